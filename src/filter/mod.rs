@@ -1,0 +1,5 @@
+//! The filters.
+
+mod shape;
+
+pub use shape::{Kind, Shape};

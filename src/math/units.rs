@@ -1,0 +1,103 @@
+//! The quantities that must not be mixed up, each in a type of its own.
+
+use std::fmt;
+
+/// A false-positive rate, strictly between 0 and 1 by construction.
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
+pub struct Rate(f64);
+
+/// The number offered as a [`Rate`] does not lie strictly between 0 and 1.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+#[error("a false-positive rate lies strictly between 0 and 1, for example 0.01; got {0}")]
+pub struct RateError(pub f64);
+
+impl Rate {
+    /// One in a hundred: what a filter promises unless told otherwise.
+    pub const ONE_PERCENT: Rate = Rate(0.01);
+
+    /// Takes a rate strictly between 0 and 1.
+    ///
+    /// # Errors
+    /// [`RateError`] for anything else, NaN included.
+    pub fn new(rate: f64) -> Result<Self, RateError> {
+        if rate > 0.0 && rate < 1.0 {
+            Ok(Self(rate))
+        } else {
+            Err(RateError(rate))
+        }
+    }
+
+    /// The rate as a number in (0, 1).
+    pub const fn get(self) -> f64 {
+        self.0
+    }
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+macro_rules! quantity {
+    ($(#[$doc:meta])* $name:ident($inner:ty)) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name($inner);
+
+        impl $name {
+            /// Wraps the number.
+            pub const fn new(value: $inner) -> Self {
+                Self(value)
+            }
+
+            /// The bare number.
+            pub const fn get(self) -> $inner {
+                self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+    };
+}
+
+quantity! {
+    /// A number of distinct keys.
+    Items(u64)
+}
+quantity! {
+    /// A number of bits.
+    Bits(u64)
+}
+quantity! {
+    /// How many bits one key sets.
+    Probes(u32)
+}
+
+impl Bits {
+    /// Bits spent on each of `items` keys; 0 when there are none.
+    pub fn per_key(self, items: Items) -> f64 {
+        if items.0 == 0 {
+            0.0
+        } else {
+            self.0 as f64 / items.0 as f64
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_outside_its_interval_is_refused() {
+        for bad in [0.0, 1.0, -0.5, 2.0, f64::NAN, f64::INFINITY] {
+            assert!(Rate::new(bad).is_err(), "{bad}");
+        }
+        assert_eq!(Rate::new(0.25).unwrap().get(), 0.25);
+    }
+}

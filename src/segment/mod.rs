@@ -1,0 +1,5 @@
+//! Segments: what one filter speaks for.
+
+mod id;
+
+pub use id::SegmentId;
