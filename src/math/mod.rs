@@ -6,9 +6,41 @@
 //! | n | [`Items`] | distinct keys inserted |
 //! | m | [`Bits`] | bits of a filter (or of one slice, where a formula says so) |
 //! | k | [`Probes`] | bits a key sets |
+//! | s, r | | growth of a stage over the one before it, and tightening of its rate |
 //!
 //! No other module calls `ln`, `exp` or `powf`.
+//!
+//! Sources, by the names used at the formulas:
+//! - Bloom, *Space/time trade-offs in hash coding with allowable errors*, CACM 13(7), 1970;
+//! - Almeida, Baquero, Preguiça, Hutchison, *Scalable Bloom Filters*, IPL 101(6), 2007;
+//! - Putze, Sanders, Singler, *Cache-, hash- and space-efficient Bloom filters*, JEA 14, 2009;
+//! - Grandi, *On the analysis of Bloom filters*, IPL 129, 2018.
 
+pub mod blocked;
+pub mod fill;
+pub mod growth;
+pub mod partitioned;
+pub mod standard;
 mod units;
 
 pub use units::{Bits, Items, Probes, Rate, RateError};
+
+/// The most bits a key may set: a rate of 2^-64 needs no more, and hostile bytes get no more.
+pub const MAX_PROBES: u32 = 64;
+
+/// `x` rounded up to a whole number; out of range (or NaN) becomes the nearest bound (or 0).
+fn whole(x: f64) -> u64 {
+    x.ceil() as u64
+}
+
+/// How many slices, or probes, bring half-full bits below `rate`: ⌈log2 1/p⌉, at least 1.
+fn halvings(rate: Rate) -> u32 {
+    let exact = whole(-rate.get().log2()).clamp(1, u64::from(MAX_PROBES));
+    u32::try_from(exact).unwrap_or(MAX_PROBES)
+}
+
+#[cfg(test)]
+fn assert_close(got: f64, want: f64, relative: f64) {
+    let error = (got - want).abs() / want.abs();
+    assert!(error <= relative, "got {got}, want {want}: off by {error}");
+}

@@ -27,6 +27,11 @@ impl Rate {
         }
     }
 
+    /// The nearest rate, for results of formulas that may underflow.
+    pub(crate) fn clamped(rate: f64) -> Self {
+        Self(rate.clamp(f64::MIN_POSITIVE, 1.0 - f64::EPSILON))
+    }
+
     /// The rate as a number in (0, 1).
     pub const fn get(self) -> f64 {
         self.0

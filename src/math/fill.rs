@@ -1,0 +1,42 @@
+//! From keys to set bits and back.
+//!
+//! Each layout has a chance c that one key leaves a given bit alone: (1 − 1/m)^k, or about
+//! e^(−k/m). After n keys the bit is still clear with probability c^n; all else follows.
+
+use super::Items;
+
+/// The expected share of set bits after `items` keys, 1 − c^n.
+pub fn expected(clear_chance: f64, items: Items) -> f64 {
+    -(items.get() as f64 * clear_chance.ln())
+        .exp_m1()
+        .clamp(-1.0, 0.0)
+}
+
+/// The keys that make this fill likely, n* = ln(1 − fill) / ln c: for large m, −(m/k) ln(1 − fill)
+/// (Swamidass & Baldi 2007).
+///
+/// A full filter may hold any number of keys: the answer is the largest.
+pub fn items(clear_chance: f64, fill: f64) -> Items {
+    let estimate = (-fill).ln_1p() / clear_chance.ln();
+    Items::new(estimate.round() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::math::{Bits, Probes, standard};
+
+    #[test]
+    fn estimate_and_expectation_are_inverse() {
+        let clear = standard::clear_chance(Bits::new(10_000), Probes::new(7));
+        for n in [0, 1, 100, 1_000, 3_000] {
+            assert_eq!(items(clear, expected(clear, Items::new(n))).get(), n);
+        }
+    }
+
+    #[test]
+    fn a_full_filter_may_hold_anything() {
+        let clear = standard::clear_chance(Bits::new(64), Probes::new(3));
+        assert_eq!(items(clear, 1.0).get(), u64::MAX);
+    }
+}

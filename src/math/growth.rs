@@ -1,0 +1,97 @@
+//! Stages of a scalable filter (Almeida et al. 2007, §3).
+//!
+//! Stage i is s^i times as large as the first and r^i times as strict, so that the rates of all
+//! stages, however many there will be, add up to what was promised:
+//!
+//! ```text
+//! P = 1 − ∏ (1 − P_i)  ≤  ∑ P_i  ≤  P0 / (1 − r),    P_i = P0 r^i,    P0 = P (1 − r)
+//! ```
+
+use super::{Bits, Items, Probes, Rate, halvings};
+use std::f64::consts::LN_2;
+
+/// The rate of stage i, P0 r^i with P0 = P(1 − r): equation (2), solved for P0.
+///
+/// `tightening` is r, between 0 and 1 exclusive.
+pub fn stage_rate(promised: Rate, tightening: f64, stage: u32) -> Rate {
+    let first = promised.get() * (1.0 - tightening);
+    Rate::clamped(first * tightening.powf(f64::from(stage)))
+}
+
+/// The slices of a stage with this rate, k_i = ⌈log2 1/P_i⌉ (§3, equation 1), at most
+/// [`super::MAX_PROBES`].
+pub fn stage_probes(rate: Rate) -> Probes {
+    Probes::new(halvings(rate))
+}
+
+/// The bits of one slice of stage i, m_i = m0 s^i (§3.1); saturates.
+pub fn stage_slice(first: Bits, growth: u32, stage: u32) -> Bits {
+    let times = u64::from(growth).saturating_pow(stage);
+    Bits::new(first.get().saturating_mul(times))
+}
+
+/// The keys that fill a slice of m bits to one half, n ≈ m ln 2 (§2).
+pub fn half_full(slice: Bits) -> Items {
+    Items::new((slice.get() as f64 * LN_2) as u64)
+}
+
+/// The rate of all stages together, 1 − ∏ (1 − P_i): equation (1).
+pub fn compound(rates: impl IntoIterator<Item = f64>) -> f64 {
+    let absent: f64 = rates.into_iter().map(|rate| (-rate).ln_1p()).sum();
+    -absent.exp_m1()
+}
+
+/// What [`compound`] never exceeds, ∑ P_i.
+pub fn compound_bound(rates: impl IntoIterator<Item = f64>) -> f64 {
+    rates.into_iter().sum::<f64>().min(1.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::math::assert_close;
+
+    /// Figure 1 of the paper, m0 = 128, r = 1/2, P = 1e-6: keys and bits at each stage's end.
+    #[test]
+    fn agrees_with_figure_1() {
+        let promised = Rate::new(1e-6).unwrap();
+        let (mut keys, mut bits) = (0.0, 0);
+        let mut ends = Vec::new();
+        for stage in 0..10 {
+            let slice = stage_slice(Bits::new(128), 2, stage);
+            keys += slice.get() as f64 * LN_2;
+            bits += slice.get() * u64::from(stage_probes(stage_rate(promised, 0.5, stage)).get());
+            ends.push((keys.floor() as u64, bits));
+        }
+        assert_eq!(ends[0], (88, 2_688));
+        assert_eq!(ends[1], (266, 8_320));
+        assert_eq!(ends[7], (22_624, 882_304));
+        assert_eq!(ends[9], (90_763, 3_798_656));
+    }
+
+    #[test]
+    fn all_stages_together_keep_the_promise() {
+        for r in [0.3, 0.5, 0.85, 0.95] {
+            let rates = || (0..200).map(|i| stage_rate(Rate::ONE_PERCENT, r, i).get());
+            let (compound, bound) = (compound(rates()), compound_bound(rates()));
+            assert!(
+                compound < bound && bound <= 0.01 + 1e-12,
+                "{r}: {compound} {bound}"
+            );
+        }
+    }
+
+    /// P0 = .005, r = .5: the product is .009967 where the sum is .01.
+    #[test]
+    fn the_bound_has_little_slack() {
+        let rates = (0..200).map(|i| stage_rate(Rate::ONE_PERCENT, 0.5, i).get());
+        assert_close(compound(rates), 0.009_967, 1e-4);
+    }
+
+    #[test]
+    fn a_stage_beyond_all_numbers_still_has_a_rate() {
+        assert!(stage_rate(Rate::ONE_PERCENT, 0.1, 100_000).get() > 0.0);
+        assert_eq!(compound([1.0, 0.5]), 1.0);
+        assert_eq!(half_full(Bits::new(1_000)).get(), 693);
+    }
+}
