@@ -6,6 +6,7 @@
 //! Each module uses only what stands before it:
 //! [`math`] -> [`hash`] -> `bits` -> [`filter`] -> `disk` -> [`format`] -> [`segment`].
 
+mod bits;
 pub mod filter;
 pub mod hash;
 pub mod math;

@@ -1,5 +1,77 @@
-//! The filters.
+//! The filters: sets of key hashes that answer *absent* or *maybe*, never *absent* for a member.
+//!
+//! - [`Stage`]: a filter of fixed size, in one of three layouts ([`Kind`]); its [`Shape`] and its
+//!   words are all there is to it, so that it can be stored, ORed, folded and expanded.
+//! - [`Scalable`]: stages that open one after another while keys arrive, with one promised rate.
+//! - [`Chain`]: stages that are sealed and tied to a hash function and a seed.
+//!
+//! Insertion takes `&self` and any number of threads. A key is in the filter for whoever learns of
+//! it after its `insert` returned, by whatever synchronisation they learn of it.
+//!
+//! Space may run out: a [`Scalable`] then turns *saturated* and answers *maybe* to everything.
 
+mod blocked;
+mod chain;
+mod layout;
+mod merge;
+mod partitioned;
+mod probe;
+mod scalable;
 mod shape;
+mod stage;
+mod standard;
 
-pub use shape::{Kind, Shape};
+#[cfg(test)]
+mod laws;
+#[cfg(test)]
+mod naive;
+
+pub use chain::Chain;
+pub use merge::{Mismatch, ResizeError};
+pub use scalable::{Scalable, ScalableOptions};
+pub use shape::{Kind, Shape, ShapeError};
+pub use stage::{Stage, StageError};
+
+use crate::hash::KeyHash;
+use crate::math::{Bits, Items};
+
+/// What every filter that takes keys can do; the laws that bind them are in the tests.
+pub trait Filter {
+    /// Adds a key; false when the filter already answered *maybe* for it.
+    fn insert(&self, hash: KeyHash) -> bool;
+
+    /// False only for a key that was never inserted.
+    fn may_contain(&self, hash: KeyHash) -> bool;
+
+    /// Keys inserted, without those that looked as if they were in already.
+    fn items(&self) -> Items;
+
+    /// Memory taken by the bits.
+    fn size(&self) -> Bits;
+
+    /// The chance that a key never inserted is answered *maybe*, computed from [`Filter::items`].
+    fn predicted_rate(&self) -> f64;
+}
+
+/// As many look-ups as are started before the first is finished: enough to keep every miss buffer
+/// of a core busy, few enough that no line leaves the first-level cache before it is looked at.
+const BATCH: usize = 32;
+
+/// Answers `hashes` into `answers`, a batch at a time: first all prefetches, then all tests.
+///
+/// # Panics
+/// When the slices differ in length.
+fn test_many(
+    hashes: &[KeyHash],
+    answers: &mut [bool],
+    prefetch: impl Fn(KeyHash),
+    may_contain: impl Fn(KeyHash) -> bool,
+) {
+    assert_eq!(hashes.len(), answers.len(), "one answer a hash");
+    for (hashes, answers) in hashes.chunks(BATCH).zip(answers.chunks_mut(BATCH)) {
+        hashes.iter().for_each(|&hash| prefetch(hash));
+        for (&hash, answer) in hashes.iter().zip(answers) {
+            *answer = may_contain(hash);
+        }
+    }
+}

@@ -1,6 +1,6 @@
 //! The geometry of one stage: all that is needed to read its words, and nothing else.
 
-use crate::math::{Bits, Probes};
+use crate::math::{Bits, MAX_PROBES, Probes};
 
 /// The layout of a stage's bits; the number is what files hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -37,4 +37,71 @@ pub struct Shape {
     pub probes: Probes,
     /// Words of a line that a key touches (2 or 4) for [`Kind::Blocked`], 0 for the others.
     pub groups: u32,
+}
+
+/// A [`Shape`] that no stage can have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ShapeError {
+    /// The bits do not divide into whole units.
+    #[error("{kind:?} filter of {bits} bits: needs a positive multiple of {unit}; rebuild it")]
+    Bits {
+        /// The layout.
+        kind: Kind,
+        /// The bits named by the shape.
+        bits: Bits,
+        /// What they must be a multiple of.
+        unit: u64,
+    },
+    /// The probes are none, or more than [`crate::math::MAX_PROBES`].
+    #[error("{kind:?} filter with {probes} probes: needs 1 to 64; rebuild it")]
+    Probes {
+        /// The layout.
+        kind: Kind,
+        /// The probes named by the shape.
+        probes: Probes,
+    },
+    /// The groups do not go with the layout and the probes.
+    #[error("{kind:?} filter with {probes} probes in {groups} groups: unknown; rebuild it")]
+    Groups {
+        /// The layout.
+        kind: Kind,
+        /// The probes named by the shape.
+        probes: Probes,
+        /// The groups named by the shape.
+        groups: u32,
+    },
+}
+
+impl Shape {
+    /// The bits, when they are a positive multiple of `unit`.
+    pub(super) fn bits_in_units_of(&self, unit: u64) -> Result<u64, ShapeError> {
+        let bits = self.bits.get();
+        if bits > 0 && bits.is_multiple_of(unit) {
+            Ok(bits)
+        } else {
+            let Self { kind, bits, .. } = *self;
+            Err(ShapeError::Bits { kind, bits, unit })
+        }
+    }
+
+    /// The probes of a layout without groups, when they are within bounds.
+    pub(super) fn ungrouped_probes(&self) -> Result<u32, ShapeError> {
+        let Self {
+            kind,
+            probes,
+            groups,
+            ..
+        } = *self;
+        if groups != 0 {
+            return Err(ShapeError::Groups {
+                kind,
+                probes,
+                groups,
+            });
+        }
+        match probes.get() {
+            within @ 1..=MAX_PROBES => Ok(within),
+            _ => Err(ShapeError::Probes { kind, probes }),
+        }
+    }
 }

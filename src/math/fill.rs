@@ -3,13 +3,18 @@
 //! Each layout has a chance c that one key leaves a given bit alone: (1 − 1/m)^k, or about
 //! e^(−k/m). After n keys the bit is still clear with probability c^n; all else follows.
 
-use super::Items;
+use super::{Items, Probes};
 
 /// The expected share of set bits after `items` keys, 1 − c^n.
 pub fn expected(clear_chance: f64, items: Items) -> f64 {
     -(items.get() as f64 * clear_chance.ln())
         .exp_m1()
         .clamp(-1.0, 0.0)
+}
+
+/// The chance that k probes all meet set bits, fill^k.
+pub fn matching(fill: f64, probes: Probes) -> f64 {
+    fill.powf(f64::from(probes.get()))
 }
 
 /// The keys that make this fill likely, n* = ln(1 − fill) / ln c: for large m, −(m/k) ln(1 − fill)
@@ -24,7 +29,7 @@ pub fn items(clear_chance: f64, fill: f64) -> Items {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::math::{Bits, Probes, standard};
+    use crate::math::{Bits, standard};
 
     #[test]
     fn estimate_and_expectation_are_inverse() {

@@ -1,0 +1,30 @@
+//! A counter that many threads raise.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// A count on a cache line of its own: whoever raises it evicts no reader's data.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub(crate) struct Count(AtomicU64);
+
+impl Count {
+    pub(crate) fn new(count: u64) -> Self {
+        Self(AtomicU64::new(count))
+    }
+
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+
+    #[inline]
+    pub(crate) fn increment(&self) {
+        self.0.fetch_add(1, Relaxed);
+    }
+
+    /// Adds as much as fits.
+    pub(crate) fn add(&self, more: u64) {
+        let sum = |count: u64| Some(count.saturating_add(more));
+        // The closure never declines, so there is no failure to report.
+        let _ = self.0.fetch_update(Relaxed, Relaxed, sum);
+    }
+}

@@ -1,0 +1,11 @@
+//! Atomic bits in whole cache lines, and a count that does not disturb their readers.
+//!
+//! All accesses are relaxed. A bit says nothing about other memory: whoever publishes a key after
+//! inserting it has already ordered the bits before the key, and a reader that sees the key
+//! therefore sees its bits.
+
+mod count;
+mod words;
+
+pub(crate) use count::Count;
+pub(crate) use words::{Line, Words};

@@ -1,0 +1,226 @@
+//! A fixed number of 64-bit words that only ever gain bits, aligned to cache lines.
+//!
+//! ```text
+//! line 0                                   line 1
+//! | w0 | w1 | w2 | w3 | w4 | w5 | w6 | w7 | w8 | ...        one line: 64 bytes, aligned
+//! ```
+//!
+//! Bits are tested before they are set: most bits of a filled filter are set already, and a plain
+//! load leaves the line shared where `fetch_or` would take it away from every other core.
+
+use std::collections::TryReserveError;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Eight words that a processor fetches at once.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub(crate) struct Line([AtomicU64; WORDS_A_LINE]);
+
+const WORDS_A_LINE: usize = 8;
+const WORD_BITS: u64 = 64;
+
+const _: () = assert!(size_of::<Line>() == 64 && align_of::<Line>() == 64);
+
+impl Line {
+    /// Whether all bits of `mask` are set in this word.
+    #[inline]
+    pub(crate) fn contains(&self, word: usize, mask: u64) -> bool {
+        self.0[word].load(Relaxed) & mask == mask
+    }
+
+    /// Sets the bits of `mask` in this word; true when one of them was clear.
+    #[inline]
+    pub(crate) fn set(&self, word: usize, mask: u64) -> bool {
+        if self.contains(word, mask) {
+            return false;
+        }
+        self.0[word].fetch_or(mask, Relaxed) & mask != mask
+    }
+
+    /// The words as they are now.
+    pub(crate) fn load(&self) -> [u64; WORDS_A_LINE] {
+        std::array::from_fn(|word| self.0[word].load(Relaxed))
+    }
+}
+
+/// Words in lines. The last line may reach beyond the last word; that part stays zero.
+pub(crate) struct Words {
+    lines: Box<[Line]>,
+    len: usize,
+}
+
+impl Words {
+    /// `len` clear words, or the refusal of the allocator.
+    pub(crate) fn zeroed(len: usize) -> Result<Self, TryReserveError> {
+        let count = len.div_ceil(WORDS_A_LINE);
+        let mut lines = Vec::new();
+        lines.try_reserve_exact(count)?;
+        lines.resize_with(count, Line::default);
+        Ok(Self {
+            lines: lines.into_boxed_slice(),
+            len,
+        })
+    }
+
+    /// `len` words with these values (zero where they run out), or the refusal of the allocator.
+    pub(crate) fn from_values(
+        len: usize,
+        values: impl IntoIterator<Item = u64>,
+    ) -> Result<Self, TryReserveError> {
+        let mut words = Self::zeroed(len)?;
+        let cells = words.lines.iter_mut().flat_map(|line| &mut line.0);
+        cells
+            .zip(values)
+            .for_each(|(cell, value)| *cell.get_mut() = value);
+        Ok(words)
+    }
+
+    /// One line of nothing but ones.
+    pub(crate) fn full_line() -> Self {
+        let line = Line([const { AtomicU64::new(u64::MAX) }; WORDS_A_LINE]);
+        Self {
+            lines: Box::new([line]),
+            len: WORDS_A_LINE,
+        }
+    }
+
+    /// The number of words.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The line at this index, which must lie inside.
+    #[inline]
+    pub(crate) fn line(&self, index: u64) -> &Line {
+        &self.lines[in_memory(index)]
+    }
+
+    /// Whether the bit is set.
+    #[inline]
+    pub(crate) fn contains(&self, bit: u64) -> bool {
+        let (line, word, mask) = locate(bit);
+        self.line(line).contains(word, mask)
+    }
+
+    /// Sets the bit; true when it was clear.
+    #[inline]
+    pub(crate) fn set(&self, bit: u64) -> bool {
+        let (line, word, mask) = locate(bit);
+        self.line(line).set(word, mask)
+    }
+
+    /// Asks the processor for the line that holds this bit.
+    #[inline]
+    pub(crate) fn prefetch_bit(&self, bit: u64) {
+        self.prefetch(locate(bit).0);
+    }
+
+    /// Asks the processor for this line, to be looked at soon.
+    #[inline]
+    pub(crate) fn prefetch(&self, line: u64) {
+        prefetch(self.line(line));
+    }
+
+    /// The words, each as it is when its turn comes.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = u64> {
+        let cells = self.lines.iter().flat_map(|line| &line.0);
+        cells.take(self.len).map(|cell| cell.load(Relaxed))
+    }
+
+    /// The lines.
+    pub(crate) fn lines(&self) -> &[Line] {
+        &self.lines
+    }
+
+    /// Sets every bit that is set in `other`, which has as many words.
+    pub(crate) fn or_with(&self, other: &Self) {
+        debug_assert_eq!(self.len, other.len, "shapes are compared before words");
+        for (into, from) in self.lines.iter().zip(&other.lines) {
+            for (word, mask) in from.load().into_iter().enumerate() {
+                into.set(word, mask);
+            }
+        }
+    }
+
+    /// The number of set bits.
+    pub(crate) fn ones(&self) -> u64 {
+        self.iter().map(|word| u64::from(word.count_ones())).sum()
+    }
+}
+
+/// Line, word in the line and mask of a bit.
+#[inline]
+fn locate(bit: u64) -> (u64, usize, u64) {
+    let word = bit / WORD_BITS;
+    let lines = WORDS_A_LINE as u64;
+    (
+        word / lines,
+        (word % lines) as usize,
+        1 << (bit % WORD_BITS),
+    )
+}
+
+/// An index into something that exists, so that it fits a `usize`.
+#[inline]
+fn in_memory(index: u64) -> usize {
+    debug_assert!(
+        usize::try_from(index).is_ok(),
+        "{index} lies outside of memory"
+    );
+    index as usize
+}
+
+#[cfg(target_arch = "x86_64")]
+#[inline]
+#[expect(unsafe_code, reason = "the standard library has no safe prefetch")]
+fn prefetch(line: &Line) {
+    use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+    // SAFETY: SSE is part of x86_64, and a prefetch is a hint that cannot fault or write; the
+    // reference keeps the address valid all the same.
+    unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(line).cast()) }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+#[inline]
+fn prefetch(_line: &Line) {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bit_is_set_once() {
+        let words = Words::zeroed(20).unwrap();
+        for bit in [0, 63, 64, 511, 512, 1279] {
+            words.prefetch_bit(bit);
+            assert!(!words.contains(bit));
+            assert!(words.set(bit), "clear before");
+            assert!(!words.set(bit), "set before");
+            assert!(words.contains(bit));
+        }
+        assert_eq!(words.ones(), 6);
+    }
+
+    #[test]
+    fn words_come_back_as_they_were_given() {
+        for len in [0, 1, 7, 8, 9, 64] {
+            let values: Vec<u64> = (1..=len).collect();
+            let words = Words::from_values(values.len(), values.iter().copied()).unwrap();
+            assert_eq!(words.iter().collect::<Vec<_>>(), values);
+            assert_eq!(words.len(), values.len());
+        }
+    }
+
+    #[test]
+    fn more_than_memory_is_refused() {
+        assert!(Words::zeroed(usize::MAX).is_err());
+    }
+
+    #[test]
+    fn or_keeps_the_bits_of_both() {
+        let a = Words::from_values(3, [1, 2, 4]).unwrap();
+        let b = Words::from_values(3, [8, 2, 1]).unwrap();
+        a.or_with(&b);
+        assert_eq!(a.iter().collect::<Vec<_>>(), [9, 2, 5]);
+    }
+}

@@ -1,0 +1,201 @@
+//! The cache-line layout: one 64-byte line a key, and in it one word for each of 2 or 4 groups.
+//!
+//! ```text
+//! line = ⌊ hash × lines / 2^64 ⌋                   the hash's high bits
+//! g    = hash × SPREAD mod 2^64                    spent from its high bits down:
+//!
+//! groups = 2, 3 probes each:   | word 2 | bit 6 | bit 6 | bit 6 | word 2 | bit 6 | bit 6 | ...
+//!                              '---------- group 0 ------------' '------- group 1 --------
+//!
+//! | w0 | w1 | w2 | w3 | w4 | w5 | w6 | w7 |
+//! '---- group 0 -----' '---- group 1 -----'        groups = 4: two words each
+//! ```
+//!
+//! A look-up costs one cache miss and no branch; an insertion one atomic operation a group rather
+//! than one a bit, which is where concurrent Bloom filters usually lose their time. How many bits
+//! that costs is worked out in [`crate::math::blocked`].
+//!
+//! For a power of two of lines, the line is the hash's leading bits: halving the filter merges
+//! neighbours, doubling it repeats each line.
+
+use super::{Kind, Shape, ShapeError, probe};
+use crate::bits::{Line, Words};
+use crate::hash::KeyHash;
+use crate::math::blocked::{self, LINE_BITS, Pattern};
+use crate::math::{Bits, Items, Rate};
+
+/// The geometry: at least one line.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Blocked {
+    lines: u64,
+    pattern: Pattern,
+}
+
+/// Spreads a hash, so that keys of one line do not share the bits that choose within it.
+/// 2^64 divided by the golden ratio; frozen, since stored bits depend on it.
+const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// Calls a function of the line with the pattern's numbers as constants: the choice is made once,
+/// and what follows has neither loops nor branches.
+macro_rules! with_pattern {
+    ($pattern:expr, $function:ident($($argument:expr),*)) => {
+        match $pattern {
+            Pattern::TwoByOne => $function::<2, 1>($($argument),*),
+            Pattern::TwoByTwo => $function::<2, 2>($($argument),*),
+            Pattern::TwoByThree => $function::<2, 3>($($argument),*),
+            Pattern::TwoByFour => $function::<2, 4>($($argument),*),
+            Pattern::TwoByFive => $function::<2, 5>($($argument),*),
+            Pattern::FourByOne => $function::<4, 1>($($argument),*),
+            Pattern::FourByTwo => $function::<4, 2>($($argument),*),
+        }
+    };
+}
+
+impl Blocked {
+    /// One line, the least there is.
+    pub(super) const ONE_LINE: Self = Self {
+        lines: 1,
+        pattern: Pattern::TwoByOne,
+    };
+
+    /// The geometry that keeps `items` keys below `rate`; `None` when the rate is out of reach.
+    pub(super) fn for_rate(items: Items, rate: Rate) -> Option<Self> {
+        let (pattern, lines) = blocked::size(items, rate)?;
+        lines.checked_mul(LINE_BITS)?;
+        Some(Self { lines, pattern })
+    }
+
+    pub(super) fn shape(self) -> Shape {
+        Shape {
+            kind: Kind::Blocked,
+            bits: Bits::new(self.lines * LINE_BITS),
+            probes: self.pattern.probes(),
+            groups: self.pattern.groups(),
+        }
+    }
+
+    pub(super) fn lines(self) -> u64 {
+        self.lines
+    }
+
+    /// The same pattern in another number of lines.
+    pub(super) fn with_lines(self, lines: u64) -> Self {
+        Self { lines, ..self }
+    }
+
+    #[inline]
+    fn line(self, hash: KeyHash) -> u64 {
+        probe::fast_range(hash.get(), self.lines)
+    }
+
+    #[inline]
+    pub(super) fn insert(self, words: &Words, hash: KeyHash) -> bool {
+        let line = words.line(self.line(hash));
+        with_pattern!(self.pattern, set(line, hash))
+    }
+
+    #[inline]
+    pub(super) fn may_contain(self, words: &Words, hash: KeyHash) -> bool {
+        let line = words.line(self.line(hash));
+        with_pattern!(self.pattern, contains(line, hash))
+    }
+
+    #[inline]
+    pub(super) fn prefetch(self, words: &Words, hash: KeyHash) {
+        words.prefetch(self.line(hash));
+    }
+
+    pub(super) fn rate(self, items: Items) -> f64 {
+        blocked::rate(self.pattern, self.lines, items)
+    }
+
+    pub(super) fn clear_chance(self) -> f64 {
+        blocked::clear_chance(self.pattern, self.lines)
+    }
+
+    /// The mean over the lines as they stand.
+    pub(super) fn observed_rate(self, words: &Words) -> f64 {
+        let ones = |line: &Line| line.load().map(u64::count_ones);
+        let rates = words
+            .lines()
+            .iter()
+            .map(|l| blocked::observed_line_rate(self.pattern, ones(l)));
+        rates.sum::<f64>() / self.lines as f64
+    }
+}
+
+#[inline]
+fn set<const GROUPS: usize, const EACH: u32>(line: &Line, hash: KeyHash) -> bool {
+    let marks = marks::<GROUPS, EACH>(hash).into_iter();
+    marks.fold(false, |changed, (word, mask)| {
+        changed | line.set(word, mask)
+    })
+}
+
+#[inline]
+fn contains<const GROUPS: usize, const EACH: u32>(line: &Line, hash: KeyHash) -> bool {
+    let marks = marks::<GROUPS, EACH>(hash).into_iter();
+    marks.fold(true, |all, (word, mask)| all & line.contains(word, mask))
+}
+
+/// The word of each group, and the bits to be set in it.
+#[inline]
+fn marks<const GROUPS: usize, const EACH: u32>(hash: KeyHash) -> [(usize, u64); GROUPS] {
+    let span = 8 / GROUPS;
+    let mut left = hash.get().wrapping_mul(SPREAD);
+    std::array::from_fn(|group| {
+        let word = group * span + take(&mut left, span.ilog2()) as usize;
+        let mask = (0..EACH).fold(0, |mask, _| mask | 1 << take(&mut left, 6));
+        (word, mask)
+    })
+}
+
+/// The topmost `count` bits, which are then gone.
+#[inline]
+fn take(left: &mut u64, count: u32) -> u64 {
+    let taken = *left >> (64 - count);
+    *left <<= count;
+    taken
+}
+
+impl TryFrom<Shape> for Blocked {
+    type Error = ShapeError;
+
+    fn try_from(shape: Shape) -> Result<Self, ShapeError> {
+        let Shape {
+            kind,
+            probes,
+            groups,
+            ..
+        } = shape;
+        let pattern = Pattern::find(groups, probes);
+        let pattern = pattern.ok_or(ShapeError::Groups {
+            kind,
+            probes,
+            groups,
+        })?;
+        Ok(Self {
+            lines: shape.bits_in_units_of(LINE_BITS)? / LINE_BITS,
+            pattern,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_group_keeps_to_its_words() {
+        for hash in (0..10_000u64).map(|i| KeyHash::new(i.wrapping_mul(0xd134_2543_de82_ef95))) {
+            for (group, (word, mask)) in marks::<2, 5>(hash).into_iter().enumerate() {
+                assert_eq!(word / 4, group);
+                assert!((1..=5).contains(&mask.count_ones()));
+            }
+            for (group, (word, mask)) in marks::<4, 2>(hash).into_iter().enumerate() {
+                assert_eq!(word / 2, group);
+                assert!((1..=2).contains(&mask.count_ones()));
+            }
+        }
+    }
+}

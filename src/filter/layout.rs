@@ -1,0 +1,104 @@
+//! The closed choice of layouts: a geometry that was checked, without the bits.
+
+use super::blocked::Blocked;
+use super::partitioned::Partitioned;
+use super::standard::Standard;
+use super::{Kind, Shape, ShapeError, StageError};
+use crate::bits::Words;
+use crate::hash::KeyHash;
+use crate::math::{Items, Rate};
+
+/// A checked [`Shape`]: no position computed from it lies outside, nothing divides by zero.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Layout {
+    Standard(Standard),
+    Partitioned(Partitioned),
+    Blocked(Blocked),
+}
+
+macro_rules! each_layout {
+    ($layout:expr, $geometry:ident => $answer:expr) => {
+        match $layout {
+            Layout::Standard($geometry) => $answer,
+            Layout::Partitioned($geometry) => $answer,
+            Layout::Blocked($geometry) => $answer,
+        }
+    };
+}
+
+impl Layout {
+    /// The smallest geometry of this kind that keeps `items` keys below `rate`.
+    pub(super) fn for_rate(kind: Kind, items: Items, rate: Rate) -> Result<Self, StageError> {
+        let layout = match kind {
+            Kind::Standard => Standard::for_rate(items, rate).map(Self::Standard),
+            Kind::Partitioned => Partitioned::for_rate(items, rate).map(Self::Partitioned),
+            Kind::Blocked => Blocked::for_rate(items, rate).map(Self::Blocked),
+        };
+        layout.ok_or(StageError::OutOfReach { kind, items, rate })
+    }
+
+    pub(super) fn shape(self) -> Shape {
+        each_layout!(self, geometry => geometry.shape())
+    }
+
+    /// Words that hold the bits.
+    pub(super) fn words(self) -> u64 {
+        self.shape().bits.get() / 64
+    }
+
+    #[inline]
+    pub(super) fn insert(self, words: &Words, hash: KeyHash) -> bool {
+        each_layout!(self, geometry => geometry.insert(words, hash))
+    }
+
+    #[inline]
+    pub(super) fn may_contain(self, words: &Words, hash: KeyHash) -> bool {
+        each_layout!(self, geometry => geometry.may_contain(words, hash))
+    }
+
+    #[inline]
+    pub(super) fn prefetch(self, words: &Words, hash: KeyHash) {
+        each_layout!(self, geometry => geometry.prefetch(words, hash));
+    }
+
+    /// The rate with this many keys.
+    pub(super) fn rate(self, items: Items) -> f64 {
+        each_layout!(self, geometry => geometry.rate(items))
+    }
+
+    /// The chance that one key leaves a given bit alone.
+    pub(super) fn clear_chance(self) -> f64 {
+        each_layout!(self, geometry => geometry.clear_chance())
+    }
+
+    /// The rate of these very bits, for a random key.
+    pub(super) fn observed_rate(self, words: &Words) -> f64 {
+        each_layout!(self, geometry => geometry.observed_rate(words))
+    }
+
+    /// The most keys that stay at or below `rate`, by bisection.
+    pub(super) fn capacity(self, rate: Rate) -> Items {
+        let (mut fits, mut over) = (0, self.shape().bits.get());
+        while over - fits > 1 {
+            let middle = fits + (over - fits) / 2;
+            if self.rate(Items::new(middle)) <= rate.get() {
+                fits = middle;
+            } else {
+                over = middle;
+            }
+        }
+        Items::new(fits)
+    }
+}
+
+impl TryFrom<Shape> for Layout {
+    type Error = ShapeError;
+
+    fn try_from(shape: Shape) -> Result<Self, ShapeError> {
+        Ok(match shape.kind {
+            Kind::Standard => Self::Standard(shape.try_into()?),
+            Kind::Partitioned => Self::Partitioned(shape.try_into()?),
+            Kind::Blocked => Self::Blocked(shape.try_into()?),
+        })
+    }
+}

@@ -1,0 +1,254 @@
+//! A filter of fixed size: a checked geometry, its words, and how many keys they took.
+
+use super::blocked::Blocked;
+use super::layout::Layout;
+use super::{Filter, Kind, Shape, ShapeError};
+use crate::bits::{Count, Words};
+use crate::hash::KeyHash;
+use crate::math::{Bits, Items, Rate, fill};
+use std::collections::TryReserveError;
+use std::fmt;
+
+/// A Bloom filter of fixed size, filled by any number of threads.
+pub struct Stage {
+    layout: Layout,
+    words: Words,
+    items: Count,
+}
+
+/// Why there is no stage.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum StageError {
+    /// No geometry reaches the rate.
+    #[error("no {kind:?} filter keeps {items} keys below a rate of {rate}; ask for a looser one")]
+    OutOfReach {
+        /// The layout asked for.
+        kind: Kind,
+        /// The keys to be held.
+        items: Items,
+        /// The rate asked for.
+        rate: Rate,
+    },
+    /// The geometry is none.
+    #[error(transparent)]
+    Shape(#[from] ShapeError),
+    /// Shape and words do not belong together.
+    #[error("a filter of {bits} bits has {expected} words, not {got}; rebuild it")]
+    WordCount {
+        /// The bits named by the shape.
+        bits: Bits,
+        /// The words that hold them.
+        expected: u64,
+        /// The words offered.
+        got: usize,
+    },
+    /// The allocator refused.
+    #[error("no memory for a filter of {bits} bits; set a budget or ask for a looser rate")]
+    Memory {
+        /// The bits asked for.
+        bits: Bits,
+        /// What the allocator said.
+        source: TryReserveError,
+    },
+}
+
+impl Stage {
+    /// An empty stage that keeps up to `items` keys at or below `rate`.
+    ///
+    /// # Errors
+    /// When no geometry of this kind does, or memory does not suffice.
+    pub fn with_rate(kind: Kind, items: Items, rate: Rate) -> Result<Self, StageError> {
+        Self::empty(Layout::for_rate(kind, items, rate)?)
+    }
+
+    /// An empty stage of this shape.
+    ///
+    /// # Errors
+    /// When there is no such shape, or memory does not suffice.
+    pub fn new(shape: Shape) -> Result<Self, StageError> {
+        Self::empty(shape.try_into()?)
+    }
+
+    pub(super) fn empty(layout: Layout) -> Result<Self, StageError> {
+        Self::copied(layout, Items::new(0), [])
+    }
+
+    /// A stage read back: its shape, its count and its words, whatever they are.
+    ///
+    /// # Errors
+    /// When the shape is none or does not have so many words, or memory does not suffice.
+    pub fn from_words(shape: Shape, items: Items, words: Vec<u64>) -> Result<Self, StageError> {
+        let layout = Layout::try_from(shape)?;
+        let (expected, got) = (layout.words(), words.len());
+        if u64::try_from(got) != Ok(expected) {
+            return Err(StageError::WordCount {
+                bits: shape.bits,
+                expected,
+                got,
+            });
+        }
+        Self::copied(layout, items, words)
+    }
+
+    /// A stage with these words, zero where they run out.
+    pub(super) fn copied(
+        layout: Layout,
+        items: Items,
+        words: impl IntoIterator<Item = u64>,
+    ) -> Result<Self, StageError> {
+        let len = usize::try_from(layout.words()).unwrap_or(usize::MAX);
+        let words = Words::from_values(len, words).map_err(|source| StageError::Memory {
+            bits: layout.shape().bits,
+            source,
+        })?;
+        Ok(Self {
+            layout,
+            words,
+            items: Count::new(items.get()),
+        })
+    }
+
+    /// One line of ones: answers *maybe* to every key. Stands for keys that were lost.
+    pub(super) fn full() -> Self {
+        Self {
+            layout: Layout::Blocked(Blocked::ONE_LINE),
+            words: Words::full_line(),
+            items: Count::default(),
+        }
+    }
+
+    /// An independent copy, with every key inserted before the call.
+    ///
+    /// # Errors
+    /// When memory does not suffice.
+    pub fn try_clone(&self) -> Result<Self, StageError> {
+        Self::copied(self.layout, self.items(), self.words())
+    }
+
+    /// Adds a key; true when a bit changed.
+    #[inline]
+    pub fn insert(&self, hash: KeyHash) -> bool {
+        let changed = self.layout.insert(&self.words, hash);
+        if changed {
+            self.items.increment();
+        }
+        changed
+    }
+
+    /// False only for a key that was never inserted.
+    #[inline]
+    pub fn may_contain(&self, hash: KeyHash) -> bool {
+        self.layout.may_contain(&self.words, hash)
+    }
+
+    /// Asks the processor for the lines that [`Stage::may_contain`] will look at.
+    #[inline]
+    pub fn prefetch(&self, hash: KeyHash) {
+        self.layout.prefetch(&self.words, hash);
+    }
+
+    /// The geometry.
+    pub fn shape(&self) -> Shape {
+        self.layout.shape()
+    }
+
+    /// The words, as many as hold [`Shape::bits`], each as it is when its turn comes.
+    pub fn words(&self) -> impl Iterator<Item = u64> {
+        self.words.iter()
+    }
+
+    /// Keys inserted, without those that changed no bit; after a merge, an upper bound.
+    pub fn items(&self) -> Items {
+        Items::new(self.items.get())
+    }
+
+    /// The bits of the stage.
+    pub fn size(&self) -> Bits {
+        self.shape().bits
+    }
+
+    /// The share of set bits; reads the whole stage.
+    pub fn fill(&self) -> f64 {
+        self.words.ones() as f64 / self.size().get() as f64
+    }
+
+    /// How many distinct keys the fill speaks for; reads the whole stage.
+    pub fn estimated_items(&self) -> Items {
+        fill::items(self.layout.clear_chance(), self.fill())
+    }
+
+    /// The chance that a key never inserted is answered *maybe*, computed from [`Stage::items`];
+    /// 1 for a stage without a clear bit.
+    ///
+    /// At rates above some percent this is a little low, since keys that changed no bit were not
+    /// counted; [`Stage::observed_rate`] is right at any rate.
+    pub fn predicted_rate(&self) -> f64 {
+        if self.is_full() {
+            1.0
+        } else {
+            self.layout.rate(self.items())
+        }
+    }
+
+    /// The same chance, from the bits as they stand; reads the whole stage.
+    pub fn observed_rate(&self) -> f64 {
+        self.layout.observed_rate(&self.words)
+    }
+
+    /// The most keys that keep the stage at or below `rate`.
+    pub fn capacity(&self, rate: Rate) -> Items {
+        self.layout.capacity(rate)
+    }
+
+    /// Whether no bit is clear; stops at the first that is, so it is cheap as a rule.
+    pub fn is_full(&self) -> bool {
+        self.words().all(|word| word == u64::MAX)
+    }
+
+    pub(super) fn layout(&self) -> Layout {
+        self.layout
+    }
+
+    /// Takes over all bits of a stage of the same shape, and its count.
+    pub(super) fn absorb(&self, other: &Self) {
+        self.words.or_with(&other.words);
+        self.items.add(other.items.get());
+    }
+
+    /// The words of each line.
+    pub(super) fn lines(&self) -> impl ExactSizeIterator<Item = [u64; 8]> {
+        self.words.lines().iter().map(|line| line.load())
+    }
+}
+
+impl fmt::Debug for Stage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut stage = f.debug_struct("Stage");
+        stage
+            .field("shape", &self.shape())
+            .field("items", &self.items())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Filter for Stage {
+    fn insert(&self, hash: KeyHash) -> bool {
+        self.insert(hash)
+    }
+
+    fn may_contain(&self, hash: KeyHash) -> bool {
+        self.may_contain(hash)
+    }
+
+    fn items(&self) -> Items {
+        self.items()
+    }
+
+    fn size(&self) -> Bits {
+        self.size()
+    }
+
+    fn predicted_rate(&self) -> f64 {
+        self.predicted_rate()
+    }
+}
