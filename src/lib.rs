@@ -4,8 +4,9 @@
 //! never an answer; every doubt means *maybe*.
 //!
 //! Each module uses only what stands before it:
-//! [`math`] -> [`hash`] -> `bits` -> [`filter`] -> `disk` -> [`format`] -> [`segment`].
+//! [`math`] -> [`hash`] -> `bits` -> [`filter`] -> [`disk`] -> `format` -> [`segment`].
 
+pub mod disk;
 pub mod filter;
 pub mod hash;
 pub mod math;
