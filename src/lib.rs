@@ -4,10 +4,11 @@
 //! never an answer; every doubt means *maybe*.
 //!
 //! Each module uses only what stands before it:
-//! [`math`] -> [`hash`] -> `bits` -> [`filter`] -> [`disk`] -> `format` -> [`segment`].
+//! [`math`] -> [`hash`] -> `bits` -> [`filter`] -> [`disk`] -> [`format`] -> [`segment`].
 
 pub mod disk;
 pub mod filter;
+pub mod format;
 pub mod hash;
 pub mod math;
 pub mod segment;

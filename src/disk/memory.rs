@@ -522,7 +522,7 @@ mod tests {
             Some("".as_bytes()),
             Some(b"1234"),
             Some(b"\0\0\0\0"),
-            Some(b"\02"),
+            Some(b"\x002"),
         ] {
             assert!(
                 found.contains(&possible.map(<[u8]>::to_vec)),

@@ -159,7 +159,8 @@ mod system {
     }
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 mod tests {
     use super::*;
     use crate::disk::{publish, read_file};
