@@ -4,10 +4,12 @@
 //! never an answer; every doubt means *maybe*.
 //!
 //! Each module uses only what stands before it:
-//! [`math`] -> [`hash`] -> `bits` -> [`filter`] -> `disk` -> [`format`] -> [`segment`].
+//! [`math`] -> [`hash`] -> `bits` -> [`filter`] -> [`disk`] -> [`format`] -> [`segment`].
 
 mod bits;
+pub mod disk;
 pub mod filter;
+pub mod format;
 pub mod hash;
 pub mod math;
 pub mod segment;

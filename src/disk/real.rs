@@ -1,0 +1,226 @@
+//! The disk of the operating system, through `std::fs` alone.
+//!
+//! A file is looked at before it is opened and compared after: a symlink, or another file put in
+//! the place between the two, is refused. On systems other than Unix the comparison and the
+//! permissions fall away and folders cannot be synced; everything else is the same.
+
+use super::{Disk, NewFile, Opened};
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io::{self, Write};
+use std::path::Path;
+
+/// The file system of the machine.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RealDisk;
+
+impl Disk for RealDisk {
+    fn open(&self, path: &Path) -> io::Result<Opened> {
+        let named = fs::symlink_metadata(path)?;
+        refuse_unless_ours(&named)?;
+        let file = File::open(path)?;
+        let opened = file.metadata()?;
+        if !system::same_file(&named, &opened) {
+            return Err(refusal("the file was replaced while it was being opened"));
+        }
+        Ok(Opened {
+            bytes: Box::new(file),
+            length: opened.len(),
+        })
+    }
+
+    fn create_new(&self, path: &Path) -> io::Result<Box<dyn NewFile>> {
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true);
+        system::owner_only(&mut options);
+        Ok(Box::new(RealFile(options.open(path)?)))
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "this is the door")]
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "this is the door")]
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
+    fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(folder)? {
+            names.extend(entry?.file_name().into_string());
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    fn create_folder(&self, path: &Path) -> io::Result<()> {
+        match system::create_private_folder(path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                if fs::symlink_metadata(path)?.is_dir() {
+                    Ok(())
+                } else {
+                    Err(error)
+                }
+            }
+            done => done,
+        }
+    }
+
+    fn sync_folder(&self, path: &Path) -> io::Result<()> {
+        system::sync_folder(path)
+    }
+}
+
+struct RealFile(File);
+
+impl Write for RealFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+impl NewFile for RealFile {
+    fn sync(self: Box<Self>) -> io::Result<()> {
+        self.0.sync_all()
+    }
+}
+
+fn refuse_unless_ours(file: &Metadata) -> io::Result<()> {
+    if !file.is_file() {
+        return Err(refusal("not a regular file"));
+    }
+    if system::others_may_write(file) {
+        return Err(refusal(
+            "others than its owner may write it (set its mode to 0600)",
+        ));
+    }
+    Ok(())
+}
+
+fn refusal(why: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, why)
+}
+
+#[cfg(unix)]
+mod system {
+    use std::fs::{DirBuilder, File, Metadata, OpenOptions};
+    use std::io;
+    use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+    use std::path::Path;
+
+    pub(super) fn same_file(a: &Metadata, b: &Metadata) -> bool {
+        a.dev() == b.dev() && a.ino() == b.ino()
+    }
+
+    pub(super) fn others_may_write(file: &Metadata) -> bool {
+        file.mode() & 0o022 != 0
+    }
+
+    pub(super) fn owner_only(options: &mut OpenOptions) {
+        options.mode(0o600);
+    }
+
+    pub(super) fn create_private_folder(path: &Path) -> io::Result<()> {
+        DirBuilder::new().mode(0o700).create(path)
+    }
+
+    pub(super) fn sync_folder(path: &Path) -> io::Result<()> {
+        File::open(path)?.sync_all()
+    }
+}
+
+#[cfg(not(unix))]
+mod system {
+    use std::fs::{Metadata, OpenOptions};
+    use std::io;
+    use std::path::Path;
+
+    pub(super) fn same_file(_: &Metadata, _: &Metadata) -> bool {
+        true
+    }
+
+    pub(super) fn others_may_write(_: &Metadata) -> bool {
+        false
+    }
+
+    pub(super) fn owner_only(_: &mut OpenOptions) {}
+
+    pub(super) fn create_private_folder(path: &Path) -> io::Result<()> {
+        std::fs::create_dir(path)
+    }
+
+    pub(super) fn sync_folder(_: &Path) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+#[cfg(unix)]
+mod tests {
+    use super::*;
+    use crate::disk::{publish, read_file};
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+    fn mode(path: &Path) -> u32 {
+        fs::symlink_metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    #[test]
+    fn files_and_folders_are_open_to_their_owner_alone() {
+        let home = tempfile::tempdir().unwrap();
+        let folder = home.path().join("filters");
+        RealDisk.create_folder(&folder).unwrap();
+        RealDisk.create_folder(&folder).unwrap();
+        publish(&RealDisk, &folder, "a", b"contents").unwrap();
+        assert_eq!(mode(&folder), 0o700);
+        assert_eq!(mode(&folder.join("a")), 0o600);
+        assert_eq!(RealDisk.list(&folder).unwrap(), ["a"]);
+        assert_eq!(
+            read_file(&RealDisk, &folder.join("a"), 100).unwrap(),
+            b"contents"
+        );
+        RealDisk.remove(&folder.join("a")).unwrap();
+        assert!(RealDisk.list(&folder).unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_published_file_replaces_the_old_one() {
+        let home = tempfile::tempdir().unwrap();
+        publish(&RealDisk, home.path(), "a", b"old").unwrap();
+        publish(&RealDisk, home.path(), "a", b"new").unwrap();
+        assert_eq!(
+            read_file(&RealDisk, &home.path().join("a"), 100).unwrap(),
+            b"new"
+        );
+        assert_eq!(RealDisk.list(home.path()).unwrap(), ["a"]);
+    }
+
+    #[test]
+    fn symlinks_folders_and_files_that_others_may_write_are_refused() {
+        let home = tempfile::tempdir().unwrap();
+        let file = home.path().join("file");
+        publish(&RealDisk, home.path(), "file", b"x").unwrap();
+        let link = home.path().join("link");
+        symlink(&file, &link).unwrap();
+        for path in [link.as_path(), home.path()] {
+            let error = read_file(&RealDisk, path, 100).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{path:?}");
+        }
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o620)).unwrap();
+        assert!(read_file(&RealDisk, &file, 100).is_err());
+    }
+
+    #[test]
+    fn nothing_is_created_through_a_symlink() {
+        let home = tempfile::tempdir().unwrap();
+        symlink(home.path().join("elsewhere"), home.path().join("link")).unwrap();
+        let taken = RealDisk.create_new(&home.path().join("link"));
+        assert_eq!(taken.err().unwrap().kind(), io::ErrorKind::AlreadyExists);
+        assert!(RealDisk.create_folder(&home.path().join("link")).is_err());
+    }
+}

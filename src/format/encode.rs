@@ -1,0 +1,167 @@
+//! From a sidecar to its bytes.
+
+use super::blocks::BlockWriter;
+use super::decode::check_header;
+use super::error::{FormatError, Part};
+use super::layout::{
+    AT_COVERS, AT_ENTRIES, AT_FLAGS, AT_HASH, AT_HEADER_LENGTH, AT_KEY_SPACE, AT_KEYS,
+    AT_KNOWN_ANSWER, AT_MAGIC, AT_PAYLOAD_LENGTH, AT_RATE, AT_SEED_ID, AT_SEGMENT, AT_SOURCE,
+    AT_STAGES, AT_STORE, AT_SUBJECT, AT_TOTAL_LENGTH, AT_VERSION, CRC_BYTES, END_MAGIC, MAGIC,
+    STAGE_BITS, STAGE_GROUPS, STAGE_ITEMS, STAGE_KIND, STAGE_PROBES, SUBJECT_SEGMENT,
+    SUBJECT_SUMMARY, VERSION, check_length, header_bytes, payload_bytes, stage_at, total_bytes,
+    words,
+};
+use super::sidecar::{Header, HeaderSubject, Sidecar, StageHeader, Subject};
+use crate::math::Items;
+use crc32fast::Hasher;
+
+/// The bytes of a sidecar.
+///
+/// # Errors
+/// When [`super::decode`] would refuse them: no stage or more than 32, a shape that no stage can
+/// have, words that do not fill the shape; or when there is no memory for them.
+pub fn encode(sidecar: &Sidecar) -> Result<Vec<u8>, FormatError> {
+    let header = header_of(sidecar)?;
+    let mut file = reserve(header.total_bytes)?;
+    let mut check = Hasher::new();
+    put_header(&header, &mut file, &mut check);
+    let mut check = put_payload(sidecar, &mut file, check);
+    let total = header.total_bytes.to_le_bytes();
+    check.update(&total);
+    file.extend_from_slice(&total);
+    file.extend_from_slice(&check.finalize().to_le_bytes());
+    file.extend_from_slice(&END_MAGIC);
+    assert_eq!(
+        file.len() as u64,
+        header.total_bytes,
+        "the picture of the format holds"
+    );
+    Ok(file)
+}
+
+/// The header that describes this sidecar, checked as a reader would.
+fn header_of(sidecar: &Sidecar) -> Result<Header, FormatError> {
+    let subject = HeaderSubject::from(&sidecar.subject);
+    let stages: Vec<StageHeader> = sidecar
+        .stages
+        .iter()
+        .map(|stage| StageHeader {
+            shape: stage.shape,
+            items: stage.items,
+        })
+        .collect();
+    let payload = payload_bytes(covers(&subject), &stages).unwrap_or(u64::MAX);
+    let header = Header {
+        store: sidecar.store,
+        imprint: sidecar.imprint,
+        subject,
+        source: sidecar.source,
+        entries: sidecar.entries,
+        keys: sum_of_items(&stages),
+        rate: sidecar.rate,
+        payload_bytes: payload,
+        total_bytes: total_bytes(stages.len(), payload).unwrap_or(u64::MAX),
+        stages,
+    };
+    check_header(&header)?;
+    for (index, stage) in sidecar.stages.iter().enumerate() {
+        let expected = words(stage.shape.bits.get());
+        check_length(
+            "number of words",
+            stage_at(index),
+            stage.words.len() as u64,
+            expected,
+        )?;
+    }
+    Ok(header)
+}
+
+pub(super) fn sum_of_items(stages: &[StageHeader]) -> Items {
+    let items = stages.iter().map(|stage| stage.items.get());
+    Items::new(items.fold(0, u64::saturating_add))
+}
+
+pub(super) const fn covers(subject: &HeaderSubject) -> u64 {
+    match subject {
+        HeaderSubject::Segment(_) => 0,
+        HeaderSubject::Summary { covers, .. } => *covers,
+    }
+}
+
+fn reserve(bytes: u64) -> Result<Vec<u8>, FormatError> {
+    let mut file = Vec::new();
+    usize::try_from(bytes)
+        .ok()
+        .and_then(|length| file.try_reserve_exact(length).ok())
+        .ok_or(FormatError::Memory {
+            part: Part::Payload,
+            bytes,
+        })?;
+    Ok(file)
+}
+
+fn put_header(header: &Header, file: &mut Vec<u8>, check: &mut Hasher) {
+    let length = header_bytes(header.stages.len());
+    let mut bytes = vec![0; length - CRC_BYTES];
+    let (subject, key_space, segment) = match header.subject {
+        HeaderSubject::Segment(id) => (SUBJECT_SEGMENT, 0, *id.as_bytes()),
+        HeaderSubject::Summary { key_space, .. } => (SUBJECT_SUMMARY, key_space, [0; 16]),
+    };
+    let mut put = |at: usize, field: &[u8]| bytes[at..at + field.len()].copy_from_slice(field);
+    put(AT_MAGIC, &MAGIC);
+    put(AT_VERSION, &VERSION.to_le_bytes());
+    put(AT_FLAGS, &0_u16.to_le_bytes());
+    put(
+        AT_HEADER_LENGTH,
+        &narrow::<u32>(length as u64).to_le_bytes(),
+    );
+    put(AT_TOTAL_LENGTH, &header.total_bytes.to_le_bytes());
+    put(AT_STORE, header.store.as_bytes());
+    put(AT_HASH, &[header.imprint.hash as u8]);
+    put(AT_SUBJECT, &[subject]);
+    put(AT_SOURCE, &[header.source as u8]);
+    put(AT_STAGES, &[narrow(header.stages.len() as u64)]);
+    put(AT_KEY_SPACE, &key_space.to_le_bytes());
+    put(AT_SEED_ID, &header.imprint.seed_id.to_le_bytes());
+    put(AT_KNOWN_ANSWER, &header.imprint.known_answer.to_le_bytes());
+    put(AT_SEGMENT, &segment);
+    put(AT_COVERS, &covers(&header.subject).to_le_bytes());
+    put(AT_ENTRIES, &header.entries.to_le_bytes());
+    put(AT_KEYS, &header.keys.get().to_le_bytes());
+    put(AT_RATE, &header.rate.get().to_bits().to_le_bytes());
+    put(AT_PAYLOAD_LENGTH, &header.payload_bytes.to_le_bytes());
+    for (index, stage) in header.stages.iter().enumerate() {
+        let at = stage_at(index);
+        put(at + STAGE_KIND, &[stage.shape.kind as u8]);
+        put(at + STAGE_GROUPS, &[narrow(stage.shape.groups.into())]);
+        put(
+            at + STAGE_PROBES,
+            &narrow::<u16>(stage.shape.probes.get().into()).to_le_bytes(),
+        );
+        put(at + STAGE_BITS, &stage.shape.bits.get().to_le_bytes());
+        put(at + STAGE_ITEMS, &stage.items.get().to_le_bytes());
+    }
+    let crc = crc32fast::hash(&bytes).to_le_bytes();
+    check.update(&crc);
+    file.extend_from_slice(&bytes);
+    file.extend_from_slice(&crc);
+}
+
+/// A number that `check_header` has found small enough for its field.
+fn narrow<T: TryFrom<u64>>(number: u64) -> T {
+    T::try_from(number).unwrap_or_else(|_| unreachable!("{number} passed the check of its field"))
+}
+
+fn put_payload(sidecar: &Sidecar, file: &mut Vec<u8>, check: Hasher) -> Hasher {
+    let mut blocks = BlockWriter::new(file, check);
+    if let Subject::Summary { covers, .. } = &sidecar.subject {
+        covers.iter().for_each(|id| blocks.put(id.as_bytes()));
+    }
+    for stage in &sidecar.stages {
+        stage
+            .words
+            .iter()
+            .for_each(|word| blocks.put(&word.to_le_bytes()));
+    }
+    blocks.finish()
+}

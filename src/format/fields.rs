@@ -1,0 +1,99 @@
+//! Fixed-width little-endian fields of a byte slice, by offset; no offset can panic.
+
+#![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
+
+use super::error::{FormatError, Part};
+use super::layout::{AT_FLAGS, AT_VERSION, MUST_UNDERSTAND, check, short};
+
+/// The bytes of one part of a file.
+#[derive(Clone, Copy)]
+pub(super) struct Fields<'a> {
+    part: Part,
+    bytes: &'a [u8],
+}
+
+impl<'a> Fields<'a> {
+    pub(super) fn new(part: Part, bytes: &'a [u8]) -> Self {
+        Self { part, bytes }
+    }
+
+    pub(super) fn array<const N: usize>(&self, at: usize) -> Result<[u8; N], FormatError> {
+        let found = self.bytes.get(at..).and_then(<[u8]>::first_chunk::<N>);
+        found
+            .copied()
+            .ok_or_else(|| short(self.part, at.saturating_add(N), self.bytes.len()))
+    }
+
+    pub(super) fn u8(&self, at: usize) -> Result<u8, FormatError> {
+        self.array(at).map(u8::from_le_bytes)
+    }
+
+    pub(super) fn u16(&self, at: usize) -> Result<u16, FormatError> {
+        self.array(at).map(u16::from_le_bytes)
+    }
+
+    pub(super) fn u32(&self, at: usize) -> Result<u32, FormatError> {
+        self.array(at).map(u32::from_le_bytes)
+    }
+
+    pub(super) fn u64(&self, at: usize) -> Result<u64, FormatError> {
+        self.array(at).map(u64::from_le_bytes)
+    }
+
+    /// Whether this library can read a file that starts so; `newest` is what it knows.
+    pub(super) fn known_version(&self, newest: u16) -> Result<(), FormatError> {
+        let (version, flags) = (self.u16(AT_VERSION)?, self.u16(AT_FLAGS)?);
+        if version > newest || flags & MUST_UNDERSTAND != 0 {
+            return Err(FormatError::Newer {
+                offset: AT_VERSION as u64,
+                version,
+                flags,
+            });
+        }
+        check(
+            version > 0,
+            "version",
+            AT_VERSION,
+            version.into(),
+            "1 or more",
+        )
+    }
+
+    /// The mark of this part; `origin` is where the part begins in the file.
+    pub(super) fn magic(
+        &self,
+        at: usize,
+        origin: u64,
+        expected: [u8; 8],
+    ) -> Result<(), FormatError> {
+        let found = self.array(at)?;
+        if found == expected {
+            return Ok(());
+        }
+        Err(FormatError::Magic {
+            part: self.part,
+            offset: origin.saturating_add(at as u64),
+            found,
+        })
+    }
+}
+
+/// The bytes that a CRC-32 covers, once it fits them.
+///
+/// `bytes` end with the checksum; `offset` is where they begin in the file.
+pub(super) fn checked(part: Part, offset: u64, bytes: &[u8]) -> Result<(&[u8], u32), FormatError> {
+    let Some((data, stored)) = bytes.split_last_chunk() else {
+        return Err(short(part, size_of::<u32>(), bytes.len()));
+    };
+    let found = u32::from_le_bytes(*stored);
+    let expected = crc32fast::hash(data);
+    if found == expected {
+        return Ok((data, found));
+    }
+    Err(FormatError::Checksum {
+        part,
+        offset: offset.saturating_add(data.len() as u64),
+        expected,
+        found,
+    })
+}

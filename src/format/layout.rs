@@ -1,0 +1,191 @@
+//! The picture of `format/mod.rs` in numbers, and the arithmetic of lengths.
+//!
+//! Writer and reader use these same constants and the same checks of a stage, so that nothing is
+//! written that would not be read.
+
+use super::error::{FormatError, Part};
+use super::sidecar::StageHeader;
+use crate::filter::{Kind, Shape};
+
+pub(super) const MAGIC: [u8; 8] = *b"\x89SIEVE\r\n";
+pub(super) const END_MAGIC: [u8; 8] = *b"SIEVEEND";
+pub(super) const VERSION: u16 = 1;
+/// Flags that a reader must understand; version 1 defines none.
+pub(super) const MUST_UNDERSTAND: u16 = 0x00ff;
+
+pub(super) const SUBJECT_SEGMENT: u8 = 1;
+pub(super) const SUBJECT_SUMMARY: u8 = 2;
+
+pub(super) const AT_MAGIC: usize = 0;
+pub(super) const AT_VERSION: usize = AT_MAGIC + 8;
+pub(super) const AT_FLAGS: usize = AT_VERSION + 2;
+pub(super) const AT_HEADER_LENGTH: usize = AT_FLAGS + 2;
+pub(super) const AT_TOTAL_LENGTH: usize = AT_HEADER_LENGTH + 4;
+pub(super) const AT_STORE: usize = AT_TOTAL_LENGTH + 8;
+pub(super) const AT_HASH: usize = AT_STORE + 16;
+pub(super) const AT_SUBJECT: usize = AT_HASH + 1;
+pub(super) const AT_SOURCE: usize = AT_SUBJECT + 1;
+pub(super) const AT_STAGES: usize = AT_SOURCE + 1;
+pub(super) const AT_KEY_SPACE: usize = AT_STAGES + 1;
+pub(super) const AT_SEED_ID: usize = AT_KEY_SPACE + 4;
+pub(super) const AT_KNOWN_ANSWER: usize = AT_SEED_ID + 8;
+pub(super) const AT_SEGMENT: usize = AT_KNOWN_ANSWER + 8;
+pub(super) const AT_COVERS: usize = AT_SEGMENT + 16;
+pub(super) const AT_ENTRIES: usize = AT_COVERS + 8;
+pub(super) const AT_KEYS: usize = AT_ENTRIES + 8;
+pub(super) const AT_RATE: usize = AT_KEYS + 8;
+pub(super) const AT_PAYLOAD_LENGTH: usize = AT_RATE + 8;
+pub(super) const AT_STAGE_TABLE: usize = AT_PAYLOAD_LENGTH + 8;
+
+pub(super) const STAGE_KIND: usize = 0;
+pub(super) const STAGE_GROUPS: usize = STAGE_KIND + 1;
+pub(super) const STAGE_PROBES: usize = STAGE_GROUPS + 1;
+pub(super) const STAGE_RESERVED: usize = STAGE_PROBES + 2;
+pub(super) const STAGE_BITS: usize = STAGE_RESERVED + 4;
+pub(super) const STAGE_ITEMS: usize = STAGE_BITS + 8;
+pub(super) const STAGE_BYTES: usize = STAGE_ITEMS + 8;
+
+pub(super) const CRC_BYTES: usize = 4;
+pub(super) const ID_BYTES: usize = 16;
+pub(super) const WORD_BYTES: usize = 8;
+
+pub(super) const MAX_STAGES: usize = 32;
+const MAX_PROBES: u32 = 32;
+const MAX_BITS: u64 = 1 << 48;
+const LINE_BITS: u64 = 512;
+
+pub(super) const MIN_HEADER_BYTES: usize = header_bytes(1);
+/// No header is longer, in bytes: what to read of a file in order to call `decode_header`.
+pub const MAX_HEADER_BYTES: usize = 4096;
+
+pub(super) const BLOCK_BYTES: usize = 4096;
+pub(super) const BLOCK_DATA_BYTES: usize = BLOCK_BYTES - CRC_BYTES;
+
+pub(super) const TRAILER_CHECK: usize = 8;
+pub(super) const TRAILER_MAGIC: usize = TRAILER_CHECK + CRC_BYTES;
+pub(super) const TRAILER_BYTES: usize = TRAILER_MAGIC + 8;
+
+const _: () = {
+    assert!(AT_STAGE_TABLE == 120);
+    assert!(STAGE_BYTES == 24);
+    assert!(TRAILER_BYTES == 20);
+    assert!(header_bytes(MAX_STAGES) <= MAX_HEADER_BYTES);
+};
+
+/// Bytes of a header with this many stages, its CRC included.
+pub(super) const fn header_bytes(stages: usize) -> usize {
+    AT_STAGE_TABLE
+        .saturating_add(STAGE_BYTES.saturating_mul(stages))
+        .saturating_add(CRC_BYTES)
+}
+
+/// Words that hold so many bits.
+pub(super) const fn words(bits: u64) -> u64 {
+    bits.div_ceil(u64::BITS as u64)
+}
+
+/// Bytes of covered segments and words before they are cut into blocks; `None` beyond 2^64.
+pub(super) fn payload_bytes(covers: u64, stages: &[StageHeader]) -> Option<u64> {
+    stages
+        .iter()
+        .map(|stage| words(stage.shape.bits.get()).checked_mul(WORD_BYTES as u64))
+        .try_fold(covers.checked_mul(ID_BYTES as u64)?, |sum, bytes| {
+            sum.checked_add(bytes?)
+        })
+}
+
+/// Bytes of the file around such a payload; `None` beyond 2^64.
+pub(super) fn total_bytes(stages: usize, payload: u64) -> Option<u64> {
+    let blocks = payload.div_ceil(BLOCK_DATA_BYTES as u64);
+    blocks
+        .checked_mul(CRC_BYTES as u64)?
+        .checked_add(payload)?
+        .checked_add(header_bytes(stages) as u64)?
+        .checked_add(TRAILER_BYTES as u64)
+}
+
+/// Where a stage's entry begins.
+pub(super) const fn stage_at(index: usize) -> usize {
+    AT_STAGE_TABLE.saturating_add(STAGE_BYTES.saturating_mul(index))
+}
+
+/// Whether a stage can have this shape; `at` is where its entry begins.
+pub(super) fn check_shape(shape: &Shape, at: usize) -> Result<(), FormatError> {
+    let probes = shape.probes.get();
+    let bits = shape.bits.get();
+    let groups_fit = match shape.kind {
+        Kind::Standard | Kind::Partitioned => shape.groups == 0,
+        Kind::Blocked => matches!(shape.groups, 2 | 4),
+    };
+    let bits_fit = match shape.kind {
+        Kind::Standard => true,
+        Kind::Partitioned => bits.checked_rem(u64::from(probes)) == Some(0),
+        Kind::Blocked => bits.is_multiple_of(LINE_BITS),
+    };
+    check(
+        groups_fit,
+        "number of groups",
+        at.saturating_add(STAGE_GROUPS),
+        shape.groups.into(),
+        "2 or 4 for blocked stages, else 0",
+    )?;
+    check(
+        (1..=MAX_PROBES).contains(&probes),
+        "number of probes",
+        at.saturating_add(STAGE_PROBES),
+        probes.into(),
+        "1 to 32",
+    )?;
+    check(
+        bits_fit && (1..=MAX_BITS).contains(&bits),
+        "number of bits",
+        at.saturating_add(STAGE_BITS),
+        bits,
+        "1 to 2^48, a multiple of 512 for blocked stages, of the probes for partitioned ones",
+    )
+}
+
+/// A field's value, judged.
+pub(super) fn check(
+    holds: bool,
+    field: &'static str,
+    at: usize,
+    found: u64,
+    expected: &'static str,
+) -> Result<(), FormatError> {
+    if holds {
+        return Ok(());
+    }
+    Err(FormatError::Field {
+        field,
+        offset: at as u64,
+        found,
+        expected,
+    })
+}
+
+/// Two statements of one length, compared.
+pub(super) fn check_length(
+    field: &'static str,
+    at: usize,
+    found: u64,
+    expected: u64,
+) -> Result<(), FormatError> {
+    if found == expected {
+        return Ok(());
+    }
+    Err(FormatError::Length {
+        field,
+        offset: at as u64,
+        found,
+        expected,
+    })
+}
+
+pub(super) fn short(part: Part, needed: usize, found: usize) -> FormatError {
+    FormatError::Short {
+        part,
+        needed: needed as u64,
+        found: found as u64,
+    }
+}

@@ -1,0 +1,95 @@
+//! The files that the crate keeps, as bytes: pure, no file is touched here.
+//!
+//! # A sidecar, version 1
+//!
+//! One filter beside the data that it speaks for. Everything is little-endian and of fixed width.
+//!
+//! ```text
+//! +---------+------------------------------+---------+
+//! | header  | block | block | ... | block  | trailer |
+//! +---------+------------------------------+---------+
+//!
+//! header   0  magic            8   89 'S' 'I' 'E' 'V' 'E' 0d 0a
+//!          8  version        u16   1
+//!         10  flags          u16   low byte: must be understood by the reader; high byte: may be
+//!                                  ignored; none is defined, so all are 0
+//!         12  header length  u32   from the magic to the header's CRC-32, both included
+//!         16  total length   u64   of the file
+//!         24  store           16   the database that the filter belongs to
+//!         40  hash            u8   of the imprint: `HashId`
+//!         41  subject         u8   1 a segment, 2 a summary of a key space
+//!         42  source          u8   where the keys came from: `Source`
+//!         43  stages          u8   1 to 32
+//!         44  key space      u32   of a summary; else 0
+//!         48  seed id        u64   of the imprint
+//!         56  known answer   u64   of the imprint
+//!         64  segment         16   the segment; else 0
+//!         80  covers         u64   segments that a summary covers; else 0
+//!         88  entries        u64   raw entries that were read or written to make the filter
+//!         96  keys           u64   the sum of the stages' items
+//!        104  rate           f64   promised; strictly between 0 and 1; sizes nothing
+//!        112  payload length u64   before it is cut into blocks
+//!        120  stage table     24   for each stage:
+//!               0  kind       u8   `Kind`
+//!               1  groups     u8   2 or 4 for blocked stages; else 0
+//!               2  probes    u16   1 to 32
+//!               4  reserved  u32   0
+//!               8  bits      u64   1 to 2^48
+//!              16  items     u64
+//!          .  header CRC     u32   of all header bytes before it
+//!
+//! payload: the covered segments, 16 bytes each; then the words of each stage, ceil(bits / 64) u64.
+//! block:   4,092 bytes of the payload (the last may have fewer), then their CRC-32.
+//!
+//! trailer  0  total length   u64
+//!          8  check          u32   CRC-32 of header CRC, all block CRCs, total length
+//!         12  magic            8   "SIEVE" 'E' 'N' 'D'
+//! ```
+//!
+//! CRC-32 is the IEEE polynomial. It detects every error of up to three bits in blocks of up to
+//! about 11 KB, hence small blocks; the trailer ties the blocks to each other and to the header, so
+//! that no block can be swapped, lost or taken from another file. It is no authentication: who may
+//! write the folder can remove the data anyway.
+//!
+//! # What holds for ever
+//!
+//! Every version begins with magic, version, flags and header length, and ends its header with the
+//! header's CRC-32. So a reader can tell an intact file of a newer version, which it neither reads
+//! nor replaces nor removes, from a damaged one, which it may.
+//!
+//! # What a reader does
+//!
+//! Length, magic, header length, header CRC, version, flags, fields, stage table, the sum of all
+//! lengths against the length at hand; then block CRCs and trailer; only then is memory asked for,
+//! at most what the bytes at hand fill, and failure is an error like every other. Damage of any kind
+//! is a [`FormatError`], never a panic and never a filter with fewer keys; there is no encoding of
+//! a filter without stages.
+//!
+//! # The identity file
+//!
+//! [`encode_identity`] and [`decode_identity`] keep the [`Identity`] of a database:
+//!
+//! ```text
+//!  0 magic 8 (89 'S' 'I' 'D' 'E' 'N' 0d 0a) | 8 version u16 | 10 flags u16 | 12 length u32
+//! 16 store 16 | 32 seed 16 | 48 hash u8 | 49 reserved 7 | 56 CRC-32 of all before
+//! ```
+
+mod blocks;
+mod decode;
+mod encode;
+mod error;
+mod fields;
+mod identity;
+mod layout;
+mod sidecar;
+#[cfg(test)]
+mod tests;
+
+pub use decode::{decode, decode_header, verify};
+pub use encode::encode;
+pub use error::{FormatError, Part};
+pub use identity::{Identity, decode_identity, encode_identity};
+pub use layout::MAX_HEADER_BYTES;
+pub use sidecar::{
+    Header, HeaderSubject, Sidecar, Source, StageHeader, StageRecord, StoreId, Subject,
+};

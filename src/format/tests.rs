@@ -1,0 +1,382 @@
+//! Damage of every kind, and the bytes that must never change.
+
+use super::*;
+use crate::filter::{Kind, Shape};
+use crate::hash::{HashId, Imprint, Seed};
+use crate::math::{Bits, Items, Probes, Rate};
+use crate::segment::SegmentId;
+
+struct Random(u64);
+
+impl Random {
+    /// Xorshift64* (Vigna, 2016): the same numbers on every machine.
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    fn below(&mut self, limit: usize) -> usize {
+        (self.next() % limit as u64) as usize
+    }
+}
+
+fn stage(kind: Kind, bits: u64, probes: u32, random: &mut Random) -> StageRecord {
+    let groups = if kind == Kind::Blocked { 2 } else { 0 };
+    StageRecord {
+        shape: Shape {
+            kind,
+            bits: Bits::new(bits),
+            probes: Probes::new(probes),
+            groups,
+        },
+        items: Items::new(bits / 10),
+        words: (0..bits.div_ceil(64)).map(|_| random.next()).collect(),
+    }
+}
+
+fn sidecar(subject: Subject, stages: Vec<StageRecord>) -> Sidecar {
+    Sidecar {
+        store: StoreId::from_bytes(*b"the store's name"),
+        imprint: Imprint {
+            hash: HashId::Xxh3,
+            seed_id: 0x1122_3344_5566_7788,
+            known_answer: 0x99aa_bbcc_ddee_ff00,
+        },
+        subject,
+        source: Source::TableCapture,
+        entries: 1000,
+        rate: Rate::ONE_PERCENT,
+        stages,
+    }
+}
+
+fn segment(random: &mut Random) -> Sidecar {
+    let subject = Subject::Segment(SegmentId::from_bytes(*b"0123456789abcdef"));
+    sidecar(subject, vec![stage(Kind::Blocked, 512 * 170, 8, random)])
+}
+
+fn summary(random: &mut Random) -> Sidecar {
+    let covers = (0..100).map(|i| SegmentId::from_bytes([i; 16])).collect();
+    let subject = Subject::Summary {
+        key_space: 7,
+        covers,
+    };
+    let stages = vec![
+        stage(Kind::Standard, 5001, 7, random),
+        stage(Kind::Partitioned, 11 * 999, 11, random),
+        stage(Kind::Blocked, 512 * 32, 8, random),
+    ];
+    sidecar(subject, stages)
+}
+
+fn both() -> [Vec<u8>; 2] {
+    let mut random = Random(42);
+    [segment(&mut random), summary(&mut random)].map(|sidecar| {
+        let bytes = encode(&sidecar).unwrap();
+        assert!(bytes.len() > 4096);
+        bytes
+    })
+}
+
+/// Puts the header's CRC-32 right again, so that the checks behind it are reached.
+fn mend_header(bytes: &mut [u8]) {
+    let length = u32::from_le_bytes(bytes[12..16].try_into().unwrap()) as usize;
+    if length < 4 || length > bytes.len() {
+        return;
+    }
+    let crc = crc32fast::hash(&bytes[..length - 4]);
+    bytes[length - 4..length].copy_from_slice(&crc.to_le_bytes());
+}
+
+fn assert_damaged(bytes: &[u8], what: &str) {
+    match decode(bytes) {
+        Ok(_) => panic!("{what}: accepted"),
+        Err(error) => assert!(!error.is_newer(), "{what}: taken for a newer version"),
+    }
+}
+
+/// What version 1 writes, byte by byte. If this fails, files of earlier releases have become
+/// unreadable: raise the version instead.
+#[test]
+fn golden_bytes() {
+    let subject = Subject::Segment(SegmentId::from_bytes(*b"0123456789abcdef"));
+    let stage = StageRecord {
+        shape: Shape {
+            kind: Kind::Standard,
+            bits: Bits::new(64),
+            probes: Probes::new(7),
+            groups: 0,
+        },
+        items: Items::new(6),
+        words: vec![0x0102_0304_0506_0708],
+    };
+    let bytes = encode(&sidecar(subject, vec![stage])).unwrap();
+    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    assert_eq!(hex, GOLDEN.concat());
+}
+
+/// Header (five lines), stage table and header CRC, the one block, trailer.
+const GOLDEN: [&str; 8] = [
+    "8953494556450d0a0100000094000000b400000000000000",
+    "7468652073746f72652773206e616d65",
+    "0101010100000000887766554433221100ffeeddccbbaa99",
+    "30313233343536373839616263646566",
+    "0000000000000000e80300000000000006000000000000007b14ae47e17a843f0800000000000000",
+    "0100070000000000400000000000000006000000000000003d8078f6",
+    "080706050403020125edcca5",
+    "b400000000000000f0241ccb5349455645454e44",
+];
+
+#[test]
+fn golden_checksums_of_longer_files() {
+    assert_eq!(
+        both().map(|bytes| crc32fast::hash(&bytes)),
+        [258_624_065, 4_260_036_111]
+    );
+}
+
+#[test]
+fn what_is_written_reads_back() {
+    let mut random = Random(1);
+    for sidecar in [segment(&mut random), summary(&mut random)] {
+        let bytes = encode(&sidecar).unwrap();
+        assert_eq!(decode(&bytes), Ok(sidecar.clone()));
+        let header = verify(&bytes).unwrap();
+        assert_eq!(
+            decode_header(&bytes[..MAX_HEADER_BYTES]),
+            Ok(header.clone())
+        );
+        assert_eq!(header.subject, HeaderSubject::from(&sidecar.subject));
+        assert_eq!(header.total_bytes, bytes.len() as u64);
+    }
+}
+
+#[test]
+fn a_summary_of_very_many_segments_reads_back() {
+    let mut random = Random(2);
+    let covers = (0..100_000_u128).map(|i| SegmentId::from_bytes(i.to_le_bytes()));
+    let subject = Subject::Summary {
+        key_space: 0,
+        covers: covers.collect(),
+    };
+    let sidecar = sidecar(subject, vec![stage(Kind::Blocked, 512, 8, &mut random)]);
+    assert_eq!(decode(&encode(&sidecar).unwrap()), Ok(sidecar));
+}
+
+/// Cassandra's filters carry no checksum and a flipped bit loses reads.
+#[test]
+fn every_flipped_bit_is_noticed() {
+    for mut bytes in both() {
+        for bit in 0..bytes.len() * 8 {
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            let error = verify(&bytes).expect_err("a flipped bit is accepted");
+            assert!(!error.is_newer(), "bit {bit} is taken for a newer version");
+            bytes[bit / 8] ^= 1 << (bit % 8);
+        }
+        decode(&bytes).unwrap();
+    }
+}
+
+#[test]
+fn every_truncation_and_every_extension_is_noticed() {
+    for bytes in both() {
+        for length in 0..bytes.len() {
+            assert_damaged(&bytes[..length], "truncated");
+        }
+        let mut longer = bytes.clone();
+        for _ in 0..5000 {
+            longer.push(0);
+            assert_damaged(&longer, "extended");
+        }
+        assert_damaged(&bytes.repeat(2), "doubled");
+    }
+}
+
+#[test]
+fn blocks_cannot_be_swapped_repeated_zeroed_or_taken_from_elsewhere() {
+    let mut random = Random(3);
+    let [one, other] = [(); 2].map(|()| encode(&segment(&mut random)).unwrap());
+    let first = 148..148 + 4096;
+    let second = first.end..first.end + 4096;
+    type Mutation<'a> = (&'a str, &'a dyn Fn(&mut Vec<u8>));
+    let mutations: [Mutation<'_>; 5] = [
+        ("swapped", &|bytes| {
+            bytes[first.clone()].copy_from_slice(&one[second.clone()]);
+            bytes[second.clone()].copy_from_slice(&one[first.clone()]);
+        }),
+        ("repeated", &|bytes| {
+            bytes.copy_within(first.clone(), second.start)
+        }),
+        ("zeroed", &|bytes| bytes[first.clone()].fill(0)),
+        ("spliced", &|bytes| {
+            bytes[first.clone()].copy_from_slice(&other[first.clone()])
+        }),
+        ("all of another", &|bytes| {
+            let end = bytes.len() - 20;
+            bytes[148..end].copy_from_slice(&other[148..end]);
+        }),
+    ];
+    for (what, mutate) in mutations {
+        let mut bytes = one.clone();
+        mutate(&mut bytes);
+        assert_ne!(bytes, one);
+        let error = decode(&bytes).unwrap_err();
+        assert!(
+            matches!(error, FormatError::Checksum { .. }),
+            "{what}: {error}"
+        );
+    }
+}
+
+#[test]
+fn a_header_of_another_file_does_not_fit() {
+    let mut random = Random(4);
+    let one = segment(&mut random);
+    let mut other = one.clone();
+    other.subject = Subject::Segment(SegmentId::from_bytes([9; 16]));
+    let mut bytes = encode(&one).unwrap();
+    bytes[..148].copy_from_slice(&encode(&other).unwrap()[..148]);
+    let error = decode(&bytes).unwrap_err();
+    let trailer = matches!(
+        error,
+        FormatError::Checksum {
+            part: Part::Trailer,
+            ..
+        }
+    );
+    assert!(trailer, "{error}");
+}
+
+#[test]
+fn an_empty_file_is_no_empty_filter() {
+    assert!(decode(&[]).is_err());
+    assert!(decode(&[0; 5]).is_err());
+    assert!(decode(&vec![0; 1 << 16]).is_err());
+    let mut empty = segment(&mut Random(5));
+    empty.stages.clear();
+    let error = encode(&empty).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("number of stages is 0; expected 1 to 32")
+    );
+}
+
+#[test]
+fn what_would_not_be_read_is_not_written() {
+    let good = segment(&mut Random(6));
+    let spoil: [fn(&mut Sidecar); 7] = [
+        |s| s.stages[0].words.truncate(1),
+        |s| s.stages[0].shape.probes = Probes::new(33),
+        |s| s.stages[0].shape.probes = Probes::new(0),
+        |s| s.stages[0].shape.groups = 3,
+        |s| s.stages[0].shape.bits = Bits::new(0),
+        |s| s.stages[0].shape.bits = Bits::new(u64::MAX),
+        |s| s.stages = vec![s.stages[0].clone(); 33],
+    ];
+    for spoil in spoil {
+        let mut bad = good.clone();
+        spoil(&mut bad);
+        assert!(encode(&bad).is_err(), "{:?}", bad.stages[0].shape);
+    }
+}
+
+#[test]
+fn an_intact_newer_file_is_told_from_a_damaged_one() {
+    let [bytes, _] = both();
+    for (at, value) in [(8, 2), (9, 1), (10, 1), (10, 0x80)] {
+        let mut newer = bytes.clone();
+        newer[at] = value;
+        assert_damaged(&newer, "not mended");
+        mend_header(&mut newer);
+        assert!(decode(&newer).unwrap_err().is_newer());
+        assert!(decode_header(&newer).unwrap_err().is_newer());
+    }
+}
+
+#[test]
+fn an_error_says_what_and_where() {
+    let [mut bytes, _] = both();
+    bytes[148 + 4096 + 5] ^= 1;
+    let text = decode(&bytes).unwrap_err().to_string();
+    assert!(
+        text.starts_with("byte 8336: the CRC-32 of the block 1 is "),
+        "{text}"
+    );
+}
+
+/// Header fields take any value behind a good checksum: an error, or a sidecar that says exactly
+/// what the bytes say.
+#[test]
+fn any_header_is_refused_or_understood() {
+    let mut random = Random(7);
+    let mut understood = 0;
+    for original in both() {
+        for _ in 0..100_000 {
+            let mut bytes = original.clone();
+            for _ in 0..=random.below(2) {
+                bytes[random.below(220)] = random.next() as u8;
+            }
+            mend_header(&mut bytes);
+            let ignorable_flags = bytes[11] != 0;
+            if let Ok(header) = decode_header(&bytes) {
+                understood += 1;
+                assert!(header.stages.len() <= 32);
+                assert!(ignorable_flags || header.total_bytes == bytes.len() as u64);
+            }
+            assert!(decode(&bytes).is_err() || bytes == original);
+        }
+    }
+    assert!(
+        understood > 1000,
+        "only {understood}: the checksum is not mended"
+    );
+}
+
+#[test]
+fn any_bytes_are_an_error() {
+    let mut random = Random(8);
+    for original in both() {
+        for _ in 0..20_000 {
+            let mut bytes = original.clone();
+            bytes.truncate(random.below(bytes.len()) + 1);
+            for _ in 0..=random.below(8) {
+                let at = random.below(bytes.len());
+                bytes[at] = random.next() as u8;
+            }
+            assert!(decode(&bytes).is_err() || bytes == original);
+        }
+    }
+}
+
+const IDENTITY: Identity = Identity {
+    store: StoreId::from_bytes([3; 16]),
+    hash: HashId::SipHash13,
+    seed: Seed::from_bytes([5; 16]),
+};
+
+#[test]
+fn an_identity_reads_back_and_its_length_is_frozen() {
+    let bytes = encode_identity(&IDENTITY);
+    assert_eq!(bytes.len(), 60);
+    assert_eq!(decode_identity(&bytes), Ok(IDENTITY));
+}
+
+#[test]
+fn a_damaged_identity_is_noticed() {
+    let bytes = encode_identity(&IDENTITY);
+    for length in 0..bytes.len() {
+        assert!(decode_identity(&bytes[..length]).is_err(), "{length} bytes");
+    }
+    for bit in 0..bytes.len() * 8 {
+        let mut flipped = bytes.clone();
+        flipped[bit / 8] ^= 1 << (bit % 8);
+        let error = decode_identity(&flipped).unwrap_err();
+        assert!(
+            !error.is_newer(),
+            "bit {bit} takes damage for a newer version"
+        );
+    }
+}

@@ -1,0 +1,222 @@
+//! The file `identity`: which database this is, and the secret that keys its hash.
+//!
+//! A database whose identity is lost is a new one to its sidecars: they are all mismatched, reads
+//! ask the engine, and each is rebuilt. So a damaged identity is put aside, for whoever wants to
+//! look into it, and a new one takes its place.
+
+use crate::disk::{self, Disk, PublishError};
+use crate::format::{FormatError, Identity, StoreId, decode_identity, encode_identity};
+use crate::hash::{HashId, KeyHasher, Seed};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The name of the file in the database's folder.
+pub const IDENTITY_FILE: &str = "identity";
+
+/// More than any version's identity file needs, in bytes.
+const MAX_IDENTITY_BYTES: u64 = 4096;
+
+/// Why the identity of a database could neither be read nor made.
+#[derive(Debug, thiserror::Error)]
+pub enum IdentityError {
+    /// The disk or the system's randomness refused an operation.
+    #[error("cannot {operation} {}; the database runs without filters, repair disk or permissions", path.display())]
+    System {
+        /// What was being done.
+        operation: &'static str,
+        /// With which file or folder.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The file was written by a later version.
+    #[error("{} comes from a newer version and is left alone; upgrade, or move the file away to start anew", path.display())]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// What is unknown of it.
+        source: FormatError,
+    },
+    /// A new identity was not published.
+    #[error("cannot store the identity; the database runs without filters")]
+    Publish(#[from] PublishError),
+}
+
+impl Identity {
+    /// A new identity from the operating system's randomness.
+    ///
+    /// # Errors
+    /// When the system has no randomness to give.
+    pub fn random(hash: HashId) -> io::Result<Self> {
+        Ok(Self {
+            store: StoreId::random()?,
+            hash,
+            seed: Seed::random()?,
+        })
+    }
+
+    /// The identity kept in `folder`, or a new one, stored before it is returned.
+    ///
+    /// A damaged file is renamed to `identity.damaged-<16 hex digits>`. Asked for another hash than
+    /// the stored one, the database gets a new seed along with it: a seed that a weak hash may have
+    /// betrayed keys no strong one.
+    ///
+    /// # Errors
+    /// When the file is of a newer version, cannot be read, or a new one cannot be stored.
+    pub fn load_or_create(
+        disk: &dyn Disk,
+        folder: &Path,
+        hash: HashId,
+    ) -> Result<Self, IdentityError> {
+        let path = folder.join(IDENTITY_FILE);
+        let random = || at("draw randomness for", &path, Self::random(hash));
+        let identity = match find(disk, &path)? {
+            Found::Whole(identity) if identity.hash == hash => return Ok(identity),
+            Found::Whole(identity) => Self {
+                store: identity.store,
+                ..random()?
+            },
+            Found::Nothing => random()?,
+            Found::Damaged => {
+                let identity = random()?;
+                put_aside(disk, folder, &path)?;
+                identity
+            }
+        };
+        disk::publish(disk, folder, IDENTITY_FILE, &encode_identity(&identity))?;
+        Ok(identity)
+    }
+
+    /// The hasher that this identity keys.
+    pub fn hasher(&self) -> KeyHasher {
+        KeyHasher::new(self.hash, self.seed)
+    }
+}
+
+enum Found {
+    Whole(Identity),
+    Damaged,
+    Nothing,
+}
+
+fn find(disk: &dyn Disk, path: &Path) -> Result<Found, IdentityError> {
+    let bytes = match disk::read_file(disk, path, MAX_IDENTITY_BYTES) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Nothing),
+        Err(error) if error.kind() == io::ErrorKind::FileTooLarge => return Ok(Found::Damaged),
+        Err(error) => return at("read", path, Err(error)),
+    };
+    match decode_identity(&bytes) {
+        Ok(identity) => Ok(Found::Whole(identity)),
+        Err(source) if source.is_newer() => Err(IdentityError::Newer {
+            path: path.to_owned(),
+            source,
+        }),
+        Err(_) => Ok(Found::Damaged),
+    }
+}
+
+fn put_aside(disk: &dyn Disk, folder: &Path, path: &Path) -> Result<(), IdentityError> {
+    let tag = getrandom::u64().map_err(io::Error::from);
+    let tag = at("draw randomness for", path, tag)?;
+    let aside = folder.join(format!("{IDENTITY_FILE}.damaged-{tag:016x}"));
+    at("put aside", path, disk.rename(path, &aside))
+}
+
+fn at<T>(operation: &'static str, path: &Path, result: io::Result<T>) -> Result<T, IdentityError> {
+    result.map_err(|source| IdentityError::System {
+        operation,
+        path: path.to_owned(),
+        source,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::{Fault, MemoryDisk};
+
+    const FOLDER: &str = "/f";
+
+    fn disk() -> MemoryDisk {
+        let disk = MemoryDisk::new();
+        disk.create_folder(Path::new(FOLDER)).unwrap();
+        disk.sync_folder(Path::new("/")).unwrap();
+        disk
+    }
+
+    fn load(disk: &MemoryDisk, hash: HashId) -> Result<Identity, IdentityError> {
+        Identity::load_or_create(disk, Path::new(FOLDER), hash)
+    }
+
+    fn replace(disk: &MemoryDisk, bytes: &[u8]) {
+        disk::publish(disk, Path::new(FOLDER), IDENTITY_FILE, bytes).unwrap();
+    }
+
+    #[test]
+    fn an_identity_is_made_once_and_survives_a_power_cut() {
+        let disk = disk();
+        let made = load(&disk, HashId::Xxh3).unwrap();
+        assert_eq!(load(&disk, HashId::Xxh3).unwrap(), made);
+        for image in disk.after_power_cut(1) {
+            assert_eq!(load(&image, HashId::Xxh3).unwrap(), made);
+        }
+    }
+
+    #[test]
+    fn another_hash_gets_another_seed_in_the_same_database() {
+        let disk = disk();
+        let first = load(&disk, HashId::Xxh3).unwrap();
+        let second = load(&disk, HashId::SipHash13).unwrap();
+        assert_eq!(first.store, second.store);
+        assert_ne!(first.seed, second.seed);
+        assert_eq!(second.hasher().id(), HashId::SipHash13);
+        assert_eq!(load(&disk, HashId::SipHash13).unwrap(), second);
+    }
+
+    #[test]
+    fn a_damaged_identity_is_put_aside_and_replaced() {
+        let good = encode_identity(&Identity::random(HashId::Xxh3).unwrap());
+        let mut flipped = good.clone();
+        flipped[20] ^= 1;
+        for damaged in [&[][..], &good[..59], &flipped, &[0; 5000]] {
+            let disk = disk();
+            replace(&disk, damaged);
+            let made = load(&disk, HashId::Xxh3).unwrap();
+            assert_eq!(load(&disk, HashId::Xxh3).unwrap(), made);
+            let names = disk.list(Path::new(FOLDER)).unwrap();
+            let [identity, aside] = names.as_slice() else {
+                panic!("{names:?}");
+            };
+            assert_eq!(identity, IDENTITY_FILE);
+            assert!(aside.starts_with("identity.damaged-"));
+            let kept = disk::read_file(&disk, &Path::new(FOLDER).join(aside), 1 << 20);
+            assert_eq!(kept.unwrap(), damaged);
+        }
+    }
+
+    #[test]
+    fn a_newer_identity_is_left_alone() {
+        let mut newer = encode_identity(&Identity::random(HashId::Xxh3).unwrap());
+        newer[8] = 2;
+        let crc = crc32fast::hash(&newer[..56]);
+        newer[56..].copy_from_slice(&crc.to_le_bytes());
+        let disk = disk();
+        replace(&disk, &newer);
+        let error = load(&disk, HashId::Xxh3).unwrap_err();
+        assert!(matches!(error, IdentityError::Newer { .. }), "{error}");
+        assert_eq!(disk.list(Path::new(FOLDER)).unwrap(), [IDENTITY_FILE]);
+    }
+
+    /// Taking an error for a missing file would make all sidecars those of another database.
+    #[test]
+    fn a_disk_error_makes_no_new_identity() {
+        let disk = disk();
+        let made = load(&disk, HashId::Xxh3).unwrap();
+        for n in 0..2 {
+            disk.fail(n, Fault::Once(io::ErrorKind::PermissionDenied));
+            load(&disk, HashId::Xxh3).unwrap_err();
+        }
+        assert_eq!(load(&disk, HashId::Xxh3).unwrap(), made);
+    }
+}
