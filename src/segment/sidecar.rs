@@ -13,9 +13,7 @@
 //! loss of time. A file of a newer version is neither replaced nor removed.
 
 use crate::disk::{self, Disk, PublishError};
-use crate::format::{
-    self, FormatError, HeaderSubject, MAX_HEADER_BYTES, Sidecar, StoreId, Subject,
-};
+use crate::format::{self, FormatError, HeaderSubject, MAX_HEADER_BYTES, Sidecar, StoreId};
 use crate::hash::Imprint;
 use crate::segment::SegmentId;
 use std::fmt;
@@ -368,7 +366,7 @@ mod tests {
     use super::*;
     use crate::disk::{Fault, MemoryDisk};
     use crate::filter::{Kind, Shape};
-    use crate::format::{Source, StageRecord};
+    use crate::format::{Source, StageRecord, Subject};
     use crate::hash::{HashId, KeyHasher, Seed};
     use crate::math::{Bits, Items, Probes, Rate};
 
