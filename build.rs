@@ -1,1 +1,62 @@
-fn main() {}
+//! Compiles the C++ shim against the headers of the RocksDB that `librocksdb-sys` builds.
+
+fn main() {
+    #[cfg(feature = "rocksdb")]
+    shim::compile();
+}
+
+#[cfg(feature = "rocksdb")]
+mod shim {
+    use std::{env, path::PathBuf};
+
+    const SOURCE: &str = "src/rocks/shim.cc";
+
+    pub(crate) fn compile() {
+        println!("cargo:rerun-if-changed={SOURCE}");
+        let sys = env::var_os("DEP_ROCKSDB_CARGO_MANIFEST_DIR").map(PathBuf::from);
+        let Some(sys) = sys else {
+            panic!(
+                "librocksdb-sys exports no header path; lsm-sieve needs exactly the version that \
+                 its Cargo.toml names, built from its bundled sources"
+            );
+        };
+        let rocksdb = sys.join("rocksdb");
+        let mut build = cc::Build::new();
+        build
+            .cpp(true)
+            .file(SOURCE)
+            .include(rocksdb.join("include"))
+            .include(&rocksdb)
+            .include(&sys)
+            // The same as for RocksDB itself: they change the layout of what is shared.
+            .flag("-std=c++20")
+            .flag("-fno-rtti")
+            .flag("-include")
+            .flag("cstdint")
+            .define("NDEBUG", "1")
+            .define("HAVE_ALIGNED_NEW", None)
+            .define("HAVE_UINT128_EXTENSION", None)
+            .flag_if_supported("-Wno-unused-parameter");
+        for name in platform_defines(&env::var("CARGO_CFG_TARGET_OS").unwrap_or_default()) {
+            build.define(name, None);
+        }
+        build.compile("lsm_sieve_shim");
+    }
+
+    /// What the build script of `librocksdb-sys` defines for each system.
+    fn platform_defines(os: &str) -> &'static [&'static str] {
+        match os {
+            "linux" => &[
+                "OS_LINUX",
+                "ROCKSDB_PLATFORM_POSIX",
+                "ROCKSDB_LIB_IO_POSIX",
+                "ROCKSDB_SCHED_GETCPU_PRESENT",
+                "ROCKSDB_AUXV_GETAUXVAL_PRESENT",
+                "ROCKSDB_FALLOCATE_PRESENT",
+                "ROCKSDB_RANGESYNC_PRESENT",
+            ],
+            "macos" => &["OS_MACOSX", "ROCKSDB_PLATFORM_POSIX", "ROCKSDB_LIB_IO_POSIX"],
+            other => panic!("lsm-sieve fronts RocksDB on Linux and macOS, not on {other}"),
+        }
+    }
+}

@@ -4,7 +4,8 @@
 //! never an answer; every doubt means *maybe*.
 //!
 //! Each module uses only what stands before it:
-//! [`math`] -> [`hash`] -> `bits` -> [`filter`] -> [`disk`] -> [`format`] -> [`segment`].
+//! [`math`] -> [`hash`] -> `bits` -> [`filter`] -> [`disk`] -> [`format`] -> [`segment`] -> `stats`
+//! -> `rocks`.
 
 mod bits;
 pub mod disk;
@@ -13,3 +14,15 @@ pub mod format;
 pub mod hash;
 pub mod math;
 pub mod segment;
+
+#[cfg(feature = "rocksdb")]
+mod rocks;
+#[cfg(feature = "rocksdb")]
+mod stats;
+
+pub use hash::HashId;
+pub use math::{Bits, Items, Rate, RateError};
+#[cfg(feature = "rocksdb")]
+pub use rocks::*;
+#[cfg(feature = "rocksdb")]
+pub use stats::Stats;

@@ -104,6 +104,17 @@ impl Source {
     }
 }
 
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::TableCapture => "table capture",
+            Self::RawKeys => "raw keys",
+            Self::OrOfInputs => "or of inputs",
+            Self::Snapshot => "snapshot",
+        })
+    }
+}
+
 /// One stage of a filter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StageRecord {

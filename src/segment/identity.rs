@@ -55,36 +55,39 @@ impl Identity {
         })
     }
 
-    /// The identity kept in `folder`, or a new one, stored before it is returned.
+    /// The identity kept in `folder`; a new one when there is none, when it is damaged, or when it
+    /// is of another hash than asked for: a seed that a weak hash may have betrayed keys no strong
+    /// one. Changes nothing: a new identity must be given to [`Identity::keep`] once the database
+    /// is locked.
     ///
-    /// A damaged file is renamed to `identity.damaged-<16 hex digits>`. Asked for another hash than
-    /// the stored one, the database gets a new seed along with it: a seed that a weak hash may have
-    /// betrayed keys no strong one.
+    /// # Errors
+    /// When the file is of a newer version or cannot be read.
+    pub fn load_or_new(disk: &dyn Disk, folder: &Path, hash: HashId) -> Result<Self, IdentityError> {
+        let path = folder.join(IDENTITY_FILE);
+        match find(disk, &path)? {
+            Found::Whole(identity) if identity.hash == hash => Ok(identity),
+            Found::Whole(Self { store, .. }) => {
+                Ok(Self { store, ..at("draw randomness for", &path, Self::random(hash))? })
+            }
+            Found::Nothing | Found::Damaged => {
+                at("draw randomness for", &path, Self::random(hash))
+            }
+        }
+    }
+
+    /// Stores the identity unless it is stored already. A damaged file is renamed to
+    /// `identity.damaged-<16 hex digits>`.
     ///
     /// # Errors
     /// When the file is of a newer version, cannot be read, or a new one cannot be stored.
-    pub fn load_or_create(
-        disk: &dyn Disk,
-        folder: &Path,
-        hash: HashId,
-    ) -> Result<Self, IdentityError> {
+    pub fn keep(&self, disk: &dyn Disk, folder: &Path) -> Result<(), IdentityError> {
         let path = folder.join(IDENTITY_FILE);
-        let random = || at("draw randomness for", &path, Self::random(hash));
-        let identity = match find(disk, &path)? {
-            Found::Whole(identity) if identity.hash == hash => return Ok(identity),
-            Found::Whole(identity) => Self {
-                store: identity.store,
-                ..random()?
-            },
-            Found::Nothing => random()?,
-            Found::Damaged => {
-                let identity = random()?;
-                put_aside(disk, folder, &path)?;
-                identity
-            }
-        };
-        disk::publish(disk, folder, IDENTITY_FILE, &encode_identity(&identity))?;
-        Ok(identity)
+        match find(disk, &path)? {
+            Found::Whole(kept) if kept == *self => return Ok(()),
+            Found::Damaged => put_aside(disk, folder, &path)?,
+            Found::Whole(_) | Found::Nothing => {}
+        }
+        Ok(disk::publish(disk, folder, IDENTITY_FILE, &encode_identity(self))?)
     }
 
     /// The hasher that this identity keys.
@@ -146,7 +149,9 @@ mod tests {
     }
 
     fn load(disk: &MemoryDisk, hash: HashId) -> Result<Identity, IdentityError> {
-        Identity::load_or_create(disk, Path::new(FOLDER), hash)
+        let identity = Identity::load_or_new(disk, Path::new(FOLDER), hash)?;
+        identity.keep(disk, Path::new(FOLDER))?;
+        Ok(identity)
     }
 
     fn replace(disk: &MemoryDisk, bytes: &[u8]) {

@@ -1,13 +1,19 @@
-//! Segments: what one filter speaks for.
+//! Segments: what one filter speaks for, from its first key to its removal.
 
+mod build;
 mod id;
 mod identity;
 mod plan;
+mod registry;
+mod sealed;
 mod sidecar;
 
+pub use build::SegmentBuilder;
 pub use id::SegmentId;
 pub use identity::{IDENTITY_FILE, IdentityError};
 pub use plan::{
     Action, Budget, Cost, Decision, Facts, Fraction, Input, InputStage, Keys, OrRole, plan,
 };
+pub use registry::Registry;
+pub use sealed::{SealedFilter, Segment};
 pub use sidecar::{MAX_SIDECAR_BYTES, SidecarError, SidecarFolder};

@@ -93,25 +93,34 @@ pub struct SidecarFolder {
 }
 
 impl SidecarFolder {
-    /// Opens the folder, made if it is missing, and sweeps unfinished files out of it.
+    /// The folder at `path`, which may not exist yet. Changes nothing.
+    pub fn new(disk: Arc<dyn Disk>, path: PathBuf, store: StoreId, imprint: Imprint) -> Self {
+        Self { disk, path, store, imprint }
+    }
+
+    /// Makes the folder if it is missing and sweeps unfinished files out of it: for the one that
+    /// holds the database's lock.
     ///
     /// # Errors
     /// When the folder cannot be made, made durable or listed.
-    pub fn open(
-        disk: Arc<dyn Disk>,
-        path: PathBuf,
-        store: StoreId,
-        imprint: Imprint,
-    ) -> Result<Self, SidecarError> {
-        let folder = Self {
-            disk,
-            path,
-            store,
-            imprint,
-        };
-        folder.create()?;
-        folder.sweep()?;
-        Ok(folder)
+    pub fn prepare(&self) -> Result<(), SidecarError> {
+        self.create()?;
+        self.sweep()
+    }
+
+    /// What the sidecars here must have been made with.
+    pub fn imprint(&self) -> &Imprint {
+        &self.imprint
+    }
+
+    /// The database that the sidecars here belong to.
+    pub fn store_id(&self) -> StoreId {
+        self.store
+    }
+
+    /// Where the files are.
+    pub fn disk(&self) -> &dyn Disk {
+        &*self.disk
     }
 
     /// Where the sidecars are.
@@ -380,7 +389,9 @@ mod tests {
 
     fn folder_of(disk: &MemoryDisk, store: StoreId, seed: u8) -> SidecarFolder {
         let disk = Arc::new(disk.clone());
-        SidecarFolder::open(disk, "/sieve".into(), store, imprint(seed)).unwrap()
+        let folder = SidecarFolder::new(disk, "/sieve".into(), store, imprint(seed));
+        folder.prepare().unwrap();
+        folder
     }
 
     fn folder(disk: &MemoryDisk) -> SidecarFolder {
@@ -519,7 +530,7 @@ mod tests {
     }
 
     #[test]
-    fn opening_sweeps_our_unfinished_files_and_nothing_else() {
+    fn preparing_sweeps_our_unfinished_files_and_nothing_else() {
         let disk = MemoryDisk::new();
         let ours = format!("{ONE}.sieve.0123456789abcdef.tmp");
         let foreign = ["000012.sst", "x.0123456789abcdef.tmp", "LOCK"];

@@ -1,0 +1,89 @@
+//! How the rest wakes upkeep, and waits for it.
+
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// What upkeep is asked to do.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Calls {
+    /// Look at the tables again.
+    pub(crate) look: bool,
+    /// Make one right-sized summary of each, and rebuild filters of another rate.
+    pub(crate) consolidate: bool,
+    /// Save what is worth saving and end.
+    pub(crate) stop: bool,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    calls: Calls,
+    rung: u64,
+    answered: u64,
+}
+
+/// A bell that many may ring and one answers.
+#[derive(Debug, Default)]
+pub(crate) struct Bell {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+impl Bell {
+    /// Asks for a look at the tables. Never blocks for long: RocksDB's callbacks ring it.
+    pub(crate) fn ring(&self) {
+        self.call(|calls| calls.look = true);
+    }
+
+    /// Asks for something; returns a ticket for [`Bell::wait_for`].
+    pub(crate) fn call(&self, ask: impl FnOnce(&mut Calls)) -> u64 {
+        let mut state = self.lock();
+        ask(&mut state.calls);
+        state.rung += 1;
+        self.changed.notify_all();
+        state.rung
+    }
+
+    /// Whether upkeep was told to end.
+    pub(crate) fn stopping(&self) -> bool {
+        self.lock().calls.stop
+    }
+
+    /// Waits until everything rung up to `ticket` has been answered, or `limit` has passed.
+    pub(crate) fn wait_for(&self, ticket: u64, limit: Duration) -> bool {
+        let deadline = Instant::now() + limit;
+        let mut state = self.lock();
+        while state.answered < ticket {
+            let Some(left) = deadline.checked_duration_since(Instant::now()) else { return false };
+            state = self.wait(state, left);
+        }
+        true
+    }
+
+    /// Waits for calls, at most `patience`; returns them and the ticket to answer. `stop` stays
+    /// set.
+    pub(crate) fn listen(&self, patience: Duration) -> (Calls, u64) {
+        let deadline = Instant::now() + patience;
+        let mut state = self.lock();
+        while state.answered == state.rung {
+            let Some(left) = deadline.checked_duration_since(Instant::now()) else { break };
+            state = self.wait(state, left);
+        }
+        let calls = state.calls;
+        state.calls = Calls { stop: calls.stop, ..Calls::default() };
+        (calls, state.rung)
+    }
+
+    /// Tells those who wait that everything up to `ticket` was done.
+    pub(crate) fn answer(&self, ticket: u64) {
+        self.lock().answered = ticket;
+        self.changed.notify_all();
+    }
+
+    fn wait<'a>(&self, state: MutexGuard<'a, State>, limit: Duration) -> MutexGuard<'a, State> {
+        self.changed.wait_timeout(state, limit).unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

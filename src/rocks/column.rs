@@ -1,0 +1,344 @@
+//! The front of one column family: what its readers ask and what its writers feed.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use arc_swap::ArcSwap;
+
+use super::coverage::{Answer, Coverage, View};
+use super::options::SieveOptions;
+use super::table::TableBuild;
+use super::bell::Bell;
+use crate::filter::Scalable;
+use crate::hash::{KeyHash, KeyHasher};
+use crate::math::Rate;
+use crate::segment::{Registry, SealedFilter, Segment, SegmentBuilder, SegmentId};
+use crate::stats::{Counters, Event, Stats};
+
+/// The filters that one generation of memtables feeds.
+///
+/// A memtable takes the column's target when its first key arrives and feeds it for life. So once
+/// a new target is named and the column flushed, no memtable feeds only the old one.
+#[derive(Debug)]
+pub(crate) struct WriteTarget {
+    hasher: KeyHasher,
+    filters: Vec<Arc<Scalable>>,
+    open: AtomicUsize,
+    column: Weak<Column>,
+}
+
+impl WriteTarget {
+    fn new(hasher: KeyHasher, filters: Vec<Arc<Scalable>>, column: &Weak<Column>) -> Self {
+        Self { hasher, filters, open: AtomicUsize::new(0), column: Weak::clone(column) }
+    }
+
+    fn feeds(&self, filter: &Arc<Scalable>) -> bool {
+        self.filters.iter().any(|fed| Arc::ptr_eq(fed, filter))
+    }
+
+    /// Adds a key before the engine makes it visible.
+    pub(crate) fn insert(&self, key: &[u8]) {
+        let hash = self.hasher.hash(key);
+        for filter in &self.filters {
+            filter.insert(hash);
+        }
+    }
+
+    /// One memtable will take no more keys.
+    pub(crate) fn seal(&self) {
+        self.open.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// A key may have been missed: the column answers *maybe* from now on.
+    pub(crate) fn give_up(&self) {
+        if let Some(column) = self.column.upgrade() {
+            column.give_up();
+        }
+    }
+}
+
+/// The targets of the memtables of now and of those before.
+#[derive(Debug)]
+struct Targets {
+    current: Arc<WriteTarget>,
+    older: Vec<Weak<WriteTarget>>,
+}
+
+/// What upkeep knows of a column's tables.
+#[derive(Debug, Default)]
+pub(crate) struct Knowledge {
+    /// Tables whose keys are all in the summary.
+    pub(crate) covers: HashSet<SegmentId>,
+    /// Whether every table that flush and compaction make is covered by construction: coverage
+    /// was complete once and nothing came from outside since.
+    pub(crate) settled: bool,
+    /// Grows with each arrival of keys from outside.
+    foreign_epoch: u64,
+    /// Arrivals under way.
+    foreign_in_flight: usize,
+    /// A hook failed: nothing may be ruled out any more.
+    given_up: bool,
+}
+
+/// One column family's front.
+#[derive(Debug)]
+pub(crate) struct Column {
+    me: Weak<Self>,
+    name: String,
+    hasher: KeyHasher,
+    registry: Arc<Registry>,
+    bell: Arc<Bell>,
+    view: ArcSwap<View>,
+    targets: Mutex<Targets>,
+    knowledge: Mutex<Knowledge>,
+    segment_rate: Mutex<Option<Rate>>,
+    memtables: AtomicU64,
+    counters: Counters,
+}
+
+impl Column {
+    /// A front that knows nothing of the tables yet. `summary` and `covers` come from a snapshot,
+    /// or are empty.
+    pub(crate) fn new(
+        name: &str,
+        hasher: KeyHasher,
+        registry: Arc<Registry>,
+        bell: Arc<Bell>,
+        options: &SieveOptions,
+        (summary, covers): (Scalable, HashSet<SegmentId>),
+    ) -> Arc<Self> {
+        let summary = Arc::new(summary);
+        Arc::new_cyclic(|me| Self {
+            me: Weak::clone(me),
+            name: name.to_owned(),
+            hasher,
+            registry,
+            bell,
+            view: ArcSwap::from_pointee(View {
+                summary: Arc::clone(&summary),
+                coverage: Coverage::Unknown,
+            }),
+            targets: Mutex::new(Targets {
+                current: Arc::new(WriteTarget::new(hasher, vec![summary], me)),
+                older: Vec::new(),
+            }),
+            knowledge: Mutex::new(Knowledge { covers, ..Knowledge::default() }),
+            segment_rate: Mutex::new(options.get_segment_rate()),
+            memtables: AtomicU64::new(0),
+            counters: Counters::new(),
+        })
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn hasher(&self) -> KeyHasher {
+        self.hasher
+    }
+
+    // -------------------------------------------------------------- readers
+
+    /// The filters' answer, counted when it is *absent*.
+    #[inline]
+    pub(crate) fn ask(&self, key: &[u8]) -> Answer {
+        let answer = self.view.load().answer(self.hasher.hash(key), key);
+        if answer.is_absent() {
+            self.counters.add(Event::Absent, 1);
+        }
+        answer
+    }
+
+    /// [`Column::ask`] for several keys at once; true where the key is certainly absent.
+    pub(crate) fn ask_many(&self, keys: &[impl AsRef<[u8]>]) -> Vec<bool> {
+        let hashes: Vec<KeyHash> = keys.iter().map(|key| self.hasher.hash(key.as_ref())).collect();
+        let mut absent = vec![false; keys.len()];
+        self.view.load().absent_many(&hashes, keys, &mut absent);
+        let count = absent.iter().filter(|&&absent| absent).count();
+        self.counters.add(Event::Absent, count as u64);
+        absent
+    }
+
+    /// Counts what the engine found where the filters said *maybe*.
+    pub(crate) fn engine_answered(&self, found: bool) {
+        let event = match (found, self.view.load().is_known()) {
+            (true, _) => Event::Found,
+            (false, true) => Event::FalsePositive,
+            (false, false) => Event::Uncovered,
+        };
+        self.counters.add(event, 1);
+    }
+
+    pub(crate) fn stats(&self) -> Stats {
+        self.counters.stats()
+    }
+
+    pub(crate) fn view(&self) -> Arc<View> {
+        self.view.load_full()
+    }
+
+    // -------------------------------------------------------------- memtable capture
+
+    pub(crate) fn memtable_created(&self) {
+        self.memtables.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Memtables that RocksDB asked the capture for: none means that the hooks do not fire.
+    pub(crate) fn memtables_created(&self) -> u64 {
+        self.memtables.load(Ordering::Relaxed)
+    }
+
+    /// The filters for a memtable that takes its first key now.
+    pub(crate) fn bind_memtable(&self) -> Arc<WriteTarget> {
+        let targets = lock(&self.targets);
+        targets.current.open.fetch_add(1, Ordering::AcqRel);
+        Arc::clone(&targets.current)
+    }
+
+    /// Names the filters that memtables feed whose first key arrives from now on.
+    pub(crate) fn retarget(&self, filters: Vec<Arc<Scalable>>) {
+        let fresh = Arc::new(WriteTarget::new(self.hasher, filters, &self.me));
+        let mut targets = lock(&self.targets);
+        let old = std::mem::replace(&mut targets.current, fresh);
+        targets.older.retain(|target| target.strong_count() > 0);
+        targets.older.push(Arc::downgrade(&old));
+    }
+
+    /// Whether some memtable may still take keys without feeding `filter`.
+    pub(crate) fn writes_past(&self, filter: &Arc<Scalable>) -> bool {
+        let targets = lock(&self.targets);
+        let older = targets.older.iter().filter_map(Weak::upgrade);
+        older
+            .chain([Arc::clone(&targets.current)])
+            .filter(|target| !target.feeds(filter))
+            .any(|target| target.open.load(Ordering::Acquire) > 0)
+    }
+
+    /// Something that must not happen did: no key can be ruled out until the next open.
+    pub(crate) fn give_up(&self) -> Arc<WriteTarget> {
+        {
+            let mut knowledge = lock(&self.knowledge);
+            knowledge.given_up = true;
+            self.forget();
+        }
+        tracing::error!(column = %self.name, "a hook failed; look-ups go to the engine until reopen");
+        Arc::clone(&lock(&self.targets).current)
+    }
+
+    // -------------------------------------------------------------- table capture and policy
+
+    /// A filter for a table that RocksDB starts to write; `None` when none is wanted.
+    pub(crate) fn begin_table(&self) -> Option<TableBuild> {
+        let rate = self.segment_rate()?;
+        let id = SegmentId::random().ok()?;
+        let builder = SegmentBuilder::new(id, self.hasher, rate);
+        Some(TableBuild::new(self.me.upgrade()?, builder))
+    }
+
+    pub(crate) fn table_captured(&self, id: SegmentId, filter: SealedFilter) {
+        self.registry.open(id).set_filter(filter, false);
+        self.wake();
+    }
+
+    /// The segment that a filter block names.
+    pub(crate) fn open_segment(&self, id: SegmentId) -> Arc<Segment> {
+        self.registry.open(id)
+    }
+
+    pub(crate) fn segment_rate(&self) -> Option<Rate> {
+        *lock(&self.segment_rate)
+    }
+
+    pub(crate) fn set_segment_rate(&self, rate: Option<Rate>) {
+        *lock(&self.segment_rate) = rate;
+    }
+
+    // -------------------------------------------------------------- coverage
+
+    pub(crate) fn wake(&self) {
+        self.bell.ring();
+    }
+
+    /// Keys came from outside without notice: what is known no longer holds.
+    pub(crate) fn foreign_keys_arrived(&self) {
+        drop(self.expect_foreign_keys());
+    }
+
+    /// Must be held while keys arrive that no memtable takes. Nothing is ruled out from here on
+    /// until upkeep has seen the tables again.
+    pub(crate) fn expect_foreign_keys(&self) -> ForeignKeys<'_> {
+        {
+            let mut knowledge = lock(&self.knowledge);
+            knowledge.foreign_epoch += 1;
+            knowledge.foreign_in_flight += 1;
+            knowledge.settled = false;
+            self.forget();
+        }
+        ForeignKeys { column: self }
+    }
+
+    fn forget(&self) {
+        let summary = Arc::clone(&self.view.load().summary);
+        self.view.store(Arc::new(View { summary, coverage: Coverage::Unknown }));
+    }
+
+    /// The epoch to hand to [`Column::publish`] later; taken *before* the tables are listed.
+    pub(crate) fn epoch(&self) -> Epoch {
+        let knowledge = lock(&self.knowledge);
+        Epoch { number: knowledge.foreign_epoch, quiet: knowledge.foreign_in_flight == 0 }
+    }
+
+    pub(crate) fn is_settled(&self) -> bool {
+        lock(&self.knowledge).settled
+    }
+
+    /// The tables whose keys are all in the summary.
+    pub(crate) fn covers(&self) -> HashSet<SegmentId> {
+        lock(&self.knowledge).covers.clone()
+    }
+
+    /// Makes `view` what readers consult and `covers` what its summary speaks for, unless keys
+    /// arrived from outside since `epoch`. Returns whether it did.
+    pub(crate) fn publish(&self, epoch: Epoch, view: View, covers: HashSet<SegmentId>) -> bool {
+        let mut knowledge = lock(&self.knowledge);
+        let stale = knowledge.foreign_epoch != epoch.number || !epoch.quiet;
+        if stale || knowledge.given_up {
+            return false;
+        }
+        knowledge.covers = covers;
+        knowledge.settled = view.uncovered() == Some(0);
+        self.view.store(Arc::new(view));
+        true
+    }
+}
+
+/// A moment in the history of arrivals from outside.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Epoch {
+    number: u64,
+    quiet: bool,
+}
+
+/// Keys are arriving from outside.
+#[derive(Debug)]
+pub(crate) struct ForeignKeys<'a> {
+    column: &'a Column,
+}
+
+impl Drop for ForeignKeys<'_> {
+    fn drop(&mut self) {
+        {
+            let mut knowledge = lock(&self.column.knowledge);
+            knowledge.foreign_epoch += 1;
+            knowledge.foreign_in_flight -= 1;
+        }
+        self.column.wake();
+    }
+}
+
+/// Every value behind these locks is whole between operations, so a panic elsewhere does not
+/// spoil it.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,76 @@
+//! The fronts of a database's column families, by RocksDB's id of each.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arc_swap::ArcSwap;
+use rocksdb::Options;
+
+use super::column::Column;
+use crate::math::Rate;
+
+/// A front and what it takes to read its tables.
+pub(crate) struct Entry {
+    pub(crate) column: Arc<Column>,
+    /// The user's options, without hooks: for reading raw keys of table files.
+    pub(crate) options: Options,
+}
+
+/// All fronts.
+pub(crate) struct Columns {
+    by_id: ArcSwap<Vec<Option<Arc<Entry>>>>,
+    change: Mutex<()>,
+    summary_rate: ArcSwap<Rate>,
+}
+
+impl Columns {
+    pub(crate) fn new(summary_rate: Rate) -> Self {
+        Self {
+            by_id: ArcSwap::default(),
+            change: Mutex::new(()),
+            summary_rate: ArcSwap::from_pointee(summary_rate),
+        }
+    }
+
+    /// The front of a column family, if it has one.
+    pub(crate) fn get(&self, id: u32) -> Option<Arc<Entry>> {
+        self.by_id.load().get(id as usize).cloned().flatten()
+    }
+
+    pub(crate) fn all(&self) -> Vec<Arc<Entry>> {
+        self.by_id.load().iter().flatten().cloned().collect()
+    }
+
+    pub(crate) fn insert(&self, id: u32, entry: Entry) {
+        self.change(|columns| {
+            let index = id as usize;
+            if columns.len() <= index {
+                columns.resize(index + 1, None);
+            }
+            columns[index] = Some(Arc::new(entry));
+        });
+    }
+
+    pub(crate) fn remove(&self, name: &str) {
+        self.change(|columns| {
+            for slot in columns.iter_mut() {
+                slot.take_if(|entry| entry.column.name() == name);
+            }
+        });
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Vec<Option<Arc<Entry>>>)) {
+        let _one_at_a_time = self.change.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut columns = Vec::clone(&self.by_id.load());
+        change(&mut columns);
+        self.by_id.store(Arc::new(columns));
+    }
+
+    /// The rate that summaries are made for.
+    pub(crate) fn summary_rate(&self) -> Rate {
+        **self.summary_rate.load()
+    }
+
+    pub(crate) fn set_summary_rate(&self, rate: Rate) {
+        self.summary_rate.store(Arc::new(rate));
+    }
+}

@@ -1,0 +1,121 @@
+//! What a reader consults: one view, loaded once, that says which keys are nowhere.
+//!
+//! *Absent* may be answered only by a view that is complete: its summary holds every key that a
+//! memtable ever took and every key of the tables that were live when the view was made, except
+//! the tables that it lists as uncovered, which are asked one by one. Keys are added to the
+//! summary before the engine makes them visible; compaction only removes keys; so a complete view
+//! stays complete until keys arrive from outside (an ingested file), and then another view, which
+//! knows nothing, is published first.
+
+use std::sync::Arc;
+
+use crate::filter::Scalable;
+use crate::hash::KeyHash;
+use crate::segment::Segment;
+
+/// The answer of the filters to "is this key in the database?".
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// It is in no memtable and in no table.
+    Absent(Proof),
+    /// It may be there; ask the engine.
+    Maybe,
+}
+
+impl Answer {
+    /// Whether the key is certainly not there.
+    pub fn is_absent(self) -> bool {
+        matches!(self, Self::Absent(_))
+    }
+}
+
+/// Evidence of a complete view without a match; nothing else can make one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Proof(());
+
+/// One consistent set of filters.
+#[derive(Debug)]
+pub(crate) struct View {
+    /// Fed by the memtables.
+    pub(crate) summary: Arc<Scalable>,
+    pub(crate) coverage: Coverage,
+}
+
+/// Which tables the summary does not speak for.
+#[derive(Debug)]
+pub(crate) enum Coverage {
+    /// Not known: nothing can be ruled out.
+    Unknown,
+    /// These, and no others.
+    AllBut(Box<[Uncovered]>),
+}
+
+impl Coverage {
+    pub(crate) fn complete() -> Self {
+        Self::AllBut(Box::default())
+    }
+}
+
+/// A live table whose keys are not all in the summary.
+#[derive(Debug)]
+pub(crate) struct Uncovered {
+    /// Its own filter, where it has an identity to bind one to.
+    pub(crate) segment: Option<Arc<Segment>>,
+    /// Its smallest and largest key, if known.
+    pub(crate) range: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+impl Uncovered {
+    fn may_contain(&self, hash: KeyHash, key: &[u8]) -> bool {
+        let answer = self.segment.as_ref().and_then(|segment| segment.answer(hash));
+        answer.unwrap_or_else(|| self.in_range(key))
+    }
+
+    fn in_range(&self, key: &[u8]) -> bool {
+        let Some((smallest, largest)) = &self.range else { return true };
+        // Under the reverse comparator the smallest key is the bytewise largest.
+        let (low, high) = if smallest <= largest { (smallest, largest) } else { (largest, smallest) };
+        low.as_slice() <= key && key <= high.as_slice()
+    }
+}
+
+impl View {
+    /// The view's answer for a key and its hash.
+    #[inline]
+    pub(crate) fn answer(&self, hash: KeyHash, key: &[u8]) -> Answer {
+        let Coverage::AllBut(uncovered) = &self.coverage else { return Answer::Maybe };
+        if self.summary.may_contain(hash) {
+            return Answer::Maybe;
+        }
+        if uncovered.iter().any(|table| table.may_contain(hash, key)) {
+            return Answer::Maybe;
+        }
+        Answer::Absent(Proof(()))
+    }
+
+    /// [`View::answer`] for several keys: true where the key is certainly absent.
+    pub(crate) fn absent_many(&self, hashes: &[KeyHash], keys: &[impl AsRef<[u8]>], absent: &mut [bool]) {
+        let Coverage::AllBut(uncovered) = &self.coverage else {
+            absent.fill(false);
+            return;
+        };
+        self.summary.contains_many(hashes, absent);
+        for ((absent, &hash), key) in absent.iter_mut().zip(hashes).zip(keys) {
+            let maybe = *absent
+                || uncovered.iter().any(|table| table.may_contain(hash, key.as_ref()));
+            *absent = !maybe;
+        }
+    }
+
+    pub(crate) fn is_known(&self) -> bool {
+        matches!(self.coverage, Coverage::AllBut(_))
+    }
+
+    /// How many live tables the summary does not speak for; `None` when that is not known.
+    pub(crate) fn uncovered(&self) -> Option<usize> {
+        match &self.coverage {
+            Coverage::Unknown => None,
+            Coverage::AllBut(tables) => Some(tables.len()),
+        }
+    }
+}

@@ -1,0 +1,740 @@
+//! A RocksDB behind its filters, in the vocabulary of the `rocksdb` crate.
+
+use std::collections::HashSet;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use rocksdb::{
+    AsColumnFamilyRef, BoundColumnFamily, DBIteratorWithThreadMode, DBPinnableSlice,
+    DBRawIteratorWithThreadMode, DEFAULT_COLUMN_FAMILY_NAME, Error, IngestExternalFileOptions,
+    IteratorMode, Options, ReadOptions, SnapshotWithThreadMode, WriteBatch, WriteOptions,
+};
+
+use super::bell::Bell;
+use super::column::Column;
+use super::columns::{Columns, Entry};
+use super::coverage::Answer;
+use super::options::SieveOptions;
+use super::shelf::Shelf;
+use super::upkeep::Upkeep;
+use super::{Engine, OpenError, ffi, probe};
+use crate::disk::RealDisk;
+use crate::filter::Scalable;
+use crate::hash::KeyHasher;
+use crate::math::{Items, Rate};
+use crate::format::Identity;
+use crate::segment::{Registry, SidecarFolder};
+use crate::stats::Stats;
+
+/// How long a call that only needs upkeep to finish what it does may wait.
+const LONG: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// A RocksDB whose misses are answered by filters before the engine is entered.
+///
+/// Every write, by whatever way it reaches a memtable, is in the filters before it is visible.
+/// A filter that is missing, damaged or still being made answers *maybe*, and the engine is asked.
+///
+/// Dropping the database ends its upkeep and saves the summaries; a process that is killed loses
+/// nothing but the time to read the tables that came since the last save.
+pub struct SieveDb {
+    engine: Arc<Engine>,
+    default: Arc<Column>,
+    columns: Arc<Columns>,
+    registry: Arc<Registry>,
+    shelf: Arc<Shelf>,
+    bell: Arc<Bell>,
+    hasher: KeyHasher,
+    options: SieveOptions,
+    upkeep: Option<JoinHandle<()>>,
+}
+
+/// What the fronts of one database share while it opens.
+struct Opening {
+    hasher: KeyHasher,
+    registry: Arc<Registry>,
+    shelf: Arc<Shelf>,
+    bell: Arc<Bell>,
+}
+
+impl SieveDb {
+    /// Opens a database with the default column family. The options are the user's own; the
+    /// hooks go into a copy of them.
+    ///
+    /// # Errors
+    /// [`OpenError`] names what is wrong and what to do: unsupported options, a filter folder
+    /// that cannot be used, or what RocksDB says.
+    pub fn open(
+        options: &Options,
+        sieve: &SieveOptions,
+        path: impl AsRef<Path>,
+    ) -> Result<Self, OpenError> {
+        Self::open_cf(options, sieve, path, [DEFAULT_COLUMN_FAMILY_NAME])
+    }
+
+    /// Opens a database with these column families, all with the same options.
+    ///
+    /// # Errors
+    /// As [`SieveDb::open`].
+    pub fn open_cf<N: AsRef<str>>(
+        options: &Options,
+        sieve: &SieveOptions,
+        path: impl AsRef<Path>,
+        names: impl IntoIterator<Item = N>,
+    ) -> Result<Self, OpenError> {
+        let families = names.into_iter().map(|name| (name, options.clone()));
+        Self::open_cf_with_opts(options, sieve, path, families)
+    }
+
+    /// Opens a database with these column families, each with options of its own.
+    ///
+    /// # Errors
+    /// As [`SieveDb::open`].
+    pub fn open_cf_with_opts<N: AsRef<str>>(
+        options: &Options,
+        sieve: &SieveOptions,
+        path: impl AsRef<Path>,
+        families: impl IntoIterator<Item = (N, Options)>,
+    ) -> Result<Self, OpenError> {
+        let path = path.as_ref();
+        probe::hooks_fire()?;
+        let mut families: Vec<(String, Options)> =
+            families.into_iter().map(|(name, options)| (name.as_ref().to_owned(), options)).collect();
+        if !families.iter().any(|(name, _)| name == DEFAULT_COLUMN_FAMILY_NAME) {
+            families.push((DEFAULT_COLUMN_FAMILY_NAME.to_owned(), options.clone()));
+        }
+        let folder = sieve.folder_of(path);
+        let (opening, identity) = Opening::prepare(&folder, sieve)?;
+        let mut database_options = options.clone();
+        let mut hooked = Vec::new();
+        let mut fronts = Vec::new();
+        for (name, options) in families {
+            let column = opening.column(&name, sieve);
+            hooked.push((name, hooked_options(&options, &column)?));
+            ffi::listen(&mut database_options, Arc::clone(&column));
+            fronts.push((column, options));
+        }
+        let engine = Engine::open_cf_with_opts(&database_options, path, hooked)
+            .map_err(|source| OpenError::Engine { path: path.to_owned(), source })?;
+        // Only now is the database ours alone.
+        opening.keep(&identity)?;
+        Self::start(Arc::new(engine), opening, fronts, sieve.clone())
+    }
+
+    fn start(
+        engine: Arc<Engine>,
+        opening: Opening,
+        fronts: Vec<(Arc<Column>, Options)>,
+        options: SieveOptions,
+    ) -> Result<Self, OpenError> {
+        let Opening { hasher, registry, shelf, bell } = opening;
+        let columns = Arc::new(Columns::new(options.get_summary_rate()));
+        let mut default = None;
+        for (column, user_options) in fronts {
+            if column.memtables_created() == 0 {
+                return Err(OpenError::HooksSilent { what: "the memtable capture" });
+            }
+            let Some(handle) = engine.cf_handle(column.name()) else { continue };
+            if column.name() == DEFAULT_COLUMN_FAMILY_NAME {
+                default = Some(Arc::clone(&column));
+            }
+            columns.insert(ffi::column_id(&handle), Entry { column, options: user_options });
+        }
+        let default = default.ok_or(OpenError::HooksSilent { what: "the default column family" })?;
+        let upkeep = Upkeep {
+            engine: Arc::clone(&engine),
+            columns: Arc::clone(&columns),
+            registry: Arc::clone(&registry),
+            shelf: Arc::clone(&shelf),
+            options: options.clone(),
+            bell: Arc::clone(&bell),
+            dead: HashSet::new(),
+            sequence: u64::MAX,
+        };
+        bell.ring();
+        let upkeep = thread::Builder::new()
+            .name("lsm-sieve-upkeep".to_owned())
+            .spawn(move || upkeep.run())
+            .map_err(OpenError::Thread)?;
+        let upkeep = Some(upkeep);
+        Ok(Self { engine, default, columns, registry, shelf, bell, hasher, options, upkeep })
+    }
+
+    // -------------------------------------------------------------- reads
+
+    /// The value of a key in the default column family.
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    #[inline]
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>, Error> {
+        let key = key.as_ref();
+        read(&self.default, key, || self.engine.get(key))
+    }
+
+    /// [`SieveDb::get`] with read options.
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    pub fn get_opt(
+        &self,
+        key: impl AsRef<[u8]>,
+        options: &ReadOptions,
+    ) -> Result<Option<Vec<u8>>, Error> {
+        let key = key.as_ref();
+        read(&self.default, key, || self.engine.get_opt(key, options))
+    }
+
+    /// The value of a key in a column family.
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    pub fn get_cf(
+        &self,
+        cf: &impl AsColumnFamilyRef,
+        key: impl AsRef<[u8]>,
+    ) -> Result<Option<Vec<u8>>, Error> {
+        let key = key.as_ref();
+        self.read_cf(cf, key, || self.engine.get_cf(cf, key))
+    }
+
+    /// [`SieveDb::get_cf`] with read options.
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    pub fn get_cf_opt(
+        &self,
+        cf: &impl AsColumnFamilyRef,
+        key: impl AsRef<[u8]>,
+        options: &ReadOptions,
+    ) -> Result<Option<Vec<u8>>, Error> {
+        let key = key.as_ref();
+        self.read_cf(cf, key, || self.engine.get_cf_opt(cf, key, options))
+    }
+
+    /// The value of a key in the default column family, without a copy.
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    pub fn get_pinned(
+        &self,
+        key: impl AsRef<[u8]>,
+    ) -> Result<Option<DBPinnableSlice<'_>>, Error> {
+        let key = key.as_ref();
+        read(&self.default, key, || self.engine.get_pinned(key))
+    }
+
+    /// The value of a key in a column family, without a copy.
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    pub fn get_pinned_cf(
+        &self,
+        cf: &impl AsColumnFamilyRef,
+        key: impl AsRef<[u8]>,
+    ) -> Result<Option<DBPinnableSlice<'_>>, Error> {
+        let key = key.as_ref();
+        self.read_cf(cf, key, || self.engine.get_pinned_cf(cf, key))
+    }
+
+    /// The values of several keys of the default column family, in their order. The engine is
+    /// asked once, for the keys that may be there.
+    pub fn multi_get<K: AsRef<[u8]>>(
+        &self,
+        keys: impl IntoIterator<Item = K>,
+    ) -> Vec<Result<Option<Vec<u8>>, Error>> {
+        let keys: Vec<K> = keys.into_iter().collect();
+        match self.engine.cf_handle(DEFAULT_COLUMN_FAMILY_NAME) {
+            Some(handle) => self.read_many(&self.default, &handle, &keys),
+            None => self.engine.multi_get(keys),
+        }
+    }
+
+    /// The values of several keys of a column family, in their order.
+    pub fn multi_get_cf<K: AsRef<[u8]>>(
+        &self,
+        cf: &impl AsColumnFamilyRef,
+        keys: impl IntoIterator<Item = K>,
+    ) -> Vec<Result<Option<Vec<u8>>, Error>> {
+        let keys: Vec<K> = keys.into_iter().collect();
+        match self.columns.get(ffi::column_id(cf)) {
+            Some(entry) => self.read_many(&entry.column, cf, &keys),
+            None => self.ask_engine_many(cf, keys.iter().map(AsRef::as_ref)).collect(),
+        }
+    }
+
+    /// Whether the filters can rule a key of the default column family out.
+    pub fn answer(&self, key: impl AsRef<[u8]>) -> Answer {
+        self.default.ask(key.as_ref())
+    }
+
+    /// Whether the filters can rule a key of a column family out.
+    pub fn answer_cf(&self, cf: &impl AsColumnFamilyRef, key: impl AsRef<[u8]>) -> Answer {
+        let entry = self.columns.get(ffi::column_id(cf));
+        entry.map_or(Answer::Maybe, |entry| entry.column.ask(key.as_ref()))
+    }
+
+    /// False when a key of the default column family is certainly absent; otherwise RocksDB's own
+    /// answer from memory, which may be true for an absent key.
+    pub fn key_may_exist(&self, key: impl AsRef<[u8]>) -> bool {
+        !self.answer(&key).is_absent() && self.engine.key_may_exist(key)
+    }
+
+    /// The value of a key as the engine says, past the filters.
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    pub fn get_unfiltered(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>, Error> {
+        self.engine.get(key)
+    }
+
+    /// The value of a key of a column family as the engine says, past the filters.
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    pub fn get_unfiltered_cf(
+        &self,
+        cf: &impl AsColumnFamilyRef,
+        key: impl AsRef<[u8]>,
+    ) -> Result<Option<Vec<u8>>, Error> {
+        self.engine.get_cf(cf, key)
+    }
+
+    fn read_cf<V>(
+        &self,
+        cf: &impl AsColumnFamilyRef,
+        key: &[u8],
+        ask: impl FnOnce() -> Result<Option<V>, Error>,
+    ) -> Result<Option<V>, Error> {
+        match self.columns.get(ffi::column_id(cf)) {
+            Some(entry) => read(&entry.column, key, ask),
+            None => ask(),
+        }
+    }
+
+    fn read_many<K: AsRef<[u8]>>(
+        &self,
+        column: &Column,
+        cf: &impl AsColumnFamilyRef,
+        keys: &[K],
+    ) -> Vec<Result<Option<Vec<u8>>, Error>> {
+        let absent = column.ask_many(keys);
+        let mut values: Vec<Result<Option<Vec<u8>>, Error>> = Vec::new();
+        values.resize_with(keys.len(), || Ok(None));
+        let left: Vec<usize> = (0..keys.len()).filter(|&at| !absent[at]).collect();
+        if left.is_empty() {
+            return values;
+        }
+        let answers = self.ask_engine_many(cf, left.iter().map(|&at| keys[at].as_ref()));
+        for (&at, answer) in left.iter().zip(answers) {
+            if let Ok(value) = &answer {
+                column.engine_answered(value.is_some());
+            }
+            values[at] = answer;
+        }
+        values
+    }
+
+    fn ask_engine_many<'a>(
+        &self,
+        cf: &impl AsColumnFamilyRef,
+        keys: impl Iterator<Item = &'a [u8]>,
+    ) -> impl Iterator<Item = Result<Option<Vec<u8>>, Error>> {
+        let keys: Vec<&[u8]> = keys.collect();
+        let answers = self.engine.batched_multi_get_cf(cf, &keys, false);
+        answers.into_iter().map(|answer| Ok(answer?.map(|value| value.to_vec()))).collect::<Vec<_>>().into_iter()
+    }
+
+    /// An iterator over the default column family; filters are not asked.
+    pub fn iterator(&self, mode: IteratorMode<'_>) -> DBIteratorWithThreadMode<'_, Engine> {
+        self.engine.iterator(mode)
+    }
+
+    /// An iterator over a column family; filters are not asked.
+    pub fn iterator_cf(
+        &self,
+        cf: &impl AsColumnFamilyRef,
+        mode: IteratorMode<'_>,
+    ) -> DBIteratorWithThreadMode<'_, Engine> {
+        self.engine.iterator_cf(cf, mode)
+    }
+
+    /// A raw iterator over the default column family; filters are not asked.
+    pub fn raw_iterator(&self) -> DBRawIteratorWithThreadMode<'_, Engine> {
+        self.engine.raw_iterator()
+    }
+
+    /// A raw iterator over a column family; filters are not asked.
+    pub fn raw_iterator_cf(
+        &self,
+        cf: &impl AsColumnFamilyRef,
+    ) -> DBRawIteratorWithThreadMode<'_, Engine> {
+        self.engine.raw_iterator_cf(cf)
+    }
+
+    /// A snapshot. Give it to [`ReadOptions::set_snapshot`] for filtered reads of that moment.
+    pub fn snapshot(&self) -> SnapshotWithThreadMode<'_, Engine> {
+        self.engine.snapshot()
+    }
+
+    // -------------------------------------------------------------- writes
+
+    /// Sets the value of a key in the default column family.
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<(), Error> {
+        self.engine.put(key, value)
+    }
+
+    /// [`SieveDb::put`] with write options.
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    pub fn put_opt(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        options: &WriteOptions,
+    ) -> Result<(), Error> {
+        self.engine.put_opt(key, value, options)
+    }
+
+    /// Sets the value of a key in a column family.
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    pub fn put_cf(
+        &self,
+        cf: &impl AsColumnFamilyRef,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<(), Error> {
+        self.engine.put_cf(cf, key, value)
+    }
+
+    /// Adds a merge operand to a key in the default column family.
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    pub fn merge(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<(), Error> {
+        self.engine.merge(key, value)
+    }
+
+    /// Adds a merge operand to a key in a column family.
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    pub fn merge_cf(
+        &self,
+        cf: &impl AsColumnFamilyRef,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<(), Error> {
+        self.engine.merge_cf(cf, key, value)
+    }
+
+    /// Removes a key from the default column family.
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<(), Error> {
+        self.engine.delete(key)
+    }
+
+    /// Removes a key from a column family.
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    pub fn delete_cf(
+        &self,
+        cf: &impl AsColumnFamilyRef,
+        key: impl AsRef<[u8]>,
+    ) -> Result<(), Error> {
+        self.engine.delete_cf(cf, key)
+    }
+
+    /// Removes the keys of a column family from `from` up to, not including, `to`.
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    pub fn delete_range_cf<K: AsRef<[u8]>>(
+        &self,
+        cf: &impl AsColumnFamilyRef,
+        from: K,
+        to: K,
+    ) -> Result<(), Error> {
+        self.engine.delete_range_cf(cf, from, to)
+    }
+
+    /// Applies a batch of writes, all or none.
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    pub fn write(&self, batch: WriteBatch) -> Result<(), Error> {
+        self.engine.write(batch)
+    }
+
+    /// [`SieveDb::write`] with write options.
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    pub fn write_opt(&self, batch: WriteBatch, options: &WriteOptions) -> Result<(), Error> {
+        self.engine.write_opt(batch, options)
+    }
+
+    /// Brings table files into the default column family.
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    pub fn ingest_external_file<P: AsRef<Path>>(&self, paths: Vec<P>) -> Result<(), Error> {
+        // Their keys come past the memtables.
+        let _arriving = self.default.expect_foreign_keys();
+        self.engine.ingest_external_file(paths)
+    }
+
+    /// Brings table files into a column family.
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    pub fn ingest_external_file_cf_opts<P: AsRef<Path>>(
+        &self,
+        cf: &impl AsColumnFamilyRef,
+        options: &IngestExternalFileOptions,
+        paths: Vec<P>,
+    ) -> Result<(), Error> {
+        let entry = self.columns.get(ffi::column_id(cf));
+        let _arriving = entry.as_ref().map(|entry| entry.column.expect_foreign_keys());
+        self.engine.ingest_external_file_cf_opts(cf, options, paths)
+    }
+
+    // -------------------------------------------------------------- the engine
+
+    /// Writes the default column family's memtables to a table and waits for it.
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    pub fn flush(&self) -> Result<(), Error> {
+        self.engine.flush()
+    }
+
+    /// Writes a column family's memtables to a table and waits for it.
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    pub fn flush_cf(&self, cf: &impl AsColumnFamilyRef) -> Result<(), Error> {
+        self.engine.flush_cf(cf)
+    }
+
+    /// Compacts a range of the default column family; `None` is the end of the key space.
+    pub fn compact_range<S: AsRef<[u8]>, E: AsRef<[u8]>>(&self, start: Option<S>, end: Option<E>) {
+        self.engine.compact_range(start, end);
+    }
+
+    /// Compacts a range of a column family; `None` is the end of the key space.
+    pub fn compact_range_cf<S: AsRef<[u8]>, E: AsRef<[u8]>>(
+        &self,
+        cf: &impl AsColumnFamilyRef,
+        start: Option<S>,
+        end: Option<E>,
+    ) {
+        self.engine.compact_range_cf(cf, start, end);
+    }
+
+    /// A column family's handle.
+    pub fn cf_handle(&self, name: &str) -> Option<Arc<BoundColumnFamily<'_>>> {
+        self.engine.cf_handle(name)
+    }
+
+    /// Creates a column family with a front of its own.
+    ///
+    /// # Errors
+    /// [`OpenError`] for unsupported options, or what RocksDB says.
+    pub fn create_cf(&self, name: &str, options: &Options) -> Result<(), OpenError> {
+        let opening = Opening {
+            hasher: self.hasher,
+            registry: Arc::clone(&self.registry),
+            shelf: Arc::clone(&self.shelf),
+            bell: Arc::clone(&self.bell),
+        };
+        let column = opening.column(name, &self.options);
+        let hooked = hooked_options(options, &column)?;
+        self.engine
+            .create_cf(name, &hooked)
+            .map_err(|source| OpenError::Engine { path: self.engine.path().to_owned(), source })?;
+        if let Some(handle) = self.engine.cf_handle(name) {
+            let entry = Entry { column, options: options.clone() };
+            self.columns.insert(ffi::column_id(&handle), entry);
+        }
+        self.bell.ring();
+        Ok(())
+    }
+
+    /// Drops a column family and its filters.
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    pub fn drop_cf(&self, name: &str) -> Result<(), Error> {
+        self.engine.drop_cf(name)?;
+        self.columns.remove(name);
+        self.bell.ring();
+        Ok(())
+    }
+
+    /// Runs `use_engine` with the bare engine, for what has no method here. Writes through it are
+    /// seen by the filters; so that no other way in can be missed, nothing is ruled out until
+    /// upkeep has looked at the tables afterwards.
+    pub fn with_engine<R>(&self, use_engine: impl FnOnce(&Engine) -> R) -> R {
+        let entries = self.columns.all();
+        let _arriving: Vec<_> =
+            entries.iter().map(|entry| entry.column.expect_foreign_keys()).collect();
+        use_engine(&self.engine)
+    }
+
+    /// Where the database is.
+    pub fn path(&self) -> &Path {
+        self.engine.path()
+    }
+
+    // -------------------------------------------------------------- the filters
+
+    /// What the filters of all column families did so far.
+    pub fn stats(&self) -> Stats {
+        let stats = self.columns.all().into_iter().map(|entry| entry.column.stats());
+        stats.fold(Stats::default(), |sum, stats| sum + stats)
+    }
+
+    /// What the filters of one column family did so far; `None` when there is no such family.
+    pub fn stats_cf(&self, name: &str) -> Option<Stats> {
+        let entries = self.columns.all();
+        let entry = entries.iter().find(|entry| entry.column.name() == name);
+        entry.map(|entry| entry.column.stats())
+    }
+
+    /// Waits until the summaries speak for every table, at most `limit`; returns whether they do.
+    pub fn wait_until_covered(&self, limit: Duration) -> bool {
+        let deadline = Instant::now() + limit;
+        loop {
+            if self.columns.all().iter().all(|entry| entry.column.is_settled()) {
+                return true;
+            }
+            let Some(left) = deadline.checked_duration_since(Instant::now()) else { return false };
+            let ticket = self.bell.call(|calls| calls.look = true);
+            self.bell.wait_for(ticket, left);
+        }
+    }
+
+    /// Makes one summary of the right size for each column family, rebuilds segment filters of
+    /// another rate, and waits for it. Readers and writers go on; memtables are flushed.
+    pub fn consolidate(&self) {
+        let ticket = self.bell.call(|calls| calls.consolidate = true);
+        self.bell.wait_for(ticket, LONG);
+    }
+
+    /// Changes the rate of all filters. They are rebuilt in the background, from the keys of the
+    /// tables as they are; no table is rewritten. [`SieveDb::consolidate`] waits for it.
+    pub fn set_rate(&self, rate: Rate) {
+        self.columns.set_summary_rate(rate);
+        for entry in self.columns.all() {
+            let segments = entry.column.segment_rate().map(|_| rate);
+            entry.column.set_segment_rate(segments);
+        }
+        self.bell.call(|calls| calls.consolidate = true);
+    }
+
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    pub(crate) fn columns(&self) -> &Columns {
+        &self.columns
+    }
+
+    pub(crate) fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    pub(crate) fn shelf(&self) -> &Shelf {
+        &self.shelf
+    }
+}
+
+impl Drop for SieveDb {
+    fn drop(&mut self) {
+        self.bell.call(|calls| calls.stop = true);
+        if let Some(upkeep) = self.upkeep.take()
+            && upkeep.join().is_err()
+        {
+            tracing::error!("upkeep ended in a panic; filters are remade at the next open");
+        }
+    }
+}
+
+impl std::fmt::Debug for SieveDb {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SieveDb").field("path", &self.path()).finish_non_exhaustive()
+    }
+}
+
+/// Asks the filters, then, unless they rule the key out, the engine.
+#[inline]
+fn read<V>(
+    column: &Column,
+    key: &[u8],
+    ask: impl FnOnce() -> Result<Option<V>, Error>,
+) -> Result<Option<V>, Error> {
+    if column.ask(key).is_absent() {
+        return Ok(None);
+    }
+    let value = ask()?;
+    column.engine_answered(value.is_some());
+    Ok(value)
+}
+
+/// The user's options with the hooks of `column`.
+fn hooked_options(options: &Options, column: &Arc<Column>) -> Result<Options, OpenError> {
+    if let Some(reason) = ffi::refusal(options) {
+        return Err(OpenError::Unsupported { column: column.name().to_owned(), reason });
+    }
+    let mut hooked = options.clone();
+    ffi::install(&mut hooked, Arc::clone(column));
+    Ok(hooked)
+}
+
+impl Opening {
+    /// Reads what an earlier run left in the folder. Writes nothing: the database may be in use.
+    fn prepare(folder: &Path, sieve: &SieveOptions) -> Result<(Self, Identity), OpenError> {
+        let disk = Arc::new(RealDisk);
+        let identity = Identity::load_or_new(&*disk, folder, sieve.get_hash())
+            .map_err(|source| OpenError::Identity(Box::new(source)))?;
+        let hasher = identity.hasher();
+        let folder = SidecarFolder::new(disk, folder.to_owned(), identity.store, hasher.imprint());
+        let opening = Self {
+            hasher,
+            registry: Arc::new(Registry::new(hasher)),
+            shelf: Arc::new(Shelf::new(folder)),
+            bell: Arc::default(),
+        };
+        Ok((opening, identity))
+    }
+
+    /// Writes down who the database is, now that nobody else can.
+    fn keep(&self, identity: &Identity) -> Result<(), OpenError> {
+        let folder = self.shelf.folder();
+        folder.prepare().map_err(|source| OpenError::Folder(Box::new(source)))?;
+        let kept = identity.keep(folder.disk(), folder.path());
+        kept.map_err(|source| OpenError::Identity(Box::new(source)))
+    }
+
+    fn column(&self, name: &str, sieve: &SieveOptions) -> Arc<Column> {
+        let imprint = self.hasher.imprint();
+        let options = sieve.summary(Items::new(0));
+        let summary = match self.shelf.load_summary(name) {
+            Some((chain, covers)) => (Scalable::starting_with(imprint, options, chain), covers),
+            None => (Scalable::new(imprint, options), HashSet::new()),
+        };
+        let (registry, bell) = (Arc::clone(&self.registry), Arc::clone(&self.bell));
+        Column::new(name, self.hasher, registry, bell, sieve, summary)
+    }
+}

@@ -1,0 +1,161 @@
+//! What a front may be told; every setting has a default that is argued here.
+
+use std::path::{Path, PathBuf};
+
+use crate::filter::ScalableOptions;
+use crate::hash::HashId;
+use crate::math::{Bits, Items, Rate, blocked};
+
+/// Settings of a [`SieveDb`](super::SieveDb).
+///
+/// ```
+/// use lsm_sieve::{Items, Rate, SieveOptions};
+///
+/// let options = SieveOptions::default()
+///     .rate(Rate::new(0.001)?)
+///     .expected_keys(Items::new(50_000_000));
+/// # Ok::<(), lsm_sieve::RateError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct SieveOptions {
+    summary_rate: Rate,
+    segment_rate: Option<Rate>,
+    expected_keys: Option<Items>,
+    memory_budget: Option<Bits>,
+    hash: HashId,
+    folder: Option<PathBuf>,
+}
+
+/// The first stage of a summary whose database does not say how many keys will come: small
+/// enough (0.4 MB) for a small database, large enough that a few stages hold millions of keys.
+const FIRST_STAGE: Items = Items::new(1 << 18);
+
+/// Stage growth s. Consolidation makes one stage of all, so few stages ever stand at once, and a
+/// larger s would only allocate more for keys that may not come.
+const GROWTH: u32 = 2;
+
+/// Tightening r. A consolidated summary is one stage of rate P(1 - r), so a small r keeps it
+/// close to a filter of the right size; the later stages, which pay for it with more bits, live
+/// only until the next consolidation.
+const TIGHTENING: f64 = 0.25;
+
+impl Default for SieveOptions {
+    /// One percent in the summary and in each segment's filter, XXH3, no budget.
+    fn default() -> Self {
+        Self {
+            summary_rate: Rate::ONE_PERCENT,
+            segment_rate: Some(Rate::ONE_PERCENT),
+            expected_keys: None,
+            memory_budget: None,
+            hash: HashId::Xxh3,
+            folder: None,
+        }
+    }
+}
+
+impl SieveOptions {
+    /// The false-positive rate of the summary and of each segment's filter.
+    #[must_use]
+    pub fn rate(self, rate: Rate) -> Self {
+        self.summary_rate(rate).segment_rate(Some(rate))
+    }
+
+    /// The rate of the summary: of all look-ups of absent keys, this share enters the engine.
+    #[must_use]
+    pub fn summary_rate(mut self, rate: Rate) -> Self {
+        self.summary_rate = rate;
+        self
+    }
+
+    /// The rate of each segment's filter, which RocksDB consults file by file; `None` leaves
+    /// RocksDB's own filters in place and builds none.
+    #[must_use]
+    pub fn segment_rate(mut self, rate: Option<Rate>) -> Self {
+        self.segment_rate = rate;
+        self
+    }
+
+    /// The summary's rate as the bits that each key may cost once it is consolidated.
+    ///
+    /// # Panics
+    /// When `bits` is not between 1 and 256.
+    #[must_use]
+    pub fn summary_bits_per_key(self, bits: f64) -> Self {
+        let stage = blocked::rate_of(bits).get();
+        let rate = Rate::clamped(stage / (1.0 - TIGHTENING));
+        self.summary_rate(rate)
+    }
+
+    /// The segments' rate as the bits that each key may cost.
+    ///
+    /// # Panics
+    /// When `bits` is not between 1 and 256.
+    #[must_use]
+    pub fn segment_bits_per_key(self, bits: f64) -> Self {
+        self.segment_rate(Some(blocked::rate_of(bits)))
+    }
+
+    /// How many keys each column family will hold, if that is known: its summary then starts at
+    /// the right size.
+    #[must_use]
+    pub fn expected_keys(mut self, keys: Items) -> Self {
+        self.expected_keys = Some(keys);
+        self
+    }
+
+    /// The most memory that all filters may take. Past it the largest segment filters are
+    /// dropped and a summary that would grow answers *maybe*; writes never fail for it.
+    #[must_use]
+    pub fn memory_budget(mut self, budget: Bits) -> Self {
+        self.memory_budget = Some(budget);
+        self
+    }
+
+    /// The hash of the keys. Filters that were made with another are rebuilt.
+    #[must_use]
+    pub fn hash(mut self, hash: HashId) -> Self {
+        self.hash = hash;
+        self
+    }
+
+    /// Where the filters are kept; by default the folder `sieve` inside the database's own, so
+    /// that a copied or moved database takes them along.
+    #[must_use]
+    pub fn folder(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.folder = Some(folder.into());
+        self
+    }
+
+    pub(crate) fn get_summary_rate(&self) -> Rate {
+        self.summary_rate
+    }
+
+    pub(crate) fn get_segment_rate(&self) -> Option<Rate> {
+        self.segment_rate
+    }
+
+    pub(crate) fn get_memory_budget(&self) -> Option<Bits> {
+        self.memory_budget
+    }
+
+    pub(crate) fn get_hash(&self) -> HashId {
+        self.hash
+    }
+
+    pub(crate) fn folder_of(&self, database: &Path) -> PathBuf {
+        self.folder.clone().unwrap_or_else(|| database.join("sieve"))
+    }
+
+    /// A summary for at least `keys` keys.
+    pub(crate) fn summary(&self, keys: Items) -> ScalableOptions {
+        let expected = self.expected_keys.unwrap_or(FIRST_STAGE);
+        ScalableOptions {
+            rate: self.summary_rate,
+            first: keys.max(expected),
+            growth: GROWTH,
+            tightening: TIGHTENING,
+            budget: self.memory_budget,
+            ..ScalableOptions::default()
+        }
+    }
+}

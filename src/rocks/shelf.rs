@@ -1,0 +1,130 @@
+//! The folder of filters as upkeep uses it: what cannot be read or written is logged and does
+//! without; reads then cost time, never an answer.
+
+use std::collections::HashSet;
+
+use crate::filter::{Chain, Scalable, Stage};
+use crate::format::{Sidecar, Source, StageRecord, Subject};
+use crate::segment::{SealedFilter, SegmentId, SidecarError, SidecarFolder};
+
+/// Filters on disk, in and out.
+#[derive(Debug)]
+pub(crate) struct Shelf {
+    folder: SidecarFolder,
+}
+
+impl Shelf {
+    pub(crate) fn new(folder: SidecarFolder) -> Self {
+        Self { folder }
+    }
+
+    pub(crate) fn folder(&self) -> &SidecarFolder {
+        &self.folder
+    }
+
+    /// The filter of a segment, if a good one is there.
+    pub(crate) fn load(&self, id: SegmentId) -> Option<SealedFilter> {
+        self.load_checked(id).unwrap_or_else(|error| {
+            tracing::warn!(%error, "a filter is unusable; look-ups ask the table until it is rebuilt");
+            None
+        })
+    }
+
+    /// The filter of a segment; `None` when it has no sidecar.
+    pub(crate) fn load_checked(&self, id: SegmentId) -> Result<Option<SealedFilter>, SidecarError> {
+        let Some(sidecar) = self.folder.load(id)? else { return Ok(None) };
+        let (entries, rate, source) = (sidecar.entries, sidecar.rate, sidecar.source);
+        Ok(chain_of(sidecar).map(|chain| SealedFilter { chain, entries, rate, source }))
+    }
+
+    /// Stores a segment's filter; false when it could not.
+    pub(crate) fn save(&self, id: SegmentId, filter: &SealedFilter) -> bool {
+        let sidecar = Sidecar {
+            store: self.folder.store_id(),
+            imprint: *self.folder.imprint(),
+            subject: Subject::Segment(id),
+            source: filter.source,
+            entries: filter.entries,
+            rate: filter.rate,
+            stages: records_of(&filter.chain),
+        };
+        self.put(&sidecar)
+    }
+
+    /// The summary of a key space and the segments that it covers, if a good one is there.
+    pub(crate) fn load_summary(&self, name: &str) -> Option<(Chain, HashSet<SegmentId>)> {
+        let loaded = self.folder.load_summary(key_space(name));
+        let mut sidecar = loaded.unwrap_or_else(|error| {
+            tracing::warn!(%error, "a summary is unusable; it will be made anew from the tables");
+            None
+        })?;
+        let Subject::Summary { covers, .. } = &mut sidecar.subject else { return None };
+        let covers = std::mem::take(covers).into_iter().collect();
+        Some((chain_of(sidecar)?, covers))
+    }
+
+    /// Stores a summary together with the segments that it covers.
+    pub(crate) fn save_summary(&self, name: &str, summary: &Scalable, covers: HashSet<SegmentId>) {
+        let mut covers: Vec<SegmentId> = covers.into_iter().collect();
+        covers.sort_unstable();
+        let chain = summary.to_chain();
+        self.put(&Sidecar {
+            store: self.folder.store_id(),
+            imprint: *self.folder.imprint(),
+            subject: Subject::Summary { key_space: key_space(name), covers },
+            source: Source::Snapshot,
+            entries: chain.items().get(),
+            rate: summary.options().rate,
+            stages: records_of(&chain),
+        });
+    }
+
+    fn put(&self, sidecar: &Sidecar) -> bool {
+        let stored = self.folder.store(sidecar);
+        if let Err(error) = &stored {
+            tracing::warn!(%error, "a filter was not stored; it stays in memory");
+        }
+        stored.is_ok()
+    }
+
+    /// The segments that have a sidecar; none when the folder cannot be read.
+    pub(crate) fn list(&self) -> Vec<SegmentId> {
+        self.folder.list().unwrap_or_else(|error| {
+            tracing::warn!(%error, "cannot list the filters; nothing is swept");
+            Vec::new()
+        })
+    }
+
+    pub(crate) fn remove(&self, id: SegmentId) {
+        if let Err(error) = self.folder.remove(id) {
+            tracing::warn!(%error, "a filter without a table stays for now");
+        }
+    }
+}
+
+/// Names a column family in file names. Two names with one value would only overwrite each
+/// other's summary: what it covers is named by segments, never by this.
+fn key_space(name: &str) -> u32 {
+    crc32fast::hash(name.as_bytes())
+}
+
+fn records_of(chain: &Chain) -> Vec<StageRecord> {
+    let record = |stage: &Stage| StageRecord {
+        shape: stage.shape(),
+        items: stage.items(),
+        words: stage.words().collect(),
+    };
+    chain.stages().iter().map(record).collect()
+}
+
+fn chain_of(sidecar: Sidecar) -> Option<Chain> {
+    let stage = |record: StageRecord| Stage::from_words(record.shape, record.items, record.words);
+    let stages: Result<Vec<Stage>, _> = sidecar.stages.into_iter().map(stage).collect();
+    match stages {
+        Ok(stages) => Some(Chain::new(sidecar.imprint, stages)),
+        Err(error) => {
+            tracing::warn!(%error, "a filter's geometry is not usable; it will be rebuilt");
+            None
+        }
+    }
+}

@@ -1,0 +1,685 @@
+// The part of the plugin that must be C++: RocksDB's C API has no custom memtable, filter policy
+// or table-properties collector, and no reader of raw SST keys.
+//
+// Nothing here decides anything. Each class forwards to RocksDB's own object and tells the Rust
+// side, through the table of functions in `lsm_sieve_hooks`, what passes by. The Rust functions
+// never unwind. Exceptions never leave this file: RocksDB is built without handling them.
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "db/column_family.h"
+#include "db/db_impl/db_impl.h"
+#include "rocksdb/comparator.h"
+#include "rocksdb/db.h"
+#include "rocksdb/filter_policy.h"
+#include "rocksdb/listener.h"
+#include "rocksdb/memtablerep.h"
+#include "rocksdb/metadata.h"
+#include "rocksdb/options.h"
+#include "rocksdb/sst_file_reader.h"
+#include "rocksdb/table.h"
+#include "rocksdb/table_properties.h"
+#include "rocksdb/unique_id.h"
+#include "table/block_based/filter_policy_internal.h"
+#include "util/coding.h"
+
+using namespace ROCKSDB_NAMESPACE;
+
+// RocksDB's private structures behind its C API (db/c.cc); `lsm_sieve_layout_matches` proves them.
+struct rocksdb_options_t {
+  Options rep;
+};
+struct rocksdb_column_family_handle_t {
+  ColumnFamilyHandle* rep;
+  bool immortal;
+};
+
+extern "C" {
+
+// What the Rust side does when something passes by. `column` is one column family's front.
+struct lsm_sieve_hooks {
+  void (*column_release)(void* column);
+  void (*memtable_created)(void* column);
+  void* (*memtable_bind)(void* column);
+  void (*memtable_insert)(void* target, const char* key, size_t size);
+  void (*memtable_sealed)(void* target);
+  void (*memtable_release)(void* target);
+  void* (*table_begin)(void* column);
+  void (*table_add)(void* table, const char* key, size_t size);
+  void (*table_id)(void* table, uint8_t id[16]);
+  // Seals the filter of a table with this many point entries; false: bind nothing to it.
+  bool (*table_finish)(void* table, uint64_t entries);
+  void (*table_release)(void* table);
+  void* (*segment_open)(void* column, const uint8_t id[16]);
+  bool (*segment_may_contain)(void* segment, const char* key, size_t size);
+  void (*segment_may_contain_many)(void* segment, size_t count, const char* const* keys,
+                                   const size_t* sizes, bool* answers);
+  void (*segment_release)(void* segment);
+  void (*engine_changed)(void* column);
+  void (*keys_ingested)(void* column);
+};
+
+struct lsm_sieve_table {
+  const char* path;
+  size_t path_size;
+  const uint8_t* segment;  // 16 bytes, or null: the table was built without the plugin
+  const uint8_t* unique;   // 16 bytes, or null: older than RocksDB 6.24
+  uint64_t file_size;
+  uint64_t entries;  // point entries: old versions, merge operands and tombstones included
+  uint64_t deletions;
+  int level;             // -1: unknown
+  const char* smallest;  // null: key range unknown
+  size_t smallest_size;
+  const char* largest;
+  size_t largest_size;
+};
+}
+
+namespace {
+
+constexpr char kSegmentProperty[] = "lsm-sieve.segment";
+
+// A filter block of ours: the segment's id, then a trailer as long as RocksDB's own whose marker
+// byte is none of RocksDB's, so that a RocksDB without the plugin answers "may match".
+constexpr size_t kIdSize = 16;
+constexpr char kTrailer[] = {static_cast<char>(0xFB), 'S', 'I', 'V', '1'};
+constexpr size_t kBlockSize = kIdSize + sizeof(kTrailer);
+
+// One reference on a column's front, released with the last factory that holds it.
+class Column {
+ public:
+  Column(void* front, const lsm_sieve_hooks* hooks) : front_(front), hooks_(hooks) {}
+  ~Column() { hooks_->column_release(front_); }
+  Column(const Column&) = delete;
+  Column& operator=(const Column&) = delete;
+  void* front() const { return front_; }
+  const lsm_sieve_hooks* hooks() const { return hooks_; }
+
+ private:
+  void* const front_;
+  const lsm_sieve_hooks* const hooks_;
+};
+using ColumnPtr = std::shared_ptr<const Column>;
+
+// ---------------------------------------------------------------- memtable capture
+
+bool IsDeletion(uint8_t type) {
+  return type == kTypeDeletion || type == kTypeSingleDeletion ||
+         type == kTypeDeletionWithTimestamp || type == kTypeRangeDeletion;
+}
+
+// Adds each key to the front's filters before the wrapped memtable makes it visible.
+//
+// The filters are those that the front names when the *first* key arrives; they stay the same for
+// the memtable's whole life. So a flush is all it takes to know that no memtable feeds an older
+// set of filters any more.
+class CapturedRep : public MemTableRep {
+ public:
+  CapturedRep(MemTableRep* inner, Allocator* allocator, ColumnPtr column)
+      : MemTableRep(allocator), inner_(inner), column_(std::move(column)) {}
+
+  ~CapturedRep() override {
+    if (void* target = target_.load(std::memory_order_acquire)) {
+      Seal(target);
+      column_->hooks()->memtable_release(target);
+    }
+  }
+
+  KeyHandle Allocate(const size_t len, char** buf) override { return inner_->Allocate(len, buf); }
+  void Insert(KeyHandle handle) override {
+    Capture(handle);
+    inner_->Insert(handle);
+  }
+  bool InsertKey(KeyHandle handle) override {
+    Capture(handle);
+    return inner_->InsertKey(handle);
+  }
+  void InsertWithHint(KeyHandle handle, void** hint) override {
+    Capture(handle);
+    inner_->InsertWithHint(handle, hint);
+  }
+  bool InsertKeyWithHint(KeyHandle handle, void** hint) override {
+    Capture(handle);
+    return inner_->InsertKeyWithHint(handle, hint);
+  }
+  void InsertWithHintConcurrently(KeyHandle handle, void** hint) override {
+    Capture(handle);
+    inner_->InsertWithHintConcurrently(handle, hint);
+  }
+  bool InsertKeyWithHintConcurrently(KeyHandle handle, void** hint) override {
+    Capture(handle);
+    return inner_->InsertKeyWithHintConcurrently(handle, hint);
+  }
+  void InsertConcurrently(KeyHandle handle) override {
+    Capture(handle);
+    inner_->InsertConcurrently(handle);
+  }
+  bool InsertKeyConcurrently(KeyHandle handle) override {
+    Capture(handle);
+    return inner_->InsertKeyConcurrently(handle);
+  }
+  void BatchPostProcess() override { inner_->BatchPostProcess(); }
+  bool Contains(const char* key) const override { return inner_->Contains(key); }
+  void MarkReadOnly() override {
+    if (void* target = target_.load(std::memory_order_acquire)) {
+      Seal(target);
+    }
+    inner_->MarkReadOnly();
+  }
+  void MarkFlushed() override { inner_->MarkFlushed(); }
+  void Get(const LookupKey& k, void* callback_args,
+           bool (*callback_func)(void* arg, const char* entry)) override {
+    inner_->Get(k, callback_args, callback_func);
+  }
+  Status GetAndValidate(
+      const LookupKey& k, void* callback_args,
+      bool (*callback_func)(void* arg, const char* entry), bool allow_data_in_error,
+      bool detect_key_out_of_order,
+      const std::function<Status(const char*, bool)>& key_validation_callback) override {
+    return inner_->GetAndValidate(k, callback_args, callback_func, allow_data_in_error,
+                                  detect_key_out_of_order, key_validation_callback);
+  }
+  Status MultiGet(
+      size_t num_keys, const char* const* keys, void** callback_args,
+      bool (*callback_func)(void* arg, const char* entry), bool allow_data_in_errors,
+      bool detect_key_out_of_order,
+      const std::function<Status(const char*, bool)>& key_validation_callback) override {
+    return inner_->MultiGet(num_keys, keys, callback_args, callback_func, allow_data_in_errors,
+                            detect_key_out_of_order, key_validation_callback);
+  }
+  uint64_t ApproximateNumEntries(const Slice& start, const Slice& end) override {
+    return inner_->ApproximateNumEntries(start, end);
+  }
+  void UniqueRandomSample(const uint64_t num_entries, const uint64_t target_sample_size,
+                          std::unordered_set<const char*>* entries) override {
+    inner_->UniqueRandomSample(num_entries, target_sample_size, entries);
+  }
+  size_t ApproximateMemoryUsage() override { return inner_->ApproximateMemoryUsage(); }
+  Iterator* GetIterator(Arena* arena) override { return inner_->GetIterator(arena); }
+  Iterator* GetDynamicPrefixIterator(Arena* arena) override {
+    return inner_->GetDynamicPrefixIterator(arena);
+  }
+  bool IsMergeOperatorSupported() const override { return inner_->IsMergeOperatorSupported(); }
+  bool IsSnapshotSupported() const override { return inner_->IsSnapshotSupported(); }
+
+ private:
+  // The handle of the memtables that are let in is the entry itself: a length-prefixed internal
+  // key, whose last eight bytes are sequence number and value type, the type lowest.
+  void Capture(KeyHandle handle) {
+    const Slice internal = GetLengthPrefixedSlice(static_cast<const char*>(handle));
+    const Slice key(internal.data(), internal.size() - 8);
+    if (!IsDeletion(static_cast<uint8_t>(internal.data()[key.size()]))) {
+      column_->hooks()->memtable_insert(Target(), key.data(), key.size());
+    }
+  }
+
+  void* Target() {
+    void* target = target_.load(std::memory_order_acquire);
+    if (target != nullptr) {
+      return target;
+    }
+    void* fresh = column_->hooks()->memtable_bind(column_->front());
+    if (target_.compare_exchange_strong(target, fresh, std::memory_order_acq_rel)) {
+      return fresh;
+    }
+    column_->hooks()->memtable_sealed(fresh);
+    column_->hooks()->memtable_release(fresh);
+    return target;
+  }
+
+  void Seal(void* target) {
+    if (!sealed_.exchange(true)) {
+      column_->hooks()->memtable_sealed(target);
+    }
+  }
+
+  const std::unique_ptr<MemTableRep> inner_;
+  const ColumnPtr column_;
+  std::atomic<void*> target_{nullptr};
+  std::atomic<bool> sealed_{false};
+};
+
+// Keeps the wrapped factory's name and id, so that the OPTIONS file loads without the plugin.
+class CapturedRepFactory : public MemTableRepFactory {
+ public:
+  CapturedRepFactory(std::shared_ptr<MemTableRepFactory> inner, ColumnPtr column)
+      : inner_(std::move(inner)), column_(std::move(column)) {}
+
+  const char* Name() const override { return inner_->Name(); }
+  std::string GetId() const override { return inner_->GetId(); }
+  bool IsInstanceOf(const std::string&) const override { return false; }
+  const Customizable* Inner() const override { return inner_.get(); }
+  bool IsInsertConcurrentlySupported() const override {
+    return inner_->IsInsertConcurrentlySupported();
+  }
+  bool CanHandleDuplicatedKey() const override { return inner_->CanHandleDuplicatedKey(); }
+
+  MemTableRep* CreateMemTableRep(const MemTableRep::KeyComparator& comparator,
+                                 Allocator* allocator, const SliceTransform* transform,
+                                 Logger* logger) override {
+    return Wrap(inner_->CreateMemTableRep(comparator, allocator, transform, logger), allocator);
+  }
+  MemTableRep* CreateMemTableRep(const MemTableRep::KeyComparator& comparator,
+                                 Allocator* allocator, const SliceTransform* transform,
+                                 Logger* logger, uint32_t column_family_id) override {
+    return Wrap(
+        inner_->CreateMemTableRep(comparator, allocator, transform, logger, column_family_id),
+        allocator);
+  }
+
+ private:
+  MemTableRep* Wrap(MemTableRep* inner, Allocator* allocator) {
+    column_->hooks()->memtable_created(column_->front());
+    return new CapturedRep(inner, allocator, column_);
+  }
+
+  const std::shared_ptr<MemTableRepFactory> inner_;
+  const ColumnPtr column_;
+};
+
+// ---------------------------------------------------------------- table capture and filter policy
+
+// The filter of a table under construction, shared by the two objects that RocksDB makes for it:
+// the filter builder, which sees each key and writes the block that names the segment, and the
+// collector, which counts the entries and binds the segment to the table's properties.
+class TableBuild {
+ public:
+  explicit TableBuild(ColumnPtr column)
+      : column_(std::move(column)), table_(column_->hooks()->table_begin(column_->front())) {}
+  ~TableBuild() {
+    if (table_ != nullptr) column_->hooks()->table_release(table_);
+  }
+  TableBuild(const TableBuild&) = delete;
+  TableBuild& operator=(const TableBuild&) = delete;
+
+  const Column* column() const { return column_.get(); }
+  void Add(const Slice& key) {
+    if (table_ != nullptr) column_->hooks()->table_add(table_, key.data(), key.size());
+  }
+  bool Id(uint8_t id[kIdSize]) const {
+    if (table_ == nullptr) return false;
+    column_->hooks()->table_id(table_, id);
+    return true;
+  }
+  bool Finish(uint64_t entries) {
+    return table_ != nullptr && column_->hooks()->table_finish(table_, entries);
+  }
+
+ private:
+  const ColumnPtr column_;
+  void* const table_;  // null: the Rust side had nothing to give
+};
+
+// The build whose collector is still to come. A table builder's constructor makes its filter
+// builder and then its collectors, on one thread, with no other table in between.
+thread_local std::shared_ptr<TableBuild> pending_build;
+
+class SegmentBuilder : public FilterBitsBuilder {
+ public:
+  explicit SegmentBuilder(std::shared_ptr<TableBuild> build) : build_(std::move(build)) {}
+
+  void AddKey(const Slice& key) override {
+    ++added_;
+    build_->Add(key);
+  }
+  // Prefixes are refused at install; should one come nevertheless, the block names no segment.
+  void AddKeyAndAlt(const Slice& key, const Slice&) override {
+    nameless_ = true;
+    AddKey(key);
+  }
+  size_t EstimateEntriesAdded() override { return added_; }
+  Slice Finish(std::unique_ptr<const char[]>* buf) override {
+    auto block = std::make_unique<char[]>(kBlockSize);
+    std::memset(block.get(), 0, kIdSize);
+    if (!nameless_) build_->Id(reinterpret_cast<uint8_t*>(block.get()));
+    std::memcpy(block.get() + kIdSize, kTrailer, sizeof(kTrailer));
+    *buf = std::move(block);
+    return Slice(buf->get(), kBlockSize);
+  }
+  using FilterBitsBuilder::Finish;
+  size_t ApproximateNumEntries(size_t) override { return std::numeric_limits<uint32_t>::max(); }
+  size_t CalculateSpace(size_t) override { return kBlockSize; }
+  double EstimatedFpRate(size_t, size_t) override { return 0.01; }
+
+ private:
+  const std::shared_ptr<TableBuild> build_;
+  size_t added_ = 0;
+  bool nameless_ = false;
+};
+
+class SegmentReader : public FilterBitsReader {
+ public:
+  SegmentReader(ColumnPtr column, void* segment) : column_(std::move(column)), segment_(segment) {}
+  ~SegmentReader() override {
+    if (segment_ != nullptr) column_->hooks()->segment_release(segment_);
+  }
+  bool MayMatch(const Slice& key) override {
+    return segment_ == nullptr ||
+           column_->hooks()->segment_may_contain(segment_, key.data(), key.size());
+  }
+  void MayMatch(int num_keys, Slice** keys, bool* may_match) override {
+    constexpr int kBatch = 32;
+    const char* starts[kBatch];
+    size_t sizes[kBatch];
+    for (int begin = 0; begin < num_keys; begin += kBatch) {
+      const int count = std::min(kBatch, num_keys - begin);
+      for (int i = 0; i < count; ++i) {
+        starts[i] = keys[begin + i]->data();
+        sizes[i] = keys[begin + i]->size();
+        may_match[begin + i] = true;
+      }
+      if (segment_ != nullptr) {
+        column_->hooks()->segment_may_contain_many(segment_, static_cast<size_t>(count), starts,
+                                                   sizes, may_match + begin);
+      }
+    }
+  }
+
+ private:
+  const ColumnPtr column_;
+  void* const segment_;  // null: nothing is known of this table, every key may be there
+};
+
+bool IsSegmentBlock(const Slice& contents) {
+  return contents.size() == kBlockSize &&
+         std::memcmp(contents.data() + kIdSize, kTrailer, sizeof(kTrailer)) == 0;
+}
+
+bool IsNull(const char* id) {
+  static constexpr char kNull[kIdSize] = {};
+  return std::memcmp(id, kNull, kIdSize) == 0;
+}
+
+// Names segments in the tables that are built and asks the Rust side when they are read; RocksDB's
+// own filter blocks are read by RocksDB's own reader.
+class SegmentPolicy : public FilterPolicy {
+ public:
+  SegmentPolicy(std::shared_ptr<const FilterPolicy> inner, ColumnPtr column)
+      : inner_(std::move(inner)), column_(std::move(column)) {}
+
+  // As if the plugin were not there: the OPTIONS file then loads anywhere.
+  const char* Name() const override { return inner_ ? inner_->Name() : BuiltinName(); }
+  std::string GetId() const override { return inner_ ? inner_->GetId() : BuiltinName(); }
+  bool IsInstanceOf(const std::string&) const override { return false; }
+  const Customizable* Inner() const override { return inner_.get(); }
+  const char* CompatibilityName() const override { return BuiltinName(); }
+
+  FilterBitsBuilder* GetBuilderWithContext(const FilterBuildingContext&) const override {
+    pending_build = std::make_shared<TableBuild>(column_);
+    return new SegmentBuilder(pending_build);
+  }
+
+  FilterBitsReader* GetFilterBitsReader(const Slice& contents) const override {
+    if (!IsSegmentBlock(contents)) {
+      return BuiltinFilterPolicy::GetBuiltinFilterBitsReader(contents);
+    }
+    void* segment = nullptr;
+    if (!IsNull(contents.data())) {
+      const auto* id = reinterpret_cast<const uint8_t*>(contents.data());
+      segment = column_->hooks()->segment_open(column_->front(), id);
+    }
+    return new SegmentReader(column_, segment);
+  }
+
+ private:
+  static const char* BuiltinName() { return ReadOnlyBuiltinFilterPolicy::kClassName(); }
+
+  const std::shared_ptr<const FilterPolicy> inner_;
+  const ColumnPtr column_;
+};
+
+class Collector : public TablePropertiesCollector {
+ public:
+  // `feeds`: no filter builder sees this table's keys, so the collector hands them over.
+  Collector(std::shared_ptr<TableBuild> build, bool feeds)
+      : build_(std::move(build)), feeds_(feeds) {}
+
+  const char* Name() const override { return "lsm-sieve"; }
+  Status AddUserKey(const Slice& key, const Slice&, EntryType type, SequenceNumber,
+                    uint64_t) override {
+    if (type != kEntryRangeDeletion) {
+      ++entries_;
+      if (feeds_) build_->Add(key);
+    }
+    return Status::OK();
+  }
+  Status Finish(UserCollectedProperties* properties) override {
+    uint8_t id[kIdSize];
+    if (build_->Finish(entries_) && build_->Id(id)) {
+      properties->insert({kSegmentProperty, std::string(reinterpret_cast<char*>(id), kIdSize)});
+    }
+    return Status::OK();
+  }
+  UserCollectedProperties GetReadableProperties() const override { return {}; }
+
+ private:
+  const std::shared_ptr<TableBuild> build_;
+  const bool feeds_;
+  uint64_t entries_ = 0;
+};
+
+class CollectorFactory : public TablePropertiesCollectorFactory {
+ public:
+  explicit CollectorFactory(ColumnPtr column) : column_(std::move(column)) {}
+
+  const char* Name() const override { return "lsm-sieve"; }
+  TablePropertiesCollector* CreateTablePropertiesCollector(Context) override {
+    std::shared_ptr<TableBuild> build = std::move(pending_build);
+    pending_build.reset();
+    if (build != nullptr && build->column() == column_.get()) {
+      return new Collector(std::move(build), false);
+    }
+    return new Collector(std::make_shared<TableBuild>(column_), true);
+  }
+
+ private:
+  const ColumnPtr column_;
+};
+
+// ---------------------------------------------------------------- events
+
+// Callbacks come late, out of order or never: they only wake the upkeep of their column family.
+class Waker : public EventListener {
+ public:
+  Waker(ColumnPtr column, std::string name) : column_(std::move(column)), name_(std::move(name)) {}
+  const char* Name() const override { return "lsm-sieve"; }
+  void OnFlushCompleted(DB*, const FlushJobInfo& info) override { Changed(info.cf_name); }
+  void OnCompactionCompleted(DB*, const CompactionJobInfo& info) override { Changed(info.cf_name); }
+  void OnExternalFileIngested(DB*, const ExternalFileIngestionInfo& info) override {
+    if (info.cf_name == name_) column_->hooks()->keys_ingested(column_->front());
+  }
+
+ private:
+  void Changed(const std::string& name) {
+    if (name == name_) column_->hooks()->engine_changed(column_->front());
+  }
+
+  const ColumnPtr column_;
+  const std::string name_;
+};
+
+// ---------------------------------------------------------------- helpers
+
+char* CopyString(const std::string& text) {
+  char* copy = static_cast<char*>(malloc(text.size() + 1));
+  if (copy != nullptr) std::memcpy(copy, text.c_str(), text.size() + 1);
+  return copy;
+}
+
+char* ErrorOf(const Status& status) { return status.ok() ? nullptr : CopyString(status.ToString()); }
+
+bool HasName(const Customizable* object, std::initializer_list<const char*> names) {
+  for (const char* name : names) {
+    if (std::strcmp(object->Name(), name) == 0) return true;
+  }
+  return false;
+}
+
+// Why these options cannot be fronted; empty when they can. An allow-list.
+std::string Refusal(const Options& options) {
+  const Comparator* order = options.comparator;
+  if (order != BytewiseComparator() && order != ReverseBytewiseComparator()) {
+    return std::string("the comparator ") + order->Name() +
+           " may call different bytes equal, which a filter over bytes would tell apart; "
+           "only the bytewise comparator and its reverse are supported";
+  }
+  if (!HasName(options.memtable_factory.get(), {"SkipListFactory", "VectorRepFactory"})) {
+    return std::string("the memtable ") + options.memtable_factory->Name() +
+           " is not supported; use the skip list (the default) or the vector";
+  }
+  if (!HasName(options.table_factory.get(), {"BlockBasedTable"})) {
+    return std::string("the table format ") + options.table_factory->Name() +
+           " is not supported; use block-based tables (the default)";
+  }
+  if (options.inplace_update_support) {
+    return "inplace_update_support is not supported; switch it off";
+  }
+  if (options.disallow_memtable_writes) {
+    return "disallow_memtable_writes is not supported; switch it off";
+  }
+  if (options.allow_ingest_behind || options.cf_allow_ingest_behind) {
+    return "allow_ingest_behind is not supported; switch it off";
+  }
+  if (options.compaction_style != kCompactionStyleLevel &&
+      options.compaction_style != kCompactionStyleUniversal) {
+    return "the compaction style is not supported; use level (the default) or universal";
+  }
+  return "";
+}
+
+// RocksDB asks our filters only where it asks for whole keys and finds one block a table.
+bool CanServeFilters(const Options& options, const BlockBasedTableOptions& table) {
+  return options.prefix_extractor == nullptr && table.whole_key_filtering &&
+         !table.partition_filters;
+}
+
+DB* EngineOf(rocksdb_column_family_handle_t* column) {
+  return static_cast_with_check<ColumnFamilyHandleImpl>(column->rep)->db();
+}
+
+struct Placement {
+  int level;
+  const SstFileMetaData* file;
+};
+
+std::unordered_map<std::string, Placement> Placements(const ColumnFamilyMetaData& metadata) {
+  std::unordered_map<std::string, Placement> placements;
+  for (const auto& level : metadata.levels) {
+    for (const auto& file : level.files) {
+      placements[file.db_path + file.name] = Placement{level.level, &file};
+    }
+  }
+  return placements;
+}
+
+}  // namespace
+
+extern "C" {
+
+// Whether the options object has the layout that this file assumes: what the C API sets must be
+// what is read here.
+bool lsm_sieve_layout_matches(const rocksdb_options_t* options, size_t write_buffer_size,
+                              int num_levels, int max_background_jobs) {
+  return options->rep.write_buffer_size == write_buffer_size &&
+         options->rep.num_levels == num_levels &&
+         options->rep.max_background_jobs == max_background_jobs;
+}
+
+char* lsm_sieve_refusal(const rocksdb_options_t* options) {
+  const std::string reason = Refusal(options->rep);
+  return reason.empty() ? nullptr : CopyString(reason);
+}
+
+// Takes over one reference on `front`. Returns whether RocksDB will ask the segment filters.
+bool lsm_sieve_install(rocksdb_options_t* options, void* front, const lsm_sieve_hooks* hooks) {
+  auto column = std::make_shared<const Column>(front, hooks);
+  Options& rep = options->rep;
+  rep.memtable_factory = std::make_shared<CapturedRepFactory>(rep.memtable_factory, column);
+  rep.table_properties_collector_factories.push_back(std::make_shared<CollectorFactory>(column));
+  const auto* table = rep.table_factory->GetOptions<BlockBasedTableOptions>();
+  if (table == nullptr || !CanServeFilters(rep, *table)) return false;
+  BlockBasedTableOptions with_policy = *table;
+  with_policy.filter_policy = std::make_shared<SegmentPolicy>(table->filter_policy, column);
+  rep.table_factory.reset(NewBlockBasedTableFactory(with_policy));
+  return true;
+}
+
+// Takes over one reference on `front`, the front of the column family of this name.
+void lsm_sieve_listen(rocksdb_options_t* options, void* front, const lsm_sieve_hooks* hooks,
+                      const char* name, size_t name_size) {
+  auto column = std::make_shared<const Column>(front, hooks);
+  options->rep.listeners.push_back(
+      std::make_shared<Waker>(std::move(column), std::string(name, name_size)));
+}
+
+// Calls `each` for every live table of the column family. Returns an error to free, or null.
+char* lsm_sieve_live_tables(rocksdb_column_family_handle_t* column, void* context,
+                            void (*each)(void* context, const lsm_sieve_table* table)) {
+  DB* db = EngineOf(column);
+  TablePropertiesCollection tables;
+  const Status status = db->GetPropertiesOfAllTables(column->rep, &tables);
+  if (!status.ok()) return ErrorOf(status);
+  ColumnFamilyMetaData metadata;
+  db->GetColumnFamilyMetaData(column->rep, &metadata);
+  const auto placements = Placements(metadata);
+  for (const auto& [path, properties] : tables) {
+    lsm_sieve_table table = {};
+    table.path = path.data();
+    table.path_size = path.size();
+    const auto& collected = properties->user_collected_properties;
+    const auto found = collected.find(kSegmentProperty);
+    if (found != collected.end() && found->second.size() == kIdSize) {
+      table.segment = reinterpret_cast<const uint8_t*>(found->second.data());
+    }
+    std::string unique;
+    if (GetUniqueIdFromTableProperties(*properties, &unique).ok() && unique.size() >= kIdSize) {
+      table.unique = reinterpret_cast<const uint8_t*>(unique.data());
+    }
+    table.entries = properties->num_entries - properties->num_range_deletions;
+    table.deletions = properties->num_deletions;
+    table.level = -1;
+    const auto placed = placements.find(path);
+    if (placed != placements.end()) {
+      const SstFileMetaData& file = *placed->second.file;
+      table.level = placed->second.level;
+      table.file_size = file.size;
+      table.smallest = file.smallestkey.data();
+      table.smallest_size = file.smallestkey.size();
+      table.largest = file.largestkey.data();
+      table.largest_size = file.largestkey.size();
+    }
+    each(context, &table);
+  }
+  return nullptr;
+}
+
+// Calls `each` for every raw entry of one table file: old versions, merge operands and tombstones
+// (`deletion`) included; `each` returns false to stop. Returns an error to free, or null.
+char* lsm_sieve_raw_keys(const rocksdb_options_t* options, const char* path, size_t path_size,
+                         void* context,
+                         bool (*each)(void* context, const char* key, size_t size, bool deletion)) {
+  SstFileReader reader(options->rep);
+  Status status = reader.Open(std::string(path, path_size));
+  if (!status.ok()) return ErrorOf(status);
+  const std::unique_ptr<Iterator> entries = reader.NewTableIterator();
+  for (entries->SeekToFirst(); entries->Valid(); entries->Next()) {
+    ParsedEntryInfo entry;
+    status = reader.ParseTableIteratorKey(entries->key(), &entry);
+    if (!status.ok()) return ErrorOf(status);
+    const bool deletion = entry.type == kEntryDelete || entry.type == kEntrySingleDelete ||
+                          entry.type == kEntryDeleteWithTimestamp;
+    if (!each(context, entry.user_key.data(), entry.user_key.size(), deletion)) return nullptr;
+  }
+  return ErrorOf(entries->status());
+}
+
+void lsm_sieve_free(char* text) { free(text); }
+}

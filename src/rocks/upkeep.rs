@@ -1,0 +1,453 @@
+//! Upkeep: one thread that keeps the filters true to the tables, slowly and behind the readers.
+//!
+//! Truth is the list of live tables with their properties; callbacks only ring the [`Bell`]. A
+//! pass over a column family
+//!
+//! 1. lists its tables and gives each segment its filter from its sidecar;
+//! 2. publishes what the summary covers, and asks the tables that it does not cover one by one;
+//! 3. adds those tables' raw keys to the summary, or, when they are many, makes a new summary;
+//! 4. rebuilds filters that are missing or of another rate from the raw keys;
+//! 5. saves filters that have no sidecar yet, and removes sidecars of tables that are gone.
+//!
+//! Keys are read from the table files, never through an iterator of the database: that folds in
+//! deletions which a crash may undo, and skips what only an old snapshot still sees.
+//!
+//! A new summary is made without a stop: new memtables feed it beside the old one, a flush turns
+//! all other memtables into tables, the tables are read, and the view is swapped.
+
+use std::collections::HashSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Engine;
+use super::bell::{Bell, Calls};
+use super::column::{Column, Epoch};
+use super::columns::{Columns, Entry};
+use super::coverage::{Coverage, Uncovered, View};
+use super::ffi::{self, LiveTable};
+use super::options::SieveOptions;
+use super::shelf::Shelf;
+use crate::filter::Scalable;
+use crate::format::Source;
+use crate::math::Items;
+use crate::segment::{Registry, SegmentBuilder, SegmentId};
+
+/// How long upkeep waits for a call before it looks whether the writers are quiet.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// Stages that a summary may grow to while writers are busy; each is one cache line of a miss.
+const BUSY_STAGES: usize = 4;
+
+/// Room for new keys in a consolidated summary before its second stage opens.
+const HEADROOM: f64 = 1.05;
+
+/// What can go wrong in a pass; the next one tries again.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum UpkeepError {
+    #[error("the column family {0:?} is gone")]
+    ColumnGone(String),
+    #[error("cannot list the live tables of {column:?}: {reason}")]
+    List { column: String, reason: String },
+    #[error("cannot read the keys of {path}: {reason}")]
+    Read { path: String, reason: String },
+    #[error("{path} holds {expected} entries but {found} were read")]
+    Miscount { path: String, expected: u64, found: u64 },
+    #[error("cannot flush {column:?}: {source}")]
+    Flush { column: String, source: rocksdb::Error },
+    #[error("memtables still feed the old summary of {0:?} after a flush")]
+    OldMemtables(String),
+    #[error("keys arrived from outside meanwhile")]
+    Overtaken,
+    #[error("told to stop")]
+    Stopped,
+}
+
+/// The state of the thread.
+pub(crate) struct Upkeep {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) columns: Arc<Columns>,
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) shelf: Arc<Shelf>,
+    pub(crate) options: SieveOptions,
+    pub(crate) bell: Arc<Bell>,
+    /// Sidecars without a live table in the pass before.
+    pub(crate) dead: HashSet<SegmentId>,
+    /// The newest write that the pass before saw.
+    pub(crate) sequence: u64,
+}
+
+impl Upkeep {
+    /// Answers the bell until told to stop.
+    pub(crate) fn run(mut self) {
+        loop {
+            let (calls, ticket) = self.bell.listen(PATIENCE);
+            if calls.stop {
+                self.save_summaries();
+                self.bell.answer(ticket);
+                return;
+            }
+            if !calls.look && !calls.consolidate && !self.something_is_due() {
+                continue;
+            }
+            // A panic here must not leave the database without upkeep, nor its callers waiting.
+            if catch_unwind(AssertUnwindSafe(|| self.pass(calls))).is_err() {
+                tracing::error!("upkeep panicked; it goes on with the next pass");
+            }
+            self.bell.answer(ticket);
+        }
+    }
+
+    /// Whether the writers have become quiet and left a summary to consolidate.
+    fn something_is_due(&mut self) -> bool {
+        let quiet = self.is_quiet();
+        let entries = self.columns.all();
+        entries.iter().any(|entry| self.consolidation_is_due(&entry.column, quiet))
+    }
+
+    fn pass(&mut self, calls: Calls) {
+        let quiet = self.is_quiet();
+        let built = self.idle_segments();
+        let mut live = HashSet::new();
+        let mut listed_all = true;
+        for entry in self.columns.all() {
+            match self.attend(&entry, calls, quiet) {
+                Ok(tables) => live.extend(tables.iter().filter_map(LiveTable::id)),
+                Err(UpkeepError::Stopped) => return,
+                Err(error) => {
+                    listed_all = false;
+                    tracing::warn!(column = entry.column.name(), %error, "upkeep will try again");
+                    self.bell.ring();
+                }
+            }
+        }
+        if listed_all {
+            self.sweep(&live, built);
+        }
+    }
+
+    /// Whether no write came since the pass before.
+    fn is_quiet(&mut self) -> bool {
+        let sequence = self.engine.latest_sequence_number();
+        std::mem::replace(&mut self.sequence, sequence) == sequence
+    }
+
+    fn attend(&self, entry: &Entry, calls: Calls, quiet: bool) -> Result<Vec<LiveTable>, UpkeepError> {
+        let column = &entry.column;
+        let epoch = column.epoch();
+        let tables = self.list(column)?;
+        self.load_filters(&tables);
+        self.publish_known(column, epoch, &tables);
+        self.save_filters(&tables);
+        if !column.is_settled() {
+            self.cover(entry, epoch, &tables)?;
+        }
+        self.rebuild_filters(entry, &tables)?;
+        self.save_filters(&tables);
+        if calls.consolidate || self.consolidation_is_due(column, quiet) {
+            self.consolidate(entry)?;
+        }
+        Ok(tables)
+    }
+
+    fn list(&self, column: &Column) -> Result<Vec<LiveTable>, UpkeepError> {
+        let name = column.name();
+        let handle = self.engine.cf_handle(name);
+        let handle = handle.ok_or_else(|| UpkeepError::ColumnGone(name.to_owned()))?;
+        ffi::live_tables(&handle)
+            .map_err(|reason| UpkeepError::List { column: name.to_owned(), reason })
+    }
+
+    // -------------------------------------------------------------- coverage
+
+    /// Publishes what is known without reading a table.
+    fn publish_known(&self, column: &Column, epoch: Epoch, tables: &[LiveTable]) {
+        let summary = Arc::clone(&column.view().summary);
+        if column.is_settled() {
+            // Every table is covered by construction; only the list of them has changed.
+            let covers = tables.iter().filter_map(LiveTable::id).collect();
+            column.publish(epoch, View { summary, coverage: Coverage::complete() }, covers);
+        } else {
+            let covers = column.covers();
+            self.publish_partial(column, epoch, summary, covers, tables);
+        }
+    }
+
+    fn publish_partial(
+        &self,
+        column: &Column,
+        epoch: Epoch,
+        summary: Arc<Scalable>,
+        covers: HashSet<SegmentId>,
+        tables: &[LiveTable],
+    ) -> bool {
+        let uncovered = tables.iter().filter(|table| !is_covered(table, &covers));
+        let uncovered = uncovered.map(|table| Uncovered {
+            segment: table.id().map(|id| self.registry.open(id)),
+            range: table.range.clone(),
+        });
+        let coverage = Coverage::AllBut(uncovered.collect());
+        column.publish(epoch, View { summary, coverage }, covers)
+    }
+
+    /// Brings the keys of all uncovered tables into the summary.
+    fn cover(&self, entry: &Entry, epoch: Epoch, tables: &[LiveTable]) -> Result<(), UpkeepError> {
+        let column = &entry.column;
+        let summary = Arc::clone(&column.view().summary);
+        let mut covers = column.covers();
+        // A table without identity (older than RocksDB 6.24) stays uncovered until it is rewritten.
+        let missing = tables.iter().filter(|table| table.id().is_some_and(|id| !covers.contains(&id)));
+        let missing: Vec<&LiveTable> = missing.collect();
+        let entries: u64 = missing.iter().map(|table| table.entries).sum();
+        if entries > summary.items().get() / 2 && entries > 0 {
+            return self.consolidate(entry);
+        }
+        for table in missing {
+            self.absorb(entry, table, &summary)?;
+            covers.extend(table.id());
+            if !self.publish_partial(column, epoch, Arc::clone(&summary), covers.clone(), tables) {
+                return Err(UpkeepError::Overtaken);
+            }
+        }
+        if column.is_settled() {
+            self.save_summary(column);
+        }
+        Ok(())
+    }
+
+    /// Adds a table's keys to the summary, and builds its filter on the way where it has none.
+    fn absorb(&self, entry: &Entry, table: &LiveTable, summary: &Scalable) -> Result<(), UpkeepError> {
+        let hasher = entry.column.hasher();
+        let mut builder = self.builder_for_missing(&entry.column, table);
+        self.scan(entry, table, |key, deletion| {
+            if let Some(builder) = &mut builder {
+                builder.add(key);
+            }
+            // Nowhere is a key whose newest entry is a tombstone; older entries speak for
+            // themselves.
+            if !deletion {
+                summary.insert(hasher.hash(key));
+            }
+        })?;
+        self.adopt(builder, table);
+        Ok(())
+    }
+
+    // -------------------------------------------------------------- consolidation
+
+    fn consolidation_is_due(&self, column: &Column, quiet: bool) -> bool {
+        let view = column.view();
+        let stages = view.summary.stages();
+        let wrong_rate = view.summary.predicted_rate() > self.columns.summary_rate().get() * 1.01;
+        column.is_settled() && (stages > BUSY_STAGES || (quiet && (stages > 1 || wrong_rate)))
+    }
+
+    /// Makes one summary of the right size while readers and writers go on.
+    fn consolidate(&self, entry: &Entry) -> Result<(), UpkeepError> {
+        let column = &entry.column;
+        let old = Arc::clone(&column.view().summary);
+        let new = Arc::new(self.new_summary(column, &old)?);
+        column.retarget(vec![Arc::clone(&old), Arc::clone(&new)]);
+        let outcome = self.fill_and_swap(entry, &new);
+        let kept = if outcome.is_ok() { new } else { old };
+        column.retarget(vec![kept]);
+        if outcome.is_ok() {
+            tracing::info!(
+                column = column.name(),
+                items = column.view().summary.items().get(),
+                "consolidated the summary"
+            );
+            self.save_summary(column);
+        }
+        outcome
+    }
+
+    fn new_summary(&self, column: &Column, old: &Scalable) -> Result<Scalable, UpkeepError> {
+        let entries: u64 = self.list(column)?.iter().map(|table| table.entries).sum();
+        // A settled summary has counted every key once; tables count each version.
+        let keys = if column.is_settled() { entries.min(old.items().get()) } else { entries };
+        let room = (keys as f64 * HEADROOM) as u64;
+        let options = self.options.clone().summary_rate(self.columns.summary_rate());
+        Ok(Scalable::new(column.hasher().imprint(), options.summary(Items::new(room))))
+    }
+
+    fn fill_and_swap(&self, entry: &Entry, new: &Arc<Scalable>) -> Result<(), UpkeepError> {
+        let column = &entry.column;
+        self.flush(column)?;
+        if column.writes_past(new) {
+            return Err(UpkeepError::OldMemtables(column.name().to_owned()));
+        }
+        let (epoch, tables) = self.absorb_all(entry, new)?;
+        let covers = tables.iter().filter_map(LiveTable::id).collect();
+        let view = View { summary: Arc::clone(new), coverage: Coverage::complete() };
+        if column.publish(epoch, view, covers) { Ok(()) } else { Err(UpkeepError::Overtaken) }
+    }
+
+    fn flush(&self, column: &Column) -> Result<(), UpkeepError> {
+        let name = column.name();
+        let handle = self.engine.cf_handle(name);
+        let handle = handle.ok_or_else(|| UpkeepError::ColumnGone(name.to_owned()))?;
+        let flushed = self.engine.flush_cf(&handle);
+        flushed.map_err(|source| UpkeepError::Flush { column: name.to_owned(), source })
+    }
+
+    /// Reads all live tables into a summary, until one listing holds none that was not read.
+    fn absorb_all(&self, entry: &Entry, summary: &Scalable) -> Result<(Epoch, Vec<LiveTable>), UpkeepError> {
+        let mut read: HashSet<String> = HashSet::new();
+        loop {
+            let epoch = entry.column.epoch();
+            let tables = self.list(&entry.column)?;
+            let mut vanished = None;
+            for table in &tables {
+                if read.contains(&table.path) {
+                    continue;
+                }
+                match self.absorb(entry, table, summary) {
+                    Ok(()) => read.insert(table.path.clone()),
+                    Err(UpkeepError::Stopped) => return Err(UpkeepError::Stopped),
+                    // Compacted away since the listing, in all likelihood: list again.
+                    Err(error) => {
+                        vanished = Some(error);
+                        break;
+                    }
+                };
+            }
+            match vanished {
+                None => return Ok((epoch, tables)),
+                Some(error) if self.is_still_live(&entry.column, &error)? => return Err(error),
+                Some(_) => {}
+            }
+        }
+    }
+
+    fn is_still_live(&self, column: &Column, error: &UpkeepError) -> Result<bool, UpkeepError> {
+        let (UpkeepError::Read { path, .. } | UpkeepError::Miscount { path, .. }) = error else {
+            return Ok(true);
+        };
+        Ok(self.list(column)?.iter().any(|table| &table.path == path))
+    }
+
+    // -------------------------------------------------------------- segment filters
+
+    fn load_filters(&self, tables: &[LiveTable]) {
+        for id in tables.iter().filter_map(LiveTable::id) {
+            let segment = self.registry.open(id);
+            if segment.filter().is_none()
+                && let Some(filter) = self.shelf.load(id)
+            {
+                segment.set_filter(filter, true);
+            }
+        }
+    }
+
+    fn save_filters(&self, tables: &[LiveTable]) {
+        for id in tables.iter().filter_map(LiveTable::id) {
+            let Some(segment) = self.registry.get(id) else { continue };
+            if let Some(filter) = segment.filter()
+                && !segment.is_saved()
+                && self.shelf.save(id, &filter)
+            {
+                segment.mark_saved();
+            }
+        }
+    }
+
+    /// Gives each table that lacks one, or has one of another rate, a filter from its raw keys.
+    fn rebuild_filters(&self, entry: &Entry, tables: &[LiveTable]) -> Result<(), UpkeepError> {
+        for table in tables {
+            let Some(mut builder) = self.builder_for_missing(&entry.column, table) else { continue };
+            match self.scan(entry, table, |key, _| builder.add(key)) {
+                Ok(()) => self.adopt(Some(builder), table),
+                Err(UpkeepError::Stopped) => return Err(UpkeepError::Stopped),
+                Err(error) if self.is_still_live(&entry.column, &error)? => return Err(error),
+                Err(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn builder_for_missing(&self, column: &Column, table: &LiveTable) -> Option<SegmentBuilder> {
+        let rate = column.segment_rate()?;
+        let id = table.id()?;
+        match self.registry.open(id).filter() {
+            Some(filter) if filter.rate == rate => None,
+            _ => Some(SegmentBuilder::new(id, column.hasher(), rate)),
+        }
+    }
+
+    fn adopt(&self, builder: Option<SegmentBuilder>, table: &LiveTable) {
+        let Some(builder) = builder else { return };
+        let id = builder.id();
+        if let Some(filter) = builder.seal(table.entries, Source::RawKeys) {
+            self.registry.open(id).set_filter(filter, false);
+        }
+    }
+
+    /// Calls `each(key, is_deletion)` for every raw entry of a table; errs unless it saw all.
+    fn scan(
+        &self,
+        entry: &Entry,
+        table: &LiveTable,
+        mut each: impl FnMut(&[u8], bool),
+    ) -> Result<(), UpkeepError> {
+        let mut found = 0;
+        let mut stopped = false;
+        ffi::raw_keys(&entry.options, &table.path, |key, deletion| {
+            each(key, deletion);
+            found += 1;
+            stopped = found % 4096 == 0 && self.bell.stopping();
+            !stopped
+        })
+        .map_err(|reason| UpkeepError::Read { path: table.path.clone(), reason })?;
+        match found {
+            _ if stopped => Err(UpkeepError::Stopped),
+            found if found == table.entries => Ok(()),
+            found => Err(UpkeepError::Miscount {
+                path: table.path.clone(),
+                expected: table.entries,
+                found,
+            }),
+        }
+    }
+
+    // -------------------------------------------------------------- saving and sweeping
+
+    fn save_summaries(&self) {
+        for entry in self.columns.all() {
+            self.save_summary(&entry.column);
+        }
+    }
+
+    fn save_summary(&self, column: &Column) {
+        let view = column.view();
+        if column.is_settled() && !view.summary.is_saturated() {
+            self.shelf.save_summary(column.name(), &view.summary, column.covers());
+        }
+    }
+
+    /// Segments that were known before the listing, if no table was being written then; `None`
+    /// otherwise: a table under construction is no live table yet.
+    fn idle_segments(&self) -> Option<HashSet<SegmentId>> {
+        let running = ["rocksdb.num-running-compactions", "rocksdb.num-running-flushes"];
+        let idle = running
+            .iter()
+            .all(|name| matches!(self.engine.property_int_value(*name), Ok(Some(0))));
+        idle.then(|| self.registry.ids())
+    }
+
+    /// Removes what belongs to no live table: segments at once, sidecars in the second pass.
+    fn sweep(&mut self, live: &HashSet<SegmentId>, built: Option<HashSet<SegmentId>>) {
+        let Some(built) = built else { return };
+        self.registry.retain(|id| live.contains(&id) || !built.contains(&id));
+        let dead: HashSet<SegmentId> =
+            self.shelf.list().into_iter().filter(|id| !live.contains(id)).collect();
+        for &id in dead.intersection(&self.dead) {
+            self.shelf.remove(id);
+        }
+        self.dead = dead;
+    }
+}
+
+fn is_covered(table: &LiveTable, covers: &HashSet<SegmentId>) -> bool {
+    table.id().is_some_and(|id| covers.contains(&id))
+}

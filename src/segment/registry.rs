@@ -1,0 +1,58 @@
+//! The segments that a database's filters speak for, by identity.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::{Segment, SegmentId};
+use crate::hash::KeyHasher;
+use crate::math::Bits;
+
+/// All segments that somebody reads, builds or keeps.
+#[derive(Debug)]
+pub struct Registry {
+    hasher: KeyHasher,
+    segments: Mutex<HashMap<SegmentId, Arc<Segment>>>,
+}
+
+impl Registry {
+    /// An empty registry; all its segments share one hasher.
+    pub fn new(hasher: KeyHasher) -> Self {
+        Self { hasher, segments: Mutex::default() }
+    }
+
+    /// The segment with this id; one without filter when it was not known.
+    pub fn open(&self, id: SegmentId) -> Arc<Segment> {
+        let mut segments = self.lock();
+        let segment =
+            segments.entry(id).or_insert_with(|| Arc::new(Segment::unknown(id, self.hasher)));
+        Arc::clone(segment)
+    }
+
+    /// The segment with this id, if it is known.
+    pub fn get(&self, id: SegmentId) -> Option<Arc<Segment>> {
+        self.lock().get(&id).cloned()
+    }
+
+    /// All known segments.
+    pub fn ids(&self) -> HashSet<SegmentId> {
+        self.lock().keys().copied().collect()
+    }
+
+    /// Forgets the segments that nobody else holds and that `keep` does not want.
+    pub fn retain(&self, keep: impl Fn(SegmentId) -> bool) {
+        // A reader of RocksDB may hold a segment: a second object of the same id would miss its
+        // later filters.
+        self.lock().retain(|&id, segment| keep(id) || Arc::strong_count(segment) > 1);
+    }
+
+    /// Bits of all resident filters.
+    pub fn size(&self) -> Bits {
+        let filters = self.lock().values().filter_map(|segment| segment.filter()).collect::<Vec<_>>();
+        Bits::new(filters.iter().map(|filter| filter.chain.size().get()).sum())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<SegmentId, Arc<Segment>>> {
+        // The map is whole after every operation, so a panic elsewhere does not spoil it.
+        self.segments.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

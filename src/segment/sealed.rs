@@ -1,0 +1,101 @@
+//! A segment and the filter that speaks for it, if one is there yet.
+//!
+//! A segment never changes; its filter may: it is unknown at first, loaded from its sidecar,
+//! rebuilt for another rate. Readers see either the old or the new one, whole.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use arc_swap::ArcSwapOption;
+
+use super::SegmentId;
+use crate::filter::Chain;
+use crate::format::Source;
+use crate::hash::{KeyHash, KeyHasher};
+use crate::math::Rate;
+
+/// A finished filter over every key of one segment, deleted ones included.
+#[derive(Debug)]
+pub struct SealedFilter {
+    /// The stages.
+    pub chain: Chain,
+    /// Entries that the segment holds; one key may have several.
+    pub entries: u64,
+    /// The rate that was asked for.
+    pub rate: Rate,
+    /// Where its keys came from.
+    pub source: Source,
+}
+
+/// One immutable segment: an SST, a differential file.
+#[derive(Debug)]
+pub struct Segment {
+    id: SegmentId,
+    hasher: KeyHasher,
+    filter: ArcSwapOption<SealedFilter>,
+    saved: AtomicBool,
+}
+
+impl Segment {
+    /// A segment of which nothing is known yet: every key may be in it.
+    pub fn unknown(id: SegmentId, hasher: KeyHasher) -> Self {
+        Self { id, hasher, filter: ArcSwapOption::empty(), saved: AtomicBool::new(false) }
+    }
+
+    /// What names it.
+    pub fn id(&self) -> SegmentId {
+        self.id
+    }
+
+    /// Its filter, if there is one.
+    pub fn filter(&self) -> Option<Arc<SealedFilter>> {
+        self.filter.load_full()
+    }
+
+    /// Whether the key may be in the segment; true when there is no filter.
+    pub fn may_contain(&self, key: &[u8]) -> bool {
+        match &*self.filter.load() {
+            Some(filter) => filter.chain.may_contain(self.hasher.hash(key)),
+            None => true,
+        }
+    }
+
+    /// The filter's answer for a hashed key; `None` when there is no filter to ask.
+    pub fn answer(&self, hash: KeyHash) -> Option<bool> {
+        self.filter.load().as_ref().map(|filter| filter.chain.may_contain(hash))
+    }
+
+    /// [`Segment::may_contain`] for several keys at once, their memory fetched in parallel.
+    /// Answers beyond the keys, and all answers of a segment without filter, stay as they are.
+    pub fn may_contain_many<'k>(
+        &self,
+        keys: impl Iterator<Item = &'k [u8]>,
+        answers: &mut [bool],
+    ) {
+        let guard = self.filter.load();
+        let Some(filter) = &*guard else { return };
+        let hashes: Vec<KeyHash> = keys.map(|key| self.hasher.hash(key)).collect();
+        filter.chain.contains_many(&hashes, &mut answers[..hashes.len()]);
+    }
+
+    /// Gives the segment a filter, or another one.
+    pub fn set_filter(&self, filter: SealedFilter, saved: bool) {
+        self.filter.store(Some(Arc::new(filter)));
+        self.saved.store(saved, Ordering::Release);
+    }
+
+    /// Takes the filter away: every key may be in the segment.
+    pub fn drop_filter(&self) {
+        self.filter.store(None);
+    }
+
+    /// Whether the sidecar on disk holds this filter.
+    pub fn is_saved(&self) -> bool {
+        self.saved.load(Ordering::Acquire)
+    }
+
+    /// Notes that the sidecar on disk holds this filter.
+    pub fn mark_saved(&self) {
+        self.saved.store(true, Ordering::Release);
+    }
+}

@@ -1,0 +1,136 @@
+//! Counters that cost the look-up path no atomic read-modify-write.
+//!
+//! Each thread owns one slot of a counter set and adds to it with a plain load and store; the
+//! few threads that come after all slots are taken share the last one and pay for an atomic add.
+
+use std::array;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+const SLOTS: usize = 64;
+const SHARED: usize = SLOTS - 1;
+
+static NEXT_SLOT: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    static SLOT: usize = NEXT_SLOT.fetch_add(1, Ordering::Relaxed).min(SHARED);
+}
+
+/// The events of one thread, on cache lines of its own.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Slot([AtomicU64; Event::COUNT]);
+
+/// What is counted.
+#[derive(Clone, Copy, Debug)]
+#[repr(usize)]
+pub(crate) enum Event {
+    /// A look-up that the filters answered.
+    Absent,
+    /// A look-up that went to the engine and found its key.
+    Found,
+    /// A look-up that went to the engine under complete filters and found nothing.
+    FalsePositive,
+    /// A look-up that went to the engine because the filters were not complete.
+    Uncovered,
+}
+
+impl Event {
+    const COUNT: usize = 4;
+}
+
+/// Event counts of one column family.
+#[derive(Debug)]
+pub(crate) struct Counters {
+    slots: Box<[Slot; SLOTS]>,
+}
+
+impl Counters {
+    pub(crate) fn new() -> Self {
+        Self { slots: Box::new(array::from_fn(|_| Slot::default())) }
+    }
+
+    /// Counts `times` events.
+    #[inline]
+    pub(crate) fn add(&self, event: Event, times: u64) {
+        let slot = SLOT.with(|slot| *slot);
+        let counter = &self.slots[slot].0[event as usize];
+        if slot == SHARED {
+            counter.fetch_add(times, Ordering::Relaxed);
+        } else {
+            // Nobody else writes this slot.
+            counter.store(counter.load(Ordering::Relaxed) + times, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn stats(&self) -> Stats {
+        let sum = |event: Event| {
+            self.slots.iter().map(|slot| slot.0[event as usize].load(Ordering::Relaxed)).sum()
+        };
+        Stats {
+            absent: sum(Event::Absent),
+            found: sum(Event::Found),
+            false_positives: sum(Event::FalsePositive),
+            uncovered: sum(Event::Uncovered),
+        }
+    }
+}
+
+/// What the filters did for the look-ups so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Look-ups answered *absent* by the filters: engine reads avoided.
+    pub absent: u64,
+    /// Look-ups that entered the engine and found their key.
+    pub found: u64,
+    /// Look-ups that entered the engine under complete filters and found nothing.
+    pub false_positives: u64,
+    /// Look-ups of missing keys that entered the engine because coverage was not complete.
+    pub uncovered: u64,
+}
+
+impl Stats {
+    /// All look-ups.
+    pub fn lookups(&self) -> u64 {
+        self.absent + self.engine_reads()
+    }
+
+    /// Look-ups that entered the engine.
+    pub fn engine_reads(&self) -> u64 {
+        self.found + self.false_positives + self.uncovered
+    }
+
+    /// False positives among the look-ups of missing keys, FP / (FP + TN); 0 without any.
+    pub fn observed_rate(&self) -> f64 {
+        let negatives = self.false_positives + self.absent;
+        if negatives == 0 { 0.0 } else { self.false_positives as f64 / negatives as f64 }
+    }
+}
+
+impl std::ops::Add for Stats {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            absent: self.absent + other.absent,
+            found: self.found + other.found,
+            false_positives: self.false_positives + other.false_positives,
+            uncovered: self.uncovered + other.uncovered,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_threads_than_slots_lose_no_count() {
+        let counters = Counters::new();
+        std::thread::scope(|scope| {
+            for _ in 0..SLOTS + 20 {
+                scope.spawn(|| (0..1_000).for_each(|_| counters.add(Event::Absent, 1)));
+            }
+        });
+        assert_eq!(counters.stats().absent, (SLOTS as u64 + 20) * 1_000);
+    }
+}
