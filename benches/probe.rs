@@ -15,6 +15,7 @@ use common::{hashes, keys_asked_for, median, time};
 use lsm_sieve::filter::{Chain, Kind, Shape, Stage};
 use lsm_sieve::hash::{HashId, Imprint, KeyHash};
 use lsm_sieve::math::{Bits, Probes};
+use std::hint::black_box;
 use std::time::Instant;
 
 const ROUNDS: usize = 7;
@@ -55,7 +56,7 @@ fn measure(shape: Shape, keys: usize) -> String {
     let (mut inserts, mut misses, mut hits) = (Vec::new(), Vec::new(), Vec::new());
     let (mut batches, mut lines) = (Vec::new(), Vec::new());
     let (mut rate, mut predicted) = (0.0, 0.0);
-    let array = vec![1u64; (shape.bits.get() / 64) as usize];
+    let array = black_box(vec![1u64; (shape.bits.get() / 64) as usize]);
     for _ in 0..ROUNDS {
         let stage = Stage::new(shape).expect("the shape is valid");
         inserts.push(time(&members, |hash| stage.insert(hash)).0);

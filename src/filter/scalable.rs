@@ -205,7 +205,7 @@ impl Scalable {
 
     /// The open stages, oldest first.
     #[inline]
-    fn opened(&self) -> impl DoubleEndedIterator<Item = &Open> {
+    fn opened(&self) -> impl DoubleEndedIterator<Item = &Open> + Clone {
         opened(&self.stages[..self.len.load(Ordering::Acquire)])
     }
 
@@ -227,12 +227,10 @@ impl Scalable {
     /// # Panics
     /// When the slices differ in length.
     pub fn contains_many(&self, hashes: &[KeyHash], answers: &mut [bool]) {
-        test_many(
-            hashes,
-            answers,
-            |hash| self.prefetch(hash),
-            |hash| self.may_contain(hash),
-        );
+        test_many(self.opened().map(|open| &open.stage), hashes, answers);
+        if self.is_saturated() {
+            answers.fill(true);
+        }
     }
 
     /// Keys inserted, without those that looked as if they were in already.
@@ -296,7 +294,7 @@ impl Open {
 }
 
 #[inline]
-fn opened(stages: &[OnceLock<Open>]) -> impl DoubleEndedIterator<Item = &Open> {
+fn opened(stages: &[OnceLock<Open>]) -> impl DoubleEndedIterator<Item = &Open> + Clone {
     stages.iter().filter_map(OnceLock::get)
 }
 

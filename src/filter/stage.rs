@@ -147,6 +147,16 @@ impl Stage {
         self.layout.prefetch(&self.words, hash);
     }
 
+    /// [`Stage::prefetch`] for each of them.
+    pub(super) fn prefetch_each(&self, hashes: &[KeyHash]) {
+        self.layout.prefetch_each(&self.words, hashes);
+    }
+
+    /// Turns the answers of those that may be in the stage true, and leaves the others.
+    pub(super) fn test_each(&self, hashes: &[KeyHash], answers: &mut [bool]) {
+        self.layout.test_each(&self.words, hashes, answers);
+    }
+
     /// The geometry.
     pub fn shape(&self) -> Shape {
         self.layout.shape()
