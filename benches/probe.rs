@@ -4,8 +4,8 @@
 //! cargo bench --no-default-features --bench probe [-- KEYS]
 //! ```
 //!
-//! Look-ups are independent, as in a server under load. `batch` is a miss through
-//! `Chain::contains_many`, `line` the same walk over the same bits with one load and no filter:
+//! Look-ups are independent, as in a server under load. `many` is an insertion through
+//! `Stage::insert_many`, `batch` a miss through `Chain::contains_many`, `line` the same walk over the same bits with one load and no filter:
 //! the machine's limit.
 #![expect(clippy::print_stdout, reason = "a benchmark prints its table")]
 
@@ -31,7 +31,9 @@ fn main() {
         0 => vec![4_000_000, 10_000_000],
         keys => vec![keys],
     };
-    println!("keys       bits  pattern  insert  miss   hit    batch  line   rate      predicted");
+    println!(
+        "keys       bits  pattern  insert  many   miss   hit    batch  line   rate      predicted"
+    );
     for keys in sizes {
         for (bits_a_key, probes, groups) in [(10, 6, 2), (10, 8, 4), (12, 6, 2), (12, 8, 4)] {
             let bits = (keys * bits_a_key) as u64 / 512 * 512;
@@ -53,6 +55,7 @@ fn main() {
 fn measure(shape: Shape, keys: usize) -> String {
     let members: Vec<_> = hashes(1).take(keys).collect();
     let strangers: Vec<_> = hashes(2).take(LOOK_UPS.min(keys)).collect();
+    let mut many = Vec::new();
     let (mut inserts, mut misses, mut hits) = (Vec::new(), Vec::new(), Vec::new());
     let (mut batches, mut lines) = (Vec::new(), Vec::new());
     let (mut rate, mut predicted) = (0.0, 0.0);
@@ -60,6 +63,7 @@ fn measure(shape: Shape, keys: usize) -> String {
     for _ in 0..ROUNDS {
         let stage = Stage::new(shape).expect("the shape is valid");
         inserts.push(time(&members, |hash| stage.insert(hash)).0);
+        many.push(insert_many(shape, &members));
         let (ns, maybe) = time(&strangers, |hash| stage.may_contain(hash));
         misses.push(ns);
         rate = maybe as f64 / strangers.len() as f64;
@@ -68,12 +72,20 @@ fn measure(shape: Shape, keys: usize) -> String {
         batches.push(batch(&Chain::new(IMPRINT, vec![stage]), &strangers));
         lines.push(time(&strangers, |hash| one_load(&array, hash)).0);
     }
-    let [insert, miss, hit, batch, line] = [inserts, misses, hits, batches, lines].map(median);
+    let [insert, many, miss] = [inserts, many, misses].map(median);
+    let [hit, batch, line] = [hits, batches, lines].map(median);
     format!(
-        "{insert:<6.1}  {miss:<5.1}  {hit:<5.1}  {batch:<5.1}  {line:<5.1}  {:<6.3} %  {:.3} %",
+        "{insert:<6.1}  {many:<5.1}  {miss:<5.1}  {hit:<5.1}  {batch:<5.1}  {line:<5.1}  {:<6.3} %  {:.3} %",
         rate * 100.0,
         predicted * 100.0
     )
+}
+
+fn insert_many(shape: Shape, hashes: &[KeyHash]) -> f64 {
+    let stage = Stage::new(shape).expect("the shape is valid");
+    let start = Instant::now();
+    stage.insert_many(hashes);
+    start.elapsed().as_nanos() as f64 / hashes.len() as f64
 }
 
 fn batch(chain: &Chain, hashes: &[KeyHash]) -> f64 {

@@ -95,6 +95,27 @@ fn the_order_of_insertion_leaves_no_trace() {
 }
 
 #[test]
+fn batches_insert_what_single_calls_do() {
+    let keys: Vec<_> = hashes(1).take(1_001).collect();
+    for kind in KINDS {
+        let (single, batched) = (stage(kind, 1_000, 0.01), stage(kind, 1_000, 0.01));
+        insert_all(&single, keys.iter().copied());
+        batched.insert_many(&keys);
+        assert_eq!(words(&single), words(&batched));
+        assert_eq!(single.items(), batched.items());
+
+        let (single, batched) = (scalable(kind), scalable(kind));
+        insert_all(&single, keys.iter().copied());
+        batched.insert_many(&keys);
+        assert_eq!(
+            (single.items(), single.stages()),
+            (batched.items(), batched.stages())
+        );
+        assert!(keys.iter().all(|&hash| batched.may_contain(hash)));
+    }
+}
+
+#[test]
 fn a_union_is_what_inserting_both_makes() {
     for kind in KINDS {
         let [left, right, both] = [(); 3].map(|()| stage(kind, 1_000, 0.01));

@@ -54,7 +54,7 @@ pub trait Filter {
     fn predicted_rate(&self) -> f64;
 }
 
-/// As many look-ups as are started before the first is finished: enough to keep every miss buffer
+/// As many keys as are looked up before the first of them is finished: enough to keep every miss buffer
 /// of a core busy, few enough that no line leaves the first-level cache before it is looked at.
 const BATCH: usize = 32;
 

@@ -16,7 +16,7 @@
 //! Stages are only ever appended. A key that could not be stored saturates the filter, for ever.
 
 use super::layout::Layout;
-use super::{Chain, Filter, Kind, Stage, test_many};
+use super::{BATCH, Chain, Filter, Kind, Stage, test_many};
 use crate::hash::{Imprint, KeyHash};
 use crate::math::{Bits, Items, Rate, growth};
 use std::fmt;
@@ -156,6 +156,15 @@ impl Scalable {
             _ => self
                 .open_after(len)
                 .is_some_and(|next| next.stage.insert(hash)),
+        }
+    }
+
+    /// Adds many keys, their cache misses overlapping.
+    pub fn insert_many(&self, hashes: &[KeyHash]) {
+        for batch in hashes.chunks(BATCH) {
+            self.opened()
+                .for_each(|open| open.stage.prefetch_each(batch));
+            batch.iter().for_each(|&hash| _ = self.insert(hash));
         }
     }
 

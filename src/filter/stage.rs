@@ -2,7 +2,7 @@
 
 use super::blocked::Blocked;
 use super::layout::Layout;
-use super::{Filter, Kind, Shape, ShapeError};
+use super::{BATCH, Filter, Kind, Shape, ShapeError};
 use crate::bits::{Count, Words};
 use crate::hash::KeyHash;
 use crate::math::{Bits, Items, Rate, fill};
@@ -133,6 +133,18 @@ impl Stage {
             self.items.increment();
         }
         changed
+    }
+
+    /// Adds many keys, their cache misses overlapping: an atomic write waits for its line, and so
+    /// does the next insertion, unless the line is there already.
+    pub fn insert_many(&self, hashes: &[KeyHash]) {
+        for batch in hashes.chunks(BATCH) {
+            self.prefetch_each(batch);
+            let changed = batch
+                .iter()
+                .filter(|&&hash| self.layout.insert(&self.words, hash));
+            self.items.add(changed.count() as u64);
+        }
     }
 
     /// False only for a key that was never inserted.
