@@ -5,8 +5,8 @@
 //! ```
 //!
 //! Look-ups are independent, as in a server under load. `many` is an insertion through
-//! `Stage::insert_many`, `batch` a miss through `Chain::contains_many`, `line` the same walk over the same bits with one load and no filter:
-//! the machine's limit.
+//! `Stage::insert_many`, `batch` a miss through `Chain::contains_many`, and `line` the same walk
+//! over as much memory with one load and no filter: the machine's limit.
 #![expect(clippy::print_stdout, reason = "a benchmark prints its table")]
 
 mod common;
