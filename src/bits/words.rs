@@ -84,11 +84,6 @@ impl Words {
         }
     }
 
-    /// The number of words.
-    pub(crate) fn len(&self) -> usize {
-        self.len
-    }
-
     /// The line at this index, which must lie inside.
     #[inline]
     pub(crate) fn line(&self, index: u64) -> &Line {
@@ -207,7 +202,6 @@ mod tests {
             let values: Vec<u64> = (1..=len).collect();
             let words = Words::from_values(values.len(), values.iter().copied()).unwrap();
             assert_eq!(words.iter().collect::<Vec<_>>(), values);
-            assert_eq!(words.len(), values.len());
         }
     }
 

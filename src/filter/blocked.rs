@@ -105,6 +105,10 @@ impl Blocked {
         words.prefetch(self.line(hash));
     }
 
+    pub(super) fn test_each(self, words: &Words, hashes: &[KeyHash], answers: &mut [bool]) {
+        with_pattern!(self.pattern, contains_each(self, words, hashes, answers));
+    }
+
     pub(super) fn rate(self, items: Items) -> f64 {
         blocked::rate(self.pattern, self.lines, items)
     }
@@ -136,6 +140,17 @@ fn set<const GROUPS: usize, const EACH: u32>(line: &Line, hash: KeyHash) -> bool
 fn contains<const GROUPS: usize, const EACH: u32>(line: &Line, hash: KeyHash) -> bool {
     let marks = marks::<GROUPS, EACH>(hash).into_iter();
     marks.fold(true, |all, (word, mask)| all & line.contains(word, mask))
+}
+
+fn contains_each<const GROUPS: usize, const EACH: u32>(
+    geometry: Blocked,
+    words: &Words,
+    hashes: &[KeyHash],
+    answers: &mut [bool],
+) {
+    for (&hash, answer) in hashes.iter().zip(answers) {
+        *answer |= contains::<GROUPS, EACH>(words.line(geometry.line(hash)), hash);
+    }
 }
 
 /// The word of each group, and the bits to be set in it.

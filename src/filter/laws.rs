@@ -95,6 +95,27 @@ fn the_order_of_insertion_leaves_no_trace() {
 }
 
 #[test]
+fn batches_insert_what_single_calls_do() {
+    let keys: Vec<_> = hashes(1).take(1_001).collect();
+    for kind in KINDS {
+        let (single, batched) = (stage(kind, 1_000, 0.01), stage(kind, 1_000, 0.01));
+        insert_all(&single, keys.iter().copied());
+        batched.insert_many(&keys);
+        assert_eq!(words(&single), words(&batched));
+        assert_eq!(single.items(), batched.items());
+
+        let (single, batched) = (scalable(kind), scalable(kind));
+        insert_all(&single, keys.iter().copied());
+        batched.insert_many(&keys);
+        assert_eq!(
+            (single.items(), single.stages()),
+            (batched.items(), batched.stages())
+        );
+        assert!(keys.iter().all(|&hash| batched.may_contain(hash)));
+    }
+}
+
+#[test]
 fn a_union_is_what_inserting_both_makes() {
     for kind in KINDS {
         let [left, right, both] = [(); 3].map(|()| stage(kind, 1_000, 0.01));
@@ -216,7 +237,8 @@ fn four_threads_lose_nothing() {
                 .take(inserted)
                 .all(|hash| filter.may_contain(hash))
         );
-        assert!(filter.items().get() <= inserted as u64 + 4);
+        // One key from two threads at once may count twice, and nothing counts more often.
+        assert!(filter.items().get() <= 4 * EACH as u64);
     }
 }
 
@@ -266,7 +288,7 @@ fn measure(kind: Kind, items: u64, rate: f64) -> (usize, usize) {
 fn measured_rates_are_the_predicted_ones() {
     for kind in KINDS {
         for rate in [1e-1, 1e-2, 1e-3, 1e-4] {
-            for items in [10, 100, 1_000, 10_000, 100_000] {
+            for items in [10, 1_000, 100_000] {
                 let (hits, trials) = measure(kind, items, rate);
                 let predicted = stage(kind, items, rate).layout().rate(Items::new(items));
                 assert!(predicted <= rate * (1.0 + 1e-9));

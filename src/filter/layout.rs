@@ -61,6 +61,18 @@ impl Layout {
         each_layout!(self, geometry => geometry.prefetch(words, hash));
     }
 
+    /// [`Layout::prefetch`] for each of them.
+    pub(super) fn prefetch_each(self, words: &Words, hashes: &[KeyHash]) {
+        each_layout!(self, geometry => {
+            hashes.iter().for_each(|&hash| geometry.prefetch(words, hash));
+        });
+    }
+
+    /// Turns the answers of those that may be in the words true, and leaves the others.
+    pub(super) fn test_each(self, words: &Words, hashes: &[KeyHash], answers: &mut [bool]) {
+        each_layout!(self, geometry => geometry.test_each(words, hashes, answers));
+    }
+
     /// The rate with this many keys.
     pub(super) fn rate(self, items: Items) -> f64 {
         each_layout!(self, geometry => geometry.rate(items))

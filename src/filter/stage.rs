@@ -2,7 +2,7 @@
 
 use super::blocked::Blocked;
 use super::layout::Layout;
-use super::{Filter, Kind, Shape, ShapeError};
+use super::{BATCH, Filter, Kind, Shape, ShapeError};
 use crate::bits::{Count, Words};
 use crate::hash::KeyHash;
 use crate::math::{Bits, Items, Rate, fill};
@@ -135,6 +135,18 @@ impl Stage {
         changed
     }
 
+    /// Adds many keys, their cache misses overlapping: an atomic write waits for its line, and so
+    /// does the next insertion, unless the line is there already.
+    pub fn insert_many(&self, hashes: &[KeyHash]) {
+        for batch in hashes.chunks(BATCH) {
+            self.prefetch_each(batch);
+            let changed = batch
+                .iter()
+                .filter(|&&hash| self.layout.insert(&self.words, hash));
+            self.items.add(changed.count() as u64);
+        }
+    }
+
     /// False only for a key that was never inserted.
     #[inline]
     pub fn may_contain(&self, hash: KeyHash) -> bool {
@@ -145,6 +157,16 @@ impl Stage {
     #[inline]
     pub fn prefetch(&self, hash: KeyHash) {
         self.layout.prefetch(&self.words, hash);
+    }
+
+    /// [`Stage::prefetch`] for each of them.
+    pub(super) fn prefetch_each(&self, hashes: &[KeyHash]) {
+        self.layout.prefetch_each(&self.words, hashes);
+    }
+
+    /// Turns the answers of those that may be in the stage true, and leaves the others.
+    pub(super) fn test_each(&self, hashes: &[KeyHash], answers: &mut [bool]) {
+        self.layout.test_each(&self.words, hashes, answers);
     }
 
     /// The geometry.
