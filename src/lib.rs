@@ -4,7 +4,7 @@
 //! never an answer; every doubt means *maybe*.
 //!
 //! Each module uses only what stands before it:
-//! [`math`] -> [`hash`] -> `bits` -> [`filter`] -> [`disk`] -> [`format`] -> [`segment`].
+//! [`math`] -> [`hash`] -> `bits` -> [`filter`] -> [`disk`] -> [`format`](mod@format) -> [`segment`].
 
 pub mod disk;
 pub mod filter;
