@@ -308,6 +308,11 @@ fn an_intact_newer_file_is_told_from_a_damaged_one() {
         assert!(decode(&newer).unwrap_err().is_newer());
         assert!(decode_header(&newer).unwrap_err().is_newer());
     }
+    let mut shorter = bytes[..16].to_vec();
+    shorter[8] = 3;
+    shorter[12] = 20;
+    shorter.extend_from_slice(&crc32fast::hash(&shorter).to_le_bytes());
+    assert!(decode(&shorter).unwrap_err().is_newer());
 }
 
 #[test]
