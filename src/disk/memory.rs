@@ -14,17 +14,15 @@
 //! seeded random choice beyond. That is harsher than any one file system, after Pillai et al.
 //! ("All File Systems Are Not Created Equal", OSDI 2014); bytes that were durable do not rot here.
 
-use super::{Disk, NewFile, Opened};
-use std::collections::BTreeMap;
-use std::io::{self, Read, Write};
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+mod state;
+mod subsets;
 
-/// Up to this many waiting changes, every subset of them is tried.
-const EXHAUSTIVE_CHANGES: usize = 10;
-/// Beyond, so many random subsets.
-const RANDOM_SUBSETS: usize = 256;
-const PIECES_OF_A_WRITE: usize = 4;
+use super::{Disk, NewFile, Opened};
+use state::{FileState, NameChange, Node, State, Stutter};
+use std::io::{self, Read, Write};
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use subsets::subsets;
 
 /// Files and folders in memory; clones share them. The folder `/` exists.
 #[derive(Clone, Debug, Default)]
@@ -43,53 +41,6 @@ pub enum Fault {
     PowerCut,
     /// The next write stores its first byte wrongly and reports success.
     CorruptWrite,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    live: Tree,
-    durable: Tree,
-    waiting: Vec<NameChange>,
-    files: Vec<FileState>,
-    operations: u64,
-    fault: Option<(u64, Fault)>,
-    free_bytes: Option<usize>,
-    stutter: Option<Stutter>,
-}
-
-type Tree = BTreeMap<PathBuf, Node>;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Node {
-    Folder,
-    File(usize),
-}
-
-#[derive(Clone, Debug)]
-enum NameChange {
-    Create(PathBuf, Node),
-    Rename(PathBuf, PathBuf, Node),
-    Remove(PathBuf),
-}
-
-#[derive(Debug, Default)]
-struct FileState {
-    live: Vec<u8>,
-    durable: Vec<u8>,
-    waiting: Vec<Piece>,
-}
-
-/// Bytes at an offset; without bytes, a length that the file grew to.
-#[derive(Clone, Debug)]
-struct Piece {
-    offset: usize,
-    bytes: Vec<u8>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Stutter {
-    most: usize,
-    interrupt_next: bool,
 }
 
 impl MemoryDisk {
@@ -128,226 +79,16 @@ impl MemoryDisk {
     pub fn after_power_cut(&self, seed: u64) -> impl Iterator<Item = MemoryDisk> + use<> {
         let disk = self.clone();
         let changes = disk.state().changes();
-        subsets(changes, seed).map(move |kept| disk.state().image(&kept))
+        subsets(changes, seed).map(move |kept| {
+            let state = disk.state().image(&kept);
+            MemoryDisk {
+                state: Arc::new(Mutex::new(state)),
+            }
+        })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Which of `changes` changes survive, for each disk to be tried.
-fn subsets(changes: usize, seed: u64) -> impl Iterator<Item = Vec<bool>> {
-    let exhaustive = changes <= EXHAUSTIVE_CHANGES;
-    let count = if exhaustive {
-        1 << changes
-    } else {
-        RANDOM_SUBSETS
-    };
-    let mut random = SplitMix(seed);
-    (0..count).map(move |subset: usize| {
-        (0..changes)
-            .map(|change| {
-                if exhaustive {
-                    subset >> change & 1 == 1
-                } else {
-                    random.next() & 1 == 1
-                }
-            })
-            .collect()
-    })
-}
-
-/// SplitMix64 (Steele et al., OOPSLA 2014): enough to choose subsets by a seed.
-struct SplitMix(u64);
-
-impl SplitMix {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-}
-
-impl State {
-    /// Counts an operation and lets a fault that is due strike.
-    fn begin(&mut self) -> io::Result<()> {
-        let now = self.operations;
-        self.operations += 1;
-        match self.fault {
-            Some((at, Fault::Once(kind))) if now == at => Err(kind.into()),
-            Some((at, Fault::Forever(kind))) if now >= at => Err(kind.into()),
-            Some((at, Fault::PowerCut)) if now >= at => Err(io::Error::other("the power is off")),
-            _ => Ok(()),
-        }
-    }
-
-    /// How many of `length` bytes this transfer may move.
-    fn transfer(&mut self, length: usize) -> io::Result<usize> {
-        let Some(stutter) = &mut self.stutter else {
-            return Ok(length);
-        };
-        stutter.interrupt_next = !stutter.interrupt_next;
-        if stutter.interrupt_next {
-            Ok(length.min(stutter.most))
-        } else {
-            Err(io::ErrorKind::Interrupted.into())
-        }
-    }
-
-    fn node(&self, path: &Path) -> io::Result<Node> {
-        if path == Path::new("/") {
-            return Ok(Node::Folder);
-        }
-        let node = self.live.get(path).copied();
-        node.ok_or_else(|| io::ErrorKind::NotFound.into())
-    }
-
-    fn folder(&self, path: Option<&Path>) -> io::Result<()> {
-        match self.node(path.ok_or(io::ErrorKind::NotFound)?)? {
-            Node::Folder => Ok(()),
-            Node::File(_) => Err(io::ErrorKind::NotADirectory.into()),
-        }
-    }
-
-    fn change(&mut self, change: NameChange) {
-        change.apply(&mut self.live);
-        self.waiting.push(change);
-    }
-
-    fn sync_names(&mut self, folder: &Path) {
-        let (here, elsewhere) = std::mem::take(&mut self.waiting)
-            .into_iter()
-            .partition(|change| change.folder() == Some(folder));
-        self.waiting = elsewhere;
-        let here: Vec<NameChange> = here;
-        here.iter()
-            .for_each(|change| change.apply(&mut self.durable));
-    }
-
-    fn write(&mut self, file: usize, bytes: &[u8]) -> io::Result<usize> {
-        let length = self.transfer(bytes.len())?;
-        let length = length.min(self.free_bytes.unwrap_or(usize::MAX));
-        if length == 0 && !bytes.is_empty() {
-            return Err(io::ErrorKind::StorageFull.into());
-        }
-        self.free_bytes = self.free_bytes.map(|free| free - length);
-        let mut stored = bytes[..length].to_vec();
-        if let (Some((at, Fault::CorruptWrite)), Some(first)) = (self.fault, stored.first_mut())
-            && self.operations > at
-        {
-            *first ^= 1;
-            self.fault = None;
-        }
-        self.files[file].append(&stored);
-        Ok(length)
-    }
-
-    fn changes(&self) -> usize {
-        let pieces: usize = self.files.iter().map(|file| file.waiting.len()).sum();
-        self.waiting.len() + pieces
-    }
-
-    /// The disk after a power cut that these changes survived.
-    fn image(&self, kept: &[bool]) -> MemoryDisk {
-        let (names, mut pieces) = kept.split_at(self.waiting.len());
-        let mut tree = self.durable.clone();
-        for (change, _) in self.waiting.iter().zip(names).filter(|(_, kept)| **kept) {
-            change.apply(&mut tree);
-        }
-        drop_orphans(&mut tree);
-        let files = self.files.iter().map(|file| {
-            let (own, others) = pieces.split_at(file.waiting.len());
-            pieces = others;
-            FileState::settled(file.survivor(own))
-        });
-        let state = State {
-            files: files.collect(),
-            live: tree.clone(),
-            durable: tree,
-            ..State::default()
-        };
-        MemoryDisk {
-            state: Arc::new(Mutex::new(state)),
-        }
-    }
-}
-
-/// Removes what lies in folders that did not survive; parents sort before their children.
-fn drop_orphans(tree: &mut Tree) {
-    let mut kept = Tree::new();
-    for (path, node) in std::mem::take(tree) {
-        let parent = path.parent().unwrap_or(Path::new("/"));
-        if parent == Path::new("/") || kept.get(parent) == Some(&Node::Folder) {
-            kept.insert(path, node);
-        }
-    }
-    *tree = kept;
-}
-
-impl NameChange {
-    fn folder(&self) -> Option<&Path> {
-        let (Self::Create(path, _) | Self::Rename(_, path, _) | Self::Remove(path)) = self;
-        path.parent()
-    }
-
-    fn apply(&self, tree: &mut Tree) {
-        match self {
-            Self::Create(path, node) => {
-                tree.insert(path.clone(), *node);
-            }
-            Self::Rename(from, to, node) => {
-                if tree.get(from) == Some(node) {
-                    tree.remove(from);
-                }
-                tree.insert(to.clone(), *node);
-            }
-            Self::Remove(path) => {
-                tree.remove(path);
-            }
-        }
-    }
-}
-
-impl FileState {
-    fn settled(bytes: Vec<u8>) -> Self {
-        Self {
-            live: bytes.clone(),
-            durable: bytes,
-            waiting: Vec::new(),
-        }
-    }
-
-    fn append(&mut self, bytes: &[u8]) {
-        let start = self.live.len();
-        self.live.extend_from_slice(bytes);
-        self.waiting.push(Piece {
-            offset: self.live.len(),
-            bytes: Vec::new(),
-        });
-        let size = bytes.len().div_ceil(PIECES_OF_A_WRITE).max(1);
-        for (i, piece) in bytes.chunks(size).enumerate() {
-            self.waiting.push(Piece {
-                offset: start + i * size,
-                bytes: piece.to_vec(),
-            });
-        }
-    }
-
-    fn sync(&mut self) {
-        self.durable.clone_from(&self.live);
-        self.waiting.clear();
-    }
-
-    fn survivor(&self, kept: &[bool]) -> Vec<u8> {
-        let mut bytes = self.durable.clone();
-        for (piece, _) in self.waiting.iter().zip(kept).filter(|(_, kept)| **kept) {
-            let end = piece.offset + piece.bytes.len();
-            bytes.resize(bytes.len().max(end), 0);
-            bytes[piece.offset..end].copy_from_slice(&piece.bytes);
-        }
-        bytes
     }
 }
 
@@ -483,9 +224,8 @@ impl NewFile for Handle {
         let file = &mut state.files[self.file];
         match &outcome {
             Ok(()) => file.sync(),
-            // The kernel marked the pages clean: nothing will ever write them.
-            Err(_) if !power_is_off => file.waiting.clear(),
-            Err(_) => {}
+            Err(_) if power_is_off => {}
+            Err(_) => file.lose(),
         }
         outcome
     }
@@ -561,7 +301,7 @@ mod tests {
                 .map(|image| image.list(Path::new("/")).unwrap())
                 .collect()
         };
-        assert_eq!(names(7).len(), RANDOM_SUBSETS);
+        assert_eq!(names(7).len(), subsets::RANDOM_SUBSETS);
         assert_eq!(names(7), names(7));
         assert_ne!(names(7), names(8));
     }

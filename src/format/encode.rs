@@ -1,8 +1,8 @@
 //! From a sidecar to its bytes.
 
 use super::blocks::BlockWriter;
-use super::decode::check_header;
 use super::error::{FormatError, Part};
+use super::header::{check_header, covers, sum_of_items};
 use super::layout::{
     AT_COVERS, AT_ENTRIES, AT_FLAGS, AT_HASH, AT_HEADER_LENGTH, AT_KEY_SPACE, AT_KEYS,
     AT_KNOWN_ANSWER, AT_MAGIC, AT_PAYLOAD_LENGTH, AT_RATE, AT_SEED_ID, AT_SEGMENT, AT_SOURCE,
@@ -12,7 +12,6 @@ use super::layout::{
     words,
 };
 use super::sidecar::{Header, HeaderSubject, Sidecar, StageHeader, Subject};
-use crate::math::Items;
 use crc32fast::Hasher;
 
 /// The bytes of a sidecar.
@@ -74,18 +73,6 @@ fn header_of(sidecar: &Sidecar) -> Result<Header, FormatError> {
         )?;
     }
     Ok(header)
-}
-
-pub(super) fn sum_of_items(stages: &[StageHeader]) -> Items {
-    let items = stages.iter().map(|stage| stage.items.get());
-    Items::new(items.fold(0, u64::saturating_add))
-}
-
-pub(super) const fn covers(subject: &HeaderSubject) -> u64 {
-    match subject {
-        HeaderSubject::Segment(_) => 0,
-        HeaderSubject::Summary { covers, .. } => *covers,
-    }
 }
 
 fn reserve(bytes: u64) -> Result<Vec<u8>, FormatError> {

@@ -54,6 +54,8 @@ const MAX_PROBES: u32 = 32;
 const MAX_BITS: u64 = 1 << 48;
 const LINE_BITS: u64 = 512;
 
+/// What every version has: magic, version, flags, header length, header CRC.
+pub(super) const SHORTEST_HEADER_BYTES: usize = AT_TOTAL_LENGTH + CRC_BYTES;
 pub(super) const MIN_HEADER_BYTES: usize = header_bytes(1);
 /// No header is longer, in bytes: what to read of a file in order to call `decode_header`.
 pub const MAX_HEADER_BYTES: usize = 4096;

@@ -54,8 +54,9 @@
 //! # What holds for ever
 //!
 //! Every version begins with magic, version, flags and header length, and ends its header with the
-//! header's CRC-32. So a reader can tell an intact file of a newer version, which it neither reads
-//! nor replaces nor removes, from a damaged one, which it may.
+//! header's CRC-32, at most 4,096 bytes from the start. So a reader can tell an intact file of a
+//! newer version, which it neither reads nor replaces nor removes, from a damaged one, which it
+//! may.
 //!
 //! # What a reader does
 //!
@@ -79,15 +80,17 @@ mod decode;
 mod encode;
 mod error;
 mod fields;
+mod header;
 mod identity;
 mod layout;
 mod sidecar;
 #[cfg(test)]
 mod tests;
 
-pub use decode::{decode, decode_header, verify};
+pub use decode::{decode, verify};
 pub use encode::encode;
 pub use error::{FormatError, Part};
+pub use header::decode_header;
 pub use identity::{Identity, decode_identity, encode_identity};
 pub use layout::MAX_HEADER_BYTES;
 pub use sidecar::{

@@ -1,0 +1,234 @@
+//! What the header of a sidecar says, field by field, and what must hold of it.
+
+#![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
+
+use super::error::{FormatError, Part};
+use super::fields::{Fields, checked};
+use super::layout::{
+    AT_COVERS, AT_ENTRIES, AT_HASH, AT_HEADER_LENGTH, AT_KEY_SPACE, AT_KEYS, AT_KNOWN_ANSWER,
+    AT_MAGIC, AT_PAYLOAD_LENGTH, AT_RATE, AT_SEED_ID, AT_SEGMENT, AT_SOURCE, AT_STAGES, AT_STORE,
+    AT_SUBJECT, AT_TOTAL_LENGTH, ID_BYTES, MAGIC, MAX_HEADER_BYTES, MAX_STAGES,
+    SHORTEST_HEADER_BYTES, STAGE_BITS, STAGE_GROUPS, STAGE_ITEMS, STAGE_KIND, STAGE_PROBES,
+    STAGE_RESERVED, SUBJECT_SEGMENT, SUBJECT_SUMMARY, VERSION, check, check_length, check_shape,
+    header_bytes, payload_bytes, short, stage_at, total_bytes,
+};
+use super::sidecar::{Header, HeaderSubject, Source, StageHeader, StoreId};
+use crate::filter::{Kind, Shape};
+use crate::hash::{HashId, Imprint};
+use crate::math::{Bits, Items, Probes, Rate};
+use crate::segment::SegmentId;
+
+/// What the header says, from at least the first [`MAX_HEADER_BYTES`] of a file or all of it.
+///
+/// The rest of the file may still be damaged: this is for inspection, never for an answer.
+///
+/// # Errors
+/// [`FormatError`] says what is wrong with which byte of the header.
+pub fn decode_header(bytes: &[u8]) -> Result<Header, FormatError> {
+    let fields = checked_header(bytes)?;
+    let header = Header {
+        store: StoreId::from_bytes(fields.array(AT_STORE)?),
+        imprint: imprint(fields)?,
+        subject: subject(fields)?,
+        source: known(
+            Source::from_u8,
+            fields.u8(AT_SOURCE)?,
+            "source",
+            AT_SOURCE,
+            "1 to 4",
+        )?,
+        entries: fields.u64(AT_ENTRIES)?,
+        keys: Items::new(fields.u64(AT_KEYS)?),
+        rate: rate(fields)?,
+        stages: stages(fields)?,
+        payload_bytes: fields.u64(AT_PAYLOAD_LENGTH)?,
+        total_bytes: fields.u64(AT_TOTAL_LENGTH)?,
+    };
+    check_header(&header)?;
+    let expected = header_bytes(header.stages.len()) as u64;
+    let length = fields.u32(AT_HEADER_LENGTH)?.into();
+    check_length("header length", AT_HEADER_LENGTH, length, expected)?;
+    Ok(header)
+}
+
+/// What must hold of every header, before it is written and after it was read.
+pub(super) fn check_header(header: &Header) -> Result<(), FormatError> {
+    let stages = header.stages.len();
+    check(
+        (1..=MAX_STAGES).contains(&stages),
+        "number of stages",
+        AT_STAGES,
+        stages as u64,
+        "1 to 32",
+    )?;
+    for (index, stage) in header.stages.iter().enumerate() {
+        check_shape(&stage.shape, stage_at(index))?;
+    }
+    let keys = sum_of_items(&header.stages).get();
+    check_length("number of keys", AT_KEYS, header.keys.get(), keys)?;
+    let payload = payload_bytes(covers(&header.subject), &header.stages).unwrap_or(u64::MAX);
+    check_length(
+        "payload length",
+        AT_PAYLOAD_LENGTH,
+        header.payload_bytes,
+        payload,
+    )?;
+    let total = total_bytes(stages, payload).unwrap_or(u64::MAX);
+    check_length("total length", AT_TOTAL_LENGTH, header.total_bytes, total)
+}
+
+pub(super) fn sum_of_items(stages: &[StageHeader]) -> Items {
+    let items = stages.iter().map(|stage| stage.items.get());
+    Items::new(items.fold(0, u64::saturating_add))
+}
+
+pub(super) const fn covers(subject: &HeaderSubject) -> u64 {
+    match subject {
+        HeaderSubject::Segment(_) => 0,
+        HeaderSubject::Summary { covers, .. } => *covers,
+    }
+}
+
+/// The header's fields once its CRC-32 fits and its version is known.
+fn checked_header(bytes: &[u8]) -> Result<Fields<'_>, FormatError> {
+    let start = Fields::new(Part::Header, bytes);
+    start.magic(AT_MAGIC, 0, MAGIC)?;
+    let length = start.u32(AT_HEADER_LENGTH)?;
+    let length = usize::try_from(length).unwrap_or(usize::MAX);
+    let possible = (SHORTEST_HEADER_BYTES..=MAX_HEADER_BYTES).contains(&length);
+    check(
+        possible,
+        "header length",
+        AT_HEADER_LENGTH,
+        length as u64,
+        "20 to 4096",
+    )?;
+    let header = bytes
+        .get(..length)
+        .ok_or_else(|| short(Part::Header, length, bytes.len()))?;
+    let (header, _) = checked(Part::Header, 0, header)?;
+    let fields = Fields::new(Part::Header, header);
+    fields.known_version(VERSION)?;
+    Ok(fields)
+}
+
+fn imprint(fields: Fields<'_>) -> Result<Imprint, FormatError> {
+    Ok(Imprint {
+        hash: known(
+            HashId::from_u8,
+            fields.u8(AT_HASH)?,
+            "hash",
+            AT_HASH,
+            "1 or 2",
+        )?,
+        seed_id: fields.u64(AT_SEED_ID)?,
+        known_answer: fields.u64(AT_KNOWN_ANSWER)?,
+    })
+}
+
+fn subject(fields: Fields<'_>) -> Result<HeaderSubject, FormatError> {
+    let key_space = fields.u32(AT_KEY_SPACE)?;
+    let segment: [u8; ID_BYTES] = fields.array(AT_SEGMENT)?;
+    let covers = fields.u64(AT_COVERS)?;
+    match fields.u8(AT_SUBJECT)? {
+        SUBJECT_SEGMENT => {
+            check(
+                key_space == 0,
+                "key space",
+                AT_KEY_SPACE,
+                key_space.into(),
+                "0 for a segment",
+            )?;
+            check(
+                covers == 0,
+                "number of covered segments",
+                AT_COVERS,
+                covers,
+                "0 for a segment",
+            )?;
+            Ok(HeaderSubject::Segment(SegmentId::from_bytes(segment)))
+        }
+        SUBJECT_SUMMARY => {
+            let first = segment
+                .iter()
+                .find(|byte| **byte != 0)
+                .copied()
+                .unwrap_or(0);
+            check(
+                first == 0,
+                "segment",
+                AT_SEGMENT,
+                first.into(),
+                "16 zeros for a summary",
+            )?;
+            Ok(HeaderSubject::Summary { key_space, covers })
+        }
+        other => Err(FormatError::Field {
+            field: "subject",
+            offset: AT_SUBJECT as u64,
+            found: other.into(),
+            expected: "1 or 2",
+        }),
+    }
+}
+
+fn rate(fields: Fields<'_>) -> Result<Rate, FormatError> {
+    let bits = fields.u64(AT_RATE)?;
+    Rate::new(f64::from_bits(bits)).map_err(|_| FormatError::Field {
+        field: "rate",
+        offset: AT_RATE as u64,
+        found: bits,
+        expected: "the bits of a number strictly between 0 and 1",
+    })
+}
+
+fn stages(fields: Fields<'_>) -> Result<Vec<StageHeader>, FormatError> {
+    let count = usize::from(fields.u8(AT_STAGES)?);
+    let count = count.min(MAX_STAGES.saturating_add(1));
+    (0..count)
+        .map(|index| stage(fields, stage_at(index)))
+        .collect()
+}
+
+fn stage(fields: Fields<'_>, at: usize) -> Result<StageHeader, FormatError> {
+    let field = |offset: usize| at.saturating_add(offset);
+    let reserved = fields.u32(field(STAGE_RESERVED))?;
+    check(
+        reserved == 0,
+        "reserved field",
+        field(STAGE_RESERVED),
+        reserved.into(),
+        "0",
+    )?;
+    let kind = fields.u8(field(STAGE_KIND))?;
+    Ok(StageHeader {
+        shape: Shape {
+            kind: known(
+                Kind::from_u8,
+                kind,
+                "kind of stage",
+                field(STAGE_KIND),
+                "1 to 3",
+            )?,
+            bits: Bits::new(fields.u64(field(STAGE_BITS))?),
+            probes: Probes::new(fields.u16(field(STAGE_PROBES))?.into()),
+            groups: fields.u8(field(STAGE_GROUPS))?.into(),
+        },
+        items: Items::new(fields.u64(field(STAGE_ITEMS))?),
+    })
+}
+
+fn known<T>(
+    from_u8: impl Fn(u8) -> Option<T>,
+    found: u8,
+    field: &'static str,
+    at: usize,
+    expected: &'static str,
+) -> Result<T, FormatError> {
+    from_u8(found).ok_or(FormatError::Field {
+        field,
+        offset: at as u64,
+        found: found.into(),
+        expected,
+    })
+}
