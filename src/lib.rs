@@ -10,3 +10,5 @@ pub mod filter;
 pub mod hash;
 pub mod math;
 pub mod segment;
+#[cfg(feature = "cli")]
+pub mod workload;
