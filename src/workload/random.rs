@@ -50,15 +50,6 @@ impl Random {
         let product = u128::from(self.word()) * u128::from(n);
         u64::try_from(product >> 64).unwrap_or(n - 1)
     }
-
-    /// Puts the items into random order (Fisher and Yates).
-    pub(crate) fn shuffle<T>(&mut self, items: &mut [T]) {
-        for last in (1..items.len()).rev() {
-            let bound = u64::try_from(last).unwrap_or(u64::MAX - 1) + 1;
-            let pick = usize::try_from(self.below(bound)).unwrap_or(last);
-            items.swap(last, pick);
-        }
-    }
 }
 
 #[cfg(test)]
@@ -84,14 +75,5 @@ mod tests {
     fn a_share_is_the_share_asked_for() {
         let hits = (0..100_000).filter(|&id| chosen(id, 7, 0.25)).count();
         assert!((24_500..25_500).contains(&hits), "{hits}");
-    }
-
-    #[test]
-    fn shuffling_loses_nothing_and_moves_something() {
-        let mut items: Vec<u32> = (0..1000).collect();
-        Random::new(1).shuffle(&mut items);
-        assert_ne!(items, (0..1000).collect::<Vec<_>>());
-        items.sort_unstable();
-        assert_eq!(items, (0..1000).collect::<Vec<_>>());
     }
 }

@@ -52,7 +52,7 @@ pub struct Counts {
     pub engine_reads_avoided: u64,
     /// Misses that went on to the engine all the same.
     pub false_positives: u64,
-    /// Records that the engine has and the filters or the store denied. Never anything but 0.
+    /// Records that were written, and denied by filters, store or engine. Never anything but 0.
     pub false_negatives: u64,
     /// Reads of the main file, after the differential one had no record; 0 in other modes.
     pub main_reads: u64,
@@ -89,49 +89,61 @@ pub fn count<S: Fronted>(
     store: &mut S,
     watch: &mut impl Watch,
 ) -> Result<Counts, ReplayError<S::Error>> {
-    let mut counts = Counts::default();
+    let mut census = Census {
+        store,
+        written: IdSet::default(),
+        counts: Counts::default(),
+    };
     in_chunks(ids, mode, watch, |operations| {
-        operations
-            .iter()
-            .try_for_each(|&step| count_one(step, store, &mut counts))
+        operations.iter().try_for_each(|&step| census.step(step))
     })?;
-    Ok(counts)
+    Ok(census.counts)
 }
 
-fn count_one<S: Fronted>(
-    step: Operation,
-    store: &mut S,
-    counts: &mut Counts,
-) -> Result<(), S::Error> {
-    let key = step.key();
-    match step {
-        Operation::Upsert(_) => {
-            if !look_up(Space::Default, &key, store, counts)? {
-                store.write(Space::Default, &key, &VALUE)?;
+type IdSet = HashSet<u64, BuildHasherDefault<DefaultHasher>>;
+
+/// A counted replay, with a memory of its own: the engine reads its files through filters too, so
+/// what it denies is held against what was written.
+struct Census<'a, S> {
+    store: &'a mut S,
+    written: IdSet,
+    counts: Counts,
+}
+
+impl<S: Fronted> Census<'_, S> {
+    fn step(&mut self, step: Operation) -> Result<(), S::Error> {
+        match step {
+            Operation::Upsert(id) => {
+                if !self.look_up(Space::Default, id)? {
+                    self.write(Space::Default, id)?;
+                }
             }
-        }
-        Operation::Read(_) => {
-            if !look_up(Space::Differential, &key, store, counts)? {
-                counts.main_reads += 1;
-                counts.false_negatives += u64::from(!store.read(Space::Main, &key)?);
+            Operation::Read(id) => {
+                if !self.look_up(Space::Differential, id)? {
+                    self.counts.main_reads += 1;
+                    let lost = !self.store.read(Space::Main, &trace_key(id))?;
+                    self.counts.false_negatives += u64::from(lost);
+                }
             }
+            Operation::Update(id) => self.write(Space::Differential, id)?,
         }
-        Operation::Update(_) => store.write(Space::Differential, &key, &VALUE)?,
+        Ok(())
     }
-    Ok(())
-}
 
-fn look_up<S: Fronted>(
-    space: Space,
-    key: &[u8],
-    store: &S,
-    counts: &mut Counts,
-) -> Result<bool, S::Error> {
-    let ruled_out = store.rules_out(space, key);
-    let read = store.read(space, key)?;
-    let present = store.read_past(space, key)?;
-    counts.record(ruled_out, read, present);
-    Ok(present)
+    fn look_up(&mut self, space: Space, id: u64) -> Result<bool, S::Error> {
+        let key = trace_key(id);
+        let ruled_out = self.store.rules_out(space, &key);
+        let read = self.store.read(space, &key)?;
+        let engine_has = self.store.read_past(space, &key)?;
+        let present = engine_has || self.written.contains(&id);
+        self.counts.record(ruled_out, read && engine_has, present);
+        Ok(present)
+    }
+
+    fn write(&mut self, space: Space, id: u64) -> Result<(), S::Error> {
+        self.written.insert(id);
+        self.store.write(space, &trace_key(id), &VALUE)
+    }
 }
 
 /// Replays `ids` and takes the time that the store spent; the trace's own is left out.
@@ -181,7 +193,7 @@ pub fn load_main<S: Store>(
     store: &mut S,
     watch: &mut impl Watch,
 ) -> Result<u64, ReplayError<S::Error>> {
-    let mut loaded = HashSet::<u64, BuildHasherDefault<DefaultHasher>>::default();
+    let mut loaded = IdSet::default();
     for (seen, id) in ids.enumerate() {
         let id = id?;
         if loaded.insert(id) {
@@ -189,7 +201,7 @@ pub fn load_main<S: Store>(
                 .write(Space::Main, &trace_key(id), &VALUE)
                 .map_err(ReplayError::Store)?;
         }
-        if (seen + 1) % CHUNK_IDS == 0 {
+        if (seen + 1).is_multiple_of(CHUNK_IDS) {
             watch.advance(CHUNK_IDS as u64)?;
         }
     }

@@ -6,6 +6,12 @@
 
 #[cfg(test)]
 pub(crate) mod map;
+#[cfg(feature = "rocksdb")]
+mod rocks;
+
+#[cfg(feature = "rocksdb")]
+pub use rocks::{OpenStoreError, Plain, Sieve, column_families};
+
 use std::error::Error;
 
 /// A key space of a store: one column family.
