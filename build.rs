@@ -55,7 +55,11 @@ mod shim {
                 "ROCKSDB_FALLOCATE_PRESENT",
                 "ROCKSDB_RANGESYNC_PRESENT",
             ],
-            "macos" => &["OS_MACOSX", "ROCKSDB_PLATFORM_POSIX", "ROCKSDB_LIB_IO_POSIX"],
+            "macos" => &[
+                "OS_MACOSX",
+                "ROCKSDB_PLATFORM_POSIX",
+                "ROCKSDB_LIB_IO_POSIX",
+            ],
             other => panic!("lsm-sieve fronts RocksDB on Linux and macOS, not on {other}"),
         }
     }

@@ -26,3 +26,5 @@ pub use math::{Bits, Items, Rate, RateError};
 pub use rocks::*;
 #[cfg(feature = "rocksdb")]
 pub use stats::Stats;
+#[cfg(feature = "cli")]
+pub mod workload;

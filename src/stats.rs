@@ -46,7 +46,9 @@ pub(crate) struct Counters {
 
 impl Counters {
     pub(crate) fn new() -> Self {
-        Self { slots: Box::new(array::from_fn(|_| Slot::default())) }
+        Self {
+            slots: Box::new(array::from_fn(|_| Slot::default())),
+        }
     }
 
     /// Counts `times` events.
@@ -64,7 +66,10 @@ impl Counters {
 
     pub(crate) fn stats(&self) -> Stats {
         let sum = |event: Event| {
-            self.slots.iter().map(|slot| slot.0[event as usize].load(Ordering::Relaxed)).sum()
+            self.slots
+                .iter()
+                .map(|slot| slot.0[event as usize].load(Ordering::Relaxed))
+                .sum()
         };
         Stats {
             absent: sum(Event::Absent),
@@ -102,7 +107,11 @@ impl Stats {
     /// False positives among the look-ups of missing keys, FP / (FP + TN); 0 without any.
     pub fn observed_rate(&self) -> f64 {
         let negatives = self.false_positives + self.absent;
-        if negatives == 0 { 0.0 } else { self.false_positives as f64 / negatives as f64 }
+        if negatives == 0 {
+            0.0
+        } else {
+            self.false_positives as f64 / negatives as f64
+        }
     }
 }
 

@@ -19,6 +19,8 @@ struct State {
     calls: Calls,
     rung: u64,
     answered: u64,
+    /// What went wrong in the pass that answered last.
+    failure: Option<String>,
 }
 
 /// A bell that many may ring and one answers.
@@ -48,15 +50,18 @@ impl Bell {
         self.lock().calls.stop
     }
 
-    /// Waits until everything rung up to `ticket` has been answered, or `limit` has passed.
-    pub(crate) fn wait_for(&self, ticket: u64, limit: Duration) -> bool {
+    /// Waits until everything rung up to `ticket` has been answered, or `limit` has passed;
+    /// returns what went wrong.
+    pub(crate) fn wait_for(&self, ticket: u64, limit: Duration) -> Option<String> {
         let deadline = Instant::now() + limit;
         let mut state = self.lock();
         while state.answered < ticket {
-            let Some(left) = deadline.checked_duration_since(Instant::now()) else { return false };
+            let Some(left) = deadline.checked_duration_since(Instant::now()) else {
+                return Some(format!("it took longer than {limit:?}"));
+            };
             state = self.wait(state, left);
         }
-        true
+        state.failure.clone()
     }
 
     /// Waits for calls, at most `patience`; returns them and the ticket to answer. `stop` stays
@@ -65,22 +70,32 @@ impl Bell {
         let deadline = Instant::now() + patience;
         let mut state = self.lock();
         while state.answered == state.rung {
-            let Some(left) = deadline.checked_duration_since(Instant::now()) else { break };
+            let Some(left) = deadline.checked_duration_since(Instant::now()) else {
+                break;
+            };
             state = self.wait(state, left);
         }
         let calls = state.calls;
-        state.calls = Calls { stop: calls.stop, ..Calls::default() };
+        state.calls = Calls {
+            stop: calls.stop,
+            ..Calls::default()
+        };
         (calls, state.rung)
     }
 
-    /// Tells those who wait that everything up to `ticket` was done.
-    pub(crate) fn answer(&self, ticket: u64) {
-        self.lock().answered = ticket;
+    /// Tells those who wait that everything up to `ticket` was done, but for a `failure`.
+    pub(crate) fn answer(&self, ticket: u64, failure: Option<String>) {
+        let mut state = self.lock();
+        state.answered = ticket;
+        state.failure = failure;
         self.changed.notify_all();
     }
 
     fn wait<'a>(&self, state: MutexGuard<'a, State>, limit: Duration) -> MutexGuard<'a, State> {
-        self.changed.wait_timeout(state, limit).unwrap_or_else(PoisonError::into_inner).0
+        self.changed
+            .wait_timeout(state, limit)
+            .unwrap_or_else(PoisonError::into_inner)
+            .0
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use arc_swap::ArcSwap;
 
+use super::bell::Bell;
 use super::coverage::{Answer, Coverage, View};
 use super::options::SieveOptions;
 use super::table::TableBuild;
-use super::bell::Bell;
 use crate::filter::Scalable;
 use crate::hash::{KeyHash, KeyHasher};
 use crate::math::Rate;
@@ -30,7 +30,12 @@ pub(crate) struct WriteTarget {
 
 impl WriteTarget {
     fn new(hasher: KeyHasher, filters: Vec<Arc<Scalable>>, column: &Weak<Column>) -> Self {
-        Self { hasher, filters, open: AtomicUsize::new(0), column: Weak::clone(column) }
+        Self {
+            hasher,
+            filters,
+            open: AtomicUsize::new(0),
+            column: Weak::clone(column),
+        }
     }
 
     fn feeds(&self, filter: &Arc<Scalable>) -> bool {
@@ -123,7 +128,10 @@ impl Column {
                 current: Arc::new(WriteTarget::new(hasher, vec![summary], me)),
                 older: Vec::new(),
             }),
-            knowledge: Mutex::new(Knowledge { covers, ..Knowledge::default() }),
+            knowledge: Mutex::new(Knowledge {
+                covers,
+                ..Knowledge::default()
+            }),
             segment_rate: Mutex::new(options.get_segment_rate()),
             memtables: AtomicU64::new(0),
             counters: Counters::new(),
@@ -152,7 +160,10 @@ impl Column {
 
     /// [`Column::ask`] for several keys at once; true where the key is certainly absent.
     pub(crate) fn ask_many(&self, keys: &[impl AsRef<[u8]>]) -> Vec<bool> {
-        let hashes: Vec<KeyHash> = keys.iter().map(|key| self.hasher.hash(key.as_ref())).collect();
+        let hashes: Vec<KeyHash> = keys
+            .iter()
+            .map(|key| self.hasher.hash(key.as_ref()))
+            .collect();
         let mut absent = vec![false; keys.len()];
         self.view.load().absent_many(&hashes, keys, &mut absent);
         let count = absent.iter().filter(|&&absent| absent).count();
@@ -280,13 +291,19 @@ impl Column {
 
     fn forget(&self) {
         let summary = Arc::clone(&self.view.load().summary);
-        self.view.store(Arc::new(View { summary, coverage: Coverage::Unknown }));
+        self.view.store(Arc::new(View {
+            summary,
+            coverage: Coverage::Unknown,
+        }));
     }
 
     /// The epoch to hand to [`Column::publish`] later; taken *before* the tables are listed.
     pub(crate) fn epoch(&self) -> Epoch {
         let knowledge = lock(&self.knowledge);
-        Epoch { number: knowledge.foreign_epoch, quiet: knowledge.foreign_in_flight == 0 }
+        Epoch {
+            number: knowledge.foreign_epoch,
+            quiet: knowledge.foreign_in_flight == 0,
+        }
     }
 
     pub(crate) fn is_settled(&self) -> bool {

@@ -67,14 +67,23 @@ pub(crate) struct Uncovered {
 
 impl Uncovered {
     fn may_contain(&self, hash: KeyHash, key: &[u8]) -> bool {
-        let answer = self.segment.as_ref().and_then(|segment| segment.answer(hash));
+        let answer = self
+            .segment
+            .as_ref()
+            .and_then(|segment| segment.answer(hash));
         answer.unwrap_or_else(|| self.in_range(key))
     }
 
     fn in_range(&self, key: &[u8]) -> bool {
-        let Some((smallest, largest)) = &self.range else { return true };
+        let Some((smallest, largest)) = &self.range else {
+            return true;
+        };
         // Under the reverse comparator the smallest key is the bytewise largest.
-        let (low, high) = if smallest <= largest { (smallest, largest) } else { (largest, smallest) };
+        let (low, high) = if smallest <= largest {
+            (smallest, largest)
+        } else {
+            (largest, smallest)
+        };
         low.as_slice() <= key && key <= high.as_slice()
     }
 }
@@ -83,7 +92,9 @@ impl View {
     /// The view's answer for a key and its hash.
     #[inline]
     pub(crate) fn answer(&self, hash: KeyHash, key: &[u8]) -> Answer {
-        let Coverage::AllBut(uncovered) = &self.coverage else { return Answer::Maybe };
+        let Coverage::AllBut(uncovered) = &self.coverage else {
+            return Answer::Maybe;
+        };
         if self.summary.may_contain(hash) {
             return Answer::Maybe;
         }
@@ -94,7 +105,12 @@ impl View {
     }
 
     /// [`View::answer`] for several keys: true where the key is certainly absent.
-    pub(crate) fn absent_many(&self, hashes: &[KeyHash], keys: &[impl AsRef<[u8]>], absent: &mut [bool]) {
+    pub(crate) fn absent_many(
+        &self,
+        hashes: &[KeyHash],
+        keys: &[impl AsRef<[u8]>],
+        absent: &mut [bool],
+    ) {
         let Coverage::AllBut(uncovered) = &self.coverage else {
             absent.fill(false);
             return;
@@ -102,7 +118,9 @@ impl View {
         self.summary.contains_many(hashes, absent);
         for ((absent, &hash), key) in absent.iter_mut().zip(hashes).zip(keys) {
             let maybe = *absent
-                || uncovered.iter().any(|table| table.may_contain(hash, key.as_ref()));
+                || uncovered
+                    .iter()
+                    .any(|table| table.may_contain(hash, key.as_ref()));
             *absent = !maybe;
         }
     }

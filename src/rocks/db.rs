@@ -7,7 +7,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use rocksdb::{
-    AsColumnFamilyRef, BoundColumnFamily, DBIteratorWithThreadMode, DBPinnableSlice,
+    AsColumnFamilyRef, BoundColumnFamily, CStrLike, DBIteratorWithThreadMode, DBPinnableSlice,
     DBRawIteratorWithThreadMode, DEFAULT_COLUMN_FAMILY_NAME, Error, IngestExternalFileOptions,
     IteratorMode, Options, ReadOptions, SnapshotWithThreadMode, WriteBatch, WriteOptions,
 };
@@ -19,12 +19,12 @@ use super::coverage::Answer;
 use super::options::SieveOptions;
 use super::shelf::Shelf;
 use super::upkeep::Upkeep;
-use super::{Engine, OpenError, ffi, probe};
+use super::{Engine, OpenError, UpkeepFailed, ffi, probe};
 use crate::disk::RealDisk;
 use crate::filter::Scalable;
-use crate::hash::KeyHasher;
-use crate::math::{Items, Rate};
 use crate::format::Identity;
+use crate::hash::KeyHasher;
+use crate::math::{Bits, Items, Rate};
 use crate::segment::{Registry, SidecarFolder};
 use crate::stats::Stats;
 
@@ -99,9 +99,14 @@ impl SieveDb {
     ) -> Result<Self, OpenError> {
         let path = path.as_ref();
         probe::hooks_fire()?;
-        let mut families: Vec<(String, Options)> =
-            families.into_iter().map(|(name, options)| (name.as_ref().to_owned(), options)).collect();
-        if !families.iter().any(|(name, _)| name == DEFAULT_COLUMN_FAMILY_NAME) {
+        let mut families: Vec<(String, Options)> = families
+            .into_iter()
+            .map(|(name, options)| (name.as_ref().to_owned(), options))
+            .collect();
+        if !families
+            .iter()
+            .any(|(name, _)| name == DEFAULT_COLUMN_FAMILY_NAME)
+        {
             families.push((DEFAULT_COLUMN_FAMILY_NAME.to_owned(), options.clone()));
         }
         let folder = sieve.folder_of(path);
@@ -115,8 +120,13 @@ impl SieveDb {
             ffi::listen(&mut database_options, Arc::clone(&column));
             fronts.push((column, options));
         }
-        let engine = Engine::open_cf_with_opts(&database_options, path, hooked)
-            .map_err(|source| OpenError::Engine { path: path.to_owned(), source })?;
+        let engine =
+            Engine::open_cf_with_opts(&database_options, path, hooked).map_err(|source| {
+                OpenError::Engine {
+                    path: path.to_owned(),
+                    source,
+                }
+            })?;
         // Only now is the database ours alone.
         opening.keep(&identity)?;
         Self::start(Arc::new(engine), opening, fronts, sieve.clone())
@@ -128,20 +138,37 @@ impl SieveDb {
         fronts: Vec<(Arc<Column>, Options)>,
         options: SieveOptions,
     ) -> Result<Self, OpenError> {
-        let Opening { hasher, registry, shelf, bell } = opening;
+        let Opening {
+            hasher,
+            registry,
+            shelf,
+            bell,
+        } = opening;
         let columns = Arc::new(Columns::new(options.get_summary_rate()));
         let mut default = None;
         for (column, user_options) in fronts {
             if column.memtables_created() == 0 {
-                return Err(OpenError::HooksSilent { what: "the memtable capture" });
+                return Err(OpenError::HooksSilent {
+                    what: "the memtable capture",
+                });
             }
-            let Some(handle) = engine.cf_handle(column.name()) else { continue };
+            let Some(handle) = engine.cf_handle(column.name()) else {
+                continue;
+            };
             if column.name() == DEFAULT_COLUMN_FAMILY_NAME {
                 default = Some(Arc::clone(&column));
             }
-            columns.insert(ffi::column_id(&handle), Entry { column, options: user_options });
+            columns.insert(
+                ffi::column_id(&handle),
+                Entry {
+                    column,
+                    options: user_options,
+                },
+            );
         }
-        let default = default.ok_or(OpenError::HooksSilent { what: "the default column family" })?;
+        let default = default.ok_or(OpenError::HooksSilent {
+            what: "the default column family",
+        })?;
         let upkeep = Upkeep {
             engine: Arc::clone(&engine),
             columns: Arc::clone(&columns),
@@ -151,6 +178,7 @@ impl SieveDb {
             bell: Arc::clone(&bell),
             dead: HashSet::new(),
             sequence: u64::MAX,
+            retry: false,
         };
         bell.ring();
         let upkeep = thread::Builder::new()
@@ -158,7 +186,17 @@ impl SieveDb {
             .spawn(move || upkeep.run())
             .map_err(OpenError::Thread)?;
         let upkeep = Some(upkeep);
-        Ok(Self { engine, default, columns, registry, shelf, bell, hasher, options, upkeep })
+        Ok(Self {
+            engine,
+            default,
+            columns,
+            registry,
+            shelf,
+            bell,
+            hasher,
+            options,
+            upkeep,
+        })
     }
 
     // -------------------------------------------------------------- reads
@@ -217,10 +255,7 @@ impl SieveDb {
     ///
     /// # Errors
     /// What RocksDB says.
-    pub fn get_pinned(
-        &self,
-        key: impl AsRef<[u8]>,
-    ) -> Result<Option<DBPinnableSlice<'_>>, Error> {
+    pub fn get_pinned(&self, key: impl AsRef<[u8]>) -> Result<Option<DBPinnableSlice<'_>>, Error> {
         let key = key.as_ref();
         read(&self.default, key, || self.engine.get_pinned(key))
     }
@@ -260,7 +295,9 @@ impl SieveDb {
         let keys: Vec<K> = keys.into_iter().collect();
         match self.columns.get(ffi::column_id(cf)) {
             Some(entry) => self.read_many(&entry.column, cf, &keys),
-            None => self.ask_engine_many(cf, keys.iter().map(AsRef::as_ref)).collect(),
+            None => self
+                .ask_engine_many(cf, keys.iter().map(AsRef::as_ref))
+                .collect(),
         }
     }
 
@@ -343,7 +380,11 @@ impl SieveDb {
     ) -> impl Iterator<Item = Result<Option<Vec<u8>>, Error>> {
         let keys: Vec<&[u8]> = keys.collect();
         let answers = self.engine.batched_multi_get_cf(cf, &keys, false);
-        answers.into_iter().map(|answer| Ok(answer?.map(|value| value.to_vec()))).collect::<Vec<_>>().into_iter()
+        answers
+            .into_iter()
+            .map(|answer| Ok(answer?.map(|value| value.to_vec())))
+            .collect::<Vec<_>>()
+            .into_iter()
     }
 
     /// An iterator over the default column family; filters are not asked.
@@ -505,7 +546,9 @@ impl SieveDb {
         paths: Vec<P>,
     ) -> Result<(), Error> {
         let entry = self.columns.get(ffi::column_id(cf));
-        let _arriving = entry.as_ref().map(|entry| entry.column.expect_foreign_keys());
+        let _arriving = entry
+            .as_ref()
+            .map(|entry| entry.column.expect_foreign_keys());
         self.engine.ingest_external_file_cf_opts(cf, options, paths)
     }
 
@@ -562,9 +605,15 @@ impl SieveDb {
         let hooked = hooked_options(options, &column)?;
         self.engine
             .create_cf(name, &hooked)
-            .map_err(|source| OpenError::Engine { path: self.engine.path().to_owned(), source })?;
+            .map_err(|source| OpenError::Engine {
+                path: self.engine.path().to_owned(),
+                source,
+            })?;
         if let Some(handle) = self.engine.cf_handle(name) {
-            let entry = Entry { column, options: options.clone() };
+            let entry = Entry {
+                column,
+                options: options.clone(),
+            };
             self.columns.insert(ffi::column_id(&handle), entry);
         }
         self.bell.ring();
@@ -587,9 +636,19 @@ impl SieveDb {
     /// upkeep has looked at the tables afterwards.
     pub fn with_engine<R>(&self, use_engine: impl FnOnce(&Engine) -> R) -> R {
         let entries = self.columns.all();
-        let _arriving: Vec<_> =
-            entries.iter().map(|entry| entry.column.expect_foreign_keys()).collect();
+        let _arriving: Vec<_> = entries
+            .iter()
+            .map(|entry| entry.column.expect_foreign_keys())
+            .collect();
         use_engine(&self.engine)
+    }
+
+    /// One of RocksDB's numbers about the default column family.
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    pub fn property_int_value(&self, name: impl CStrLike) -> Result<Option<u64>, Error> {
+        self.engine.property_int_value(name)
     }
 
     /// Where the database is.
@@ -601,7 +660,11 @@ impl SieveDb {
 
     /// What the filters of all column families did so far.
     pub fn stats(&self) -> Stats {
-        let stats = self.columns.all().into_iter().map(|entry| entry.column.stats());
+        let stats = self
+            .columns
+            .all()
+            .into_iter()
+            .map(|entry| entry.column.stats());
         stats.fold(Stats::default(), |sum, stats| sum + stats)
     }
 
@@ -612,14 +675,27 @@ impl SieveDb {
         entry.map(|entry| entry.column.stats())
     }
 
+    /// Waits until the sidecars that are there are loaded, at most `limit`.
+    pub fn wait_until_known(&self, limit: Duration) {
+        let ticket = self.bell.call(|calls| calls.look = true);
+        self.bell.wait_for(ticket, limit);
+    }
+
     /// Waits until the summaries speak for every table, at most `limit`; returns whether they do.
     pub fn wait_until_covered(&self, limit: Duration) -> bool {
         let deadline = Instant::now() + limit;
         loop {
-            if self.columns.all().iter().all(|entry| entry.column.is_settled()) {
+            if self
+                .columns
+                .all()
+                .iter()
+                .all(|entry| entry.column.is_settled())
+            {
                 return true;
             }
-            let Some(left) = deadline.checked_duration_since(Instant::now()) else { return false };
+            let Some(left) = deadline.checked_duration_since(Instant::now()) else {
+                return false;
+            };
             let ticket = self.bell.call(|calls| calls.look = true);
             self.bell.wait_for(ticket, left);
         }
@@ -627,9 +703,14 @@ impl SieveDb {
 
     /// Makes one summary of the right size for each column family, rebuilds segment filters of
     /// another rate, and waits for it. Readers and writers go on; memtables are flushed.
-    pub fn consolidate(&self) {
+    ///
+    /// # Errors
+    /// When it could not be finished; the filters stay as they were, and true.
+    pub fn consolidate(&self) -> Result<(), UpkeepFailed> {
         let ticket = self.bell.call(|calls| calls.consolidate = true);
-        self.bell.wait_for(ticket, LONG);
+        self.bell
+            .wait_for(ticket, LONG)
+            .map_or(Ok(()), |reason| Err(UpkeepFailed(reason)))
     }
 
     /// Changes the rate of all filters. They are rebuilt in the background, from the keys of the
@@ -645,6 +726,11 @@ impl SieveDb {
 
     pub(crate) fn engine(&self) -> &Engine {
         &self.engine
+    }
+
+    /// Memory that one more filter may take.
+    pub(crate) fn room(&self) -> Bits {
+        room(&self.options, &self.columns, &self.registry)
     }
 
     pub(crate) fn columns(&self) -> &Columns {
@@ -673,7 +759,9 @@ impl Drop for SieveDb {
 
 impl std::fmt::Debug for SieveDb {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("SieveDb").field("path", &self.path()).finish_non_exhaustive()
+        f.debug_struct("SieveDb")
+            .field("path", &self.path())
+            .finish_non_exhaustive()
     }
 }
 
@@ -692,10 +780,31 @@ fn read<V>(
     Ok(value)
 }
 
+/// What the memory budget leaves for one more filter.
+pub(crate) fn room(options: &SieveOptions, columns: &Columns, registry: &Registry) -> Bits {
+    let Some(budget) = options.get_memory_budget() else {
+        return Bits::new(u64::MAX);
+    };
+    let summaries = columns
+        .all()
+        .iter()
+        .map(|entry| entry.column.view().summary.size().get())
+        .sum();
+    Bits::new(
+        budget
+            .get()
+            .saturating_sub(registry.size().get())
+            .saturating_sub(summaries),
+    )
+}
+
 /// The user's options with the hooks of `column`.
 fn hooked_options(options: &Options, column: &Arc<Column>) -> Result<Options, OpenError> {
     if let Some(reason) = ffi::refusal(options) {
-        return Err(OpenError::Unsupported { column: column.name().to_owned(), reason });
+        return Err(OpenError::Unsupported {
+            column: column.name().to_owned(),
+            reason,
+        });
     }
     let mut hooked = options.clone();
     ffi::install(&mut hooked, Arc::clone(column));
@@ -722,7 +831,9 @@ impl Opening {
     /// Writes down who the database is, now that nobody else can.
     fn keep(&self, identity: &Identity) -> Result<(), OpenError> {
         let folder = self.shelf.folder();
-        folder.prepare().map_err(|source| OpenError::Folder(Box::new(source)))?;
+        folder
+            .prepare()
+            .map_err(|source| OpenError::Folder(Box::new(source)))?;
         let kept = identity.keep(folder.disk(), folder.path());
         kept.map_err(|source| OpenError::Identity(Box::new(source)))
     }

@@ -52,3 +52,29 @@ pub enum OpenError {
     #[error("cannot start the upkeep thread")]
     Thread(#[source] std::io::Error),
 }
+
+/// The state of the filters could not be told.
+#[derive(Debug, thiserror::Error)]
+pub enum InspectError {
+    /// RocksDB could not list the tables of a column family.
+    #[error("cannot list the live tables of column family {column:?}: {reason}")]
+    List {
+        /// The column family.
+        column: String,
+        /// What RocksDB says.
+        reason: String,
+    },
+    /// RocksDB could not read the keys of a table.
+    #[error("cannot read the keys of {path}: {reason}; if it was compacted away, try again")]
+    Read {
+        /// The table's file.
+        path: String,
+        /// What RocksDB says.
+        reason: String,
+    },
+}
+
+/// Upkeep could not finish what it was asked for; it tries again by itself.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("upkeep did not finish and will try again: {0}")]
+pub struct UpkeepFailed(pub(crate) String);

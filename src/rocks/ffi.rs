@@ -5,7 +5,10 @@
 //! panic through: a panic makes the answer *maybe*, for that call and, where a key may have been
 //! missed, for the whole column family.
 
-#![expect(unsafe_code, reason = "the boundary to C++; every other file of the plugin is safe")]
+#![expect(
+    unsafe_code,
+    reason = "the boundary to C++; every other file of the plugin is safe"
+)]
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -69,9 +72,7 @@ struct RawTable {
     path_size: usize,
     segment: *const [u8; 16],
     unique: *const [u8; 16],
-    file_size: u64,
     entries: u64,
-    deletions: u64,
     level: c_int,
     smallest: *const u8,
     smallest_size: usize,
@@ -123,8 +124,6 @@ pub(crate) struct LiveTable {
     pub(crate) captured: Option<SegmentId>,
     /// RocksDB's own unique id of the table; none before RocksDB 6.24.
     pub(crate) unique: Option<SegmentId>,
-    /// Size of the file in bytes; 0 when it was compacted away meanwhile.
-    pub(crate) file_size: u64,
     /// Point entries, old versions and tombstones included.
     pub(crate) entries: u64,
     /// Level of the table, if it is still placed.
@@ -221,7 +220,9 @@ fn take_text(text: *mut c_char) -> Option<String> {
         return None;
     }
     // SAFETY: the shim returns null or a C string that it allocated.
-    let owned = unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned();
+    let owned = unsafe { CStr::from_ptr(text) }
+        .to_string_lossy()
+        .into_owned();
     // SAFETY: allocated by the shim and not used after this.
     unsafe { lsm_sieve_free(text) };
     Some(owned)
@@ -428,7 +429,6 @@ extern "C" fn each_table(context: *mut c_void, table: *const RawTable) {
         path: String::from_utf8_lossy(path).into_owned(),
         captured: captured.copied().map(SegmentId::from_bytes),
         unique: unique.copied().map(SegmentId::from_bytes),
-        file_size: table.file_size,
         entries: table.entries,
         level: u32::try_from(table.level).ok(),
         range: placed.then(|| (smallest.to_vec(), largest.to_vec())),

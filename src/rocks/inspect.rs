@@ -3,12 +3,16 @@
 use std::collections::HashSet;
 
 use super::SieveDb;
+use super::column::Column;
 use super::columns::Entry;
+use super::error::InspectError;
 use super::ffi::{self, LiveTable};
+use super::planning::{self, Limits};
 use crate::filter::Chain;
+use crate::format::Source;
 use crate::hash::KeyHash;
 use crate::math::Rate;
-use crate::segment::{SegmentId, SidecarError};
+use crate::segment::{Decision, Keys, SealedFilter, SegmentId, SidecarError};
 
 /// Random hashes that a filter is asked for its observed rate.
 const SAMPLE: u64 = 100_000;
@@ -26,32 +30,11 @@ pub struct ColumnReport {
     /// Its name.
     pub name: String,
     /// The filter over all its keys.
-    pub summary: SummaryReport,
+    pub summary: FilterReport,
     /// Live tables that the summary does not speak for; `None`: not known yet.
     pub uncovered: Option<usize>,
     /// Its live tables.
     pub segments: Vec<SegmentReport>,
-}
-
-/// The state of a summary.
-#[derive(Clone, Debug)]
-pub struct SummaryReport {
-    /// Distinct keys inserted.
-    pub items: u64,
-    /// Stages, each one cache line of a miss.
-    pub stages: usize,
-    /// Bits of all stages.
-    pub bits: u64,
-    /// Bits a key.
-    pub bits_per_key: f64,
-    /// Share of bits that are set.
-    pub fill: f64,
-    /// Rate computed from the items.
-    pub predicted_rate: f64,
-    /// Rate measured with random hashes.
-    pub observed_rate: f64,
-    /// Rate asked for.
-    pub promised_rate: f64,
 }
 
 /// The state of one table's filter.
@@ -73,9 +56,11 @@ pub struct SegmentReport {
     pub saved: bool,
     /// The filter, if there is one; without, every key may be in the table.
     pub filter: Option<FilterReport>,
+    /// What the merge planner says of it, and why; `None` where no filter is wanted.
+    pub decision: Option<Decision>,
 }
 
-/// The state of one sealed filter.
+/// The state of one filter.
 #[derive(Clone, Debug)]
 pub struct FilterReport {
     /// Distinct keys.
@@ -96,6 +81,18 @@ pub struct FilterReport {
     pub promised_rate: f64,
     /// Where the keys came from.
     pub source: String,
+}
+
+impl std::fmt::Display for LostKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "{} in {} denied by {}",
+            self.key.escape_ascii(),
+            self.file,
+            self.filter
+        )
+    }
 }
 
 /// What a verification found.
@@ -128,39 +125,41 @@ impl SieveDb {
     /// The state of every filter.
     ///
     /// # Errors
-    /// When RocksDB cannot list its tables; the text says why.
-    pub fn inspect(&self) -> Result<Inspection, String> {
+    /// When RocksDB cannot list its tables.
+    pub fn inspect(&self) -> Result<Inspection, InspectError> {
         let columns = self.columns().all();
-        let columns = columns.iter().map(|entry| self.report(entry)).collect::<Result<_, _>>()?;
+        let columns = columns
+            .iter()
+            .map(|entry| self.report(entry))
+            .collect::<Result<_, _>>()?;
         Ok(Inspection { columns })
     }
 
-    fn report(&self, entry: &Entry) -> Result<ColumnReport, String> {
+    fn report(&self, entry: &Entry) -> Result<ColumnReport, InspectError> {
         let column = &entry.column;
         let view = column.view();
         let covers = column.covers();
         let chain = view.summary.to_chain();
-        let promised = self.columns().summary_rate().get();
+        let promised = self.columns().summary_rate();
         let tables = self.tables(entry)?;
-        let segments = tables.iter().map(|table| self.report_table(table, &covers)).collect();
+        let segments = tables
+            .iter()
+            .map(|table| self.report_table(column, table, &covers))
+            .collect();
         Ok(ColumnReport {
             name: column.name().to_owned(),
-            summary: SummaryReport {
-                items: view.summary.items().get(),
-                stages: chain.stages().len(),
-                bits: chain.size().get(),
-                bits_per_key: chain.size().per_key(view.summary.items()),
-                fill: fill_of(&chain),
-                predicted_rate: view.summary.predicted_rate(),
-                observed_rate: observed_rate(&chain),
-                promised_rate: promised,
-            },
+            summary: FilterReport::of(&chain, promised, Source::Snapshot),
             uncovered: view.uncovered(),
             segments,
         })
     }
 
-    fn report_table(&self, table: &LiveTable, covers: &HashSet<SegmentId>) -> SegmentReport {
+    fn report_table(
+        &self,
+        column: &Column,
+        table: &LiveTable,
+        covers: &HashSet<SegmentId>,
+    ) -> SegmentReport {
         let id = table.id();
         let segment = id.and_then(|id| self.registry().get(id));
         let filter = segment.as_ref().and_then(|segment| segment.filter());
@@ -172,26 +171,34 @@ impl SieveDb {
             covered: id.is_some_and(|id| covers.contains(&id)),
             consulted: table.captured.is_some(),
             saved: segment.is_some_and(|segment| segment.is_saved()),
-            filter: filter.map(|filter| FilterReport {
-                keys: filter.chain.items().get(),
-                stages: filter.chain.stages().len(),
-                bits: filter.chain.size().get(),
-                bits_per_key: filter.chain.size().per_key(filter.chain.items()),
-                fill: fill_of(&filter.chain),
-                predicted_rate: filter.chain.predicted_rate(),
-                observed_rate: observed_rate(&filter.chain),
-                promised_rate: Rate::get(filter.rate),
-                source: filter.source.to_string(),
-            }),
+            decision: self.decision(column, id, filter.as_deref()),
+            filter: filter
+                .map(|filter| FilterReport::of(&filter.chain, filter.rate, filter.source)),
         }
+    }
+
+    fn decision(
+        &self,
+        column: &Column,
+        id: Option<SegmentId>,
+        filter: Option<&SealedFilter>,
+    ) -> Option<Decision> {
+        let rate = column.segment_rate()?;
+        let limits = Limits {
+            rate,
+            room: self.room(),
+        };
+        let chain = filter.map(|filter| &filter.chain);
+        let imprint = column.hasher().imprint();
+        Some(planning::decide(id?, chain, imprint, Keys::OnDisk, limits))
     }
 
     /// Checks the sidecars of all live tables; with `full` also asks every filter, on disk and in
     /// memory, for every raw key of its table, and the front for every key that is not a tombstone.
     ///
     /// # Errors
-    /// When RocksDB cannot list or read its tables; the text says why.
-    pub fn verify(&self, full: bool) -> Result<VerifyReport, String> {
+    /// When RocksDB cannot list or read its tables.
+    pub fn verify(&self, full: bool) -> Result<VerifyReport, InspectError> {
         let mut report = VerifyReport::default();
         for entry in self.columns().all() {
             for table in self.tables(&entry)? {
@@ -223,7 +230,7 @@ impl SieveDb {
         table: &LiveTable,
         stored: Option<&Chain>,
         report: &mut VerifyReport,
-    ) -> Result<(), String> {
+    ) -> Result<(), InspectError> {
         let column = &entry.column;
         let hasher = column.hasher();
         let view = column.view();
@@ -232,22 +239,52 @@ impl SieveDb {
             let hash = hasher.hash(key);
             let resident = segment.as_ref().and_then(|segment| segment.answer(hash));
             let denials = [
-                ("the sidecar", stored.is_some_and(|chain| !chain.may_contain(hash))),
+                (
+                    "the sidecar",
+                    stored.is_some_and(|chain| !chain.may_contain(hash)),
+                ),
                 ("the resident filter", resident == Some(false)),
                 ("the front", !deletion && view.answer(hash, key).is_absent()),
             ];
             for (filter, _) in denials.iter().filter(|(_, denied)| *denied) {
-                report.lost.push(LostKey { key: key.to_vec(), file: table.path.clone(), filter });
+                report.lost.push(LostKey {
+                    key: key.to_vec(),
+                    file: table.path.clone(),
+                    filter,
+                });
             }
             report.entries_checked += 1;
             true
         })
+        .map_err(|reason| InspectError::Read {
+            path: table.path.clone(),
+            reason,
+        })
     }
 
-    fn tables(&self, entry: &Entry) -> Result<Vec<LiveTable>, String> {
+    fn tables(&self, entry: &Entry) -> Result<Vec<LiveTable>, InspectError> {
         match self.engine().cf_handle(entry.column.name()) {
-            Some(handle) => ffi::live_tables(&handle),
+            Some(handle) => ffi::live_tables(&handle).map_err(|reason| InspectError::List {
+                column: entry.column.name().to_owned(),
+                reason,
+            }),
             None => Ok(Vec::new()),
+        }
+    }
+}
+
+impl FilterReport {
+    fn of(chain: &Chain, promised: Rate, source: Source) -> Self {
+        Self {
+            keys: chain.items().get(),
+            stages: chain.stages().len(),
+            bits: chain.size().get(),
+            bits_per_key: chain.size().per_key(chain.items()),
+            fill: fill_of(chain),
+            predicted_rate: chain.predicted_rate(),
+            observed_rate: observed_rate(chain),
+            promised_rate: promised.get(),
+            source: source.to_string(),
         }
     }
 }
@@ -273,6 +310,10 @@ fn observed_rate(chain: &Chain) -> f64 {
 
 fn fill_of(chain: &Chain) -> f64 {
     let bits: f64 = chain.size().get() as f64;
-    let set: f64 = chain.stages().iter().map(|stage| stage.fill() * stage.size().get() as f64).sum();
+    let set: f64 = chain
+        .stages()
+        .iter()
+        .map(|stage| stage.fill() * stage.size().get() as f64)
+        .sum();
     if bits == 0.0 { 0.0 } else { set / bits }
 }

@@ -8,6 +8,7 @@
 //! | `column` | the front of one column family: readers, memtables, tables |
 //! | `table` | the filter of an SST while it is written |
 //! | `bell`, `upkeep`, `shelf` | the background thread and the folder of filters |
+//! | `planning` | the merge planner's word on a table's filter |
 //! | `probe` | the proof, before a database is opened, that the hooks fire |
 //! | `db` | [`SieveDb`] |
 //! | `inspect` | what there is, and whether it is right |
@@ -21,6 +22,7 @@ mod error;
 mod ffi;
 mod inspect;
 mod options;
+mod planning;
 mod probe;
 mod shelf;
 mod table;
@@ -28,8 +30,8 @@ mod upkeep;
 
 pub use coverage::{Answer, Proof};
 pub use db::SieveDb;
-pub use error::OpenError;
-pub use inspect::{ColumnReport, Inspection, LostKey, SegmentReport, SummaryReport, VerifyReport};
+pub use error::{InspectError, OpenError, UpkeepFailed};
+pub use inspect::{ColumnReport, FilterReport, Inspection, LostKey, SegmentReport, VerifyReport};
 pub use options::SieveOptions;
 
 /// The wrapped engine: a RocksDB whose column families may be created and dropped while shared.

@@ -24,6 +24,7 @@ pub struct SieveOptions {
     memory_budget: Option<Bits>,
     hash: HashId,
     folder: Option<PathBuf>,
+    frozen: bool,
 }
 
 /// The first stage of a summary whose database does not say how many keys will come: small
@@ -49,6 +50,7 @@ impl Default for SieveOptions {
             memory_budget: None,
             hash: HashId::Xxh3,
             folder: None,
+            frozen: false,
         }
     }
 }
@@ -126,6 +128,18 @@ impl SieveOptions {
         self
     }
 
+    /// Reads the filters that are there and changes none: nothing is rebuilt, saved or removed.
+    /// For tools that look at a database as it is.
+    #[must_use]
+    pub fn frozen(mut self, frozen: bool) -> Self {
+        self.frozen = frozen;
+        self
+    }
+
+    pub(crate) fn is_frozen(&self) -> bool {
+        self.frozen
+    }
+
     pub(crate) fn get_summary_rate(&self) -> Rate {
         self.summary_rate
     }
@@ -143,7 +157,9 @@ impl SieveOptions {
     }
 
     pub(crate) fn folder_of(&self, database: &Path) -> PathBuf {
-        self.folder.clone().unwrap_or_else(|| database.join("sieve"))
+        self.folder
+            .clone()
+            .unwrap_or_else(|| database.join("sieve"))
     }
 
     /// A summary for at least `keys` keys.

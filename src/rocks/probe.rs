@@ -40,11 +40,12 @@ fn check() -> Result<(), OpenError> {
     options.set_env(&Env::mem_env().map_err(OpenError::Probe)?);
     let plain = options.clone();
     if !ffi::install(&mut options, Arc::clone(&column)) {
-        return Err(OpenError::HooksSilent { what: "the filter policy" });
+        return Err(OpenError::HooksSilent {
+            what: "the filter policy",
+        });
     }
     let families = [(DEFAULT_COLUMN_FAMILY_NAME, options.clone())];
-    let engine =
-        Engine::open_cf_with_opts(&options, PATH, families).map_err(OpenError::Probe)?;
+    let engine = Engine::open_cf_with_opts(&options, PATH, families).map_err(OpenError::Probe)?;
     write_and_read(&engine, &column).map_err(OpenError::Probe)??;
     tables_are_seen(&engine, &plain, &registry)
 }
@@ -58,7 +59,14 @@ fn column(registry: &Arc<Registry>) -> Arc<Column> {
     let summary = Scalable::new(hasher().imprint(), options.summary(Items::new(0)));
     let empty = (summary, HashSet::new());
     let registry = Arc::clone(registry);
-    Column::new(DEFAULT_COLUMN_FAMILY_NAME, hasher(), registry, Arc::default(), &options, empty)
+    Column::new(
+        DEFAULT_COLUMN_FAMILY_NAME,
+        hasher(),
+        registry,
+        Arc::default(),
+        &options,
+        empty,
+    )
 }
 
 type Checked = Result<(), OpenError>;
@@ -69,13 +77,21 @@ fn write_and_read(engine: &Engine, column: &Column) -> Result<Checked, rocksdb::
     engine.put(b"also put", b"2")?;
     engine.delete(b"deleted")?;
     if column.memtables_created() == 0 || column.view().summary.items() != Items::new(2) {
-        return Ok(Err(OpenError::HooksSilent { what: "the memtable capture" }));
+        return Ok(Err(OpenError::HooksSilent {
+            what: "the memtable capture",
+        }));
     }
     engine.flush()?;
     let found = engine.get(b"put")?;
     let absent = engine.get(b"never put")?;
     let right = found.as_deref() == Some(b"1") && absent.is_none();
-    Ok(if right { Ok(()) } else { Err(OpenError::HooksSilent { what: "reading through hooks" }) })
+    Ok(if right {
+        Ok(())
+    } else {
+        Err(OpenError::HooksSilent {
+            what: "reading through hooks",
+        })
+    })
 }
 
 fn tables_are_seen(engine: &Engine, plain: &Options, registry: &Registry) -> Checked {
@@ -83,7 +99,9 @@ fn tables_are_seen(engine: &Engine, plain: &Options, registry: &Registry) -> Che
     let handle = engine.cf_handle(DEFAULT_COLUMN_FAMILY_NAME);
     let handle = handle.ok_or(silent("the default column family"))?;
     let tables = ffi::live_tables(&handle).map_err(|_| silent("the list of live tables"))?;
-    let [table] = tables.as_slice() else { return Err(silent("the list of live tables")) };
+    let [table] = tables.as_slice() else {
+        return Err(silent("the list of live tables"));
+    };
     let id = table.captured.ok_or(silent("the table capture"))?;
     let segment = registry.get(id).ok_or(silent("the filter policy"))?;
     let filter = segment.filter().ok_or(silent("the table capture"))?;
@@ -100,7 +118,11 @@ fn tables_are_seen(engine: &Engine, plain: &Options, registry: &Registry) -> Che
         true
     })
     .map_err(|_| silent("the reader of raw keys"))?;
-    if raw == 12 { Ok(()) } else { Err(silent("the reader of raw keys")) }
+    if raw == 12 {
+        Ok(())
+    } else {
+        Err(silent("the reader of raw keys"))
+    }
 }
 
 #[cfg(test)]

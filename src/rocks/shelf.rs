@@ -32,9 +32,16 @@ impl Shelf {
 
     /// The filter of a segment; `None` when it has no sidecar.
     pub(crate) fn load_checked(&self, id: SegmentId) -> Result<Option<SealedFilter>, SidecarError> {
-        let Some(sidecar) = self.folder.load(id)? else { return Ok(None) };
+        let Some(sidecar) = self.folder.load(id)? else {
+            return Ok(None);
+        };
         let (entries, rate, source) = (sidecar.entries, sidecar.rate, sidecar.source);
-        Ok(chain_of(sidecar).map(|chain| SealedFilter { chain, entries, rate, source }))
+        Ok(chain_of(sidecar).map(|chain| SealedFilter {
+            chain,
+            entries,
+            rate,
+            source,
+        }))
     }
 
     /// Stores a segment's filter; false when it could not.
@@ -58,7 +65,9 @@ impl Shelf {
             tracing::warn!(%error, "a summary is unusable; it will be made anew from the tables");
             None
         })?;
-        let Subject::Summary { covers, .. } = &mut sidecar.subject else { return None };
+        let Subject::Summary { covers, .. } = &mut sidecar.subject else {
+            return None;
+        };
         let covers = std::mem::take(covers).into_iter().collect();
         Some((chain_of(sidecar)?, covers))
     }
@@ -71,7 +80,10 @@ impl Shelf {
         self.put(&Sidecar {
             store: self.folder.store_id(),
             imprint: *self.folder.imprint(),
-            subject: Subject::Summary { key_space: key_space(name), covers },
+            subject: Subject::Summary {
+                key_space: key_space(name),
+                covers,
+            },
             source: Source::Snapshot,
             entries: chain.items().get(),
             rate: summary.options().rate,

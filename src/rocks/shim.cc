@@ -72,9 +72,7 @@ struct lsm_sieve_table {
   size_t path_size;
   const uint8_t* segment;  // 16 bytes, or null: the table was built without the plugin
   const uint8_t* unique;   // 16 bytes, or null: older than RocksDB 6.24
-  uint64_t file_size;
   uint64_t entries;  // point entries: old versions, merge operands and tombstones included
-  uint64_t deletions;
   int level;             // -1: unknown
   const char* smallest;  // null: key range unknown
   size_t smallest_size;
@@ -644,13 +642,11 @@ char* lsm_sieve_live_tables(rocksdb_column_family_handle_t* column, void* contex
       table.unique = reinterpret_cast<const uint8_t*>(unique.data());
     }
     table.entries = properties->num_entries - properties->num_range_deletions;
-    table.deletions = properties->num_deletions;
     table.level = -1;
     const auto placed = placements.find(path);
     if (placed != placements.end()) {
       const SstFileMetaData& file = *placed->second.file;
       table.level = placed->second.level;
-      table.file_size = file.size;
       table.smallest = file.smallestkey.data();
       table.smallest_size = file.smallestkey.size();
       table.largest = file.largestkey.data();

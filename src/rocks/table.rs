@@ -16,7 +16,11 @@ pub(crate) struct TableBuild {
 
 impl TableBuild {
     pub(crate) fn new(column: Arc<Column>, builder: SegmentBuilder) -> Self {
-        Self { column, id: builder.id(), builder: Some(builder) }
+        Self {
+            column,
+            id: builder.id(),
+            builder: Some(builder),
+        }
     }
 
     /// The identity that the table will carry.
@@ -35,7 +39,9 @@ impl TableBuild {
     /// Seals the filter before the table can become visible. Returns whether the table may carry
     /// the identity; a table whose filter could not be built carries it too and is rebuilt later.
     pub(crate) fn finish(&mut self, entries: u64) -> bool {
-        let Some(builder) = self.builder.take() else { return false };
+        let Some(builder) = self.builder.take() else {
+            return false;
+        };
         match builder.seal(entries, Source::TableCapture) {
             Some(filter) => self.column.table_captured(self.id, filter),
             None => tracing::warn!(

@@ -25,13 +25,15 @@ use super::bell::{Bell, Calls};
 use super::column::{Column, Epoch};
 use super::columns::{Columns, Entry};
 use super::coverage::{Coverage, Uncovered, View};
+use super::db::room;
 use super::ffi::{self, LiveTable};
 use super::options::SieveOptions;
+use super::planning::{self, Limits};
 use super::shelf::Shelf;
 use crate::filter::Scalable;
 use crate::format::Source;
 use crate::math::Items;
-use crate::segment::{Registry, SegmentBuilder, SegmentId};
+use crate::segment::{Action, Keys, Registry, SegmentBuilder, SegmentId};
 
 /// How long upkeep waits for a call before it looks whether the writers are quiet.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -52,9 +54,16 @@ pub(crate) enum UpkeepError {
     #[error("cannot read the keys of {path}: {reason}")]
     Read { path: String, reason: String },
     #[error("{path} holds {expected} entries but {found} were read")]
-    Miscount { path: String, expected: u64, found: u64 },
+    Miscount {
+        path: String,
+        expected: u64,
+        found: u64,
+    },
     #[error("cannot flush {column:?}: {source}")]
-    Flush { column: String, source: rocksdb::Error },
+    Flush {
+        column: String,
+        source: rocksdb::Error,
+    },
     #[error("memtables still feed the old summary of {0:?} after a flush")]
     OldMemtables(String),
     #[error("keys arrived from outside meanwhile")]
@@ -75,6 +84,8 @@ pub(crate) struct Upkeep {
     pub(crate) dead: HashSet<SegmentId>,
     /// The newest write that the pass before saw.
     pub(crate) sequence: u64,
+    /// The pass before failed somewhere.
+    pub(crate) retry: bool,
 }
 
 impl Upkeep {
@@ -84,17 +95,20 @@ impl Upkeep {
             let (calls, ticket) = self.bell.listen(PATIENCE);
             if calls.stop {
                 self.save_summaries();
-                self.bell.answer(ticket);
+                self.bell.answer(ticket, None);
                 return;
             }
-            if !calls.look && !calls.consolidate && !self.something_is_due() {
+            let retry = std::mem::take(&mut self.retry);
+            if !calls.look && !calls.consolidate && !retry && !self.something_is_due() {
                 continue;
             }
             // A panic here must not leave the database without upkeep, nor its callers waiting.
-            if catch_unwind(AssertUnwindSafe(|| self.pass(calls))).is_err() {
+            let passed = catch_unwind(AssertUnwindSafe(|| self.pass(calls)));
+            let failure = passed.unwrap_or_else(|_| {
                 tracing::error!("upkeep panicked; it goes on with the next pass");
-            }
-            self.bell.answer(ticket);
+                Some("it panicked".to_owned())
+            });
+            self.bell.answer(ticket, failure);
         }
     }
 
@@ -102,28 +116,32 @@ impl Upkeep {
     fn something_is_due(&mut self) -> bool {
         let quiet = self.is_quiet();
         let entries = self.columns.all();
-        entries.iter().any(|entry| self.consolidation_is_due(&entry.column, quiet))
+        entries
+            .iter()
+            .any(|entry| self.consolidation_is_due(&entry.column, quiet))
     }
 
-    fn pass(&mut self, calls: Calls) {
+    /// One look at everything; returns what went wrong, which the next pass tries again.
+    fn pass(&mut self, calls: Calls) -> Option<String> {
         let quiet = self.is_quiet();
         let built = self.idle_segments();
         let mut live = HashSet::new();
-        let mut listed_all = true;
+        let mut failure = None;
         for entry in self.columns.all() {
             match self.attend(&entry, calls, quiet) {
                 Ok(tables) => live.extend(tables.iter().filter_map(LiveTable::id)),
-                Err(UpkeepError::Stopped) => return,
+                Err(UpkeepError::Stopped) => return Some(UpkeepError::Stopped.to_string()),
                 Err(error) => {
-                    listed_all = false;
                     tracing::warn!(column = entry.column.name(), %error, "upkeep will try again");
-                    self.bell.ring();
+                    failure = Some(error.to_string());
                 }
             }
         }
-        if listed_all {
-            self.sweep(&live, built);
+        match failure {
+            None => self.sweep(&live, built),
+            Some(_) => self.retry = true,
         }
+        failure
     }
 
     /// Whether no write came since the pass before.
@@ -132,12 +150,20 @@ impl Upkeep {
         std::mem::replace(&mut self.sequence, sequence) == sequence
     }
 
-    fn attend(&self, entry: &Entry, calls: Calls, quiet: bool) -> Result<Vec<LiveTable>, UpkeepError> {
+    fn attend(
+        &self,
+        entry: &Entry,
+        calls: Calls,
+        quiet: bool,
+    ) -> Result<Vec<LiveTable>, UpkeepError> {
         let column = &entry.column;
         let epoch = column.epoch();
         let tables = self.list(column)?;
         self.load_filters(&tables);
         self.publish_known(column, epoch, &tables);
+        if self.options.is_frozen() {
+            return Ok(tables);
+        }
         self.save_filters(&tables);
         if !column.is_settled() {
             self.cover(entry, epoch, &tables)?;
@@ -154,8 +180,10 @@ impl Upkeep {
         let name = column.name();
         let handle = self.engine.cf_handle(name);
         let handle = handle.ok_or_else(|| UpkeepError::ColumnGone(name.to_owned()))?;
-        ffi::live_tables(&handle)
-            .map_err(|reason| UpkeepError::List { column: name.to_owned(), reason })
+        ffi::live_tables(&handle).map_err(|reason| UpkeepError::List {
+            column: name.to_owned(),
+            reason,
+        })
     }
 
     // -------------------------------------------------------------- coverage
@@ -166,7 +194,14 @@ impl Upkeep {
         if column.is_settled() {
             // Every table is covered by construction; only the list of them has changed.
             let covers = tables.iter().filter_map(LiveTable::id).collect();
-            column.publish(epoch, View { summary, coverage: Coverage::complete() }, covers);
+            column.publish(
+                epoch,
+                View {
+                    summary,
+                    coverage: Coverage::complete(),
+                },
+                covers,
+            );
         } else {
             let covers = column.covers();
             self.publish_partial(column, epoch, summary, covers, tables);
@@ -196,7 +231,9 @@ impl Upkeep {
         let summary = Arc::clone(&column.view().summary);
         let mut covers = column.covers();
         // A table without identity (older than RocksDB 6.24) stays uncovered until it is rewritten.
-        let missing = tables.iter().filter(|table| table.id().is_some_and(|id| !covers.contains(&id)));
+        let missing = tables
+            .iter()
+            .filter(|table| table.id().is_some_and(|id| !covers.contains(&id)));
         let missing: Vec<&LiveTable> = missing.collect();
         let entries: u64 = missing.iter().map(|table| table.entries).sum();
         if entries > summary.items().get() / 2 && entries > 0 {
@@ -216,7 +253,12 @@ impl Upkeep {
     }
 
     /// Adds a table's keys to the summary, and builds its filter on the way where it has none.
-    fn absorb(&self, entry: &Entry, table: &LiveTable, summary: &Scalable) -> Result<(), UpkeepError> {
+    fn absorb(
+        &self,
+        entry: &Entry,
+        table: &LiveTable,
+        summary: &Scalable,
+    ) -> Result<(), UpkeepError> {
         let hasher = entry.column.hasher();
         let mut builder = self.builder_for_missing(&entry.column, table);
         self.scan(entry, table, |key, deletion| {
@@ -236,6 +278,9 @@ impl Upkeep {
     // -------------------------------------------------------------- consolidation
 
     fn consolidation_is_due(&self, column: &Column, quiet: bool) -> bool {
+        if self.options.is_frozen() {
+            return false;
+        }
         let view = column.view();
         let stages = view.summary.stages();
         let wrong_rate = view.summary.predicted_rate() > self.columns.summary_rate().get() * 1.01;
@@ -265,10 +310,20 @@ impl Upkeep {
     fn new_summary(&self, column: &Column, old: &Scalable) -> Result<Scalable, UpkeepError> {
         let entries: u64 = self.list(column)?.iter().map(|table| table.entries).sum();
         // A settled summary has counted every key once; tables count each version.
-        let keys = if column.is_settled() { entries.min(old.items().get()) } else { entries };
+        let keys = if column.is_settled() {
+            entries.min(old.items().get())
+        } else {
+            entries
+        };
         let room = (keys as f64 * HEADROOM) as u64;
-        let options = self.options.clone().summary_rate(self.columns.summary_rate());
-        Ok(Scalable::new(column.hasher().imprint(), options.summary(Items::new(room))))
+        let options = self
+            .options
+            .clone()
+            .summary_rate(self.columns.summary_rate());
+        Ok(Scalable::new(
+            column.hasher().imprint(),
+            options.summary(Items::new(room)),
+        ))
     }
 
     fn fill_and_swap(&self, entry: &Entry, new: &Arc<Scalable>) -> Result<(), UpkeepError> {
@@ -279,8 +334,15 @@ impl Upkeep {
         }
         let (epoch, tables) = self.absorb_all(entry, new)?;
         let covers = tables.iter().filter_map(LiveTable::id).collect();
-        let view = View { summary: Arc::clone(new), coverage: Coverage::complete() };
-        if column.publish(epoch, view, covers) { Ok(()) } else { Err(UpkeepError::Overtaken) }
+        let view = View {
+            summary: Arc::clone(new),
+            coverage: Coverage::complete(),
+        };
+        if column.publish(epoch, view, covers) {
+            Ok(())
+        } else {
+            Err(UpkeepError::Overtaken)
+        }
     }
 
     fn flush(&self, column: &Column) -> Result<(), UpkeepError> {
@@ -288,11 +350,18 @@ impl Upkeep {
         let handle = self.engine.cf_handle(name);
         let handle = handle.ok_or_else(|| UpkeepError::ColumnGone(name.to_owned()))?;
         let flushed = self.engine.flush_cf(&handle);
-        flushed.map_err(|source| UpkeepError::Flush { column: name.to_owned(), source })
+        flushed.map_err(|source| UpkeepError::Flush {
+            column: name.to_owned(),
+            source,
+        })
     }
 
     /// Reads all live tables into a summary, until one listing holds none that was not read.
-    fn absorb_all(&self, entry: &Entry, summary: &Scalable) -> Result<(Epoch, Vec<LiveTable>), UpkeepError> {
+    fn absorb_all(
+        &self,
+        entry: &Entry,
+        summary: &Scalable,
+    ) -> Result<(Epoch, Vec<LiveTable>), UpkeepError> {
         let mut read: HashSet<String> = HashSet::new();
         loop {
             let epoch = entry.column.epoch();
@@ -342,7 +411,9 @@ impl Upkeep {
 
     fn save_filters(&self, tables: &[LiveTable]) {
         for id in tables.iter().filter_map(LiveTable::id) {
-            let Some(segment) = self.registry.get(id) else { continue };
+            let Some(segment) = self.registry.get(id) else {
+                continue;
+            };
             if let Some(filter) = segment.filter()
                 && !segment.is_saved()
                 && self.shelf.save(id, &filter)
@@ -355,7 +426,9 @@ impl Upkeep {
     /// Gives each table that lacks one, or has one of another rate, a filter from its raw keys.
     fn rebuild_filters(&self, entry: &Entry, tables: &[LiveTable]) -> Result<(), UpkeepError> {
         for table in tables {
-            let Some(mut builder) = self.builder_for_missing(&entry.column, table) else { continue };
+            let Some(mut builder) = self.builder_for_missing(&entry.column, table) else {
+                continue;
+            };
             match self.scan(entry, table, |key, _| builder.add(key)) {
                 Ok(()) => self.adopt(Some(builder), table),
                 Err(UpkeepError::Stopped) => return Err(UpkeepError::Stopped),
@@ -366,12 +439,29 @@ impl Upkeep {
         Ok(())
     }
 
+    /// A builder for the filter of a table that has none, or one that breaks the promise.
     fn builder_for_missing(&self, column: &Column, table: &LiveTable) -> Option<SegmentBuilder> {
         let rate = column.segment_rate()?;
         let id = table.id()?;
-        match self.registry.open(id).filter() {
-            Some(filter) if filter.rate == rate => None,
-            _ => Some(SegmentBuilder::new(id, column.hasher(), rate)),
+        let segment = self.registry.open(id);
+        let filter = segment.filter().filter(|filter| filter.rate == rate);
+        let limits = Limits {
+            rate,
+            room: room(&self.options, &self.columns, &self.registry),
+        };
+        let chain = filter.as_ref().map(|filter| &filter.chain);
+        let imprint = column.hasher().imprint();
+        let decision = planning::decide(id, chain, imprint, Keys::OnDisk, limits);
+        match decision.action {
+            Action::Rebuild { .. } => {
+                tracing::info!(segment = %id, %decision, "a table's filter");
+                Some(SegmentBuilder::new(id, column.hasher(), rate))
+            }
+            Action::Drop => {
+                segment.drop_filter();
+                None
+            }
+            Action::Keep | Action::Chain | Action::Or(_) | Action::Fold { .. } => None,
         }
     }
 
@@ -398,7 +488,10 @@ impl Upkeep {
             stopped = found % 4096 == 0 && self.bell.stopping();
             !stopped
         })
-        .map_err(|reason| UpkeepError::Read { path: table.path.clone(), reason })?;
+        .map_err(|reason| UpkeepError::Read {
+            path: table.path.clone(),
+            reason,
+        })?;
         match found {
             _ if stopped => Err(UpkeepError::Stopped),
             found if found == table.entries => Ok(()),
@@ -420,15 +513,19 @@ impl Upkeep {
 
     fn save_summary(&self, column: &Column) {
         let view = column.view();
-        if column.is_settled() && !view.summary.is_saturated() {
-            self.shelf.save_summary(column.name(), &view.summary, column.covers());
+        if column.is_settled() && !view.summary.is_saturated() && !self.options.is_frozen() {
+            self.shelf
+                .save_summary(column.name(), &view.summary, column.covers());
         }
     }
 
     /// Segments that were known before the listing, if no table was being written then; `None`
     /// otherwise: a table under construction is no live table yet.
     fn idle_segments(&self) -> Option<HashSet<SegmentId>> {
-        let running = ["rocksdb.num-running-compactions", "rocksdb.num-running-flushes"];
+        let running = [
+            "rocksdb.num-running-compactions",
+            "rocksdb.num-running-flushes",
+        ];
         let idle = running
             .iter()
             .all(|name| matches!(self.engine.property_int_value(*name), Ok(Some(0))));
@@ -437,10 +534,17 @@ impl Upkeep {
 
     /// Removes what belongs to no live table: segments at once, sidecars in the second pass.
     fn sweep(&mut self, live: &HashSet<SegmentId>, built: Option<HashSet<SegmentId>>) {
-        let Some(built) = built else { return };
-        self.registry.retain(|id| live.contains(&id) || !built.contains(&id));
-        let dead: HashSet<SegmentId> =
-            self.shelf.list().into_iter().filter(|id| !live.contains(id)).collect();
+        let Some(built) = built.filter(|_| !self.options.is_frozen()) else {
+            return;
+        };
+        self.registry
+            .retain(|id| live.contains(&id) || !built.contains(&id));
+        let dead: HashSet<SegmentId> = self
+            .shelf
+            .list()
+            .into_iter()
+            .filter(|id| !live.contains(id))
+            .collect();
         for &id in dead.intersection(&self.dead) {
             self.shelf.remove(id);
         }

@@ -33,7 +33,16 @@ impl SegmentBuilder {
     }
 
     fn with_budget(id: SegmentId, hasher: KeyHasher, rate: Rate, budget: usize) -> Self {
-        Self { id, hasher, rate, kept: Vec::new(), budget, grown: None, last: None, added: 0 }
+        Self {
+            id,
+            hasher,
+            rate,
+            kept: Vec::new(),
+            budget,
+            grown: None,
+            last: None,
+            added: 0,
+        }
     }
 
     /// The segment that is being built.
@@ -83,9 +92,17 @@ impl SegmentBuilder {
         let chain = match self.grown {
             Some(grown) if grown.is_saturated() => return None,
             Some(grown) => grown.to_chain(),
-            None => Chain::new(self.hasher.imprint(), vec![stage_of(&self.kept, self.rate)?]),
+            None => Chain::new(
+                self.hasher.imprint(),
+                vec![stage_of(&self.kept, self.rate)?],
+            ),
         };
-        Some(SealedFilter { chain, entries, rate: self.rate, source })
+        Some(SealedFilter {
+            chain,
+            entries,
+            rate: self.rate,
+            source,
+        })
     }
 }
 
@@ -121,7 +138,8 @@ mod tests {
             let hasher = segment.hasher;
             let sealed = segment.seal(20_000, Source::TableCapture).unwrap();
             assert!((0..20_000).all(|i| sealed.chain.may_contain(hasher.hash(&key(i)))));
-            let wrong = (20_000..120_000).filter(|&i| sealed.chain.may_contain(hasher.hash(&key(i))));
+            let wrong =
+                (20_000..120_000).filter(|&i| sealed.chain.may_contain(hasher.hash(&key(i))));
             assert!(wrong.count() < 1_300, "budget {budget}");
         }
     }

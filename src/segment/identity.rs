@@ -62,16 +62,19 @@ impl Identity {
     ///
     /// # Errors
     /// When the file is of a newer version or cannot be read.
-    pub fn load_or_new(disk: &dyn Disk, folder: &Path, hash: HashId) -> Result<Self, IdentityError> {
+    pub fn load_or_new(
+        disk: &dyn Disk,
+        folder: &Path,
+        hash: HashId,
+    ) -> Result<Self, IdentityError> {
         let path = folder.join(IDENTITY_FILE);
         match find(disk, &path)? {
             Found::Whole(identity) if identity.hash == hash => Ok(identity),
-            Found::Whole(Self { store, .. }) => {
-                Ok(Self { store, ..at("draw randomness for", &path, Self::random(hash))? })
-            }
-            Found::Nothing | Found::Damaged => {
-                at("draw randomness for", &path, Self::random(hash))
-            }
+            Found::Whole(Self { store, .. }) => Ok(Self {
+                store,
+                ..at("draw randomness for", &path, Self::random(hash))?
+            }),
+            Found::Nothing | Found::Damaged => at("draw randomness for", &path, Self::random(hash)),
         }
     }
 
@@ -87,7 +90,12 @@ impl Identity {
             Found::Damaged => put_aside(disk, folder, &path)?,
             Found::Whole(_) | Found::Nothing => {}
         }
-        Ok(disk::publish(disk, folder, IDENTITY_FILE, &encode_identity(self))?)
+        Ok(disk::publish(
+            disk,
+            folder,
+            IDENTITY_FILE,
+            &encode_identity(self),
+        )?)
     }
 
     /// The hasher that this identity keys.

@@ -17,14 +17,18 @@ pub struct Registry {
 impl Registry {
     /// An empty registry; all its segments share one hasher.
     pub fn new(hasher: KeyHasher) -> Self {
-        Self { hasher, segments: Mutex::default() }
+        Self {
+            hasher,
+            segments: Mutex::default(),
+        }
     }
 
     /// The segment with this id; one without filter when it was not known.
     pub fn open(&self, id: SegmentId) -> Arc<Segment> {
         let mut segments = self.lock();
-        let segment =
-            segments.entry(id).or_insert_with(|| Arc::new(Segment::unknown(id, self.hasher)));
+        let segment = segments
+            .entry(id)
+            .or_insert_with(|| Arc::new(Segment::unknown(id, self.hasher)));
         Arc::clone(segment)
     }
 
@@ -42,12 +46,17 @@ impl Registry {
     pub fn retain(&self, keep: impl Fn(SegmentId) -> bool) {
         // A reader of RocksDB may hold a segment: a second object of the same id would miss its
         // later filters.
-        self.lock().retain(|&id, segment| keep(id) || Arc::strong_count(segment) > 1);
+        self.lock()
+            .retain(|&id, segment| keep(id) || Arc::strong_count(segment) > 1);
     }
 
     /// Bits of all resident filters.
     pub fn size(&self) -> Bits {
-        let filters = self.lock().values().filter_map(|segment| segment.filter()).collect::<Vec<_>>();
+        let filters = self
+            .lock()
+            .values()
+            .filter_map(|segment| segment.filter())
+            .collect::<Vec<_>>();
         Bits::new(filters.iter().map(|filter| filter.chain.size().get()).sum())
     }
 

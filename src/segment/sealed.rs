@@ -39,7 +39,12 @@ pub struct Segment {
 impl Segment {
     /// A segment of which nothing is known yet: every key may be in it.
     pub fn unknown(id: SegmentId, hasher: KeyHasher) -> Self {
-        Self { id, hasher, filter: ArcSwapOption::empty(), saved: AtomicBool::new(false) }
+        Self {
+            id,
+            hasher,
+            filter: ArcSwapOption::empty(),
+            saved: AtomicBool::new(false),
+        }
     }
 
     /// What names it.
@@ -62,20 +67,21 @@ impl Segment {
 
     /// The filter's answer for a hashed key; `None` when there is no filter to ask.
     pub fn answer(&self, hash: KeyHash) -> Option<bool> {
-        self.filter.load().as_ref().map(|filter| filter.chain.may_contain(hash))
+        self.filter
+            .load()
+            .as_ref()
+            .map(|filter| filter.chain.may_contain(hash))
     }
 
     /// [`Segment::may_contain`] for several keys at once, their memory fetched in parallel.
     /// Answers beyond the keys, and all answers of a segment without filter, stay as they are.
-    pub fn may_contain_many<'k>(
-        &self,
-        keys: impl Iterator<Item = &'k [u8]>,
-        answers: &mut [bool],
-    ) {
+    pub fn may_contain_many<'k>(&self, keys: impl Iterator<Item = &'k [u8]>, answers: &mut [bool]) {
         let guard = self.filter.load();
         let Some(filter) = &*guard else { return };
         let hashes: Vec<KeyHash> = keys.map(|key| self.hasher.hash(key)).collect();
-        filter.chain.contains_many(&hashes, &mut answers[..hashes.len()]);
+        filter
+            .chain
+            .contains_many(&hashes, &mut answers[..hashes.len()]);
     }
 
     /// Gives the segment a filter, or another one.

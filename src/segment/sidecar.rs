@@ -95,7 +95,12 @@ pub struct SidecarFolder {
 impl SidecarFolder {
     /// The folder at `path`, which may not exist yet. Changes nothing.
     pub fn new(disk: Arc<dyn Disk>, path: PathBuf, store: StoreId, imprint: Imprint) -> Self {
-        Self { disk, path, store, imprint }
+        Self {
+            disk,
+            path,
+            store,
+            imprint,
+        }
     }
 
     /// Makes the folder if it is missing and sweeps unfinished files out of it: for the one that

@@ -1,1 +1,76 @@
-fn main() {}
+//! The command `lsm-sieve`: shows, measures, inspects and checks the front.
+//!
+//! Exit codes: 0, all is well; 1, a finding, such as a lost key; 2, nothing could be said, because
+//! of bad input, a failing disk or Ctrl-C. Results go to standard output, everything else to
+//! standard error.
+
+mod bench;
+mod demo;
+mod engine;
+mod home;
+mod inspect;
+mod outcome;
+mod output;
+mod progress;
+mod replay;
+mod verify;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use outcome::Stop;
+use output::Output;
+
+const AFTER_HELP: &str = "Exit codes: 0 all is well, 1 a finding (a lost key, a damaged sidecar), \
+2 bad input, a failing disk or Ctrl-C.";
+
+/// Scalable Bloom filters before a RocksDB: show, measure, inspect and check them.
+#[derive(Parser)]
+#[command(version, after_help = AFTER_HELP, arg_required_else_help = false)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+    /// Print the result as JSON.
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Demo(demo::Arguments),
+    Replay(replay::Arguments),
+    #[command(subcommand)]
+    Bench(bench::Benchmark),
+    Inspect(inspect::Arguments),
+    Verify(verify::Arguments),
+}
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(stop) => stop.report(),
+    }
+}
+
+fn run() -> Result<(), Stop> {
+    let arguments = Arguments::try_parse().or_else(outcome::usage)?;
+    log_to_stderr();
+    progress::heed_interrupts()?;
+    let output = Output::new(arguments.json);
+    match arguments.command {
+        Command::Demo(demo) => demo::run(&demo, output),
+        Command::Replay(replay) => replay::run(&replay, output),
+        Command::Bench(bench::Benchmark::Miss(miss)) => bench::run(&miss, output),
+        Command::Inspect(inspect) => inspect::run(&inspect, output),
+        Command::Verify(verify) => verify::run(&verify, output),
+    }
+}
+
+/// What the library logs, as far as the environment variable RUST_LOG asks for it.
+fn log_to_stderr() {
+    tracing_subscriber::fmt()
+        .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
+        .with_writer(std::io::stderr)
+        .init();
+}

@@ -1,0 +1,52 @@
+# Everything a developer runs, and all that continuous integration runs.
+#
+#   make demo    installs what is missing, builds, and runs the main job
+#   make test    all tests
+#   make core    the tests that need no RocksDB, in seconds
+#   make lint    formatting, lints, documentation; examples and benches compiled
+#   make bench   the benchmarks of the README; KEYS=1000000 makes them shorter
+#
+# RocksDB's C++ takes about 20 minutes on 2 cores, once: ccache keeps the objects for another
+# profile, another checkout and a fresh clone.
+
+CARGO ?= cargo
+KEYS  ?= 4000000
+
+# Expanded when a recipe runs, hence after `tools` has installed what was missing. The redirection
+# makes sure that a shell looks `command` up.
+CCACHE    = $(shell command -v ccache 2>/dev/null)
+COMPILERS = $(if $(CCACHE),CC="ccache cc" CXX="ccache c++")
+BUILD     = $(COMPILERS) $(CARGO)
+SIEVE     = $(BUILD) run --quiet --release --locked --bin lsm-sieve --
+
+CORE_FEATURES = --no-default-features --features cli
+
+.PHONY: demo test core lint bench tools
+
+demo: tools
+	$(BUILD) build --release --locked --bin lsm-sieve
+	$(SIEVE) demo
+
+test: tools
+	$(BUILD) test --locked
+
+core:
+	$(BUILD) test --locked $(CORE_FEATURES)
+
+lint: tools
+	$(CARGO) fmt --check
+	$(BUILD) clippy --locked --all-targets --no-default-features -- -D warnings
+	$(BUILD) clippy --locked --all-targets $(CORE_FEATURES) -- -D warnings
+	$(BUILD) clippy --locked --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(BUILD) doc --locked --no-deps
+	$(BUILD) build --locked --examples --benches
+
+bench: tools
+	for runs in 1 4 8; do for native in bloom ribbon; do \
+		$(SIEVE) bench miss --keys $(KEYS) --runs $$runs --native $$native || exit; \
+	done; done
+	$(SIEVE) bench miss --keys $(KEYS) --runs 4 --split 12
+
+# bindgen needs libclang; ccache is worth having but can be done without.
+tools:
+	@.ci/tools

@@ -1,0 +1,202 @@
+//! `bench miss`: what a look-up costs with the front and without, in one process.
+
+use lsm_sieve::SieveOptions;
+use lsm_sieve::math::Rate;
+use lsm_sieve::workload::miss::{self, Plan};
+use lsm_sieve::workload::replay::Counts;
+use lsm_sieve::workload::report::{Case, MissReport, SplitReport, Weights};
+use lsm_sieve::workload::store::{Plain, Sieve, Space};
+
+use crate::demo::lost;
+use crate::engine::{self, Native, Shape};
+use crate::home::Home;
+use crate::inspect;
+use crate::outcome::Stop;
+use crate::output::Output;
+use crate::progress::Progress;
+
+const AFTER_HELP: &str = "Examples:
+  lsm-sieve bench miss --keys 4000000 --runs 8
+  lsm-sieve bench miss --keys 4000000 --runs leveled --native ribbon --json
+  lsm-sieve bench miss --keys 1000000 --runs 4 --split 12
+
+Both databases are open at once, cached whole, and asked in turn; figures are medians over the
+rounds. Both keep their files in temporary folders: about 130 bytes a key in all.";
+
+/// Measure what the front does to one kind of look-up.
+#[derive(clap::Subcommand)]
+#[command(arg_required_else_help = false)]
+pub(crate) enum Benchmark {
+    Miss(Arguments),
+}
+
+/// Look up absent and present keys in a RocksDB with its own filter, and with the front added.
+#[derive(clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Arguments {
+    /// Keys to load, 16 bytes each, in random order.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=engine::KEYS_MAX))]
+    keys: u64,
+    /// Sorted runs, each over the whole range of keys; `leveled` for RocksDB's default levels.
+    #[arg(long, value_name = "R|leveled", default_value = "4", value_parser = shape)]
+    runs: Shape,
+    /// RocksDB's own filter.
+    #[arg(long, default_value = "bloom")]
+    native: Native,
+    /// Bits a key of RocksDB's own filter.
+    #[arg(long, value_name = "B", default_value_t = 10.0, value_parser = bits)]
+    bits_per_key: f64,
+    /// Rounds that the medians are over.
+    #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u16).range(1..))]
+    rounds: u16,
+    /// Look-ups of a kind and round.
+    #[arg(long, value_name = "N", default_value_t = 200_000, value_parser = clap::value_parser!(u32).range(1..))]
+    lookups: u32,
+    /// The false-positive rate that the front promises.
+    #[arg(long, value_name = "P", default_value = "0.01", value_parser = engine::parse_rate)]
+    rate: Rate,
+    /// Bits a key of the summary, instead of what the rate asks for.
+    #[arg(long, value_name = "B", value_parser = bits)]
+    front_bits: Option<f64>,
+    /// Bits a key of the segments' filters, instead of what the rate asks for.
+    #[arg(long, value_name = "B", value_parser = bits)]
+    segment_bits: Option<f64>,
+    /// Share B bits a key between summary and segments in several ways, and report the best.
+    #[arg(long, value_name = "B", value_parser = bits, conflicts_with_all = ["front_bits", "segment_bits"])]
+    split: Option<f64>,
+}
+
+fn shape(text: &str) -> Result<Shape, String> {
+    match text.parse() {
+        _ if text == "leveled" => Ok(Shape::Leveled),
+        Ok(runs @ 1..) => Ok(Shape::Runs(runs)),
+        _ => Err("a number of sorted runs from 1 up, or `leveled`".to_owned()),
+    }
+}
+
+fn bits(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(bits) if (0.5..=64.0).contains(&bits) => Ok(bits),
+        _ => Err("bits a key lie between 0.5 and 64".to_owned()),
+    }
+}
+
+/// The shares of a total that the summary gets.
+const SPLITS: [f64; 5] = [0.4, 0.5, 0.6, 0.7, 0.8];
+
+pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), Stop> {
+    let Some(total_bits) = arguments.split else {
+        let (report, counts) = measure(arguments, arguments.front())?;
+        output.print(&report)?;
+        return lost(&counts);
+    };
+    let mut splits = Vec::with_capacity(SPLITS.len());
+    let mut all = Counts::default();
+    for share in SPLITS {
+        let (front, segment) = (total_bits * share, total_bits * (1.0 - share));
+        let (report, counts) =
+            measure(arguments, arguments.front_with(Some(front), Some(segment)))?;
+        splits.push(report);
+        all.false_negatives += counts.false_negatives;
+    }
+    if let Some(report) = SplitReport::new(total_bits, splits) {
+        output.print(&report)?;
+    }
+    lost(&all)
+}
+
+impl Arguments {
+    fn front(&self) -> SieveOptions {
+        self.front_with(self.front_bits, self.segment_bits)
+    }
+
+    fn front_with(&self, front_bits: Option<f64>, segment_bits: Option<f64>) -> SieveOptions {
+        let mut options = SieveOptions::default().rate(self.rate);
+        if let Some(bits) = front_bits {
+            options = options.summary_bits_per_key(bits);
+        }
+        if let Some(bits) = segment_bits {
+            options = options.segment_bits_per_key(bits);
+        }
+        options
+    }
+
+    fn plan(&self) -> Plan {
+        let runs = match self.runs {
+            Shape::Runs(runs) => runs,
+            // The last memtable would be asked before any filter.
+            Shape::Leveled => 1,
+        };
+        Plan {
+            keys: self.keys,
+            runs,
+            rounds: self.rounds.into(),
+            lookups: usize::try_from(self.lookups).unwrap_or(usize::MAX),
+            seed: 1,
+        }
+    }
+
+    fn case(&self) -> Case {
+        let runs = match self.runs {
+            Shape::Runs(runs) => runs.to_string(),
+            Shape::Leveled => "leveled".to_owned(),
+        };
+        Case {
+            keys: self.keys,
+            runs,
+            native: format!("{} {}", self.native.name(), self.bits_per_key),
+            rounds: self.rounds.into(),
+        }
+    }
+}
+
+fn measure(arguments: &Arguments, front: SieveOptions) -> Result<(MissReport, Counts), Stop> {
+    let plan = arguments.plan();
+    let (native_home, sieve_home) = (Home::temporary()?, Home::temporary()?);
+    let options = || {
+        engine::options(
+            plan.keys,
+            arguments.runs,
+            arguments.native,
+            arguments.bits_per_key,
+        )
+    };
+    let mut native = Plain::open(&options(), native_home.path(), &[Space::Default])?;
+    let mut sieve = Sieve::open(&options(), &front, sieve_home.path(), &[Space::Default])?;
+
+    let mut loading = Progress::new("loading both", plan.keys);
+    let fill_us = miss::fill(&plan, &mut native, &mut sieve, &mut loading)?;
+    drop(loading);
+    settle(arguments.runs, &native, &sieve)?;
+    let mut looking = Progress::new("looking up", plan.rounds as u64 + 1);
+    let figures = miss::measure(&plan, &native, &sieve, &mut looking)?;
+    drop(looking);
+
+    let weight = inspect::weight(&sieve, Space::Default)?;
+    let weights = Weights {
+        front_bits_per_key: weight.summary_bits_per_key,
+        segment_bits_per_key: weight.segment_bits_per_key,
+        native_bits_per_key: engine::native_bits_per_key(native.engine())?,
+        segment_observed_rate: weight.segment_observed_rate,
+    };
+    Ok((
+        MissReport::new(&arguments.case(), fill_us, &figures, weights),
+        figures.counts,
+    ))
+}
+
+/// Lets both stores come to rest: compactions over, every SST covered, the summary in one piece.
+fn settle(shape: Shape, native: &Plain, sieve: &Sieve) -> Result<(), Stop> {
+    let mut progress = Progress::unbounded("settling");
+    // Where nothing is compacted, RocksDB says for ever that a compaction is pending.
+    if shape == Shape::Leveled {
+        engine::settle(
+            |name| native.engine().property_int_value(name),
+            &mut progress,
+        )?;
+        engine::settle(|name| sieve.front().property_int_value(name), &mut progress)?;
+    }
+    engine::cover(sieve, &mut progress)?;
+    sieve.front().consolidate()?;
+    Ok(())
+}

@@ -1,0 +1,178 @@
+//! Options that are the same on both sides of every comparison, and waiting for an engine.
+
+use std::time::Duration;
+
+use lsm_sieve::math::Rate;
+use lsm_sieve::workload::Watch;
+use lsm_sieve::workload::store::Sieve;
+use rocksdb::properties::PropName;
+use rocksdb::{BlockBasedOptions, Cache, DB, DBCompressionType, Options};
+
+use crate::outcome::Stop;
+
+/// RocksDB's own filter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Native {
+    /// Its Bloom filter.
+    Bloom,
+    /// Its Ribbon filter: fewer bits, more work.
+    Ribbon,
+    /// No filter.
+    None,
+}
+
+impl Native {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Bloom => "bloom",
+            Self::Ribbon => "ribbon",
+            Self::None => "none",
+        }
+    }
+}
+
+/// How sorted runs come about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shape {
+    /// One run for each explicit flush; nothing is compacted.
+    Runs(u64),
+    /// RocksDB's default levels.
+    Leveled,
+}
+
+/// A key, a value and what a memtable adds to them.
+const MEMTABLE_BYTES_PER_KEY: u64 = 200;
+/// A key and a value in a block, generously.
+const BLOCK_BYTES_PER_KEY: u64 = 128;
+
+/// More keys than any disk here holds.
+pub(crate) const KEYS_MAX: u64 = 1 << 40;
+
+const MIB: u64 = 1 << 20;
+
+/// The database of a comparison: everything cached, filters held in memory, no compression.
+pub(crate) fn options(keys: u64, shape: Shape, native: Native, bits_per_key: f64) -> Options {
+    let mut options = Options::default();
+    options.create_if_missing(true);
+    options.create_missing_column_families(true);
+    options.set_compression_type(DBCompressionType::None);
+    options.set_block_based_table_factory(&table(keys, native, bits_per_key));
+    if let Shape::Runs(runs) = shape {
+        options.set_disable_auto_compactions(true);
+        options.set_level_zero_slowdown_writes_trigger(i32::MAX);
+        options.set_level_zero_stop_writes_trigger(i32::MAX);
+        let run_bytes = keys
+            .div_ceil(runs.max(1))
+            .saturating_mul(MEMTABLE_BYTES_PER_KEY);
+        options.set_write_buffer_size(size(run_bytes.max(64 * MIB)));
+    }
+    options
+}
+
+fn table(keys: u64, native: Native, bits_per_key: f64) -> BlockBasedOptions {
+    const BLOCK_BASED: bool = false;
+    let mut table = BlockBasedOptions::default();
+    let cached = keys
+        .saturating_mul(BLOCK_BYTES_PER_KEY)
+        .saturating_add(256 * MIB);
+    table.set_block_cache(&Cache::new_lru_cache(size(cached)));
+    table.set_cache_index_and_filter_blocks(false);
+    match native {
+        Native::Bloom => table.set_bloom_filter(bits_per_key, BLOCK_BASED),
+        Native::Ribbon => table.set_ribbon_filter(bits_per_key),
+        Native::None => {}
+    }
+    table
+}
+
+fn size(bytes: u64) -> usize {
+    usize::try_from(bytes).unwrap_or(usize::MAX)
+}
+
+/// Reads a rate off the command line.
+pub(crate) fn parse_rate(text: &str) -> Result<Rate, String> {
+    let number: f64 = text
+        .parse()
+        .map_err(|_| "not a number, for example 0.01".to_owned())?;
+    Rate::new(number).map_err(|error| error.to_string())
+}
+
+/// How long a wait goes on before it looks at the watch.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// Waits until flushes and compactions are over, which would disturb a measurement.
+///
+/// `property` reads one of RocksDB's numbers.
+pub(crate) fn settle(
+    property: impl Fn(&PropName) -> Result<Option<u64>, rocksdb::Error>,
+    watch: &mut impl Watch,
+) -> Result<(), Stop> {
+    while busy(&property)? {
+        watch.advance(0)?;
+        std::thread::sleep(PATIENCE);
+    }
+    Ok(())
+}
+
+fn busy(
+    property: &impl Fn(&PropName) -> Result<Option<u64>, rocksdb::Error>,
+) -> Result<bool, rocksdb::Error> {
+    let signs = [
+        rocksdb::properties::NUM_RUNNING_FLUSHES,
+        rocksdb::properties::MEM_TABLE_FLUSH_PENDING,
+        rocksdb::properties::NUM_RUNNING_COMPACTIONS,
+        rocksdb::properties::COMPACTION_PENDING,
+    ];
+    for sign in signs {
+        if property(sign)?.is_some_and(|value| value > 0) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Waits until every live SST has its filter.
+pub(crate) fn cover(store: &Sieve, watch: &mut impl Watch) -> Result<(), Stop> {
+    while !store.front().wait_until_covered(PATIENCE) {
+        watch.advance(0)?;
+    }
+    Ok(())
+}
+
+/// Bits a key that RocksDB's own filters take in the default column family.
+pub(crate) fn native_bits_per_key(engine: &DB) -> Result<f64, rocksdb::Error> {
+    let properties = engine.property_value(rocksdb::properties::AGGREGATED_TABLE_PROPERTIES)?;
+    let properties = properties.unwrap_or_default();
+    let field = |name: &str| aggregated(&properties, name).unwrap_or(0.0);
+    let entries = field("# entries");
+    let bytes = field("filter block size");
+    Ok(if entries > 0.0 {
+        bytes * 8.0 / entries
+    } else {
+        0.0
+    })
+}
+
+/// One field of RocksDB's text `name=value; name=value; ...`.
+fn aggregated(properties: &str, name: &str) -> Option<f64> {
+    let fields = properties
+        .split(';')
+        .filter_map(|field| field.split_once('='));
+    let mut values = fields
+        .filter(|(key, _)| key.trim() == name)
+        .map(|(_, value)| value.trim());
+    values.next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_field_of_the_table_properties_is_found() {
+        let text = "# data blocks=2; # entries=400; filter block size=500; filter policy name=N/A";
+        assert_eq!(aggregated(text, "# entries"), Some(400.0));
+        assert_eq!(aggregated(text, "filter block size"), Some(500.0));
+        assert_eq!(aggregated(text, "block size"), None);
+    }
+}

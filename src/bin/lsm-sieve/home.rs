@@ -1,0 +1,92 @@
+//! Where a command keeps a database: a temporary folder, or one that the user names.
+
+use std::path::{Path, PathBuf};
+
+use crate::outcome::Stop;
+
+/// A folder for a database; removed at the end unless it was the user's, or is to be kept.
+pub(crate) enum Home {
+    Temporary(tempfile::TempDir),
+    /// Made here, at a path that the user named: half-written until [`Home::keep`].
+    New(NewFolder),
+    /// Was there before; never removed.
+    Old(PathBuf),
+}
+
+impl Home {
+    pub(crate) fn temporary() -> Result<Self, Stop> {
+        let made = tempfile::Builder::new().prefix("lsm-sieve-").tempdir();
+        made.map(Self::Temporary).map_err(|error| {
+            Stop::input(format!(
+                "cannot make a temporary folder: {error}; set TMPDIR to a folder with space"
+            ))
+        })
+    }
+
+    /// The folder at `path`, made if it is not there; refuses one that holds something else.
+    pub(crate) fn at(path: &Path) -> Result<Self, Stop> {
+        match path.read_dir() {
+            Ok(mut entries) => {
+                if entries.next().is_none() || path.join("CURRENT").is_file() {
+                    return Ok(Self::Old(path.to_owned()));
+                }
+                Err(Stop::input(format!(
+                    "{} holds files and is not a RocksDB database: name a new or an empty folder",
+                    path.display()
+                )))
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                NewFolder::make(path).map(Self::New)
+            }
+            Err(error) => Err(Stop::input(format!(
+                "cannot use {} as a database: {error}; name a folder",
+                path.display()
+            ))),
+        }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        match self {
+            Self::Temporary(folder) => folder.path(),
+            Self::New(folder) => &folder.path,
+            Self::Old(path) => path,
+        }
+    }
+
+    /// The work is done: a folder that the user named stays.
+    pub(crate) fn keep(self) {
+        if let Self::New(mut folder) = self {
+            folder.keep = true;
+        }
+    }
+}
+
+pub(crate) struct NewFolder {
+    path: PathBuf,
+    keep: bool,
+}
+
+impl NewFolder {
+    fn make(path: &Path) -> Result<Self, Stop> {
+        std::fs::create_dir(path).map_err(|error| {
+            Stop::input(format!(
+                "cannot make the folder {}: {error}; make its parent first, or name another",
+                path.display()
+            ))
+        })?;
+        Ok(Self {
+            path: path.to_owned(),
+            keep: false,
+        })
+    }
+}
+
+impl Drop for NewFolder {
+    fn drop(&mut self) {
+        if !self.keep
+            && let Err(error) = std::fs::remove_dir_all(&self.path)
+        {
+            tracing::warn!(path = %self.path.display(), %error, "cannot remove an unfinished database");
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! A progress bar, and Ctrl-C.
+//!
+//! The bar appears on standard error after a second of work, and never when that is no terminal.
+//! Ctrl-C only sets a flag, which every driver sees through its watch: the command then unwinds
+//! as from any error, and what it made is removed on the way.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use lsm_sieve::workload::{Interrupted, Watch};
+
+use crate::outcome::Stop;
+
+static STOP: AtomicBool = AtomicBool::new(false);
+
+/// Work that ends sooner shows no bar.
+const UNSEEN: Duration = Duration::from_secs(1);
+
+/// From now on Ctrl-C and SIGTERM are asked for politely, by [`Watch::advance`].
+pub(crate) fn heed_interrupts() -> Result<(), Stop> {
+    ctrlc::set_handler(|| STOP.store(true, Ordering::Relaxed))?;
+    Ok(())
+}
+
+/// How far one stretch of work is.
+pub(crate) struct Progress {
+    bar: ProgressBar,
+    since: Instant,
+    shown: bool,
+}
+
+impl Progress {
+    /// Starts a stretch of `total` steps.
+    pub(crate) fn new(what: &'static str, total: u64) -> Self {
+        Self::with_style(
+            what,
+            Some(total),
+            "{msg:24} {wide_bar} {percent:>3} %, {eta} left",
+        )
+    }
+
+    /// Starts a stretch whose end is not known.
+    pub(crate) fn unbounded(what: &'static str) -> Self {
+        Self::with_style(what, None, "{msg:24} {spinner} {human_pos}, {elapsed}")
+    }
+
+    fn with_style(what: &'static str, total: Option<u64>, template: &str) -> Self {
+        let style = ProgressStyle::with_template(template)
+            .unwrap_or_else(|_| ProgressStyle::default_spinner());
+        let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::hidden());
+        bar.set_style(style);
+        bar.set_message(what);
+        Self {
+            bar,
+            since: Instant::now(),
+            shown: false,
+        }
+    }
+}
+
+impl Watch for Progress {
+    fn advance(&mut self, steps: u64) -> Result<(), Interrupted> {
+        if STOP.load(Ordering::Relaxed) {
+            return Err(Interrupted);
+        }
+        if !self.shown && self.since.elapsed() > UNSEEN {
+            self.shown = true;
+            self.bar.set_draw_target(ProgressDrawTarget::stderr());
+        }
+        self.bar.inc(steps);
+        Ok(())
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}

@@ -1,0 +1,206 @@
+//! `replay`: a real trace through the front, every look-up checked against the engine.
+//!
+//! The trace is read through once before any database is opened: a flaw at its end is found while
+//! there is nothing to clean up. Then it is replayed three times over fresh databases: counted
+//! with the front, timed with it, timed without.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use lsm_sieve::SieveOptions;
+use lsm_sieve::math::Rate;
+use lsm_sieve::workload::Watch as _;
+use lsm_sieve::workload::operation::{Mode, Updates};
+use lsm_sieve::workload::replay::{self, Counts};
+use lsm_sieve::workload::report::ReplayReport;
+use lsm_sieve::workload::store::{Plain, Sieve, Store};
+use lsm_sieve::workload::trace::{Format, Trace, TraceError};
+
+use crate::demo::lost;
+use crate::engine::{self, Native, Shape};
+use crate::home::Home;
+use crate::inspect;
+use crate::outcome::Stop;
+use crate::output::Output;
+use crate::progress::Progress;
+
+const AFTER_HELP: &str = "Examples:
+  lsm-sieve replay --trace vault.gz --format u64be --mode upsert
+  lsm-sieve replay --trace pages.lis.zst --format lis --mode differential --limit 100000 --json
+
+Plain, gzip, xz and zstd files are told apart by their first bytes.";
+
+/// Steps between two looks at Ctrl-C while a trace is read through.
+const SURVEY_IDS: u64 = 1 << 16;
+
+/// Replay a trace against a RocksDB with and without the front, and count lost reads.
+#[derive(clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Arguments {
+    /// The trace.
+    #[arg(long, value_name = "FILE")]
+    trace: PathBuf,
+    /// How its bytes are read as ids.
+    #[arg(long)]
+    format: Format,
+    /// What an id is taken to mean.
+    #[arg(long)]
+    mode: ModeName,
+    /// Replay the first N ids only.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    limit: Option<u64>,
+    /// Keep the database of the counted replay here: a new folder, or a database that exists.
+    #[arg(long, value_name = "DIR")]
+    db: Option<PathBuf>,
+    /// The false-positive rate to promise.
+    #[arg(long, value_name = "P", default_value = "0.01", value_parser = engine::parse_rate)]
+    rate: Rate,
+    /// Fixes which ids and accesses are updates (differential).
+    #[arg(long, value_name = "SEED", default_value_t = Updates::default().seed)]
+    seed: u64,
+    /// The share of the accesses to an updatable id that are updates (differential).
+    #[arg(long, value_name = "SHARE", default_value_t = Updates::default().of_accesses, value_parser = share)]
+    updates: f64,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum ModeName {
+    /// Each id is looked up, and inserted when it is missing.
+    Upsert,
+    /// All ids exist in a main file; 7 in 30 are updated, into a differential file.
+    Differential,
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(share) if (0.0..=1.0).contains(&share) => Ok(share),
+        _ => Err("a share lies between 0 and 1".to_owned()),
+    }
+}
+
+impl Arguments {
+    fn mode(&self) -> Mode {
+        match self.mode {
+            ModeName::Upsert => Mode::Upsert,
+            ModeName::Differential => Mode::Differential(Updates {
+                of_accesses: self.updates,
+                seed: self.seed,
+                ..Updates::default()
+            }),
+        }
+    }
+
+    /// The ids, from the beginning.
+    fn ids(&self) -> Result<impl Iterator<Item = Result<u64, TraceError>>, TraceError> {
+        let limit = self.limit.and_then(|limit| usize::try_from(limit).ok());
+        Ok(Trace::open(&self.trace, self.format)?.take(limit.unwrap_or(usize::MAX)))
+    }
+}
+
+pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), Stop> {
+    let home = match &arguments.db {
+        Some(path) => Home::at(path)?,
+        None => Home::temporary()?,
+    };
+    let replay = Replay {
+        arguments,
+        mode: arguments.mode(),
+        ids: survey(arguments)?,
+    };
+    let (counts, bits_per_key) = replay.count(home.path())?;
+    let report = ReplayReport {
+        mode: replay.mode.name(),
+        counts,
+        observed_rate: counts.observed_rate(),
+        promised_rate: arguments.rate.get(),
+        bits_per_key,
+        seconds: replay.time_sieve()?.as_secs_f64(),
+        seconds_unfiltered: replay.time_plain()?.as_secs_f64(),
+    };
+    home.keep();
+    output.print(&report)?;
+    lost(&counts)
+}
+
+/// Reads the trace through; gives the number of its ids.
+fn survey(arguments: &Arguments) -> Result<u64, Stop> {
+    let mut progress = Progress::unbounded("reading the trace");
+    let mut ids = 0_u64;
+    for id in arguments.ids()? {
+        id?;
+        ids += 1;
+        if ids.is_multiple_of(SURVEY_IDS) {
+            progress.advance(SURVEY_IDS)?;
+        }
+    }
+    Ok(ids)
+}
+
+/// One trace, known to be whole, and how it is read.
+struct Replay<'a> {
+    arguments: &'a Arguments,
+    mode: Mode,
+    ids: u64,
+}
+
+impl Replay<'_> {
+    fn count(&self, path: &Path) -> Result<(Counts, f64), Stop> {
+        let mut store = self.sieve(path)?;
+        self.prepare(&mut store)?;
+        let mut progress = Progress::new("counting, with the front", self.ids);
+        let counts = replay::count(self.arguments.ids()?, self.mode, &mut store, &mut progress)?;
+        store.flush()?;
+        engine::cover(&store, &mut Progress::unbounded("covering"))?;
+        let weight = inspect::weight(&store, self.mode.filtered_space())?;
+        Ok((
+            counts,
+            weight.summary_bits_per_key + weight.segment_bits_per_key,
+        ))
+    }
+
+    fn time_sieve(&self) -> Result<Duration, Stop> {
+        let home = Home::temporary()?;
+        let mut store = self.sieve(home.path())?;
+        self.time("timing, with the front", &mut store)
+    }
+
+    fn time_plain(&self) -> Result<Duration, Stop> {
+        let home = Home::temporary()?;
+        let mut store = Plain::open(&self.options(), home.path(), self.mode.spaces())?;
+        self.time("timing, without", &mut store)
+    }
+
+    fn time<S: Store>(&self, what: &'static str, store: &mut S) -> Result<Duration, Stop> {
+        self.prepare(store)?;
+        let mut progress = Progress::new(what, self.ids);
+        Ok(replay::time(
+            self.arguments.ids()?,
+            self.mode,
+            store,
+            &mut progress,
+        )?)
+    }
+
+    fn prepare<S: Store>(&self, store: &mut S) -> Result<(), Stop> {
+        if let Mode::Differential(_) = self.mode {
+            let mut progress = Progress::new("loading the main file", self.ids);
+            replay::load_main(self.arguments.ids()?, store, &mut progress)?;
+        }
+        Ok(())
+    }
+
+    fn sieve(&self, path: &Path) -> Result<Sieve, Stop> {
+        let front = SieveOptions::default().rate(self.arguments.rate);
+        Ok(Sieve::open(
+            &self.options(),
+            &front,
+            path,
+            self.mode.spaces(),
+        )?)
+    }
+
+    fn options(&self) -> rocksdb::Options {
+        const NATIVE_BITS_PER_KEY: f64 = 10.0;
+        engine::options(self.ids, Shape::Leveled, Native::Bloom, NATIVE_BITS_PER_KEY)
+    }
+}

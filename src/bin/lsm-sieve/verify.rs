@@ -1,0 +1,104 @@
+//! `verify`: are the sidecars whole, and does every key pass its filters?
+
+use std::path::PathBuf;
+
+use lsm_sieve::workload::report::{Tabular, number};
+use serde::Serialize;
+
+use crate::inspect;
+use crate::outcome::Stop;
+use crate::output::Output;
+
+const AFTER_HELP: &str = "Examples:
+  lsm-sieve verify /var/lib/service/db
+  lsm-sieve verify /var/lib/service/db --full
+
+A damaged sidecar loses no key: it is answered `maybe` and rebuilt. A lost key is a defect.";
+
+/// How many damaged files and lost keys are named in the message; the report has all.
+const NAMED_MAX: usize = 3;
+
+/// Check the filters of a database; exit code 1 if a sidecar is damaged or a key is lost.
+#[derive(clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Arguments {
+    /// The folder of the database.
+    #[arg(value_name = "DB")]
+    path: PathBuf,
+    /// Ask the filter and the summary for every raw key of every SST as well.
+    #[arg(long)]
+    full: bool,
+}
+
+#[derive(Serialize)]
+struct Report {
+    sidecars_checked: u64,
+    damaged: Vec<String>,
+    missing: Vec<String>,
+    keys_checked: u64,
+    lost_keys: Vec<String>,
+}
+
+pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), Stop> {
+    let store = inspect::open(&arguments.path)?;
+    let found = store.front().verify(arguments.full)?;
+    let report = Report {
+        sidecars_checked: found.sidecars_checked,
+        damaged: found.damaged,
+        missing: found.missing,
+        keys_checked: found.entries_checked,
+        lost_keys: found.lost.iter().map(ToString::to_string).collect(),
+    };
+    output.print(&report)?;
+    report.judge()
+}
+
+impl Report {
+    fn judge(&self) -> Result<(), Stop> {
+        if !self.lost_keys.is_empty() {
+            return Err(Stop::Finding(format!(
+                "{} keys are lost to their filters ({}): delete the folder of the filters, and report this",
+                self.lost_keys.len(),
+                named(&self.lost_keys)
+            )));
+        }
+        if !self.damaged.is_empty() {
+            return Err(Stop::Finding(format!(
+                "{} sidecars are damaged ({}): keep the database open until they are rebuilt, and check the disk",
+                self.damaged.len(),
+                named(&self.damaged)
+            )));
+        }
+        Ok(())
+    }
+}
+
+fn named(items: &[String]) -> String {
+    let mut text = items
+        .iter()
+        .take(NAMED_MAX)
+        .cloned()
+        .collect::<Vec<_>>()
+        .join(", ");
+    if items.len() > NAMED_MAX {
+        text.push_str(", ...");
+    }
+    text
+}
+
+impl Tabular for Report {
+    fn head(&self) -> Vec<String> {
+        vec!["checked".to_owned(), String::new()]
+    }
+
+    fn rows(&self) -> Vec<Vec<String>> {
+        let row = |label: &str, value: u64| vec![label.to_owned(), number(value)];
+        vec![
+            row("sidecars", self.sidecars_checked),
+            row("damaged sidecars", self.damaged.len() as u64),
+            row("SSTs without sidecar", self.missing.len() as u64),
+            row("keys", self.keys_checked),
+            row("lost keys", self.lost_keys.len() as u64),
+        ]
+    }
+}

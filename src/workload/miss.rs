@@ -1,0 +1,350 @@
+//! What a look-up costs with the front and without: two stores, the same keys, turn and turn about.
+//!
+//! A processor's clock, its caches and its neighbours drift over seconds, so a figure of one run
+//! set against a figure of a later one compares hours, not stores. Here both stores are open at
+//! once; every round asks both of them for the same keys, in an order that alternates, and the
+//! median over the rounds counts. Keys are made before the clock starts.
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use super::Watch;
+use super::keys::{Distribution, scattered_key};
+use super::random::Random;
+use super::replay::{Counts, ReplayError};
+use super::store::{Fronted, Space, Store};
+
+/// Loads are written in stretches of this many keys, to one store and then to the other.
+const CHUNK_KEYS: u64 = 10_000;
+/// Keys of one call that reads many.
+pub const BATCH_KEYS: usize = 64;
+/// Every record's value.
+const VALUE: [u8; 32] = [0x5a; 32];
+
+type Key = [u8; 16];
+
+/// How much is loaded and asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// Distinct keys to load, in random order.
+    pub keys: u64,
+    /// Flushes, evenly spread over the load; 0 leaves it to the engine.
+    pub runs: u64,
+    /// Rounds of look-ups.
+    pub rounds: usize,
+    /// Look-ups of a kind, store and round.
+    pub lookups: usize,
+    /// Fixes the keys that are asked for.
+    pub seed: u64,
+}
+
+/// One figure for each of the two stores.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Pair {
+    /// The engine alone.
+    pub native: f64,
+    /// With the front.
+    pub sieve: f64,
+}
+
+/// Loads both stores with the same keys, flushed at the same points.
+///
+/// Gives the microseconds that a key took, flushes included.
+///
+/// # Errors
+/// [`ReplayError`] when a store fails or the watch stops the load.
+pub fn fill<E, N, S>(
+    plan: &Plan,
+    native: &mut N,
+    sieve: &mut S,
+    watch: &mut impl Watch,
+) -> Result<Pair, ReplayError<E>>
+where
+    E: std::error::Error + 'static,
+    N: Store<Error = E>,
+    S: Store<Error = E>,
+{
+    let mut spent = [Duration::ZERO; 2];
+    for (turn, (from, to, flush)) in (0_u64..).zip(stretches(plan)) {
+        let keys: Vec<Key> = (from..to).map(scattered_key).collect();
+        for side in [turn % 2, (turn + 1) % 2] {
+            if side == 0 {
+                spent[0] += load(&keys, flush, native).map_err(ReplayError::Store)?;
+            } else {
+                spent[1] += load(&keys, flush, sieve).map_err(ReplayError::Store)?;
+            }
+        }
+        watch.advance(to - from)?;
+    }
+    let [native, sieve] = spent.map(|time| time.as_secs_f64() * 1e6 / plan.keys as f64);
+    Ok(Pair { native, sieve })
+}
+
+/// The load in stretches `(from, to, flush after it)`; runs end where keys divide evenly.
+fn stretches(plan: &Plan) -> impl Iterator<Item = (u64, u64, bool)> {
+    let keys = plan.keys;
+    let run_keys = if plan.runs == 0 {
+        keys
+    } else {
+        keys.div_ceil(plan.runs)
+    };
+    let flushes = plan.runs > 0;
+    let mut from = 0;
+    std::iter::from_fn(move || {
+        if from == keys {
+            return None;
+        }
+        let run_end = (from / run_keys + 1).saturating_mul(run_keys).min(keys);
+        let to = (from + CHUNK_KEYS).min(run_end);
+        let stretch = (from, to, flushes && to == run_end);
+        from = to;
+        Some(stretch)
+    })
+}
+
+fn load<S: Store>(keys: &[Key], flush: bool, store: &mut S) -> Result<Duration, S::Error> {
+    let start = Instant::now();
+    for key in keys {
+        store.write(Space::Default, key, &VALUE)?;
+    }
+    if flush {
+        store.flush()?;
+    }
+    Ok(start.elapsed())
+}
+
+/// Nanoseconds a key, medians over the rounds, and what the filters said.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Figures {
+    /// A look-up of an absent key.
+    pub miss_ns: Pair,
+    /// A look-up of a loaded key.
+    pub hit_ns: Pair,
+    /// An absent key among [`BATCH_KEYS`] that are asked for in one call.
+    pub multi_miss_ns: Pair,
+    /// The front's answers about absent keys, and about loaded ones.
+    pub counts: Counts,
+}
+
+/// Asks both loaded stores for absent and for loaded keys.
+///
+/// # Errors
+/// [`ReplayError`] when a store fails or the watch stops the rounds.
+///
+/// # Panics
+/// If the plan has no round.
+pub fn measure<E, N, S>(
+    plan: &Plan,
+    native: &N,
+    sieve: &S,
+    watch: &mut impl Watch,
+) -> Result<Figures, ReplayError<E>>
+where
+    E: std::error::Error + 'static,
+    N: Store<Error = E>,
+    S: Fronted<Error = E>,
+{
+    assert!(plan.rounds > 0, "a median needs a round");
+    let mut random = Random::new(plan.seed);
+    let mut counts = Counts::default();
+    let (mut misses, mut hits, mut batches) = (Vec::new(), Vec::new(), Vec::new());
+    // The first round fills the block cache; its times are left out.
+    for round in 0..=plan.rounds {
+        let absent = draw(Distribution::Absent, plan, random.word());
+        let loaded = draw(Distribution::Uniform, plan, random.word());
+        let ask = |kind: Kind, keys: &[Key]| {
+            pair(round, || kind.ask(native, keys), || kind.ask(sieve, keys))
+                .map_err(ReplayError::Store)
+        };
+        let miss = ask(Kind::One, &absent)?;
+        let hit = ask(Kind::One, &loaded)?;
+        let batch = ask(Kind::Many, &absent)?;
+        watch.advance(1)?;
+        if round == 0 {
+            continue;
+        }
+        counts.false_negatives += loaded.len().saturating_sub(hit.found) as u64;
+        check(&loaded, true, sieve, &mut counts).map_err(ReplayError::Store)?;
+        check(&absent, false, sieve, &mut counts).map_err(ReplayError::Store)?;
+        misses.push(miss.ns);
+        hits.push(hit.ns);
+        batches.push(batch.ns);
+    }
+    Ok(Figures {
+        miss_ns: medians(&misses),
+        hit_ns: medians(&hits),
+        multi_miss_ns: medians(&batches),
+        counts,
+    })
+}
+
+fn draw(kind: Distribution, plan: &Plan, seed: u64) -> Vec<Key> {
+    kind.over(plan.keys, seed)
+        .take(plan.lookups)
+        .map(scattered_key)
+        .collect()
+}
+
+/// How keys are asked for.
+#[derive(Clone, Copy)]
+enum Kind {
+    One,
+    Many,
+}
+
+/// What one store did with one set of keys.
+#[derive(Clone, Copy)]
+struct Asked {
+    ns: f64,
+    found: usize,
+}
+
+impl Kind {
+    fn ask<S: Store>(self, store: &S, keys: &[Key]) -> Result<Asked, S::Error> {
+        let slices: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
+        let mut found = 0;
+        let start = Instant::now();
+        match self {
+            Self::One => {
+                for key in &slices {
+                    found += usize::from(store.read(Space::Default, black_box(key))?);
+                }
+            }
+            Self::Many => {
+                for batch in slices.chunks(BATCH_KEYS) {
+                    found += store.read_many(black_box(batch))?;
+                }
+            }
+        }
+        let ns = start.elapsed().as_nanos() as f64 / keys.len() as f64;
+        Ok(Asked { ns, found })
+    }
+}
+
+struct Both {
+    ns: Pair,
+    found: usize,
+}
+
+/// Asks one store, then the other; which is first alternates, so neither always finds warm keys.
+fn pair<E>(
+    round: usize,
+    native: impl Fn() -> Result<Asked, E>,
+    sieve: impl Fn() -> Result<Asked, E>,
+) -> Result<Both, E> {
+    let (native, sieve) = if round.is_multiple_of(2) {
+        let native = native()?;
+        (native, sieve()?)
+    } else {
+        let sieve = sieve()?;
+        (native()?, sieve)
+    };
+    Ok(Both {
+        ns: Pair {
+            native: native.ns,
+            sieve: sieve.ns,
+        },
+        found: sieve.found,
+    })
+}
+
+/// Untimed: what the front and the engine say of keys that are known to be there, or not to be.
+fn check<S: Fronted>(
+    keys: &[Key],
+    present: bool,
+    sieve: &S,
+    counts: &mut Counts,
+) -> Result<(), S::Error> {
+    for key in keys {
+        let ruled_out = sieve.rules_out(Space::Default, key);
+        let read = sieve.read_past(Space::Default, key)?;
+        counts.record(ruled_out, read, present);
+    }
+    Ok(())
+}
+
+fn medians(rounds: &[Pair]) -> Pair {
+    let of = |side: fn(&Pair) -> f64| median(rounds.iter().map(side).collect());
+    Pair {
+        native: of(|pair| pair.native),
+        sieve: of(|pair| pair.sieve),
+    }
+}
+
+/// The middle value; the lower of two.
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_unstable_by(f64::total_cmp);
+    values[(values.len() - 1) / 2]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::store::map::Map;
+    use super::*;
+    use std::convert::Infallible;
+
+    const PLAN: Plan = Plan {
+        keys: 25_001,
+        runs: 4,
+        rounds: 3,
+        lookups: 1000,
+        seed: 1,
+    };
+
+    fn filled() -> (Map, Map) {
+        let (mut native, mut sieve) = (Map::default(), Map::default());
+        fill::<Infallible, _, _>(&PLAN, &mut native, &mut sieve, &mut ()).unwrap();
+        (native, sieve)
+    }
+
+    #[test]
+    fn both_stores_get_every_key_and_every_flush() {
+        let (native, sieve) = filled();
+        for store in [native, sieve] {
+            assert_eq!((store.len(Space::Default), store.flushes), (25_001, 4));
+        }
+    }
+
+    #[test]
+    fn runs_are_of_even_length() {
+        let ends: Vec<u64> = stretches(&PLAN)
+            .filter(|(_, _, flush)| *flush)
+            .map(|(_, to, _)| to)
+            .collect();
+        assert_eq!(ends, [6_251, 12_502, 18_753, 25_001]);
+        let leveled = Plan { runs: 0, ..PLAN };
+        assert!(stretches(&leveled).all(|(_, _, flush)| !flush));
+    }
+
+    #[test]
+    fn a_true_front_loses_nothing() {
+        let (native, sieve) = filled();
+        let figures = measure(&PLAN, &native, &sieve, &mut ()).unwrap();
+        assert_eq!(figures.counts.lookups, 6000);
+        assert_eq!(figures.counts.misses, 3000);
+        assert_eq!(
+            (
+                figures.counts.false_negatives,
+                figures.counts.false_positives
+            ),
+            (0, 0)
+        );
+        assert!(figures.miss_ns.native > 0.0 && figures.multi_miss_ns.sieve > 0.0);
+    }
+
+    #[test]
+    fn a_lost_key_shows() {
+        let (native, mut sieve) = filled();
+        sieve
+            .lost
+            .extend((0..25_001).map(|id| scattered_key(id).to_vec()));
+        let figures = measure(&PLAN, &native, &sieve, &mut ()).unwrap();
+        assert!(figures.counts.false_negatives >= 3000);
+    }
+
+    #[test]
+    fn the_median_is_no_mean() {
+        assert_eq!(median(vec![9.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(vec![4.0, 1.0, 2.0, 900.0]), 2.0);
+    }
+}

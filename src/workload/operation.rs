@@ -1,0 +1,153 @@
+//! What a trace of bare ids is taken to mean.
+
+use super::keys::trace_key;
+use super::random::{Random, chosen};
+use super::store::Space;
+
+/// One step of a work load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// Look the id up; insert it when it is missing.
+    Upsert(u64),
+    /// Read the newest record: the differential file's if there is one, else the main file's.
+    Read(u64),
+    /// Write a newer record to the differential file.
+    Update(u64),
+}
+
+impl Operation {
+    /// The key that the step is about.
+    pub fn key(self) -> [u8; 8] {
+        let (Self::Upsert(id) | Self::Read(id) | Self::Update(id)) = self;
+        trace_key(id)
+    }
+}
+
+/// A reading of a trace, which names ids without saying what was done to them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Mode {
+    /// Each id is looked up, and inserted when it is missing.
+    Upsert,
+    /// All ids exist in a main file; some of them are updated, into a differential file.
+    Differential(Updates),
+}
+
+impl Mode {
+    /// Its name on the command line and in reports.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Upsert => "upsert",
+            Self::Differential(_) => "differential",
+        }
+    }
+
+    /// Where the look-ups that a filter can spare are made.
+    pub const fn filtered_space(&self) -> Space {
+        match self {
+            Self::Upsert => Space::Default,
+            Self::Differential(_) => Space::Differential,
+        }
+    }
+
+    /// The spaces that a database for this mode must have.
+    pub const fn spaces(&self) -> &'static [Space] {
+        match self {
+            Self::Upsert => &[Space::Default],
+            Self::Differential(_) => &[Space::Default, Space::Main, Space::Differential],
+        }
+    }
+}
+
+/// Which ids are ever updated, and how often an access to one of them is an update.
+///
+/// Gremillion ("Designing a Bloom filter for differential file access", CACM 25(9), 1982) has
+/// 30,000 ids accessed and 7,000 of them updated; how often is not handed down.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Updates {
+    /// The share of ids that are ever updated, in [0, 1].
+    pub of_ids: f64,
+    /// The share of the accesses to such an id that are updates, in [0, 1].
+    pub of_accesses: f64,
+    /// Fixes both choices.
+    pub seed: u64,
+}
+
+impl Default for Updates {
+    fn default() -> Self {
+        Self {
+            of_ids: 7_000.0 / 30_000.0,
+            of_accesses: 0.5,
+            seed: 1982,
+        }
+    }
+}
+
+impl Updates {
+    /// Whether this access to `id` is an update.
+    fn take(&self, id: u64, coin: &mut Random) -> bool {
+        chosen(id, self.seed, self.of_ids) && coin.unit() < self.of_accesses
+    }
+}
+
+/// Turns ids into operations, one by one.
+#[derive(Clone, Debug)]
+pub struct Reading {
+    mode: Mode,
+    coin: Random,
+}
+
+impl Reading {
+    /// Starts a reading; equal modes read equal traces equally.
+    pub fn new(mode: Mode) -> Self {
+        let seed = match mode {
+            Mode::Upsert => 0,
+            Mode::Differential(updates) => updates.seed,
+        };
+        Self {
+            mode,
+            coin: Random::new(seed),
+        }
+    }
+
+    /// What the next access, to this id, does.
+    pub fn next(&mut self, id: u64) -> Operation {
+        match self.mode {
+            Mode::Upsert => Operation::Upsert(id),
+            Mode::Differential(updates) if updates.take(id, &mut self.coin) => {
+                Operation::Update(id)
+            }
+            Mode::Differential(_) => Operation::Read(id),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    fn updated(accesses: impl Iterator<Item = u64>) -> Vec<u64> {
+        let mut reading = Reading::new(Mode::Differential(Updates::default()));
+        accesses
+            .filter_map(|id| match reading.next(id) {
+                Operation::Update(id) => Some(id),
+                _ => None,
+            })
+            .collect()
+    }
+
+    #[test]
+    fn about_7000_of_30000_ids_are_ever_updated() {
+        let accesses = (0..20).flat_map(|_| 0..30_000);
+        let updates = updated(accesses);
+        let ids: HashSet<u64> = updates.iter().copied().collect();
+        assert!((6_700..7_300).contains(&ids.len()), "{}", ids.len());
+        let share = updates.len() as f64 / (20.0 * ids.len() as f64);
+        assert!((0.48..0.52).contains(&share), "{share}");
+    }
+
+    #[test]
+    fn a_reading_repeats_itself() {
+        assert_eq!(updated(0..10_000), updated(0..10_000));
+    }
+}

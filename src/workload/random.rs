@@ -1,0 +1,79 @@
+//! A small generator whose output never changes: SplitMix64.
+//!
+//! Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014. Its
+//! finaliser is a bijection of 64-bit words, so distinct inputs stay distinct: that is what makes
+//! loaded and absent keys disjoint without a table of either.
+
+const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// Maps a word to another one that looks random; distinct words to distinct words.
+pub(crate) const fn scramble(word: u64) -> u64 {
+    let z = word.wrapping_add(GAMMA);
+    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// Whether `word` falls into a seeded share of all words; the same answer every time.
+pub(crate) fn chosen(word: u64, seed: u64, share: f64) -> bool {
+    unit(scramble(word ^ scramble(seed))) < share
+}
+
+/// A word as a number in [0, 1), from its upper 53 bits.
+fn unit(word: u64) -> f64 {
+    (word >> 11) as f64 / (1_u64 << 53) as f64
+}
+
+/// A stream of random numbers, fixed by its seed.
+#[derive(Clone, Debug)]
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) const fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    pub(crate) fn word(&mut self) -> u64 {
+        let word = scramble(self.0);
+        self.0 = self.0.wrapping_add(GAMMA);
+        word
+    }
+
+    /// A number in [0, 1).
+    pub(crate) fn unit(&mut self) -> f64 {
+        unit(self.word())
+    }
+
+    /// A number in 0..n, by Lemire's multiplication; its bias of at most n / 2^64 is of no account here.
+    pub(crate) fn below(&mut self, n: u64) -> u64 {
+        assert!(n > 0, "there is no number below 0");
+        let product = u128::from(self.word()) * u128::from(n);
+        u64::try_from(product >> 64).unwrap_or(n - 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The values of the published generator for seed 1234567; another stream is another work load.
+    #[test]
+    fn the_stream_is_frozen() {
+        let mut random = Random::new(1_234_567);
+        let words: Vec<u64> = (0..3).map(|_| random.word()).collect();
+        assert_eq!(
+            words,
+            [
+                6_457_827_717_110_365_317,
+                3_203_168_211_198_807_973,
+                9_817_491_932_198_370_423
+            ]
+        );
+    }
+
+    #[test]
+    fn a_share_is_the_share_asked_for() {
+        let hits = (0..100_000).filter(|&id| chosen(id, 7, 0.25)).count();
+        assert!((24_500..25_500).contains(&hits), "{hits}");
+    }
+}

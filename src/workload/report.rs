@@ -1,0 +1,495 @@
+//! What the commands report: plain data, as JSON for programs and as a table for people.
+//!
+//! The JSON names are part of the command line's interface; they change with a major version only.
+
+use comfy_table::{CellAlignment, Table, presets};
+use serde::Serialize;
+
+use super::miss::{Figures, Pair};
+use super::replay::Counts;
+
+/// A report that a person can read as rows of a table.
+pub trait Tabular {
+    /// The column heads.
+    fn head(&self) -> Vec<String>;
+    /// The rows below them.
+    fn rows(&self) -> Vec<Vec<String>>;
+}
+
+/// Sets a report as a table; the first column to the left, figures to the right.
+pub fn table(report: &dyn Tabular) -> Table {
+    let mut table = Table::new();
+    table
+        .load_style(presets::UTF8_BORDERS_ONLY)
+        .set_header(report.head());
+    table.add_rows(report.rows());
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+/// What a replay came to.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ReplayReport {
+    /// `upsert` or `differential`.
+    pub mode: &'static str,
+    /// The counted replay.
+    #[serde(flatten)]
+    pub counts: Counts,
+    /// False positives / (false positives + true negatives).
+    pub observed_rate: f64,
+    /// The rate that the front was opened with.
+    pub promised_rate: f64,
+    /// Bits that the summary and the segments' filters spend on a key of the filtered space.
+    pub bits_per_key: f64,
+    /// Seconds that the store with the front spent.
+    pub seconds: f64,
+    /// Seconds that the same replay took on a RocksDB without it.
+    pub seconds_unfiltered: f64,
+}
+
+impl Tabular for ReplayReport {
+    fn head(&self) -> Vec<String> {
+        vec![self.mode.to_owned(), String::new()]
+    }
+
+    fn rows(&self) -> Vec<Vec<String>> {
+        let mut rows = count_rows(&self.counts);
+        if self.counts.main_reads > 0 {
+            rows.push(row(
+                "reads of the main file",
+                number(self.counts.main_reads),
+            ));
+        }
+        rows.extend([
+            row("observed rate", percent(self.observed_rate)),
+            row("promised rate", percent(self.promised_rate)),
+            row("bits a key", format!("{:.1}", self.bits_per_key)),
+            row("seconds with the front", format!("{:.2}", self.seconds)),
+            row("seconds without", format!("{:.2}", self.seconds_unfiltered)),
+        ]);
+        rows
+    }
+}
+
+/// What the demonstration came to.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct DemoReport {
+    /// Keys that were loaded.
+    pub keys: u64,
+    /// The counted look-ups, half of them for absent keys.
+    #[serde(flatten)]
+    pub counts: Counts,
+    /// False positives / (false positives + true negatives).
+    pub observed_rate: f64,
+    /// The rate that the front was opened with.
+    pub promised_rate: f64,
+    /// Nanoseconds a look-up without the front.
+    pub native_ns: f64,
+    /// Nanoseconds a look-up with it.
+    pub sieve_ns: f64,
+    /// The first over the second.
+    pub ratio: f64,
+    /// The same for absent keys alone.
+    pub native_miss_ns: f64,
+    /// The same for absent keys alone.
+    pub sieve_miss_ns: f64,
+    /// The first over the second.
+    pub ratio_miss: f64,
+}
+
+impl Tabular for DemoReport {
+    fn head(&self) -> Vec<String> {
+        vec![
+            format!("{} keys, half the look-ups absent", number(self.keys)),
+            String::new(),
+        ]
+    }
+
+    fn rows(&self) -> Vec<Vec<String>> {
+        let mut rows = count_rows(&self.counts);
+        rows.extend([
+            row("observed rate", percent(self.observed_rate)),
+            row("promised rate", percent(self.promised_rate)),
+            row("a look-up without the front", nanoseconds(self.native_ns)),
+            row("a look-up with the front", nanoseconds(self.sieve_ns)),
+            row("ratio", times(self.ratio)),
+            row("a miss without the front", nanoseconds(self.native_miss_ns)),
+            row("a miss with the front", nanoseconds(self.sieve_miss_ns)),
+            row("ratio", times(self.ratio_miss)),
+        ]);
+        rows
+    }
+}
+
+/// What filters weigh and how often they are wrong, where the benchmark looked.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Weights {
+    /// Bits a key of the summary.
+    pub front_bits_per_key: f64,
+    /// Bits a key of the segments' filters.
+    pub segment_bits_per_key: f64,
+    /// Bits a key of RocksDB's own filters in the other store.
+    pub native_bits_per_key: f64,
+    /// False positives / (false positives + true negatives) of one segment's filter.
+    pub segment_observed_rate: f64,
+}
+
+/// What a benchmark of misses came to. Ratios above 1 speak for the front in `ratio_miss` and
+/// `ratio_multi_miss`, against it in `ratio_hit` and `ratio_fill`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct MissReport {
+    /// Keys that were loaded.
+    pub keys: u64,
+    /// A number of sorted runs, or `leveled`.
+    pub runs: String,
+    /// RocksDB's own filter.
+    pub native: String,
+    /// Rounds that the medians are over.
+    pub rounds: usize,
+    /// Nanoseconds a miss in RocksDB alone.
+    pub native_miss_ns: f64,
+    /// Nanoseconds a miss with the front.
+    pub sieve_miss_ns: f64,
+    /// Native over sieve.
+    pub ratio_miss: f64,
+    /// Nanoseconds a hit in RocksDB alone.
+    pub native_hit_ns: f64,
+    /// Nanoseconds a hit with the front.
+    pub sieve_hit_ns: f64,
+    /// Sieve over native.
+    pub ratio_hit: f64,
+    /// Nanoseconds a missing key in a batch in RocksDB alone.
+    pub native_multi_miss_ns: f64,
+    /// Nanoseconds a missing key in a batch with the front.
+    pub sieve_multi_miss_ns: f64,
+    /// Native over sieve.
+    pub ratio_multi_miss: f64,
+    /// Microseconds that loading a key took in RocksDB alone.
+    pub native_fill_us: f64,
+    /// Microseconds that loading a key took with the front.
+    pub sieve_fill_us: f64,
+    /// Sieve over native.
+    pub ratio_fill: f64,
+    /// Bits a key of the summary.
+    pub front_bits_per_key: f64,
+    /// Bits a key of the segments' filters.
+    pub segment_bits_per_key: f64,
+    /// Bits a key of RocksDB's own filters in the other store.
+    pub native_bits_per_key: f64,
+    /// The front's false positives / (false positives + true negatives).
+    pub observed_rate: f64,
+    /// The same of one segment's filter.
+    pub segment_observed_rate: f64,
+    /// Loaded keys that were answered absent. Never anything but 0.
+    pub false_negatives: u64,
+}
+
+impl MissReport {
+    /// Puts the parts together.
+    pub fn new(case: &Case, fill_us: Pair, figures: &Figures, weights: Weights) -> Self {
+        let Figures {
+            miss_ns,
+            hit_ns,
+            multi_miss_ns,
+            counts,
+        } = *figures;
+        Self {
+            keys: case.keys,
+            runs: case.runs.clone(),
+            native: case.native.clone(),
+            rounds: case.rounds,
+            native_miss_ns: miss_ns.native,
+            sieve_miss_ns: miss_ns.sieve,
+            ratio_miss: miss_ns.native / miss_ns.sieve,
+            native_hit_ns: hit_ns.native,
+            sieve_hit_ns: hit_ns.sieve,
+            ratio_hit: hit_ns.sieve / hit_ns.native,
+            native_multi_miss_ns: multi_miss_ns.native,
+            sieve_multi_miss_ns: multi_miss_ns.sieve,
+            ratio_multi_miss: multi_miss_ns.native / multi_miss_ns.sieve,
+            native_fill_us: fill_us.native,
+            sieve_fill_us: fill_us.sieve,
+            ratio_fill: fill_us.sieve / fill_us.native,
+            front_bits_per_key: weights.front_bits_per_key,
+            segment_bits_per_key: weights.segment_bits_per_key,
+            native_bits_per_key: weights.native_bits_per_key,
+            observed_rate: counts.observed_rate(),
+            segment_observed_rate: weights.segment_observed_rate,
+            false_negatives: counts.false_negatives,
+        }
+    }
+}
+
+/// What was asked of the benchmark.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Case {
+    /// Keys to load.
+    pub keys: u64,
+    /// A number of sorted runs, or `leveled`.
+    pub runs: String,
+    /// RocksDB's own filter.
+    pub native: String,
+    /// Rounds of look-ups.
+    pub rounds: usize,
+}
+
+impl Tabular for MissReport {
+    fn head(&self) -> Vec<String> {
+        let title = format!("{} keys, {} runs", number(self.keys), self.runs);
+        vec![
+            title,
+            format!("RocksDB, {}", self.native),
+            "with the front".into(),
+            "ratio".into(),
+        ]
+    }
+
+    fn rows(&self) -> Vec<Vec<String>> {
+        let line = |label: &str, native: String, sieve: String, ratio: String| {
+            vec![label.to_owned(), native, sieve, ratio]
+        };
+        let ns = |label, native, sieve, ratio| {
+            line(label, nanoseconds(native), nanoseconds(sieve), times(ratio))
+        };
+        let (front, segment) = (self.front_bits_per_key, self.segment_bits_per_key);
+        vec![
+            ns(
+                "a miss",
+                self.native_miss_ns,
+                self.sieve_miss_ns,
+                self.ratio_miss,
+            ),
+            ns(
+                "a miss in a batch",
+                self.native_multi_miss_ns,
+                self.sieve_multi_miss_ns,
+                self.ratio_multi_miss,
+            ),
+            ns(
+                "a hit",
+                self.native_hit_ns,
+                self.sieve_hit_ns,
+                self.ratio_hit,
+            ),
+            line(
+                "loading a key",
+                format!("{:.3} us", self.native_fill_us),
+                format!("{:.3} us", self.sieve_fill_us),
+                times(self.ratio_fill),
+            ),
+            line(
+                "bits a key",
+                format!("{:.1}", self.native_bits_per_key),
+                format!("{front:.1} + {segment:.1}"),
+                String::new(),
+            ),
+            line(
+                "observed rate, front + segment",
+                String::new(),
+                format!(
+                    "{} + {}",
+                    percent(self.observed_rate),
+                    percent(self.segment_observed_rate)
+                ),
+                String::new(),
+            ),
+            line(
+                "false negatives",
+                String::new(),
+                number(self.false_negatives),
+                String::new(),
+            ),
+        ]
+    }
+}
+
+/// What splitting a number of bits between the summary and the segments' filters came to.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SplitReport {
+    /// Bits a key to share out.
+    pub total_bits: f64,
+    /// The split with the fastest misses.
+    pub best: MissReport,
+    /// Every split that was tried.
+    pub splits: Vec<MissReport>,
+}
+
+impl SplitReport {
+    /// Picks the best of the splits; `None` if there are none.
+    pub fn new(total_bits: f64, splits: Vec<MissReport>) -> Option<Self> {
+        let faster = |a: &&MissReport, b: &&MissReport| a.sieve_miss_ns.total_cmp(&b.sieve_miss_ns);
+        let best = splits.iter().min_by(faster)?.clone();
+        Some(Self {
+            total_bits,
+            best,
+            splits,
+        })
+    }
+}
+
+impl Tabular for SplitReport {
+    fn head(&self) -> Vec<String> {
+        let heads = [
+            "front + segment bits",
+            "miss",
+            "ratio",
+            "in a batch",
+            "hit",
+            "rate",
+            "segment rate",
+        ];
+        heads.map(str::to_owned).to_vec()
+    }
+
+    fn rows(&self) -> Vec<Vec<String>> {
+        let row = |split: &MissReport| {
+            let mark = if *split == self.best { " (best)" } else { "" };
+            vec![
+                format!(
+                    "{:.1} + {:.1}{mark}",
+                    split.front_bits_per_key, split.segment_bits_per_key
+                ),
+                nanoseconds(split.sieve_miss_ns),
+                times(split.ratio_miss),
+                times(split.ratio_multi_miss),
+                times(split.ratio_hit),
+                percent(split.observed_rate),
+                percent(split.segment_observed_rate),
+            ]
+        };
+        self.splits.iter().map(row).collect()
+    }
+}
+
+fn count_rows(counts: &Counts) -> Vec<Vec<String>> {
+    vec![
+        row("look-ups", number(counts.lookups)),
+        row("misses", number(counts.misses)),
+        row("engine reads", number(counts.engine_reads)),
+        row("engine reads avoided", number(counts.engine_reads_avoided)),
+        row("false positives", number(counts.false_positives)),
+        row("false negatives", number(counts.false_negatives)),
+    ]
+}
+
+fn row(label: &str, value: String) -> Vec<String> {
+    vec![label.to_owned(), value]
+}
+
+/// Digits in groups of three.
+pub fn number(value: u64) -> String {
+    let digits = value.to_string();
+    let mut grouped = String::with_capacity(digits.len() * 4 / 3);
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped
+}
+
+/// A rate in per cent.
+pub fn percent(rate: f64) -> String {
+    format!("{:.3} %", rate * 100.0)
+}
+
+fn nanoseconds(ns: f64) -> String {
+    format!("{ns:.1} ns")
+}
+
+fn times(ratio: f64) -> String {
+    format!("{ratio:.2}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn miss(ns: f64) -> MissReport {
+        let case = Case {
+            keys: 1,
+            runs: "8".into(),
+            native: "bloom".into(),
+            rounds: 7,
+        };
+        let pair = |native, sieve| Pair { native, sieve };
+        let figures = Figures {
+            miss_ns: pair(1000.0, ns),
+            hit_ns: pair(100.0, 102.0),
+            multi_miss_ns: pair(800.0, 20.0),
+            counts: Counts {
+                misses: 200,
+                false_positives: 2,
+                ..Counts::default()
+            },
+        };
+        MissReport::new(&case, pair(2.0, 2.2), &figures, Weights::default())
+    }
+
+    /// The names are an interface: scripts read them.
+    #[test]
+    fn json_names_are_fixed() {
+        let report = ReplayReport {
+            mode: "upsert",
+            counts: Counts::default(),
+            observed_rate: 0.0,
+            promised_rate: 0.01,
+            bits_per_key: 12.0,
+            seconds: 1.0,
+            seconds_unfiltered: 2.0,
+        };
+        let json = serde_json::to_value(report).unwrap();
+        for name in [
+            "lookups",
+            "misses",
+            "engine_reads",
+            "engine_reads_avoided",
+            "false_positives",
+            "false_negatives",
+            "observed_rate",
+            "promised_rate",
+            "bits_per_key",
+            "seconds",
+            "seconds_unfiltered",
+        ] {
+            assert!(json[name].is_number(), "{name}");
+        }
+        let json = serde_json::to_value(miss(50.0)).unwrap();
+        for name in [
+            "ratio_miss",
+            "ratio_hit",
+            "ratio_multi_miss",
+            "ratio_fill",
+            "observed_rate",
+        ] {
+            assert!(json[name].is_number(), "{name}");
+        }
+    }
+
+    #[test]
+    fn ratios_point_where_their_documentation_says() {
+        let report = miss(50.0);
+        assert_eq!((report.ratio_miss, report.ratio_multi_miss), (20.0, 40.0));
+        assert_eq!((report.ratio_hit, report.ratio_fill), (1.02, 1.1));
+        assert_eq!(report.observed_rate, 0.01);
+    }
+
+    #[test]
+    fn the_best_split_has_the_fastest_miss() {
+        let report = SplitReport::new(12.0, vec![miss(70.0), miss(50.0), miss(60.0)]).unwrap();
+        assert_eq!(report.best.sieve_miss_ns, 50.0);
+        assert!(table(&report).to_string().contains("(best)"));
+        assert_eq!(SplitReport::new(12.0, vec![]), None);
+    }
+
+    #[test]
+    fn numbers_are_grouped() {
+        assert_eq!(
+            [0, 999, 1_000, 1_234_567].map(number),
+            ["0", "999", "1,000", "1,234,567"].map(str::to_owned)
+        );
+    }
+}

@@ -1,0 +1,64 @@
+//! A map with a front that can be told to lie: the drivers' counts are tested against it.
+
+use super::{Fronted, Space, Store};
+use std::collections::BTreeSet;
+use std::convert::Infallible;
+
+/// Set of records; the front answers truly, except about the keys of these two lists.
+#[derive(Default)]
+pub(crate) struct Map {
+    records: BTreeSet<(Space, Vec<u8>)>,
+    /// Absent keys that the front lets through: false positives.
+    pub(crate) let_through: BTreeSet<Vec<u8>>,
+    /// Present keys that the front calls absent: false negatives.
+    pub(crate) lost: BTreeSet<Vec<u8>>,
+    pub(crate) flushes: u64,
+}
+
+impl Map {
+    fn holds(&self, space: Space, key: &[u8]) -> bool {
+        self.records.contains(&(space, key.to_vec()))
+    }
+
+    pub(crate) fn len(&self, space: Space) -> usize {
+        self.records.iter().filter(|(at, _)| *at == space).count()
+    }
+}
+
+impl Store for Map {
+    type Error = Infallible;
+
+    fn read(&self, space: Space, key: &[u8]) -> Result<bool, Infallible> {
+        Ok(!self.rules_out(space, key) && self.holds(space, key))
+    }
+
+    fn read_many(&self, keys: &[&[u8]]) -> Result<usize, Infallible> {
+        let found =
+            |key: &&&[u8]| !self.rules_out(Space::Default, key) && self.holds(Space::Default, key);
+        Ok(keys.iter().filter(found).count())
+    }
+
+    fn write(&mut self, space: Space, key: &[u8], _value: &[u8]) -> Result<(), Infallible> {
+        self.records.insert((space, key.to_vec()));
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), Infallible> {
+        self.flushes += 1;
+        Ok(())
+    }
+}
+
+impl Fronted for Map {
+    fn rules_out(&self, space: Space, key: &[u8]) -> bool {
+        if self.holds(space, key) {
+            self.lost.contains(key)
+        } else {
+            !self.let_through.contains(key)
+        }
+    }
+
+    fn read_past(&self, space: Space, key: &[u8]) -> Result<bool, Infallible> {
+        Ok(self.holds(space, key))
+    }
+}
