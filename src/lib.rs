@@ -13,7 +13,9 @@ pub mod filter;
 pub mod format;
 pub mod hash;
 pub mod math;
+mod rcu;
 pub mod segment;
+mod threads;
 
 #[cfg(feature = "rocksdb")]
 mod rocks;

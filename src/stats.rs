@@ -1,19 +1,12 @@
 //! Counters that cost the look-up path no atomic read-modify-write.
 //!
-//! Each thread owns one slot of a counter set and adds to it with a plain load and store; the
-//! few threads that come after all slots are taken share the last one and pay for an atomic add.
+//! A thread adds to a slot of its own with a plain load and store; the threads that come after
+//! all slots are taken share the last one and pay for an atomic add.
 
 use std::array;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
-const SLOTS: usize = 64;
-const SHARED: usize = SLOTS - 1;
-
-static NEXT_SLOT: AtomicUsize = AtomicUsize::new(0);
-
-thread_local! {
-    static SLOT: usize = NEXT_SLOT.fetch_add(1, Ordering::Relaxed).min(SHARED);
-}
+use crate::threads::{self, SLOTS};
 
 /// The events of one thread, on cache lines of its own.
 #[derive(Debug, Default)]
@@ -41,7 +34,7 @@ impl Event {
 /// Event counts of one column family.
 #[derive(Debug)]
 pub(crate) struct Counters {
-    slots: Box<[Slot; SLOTS]>,
+    slots: Box<[Slot; SLOTS + 1]>,
 }
 
 impl Counters {
@@ -54,13 +47,13 @@ impl Counters {
     /// Counts `times` events.
     #[inline]
     pub(crate) fn add(&self, event: Event, times: u64) {
-        let slot = SLOT.with(|slot| *slot);
-        let counter = &self.slots[slot].0[event as usize];
-        if slot == SHARED {
-            counter.fetch_add(times, Ordering::Relaxed);
-        } else {
-            // Nobody else writes this slot.
-            counter.store(counter.load(Ordering::Relaxed) + times, Ordering::Relaxed);
+        match threads::own_slot() {
+            Some(slot) => {
+                // Nobody else writes this slot.
+                let counter = &self.slots[slot].0[event as usize];
+                counter.store(counter.load(Ordering::Relaxed) + times, Ordering::Relaxed);
+            }
+            None => _ = self.slots[SLOTS].0[event as usize].fetch_add(times, Ordering::Relaxed),
         }
     }
 

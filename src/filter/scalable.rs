@@ -12,7 +12,8 @@
 //! An absent key visits all stages, so growth costs time as well as space: a filter that was grown
 //! and will be kept should be rebuilt at its right size when the keys are at hand.
 //!
-//! *Invariants.* A key goes to the newest stage only, and only if no stage answers *maybe* for it.
+//! *Invariants.* A key goes to the newest stage only; [`Scalable::insert`] spares it where some
+//! stage answers *maybe* for it already.
 //! Stages are only ever appended. A key that could not be stored saturates the filter, for ever.
 
 use super::layout::Layout;
@@ -165,6 +166,23 @@ impl Scalable {
             self.opened()
                 .for_each(|open| open.stage.prefetch_each(batch));
             batch.iter().for_each(|&hash| _ = self.insert(hash));
+        }
+    }
+
+    /// Adds a key without asking the older stages: one cache line, whatever their number. A key
+    /// that an older stage holds is stored and counted once more.
+    #[inline]
+    pub fn append(&self, hash: KeyHash) {
+        if self.is_saturated() {
+            return;
+        }
+        let len = self.len.load(Ordering::Acquire);
+        match len
+            .checked_sub(1)
+            .and_then(|newest| self.stages[newest].get())
+        {
+            Some(newest) if newest.has_room() => _ = newest.stage.insert(hash),
+            _ => _ = self.insert(hash),
         }
     }
 

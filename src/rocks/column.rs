@@ -4,8 +4,6 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use arc_swap::ArcSwap;
-
 use super::bell::Bell;
 use super::coverage::{Answer, Coverage, View};
 use super::options::SieveOptions;
@@ -13,8 +11,12 @@ use super::table::TableBuild;
 use crate::filter::Scalable;
 use crate::hash::{KeyHash, KeyHasher};
 use crate::math::Rate;
+use crate::rcu::Published;
 use crate::segment::{Registry, SealedFilter, Segment, SegmentBuilder, SegmentId};
 use crate::stats::{Counters, Event, Stats};
+
+/// Keys of a `multi_get` that are hashed before the first is looked up.
+const CHUNK: usize = 64;
 
 /// The filters that one generation of memtables feeds.
 ///
@@ -46,7 +48,7 @@ impl WriteTarget {
     pub(crate) fn insert(&self, key: &[u8]) {
         let hash = self.hasher.hash(key);
         for filter in &self.filters {
-            filter.insert(hash);
+            filter.append(hash);
         }
     }
 
@@ -94,7 +96,7 @@ pub(crate) struct Column {
     hasher: KeyHasher,
     registry: Arc<Registry>,
     bell: Arc<Bell>,
-    view: ArcSwap<View>,
+    view: Published<View>,
     targets: Mutex<Targets>,
     knowledge: Mutex<Knowledge>,
     segment_rate: Mutex<Option<Rate>>,
@@ -114,16 +116,20 @@ impl Column {
         (summary, covers): (Scalable, HashSet<SegmentId>),
     ) -> Arc<Self> {
         let summary = Arc::new(summary);
+        let domain = Arc::clone(registry.domain());
         Arc::new_cyclic(|me| Self {
             me: Weak::clone(me),
             name: name.to_owned(),
             hasher,
             registry,
             bell,
-            view: ArcSwap::from_pointee(View {
-                summary: Arc::clone(&summary),
-                coverage: Coverage::Unknown,
-            }),
+            view: Published::new(
+                domain,
+                View {
+                    summary: Arc::clone(&summary),
+                    coverage: Coverage::Unknown,
+                },
+            ),
             targets: Mutex::new(Targets {
                 current: Arc::new(WriteTarget::new(hasher, vec![summary], me)),
                 older: Vec::new(),
@@ -151,29 +157,37 @@ impl Column {
     /// The filters' answer, counted when it is *absent*.
     #[inline]
     pub(crate) fn ask(&self, key: &[u8]) -> Answer {
-        let answer = self.view.load().answer(self.hasher.hash(key), key);
+        let hash = self.hasher.hash(key);
+        let answer = self.view.with(|view| view.answer(hash, key));
         if answer.is_absent() {
             self.counters.add(Event::Absent, 1);
         }
         answer
     }
 
-    /// [`Column::ask`] for several keys at once; true where the key is certainly absent.
-    pub(crate) fn ask_many(&self, keys: &[impl AsRef<[u8]>]) -> Vec<bool> {
-        let hashes: Vec<KeyHash> = keys
-            .iter()
-            .map(|key| self.hasher.hash(key.as_ref()))
-            .collect();
-        let mut absent = vec![false; keys.len()];
-        self.view.load().absent_many(&hashes, keys, &mut absent);
-        let count = absent.iter().filter(|&&absent| absent).count();
-        self.counters.add(Event::Absent, count as u64);
-        absent
+    /// The indexes of the keys that may be there; the others are counted as *absent*.
+    pub(crate) fn ask_many(&self, keys: &[impl AsRef<[u8]>]) -> Vec<usize> {
+        let mut left = Vec::new();
+        self.view.with(|view| {
+            for (chunk, keys) in keys.chunks(CHUNK).enumerate() {
+                let mut hashes = [KeyHash::new(0); CHUNK];
+                for (hash, key) in hashes.iter_mut().zip(keys) {
+                    *hash = self.hasher.hash(key.as_ref());
+                }
+                let mut maybe = [true; CHUNK];
+                view.answer_many(&hashes[..keys.len()], keys, &mut maybe[..keys.len()]);
+                let found = (0..keys.len()).filter(|&at| maybe[at]);
+                left.extend(found.map(|at| chunk * CHUNK + at));
+            }
+        });
+        self.counters
+            .add(Event::Absent, (keys.len() - left.len()) as u64);
+        left
     }
 
     /// Counts what the engine found where the filters said *maybe*.
     pub(crate) fn engine_answered(&self, found: bool) {
-        let event = match (found, self.view.load().is_known()) {
+        let event = match (found, self.view.with(View::is_known)) {
             (true, _) => Event::Found,
             (false, true) => Event::FalsePositive,
             (false, false) => Event::Uncovered,
@@ -185,8 +199,8 @@ impl Column {
         self.counters.stats()
     }
 
-    pub(crate) fn view(&self) -> Arc<View> {
-        self.view.load_full()
+    pub(crate) fn view(&self) -> View {
+        self.view.with(View::clone)
     }
 
     // -------------------------------------------------------------- memtable capture
@@ -290,11 +304,11 @@ impl Column {
     }
 
     fn forget(&self) {
-        let summary = Arc::clone(&self.view.load().summary);
-        self.view.store(Arc::new(View {
+        let View { summary, .. } = self.view();
+        self.view.publish(View {
             summary,
             coverage: Coverage::Unknown,
-        }));
+        });
     }
 
     /// The epoch to hand to [`Column::publish`] later; taken *before* the tables are listed.
@@ -325,7 +339,7 @@ impl Column {
         }
         knowledge.covers = covers;
         knowledge.settled = view.uncovered() == Some(0);
-        self.view.store(Arc::new(view));
+        self.view.publish(view);
         true
     }
 }

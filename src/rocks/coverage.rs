@@ -34,7 +34,7 @@ impl Answer {
 pub struct Proof(());
 
 /// One consistent set of filters.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct View {
     /// Fed by the memtables.
     pub(crate) summary: Arc<Scalable>,
@@ -42,17 +42,17 @@ pub(crate) struct View {
 }
 
 /// Which tables the summary does not speak for.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Coverage {
     /// Not known: nothing can be ruled out.
     Unknown,
     /// These, and no others.
-    AllBut(Box<[Uncovered]>),
+    AllBut(Arc<[Uncovered]>),
 }
 
 impl Coverage {
     pub(crate) fn complete() -> Self {
-        Self::AllBut(Box::default())
+        Self::AllBut(Arc::default())
     }
 }
 
@@ -104,24 +104,24 @@ impl View {
         Answer::Absent(Proof(()))
     }
 
-    /// [`View::answer`] for several keys: true where the key is certainly absent.
-    pub(crate) fn absent_many(
+    /// [`View::answer`] for several keys: false where the key is certainly absent.
+    pub(crate) fn answer_many(
         &self,
         hashes: &[KeyHash],
         keys: &[impl AsRef<[u8]>],
-        absent: &mut [bool],
+        maybe: &mut [bool],
     ) {
         let Coverage::AllBut(uncovered) = &self.coverage else {
-            absent.fill(false);
+            maybe.fill(true);
             return;
         };
-        self.summary.contains_many(hashes, absent);
-        for ((absent, &hash), key) in absent.iter_mut().zip(hashes).zip(keys) {
-            let maybe = *absent
-                || uncovered
-                    .iter()
-                    .any(|table| table.may_contain(hash, key.as_ref()));
-            *absent = !maybe;
+        self.summary.contains_many(hashes, maybe);
+        if uncovered.is_empty() {
+            return;
+        }
+        for ((maybe, &hash), key) in maybe.iter_mut().zip(hashes).zip(keys) {
+            let key = key.as_ref();
+            *maybe = *maybe || uncovered.iter().any(|table| table.may_contain(hash, key));
         }
     }
 

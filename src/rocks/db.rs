@@ -356,14 +356,17 @@ impl SieveDb {
         cf: &impl AsColumnFamilyRef,
         keys: &[K],
     ) -> Vec<Result<Option<Vec<u8>>, Error>> {
-        let absent = column.ask_many(keys);
         let mut values: Vec<Result<Option<Vec<u8>>, Error>> = Vec::new();
         values.resize_with(keys.len(), || Ok(None));
-        let left: Vec<usize> = (0..keys.len()).filter(|&at| !absent[at]).collect();
-        if left.is_empty() {
-            return values;
-        }
-        let answers = self.ask_engine_many(cf, left.iter().map(|&at| keys[at].as_ref()));
+        let left = column.ask_many(keys);
+        let answers: Vec<_> = match left.as_slice() {
+            [] => return values,
+            // What a batch sets up costs more than it saves for one key.
+            [one] => vec![self.engine.get_cf(cf, &keys[*one])],
+            several => self
+                .ask_engine_many(cf, several.iter().map(|&at| keys[at].as_ref()))
+                .collect(),
+        };
         for (&at, answer) in left.iter().zip(answers) {
             if let Ok(value) = &answer {
                 column.engine_answered(value.is_some());
@@ -383,8 +386,6 @@ impl SieveDb {
         answers
             .into_iter()
             .map(|answer| Ok(answer?.map(|value| value.to_vec())))
-            .collect::<Vec<_>>()
-            .into_iter()
     }
 
     /// An iterator over the default column family; filters are not asked.

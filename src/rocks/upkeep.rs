@@ -39,10 +39,10 @@ use crate::segment::{Action, Keys, Registry, SegmentBuilder, SegmentId};
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Stages that a summary may grow to while writers are busy; each is one cache line of a miss.
-const BUSY_STAGES: usize = 4;
+const BUSY_STAGES: usize = 6;
 
 /// Room for new keys in a consolidated summary before its second stage opens.
-const HEADROOM: f64 = 1.05;
+const HEADROOM: f64 = 1.03;
 
 /// What can go wrong in a pass; the next one tries again.
 #[derive(Debug, thiserror::Error)]

@@ -6,13 +6,15 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use arc_swap::ArcSwapOption;
-
 use super::SegmentId;
 use crate::filter::Chain;
 use crate::format::Source;
 use crate::hash::{KeyHash, KeyHasher};
 use crate::math::Rate;
+use crate::rcu::{Domain, Published};
+
+/// Keys that are hashed before the first of them is looked up.
+const BATCH: usize = 32;
 
 /// A finished filter over every key of one segment, deleted ones included.
 #[derive(Debug)]
@@ -32,17 +34,18 @@ pub struct SealedFilter {
 pub struct Segment {
     id: SegmentId,
     hasher: KeyHasher,
-    filter: ArcSwapOption<SealedFilter>,
+    filter: Published<Option<Arc<SealedFilter>>>,
     saved: AtomicBool,
 }
 
 impl Segment {
     /// A segment of which nothing is known yet: every key may be in it.
-    pub fn unknown(id: SegmentId, hasher: KeyHasher) -> Self {
+    pub(crate) fn unknown(id: SegmentId, hasher: KeyHasher, domain: Arc<Domain>) -> Self {
+        let filter = Published::new(domain, None);
         Self {
             id,
             hasher,
-            filter: ArcSwapOption::empty(),
+            filter,
             saved: AtomicBool::new(false),
         }
     }
@@ -54,45 +57,53 @@ impl Segment {
 
     /// Its filter, if there is one.
     pub fn filter(&self) -> Option<Arc<SealedFilter>> {
-        self.filter.load_full()
+        self.filter.with(Option::clone)
     }
 
     /// Whether the key may be in the segment; true when there is no filter.
+    #[inline]
     pub fn may_contain(&self, key: &[u8]) -> bool {
-        match &*self.filter.load() {
-            Some(filter) => filter.chain.may_contain(self.hasher.hash(key)),
-            None => true,
-        }
+        self.answer(self.hasher.hash(key)).unwrap_or(true)
     }
 
     /// The filter's answer for a hashed key; `None` when there is no filter to ask.
+    #[inline]
     pub fn answer(&self, hash: KeyHash) -> Option<bool> {
         self.filter
-            .load()
-            .as_ref()
-            .map(|filter| filter.chain.may_contain(hash))
+            .with(|filter| Some(filter.as_ref()?.chain.may_contain(hash)))
     }
 
     /// [`Segment::may_contain`] for several keys at once, their memory fetched in parallel.
     /// Answers beyond the keys, and all answers of a segment without filter, stay as they are.
-    pub fn may_contain_many<'k>(&self, keys: impl Iterator<Item = &'k [u8]>, answers: &mut [bool]) {
-        let guard = self.filter.load();
-        let Some(filter) = &*guard else { return };
-        let hashes: Vec<KeyHash> = keys.map(|key| self.hasher.hash(key)).collect();
-        filter
-            .chain
-            .contains_many(&hashes, &mut answers[..hashes.len()]);
+    pub fn may_contain_many<'k>(
+        &self,
+        mut keys: impl Iterator<Item = &'k [u8]>,
+        answers: &mut [bool],
+    ) {
+        self.filter.with(|filter| {
+            let Some(filter) = filter else { return };
+            for answers in answers.chunks_mut(BATCH) {
+                let mut hashes = [KeyHash::new(0); BATCH];
+                let taken = hashes.iter_mut().zip(keys.by_ref().take(answers.len()));
+                let count = taken
+                    .map(|(hash, key)| *hash = self.hasher.hash(key))
+                    .count();
+                filter
+                    .chain
+                    .contains_many(&hashes[..count], &mut answers[..count]);
+            }
+        });
     }
 
     /// Gives the segment a filter, or another one.
     pub fn set_filter(&self, filter: SealedFilter, saved: bool) {
-        self.filter.store(Some(Arc::new(filter)));
+        self.filter.publish(Some(Arc::new(filter)));
         self.saved.store(saved, Ordering::Release);
     }
 
     /// Takes the filter away: every key may be in the segment.
     pub fn drop_filter(&self) {
-        self.filter.store(None);
+        self.filter.publish(None);
     }
 
     /// Whether the sidecar on disk holds this filter.

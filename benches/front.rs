@@ -1,0 +1,88 @@
+//! Where the time of a miss goes: the hash, the filter's line, the front, the whole `get`.
+//!
+//! Run with `cargo bench --bench front`; `-- 1000000` for another number of keys.
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use lsm_sieve::filter::{Kind, Stage};
+use lsm_sieve::hash::{HashId, KeyHasher, Seed};
+use lsm_sieve::{Items, Rate, SieveDb, SieveOptions};
+
+const ROUNDS: usize = 9;
+const LOOKUPS: usize = 400_000;
+
+fn key(id: u64) -> [u8; 16] {
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&id.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes());
+    bytes[8..].copy_from_slice(&id.to_be_bytes());
+    bytes
+}
+
+fn median_ns(mut work: impl FnMut(&[[u8; 16]])) -> f64 {
+    let mut times: Vec<f64> = (0..ROUNDS as u64)
+        .map(|round| {
+            let first = (1 << 40) + round * LOOKUPS as u64;
+            let keys: Vec<[u8; 16]> = (first..first + LOOKUPS as u64).map(key).collect();
+            let start = Instant::now();
+            work(&keys);
+            start.elapsed().as_nanos() as f64 / LOOKUPS as f64
+        })
+        .collect();
+    times.sort_unstable_by(f64::total_cmp);
+    times[ROUNDS / 2]
+}
+
+#[expect(clippy::print_stdout, reason = "a bench reports on standard output")]
+fn report(what: &str, ns: f64) {
+    println!("{what:<44} {ns:>7.1} ns");
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let keys = std::env::args()
+        .find_map(|argument| argument.parse().ok())
+        .unwrap_or(4_000_000);
+    let folder = tempfile::tempdir()?;
+    let mut options = rocksdb::Options::default();
+    options.create_if_missing(true);
+    let db = SieveDb::open(&options, &SieveOptions::default(), folder.path())?;
+    (0..keys).try_for_each(|id| db.put(key(id), b"value"))?;
+    db.flush()?;
+    db.consolidate()?;
+
+    let hasher = KeyHasher::new(HashId::Xxh3, Seed::from_bytes([1; 16]));
+    let stage = Stage::with_rate(Kind::Blocked, Items::new(keys), Rate::new(0.0075)?)?;
+    (0..keys).for_each(|id| _ = stage.insert(hasher.hash(&key(id))));
+
+    report(
+        "hash",
+        median_ns(|keys| keys.iter().for_each(|key| _ = black_box(hasher.hash(key)))),
+    );
+    report(
+        "hash and one stage of the right size",
+        median_ns(|keys| {
+            keys.iter()
+                .for_each(|key| _ = black_box(stage.may_contain(hasher.hash(key))));
+        }),
+    );
+    report(
+        "answer: the front",
+        median_ns(|keys| keys.iter().for_each(|key| _ = black_box(db.answer(key)))),
+    );
+    report(
+        "get_pinned: the front, and the engine after it",
+        median_ns(|keys| {
+            keys.iter()
+                .for_each(|key| _ = black_box(db.get_pinned(key)))
+        }),
+    );
+    report(
+        "multi_get of 64, a key",
+        median_ns(|keys| {
+            for batch in keys.chunks(64) {
+                black_box(db.multi_get(batch));
+            }
+        }),
+    );
+    Ok(())
+}

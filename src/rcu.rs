@@ -1,0 +1,277 @@
+//! Values that many read without a pause and few replace (read-copy-update).
+//!
+//! A reader of a filter does a dozen loads that the processor overlaps with those of the next
+//! look-up. One locked instruction, as any reference count or hazard pointer needs, ends that: it
+//! waits for all of them. So a reader here only stores to a slot of its own thread, and the writer
+//! pays: it swaps the value, makes every running thread pass a barrier (`membarrier(2)`), and
+//! waits until each slot has been seen idle before it drops the old value.
+//!
+//! ```text
+//! reader   slot = busy;  (compiler barrier)   load value;  use it;   slot = idle
+//! writer   swap value;   (barrier everywhere) wait for slot == idle; drop the old value
+//! ```
+//!
+//! *Invariant.* Either the writer's wait sees the slot busy, or the reader's load sees the new
+//! value: the two barriers order store before load on one side and swap before look on the other
+//! (Dekker). Where the system has no such barrier, readers pay for a fence.
+//!
+//! Threads beyond the last slot share a read-write lock. Reading must be short and must not wait
+//! for a writer.
+
+#![expect(
+    unsafe_code,
+    reason = "a reference outlives the load that made it; proved above"
+)]
+
+use std::array;
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering, compiler_fence, fence};
+use std::sync::{Arc, Once, PoisonError, RwLock, RwLockReadGuard};
+
+use crate::threads::{self, SLOTS};
+
+/// Readers and writers that wait for each other: one a database.
+#[derive(Debug)]
+pub(crate) struct Domain {
+    slots: Box<[Slot; SLOTS]>,
+    crowd: RwLock<()>,
+}
+
+/// How many reads one thread has under way, on a cache line that only it writes.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Slot(AtomicU32);
+
+impl Domain {
+    pub(crate) fn new() -> Arc<Self> {
+        prepare_barriers();
+        Arc::new(Self {
+            slots: Box::new(array::from_fn(|_| Slot::default())),
+            crowd: RwLock::default(),
+        })
+    }
+
+    /// Begins a read: values loaded under it live until it is dropped.
+    #[inline]
+    pub(crate) fn read(&self) -> Reading<'_> {
+        let Some(slot) = threads::own_slot().map(|index| &self.slots[index].0) else {
+            let crowd = self.crowd.read().unwrap_or_else(PoisonError::into_inner);
+            return Reading {
+                own: None,
+                _crowd: Some(crowd),
+                _here: PhantomData,
+            };
+        };
+        // Nobody else writes this slot, so a plain addition does.
+        slot.store(slot.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        light_barrier();
+        Reading {
+            own: Some(slot),
+            _crowd: None,
+            _here: PhantomData,
+        }
+    }
+
+    /// Waits until every read that began before is over.
+    fn wait_for_readers(&self) {
+        heavy_barrier();
+        for slot in self.slots.iter() {
+            while slot.0.load(Ordering::Acquire) > 0 {
+                std::thread::yield_now();
+            }
+        }
+        drop(self.crowd.write().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+/// A read under way. It stays on its thread.
+#[derive(Debug)]
+pub(crate) struct Reading<'d> {
+    own: Option<&'d AtomicU32>,
+    _crowd: Option<RwLockReadGuard<'d, ()>>,
+    _here: PhantomData<*const ()>,
+}
+
+impl Drop for Reading<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(slot) = self.own {
+            slot.store(slot.load(Ordering::Relaxed) - 1, Ordering::Release);
+        }
+    }
+}
+
+/// A value that is replaced while it is read.
+#[derive(Debug)]
+pub(crate) struct Published<T> {
+    domain: Arc<Domain>,
+    current: AtomicPtr<T>,
+    /// For the compiler: dropping this drops a `T`.
+    _owns: PhantomData<Box<T>>,
+}
+
+impl<T: Send + Sync> Published<T> {
+    pub(crate) fn new(domain: Arc<Domain>, value: T) -> Self {
+        let current = AtomicPtr::new(Box::into_raw(Box::new(value)));
+        Self {
+            domain,
+            current,
+            _owns: PhantomData,
+        }
+    }
+
+    /// Calls `read` with the current value. `read` must be short and publish nothing.
+    #[inline]
+    pub(crate) fn with<R>(&self, read: impl FnOnce(&T) -> R) -> R {
+        let _reading = self.domain.read();
+        // SAFETY: the pointer came from a box; the writer that replaces it frees the box only
+        // after this read is over, as the invariant at the top says.
+        read(unsafe { &*self.current.load(Ordering::Acquire) })
+    }
+
+    /// Replaces the value and drops the old one once nobody reads it.
+    pub(crate) fn publish(&self, value: T) {
+        let old = self
+            .current
+            .swap(Box::into_raw(Box::new(value)), Ordering::AcqRel);
+        self.domain.wait_for_readers();
+        // SAFETY: it came from a box, is no longer current, and every read that may have seen it
+        // is over.
+        drop(unsafe { Box::from_raw(old) });
+    }
+}
+
+impl<T> Drop for Published<T> {
+    fn drop(&mut self) {
+        let last = *self.current.get_mut();
+        // SAFETY: it came from a box, and `&mut self` says that nobody reads or replaces it.
+        drop(unsafe { Box::from_raw(last) });
+    }
+}
+
+/// Whether the system lets the writer pay for both sides.
+static WRITER_PAYS: AtomicBool = AtomicBool::new(false);
+
+#[inline]
+fn light_barrier() {
+    if WRITER_PAYS.load(Ordering::Relaxed) {
+        compiler_fence(Ordering::SeqCst);
+    } else {
+        fence(Ordering::SeqCst);
+    }
+}
+
+/// Asks the system once. Readers that began before it agreed have used the full fence.
+fn prepare_barriers() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let agreed = barriers::register() && barriers::everywhere();
+        WRITER_PAYS.store(agreed, Ordering::SeqCst);
+    });
+}
+
+fn heavy_barrier() {
+    fence(Ordering::SeqCst);
+    if WRITER_PAYS.load(Ordering::SeqCst) {
+        // The system agreed at the start and the kernel documents no later failure; without the
+        // barrier memory in use could be freed.
+        assert!(
+            barriers::everywhere(),
+            "membarrier(2) failed after it had been registered"
+        );
+    }
+}
+
+#[cfg(target_os = "linux")]
+mod barriers {
+    use rustix::thread::{MembarrierCommand, membarrier};
+
+    pub(super) fn register() -> bool {
+        membarrier(MembarrierCommand::RegisterPrivateExpedited).is_ok()
+    }
+
+    /// Makes every running thread of this process pass a full barrier.
+    pub(super) fn everywhere() -> bool {
+        membarrier(MembarrierCommand::PrivateExpedited).is_ok()
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod barriers {
+    pub(super) fn register() -> bool {
+        false
+    }
+
+    pub(super) fn everywhere() -> bool {
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicU64;
+
+    /// Counts how many are alive, and is spoilt when dropped.
+    struct Canary<'a> {
+        word: u64,
+        alive: &'a AtomicU64,
+    }
+
+    impl<'a> Canary<'a> {
+        fn new(alive: &'a AtomicU64) -> Self {
+            alive.fetch_add(1, Ordering::SeqCst);
+            Self {
+                word: 0x5afe_5afe,
+                alive,
+            }
+        }
+    }
+
+    impl Drop for Canary<'_> {
+        fn drop(&mut self) {
+            self.word = 0xdead;
+            self.alive.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+
+    fn read_while_replacing(readers: usize, replacements: usize) {
+        let alive = AtomicU64::new(0);
+        let value = Published::new(Domain::new(), Canary::new(&alive));
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for _ in 0..readers {
+                scope.spawn(|| {
+                    while !done.load(Ordering::Relaxed) {
+                        for _ in 0..1_000 {
+                            assert_eq!(value.with(|canary| canary.word), 0x5afe_5afe);
+                        }
+                    }
+                });
+            }
+            for _ in 0..replacements {
+                value.publish(Canary::new(&alive));
+                assert_eq!(alive.load(Ordering::SeqCst), 1);
+            }
+            done.store(true, Ordering::Relaxed);
+        });
+        drop(value);
+        assert_eq!(alive.load(Ordering::SeqCst), 0);
+    }
+
+    #[test]
+    fn no_reader_sees_a_dropped_value() {
+        read_while_replacing(4, 2_000);
+    }
+
+    #[test]
+    fn more_readers_than_slots_are_waited_for_too() {
+        read_while_replacing(SLOTS + 6, 30);
+    }
+
+    #[test]
+    fn reads_nest() {
+        let value = Published::new(Domain::new(), 7);
+        assert_eq!(value.with(|outer| value.with(|inner| outer + inner)), 14);
+    }
+}
