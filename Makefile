@@ -6,8 +6,10 @@
 #   make lint    formatting, lints, documentation; examples and benches compiled
 #   make bench   the benchmarks of the README; KEYS=1000000 makes them shorter
 #
-# RocksDB's C++ takes about 20 minutes on 2 cores, once: ccache keeps the objects for another
-# profile, another checkout and a fresh clone.
+# RocksDB's C++ takes about 20 minutes on 2 cores, once: one target folder outside the tree serves
+# every checkout, and ccache keeps the objects for another profile.
+
+export CARGO_TARGET_DIR ?= $(HOME)/.cache/lsm-sieve/target
 
 CARGO ?= cargo
 KEYS  ?= 4000000
@@ -42,6 +44,9 @@ lint: tools
 	$(BUILD) build --locked --examples --benches
 
 bench: tools
+	$(BUILD) bench --locked --bench front
+	$(BUILD) bench --locked --bench probe
+	$(BUILD) bench --locked --bench growth
 	for runs in 1 4 8; do for native in bloom ribbon; do \
 		$(SIEVE) bench miss --keys $(KEYS) --runs $$runs --native $$native || exit; \
 	done; done

@@ -3,15 +3,31 @@
 //! A key that was added is never answered absent; a filter is derived, so damage to it costs time,
 //! never an answer; every doubt means *maybe*.
 //!
+//! ```no_run
+//! # #[cfg(feature = "rocksdb")] {
+//! use lsm_sieve::{SieveDb, SieveOptions};
+//!
+//! let mut options = rocksdb::Options::default();
+//! options.create_if_missing(true);
+//! let db = SieveDb::open(&options, &SieveOptions::default(), "/tmp/users")?;
+//! db.put(b"ada", b"1815")?;
+//! assert!(db.get(b"charles")?.is_none()); // hardly ever asks the engine
+//! # }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Map
+//!
 //! Each module uses only what stands before it:
-//! [`math`] -> [`hash`] -> `bits` -> [`filter`] -> [`disk`] -> [`format`] -> [`segment`] -> `stats`
-//! -> `rocks`.
+//! [`math`] -> [`hash`] -> `bits` -> [`filter`] -> `id` -> [`disk`] -> [`mod@format`] -> `threads`
+//! -> `rcu` -> [`segment`] -> `stats` -> `rocks` -> `workload`.
 
 mod bits;
 pub mod disk;
 pub mod filter;
 pub mod format;
 pub mod hash;
+mod id;
 pub mod math;
 mod rcu;
 pub mod segment;

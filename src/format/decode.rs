@@ -15,7 +15,7 @@ use super::layout::{
     TRAILER_MAGIC, WORD_BYTES, check_length, header_bytes, short, words,
 };
 use super::sidecar::{Header, HeaderSubject, Sidecar, StageHeader, StageRecord, Subject};
-use crate::segment::SegmentId;
+use crate::id::SegmentId;
 use byteorder::{LittleEndian, ReadBytesExt as _};
 use crc32fast::Hasher;
 use std::io::Read as _;

@@ -15,8 +15,8 @@ use super::layout::{
 use super::sidecar::{Header, HeaderSubject, Source, StageHeader, StoreId};
 use crate::filter::{Kind, Shape};
 use crate::hash::{HashId, Imprint};
+use crate::id::SegmentId;
 use crate::math::{Bits, Items, Probes, Rate};
-use crate::segment::SegmentId;
 
 /// What the header says, from at least the first [`MAX_HEADER_BYTES`] of a file or all of it.
 ///

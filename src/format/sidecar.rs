@@ -2,8 +2,8 @@
 
 use crate::filter::Shape;
 use crate::hash::Imprint;
+use crate::id::SegmentId;
 use crate::math::{Items, Rate};
-use crate::segment::SegmentId;
 use std::fmt;
 
 /// Sixteen random bytes that name one database for ever.

@@ -3,8 +3,8 @@
 use super::*;
 use crate::filter::{Kind, Shape};
 use crate::hash::{HashId, Imprint, Seed};
+use crate::id::SegmentId;
 use crate::math::{Bits, Items, Probes, Rate};
-use crate::segment::SegmentId;
 
 struct Random(u64);
 

@@ -8,7 +8,8 @@
 //! | k | [`Probes`] | bits a key sets |
 //! | s, r | | growth of a stage over the one before it, and tightening of its rate |
 //!
-//! No other module calls `ln`, `exp` or `powf`.
+//! No filter calls `ln`, `exp` or `powf`; the merge planner and the Zipf law keep their own formulas
+//! beside what they speak of.
 //!
 //! Sources, by the names used at the formulas:
 //! - Bloom, *Space/time trade-offs in hash coding with allowable errors*, CACM 13(7), 1970;

@@ -1,15 +1,14 @@
 //! Segments: what one filter speaks for, from its first key to its removal.
 
 mod build;
-mod id;
 mod identity;
 mod plan;
 mod registry;
 mod sealed;
 mod sidecar;
 
+pub use crate::id::SegmentId;
 pub use build::SegmentBuilder;
-pub use id::SegmentId;
 pub use identity::{IDENTITY_FILE, IdentityError};
 pub use plan::{
     Action, Budget, Cost, Decision, Facts, Fraction, Input, InputStage, Keys, OrRole, plan,
