@@ -1,1 +1,4 @@
 //! One binary.
+
+mod twin;
+mod writes;
