@@ -1,4 +1,7 @@
 //! One binary.
 
+mod copy;
+mod foreign;
+mod recovery;
 mod twin;
 mod writes;
