@@ -602,7 +602,7 @@ impl SieveDb {
             shelf: Arc::clone(&self.shelf),
             bell: Arc::clone(&self.bell),
         };
-        let column = opening.column(name, &self.options);
+        let column = opening.column(name, &self.settings());
         let hooked = hooked_options(options, &column)?;
         self.engine
             .create_cf(name, &hooked)
@@ -723,6 +723,14 @@ impl SieveDb {
             entry.column.set_segment_rate(segments);
         }
         self.bell.call(|calls| calls.consolidate = true);
+    }
+
+    /// The settings with the rates of now, which may not be those of the open.
+    fn settings(&self) -> SieveOptions {
+        let settings = self.options.clone();
+        settings
+            .summary_rate(self.columns.summary_rate())
+            .segment_rate(self.default.segment_rate())
     }
 
     pub(crate) fn engine(&self) -> &Engine {

@@ -299,6 +299,7 @@ class TableBuild {
   TableBuild& operator=(const TableBuild&) = delete;
 
   const Column* column() const { return column_.get(); }
+  bool wanted() const { return table_ != nullptr; }
   void Add(const Slice& key) {
     if (table_ != nullptr) column_->hooks()->table_add(table_, key.data(), key.size());
   }
@@ -410,8 +411,11 @@ class SegmentPolicy : public FilterPolicy {
   const Customizable* Inner() const override { return inner_.get(); }
   const char* CompatibilityName() const override { return BuiltinName(); }
 
-  FilterBitsBuilder* GetBuilderWithContext(const FilterBuildingContext&) const override {
-    pending_build = std::make_shared<TableBuild>(column_);
+  FilterBitsBuilder* GetBuilderWithContext(const FilterBuildingContext& context) const override {
+    auto build = std::make_shared<TableBuild>(column_);
+    // No filter of ours is wanted: RocksDB's own keeps its place.
+    if (!build->wanted()) return inner_ ? inner_->GetBuilderWithContext(context) : nullptr;
+    pending_build = std::move(build);
     return new SegmentBuilder(pending_build);
   }
 

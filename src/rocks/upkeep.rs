@@ -94,7 +94,7 @@ impl Upkeep {
         loop {
             let (calls, ticket) = self.bell.listen(PATIENCE);
             if calls.stop {
-                self.save_summaries();
+                self.save_last();
                 self.bell.answer(ticket, None);
                 return;
             }
@@ -505,9 +505,23 @@ impl Upkeep {
 
     // -------------------------------------------------------------- saving and sweeping
 
-    fn save_summaries(&self) {
+    /// Saves what is known of the tables as they are at the end, and reads none of them: the next
+    /// open then finds a filter for each and a summary that covers all.
+    fn save_last(&self) {
+        if self.options.is_frozen() {
+            return;
+        }
         for entry in self.columns.all() {
-            self.save_summary(&entry.column);
+            let column = &entry.column;
+            let epoch = column.epoch();
+            match self.list(column) {
+                Ok(tables) => {
+                    self.publish_known(column, epoch, &tables);
+                    self.save_filters(&tables);
+                }
+                Err(error) => tracing::warn!(column = column.name(), %error, "not all was saved"),
+            }
+            self.save_summary(column);
         }
     }
 

@@ -1,0 +1,66 @@
+//! The folder of a database as another process would find it.
+//!
+//! Copying the folder of an *open* database is what a crash leaves behind: the tail of the log
+//! that was written, no goodbye of the engine, no last save of the filters. (What a crash leaves
+//! of unsynced writes is the matter of the disk's own tests.)
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, in its helpers as well"
+)]
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+/// Copies a folder with all that is in it.
+pub(crate) fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}
+
+/// What tells a rewritten file from one that was left alone: inode, length, time of the change.
+pub(crate) type Stamp = (u64, u64, i64, i64);
+
+/// The files of a folder whose names end so, with their stamps.
+pub(crate) fn stamps(folder: &Path, suffix: &str) -> BTreeMap<OsString, Stamp> {
+    let entries = fs::read_dir(folder).unwrap().map(Result::unwrap);
+    let stamp = |entry: fs::DirEntry| {
+        let meta = entry.metadata().unwrap();
+        let stamp = (meta.ino(), meta.len(), meta.mtime(), meta.mtime_nsec());
+        (entry.file_name(), stamp)
+    };
+    entries
+        .filter(|entry| entry.file_name().to_string_lossy().ends_with(suffix))
+        .map(stamp)
+        .collect()
+}
+
+/// The sidecars of the segments in a filter folder, sorted; the summaries are not among them.
+pub(crate) fn sidecars(filters: &Path) -> Vec<PathBuf> {
+    let named = stamps(filters, ".sieve");
+    let paths = named.keys().map(|name| filters.join(name));
+    paths.filter(|path| !is_summary(path)).collect()
+}
+
+/// The summaries in a filter folder.
+pub(crate) fn summaries(filters: &Path) -> Vec<PathBuf> {
+    let named = stamps(filters, ".sieve");
+    let paths = named.keys().map(|name| filters.join(name));
+    paths.filter(|path| is_summary(path)).collect()
+}
+
+fn is_summary(path: &Path) -> bool {
+    let name = path.file_name().unwrap().to_string_lossy();
+    name.starts_with("summary-")
+}

@@ -1,0 +1,131 @@
+//! Column families that come and go, and come back under the same name.
+
+use lsm_sieve::{Answer, SieveDb};
+use rocksdb::{DEFAULT_COLUMN_FAMILY_NAME, Options};
+
+use crate::twin::{
+    Dice, Model, agree, agree_in, cover, key, nothing_is_lost, open, options, scribble, sieve,
+    whole,
+};
+
+#[test]
+fn a_family_dropped_and_made_again_holds_its_new_keys_and_none_of_the_old() {
+    let home = tempfile::tempdir().unwrap();
+    let db = open(home.path());
+    let mut default = Model::new();
+    scribble(
+        &db,
+        DEFAULT_COLUMN_FAMILY_NAME,
+        &mut default,
+        &mut Dice(1),
+        200,
+    );
+    for round in 0..3 {
+        db.create_cf("again", &options()).unwrap();
+        let mut model = Model::new();
+        agree_in(&db, "again", &model);
+        scribble(&db, "again", &mut model, &mut Dice(round), 400);
+        agree_in(&db, "again", &model);
+        db.flush_cf(&db.cf_handle("again").unwrap()).unwrap();
+        cover(&db);
+        db.consolidate().unwrap();
+        agree_in(&db, "again", &model);
+        nothing_is_lost(&db);
+        db.drop_cf("again").unwrap();
+        assert!(db.cf_handle("again").is_none());
+        assert!(db.stats_cf("again").is_none());
+    }
+    whole(&db, &default);
+}
+
+/// A handle outlives its family: reads through it go to the engine, which still has the data.
+#[test]
+fn a_handle_of_a_dropped_family_reads_on() {
+    let home = tempfile::tempdir().unwrap();
+    let db = open(home.path());
+    db.create_cf("old", &options()).unwrap();
+    let old = db.cf_handle("old").unwrap();
+    db.put_cf(&old, b"kept", b"old").unwrap();
+    db.drop_cf("old").unwrap();
+    db.create_cf("old", &options()).unwrap();
+    let new = db.cf_handle("old").unwrap();
+    db.put_cf(&new, b"fresh", b"new").unwrap();
+    cover(&db);
+    assert_eq!(
+        db.get_cf(&old, b"kept").unwrap().as_deref(),
+        Some(&b"old"[..])
+    );
+    assert_eq!(db.get_cf(&old, b"fresh").unwrap(), None);
+    assert_eq!(db.answer_cf(&old, b"kept"), Answer::Maybe);
+    let both = db.multi_get_cf(&old, [b"kept".as_slice(), b"fresh"]);
+    assert!(both[0].as_ref().unwrap().is_some() && both[1].as_ref().unwrap().is_none());
+    assert_eq!(db.get_cf(&new, b"kept").unwrap(), None);
+    assert!(db.get_cf(&new, b"fresh").unwrap().is_some());
+}
+
+#[test]
+fn families_made_at_run_time_are_fronted_after_a_reopen() {
+    let home = tempfile::tempdir().unwrap();
+    let mut model = Model::new();
+    {
+        let db = open(home.path());
+        db.create_cf("late", &options()).unwrap();
+        scribble(&db, "late", &mut model, &mut Dice(4), 500);
+    }
+    let db = SieveDb::open_cf(&options(), &sieve(), home.path(), ["late"]).unwrap();
+    agree_in(&db, "late", &model);
+    cover(&db);
+    let tally = agree_in(&db, "late", &model);
+    assert!(tally.ruled_out * 10 > tally.missing * 5, "{tally:?}");
+    nothing_is_lost(&db);
+}
+
+/// A family that was made past the front has none: it is read, never denied.
+#[test]
+fn a_family_made_through_the_bare_engine_is_read_unfiltered() {
+    let home = tempfile::tempdir().unwrap();
+    let db = open(home.path());
+    db.with_engine(|engine| {
+        engine.create_cf("bare", &Options::default()).unwrap();
+        let cf = engine.cf_handle("bare").unwrap();
+        engine.put_cf(&cf, b"k", b"v").unwrap();
+    });
+    let cf = db.cf_handle("bare").unwrap();
+    assert_eq!(db.answer_cf(&cf, b"k"), Answer::Maybe);
+    assert_eq!(db.answer_cf(&cf, b"none"), Answer::Maybe);
+    assert!(db.get_cf(&cf, b"k").unwrap().is_some());
+    assert!(db.multi_get_cf(&cf, [b"k"])[0].as_ref().unwrap().is_some());
+    drop(cf);
+    cover(&db);
+    drop(db);
+    let db = SieveDb::open_cf(&options(), &sieve(), home.path(), ["bare"]).unwrap();
+    let model = Model::from([(b"k".to_vec(), b"v".to_vec())]);
+    agree_in(&db, "bare", &model);
+    agree(&db, &Model::new());
+}
+
+/// Two names with one CRC-32 share the file of their summaries.
+#[test]
+fn families_whose_names_collide_do_not_take_each_others_filters() {
+    // CRC-32 of both is 0x4ddb0c25 (a known pair of English words).
+    let names = ["plumless", "buckeroo"];
+    let crc = |name: &str| crc32fast::hash(name.as_bytes());
+    assert_eq!(crc(names[0]), crc(names[1]));
+    let home = tempfile::tempdir().unwrap();
+    let mut models = [Model::new(), Model::new()];
+    for round in 0..3 {
+        let db = SieveDb::open_cf(&options(), &sieve(), home.path(), names).unwrap();
+        for ((name, model), seed) in names.iter().zip(&mut models).zip(0..) {
+            agree_in(&db, name, model);
+            scribble(&db, name, model, &mut Dice(seed * 10 + round), 200);
+            db.flush_cf(&db.cf_handle(name).unwrap()).unwrap();
+            agree_in(&db, name, model);
+        }
+        cover(&db);
+        for (name, model) in names.iter().zip(&models) {
+            agree_in(&db, name, model);
+        }
+        assert_eq!(db.get(key(1)).unwrap(), None);
+        nothing_is_lost(&db);
+    }
+}

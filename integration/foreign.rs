@@ -1,0 +1,231 @@
+//! Databases that were written without the plugin, and databases that are to be read without it.
+
+use rocksdb::{BlockBasedOptions, Cache, DB, DEFAULT_COLUMN_FAMILY_NAME, Env, Options};
+
+use lsm_sieve::SieveDb;
+
+use crate::twin::{
+    Dice, Model, agree, cover, fill, key, nothing_is_lost, open, options, scribble, sieve, whole,
+};
+
+/// The options of [`options`] with one of RocksDB's own filters.
+fn with_filter(set: impl FnOnce(&mut BlockBasedOptions)) -> Options {
+    let mut table = BlockBasedOptions::default();
+    set(&mut table);
+    let mut options = options();
+    options.set_block_based_table_factory(&table);
+    options
+}
+
+fn native_filters() -> [(&'static str, Options); 4] {
+    [
+        ("none", options()),
+        (
+            "bloom",
+            with_filter(|table| table.set_bloom_filter(10.0, false)),
+        ),
+        ("ribbon", with_filter(|table| table.set_ribbon_filter(10.0))),
+        (
+            "partitioned",
+            with_filter(|table| {
+                table.set_bloom_filter(10.0, false);
+                table.set_index_type(rocksdb::BlockBasedIndexType::TwoLevelIndexSearch);
+                table.set_partition_filters(true);
+                table.set_metadata_block_size(512);
+            }),
+        ),
+    ]
+}
+
+/// Writes three tables and some log without the plugin; returns what must be there.
+fn written_plainly(options: &Options, path: &std::path::Path) -> Model {
+    let mut model = Model::new();
+    let db = DB::open(options, path).expect("it opens without the plugin");
+    for i in 0..1_200_u64 {
+        db.put(key(i), i.to_be_bytes()).expect("a put");
+        model.insert(key(i), i.to_be_bytes().to_vec());
+        if i % 7 == 0 {
+            db.delete(key(i / 2)).expect("a delete");
+            model.remove(&key(i / 2));
+        }
+        if i % 11 == 0 {
+            db.merge(key(i + 1), b"operand only").expect("a merge");
+            let value: &mut Vec<u8> = model.entry(key(i + 1)).or_default();
+            value.extend(b"operand only");
+        }
+        if i % 300 == 299 {
+            db.flush().expect("a flush");
+        }
+    }
+    model
+}
+
+fn reads_plainly(db: &DB, model: &Model) {
+    for (key, value) in model {
+        let found = db.get(key).expect("a read");
+        assert_eq!(found.as_ref(), Some(value), "{}", key.escape_ascii());
+    }
+    for i in 0..500 {
+        let found = db.get(crate::twin::absent_key(i)).expect("a read");
+        assert_eq!(found, None);
+    }
+    let all = db.iterator(rocksdb::IteratorMode::Start);
+    assert_eq!(all.count(), model.len());
+}
+
+#[test]
+fn a_database_filled_without_the_plugin_is_right_at_once_and_covered_soon() {
+    for (name, options) in native_filters() {
+        let home = tempfile::tempdir().unwrap();
+        let mut model = written_plainly(&options, home.path());
+        println!("{name}");
+        let db = SieveDb::open(&options, &sieve(), home.path()).unwrap();
+        agree(&db, &model);
+        whole(&db, &model);
+        for segment in &db.inspect().unwrap().columns[0].segments {
+            assert!(segment.covered && segment.filter.is_some(), "{name}");
+        }
+        scribble(
+            &db,
+            DEFAULT_COLUMN_FAMILY_NAME,
+            &mut model,
+            &mut Dice(1),
+            500,
+        );
+        db.flush().unwrap();
+        whole(&db, &model);
+        db.compact_range::<&[u8], &[u8]>(None, None);
+        whole(&db, &model);
+    }
+}
+
+/// With the plugin, without it, and with it again, each time writing and compacting.
+#[test]
+fn the_plugin_can_be_left_out_and_taken_back() {
+    for (name, options) in native_filters() {
+        let home = tempfile::tempdir().unwrap();
+        let mut model = Model::new();
+        println!("{name}");
+        for round in 0..2 {
+            let db = SieveDb::open(&options, &sieve(), home.path()).unwrap();
+            agree(&db, &model);
+            scribble(
+                &db,
+                DEFAULT_COLUMN_FAMILY_NAME,
+                &mut model,
+                &mut Dice(round),
+                600,
+            );
+            db.flush().unwrap();
+            fill(&db, &mut model, 30..60);
+            whole(&db, &model);
+            drop(db);
+
+            let plain = DB::open(&options, home.path()).unwrap();
+            reads_plainly(&plain, &model);
+            for i in 0..200_u64 {
+                let key = key(i * 3 + round);
+                plain.put(&key, b"plain").unwrap();
+                model.insert(key, b"plain".to_vec());
+            }
+            plain.flush().unwrap();
+            if round == 0 {
+                plain.compact_range::<&[u8], &[u8]>(None, None);
+            }
+            plain.put(b"in the log", b"plain").unwrap();
+            model.insert(b"in the log".to_vec(), b"plain".to_vec());
+            reads_plainly(&plain, &model);
+        }
+        let db = SieveDb::open(&options, &sieve(), home.path()).unwrap();
+        agree(&db, &model);
+        whole(&db, &model);
+    }
+}
+
+/// The OPTIONS file names nothing that a RocksDB without the plugin does not know.
+#[test]
+fn the_options_file_loads_without_the_plugin() {
+    for (name, options) in native_filters() {
+        let home = tempfile::tempdir().unwrap();
+        let mut model = Model::new();
+        {
+            let db = SieveDb::open(&options, &sieve(), home.path()).unwrap();
+            scribble(
+                &db,
+                DEFAULT_COLUMN_FAMILY_NAME,
+                &mut model,
+                &mut Dice(2),
+                600,
+            );
+            cover(&db);
+        }
+        let strict = false;
+        let cache = Cache::new_lru_cache(1 << 20);
+        let (loaded, mut families) =
+            Options::load_latest(home.path(), Env::new().unwrap(), strict, cache).unwrap();
+        println!("{name}: {} families", families.len());
+        // A merge operator cannot come out of a file: the one of this process is set again.
+        assert_eq!(families.len(), 1);
+        families.clear();
+        let mut loaded = loaded;
+        loaded.set_merge_operator_associative("append", |_, old, operands| {
+            let mut value = old.unwrap_or_default().to_vec();
+            operands.iter().for_each(|part| value.extend(part));
+            Some(value)
+        });
+        let plain = DB::open(&loaded, home.path()).unwrap();
+        reads_plainly(&plain, &model);
+        plain.compact_range::<&[u8], &[u8]>(None, None);
+        reads_plainly(&plain, &model);
+        drop(plain);
+        whole(
+            &SieveDb::open(&options, &sieve(), home.path()).unwrap(),
+            &model,
+        );
+    }
+}
+
+/// `segment_rate(None)` promises that RocksDB's own filters stay in place.
+#[test]
+fn without_segment_filters_rocksdb_builds_its_own() {
+    let bloom = || with_filter(|table| table.set_bloom_filter(10.0, false));
+    let filter_bytes = |db: &SieveDb| -> u64 {
+        let properties = db.with_engine(|engine| {
+            engine
+                .property_value("rocksdb.aggregated-table-properties")
+                .unwrap()
+        });
+        let properties = properties.unwrap();
+        let field = properties.split("filter block size=").nth(1).unwrap();
+        field.split(';').next().unwrap().trim().parse().unwrap()
+    };
+    let mut model = Model::new();
+    let home = tempfile::tempdir().unwrap();
+    let db = SieveDb::open(&bloom(), &sieve().segment_rate(None), home.path()).unwrap();
+    fill(&db, &mut model, 0..1_400);
+    db.flush().unwrap();
+    assert!(filter_bytes(&db) >= 1_400, "{} bytes", filter_bytes(&db));
+    whole(&db, &model);
+    let column = &db.inspect().unwrap().columns[0];
+    assert!(
+        column
+            .segments
+            .iter()
+            .all(|segment| segment.filter.is_none())
+    );
+    drop(db);
+    // And back again: the tables are then given filters of ours.
+    let db = SieveDb::open(&bloom(), &sieve(), home.path()).unwrap();
+    whole(&db, &model);
+    let column = &db.inspect().unwrap().columns[0];
+    assert!(
+        column
+            .segments
+            .iter()
+            .all(|segment| segment.filter.is_some())
+    );
+    db.compact_range::<&[u8], &[u8]>(None, None);
+    nothing_is_lost(&db);
+    drop(db);
+    whole(&open(home.path()), &model);
+}

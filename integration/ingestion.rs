@@ -1,0 +1,187 @@
+//! Table files that come past the memtables: the filters must hear of them before a reader can.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use lsm_sieve::SieveDb;
+use rocksdb::{DEFAULT_COLUMN_FAMILY_NAME, IngestExternalFileOptions, Options, SstFileWriter};
+
+use crate::twin::{
+    Dice, Model, absent_key, agree, agree_in, cover, fill, key, nothing_is_lost, open, options,
+    scribble, sieve, whole,
+};
+
+/// Writes a table file of these keys outside of the database.
+fn table_file(options: &Options, path: PathBuf, numbers: std::ops::Range<u64>) -> PathBuf {
+    let mut writer = SstFileWriter::create(options);
+    writer.open(&path).expect("a new file");
+    let mut keys: Vec<_> = numbers.map(key).collect();
+    keys.sort();
+    for key in keys {
+        writer.put(key, b"ingested").expect("sorted keys");
+    }
+    writer.finish().expect("a whole file");
+    path
+}
+
+fn ingested(model: &mut Model, numbers: std::ops::Range<u64>) {
+    model.extend(numbers.map(|i| (key(i), b"ingested".to_vec())));
+}
+
+#[test]
+fn ingested_files_are_read_at_once_and_covered_soon() {
+    let home = tempfile::tempdir().unwrap();
+    let db = SieveDb::open_cf(&options(), &sieve(), home.path().join("db"), ["other"]).unwrap();
+    let (mut model, mut other) = (Model::new(), Model::new());
+    fill(&db, &mut model, 0..300);
+    cover(&db);
+    let file = |name: &str, numbers| table_file(&options(), home.path().join(name), numbers);
+
+    db.ingest_external_file(vec![file("a", 200..500)]).unwrap();
+    ingested(&mut model, 200..500);
+    agree(&db, &model);
+    whole(&db, &model);
+
+    let handle = db.cf_handle("other").unwrap();
+    let mut settings = IngestExternalFileOptions::default();
+    settings.set_move_files(true);
+    let files = vec![file("b", 4..100), file("c", 100..300)];
+    db.ingest_external_file_cf_opts(&handle, &settings, files)
+        .unwrap();
+    ingested(&mut other, 4..300);
+    agree_in(&db, "other", &other);
+    cover(&db);
+    agree_in(&db, "other", &other);
+
+    db.with_engine(|engine| engine.ingest_external_file(vec![file("d", 600..700)]))
+        .unwrap();
+    ingested(&mut model, 600..700);
+    agree(&db, &model);
+    whole(&db, &model);
+
+    // The same contents twice: two tables, one identity.
+    let copies = [home.path().join("e1"), home.path().join("e2")];
+    let written = file("e", 800..900);
+    for copy in &copies {
+        std::fs::copy(&written, copy).unwrap();
+        db.ingest_external_file(vec![copy]).unwrap();
+    }
+    ingested(&mut model, 800..900);
+    whole(&db, &model);
+    db.delete(key(850)).unwrap();
+    model.remove(&key(850));
+    db.compact_range::<&[u8], &[u8]>(None, None);
+    db.consolidate().unwrap();
+    whole(&db, &model);
+    agree_in(&db, "other", &other);
+    drop(handle);
+    drop(db);
+    let db = SieveDb::open_cf(&options(), &sieve(), home.path().join("db"), ["other"]).unwrap();
+    agree(&db, &model);
+    agree_in(&db, "other", &other);
+    whole(&db, &model);
+}
+
+/// A table of another fronted database carries an identity of ours, and no filter here.
+#[test]
+fn a_table_of_another_fronted_database_brings_its_keys() {
+    let home = tempfile::tempdir().unwrap();
+    let mut model = Model::new();
+    let (from, to) = (home.path().join("from"), home.path().join("to"));
+    let donor = open(&from);
+    let mut lent = Model::new();
+    fill(&donor, &mut lent, 10..400);
+    donor.flush().unwrap();
+    donor.compact_range::<&[u8], &[u8]>(None, None);
+    whole(&donor, &lent);
+    let table = donor.inspect().unwrap().columns[0].segments[0].file.clone();
+    let carried = home.path().join("carried.sst");
+    std::fs::copy(Path::new(&table), &carried).unwrap();
+    let db = open(&to);
+    fill(&db, &mut model, 5..20);
+    cover(&db);
+    // RocksDB refuses tables that no SstFileWriter made; whatever it says, no key may be lost.
+    match db.ingest_external_file(vec![&carried]) {
+        Ok(()) => model.extend(lent),
+        Err(error) => println!("refused: {error}"),
+    }
+    agree(&db, &model);
+    whole(&db, &model);
+}
+
+/// Readers run at full speed while files arrive; what a finished call brought in is never absent.
+#[test]
+fn readers_see_ingested_keys_as_soon_as_the_call_returns() {
+    const FILES: u64 = 30;
+    const EACH: u64 = 40;
+    let home = tempfile::tempdir().unwrap();
+    let db = open(&home.path().join("db"));
+    let mut model = Model::new();
+    fill(&db, &mut model, 0..50);
+    cover(&db);
+    let arrived = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        let readers = (0..2_u64).map(|seed| {
+            let (db, arrived) = (&db, &arrived);
+            scope.spawn(move || {
+                let mut dice = Dice(seed);
+                loop {
+                    let files = arrived.load(Ordering::Acquire);
+                    if files == FILES {
+                        return;
+                    }
+                    if files > 0 {
+                        let i = 1_000 + dice.below(files * EACH);
+                        assert!(db.get(key(i)).unwrap().is_some(), "{i} of {files} files");
+                    }
+                    assert_eq!(db.get(absent_key(files)).unwrap(), None);
+                }
+            })
+        });
+        let readers: Vec<_> = readers.collect();
+        for file in 0..FILES {
+            let from = 1_000 + file * EACH;
+            let path = home.path().join(format!("{file}.sst"));
+            let path = table_file(&options(), path, from..from + EACH);
+            match file % 3 {
+                0 => db.ingest_external_file(vec![path]).unwrap(),
+                1 => db.with_engine(|engine| engine.ingest_external_file(vec![path]).unwrap()),
+                _ => {
+                    let cf = db.cf_handle(DEFAULT_COLUMN_FAMILY_NAME).unwrap();
+                    let settings = IngestExternalFileOptions::default();
+                    db.ingest_external_file_cf_opts(&cf, &settings, vec![path])
+                        .unwrap();
+                }
+            }
+            arrived.store(file + 1, Ordering::Release);
+            if file % 10 == 5 {
+                cover(&db);
+            }
+        }
+        readers
+            .into_iter()
+            .for_each(|reader| reader.join().unwrap());
+    });
+    ingested(&mut model, 1_000..1_000 + FILES * EACH);
+    agree(&db, &model);
+    whole(&db, &model);
+}
+
+#[test]
+fn writes_and_ingested_files_mix() {
+    let home = tempfile::tempdir().unwrap();
+    let db = open(&home.path().join("db"));
+    let mut model = Model::new();
+    let mut dice = Dice(12);
+    for round in 0..6 {
+        scribble(&db, DEFAULT_COLUMN_FAMILY_NAME, &mut model, &mut dice, 200);
+        let from = 4 + round * 200;
+        let path = home.path().join(format!("{round}.sst"));
+        let path = table_file(&options(), path, from..from + 150);
+        db.ingest_external_file(vec![path]).unwrap();
+        ingested(&mut model, from..from + 150);
+        agree(&db, &model);
+    }
+    whole(&db, &model);
+    nothing_is_lost(&db);
+}

@@ -1,0 +1,187 @@
+//! A stricter promise on a filled database: filters change under the readers, tables do not.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use lsm_sieve::math::Rate;
+use lsm_sieve::segment::SegmentId;
+use lsm_sieve::{ColumnReport, SieveDb};
+use rocksdb::Options;
+
+use crate::copy::stamps;
+use crate::twin::{
+    KEYS, Model, absent_key, agree, cover, fill, key, nothing_is_lost, open, options, sieve, whole,
+};
+
+fn report(db: &SieveDb) -> ColumnReport {
+    let mut columns = db.inspect().expect("the tables can be listed").columns;
+    columns.remove(0)
+}
+
+/// The mean observed rate of the tables' filters.
+fn of_segments(report: &ColumnReport) -> f64 {
+    let filters = report
+        .segments
+        .iter()
+        .filter_map(|table| table.filter.as_ref());
+    let rates: Vec<f64> = filters.map(|filter| filter.observed_rate).collect();
+    rates.iter().sum::<f64>() / rates.len() as f64
+}
+
+/// What binds the filters to the tables.
+fn ids_of(report: &ColumnReport) -> BTreeSet<Option<SegmentId>> {
+    report.segments.iter().map(|table| table.id).collect()
+}
+
+fn rate(rate: f64) -> Rate {
+    Rate::new(rate).expect("a rate")
+}
+
+#[test]
+fn a_stricter_rate_rewrites_no_table_and_loses_no_read_while_it_comes() {
+    const TABLES: u64 = 6;
+    let home = tempfile::tempdir().unwrap();
+    let mut settings = options();
+    settings.set_disable_auto_compactions(true);
+    let db = SieveDb::open(&settings, &sieve().rate(rate(0.01)), home.path()).unwrap();
+    let mut model = Model::new();
+    for table in 0..TABLES {
+        fill(&db, &mut model, table * 4_000..(table + 1) * 4_000);
+        db.flush().unwrap();
+    }
+    cover(&db);
+    db.consolidate().unwrap();
+    let tables = stamps(home.path(), ".sst");
+    let before = report(&db);
+    let ids = ids_of(&before);
+    assert!(
+        tables.len() >= TABLES as usize,
+        "upkeep may have flushed in between"
+    );
+    assert!(before.summary.observed_rate > 0.003, "{before:?}");
+    assert!(of_segments(&before) > 0.003, "{before:?}");
+
+    let done = AtomicBool::new(false);
+    let reads = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        let readers = (0..2_u64).map(|reader| {
+            let (db, model, done, reads) = (&db, &model, &done, &reads);
+            scope.spawn(move || {
+                let keys: Vec<_> = model.keys().collect();
+                let mut at = reader as usize;
+                while !done.load(Ordering::Relaxed) {
+                    at = (at + 7_919) % keys.len();
+                    assert_eq!(db.get(keys[at]).unwrap().as_ref(), Some(&model[keys[at]]));
+                    assert!(db.multi_get([keys[at]])[0].as_ref().unwrap().is_some());
+                    assert_eq!(db.get(absent_key(at as u64)).unwrap(), None);
+                    reads.fetch_add(1, Ordering::Relaxed);
+                }
+            })
+        });
+        let readers: Vec<_> = readers.collect();
+        db.set_rate(rate(0.001));
+        db.consolidate().unwrap();
+        done.store(true, Ordering::Relaxed);
+        readers
+            .into_iter()
+            .for_each(|reader| reader.join().unwrap());
+    });
+    assert!(reads.load(Ordering::Relaxed) > 0);
+
+    let after = report(&db);
+    assert_eq!(
+        stamps(home.path(), ".sst"),
+        tables,
+        "no table was rewritten"
+    );
+    assert_eq!(ids_of(&after), ids);
+    assert!(after.summary.observed_rate <= 0.0015, "{after:?}");
+    assert!(of_segments(&after) <= 0.0015, "{after:?}");
+    assert!((after.summary.promised_rate - 0.001).abs() < 1e-9);
+    agree(&db, &model);
+    nothing_is_lost(&db);
+    drop(db);
+    // The stricter filters are the ones that were saved.
+    let db = SieveDb::open(&settings, &sieve().rate(rate(0.001)), home.path()).unwrap();
+    cover(&db);
+    for table in &report(&db).segments {
+        assert_eq!(table.filter.as_ref().unwrap().source, "raw keys");
+        assert!(table.saved);
+    }
+    whole(&db, &model);
+}
+
+/// Opened with another rate than it was closed with, a database gets filters of the new one.
+#[test]
+fn a_rate_given_at_open_is_the_one_that_holds() {
+    let home = tempfile::tempdir().unwrap();
+    let mut model = Model::new();
+    {
+        let db = open(home.path());
+        fill(&db, &mut model, 0..4_000);
+        db.flush().unwrap();
+        cover(&db);
+    }
+    let db = SieveDb::open(&options(), &sieve().rate(rate(0.0005)), home.path()).unwrap();
+    agree(&db, &model);
+    cover(&db);
+    db.consolidate().unwrap();
+    let report = report(&db);
+    assert!(report.summary.observed_rate <= 0.0008, "{report:?}");
+    assert!(of_segments(&report) <= 0.0008, "{report:?}");
+    whole(&db, &model);
+}
+
+#[test]
+fn a_family_made_after_a_change_of_rate_keeps_the_new_one() {
+    let home = tempfile::tempdir().unwrap();
+    let db = open(home.path());
+    db.set_rate(rate(0.0005));
+    db.create_cf("late", &Options::default()).unwrap();
+    let cf = db.cf_handle("late").unwrap();
+    for i in 0..3_000 {
+        db.put_cf(&cf, key(i), b"x").unwrap();
+    }
+    db.flush_cf(&cf).unwrap();
+    cover(&db);
+    db.consolidate().unwrap();
+    let columns = db.inspect().unwrap().columns;
+    let late = columns.iter().find(|column| column.name == "late").unwrap();
+    assert!(late.summary.observed_rate <= 0.0008, "{late:?}");
+    assert!(of_segments(late) <= 0.0008, "{late:?}");
+}
+
+/// Upkeep leaves alone what keeps its promise: a filter that is rebuilt without need is a table
+/// that is read without need.
+#[test]
+fn a_filter_that_keeps_its_promise_is_never_rebuilt() {
+    let home = tempfile::tempdir().unwrap();
+    let mut settings = options();
+    settings.set_disable_auto_compactions(true);
+    let db = SieveDb::open(&settings, &sieve(), home.path()).unwrap();
+    let mut next = 0;
+    for keys in [1, 2, 3, 10, 51, 52, 53, 100, 211, 500, 1_000, 2_047, 4_000] {
+        for _ in 0..keys {
+            db.put(key(next), b"x").unwrap();
+            next += 1;
+        }
+        db.flush().unwrap();
+    }
+    cover(&db);
+    db.wait_until_known(crate::twin::PATIENCE);
+    let saved = stamps(&home.path().join("sieve"), ".sieve");
+    for table in &report(&db).segments {
+        let filter = table.filter.as_ref().unwrap();
+        assert_eq!(filter.source, "table capture", "{table:?}");
+        assert!(filter.predicted_rate <= 0.01 && table.saved, "{table:?}");
+    }
+    db.consolidate().unwrap();
+    db.consolidate().unwrap();
+    let kept = stamps(&home.path().join("sieve"), ".sieve");
+    for (name, stamp) in &saved {
+        if !name.to_string_lossy().starts_with("summary") {
+            assert_eq!(kept.get(name), Some(stamp), "{name:?} was written again");
+        }
+    }
+    assert!(next > KEYS);
+}

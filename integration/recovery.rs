@@ -1,0 +1,261 @@
+//! After the end, clean or not, every key is there at once and the filters find their way back.
+
+use std::path::Path;
+
+use lsm_sieve::{ColumnReport, HashId, SieveDb, SieveOptions};
+use rocksdb::checkpoint::Checkpoint;
+use rocksdb::{DEFAULT_COLUMN_FAMILY_NAME, Options};
+
+use crate::copy::{copy, sidecars, stamps, summaries};
+use crate::twin::{
+    Dice, KEYS, Model, agree, cover, fill, key, nothing_is_lost, open, options, scribble, sieve,
+    whole,
+};
+
+const DEFAULT: &str = DEFAULT_COLUMN_FAMILY_NAME;
+
+/// The default column family's report.
+fn report(db: &SieveDb) -> ColumnReport {
+    let mut columns = db.inspect().expect("the tables can be listed").columns;
+    columns.remove(0)
+}
+
+/// The table captures and the summary that a frozen front, which reads no table, finds.
+fn found_frozen(path: &Path, options: &Options) -> ColumnReport {
+    let db = SieveDb::open(options, &sieve().frozen(true), path).expect("it opens");
+    db.wait_until_known(crate::twin::PATIENCE);
+    report(&db)
+}
+
+#[test]
+fn after_a_clean_close_the_summary_speaks_at_once_and_no_table_is_read() {
+    let home = tempfile::tempdir().unwrap();
+    let mut model = Model::new();
+    {
+        let db = open(home.path());
+        scribble(&db, DEFAULT, &mut model, &mut Dice(1), 900);
+        db.flush().unwrap();
+        scribble(&db, DEFAULT, &mut model, &mut Dice(2), 900);
+        db.flush().unwrap();
+        cover(&db);
+    }
+    let before = stamps(&home.path().join("sieve"), "");
+    let frozen = found_frozen(home.path(), &options());
+    assert_eq!(frozen.uncovered, Some(0), "the snapshot covers all tables");
+    assert!(!frozen.segments.is_empty());
+    for segment in &frozen.segments {
+        assert!(segment.covered && segment.consulted && segment.saved);
+        let filter = segment.filter.as_ref().unwrap();
+        assert_eq!(filter.source, "table capture", "not from the table's keys");
+    }
+    assert_eq!(before, stamps(&home.path().join("sieve"), ""), "frozen");
+    let db = open(home.path());
+    agree(&db, &model);
+    whole(&db, &model);
+}
+
+/// The log is replayed into memtables, and those feed the filters as at any other time.
+#[test]
+fn after_an_abrupt_end_every_key_is_read_and_all_is_covered_again() {
+    for keep_in_memtable in [false, true] {
+        for seed in 0..2 {
+            let home = tempfile::tempdir().unwrap();
+            let mut options = options();
+            let text = format!("avoid_flush_during_recovery={keep_in_memtable}");
+            let options = options.get_options_from_string(text).unwrap();
+            let db = SieveDb::open(&options, &sieve(), home.path().join("db")).unwrap();
+            let mut model = Model::new();
+            scribble(&db, DEFAULT, &mut model, &mut Dice(seed), 500);
+            db.flush().unwrap();
+            cover(&db);
+            scribble(&db, DEFAULT, &mut model, &mut Dice(seed + 10), 500);
+            // What is not in the log is lost by right; so no write may be past it from here on.
+            db.flush().unwrap();
+            fill(&db, &mut model, 500..700);
+            db.delete(key(600)).unwrap();
+            model.remove(&key(600));
+            db.merge(key(601), b"+").unwrap();
+            model.get_mut(&key(601)).unwrap().push(b'+');
+            for (stage, name) in ["before", "after"].iter().enumerate() {
+                let image = home.path().join(name);
+                copy(&home.path().join("db"), &image);
+                let crashed = SieveDb::open(&options, &sieve(), &image).unwrap();
+                agree(&crashed, &model);
+                whole(&crashed, &model);
+                drop(crashed);
+                let again = SieveDb::open(&options, &sieve(), &image).unwrap();
+                whole(&again, &model);
+                if stage == 0 {
+                    db.consolidate().unwrap();
+                    fill(&db, &mut model, 700..750);
+                }
+            }
+        }
+    }
+}
+
+/// Files copied while upkeep publishes sidecars: any mixture of old and new must do.
+#[test]
+fn an_image_taken_at_any_time_loses_no_key() {
+    let home = tempfile::tempdir().unwrap();
+    let original = home.path().join("db");
+    let db = open(&original);
+    let mut model = Model::new();
+    for round in 0..8 {
+        fill(&db, &mut model, round * 150..(round + 1) * 150);
+        db.flush().unwrap();
+        // A checkpoint holds tables and log, the folder of filters is copied beside it.
+        let image = home.path().join(format!("image-{round}"));
+        let filters = home.path().join(format!("filters-{round}"));
+        copy_what_stays(&original.join("sieve"), &filters);
+        db.with_engine(|engine| {
+            let checkpoint = Checkpoint::new(engine).unwrap();
+            checkpoint.create_checkpoint(&image).unwrap();
+        });
+        let options_there = sieve().folder(&filters);
+        let copy = SieveDb::open(&options(), &options_there, &image).unwrap();
+        agree(&copy, &model);
+        whole(&copy, &model);
+        if round % 3 == 2 {
+            db.compact_range::<&[u8], &[u8]>(None, None);
+        }
+    }
+    whole(&db, &model);
+}
+
+/// Copies the files of a folder that are still there when their turn comes.
+fn copy_what_stays(from: &Path, to: &Path) {
+    std::fs::create_dir(to).expect("a new folder");
+    for name in stamps_that_stay(from) {
+        drop(std::fs::copy(from.join(&name), to.join(&name)));
+    }
+}
+
+fn stamps_that_stay(folder: &Path) -> Vec<std::ffi::OsString> {
+    let entries = std::fs::read_dir(folder).expect("the folder of filters");
+    entries.flatten().map(|entry| entry.file_name()).collect()
+}
+
+#[test]
+fn a_checkpoint_without_filters_is_read_and_covered() {
+    let home = tempfile::tempdir().unwrap();
+    let db = open(&home.path().join("db"));
+    let mut model = Model::new();
+    scribble(&db, DEFAULT, &mut model, &mut Dice(5), 700);
+    let image = home.path().join("checkpoint");
+    db.with_engine(|engine| {
+        Checkpoint::new(engine)
+            .unwrap()
+            .create_checkpoint(&image)
+            .unwrap();
+    });
+    assert!(!image.join("sieve").exists());
+    let copy = open(&image);
+    agree(&copy, &model);
+    whole(&copy, &model);
+}
+
+/// Newer filters beside an older backup: filters are bound to tables, never to a time.
+#[test]
+fn an_older_database_under_newer_filters_loses_no_key() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("db");
+    let mut old_model = Model::new();
+    {
+        let db = open(&path);
+        scribble(&db, DEFAULT, &mut old_model, &mut Dice(8), 700);
+        db.flush().unwrap();
+        fill(&db, &mut old_model, 0..50);
+    }
+    let backup = home.path().join("backup");
+    copy(&path, &backup);
+    {
+        let db = open(&path);
+        (0..KEYS).for_each(|i| db.delete(key(i)).unwrap());
+        db.compact_range::<&[u8], &[u8]>(None, None);
+        cover(&db);
+        db.consolidate().unwrap();
+    }
+    std::fs::remove_dir_all(backup.join("sieve")).unwrap();
+    copy(&path.join("sieve"), &backup.join("sieve"));
+    let db = open(&backup);
+    agree(&db, &old_model);
+    whole(&db, &old_model);
+}
+
+/// The same file numbers come back with other contents.
+#[test]
+fn a_new_database_in_the_place_of_a_destroyed_one_trusts_none_of_its_filters() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("db");
+    let filters = home.path().join("filters");
+    let there = sieve().folder(&filters);
+    for round in 0..3_u64 {
+        let mut model = Model::new();
+        let db = SieveDb::open(&options(), &there, &path).unwrap();
+        agree(&db, &model);
+        fill(&db, &mut model, round * 300..round * 300 + 300);
+        db.flush().unwrap();
+        whole(&db, &model);
+        drop(db);
+        rocksdb::DB::destroy(&options(), &path).unwrap();
+        assert!(!sidecars(&filters).is_empty() && !summaries(&filters).is_empty());
+    }
+}
+
+#[test]
+fn another_hash_makes_all_filters_anew_and_loses_no_key() {
+    let home = tempfile::tempdir().unwrap();
+    let mut model = Model::new();
+    for (seed, hash) in [HashId::Xxh3, HashId::SipHash13, HashId::Xxh3]
+        .into_iter()
+        .enumerate()
+    {
+        let db = SieveDb::open(&options(), &sieve().hash(hash), home.path()).unwrap();
+        agree(&db, &model);
+        scribble(&db, DEFAULT, &mut model, &mut Dice(seed as u64), 400);
+        whole(&db, &model);
+        db.flush().unwrap();
+        cover(&db);
+    }
+}
+
+/// RocksDB's cache may outlive the database and hand the readers of its filters to the next one.
+#[test]
+fn a_block_cache_that_outlives_the_database_brings_no_wrong_filter() {
+    let home = tempfile::tempdir().unwrap();
+    let cache = rocksdb::Cache::new_lru_cache(8 << 20);
+    let mut table = rocksdb::BlockBasedOptions::default();
+    table.set_block_cache(&cache);
+    table.set_cache_index_and_filter_blocks(true);
+    table.set_bloom_filter(10.0, false);
+    let mut options = options();
+    options.set_block_based_table_factory(&table);
+    let mut model = Model::new();
+    for hash in [HashId::Xxh3, HashId::SipHash13, HashId::Xxh3] {
+        {
+            let db = SieveDb::open(&options, &sieve().hash(hash), home.path()).unwrap();
+            agree(&db, &model);
+            scribble(&db, DEFAULT, &mut model, &mut Dice(hash as u64), 300);
+            db.flush().unwrap();
+            whole(&db, &model);
+        }
+        let plain = rocksdb::DB::open(&options, home.path()).unwrap();
+        for (key, value) in &model {
+            assert_eq!(plain.get(key).unwrap().as_ref(), Some(value));
+        }
+    }
+    nothing_is_lost(&SieveDb::open(&options, &sieve(), home.path()).unwrap());
+}
+
+#[test]
+fn two_fronts_never_open_one_database() {
+    let home = tempfile::tempdir().unwrap();
+    let db = open(home.path());
+    let before = stamps(&home.path().join("sieve"), "");
+    let error = SieveDb::open(&options(), &SieveOptions::default(), home.path()).unwrap_err();
+    assert!(error.to_string().contains("lock"), "{error}");
+    assert_eq!(before, stamps(&home.path().join("sieve"), ""));
+    db.put(b"still", b"here").unwrap();
+    assert!(db.get(b"still").unwrap().is_some());
+}

@@ -1,0 +1,295 @@
+//! Every way in: whatever write reaches a memtable is in the filters before it is visible, and
+//! stays there through flush, compaction and consolidation.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use lsm_sieve::{Answer, SieveDb, SieveOptions, Stats};
+use rocksdb::{DEFAULT_COLUMN_FAMILY_NAME, MemtableFactory, Options, ReadOptions, WriteBatch};
+
+use crate::twin::{
+    Dice, KEYS, Model, absent_key, agree, agree_in, cover, fill, key, nothing_is_lost, open,
+    options, scribble, sieve, whole,
+};
+
+#[test]
+fn random_writes_are_read_back_at_every_stage_of_their_life() {
+    for seed in 0..3 {
+        let home = tempfile::tempdir().unwrap();
+        let db = open(home.path());
+        let mut model = Model::new();
+        let mut dice = Dice(seed);
+        agree(&db, &model);
+        for round in 0..5 {
+            scribble(&db, DEFAULT_COLUMN_FAMILY_NAME, &mut model, &mut dice, 600);
+            agree(&db, &model);
+            match round {
+                0 | 2 => db.flush().unwrap(),
+                1 => db.compact_range::<&[u8], &[u8]>(None, None),
+                3 => db.consolidate().unwrap(),
+                _ => cover(&db),
+            }
+            agree(&db, &model);
+        }
+        whole(&db, &model);
+        db.compact_range::<&[u8], &[u8]>(None, None);
+        db.consolidate().unwrap();
+        whole(&db, &model);
+    }
+}
+
+#[test]
+fn column_families_are_filtered_apart() {
+    let home = tempfile::tempdir().unwrap();
+    let names = ["one", "two"];
+    let db = SieveDb::open_cf(&options(), &sieve(), home.path(), names).unwrap();
+    let mut models = [Model::new(), Model::new()];
+    let mut dice = Dice(7);
+    for _ in 0..4 {
+        for (name, model) in names.iter().zip(&mut models) {
+            scribble(&db, name, model, &mut dice, 300);
+            db.flush_cf(&db.cf_handle(name).unwrap()).unwrap();
+            agree_in(&db, name, model);
+        }
+    }
+    cover(&db);
+    for (name, model) in names.iter().zip(&models) {
+        agree_in(&db, name, model);
+        let cf = db.cf_handle(name).unwrap();
+        let only_here = b"only here";
+        db.put_cf(&cf, only_here, b"x").unwrap();
+        let elsewhere = names.iter().find(|other| *other != name).unwrap();
+        let elsewhere = db.cf_handle(elsewhere).unwrap();
+        assert_eq!(db.answer_cf(&cf, only_here), Answer::Maybe);
+        assert_eq!(db.get_cf(&elsewhere, only_here).unwrap(), None);
+        db.delete_cf(&cf, only_here).unwrap();
+    }
+    nothing_is_lost(&db);
+}
+
+/// The ways in which RocksDB can order memtable inserts and visibility.
+#[test]
+fn every_write_mode_feeds_the_filters() {
+    type Mode = (&'static str, fn(&mut Options));
+    let modes: [Mode; 6] = [
+        ("unordered", |o| o.set_unordered_write(true)),
+        ("pipelined", |o| o.set_enable_pipelined_write(true)),
+        ("one writer", |o| {
+            o.set_allow_concurrent_memtable_write(false)
+        }),
+        ("atomic flush", |o| o.set_atomic_flush(true)),
+        ("hints and blooms", |o| {
+            o.set_memtable_whole_key_filtering(true);
+            o.set_memtable_prefix_bloom_ratio(0.1);
+        }),
+        ("vector memtable", |o| {
+            o.set_allow_concurrent_memtable_write(false);
+            o.set_memtable_factory(MemtableFactory::Vector);
+        }),
+    ];
+    for (name, mode) in modes {
+        let home = tempfile::tempdir().unwrap();
+        let mut options = options();
+        mode(&mut options);
+        let db = SieveDb::open(&options, &sieve(), home.path()).unwrap();
+        let mut model = Model::new();
+        println!("{name}");
+        scribble(
+            &db,
+            DEFAULT_COLUMN_FAMILY_NAME,
+            &mut model,
+            &mut Dice(3),
+            400,
+        );
+        agree(&db, &model);
+        db.flush().unwrap();
+        scribble(
+            &db,
+            DEFAULT_COLUMN_FAMILY_NAME,
+            &mut model,
+            &mut Dice(4),
+            400,
+        );
+        whole(&db, &model);
+        db.consolidate().unwrap();
+        whole(&db, &model);
+    }
+}
+
+/// Eight writers, each reading its own writes at once, while tables are flushed, compacted and
+/// filters made anew beneath them.
+#[test]
+fn eight_writers_at_once_read_their_own_writes() {
+    const EACH: u64 = 1_500;
+    let home = tempfile::tempdir().unwrap();
+    let mut options = options();
+    options.set_write_buffer_size(64 << 10);
+    options.set_level_zero_file_num_compaction_trigger(2);
+    let db = SieveDb::open(&options, &sieve(), home.path()).unwrap();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let upkeep = scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                db.consolidate().unwrap();
+            }
+        });
+        let writers = (0..8_u64).map(|writer| {
+            let db = &db;
+            scope.spawn(move || {
+                for i in 0..EACH {
+                    let key = key(100 + writer * EACH + i);
+                    if i % 3 == 0 {
+                        let mut batch = WriteBatch::default();
+                        batch.put(&key, b"batch");
+                        db.write(batch).unwrap();
+                    } else if i % 3 == 1 {
+                        db.put(&key, b"put").unwrap();
+                    } else {
+                        db.merge(&key, b"merge").unwrap();
+                    }
+                    assert_eq!(db.answer(&key), Answer::Maybe);
+                    assert!(db.get(&key).unwrap().is_some());
+                    assert!(db.get(absent_key(i)).unwrap().is_none());
+                }
+            })
+        });
+        writers
+            .collect::<Vec<_>>()
+            .into_iter()
+            .for_each(|writer| writer.join().unwrap());
+        done.store(true, Ordering::Relaxed);
+        upkeep.join().unwrap();
+    });
+    cover(&db);
+    let keys: Vec<_> = (100..100 + 8 * EACH).map(key).collect();
+    assert!(
+        db.multi_get(&keys)
+            .into_iter()
+            .all(|value| value.unwrap().is_some())
+    );
+    nothing_is_lost(&db);
+}
+
+/// A delete folds into nothing in the view of an iterator, but an older snapshot still sees the
+/// key: a consolidation must take it along.
+#[test]
+fn a_snapshot_older_than_a_consolidation_reads_its_deleted_keys() {
+    let home = tempfile::tempdir().unwrap();
+    let db = open(home.path());
+    let mut model = Model::new();
+    fill(&db, &mut model, 0..KEYS);
+    db.flush().unwrap();
+    let snapshot = db.snapshot();
+    let mut then = ReadOptions::default();
+    then.set_snapshot(&snapshot);
+    for i in 0..KEYS {
+        match i % 3 {
+            0 => db.delete(key(i)).unwrap(),
+            1 => db.put(key(i), b"newer").unwrap(),
+            _ => {}
+        }
+    }
+    let as_then = |stage: &str| {
+        for (key, value) in &model {
+            let found = db.get_opt(key, &then).unwrap();
+            assert_eq!(found.as_ref(), Some(value), "{stage}");
+        }
+    };
+    as_then("in the memtable");
+    db.consolidate().unwrap();
+    as_then("consolidated");
+    db.compact_range::<&[u8], &[u8]>(None, None);
+    cover(&db);
+    db.consolidate().unwrap();
+    as_then("compacted and consolidated");
+    for i in (0..KEYS).step_by(3) {
+        assert_eq!(db.get(key(i)).unwrap(), None);
+    }
+    nothing_is_lost(&db);
+}
+
+#[test]
+fn deleted_keys_leave_the_filters_with_the_tables_that_held_them() {
+    let home = tempfile::tempdir().unwrap();
+    let db = open(home.path());
+    let mut model = Model::new();
+    fill(&db, &mut model, 0..KEYS);
+    db.flush().unwrap();
+    (0..KEYS).for_each(|i| db.delete(key(i)).unwrap());
+    assert_eq!(db.answer(key(9)), Answer::Maybe, "it was there");
+    db.compact_range::<&[u8], &[u8]>(None, None);
+    cover(&db);
+    db.consolidate().unwrap();
+    let absent = (0..KEYS).filter(|&i| db.answer(key(i)).is_absent()).count();
+    assert!(absent as u64 * 100 >= KEYS * 97, "{absent} of {KEYS}");
+    agree(&db, &Model::new());
+}
+
+#[test]
+fn each_look_up_is_counted_once_under_the_right_name() {
+    let home = tempfile::tempdir().unwrap();
+    let db = SieveDb::open(&options(), &SieveOptions::default(), home.path()).unwrap();
+    let mut model = Model::new();
+    fill(&db, &mut model, 0..500);
+    db.flush().unwrap();
+    cover(&db);
+    let before = db.stats();
+    for i in 0..500 {
+        db.get(key(i)).unwrap();
+        db.get_pinned(key(i)).unwrap();
+        db.get(absent_key(i)).unwrap();
+    }
+    db.multi_get((0..500).map(key)).into_iter().for_each(drop);
+    db.multi_get((0..500).map(absent_key))
+        .into_iter()
+        .for_each(drop);
+    let after = db.stats();
+    assert_eq!(after.found - before.found, 1_500);
+    assert_eq!(after.uncovered, before.uncovered);
+    let misses = (after.absent - before.absent) + (after.false_positives - before.false_positives);
+    assert_eq!(misses, 1_000);
+    assert_eq!(after.lookups() - before.lookups(), 2_500);
+    assert_eq!(db.stats_cf(DEFAULT_COLUMN_FAMILY_NAME), Some(after));
+    assert_eq!(db.stats_cf("no such family"), None);
+    assert!(after.observed_rate() < 0.05);
+    assert_ne!(after, Stats::default());
+    // Past the filters is past the counters.
+    db.get_unfiltered(key(1)).unwrap();
+    assert_eq!(db.stats(), after);
+}
+
+/// Until a call through the bare engine is over, nothing is ruled out.
+#[test]
+fn while_the_bare_engine_is_used_every_answer_is_maybe() {
+    let home = tempfile::tempdir().unwrap();
+    let db = open(home.path());
+    let mut model = Model::new();
+    fill(&db, &mut model, 0..200);
+    cover(&db);
+    db.with_engine(|engine| {
+        engine.put(b"by the engine", b"x").unwrap();
+        db.wait_until_known(std::time::Duration::from_secs(5));
+        for i in 0..200 {
+            assert_eq!(db.answer(absent_key(i)), Answer::Maybe);
+        }
+        assert!(!db.wait_until_covered(std::time::Duration::ZERO));
+    });
+    model.insert(b"by the engine".to_vec(), b"x".to_vec());
+    whole(&db, &model);
+}
+
+#[test]
+fn a_panic_in_the_bare_engine_does_not_silence_the_filters_for_ever() {
+    let home = tempfile::tempdir().unwrap();
+    let db = open(home.path());
+    let mut model = Model::new();
+    fill(&db, &mut model, 0..200);
+    let used = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        db.with_engine(|engine| {
+            engine.put(b"then it panicked", b"x").unwrap();
+            std::panic::resume_unwind(Box::new("planted"));
+        });
+    }));
+    assert!(used.is_err());
+    model.insert(b"then it panicked".to_vec(), b"x".to_vec());
+    whole(&db, &model);
+}
