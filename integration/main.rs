@@ -1,1 +1,4 @@
 //! One binary.
+
+#[cfg(feature = "rocksdb")]
+mod crash;
