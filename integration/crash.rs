@@ -19,6 +19,7 @@
 mod check;
 mod layout;
 mod model;
+mod planted;
 mod script;
 mod worker;
 
@@ -80,10 +81,7 @@ fn kill_9_loses_no_key() {
                 scope.spawn(move || run_lane(seed, lane, left))
             })
             .collect();
-        lanes
-            .into_iter()
-            .map(|lane| lane.join().unwrap())
-            .collect()
+        lanes.into_iter().map(|lane| lane.join().unwrap()).collect()
     });
     let mut census = Census::default();
     for result in results {

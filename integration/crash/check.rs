@@ -34,6 +34,8 @@ pub(super) struct Tally {
     pub(super) absent: u64,
     /// Absent answers given at once after the open.
     pub(super) absent_at_open: u64,
+    /// Unfinished files that were removed at the open.
+    pub(super) swept: u64,
 }
 
 impl std::ops::AddAssign for Tally {
@@ -42,6 +44,7 @@ impl std::ops::AddAssign for Tally {
         self.present += more.present;
         self.absent += more.absent;
         self.absent_at_open += more.absent_at_open;
+        self.swept += more.swept;
     }
 }
 
@@ -78,7 +81,10 @@ impl Truth {
 
     /// The number that a key of a lasting family holds.
     pub(super) fn held(&self, family: usize, key: u32) -> Option<u64> {
-        let value = self.families.get(FAMILIES[family])?.get(&script::key(key))?;
+        let value = self
+            .families
+            .get(FAMILIES[family])?
+            .get(&script::key(key))?;
         script::number(value)
     }
 
@@ -108,10 +114,17 @@ pub(super) fn check(
     path: &Path,
     truth: &Truth,
 ) -> Result<Tally, Failed> {
+    let unfinished = temporaries(path)?;
     let db = layout.open(path, sieve)?;
+    // Names are random: what is there now and was before is left over.
+    let mut left_over = temporaries(path)?;
+    left_over.retain(|name| unfinished.contains(name));
+    if !left_over.is_empty() {
+        return Err(format!("not swept: {left_over:?}").into());
+    }
     let mut tally = check_all(&db, truth).map_err(|error| format!("after open: {error}"))?;
     tally.absent_at_open = tally.absent;
-    no_temporaries(path)?;
+    tally.swept = unfinished.len() as u64;
     if !db.wait_until_covered(LONG) {
         return Err("not covered after a minute".into());
     }
@@ -191,20 +204,19 @@ fn check_key(
         keys: 1,
         present: u64::from(held.is_some()),
         absent: u64::from(absent),
-        absent_at_open: 0,
+        ..Tally::default()
     })
 }
 
-/// What a killed process left unfinished is swept at the next open.
-fn no_temporaries(path: &Path) -> Result<(), Failed> {
-    for name in RealDisk.list(&path.join("sieve"))? {
-        // Upkeep is at work: only what stays is left over.
-        let file = path.join("sieve").join(&name);
-        if disk::is_temporary(&name) && name.starts_with("identity") && file.exists() {
-            return Err(format!("{name} was not swept").into());
-        }
+/// The names of files that a killed process left unfinished.
+pub(super) fn temporaries(path: &Path) -> Result<Vec<String>, Failed> {
+    let folder = path.join("sieve");
+    if !folder.exists() {
+        return Ok(Vec::new());
     }
-    Ok(())
+    let mut names = RealDisk.list(&folder)?;
+    names.retain(|name| disk::is_temporary(name));
+    Ok(names)
 }
 
 /// Damages one sidecar, if there is one: cut, or a byte changed.

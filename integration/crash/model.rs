@@ -56,8 +56,7 @@ impl Model {
     pub(super) fn settle(&mut self, held: impl Fn(usize, u32) -> Option<u64>) {
         for family in 0..FAMILIES.len() {
             for key in 0..KEYS {
-                self.possible
-                    .insert((family, key), vec![held(family, key)]);
+                self.possible.insert((family, key), vec![held(family, key)]);
             }
         }
     }

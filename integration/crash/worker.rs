@@ -226,7 +226,9 @@ impl Writer {
             Step::Write(..) | Step::Batch(_) | Step::RemoveRange(..) => {
                 write_batches(store, layout, step)?;
             }
-            Step::Ingest { family, moved, .. } => self.ingest(store, layout, *family, *moved, step)?,
+            Step::Ingest { family, moved, .. } => {
+                self.ingest(store, layout, *family, *moved, step)?
+            }
             Step::Read(family, key) => self.read(store, *family, *key)?,
             Step::Snapshot(family, key) => match held.take() {
                 Some(held) => release(store, &held)?,
