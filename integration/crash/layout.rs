@@ -8,7 +8,8 @@ use lsm_sieve::{Bits, Engine, HashId, Items, OpenError, Rate, SieveDb, SieveOpti
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use rocksdb::{
-    BlockBasedOptions, DBCompactionStyle, LogLevel, MemtableFactory, MergeOperands, Options,
+    BlockBasedOptions, DBCompactionStyle, DBCompressionType, LogLevel, MemtableFactory,
+    MergeOperands, Options,
 };
 
 use super::script::{self, FAMILIES};
@@ -25,6 +26,9 @@ pub(super) struct Layout {
     atomic_flush: bool,
     sparse_last_level: bool,
     inner_filter: bool,
+    /// None, a plain one, one with a dictionary, one on two threads: each writes tables in a way
+    /// of its own.
+    compression: u8,
     hash: HashId,
 }
 
@@ -46,6 +50,7 @@ impl Layout {
             } else {
                 HashId::Xxh3
             },
+            compression: random.random_range(0..4),
         }
     }
 
@@ -67,6 +72,16 @@ impl Layout {
         options.set_merge_operator_associative("sum", sum);
         options.set_optimize_filters_for_hits(self.sparse_last_level);
         options.set_atomic_flush(self.atomic_flush);
+        options.set_compression_type(match self.compression {
+            0 => DBCompressionType::None,
+            1 => DBCompressionType::Lz4,
+            _ => DBCompressionType::Zstd,
+        });
+        match self.compression {
+            2 => options.set_compression_options(-14, 1, 0, 4 << 10),
+            3 => options.set_compression_options_parallel_threads(2),
+            _ => {}
+        }
         options.set_enable_pipelined_write(self.pipelined && !self.atomic_flush);
         if self.universal {
             options.set_compaction_style(DBCompactionStyle::Universal);

@@ -15,8 +15,8 @@ use lsm_sieve::{Engine, Rate, SieveDb};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use rocksdb::{
-    AsColumnFamilyRef, IngestExternalFileOptions, Options, ReadOptions, SnapshotWithThreadMode,
-    SstFileWriter, WriteBatch, WriteOptions,
+    AsColumnFamilyRef, ErrorKind, IngestExternalFileOptions, Options, ReadOptions,
+    SnapshotWithThreadMode, SstFileWriter, WriteBatch, WriteOptions,
 };
 
 use super::layout::Layout;
@@ -269,7 +269,16 @@ impl Writer {
         let mut how = IngestExternalFileOptions::default();
         how.set_move_files(moved);
         let family = handle(store, FAMILIES[family])?;
-        Ok(on!(store, db => db.ingest_external_file_cf_opts(&family, &how, vec![&file]))?)
+        // With atomic flushes RocksDB may find a memtable filled between its flush and the
+        // ingestion; nothing has happened then, and it says so.
+        loop {
+            let done =
+                on!(store, db => db.ingest_external_file_cf_opts(&family, &how, vec![&file]));
+            match done {
+                Err(error) if error.kind() == ErrorKind::TryAgain => {}
+                done => return Ok(done?),
+            }
+        }
     }
 
     /// Nobody else writes this key, so the front must say what the engine says.
