@@ -3,21 +3,13 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
-use rocksdb::Options;
 
 use super::column::Column;
 use crate::math::Rate;
 
-/// A front and what it takes to read its tables.
-pub(crate) struct Entry {
-    pub(crate) column: Arc<Column>,
-    /// The user's options, without hooks: for reading raw keys of table files.
-    pub(crate) options: Options,
-}
-
 /// All fronts.
 pub(crate) struct Columns {
-    by_id: ArcSwap<Vec<Option<Arc<Entry>>>>,
+    by_id: ArcSwap<Vec<Option<Arc<Column>>>>,
     change: Mutex<()>,
     summary_rate: ArcSwap<Rate>,
 }
@@ -32,33 +24,33 @@ impl Columns {
     }
 
     /// The front of a column family, if it has one.
-    pub(crate) fn get(&self, id: u32) -> Option<Arc<Entry>> {
+    pub(crate) fn get(&self, id: u32) -> Option<Arc<Column>> {
         self.by_id.load().get(id as usize).cloned().flatten()
     }
 
-    pub(crate) fn all(&self) -> Vec<Arc<Entry>> {
+    pub(crate) fn all(&self) -> Vec<Arc<Column>> {
         self.by_id.load().iter().flatten().cloned().collect()
     }
 
-    pub(crate) fn insert(&self, id: u32, entry: Entry) {
+    pub(crate) fn insert(&self, id: u32, column: Arc<Column>) {
         self.change(|columns| {
             let index = id as usize;
             if columns.len() <= index {
                 columns.resize(index + 1, None);
             }
-            columns[index] = Some(Arc::new(entry));
+            columns[index] = Some(column);
         });
     }
 
     pub(crate) fn remove(&self, name: &str) {
         self.change(|columns| {
             for slot in columns.iter_mut() {
-                slot.take_if(|entry| entry.column.name() == name);
+                slot.take_if(|column| column.name() == name);
             }
         });
     }
 
-    fn change(&self, change: impl FnOnce(&mut Vec<Option<Arc<Entry>>>)) {
+    fn change(&self, change: impl FnOnce(&mut Vec<Option<Arc<Column>>>)) {
         let _one_at_a_time = self.change.lock().unwrap_or_else(PoisonError::into_inner);
         let mut columns = Vec::clone(&self.by_id.load());
         change(&mut columns);

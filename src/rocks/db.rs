@@ -14,7 +14,7 @@ use rocksdb::{
 
 use super::bell::Bell;
 use super::column::Column;
-use super::columns::{Columns, Entry};
+use super::columns::Columns;
 use super::coverage::Answer;
 use super::options::SieveOptions;
 use super::shelf::Shelf;
@@ -118,7 +118,7 @@ impl SieveDb {
             let column = opening.column(&name, sieve);
             hooked.push((name, hooked_options(&options, &column)?));
             ffi::listen(&mut database_options, Arc::clone(&column));
-            fronts.push((column, options));
+            fronts.push(column);
         }
         let engine =
             Engine::open_cf_with_opts(&database_options, path, hooked).map_err(|source| {
@@ -135,7 +135,7 @@ impl SieveDb {
     fn start(
         engine: Arc<Engine>,
         opening: Opening,
-        fronts: Vec<(Arc<Column>, Options)>,
+        fronts: Vec<Arc<Column>>,
         options: SieveOptions,
     ) -> Result<Self, OpenError> {
         let Opening {
@@ -146,7 +146,7 @@ impl SieveDb {
         } = opening;
         let columns = Arc::new(Columns::new(options.get_summary_rate()));
         let mut default = None;
-        for (column, user_options) in fronts {
+        for column in fronts {
             if column.memtables_created() == 0 {
                 return Err(OpenError::HooksSilent {
                     what: "the memtable capture",
@@ -158,13 +158,7 @@ impl SieveDb {
             if column.name() == DEFAULT_COLUMN_FAMILY_NAME {
                 default = Some(Arc::clone(&column));
             }
-            columns.insert(
-                ffi::column_id(&handle),
-                Entry {
-                    column,
-                    options: user_options,
-                },
-            );
+            columns.insert(ffi::column_id(&handle), column);
         }
         let default = default.ok_or(OpenError::HooksSilent {
             what: "the default column family",
@@ -294,7 +288,7 @@ impl SieveDb {
     ) -> Vec<Result<Option<Vec<u8>>, Error>> {
         let keys: Vec<K> = keys.into_iter().collect();
         match self.columns.get(ffi::column_id(cf)) {
-            Some(entry) => self.read_many(&entry.column, cf, &keys),
+            Some(column) => self.read_many(&column, cf, &keys),
             None => self
                 .ask_engine_many(cf, keys.iter().map(AsRef::as_ref))
                 .collect(),
@@ -308,8 +302,8 @@ impl SieveDb {
 
     /// Whether the filters can rule a key of a column family out.
     pub fn answer_cf(&self, cf: &impl AsColumnFamilyRef, key: impl AsRef<[u8]>) -> Answer {
-        let entry = self.columns.get(ffi::column_id(cf));
-        entry.map_or(Answer::Maybe, |entry| entry.column.ask(key.as_ref()))
+        let column = self.columns.get(ffi::column_id(cf));
+        column.map_or(Answer::Maybe, |column| column.ask(key.as_ref()))
     }
 
     /// False when a key of the default column family is certainly absent; otherwise RocksDB's own
@@ -345,7 +339,7 @@ impl SieveDb {
         ask: impl FnOnce() -> Result<Option<V>, Error>,
     ) -> Result<Option<V>, Error> {
         match self.columns.get(ffi::column_id(cf)) {
-            Some(entry) => read(&entry.column, key, ask),
+            Some(column) => read(&column, key, ask),
             None => ask(),
         }
     }
@@ -546,10 +540,8 @@ impl SieveDb {
         options: &IngestExternalFileOptions,
         paths: Vec<P>,
     ) -> Result<(), Error> {
-        let entry = self.columns.get(ffi::column_id(cf));
-        let _arriving = entry
-            .as_ref()
-            .map(|entry| entry.column.expect_foreign_keys());
+        let column = self.columns.get(ffi::column_id(cf));
+        let _arriving = column.as_ref().map(|column| column.expect_foreign_keys());
         self.engine.ingest_external_file_cf_opts(cf, options, paths)
     }
 
@@ -611,11 +603,7 @@ impl SieveDb {
                 source,
             })?;
         if let Some(handle) = self.engine.cf_handle(name) {
-            let entry = Entry {
-                column,
-                options: options.clone(),
-            };
-            self.columns.insert(ffi::column_id(&handle), entry);
+            self.columns.insert(ffi::column_id(&handle), column);
         }
         self.bell.ring();
         Ok(())
@@ -636,10 +624,10 @@ impl SieveDb {
     /// seen by the filters; so that no other way in can be missed, nothing is ruled out until
     /// upkeep has looked at the tables afterwards.
     pub fn with_engine<R>(&self, use_engine: impl FnOnce(&Engine) -> R) -> R {
-        let entries = self.columns.all();
-        let _arriving: Vec<_> = entries
+        let columns = self.columns.all();
+        let _arriving: Vec<_> = columns
             .iter()
-            .map(|entry| entry.column.expect_foreign_keys())
+            .map(|column| column.expect_foreign_keys())
             .collect();
         use_engine(&self.engine)
     }
@@ -661,19 +649,15 @@ impl SieveDb {
 
     /// What the filters of all column families did so far.
     pub fn stats(&self) -> Stats {
-        let stats = self
-            .columns
-            .all()
-            .into_iter()
-            .map(|entry| entry.column.stats());
+        let stats = self.columns.all().into_iter().map(|column| column.stats());
         stats.fold(Stats::default(), |sum, stats| sum + stats)
     }
 
     /// What the filters of one column family did so far; `None` when there is no such family.
     pub fn stats_cf(&self, name: &str) -> Option<Stats> {
-        let entries = self.columns.all();
-        let entry = entries.iter().find(|entry| entry.column.name() == name);
-        entry.map(|entry| entry.column.stats())
+        let columns = self.columns.all();
+        let column = columns.iter().find(|column| column.name() == name);
+        column.map(|column| column.stats())
     }
 
     /// Waits until the sidecars that are there are loaded, at most `limit`.
@@ -686,12 +670,7 @@ impl SieveDb {
     pub fn wait_until_covered(&self, limit: Duration) -> bool {
         let deadline = Instant::now() + limit;
         loop {
-            if self
-                .columns
-                .all()
-                .iter()
-                .all(|entry| entry.column.is_settled())
-            {
+            if self.columns.all().iter().all(|column| column.is_settled()) {
                 return true;
             }
             let Some(left) = deadline.checked_duration_since(Instant::now()) else {
@@ -718,9 +697,9 @@ impl SieveDb {
     /// tables as they are; no table is rewritten. [`SieveDb::consolidate`] waits for it.
     pub fn set_rate(&self, rate: Rate) {
         self.columns.set_summary_rate(rate);
-        for entry in self.columns.all() {
-            let segments = entry.column.segment_rate().map(|_| rate);
-            entry.column.set_segment_rate(segments);
+        for column in self.columns.all() {
+            let segments = column.segment_rate().map(|_| rate);
+            column.set_segment_rate(segments);
         }
         self.bell.call(|calls| calls.consolidate = true);
     }
@@ -797,7 +776,7 @@ pub(crate) fn room(options: &SieveOptions, columns: &Columns, registry: &Registr
     let summaries = columns
         .all()
         .iter()
-        .map(|entry| entry.column.view().summary.size().get())
+        .map(|column| column.view().summary.size().get())
         .sum();
     Bits::new(
         budget

@@ -106,7 +106,7 @@ unsafe extern "C" {
         each: extern "C" fn(*mut c_void, *const RawTable),
     ) -> *mut c_char;
     fn lsm_sieve_raw_keys(
-        options: *const sys::rocksdb_options_t,
+        column: *mut sys::rocksdb_column_family_handle_t,
         path: *const u8,
         path_size: usize,
         context: *mut c_void,
@@ -193,19 +193,19 @@ pub(crate) fn live_tables(column: &impl AsColumnFamilyRef) -> Result<Vec<LiveTab
     take_text(error).map_or(Ok(tables), Err)
 }
 
-/// Calls `each(key, is_deletion)` for every raw entry of a table file, until it returns false.
+/// Calls `each(key, is_deletion)` for every raw entry of a table file of a column family, until it
+/// returns false.
 pub(crate) fn raw_keys(
-    options: &Options,
+    column: &impl AsColumnFamilyRef,
     path: &str,
     mut each: impl FnMut(&[u8], bool) -> bool,
 ) -> Result<(), String> {
-    // SAFETY: `options` lives through the call.
-    let raw = unsafe { options.as_raw_ptr() };
     let mut visit: &mut dyn FnMut(&[u8], bool) -> bool = &mut each;
     let context = (&raw mut visit).cast();
-    // SAFETY: `raw` points to live options, which are only read; `each_key` gets the visitor it
-    // expects, which nobody else touches during the call.
-    let error = unsafe { lsm_sieve_raw_keys(raw, path.as_ptr(), path.len(), context, each_key) };
+    // SAFETY: the handle is live while borrowed; `each_key` gets the visitor it expects, which
+    // nobody else touches during the call.
+    let error =
+        unsafe { lsm_sieve_raw_keys(column.inner(), path.as_ptr(), path.len(), context, each_key) };
     take_text(error).map_or(Ok(()), Err)
 }
 

@@ -4,7 +4,6 @@ use std::collections::HashSet;
 
 use super::SieveDb;
 use super::column::Column;
-use super::columns::Entry;
 use super::error::InspectError;
 use super::ffi::{self, LiveTable};
 use super::planning::{self, Limits};
@@ -130,18 +129,17 @@ impl SieveDb {
         let columns = self.columns().all();
         let columns = columns
             .iter()
-            .map(|entry| self.report(entry))
+            .map(|column| self.report(column))
             .collect::<Result<_, _>>()?;
         Ok(Inspection { columns })
     }
 
-    fn report(&self, entry: &Entry) -> Result<ColumnReport, InspectError> {
-        let column = &entry.column;
+    fn report(&self, column: &Column) -> Result<ColumnReport, InspectError> {
         let view = column.view();
         let covers = column.covers();
         let chain = view.summary.to_chain();
         let promised = self.columns().summary_rate();
-        let tables = self.tables(entry)?;
+        let tables = self.tables(column)?;
         let segments = tables
             .iter()
             .map(|table| self.report_table(column, table, &covers))
@@ -200,11 +198,11 @@ impl SieveDb {
     /// When RocksDB cannot list or read its tables.
     pub fn verify(&self, full: bool) -> Result<VerifyReport, InspectError> {
         let mut report = VerifyReport::default();
-        for entry in self.columns().all() {
-            for table in self.tables(&entry)? {
+        for column in self.columns().all() {
+            for table in self.tables(&column)? {
                 let stored = self.verify_sidecar(&table, &mut report);
                 if full {
-                    self.verify_keys(&entry, &table, stored.as_ref(), &mut report)?;
+                    self.verify_keys(&column, &table, stored.as_ref(), &mut report)?;
                 }
             }
         }
@@ -226,16 +224,18 @@ impl SieveDb {
 
     fn verify_keys(
         &self,
-        entry: &Entry,
+        column: &Column,
         table: &LiveTable,
         stored: Option<&Chain>,
         report: &mut VerifyReport,
     ) -> Result<(), InspectError> {
-        let column = &entry.column;
         let hasher = column.hasher();
         let view = column.view();
         let segment = table.id().and_then(|id| self.registry().get(id));
-        ffi::raw_keys(&entry.options, &table.path, |key, deletion| {
+        let Some(handle) = self.engine().cf_handle(column.name()) else {
+            return Ok(());
+        };
+        ffi::raw_keys(&handle, &table.path, |key, deletion| {
             let hash = hasher.hash(key);
             let resident = segment.as_ref().and_then(|segment| segment.answer(hash));
             let denials = [
@@ -262,10 +262,10 @@ impl SieveDb {
         })
     }
 
-    fn tables(&self, entry: &Entry) -> Result<Vec<LiveTable>, InspectError> {
-        match self.engine().cf_handle(entry.column.name()) {
+    fn tables(&self, column: &Column) -> Result<Vec<LiveTable>, InspectError> {
+        match self.engine().cf_handle(column.name()) {
             Some(handle) => ffi::live_tables(&handle).map_err(|reason| InspectError::List {
-                column: entry.column.name().to_owned(),
+                column: column.name().to_owned(),
                 reason,
             }),
             None => Ok(Vec::new()),

@@ -38,7 +38,6 @@ fn check() -> Result<(), OpenError> {
     let mut options = Options::default();
     options.create_if_missing(true);
     options.set_env(&Env::mem_env().map_err(OpenError::Probe)?);
-    let plain = options.clone();
     if !ffi::install(&mut options, Arc::clone(&column)) {
         return Err(OpenError::HooksSilent {
             what: "the filter policy",
@@ -47,7 +46,7 @@ fn check() -> Result<(), OpenError> {
     let families = [(DEFAULT_COLUMN_FAMILY_NAME, options.clone())];
     let engine = Engine::open_cf_with_opts(&options, PATH, families).map_err(OpenError::Probe)?;
     write_and_read(&engine, &column).map_err(OpenError::Probe)??;
-    tables_are_seen(&engine, &plain, &registry)
+    tables_are_seen(&engine, &registry)
 }
 
 fn hasher() -> KeyHasher {
@@ -94,7 +93,7 @@ fn write_and_read(engine: &Engine, column: &Column) -> Result<Checked, rocksdb::
     })
 }
 
-fn tables_are_seen(engine: &Engine, plain: &Options, registry: &Registry) -> Checked {
+fn tables_are_seen(engine: &Engine, registry: &Registry) -> Checked {
     let silent = |what| OpenError::HooksSilent { what };
     let handle = engine.cf_handle(DEFAULT_COLUMN_FAMILY_NAME);
     let handle = handle.ok_or(silent("the default column family"))?;
@@ -113,7 +112,7 @@ fn tables_are_seen(engine: &Engine, plain: &Options, registry: &Registry) -> Che
         return Err(silent("the filter policy"));
     }
     let mut raw = 0;
-    ffi::raw_keys(plain, &table.path, |_, deletion| {
+    ffi::raw_keys(&handle, &table.path, |_, deletion| {
         raw += if deletion { 10 } else { 1 };
         true
     })

@@ -663,10 +663,10 @@ char* lsm_sieve_live_tables(rocksdb_column_family_handle_t* column, void* contex
 
 // Calls `each` for every raw entry of one table file: old versions, merge operands and tombstones
 // (`deletion`) included; `each` returns false to stop. Returns an error to free, or null.
-char* lsm_sieve_raw_keys(const rocksdb_options_t* options, const char* path, size_t path_size,
-                         void* context,
+char* lsm_sieve_raw_keys(rocksdb_column_family_handle_t* column, const char* path,
+                         size_t path_size, void* context,
                          bool (*each)(void* context, const char* key, size_t size, bool deletion)) {
-  SstFileReader reader(options->rep);
+  SstFileReader reader(EngineOf(column)->GetOptions(column->rep));
   Status status = reader.Open(std::string(path, path_size));
   if (!status.ok()) return ErrorOf(status);
   const std::unique_ptr<Iterator> entries = reader.NewTableIterator();

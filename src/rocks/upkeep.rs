@@ -20,10 +20,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
+use rocksdb::BoundColumnFamily;
+
 use super::Engine;
 use super::bell::{Bell, Calls};
 use super::column::{Column, Epoch};
-use super::columns::{Columns, Entry};
+use super::columns::Columns;
 use super::coverage::{Coverage, Uncovered, View};
 use super::db::room;
 use super::ffi::{self, LiveTable};
@@ -118,7 +120,7 @@ impl Upkeep {
         let entries = self.columns.all();
         entries
             .iter()
-            .any(|entry| self.consolidation_is_due(&entry.column, quiet))
+            .any(|column| self.consolidation_is_due(column, quiet))
     }
 
     /// One look at everything; returns what went wrong, which the next pass tries again.
@@ -127,12 +129,12 @@ impl Upkeep {
         let built = self.idle_segments();
         let mut live = HashSet::new();
         let mut failure = None;
-        for entry in self.columns.all() {
-            match self.attend(&entry, calls, quiet) {
+        for column in self.columns.all() {
+            match self.attend(&column, calls, quiet) {
                 Ok(tables) => live.extend(tables.iter().filter_map(LiveTable::id)),
                 Err(UpkeepError::Stopped) => return Some(UpkeepError::Stopped.to_string()),
                 Err(error) => {
-                    tracing::warn!(column = entry.column.name(), %error, "upkeep will try again");
+                    tracing::warn!(column = column.name(), %error, "upkeep will try again");
                     failure = Some(error.to_string());
                 }
             }
@@ -152,11 +154,10 @@ impl Upkeep {
 
     fn attend(
         &self,
-        entry: &Entry,
+        column: &Column,
         calls: Calls,
         quiet: bool,
     ) -> Result<Vec<LiveTable>, UpkeepError> {
-        let column = &entry.column;
         let epoch = column.epoch();
         let tables = self.list(column)?;
         self.load_filters(&tables);
@@ -166,22 +167,25 @@ impl Upkeep {
         }
         self.save_filters(&tables);
         if !column.is_settled() {
-            self.cover(entry, epoch, &tables)?;
+            self.cover(column, epoch, &tables)?;
         }
-        self.rebuild_filters(entry, &tables)?;
+        self.rebuild_filters(column, &tables)?;
         self.save_filters(&tables);
         if calls.consolidate || self.consolidation_is_due(column, quiet) {
-            self.consolidate(entry)?;
+            self.consolidate(column)?;
         }
         Ok(tables)
     }
 
+    fn handle(&self, column: &Column) -> Result<Arc<BoundColumnFamily<'_>>, UpkeepError> {
+        let handle = self.engine.cf_handle(column.name());
+        handle.ok_or_else(|| UpkeepError::ColumnGone(column.name().to_owned()))
+    }
+
     fn list(&self, column: &Column) -> Result<Vec<LiveTable>, UpkeepError> {
-        let name = column.name();
-        let handle = self.engine.cf_handle(name);
-        let handle = handle.ok_or_else(|| UpkeepError::ColumnGone(name.to_owned()))?;
-        ffi::live_tables(&handle).map_err(|reason| UpkeepError::List {
-            column: name.to_owned(),
+        let listed = ffi::live_tables(&self.handle(column)?);
+        listed.map_err(|reason| UpkeepError::List {
+            column: column.name().to_owned(),
             reason,
         })
     }
@@ -226,8 +230,12 @@ impl Upkeep {
     }
 
     /// Brings the keys of all uncovered tables into the summary.
-    fn cover(&self, entry: &Entry, epoch: Epoch, tables: &[LiveTable]) -> Result<(), UpkeepError> {
-        let column = &entry.column;
+    fn cover(
+        &self,
+        column: &Column,
+        epoch: Epoch,
+        tables: &[LiveTable],
+    ) -> Result<(), UpkeepError> {
         let summary = Arc::clone(&column.view().summary);
         let mut covers = column.covers();
         // A table without identity (older than RocksDB 6.24) stays uncovered until it is rewritten.
@@ -237,10 +245,10 @@ impl Upkeep {
         let missing: Vec<&LiveTable> = missing.collect();
         let entries: u64 = missing.iter().map(|table| table.entries).sum();
         if entries > summary.items().get() / 2 && entries > 0 {
-            return self.consolidate(entry);
+            return self.consolidate(column);
         }
         for table in missing {
-            self.absorb(entry, table, &summary)?;
+            self.absorb(column, table, &summary)?;
             covers.extend(table.id());
             if !self.publish_partial(column, epoch, Arc::clone(&summary), covers.clone(), tables) {
                 return Err(UpkeepError::Overtaken);
@@ -255,13 +263,13 @@ impl Upkeep {
     /// Adds a table's keys to the summary, and builds its filter on the way where it has none.
     fn absorb(
         &self,
-        entry: &Entry,
+        column: &Column,
         table: &LiveTable,
         summary: &Scalable,
     ) -> Result<(), UpkeepError> {
-        let hasher = entry.column.hasher();
-        let mut builder = self.builder_for_missing(&entry.column, table);
-        self.scan(entry, table, |key, deletion| {
+        let hasher = column.hasher();
+        let mut builder = self.builder_for_missing(column, table);
+        self.scan(column, table, |key, deletion| {
             if let Some(builder) = &mut builder {
                 builder.add(key);
             }
@@ -288,12 +296,11 @@ impl Upkeep {
     }
 
     /// Makes one summary of the right size while readers and writers go on.
-    fn consolidate(&self, entry: &Entry) -> Result<(), UpkeepError> {
-        let column = &entry.column;
+    fn consolidate(&self, column: &Column) -> Result<(), UpkeepError> {
         let old = Arc::clone(&column.view().summary);
         let new = Arc::new(self.new_summary(column, &old)?);
         column.retarget(vec![Arc::clone(&old), Arc::clone(&new)]);
-        let outcome = self.fill_and_swap(entry, &new);
+        let outcome = self.fill_and_swap(column, &new);
         let kept = if outcome.is_ok() { new } else { old };
         column.retarget(vec![kept]);
         if outcome.is_ok() {
@@ -326,13 +333,12 @@ impl Upkeep {
         ))
     }
 
-    fn fill_and_swap(&self, entry: &Entry, new: &Arc<Scalable>) -> Result<(), UpkeepError> {
-        let column = &entry.column;
+    fn fill_and_swap(&self, column: &Column, new: &Arc<Scalable>) -> Result<(), UpkeepError> {
         self.flush(column)?;
         if column.writes_past(new) {
             return Err(UpkeepError::OldMemtables(column.name().to_owned()));
         }
-        let (epoch, tables) = self.absorb_all(entry, new)?;
+        let (epoch, tables) = self.absorb_all(column, new)?;
         let covers = tables.iter().filter_map(LiveTable::id).collect();
         let view = View {
             summary: Arc::clone(new),
@@ -346,12 +352,9 @@ impl Upkeep {
     }
 
     fn flush(&self, column: &Column) -> Result<(), UpkeepError> {
-        let name = column.name();
-        let handle = self.engine.cf_handle(name);
-        let handle = handle.ok_or_else(|| UpkeepError::ColumnGone(name.to_owned()))?;
-        let flushed = self.engine.flush_cf(&handle);
+        let flushed = self.engine.flush_cf(&self.handle(column)?);
         flushed.map_err(|source| UpkeepError::Flush {
-            column: name.to_owned(),
+            column: column.name().to_owned(),
             source,
         })
     }
@@ -359,19 +362,19 @@ impl Upkeep {
     /// Reads all live tables into a summary, until one listing holds none that was not read.
     fn absorb_all(
         &self,
-        entry: &Entry,
+        column: &Column,
         summary: &Scalable,
     ) -> Result<(Epoch, Vec<LiveTable>), UpkeepError> {
         let mut read: HashSet<String> = HashSet::new();
         loop {
-            let epoch = entry.column.epoch();
-            let tables = self.list(&entry.column)?;
+            let epoch = column.epoch();
+            let tables = self.list(column)?;
             let mut vanished = None;
             for table in &tables {
                 if read.contains(&table.path) {
                     continue;
                 }
-                match self.absorb(entry, table, summary) {
+                match self.absorb(column, table, summary) {
                     Ok(()) => read.insert(table.path.clone()),
                     Err(UpkeepError::Stopped) => return Err(UpkeepError::Stopped),
                     // Compacted away since the listing, in all likelihood: list again.
@@ -383,7 +386,7 @@ impl Upkeep {
             }
             match vanished {
                 None => return Ok((epoch, tables)),
-                Some(error) if self.is_still_live(&entry.column, &error)? => return Err(error),
+                Some(error) if self.is_still_live(column, &error)? => return Err(error),
                 Some(_) => {}
             }
         }
@@ -424,15 +427,15 @@ impl Upkeep {
     }
 
     /// Gives each table that lacks one, or has one of another rate, a filter from its raw keys.
-    fn rebuild_filters(&self, entry: &Entry, tables: &[LiveTable]) -> Result<(), UpkeepError> {
+    fn rebuild_filters(&self, column: &Column, tables: &[LiveTable]) -> Result<(), UpkeepError> {
         for table in tables {
-            let Some(mut builder) = self.builder_for_missing(&entry.column, table) else {
+            let Some(mut builder) = self.builder_for_missing(column, table) else {
                 continue;
             };
-            match self.scan(entry, table, |key, _| builder.add(key)) {
+            match self.scan(column, table, |key, _| builder.add(key)) {
                 Ok(()) => self.adopt(Some(builder), table),
                 Err(UpkeepError::Stopped) => return Err(UpkeepError::Stopped),
-                Err(error) if self.is_still_live(&entry.column, &error)? => return Err(error),
+                Err(error) if self.is_still_live(column, &error)? => return Err(error),
                 Err(_) => {}
             }
         }
@@ -476,13 +479,14 @@ impl Upkeep {
     /// Calls `each(key, is_deletion)` for every raw entry of a table; errs unless it saw all.
     fn scan(
         &self,
-        entry: &Entry,
+        column: &Column,
         table: &LiveTable,
         mut each: impl FnMut(&[u8], bool),
     ) -> Result<(), UpkeepError> {
         let mut found = 0;
         let mut stopped = false;
-        ffi::raw_keys(&entry.options, &table.path, |key, deletion| {
+        let handle = self.handle(column)?;
+        ffi::raw_keys(&handle, &table.path, |key, deletion| {
             each(key, deletion);
             found += 1;
             stopped = found % 4096 == 0 && self.bell.stopping();
@@ -511,17 +515,16 @@ impl Upkeep {
         if self.options.is_frozen() {
             return;
         }
-        for entry in self.columns.all() {
-            let column = &entry.column;
+        for column in self.columns.all() {
             let epoch = column.epoch();
-            match self.list(column) {
+            match self.list(&column) {
                 Ok(tables) => {
-                    self.publish_known(column, epoch, &tables);
+                    self.publish_known(&column, epoch, &tables);
                     self.save_filters(&tables);
                 }
                 Err(error) => tracing::warn!(column = column.name(), %error, "not all was saved"),
             }
-            self.save_summary(column);
+            self.save_summary(&column);
         }
     }
 

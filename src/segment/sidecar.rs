@@ -15,7 +15,7 @@
 use crate::disk::{self, Disk, PublishError};
 use crate::format::{self, FormatError, HeaderSubject, MAX_HEADER_BYTES, Sidecar, StoreId};
 use crate::hash::Imprint;
-use crate::segment::SegmentId;
+use crate::segment::{IDENTITY_FILE, SegmentId};
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -215,10 +215,12 @@ impl SidecarFolder {
         }
     }
 
-    /// Removes the unfinished files whose names say that they were to become sidecars.
+    /// Removes the unfinished files whose names say that they were to become sidecars, or the
+    /// identity.
     fn sweep(&self) -> Result<(), SidecarError> {
         for name in self.names()? {
-            if disk::is_temporary(&name) && Name::parse_start(&name).is_some() {
+            let ours = Name::parse_start(&name).is_some() || starts_as_identity(&name);
+            if disk::is_temporary(&name) && ours {
                 let path = self.path.join(name);
                 self.at("remove", &path, ignore_missing(self.disk.remove(&path)))?;
             }
@@ -325,6 +327,11 @@ impl SidecarFolder {
             source,
         })
     }
+}
+
+fn starts_as_identity(name: &str) -> bool {
+    name.strip_prefix(IDENTITY_FILE)
+        .is_some_and(|rest| rest.starts_with('.'))
 }
 
 fn ignore_missing(result: io::Result<()>) -> io::Result<()> {

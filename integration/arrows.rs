@@ -1,0 +1,65 @@
+//! The order of reading is the order of building: a module uses only what stands before it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The list in `lib.rs`.
+const ORDER: [&str; 13] = [
+    "math", "hash", "bits", "filter", "id", "disk", "format", "threads", "rcu", "segment", "stats",
+    "rocks", "workload",
+];
+
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let (folders, files): (Vec<_>, Vec<_>) = entries.partition(|path| path.is_dir());
+    let inner = folders.iter().flat_map(|folder| sources(folder));
+    files
+        .into_iter()
+        .filter(|file| file.extension().is_some_and(|e| e == "rs"))
+        .chain(inner)
+        .collect()
+}
+
+fn module_of(file: &Path, root: &Path) -> String {
+    let first = file.strip_prefix(root).unwrap().iter().next().unwrap();
+    Path::new(first)
+        .file_stem()
+        .unwrap()
+        .to_string_lossy()
+        .into_owned()
+}
+
+/// The modules that a source names as `crate::<module>`.
+fn used(text: &str) -> impl Iterator<Item = &str> {
+    text.match_indices("crate::").map(|(at, name)| {
+        let rest = &text[at + name.len()..];
+        let end = rest
+            .find(|c: char| !c.is_alphanumeric() && c != '_')
+            .unwrap_or(rest.len());
+        &rest[..end]
+    })
+}
+
+#[test]
+fn every_module_uses_only_what_stands_before_it() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let rank = |module: &str| ORDER.iter().position(|known| *known == module);
+    let mut checked = 0;
+    for file in sources(&root) {
+        let Some(own) = rank(&module_of(&file, &root)) else {
+            continue;
+        };
+        let text = fs::read_to_string(&file).unwrap();
+        for other in used(&text).filter_map(|module| Some((module, rank(module)?))) {
+            let (name, theirs) = other;
+            assert!(theirs <= own, "{} uses crate::{name}", file.display());
+            checked += 1;
+        }
+    }
+    assert!(
+        checked > 50,
+        "only {checked} uses were found: the search is broken"
+    );
+}

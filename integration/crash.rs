@@ -1,0 +1,392 @@
+//! Kill -9 at any moment, many times over, and not one key is lost.
+//!
+//! ```text
+//!   parent                       child (this binary, run again)
+//!   start ------------------->   open, write, flush, compact, ingest, consolidate, close, open ..
+//!   read acknowledgements <---   one line a step
+//!   SIGKILL ----------------->   (dead)
+//!   perhaps start the next on the same folder, unchecked: deaths nest
+//!   copy the folder, check the copy; the original goes on as it was left
+//! ```
+//!
+//! Death follows the work: it comes some microseconds after a random number of lines, or soon
+//! after the start, or while the child closes. The steps of a child are fixed by its seed, so the
+//! parent knows what every acknowledged one wrote.
+//!
+//! `LSM_SIEVE_KILLS=100000` makes a long run, `LSM_SIEVE_SEED=n` repeats the seeds of another.
+//! What a scheduler does is not in the seed: repeating one replays the work, not the instant.
+
+mod check;
+mod layout;
+mod model;
+mod planted;
+mod script;
+mod worker;
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use check::{Tally, Truth};
+use layout::Layout;
+use model::Model;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use script::{Script, WRITERS};
+use worker::{Failed, Task};
+
+/// Kills of an ordinary run.
+const KILLS: u64 = 500;
+
+/// Folders that are worked on at once.
+const LANES: u64 = 2;
+
+/// Kills before a fresh folder.
+const KILLS_A_FOLDER: u64 = 25;
+
+/// A child that is silent for so long hangs.
+const SILENCE: Duration = Duration::from_secs(60);
+
+/// The other half of the harness: does nothing unless told by its parent.
+#[test]
+fn child() {
+    let Some(task) = std::env::var(Task::VARIABLE)
+        .ok()
+        .and_then(|text| Task::from_text(&text))
+    else {
+        return;
+    };
+    if let Err(error) = worker::run(&task) {
+        worker::report(&format!("failed {error}"));
+        std::process::exit(1);
+    }
+}
+
+#[test]
+fn kill_9_loses_no_key() {
+    let kills = number_from("LSM_SIEVE_KILLS").unwrap_or(KILLS);
+    let seed = number_from("LSM_SIEVE_SEED").unwrap_or_else(rand::random);
+    println!("{kills} kills, LSM_SIEVE_SEED={seed}");
+    let left = AtomicU64::new(kills);
+    let results: Vec<Result<Census, Failed>> = thread::scope(|scope| {
+        let lanes: Vec<_> = (0..LANES)
+            .map(|lane| {
+                let left = &left;
+                scope.spawn(move || run_lane(seed, lane, left))
+            })
+            .collect();
+        lanes.into_iter().map(|lane| lane.join().unwrap()).collect()
+    });
+    let mut census = Census::default();
+    for result in results {
+        match result {
+            Ok(part) => census.add(&part),
+            Err(error) => panic!("LSM_SIEVE_SEED={seed}: {error}"),
+        }
+    }
+    println!("{census:#?}");
+    assert!(census.kills >= kills);
+    assert!(census.tally.absent > census.tally.keys / 20, "{census:?}");
+}
+
+fn number_from(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok()?.parse().ok()
+}
+
+/// What was done, and where death came.
+#[derive(Debug, Default)]
+struct Census {
+    kills: u64,
+    folders: u64,
+    checks: u64,
+    tally: Tally,
+    stages: BTreeMap<String, u64>,
+    steps: BTreeMap<&'static str, u64>,
+    upkeep: BTreeMap<String, u64>,
+}
+
+impl Census {
+    fn add(&mut self, more: &Self) {
+        self.kills += more.kills;
+        self.folders += more.folders;
+        self.checks += more.checks;
+        self.tally += more.tally;
+        for (name, count) in &more.stages {
+            *self.stages.entry(name.clone()).or_default() += count;
+        }
+        for (name, count) in &more.steps {
+            *self.steps.entry(name).or_default() += count;
+        }
+        for (name, count) in &more.upkeep {
+            *self.upkeep.entry(name.clone()).or_default() += count;
+        }
+    }
+}
+
+fn run_lane(seed: u64, lane: u64, left: &AtomicU64) -> Result<Census, Failed> {
+    let mut census = Census::default();
+    let mut random = StdRng::seed_from_u64(seed ^ (lane << 60));
+    while left.load(Ordering::Relaxed) > 0 {
+        let seed = random.random();
+        let home = tempfile::tempdir()?;
+        let mut folder = Folder::new(seed, home.path());
+        if let Err(error) = folder.run(left, &mut census) {
+            let kept = home.keep();
+            let layout = &folder.layout;
+            return Err(format!(
+                "{error}\n  folder seed {seed}, {layout:?}\n  history {:#?}\n  kept in {}",
+                folder.history,
+                kept.display()
+            )
+            .into());
+        }
+        census.folders += 1;
+    }
+    Ok(census)
+}
+
+/// One database and all that happened to it.
+struct Folder {
+    layout: Layout,
+    random: StdRng,
+    database: PathBuf,
+    copy: PathBuf,
+    model: Model,
+    history: Vec<Life>,
+    /// Some child got as far as a whole database.
+    exists: bool,
+}
+
+impl Folder {
+    fn new(seed: u64, home: &Path) -> Self {
+        Self {
+            layout: Layout::new(seed),
+            random: StdRng::seed_from_u64(seed),
+            database: home.join("database"),
+            copy: home.join("copy"),
+            model: Model::empty(),
+            history: Vec::new(),
+            exists: false,
+        }
+    }
+
+    fn run(&mut self, left: &AtomicU64, census: &mut Census) -> Result<(), Failed> {
+        let mut killed = 0;
+        while killed < KILLS_A_FOLDER {
+            for _ in 0..self.random.random_range(1..=3) {
+                killed += 1;
+                self.live_and_die(census)?;
+                let more = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
+                    left.checked_sub(1)
+                });
+                if more.is_err() {
+                    break;
+                }
+            }
+            self.check(census)?;
+            if left.load(Ordering::Relaxed) == 0 {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn live_and_die(&mut self, census: &mut Census) -> Result<(), Failed> {
+        let task = Task {
+            layout: self.layout.seed,
+            seed: self.random.random(),
+            plain: self.random.random_bool(0.08),
+            path: self.database.clone(),
+        };
+        let life = live(&task, Death::draw(&mut self.random))?;
+        self.exists |= life.opened;
+        census.kills += 1;
+        *census.stages.entry(life.stage.clone()).or_default() += 1;
+        if !task.plain {
+            *census.upkeep.entry(life.upkeep.clone()).or_default() += 1;
+        }
+        for (writer, &done) in (0..WRITERS).zip(&life.done) {
+            let mut script = Script::new(task.seed, writer);
+            for step in script.by_ref().take(done as usize) {
+                self.model.apply(&step);
+            }
+            if let Some(step) = script.next() {
+                self.model.may_apply(&step);
+                if life.stage == "opened" {
+                    *census.steps.entry(step.name()).or_default() += 1;
+                }
+            }
+        }
+        self.history.push(life);
+        Ok(())
+    }
+
+    /// Checks a copy, so that the original stays as death left it.
+    fn check(&mut self, census: &mut Census) -> Result<(), Failed> {
+        if !self.exists {
+            return Ok(());
+        }
+        if self.copy.exists() {
+            std::fs::remove_dir_all(&self.copy)?;
+        }
+        copy_folder(&self.database, &self.copy)?;
+        let truth = Truth::read(&self.layout, &self.copy)?;
+        truth.check_model(&self.layout, &self.model)?;
+        self.model.settle(|family, key| truth.held(family, key));
+        if self.random.random_bool(0.2) {
+            check::damage(&self.copy, self.random.random())?;
+        }
+        let sieve = self.layout.sieve(self.random.random());
+        census.tally += check::check(&self.layout, &sieve, &self.copy, &truth)?;
+        census.checks += 1;
+        Ok(())
+    }
+}
+
+/// When a child is to die.
+#[derive(Clone, Copy, Debug)]
+struct Death {
+    /// After so many lines,
+    lines: u64,
+    /// or at the line that says that it closes,
+    at_close: bool,
+    /// and so much later.
+    later: Duration,
+}
+
+impl Death {
+    fn draw(random: &mut StdRng) -> Self {
+        let (lines, at_close, micros) = match random.random_range(0..10) {
+            0 => (0, false, 40_000),
+            1 | 2 => (1, false, 40_000),
+            3 => (u64::MAX, true, 30_000),
+            _ => (1 << random.random_range(2..13), false, 5_000),
+        };
+        Self {
+            lines: lines.saturating_add(random.random_range(0..=lines / 2)),
+            at_close,
+            later: Duration::from_micros(random.random_range(0..micros)),
+        }
+    }
+}
+
+/// How a child lived.
+#[derive(Debug)]
+struct Life {
+    #[expect(dead_code, reason = "printed when a check fails")]
+    task: Task,
+    #[expect(dead_code, reason = "printed when a check fails")]
+    death: Death,
+    lines: u64,
+    opened: bool,
+    /// The last of open, opened, close, closed.
+    stage: String,
+    /// What upkeep was called for last.
+    upkeep: String,
+    /// Steps that each writer reported as done.
+    done: [u64; WRITERS as usize],
+}
+
+impl Life {
+    fn note(&mut self, line: &str) -> Result<(), Failed> {
+        // The test runner may have begun the line.
+        let Some((_, line)) = line.split_once('@') else {
+            return Ok(());
+        };
+        self.lines += 1;
+        let words: Vec<&str> = line.split(' ').collect();
+        match words.as_slice() {
+            ["done", writer, done] => self.done[writer.parse::<usize>()?] = done.parse()?,
+            ["keep", what @ ..] => self.upkeep = what.join(" "),
+            ["failed", ..] => return Err(line.into()),
+            [stage] => {
+                self.opened |= *stage == "opened";
+                (*stage).clone_into(&mut self.stage);
+            }
+            _ => return Err(format!("a child said {line:?}").into()),
+        }
+        Ok(())
+    }
+}
+
+/// Starts a child, kills it, and tells what it had said.
+fn live(task: &Task, death: Death) -> Result<Life, Failed> {
+    let mut child = Command::new(std::env::current_exe()?)
+        .args(["--exact", "crash::child", "--nocapture", "--test-threads=1"])
+        .env(Task::VARIABLE, task.to_text())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let mut life = Life {
+        task: task.clone(),
+        death,
+        lines: 0,
+        opened: false,
+        stage: "start".to_owned(),
+        upkeep: "nothing".to_owned(),
+        done: [0; WRITERS as usize],
+    };
+    let outcome = watch(&mut child, death, &mut life);
+    // It may have ended by itself; then it said why.
+    child.kill()?;
+    let status = child.wait()?;
+    let rest = outcome?;
+    for line in rest {
+        life.note(&line)?;
+    }
+    if status.signal() != Some(9) {
+        return Err(format!("a child was not killed but ended with {status}: {life:?}").into());
+    }
+    Ok(life)
+}
+
+/// Reads a child's lines until its time has come; returns those still to come.
+fn watch(child: &mut Child, death: Death, life: &mut Life) -> Result<Receiver<String>, Failed> {
+    let output = child.stdout.take().ok_or("a child without output")?;
+    let (send, lines) = channel();
+    thread::spawn(move || {
+        for line in BufReader::new(output).lines().map_while(Result::ok) {
+            if send.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    while life.lines < death.lines && !(death.at_close && life.stage == "close") {
+        match lines.recv_timeout(SILENCE) {
+            Ok(line) => life.note(&line)?,
+            Err(RecvTimeoutError::Timeout) => return Err(format!("hangs: {life:?}").into()),
+            Err(RecvTimeoutError::Disconnected) => return Ok(lines),
+        }
+    }
+    let deadline = Instant::now() + death.later;
+    while let Some(left) = deadline.checked_duration_since(Instant::now()) {
+        match lines.recv_timeout(left) {
+            Ok(line) => life.note(&line)?,
+            Err(_) => break,
+        }
+    }
+    Ok(lines)
+}
+
+/// Copies a database whose process is dead. Tables never change, so links stand for copies.
+fn copy_folder(from: &Path, to: &Path) -> Result<(), Failed> {
+    std::fs::create_dir_all(to)?;
+    for entry in std::fs::read_dir(from)? {
+        let entry = entry?;
+        let (source, target) = (entry.path(), to.join(entry.file_name()));
+        if entry.file_type()?.is_dir() {
+            copy_folder(&source, &target)?;
+        } else if source.extension().is_some_and(|ending| ending == "sst") {
+            std::fs::hard_link(source, target)?;
+        } else {
+            std::fs::copy(source, target)?;
+        }
+    }
+    Ok(())
+}

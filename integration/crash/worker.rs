@@ -1,0 +1,431 @@
+//! The child: it opens, works and closes, over and over, until it is killed.
+//!
+//! Two writers carry out their scripts and report each step once the engine acknowledged it; a
+//! keeper meanwhile calls for upkeep. Each writer also asks for its own keys, which nobody else
+//! changes. A report is one line on the standard output that starts with `@`.
+
+use std::error::Error;
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread;
+use std::time::Duration;
+
+use lsm_sieve::{Engine, Rate, SieveDb};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use rocksdb::{
+    AsColumnFamilyRef, ErrorKind, IngestExternalFileOptions, Options, ReadOptions,
+    SnapshotWithThreadMode, SstFileWriter, WriteBatch, WriteOptions,
+};
+
+use super::layout::Layout;
+use super::model::Model;
+use super::script::{self, Change, FAMILIES, Script, Step, TEMPORARY, WRITERS};
+
+pub(super) type Failed = Box<dyn Error + Send + Sync>;
+
+/// What a child is told.
+#[derive(Clone, Debug)]
+pub(super) struct Task {
+    pub(super) layout: u64,
+    pub(super) seed: u64,
+    /// Work without the plugin.
+    pub(super) plain: bool,
+    /// The database; a folder for table files to ingest is made beside it.
+    pub(super) path: PathBuf,
+}
+
+impl Task {
+    pub(super) const VARIABLE: &str = "LSM_SIEVE_CRASH_CHILD";
+
+    pub(super) fn to_text(&self) -> String {
+        let (layout, seed, plain) = (self.layout, self.seed, self.plain);
+        format!("{layout} {seed} {plain} {}", self.path.display())
+    }
+
+    pub(super) fn from_text(text: &str) -> Option<Self> {
+        let mut words = text.splitn(4, ' ');
+        Some(Self {
+            layout: words.next()?.parse().ok()?,
+            seed: words.next()?.parse().ok()?,
+            plain: words.next()?.parse().ok()?,
+            path: words.next()?.into(),
+        })
+    }
+}
+
+/// Tells the parent; a child without parent ends.
+pub(super) fn report(line: &str) {
+    let line = format!("@{line}\n");
+    if std::io::stdout().write_all(line.as_bytes()).is_err() {
+        std::process::exit(1);
+    }
+}
+
+/// The database, with the plugin or without.
+enum Store {
+    Sieve(Box<SieveDb>),
+    Plain(Box<Engine>),
+}
+
+macro_rules! on {
+    ($store:expr, $db:ident => $call:expr) => {
+        match $store {
+            Store::Sieve($db) => $call,
+            Store::Plain($db) => $call,
+        }
+    };
+}
+
+/// Works until killed.
+pub(super) fn run(task: &Task) -> Result<(), Failed> {
+    let layout = Layout::new(task.layout);
+    let mut random = StdRng::seed_from_u64(task.seed ^ 0x5e55);
+    let mut writers: Vec<Writer> = (0..WRITERS).map(|n| Writer::new(task, n)).collect();
+    loop {
+        report("open");
+        let store = if task.plain {
+            Store::Plain(Box::new(layout.open_plain(&task.path)?))
+        } else {
+            let sieve = layout.sieve(random.random());
+            Store::Sieve(Box::new(layout.open(&task.path, &sieve)?))
+        };
+        report("opened");
+        let length = random.random_range(20..1_500);
+        session(&store, &layout, &mut writers, length, random.random())?;
+        report("close");
+        drop(store);
+        report("closed");
+    }
+}
+
+fn session(
+    store: &Store,
+    layout: &Layout,
+    writers: &mut [Writer],
+    length: u64,
+    seed: u64,
+) -> Result<(), Failed> {
+    // The keeper follows the work, not the clock.
+    let (nudge, nudged) = sync_channel(1);
+    thread::scope(|scope| {
+        let keeper = scope.spawn(move || keep(store, &nudged, seed));
+        let threads: Vec<_> = writers
+            .iter_mut()
+            .map(|writer| {
+                let nudge = nudge.clone();
+                scope.spawn(move || writer.work(store, layout, length, &nudge))
+            })
+            .collect();
+        drop(nudge);
+        for thread in threads {
+            thread.join().map_err(|_| "a writer panicked")??;
+        }
+        keeper.join().map_err(|_| "the keeper panicked")?
+    })
+}
+
+fn keep(store: &Store, nudged: &Receiver<()>, seed: u64) -> Result<(), Failed> {
+    let mut random = StdRng::seed_from_u64(seed);
+    while nudged.recv().is_ok() {
+        let Store::Sieve(db) = store else { continue };
+        match random.random_range(0..10) {
+            0..3 => {
+                report("keep consolidate");
+                // It may fail while a family is dropped; then it is tried again.
+                drop(db.consolidate());
+            }
+            3..5 => {
+                report("keep set rate");
+                db.set_rate(Rate::new(random.random_range(0.0005..0.2))?);
+            }
+            5..7 => {
+                report("keep wait");
+                db.wait_until_covered(Duration::from_millis(50));
+            }
+            7 => {
+                report("keep with engine");
+                db.with_engine(|engine| engine.latest_sequence_number());
+            }
+            8 => {
+                report("keep inspect");
+                drop(db.inspect());
+            }
+            _ => db.wait_until_known(Duration::from_millis(5)),
+        }
+        report("keep nothing");
+    }
+    Ok(())
+}
+
+/// One writer, over all sessions of its process.
+struct Writer {
+    number: u32,
+    script: Script,
+    done: u64,
+    known: Model,
+    /// Where table files are made that are to be ingested.
+    nursery: PathBuf,
+}
+
+/// A snapshot and what its keys held.
+struct Held<'a> {
+    snapshot: SnapshotWithThreadMode<'a, Engine>,
+    family: usize,
+    values: Vec<(u32, Option<Vec<u8>>)>,
+}
+
+impl Writer {
+    fn new(task: &Task, number: u32) -> Self {
+        Self {
+            number,
+            script: Script::new(task.seed, number),
+            done: 0,
+            known: Model::unknown(),
+            nursery: task
+                .path
+                .with_file_name(format!("ingest-{}-{number}", task.seed)),
+        }
+    }
+
+    fn work(
+        &mut self,
+        store: &Store,
+        layout: &Layout,
+        length: u64,
+        nudge: &SyncSender<()>,
+    ) -> Result<(), Failed> {
+        let mut held = None;
+        for at in 0..length {
+            let Some(step) = self.script.next() else {
+                break;
+            };
+            self.carry_out(store, layout, &step, &mut held)?;
+            self.known.apply(&step);
+            self.done += 1;
+            report(&format!("done {} {}", self.number, self.done));
+            if at % 100 == 50 {
+                _ = nudge.try_send(());
+            }
+        }
+        Ok(())
+    }
+
+    fn carry_out<'a>(
+        &self,
+        store: &'a Store,
+        layout: &Layout,
+        step: &Step,
+        held: &mut Option<Held<'a>>,
+    ) -> Result<(), Failed> {
+        match step {
+            Step::Write(family, key, change) if layout.unlogged != Some(*family) => {
+                write(store, *family, *key, *change)?;
+            }
+            Step::Write(..) | Step::Batch(_) | Step::RemoveRange(..) => {
+                write_batches(store, layout, step)?;
+            }
+            Step::Ingest { family, moved, .. } => {
+                self.ingest(store, layout, *family, *moved, step)?
+            }
+            Step::Read(family, key) => self.read(store, *family, *key)?,
+            Step::Snapshot(family, key) => match held.take() {
+                Some(held) => release(store, &held)?,
+                None => *held = Some(take(store, *family, *key)?),
+            },
+            Step::Flush(family) => {
+                let family = handle(store, FAMILIES[*family])?;
+                on!(store, db => db.flush_cf(&family))?;
+            }
+            Step::Compact(family) => {
+                let family = handle(store, FAMILIES[*family])?;
+                on!(store, db => db.compact_range_cf(&family, None::<&[u8]>, None::<&[u8]>));
+            }
+            Step::Churn(number) => churn(store, layout, *number)?,
+        }
+        Ok(())
+    }
+
+    fn ingest(
+        &self,
+        store: &Store,
+        layout: &Layout,
+        family: usize,
+        moved: bool,
+        step: &Step,
+    ) -> Result<(), Failed> {
+        std::fs::create_dir_all(&self.nursery)?;
+        let file = self.nursery.join(format!("{}.sst", self.done));
+        let options = layout.options();
+        let mut table = SstFileWriter::create(&options);
+        table.open(&file)?;
+        for (_, key, change) in step.changes() {
+            if let Change::Set(number) = change {
+                table.put(script::key(key), script::value(number))?;
+            }
+        }
+        table.finish()?;
+        let mut how = IngestExternalFileOptions::default();
+        how.set_move_files(moved);
+        let family = handle(store, FAMILIES[family])?;
+        // With atomic flushes RocksDB may find a memtable filled between its flush and the
+        // ingestion; nothing has happened then, and it says so.
+        loop {
+            let done =
+                on!(store, db => db.ingest_external_file_cf_opts(&family, &how, vec![&file]));
+            match done {
+                Err(error) if error.kind() == ErrorKind::TryAgain => {}
+                done => return Ok(done?),
+            }
+        }
+    }
+
+    /// Nobody else writes this key, so the front must say what the engine says.
+    fn read(&self, store: &Store, family: usize, key: u32) -> Result<(), Failed> {
+        let Store::Sieve(db) = store else {
+            return Ok(());
+        };
+        let column = handle(store, FAMILIES[family])?;
+        let bytes = script::key(key);
+        let answer = db.answer_cf(&column, &bytes);
+        let front = db.get_cf(&column, &bytes)?;
+        let engine = db.get_unfiltered_cf(&column, &bytes)?;
+        let known = self.known.possible(family, key);
+        let held = engine.as_deref().and_then(script::number);
+        let lost = front != engine
+            || (answer.is_absent() && engine.is_some())
+            || !(known.is_empty() || known.contains(&held));
+        if lost {
+            return Err(format!(
+                "LOST while running: family {family} key {key}: {answer:?}, front {front:?}, \
+                 engine {engine:?}, expected one of {known:?}"
+            )
+            .into());
+        }
+        Ok(())
+    }
+}
+
+fn handle<'a>(store: &'a Store, name: &str) -> Result<impl AsColumnFamilyRef + use<'a>, Failed> {
+    on!(store, db => db.cf_handle(name)).ok_or_else(|| format!("no family {name:?}").into())
+}
+
+fn write(store: &Store, family: usize, key: u32, change: Change) -> Result<(), Failed> {
+    let family = handle(store, FAMILIES[family])?;
+    let key = script::key(key);
+    match change {
+        Change::Set(number) => on!(store, db => db.put_cf(&family, key, script::value(number)))?,
+        Change::Add(number) => on!(store, db => db.merge_cf(&family, key, script::value(number)))?,
+        Change::Remove => on!(store, db => db.delete_cf(&family, key))?,
+    }
+    Ok(())
+}
+
+/// One batch for the families with a log, one for the family without.
+fn write_batches(store: &Store, layout: &Layout, step: &Step) -> Result<(), Failed> {
+    for logged in [true, false] {
+        let mut batch = WriteBatch::default();
+        fill(&mut batch, store, step, |family| {
+            (layout.unlogged != Some(family)) == logged
+        })?;
+        if batch.is_empty() {
+            continue;
+        }
+        let mut how = WriteOptions::default();
+        how.disable_wal(!logged);
+        on!(store, db => db.write_opt(batch, &how))?;
+    }
+    Ok(())
+}
+
+fn fill(
+    batch: &mut WriteBatch,
+    store: &Store,
+    step: &Step,
+    wanted: impl Fn(usize) -> bool,
+) -> Result<(), Failed> {
+    if let Step::RemoveRange(family, keys) = step {
+        if wanted(*family) {
+            let column = handle(store, FAMILIES[*family])?;
+            batch.delete_range_cf(&column, script::key(keys.start), script::key(keys.end));
+        }
+        return Ok(());
+    }
+    for (family, key, change) in step.changes() {
+        if !wanted(family) {
+            continue;
+        }
+        let column = handle(store, FAMILIES[family])?;
+        let key = script::key(key);
+        match change {
+            Change::Set(number) => batch.put_cf(&column, key, script::value(number)),
+            Change::Add(number) => batch.merge_cf(&column, key, script::value(number)),
+            Change::Remove => batch.delete_cf(&column, key),
+        }
+    }
+    Ok(())
+}
+
+fn take(store: &Store, family: usize, key: u32) -> Result<Held<'_>, Failed> {
+    let column = handle(store, FAMILIES[family])?;
+    let snapshot = match store {
+        Store::Sieve(db) => db.snapshot(),
+        Store::Plain(db) => db.snapshot(),
+    };
+    let mut values = Vec::new();
+    // The range of the other writer may follow: its keys are read as of the snapshot too. A
+    // snapshot asks the engine, past the filters.
+    for key in key..key + 8 {
+        values.push((key, snapshot.get_cf(&column, script::key(key))?));
+    }
+    Ok(Held {
+        snapshot,
+        family,
+        values,
+    })
+}
+
+fn release(store: &Store, held: &Held<'_>) -> Result<(), Failed> {
+    let column = handle(store, FAMILIES[held.family])?;
+    for (key, value) in &held.values {
+        let mut at = ReadOptions::default();
+        at.set_snapshot(&held.snapshot);
+        let found = on!(store, db => db.get_cf_opt(&column, script::key(*key), &at))?;
+        if found != *value {
+            let family = held.family;
+            return Err(format!(
+                "LOST in a snapshot: family {family} key {key}: {found:?}, was {value:?}"
+            )
+            .into());
+        }
+    }
+    Ok(())
+}
+
+/// Creates a family with some keys; next time adds to it or drops it.
+fn churn(store: &Store, layout: &Layout, number: u64) -> Result<(), Failed> {
+    let there = on!(store, db => db.cf_handle(TEMPORARY).is_some());
+    if there && number.is_multiple_of(2) {
+        on!(store, db => db.drop_cf(TEMPORARY))?;
+        if number.is_multiple_of(4) {
+            return Ok(());
+        }
+    }
+    if on!(store, db => db.cf_handle(TEMPORARY).is_none()) {
+        let options: Options = layout.options();
+        match store {
+            Store::Sieve(db) => db.create_cf(TEMPORARY, &options)?,
+            Store::Plain(db) => db.create_cf(TEMPORARY, &options)?,
+        }
+    }
+    let family = handle(store, TEMPORARY)?;
+    let first = (number % 1_000) as u32;
+    for key in first..first + 60 {
+        on!(store, db => db.put_cf(&family, script::key(key), script::value(number)))?;
+    }
+    if number.is_multiple_of(3) {
+        on!(store, db => db.flush_cf(&family))?;
+    }
+    Ok(())
+}
