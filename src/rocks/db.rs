@@ -736,9 +736,9 @@ impl SieveDb {
         &self.engine
     }
 
-    /// Memory that one more filter may take.
-    pub(crate) fn room(&self) -> Bits {
-        room(&self.options, &self.columns, &self.registry)
+    /// Memory that a filter may take which takes `own` of it now.
+    pub(crate) fn room(&self, own: Bits) -> Bits {
+        room(&self.options, &self.columns, &self.registry, own)
     }
 
     pub(crate) fn columns(&self) -> &Columns {
@@ -788,8 +788,13 @@ fn read<V>(
     Ok(value)
 }
 
-/// What the memory budget leaves for one more filter.
-pub(crate) fn room(options: &SieveOptions, columns: &Columns, registry: &Registry) -> Bits {
+/// What the memory budget leaves for a segment's filter that takes `own` of it now.
+pub(crate) fn room(
+    options: &SieveOptions,
+    columns: &Columns,
+    registry: &Registry,
+    own: Bits,
+) -> Bits {
     let Some(budget) = options.get_memory_budget() else {
         return Bits::new(u64::MAX);
     };
@@ -801,7 +806,7 @@ pub(crate) fn room(options: &SieveOptions, columns: &Columns, registry: &Registr
     Bits::new(
         budget
             .get()
-            .saturating_sub(registry.size().get())
+            .saturating_sub(registry.size().get().saturating_sub(own.get()))
             .saturating_sub(summaries),
     )
 }

@@ -11,8 +11,8 @@ use super::planning::{self, Limits};
 use crate::filter::Chain;
 use crate::format::Source;
 use crate::hash::KeyHash;
-use crate::math::Rate;
-use crate::segment::{Decision, Keys, SealedFilter, SegmentId, SidecarError};
+use crate::math::{Bits, Items, Rate};
+use crate::segment::{Decision, SealedFilter, SegmentId, SidecarError};
 
 /// Random hashes that a filter is asked for its observed rate.
 const SAMPLE: u64 = 100_000;
@@ -171,7 +171,7 @@ impl SieveDb {
             covered: id.is_some_and(|id| covers.contains(&id)),
             consulted: table.captured.is_some(),
             saved: segment.is_some_and(|segment| segment.is_saved()),
-            decision: self.decision(column, id, filter.as_deref()),
+            decision: self.decision(column, table, filter.as_deref()),
             filter: filter
                 .map(|filter| FilterReport::of(&filter.chain, filter.rate, filter.source)),
         }
@@ -180,17 +180,24 @@ impl SieveDb {
     fn decision(
         &self,
         column: &Column,
-        id: Option<SegmentId>,
+        table: &LiveTable,
         filter: Option<&SealedFilter>,
     ) -> Option<Decision> {
         let rate = column.segment_rate()?;
+        let chain = filter.map(|filter| &filter.chain);
         let limits = Limits {
             rate,
-            room: self.room(),
+            room: self.room(chain.map_or(Bits::new(0), Chain::size)),
         };
-        let chain = filter.map(|filter| &filter.chain);
         let imprint = column.hasher().imprint();
-        Some(planning::decide(id?, chain, imprint, Keys::OnDisk, limits))
+        let entries = Items::new(table.entries);
+        Some(planning::decide(
+            table.id()?,
+            chain,
+            imprint,
+            entries,
+            limits,
+        ))
     }
 
     /// Checks the sidecars of all live tables; with `full` also asks every filter, on disk and in

@@ -32,8 +32,8 @@ use super::planning::{self, Limits};
 use super::shelf::Shelf;
 use crate::filter::Scalable;
 use crate::format::Source;
-use crate::math::Items;
-use crate::segment::{Action, Keys, Registry, SegmentBuilder, SegmentId};
+use crate::math::{Bits, Items};
+use crate::segment::{Action, Registry, SegmentBuilder, SegmentId};
 
 /// How long upkeep waits for a call before it looks whether the writers are quiet.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -403,10 +403,16 @@ impl Upkeep {
             let segment = self.registry.open(id);
             if segment.filter().is_none()
                 && let Some(filter) = self.shelf.load(id)
+                && filter.chain.size() <= self.room(Bits::new(0))
             {
                 segment.set_filter(filter, true);
             }
         }
+    }
+
+    /// Memory that a filter may take which takes `own` of it now.
+    fn room(&self, own: Bits) -> Bits {
+        room(&self.options, &self.columns, &self.registry, own)
     }
 
     fn save_filters(&self, tables: &[LiveTable]) {
@@ -444,14 +450,16 @@ impl Upkeep {
         let rate = column.segment_rate()?;
         let id = table.id()?;
         let segment = self.registry.open(id);
-        let filter = segment.filter().filter(|filter| filter.rate == rate);
+        let filter = segment.filter();
+        let own = filter.as_ref().map(|filter| filter.chain.size());
         let limits = Limits {
             rate,
-            room: room(&self.options, &self.columns, &self.registry),
+            room: self.room(own.unwrap_or_default()),
         };
-        let chain = filter.as_ref().map(|filter| &filter.chain);
+        let kept = filter.as_ref().filter(|filter| filter.rate == rate);
+        let chain = kept.map(|filter| &filter.chain);
         let imprint = column.hasher().imprint();
-        let decision = planning::decide(id, chain, imprint, Keys::OnDisk, limits);
+        let decision = planning::decide(id, chain, imprint, Items::new(table.entries), limits);
         match decision.action {
             Action::Rebuild { .. } => {
                 tracing::info!(segment = %id, %decision, "a table's filter");
