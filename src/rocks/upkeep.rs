@@ -278,7 +278,9 @@ impl Upkeep {
     // -------------------------------------------------------------- consolidation
 
     fn consolidation_is_due(&self, column: &Column, quiet: bool) -> bool {
-        if self.options.is_frozen() {
+        // A summary that the budget keeps from the promised rate would come out the same again.
+        if self.options.is_frozen() || column.is_consolidated(self.engine.latest_sequence_number())
+        {
             return false;
         }
         let view = column.view();
@@ -290,6 +292,8 @@ impl Upkeep {
     /// Makes one summary of the right size while readers and writers go on.
     fn consolidate(&self, entry: &Entry) -> Result<(), UpkeepError> {
         let column = &entry.column;
+        let sequence = self.engine.latest_sequence_number();
+        column.note_consolidated(None);
         let old = Arc::clone(&column.view().summary);
         let new = Arc::new(self.new_summary(column, &old)?);
         column.retarget(vec![Arc::clone(&old), Arc::clone(&new)]);
@@ -297,6 +301,7 @@ impl Upkeep {
         let kept = if outcome.is_ok() { new } else { old };
         column.retarget(vec![kept]);
         if outcome.is_ok() {
+            column.note_consolidated(Some(sequence));
             tracing::info!(
                 column = column.name(),
                 items = column.view().summary.items().get(),
