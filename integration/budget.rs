@@ -5,8 +5,8 @@ use rocksdb::DEFAULT_COLUMN_FAMILY_NAME;
 use rocksdb::statistics::Ticker;
 
 use crate::twin::{
-    Dice, Model, absent_key, agree, cover, fill, key, nothing_is_lost, options, scribble, sieve,
-    whole,
+    Dice, Model, absent_key, agree, cover, fill, key, nothing_is_lost, options, scribble, settle,
+    sieve, whole,
 };
 
 #[test]
@@ -90,7 +90,7 @@ fn filters_that_fit_the_budget_stay() {
     let budget = sieve().memory_budget(Bits::new(used + used / 10));
     let db = SieveDb::open(&settings, &budget, home.path()).unwrap();
     cover(&db);
-    db.wait_until_known(crate::twin::PATIENCE);
+    settle(&db);
     for table in &db.inspect().unwrap().columns[0].segments {
         assert!(table.filter.is_some(), "{table:?}");
     }
@@ -124,7 +124,7 @@ fn upkeep_comes_to_rest_within_any_budget() {
         }
         cover(&db);
         db.consolidate().unwrap();
-        let look = || db.wait_until_known(crate::twin::PATIENCE);
+        let look = || settle(&db);
         // One pass to make filters, one to drop those that do not fit, one to find it quiet.
         (0..3).for_each(|_| look());
         let blocks_read = || {

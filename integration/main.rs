@@ -1,7 +1,13 @@
-//! One binary.
+//! The integration tests: one binary, because each would link RocksDB anew.
+//!
+//! `twin` (a database beside its model) and `copy` (the files of a database) are what the others
+//! stand on; every other file is about one thing that must hold.
+#![cfg(all(feature = "rocksdb", feature = "cli"))]
 
 mod budget;
+mod command;
 mod copy;
+mod damage;
 mod families;
 mod foreign;
 mod ingestion;
@@ -9,4 +15,5 @@ mod rate;
 mod recovery;
 mod settings;
 mod twin;
+mod verification;
 mod writes;

@@ -240,7 +240,10 @@ fn caseless(a: &[u8], b: &[u8]) -> Ordering {
     a.to_ascii_lowercase().cmp(&b.to_ascii_lowercase())
 }
 
-const REFUSED: [(&str, &str, fn(&mut Options)); 9] = [
+/// A setting, a word of the reason, and how it is set.
+type Refused = (&'static str, &'static str, fn(&mut Options));
+
+const REFUSED: [Refused; 9] = [
     ("comparator", "bytewise", |o| {
         o.set_comparator("caseless", Box::new(caseless))
     }),

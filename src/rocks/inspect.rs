@@ -98,9 +98,9 @@ impl std::fmt::Display for LostKey {
 /// What a verification found.
 #[derive(Clone, Debug, Default)]
 pub struct VerifyReport {
-    /// Sidecars read and checked.
+    /// Sidecars of live tables read and checked.
     pub sidecars_checked: u64,
-    /// Sidecars that cannot be used, with the reason and the remedy.
+    /// Sidecars, of tables or of a summary, that cannot be used, with the reason and the remedy.
     pub damaged: Vec<String>,
     /// Live tables without a sidecar: they are asked, until upkeep has built one.
     pub missing: Vec<String>,
@@ -200,7 +200,7 @@ impl SieveDb {
         ))
     }
 
-    /// Checks the sidecars of all live tables; with `full` also asks every filter, on disk and in
+    /// Checks the summaries and the sidecars of all live tables; with `full` also asks every filter, on disk and in
     /// memory, for every raw key of its table, and the front for every key that is not a tombstone.
     ///
     /// # Errors
@@ -208,6 +208,9 @@ impl SieveDb {
     pub fn verify(&self, full: bool) -> Result<VerifyReport, InspectError> {
         let mut report = VerifyReport::default();
         for entry in self.columns().all() {
+            if let Err(error) = self.shelf().check_summary(entry.column.name()) {
+                report.damaged.push(full_text(&error));
+            }
             for table in self.tables(&entry)? {
                 let stored = self.verify_sidecar(&table, &mut report);
                 if full {
