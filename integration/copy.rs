@@ -12,21 +12,49 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
+use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-/// Copies a folder with all that is in it.
+/// Copies a folder with all that is in it, as it stands at one moment: when a file comes, goes or
+/// grows meanwhile, the copy is made anew.
 pub(crate) fn copy(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
+    loop {
+        let before = names(from);
+        let copied = copy_once(from, to);
+        if copied.is_ok() && names(from) == before {
+            return;
+        }
+        fs::remove_dir_all(to).unwrap();
+    }
+}
+
+fn copy_once(from: &Path, to: &Path) -> io::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
         let target = to.join(entry.file_name());
-        if entry.file_type().unwrap().is_dir() {
-            copy(&entry.path(), &target);
+        if entry.file_type()?.is_dir() {
+            copy_once(&entry.path(), &target)?;
         } else {
-            fs::copy(entry.path(), target).unwrap();
+            fs::copy(entry.path(), target)?;
         }
     }
+    Ok(())
+}
+
+/// The names in a folder and the folders below, each with the length of the file; RocksDB's own
+/// log of events is passed over.
+fn names(folder: &Path) -> BTreeMap<PathBuf, u64> {
+    let mut found = BTreeMap::new();
+    for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
+        match entry.metadata() {
+            Ok(meta) if meta.is_dir() => found.extend(names(&entry.path())),
+            Ok(meta) if entry.file_name() != "LOG" => _ = found.insert(entry.path(), meta.len()),
+            _ => {}
+        }
+    }
+    found
 }
 
 /// What tells a rewritten file from one that was left alone: inode, length, time of the change.

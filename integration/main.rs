@@ -1,12 +1,21 @@
-//! One test binary over the whole crate: each module is one subject.
+//! The integration tests: one binary, because each would link RocksDB anew.
+//!
+//! `twin` (a database beside its model) and `copy` (the files of a database) are what the others
+//! stand on; every other file is about one thing that must hold.
+#![cfg(all(feature = "rocksdb", feature = "cli"))]
 
 mod arrows;
+mod budget;
+mod command;
 mod copy;
 mod crash;
+mod damage;
 mod families;
 mod foreign;
 mod ingestion;
 mod rate;
 mod recovery;
+mod settings;
 mod twin;
+mod verification;
 mod writes;

@@ -10,7 +10,8 @@ use rocksdb::Options;
 
 use crate::copy::stamps;
 use crate::twin::{
-    KEYS, Model, absent_key, agree, cover, fill, key, nothing_is_lost, open, options, sieve, whole,
+    KEYS, Model, absent_key, agree, cover, fill, key, nothing_is_lost, open, options, settle,
+    sieve, whole,
 };
 
 fn report(db: &SieveDb) -> ColumnReport {
@@ -168,7 +169,7 @@ fn a_filter_that_keeps_its_promise_is_never_rebuilt() {
         db.flush().unwrap();
     }
     cover(&db);
-    db.wait_until_known(crate::twin::PATIENCE);
+    settle(&db);
     let saved = stamps(&home.path().join("sieve"), ".sieve");
     for table in &report(&db).segments {
         let filter = table.filter.as_ref().unwrap();

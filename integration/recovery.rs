@@ -8,8 +8,8 @@ use rocksdb::{DEFAULT_COLUMN_FAMILY_NAME, Options};
 
 use crate::copy::{copy, sidecars, stamps, summaries};
 use crate::twin::{
-    Dice, KEYS, Model, agree, cover, fill, key, nothing_is_lost, open, options, scribble, sieve,
-    whole,
+    Dice, KEYS, Model, agree, cover, fill, key, nothing_is_lost, open, options, scribble, settle,
+    sieve, whole,
 };
 
 const DEFAULT: &str = DEFAULT_COLUMN_FAMILY_NAME;
@@ -23,7 +23,7 @@ fn report(db: &SieveDb) -> ColumnReport {
 /// The table captures and the summary that a frozen front, which reads no table, finds.
 fn found_frozen(path: &Path, options: &Options) -> ColumnReport {
     let db = SieveDb::open(options, &sieve().frozen(true), path).expect("it opens");
-    db.wait_until_known(crate::twin::PATIENCE);
+    settle(&db);
     report(&db)
 }
 
@@ -258,4 +258,32 @@ fn two_fronts_never_open_one_database() {
     assert_eq!(before, stamps(&home.path().join("sieve"), ""));
     db.put(b"still", b"here").unwrap();
     assert!(db.get(b"still").unwrap().is_some());
+}
+
+/// A front that only looks must not replace the secret that the filters were made with.
+#[test]
+fn a_frozen_front_of_another_hash_uses_and_changes_nothing() {
+    let home = tempfile::tempdir().unwrap();
+    let mut model = Model::new();
+    {
+        let strong = sieve().hash(HashId::SipHash13);
+        let db = SieveDb::open(&options(), &strong, home.path()).unwrap();
+        fill(&db, &mut model, 0..500);
+        db.flush().unwrap();
+        cover(&db);
+    }
+    let before = stamps(&home.path().join("sieve"), "");
+    {
+        let db = SieveDb::open(&options(), &sieve().frozen(true), home.path()).unwrap();
+        settle(&db);
+        assert_eq!(report(&db).uncovered, Some(0));
+        nothing_is_lost(&db);
+        agree(&db, &model);
+    }
+    assert_eq!(stamps(&home.path().join("sieve"), ""), before);
+    // Nor does it leave a folder where there was none.
+    let plain = tempfile::tempdir().unwrap();
+    drop(rocksdb::DB::open(&options(), plain.path()).unwrap());
+    drop(SieveDb::open(&options(), &sieve().frozen(true), plain.path()).unwrap());
+    assert!(!plain.path().join("sieve").exists());
 }

@@ -84,7 +84,12 @@ pub(crate) fn cover(db: &SieveDb) {
     assert!(db.wait_until_covered(PATIENCE), "the filters never covered");
 }
 
-/// Puts keys `from..to`, each with its number as its value.
+/// Waits for a whole pass of upkeep: every table then has its filter and its sidecar.
+pub(crate) fn settle(db: &SieveDb) {
+    db.wait_until_known(PATIENCE);
+}
+
+/// Puts the keys of these numbers, each with its number as its value.
 pub(crate) fn fill(db: &SieveDb, model: &mut Model, numbers: std::ops::Range<u64>) {
     for i in numbers {
         let value = format!("value {i}").into_bytes();
@@ -302,6 +307,7 @@ pub(crate) fn nothing_is_lost(db: &SieveDb) {
 /// no key lost.
 pub(crate) fn whole(db: &SieveDb, model: &Model) {
     cover(db);
+    settle(db);
     let tally = agree(db, model);
     // 0.9 where 0.99 is promised: deleted keys stay in the filters until they are made anew.
     let never = KEYS as usize;

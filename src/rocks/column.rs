@@ -101,8 +101,12 @@ pub(crate) struct Column {
     knowledge: Mutex<Knowledge>,
     segment_rate: Mutex<Option<Rate>>,
     memtables: AtomicU64,
+    consolidated: AtomicU64,
     counters: Counters,
 }
+
+/// No sequence number of RocksDB.
+const NEVER: u64 = u64::MAX;
 
 impl Column {
     /// A front that knows nothing of the tables yet. `summary` and `covers` come from a snapshot,
@@ -140,6 +144,7 @@ impl Column {
             }),
             segment_rate: Mutex::new(options.get_segment_rate()),
             memtables: AtomicU64::new(0),
+            consolidated: AtomicU64::new(NEVER),
             counters: Counters::new(),
         })
     }
@@ -322,6 +327,18 @@ impl Column {
 
     pub(crate) fn is_settled(&self) -> bool {
         lock(&self.knowledge).settled
+    }
+
+    /// Notes that the summary was made anew with all writes up to this sequence number; `None`
+    /// that it must be.
+    pub(crate) fn note_consolidated(&self, sequence: Option<u64>) {
+        self.consolidated
+            .store(sequence.unwrap_or(NEVER), Ordering::Relaxed);
+    }
+
+    /// Whether another summary would hold the same: no write came since this one was made.
+    pub(crate) fn is_consolidated(&self, sequence: u64) -> bool {
+        self.consolidated.load(Ordering::Relaxed) == sequence
     }
 
     /// The tables whose keys are all in the summary.

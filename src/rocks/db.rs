@@ -20,12 +20,12 @@ use super::options::SieveOptions;
 use super::shelf::Shelf;
 use super::upkeep::Upkeep;
 use super::{Engine, OpenError, UpkeepFailed, ffi, probe};
-use crate::disk::RealDisk;
+use crate::disk::{Disk, RealDisk};
 use crate::filter::Scalable;
 use crate::format::Identity;
 use crate::hash::KeyHasher;
 use crate::math::{Bits, Items, Rate};
-use crate::segment::{Registry, SidecarFolder};
+use crate::segment::{IdentityError, Registry, SidecarFolder};
 use crate::stats::Stats;
 
 /// How long a call that only needs upkeep to finish what it does may wait.
@@ -128,7 +128,9 @@ impl SieveDb {
                 }
             })?;
         // Only now is the database ours alone.
-        opening.keep(&identity)?;
+        if !sieve.is_frozen() {
+            opening.keep(&identity)?;
+        }
         Self::start(Arc::new(engine), opening, fronts, sieve.clone())
     }
 
@@ -716,9 +718,9 @@ impl SieveDb {
         &self.engine
     }
 
-    /// Memory that one more filter may take.
-    pub(crate) fn room(&self) -> Bits {
-        room(&self.options, &self.columns, &self.registry)
+    /// Memory that a filter may take which takes `own` of it now.
+    pub(crate) fn room(&self, own: Bits) -> Bits {
+        room(&self.options, &self.columns, &self.registry, own)
     }
 
     pub(crate) fn columns(&self) -> &Columns {
@@ -768,8 +770,13 @@ fn read<V>(
     Ok(value)
 }
 
-/// What the memory budget leaves for one more filter.
-pub(crate) fn room(options: &SieveOptions, columns: &Columns, registry: &Registry) -> Bits {
+/// What the memory budget leaves for a segment's filter that takes `own` of it now.
+pub(crate) fn room(
+    options: &SieveOptions,
+    columns: &Columns,
+    registry: &Registry,
+    own: Bits,
+) -> Bits {
     let Some(budget) = options.get_memory_budget() else {
         return Bits::new(u64::MAX);
     };
@@ -781,7 +788,7 @@ pub(crate) fn room(options: &SieveOptions, columns: &Columns, registry: &Registr
     Bits::new(
         budget
             .get()
-            .saturating_sub(registry.size().get())
+            .saturating_sub(registry.size().get().saturating_sub(own.get()))
             .saturating_sub(summaries),
     )
 }
@@ -803,7 +810,7 @@ impl Opening {
     /// Reads what an earlier run left in the folder. Writes nothing: the database may be in use.
     fn prepare(folder: &Path, sieve: &SieveOptions) -> Result<(Self, Identity), OpenError> {
         let disk = Arc::new(RealDisk);
-        let identity = Identity::load_or_new(&*disk, folder, sieve.get_hash())
+        let identity = Self::identity(&*disk, folder, sieve)
             .map_err(|source| OpenError::Identity(Box::new(source)))?;
         let hasher = identity.hasher();
         let folder = SidecarFolder::new(disk, folder.to_owned(), identity.store, hasher.imprint());
@@ -814,6 +821,20 @@ impl Opening {
             bell: Arc::default(),
         };
         Ok((opening, identity))
+    }
+
+    /// Who the database is; a frozen front takes the filters of whatever hash they are.
+    fn identity(
+        disk: &dyn Disk,
+        folder: &Path,
+        sieve: &SieveOptions,
+    ) -> Result<Identity, IdentityError> {
+        if sieve.is_frozen()
+            && let Some(kept) = Identity::load(disk, folder)?
+        {
+            return Ok(kept);
+        }
+        Identity::load_or_new(disk, folder, sieve.get_hash())
     }
 
     /// Writes down who the database is, now that nobody else can.

@@ -10,8 +10,8 @@ use super::planning::{self, Limits};
 use crate::filter::Chain;
 use crate::format::Source;
 use crate::hash::KeyHash;
-use crate::math::Rate;
-use crate::segment::{Decision, Keys, SealedFilter, SegmentId, SidecarError};
+use crate::math::{Bits, Items, Rate};
+use crate::segment::{Decision, SealedFilter, SegmentId, SidecarError};
 
 /// Random hashes that a filter is asked for its observed rate.
 const SAMPLE: u64 = 100_000;
@@ -97,9 +97,9 @@ impl std::fmt::Display for LostKey {
 /// What a verification found.
 #[derive(Clone, Debug, Default)]
 pub struct VerifyReport {
-    /// Sidecars read and checked.
+    /// Sidecars of live tables read and checked.
     pub sidecars_checked: u64,
-    /// Sidecars that cannot be used, with the reason and the remedy.
+    /// Sidecars, of tables or of a summary, that cannot be used, with the reason and the remedy.
     pub damaged: Vec<String>,
     /// Live tables without a sidecar: they are asked, until upkeep has built one.
     pub missing: Vec<String>,
@@ -169,7 +169,7 @@ impl SieveDb {
             covered: id.is_some_and(|id| covers.contains(&id)),
             consulted: table.captured.is_some(),
             saved: segment.is_some_and(|segment| segment.is_saved()),
-            decision: self.decision(column, id, filter.as_deref()),
+            decision: self.decision(column, table, filter.as_deref()),
             filter: filter
                 .map(|filter| FilterReport::of(&filter.chain, filter.rate, filter.source)),
         }
@@ -178,20 +178,27 @@ impl SieveDb {
     fn decision(
         &self,
         column: &Column,
-        id: Option<SegmentId>,
+        table: &LiveTable,
         filter: Option<&SealedFilter>,
     ) -> Option<Decision> {
         let rate = column.segment_rate()?;
+        let chain = filter.map(|filter| &filter.chain);
         let limits = Limits {
             rate,
-            room: self.room(),
+            room: self.room(chain.map_or(Bits::new(0), Chain::size)),
         };
-        let chain = filter.map(|filter| &filter.chain);
         let imprint = column.hasher().imprint();
-        Some(planning::decide(id?, chain, imprint, Keys::OnDisk, limits))
+        let entries = Items::new(table.entries);
+        Some(planning::decide(
+            table.id()?,
+            chain,
+            imprint,
+            entries,
+            limits,
+        ))
     }
 
-    /// Checks the sidecars of all live tables; with `full` also asks every filter, on disk and in
+    /// Checks the summaries and the sidecars of all live tables; with `full` also asks every filter, on disk and in
     /// memory, for every raw key of its table, and the front for every key that is not a tombstone.
     ///
     /// # Errors
@@ -199,6 +206,9 @@ impl SieveDb {
     pub fn verify(&self, full: bool) -> Result<VerifyReport, InspectError> {
         let mut report = VerifyReport::default();
         for column in self.columns().all() {
+            if let Err(error) = self.shelf().check_summary(column.name()) {
+                report.damaged.push(full_text(&error));
+            }
             for table in self.tables(&column)? {
                 let stored = self.verify_sidecar(&table, &mut report);
                 if full {

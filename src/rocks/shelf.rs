@@ -72,6 +72,11 @@ impl Shelf {
         Some((chain_of(sidecar)?, covers))
     }
 
+    /// What is wrong with the stored summary of a key space, if there is one.
+    pub(crate) fn check_summary(&self, name: &str) -> Result<(), SidecarError> {
+        self.folder.load_summary(key_space(name)).map(drop)
+    }
+
     /// Stores a summary together with the segments that it covers.
     pub(crate) fn save_summary(&self, name: &str, summary: &Scalable, covers: HashSet<SegmentId>) {
         let mut covers: Vec<SegmentId> = covers.into_iter().collect();

@@ -34,8 +34,8 @@ use super::planning::{self, Limits};
 use super::shelf::Shelf;
 use crate::filter::Scalable;
 use crate::format::Source;
-use crate::math::Items;
-use crate::segment::{Action, Keys, Registry, SegmentBuilder, SegmentId};
+use crate::math::{Bits, Items};
+use crate::segment::{Action, Registry, SegmentBuilder, SegmentId};
 
 /// How long upkeep waits for a call before it looks whether the writers are quiet.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -286,7 +286,9 @@ impl Upkeep {
     // -------------------------------------------------------------- consolidation
 
     fn consolidation_is_due(&self, column: &Column, quiet: bool) -> bool {
-        if self.options.is_frozen() {
+        // A summary that the budget keeps from the promised rate would come out the same again.
+        if self.options.is_frozen() || column.is_consolidated(self.engine.latest_sequence_number())
+        {
             return false;
         }
         let view = column.view();
@@ -297,6 +299,8 @@ impl Upkeep {
 
     /// Makes one summary of the right size while readers and writers go on.
     fn consolidate(&self, column: &Column) -> Result<(), UpkeepError> {
+        let sequence = self.engine.latest_sequence_number();
+        column.note_consolidated(None);
         let old = Arc::clone(&column.view().summary);
         let new = Arc::new(self.new_summary(column, &old)?);
         column.retarget(vec![Arc::clone(&old), Arc::clone(&new)]);
@@ -304,6 +308,7 @@ impl Upkeep {
         let kept = if outcome.is_ok() { new } else { old };
         column.retarget(vec![kept]);
         if outcome.is_ok() {
+            column.note_consolidated(Some(sequence));
             tracing::info!(
                 column = column.name(),
                 items = column.view().summary.items().get(),
@@ -406,10 +411,16 @@ impl Upkeep {
             let segment = self.registry.open(id);
             if segment.filter().is_none()
                 && let Some(filter) = self.shelf.load(id)
+                && filter.chain.size() <= self.room(Bits::new(0))
             {
                 segment.set_filter(filter, true);
             }
         }
+    }
+
+    /// Memory that a filter may take which takes `own` of it now.
+    fn room(&self, own: Bits) -> Bits {
+        room(&self.options, &self.columns, &self.registry, own)
     }
 
     fn save_filters(&self, tables: &[LiveTable]) {
@@ -447,14 +458,16 @@ impl Upkeep {
         let rate = column.segment_rate()?;
         let id = table.id()?;
         let segment = self.registry.open(id);
-        let filter = segment.filter().filter(|filter| filter.rate == rate);
+        let filter = segment.filter();
+        let own = filter.as_ref().map(|filter| filter.chain.size());
         let limits = Limits {
             rate,
-            room: room(&self.options, &self.columns, &self.registry),
+            room: self.room(own.unwrap_or_default()),
         };
-        let chain = filter.as_ref().map(|filter| &filter.chain);
+        let kept = filter.as_ref().filter(|filter| filter.rate == rate);
+        let chain = kept.map(|filter| &filter.chain);
         let imprint = column.hasher().imprint();
-        let decision = planning::decide(id, chain, imprint, Keys::OnDisk, limits);
+        let decision = planning::decide(id, chain, imprint, Items::new(table.entries), limits);
         match decision.action {
             Action::Rebuild { .. } => {
                 tracing::info!(segment = %id, %decision, "a table's filter");

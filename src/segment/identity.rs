@@ -55,6 +55,17 @@ impl Identity {
         })
     }
 
+    /// The identity kept in `folder`, of whatever hash; `None` when there is none or it is damaged.
+    ///
+    /// # Errors
+    /// When the file is of a newer version or cannot be read.
+    pub fn load(disk: &dyn Disk, folder: &Path) -> Result<Option<Self>, IdentityError> {
+        match find(disk, &folder.join(IDENTITY_FILE))? {
+            Found::Whole(identity) => Ok(Some(identity)),
+            Found::Nothing | Found::Damaged => Ok(None),
+        }
+    }
+
     /// The identity kept in `folder`; a new one when there is none, when it is damaged, or when it
     /// is of another hash than asked for: a seed that a weak hash may have betrayed keys no strong
     /// one. Changes nothing: a new identity must be given to [`Identity::keep`] once the database

@@ -1,0 +1,162 @@
+//! A budget of memory costs look-ups, never a write and never a key.
+
+use lsm_sieve::{Answer, Bits, SieveDb};
+use rocksdb::DEFAULT_COLUMN_FAMILY_NAME;
+use rocksdb::statistics::Ticker;
+
+use crate::twin::{
+    Dice, Model, absent_key, agree, cover, fill, key, nothing_is_lost, options, scribble, settle,
+    sieve, whole,
+};
+
+#[test]
+fn with_no_room_for_filters_everything_may_be_there() {
+    for bits in [0, 1, 511, 512, 4_096] {
+        let home = tempfile::tempdir().unwrap();
+        let tiny = || sieve().memory_budget(Bits::new(bits));
+        let mut model = Model::new();
+        {
+            let db = SieveDb::open(&options(), &tiny(), home.path()).unwrap();
+            scribble(
+                &db,
+                DEFAULT_COLUMN_FAMILY_NAME,
+                &mut model,
+                &mut Dice(bits),
+                600,
+            );
+            agree(&db, &model);
+            db.flush().unwrap();
+            fill(&db, &mut model, 0..900);
+            agree(&db, &model);
+            db.consolidate().unwrap();
+            cover(&db);
+            agree(&db, &model);
+            let maybe = (0..100).filter(|&i| db.answer(absent_key(i)) == Answer::Maybe);
+            assert_eq!(maybe.count(), 100, "{bits} bits cannot rule out anything");
+            nothing_is_lost(&db);
+        }
+        let db = SieveDb::open(&options(), &tiny(), home.path()).unwrap();
+        agree(&db, &model);
+        drop(db);
+        // With room again, the filters come back.
+        let db = SieveDb::open(&options(), &sieve(), home.path()).unwrap();
+        agree(&db, &model);
+        cover(&db);
+        db.consolidate().unwrap();
+        whole(&db, &model);
+    }
+}
+
+/// Past a budget that held at first, a summary that would grow answers maybe.
+#[test]
+fn a_summary_that_outgrows_its_budget_loses_no_key() {
+    let home = tempfile::tempdir().unwrap();
+    let budget = sieve().memory_budget(Bits::new(20_000));
+    let db = SieveDb::open(&options(), &budget, home.path()).unwrap();
+    let mut model = Model::new();
+    fill(&db, &mut model, 0..100);
+    cover(&db);
+    assert!(db.answer(absent_key(7)).is_absent());
+    fill(&db, &mut model, 100..6_000);
+    for i in 0..6_000 {
+        assert_eq!(db.answer(key(i)), Answer::Maybe);
+    }
+    db.flush().unwrap();
+    agree(&db, &model);
+    cover(&db);
+    agree(&db, &model);
+    nothing_is_lost(&db);
+}
+
+/// A budget with room for all filters takes none away.
+#[test]
+fn filters_that_fit_the_budget_stay() {
+    let home = tempfile::tempdir().unwrap();
+    let mut settings = options();
+    settings.set_disable_auto_compactions(true);
+    let unbounded = SieveDb::open(&settings, &sieve(), home.path()).unwrap();
+    let mut model = Model::new();
+    fill(&unbounded, &mut model, 0..4_000);
+    unbounded.flush().unwrap();
+    cover(&unbounded);
+    unbounded.consolidate().unwrap();
+    let column = &unbounded.inspect().unwrap().columns[0];
+    let segments = column
+        .segments
+        .iter()
+        .filter_map(|table| table.filter.as_ref());
+    let used = column.summary.bits + segments.map(|filter| filter.bits).sum::<u64>();
+    drop(unbounded);
+    let budget = sieve().memory_budget(Bits::new(used + used / 10));
+    let db = SieveDb::open(&settings, &budget, home.path()).unwrap();
+    cover(&db);
+    settle(&db);
+    for table in &db.inspect().unwrap().columns[0].segments {
+        assert!(table.filter.is_some(), "{table:?}");
+    }
+    whole(&db, &model);
+}
+
+/// The budget holds for the tables' filters as well, and once it does, upkeep reads no more.
+#[test]
+fn upkeep_comes_to_rest_within_any_budget() {
+    for bits in [
+        0,
+        4_096,
+        8_192,
+        20_000,
+        42_000,
+        60_000,
+        80_000,
+        100_000,
+        1 << 30,
+    ] {
+        let home = tempfile::tempdir().unwrap();
+        let mut settings = options();
+        settings.enable_statistics();
+        settings.set_disable_auto_compactions(true);
+        let budget = sieve().memory_budget(Bits::new(bits));
+        let db = SieveDb::open(&settings, &budget, home.path()).unwrap();
+        let mut model = Model::new();
+        for table in 0..4 {
+            fill(&db, &mut model, table * 1_000..(table + 1) * 1_000);
+            db.flush().unwrap();
+        }
+        cover(&db);
+        db.consolidate().unwrap();
+        let look = || settle(&db);
+        // One pass to make filters, one to drop those that do not fit, one to find it quiet.
+        (0..3).for_each(|_| look());
+        let blocks_read = || {
+            let hits = settings.get_ticker_count(Ticker::BlockCacheDataHit);
+            hits + settings.get_ticker_count(Ticker::BlockCacheDataMiss)
+        };
+        let before = blocks_read();
+        (0..5).for_each(|_| look());
+        assert_eq!(
+            blocks_read(),
+            before,
+            "{bits} bits: tables are read on and on"
+        );
+        db.consolidate().unwrap();
+        assert!(
+            blocks_read() > before,
+            "what counts the reads of upkeep is blind"
+        );
+        look();
+
+        let column = &db.inspect().unwrap().columns[0];
+        let filters = column
+            .segments
+            .iter()
+            .filter_map(|table| table.filter.as_ref());
+        let taken: u64 = filters.map(|filter| filter.bits).sum();
+        let saturated = column.summary.predicted_rate == 1.0;
+        let summary = if saturated { 0 } else { column.summary.bits };
+        assert!(
+            taken + summary <= bits,
+            "{taken} + {summary} bits of {bits}"
+        );
+        agree(&db, &model);
+    }
+}

@@ -1,0 +1,477 @@
+//! The command `lsm-sieve` as a user or a script meets it: exit codes, one line for each error,
+//! JSON that parses, nothing left behind.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, in its helpers as well"
+)]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "inputs and damage are written past the door to files"
+)]
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use lsm_sieve::SieveDb;
+use rocksdb::DB;
+use serde_json::Value;
+
+use crate::copy::sidecars;
+use crate::twin::{Model, cover, fill, open, options, settle, sieve};
+
+fn command() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_lsm-sieve"));
+    command.env_remove("RUST_LOG").stdin(Stdio::null());
+    command
+}
+
+fn run<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Output {
+    command().args(arguments).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+fn json(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// Checks that a command ended with this code and said why on one line.
+fn ends_with_one_line(output: &Output, code: i32, about: &str) {
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{about}: {said}");
+    assert_eq!(said.lines().count(), 1, "{about}: {said}");
+    assert!(
+        said.starts_with("lsm-sieve: ") && said.ends_with('\n'),
+        "{about}: {said}"
+    );
+}
+
+/// A closed database of two families with filters.
+fn database(path: &Path) {
+    let db = SieveDb::open_cf(&options(), &sieve(), path, ["other"]).unwrap();
+    fill(&db, &mut Model::new(), 4..900);
+    let other = db.cf_handle("other").unwrap();
+    db.put_cf(&other, b"k", b"v").unwrap();
+    db.flush().unwrap();
+    db.flush_cf(&other).unwrap();
+    cover(&db);
+    settle(&db);
+}
+
+#[test]
+fn help_of_every_command_is_printed_and_is_no_error() {
+    for arguments in [
+        &["--help"][..],
+        &["help"],
+        &["demo", "--help"],
+        &["replay", "--help"],
+        &["bench", "--help"],
+        &["bench", "miss", "--help"],
+        &["inspect", "--help"],
+        &["verify", "--help"],
+        &["--version"],
+    ] {
+        let output = run(arguments.iter().copied());
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}");
+        assert!(
+            !output.stdout.is_empty() && output.stderr.is_empty(),
+            "{arguments:?}"
+        );
+    }
+}
+
+#[test]
+fn a_wrong_command_line_is_one_line_and_exit_code_2() {
+    for arguments in [
+        &[][..],
+        &["no-such-command"],
+        &["verify"],
+        &["inspect", "--no-such-flag", "x"],
+        &["demo", "--keys", "0"],
+        &["demo", "--keys", "many"],
+        &["bench", "miss"],
+        &["bench", "miss", "--keys", "10", "--native", "cuckoo"],
+        &["bench", "miss", "--keys", "10", "--rate", "1.5"],
+        &[
+            "replay", "--trace", "x", "--format", "yaml", "--mode", "upsert",
+        ],
+        &[
+            "replay", "--trace", "x", "--format", "lis", "--mode", "sideways",
+        ],
+        &[
+            "replay", "--trace", "x", "--format", "lis", "--mode", "upsert", "--limit", "0",
+        ],
+    ] {
+        let output = run(arguments.iter().copied());
+        ends_with_one_line(&output, 2, &format!("{arguments:?}"));
+        assert!(output.stdout.is_empty(), "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_path_that_is_no_database_is_one_line_and_untouched() {
+    let home = tempfile::tempdir().unwrap();
+    let empty = home.path().join("empty");
+    let other = home.path().join("other");
+    let file = home.path().join("file");
+    let broken = home.path().join("broken");
+    fs::create_dir(&empty).unwrap();
+    fs::create_dir(&other).unwrap();
+    fs::write(other.join("notes"), b"not a database").unwrap();
+    fs::write(&file, b"not a folder").unwrap();
+    fs::create_dir(&broken).unwrap();
+    fs::write(broken.join("CURRENT"), b"MANIFEST-000001\n").unwrap();
+    for path in [home.path().join("none"), empty.clone(), other, file, broken] {
+        for verb in ["inspect", "verify"] {
+            let output = run([verb, path.to_str().unwrap()]);
+            ends_with_one_line(&output, 2, &format!("{verb} {}", path.display()));
+            assert!(text(&output.stderr).contains(path.to_str().unwrap()));
+        }
+    }
+    assert!(!home.path().join("none").exists());
+    assert_eq!(fs::read_dir(&empty).unwrap().count(), 0);
+}
+
+#[test]
+fn a_database_in_use_is_refused_with_the_reason() {
+    let home = tempfile::tempdir().unwrap();
+    let db = open(home.path());
+    for verb in ["inspect", "verify"] {
+        let output = run([verb, home.path().to_str().unwrap()]);
+        ends_with_one_line(&output, 2, verb);
+        assert!(text(&output.stderr).contains("another process has the database open"));
+    }
+    db.put(b"still", b"here").unwrap();
+}
+
+#[test]
+fn a_trace_that_cannot_be_read_is_one_line_and_leaves_no_folder() {
+    let home = tempfile::tempdir().unwrap();
+    let made = |name: &str, bytes: &[u8]| {
+        let path = home.path().join(name);
+        fs::write(&path, bytes).unwrap();
+        path
+    };
+    let mut packed = Vec::new();
+    let mut packer = flate2::read::GzEncoder::new(&[7; 80_000][..], flate2::Compression::best());
+    packer.read_to_end(&mut packed).unwrap();
+    let cases = [
+        (home.path().join("none"), "lis"),
+        (home.path().to_owned(), "lis"),
+        (made("empty", b""), "lis"),
+        (made("empty.lines", b""), "lines"),
+        (made("letters", b"1 2 3 4\nfive six\n"), "lis"),
+        (made("minus", b"12\n-7\n"), "lines"),
+        (made("odd", &[0; 83]), "u64be"),
+        (made("odd32", &[0; 6]), "u32be"),
+        (made("cut.gz", &packed[..packed.len() / 2]), "u64be"),
+        (made("cut.zst", &[0x28, 0xb5, 0x2f, 0xfd, 0, 0]), "u64be"),
+        (
+            made("cut.xz", &[0xfd, b'7', b'z', b'X', b'Z', 0, 0]),
+            "u64be",
+        ),
+    ];
+    let scratch = home.path().join("scratch");
+    fs::create_dir(&scratch).unwrap();
+    let kept = home.path().join("kept");
+    for (trace, format) in &cases {
+        let output = command()
+            .env("TMPDIR", &scratch)
+            .args(["replay", "--mode", "upsert", "--format", format, "--trace"])
+            .arg(trace)
+            .arg("--db")
+            .arg(&kept)
+            .output()
+            .unwrap();
+        ends_with_one_line(&output, 2, &trace.display().to_string());
+        assert!(text(&output.stderr).contains(trace.to_str().unwrap()));
+        assert!(!kept.exists(), "{}", trace.display());
+    }
+    assert_eq!(fs::read_dir(&scratch).unwrap().count(), 0);
+}
+
+#[test]
+fn inspect_and_verify_speak_json() {
+    let home = tempfile::tempdir().unwrap();
+    database(home.path());
+    let path = home.path().to_str().unwrap();
+    let output = run(["inspect", "--json", path]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(output.stderr.is_empty());
+    let families = json(&output)["column_families"].clone();
+    let families = families.as_array().unwrap();
+    assert_eq!(families.len(), 2);
+    for family in families {
+        assert_eq!(family["uncovered_segments"], 0, "{family}");
+        for field in [
+            "keys",
+            "stages",
+            "bits",
+            "bits_per_key",
+            "fill",
+            "predicted_rate",
+        ] {
+            assert!(family["summary"][field].is_number(), "{field}: {family}");
+        }
+        let segments = family["segments"].as_array().unwrap();
+        assert!(!segments.is_empty());
+        for segment in segments {
+            for field in ["covered", "consulted", "saved"] {
+                assert_eq!(segment[field], true, "{field}: {segment}");
+            }
+            assert!(segment["entries"].as_u64() > Some(0), "{segment}");
+            assert!(segment["file"].is_string() && segment["id"].is_string());
+            assert_eq!(segment["filter"]["source"], "table capture");
+            assert!(
+                segment["decision"].as_str().unwrap().starts_with("keep"),
+                "{segment}"
+            );
+        }
+    }
+    for (full, keys) in [(false, 0), (true, 897)] {
+        let flag = full.then_some("--full");
+        let output = run(["verify", "--json", path].into_iter().chain(flag));
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        let report = json(&output);
+        assert!(report["sidecars_checked"].as_u64() >= Some(2), "{report}");
+        assert_eq!(report["keys_checked"], keys, "{report}");
+        for empty in ["damaged", "missing", "lost_keys"] {
+            assert_eq!(report[empty], Value::Array(Vec::new()), "{empty}");
+        }
+    }
+    // For people, the same without a change.
+    for verb in ["inspect", "verify"] {
+        let output = run([verb, path]);
+        assert_eq!(output.status.code(), Some(0));
+        assert!(text(&output.stdout).lines().count() > 3 && output.stderr.is_empty());
+    }
+}
+
+/// A database that never met the plugin is looked at and left as it is.
+#[test]
+fn a_plain_database_is_inspected_and_stays_plain() {
+    let home = tempfile::tempdir().unwrap();
+    {
+        let db = DB::open(&options(), home.path()).unwrap();
+        db.put(b"k", b"v").unwrap();
+        db.flush().unwrap();
+    }
+    let path = home.path().to_str().unwrap();
+    let output = run(["inspect", "--json", path]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert_eq!(json(&output)["column_families"][0]["uncovered_segments"], 1);
+    let output = run(["verify", "--full", "--json", path]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert_eq!(json(&output)["missing"].as_array().unwrap().len(), 1);
+    assert!(!home.path().join("sieve").exists());
+}
+
+#[test]
+fn a_damaged_sidecar_makes_verify_exit_with_1_and_stays_as_it_is() {
+    let home = tempfile::tempdir().unwrap();
+    database(home.path());
+    let victim = sidecars(&home.path().join("sieve")).remove(0);
+    let mut bytes = fs::read(&victim).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 4;
+    fs::write(&victim, &bytes).unwrap();
+    for _ in 0..2 {
+        let output = run(["verify", "--full", "--json", home.path().to_str().unwrap()]);
+        ends_with_one_line(&output, 1, "verify");
+        let report = json(&output);
+        let damaged = report["damaged"].as_array().unwrap();
+        let name = victim.file_name().unwrap().to_str().unwrap();
+        assert_eq!(damaged.len(), 1);
+        assert!(damaged[0].as_str().unwrap().contains(name), "{report}");
+        assert!(text(&output.stderr).contains(name));
+        assert_eq!(report["lost_keys"], Value::Array(Vec::new()));
+        assert_eq!(fs::read(&victim).unwrap(), bytes);
+    }
+    settle(&SieveDb::open_cf(&options(), &sieve(), home.path(), ["other"]).unwrap());
+    let output = run(["verify", home.path().to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+}
+
+/// The reader of the output has gone away before there was any.
+#[test]
+fn output_into_a_closed_pipe_is_quiet() {
+    let home = tempfile::tempdir().unwrap();
+    database(home.path());
+    let path = home.path().to_str().unwrap();
+    for arguments in [
+        &["--help"][..],
+        &["inspect", path],
+        &["verify", "--json", path],
+    ] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = command().args(arguments).stdout(writer).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}");
+        assert_eq!(text(&output.stderr), "", "{arguments:?}");
+    }
+}
+
+/// Ids enough to be at work for long, in both modes.
+fn long_trace(path: &Path) {
+    let ids = (0..3_000_000_u64).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20);
+    let bytes: Vec<u8> = ids.flat_map(u64::to_be_bytes).collect();
+    fs::write(path, bytes).unwrap();
+}
+
+#[test]
+fn an_interrupted_replay_says_so_and_leaves_no_folder() {
+    let home = tempfile::tempdir().unwrap();
+    let trace = home.path().join("trace");
+    long_trace(&trace);
+    for (signal, mode) in [("INT", "upsert"), ("TERM", "differential")] {
+        let scratch = home.path().join(format!("scratch-{mode}"));
+        fs::create_dir(&scratch).unwrap();
+        let mut child = command()
+            .env("TMPDIR", &scratch)
+            .args(["replay", "--format", "u64be", "--mode", mode, "--trace"])
+            .arg(&trace)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // At work once its database is there.
+        while database_in(&scratch).is_none() {
+            assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
+            std::thread::yield_now();
+        }
+        let pid = child.id().to_string();
+        let sent = Command::new("kill").args(["-s", signal, &pid]).status();
+        assert!(sent.unwrap().success());
+        let output = child.wait_with_output().unwrap();
+        ends_with_one_line(&output, 2, mode);
+        assert!(
+            text(&output.stderr).contains("stopped before the end"),
+            "{}",
+            text(&output.stderr)
+        );
+        assert!(output.stdout.is_empty());
+        assert_eq!(
+            fs::read_dir(&scratch).unwrap().count(),
+            0,
+            "{mode}: a folder was left"
+        );
+    }
+}
+
+/// The database that a command made below its folder for temporary ones.
+fn database_in(scratch: &Path) -> Option<PathBuf> {
+    let folders = fs::read_dir(scratch)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    folders
+        .into_iter()
+        .find(|folder| folder.join("CURRENT").exists())
+}
+
+fn check_replay(report: &Value, about: &str) {
+    assert_eq!(report["false_negatives"], 0, "{about}: {report}");
+    let (observed, promised) = (&report["observed_rate"], &report["promised_rate"]);
+    let (observed, promised) = (observed.as_f64().unwrap(), promised.as_f64().unwrap());
+    assert!(
+        observed <= 1.15 * promised,
+        "{about}: {observed} of {promised}"
+    );
+}
+
+#[test]
+fn a_small_trace_is_replayed_in_every_format_and_kept_where_asked() {
+    let home = tempfile::tempdir().unwrap();
+    let ids: Vec<u64> = (0..4_000_u64).map(|i| (i * i) % 2_801).collect();
+    let lines: String = ids.iter().map(|id| format!("{id}\n")).collect();
+    let pages: String = ids.iter().map(|id| format!("{id} 2 0 1\n")).collect();
+    let wide: Vec<u8> = ids.iter().flat_map(|id| id.to_be_bytes()).collect();
+    let narrow: Vec<u8> = ids
+        .iter()
+        .flat_map(|&id| (id as u32).to_be_bytes())
+        .collect();
+    let traces = [
+        ("lines", lines.into_bytes()),
+        ("lis", pages.into_bytes()),
+        ("u64be", wide),
+        ("u32be", narrow),
+    ];
+    for (format, bytes) in traces {
+        let trace = home.path().join(format);
+        fs::write(&trace, bytes).unwrap();
+        for mode in ["upsert", "differential"] {
+            let kept = home.path().join(format!("{format}-{mode}"));
+            let output = command()
+                .args([
+                    "replay", "--json", "--format", format, "--mode", mode, "--trace",
+                ])
+                .arg(&trace)
+                .arg("--db")
+                .arg(&kept)
+                .output()
+                .unwrap();
+            assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+            let report = json(&output);
+            assert_eq!(report["false_negatives"], 0, "{report}");
+            assert_eq!(report["mode"], mode);
+            let verified = run(["verify", "--full", kept.to_str().unwrap()]);
+            assert_eq!(
+                verified.status.code(),
+                Some(0),
+                "{}",
+                text(&verified.stderr)
+            );
+        }
+    }
+}
+
+/// The first part of each published trace, read both ways.
+#[test]
+fn the_published_traces_lose_no_key_and_keep_the_promised_rate() {
+    let Some(folder) = std::env::var_os("LSM_SIEVE_DATA").map(PathBuf::from) else {
+        println!("skipped: LSM_SIEVE_DATA does not name a folder of traces");
+        return;
+    };
+    for (name, format, mode) in [
+        ("corda-vaultservice.gz", "u64be", "upsert"),
+        ("OLTP.lis.zst", "lis", "differential"),
+        ("orm-busy.trace.xz", "u32be", "upsert"),
+    ] {
+        let output = command()
+            .args(["replay", "--json", "--limit", "100000"])
+            .args(["--format", format, "--mode", mode, "--trace"])
+            .arg(folder.join(name))
+            .output()
+            .unwrap();
+        assert_eq!(
+            output.status.code(),
+            Some(0),
+            "{name}: {}",
+            text(&output.stderr)
+        );
+        let report = json(&output);
+        println!("{name}: {report}");
+        check_replay(&report, name);
+        assert!(report["lookups"].as_u64() > Some(0));
+    }
+}
+
+/// The demonstration, small.
+#[test]
+fn the_demonstration_loses_nothing_and_keeps_its_rate() {
+    let mut child = command()
+        .args(["demo", "--keys", "20000", "--json"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let printed: String = lines.by_ref().map(Result::unwrap).collect();
+    assert!(child.wait().unwrap().success());
+    let report: Value = serde_json::from_str(&printed).unwrap();
+    check_replay(&report, "demo");
+    assert_eq!(report["keys"], 20_000);
+}

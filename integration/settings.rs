@@ -1,0 +1,344 @@
+//! The options of an engine: those that must work with the front, and those that it must refuse.
+
+use std::cmp::Ordering;
+
+use lsm_sieve::{OpenError, SieveDb};
+use rocksdb::{
+    BlockBasedIndexType, BlockBasedOptions, CuckooTableOptions, DBCompactionStyle,
+    DBCompressionType, DEFAULT_COLUMN_FAMILY_NAME, Direction, IteratorMode, KeyEncodingType,
+    MemtableFactory, Options, PlainTableFactoryOptions, ReadOptions, SliceTransform,
+    UniversalCompactOptions,
+};
+
+use crate::twin::{
+    Dice, Model, agree, cover, fill, key, nothing_is_lost, options, scribble, sieve, whole,
+};
+
+const DEFAULT: &str = DEFAULT_COLUMN_FAMILY_NAME;
+
+type Setting = (&'static str, fn(&mut Options));
+
+fn table(set: impl FnOnce(&mut BlockBasedOptions)) -> BlockBasedOptions {
+    let mut table = BlockBasedOptions::default();
+    set(&mut table);
+    table
+}
+
+/// Small memtables and levels, so that every kind of compaction happens.
+fn busy() -> Options {
+    let mut options = options();
+    options.set_write_buffer_size(64 << 10);
+    options.set_target_file_size_base(32 << 10);
+    options.set_max_bytes_for_level_base(128 << 10);
+    options.set_level_zero_file_num_compaction_trigger(2);
+    options
+}
+
+const SUPPORTED: [Setting; 15] = [
+    ("level", |_| {}),
+    ("dynamic levels", |o| {
+        o.set_level_compaction_dynamic_level_bytes(true)
+    }),
+    ("static levels", |o| {
+        o.set_level_compaction_dynamic_level_bytes(false)
+    }),
+    ("universal", |o| {
+        o.set_compaction_style(DBCompactionStyle::Universal);
+        o.set_universal_compaction_options(&UniversalCompactOptions::default());
+    }),
+    ("no filters at the bottom", |o| {
+        o.set_optimize_filters_for_hits(true);
+        o.set_block_based_table_factory(&table(|t| t.set_bloom_filter(10.0, false)));
+    }),
+    ("lz4", |o| o.set_compression_type(DBCompressionType::Lz4)),
+    ("zstd below", |o| {
+        o.set_bottommost_compression_type(DBCompressionType::Zstd)
+    }),
+    ("parallel compression", |o| {
+        o.set_compression_type(DBCompressionType::Zstd);
+        o.set_compression_options_parallel_threads(4);
+    }),
+    ("subcompactions", |o| {
+        o.set_max_subcompactions(4);
+        o.set_max_background_jobs(4);
+    }),
+    ("partitioned filters", |o| {
+        o.set_block_based_table_factory(&table(|t| {
+            t.set_bloom_filter(10.0, false);
+            t.set_index_type(BlockBasedIndexType::TwoLevelIndexSearch);
+            t.set_partition_filters(true);
+            t.set_metadata_block_size(512);
+        }));
+    }),
+    ("prefixes", |o| {
+        o.set_prefix_extractor(SliceTransform::create_fixed_prefix(6));
+        o.set_memtable_prefix_bloom_ratio(0.1);
+        o.set_block_based_table_factory(&table(|t| t.set_bloom_filter(10.0, false)));
+    }),
+    ("prefixes alone", |o| {
+        o.set_prefix_extractor(SliceTransform::create_fixed_prefix(6));
+        o.set_block_based_table_factory(&table(|t| {
+            t.set_bloom_filter(10.0, false);
+            t.set_whole_key_filtering(false);
+        }));
+    }),
+    ("block-based bloom", |o| {
+        o.set_block_based_table_factory(&table(|t| t.set_bloom_filter(10.0, true)));
+    }),
+    ("blob files", |o| {
+        o.set_enable_blob_files(true);
+        o.set_min_blob_size(8);
+        o.set_enable_blob_gc(true);
+    }),
+    ("cached filter blocks", |o| {
+        o.set_block_based_table_factory(&table(|t| {
+            t.set_ribbon_filter(10.0);
+            t.set_cache_index_and_filter_blocks(true);
+            t.set_pin_l0_filter_and_index_blocks_in_cache(true);
+        }));
+    }),
+];
+
+#[test]
+fn the_front_is_right_under_every_supported_option() {
+    for (name, set) in SUPPORTED {
+        println!("{name}");
+        let home = tempfile::tempdir().unwrap();
+        let mut options = busy();
+        set(&mut options);
+        let mut model = Model::new();
+        let mut dice = Dice(21);
+        {
+            let db = SieveDb::open(&options, &sieve(), home.path()).unwrap();
+            for _ in 0..3 {
+                scribble(&db, DEFAULT, &mut model, &mut dice, 400);
+                db.flush().unwrap();
+            }
+            agree(&db, &model);
+            db.compact_range::<&[u8], &[u8]>(None, None);
+            whole(&db, &model);
+            db.consolidate().unwrap();
+            scribble(&db, DEFAULT, &mut model, &mut dice, 200);
+            db.flush().unwrap();
+            whole(&db, &model);
+        }
+        let db = SieveDb::open(&options, &sieve(), home.path()).unwrap();
+        agree(&db, &model);
+        whole(&db, &model);
+    }
+}
+
+/// With a prefix extractor RocksDB keeps its own filters, and its prefix iterators what they need.
+#[test]
+fn prefix_iterators_find_what_they_look_for() {
+    let home = tempfile::tempdir().unwrap();
+    let mut options = options();
+    options.set_prefix_extractor(SliceTransform::create_fixed_prefix(9));
+    options.set_memtable_prefix_bloom_ratio(0.2);
+    options.set_block_based_table_factory(&table(|t| t.set_bloom_filter(10.0, false)));
+    let db = SieveDb::open(&options, &sieve(), home.path()).unwrap();
+    let mut model = Model::new();
+    fill(&db, &mut model, 10..900);
+    db.flush().unwrap();
+    fill(&db, &mut model, 900..1_200);
+    whole(&db, &model);
+    for column in db.inspect().unwrap().columns {
+        assert!(
+            column
+                .segments
+                .iter()
+                .all(|table| !column.segments.is_empty() && table.covered)
+        );
+    }
+    for hundred in 0..12_u64 {
+        // "key-000001", ..., the hundreds of a key
+        let prefix = &key(hundred * 100 + 10)[..10];
+        let mut same = ReadOptions::default();
+        same.set_prefix_same_as_start(true);
+        let mode = IteratorMode::From(prefix, Direction::Forward);
+        let found = db.with_engine(|engine| {
+            let found = engine.iterator_opt(mode, same).map(Result::unwrap);
+            found.filter(|(key, _)| key.starts_with(prefix)).count()
+        });
+        let expected = model.keys().filter(|key| key.starts_with(prefix)).count();
+        assert_eq!(found, expected, "hundred {hundred}");
+    }
+}
+
+/// Set on the running engine, a prefix extractor changes what RocksDB puts into filters.
+#[test]
+fn options_changed_on_the_running_engine_lose_no_key() {
+    let changes: [(&str, &str); 6] = [
+        ("prefix_extractor", "fixed:6"),
+        (
+            "block_based_table_factory",
+            "{filter_policy=bloomfilter:10:false}",
+        ),
+        ("block_based_table_factory", "{whole_key_filtering=false}"),
+        // Without the index of two levels RocksDB itself crashes.
+        (
+            "block_based_table_factory",
+            "{index_type=kTwoLevelIndexSearch;partition_filters=true}",
+        ),
+        ("block_based_table_factory", "{filter_policy=nullptr}"),
+        ("prefix_extractor", "nullptr"),
+    ];
+    let home = tempfile::tempdir().unwrap();
+    let mut options = options();
+    options.set_block_based_table_factory(&table(|t| t.set_bloom_filter(10.0, false)));
+    let db = SieveDb::open(&options, &sieve(), home.path()).unwrap();
+    let mut model = Model::new();
+    let mut dice = Dice(31);
+    for change in changes {
+        scribble(&db, DEFAULT, &mut model, &mut dice, 200);
+        db.flush().unwrap();
+        let changed = db.with_engine(|engine| engine.set_options(&[change]));
+        println!("{change:?}: {changed:?}");
+        agree(&db, &model);
+        scribble(&db, DEFAULT, &mut model, &mut dice, 200);
+        db.flush().unwrap();
+        agree(&db, &model);
+        whole(&db, &model);
+    }
+    db.compact_range::<&[u8], &[u8]>(None, None);
+    whole(&db, &model);
+}
+
+#[test]
+fn the_reverse_order_is_supported() {
+    let home = tempfile::tempdir().unwrap();
+    let text = "comparator=rocksdb.ReverseBytewiseComparator";
+    let options = busy().get_options_from_string(text).unwrap();
+    let mut model = Model::new();
+    let mut dice = Dice(17);
+    // Filled without the front first: uncovered tables are then asked by their key ranges.
+    {
+        let plain = rocksdb::DB::open(&options, home.path()).unwrap();
+        for i in 0..500 {
+            plain.put(key(i), b"plain").unwrap();
+            model.insert(key(i), b"plain".to_vec());
+        }
+        plain.flush().unwrap();
+    }
+    let db = SieveDb::open(&options, &sieve(), home.path()).unwrap();
+    agree(&db, &model);
+    for _ in 0..3 {
+        // Range deletes are written for the other order; the rest of the operations are the same.
+        fill(&db, &mut model, dice.below(500)..700);
+        db.delete(key(33)).unwrap();
+        model.remove(&key(33));
+        db.flush().unwrap();
+        agree(&db, &model);
+    }
+    db.compact_range::<&[u8], &[u8]>(None, None);
+    whole(&db, &model);
+    let first = db.iterator(IteratorMode::Start).next().unwrap().unwrap();
+    assert_eq!(Some(&*first.0), model.keys().next_back().map(Vec::as_slice));
+}
+
+fn caseless(a: &[u8], b: &[u8]) -> Ordering {
+    a.to_ascii_lowercase().cmp(&b.to_ascii_lowercase())
+}
+
+/// A setting, a word of the reason, and how it is set.
+type Refused = (&'static str, &'static str, fn(&mut Options));
+
+const REFUSED: [Refused; 9] = [
+    ("comparator", "bytewise", |o| {
+        o.set_comparator("caseless", Box::new(caseless))
+    }),
+    ("timestamps", "bytewise", |o| {
+        o.set_comparator_with_ts(
+            "stamped",
+            8,
+            Box::new(caseless),
+            Box::new(caseless),
+            Box::new(|a, _, b, _| a.cmp(b)),
+        );
+    }),
+    ("hash skip list", "skip list", |o| {
+        o.set_prefix_extractor(SliceTransform::create_fixed_prefix(4));
+        o.set_memtable_factory(MemtableFactory::HashSkipList {
+            bucket_count: 16,
+            height: 4,
+            branching_factor: 4,
+        });
+    }),
+    ("hash link list", "skip list", |o| {
+        o.set_prefix_extractor(SliceTransform::create_fixed_prefix(4));
+        o.set_memtable_factory(MemtableFactory::HashLinkList { bucket_count: 16 });
+    }),
+    ("plain table", "block-based", |o| {
+        o.set_plain_table_factory(&PlainTableFactoryOptions {
+            user_key_length: 0,
+            bloom_bits_per_key: 10,
+            hash_table_ratio: 0.75,
+            index_sparseness: 16,
+            huge_page_tlb_size: 0,
+            encoding_type: KeyEncodingType::Plain,
+            full_scan_mode: false,
+            store_index_in_file: false,
+        });
+    }),
+    ("cuckoo table", "block-based", |o| {
+        o.set_cuckoo_table_factory(&CuckooTableOptions::default());
+    }),
+    ("fifo", "compaction style", |o| {
+        o.set_compaction_style(DBCompactionStyle::Fifo)
+    }),
+    ("in-place updates", "inplace_update_support", |o| {
+        o.set_allow_concurrent_memtable_write(false);
+        o.set_inplace_update_support(true);
+    }),
+    ("ingest behind", "allow_ingest_behind", |o| {
+        o.set_allow_ingest_behind(true)
+    }),
+];
+
+/// Refused with the reason and what to do, before anything is written.
+#[test]
+fn options_that_filters_cannot_serve_are_refused_with_the_reason() {
+    for (name, reason, set) in REFUSED {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("db");
+        let mut refused = options();
+        set(&mut refused);
+        let error = SieveDb::open(&refused, &sieve(), &path).unwrap_err();
+        assert!(
+            matches!(error, OpenError::Unsupported { .. }),
+            "{name}: {error}"
+        );
+        let text = error.to_string();
+        assert!(
+            text.contains(reason) && text.contains(DEFAULT),
+            "{name}: {text}"
+        );
+        assert!(!path.exists(), "{name} left something behind");
+
+        let db = SieveDb::open(&options(), &sieve(), &path).unwrap();
+        let error = db.create_cf("refused", &refused).unwrap_err();
+        assert!(error.to_string().contains(reason), "{name}: {error}");
+        assert!(db.cf_handle("refused").is_none(), "{name}");
+        db.put(b"k", b"v").unwrap();
+        cover(&db);
+        nothing_is_lost(&db);
+    }
+}
+
+/// Options by text, for what the binding has no method for.
+#[test]
+fn options_by_text_are_refused_alike() {
+    for (text, reason) in [
+        ("disallow_memtable_writes=true", "disallow_memtable_writes"),
+        ("cf_allow_ingest_behind=true", "allow_ingest_behind"),
+        ("compaction_style=kCompactionStyleNone", "compaction style"),
+        ("memtable=prefix_hash:16", "skip list"),
+        ("comparator=leveldb.BytewiseComparator.u64ts", "bytewise"),
+    ] {
+        let home = tempfile::tempdir().unwrap();
+        let parsed = options().get_options_from_string(text);
+        let parsed = parsed.unwrap_or_else(|error| panic!("{text}: {error}"));
+        let error = SieveDb::open(&parsed, &sieve(), home.path()).unwrap_err();
+        assert!(error.to_string().contains(reason), "{text}: {error}");
+    }
+}

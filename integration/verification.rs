@@ -1,0 +1,76 @@
+//! `verify` can fail: a filter that lacks a key, its checksums right, is found out.
+
+use lsm_sieve::disk::{RealDisk, publish, read_file};
+use lsm_sieve::format::{decode, encode};
+use lsm_sieve::{SieveDb, SieveOptions};
+
+use crate::copy::{sidecars, summaries};
+use crate::twin::{Model, cover, fill, open, options, settle, sieve};
+
+/// Clears all bits of a stored filter and makes the checksums right again.
+fn without_keys(file: &std::path::Path) {
+    let bytes = read_file(&RealDisk, file, 1 << 30).expect("a sidecar");
+    let mut sidecar = decode(&bytes).expect("a whole one");
+    for stage in &mut sidecar.stages {
+        stage.words.fill(0);
+    }
+    let bytes = encode(&sidecar).expect("it encodes as before");
+    let folder = file.parent().expect("the folder of filters");
+    let name = file.file_name().expect("a name").to_string_lossy();
+    publish(&RealDisk, folder, &name, &bytes).expect("it is stored");
+}
+
+fn frozen(path: &std::path::Path) -> SieveDb {
+    let settings: SieveOptions = sieve().frozen(true);
+    let db = SieveDb::open(&options(), &settings, path).expect("it opens");
+    settle(&db);
+    db
+}
+
+#[test]
+fn a_sidecar_without_its_keys_is_found_by_a_full_check() {
+    const KEYS: u64 = 500;
+    let home = tempfile::tempdir().unwrap();
+    {
+        let db = open(home.path());
+        fill(&db, &mut Model::new(), 0..KEYS);
+        db.flush().unwrap();
+        cover(&db);
+        settle(&db);
+        let report = db.verify(true).unwrap();
+        assert_eq!((report.entries_checked, report.sidecars_checked), (KEYS, 1));
+        assert!(report.lost.is_empty());
+    }
+    without_keys(&sidecars(&home.path().join("sieve"))[0]);
+    let db = frozen(home.path());
+    let quick = db.verify(false).unwrap();
+    assert!(
+        quick.damaged.is_empty() && quick.lost.is_empty(),
+        "its checksums are right"
+    );
+    assert_eq!(quick.entries_checked, 0);
+    let full = db.verify(true).unwrap();
+    let denied = |by: &str| full.lost.iter().filter(|lost| lost.filter == by).count() as u64;
+    assert_eq!(denied("the sidecar"), KEYS);
+    assert_eq!(denied("the resident filter"), KEYS);
+    assert_eq!(denied("the front"), 0, "the summary speaks for the table");
+    assert!(full.lost[0].to_string().contains(".sst denied by "));
+}
+
+#[test]
+fn a_summary_without_its_keys_is_found_by_a_full_check() {
+    const KEYS: u64 = 500;
+    let home = tempfile::tempdir().unwrap();
+    {
+        let db = open(home.path());
+        fill(&db, &mut Model::new(), 0..KEYS);
+        db.flush().unwrap();
+        db.delete(b"a tombstone").unwrap();
+        db.flush().unwrap();
+        cover(&db);
+    }
+    without_keys(&summaries(&home.path().join("sieve"))[0]);
+    let full = frozen(home.path()).verify(true).unwrap();
+    assert_eq!(full.lost.len() as u64, KEYS, "the tombstone is no loss");
+    assert!(full.lost.iter().all(|lost| lost.filter == "the front"));
+}
