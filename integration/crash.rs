@@ -91,6 +91,10 @@ fn kill_9_loses_no_key() {
         }
     }
     println!("{census:#?}");
+    println!(
+        "{} kills, {} keys checked, {} absent answers checked, {} folders from LSM_SIEVE_SEED={seed}",
+        census.kills, census.tally.keys, census.tally.absent, census.folders
+    );
     assert!(census.kills >= kills);
     assert!(census.tally.absent > census.tally.keys / 20, "{census:?}");
 }

@@ -190,14 +190,14 @@ impl Iterator for Script {
                 Step::Batch((0..length).map(|_| self.write()).collect())
             }
             700..715 => Step::RemoveRange(self.family(), self.range(30)),
-            715..725 => Step::Ingest {
+            715..735 => Step::Ingest {
                 family: self.family(),
                 keys: self.range(300),
                 stride: self.random.random_range(1..4),
                 number: self.number(),
                 moved: self.random.random_bool(0.5),
             },
-            725..940 => Step::Read(self.family(), self.key()),
+            735..940 => Step::Read(self.family(), self.key()),
             940..965 => Step::Snapshot(self.family(), self.key()),
             965..985 => Step::Flush(self.family()),
             985..993 => Step::Compact(self.family()),

@@ -92,7 +92,9 @@ pub(super) fn run(task: &Task) -> Result<(), Failed> {
             Store::Sieve(Box::new(layout.open(&task.path, &sieve)?))
         };
         report("opened");
-        let length = random.random_range(20..1_500);
+        // As many short sessions as long ones: a close often finds upkeep with work to do.
+        let most: u64 = 1 << random.random_range(1..11);
+        let length = random.random_range(most / 2..=most);
         session(&store, &layout, &mut writers, length, random.random())?;
         report("close");
         drop(store);
@@ -297,9 +299,10 @@ impl Writer {
             || (answer.is_absent() && engine.is_some())
             || !(known.is_empty() || known.contains(&held));
         if lost {
+            let front = front.as_deref().map(script::number);
             return Err(format!(
                 "LOST while running: family {family} key {key}: {answer:?}, front {front:?}, \
-                 engine {engine:?}, expected one of {known:?}"
+                 engine {held:?}, expected one of {known:?}"
             )
             .into());
         }
