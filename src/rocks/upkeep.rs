@@ -44,7 +44,7 @@ const PATIENCE: Duration = Duration::from_millis(500);
 const BUSY_STAGES: usize = 6;
 
 /// Room for new keys in a consolidated summary before its second stage opens.
-const HEADROOM: f64 = 1.03;
+const HEADROOM: f64 = 1.02;
 
 /// What can go wrong in a pass; the next one tries again.
 #[derive(Debug, thiserror::Error)]
