@@ -85,11 +85,11 @@ fn verify_frozen(path: &Path) -> VerifyReport {
 /// Ways to spoil a file: its bytes become others.
 fn spoilt(bytes: &[u8], dice: &mut Dice) -> Vec<(String, Vec<u8>)> {
     let mut kinds = vec![("emptied".to_owned(), Vec::new())];
-    for _ in 0..4 {
+    for _ in 0..3 {
         let length = dice.below(bytes.len() as u64) as usize;
         kinds.push((format!("cut to {length}"), bytes[..length].to_vec()));
     }
-    for _ in 0..6 {
+    for _ in 0..4 {
         let bit = dice.below(bytes.len() as u64 * 8) as usize;
         let mut flipped = bytes.to_vec();
         flipped[bit / 8] ^= 1 << (bit % 8);

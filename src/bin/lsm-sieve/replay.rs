@@ -147,6 +147,8 @@ impl Replay<'_> {
     fn count(&self, path: &Path) -> Result<(Counts, f64), Stop> {
         let mut store = self.sieve(path)?;
         self.prepare(&mut store)?;
+        // Look-ups before the first pass over the tables would count as false positives.
+        engine::cover(&store, &mut Progress::unbounded("covering"))?;
         let mut progress = Progress::new("counting, with the front", self.ids);
         let counts = replay::count(self.arguments.ids()?, self.mode, &mut store, &mut progress)?;
         store.flush()?;
