@@ -5,6 +5,7 @@
 //! therefore sees its bits.
 
 mod count;
+mod pages;
 mod words;
 
 pub(crate) use count::Count;

@@ -8,6 +8,7 @@
 //! Bits are tested before they are set: most bits of a filled filter are set already, and a plain
 //! load leaves the line shared where `fetch_or` would take it away from every other core.
 
+use super::pages::want_large_pages;
 use std::collections::TryReserveError;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -55,6 +56,7 @@ impl Words {
         let count = len.div_ceil(WORDS_A_LINE);
         let mut lines = Vec::new();
         lines.try_reserve_exact(count)?;
+        want_large_pages(lines.spare_capacity_mut());
         lines.resize_with(count, Line::default);
         Ok(Self {
             lines: lines.into_boxed_slice(),
