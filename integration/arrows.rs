@@ -10,25 +10,18 @@ const ORDER: [&str; 13] = [
 ];
 
 fn sources(folder: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder)
-        .unwrap()
-        .map(|entry| entry.unwrap().path());
-    let (folders, files): (Vec<_>, Vec<_>) = entries.partition(|path| path.is_dir());
+    let entries = fs::read_dir(folder).expect("a folder of sources can be listed");
+    let paths = entries.map(|entry| entry.expect("its entries can be read").path());
+    let (folders, files): (Vec<_>, Vec<_>) = paths.partition(|path| path.is_dir());
     let inner = folders.iter().flat_map(|folder| sources(folder));
-    files
-        .into_iter()
-        .filter(|file| file.extension().is_some_and(|e| e == "rs"))
-        .chain(inner)
-        .collect()
+    let is_source = |file: &PathBuf| file.extension().is_some_and(|end| end == "rs");
+    files.into_iter().filter(is_source).chain(inner).collect()
 }
 
-fn module_of(file: &Path, root: &Path) -> String {
-    let first = file.strip_prefix(root).unwrap().iter().next().unwrap();
-    Path::new(first)
-        .file_stem()
-        .unwrap()
-        .to_string_lossy()
-        .into_owned()
+/// The first part of a path below the root: `rocks/db.rs` belongs to `rocks`.
+fn module_of(file: &Path, root: &Path) -> Option<String> {
+    let first = file.strip_prefix(root).ok()?.iter().next()?;
+    Some(Path::new(first).file_stem()?.to_string_lossy().into_owned())
 }
 
 /// The modules that a source names as `crate::<module>`.
@@ -48,7 +41,7 @@ fn every_module_uses_only_what_stands_before_it() {
     let rank = |module: &str| ORDER.iter().position(|known| *known == module);
     let mut checked = 0;
     for file in sources(&root) {
-        let Some(own) = rank(&module_of(&file, &root)) else {
+        let Some(own) = module_of(&file, &root).and_then(|module| rank(&module)) else {
             continue;
         };
         let text = fs::read_to_string(&file).unwrap();
