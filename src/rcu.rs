@@ -15,50 +15,53 @@
 //! value: the two barriers order store before load on one side and swap before look on the other
 //! (Dekker). Where the system has no such barrier, readers pay for a fence.
 //!
-//! Threads beyond the last slot share a read-write lock. Reading must be short and must not wait
-//! for a writer.
+//! Threads beyond the last slot share two counters and pay for atomic additions. Reading must be
+//! short and must not wait for a writer; reads may nest.
 
 #![expect(
     unsafe_code,
     reason = "a reference outlives the load that made it; proved above"
 )]
 
-use std::array;
 use std::marker::PhantomData;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering, compiler_fence, fence};
-use std::sync::{Arc, Once, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::atomic::{
+    AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering, compiler_fence, fence,
+};
+use std::sync::{Mutex, Once, PoisonError};
 
 use crate::threads::{self, SLOTS};
 
-/// Readers and writers that wait for each other: one a database.
+/// Where all readers of a process say that they read: one place, so that a read costs no pointer to
+/// it. A writer waits for the reads of other values too; they are as short as those of its own.
 #[derive(Debug)]
-pub(crate) struct Domain {
-    slots: Box<[Slot; SLOTS]>,
-    crowd: RwLock<()>,
+struct Readers {
+    slots: [Slot; SLOTS],
+    crowd: Crowd,
 }
 
+static READERS: Readers = Readers {
+    slots: [const { Slot(AtomicU32::new(0)) }; SLOTS],
+    crowd: Crowd {
+        sides: [const { Slot(AtomicU32::new(0)) }; 2],
+        side: AtomicUsize::new(0),
+        turning: Mutex::new(()),
+    },
+};
+
 /// How many reads one thread has under way, on a cache line that only it writes.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 #[repr(align(128))]
 struct Slot(AtomicU32);
 
-impl Domain {
-    pub(crate) fn new() -> Arc<Self> {
-        prepare_barriers();
-        Arc::new(Self {
-            slots: Box::new(array::from_fn(|_| Slot::default())),
-            crowd: RwLock::default(),
-        })
-    }
-
+impl Readers {
     /// Begins a read: values loaded under it live until it is dropped.
     #[inline]
-    pub(crate) fn read(&self) -> Reading<'_> {
+    fn read(&'static self) -> Reading {
         let Some(slot) = threads::own_slot().map(|index| &self.slots[index].0) else {
-            let crowd = self.crowd.read().unwrap_or_else(PoisonError::into_inner);
+            let slot = self.crowd.enter();
             return Reading {
-                own: None,
-                _crowd: Some(crowd),
+                slot,
+                shared: true,
                 _here: PhantomData,
             };
         };
@@ -66,37 +69,71 @@ impl Domain {
         slot.store(slot.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         light_barrier();
         Reading {
-            own: Some(slot),
-            _crowd: None,
+            slot,
+            shared: false,
             _here: PhantomData,
         }
     }
 
     /// Waits until every read that began before is over.
-    fn wait_for_readers(&self) {
+    fn wait(&self) {
         heavy_barrier();
-        for slot in self.slots.iter() {
-            while slot.0.load(Ordering::Acquire) > 0 {
-                std::thread::yield_now();
-            }
+        for slot in &self.slots {
+            wait_until_idle(&slot.0);
         }
-        drop(self.crowd.write().unwrap_or_else(PoisonError::into_inner));
+        self.crowd.wait();
+    }
+}
+
+/// The readers without a slot of their own. Each counts itself on the side of the day; a writer
+/// turns to the other side and waits for the one it left, twice, so that readers who keep coming
+/// never keep it waiting. A reader who counts itself on a side after the writer has found it empty
+/// comes after the writer's swap, and loads the new value.
+#[derive(Debug)]
+struct Crowd {
+    sides: [Slot; 2],
+    side: AtomicUsize,
+    turning: Mutex<()>,
+}
+
+impl Crowd {
+    fn enter(&self) -> &AtomicU32 {
+        let slot = &self.sides[self.side.load(Ordering::SeqCst)].0;
+        slot.fetch_add(1, Ordering::SeqCst);
+        slot
+    }
+
+    fn wait(&self) {
+        let _one_at_a_time = self.turning.lock().unwrap_or_else(PoisonError::into_inner);
+        for _ in 0..self.sides.len() {
+            let left = self.side.fetch_xor(1, Ordering::SeqCst);
+            wait_until_idle(&self.sides[left].0);
+        }
+    }
+}
+
+fn wait_until_idle(slot: &AtomicU32) {
+    while slot.load(Ordering::SeqCst) > 0 {
+        std::thread::yield_now();
     }
 }
 
 /// A read under way. It stays on its thread.
 #[derive(Debug)]
-pub(crate) struct Reading<'d> {
-    own: Option<&'d AtomicU32>,
-    _crowd: Option<RwLockReadGuard<'d, ()>>,
+struct Reading {
+    slot: &'static AtomicU32,
+    shared: bool,
     _here: PhantomData<*const ()>,
 }
 
-impl Drop for Reading<'_> {
+impl Drop for Reading {
     #[inline]
     fn drop(&mut self) {
-        if let Some(slot) = self.own {
-            slot.store(slot.load(Ordering::Relaxed) - 1, Ordering::Release);
+        if self.shared {
+            self.slot.fetch_sub(1, Ordering::Release);
+        } else {
+            self.slot
+                .store(self.slot.load(Ordering::Relaxed) - 1, Ordering::Release);
         }
     }
 }
@@ -104,17 +141,16 @@ impl Drop for Reading<'_> {
 /// A value that is replaced while it is read.
 #[derive(Debug)]
 pub(crate) struct Published<T> {
-    domain: Arc<Domain>,
     current: AtomicPtr<T>,
     /// For the compiler: dropping this drops a `T`.
     _owns: PhantomData<Box<T>>,
 }
 
 impl<T: Send + Sync> Published<T> {
-    pub(crate) fn new(domain: Arc<Domain>, value: T) -> Self {
+    pub(crate) fn new(value: T) -> Self {
+        prepare_barriers();
         let current = AtomicPtr::new(Box::into_raw(Box::new(value)));
         Self {
-            domain,
             current,
             _owns: PhantomData,
         }
@@ -123,7 +159,7 @@ impl<T: Send + Sync> Published<T> {
     /// Calls `read` with the current value. `read` must be short and publish nothing.
     #[inline]
     pub(crate) fn with<R>(&self, read: impl FnOnce(&T) -> R) -> R {
-        let _reading = self.domain.read();
+        let _reading = READERS.read();
         // SAFETY: the pointer came from a box; the writer that replaces it frees the box only
         // after this read is over, as the invariant at the top says.
         read(unsafe { &*self.current.load(Ordering::Acquire) })
@@ -134,7 +170,7 @@ impl<T: Send + Sync> Published<T> {
         let old = self
             .current
             .swap(Box::into_raw(Box::new(value)), Ordering::AcqRel);
-        self.domain.wait_for_readers();
+        READERS.wait();
         // SAFETY: it came from a box, is no longer current, and every read that may have seen it
         // is over.
         drop(unsafe { Box::from_raw(old) });
@@ -237,14 +273,16 @@ mod tests {
 
     fn read_while_replacing(readers: usize, replacements: usize) {
         let alive = AtomicU64::new(0);
-        let value = Published::new(Domain::new(), Canary::new(&alive));
+        let value = Published::new(Canary::new(&alive));
         let done = AtomicBool::new(false);
         std::thread::scope(|scope| {
             for _ in 0..readers {
                 scope.spawn(|| {
                     while !done.load(Ordering::Relaxed) {
                         for _ in 0..1_000 {
-                            assert_eq!(value.with(|canary| canary.word), 0x5afe_5afe);
+                            let nested =
+                                value.with(|outer| value.with(|inner| (outer.word, inner.word)));
+                            assert_eq!(nested, (0x5afe_5afe, 0x5afe_5afe));
                         }
                         // More threads than cores: let the writer have its turn.
                         std::thread::sleep(std::time::Duration::from_micros(100));
@@ -273,7 +311,7 @@ mod tests {
 
     #[test]
     fn reads_nest() {
-        let value = Published::new(Domain::new(), 7);
+        let value = Published::new(7);
         assert_eq!(value.with(|outer| value.with(|inner| outer + inner)), 14);
     }
 }

@@ -120,20 +120,16 @@ impl Column {
         (summary, covers): (Scalable, HashSet<SegmentId>),
     ) -> Arc<Self> {
         let summary = Arc::new(summary);
-        let domain = Arc::clone(registry.domain());
         Arc::new_cyclic(|me| Self {
             me: Weak::clone(me),
             name: name.to_owned(),
             hasher,
             registry,
             bell,
-            view: Published::new(
-                domain,
-                View {
-                    summary: Arc::clone(&summary),
-                    coverage: Coverage::Unknown,
-                },
-            ),
+            view: Published::new(View {
+                summary: Arc::clone(&summary),
+                coverage: Coverage::Unknown,
+            }),
             targets: Mutex::new(Targets {
                 current: Arc::new(WriteTarget::new(hasher, vec![summary], me)),
                 older: Vec::new(),

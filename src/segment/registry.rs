@@ -6,13 +6,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::{Segment, SegmentId};
 use crate::hash::KeyHasher;
 use crate::math::Bits;
-use crate::rcu::Domain;
 
 /// All segments that somebody reads, builds or keeps.
 #[derive(Debug)]
 pub struct Registry {
     hasher: KeyHasher,
-    domain: Arc<Domain>,
     segments: Mutex<HashMap<SegmentId, Arc<Segment>>>,
 }
 
@@ -21,23 +19,16 @@ impl Registry {
     pub fn new(hasher: KeyHasher) -> Self {
         Self {
             hasher,
-            domain: Domain::new(),
             segments: Mutex::default(),
         }
-    }
-
-    /// What the readers of all segments, and of all that is asked with them, are waited for in.
-    #[cfg(feature = "rocksdb")]
-    pub(crate) fn domain(&self) -> &Arc<Domain> {
-        &self.domain
     }
 
     /// The segment with this id; one without filter when it was not known.
     pub fn open(&self, id: SegmentId) -> Arc<Segment> {
         let mut segments = self.lock();
-        let segment = segments.entry(id).or_insert_with(|| {
-            Arc::new(Segment::unknown(id, self.hasher, Arc::clone(&self.domain)))
-        });
+        let segment = segments
+            .entry(id)
+            .or_insert_with(|| Arc::new(Segment::unknown(id, self.hasher)));
         Arc::clone(segment)
     }
 

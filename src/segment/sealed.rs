@@ -11,7 +11,7 @@ use crate::filter::Chain;
 use crate::format::Source;
 use crate::hash::{KeyHash, KeyHasher};
 use crate::math::Rate;
-use crate::rcu::{Domain, Published};
+use crate::rcu::Published;
 
 /// Keys that are hashed before the first of them is looked up.
 const BATCH: usize = 32;
@@ -40,8 +40,8 @@ pub struct Segment {
 
 impl Segment {
     /// A segment of which nothing is known yet: every key may be in it.
-    pub(crate) fn unknown(id: SegmentId, hasher: KeyHasher, domain: Arc<Domain>) -> Self {
-        let filter = Published::new(domain, None);
+    pub(crate) fn unknown(id: SegmentId, hasher: KeyHasher) -> Self {
+        let filter = Published::new(None);
         Self {
             id,
             hasher,
