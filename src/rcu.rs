@@ -58,20 +58,17 @@ impl Readers {
     #[inline]
     fn read(&'static self) -> Reading {
         let Some(slot) = threads::own_slot().map(|index| &self.slots[index].0) else {
-            let slot = self.crowd.enter();
-            return Reading {
-                slot,
-                shared: true,
-                _here: PhantomData,
-            };
+            return Reading::shared(self.crowd.enter());
         };
-        // Nobody else writes this slot, so a plain addition does.
-        slot.store(slot.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-        light_barrier();
-        Reading {
-            slot,
-            shared: false,
-            _here: PhantomData,
+        // A constant is stored, and not a sum, as long as reads do not nest: the look-up before may
+        // still be waiting for its own store to this place.
+        match slot.load(Ordering::Relaxed) {
+            0 => {
+                slot.store(1, Ordering::Relaxed);
+                light_barrier();
+                Reading::own(slot, 0)
+            }
+            before => Reading::nested(slot, before),
         }
     }
 
@@ -122,18 +119,44 @@ fn wait_until_idle(slot: &AtomicU32) {
 #[derive(Debug)]
 struct Reading {
     slot: &'static AtomicU32,
-    shared: bool,
+    /// What to put back; `None` in the crowd, where others count too.
+    before: Option<u32>,
     _here: PhantomData<*const ()>,
+}
+
+impl Reading {
+    #[inline]
+    fn own(slot: &'static AtomicU32, before: u32) -> Self {
+        Self {
+            slot,
+            before: Some(before),
+            _here: PhantomData,
+        }
+    }
+
+    /// The read around it keeps the writer waiting already.
+    #[cold]
+    fn nested(slot: &'static AtomicU32, before: u32) -> Self {
+        slot.store(before + 1, Ordering::Relaxed);
+        Self::own(slot, before)
+    }
+
+    #[cold]
+    fn shared(slot: &'static AtomicU32) -> Self {
+        Self {
+            slot,
+            before: None,
+            _here: PhantomData,
+        }
+    }
 }
 
 impl Drop for Reading {
     #[inline]
     fn drop(&mut self) {
-        if self.shared {
-            self.slot.fetch_sub(1, Ordering::Release);
-        } else {
-            self.slot
-                .store(self.slot.load(Ordering::Relaxed) - 1, Ordering::Release);
+        match self.before {
+            Some(before) => self.slot.store(before, Ordering::Release),
+            None => _ = self.slot.fetch_sub(1, Ordering::Release),
         }
     }
 }

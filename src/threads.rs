@@ -1,5 +1,6 @@
 //! A small number for each thread, so that it can have memory that no other thread writes.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// How many threads of a process have a slot of their own: the first that ask.
@@ -7,15 +8,25 @@ pub(crate) const SLOTS: usize = 64;
 
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 
+/// The number of a thread that has not asked yet.
+const UNASKED: usize = usize::MAX;
+
 thread_local! {
-    static MINE: usize = NEXT.fetch_add(1, Ordering::Relaxed);
+    // Constant and without a destructor: one load, in a thread that is ending as well.
+    static MINE: Cell<usize> = const { Cell::new(UNASKED) };
 }
 
-/// The slot that this thread alone owns; `None` for those that came too late, and for a thread
-/// that is ending.
+/// The slot that this thread alone owns; `None` for those that came too late.
 #[inline]
 pub(crate) fn own_slot() -> Option<usize> {
-    MINE.try_with(|mine| *mine)
-        .ok()
-        .filter(|&mine| mine < SLOTS)
+    let mine = MINE.get();
+    let mine = if mine == UNASKED { ask() } else { mine };
+    (mine < SLOTS).then_some(mine)
+}
+
+#[cold]
+fn ask() -> usize {
+    let mine = NEXT.fetch_add(1, Ordering::Relaxed);
+    MINE.set(mine);
+    mine
 }

@@ -35,18 +35,19 @@ pub(super) struct Blocked {
 /// 2^64 divided by the golden ratio; frozen, since stored bits depend on it.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Calls a function of the line with the pattern's numbers as constants: the choice is made once,
-/// and what follows has neither loops nor branches.
-macro_rules! with_pattern {
-    ($pattern:expr, $function:ident($($argument:expr),*)) => {
+/// The function with the pattern's numbers as constants: it has neither loops nor branches. Called
+/// through a pointer, because a compiler that sees all of them in a loop over stages works out the
+/// masks of every pattern for every key.
+macro_rules! for_pattern {
+    ($pattern:expr, $function:ident) => {
         match $pattern {
-            Pattern::TwoByOne => $function::<2, 1>($($argument),*),
-            Pattern::TwoByTwo => $function::<2, 2>($($argument),*),
-            Pattern::TwoByThree => $function::<2, 3>($($argument),*),
-            Pattern::TwoByFour => $function::<2, 4>($($argument),*),
-            Pattern::TwoByFive => $function::<2, 5>($($argument),*),
-            Pattern::FourByOne => $function::<4, 1>($($argument),*),
-            Pattern::FourByTwo => $function::<4, 2>($($argument),*),
+            Pattern::TwoByOne => $function::<2, 1>,
+            Pattern::TwoByTwo => $function::<2, 2>,
+            Pattern::TwoByThree => $function::<2, 3>,
+            Pattern::TwoByFour => $function::<2, 4>,
+            Pattern::TwoByFive => $function::<2, 5>,
+            Pattern::FourByOne => $function::<4, 1>,
+            Pattern::FourByTwo => $function::<4, 2>,
         }
     };
 }
@@ -91,13 +92,15 @@ impl Blocked {
     #[inline]
     pub(super) fn insert(self, words: &Words, hash: KeyHash) -> bool {
         let line = words.line(self.line(hash));
-        with_pattern!(self.pattern, set(line, hash))
+        let set: fn(&Line, KeyHash) -> bool = for_pattern!(self.pattern, set);
+        set(line, hash)
     }
 
     #[inline]
     pub(super) fn may_contain(self, words: &Words, hash: KeyHash) -> bool {
         let line = words.line(self.line(hash));
-        with_pattern!(self.pattern, contains(line, hash))
+        let contains: fn(&Line, KeyHash) -> bool = for_pattern!(self.pattern, contains);
+        contains(line, hash)
     }
 
     #[inline]
@@ -106,7 +109,8 @@ impl Blocked {
     }
 
     pub(super) fn test_each(self, words: &Words, hashes: &[KeyHash], answers: &mut [bool]) {
-        with_pattern!(self.pattern, contains_each(self, words, hashes, answers));
+        let contains_each: fn(Self, &Words, &[KeyHash], &mut [bool]) = for_pattern!(self.pattern, contains_each);
+        contains_each(self, words, hashes, answers);
     }
 
     pub(super) fn rate(self, items: Items) -> f64 {
@@ -157,20 +161,23 @@ fn contains_each<const GROUPS: usize, const EACH: u32>(
 #[inline]
 fn marks<const GROUPS: usize, const EACH: u32>(hash: KeyHash) -> [(usize, u64); GROUPS] {
     let span = 8 / GROUPS;
-    let mut left = hash.get().wrapping_mul(SPREAD);
+    let spread = hash.get().wrapping_mul(SPREAD);
     std::array::from_fn(|group| {
-        let word = group * span + take(&mut left, span.ilog2()) as usize;
-        let mask = (0..EACH).fold(0, |mask, _| mask | 1 << take(&mut left, 6));
+        let start = group as u32 * (span.ilog2() + 6 * EACH);
+        let word = group * span + take(spread, start, span.ilog2()) as usize;
+        let first = start + span.ilog2();
+        let mask = (0..EACH).fold(0, |mask, probe| {
+            mask | 1 << take(spread, first + 6 * probe, 6)
+        });
         (word, mask)
     })
 }
 
-/// The topmost `count` bits, which are then gone.
+/// `count` bits after the topmost `start`. Shifts of one product: a chain of shifted products would
+/// be compiled to a multiplication for each of them.
 #[inline]
-fn take(left: &mut u64, count: u32) -> u64 {
-    let taken = *left >> (64 - count);
-    *left <<= count;
-    taken
+fn take(spread: u64, start: u32, count: u32) -> u64 {
+    (spread >> (64 - start - count)) & ((1 << count) - 1)
 }
 
 impl TryFrom<Shape> for Blocked {
