@@ -15,6 +15,7 @@ mod foreign;
 mod ingestion;
 mod rate;
 mod recovery;
+mod second_look;
 mod settings;
 mod twin;
 mod verification;

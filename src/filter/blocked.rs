@@ -109,7 +109,8 @@ impl Blocked {
     }
 
     pub(super) fn test_each(self, words: &Words, hashes: &[KeyHash], answers: &mut [bool]) {
-        let contains_each: fn(Self, &Words, &[KeyHash], &mut [bool]) = for_pattern!(self.pattern, contains_each);
+        let contains_each: fn(Self, &Words, &[KeyHash], &mut [bool]) =
+            for_pattern!(self.pattern, contains_each);
         contains_each(self, words, hashes, answers);
     }
 

@@ -6,9 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::bell::Bell;
 use super::coverage::{Answer, Coverage, View};
+use super::inventory::{self, Inventory};
 use super::options::SieveOptions;
 use super::table::TableBuild;
-use crate::filter::Scalable;
+use crate::filter::{Scalable, ScalableOptions};
 use crate::hash::{KeyHash, KeyHasher};
 use crate::math::Rate;
 use crate::rcu::Published;
@@ -18,38 +19,46 @@ use crate::stats::{Counters, Event, Stats};
 /// Keys of a `multi_get` that are hashed before the first is looked up.
 const CHUNK: usize = 64;
 
-/// The filters that one generation of memtables feeds.
+/// The filters that one generation of memtables feeds: summaries, and one of its own.
 ///
 /// A memtable takes the column's target when its first key arrives and feeds it for life. So once
 /// a new target is named and the column flushed, no memtable feeds only the old one.
 #[derive(Debug)]
 pub(crate) struct WriteTarget {
     hasher: KeyHasher,
-    filters: Vec<Arc<Scalable>>,
+    summaries: Vec<Arc<Scalable>>,
+    recent: Arc<Scalable>,
     open: AtomicUsize,
     column: Weak<Column>,
 }
 
 impl WriteTarget {
-    fn new(hasher: KeyHasher, filters: Vec<Arc<Scalable>>, column: &Weak<Column>) -> Self {
+    fn new(
+        hasher: KeyHasher,
+        summaries: Vec<Arc<Scalable>>,
+        recent: ScalableOptions,
+        column: &Weak<Column>,
+    ) -> Self {
         Self {
             hasher,
-            filters,
+            summaries,
+            recent: Arc::new(Scalable::new(hasher.imprint(), recent)),
             open: AtomicUsize::new(0),
             column: Weak::clone(column),
         }
     }
 
     fn feeds(&self, filter: &Arc<Scalable>) -> bool {
-        self.filters.iter().any(|fed| Arc::ptr_eq(fed, filter))
+        self.summaries.iter().any(|fed| Arc::ptr_eq(fed, filter))
     }
 
     /// Adds a key before the engine makes it visible.
     pub(crate) fn insert(&self, key: &[u8]) {
         let hash = self.hasher.hash(key);
-        for filter in &self.filters {
-            filter.append(hash);
+        for summary in &self.summaries {
+            summary.append(hash);
         }
+        self.recent.append(hash);
     }
 
     /// One memtable will take no more keys.
@@ -98,6 +107,7 @@ pub(crate) struct Column {
     bell: Arc<Bell>,
     view: Published<View>,
     targets: Mutex<Targets>,
+    recent: ScalableOptions,
     knowledge: Mutex<Knowledge>,
     segment_rate: Mutex<Option<Rate>>,
     memtables: AtomicU64,
@@ -120,6 +130,7 @@ impl Column {
         (summary, covers): (Scalable, HashSet<SegmentId>),
     ) -> Arc<Self> {
         let summary = Arc::new(summary);
+        let recent = inventory::recent_options(options.get_memory_budget());
         Arc::new_cyclic(|me| Self {
             me: Weak::clone(me),
             name: name.to_owned(),
@@ -129,11 +140,13 @@ impl Column {
             view: Published::new(View {
                 summary: Arc::clone(&summary),
                 coverage: Coverage::Unknown,
+                inventory: None,
             }),
             targets: Mutex::new(Targets {
-                current: Arc::new(WriteTarget::new(hasher, vec![summary], me)),
+                current: Arc::new(WriteTarget::new(hasher, vec![summary], recent, me)),
                 older: Vec::new(),
             }),
+            recent,
             knowledge: Mutex::new(Knowledge {
                 covers,
                 ..Knowledge::default()
@@ -222,13 +235,41 @@ impl Column {
         Arc::clone(&targets.current)
     }
 
-    /// Names the filters that memtables feed whose first key arrives from now on.
-    pub(crate) fn retarget(&self, filters: Vec<Arc<Scalable>>) {
-        let fresh = Arc::new(WriteTarget::new(self.hasher, filters, &self.me));
+    /// Names the summaries that memtables feed whose first key arrives from now on.
+    pub(crate) fn retarget(&self, summaries: Vec<Arc<Scalable>>) {
+        let fresh = Arc::new(WriteTarget::new(
+            self.hasher,
+            summaries,
+            self.recent,
+            &self.me,
+        ));
+        let _knowledge = lock(&self.knowledge);
+        let view = self.view();
+        if let Some(inventory) = &view.inventory {
+            // Before a memtable is bound to it.
+            let inventory = Some(inventory.and_recent(&fresh.recent));
+            self.view.publish(View { inventory, ..view });
+        }
         let mut targets = lock(&self.targets);
         let old = std::mem::replace(&mut targets.current, fresh);
         targets.older.retain(|target| target.strong_count() > 0);
         targets.older.push(Arc::downgrade(&old));
+    }
+
+    /// The recent filters of all memtables that are alive or will be bound before the next
+    /// [`Column::retarget`]; a fresh one for the latter.
+    pub(crate) fn collect_recent(&self) -> Vec<Arc<Scalable>> {
+        let current = Arc::clone(&lock(&self.targets).current);
+        if current.recent.items().get() > 0 {
+            self.retarget(current.summaries.clone());
+        }
+        drop(current);
+        let targets = lock(&self.targets);
+        let older = targets.older.iter().filter_map(Weak::upgrade);
+        older
+            .chain([Arc::clone(&targets.current)])
+            .map(|target| Arc::clone(&target.recent))
+            .collect()
     }
 
     /// Whether some memtable may still take keys without feeding `filter`.
@@ -309,6 +350,7 @@ impl Column {
         self.view.publish(View {
             summary,
             coverage: Coverage::Unknown,
+            inventory: None,
         });
     }
 
@@ -342,18 +384,44 @@ impl Column {
         lock(&self.knowledge).covers.clone()
     }
 
-    /// Makes `view` what readers consult and `covers` what its summary speaks for, unless keys
-    /// arrived from outside since `epoch`. Returns whether it did.
-    pub(crate) fn publish(&self, epoch: Epoch, view: View, covers: HashSet<SegmentId>) -> bool {
+    /// Makes `summary` what readers consult and `covers` what it speaks for, unless keys arrived
+    /// from outside since `epoch`. Returns whether it did.
+    pub(crate) fn publish(
+        &self,
+        epoch: Epoch,
+        summary: Arc<Scalable>,
+        coverage: Coverage,
+        covers: HashSet<SegmentId>,
+    ) -> bool {
         let mut knowledge = lock(&self.knowledge);
-        let stale = knowledge.foreign_epoch != epoch.number || !epoch.quiet;
-        if stale || knowledge.given_up {
+        if knowledge.is_past(epoch) {
             return false;
         }
+        let view = View {
+            summary,
+            coverage,
+            inventory: self.view().inventory,
+        };
         knowledge.covers = covers;
         knowledge.settled = view.uncovered() == Some(0);
         self.view.publish(view);
         true
+    }
+
+    /// Gives readers a second look, or none, unless keys arrived from outside since `epoch`.
+    pub(crate) fn publish_inventory(&self, epoch: Epoch, inventory: Option<Inventory>) {
+        let knowledge = lock(&self.knowledge);
+        let view = self.view();
+        if view.is_known() && !knowledge.is_past(epoch) {
+            self.view.publish(View { inventory, ..view });
+        }
+    }
+}
+
+impl Knowledge {
+    /// Whether what was learnt at `epoch` may not be published any more.
+    fn is_past(&self, epoch: Epoch) -> bool {
+        self.foreign_epoch != epoch.number || !epoch.quiet || self.given_up
     }
 }
 

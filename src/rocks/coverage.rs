@@ -9,8 +9,10 @@
 
 use std::sync::Arc;
 
+use super::inventory::Inventory;
 use crate::filter::Scalable;
 use crate::hash::KeyHash;
+use crate::math::Bits;
 use crate::segment::Segment;
 
 /// The answer of the filters to "is this key in the database?".
@@ -39,6 +41,8 @@ pub(crate) struct View {
     /// Fed by the memtables.
     pub(crate) summary: Arc<Scalable>,
     pub(crate) coverage: Coverage,
+    /// Asked where the summary says *maybe*; complete by itself. None beside unknown coverage.
+    pub(crate) inventory: Option<Inventory>,
 }
 
 /// Which tables the summary does not speak for.
@@ -95,13 +99,17 @@ impl View {
         let Coverage::AllBut(uncovered) = &self.coverage else {
             return Answer::Maybe;
         };
-        if self.summary.may_contain(hash) {
-            return Answer::Maybe;
-        }
-        if uncovered.iter().any(|table| table.may_contain(hash, key)) {
+        let summary = self.summary.may_contain(hash)
+            || uncovered.iter().any(|table| table.may_contain(hash, key));
+        if summary && self.is_in_inventory(hash) {
             return Answer::Maybe;
         }
         Answer::Absent(Proof(()))
+    }
+
+    fn is_in_inventory(&self, hash: KeyHash) -> bool {
+        let inventory = self.inventory.as_ref();
+        inventory.is_none_or(|inventory| inventory.may_contain(hash))
     }
 
     /// [`View::answer`] for several keys: false where the key is certainly absent.
@@ -116,13 +124,16 @@ impl View {
             return;
         };
         self.summary.contains_many(hashes, maybe);
-        if uncovered.is_empty() {
-            return;
-        }
         for ((maybe, &hash), key) in maybe.iter_mut().zip(hashes).zip(keys) {
-            let key = key.as_ref();
-            *maybe = *maybe || uncovered.iter().any(|table| table.may_contain(hash, key));
+            let uncovered = || uncovered.iter().any(|t| t.may_contain(hash, key.as_ref()));
+            *maybe = (*maybe || uncovered()) && self.is_in_inventory(hash);
         }
+    }
+
+    /// Memory that the filters fed by memtables take.
+    pub(crate) fn size(&self) -> Bits {
+        let recent = self.inventory.as_ref().map(Inventory::recent_size);
+        Bits::new(self.summary.size().get() + recent.unwrap_or_default().get())
     }
 
     pub(crate) fn is_known(&self) -> bool {

@@ -783,7 +783,7 @@ pub(crate) fn room(
     let summaries = columns
         .all()
         .iter()
-        .map(|column| column.view().summary.size().get())
+        .map(|column| column.view().size().get())
         .sum();
     Bits::new(
         budget

@@ -21,6 +21,7 @@ mod db;
 mod error;
 mod ffi;
 mod inspect;
+mod inventory;
 mod options;
 mod planning;
 mod probe;

@@ -26,16 +26,17 @@ use super::Engine;
 use super::bell::{Bell, Calls};
 use super::column::{Column, Epoch};
 use super::columns::Columns;
-use super::coverage::{Coverage, Uncovered, View};
+use super::coverage::{Coverage, Uncovered};
 use super::db::room;
 use super::ffi::{self, LiveTable};
+use super::inventory::{Inventory, MOST_TABLES};
 use super::options::SieveOptions;
 use super::planning::{self, Limits};
 use super::shelf::Shelf;
 use crate::filter::Scalable;
 use crate::format::Source;
 use crate::math::{Bits, Items};
-use crate::segment::{Action, Registry, SegmentBuilder, SegmentId};
+use crate::segment::{Action, Registry, SealedFilter, SegmentBuilder, SegmentId};
 
 /// How long upkeep waits for a call before it looks whether the writers are quiet.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -174,6 +175,7 @@ impl Upkeep {
         if calls.consolidate || self.consolidation_is_due(column, quiet) {
             self.consolidate(column)?;
         }
+        self.take_inventory(column)?;
         Ok(tables)
     }
 
@@ -198,14 +200,7 @@ impl Upkeep {
         if column.is_settled() {
             // Every table is covered by construction; only the list of them has changed.
             let covers = tables.iter().filter_map(LiveTable::id).collect();
-            column.publish(
-                epoch,
-                View {
-                    summary,
-                    coverage: Coverage::complete(),
-                },
-                covers,
-            );
+            column.publish(epoch, summary, Coverage::complete(), covers);
         } else {
             let covers = column.covers();
             self.publish_partial(column, epoch, summary, covers, tables);
@@ -226,7 +221,7 @@ impl Upkeep {
             range: table.range.clone(),
         });
         let coverage = Coverage::AllBut(uncovered.collect());
-        column.publish(epoch, View { summary, coverage }, covers)
+        column.publish(epoch, summary, coverage, covers)
     }
 
     /// Brings the keys of all uncovered tables into the summary.
@@ -281,6 +276,38 @@ impl Upkeep {
         })?;
         self.adopt(builder, table);
         Ok(())
+    }
+
+    /// Lets readers ask the tables' own filters where the summary says *maybe*, if the tables are
+    /// few and all have one.
+    fn take_inventory(&self, column: &Column) -> Result<(), UpkeepError> {
+        let inventory = column.view().inventory;
+        let epoch = column.epoch();
+        let listed = self.table_filters(column)?;
+        let known = inventory.as_ref().zip(listed.as_ref());
+        if known.is_some_and(|(inventory, tables)| {
+            inventory.lists(tables) && inventory.generations() == 1
+        }) {
+            return Ok(());
+        }
+        let recent = column.collect_recent();
+        let tables = self.table_filters(column)?;
+        let inventory = tables.map(|tables| Inventory::new(tables, recent));
+        column.publish_inventory(epoch, inventory);
+        Ok(())
+    }
+
+    /// The filters of all live tables; `None` when one has none, or they are too many.
+    fn table_filters(
+        &self,
+        column: &Column,
+    ) -> Result<Option<Vec<Arc<SealedFilter>>>, UpkeepError> {
+        let tables = self.list(column)?;
+        if tables.len() > MOST_TABLES {
+            return Ok(None);
+        }
+        let filter = |table: &LiveTable| self.registry.get(table.id()?)?.filter();
+        Ok(tables.iter().map(filter).collect())
     }
 
     // -------------------------------------------------------------- consolidation
@@ -345,11 +372,7 @@ impl Upkeep {
         }
         let (epoch, tables) = self.absorb_all(column, new)?;
         let covers = tables.iter().filter_map(LiveTable::id).collect();
-        let view = View {
-            summary: Arc::clone(new),
-            coverage: Coverage::complete(),
-        };
-        if column.publish(epoch, view, covers) {
+        if column.publish(epoch, Arc::clone(new), Coverage::complete(), covers) {
             Ok(())
         } else {
             Err(UpkeepError::Overtaken)

@@ -1,0 +1,117 @@
+//! The tables' own filters are asked where the summary says *maybe*, and lose no key either.
+//!
+//! The summary here is loose on purpose: one absent key in three passes it, and every key that is
+//! there does, so that the second look decides.
+
+use lsm_sieve::{Items, Rate, SieveDb, SieveOptions};
+
+use crate::twin::{Model, absent_key, cover, fill, key, options, settle};
+
+fn loose() -> SieveOptions {
+    SieveOptions::default()
+        .expected_keys(Items::new(20_000))
+        .summary_rate(Rate::new(0.3).unwrap())
+}
+
+/// How many of the first so many absent keys the filters cannot rule out.
+fn passed(db: &SieveDb, asked: u64) -> usize {
+    (0..asked)
+        .filter(|&i| !db.answer(absent_key(i)).is_absent())
+        .count()
+}
+
+fn whole(db: &SieveDb, model: &Model) {
+    for (key, value) in model {
+        assert!(!db.answer(key).is_absent(), "{key:?} is lost");
+        assert_eq!(db.get(key).unwrap().as_ref(), Some(value));
+    }
+}
+
+#[test]
+fn false_positives_of_the_summary_are_taken_back() {
+    let home = tempfile::tempdir().unwrap();
+    let mut settings = options();
+    settings.set_disable_auto_compactions(true);
+    let db = SieveDb::open(&settings, &loose(), home.path()).unwrap();
+    let mut model = Model::new();
+    for run in 0..3 {
+        fill(&db, &mut model, run * 5_000..(run + 1) * 5_000);
+        db.flush().unwrap();
+    }
+    cover(&db);
+    settle(&db);
+    let summary = db.inspect().unwrap().columns[0].summary.predicted_rate;
+    let tables = 3.0 * 0.01;
+    let rate = passed(&db, 20_000) as f64 / 20_000.0;
+    assert!(rate < summary * tables * 2.0, "{rate} of {summary}");
+    whole(&db, &model);
+}
+
+/// Memtables of several generations stand before the tables at once: some flushed, some not, some
+/// bound before a listing and written after it.
+#[test]
+fn keys_of_every_generation_stay() {
+    let home = tempfile::tempdir().unwrap();
+    let db = SieveDb::open(&options(), &loose(), home.path()).unwrap();
+    let mut model = Model::new();
+    cover(&db);
+    for round in 0..40_u64 {
+        fill(&db, &mut model, round * 100..round * 100 + 50);
+        match round % 4 {
+            0 => settle(&db),
+            1 => {
+                settle(&db);
+                db.flush().unwrap();
+            }
+            2 => db.flush().unwrap(),
+            _ => db.consolidate().unwrap(),
+        }
+        fill(&db, &mut model, round * 100 + 50..(round + 1) * 100);
+        whole(&db, &model);
+    }
+    settle(&db);
+    whole(&db, &model);
+    assert!(passed(&db, 4_000) < 4_000 / 5);
+}
+
+/// A memtable that is never flushed is bound to the first generation while others come and go.
+#[test]
+fn a_memtable_outlives_many_listings() {
+    let home = tempfile::tempdir().unwrap();
+    let db = SieveDb::open(&options(), &loose(), home.path()).unwrap();
+    let mut model = Model::new();
+    cover(&db);
+    for i in 0..200 {
+        fill(&db, &mut model, i..i + 1);
+        settle(&db);
+        assert!(!db.answer(key(i)).is_absent());
+    }
+    whole(&db, &model);
+}
+
+/// More tables than a second look takes: the engine is asked, as without one.
+#[test]
+fn many_tables_are_left_to_the_engine() {
+    let home = tempfile::tempdir().unwrap();
+    let mut settings = options();
+    settings.set_disable_auto_compactions(true);
+    let db = SieveDb::open(&settings, &loose(), home.path()).unwrap();
+    let mut model = Model::new();
+    for run in 0..20 {
+        fill(&db, &mut model, run * 100..(run + 1) * 100);
+        db.flush().unwrap();
+        cover(&db);
+        settle(&db);
+    }
+    whole(&db, &model);
+    let many = passed(&db, 5_000);
+    db.compact_range(None::<&[u8]>, None::<&[u8]>);
+    cover(&db);
+    settle(&db);
+    whole(&db, &model);
+    let one = passed(&db, 5_000);
+    assert!(
+        one * 5 < many.max(1),
+        "{one} pass with one table, {many} with twenty"
+    );
+}

@@ -1,0 +1,104 @@
+//! A second look: every live table's own filter, and the memtables since.
+//!
+//! One absent key in a hundred passes the summary, and the engine then asks table after table, a
+//! microsecond for what the resident filters of those tables say in a few dozen nanoseconds. They
+//! may speak for the whole column if no key is left out:
+//!
+//! ```text
+//! time ------------------------------->
+//! generations of memtables   |--- g1 ---|--- g2 ---|- g3 ...   each feeds a recent filter of its own
+//! tables listed                                ^
+//! inventory = filters of the listed tables + recent filters of g2 (its memtables live), g3
+//! ```
+//!
+//! *Invariant.* The recent filters are collected before the tables are listed. A key is then in a
+//! table of the list, or in a memtable that was alive when they were collected, or in one bound
+//! later; the filters of all three are here, because a generation is added to the inventory before
+//! its first memtable is bound. Flush and compaction move keys, and bring none. What comes from
+//! outside ends the inventory first.
+
+use std::sync::Arc;
+
+use crate::filter::{Scalable, ScalableOptions};
+use crate::hash::KeyHash;
+use crate::math::{Bits, Items, Rate};
+use crate::segment::SealedFilter;
+
+/// More tables than this are left to the engine, which skips those that do not span the key.
+pub(crate) const MOST_TABLES: usize = 16;
+
+/// Keys of a recent filter's first stage: 20 KiB.
+const FIRST_KEYS: Items = Items::new(1 << 14);
+/// The most that one recent filter takes, 4 MiB; with more keys it answers *maybe*.
+const RECENT_BUDGET: u64 = 1 << 25;
+/// And of a budget for all filters, the 32nd part.
+const RECENT_SHARE: u64 = 32;
+
+/// Filters that together hold every key of a column family.
+#[derive(Clone, Debug)]
+pub(crate) struct Inventory {
+    tables: Arc<[Arc<SealedFilter>]>,
+    recent: Arc<[Arc<Scalable>]>,
+}
+
+impl Inventory {
+    /// `recent` must have been collected before the tables were listed.
+    pub(crate) fn new(tables: Vec<Arc<SealedFilter>>, recent: Vec<Arc<Scalable>>) -> Self {
+        Self {
+            tables: tables.into(),
+            recent: recent.into(),
+        }
+    }
+
+    /// The same, and another generation of memtables.
+    pub(crate) fn and_recent(&self, filter: &Arc<Scalable>) -> Self {
+        let recent = self.recent.iter().chain([filter]);
+        Self {
+            tables: Arc::clone(&self.tables),
+            recent: recent.map(Arc::clone).collect(),
+        }
+    }
+
+    /// Whether these are the tables, in any order.
+    pub(crate) fn lists(&self, tables: &[Arc<SealedFilter>]) -> bool {
+        let listed = |one| self.tables.iter().any(|other| Arc::ptr_eq(one, other));
+        self.tables.len() == tables.len() && tables.iter().all(listed)
+    }
+
+    /// The generations whose keys may be in no listed table.
+    pub(crate) fn generations(&self) -> usize {
+        self.recent.len()
+    }
+
+    /// Memory that the recent filters take; those of the tables are the registry's.
+    pub(crate) fn recent_size(&self) -> Bits {
+        Bits::new(self.recent.iter().map(|filter| filter.size().get()).sum())
+    }
+
+    /// False only for a key that is in no memtable and in no table.
+    #[inline(never)]
+    pub(crate) fn may_contain(&self, hash: KeyHash) -> bool {
+        // All lines at once: a key that is there meets them in the cache when the engine asks.
+        self.tables
+            .iter()
+            .for_each(|table| table.chain.prefetch(hash));
+        self.recent.iter().any(|filter| filter.may_contain(hash))
+            || self
+                .tables
+                .iter()
+                .any(|table| table.chain.may_contain(hash))
+    }
+}
+
+/// How a generation's filter begins and grows within a budget for all filters.
+pub(crate) fn recent_options(budget: Option<Bits>) -> ScalableOptions {
+    let share = budget.map_or(u64::MAX, |budget| budget.get() / RECENT_SHARE);
+    ScalableOptions {
+        rate: Rate::ONE_PERCENT,
+        first: FIRST_KEYS,
+        growth: 4,
+        tightening: 0.5,
+        budget: Some(Bits::new(share.min(RECENT_BUDGET))),
+        ..ScalableOptions::default()
+    }
+}
