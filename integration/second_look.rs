@@ -3,6 +3,11 @@
 //! The summary here is loose on purpose: one absent key in three passes it, and every key that is
 //! there does, so that the second look decides.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, in its helpers as well"
+)]
+
 use lsm_sieve::{Items, Rate, SieveDb, SieveOptions};
 
 use crate::twin::{Model, absent_key, cover, fill, key, options, settle};

@@ -176,14 +176,24 @@ impl Scalable {
         if self.is_saturated() {
             return;
         }
-        let len = self.len.load(Ordering::Acquire);
-        match len
-            .checked_sub(1)
-            .and_then(|newest| self.stages[newest].get())
-        {
+        match self.newest() {
             Some(newest) if newest.has_room() => _ = newest.stage.insert(hash),
             _ => _ = self.insert(hash),
         }
+    }
+
+    /// Asks the processor for the line that [`Scalable::append`] will write.
+    #[inline]
+    pub fn prefetch_append(&self, hash: KeyHash) {
+        if let Some(newest) = self.newest() {
+            newest.stage.prefetch(hash);
+        }
+    }
+
+    #[inline]
+    fn newest(&self) -> Option<&Open> {
+        let newest = self.len.load(Ordering::Acquire).checked_sub(1)?;
+        self.stages[newest].get()
     }
 
     /// The stage that follows the first `len`, opened now unless another thread was faster.

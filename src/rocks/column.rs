@@ -28,6 +28,7 @@ pub(crate) struct WriteTarget {
     hasher: KeyHasher,
     summaries: Vec<Arc<Scalable>>,
     recent: Arc<Scalable>,
+    publishes_first: bool,
     open: AtomicUsize,
     column: Weak<Column>,
 }
@@ -36,13 +37,14 @@ impl WriteTarget {
     fn new(
         hasher: KeyHasher,
         summaries: Vec<Arc<Scalable>>,
-        recent: ScalableOptions,
+        memtables: MemtableOptions,
         column: &Weak<Column>,
     ) -> Self {
         Self {
             hasher,
             summaries,
-            recent: Arc::new(Scalable::new(hasher.imprint(), recent)),
+            recent: Arc::new(Scalable::new(hasher.imprint(), memtables.recent)),
+            publishes_first: memtables.publishes_first,
             open: AtomicUsize::new(0),
             column: Weak::clone(column),
         }
@@ -52,13 +54,28 @@ impl WriteTarget {
         self.summaries.iter().any(|fed| Arc::ptr_eq(fed, filter))
     }
 
-    /// Adds a key before the engine makes it visible.
-    pub(crate) fn insert(&self, key: &[u8]) {
+    /// The hash of a key that will be inserted; its lines are on their way.
+    pub(crate) fn prepare(&self, key: &[u8]) -> KeyHash {
         let hash = self.hasher.hash(key);
-        for summary in &self.summaries {
-            summary.append(hash);
+        if self.publishes_first {
+            self.insert(hash);
+        } else {
+            self.filters()
+                .for_each(|filter| filter.prefetch_append(hash));
         }
-        self.recent.append(hash);
+        hash
+    }
+
+    /// Adds a key before the engine makes it visible.
+    pub(crate) fn insert(&self, hash: KeyHash) {
+        self.filters().for_each(|filter| filter.append(hash));
+    }
+
+    fn filters(&self) -> impl Iterator<Item = &Scalable> {
+        self.summaries
+            .iter()
+            .chain([&self.recent])
+            .map(AsRef::as_ref)
     }
 
     /// One memtable will take no more keys.
@@ -72,6 +89,15 @@ impl WriteTarget {
             column.give_up();
         }
     }
+}
+
+/// How memtables feed their filters.
+#[derive(Clone, Copy, Debug)]
+struct MemtableOptions {
+    /// The filter of one generation.
+    recent: ScalableOptions,
+    /// Whether a write may be seen before its memtable has taken it, so that the filters come first.
+    publishes_first: bool,
 }
 
 /// The targets of the memtables of now and of those before.
@@ -107,7 +133,7 @@ pub(crate) struct Column {
     bell: Arc<Bell>,
     view: Published<View>,
     targets: Mutex<Targets>,
-    recent: ScalableOptions,
+    memtable_options: MemtableOptions,
     knowledge: Mutex<Knowledge>,
     segment_rate: Mutex<Option<Rate>>,
     memtables: AtomicU64,
@@ -130,7 +156,10 @@ impl Column {
         (summary, covers): (Scalable, HashSet<SegmentId>),
     ) -> Arc<Self> {
         let summary = Arc::new(summary);
-        let recent = inventory::recent_options(options.get_memory_budget());
+        let memtables = MemtableOptions {
+            recent: inventory::recent_options(options.get_memory_budget()),
+            publishes_first: options.get_publishes_first(),
+        };
         Arc::new_cyclic(|me| Self {
             me: Weak::clone(me),
             name: name.to_owned(),
@@ -143,10 +172,10 @@ impl Column {
                 inventory: None,
             }),
             targets: Mutex::new(Targets {
-                current: Arc::new(WriteTarget::new(hasher, vec![summary], recent, me)),
+                current: Arc::new(WriteTarget::new(hasher, vec![summary], memtables, me)),
                 older: Vec::new(),
             }),
-            recent,
+            memtable_options: memtables,
             knowledge: Mutex::new(Knowledge {
                 covers,
                 ..Knowledge::default()
@@ -240,7 +269,7 @@ impl Column {
         let fresh = Arc::new(WriteTarget::new(
             self.hasher,
             summaries,
-            self.recent,
+            self.memtable_options,
             &self.me,
         ));
         let _knowledge = lock(&self.knowledge);

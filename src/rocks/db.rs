@@ -99,6 +99,7 @@ impl SieveDb {
     ) -> Result<Self, OpenError> {
         let path = path.as_ref();
         probe::hooks_fire()?;
+        let sieve = &sieve.clone().publishes_first(ffi::publishes_first(options));
         let mut families: Vec<(String, Options)> = families
             .into_iter()
             .map(|(name, options)| (name.as_ref().to_owned(), options))
@@ -111,6 +112,7 @@ impl SieveDb {
         }
         let folder = sieve.folder_of(path);
         let (opening, identity) = Opening::prepare(&folder, sieve)?;
+        refuse(DEFAULT_COLUMN_FAMILY_NAME, options)?;
         let mut database_options = options.clone();
         let mut hooked = Vec::new();
         let mut fronts = Vec::new();
@@ -276,10 +278,12 @@ impl SieveDb {
         keys: impl IntoIterator<Item = K>,
     ) -> Vec<Result<Option<Vec<u8>>, Error>> {
         let keys: Vec<K> = keys.into_iter().collect();
-        match self.engine.cf_handle(DEFAULT_COLUMN_FAMILY_NAME) {
-            Some(handle) => self.read_many(&self.default, &handle, &keys),
-            None => self.engine.multi_get(keys),
-        }
+        read_many(&self.default, &keys, |left| {
+            match self.engine.cf_handle(DEFAULT_COLUMN_FAMILY_NAME) {
+                Some(handle) => self.ask_engine_many(&handle, left),
+                None => self.engine.multi_get(left),
+            }
+        })
     }
 
     /// The values of several keys of a column family, in their order.
@@ -290,10 +294,11 @@ impl SieveDb {
     ) -> Vec<Result<Option<Vec<u8>>, Error>> {
         let keys: Vec<K> = keys.into_iter().collect();
         match self.columns.get(ffi::column_id(cf)) {
-            Some(column) => self.read_many(&column, cf, &keys),
-            None => self
-                .ask_engine_many(cf, keys.iter().map(AsRef::as_ref))
-                .collect(),
+            Some(column) => read_many(&column, &keys, |left| self.ask_engine_many(cf, left)),
+            None => {
+                let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
+                self.ask_engine_many(cf, &keys)
+            }
         }
     }
 
@@ -346,42 +351,20 @@ impl SieveDb {
         }
     }
 
-    fn read_many<K: AsRef<[u8]>>(
+    fn ask_engine_many(
         &self,
-        column: &Column,
         cf: &impl AsColumnFamilyRef,
-        keys: &[K],
+        keys: &[&[u8]],
     ) -> Vec<Result<Option<Vec<u8>>, Error>> {
-        let mut values: Vec<Result<Option<Vec<u8>>, Error>> = Vec::new();
-        values.resize_with(keys.len(), || Ok(None));
-        let left = column.ask_many(keys);
-        let answers: Vec<_> = match left.as_slice() {
-            [] => return values,
-            // What a batch sets up costs more than it saves for one key.
-            [one] => vec![self.engine.get_cf(cf, &keys[*one])],
-            several => self
-                .ask_engine_many(cf, several.iter().map(|&at| keys[at].as_ref()))
-                .collect(),
-        };
-        for (&at, answer) in left.iter().zip(answers) {
-            if let Ok(value) = &answer {
-                column.engine_answered(value.is_some());
-            }
-            values[at] = answer;
+        // What a batch sets up costs more than it saves for one key.
+        if let [one] = keys {
+            return vec![self.engine.get_cf(cf, one)];
         }
-        values
-    }
-
-    fn ask_engine_many<'a>(
-        &self,
-        cf: &impl AsColumnFamilyRef,
-        keys: impl Iterator<Item = &'a [u8]>,
-    ) -> impl Iterator<Item = Result<Option<Vec<u8>>, Error>> {
-        let keys: Vec<&[u8]> = keys.collect();
-        let answers = self.engine.batched_multi_get_cf(cf, &keys, false);
+        let answers = self.engine.batched_multi_get_cf(cf, keys, false);
         answers
             .into_iter()
             .map(|answer| Ok(answer?.map(|value| value.to_vec())))
+            .collect()
     }
 
     /// An iterator over the default column family; filters are not asked.
@@ -755,6 +738,28 @@ impl std::fmt::Debug for SieveDb {
     }
 }
 
+/// Asks the filters, then the engine for what they do not rule out, once for all.
+fn read_many<K: AsRef<[u8]>>(
+    column: &Column,
+    keys: &[K],
+    ask: impl FnOnce(&[&[u8]]) -> Vec<Result<Option<Vec<u8>>, Error>>,
+) -> Vec<Result<Option<Vec<u8>>, Error>> {
+    let mut values: Vec<Result<Option<Vec<u8>>, Error>> = Vec::new();
+    values.resize_with(keys.len(), || Ok(None));
+    let left = column.ask_many(keys);
+    if left.is_empty() {
+        return values;
+    }
+    let asked: Vec<&[u8]> = left.iter().map(|&at| keys[at].as_ref()).collect();
+    for (at, answer) in left.into_iter().zip(ask(&asked)) {
+        if let Ok(value) = &answer {
+            column.engine_answered(value.is_some());
+        }
+        values[at] = answer;
+    }
+    values
+}
+
 /// Asks the filters, then, unless they rule the key out, the engine.
 #[inline]
 fn read<V>(
@@ -795,15 +800,19 @@ pub(crate) fn room(
 
 /// The user's options with the hooks of `column`.
 fn hooked_options(options: &Options, column: &Arc<Column>) -> Result<Options, OpenError> {
-    if let Some(reason) = ffi::refusal(options) {
-        return Err(OpenError::Unsupported {
-            column: column.name().to_owned(),
-            reason,
-        });
-    }
+    refuse(column.name(), options)?;
     let mut hooked = options.clone();
     ffi::install(&mut hooked, Arc::clone(column));
     Ok(hooked)
+}
+
+fn refuse(column: &str, options: &Options) -> Result<(), OpenError> {
+    ffi::refusal(options).map_or(Ok(()), |reason| {
+        Err(OpenError::Unsupported {
+            column: column.to_owned(),
+            reason,
+        })
+    })
 }
 
 impl Opening {

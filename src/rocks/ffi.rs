@@ -20,6 +20,7 @@ use rocksdb::{AsColumnFamilyRef, AsRawPtr, Options};
 
 use super::column::{Column, WriteTarget};
 use super::table::TableBuild;
+use crate::hash::KeyHash;
 use crate::segment::{Segment, SegmentId};
 
 /// The layout of `lsm_sieve_hooks` in `shim.cc`.
@@ -28,7 +29,8 @@ struct Hooks {
     column_release: extern "C" fn(*mut c_void),
     memtable_created: extern "C" fn(*mut c_void),
     memtable_bind: extern "C" fn(*mut c_void) -> *mut c_void,
-    memtable_insert: extern "C" fn(*mut c_void, *const u8, usize),
+    memtable_prepare: extern "C" fn(*mut c_void, *const u8, usize) -> u64,
+    memtable_insert: extern "C" fn(*mut c_void, u64),
     memtable_sealed: extern "C" fn(*mut c_void),
     memtable_release: extern "C" fn(*mut c_void),
     table_begin: extern "C" fn(*mut c_void) -> *mut c_void,
@@ -49,6 +51,7 @@ static HOOKS: Hooks = Hooks {
     column_release,
     memtable_created,
     memtable_bind,
+    memtable_prepare,
     memtable_insert,
     memtable_sealed,
     memtable_release,
@@ -88,6 +91,7 @@ unsafe extern "C" {
         max_background_jobs: c_int,
     ) -> bool;
     fn lsm_sieve_refusal(options: *const sys::rocksdb_options_t) -> *mut c_char;
+    fn lsm_sieve_publishes_first(options: *const sys::rocksdb_options_t) -> bool;
     fn lsm_sieve_install(
         options: *mut sys::rocksdb_options_t,
         front: *mut c_void,
@@ -160,6 +164,14 @@ pub(crate) fn refusal(options: &Options) -> Option<String> {
     let raw = unsafe { options.as_raw_ptr() };
     // SAFETY: `raw` points to live options, which are only read.
     take_text(unsafe { lsm_sieve_refusal(raw) })
+}
+
+/// Whether these options of a database let a write be seen before its memtable has taken it.
+pub(crate) fn publishes_first(options: &Options) -> bool {
+    // SAFETY: `options` lives through the call.
+    let raw = unsafe { options.as_raw_ptr() };
+    // SAFETY: `raw` points to live options, which are only read.
+    unsafe { lsm_sieve_publishes_first(raw) }
 }
 
 /// Installs memtable capture, table capture and filter policy for one column family.
@@ -282,13 +294,24 @@ extern "C" fn memtable_bind(column: *mut c_void) -> *mut c_void {
     Arc::into_raw(target).cast_mut().cast()
 }
 
-extern "C" fn memtable_insert(target: *mut c_void, key: *const u8, size: usize) {
+extern "C" fn memtable_prepare(target: *mut c_void, key: *const u8, size: usize) -> u64 {
     // SAFETY: the memtable holds a reference on its target until `memtable_release`.
     let target: &WriteTarget = unsafe { shared(target) };
     // SAFETY: the memtable entry outlives this call.
     let key = unsafe { bytes(key, size) };
+    let hash = guarded(None, || Some(target.prepare(key)));
+    hash.unwrap_or_else(|| {
+        target.give_up();
+        KeyHash::new(0)
+    })
+    .get()
+}
+
+extern "C" fn memtable_insert(target: *mut c_void, hash: u64) {
+    // SAFETY: the memtable holds a reference on its target until `memtable_release`.
+    let target: &WriteTarget = unsafe { shared(target) };
     if !guarded(false, || {
-        target.insert(key);
+        target.insert(KeyHash::new(hash));
         true
     }) {
         target.give_up();

@@ -25,6 +25,7 @@ pub struct SieveOptions {
     hash: HashId,
     folder: Option<PathBuf>,
     frozen: bool,
+    publishes_first: bool,
 }
 
 /// The first stage of a summary whose database does not say how many keys will come: small
@@ -51,6 +52,7 @@ impl Default for SieveOptions {
             hash: HashId::Xxh3,
             folder: None,
             frozen: false,
+            publishes_first: false,
         }
     }
 }
@@ -134,6 +136,16 @@ impl SieveOptions {
     pub fn frozen(mut self, frozen: bool) -> Self {
         self.frozen = frozen;
         self
+    }
+
+    /// Notes that the engine lets a write be seen before its memtable has taken it.
+    pub(crate) fn publishes_first(mut self, first: bool) -> Self {
+        self.publishes_first = first;
+        self
+    }
+
+    pub(crate) fn get_publishes_first(&self) -> bool {
+        self.publishes_first
     }
 
     pub(crate) fn is_frozen(&self) -> bool {

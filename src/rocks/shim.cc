@@ -49,7 +49,8 @@ struct lsm_sieve_hooks {
   void (*column_release)(void* column);
   void (*memtable_created)(void* column);
   void* (*memtable_bind)(void* column);
-  void (*memtable_insert)(void* target, const char* key, size_t size);
+  uint64_t (*memtable_prepare)(void* target, const char* key, size_t size);
+  void (*memtable_insert)(void* target, uint64_t hash);
   void (*memtable_sealed)(void* target);
   void (*memtable_release)(void* target);
   void* (*table_begin)(void* column);
@@ -114,7 +115,8 @@ bool IsDeletion(uint8_t type) {
          type == kTypeDeletionWithTimestamp || type == kTypeRangeDeletion;
 }
 
-// Adds each key to the front's filters before the wrapped memtable makes it visible.
+// Adds each key to the front's filters before the sequence number that makes it visible is
+// published, which is after the memtable has taken it.
 //
 // The filters are those that the front names when the *first* key arrives; they stay the same for
 // the memtable's whole life. So a flush is all it takes to know that no memtable feeds an older
@@ -133,35 +135,35 @@ class CapturedRep : public MemTableRep {
 
   KeyHandle Allocate(const size_t len, char** buf) override { return inner_->Allocate(len, buf); }
   void Insert(KeyHandle handle) override {
-    Capture(handle);
+    const Capture capture(*this, handle);
     inner_->Insert(handle);
   }
   bool InsertKey(KeyHandle handle) override {
-    Capture(handle);
+    const Capture capture(*this, handle);
     return inner_->InsertKey(handle);
   }
   void InsertWithHint(KeyHandle handle, void** hint) override {
-    Capture(handle);
+    const Capture capture(*this, handle);
     inner_->InsertWithHint(handle, hint);
   }
   bool InsertKeyWithHint(KeyHandle handle, void** hint) override {
-    Capture(handle);
+    const Capture capture(*this, handle);
     return inner_->InsertKeyWithHint(handle, hint);
   }
   void InsertWithHintConcurrently(KeyHandle handle, void** hint) override {
-    Capture(handle);
+    const Capture capture(*this, handle);
     inner_->InsertWithHintConcurrently(handle, hint);
   }
   bool InsertKeyWithHintConcurrently(KeyHandle handle, void** hint) override {
-    Capture(handle);
+    const Capture capture(*this, handle);
     return inner_->InsertKeyWithHintConcurrently(handle, hint);
   }
   void InsertConcurrently(KeyHandle handle) override {
-    Capture(handle);
+    const Capture capture(*this, handle);
     inner_->InsertConcurrently(handle);
   }
   bool InsertKeyConcurrently(KeyHandle handle) override {
-    Capture(handle);
+    const Capture capture(*this, handle);
     return inner_->InsertKeyConcurrently(handle);
   }
   void BatchPostProcess() override { inner_->BatchPostProcess(); }
@@ -209,15 +211,33 @@ class CapturedRep : public MemTableRep {
   bool IsSnapshotSupported() const override { return inner_->IsSnapshotSupported(); }
 
  private:
+  // Spans one insertion. The filters' cache lines are asked for before the memtable searches its
+  // place, and written after it: an atomic write to a line that is not there yet would stop the
+  // processor for as long as the search itself takes.
+  //
   // The handle of the memtables that are let in is the entry itself: a length-prefixed internal
   // key, whose last eight bytes are sequence number and value type, the type lowest.
-  void Capture(KeyHandle handle) {
-    const Slice internal = GetLengthPrefixedSlice(static_cast<const char*>(handle));
-    const Slice key(internal.data(), internal.size() - 8);
-    if (!IsDeletion(static_cast<uint8_t>(internal.data()[key.size()]))) {
-      column_->hooks()->memtable_insert(Target(), key.data(), key.size());
+  class Capture {
+   public:
+    Capture(CapturedRep& rep, KeyHandle handle) : hooks_(rep.column_->hooks()) {
+      const Slice internal = GetLengthPrefixedSlice(static_cast<const char*>(handle));
+      const Slice key(internal.data(), internal.size() - 8);
+      if (!IsDeletion(static_cast<uint8_t>(internal.data()[key.size()]))) {
+        target_ = rep.Target();
+        hash_ = hooks_->memtable_prepare(target_, key.data(), key.size());
+      }
     }
-  }
+    ~Capture() {
+      if (target_ != nullptr) hooks_->memtable_insert(target_, hash_);
+    }
+    Capture(const Capture&) = delete;
+    Capture& operator=(const Capture&) = delete;
+
+   private:
+    const lsm_sieve_hooks* const hooks_;
+    void* target_ = nullptr;
+    uint64_t hash_ = 0;
+  };
 
   void* Target() {
     void* target = target_.load(std::memory_order_acquire);
@@ -598,6 +618,11 @@ bool lsm_sieve_layout_matches(const rocksdb_options_t* options, size_t write_buf
 char* lsm_sieve_refusal(const rocksdb_options_t* options) {
   const std::string reason = Refusal(options->rep);
   return reason.empty() ? nullptr : CopyString(reason);
+}
+
+// Whether a write's sequence number is published before its memtable has taken it.
+bool lsm_sieve_publishes_first(const rocksdb_options_t* options) {
+  return options->rep.unordered_write;
 }
 
 // Takes over one reference on `front`. Returns whether RocksDB will ask the segment filters.
