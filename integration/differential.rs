@@ -2,18 +2,18 @@
 
 mod concurrency;
 mod counters;
-// mod crash;
+mod crash;
 mod model;
 mod refusals;
 mod twin;
 
 use std::path::Path;
 
+use lsm_sieve::Bits;
 use lsm_sieve::differential::{
     DifferentialOptions, DifferentialStore, FilterChoice, OpenDifferentialError,
 };
 use lsm_sieve::math::Probes;
-use lsm_sieve::{Bits, SieveOptions};
 use rocksdb::Options;
 
 /// A filter so small that nearly every probe of it says *maybe*.
@@ -30,10 +30,11 @@ fn engine() -> Options {
     options
 }
 
+/// Small batches, so that a reorganisation takes many.
 fn with_filter(filter: FilterChoice) -> DifferentialOptions {
     DifferentialOptions {
         filter,
-        front: SieveOptions::default(),
+        batch_bytes: 4 << 10,
         ..DifferentialOptions::default()
     }
 }

@@ -251,13 +251,17 @@ fn a_filter_that_cannot_be_is_refused() {
 #[test]
 fn a_reversed_order_is_refused() {
     let home = tempfile::tempdir().unwrap();
-    let mut options = engine();
-    options.set_comparator("other", Box::new(|a: &[u8], b: &[u8]| b.cmp(a)));
-    let error = DifferentialStore::open(&options, &DifferentialOptions::default(), home.path());
-    assert!(
-        matches!(error, Err(OpenDifferentialError::Front(_))),
-        "{error:?}"
-    );
+    let text = "comparator=rocksdb.ReverseBytewiseComparator";
+    let reversed = engine().get_options_from_string(text).unwrap();
+    for _ in 0..2 {
+        let options = DifferentialOptions::default();
+        let error = DifferentialStore::open(&reversed, &options, home.path()).unwrap_err();
+        assert!(
+            matches!(error, OpenDifferentialError::Order { .. }),
+            "{error}"
+        );
+        assert!(error.to_string().contains("use the default comparator"));
+    }
 }
 
 #[test]

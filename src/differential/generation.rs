@@ -1,6 +1,7 @@
 //! One generation of the differential file: its records, and the filter before them.
 
 use rocksdb::ReadOptions;
+use rocksdb::properties::{CUR_SIZE_ALL_MEM_TABLES, ESTIMATE_NUM_KEYS, LIVE_SST_FILES_SIZE};
 
 use super::error::DifferentialError;
 use super::options::FilterChoice;
@@ -161,22 +162,23 @@ impl Generation {
         Ok(empty)
     }
 
-    /// Keys in the filter, its size, and the share of other keys that it lets by.
-    pub(super) fn filter(&self) -> (Items, Bits, f64) {
-        match &self.fixed {
+    /// About how many keys there are, the size of the filter, and the share of other keys that it
+    /// lets by.
+    pub(super) fn filter(&self) -> Result<(Items, Bits, f64), DifferentialError> {
+        let (items, size, rate) = match &self.fixed {
             Some(Fixed { stage, .. }) => {
                 (stage.estimated_items(), stage.size(), stage.observed_rate())
             }
-            None => self
-                .family
-                .summary()
-                .unwrap_or((Items::new(0), Bits::new(0), 1.0)),
-        }
+            None => self.family.summary(),
+        };
+        // The engine counts every update of a key, a filter without a clear bit counts for ever.
+        let entries = self.family.property(ESTIMATE_NUM_KEYS);
+        let entries = entries.map_err(DifferentialError::read("differential"))?;
+        Ok((items.min(Items::new(entries)), size, rate))
     }
 
     /// Bytes of memtables and tables.
     pub(super) fn bytes(&self) -> Result<u64, DifferentialError> {
-        use rocksdb::properties::{CUR_SIZE_ALL_MEM_TABLES, LIVE_SST_FILES_SIZE};
         let bytes = |name| self.family.property(name);
         let sum = bytes(CUR_SIZE_ALL_MEM_TABLES)
             .and_then(|memory| Ok(memory.saturating_add(bytes(LIVE_SST_FILES_SIZE)?)));

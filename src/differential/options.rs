@@ -6,7 +6,7 @@ use crate::math::{Bits, Items, Probes, Rate};
 use crate::rocks::SieveOptions;
 
 /// Settings of a [`DifferentialStore`](super::DifferentialStore).
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct DifferentialOptions {
     /// How the filters of all files are made and kept.
     pub front: SieveOptions,
@@ -17,6 +17,21 @@ pub struct DifferentialOptions {
     /// Whether a write waits until the disk has it. Without, an acknowledged write survives the
     /// death of the process, but not always that of the machine.
     pub sync: bool,
+    /// The bytes after which a batch of a reorganisation or a load is written; one record more
+    /// may be in it. Writers wait for the one that is being written.
+    pub batch_bytes: usize,
+}
+
+impl Default for DifferentialOptions {
+    fn default() -> Self {
+        Self {
+            front: SieveOptions::default(),
+            filter: FilterChoice::default(),
+            main: MainFile::default(),
+            sync: false,
+            batch_bytes: 1 << 19,
+        }
+    }
 }
 
 /// The filter that says whether the differential file must be read.

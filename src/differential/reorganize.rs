@@ -18,7 +18,7 @@ use rocksdb::{DBRawIteratorWithThreadMode, ReadOptions, WriteBatch};
 use super::error::DifferentialError;
 use super::generation::Generation;
 use super::state::{STATE_KEY, State, family_name};
-use super::store::{BATCH_BYTES, DifferentialStore, Generations, lock};
+use super::store::{DifferentialStore, Generations, lock};
 use crate::rocks::{Engine, Family, SieveDb};
 
 /// How far a reorganisation is, after each batch.
@@ -150,7 +150,7 @@ impl DifferentialStore {
         let main = self.main.handle();
         let mut batch = WriteBatch::default();
         let (mut last, mut count) = (Vec::new(), 0);
-        while batch.size_in_bytes() < BATCH_BYTES
+        while batch.size_in_bytes() < self.options.batch_bytes
             && let Some((key, bytes)) = records.item()
         {
             match generation.decode(key, bytes)? {

@@ -66,7 +66,7 @@ impl DifferentialStats {
 pub struct Extent {
     /// How many generations there are: one, and those that wait to be moved.
     pub generations: usize,
-    /// Keys in the filters; one that is in two generations counts twice.
+    /// Keys, about; one that is in two generations counts twice.
     pub records: Items,
     /// Bytes in memory and on disk.
     pub bytes: u64,

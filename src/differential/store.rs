@@ -30,9 +30,6 @@ use crate::stats::{Counters, Event};
 /// The generations before the main file, newest first.
 pub(super) type Generations = Arc<[Arc<Generation>]>;
 
-/// Bytes that one batch moves or loads, before it is written.
-pub(super) const BATCH_BYTES: usize = 1 << 20;
-
 /// A main file, the differential file before it, and the filters of that.
 ///
 /// Any number of threads may read, write and reorganise at once. See the [module](super) for what
@@ -278,7 +275,7 @@ impl DifferentialStore {
         let mut batch = WriteBatch::default();
         for (key, value) in records {
             batch.put_cf(self.main.handle(), key, value);
-            if batch.size_in_bytes() >= BATCH_BYTES {
+            if batch.size_in_bytes() >= self.options.batch_bytes {
                 self.commit(std::mem::take(&mut batch), "load records")?;
             }
         }
@@ -377,8 +374,8 @@ impl DifferentialStore {
         };
         let mut all_absent = 1.0;
         for generation in generations.iter() {
-            let (records, filter, rate) = generation.filter();
-            extent.records = Items::new(extent.records.get() + records.get());
+            let (records, filter, rate) = generation.filter()?;
+            extent.records = Items::new(extent.records.get().saturating_add(records.get()));
             extent.filters = Bits::new(extent.filters.get() + filter.get());
             extent.bytes = extent.bytes.saturating_add(generation.bytes()?);
             all_absent *= 1.0 - rate;

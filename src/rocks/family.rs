@@ -62,10 +62,16 @@ impl Family {
         self.front.as_ref().map(|front| front.hasher())
     }
 
-    /// What the front's summary holds and takes, and the rate that it predicts.
-    pub(crate) fn summary(&self) -> Option<(Items, Bits, f64)> {
-        let summary = self.front.as_ref()?.view().summary;
-        Some((summary.items(), summary.size(), summary.predicted_rate()))
+    /// What the front's summary holds and takes, and the rate that it predicts; without a front,
+    /// nothing is held and everything let by.
+    pub(crate) fn summary(&self) -> (Items, Bits, f64) {
+        match &self.front {
+            Some(front) => {
+                let summary = front.view().summary;
+                (summary.items(), summary.size(), summary.predicted_rate())
+            }
+            None => (Items::new(0), Bits::new(0), 1.0),
+        }
     }
 
     /// The engine's value, past the front, which learns whether it was right to let the key by.
