@@ -1,5 +1,10 @@
 //! Every refusal says what is wrong, where, and what to do.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, in its helpers as well"
+)]
+
 use std::error::Error as _;
 use std::ops::ControlFlow;
 use std::path::Path;
