@@ -12,7 +12,7 @@ use std::thread;
 use lsm_sieve::differential::{DifferentialStore, FilterChoice};
 
 use super::model::key;
-use super::{TINY, open};
+use super::{FIXED, TINY, open};
 
 const WRITERS: u64 = 2;
 const READERS: u64 = 3;
@@ -23,6 +23,11 @@ const MOVES: u64 = 12;
 #[test]
 fn readers_see_versions_grow_while_records_move() {
     versions_grow(FilterChoice::Scalable);
+}
+
+#[test]
+fn readers_see_versions_grow_behind_a_fixed_filter() {
+    versions_grow(FIXED);
 }
 
 #[test]
