@@ -5,6 +5,7 @@ mod counters;
 mod crash;
 mod full;
 mod model;
+mod power;
 mod refusals;
 mod twin;
 

@@ -70,9 +70,11 @@
 
 mod batch;
 mod error;
+mod extent;
 mod generation;
 mod open;
 mod options;
+mod read;
 mod record;
 mod reorganize;
 mod scan;
@@ -83,11 +85,12 @@ mod store;
 
 pub use batch::Batch;
 pub use error::{DifferentialError, OpenDifferentialError};
+pub use extent::Extent;
 pub use options::{DifferentialOptions, FilterChoice, MainFile, Trigger};
 pub use reorganize::{Progress, Reorganized};
 pub use scan::Scan;
 pub use snapshot::Snapshot;
-pub use stats::{DifferentialStats, Extent};
+pub use stats::DifferentialStats;
 pub use store::DifferentialStore;
 
 /// The column family of the main file.

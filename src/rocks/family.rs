@@ -52,6 +52,14 @@ impl Family {
         }
     }
 
+    /// The indexes of the keys that the front does not rule out, ascending.
+    pub(crate) fn let_by(&self, keys: &[&[u8]]) -> Vec<usize> {
+        match &self.front {
+            Some(front) => front.ask_many(keys),
+            None => (0..keys.len()).collect(),
+        }
+    }
+
     /// Whether the front speaks for every table.
     pub(crate) fn is_known(&self) -> bool {
         self.front.as_ref().is_some_and(|front| front.is_known())
