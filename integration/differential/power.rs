@@ -19,7 +19,7 @@ use crate::copy::copy;
 
 const KEYS: u64 = 50;
 const STEPS: usize = 120;
-const CUTS: usize = 30;
+const CUTS: usize = 20;
 
 #[test]
 fn a_log_cut_anywhere_leaves_a_state_that_was() {
