@@ -9,6 +9,7 @@ mod common;
 
 use std::hint::black_box;
 use std::ops::ControlFlow;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use common::{keys_asked_for, median};
@@ -45,9 +46,17 @@ fn engine() -> Options {
     options
 }
 
+fn open(path: &Path, ask_main: bool) -> Result<DifferentialStore, Failed> {
+    let options = DifferentialOptions {
+        ask_main,
+        ..DifferentialOptions::default()
+    };
+    Ok(DifferentialStore::open(&engine(), &options, path)?)
+}
+
 /// A store with `keys` records in its main file.
-fn loaded(path: &std::path::Path, keys: u64) -> Result<DifferentialStore, Failed> {
-    let store = DifferentialStore::open(&engine(), &DifferentialOptions::default(), path)?;
+fn loaded(path: &Path, keys: u64) -> Result<DifferentialStore, Failed> {
+    let store = open(path, true)?;
     store.load((0..keys).map(|id| (key(id), VALUE)))?;
     Ok(store)
 }
@@ -69,47 +78,72 @@ fn settle(db: &SieveDb) -> Result<(), Failed> {
     Ok(db.consolidate()?)
 }
 
-/// The same reads of unmodified records, through the store and of its main family alone: behind the
-/// family's own front, and past it. Each round has keys of its own and another order of the three.
+/// Reads of unmodified records, through the store and of its main family alone, both behind the
+/// main family's own front and both past it.
 #[expect(clippy::print_stdout, reason = "a bench reports on standard output")]
 fn reads(keys: u64) -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let store = loaded(folder.path(), keys)?;
     update(&store, (0..keys).step_by(10))?;
-    let db = store.front();
-    settle(db)?;
-    let main = db.cf_handle("main").ok_or("no main file")?;
-    let through_store = |key: &[u8; 16]| store.get(key).is_ok_and(|value| value.is_some());
-    let main_alone = |key: &[u8; 16]| db.get_cf(&main, key).is_ok_and(|value| value.is_some());
-    let engine_alone = |key: &[u8; 16]| {
-        let value = db.get_unfiltered_cf(&main, key);
-        value.is_ok_and(|value| value.is_some())
-    };
-    let ways: [&Read; 3] = [&through_store, &main_alone, &engine_alone];
-    let mut times = [const { Vec::new() }; 3];
-    for round in 0..ROUNDS {
-        let asked: Vec<[u8; 16]> = unmodified(keys).skip(round * READS).take(READS).collect();
-        // The first look brings the blocks into the cache, for all of them.
-        ns_a_read(&asked, &engine_alone);
-        for way in (0..ways.len()).map(|way| (way + round) % ways.len()) {
-            times[way].push(ns_a_read(&asked, ways[way]));
-        }
-    }
-    let over = |other: usize| {
-        let pairs = times[0].iter().zip(&times[other]);
-        median(pairs.map(|(store, other)| store / other).collect())
-    };
-    let (to_front, to_engine) = (over(1), over(2));
-    let [store_ns, main_ns, engine_ns] = times.map(median);
+    settle(store.front())?;
+    store.close()?;
     println!(
         "{keys} records in the main file, {} in the differential file",
         keys / 10
     );
-    println!("unmodified, through the store            {store_ns:>8.0} ns");
-    println!("main file alone, behind its front        {main_ns:>8.0} ns, ratio {to_front:.3}");
-    println!("main file alone, past its front          {engine_ns:>8.0} ns, ratio {to_engine:.3}");
-    println!("{:?}", store.stats());
+    for ask_main in [true, false] {
+        let store = open(folder.path(), ask_main)?;
+        let db = store.front();
+        if !db.wait_until_covered(Duration::from_secs(600)) {
+            return Err("the filters do not come to rest".into());
+        }
+        let main = db.cf_handle("main").ok_or("no main file")?;
+        let through_store = |key: &[u8; 16]| store.get(key).is_ok_and(|value| value.is_some());
+        let main_alone = |key: &[u8; 16]| {
+            let value = if ask_main {
+                db.get_cf(&main, key)
+            } else {
+                db.get_unfiltered_cf(&main, key)
+            };
+            value.is_ok_and(|value| value.is_some())
+        };
+        println!(
+            "main file {} its front:",
+            if ask_main { "behind" } else { "past" }
+        );
+        compare(keys, &through_store, &main_alone);
+        println!("  {:?}", store.stats());
+    }
     Ok(())
+}
+
+/// Times both in turns; each round has keys of its own, and the other one first.
+#[expect(clippy::print_stdout, reason = "a bench reports on standard output")]
+fn compare(keys: u64, through_store: &Read, main_alone: &Read) {
+    let [mut store_ns, mut main_ns] = [const { Vec::new() }; 2];
+    for round in 0..ROUNDS {
+        let asked: Vec<[u8; 16]> = unmodified(keys).skip(round * READS).take(READS).collect();
+        // The first look brings the blocks into the cache, for both.
+        ns_a_read(&asked, main_alone);
+        if round % 2 == 0 {
+            main_ns.push(ns_a_read(&asked, main_alone));
+        }
+        store_ns.push(ns_a_read(&asked, through_store));
+        if round % 2 == 1 {
+            main_ns.push(ns_a_read(&asked, main_alone));
+        }
+    }
+    let pairs = store_ns.iter().zip(&main_ns);
+    let ratio = median(pairs.map(|(store, main)| store / main).collect());
+    println!(
+        "  unmodified, through the store {:>8.0} ns",
+        median(store_ns)
+    );
+    println!(
+        "  main file alone               {:>8.0} ns",
+        median(main_ns)
+    );
+    println!("  ratio, median of {ROUNDS} pairs   {ratio:>8.3}");
 }
 
 /// Keys of the main file that are in no other, in an order that no cache follows.

@@ -43,6 +43,9 @@
 //! Several generations are asked one after the other and never ORed: the answer must say *which*
 //! file to read, and each filter dies with its own file.
 //!
+//! The main file has a front too, as every column family has. [`DifferentialOptions::ask_main`] says
+//! whether reads ask it: it pays where many keys are in no file at all.
+//!
 //! # Moving records
 //!
 //! A record is moved by a batch that writes it to the main file and, in the same batch, the key up

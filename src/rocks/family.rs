@@ -39,6 +39,14 @@ impl Family {
         }
     }
 
+    /// The family, its front passed over.
+    pub(crate) fn without_front(self) -> Self {
+        Self {
+            front: None,
+            ..self
+        }
+    }
+
     pub(crate) fn handle(&self) -> &impl AsColumnFamilyRef {
         &self.handle
     }
