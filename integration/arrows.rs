@@ -4,9 +4,21 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The list in `lib.rs`.
-const ORDER: [&str; 13] = [
-    "math", "hash", "bits", "filter", "id", "disk", "format", "threads", "rcu", "segment", "stats",
-    "rocks", "workload",
+const ORDER: [&str; 14] = [
+    "math",
+    "hash",
+    "bits",
+    "filter",
+    "id",
+    "disk",
+    "format",
+    "threads",
+    "rcu",
+    "segment",
+    "stats",
+    "rocks",
+    "differential",
+    "workload",
 ];
 
 fn sources(folder: &Path) -> Vec<PathBuf> {

@@ -10,6 +10,7 @@ mod command;
 mod copy;
 mod crash;
 mod damage;
+mod differential;
 mod families;
 mod foreign;
 mod ingestion;

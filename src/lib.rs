@@ -20,7 +20,7 @@
 //!
 //! Each module uses only what stands before it:
 //! [`math`] -> [`hash`] -> `bits` -> [`filter`] -> `id` -> [`disk`] -> [`mod@format`] -> `threads`
-//! -> `rcu` -> [`segment`] -> `stats` -> `rocks` -> `workload`.
+//! -> `rcu` -> [`segment`] -> `stats` -> `rocks` -> `differential` -> `workload`.
 
 mod bits;
 pub mod disk;
@@ -33,6 +33,8 @@ mod rcu;
 pub mod segment;
 mod threads;
 
+#[cfg(feature = "rocksdb")]
+pub mod differential;
 #[cfg(feature = "rocksdb")]
 mod rocks;
 #[cfg(feature = "rocksdb")]
