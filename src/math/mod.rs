@@ -19,6 +19,7 @@
 
 pub mod blocked;
 pub mod fill;
+pub mod grandi;
 pub mod growth;
 pub mod partitioned;
 pub mod standard;
