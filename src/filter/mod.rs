@@ -12,12 +12,16 @@
 
 mod blocked;
 mod chain;
+mod classic;
+mod counters;
+mod counting;
 mod layout;
 mod merge;
 mod partitioned;
 mod probe;
 mod scalable;
 mod shape;
+mod spectral;
 mod stage;
 mod standard;
 
@@ -27,9 +31,12 @@ mod laws;
 mod naive;
 
 pub use chain::Chain;
+pub use counters::CounterWidth;
+pub use counting::{Counting, NotInserted};
 pub use merge::{Mismatch, ResizeError};
 pub use scalable::{Scalable, ScalableOptions};
 pub use shape::{Kind, Shape, ShapeError};
+pub use spectral::{MinimalIncrease, MinimumSelection, Rule, Spectral};
 pub use stage::{Stage, StageError};
 
 use crate::hash::KeyHash;
