@@ -286,6 +286,10 @@ impl Counters {
         Stage::from_words(shape, items, words)
     }
 
+    pub(super) fn width(&self) -> CounterWidth {
+        self.geometry.width
+    }
+
     pub(super) fn shape(&self) -> Shape {
         self.geometry.shape()
     }

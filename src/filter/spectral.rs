@@ -41,28 +41,19 @@ impl Rule for MinimumSelection {}
 impl Rule for MinimalIncrease {}
 
 mod sealed {
-    use super::{Counters, KeyHash, Kind};
+    use super::Kind;
 
+    /// The kind says which rule, to the file and to [`super::Spectral::insert`].
     pub trait Rule {
         const KIND: Kind;
-
-        fn raise(counters: &mut Counters, hash: KeyHash);
     }
 
     impl Rule for super::MinimumSelection {
         const KIND: Kind = Kind::Spectral;
-
-        fn raise(counters: &mut Counters, hash: KeyHash) {
-            counters.raise(hash, 1);
-        }
     }
 
     impl Rule for super::MinimalIncrease {
         const KIND: Kind = Kind::MinimalIncrease;
-
-        fn raise(counters: &mut Counters, hash: KeyHash) {
-            counters.raise_least(hash);
-        }
     }
 }
 
@@ -116,7 +107,10 @@ impl<R: Rule> Spectral<R> {
     pub fn insert(&mut self, hash: KeyHash) -> bool {
         let absent = !self.may_contain(hash);
         self.distinct += u64::from(absent);
-        R::raise(&mut self.counters, hash);
+        match R::KIND {
+            Kind::MinimalIncrease => self.counters.raise_least(hash),
+            _ => self.counters.raise(hash, 1),
+        }
         absent
     }
 
@@ -175,6 +169,11 @@ impl<R: Rule> Spectral<R> {
     /// The words, as many as hold [`Shape::bits`].
     pub fn words(&self) -> &[u64] {
         self.counters.words()
+    }
+
+    /// The bits of one counter.
+    pub fn width(&self) -> CounterWidth {
+        self.counters.width()
     }
 
     /// Whether one of the key's counters, and no other, is the least.

@@ -26,6 +26,7 @@ pub mod hash_coding;
 pub mod partitioned;
 pub mod standard;
 mod units;
+pub mod window;
 
 pub use units::{Bits, Items, Probes, Rate, RateError};
 
