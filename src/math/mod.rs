@@ -18,12 +18,16 @@
 //! - Grandi, *On the analysis of Bloom filters*, IPL 129, 2018.
 
 pub mod blocked;
+pub mod classic;
+pub mod counting;
 pub mod fill;
 pub mod grandi;
 pub mod growth;
+pub mod hash_coding;
 pub mod partitioned;
 pub mod standard;
 mod units;
+pub mod window;
 
 pub use units::{Bits, Items, Probes, Rate, RateError};
 
