@@ -380,6 +380,15 @@ mod tests {
         assert!(classic(M, k, n) < standard(M, k, n) && standard(M, k, n) < slices);
     }
 
+    /// The second-order rate that classic filters are sized by.
+    #[test]
+    fn the_estimate_of_classic_filters_follows_the_exact_rate() {
+        for (m, k, n) in [(128, 4, 16), (1_024, 7, 100), (65_536, 7, 6_800)] {
+            let (m, k, n) = (Bits::new(m), Probes::new(k), Items::new(n));
+            assert_close(crate::math::classic::rate(m, k, n), classic(m, k, n), 2e-3);
+        }
+    }
+
     #[test]
     fn edges_are_certain() {
         let of = |m, k, n| (Bits::new(m), Probes::new(k), Items::new(n));

@@ -24,8 +24,10 @@ pub mod fill;
 pub mod grandi;
 pub mod growth;
 pub mod hash_coding;
+pub mod ladder;
 pub mod partitioned;
 pub mod standard;
+pub mod textbook;
 mod units;
 pub mod window;
 
