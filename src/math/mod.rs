@@ -19,12 +19,19 @@
 //! - Grandi, *On the analysis of Bloom filters*, IPL 129, 2018.
 
 pub mod blocked;
+pub mod classic;
+pub mod counting;
 pub mod differential;
 pub mod fill;
+pub mod grandi;
 pub mod growth;
+pub mod hash_coding;
+pub mod ladder;
 pub mod partitioned;
 pub mod standard;
+pub mod textbook;
 mod units;
+pub mod window;
 
 pub use units::{Bits, Items, Probes, Rate, RateError};
 
