@@ -7,6 +7,7 @@
 mod bench;
 mod demo;
 mod engine;
+mod gremillion;
 mod home;
 mod inspect;
 mod outcome;
@@ -42,6 +43,7 @@ enum Command {
     Replay(replay::Arguments),
     #[command(subcommand)]
     Bench(bench::Benchmark),
+    Gremillion(gremillion::Arguments),
     Inspect(inspect::Arguments),
     Verify(verify::Arguments),
 }
@@ -62,6 +64,7 @@ fn run() -> Result<(), Stop> {
         Command::Demo(demo) => demo::run(&demo, output),
         Command::Replay(replay) => replay::run(&replay, output),
         Command::Bench(bench::Benchmark::Miss(miss)) => bench::run(&miss, output),
+        Command::Gremillion(gremillion) => gremillion::run(&gremillion, output),
         Command::Inspect(inspect) => inspect::run(&inspect, output),
         Command::Verify(verify) => verify::run(&verify, output),
     }

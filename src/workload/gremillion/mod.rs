@@ -15,8 +15,11 @@
 
 pub mod floor;
 pub mod published;
+pub mod report;
 pub mod run;
 pub mod script;
+#[cfg(feature = "rocksdb")]
+pub mod stored;
 pub mod subject;
 
 mod interval;
