@@ -3,6 +3,7 @@
 mod concurrency;
 mod counters;
 mod crash;
+mod full;
 mod model;
 mod refusals;
 mod twin;
@@ -20,6 +21,12 @@ use rocksdb::Options;
 const TINY: FilterChoice = FilterChoice::Fixed {
     bits: Bits::new(128),
     probes: Probes::new(2),
+};
+
+/// A filter that rules most other keys out, for as many records as the tests have.
+const FIXED: FilterChoice = FilterChoice::Fixed {
+    bits: Bits::new(16_384),
+    probes: Probes::new(6),
 };
 
 /// Small memtables, so that flushes and compactions come early.

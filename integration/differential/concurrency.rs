@@ -6,13 +6,14 @@
 )]
 
 use std::ops::ControlFlow;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-use lsm_sieve::differential::{DifferentialStore, FilterChoice};
+use lsm_sieve::differential::{Batch, DifferentialStore, FilterChoice, Snapshot};
 
 use super::model::key;
-use super::{TINY, open};
+use super::{FIXED, TINY, open};
 
 const WRITERS: u64 = 2;
 const READERS: u64 = 3;
@@ -23,6 +24,11 @@ const MOVES: u64 = 12;
 #[test]
 fn readers_see_versions_grow_while_records_move() {
     versions_grow(FilterChoice::Scalable);
+}
+
+#[test]
+fn readers_see_versions_grow_behind_a_fixed_filter() {
+    versions_grow(FIXED);
 }
 
 #[test]
@@ -141,4 +147,82 @@ fn reorganize(store: &DifferentialStore, versions: &Versions) {
         let done = store.reorganize(|_| ControlFlow::Continue(())).unwrap();
         moved += done.generations;
     }
+}
+
+/// One batch gives every key the same version, so any two records of one moment agree.
+#[test]
+fn snapshots_and_checkpoints_see_whole_batches_while_records_move() {
+    for filter in [FilterChoice::Scalable, FIXED] {
+        let home = tempfile::tempdir().unwrap();
+        let store = open(&home.path().join("store"), filter).unwrap();
+        let over = AtomicBool::new(false);
+        let looks = thread::scope(|scope| {
+            let (store, over) = (&store, &over);
+            scope.spawn(move || write_batches(store, over));
+            let reader = scope.spawn(move || look_at_snapshots(store, over));
+            let _over = Over(over);
+            let mut moved = 0;
+            for copy in 0.. {
+                let done = store.reorganize(|_| ControlFlow::Continue(())).unwrap();
+                moved += done.generations;
+                if copy % 4 == 0 {
+                    look_at_checkpoint(store, &home.path().join(format!("copy-{copy}")), filter);
+                }
+                if moved >= MOVES || reader.is_finished() {
+                    break;
+                }
+            }
+            over.store(true, Ordering::SeqCst);
+            reader.join().unwrap()
+        });
+        assert!(looks > MOVES, "only {looks} snapshots");
+    }
+}
+
+fn write_batches(store: &DifferentialStore, over: &AtomicBool) {
+    let _over = Over(over);
+    for version in 1_u64.. {
+        if over.load(Ordering::SeqCst) {
+            return;
+        }
+        let mut batch = Batch::default();
+        for index in 0..KEYS {
+            if is_deleted(version) {
+                batch.delete(key(index));
+            } else {
+                batch.put(key(index), version.to_le_bytes());
+            }
+        }
+        store.write(&batch).unwrap();
+    }
+}
+
+fn look_at_snapshots(store: &DifferentialStore, over: &AtomicBool) -> u64 {
+    let _over = Over(over);
+    let mut looks = 0;
+    while !over.load(Ordering::SeqCst) {
+        let snapshot = store.snapshot();
+        let scanned = versions_in(&snapshot);
+        let asked: Vec<Vec<u8>> = (0..KEYS).map(key).collect();
+        let many = snapshot.multi_get(&asked);
+        let read: Vec<_> = many.into_iter().filter_map(Result::unwrap).collect();
+        assert_eq!(scanned, read);
+        looks += 1;
+    }
+    looks
+}
+
+fn look_at_checkpoint(store: &DifferentialStore, path: &Path, filter: FilterChoice) {
+    store.checkpoint(path).unwrap();
+    versions_in(&open(path, filter).unwrap().snapshot());
+}
+
+/// The versions of all records, which are all or none, and all the same.
+fn versions_in(snapshot: &Snapshot<'_>) -> Vec<Vec<u8>> {
+    let records = snapshot.scan::<&[u8]>(..).map(|record| record.unwrap().1);
+    let versions: Vec<_> = records.collect();
+    let whole = versions.is_empty() || versions.len() as u64 == KEYS;
+    let alike = versions.iter().all(|version| *version == versions[0]);
+    assert!(whole && alike, "a torn batch: {versions:?}");
+    versions
 }

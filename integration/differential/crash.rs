@@ -19,14 +19,12 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lsm_sieve::Bits;
 use lsm_sieve::differential::{Batch, DifferentialStore, FilterChoice};
-use lsm_sieve::math::Probes;
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 
 use super::model::{Failed, Model, check_now, key};
-use super::{TINY, engine, open};
+use super::{FIXED, TINY, engine, open};
 use crate::copy::copy;
 
 const KILLS: u64 = 300;
@@ -38,14 +36,7 @@ const KEYS: u64 = 600;
 const SILENCE: Duration = Duration::from_secs(60);
 const CHILD: &str = "LSM_SIEVE_DIFFERENTIAL_CHILD";
 
-const FILTERS: [FilterChoice; 3] = [
-    FilterChoice::Scalable,
-    TINY,
-    FilterChoice::Fixed {
-        bits: Bits::new(16_384),
-        probes: Probes::new(6),
-    },
-];
+const FILTERS: [FilterChoice; 3] = [FilterChoice::Scalable, TINY, FIXED];
 
 // ------------------------------------------------------------------ what a writer does
 

@@ -40,6 +40,9 @@ pub(super) fn check_now(store: &DifferentialStore, model: &Model, keys: u64) -> 
         let expected = model.get(key).cloned();
         assert_eq!(together?, expected, "multi_get of {key:?}");
         assert_eq!(store.get(key)?, expected, "get of {key:?}");
+        let unfiltered = store.get_unfiltered(key)?;
+        assert_eq!(unfiltered, expected, "get_unfiltered of {key:?}");
+        assert!(store.may_be_modified(key) || !store.is_modified(key)?);
     }
     Ok(())
 }

@@ -9,7 +9,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use super::model::{Failed, Model, check, check_now, key};
-use super::{TINY, open};
+use super::{FIXED, TINY, open};
 
 const KEYS: u64 = 300;
 const OPERATIONS: usize = 3_000;
@@ -18,6 +18,11 @@ const RUNS: u64 = 3;
 #[test]
 fn a_store_with_a_scalable_filter_answers_as_its_model() {
     run_all(FilterChoice::Scalable);
+}
+
+#[test]
+fn a_store_with_a_fixed_filter_answers_as_its_model() {
+    run_all(FIXED);
 }
 
 #[test]

@@ -113,7 +113,7 @@ pub enum DifferentialError {
     #[error("the disk is full: nothing of this write is kept; free space and open the store again")]
     DiskFull(#[source] rocksdb::Error),
     /// A write was not taken.
-    #[error("cannot {operation}: nothing of it is kept")]
+    #[error("cannot {operation}: nothing of it is kept; see to the cause and open the store again")]
     Write {
         /// What was being done.
         operation: &'static str,

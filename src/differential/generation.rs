@@ -103,14 +103,22 @@ impl Generation {
         self.fixed.is_some() || self.family.is_known()
     }
 
-    /// What the generation says of a key; `None` when it holds no record of it.
+    /// What the generation says of a key, whatever its filter does; `None` when it holds no record.
+    pub(super) fn fetch(
+        &self,
+        key: &[u8],
+        options: &ReadOptions,
+    ) -> Result<Option<Record<Vec<u8>>>, DifferentialError> {
+        self.understand(key, self.family.fetch(key, options))
+    }
+
+    /// What the generation says of a key that its filter let by.
     pub(super) fn read(
         &self,
         key: &[u8],
         options: &ReadOptions,
     ) -> Result<Option<Record<Vec<u8>>>, DifferentialError> {
-        let bytes = self.family.read(key, options);
-        self.understand(key, bytes)
+        self.understand(key, self.family.read(key, options))
     }
 
     /// [`Generation::read`] for several keys.

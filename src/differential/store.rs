@@ -20,7 +20,7 @@ use super::open;
 use super::options::{DifferentialOptions, MainFile, Trigger};
 use super::record::{self, Record};
 use super::snapshot::Snapshot;
-use super::state::State;
+use super::state::{State, family_name};
 use super::stats::{DifferentialStats, Extent};
 use crate::math::{Bits, Items};
 use crate::rcu::Published;
@@ -121,6 +121,48 @@ impl DifferentialStore {
         keys: impl IntoIterator<Item = K>,
     ) -> Vec<Result<Option<Vec<u8>>, DifferentialError>> {
         self.read_many(&self.generations(), keys, Sight::of_now(&self.reading))
+    }
+
+    /// Whether the filters send a read of the key to the differential file first. When false, no
+    /// generation has a record of it.
+    pub fn may_be_modified(&self, key: impl AsRef<[u8]>) -> bool {
+        let key = key.as_ref();
+        let asked = |files: &Generations| files.iter().any(|file| file.may_contain(key));
+        self.view.with(asked)
+    }
+
+    /// Whether the differential file has a record of the key, be it a delete; past the filters.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn is_modified(&self, key: impl AsRef<[u8]>) -> Result<bool, DifferentialError> {
+        Ok(self.recorded(key.as_ref())?.is_some())
+    }
+
+    /// The value of a key as the files say, past the filters; nothing is counted.
+    ///
+    /// # Errors
+    /// As [`DifferentialStore::get`].
+    pub fn get_unfiltered(
+        &self,
+        key: impl AsRef<[u8]>,
+    ) -> Result<Option<Vec<u8>>, DifferentialError> {
+        let key = key.as_ref();
+        if let Some(record) = self.recorded(key)? {
+            return Ok(record);
+        }
+        let value = self.main.fetch(key, &self.reading);
+        let value = value.map_err(DifferentialError::read("main"))?;
+        Ok(value.map(|value| value.to_vec()))
+    }
+
+    fn recorded(&self, key: &[u8]) -> Result<Option<Record<Vec<u8>>>, DifferentialError> {
+        for generation in self.generations().iter() {
+            if let Some(record) = generation.fetch(key, &self.reading)? {
+                return Ok(Some(record));
+            }
+        }
+        Ok(None)
     }
 
     /// All records as they are now, whatever is written or moved from here on.
@@ -397,6 +439,11 @@ impl DifferentialStore {
             Trigger::Records(most) => extent.records >= most,
             Trigger::FilterRate(most) => extent.predicted_rate >= most.get(),
         })
+    }
+
+    /// The column family that takes the writes now.
+    pub fn family(&self) -> String {
+        family_name(self.writing().number())
     }
 
     /// The database below, with the fronts of all files.

@@ -74,21 +74,30 @@ impl Family {
         }
     }
 
-    /// The engine's value, past the front, which learns whether it was right to let the key by.
-    pub(crate) fn read(
+    /// The engine's value.
+    pub(crate) fn fetch(
         &self,
         key: &[u8],
         options: &ReadOptions,
     ) -> Result<Option<DBPinnableSlice<'_>>, Error> {
         let engine = self.handle.engine();
-        let value = engine.get_pinned_cf_opt(&self.handle, key, options)?;
+        engine.get_pinned_cf_opt(&self.handle, key, options)
+    }
+
+    /// The engine's value of a key that the front let by; the front learns whether that was right.
+    pub(crate) fn read(
+        &self,
+        key: &[u8],
+        options: &ReadOptions,
+    ) -> Result<Option<DBPinnableSlice<'_>>, Error> {
+        let value = self.fetch(key, options)?;
         if let Some(front) = &self.front {
             front.engine_answered(value.is_some());
         }
         Ok(value)
     }
 
-    /// The engine's values of several keys, in their order.
+    /// [`Family::read`] for several keys, in their order.
     pub(crate) fn read_many(
         &self,
         keys: &[&[u8]],
