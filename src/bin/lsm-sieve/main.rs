@@ -4,6 +4,7 @@
 //! of bad input, a failing disk or Ctrl-C. Results go to standard output, everything else to
 //! standard error.
 
+mod advise;
 mod bench;
 mod demo;
 mod engine;
@@ -39,6 +40,8 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    #[command(subcommand)]
+    Advise(advise::Subject),
     Demo(demo::Arguments),
     Replay(replay::Arguments),
     #[command(subcommand)]
@@ -61,6 +64,7 @@ fn run() -> Result<(), Stop> {
     progress::heed_interrupts()?;
     let output = Output::new(arguments.json);
     match arguments.command {
+        Command::Advise(subject) => advise::run(&subject, output),
         Command::Demo(demo) => demo::run(&demo, output),
         Command::Replay(replay) => replay::run(&replay, output),
         Command::Bench(bench::Benchmark::Miss(miss)) => bench::run(&miss, output),

@@ -210,8 +210,7 @@ impl Experiment {
         let jobs = self.accesses.len() * self.seeds;
         let (next, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
         let (sender, receiver) = mpsc::channel();
-        let work = || {
-            let sender = sender.clone();
+        let work = |sender: mpsc::Sender<Finished>| {
             let (universes, rates, next, stop) = (&universes, &rates, &next, &stop);
             move || {
                 while !stop.load(Ordering::Relaxed) {
@@ -227,7 +226,11 @@ impl Experiment {
         };
         let mut runs = thread::scope(|scope| {
             let workers = thread::available_parallelism().map_or(1, NonZero::get);
-            (0..workers).for_each(|_| drop(scope.spawn(work())));
+            for _ in 0..workers {
+                scope.spawn(work(sender.clone()));
+            }
+            // The workers' senders are the last: if all are gone, there is nothing to wait for.
+            drop(sender);
             let collected = collect(&receiver, jobs, watch);
             stop.store(true, Ordering::Relaxed);
             collected
