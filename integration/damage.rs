@@ -103,7 +103,7 @@ fn spoilt(bytes: &[u8], dice: &mut Dice) -> Vec<(String, Vec<u8>)> {
 /// The same file as a later version might write it, its checksum right.
 fn newer(bytes: &[u8]) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
-    bytes[8] += 1;
+    bytes[8] = u8::MAX;
     let length = u32::from_le_bytes(bytes[12..16].try_into().unwrap()) as usize;
     let crc = crc32fast::hash(&bytes[..length - 4]);
     bytes[length - 4..length].copy_from_slice(&crc.to_le_bytes());

@@ -13,6 +13,7 @@ mod damage;
 mod differential;
 mod families;
 mod foreign;
+mod gremillion;
 mod ingestion;
 mod rate;
 mod recovery;

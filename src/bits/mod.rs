@@ -5,8 +5,10 @@
 //! therefore sees its bits.
 
 mod count;
+mod packed;
 mod pages;
 mod words;
 
 pub(crate) use count::Count;
+pub(crate) use packed::Packed;
 pub(crate) use words::{Line, Words};

@@ -86,6 +86,12 @@ impl Words {
         }
     }
 
+    /// Clears every bit.
+    pub(crate) fn clear(&mut self) {
+        let cells = self.lines.iter_mut().flat_map(|line| &mut line.0);
+        cells.for_each(|cell| *cell.get_mut() = 0);
+    }
+
     /// The line at this index, which must lie inside.
     #[inline]
     pub(crate) fn line(&self, index: u64) -> &Line {

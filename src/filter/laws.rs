@@ -5,7 +5,12 @@ use super::{Chain, Filter, Kind, Scalable, ScalableOptions, Shape, Stage, StageE
 use crate::hash::KeyHash;
 use crate::math::{Bits, Items, Probes, Rate};
 
-const KINDS: [Kind; 3] = [Kind::Standard, Kind::Partitioned, Kind::Blocked];
+const KINDS: [Kind; 4] = [
+    Kind::Standard,
+    Kind::Partitioned,
+    Kind::Blocked,
+    Kind::Classic,
+];
 
 fn stage(kind: Kind, items: u64, rate: f64) -> Stage {
     Stage::with_rate(kind, Items::new(items), Rate::new(rate).unwrap()).unwrap()

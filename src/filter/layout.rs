@@ -1,6 +1,7 @@
 //! The closed choice of layouts: a geometry that was checked, without the bits.
 
 use super::blocked::Blocked;
+use super::classic::Classic;
 use super::partitioned::Partitioned;
 use super::standard::Standard;
 use super::{Kind, Shape, ShapeError, StageError};
@@ -14,6 +15,7 @@ pub(super) enum Layout {
     Standard(Standard),
     Partitioned(Partitioned),
     Blocked(Blocked),
+    Classic(Classic),
 }
 
 macro_rules! each_layout {
@@ -22,6 +24,7 @@ macro_rules! each_layout {
             Layout::Standard($geometry) => $answer,
             Layout::Partitioned($geometry) => $answer,
             Layout::Blocked($geometry) => $answer,
+            Layout::Classic($geometry) => $answer,
         }
     };
 }
@@ -33,6 +36,8 @@ impl Layout {
             Kind::Standard => Standard::for_rate(items, rate).map(Self::Standard),
             Kind::Partitioned => Partitioned::for_rate(items, rate).map(Self::Partitioned),
             Kind::Blocked => Blocked::for_rate(items, rate).map(Self::Blocked),
+            Kind::Classic => Classic::for_rate(items, rate).map(Self::Classic),
+            kind => return Err(not_bits(kind).into()),
         };
         layout.ok_or(StageError::OutOfReach { kind, items, rate })
     }
@@ -111,6 +116,13 @@ impl TryFrom<Shape> for Layout {
             Kind::Standard => Self::Standard(shape.try_into()?),
             Kind::Partitioned => Self::Partitioned(shape.try_into()?),
             Kind::Blocked => Self::Blocked(shape.try_into()?),
+            Kind::Classic => Self::Classic(shape.try_into()?),
+            kind => return Err(not_bits(kind)),
         })
     }
+}
+
+fn not_bits(kind: Kind) -> ShapeError {
+    let wanted = "filter of bits";
+    ShapeError::Kind { kind, wanted }
 }

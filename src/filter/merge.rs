@@ -142,7 +142,7 @@ macro_rules! same {
     };
 }
 
-fn same_shape(a: Shape, b: Shape) -> Result<(), Mismatch> {
+pub(super) fn same_shape(a: Shape, b: Shape) -> Result<(), Mismatch> {
     same!(a.kind, b.kind, Kind);
     same!(a.probes, b.probes, Probes);
     same!(a.groups, b.groups, Groups);

@@ -12,12 +12,21 @@
 
 mod blocked;
 mod chain;
+mod classic;
+mod composite;
+mod counters;
+mod counting;
+mod growing;
+mod hash_coding;
 mod layout;
 mod merge;
 mod partitioned;
 mod probe;
+mod recurring;
 mod scalable;
 mod shape;
+mod sliding;
+mod spectral;
 mod stage;
 mod standard;
 
@@ -27,9 +36,17 @@ mod laws;
 mod naive;
 
 pub use chain::Chain;
+pub use composite::{Composite, Membership, RemovedForEver};
+pub use counters::CounterWidth;
+pub use counting::{Counting, NotInserted};
+pub use growing::{Countable, Growing, Growth, RemoveError};
+pub use hash_coding::{Full, HashCoding, MAX_CODE_BITS};
 pub use merge::{Mismatch, ResizeError};
+pub use recurring::RecurringMinimum;
 pub use scalable::{Scalable, ScalableOptions};
 pub use shape::{Kind, Shape, ShapeError};
+pub use sliding::{Sliding, SlidingOptions, Turn};
+pub use spectral::{MinimalIncrease, MinimumSelection, Rule, Spectral};
 pub use stage::{Stage, StageError};
 
 use crate::hash::KeyHash;

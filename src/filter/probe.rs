@@ -21,8 +21,14 @@ pub(super) fn fast_range(hash: u64, range: u64) -> u64 {
 /// One position in `0..range` for each of the first `probes` multipliers.
 #[inline]
 pub(super) fn positions(hash: KeyHash, probes: u32, range: u64) -> impl Iterator<Item = u64> {
+    multiples(hash, probes).map(move |multiple| fast_range(multiple, range))
+}
+
+/// The hash times each of the first `probes` multipliers: what positions are made of.
+#[inline]
+pub(super) fn multiples(hash: KeyHash, probes: u32) -> impl Iterator<Item = u64> {
     let multipliers = ODD.iter().take(probes as usize);
-    multipliers.map(move |odd| fast_range(hash.get().wrapping_mul(*odd), range))
+    multipliers.map(move |odd| hash.get().wrapping_mul(*odd))
 }
 
 /// The multipliers: SplitMix64 from seed 0, made odd. Frozen, since stored bits depend on them.

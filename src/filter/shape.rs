@@ -1,8 +1,11 @@
-//! The geometry of one stage: all that is needed to read its words, and nothing else.
+//! The geometry of one filter: all that is needed to read its words, and nothing else.
 
 use crate::math::{Bits, MAX_PROBES, Probes};
 
-/// The layout of a stage's bits; the number is what files hold.
+/// What the words of a filter hold; the number is what files hold.
+///
+/// The first four are layouts of bits, and make a [`super::Stage`]. The others hold counters or
+/// codes, and are read by the type of their name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Kind {
@@ -12,6 +15,16 @@ pub enum Kind {
     Partitioned = 2,
     /// One 64-byte line a key; within it `groups` words of `probes / groups` bits.
     Blocked = 3,
+    /// k different indexes over all M bits.
+    Classic = 4,
+    /// k slices of counters, all of them raised: [`super::Counting`].
+    Counting = 5,
+    /// The same, for multiplicities: [`super::Spectral`].
+    Spectral = 6,
+    /// k slices of counters, the least of them raised: [`super::MinimalIncrease`].
+    MinimalIncrease = 7,
+    /// Cells that hold a code of a key: [`super::HashCoding`].
+    HashCoding = 8,
 }
 
 impl Kind {
@@ -21,6 +34,11 @@ impl Kind {
             1 => Some(Self::Standard),
             2 => Some(Self::Partitioned),
             3 => Some(Self::Blocked),
+            4 => Some(Self::Classic),
+            5 => Some(Self::Counting),
+            6 => Some(Self::Spectral),
+            7 => Some(Self::MinimalIncrease),
+            8 => Some(Self::HashCoding),
             _ => None,
         }
     }
@@ -31,17 +49,26 @@ impl Kind {
 pub struct Shape {
     /// The layout.
     pub kind: Kind,
-    /// All bits of the stage, over all slices or lines.
+    /// All bits of the filter, over all slices, lines or cells.
     pub bits: Bits,
-    /// Bits a key sets.
+    /// Bits, or counters, that a key touches; 1 for [`Kind::HashCoding`].
     pub probes: Probes,
-    /// Words of a line that a key touches (2 or 4) for [`Kind::Blocked`], 0 for the others.
+    /// Words of a line that a key touches (2 or 4) for [`Kind::Blocked`]; the bits of one counter
+    /// or cell for the kinds that are made of them; 0 for the others.
     pub groups: u32,
 }
 
-/// A [`Shape`] that no stage can have.
+/// A [`Shape`] that the filter asked for cannot have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ShapeError {
+    /// It is the shape of another type of filter.
+    #[error("a {kind:?} filter is no {wanted}; read it as what it is")]
+    Kind {
+        /// The kind named by the shape.
+        kind: Kind,
+        /// What it was to be read as.
+        wanted: &'static str,
+    },
     /// The bits do not divide into whole units.
     #[error("{kind:?} filter of {bits} bits: needs a positive multiple of {unit}; rebuild it")]
     Bits {
@@ -99,6 +126,12 @@ impl Shape {
                 groups,
             });
         }
+        self.bounded_probes()
+    }
+
+    /// The probes, when they are within bounds.
+    pub(super) fn bounded_probes(&self) -> Result<u32, ShapeError> {
+        let Self { kind, probes, .. } = *self;
         match probes.get() {
             within @ 1..=MAX_PROBES => Ok(within),
             _ => Err(ShapeError::Probes { kind, probes }),

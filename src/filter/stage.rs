@@ -125,6 +125,12 @@ impl Stage {
         Self::copied(self.layout, self.items(), self.words())
     }
 
+    /// Forgets every key.
+    pub(super) fn clear(&mut self) {
+        self.words.clear();
+        self.items = Count::default();
+    }
+
     /// Adds a key; true when a bit changed.
     #[inline]
     pub fn insert(&self, hash: KeyHash) -> bool {

@@ -134,6 +134,7 @@ fn read_stage(
         .read_u64_into::<LittleEndian>(&mut words)
         .map_err(|_| too_short(count, WORD_BYTES))?;
     Ok(StageRecord {
+        role: stage.role,
         shape: stage.shape,
         items: stage.items,
         words,

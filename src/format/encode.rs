@@ -2,14 +2,13 @@
 
 use super::blocks::BlockWriter;
 use super::error::{FormatError, Part};
-use super::header::{check_header, covers, sum_of_items};
+use super::header::{check_header, covers, least_version, sum_of_items};
 use super::layout::{
     AT_COVERS, AT_ENTRIES, AT_FLAGS, AT_HASH, AT_HEADER_LENGTH, AT_KEY_SPACE, AT_KEYS,
     AT_KNOWN_ANSWER, AT_MAGIC, AT_PAYLOAD_LENGTH, AT_RATE, AT_SEED_ID, AT_SEGMENT, AT_SOURCE,
     AT_STAGES, AT_STORE, AT_SUBJECT, AT_TOTAL_LENGTH, AT_VERSION, CRC_BYTES, END_MAGIC, MAGIC,
-    STAGE_BITS, STAGE_GROUPS, STAGE_ITEMS, STAGE_KIND, STAGE_PROBES, SUBJECT_SEGMENT,
-    SUBJECT_SUMMARY, VERSION, check_length, header_bytes, payload_bytes, stage_at, total_bytes,
-    words,
+    STAGE_BITS, STAGE_GROUPS, STAGE_ITEMS, STAGE_KIND, STAGE_PROBES, STAGE_ROLE, SUBJECT_SEGMENT,
+    SUBJECT_SUMMARY, check_length, header_bytes, payload_bytes, stage_at, total_bytes, words,
 };
 use super::sidecar::{Header, HeaderSubject, Sidecar, StageHeader, Subject};
 use crc32fast::Hasher;
@@ -45,6 +44,7 @@ fn header_of(sidecar: &Sidecar) -> Result<Header, FormatError> {
         .stages
         .iter()
         .map(|stage| StageHeader {
+            role: stage.role,
             shape: stage.shape,
             items: stage.items,
         })
@@ -96,7 +96,7 @@ fn put_header(header: &Header, file: &mut Vec<u8>, check: &mut Hasher) {
     };
     let mut put = |at: usize, field: &[u8]| bytes[at..at + field.len()].copy_from_slice(field);
     put(AT_MAGIC, &MAGIC);
-    put(AT_VERSION, &VERSION.to_le_bytes());
+    put(AT_VERSION, &least_version(&header.stages).to_le_bytes());
     put(AT_FLAGS, &0_u16.to_le_bytes());
     put(
         AT_HEADER_LENGTH,
@@ -125,6 +125,7 @@ fn put_header(header: &Header, file: &mut Vec<u8>, check: &mut Hasher) {
             at + STAGE_PROBES,
             &narrow::<u16>(stage.shape.probes.get().into()).to_le_bytes(),
         );
+        put(at + STAGE_ROLE, &[stage.role as u8]);
         put(at + STAGE_BITS, &stage.shape.bits.get().to_le_bytes());
         put(at + STAGE_ITEMS, &stage.items.get().to_le_bytes());
     }

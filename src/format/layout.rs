@@ -9,8 +9,10 @@ use crate::filter::{Kind, Shape};
 
 pub(super) const MAGIC: [u8; 8] = *b"\x89SIEVE\r\n";
 pub(super) const END_MAGIC: [u8; 8] = *b"SIEVEEND";
-pub(super) const VERSION: u16 = 1;
-/// Flags that a reader must understand; version 1 defines none.
+/// The newest version, which has counters, codes and roles; the first one has not.
+pub(super) const VERSION: u16 = 2;
+pub(super) const FIRST_VERSION: u16 = 1;
+/// Flags that a reader must understand; none is defined.
 pub(super) const MUST_UNDERSTAND: u16 = 0x00ff;
 
 pub(super) const SUBJECT_SEGMENT: u8 = 1;
@@ -40,11 +42,13 @@ pub(super) const AT_STAGE_TABLE: usize = AT_PAYLOAD_LENGTH + 8;
 pub(super) const STAGE_KIND: usize = 0;
 pub(super) const STAGE_GROUPS: usize = STAGE_KIND + 1;
 pub(super) const STAGE_PROBES: usize = STAGE_GROUPS + 1;
-pub(super) const STAGE_RESERVED: usize = STAGE_PROBES + 2;
-pub(super) const STAGE_BITS: usize = STAGE_RESERVED + 4;
+pub(super) const STAGE_ROLE: usize = STAGE_PROBES + 2;
+pub(super) const STAGE_RESERVED: usize = STAGE_ROLE + 1;
+pub(super) const STAGE_BITS: usize = STAGE_RESERVED + RESERVED_BYTES;
 pub(super) const STAGE_ITEMS: usize = STAGE_BITS + 8;
 pub(super) const STAGE_BYTES: usize = STAGE_ITEMS + 8;
 
+pub(super) const RESERVED_BYTES: usize = 3;
 pub(super) const CRC_BYTES: usize = 4;
 pub(super) const ID_BYTES: usize = 16;
 pub(super) const WORD_BYTES: usize = 8;
@@ -53,6 +57,7 @@ pub(super) const MAX_STAGES: usize = 32;
 const MAX_PROBES: u32 = 32;
 const MAX_BITS: u64 = 1 << 48;
 const LINE_BITS: u64 = 512;
+const WORD_BITS: u64 = 64;
 
 /// What every version has: magic, version, flags, header length, header CRC.
 pub(super) const SHORTEST_HEADER_BYTES: usize = AT_TOTAL_LENGTH + CRC_BYTES;
@@ -116,20 +121,29 @@ pub(super) fn check_shape(shape: &Shape, at: usize) -> Result<(), FormatError> {
     let probes = shape.probes.get();
     let bits = shape.bits.get();
     let groups_fit = match shape.kind {
-        Kind::Standard | Kind::Partitioned => shape.groups == 0,
+        Kind::Standard | Kind::Partitioned | Kind::Classic => shape.groups == 0,
         Kind::Blocked => matches!(shape.groups, 2 | 4),
+        Kind::Counting | Kind::Spectral | Kind::MinimalIncrease => {
+            matches!(shape.groups, 4 | 8 | 16 | 32)
+        }
+        Kind::HashCoding => (2..=64).contains(&shape.groups),
     };
+    let divides_into = |unit: u64| bits.checked_rem(unit) == Some(0);
     let bits_fit = match shape.kind {
         Kind::Standard => true,
-        Kind::Partitioned => bits.checked_rem(u64::from(probes)) == Some(0),
-        Kind::Blocked => bits.is_multiple_of(LINE_BITS),
+        Kind::Partitioned => divides_into(u64::from(probes)),
+        Kind::Blocked => divides_into(LINE_BITS),
+        Kind::Classic | Kind::HashCoding => divides_into(WORD_BITS),
+        Kind::Counting | Kind::Spectral | Kind::MinimalIncrease => {
+            divides_into(u64::from(probes).saturating_mul(WORD_BITS))
+        }
     };
     check(
         groups_fit,
         "number of groups",
         at.saturating_add(STAGE_GROUPS),
         shape.groups.into(),
-        "2 or 4 for blocked stages, else 0",
+        "2 or 4 for blocked stages, the bits of a counter or cell, else 0",
     )?;
     check(
         (1..=MAX_PROBES).contains(&probes),
@@ -143,7 +157,7 @@ pub(super) fn check_shape(shape: &Shape, at: usize) -> Result<(), FormatError> {
         "number of bits",
         at.saturating_add(STAGE_BITS),
         bits,
-        "1 to 2^48, a multiple of 512 for blocked stages, of the probes for partitioned ones",
+        "1 to 2^48, whole lines, slices or words as the kind asks for",
     )
 }
 

@@ -25,6 +25,7 @@ impl Random {
 fn stage(kind: Kind, bits: u64, probes: u32, random: &mut Random) -> StageRecord {
     let groups = if kind == Kind::Blocked { 2 } else { 0 };
     StageRecord {
+        role: Role::Members,
         shape: Shape {
             kind,
             bits: Bits::new(bits),
@@ -117,6 +118,7 @@ fn assert_damaged(bytes: &[u8], what: &str) {
 fn golden_bytes() {
     let subject = Subject::Segment(SegmentId::from_bytes(*b"0123456789abcdef"));
     let stage = StageRecord {
+        role: Role::Members,
         shape: Shape {
             kind: Kind::Standard,
             bits: Bits::new(64),
@@ -300,7 +302,7 @@ fn what_would_not_be_read_is_not_written() {
 #[test]
 fn an_intact_newer_file_is_told_from_a_damaged_one() {
     let [bytes, _] = both();
-    for (at, value) in [(8, 2), (9, 1), (10, 1), (10, 0x80)] {
+    for (at, value) in [(8, 3), (9, 1), (10, 1), (10, 0x80)] {
         let mut newer = bytes.clone();
         newer[at] = value;
         assert_damaged(&newer, "not mended");

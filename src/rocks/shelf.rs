@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 
 use crate::filter::{Chain, Scalable, Stage};
-use crate::format::{Sidecar, Source, StageRecord, Subject};
+use crate::format::{Role, Sidecar, Source, StageRecord, Subject};
 use crate::segment::{SealedFilter, SegmentId, SidecarError, SidecarFolder};
 
 /// Filters on disk, in and out.
@@ -127,6 +127,7 @@ fn key_space(name: &str) -> u32 {
 
 fn records_of(chain: &Chain) -> Vec<StageRecord> {
     let record = |stage: &Stage| StageRecord {
+        role: Role::Members,
         shape: stage.shape(),
         items: stage.items(),
         words: stage.words().collect(),

@@ -387,7 +387,7 @@ mod tests {
     use super::*;
     use crate::disk::{Fault, MemoryDisk};
     use crate::filter::{Kind, Shape};
-    use crate::format::{Source, StageRecord, Subject};
+    use crate::format::{Role, Source, StageRecord, Subject};
     use crate::hash::{HashId, KeyHasher, Seed};
     use crate::math::{Bits, Items, Probes, Rate};
 
@@ -419,6 +419,7 @@ mod tests {
             entries: 3,
             rate: Rate::ONE_PERCENT,
             stages: vec![StageRecord {
+                role: Role::Members,
                 shape: Shape {
                     kind: Kind::Blocked,
                     bits: Bits::new(512),
@@ -451,7 +452,7 @@ mod tests {
     fn newer() -> Vec<u8> {
         let mut bytes = format::encode(&of_segment(ONE, 0)).unwrap();
         let end = 148 - 4;
-        bytes[8] = 2;
+        bytes[8] = u8::MAX;
         let crc = crc32fast::hash(&bytes[..end]);
         bytes[end..148].copy_from_slice(&crc.to_le_bytes());
         bytes

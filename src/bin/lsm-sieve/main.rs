@@ -4,9 +4,11 @@
 //! of bad input, a failing disk or Ctrl-C. Results go to standard output, everything else to
 //! standard error.
 
+mod advise;
 mod bench;
 mod demo;
 mod engine;
+mod gremillion;
 mod home;
 mod inspect;
 mod outcome;
@@ -38,10 +40,13 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    #[command(subcommand)]
+    Advise(advise::Subject),
     Demo(demo::Arguments),
     Replay(replay::Arguments),
     #[command(subcommand)]
     Bench(bench::Benchmark),
+    Gremillion(gremillion::Arguments),
     Inspect(inspect::Arguments),
     Verify(verify::Arguments),
 }
@@ -59,9 +64,11 @@ fn run() -> Result<(), Stop> {
     progress::heed_interrupts()?;
     let output = Output::new(arguments.json);
     match arguments.command {
+        Command::Advise(subject) => advise::run(&subject, output),
         Command::Demo(demo) => demo::run(&demo, output),
         Command::Replay(replay) => replay::run(&replay, output),
         Command::Bench(bench::Benchmark::Miss(miss)) => bench::run(&miss, output),
+        Command::Gremillion(gremillion) => gremillion::run(&gremillion, output),
         Command::Inspect(inspect) => inspect::run(&inspect, output),
         Command::Verify(verify) => verify::run(&verify, output),
     }

@@ -1,0 +1,377 @@
+//! Counters that grow: the stages of a scalable filter, each of which counts (the closing idea of Almeida
+//! et al. 2007, §5).
+//!
+//! ```text
+//! stage    0      1         2                3          ...
+//! keys     first  first s   first s²         first s³            made by the one rule of
+//! rate     P0     P0 r      P0 r²            P0 r³               `math::growth`, like any other stage
+//! ```
+//!
+//! Where a key went must be known when it is removed, so an insertion goes to *the oldest stage that
+//! already answers maybe*, and to the newest when none does. A key is then in some stage that claims it:
+//!
+//! - a count is the sum over the stages that claim the key, and never too low;
+//! - a removal is made where a single stage claims the key, for the key is there. Where several do, all
+//!   but one by mistake, it is refused: taking from the wrong one would lose another key. That happens
+//!   at the promised rate, and the key stays *maybe*.
+
+use super::{CounterWidth, Counting, NotInserted, Rule, Spectral, StageError};
+use crate::hash::KeyHash;
+use crate::math::{Bits, Items, Rate, growth};
+
+/// How a [`Growing`] filter begins and grows; what it says is what [`super::ScalableOptions`] say.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Growth {
+    /// The rate that all stages together keep.
+    pub rate: Rate,
+    /// Keys that the first stage takes.
+    pub first: Items,
+    /// How many times more keys a stage takes than the one before it; 0 counts as 1.
+    pub factor: u32,
+    /// How much stricter a stage is than the one before it, r; taken between 0.1 and 0.95.
+    pub tightening: f64,
+}
+
+impl Default for Growth {
+    /// r = 0.85 as in [`super::ScalableOptions`], and growth 2.
+    fn default() -> Self {
+        Self {
+            rate: Rate::ONE_PERCENT,
+            first: Items::new(1_000),
+            factor: 2,
+            tightening: 0.85,
+        }
+    }
+}
+
+impl Growth {
+    /// Keys and rate of stage `index`.
+    fn stage(&self, index: usize) -> (Items, Rate) {
+        let index = u32::try_from(index).unwrap_or(u32::MAX);
+        let times = u64::from(self.factor.max(1)).saturating_pow(index);
+        // `max` before `min`: they turn a NaN into a number, as `clamp` does not.
+        let tightening = self.tightening.max(0.1).min(0.95);
+        let items = self.first.get().max(1).saturating_mul(times);
+        (
+            Items::new(items),
+            growth::stage_rate(self.rate, tightening, index),
+        )
+    }
+}
+
+/// A filter of counters that can be a stage of a [`Growing`] one.
+pub trait Countable: Sized {
+    /// An empty filter with counters like these, for so many keys at this rate.
+    ///
+    /// # Errors
+    /// When no geometry keeps the rate, or memory does not suffice.
+    fn following(&self, items: Items, rate: Rate) -> Result<Self, StageError>;
+
+    /// Adds a key once more.
+    fn insert(&mut self, hash: KeyHash);
+
+    /// False only for a key that was never inserted, or validly removed as often as it was.
+    fn may_contain(&self, hash: KeyHash) -> bool;
+
+    /// The keys that count against the capacity of the stage.
+    fn items(&self) -> Items;
+
+    /// Memory taken by the counters.
+    fn size(&self) -> Bits;
+
+    /// The chance that a stranger is answered *maybe*.
+    fn predicted_rate(&self) -> f64;
+}
+
+/// Stages of counters that open one after another while keys arrive.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Growing<S> {
+    growth: Growth,
+    /// Never empty.
+    stages: Vec<S>,
+}
+
+/// Why a key was not removed from a [`Growing`] filter; nothing has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RemoveError {
+    /// It was never inserted.
+    #[error(transparent)]
+    NotInserted(#[from] NotInserted),
+    /// Several stages claim it, and only one of them has it.
+    #[error(
+        "{stages} stages claim the key: which one has it is not known, so it stays; rebuild the filter to be rid of it"
+    )]
+    Ambiguous {
+        /// How many do.
+        stages: usize,
+    },
+}
+
+impl Growing<Counting> {
+    /// An empty filter with its first stage.
+    ///
+    /// # Errors
+    /// When no geometry keeps the rate of the first stage, or memory does not suffice.
+    pub fn counting(growth: Growth) -> Result<Self, StageError> {
+        let (items, rate) = growth.stage(0);
+        Ok(Self::starting_with(
+            growth,
+            Counting::with_rate(items, rate)?,
+        ))
+    }
+
+    /// Takes back one insertion of a key, which must have been made.
+    ///
+    /// # Errors
+    /// When the key was never inserted, or it is not known where.
+    pub fn remove(&mut self, hash: KeyHash) -> Result<(), RemoveError> {
+        Ok(self.only_claimant(hash)?.remove(hash)?)
+    }
+}
+
+impl<R: Rule> Growing<Spectral<R>> {
+    /// An empty filter with its first stage, which counts as far as `width` goes.
+    ///
+    /// # Errors
+    /// When no geometry keeps the rate of the first stage, or memory does not suffice.
+    pub fn spectral(growth: Growth, width: CounterWidth) -> Result<Self, StageError> {
+        let (items, rate) = growth.stage(0);
+        let first = Spectral::with_rate(items, rate, width)?;
+        Ok(Self::starting_with(growth, first))
+    }
+
+    /// How often the key was inserted, at most; `None` when its counters are stuck.
+    pub fn count(&self, hash: KeyHash) -> Option<u64> {
+        let counts = self.stages.iter().map(|stage| stage.count(hash));
+        counts.sum()
+    }
+}
+
+impl Growing<Spectral> {
+    /// Takes back one insertion of a key, which must have been made.
+    ///
+    /// # Errors
+    /// When the key was never inserted, or it is not known where.
+    pub fn remove(&mut self, hash: KeyHash) -> Result<(), RemoveError> {
+        Ok(self.only_claimant(hash)?.remove(hash)?)
+    }
+}
+
+impl<S: Countable> Growing<S> {
+    fn starting_with(growth: Growth, first: S) -> Self {
+        let stages = vec![first];
+        Self { growth, stages }
+    }
+
+    /// A filter read back: its stages, oldest first. `None` without a stage.
+    pub fn from_stages(growth: Growth, stages: Vec<S>) -> Option<Self> {
+        (!stages.is_empty()).then_some(Self { growth, stages })
+    }
+
+    /// Adds a key once more; true when it was absent.
+    ///
+    /// When there is no room for a further stage, the newest takes more than it was made for: the
+    /// rate rises, as [`Growing::predicted_rate`] says, and no key is lost.
+    pub fn insert(&mut self, hash: KeyHash) -> bool {
+        let claimant = self.stages.iter().position(|stage| stage.may_contain(hash));
+        let place = claimant.unwrap_or_else(|| self.roomy());
+        self.stages[place].insert(hash);
+        claimant.is_none()
+    }
+
+    /// The newest stage, after another one was opened if it is full.
+    fn roomy(&mut self) -> usize {
+        let newest = self.stages.len() - 1;
+        let (capacity, _) = self.growth.stage(newest);
+        if self.stages[newest].items() >= capacity {
+            let (items, rate) = self.growth.stage(newest + 1);
+            self.stages
+                .extend(self.stages[newest].following(items, rate).ok());
+        }
+        self.stages.len() - 1
+    }
+
+    /// False only for a key that was never inserted, or validly removed as often as it was.
+    pub fn may_contain(&self, hash: KeyHash) -> bool {
+        self.stages.iter().any(|stage| stage.may_contain(hash))
+    }
+
+    fn only_claimant(&mut self, hash: KeyHash) -> Result<&mut S, RemoveError> {
+        let mut claimants = self
+            .stages
+            .iter_mut()
+            .filter(|stage| stage.may_contain(hash));
+        let first = claimants.next().ok_or(NotInserted)?;
+        match claimants.count() {
+            0 => Ok(first),
+            others => Err(RemoveError::Ambiguous { stages: others + 1 }),
+        }
+    }
+
+    /// The stages, oldest first.
+    pub fn stages(&self) -> &[S] {
+        &self.stages
+    }
+
+    /// Keys of all stages, as each of them counts.
+    pub fn items(&self) -> Items {
+        let items = self.stages.iter().map(|stage| stage.items().get());
+        Items::new(items.fold(0, u64::saturating_add))
+    }
+
+    /// The bits of all stages.
+    pub fn size(&self) -> Bits {
+        Bits::new(self.stages.iter().map(|stage| stage.size().get()).sum())
+    }
+
+    /// The rate of all stages together, 1 − ∏ (1 − p).
+    pub fn predicted_rate(&self) -> f64 {
+        growth::compound(self.stages.iter().map(S::predicted_rate))
+    }
+}
+
+/// What both filters of counters have, by the names that they have it.
+macro_rules! countable {
+    () => {
+        fn insert(&mut self, hash: KeyHash) {
+            self.insert(hash);
+        }
+
+        fn may_contain(&self, hash: KeyHash) -> bool {
+            self.may_contain(hash)
+        }
+
+        fn items(&self) -> Items {
+            self.items()
+        }
+
+        fn size(&self) -> Bits {
+            self.size()
+        }
+
+        fn predicted_rate(&self) -> f64 {
+            self.predicted_rate()
+        }
+    };
+}
+
+impl Countable for Counting {
+    countable!();
+
+    fn following(&self, items: Items, rate: Rate) -> Result<Self, StageError> {
+        Self::with_rate(items, rate)
+    }
+}
+
+impl<R: Rule> Countable for Spectral<R> {
+    countable!();
+
+    fn following(&self, items: Items, rate: Rate) -> Result<Self, StageError> {
+        Self::with_rate(items, rate, self.width())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::filter::naive::hashes;
+    use crate::filter::{MinimalIncrease, MinimumSelection};
+
+    fn growth() -> Growth {
+        let first = Items::new(100);
+        Growth {
+            first,
+            ..Growth::default()
+        }
+    }
+
+    #[test]
+    fn counting_grows_and_keeps_the_compound_rate() {
+        let mut filter = Growing::counting(growth()).unwrap();
+        hashes(1)
+            .take(20_000)
+            .for_each(|hash| _ = filter.insert(hash));
+        assert_eq!(filter.stages().len(), 8);
+        assert!(filter.predicted_rate() <= 0.01);
+        assert!(hashes(1).take(20_000).all(|hash| filter.may_contain(hash)));
+        let hits = hashes(2)
+            .take(100_000)
+            .filter(|&hash| filter.may_contain(hash));
+        assert!(hits.count() < 1_100);
+    }
+
+    /// The one thing that must not happen: a removal from a stage that never had the key.
+    #[test]
+    fn removal_over_many_stages_loses_no_other_key() {
+        let mut filter = Growing::counting(growth()).unwrap();
+        hashes(1)
+            .take(20_000)
+            .for_each(|hash| _ = filter.insert(hash));
+        let removed = hashes(1).step_by(2).take(10_000);
+        let refused = removed.filter(|&hash| filter.remove(hash).is_err()).count();
+        assert!(refused < 200, "{refused} of 10,000");
+        let mut kept = hashes(1).skip(1).step_by(2).take(10_000);
+        assert!(kept.all(|hash| filter.may_contain(hash)));
+        let gone = hashes(1)
+            .step_by(2)
+            .take(10_000)
+            .filter(|&hash| !filter.may_contain(hash));
+        assert!(gone.count() > 9_700);
+    }
+
+    #[test]
+    fn a_repeated_key_is_removed_from_where_it_is() {
+        let mut filter = Growing::counting(growth()).unwrap();
+        let key = KeyHash::new(7 << 50);
+        filter.insert(key);
+        hashes(1)
+            .take(1_000)
+            .for_each(|hash| _ = filter.insert(hash));
+        filter.insert(key);
+        assert_eq!((filter.remove(key), filter.remove(key)), (Ok(()), Ok(())));
+        assert_eq!(
+            filter.remove(key),
+            Err(RemoveError::NotInserted(NotInserted))
+        );
+    }
+
+    fn counts_are_never_too_low<R: Rule>() {
+        let mut filter = Growing::<Spectral<R>>::spectral(growth(), CounterWidth::Sixteen).unwrap();
+        let times = |i: usize| (10_000 / (i + 1)).clamp(1, 50) as u64;
+        for round in 0..50 {
+            let present = hashes(1).take(10_000).enumerate();
+            for (_, hash) in present.filter(|(i, _)| times(*i) > round) {
+                filter.insert(hash);
+            }
+        }
+        let counts = hashes(1)
+            .take(10_000)
+            .map(|hash| filter.count(hash).unwrap());
+        let wrong = counts
+            .enumerate()
+            .inspect(|&(i, m)| assert!(m >= times(i)))
+            .filter(|&(i, m)| m > times(i));
+        assert!(wrong.count() < 200);
+        assert!(filter.stages().len() > 5);
+    }
+
+    #[test]
+    fn spectral_counts_over_many_stages_are_never_too_low() {
+        counts_are_never_too_low::<MinimumSelection>();
+        counts_are_never_too_low::<MinimalIncrease>();
+    }
+
+    #[test]
+    fn without_room_the_newest_stage_takes_all() {
+        let strict = Growth {
+            rate: Rate::new(1e-18).unwrap(),
+            tightening: 0.1,
+            ..growth()
+        };
+        let mut filter = Growing::counting(strict).unwrap();
+        hashes(1)
+            .take(50_000)
+            .for_each(|hash| _ = filter.insert(hash));
+        assert!(hashes(1).take(50_000).all(|hash| filter.may_contain(hash)));
+    }
+}
