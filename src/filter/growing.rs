@@ -15,7 +15,7 @@
 //!   but one by mistake, it is refused: taking from the wrong one would lose another key. That happens
 //!   at the promised rate, and the key stays *maybe*.
 
-use super::{CounterWidth, Counting, NotInserted, Rule, Spectral, StageError};
+use super::{CounterWidth, Counting, Multiset, NotInserted, Rule, Spectral, StageError};
 use crate::hash::KeyHash;
 use crate::math::{Bits, Items, Rate, growth};
 
@@ -129,14 +129,14 @@ impl Growing<Counting> {
     }
 }
 
-impl<R: Rule> Growing<Spectral<R>> {
+impl<R: Rule> Growing<Multiset<R>> {
     /// An empty filter with its first stage, which counts as far as `width` goes.
     ///
     /// # Errors
     /// When no geometry keeps the rate of the first stage, or memory does not suffice.
     pub fn spectral(growth: Growth, width: CounterWidth) -> Result<Self, StageError> {
         let (items, rate) = growth.stage(0);
-        let first = Spectral::with_rate(items, rate, width)?;
+        let first = Multiset::with_rate(items, rate, width)?;
         Ok(Self::starting_with(growth, first))
     }
 
@@ -263,7 +263,7 @@ impl Countable for Counting {
     }
 }
 
-impl<R: Rule> Countable for Spectral<R> {
+impl<R: Rule> Countable for Multiset<R> {
     countable!();
 
     fn following(&self, items: Items, rate: Rate) -> Result<Self, StageError> {
@@ -275,7 +275,7 @@ impl<R: Rule> Countable for Spectral<R> {
 mod tests {
     use super::*;
     use crate::filter::naive::hashes;
-    use crate::filter::{MinimalIncrease, MinimumSelection};
+    use crate::filter::{RaiseAll, RaiseLeast};
 
     fn growth() -> Growth {
         let first = Items::new(100);
@@ -336,7 +336,7 @@ mod tests {
     }
 
     fn counts_are_never_too_low<R: Rule>() {
-        let mut filter = Growing::<Spectral<R>>::spectral(growth(), CounterWidth::Sixteen).unwrap();
+        let mut filter = Growing::<Multiset<R>>::spectral(growth(), CounterWidth::Sixteen).unwrap();
         let times = |i: usize| (10_000 / (i + 1)).clamp(1, 50) as u64;
         for round in 0..50 {
             let present = hashes(1).take(10_000).enumerate();
@@ -357,8 +357,8 @@ mod tests {
 
     #[test]
     fn spectral_counts_over_many_stages_are_never_too_low() {
-        counts_are_never_too_low::<MinimumSelection>();
-        counts_are_never_too_low::<MinimalIncrease>();
+        counts_are_never_too_low::<RaiseAll>();
+        counts_are_never_too_low::<RaiseLeast>();
     }
 
     #[test]

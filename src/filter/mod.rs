@@ -46,7 +46,7 @@ pub use recurring::RecurringMinimum;
 pub use scalable::{Scalable, ScalableOptions};
 pub use shape::{Kind, Shape, ShapeError};
 pub use sliding::{Sliding, SlidingOptions, Turn};
-pub use spectral::{MinimalIncrease, MinimumSelection, Rule, Spectral};
+pub use spectral::{MinimalIncrease, Multiset, RaiseAll, RaiseLeast, Rule, Spectral};
 pub use stage::{Stage, StageError};
 
 use crate::hash::KeyHash;

@@ -123,6 +123,16 @@ impl RecurringMinimum {
         &self.secondary
     }
 
+    /// Distinct keys, without those that looked as if they were in already.
+    pub fn items(&self) -> Items {
+        self.primary.items()
+    }
+
+    /// The chance that a stranger is answered *maybe*, computed from [`RecurringMinimum::items`].
+    pub fn predicted_rate(&self) -> f64 {
+        self.primary.predicted_rate()
+    }
+
     /// The bits of both.
     pub fn size(&self) -> Bits {
         Bits::new(self.primary.size().get() + self.secondary.size().get())

@@ -88,6 +88,8 @@ mod error;
 mod fields;
 mod header;
 mod identity;
+#[cfg(test)]
+mod kinds;
 mod layout;
 mod sidecar;
 #[cfg(test)]
