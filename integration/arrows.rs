@@ -4,9 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The list in `lib.rs`.
-const ORDER: [&str; 13] = [
+const ORDER: [&str; 14] = [
     "math", "hash", "bits", "filter", "id", "disk", "format", "threads", "rcu", "segment", "stats",
-    "rocks", "workload",
+    "rocks", "chart", "workload",
 ];
 
 fn sources(folder: &Path) -> Vec<PathBuf> {

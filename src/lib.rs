@@ -20,9 +20,11 @@
 //!
 //! Each module uses only what stands before it:
 //! [`math`] -> [`hash`] -> `bits` -> [`filter`] -> `id` -> [`disk`] -> [`mod@format`] -> `threads`
-//! -> `rcu` -> [`segment`] -> `stats` -> `rocks` -> `workload`.
+//! -> `rcu` -> [`segment`] -> `stats` -> `rocks` -> `chart` -> `workload`.
 
 mod bits;
+#[cfg(feature = "cli")]
+pub mod chart;
 pub mod disk;
 pub mod filter;
 pub mod format;

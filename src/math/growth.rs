@@ -8,7 +8,48 @@
 //! ```
 
 use super::{Bits, Items, Probes, Rate, halvings};
-use std::f64::consts::LN_2;
+use std::f64::consts::{LN_2, PI};
+
+/// How a promised rate P is shared out among stages, so that their rates add up to P at most.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Tightening {
+    /// P_i = P (1 − r) r^i, for any number of stages (§4); r lies between 0 and 1.
+    Geometric(f64),
+    /// The same with P0 = P (1 − r) / (1 − r^L) where at most L stages can occur: no part of P is
+    /// kept for stages that never come. One stage gets all of P.
+    Bounded {
+        /// r, between 0 and 1.
+        r: f64,
+        /// L, at least 1.
+        stages: u32,
+    },
+    /// P_i = 6 P / (π² (i + 1)²), for any number of stages: stricter by a factor that shrinks
+    /// (Pagh, Segev, Wieder, *How to approximate a set without knowing its size*, FOCS 2013).
+    Polynomial,
+}
+
+impl Tightening {
+    /// The rate of stage i.
+    pub fn rate(self, promised: Rate, stage: u32) -> Rate {
+        Rate::clamped((-self.halvings(promised, stage)).exp2())
+    }
+
+    /// log2 1/P_i: the half-full slices that stage i needs, as a real number.
+    ///
+    /// Kept as a logarithm, so that no stage underflows.
+    pub fn halvings(self, promised: Rate, stage: u32) -> f64 {
+        let index = f64::from(stage);
+        let further = match self {
+            Self::Geometric(r) => -(-r).ln_1p() / LN_2 - index * r.log2(),
+            Self::Bounded { r, stages } => {
+                let kept = (-r.powf(f64::from(stages.max(1)))).ln_1p();
+                (kept - (-r).ln_1p()) / LN_2 - index * r.log2()
+            }
+            Self::Polynomial => (PI * PI / 6.0).log2() + 2.0 * (index + 1.0).log2(),
+        };
+        further - promised.get().log2()
+    }
+}
 
 /// The rate of stage i, P0 r^i with P0 = P(1 − r): equation (2), solved for P0.
 ///
@@ -86,6 +127,53 @@ mod tests {
     fn the_bound_has_little_slack() {
         let rates = (0..200).map(|i| stage_rate(Rate::ONE_PERCENT, 0.5, i).get());
         assert_close(compound(rates), 0.009_967, 1e-4);
+    }
+
+    #[test]
+    fn every_tightening_keeps_the_promise() {
+        let bounded = Tightening::Bounded { r: 0.9, stages: 8 };
+        for (tightening, stages) in [
+            (Tightening::Geometric(0.5), 300),
+            (Tightening::Geometric(0.9), 300),
+            (Tightening::Polynomial, 100_000),
+            (bounded, 8),
+        ] {
+            let rates = (0..stages).map(|i| tightening.rate(Rate::ONE_PERCENT, i).get());
+            let bound = compound_bound(rates);
+            assert!(
+                bound > 0.009_99 && bound <= 0.01 + 1e-12,
+                "{tightening:?}: {bound}"
+            );
+        }
+    }
+
+    /// For one stage and r = 0.9 the bound spares log2 10 = 3.3 slices.
+    #[test]
+    fn a_bound_on_the_stages_spares_bits() {
+        let (one, any) = (
+            Tightening::Bounded { r: 0.9, stages: 1 },
+            Tightening::Geometric(0.9),
+        );
+        let at = |tightening: Tightening| tightening.halvings(Rate::ONE_PERCENT, 0);
+        assert_close(at(one), -Rate::ONE_PERCENT.get().log2(), 1e-12);
+        assert_close(at(any) - at(one), 10_f64.log2(), 1e-12);
+    }
+
+    #[test]
+    fn a_tightening_is_what_a_stage_gets() {
+        for stage in [0, 1, 7, 40] {
+            let found = Tightening::Geometric(0.85).rate(Rate::ONE_PERCENT, stage);
+            let want = stage_rate(Rate::ONE_PERCENT, 0.85, stage);
+            assert_close(found.get(), want.get(), 1e-12);
+        }
+    }
+
+    /// P0 = .1, r = .9: far from small rates the sum says little.
+    #[test]
+    fn the_bound_is_loose_for_loose_rates() {
+        let rates = || (0..2_000).map(|i| 0.1 * 0.9_f64.powi(i));
+        assert_close(compound(rates()), 0.642, 1e-3);
+        assert_close(compound_bound(rates()), 1.0, 1e-12);
     }
 
     #[test]

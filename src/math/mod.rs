@@ -21,10 +21,13 @@ pub mod blocked;
 pub mod classic;
 pub mod counting;
 pub mod fill;
+pub mod grandi;
 pub mod growth;
 pub mod hash_coding;
+pub mod ladder;
 pub mod partitioned;
 pub mod standard;
+pub mod textbook;
 mod units;
 pub mod window;
 

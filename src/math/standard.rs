@@ -13,6 +13,13 @@ pub fn rate(bits: Bits, probes: Probes, items: Items) -> f64 {
     super::fill::expected(clear_chance(bits, probes), items).powf(f64::from(probes.get()))
 }
 
+/// The rate as bits go to infinity, (1 − e^(−kn/m))^k (Grandi's A2): always below [`rate`].
+pub fn rate_asymptotic(bits: Bits, probes: Probes, items: Items) -> f64 {
+    let k = f64::from(probes.get());
+    let clear = -k * items.get() as f64 / bits.get().max(1) as f64;
+    (-clear.exp_m1()).powf(k)
+}
+
 /// The rate with the variance of the fill taken in, to second order (Grandi's A3):
 /// φ^k + k(k − 1)/2 · φ^(k−2) · Var(X)/m², φ = E(X)/m, X = bits set.
 pub fn rate_corrected(bits: Bits, probes: Probes, items: Items) -> f64 {
