@@ -19,19 +19,20 @@ const CACHED: usize = 5_000;
 fn run(ids: &[u64], mut seen: Option<Sliding>) -> (usize, usize) {
     let hasher = KeyHasher::new(HashId::Xxh3, Seed::from_bytes(*b"seen but not yet"));
     let (mut cached, mut order) = (HashSet::new(), VecDeque::new());
-    let mut writes = 0;
-    let mut hit = |&&id: &&u64| {
+    let (mut hits, mut writes) = (0, 0);
+    for &id in ids {
         let first = |seen: &mut Sliding| seen.insert(hasher.hash(&trace_key(id)));
-        let hit = cached.contains(&id);
-        if !hit && !seen.as_mut().is_some_and(first) {
-            let evicted = (order.len() == CACHED).then(|| order.pop_front());
-            evicted.flatten().map(|old| cached.remove(&old));
-            writes += usize::from(cached.insert(id));
+        if cached.contains(&id) {
+            hits += 1;
+        } else if !seen.as_mut().is_some_and(first) {
+            writes += 1;
+            cached.insert(id);
             order.push_back(id);
+            let over = order.len() > CACHED;
+            over.then(|| order.pop_front().map(|old| cached.remove(&old)));
         }
-        hit
-    };
-    (ids.iter().filter(|id| hit(id)).count(), writes)
+    }
+    (hits, writes)
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -52,12 +53,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     })?;
     for (name, seen) in [("every miss", None), ("second hit", Some(window))] {
         let (hits, writes) = run(&ids, seen);
-        let share = |count| 100.0 * count as f64 / ids.len() as f64;
-        println!(
-            "{name}: {:.1} % hits, {:.1} % written",
-            share(hits),
-            share(writes)
-        );
+        let share = |count| format!("{:.1} %", 100.0 * count as f64 / ids.len() as f64);
+        println!("{name}: {} hits, {} written", share(hits), share(writes));
     }
     Ok(())
 }

@@ -15,6 +15,7 @@
 //!   but one by mistake, it is refused: taking from the wrong one would lose another key. That happens
 //!   at the promised rate, and the key stays *maybe*.
 
+use super::scalable::TIGHTENING;
 use super::{CounterWidth, Counting, Multiset, NotInserted, Rule, Spectral, StageError};
 use crate::hash::KeyHash;
 use crate::math::{Bits, Items, Rate, growth};
@@ -50,7 +51,8 @@ impl Growth {
         let index = u32::try_from(index).unwrap_or(u32::MAX);
         let times = u64::from(self.factor.max(1)).saturating_pow(index);
         // `max` before `min`: they turn a NaN into a number, as `clamp` does not.
-        let tightening = self.tightening.max(0.1).min(0.95);
+        let (least, most) = (*TIGHTENING.start(), *TIGHTENING.end());
+        let tightening = self.tightening.max(least).min(most);
         let items = self.first.get().max(1).saturating_mul(times);
         (
             Items::new(items),

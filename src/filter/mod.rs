@@ -1,11 +1,21 @@
 //! The filters: sets of key hashes that answer *absent* or *maybe*, never *absent* for a member.
 //!
-//! - [`Stage`]: a filter of fixed size, in one of three layouts ([`Kind`]); its [`Shape`] and its
+//! - [`Stage`]: a filter of fixed size, in one of four layouts ([`Kind`]); its [`Shape`] and its
 //!   words are all there is to it, so that it can be stored, ORed, folded and expanded.
 //! - [`Scalable`]: stages that open one after another while keys arrive, with one promised rate.
 //! - [`Chain`]: stages that are sealed and tied to a hash function and a seed.
 //!
-//! Insertion takes `&self` and any number of threads. A key is in the filter for whoever learns of
+//! Filters of counters, four times the size and more, with one writer:
+//!
+//! - [`Counting`] can remove what was inserted.
+//! - [`Spectral`] and [`MinimalIncrease`] estimate how often a key was inserted, never too low;
+//!   [`RecurringMinimum`] more closely, on either side.
+//! - [`Growing`] makes stages of any of the first three.
+//!
+//! And what bends the promise, and says so at its top: [`Composite`] can deny a member, [`Sliding`]
+//! forgets by design. Neither is a [`Filter`]. [`HashCoding`] is the reference of 1970.
+//!
+//! Insertion into stages takes `&self` and any number of threads. A key is in the filter for whoever learns of
 //! it after its `insert` returned, by whatever synchronisation they learn of it.
 //!
 //! Space may run out: a [`Scalable`] then turns *saturated* and answers *maybe* to everything.
