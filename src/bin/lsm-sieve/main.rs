@@ -7,8 +7,10 @@
 mod bench;
 mod demo;
 mod engine;
+mod figures;
 mod home;
 mod inspect;
+mod model;
 mod outcome;
 mod output;
 mod progress;
@@ -44,6 +46,7 @@ enum Command {
     Bench(bench::Benchmark),
     Inspect(inspect::Arguments),
     Verify(verify::Arguments),
+    Model(model::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -64,6 +67,7 @@ fn run() -> Result<(), Stop> {
         Command::Bench(bench::Benchmark::Miss(miss)) => bench::run(&miss, output),
         Command::Inspect(inspect) => inspect::run(&inspect, output),
         Command::Verify(verify) => verify::run(&verify, output),
+        Command::Model(model) => model::run(&model, output),
     }
 }
 
