@@ -15,6 +15,7 @@ mod outcome;
 mod output;
 mod progress;
 mod replay;
+mod report;
 mod verify;
 
 use std::process::ExitCode;
@@ -47,6 +48,7 @@ enum Command {
     Inspect(inspect::Arguments),
     Verify(verify::Arguments),
     Model(model::Arguments),
+    Report(report::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -68,6 +70,7 @@ fn run() -> Result<(), Stop> {
         Command::Inspect(inspect) => inspect::run(&inspect, output),
         Command::Verify(verify) => verify::run(&verify, output),
         Command::Model(model) => model::run(&model, output),
+        Command::Report(report) => report::run(&report, output),
     }
 }
 

@@ -44,11 +44,7 @@ pub(super) fn table_1() -> Figure {
     let column = |name, value: fn(ladder::Capacity) -> u64| {
         Series::line_and_marks(name, capacities().map(|(p, row)| (p, value(row) as f64)))
     };
-    let chart = Chart::new(
-        "Keys in 32 KB",
-        Axis::log("P"),
-        Axis::linear("keys, n").including(0.0),
-    )
+    let chart = Chart::new("Keys in 32 KB", Axis::log("P"), Axis::log("n, m and k"))
     .with(column("n as printed", |row| row.printed))
     .with(column("n by rate", |row| row.by_fill))
     .with(column("n half full", |row| row.half_full))
