@@ -7,12 +7,15 @@
 mod bench;
 mod demo;
 mod engine;
+mod figures;
 mod home;
 mod inspect;
+mod model;
 mod outcome;
 mod output;
 mod progress;
 mod replay;
+mod report;
 mod verify;
 
 use std::process::ExitCode;
@@ -44,6 +47,8 @@ enum Command {
     Bench(bench::Benchmark),
     Inspect(inspect::Arguments),
     Verify(verify::Arguments),
+    Model(model::Arguments),
+    Report(report::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -64,6 +69,8 @@ fn run() -> Result<(), Stop> {
         Command::Bench(bench::Benchmark::Miss(miss)) => bench::run(&miss, output),
         Command::Inspect(inspect) => inspect::run(&inspect, output),
         Command::Verify(verify) => verify::run(&verify, output),
+        Command::Model(model) => model::run(&model, output),
+        Command::Report(report) => report::run(&report, output),
     }
 }
 
