@@ -4,9 +4,10 @@
 //! cargo bench --no-default-features --bench peers [-- KEYS]
 //! ```
 //!
-//! All get the same ready-made hashes and are asked for 1 % at the right size. Libraries that take keys
-//! only hash the eight bytes once more, with a hash of their own. Each is an oracle besides: whoever
-//! answers *absent* for a member ends the run. Filling is timed once, look-ups by the median of three.
+//! All get the same ready-made hashes and are asked for 1 % at the right size. Libraries that take
+//! keys only hash the eight bytes once more, with a hash of their own. Each is an oracle besides:
+//! whoever answers *absent* for a member ends the run. Filling is timed once, look-ups by the
+//! median of three.
 #![expect(clippy::print_stdout, reason = "a benchmark prints its table")]
 
 mod common;

@@ -1,5 +1,6 @@
-//! The application that Bloom wrote for (CACM 13(7), 1970): most words hyphenate by rule, the exceptions
-//! lie on a disk, and a filter of the exceptions spares most reads. `cargo run --example hyphenation`
+//! The application that Bloom wrote for (CACM 13(7), 1970): most words hyphenate by rule, the
+//! exceptions lie on a disk, and a filter of the exceptions spares most reads. `cargo run --example
+//! hyphenation`
 
 #![expect(clippy::print_stdout, reason = "an example for the command line")]
 

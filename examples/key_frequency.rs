@@ -1,4 +1,5 @@
-//! How often does each word come? Counted without keeping a word: `cargo run --example key_frequency
+//! How often does each word come? Counted without keeping a word: `cargo run --example
+//! key_frequency
 //! [-- FILE]`; without a file, over the text of this crate's licence.
 //!
 //! Estimates are never too low. Minimal increase errs less; minimum selection could also forget.

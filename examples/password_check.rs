@@ -1,5 +1,5 @@
-//! Is a password one of the obvious ones? After OPUS (Spafford, *Computers & Security* 11(3), 1992):
-//! a word list of megabytes becomes a filter of kilobytes that every machine can keep.
+//! Is a password one of the obvious ones? After OPUS (Spafford, *Computers & Security* 11(3),
+//! 1992): a word list of megabytes becomes a filter of kilobytes that every machine can keep.
 //! `cargo run --example password_check -- PASSWORD [WORD_LIST]`
 //!
 //! A false positive refuses a good password, and costs its owner another idea: one in 10,000 here.

@@ -1,8 +1,8 @@
 //! Two replicas that drifted apart learn from each other's filters what to send, and send hardly
 //! anything twice: `cargo run --example reconcile`
 //!
-//! A key is sent when the other's filter says *absent*. A false positive holds one in a hundred back;
-//! the next round has another seed, so two rounds or three do.
+//! A key is sent when the other's filter says *absent*. A false positive holds one in a hundred
+//! back; the next round has another seed, so two rounds or three do.
 
 #![expect(clippy::print_stdout, reason = "an example for the command line")]
 

@@ -1,6 +1,6 @@
-//! Cache on the second hit: what is asked for once within a window is not worth a write to the cache, and a
-//! sliding filter remembers it in a byte or two.
-//! `cargo run --example second_hit [-- FILE lis|u64be|u32be|lines]`; without a trace, draws from Zipf's law.
+//! Cache on the second hit: what is asked for once within a window is not worth a write to the
+//! cache, and a sliding filter remembers it in a byte or two. `cargo run --example second_hit [--
+//! FILE lis|u64be|u32be|lines]`; without a trace, draws from Zipf's law.
 
 #![expect(clippy::print_stdout, reason = "an example for the command line")]
 

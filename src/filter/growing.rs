@@ -1,19 +1,20 @@
-//! Counters that grow: the stages of a scalable filter, each of which counts (the closing idea of Almeida
-//! et al. 2007, §5).
+//! Counters that grow: the stages of a scalable filter, each of which counts (the closing idea of
+//! Almeida et al. 2007, §5).
 //!
 //! ```text
 //! stage    0      1         2                3          ...
-//! keys     first  first s   first s²         first s³            made by the one rule of
-//! rate     P0     P0 r      P0 r²            P0 r³               `math::growth`, like any other stage
+//! keys     first  first s   first s²         first s³
+//! rate     P0     P0 r      P0 r²            P0 r³               P0 = P (1 − r): adds up to P
 //! ```
 //!
-//! Where a key went must be known when it is removed, so an insertion goes to *the oldest stage that
-//! already answers maybe*, and to the newest when none does. A key is then in some stage that claims it:
+//! Where a key went must be known when it is removed, so an insertion goes to *the oldest stage
+//! that already answers maybe*, and to the newest when none does. A key is then in some stage that
+//! claims it:
 //!
 //! - a count is the sum over the stages that claim the key, and never too low;
-//! - a removal is made where a single stage claims the key, for the key is there. Where several do, all
-//!   but one by mistake, it is refused: taking from the wrong one would lose another key. That happens
-//!   at the promised rate, and the key stays *maybe*.
+//! - a removal is made where a single stage claims the key, for the key is there. Where several do,
+//!   some may be mistaken, and taking from such a one would lose another key: it is refused, and
+//!   the key stays *maybe*. That happens no more often than the promised rate, as a rule.
 
 use super::scalable::TIGHTENING;
 use super::{CounterWidth, Counting, Multiset, NotInserted, Rule, Spectral, StageError};
@@ -100,9 +101,7 @@ pub enum RemoveError {
     #[error(transparent)]
     NotInserted(#[from] NotInserted),
     /// Several stages claim it, and only one of them has it.
-    #[error(
-        "{stages} stages claim the key: which one has it is not known, so it stays; rebuild the filter to be rid of it"
-    )]
+    #[error("{stages} stages claim the key, so it stays in; rebuild the filter to be rid of it")]
     Ambiguous {
         /// How many do.
         stages: usize,

@@ -3,16 +3,17 @@
 //! Write B(S) for the bits that the keys of S set in one shape; a key x is answered *maybe* when
 //! B({x}) ⊆ B(S). A key sets its bits whatever other keys do, so B(S) is the union of all B({x}).
 //!
-//! | | statement | why | at what rate |
-//! |---|---|---|---|
-//! | [`Stage::or_with`] | B(S) ∪ B(T) = B(S ∪ T) | both are the union over the same keys | as if all keys had been inserted: two half-full stages make one three quarters full |
-//! | [`Stage::and`] | B(S) ∩ B(T) ⊇ B(S ∩ T) | B grows with its set, and S ∩ T lies in both | at most the lower of the two; above that of a stage made from S ∩ T |
-//! | [`super::Chain::chain`] | maybe where either is | by definition | p + q − pq: the bits stay apart |
-//! | [`Stage::fold`] | is the stage of half the lines | a line is the hash's leading bits; one fewer names the pair | as if inserted there |
-//! | [`Stage::expand`] | loses no key | both lines that a key may now choose have its old line's bits | the same |
-//!
-//! AND is not what inserting the common keys makes: a bit that one key of S and another of T set stays
-//! set. No key of both is lost, and that is all that may be concluded.
+//! - **OR**: B(S) ∪ B(T) = B(S ∪ T), for both are the union over the same keys. The rate is that of
+//!   all keys in one stage: two half-full ones make one three quarters full.
+//! - **AND**: B(S) ∩ B(T) ⊇ B(S ∩ T), for B grows with its set, and S ∩ T lies in both. No key of both
+//!   is lost, and the rate is at most the lower of the two. That is all: a bit that one key of S and
+//!   another one of T set stays set, so a stage made from S ∩ T would say *maybe* less often.
+//! - **Chain** ([`super::Chain::chain`]): *maybe* where either says so. The bits stay apart, so the
+//!   rate is p + q − pq.
+//! - **Fold**: the stage of half the lines. A line is the hash's leading bits, and one bit fewer names
+//!   the pair; so the rate is that of the keys inserted there.
+//! - **Expand**: both lines that a key may now choose have its old line's bits, so no key is lost, and
+//!   the rate stays.
 //!
 //! ```text
 //! fold     | a | b | c | d |  ->  | a or b | c or d |            half the bits, a higher rate

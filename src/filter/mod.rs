@@ -15,8 +15,8 @@
 //! And what bends the promise, and says so at its top: [`Composite`] can deny a member, [`Sliding`]
 //! forgets by design. Neither is a [`Filter`]. [`HashCoding`] is the reference of 1970.
 //!
-//! Insertion into stages takes `&self` and any number of threads. A key is in the filter for whoever learns of
-//! it after its `insert` returned, by whatever synchronisation they learn of it.
+//! Insertion into stages takes `&self` and any number of threads. A key is in the filter for
+//! whoever learns of it after its `insert` returned, by whatever synchronisation they learn of it.
 //!
 //! Space may run out: a [`Scalable`] then turns *saturated* and answers *maybe* to everything.
 
@@ -81,8 +81,9 @@ pub trait Filter {
     fn predicted_rate(&self) -> f64;
 }
 
-/// As many keys as are looked up before the first of them is finished: enough to keep every miss buffer
-/// of a core busy, few enough that no line leaves the first-level cache before it is looked at.
+/// As many keys as are looked up before the first of them is finished: enough to keep every miss
+/// buffer of a core busy, few enough that no line leaves the first-level cache before it is looked
+/// at.
 const BATCH: usize = 32;
 
 /// Answers `hashes` into `answers` a batch at a time: first all prefetches, then all tests.

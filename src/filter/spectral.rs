@@ -12,10 +12,10 @@
 //! made removals. Under minimum selection m ≠ f with the chance that each of its counters is
 //! met by another key, ([`wrong_estimate`]); under minimal increase never more often.
 //!
-//! Removal after minimal increase would take from counters that the key never raised, and lose other
-//! keys' insertions: there is no such method. [`super::RecurringMinimum`] errs less and can remove,
-//! at the price of the bound. The limits of [`super::Counting`] hold here as well: remove only
-//! what was inserted; a counter at its maximum is stuck, and its estimate is *unknown*.
+//! Removal after minimal increase would take from counters that the key never raised, and lose
+//! other keys' insertions: there is no such method. [`super::RecurringMinimum`] errs less and can
+//! remove, at the price of the bound. The limits of [`super::Counting`] hold here as well: remove
+//! only what was inserted; a counter at its maximum is stuck, and its estimate is *unknown*.
 //!
 //! [`wrong_estimate`]: crate::math::counting::wrong_estimate
 
@@ -72,8 +72,8 @@ pub struct Multiset<R: Rule> {
 }
 
 impl<R: Rule> Multiset<R> {
-    /// An empty filter that answers strangers *maybe* at most at `rate` while it holds up to `items`
-    /// distinct keys, and that counts as far as `width` goes.
+    /// An empty filter that answers strangers *maybe* at most at `rate` while it holds up to
+    /// `items` distinct keys, and that counts as far as `width` goes.
     ///
     /// # Errors
     /// When no geometry does, or memory does not suffice.
@@ -257,8 +257,8 @@ mod tests {
             .count()
     }
 
-    /// Claim 1 of the paper, over 200,000 keys in 200 filters. Keys of one filter err together, so the
-    /// bound is three times the binomial's.
+    /// Claim 1 of the paper, over 200,000 keys in 200 filters. Keys of one filter err together, so
+    /// the bound is three times the binomial's.
     #[test]
     fn minimum_selection_errs_as_often_as_claimed_and_never_below() {
         let all: usize = (1..=200).map(wrong::<RaiseAll>).sum();

@@ -146,8 +146,8 @@ fn a_recurring_minimum_keeps_its_two_parts_apart() {
     );
 }
 
-/// Even a composite of first-version layouts needs the second: a reader that knows no roles would take
-/// the removed keys for members.
+/// Even a composite of first-version layouts needs the second: a reader that knows no roles would
+/// take the removed keys for members.
 #[test]
 fn a_composite_keeps_removals_apart() {
     let half = (ITEMS, Rate::ONE_PERCENT);
@@ -228,8 +228,8 @@ fn the_version_is_the_least_that_will_do() {
     assert!(error.to_string().contains("version is 2"), "{error}");
 }
 
-/// What version 2 writes, byte by byte, from a second program that knows the picture only. If this fails, files of
-/// earlier releases have become unreadable: raise the version instead.
+/// What version 2 writes, byte by byte, from a second program that knows the picture only. If this
+/// fails, files of earlier releases have become unreadable: raise the version instead.
 #[test]
 fn golden_bytes_of_version_2() {
     let part = |role, kind, groups, probes, items, words: Vec<u64>| StageRecord {

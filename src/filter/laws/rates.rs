@@ -128,8 +128,8 @@ fn tiny_filters_keep_their_exact_rates() {
     }
 }
 
-/// Double hashing answers 0.5 % here: among 89 keys and slices of 128 bits, one pair of positions in
-/// 184 is taken, and two keys that share a pair share all 21 probes. One multiplier a probe has
+/// Double hashing answers 0.5 % here: among 89 keys and slices of 128 bits, one pair of positions
+/// in 184 is taken, and two keys that share a pair share all 21 probes. One multiplier a probe has
 /// no such floor, and gives the theory's 5e-7.
 #[test]
 fn small_slices_keep_a_strict_rate() {
