@@ -1,5 +1,5 @@
-//! Counters that grow: the stages of a scalable filter, each of which counts (the closing idea of
-//! Almeida et al. 2007, §5).
+//! Counters that grow: the stages of a scalable filter, each of which counts. Almeida et al. 2007
+//! (§1) expect as much of counting and spectral filters, and leave it at that.
 //!
 //! ```text
 //! stage    0      1         2                3          ...

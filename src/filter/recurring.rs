@@ -35,7 +35,7 @@ pub struct RecurringMinimum {
     secondary: Spectral,
 }
 
-/// The share of keys that the secondary is made for: about half of the paper's primary size.
+/// The secondary is made for one in so many keys, as the paper does.
 const SECONDARY: u64 = 2;
 
 impl RecurringMinimum {
