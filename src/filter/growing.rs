@@ -100,7 +100,7 @@ pub enum RemoveError {
     /// It was never inserted.
     #[error(transparent)]
     NotInserted(#[from] NotInserted),
-    /// Several stages claim it, and only one of them has it.
+    /// Several stages claim it, and some of them may be mistaken.
     #[error("{stages} stages claim the key, so it stays in; rebuild the filter to be rid of it")]
     Ambiguous {
         /// How many do.

@@ -8,7 +8,7 @@
 //! look up    the same; absent at the first empty cell
 //!
 //! cell i of a key  = ⌊ mix(hash + i γ) × cells / 2^64 ⌋        i = 1, 2, ...; mix as in SplitMix64
-//! code of a key    = top c bits of hash × odd
+//! code of a key    = top c bits of hash × γ mod 2^64
 //! ```
 //!
 //! With c = 63 the cell holds the key (a 63-bit one), which is his conventional method: exact, but
@@ -53,10 +53,10 @@ impl HashCoding {
     /// When the code is of no bit or more than [`MAX_CODE_BITS`], or memory does not suffice.
     pub fn with_cells(cells: u64, code_bits: u32) -> Result<Self, StageError> {
         let width = code_bits.saturating_add(1);
-        let bits = Packed::words_for(cells.max(2), width.clamp(2, u64::BITS));
+        let words = Packed::words_for(cells.max(2), width.clamp(2, u64::BITS));
         Self::new(Shape {
             kind: Kind::HashCoding,
-            bits: Bits::new(bits.saturating_mul(u64::from(u64::BITS))),
+            bits: Bits::new(words.saturating_mul(u64::from(u64::BITS))),
             probes: Probes::new(1),
             groups: width,
         })

@@ -78,8 +78,15 @@ impl Sliding {
     /// When no geometry keeps the rate, or memory does not suffice for all generations.
     pub fn new(options: SlidingOptions) -> Result<Self, StageError> {
         let generations = (0..options.count()).map(|_| options.generation());
-        let generations = generations.collect::<Result<_, _>>()?;
-        Ok(Self::of(options, generations))
+        let ends = match options.turn {
+            Turn::Count => Duration::MAX,
+            Turn::Period(period) => period,
+        };
+        Ok(Self {
+            options,
+            generations: generations.collect::<Result<_, _>>()?,
+            ends,
+        })
     }
 
     /// A window read back: the stages of [`Sliding::to_chain`], oldest first.
@@ -99,18 +106,6 @@ impl Sliding {
             window.generations.push_back(stage);
         }
         Ok(window)
-    }
-
-    fn of(options: SlidingOptions, generations: VecDeque<Stage>) -> Self {
-        let ends = match options.turn {
-            Turn::Count => Duration::MAX,
-            Turn::Period(period) => period,
-        };
-        Self {
-            options,
-            generations,
-            ends,
-        }
     }
 
     /// Adds a key to the newest generation; true when it was outside of the window.
