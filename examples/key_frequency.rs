@@ -55,6 +55,5 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         wrong(&|h| increase.count(h)),
     );
     println!("of {items} words, {a} are overestimated by selection, {b} by minimal increase");
-    println!("in {} bytes each", selection.size().get() / 8);
     Ok(())
 }

@@ -25,7 +25,6 @@ fn filter(round: u8, keys: &Replica) -> Result<Stage, StageError> {
     Ok(filter)
 }
 
-/// What `theirs` lacks for certain.
 fn lacking(round: u8, ours: &Replica, theirs: &Stage) -> Vec<u64> {
     let absent = |key: &&u64| !theirs.may_contain(hash(round, **key));
     ours.iter().filter(absent).copied().collect()
@@ -51,11 +50,10 @@ fn main() -> Result<(), Mismatch> {
         println!("round {round}: about {common} in common (AND: {bound}), {sent:?} sent");
         right.extend(&to_right);
         left.extend(&to_left);
-        // What a digest of both sets would tell; an empty exchange alone proves nothing.
+        // A digest of both sets would tell.
         if left == right {
             break;
         }
     }
-    assert_eq!(left.len(), 52_000);
     Ok(())
 }

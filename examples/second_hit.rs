@@ -28,8 +28,7 @@ fn run(ids: &[u64], mut seen: Option<Sliding>) -> (usize, usize) {
             writes += 1;
             cached.insert(id);
             order.push_back(id);
-            let over = order.len() > CACHED;
-            over.then(|| order.pop_front().map(|old| cached.remove(&old)));
+            (order.len() > CACHED).then(|| order.pop_front().map(|old| cached.remove(&old)));
         }
     }
     (hits, writes)
