@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! title
-//! 42 | plot                      | 12
+//! 66 | plot                      | 14
 //!    '---------------------------'
 //!      tick labels, axis label
 //!      legend, in as many rows as it needs
@@ -15,7 +15,7 @@ use super::scale::{self, Range};
 use super::{Chart, Point, Series, Style};
 
 const WIDTH: f64 = 420.0;
-const LEFT: f64 = 58.0;
+const LEFT: f64 = 66.0;
 const RIGHT: f64 = WIDTH - 14.0;
 const TOP: f64 = 34.0;
 const BOTTOM: f64 = TOP + 220.0;

@@ -113,7 +113,7 @@ fn step(span: f64) -> f64 {
 /// A number as a tick says it: short, and a power of ten where it would have many zeros.
 pub(super) fn label(value: f64) -> String {
     let size = value.abs();
-    if value == 0.0 || (1e-3..1e5).contains(&size) {
+    if value == 0.0 || (1e-2..1e5).contains(&size) {
         return grouped(value);
     }
     let power = (size.log10() + 1e-9).floor();

@@ -197,7 +197,7 @@ pub fn capacity(bits: super::Bits, rate: Rate) -> Capacity {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::math::{Bits, Items, Probes, assert_close, partitioned};
+    use crate::math::{Bits, assert_close};
 
     fn ladder(promised: f64, r: f64, growth: f64) -> Ladder {
         Ladder {

@@ -8,13 +8,16 @@ mod advise;
 mod bench;
 mod demo;
 mod engine;
+mod figures;
 mod gremillion;
 mod home;
 mod inspect;
+mod model;
 mod outcome;
 mod output;
 mod progress;
 mod replay;
+mod report;
 mod verify;
 
 use std::process::ExitCode;
@@ -49,6 +52,8 @@ enum Command {
     Gremillion(gremillion::Arguments),
     Inspect(inspect::Arguments),
     Verify(verify::Arguments),
+    Model(model::Arguments),
+    Report(report::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -71,6 +76,8 @@ fn run() -> Result<(), Stop> {
         Command::Gremillion(gremillion) => gremillion::run(&gremillion, output),
         Command::Inspect(inspect) => inspect::run(&inspect, output),
         Command::Verify(verify) => verify::run(&verify, output),
+        Command::Model(model) => model::run(&model, output),
+        Command::Report(report) => report::run(&report, output),
     }
 }
 

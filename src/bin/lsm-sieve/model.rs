@@ -1,0 +1,72 @@
+//! `model`: the tables and figures of the literature, computed by this crate's mathematics.
+
+use std::path::{Path, PathBuf};
+
+use lsm_sieve::chart::Ground;
+use lsm_sieve::disk::{RealDisk, publish};
+
+use crate::figures::Name;
+use crate::outcome::Stop;
+use crate::output::Output;
+
+const AFTER_HELP: &str = "Examples:
+  lsm-sieve model table1
+  lsm-sieve model fig6 --svg fig6.svg --csv fig6.csv
+  lsm-sieve model grandi --png grandi.png --dark
+  lsm-sieve model compare --json";
+
+/// Print a table or figure of the literature, and draw it.
+#[derive(clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Arguments {
+    /// Which one.
+    #[arg(value_name = "FIGURE")]
+    name: Name,
+    /// Draw it into this file, as SVG that follows the reader's choice of light or dark.
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+    /// Draw it into this file, as PNG.
+    #[arg(long, value_name = "FILE")]
+    png: Option<PathBuf>,
+    /// Draw the PNG on dark ground.
+    #[arg(long, requires = "png")]
+    dark: bool,
+    /// Write its points into this file.
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+}
+
+pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), Stop> {
+    let figure = arguments.name.figure();
+    if let Some(path) = &arguments.svg {
+        write(path, figure.chart.svg().as_bytes())?;
+    }
+    if let Some(path) = &arguments.png {
+        let ground = if arguments.dark {
+            Ground::Dark
+        } else {
+            Ground::Light
+        };
+        write(path, &figure.chart.png(ground)?)?;
+    }
+    if let Some(path) = &arguments.csv {
+        write(path, figure.csv().as_bytes())?;
+    }
+    output.print(&figure)
+}
+
+/// Puts a file where the user wants it, in place of one of that name.
+pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<(), Stop> {
+    let name = path.file_name().and_then(|name| name.to_str());
+    let name = name.ok_or_else(|| {
+        let path = path.display();
+        Stop::input(format!(
+            "{path} does not end in a file's name; name a file in a folder"
+        ))
+    })?;
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    Ok(publish(&RealDisk, folder, name, bytes)?)
+}

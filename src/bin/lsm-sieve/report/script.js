@@ -1,0 +1,90 @@
+"use strict";
+// Shows what the crate computed: which bits a word has, how many keys a size keeps. No hash and no
+// formula of a filter is repeated here.
+const data = JSON.parse(document.getElementById("data").textContent);
+const at = (id) => document.getElementById(id);
+
+// The small filter.
+const state = { mode: "insert", words: new Set(), set: new Set() };
+const bits = Array.from({ length: data.filter.bits }, () => {
+  const bit = document.createElement("span");
+  bit.className = "bit";
+  at("bits").append(bit);
+  return bit;
+});
+
+function show(met) {
+  bits.forEach((bit, index) => {
+    bit.classList.toggle("set", state.set.has(index));
+    bit.classList.toggle("met", met.includes(index));
+  });
+  for (const button of at("words").children) {
+    button.classList.toggle("in", state.words.has(button.textContent));
+  }
+  at("fill").textContent = `${state.words.size} words in, ${state.set.size} of ${bits.length} bits set.`;
+}
+
+function insert(word) {
+  word.bits.forEach((bit) => state.set.add(bit));
+  state.words.add(word.word);
+  at("answer").textContent = `${word.word} inserted.`;
+  show(word.bits);
+}
+
+function look(word) {
+  const maybe = word.bits.every((bit) => state.set.has(bit));
+  const truth = state.words.has(word.word) ? "it is in" : "a false positive";
+  at("answer").textContent = maybe ? `${word.word}: maybe (${truth}).` : `${word.word}: absent.`;
+  show(word.bits);
+}
+
+for (const word of data.filter.words) {
+  const button = document.createElement("button");
+  button.type = "button";
+  button.textContent = word.word;
+  button.addEventListener("click", () => (state.mode === "insert" ? insert(word) : look(word)));
+  at("words").append(button);
+}
+for (const [id, mode] of [["insert", "insert"], ["look", "look up"]]) {
+  at(id).addEventListener("click", () => {
+    state.mode = mode;
+    at("mode").textContent = mode;
+  });
+}
+at("clear").addEventListener("click", () => {
+  state.words.clear();
+  state.set.clear();
+  at("answer").textContent = "No word inserted yet.";
+  show([]);
+});
+show([]);
+
+// The sizing graph.
+const { sizing } = data;
+const count = (value) => value.toLocaleString("en");
+
+function place(point) {
+  return `${(40 + 370 * point[0]).toFixed(1)} ${(200 - 190 * point[1]).toFixed(1)}`;
+}
+
+function size() {
+  const [m, k, p] = ["m", "k", "p"].map((id) => Number(at(id).value));
+  const keys = sizing.items[m][k][p];
+  const most = sizing.most_items[m];
+  at("m-value").textContent = sizing.sizes[m];
+  at("k-value").textContent = sizing.probes[k];
+  at("p-value").textContent = sizing.rates[p].text;
+  at("n").textContent = count(keys);
+  at("n-best").textContent = count(sizing.best_items[m][k]);
+  at("curve-line").setAttribute("d", "M" + sizing.curves[k].map(place).join("L"));
+  const share = Math.min(keys / most, 1);
+  at("curve-limit").setAttribute("d", `M${place([share, 0])}L${place([share, 1])}`);
+  at("curve-end").textContent = count(most);
+}
+
+for (const [id, values, start] of [["m", sizing.sizes, 4], ["k", sizing.probes, 6], ["p", sizing.rates, 2]]) {
+  at(id).max = values.length - 1;
+  at(id).value = start;
+  at(id).addEventListener("input", size);
+}
+size();
