@@ -4,9 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The list in `lib.rs`.
-const ORDER: [&str; 14] = [
+const ORDER: [&str; 15] = [
     "math", "hash", "bits", "filter", "id", "disk", "format", "threads", "rcu", "segment", "stats",
-    "rocks", "chart", "workload",
+    "rocks", "advise", "chart", "workload",
 ];
 
 fn sources(folder: &Path) -> Vec<PathBuf> {

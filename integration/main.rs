@@ -13,6 +13,7 @@ mod damage;
 mod families;
 mod foreign;
 mod ingestion;
+mod model;
 mod rate;
 mod recovery;
 mod settings;

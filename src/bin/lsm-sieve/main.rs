@@ -4,6 +4,7 @@
 //! of bad input, a failing disk or Ctrl-C. Results go to standard output, everything else to
 //! standard error.
 
+mod advise;
 mod bench;
 mod demo;
 mod engine;
@@ -49,6 +50,8 @@ enum Command {
     Verify(verify::Arguments),
     Model(model::Arguments),
     Report(report::Arguments),
+    #[command(subcommand)]
+    Advise(advise::Question),
 }
 
 fn main() -> ExitCode {
@@ -71,6 +74,7 @@ fn run() -> Result<(), Stop> {
         Command::Verify(verify) => verify::run(&verify, output),
         Command::Model(model) => model::run(&model, output),
         Command::Report(report) => report::run(&report, output),
+        Command::Advise(question) => advise::run(&question, output),
     }
 }
 

@@ -45,11 +45,11 @@ pub(super) fn table_1() -> Figure {
         Series::line_and_marks(name, capacities().map(|(p, row)| (p, value(row) as f64)))
     };
     let chart = Chart::new("Keys in 32 KB", Axis::log("P"), Axis::log("n, m and k"))
-    .with(column("n as printed", |row| row.printed))
-    .with(column("n by rate", |row| row.by_fill))
-    .with(column("n half full", |row| row.half_full))
-    .with(column("m, bits a slice", |row| row.slice_bits))
-    .with(column("k, slices", |row| row.slices.into()));
+        .with(column("n as printed", |row| row.printed))
+        .with(column("n by rate", |row| row.by_fill))
+        .with(column("n half full", |row| row.half_full))
+        .with(column("m, bits a slice", |row| row.slice_bits))
+        .with(column("k, slices", |row| row.slices.into()));
     Figure {
         name: Name::Table1,
         source: "Almeida et al. 2007, Table 1",
