@@ -4,9 +4,23 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The list in `lib.rs`.
-const ORDER: [&str; 15] = [
-    "math", "hash", "bits", "filter", "id", "disk", "format", "threads", "rcu", "segment", "stats",
-    "rocks", "advise", "chart", "workload",
+const ORDER: [&str; 16] = [
+    "math",
+    "hash",
+    "bits",
+    "filter",
+    "id",
+    "disk",
+    "format",
+    "threads",
+    "rcu",
+    "segment",
+    "stats",
+    "rocks",
+    "differential",
+    "advise",
+    "chart",
+    "workload",
 ];
 
 fn sources(folder: &Path) -> Vec<PathBuf> {

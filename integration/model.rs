@@ -18,7 +18,7 @@ use std::process::{Command, Output, Stdio};
 use resvg::usvg::roxmltree::{Document, ParsingOptions};
 use serde_json::Value;
 
-const FIGURES: [&str; 11] = [
+const FIGURES: [&str; 12] = [
     "table1",
     "fig1",
     "fig2",
@@ -28,6 +28,7 @@ const FIGURES: [&str; 11] = [
     "fig6",
     "grandi",
     "grandi-sparse",
+    "mullin",
     "tightening",
     "compare",
 ];

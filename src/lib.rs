@@ -20,8 +20,8 @@
 //!
 //! Each module uses only what stands before it:
 //! [`math`] -> [`hash`] -> `bits` -> [`filter`] -> `id` -> [`disk`] -> [`mod@format`] -> `threads`
-//! -> `rcu` -> [`segment`] -> `stats` -> `rocks` -> `advise`
-//! -> `chart` -> `workload`.
+//! -> `rcu` -> [`segment`] -> `stats` -> `rocks` -> `differential` -> `advise` -> `chart` ->
+//! `workload`.
 
 #[cfg(feature = "cli")]
 pub mod advise;
@@ -38,6 +38,8 @@ mod rcu;
 pub mod segment;
 mod threads;
 
+#[cfg(feature = "rocksdb")]
+pub mod differential;
 #[cfg(feature = "rocksdb")]
 mod rocks;
 #[cfg(feature = "rocksdb")]

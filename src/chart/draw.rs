@@ -134,7 +134,7 @@ impl<'a> Drawing<'a> {
         line(
             out,
             format_args!(
-                "<text class=\"chart-ink\" x=\"{MARGIN}\" y=\"20\" font-size=\"13\" \
+                "<text class=\"chart-ink chart-title\" x=\"{MARGIN}\" y=\"20\" font-size=\"13\" \
                  font-weight=\"bold\">{title}</text>"
             ),
         );

@@ -15,11 +15,13 @@
 //! - Bloom, *Space/time trade-offs in hash coding with allowable errors*, CACM 13(7), 1970;
 //! - Almeida, Baquero, Preguiça, Hutchison, *Scalable Bloom Filters*, IPL 101(6), 2007;
 //! - Putze, Sanders, Singler, *Cache-, hash- and space-efficient Bloom filters*, JEA 14, 2009;
+//! - Mullin, *A second look at Bloom filters*, CACM 26(8), 1983;
 //! - Grandi, *On the analysis of Bloom filters*, IPL 129, 2018.
 
 pub mod blocked;
 pub mod classic;
 pub mod counting;
+pub mod differential;
 pub mod fill;
 pub mod grandi;
 pub mod growth;

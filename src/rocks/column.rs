@@ -188,12 +188,17 @@ impl Column {
 
     /// Counts what the engine found where the filters said *maybe*.
     pub(crate) fn engine_answered(&self, found: bool) {
-        let event = match (found, self.view.with(View::is_known)) {
+        let event = match (found, self.is_known()) {
             (true, _) => Event::Found,
             (false, true) => Event::FalsePositive,
             (false, false) => Event::Uncovered,
         };
         self.counters.add(event, 1);
+    }
+
+    /// Whether the filters speak for every table.
+    pub(crate) fn is_known(&self) -> bool {
+        self.view.with(View::is_known)
     }
 
     pub(crate) fn stats(&self) -> Stats {

@@ -16,6 +16,7 @@ use super::bell::Bell;
 use super::column::Column;
 use super::columns::Columns;
 use super::coverage::Answer;
+use super::family::Family;
 use super::options::SieveOptions;
 use super::shelf::Shelf;
 use super::upkeep::Upkeep;
@@ -583,6 +584,13 @@ impl SieveDb {
     /// A column family's handle.
     pub fn cf_handle(&self, name: &str) -> Option<Arc<BoundColumnFamily<'_>>> {
         self.engine.cf_handle(name)
+    }
+
+    /// A column family to be asked often: looked up once, with its front.
+    pub(crate) fn family(&self, name: &str) -> Option<Family> {
+        let family = Family::new(&self.engine, name)?;
+        let column = self.columns.get(ffi::column_id(family.handle()))?;
+        Some(family.behind(column))
     }
 
     /// Creates a column family with a front of its own.

@@ -11,13 +11,15 @@
 )]
 
 use std::ffi::{CStr, c_char, c_int, c_void};
+use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::slice;
 use std::sync::Arc;
 
 use librocksdb_sys as sys;
-use rocksdb::{AsColumnFamilyRef, AsRawPtr, Options};
+use rocksdb::{AsColumnFamilyRef, AsRawPtr, BoundColumnFamily, Options};
 
+use super::Engine;
 use super::column::{Column, WriteTarget};
 use super::table::TableBuild;
 use crate::segment::{Segment, SegmentId};
@@ -213,6 +215,39 @@ pub(crate) fn raw_keys(
 pub(crate) fn column_id(column: &impl AsColumnFamilyRef) -> u32 {
     // SAFETY: the handle is live while borrowed.
     unsafe { sys::rocksdb_column_family_handle_get_id(column.inner()) }
+}
+
+/// A column family's handle that keeps its engine open, so that it need not be looked up again.
+///
+/// It outlives the family's removal: what the family held stays readable through it.
+pub(crate) struct Handle {
+    /// Before `engine`: a handle must be gone when its engine closes.
+    bound: Arc<BoundColumnFamily<'static>>,
+    engine: Arc<Engine>,
+}
+
+impl Handle {
+    /// The handle of the column family with this name, if there is one.
+    pub(crate) fn new(engine: &Arc<Engine>, name: &str) -> Option<Self> {
+        let bound: Arc<BoundColumnFamily<'_>> = engine.cf_handle(name)?;
+        // SAFETY: only the lifetime changes. It stands for the engine, which this struct keeps
+        // open until after `bound` is dropped; and `bound` is never lent out.
+        let bound = unsafe {
+            mem::transmute::<Arc<BoundColumnFamily<'_>>, Arc<BoundColumnFamily<'static>>>(bound)
+        };
+        let engine = Arc::clone(engine);
+        Some(Self { bound, engine })
+    }
+
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.engine
+    }
+}
+
+impl AsColumnFamilyRef for Handle {
+    fn inner(&self) -> *mut sys::rocksdb_column_family_handle_t {
+        self.bound.inner()
+    }
 }
 
 fn take_text(text: *mut c_char) -> Option<String> {

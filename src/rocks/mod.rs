@@ -11,6 +11,7 @@
 //! | `planning` | the merge planner's word on a table's filter |
 //! | `probe` | the proof, before a database is opened, that the hooks fire |
 //! | `db` | [`SieveDb`] |
+//! | `family` | a column family that is looked up once |
 //! | `inspect` | what there is, and whether it is right |
 
 mod bell;
@@ -19,6 +20,7 @@ mod columns;
 mod coverage;
 mod db;
 mod error;
+mod family;
 mod ffi;
 mod inspect;
 mod options;
@@ -31,6 +33,7 @@ mod upkeep;
 pub use coverage::{Answer, Proof};
 pub use db::SieveDb;
 pub use error::{InspectError, OpenError, UpkeepFailed};
+pub(crate) use family::Family;
 pub use inspect::{ColumnReport, FilterReport, Inspection, LostKey, SegmentReport, VerifyReport};
 pub use options::SieveOptions;
 

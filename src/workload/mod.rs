@@ -11,6 +11,7 @@
 //!
 //! Only [`store`] knows an engine; the drivers see its trait and are tested against a map.
 
+pub mod gremillion;
 pub mod keys;
 pub mod miss;
 pub mod operation;

@@ -121,7 +121,7 @@ impl<S: Fronted> Census<'_, S> {
             Operation::Read(id) => {
                 if !self.look_up(Space::Differential, id)? {
                     self.counts.main_reads += 1;
-                    let lost = !self.store.read(Space::Main, &trace_key(id))?;
+                    let lost = !self.store.read_newest(&trace_key(id))?;
                     self.counts.false_negatives += u64::from(lost);
                 }
             }
@@ -175,9 +175,7 @@ fn run_one<S: Store>(step: Operation, store: &mut S) -> Result<(), S::Error> {
             }
         }
         Operation::Read(_) => {
-            if !store.read(Space::Differential, &key)? {
-                store.read(Space::Main, &key)?;
-            }
+            store.read_newest(&key)?;
         }
         Operation::Update(_) => store.write(Space::Differential, &key, &VALUE)?,
     }

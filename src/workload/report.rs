@@ -14,6 +14,10 @@ pub trait Tabular {
     fn head(&self) -> Vec<String>;
     /// The rows below them.
     fn rows(&self) -> Vec<Vec<String>>;
+    /// Remarks below the table, a line each.
+    fn notes(&self) -> Vec<String> {
+        Vec::new()
+    }
 }
 
 /// Sets a report as a table; the first column to the left, figures to the right.

@@ -1,18 +1,22 @@
-//! `advise`: what to build before it is built.
+//! `advise`: what the models recommend, with their reasons.
 
+mod differential;
 mod filter;
 
 use crate::outcome::Stop;
 use crate::output::Output;
 
-/// Say what to build, and whether it pays.
+/// Recommend settings, with the reasons.
 #[derive(clap::Subcommand)]
-pub(crate) enum Question {
+#[command(arg_required_else_help = false)]
+pub(crate) enum Subject {
     Filter(filter::Arguments),
+    Differential(differential::Arguments),
 }
 
-pub(crate) fn run(question: &Question, output: Output) -> Result<(), Stop> {
-    match question {
-        Question::Filter(filter) => filter::run(filter, output),
+pub(crate) fn run(subject: &Subject, output: Output) -> Result<(), Stop> {
+    match subject {
+        Subject::Filter(filter) => filter::run(filter, output),
+        Subject::Differential(differential) => differential::run(differential, output),
     }
 }

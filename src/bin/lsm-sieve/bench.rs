@@ -172,7 +172,7 @@ fn measure(arguments: &Arguments, front: SieveOptions) -> Result<(MissReport, Co
     let figures = miss::measure(&plan, &native, &sieve, &mut looking)?;
     drop(looking);
 
-    let weight = inspect::weight(&sieve, Space::Default)?;
+    let weight = inspect::weight(sieve.front(), Space::Default.name())?;
     let weights = Weights {
         front_bits_per_key: weight.summary_bits_per_key,
         segment_bits_per_key: weight.segment_bits_per_key,
@@ -196,7 +196,7 @@ fn settle(shape: Shape, native: &Plain, sieve: &Sieve) -> Result<(), Stop> {
         )?;
         engine::settle(|name| sieve.front().property_int_value(name), &mut progress)?;
     }
-    engine::cover(sieve, &mut progress)?;
+    engine::cover(sieve.front(), &mut progress)?;
     sieve.front().consolidate()?;
     Ok(())
 }

@@ -71,7 +71,7 @@ fn measure(keys: u64) -> Result<DemoReport, Stop> {
         &mut sieve,
         &mut Progress::new("loading both", keys),
     )?;
-    engine::cover(&sieve, &mut Progress::unbounded("covering"))?;
+    engine::cover(sieve.front(), &mut Progress::unbounded("covering"))?;
     let mut rounds = Progress::new("looking up", ROUNDS as u64 + 1);
     let figures = miss::measure(&plan, &native, &sieve, &mut rounds)?;
     let (miss, hit) = (figures.miss_ns, figures.hit_ns);

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use lsm_sieve::SieveDb;
 use lsm_sieve::math::Rate;
 use lsm_sieve::workload::Watch;
-use lsm_sieve::workload::store::Sieve;
 use rocksdb::properties::PropName;
 use rocksdb::{BlockBasedOptions, Cache, DB, DBCompressionType, Options};
 
@@ -132,8 +132,8 @@ fn busy(
 }
 
 /// Waits until every live SST has its filter.
-pub(crate) fn cover(store: &Sieve, watch: &mut impl Watch) -> Result<(), Stop> {
-    while !store.front().wait_until_covered(PATIENCE) {
+pub(crate) fn cover(db: &SieveDb, watch: &mut impl Watch) -> Result<(), Stop> {
+    while !db.wait_until_covered(PATIENCE) {
         watch.advance(0)?;
     }
     Ok(())

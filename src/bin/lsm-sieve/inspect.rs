@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use lsm_sieve::workload::report::{Tabular, number, percent};
-use lsm_sieve::workload::store::{Sieve, Space, column_families};
-use lsm_sieve::{ColumnReport, FilterReport, Inspection, SegmentReport, SieveOptions};
+use lsm_sieve::workload::store::{Sieve, column_families};
+use lsm_sieve::{ColumnReport, FilterReport, Inspection, SegmentReport, SieveDb, SieveOptions};
 use rocksdb::Options;
 use serde::Serialize;
 
@@ -53,14 +53,18 @@ pub(crate) struct Weight {
     pub(crate) segment_observed_rate: f64,
 }
 
-/// The filters of one space, means over its segments weighted by their keys.
-pub(crate) fn weight(store: &Sieve, space: Space) -> Result<Weight, Stop> {
-    let inspection = store.front().inspect()?;
+impl Weight {
+    /// Of the summary and the segments' filters together.
+    pub(crate) fn bits_per_key(self) -> f64 {
+        self.summary_bits_per_key + self.segment_bits_per_key
+    }
+}
+
+/// The filters of one column family, means over its segments weighted by their keys.
+pub(crate) fn weight(db: &SieveDb, family: &str) -> Result<Weight, Stop> {
+    let inspection = db.inspect()?;
     let columns = inspection.columns.iter();
-    let Some(column) = columns
-        .into_iter()
-        .find(|column| column.name == space.name())
-    else {
+    let Some(column) = columns.into_iter().find(|column| column.name == family) else {
         return Ok(Weight::default());
     };
     Ok(Weight {

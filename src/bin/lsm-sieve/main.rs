@@ -9,6 +9,7 @@ mod bench;
 mod demo;
 mod engine;
 mod figures;
+mod gremillion;
 mod home;
 mod inspect;
 mod model;
@@ -42,16 +43,17 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    #[command(subcommand)]
+    Advise(advise::Subject),
     Demo(demo::Arguments),
     Replay(replay::Arguments),
     #[command(subcommand)]
     Bench(bench::Benchmark),
+    Gremillion(gremillion::Arguments),
     Inspect(inspect::Arguments),
     Verify(verify::Arguments),
     Model(model::Arguments),
     Report(report::Arguments),
-    #[command(subcommand)]
-    Advise(advise::Question),
 }
 
 fn main() -> ExitCode {
@@ -67,14 +69,15 @@ fn run() -> Result<(), Stop> {
     progress::heed_interrupts()?;
     let output = Output::new(arguments.json);
     match arguments.command {
+        Command::Advise(subject) => advise::run(&subject, output),
         Command::Demo(demo) => demo::run(&demo, output),
         Command::Replay(replay) => replay::run(&replay, output),
         Command::Bench(bench::Benchmark::Miss(miss)) => bench::run(&miss, output),
+        Command::Gremillion(gremillion) => gremillion::run(&gremillion, output),
         Command::Inspect(inspect) => inspect::run(&inspect, output),
         Command::Verify(verify) => verify::run(&verify, output),
         Command::Model(model) => model::run(&model, output),
         Command::Report(report) => report::run(&report, output),
-        Command::Advise(question) => advise::run(&question, output),
     }
 }
 

@@ -23,7 +23,9 @@ impl Output {
         let text = if self.json {
             serde_json::to_string_pretty(report)?
         } else {
-            table(report).to_string()
+            let notes = report.notes();
+            let lines = std::iter::once(table(report).to_string()).chain(notes);
+            lines.collect::<Vec<_>>().join("\n")
         };
         let mut out = io::stdout().lock();
         writeln!(out, "{text}")

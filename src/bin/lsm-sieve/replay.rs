@@ -7,14 +7,14 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use lsm_sieve::SieveOptions;
 use lsm_sieve::math::Rate;
 use lsm_sieve::workload::Watch as _;
 use lsm_sieve::workload::operation::{Mode, Updates};
 use lsm_sieve::workload::replay::{self, Counts};
 use lsm_sieve::workload::report::ReplayReport;
-use lsm_sieve::workload::store::{Plain, Sieve, Store};
+use lsm_sieve::workload::store::{Differential, Fronted, Plain, Sieve, Store};
 use lsm_sieve::workload::trace::{Format, Trace, TraceError};
+use lsm_sieve::{SieveDb, SieveOptions};
 
 use crate::demo::lost;
 use crate::engine::{self, Native, Shape};
@@ -144,26 +144,48 @@ struct Replay<'a> {
 }
 
 impl Replay<'_> {
+    /// Counts over a database in `path`, behind the front or, for a differential replay, as a
+    /// differential store; gives the bits that the filters take a key, too.
     fn count(&self, path: &Path) -> Result<(Counts, f64), Stop> {
-        let mut store = self.sieve(path)?;
-        self.prepare(&mut store)?;
+        match self.mode {
+            Mode::Upsert => {
+                let mut store = self.sieve(path)?;
+                let counts = self.counted(&mut store, Sieve::front)?;
+                let weight = inspect::weight(store.front(), self.mode.filtered_space().name())?;
+                Ok((counts, weight.bits_per_key()))
+            }
+            Mode::Differential(_) => {
+                let mut store = self.differential(path)?;
+                let counts = self.counted(&mut store, |store| store.store().front())?;
+                let store = store.store();
+                let weight = inspect::weight(store.front(), &store.family())?;
+                Ok((counts, weight.bits_per_key()))
+            }
+        }
+    }
+
+    fn counted<S: Fronted>(
+        &self,
+        store: &mut S,
+        front: impl Fn(&S) -> &SieveDb,
+    ) -> Result<Counts, Stop> {
+        self.prepare(store)?;
         // Look-ups before the first pass over the tables would count as false positives.
-        engine::cover(&store, &mut Progress::unbounded("covering"))?;
+        engine::cover(front(store), &mut Progress::unbounded("covering"))?;
         let mut progress = Progress::new("counting, with the front", self.ids);
-        let counts = replay::count(self.arguments.ids()?, self.mode, &mut store, &mut progress)?;
+        let counts = replay::count(self.arguments.ids()?, self.mode, store, &mut progress)?;
         store.flush()?;
-        engine::cover(&store, &mut Progress::unbounded("covering"))?;
-        let weight = inspect::weight(&store, self.mode.filtered_space())?;
-        Ok((
-            counts,
-            weight.summary_bits_per_key + weight.segment_bits_per_key,
-        ))
+        engine::cover(front(store), &mut Progress::unbounded("covering"))?;
+        Ok(counts)
     }
 
     fn time_sieve(&self) -> Result<Duration, Stop> {
+        const WHAT: &str = "timing, with the front";
         let home = Home::temporary()?;
-        let mut store = self.sieve(home.path())?;
-        self.time("timing, with the front", &mut store)
+        match self.mode {
+            Mode::Upsert => self.time(WHAT, &mut self.sieve(home.path())?),
+            Mode::Differential(_) => self.time(WHAT, &mut self.differential(home.path())?),
+        }
     }
 
     fn time_plain(&self) -> Result<Duration, Stop> {
@@ -192,13 +214,16 @@ impl Replay<'_> {
     }
 
     fn sieve(&self, path: &Path) -> Result<Sieve, Stop> {
-        let front = SieveOptions::default().rate(self.arguments.rate);
-        Ok(Sieve::open(
-            &self.options(),
-            &front,
-            path,
-            self.mode.spaces(),
-        )?)
+        let spaces = self.mode.spaces();
+        Ok(Sieve::open(&self.options(), &self.front(), path, spaces)?)
+    }
+
+    fn differential(&self, path: &Path) -> Result<Differential, Stop> {
+        Ok(Differential::open(&self.options(), &self.front(), path)?)
+    }
+
+    fn front(&self) -> SieveOptions {
+        SieveOptions::default().rate(self.arguments.rate)
     }
 
     fn options(&self) -> rocksdb::Options {

@@ -4,11 +4,15 @@
 //! had apart from the engine's. Drivers are written against these two, so a replay runs unchanged
 //! over a RocksDB with the front, over one without, and over a map.
 
+#[cfg(feature = "rocksdb")]
+mod differential;
 #[cfg(test)]
 pub(crate) mod map;
 #[cfg(feature = "rocksdb")]
 mod rocks;
 
+#[cfg(feature = "rocksdb")]
+pub use differential::Differential;
 #[cfg(feature = "rocksdb")]
 pub use rocks::{OpenStoreError, Plain, Sieve, column_families};
 
@@ -46,6 +50,14 @@ pub trait Store {
     /// # Errors
     /// Whatever the engine says.
     fn read(&self, space: Space, key: &[u8]) -> Result<bool, Self::Error>;
+
+    /// Reads the newest record of a key: the differential one, or else the main one.
+    ///
+    /// # Errors
+    /// Whatever the engine says.
+    fn read_newest(&self, key: &[u8]) -> Result<bool, Self::Error> {
+        Ok(self.read(Space::Differential, key)? || self.read(Space::Main, key)?)
+    }
 
     /// Reads records of [`Space::Default`] in one call; says how many there were.
     ///

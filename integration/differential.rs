@@ -1,0 +1,51 @@
+//! The differential store: beside its model, under kill -9, with many threads, and refusing.
+
+mod concurrency;
+mod counters;
+mod crash;
+mod full;
+mod model;
+mod refusals;
+mod twin;
+
+use std::path::Path;
+
+use lsm_sieve::Bits;
+use lsm_sieve::differential::{
+    DifferentialOptions, DifferentialStore, FilterChoice, OpenDifferentialError,
+};
+use lsm_sieve::math::Probes;
+use rocksdb::Options;
+
+/// A filter so small that nearly every probe of it says *maybe*.
+const TINY: FilterChoice = FilterChoice::Fixed {
+    bits: Bits::new(128),
+    probes: Probes::new(2),
+};
+
+/// A filter that rules most other keys out, for as many records as the tests have.
+const FIXED: FilterChoice = FilterChoice::Fixed {
+    bits: Bits::new(16_384),
+    probes: Probes::new(6),
+};
+
+/// Small memtables, so that flushes and compactions come early.
+fn engine() -> Options {
+    let mut options = Options::default();
+    options.create_if_missing(true);
+    options.set_write_buffer_size(64 << 10);
+    options
+}
+
+/// Small batches, so that a reorganisation takes many.
+fn with_filter(filter: FilterChoice) -> DifferentialOptions {
+    DifferentialOptions {
+        filter,
+        batch_bytes: 4 << 10,
+        ..DifferentialOptions::default()
+    }
+}
+
+fn open(path: &Path, filter: FilterChoice) -> Result<DifferentialStore, OpenDifferentialError> {
+    DifferentialStore::open(&engine(), &with_filter(filter), path)
+}

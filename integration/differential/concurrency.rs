@@ -1,0 +1,228 @@
+//! Readers and writers while records move: no reader ever goes back in time.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, in its helpers as well"
+)]
+
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+
+use lsm_sieve::differential::{Batch, DifferentialStore, FilterChoice, Snapshot};
+
+use super::model::key;
+use super::{FIXED, TINY, open};
+
+const WRITERS: u64 = 2;
+const READERS: u64 = 3;
+const KEYS: u64 = 64;
+/// Generations that are moved while the others read and write.
+const MOVES: u64 = 12;
+
+#[test]
+fn readers_see_versions_grow_while_records_move() {
+    versions_grow(FilterChoice::Scalable);
+}
+
+#[test]
+fn readers_see_versions_grow_behind_a_fixed_filter() {
+    versions_grow(FIXED);
+}
+
+#[test]
+fn readers_see_versions_grow_behind_a_filter_full_of_false_positives() {
+    versions_grow(TINY);
+}
+
+/// Version v of a key is its number, or a delete when v is a multiple of three.
+fn is_deleted(version: u64) -> bool {
+    version.is_multiple_of(3)
+}
+
+/// For each key the last version that was begun and the last that was acknowledged.
+struct Versions {
+    begun: Vec<AtomicU64>,
+    acknowledged: Vec<AtomicU64>,
+    over: AtomicBool,
+}
+
+/// Ends the work of all when one is done, or panics.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+fn versions_grow(filter: FilterChoice) {
+    let home = tempfile::tempdir().unwrap();
+    let store = open(home.path(), filter).unwrap();
+    let none = || (0..KEYS).map(|_| AtomicU64::new(0)).collect();
+    let versions = Versions {
+        begun: none(),
+        acknowledged: none(),
+        over: AtomicBool::new(false),
+    };
+    let reads: u64 = thread::scope(|scope| {
+        let (store, versions) = (&store, &versions);
+        for writer in 0..WRITERS {
+            scope.spawn(move || write(store, versions, writer));
+        }
+        let readers: Vec<_> = (0..READERS)
+            .map(|reader| scope.spawn(move || read(store, versions, reader)))
+            .collect();
+        reorganize(store, versions);
+        readers
+            .into_iter()
+            .map(|reader| reader.join().unwrap())
+            .sum()
+    });
+    assert!(reads > KEYS * MOVES, "only {reads} reads");
+    for index in 0..KEYS {
+        let last = versions.acknowledged[index as usize].load(Ordering::SeqCst);
+        let left = store.get(key(index)).unwrap();
+        let expected = (!is_deleted(last)).then(|| last.to_le_bytes().to_vec());
+        assert_eq!(left, expected, "key {index}");
+    }
+}
+
+fn write(store: &DifferentialStore, versions: &Versions, writer: u64) {
+    let _over = Over(&versions.over);
+    for version in 1.. {
+        for index in (writer..KEYS).step_by(WRITERS as usize) {
+            if versions.over.load(Ordering::SeqCst) {
+                return;
+            }
+            versions.begun[index as usize].store(version, Ordering::SeqCst);
+            if is_deleted(version) {
+                store.delete(key(index)).unwrap();
+            } else {
+                store.put(key(index), version.to_le_bytes()).unwrap();
+            }
+            versions.acknowledged[index as usize].store(version, Ordering::SeqCst);
+        }
+    }
+}
+
+/// Reads every key over and over; what it finds is no older than what was acknowledged before it
+/// looked, and no newer than what was begun before it had looked.
+fn read(store: &DifferentialStore, versions: &Versions, reader: u64) -> u64 {
+    let _over = Over(&versions.over);
+    let mut reads = 0;
+    while !versions.over.load(Ordering::SeqCst) {
+        for at in 0..KEYS {
+            let index = (at * (2 * reader + 1)) % KEYS;
+            let oldest = versions.acknowledged[index as usize].load(Ordering::SeqCst);
+            let found = match reader {
+                0 => store.snapshot().get(key(index)).unwrap(),
+                1 => store.multi_get([key(index)]).remove(0).unwrap(),
+                _ => store.get(key(index)).unwrap(),
+            };
+            let newest = versions.begun[index as usize].load(Ordering::SeqCst);
+            let possible = oldest..=newest;
+            let right = match &found {
+                None => possible.clone().any(is_deleted),
+                Some(bytes) => {
+                    let version = u64::from_le_bytes(bytes.as_slice().try_into().unwrap());
+                    possible.contains(&version) && !is_deleted(version)
+                }
+            };
+            assert!(
+                right,
+                "key {index}: {found:?}, not one of versions {possible:?}"
+            );
+            reads += 1;
+        }
+    }
+    reads
+}
+
+fn reorganize(store: &DifferentialStore, versions: &Versions) {
+    let _over = Over(&versions.over);
+    let mut moved = 0;
+    while moved < MOVES && !versions.over.load(Ordering::SeqCst) {
+        let done = store.reorganize(|_| ControlFlow::Continue(())).unwrap();
+        moved += done.generations;
+    }
+}
+
+/// One batch gives every key the same version, so any two records of one moment agree.
+#[test]
+fn snapshots_and_checkpoints_see_whole_batches_while_records_move() {
+    for filter in [FilterChoice::Scalable, FIXED] {
+        let home = tempfile::tempdir().unwrap();
+        let store = open(&home.path().join("store"), filter).unwrap();
+        let over = AtomicBool::new(false);
+        let looks = thread::scope(|scope| {
+            let (store, over) = (&store, &over);
+            scope.spawn(move || write_batches(store, over));
+            let reader = scope.spawn(move || look_at_snapshots(store, over));
+            let _over = Over(over);
+            let mut moved = 0;
+            for copy in 0.. {
+                let done = store.reorganize(|_| ControlFlow::Continue(())).unwrap();
+                moved += done.generations;
+                if copy % 4 == 0 {
+                    look_at_checkpoint(store, &home.path().join(format!("copy-{copy}")), filter);
+                }
+                if moved >= MOVES || reader.is_finished() {
+                    break;
+                }
+            }
+            over.store(true, Ordering::SeqCst);
+            reader.join().unwrap()
+        });
+        assert!(looks > MOVES, "only {looks} snapshots");
+    }
+}
+
+fn write_batches(store: &DifferentialStore, over: &AtomicBool) {
+    let _over = Over(over);
+    for version in 1_u64.. {
+        if over.load(Ordering::SeqCst) {
+            return;
+        }
+        let mut batch = Batch::default();
+        for index in 0..KEYS {
+            if is_deleted(version) {
+                batch.delete(key(index));
+            } else {
+                batch.put(key(index), version.to_le_bytes());
+            }
+        }
+        store.write(&batch).unwrap();
+    }
+}
+
+fn look_at_snapshots(store: &DifferentialStore, over: &AtomicBool) -> u64 {
+    let _over = Over(over);
+    let mut looks = 0;
+    while !over.load(Ordering::SeqCst) {
+        let snapshot = store.snapshot();
+        let scanned = versions_in(&snapshot);
+        let asked: Vec<Vec<u8>> = (0..KEYS).map(key).collect();
+        let many = snapshot.multi_get(&asked);
+        let read: Vec<_> = many.into_iter().filter_map(Result::unwrap).collect();
+        assert_eq!(scanned, read);
+        looks += 1;
+    }
+    looks
+}
+
+fn look_at_checkpoint(store: &DifferentialStore, path: &Path, filter: FilterChoice) {
+    store.checkpoint(path).unwrap();
+    versions_in(&open(path, filter).unwrap().snapshot());
+}
+
+/// The versions of all records, which are all or none, and all the same.
+fn versions_in(snapshot: &Snapshot<'_>) -> Vec<Vec<u8>> {
+    let records = snapshot.scan::<&[u8]>(..).map(|record| record.unwrap().1);
+    let versions: Vec<_> = records.collect();
+    let whole = versions.is_empty() || versions.len() as u64 == KEYS;
+    let alike = versions.iter().all(|version| *version == versions[0]);
+    assert!(whole && alike, "a torn batch: {versions:?}");
+    versions
+}

@@ -1,0 +1,103 @@
+//! What a store says that it did, and when it says that it is time.
+
+use std::ops::ControlFlow;
+
+use lsm_sieve::differential::{FilterChoice, Trigger};
+use lsm_sieve::math::Probes;
+use lsm_sieve::{Bits, Items, Rate};
+use std::time::Duration;
+
+use super::model::key;
+use super::open;
+
+const GREMILLION: FilterChoice = FilterChoice::Fixed {
+    bits: Bits::new(65_536),
+    probes: Probes::new(6),
+};
+
+#[test]
+fn each_read_is_counted_once_and_by_kind() {
+    for filter in [FilterChoice::Scalable, GREMILLION] {
+        let home = tempfile::tempdir().unwrap();
+        let store = open(home.path(), filter).unwrap();
+        assert!(store.front().wait_until_covered(Duration::from_secs(60)));
+        store
+            .load((0..1_000).map(|index| (key(index), b"main")))
+            .unwrap();
+        for index in 0..100 {
+            store.put(key(index), b"newer").unwrap();
+        }
+        (100..110).for_each(|index| store.delete(key(index)).unwrap());
+        let found = (0..1_000).filter(|&index| store.get(key(index)).unwrap().is_some());
+        assert_eq!(found.count(), 990);
+        store.multi_get((0..1_000).map(key));
+
+        let stats = store.stats();
+        assert_eq!(
+            (stats.writes, stats.reads(), stats.found),
+            (110, 2_000, 220)
+        );
+        assert_eq!(stats.transactions(), 2_110);
+        assert_eq!(stats.main_reads(), 1_780);
+        assert_eq!(stats.uncovered, 0);
+        assert_eq!(stats.avoided + stats.unnecessary, 1_780);
+        assert!(stats.observed_rate() < 0.02, "{filter:?}: {stats:?}");
+    }
+}
+
+/// (1 - (1 - 1/N)^(mk))^m with N = 16,384, m = 4, k = 7,000 is 0.4498 (Mullin 1983).
+#[test]
+fn a_small_fixed_filter_lets_by_what_the_formula_says() {
+    let home = tempfile::tempdir().unwrap();
+    let filter = FilterChoice::Fixed {
+        bits: Bits::new(16_384),
+        probes: Probes::new(4),
+    };
+    let store = open(home.path(), filter).unwrap();
+    (0..7_000).for_each(|index| store.put(key(index), b"newer").unwrap());
+    (10_000..30_000).for_each(|index| _ = store.get(key(index)).unwrap());
+    // Six standard deviations of 20,000 throws, and 1 % for the fill's own.
+    let rate = store.stats().observed_rate();
+    assert!((rate - 0.4498).abs() < 0.022 + 0.01, "{rate}");
+    let predicted = store.extent().unwrap().predicted_rate;
+    assert!(
+        (rate - predicted).abs() < 0.022,
+        "{rate}, predicted {predicted}"
+    );
+}
+
+#[test]
+fn a_reorganisation_empties_the_differential_file_and_its_filter() {
+    for filter in [FilterChoice::Scalable, GREMILLION] {
+        let home = tempfile::tempdir().unwrap();
+        let store = open(home.path(), filter).unwrap();
+        let triggers = [
+            Trigger::Records(Items::new(4_000)),
+            Trigger::Bytes(20_000),
+            Trigger::FilterRate(Rate::new(1e-9).unwrap()),
+        ];
+        let due = || triggers.map(|trigger| store.is_due(trigger).unwrap());
+        assert_eq!(due(), [false; 3], "{filter:?} {:?}", store.extent());
+        (0..5_000).for_each(|index| store.put(key(index), [7; 100]).unwrap());
+        assert_eq!(due(), [true; 3], "{filter:?} {:?}", store.extent());
+        assert!(!store.is_due(Trigger::ByHand).unwrap());
+        let mut last = 0;
+        let done = store.reorganize(|progress| {
+            assert!(progress.moved > last && progress.of >= progress.moved);
+            last = progress.moved;
+            ControlFlow::Continue(())
+        });
+        let done = done.unwrap();
+        assert_eq!(
+            (done.records, done.generations, done.finished),
+            (5_000, 1, true)
+        );
+        assert_eq!(last, 5_000);
+        let left = store.extent().unwrap();
+        assert_eq!((left.generations, left.records), (1, Items::new(0)));
+        assert_eq!(due(), [false; 3], "{filter:?} {left:?}");
+        let families = rocksdb::DB::list_cf(&super::engine(), home.path()).unwrap();
+        assert_eq!(families, ["default", "main", "differential-2"]);
+        assert_eq!(store.get(key(17)).unwrap(), Some(vec![7; 100]));
+    }
+}

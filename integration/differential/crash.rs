@@ -1,0 +1,478 @@
+//! Kill -9 while records are written and moved: nothing is lost, nothing comes back.
+//!
+//! As in the crash tests of the front, a child works until it is killed and reports each step that
+//! was acknowledged; its steps are fixed by its seed, so the parent knows what they wrote. Here a
+//! child's third thread freezes, reorganises (sometimes in part) and flushes all the time. What
+//! death left is copied; the copy is opened and held against the model, and, every other time,
+//! reorganised to the end and held against it again. The original goes on as it was left.
+//!
+//! `LSM_SIEVE_KILLS` and `LSM_SIEVE_SEED` as there.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Write as _};
+use std::ops::ControlFlow;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lsm_sieve::differential::{Batch, DifferentialStore, FilterChoice};
+use rand::rngs::StdRng;
+use rand::{RngExt as _, SeedableRng as _};
+
+use super::model::{Failed, Model, check_now, key};
+use super::{FIXED, TINY, engine, open};
+use crate::copy::copy;
+
+const KILLS: u64 = 300;
+const LANES: u64 = 2;
+const KILLS_A_FOLDER: u64 = 25;
+const WRITERS: u64 = 2;
+const KEYS: u64 = 600;
+/// A child that is silent for so long hangs.
+const SILENCE: Duration = Duration::from_secs(60);
+const CHILD: &str = "LSM_SIEVE_DIFFERENTIAL_CHILD";
+
+const FILTERS: [FilterChoice; 3] = [FilterChoice::Scalable, TINY, FIXED];
+
+// ------------------------------------------------------------------ what a writer does
+
+/// What happens to one key: a number as its value, or none.
+type Update = (u64, Option<u64>);
+
+/// An endless stream of steps over the keys of one writer; a step is applied as a whole.
+struct Script {
+    random: StdRng,
+    writer: u64,
+}
+
+impl Script {
+    fn new(seed: u64, writer: u64) -> Self {
+        let random = StdRng::seed_from_u64(seed ^ (writer << 56));
+        Self { random, writer }
+    }
+
+    fn update(&mut self) -> Update {
+        let own = self.random.random_range(0..KEYS / WRITERS);
+        let number = self.random.random_range(0..1 << 40);
+        let value = self.random.random_bool(0.7).then_some(number);
+        (own * WRITERS + self.writer, value)
+    }
+}
+
+impl Iterator for Script {
+    type Item = Vec<Update>;
+
+    fn next(&mut self) -> Option<Vec<Update>> {
+        let length = if self.random.random_bool(0.9) {
+            1
+        } else {
+            self.random.random_range(2..30)
+        };
+        Some((0..length).map(|_| self.update()).collect())
+    }
+}
+
+fn value(number: u64) -> Vec<u8> {
+    let mut bytes = number.to_le_bytes().to_vec();
+    bytes.resize(8 + (number % 150) as usize, b'v');
+    bytes
+}
+
+// ------------------------------------------------------------------ the child
+
+/// The other half: does nothing unless told by its parent.
+#[test]
+fn child() {
+    let Some(task) = std::env::var(CHILD).ok() else {
+        return;
+    };
+    if let Err(error) = work(&task) {
+        report(&format!("failed {error}"));
+        std::process::exit(1);
+    }
+}
+
+/// Says a line in one piece; a parent that is gone ends the child.
+fn report(line: &str) {
+    let line = format!("@{line}\n");
+    if std::io::stdout().write_all(line.as_bytes()).is_err() {
+        std::process::exit(1);
+    }
+}
+
+fn work(task: &str) -> Result<(), Failed> {
+    let [seed, filter, path] = task.splitn(3, ' ').collect::<Vec<_>>()[..] else {
+        return Err("no task".into());
+    };
+    let (seed, filter): (u64, usize) = (seed.parse()?, filter.parse()?);
+    let mut random = StdRng::seed_from_u64(!seed);
+    let mut writers: Vec<(Script, u64)> = (0..WRITERS).map(|n| (Script::new(seed, n), 0)).collect();
+    loop {
+        report("open");
+        let store = open(Path::new(path), FILTERS[filter])?;
+        report("opened");
+        let steps = 1 << random.random_range(2..11);
+        let over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let (store, over, seed) = (&store, &over, random.random());
+            let mover = scope.spawn(move || keep_moving(store, over, seed));
+            let threads: Vec<_> = (0..)
+                .zip(&mut writers)
+                .map(|(number, writer)| {
+                    scope.spawn(move || carry_out(store, number, writer, steps))
+                })
+                .collect();
+            let ends = threads
+                .into_iter()
+                .map(|thread| thread.join().map_err(|_| "a panic")?);
+            let end = ends.collect::<Result<(), Failed>>();
+            over.store(true, Ordering::SeqCst);
+            mover.join().map_err(|_| "the mover panicked")?.and(end)
+        })?;
+        report("close");
+        drop(store);
+        report("closed");
+    }
+}
+
+fn carry_out(
+    store: &DifferentialStore,
+    number: u64,
+    (script, done): &mut (Script, u64),
+    steps: usize,
+) -> Result<(), Failed> {
+    for step in script.by_ref().take(steps) {
+        match step.as_slice() {
+            [(index, Some(number))] => store.put(key(*index), value(*number))?,
+            [(index, None)] => store.delete(key(*index))?,
+            several => store.write(&batch(several))?,
+        }
+        *done += 1;
+        report(&format!("done {number} {done}"));
+        for &(index, _) in &step {
+            let last = step.iter().rev().find(|update| update.0 == index);
+            let expected = last.and_then(|update| update.1).map(value);
+            let found = store.get(key(index))?;
+            if found != expected {
+                return Err(format!("LOST while running: {index}: {found:?}").into());
+            }
+        }
+    }
+    Ok(())
+}
+
+fn batch(updates: &[Update]) -> Batch {
+    let mut batch = Batch::default();
+    for &(index, number) in updates {
+        match number {
+            Some(number) => batch.put(key(index), value(number)),
+            None => batch.delete(key(index)),
+        }
+    }
+    batch
+}
+
+fn keep_moving(store: &DifferentialStore, over: &AtomicBool, seed: u64) -> Result<(), Failed> {
+    let mut random = StdRng::seed_from_u64(seed);
+    while !over.load(Ordering::SeqCst) {
+        match random.random_range(0..8) {
+            0 => {
+                report("keep freezing");
+                store.freeze()?;
+            }
+            1 => {
+                report("keep flushing");
+                store.flush()?;
+            }
+            2..5 => {
+                let mut batches = random.random_range(1..20);
+                report("keep moving");
+                store.reorganize(|_| {
+                    batches -= 1;
+                    if batches > 0 {
+                        ControlFlow::Continue(())
+                    } else {
+                        ControlFlow::Break(())
+                    }
+                })?;
+            }
+            _ => {
+                report("keep moving");
+                store.reorganize(|_| ControlFlow::Continue(()))?;
+            }
+        }
+        report("keep nothing");
+    }
+    Ok(())
+}
+
+// ------------------------------------------------------------------ the parent
+
+#[test]
+fn kill_9_loses_no_update_and_brings_no_delete_back() {
+    let number = |name| std::env::var(name).ok()?.parse().ok();
+    let kills = number("LSM_SIEVE_KILLS").unwrap_or(KILLS);
+    let seed = number("LSM_SIEVE_SEED").unwrap_or_else(rand::random);
+    println!("{kills} kills, LSM_SIEVE_SEED={seed}");
+    let left = AtomicU64::new(kills);
+    let census = thread::scope(|scope| {
+        let left = &left;
+        let lanes = (0..LANES).map(|lane| scope.spawn(move || run_lane(seed ^ (lane << 60), left)));
+        let lanes: Vec<_> = lanes.collect();
+        let mut sum = Census::default();
+        for lane in lanes {
+            match lane.join().unwrap() {
+                Ok(part) => sum.add(&part),
+                Err(error) => panic!("LSM_SIEVE_SEED={seed}: {error}"),
+            }
+        }
+        sum
+    });
+    println!("{census:#?}");
+    assert!(census.kills >= kills);
+    // Death must find the mover at work, or nothing was tried.
+    let moving = census.stages.get("moving").copied().unwrap_or(0);
+    assert!(
+        moving > census.kills / 10 && census.half_moved > 0,
+        "{census:?}"
+    );
+}
+
+/// What was done, and where death came.
+#[derive(Debug, Default)]
+struct Census {
+    kills: u64,
+    checks: u64,
+    /// Checks that found more than one generation.
+    half_moved: u64,
+    stages: BTreeMap<String, u64>,
+}
+
+impl Census {
+    fn add(&mut self, more: &Self) {
+        self.kills += more.kills;
+        self.checks += more.checks;
+        self.half_moved += more.half_moved;
+        for (stage, count) in &more.stages {
+            *self.stages.entry(stage.clone()).or_default() += count;
+        }
+    }
+}
+
+fn run_lane(seed: u64, left: &AtomicU64) -> Result<Census, Failed> {
+    let mut random = StdRng::seed_from_u64(seed);
+    let mut census = Census::default();
+    while left.load(Ordering::Relaxed) > 0 {
+        let home = tempfile::tempdir()?;
+        let seed = random.random();
+        let mut folder = Folder::new(seed, home.path());
+        if let Err(error) = folder.run(left, &mut census) {
+            let kept = home.keep();
+            let kept = kept.display();
+            return Err(format!("{error}\n  folder seed {seed}, kept in {kept}").into());
+        }
+    }
+    Ok(census)
+}
+
+/// One store and all that it may hold: for each key the values that it may have.
+struct Folder {
+    random: StdRng,
+    filter: usize,
+    home: PathBuf,
+    possible: Vec<Vec<Option<u64>>>,
+}
+
+impl Folder {
+    fn new(seed: u64, home: &Path) -> Self {
+        let mut random = StdRng::seed_from_u64(seed);
+        Self {
+            filter: random.random_range(0..FILTERS.len()),
+            random,
+            home: home.to_owned(),
+            possible: (0..KEYS).map(|_| vec![None]).collect(),
+        }
+    }
+
+    fn run(&mut self, left: &AtomicU64, census: &mut Census) -> Result<(), Failed> {
+        for _ in 0..KILLS_A_FOLDER {
+            // Deaths nest: the next child may be started on what nobody has looked at.
+            for _ in 0..self.random.random_range(1..=3) {
+                self.live_and_die(census)?;
+                census.kills += 1;
+                let one_less = |left: u64| left.checked_sub(1);
+                _ = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less);
+            }
+            self.check(census)?;
+            if left.load(Ordering::Relaxed) == 0 {
+                break;
+            }
+        }
+        self.check_the_end()
+    }
+
+    fn store(&self) -> PathBuf {
+        self.home.join("store")
+    }
+
+    fn live_and_die(&mut self, census: &mut Census) -> Result<(), Failed> {
+        let seed = self.random.random();
+        let task = format!("{seed} {} {}", self.filter, self.store().display());
+        let life = live(&task, &mut self.random)?;
+        *census.stages.entry(life.stage).or_default() += 1;
+        for (writer, done) in (0..).zip(life.done) {
+            let mut script = Script::new(seed, writer);
+            for (index, number) in script.by_ref().take(done as usize).flatten() {
+                self.possible[index as usize] = vec![number];
+            }
+            // The next step was perhaps begun, perhaps acknowledged and not yet reported.
+            for (index, number) in script.next().into_iter().flatten() {
+                self.possible[index as usize].push(number);
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks a copy, so that the original stays as death left it.
+    fn check(&mut self, census: &mut Census) -> Result<(), Failed> {
+        if !self.store().exists() {
+            return Ok(());
+        }
+        let copied = self.home.join("copy");
+        copy(&self.store(), &copied);
+        let store = open(&copied, FILTERS[self.filter])?;
+        let mut model = Model::new();
+        for (index, possible) in (0..).zip(&mut self.possible) {
+            let found = store.get(key(index))?;
+            let held = possible.iter().find(|number| number.map(value) == found);
+            let held = *held
+                .ok_or_else(|| format!("LOST: {index}: {found:?}, not one of {possible:?}"))?;
+            *possible = vec![held];
+            model.extend(held.map(|number| (key(index), value(number))));
+        }
+        check_now(&store, &model, KEYS)?;
+        census.checks += 1;
+        census.half_moved += u64::from(store.extent()?.generations > 1);
+        if self.random.random_bool(0.5) {
+            store.reorganize(|_| ControlFlow::Continue(()))?;
+            check_now(&store, &model, KEYS)?;
+        }
+        drop(store);
+        Ok(std::fs::remove_dir_all(copied)?)
+    }
+
+    /// Moves everything: then the main file alone is the model.
+    fn check_the_end(&mut self) -> Result<(), Failed> {
+        let store = open(&self.store(), FILTERS[self.filter])?;
+        let done = store.reorganize(|_| ControlFlow::Continue(()))?;
+        assert!(done.finished && store.extent()?.generations == 1);
+        store.close()?;
+        let names = rocksdb::DB::list_cf(&engine(), self.store())?;
+        let bare = rocksdb::DB::open_cf(&engine(), self.store(), names)?;
+        let main = bare.cf_handle("main").ok_or("no main file")?;
+        for (index, possible) in (0..).zip(&self.possible) {
+            let found = bare.get_cf(main, key(index))?;
+            if !possible.iter().any(|number| number.map(value) == found) {
+                return Err(format!("LOST at the end: {index}: {found:?}, {possible:?}").into());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How a child lived: what it did last, and the steps that each writer reported.
+struct Life {
+    lines: u64,
+    stage: String,
+    done: [u64; WRITERS as usize],
+}
+
+impl Life {
+    fn note(&mut self, line: &str) -> Result<(), Failed> {
+        // The test runner may have begun the line.
+        let Some((_, line)) = line.split_once('@') else {
+            return Ok(());
+        };
+        self.lines += 1;
+        match line.split(' ').collect::<Vec<_>>().as_slice() {
+            ["done", writer, done] => self.done[writer.parse::<usize>()?] = done.parse()?,
+            ["failed", ..] => return Err(line.into()),
+            [.., stage] => (*stage).clone_into(&mut self.stage),
+            [] => {}
+        }
+        Ok(())
+    }
+}
+
+/// Starts a child, kills it after some lines and a little later, and tells what it had said.
+fn live(task: &str, random: &mut StdRng) -> Result<Life, Failed> {
+    let mut child = Command::new(std::env::current_exe()?)
+        .args([
+            "--exact",
+            "differential::crash::child",
+            "--nocapture",
+            "--test-threads=1",
+        ])
+        .env(CHILD, task)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let most = 1 << random.random_range(2..12);
+    let lines = match random.random_range(0..10) {
+        0 => 0,
+        1 => 1,
+        _ => random.random_range(2..most),
+    };
+    let later =
+        Duration::from_micros(random.random_range(0..if lines < 2 { 40_000 } else { 5_000 }));
+    let mut life = Life {
+        lines: 0,
+        stage: "start".to_owned(),
+        done: [0; WRITERS as usize],
+    };
+    let outcome = watch(&mut child, lines, later, &mut life);
+    // It may have ended by itself; then it said why.
+    child.kill()?;
+    let status = child.wait()?;
+    for line in outcome? {
+        life.note(&line)?;
+    }
+    if status.signal() != Some(9) {
+        return Err(format!("a child was not killed but ended with {status}").into());
+    }
+    Ok(life)
+}
+
+/// Reads a child's lines until its time has come; returns those still to come.
+fn watch(
+    child: &mut Child,
+    most: u64,
+    later: Duration,
+    life: &mut Life,
+) -> Result<Receiver<String>, Failed> {
+    let output = child.stdout.take().ok_or("a child without output")?;
+    let (send, lines) = channel();
+    thread::spawn(move || {
+        let mut lines = BufReader::new(output).lines().map_while(Result::ok);
+        lines.try_for_each(|line| send.send(line))
+    });
+    while life.lines < most {
+        match lines.recv_timeout(SILENCE) {
+            Ok(line) => life.note(&line)?,
+            Err(RecvTimeoutError::Timeout) => return Err("a child hangs".into()),
+            Err(RecvTimeoutError::Disconnected) => return Ok(lines),
+        }
+    }
+    let deadline = Instant::now() + later;
+    while let Some(left) = deadline.checked_duration_since(Instant::now()) {
+        match lines.recv_timeout(left) {
+            Ok(line) => life.note(&line)?,
+            Err(_) => break,
+        }
+    }
+    Ok(lines)
+}

@@ -1,0 +1,102 @@
+//! A disk that is really full: a small one in memory, in a mount of the child's own.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, in its helpers as well"
+)]
+
+use std::fs;
+use std::io::Write as _;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::process::Command;
+
+use lsm_sieve::differential::{DifferentialError, FilterChoice};
+
+use super::model::key;
+use super::open;
+
+const CHILD: &str = "LSM_SIEVE_FULL_DISK";
+/// Said by the child when it stands on the small disk.
+const BEGUN: &str = "on the small disk";
+const MOUNT: &str = r#"mount -t tmpfs -o size=16m tmpfs "$1" && exec "$2" --exact differential::full::child --nocapture"#;
+
+#[test]
+fn a_full_disk_is_told_and_loses_no_acknowledged_record() {
+    let home = tempfile::tempdir().unwrap();
+    let test = std::env::current_exe().unwrap();
+    let output = Command::new("unshare")
+        .args(["--map-root-user", "--mount", "sh", "-c", MOUNT, "sh"])
+        .args([home.path(), &test])
+        .env(CHILD, home.path())
+        .output();
+    let Ok(output) = output else {
+        println!("skipped: there is no `unshare` here");
+        return;
+    };
+    let said = String::from_utf8_lossy(&output.stdout);
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    if !said.contains(BEGUN) {
+        println!("skipped: no mount of one's own is allowed here: {complaint}");
+        return;
+    }
+    assert!(output.status.success(), "{said}\n{complaint}");
+}
+
+/// The other half: does nothing unless told by its parent.
+#[test]
+fn child() {
+    let Some(disk) = std::env::var_os(CHILD) else {
+        return;
+    };
+    println!("{BEGUN}");
+    fill_free_and_reopen(Path::new(&disk));
+}
+
+fn fill_free_and_reopen(disk: &Path) {
+    let (path, ballast) = (disk.join("store"), disk.join("ballast"));
+    let mut file = fs::File::create_new(&ballast).unwrap();
+    file.write_all(&[1; 8 << 20]).unwrap();
+    drop(file);
+
+    let store = open(&path, FilterChoice::Scalable).unwrap();
+    let mut acknowledged = 0;
+    let error = loop {
+        match store.put(key(acknowledged), value(acknowledged)) {
+            Ok(()) => acknowledged += 1,
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(error, DifferentialError::DiskFull(_)), "{error:?}");
+    let text = error.to_string();
+    assert!(
+        text.contains("free space and open the store again"),
+        "{text}"
+    );
+    store.freeze().unwrap_err();
+    for index in 0..acknowledged {
+        assert_eq!(store.get(key(index)).unwrap(), Some(value(index)));
+    }
+    assert_eq!(store.get(key(acknowledged)).unwrap(), None);
+    drop(store);
+
+    fs::remove_file(&ballast).unwrap();
+    let store = open(&path, FilterChoice::Scalable).unwrap();
+    assert!(acknowledged > 100, "only {acknowledged} fitted");
+    store.put(b"one more", b"fits").unwrap();
+    let done = store.reorganize(|_| ControlFlow::Continue(())).unwrap();
+    assert!(done.finished);
+    for index in 0..acknowledged {
+        assert_eq!(store.get(key(index)).unwrap(), Some(value(index)));
+    }
+}
+
+/// Bytes that do not compress, 4 KiB of them: a multiplicative congruence.
+fn value(seed: u64) -> Vec<u8> {
+    let mut state = seed + 1;
+    let words = std::iter::repeat_with(|| {
+        state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+        (state >> 32) as u8
+    });
+    words.take(4 << 10).collect()
+}

@@ -1,0 +1,195 @@
+//! One generation of the differential file: its records, and the filter before them.
+
+use rocksdb::ReadOptions;
+use rocksdb::properties::{CUR_SIZE_ALL_MEM_TABLES, ESTIMATE_NUM_KEYS, LIVE_SST_FILES_SIZE};
+
+use super::error::DifferentialError;
+use super::options::FilterChoice;
+use super::record::{self, Record};
+use crate::filter::{Kind, Shape, Stage, StageError};
+use crate::hash::KeyHasher;
+use crate::math::{Bits, Items};
+use crate::rocks::Family;
+
+/// A generation. Its filter holds every key that it ever took, deleted ones too.
+pub(super) struct Generation {
+    number: u64,
+    family: Family,
+    fixed: Option<Fixed>,
+}
+
+/// A filter of fixed size, in place of the family's own front.
+struct Fixed {
+    hasher: KeyHasher,
+    stage: Stage,
+}
+
+impl Fixed {
+    fn new(choice: FilterChoice, family: &Family) -> Result<Option<Self>, StageError> {
+        let (FilterChoice::Fixed { bits, probes }, Some(hasher)) = (choice, family.hasher()) else {
+            return Ok(None);
+        };
+        let shape = Shape {
+            kind: Kind::Standard,
+            bits,
+            probes,
+            groups: 0,
+        };
+        let stage = Stage::new(shape)?;
+        Ok(Some(Self { hasher, stage }))
+    }
+
+    #[inline]
+    fn may_contain(&self, key: &[u8]) -> bool {
+        self.stage.may_contain(self.hasher.hash(key))
+    }
+}
+
+impl Generation {
+    /// A generation without a record.
+    pub(super) fn new(
+        number: u64,
+        family: Family,
+        choice: FilterChoice,
+    ) -> Result<Self, StageError> {
+        let fixed = Fixed::new(choice, &family)?;
+        Ok(Self {
+            number,
+            family,
+            fixed,
+        })
+    }
+
+    /// Reads every key again into a fixed filter; the family's own front remembers by itself.
+    pub(super) fn recover(&self) -> Result<(), rocksdb::Error> {
+        if self.fixed.is_none() {
+            return Ok(());
+        }
+        let mut records = self.family.iterate(ReadOptions::default());
+        records.seek_to_first();
+        while let Some(key) = records.key() {
+            self.expect(key);
+            records.next();
+        }
+        records.status()
+    }
+
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+
+    pub(super) fn family(&self) -> &Family {
+        &self.family
+    }
+
+    /// Adds a key to the filter; to be called before its record is written.
+    pub(super) fn expect(&self, key: &[u8]) {
+        if let Some(Fixed { hasher, stage }) = &self.fixed {
+            stage.insert(hasher.hash(key));
+        }
+    }
+
+    /// False only when the filter rules the key out.
+    #[inline]
+    pub(super) fn may_contain(&self, key: &[u8]) -> bool {
+        match &self.fixed {
+            Some(fixed) => fixed.may_contain(key),
+            None => self.family.may_contain(key),
+        }
+    }
+
+    /// Whether the filter speaks for every record.
+    pub(super) fn is_known(&self) -> bool {
+        self.fixed.is_some() || self.family.is_known()
+    }
+
+    /// What the generation says of a key, whatever its filter does; `None` when it holds no record.
+    pub(super) fn fetch(
+        &self,
+        key: &[u8],
+        options: &ReadOptions,
+    ) -> Result<Option<Record<Vec<u8>>>, DifferentialError> {
+        self.understand(key, self.family.fetch(key, options))
+    }
+
+    /// What the generation says of a key that its filter let by.
+    pub(super) fn read(
+        &self,
+        key: &[u8],
+        options: &ReadOptions,
+    ) -> Result<Option<Record<Vec<u8>>>, DifferentialError> {
+        self.understand(key, self.family.read(key, options))
+    }
+
+    /// [`Generation::read`] for several keys.
+    pub(super) fn read_many(
+        &self,
+        keys: &[&[u8]],
+        options: &ReadOptions,
+    ) -> Vec<Result<Option<Record<Vec<u8>>>, DifferentialError>> {
+        let values = self.family.read_many(keys, options);
+        let understood = keys.iter().zip(values);
+        understood
+            .map(|(key, bytes)| self.understand(key, bytes))
+            .collect()
+    }
+
+    fn understand<B: AsRef<[u8]>>(
+        &self,
+        key: &[u8],
+        bytes: Result<Option<B>, rocksdb::Error>,
+    ) -> Result<Option<Record<Vec<u8>>>, DifferentialError> {
+        let Some(bytes) = bytes.map_err(DifferentialError::read("differential"))? else {
+            return Ok(None);
+        };
+        let record = self.decode(key, bytes.as_ref())?;
+        Ok(Some(record.map(<[u8]>::to_vec)))
+    }
+
+    /// The record of a key in these bytes.
+    pub(super) fn decode<'a>(
+        &self,
+        key: &[u8],
+        bytes: &'a [u8],
+    ) -> Result<Record<&'a [u8]>, DifferentialError> {
+        record::decode(bytes).map_err(|reason| DifferentialError::Damaged {
+            generation: self.number,
+            key: key.iter().map(|byte| format!("{byte:02x}")).collect(),
+            reason,
+        })
+    }
+
+    /// Whether there is no record at this moment.
+    pub(super) fn is_empty(&self) -> Result<bool, DifferentialError> {
+        let mut records = self.family.iterate(ReadOptions::default());
+        records.seek_to_first();
+        let empty = !records.valid();
+        records
+            .status()
+            .map_err(DifferentialError::read("differential"))?;
+        Ok(empty)
+    }
+
+    /// About how many keys there are, the size of the filter, and the share of other keys that it
+    /// lets by.
+    pub(super) fn filter(&self) -> Result<(Items, Bits, f64), DifferentialError> {
+        let (items, size, rate) = match &self.fixed {
+            Some(Fixed { stage, .. }) => {
+                (stage.estimated_items(), stage.size(), stage.observed_rate())
+            }
+            None => self.family.summary(),
+        };
+        // The engine counts every update of a key, a filter without a clear bit counts for ever.
+        let entries = self.family.property(ESTIMATE_NUM_KEYS);
+        let entries = entries.map_err(DifferentialError::read("differential"))?;
+        Ok((items.min(Items::new(entries)), size, rate))
+    }
+
+    /// Bytes of memtables and tables.
+    pub(super) fn bytes(&self) -> Result<u64, DifferentialError> {
+        let bytes = |name| self.family.property(name);
+        let sum = bytes(CUR_SIZE_ALL_MEM_TABLES)
+            .and_then(|memory| Ok(memory.saturating_add(bytes(LIVE_SST_FILES_SIZE)?)));
+        sum.map_err(DifferentialError::read("differential"))
+    }
+}

@@ -1,0 +1,266 @@
+//! Opening: look before anything is changed, open what the state names, drop what it left behind.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rocksdb::{DB, DEFAULT_COLUMN_FAMILY_NAME, ErrorKind, Options, ReadOptions, WriteBatch};
+
+use super::MAIN;
+use super::error::OpenDifferentialError;
+use super::generation::Generation;
+use super::options::{DifferentialOptions, MainFile};
+use super::reorganize::drop_moved;
+use super::state::{
+    FORMAT, FORMAT_KEY, STATE_KEY, State, StateError, VERSION, family_name, generation_of,
+};
+use super::store::{DifferentialStore, Parts};
+use crate::rocks::{Engine, Family, OpenError, SieveDb};
+
+type Result<T> = std::result::Result<T, OpenDifferentialError>;
+
+pub(super) fn open(
+    engine: &Options,
+    options: &DifferentialOptions,
+    path: &Path,
+) -> Result<DifferentialStore> {
+    Opening {
+        path,
+        engine,
+        options,
+    }
+    .run()
+}
+
+struct Opening<'a> {
+    path: &'a Path,
+    engine: &'a Options,
+    options: &'a DifferentialOptions,
+}
+
+impl Opening<'_> {
+    fn run(&self) -> Result<DifferentialStore> {
+        let names = self.families()?;
+        let db = self.open_families(&names)?;
+        let home = self.family(&db, DEFAULT_COLUMN_FAMILY_NAME)?;
+        let state = self.state(&db, &home)?;
+        let main = match &self.options.main {
+            MainFile::Here => self.family(&db, MAIN)?,
+            MainFile::Elsewhere { path, family } => self.main_elsewhere(path, family)?,
+        };
+        self.drop_strays(&db, &state, &main, &home, &names)?;
+        let numbers = (state.oldest..=state.newest).rev();
+        let generations: Vec<Arc<Generation>> = numbers
+            .map(|number| self.generation(&db, number).map(Arc::new))
+            .collect::<Result<_>>()?;
+        Ok(DifferentialStore::assemble(Parts {
+            current: Arc::clone(&generations[0]),
+            generations,
+            main,
+            home,
+            state,
+            engine_options: self.engine.clone(),
+            options: self.options.clone(),
+            db,
+        }))
+    }
+
+    /// The column families to open: those of the store, or of a new one.
+    fn families(&self) -> Result<Vec<String>> {
+        let new = || [MAIN.to_owned(), family_name(1)].to_vec();
+        if !self.path.join("CURRENT").exists() {
+            return Ok(new());
+        }
+        let names = DB::list_cf(self.engine, self.path).map_err(|error| self.refused(error))?;
+        let ours = |name: &str| {
+            name == DEFAULT_COLUMN_FAMILY_NAME || name == MAIN || generation_of(name).is_some()
+        };
+        if let Some(other) = names.iter().find(|name| !ours(name)) {
+            return Err(self.not_a_store(format!("it has a column family {other:?}")));
+        }
+        let main = names.iter().any(|name| name == MAIN);
+        if main && names.iter().any(|name| generation_of(name).is_some()) {
+            return Ok(names);
+        }
+        // A database without these is one that was just being made, or somebody else's: the latter
+        // must not be given any.
+        match (self.was_written()?, main) {
+            (false, _) => Ok(new()),
+            (true, true) => Err(self.damaged("it has no differential file".to_owned())),
+            (true, false) => Err(self.not_a_store("it has no main file".to_owned())),
+        }
+    }
+
+    fn was_written(&self) -> Result<bool> {
+        const LOG_IS_AN_ERROR: bool = false;
+        let names = [DEFAULT_COLUMN_FAMILY_NAME];
+        let peek = Engine::open_cf_for_read_only(self.engine, self.path, names, LOG_IS_AN_ERROR);
+        let peek = peek.map_err(|error| self.refused(error))?;
+        Ok(peek.latest_sequence_number() > 0)
+    }
+
+    fn open_families(&self, names: &[String]) -> Result<SieveDb> {
+        let mut engine = self.engine.clone();
+        engine.create_missing_column_families(true);
+        let families = names.iter().map(|name| (name, self.engine.clone()));
+        let front = &self.options.front;
+        SieveDb::open_cf_with_opts(&engine, front, self.path, families).map_err(|error| match error
+        {
+            OpenError::Engine { source, .. } => self.refused(source),
+            other => OpenDifferentialError::Front(other),
+        })
+    }
+
+    /// The state that is kept; a new one in a database that was never written to.
+    fn state(&self, db: &SieveDb, home: &Family) -> Result<State> {
+        let read = |key| self.read(home, key);
+        let Some(bytes) = read(STATE_KEY)? else {
+            return self.make_state(db, home);
+        };
+        if read(FORMAT_KEY)?.as_deref() != Some(FORMAT) {
+            return Err(self.not_a_store("its format record is missing".to_owned()));
+        }
+        self.check_order(home)?;
+        let path = self.path.to_owned();
+        let state = State::decode(&bytes).map_err(|error| match error {
+            StateError::Newer(found) => OpenDifferentialError::Newer {
+                path,
+                found,
+                known: VERSION,
+            },
+            StateError::Damaged(reason) => self.damaged(reason),
+        })?;
+        self.check_main(&state)?;
+        Ok(state)
+    }
+
+    fn make_state(&self, db: &SieveDb, home: &Family) -> Result<State> {
+        if db.engine().latest_sequence_number() > 0 {
+            return Err(self.not_a_store("its state record is missing".to_owned()));
+        }
+        let state = State::new(&self.options.main);
+        let mut batch = WriteBatch::default();
+        batch.put_cf(home.handle(), FORMAT_KEY, FORMAT);
+        batch.put_cf(home.handle(), STATE_KEY, state.encode());
+        db.write(batch)
+            .map_err(|source| self.failed("note the state", source))?;
+        self.check_order(home)?;
+        Ok(state)
+    }
+
+    /// Of the two records that every store has, the first in bytewise order comes first.
+    fn check_order(&self, home: &Family) -> Result<()> {
+        let mut records = home.iterate(ReadOptions::default());
+        records.seek_to_first();
+        if records.key() == Some(FORMAT_KEY) {
+            return Ok(());
+        }
+        let path = self.path.to_owned();
+        Err(OpenDifferentialError::Order { path })
+    }
+
+    fn check_main(&self, state: &State) -> Result<()> {
+        let (here, elsewhere) = (MainFile::Here.place(), "another database's");
+        if state.main_is_here == (self.options.main == MainFile::Here) {
+            return Ok(());
+        }
+        Err(OpenDifferentialError::OtherMain {
+            path: self.path.to_owned(),
+            kept: if state.main_is_here { here } else { elsewhere },
+            asked: self.options.main.place(),
+        })
+    }
+
+    fn main_elsewhere(&self, path: &Path, family: &str) -> Result<Family> {
+        const LOG_IS_AN_ERROR: bool = false;
+        let refused = |source| OpenDifferentialError::MainElsewhere {
+            path: path.to_owned(),
+            family: family.to_owned(),
+            source,
+        };
+        let families = [(family, self.engine.clone())];
+        let engine =
+            Engine::open_cf_with_opts_for_read_only(self.engine, path, families, LOG_IS_AN_ERROR);
+        let engine = Arc::new(engine.map_err(refused)?);
+        Ok(Family::new(&engine, family).expect("opened by this name"))
+    }
+
+    /// Drops generations that were moved, and those that nobody was told of.
+    fn drop_strays(
+        &self,
+        db: &SieveDb,
+        state: &State,
+        main: &Family,
+        home: &Family,
+        names: &[String],
+    ) -> Result<()> {
+        for number in names.iter().filter_map(|name| generation_of(name)) {
+            let dropped = if number < state.oldest {
+                drop_moved(db, main, home, number)
+            } else if number > state.newest {
+                db.drop_cf(&family_name(number))
+            } else {
+                continue;
+            };
+            dropped.map_err(|source| self.failed("drop a stray generation", source))?;
+        }
+        Ok(())
+    }
+
+    fn generation(&self, db: &SieveDb, number: u64) -> Result<Generation> {
+        let family = self.family(db, &family_name(number))?;
+        let generation = Generation::new(number, family, self.options.filter)?;
+        generation
+            .recover()
+            .map_err(|source| self.failed("read the keys of the differential file", source))?;
+        Ok(generation)
+    }
+
+    fn family(&self, db: &SieveDb, name: &str) -> Result<Family> {
+        db.family(name)
+            .ok_or_else(|| self.damaged(format!("its column family {name:?} is missing")))
+    }
+
+    fn read(&self, home: &Family, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        let value = home.read(key, &ReadOptions::default());
+        let value = value.map_err(|source| self.failed("read the state", source))?;
+        Ok(value.map(|value| value.to_vec()))
+    }
+
+    /// Why RocksDB did not open the database.
+    fn refused(&self, source: rocksdb::Error) -> OpenDifferentialError {
+        let path = self.path.to_owned();
+        let text = source.as_ref();
+        match source.kind() {
+            ErrorKind::IOError if text.contains("/LOCK") => {
+                OpenDifferentialError::Locked { path, source }
+            }
+            ErrorKind::InvalidArgument if text.contains("does not exist (create_if_missing") => {
+                OpenDifferentialError::Missing { path }
+            }
+            ErrorKind::Corruption => self.damaged(text.to_owned()),
+            _ => self.failed("open the database", source),
+        }
+    }
+
+    fn failed(&self, operation: &'static str, source: rocksdb::Error) -> OpenDifferentialError {
+        OpenDifferentialError::Engine {
+            operation,
+            path: self.path.to_owned(),
+            source,
+        }
+    }
+
+    fn damaged(&self, reason: String) -> OpenDifferentialError {
+        OpenDifferentialError::Damaged {
+            path: self.path.to_owned(),
+            reason,
+        }
+    }
+
+    fn not_a_store(&self, reason: String) -> OpenDifferentialError {
+        OpenDifferentialError::NotAStore {
+            path: self.path.to_owned(),
+            reason,
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! Freezing a generation, and moving the frozen ones into the main file.
+//!
+//! ```text
+//! freeze   make the family of n+1 -> [no writer] state: newest = n+1 -> writers and readers see it
+//! move     batch: records to main, state: moved up to key -> ... -> state: oldest = n+1
+//!          -> readers see it gone -> main and state durable -> drop the family
+//! ```
+//!
+//! Each arrow may be the last thing that happens. A family without a state is dropped at the next
+//! open, and so is one that the state has left behind; a batch that was not acknowledged is there as a
+//! whole or not at all. Moving a record twice does what moving it once does.
+
+use std::ops::ControlFlow;
+use std::sync::{Arc, PoisonError};
+
+use rocksdb::{DBRawIteratorWithThreadMode, ReadOptions, WriteBatch};
+
+use super::error::DifferentialError;
+use super::generation::Generation;
+use super::state::{STATE_KEY, State, family_name};
+use super::store::{DifferentialStore, Generations, lock};
+use crate::rocks::{Engine, Family, SieveDb};
+
+/// How far a reorganisation is, after each batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// The generation that is moved.
+    pub generation: u64,
+    /// Records moved by this call, over all generations.
+    pub moved: u64,
+    /// Records that there were to move, about.
+    pub of: u64,
+}
+
+/// What a reorganisation did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reorganized {
+    /// Records moved by this call.
+    pub records: u64,
+    /// Generations that are gone.
+    pub generations: u64,
+    /// Whether every record that was there at the start is in the main file now.
+    pub finished: bool,
+}
+
+type Records<'a> = DBRawIteratorWithThreadMode<'a, Engine>;
+
+impl DifferentialStore {
+    /// Starts a new generation: what was written before can be moved, what is written from here on
+    /// goes elsewhere. Does nothing when nothing was written since the last time.
+    ///
+    /// # Errors
+    /// When the new generation cannot be made or noted down; writes then go where they went.
+    pub fn freeze(&self) -> Result<(), DifferentialError> {
+        let mut state = lock(&self.state);
+        let generations = self.generations();
+        if generations[0].is_empty()? {
+            return Ok(());
+        }
+        let next = state.frozen();
+        let fresh = Arc::new(self.make_generation(next.newest)?);
+        let mut current = self.writing.write().unwrap_or_else(PoisonError::into_inner);
+        self.commit(self.noted(&next), "note a new generation")?;
+        let older = generations.iter().cloned();
+        self.view
+            .publish([Arc::clone(&fresh)].into_iter().chain(older).collect());
+        *current = fresh;
+        *state = next;
+        Ok(())
+    }
+
+    fn make_generation(&self, number: u64) -> Result<Generation, DifferentialError> {
+        let name = family_name(number);
+        if self.db.cf_handle(&name).is_none() {
+            let made = self.db.create_cf(&name, &self.engine_options);
+            made.map_err(|source| DifferentialError::Freeze {
+                generation: number,
+                source,
+            })?;
+        }
+        let family = self
+            .db
+            .family(&name)
+            .expect("made above, dropped nowhere else");
+        Ok(Generation::new(number, family, self.options.filter)?)
+    }
+
+    /// Moves everything that was written before the call into the main file; reads and writes go
+    /// on. `watch` is called after each batch and may stop it: a later call goes on from there, in
+    /// this process or another.
+    ///
+    /// # Errors
+    /// When the main file is another database's, or the engine fails; a later call goes on.
+    pub fn reorganize(
+        &self,
+        mut watch: impl FnMut(&Progress) -> ControlFlow<()>,
+    ) -> Result<Reorganized, DifferentialError> {
+        self.main_is_ours()?;
+        let _one_at_a_time = lock(&self.moving);
+        self.freeze()?;
+        let generations = self.generations();
+        let mut done = Reorganized::default();
+        let of = self.extent()?.records.get();
+        for generation in generations.iter().skip(1).rev() {
+            let mut watch = |records| {
+                watch(&Progress {
+                    generation: generation.number(),
+                    moved: records,
+                    of: of.max(records),
+                })
+            };
+            if self
+                .move_records(generation, &mut done, &mut watch)?
+                .is_break()
+            {
+                return Ok(done);
+            }
+            self.retire(generation)?;
+            done.generations += 1;
+        }
+        done.finished = true;
+        Ok(done)
+    }
+
+    /// Moves what is left of the oldest generation.
+    fn move_records(
+        &self,
+        generation: &Generation,
+        done: &mut Reorganized,
+        watch: &mut impl FnMut(u64) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<()>, DifferentialError> {
+        let moved = lock(&self.state).moved.clone();
+        let mut records = records_after(generation.family(), moved.as_deref());
+        while let Some((batch, last, count)) = self.next_batch(generation, &mut records)? {
+            self.advance(batch, |state| state.moved_to(&last))?;
+            done.records += count;
+            if watch(done.records).is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// The next records as writes to the main file, the last key and their number; `None` at the end.
+    fn next_batch(
+        &self,
+        generation: &Generation,
+        records: &mut Records<'_>,
+    ) -> Result<Option<(WriteBatch, Vec<u8>, u64)>, DifferentialError> {
+        let main = self.main.handle();
+        let mut batch = WriteBatch::default();
+        let (mut last, mut count) = (Vec::new(), 0);
+        while batch.size_in_bytes() < self.options.batch_bytes
+            && let Some((key, bytes)) = records.item()
+        {
+            match generation.decode(key, bytes)? {
+                Some(value) => batch.put_cf(main, key, value),
+                None => batch.delete_cf(main, key),
+            }
+            key.clone_into(&mut last);
+            count += 1;
+            records.next();
+        }
+        let status = records.status();
+        status.map_err(DifferentialError::read("differential"))?;
+        Ok((count > 0).then_some((batch, last, count)))
+    }
+
+    /// Takes the oldest generation, all of which is in the main file, from before it.
+    fn retire(&self, generation: &Generation) -> Result<(), DifferentialError> {
+        self.advance(WriteBatch::default(), State::retired)?;
+        drop_moved(&self.db, &self.main, &self.home, generation.number())
+            .map_err(DifferentialError::write("drop a generation that was moved"))
+    }
+
+    /// Writes a batch together with the state that it leads to.
+    fn advance(
+        &self,
+        mut batch: WriteBatch,
+        next: impl FnOnce(&State) -> State,
+    ) -> Result<(), DifferentialError> {
+        let mut state = lock(&self.state);
+        let next = next(&state);
+        batch.put_cf(self.home.handle(), STATE_KEY, next.encode());
+        self.commit(batch, "move records")?;
+        if next.oldest > state.oldest {
+            let left = self.generations();
+            let left: Generations = left[..left.len() - 1].into();
+            self.view.publish(left);
+        }
+        *state = next;
+        Ok(())
+    }
+
+    fn noted(&self, state: &State) -> WriteBatch {
+        let mut batch = WriteBatch::default();
+        batch.put_cf(self.home.handle(), STATE_KEY, state.encode());
+        batch
+    }
+}
+
+/// Drops a generation that the state has left behind, once the state and what was moved are
+/// durable: until then a power cut could take them back, and the generation would be missed.
+pub(super) fn drop_moved(
+    db: &SieveDb,
+    main: &Family,
+    home: &Family,
+    generation: u64,
+) -> Result<(), rocksdb::Error> {
+    db.flush_cf(main.handle())?;
+    db.flush_cf(home.handle())?;
+    db.drop_cf(&family_name(generation))
+}
+
+/// An iterator that stands after this key, or at the start.
+fn records_after<'a>(family: &'a Family, key: Option<&[u8]>) -> Records<'a> {
+    let mut options = ReadOptions::default();
+    // Each record is read once: let those of others stay in the cache.
+    options.fill_cache(false);
+    let mut records = family.iterate(options);
+    match key {
+        None => records.seek_to_first(),
+        Some(key) => {
+            records.seek(key);
+            if records.key() == Some(key) {
+                records.next();
+            }
+        }
+    }
+    records
+}

@@ -1,0 +1,155 @@
+//! The files of a store, merged: of the records of a key the newest counts, and a delete hides it.
+//!
+//! There are as many cursors as files, which are few; so the least key is looked for, and no heap
+//! is kept.
+
+use std::ops::Bound;
+
+use rocksdb::{DBRawIteratorWithThreadMode, ReadOptions};
+
+use super::error::DifferentialError;
+use super::generation::Generation;
+use crate::rocks::{Engine, Family};
+
+/// An iterator over keys and values, in bytewise order of the keys. After an error it ends.
+pub struct Scan<'a> {
+    /// Newest first, the main file last.
+    cursors: Vec<Cursor<'a>>,
+    end: Bound<Vec<u8>>,
+    failed: bool,
+}
+
+/// A place in one file.
+struct Cursor<'a> {
+    /// The generation, or the main file.
+    generation: Option<&'a Generation>,
+    records: DBRawIteratorWithThreadMode<'a, Engine>,
+}
+
+type Entry = (Vec<u8>, Vec<u8>);
+
+impl<'a> Scan<'a> {
+    /// `options` makes the options of each cursor; it is told whether it is the main file's.
+    pub(super) fn new(
+        generations: impl Iterator<Item = &'a Generation>,
+        main: &'a Family,
+        (from, to): (Bound<&[u8]>, Bound<&[u8]>),
+        options: impl Fn(bool) -> ReadOptions,
+    ) -> Self {
+        let newer = generations.map(|generation| Cursor {
+            generation: Some(generation),
+            records: generation.family().iterate(options(false)),
+        });
+        let last = Cursor {
+            generation: None,
+            records: main.iterate(options(true)),
+        };
+        let mut cursors: Vec<Cursor<'a>> = newer.collect();
+        cursors.push(last);
+        cursors.iter_mut().for_each(|cursor| cursor.start(from));
+        Self {
+            cursors,
+            end: to.map(<[u8]>::to_vec),
+            failed: false,
+        }
+    }
+
+    /// The least key at which a cursor stands, if it is within the range.
+    fn least(&self) -> Option<Vec<u8>> {
+        let keys = self
+            .cursors
+            .iter()
+            .filter_map(|cursor| cursor.records.key());
+        let least = keys.min()?;
+        let within = match &self.end {
+            Bound::Unbounded => true,
+            Bound::Included(end) => least <= end.as_slice(),
+            Bound::Excluded(end) => least < end.as_slice(),
+        };
+        within.then(|| least.to_owned())
+    }
+
+    /// What the newest file that holds the key says; all cursors go past it.
+    fn take(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>, DifferentialError> {
+        let mut newest = None;
+        for cursor in &mut self.cursors {
+            if cursor.records.key() != Some(key) {
+                continue;
+            }
+            if newest.is_none() {
+                newest = Some(cursor.value(key)?);
+            }
+            cursor.records.next();
+        }
+        Ok(newest.flatten())
+    }
+
+    fn advance(&mut self) -> Result<Option<Entry>, DifferentialError> {
+        loop {
+            // A cursor that failed looks as if it were at the end.
+            self.cursors.iter().try_for_each(Cursor::check)?;
+            let Some(key) = self.least() else {
+                return Ok(None);
+            };
+            if let Some(value) = self.take(&key)? {
+                return Ok(Some((key, value)));
+            }
+        }
+    }
+}
+
+impl Cursor<'_> {
+    fn start(&mut self, from: Bound<&[u8]>) {
+        match from {
+            Bound::Unbounded => self.records.seek_to_first(),
+            Bound::Included(key) => self.records.seek(key),
+            Bound::Excluded(key) => {
+                self.records.seek(key);
+                if self.records.key() == Some(key) {
+                    self.records.next();
+                }
+            }
+        }
+    }
+
+    fn value(&self, key: &[u8]) -> Result<Option<Vec<u8>>, DifferentialError> {
+        let bytes = self.records.value().unwrap_or_default();
+        match self.generation {
+            Some(generation) => Ok(generation.decode(key, bytes)?.map(<[u8]>::to_vec)),
+            None => Ok(Some(bytes.to_vec())),
+        }
+    }
+
+    fn check(&self) -> Result<(), DifferentialError> {
+        let file = match self.generation {
+            Some(_) => "differential",
+            None => "main",
+        };
+        // Only a cursor that stands nowhere can have failed; asking each time costs a call.
+        if self.records.valid() {
+            return Ok(());
+        }
+        self.records.status().map_err(DifferentialError::read(file))
+    }
+}
+
+impl Iterator for Scan<'_> {
+    type Item = Result<Entry, DifferentialError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.failed {
+            return None;
+        }
+        let next = self.advance();
+        self.failed = next.is_err();
+        next.transpose()
+    }
+}
+
+impl std::fmt::Debug for Scan<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Scan")
+            .field("files", &self.cursors.len())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,160 @@
+//! How often a filter sends a transaction to the differential file for nothing.
+//!
+//! A differential file holds the records changed since the main file was last written (Severance
+//! and Lohman 1976). A reader must search it first, unless a Bloom filter of its keys says that
+//! the record is unchanged. The filter errs in one direction: it costs an *unnecessary search*,
+//! never a stale record.
+//!
+//! ```text
+//! a transaction reads a modified record   α         searched, and found
+//! it reads an unmodified one          1 − α         searched for nothing with chance p
+//!
+//! ER = (1 − α) (1 − (1 − 1/m)^kn)^k                 Mullin 1983
+//! ```
+//!
+//! Mullin writes N for m, m for k and k for n. His sizes are *bits*: the table that survives heads
+//! them as bytes, but in bytes his first value would be 0.0003 and not 0.214. His α is the share
+//! of changed records in the whole file; his eight values follow with n = 7,000 and α = 0, to
+//! three digits, but for 65,536 bits and 4 functions: there the formula gives 0.0146, and 0.014 is
+//! printed.
+//!
+//! His formula takes the bits for independent. [`preloaded`] and [`filling`] do not: over all
+//! choices of the hash functions they are exact, whatever the order and the popularity of the
+//! keys, because every unmodified key has the same chance to look modified.
+
+use super::{Bits, Items, Probes, standard};
+
+mod cost;
+
+pub use cost::{Advice, Choice, Cost, Costs, Filtering, Operation, Plan};
+
+/// ER, the unnecessary searches a transaction (Mullin 1983), `modified` being α, in 0..=1.
+pub fn mullin(modified: f64, bits: Bits, probes: Probes, records: Items) -> f64 {
+    (1.0 - modified) * standard::rate(bits, probes, records)
+}
+
+/// The chance that an unmodified record is searched for, the filter holding all `records` from the
+/// start (Grandi's exact rate, 10).
+pub fn preloaded(bits: Bits, probes: Probes, records: Items) -> f64 {
+    standard::rate_exact(bits, probes, records)
+}
+
+/// The same over a run in which the filter fills: `reads[n]` reads of unmodified records found n
+/// records in the filter. The mean of the exact rate over all of them; 0 without a read.
+pub fn filling(reads: &[u64], rates: &[f64]) -> f64 {
+    let total: u64 = reads.iter().sum();
+    let searched: f64 = reads
+        .iter()
+        .zip(rates)
+        .map(|(&reads, rate)| reads as f64 * rate)
+        .sum();
+    searched / total.max(1) as f64
+}
+
+/// The exact rate when every position follows from one base value below `range`, of which the hash
+/// function keeps nothing else.
+///
+/// d of the n records' bases are distinct, r(1 − (1 − 1/r)^n) of them on average. A key whose base
+/// is taken, with chance d/r, looks modified in a filter of any size: that is a floor. Any other
+/// meets a filter of d keys:
+///
+/// ```text
+/// d/r + (1 − d/r) ψ(d)
+/// ```
+///
+/// The mean of d stands for d, whose deviation is less than one in a hundred of it where n is
+/// small beside r.
+pub fn folded(range: u64, bits: Bits, probes: Probes, records: Items) -> f64 {
+    let distinct = distinct(range, records.get() as f64);
+    let taken = distinct / range.max(1) as f64;
+    let whole = Items::new(distinct as u64);
+    let next = Items::new(whole.get() + 1);
+    let below = standard::rate_exact(bits, probes, whole);
+    let above = standard::rate_exact(bits, probes, next);
+    taken + (1.0 - taken) * (below + distinct.fract() * (above - below))
+}
+
+/// How many of `range` equally likely values `draws` draws have met, r(1 − (1 − 1/r)^draws).
+pub fn distinct(range: u64, draws: f64) -> f64 {
+    let range = range.max(1) as f64;
+    -range * (draws * (-1.0 / range).ln_1p()).exp_m1()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::math::assert_close;
+
+    const RECORDS: Items = Items::new(7_000);
+
+    /// The eight values of 1983: bits, functions, what is printed.
+    const PRINTED: [(u64, u32, f64); 8] = [
+        (24_576, 4, 0.214),
+        (24_576, 6, 0.302),
+        (32_768, 4, 0.109),
+        (32_768, 6, 0.142),
+        (49_152, 4, 0.036),
+        (49_152, 6, 0.036),
+        (65_536, 4, 0.014),
+        (65_536, 6, 0.011),
+    ];
+
+    fn rounded(modified: f64, unit: u64, bits: u64, probes: u32) -> f64 {
+        let bits = Bits::new(bits * unit);
+        (mullin(modified, bits, Probes::new(probes), RECORDS) * 1_000.0).round() / 1_000.0
+    }
+
+    #[test]
+    fn seven_of_mullins_values_are_the_formula_rounded_and_one_is_cut_off() {
+        for (bits, probes, printed) in PRINTED {
+            let odd_one = (bits, probes) == (65_536, 4);
+            let want = if odd_one { 0.015 } else { printed };
+            assert_eq!(rounded(0.0, 1, bits, probes), want, "{bits} {probes}");
+        }
+        let exact = mullin(0.0, Bits::new(65_536), Probes::new(4), RECORDS);
+        assert_close(exact, 0.014_616, 1e-4);
+    }
+
+    #[test]
+    fn neither_bytes_nor_seven_in_thirty_give_what_mullin_printed() {
+        for (bits, probes, printed) in PRINTED {
+            assert!(rounded(0.0, 8, bits, probes) < printed / 10.0);
+        }
+        assert_eq!(rounded(7.0 / 30.0, 1, 24_576, 4), 0.164);
+        assert_eq!(rounded(7.0 / 30.0, 1, 24_576, 6), 0.231);
+    }
+
+    #[test]
+    fn a_filling_filter_is_the_mean_of_the_filters_it_was() {
+        let rates: Vec<f64> = (0..=4)
+            .map(|n| preloaded(Bits::new(64), Probes::new(2), Items::new(n)))
+            .collect();
+        assert_eq!(filling(&[0, 0, 0, 0, 9], &rates), rates[4]);
+        assert_close(
+            filling(&[1, 0, 1, 0, 2], &rates),
+            (rates[2] + 2.0 * rates[4]) / 4.0,
+            1e-12,
+        );
+        assert_eq!(filling(&[], &rates), 0.0);
+    }
+
+    #[test]
+    fn a_fold_is_a_floor_that_no_size_goes_below() {
+        let rate = |range, bits| folded(range, Bits::new(bits), Probes::new(6), RECORDS);
+        // 1 − (1 − 1/190,000)^7,000
+        assert_close(rate(190_000, 1 << 40), 0.036_171, 1e-4);
+        assert_close(
+            rate(u64::MAX, 65_536),
+            preloaded(Bits::new(65_536), Probes::new(6), RECORDS),
+            1e-9,
+        );
+    }
+
+    #[test]
+    fn few_draws_are_all_distinct_and_many_meet_all() {
+        assert_close(distinct(1 << 40, 1_000.0), 1_000.0, 1e-6);
+        assert_close(distinct(2, 1.0), 1.0, 1e-12);
+        assert_close(distinct(2, 2.0), 1.5, 1e-12);
+        assert_close(distinct(100, 1e6), 100.0, 1e-12);
+    }
+}
