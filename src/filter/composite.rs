@@ -1,9 +1,9 @@
-//! A set with removals, from two filters: a key is probably in when the first says *maybe* and the second,
-//! which holds the removed keys, says *absent*.
+//! A set with removals, from two filters: a key is probably in when the first says *maybe* and the
+//! second, which holds the removed keys, says *absent*.
 //!
-//! **This is no filter in the sense of [`super::Filter`]: it can deny a key that is in.** A false positive
-//! of the second filter hides a key that nobody removed, at the second filter's rate. So no answer
-//! here may stand in for a look-up; the type has neither `may_contain` nor the trait.
+//! **This is no filter in the sense of [`super::Filter`]: it can deny a key that is in.** A false
+//! positive of the second filter hides a key that nobody removed, at the second filter's rate. So
+//! no answer here may stand in for a look-up; the type has neither `may_contain` nor the trait.
 //!
 //! ```text
 //! answer         first    second      of a member               of a stranger
@@ -12,8 +12,8 @@
 //! NeverIn        absent   -           never                     1 − p1
 //! ```
 //!
-//! A removed key cannot come back: nothing takes it out of the second filter. Where keys come and go,
-//! take a [`super::Counting`] filter.
+//! A removed key cannot come back: nothing takes it out of the second filter. Where keys come and
+//! go, take a [`super::Counting`] filter.
 //!
 //! ```compile_fail
 //! fn stands_in_for_a_look_up(_: impl lsm_sieve::filter::Filter) {}

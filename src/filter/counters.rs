@@ -8,9 +8,9 @@
 //! The places are those of a partitioned stage, so a counter is above zero exactly where the stage
 //! of the same keys has a bit.
 //!
-//! *Invariant.* A counter at its maximum is stuck: it may stand for more, so it is neither raised nor
-//! lowered again. What a filter then gets wrong is *maybe* for a removed key, never *absent* for a
-//! present one.
+//! *Invariant.* A counter at its maximum is stuck: it may stand for more, so it is neither raised
+//! nor lowered again. What a filter then gets wrong is *maybe* for a removed key, never *absent*
+//! for a present one.
 
 use super::{Kind, Shape, ShapeError, Stage, StageError, probe};
 use crate::bits::Packed;

@@ -7,9 +7,9 @@
 //!
 //! Four times the bits of a partitioned filter buy removal. Its limits:
 //!
-//! - *Remove only what was inserted*, as often as it was. A key that was never inserted and looks as if
-//!   it were takes its counts from other keys, and **these may then be answered absent**. The filter
-//!   refuses what it can tell; it cannot tell a false positive.
+//! - *Remove only what was inserted*, as often as it was. A key that was never inserted and looks
+//!   as if it were takes its counts from other keys, and **these may then be answered absent**. The
+//!   filter refuses what it can tell; it cannot tell a false positive.
 //! - A counter of 4 bits is stuck at 15 (`counters.rs`), so the keys on it stay *maybe*. Distinct
 //!   keys come there once in 10^15 counters ([`overflow_bound`]); one key inserted 15 times
 //!   does at once. [`Counting::saturated`] tells.
@@ -203,7 +203,8 @@ mod tests {
         assert_eq!(again.unwrap().saturated(), filter.saturated());
     }
 
-    /// Why only inserted keys may be removed: a stranger that looks like a member takes from others.
+    /// Why only inserted keys may be removed: a stranger that looks like a member takes from
+    /// others.
     #[test]
     fn removing_a_stranger_can_lose_a_member() {
         let mut filter = filled(hashes(1).take(1_000));

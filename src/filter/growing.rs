@@ -1,21 +1,23 @@
-//! Counters that grow: the stages of a scalable filter, each of which counts (the closing idea of Almeida
-//! et al. 2007, §5).
+//! Counters that grow: the stages of a scalable filter, each of which counts (the closing idea of
+//! Almeida et al. 2007, §5).
 //!
 //! ```text
 //! stage    0      1         2                3          ...
-//! keys     first  first s   first s²         first s³            made by the one rule of
-//! rate     P0     P0 r      P0 r²            P0 r³               `math::growth`, like any other stage
+//! keys     first  first s   first s²         first s³
+//! rate     P0     P0 r      P0 r²            P0 r³               P0 = P (1 − r): adds up to P
 //! ```
 //!
-//! Where a key went must be known when it is removed, so an insertion goes to *the oldest stage that
-//! already answers maybe*, and to the newest when none does. A key is then in some stage that claims it:
+//! Where a key went must be known when it is removed, so an insertion goes to *the oldest stage
+//! that already answers maybe*, and to the newest when none does. A key is then in some stage that
+//! claims it:
 //!
 //! - a count is the sum over the stages that claim the key, and never too low;
-//! - a removal is made where a single stage claims the key, for the key is there. Where several do, all
-//!   but one by mistake, it is refused: taking from the wrong one would lose another key. That happens
-//!   at the promised rate, and the key stays *maybe*.
+//! - a removal is made where a single stage claims the key, for the key is there. Where several do,
+//!   some may be mistaken, and taking from such a one would lose another key: it is refused, and
+//!   the key stays *maybe*. That happens no more often than the promised rate, as a rule.
 
-use super::{CounterWidth, Counting, NotInserted, Rule, Spectral, StageError};
+use super::scalable::TIGHTENING;
+use super::{CounterWidth, Counting, Multiset, NotInserted, Rule, Spectral, StageError};
 use crate::hash::KeyHash;
 use crate::math::{Bits, Items, Rate, growth};
 
@@ -50,7 +52,8 @@ impl Growth {
         let index = u32::try_from(index).unwrap_or(u32::MAX);
         let times = u64::from(self.factor.max(1)).saturating_pow(index);
         // `max` before `min`: they turn a NaN into a number, as `clamp` does not.
-        let tightening = self.tightening.max(0.1).min(0.95);
+        let (least, most) = (*TIGHTENING.start(), *TIGHTENING.end());
+        let tightening = self.tightening.max(least).min(most);
         let items = self.first.get().max(1).saturating_mul(times);
         (
             Items::new(items),
@@ -98,9 +101,7 @@ pub enum RemoveError {
     #[error(transparent)]
     NotInserted(#[from] NotInserted),
     /// Several stages claim it, and only one of them has it.
-    #[error(
-        "{stages} stages claim the key: which one has it is not known, so it stays; rebuild the filter to be rid of it"
-    )]
+    #[error("{stages} stages claim the key, so it stays in; rebuild the filter to be rid of it")]
     Ambiguous {
         /// How many do.
         stages: usize,
@@ -129,14 +130,14 @@ impl Growing<Counting> {
     }
 }
 
-impl<R: Rule> Growing<Spectral<R>> {
+impl<R: Rule> Growing<Multiset<R>> {
     /// An empty filter with its first stage, which counts as far as `width` goes.
     ///
     /// # Errors
     /// When no geometry keeps the rate of the first stage, or memory does not suffice.
     pub fn spectral(growth: Growth, width: CounterWidth) -> Result<Self, StageError> {
         let (items, rate) = growth.stage(0);
-        let first = Spectral::with_rate(items, rate, width)?;
+        let first = Multiset::with_rate(items, rate, width)?;
         Ok(Self::starting_with(growth, first))
     }
 
@@ -263,7 +264,7 @@ impl Countable for Counting {
     }
 }
 
-impl<R: Rule> Countable for Spectral<R> {
+impl<R: Rule> Countable for Multiset<R> {
     countable!();
 
     fn following(&self, items: Items, rate: Rate) -> Result<Self, StageError> {
@@ -275,7 +276,7 @@ impl<R: Rule> Countable for Spectral<R> {
 mod tests {
     use super::*;
     use crate::filter::naive::hashes;
-    use crate::filter::{MinimalIncrease, MinimumSelection};
+    use crate::filter::{RaiseAll, RaiseLeast};
 
     fn growth() -> Growth {
         let first = Items::new(100);
@@ -336,7 +337,7 @@ mod tests {
     }
 
     fn counts_are_never_too_low<R: Rule>() {
-        let mut filter = Growing::<Spectral<R>>::spectral(growth(), CounterWidth::Sixteen).unwrap();
+        let mut filter = Growing::<Multiset<R>>::spectral(growth(), CounterWidth::Sixteen).unwrap();
         let times = |i: usize| (10_000 / (i + 1)).clamp(1, 50) as u64;
         for round in 0..50 {
             let present = hashes(1).take(10_000).enumerate();
@@ -357,8 +358,8 @@ mod tests {
 
     #[test]
     fn spectral_counts_over_many_stages_are_never_too_low() {
-        counts_are_never_too_low::<MinimumSelection>();
-        counts_are_never_too_low::<MinimalIncrease>();
+        counts_are_never_too_low::<RaiseAll>();
+        counts_are_never_too_low::<RaiseLeast>();
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! What Bloom's filter was measured against: the hash-coding methods of his paper (CACM 13(7), 1970, §2).
+//! What Bloom's filter was measured against: the hash-coding methods of his paper (CACM 13(7),
+//! 1970, §2).
 //!
 //! ```text
 //! | code | - | code | code | - | ...      a cell is empty, or holds the top c bits of a key's code
@@ -10,12 +11,12 @@
 //! code of a key    = top c bits of hash × odd
 //! ```
 //!
-//! With c = 63 the cell holds the key (a 63-bit one), which is his conventional method: exact, but for
-//! hashes that share them. With few bits it is his first trade of space for errors. Either way a cell
-//! costs one bit more, which says that it is taken.
+//! With c = 63 the cell holds the key (a 63-bit one), which is his conventional method: exact, but
+//! for hashes that share them. With few bits it is his first trade of space for errors. Either way
+//! a cell costs one bit more, which says that it is taken.
 //!
-//! A reference, not a filter for production: it cannot overflow into *maybe*, so an insertion into a
-//! full table is refused; looking up slows down as it fills; union and growth need the keys.
+//! A reference, not a filter for production: it cannot overflow into *maybe*, so an insertion into
+//! a full table is refused; looking up slows down as it fills; union and growth need the keys.
 
 use super::{Kind, Shape, ShapeError, StageError, probe};
 use crate::bits::Packed;
@@ -30,7 +31,8 @@ pub struct HashCoding {
     taken: u64,
 }
 
-/// An insertion into a table that has only one empty cell left, which look-ups need to come to an end.
+/// An insertion into a table that has only one empty cell left, which look-ups need to come to an
+/// end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("all {cells} cells are taken; build a larger table from the keys")]
 pub struct Full {
@@ -60,7 +62,8 @@ impl HashCoding {
         })
     }
 
-    /// An empty table that is half full with `items` keys, and then accepts strangers at most at `rate`.
+    /// An empty table that is half full with `items` keys, and then accepts strangers at most at
+    /// `rate`.
     ///
     /// # Errors
     /// When the rate asks for more than [`MAX_CODE_BITS`], or memory does not suffice.
@@ -82,7 +85,7 @@ impl HashCoding {
         )
     }
 
-    /// A table read back. Taken cells are counted; so is nothing else.
+    /// A table read back: its shape and its words, whatever they are.
     ///
     /// # Errors
     /// When the shape is no such table's or does not have so many words, or no cell is empty.
@@ -112,7 +115,7 @@ impl HashCoding {
             source,
         };
         let cells = Packed::from_values(words, shape.groups, values).map_err(no_memory)?;
-        let taken = cells.iter().filter(|&cell| cell >> code_bits == 1).count();
+        let taken = cells.iter().filter(|&cell| cell != 0).count();
         Ok(Self {
             cells,
             code_bits,
@@ -288,6 +291,22 @@ mod tests {
         }
     }
 
+    /// The cells that strangers visit, counted by hand, come to what the formula says.
+    #[test]
+    fn steps_are_as_many_as_computed() {
+        let table = filled(20_000, 7, 15_000);
+        let visited = |hash: KeyHash| {
+            let code = table.code(hash);
+            let states = (1..).map(|i: u64| hash.get().wrapping_add(i.wrapping_mul(GAMMA)));
+            let cells = states.map(|state| probe::fast_range(mix(state), table.cells()));
+            let ends = |place: &u64| [0, code].contains(&table.cells.get(*place));
+            1 + cells.take_while(|place| !ends(place)).count()
+        };
+        let all: usize = hashes(2).take(50_000).map(visited).sum();
+        let mean = all as f64 / 50_000.0;
+        assert!((mean / table.steps() - 1.0).abs() < 0.02, "{mean}");
+    }
+
     #[test]
     fn a_full_table_refuses_and_loses_nothing() {
         let mut table = HashCoding::with_cells(64, 30).unwrap();
@@ -309,8 +328,11 @@ mod tests {
             HashCoding::from_words(table.shape(), words),
             Ok(table.clone())
         );
-        let full = vec![u64::MAX; table.words().len()];
-        assert!(HashCoding::from_words(table.shape(), full).is_err());
+        // With the mark of a taken cell or without: what is not zero is not empty.
+        for word in [u64::MAX, 0x0001_0001_0001_0001] {
+            let full = vec![word; table.words().len()];
+            assert!(HashCoding::from_words(table.shape(), full).is_err());
+        }
         for groups in [0, 1, 65, u32::MAX] {
             assert!(
                 HashCoding::new(Shape {

@@ -1,16 +1,28 @@
-//! Bringing stages together without their keys: OR, fold, expand.
+//! Bringing stages together without their keys: OR, AND, fold, expand.
 //!
-//! OR of two stages of one shape holds the keys of both, and answers *maybe* where either would and
-//! often where neither would: two half-full stages make one that is three quarters full. A blocked
-//! stage whose lines are a power of two can change its size by two:
+//! Write B(S) for the bits that the keys of S set in one shape; a key x is answered *maybe* when
+//! B({x}) ⊆ B(S). A key sets its bits whatever other keys do, so B(S) is the union of all B({x}).
+//!
+//! - **OR**: B(S) ∪ B(T) = B(S ∪ T), for both are the union over the same keys. The rate is that of
+//!   all keys in one stage: two half-full ones make one three quarters full.
+//! - **AND**: B(S) ∩ B(T) ⊇ B(S ∩ T), for B grows with its set, and S ∩ T lies in both. No key of both
+//!   is lost, and the rate is at most the lower of the two. That is all: a bit that one key of S and
+//!   another one of T set stays set, so a stage made from S ∩ T would say *maybe* less often.
+//! - **Chain** ([`super::Chain::chain`]): *maybe* where either says so. The bits stay apart, so the
+//!   rate is p + q − pq.
+//! - **Fold**: the stage of half the lines. A line is the hash's leading bits, and one bit fewer names
+//!   the pair; so the rate is that of the keys inserted there.
+//! - **Expand**: both lines that a key may now choose have its old line's bits, so no key is lost, and
+//!   the rate stays.
 //!
 //! ```text
 //! fold     | a | b | c | d |  ->  | a or b | c or d |            half the bits, a higher rate
 //! expand   | a | b |          ->  | a | a | b | b |              twice the bits, the same rate
 //! ```
 //!
-//! so that stages of unequal size can be ORed. Counts are added, never compared with the bits:
-//! after a merge they bound the distinct keys from above.
+//! Only a blocked stage whose lines are a power of two folds and expands, so that stages of unequal
+//! size can be ORed. Counts are added, never compared with the bits: after a merge they bound the
+//! distinct keys from above. What does not match is refused by the property that differs.
 
 use super::blocked::Blocked;
 use super::layout::Layout;
@@ -80,6 +92,20 @@ impl Stage {
         same_shape(self.shape(), other.shape())?;
         self.absorb(other);
         Ok(())
+    }
+
+    /// A stage that answers *maybe* where both do: for all keys of both, and for strangers no more
+    /// often than the stricter of the two.
+    ///
+    /// Its count is the smaller one, which bounds the keys of both from above.
+    ///
+    /// # Errors
+    /// When the shapes differ, or memory does not suffice.
+    pub fn and(&self, other: &Stage) -> Result<Stage, Mismatch> {
+        same_shape(self.shape(), other.shape())?;
+        let words = self.words().zip(other.words()).map(|(a, b)| a & b);
+        let items = self.items().min(other.items());
+        Ok(Stage::copied(self.layout(), items, words)?)
     }
 
     /// A stage of half the lines with the same keys, at a higher rate.

@@ -1,12 +1,22 @@
 //! The filters: sets of key hashes that answer *absent* or *maybe*, never *absent* for a member.
 //!
-//! - [`Stage`]: a filter of fixed size, in one of three layouts ([`Kind`]); its [`Shape`] and its
+//! - [`Stage`]: a filter of fixed size, in one of four layouts ([`Kind`]); its [`Shape`] and its
 //!   words are all there is to it, so that it can be stored, ORed, folded and expanded.
 //! - [`Scalable`]: stages that open one after another while keys arrive, with one promised rate.
 //! - [`Chain`]: stages that are sealed and tied to a hash function and a seed.
 //!
-//! Insertion takes `&self` and any number of threads. A key is in the filter for whoever learns of
-//! it after its `insert` returned, by whatever synchronisation they learn of it.
+//! Filters of counters, four times the size and more, with one writer:
+//!
+//! - [`Counting`] can remove what was inserted.
+//! - [`Spectral`] and [`MinimalIncrease`] estimate how often a key was inserted, never too low;
+//!   [`RecurringMinimum`] more closely, on either side.
+//! - [`Growing`] makes stages of any of the first three.
+//!
+//! And what bends the promise, and says so at its top: [`Composite`] can deny a member, [`Sliding`]
+//! forgets by design. Neither is a [`Filter`]. [`HashCoding`] is the reference of 1970.
+//!
+//! Insertion into stages takes `&self` and any number of threads. A key is in the filter for
+//! whoever learns of it after its `insert` returned, by whatever synchronisation they learn of it.
 //!
 //! Space may run out: a [`Scalable`] then turns *saturated* and answers *maybe* to everything.
 
@@ -46,7 +56,7 @@ pub use recurring::RecurringMinimum;
 pub use scalable::{Scalable, ScalableOptions};
 pub use shape::{Kind, Shape, ShapeError};
 pub use sliding::{Sliding, SlidingOptions, Turn};
-pub use spectral::{MinimalIncrease, MinimumSelection, Rule, Spectral};
+pub use spectral::{MinimalIncrease, Multiset, RaiseAll, RaiseLeast, Rule, Spectral};
 pub use stage::{Stage, StageError};
 
 use crate::hash::KeyHash;
@@ -71,8 +81,9 @@ pub trait Filter {
     fn predicted_rate(&self) -> f64;
 }
 
-/// As many keys as are looked up before the first of them is finished: enough to keep every miss buffer
-/// of a core busy, few enough that no line leaves the first-level cache before it is looked at.
+/// As many keys as are looked up before the first of them is finished: enough to keep every miss
+/// buffer of a core busy, few enough that no line leaves the first-level cache before it is looked
+/// at.
 const BATCH: usize = 32;
 
 /// Answers `hashes` into `answers` a batch at a time: first all prefetches, then all tests.

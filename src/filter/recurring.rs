@@ -1,8 +1,9 @@
-//! Multiplicities by recurring minimum (Cohen & Matias, *Spectral Bloom Filters*, SIGMOD 2003, §3.3).
+//! Multiplicities by recurring minimum (Cohen & Matias, *Spectral Bloom Filters*, SIGMOD 2003,
+//! §3.3).
 //!
-//! A key that shares all its counters is overestimated, and then one counter is usually less spoilt than
-//! the others: its minimum is *single*. A key alone has its minimum several times. So keys with a
-//! single minimum are counted a second time in a smaller filter, which few keys disturb:
+//! A key that shares all its counters is overestimated, and then one counter is usually less spoilt
+//! than the others: its minimum is *single*. A key alone has its minimum several times. So keys
+//! with a single minimum are counted a second time in a smaller filter, which few keys disturb:
 //!
 //! ```text
 //! insert    primary + 1; then, if the minimum is single:
@@ -12,13 +13,14 @@
 //! remove    the reverse
 //! ```
 //!
-//! A key that was blurred before its minimum first came out single enters with the blur, so the gain
-//! is modest: the test below finds a fifth less error than by minimum selection, for half as many
-//! counters again. Where nothing is removed, [`super::MinimalIncrease`] is better and smaller.
+//! A key that was blurred before its minimum first came out single enters with the blur, so the
+//! gain is modest: the test below finds a fifth less error than by minimum selection, for half as
+//! many counters again. Where nothing is removed, [`super::MinimalIncrease`] is better and smaller.
 //!
-//! **The estimate may be too low**: a key whose minimum recurred while it was being inserted may be missing
-//! those insertions in the secondary. What is never too low is [`RecurringMinimum::at_most`], and what
-//! is never wrongly *absent* is [`RecurringMinimum::may_contain`]: both ask the primary alone.
+//! **The estimate may be too low**: a key whose minimum recurred while it was being inserted may be
+//! missing those insertions in the secondary. What is never too low is
+//! [`RecurringMinimum::at_most`], and what is never wrongly *absent* is
+//! [`RecurringMinimum::may_contain`]: both ask the primary alone.
 
 use super::counters::CounterWidth;
 use super::merge::same_shape;
@@ -80,8 +82,8 @@ impl RecurringMinimum {
         Ok(())
     }
 
-    /// The likely number of insertions, on either side of the true one. `None` when the counters are
-    /// stuck at their maximum.
+    /// The likely number of insertions, on either side of the true one. `None` when the counters
+    /// are stuck at their maximum.
     pub fn count(&self, hash: KeyHash) -> Option<u64> {
         let recounted = self.primary.has_single_minimum(hash) && self.secondary.may_contain(hash);
         if recounted {
@@ -103,7 +105,8 @@ impl RecurringMinimum {
         self.primary.may_contain(hash)
     }
 
-    /// Takes in all insertions of `other`; the estimates lie between those of the parts and their sum's.
+    /// Takes in all insertions of `other`; the estimates lie between those of the parts and their
+    /// sum's.
     ///
     /// # Errors
     /// When the shapes differ; nothing has changed then.
@@ -121,6 +124,16 @@ impl RecurringMinimum {
     /// The filter of the keys that are counted again.
     pub fn secondary(&self) -> &Spectral {
         &self.secondary
+    }
+
+    /// Distinct keys, without those that looked as if they were in already.
+    pub fn items(&self) -> Items {
+        self.primary.items()
+    }
+
+    /// The chance that a stranger is answered *maybe*, computed from [`RecurringMinimum::items`].
+    pub fn predicted_rate(&self) -> f64 {
+        self.primary.predicted_rate()
     }
 
     /// The bits of both.

@@ -42,7 +42,7 @@ pub struct ScalableOptions {
 }
 
 /// What r is confined to: below, a second stage is out of reach; above, the first one is.
-const TIGHTENING: std::ops::RangeInclusive<f64> = 0.1..=0.95;
+pub(super) const TIGHTENING: std::ops::RangeInclusive<f64> = 0.1..=0.95;
 
 impl Default for ScalableOptions {
     /// Blocked, because a miss then costs one cache line a stage. One percent, because a further

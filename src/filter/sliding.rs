@@ -1,23 +1,26 @@
-//! A filter of what came lately: generations of equal size, the oldest of which is cleared for the newest.
+//! A filter of what came lately: generations of equal size, the oldest of which is cleared for the
+//! newest.
 //!
 //! ```text
-//! | gen 3: filling | gen 2 | gen 1 | gen 0: next to go |        a key is in while its generation is
+//! | gen 3: filling | gen 2 | gen 1 | gen 0: next to go |      a key is in while its generation is
 //! ```
 //!
-//! Keys go to the newest generation, and a look-up asks all. A generation ends when it has taken its keys
-//! ([`Turn::Count`]) or when its time is over ([`Turn::Period`]). So a key is never answered absent
-//! **within the window**, counted from its last insertion:
+//! Keys go to the newest generation, and a look-up asks all. A generation ends when it has taken
+//! its keys ([`Turn::Count`]) or when its time is over ([`Turn::Period`]). So a key is never
+//! answered absent **within the window**, counted from its last insertion:
 //!
 //! | | kept at least while | forgotten at the latest after |
 //! |---|---|---|
 //! | by count, g generations of n | (g − 1) n newer distinct keys | g n |
 //! | by period T | (g − 1) T | g T |
 //!
-//! Outside of it a member *is* answered absent: this is a filter for admission and rate limits, and does
-//! not stand in for a look-up, so [`super::Filter`] is not implemented. All generations together keep the
-//! rate; by period, only while no generation takes more keys than it was made for.
+//! Outside of it a member *is* answered absent: this is a filter for admission and rate limits, and
+//! does not stand in for a look-up, so [`super::Filter`] is not implemented. All generations
+//! together keep the rate; by period, only while no generation takes more keys than it was made
+//! for.
 
-use super::{Chain, Kind, Stage, StageError};
+use super::merge::same_shape;
+use super::{Chain, Kind, Mismatch, Stage, StageError};
 use crate::hash::{Imprint, KeyHash};
 use crate::math::{Bits, Items, Rate, growth, window};
 use std::collections::VecDeque;
@@ -81,14 +84,17 @@ impl Sliding {
 
     /// A window read back: the stages of [`Sliding::to_chain`], oldest first.
     ///
-    /// Where there are fewer than the options say, older ones were empty; where there are more, the oldest
-    /// are forgotten. A stage of another size counts as full. Time goes on at 0.
+    /// Where there are fewer than the options say, older ones were empty; where there are more, the
+    /// oldest are forgotten. Time goes on at 0.
     ///
     /// # Errors
-    /// When no geometry keeps the rate, or memory does not suffice.
-    pub fn from_chain(options: SlidingOptions, chain: Chain) -> Result<Self, StageError> {
+    /// When a stage has not the shape that the options give, no geometry keeps the rate, or memory
+    /// does not suffice.
+    pub fn from_chain(options: SlidingOptions, chain: Chain) -> Result<Self, Mismatch> {
         let mut window = Self::new(options)?;
+        let shape = window.newest().shape();
         for stage in chain.into_stages() {
+            same_shape(shape, stage.shape())?;
             window.generations.pop_front();
             window.generations.push_back(stage);
         }
@@ -129,8 +135,8 @@ impl Sliding {
             .any(|stage| stage.may_contain(hash))
     }
 
-    /// Lets time go on to `now`, on a clock that begins with the filter: generations whose time is over end.
-    /// Without a [`Turn::Period`], or when `now` lies in the past, nothing happens.
+    /// Lets time go on to `now`, on a clock that begins with the filter: generations whose time is
+    /// over end. Without a [`Turn::Period`], or when `now` lies in the past, nothing happens.
     pub fn advance(&mut self, now: Duration) {
         let Turn::Period(period) = self.options.turn else {
             return;
@@ -288,6 +294,8 @@ mod tests {
         for hash in hashes(1).skip(5_500).take(3_000) {
             assert_eq!(window.insert(hash), again.insert(hash));
         }
+        let foreign = Sliding::from_chain(OPTIONS, Chain::saturated(imprint(1))).unwrap_err();
+        assert!(matches!(foreign, Mismatch::Probes { .. }), "{foreign}");
         let bits = |window: &Sliding| {
             let words = window
                 .generations()

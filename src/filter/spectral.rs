@@ -12,10 +12,10 @@
 //! made removals. Under minimum selection m ≠ f with the chance that each of its counters is
 //! met by another key, ([`wrong_estimate`]); under minimal increase never more often.
 //!
-//! Removal after minimal increase would take from counters that the key never raised, and lose other
-//! keys' insertions: there is no such method. [`super::RecurringMinimum`] errs less and can remove,
-//! at the price of the bound. The limits of [`super::Counting`] hold here as well: remove only
-//! what was inserted; a counter at its maximum is stuck, and its estimate is *unknown*.
+//! Removal after minimal increase would take from counters that the key never raised, and lose
+//! other keys' insertions: there is no such method. [`super::RecurringMinimum`] errs less and can
+//! remove, at the price of the bound. The limits of [`super::Counting`] hold here as well: remove
+//! only what was inserted; a counter at its maximum is stuck, and its estimate is *unknown*.
 //!
 //! [`wrong_estimate`]: crate::math::counting::wrong_estimate
 
@@ -31,14 +31,14 @@ pub trait Rule: sealed::Rule {}
 
 /// Raises all of them: the rule that can be taken back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MinimumSelection;
+pub struct RaiseAll;
 
 /// Raises the least of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MinimalIncrease;
+pub struct RaiseLeast;
 
-impl Rule for MinimumSelection {}
-impl Rule for MinimalIncrease {}
+impl Rule for RaiseAll {}
+impl Rule for RaiseLeast {}
 
 mod sealed {
     use super::Kind;
@@ -48,26 +48,32 @@ mod sealed {
         const KIND: Kind;
     }
 
-    impl Rule for super::MinimumSelection {
+    impl Rule for super::RaiseAll {
         const KIND: Kind = Kind::Spectral;
     }
 
-    impl Rule for super::MinimalIncrease {
+    impl Rule for super::RaiseLeast {
         const KIND: Kind = Kind::MinimalIncrease;
     }
 }
 
+/// The filter that estimates by minimum selection, and can remove.
+pub type Spectral = Multiset<RaiseAll>;
+
+/// The filter that estimates more closely, and cannot remove.
+pub type MinimalIncrease = Multiset<RaiseLeast>;
+
 /// A Bloom filter that estimates how often each key was inserted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Spectral<R: Rule = MinimumSelection> {
+pub struct Multiset<R: Rule> {
     counters: Counters,
     distinct: u64,
     rule: PhantomData<R>,
 }
 
-impl<R: Rule> Spectral<R> {
-    /// An empty filter that answers strangers *maybe* at most at `rate` while it holds up to `items`
-    /// distinct keys, and that counts as far as `width` goes.
+impl<R: Rule> Multiset<R> {
+    /// An empty filter that answers strangers *maybe* at most at `rate` while it holds up to
+    /// `items` distinct keys, and that counts as far as `width` goes.
     ///
     /// # Errors
     /// When no geometry does, or memory does not suffice.
@@ -106,7 +112,7 @@ impl<R: Rule> Spectral<R> {
     /// Adds a key once more; true when it was absent.
     pub fn insert(&mut self, hash: KeyHash) -> bool {
         let absent = !self.may_contain(hash);
-        self.distinct += u64::from(absent);
+        self.distinct = self.distinct.saturating_add(absent.into());
         match R::KIND {
             Kind::MinimalIncrease => self.counters.raise_least(hash),
             _ => self.counters.raise(hash, 1),
@@ -150,12 +156,12 @@ impl<R: Rule> Spectral<R> {
         self.shape().bits
     }
 
-    /// The chance that a stranger is answered *maybe*, computed from [`Spectral::items`].
+    /// The chance that a stranger is answered *maybe*, computed from [`Multiset::items`].
     pub fn predicted_rate(&self) -> f64 {
         self.counters.rate(self.items())
     }
 
-    /// The chance that the estimate of a key is too high, for [`MinimumSelection`]; a bound of it
+    /// The chance that the estimate of a key is too high, for [`Spectral`]; a bound of it
     /// for [`MinimalIncrease`].
     pub fn wrong_estimate(&self) -> f64 {
         self.counters.wrong_estimate(self.items())
@@ -182,7 +188,7 @@ impl<R: Rule> Spectral<R> {
     }
 }
 
-impl Spectral<MinimumSelection> {
+impl Spectral {
     /// Takes back one insertion of a key, which must have been made.
     ///
     /// # Errors
@@ -192,7 +198,8 @@ impl Spectral<MinimumSelection> {
             return Err(NotInserted);
         }
         self.counters.lower(hash);
-        self.distinct -= u64::from(!self.may_contain(hash)).min(self.distinct);
+        let gone = !self.may_contain(hash);
+        self.distinct = self.distinct.saturating_sub(gone.into());
         Ok(())
     }
 
@@ -209,7 +216,8 @@ impl Spectral<MinimumSelection> {
 
     /// Adds a key several times at once.
     pub(super) fn insert_times(&mut self, hash: KeyHash, times: u64) {
-        self.distinct += u64::from(!self.may_contain(hash));
+        let absent = !self.may_contain(hash);
+        self.distinct = self.distinct.saturating_add(absent.into());
         self.counters.raise(hash, times);
     }
 }
@@ -219,9 +227,9 @@ mod tests {
     use super::*;
     use crate::filter::naive::hashes;
 
-    fn filter<R: Rule>(items: u64) -> Spectral<R> {
+    fn filter<R: Rule>(items: u64) -> Multiset<R> {
         let rate = Rate::new(0.1).unwrap();
-        Spectral::with_rate(Items::new(items), rate, CounterWidth::Sixteen).unwrap()
+        Multiset::with_rate(Items::new(items), rate, CounterWidth::Sixteen).unwrap()
     }
 
     /// Key i of 1,000 comes 1 to 100 times, some often, most seldom.
@@ -229,7 +237,7 @@ mod tests {
         (1_000 / (10 * i + 10)).max(1) as u64
     }
 
-    fn filled<R: Rule>(seed: u64) -> Spectral<R> {
+    fn filled<R: Rule>(seed: u64) -> Multiset<R> {
         let mut filter = filter(1_000);
         for (i, hash) in hashes(seed).take(1_000).enumerate() {
             (0..times(i)).for_each(|_| _ = filter.insert(hash));
@@ -249,13 +257,13 @@ mod tests {
             .count()
     }
 
-    /// Claim 1 of the paper, over 200,000 keys in 200 filters. Keys of one filter err together, so the
-    /// bound is three times the binomial's.
+    /// Claim 1 of the paper, over 200,000 keys in 200 filters. Keys of one filter err together, so
+    /// the bound is three times the binomial's.
     #[test]
     fn minimum_selection_errs_as_often_as_claimed_and_never_below() {
-        let all: usize = (1..=200).map(wrong::<MinimumSelection>).sum();
+        let all: usize = (1..=200).map(wrong::<RaiseAll>).sum();
         let n = 200_000.0;
-        let p = filter::<MinimumSelection>(1_000)
+        let p = filter::<RaiseAll>(1_000)
             .counters
             .wrong_estimate(Items::new(1_000));
         let slack = 3.0 * 3.29 * (n * p * (1.0 - p)).sqrt();
@@ -265,19 +273,14 @@ mod tests {
     #[test]
     fn minimal_increase_errs_less() {
         let (all, least): (usize, usize) = (1..=20)
-            .map(|seed| {
-                (
-                    wrong::<MinimumSelection>(seed),
-                    wrong::<MinimalIncrease>(seed),
-                )
-            })
+            .map(|seed| (wrong::<RaiseAll>(seed), wrong::<RaiseLeast>(seed)))
             .fold((0, 0), |(a, b), (x, y)| (a + x, b + y));
         assert!(2 * least < all, "{least} against {all}");
     }
 
     #[test]
     fn removal_takes_insertions_back() {
-        let mut filter = filled::<MinimumSelection>(1);
+        let mut filter = filled::<RaiseAll>(1);
         for hash in hashes(2).take(500) {
             filter.insert_times(hash, 3);
         }
@@ -288,17 +291,17 @@ mod tests {
         {
             filter.remove(hash).unwrap();
         }
-        assert_eq!(filter.words(), filled::<MinimumSelection>(1).words());
-        let mut empty = self::filter::<MinimumSelection>(1_000);
+        assert_eq!(filter.words(), filled::<RaiseAll>(1).words());
+        let mut empty = self::filter::<RaiseAll>(1_000);
         assert_eq!(empty.remove(KeyHash::new(0)), Err(NotInserted));
     }
 
     #[test]
     fn addition_is_inserting_both() {
-        let mut both = filled::<MinimumSelection>(1);
-        let other = filled::<MinimumSelection>(2);
+        let mut both = filled::<RaiseAll>(1);
+        let other = filled::<RaiseAll>(2);
         both.add(&other).unwrap();
-        let mut one = filled::<MinimumSelection>(1);
+        let mut one = filled::<RaiseAll>(1);
         for (i, hash) in hashes(2).take(1_000).enumerate() {
             one.insert_times(hash, times(i));
         }
@@ -310,8 +313,7 @@ mod tests {
     fn beyond_the_width_the_number_is_unknown() {
         let rate = Rate::ONE_PERCENT;
         let mut filter =
-            Spectral::<MinimalIncrease>::with_rate(Items::new(10), rate, CounterWidth::Eight)
-                .unwrap();
+            MinimalIncrease::with_rate(Items::new(10), rate, CounterWidth::Eight).unwrap();
         let key = KeyHash::new(7 << 50);
         (0..254).for_each(|_| _ = filter.insert(key));
         assert_eq!((filter.count(key), filter.saturated()), (Some(254), 0));
@@ -323,11 +325,8 @@ mod tests {
     /// Read under the other rule, the counters would allow removals that lose keys.
     #[test]
     fn rules_do_not_mix() {
-        let filter = filled::<MinimalIncrease>(1);
+        let filter = filled::<RaiseLeast>(1);
         let words = filter.words().to_vec();
-        assert!(
-            Spectral::<MinimumSelection>::from_words(filter.shape(), filter.items(), words)
-                .is_err()
-        );
+        assert!(Spectral::from_words(filter.shape(), filter.items(), words).is_err());
     }
 }

@@ -54,8 +54,8 @@
 //! that no block can be swapped, lost or taken from another file. It is no authentication: who may
 //! write the folder can remove the data anyway.
 //!
-//! Version 2 adds numbers and moves nothing: a file without any of them is written as version 1, byte
-//! for byte, and a file that states a higher version than it needs is refused as damaged.
+//! Version 2 adds numbers and moves nothing: a file without any of them is written as version 1,
+//! byte for byte, and a file that states a higher version than it needs is refused as damaged.
 //!
 //! # What holds for ever
 //!
@@ -68,9 +68,9 @@
 //!
 //! Length, magic, header length, header CRC, version, flags, fields, stage table, the sum of all
 //! lengths against the length at hand; then block CRCs and trailer; only then is memory asked for,
-//! at most what the bytes at hand fill, and failure is an error like every other. Damage of any kind
-//! is a [`FormatError`], never a panic and never a filter with fewer keys; there is no encoding of
-//! a filter without stages.
+//! at most what the bytes at hand fill, and failure is an error like every other. Damage of any
+//! kind is a [`FormatError`], never a panic and never a filter with fewer keys; there is no
+//! encoding of a filter without stages.
 //!
 //! # The identity file
 //!
@@ -88,6 +88,8 @@ mod error;
 mod fields;
 mod header;
 mod identity;
+#[cfg(test)]
+mod kinds;
 mod layout;
 mod sidecar;
 #[cfg(test)]

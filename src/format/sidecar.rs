@@ -59,8 +59,8 @@ pub struct Sidecar {
     pub entries: u64,
     /// The false-positive rate promised when it was sized.
     pub rate: Rate,
-    /// The filter, 1 to 32 stages, oldest first. All are needed: a key is in any one of them, unless
-    /// a [`Role`] says otherwise.
+    /// The filter, 1 to 32 stages, oldest first. All are needed: a key is in any one of them,
+    /// unless a [`Role`] says otherwise.
     pub stages: Vec<StageRecord>,
 }
 

@@ -1,0 +1,61 @@
+//! Two replicas that drifted apart learn from each other's filters what to send, and send hardly
+//! anything twice: `cargo run --example reconcile`
+//!
+//! A key is sent when the other's filter says *absent*. A false positive holds one in a hundred
+//! back; the next round has another seed, so two rounds or three do.
+
+#![expect(clippy::print_stdout, reason = "an example for the command line")]
+
+use lsm_sieve::filter::{Kind, Mismatch, Stage, StageError};
+use lsm_sieve::hash::{HashId, KeyHash, KeyHasher, Seed};
+use lsm_sieve::math::{Items, Rate};
+use std::collections::BTreeSet;
+
+type Replica = BTreeSet<u64>;
+
+fn hash(round: u8, key: u64) -> KeyHash {
+    KeyHasher::new(HashId::Xxh3, Seed::from_bytes([round; 16])).hash(&key.to_be_bytes())
+}
+
+/// Both replicas size alike, so that their filters can be compared.
+fn filter(round: u8, keys: &Replica) -> Result<Stage, StageError> {
+    let filter = Stage::with_rate(Kind::Partitioned, Items::new(60_000), Rate::ONE_PERCENT)?;
+    keys.iter()
+        .for_each(|&key| _ = filter.insert(hash(round, key)));
+    Ok(filter)
+}
+
+/// What `theirs` lacks for certain.
+fn lacking(round: u8, ours: &Replica, theirs: &Stage) -> Vec<u64> {
+    let absent = |key: &&u64| !theirs.may_contain(hash(round, **key));
+    ours.iter().filter(absent).copied().collect()
+}
+
+fn main() -> Result<(), Mismatch> {
+    let mut left: Replica = (0..50_000).collect();
+    let mut right: Replica = (3_000..52_000).collect();
+    for round in 1.. {
+        let (ours, theirs) = (filter(round, &left)?, filter(round, &right)?);
+        // |A ∩ B| = |A| + |B| − |A ∪ B|, each from the set bits alone; AND bounds it from above.
+        let union = ours.try_clone()?;
+        union.or_with(&theirs)?;
+        let estimate = |stage: &Stage| stage.estimated_items().get();
+        let common = (estimate(&ours) + estimate(&theirs)).saturating_sub(estimate(&union));
+        let bound = estimate(&ours.and(&theirs)?);
+
+        let (to_right, to_left) = (
+            lacking(round, &left, &theirs),
+            lacking(round, &right, &ours),
+        );
+        let sent = (to_right.len(), to_left.len());
+        println!("round {round}: about {common} in common (AND: {bound}), {sent:?} sent");
+        right.extend(&to_right);
+        left.extend(&to_left);
+        // What a digest of both sets would tell; an empty exchange alone proves nothing.
+        if left == right {
+            break;
+        }
+    }
+    assert_eq!(left.len(), 52_000);
+    Ok(())
+}

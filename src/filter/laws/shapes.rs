@@ -1,0 +1,160 @@
+//! Shapes come from files: every one is refused or works.
+
+use super::KINDS;
+use crate::filter::{
+    Counting, HashCoding, Kind, MinimalIncrease, Shape, ShapeError, Spectral, Stage, StageError,
+};
+use crate::hash::KeyHash;
+use crate::math::{Bits, Items, Probes, Rate};
+
+const ALL_KINDS: [Kind; 8] = [
+    Kind::Standard,
+    Kind::Partitioned,
+    Kind::Blocked,
+    Kind::Classic,
+    Kind::Counting,
+    Kind::Spectral,
+    Kind::MinimalIncrease,
+    Kind::HashCoding,
+];
+
+/// Every kind with sizes on and off the edge.
+fn shapes() -> impl Iterator<Item = Shape> {
+    const SIZES: [u64; 17] = [
+        0,
+        1,
+        2,
+        3,
+        4,
+        6,
+        8,
+        10,
+        63,
+        64,
+        65,
+        448,
+        512,
+        576,
+        1024,
+        u64::MAX - 63,
+        u64::MAX,
+    ];
+    const PROBES: [u32; 12] = [0, 1, 2, 4, 6, 7, 8, 10, 12, 64, 65, u32::MAX];
+    const GROUPS: [u32; 9] = [0, 1, 2, 4, 8, 16, 32, 65, u32::MAX];
+    let shape = |kind, bits, probes, groups| Shape {
+        kind,
+        bits: Bits::new(bits),
+        probes: Probes::new(probes),
+        groups,
+    };
+    let of_kind = move |kind| {
+        let sizes = SIZES.into_iter();
+        let probed = sizes.flat_map(move |bits| PROBES.map(|probes| (bits, probes)));
+        probed
+            .flat_map(move |(bits, probes)| GROUPS.map(|groups| shape(kind, bits, probes, groups)))
+    };
+    ALL_KINDS.into_iter().flat_map(of_kind)
+}
+
+/// None panics, divides by zero, or looks outside of its words.
+#[test]
+fn no_shape_is_dangerous() {
+    for shape in shapes() {
+        exercise(shape);
+        for count in [0, 1, 2, 8, 16] {
+            for word in [0, 0x5555, u64::MAX] {
+                exercise_counters(shape, vec![word; count]);
+            }
+        }
+    }
+}
+
+/// A shape is read by one type at most, and that is the type of its kind.
+#[test]
+fn one_type_reads_a_shape() {
+    let (mut stages, mut others) = (0, 0);
+    for shape in shapes().filter(|shape| shape.bits.get() <= 1024) {
+        let stage = Stage::new(shape).is_ok();
+        let counting = Counting::new(shape).is_ok();
+        let spectral = Spectral::new(shape).is_ok();
+        let minimal = MinimalIncrease::new(shape).is_ok();
+        let codes = HashCoding::new(shape).is_ok();
+        let kind = shape.kind;
+        assert!(!stage || KINDS.contains(&kind), "{shape:?}");
+        assert!(!counting || kind == Kind::Counting, "{shape:?}");
+        assert!(!spectral || kind == Kind::Spectral, "{shape:?}");
+        assert!(!minimal || kind == Kind::MinimalIncrease, "{shape:?}");
+        assert!(!codes || kind == Kind::HashCoding, "{shape:?}");
+        stages += u32::from(stage);
+        others += u32::from(counting || spectral || minimal || codes);
+    }
+    assert!(stages > 20 && others > 20, "{stages} and {others}");
+}
+
+fn exercise_counters(shape: Shape, words: Vec<u64>) {
+    let (items, hash) = (Items::new(u64::MAX), KeyHash::new(1));
+    if let Ok(mut counting) = Counting::from_words(shape, items, words.clone()) {
+        counting.insert(hash);
+        assert!(counting.may_contain(hash));
+        counting.remove(hash).unwrap();
+        assert!((0.0..=1.0).contains(&counting.predicted_rate()));
+        assert_eq!(counting.shape(), shape);
+    }
+    if let Ok(mut spectral) = MinimalIncrease::from_words(shape, items, words.clone()) {
+        spectral.insert(hash);
+        assert!(spectral.count(hash) != Some(0));
+        assert_eq!(spectral.shape(), shape);
+    }
+    if let Ok(mut codes) = HashCoding::from_words(shape, words) {
+        let full = codes.insert(hash).is_err();
+        assert!(full || codes.may_contain(hash));
+        assert_eq!(codes.shape(), shape);
+    }
+}
+
+/// No stage is made of counters, and the error says what to do.
+#[test]
+fn kinds_without_bits_are_no_stages() {
+    for kind in ALL_KINDS.into_iter().filter(|kind| !KINDS.contains(kind)) {
+        let refusal = Stage::with_rate(kind, Items::new(9), Rate::ONE_PERCENT).unwrap_err();
+        let expected = ShapeError::Kind {
+            kind,
+            wanted: "filter of bits",
+        };
+        assert_eq!(refusal, StageError::Shape(expected));
+    }
+}
+
+fn exercise(shape: Shape) {
+    for count in [0, 1, 7, 8, 9, 16] {
+        for word in [0, 0x5555, u64::MAX] {
+            let offered = Stage::from_words(shape, Items::new(u64::MAX), vec![word; count]);
+            let Ok(stage) = offered else { continue };
+            assert_eq!(stage.shape(), shape);
+            assert_eq!(stage.words().count(), count);
+            for hash in [0, 1, u64::MAX].map(KeyHash::new) {
+                stage.prefetch(hash);
+                stage.insert(hash);
+                assert!(stage.may_contain(hash));
+            }
+            assert!((0.0..=1.0).contains(&stage.predicted_rate()));
+            assert!((0.0..=1.0).contains(&stage.observed_rate()));
+            assert!((0.0..=1.0).contains(&stage.fill()));
+            stage.estimated_items();
+            stage.capacity(Rate::ONE_PERCENT);
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_had_is_an_error() {
+    let most = Items::new(u64::MAX);
+    for kind in KINDS {
+        assert!(Stage::with_rate(kind, most, Rate::ONE_PERCENT).is_err());
+        let beyond = Stage::with_rate(kind, Items::new(1 << 56), Rate::ONE_PERCENT);
+        assert!(
+            matches!(beyond, Err(StageError::Memory { .. })),
+            "{beyond:?}"
+        );
+    }
+}
