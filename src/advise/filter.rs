@@ -358,10 +358,10 @@ impl Plan {
 
     fn reasons(self, items: Items, rate: f64, stages: &[Stage]) -> Vec<String> {
         let layout = match self.layout {
-            Layout::Standard => "standard: the fewest bits; a miss stops at the first clear bit",
-            Layout::Classic => "classic: as standard, a little better below some hundred bits",
-            Layout::Partitioned => "partitioned: no key is weak; the bits of standard",
-            Layout::Blocked => "blocked: one cache line a stage, hit or miss, paid for with bits",
+            Layout::Standard => "the fewest bits; a miss stops at the first clear bit",
+            Layout::Classic => "as standard, a little better below some hundred bits",
+            Layout::Partitioned => "no key is weak; the bits of standard",
+            Layout::Blocked => "one cache line a stage, hit or miss, paid for with bits",
         };
         let mut reasons = vec![layout.to_owned()];
         let fixed = Rate::new(rate).ok().and_then(|rate| {

@@ -150,17 +150,24 @@ impl Tabular for Report {
 
     fn rows(&self) -> Vec<Vec<String>> {
         let mut rows: Vec<_> = self.filters.iter().map(filter_row).collect();
-        let reasons = self.filters.iter().flat_map(|advice| &advice.reasons);
-        rows.extend(reasons.map(|reason| vec![reason.clone()]));
+        rows.extend(self.filters.iter().flat_map(reason_rows));
         rows.extend(self.front.iter().flat_map(front_rows));
         rows
     }
 }
 
+fn layout(advice: &Advice) -> String {
+    format!("{:?}", advice.layout).to_lowercase()
+}
+
+fn reason_rows(advice: &Advice) -> impl Iterator<Item = Vec<String>> {
+    let told = |reason: &String| vec![format!("{}: {reason}", layout(advice))];
+    advice.reasons.iter().map(told)
+}
+
 fn filter_row(advice: &Advice) -> Vec<String> {
-    let layout = format!("{:?}", advice.layout).to_lowercase();
     vec![
-        layout,
+        layout(advice),
         number(advice.items),
         percent(advice.rate),
         number(advice.bits),
