@@ -162,7 +162,7 @@ impl Operation {
         let step = (longest - least) / f64::from(STEPS);
         let at = |step_index: u32| least + step * f64::from(step_index);
         let cheapest = (0..=STEPS).min_by(|&a, &b| cost(at(a)).total_cmp(&cost(at(b))))?;
-        (cheapest < STEPS).then(|| valley(&cost, at(cheapest) - step, at(cheapest) + step).exp())
+        (cheapest < STEPS).then(|| valley(cost, at(cheapest) - step, at(cheapest) + step).exp())
     }
 
     /// T = √(2R / (h u)), the square-root law; `None` where records are held for nothing.

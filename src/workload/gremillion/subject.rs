@@ -80,7 +80,7 @@ impl Filtered {
         let hash = self.hasher.hash(key);
         match self.hashing {
             Hashing::Strong => hash,
-            Hashing::Weak => KeyHash::new(scramble(hash.get() % floor::RANGE ^ self.salt)),
+            Hashing::Weak => KeyHash::new(scramble((hash.get() % floor::RANGE) ^ self.salt)),
         }
     }
 }
