@@ -70,7 +70,7 @@ fn moments(bits: Bits, drawn: f64, times: f64) -> Moments {
 
 /// The exact rate of the standard filter, FPP_S (9), from positive terms; kn·k steps.
 ///
-/// A query's k probes meet d distinct bits, and these are all set: both chances by [`still_clear`].
+/// A query's k probes meet d distinct bits, and these are all set with chance `all_set`.
 pub fn standard(bits: Bits, probes: Probes, items: Items) -> f64 {
     let k = probes.get();
     let throws = u64::from(k).saturating_mul(items.get());
