@@ -9,6 +9,7 @@ mod common;
 
 use std::hint::black_box;
 use std::ops::ControlFlow;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use common::{keys_asked_for, median};
@@ -16,10 +17,11 @@ use lsm_sieve::SieveDb;
 use lsm_sieve::differential::{DifferentialOptions, DifferentialStore};
 use rocksdb::Options;
 
-const ROUNDS: u64 = 15;
-const READS: u64 = 40_000;
+const ROUNDS: usize = 15;
+const READS: usize = 40_000;
 const VALUE: [u8; 100] = [0x5a; 100];
 
+type Read<'a> = dyn Fn(&[u8; 16]) -> bool + 'a;
 type Failed = Box<dyn std::error::Error>;
 
 /// Keys in no order that a cache could follow.
@@ -33,7 +35,6 @@ fn key(id: u64) -> [u8; 16] {
 fn main() -> Result<(), Failed> {
     let keys = keys_asked_for(200_000) as u64;
     reads(keys)?;
-
     [keys / 40, keys / 20, keys / 10]
         .into_iter()
         .try_for_each(|records| reorganisation(keys, records))
@@ -45,9 +46,17 @@ fn engine() -> Options {
     options
 }
 
+fn open(path: &Path, ask_main: bool) -> Result<DifferentialStore, Failed> {
+    let options = DifferentialOptions {
+        ask_main,
+        ..DifferentialOptions::default()
+    };
+    Ok(DifferentialStore::open(&engine(), &options, path)?)
+}
+
 /// A store with `keys` records in its main file.
-fn loaded(path: &std::path::Path, keys: u64) -> Result<DifferentialStore, Failed> {
-    let store = DifferentialStore::open(&engine(), &DifferentialOptions::default(), path)?;
+fn loaded(path: &Path, keys: u64) -> Result<DifferentialStore, Failed> {
+    let store = open(path, true)?;
     store.load((0..keys).map(|id| (key(id), VALUE)))?;
     Ok(store)
 }
@@ -69,54 +78,82 @@ fn settle(db: &SieveDb) -> Result<(), Failed> {
     Ok(db.consolidate()?)
 }
 
-/// The same reads of unmodified records through the store and of its main family alone; each pair
-/// of rounds over other keys, first one of the two, then the other.
+/// Reads of unmodified records, through the store and of its main family alone, both behind the
+/// main family's own front and both past it.
 #[expect(clippy::print_stdout, reason = "a bench reports on standard output")]
 fn reads(keys: u64) -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let store = loaded(folder.path(), keys)?;
-    // Every tenth record is updated, the others are not.
     update(&store, (0..keys).step_by(10))?;
-    let db = store.front();
-    settle(db)?;
-    let main = db.cf_handle("main").ok_or("no main file")?;
-    let through_store = |key: &[u8; 16]| store.get(key).is_ok_and(|value| value.is_some());
-    let main_alone = |key: &[u8; 16]| db.get_cf(&main, key).is_ok_and(|value| value.is_some());
-    let (mut store_ns, mut main_ns, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
-    for round in 0..ROUNDS {
-        let unmodified = |at: u64| {
-            (round * READS + at).wrapping_mul(0x9e37_79b9) % (keys / 10) * 10 + 1 + at % 9
-        };
-        let asked: Vec<[u8; 16]> = (0..READS).map(|at| key(unmodified(at))).collect();
-        // Both find the blocks in the cache that the first look brought there.
-        ns_a_read(&asked, main_alone);
-        let (first, second) = if round % 2 == 0 {
-            let main = ns_a_read(&asked, main_alone);
-            (ns_a_read(&asked, through_store), main)
-        } else {
-            let store = ns_a_read(&asked, through_store);
-            (store, ns_a_read(&asked, main_alone))
-        };
-        store_ns.push(first);
-        main_ns.push(second);
-        ratios.push(first / second);
-    }
+    settle(store.front())?;
+    store.close()?;
     println!(
         "{keys} records in the main file, {} in the differential file",
         keys / 10
     );
-    println!(
-        "unmodified, through the store  {:>8.0} ns",
-        median(store_ns)
-    );
-    println!("unmodified, main file alone    {:>8.0} ns", median(main_ns));
-    println!("ratio, median of {ROUNDS} pairs    {:>8.3}", median(ratios));
-    println!("{:?}", store.stats());
+    for ask_main in [true, false] {
+        let store = open(folder.path(), ask_main)?;
+        let db = store.front();
+        if !db.wait_until_covered(Duration::from_secs(600)) {
+            return Err("the filters do not come to rest".into());
+        }
+        let main = db.cf_handle("main").ok_or("no main file")?;
+        let through_store = |key: &[u8; 16]| store.get(key).is_ok_and(|value| value.is_some());
+        let main_alone = |key: &[u8; 16]| {
+            let value = if ask_main {
+                db.get_cf(&main, key)
+            } else {
+                db.get_unfiltered_cf(&main, key)
+            };
+            value.is_ok_and(|value| value.is_some())
+        };
+        println!(
+            "main file {} its front:",
+            if ask_main { "behind" } else { "past" }
+        );
+        compare(keys, &through_store, &main_alone);
+        println!("  {:?}", store.stats());
+    }
     Ok(())
 }
 
+/// Times both in turns; each round has keys of its own, and the other one first.
+#[expect(clippy::print_stdout, reason = "a bench reports on standard output")]
+fn compare(keys: u64, through_store: &Read, main_alone: &Read) {
+    let [mut store_ns, mut main_ns] = [const { Vec::new() }; 2];
+    for round in 0..ROUNDS {
+        let asked: Vec<[u8; 16]> = unmodified(keys).skip(round * READS).take(READS).collect();
+        // The first look brings the blocks into the cache, for both.
+        ns_a_read(&asked, main_alone);
+        if round % 2 == 0 {
+            main_ns.push(ns_a_read(&asked, main_alone));
+        }
+        store_ns.push(ns_a_read(&asked, through_store));
+        if round % 2 == 1 {
+            main_ns.push(ns_a_read(&asked, main_alone));
+        }
+    }
+    let pairs = store_ns.iter().zip(&main_ns);
+    let ratio = median(pairs.map(|(store, main)| store / main).collect());
+    println!(
+        "  unmodified, through the store {:>8.0} ns",
+        median(store_ns)
+    );
+    println!(
+        "  main file alone               {:>8.0} ns",
+        median(main_ns)
+    );
+    println!("  ratio, median of {ROUNDS} pairs   {ratio:>8.3}");
+}
+
+/// Keys of the main file that are in no other, in an order that no cache follows.
+fn unmodified(keys: u64) -> impl Iterator<Item = [u8; 16]> {
+    let ids = (1_u64..).map(move |at| at.wrapping_mul(0x9e37_79b9_7f4a_7c15) % keys);
+    ids.filter(|id| !id.is_multiple_of(10)).map(key)
+}
+
 /// Nanoseconds a read, all of which must find their record.
-fn ns_a_read(keys: &[[u8; 16]], read: impl Fn(&[u8; 16]) -> bool) -> f64 {
+fn ns_a_read(keys: &[[u8; 16]], read: &Read) -> f64 {
     let start = Instant::now();
     let found = black_box(keys.iter().filter(|key| read(key)).count());
     let ns = start.elapsed().as_nanos() as f64;

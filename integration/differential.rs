@@ -5,6 +5,7 @@ mod counters;
 mod crash;
 mod full;
 mod model;
+mod power;
 mod refusals;
 mod twin;
 
@@ -42,6 +43,8 @@ fn with_filter(filter: FilterChoice) -> DifferentialOptions {
     DifferentialOptions {
         filter,
         batch_bytes: 4 << 10,
+        // One of the two ways for each filter: the others read past the main file's front.
+        ask_main: filter == FilterChoice::Scalable,
         ..DifferentialOptions::default()
     }
 }

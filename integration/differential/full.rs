@@ -55,7 +55,8 @@ fn child() {
 
 fn fill_free_and_reopen(disk: &Path) {
     let (path, ballast) = (disk.join("store"), disk.join("ballast"));
-    let mut file = fs::File::create_new(&ballast).unwrap();
+    fs::create_dir(&ballast).unwrap();
+    let mut file = fs::File::create_new(ballast.join("file")).unwrap();
     file.write_all(&[1; 8 << 20]).unwrap();
     drop(file);
 
@@ -80,7 +81,7 @@ fn fill_free_and_reopen(disk: &Path) {
     assert_eq!(store.get(key(acknowledged)).unwrap(), None);
     drop(store);
 
-    fs::remove_file(&ballast).unwrap();
+    fs::remove_dir_all(&ballast).unwrap();
     let store = open(&path, FilterChoice::Scalable).unwrap();
     assert!(acknowledged > 100, "only {acknowledged} fitted");
     store.put(b"one more", b"fits").unwrap();

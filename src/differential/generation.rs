@@ -98,6 +98,17 @@ impl Generation {
         }
     }
 
+    /// The indexes of the keys that the filter does not rule out, ascending.
+    pub(super) fn let_by(&self, keys: &[&[u8]]) -> Vec<usize> {
+        match &self.fixed {
+            Some(fixed) => {
+                let indexes = 0..keys.len();
+                indexes.filter(|&at| fixed.may_contain(keys[at])).collect()
+            }
+            None => self.family.let_by(keys),
+        }
+    }
+
     /// Whether the filter speaks for every record.
     pub(super) fn is_known(&self) -> bool {
         self.fixed.is_some() || self.family.is_known()

@@ -43,6 +43,9 @@
 //! Several generations are asked one after the other and never ORed: the answer must say *which*
 //! file to read, and each filter dies with its own file.
 //!
+//! The main file has a front too, as every column family has. [`DifferentialOptions::ask_main`] says
+//! whether reads ask it: it pays where many keys are in no file at all.
+//!
 //! # Moving records
 //!
 //! A record is moved by a batch that writes it to the main file and, in the same batch, the key up
@@ -70,9 +73,11 @@
 
 mod batch;
 mod error;
+mod extent;
 mod generation;
 mod open;
 mod options;
+mod read;
 mod record;
 mod reorganize;
 mod scan;
@@ -83,11 +88,12 @@ mod store;
 
 pub use batch::Batch;
 pub use error::{DifferentialError, OpenDifferentialError};
+pub use extent::Extent;
 pub use options::{DifferentialOptions, FilterChoice, MainFile, Trigger};
 pub use reorganize::{Progress, Reorganized};
 pub use scan::Scan;
 pub use snapshot::Snapshot;
-pub use stats::{DifferentialStats, Extent};
+pub use stats::DifferentialStats;
 pub use store::DifferentialStore;
 
 /// The column family of the main file.

@@ -44,7 +44,8 @@ impl Opening<'_> {
         let home = self.family(&db, DEFAULT_COLUMN_FAMILY_NAME)?;
         let state = self.state(&db, &home)?;
         let main = match &self.options.main {
-            MainFile::Here => self.family(&db, MAIN)?,
+            MainFile::Here if self.options.ask_main => self.family(&db, MAIN)?,
+            MainFile::Here => self.family(&db, MAIN)?.without_front(),
             MainFile::Elsewhere { path, family } => self.main_elsewhere(path, family)?,
         };
         self.drop_strays(&db, &state, &main, &home, &names)?;

@@ -18,7 +18,7 @@ use rocksdb::{DBRawIteratorWithThreadMode, ReadOptions, WriteBatch};
 use super::error::DifferentialError;
 use super::generation::Generation;
 use super::state::{STATE_KEY, State, family_name};
-use super::store::{DifferentialStore, Generations, lock};
+use super::store::{DifferentialStore, lock};
 use crate::rocks::{Engine, Family, SieveDb};
 
 /// How far a reorganisation is, after each batch.
@@ -60,10 +60,10 @@ impl DifferentialStore {
         let next = state.frozen();
         let fresh = Arc::new(self.make_generation(next.newest)?);
         let mut current = self.writing.write().unwrap_or_else(PoisonError::into_inner);
-        self.commit(self.noted(&next), "note a new generation")?;
-        let older = generations.iter().cloned();
-        self.view
-            .publish([Arc::clone(&fresh)].into_iter().chain(older).collect());
+        self.commit_with(WriteBatch::default(), &next, "note a new generation")?;
+        let newest = std::iter::once(Arc::clone(&fresh));
+        let all = newest.chain(generations.iter().cloned());
+        self.view.publish(all.collect());
         *current = fresh;
         *state = next;
         Ok(())
@@ -87,7 +87,7 @@ impl DifferentialStore {
 
     /// Moves everything that was written before the call into the main file; reads and writes go
     /// on. `watch` is called after each batch and may stop it: a later call goes on from there, in
-    /// this process or another.
+    /// this process or another. Calls take turns, so `watch` must not make one.
     ///
     /// # Errors
     /// When the main file is another database's, or the engine fails; a later call goes on.
@@ -102,17 +102,15 @@ impl DifferentialStore {
         let mut done = Reorganized::default();
         let of = self.extent()?.records.get();
         for generation in generations.iter().skip(1).rev() {
-            let mut watch = |records| {
+            let mut watch = |moved| {
                 watch(&Progress {
                     generation: generation.number(),
-                    moved: records,
-                    of: of.max(records),
+                    moved,
+                    of: of.max(moved),
                 })
             };
-            if self
-                .move_records(generation, &mut done, &mut watch)?
-                .is_break()
-            {
+            let end = self.move_records(generation, &mut done.records, &mut watch)?;
+            if end.is_break() {
                 return Ok(done);
             }
             self.retire(generation)?;
@@ -126,15 +124,15 @@ impl DifferentialStore {
     fn move_records(
         &self,
         generation: &Generation,
-        done: &mut Reorganized,
+        count: &mut u64,
         watch: &mut impl FnMut(u64) -> ControlFlow<()>,
     ) -> Result<ControlFlow<()>, DifferentialError> {
         let moved = lock(&self.state).moved.clone();
         let mut records = records_after(generation.family(), moved.as_deref());
-        while let Some((batch, last, count)) = self.next_batch(generation, &mut records)? {
+        while let Some((batch, last, more)) = self.next_batch(generation, &mut records)? {
             self.advance(batch, |state| state.moved_to(&last))?;
-            done.records += count;
-            if watch(done.records).is_break() {
+            *count += more;
+            if watch(*count).is_break() {
                 return Ok(ControlFlow::Break(()));
             }
         }
@@ -176,26 +174,29 @@ impl DifferentialStore {
     /// Writes a batch together with the state that it leads to.
     fn advance(
         &self,
-        mut batch: WriteBatch,
+        batch: WriteBatch,
         next: impl FnOnce(&State) -> State,
     ) -> Result<(), DifferentialError> {
         let mut state = lock(&self.state);
         let next = next(&state);
-        batch.put_cf(self.home.handle(), STATE_KEY, next.encode());
-        self.commit(batch, "move records")?;
+        self.commit_with(batch, &next, "move records")?;
         if next.oldest > state.oldest {
-            let left = self.generations();
-            let left: Generations = left[..left.len() - 1].into();
-            self.view.publish(left);
+            let generations = self.generations();
+            let left = &generations[..generations.len() - 1];
+            self.view.publish(left.into());
         }
         *state = next;
         Ok(())
     }
 
-    fn noted(&self, state: &State) -> WriteBatch {
-        let mut batch = WriteBatch::default();
+    fn commit_with(
+        &self,
+        mut batch: WriteBatch,
+        state: &State,
+        operation: &'static str,
+    ) -> Result<(), DifferentialError> {
         batch.put_cf(self.home.handle(), STATE_KEY, state.encode());
-        batch
+        self.commit(batch, operation)
     }
 }
 

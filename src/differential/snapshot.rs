@@ -7,8 +7,9 @@ use rocksdb::{ReadOptions, SnapshotWithThreadMode};
 
 use super::error::DifferentialError;
 use super::options::MainFile;
+use super::read::Sight;
 use super::scan::Scan;
-use super::store::{DifferentialStore, Generations, Sight};
+use super::store::{DifferentialStore, Generations};
 use crate::rocks::Engine;
 
 /// A view of a store that does not change; see [`DifferentialStore::snapshot`].

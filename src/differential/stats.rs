@@ -1,6 +1,5 @@
-//! What a store did, and how large its differential file is.
+//! What a store did since it was opened.
 
-use crate::math::{Bits, Items};
 use crate::stats::Stats;
 
 /// Counts since the store was opened. Each read counts once, however many generations it searched.
@@ -59,20 +58,4 @@ impl DifferentialStats {
             self.unnecessary as f64 / unmodified as f64
         }
     }
-}
-
-/// The differential file as it is, over all generations.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Extent {
-    /// How many generations there are: one, and those that wait to be moved.
-    pub generations: usize,
-    /// Keys, about; one that is in two generations counts twice.
-    pub records: Items,
-    /// Bytes in memory and on disk.
-    pub bytes: u64,
-    /// Memory that the filters take.
-    pub filters: Bits,
-    /// The chance that the read of an unmodified record searches some generation, computed from
-    /// the filters.
-    pub predicted_rate: f64,
 }

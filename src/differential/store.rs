@@ -1,4 +1,4 @@
-//! The store: who writes where, who reads what, and which lock is for what.
+//! The store: its parts, its writers, and which lock is for what.
 //!
 //! - Readers take no lock: the list of generations is [`Published`], the main file never changes.
 //! - Writers share `writing`, and [`DifferentialStore::freeze`] takes it alone: when it has it, no
@@ -17,15 +17,13 @@ use super::batch::Batch;
 use super::error::{DifferentialError, OpenDifferentialError};
 use super::generation::Generation;
 use super::open;
-use super::options::{DifferentialOptions, MainFile, Trigger};
+use super::options::{DifferentialOptions, MainFile};
 use super::record::{self, Record};
-use super::snapshot::Snapshot;
 use super::state::{State, family_name};
-use super::stats::{DifferentialStats, Extent};
-use crate::math::{Bits, Items};
+use super::stats::DifferentialStats;
 use crate::rcu::Published;
 use crate::rocks::{Family, SieveDb};
-use crate::stats::{Counters, Event};
+use crate::stats::Counters;
 
 /// The generations before the main file, newest first.
 pub(super) type Generations = Arc<[Arc<Generation>]>;
@@ -43,10 +41,10 @@ pub struct DifferentialStore {
     pub(super) home: Family,
     pub(super) state: Mutex<State>,
     pub(super) moving: Mutex<()>,
-    counters: Counters,
+    pub(super) counters: Counters,
     writes: AtomicU64,
     /// For reads of now: making them anew costs an allocation a read.
-    reading: ReadOptions,
+    pub(super) reading: ReadOptions,
     pub(super) engine_options: Options,
     pub(super) options: DifferentialOptions,
     pub(super) db: SieveDb,
@@ -95,167 +93,6 @@ impl DifferentialStore {
         }
     }
 
-    // -------------------------------------------------------------- reads
-
-    /// The value of a key.
-    ///
-    /// # Errors
-    /// When a file cannot be read, or a record in it is damaged.
-    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>, DifferentialError> {
-        let key = key.as_ref();
-        let searched = self.view.with(|generations| {
-            let first = generations.iter().position(|file| file.may_contain(key))?;
-            Some((Arc::clone(generations), first))
-        });
-        let how = Sight::of_now(&self.reading);
-        match searched {
-            None => self.read_main(key, how),
-            Some((generations, first)) => self.read(&generations[first..], key, how),
-        }
-    }
-
-    /// The values of several keys, in their order. Each file is asked once, for the keys that may
-    /// be there. The values need not be of one moment; a [`Snapshot`]'s are.
-    pub fn multi_get<K: AsRef<[u8]>>(
-        &self,
-        keys: impl IntoIterator<Item = K>,
-    ) -> Vec<Result<Option<Vec<u8>>, DifferentialError>> {
-        self.read_many(&self.generations(), keys, Sight::of_now(&self.reading))
-    }
-
-    /// Whether the filters send a read of the key to the differential file first. When false, no
-    /// generation has a record of it.
-    pub fn may_be_modified(&self, key: impl AsRef<[u8]>) -> bool {
-        let key = key.as_ref();
-        let asked = |files: &Generations| files.iter().any(|file| file.may_contain(key));
-        self.view.with(asked)
-    }
-
-    /// Whether the differential file has a record of the key, be it a delete; past the filters.
-    ///
-    /// # Errors
-    /// When it cannot be read.
-    pub fn is_modified(&self, key: impl AsRef<[u8]>) -> Result<bool, DifferentialError> {
-        Ok(self.recorded(key.as_ref())?.is_some())
-    }
-
-    /// The value of a key as the files say, past the filters; nothing is counted.
-    ///
-    /// # Errors
-    /// As [`DifferentialStore::get`].
-    pub fn get_unfiltered(
-        &self,
-        key: impl AsRef<[u8]>,
-    ) -> Result<Option<Vec<u8>>, DifferentialError> {
-        let key = key.as_ref();
-        if let Some(record) = self.recorded(key)? {
-            return Ok(record);
-        }
-        let value = self.main.fetch(key, &self.reading);
-        let value = value.map_err(DifferentialError::read("main"))?;
-        Ok(value.map(|value| value.to_vec()))
-    }
-
-    fn recorded(&self, key: &[u8]) -> Result<Option<Record<Vec<u8>>>, DifferentialError> {
-        for generation in self.generations().iter() {
-            if let Some(record) = generation.fetch(key, &self.reading)? {
-                return Ok(Some(record));
-            }
-        }
-        Ok(None)
-    }
-
-    /// All records as they are now, whatever is written or moved from here on.
-    pub fn snapshot(&self) -> Snapshot<'_> {
-        // No generation can be added between the two, so none is missing; one that is moved
-        // meanwhile is still whole for whoever has it.
-        let _no_freeze = self.writing();
-        Snapshot::new(self, self.generations())
-    }
-
-    pub(super) fn generations(&self) -> Generations {
-        self.view.with(Arc::clone)
-    }
-
-    /// Reads the newest file that has a record of the key.
-    pub(super) fn read(
-        &self,
-        generations: &[Arc<Generation>],
-        key: &[u8],
-        how: Sight<'_>,
-    ) -> Result<Option<Vec<u8>>, DifferentialError> {
-        let mut searched = Searched::default();
-        for generation in generations {
-            if !generation.may_contain(key) {
-                continue;
-            }
-            if let Some(record) = generation.read(key, how.own)? {
-                self.counters.add(Event::Found, 1);
-                return Ok(record);
-            }
-            searched.in_vain(generation);
-        }
-        match searched.event() {
-            None => self.read_main(key, how),
-            Some(event) => {
-                self.counters.add(event, 1);
-                self.ask_main(key, how)
-            }
-        }
-    }
-
-    /// Reads the main file, no generation having been searched.
-    #[inline]
-    fn read_main(&self, key: &[u8], how: Sight<'_>) -> Result<Option<Vec<u8>>, DifferentialError> {
-        self.counters.add(Event::Absent, 1);
-        self.ask_main(key, how)
-    }
-
-    #[inline]
-    fn ask_main(&self, key: &[u8], how: Sight<'_>) -> Result<Option<Vec<u8>>, DifferentialError> {
-        if !self.main.may_contain(key) {
-            return Ok(None);
-        }
-        let value = self.main.read(key, how.main);
-        let value = value.map_err(DifferentialError::read("main"))?;
-        Ok(value.map(|value| value.to_vec()))
-    }
-
-    /// [`DifferentialStore::read`] for several keys, file by file.
-    pub(super) fn read_many<K: AsRef<[u8]>>(
-        &self,
-        generations: &[Arc<Generation>],
-        keys: impl IntoIterator<Item = K>,
-        how: Sight<'_>,
-    ) -> Vec<Result<Option<Vec<u8>>, DifferentialError>> {
-        let keys: Vec<K> = keys.into_iter().collect();
-        let mut many = Many::new(keys.iter().map(AsRef::as_ref).collect());
-        for generation in generations {
-            let asked = many.open_where(|key| generation.may_contain(key));
-            let answers = generation.read_many(&many.keys_at(&asked), how.own);
-            for (at, answer) in asked.into_iter().zip(answers) {
-                many.searched[at].in_vain(generation);
-                many.values[at] = answer.transpose();
-            }
-        }
-        for (value, searched) in many.values.iter().zip(&many.searched) {
-            let event = searched.event().unwrap_or(Event::Absent);
-            let found = matches!(value, Some(Ok(_)));
-            self.counters
-                .add(if found { Event::Found } else { event }, 1);
-        }
-        let asked = many.open_where(|key| self.main.may_contain(key));
-        let answers = self.main.read_many(&many.keys_at(&asked), how.main);
-        for (at, answer) in asked.into_iter().zip(answers) {
-            let answer = answer.map_err(DifferentialError::read("main"));
-            many.values[at] = Some(answer.map(|value| value.map(|value| value.to_vec())));
-        }
-        let values = many.values.into_iter();
-        values.map(|value| value.unwrap_or(Ok(None))).collect()
-    }
-
-    // -------------------------------------------------------------- writes
-
     /// Sets the value of a key.
     ///
     /// # Errors
@@ -303,8 +140,8 @@ impl DifferentialStore {
         Ok(())
     }
 
-    /// Writes records into the main file, as if they had been there before anything else: what
-    /// the differential file says of their keys stays newer. For the first filling of a store.
+    /// Writes records into the main file, over what it has of their keys; what the differential
+    /// file says of them stays newer. For the first filling of a store.
     ///
     /// # Errors
     /// When the main file is another database's, or the engine refuses; the records before the one
@@ -314,6 +151,8 @@ impl DifferentialStore {
         records: impl IntoIterator<Item = (K, V)>,
     ) -> Result<(), DifferentialError> {
         self.main_is_ours()?;
+        // Over a record that was just moved here, an older one would be an update lost.
+        let _nothing_moves = lock(&self.moving);
         let mut batch = WriteBatch::default();
         for (key, value) in records {
             batch.put_cf(self.main.handle(), key, value);
@@ -347,8 +186,6 @@ impl DifferentialStore {
             }
         }
     }
-
-    // -------------------------------------------------------------- the files
 
     /// Writes everything in memory to tables and waits for it.
     ///
@@ -393,52 +230,10 @@ impl DifferentialStore {
             })
     }
 
-    // -------------------------------------------------------------- numbers
-
     /// What the store did since it was opened.
     pub fn stats(&self) -> DifferentialStats {
         let writes = self.writes.load(Ordering::Relaxed);
         DifferentialStats::new(writes, self.counters.stats())
-    }
-
-    /// How large the differential file is. Reads a fixed filter as a whole.
-    ///
-    /// # Errors
-    /// When the engine does not say.
-    pub fn extent(&self) -> Result<Extent, DifferentialError> {
-        let generations = self.generations();
-        let mut extent = Extent {
-            generations: generations.len(),
-            records: Items::new(0),
-            bytes: 0,
-            filters: Bits::new(0),
-            predicted_rate: 0.0,
-        };
-        let mut all_absent = 1.0;
-        for generation in generations.iter() {
-            let (records, filter, rate) = generation.filter()?;
-            extent.records = Items::new(extent.records.get().saturating_add(records.get()));
-            extent.filters = Bits::new(extent.filters.get() + filter.get());
-            extent.bytes = extent.bytes.saturating_add(generation.bytes()?);
-            all_absent *= 1.0 - rate;
-        }
-        extent.predicted_rate = 1.0 - all_absent;
-        Ok(extent)
-    }
-
-    /// Whether it is time to [reorganise](DifferentialStore::reorganize). The store has no thread
-    /// of its own for that: ask after a batch of writes, and reorganise where it suits.
-    ///
-    /// # Errors
-    /// As [`DifferentialStore::extent`].
-    pub fn is_due(&self, trigger: Trigger) -> Result<bool, DifferentialError> {
-        let extent = self.extent()?;
-        Ok(match trigger {
-            Trigger::ByHand => false,
-            Trigger::Bytes(most) => extent.bytes >= most,
-            Trigger::Records(most) => extent.records >= most,
-            Trigger::FilterRate(most) => extent.predicted_rate >= most.get(),
-        })
     }
 
     /// The column family that takes the writes now.
@@ -446,12 +241,17 @@ impl DifferentialStore {
         family_name(self.writing().number())
     }
 
-    /// The database below, with the fronts of all files.
+    /// The database below, for its numbers and the upkeep of its filters. Whatever is written or
+    /// dropped there goes past the store, and the store's answers no longer hold.
     pub fn front(&self) -> &SieveDb {
         &self.db
     }
 
-    fn writing(&self) -> RwLockReadGuard<'_, Arc<Generation>> {
+    pub(super) fn generations(&self) -> Generations {
+        self.view.with(Arc::clone)
+    }
+
+    pub(super) fn writing(&self) -> RwLockReadGuard<'_, Arc<Generation>> {
         self.writing.read().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -461,83 +261,6 @@ impl std::fmt::Debug for DifferentialStore {
         f.debug_struct("DifferentialStore")
             .field("path", &self.db.path())
             .finish_non_exhaustive()
-    }
-}
-
-/// How the store's own files are read, and how a main file is that may be another database's.
-#[derive(Clone, Copy)]
-pub(super) struct Sight<'a> {
-    pub(super) own: &'a ReadOptions,
-    pub(super) main: &'a ReadOptions,
-}
-
-impl<'a> Sight<'a> {
-    fn of_now(options: &'a ReadOptions) -> Self {
-        Self {
-            own: options,
-            main: options,
-        }
-    }
-}
-
-/// Whether generations were searched for a key without finding it.
-#[derive(Clone, Copy, Default)]
-struct Searched {
-    /// Because their filters let it by.
-    unnecessarily: bool,
-    /// Because their filters were not complete.
-    uncovered: bool,
-}
-
-impl Searched {
-    fn in_vain(&mut self, generation: &Generation) {
-        if generation.is_known() {
-            self.unnecessarily = true;
-        } else {
-            self.uncovered = true;
-        }
-    }
-
-    fn event(self) -> Option<Event> {
-        match self {
-            Self {
-                uncovered: true, ..
-            } => Some(Event::Uncovered),
-            Self {
-                unnecessarily: true,
-                ..
-            } => Some(Event::FalsePositive),
-            _ => None,
-        }
-    }
-}
-
-/// Keys that are looked up together; a key without a value is open.
-struct Many<'a> {
-    keys: Vec<&'a [u8]>,
-    values: Vec<Option<Result<Option<Vec<u8>>, DifferentialError>>>,
-    searched: Vec<Searched>,
-}
-
-impl<'a> Many<'a> {
-    fn new(keys: Vec<&'a [u8]>) -> Self {
-        let mut values = Vec::new();
-        values.resize_with(keys.len(), || None);
-        let searched = vec![Searched::default(); keys.len()];
-        Self {
-            keys,
-            values,
-            searched,
-        }
-    }
-
-    fn open_where(&self, may_contain: impl Fn(&[u8]) -> bool) -> Vec<usize> {
-        let open = (0..self.keys.len()).filter(|&at| self.values[at].is_none());
-        open.filter(|&at| may_contain(self.keys[at])).collect()
-    }
-
-    fn keys_at(&self, indexes: &[usize]) -> Vec<&'a [u8]> {
-        indexes.iter().map(|&at| self.keys[at]).collect()
     }
 }
 

@@ -39,6 +39,14 @@ impl Family {
         }
     }
 
+    /// The family, its front passed over.
+    pub(crate) fn without_front(self) -> Self {
+        Self {
+            front: None,
+            ..self
+        }
+    }
+
     pub(crate) fn handle(&self) -> &impl AsColumnFamilyRef {
         &self.handle
     }
@@ -49,6 +57,14 @@ impl Family {
         match &self.front {
             Some(front) => !front.ask(key).is_absent(),
             None => true,
+        }
+    }
+
+    /// The indexes of the keys that the front does not rule out, ascending.
+    pub(crate) fn let_by(&self, keys: &[&[u8]]) -> Vec<usize> {
+        match &self.front {
+            Some(front) => front.ask_many(keys),
+            None => (0..keys.len()).collect(),
         }
     }
 

@@ -1,0 +1,100 @@
+//! The tail of the log lost, as by a power cut: what is left is a state that was.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, in its helpers as well"
+)]
+
+use std::fs;
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use lsm_sieve::differential::{DifferentialStore, FilterChoice};
+use rand::rngs::StdRng;
+use rand::{RngExt as _, SeedableRng as _};
+
+use super::model::{Model, key};
+use super::{FIXED, open};
+use crate::copy::copy;
+
+const KEYS: u64 = 50;
+const STEPS: usize = 120;
+const CUTS: usize = 20;
+
+#[test]
+fn a_log_cut_anywhere_leaves_a_state_that_was() {
+    let seed = std::env::var("LSM_SIEVE_SEED").ok();
+    let seed = seed.and_then(|text| text.parse().ok());
+    let seed: u64 = seed.unwrap_or_else(rand::random);
+    println!("LSM_SIEVE_SEED={seed}");
+    let mut random = StdRng::seed_from_u64(seed);
+    let mut older = 0;
+    for filter in [FilterChoice::Scalable, FIXED] {
+        let home = tempfile::tempdir().unwrap();
+        let (path, cut) = (home.path().join("store"), home.path().join("cut"));
+        let store = open(&path, filter).unwrap();
+        let mut states = vec![Model::new()];
+        for _ in 0..CUTS {
+            for _ in 0..STEPS / CUTS {
+                let mut next = states[states.len() - 1].clone();
+                step(&store, &mut next, &mut random);
+                states.push(next);
+            }
+            copy(&path, &cut);
+            cut_log(&cut, &mut random);
+            let left = open(&cut, filter).unwrap();
+            let scanned: Model = left
+                .snapshot()
+                .scan::<&[u8]>(..)
+                .map(Result::unwrap)
+                .collect();
+            let at = states.iter().rposition(|state| *state == scanned);
+            let at =
+                at.unwrap_or_else(|| panic!("LSM_SIEVE_SEED={seed}: no such state: {scanned:?}"));
+            older += states.len() - 1 - at;
+            left.reorganize(|_| ControlFlow::Continue(())).unwrap();
+            for index in 0..KEYS {
+                assert_eq!(
+                    left.get(key(index)).unwrap().as_ref(),
+                    scanned.get(&key(index))
+                );
+            }
+            drop(left);
+            fs::remove_dir_all(&cut).unwrap();
+        }
+    }
+    assert!(older > CUTS, "the cuts took almost nothing");
+}
+
+/// Some updates and something that moves records.
+fn step(store: &DifferentialStore, model: &mut Model, random: &mut StdRng) {
+    match random.random_range(0..20) {
+        0 => store.freeze().unwrap(),
+        1 => _ = store.reorganize(|_| ControlFlow::Break(())).unwrap(),
+        2 => _ = store.reorganize(|_| ControlFlow::Continue(())).unwrap(),
+        3 => store.flush().unwrap(),
+        4..8 => {
+            let key = key(random.random_range(0..KEYS));
+            store.delete(&key).unwrap();
+            model.remove(&key);
+        }
+        _ => {
+            let key = key(random.random_range(0..KEYS));
+            let value = vec![random.random(); 200];
+            store.put(&key, &value).unwrap();
+            model.insert(key, value);
+        }
+    }
+}
+
+/// Cuts the newest log at a random length.
+fn cut_log(store: &Path, random: &mut StdRng) {
+    let names = fs::read_dir(store)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let logs = names.filter(|path| path.extension().is_some_and(|end| end == "log"));
+    let newest = logs.max().expect("an open store has a log");
+    let file = fs::File::options().write(true).open(newest).unwrap();
+    let length = file.metadata().unwrap().len();
+    file.set_len(random.random_range(0..=length)).unwrap();
+}
