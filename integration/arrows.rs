@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The list in `lib.rs`.
-const ORDER: [&str; 15] = [
+const ORDER: [&str; 16] = [
     "math",
     "hash",
     "bits",
@@ -18,6 +18,7 @@ const ORDER: [&str; 15] = [
     "stats",
     "rocks",
     "differential",
+    "advise",
     "chart",
     "workload",
 ];

@@ -15,6 +15,7 @@ mod families;
 mod foreign;
 mod gremillion;
 mod ingestion;
+mod model;
 mod rate;
 mod recovery;
 mod second_look;

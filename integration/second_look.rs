@@ -8,6 +8,8 @@
     reason = "a test fails by panicking, in its helpers as well"
 )]
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use lsm_sieve::{Items, Rate, SieveDb, SieveOptions};
 
 use crate::twin::{Model, absent_key, cover, fill, key, options, settle};
@@ -92,6 +94,33 @@ fn a_memtable_outlives_many_listings() {
         assert!(!db.answer(key(i)).is_absent());
     }
     whole(&db, &model);
+}
+
+/// A writer finds each of its keys at once, while generations change under it.
+#[test]
+fn writers_read_their_own_keys_while_tables_are_listed() {
+    let home = tempfile::tempdir().unwrap();
+    let db = SieveDb::open(&options(), &loose(), home.path()).unwrap();
+    cover(&db);
+    settle(&db);
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            for i in 0..60_000 {
+                db.put(key(i), b"mine").unwrap();
+                assert!(!db.answer(key(i)).is_absent(), "key {i} is lost");
+            }
+            done.store(true, Ordering::Release);
+        });
+        while !done.load(Ordering::Acquire) && !writer.is_finished() {
+            db.flush().unwrap();
+            settle(&db);
+            db.consolidate().unwrap();
+        }
+    });
+    for i in 0..60_000 {
+        assert!(!db.answer(key(i)).is_absent(), "key {i} is lost");
+    }
 }
 
 /// More tables than a second look takes: the engine is asked, as without one.

@@ -20,8 +20,11 @@
 //!
 //! Each module uses only what stands before it:
 //! [`math`] -> [`hash`] -> `bits` -> [`filter`] -> `id` -> [`disk`] -> [`mod@format`] -> `threads`
-//! -> `rcu` -> [`segment`] -> `stats` -> `rocks` -> `differential` -> `chart` -> `workload`.
+//! -> `rcu` -> [`segment`] -> `stats` -> `rocks` -> `differential` -> `advise` -> `chart` ->
+//! `workload`.
 
+#[cfg(feature = "cli")]
+pub mod advise;
 mod bits;
 #[cfg(feature = "cli")]
 pub mod chart;

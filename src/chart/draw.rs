@@ -57,7 +57,8 @@ pub(super) fn svg(chart: &Chart, style: &str) -> String {
         &mut out,
         format_args!("<rect class=\"chart-ground\" width=\"{WIDTH}\" height=\"{height}\"/>"),
     );
-    drawing.axes(&mut out);
+    drawing.grid(&mut out);
+    drawing.frame(&mut out);
     for (index, series) in chart.series.iter().enumerate() {
         drawing.series(&mut out, index, series);
     }
@@ -96,28 +97,34 @@ impl<'a> Drawing<'a> {
         self.y.share(y).map(|share| BOTTOM - share * (BOTTOM - TOP))
     }
 
-    fn axes(&self, out: &mut String) {
+    /// A line and a label for every tick.
+    fn grid(&self, out: &mut String) {
+        let grid = |out: &mut String, path: String| {
+            line(
+                out,
+                format_args!("<path class=\"chart-grid\" d=\"{path}\"/>"),
+            );
+        };
         for tick in self.x.ticks() {
             if let Some(x) = self.place_x(tick) {
-                line(
-                    out,
-                    format_args!("<path class=\"chart-grid\" d=\"M{x:.1} {TOP}V{BOTTOM}\"/>"),
-                );
+                grid(out, format!("M{x:.1} {TOP}V{BOTTOM}"));
                 text(out, (x, BOTTOM + 16.0), "middle", &scale::label(tick));
             }
         }
         for tick in self.y.ticks() {
             if let Some(y) = self.place_y(tick) {
-                line(
-                    out,
-                    format_args!("<path class=\"chart-grid\" d=\"M{LEFT} {y:.1}H{RIGHT}\"/>"),
-                );
+                grid(out, format!("M{LEFT} {y:.1}H{RIGHT}"));
                 text(out, (LEFT - 5.0, y + 4.0), "end", &scale::label(tick));
             }
         }
+    }
+
+    /// The axes with what they measure, and the title.
+    fn frame(&self, out: &mut String) {
+        let path = format!("M{LEFT} {TOP}V{BOTTOM}H{RIGHT}");
         line(
             out,
-            format_args!("<path class=\"chart-axis\" d=\"M{LEFT} {TOP}V{BOTTOM}H{RIGHT}\"/>"),
+            format_args!("<path class=\"chart-axis\" d=\"{path}\"/>"),
         );
         let middle = (LEFT + RIGHT) / 2.0;
         text(out, (middle, BOTTOM + 34.0), "middle", &self.chart.x.label);
@@ -134,7 +141,7 @@ impl<'a> Drawing<'a> {
         line(
             out,
             format_args!(
-                "<text class=\"chart-ink\" x=\"{MARGIN}\" y=\"20\" font-size=\"13\" \
+                "<text class=\"chart-ink chart-title\" x=\"{MARGIN}\" y=\"20\" font-size=\"13\" \
                  font-weight=\"bold\">{title}</text>"
             ),
         );

@@ -70,8 +70,7 @@ fn moments(bits: Bits, drawn: f64, times: f64) -> Moments {
 
 /// The exact rate of the standard filter, FPP_S (9), from positive terms; kn·k steps.
 ///
-/// A query's k probes meet d distinct bits, and these are all set: both chances by following the
-/// process.
+/// A query's k probes meet d distinct bits, and these are all set with chance `all_set`.
 pub fn standard(bits: Bits, probes: Probes, items: Items) -> f64 {
     let k = probes.get();
     let throws = u64::from(k).saturating_mul(items.get());
@@ -161,10 +160,11 @@ fn hypergeometric(m: u64, c: u64, k: u64) -> Vec<f64> {
 }
 
 /// P(X = x) of the standard filter for x from 0 to m, f_S (6), by the occupancy of one more throw:
-/// with x bits set, the next one is new with chance (m − x)/m. kn·m steps.
+/// with x bits set, the next one is new with chance (m − x)/m. kn·m steps, m + 1 numbers.
 pub fn standard_distribution(bits: Bits, probes: Probes, items: Items) -> Vec<f64> {
     let m = bits.get().max(1) as f64;
-    let mut chance = vec![0.0; bits.get() as usize + 1];
+    let len = usize::try_from(bits.get()).map_or(usize::MAX, |len| len.saturating_add(1));
+    let mut chance = vec![0.0; len];
     chance[0] = 1.0;
     for _ in 0..u64::from(probes.get()).saturating_mul(items.get()) {
         for x in (0..chance.len()).rev() {

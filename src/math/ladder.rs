@@ -226,6 +226,11 @@ mod tests {
                 (half_full, by_fill),
                 "{p}"
             );
+            let rate = |keys| {
+                let slice = Bits::new(found.slice_bits);
+                partitioned::rate(slice, Probes::new(found.slices), Items::new(keys))
+            };
+            assert!(rate(by_fill) <= p && rate(by_fill + 1) > p);
         }
     }
 

@@ -6,6 +6,7 @@
 mod almeida;
 mod compare;
 mod grandi;
+mod mullin;
 
 use std::fmt::Write as _;
 
@@ -43,6 +44,8 @@ pub(crate) enum Name {
     Grandi,
     /// The same with 8 keys (Grandi, Figure 1, right).
     GrandiSparse,
+    /// Unnecessary searches of a differential file, by theory and as printed (Mullin, Gremillion).
+    Mullin,
     /// Bits a key of a full stage, by how the rates are tightened.
     Tightening,
     /// Bits a key of each layout, by rate.
@@ -61,6 +64,7 @@ impl Name {
             Self::Fig6 => almeida::figure_6(),
             Self::Grandi => grandi::dense(),
             Self::GrandiSparse => grandi::sparse(),
+            Self::Mullin => mullin::rates(),
             Self::Tightening => almeida::tightening(),
             Self::Compare => compare::layouts(),
         }

@@ -1,0 +1,336 @@
+//! The figures as files, and the page of all figures as a reader and a browser find it.
+//!
+//! The test in a browser wants chromium or chrome in the path, and skips with a message without.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, in its helpers as well"
+)]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the page under test is written past the door to files"
+)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use resvg::usvg::roxmltree::{Document, ParsingOptions};
+use serde_json::Value;
+
+const FIGURES: [&str; 12] = [
+    "table1",
+    "fig1",
+    "fig2",
+    "fig3",
+    "fig4",
+    "fig5",
+    "fig6",
+    "grandi",
+    "grandi-sparse",
+    "mullin",
+    "tightening",
+    "compare",
+];
+
+fn run(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_lsm-sieve"));
+    command.env_remove("RUST_LOG").stdin(Stdio::null());
+    command.args(arguments).output().unwrap()
+}
+
+fn succeeds(arguments: &[&str]) -> String {
+    let output = run(arguments);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {said}");
+    assert!(said.is_empty(), "{arguments:?}: {said}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn json(arguments: &[&str]) -> Value {
+    serde_json::from_str(&succeeds(arguments)).unwrap()
+}
+
+/// Exit code 2, one line, nothing printed.
+fn is_refused(arguments: &[&str]) -> String {
+    let output = run(arguments);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
+    assert_eq!(said.lines().count(), 1, "{arguments:?}: {said}");
+    assert!(output.stdout.is_empty(), "{arguments:?}");
+    said
+}
+
+#[test]
+fn every_figure_is_printed_and_written_in_every_form() {
+    let home = tempfile::tempdir().unwrap();
+    let file = |name: &str| home.path().join(name).to_str().unwrap().to_owned();
+    let (svg, png, csv) = (file("f.svg"), file("f.png"), file("f.csv"));
+    for name in FIGURES {
+        let drawn = [
+            "model", name, "--svg", &svg, "--png", &png, "--csv", &csv, "--json",
+        ];
+        let figure = json(&drawn);
+        assert_eq!(figure["figure"], name);
+        let series = figure["series"].as_array().unwrap();
+        let points: usize = series
+            .iter()
+            .map(|s| s["points"].as_array().unwrap().len())
+            .sum();
+        assert_eq!(
+            fs::read_to_string(&csv).unwrap().lines().count(),
+            points + 1,
+            "{name}"
+        );
+        assert!(fs::read(&png).unwrap().starts_with(b"\x89PNG"), "{name}");
+        let text = fs::read_to_string(&svg).unwrap();
+        let tree = Document::parse(&text).unwrap();
+        let said: Vec<_> = tree.descendants().filter_map(|node| node.text()).collect();
+        for series in series {
+            let name = series["name"].as_str().unwrap();
+            assert!(said.contains(&name), "{name} in the legend");
+        }
+    }
+}
+
+#[test]
+fn table_1_prints_the_papers_numbers() {
+    let text = succeeds(&["model", "table1"]);
+    for printed in [
+        "26214", "18232", "18724", "13674", "15420", "10939", "13107", "9116",
+    ] {
+        assert!(text.contains(printed), "{printed}: {text}");
+    }
+}
+
+#[test]
+fn a_figure_that_cannot_be_is_one_line_and_exit_code_2() {
+    let home = tempfile::tempdir().unwrap();
+    let nowhere = home.path().join("none/f.svg");
+    for arguments in [
+        &["model"][..],
+        &["model", "fig7"],
+        &["model", "fig1", "--dark"],
+        &["model", "fig1", "--svg", nowhere.to_str().unwrap()],
+        &["model", "fig1", "--csv", ".."],
+        &["report"],
+        &["report", nowhere.to_str().unwrap()],
+        &["advise"],
+        &["advise", "filter"],
+        &["advise", "filter", "--items", "10"],
+        &["advise", "filter", "--items", "10", "--rate", "1.5"],
+        &[
+            "advise", "filter", "--items", "10", "--rate", "0.01", "--growth", "0.5",
+        ],
+        &[
+            "advise", "filter", "--items", "10", "--rate", "0.01", "--reads", "7",
+        ],
+        &[
+            "advise", "filter", "--items", "1000000", "--rate", "0.01", "--bits", "1000",
+        ],
+    ] {
+        is_refused(arguments);
+    }
+    assert_eq!(fs::read_dir(home.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn help_is_no_error() {
+    for command in [
+        &["model"][..],
+        &["report"],
+        &["advise"],
+        &["advise", "filter"],
+    ] {
+        let text = succeeds(&[command, &["--help"]].concat());
+        assert!(text.contains("Usage: lsm-sieve"), "{text}");
+    }
+}
+
+#[test]
+fn advice_names_every_layout_and_what_pays() {
+    let sized = ["advise", "filter", "--items", "1000000", "--rate", "0.01"];
+    let free = json(&[&sized[..], &["--json"]].concat());
+    let filters = free["filters"].as_array().unwrap();
+    assert_eq!(filters.len(), 4);
+    for filter in filters {
+        let bits = filter["bits_per_key"].as_f64().unwrap();
+        assert!((9.5..11.0).contains(&bits), "{filter}");
+        assert!(filter["rate"].as_f64().unwrap() <= 0.01);
+    }
+    assert!(free["front"].is_null());
+    let measured = |misses| {
+        let times = ["--miss-ns", "2000", "--hit-ns", "4000", "--front-ns", "50"];
+        let counts = ["--reads", "1000", "--misses", misses, "--json"];
+        json(&[&sized[..], &counts, &times].concat())["front"]["use_it"].clone()
+    };
+    assert_eq!(measured("500"), Value::Bool(true));
+    assert_eq!(measured("10"), Value::Bool(false));
+}
+
+/// Writes the page and gives its path.
+fn report(home: &Path) -> PathBuf {
+    let written = json(&["report", home.to_str().unwrap(), "--json"]);
+    assert_eq!(written["figures"], FIGURES.len());
+    PathBuf::from(written["file"].as_str().unwrap())
+}
+
+/// The page without what stands in its scripts, which is no markup.
+fn without_scripts(page: &str) -> String {
+    let mut parts = page.split("<script");
+    let mut markup = parts.next().unwrap().to_owned();
+    for part in parts {
+        markup.push_str(part.split_once("</script>").unwrap().1);
+    }
+    markup
+}
+
+#[test]
+fn the_page_is_well_formed_whole_and_alone() {
+    let home = tempfile::tempdir().unwrap();
+    let page = fs::read_to_string(report(home.path())).unwrap();
+    let markup = without_scripts(&page);
+    let options = ParsingOptions {
+        allow_dtd: true,
+        ..ParsingOptions::default()
+    };
+    let tree = Document::parse_with_options(&markup, options).unwrap();
+    let nodes = || tree.descendants().filter(|node| node.is_element());
+    let ids: Vec<_> = nodes().filter_map(|node| node.attribute("id")).collect();
+    for id in FIGURES
+        .into_iter()
+        .chain(["bits", "words", "m", "k", "p", "n"])
+    {
+        assert_eq!(ids.iter().filter(|found| **found == id).count(), 1, "{id}");
+    }
+    let charts = nodes().filter(|node| node.tag_name().name() == "figure");
+    assert_eq!(charts.count(), FIGURES.len());
+    for node in nodes() {
+        for link in ["src", "href", "data"]
+            .iter()
+            .filter_map(|name| node.attribute(*name))
+        {
+            assert!(link.starts_with('#') && ids.contains(&&link[1..]), "{link}");
+        }
+    }
+    let addresses = page.replace("http://www.w3.org/2000/svg", "");
+    assert!(
+        !addresses.contains("http")
+            && !addresses.contains("url(")
+            && !addresses.contains("@import")
+    );
+    assert!(page.contains("prefers-color-scheme: dark") && page.contains("name=\"viewport\""));
+}
+
+/// A browser that runs without a screen.
+fn browser() -> Option<PathBuf> {
+    let folders = std::env::var_os("PATH")?;
+    let names = ["chromium", "chromium-browser", "google-chrome"];
+    let found = std::env::split_paths(&folders).flat_map(|f| names.map(|name| f.join(name)));
+    found.into_iter().find(|path| path.is_file())
+}
+
+/// Presses what a reader would, and leaves what was seen in an element of its own.
+const READER: &str = r#"<script>
+{
+  const seen = { answers: [], errors: [] };
+  const press = (word) => {
+    [...at("words").children].find((button) => button.textContent === word).click();
+    seen.answers.push(at("answer").textContent);
+  };
+  const words = [...at("words").children].map((button) => button.textContent);
+  seen.words = words;
+  words.slice(0, 8).forEach(press);
+  seen.set = document.querySelectorAll(".bit.set").length;
+  at("look").click();
+  words.forEach(press);
+  at("clear").click();
+  seen.cleared = document.querySelectorAll(".bit.set").length;
+  seen.keys = at("n").textContent;
+  at("m").value = 0; at("k").value = 6; at("p").value = 1;
+  at("m").dispatchEvent(new Event("input"));
+  seen.few = at("n").textContent;
+  seen.curve = at("curve-line").getAttribute("d").length;
+  seen.charts = [...document.querySelectorAll("svg.chart")].map((chart) => chart.getBoundingClientRect().width);
+  seen.wide = document.documentElement.scrollWidth > window.innerWidth;
+  const out = document.createElement("pre");
+  out.id = "seen";
+  out.textContent = JSON.stringify(seen);
+  document.body.append(out);
+}
+</script>
+"#;
+
+#[test]
+fn a_browser_shows_the_page_and_its_filter_answers() {
+    let Some(browser) = browser() else {
+        println!("skipped: no chromium or chrome in the path");
+        return;
+    };
+    let home = tempfile::tempdir().unwrap();
+    let file = report(home.path());
+    let page = fs::read_to_string(&file).unwrap();
+    fs::write(&file, page.replace("</body>", &format!("{READER}</body>"))).unwrap();
+    let profile = home.path().join("profile");
+    let output = Command::new(browser)
+        .args([
+            "--headless=new",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--window-size=500,800",
+            "--dump-dom",
+        ])
+        .arg(format!("--user-data-dir={}", profile.display()))
+        .arg(format!("file://{}", file.display()))
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let dom = String::from_utf8(output.stdout).unwrap();
+    let seen = dom
+        .split("<pre id=\"seen\">")
+        .nth(1)
+        .and_then(|rest| rest.split("</pre>").next());
+    let seen: Value =
+        serde_json::from_str(seen.expect("the page's scripts ran to their end")).unwrap();
+    let answers: Vec<&str> = seen["answers"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|a| a.as_str().unwrap())
+        .collect();
+    let (inserted, looked) = answers.split_at(8);
+    assert!(
+        inserted.iter().all(|answer| answer.ends_with(" inserted.")),
+        "{inserted:?}"
+    );
+    assert!(
+        looked[..8]
+            .iter()
+            .all(|answer| answer.contains("maybe (it is in)")),
+        "{looked:?}"
+    );
+    let others = &looked[8..];
+    assert!(
+        others.iter().any(|answer| answer.ends_with("absent.")),
+        "{others:?}"
+    );
+    assert!(
+        others
+            .iter()
+            .any(|answer| answer.contains("a false positive")),
+        "{others:?}"
+    );
+    assert!((8..=24).contains(&seen["set"].as_u64().unwrap()), "{seen}");
+    assert_eq!(seen["cleared"], 0);
+    // 1,024 bits, 7 probes, 1 %: 1,024/7 × −ln(1 − 0.01^(1/7)) = 106.7.
+    assert_eq!(seen["few"], "106");
+    assert_ne!(seen["keys"], seen["few"]);
+    assert!(seen["curve"].as_u64().unwrap() > 100);
+    let charts = seen["charts"].as_array().unwrap();
+    assert_eq!(charts.len(), FIGURES.len() + 1);
+    assert!(
+        charts.iter().all(|width| width.as_f64().unwrap() > 300.0),
+        "{charts:?}"
+    );
+    assert_eq!(seen["wide"], false, "nothing reaches beyond the window");
+}

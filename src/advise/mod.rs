@@ -1,0 +1,6 @@
+//! Advice before anything is built: how large a filter is, and whether a front pays.
+//!
+//! Both answers are plain data with their reasons, computed by [`crate::math`] alone.
+
+pub mod filter;
+pub mod front;

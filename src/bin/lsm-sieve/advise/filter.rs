@@ -1,0 +1,187 @@
+//! `advise filter`: the rest of a filter from what is known of it, and whether a front pays.
+
+use lsm_sieve::advise::filter::{Advice, Layout, Wish};
+use lsm_sieve::advise::front::{Measured, Verdict};
+use lsm_sieve::math::{Bits, Items, Probes, Rate};
+use lsm_sieve::workload::report::{Tabular, number, percent};
+use serde::Serialize;
+
+use crate::engine;
+use crate::outcome::Stop;
+use crate::output::Output;
+
+const AFTER_HELP: &str = "Examples:
+  lsm-sieve advise filter --items 1000000 --rate 0.01
+  lsm-sieve advise filter --bits 8000000 --rate 0.001 --layout standard
+  lsm-sieve advise filter --items 1000000 --rate 0.01 --growth 1000
+  lsm-sieve advise filter --items 1000000 --rate 0.01 --reads 90000 --misses 12000 \\
+      --miss-ns 1100 --hit-ns 3400 --front-ns 50
+
+Two of items, rate and bits decide a filter; probes may stand for the rate, and growth makes it
+scalable. With the counts and times of a running database it says whether a front pays; `lsm-sieve
+bench miss` measures the times.";
+
+/// Size a filter, and say whether a front of such filters pays.
+#[derive(clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Arguments {
+    /// Keys at the end.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    items: Option<u64>,
+    /// The false-positive rate with all of them.
+    #[arg(long, value_name = "P", value_parser = engine::parse_rate)]
+    rate: Option<Rate>,
+    /// Bits in all; beside items and rate, the most there may be.
+    #[arg(long, value_name = "M", value_parser = clap::value_parser!(u64).range(1..))]
+    bits: Option<u64>,
+    /// Hash functions: bits that a key sets, in the first stage if there are several.
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=64))]
+    probes: Option<u32>,
+    /// Keys at the end over those that the first stage takes.
+    #[arg(long, value_name = "G")]
+    growth: Option<f64>,
+    /// One layout only; all of them otherwise.
+    #[arg(long)]
+    layout: Option<Layout>,
+    /// Look-ups of the running database.
+    #[arg(long, value_name = "N", requires_all = ["misses", "miss_ns", "hit_ns", "front_ns"])]
+    reads: Option<u64>,
+    /// Of these, look-ups that found nothing.
+    #[arg(long, value_name = "N", requires = "reads")]
+    misses: Option<u64>,
+    /// Nanoseconds of a look-up that finds nothing.
+    #[arg(long, value_name = "NS", requires = "reads", value_parser = nanoseconds)]
+    miss_ns: Option<f64>,
+    /// Nanoseconds of one that finds its key.
+    #[arg(long, value_name = "NS", requires = "reads", value_parser = nanoseconds)]
+    hit_ns: Option<f64>,
+    /// Nanoseconds that the front takes.
+    #[arg(long, value_name = "NS", requires = "reads", value_parser = nanoseconds)]
+    front_ns: Option<f64>,
+}
+
+fn nanoseconds(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(ns) if ns > 0.0 && f64::is_finite(ns) => Ok(ns),
+        _ => Err("a time is a positive number of nanoseconds".to_owned()),
+    }
+}
+
+impl Arguments {
+    fn wish(&self, layout: Layout) -> Wish {
+        Wish {
+            layout,
+            items: self.items.map(Items::new),
+            rate: self.rate,
+            bits: self.bits.map(Bits::new),
+            probes: self.probes.map(Probes::new),
+            growth: self.growth,
+        }
+    }
+
+    /// The layouts asked for that can do it; an error where none can.
+    fn filters(&self) -> Result<Vec<Advice>, Stop> {
+        const ALL: [Layout; 4] = [
+            Layout::Blocked,
+            Layout::Standard,
+            Layout::Partitioned,
+            Layout::Classic,
+        ];
+        let asked = self
+            .layout
+            .map_or_else(|| ALL.to_vec(), |layout| vec![layout]);
+        let advised = asked.into_iter().map(|layout| self.wish(layout).advise());
+        let (done, refused): (Vec<_>, Vec<_>) = advised.partition(Result::is_ok);
+        let done: Vec<Advice> = done.into_iter().flatten().collect();
+        match refused.into_iter().find_map(Result::err) {
+            Some(error) if done.is_empty() => Err(error.into()),
+            _ => Ok(done),
+        }
+    }
+
+    fn measured(&self, rate: Rate) -> Option<Measured> {
+        Some(Measured {
+            reads: self.reads?,
+            misses: self.misses?,
+            miss_ns: self.miss_ns?,
+            hit_ns: self.hit_ns?,
+            front_ns: self.front_ns?,
+            rate,
+        })
+    }
+}
+
+pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), Stop> {
+    if arguments.misses > arguments.reads {
+        return Err(Stop::input(
+            "more misses than reads; misses are counted among the reads",
+        ));
+    }
+    let filters = arguments.filters()?;
+    let rate = filters
+        .first()
+        .and_then(|advice| Rate::new(advice.rate).ok());
+    let front = rate
+        .and_then(|rate| arguments.measured(rate))
+        .map(|measured| measured.verdict());
+    output.print(&Report { filters, front })
+}
+
+#[derive(Serialize)]
+struct Report {
+    filters: Vec<Advice>,
+    front: Option<Verdict>,
+}
+
+impl Tabular for Report {
+    fn head(&self) -> Vec<String> {
+        let heads = [
+            "filter",
+            "keys",
+            "rate",
+            "bits",
+            "bits a key",
+            "probes",
+            "stages",
+            "lines a miss",
+        ];
+        heads.map(str::to_owned).to_vec()
+    }
+
+    fn rows(&self) -> Vec<Vec<String>> {
+        let mut rows: Vec<_> = self.filters.iter().map(filter_row).collect();
+        rows.extend(self.filters.iter().flat_map(reason_rows));
+        rows.extend(self.front.iter().flat_map(front_rows));
+        rows
+    }
+}
+
+fn layout(advice: &Advice) -> String {
+    format!("{:?}", advice.layout).to_lowercase()
+}
+
+fn reason_rows(advice: &Advice) -> impl Iterator<Item = Vec<String>> {
+    let told = |reason: &String| vec![format!("{}: {reason}", layout(advice))];
+    advice.reasons.iter().map(told)
+}
+
+fn filter_row(advice: &Advice) -> Vec<String> {
+    vec![
+        layout(advice),
+        number(advice.items),
+        percent(advice.rate),
+        number(advice.bits),
+        format!("{:.2}", advice.bits_per_key),
+        advice.probes.to_string(),
+        advice.stages.to_string(),
+        format!("{:.1}", advice.lines_per_miss),
+    ]
+}
+
+fn front_rows(verdict: &Verdict) -> [Vec<String>; 2] {
+    let times = format!(
+        "a mean look-up: {:.0} ns without the front, {:.0} ns with it",
+        verdict.without_ns, verdict.with_ns
+    );
+    [vec![verdict.reason.clone()], vec![times]]
+}
