@@ -197,6 +197,7 @@ pub fn capacity(bits: super::Bits, rate: Rate) -> Capacity {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::math::{Items, Probes, partitioned};
     use crate::math::{Bits, assert_close};
 
     fn ladder(promised: f64, r: f64, growth: f64) -> Ladder {
