@@ -57,17 +57,30 @@ impl Layout {
     }
 
     #[inline]
-    pub(super) fn may_contain(self, words: &Words, hash: KeyHash) -> bool {
+    pub(super) fn may_contain(&self, words: &Words, hash: KeyHash) -> bool {
+        match self {
+            Self::Blocked(geometry) => geometry.may_contain(words, hash),
+            scattered => scattered.any_may_contain(words, hash),
+        }
+    }
+
+    /// Apart, so that the loops of the other layouts do not crowd the registers of the blocked one.
+    #[inline(never)]
+    fn any_may_contain(&self, words: &Words, hash: KeyHash) -> bool {
         each_layout!(self, geometry => geometry.may_contain(words, hash))
     }
 
     #[inline]
-    pub(super) fn prefetch(self, words: &Words, hash: KeyHash) {
-        each_layout!(self, geometry => geometry.prefetch(words, hash));
+    pub(super) fn prefetch(&self, words: &Words, hash: KeyHash) {
+        match self {
+            Self::Blocked(geometry) => geometry.prefetch(words, hash),
+            scattered => scattered.prefetch_each(words, &[hash]),
+        }
     }
 
     /// [`Layout::prefetch`] for each of them.
-    pub(super) fn prefetch_each(self, words: &Words, hashes: &[KeyHash]) {
+    #[inline(never)]
+    pub(super) fn prefetch_each(&self, words: &Words, hashes: &[KeyHash]) {
         each_layout!(self, geometry => {
             hashes.iter().for_each(|&hash| geometry.prefetch(words, hash));
         });

@@ -249,8 +249,11 @@ impl Scalable {
     /// False only for a key that was never inserted; never false once saturated.
     #[inline]
     pub fn may_contain(&self, hash: KeyHash) -> bool {
-        // The newest stage is the largest, and answers most hits.
-        self.is_saturated() || self.opened().rev().any(|open| open.stage.may_contain(hash))
+        match &self.stages[..self.len.load(Ordering::Acquire)] {
+            _ if self.is_saturated() => true,
+            [only] => only.get().is_some_and(|open| open.stage.may_contain(hash)),
+            stages => any_may_contain(stages, hash),
+        }
     }
 
     /// Asks the processor for the lines that [`Scalable::may_contain`] will look at.
@@ -333,6 +336,15 @@ impl Open {
 #[inline]
 fn opened(stages: &[OnceLock<Open>]) -> impl DoubleEndedIterator<Item = &Open> + Clone {
     stages.iter().filter_map(OnceLock::get)
+}
+
+/// Apart, so that a filter of one stage is asked without a loop.
+#[inline(never)]
+fn any_may_contain(stages: &[OnceLock<Open>], hash: KeyHash) -> bool {
+    // The newest stage is the largest, and answers most hits.
+    opened(stages)
+        .rev()
+        .any(|open| open.stage.may_contain(hash))
 }
 
 /// Loaded stages, all full but the last.
