@@ -109,7 +109,8 @@ pub enum DifferentialError {
         /// What RocksDB says.
         source: rocksdb::Error,
     },
-    /// The disk is full.
+    /// The disk is full. RocksDB does not always say so: a write that finds its memory full, and no
+    /// room for a table, waits until space is freed.
     #[error("the disk is full: nothing of this write is kept; free space and open the store again")]
     DiskFull(#[source] rocksdb::Error),
     /// A write was not taken.
