@@ -87,6 +87,11 @@ fn lose_in(
     if !wanted(&sidecar.subject) {
         return Ok(false);
     }
+    let hash = if is_summary(&sidecar.subject) {
+        hash.remixed()
+    } else {
+        hash
+    };
     for stage in &mut sidecar.stages {
         clear_a_bit(stage, hash)?;
     }

@@ -27,7 +27,19 @@ impl KeyHash {
     pub const fn get(self) -> u64 {
         self.0
     }
+
+    /// Another hash of the same key, made from this one. Filters of one shape agree in their false
+    /// positives when they hold the same keys under the same hash; a second filter that should
+    /// correct the first must not.
+    #[inline]
+    #[must_use]
+    pub const fn remixed(self) -> Self {
+        Self((self.0 ^ (self.0 >> 32)).wrapping_mul(REMIX))
+    }
 }
+
+/// An odd constant of SplitMix64's; frozen, since stored bits depend on it.
+const REMIX: u64 = 0xbf58_476d_1ce4_e5b9;
 
 /// Which hash function; the number is what files hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -92,6 +104,17 @@ pub struct Imprint {
     pub seed_id: u64,
     /// The hash of a fixed key under this seed: notices a hash that drifted.
     pub known_answer: u64,
+}
+
+impl Imprint {
+    /// The imprint of a filter of [`KeyHash::remixed`] hashes.
+    #[must_use]
+    pub const fn remixed(self) -> Self {
+        Self {
+            known_answer: KeyHash(self.known_answer).remixed().0,
+            ..self
+        }
+    }
 }
 
 /// Hashes keys with one function and one seed.
@@ -175,6 +198,18 @@ mod tests {
         assert_ne!(a, b);
         assert_ne!(a, c);
         assert_eq!(a, KeyHasher::new(HashId::Xxh3, SEED).imprint());
+    }
+
+    #[test]
+    fn remixing_loses_no_hash_and_is_frozen() {
+        let golden = KeyHash::new(0x0123_4567_89ab_cdef).remixed();
+        assert_eq!(golden.get(), 0xe977_2764_45ec_5248);
+        let hashes: std::collections::HashSet<_> = (0..10_000_u64)
+            .map(|i| KeyHash::new(i << 30).remixed())
+            .collect();
+        assert_eq!(hashes.len(), 10_000, "it is a bijection");
+        let imprint = KeyHasher::new(HashId::Xxh3, SEED).imprint();
+        assert_ne!(imprint.remixed(), imprint);
     }
 
     #[test]

@@ -197,8 +197,8 @@ pub fn capacity(bits: super::Bits, rate: Rate) -> Capacity {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::math::{Items, Probes, partitioned};
     use crate::math::{Bits, assert_close};
+    use crate::math::{Items, Probes, partitioned};
 
     fn ladder(promised: f64, r: f64, growth: f64) -> Ladder {
         Ladder {

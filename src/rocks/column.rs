@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::bell::Bell;
-use super::coverage::{Answer, Coverage, View};
+use super::coverage::{Answer, CHUNK, Coverage, View};
 use super::inventory::{self, Inventory};
 use super::options::SieveOptions;
 use super::table::TableBuild;
@@ -15,9 +15,6 @@ use crate::math::Rate;
 use crate::rcu::Published;
 use crate::segment::{Registry, SealedFilter, Segment, SegmentBuilder, SegmentId};
 use crate::stats::{Counters, Event, Stats};
-
-/// Keys of a `multi_get` that are hashed before the first is looked up.
-const CHUNK: usize = 64;
 
 /// The filters that one generation of memtables feeds: summaries, and one of its own.
 ///
@@ -60,22 +57,22 @@ impl WriteTarget {
         if self.publishes_first {
             self.insert(hash);
         } else {
-            self.filters()
-                .for_each(|filter| filter.prefetch_append(hash));
+            self.recent.prefetch_append(hash);
+            let remixed = hash.remixed();
+            self.summaries
+                .iter()
+                .for_each(|summary| summary.prefetch_append(remixed));
         }
         hash
     }
 
     /// Adds a key before the engine makes it visible.
     pub(crate) fn insert(&self, hash: KeyHash) {
-        self.filters().for_each(|filter| filter.append(hash));
-    }
-
-    fn filters(&self) -> impl Iterator<Item = &Scalable> {
+        self.recent.append(hash);
+        let remixed = hash.remixed();
         self.summaries
             .iter()
-            .chain([&self.recent])
-            .map(AsRef::as_ref)
+            .for_each(|summary| summary.append(remixed));
     }
 
     /// One memtable will take no more keys.

@@ -35,10 +35,13 @@ impl Answer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Proof(());
 
+/// Keys that are looked up together.
+pub(crate) const CHUNK: usize = 64;
+
 /// One consistent set of filters.
 #[derive(Clone, Debug)]
 pub(crate) struct View {
-    /// Fed by the memtables.
+    /// Fed by the memtables, with remixed hashes: its false positives are not the tables'.
     pub(crate) summary: Arc<Scalable>,
     pub(crate) coverage: Coverage,
     /// Asked where the summary says *maybe*; complete by itself. None beside unknown coverage.
@@ -99,7 +102,7 @@ impl View {
         let Coverage::AllBut(uncovered) = &self.coverage else {
             return Answer::Maybe;
         };
-        let summary = self.summary.may_contain(hash)
+        let summary = self.summary.may_contain(hash.remixed())
             || uncovered.iter().any(|table| table.may_contain(hash, key));
         if summary && self.is_in_inventory(hash) {
             return Answer::Maybe;
@@ -112,7 +115,7 @@ impl View {
         inventory.is_none_or(|inventory| inventory.may_contain(hash))
     }
 
-    /// [`View::answer`] for several keys: false where the key is certainly absent.
+    /// [`View::answer`] for up to [`CHUNK`] keys: false where the key is certainly absent.
     pub(crate) fn answer_many(
         &self,
         hashes: &[KeyHash],
@@ -123,7 +126,12 @@ impl View {
             maybe.fill(true);
             return;
         };
-        self.summary.contains_many(hashes, maybe);
+        let mut remixed = [KeyHash::new(0); CHUNK];
+        let remixed = &mut remixed[..hashes.len()];
+        for (remixed, hash) in remixed.iter_mut().zip(hashes) {
+            *remixed = hash.remixed();
+        }
+        self.summary.contains_many(remixed, maybe);
         for ((maybe, &hash), key) in maybe.iter_mut().zip(hashes).zip(keys) {
             let uncovered = || uncovered.iter().any(|t| t.may_contain(hash, key.as_ref()));
             *maybe = (*maybe || uncovered()) && self.is_in_inventory(hash);

@@ -865,7 +865,7 @@ impl Opening {
     }
 
     fn column(&self, name: &str, sieve: &SieveOptions) -> Arc<Column> {
-        let imprint = self.hasher.imprint();
+        let imprint = self.hasher.imprint().remixed();
         let options = sieve.summary(Items::new(0));
         let summary = match self.shelf.load_summary(name) {
             Some((chain, covers)) => (Scalable::starting_with(imprint, options, chain), covers),

@@ -55,7 +55,7 @@ fn hasher() -> KeyHasher {
 
 fn column(registry: &Arc<Registry>) -> Arc<Column> {
     let options = SieveOptions::default();
-    let summary = Scalable::new(hasher().imprint(), options.summary(Items::new(0)));
+    let summary = Scalable::new(hasher().imprint().remixed(), options.summary(Items::new(0)));
     let empty = (summary, HashSet::new());
     let registry = Arc::clone(registry);
     Column::new(

@@ -84,7 +84,7 @@ impl Shelf {
         let chain = summary.to_chain();
         self.put(&Sidecar {
             store: self.folder.store_id(),
-            imprint: *self.folder.imprint(),
+            imprint: self.folder.imprint().remixed(),
             subject: Subject::Summary {
                 key_space: key_space(name),
                 covers,

@@ -271,7 +271,7 @@ impl Upkeep {
             // Nowhere is a key whose newest entry is a tombstone; older entries speak for
             // themselves.
             if !deletion {
-                summary.insert(hasher.hash(key));
+                summary.insert(hasher.hash(key).remixed());
             }
         })?;
         self.adopt(builder, table);
@@ -360,7 +360,7 @@ impl Upkeep {
             .clone()
             .summary_rate(self.columns.summary_rate());
         Ok(Scalable::new(
-            column.hasher().imprint(),
+            column.hasher().imprint().remixed(),
             options.summary(Items::new(room)),
         ))
     }

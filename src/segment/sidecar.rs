@@ -166,7 +166,7 @@ impl SidecarFolder {
         self.load_named(Name::Segment(segment))
     }
 
-    /// The summary of exactly this key space; `None` when there is no such file.
+    /// The summary of exactly this key space, of remixed hashes; `None` when there is no such file.
     ///
     /// # Errors
     /// As for [`SidecarFolder::load`].
@@ -240,9 +240,9 @@ impl SidecarFolder {
             Err(error) => return Err(self.refused("read", name, error)),
         };
         let sidecar = format::decode(&bytes).map_err(|source| self.unreadable(name, source))?;
-        self.check_owner(name, sidecar.store, sidecar.imprint)?;
         let found = Name::of(&HeaderSubject::from(&sidecar.subject));
         self.check_equal(name, "subject", &found, &name)?;
+        self.check_owner(name, sidecar.store, sidecar.imprint)?;
         Ok(Some(sidecar))
     }
 
@@ -273,7 +273,11 @@ impl SidecarFolder {
         imprint: Imprint,
     ) -> Result<(), SidecarError> {
         self.check_equal(name, "database", &store, &self.store)?;
-        self.check_equal(name, "hash or seed", &imprint, &self.imprint)
+        let expected = match name {
+            Name::Segment(_) => self.imprint,
+            Name::Summary(_) => self.imprint.remixed(),
+        };
+        self.check_equal(name, "hash or seed", &imprint, &expected)
     }
 
     fn check_equal<T: PartialEq + fmt::Debug>(
@@ -411,9 +415,13 @@ mod tests {
     }
 
     fn sidecar(subject: Subject, word: u64) -> Sidecar {
+        let imprint = match subject {
+            Subject::Segment { .. } => imprint(1),
+            Subject::Summary { .. } => imprint(1).remixed(),
+        };
         Sidecar {
             store: STORE,
-            imprint: imprint(1),
+            imprint,
             subject,
             source: Source::RawKeys,
             entries: 3,
