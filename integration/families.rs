@@ -1,5 +1,6 @@
 //! Column families that come and go, and come back under the same name.
 
+use lsm_sieve::disk::{Disk as _, RealDisk};
 use lsm_sieve::{Answer, SieveDb};
 use rocksdb::{DEFAULT_COLUMN_FAMILY_NAME, Options};
 
@@ -34,6 +35,9 @@ fn a_family_dropped_and_made_again_holds_its_new_keys_and_none_of_the_old() {
         db.drop_cf("again").unwrap();
         assert!(db.cf_handle("again").is_none());
         assert!(db.stats_cf("again").is_none());
+        let files = RealDisk.list(&home.path().join("sieve")).unwrap();
+        let summaries = files.iter().filter(|name| name.starts_with("summary-"));
+        assert_eq!(summaries.count(), 1, "the default family's: {files:?}");
     }
     whole(&db, &default);
 }

@@ -310,8 +310,11 @@ impl SieveDb {
 
     /// Whether the filters can rule a key of a column family out.
     pub fn answer_cf(&self, cf: &impl AsColumnFamilyRef, key: impl AsRef<[u8]>) -> Answer {
-        let column = self.columns.get(ffi::column_id(cf));
-        column.map_or(Answer::Maybe, |column| column.ask(key.as_ref()))
+        let key = key.as_ref();
+        let answer = self
+            .columns
+            .with(ffi::column_id(cf), |column| column.ask(key));
+        answer.unwrap_or(Answer::Maybe)
     }
 
     /// False when a key of the default column family is certainly absent; otherwise RocksDB's own
@@ -346,10 +349,15 @@ impl SieveDb {
         key: &[u8],
         ask: impl FnOnce() -> Result<Option<V>, Error>,
     ) -> Result<Option<V>, Error> {
-        match self.columns.get(ffi::column_id(cf)) {
-            Some(column) => read(&column, key, ask),
-            None => ask(),
+        let id = ffi::column_id(cf);
+        let absent = self.columns.with(id, |column| column.ask(key).is_absent());
+        if absent == Some(true) {
+            return Ok(None);
         }
+        let value = ask()?;
+        self.columns
+            .with(id, |column| column.engine_answered(value.is_some()));
+        Ok(value)
     }
 
     fn ask_engine_many(
@@ -609,6 +617,9 @@ impl SieveDb {
     pub fn drop_cf(&self, name: &str) -> Result<(), Error> {
         self.engine.drop_cf(name)?;
         self.columns.remove(name);
+        if !self.options.is_frozen() {
+            self.shelf.remove_summary(name);
+        }
         self.bell.ring();
         Ok(())
     }

@@ -117,6 +117,12 @@ impl Shelf {
             tracing::warn!(%error, "a filter without a table stays for now");
         }
     }
+
+    pub(crate) fn remove_summary(&self, name: &str) {
+        if let Err(error) = self.folder.remove_summary(key_space(name)) {
+            tracing::warn!(%error, "the summary of a dropped column family stays");
+        }
+    }
 }
 
 /// Names a column family in file names. Two names with one value would only overwrite each
