@@ -4,6 +4,7 @@ mod concurrency;
 mod counters;
 mod crash;
 mod full;
+mod interrupted;
 mod model;
 mod power;
 mod refusals;

@@ -97,6 +97,7 @@ impl DifferentialStore {
     ) -> Result<Reorganized, DifferentialError> {
         self.main_is_ours()?;
         let _one_at_a_time = lock(&self.moving);
+        self.drop_left_behind()?;
         self.freeze()?;
         let generations = self.generations();
         let mut done = Reorganized::default();
@@ -118,6 +119,30 @@ impl DifferentialStore {
         }
         done.finished = true;
         Ok(done)
+    }
+
+    /// Lets the next call move the oldest generation from its start, once more where it was moved.
+    /// For whoever is about to write over what it has brought into the main file.
+    pub(super) fn move_again(&self) -> Result<(), DifferentialError> {
+        let mut state = lock(&self.state);
+        if state.moved.is_some() {
+            let next = state.unmoved();
+            self.commit_with(WriteBatch::default(), &next, "begin a generation again")?;
+            *state = next;
+        }
+        Ok(())
+    }
+
+    /// Drops what an earlier call left behind when the engine failed it.
+    fn drop_left_behind(&self) -> Result<(), DifferentialError> {
+        let oldest = lock(&self.state).oldest;
+        let behind = (0..oldest).rev();
+        let behind = behind.take_while(|&number| self.db.cf_handle(&family_name(number)).is_some());
+        for number in behind {
+            drop_moved(&self.db, &self.main, &self.home, number)
+                .map_err(DifferentialError::write("drop a generation that was moved"))?;
+        }
+        Ok(())
     }
 
     /// Moves what is left of the oldest generation.
@@ -218,6 +243,8 @@ fn records_after<'a>(family: &'a Family, key: Option<&[u8]>) -> Records<'a> {
     let mut options = ReadOptions::default();
     // Each record is read once: let those of others stay in the cache.
     options.fill_cache(false);
+    // A prefix extractor of the user's would end a search at the first prefix that it rules out.
+    options.set_total_order_seek(true);
     let mut records = family.iterate(options);
     match key {
         None => records.seek_to_first(),

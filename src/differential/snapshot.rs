@@ -71,6 +71,7 @@ impl<'a> Snapshot<'a> {
         let own = self.store.options.main == MainFile::Here;
         Scan::new(generations, &self.store.main, (from, to), |main| {
             let mut options = ReadOptions::default();
+            options.set_total_order_seek(true);
             if own || !main {
                 options.set_snapshot(&self.moment);
             }

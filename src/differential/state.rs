@@ -70,6 +70,14 @@ impl State {
         }
     }
 
+    /// With the oldest generation to be moved from its start again.
+    pub(super) fn unmoved(&self) -> Self {
+        Self {
+            moved: None,
+            ..self.clone()
+        }
+    }
+
     /// Without the oldest generation.
     pub(super) fn retired(&self) -> Self {
         Self {

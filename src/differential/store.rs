@@ -153,6 +153,7 @@ impl DifferentialStore {
         self.main_is_ours()?;
         // Over a record that was just moved here, an older one would be an update lost.
         let _nothing_moves = lock(&self.moving);
+        self.move_again()?;
         let mut batch = WriteBatch::default();
         for (key, value) in records {
             batch.put_cf(self.main.handle(), key, value);

@@ -1,0 +1,90 @@
+//! What happens between a reorganisation that was stopped and the one that goes on.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, in its helpers as well"
+)]
+
+use std::ops::ControlFlow;
+
+use lsm_sieve::differential::{DifferentialStore, FilterChoice};
+use rocksdb::{BlockBasedOptions, SliceTransform};
+
+use super::{engine, open, with_filter};
+
+const KEYS: u32 = 2_000;
+
+fn key(i: u32) -> Vec<u8> {
+    format!("{:04}-{i}", i % 100).into_bytes()
+}
+
+fn stop_after_a_batch(store: &DifferentialStore) {
+    let done = store.reorganize(|_| ControlFlow::Break(())).unwrap();
+    assert!(!done.finished && done.records > 0, "{done:?}");
+}
+
+fn finish(store: &DifferentialStore) {
+    assert!(
+        store
+            .reorganize(|_| ControlFlow::Continue(()))
+            .unwrap()
+            .finished
+    );
+}
+
+/// A record that was moved already and is then loaded over would be an update lost, or a delete
+/// undone, once its generation is gone.
+#[test]
+fn what_is_loaded_meanwhile_stays_older() {
+    let home = tempfile::tempdir().unwrap();
+    let store = open(home.path(), FilterChoice::Scalable).unwrap();
+    for i in 0..KEYS {
+        if i % 3 == 0 {
+            store.delete(key(i)).unwrap();
+        } else {
+            store.put(key(i), b"new").unwrap();
+        }
+    }
+    stop_after_a_batch(&store);
+    store.load((0..KEYS).map(|i| (key(i), b"old"))).unwrap();
+    let newest = || {
+        for i in 0..KEYS {
+            let expected = (i % 3 != 0).then(|| b"new".to_vec());
+            assert_eq!(store.get(key(i)).unwrap(), expected, "key {i}");
+        }
+    };
+    newest();
+    finish(&store);
+    newest();
+    assert_eq!(store.extent().unwrap().records.get(), 0);
+}
+
+/// A prefix extractor of the user's makes a plain search end at the first prefix that is not there.
+#[test]
+fn a_prefix_extractor_hides_no_record_from_the_next_call() {
+    let home = tempfile::tempdir().unwrap();
+    let mut settings = engine();
+    settings.set_disable_auto_compactions(true);
+    settings.set_prefix_extractor(SliceTransform::create_fixed_prefix(4));
+    settings.set_memtable_prefix_bloom_ratio(0.1);
+    let mut table = BlockBasedOptions::default();
+    table.set_bloom_filter(10.0, false);
+    settings.set_block_based_table_factory(&table);
+    let options = with_filter(FilterChoice::Scalable);
+    let store = DifferentialStore::open(&settings, &options, home.path()).unwrap();
+    for part in 0..10 {
+        for i in (0..KEYS).filter(|i| i % 10 == part) {
+            store.put(key(i), b"new").unwrap();
+        }
+        store.flush().unwrap();
+    }
+    stop_after_a_batch(&store);
+    let from = key(55);
+    let seen = store.snapshot().scan(from.as_slice()..).count();
+    let above = (0..KEYS).filter(|&i| key(i) >= from).count();
+    assert_eq!(seen, above, "a scan from within");
+    finish(&store);
+    for i in 0..KEYS {
+        assert!(store.get(key(i)).unwrap().is_some(), "key {i} is lost");
+    }
+}
