@@ -5,8 +5,8 @@ use lsm_sieve::{Answer, SieveDb};
 use rocksdb::{DEFAULT_COLUMN_FAMILY_NAME, Options};
 
 use crate::twin::{
-    Dice, Model, agree, agree_in, cover, key, nothing_is_lost, open, options, scribble, sieve,
-    whole,
+    Dice, Model, agree, agree_in, cover, key, nothing_is_lost, open, options, scribble, settle,
+    sieve, whole,
 };
 
 #[test]
@@ -132,4 +132,35 @@ fn families_whose_names_collide_do_not_take_each_others_filters() {
         assert_eq!(db.get(key(1)).unwrap(), None);
         nothing_is_lost(&db);
     }
+}
+
+/// A family that the bare engine dropped and made again has no front; the old one must not speak
+/// for it, nor be saved as if it did.
+#[test]
+fn a_family_made_again_behind_our_back_is_read_whole_after_a_reopen() {
+    let home = tempfile::tempdir().unwrap();
+    let mut model = Model::new();
+    {
+        let db = SieveDb::open_cf(&options(), &sieve(), home.path(), ["a"]).unwrap();
+        cover(&db);
+        db.with_engine(|engine| {
+            engine.drop_cf("a").unwrap();
+            engine.create_cf("a", &options()).unwrap();
+        });
+        settle(&db);
+        let handle = db.cf_handle("a").unwrap();
+        for i in 0..500 {
+            db.put_cf(&handle, key(i), b"new").unwrap();
+            model.insert(key(i), b"new".to_vec());
+        }
+        db.flush_cf(&handle).unwrap();
+        settle(&db);
+        settle(&db);
+        agree_in(&db, "a", &model);
+    }
+    let db = SieveDb::open_cf(&options(), &sieve(), home.path(), ["a"]).unwrap();
+    agree_in(&db, "a", &model);
+    cover(&db);
+    agree_in(&db, "a", &model);
+    nothing_is_lost(&db);
 }

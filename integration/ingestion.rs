@@ -8,7 +8,7 @@ use rocksdb::{DEFAULT_COLUMN_FAMILY_NAME, IngestExternalFileOptions, Options, Ss
 
 use crate::twin::{
     Dice, Model, absent_key, agree, agree_in, cover, fill, key, nothing_is_lost, open, options,
-    scribble, sieve, whole,
+    scribble, settle, sieve, whole,
 };
 
 /// Writes a table file of these keys outside of the database.
@@ -183,5 +183,25 @@ fn writes_and_ingested_files_mix() {
         agree(&db, &model);
     }
     whole(&db, &model);
+    nothing_is_lost(&db);
+}
+
+/// A family that gets its front while keys arrive by the bare engine: they may be arriving there.
+#[test]
+fn a_family_made_while_keys_arrive_loses_none_of_them() {
+    let home = tempfile::tempdir().unwrap();
+    let db = SieveDb::open(&options(), &sieve(), home.path().join("db")).unwrap();
+    let file = table_file(&options(), home.path().join("a"), 4..400);
+    db.with_engine(|engine| {
+        db.create_cf("late", &options()).unwrap();
+        settle(&db);
+        let handle = engine.cf_handle("late").unwrap();
+        engine.ingest_external_file_cf(&handle, vec![file]).unwrap();
+    });
+    let mut model = Model::new();
+    ingested(&mut model, 4..400);
+    agree_in(&db, "late", &model);
+    cover(&db);
+    agree_in(&db, "late", &model);
     nothing_is_lost(&db);
 }

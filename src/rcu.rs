@@ -97,6 +97,8 @@ impl Crowd {
     fn enter(&self) -> &AtomicU32 {
         let slot = &self.sides[self.side.load(Ordering::SeqCst)].0;
         slot.fetch_add(1, Ordering::SeqCst);
+        // An atomic addition orders no later load of another place.
+        fence(Ordering::SeqCst);
         slot
     }
 

@@ -2,14 +2,14 @@
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use super::bell::Bell;
 use super::coverage::{Answer, CHUNK, Coverage, View};
 use super::inventory::{self, Inventory};
 use super::options::SieveOptions;
 use super::table::TableBuild;
-use crate::filter::{Scalable, ScalableOptions};
+use crate::filter::{Chain, Scalable, ScalableOptions};
 use crate::hash::{KeyHash, KeyHasher};
 use crate::math::Rate;
 use crate::rcu::Published;
@@ -125,6 +125,8 @@ pub(crate) struct Knowledge {
 pub(crate) struct Column {
     me: Weak<Self>,
     name: String,
+    /// RocksDB's id of the family, once it is known.
+    family: OnceLock<u32>,
     hasher: KeyHasher,
     registry: Arc<Registry>,
     bell: Arc<Bell>,
@@ -160,6 +162,7 @@ impl Column {
         Arc::new_cyclic(|me| Self {
             me: Weak::clone(me),
             name: name.to_owned(),
+            family: OnceLock::new(),
             hasher,
             registry,
             bell,
@@ -186,6 +189,16 @@ impl Column {
 
     pub(crate) fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Binds the front to the family with this id: another one of the same name is not its own.
+    pub(crate) fn name_family(&self, id: u32) {
+        let bound = *self.family.get_or_init(|| id);
+        debug_assert_eq!(bound, id, "a front speaks for one family");
+    }
+
+    pub(crate) fn is_front_of(&self, id: u32) -> bool {
+        self.family.get() == Some(&id)
     }
 
     pub(crate) fn hasher(&self) -> KeyHasher {
@@ -360,20 +373,53 @@ impl Column {
 
     /// Keys came from outside without notice: what is known no longer holds.
     pub(crate) fn foreign_keys_arrived(&self) {
-        drop(self.expect_foreign_keys());
+        self.foreign_keys_begin();
+        self.foreign_keys_end();
     }
 
     /// Must be held while keys arrive that no memtable takes. Nothing is ruled out from here on
     /// until upkeep has seen the tables again.
-    pub(crate) fn expect_foreign_keys(&self) -> ForeignKeys<'_> {
+    pub(crate) fn expect_foreign_keys(self: &Arc<Self>) -> ForeignKeys {
+        self.foreign_keys_begin();
+        ForeignKeys {
+            column: Arc::clone(self),
+        }
+    }
+
+    fn foreign_keys_begin(&self) {
+        let mut knowledge = lock(&self.knowledge);
+        knowledge.foreign_epoch += 1;
+        knowledge.foreign_in_flight += 1;
+        knowledge.settled = false;
+        self.forget();
+    }
+
+    fn foreign_keys_end(&self) {
         {
             let mut knowledge = lock(&self.knowledge);
             knowledge.foreign_epoch += 1;
-            knowledge.foreign_in_flight += 1;
-            knowledge.settled = false;
-            self.forget();
+            knowledge.foreign_in_flight -= 1;
         }
-        ForeignKeys { column: self }
+        self.wake();
+    }
+
+    /// The family is gone: gives the memory of its filters back. Whoever still asks is told *maybe*.
+    pub(crate) fn retire(&self) {
+        let mut knowledge = lock(&self.knowledge);
+        knowledge.given_up = true;
+        knowledge.settled = false;
+        knowledge.covers = HashSet::new();
+        let imprint = self.hasher.imprint().remixed();
+        let nothing = Chain::saturated(imprint);
+        let options = *self.view().summary.options();
+        let summary = Arc::new(Scalable::starting_with(imprint, options, nothing));
+        self.view.publish(View {
+            summary: Arc::clone(&summary),
+            coverage: Coverage::Unknown,
+            inventory: None,
+        });
+        let target = WriteTarget::new(self.hasher, vec![summary], self.memtable_options, &self.me);
+        lock(&self.targets).current = Arc::new(target);
     }
 
     fn forget(&self) {
@@ -465,18 +511,13 @@ pub(crate) struct Epoch {
 
 /// Keys are arriving from outside.
 #[derive(Debug)]
-pub(crate) struct ForeignKeys<'a> {
-    column: &'a Column,
+pub(crate) struct ForeignKeys {
+    column: Arc<Column>,
 }
 
-impl Drop for ForeignKeys<'_> {
+impl Drop for ForeignKeys {
     fn drop(&mut self) {
-        {
-            let mut knowledge = lock(&self.column.knowledge);
-            knowledge.foreign_epoch += 1;
-            knowledge.foreign_in_flight -= 1;
-        }
-        self.column.wake();
+        self.column.foreign_keys_end();
     }
 }
 

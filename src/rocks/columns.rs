@@ -2,22 +2,46 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::column::Column;
+use super::column::{Column, ForeignKeys};
 use crate::math::Rate;
 use crate::rcu::Published;
 
 /// All fronts.
 pub(crate) struct Columns {
     by_id: Published<Vec<Option<Arc<Column>>>>,
-    change: Mutex<()>,
+    arrivals: Mutex<Arrivals>,
     summary_rate: Mutex<Rate>,
+}
+
+/// Keys that come from outside now, into families that may not have a front yet.
+#[derive(Default)]
+struct Arrivals {
+    under_way: usize,
+    /// Fronts that became known meanwhile.
+    held: Vec<ForeignKeys>,
+}
+
+/// Must be held while keys arrive that no memtable takes.
+pub(crate) struct Arrival<'a> {
+    columns: &'a Columns,
+    _held: Vec<ForeignKeys>,
+}
+
+impl Drop for Arrival<'_> {
+    fn drop(&mut self) {
+        let mut arrivals = lock(&self.columns.arrivals);
+        arrivals.under_way -= 1;
+        if arrivals.under_way == 0 {
+            arrivals.held.clear();
+        }
+    }
 }
 
 impl Columns {
     pub(crate) fn new(summary_rate: Rate) -> Self {
         Self {
             by_id: Published::new(Vec::new()),
-            change: Mutex::new(()),
+            arrivals: Mutex::default(),
             summary_rate: Mutex::new(summary_rate),
         }
     }
@@ -42,6 +66,12 @@ impl Columns {
     }
 
     pub(crate) fn insert(&self, id: u32, column: Arc<Column>) {
+        column.name_family(id);
+        let mut arrivals = lock(&self.arrivals);
+        if arrivals.under_way > 0 {
+            // They may be arriving here.
+            arrivals.held.push(column.expect_foreign_keys());
+        }
         self.change(|columns| {
             let index = id as usize;
             if columns.len() <= index {
@@ -51,16 +81,51 @@ impl Columns {
         });
     }
 
+    /// Forgets the fronts of the families with this name.
     pub(crate) fn remove(&self, name: &str) {
-        self.change(|columns| {
-            for slot in columns.iter_mut() {
-                slot.take_if(|column| column.name() == name);
-            }
-        });
+        self.remove_if(|column| column.name() == name);
     }
 
+    /// Forgets a front whose family is gone.
+    pub(crate) fn forget(&self, gone: &Arc<Column>) {
+        self.remove_if(|column| Arc::ptr_eq(column, gone));
+    }
+
+    fn remove_if(&self, gone: impl Fn(&Arc<Column>) -> bool) {
+        let _arrivals = lock(&self.arrivals);
+        let columns = self.all();
+        self.change(|columns| {
+            for slot in columns.iter_mut() {
+                slot.take_if(|column| gone(column));
+            }
+        });
+        // The engine keeps the front itself until it is closed.
+        columns
+            .iter()
+            .filter(|column| gone(column))
+            .for_each(|column| column.retire());
+    }
+
+    /// Announces keys from outside for the family with this id; for all, where it has no front or
+    /// none is named.
+    pub(crate) fn expect_foreign_keys(&self, id: Option<u32>) -> Arrival<'_> {
+        let mut arrivals = lock(&self.arrivals);
+        arrivals.under_way += 1;
+        let columns = match id.and_then(|id| self.get(id)) {
+            Some(column) => vec![column],
+            None => self.all(),
+        };
+        Arrival {
+            columns: self,
+            _held: columns
+                .iter()
+                .map(|column| column.expect_foreign_keys())
+                .collect(),
+        }
+    }
+
+    /// Under the lock of `arrivals`, so that changes come one at a time.
     fn change(&self, change: impl FnOnce(&mut Vec<Option<Arc<Column>>>)) {
-        let _one_at_a_time = lock(&self.change);
         let mut columns = self.by_id.with(Vec::clone);
         change(&mut columns);
         self.by_id.publish(columns);

@@ -520,7 +520,7 @@ impl SieveDb {
     /// What RocksDB says.
     pub fn ingest_external_file<P: AsRef<Path>>(&self, paths: Vec<P>) -> Result<(), Error> {
         // Their keys come past the memtables.
-        let _arriving = self.default.expect_foreign_keys();
+        let _arriving = self.columns.expect_foreign_keys(Some(ffi::DEFAULT_ID));
         self.engine.ingest_external_file(paths)
     }
 
@@ -534,8 +534,7 @@ impl SieveDb {
         options: &IngestExternalFileOptions,
         paths: Vec<P>,
     ) -> Result<(), Error> {
-        let column = self.columns.get(ffi::column_id(cf));
-        let _arriving = column.as_ref().map(|column| column.expect_foreign_keys());
+        let _arriving = self.columns.expect_foreign_keys(Some(ffi::column_id(cf)));
         self.engine.ingest_external_file_cf_opts(cf, options, paths)
     }
 
@@ -603,6 +602,11 @@ impl SieveDb {
                 path: self.engine.path().to_owned(),
                 source,
             })?;
+        if column.memtables_created() == 0 {
+            return Err(OpenError::HooksSilent {
+                what: "the memtable capture",
+            });
+        }
         if let Some(handle) = self.engine.cf_handle(name) {
             self.columns.insert(ffi::column_id(&handle), column);
         }
@@ -628,11 +632,7 @@ impl SieveDb {
     /// seen by the filters; so that no other way in can be missed, nothing is ruled out until
     /// upkeep has looked at the tables afterwards.
     pub fn with_engine<R>(&self, use_engine: impl FnOnce(&Engine) -> R) -> R {
-        let columns = self.columns.all();
-        let _arriving: Vec<_> = columns
-            .iter()
-            .map(|column| column.expect_foreign_keys())
-            .collect();
+        let _arriving = self.columns.expect_foreign_keys(None);
         use_engine(&self.engine)
     }
 

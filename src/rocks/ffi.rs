@@ -160,6 +160,9 @@ pub(crate) fn layout_matches() -> bool {
     unsafe { lsm_sieve_layout_matches(raw, buffer, levels, jobs) }
 }
 
+/// RocksDB's id of the default column family.
+pub(crate) const DEFAULT_ID: u32 = 0;
+
 /// Why these options cannot be fronted, if they cannot.
 pub(crate) fn refusal(options: &Options) -> Option<String> {
     // SAFETY: `options` lives through the call.

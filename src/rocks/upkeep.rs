@@ -134,6 +134,10 @@ impl Upkeep {
             match self.attend(&column, calls, quiet) {
                 Ok(tables) => live.extend(tables.iter().filter_map(LiveTable::id)),
                 Err(UpkeepError::Stopped) => return Some(UpkeepError::Stopped.to_string()),
+                Err(UpkeepError::ColumnGone(name)) => {
+                    tracing::info!(column = name, "the family is gone, and its front with it");
+                    self.columns.forget(&column);
+                }
                 Err(error) => {
                     tracing::warn!(column = column.name(), %error, "upkeep will try again");
                     failure = Some(error.to_string());
@@ -180,8 +184,10 @@ impl Upkeep {
     }
 
     fn handle(&self, column: &Column) -> Result<Arc<BoundColumnFamily<'_>>, UpkeepError> {
+        // Another family may have taken the name of one that was dropped.
         let handle = self.engine.cf_handle(column.name());
-        handle.ok_or_else(|| UpkeepError::ColumnGone(column.name().to_owned()))
+        let own = handle.filter(|handle| column.is_front_of(ffi::column_id(handle)));
+        own.ok_or_else(|| UpkeepError::ColumnGone(column.name().to_owned()))
     }
 
     fn list(&self, column: &Column) -> Result<Vec<LiveTable>, UpkeepError> {
@@ -288,6 +294,10 @@ impl Upkeep {
         if known.is_some_and(|(inventory, tables)| {
             inventory.lists(tables) && inventory.generations() == 1
         }) {
+            return Ok(());
+        }
+        if listed.is_none() {
+            column.publish_inventory(epoch, None);
             return Ok(());
         }
         let recent = column.collect_recent();
@@ -557,10 +567,10 @@ impl Upkeep {
                 Ok(tables) => {
                     self.publish_known(&column, epoch, &tables);
                     self.save_filters(&tables);
+                    self.save_summary(&column);
                 }
                 Err(error) => tracing::warn!(column = column.name(), %error, "not all was saved"),
             }
-            self.save_summary(&column);
         }
     }
 
