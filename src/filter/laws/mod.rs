@@ -1,6 +1,7 @@
 //! What every filter must keep, whatever its layout: the promise here, the rest one matter a file.
 
 mod golden;
+mod growth;
 mod histories;
 mod merging;
 mod rates;

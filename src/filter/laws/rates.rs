@@ -13,7 +13,7 @@ use std::sync::Mutex;
 const SIGMAS: f64 = 3.29;
 
 /// Asserts that `hits` among `trials` are what `rate` would give, to either side.
-fn assert_binomial(hits: usize, trials: usize, rate: f64, what: &str) {
+pub(super) fn assert_binomial(hits: usize, trials: usize, rate: f64, what: &str) {
     let (hits, trials) = (hits as f64, trials as f64);
     let slack = SIGMAS * (trials * rate * (1.0 - rate)).sqrt() + 1.0;
     let off = (hits - trials * rate).abs();
