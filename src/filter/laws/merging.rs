@@ -1,8 +1,9 @@
 //! Stages brought together, and filters taken apart and put together again.
 
-use super::{KINDS, insert_all, scalable, stage, words};
+use super::{KINDS, WIDTH, insert_all, scalable, stage, words};
 use crate::filter::naive::{hashes, imprint};
-use crate::filter::{Chain, Kind, Mismatch, Stage};
+use crate::filter::{Chain, Counting, Insert, Kind, Mismatch, RecurringMinimum, Spectral, Stage};
+use crate::math::{Items, Rate};
 
 #[test]
 fn a_union_is_what_inserting_both_makes() {
@@ -15,6 +16,52 @@ fn a_union_is_what_inserting_both_makes() {
         assert_eq!(words(&left), words(&both));
         assert!(left.items() >= both.items());
     }
+}
+
+/// Counter by counter, whatever the keys have in common.
+#[test]
+fn counters_added_are_what_inserting_both_makes() {
+    let (items, rate) = (Items::new(1_000), Rate::ONE_PERCENT);
+    let [mut left, right, both] = parts(|| Counting::with_rate(items, rate).unwrap());
+    left.add(&right).unwrap();
+    assert_eq!(left, both);
+    let [mut left, right, both] = parts(|| Spectral::with_rate(items, rate, WIDTH).unwrap());
+    left.add(&right).unwrap();
+    assert_eq!(left.words(), both.words());
+    assert!(left.items() >= both.items());
+}
+
+/// The bound is that of inserting both; the estimate is not, and may be too low.
+#[test]
+fn recurring_minima_added_keep_the_bound_and_the_members() {
+    let (items, rate) = (Items::new(1_000), Rate::ONE_PERCENT);
+    let make = |items| move || RecurringMinimum::with_rate(items, rate, WIDTH).unwrap();
+    let [mut left, right, both] = parts(make(items));
+    left.add(&right).unwrap();
+    assert_eq!(left.primary().words(), both.primary().words());
+    let mut exact = 0;
+    for (i, hash) in hashes(1).take(1_000).enumerate() {
+        let times = 1 + u64::from((300..700).contains(&i));
+        assert!(left.may_contain(hash));
+        assert!(left.at_most(hash) >= Some(times));
+        assert!(left.count(hash) <= left.at_most(hash));
+        exact += usize::from(left.count(hash) == Some(times));
+    }
+    assert!(exact > 980, "{exact} of 1,000");
+
+    let before = left.clone();
+    assert!(left.add(&make(Items::new(2_000))()).is_err());
+    assert_eq!(left, before);
+}
+
+/// Keys 0 to 699, keys 300 to 999, and all of these insertions in one.
+fn parts<F: Insert>(make: impl Fn() -> F) -> [F; 3] {
+    let [mut left, mut right, mut both] = [(); 3].map(|()| make());
+    let (older, newer) = (|| hashes(1).take(700), || hashes(1).skip(300).take(700));
+    insert_all(&mut left, older());
+    insert_all(&mut right, newer());
+    insert_all(&mut both, older().chain(newer()));
+    [left, right, both]
 }
 
 /// Every stage at once: commutes, associates, and twice is once.
