@@ -13,7 +13,8 @@
 //! - [`Growing`] makes stages of any of the first three.
 //!
 //! And what bends the promise, and says so at its top: [`Composite`] can deny a member, [`Sliding`]
-//! forgets by design. Neither is a [`Filter`]. [`HashCoding`] is the reference of 1970.
+//! forgets by design. All but these two are a [`Filter`], and those that take every key at any time
+//! an [`Insert`]. [`HashCoding`] is the reference of 1970.
 //!
 //! Insertion into stages takes `&self` and any number of threads. A key is in the filter for
 //! whoever learns of it after its `insert` returned, by whatever synchronisation they learn of it.

@@ -1,8 +1,11 @@
 //! Stages brought together, and filters taken apart and put together again.
 
-use super::{KINDS, WIDTH, insert_all, scalable, stage, words};
+use super::{KINDS, WIDTH, growth, insert_all, scalable, stage, words};
 use crate::filter::naive::{hashes, imprint};
-use crate::filter::{Chain, Counting, Insert, Kind, Mismatch, RecurringMinimum, Spectral, Stage};
+use crate::filter::{
+    Chain, Composite, Counting, Growing, HashCoding, Insert, Kind, MinimalIncrease, Mismatch,
+    Multiset, RecurringMinimum, Rule, Spectral, Stage,
+};
 use crate::math::{Items, Rate};
 
 #[test]
@@ -188,6 +191,58 @@ fn words_make_the_stage_they_came_from() {
             assert_eq!(copy.may_contain(hash), original.may_contain(hash));
         }
     }
+}
+
+#[test]
+fn words_make_the_counters_and_codes_they_came_from() {
+    let (items, rate, keys) = (Items::new(1_000), Rate::ONE_PERCENT, || {
+        hashes(1).take(1_000)
+    });
+    let mut counting = Counting::with_rate(items, rate).unwrap();
+    insert_all(&mut counting, keys());
+    let words = counting.words().to_vec();
+    let again = Counting::from_words(counting.shape(), counting.items(), words);
+    assert_eq!(again, Ok(counting));
+
+    let mut minimal = MinimalIncrease::with_rate(items, rate, WIDTH).unwrap();
+    insert_all(&mut minimal, keys());
+    assert_eq!(reread(&minimal), minimal);
+
+    let mut codes = HashCoding::with_rate(items, rate).unwrap();
+    keys().for_each(|hash| _ = codes.insert(hash).unwrap());
+    let again = HashCoding::from_words(codes.shape(), codes.words().to_vec());
+    assert_eq!(again, Ok(codes));
+}
+
+#[test]
+fn parts_make_the_filter_they_came_from() {
+    let (items, rate, keys) = (Items::new(1_000), Rate::ONE_PERCENT, || {
+        hashes(1).take(1_000)
+    });
+    let mut recurring = RecurringMinimum::with_rate(items, rate, WIDTH).unwrap();
+    insert_all(&mut recurring, keys());
+    let (primary, secondary) = (reread(recurring.primary()), reread(recurring.secondary()));
+    assert_eq!(RecurringMinimum::from_parts(primary, secondary), recurring);
+
+    let mut growing = Growing::<Spectral>::spectral(growth(), WIDTH).unwrap();
+    insert_all(&mut growing, keys());
+    let stages: Vec<_> = growing.stages().iter().map(reread).collect();
+    assert!(stages.len() > 3);
+    assert_eq!(Growing::from_stages(growth(), stages), Some(growing));
+
+    let composite = Composite::with_rates(Kind::Classic, (items, rate), (items, rate)).unwrap();
+    keys().for_each(|hash| composite.insert(hash).unwrap());
+    keys().step_by(2).for_each(|hash| composite.remove(hash));
+    let [added, removed] = [composite.added(), composite.removed()]
+        .map(|part| Stage::from_words(part.shape(), part.items(), words(part)).unwrap());
+    let again = Composite::from_parts(added, removed);
+    for hash in hashes(1).take(10_000) {
+        assert_eq!(again.membership(hash), composite.membership(hash));
+    }
+}
+
+fn reread<R: Rule>(filter: &Multiset<R>) -> Multiset<R> {
+    Multiset::from_words(filter.shape(), filter.items(), filter.words().to_vec()).unwrap()
 }
 
 #[test]
