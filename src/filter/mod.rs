@@ -68,9 +68,8 @@ pub trait Filter {
     /// False only for a key that was never inserted, or validly removed as often as it was.
     fn may_contain(&self, hash: KeyHash) -> bool;
 
-    /// The keys that [`Filter::predicted_rate`] speaks for: those inserted, without those that
-    /// looked as if they were in already, a key that two threads insert at the same moment counting
-    /// for both at most; in a [`Counting`] filter, insertions less removals.
+    /// Keys inserted, without those that looked as if they were in already; a key that two threads
+    /// insert at the same moment may count for both. [`Counting`] counts insertions less removals.
     fn items(&self) -> Items;
 
     /// Memory taken by bits, counters or cells.
