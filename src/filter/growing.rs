@@ -17,7 +17,9 @@
 //!   the key stays *maybe*. That happens no more often than the promised rate, as a rule.
 
 use super::scalable::TIGHTENING;
-use super::{CounterWidth, Counting, Multiset, NotInserted, Rule, Spectral, StageError};
+use super::{
+    CounterWidth, Counting, Filter, Insert, Multiset, NotInserted, Rule, Spectral, StageError,
+};
 use crate::hash::KeyHash;
 use crate::math::{Bits, Items, Rate, growth};
 
@@ -63,27 +65,12 @@ impl Growth {
 }
 
 /// A filter of counters that can be a stage of a [`Growing`] one.
-pub trait Countable: Sized {
+pub trait Countable: Filter + Insert + Sized {
     /// An empty filter with counters like these, for so many keys at this rate.
     ///
     /// # Errors
     /// When no geometry keeps the rate, or memory does not suffice.
     fn following(&self, items: Items, rate: Rate) -> Result<Self, StageError>;
-
-    /// Adds a key once more.
-    fn insert(&mut self, hash: KeyHash);
-
-    /// False only for a key that was never inserted, or validly removed as often as it was.
-    fn may_contain(&self, hash: KeyHash) -> bool;
-
-    /// The keys that count against the capacity of the stage.
-    fn items(&self) -> Items;
-
-    /// Memory taken by the counters.
-    fn size(&self) -> Bits;
-
-    /// The chance that a stranger is answered *maybe*.
-    fn predicted_rate(&self) -> f64;
 }
 
 /// Stages of counters that open one after another while keys arrive.
@@ -225,48 +212,20 @@ impl<S: Countable> Growing<S> {
         Bits::new(self.stages.iter().map(|stage| stage.size().get()).sum())
     }
 
-    /// The rate of all stages together, 1 − ∏ (1 − p).
+    /// The rate of all stages together, 1 − ∏ (1 − p); too high for [`Counting`] stages, where a
+    /// key that a stage claims by mistake counts and changes no bit.
     pub fn predicted_rate(&self) -> f64 {
         growth::compound(self.stages.iter().map(S::predicted_rate))
     }
 }
 
-/// What both filters of counters have, by the names that they have it.
-macro_rules! countable {
-    () => {
-        fn insert(&mut self, hash: KeyHash) {
-            self.insert(hash);
-        }
-
-        fn may_contain(&self, hash: KeyHash) -> bool {
-            self.may_contain(hash)
-        }
-
-        fn items(&self) -> Items {
-            self.items()
-        }
-
-        fn size(&self) -> Bits {
-            self.size()
-        }
-
-        fn predicted_rate(&self) -> f64 {
-            self.predicted_rate()
-        }
-    };
-}
-
 impl Countable for Counting {
-    countable!();
-
     fn following(&self, items: Items, rate: Rate) -> Result<Self, StageError> {
         Self::with_rate(items, rate)
     }
 }
 
 impl<R: Rule> Countable for Multiset<R> {
-    countable!();
-
     fn following(&self, items: Items, rate: Rate) -> Result<Self, StageError> {
         Self::with_rate(items, rate, self.width())
     }

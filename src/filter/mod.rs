@@ -13,7 +13,8 @@
 //! - [`Growing`] makes stages of any of the first three.
 //!
 //! And what bends the promise, and says so at its top: [`Composite`] can deny a member, [`Sliding`]
-//! forgets by design. Neither is a [`Filter`]. [`HashCoding`] is the reference of 1970.
+//! forgets by design. All but these two are a [`Filter`], and those that take every key at any time
+//! an [`Insert`]. [`HashCoding`] is the reference of 1970.
 //!
 //! Insertion into stages takes `&self` and any number of threads. A key is in the filter for
 //! whoever learns of it after its `insert` returned, by whatever synchronisation they learn of it.
@@ -62,23 +63,93 @@ pub use stage::{Stage, StageError};
 use crate::hash::KeyHash;
 use crate::math::{Bits, Items};
 
-/// What every filter that takes keys can do; the laws that bind them are in the tests.
+/// What every filter answers, however it came by its keys; the laws that bind them are in the tests.
 pub trait Filter {
-    /// Adds a key; false when the filter already answered *maybe* for it.
-    fn insert(&self, hash: KeyHash) -> bool;
-
-    /// False only for a key that was never inserted.
+    /// False only for a key that was never inserted, or validly removed as often as it was.
     fn may_contain(&self, hash: KeyHash) -> bool;
 
     /// Keys inserted, without those that looked as if they were in already; a key that two threads
-    /// insert at the same moment may count for both.
+    /// insert at the same moment may count for both. [`Counting`] counts insertions less removals.
     fn items(&self) -> Items;
 
-    /// Memory taken by the bits.
+    /// Memory taken by bits, counters or cells.
     fn size(&self) -> Bits;
 
     /// The chance that a key never inserted is answered *maybe*, computed from [`Filter::items`].
     fn predicted_rate(&self) -> f64;
+}
+
+/// Filters that take every key, at any time.
+///
+/// With one writer as a rule. Of a filter that any number of threads fill the reference is an
+/// `Insert` too, as `&File` is a `Write`. A [`Chain`] is none, for it is sealed, nor is
+/// [`HashCoding`], which refuses keys when it is full.
+pub trait Insert {
+    /// Adds a key; false when the filter already answered *maybe* for it.
+    fn insert(&mut self, hash: KeyHash) -> bool;
+}
+
+/// The traits by the types' own methods of the same names.
+macro_rules! filters {
+    ($($filter:ty $(where $generic:ident: $bound:ident)?),*) => {$(
+        impl$(<$generic: $bound>)? Filter for $filter {
+            fn may_contain(&self, hash: KeyHash) -> bool {
+                <$filter>::may_contain(self, hash)
+            }
+
+            fn items(&self) -> Items {
+                <$filter>::items(self)
+            }
+
+            fn size(&self) -> Bits {
+                <$filter>::size(self)
+            }
+
+            fn predicted_rate(&self) -> f64 {
+                <$filter>::predicted_rate(self)
+            }
+        }
+    )*};
+}
+
+macro_rules! inserts {
+    ($($filter:ty $(where $generic:ident: $bound:ident)?),*) => {$(
+        impl$(<$generic: $bound>)? Insert for $filter {
+            fn insert(&mut self, hash: KeyHash) -> bool {
+                <$filter>::insert(self, hash)
+            }
+        }
+    )*};
+}
+
+filters!(
+    Stage,
+    Scalable,
+    Chain,
+    HashCoding,
+    Counting,
+    RecurringMinimum
+);
+filters!(Multiset<R> where R: Rule, Growing<S> where S: Countable);
+inserts!(Stage, Scalable, Counting, RecurringMinimum);
+inserts!(Multiset<R> where R: Rule, Growing<S> where S: Countable);
+
+impl Insert for &Stage {
+    fn insert(&mut self, hash: KeyHash) -> bool {
+        Stage::insert(self, hash)
+    }
+}
+
+impl Insert for &Scalable {
+    fn insert(&mut self, hash: KeyHash) -> bool {
+        Scalable::insert(self, hash)
+    }
+}
+
+impl<F: Insert + ?Sized> Insert for &mut F {
+    fn insert(&mut self, hash: KeyHash) -> bool {
+        F::insert(self, hash)
+    }
 }
 
 /// As many keys as are looked up before the first of them is finished: enough to keep every miss

@@ -1,25 +1,26 @@
 //! The oracle: a set, which is never wrong in either direction. Tests only.
 
-use super::Filter;
+use super::{Filter, Insert};
 use crate::hash::{HashId, Imprint, KeyHash};
 use crate::math::{Bits, Items};
 use std::collections::HashSet;
-use std::sync::Mutex;
 
 #[derive(Default)]
-pub(super) struct Naive(Mutex<HashSet<KeyHash>>);
+pub(super) struct Naive(HashSet<KeyHash>);
+
+impl Insert for Naive {
+    fn insert(&mut self, hash: KeyHash) -> bool {
+        self.0.insert(hash)
+    }
+}
 
 impl Filter for Naive {
-    fn insert(&self, hash: KeyHash) -> bool {
-        self.0.lock().unwrap().insert(hash)
-    }
-
     fn may_contain(&self, hash: KeyHash) -> bool {
-        self.0.lock().unwrap().contains(&hash)
+        self.0.contains(&hash)
     }
 
     fn items(&self) -> Items {
-        Items::new(self.0.lock().unwrap().len() as u64)
+        Items::new(self.0.len() as u64)
     }
 
     fn size(&self) -> Bits {

@@ -105,8 +105,8 @@ impl RecurringMinimum {
         self.primary.may_contain(hash)
     }
 
-    /// Takes in all insertions of `other`; the estimates lie between those of the parts and their
-    /// sum's.
+    /// Takes in all insertions of `other`. The bound and the members are as if they had been made
+    /// here; an estimate may lack what a part did not count a second time.
     ///
     /// # Errors
     /// When the shapes differ; nothing has changed then.

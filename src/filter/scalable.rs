@@ -17,7 +17,7 @@
 //! Stages are only ever appended. A key that could not be stored saturates the filter, for ever.
 
 use super::layout::Layout;
-use super::{BATCH, Chain, Filter, Kind, Stage, test_many};
+use super::{BATCH, Chain, Kind, Stage, test_many};
 use crate::hash::{Imprint, KeyHash};
 use crate::math::{Bits, Items, Rate, growth};
 use std::fmt;
@@ -374,28 +374,6 @@ impl fmt::Debug for Scalable {
             .field("items", &self.items())
             .field("saturated", &self.is_saturated())
             .finish_non_exhaustive()
-    }
-}
-
-impl Filter for Scalable {
-    fn insert(&self, hash: KeyHash) -> bool {
-        self.insert(hash)
-    }
-
-    fn may_contain(&self, hash: KeyHash) -> bool {
-        self.may_contain(hash)
-    }
-
-    fn items(&self) -> Items {
-        self.items()
-    }
-
-    fn size(&self) -> Bits {
-        self.size()
-    }
-
-    fn predicted_rate(&self) -> f64 {
-        self.predicted_rate()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::blocked::Blocked;
 use super::layout::Layout;
-use super::{BATCH, Filter, Kind, Shape, ShapeError};
+use super::{BATCH, Kind, Shape, ShapeError};
 use crate::bits::{Count, Words};
 use crate::hash::KeyHash;
 use crate::math::{Bits, Items, Rate, fill};
@@ -256,27 +256,5 @@ impl fmt::Debug for Stage {
             .field("shape", &self.shape())
             .field("items", &self.items())
             .finish_non_exhaustive()
-    }
-}
-
-impl Filter for Stage {
-    fn insert(&self, hash: KeyHash) -> bool {
-        self.insert(hash)
-    }
-
-    fn may_contain(&self, hash: KeyHash) -> bool {
-        self.may_contain(hash)
-    }
-
-    fn items(&self) -> Items {
-        self.items()
-    }
-
-    fn size(&self) -> Bits {
-        self.size()
-    }
-
-    fn predicted_rate(&self) -> f64 {
-        self.predicted_rate()
     }
 }

@@ -4,7 +4,8 @@
 //! bit of probe i = ⌊ (hash × odd_i mod 2^64) × M / 2^64 ⌋
 //! ```
 //!
-//! The fewest bits of the three, and k cache misses for a hit.
+//! The fewest bits of the four, but for the classic layout's in small filters, and k cache misses
+//! for a hit.
 
 use super::{Kind, Shape, ShapeError, probe};
 use crate::bits::Words;

@@ -13,9 +13,17 @@
 //!
 //! Sources, by the names used at the formulas:
 //! - Bloom, *Space/time trade-offs in hash coding with allowable errors*, CACM 13(7), 1970;
+//! - Severance, Lohman, *Differential files: their application to the maintenance of large
+//!   databases*, TODS 1(3), 1976;
+//! - Aghili, Severance, *A practical guide to the design of differential files for recovery of
+//!   on-line databases*, TODS 7(4), 1982;
+//! - Mullin, *A second look at Bloom filters*, CACM 26(8), 1983, on the experiment of Gremillion,
+//!   *Designing a Bloom filter for differential file access*, CACM 25(9), 1982;
+//! - Fan, Cao, Almeida, Broder, *Summary Cache*, ToN 8(3), 2000;
+//! - Cohen, Matias, *Spectral Bloom Filters*, SIGMOD 2003;
 //! - Almeida, Baquero, Preguiça, Hutchison, *Scalable Bloom Filters*, IPL 101(6), 2007;
 //! - Putze, Sanders, Singler, *Cache-, hash- and space-efficient Bloom filters*, JEA 14, 2009;
-//! - Mullin, *A second look at Bloom filters*, CACM 26(8), 1983;
+//! - Pagh, Segev, Wieder, *How to approximate a set without knowing its size*, FOCS 2013;
 //! - Grandi, *On the analysis of Bloom filters*, IPL 129, 2018.
 
 pub mod blocked;

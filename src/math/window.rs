@@ -1,4 +1,5 @@
-//! Generations that share one rate.
+//! Generations that share one rate: the compound rate of Almeida et al. 2007 (equation 1), solved
+//! for stages that are all alike.
 
 use super::Rate;
 

@@ -1,4 +1,9 @@
 //! Bits and false positives that must never change.
+//!
+//! What is made of several filters (`Scalable`, `Growing`, `RecurringMinimum`, `Composite`,
+//! `Sliding`) has no bytes of its own: it is stored as the stages or counters that it consists of,
+//! each in a layout that is frozen here. Which part a key went to may change from one version to the
+//! next, for a reader asks all of them; that they come back as they were is a law in `merging.rs`.
 
 use super::{insert_all, words};
 use crate::filter::naive::hashes;

@@ -1,40 +1,64 @@
 //! The rate that is measured is the rate that is computed.
 
-use super::{KINDS, insert_all, stage};
+use super::{KINDS, Roomy, Subject, growth, insert_all, stage};
 use crate::filter::naive::{hashes, imprint};
 use crate::filter::{
-    CounterWidth, Counting, Filter, Kind, Scalable, ScalableOptions, Shape, Spectral, Stage,
+    CounterWidth, Counting, Growing, Growth, Kind, MinimalIncrease, RecurringMinimum, Scalable,
+    ScalableOptions, Shape, Spectral, Stage,
 };
 use crate::hash::KeyHash;
 use crate::math::{Bits, Items, Probes, Rate, grandi};
-use std::sync::Mutex;
 
 /// 99.9 % of a normal distribution lie within this many standard deviations.
 const SIGMAS: f64 = 3.29;
 
 /// Asserts that `hits` among `trials` are what `rate` would give, to either side.
-fn assert_binomial(hits: usize, trials: usize, rate: f64, what: &str) {
+pub(super) fn assert_binomial(hits: usize, trials: usize, rate: f64, what: &str) {
     let (hits, trials) = (hits as f64, trials as f64);
     let slack = SIGMAS * (trials * rate * (1.0 - rate)).sqrt() + 1.0;
     let off = (hits - trials * rate).abs();
     assert!(off <= slack, "{what}: {} instead of {rate}", hits / trials);
 }
 
-/// Many small filters rather than one: a single one is as lucky as its keys.
-fn measure<F: Filter>(items: u64, make: impl Fn() -> F) -> (usize, usize) {
-    let asked = usize::try_from(items / 10).unwrap();
-    let filters = (INSERTIONS / items).max(1);
-    let mut hits = 0;
-    for seed in 0..filters {
-        let filter = make();
-        let mut keys = hashes(seed + (items << 32));
-        insert_all(&filter, keys.by_ref().take(10 * asked));
-        hits += keys
-            .take(asked)
-            .filter(|&hash| filter.may_contain(hash))
-            .count();
+/// What many small filters answered, rather than one: a single one is as lucky as its keys.
+struct Measured {
+    hits: usize,
+    trials: usize,
+    /// The mean of the rates that the filters themselves computed.
+    claimed: f64,
+}
+
+impl Measured {
+    fn of<F: Subject>(items: u64, make: impl Fn() -> F) -> Self {
+        let asked = usize::try_from(items / 10).unwrap();
+        let filters = (INSERTIONS / items).max(1);
+        let (mut hits, mut claimed) = (0, 0.0);
+        for seed in 0..filters {
+            let mut filter = make();
+            let mut keys = hashes(seed + (items << 32));
+            insert_all(&mut filter, keys.by_ref().take(10 * asked));
+            hits += keys
+                .take(asked)
+                .filter(|&hash| filter.may_contain(hash))
+                .count();
+            claimed += filter.predicted_rate() / filters as f64;
+        }
+        Self {
+            hits,
+            trials: asked * usize::try_from(filters).unwrap(),
+            claimed,
+        }
     }
-    (hits, asked * usize::try_from(filters).unwrap())
+
+    fn assert_rate(&self, rate: f64, what: &str) {
+        assert_binomial(self.hits, self.trials, rate, what);
+    }
+
+    fn assert_rate_at_most(&self, rate: f64, what: &str) {
+        if self.hits as f64 > self.trials as f64 * rate {
+            self.assert_rate(rate, what);
+        }
+    }
 }
 
 /// Of one measurement, as far as filters of so many keys divide them.
@@ -59,12 +83,12 @@ fn measured_rates_are_the_predicted_ones() {
     for kind in KINDS {
         for rate in RATES {
             for items in [10, 1_000, 100_000, 1_000_000] {
-                let (hits, trials) = measure(items, || stage(kind, items, rate));
+                let measured = Measured::of(items, || stage(kind, items, rate));
                 let predicted = predicted(&stage(kind, items, rate), Items::new(items));
                 // Sizes are computed to second order, which is exact to some tenths of a percent.
                 assert!(predicted <= rate * 1.005, "{kind:?}: {predicted}");
                 let what = format!("{kind:?}, {items} keys at {rate}");
-                assert_binomial(hits, trials, predicted, &what);
+                measured.assert_rate(predicted, &what);
             }
         }
     }
@@ -75,15 +99,45 @@ fn measured_rates_are_the_predicted_ones() {
 fn measured_rates_of_counters_are_the_predicted_ones() {
     for rate in RATES {
         for items in [10, 1_000, 100_000] {
-            let (n, p) = (Items::new(items), Rate::new(rate).unwrap());
-            let counting = || Mutex::new(Counting::with_rate(n, p).unwrap());
-            let width = CounterWidth::Eight;
-            let spectral = || Mutex::new(Spectral::with_rate(n, p, width).unwrap());
-            let stage = stage(Kind::Partitioned, items, rate);
-            let predicted = stage.layout().rate(n);
-            for (hits, trials) in [measure(items, counting), measure(items, spectral)] {
-                assert_binomial(hits, trials, predicted, &format!("{items} keys at {rate}"));
+            counters_keep_their_rate(items, rate);
+        }
+    }
+    counters_keep_their_rate(1_000_000, 0.1);
+}
+
+fn counters_keep_their_rate(items: u64, rate: f64) {
+    let (n, p) = (Items::new(items), Rate::new(rate).unwrap());
+    let (predicted, width) = (
+        stage(Kind::Partitioned, items, rate).layout().rate(n),
+        CounterWidth::Eight,
+    );
+    let counting = Measured::of(items, || Counting::with_rate(n, p).unwrap());
+    let spectral = Measured::of(items, || Spectral::with_rate(n, p, width).unwrap());
+    let minimal = Measured::of(items, || MinimalIncrease::with_rate(n, p, width).unwrap());
+    let recurring = Measured::of(items, || RecurringMinimum::with_rate(n, p, width).unwrap());
+    for measured in [counting, spectral, minimal, recurring] {
+        measured.assert_rate(predicted, &format!("{items} keys at {rate}"));
+    }
+}
+
+/// Where the rate depends on how full a filter has become, it is what the filter itself computes.
+#[test]
+fn measured_rates_are_the_ones_that_filters_claim() {
+    let width = CounterWidth::Eight;
+    for rate in RATES {
+        for items in [1_000, 10_000] {
+            let rate = Rate::new(rate).unwrap();
+            let growth = Growth { rate, ..growth() };
+            let codes = Measured::of(items, || Roomy::with_rate(items, rate));
+            let spectral = || Growing::<Spectral>::spectral(growth, width).unwrap();
+            for measured in [codes, Measured::of(items, spectral)] {
+                assert!(measured.claimed <= rate.get());
+                measured.assert_rate(measured.claimed, &format!("{items} keys at {rate}"));
             }
+            // Counts the keys, too, that a stage claims by mistake and that change no bit of it.
+            let counting = Measured::of(items, || Growing::counting(growth).unwrap());
+            let bound = counting.claimed.min(rate.get());
+            counting.assert_rate_at_most(bound, &format!("{items} counted keys at {rate}"));
         }
     }
 }
