@@ -13,6 +13,7 @@ mod copy;
 mod crash;
 mod damage;
 mod differential;
+mod examples;
 mod families;
 mod figures;
 mod foreign;
