@@ -1,10 +1,5 @@
 //! The tables and figures of the literature, printed and as files.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "a test fails by panicking, in its helpers as well"
-)]
-
 use std::fs;
 
 use resvg::usvg::roxmltree::Document;
