@@ -4,6 +4,7 @@
 #   make test    all tests
 #   make core    the tests that need no RocksDB, in seconds
 #   make lint    formatting, lints, documentation; examples and benches compiled
+#   make deny    licences, advisories and sources of all dependencies, by cargo-deny
 #   make bench   the benchmarks of the README; KEYS=1000000 makes them shorter
 #
 # RocksDB's C++ takes about 20 minutes on 2 cores, once: one target folder outside the tree serves
@@ -23,7 +24,7 @@ SIEVE     = $(BUILD) run --quiet --release --locked --bin lsm-sieve --
 
 CORE_FEATURES = --no-default-features --features cli
 
-.PHONY: demo test core lint bench tools
+.PHONY: demo test core lint deny bench tools
 
 demo: tools
 	$(BUILD) build --release --locked --bin lsm-sieve
@@ -43,10 +44,20 @@ lint: tools
 	RUSTDOCFLAGS="-D warnings" $(BUILD) doc --locked --no-deps
 	$(BUILD) build --locked --examples --benches
 
+deny:
+	@command -v cargo-deny >/dev/null || { \
+		echo "deny: cargo-deny is missing; install it with: cargo install --locked cargo-deny" >&2; \
+		exit 1; \
+	}
+	$(CARGO) deny check
+
 bench: tools
 	$(BUILD) bench --locked --bench front
 	$(BUILD) bench --locked --bench probe
 	$(BUILD) bench --locked --bench growth
+	$(BUILD) bench --locked --bench peers
+	$(BUILD) bench --locked --bench differential -- $(KEYS)
+	$(SIEVE) gremillion --store
 	for runs in 1 4 8; do for native in bloom ribbon; do \
 		$(SIEVE) bench miss --keys $(KEYS) --runs $$runs --native $$native || exit; \
 	done; done

@@ -13,43 +13,15 @@
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 
 use lsm_sieve::SieveDb;
 use rocksdb::DB;
 use serde_json::Value;
 
+use crate::cli::{command, ends_with_one_line, json, parsed, run, succeeds, text};
 use crate::copy::sidecars;
 use crate::twin::{Model, cover, fill, open, options, settle, sieve};
-
-fn command() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_lsm-sieve"));
-    command.env_remove("RUST_LOG").stdin(Stdio::null());
-    command
-}
-
-fn run<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Output {
-    command().args(arguments).output().unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
-}
-
-fn json(output: &Output) -> Value {
-    serde_json::from_slice(&output.stdout).unwrap()
-}
-
-/// Checks that a command ended with this code and said why on one line.
-fn ends_with_one_line(output: &Output, code: i32, about: &str) {
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(code), "{about}: {said}");
-    assert_eq!(said.lines().count(), 1, "{about}: {said}");
-    assert!(
-        said.starts_with("lsm-sieve: ") && said.ends_with('\n'),
-        "{about}: {said}"
-    );
-}
 
 /// A closed database of two families with filters.
 fn database(path: &Path) {
@@ -68,20 +40,21 @@ fn help_of_every_command_is_printed_and_is_no_error() {
     for arguments in [
         &["--help"][..],
         &["help"],
+        &["advise", "--help"],
+        &["advise", "differential", "--help"],
+        &["advise", "filter", "--help"],
         &["demo", "--help"],
         &["replay", "--help"],
         &["bench", "--help"],
         &["bench", "miss", "--help"],
+        &["gremillion", "--help"],
         &["inspect", "--help"],
+        &["model", "--help"],
+        &["report", "--help"],
         &["verify", "--help"],
         &["--version"],
     ] {
-        let output = run(arguments.iter().copied());
-        assert_eq!(output.status.code(), Some(0), "{arguments:?}");
-        assert!(
-            !output.stdout.is_empty() && output.stderr.is_empty(),
-            "{arguments:?}"
-        );
+        assert!(!succeeds(arguments).is_empty(), "{arguments:?}");
     }
 }
 
@@ -200,10 +173,7 @@ fn inspect_and_verify_speak_json() {
     let home = tempfile::tempdir().unwrap();
     database(home.path());
     let path = home.path().to_str().unwrap();
-    let output = run(["inspect", "--json", path]);
-    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    assert!(output.stderr.is_empty());
-    let families = json(&output)["column_families"].clone();
+    let families = json(&["inspect", path])["column_families"].clone();
     let families = families.as_array().unwrap();
     assert_eq!(families.len(), 2);
     for family in families {
@@ -234,10 +204,8 @@ fn inspect_and_verify_speak_json() {
         }
     }
     for (full, keys) in [(false, 0), (true, 897)] {
-        let flag = full.then_some("--full");
-        let output = run(["verify", "--json", path].into_iter().chain(flag));
-        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-        let report = json(&output);
+        let flags: &[&str] = if full { &["--full"] } else { &[] };
+        let report = json(&[&["verify", path][..], flags].concat());
         assert!(report["sidecars_checked"].as_u64() >= Some(2), "{report}");
         assert_eq!(report["keys_checked"], keys, "{report}");
         for empty in ["damaged", "missing", "lost_keys"] {
@@ -246,9 +214,7 @@ fn inspect_and_verify_speak_json() {
     }
     // For people, the same without a change.
     for verb in ["inspect", "verify"] {
-        let output = run([verb, path]);
-        assert_eq!(output.status.code(), Some(0));
-        assert!(text(&output.stdout).lines().count() > 3 && output.stderr.is_empty());
+        assert!(succeeds(&[verb, path]).lines().count() > 3);
     }
 }
 
@@ -264,10 +230,13 @@ fn a_plain_database_is_inspected_and_stays_plain() {
     let path = home.path().to_str().unwrap();
     let output = run(["inspect", "--json", path]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    assert_eq!(json(&output)["column_families"][0]["uncovered_segments"], 1);
+    assert_eq!(
+        parsed(&output)["column_families"][0]["uncovered_segments"],
+        1
+    );
     let output = run(["verify", "--full", "--json", path]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    assert_eq!(json(&output)["missing"].as_array().unwrap().len(), 1);
+    assert_eq!(parsed(&output)["missing"].as_array().unwrap().len(), 1);
     assert!(!home.path().join("sieve").exists());
 }
 
@@ -283,7 +252,7 @@ fn a_damaged_sidecar_makes_verify_exit_with_1_and_stays_as_it_is() {
     for _ in 0..2 {
         let output = run(["verify", "--full", "--json", home.path().to_str().unwrap()]);
         ends_with_one_line(&output, 1, "verify");
-        let report = json(&output);
+        let report = parsed(&output);
         let damaged = report["damaged"].as_array().unwrap();
         let name = victim.file_name().unwrap().to_str().unwrap();
         assert_eq!(damaged.len(), 1);
@@ -415,7 +384,7 @@ fn a_small_trace_is_replayed_in_every_format_and_kept_where_asked() {
                 .output()
                 .unwrap();
             assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-            let report = json(&output);
+            let report = parsed(&output);
             assert_eq!(report["false_negatives"], 0, "{report}");
             assert_eq!(report["mode"], mode);
             let verified = run(["verify", "--full", kept.to_str().unwrap()]);
@@ -453,7 +422,7 @@ fn the_published_traces_lose_no_key_and_keep_the_promised_rate() {
             "{name}: {}",
             text(&output.stderr)
         );
-        let report = json(&output);
+        let report = parsed(&output);
         println!("{name}: {report}");
         check_replay(&report, name);
         assert!(report["lookups"].as_u64() > Some(0));

@@ -1,21 +1,25 @@
 //! The integration tests: one binary, because each would link RocksDB anew.
 //!
-//! `twin` (a database beside its model) and `copy` (the files of a database) are what the others
-//! stand on; every other file is about one thing that must hold.
+//! `twin` (a database beside its model), `copy` (the files of a database) and `cli` (the command)
+//! are what the others stand on; every other file is about one thing that must hold.
 #![cfg(all(feature = "rocksdb", feature = "cli"))]
 
+mod advise;
 mod arrows;
 mod budget;
+mod cli;
 mod command;
 mod copy;
 mod crash;
 mod damage;
 mod differential;
+mod examples;
 mod families;
+mod figures;
 mod foreign;
 mod gremillion;
 mod ingestion;
-mod model;
+mod page;
 mod rate;
 mod recovery;
 mod second_look;

@@ -21,7 +21,8 @@ use super::{
     CounterWidth, Counting, Filter, Insert, Multiset, NotInserted, Rule, Spectral, StageError,
 };
 use crate::hash::KeyHash;
-use crate::math::{Bits, Items, Rate, growth};
+use crate::math::growth::{self, Tightening};
+use crate::math::{Bits, Items, Rate};
 
 /// How a [`Growing`] filter begins and grows; what it says is what [`super::ScalableOptions`] say.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -57,10 +58,8 @@ impl Growth {
         let (least, most) = (*TIGHTENING.start(), *TIGHTENING.end());
         let tightening = self.tightening.max(least).min(most);
         let items = self.first.get().max(1).saturating_mul(times);
-        (
-            Items::new(items),
-            growth::stage_rate(self.rate, tightening, index),
-        )
+        let rate = Tightening::Geometric(tightening).rate(self.rate, index);
+        (Items::new(items), rate)
     }
 }
 

@@ -19,7 +19,8 @@
 use super::layout::Layout;
 use super::{BATCH, Chain, Kind, Stage, test_many};
 use crate::hash::{Imprint, KeyHash};
-use crate::math::{Bits, Items, Rate, growth};
+use crate::math::growth::{self, Tightening};
+use crate::math::{Bits, Items, Rate};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -69,11 +70,8 @@ impl ScalableOptions {
         let (least, most) = (*TIGHTENING.start(), *TIGHTENING.end());
         // `max` before `min`: they turn a NaN into a number, as `clamp` does not.
         let tightening = self.tightening.max(least).min(most);
-        growth::stage_rate(
-            self.rate,
-            tightening,
-            u32::try_from(index).unwrap_or(u32::MAX),
-        )
+        let index = u32::try_from(index).unwrap_or(u32::MAX);
+        Tightening::Geometric(tightening).rate(self.rate, index)
     }
 
     /// The keys of a stage that follows one of `before` keys.

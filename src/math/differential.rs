@@ -22,7 +22,7 @@
 //! choices of the hash functions they are exact, whatever the order and the popularity of the
 //! keys, because every unmodified key has the same chance to look modified.
 
-use super::{Bits, Items, Probes, standard};
+use super::{Bits, Items, Probes, grandi, standard};
 
 mod cost;
 
@@ -34,9 +34,9 @@ pub fn mullin(modified: f64, bits: Bits, probes: Probes, records: Items) -> f64 
 }
 
 /// The chance that an unmodified record is searched for, the filter holding all `records` from the
-/// start (Grandi's exact rate, 10).
+/// start: the exact rate.
 pub fn preloaded(bits: Bits, probes: Probes, records: Items) -> f64 {
-    standard::rate_exact(bits, probes, records)
+    grandi::standard(bits, probes, records)
 }
 
 /// The same over a run in which the filter fills: `reads[n]` reads of unmodified records found n
@@ -69,8 +69,8 @@ pub fn folded(range: u64, bits: Bits, probes: Probes, records: Items) -> f64 {
     let taken = distinct / range.max(1) as f64;
     let whole = Items::new(distinct as u64);
     let next = Items::new(whole.get() + 1);
-    let below = standard::rate_exact(bits, probes, whole);
-    let above = standard::rate_exact(bits, probes, next);
+    let below = grandi::standard(bits, probes, whole);
+    let above = grandi::standard(bits, probes, next);
     taken + (1.0 - taken) * (below + distinct.fract() * (above - below))
 }
 

@@ -13,7 +13,8 @@ use std::f64::consts::{LN_2, PI};
 /// How a promised rate P is shared out among stages, so that their rates add up to P at most.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Tightening {
-    /// P_i = P (1 − r) r^i, for any number of stages (§4); r lies between 0 and 1.
+    /// P_i = P0 r^i with P0 = P (1 − r), for any number of stages (equation 2, solved for P0); r
+    /// lies between 0 and 1.
     Geometric(f64),
     /// The same with P0 = P (1 − r) / (1 − r^L) where at most L stages can occur: no part of P is
     /// kept for stages that never come. One stage gets all of P.
@@ -49,14 +50,6 @@ impl Tightening {
         };
         further - promised.get().log2()
     }
-}
-
-/// The rate of stage i, P0 r^i with P0 = P(1 − r): equation (2), solved for P0.
-///
-/// `tightening` is r, between 0 and 1 exclusive.
-pub fn stage_rate(promised: Rate, tightening: f64, stage: u32) -> Rate {
-    let first = promised.get() * (1.0 - tightening);
-    Rate::clamped(first * tightening.powf(f64::from(stage)))
 }
 
 /// The slices of a stage with this rate, k_i = ⌈log2 1/P_i⌉ (§3, equation 1), at most
@@ -101,7 +94,8 @@ mod tests {
         for stage in 0..10 {
             let slice = stage_slice(Bits::new(128), 2, stage);
             keys += slice.get() as f64 * LN_2;
-            bits += slice.get() * u64::from(stage_probes(stage_rate(promised, 0.5, stage)).get());
+            let rate = Tightening::Geometric(0.5).rate(promised, stage);
+            bits += slice.get() * u64::from(stage_probes(rate).get());
             ends.push((keys.floor() as u64, bits));
         }
         assert_eq!(ends[0], (88, 2_688));
@@ -113,7 +107,8 @@ mod tests {
     #[test]
     fn all_stages_together_keep_the_promise() {
         for r in [0.3, 0.5, 0.85, 0.95] {
-            let rates = || (0..200).map(|i| stage_rate(Rate::ONE_PERCENT, r, i).get());
+            let stage = |i| Tightening::Geometric(r).rate(Rate::ONE_PERCENT, i);
+            let rates = || (0..200).map(|i| stage(i).get());
             let (compound, bound) = (compound(rates()), compound_bound(rates()));
             assert!(
                 compound < bound && bound <= 0.01 + 1e-12,
@@ -125,7 +120,8 @@ mod tests {
     /// P0 = .005, r = .5: the product is .009967 where the sum is .01.
     #[test]
     fn the_bound_has_little_slack() {
-        let rates = (0..200).map(|i| stage_rate(Rate::ONE_PERCENT, 0.5, i).get());
+        let stage = |i| Tightening::Geometric(0.5).rate(Rate::ONE_PERCENT, i);
+        let rates = (0..200).map(|i| stage(i).get());
         assert_close(compound(rates), 0.009_967, 1e-4);
     }
 
@@ -160,11 +156,11 @@ mod tests {
     }
 
     #[test]
-    fn a_tightening_is_what_a_stage_gets() {
+    fn a_geometric_tightening_starts_with_its_share_and_multiplies() {
         for stage in [0, 1, 7, 40] {
             let found = Tightening::Geometric(0.85).rate(Rate::ONE_PERCENT, stage);
-            let want = stage_rate(Rate::ONE_PERCENT, 0.85, stage);
-            assert_close(found.get(), want.get(), 1e-12);
+            let want = 0.01 * (1.0 - 0.85) * 0.85_f64.powf(f64::from(stage));
+            assert_close(found.get(), want, 1e-12);
         }
     }
 
@@ -178,7 +174,8 @@ mod tests {
 
     #[test]
     fn a_stage_beyond_all_numbers_still_has_a_rate() {
-        assert!(stage_rate(Rate::ONE_PERCENT, 0.1, 100_000).get() > 0.0);
+        let far = Tightening::Geometric(0.1).rate(Rate::ONE_PERCENT, 100_000);
+        assert!(far.get() > 0.0);
         assert_eq!(compound([1.0, 0.5]), 1.0);
         assert_eq!(half_full(Bits::new(1_000)).get(), 693);
     }

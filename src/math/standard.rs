@@ -4,9 +4,9 @@
 //! varies from filter to filter, and the mean of its k-th power lies above the k-th power of its
 //! mean. At a million bits nobody can tell; at a hundred it is several percent, always to the
 //! reader's disadvantage. So [`rate`] is the textbook's, [`rate_corrected`] is what a promise is
-//! computed from, and [`rate_exact`] is for the small filters where the truth is affordable.
+//! computed from, and the truth is affordable for small filters: [`grandi::standard`].
 
-use super::{Bits, Items, MAX_PROBES, Probes, Rate, halvings, whole};
+use super::{Bits, Items, MAX_PROBES, Probes, Rate, grandi, halvings, whole};
 
 /// The textbook's rate, (1 − (1 − 1/m)^kn)^k (Bloom 1970; Grandi's A1).
 pub fn rate(bits: Bits, probes: Probes, items: Items) -> f64 {
@@ -26,28 +26,18 @@ pub fn rate_corrected(bits: Bits, probes: Probes, items: Items) -> f64 {
     let k = f64::from(probes.get());
     let fill = super::fill::expected(clear_chance(bits, probes), items);
     let curvature = k * (k - 1.0) / 2.0 * fill.powf(k - 2.0);
-    let rate = fill.powf(k) + curvature * fill_variance(bits, probes, items);
+    let variance = grandi::standard_moments(bits, probes, items).variance;
+    let m = bits.get().max(1) as f64;
+    let rate = fill.powf(k) + curvature * variance / (m * m);
     if fill > 0.0 { rate.min(1.0) } else { 0.0 }
-}
-
-/// Var(X)/m² = q(1 − q)/m + (1 − 1/m) q² ((1 − 1/(m−1)²)^kn − 1), q = (1 − 1/m)^kn.
-///
-/// Grandi's variance, rewritten so that no two nearly equal numbers are subtracted.
-fn fill_variance(bits: Bits, probes: Probes, items: Items) -> f64 {
-    let m = bits.get() as f64;
-    let throws = f64::from(probes.get()) * items.get() as f64;
-    if m < 2.0 {
-        return 0.0;
-    }
-    let clear = (throws * (-1.0 / m).ln_1p()).exp();
-    let paired = (throws * (-(m - 1.0).powi(-2)).ln_1p()).exp_m1();
-    clear * (1.0 - clear) / m + (1.0 - 1.0 / m) * clear * clear * paired
 }
 
 /// The exact rate, by Grandi's recurrence (10):
 /// ψ(h, m) = ψ(h−1, m) − (1 − 1/m)^(kn+h−1) ψ(h−1, m−1), ψ(0, ·) = 1; the rate is ψ(k, m).
 ///
-/// Exact to about 1e-15 *absolute*, since it subtracts; k² steps. 0 bits answer 1.
+/// Exact to about 1e-15 *absolute*, since it subtracts: for the words of a blocked filter, whose
+/// rates are summed, and as the paper's own way; [`grandi::standard`] is exact at small rates too.
+/// k² steps. 0 bits answer 1.
 pub fn rate_exact(bits: Bits, probes: Probes, items: Items) -> f64 {
     let throws = f64::from(probes.get()) * items.get() as f64;
     let sizes = (0..=probes.get()).map(|less| bits.get().saturating_sub(u64::from(less)) as f64);

@@ -11,7 +11,7 @@ use lsm_sieve::workload::gremillion::{Access, Experiment, Hashing, Script, publi
 
 use crate::home::Home;
 use crate::outcome::Stop;
-use crate::output::Output;
+use crate::output::{Output, write};
 use crate::progress::Progress;
 
 const AFTER_HELP: &str = "Examples:
@@ -123,10 +123,10 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), Stop> {
     let report = GremillionReport::new(&experiment, &outcome);
     for (probes, chart) in report.charts() {
         if let Some(file) = &arguments.svg {
-            save(file, probes, chart.svg().as_bytes())?;
+            write(&numbered(file, probes), chart.svg().as_bytes())?;
         }
         if let Some(file) = &arguments.png {
-            save(file, probes, &chart.png(Ground::Light)?)?;
+            write(&numbered(file, probes), &chart.png(Ground::Light)?)?;
         }
     }
     output.print(&report)?;
@@ -160,18 +160,29 @@ fn on_the_store(experiment: &Experiment, output: Output) -> Result<(), Stop> {
         .map_or(Ok(()), |found| Err(Stop::Finding(found)))
 }
 
-/// Writes `rates.svg` as `rates-4.svg`.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a picture is no part of a database and needs no crash safety"
-)]
-fn save(file: &Path, probes: Probes, bytes: &[u8]) -> Result<(), Stop> {
+/// `rates-4.svg` for `rates.svg`.
+fn numbered(file: &Path, probes: Probes) -> PathBuf {
     let mut name = file.file_stem().unwrap_or_default().to_owned();
     name.push(format!("-{probes}"));
-    let mut path = file.with_file_name(name);
     if let Some(extension) = file.extension() {
-        path.set_extension(extension);
+        name.push(".");
+        name.push(extension);
     }
-    std::fs::write(&path, bytes)
-        .map_err(|error| Stop::input(format!("cannot write {}: {error}", path.display())))
+    file.with_file_name(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_picture_keeps_all_of_its_name_and_gets_a_number() {
+        for (file, want) in [
+            ("rates.svg", "rates-4.svg"),
+            ("a/b.c/rates", "a/b.c/rates-4"),
+            ("rates.of.1982.svg", "rates.of.1982-4.svg"),
+        ] {
+            assert_eq!(numbered(Path::new(file), Probes::new(4)), Path::new(want));
+        }
+    }
 }

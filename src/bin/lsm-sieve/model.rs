@@ -1,13 +1,12 @@
 //! `model`: the tables and figures of the literature, computed by this crate's mathematics.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use lsm_sieve::chart::Ground;
-use lsm_sieve::disk::{RealDisk, publish};
 
 use crate::figures::Name;
 use crate::outcome::Stop;
-use crate::output::Output;
+use crate::output::{Output, write};
 
 const AFTER_HELP: &str = "Examples:
   lsm-sieve model table1
@@ -53,20 +52,4 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), Stop> {
         write(path, figure.csv().as_bytes())?;
     }
     output.print(&figure)
-}
-
-/// Puts a file where the user wants it, in place of one of that name.
-pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<(), Stop> {
-    let name = path.file_name().and_then(|name| name.to_str());
-    let name = name.ok_or_else(|| {
-        let path = path.display();
-        Stop::input(format!(
-            "{path} does not end in a file's name; name a file in a folder"
-        ))
-    })?;
-    let folder = match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
-    Ok(publish(&RealDisk, folder, name, bytes)?)
 }

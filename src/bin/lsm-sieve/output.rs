@@ -1,7 +1,9 @@
-//! Results on standard output: a table for people, JSON for programs.
+//! Results on standard output, a table for people, JSON for programs; and in files of their own.
 
 use std::io::{self, Write as _};
+use std::path::Path;
 
+use lsm_sieve::disk::{RealDisk, publish};
 use lsm_sieve::workload::report::{Tabular, table};
 use serde::Serialize;
 
@@ -32,4 +34,20 @@ impl Output {
             .and_then(|()| out.flush())
             .map_err(writing)
     }
+}
+
+/// Puts a file where the user wants it, in place of one of that name.
+pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<(), Stop> {
+    let name = path.file_name().and_then(|name| name.to_str());
+    let name = name.ok_or_else(|| {
+        let path = path.display();
+        Stop::input(format!(
+            "{path} does not end in a file's name; name a file in a folder"
+        ))
+    })?;
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    Ok(publish(&RealDisk, folder, name, bytes)?)
 }

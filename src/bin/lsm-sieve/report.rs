@@ -17,9 +17,8 @@ use lsm_sieve::workload::report::Tabular;
 use serde::Serialize;
 
 use crate::figures::{Figure, Name};
-use crate::model::write;
 use crate::outcome::Stop;
-use crate::output::Output;
+use crate::output::{Output, write};
 
 const AFTER_HELP: &str = "Examples:
   lsm-sieve report .

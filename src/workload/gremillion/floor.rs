@@ -83,13 +83,11 @@ mod tests {
 
     #[test]
     fn the_floor_explains_what_no_floor_does_not() {
+        let fitted = Floor::fitted();
         let without = Floor::with_range(u64::MAX);
-        assert!(
-            without.deviation > 3.0 * Floor::fitted().deviation,
-            "{without:?}"
-        );
+        assert!(without.deviation > 3.0 * fitted.deviation, "{without:?}");
         for cell in published::cells() {
-            let ratio = cell.simulated / Floor::fitted().rate(&cell);
+            let ratio = cell.simulated / fitted.rate(&cell);
             assert!((0.75..1.25).contains(&ratio), "{cell:?}: {ratio}");
         }
     }

@@ -149,10 +149,12 @@ impl Tabular for Report {
     }
 
     fn rows(&self) -> Vec<Vec<String>> {
-        let mut rows: Vec<_> = self.filters.iter().map(filter_row).collect();
-        rows.extend(self.filters.iter().flat_map(reason_rows));
-        rows.extend(self.front.iter().flat_map(front_rows));
-        rows
+        self.filters.iter().map(filter_row).collect()
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let reasons = self.filters.iter().flat_map(reasons);
+        reasons.chain(self.front.iter().flat_map(worth)).collect()
     }
 }
 
@@ -160,8 +162,8 @@ fn layout(advice: &Advice) -> String {
     format!("{:?}", advice.layout).to_lowercase()
 }
 
-fn reason_rows(advice: &Advice) -> impl Iterator<Item = Vec<String>> {
-    let told = |reason: &String| vec![format!("{}: {reason}", layout(advice))];
+fn reasons(advice: &Advice) -> impl Iterator<Item = String> {
+    let told = |reason| format!("{}: {reason}", layout(advice));
     advice.reasons.iter().map(told)
 }
 
@@ -178,10 +180,10 @@ fn filter_row(advice: &Advice) -> Vec<String> {
     ]
 }
 
-fn front_rows(verdict: &Verdict) -> [Vec<String>; 2] {
+fn worth(verdict: &Verdict) -> [String; 2] {
     let times = format!(
         "a mean look-up: {:.0} ns without the front, {:.0} ns with it",
         verdict.without_ns, verdict.with_ns
     );
-    [vec![verdict.reason.clone()], vec![times]]
+    [verdict.reason.clone(), times]
 }

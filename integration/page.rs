@@ -1,4 +1,4 @@
-//! The figures as files, and the page of all figures as a reader and a browser find it.
+//! The page of all figures, as a reader and a browser find it.
 //!
 //! The test in a browser wants chromium or chrome in the path, and skips with a message without.
 
@@ -13,164 +13,17 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 
 use resvg::usvg::roxmltree::{Document, ParsingOptions};
 use serde_json::Value;
 
-const FIGURES: [&str; 12] = [
-    "table1",
-    "fig1",
-    "fig2",
-    "fig3",
-    "fig4",
-    "fig5",
-    "fig6",
-    "grandi",
-    "grandi-sparse",
-    "mullin",
-    "tightening",
-    "compare",
-];
-
-fn run(arguments: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_lsm-sieve"));
-    command.env_remove("RUST_LOG").stdin(Stdio::null());
-    command.args(arguments).output().unwrap()
-}
-
-fn succeeds(arguments: &[&str]) -> String {
-    let output = run(arguments);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {said}");
-    assert!(said.is_empty(), "{arguments:?}: {said}");
-    String::from_utf8(output.stdout).unwrap()
-}
-
-fn json(arguments: &[&str]) -> Value {
-    serde_json::from_str(&succeeds(arguments)).unwrap()
-}
-
-/// Exit code 2, one line, nothing printed.
-fn is_refused(arguments: &[&str]) -> String {
-    let output = run(arguments);
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
-    assert_eq!(said.lines().count(), 1, "{arguments:?}: {said}");
-    assert!(output.stdout.is_empty(), "{arguments:?}");
-    said
-}
-
-#[test]
-fn every_figure_is_printed_and_written_in_every_form() {
-    let home = tempfile::tempdir().unwrap();
-    let file = |name: &str| home.path().join(name).to_str().unwrap().to_owned();
-    let (svg, png, csv) = (file("f.svg"), file("f.png"), file("f.csv"));
-    for name in FIGURES {
-        let drawn = [
-            "model", name, "--svg", &svg, "--png", &png, "--csv", &csv, "--json",
-        ];
-        let figure = json(&drawn);
-        assert_eq!(figure["figure"], name);
-        let series = figure["series"].as_array().unwrap();
-        let points: usize = series
-            .iter()
-            .map(|s| s["points"].as_array().unwrap().len())
-            .sum();
-        assert_eq!(
-            fs::read_to_string(&csv).unwrap().lines().count(),
-            points + 1,
-            "{name}"
-        );
-        assert!(fs::read(&png).unwrap().starts_with(b"\x89PNG"), "{name}");
-        let text = fs::read_to_string(&svg).unwrap();
-        let tree = Document::parse(&text).unwrap();
-        let said: Vec<_> = tree.descendants().filter_map(|node| node.text()).collect();
-        for series in series {
-            let name = series["name"].as_str().unwrap();
-            assert!(said.contains(&name), "{name} in the legend");
-        }
-    }
-}
-
-#[test]
-fn table_1_prints_the_papers_numbers() {
-    let text = succeeds(&["model", "table1"]);
-    for printed in [
-        "26214", "18232", "18724", "13674", "15420", "10939", "13107", "9116",
-    ] {
-        assert!(text.contains(printed), "{printed}: {text}");
-    }
-}
-
-#[test]
-fn a_figure_that_cannot_be_is_one_line_and_exit_code_2() {
-    let home = tempfile::tempdir().unwrap();
-    let nowhere = home.path().join("none/f.svg");
-    for arguments in [
-        &["model"][..],
-        &["model", "fig7"],
-        &["model", "fig1", "--dark"],
-        &["model", "fig1", "--svg", nowhere.to_str().unwrap()],
-        &["model", "fig1", "--csv", ".."],
-        &["report"],
-        &["report", nowhere.to_str().unwrap()],
-        &["advise"],
-        &["advise", "filter"],
-        &["advise", "filter", "--items", "10"],
-        &["advise", "filter", "--items", "10", "--rate", "1.5"],
-        &[
-            "advise", "filter", "--items", "10", "--rate", "0.01", "--growth", "0.5",
-        ],
-        &[
-            "advise", "filter", "--items", "10", "--rate", "0.01", "--reads", "7",
-        ],
-        &[
-            "advise", "filter", "--items", "1000000", "--rate", "0.01", "--bits", "1000",
-        ],
-    ] {
-        is_refused(arguments);
-    }
-    assert_eq!(fs::read_dir(home.path()).unwrap().count(), 0);
-}
-
-#[test]
-fn help_is_no_error() {
-    for command in [
-        &["model"][..],
-        &["report"],
-        &["advise"],
-        &["advise", "filter"],
-    ] {
-        let text = succeeds(&[command, &["--help"]].concat());
-        assert!(text.contains("Usage: lsm-sieve"), "{text}");
-    }
-}
-
-#[test]
-fn advice_names_every_layout_and_what_pays() {
-    let sized = ["advise", "filter", "--items", "1000000", "--rate", "0.01"];
-    let free = json(&[&sized[..], &["--json"]].concat());
-    let filters = free["filters"].as_array().unwrap();
-    assert_eq!(filters.len(), 4);
-    for filter in filters {
-        let bits = filter["bits_per_key"].as_f64().unwrap();
-        assert!((9.5..11.0).contains(&bits), "{filter}");
-        assert!(filter["rate"].as_f64().unwrap() <= 0.01);
-    }
-    assert!(free["front"].is_null());
-    let measured = |misses| {
-        let times = ["--miss-ns", "2000", "--hit-ns", "4000", "--front-ns", "50"];
-        let counts = ["--reads", "1000", "--misses", misses, "--json"];
-        json(&[&sized[..], &counts, &times].concat())["front"]["use_it"].clone()
-    };
-    assert_eq!(measured("500"), Value::Bool(true));
-    assert_eq!(measured("10"), Value::Bool(false));
-}
+use crate::cli::{is_refused, json};
+use crate::figures::FIGURES;
 
 /// Writes the page and gives its path.
 fn report(home: &Path) -> PathBuf {
-    let written = json(&["report", home.to_str().unwrap(), "--json"]);
+    let written = json(&["report", home.to_str().unwrap()]);
     assert_eq!(written["figures"], FIGURES.len());
     PathBuf::from(written["file"].as_str().unwrap())
 }
@@ -220,6 +73,16 @@ fn the_page_is_well_formed_whole_and_alone() {
             && !addresses.contains("@import")
     );
     assert!(page.contains("prefers-color-scheme: dark") && page.contains("name=\"viewport\""));
+}
+
+#[test]
+fn a_page_without_a_folder_is_one_line_and_exit_code_2() {
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("file");
+    fs::write(&file, "in the way").unwrap();
+    is_refused(&["report"]);
+    is_refused(&["report", file.to_str().unwrap()]);
+    is_refused(&["report", file.join("folder").to_str().unwrap()]);
 }
 
 /// A browser that runs without a screen.
