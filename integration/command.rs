@@ -22,26 +22,26 @@ use serde_json::Value;
 use crate::copy::sidecars;
 use crate::twin::{Model, cover, fill, open, options, settle, sieve};
 
-fn command() -> Command {
+pub(crate) fn command() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_lsm-sieve"));
     command.env_remove("RUST_LOG").stdin(Stdio::null());
     command
 }
 
-fn run<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Output {
+pub(crate) fn run<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Output {
     command().args(arguments).output().unwrap()
 }
 
-fn text(bytes: &[u8]) -> String {
+pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-fn json(output: &Output) -> Value {
+pub(crate) fn json(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
 /// Checks that a command ended with this code and said why on one line.
-fn ends_with_one_line(output: &Output, code: i32, about: &str) {
+pub(crate) fn ends_with_one_line(output: &Output, code: i32, about: &str) {
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(code), "{about}: {said}");
     assert_eq!(said.lines().count(), 1, "{about}: {said}");
@@ -74,6 +74,7 @@ fn help_of_every_command_is_printed_and_is_no_error() {
         &["bench", "miss", "--help"],
         &["inspect", "--help"],
         &["verify", "--help"],
+        &["reorganize", "--help"],
         &["--version"],
     ] {
         let output = run(arguments.iter().copied());

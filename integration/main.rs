@@ -18,6 +18,7 @@ mod ingestion;
 mod model;
 mod rate;
 mod recovery;
+mod reorganize;
 mod second_look;
 mod settings;
 mod twin;
