@@ -245,11 +245,11 @@ impl Contest {
     /// store first each time.
     fn race(&self, filtered: &Stored) -> Result<[f64; 2], StoredError> {
         let stores = [filtered, &self.unfiltered];
-        let mut times = [[Duration::ZERO; PASSES]; 2];
+        let mut times = [const { Vec::new() }; 2];
         for pass in 0..PASSES {
             for turn in 0..stores.len() {
                 let at = (pass + turn) % stores.len();
-                times[at][pass] = stores[at].time(&self.script)?;
+                times[at].push(stores[at].time(&self.script)?);
             }
         }
         Ok(times.map(|mut times| {
