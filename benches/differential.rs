@@ -13,7 +13,6 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use common::{keys_asked_for, median};
-use lsm_sieve::SieveDb;
 use lsm_sieve::differential::{DifferentialOptions, DifferentialStore};
 use rocksdb::Options;
 
@@ -69,8 +68,9 @@ fn update(store: &DifferentialStore, ids: impl Iterator<Item = u64>) -> Result<(
 }
 
 /// All memtables to tables, those compacted, and the filters made of one piece.
-fn settle(db: &SieveDb) -> Result<(), Failed> {
-    for name in ["main", "differential-1"] {
+fn settle(store: &DifferentialStore) -> Result<(), Failed> {
+    let db = store.front();
+    for name in ["main", &store.family()] {
         let family = db.cf_handle(name).ok_or("no such family")?;
         db.flush_cf(&family)?;
         db.compact_range_cf(&family, None::<&[u8]>, None::<&[u8]>);
@@ -85,7 +85,7 @@ fn reads(keys: u64) -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let store = loaded(folder.path(), keys)?;
     update(&store, (0..keys).step_by(10))?;
-    settle(store.front())?;
+    settle(&store)?;
     store.close()?;
     println!(
         "{keys} records in the main file, {} in the differential file",

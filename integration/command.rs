@@ -52,6 +52,7 @@ fn help_of_every_command_is_printed_and_is_no_error() {
         &["model", "--help"],
         &["report", "--help"],
         &["verify", "--help"],
+        &["reorganize", "--help"],
         &["--version"],
     ] {
         assert!(!succeeds(arguments).is_empty(), "{arguments:?}");

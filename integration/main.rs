@@ -22,6 +22,7 @@ mod ingestion;
 mod page;
 mod rate;
 mod recovery;
+mod reorganize;
 mod second_look;
 mod settings;
 mod twin;

@@ -22,6 +22,38 @@ const KEYS: u64 = 64;
 const MOVES: u64 = 12;
 
 #[test]
+fn a_scan_does_not_notice_what_is_written_and_moved_meanwhile() {
+    let home = tempfile::tempdir().unwrap();
+    let store = open(home.path(), FilterChoice::Scalable).unwrap();
+    let before: Vec<_> = (0..KEYS)
+        .map(|index| (key(index), b"old".to_vec()))
+        .collect();
+    store.load(before[..32].iter().cloned()).unwrap();
+    before[16..]
+        .iter()
+        .for_each(|(key, value)| store.put(key, value).unwrap());
+    let mut scan = store.scan::<&[u8]>(..);
+    let mut seen = vec![scan.next().unwrap().unwrap()];
+    for (key, _) in before.iter().step_by(2) {
+        store.delete(key).unwrap();
+    }
+    for index in KEYS / 2..2 * KEYS {
+        store.put(key(index), b"new").unwrap();
+    }
+    store.reorganize(|_| ControlFlow::Continue(())).unwrap();
+    store.flush().unwrap();
+    seen.extend(scan.by_ref().map(Result::unwrap));
+    assert_eq!(seen, before);
+    assert_ne!(
+        store
+            .scan::<&[u8]>(..)
+            .map(Result::unwrap)
+            .collect::<Vec<_>>(),
+        before
+    );
+}
+
+#[test]
 fn readers_see_versions_grow_while_records_move() {
     versions_grow(FilterChoice::Scalable);
 }

@@ -22,6 +22,7 @@ use std::time::{Duration, Instant};
 use lsm_sieve::differential::{Batch, DifferentialStore, FilterChoice};
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
+use rocksdb::IteratorMode;
 
 use super::model::{Failed, Model, check_now, key};
 use super::{FIXED, TINY, engine, open};
@@ -365,7 +366,7 @@ impl Folder {
         Ok(std::fs::remove_dir_all(copied)?)
     }
 
-    /// Moves everything: then the main file alone is the model.
+    /// Moves everything: then the main file alone is the model, and holds nothing else.
     fn check_the_end(&mut self) -> Result<(), Failed> {
         let store = open(&self.store(), FILTERS[self.filter])?;
         let done = store.reorganize(|_| ControlFlow::Continue(()))?;
@@ -374,13 +375,18 @@ impl Folder {
         let names = rocksdb::DB::list_cf(&engine(), self.store())?;
         let bare = rocksdb::DB::open_cf(&engine(), self.store(), names)?;
         let main = bare.cf_handle("main").ok_or("no main file")?;
+        let records = bare.iterator_cf(main, IteratorMode::Start);
+        let mut held = records.collect::<Result<BTreeMap<_, _>, _>>()?;
         for (index, possible) in (0..).zip(&self.possible) {
-            let found = bare.get_cf(main, key(index))?;
+            let found = held.remove(key(index).as_slice()).map(Vec::from);
             if !possible.iter().any(|number| number.map(value) == found) {
                 return Err(format!("LOST at the end: {index}: {found:?}, {possible:?}").into());
             }
         }
-        Ok(())
+        match held.first_key_value() {
+            None => Ok(()),
+            Some(extra) => Err(format!("never written, and there at the end: {extra:?}").into()),
+        }
     }
 }
 

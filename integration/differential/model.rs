@@ -35,6 +35,8 @@ pub(super) fn check(snapshot: &Snapshot<'_>, model: &Model, keys: u64) -> Result
 /// As [`check`], and without a snapshot too: to be called while nobody writes.
 pub(super) fn check_now(store: &DifferentialStore, model: &Model, keys: u64) -> Result<(), Failed> {
     check(&store.snapshot(), model, keys)?;
+    let scanned: Model = store.scan::<&[u8]>(..).collect::<Result<_, _>>()?;
+    assert_eq!(scanned, *model, "a scan of now");
     let asked: Vec<Vec<u8>> = (0..keys).map(key).collect();
     for (key, together) in asked.iter().zip(store.multi_get(&asked)) {
         let expected = model.get(key).cloned();

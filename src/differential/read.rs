@@ -5,6 +5,7 @@
 //! so that a slow disk keeps nobody from changing the list; a main file read after that may be newer
 //! than the list, never older.
 
+use std::ops::RangeBounds;
 use std::sync::Arc;
 
 use rocksdb::ReadOptions;
@@ -12,6 +13,7 @@ use rocksdb::ReadOptions;
 use super::error::DifferentialError;
 use super::generation::Generation;
 use super::record::Record;
+use super::scan::Scan;
 use super::snapshot::Snapshot;
 use super::store::{DifferentialStore, Generations};
 use crate::stats::Event;
@@ -96,6 +98,12 @@ impl DifferentialStore {
         // meanwhile is still whole for whoever has it.
         let _no_freeze = self.writing();
         Snapshot::new(self, self.generations())
+    }
+
+    /// The records of a range of keys as they are now, ascending; `..` for all. What is written or
+    /// moved while the scan goes on is not noticed. Filters are not asked.
+    pub fn scan<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Scan<'_> {
+        self.snapshot().into_scan(range)
     }
 
     /// Reads the newest file that has a record of the key.

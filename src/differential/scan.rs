@@ -4,12 +4,14 @@
 //! is kept.
 
 use std::ops::Bound;
+use std::sync::Arc;
 
 use rocksdb::{DBRawIteratorWithThreadMode, ReadOptions};
 
 use super::error::DifferentialError;
 use super::generation::Generation;
-use crate::rocks::{Engine, Family};
+use super::snapshot::Snapshot;
+use crate::rocks::Engine;
 
 /// An iterator over keys and values, in bytewise order of the keys. After an error it ends.
 pub struct Scan<'a> {
@@ -17,40 +19,40 @@ pub struct Scan<'a> {
     cursors: Vec<Cursor<'a>>,
     end: Bound<Vec<u8>>,
     failed: bool,
+    /// The moment at which the cursors look, unless someone else holds it; goes after them.
+    moment: Option<Snapshot<'a>>,
 }
 
 /// A place in one file.
-struct Cursor<'a> {
-    /// The generation, or the main file.
-    generation: Option<&'a Generation>,
+pub(super) struct Cursor<'a> {
     records: DBRawIteratorWithThreadMode<'a, Engine>,
+    /// The generation, or the main file.
+    generation: Option<Arc<Generation>>,
 }
 
 type Entry = (Vec<u8>, Vec<u8>);
 
 impl<'a> Scan<'a> {
-    /// `options` makes the options of each cursor; it is told whether it is the main file's.
+    /// Over these files, the newest first and the main file last.
     pub(super) fn new(
-        generations: impl Iterator<Item = &'a Generation>,
-        main: &'a Family,
+        files: impl Iterator<Item = Cursor<'a>>,
         (from, to): (Bound<&[u8]>, Bound<&[u8]>),
-        options: impl Fn(bool) -> ReadOptions,
     ) -> Self {
-        let newer = generations.map(|generation| Cursor {
-            generation: Some(generation),
-            records: generation.family().iterate(options(false)),
-        });
-        let last = Cursor {
-            generation: None,
-            records: main.iterate(options(true)),
-        };
-        let mut cursors: Vec<Cursor<'a>> = newer.collect();
-        cursors.push(last);
+        let mut cursors: Vec<Cursor<'a>> = files.collect();
         cursors.iter_mut().for_each(|cursor| cursor.start(from));
         Self {
             cursors,
             end: to.map(<[u8]>::to_vec),
             failed: false,
+            moment: None,
+        }
+    }
+
+    /// Keeps the snapshot that the cursors look at as long as they do.
+    pub(super) fn holding(self, moment: Snapshot<'a>) -> Self {
+        Self {
+            moment: Some(moment),
+            ..self
         }
     }
 
@@ -98,7 +100,26 @@ impl<'a> Scan<'a> {
     }
 }
 
-impl Cursor<'_> {
+impl<'a> Cursor<'a> {
+    /// In a generation, which it keeps: so the family outlives the iterator.
+    pub(super) fn of_generation(
+        generation: &Arc<Generation>,
+        engine: &'a Engine,
+        options: ReadOptions,
+    ) -> Self {
+        Self {
+            records: engine.raw_iterator_cf_opt(generation.family().handle(), options),
+            generation: Some(Arc::clone(generation)),
+        }
+    }
+
+    pub(super) fn of_main(records: DBRawIteratorWithThreadMode<'a, Engine>) -> Self {
+        Self {
+            records,
+            generation: None,
+        }
+    }
+
     fn start(&mut self, from: Bound<&[u8]>) {
         match from {
             Bound::Unbounded => self.records.seek_to_first(),
@@ -114,7 +135,7 @@ impl Cursor<'_> {
 
     fn value(&self, key: &[u8]) -> Result<Option<Vec<u8>>, DifferentialError> {
         let bytes = self.records.value().unwrap_or_default();
-        match self.generation {
+        match &self.generation {
             Some(generation) => Ok(generation.decode(key, bytes)?.map(<[u8]>::to_vec)),
             None => Ok(Some(bytes.to_vec())),
         }
@@ -150,6 +171,7 @@ impl std::fmt::Debug for Scan<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Scan")
             .field("files", &self.cursors.len())
+            .field("moment", &self.moment)
             .finish_non_exhaustive()
     }
 }

@@ -1,14 +1,13 @@
 //! All files as they were at one moment.
 
 use std::ops::RangeBounds;
-use std::sync::Arc;
 
 use rocksdb::{ReadOptions, SnapshotWithThreadMode};
 
 use super::error::DifferentialError;
 use super::options::MainFile;
 use super::read::Sight;
-use super::scan::Scan;
+use super::scan::{Cursor, Scan};
 use super::store::{DifferentialStore, Generations};
 use crate::rocks::Engine;
 
@@ -30,18 +29,11 @@ impl<'a> Snapshot<'a> {
     /// none has been added since.
     pub(super) fn new(store: &'a DifferentialStore, generations: Generations) -> Self {
         let moment = store.db.snapshot();
-        let at_moment = |own: bool| {
-            let mut options = ReadOptions::default();
-            if own {
-                options.set_snapshot(&moment);
-            }
-            options
-        };
         Self {
             store,
             generations,
-            own: at_moment(true),
-            main: at_moment(store.options.main == MainFile::Here),
+            own: at_moment(&moment, true),
+            main: at_moment(&moment, store.options.main == MainFile::Here),
             moment,
         }
     }
@@ -65,18 +57,26 @@ impl<'a> Snapshot<'a> {
 
     /// The records of a range of keys, ascending; `..` for all. Filters are not asked.
     pub fn scan<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Scan<'_> {
+        self.merged(range)
+    }
+
+    /// [`Snapshot::scan`] that keeps the snapshot itself.
+    pub(super) fn into_scan<K: AsRef<[u8]>>(self, range: impl RangeBounds<K>) -> Scan<'a> {
+        self.merged(range).holding(self)
+    }
+
+    /// The files merged; the snapshot must outlive what is returned.
+    fn merged<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Scan<'a> {
+        let store = self.store;
+        let engine = store.db.engine();
+        let newer = self.generations.iter().map(|generation| {
+            Cursor::of_generation(generation, engine, at_moment(&self.moment, true))
+        });
+        let own = store.options.main == MainFile::Here;
+        let main = store.main.iterate(at_moment(&self.moment, own));
         let from = range.start_bound().map(AsRef::as_ref);
         let to = range.end_bound().map(AsRef::as_ref);
-        let generations = self.generations.iter().map(Arc::as_ref);
-        let own = self.store.options.main == MainFile::Here;
-        Scan::new(generations, &self.store.main, (from, to), |main| {
-            let mut options = ReadOptions::default();
-            options.set_total_order_seek(true);
-            if own || !main {
-                options.set_snapshot(&self.moment);
-            }
-            options
-        })
+        Scan::new(newer.chain([Cursor::of_main(main)]), (from, to))
     }
 
     fn sight(&self) -> Sight<'_> {
@@ -85,6 +85,17 @@ impl<'a> Snapshot<'a> {
             main: &self.main,
         }
     }
+}
+
+/// How a file is read at a moment of the store's own database; another's is read as it is.
+fn at_moment(moment: &SnapshotWithThreadMode<'_, Engine>, own: bool) -> ReadOptions {
+    let mut options = ReadOptions::default();
+    // A prefix extractor of the user's would end a search at the first prefix that it rules out.
+    options.set_total_order_seek(true);
+    if own {
+        options.set_snapshot(moment);
+    }
+    options
 }
 
 impl std::fmt::Debug for Snapshot<'_> {

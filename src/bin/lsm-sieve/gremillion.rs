@@ -6,8 +6,8 @@ use lsm_sieve::chart::Ground;
 use lsm_sieve::math::Probes;
 use lsm_sieve::workload::Watch as _;
 use lsm_sieve::workload::gremillion::report::GremillionReport;
-use lsm_sieve::workload::gremillion::stored::{self, StoredReport};
-use lsm_sieve::workload::gremillion::{Access, Experiment, Hashing, Script, published};
+use lsm_sieve::workload::gremillion::stored::{Contest, StoredReport};
+use lsm_sieve::workload::gremillion::{Access, Experiment, Hashing, published};
 
 use crate::home::Home;
 use crate::outcome::Stop;
@@ -143,13 +143,12 @@ fn on_the_store(experiment: &Experiment, output: Output) -> Result<(), Stop> {
     let mut progress = Progress::new("running the store", cells as u64);
     let mut report = StoredReport { cells: Vec::new() };
     for access in &experiment.accesses {
-        let universe = access.universe(&experiment.scale);
-        let seed = experiment.first_seed;
-        let script = Script::draw(*access, universe, &experiment.scale, seed);
+        let (scale, seed) = (&experiment.scale, experiment.first_seed);
+        let home = Home::temporary()?;
+        let contest = Contest::new(*access, scale, seed, home.path())?;
         for cell in published::cells() {
             let home = Home::temporary()?;
-            let cell = stored::run(&cell, access, universe, &script, home.path())?;
-            report.cells.push(cell);
+            report.cells.push(contest.run(&cell, home.path())?);
             progress.advance(1)?;
         }
     }

@@ -16,6 +16,7 @@ mod model;
 mod outcome;
 mod output;
 mod progress;
+mod reorganize;
 mod replay;
 mod report;
 mod verify;
@@ -52,6 +53,7 @@ enum Command {
     Gremillion(gremillion::Arguments),
     Inspect(inspect::Arguments),
     Verify(verify::Arguments),
+    Reorganize(reorganize::Arguments),
     Model(model::Arguments),
     Report(report::Arguments),
 }
@@ -76,6 +78,7 @@ fn run() -> Result<(), Stop> {
         Command::Gremillion(gremillion) => gremillion::run(&gremillion, output),
         Command::Inspect(inspect) => inspect::run(&inspect, output),
         Command::Verify(verify) => verify::run(&verify, output),
+        Command::Reorganize(reorganize) => reorganize::run(&reorganize, output),
         Command::Model(model) => model::run(&model, output),
         Command::Report(report) => report::run(&report, output),
     }

@@ -18,7 +18,7 @@ use crate::filter::{
     Spectral, Stage,
 };
 use crate::hash::KeyHash;
-use crate::math::growth::{self, Tightening};
+use crate::math::growth::Tightening;
 use crate::math::ladder::Ladder;
 use crate::math::{Bits, Items, Rate, blocked};
 use std::f64::consts::LN_2;
@@ -126,7 +126,7 @@ fn ladder() -> Ladder {
 }
 
 fn rate_of(stage: u32) -> Rate {
-    growth::stage_rate(PROMISED, TIGHTENING, stage)
+    Tightening::Geometric(TIGHTENING).rate(PROMISED, stage)
 }
 
 /// Bits a key of a blocked stage of many keys.
