@@ -18,7 +18,7 @@ use crate::filter::{
     Spectral, Stage,
 };
 use crate::hash::KeyHash;
-use crate::math::growth::Tightening;
+use crate::math::growth::{self, Tightening};
 use crate::math::ladder::Ladder;
 use crate::math::{Bits, Items, Rate, blocked};
 use std::f64::consts::LN_2;
