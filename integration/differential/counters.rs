@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 
 use lsm_sieve::differential::{FilterChoice, Trigger};
 use lsm_sieve::math::Probes;
+use lsm_sieve::math::differential::{Costs, Operation};
 use lsm_sieve::{Bits, Items, Rate};
 use std::time::Duration;
 
@@ -99,5 +100,38 @@ fn a_reorganisation_empties_the_differential_file_and_its_filter() {
         let families = rocksdb::DB::list_cf(&super::engine(), home.path()).unwrap();
         assert_eq!(families, ["default", "main", "differential-2"]);
         assert_eq!(store.get(key(17)).unwrap(), Some(vec![7; 100]));
+    }
+}
+
+/// The interval that the cost model finds best, counted by the store.
+#[test]
+fn an_interval_of_the_cost_model_comes_due_and_begins_again() {
+    let operation = Operation {
+        records: Items::new(1_000_000),
+        updates: 0.08,
+    };
+    let costs = Costs {
+        search: 100.0,
+        main: 100.0,
+        probe: 0.01,
+        held: 0.001,
+        reorganisation: 100.0,
+        moved: 0.1,
+    };
+    let advice = operation.advise(&costs, None, None, 0.0);
+    let plan = advice.recommended.unwrap().plan;
+    let interval = plan.interval as u64;
+    assert!((100..100_000).contains(&interval), "{interval}");
+    let home = tempfile::tempdir().unwrap();
+    let store = open(home.path(), FilterChoice::Scalable).unwrap();
+    let due = || store.is_due(Trigger::Transactions(interval)).unwrap();
+    for _ in 0..2 {
+        store.put(key(1), b"new").unwrap();
+        (2..interval).for_each(|_| _ = store.get(key(2)).unwrap());
+        assert!(!due(), "one transaction early");
+        store.get(key(2)).unwrap();
+        assert!(due());
+        store.reorganize(|_| ControlFlow::Continue(())).unwrap();
+        assert!(!due());
     }
 }

@@ -59,6 +59,9 @@ impl DifferentialStore {
             Trigger::Bytes(most) => extent.bytes >= most,
             Trigger::Records(most) => extent.records >= most,
             Trigger::FilterRate(most) => extent.predicted_rate >= most.get(),
+            Trigger::Transactions(most) => {
+                extent.records.get() > 0 && self.transactions_since_moved() >= most
+            }
         })
     }
 }

@@ -88,4 +88,8 @@ pub enum Trigger {
     Records(Items),
     /// When so large a share of the reads of unmodified records would search it in vain.
     FilterRate(Rate),
+    /// After so many transactions since the last reorganisation, or since the store was opened: the
+    /// interval of a cost model's plan, such as
+    /// [`Advice::recommended`](crate::math::differential::Advice::recommended).
+    Transactions(u64),
 }

@@ -117,6 +117,7 @@ impl DifferentialStore {
             self.retire(generation)?;
             done.generations += 1;
         }
+        self.note_moved();
         done.finished = true;
         Ok(done)
     }

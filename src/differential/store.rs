@@ -43,6 +43,8 @@ pub struct DifferentialStore {
     pub(super) moving: Mutex<()>,
     pub(super) counters: Counters,
     writes: AtomicU64,
+    /// Transactions until the last reorganisation was through.
+    moved_at: AtomicU64,
     /// For reads of now: making them anew costs an allocation a read.
     pub(super) reading: ReadOptions,
     pub(super) engine_options: Options,
@@ -86,6 +88,7 @@ impl DifferentialStore {
             moving: Mutex::default(),
             counters: Counters::new(),
             writes: AtomicU64::new(0),
+            moved_at: AtomicU64::new(0),
             reading: ReadOptions::default(),
             engine_options: parts.engine_options,
             options: parts.options,
@@ -235,6 +238,17 @@ impl DifferentialStore {
     pub fn stats(&self) -> DifferentialStats {
         let writes = self.writes.load(Ordering::Relaxed);
         DifferentialStats::new(writes, self.counters.stats())
+    }
+
+    pub(super) fn note_moved(&self) {
+        let transactions = self.stats().transactions();
+        self.moved_at.store(transactions, Ordering::Relaxed);
+    }
+
+    /// Transactions since the last reorganisation, or since the store was opened.
+    pub(super) fn transactions_since_moved(&self) -> u64 {
+        let moved_at = self.moved_at.load(Ordering::Relaxed);
+        self.stats().transactions().saturating_sub(moved_at)
     }
 
     /// The column family that takes the writes now.

@@ -57,6 +57,9 @@ impl Default for SieveOptions {
     }
 }
 
+/// Room for new keys in a consolidated summary before its second stage opens.
+pub(crate) const HEADROOM: f64 = 1.02;
+
 impl SieveOptions {
     /// The false-positive rate of the summary and of each segment's filter.
     #[must_use]
@@ -85,7 +88,7 @@ impl SieveOptions {
     /// When `bits` is not between 1 and 256.
     #[must_use]
     pub fn summary_bits_per_key(self, bits: f64) -> Self {
-        let stage = blocked::rate_of(bits).get();
+        let stage = blocked::rate_of((bits / HEADROOM).max(1.0)).get();
         let rate = Rate::clamped(stage / (1.0 - TIGHTENING));
         self.summary_rate(rate)
     }

@@ -30,7 +30,7 @@ use super::coverage::{Coverage, Uncovered};
 use super::db::room;
 use super::ffi::{self, LiveTable};
 use super::inventory::{Inventory, MOST_TABLES};
-use super::options::SieveOptions;
+use super::options::{HEADROOM, SieveOptions};
 use super::planning::{self, Limits};
 use super::shelf::Shelf;
 use crate::filter::Scalable;
@@ -43,9 +43,6 @@ const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Stages that a summary may grow to while writers are busy; each is one cache line of a miss.
 const BUSY_STAGES: usize = 6;
-
-/// Room for new keys in a consolidated summary before its second stage opens.
-const HEADROOM: f64 = 1.02;
 
 /// What can go wrong in a pass; the next one tries again.
 #[derive(Debug, thiserror::Error)]
