@@ -1,5 +1,7 @@
 //! `verify` can fail: a filter that lacks a key, its checksums right, is found out.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use lsm_sieve::disk::{RealDisk, publish, read_file};
 use lsm_sieve::format::{decode, encode};
 use lsm_sieve::{SieveDb, SieveOptions};
@@ -73,4 +75,31 @@ fn a_summary_without_its_keys_is_found_by_a_full_check() {
     let full = frozen(home.path()).verify(true).unwrap();
     assert_eq!(full.lost.len() as u64, KEYS, "the tombstone is no loss");
     assert!(full.lost.iter().all(|lost| lost.filter == "the front"));
+}
+
+/// A table may be compacted away between its listing and its reading; its keys are in another then.
+#[test]
+fn a_database_can_be_verified_while_it_is_written_and_compacted() {
+    const ROUNDS: u64 = 40;
+    const KEYS: u64 = 2_000;
+    let home = tempfile::tempdir().unwrap();
+    let db = open(home.path());
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for round in 0..ROUNDS {
+                fill(&db, &mut Model::new(), round * KEYS..(round + 1) * KEYS);
+                db.flush().unwrap();
+                db.compact_range::<&[u8], &[u8]>(None, None);
+            }
+            done.store(true, Ordering::Release);
+        });
+        while !done.load(Ordering::Acquire) {
+            let report = db.verify(true).unwrap();
+            assert!(report.lost.is_empty(), "{}", report.lost[0]);
+            assert!(report.damaged.is_empty(), "{}", report.damaged[0]);
+        }
+    });
+    let report = db.verify(true).unwrap();
+    assert_eq!(report.entries_checked, ROUNDS * KEYS);
 }

@@ -109,6 +109,16 @@ pub struct VerifyReport {
     pub lost: Vec<LostKey>,
 }
 
+impl VerifyReport {
+    fn add(&mut self, other: Self) {
+        self.sidecars_checked += other.sidecars_checked;
+        self.damaged.extend(other.damaged);
+        self.missing.extend(other.missing);
+        self.entries_checked += other.entries_checked;
+        self.lost.extend(other.lost);
+    }
+}
+
 /// A key that a filter denies though it is there: a fault of lsm-sieve or of the machine.
 #[derive(Clone, Debug)]
 pub struct LostKey {
@@ -209,12 +219,54 @@ impl SieveDb {
             if let Err(error) = self.shelf().check_summary(column.name()) {
                 report.damaged.push(full_text(&error));
             }
-            for table in self.tables(&column)? {
-                let stored = self.verify_sidecar(&table, &mut report);
-                if full {
-                    self.verify_keys(&column, &table, stored.as_ref(), &mut report)?;
+            self.verify_tables(&column, full, &mut report)?;
+        }
+        Ok(report)
+    }
+
+    /// A table that is compacted away meanwhile hands its keys to others: what was found in it is void, and the
+    /// tables that are new since are checked as well.
+    fn verify_tables(
+        &self,
+        column: &Column,
+        full: bool,
+        report: &mut VerifyReport,
+    ) -> Result<(), InspectError> {
+        let mut verified: HashSet<String> = HashSet::new();
+        loop {
+            let mut fresh = self.tables(column)?;
+            fresh.retain(|table| !verified.contains(&table.path));
+            let found: Vec<_> = fresh
+                .into_iter()
+                .map(|table| (self.verify_table(column, &table, full), table.path))
+                .collect();
+            let live = self.tables(column)?;
+            let is_live = |path: &String| live.iter().any(|table| &table.path == path);
+            let mut gone = false;
+            for (found, path) in found {
+                if is_live(&path) {
+                    report.add(found?);
+                    verified.insert(path);
+                } else {
+                    gone = true;
                 }
             }
+            if !gone {
+                return Ok(());
+            }
+        }
+    }
+
+    fn verify_table(
+        &self,
+        column: &Column,
+        table: &LiveTable,
+        full: bool,
+    ) -> Result<VerifyReport, InspectError> {
+        let mut report = VerifyReport::default();
+        let stored = self.verify_sidecar(table, &mut report);
+        if full {
+            self.verify_keys(column, table, stored.as_ref(), &mut report)?;
         }
         Ok(report)
     }
