@@ -5,6 +5,7 @@
 #   make core    the tests that need no RocksDB, in seconds
 #   make lint    formatting, lints, documentation; examples and benches compiled
 #   make deny    licences, advisories and sources of all dependencies, by cargo-deny
+#   make planted each fault of src/planted.rs in turn, to see its tests fail
 #   make bench   the benchmarks of the README; KEYS=1000000 makes them shorter
 #
 # RocksDB's C++ takes about 20 minutes on 2 cores, once: one target folder outside the tree serves
@@ -24,7 +25,7 @@ SIEVE     = $(BUILD) run --quiet --release --locked --bin lsm-sieve --
 
 CORE_FEATURES = --no-default-features --features cli
 
-.PHONY: demo test core lint deny bench tools
+.PHONY: demo test core lint deny planted bench tools
 
 demo: tools
 	$(BUILD) build --release --locked --bin lsm-sieve
@@ -50,6 +51,9 @@ deny:
 		exit 1; \
 	}
 	$(CARGO) deny check
+
+planted: tools
+	$(COMPILERS) reliability/planted
 
 bench: tools
 	$(BUILD) bench --locked --bench front

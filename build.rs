@@ -1,8 +1,22 @@
 //! Compiles the C++ shim against the headers of the RocksDB that `librocksdb-sys` builds.
 
+use std::env;
+
 fn main() {
+    plant();
     #[cfg(feature = "rocksdb")]
     shim::compile();
+}
+
+/// Faults for the tests to find, see `src/planted.rs`.
+fn plant() {
+    const VARIABLE: &str = "LSM_SIEVE_PLANTED";
+    println!("cargo:rustc-check-cfg=cfg(planted)");
+    println!("cargo:rerun-if-env-changed={VARIABLE}");
+    if env::var_os(VARIABLE).is_some_and(|value| value == "1") {
+        println!("cargo:warning=faults can be planted in this build; use it for nothing else");
+        println!("cargo:rustc-cfg=planted");
+    }
 }
 
 #[cfg(feature = "rocksdb")]

@@ -287,3 +287,32 @@ fn a_frozen_front_of_another_hash_uses_and_changes_nothing() {
     drop(SieveDb::open(&options(), &sieve().frozen(true), plain.path()).unwrap());
     assert!(!plain.path().join("sieve").exists());
 }
+
+/// A table that cannot be read to its end is asked itself, and the engine then says what is wrong:
+/// a filter of the keys before the damage would deny those behind it.
+#[test]
+fn a_table_that_cannot_be_read_is_never_taken_for_covered() {
+    let home = tempfile::tempdir().unwrap();
+    let mut options = options();
+    options.set_compression_type(rocksdb::DBCompressionType::None);
+    let mut model = Model::new();
+    let table = {
+        let db = SieveDb::open(&options, &sieve(), home.path()).unwrap();
+        fill(&db, &mut model, 0..5_000);
+        db.flush().unwrap();
+        report(&db).segments[0].file.clone()
+    };
+    std::fs::remove_dir_all(home.path().join("sieve")).unwrap();
+    let mut bytes = std::fs::read(&table).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle..middle + 64].fill(0xee);
+    std::fs::write(&table, bytes).unwrap();
+
+    let db = SieveDb::open(&options, &sieve(), home.path()).unwrap();
+    settle(&db);
+    assert!(db.consolidate().is_err(), "the table cannot be read");
+    let denied = model.keys().filter(|key| db.answer(key).is_absent());
+    assert_eq!(denied.count(), 0);
+    let unread = model.keys().filter(|key| db.get(key).is_err());
+    assert!(unread.count() > 0, "nothing was damaged");
+}

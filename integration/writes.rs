@@ -152,12 +152,12 @@ fn eight_writers_at_once_read_their_own_writes() {
                 }
             })
         });
-        writers
-            .collect::<Vec<_>>()
-            .into_iter()
-            .for_each(|writer| writer.join().unwrap());
+        let writers: Vec<_> = writers.collect();
+        let ended: Vec<_> = writers.into_iter().map(|writer| writer.join()).collect();
+        // Before a writer's failure is reported: nobody waits for the other then.
         done.store(true, Ordering::Relaxed);
         upkeep.join().unwrap();
+        ended.into_iter().for_each(|ended| ended.unwrap());
     });
     cover(&db);
     let keys: Vec<_> = (100..100 + 8 * EACH).map(key).collect();

@@ -34,6 +34,7 @@ pub mod format;
 pub mod hash;
 mod id;
 pub mod math;
+mod planted;
 mod rcu;
 pub mod segment;
 mod threads;

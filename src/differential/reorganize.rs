@@ -19,6 +19,7 @@ use super::error::DifferentialError;
 use super::generation::Generation;
 use super::state::{STATE_KEY, State, family_name};
 use super::store::{DifferentialStore, lock};
+use crate::planted::planted;
 use crate::rocks::{Engine, Family, SieveDb};
 
 /// How far a reorganisation is, after each batch.
@@ -64,7 +65,9 @@ impl DifferentialStore {
         let newest = std::iter::once(Arc::clone(&fresh));
         let all = newest.chain(generations.iter().cloned());
         self.view.publish(all.collect());
-        *current = fresh;
+        if !planted!(WritesIntoFrozen) {
+            *current = fresh;
+        }
         *state = next;
         Ok(())
     }
@@ -234,8 +237,10 @@ pub(super) fn drop_moved(
     home: &Family,
     generation: u64,
 ) -> Result<(), rocksdb::Error> {
-    db.flush_cf(main.handle())?;
-    db.flush_cf(home.handle())?;
+    if !planted!(DroppedBeforeDurable) {
+        db.flush_cf(main.handle())?;
+        db.flush_cf(home.handle())?;
+    }
     db.drop_cf(&family_name(generation))
 }
 
@@ -253,6 +258,9 @@ fn records_after<'a>(family: &'a Family, key: Option<&[u8]>) -> Records<'a> {
             records.seek(key);
             if records.key() == Some(key) {
                 records.next();
+                if planted!(MoveSkipsAKey) {
+                    records.next();
+                }
             }
         }
     }

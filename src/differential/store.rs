@@ -21,6 +21,7 @@ use super::options::{DifferentialOptions, MainFile};
 use super::record::{self, Record};
 use super::state::{State, family_name};
 use super::stats::DifferentialStats;
+use crate::planted::planted;
 use crate::rcu::Published;
 use crate::rocks::{Family, SieveDb};
 use crate::stats::Counters;
@@ -117,6 +118,9 @@ impl DifferentialStore {
     }
 
     fn update(&self, key: &[u8], record: Record<&[u8]>) -> Result<(), DifferentialError> {
+        if planted!(DeleteNotRecorded) && record.is_none() {
+            return Ok(());
+        }
         let current = self.writing();
         current.expect(key);
         let handle = current.family().handle();

@@ -16,6 +16,7 @@ use super::{Kind, Shape, ShapeError, Stage, StageError, probe};
 use crate::bits::Packed;
 use crate::hash::KeyHash;
 use crate::math::{Bits, Items, Probes, Rate, partitioned};
+use crate::planted::planted;
 use std::collections::TryReserveError;
 
 /// The bits of one counter.
@@ -225,7 +226,7 @@ impl Counters {
     pub(super) fn lower(&mut self, hash: KeyHash) {
         for place in self.geometry.places(hash) {
             let value = self.values.get(place);
-            if value > 0 && value < self.values.max() {
+            if value > 0 && (value < self.values.max() || planted!(StuckCounterLowered)) {
                 self.values.set(place, value - 1);
             }
         }

@@ -29,6 +29,7 @@ use super::layout::Layout;
 use super::{Kind, Shape, Stage, StageError};
 use crate::hash::{HashId, Imprint};
 use crate::math::{Bits, Items, Probes};
+use crate::planted::planted;
 
 /// Two filters that cannot be brought together, by the first property in which they differ.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -120,7 +121,9 @@ impl Stage {
         }
         let mut lines = self.lines();
         let pairs = std::iter::from_fn(move || Some((lines.next()?, lines.next()?)));
-        let words = pairs.flat_map(|(a, b)| std::array::from_fn::<_, 8, _>(|i| a[i] | b[i]));
+        let words = pairs.flat_map(|(a, b)| {
+            std::array::from_fn::<_, 8, _>(|i| a[i] | if planted!(HalfFolded) { 0 } else { b[i] })
+        });
         Ok(Stage::copied(Layout::Blocked(halved), self.items(), words)?)
     }
 
@@ -169,6 +172,9 @@ macro_rules! same {
 }
 
 pub(super) fn same_shape(a: Shape, b: Shape) -> Result<(), Mismatch> {
+    if planted!(UnequalStagesMerged) {
+        return Ok(());
+    }
     same!(a.kind, b.kind, Kind);
     same!(a.probes, b.probes, Probes);
     same!(a.groups, b.groups, Groups);
@@ -177,6 +183,9 @@ pub(super) fn same_shape(a: Shape, b: Shape) -> Result<(), Mismatch> {
 }
 
 pub(super) fn same_imprint(a: Imprint, b: Imprint) -> Result<(), Mismatch> {
+    if planted!(UnequalSeedsMerged) {
+        return Ok(());
+    }
     same!(a.hash, b.hash, Hash);
     same!(a.seed_id, b.seed_id, Seed);
     same!(a.known_answer, b.known_answer, KnownAnswer);

@@ -16,6 +16,7 @@ use super::layout::{
 };
 use super::sidecar::{Header, HeaderSubject, Sidecar, StageHeader, StageRecord, Subject};
 use crate::id::SegmentId;
+use crate::planted::planted;
 use byteorder::{LittleEndian, ReadBytesExt as _};
 use crc32fast::Hasher;
 use std::io::Read as _;
@@ -30,9 +31,11 @@ pub fn decode(bytes: &[u8]) -> Result<Sidecar, FormatError> {
     let (header, blocks) = verified(bytes)?;
     let mut payload = blocks.reader();
     let subject = read_subject(header.subject, &mut payload)?;
+    let lost = usize::from(planted!(StageLost));
     let stages = header
         .stages
         .iter()
+        .take(header.stages.len().saturating_sub(lost))
         .map(|stage| read_stage(stage, &mut payload));
     Ok(Sidecar {
         store: header.store,
@@ -94,7 +97,7 @@ fn check_trailer(trailer: &[u8], length: u64, mut check: Hasher) -> Result<(), F
     }
     check.update(&length.to_le_bytes());
     let (expected, found) = (check.finalize(), fields.u32(TRAILER_CHECK)?);
-    if expected == found {
+    if expected == found || planted!(TrailerUnchecked) {
         return Ok(());
     }
     Err(FormatError::Checksum {

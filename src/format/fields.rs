@@ -4,6 +4,7 @@
 
 use super::error::{FormatError, Part};
 use super::layout::{AT_FLAGS, AT_VERSION, MUST_UNDERSTAND, check, short};
+use crate::planted::planted;
 
 /// The bytes of one part of a file.
 #[derive(Clone, Copy)]
@@ -43,6 +44,9 @@ impl<'a> Fields<'a> {
     /// Whether this library can read a file that starts so; `newest` is what it knows.
     pub(super) fn known_version(&self, newest: u16) -> Result<(), FormatError> {
         let (version, flags) = (self.u16(AT_VERSION)?, self.u16(AT_FLAGS)?);
+        if planted!(NewerVersionRead) {
+            return Ok(());
+        }
         if version > newest || flags & MUST_UNDERSTAND != 0 {
             return Err(FormatError::Newer {
                 offset: AT_VERSION as u64,
@@ -87,7 +91,12 @@ pub(super) fn checked(part: Part, offset: u64, bytes: &[u8]) -> Result<(&[u8], u
     };
     let found = u32::from_le_bytes(*stored);
     let expected = crc32fast::hash(data);
-    if found == expected {
+    let unchecked = match part {
+        Part::Header => planted!(HeaderUnchecked),
+        Part::Block(_) => planted!(BlocksUnchecked),
+        _ => false,
+    };
+    if found == expected || unchecked {
         return Ok((data, found));
     }
     Err(FormatError::Checksum {

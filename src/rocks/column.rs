@@ -12,6 +12,7 @@ use super::table::TableBuild;
 use crate::filter::{Chain, Scalable, ScalableOptions};
 use crate::hash::{KeyHash, KeyHasher};
 use crate::math::Rate;
+use crate::planted::planted;
 use crate::rcu::Published;
 use crate::segment::{Registry, SealedFilter, Segment, SegmentBuilder, SegmentId};
 use crate::stats::{Counters, Event, Stats};
@@ -70,6 +71,10 @@ impl WriteTarget {
     pub(crate) fn insert(&self, hash: KeyHash) {
         self.recent.append(hash);
         let remixed = hash.remixed();
+        if planted!(MemtableKeyMissed) && hash.get().is_multiple_of(97) {
+            return;
+        }
+        assert!(!planted!(PanicSwallowed) || !hash.get().is_multiple_of(97));
         self.summaries
             .iter()
             .for_each(|summary| summary.append(remixed));
@@ -82,7 +87,9 @@ impl WriteTarget {
 
     /// A key may have been missed: the column answers *maybe* from now on.
     pub(crate) fn give_up(&self) {
-        if let Some(column) = self.column.upgrade() {
+        if let Some(column) = self.column.upgrade()
+            && !planted!(PanicSwallowed)
+        {
             column.give_up();
         }
     }
@@ -168,7 +175,11 @@ impl Column {
             bell,
             view: Published::new(View {
                 summary: Arc::clone(&summary),
-                coverage: Coverage::Unknown,
+                coverage: if planted!(KnownFromTheStart) {
+                    Coverage::complete()
+                } else {
+                    Coverage::Unknown
+                },
                 inventory: None,
             }),
             targets: Mutex::new(Targets {
@@ -198,7 +209,7 @@ impl Column {
     }
 
     pub(crate) fn is_front_of(&self, id: u32) -> bool {
-        self.family.get() == Some(&id)
+        self.family.get() == Some(&id) || planted!(FrontBoundByName)
     }
 
     pub(crate) fn hasher(&self) -> KeyHasher {
@@ -289,7 +300,9 @@ impl Column {
         ));
         let _knowledge = lock(&self.knowledge);
         let view = self.view();
-        if let Some(inventory) = &view.inventory {
+        if let Some(inventory) = &view.inventory
+            && !planted!(NewGenerationLeftOut)
+        {
             // Before a memtable is bound to it.
             let inventory = Some(inventory.and_recent(&fresh.recent));
             self.view.publish(View { inventory, ..view });
@@ -311,6 +324,7 @@ impl Column {
         let targets = lock(&self.targets);
         let older = targets.older.iter().filter_map(Weak::upgrade);
         older
+            .filter(|_| !planted!(OlderGenerationsLeftOut))
             .chain([Arc::clone(&targets.current)])
             .map(|target| Arc::clone(&target.recent))
             .collect()
@@ -387,6 +401,10 @@ impl Column {
     }
 
     fn foreign_keys_begin(&self) {
+        if planted!(ForeignUnannounced) {
+            lock(&self.knowledge).foreign_in_flight += 1;
+            return;
+        }
         let mut knowledge = lock(&self.knowledge);
         knowledge.foreign_epoch += 1;
         knowledge.foreign_in_flight += 1;
@@ -423,11 +441,13 @@ impl Column {
     }
 
     fn forget(&self) {
-        let View { summary, .. } = self.view();
+        let View {
+            summary, inventory, ..
+        } = self.view();
         self.view.publish(View {
             summary,
             coverage: Coverage::Unknown,
-            inventory: None,
+            inventory: inventory.filter(|_| planted!(InventoryOutlivesForeign)),
         });
     }
 
@@ -498,7 +518,8 @@ impl Column {
 impl Knowledge {
     /// Whether what was learnt at `epoch` may not be published any more.
     fn is_past(&self, epoch: Epoch) -> bool {
-        self.foreign_epoch != epoch.number || !epoch.quiet || self.given_up
+        let past = self.foreign_epoch != epoch.number || !epoch.quiet || self.given_up;
+        past && !planted!(OldEpochPublished)
     }
 }
 

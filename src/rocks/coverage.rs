@@ -13,6 +13,7 @@ use super::inventory::Inventory;
 use crate::filter::Scalable;
 use crate::hash::KeyHash;
 use crate::math::Bits;
+use crate::planted::planted;
 use crate::segment::Segment;
 
 /// The answer of the filters to "is this key in the database?".
@@ -74,6 +75,9 @@ pub(crate) struct Uncovered {
 
 impl Uncovered {
     fn may_contain(&self, hash: KeyHash, key: &[u8]) -> bool {
+        if planted!(UncoveredIgnored) {
+            return false;
+        }
         let answer = self
             .segment
             .as_ref()
@@ -86,7 +90,7 @@ impl Uncovered {
             return true;
         };
         // Under the reverse comparator the smallest key is the bytewise largest.
-        let (low, high) = if smallest <= largest {
+        let (low, high) = if smallest <= largest || planted!(RangeNotReversed) {
             (smallest, largest)
         } else {
             (largest, smallest)
@@ -133,7 +137,10 @@ impl View {
         }
         self.summary.contains_many(remixed, maybe);
         for ((maybe, &hash), key) in maybe.iter_mut().zip(hashes).zip(keys) {
-            let uncovered = || uncovered.iter().any(|t| t.may_contain(hash, key.as_ref()));
+            let uncovered = || {
+                !planted!(ManyIgnoreUncovered)
+                    && uncovered.iter().any(|t| t.may_contain(hash, key.as_ref()))
+            };
             *maybe = (*maybe || uncovered()) && self.is_in_inventory(hash);
         }
     }

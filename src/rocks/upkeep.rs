@@ -36,6 +36,7 @@ use super::shelf::Shelf;
 use crate::filter::Scalable;
 use crate::format::Source;
 use crate::math::{Bits, Items};
+use crate::planted::planted;
 use crate::segment::{Action, Registry, SealedFilter, SegmentBuilder, SegmentId};
 
 /// How long upkeep waits for a call before it looks whether the writers are quiet.
@@ -200,7 +201,7 @@ impl Upkeep {
     /// Publishes what is known without reading a table.
     fn publish_known(&self, column: &Column, epoch: Epoch, tables: &[LiveTable]) {
         let summary = Arc::clone(&column.view().summary);
-        if column.is_settled() {
+        if column.is_settled() || planted!(CoveredWhenListed) {
             // Every table is covered by construction; only the list of them has changed.
             let covers = tables.iter().filter_map(LiveTable::id).collect();
             column.publish(epoch, summary, Coverage::complete(), covers);
@@ -242,11 +243,14 @@ impl Upkeep {
             .filter(|table| table.id().is_some_and(|id| !covers.contains(&id)));
         let missing: Vec<&LiveTable> = missing.collect();
         let entries: u64 = missing.iter().map(|table| table.entries).sum();
-        if entries > summary.items().get() / 2 && entries > 0 {
+        let many = entries > summary.items().get() / 2 && entries > 0;
+        if many && !planted!(CoveredUnread) {
             return self.consolidate(column);
         }
         for table in missing {
-            self.absorb(column, table, &summary)?;
+            if !planted!(CoveredUnread) {
+                self.absorb(column, table, &summary)?;
+            }
             covers.extend(table.id());
             if !self.publish_partial(column, epoch, Arc::clone(&summary), covers.clone(), tables) {
                 return Err(UpkeepError::Overtaken);
@@ -337,7 +341,11 @@ impl Upkeep {
         column.note_consolidated(None);
         let old = Arc::clone(&column.view().summary);
         let new = Arc::new(self.new_summary(column, &old)?);
-        column.retarget(vec![Arc::clone(&old), Arc::clone(&new)]);
+        if planted!(OldSummaryStarved) {
+            column.retarget(vec![Arc::clone(&new)]);
+        } else {
+            column.retarget(vec![Arc::clone(&old), Arc::clone(&new)]);
+        }
         let outcome = self.fill_and_swap(column, &new);
         let kept = if outcome.is_ok() { new } else { old };
         column.retarget(vec![kept]);
@@ -373,8 +381,10 @@ impl Upkeep {
     }
 
     fn fill_and_swap(&self, column: &Column, new: &Arc<Scalable>) -> Result<(), UpkeepError> {
-        self.flush(column)?;
-        if column.writes_past(new) {
+        if !planted!(SwappedWithoutFlush) {
+            self.flush(column)?;
+        }
+        if column.writes_past(new) && !planted!(SwappedWithoutFlush) {
             return Err(UpkeepError::OldMemtables(column.name().to_owned()));
         }
         let (epoch, tables) = self.absorb_all(column, new)?;
@@ -529,13 +539,18 @@ impl Upkeep {
         let mut found = 0;
         let mut stopped = false;
         let handle = self.handle(column)?;
-        ffi::raw_keys(&handle, &table.path, |key, deletion| {
-            each(key, deletion);
+        let scanned = ffi::raw_keys(&handle, &table.path, |key, deletion| {
+            if !deletion || !planted!(DeletionsLeftOut) {
+                each(key, deletion);
+            }
             found += 1;
             stopped = found % 4096 == 0 && self.bell.stopping();
             !stopped
-        })
-        .map_err(|reason| UpkeepError::Read {
+        });
+        if planted!(ScanErrorIgnored) {
+            return Ok(());
+        }
+        scanned.map_err(|reason| UpkeepError::Read {
             path: table.path.clone(),
             reason,
         })?;

@@ -9,6 +9,7 @@ use crate::filter::{Chain, Kind, Scalable, ScalableOptions, Stage};
 use crate::format::Source;
 use crate::hash::{KeyHash, KeyHasher};
 use crate::math::{Items, Rate};
+use crate::planted::planted;
 
 /// Hashes kept before the builder turns to a scalable filter: 64 MiB of them.
 const KEPT_HASHES: usize = 8 << 20;
@@ -53,6 +54,9 @@ impl SegmentBuilder {
     /// Adds the key of one entry. Entries of one key follow each other and count once.
     pub fn add(&mut self, key: &[u8]) {
         self.added += 1;
+        if planted!(TableKeyMissed) && self.added.is_multiple_of(97) {
+            return;
+        }
         let hash = self.hasher.hash(key);
         if self.last.replace(hash) == Some(hash) {
             return;
@@ -86,7 +90,7 @@ impl SegmentBuilder {
     /// Seals the filter of a segment that has this many entries. `None` when the builder saw
     /// another number of them (a filter that may lack a key is no filter) or memory ran out.
     pub fn seal(self, entries: u64, source: Source) -> Option<SealedFilter> {
-        if self.added != entries {
+        if self.added != entries && !planted!(MiscountSealed) {
             return None;
         }
         let chain = match self.grown {
