@@ -41,7 +41,7 @@ struct Readers {
 }
 
 static READERS: Readers = Readers {
-    slots: [const { Slot(AtomicU32::new(0)) }; SLOTS],
+    slots: [const { Slot(AtomicU32::new(FENCED)) }; SLOTS],
     crowd: Crowd {
         sides: [const { Slot(AtomicU32::new(0)) }; 2],
         side: AtomicUsize::new(0),
@@ -49,28 +49,39 @@ static READERS: Readers = Readers {
     },
 };
 
-/// How many reads one thread has under way, on a cache line that only it writes.
+/// How many reads one thread has under way, on a cache line that only it writes; and [`FENCED`].
 #[derive(Debug)]
 #[repr(align(128))]
 struct Slot(AtomicU32);
 
+/// In a slot: its thread pays for a fence, unless the writer was found to pay for both since.
+const FENCED: u32 = 1 << 31;
+
 impl Readers {
-    /// Begins a read: values loaded under it live until it is dropped.
+    /// The slot of this thread when it reads nothing now and need not pay for a fence.
     #[inline]
+    fn idle_slot(&'static self) -> Option<&'static AtomicU32> {
+        let slot = &self.slots[threads::own_slot()?].0;
+        (slot.load(Ordering::Relaxed) == 0).then_some(slot)
+    }
+
+    /// Begins a read: values loaded under it live until it is dropped.
+    #[cold]
     fn read(&'static self) -> Reading {
         let Some(slot) = threads::own_slot().map(|index| &self.slots[index].0) else {
             return Reading::shared(self.crowd.enter());
         };
-        // A constant is stored, and not a sum, as long as reads do not nest: the look-up before may
-        // still be waiting for its own store to this place.
-        match slot.load(Ordering::Relaxed) {
-            0 => {
-                slot.store(1, Ordering::Relaxed);
-                light_barrier();
-                Reading::own(slot, 0)
-            }
-            before => Reading::nested(slot, before),
+        let mut before = slot.load(Ordering::Relaxed);
+        if before == FENCED && WRITER_PAYS.load(Ordering::Relaxed) {
+            before = 0;
         }
+        slot.store(before + 1, Ordering::Relaxed);
+        if before & FENCED == 0 {
+            compiler_fence(Ordering::SeqCst);
+        } else {
+            fence(Ordering::SeqCst);
+        }
+        Reading::own(slot, before)
     }
 
     /// Waits until every read that began before is over.
@@ -113,7 +124,7 @@ impl Crowd {
 }
 
 fn wait_until_idle(slot: &AtomicU32) {
-    while slot.load(Ordering::SeqCst) > 0 {
+    while slot.load(Ordering::SeqCst) & !FENCED > 0 {
         std::thread::yield_now();
     }
 }
@@ -135,13 +146,6 @@ impl Reading {
             before: Some(before),
             _here: PhantomData,
         }
-    }
-
-    /// The read around it keeps the writer waiting already.
-    #[cold]
-    fn nested(slot: &'static AtomicU32, before: u32) -> Self {
-        slot.store(before + 1, Ordering::Relaxed);
-        Self::own(slot, before)
     }
 
     #[cold]
@@ -185,10 +189,31 @@ impl<T: Send + Sync> Published<T> {
     /// Calls `read` with the current value. `read` must be short and publish nothing.
     #[inline]
     pub(crate) fn with<R>(&self, read: impl FnOnce(&T) -> R) -> R {
+        let Some(slot) = READERS.idle_slot() else {
+            return self.with_care(read);
+        };
+        // A constant is stored, and not a sum: the look-up before may still be waiting for its own
+        // store to this place.
+        slot.store(1, Ordering::Relaxed);
+        compiler_fence(Ordering::SeqCst);
+        let _reading = Reading::own(slot, 0);
+        read(self.now())
+    }
+
+    /// [`Published::with`] for reads that nest, and for threads that pay for more.
+    #[cold]
+    #[inline(never)]
+    fn with_care<R>(&self, read: impl FnOnce(&T) -> R) -> R {
         let _reading = READERS.read();
+        read(self.now())
+    }
+
+    /// The current value; only under a [`Reading`].
+    #[inline]
+    fn now(&self) -> &T {
         // SAFETY: the pointer came from a box; the writer that replaces it frees the box only
         // after this read is over, as the invariant at the top says.
-        read(unsafe { &*self.current.load(Ordering::Acquire) })
+        unsafe { &*self.current.load(Ordering::Acquire) }
     }
 
     /// Replaces the value and drops the old one once nobody reads it.
@@ -216,16 +241,7 @@ impl<T> Drop for Published<T> {
 /// Whether the system lets the writer pay for both sides.
 static WRITER_PAYS: AtomicBool = AtomicBool::new(false);
 
-#[inline]
-fn light_barrier() {
-    if WRITER_PAYS.load(Ordering::Relaxed) {
-        compiler_fence(Ordering::SeqCst);
-    } else {
-        fence(Ordering::SeqCst);
-    }
-}
-
-/// Asks the system once. Readers that began before it agreed have used the full fence.
+/// Asks the system once. Readers that begin before it agrees pay for the full fence.
 fn prepare_barriers() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

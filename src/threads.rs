@@ -20,13 +20,13 @@ thread_local! {
 #[inline]
 pub(crate) fn own_slot() -> Option<usize> {
     let mine = MINE.get();
-    let mine = if mine == UNASKED { ask() } else { mine };
-    (mine < SLOTS).then_some(mine)
+    if mine < SLOTS { Some(mine) } else { ask() }
 }
 
 #[cold]
-fn ask() -> usize {
-    let mine = NEXT.fetch_add(1, Ordering::Relaxed);
-    MINE.set(mine);
-    mine
+fn ask() -> Option<usize> {
+    if MINE.get() == UNASKED {
+        MINE.set(NEXT.fetch_add(1, Ordering::Relaxed));
+    }
+    Some(MINE.get()).filter(|&mine| mine < SLOTS)
 }

@@ -23,7 +23,7 @@ use crate::math::growth::{self, Tightening};
 use crate::math::{Bits, Items, Rate};
 use crate::planted::planted;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// How a [`Scalable`] begins and grows.
@@ -80,6 +80,21 @@ impl ScalableOptions {
         let grown = before.get().saturating_mul(u64::from(self.growth.max(1)));
         Items::new(grown.max(self.first.get()))
     }
+
+    /// Stage `index`, after stages of which the largest is for `largest` keys and which take `size`
+    /// together; `None` when the rate, the budget or the memory does not allow it.
+    fn open(&self, index: usize, largest: Items, size: Bits) -> Option<Open> {
+        let capacity = self.following(largest);
+        let layout = Layout::for_rate(self.kind, capacity, self.stage_rate(index)).ok()?;
+        let size = size.get().saturating_add(layout.shape().bits.get());
+        if self.budget.is_some_and(|budget| size > budget.get()) {
+            return None;
+        }
+        Some(Open {
+            stage: Stage::empty(layout).ok()?,
+            capacity,
+        })
+    }
 }
 
 /// Stages that a filter can open: enough to count to 2^64 by doubling.
@@ -89,13 +104,20 @@ const MAX_STAGES: usize = 64;
 pub struct Scalable {
     imprint: Imprint,
     options: ScalableOptions,
-    /// The first `len` are open; none is ever replaced.
-    stages: Box<[OnceLock<Open>]>,
+    /// What a look-up asks: the number of open stages, or [`SATURATED`].
+    asked: AtomicUsize,
+    /// Here, and not among the others: of most filters it is all that a look-up reads.
+    first: Open,
+    /// As many as are open, after the first one; none is ever replaced.
+    later: Box<[OnceLock<Open>]>,
+    /// Open stages: at least the first, but for a filter that was born saturated.
     len: AtomicUsize,
     /// Held while a stage is allocated, so that one thread does and the others wait.
     opening: Mutex<()>,
-    saturated: AtomicBool,
 }
+
+/// No stage is asked: every answer is *maybe*.
+const SATURATED: usize = 0;
 
 /// A stage, and the keys it takes before the next one opens.
 struct Open {
@@ -117,25 +139,23 @@ impl Scalable {
     /// speaks for none: both make a saturated filter.
     pub fn starting_with(imprint: Imprint, options: ScalableOptions, chain: Chain) -> Self {
         let unusable = chain.imprint() != imprint || chain.is_saturated();
-        let opened = continued(&options, chain.into_stages());
-        let len = opened.len();
-        let unopened = (0..MAX_STAGES).map(|_| OnceLock::new());
-        let filter = Self {
+        let mut stages = continued(&options, chain.into_stages());
+        if stages.is_empty() && !unusable {
+            stages.extend(options.open(0, Items::new(0), Bits::new(0)));
+        }
+        let len = stages.len();
+        let mut stages = stages.into_iter();
+        let first = stages.next().unwrap_or_else(Open::nothing);
+        let unopened = (1..MAX_STAGES).map(|_| OnceLock::new());
+        Self {
             imprint,
             options,
-            stages: opened
-                .into_iter()
-                .map(OnceLock::from)
-                .chain(unopened)
-                .collect(),
+            asked: AtomicUsize::new(if unusable { SATURATED } else { len }),
+            first,
+            later: stages.map(OnceLock::from).chain(unopened).collect(),
             len: AtomicUsize::new(len),
             opening: Mutex::new(()),
-            saturated: AtomicBool::new(unusable),
-        };
-        if len == 0 && !unusable {
-            filter.open_after(0);
         }
-        filter
     }
 
     /// Adds a key; true when it is new, false when the filter already answered *maybe* for it.
@@ -144,13 +164,12 @@ impl Scalable {
             return false;
         }
         let len = self.len.load(Ordering::Acquire);
-        let Some((newest, older)) = self.stages[..len].split_last() else {
-            return false;
-        };
-        if opened(older).any(|open| open.stage.may_contain(hash)) {
+        let mut older = self.opened(len);
+        let newest = older.next_back();
+        if older.any(|open| open.stage.may_contain(hash)) {
             return false;
         }
-        match newest.get() {
+        match newest {
             Some(newest) if newest.has_room() => newest.stage.insert(hash),
             Some(newest) if newest.stage.may_contain(hash) => false,
             _ => self
@@ -162,8 +181,7 @@ impl Scalable {
     /// Adds many keys, their cache misses overlapping.
     pub fn insert_many(&self, hashes: &[KeyHash]) {
         for batch in hashes.chunks(BATCH) {
-            self.opened()
-                .for_each(|open| open.stage.prefetch_each(batch));
+            self.all().for_each(|open| open.stage.prefetch_each(batch));
             batch.iter().for_each(|&hash| _ = self.insert(hash));
         }
     }
@@ -191,8 +209,11 @@ impl Scalable {
 
     #[inline]
     fn newest(&self) -> Option<&Open> {
-        let newest = self.len.load(Ordering::Acquire).checked_sub(1)?;
-        self.stages[newest].get()
+        match self.stages() {
+            0 => None,
+            1 => Some(&self.first),
+            len => self.later[len - 2].get(),
+        }
     }
 
     /// The stage that follows the first `len`, opened now unless another thread was faster.
@@ -201,64 +222,69 @@ impl Scalable {
     #[cold]
     fn open_after(&self, len: usize) -> Option<&Open> {
         let _alone = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.len.load(Ordering::Acquire) == len {
-            if let (Some(slot), Some(next)) = (self.stages.get(len), self.next_stage(len)) {
+        let slot = self.later.get(len.wrapping_sub(1));
+        if self.is_saturated() {
+            return None;
+        }
+        if self.stages() == len {
+            if let (Some(slot), Some(next)) = (slot, self.next_stage(len)) {
                 slot.get_or_init(|| next);
+                // Before `len`, by which others find the stage and fill it.
+                self.asked.store(len + 1, Ordering::Release);
                 self.len.store(len + 1, Ordering::Release);
             } else if !planted!(PastBudgetForgotten) {
-                self.saturated.store(true, Ordering::Release);
+                self.asked.store(SATURATED, Ordering::Release);
             }
         }
         // After a race the newest may be a later one; it may even be full, which costs a little
         // of the rate, and nothing else.
-        let newest = self
-            .len
-            .load(Ordering::Acquire)
-            .checked_sub(1)
-            .filter(|&i| i >= len)?;
-        self.stages[newest].get()
+        self.newest().filter(|_| self.stages() > len)
     }
 
     /// `None` when the rate, the budget or the memory does not allow another stage.
     fn next_stage(&self, index: usize) -> Option<Open> {
-        let largest = self.opened().map(|open| open.capacity).max();
-        let capacity = self.options.following(largest.unwrap_or_default());
-        let rate = self.options.stage_rate(index);
-        let layout = Layout::for_rate(self.options.kind, capacity, rate).ok()?;
-        let size = self.size().get().saturating_add(layout.shape().bits.get());
-        if self
-            .options
-            .budget
-            .is_some_and(|budget| size > budget.get())
-        {
-            return None;
-        }
-        Some(Open {
-            stage: Stage::empty(layout).ok()?,
-            capacity,
-        })
+        let largest = self.opened(index).map(|open| open.capacity).max();
+        self.options
+            .open(index, largest.unwrap_or_default(), self.size())
     }
 
-    /// The open stages, oldest first.
+    /// The first `len` stages, oldest first.
     #[inline]
-    fn opened(&self) -> impl DoubleEndedIterator<Item = &Open> + Clone {
-        opened(&self.stages[..self.len.load(Ordering::Acquire)])
+    fn opened(&self, len: usize) -> impl DoubleEndedIterator<Item = &Open> + Clone {
+        let first = (len > 0).then_some(&self.first);
+        let later = &self.later[..len.saturating_sub(1)];
+        first
+            .into_iter()
+            .chain(later.iter().filter_map(OnceLock::get))
+    }
+
+    /// All stages, oldest first.
+    #[inline]
+    fn all(&self) -> impl DoubleEndedIterator<Item = &Open> + Clone {
+        self.opened(self.stages())
     }
 
     /// False only for a key that was never inserted; never false once saturated.
     #[inline]
     pub fn may_contain(&self, hash: KeyHash) -> bool {
-        match &self.stages[..self.len.load(Ordering::Acquire)] {
-            _ if self.is_saturated() => true,
-            [only] => only.get().is_some_and(|open| open.stage.may_contain(hash)),
-            stages => any_may_contain(stages, hash),
+        match self.asked.load(Ordering::Acquire) {
+            1 => self.first.stage.may_contain(hash),
+            asked => self.any_may_contain(asked, hash),
         }
+    }
+
+    /// Apart, so that a filter of one stage is asked without a loop.
+    #[inline(never)]
+    fn any_may_contain(&self, asked: usize, hash: KeyHash) -> bool {
+        // The newest stage is the largest, and answers most hits.
+        let mut newest_first = self.opened(asked).rev();
+        asked == SATURATED || newest_first.any(|open| open.stage.may_contain(hash))
     }
 
     /// Asks the processor for the lines that [`Scalable::may_contain`] will look at.
     #[inline]
     pub fn prefetch(&self, hash: KeyHash) {
-        self.opened().for_each(|open| open.stage.prefetch(hash));
+        self.all().for_each(|open| open.stage.prefetch(hash));
     }
 
     /// Answers many keys at once, their cache misses overlapping.
@@ -266,7 +292,7 @@ impl Scalable {
     /// # Panics
     /// When the slices differ in length.
     pub fn contains_many(&self, hashes: &[KeyHash], answers: &mut [bool]) {
-        test_many(self.opened().map(|open| &open.stage), hashes, answers);
+        test_many(self.all().map(|open| &open.stage), hashes, answers);
         if self.is_saturated() {
             answers.fill(true);
         }
@@ -274,16 +300,17 @@ impl Scalable {
 
     /// Keys inserted, without those that looked as if they were in already.
     pub fn items(&self) -> Items {
-        let items = self.opened().map(|open| open.stage.items().get());
+        let items = self.all().map(|open| open.stage.items().get());
         Items::new(items.fold(0, u64::saturating_add))
     }
 
     /// The bits of all stages.
     pub fn size(&self) -> Bits {
-        Bits::new(self.opened().map(|open| open.stage.size().get()).sum())
+        Bits::new(self.all().map(|open| open.stage.size().get()).sum())
     }
 
     /// How many stages are open.
+    #[inline]
     pub fn stages(&self) -> usize {
         self.len.load(Ordering::Acquire)
     }
@@ -293,13 +320,13 @@ impl Scalable {
         if self.is_saturated() {
             return 1.0;
         }
-        growth::compound(self.opened().map(|open| open.stage.predicted_rate()))
+        growth::compound(self.all().map(|open| open.stage.predicted_rate()))
     }
 
     /// Whether keys were lost for want of room, so that every answer is *maybe*.
     #[inline]
     pub fn is_saturated(&self) -> bool {
-        self.saturated.load(Ordering::Relaxed)
+        self.asked.load(Ordering::Relaxed) == SATURATED
     }
 
     /// How the filter began and grows.
@@ -316,7 +343,7 @@ impl Scalable {
     ///
     /// Of a saturated filter, or when there is no memory for a copy, [`Chain::saturated`].
     pub fn to_chain(&self) -> Chain {
-        let stages = self.opened().map(|open| open.stage.try_clone());
+        let stages = self.all().map(|open| open.stage.try_clone());
         match stages.collect::<Result<Vec<_>, _>>() {
             // Looked at last: what was lost before the call is known by now.
             Ok(stages) if !self.is_saturated() => Chain::new(self.imprint, stages),
@@ -326,24 +353,18 @@ impl Scalable {
 }
 
 impl Open {
+    /// In the place of a first stage where there is none; never asked.
+    fn nothing() -> Self {
+        Self {
+            stage: Stage::full(),
+            capacity: Items::new(0),
+        }
+    }
+
     #[inline]
     fn has_room(&self) -> bool {
         self.stage.items() < self.capacity
     }
-}
-
-#[inline]
-fn opened(stages: &[OnceLock<Open>]) -> impl DoubleEndedIterator<Item = &Open> + Clone {
-    stages.iter().filter_map(OnceLock::get)
-}
-
-/// Apart, so that a filter of one stage is asked without a loop.
-#[inline(never)]
-fn any_may_contain(stages: &[OnceLock<Open>], hash: KeyHash) -> bool {
-    // The newest stage is the largest, and answers most hits.
-    opened(stages)
-        .rev()
-        .any(|open| open.stage.may_contain(hash))
 }
 
 /// Loaded stages, all full but the last.
