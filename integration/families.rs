@@ -164,3 +164,30 @@ fn a_family_made_again_behind_our_back_is_read_whole_after_a_reopen() {
     agree_in(&db, "a", &model);
     nothing_is_lost(&db);
 }
+
+/// The handle that a name leads to may be that of another family by the time it is looked up.
+#[test]
+fn two_threads_may_make_and_drop_families_of_one_name() {
+    const ROUNDS: u64 = 150;
+    let home = tempfile::tempdir().unwrap();
+    let db = open(home.path());
+    std::thread::scope(|scope| {
+        for thread in 0..2_u64 {
+            let db = &db;
+            scope.spawn(move || {
+                for round in 0..ROUNDS {
+                    // Either may fail: the other thread was faster.
+                    drop(db.create_cf("a", &options()));
+                    if let Some(family) = db.cf_handle("a") {
+                        let key = key(thread * ROUNDS + round);
+                        if db.put_cf(&family, &key, b"x").is_ok() {
+                            let found = db.get_cf(&family, &key).unwrap();
+                            assert_eq!(found.as_deref(), Some(&b"x"[..]), "round {round}");
+                        }
+                    }
+                    drop(db.drop_cf("a"));
+                }
+            });
+        }
+    });
+}

@@ -11,7 +11,8 @@ use rocksdb::{
 };
 
 use crate::twin::{
-    Dice, Model, agree, cover, fill, key, nothing_is_lost, options, scribble, sieve, whole,
+    Dice, Model, agree, cover, fill, key, nothing_is_lost, open, options, scribble, settle, sieve,
+    whole,
 };
 
 const DEFAULT: &str = DEFAULT_COLUMN_FAMILY_NAME;
@@ -201,6 +202,33 @@ fn options_changed_on_the_running_engine_lose_no_key() {
         whole(&db, &model);
     }
     db.compact_range::<&[u8], &[u8]>(None, None);
+    whole(&db, &model);
+}
+
+/// Where RocksDB filters by prefix alone, its builder is fed prefixes: they are not the keys.
+#[test]
+fn filters_are_of_whole_keys_whatever_the_running_engine_is_told() {
+    let home = tempfile::tempdir().unwrap();
+    let mut model = Model::new();
+    {
+        let db = SieveDb::open(&options(), &sieve(), home.path()).unwrap();
+        let change = [
+            ("prefix_extractor", "fixed:4"),
+            ("block_based_table_factory", "{whole_key_filtering=false}"),
+        ];
+        db.with_engine(|engine| engine.set_options(&change))
+            .unwrap();
+        fill(&db, &mut model, 10..400);
+        db.flush().unwrap();
+        cover(&db);
+        settle(&db);
+        agree(&db, &model);
+        db.set_rate(lsm_sieve::Rate::new(0.001).unwrap());
+        db.consolidate().unwrap();
+        whole(&db, &model);
+    }
+    let db = open(home.path());
+    agree(&db, &model);
     whole(&db, &model);
 }
 

@@ -132,7 +132,7 @@ pub(crate) struct Knowledge {
 pub(crate) struct Column {
     me: Weak<Self>,
     name: String,
-    /// RocksDB's id of the family, once it is known.
+    /// RocksDB's id of the family, once it has a memtable.
     family: OnceLock<u32>,
     hasher: KeyHasher,
     registry: Arc<Registry>,
@@ -142,7 +142,6 @@ pub(crate) struct Column {
     memtable_options: MemtableOptions,
     knowledge: Mutex<Knowledge>,
     segment_rate: Mutex<Option<Rate>>,
-    memtables: AtomicU64,
     consolidated: AtomicU64,
     counters: Counters,
 }
@@ -192,7 +191,6 @@ impl Column {
                 ..Knowledge::default()
             }),
             segment_rate: Mutex::new(options.get_segment_rate()),
-            memtables: AtomicU64::new(0),
             consolidated: AtomicU64::new(NEVER),
             counters: Counters::new(),
         })
@@ -202,10 +200,10 @@ impl Column {
         &self.name
     }
 
-    /// Binds the front to the family with this id: another one of the same name is not its own.
-    pub(crate) fn name_family(&self, id: u32) {
-        let bound = *self.family.get_or_init(|| id);
-        debug_assert_eq!(bound, id, "a front speaks for one family");
+    /// RocksDB's id of the family that the front is bound to: another one of the same name is not its
+    /// own. None means that the hooks do not fire.
+    pub(crate) fn family(&self) -> Option<u32> {
+        self.family.get().copied()
     }
 
     pub(crate) fn is_front_of(&self, id: u32) -> bool {
@@ -222,7 +220,7 @@ impl Column {
     #[inline]
     pub(crate) fn ask(&self, key: &[u8]) -> Answer {
         let hash = self.hasher.hash(key);
-        let answer = self.view.with(|view| view.answer(hash, key));
+        let answer = self.view.with(move |view| view.answer(hash, key));
         if answer.is_absent() {
             self.counters.add(Event::Absent, 1);
         }
@@ -239,9 +237,10 @@ impl Column {
                     *hash = self.hasher.hash(key.as_ref());
                 }
                 let mut maybe = [true; CHUNK];
-                view.answer_many(&hashes[..keys.len()], keys, &mut maybe[..keys.len()]);
-                let found = (0..keys.len()).filter(|&at| maybe[at]);
-                left.extend(found.map(|at| chunk * CHUNK + at));
+                if view.answer_many(&hashes[..keys.len()], keys, &mut maybe[..keys.len()]) {
+                    let found = (0..keys.len()).filter(|&at| maybe[at]);
+                    left.extend(found.map(|at| chunk * CHUNK + at));
+                }
             }
         });
         self.counters
@@ -274,13 +273,9 @@ impl Column {
 
     // -------------------------------------------------------------- memtable capture
 
-    pub(crate) fn memtable_created(&self) {
-        self.memtables.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Memtables that RocksDB asked the capture for: none means that the hooks do not fire.
-    pub(crate) fn memtables_created(&self) -> u64 {
-        self.memtables.load(Ordering::Relaxed)
+    /// RocksDB made a memtable for the family with this id: the first one binds the front to it.
+    pub(crate) fn memtable_created(&self, family: u32) {
+        self.family.get_or_init(|| family);
     }
 
     /// The filters for a memtable that takes its first key now.

@@ -67,7 +67,6 @@ impl Columns {
     }
 
     pub(crate) fn insert(&self, id: u32, column: Arc<Column>) {
-        column.name_family(id);
         let mut arrivals = lock(&self.arrivals);
         if arrivals.under_way > 0 && !planted!(NewFamilyNotTold) {
             // They may be arriving here.

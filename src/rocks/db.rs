@@ -153,18 +153,11 @@ impl SieveDb {
         let columns = Arc::new(Columns::new(options.get_summary_rate()));
         let mut default = None;
         for column in fronts {
-            if column.memtables_created() == 0 {
-                return Err(OpenError::HooksSilent {
-                    what: "the memtable capture",
-                });
-            }
-            let Some(handle) = engine.cf_handle(column.name()) else {
-                continue;
-            };
+            let id = bound_family(&column)?;
             if column.name() == DEFAULT_COLUMN_FAMILY_NAME {
                 default = Some(Arc::clone(&column));
             }
-            columns.insert(ffi::column_id(&handle), column);
+            columns.insert(id, column);
         }
         let default = default.ok_or(OpenError::HooksSilent {
             what: "the default column family",
@@ -603,14 +596,8 @@ impl SieveDb {
                 path: self.engine.path().to_owned(),
                 source,
             })?;
-        if column.memtables_created() == 0 {
-            return Err(OpenError::HooksSilent {
-                what: "the memtable capture",
-            });
-        }
-        if let Some(handle) = self.engine.cf_handle(name) {
-            self.columns.insert(ffi::column_id(&handle), column);
-        }
+        // Not the family that has the name now, which may have been dropped and made again.
+        self.columns.insert(bound_family(&column)?, column);
         self.bell.ring();
         Ok(())
     }
@@ -821,6 +808,12 @@ pub(crate) fn room(
             .saturating_sub(registry.size().get().saturating_sub(own.get()))
             .saturating_sub(summaries),
     )
+}
+
+/// The family that the front was bound to when RocksDB made its first memtable.
+fn bound_family(column: &Column) -> Result<u32, OpenError> {
+    let what = "the memtable capture";
+    column.family().ok_or(OpenError::HooksSilent { what })
 }
 
 /// The user's options with the hooks of `column`.

@@ -29,7 +29,7 @@ use crate::segment::{Segment, SegmentId};
 #[repr(C)]
 struct Hooks {
     column_release: extern "C" fn(*mut c_void),
-    memtable_created: extern "C" fn(*mut c_void),
+    memtable_created: extern "C" fn(*mut c_void, u32),
     memtable_bind: extern "C" fn(*mut c_void) -> *mut c_void,
     memtable_prepare: extern "C" fn(*mut c_void, *const u8, usize) -> u64,
     memtable_insert: extern "C" fn(*mut c_void, u64),
@@ -316,10 +316,10 @@ extern "C" fn column_release(column: *mut c_void) {
     unsafe { release::<Column>(column) }
 }
 
-extern "C" fn memtable_created(column: *mut c_void) {
+extern "C" fn memtable_created(column: *mut c_void, family: u32) {
     // SAFETY: the shim holds a reference on the column.
     let column: &Column = unsafe { shared(column) };
-    guarded((), || column.memtable_created());
+    guarded((), || column.memtable_created(family));
 }
 
 extern "C" fn memtable_bind(column: *mut c_void) -> *mut c_void {

@@ -47,7 +47,7 @@ extern "C" {
 // What the Rust side does when something passes by. `column` is one column family's front.
 struct lsm_sieve_hooks {
   void (*column_release)(void* column);
-  void (*memtable_created)(void* column);
+  void (*memtable_created)(void* column, uint32_t family);
   void* (*memtable_bind)(void* column);
   uint64_t (*memtable_prepare)(void* target, const char* key, size_t size);
   void (*memtable_insert)(void* target, uint64_t hash);
@@ -280,25 +280,23 @@ class CapturedRepFactory : public MemTableRepFactory {
   }
   bool CanHandleDuplicatedKey() const override { return inner_->CanHandleDuplicatedKey(); }
 
+  // RocksDB does not call this one, which does not say whose memtable it is.
   MemTableRep* CreateMemTableRep(const MemTableRep::KeyComparator& comparator,
                                  Allocator* allocator, const SliceTransform* transform,
                                  Logger* logger) override {
-    return Wrap(inner_->CreateMemTableRep(comparator, allocator, transform, logger), allocator);
+    return new CapturedRep(inner_->CreateMemTableRep(comparator, allocator, transform, logger),
+                           allocator, column_);
   }
   MemTableRep* CreateMemTableRep(const MemTableRep::KeyComparator& comparator,
                                  Allocator* allocator, const SliceTransform* transform,
                                  Logger* logger, uint32_t column_family_id) override {
-    return Wrap(
+    column_->hooks()->memtable_created(column_->front(), column_family_id);
+    return new CapturedRep(
         inner_->CreateMemTableRep(comparator, allocator, transform, logger, column_family_id),
-        allocator);
+        allocator, column_);
   }
 
  private:
-  MemTableRep* Wrap(MemTableRep* inner, Allocator* allocator) {
-    column_->hooks()->memtable_created(column_->front());
-    return new CapturedRep(inner, allocator, column_);
-  }
-
   const std::shared_ptr<MemTableRepFactory> inner_;
   const ColumnPtr column_;
 };
@@ -432,9 +430,12 @@ class SegmentPolicy : public FilterPolicy {
   const char* CompatibilityName() const override { return BuiltinName(); }
 
   FilterBitsBuilder* GetBuilderWithContext(const FilterBuildingContext& context) const override {
+    const auto theirs = [&] { return inner_ ? inner_->GetBuilderWithContext(context) : nullptr; };
+    // Set on the running engine: it would be fed prefixes, and asked for them, for ever.
+    if (!context.table_options.whole_key_filtering) return theirs();
     auto build = std::make_shared<TableBuild>(column_);
     // No filter of ours is wanted: RocksDB's own keeps its place.
-    if (!build->wanted()) return inner_ ? inner_->GetBuilderWithContext(context) : nullptr;
+    if (!build->wanted()) return theirs();
     pending_build = std::move(build);
     return new SegmentBuilder(pending_build);
   }
