@@ -70,6 +70,9 @@ pub trait Countable: Filter + Insert + Sized {
     /// # Errors
     /// When no geometry keeps the rate, or memory does not suffice.
     fn following(&self, items: Items, rate: Rate) -> Result<Self, StageError>;
+
+    /// Distinct keys, as far as they can be told: what decides whether the stage is full.
+    fn distinct(&self) -> Items;
 }
 
 /// Stages of counters that open one after another while keys arrive.
@@ -170,7 +173,7 @@ impl<S: Countable> Growing<S> {
     fn roomy(&mut self) -> usize {
         let newest = self.stages.len() - 1;
         let (capacity, _) = self.growth.stage(newest);
-        if self.stages[newest].items() >= capacity {
+        if self.stages[newest].distinct() >= capacity {
             let (items, rate) = self.growth.stage(newest + 1);
             self.stages
                 .extend(self.stages[newest].following(items, rate).ok());
@@ -211,8 +214,7 @@ impl<S: Countable> Growing<S> {
         Bits::new(self.stages.iter().map(|stage| stage.size().get()).sum())
     }
 
-    /// The rate of all stages together, 1 − ∏ (1 − p); too high for [`Counting`] stages, where a
-    /// key that a stage claims by mistake counts and changes no bit.
+    /// The rate of all stages together, 1 − ∏ (1 − p).
     pub fn predicted_rate(&self) -> f64 {
         growth::compound(self.stages.iter().map(S::predicted_rate))
     }
@@ -222,11 +224,21 @@ impl Countable for Counting {
     fn following(&self, items: Items, rate: Rate) -> Result<Self, StageError> {
         Self::with_rate(items, rate)
     }
+
+    /// By their fill: the count of insertions would let a key that comes often, or that an older
+    /// stage claims by mistake, take the room of others.
+    fn distinct(&self) -> Items {
+        self.estimated_items()
+    }
 }
 
 impl<R: Rule> Countable for Multiset<R> {
     fn following(&self, items: Items, rate: Rate) -> Result<Self, StageError> {
         Self::with_rate(items, rate, self.width())
+    }
+
+    fn distinct(&self) -> Items {
+        self.items()
     }
 }
 
@@ -257,6 +269,22 @@ mod tests {
             .take(100_000)
             .filter(|&hash| filter.may_contain(hash));
         assert!(hits.count() < 1_100);
+    }
+
+    /// Each key five times, in turn: no stage opens for what is in, and the rate stays.
+    #[test]
+    fn repeated_keys_take_no_room() {
+        let (mut once, mut often) = (
+            Growing::counting(growth()).unwrap(),
+            Growing::counting(growth()).unwrap(),
+        );
+        for hash in hashes(1).take(5_000) {
+            once.insert(hash);
+            (0..5).for_each(|_| _ = often.insert(hash));
+        }
+        assert_eq!(often.items().get(), 5 * once.items().get());
+        assert_eq!(often.stages().len(), once.stages().len());
+        assert_eq!(often.predicted_rate(), once.predicted_rate());
     }
 
     /// The one thing that must not happen: a removal from a stage that never had the key.

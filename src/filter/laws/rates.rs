@@ -53,12 +53,6 @@ impl Measured {
     fn assert_rate(&self, rate: f64, what: &str) {
         assert_binomial(self.hits, self.trials, rate, what);
     }
-
-    fn assert_rate_at_most(&self, rate: f64, what: &str) {
-        if self.hits as f64 > self.trials as f64 * rate {
-            self.assert_rate(rate, what);
-        }
-    }
 }
 
 /// Of one measurement, as far as filters of so many keys divide them.
@@ -98,11 +92,10 @@ fn measured_rates_are_the_predicted_ones() {
 #[test]
 fn measured_rates_of_counters_are_the_predicted_ones() {
     for rate in RATES {
-        for items in [10, 1_000, 100_000] {
+        for items in [10, 1_000, 100_000, 1_000_000] {
             counters_keep_their_rate(items, rate);
         }
     }
-    counters_keep_their_rate(1_000_000, 0.1);
 }
 
 fn counters_keep_their_rate(items: u64, rate: f64) {
@@ -130,14 +123,12 @@ fn measured_rates_are_the_ones_that_filters_claim() {
             let growth = Growth { rate, ..growth() };
             let codes = Measured::of(items, || Roomy::with_rate(items, rate));
             let spectral = || Growing::<Spectral>::spectral(growth, width).unwrap();
-            for measured in [codes, Measured::of(items, spectral)] {
+            let counting = || Growing::counting(growth).unwrap();
+            let grown = [Measured::of(items, spectral), Measured::of(items, counting)];
+            for measured in [codes].into_iter().chain(grown) {
                 assert!(measured.claimed <= rate.get());
                 measured.assert_rate(measured.claimed, &format!("{items} keys at {rate}"));
             }
-            // Counts the keys, too, that a stage claims by mistake and that change no bit of it.
-            let counting = Measured::of(items, || Growing::counting(growth).unwrap());
-            let bound = counting.claimed.min(rate.get());
-            counting.assert_rate_at_most(bound, &format!("{items} counted keys at {rate}"));
         }
     }
 }
