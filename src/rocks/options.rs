@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::filter::ScalableOptions;
 use crate::hash::HashId;
+use crate::math::growth::Tightening;
 use crate::math::{Bits, Items, Rate, blocked};
 
 /// Settings of a [`SieveDb`](super::SieveDb).
@@ -184,7 +185,7 @@ impl SieveOptions {
             rate: self.summary_rate,
             first: keys.max(expected),
             growth: GROWTH,
-            tightening: TIGHTENING,
+            tightening: Tightening::Geometric(TIGHTENING),
             budget: self.memory_budget,
             ..ScalableOptions::default()
         }
