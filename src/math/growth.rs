@@ -62,6 +62,11 @@ impl Tightening {
         Rate::clamped((-self.halvings(promised, stage)).exp2())
     }
 
+    /// P0/P: the part of the promise that the first stage gets.
+    pub fn first_share(self) -> f64 {
+        self.rate(Rate::ONE_PERCENT, 0).get() / Rate::ONE_PERCENT.get()
+    }
+
     /// log2 1/P_i: the half-full slices that stage i needs, as a real number.
     ///
     /// Kept as a logarithm, so that no stage underflows.
