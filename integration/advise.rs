@@ -50,10 +50,10 @@ const KINDS: [&str; 10] = [
     "standard",
     "partitioned",
     "classic",
+    "hash-coding",
     "counting",
     "spectral",
     "recurring",
-    "hash-coding",
     "sliding",
     "composite",
 ];

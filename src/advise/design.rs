@@ -54,16 +54,16 @@ const ITEMS_A_REMOVAL: u64 = 10;
 const EMPTY: f64 = 0.5;
 
 impl Design {
-    /// All of them, those first that hold the most keys at a rate in a look-up or a bit.
+    /// All of them: sets, counters, and what consists of several filters.
     pub const ALL: [Self; 10] = [
         Self::Blocked,
         Self::Standard,
         Self::Partitioned,
         Self::Classic,
+        Self::HashCoding,
         Self::Counting,
         Self::Spectral,
         Self::Recurring,
-        Self::HashCoding,
         Self::Sliding,
         Self::Composite,
     ];

@@ -123,7 +123,7 @@ mod tests {
     #[test]
     fn the_verdict_names_the_memory() {
         let priced = Measured {
-            memory: Some(Bits::new(8 * 3 << 20)),
+            memory: Some(Bits::new(24 << 20)),
             ..measured(1_000)
         };
         let (free, priced) = (measured(1_000).verdict(), priced.verdict());

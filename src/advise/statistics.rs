@@ -16,8 +16,10 @@
 //! Counters run since the database was opened. A deletion that is still in a memtable counts as a
 //! hit there, so misses are, if anything, too few.
 
+use serde::Serialize;
+
 /// Look-ups, and those that found nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Lookups {
     /// All of them.
     pub reads: u64,

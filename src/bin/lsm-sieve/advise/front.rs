@@ -17,7 +17,7 @@ use lsm_sieve::advise::front::{Measured, Verdict};
 use lsm_sieve::advise::statistics::Lookups;
 use lsm_sieve::filter::{Kind, Stage};
 use lsm_sieve::hash::{HashId, KeyHasher, Seed};
-use lsm_sieve::math::{Items, Rate};
+use lsm_sieve::math::{Bits, Items, Rate};
 use lsm_sieve::workload::Watch as _;
 use lsm_sieve::workload::report::{Tabular, number, percent};
 use lsm_sieve::workload::store::column_families;
@@ -74,11 +74,13 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), Stop> {
-    // Before anything is opened: to open a database may begin a new LOG.
     let counted = arguments.counted()?;
     let database = Database::open(arguments)?;
-    let lookups = match &arguments.keys {
-        Some(file) => Some((database.look_up_all(file)?, "of the file")),
+    let counted = match &arguments.keys {
+        Some(file) => Some(Counted {
+            lookups: database.look_up_all(file)?,
+            source: "of the file",
+        }),
         None => counted,
     };
     let times = database.times(arguments)?;
@@ -86,18 +88,17 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), Stop> {
         .rate(arguments.rate)
         .memory_for(database.keys);
     let (summary, segments) = (filters.summary.get(), filters.segments.get());
-    let measured = |Lookups { reads, misses }| Measured {
-        reads,
-        misses,
-        miss_ns: times.miss_ns,
-        hit_ns: times.hit_ns,
-        front_ns: times.front_ns,
-        rate: arguments.rate,
-        memory: Some(lsm_sieve::Bits::new(summary.saturating_add(segments))),
-    };
-    let nobody = Lookups {
-        reads: 0,
-        misses: 0,
+    let verdict = |lookups: Lookups| {
+        let measured = Measured {
+            reads: lookups.reads,
+            misses: lookups.misses,
+            miss_ns: times.miss_ns,
+            hit_ns: times.hit_ns,
+            front_ns: times.front_ns,
+            rate: arguments.rate,
+            memory: Some(Bits::new(summary.saturating_add(segments))),
+        };
+        measured.verdict()
     };
     output.print(&Report {
         column_family: arguments.column_family.clone(),
@@ -106,47 +107,49 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), Stop> {
         summary_bytes: summary.div_ceil(8),
         segment_bytes: segments.div_ceil(8),
         times,
-        break_even_share: measured(nobody).verdict().break_even_share,
-        counted: lookups.map(|(lookups, source)| Counted {
-            reads: lookups.reads,
-            misses: lookups.misses,
-            source,
-        }),
-        verdict: lookups.map(|(lookups, _)| measured(lookups).verdict()),
+        break_even_share: verdict(Lookups::default()).break_even_share,
+        verdict: counted.as_ref().map(|counted| verdict(counted.lookups)),
+        counted,
     })
 }
 
-/// Look-ups, and who says so.
-type Told = (Lookups, &'static str);
-
 impl Arguments {
     /// What is known of the look-ups without looking any up.
-    fn counted(&self) -> Result<Option<Told>, Stop> {
+    fn counted(&self) -> Result<Option<Counted>, Stop> {
         if let (Some(reads), Some(misses)) = (self.reads, self.misses) {
-            let lookups = Lookups { reads, misses };
-            return match misses <= reads {
-                true => Ok(Some((lookups, "given"))),
-                false => Err(Stop::input(
-                    "more misses than reads; misses are counted among the reads",
-                )),
-            };
+            return given(reads, misses).map(Some);
         }
         if let Some(file) = &self.statistics {
-            let text = tail(file).map_err(|error| unreadable(file, &error))?;
-            let lookups = Lookups::from_statistics(&text);
-            let file = file.display();
-            let nothing =
-                format!("{file} has no statistics of RocksDB; give what its options print");
-            return lookups
-                .map(|lookups| Some((lookups, "of the statistics")))
-                .ok_or(Stop::Input(nothing));
+            return told(file).map(Some);
         }
         // A LOG that is missing or silent says nothing.
         let log = tail(&self.path.join("LOG")).unwrap_or_default();
-        let lookups = Lookups::from_statistics(&log);
-        let told = lookups.filter(|lookups| lookups.reads > 0);
-        Ok(told.map(|lookups| (lookups, "of the statistics in its LOG")))
+        let lookups = Lookups::from_statistics(&log).filter(|lookups| lookups.reads > 0);
+        let source = "of the statistics in its LOG";
+        Ok(lookups.map(|lookups| Counted { lookups, source }))
     }
+}
+
+fn given(reads: u64, misses: u64) -> Result<Counted, Stop> {
+    if misses > reads {
+        return Err(Stop::input(
+            "more misses than reads; misses are counted among the reads",
+        ));
+    }
+    let (lookups, source) = (Lookups { reads, misses }, "given");
+    Ok(Counted { lookups, source })
+}
+
+fn told(file: &Path) -> Result<Counted, Stop> {
+    let text = tail(file).map_err(|error| unreadable(file, &error))?;
+    let lookups = Lookups::from_statistics(&text).ok_or_else(|| {
+        let file = file.display();
+        Stop::input(format!(
+            "{file} has no statistics of RocksDB; give what its options print"
+        ))
+    })?;
+    let source = "of the statistics";
+    Ok(Counted { lookups, source })
 }
 
 fn unreadable(file: &Path, error: &io::Error) -> Stop {
@@ -256,10 +259,7 @@ impl Database {
     /// Looks up every line of a file.
     fn look_up_all(&self, file: &Path) -> Result<Lookups, Stop> {
         let text = std::fs::read(file).map_err(|error| unreadable(file, &error))?;
-        let mut lookups = Lookups {
-            reads: 0,
-            misses: 0,
-        };
+        let mut lookups = Lookups::default();
         for key in text
             .split(|&byte| byte == b'\n')
             .filter(|key| !key.is_empty())
@@ -401,10 +401,11 @@ struct Report {
     verdict: Option<Verdict>,
 }
 
+/// Look-ups, and who says so.
 #[derive(Serialize)]
 struct Counted {
-    reads: u64,
-    misses: u64,
+    #[serde(flatten)]
+    lookups: Lookups,
     source: &'static str,
 }
 
@@ -441,8 +442,11 @@ impl Tabular for Report {
             ),
         ];
         if let Some(counted) = &self.counted {
-            rows.push(row("look-ups", number(counted.reads)));
-            rows.push(row("of these, found nothing", number(counted.misses)));
+            rows.push(row("look-ups", number(counted.lookups.reads)));
+            rows.push(row(
+                "of these, found nothing",
+                number(counted.lookups.misses),
+            ));
         }
         rows
     }
