@@ -95,7 +95,7 @@ fn measured_rates_are_the_predicted_ones() {
 /// a million at the loosest rate, and at the strictest of the smallest filter.
 #[test]
 fn measured_rates_of_counters_are_the_predicted_ones() {
-    let most = std::env::var("LSM_SIEVE_LAW_ITEMS").map_or(100_000, |most| most.parse().unwrap());
+    let most = most_items();
     let sizes = [10, 1_000, 100_000, 1_000_000, 10_000_000];
     let mut seen = Seen::default();
     for rate in RATES {
@@ -112,6 +112,12 @@ fn measured_rates_of_counters_are_the_predicted_ones() {
         seen.add(1_000_000, 1e-4, COUNTERS[0]);
     }
     println!("{}", seen.json("rates of counters"));
+}
+
+/// The most keys that the filters of counters are filled with, as far as the environment says.
+pub(super) fn most_items() -> u64 {
+    let asked = std::env::var("LSM_SIEVE_LAW_ITEMS");
+    asked.map_or(100_000, |most| most.parse().unwrap())
 }
 
 type Measure = fn(Items, Rate) -> Measured;
