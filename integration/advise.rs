@@ -4,21 +4,36 @@
     clippy::unwrap_used,
     reason = "a test fails by panicking, in its helpers as well"
 )]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "what a user would give the command is written past the door to files"
+)]
 
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use lsm_sieve::{Items, SieveDb, SieveOptions};
+use rocksdb::{DB, Options};
 use serde_json::Value;
 
 use crate::cli::{is_refused, json, succeeds};
 
 #[test]
-fn advice_names_every_layout_and_what_pays() {
+fn advice_names_every_kind_and_what_pays() {
     let sized = ["advise", "filter", "--items", "1000000", "--rate", "0.01"];
     let free = json(&sized);
     let filters = free["filters"].as_array().unwrap();
-    assert_eq!(filters.len(), 4);
+    let kinds: Vec<_> = filters
+        .iter()
+        .map(|f| f["kind"].as_str().unwrap())
+        .collect();
+    assert_eq!(kinds, KINDS);
     for filter in filters {
+        assert!(filter["rate"].as_f64().unwrap() <= 0.01);
+    }
+    for filter in &filters[..4] {
         let bits = filter["bits_per_key"].as_f64().unwrap();
         assert!((9.5..11.0).contains(&bits), "{filter}");
-        assert!(filter["rate"].as_f64().unwrap() <= 0.01);
     }
     assert!(free["front"].is_null());
     let measured = |misses| {
@@ -30,14 +45,66 @@ fn advice_names_every_layout_and_what_pays() {
     assert_eq!(measured("10"), Value::Bool(false));
 }
 
-/// The table has a row a layout; reasons and verdict are lines below it.
+const KINDS: [&str; 10] = [
+    "blocked",
+    "standard",
+    "partitioned",
+    "classic",
+    "hash-coding",
+    "counting",
+    "spectral",
+    "recurring",
+    "sliding",
+    "composite",
+];
+
+/// Of {items, rate, bits, probes, growth} any three that decide a filter, and the rest of it.
+#[test]
+fn three_of_five_decide_the_rest() {
+    let given = [
+        ("--items", "100000"),
+        ("--rate", "0.01"),
+        ("--bits", "2500000"),
+        ("--probes", "5"),
+        ("--growth", "31"),
+    ];
+    // Neither items nor bits: any number of keys would do.
+    let open = ["--rate", "--probes", "--growth"];
+    for kind in ["standard", "classic", "partitioned"] {
+        let mut decided = 0;
+        for left_out in 0..given.len() {
+            for also in left_out + 1..given.len() {
+                let chosen: Vec<_> = (0..given.len())
+                    .filter(|at| *at != left_out && *at != also)
+                    .map(|at| given[at])
+                    .collect();
+                let mut arguments = vec!["advise", "filter", "--kind", kind];
+                arguments.extend(chosen.iter().flat_map(|(name, value)| [*name, *value]));
+                if chosen.iter().all(|(name, _)| open.contains(name)) {
+                    is_refused(&arguments);
+                    continue;
+                }
+                let found = &json(&arguments)["filters"][0];
+                for rest in ["items", "rate", "bits", "probes", "growth", "stages"] {
+                    assert!(number(&found[rest]) > 0.0, "{arguments:?}: {found}");
+                }
+                assert!(number(&found["lines_per_miss"]) >= 1.0);
+                assert!(!found["reasons"].as_array().unwrap().is_empty());
+                decided += 1;
+            }
+        }
+        assert_eq!(decided, 9);
+    }
+}
+
+/// The table has a row a kind; reasons and verdict are lines below it.
 #[test]
 fn the_table_is_followed_by_the_reasons() {
     let text = succeeds(&["advise", "filter", "--items", "1000000", "--rate", "0.01"]);
     let (table, reasons) = text.rsplit_once('┘').unwrap();
-    for layout in ["blocked", "standard", "partitioned", "classic"] {
-        assert_eq!(table.matches(layout).count(), 1, "{text}");
-        assert!(reasons.contains(&format!("\n{layout}: ")), "{text}");
+    for kind in KINDS {
+        assert_eq!(table.matches(&format!("│ {kind} ")).count(), 1, "{text}");
+        assert!(reasons.contains(&format!("\n{kind}: ")), "{text}");
     }
 }
 
@@ -115,6 +182,15 @@ fn advice_on_too_little_or_the_impossible_is_one_line_and_exit_code_2() {
         &[&sized[..], &["--growth", "0.5"]].concat(),
         &[&sized[..], &["--reads", "7"]].concat(),
         &[&sized[..], &["--bits", "1000"]].concat(),
+        &[&sized[..], &["--kind", "sliding", "--growth", "9"]].concat(),
+        &[&sized[..], &["--polynomial"]].concat(),
+        &["advise", "front"],
+        &["advise", "front", "/nowhere"],
+        &["advise", "front", "/nowhere", "--reads", "7"],
+        &[
+            "advise", "front", "/nowhere", "--reads", "7", "--misses", "8",
+        ],
+        &["advise", "front", "/nowhere", "--statistics", "/nowhere"],
         &["advise", "differential", "--records", "10"],
         &[
             &["advise", "differential", "--search-us", "-1"][..],
@@ -123,5 +199,167 @@ fn advice_on_too_little_or_the_impossible_is_one_line_and_exit_code_2() {
         .concat(),
     ] {
         is_refused(arguments);
+    }
+}
+
+const LOADED: u32 = 20_000;
+
+/// A database that counts its look-ups, half of its keys in an SST and half in a memtable.
+fn counting(folder: &Path, options: &mut Options) -> DB {
+    options.create_if_missing(true);
+    options.enable_statistics();
+    let db = DB::open(options, folder).unwrap();
+    for key in 0..LOADED {
+        db.put(key.to_be_bytes(), b"a record").unwrap();
+        if key == LOADED / 2 {
+            db.flush().unwrap();
+        }
+    }
+    db
+}
+
+/// One look-up in four finds its key, one by one and many at once.
+fn ask(db: &DB) -> (u64, u64) {
+    let asked = (0..LOADED * 4).step_by(20).map(u32::to_be_bytes);
+    let keys: Vec<_> = asked.collect();
+    for key in &keys {
+        db.get(key).unwrap();
+    }
+    for batch in keys.chunks(100) {
+        for found in db.multi_get(batch) {
+            found.unwrap();
+        }
+    }
+    let reads = 2 * keys.len() as u64;
+    (reads, reads * 3 / 4)
+}
+
+fn front(folder: &Path, more: &[&str]) -> Value {
+    let folder = folder.to_str().unwrap();
+    let few = ["--samples", "2000"];
+    json(&[&["advise", "front", folder][..], &few, more].concat())
+}
+
+/// In use by another process, which goes on using it.
+#[test]
+fn a_front_is_advised_by_what_the_engine_counted() {
+    let home = tempfile::tempdir().unwrap();
+    let (folder, file) = (home.path().join("db"), home.path().join("statistics"));
+    let mut options = Options::default();
+    let db = counting(&folder, &mut options);
+    let (reads, misses) = ask(&db);
+    std::fs::write(&file, options.get_statistics().unwrap()).unwrap();
+
+    let advised = front(&folder, &["--statistics", file.to_str().unwrap()]);
+    assert_eq!(advised["counted"]["reads"], reads, "{advised}");
+    assert_eq!(advised["counted"]["misses"], misses, "{advised}");
+    let verdict = &advised["verdict"];
+    assert_eq!(verdict["miss_share"], 0.75);
+    assert_eq!(verdict["use_it"], true, "{advised}");
+    assert!(number(&verdict["with_ns"]) < number(&verdict["without_ns"]));
+    let bytes = number(&advised["summary_bytes"]) + number(&advised["segment_bytes"]);
+    assert!((number(&verdict["memory_bytes"]) - bytes).abs() <= 1.0);
+    assert_eq!(number(&advised["keys"]), f64::from(LOADED));
+
+    // The same of this database, and of one that is asked for what it has.
+    let unknown = front(&folder, &[]);
+    assert!(unknown["verdict"].is_null() && number(&unknown["break_even_share"]) < 0.5);
+    let hits = front(&folder, &["--reads", "1000", "--misses", "0"]);
+    assert_eq!(hits["verdict"]["use_it"], false);
+    db.put(b"still", b"in use").unwrap();
+}
+
+#[test]
+fn a_front_is_advised_by_the_log_of_a_running_database() {
+    let home = tempfile::tempdir().unwrap();
+    let mut options = Options::default();
+    options.set_stats_dump_period_sec(1);
+    let db = counting(home.path(), &mut options);
+    let (reads, misses) = ask(&db);
+    let start = Instant::now();
+    let counted = loop {
+        let advised = front(home.path(), &[]);
+        if advised["counted"]["reads"] == reads {
+            break advised["counted"].clone();
+        }
+        assert!(start.elapsed() < Duration::from_secs(60), "{advised}");
+    };
+    assert_eq!(counted["misses"], misses);
+}
+
+#[test]
+fn a_front_is_advised_by_the_keys_that_are_asked_for() {
+    let home = tempfile::tempdir().unwrap();
+    let (folder, file) = (home.path().join("db"), home.path().join("asked.txt"));
+    let mut options = Options::default();
+    options.create_if_missing(true);
+    options.set_merge_operator_associative("last", |_, _, operands| {
+        operands.iter().last().map(<[u8]>::to_vec)
+    });
+    let db = DB::open(&options, &folder).unwrap();
+    for user in 0..5_000 {
+        let key = format!("user{user}");
+        if user % 2 == 0 {
+            db.put(key, b"a record").unwrap();
+        } else {
+            db.merge(key, b"an operand").unwrap();
+        }
+    }
+    db.delete("user4999").unwrap();
+    drop(db);
+    let asked = (4_500..6_500).map(|user| format!("user{user}\n"));
+    std::fs::write(&file, asked.collect::<String>()).unwrap();
+    let advised = front(&folder, &["--keys", file.to_str().unwrap()]);
+    assert_eq!(advised["counted"]["reads"], 2_000);
+    assert_eq!(advised["counted"]["misses"], 1_501);
+    assert_eq!(advised["verdict"]["use_it"], true, "{advised}");
+}
+
+#[test]
+fn a_front_is_not_advised_where_there_is_nothing_to_measure() {
+    let home = tempfile::tempdir().unwrap();
+    let (empty, fronted) = (home.path().join("empty"), home.path().join("fronted"));
+    let mut options = Options::default();
+    options.create_if_missing(true);
+    drop(DB::open(&options, &empty).unwrap());
+    drop(SieveDb::open(&options, &SieveOptions::default(), &fronted).unwrap());
+    let (empty, fronted) = (empty.to_str().unwrap(), fronted.to_str().unwrap());
+    is_refused(&["advise", "front", empty]);
+    is_refused(&["advise", "front", empty, "--column-family", "none"]);
+    is_refused(&["advise", "front", fronted]);
+}
+
+/// What is said of a front before there is one, and what it then takes.
+#[test]
+fn the_memory_of_a_front_is_what_was_said() {
+    let home = tempfile::tempdir().unwrap();
+    let mut options = Options::default();
+    options.create_if_missing(true);
+    let front = SieveOptions::default();
+    let keys = Items::new(300_000);
+    let said = front.memory_for(keys);
+    let db = SieveDb::open(&options, &front, home.path()).unwrap();
+    for key in 0..keys.get() {
+        db.put(key.to_be_bytes(), b"").unwrap();
+    }
+    db.flush().unwrap();
+    db.compact_range(None::<&[u8]>, None::<&[u8]>);
+    assert!(db.wait_until_covered(Duration::from_secs(60)));
+    db.consolidate().unwrap();
+    let column = &db.inspect().unwrap().columns[0];
+    let segments = column
+        .segments
+        .iter()
+        .filter_map(|segment| segment.filter.as_ref());
+    let segments: u64 = segments.map(|filter| filter.bits).sum();
+    for (said, bits) in [
+        (said.summary, column.summary.bits),
+        (said.segments, segments),
+    ] {
+        let ratio = bits as f64 / said.get() as f64;
+        assert!(
+            (0.98..1.02).contains(&ratio),
+            "{bits} bits, {said} were said"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! The examples that need no argument, run as a reader would, and what they print.
+//! The examples, run as a reader would, and what they print.
 //!
 //! `cargo test` builds them; where a narrower command did not, the tests say how.
 
@@ -20,13 +20,20 @@ fn path(example: &str) -> PathBuf {
 
 /// What an example prints on its way to exit code 0.
 fn printed(example: &str) -> String {
+    answered(example, &[])
+}
+
+/// The same, with arguments.
+fn answered(example: &str, arguments: &[&str]) -> String {
     let path = path(example);
     assert!(
         path.is_file(),
         "{} is not there: `cargo build --examples` makes it",
         path.display()
     );
-    let output = Command::new(path).stdin(Stdio::null()).output().unwrap();
+    let mut command = Command::new(path);
+    let output = command.args(arguments).stdin(Stdio::null()).output();
+    let output = output.unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{example}: {said}");
     assert!(said.is_empty(), "{example}: {said}");
@@ -57,10 +64,27 @@ fn hyphenation_reads_the_exceptions_and_little_else() {
     for regular in ["win-ter", "lan-tern", "sil-ver"] {
         assert!(text.contains(regular), "{regular}: {text}");
     }
-    let [reads, words] = numbers(text.lines().last().unwrap())[..] else {
+    let words = text.lines().next().unwrap().split_whitespace().count() as f64;
+    let found = numbers(text.lines().last().unwrap());
+    let [
+        whole,
+        truncated,
+        filter,
+        whole_bits,
+        truncated_bits,
+        filter_bits,
+    ] = found[..]
+    else {
         panic!("{text}");
     };
-    assert!(reads >= 4.0 && reads <= words / 3.0, "{text}");
+    assert_eq!(whole, 4.0, "{text}");
+    assert!(truncated >= 4.0 && truncated <= words / 3.0, "{text}");
+    assert!(filter >= 4.0 && filter <= words / 3.0, "{text}");
+    // Bloom's conclusion: errors save space, and his filter saves more.
+    assert!(
+        filter_bits < truncated_bits && truncated_bits < whole_bits,
+        "{text}"
+    );
 }
 
 #[test]
@@ -68,17 +92,60 @@ fn estimated_frequencies_are_never_too_low() {
     let text = printed("key_frequency");
     let mut rows = 0;
     for row in text.lines().skip(1).take(10) {
-        let [comes, selection, increase] = numbers(row)[..] else {
+        let [comes, selection, minimal, _recurring, growing] = numbers(row)[..] else {
             panic!("{row}");
         };
-        assert!(comes <= increase && increase <= selection, "{row}");
+        assert!(comes <= minimal && minimal <= selection, "{row}");
+        assert!(comes <= growing, "{row}");
         rows += 1;
     }
     assert_eq!(rows, 10, "{text}");
-    let [words, by_selection, by_increase] = numbers(text.lines().last().unwrap())[..] else {
+    let last = numbers(text.lines().last().unwrap());
+    let [words, selection, minimal, recurring, growing] = last[..] else {
         panic!("{text}");
     };
-    assert!(by_increase < by_selection && by_selection < words, "{text}");
+    assert!(
+        minimal < selection && recurring < selection && growing < words / 5.0,
+        "{text}"
+    );
+}
+
+#[test]
+fn obvious_passwords_are_refused_and_withdrawn_ones_are_not() {
+    for (password, verdict) in [
+        ("Letmein2024", "refused"),
+        ("starwars1", "accepted: it was withdrawn"),
+        ("mind the quagga", "accepted: it is certainly not"),
+    ] {
+        let text = answered("password_check", &[password]);
+        assert!(text.starts_with(verdict), "{password}: {text}");
+    }
+}
+
+/// A peer that is asked for what it has not: the filter's rate, and what was evicted since.
+#[test]
+fn a_digest_spares_most_questions_and_overlooks_little() {
+    assert_digest_pays(&printed("cache_digest"));
+}
+
+#[test]
+fn a_digest_pays_on_a_published_trace() {
+    let Some(folder) = std::env::var_os("LSM_SIEVE_DATA").map(PathBuf::from) else {
+        println!("skipped: LSM_SIEVE_DATA does not name a folder of traces");
+        return;
+    };
+    let trace = folder.join("OLTP.lis.zst");
+    let text = answered("cache_digest", &[trace.to_str().unwrap(), "lis"]);
+    print!("{text}");
+    assert_digest_pays(&text);
+}
+
+fn assert_digest_pays(text: &str) {
+    let [found, vain, overlooked, spared] = numbers(text.lines().next().unwrap())[..] else {
+        panic!("{text}");
+    };
+    assert!(found > 0.0 && overlooked < found / 20.0, "{text}");
+    assert!(vain < (vain + spared) / 20.0, "{text}");
 }
 
 #[test]

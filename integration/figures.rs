@@ -53,6 +53,20 @@ fn every_figure_is_printed_and_written_in_every_form() {
 }
 
 #[test]
+fn without_a_name_there_is_a_list_of_all_figures() {
+    let listed = succeeds(&["model"]);
+    for name in FIGURES {
+        assert_eq!(listed.matches(&format!("│ {name} ")).count(), 1, "{listed}");
+    }
+    let all = json(&["model"]);
+    let all = all.as_array().unwrap();
+    assert_eq!(all.len(), FIGURES.len());
+    for (figure, name) in all.iter().zip(FIGURES) {
+        assert_eq!(figure, &json(&["model", name]), "{name}");
+    }
+}
+
+#[test]
 fn table_1_prints_the_papers_numbers() {
     let text = succeeds(&["model", "table1"]);
     for printed in [
@@ -67,8 +81,8 @@ fn a_figure_that_cannot_be_is_one_line_and_exit_code_2() {
     let home = tempfile::tempdir().unwrap();
     let nowhere = home.path().join("none/f.svg");
     for arguments in [
-        &["model"][..],
-        &["model", "fig7"],
+        &["model", "fig7"][..],
+        &["model", "--svg", "f.svg"],
         &["model", "fig1", "--dark"],
         &["model", "fig1", "--svg", nowhere.to_str().unwrap()],
         &["model", "fig1", "--csv", ".."],

@@ -124,17 +124,9 @@ const READER: &str = r#"<script>
 </script>
 "#;
 
-#[test]
-fn a_browser_shows_the_page_and_its_filter_answers() {
-    let Some(browser) = browser() else {
-        println!("skipped: no chromium or chrome in the path");
-        return;
-    };
-    let home = tempfile::tempdir().unwrap();
-    let file = report(home.path());
-    let page = fs::read_to_string(&file).unwrap();
-    fs::write(&file, page.replace("</body>", &format!("{READER}</body>"))).unwrap();
-    let profile = home.path().join("profile");
+/// What the scripts of a page left in its element `seen`, once it was loaded.
+fn seen_by(browser: &Path, file: &Path) -> Value {
+    let profile = file.with_extension("profile");
     let output = Command::new(browser)
         .args([
             "--headless=new",
@@ -153,8 +145,20 @@ fn a_browser_shows_the_page_and_its_filter_answers() {
         .split("<pre id=\"seen\">")
         .nth(1)
         .and_then(|rest| rest.split("</pre>").next());
-    let seen: Value =
-        serde_json::from_str(seen.expect("the page's scripts ran to their end")).unwrap();
+    serde_json::from_str(seen.expect("the page's scripts ran to their end")).unwrap()
+}
+
+#[test]
+fn a_browser_shows_the_page_and_its_filter_answers() {
+    let Some(browser) = browser() else {
+        println!("skipped: no chromium or chrome in the path");
+        return;
+    };
+    let home = tempfile::tempdir().unwrap();
+    let file = report(home.path());
+    let page = fs::read_to_string(&file).unwrap();
+    fs::write(&file, page.replace("</body>", &format!("{READER}</body>"))).unwrap();
+    let seen = seen_by(&browser, &file);
     let answers: Vec<&str> = seen["answers"]
         .as_array()
         .unwrap()
@@ -196,4 +200,90 @@ fn a_browser_shows_the_page_and_its_filter_answers() {
         "{charts:?}"
     );
     assert_eq!(seen["wide"], false, "nothing reaches beyond the window");
+}
+
+/// Looks at the page through frames of a phone's width, which a window cannot have: one a colour
+/// scheme, told by the frame's own.
+const PHONES: &str = r##"<script>
+const channels = (colour) => colour.match(/[\d.]+/g).map(Number);
+const light = (colour) => {
+  const [r, g, b] = channels(colour).slice(0, 3).map((c) => {
+    const share = c / 255;
+    return share <= 0.04045 ? share / 12.92 : ((share + 0.055) / 1.055) ** 2.4;
+  });
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+};
+const contrast = (a, b) => {
+  const [more, less] = [light(a), light(b)].sort((x, y) => y - x);
+  return (more + 0.05) / (less + 0.05);
+};
+function look(frame, scheme) {
+  const [view, page] = [frame.contentWindow, frame.contentDocument];
+  const style = (selector) => view.getComputedStyle(page.querySelector(selector));
+  const ground = style("body").backgroundColor;
+  const chart = style(".chart-ground").fill;
+  [1, 2].forEach(() => page.getElementById("more").click());
+  const wrong = page.querySelectorAll("#words .wrong").length;
+  return {
+    scheme,
+    dark: view.matchMedia("(prefers-color-scheme: dark)").matches,
+    inner: view.innerWidth,
+    scrolls: page.documentElement.scrollWidth,
+    ground: light(ground),
+    contrasts: {
+      text: contrast(style("body").color, ground),
+      mistake: contrast(style("#words .wrong").color, ground),
+      chart: contrast(style(".chart-ink").fill, chart),
+    },
+    wrong,
+    told: page.getElementById("wrong").textContent,
+  };
+}
+const all = [];
+for (const [width, scheme] of [[360, "light"], [360, "dark"]]) {
+  const frame = document.createElement("iframe");
+  frame.style.cssText = `width: ${width}px; height: 740px; border: 0; color-scheme: ${scheme}`;
+  frame.addEventListener("load", () => {
+    all.push(look(frame, scheme));
+    document.getElementById("seen").textContent = JSON.stringify(all);
+  });
+  frame.srcdoc = page;
+  document.body.append(frame);
+}
+</script>"##;
+
+#[test]
+fn the_page_fits_a_phone_in_light_and_in_dark() {
+    let Some(browser) = browser() else {
+        println!("skipped: no chromium or chrome in the path");
+        return;
+    };
+    let home = tempfile::tempdir().unwrap();
+    let page = fs::read_to_string(report(home.path())).unwrap();
+    let page = serde_json::to_string(&page).unwrap().replace("</", "<\\/");
+    let host = home.path().join("host.html");
+    let text = format!(
+        "<!DOCTYPE html><meta charset=\"utf-8\"/><body><pre id=\"seen\"></pre>\
+         <script>const page = {page};</script>{PHONES}</body>"
+    );
+    fs::write(&host, text).unwrap();
+    let seen = seen_by(&browser, &host);
+    println!("{seen}");
+    let phones = seen.as_array().unwrap();
+    assert_eq!(phones.len(), 2);
+    for phone in phones {
+        let dark = phone["scheme"] == "dark";
+        assert_eq!(phone["dark"], dark, "{phone}");
+        assert_eq!(phone["inner"], 360);
+        let scrolls = phone["scrolls"].as_u64().unwrap();
+        assert!(scrolls <= 360, "scrolls sideways: {phone}");
+        assert_eq!(phone["ground"].as_f64().unwrap() < 0.2, dark, "{phone}");
+        // What WCAG 2 asks of text.
+        for (what, contrast) in phone["contrasts"].as_object().unwrap() {
+            assert!(contrast.as_f64().unwrap() >= 4.5, "{what}: {phone}");
+        }
+        let (wrong, told) = (&phone["wrong"], phone["told"].as_str().unwrap());
+        assert!(wrong.as_u64().unwrap() > 0, "{phone}");
+        assert!(told.starts_with(&format!("False positives: {wrong} of the 248 others")));
+    }
 }

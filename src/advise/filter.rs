@@ -4,37 +4,23 @@
 //! items   rate   bits        any two decide the third
 //! probes                     given: so many; or, in place of the rate, the rate they are best for
 //! growth                     given: a scalable filter, whose first stage takes items / growth keys
+//!                            not given, but items, rate and bits: the most that the bits allow
 //! ```
 //!
-//! A scalable filter is sized as [`crate::filter::Scalable`] grows by default: each stage takes twice
-//! the keys of the one before it, and its rate is 0.85 times as large. All stages count in full,
-//! the last one too, as they do in memory.
+//! A scalable filter is sized as [`crate::filter::Scalable`] grows: each stage takes twice the keys
+//! of the one before it, and its rate is tightened. All stages count in full, the last one too, as
+//! they do in memory.
 
+use super::design::{Design, Part};
 use crate::math::growth::Tightening;
-use crate::math::{
-    Bits, Items, MAX_PROBES, Probes, Rate, blocked, classic, fill, partitioned, standard,
-};
+use crate::math::{Bits, Items, MAX_PROBES, Probes, Rate, standard};
 use serde::Serialize;
-
-/// How a filter lays out its bits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
-#[serde(rename_all = "lowercase")]
-pub enum Layout {
-    /// k probes anywhere.
-    Standard,
-    /// k different bits anywhere.
-    Classic,
-    /// k slices, one probe in each.
-    Partitioned,
-    /// One cache line a key.
-    Blocked,
-}
 
 /// What is known of a filter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Wish {
-    /// The layout.
-    pub layout: Layout,
+    /// The kind of filter.
+    pub kind: Design,
     /// Keys at the end.
     pub items: Option<Items>,
     /// The rate with all of them.
@@ -45,13 +31,15 @@ pub struct Wish {
     pub probes: Option<Probes>,
     /// Keys at the end over those of the first stage, at least 1.
     pub growth: Option<f64>,
+    /// How the stages share the rate.
+    pub tightening: Tightening,
 }
 
 /// A filter, decided.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Advice {
-    /// The layout.
-    pub layout: Layout,
+    /// The kind of filter.
+    pub kind: Design,
     /// Keys that it takes.
     pub items: u64,
     /// The rate with all of them, at most.
@@ -62,8 +50,12 @@ pub struct Advice {
     pub bits_per_key: f64,
     /// Bits that a key sets in the first stage.
     pub probes: u32,
-    /// Stages; 1 for a static filter.
+    /// Stages, or the parts that the filter consists of; 1 for a static one in one piece.
     pub stages: u32,
+    /// Keys at the end over those of the first stage; 1 for a static filter.
+    pub growth: f64,
+    /// Where items, rate and bits were given: the most growth that the bits allow.
+    pub growth_max: Option<f64>,
     /// Cache lines that a miss touches, on average, when the filter is full.
     pub lines_per_miss: f64,
     /// Why it came out like this.
@@ -84,8 +76,11 @@ pub enum WishError {
     /// A growth below 1.
     #[error("a growth is the keys at the end over those of the first stage, at least 1; got {0}")]
     Growth(f64),
-    /// Nothing of this layout does it.
-    #[error("no filter of this layout does that; allow more bits, fewer keys or a looser rate")]
+    /// The kind has one size.
+    #[error("a {0:?} filter does not grow; leave the growth out")]
+    Fixed(Design),
+    /// Nothing of this kind does it.
+    #[error("no filter of this kind does that; allow more bits, fewer keys or a looser rate")]
     OutOfReach,
     /// The budget does not suffice.
     #[error(
@@ -99,12 +94,8 @@ pub enum WishError {
     },
 }
 
-/// How much stricter each stage is, and how many times more keys it takes: as the filters default.
-const TIGHTENING: Tightening = Tightening::Geometric(0.85);
-const FIRST_SHARE: f64 = 0.15;
+/// How many times more keys each stage takes: as the filters default.
 const FACTOR: f64 = 2.0;
-
-const LINE_BITS: u64 = blocked::LINE_BITS;
 
 impl Wish {
     /// The rest.
@@ -114,7 +105,18 @@ impl Wish {
     pub fn advise(&self) -> Result<Advice, WishError> {
         let plan = self.plan()?;
         match (self.items, self.rate()?, self.bits) {
-            (Some(items), Some(rate), allowed) => plan.within(items, rate, allowed),
+            (Some(items), Some(rate), Some(bits)) => {
+                let growth_max = self
+                    .growth
+                    .is_none()
+                    .then(|| plan.most_growth(items, rate, bits));
+                let advice = plan.within(items, rate, bits)?;
+                Ok(Advice {
+                    growth_max,
+                    ..advice
+                })
+            }
+            (Some(items), Some(rate), None) => plan.within(items, rate, Bits::new(u64::MAX)),
             (Some(items), None, Some(bits)) => plan.with_rate_of(items, bits),
             (None, Some(rate), Some(bits)) => plan.with_items_of(rate, bits),
             _ => Err(WishError::Open),
@@ -135,9 +137,13 @@ impl Wish {
         if growth > 1.0 && self.probes.is_some() && decided > 1 {
             return Err(WishError::TooMuch);
         }
+        if growth > 1.0 && !self.kind.grows() {
+            return Err(WishError::Fixed(self.kind));
+        }
         Ok(Plan {
-            layout: self.layout,
+            kind: self.kind,
             growth,
+            tightening: self.tightening.confined(),
             probes: self.probes.filter(|_| decided > 1),
         })
     }
@@ -149,39 +155,52 @@ impl Wish {
             return Ok(self.rate);
         };
         let first = (-f64::from(probes.get())).exp2();
-        let all = if self.growth.unwrap_or(1.0) > 1.0 {
-            first / FIRST_SHARE
+        let share = if self.growth.unwrap_or(1.0) > 1.0 {
+            self.tightening.confined().first_share()
         } else {
-            first
+            1.0
         };
-        Rate::new(all).map(Some).map_err(|_| WishError::OutOfReach)
+        Rate::new(first / share)
+            .map(Some)
+            .map_err(|_| WishError::OutOfReach)
     }
 }
 
 /// What is decided before the quantities are.
 #[derive(Clone, Copy)]
 struct Plan {
-    layout: Layout,
+    kind: Design,
     growth: f64,
+    tightening: Tightening,
     probes: Option<Probes>,
 }
 
-/// One stage: its size and how it is probed.
-#[derive(Clone, Copy)]
-struct Stage {
-    items: Items,
-    bits: Bits,
-    probes: Probes,
-}
-
 impl Plan {
-    fn within(self, items: Items, rate: Rate, allowed: Option<Bits>) -> Result<Advice, WishError> {
+    fn within(self, items: Items, rate: Rate, allowed: Bits) -> Result<Advice, WishError> {
         let stages = self.stages(items, rate).ok_or(WishError::OutOfReach)?;
         let needed = total(&stages);
-        match allowed {
-            Some(allowed) if needed > allowed => Err(WishError::TooFewBits { needed, allowed }),
-            _ => Ok(self.advice(items, rate.get(), &stages)),
+        if needed > allowed {
+            return Err(WishError::TooFewBits { needed, allowed });
         }
+        Ok(self.advice(items, rate.get(), &stages))
+    }
+
+    /// The growth of the longest row of full stages that the bits have room for.
+    fn most_growth(self, items: Items, rate: Rate, allowed: Bits) -> f64 {
+        if !self.kind.grows() {
+            return 1.0;
+        }
+        let fits = |growth: &f64| {
+            let stages = Self {
+                growth: *growth,
+                ..self
+            }
+            .stages(items, rate);
+            stages.is_some_and(|stages| total(&stages) <= allowed)
+        };
+        let growths = std::iter::successors(Some(1.0), |growth| Some(growth * FACTOR + 1.0));
+        let within = growths.take_while(|&growth| growth <= items.get() as f64);
+        within.take_while(fits).last().unwrap_or(1.0)
     }
 
     /// The strictest rate that fits, by bisection over its logarithm.
@@ -225,9 +244,9 @@ impl Plan {
     }
 
     /// The stages that so many items open; `None` when one cannot be made.
-    fn stages(self, items: Items, rate: Rate) -> Option<Vec<Stage>> {
+    fn stages(self, items: Items, rate: Rate) -> Option<Vec<Part>> {
         if self.growth <= 1.0 {
-            return Some(vec![self.stage(items, rate)?]);
+            return self.kind.parts(items, rate, self.probes);
         }
         let mut stages = Vec::new();
         let mut left = items.get();
@@ -235,209 +254,97 @@ impl Plan {
         while left > 0 {
             let index = u32::try_from(stages.len()).ok()?;
             let held = Items::new(takes as u64);
-            stages.push(self.stage(held, TIGHTENING.rate(rate, index))?);
+            let share = self.tightening.rate(rate, index);
+            stages.extend(self.kind.parts(held, share, self.probes)?);
             left = left.saturating_sub(held.get());
             takes *= FACTOR;
         }
         Some(stages)
     }
 
-    /// The smallest filter for these items and this rate.
-    fn stage(self, items: Items, rate: Rate) -> Option<Stage> {
-        if let Some(probes) = self.probes {
-            return self.stage_with(items, rate, probes);
-        }
-        let (bits, probes) = match self.layout {
-            Layout::Standard => standard::size(items, rate),
-            Layout::Classic => classic::size(items, rate),
-            Layout::Partitioned => {
-                let (slice, slices) = partitioned::size(items, rate);
-                (sliced(slice, slices)?, slices)
-            }
-            Layout::Blocked => {
-                let (pattern, lines) = blocked::size(items, rate)?;
-                (Bits::new(lines.checked_mul(LINE_BITS)?), pattern.probes())
-            }
-        };
-        Some(Stage {
-            items,
-            bits,
-            probes,
-        })
-    }
-
-    /// The smallest with so many probes, by bisection: the rate falls with the bits.
-    fn stage_with(self, items: Items, wanted: Rate, probes: Probes) -> Option<Stage> {
-        const MOST_BITS_A_KEY: u64 = 4_096;
-        let unit = self.unit(probes)?;
-        let fits = |units: u64| {
-            let bits = Bits::new(units.saturating_mul(unit));
-            self.rate(bits, probes, items) <= wanted.get()
-        };
-        let mut least = 1;
-        let mut enough = items.get().checked_mul(MOST_BITS_A_KEY)?.div_ceil(unit) + 1;
-        if !fits(enough) {
-            return None;
-        }
-        while least < enough {
-            let middle = least + (enough - least) / 2;
-            if fits(middle) {
-                enough = middle;
-            } else {
-                least = middle + 1;
-            }
-        }
-        let bits = Bits::new(enough * unit);
-        Some(Stage {
-            items,
-            bits,
-            probes,
-        })
-    }
-
-    /// What the bits must be a multiple of; `None` where the layout has no such probes.
-    fn unit(self, probes: Probes) -> Option<u64> {
-        if !(1..=MAX_PROBES).contains(&probes.get()) {
-            return None;
-        }
-        match self.layout {
-            Layout::Standard | Layout::Classic => Some(1),
-            Layout::Partitioned => Some(probes.get().into()),
-            Layout::Blocked => pattern(probes).map(|_| LINE_BITS),
-        }
-    }
-
-    /// The rate of a stage of this layout.
-    fn rate(self, bits: Bits, probes: Probes, items: Items) -> f64 {
-        match self.layout {
-            Layout::Standard => standard::rate_corrected(bits, probes, items),
-            Layout::Classic => classic::rate(bits, probes, items),
-            Layout::Partitioned => partitioned::rate(slice(bits, probes), probes, items),
-            Layout::Blocked => {
-                let lines = bits.get() / LINE_BITS;
-                pattern(probes).map_or(1.0, |pattern| blocked::rate(pattern, lines, items))
-            }
-        }
-    }
-
-    fn advice(self, items: Items, rate: f64, stages: &[Stage]) -> Advice {
+    fn advice(self, items: Items, rate: f64, stages: &[Part]) -> Advice {
         let bits = total(stages);
-        let lines = stages.iter().map(|stage| self.lines_per_miss(stage)).sum();
+        let asked = stages.iter().take(self.kind.asked());
         Advice {
-            layout: self.layout,
+            kind: self.kind,
             items: items.get(),
             rate,
             bits: bits.get(),
             bits_per_key: bits.per_key(items),
             probes: stages.first().map_or(0, |stage| stage.probes.get()),
             stages: u32::try_from(stages.len()).unwrap_or(u32::MAX),
-            lines_per_miss: lines,
-            reasons: self.reasons(items, rate, stages),
+            growth: self.growth,
+            growth_max: None,
+            lines_per_miss: asked.map(|stage| stage.lines).sum(),
+            reasons: self.reasons(items, rate, bits, stages.len()),
         }
     }
 
-    /// Lines looked at until a clear bit is met: (1 − f^k)/(1 − f) probes at a fill of f, which in
-    /// a filter of few lines fall on the same ones.
-    fn lines_per_miss(self, stage: &Stage) -> f64 {
-        let Stage {
-            items,
-            bits,
-            probes,
-        } = *stage;
-        let clear = match self.layout {
-            Layout::Blocked => return 1.0,
-            Layout::Standard => standard::clear_chance(bits, probes),
-            Layout::Classic => classic::clear_chance(bits, probes),
-            Layout::Partitioned => partitioned::clear_chance(slice(bits, probes)),
+    fn reasons(self, items: Items, rate: f64, bits: Bits, stages: usize) -> Vec<String> {
+        let mut reasons = vec![self.kind.reason().to_owned()];
+        let Ok(rate) = Rate::new(rate) else {
+            return reasons;
         };
-        let fill = fill::expected(clear, items);
-        let probed = (1.0 - fill::matching(fill, probes)) / (1.0 - fill);
-        let lines = bits.get().div_ceil(LINE_BITS) as f64;
-        lines * (1.0 - (1.0 - 1.0 / lines).powf(probed))
-    }
-
-    fn reasons(self, items: Items, rate: f64, stages: &[Stage]) -> Vec<String> {
-        let layout = match self.layout {
-            Layout::Standard => "the fewest bits; a miss stops at the first clear bit",
-            Layout::Classic => "as standard, a little better below some hundred bits",
-            Layout::Partitioned => "no key is weak; the bits of standard",
-            Layout::Blocked => "one cache line a stage, hit or miss, paid for with bits",
-        };
-        let mut reasons = vec![layout.to_owned()];
-        let fixed = Rate::new(rate).ok().and_then(|rate| {
-            Self {
-                growth: 1.0,
-                ..self
-            }
-            .stage(items, rate)
-        });
-        if let (true, Some(fixed)) = (stages.len() > 1, fixed) {
-            let over = total(stages).get() as f64 / fixed.bits.get() as f64;
+        if self.growth > 1.0 {
+            let fixed = self.kind.parts(items, rate, self.probes);
+            let over = fixed.map_or(f64::NAN, |fixed| ratio(bits, total(&fixed)));
             reasons.push(format!(
-                "{} stages take {over:.2} times the bits of one of the right size; rebuild it when \
-                 the keys are at hand",
-                stages.len()
+                "{stages} stages take {over:.2} times the bits of one of the right size; rebuild it \
+                 when the keys are at hand"
             ));
-        }
-        if let (Layout::Blocked, Ok(rate)) = (self.layout, Rate::new(rate)) {
-            let standard = standard::size(items, rate).0.get();
-            if let (1, Some(fixed)) = (stages.len(), fixed) {
-                let over = fixed.bits.get() as f64 / standard as f64;
-                reasons.push(format!("{over:.2} times the bits of the standard layout"));
-            }
+        } else if self.kind != Design::Standard {
+            let over = ratio(bits, standard::size(items, rate).0);
+            reasons.push(format!("{over:.2} times the bits of the standard filter"));
         }
         reasons
     }
 }
 
-fn total(stages: &[Stage]) -> Bits {
+fn ratio(bits: Bits, others: Bits) -> f64 {
+    bits.get() as f64 / others.get() as f64
+}
+
+fn total(stages: &[Part]) -> Bits {
     let bits = stages.iter().map(|stage| stage.bits.get());
     Bits::new(bits.fold(0, u64::saturating_add))
-}
-
-fn slice(bits: Bits, slices: Probes) -> Bits {
-    Bits::new(bits.get() / u64::from(slices.get().max(1)))
-}
-
-fn sliced(slice: Bits, slices: Probes) -> Option<Bits> {
-    slice.get().checked_mul(slices.get().into()).map(Bits::new)
-}
-
-/// The pattern with so many probes and the fewest groups.
-fn pattern(probes: Probes) -> Option<blocked::Pattern> {
-    [2, 4]
-        .into_iter()
-        .find_map(|groups| blocked::Pattern::find(groups, probes))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const LAYOUTS: [Layout; 4] = [
-        Layout::Standard,
-        Layout::Classic,
-        Layout::Partitioned,
-        Layout::Blocked,
+    const LAYOUTS: [Design; 4] = [
+        Design::Standard,
+        Design::Classic,
+        Design::Partitioned,
+        Design::Blocked,
     ];
     const ITEMS: Items = Items::new(100_000);
 
-    fn wish(layout: Layout) -> Wish {
+    fn wish(kind: Design) -> Wish {
         Wish {
-            layout,
+            kind,
             items: None,
             rate: None,
             bits: None,
             probes: None,
             growth: None,
+            tightening: Tightening::Geometric(0.85),
         }
     }
 
     /// Items and rate give bits; items and those bits the rate; rate and bits the items.
     #[test]
     fn each_of_three_is_found_from_the_other_two() {
-        for layout in LAYOUTS {
-            for growth in [None, Some(50.0)] {
+        let growing = |kind: &Design| kind.grows().then_some(50.0);
+        for layout in Design::ALL {
+            // Codes have whole bits, and 7 of them promise 0.8 %.
+            let least = if layout == Design::HashCoding {
+                0.005
+            } else {
+                0.0099
+            };
+            for growth in [None, growing(&layout)] {
                 let wish = Wish {
                     growth,
                     ..wish(layout)
@@ -460,7 +367,7 @@ mod tests {
                 .unwrap();
                 let held = Wish { rate, bits, ..wish }.advise().unwrap();
                 assert!(
-                    rated.rate <= 0.01 && rated.rate > 0.0099,
+                    rated.rate <= 0.01 && rated.rate > least,
                     "{layout:?}: {rated:?}"
                 );
                 assert!(held.items >= sized.items, "{layout:?}: {held:?}");
@@ -494,7 +401,7 @@ mod tests {
 
     #[test]
     fn probes_are_kept_where_they_are_given() {
-        for layout in [Layout::Standard, Layout::Classic, Layout::Partitioned] {
+        for layout in [Design::Standard, Design::Classic, Design::Partitioned] {
             let (items, rate) = (Some(ITEMS), Some(Rate::ONE_PERCENT));
             let free = Wish {
                 items,
@@ -526,7 +433,7 @@ mod tests {
         let found = Wish {
             items,
             probes,
-            ..wish(Layout::Partitioned)
+            ..wish(Design::Partitioned)
         }
         .advise()
         .unwrap();
@@ -536,12 +443,75 @@ mod tests {
             items,
             probes,
             growth,
-            ..wish(Layout::Partitioned)
+            ..wish(Design::Partitioned)
         }
         .advise()
         .unwrap();
         assert_eq!(grown.probes, 10, "of the first stage");
         assert!(grown.stages > 3 && grown.rate > found.rate);
+    }
+
+    /// Items, rate and twice the bits of a static filter: how far it may grow, and that it may.
+    #[test]
+    fn bits_to_spare_allow_growth() {
+        for kind in Design::ALL {
+            let given = Wish {
+                items: Some(ITEMS),
+                rate: Some(Rate::ONE_PERCENT),
+                ..wish(kind)
+            };
+            let fixed = given.advise().unwrap();
+            let bits = Some(Bits::new(2 * fixed.bits));
+            let free = Wish { bits, ..given }.advise().unwrap();
+            let growth = free.growth_max.unwrap();
+            assert_eq!(growth > 1.0, kind.grows(), "{kind:?}: {growth}");
+            let grown = Wish {
+                growth: free.growth_max,
+                ..given
+            };
+            let further = Wish {
+                growth: Some(growth * 2.0 + 1.0),
+                ..given
+            };
+            assert!(grown.advise().unwrap().bits <= 2 * fixed.bits);
+            if kind.grows() {
+                assert!(further.advise().unwrap().bits > 2 * fixed.bits);
+            } else {
+                assert_eq!(further.advise(), Err(WishError::Fixed(kind)));
+            }
+        }
+    }
+
+    #[test]
+    fn few_stages_are_cheaper_when_they_tighten_polynomially() {
+        let geometric = Wish {
+            items: Some(ITEMS),
+            rate: Some(Rate::ONE_PERCENT),
+            growth: Some(3.0),
+            ..wish(Design::Standard)
+        };
+        let polynomial = Wish {
+            tightening: Tightening::Polynomial,
+            ..geometric
+        };
+        assert!(polynomial.advise().unwrap().bits < geometric.advise().unwrap().bits);
+    }
+
+    #[test]
+    fn counters_take_as_many_times_more() {
+        let bits = |kind| {
+            let (items, rate) = (Some(ITEMS), Some(Rate::ONE_PERCENT));
+            let given = Wish {
+                items,
+                rate,
+                ..wish(kind)
+            };
+            given.advise().unwrap().bits
+        };
+        let one = bits(Design::Partitioned);
+        assert_eq!(bits(Design::Counting), 4 * one);
+        assert_eq!(bits(Design::Spectral), 16 * one);
+        assert!(bits(Design::Recurring).abs_diff(24 * one) < one / 100);
     }
 
     #[test]
@@ -550,7 +520,7 @@ mod tests {
         let fixed = Wish {
             items,
             rate,
-            ..wish(Layout::Blocked)
+            ..wish(Design::Blocked)
         };
         let grown = Wish {
             growth: Some(1_000.0),
@@ -569,7 +539,7 @@ mod tests {
         let found = Wish {
             items,
             rate,
-            ..wish(Layout::Standard)
+            ..wish(Design::Standard)
         }
         .advise()
         .unwrap();
@@ -578,7 +548,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_decided_is_refused() {
-        let open = wish(Layout::Standard);
+        let open = wish(Design::Standard);
         assert_eq!(open.advise(), Err(WishError::Open));
         let (items, rate) = (Some(ITEMS), Some(Rate::ONE_PERCENT));
         assert_eq!(Wish { items, ..open }.advise(), Err(WishError::Open));
@@ -602,7 +572,7 @@ mod tests {
         let blocked = Wish {
             items,
             rate: strict,
-            ..wish(Layout::Blocked)
+            ..wish(Design::Blocked)
         };
         assert_eq!(blocked.advise(), Err(WishError::OutOfReach));
         let tight = Wish {

@@ -7,9 +7,12 @@
 //! ```
 //!
 //! Hits gain nothing and pay for the front, so f decides, and t_hit does not matter to what is
-//! saved. The times are means over look-ups; `lsm-sieve bench miss` measures t_miss and t_front.
+//! saved. The times are means over look-ups; `lsm-sieve advise front` measures them on a database.
+//!
+//! What the front costs besides is its memory. Whether that is worth the time is the reader's to
+//! say: the verdict names both.
 
-use crate::math::Rate;
+use crate::math::{Bits, Rate};
 use serde::Serialize;
 
 /// What was counted and timed.
@@ -27,6 +30,8 @@ pub struct Measured {
     pub front_ns: f64,
     /// The rate of the front.
     pub rate: Rate,
+    /// What the front takes in memory, where that is known.
+    pub memory: Option<Bits>,
 }
 
 /// What the front would do to the mean look-up.
@@ -44,6 +49,8 @@ pub struct Verdict {
     pub with_ns: f64,
     /// Engine look-ups saved, of all.
     pub engine_reads_saved: f64,
+    /// Bytes that the front takes.
+    pub memory_bytes: Option<u64>,
     /// Why.
     pub reason: String,
 }
@@ -69,7 +76,8 @@ impl Measured {
             without_ns: without,
             with_ns: with,
             engine_reads_saved: share * stopped,
-            reason: reason(share, break_even),
+            memory_bytes: self.memory.map(bytes),
+            reason: reason(share, break_even) + &self.memory.map_or_else(String::new, price),
         }
     }
 }
@@ -83,6 +91,15 @@ fn reason(share: f64, break_even: f64) -> String {
     } else {
         format!("use it: {share:.2} % of the look-ups miss, it pays from {from:.2} % on")
     }
+}
+
+fn bytes(memory: Bits) -> u64 {
+    memory.get().div_ceil(8)
+}
+
+fn price(memory: Bits) -> String {
+    let mebibytes = bytes(memory) as f64 / f64::from(1 << 20);
+    format!("; its filters take {mebibytes:.1} MiB of memory")
 }
 
 #[cfg(test)]
@@ -99,7 +116,23 @@ mod tests {
             hit_ns,
             front_ns,
             rate,
+            memory: None,
         }
+    }
+
+    #[test]
+    fn the_verdict_names_the_memory() {
+        let priced = Measured {
+            memory: Some(Bits::new(24 << 20)),
+            ..measured(1_000)
+        };
+        let (free, priced) = (measured(1_000).verdict(), priced.verdict());
+        assert_eq!(
+            (free.memory_bytes, priced.memory_bytes),
+            (None, Some(3 << 20))
+        );
+        assert!(priced.reason.starts_with(&free.reason));
+        assert!(priced.reason.contains("3.0 MiB"), "{}", priced.reason);
     }
 
     #[test]

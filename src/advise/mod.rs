@@ -2,5 +2,7 @@
 //!
 //! Both answers are plain data with their reasons, computed by [`crate::math`] alone.
 
+pub mod design;
 pub mod filter;
 pub mod front;
+pub mod statistics;

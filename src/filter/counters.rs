@@ -15,7 +15,7 @@
 use super::{Kind, Shape, ShapeError, Stage, StageError, probe};
 use crate::bits::Packed;
 use crate::hash::KeyHash;
-use crate::math::{Bits, Items, Probes, Rate, partitioned};
+use crate::math::{Bits, Items, Probes, Rate, fill, partitioned};
 use crate::planted::planted;
 use std::collections::TryReserveError;
 
@@ -125,6 +125,9 @@ impl TryFrom<Shape> for Geometry {
 pub(super) struct Counters {
     geometry: Geometry,
     values: Packed,
+    /// How many are above zero.
+    raised: u64,
+    /// How many are at their maximum.
     stuck: u64,
 }
 
@@ -178,9 +181,14 @@ impl Counters {
             source,
         };
         let values = Packed::from_values(words, width, values).map_err(no_memory)?;
-        let stuck = values.iter().filter(|&value| value == values.max()).count();
+        let count = |of: &dyn Fn(u64) -> bool| values.iter().filter(|&value| of(value)).count();
+        let (raised, stuck) = (
+            count(&|value| value > 0),
+            count(&|value| value == values.max()),
+        );
         Ok(Self {
             geometry,
+            raised: raised as u64,
             stuck: stuck as u64,
             values,
         })
@@ -227,6 +235,7 @@ impl Counters {
         for place in self.geometry.places(hash) {
             let value = self.values.get(place);
             if value > 0 && (value < self.values.max() || planted!(StuckCounterLowered)) {
+                self.raised -= u64::from(value == 1);
                 self.values.set(place, value - 1);
             }
         }
@@ -244,6 +253,7 @@ impl Counters {
     fn raise_to(&mut self, place: u64, value: u64) {
         let was = self.values.get(place);
         let value = value.min(self.values.max());
+        self.raised += u64::from(was == 0 && value > 0);
         self.stuck += u64::from(was < value && value == self.values.max());
         self.values.set(place, value);
     }
@@ -256,6 +266,23 @@ impl Counters {
     /// Whether this value means *that many or more*.
     pub(super) fn is_stuck(&self, value: u64) -> bool {
         value == self.values.max()
+    }
+
+    /// The share of counters above zero.
+    fn fill(&self) -> f64 {
+        self.raised as f64 / self.geometry.counters() as f64
+    }
+
+    /// The rate at which strangers are answered *maybe*, as the counters stand: a little too high,
+    /// since it takes all slices for equally full.
+    pub(super) fn observed_rate(&self) -> f64 {
+        fill::matching(self.fill(), Probes::new(self.geometry.probes))
+    }
+
+    /// How many distinct keys the fill speaks for.
+    pub(super) fn estimated_items(&self) -> Items {
+        let slice = Bits::new(self.geometry.slice);
+        fill::items(partitioned::clear_chance(slice), self.fill())
     }
 
     /// The rate at which strangers are answered *maybe*, with so many distinct keys.

@@ -119,6 +119,11 @@ impl Counting {
         Items::new(self.items)
     }
 
+    /// How many distinct keys the counters speak for.
+    pub fn estimated_items(&self) -> Items {
+        self.counters.estimated_items()
+    }
+
     /// Counters that are stuck: keys on them can no longer be removed.
     pub fn saturated(&self) -> u64 {
         self.counters.stuck()
@@ -129,10 +134,10 @@ impl Counting {
         self.shape().bits
     }
 
-    /// The chance that a stranger is answered *maybe*, computed from [`Counting::items`]; too high
-    /// where keys were inserted more than once.
+    /// The chance that a stranger is answered *maybe*, from the counters as they stand: keys that
+    /// were inserted more than once, or removed, do not blur it.
     pub fn predicted_rate(&self) -> f64 {
-        self.counters.rate(self.items())
+        self.counters.observed_rate()
     }
 
     /// The geometry.
@@ -188,6 +193,20 @@ mod tests {
         assert!(!filter.may_contain(key));
         assert_eq!(filter.remove(key), Err(NotInserted));
         assert_eq!(filter.items().get(), 0);
+    }
+
+    #[test]
+    fn repeated_and_removed_keys_leave_the_rate_as_it_was() {
+        let once = filled(hashes(1).take(500));
+        let mut again = filled(hashes(1).take(500).chain(hashes(1).take(1_000)));
+        for hash in hashes(1).take(1_000).skip(500) {
+            again.remove(hash).unwrap();
+        }
+        assert_eq!(again.items().get(), 1_000);
+        assert_eq!(again.predicted_rate(), once.predicted_rate());
+        assert_eq!(again.estimated_items(), once.estimated_items());
+        let error = once.estimated_items().get().abs_diff(500);
+        assert!(error <= 10, "off by {error}");
     }
 
     /// What a full counter stood for is not known any more, so nothing takes it down.

@@ -16,7 +16,6 @@
 //!   some may be mistaken, and taking from such a one would lose another key: it is refused, and
 //!   the key stays *maybe*. That happens no more often than the promised rate, as a rule.
 
-use super::scalable::TIGHTENING;
 use super::{
     CounterWidth, Counting, Filter, Insert, Multiset, NotInserted, Rule, Spectral, StageError,
 };
@@ -33,8 +32,9 @@ pub struct Growth {
     pub first: Items,
     /// How many times more keys a stage takes than the one before it; 0 counts as 1.
     pub factor: u32,
-    /// How much stricter a stage is than the one before it, r; taken between 0.1 and 0.95.
-    pub tightening: f64,
+    /// How much stricter a stage is than the one before it; r is taken between 0.1 and 0.95. Where
+    /// it bounds the stages, the last one takes all further keys.
+    pub tightening: Tightening,
 }
 
 impl Default for Growth {
@@ -44,7 +44,7 @@ impl Default for Growth {
             rate: Rate::ONE_PERCENT,
             first: Items::new(1_000),
             factor: 2,
-            tightening: 0.85,
+            tightening: Tightening::Geometric(0.85),
         }
     }
 }
@@ -54,12 +54,13 @@ impl Growth {
     fn stage(&self, index: usize) -> (Items, Rate) {
         let index = u32::try_from(index).unwrap_or(u32::MAX);
         let times = u64::from(self.factor.max(1)).saturating_pow(index);
-        // `max` before `min`: they turn a NaN into a number, as `clamp` does not.
-        let (least, most) = (*TIGHTENING.start(), *TIGHTENING.end());
-        let tightening = self.tightening.max(least).min(most);
         let items = self.first.get().max(1).saturating_mul(times);
-        let rate = Tightening::Geometric(tightening).rate(self.rate, index);
+        let rate = self.tightening.confined().rate(self.rate, index);
         (Items::new(items), rate)
+    }
+
+    fn has_stage(&self, index: usize) -> bool {
+        u32::try_from(index).is_ok_and(|index| self.tightening.has_stage(index))
     }
 }
 
@@ -70,6 +71,9 @@ pub trait Countable: Filter + Insert + Sized {
     /// # Errors
     /// When no geometry keeps the rate, or memory does not suffice.
     fn following(&self, items: Items, rate: Rate) -> Result<Self, StageError>;
+
+    /// Distinct keys, as far as they can be told: what decides whether the stage is full.
+    fn distinct(&self) -> Items;
 }
 
 /// Stages of counters that open one after another while keys arrive.
@@ -170,7 +174,8 @@ impl<S: Countable> Growing<S> {
     fn roomy(&mut self) -> usize {
         let newest = self.stages.len() - 1;
         let (capacity, _) = self.growth.stage(newest);
-        if self.stages[newest].items() >= capacity {
+        let full = self.stages[newest].distinct() >= capacity;
+        if full && self.growth.has_stage(newest + 1) {
             let (items, rate) = self.growth.stage(newest + 1);
             self.stages
                 .extend(self.stages[newest].following(items, rate).ok());
@@ -211,8 +216,7 @@ impl<S: Countable> Growing<S> {
         Bits::new(self.stages.iter().map(|stage| stage.size().get()).sum())
     }
 
-    /// The rate of all stages together, 1 − ∏ (1 − p); too high for [`Counting`] stages, where a
-    /// key that a stage claims by mistake counts and changes no bit.
+    /// The rate of all stages together, 1 − ∏ (1 − p).
     pub fn predicted_rate(&self) -> f64 {
         growth::compound(self.stages.iter().map(S::predicted_rate))
     }
@@ -222,11 +226,21 @@ impl Countable for Counting {
     fn following(&self, items: Items, rate: Rate) -> Result<Self, StageError> {
         Self::with_rate(items, rate)
     }
+
+    /// By their fill: the count of insertions would let a key that comes often, or that an older
+    /// stage claims by mistake, take the room of others.
+    fn distinct(&self) -> Items {
+        self.estimated_items()
+    }
 }
 
 impl<R: Rule> Countable for Multiset<R> {
     fn following(&self, items: Items, rate: Rate) -> Result<Self, StageError> {
         Self::with_rate(items, rate, self.width())
+    }
+
+    fn distinct(&self) -> Items {
+        self.items()
     }
 }
 
@@ -257,6 +271,22 @@ mod tests {
             .take(100_000)
             .filter(|&hash| filter.may_contain(hash));
         assert!(hits.count() < 1_100);
+    }
+
+    /// Each key five times, in turn: no stage opens for what is in, and the rate stays.
+    #[test]
+    fn repeated_keys_take_no_room() {
+        let (mut once, mut often) = (
+            Growing::counting(growth()).unwrap(),
+            Growing::counting(growth()).unwrap(),
+        );
+        for hash in hashes(1).take(5_000) {
+            once.insert(hash);
+            (0..5).for_each(|_| _ = often.insert(hash));
+        }
+        assert_eq!(often.items().get(), 5 * once.items().get());
+        assert_eq!(often.stages().len(), once.stages().len());
+        assert_eq!(often.predicted_rate(), once.predicted_rate());
     }
 
     /// The one thing that must not happen: a removal from a stage that never had the key.
@@ -322,15 +352,16 @@ mod tests {
 
     #[test]
     fn without_room_the_newest_stage_takes_all() {
-        let strict = Growth {
-            rate: Rate::new(1e-18).unwrap(),
-            tightening: 0.1,
+        let two = Growth {
+            tightening: Tightening::Bounded { r: 0.5, stages: 2 },
             ..growth()
         };
-        let mut filter = Growing::counting(strict).unwrap();
+        let mut filter = Growing::counting(two).unwrap();
         hashes(1)
             .take(50_000)
             .for_each(|hash| _ = filter.insert(hash));
+        assert_eq!(filter.stages().len(), 2);
+        assert!(filter.predicted_rate() > 0.5);
         assert!(hashes(1).take(50_000).all(|hash| filter.may_contain(hash)));
     }
 }

@@ -75,7 +75,8 @@ pub trait Filter {
     /// Memory taken by bits, counters or cells.
     fn size(&self) -> Bits;
 
-    /// The chance that a key never inserted is answered *maybe*, computed from [`Filter::items`].
+    /// The chance that a key never inserted is answered *maybe*, computed from [`Filter::items`],
+    /// and from the counters where these count insertions.
     fn predicted_rate(&self) -> f64;
 }
 

@@ -9,6 +9,9 @@
 //! rate     P0     P0 r      P0 r²            P0 r³           P0 = P (1 − r): adds up to P
 //! ```
 //!
+//! Other tightenings share P out otherwise ([`Tightening`]): polynomially, which costs fewer bits at
+//! the start and after some sixty stages, or among so many stages that no part of P is kept back.
+//!
 //! An absent key visits all stages, so growth costs time as well as space: a filter that was grown
 //! and will be kept should be rebuilt at its right size when the keys are at hand.
 //!
@@ -37,14 +40,12 @@ pub struct ScalableOptions {
     pub first: Items,
     /// How many times more keys a stage takes than the one before it; 0 counts as 1.
     pub growth: u32,
-    /// How much stricter a stage is than the one before it, r; taken between 0.1 and 0.95.
-    pub tightening: f64,
+    /// How much stricter a stage is than the one before it; r is taken between 0.1 and 0.95.
+    /// Where it bounds the stages, the filter is saturated when another one is needed.
+    pub tightening: Tightening,
     /// The most bits that all stages together may take.
     pub budget: Option<Bits>,
 }
-
-/// What r is confined to: below, a second stage is out of reach; above, the first one is.
-pub(super) const TIGHTENING: std::ops::RangeInclusive<f64> = 0.1..=0.95;
 
 impl Default for ScalableOptions {
     /// Blocked, because a miss then costs one cache line a stage. One percent, because a further
@@ -59,7 +60,7 @@ impl Default for ScalableOptions {
             rate: Rate::ONE_PERCENT,
             first: Items::new(1_000),
             growth: 2,
-            tightening: 0.85,
+            tightening: Tightening::Geometric(0.85),
             budget: None,
         }
     }
@@ -68,11 +69,12 @@ impl Default for ScalableOptions {
 impl ScalableOptions {
     /// The rate of stage `index`.
     fn stage_rate(&self, index: usize) -> Rate {
-        let (least, most) = (*TIGHTENING.start(), *TIGHTENING.end());
-        // `max` before `min`: they turn a NaN into a number, as `clamp` does not.
-        let tightening = self.tightening.max(least).min(most);
         let index = u32::try_from(index).unwrap_or(u32::MAX);
-        Tightening::Geometric(tightening).rate(self.rate, index)
+        self.tightening.confined().rate(self.rate, index)
+    }
+
+    fn has_stage(&self, index: usize) -> bool {
+        u32::try_from(index).is_ok_and(|index| self.tightening.has_stage(index))
     }
 
     /// The keys of a stage that follows one of `before` keys.
@@ -82,8 +84,11 @@ impl ScalableOptions {
     }
 
     /// Stage `index`, after stages of which the largest is for `largest` keys and which take `size`
-    /// together; `None` when the rate, the budget or the memory does not allow it.
+    /// together; `None` when the tightening, the rate, the budget or the memory does not allow it.
     fn open(&self, index: usize, largest: Items, size: Bits) -> Option<Open> {
+        if !self.has_stage(index) {
+            return None;
+        }
         let capacity = self.following(largest);
         let layout = Layout::for_rate(self.kind, capacity, self.stage_rate(index)).ok()?;
         let size = size.get().saturating_add(layout.shape().bits.get());
@@ -241,7 +246,7 @@ impl Scalable {
         self.newest().filter(|_| self.stages() > len)
     }
 
-    /// `None` when the rate, the budget or the memory does not allow another stage.
+    /// `None` when the tightening, the rate, the budget or the memory allows no further stage.
     fn next_stage(&self, index: usize) -> Option<Open> {
         let largest = self.opened(index).map(|open| open.capacity).max();
         self.options
@@ -448,6 +453,23 @@ mod tests {
         }
     }
 
+    /// 100 + 200 + 400 keys, each of the stages with a third of the promise.
+    #[test]
+    fn past_its_bound_of_stages_a_filter_answers_maybe() {
+        let options = ScalableOptions {
+            tightening: Tightening::Bounded { r: 0.95, stages: 3 },
+            ..small(None)
+        };
+        let within = grown(options, 690);
+        assert_eq!((within.stages(), within.is_saturated()), (3, false));
+        assert!(within.predicted_rate() <= 0.01);
+        let endless = grown(small(None), 690);
+        assert!(within.size() < endless.size());
+        let beyond = grown(options, 800);
+        assert_eq!((beyond.stages(), beyond.is_saturated()), (3, true));
+        assert!(hashes(2).take(1_000).all(|hash| beyond.may_contain(hash)));
+    }
+
     #[test]
     fn a_continued_filter_fills_its_last_stage_first() {
         let first = grown(small(None), 1_000);
@@ -482,7 +504,7 @@ mod tests {
         for (growth, tightening) in [(0, f64::NAN), (u32::MAX, 0.0), (1, f64::INFINITY)] {
             let options = ScalableOptions {
                 growth,
-                tightening,
+                tightening: Tightening::Geometric(tightening),
                 ..small(Some(Bits::new(1 << 24)))
             };
             let filter = grown(options, 2_000);

@@ -178,6 +178,17 @@ fn hypergeometric(m: u64, c: u64, k: u64) -> Vec<f64> {
     chance
 }
 
+/// The rate of k slices of m/k bits, (1 − (1 − k/m)^n)^k (§1's aside), as a real formula: m/k need
+/// not be whole.
+///
+/// Slices of a filter are: [`super::partitioned::rate`] is theirs, the same where k divides m. Slices
+/// of ⌊m/k⌋ and ⌈m/k⌉ bits that make up m come within 2 % of it for 128 bits and up to 20 slices.
+pub fn partitioned(bits: Bits, probes: Probes, items: Items) -> f64 {
+    let (m, k) = (bits.get() as f64, f64::from(probes.get()));
+    let clear = (items.get() as f64 * (-(k / m).min(1.0)).ln_1p()).exp_m1();
+    (-clear).powf(k)
+}
+
 /// P(X = x) of the standard filter for x from 0 to m, f_S (6), by the occupancy of one more throw:
 /// with x bits set, the next one is new with chance (m − x)/m. kn·m steps, m + 1 numbers.
 pub fn standard_distribution(bits: Bits, probes: Probes, items: Items) -> Vec<f64> {
@@ -242,13 +253,15 @@ pub fn classic_iterated(bits: Bits, probes: Probes, items: Items) -> f64 {
 }
 
 #[cfg(test)]
+mod exact;
+#[cfg(test)]
 mod vectors;
 
 #[cfg(test)]
 mod tests {
     use super::vectors::{Row, S1, S2};
     use super::*;
-    use crate::math::{assert_close, partitioned, standard as textbook};
+    use crate::math::{assert_close, partitioned as slices, standard as textbook};
 
     const M: Bits = Bits::new(128);
 
@@ -294,15 +307,26 @@ mod tests {
 
     #[test]
     fn partitioned_rates_agree_with_rational_arithmetic() {
-        let mut checked = 0;
         for (row, k, n) in rows() {
-            let slice = Bits::new(M.get() / u64::from(k.get()));
-            if let Some(exact) = row.partitioned {
-                assert_close(partitioned::rate(slice, k, n), exact, 1e-12);
-                checked += 1;
+            assert_close(partitioned(M, k, n), row.partitioned, 1e-12);
+            if M.get().is_multiple_of(k.get().into()) {
+                let slice = Bits::new(M.get() / u64::from(k.get()));
+                assert_close(slices::rate(slice, k, n), row.partitioned, 1e-12);
             }
         }
-        assert_eq!(checked, 10, "1, 2, 4, 8 and 16 divide 128");
+    }
+
+    /// Where k does not divide m, some slices are one bit larger than the others: the product of
+    /// their chances.
+    #[test]
+    fn uneven_slices_come_close_to_the_real_formula() {
+        for (row, k, n) in rows() {
+            let (bits, count) = (M.get(), u64::from(k.get()));
+            let of = |bits, count| slices::rate(Bits::new(bits), Probes::new(count), n);
+            let larger = u32::try_from(bits % count).unwrap();
+            let uneven = of(bits / count + 1, larger) * of(bits / count, k.get() - larger);
+            assert_close(uneven, row.partitioned, 0.02);
+        }
     }
 
     /// What subtracts loses digits: these are held to an absolute error.
@@ -396,7 +420,7 @@ mod tests {
     #[test]
     fn partitioned_is_the_worst_near_the_optimum_and_classic_the_best() {
         let (k, n) = (Probes::new(4), Items::new(16));
-        let slices = partitioned::rate(Bits::new(32), k, n);
+        let slices = slices::rate(Bits::new(32), k, n);
         assert!(classic(M, k, n) < standard(M, k, n) && standard(M, k, n) < slices);
     }
 

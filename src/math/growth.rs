@@ -29,10 +29,42 @@ pub enum Tightening {
     Polynomial,
 }
 
+/// What r is confined to where stages are made: below, a second stage is out of reach; above, the
+/// first one is.
+const R: std::ops::RangeInclusive<f64> = 0.1..=0.95;
+
 impl Tightening {
+    /// The nearest one that filters can be made of: r between 0.1 and 0.95.
+    #[must_use]
+    pub fn confined(self) -> Self {
+        // `max` before `min`: they turn a NaN into a number, as `clamp` does not.
+        let within = |r: f64| r.max(*R.start()).min(*R.end());
+        match self {
+            Self::Geometric(r) => Self::Geometric(within(r)),
+            Self::Bounded { r, stages } => Self::Bounded {
+                r: within(r),
+                stages,
+            },
+            Self::Polynomial => Self::Polynomial,
+        }
+    }
+
+    /// Whether the promise has a share for stage i.
+    pub fn has_stage(self, stage: u32) -> bool {
+        match self {
+            Self::Geometric(_) | Self::Polynomial => true,
+            Self::Bounded { stages, .. } => stage < stages.max(1),
+        }
+    }
+
     /// The rate of stage i.
     pub fn rate(self, promised: Rate, stage: u32) -> Rate {
         Rate::clamped((-self.halvings(promised, stage)).exp2())
+    }
+
+    /// P0/P: the part of the promise that the first stage gets.
+    pub fn first_share(self) -> f64 {
+        self.rate(Rate::ONE_PERCENT, 0).get() / Rate::ONE_PERCENT.get()
     }
 
     /// log2 1/P_i: the half-full slices that stage i needs, as a real number.
@@ -153,6 +185,26 @@ mod tests {
         let at = |tightening: Tightening| tightening.halvings(Rate::ONE_PERCENT, 0);
         assert_close(at(one), -Rate::ONE_PERCENT.get().log2(), 1e-12);
         assert_close(at(any) - at(one), 10_f64.log2(), 1e-12);
+    }
+
+    #[test]
+    fn senseless_tightenings_come_to_their_senses() {
+        for (r, nearest) in [
+            (f64::NAN, 0.1),
+            (-1.0, 0.1),
+            (0.5, 0.5),
+            (f64::INFINITY, 0.95),
+        ] {
+            let (any, bounded) = (
+                Tightening::Geometric(r),
+                Tightening::Bounded { r, stages: 0 },
+            );
+            assert_eq!(any.confined(), Tightening::Geometric(nearest));
+            assert!(any.has_stage(u32::MAX));
+            assert!(bounded.has_stage(0) && !bounded.has_stage(1));
+            let only = bounded.confined().rate(Rate::ONE_PERCENT, 0).get();
+            assert_close(only, 0.01, 1e-12);
+        }
     }
 
     #[test]

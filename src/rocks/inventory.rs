@@ -21,6 +21,7 @@ use std::sync::Arc;
 
 use crate::filter::{Scalable, ScalableOptions};
 use crate::hash::KeyHash;
+use crate::math::growth::Tightening;
 use crate::math::{Bits, Items, Rate};
 use crate::segment::SealedFilter;
 
@@ -97,7 +98,7 @@ pub(crate) fn recent_options(budget: Option<Bits>) -> ScalableOptions {
         rate: Rate::ONE_PERCENT,
         first: FIRST_KEYS,
         growth: 4,
-        tightening: 0.5,
+        tightening: Tightening::Geometric(0.5),
         budget: Some(Bits::new(share.min(RECENT_BUDGET))),
         ..ScalableOptions::default()
     }

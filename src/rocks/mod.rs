@@ -36,7 +36,7 @@ pub use db::SieveDb;
 pub use error::{InspectError, OpenError, UpkeepFailed};
 pub(crate) use family::Family;
 pub use inspect::{ColumnReport, FilterReport, Inspection, LostKey, SegmentReport, VerifyReport};
-pub use options::SieveOptions;
+pub use options::{FilterMemory, SieveOptions};
 
 /// The wrapped engine: a RocksDB whose column families may be created and dropped while shared.
 pub type Engine = rocksdb::DBWithThreadMode<rocksdb::MultiThreaded>;

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::filter::ScalableOptions;
 use crate::hash::HashId;
+use crate::math::growth::Tightening;
 use crate::math::{Bits, Items, Rate, blocked};
 
 /// Settings of a [`SieveDb`](super::SieveDb).
@@ -26,6 +27,15 @@ pub struct SieveOptions {
     folder: Option<PathBuf>,
     frozen: bool,
     publishes_first: bool,
+}
+
+/// What the filters of a column family take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FilterMemory {
+    /// The summary, which is asked first.
+    pub summary: Bits,
+    /// The filters of all SSTs, which RocksDB asks.
+    pub segments: Bits,
 }
 
 /// The first stage of a summary whose database does not say how many keys will come: small
@@ -100,6 +110,23 @@ impl SieveOptions {
     #[must_use]
     pub fn segment_bits_per_key(self, bits: f64) -> Self {
         self.segment_rate(Some(blocked::rate_of(bits)))
+    }
+
+    /// What the filters of so many keys take, in a column family whose summary is consolidated and
+    /// whose SSTs hold each key once. More while the summary grows or SSTs overlap.
+    pub fn memory_for(&self, keys: Items) -> FilterMemory {
+        let filter = |keys, rate| {
+            let lines = blocked::size(keys, rate).map_or(u64::MAX, |(_, lines)| lines);
+            Bits::new(lines.saturating_mul(blocked::LINE_BITS))
+        };
+        let stage = Tightening::Geometric(TIGHTENING).rate(self.summary_rate, 0);
+        let roomy = Items::new((keys.get() as f64 * HEADROOM).ceil() as u64);
+        FilterMemory {
+            summary: filter(roomy, stage),
+            segments: self
+                .segment_rate
+                .map_or(Bits::new(0), |rate| filter(keys, rate)),
+        }
     }
 
     /// How many keys each column family will hold, if that is known: its summary then starts at
@@ -184,7 +211,7 @@ impl SieveOptions {
             rate: self.summary_rate,
             first: keys.max(expected),
             growth: GROWTH,
-            tightening: TIGHTENING,
+            tightening: Tightening::Geometric(TIGHTENING),
             budget: self.memory_budget,
             ..ScalableOptions::default()
         }

@@ -154,7 +154,7 @@ pub(crate) fn native_bits_per_key(engine: &DB) -> Result<f64, rocksdb::Error> {
 }
 
 /// One field of RocksDB's text `name=value; name=value; ...`.
-fn aggregated(properties: &str, name: &str) -> Option<f64> {
+pub(crate) fn aggregated(properties: &str, name: &str) -> Option<f64> {
     let fields = properties
         .split(';')
         .filter_map(|field| field.split_once('='));

@@ -4,39 +4,45 @@ use std::path::PathBuf;
 
 use lsm_sieve::chart::Ground;
 
-use crate::figures::Name;
+use crate::figures::{self, Contents, Name};
 use crate::outcome::Stop;
 use crate::output::{Output, write};
 
 const AFTER_HELP: &str = "Examples:
+  lsm-sieve model
   lsm-sieve model table1
   lsm-sieve model fig6 --svg fig6.svg --csv fig6.csv
   lsm-sieve model grandi --png grandi.png --dark
-  lsm-sieve model compare --json";
+  lsm-sieve model compare --json
+
+Without a figure it lists them all; as JSON, with their points.";
 
 /// Print a table or figure of the literature, and draw it.
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Arguments {
-    /// Which one.
+    /// Which one; a list of them all otherwise.
     #[arg(value_name = "FIGURE")]
-    name: Name,
+    name: Option<Name>,
     /// Draw it into this file, as SVG that follows the reader's choice of light or dark.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", requires = "name")]
     svg: Option<PathBuf>,
     /// Draw it into this file, as PNG.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", requires = "name")]
     png: Option<PathBuf>,
     /// Draw the PNG on dark ground.
     #[arg(long, requires = "png")]
     dark: bool,
     /// Write its points into this file.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", requires = "name")]
     csv: Option<PathBuf>,
 }
 
 pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), Stop> {
-    let figure = arguments.name.figure();
+    let Some(name) = arguments.name else {
+        return output.print(&Contents(figures::all()));
+    };
+    let figure = name.figure();
     if let Some(path) = &arguments.svg {
         write(path, figure.chart.svg().as_bytes())?;
     }

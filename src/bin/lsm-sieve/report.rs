@@ -7,16 +7,15 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use clap::ValueEnum as _;
 use lsm_sieve::chart::style_sheet;
 use lsm_sieve::disk::{Disk as _, RealDisk};
 use lsm_sieve::filter::{Kind, Shape, Stage};
 use lsm_sieve::hash::{HashId, KeyHasher, Seed};
-use lsm_sieve::math::{Bits, Items, Probes, Rate, standard, textbook};
+use lsm_sieve::math::{Bits, Items, Probes, Rate, fill, standard, textbook};
 use lsm_sieve::workload::report::Tabular;
 use serde::Serialize;
 
-use crate::figures::{Figure, Name};
+use crate::figures::{self, Figure};
 use crate::outcome::Stop;
 use crate::output::{Output, write};
 
@@ -43,10 +42,7 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), Stop> {
             "cannot use {folder} as a folder: {error}; name one that can be made"
         ))
     })?;
-    let figures: Vec<Figure> = Name::value_variants()
-        .iter()
-        .map(|name| name.figure())
-        .collect();
+    let figures = figures::all();
     let page = page(&figures)?;
     let file = folder.join("report.html");
     write(&file, page.as_bytes())?;
@@ -156,17 +152,16 @@ struct Data {
 const BITS: Bits = Bits::new(64);
 const PROBES: Probes = Probes::new(3);
 
-const WORDS: [&str; 24] = [
-    "Ada", "Barbara", "Brian", "Charles", "Donald", "Edith", "Edsger", "Frances", "Grace", "Hedy",
-    "Jean", "John", "Kathleen", "Leslie", "Lynn", "Margaret", "Mary", "Michael", "Niklaus",
-    "Radia", "Shafi", "Sophie", "Tony", "Vint",
-];
+/// What the reader may choose from, one a line.
+const WORDS: &str = include_str!("report/words.txt");
 
 /// A filter that is small enough to see.
 #[derive(Serialize)]
 struct SmallFilter {
     bits: u64,
     words: Vec<Word>,
+    /// By the number of set bits: the share of all strangers that is answered *maybe*.
+    rates: Vec<f64>,
 }
 
 #[derive(Serialize)]
@@ -179,7 +174,7 @@ struct Word {
 impl SmallFilter {
     fn compute() -> Result<Self, Stop> {
         let hasher = KeyHasher::new(HashId::Xxh3, Seed::from_bytes([0; 16]));
-        let words = WORDS.iter().map(|&word| {
+        let words = WORDS.lines().map(|word| {
             let shape = Shape {
                 kind: Kind::Standard,
                 bits: BITS,
@@ -193,10 +188,11 @@ impl SmallFilter {
                 bits: set_bits(&filter),
             })
         });
-        let words = words.collect::<Result<_, Stop>>()?;
+        let rate = |set: u64| fill::matching(set as f64 / BITS.get() as f64, PROBES);
         Ok(Self {
             bits: BITS.get(),
-            words,
+            words: words.collect::<Result<_, Stop>>()?,
+            rates: (0..=BITS.get()).map(rate).collect(),
         })
     }
 }

@@ -1,7 +1,11 @@
 //! `advise filter`: the rest of a filter from what is known of it, and whether a front pays.
 
-use lsm_sieve::advise::filter::{Advice, Layout, Wish};
+use clap::ValueEnum as _;
+use lsm_sieve::advise::design::Design;
+use lsm_sieve::advise::filter::{Advice, Wish};
 use lsm_sieve::advise::front::{Measured, Verdict};
+use lsm_sieve::filter::ScalableOptions;
+use lsm_sieve::math::growth::Tightening;
 use lsm_sieve::math::{Bits, Items, Probes, Rate};
 use lsm_sieve::workload::report::{Tabular, number, percent};
 use serde::Serialize;
@@ -12,14 +16,14 @@ use crate::output::Output;
 
 const AFTER_HELP: &str = "Examples:
   lsm-sieve advise filter --items 1000000 --rate 0.01
-  lsm-sieve advise filter --bits 8000000 --rate 0.001 --layout standard
+  lsm-sieve advise filter --bits 8000000 --rate 0.001 --kind counting
   lsm-sieve advise filter --items 1000000 --rate 0.01 --growth 1000
   lsm-sieve advise filter --items 1000000 --rate 0.01 --reads 90000 --misses 12000 \\
       --miss-ns 1100 --hit-ns 3400 --front-ns 50
 
 Two of items, rate and bits decide a filter; probes may stand for the rate, and growth makes it
-scalable. With the counts and times of a running database it says whether a front pays; `lsm-sieve
-bench miss` measures the times.";
+scalable. With all three it is told how far it may grow. With the counts and times of a running
+database it says whether a front pays; `lsm-sieve advise front` finds them out.";
 
 /// Size a filter, and say whether a front of such filters pays.
 #[derive(clap::Args)]
@@ -40,9 +44,12 @@ pub(crate) struct Arguments {
     /// Keys at the end over those that the first stage takes.
     #[arg(long, value_name = "G")]
     growth: Option<f64>,
-    /// One layout only; all of them otherwise.
+    /// One kind only; all that can do it otherwise.
     #[arg(long)]
-    layout: Option<Layout>,
+    kind: Option<Design>,
+    /// Tighten the rates of stages polynomially, not by 0.85 a stage.
+    #[arg(long, requires = "growth")]
+    polynomial: bool,
     /// Look-ups of the running database.
     #[arg(long, value_name = "N", requires_all = ["misses", "miss_ns", "hit_ns", "front_ns"])]
     reads: Option<u64>,
@@ -68,29 +75,29 @@ fn nanoseconds(text: &str) -> Result<f64, String> {
 }
 
 impl Arguments {
-    fn wish(&self, layout: Layout) -> Wish {
+    fn wish(&self, kind: Design) -> Wish {
+        let tightening = if self.polynomial {
+            Tightening::Polynomial
+        } else {
+            ScalableOptions::default().tightening
+        };
         Wish {
-            layout,
+            kind,
             items: self.items.map(Items::new),
             rate: self.rate,
             bits: self.bits.map(Bits::new),
             probes: self.probes.map(Probes::new),
             growth: self.growth,
+            tightening,
         }
     }
 
-    /// The layouts asked for that can do it; an error where none can.
+    /// The kinds asked for that can do it; an error where none can.
     fn filters(&self) -> Result<Vec<Advice>, Stop> {
-        const ALL: [Layout; 4] = [
-            Layout::Blocked,
-            Layout::Standard,
-            Layout::Partitioned,
-            Layout::Classic,
-        ];
         let asked = self
-            .layout
-            .map_or_else(|| ALL.to_vec(), |layout| vec![layout]);
-        let advised = asked.into_iter().map(|layout| self.wish(layout).advise());
+            .kind
+            .map_or_else(|| Design::ALL.to_vec(), |kind| vec![kind]);
+        let advised = asked.into_iter().map(|kind| self.wish(kind).advise());
         let (done, refused): (Vec<_>, Vec<_>) = advised.partition(Result::is_ok);
         let done: Vec<Advice> = done.into_iter().flatten().collect();
         match refused.into_iter().find_map(Result::err) {
@@ -99,14 +106,16 @@ impl Arguments {
         }
     }
 
-    fn measured(&self, rate: Rate) -> Option<Measured> {
+    /// What a front of such filters has to be weighed against, where it was counted and timed.
+    fn measured(&self, advice: &Advice) -> Option<Measured> {
         Some(Measured {
             reads: self.reads?,
             misses: self.misses?,
             miss_ns: self.miss_ns?,
             hit_ns: self.hit_ns?,
             front_ns: self.front_ns?,
-            rate,
+            rate: Rate::new(advice.rate).ok()?,
+            memory: Some(Bits::new(advice.bits)),
         })
     }
 }
@@ -118,12 +127,10 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), Stop> {
         ));
     }
     let filters = arguments.filters()?;
-    let rate = filters
+    let measured = filters
         .first()
-        .and_then(|advice| Rate::new(advice.rate).ok());
-    let front = rate
-        .and_then(|rate| arguments.measured(rate))
-        .map(|measured| measured.verdict());
+        .and_then(|advice| arguments.measured(advice));
+    let front = measured.map(|measured| measured.verdict());
     output.print(&Report { filters, front })
 }
 
@@ -143,6 +150,7 @@ impl Tabular for Report {
             "bits a key",
             "probes",
             "stages",
+            "growth",
             "lines a miss",
         ];
         heads.map(str::to_owned).to_vec()
@@ -158,29 +166,36 @@ impl Tabular for Report {
     }
 }
 
-fn layout(advice: &Advice) -> String {
-    format!("{:?}", advice.layout).to_lowercase()
+/// As it is written on the command line.
+fn kind(advice: &Advice) -> String {
+    let value = advice.kind.to_possible_value();
+    value.map_or_else(String::new, |value| value.get_name().to_owned())
 }
 
 fn reasons(advice: &Advice) -> impl Iterator<Item = String> {
-    let told = |reason| format!("{}: {reason}", layout(advice));
+    let told = |reason| format!("{}: {reason}", kind(advice));
     advice.reasons.iter().map(told)
 }
 
 fn filter_row(advice: &Advice) -> Vec<String> {
+    let growth = match advice.growth_max {
+        Some(most) => format!("up to {most:.0}"),
+        None => format!("{:.0}", advice.growth),
+    };
     vec![
-        layout(advice),
+        kind(advice),
         number(advice.items),
         percent(advice.rate),
         number(advice.bits),
         format!("{:.2}", advice.bits_per_key),
         advice.probes.to_string(),
         advice.stages.to_string(),
+        growth,
         format!("{:.1}", advice.lines_per_miss),
     ]
 }
 
-fn worth(verdict: &Verdict) -> [String; 2] {
+pub(super) fn worth(verdict: &Verdict) -> [String; 2] {
     let times = format!(
         "a mean look-up: {:.0} ns without the front, {:.0} ns with it",
         verdict.without_ns, verdict.with_ns

@@ -10,6 +10,7 @@ mod mullin;
 
 use std::fmt::Write as _;
 
+use clap::ValueEnum;
 use lsm_sieve::chart::{Chart, Point, Series};
 use lsm_sieve::workload::report::Tabular;
 use serde::ser::{Serialize, SerializeStruct as _, Serializer};
@@ -24,7 +25,7 @@ pub(crate) struct Figure {
 }
 
 /// The figures there are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Name {
     /// Capacities of a partitioned filter of 32 KB (Almeida, Table 1).
     Table1,
@@ -72,8 +73,39 @@ impl Name {
 
     /// As it is written on the command line.
     pub(crate) fn text(self) -> String {
-        let value = clap::ValueEnum::to_possible_value(&self);
+        let value = self.to_possible_value();
         value.map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+}
+
+/// Every figure, in the order of [`Name`].
+pub(crate) fn all() -> Vec<Figure> {
+    let names = Name::value_variants().iter();
+    names.map(|name| name.figure()).collect()
+}
+
+/// What there is, a line each.
+#[derive(serde::Serialize)]
+#[serde(transparent)]
+pub(crate) struct Contents(pub(crate) Vec<Figure>);
+
+impl Tabular for Contents {
+    fn head(&self) -> Vec<String> {
+        ["figure", "shows", "source"].map(str::to_owned).to_vec()
+    }
+
+    fn rows(&self) -> Vec<Vec<String>> {
+        let row = |figure: &Figure| {
+            let (title, source) = (figure.chart.title(), figure.source);
+            vec![figure.name.text(), title.to_owned(), source.to_owned()]
+        };
+        self.0.iter().map(row).collect()
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let hint = "`lsm-sieve model FIGURE` prints and draws one of them, `lsm-sieve report DIR` \
+                    puts all on one page.";
+        vec![hint.to_owned()]
     }
 }
 
@@ -172,7 +204,6 @@ impl Serialize for Figure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::ValueEnum as _;
 
     #[test]
     fn every_figure_has_points_that_can_be_drawn() {

@@ -13,15 +13,33 @@ const bits = Array.from({ length: data.filter.bits }, () => {
   return bit;
 });
 
+const maybe = (word) => word.bits.every((bit) => state.set.has(bit));
+const percent = (share) => `${(100 * share).toFixed(1)} %`;
+
 function show(met) {
   bits.forEach((bit, index) => {
     bit.classList.toggle("set", state.set.has(index));
     bit.classList.toggle("met", met.includes(index));
   });
-  for (const button of at("words").children) {
-    button.classList.toggle("in", state.words.has(button.textContent));
+  const wrong = [];
+  for (const word of data.filter.words) {
+    const inside = state.words.has(word.word);
+    const mistaken = !inside && maybe(word);
+    word.button.classList.toggle("in", inside);
+    word.button.classList.toggle("wrong", mistaken);
+    if (mistaken) wrong.push(word.word);
   }
-  at("fill").textContent = `${state.words.size} words in, ${state.set.size} of ${bits.length} bits set.`;
+  tell(wrong);
+}
+
+function tell(wrong) {
+  const [inside, set] = [state.words.size, state.set.size];
+  const others = data.filter.words.length - inside;
+  at("fill").textContent = `${inside} words in, ${set} of ${bits.length} bits set: so full, a filter ` +
+    `answers maybe to ${percent(data.filter.rates[set])} of all other words.`;
+  at("wrong").textContent = wrong.length === 0 ? "" :
+    `False positives: ${wrong.length} of the ${others} others here (${percent(wrong.length / others)}): ` +
+    `${wrong.slice(0, 12).join(", ")}${wrong.length > 12 ? " ..." : "."}`;
 }
 
 function insert(word) {
@@ -32,19 +50,26 @@ function insert(word) {
 }
 
 function look(word) {
-  const maybe = word.bits.every((bit) => state.set.has(bit));
   const truth = state.words.has(word.word) ? "it is in" : "a false positive";
-  at("answer").textContent = maybe ? `${word.word}: maybe (${truth}).` : `${word.word}: absent.`;
+  at("answer").textContent = maybe(word) ? `${word.word}: maybe (${truth}).` : `${word.word}: absent.`;
   show(word.bits);
 }
 
 for (const word of data.filter.words) {
-  const button = document.createElement("button");
-  button.type = "button";
-  button.textContent = word.word;
-  button.addEventListener("click", () => (state.mode === "insert" ? insert(word) : look(word)));
-  at("words").append(button);
+  word.button = document.createElement("button");
+  word.button.type = "button";
+  word.button.textContent = word.word;
+  word.button.addEventListener("click", () => (state.mode === "insert" ? insert(word) : look(word)));
+  at("words").append(word.button);
 }
+at("more").addEventListener("click", () => {
+  const others = data.filter.words.filter((word) => !state.words.has(word.word) && !word.button.hidden);
+  others.slice(0, 10).forEach(insert);
+});
+at("find").addEventListener("input", () => {
+  const part = at("find").value.trim().toLowerCase();
+  for (const word of data.filter.words) word.button.hidden = !word.word.toLowerCase().includes(part);
+});
 for (const [id, mode] of [["insert", "insert"], ["look", "look up"]]) {
   at(id).addEventListener("click", () => {
     state.mode = mode;

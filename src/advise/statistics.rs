@@ -1,0 +1,109 @@
+//! How many look-ups a database answered, and how many of them with nothing: read off what RocksDB
+//! writes of itself.
+//!
+//! With statistics switched on it dumps its counters into the file LOG every `stats_dump_period_sec`
+//! (ten minutes by default), and gives the same text to whoever asks the options for it:
+//!
+//! ```text
+//! rocksdb.memtable.hit COUNT : 12        found in a memtable
+//! rocksdb.l0.hit COUNT : 7               found in level 0; l1 and l2andup likewise
+//! rocksdb.number.keys.read COUNT : 90    single look-ups
+//! rocksdb.number.multiget.keys.read COUNT : 0
+//!
+//! misses = all look-ups - all hits
+//! ```
+//!
+//! Counters run since the database was opened. A deletion that is still in a memtable counts as a
+//! hit there, so misses are, if anything, too few.
+
+use serde::Serialize;
+
+/// Look-ups, and those that found nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Lookups {
+    /// All of them.
+    pub reads: u64,
+    /// Those that found nothing.
+    pub misses: u64,
+}
+
+/// What precedes a dump in the file LOG.
+const DUMP: &str = "STATISTICS:";
+
+impl Lookups {
+    /// Reads the last whole dump of a LOG, or the one text that the options give.
+    ///
+    /// `None` without one: the database was opened without statistics, or not long enough ago.
+    pub fn from_statistics(text: &str) -> Option<Self> {
+        text.rsplit(DUMP).find_map(Self::from_dump)
+    }
+
+    fn from_dump(dump: &str) -> Option<Self> {
+        let counter = |name: &str| count(dump, name);
+        let single = counter("rocksdb.number.keys.read")?;
+        let many = counter("rocksdb.number.multiget.keys.read")?;
+        let mut hits = counter("rocksdb.memtable.hit")?;
+        for level in ["l0", "l1", "l2andup"] {
+            hits = hits.saturating_add(counter(&format!("rocksdb.{level}.hit"))?);
+        }
+        let reads = single.saturating_add(many);
+        Some(Self {
+            reads,
+            misses: reads.saturating_sub(hits),
+        })
+    }
+}
+
+/// The number of the line `NAME COUNT : NUMBER`, which ends with its line if it was written whole.
+fn count(dump: &str, name: &str) -> Option<u64> {
+    let lines = dump
+        .split_inclusive('\n')
+        .filter(|line| line.ends_with('\n'));
+    let mut values =
+        lines.filter_map(|line| line.trim().strip_prefix(name)?.strip_prefix(" COUNT : "));
+    values.next()?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn dump(hits: [u64; 4], single: u64, many: u64) -> String {
+        let [memtable, l0, l1, rest] = hits;
+        format!(
+            "rocksdb.block.cache.miss COUNT : 3\nrocksdb.memtable.hit COUNT : {memtable}\n\
+             rocksdb.memtable.miss COUNT : 9\nrocksdb.l0.hit COUNT : {l0}\n\
+             rocksdb.l1.hit COUNT : {l1}\nrocksdb.l2andup.hit COUNT : {rest}\n\
+             rocksdb.number.keys.read COUNT : {single}\n\
+             rocksdb.number.multiget.keys.read COUNT : {many}\n\
+             rocksdb.db.get.micros P50 : 1.0 P95 : 2.0 P99 : 3.0 P100 : 4.0 COUNT : 5 SUM : 6\n"
+        )
+    }
+
+    #[test]
+    fn misses_are_what_no_level_found() {
+        let found = Lookups::from_statistics(&dump([5, 10, 15, 20], 90, 10));
+        let (reads, misses) = (100, 50);
+        assert_eq!(found, Some(Lookups { reads, misses }));
+    }
+
+    #[test]
+    fn the_last_whole_dump_of_a_log_counts() {
+        let (early, late) = (dump([1, 0, 0, 0], 2, 0), dump([1, 2, 3, 4], 20, 0));
+        let torn = &late[..late.len() / 2];
+        let log =
+            format!("opened\n STATISTICS:\n {early} and STATISTICS:\n {late} STATISTICS:\n {torn}");
+        let (reads, misses) = (20, 10);
+        assert_eq!(
+            Lookups::from_statistics(&log),
+            Some(Lookups { reads, misses })
+        );
+    }
+
+    #[test]
+    fn without_statistics_nothing_is_said() {
+        for text in ["", "STATISTICS:", "rocksdb.number.keys.read COUNT : 7\n"] {
+            assert_eq!(Lookups::from_statistics(text), None, "{text}");
+        }
+    }
+}
