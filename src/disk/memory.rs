@@ -6,18 +6,21 @@
 //! independently of all others:
 //!
 //! ```text
-//!   write of n bytes   -> up to four pieces, torn apart, and the new length without them
+//!   write of n bytes   -> pieces, torn apart, and the new length without them
 //!   create, rename, remove, new folder -> one change of a name each, atomic, in any subset
 //! ```
 //!
 //! [`MemoryDisk::after_power_cut`] yields every such disk while there are few changes and a
-//! seeded random choice beyond. That is harsher than any one file system, after Pillai et al.
-//! ("All File Systems Are Not Created Equal", OSDI 2014); bytes that were durable do not rot here.
+//! seeded random choice beyond; a [`PowerCut`] says where writes tear and what lies in the gaps.
+//! That is harsher than any one file system, after Pillai et al. ("All File Systems Are Not
+//! Created Equal", OSDI 2014); bytes that were durable do not rot here.
 
+mod cut;
 mod state;
 mod subsets;
 
 use super::{Disk, NewFile, Opened};
+pub use cut::{Lost, PowerCut, Tear};
 use state::{FileState, NameChange, Node, State, Stutter};
 use std::io::{self, Read, Write};
 use std::path::Path;
@@ -75,12 +78,20 @@ impl MemoryDisk {
 
     /// The disks that may be found when the power comes back, faults repaired.
     ///
-    /// All of them while at most ten changes wait to be made durable; otherwise 256 chosen by `seed`.
+    /// [`MemoryDisk::after`] the cut of [`PowerCut::new`].
     pub fn after_power_cut(&self, seed: u64) -> impl Iterator<Item = MemoryDisk> + use<> {
+        self.after(PowerCut::new(seed))
+    }
+
+    /// The disks that may be found after this power cut, faults repaired.
+    ///
+    /// All of them while at most ten changes wait to be made durable; otherwise as many samples as
+    /// the cut asks for.
+    pub fn after(&self, cut: PowerCut) -> impl Iterator<Item = MemoryDisk> + use<> {
         let disk = self.clone();
-        let changes = disk.state().changes();
-        subsets(changes, seed).map(move |kept| {
-            let state = disk.state().image(&kept);
+        let changes = disk.state().changes(cut.tear);
+        subsets(changes, cut.samples, cut.seed).map(move |kept| {
+            let state = disk.state().image(cut, &kept);
             MemoryDisk {
                 state: Arc::new(Mutex::new(state)),
             }
@@ -290,6 +301,52 @@ mod tests {
     }
 
     #[test]
+    fn a_tear_keeps_its_pieces_whole() {
+        let disk = MemoryDisk::new();
+        write(&disk, "/a", b"123456");
+        disk.sync_folder(Path::new("/")).unwrap();
+        let cut = PowerCut {
+            tear: Tear::Bytes(4),
+            ..PowerCut::new(1)
+        };
+        let mut found: Vec<Vec<u8>> = disk
+            .after(cut)
+            .map(|image| read_file(&image, Path::new("/a"), 9).unwrap())
+            .collect();
+        found.sort();
+        found.dedup();
+        let expected: [&[u8]; 6] = [
+            b"",
+            b"\0\0\0\0\0\0",
+            b"\0\0\0\x0056",
+            b"1234",
+            b"1234\0\0",
+            b"123456",
+        ];
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn lost_bytes_are_those_of_an_older_file_where_the_cut_says_so() {
+        let disk = MemoryDisk::new();
+        write(&disk, "/old", b"abc").sync().unwrap();
+        write(&disk, "/new", b"1234");
+        disk.sync_folder(Path::new("/")).unwrap();
+        let cut = PowerCut {
+            tear: Tear::Bytes(1),
+            lost: Lost::Stale,
+            ..PowerCut::new(1)
+        };
+        let found: Vec<Vec<u8>> = disk
+            .after(cut)
+            .map(|image| read_file(&image, Path::new("/new"), 9).unwrap())
+            .collect();
+        for possible in ["abc\0", "1bc4", "1234", ""] {
+            assert!(found.contains(&possible.as_bytes().to_vec()), "{possible}");
+        }
+    }
+
+    #[test]
     fn many_changes_are_cut_at_random_but_repeatably() {
         let disk = MemoryDisk::new();
         for i in 0..20 {
@@ -301,7 +358,7 @@ mod tests {
                 .map(|image| image.list(Path::new("/")).unwrap())
                 .collect()
         };
-        assert_eq!(names(7).len(), subsets::RANDOM_SUBSETS);
+        assert_eq!(names(7).len(), PowerCut::new(7).samples);
         assert_eq!(names(7), names(7));
         assert_ne!(names(7), names(8));
     }

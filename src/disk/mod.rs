@@ -28,7 +28,7 @@ use std::fmt;
 use std::io::{self, Read, Write};
 use std::path::Path;
 
-pub use memory::{Fault, MemoryDisk};
+pub use memory::{Fault, Lost, MemoryDisk, PowerCut, Tear};
 pub use publish::{PublishError, is_temporary, publish};
 pub use real::RealDisk;
 
