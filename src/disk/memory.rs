@@ -57,6 +57,11 @@ impl MemoryDisk {
         self.state().operations
     }
 
+    /// Bytes that were written and not made durable since.
+    pub fn unsynced_bytes(&self) -> usize {
+        self.state().unsynced_bytes()
+    }
+
     /// Lets `after` more operations pass, then applies the fault; it replaces an earlier one.
     pub fn fail(&self, after: u64, fault: Fault) {
         let mut state = self.state();

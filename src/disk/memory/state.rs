@@ -122,6 +122,11 @@ impl State {
         Ok(length)
     }
 
+    pub(super) fn unsynced_bytes(&self) -> usize {
+        let writes = self.files.iter().flat_map(|file| &file.waiting);
+        writes.map(ExactSizeIterator::len).sum()
+    }
+
     /// How many changes wait to become durable: names first, then the pieces of each file.
     pub(super) fn changes(&self, tear: Tear) -> usize {
         let pieces: usize = self.files.iter().map(|file| file.pieces(tear).count()).sum();
