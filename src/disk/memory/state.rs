@@ -1,7 +1,7 @@
 //! What a disk in memory holds: what programs see, what is durable, and what waits in between.
 
 use super::{Fault, Lost, PowerCut, Tear};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -24,6 +24,15 @@ type Tree = BTreeMap<PathBuf, Node>;
 pub(super) enum Node {
     Folder,
     File(usize),
+}
+
+impl Node {
+    fn file(&self) -> Option<usize> {
+        match self {
+            Self::File(file) => Some(*file),
+            Self::Folder => None,
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -141,9 +150,13 @@ impl State {
             change.apply(&mut tree);
         }
         drop_orphans(&mut tree);
+        let named: BTreeSet<usize> = tree.values().filter_map(Node::file).collect();
         let files = self.files.iter().enumerate().map(|(at, file)| {
             let (own, others) = pieces.split_at(file.pieces(cut.tear).count());
             pieces = others;
+            if !named.contains(&at) {
+                return FileState::default();
+            }
             let older = match cut.lost {
                 Lost::Zeroed => &[],
                 Lost::Stale => &self.files[..at],
