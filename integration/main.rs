@@ -15,6 +15,7 @@ mod damage;
 mod differential;
 mod examples;
 mod families;
+mod faults;
 mod figures;
 mod foreign;
 mod gremillion;

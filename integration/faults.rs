@@ -1,0 +1,26 @@
+//! Faults from below: calls that fail, power that goes, disks that fill, memory that runs out.
+//!
+//! `work` is what they befall, `judge` how its folder is judged afterwards.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, in its helpers as well"
+)]
+
+mod calls;
+mod judge;
+mod machine;
+mod power;
+mod recorded;
+mod traced;
+mod work;
+
+use std::path::Path;
+
+/// The other half of the harness: does nothing unless told by its parent.
+#[test]
+fn child() {
+    if let Some(path) = std::env::var_os(traced::CHILD) {
+        traced::child(Path::new(&path)).unwrap();
+    }
+}

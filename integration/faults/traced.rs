@@ -1,0 +1,201 @@
+//! A child under `strace`, which records its calls or lets some of them fail.
+//!
+//! ```text
+//!   parent                 child (this binary, run again)     strace
+//!   start ------------->   "ready"
+//!   start ------------------------------------------------>   attach: every count is 0
+//!   "go" -------------->   works, on a thread of its own
+//!   read lines <--------   "done 3"                           (calls fail)
+//!   wait <--------------   (end)                              (end)
+//! ```
+//!
+//! Nothing of the loader or of the test runner is counted. strace counts the calls of each thread by
+//! themselves: "the third `write`" is that of every thread that has three. The child reports by
+//! `writev`, its panics too, which nothing here lets fail, and leaves before the test runner speaks.
+
+use std::fs::File;
+use std::io::{BufRead as _, BufReader, IoSlice, Write as _};
+use std::os::fd::AsFd as _;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
+use std::time::Duration;
+
+use super::work::{ASKED, Failed, Model, Work, steps};
+
+/// The folder that a child works in.
+pub(super) const CHILD: &str = "LSM_SIEVE_FAULTS_CHILD";
+
+/// A child that is silent for so long is stuck: RocksDB lets writers wait for a disk without end.
+const SILENCE: Duration = Duration::from_secs(10);
+
+/// How a child lived.
+#[derive(Debug)]
+pub(super) struct Life {
+    pub(super) model: Model,
+    /// Steps that failed.
+    pub(super) failed: u64,
+    /// Reads that were wrong.
+    pub(super) lost: Vec<String>,
+    /// It came to its end by itself.
+    pub(super) ended: bool,
+    /// It was silent and killed.
+    pub(super) stuck: bool,
+    pub(super) status: ExitStatus,
+    pub(super) panics: Vec<String>,
+    /// What it said to the terminal.
+    pub(super) complaint: String,
+}
+
+impl Life {
+    /// Whether something of ours, or of the engine, gave up in a way that no caller can handle.
+    pub(super) fn crashed(&self) -> bool {
+        let killed_by_us = self.stuck && self.status.signal() == Some(9);
+        !self.panics.is_empty() || !(killed_by_us || self.status.success())
+    }
+}
+
+/// The child: waits until strace is there, works, and ends the process.
+pub(super) fn child(path: &Path) -> Result<(), Failed> {
+    let output = File::from(std::io::stdout().as_fd().try_clone_to_owned()?);
+    let panics = output.try_clone()?;
+    std::panic::set_hook(Box::new(move |panic| {
+        say(&panics, &format!("panic {panic}"));
+    }));
+    say(&output, "ready");
+    // This read may be the first that fails; it has told what it had to, all the same.
+    _ = std::io::stdin().read_line(&mut String::new());
+    let work = Work::new(path, move |line: &str| say(&output, line));
+    let worked = thread::Builder::new().spawn(move || work.run())?.join();
+    std::process::exit(i32::from(worked.is_err()));
+}
+
+/// Tells the parent; its end is the end of the child.
+fn say(mut output: &File, line: &str) {
+    let line = line.replace('\n', " | ");
+    let parts = [b"@", line.as_bytes(), b"\n"].map(IoSlice::new);
+    if output.write_vectored(&parts).is_err() {
+        std::process::exit(1);
+    }
+}
+
+/// Runs a child under strace with these arguments; `None` where there is no strace, or it may not
+/// attach.
+pub(super) fn live(path: &Path, strace: &[String]) -> Result<Option<Life>, Failed> {
+    let mut child = Command::new(std::env::current_exe()?)
+        .args(["--exact", "faults::child", "--nocapture", "--test-threads=1"])
+        .env(CHILD, path)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    let (send, lines) = channel();
+    let output = child.stdout.take().ok_or("a child without output")?;
+    let listener = thread::spawn(move || {
+        for line in BufReader::new(output).lines().map_while(Result::ok) {
+            // The test runner may have begun the line.
+            if let Some((_, line)) = line.split_once('@') {
+                _ = send.send(line.to_owned());
+            }
+        }
+    });
+    let errors = child.stderr.take().ok_or("a child without errors")?;
+    let errors = thread::spawn(move || std::io::read_to_string(errors).unwrap_or_default());
+    if lines.recv_timeout(SILENCE)? != "ready" {
+        return Err("a child did not begin".into());
+    }
+    let Some(mut tracer) = attach(&child, strace)? else {
+        child.kill()?;
+        child.wait()?;
+        return Ok(None);
+    };
+    let mut input = child.stdin.take().ok_or("a child without input")?;
+    input.write_all(b"go\n")?;
+    let mut said = Vec::new();
+    let stuck = loop {
+        match lines.recv_timeout(SILENCE) {
+            Ok(line) => said.push(line),
+            Err(RecvTimeoutError::Disconnected) => break false,
+            Err(RecvTimeoutError::Timeout) => break true,
+        }
+    };
+    if stuck {
+        child.kill()?;
+    }
+    let status = child.wait()?;
+    tracer.wait()?;
+    listener.join().map_err(|_| "a listener panicked")?;
+    let complaint = errors.join().map_err(|_| "a listener panicked")?;
+    said.extend(lines.try_iter());
+    understand(&said, stuck, status, complaint).map(Some)
+}
+
+fn attach(child: &Child, arguments: &[String]) -> Result<Option<Child>, Failed> {
+    let tracer = Command::new("strace")
+        .args(["-f", "-p", &child.id().to_string()])
+        .args(arguments)
+        .stderr(Stdio::piped())
+        .spawn();
+    let Ok(mut tracer) = tracer else {
+        return Ok(None);
+    };
+    let said = tracer.stderr.take().ok_or("strace without errors")?;
+    let mut said = BufReader::new(said).lines().map_while(Result::ok);
+    let attached = said.any(|line| line.contains(" attached"));
+    // Whoever wrote to a closed pipe would die of it.
+    thread::spawn(move || said.for_each(drop));
+    if !attached {
+        tracer.wait()?;
+        return Ok(None);
+    }
+    Ok(Some(tracer))
+}
+
+fn understand(
+    said: &[String],
+    stuck: bool,
+    status: ExitStatus,
+    complaint: String,
+) -> Result<Life, Failed> {
+    let mut life = Life {
+        model: Model::empty(ASKED),
+        failed: 0,
+        lost: Vec::new(),
+        ended: false,
+        stuck,
+        status,
+        panics: Vec::new(),
+        complaint,
+    };
+    let steps = steps();
+    let set = |model: &mut Model, at: usize| model.set(steps[at].keys(), steps[at].outcome(at));
+    let may_set =
+        |model: &mut Model, at: usize| model.may_set(steps[at].keys(), steps[at].outcome(at));
+    let mut next = 0;
+    for line in said {
+        let words: Vec<&str> = line.split(' ').collect();
+        match words.as_slice() {
+            ["done", number] => {
+                next = number.parse()?;
+                set(&mut life.model, next);
+                next += 1;
+            }
+            ["failed", number, ..] => {
+                next = number.parse()?;
+                may_set(&mut life.model, next);
+                life.failed += 1;
+                next += 1;
+            }
+            ["panic", ..] => life.panics.push(line.clone()),
+            ["LOST", ..] => life.lost.push(line.clone()),
+            ["end"] => life.ended = true,
+            _ => return Err(format!("a child said {line:?}").into()),
+        }
+    }
+    if next < steps.len() {
+        may_set(&mut life.model, next);
+    }
+    Ok(life)
+}
