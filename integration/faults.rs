@@ -8,10 +8,13 @@
 )]
 
 mod calls;
+mod full;
 mod judge;
 mod machine;
+mod memory;
 mod power;
 mod recorded;
+mod rot;
 mod traced;
 mod work;
 

@@ -5,6 +5,7 @@
 #![cfg(all(feature = "rocksdb", feature = "cli"))]
 
 mod advise;
+mod allocator;
 mod arrows;
 mod budget;
 mod cli;
