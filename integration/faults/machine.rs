@@ -188,7 +188,8 @@ impl Machine {
                     .partition(|change| change.folder() == Some(path));
                 self.waiting = others;
                 let own: Vec<NameChange> = own;
-                own.iter().for_each(|change| change.apply(&mut self.durable));
+                own.iter()
+                    .for_each(|change| change.apply(&mut self.durable));
             }
             None => {}
         }
@@ -212,7 +213,10 @@ impl Machine {
             let Ok(inside) = path.strip_prefix(&self.home) else {
                 continue;
             };
-            if path.parent().is_none_or(|parent| !folders.iter().any(|kept| kept == parent)) {
+            if path
+                .parent()
+                .is_none_or(|parent| !folders.iter().any(|kept| kept == parent))
+            {
                 continue;
             }
             match node {
@@ -236,7 +240,11 @@ fn write_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
     use std::os::unix::fs::OpenOptionsExt as _;
 
     let mut options = fs::File::options();
-    let mut file = options.write(true).create_new(true).mode(0o600).open(path)?;
+    let mut file = options
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)?;
     file.write_all(bytes)
 }
 

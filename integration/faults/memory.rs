@@ -43,7 +43,10 @@ fn no_failing_allocation_ends_the_process_or_loses_a_key() {
     let said = String::from_utf8_lossy(&output.stdout);
     let complaint = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}\n{complaint}");
-    let cases: Vec<&str> = said.lines().filter_map(|line| line.strip_prefix("@")).collect();
+    let cases: Vec<&str> = said
+        .lines()
+        .filter_map(|line| line.strip_prefix("@"))
+        .collect();
     let sum = |at: usize| -> u64 {
         let numbers = cases.iter().filter_map(|case| case.split(' ').nth(at));
         numbers.map(|number| number.parse::<u64>().unwrap()).sum()
@@ -131,8 +134,7 @@ fn files(folder: &Path) -> Result<(), Failed> {
     RealDisk.create_folder(folder)?;
     let identity = Identity::random(HashId::Xxh3)?;
     let imprint = identity.hasher().imprint();
-    let sidecars =
-        SidecarFolder::new(Arc::new(RealDisk), folder.into(), identity.store, imprint);
+    let sidecars = SidecarFolder::new(Arc::new(RealDisk), folder.into(), identity.store, imprint);
     let summary = Subject::Summary {
         key_space: KEY_SPACE,
         covers: many_segments().collect(),
@@ -159,15 +161,20 @@ fn files(folder: &Path) -> Result<(), Failed> {
         Ok(found) if found.as_ref() != Some(&segment) => Err("another was loaded".into()),
         _ => Ok(()),
     })?;
-    exhaust("load a summary", || match sidecars.load_summary(KEY_SPACE) {
-        Ok(found) if found.as_ref() != Some(&summary) => Err("another was loaded".into()),
-        _ => Ok(()),
+    exhaust("load a summary", || {
+        match sidecars.load_summary(KEY_SPACE) {
+            Ok(found) if found.as_ref() != Some(&summary) => Err("another was loaded".into()),
+            _ => Ok(()),
+        }
     })?;
     exhaust("make a stage", || {
         let StageRecord { shape, items, .. } = segment.stages[0];
         // The words are the case's own allocation, which may fail as well.
         let mut words = Vec::new();
-        if words.try_reserve_exact(segment.stages[0].words.len()).is_err() {
+        if words
+            .try_reserve_exact(segment.stages[0].words.len())
+            .is_err()
+        {
             return Ok(());
         }
         words.extend_from_slice(&segment.stages[0].words);
@@ -211,8 +218,7 @@ fn database(path: &Path) -> Result<(), Failed> {
 fn cover_many(folder: &Path) -> Result<(), Failed> {
     let identity = Identity::load(&RealDisk, folder)?.ok_or("no identity")?;
     let imprint = identity.hasher().imprint();
-    let sidecars =
-        SidecarFolder::new(Arc::new(RealDisk), folder.into(), identity.store, imprint);
+    let sidecars = SidecarFolder::new(Arc::new(RealDisk), folder.into(), identity.store, imprint);
     let names = RealDisk.list(folder)?;
     let number = names.iter().find_map(|name| {
         let digits = name.strip_prefix("summary-")?.strip_suffix(".sieve")?;

@@ -139,8 +139,16 @@ fn no_power_cut_under_a_database_loses_a_key() {
         cut.unwrap_or_else(|error| panic!("LSM_SIEVE_SEED={seed}: {error}"));
     }
     let seconds = began.elapsed().as_secs_f64();
-    println!(r#"{{"part":"power loss of a database","seed":{seed},{census},"seconds":{seconds:.1}}}"#);
-    assert!(census.waiting > census.images, "{census:?}: nothing was at stake");
+    println!(
+        r#"{{"part":"power loss of a database","seed":{seed},{census},"seconds":{seconds:.1}}}"#
+    );
+    assert!(
+        census.waiting > census.images,
+        "{census:?}: nothing was at stake"
+    );
     assert!(census.refused * 10 < census.images, "{census:?}");
-    assert!(census.tally.present > 0 && census.tally.absent > 0, "{census:?}");
+    assert!(
+        census.tally.present > 0 && census.tally.absent > 0,
+        "{census:?}"
+    );
 }

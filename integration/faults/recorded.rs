@@ -88,7 +88,11 @@ fn deed(line: &str) -> Option<Deed> {
     let arguments: Vec<&str> = arguments.split(", ").collect();
     let number = |at: usize| arguments.get(at)?.parse::<usize>().ok();
     let file = || arguments.first()?.parse::<i32>().ok();
-    let path = |at: usize| Some(PathBuf::from(OsString::from_vec(bytes(arguments.get(at)?)?)));
+    let path = |at: usize| {
+        Some(PathBuf::from(OsString::from_vec(bytes(
+            arguments.get(at)?,
+        )?)))
+    };
     Some(match name {
         "openat" => {
             let how = arguments.get(2)?;

@@ -138,7 +138,10 @@ impl Census {
             let mut shorter = good.to_vec();
             shorter.drain(here.clone());
             self.refuse("sector removed", &shorter, good);
-            shorter.splice(start..start, good[here.clone()].iter().chain(&good[here]).copied());
+            shorter.splice(
+                start..start,
+                good[here.clone()].iter().chain(&good[here]).copied(),
+            );
             self.refuse("sector inserted", &shorter, good);
         }
     }
@@ -160,9 +163,13 @@ impl Census {
             let flips: Vec<usize> = (0..random.random_range(2..64))
                 .map(|_| random.random_range(0..good.len() * 8))
                 .collect();
-            flips.iter().for_each(|bit| bytes[bit / 8] ^= 1 << (bit % 8));
+            flips
+                .iter()
+                .for_each(|bit| bytes[bit / 8] ^= 1 << (bit % 8));
             self.refuse("many bits flipped", &bytes, good);
-            flips.iter().for_each(|bit| bytes[bit / 8] ^= 1 << (bit % 8));
+            flips
+                .iter()
+                .for_each(|bit| bytes[bit / 8] ^= 1 << (bit % 8));
         }
     }
 }
@@ -185,7 +192,9 @@ fn every_kind_of_rot_is_refused() {
         let [good, others @ ..] = sidecars.map(|sidecar| format::encode(&sidecar).unwrap());
         census.bits_and_bytes(&good);
         census.lengths(&good);
-        SECTORS.iter().for_each(|&sector| census.sectors(&good, sector));
+        SECTORS
+            .iter()
+            .for_each(|&sector| census.sectors(&good, sector));
         // A joint at every byte takes the square of the length: of the longest files, a part.
         let part = good.len().min(16 << 10);
         let ends = good.len() - part..;

@@ -85,7 +85,12 @@ fn say(mut output: &File, line: &str) {
 /// attach.
 pub(super) fn live(path: &Path, strace: &[String]) -> Result<Option<Life>, Failed> {
     let mut child = Command::new(std::env::current_exe()?)
-        .args(["--exact", "faults::child", "--nocapture", "--test-threads=1"])
+        .args([
+            "--exact",
+            "faults::child",
+            "--nocapture",
+            "--test-threads=1",
+        ])
         .env(CHILD, path)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

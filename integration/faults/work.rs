@@ -59,9 +59,14 @@ pub(super) fn sieve() -> SieveOptions {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Step {
     /// Put every third key of some, synced or not.
-    Write { first: u32, synced: bool },
+    Write {
+        first: u32,
+        synced: bool,
+    },
     /// Delete every seventh key of some.
-    Delete { first: u32 },
+    Delete {
+        first: u32,
+    },
     Flush,
     Compact,
     Consolidate,

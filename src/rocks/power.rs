@@ -112,8 +112,7 @@ fn summary(hasher: KeyHasher, tables: &[usize]) -> Scalable {
 /// The folder as the plugin opens it, in the same order.
 fn open(disk: &MemoryDisk, hash: HashId) -> Result<Opening, Box<dyn Error>> {
     let sieve = SieveOptions::default().hash(hash);
-    let (opening, identity) =
-        Opening::prepare(Arc::new(disk.clone()), Path::new(FOLDER), &sieve)?;
+    let (opening, identity) = Opening::prepare(Arc::new(disk.clone()), Path::new(FOLDER), &sieve)?;
     opening.keep(&identity)?;
     Ok(opening)
 }
@@ -326,7 +325,9 @@ impl Census {
         let mut world = World::after(&[]);
         let mut steps = Vec::new();
         for _ in 0..random.random_range(1..8) {
-            world.disk.fail(random.random_range(0..120), Fault::PowerCut);
+            world
+                .disk
+                .fail(random.random_range(0..120), Fault::PowerCut);
             while world.is_on() && steps.len() < 200 {
                 steps.push(STEPS[random.random_range(0..STEPS.len())]);
                 world.step(steps[steps.len() - 1]);

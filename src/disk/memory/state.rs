@@ -138,7 +138,11 @@ impl State {
 
     /// How many changes wait to become durable: names first, then the pieces of each file.
     pub(super) fn changes(&self, tear: Tear) -> usize {
-        let pieces: usize = self.files.iter().map(|file| file.pieces(tear).count()).sum();
+        let pieces: usize = self
+            .files
+            .iter()
+            .map(|file| file.pieces(tear).count())
+            .sum();
         self.waiting.len() + pieces
     }
 
@@ -259,7 +263,9 @@ impl FileState {
 
 /// The first so many bytes of the last of these files, zeros behind its end.
 fn stale(files: &[FileState], length: usize) -> Vec<u8> {
-    let mut bytes = files.last().map_or_else(Vec::new, |file| file.durable.clone());
+    let mut bytes = files
+        .last()
+        .map_or_else(Vec::new, |file| file.durable.clone());
     bytes.resize(length, 0);
     bytes
 }
