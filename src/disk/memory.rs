@@ -73,6 +73,12 @@ impl MemoryDisk {
         self.state().free_bytes = Some(bytes);
     }
 
+    /// Lets syncs succeed from now on and store nothing, as a disk does that keeps what it was told
+    /// to store in a cache.
+    pub fn lie(&self) {
+        self.state().lies = true;
+    }
+
     /// Moves at most `most` bytes a call and interrupts every second call.
     pub fn stutter(&self, most: usize) {
         self.state().stutter = Some(Stutter {
@@ -237,8 +243,10 @@ impl NewFile for Handle {
         let mut state = self.disk.state();
         let outcome = state.begin();
         let power_is_off = matches!(state.fault, Some((_, Fault::PowerCut)));
+        let lies = state.lies;
         let file = &mut state.files[self.file];
         match &outcome {
+            Ok(()) if lies => {}
             Ok(()) => file.sync(),
             Err(_) if power_is_off => {}
             Err(_) => file.lose(),
@@ -366,6 +374,18 @@ mod tests {
         assert_eq!(names(7).len(), PowerCut::new(7).samples);
         assert_eq!(names(7), names(7));
         assert_ne!(names(7), names(8));
+    }
+
+    #[test]
+    fn what_a_liar_was_told_to_store_may_be_lost() {
+        let disk = MemoryDisk::new();
+        disk.lie();
+        write(&disk, "/a", b"1").sync().unwrap();
+        disk.sync_folder(Path::new("/")).unwrap();
+        for possible in [None, Some("".as_bytes()), Some(b"\0"), Some(b"1")] {
+            let possible = possible.map(<[u8]>::to_vec);
+            assert!(images(&disk, "/a").contains(&possible), "{possible:?}");
+        }
     }
 
     #[test]

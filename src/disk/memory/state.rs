@@ -16,6 +16,7 @@ pub(super) struct State {
     pub(super) fault: Option<(u64, Fault)>,
     pub(super) free_bytes: Option<usize>,
     pub(super) stutter: Option<Stutter>,
+    pub(super) lies: bool,
 }
 
 type Tree = BTreeMap<PathBuf, Node>;
@@ -103,6 +104,9 @@ impl State {
     }
 
     pub(super) fn sync_names(&mut self, folder: &Path) {
+        if self.lies {
+            return;
+        }
         let waiting = std::mem::take(&mut self.waiting);
         for change in waiting {
             if change.folder() == Some(folder) {
