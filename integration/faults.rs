@@ -6,6 +6,7 @@
     clippy::unwrap_used,
     reason = "a test fails by panicking, in its helpers as well"
 )]
+#![expect(clippy::print_stdout, reason = "long runs say what they found")]
 
 mod calls;
 mod full;

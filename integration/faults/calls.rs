@@ -132,19 +132,22 @@ struct Census {
 }
 
 impl Census {
-    fn add(&mut self, fault: Fault, life: &Life, log: &str) {
-        self.runs += 1;
-        self.struck += log.matches("(INJECTED)").count() as u64;
-        self.failed_steps += life.failed;
-        self.stuck.extend(life.stuck.then(|| fault.to_string()));
+    /// What came of one fault.
+    fn of(fault: Fault, life: &Life, log: &str, database: &Path) -> Self {
+        let mut census = Self {
+            runs: 1,
+            struck: log.matches("(INJECTED)").count() as u64,
+            failed_steps: life.failed,
+            ..Self::default()
+        };
+        census.stuck.extend(life.stuck.then(|| fault.to_string()));
         if life.crashed() {
-            let (panics, complaint) = (&life.panics, &life.complaint);
-            let status = life.status;
-            self.violations
-                .push(format!("{fault}: {status}, {panics:?}, {complaint}"));
+            census.violations.push(format!("{fault}: {life:?}"));
         }
         let lost = life.lost.first().map(|lost| format!("{fault}: {lost}"));
-        self.violations.extend(lost);
+        census.violations.extend(lost);
+        census.judge(fault, life, database);
+        census
     }
 
     fn judge(&mut self, fault: Fault, life: &Life, database: &Path) {
@@ -158,6 +161,26 @@ impl Census {
         match judge::judge(database, &truth, (0..ASKED).map(key)) {
             Ok(tally) => self.tally += tally,
             Err(error) => self.violations.push(format!("{fault}: {error}")),
+        }
+    }
+
+    /// Takes another's findings in, and says what is new.
+    fn add(&mut self, more: Self) {
+        self.runs += more.runs;
+        self.struck += more.struck;
+        self.failed_steps += more.failed_steps;
+        self.tally += more.tally;
+        for (what, all, new) in [
+            ("stuck", &mut self.stuck, more.stuck),
+            ("refused by RocksDB", &mut self.refused, more.refused),
+            ("lost by RocksDB", &mut self.engine_lost, more.engine_lost),
+            ("violated", &mut self.violations, more.violations),
+        ] {
+            new.iter().for_each(|found| println!("{what}: {found}"));
+            all.extend(new);
+        }
+        if self.runs.is_multiple_of(500) {
+            println!("{} runs", self.runs);
         }
     }
 }
@@ -204,21 +227,9 @@ fn draw(mut faults: Vec<Fault>, runs: usize, seed: u64) -> Vec<Fault> {
 fn run(fault: Fault, census: &Mutex<Census>) -> Result<(), Failed> {
     let home = tempfile::tempdir()?;
     let (life, log) = traced(home.path(), Some(&fault))?.ok_or("strace is gone")?;
-    let mut own = census.lock().map_err(|_| "another lane panicked")?;
-    own.add(fault, &life, &log);
-    drop(own);
-    // Judged apart: two databases can be open at once.
-    let mut part = Census::default();
-    part.judge(fault, &life, &home.path().join("database"));
-    let mut own = census.lock().map_err(|_| "another lane panicked")?;
-    own.tally += part.tally;
-    own.refused.append(&mut part.refused);
-    own.engine_lost.append(&mut part.engine_lost);
-    part.violations.iter().for_each(|found| println!("{found}"));
-    own.violations.append(&mut part.violations);
-    if own.runs.is_multiple_of(500) {
-        println!("{} runs, {} violations", own.runs, own.violations.len());
-    }
+    let part = Census::of(fault, &life, &log, &home.path().join("database"));
+    let mut census = census.lock().map_err(|_| "another lane panicked")?;
+    census.add(part);
     Ok(())
 }
 
@@ -257,7 +268,6 @@ fn no_failing_call_loses_a_key() {
         }
     });
     let census = census.into_inner().unwrap();
-    println!("{census:#?}");
     println!(
         r#"{{"part":"system calls","seed":{seed},"runs":{},"of":{all},"calls_made":{made},"calls_tried":{},"calls_failed":{},"steps_failed":{},"stuck":{},"refused_by_rocksdb":{},"lost_by_rocksdb":{},"answers":{},"absent":{},"violations":{},"seconds":{:.1}}}"#,
         census.runs,

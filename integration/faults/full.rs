@@ -13,7 +13,7 @@
 //!
 //! `LSM_SIEVE_FULL_CYCLES=5000` makes a long run, `LSM_SIEVE_SEED=n` repeats its draw.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -23,6 +23,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use lsm_sieve::SieveDb;
+use lsm_sieve::disk::{Disk as _, RealDisk};
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 use rocksdb::Options;
@@ -159,7 +160,7 @@ fn watch(progress: &Receiver<()>, ballast: &Path) -> u64 {
             Err(RecvTimeoutError::Disconnected) => return waited,
             Err(RecvTimeoutError::Timeout) if ballast.exists() => {
                 waited += 1;
-                fs::remove_file(ballast).unwrap();
+                RealDisk.remove(ballast).unwrap();
             }
             Err(RecvTimeoutError::Timeout) => {}
         }
@@ -259,7 +260,7 @@ impl Scene {
 
     fn free(&self) {
         // The watch may have taken it.
-        _ = fs::remove_file(&self.ballast);
+        _ = RealDisk.remove(&self.ballast);
     }
 
     /// Reads may fail, but say nothing that cannot be.

@@ -45,8 +45,8 @@ pub(super) struct Life {
     pub(super) stuck: bool,
     pub(super) status: ExitStatus,
     pub(super) panics: Vec<String>,
-    /// What it said to the terminal.
-    pub(super) complaint: String,
+    #[expect(dead_code, reason = "printed when something is wrong")]
+    complaint: String,
 }
 
 impl Life {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   steps: save, remove, summarize, forget, reopen   on a `MemoryDisk`
-//!     cut after every disk operation of the last step
+//!     cut after every disk operation of the last step; or it fails, or the disk lies
 //!       every subset of what was not synced, torn at 1 B, 512 B, 4 KiB, over zeros or stale blocks
 //!         open as the plugin does, judge
 //! ```
@@ -16,13 +16,14 @@
 //! - what was stored before the cut is found;
 //! - nothing unfinished stays.
 //!
-//! Of a disk that lied about its syncs only the first is asked: there torn files have good names, and
-//! the checksums are all that stands between them and a reader.
+//! Of a disk that failed, or lied about its syncs, only the first is asked: a liar's torn files have
+//! good names, and checksums are all that stands between them and a reader.
 //!
 //! `LSM_SIEVE_IMAGES=1000000` makes a long run, `LSM_SIEVE_SEED=n` repeats another.
 
 use std::collections::{BTreeMap, HashSet};
 use std::error::Error;
+use std::io;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -82,6 +83,13 @@ const TEARS: [Tear; 4] = [
     Tear::Bytes(1),
     Tear::Bytes(512),
     Tear::Bytes(4096),
+];
+
+/// What a disk operation may come to, beside the end of the power.
+const FAILURES: [Fault; 3] = [
+    Fault::Once(io::ErrorKind::Other),
+    Fault::Forever(io::ErrorKind::StorageFull),
+    Fault::CorruptWrite,
 ];
 
 const LONGEST_SHORT: u32 = 4;
@@ -168,7 +176,8 @@ struct World {
     hash: HashId,
     open: Option<Opening>,
     must: Kept,
-    lies: bool,
+    /// Whether that is known: not of a disk that fails or lies.
+    sure: bool,
 }
 
 impl World {
@@ -180,7 +189,7 @@ impl World {
             hash,
             open: Some(opening),
             must,
-            lies: false,
+            sure: true,
         })
     }
 
@@ -196,7 +205,19 @@ impl World {
     /// The disk stores nothing from now on.
     fn lying(mut self) -> Self {
         self.disk.lie();
-        self.lies = true;
+        self.sure = false;
+        self
+    }
+
+    /// The disk fails from this operation on, or in it alone.
+    fn failing(mut self, after: u64, fault: Fault) -> Self {
+        self.disk.fail(after, fault);
+        self.sure = fault == Fault::PowerCut;
+        self
+    }
+
+    fn repaired(self) -> Self {
+        self.disk.fail(u64::MAX, Fault::PowerCut);
         self
     }
 
@@ -244,7 +265,7 @@ impl World {
     /// Opens a disk that the cut may have left; the world that goes on from there.
     fn wake(&self, image: MemoryDisk) -> Result<Self, Box<dyn Error>> {
         let world = Self::new(image, self.hash)?;
-        if self.lies {
+        if !self.sure {
             return Ok(world);
         }
         if let Some(missing) = self.must.missing_in(&world.must) {
@@ -284,6 +305,8 @@ struct Census {
     sequences: u64,
     /// Up to this length, all of them.
     complete: u32,
+    /// Operations that failed, the power staying on.
+    failures: u64,
     /// Cuts in the midst of long sequences.
     long: u64,
     /// Filters that were found and judged, of tables and of families.
@@ -318,21 +341,26 @@ impl Census {
         true
     }
 
-    /// Cuts the power after every disk operation of the last step.
+    /// Cuts the power after every disk operation of the last step, lets the operation fail, and
+    /// lets all be lost by a liar.
     fn cut_last(&mut self, steps: &[Step]) {
-        self.judge_all(&World::empty().lying().after(steps), 0, &|| {
-            format!("{steps:?} on a disk that lies")
-        });
+        let liar = World::empty().lying().after(steps);
+        self.judge_all(&liar, 0, &|| format!("{steps:?} on a disk that lies"));
         let (last, before) = steps.split_last().unwrap();
         for operations in 0.. {
-            let mut world = World::empty().after(before);
-            world.disk.fail(operations, Fault::PowerCut);
-            world.step(*last);
-            self.judge_all(&world, operations, &|| {
-                format!("{steps:?} cut after {operations} operations")
-            });
+            let what =
+                |fault| move || format!("{steps:?}, {fault:?} after {operations} operations");
+            let world = World::empty().after(before);
+            let world = world.failing(operations, Fault::PowerCut).after(&[*last]);
+            self.judge_all(&world, operations, &what(Fault::PowerCut));
             if world.is_on() {
                 return;
+            }
+            for fault in FAILURES {
+                let world = World::empty().after(before);
+                let world = world.failing(operations, fault).after(&[*last]).repaired();
+                self.judge_all(&world, operations, &what(fault));
+                self.failures += 1;
             }
         }
     }
@@ -392,10 +420,11 @@ fn no_power_cut_makes_a_filter_lose_a_key() {
     }
     println!("{census:#?}");
     println!(
-        r#"{{"part":"power loss","seed":{seed},"images":{},"short_sequences":{},"complete_to":{},"long_cuts":{},"filters_judged":{},"lost":0,"seconds":{:.1}}}"#,
+        r#"{{"part":"power loss","seed":{seed},"images":{},"short_sequences":{},"complete_to":{},"failed_operations":{},"long_cuts":{},"filters_judged":{},"lost":0,"seconds":{:.1}}}"#,
         census.images,
         census.sequences,
         census.complete,
+        census.failures,
         census.long,
         census.accepted,
         began.elapsed().as_secs_f64()

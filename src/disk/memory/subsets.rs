@@ -32,9 +32,9 @@ impl SplitMix {
     /// coins no throw spares one alone.
     fn subset(&mut self, changes: usize) -> Vec<bool> {
         let survives = match self.next() % 4 {
-            0 => |word: u64| word % 64 == 0,
-            1 => |word: u64| word % 64 != 0,
-            _ => |word: u64| word % 2 == 0,
+            0 => |word: u64| word.is_multiple_of(64),
+            1 => |word: u64| !word.is_multiple_of(64),
+            _ => |word: u64| word.is_multiple_of(2),
         };
         (0..changes).map(|_| survives(self.next())).collect()
     }
