@@ -1,13 +1,14 @@
 //! What the filters say of a folder, against a RocksDB that never heard of them.
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Duration;
 
 use lsm_sieve::SieveDb;
 use rocksdb::{DB, IteratorMode};
 
-use super::work::{Failed, engine, sieve};
+use super::work::{Failed, Subject, engine, open_differential, sieve};
 
 /// A wait that only a hang outlasts.
 const LONG: Duration = Duration::from_secs(60);
@@ -22,7 +23,8 @@ pub(super) struct Tally {
     pub(super) keys: u64,
     /// Of these, keys that the engine holds.
     pub(super) present: u64,
-    /// Of these, keys that the filters ruled out, rightly.
+    /// Of these, keys that the filters ruled out, rightly; of a differential store, out of the
+    /// differential file.
     pub(super) absent: u64,
 }
 
@@ -44,6 +46,80 @@ pub(super) fn truth(path: &Path) -> Result<Truth, rocksdb::Error> {
     entries
         .map(|entry| entry.map(|(key, value)| (key.into(), value.into())))
         .collect()
+}
+
+/// Why a folder has no verdict.
+pub(super) enum Refusal {
+    /// RocksDB itself does not open it.
+    Engine(rocksdb::Error),
+    /// A wrong answer, or none where there must be one.
+    Wrong(Failed),
+}
+
+/// Judges what is open to judge, and tells what is there.
+pub(super) fn of(
+    subject: Subject,
+    path: &Path,
+    asked: impl Iterator<Item = Vec<u8>>,
+) -> Result<(Truth, Tally), Refusal> {
+    match subject {
+        Subject::Front => {
+            let truth = truth(path).map_err(Refusal::Engine)?;
+            let tally = judge(path, &truth, asked).map_err(Refusal::Wrong)?;
+            Ok((truth, tally))
+        }
+        Subject::Differential => {
+            list_families(path).map_err(Refusal::Engine)?;
+            judge_differential(path, asked).map_err(Refusal::Wrong)
+        }
+    }
+}
+
+fn list_families(path: &Path) -> Result<Vec<String>, rocksdb::Error> {
+    if !path.join("CURRENT").exists() {
+        return Ok(Vec::new());
+    }
+    let names = DB::list_cf(&engine(), path)?;
+    DB::open_cf_for_read_only(&engine(), path, &names, false)?;
+    Ok(names)
+}
+
+/// Of a differential store the truth is a scan, which asks no filter. It is the same when all is in
+/// the main file.
+fn judge_differential(
+    path: &Path,
+    asked: impl Iterator<Item = Vec<u8>>,
+) -> Result<(Truth, Tally), Failed> {
+    let store = open_differential(path)?;
+    let scan = || store.scan::<&[u8]>(..).collect::<Result<Truth, _>>();
+    let truth = scan()?;
+    let keys: Vec<Vec<u8>> = asked.collect();
+    let mut tally = Tally::default();
+    for moved in [false, true] {
+        if moved {
+            store.reorganize(|_| ControlFlow::Continue(()))?;
+        }
+        for (key, many) in keys.iter().zip(store.multi_get(&keys)) {
+            let held = truth.get(key);
+            let unmodified = !store.may_be_modified(key);
+            let right = store.get(key)?.as_ref() == held
+                && store.get_unfiltered(key)?.as_ref() == held
+                && many?.as_ref() == held
+                && !(unmodified && store.is_modified(key)?);
+            if !right {
+                return Err(format!("LOST {}, moved: {moved}", key.escape_ascii()).into());
+            }
+            tally += Tally {
+                keys: 1,
+                present: u64::from(held.is_some()),
+                absent: u64::from(unmodified),
+            };
+        }
+        if scan()? != truth {
+            return Err("LOST by a reorganisation".into());
+        }
+    }
+    Ok((truth, tally))
 }
 
 /// Opens the folder and judges every answer: at once, when every table is covered, and after a

@@ -108,7 +108,7 @@ impl Machine {
             }
             Deed::Sync(file) => self.sync(*file),
             Deed::Close(file) => drop(self.open.remove(file)),
-            Deed::Rename(..) | Deed::Remove(_) | Deed::MakeFolder(_) => {}
+            Deed::Rename(..) | Deed::Remove(_) | Deed::MakeFolder(_) | Deed::Done(_) => {}
         }
     }
 

@@ -10,10 +10,11 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 
 use super::traced;
-use super::work::Failed;
+use super::work::{Failed, Subject};
 
 /// The calls that change files, or make changes durable.
-const CALLS: &str = "openat,write,pwrite64,ftruncate,rename,unlink,mkdir,fsync,fdatasync,close";
+const CALLS: &str =
+    "openat,write,writev,pwrite64,ftruncate,rename,unlink,mkdir,fsync,fdatasync,close";
 
 /// One thing done to the files.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,17 +40,19 @@ pub(super) enum Deed {
     MakeFolder(PathBuf),
     Sync(i32),
     Close(i32),
+    /// The child reported that this step was done.
+    Done(usize),
 }
 
 /// All that a child did in its work; `None` where there is no strace.
-pub(super) fn record(home: &Path) -> Result<Option<Vec<Deed>>, Failed> {
+pub(super) fn record(subject: Subject, home: &Path) -> Result<Option<Vec<Deed>>, Failed> {
     let log = home.join("deeds");
     let arguments = ["-o", &log.display().to_string(), "-xx", "-s", "4194304"];
     let arguments = arguments.into_iter().map(str::to_owned);
     let arguments: Vec<String> = arguments
         .chain(["-e".to_owned(), format!("trace={CALLS}")])
         .collect();
-    let Some(life) = traced::live(&home.join("database"), &arguments)? else {
+    let Some(life) = traced::live(subject, &home.join("database"), &arguments)? else {
         return Ok(None);
     };
     if !life.ended || life.failed > 0 || life.crashed() {
@@ -121,8 +124,17 @@ fn deed(line: &str) -> Option<Deed> {
         "mkdir" => Deed::MakeFolder(path(0)?),
         "fsync" | "fdatasync" => Deed::Sync(file()?),
         "close" => Deed::Close(file()?),
+        "writev" => Deed::Done(reported(call)?),
         _ => return None,
     })
+}
+
+/// The number in a report such as `@done 3`, from `iov_base="\x40"` and so on.
+fn reported(call: &str) -> Option<usize> {
+    let parts = call.split("iov_base=").skip(1);
+    let parts = parts.filter_map(|part| bytes(part.split(',').next()?));
+    let line = String::from_utf8(parts.collect::<Vec<_>>().concat()).ok()?;
+    line.strip_prefix("@done ")?.trim_end().parse().ok()
 }
 
 /// `"\x2f\x61"` as bytes.
@@ -144,6 +156,7 @@ fn a_log_of_calls_is_understood() {
 7 <... write resumed>) = 2
 8 pwrite64(9, "\x2c\x20", 2, 70)   = 2
 8 rename("\x2f\x61", "\x2f\x62") = 0
+7 writev(1, [{iov_base="\x40", iov_len=1}, {iov_base="\x64\x6f\x6e\x65\x20\x34", iov_len=6}, {iov_base="\x0a", iov_len=1}], 3) = 8
 8 +++ exited with 0 +++
 "#;
     let open = Deed::Open {
@@ -163,6 +176,7 @@ fn a_log_of_calls_is_understood() {
         write(5, None, b"ab"),
         write(9, Some(70), b", "),
         Deed::Rename("/a".into(), "/b".into()),
+        Deed::Done(4),
     ];
     assert_eq!(understand(log), expected);
 }

@@ -23,9 +23,9 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
-use super::work::{ASKED, Failed, Model, Work, steps};
+use super::work::{ASKED, Failed, Model, Subject, Work, steps};
 
-/// The folder that a child works in.
+/// What a child works on, and in which folder.
 pub(super) const CHILD: &str = "LSM_SIEVE_FAULTS_CHILD";
 
 /// A child that is silent for so long is stuck: RocksDB lets writers wait for a disk without end.
@@ -45,8 +45,8 @@ pub(super) struct Life {
     pub(super) stuck: bool,
     pub(super) status: ExitStatus,
     pub(super) panics: Vec<String>,
-    #[expect(dead_code, reason = "printed when something is wrong")]
-    complaint: String,
+    /// What it said to the terminal.
+    pub(super) complaint: String,
 }
 
 impl Life {
@@ -58,7 +58,11 @@ impl Life {
 }
 
 /// The child: waits until strace is there, works, and ends the process.
-pub(super) fn child(path: &Path) -> Result<(), Failed> {
+pub(super) fn child(task: &str) -> Result<(), Failed> {
+    let (subject, path) = match task.split_once(' ').ok_or("no task")? {
+        ("Front", path) => (Subject::Front, path.to_owned()),
+        (_, path) => (Subject::Differential, path.to_owned()),
+    };
     let output = File::from(std::io::stdout().as_fd().try_clone_to_owned()?);
     let panics = output.try_clone()?;
     std::panic::set_hook(Box::new(move |panic| {
@@ -67,7 +71,9 @@ pub(super) fn child(path: &Path) -> Result<(), Failed> {
     say(&output, "ready");
     // This read may be the first that fails; it has told what it had to, all the same.
     _ = std::io::stdin().read_line(&mut String::new());
-    let work = Work::new(path, move |line: &str| say(&output, line));
+    let work = Work::new(subject, Path::new(&path), move |line: &str| {
+        say(&output, line)
+    });
     let worked = thread::Builder::new().spawn(move || work.run())?.join();
     std::process::exit(i32::from(worked.is_err()));
 }
@@ -83,7 +89,11 @@ fn say(mut output: &File, line: &str) {
 
 /// Runs a child under strace with these arguments; `None` where there is no strace, or it may not
 /// attach.
-pub(super) fn live(path: &Path, strace: &[String]) -> Result<Option<Life>, Failed> {
+pub(super) fn live(
+    subject: Subject,
+    path: &Path,
+    strace: &[String],
+) -> Result<Option<Life>, Failed> {
     let mut child = Command::new(std::env::current_exe()?)
         .args([
             "--exact",
@@ -91,7 +101,7 @@ pub(super) fn live(path: &Path, strace: &[String]) -> Result<Option<Life>, Faile
             "--nocapture",
             "--test-threads=1",
         ])
-        .env(CHILD, path)
+        .env(CHILD, format!("{subject:?} {}", path.display()))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -134,7 +144,7 @@ pub(super) fn live(path: &Path, strace: &[String]) -> Result<Option<Life>, Faile
     listener.join().map_err(|_| "a listener panicked")?;
     let complaint = errors.join().map_err(|_| "a listener panicked")?;
     said.extend(lines.try_iter());
-    understand(&said, stuck, status, complaint).map(Some)
+    understand(subject, &said, stuck, status, complaint).map(Some)
 }
 
 fn attach(child: &Child, arguments: &[String]) -> Result<Option<Child>, Failed> {
@@ -159,6 +169,7 @@ fn attach(child: &Child, arguments: &[String]) -> Result<Option<Child>, Failed> 
 }
 
 fn understand(
+    subject: Subject,
     said: &[String],
     stuck: bool,
     status: ExitStatus,
@@ -174,7 +185,7 @@ fn understand(
         panics: Vec::new(),
         complaint,
     };
-    let steps = steps();
+    let steps = steps(subject);
     let set = |model: &mut Model, at: usize| model.set(steps[at].keys(), steps[at].outcome(at));
     let may_set =
         |model: &mut Model, at: usize| model.may_set(steps[at].keys(), steps[at].outcome(at));

@@ -5,9 +5,13 @@
 //! folder afterwards knows what must be in it.
 
 use std::error::Error;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use lsm_sieve::differential::{
+    Batch, DifferentialOptions, DifferentialStore, OpenDifferentialError,
+};
 use lsm_sieve::{Items, SieveDb, SieveOptions};
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
@@ -55,6 +59,15 @@ pub(super) fn sieve() -> SieveOptions {
     SieveOptions::default().expected_keys(Items::new(100))
 }
 
+/// What is worked on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Subject {
+    /// A database behind its front.
+    Front,
+    /// A differential store.
+    Differential,
+}
+
 /// One step.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Step {
@@ -68,11 +81,16 @@ pub(super) enum Step {
         first: u32,
     },
     Flush,
+    Read,
+    Reopen,
+    /// Of a front.
     Compact,
     Consolidate,
     Settle,
-    Read,
-    Reopen,
+    /// Of a differential store: the second stops after a batch.
+    Freeze,
+    MoveSome,
+    MoveAll,
 }
 
 /// How many keys a writing step spans.
@@ -95,22 +113,52 @@ impl Step {
     }
 }
 
-/// All that is done, in its order.
-pub(super) fn steps() -> Vec<Step> {
-    use Step::{Compact, Consolidate, Delete, Flush, Read, Reopen, Settle, Write};
+/// All that is done, in its order. Each writing step is one batch.
+pub(super) fn steps(subject: Subject) -> Vec<Step> {
+    use Step::{
+        Compact, Consolidate, Delete, Flush, Freeze, MoveAll, MoveSome, Read, Reopen, Settle, Write,
+    };
     let write = |first| Write {
         first,
         synced: first % 2 == 0,
     };
-    [
-        [write(0), write(1), Flush, write(50), Flush],
-        [write(2), Flush, Settle, Read, Compact],
-        [Delete { first: 3 }, write(90), Flush, Consolidate, Read],
-        [write(100), Reopen, Read, write(151), Flush],
-        [Delete { first: 90 }, Settle, Flush, Compact, Settle],
-        [write(20), Read, Reopen, Consolidate, Read],
-    ]
-    .concat()
+    let delete = |first| Delete { first };
+    match subject {
+        Subject::Front => [
+            [write(0), write(1), Flush, write(50), Flush],
+            [write(2), Flush, Settle, Read, Compact],
+            [delete(3), write(90), Flush, Consolidate, Read],
+            [write(100), Reopen, Read, write(151), Flush],
+            [delete(90), Settle, Flush, Compact, Settle],
+            [write(20), Read, Reopen, Consolidate, Read],
+        ]
+        .concat(),
+        Subject::Differential => [
+            [write(0), write(1), Flush, write(50), MoveAll],
+            [write(2), delete(3), Freeze, write(91), Read],
+            [MoveSome, write(100), delete(90), Read, Reopen],
+            [delete(20), MoveSome, Flush, write(151), Read],
+            [MoveAll, delete(100), Freeze, write(40), MoveSome],
+            [write(41), MoveAll, Read, Reopen, Read],
+        ]
+        .concat(),
+    }
+}
+
+/// What the database holds before the first writing step and after each.
+pub(super) fn states(subject: Subject) -> Vec<Truth> {
+    let mut states = vec![Truth::new()];
+    for (number, step) in steps(subject).into_iter().enumerate() {
+        let mut next = states[states.len() - 1].clone();
+        for index in step.keys() {
+            match step.outcome(number) {
+                Some(version) => _ = next.insert(key(index), value(version, 60)),
+                None => _ = next.remove(&key(index)),
+            }
+        }
+        states.push(next);
+    }
+    states
 }
 
 /// The versions that each key may hold; `None` is "no value".
@@ -153,19 +201,102 @@ impl Model {
     }
 }
 
-/// A database that is worked on.
+/// A subject that is open.
+enum Store {
+    Front(SieveDb),
+    Differential(Box<DifferentialStore>),
+}
+
+impl Store {
+    fn open(subject: Subject, path: &Path) -> Result<Self, Failed> {
+        Ok(match subject {
+            Subject::Front => Self::Front(SieveDb::open(&engine(), &sieve(), path)?),
+            Subject::Differential => Self::Differential(Box::new(open_differential(path)?)),
+        })
+    }
+
+    /// One batch: puts of this version, or deletes.
+    fn write(
+        &self,
+        keys: impl Iterator<Item = u32>,
+        version: Option<u32>,
+        synced: bool,
+    ) -> Result<(), Failed> {
+        let updates = keys.map(|index| (key(index), version.map(|version| value(version, 60))));
+        match self {
+            Self::Front(db) => {
+                let mut batch = WriteBatch::default();
+                updates.for_each(|(key, value)| match value {
+                    Some(value) => batch.put(key, value),
+                    None => batch.delete(key),
+                });
+                let mut how = WriteOptions::default();
+                how.set_sync(synced);
+                db.write_opt(batch, &how)?;
+            }
+            Self::Differential(store) => {
+                let mut batch = Batch::default();
+                updates.for_each(|(key, value)| match value {
+                    Some(value) => batch.put(key, value),
+                    None => batch.delete(key),
+                });
+                store.write(&batch)?;
+                if synced {
+                    store.front().with_engine(|engine| engine.flush_wal(true))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn flush(&self) -> Result<(), Failed> {
+        match self {
+            Self::Front(db) => Ok(db.flush()?),
+            Self::Differential(store) => Ok(store.flush()?),
+        }
+    }
+
+    /// The values of a key, by every way to read it that does not fail.
+    fn reads(&self, key: &[u8]) -> Vec<Option<Vec<u8>>> {
+        let reads: Vec<Option<Option<Vec<u8>>>> = match self {
+            Self::Front(db) => {
+                let many = db.multi_get([key]).into_iter().map(Result::ok);
+                many.chain([db.get(key).ok()]).collect()
+            }
+            Self::Differential(store) => {
+                let many = store.multi_get([key]).into_iter().map(Result::ok);
+                many.chain([store.get(key).ok()]).collect()
+            }
+        };
+        reads.into_iter().flatten().collect()
+    }
+}
+
+/// Small batches, so that a reorganisation takes many.
+pub(super) fn open_differential(path: &Path) -> Result<DifferentialStore, OpenDifferentialError> {
+    let options = DifferentialOptions {
+        front: sieve(),
+        batch_bytes: 512,
+        ..DifferentialOptions::default()
+    };
+    DifferentialStore::open(&engine(), &options, path)
+}
+
+/// A subject that is worked on.
 pub(super) struct Work<R> {
+    subject: Subject,
     path: PathBuf,
-    db: Option<SieveDb>,
+    store: Option<Store>,
     model: Model,
     report: R,
 }
 
 impl<R: FnMut(&str)> Work<R> {
-    pub(super) fn new(path: &Path, report: R) -> Self {
+    pub(super) fn new(subject: Subject, path: &Path, report: R) -> Self {
         Self {
+            subject,
             path: path.to_owned(),
-            db: None,
+            store: None,
             model: Model::empty(ASKED),
             report,
         }
@@ -173,7 +304,7 @@ impl<R: FnMut(&str)> Work<R> {
 
     /// Carries all steps out, as far as they can be.
     pub(super) fn run(mut self) {
-        for (number, step) in steps().into_iter().enumerate() {
+        for (number, step) in steps(self.subject).into_iter().enumerate() {
             match self.carry_out(number, step) {
                 Ok(()) => {
                     self.model.set(step.keys(), step.outcome(number));
@@ -185,60 +316,53 @@ impl<R: FnMut(&str)> Work<R> {
                 }
             }
         }
-        drop(self.db.take());
+        drop(self.store.take());
         (self.report)("end");
     }
 
     fn carry_out(&mut self, number: usize, step: Step) -> Result<(), Failed> {
         if matches!(step, Step::Reopen) {
-            drop(self.db.take());
+            drop(self.store.take());
         }
-        let db = match self.db.take() {
-            Some(db) => db,
-            None => SieveDb::open(&engine(), &sieve(), &self.path)?,
+        let store = match self.store.take() {
+            Some(store) => store,
+            None => Store::open(self.subject, &self.path)?,
         };
-        let db = self.db.insert(db);
-        match step {
-            Step::Write { synced, .. } => {
-                let mut batch = WriteBatch::default();
-                let number = u32::try_from(number)?;
-                step.keys()
-                    .for_each(|index| batch.put(key(index), value(number, 60)));
-                let mut how = WriteOptions::default();
-                how.set_sync(synced);
-                db.write_opt(batch, &how)?;
+        let store = self.store.insert(store);
+        match (step, &*store) {
+            (Step::Write { synced, .. }, store) => {
+                store.write(step.keys(), step.outcome(number), synced)?;
             }
-            Step::Delete { .. } => {
-                let mut batch = WriteBatch::default();
-                step.keys().for_each(|index| batch.delete(key(index)));
-                db.write(batch)?;
+            (Step::Delete { .. }, store) => store.write(step.keys(), None, false)?,
+            (Step::Flush, store) => store.flush()?,
+            (Step::Read, store) => read(store, &self.model, &mut self.report),
+            (Step::Compact, Store::Front(db)) => {
+                db.compact_range(None::<&[u8]>, None::<&[u8]>);
             }
-            Step::Flush => db.flush()?,
-            Step::Compact => db.compact_range(None::<&[u8]>, None::<&[u8]>),
-            Step::Consolidate => db.consolidate()?,
-            Step::Settle => db.wait_until_known(PATIENCE),
-            Step::Read => read(db, &self.model, &mut self.report),
-            Step::Reopen => {}
+            (Step::Consolidate, Store::Front(db)) => db.consolidate()?,
+            (Step::Settle, Store::Front(db)) => db.wait_until_known(PATIENCE),
+            (Step::Freeze, Store::Differential(store)) => store.freeze()?,
+            (Step::MoveSome, Store::Differential(store)) => {
+                store.reorganize(|_| ControlFlow::Break(()))?;
+            }
+            (Step::MoveAll, Store::Differential(store)) => {
+                store.reorganize(|_| ControlFlow::Continue(()))?;
+            }
+            (Step::Reopen, _) => {}
+            (step, _) => return Err(format!("{:?} knows no {step:?}", self.subject).into()),
         }
         Ok(())
     }
 }
 
-/// Reads every key, one by one and all at once. A read may fail, but not say what cannot be.
-fn read(db: &SieveDb, model: &Model, report: &mut impl FnMut(&str)) {
-    let keys: Vec<Vec<u8>> = (0..ASKED).map(key).collect();
-    let many = db.multi_get(&keys);
-    for ((index, key), many) in (0..).zip(&keys).zip(many) {
-        for (how, found) in [("get", db.get(key)), ("multi_get", many)] {
-            let Ok(found) = found else { continue };
+/// Reads every key. A read may fail, but not say what cannot be.
+fn read(store: &Store, model: &Model, report: &mut impl FnMut(&str)) {
+    for index in 0..ASKED {
+        for found in store.reads(&key(index)) {
             if !model.allows(index, found.as_deref()) {
-                let answer = db.answer(key);
-                let engine = db.get_unfiltered(key);
-                report(&format!(
-                    "LOST key {index} by {how}: {found:?}, {answer:?}, engine {engine:?}, \
-                     expected one of {:?}",
-                    model.possible(index)
-                ));
+                let found = found.as_deref().and_then(version);
+                let possible = model.possible(index);
+                report(&format!("LOST key {index}: {found:?}, not of {possible:?}"));
             }
         }
     }

@@ -420,7 +420,7 @@ fn no_power_cut_makes_a_filter_lose_a_key() {
     }
     println!("{census:#?}");
     println!(
-        r#"{{"part":"power loss","seed":{seed},"images":{},"short_sequences":{},"complete_to":{},"failed_operations":{},"long_cuts":{},"filters_judged":{},"lost":0,"seconds":{:.1}}}"#,
+        r#"{{"part":"power loss","of_a":"filter folder","seed":{seed},"images":{},"short_sequences":{},"complete_to":{},"failed_operations":{},"long_cuts":{},"filters_judged":{},"lost":0,"seconds":{:.1}}}"#,
         census.images,
         census.sequences,
         census.complete,
