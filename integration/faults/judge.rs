@@ -69,19 +69,18 @@ pub(super) fn of(
             Ok((truth, tally))
         }
         Subject::Differential => {
-            list_families(path).map_err(Refusal::Engine)?;
-            judge_differential(path, asked).map_err(Refusal::Wrong)
+            judge_differential(path, asked).map_err(|error| match plain(path) {
+                Err(engine) => Refusal::Engine(engine),
+                Ok(()) => Refusal::Wrong(error),
+            })
         }
     }
 }
 
-fn list_families(path: &Path) -> Result<Vec<String>, rocksdb::Error> {
-    if !path.join("CURRENT").exists() {
-        return Ok(Vec::new());
-    }
+/// Whether RocksDB opens all that is there.
+fn plain(path: &Path) -> Result<(), rocksdb::Error> {
     let names = DB::list_cf(&engine(), path)?;
-    DB::open_cf_for_read_only(&engine(), path, &names, false)?;
-    Ok(names)
+    DB::open_cf(&engine(), path, names).map(drop)
 }
 
 /// Of a differential store the truth is a scan, which asks no filter. It is the same when all is in

@@ -143,7 +143,8 @@ impl Census {
                 self.tally += tally;
                 Ok(())
             }
-            Err(Refusal::Engine(_)) => {
+            Err(Refusal::Engine(error)) => {
+                println!("refused by RocksDB: {error}");
                 self.refused += 1;
                 Ok(())
             }
