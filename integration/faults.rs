@@ -1,6 +1,8 @@
 //! Faults from below: calls that fail, power that goes, disks that fill, memory that runs out.
 //!
-//! `work` is what they befall, `judge` how its folder is judged afterwards.
+//! `steps` says what is done, `work` does it, `model` knows what may have come of it, and `judge`
+//! holds the folder against the truth afterwards. `traced` runs the work under strace, which lets its
+//! calls fail (`calls`) or records them (`recorded`) for a `machine` that loses its power (`power`).
 
 #![expect(
     clippy::unwrap_used,
@@ -13,9 +15,11 @@ mod full;
 mod judge;
 mod machine;
 mod memory;
+mod model;
 mod power;
 mod recorded;
 mod rot;
+mod steps;
 mod traced;
 mod work;
 

@@ -21,8 +21,9 @@ use rand::rngs::StdRng;
 use rand::seq::SliceRandom as _;
 
 use super::judge::{self, Refusal, Tally};
+use super::steps::{ASKED, Subject, key};
 use super::traced::{self, Life};
-use super::work::{ASKED, Failed, Subject, key};
+use super::work::Failed;
 use crate::crash::number_from;
 
 /// Runs of an ordinary test.

@@ -29,7 +29,9 @@ use rand::{RngExt as _, SeedableRng as _};
 use rocksdb::Options;
 
 use super::judge::{self, Tally};
-use super::work::{self, Failed, Model, key, sieve, value};
+use super::model::Model;
+use super::steps::{key, value};
+use super::work::{self, Failed, sieve};
 use crate::crash::number_from;
 
 /// Cycles of an ordinary run.

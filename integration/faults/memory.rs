@@ -18,7 +18,8 @@ use lsm_sieve::segment::{MAX_SIDECAR_BYTES, SegmentId, SidecarFolder};
 use lsm_sieve::{Bits, HashId, Items, Rate, SieveDb};
 use rocksdb::WriteBatch;
 
-use super::work::{Failed, engine, key, sieve};
+use super::steps::key;
+use super::work::{Failed, engine, sieve};
 use crate::allocator::{Shortage, during};
 
 const CHILD: &str = "LSM_SIEVE_MEMORY_CHILD";

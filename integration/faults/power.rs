@@ -26,7 +26,8 @@ use rand::{RngExt as _, SeedableRng as _};
 use super::judge::{self, Refusal, Tally, Truth};
 use super::machine::{Machine, Survival};
 use super::recorded::{self, Deed};
-use super::work::{self, ASKED, Failed, Step, Subject, key};
+use super::steps::{self, ASKED, Step, Subject, key};
+use super::work::Failed;
 use crate::crash::number_from;
 
 /// Images of an ordinary run.
@@ -76,8 +77,8 @@ impl Recording {
             subject,
             home,
             deeds,
-            states: work::states(subject),
-            steps: work::steps(subject),
+            states: steps::states(subject),
+            steps: steps::steps(subject),
         }))
     }
 

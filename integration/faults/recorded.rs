@@ -9,8 +9,9 @@ use std::fs;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 
+use super::steps::Subject;
 use super::traced;
-use super::work::{Failed, Subject};
+use super::work::Failed;
 
 /// The calls that change files, or make changes durable.
 const CALLS: &str =

@@ -14,16 +14,18 @@
 //! `writev`, its panics too, which nothing here lets fail, and leaves before the test runner speaks.
 
 use std::fs::File;
-use std::io::{BufRead as _, BufReader, IoSlice, Write as _};
+use std::io::{BufRead as _, BufReader, IoSlice, Write as _, read_to_string};
 use std::os::fd::AsFd as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::thread;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use super::work::{ASKED, Failed, Model, Subject, Work, steps};
+use super::model::Model;
+use super::steps::{ASKED, Step, Subject, steps};
+use super::work::{Failed, Work};
 
 /// What a child works on, and in which folder.
 pub(super) const CHILD: &str = "LSM_SIEVE_FAULTS_CHILD";
@@ -54,6 +56,35 @@ impl Life {
     pub(super) fn crashed(&self) -> bool {
         let killed_by_us = self.stuck && self.status.signal() == Some(9);
         !self.panics.is_empty() || !(killed_by_us || self.status.success())
+    }
+
+    /// What the child said; the step after the last of which it spoke may have been done.
+    fn understand(&mut self, said: &[String], steps: &[Step]) -> Result<(), Failed> {
+        let mut next = 0;
+        for line in said {
+            let words: Vec<&str> = line.split(' ').collect();
+            match words.as_slice() {
+                ["done", number] => {
+                    let number: usize = number.parse()?;
+                    self.model.done(number, steps[number]);
+                    next = number + 1;
+                }
+                ["failed", number, ..] => {
+                    let number: usize = number.parse()?;
+                    self.model.may_be_done(number, steps[number]);
+                    self.failed += 1;
+                    next = number + 1;
+                }
+                ["panic", ..] => self.panics.push(line.clone()),
+                ["LOST", ..] => self.lost.push(line.clone()),
+                ["end"] => self.ended = true,
+                _ => return Err(format!("a child said {line:?}").into()),
+            }
+        }
+        if let Some(step) = steps.get(next) {
+            self.model.may_be_done(next, *step);
+        }
+        Ok(())
     }
 }
 
@@ -94,57 +125,88 @@ pub(super) fn live(
     path: &Path,
     strace: &[String],
 ) -> Result<Option<Life>, Failed> {
-    let mut child = Command::new(std::env::current_exe()?)
-        .args([
-            "--exact",
-            "faults::child",
-            "--nocapture",
-            "--test-threads=1",
-        ])
-        .env(CHILD, format!("{subject:?} {}", path.display()))
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()?;
-    let (send, lines) = channel();
-    let output = child.stdout.take().ok_or("a child without output")?;
-    let listener = thread::spawn(move || {
-        for line in BufReader::new(output).lines().map_while(Result::ok) {
-            // The test runner may have begun the line.
-            if let Some((_, line)) = line.split_once('@') {
-                _ = send.send(line.to_owned());
-            }
-        }
-    });
-    let errors = child.stderr.take().ok_or("a child without errors")?;
-    let errors = thread::spawn(move || std::io::read_to_string(errors).unwrap_or_default());
-    if lines.recv_timeout(SILENCE)? != "ready" {
-        return Err("a child did not begin".into());
-    }
-    let Some(mut tracer) = attach(&child, strace)? else {
-        child.kill()?;
-        child.wait()?;
+    let mut talk = Talk::start(subject, path)?;
+    let Some(mut tracer) = attach(&talk.child, strace)? else {
+        talk.child.kill()?;
+        talk.child.wait()?;
         return Ok(None);
     };
-    let mut input = child.stdin.take().ok_or("a child without input")?;
+    let mut input = talk.child.stdin.take().ok_or("a child without input")?;
     input.write_all(b"go\n")?;
-    let mut said = Vec::new();
-    let stuck = loop {
-        match lines.recv_timeout(SILENCE) {
-            Ok(line) => said.push(line),
-            Err(RecvTimeoutError::Disconnected) => break false,
-            Err(RecvTimeoutError::Timeout) => break true,
-        }
-    };
-    if stuck {
-        child.kill()?;
-    }
-    let status = child.wait()?;
+    let life = talk.follow(subject)?;
     tracer.wait()?;
-    listener.join().map_err(|_| "a listener panicked")?;
-    let complaint = errors.join().map_err(|_| "a listener panicked")?;
-    said.extend(lines.try_iter());
-    understand(subject, &said, stuck, status, complaint).map(Some)
+    Ok(Some(life))
+}
+
+/// A child that waits to begin, and what it says.
+struct Talk {
+    child: Child,
+    lines: Receiver<String>,
+    complaint: JoinHandle<String>,
+}
+
+impl Talk {
+    fn start(subject: Subject, path: &Path) -> Result<Self, Failed> {
+        let mut child = Command::new(std::env::current_exe()?)
+            .args(["--exact", "faults::child", "--nocapture"])
+            .arg("--test-threads=1")
+            .env(CHILD, format!("{subject:?} {}", path.display()))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()?;
+        let output = child.stdout.take().ok_or("a child without output")?;
+        let errors = child.stderr.take().ok_or("a child without errors")?;
+        let (send, lines) = channel();
+        thread::spawn(move || {
+            for line in BufReader::new(output).lines().map_while(Result::ok) {
+                // The test runner may have begun the line.
+                if let Some((_, line)) = line.split_once('@') {
+                    _ = send.send(line.to_owned());
+                }
+            }
+        });
+        let complaint = thread::spawn(move || read_to_string(errors).unwrap_or_default());
+        if lines.recv_timeout(SILENCE)? != "ready" {
+            return Err("a child did not begin".into());
+        }
+        Ok(Self {
+            child,
+            lines,
+            complaint,
+        })
+    }
+
+    /// Listens until the child has ended, or is stuck and killed.
+    fn follow(mut self, subject: Subject) -> Result<Life, Failed> {
+        let mut said = Vec::new();
+        let stuck = loop {
+            match self.lines.recv_timeout(SILENCE) {
+                Ok(line) => said.push(line),
+                Err(RecvTimeoutError::Disconnected) => break false,
+                Err(RecvTimeoutError::Timeout) => break true,
+            }
+        };
+        if stuck {
+            self.child.kill()?;
+        }
+        let status = self.child.wait()?;
+        // Ends with the child, whose end of the pipe closes.
+        said.extend(self.lines.iter());
+        let complaint = self.complaint.join().map_err(|_| "a listener panicked")?;
+        let mut life = Life {
+            model: Model::empty(ASKED),
+            failed: 0,
+            lost: Vec::new(),
+            ended: false,
+            stuck,
+            status,
+            panics: Vec::new(),
+            complaint,
+        };
+        life.understand(&said, &steps(subject))?;
+        Ok(life)
+    }
 }
 
 fn attach(child: &Child, arguments: &[String]) -> Result<Option<Child>, Failed> {
@@ -166,52 +228,4 @@ fn attach(child: &Child, arguments: &[String]) -> Result<Option<Child>, Failed> 
         return Ok(None);
     }
     Ok(Some(tracer))
-}
-
-fn understand(
-    subject: Subject,
-    said: &[String],
-    stuck: bool,
-    status: ExitStatus,
-    complaint: String,
-) -> Result<Life, Failed> {
-    let mut life = Life {
-        model: Model::empty(ASKED),
-        failed: 0,
-        lost: Vec::new(),
-        ended: false,
-        stuck,
-        status,
-        panics: Vec::new(),
-        complaint,
-    };
-    let steps = steps(subject);
-    let set = |model: &mut Model, at: usize| model.set(steps[at].keys(), steps[at].outcome(at));
-    let may_set =
-        |model: &mut Model, at: usize| model.may_set(steps[at].keys(), steps[at].outcome(at));
-    let mut next = 0;
-    for line in said {
-        let words: Vec<&str> = line.split(' ').collect();
-        match words.as_slice() {
-            ["done", number] => {
-                next = number.parse()?;
-                set(&mut life.model, next);
-                next += 1;
-            }
-            ["failed", number, ..] => {
-                next = number.parse()?;
-                may_set(&mut life.model, next);
-                life.failed += 1;
-                next += 1;
-            }
-            ["panic", ..] => life.panics.push(line.clone()),
-            ["LOST", ..] => life.lost.push(line.clone()),
-            ["end"] => life.ended = true,
-            _ => return Err(format!("a child said {line:?}").into()),
-        }
-    }
-    if next < steps.len() {
-        may_set(&mut life.model, next);
-    }
-    Ok(life)
 }

@@ -1,8 +1,8 @@
-//! The work that faults befall: a fixed list of steps, and what each key may hold after them.
+//! The work that faults befall.
 //!
-//! The work never gives up: a step that fails is noted, a database that does not open is opened
-//! again at the next step. Each step is reported as done or failed, so that whoever looks at the
-//! folder afterwards knows what must be in it.
+//! It never gives up: a step that fails is noted, a database that does not open is opened again at
+//! the next step. Each step is reported as done or failed, so that whoever looks at the folder
+//! afterwards knows what must be in it.
 
 use std::error::Error;
 use std::ops::ControlFlow;
@@ -13,35 +13,15 @@ use lsm_sieve::differential::{
     Batch, DifferentialOptions, DifferentialStore, OpenDifferentialError,
 };
 use lsm_sieve::{Items, SieveDb, SieveOptions};
-use rand::rngs::StdRng;
-use rand::{RngExt as _, SeedableRng as _};
 use rocksdb::{LogLevel, Options, WriteBatch, WriteOptions};
 
-use super::judge::Truth;
+use super::model::Model;
+use super::steps::{ASKED, PADDING, Step, Subject, key, steps, value, version};
 
 pub(super) type Failed = Box<dyn Error + Send + Sync>;
 
-/// Keys that are asked for; the last ones are never written.
-pub(super) const ASKED: u32 = 300;
-
 /// Upkeep is waited for so long: with a fault that stays, it never comes to its end.
 const PATIENCE: Duration = Duration::from_millis(300);
-
-pub(super) fn key(index: u32) -> Vec<u8> {
-    format!("key-{index:05}").into_bytes()
-}
-
-/// The version, and bytes that do not compress.
-pub(super) fn value(version: u32, length: usize) -> Vec<u8> {
-    let mut random = StdRng::seed_from_u64(version.into());
-    let mut bytes = version.to_le_bytes().to_vec();
-    bytes.extend((0..length).map(|_| random.random::<u8>()));
-    bytes
-}
-
-fn version(value: &[u8]) -> Option<u32> {
-    Some(u32::from_le_bytes(*value.first_chunk()?))
-}
 
 /// Explicit flushes alone, and no thread that wakes up by the clock.
 pub(super) fn engine() -> Options {
@@ -57,148 +37,6 @@ pub(super) fn engine() -> Options {
 
 pub(super) fn sieve() -> SieveOptions {
     SieveOptions::default().expected_keys(Items::new(100))
-}
-
-/// What is worked on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Subject {
-    /// A database behind its front.
-    Front,
-    /// A differential store.
-    Differential,
-}
-
-/// One step.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Step {
-    /// Put every third key of some, synced or not.
-    Write {
-        first: u32,
-        synced: bool,
-    },
-    /// Delete every seventh key of some.
-    Delete {
-        first: u32,
-    },
-    Flush,
-    Read,
-    Reopen,
-    /// Of a front.
-    Compact,
-    Consolidate,
-    Settle,
-    /// Of a differential store: the second stops after a batch.
-    Freeze,
-    MoveSome,
-    MoveAll,
-}
-
-/// How many keys a writing step spans.
-const SPAN: u32 = 60;
-
-impl Step {
-    /// The keys that a step writes; none for a step that does not.
-    pub(super) fn keys(self) -> impl Iterator<Item = u32> {
-        let (first, stride) = match self {
-            Self::Write { first, .. } => (first, 3),
-            Self::Delete { first } => (first, 7),
-            _ => (ASKED, 1),
-        };
-        (first..(first + SPAN).min(ASKED)).step_by(stride)
-    }
-
-    /// What its keys hold afterwards, when it is the step of this number.
-    pub(super) fn outcome(self, number: usize) -> Option<u32> {
-        matches!(self, Self::Write { .. }).then(|| u32::try_from(number).unwrap())
-    }
-}
-
-/// All that is done, in its order. Each writing step is one batch.
-pub(super) fn steps(subject: Subject) -> Vec<Step> {
-    use Step::{
-        Compact, Consolidate, Delete, Flush, Freeze, MoveAll, MoveSome, Read, Reopen, Settle, Write,
-    };
-    let write = |first| Write {
-        first,
-        synced: first % 2 == 0,
-    };
-    let delete = |first| Delete { first };
-    match subject {
-        Subject::Front => [
-            [write(0), write(1), Flush, write(50), Flush],
-            [write(2), Flush, Settle, Read, Compact],
-            [delete(3), write(90), Flush, Consolidate, Read],
-            [write(100), Reopen, Read, write(151), Flush],
-            [delete(90), Settle, Flush, Compact, Settle],
-            [write(20), Read, Reopen, Consolidate, Read],
-        ]
-        .concat(),
-        Subject::Differential => [
-            [write(0), write(1), Flush, write(50), MoveAll],
-            [write(2), delete(3), Freeze, write(91), Read],
-            [MoveSome, write(100), delete(90), Read, Reopen],
-            [delete(20), MoveSome, Flush, write(151), Read],
-            [MoveAll, delete(100), Freeze, write(40), MoveSome],
-            [write(41), MoveAll, Read, Reopen, Read],
-        ]
-        .concat(),
-    }
-}
-
-/// What the database holds before the first writing step and after each.
-pub(super) fn states(subject: Subject) -> Vec<Truth> {
-    let mut states = vec![Truth::new()];
-    for (number, step) in steps(subject).into_iter().enumerate() {
-        let mut next = states[states.len() - 1].clone();
-        for index in step.keys() {
-            match step.outcome(number) {
-                Some(version) => _ = next.insert(key(index), value(version, 60)),
-                None => _ = next.remove(&key(index)),
-            }
-        }
-        states.push(next);
-    }
-    states
-}
-
-/// The versions that each key may hold; `None` is "no value".
-#[derive(Clone, Debug)]
-pub(super) struct Model(Vec<Vec<Option<u32>>>);
-
-impl Model {
-    /// Of an empty database, of so many keys.
-    pub(super) fn empty(keys: u32) -> Self {
-        Self(vec![vec![None]; keys as usize])
-    }
-
-    /// A write of these keys was acknowledged.
-    pub(super) fn set(&mut self, keys: impl Iterator<Item = u32>, version: Option<u32>) {
-        keys.for_each(|key| self.0[key as usize] = vec![version]);
-    }
-
-    /// A write of these keys may have happened.
-    pub(super) fn may_set(&mut self, keys: impl Iterator<Item = u32>, version: Option<u32>) {
-        keys.for_each(|key| self.0[key as usize].push(version));
-    }
-
-    /// Whether this may be what a key holds.
-    pub(super) fn allows(&self, key: u32, held: Option<&[u8]>) -> bool {
-        self.0[key as usize].contains(&held.and_then(version))
-    }
-
-    /// What a key may hold.
-    pub(super) fn possible(&self, key: u32) -> &[Option<u32>] {
-        &self.0[key as usize]
-    }
-
-    /// The first key that holds what it cannot.
-    pub(super) fn wrong(&self, truth: &Truth) -> Option<u32> {
-        let held = |index| truth.get(&key(index)).map(Vec::as_slice);
-        (0..)
-            .zip(&self.0)
-            .map(|(key, _)| key)
-            .find(|&key| !self.allows(key, held(key)))
-    }
 }
 
 /// A subject that is open.
@@ -222,7 +60,8 @@ impl Store {
         version: Option<u32>,
         synced: bool,
     ) -> Result<(), Failed> {
-        let updates = keys.map(|index| (key(index), version.map(|version| value(version, 60))));
+        let updates =
+            keys.map(|index| (key(index), version.map(|version| value(version, PADDING))));
         match self {
             Self::Front(db) => {
                 let mut batch = WriteBatch::default();
@@ -307,11 +146,11 @@ impl<R: FnMut(&str)> Work<R> {
         for (number, step) in steps(self.subject).into_iter().enumerate() {
             match self.carry_out(number, step) {
                 Ok(()) => {
-                    self.model.set(step.keys(), step.outcome(number));
+                    self.model.done(number, step);
                     (self.report)(&format!("done {number}"));
                 }
                 Err(error) => {
-                    self.model.may_set(step.keys(), step.outcome(number));
+                    self.model.may_be_done(number, step);
                     (self.report)(&format!("failed {number} {error}"));
                 }
             }
