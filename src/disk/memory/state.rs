@@ -265,11 +265,10 @@ impl FileState {
     }
 }
 
-/// The first so many bytes of the last of these files, zeros behind its end.
+/// The first so many bytes of the last of these files, zeros behind its end: what it was told to
+/// hold, for a sector may have been written that was never acknowledged.
 fn stale(files: &[FileState], length: usize) -> Vec<u8> {
-    let mut bytes = files
-        .last()
-        .map_or_else(Vec::new, |file| file.durable.clone());
+    let mut bytes = files.last().map_or_else(Vec::new, |file| file.live.clone());
     bytes.resize(length, 0);
     bytes
 }
