@@ -99,7 +99,7 @@ fn kill_9_loses_no_key() {
     assert!(census.tally.absent > census.tally.keys / 20, "{census:?}");
 }
 
-fn number_from(variable: &str) -> Option<u64> {
+pub(crate) fn number_from(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
 }
 

@@ -83,7 +83,7 @@ fn verify_frozen(path: &Path) -> VerifyReport {
 }
 
 /// Ways to spoil a file: its bytes become others.
-fn spoilt(bytes: &[u8], dice: &mut Dice) -> Vec<(String, Vec<u8>)> {
+pub(crate) fn spoilt(bytes: &[u8], dice: &mut Dice) -> Vec<(String, Vec<u8>)> {
     let mut kinds = vec![("emptied".to_owned(), Vec::new())];
     for _ in 0..3 {
         let length = dice.below(bytes.len() as u64) as usize;

@@ -3,6 +3,7 @@
 mod concurrency;
 mod counters;
 mod crash;
+mod damage;
 mod full;
 mod interrupted;
 mod model;

@@ -5,6 +5,7 @@
 #![cfg(all(feature = "rocksdb", feature = "cli"))]
 
 mod advise;
+mod allocator;
 mod arrows;
 mod budget;
 mod cli;
@@ -15,6 +16,7 @@ mod damage;
 mod differential;
 mod examples;
 mod families;
+mod faults;
 mod figures;
 mod foreign;
 mod gremillion;

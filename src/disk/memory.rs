@@ -6,18 +6,21 @@
 //! independently of all others:
 //!
 //! ```text
-//!   write of n bytes   -> up to four pieces, torn apart, and the new length without them
+//!   write of n bytes   -> pieces, torn apart, and the new length without them
 //!   create, rename, remove, new folder -> one change of a name each, atomic, in any subset
 //! ```
 //!
 //! [`MemoryDisk::after_power_cut`] yields every such disk while there are few changes and a
-//! seeded random choice beyond. That is harsher than any one file system, after Pillai et al.
-//! ("All File Systems Are Not Created Equal", OSDI 2014); bytes that were durable do not rot here.
+//! seeded random choice beyond; a [`PowerCut`] says where writes tear and what lies in the gaps.
+//! That is harsher than any one file system, after Pillai et al. ("All File Systems Are Not
+//! Created Equal", OSDI 2014); bytes that were durable do not rot here.
 
+mod cut;
 mod state;
 mod subsets;
 
 use super::{Disk, NewFile, Opened};
+pub use cut::{Lost, PowerCut, Tear};
 use state::{FileState, NameChange, Node, State, Stutter};
 use std::io::{self, Read, Write};
 use std::path::Path;
@@ -54,6 +57,11 @@ impl MemoryDisk {
         self.state().operations
     }
 
+    /// Bytes that were written and not made durable since.
+    pub fn unsynced_bytes(&self) -> usize {
+        self.state().unsynced_bytes()
+    }
+
     /// Lets `after` more operations pass, then applies the fault; it replaces an earlier one.
     pub fn fail(&self, after: u64, fault: Fault) {
         let mut state = self.state();
@@ -63,6 +71,12 @@ impl MemoryDisk {
     /// Lets so many more bytes be written before the disk is full.
     pub fn limit_free_bytes(&self, bytes: usize) {
         self.state().free_bytes = Some(bytes);
+    }
+
+    /// Lets syncs succeed from now on and store nothing, as a disk does that keeps what it was told
+    /// to store in a cache.
+    pub fn lie(&self) {
+        self.state().lies = true;
     }
 
     /// Moves at most `most` bytes a call and interrupts every second call.
@@ -75,12 +89,20 @@ impl MemoryDisk {
 
     /// The disks that may be found when the power comes back, faults repaired.
     ///
-    /// All of them while at most ten changes wait to be made durable; otherwise 256 chosen by `seed`.
+    /// [`MemoryDisk::after`] the cut of [`PowerCut::new`].
     pub fn after_power_cut(&self, seed: u64) -> impl Iterator<Item = MemoryDisk> + use<> {
+        self.after(PowerCut::new(seed))
+    }
+
+    /// The disks that may be found after this power cut, faults repaired.
+    ///
+    /// All of them while at most ten changes wait to be made durable; otherwise as many samples as
+    /// the cut asks for.
+    pub fn after(&self, cut: PowerCut) -> impl Iterator<Item = MemoryDisk> + use<> {
         let disk = self.clone();
-        let changes = disk.state().changes();
-        subsets(changes, seed).map(move |kept| {
-            let state = disk.state().image(&kept);
+        let changes = disk.state().changes(cut.tear);
+        subsets(changes, cut.samples, cut.seed).map(move |kept| {
+            let state = disk.state().image(cut, &kept);
             MemoryDisk {
                 state: Arc::new(Mutex::new(state)),
             }
@@ -221,8 +243,10 @@ impl NewFile for Handle {
         let mut state = self.disk.state();
         let outcome = state.begin();
         let power_is_off = matches!(state.fault, Some((_, Fault::PowerCut)));
+        let lies = state.lies;
         let file = &mut state.files[self.file];
         match &outcome {
+            Ok(()) if lies => {}
             Ok(()) => file.sync(),
             Err(_) if power_is_off => {}
             Err(_) => file.lose(),
@@ -290,6 +314,52 @@ mod tests {
     }
 
     #[test]
+    fn a_tear_keeps_its_pieces_whole() {
+        let disk = MemoryDisk::new();
+        write(&disk, "/a", b"123456");
+        disk.sync_folder(Path::new("/")).unwrap();
+        let cut = PowerCut {
+            tear: Tear::Bytes(4),
+            ..PowerCut::new(1)
+        };
+        let mut found: Vec<Vec<u8>> = disk
+            .after(cut)
+            .map(|image| read_file(&image, Path::new("/a"), 9).unwrap())
+            .collect();
+        found.sort();
+        found.dedup();
+        let expected: [&[u8]; 6] = [
+            b"",
+            b"\0\0\0\0\0\0",
+            b"\0\0\0\x0056",
+            b"1234",
+            b"1234\0\0",
+            b"123456",
+        ];
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn lost_bytes_are_those_of_an_older_file_where_the_cut_says_so() {
+        let disk = MemoryDisk::new();
+        write(&disk, "/old", b"abc").sync().unwrap();
+        write(&disk, "/new", b"1234");
+        disk.sync_folder(Path::new("/")).unwrap();
+        let cut = PowerCut {
+            tear: Tear::Bytes(1),
+            lost: Lost::Stale,
+            ..PowerCut::new(1)
+        };
+        let found: Vec<Vec<u8>> = disk
+            .after(cut)
+            .map(|image| read_file(&image, Path::new("/new"), 9).unwrap())
+            .collect();
+        for possible in ["abc\0", "1bc4", "1234", ""] {
+            assert!(found.contains(&possible.as_bytes().to_vec()), "{possible}");
+        }
+    }
+
+    #[test]
     fn many_changes_are_cut_at_random_but_repeatably() {
         let disk = MemoryDisk::new();
         for i in 0..20 {
@@ -301,9 +371,21 @@ mod tests {
                 .map(|image| image.list(Path::new("/")).unwrap())
                 .collect()
         };
-        assert_eq!(names(7).len(), subsets::RANDOM_SUBSETS);
+        assert_eq!(names(7).len(), PowerCut::new(7).samples);
         assert_eq!(names(7), names(7));
         assert_ne!(names(7), names(8));
+    }
+
+    #[test]
+    fn what_a_liar_was_told_to_store_may_be_lost() {
+        let disk = MemoryDisk::new();
+        disk.lie();
+        write(&disk, "/a", b"1").sync().unwrap();
+        disk.sync_folder(Path::new("/")).unwrap();
+        for possible in [None, Some("".as_bytes()), Some(b"\0"), Some(b"1")] {
+            let possible = possible.map(<[u8]>::to_vec);
+            assert!(images(&disk, "/a").contains(&possible), "{possible:?}");
+        }
     }
 
     #[test]

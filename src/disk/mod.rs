@@ -28,8 +28,9 @@ use std::fmt;
 use std::io::{self, Read, Write};
 use std::path::Path;
 
+pub use memory::{Fault, Lost, MemoryDisk, PowerCut, Tear};
+
 use crate::planted::planted;
-pub use memory::{Fault, MemoryDisk};
 pub use publish::{PublishError, is_temporary, publish};
 pub use real::RealDisk;
 

@@ -47,10 +47,7 @@ impl Disk for RealDisk {
     }
 
     fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
-        let mut names = Vec::new();
-        for entry in fs::read_dir(folder)? {
-            names.extend(entry?.file_name().into_string());
-        }
+        let mut names = names(folder)?;
         names.sort_unstable();
         Ok(names)
     }
@@ -71,6 +68,26 @@ impl Disk for RealDisk {
     fn sync_folder(&self, path: &Path) -> io::Result<()> {
         system::sync_folder(path)
     }
+}
+
+/// Not by `std::fs::read_dir`, which panics when the folder cannot be closed.
+#[cfg(target_os = "linux")]
+fn names(folder: &Path) -> io::Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in rustix::fs::Dir::new(File::open(folder)?)? {
+        let name = entry?.file_name().to_owned().into_string();
+        names.extend(name.ok().filter(|name| name != "." && name != ".."));
+    }
+    Ok(names)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn names(folder: &Path) -> io::Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        names.extend(entry?.file_name().into_string());
+    }
+    Ok(names)
 }
 
 struct RealFile(File);

@@ -476,6 +476,15 @@ impl Column {
         lock(&self.knowledge).covers.clone()
     }
 
+    /// Those of these tables whose keys are all in the summary.
+    pub(crate) fn covers_among(
+        &self,
+        tables: impl Iterator<Item = SegmentId>,
+    ) -> HashSet<SegmentId> {
+        let knowledge = lock(&self.knowledge);
+        tables.filter(|id| knowledge.covers.contains(id)).collect()
+    }
+
     /// Makes `summary` what readers consult and `covers` what it speaks for, unless keys arrived
     /// from outside since `epoch`. Returns whether it did.
     pub(crate) fn publish(

@@ -53,10 +53,10 @@ pub struct SieveDb {
 }
 
 /// What the fronts of one database share while it opens.
-struct Opening {
-    hasher: KeyHasher,
+pub(super) struct Opening {
+    pub(super) hasher: KeyHasher,
     registry: Arc<Registry>,
-    shelf: Arc<Shelf>,
+    pub(super) shelf: Arc<Shelf>,
     bell: Arc<Bell>,
 }
 
@@ -113,7 +113,7 @@ impl SieveDb {
             families.push((DEFAULT_COLUMN_FAMILY_NAME.to_owned(), options.clone()));
         }
         let folder = sieve.folder_of(path);
-        let (opening, identity) = Opening::prepare(&folder, sieve)?;
+        let (opening, identity) = Opening::prepare(Arc::new(RealDisk), &folder, sieve)?;
         refuse(DEFAULT_COLUMN_FAMILY_NAME, options)?;
         let mut database_options = options.clone();
         let mut hooked = Vec::new();
@@ -835,8 +835,11 @@ fn refuse(column: &str, options: &Options) -> Result<(), OpenError> {
 
 impl Opening {
     /// Reads what an earlier run left in the folder. Writes nothing: the database may be in use.
-    fn prepare(folder: &Path, sieve: &SieveOptions) -> Result<(Self, Identity), OpenError> {
-        let disk = Arc::new(RealDisk);
+    pub(super) fn prepare(
+        disk: Arc<dyn Disk>,
+        folder: &Path,
+        sieve: &SieveOptions,
+    ) -> Result<(Self, Identity), OpenError> {
         let identity = Self::identity(&*disk, folder, sieve)
             .map_err(|source| OpenError::Identity(Box::new(source)))?;
         let hasher = identity.hasher();
@@ -865,7 +868,7 @@ impl Opening {
     }
 
     /// Writes down who the database is, now that nobody else can.
-    fn keep(&self, identity: &Identity) -> Result<(), OpenError> {
+    pub(super) fn keep(&self, identity: &Identity) -> Result<(), OpenError> {
         let folder = self.shelf.folder();
         folder
             .prepare()

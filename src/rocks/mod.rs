@@ -26,6 +26,8 @@ mod inspect;
 mod inventory;
 mod options;
 mod planning;
+#[cfg(test)]
+mod power;
 mod probe;
 mod shelf;
 mod table;

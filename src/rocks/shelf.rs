@@ -78,7 +78,7 @@ impl Shelf {
         let Subject::Summary { covers, .. } = &mut sidecar.subject else {
             return None;
         };
-        let covers = std::mem::take(covers).into_iter().collect();
+        let covers = set_of(std::mem::take(covers))?;
         Some((chain_of(sidecar)?, covers))
     }
 
@@ -149,6 +149,17 @@ fn records_of(chain: &Chain) -> Vec<StageRecord> {
         words: stage.words().collect(),
     };
     chain.stages().iter().map(record).collect()
+}
+
+/// A file says how many there are, so memory is asked for them.
+fn set_of(covers: Vec<SegmentId>) -> Option<HashSet<SegmentId>> {
+    let mut set = HashSet::new();
+    if let Err(error) = set.try_reserve(covers.len()) {
+        tracing::warn!(%error, "no memory for the tables of a summary; it will be made anew");
+        return None;
+    }
+    set.extend(covers);
+    Some(set)
 }
 
 fn chain_of(sidecar: Sidecar) -> Option<Chain> {

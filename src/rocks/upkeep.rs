@@ -206,7 +206,7 @@ impl Upkeep {
             let covers = tables.iter().filter_map(LiveTable::id).collect();
             column.publish(epoch, summary, Coverage::complete(), covers);
         } else {
-            let covers = column.covers();
+            let covers = column.covers_among(tables.iter().filter_map(LiveTable::id));
             self.publish_partial(column, epoch, summary, covers, tables);
         }
     }

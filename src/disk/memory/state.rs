@@ -1,11 +1,10 @@
 //! What a disk in memory holds: what programs see, what is durable, and what waits in between.
 
-use super::Fault;
-use std::collections::BTreeMap;
+use super::{Fault, Lost, PowerCut, Tear};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
-
-const PIECES_OF_A_WRITE: usize = 4;
 
 #[derive(Debug, Default)]
 pub(super) struct State {
@@ -17,6 +16,7 @@ pub(super) struct State {
     pub(super) fault: Option<(u64, Fault)>,
     pub(super) free_bytes: Option<usize>,
     pub(super) stutter: Option<Stutter>,
+    pub(super) lies: bool,
 }
 
 type Tree = BTreeMap<PathBuf, Node>;
@@ -25,6 +25,15 @@ type Tree = BTreeMap<PathBuf, Node>;
 pub(super) enum Node {
     Folder,
     File(usize),
+}
+
+impl Node {
+    fn file(&self) -> Option<usize> {
+        match self {
+            Self::File(file) => Some(*file),
+            Self::Folder => None,
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -38,14 +47,8 @@ pub(super) enum NameChange {
 pub(super) struct FileState {
     pub(super) live: Vec<u8>,
     durable: Vec<u8>,
-    waiting: Vec<Piece>,
-}
-
-/// Bytes at an offset; without bytes, a length that the file grew to.
-#[derive(Clone, Debug)]
-struct Piece {
-    offset: usize,
-    bytes: Vec<u8>,
+    /// The writes that wait, as ranges of `live`: a file is only ever appended to.
+    waiting: Vec<Range<usize>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -101,6 +104,9 @@ impl State {
     }
 
     pub(super) fn sync_names(&mut self, folder: &Path) {
+        if self.lies {
+            return;
+        }
         let waiting = std::mem::take(&mut self.waiting);
         for change in waiting {
             if change.folder() == Some(folder) {
@@ -129,24 +135,41 @@ impl State {
         Ok(length)
     }
 
+    pub(super) fn unsynced_bytes(&self) -> usize {
+        let writes = self.files.iter().flat_map(|file| &file.waiting);
+        writes.map(ExactSizeIterator::len).sum()
+    }
+
     /// How many changes wait to become durable: names first, then the pieces of each file.
-    pub(super) fn changes(&self) -> usize {
-        let pieces: usize = self.files.iter().map(|file| file.waiting.len()).sum();
+    pub(super) fn changes(&self, tear: Tear) -> usize {
+        let pieces: usize = self
+            .files
+            .iter()
+            .map(|file| file.pieces(tear).count())
+            .sum();
         self.waiting.len() + pieces
     }
 
     /// The disk after a power cut that these changes survived.
-    pub(super) fn image(&self, kept: &[bool]) -> State {
+    pub(super) fn image(&self, cut: PowerCut, kept: &[bool]) -> State {
         let (names, mut pieces) = kept.split_at(self.waiting.len());
         let mut tree = self.durable.clone();
         for (change, _) in self.waiting.iter().zip(names).filter(|(_, kept)| **kept) {
             change.apply(&mut tree);
         }
         drop_orphans(&mut tree);
-        let files = self.files.iter().map(|file| {
-            let (own, others) = pieces.split_at(file.waiting.len());
+        let named: BTreeSet<usize> = tree.values().filter_map(Node::file).collect();
+        let files = self.files.iter().enumerate().map(|(at, file)| {
+            let (own, others) = pieces.split_at(file.pieces(cut.tear).count());
             pieces = others;
-            FileState::settled(file.survivor(own))
+            if !named.contains(&at) {
+                return FileState::default();
+            }
+            let older = match cut.lost {
+                Lost::Zeroed => &[],
+                Lost::Stale => &self.files[..at],
+            };
+            FileState::settled(file.survivor(cut.tear, own, older))
         });
         State {
             files: files.collect(),
@@ -205,17 +228,18 @@ impl FileState {
     fn append(&mut self, bytes: &[u8]) {
         let start = self.live.len();
         self.live.extend_from_slice(bytes);
-        self.waiting.push(Piece {
-            offset: self.live.len(),
-            bytes: Vec::new(),
-        });
-        let size = bytes.len().div_ceil(PIECES_OF_A_WRITE).max(1);
-        for (i, piece) in bytes.chunks(size).enumerate() {
-            self.waiting.push(Piece {
-                offset: start + i * size,
-                bytes: piece.to_vec(),
-            });
-        }
+        self.waiting.push(start..self.live.len());
+    }
+
+    /// What survives or is lost by itself: of each write its length, empty and at its end, and
+    /// then its bytes.
+    fn pieces(&self, tear: Tear) -> impl Iterator<Item = Range<usize>> {
+        self.waiting.iter().flat_map(move |write| {
+            let piece = tear.piece(write.len());
+            let starts = write.clone().step_by(piece);
+            let bytes = starts.map(move |start| start..write.end.min(start.saturating_add(piece)));
+            std::iter::once(write.end..write.end).chain(bytes)
+        })
     }
 
     pub(super) fn sync(&mut self) {
@@ -228,13 +252,23 @@ impl FileState {
         self.waiting.clear();
     }
 
-    fn survivor(&self, kept: &[bool]) -> Vec<u8> {
-        let mut bytes = self.durable.clone();
-        for (piece, _) in self.waiting.iter().zip(kept).filter(|(_, kept)| **kept) {
-            let end = piece.offset + piece.bytes.len();
-            bytes.resize(bytes.len().max(end), 0);
-            bytes[piece.offset..end].copy_from_slice(&piece.bytes);
+    fn survivor(&self, tear: Tear, kept: &[bool], older: &[FileState]) -> Vec<u8> {
+        let kept = || self.pieces(tear).zip(kept).filter(|(_, kept)| **kept);
+        let grown = kept().map(|(piece, _)| piece.end).max().unwrap_or(0);
+        let length = grown.max(self.durable.len());
+        let mut bytes = stale(older, length);
+        bytes[..self.durable.len()].copy_from_slice(&self.durable);
+        for (piece, _) in kept() {
+            bytes[piece.clone()].copy_from_slice(&self.live[piece]);
         }
         bytes
     }
+}
+
+/// The first so many bytes of the last of these files, zeros behind its end: what it was told to
+/// hold, for a sector may have been written that was never acknowledged.
+fn stale(files: &[FileState], length: usize) -> Vec<u8> {
+    let mut bytes = files.last().map_or_else(Vec::new, |file| file.live.clone());
+    bytes.resize(length, 0);
+    bytes
 }

@@ -2,29 +2,25 @@
 
 /// Up to this many waiting changes, every subset of them is tried.
 const EXHAUSTIVE_CHANGES: usize = 10;
-/// Beyond, so many random subsets.
-pub(super) const RANDOM_SUBSETS: usize = 256;
 
-/// Which of `changes` changes survive, for each disk to be tried.
-pub(super) fn subsets(changes: usize, seed: u64) -> impl Iterator<Item = Vec<bool>> {
+/// Which of `changes` changes survive, for each disk to be tried: all subsets of few, `samples` of
+/// many.
+pub(super) fn subsets(
+    changes: usize,
+    samples: usize,
+    seed: u64,
+) -> impl Iterator<Item = Vec<bool>> {
     let exhaustive = changes <= EXHAUSTIVE_CHANGES;
-    let count = if exhaustive {
-        1 << changes
-    } else {
-        RANDOM_SUBSETS
-    };
+    let count = if exhaustive { 1 << changes } else { samples };
     let mut random = SplitMix(seed);
-    let mut survives = move |subset: usize, change| {
+    (0..count).map(move |subset: usize| {
         if exhaustive {
-            subset >> change & 1 == 1
+            (0..changes)
+                .map(|change| subset >> change & 1 == 1)
+                .collect()
         } else {
-            random.next() & 1 == 1
+            random.subset(changes)
         }
-    };
-    (0..count).map(move |subset| {
-        (0..changes)
-            .map(|change| survives(subset, change))
-            .collect()
     })
 }
 
@@ -32,6 +28,17 @@ pub(super) fn subsets(changes: usize, seed: u64) -> impl Iterator<Item = Vec<boo
 struct SplitMix(u64);
 
 impl SplitMix {
+    /// One of many subsets: half of the changes, nearly all or nearly none. Of thousands of fair
+    /// coins no throw spares one alone.
+    fn subset(&mut self, changes: usize) -> Vec<bool> {
+        let survives = match self.next() % 4 {
+            0 => |word: u64| word.is_multiple_of(64),
+            1 => |word: u64| !word.is_multiple_of(64),
+            _ => |word: u64| word.is_multiple_of(2),
+        };
+        (0..changes).map(|_| survives(self.next())).collect()
+    }
+
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,0 +1,86 @@
+//! Damage to the filters of a store costs time, never a record.
+//!
+//! A store's filters are those of its column families. A generation's filter that lacked a key would
+//! send the reader to the main file: to an older value, or to what was deleted. So each file of a
+//! closed store's filters is damaged in every way that [`crate::damage`] knows, put in the place of
+//! each other, and taken away.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, in its helpers as well"
+)]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "damage is done past the door to files"
+)]
+
+use std::fs;
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use lsm_sieve::differential::FilterChoice;
+
+use super::model::{Model, check_now, key};
+use super::{FIXED, open};
+use crate::copy::{copy, stamps};
+use crate::damage::spoilt;
+use crate::twin::Dice;
+
+const KEYS: u64 = 300;
+
+/// A main file, a frozen generation that is moved in part, and a newest one, each newer for some
+/// keys than the one before; some are deleted again.
+fn write(path: &Path, filter: FilterChoice) -> Model {
+    let store = open(path, filter).unwrap();
+    let mut model = Model::new();
+    for (generation, stride) in [(0, 1), (1, 2), (2, 3)] {
+        for index in (0..KEYS).step_by(stride) {
+            if index % 7 == generation {
+                store.delete(key(index)).unwrap();
+                model.remove(&key(index));
+            } else {
+                let value = format!("{generation} of {index}").into_bytes();
+                store.put(key(index), &value).unwrap();
+                model.insert(key(index), value);
+            }
+        }
+        store.flush().unwrap();
+        match generation {
+            0 => _ = store.reorganize(|_| ControlFlow::Continue(())).unwrap(),
+            1 => _ = store.reorganize(|_| ControlFlow::Break(())).unwrap(),
+            _ => {}
+        }
+    }
+    model
+}
+
+#[test]
+fn damage_to_the_filters_of_a_store_loses_no_record() {
+    let mut dice = Dice(5);
+    let mut damages = 0;
+    for filter in [FilterChoice::Scalable, FIXED] {
+        let home = tempfile::tempdir().unwrap();
+        let (original, copied) = (home.path().join("original"), home.path().join("copy"));
+        let model = write(&original, filter);
+        let names: Vec<_> = stamps(&original.join("sieve"), "").into_keys().collect();
+        assert!(names.len() > 4, "{names:?}");
+        for (at, name) in names.iter().enumerate() {
+            let good = fs::read(original.join("sieve").join(name)).unwrap();
+            let neighbour = &names[(at + 1) % names.len()];
+            let neighbour = fs::read(original.join("sieve").join(neighbour)).unwrap();
+            let mut kinds = spoilt(&good, &mut dice);
+            kinds.push(("its neighbour's".to_owned(), neighbour));
+            for (what, bytes) in kinds {
+                copy(&original, &copied);
+                fs::write(copied.join("sieve").join(name), bytes).unwrap();
+                let store = open(&copied, filter).unwrap();
+                check_now(&store, &model, KEYS + 20)
+                    .unwrap_or_else(|error| panic!("{name:?} {what}: {error}"));
+                drop(store);
+                fs::remove_dir_all(&copied).unwrap();
+                damages += 1;
+            }
+        }
+    }
+    println!(r#"{{"part":"damage of a differential store","damages":{damages},"lost":0}}"#);
+}

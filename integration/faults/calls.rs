@@ -1,0 +1,312 @@
+//! Every call to the system fails in its turn, once and for ever, with every error.
+//!
+//! After SQLite's loops over the n-th fault. A run without faults counts the calls of each thread;
+//! then "the n-th call of this name" fails in a run of its own, for every n that any thread
+//! reaches. In the midst of it a read may fail but must not lose a key; afterwards, without faults,
+//! the database opens and says what a plain RocksDB says, of which the filters never knew.
+//!
+//! `LSM_SIEVE_CALLS=1000000` tries all; fewer are drawn at random, but none twice of one call before
+//! every call has had its turn. `LSM_SIEVE_SEED=n` repeats the draw.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::fs;
+use std::path::Path;
+use std::sync::Mutex;
+use std::thread;
+use std::time::Instant;
+
+use rand::SeedableRng as _;
+use rand::rngs::StdRng;
+use rand::seq::SliceRandom as _;
+
+use super::judge::{self, Refusal, Tally};
+use super::steps::{ASKED, Subject, key};
+use super::traced::{self, Life};
+use super::work::Failed;
+use crate::crash::number_from;
+
+/// Runs of an ordinary test.
+const RUNS: u64 = 40;
+
+/// Runs at once.
+const LANES: usize = 2;
+
+const CALLS: [&str; 16] = [
+    "openat",
+    "read",
+    "pread64",
+    "write",
+    "pwrite64",
+    "fsync",
+    "fdatasync",
+    "rename",
+    "unlink",
+    "ftruncate",
+    "fallocate",
+    "mkdir",
+    "close",
+    "getdents64",
+    "fcntl",
+    "statx",
+];
+
+const ERRORS: [&str; 7] = [
+    "EIO", "ENOSPC", "EDQUOT", "EACCES", "EMFILE", "EROFS", "EINTR",
+];
+
+/// The n-th call of this name fails, in every thread that gets so far.
+#[derive(Clone, Copy, Debug)]
+struct Fault {
+    call: &'static str,
+    error: &'static str,
+    nth: u64,
+    for_ever: bool,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            call,
+            error,
+            nth,
+            for_ever,
+        } = self;
+        let rest = if *for_ever { "+" } else { "" };
+        write!(f, "{call}:error={error}:when={nth}{rest}")
+    }
+}
+
+/// The calls of one run, by name and thread.
+type Calls = BTreeMap<&'static str, BTreeMap<String, u64>>;
+
+/// Counts the calls in a log of strace; each line begins with the thread.
+fn count(log: &str, wanted: impl Fn(&str) -> bool) -> Calls {
+    let mut calls = Calls::new();
+    for line in log.lines().filter(|line| wanted(line)) {
+        let Some((thread, rest)) = line.split_once(' ') else {
+            continue;
+        };
+        let name = rest.trim_start().split('(').next().unwrap_or_default();
+        if let Some(call) = CALLS.iter().find(|call| **call == name) {
+            let threads = calls.entry(call).or_default();
+            *threads.entry(thread.to_owned()).or_default() += 1;
+        }
+    }
+    calls
+}
+
+fn traced(
+    subject: Subject,
+    home: &Path,
+    inject: Option<&Fault>,
+) -> Result<Option<(Life, String)>, Failed> {
+    let log = home.join("calls");
+    let mut arguments = vec![
+        "-o".to_owned(),
+        log.display().to_string(),
+        "-e".to_owned(),
+        format!("trace={}", CALLS.join(",")),
+    ];
+    arguments.extend(inject.into_iter().flat_map(|fault| {
+        let inject = format!("inject={fault}");
+        ["-e".to_owned(), inject]
+    }));
+    let Some(life) = traced::live(subject, &home.join("database"), &arguments)? else {
+        return Ok(None);
+    };
+    Ok(Some((life, fs::read_to_string(log)?)))
+}
+
+/// What came of it.
+#[derive(Debug, Default)]
+struct Census {
+    runs: u64,
+    /// Calls that failed.
+    struck: u64,
+    failed_steps: u64,
+    /// Runs that waited without end; they were killed and judged.
+    stuck: Vec<String>,
+    /// Folders that RocksDB itself does not open any more, and why.
+    refused: Vec<String>,
+    /// Folders in which RocksDB itself lost what it had acknowledged.
+    engine_lost: Vec<String>,
+    tally: Tally,
+    violations: Vec<String>,
+}
+
+impl Census {
+    /// What came of one fault.
+    fn of(subject: Subject, fault: Fault, life: &Life, log: &str, database: &Path) -> Self {
+        let mut census = Self {
+            runs: 1,
+            struck: log.matches("(INJECTED)").count() as u64,
+            failed_steps: life.failed,
+            ..Self::default()
+        };
+        census.stuck.extend(life.stuck.then(|| fault.to_string()));
+        if life.crashed() {
+            let (panics, complaint) = (&life.panics, &life.complaint);
+            let status = life.status;
+            census
+                .violations
+                .push(format!("{fault}: {status}, {panics:?}, {complaint}"));
+        }
+        let lost = life.lost.first().map(|lost| format!("{fault}: {lost}"));
+        census.violations.extend(lost);
+        census.judge(subject, fault, life, database);
+        census
+    }
+
+    fn judge(&mut self, subject: Subject, fault: Fault, life: &Life, database: &Path) {
+        match judge::of(subject, database, (0..ASKED).map(key)) {
+            Ok((truth, tally)) => {
+                self.tally += tally;
+                if let Some(wrong) = life.model.wrong(&truth) {
+                    self.engine_lost.push(format!("{fault}: key {wrong}"));
+                }
+            }
+            Err(Refusal::Engine(error)) => self.refused.push(format!("{fault}: {error}")),
+            Err(Refusal::Wrong(error)) => self.violations.push(format!("{fault}: {error}")),
+        }
+    }
+
+    /// Takes another's findings in, and says what is new.
+    fn add(&mut self, more: Self) {
+        self.runs += more.runs;
+        self.struck += more.struck;
+        self.failed_steps += more.failed_steps;
+        self.tally += more.tally;
+        for (what, all, new) in [
+            ("stuck", &mut self.stuck, more.stuck),
+            ("refused by RocksDB", &mut self.refused, more.refused),
+            ("lost by RocksDB", &mut self.engine_lost, more.engine_lost),
+            ("violated", &mut self.violations, more.violations),
+        ] {
+            new.iter().for_each(|found| println!("{what}: {found}"));
+            all.extend(new);
+        }
+        if self.runs.is_multiple_of(500) {
+            println!("{} runs", self.runs);
+        }
+    }
+}
+
+/// All faults that these calls can meet. An interruption that never ends is none: whoever is
+/// interrupted tries again.
+fn faults(calls: &Calls) -> Vec<Fault> {
+    let mut faults = Vec::new();
+    for (&call, threads) in calls {
+        let most = threads.values().copied().max().unwrap_or(0);
+        for nth in 1..=most {
+            for error in ERRORS {
+                let lasts = [false, true].into_iter();
+                let lasts = lasts.filter(|&for_ever| !for_ever || error != "EINTR");
+                faults.extend(lasts.map(|for_ever| Fault {
+                    call,
+                    error,
+                    nth,
+                    for_ever,
+                }));
+            }
+        }
+    }
+    faults
+}
+
+/// So many of them, as evenly over the calls as can be.
+fn draw(mut faults: Vec<Fault>, runs: usize, seed: u64) -> Vec<Fault> {
+    faults.shuffle(&mut StdRng::seed_from_u64(seed));
+    let mut turns: BTreeMap<(&str, u64), usize> = BTreeMap::new();
+    let mut ranked: Vec<(usize, Fault)> = faults
+        .into_iter()
+        .map(|fault| {
+            let turn = turns.entry((fault.call, fault.nth)).or_default();
+            *turn += 1;
+            (*turn, fault)
+        })
+        .collect();
+    ranked.sort_by_key(|(turn, _)| *turn);
+    ranked.truncate(runs);
+    ranked.into_iter().map(|(_, fault)| fault).collect()
+}
+
+fn run(subject: Subject, fault: Fault, census: &Mutex<Census>) -> Result<(), Failed> {
+    let home = tempfile::tempdir()?;
+    let (life, log) = traced(subject, home.path(), Some(&fault))?.ok_or("strace is gone")?;
+    let part = Census::of(subject, fault, &life, &log, &home.path().join("database"));
+    let mut census = census.lock().map_err(|_| "another lane panicked")?;
+    census.add(part);
+    Ok(())
+}
+
+#[test]
+fn no_failing_call_loses_a_key() {
+    try_all(Subject::Front);
+}
+
+#[test]
+fn no_failing_call_loses_a_record() {
+    try_all(Subject::Differential);
+}
+
+fn try_all(subject: Subject) {
+    let (began, home) = (Instant::now(), tempfile::tempdir().unwrap());
+    let Some((life, log)) = traced(subject, home.path(), None).unwrap() else {
+        println!("skipped: there is no strace here, or it may not attach");
+        return;
+    };
+    assert!(
+        life.ended && life.failed == 0 && !life.crashed(),
+        "{life:?}"
+    );
+    let calls = count(&log, |line| !line.contains(" resumed>"));
+    let made: u64 = calls.values().flat_map(BTreeMap::values).sum();
+    let faults = faults(&calls);
+    let all = faults.len();
+    let seed = number_from("LSM_SIEVE_SEED").unwrap_or_else(rand::random);
+    let runs = number_from("LSM_SIEVE_CALLS").unwrap_or(RUNS);
+    let runs = usize::try_from(runs).unwrap_or(all).min(all);
+    println!("{runs} of {all} faults, LSM_SIEVE_SEED={seed}");
+    let faults = draw(faults, runs, seed);
+    let tried: BTreeSet<_> = faults.iter().map(|fault| (fault.call, fault.nth)).collect();
+    let (census, queue) = (
+        Mutex::new(Census::default()),
+        Mutex::new(faults.into_iter()),
+    );
+    thread::scope(|scope| {
+        for _ in 0..LANES {
+            scope.spawn(|| {
+                while let Some(fault) = { queue.lock().unwrap().next() } {
+                    run(subject, fault, &census).unwrap_or_else(|error| panic!("{fault}: {error}"));
+                }
+            });
+        }
+    });
+    let census = census.into_inner().unwrap();
+    println!(
+        r#"{{"part":"system calls","of_a":"{subject:?}","seed":{seed},"runs":{},"of":{all},"calls_made":{made},"calls_tried":{},"calls_failed":{},"steps_failed":{},"stuck":{},"refused_by_rocksdb":{},"lost_by_rocksdb":{},"answers":{},"absent":{},"violations":{},"seconds":{:.1}}}"#,
+        census.runs,
+        tried.len(),
+        census.struck,
+        census.failed_steps,
+        census.stuck.len(),
+        census.refused.len(),
+        census.engine_lost.len(),
+        census.tally.keys,
+        census.tally.absent,
+        census.violations.len(),
+        began.elapsed().as_secs_f64()
+    );
+    // A front may say what RocksDB says; a store answers for its records itself.
+    let lost_data = subject == Subject::Differential && !census.engine_lost.is_empty();
+    assert!(
+        census.violations.is_empty() && !lost_data,
+        "LSM_SIEVE_SEED={seed}"
+    );
+    assert!(
+        census.struck > 0 && census.failed_steps > 0,
+        "no fault struck"
+    );
+    assert!(census.tally.absent > 0, "nothing was ruled out");
+}

@@ -1,0 +1,289 @@
+//! A disk that is filled, freed and filled again: nothing acknowledged is lost, writes resume.
+//!
+//! ```text
+//!   open, write       must succeed: there is room
+//!   ballast           all but some KiB of the disk
+//!   write, delete, flush, consolidate       may fail
+//!   read              may fail, but says nothing that cannot be
+//!   close before or after the ballast goes
+//! ```
+//!
+//! The disk is a small one in memory, in a mount of the child's own. RocksDB lets a writer wait for
+//! space as long as there is none: whoever waits long has the ballast taken away.
+//!
+//! `LSM_SIEVE_FULL_CYCLES=5000` makes a long run, `LSM_SIEVE_SEED=n` repeats its draw.
+
+use std::fs::File;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Mutex;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lsm_sieve::SieveDb;
+use lsm_sieve::disk::{Disk as _, RealDisk};
+use rand::rngs::StdRng;
+use rand::{RngExt as _, SeedableRng as _};
+use rocksdb::Options;
+
+use super::judge::{self, Tally};
+use super::model::Model;
+use super::steps::{key, value};
+use super::work::{self, Failed, sieve};
+use crate::crash::number_from;
+
+/// Cycles of an ordinary run.
+const CYCLES: u64 = 40;
+
+/// Cycles on one disk.
+const CYCLES_A_DISK: u64 = 10;
+
+/// Disks at once: RocksDB mostly waits, by the clock, for the space that it missed.
+const LANES: u64 = 4;
+
+/// Keys that are written; as many again never are.
+const KEYS: u32 = 200;
+
+/// What is not freed by itself for so long is freed by taking the ballast away.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+const CHILD: &str = "LSM_SIEVE_FULL_CHILD";
+const MOUNT: &str = r#"mount -t tmpfs -o size="$3" tmpfs "$1" && exec "$2" --exact faults::full::child --nocapture"#;
+
+#[test]
+fn a_disk_that_fills_and_empties_loses_no_key() {
+    let cycles = number_from("LSM_SIEVE_FULL_CYCLES").unwrap_or(CYCLES);
+    let seed = number_from("LSM_SIEVE_SEED").unwrap_or_else(rand::random);
+    println!("{cycles} cycles, LSM_SIEVE_SEED={seed}");
+    let began = Instant::now();
+    let mut random = StdRng::seed_from_u64(seed);
+    let disks: Vec<(u64, u64)> = (0..cycles.div_ceil(CYCLES_A_DISK))
+        .map(|_| (random.random(), random.random_range(8..=64)))
+        .collect();
+    let (queue, counts) = (Mutex::new(disks.iter()), Mutex::new(Vec::new()));
+    thread::scope(|scope| {
+        for _ in 0..LANES {
+            scope.spawn(|| {
+                while let Some(&(seed, mebibytes)) = { queue.lock().unwrap().next() } {
+                    let Some(said) = run_child(seed, mebibytes) else {
+                        return;
+                    };
+                    let numbers = said.split(' ').map(|number| number.parse().unwrap());
+                    counts.lock().unwrap().push(numbers.collect::<Vec<u64>>());
+                }
+            });
+        }
+    });
+    let counts = counts.into_inner().unwrap();
+    if counts.is_empty() {
+        return;
+    }
+    let sums: [u64; 6] = std::array::from_fn(|at| counts.iter().map(|count| count[at]).sum());
+    let [refused, resumed, waited, answers, present, absent] = sums;
+    println!(
+        r#"{{"part":"disk full","seed":{seed},"cycles":{},"disks":{},"operations_refused":{refused},"writes_resumed":{resumed},"waited":{waited},"answers":{answers},"present":{present},"absent":{absent},"lost":0,"seconds":{:.1}}}"#,
+        counts.len() as u64 * CYCLES_A_DISK,
+        counts.len(),
+        began.elapsed().as_secs_f64()
+    );
+    assert_eq!(counts.len(), disks.len(), "not every disk was mounted");
+    assert!(refused > 0 && resumed > 0 && present > 0 && absent > 0);
+}
+
+/// What a child counted; `None`, with a message, where it may not mount.
+fn run_child(seed: u64, mebibytes: u64) -> Option<String> {
+    let home = tempfile::tempdir().unwrap();
+    let output = Command::new("unshare")
+        .args(["--map-root-user", "--mount", "sh", "-c", MOUNT, "sh"])
+        .args([home.path(), &std::env::current_exe().unwrap()])
+        .arg(format!("{mebibytes}m"))
+        .env(CHILD, format!("{seed} {}", home.path().display()))
+        .output();
+    let Ok(output) = output else {
+        println!("skipped: there is no `unshare` here");
+        return None;
+    };
+    let said = String::from_utf8_lossy(&output.stdout);
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    if !said.contains("@begun") {
+        println!("skipped: no mount of one's own is allowed here: {complaint}");
+        return None;
+    }
+    let ended_well = output.status.success();
+    assert!(
+        ended_well,
+        "seed {seed}, {mebibytes} MiB\n{said}\n{complaint}"
+    );
+    let counted = said.lines().find_map(|line| line.split_once("@counted "));
+    Some(counted.expect("a child counts").1.to_owned())
+}
+
+/// The other half: does nothing unless told by its parent.
+#[test]
+fn child() {
+    let Ok(task) = std::env::var(CHILD) else {
+        return;
+    };
+    println!("@begun");
+    let (seed, disk) = task.split_once(' ').unwrap();
+    let (seed, disk) = (seed.parse().unwrap(), Path::new(disk));
+    let (progress, seen) = channel();
+    let ballast = disk.join("ballast");
+    let watch = thread::spawn(move || watch(&seen, &ballast));
+    let tally = {
+        let mut scene = Scene::new(disk, seed, progress);
+        for cycle in 0..CYCLES_A_DISK {
+            let done = scene.cycle();
+            done.unwrap_or_else(|error| panic!("cycle {cycle}: {error}"));
+        }
+        let tally = scene.end().unwrap();
+        print!("@counted {} {}", scene.refused, scene.resumed);
+        tally
+    };
+    let (
+        waited,
+        Tally {
+            keys,
+            present,
+            absent,
+        },
+    ) = (watch.join().unwrap(), tally);
+    println!(" {waited} {keys} {present} {absent}");
+}
+
+/// Takes the ballast away whenever nothing goes on; returns how often.
+fn watch(progress: &Receiver<()>, ballast: &Path) -> u64 {
+    let mut waited = 0;
+    loop {
+        match progress.recv_timeout(PATIENCE) {
+            Ok(()) => {}
+            Err(RecvTimeoutError::Disconnected) => return waited,
+            Err(RecvTimeoutError::Timeout) if ballast.exists() => {
+                waited += 1;
+                RealDisk.remove(ballast).unwrap();
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+    }
+}
+
+/// A database on a small disk.
+struct Scene {
+    database: PathBuf,
+    ballast: PathBuf,
+    random: StdRng,
+    model: Model,
+    version: u32,
+    progress: Sender<()>,
+    /// Operations that failed.
+    refused: u64,
+    /// Writes that succeeded after space was freed.
+    resumed: u64,
+}
+
+/// Small memtables, so that tables are what does not fit as often as the log.
+fn engine() -> Options {
+    let mut options = work::engine();
+    options.set_write_buffer_size(128 << 10);
+    options
+}
+
+impl Scene {
+    fn new(disk: &Path, seed: u64, progress: Sender<()>) -> Self {
+        Self {
+            database: disk.join("database"),
+            ballast: disk.join("ballast"),
+            random: StdRng::seed_from_u64(seed),
+            model: Model::empty(KEYS * 2),
+            version: 0,
+            progress,
+            refused: 0,
+            resumed: 0,
+        }
+    }
+
+    fn cycle(&mut self) -> Result<(), Failed> {
+        let db = SieveDb::open(&engine(), &sieve(), &self.database)?;
+        for _ in 0..self.random.random_range(1..40) {
+            self.write(&db)?;
+            self.resumed += 1;
+        }
+        self.fill()?;
+        let mut failures = 0;
+        while failures < 4 && self.random.random_bool(0.995) {
+            let done = match self.random.random_range(0..40) {
+                0..3 => db.flush().map_err(Failed::from),
+                3 => db.consolidate().map_err(Failed::from),
+                _ => self.write(&db),
+            };
+            failures += u64::from(done.is_err());
+            self.progress.send(())?;
+        }
+        self.refused += failures;
+        self.read(&db)?;
+        if self.random.random_bool(0.5) {
+            drop(db);
+            self.free();
+        } else {
+            self.free();
+            self.read(&db)?;
+        }
+        self.progress.send(())?;
+        Ok(())
+    }
+
+    /// Puts or deletes a key, and notes what may have come of it.
+    fn write(&mut self, db: &SieveDb) -> Result<(), Failed> {
+        let index = self.random.random_range(0..KEYS);
+        self.version += 1;
+        let length = self.random.random_range(100..6_000);
+        let put = self.random.random_bool(0.8).then_some(self.version);
+        let done = match put {
+            Some(version) => db.put(key(index), value(version, length)),
+            None => db.delete(key(index)),
+        };
+        match &done {
+            Ok(()) => self.model.set(std::iter::once(index), put),
+            Err(_) => self.model.may_set(std::iter::once(index), put),
+        }
+        Ok(done?)
+    }
+
+    /// Leaves some KiB of the disk.
+    fn fill(&mut self) -> Result<(), Failed> {
+        let mut file = File::create_new(&self.ballast)?;
+        while file.write_all(&[1; 64 << 10]).is_ok() {}
+        let spare = self.random.random_range(0..400) << 10;
+        let length = file.metadata()?.len();
+        Ok(file.set_len(length.saturating_sub(spare))?)
+    }
+
+    fn free(&self) {
+        // The watch may have taken it.
+        _ = RealDisk.remove(&self.ballast);
+    }
+
+    /// Reads may fail, but say nothing that cannot be.
+    fn read(&self, db: &SieveDb) -> Result<(), Failed> {
+        for index in 0..KEYS * 2 {
+            if let Ok(found) = db.get(key(index))
+                && !self.model.allows(index, found.as_deref())
+            {
+                let (answer, possible) = (db.answer(key(index)), self.model.possible(index));
+                return Err(format!("LOST key {index}: {answer:?}, not of {possible:?}").into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Judges what is there in the end.
+    fn end(&self) -> Result<Tally, Failed> {
+        let truth = judge::truth(&self.database)?;
+        if let Some(key) = self.model.wrong(&truth) {
+            return Err(format!("key {key} was acknowledged and is gone").into());
+        }
+        judge::judge(&self.database, &truth, (0..KEYS * 2).map(key))
+    }
+}

@@ -1,0 +1,168 @@
+//! What the filters say of a folder, against a RocksDB that never heard of them.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::time::Duration;
+
+use lsm_sieve::SieveDb;
+use rocksdb::{DB, IteratorMode};
+
+use super::steps::Subject;
+use super::work::{Failed, engine, open_differential, sieve};
+
+/// A wait that only a hang outlasts.
+const LONG: Duration = Duration::from_secs(60);
+
+/// Every key and value, read without the plugin.
+pub(super) type Truth = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// What was judged.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Tally {
+    /// Keys asked for.
+    pub(super) keys: u64,
+    /// Of these, keys that the engine holds.
+    pub(super) present: u64,
+    /// Of these, keys that the filters ruled out, rightly; of a differential store, out of the
+    /// differential file.
+    pub(super) absent: u64,
+}
+
+impl std::ops::AddAssign for Tally {
+    fn add_assign(&mut self, more: Self) {
+        self.keys += more.keys;
+        self.present += more.present;
+        self.absent += more.absent;
+    }
+}
+
+/// The truth; an error when RocksDB itself does not open the folder. Changes nothing.
+pub(super) fn truth(path: &Path) -> Result<Truth, rocksdb::Error> {
+    if !path.join("CURRENT").exists() {
+        return Ok(Truth::new());
+    }
+    let db = DB::open_for_read_only(&engine(), path, false)?;
+    let entries = db.iterator(IteratorMode::Start);
+    entries
+        .map(|entry| entry.map(|(key, value)| (key.into(), value.into())))
+        .collect()
+}
+
+/// Why a folder has no verdict.
+pub(super) enum Refusal {
+    /// RocksDB itself does not open it.
+    Engine(rocksdb::Error),
+    /// A wrong answer, or none where there must be one.
+    Wrong(Failed),
+}
+
+/// Judges what is open to judge, and tells what is there.
+pub(super) fn of(
+    subject: Subject,
+    path: &Path,
+    asked: impl Iterator<Item = Vec<u8>>,
+) -> Result<(Truth, Tally), Refusal> {
+    match subject {
+        Subject::Front => {
+            let truth = truth(path).map_err(Refusal::Engine)?;
+            let tally = judge(path, &truth, asked).map_err(Refusal::Wrong)?;
+            Ok((truth, tally))
+        }
+        Subject::Differential => {
+            judge_differential(path, asked).map_err(|error| match plain(path) {
+                Err(engine) => Refusal::Engine(engine),
+                Ok(()) => Refusal::Wrong(error),
+            })
+        }
+    }
+}
+
+/// Whether RocksDB opens all that is there.
+fn plain(path: &Path) -> Result<(), rocksdb::Error> {
+    let names = DB::list_cf(&engine(), path)?;
+    DB::open_cf(&engine(), path, names).map(drop)
+}
+
+/// Of a differential store the truth is a scan, which asks no filter. It is the same when all is in
+/// the main file.
+fn judge_differential(
+    path: &Path,
+    asked: impl Iterator<Item = Vec<u8>>,
+) -> Result<(Truth, Tally), Failed> {
+    let store = open_differential(path)?;
+    let scan = || store.scan::<&[u8]>(..).collect::<Result<Truth, _>>();
+    let truth = scan()?;
+    let keys: Vec<Vec<u8>> = asked.collect();
+    let mut tally = Tally::default();
+    for moved in [false, true] {
+        if moved {
+            store.reorganize(|_| ControlFlow::Continue(()))?;
+        }
+        for (key, many) in keys.iter().zip(store.multi_get(&keys)) {
+            let held = truth.get(key);
+            let unmodified = !store.may_be_modified(key);
+            let right = store.get(key)?.as_ref() == held
+                && store.get_unfiltered(key)?.as_ref() == held
+                && many?.as_ref() == held
+                && !(unmodified && store.is_modified(key)?);
+            if !right {
+                return Err(format!("LOST {}, moved: {moved}", key.escape_ascii()).into());
+            }
+            tally += Tally {
+                keys: 1,
+                present: u64::from(held.is_some()),
+                absent: u64::from(unmodified),
+            };
+        }
+        if scan()? != truth {
+            return Err("LOST by a reorganisation".into());
+        }
+    }
+    Ok((truth, tally))
+}
+
+/// Opens the folder and judges every answer: at once, when every table is covered, and after a
+/// consolidation.
+pub(super) fn judge(
+    path: &Path,
+    truth: &Truth,
+    asked: impl Iterator<Item = Vec<u8>>,
+) -> Result<Tally, Failed> {
+    let mut keys: Vec<Vec<u8>> = asked.filter(|key| !truth.contains_key(key)).collect();
+    keys.extend(truth.keys().cloned());
+    let db = SieveDb::open(&engine(), &sieve(), path)?;
+    let mut tally = ask(&db, truth, &keys).map_err(|error| format!("after open: {error}"))?;
+    if !db.wait_until_covered(LONG) {
+        return Err("not covered after a minute".into());
+    }
+    tally += ask(&db, truth, &keys).map_err(|error| format!("once covered: {error}"))?;
+    db.consolidate()?;
+    tally += ask(&db, truth, &keys).map_err(|error| format!("consolidated: {error}"))?;
+    match db.verify(true)?.lost.first() {
+        Some(lost) => Err(format!("verify found {lost} LOST").into()),
+        None => Ok(tally),
+    }
+}
+
+/// Asks for all of these keys in every way.
+pub(super) fn ask(db: &SieveDb, truth: &Truth, keys: &[Vec<u8>]) -> Result<Tally, Failed> {
+    let mut tally = Tally::default();
+    for (key, many) in keys.iter().zip(db.multi_get(keys)) {
+        let held = truth.get(key);
+        let absent = db.answer(key).is_absent();
+        let right = (!absent || held.is_none())
+            && db.get(key)?.as_ref() == held
+            && db.get_unfiltered(key)?.as_ref() == held
+            && many?.as_ref() == held;
+        if !right {
+            return Err(format!("LOST {}: absent is {absent}", key.escape_ascii()).into());
+        }
+        tally += Tally {
+            keys: 1,
+            present: u64::from(held.is_some()),
+            absent: u64::from(absent),
+        };
+    }
+    Ok(tally)
+}

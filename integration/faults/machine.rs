@@ -1,0 +1,309 @@
+//! A machine that carries recorded deeds out and loses its power: what its disk then holds.
+//!
+//! As [`lsm_sieve::disk::MemoryDisk`], of which the filters alone know, but for files that are
+//! written in any place and synced many times, as a database's are. What was not synced survives in
+//! any part: a name, a length, a write or the sectors of one.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rand::RngExt as _;
+use rand::rngs::StdRng;
+
+use super::recorded::Deed;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Node {
+    Folder,
+    File(usize),
+}
+
+type Tree = BTreeMap<PathBuf, Node>;
+
+#[derive(Clone, Debug)]
+enum NameChange {
+    Add(PathBuf, Node),
+    Remove(PathBuf),
+    Rename(PathBuf, PathBuf),
+}
+
+#[derive(Clone, Debug)]
+enum Change {
+    Write(usize, Vec<u8>),
+    Resize(usize),
+}
+
+#[derive(Clone, Debug, Default)]
+struct Contents {
+    length: usize,
+    durable: Vec<u8>,
+    waiting: Vec<Change>,
+}
+
+#[derive(Clone, Debug)]
+struct Opened {
+    path: PathBuf,
+    node: Node,
+    position: usize,
+}
+
+/// How much survives of what was not synced.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Survival {
+    Nothing,
+    All,
+    /// Each change with this chance, in sectors of so many bytes.
+    Some(f64, usize),
+}
+
+/// The files below one folder.
+pub(super) struct Machine {
+    home: PathBuf,
+    names: Tree,
+    durable: Tree,
+    waiting: Vec<NameChange>,
+    files: Vec<Contents>,
+    open: HashMap<i32, Opened>,
+}
+
+impl Machine {
+    pub(super) fn new(home: &Path) -> Self {
+        let names = Tree::from([(home.to_owned(), Node::Folder)]);
+        Self {
+            home: home.to_owned(),
+            durable: names.clone(),
+            names,
+            waiting: Vec::new(),
+            files: Vec::new(),
+            open: HashMap::new(),
+        }
+    }
+
+    /// Changes that wait to be made durable.
+    pub(super) fn waiting(&self) -> usize {
+        let writes: usize = self.files.iter().map(|file| file.waiting.len()).sum();
+        self.waiting.len() + writes
+    }
+
+    pub(super) fn carry_out(&mut self, deed: &Deed) {
+        match deed {
+            Deed::Open {
+                file,
+                path,
+                create,
+                truncate,
+            } => self.open(*file, path, *create, *truncate),
+            Deed::Write { file, at, bytes } => self.write(*file, *at, bytes),
+            Deed::Resize { file, length } => self.change(*file, Change::Resize(*length)),
+            Deed::Rename(from, to) if self.names.contains_key(from) => {
+                self.rename_names(NameChange::Rename(from.clone(), to.clone()));
+            }
+            Deed::Remove(path) if self.names.contains_key(path) => {
+                self.rename_names(NameChange::Remove(path.clone()));
+            }
+            Deed::MakeFolder(path) if path.starts_with(&self.home) => {
+                self.rename_names(NameChange::Add(path.clone(), Node::Folder));
+            }
+            Deed::Sync(file) => self.sync(*file),
+            Deed::Close(file) => drop(self.open.remove(file)),
+            Deed::Rename(..) | Deed::Remove(_) | Deed::MakeFolder(_) | Deed::Done(_) => {}
+        }
+    }
+
+    fn rename_names(&mut self, change: NameChange) {
+        change.apply(&mut self.names);
+        self.waiting.push(change);
+    }
+
+    fn open(&mut self, file: i32, path: &Path, create: bool, truncate: bool) {
+        if !path.starts_with(&self.home) {
+            return;
+        }
+        if create && !self.names.contains_key(path) {
+            let node = Node::File(self.files.len());
+            self.files.push(Contents::default());
+            self.rename_names(NameChange::Add(path.to_owned(), node));
+        }
+        let Some(&node) = self.names.get(path) else {
+            return;
+        };
+        let opened = Opened {
+            path: path.to_owned(),
+            node,
+            position: 0,
+        };
+        self.open.insert(file, opened);
+        if truncate {
+            self.change(file, Change::Resize(0));
+        }
+    }
+
+    fn write(&mut self, file: i32, at: Option<usize>, bytes: &[u8]) {
+        let Some(opened) = self.open.get_mut(&file) else {
+            return;
+        };
+        let start = at.unwrap_or(opened.position);
+        if at.is_none() {
+            opened.position += bytes.len();
+        }
+        self.change(file, Change::Write(start, bytes.to_vec()));
+    }
+
+    fn change(&mut self, file: i32, change: Change) {
+        let Some(Opened {
+            node: Node::File(inode),
+            ..
+        }) = self.open.get(&file)
+        else {
+            return;
+        };
+        let contents = &mut self.files[*inode];
+        contents.length = match &change {
+            Change::Write(at, bytes) => contents.length.max(at + bytes.len()),
+            Change::Resize(length) => *length,
+        };
+        contents.waiting.push(change);
+    }
+
+    fn sync(&mut self, file: i32) {
+        match self.open.get(&file) {
+            Some(Opened {
+                node: Node::File(inode),
+                ..
+            }) => {
+                let contents = &mut self.files[*inode];
+                for change in std::mem::take(&mut contents.waiting) {
+                    change.apply(&mut contents.durable);
+                }
+            }
+            Some(Opened {
+                node: Node::Folder,
+                path,
+                ..
+            }) => {
+                let (own, others) = std::mem::take(&mut self.waiting)
+                    .into_iter()
+                    .partition(|change| change.folder() == Some(path));
+                self.waiting = others;
+                let own: Vec<NameChange> = own;
+                own.iter()
+                    .for_each(|change| change.apply(&mut self.durable));
+            }
+            None => {}
+        }
+    }
+
+    /// Writes what the disk holds after a power cut into a folder.
+    pub(super) fn image(
+        &self,
+        survival: Survival,
+        random: &mut StdRng,
+        into: &Path,
+    ) -> io::Result<()> {
+        let mut tree = self.durable.clone();
+        for change in &self.waiting {
+            if survives(survival, random) {
+                change.apply(&mut tree);
+            }
+        }
+        let mut folders = vec![self.home.clone()];
+        for (path, node) in &tree {
+            let Ok(inside) = path.strip_prefix(&self.home) else {
+                continue;
+            };
+            if path
+                .parent()
+                .is_none_or(|parent| !folders.iter().any(|kept| kept == parent))
+            {
+                continue;
+            }
+            match node {
+                Node::Folder => {
+                    folders.push(path.clone());
+                    fs::create_dir(into.join(inside))?;
+                }
+                Node::File(inode) => {
+                    let bytes = self.files[*inode].survivor(survival, random);
+                    write_file(&into.join(inside), &bytes)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// As the recorded files were made: for their owner alone.
+fn write_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    use std::io::Write as _;
+    use std::os::unix::fs::OpenOptionsExt as _;
+
+    let mut options = fs::File::options();
+    let mut file = options
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)?;
+    file.write_all(bytes)
+}
+
+fn survives(survival: Survival, random: &mut StdRng) -> bool {
+    match survival {
+        Survival::Nothing => false,
+        Survival::All => true,
+        Survival::Some(chance, _) => random.random_bool(chance),
+    }
+}
+
+impl NameChange {
+    fn folder(&self) -> Option<&Path> {
+        let (Self::Add(path, _) | Self::Remove(path) | Self::Rename(_, path)) = self;
+        path.parent()
+    }
+
+    fn apply(&self, tree: &mut Tree) {
+        match self {
+            Self::Add(path, node) => drop(tree.insert(path.clone(), *node)),
+            Self::Remove(path) => drop(tree.remove(path)),
+            Self::Rename(from, to) => {
+                if let Some(node) = tree.remove(from) {
+                    tree.insert(to.clone(), node);
+                }
+            }
+        }
+    }
+}
+
+impl Change {
+    fn apply(&self, bytes: &mut Vec<u8>) {
+        match self {
+            Self::Resize(length) => bytes.resize(*length, 0),
+            Self::Write(at, written) => {
+                let end = at + written.len();
+                bytes.resize(bytes.len().max(end), 0);
+                bytes[*at..end].copy_from_slice(written);
+            }
+        }
+    }
+}
+
+impl Contents {
+    fn survivor(&self, survival: Survival, random: &mut StdRng) -> Vec<u8> {
+        let mut bytes = self.durable.clone();
+        for change in &self.waiting {
+            match (change, survival) {
+                (Change::Write(at, written), Survival::Some(_, sector)) => {
+                    for (piece, part) in written.chunks(sector).enumerate() {
+                        if survives(survival, random) {
+                            Change::Write(at + piece * sector, part.to_vec()).apply(&mut bytes);
+                        }
+                    }
+                }
+                _ if survives(survival, random) => change.apply(&mut bytes),
+                _ => {}
+            }
+        }
+        bytes
+    }
+}

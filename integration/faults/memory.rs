@@ -1,0 +1,236 @@
+//! Memory runs out while a file is loaded: an error or *maybe*, never the end of the process.
+//!
+//! Rust ends the process when an ordinary allocation fails, so whatever a file makes large must ask
+//! first. The files here are so large that every allocation of [`LARGE`] bytes is their doing; the
+//! n-th of these fails, for every n there is, once and for ever. A child does it: if it is ended,
+//! the parent says in which case.
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Instant;
+
+use lsm_sieve::disk::{self, Disk as _, RealDisk};
+use lsm_sieve::filter::{Kind, Shape, Stage};
+use lsm_sieve::format::{self, Identity, Role, Sidecar, Source, StageRecord, Subject};
+use lsm_sieve::math::Probes;
+use lsm_sieve::segment::{MAX_SIDECAR_BYTES, SegmentId, SidecarFolder};
+use lsm_sieve::{Bits, HashId, Items, Rate, SieveDb};
+use rocksdb::WriteBatch;
+
+use super::steps::key;
+use super::work::{Failed, engine, sieve};
+use crate::allocator::{Shortage, during};
+
+const CHILD: &str = "LSM_SIEVE_MEMORY_CHILD";
+
+/// Bytes that nothing but the contents of a file asks for at once.
+const LARGE: usize = 64 << 10;
+
+const SEGMENT: SegmentId = SegmentId::from_bytes([7; 16]);
+const KEY_SPACE: u32 = 7;
+
+/// Keys of the database that is opened: its filters are larger than [`LARGE`].
+const KEYS: u32 = 120_000;
+
+#[test]
+fn no_failing_allocation_ends_the_process_or_loses_a_key() {
+    let began = Instant::now();
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "faults::memory::child", "--nocapture"])
+        .env(CHILD, "1")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}\n{complaint}");
+    let cases: Vec<&str> = said
+        .lines()
+        .filter_map(|line| line.strip_prefix("@"))
+        .collect();
+    let sum = |at: usize| -> u64 {
+        let numbers = cases.iter().filter_map(|case| case.split(' ').nth(at));
+        numbers.map(|number| number.parse::<u64>().unwrap()).sum()
+    };
+    let (runs, failed) = (sum(0), sum(1));
+    println!(
+        r#"{{"part":"failing allocations","cases":{},"runs":{runs},"allocations_failed":{failed},"aborts":0,"lost":0,"seconds":{:.1}}}"#,
+        cases.len(),
+        began.elapsed().as_secs_f64()
+    );
+    assert!(cases.len() == 8 && failed > 40, "{said}");
+}
+
+/// The other half: does nothing unless told by its parent.
+#[test]
+fn child() {
+    if std::env::var_os(CHILD).is_some() {
+        let home = tempfile::tempdir().unwrap();
+        files(&home.path().join("files")).unwrap();
+        database(&home.path().join("database")).unwrap();
+    }
+}
+
+/// Tries a case with every allocation failing in its turn. `case` errs when what it got is wrong.
+fn exhaust(name: &str, mut case: impl FnMut() -> Result<(), Failed>) -> Result<(), Failed> {
+    let (mut runs, mut failed) = (0, 0);
+    for for_ever in [false, true] {
+        for nth in 0.. {
+            println!("{name}: allocation {nth}, for ever: {for_ever}");
+            let shortage = Shortage {
+                least_bytes: LARGE,
+                nth,
+                for_ever,
+            };
+            let (done, struck) = during(shortage, &mut case);
+            done.map_err(|error| format!("{name}, {shortage:?}: {error}"))?;
+            runs += 1;
+            failed += struck;
+            if struck == 0 {
+                break;
+            }
+        }
+    }
+    if failed == 0 {
+        return Err(format!("{name} allocates nothing").into());
+    }
+    println!("@{runs} {failed} {name}");
+    Ok(())
+}
+
+fn sidecar(identity: &Identity, subject: Subject) -> Sidecar {
+    let imprint = identity.hasher().imprint();
+    let shape = Shape {
+        kind: Kind::Blocked,
+        bits: Bits::new(512 * 2_000),
+        probes: Probes::new(8),
+        groups: 2,
+    };
+    let stage = StageRecord {
+        role: Role::Members,
+        shape,
+        items: Items::new(100_000),
+        words: (0..16_000).map(|word| word * 0x9e37_79b9).collect(),
+    };
+    Sidecar {
+        store: identity.store,
+        imprint: match subject {
+            Subject::Segment(_) => imprint,
+            Subject::Summary { .. } => imprint.remixed(),
+        },
+        subject,
+        source: Source::RawKeys,
+        entries: 100_000,
+        rate: Rate::ONE_PERCENT,
+        stages: vec![stage.clone(), stage],
+    }
+}
+
+fn many_segments() -> impl Iterator<Item = SegmentId> {
+    (0..20_000_u128).map(|number| SegmentId::from_bytes(number.to_le_bytes()))
+}
+
+/// The functions that read files, one by one.
+fn files(folder: &Path) -> Result<(), Failed> {
+    RealDisk.create_folder(folder)?;
+    let identity = Identity::random(HashId::Xxh3)?;
+    let imprint = identity.hasher().imprint();
+    let sidecars = SidecarFolder::new(Arc::new(RealDisk), folder.into(), identity.store, imprint);
+    let summary = Subject::Summary {
+        key_space: KEY_SPACE,
+        covers: many_segments().collect(),
+    };
+    let segment = sidecar(&identity, Subject::Segment(SEGMENT));
+    let summary = sidecar(&identity, summary);
+    for one in [&segment, &summary] {
+        sidecars.store(one)?;
+        let bytes = format::encode(one)?;
+        exhaust("decode", || match format::decode(&bytes) {
+            Ok(found) if found != *one => Err("another filter was decoded".into()),
+            _ => Ok(()),
+        })?;
+    }
+    let path = folder.join(format!("{SEGMENT}.sieve"));
+    let bytes = disk::read_file(&RealDisk, &path, MAX_SIDECAR_BYTES)?;
+    exhaust("read a file", || {
+        match disk::read_file(&RealDisk, &path, MAX_SIDECAR_BYTES) {
+            Ok(found) if found != bytes => Err("other bytes were read".into()),
+            _ => Ok(()),
+        }
+    })?;
+    exhaust("load a sidecar", || match sidecars.load(SEGMENT) {
+        Ok(found) if found.as_ref() != Some(&segment) => Err("another was loaded".into()),
+        _ => Ok(()),
+    })?;
+    exhaust("load a summary", || {
+        match sidecars.load_summary(KEY_SPACE) {
+            Ok(found) if found.as_ref() != Some(&summary) => Err("another was loaded".into()),
+            _ => Ok(()),
+        }
+    })?;
+    exhaust("make a stage", || {
+        let StageRecord { shape, items, .. } = segment.stages[0];
+        // The words are the case's own allocation, which may fail as well.
+        let mut words = Vec::new();
+        if words
+            .try_reserve_exact(segment.stages[0].words.len())
+            .is_err()
+        {
+            return Ok(());
+        }
+        words.extend_from_slice(&segment.stages[0].words);
+        match Stage::from_words(shape, items, words) {
+            Ok(stage) if !stage.words().eq(segment.stages[0].words.iter().copied()) => {
+                Err("a stage of other words was made".into())
+            }
+            _ => Ok(()),
+        }
+    })
+}
+
+/// A database is opened whose filters do not fit.
+fn database(path: &Path) -> Result<(), Failed> {
+    {
+        let db = SieveDb::open(&engine(), &sieve(), path)?;
+        for first in (0..KEYS).step_by(1_000) {
+            let mut batch = WriteBatch::default();
+            (first..first + 1_000).for_each(|index| batch.put(key(index), b"here"));
+            db.write(batch)?;
+        }
+        db.flush()?;
+        db.consolidate()?;
+    }
+    let open = || -> Result<(), Failed> {
+        let db = SieveDb::open(&engine(), &sieve().frozen(true), path)?;
+        db.wait_until_known(std::time::Duration::from_secs(60));
+        for index in (0..KEYS).step_by(997) {
+            if db.get(key(index))?.is_none() {
+                return Err(format!("LOST key {index}: {:?}", db.answer(key(index))).into());
+            }
+        }
+        Ok(())
+    };
+    exhaust("open a database", open)?;
+    cover_many(&path.join("sieve"))?;
+    exhaust("open a database of many tables", open)
+}
+
+/// Lets the summary say that it covers many tables more, none of which is there.
+fn cover_many(folder: &Path) -> Result<(), Failed> {
+    let identity = Identity::load(&RealDisk, folder)?.ok_or("no identity")?;
+    let imprint = identity.hasher().imprint();
+    let sidecars = SidecarFolder::new(Arc::new(RealDisk), folder.into(), identity.store, imprint);
+    let names = RealDisk.list(folder)?;
+    let number = names.iter().find_map(|name| {
+        let digits = name.strip_prefix("summary-")?.strip_suffix(".sieve")?;
+        u32::from_str_radix(digits, 16).ok()
+    });
+    let summary = sidecars.load_summary(number.ok_or("no summary")?)?;
+    let mut summary = summary.ok_or("no summary")?;
+    let Subject::Summary { covers, .. } = &mut summary.subject else {
+        return Err("a summary of a segment".into());
+    };
+    covers.extend(many_segments());
+    sidecars.store(&summary)?;
+    Ok(())
+}

@@ -1,0 +1,212 @@
+//! The power goes under a whole database: RocksDB's files and ours lose what they had not synced.
+//!
+//! ```text
+//!   child: open, write, flush, compact, ..   strace: every write, rename and sync
+//!                                               |
+//!   machine: the same, up to a random moment <--/   power cut
+//!     -> a folder of what was synced, and a random part of what was not
+//!          plain RocksDB: the truth         SieveDb: must say the same
+//! ```
+//!
+//! What is left must be a state that was, no older than the last write that was synced: to RocksDB
+//! that is a duty of its own, to the differential store, which moves records from file to file, ours.
+//!
+//! No file system is asked to lose anything, and nothing is compiled into RocksDB: the log of calls
+//! says what the disk was told, hence what it may have lost. (What is cut in the filters' folder
+//! alone, a hundred times as often, is in the library's own tests.)
+//!
+//! `LSM_SIEVE_DATABASE_IMAGES=20000` makes a long run, `LSM_SIEVE_SEED=n` repeats its draw.
+
+use std::fmt;
+use std::time::Instant;
+
+use rand::rngs::StdRng;
+use rand::{RngExt as _, SeedableRng as _};
+
+use super::judge::{self, Refusal, Tally, Truth};
+use super::machine::{Machine, Survival};
+use super::recorded::{self, Deed};
+use super::steps::{self, ASKED, Step, Subject, key};
+use super::work::Failed;
+use crate::crash::number_from;
+
+/// Images of an ordinary run.
+const IMAGES: u64 = 100;
+
+/// Images of one recording.
+const IMAGES_A_RECORD: u64 = 1_000;
+
+#[derive(Debug, Default)]
+struct Census {
+    images: u64,
+    deeds: u64,
+    /// Changes that were not synced, over all images.
+    waiting: u64,
+    /// Folders that RocksDB does not open.
+    refused: u64,
+    /// Keys ruled out by what the cut left of the filters, before upkeep made any.
+    tally: Tally,
+}
+
+fn survival(random: &mut StdRng) -> Survival {
+    let sectors = [1, 512, 4096];
+    match random.random_range(0..6) {
+        0 => Survival::Nothing,
+        1 => Survival::All,
+        2 => Survival::Some(0.95, 512),
+        _ => Survival::Some(0.5, sectors[random.random_range(0..sectors.len())]),
+    }
+}
+
+/// The life of a child, to be cut.
+struct Recording {
+    subject: Subject,
+    home: tempfile::TempDir,
+    deeds: Vec<Deed>,
+    /// What there was after each step.
+    states: Vec<Truth>,
+    steps: Vec<Step>,
+}
+
+impl Recording {
+    /// `None` where there is no strace.
+    fn new(subject: Subject) -> Result<Option<Self>, Failed> {
+        let home = tempfile::tempdir()?;
+        let deeds = recorded::record(subject, home.path())?;
+        Ok(deeds.map(|deeds| Self {
+            subject,
+            home,
+            deeds,
+            states: steps::states(subject),
+            steps: steps::steps(subject),
+        }))
+    }
+
+    /// Whether that is a state that was, and none from before the last synced write.
+    fn admits(&self, truth: &Truth, synced: usize) -> bool {
+        self.states[synced..].contains(truth)
+    }
+}
+
+impl Census {
+    /// Cuts the power at random moments of a recorded life.
+    fn cut(
+        &mut self,
+        recording: &Recording,
+        images: u64,
+        random: &mut StdRng,
+    ) -> Result<(), Failed> {
+        let deeds = &recording.deeds;
+        let mut moments: Vec<usize> = (0..images)
+            .map(|_| random.random_range(0..=deeds.len()))
+            .collect();
+        moments.sort_unstable();
+        let mut machine = Machine::new(recording.home.path());
+        let (mut done, mut synced) = (0, 0);
+        for moment in moments {
+            for deed in &deeds[done..moment] {
+                machine.carry_out(deed);
+                if let Deed::Done(step) = deed
+                    && matches!(recording.steps[*step], Step::Write { synced: true, .. })
+                {
+                    synced = step + 1;
+                }
+            }
+            done = moment;
+            let survival = survival(random);
+            self.waiting += machine.waiting() as u64;
+            let judged = self.judge(recording, &machine, survival, synced, random);
+            judged.map_err(|error| format!("after {moment} deeds, {survival:?}: {error}"))?;
+            self.images += 1;
+        }
+        Ok(())
+    }
+
+    fn judge(
+        &mut self,
+        recording: &Recording,
+        machine: &Machine,
+        survival: Survival,
+        synced: usize,
+        random: &mut StdRng,
+    ) -> Result<(), Failed> {
+        let image = tempfile::tempdir()?;
+        machine.image(survival, random, image.path())?;
+        let database = image.path().join("database");
+        if !database.exists() {
+            return Ok(());
+        }
+        match judge::of(recording.subject, &database, (0..ASKED).map(key)) {
+            Ok((truth, _)) if !recording.admits(&truth, synced) => {
+                Err(format!("LOST: {} records are no state from {synced}", truth.len()).into())
+            }
+            Ok((_, tally)) => {
+                self.tally += tally;
+                Ok(())
+            }
+            Err(Refusal::Engine(error)) => {
+                println!("refused by RocksDB: {error}");
+                self.refused += 1;
+                Ok(())
+            }
+            Err(Refusal::Wrong(error)) => Err(error),
+        }
+    }
+}
+
+impl fmt::Display for Census {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            r#""images":{},"deeds":{},"changes_at_stake":{},"refused_by_rocksdb":{},"answers":{},"present":{},"absent":{},"lost":0"#,
+            self.images,
+            self.deeds,
+            self.waiting,
+            self.refused,
+            self.tally.keys,
+            self.tally.present,
+            self.tally.absent
+        )
+    }
+}
+
+#[test]
+fn no_power_cut_under_a_database_loses_a_key() {
+    cut_all(Subject::Front);
+}
+
+#[test]
+fn no_power_cut_under_a_differential_store_loses_a_record() {
+    cut_all(Subject::Differential);
+}
+
+fn cut_all(subject: Subject) {
+    let images = number_from("LSM_SIEVE_DATABASE_IMAGES").unwrap_or(IMAGES);
+    let seed = number_from("LSM_SIEVE_SEED").unwrap_or_else(rand::random);
+    println!("{images} images, LSM_SIEVE_SEED={seed}");
+    let (began, mut census) = (Instant::now(), Census::default());
+    let mut random = StdRng::seed_from_u64(seed);
+    while census.images < images {
+        let Some(recording) = Recording::new(subject).unwrap() else {
+            println!("skipped: there is no strace here, or it may not attach");
+            return;
+        };
+        census.deeds += recording.deeds.len() as u64;
+        let now = (images - census.images).min(IMAGES_A_RECORD);
+        let cut = census.cut(&recording, now, &mut random);
+        cut.unwrap_or_else(|error| panic!("LSM_SIEVE_SEED={seed}: {error}"));
+    }
+    let seconds = began.elapsed().as_secs_f64();
+    println!(
+        r#"{{"part":"power loss","of_a":"{subject:?}","seed":{seed},{census},"seconds":{seconds:.1}}}"#
+    );
+    assert!(
+        census.waiting > census.images,
+        "{census:?}: nothing was at stake"
+    );
+    assert!(census.refused * 10 < census.images, "{census:?}");
+    assert!(
+        census.tally.present > 0 && census.tally.absent > 0,
+        "{census:?}"
+    );
+}

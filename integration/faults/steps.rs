@@ -1,0 +1,136 @@
+//! What is done to a database or a store, step by step, and what it then holds.
+//!
+//! A writing step is one batch: after a power cut all of it is there or nothing. Its values are the
+//! number of the step, so that a value tells which write it is of.
+
+use rand::rngs::StdRng;
+use rand::{RngExt as _, SeedableRng as _};
+
+use super::judge::Truth;
+
+/// Keys that are asked for; the last ones are never written.
+pub(super) const ASKED: u32 = 300;
+
+/// Bytes of a value, beside its version.
+pub(super) const PADDING: usize = 60;
+
+pub(super) fn key(index: u32) -> Vec<u8> {
+    format!("key-{index:05}").into_bytes()
+}
+
+/// The version, and bytes that do not compress.
+pub(super) fn value(version: u32, padding: usize) -> Vec<u8> {
+    let mut random = StdRng::seed_from_u64(version.into());
+    let mut bytes = version.to_le_bytes().to_vec();
+    bytes.extend((0..padding).map(|_| random.random::<u8>()));
+    bytes
+}
+
+/// The version that a value is of.
+pub(super) fn version(value: &[u8]) -> Option<u32> {
+    Some(u32::from_le_bytes(*value.first_chunk()?))
+}
+
+/// What is worked on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Subject {
+    /// A database behind its front.
+    Front,
+    /// A differential store.
+    Differential,
+}
+
+/// One step.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Step {
+    /// Put every third key of some, synced or not.
+    Write {
+        first: u32,
+        synced: bool,
+    },
+    /// Delete every seventh key of some.
+    Delete {
+        first: u32,
+    },
+    Flush,
+    Read,
+    Reopen,
+    /// Of a front alone, as the next two.
+    Compact,
+    Consolidate,
+    /// Wait for a pass of upkeep.
+    Settle,
+    /// Of a differential store alone, as the next two.
+    Freeze,
+    /// Reorganise, and stop after a batch.
+    MoveSome,
+    MoveAll,
+}
+
+/// How many keys a writing step spans.
+const SPAN: u32 = 60;
+
+impl Step {
+    /// The keys that a step writes; none for a step that does not.
+    pub(super) fn keys(self) -> impl Iterator<Item = u32> {
+        let (first, stride) = match self {
+            Self::Write { first, .. } => (first, 3),
+            Self::Delete { first } => (first, 7),
+            _ => (ASKED, 1),
+        };
+        (first..(first + SPAN).min(ASKED)).step_by(stride)
+    }
+
+    /// What its keys hold afterwards, when it is the step of this number.
+    pub(super) fn outcome(self, number: usize) -> Option<u32> {
+        matches!(self, Self::Write { .. }).then(|| u32::try_from(number).unwrap())
+    }
+}
+
+/// All that is done, in its order. Each writing step is one batch.
+pub(super) fn steps(subject: Subject) -> Vec<Step> {
+    use Step::{
+        Compact, Consolidate, Delete, Flush, Freeze, MoveAll, MoveSome, Read, Reopen, Settle, Write,
+    };
+    let write = |first| Write {
+        first,
+        synced: first % 2 == 0,
+    };
+    let delete = |first| Delete { first };
+    match subject {
+        Subject::Front => [
+            [write(0), write(1), Flush, write(50), Flush],
+            [write(2), Flush, Settle, Read, Compact],
+            [delete(3), write(90), Flush, Consolidate, Read],
+            [write(100), Reopen, Read, write(151), Flush],
+            [delete(90), Settle, Flush, Compact, Settle],
+            [write(20), Read, Reopen, Consolidate, Read],
+        ]
+        .concat(),
+        Subject::Differential => [
+            [write(0), write(1), Flush, write(50), MoveAll],
+            [write(2), delete(3), Freeze, write(91), Read],
+            [MoveSome, write(100), delete(90), Read, Reopen],
+            [delete(20), MoveSome, Flush, write(151), Read],
+            [MoveAll, delete(100), Freeze, write(40), MoveSome],
+            [write(41), MoveAll, Read, Reopen, Read],
+        ]
+        .concat(),
+    }
+}
+
+/// What the database holds before the first writing step and after each.
+pub(super) fn states(subject: Subject) -> Vec<Truth> {
+    let mut states = vec![Truth::new()];
+    for (number, step) in steps(subject).into_iter().enumerate() {
+        let mut next = states[states.len() - 1].clone();
+        for index in step.keys() {
+            match step.outcome(number) {
+                Some(version) => _ = next.insert(key(index), value(version, PADDING)),
+                None => _ = next.remove(&key(index)),
+            }
+        }
+        states.push(next);
+    }
+    states
+}

@@ -1,0 +1,231 @@
+//! A child under `strace`, which records its calls or lets some of them fail.
+//!
+//! ```text
+//!   parent                 child (this binary, run again)     strace
+//!   start ------------->   "ready"
+//!   start ------------------------------------------------>   attach: every count is 0
+//!   "go" -------------->   works, on a thread of its own
+//!   read lines <--------   "done 3"                           (calls fail)
+//!   wait <--------------   (end)                              (end)
+//! ```
+//!
+//! Nothing of the loader or of the test runner is counted. strace counts the calls of each thread by
+//! themselves: "the third `write`" is that of every thread that has three. The child reports by
+//! `writev`, its panics too, which nothing here lets fail, and leaves before the test runner speaks.
+
+use std::fs::File;
+use std::io::{BufRead as _, BufReader, IoSlice, Write as _, read_to_string};
+use std::os::fd::AsFd as _;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use super::model::Model;
+use super::steps::{ASKED, Step, Subject, steps};
+use super::work::{Failed, Work};
+
+/// What a child works on, and in which folder.
+pub(super) const CHILD: &str = "LSM_SIEVE_FAULTS_CHILD";
+
+/// A child that is silent for so long is stuck: RocksDB lets writers wait for a disk without end.
+const SILENCE: Duration = Duration::from_secs(10);
+
+/// How a child lived.
+#[derive(Debug)]
+pub(super) struct Life {
+    pub(super) model: Model,
+    /// Steps that failed.
+    pub(super) failed: u64,
+    /// Reads that were wrong.
+    pub(super) lost: Vec<String>,
+    /// It came to its end by itself.
+    pub(super) ended: bool,
+    /// It was silent and killed.
+    pub(super) stuck: bool,
+    pub(super) status: ExitStatus,
+    pub(super) panics: Vec<String>,
+    /// What it said to the terminal.
+    pub(super) complaint: String,
+}
+
+impl Life {
+    /// Whether something of ours, or of the engine, gave up in a way that no caller can handle.
+    pub(super) fn crashed(&self) -> bool {
+        let killed_by_us = self.stuck && self.status.signal() == Some(9);
+        !self.panics.is_empty() || !(killed_by_us || self.status.success())
+    }
+
+    /// What the child said; the step after the last of which it spoke may have been done.
+    fn understand(&mut self, said: &[String], steps: &[Step]) -> Result<(), Failed> {
+        let mut next = 0;
+        for line in said {
+            let words: Vec<&str> = line.split(' ').collect();
+            match words.as_slice() {
+                ["done", number] => {
+                    let number: usize = number.parse()?;
+                    self.model.done(number, steps[number]);
+                    next = number + 1;
+                }
+                ["failed", number, ..] => {
+                    let number: usize = number.parse()?;
+                    self.model.may_be_done(number, steps[number]);
+                    self.failed += 1;
+                    next = number + 1;
+                }
+                ["panic", ..] => self.panics.push(line.clone()),
+                ["LOST", ..] => self.lost.push(line.clone()),
+                ["end"] => self.ended = true,
+                _ => return Err(format!("a child said {line:?}").into()),
+            }
+        }
+        if let Some(step) = steps.get(next) {
+            self.model.may_be_done(next, *step);
+        }
+        Ok(())
+    }
+}
+
+/// The child: waits until strace is there, works, and ends the process.
+pub(super) fn child(task: &str) -> Result<(), Failed> {
+    let (subject, path) = match task.split_once(' ').ok_or("no task")? {
+        ("Front", path) => (Subject::Front, path.to_owned()),
+        (_, path) => (Subject::Differential, path.to_owned()),
+    };
+    let output = File::from(std::io::stdout().as_fd().try_clone_to_owned()?);
+    let panics = output.try_clone()?;
+    std::panic::set_hook(Box::new(move |panic| {
+        say(&panics, &format!("panic {panic}"));
+    }));
+    say(&output, "ready");
+    // This read may be the first that fails; it has told what it had to, all the same.
+    _ = std::io::stdin().read_line(&mut String::new());
+    let work = Work::new(subject, Path::new(&path), move |line: &str| {
+        say(&output, line)
+    });
+    let worked = thread::Builder::new().spawn(move || work.run())?.join();
+    std::process::exit(i32::from(worked.is_err()));
+}
+
+/// Tells the parent; its end is the end of the child.
+fn say(mut output: &File, line: &str) {
+    let line = line.replace('\n', " | ");
+    let parts = [b"@", line.as_bytes(), b"\n"].map(IoSlice::new);
+    if output.write_vectored(&parts).is_err() {
+        std::process::exit(1);
+    }
+}
+
+/// Runs a child under strace with these arguments; `None` where there is no strace, or it may not
+/// attach.
+pub(super) fn live(
+    subject: Subject,
+    path: &Path,
+    strace: &[String],
+) -> Result<Option<Life>, Failed> {
+    let mut talk = Talk::start(subject, path)?;
+    let Some(mut tracer) = attach(&talk.child, strace)? else {
+        talk.child.kill()?;
+        talk.child.wait()?;
+        return Ok(None);
+    };
+    let mut input = talk.child.stdin.take().ok_or("a child without input")?;
+    input.write_all(b"go\n")?;
+    let life = talk.follow(subject)?;
+    tracer.wait()?;
+    Ok(Some(life))
+}
+
+/// A child that waits to begin, and what it says.
+struct Talk {
+    child: Child,
+    lines: Receiver<String>,
+    complaint: JoinHandle<String>,
+}
+
+impl Talk {
+    fn start(subject: Subject, path: &Path) -> Result<Self, Failed> {
+        let mut child = Command::new(std::env::current_exe()?)
+            .args(["--exact", "faults::child", "--nocapture"])
+            .arg("--test-threads=1")
+            .env(CHILD, format!("{subject:?} {}", path.display()))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()?;
+        let output = child.stdout.take().ok_or("a child without output")?;
+        let errors = child.stderr.take().ok_or("a child without errors")?;
+        let (send, lines) = channel();
+        thread::spawn(move || {
+            for line in BufReader::new(output).lines().map_while(Result::ok) {
+                // The test runner may have begun the line.
+                if let Some((_, line)) = line.split_once('@') {
+                    _ = send.send(line.to_owned());
+                }
+            }
+        });
+        let complaint = thread::spawn(move || read_to_string(errors).unwrap_or_default());
+        if lines.recv_timeout(SILENCE)? != "ready" {
+            return Err("a child did not begin".into());
+        }
+        Ok(Self {
+            child,
+            lines,
+            complaint,
+        })
+    }
+
+    /// Listens until the child has ended, or is stuck and killed.
+    fn follow(mut self, subject: Subject) -> Result<Life, Failed> {
+        let mut said = Vec::new();
+        let stuck = loop {
+            match self.lines.recv_timeout(SILENCE) {
+                Ok(line) => said.push(line),
+                Err(RecvTimeoutError::Disconnected) => break false,
+                Err(RecvTimeoutError::Timeout) => break true,
+            }
+        };
+        if stuck {
+            self.child.kill()?;
+        }
+        let status = self.child.wait()?;
+        // Ends with the child, whose end of the pipe closes.
+        said.extend(self.lines.iter());
+        let complaint = self.complaint.join().map_err(|_| "a listener panicked")?;
+        let mut life = Life {
+            model: Model::empty(ASKED),
+            failed: 0,
+            lost: Vec::new(),
+            ended: false,
+            stuck,
+            status,
+            panics: Vec::new(),
+            complaint,
+        };
+        life.understand(&said, &steps(subject))?;
+        Ok(life)
+    }
+}
+
+fn attach(child: &Child, arguments: &[String]) -> Result<Option<Child>, Failed> {
+    let tracer = Command::new("strace")
+        .args(["-f", "-p", &child.id().to_string()])
+        .args(arguments)
+        .stderr(Stdio::piped())
+        .spawn();
+    let Ok(mut tracer) = tracer else {
+        return Ok(None);
+    };
+    let said = tracer.stderr.take().ok_or("strace without errors")?;
+    let mut said = BufReader::new(said).lines().map_while(Result::ok);
+    let attached = said.any(|line| line.contains(" attached"));
+    // Whoever wrote to a closed pipe would die of it.
+    thread::spawn(move || said.for_each(drop));
+    if !attached {
+        tracer.wait()?;
+        return Ok(None);
+    }
+    Ok(Some(tracer))
+}

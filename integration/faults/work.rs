@@ -1,0 +1,208 @@
+//! The work that faults befall.
+//!
+//! It never gives up: a step that fails is noted, a database that does not open is opened again at
+//! the next step. Each step is reported as done or failed, so that whoever looks at the folder
+//! afterwards knows what must be in it.
+
+use std::error::Error;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use lsm_sieve::differential::{
+    Batch, DifferentialOptions, DifferentialStore, OpenDifferentialError,
+};
+use lsm_sieve::{Items, SieveDb, SieveOptions};
+use rocksdb::{LogLevel, Options, WriteBatch, WriteOptions};
+
+use super::model::Model;
+use super::steps::{ASKED, PADDING, Step, Subject, key, steps, value, version};
+
+pub(super) type Failed = Box<dyn Error + Send + Sync>;
+
+/// Upkeep is waited for so long: with a fault that stays, it never comes to its end.
+const PATIENCE: Duration = Duration::from_millis(300);
+
+/// Explicit flushes alone, and no thread that wakes up by the clock.
+pub(super) fn engine() -> Options {
+    let mut options = Options::default();
+    options.create_if_missing(true);
+    options.set_keep_log_file_num(1);
+    options.set_log_level(LogLevel::Fatal);
+    options.set_stats_dump_period_sec(0);
+    options.set_stats_persist_period_sec(0);
+    options.set_max_background_jobs(2);
+    options
+}
+
+pub(super) fn sieve() -> SieveOptions {
+    SieveOptions::default().expected_keys(Items::new(100))
+}
+
+/// A subject that is open.
+enum Store {
+    Front(SieveDb),
+    Differential(Box<DifferentialStore>),
+}
+
+impl Store {
+    fn open(subject: Subject, path: &Path) -> Result<Self, Failed> {
+        Ok(match subject {
+            Subject::Front => Self::Front(SieveDb::open(&engine(), &sieve(), path)?),
+            Subject::Differential => Self::Differential(Box::new(open_differential(path)?)),
+        })
+    }
+
+    /// One batch: puts of this version, or deletes.
+    fn write(
+        &self,
+        keys: impl Iterator<Item = u32>,
+        version: Option<u32>,
+        synced: bool,
+    ) -> Result<(), Failed> {
+        let updates =
+            keys.map(|index| (key(index), version.map(|version| value(version, PADDING))));
+        match self {
+            Self::Front(db) => {
+                let mut batch = WriteBatch::default();
+                updates.for_each(|(key, value)| match value {
+                    Some(value) => batch.put(key, value),
+                    None => batch.delete(key),
+                });
+                let mut how = WriteOptions::default();
+                how.set_sync(synced);
+                db.write_opt(batch, &how)?;
+            }
+            Self::Differential(store) => {
+                let mut batch = Batch::default();
+                updates.for_each(|(key, value)| match value {
+                    Some(value) => batch.put(key, value),
+                    None => batch.delete(key),
+                });
+                store.write(&batch)?;
+                if synced {
+                    store.front().with_engine(|engine| engine.flush_wal(true))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn flush(&self) -> Result<(), Failed> {
+        match self {
+            Self::Front(db) => Ok(db.flush()?),
+            Self::Differential(store) => Ok(store.flush()?),
+        }
+    }
+
+    /// The values of a key, by every way to read it that does not fail.
+    fn reads(&self, key: &[u8]) -> Vec<Option<Vec<u8>>> {
+        let reads: Vec<Option<Option<Vec<u8>>>> = match self {
+            Self::Front(db) => {
+                let many = db.multi_get([key]).into_iter().map(Result::ok);
+                many.chain([db.get(key).ok()]).collect()
+            }
+            Self::Differential(store) => {
+                let many = store.multi_get([key]).into_iter().map(Result::ok);
+                many.chain([store.get(key).ok()]).collect()
+            }
+        };
+        reads.into_iter().flatten().collect()
+    }
+}
+
+/// Small batches, so that a reorganisation takes many.
+pub(super) fn open_differential(path: &Path) -> Result<DifferentialStore, OpenDifferentialError> {
+    let options = DifferentialOptions {
+        front: sieve(),
+        batch_bytes: 512,
+        ..DifferentialOptions::default()
+    };
+    DifferentialStore::open(&engine(), &options, path)
+}
+
+/// A subject that is worked on.
+pub(super) struct Work<R> {
+    subject: Subject,
+    path: PathBuf,
+    store: Option<Store>,
+    model: Model,
+    report: R,
+}
+
+impl<R: FnMut(&str)> Work<R> {
+    pub(super) fn new(subject: Subject, path: &Path, report: R) -> Self {
+        Self {
+            subject,
+            path: path.to_owned(),
+            store: None,
+            model: Model::empty(ASKED),
+            report,
+        }
+    }
+
+    /// Carries all steps out, as far as they can be.
+    pub(super) fn run(mut self) {
+        for (number, step) in steps(self.subject).into_iter().enumerate() {
+            match self.carry_out(number, step) {
+                Ok(()) => {
+                    self.model.done(number, step);
+                    (self.report)(&format!("done {number}"));
+                }
+                Err(error) => {
+                    self.model.may_be_done(number, step);
+                    (self.report)(&format!("failed {number} {error}"));
+                }
+            }
+        }
+        drop(self.store.take());
+        (self.report)("end");
+    }
+
+    fn carry_out(&mut self, number: usize, step: Step) -> Result<(), Failed> {
+        if matches!(step, Step::Reopen) {
+            drop(self.store.take());
+        }
+        let store = match self.store.take() {
+            Some(store) => store,
+            None => Store::open(self.subject, &self.path)?,
+        };
+        let store = self.store.insert(store);
+        match (step, &*store) {
+            (Step::Write { synced, .. }, store) => {
+                store.write(step.keys(), step.outcome(number), synced)?;
+            }
+            (Step::Delete { .. }, store) => store.write(step.keys(), None, false)?,
+            (Step::Flush, store) => store.flush()?,
+            (Step::Read, store) => read(store, &self.model, &mut self.report),
+            (Step::Compact, Store::Front(db)) => {
+                db.compact_range(None::<&[u8]>, None::<&[u8]>);
+            }
+            (Step::Consolidate, Store::Front(db)) => db.consolidate()?,
+            (Step::Settle, Store::Front(db)) => db.wait_until_known(PATIENCE),
+            (Step::Freeze, Store::Differential(store)) => store.freeze()?,
+            (Step::MoveSome, Store::Differential(store)) => {
+                store.reorganize(|_| ControlFlow::Break(()))?;
+            }
+            (Step::MoveAll, Store::Differential(store)) => {
+                store.reorganize(|_| ControlFlow::Continue(()))?;
+            }
+            (Step::Reopen, _) => {}
+            (step, _) => return Err(format!("{:?} knows no {step:?}", self.subject).into()),
+        }
+        Ok(())
+    }
+}
+
+/// Reads every key. A read may fail, but not say what cannot be.
+fn read(store: &Store, model: &Model, report: &mut impl FnMut(&str)) {
+    for index in 0..ASKED {
+        for found in store.reads(&key(index)) {
+            if !model.allows(index, found.as_deref()) {
+                let found = found.as_deref().and_then(version);
+                let possible = model.possible(index);
+                report(&format!("LOST key {index}: {found:?}, not of {possible:?}"));
+            }
+        }
+    }
+}
