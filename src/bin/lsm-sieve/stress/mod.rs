@@ -1,0 +1,184 @@
+//! `stress`: random operations on random settings, each answer held against a model.
+//!
+//! ```text
+//!   seed --> case: settings and steps --> database --> answers
+//!                                    \--> model ----> the same?   no: shrink, print, exit code 1
+//! ```
+//!
+//! A case is one seed. It makes a database of its own, does its steps, and is gone; the next seed
+//! is the next case. What fails is shortened and printed as text that `--replay` runs again.
+
+mod case;
+mod closed;
+mod differential;
+mod ground;
+mod keys;
+mod model;
+mod report;
+mod script;
+mod session;
+mod settings;
+mod shrink;
+mod sieve;
+mod step;
+mod verdict;
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use crate::outcome::Stop;
+use crate::output::Output;
+use crate::progress::Progress;
+use case::{Case, Failure};
+use report::{Finding, Report};
+use verdict::{Tally, Violation};
+
+const AFTER_HELP: &str = "Examples:
+  lsm-sieve stress
+  lsm-sieve stress --seconds 600 --db /dev/shm --json
+  lsm-sieve stress --seed 42 --ops 1
+  lsm-sieve stress --replay failed.case
+
+A case that fails is shortened and printed; keep its lines in a file for --replay. Folders in memory
+are fastest.";
+
+/// Do random operations on random settings, and hold every answer against a model.
+#[derive(clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Arguments {
+    /// The seed of the first case; the next case has the next seed. Random if left out.
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Stop after the case in which so many operations are reached.
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 1_000_000,
+        conflicts_with = "seconds"
+    )]
+    ops: u64,
+    /// Stop after the case in which so many seconds are over, instead.
+    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..))]
+    seconds: Option<u64>,
+    /// The folder for the databases, which are removed.
+    #[arg(long, value_name = "DIR")]
+    db: Option<PathBuf>,
+    /// Run the case in this file instead.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["seed", "ops", "seconds"])]
+    replay: Option<PathBuf>,
+    /// Stop shortening a failing case after so many seconds.
+    #[arg(long, value_name = "S", default_value_t = 60)]
+    shrink_seconds: u64,
+}
+
+pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), Stop> {
+    let home = home(arguments.db.as_deref())?;
+    match &arguments.replay {
+        Some(file) => replay(file, home.path(), output),
+        None => stress(arguments, home.path(), output),
+    }
+}
+
+/// A folder that is removed at the end.
+fn home(parent: Option<&Path>) -> Result<tempfile::TempDir, Stop> {
+    let parent = parent.map_or_else(std::env::temp_dir, Path::to_path_buf);
+    let made = tempfile::Builder::new()
+        .prefix("lsm-sieve-stress-")
+        .tempdir_in(&parent);
+    made.map_err(|error| {
+        Stop::input(format!(
+            "cannot make a folder in {}: {error}; name another with --db",
+            parent.display()
+        ))
+    })
+}
+
+fn stress(arguments: &Arguments, home: &Path, output: Output) -> Result<(), Stop> {
+    let first = match arguments.seed {
+        Some(seed) => seed,
+        // Below 2^53, so that every reader of JSON keeps it whole.
+        None => getrandom::u64()? >> 11,
+    };
+    let begun = Instant::now();
+    let mut tally = Tally::default();
+    let mut report = Report::new(first);
+    let mut progress = Progress::unbounded("stress: steps");
+    let over = |tally: &Tally| match arguments.seconds {
+        Some(seconds) => begun.elapsed() >= Duration::from_secs(seconds),
+        None => tally.operations >= arguments.ops,
+    };
+    for seed in (0..).map(|case: u64| first.wrapping_add(case)) {
+        tracing::info!(seed, "case");
+        let case = Case::draw(seed);
+        report.cases += 1;
+        match case.run(home, &mut tally, &mut progress) {
+            Ok(()) => {}
+            Err(Failure::Interrupted) => return Err(lsm_sieve::workload::Interrupted.into()),
+            Err(Failure::Violation { step, violation }) => {
+                let limit = Duration::from_secs(arguments.shrink_seconds);
+                let found = shorten(seed, &case, step, violation, home, limit);
+                report.finding = Some(found);
+                break;
+            }
+        }
+        if over(&tally) {
+            break;
+        }
+    }
+    drop(progress);
+    report.close(tally, begun.elapsed());
+    output.print(&report)?;
+    report.judge()
+}
+
+fn shorten(
+    seed: u64,
+    case: &Case,
+    step: usize,
+    violation: Violation,
+    home: &Path,
+    limit: Duration,
+) -> Finding {
+    let mut progress = Progress::unbounded("shortening");
+    let first = violation.what.clone();
+    let shrunk = shrink::shrink(case, step, violation, home, limit, &mut progress);
+    Finding {
+        seed: Some(seed),
+        first,
+        again: shrunk.again,
+        violation: shrunk.violation,
+        case: shrunk.case.text(),
+    }
+}
+
+fn replay(file: &Path, home: &Path, output: Output) -> Result<(), Stop> {
+    let text = std::fs::read_to_string(file).map_err(|error| {
+        Stop::input(format!(
+            "cannot read {}: {error}; name a case file",
+            file.display()
+        ))
+    })?;
+    let case = Case::parse(&text)
+        .map_err(|error| Stop::input(format!("{} is no case: {error}", file.display())))?;
+    let begun = Instant::now();
+    let mut tally = Tally::default();
+    let mut report = Report::of_file();
+    let mut progress = Progress::unbounded("replaying");
+    match case.run(home, &mut tally, &mut progress) {
+        Ok(()) => {}
+        Err(Failure::Interrupted) => return Err(lsm_sieve::workload::Interrupted.into()),
+        Err(Failure::Violation { violation, .. }) => {
+            report.finding = Some(Finding {
+                seed: None,
+                first: violation.what.clone(),
+                again: true,
+                violation,
+                case: case.text(),
+            });
+        }
+    }
+    drop(progress);
+    report.close(tally, begun.elapsed());
+    output.print(&report)?;
+    report.judge()
+}
