@@ -1,14 +1,18 @@
 //! An open database and every way to read it, each held against the model.
 
+use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 
 use lsm_sieve::{Engine, SieveDb};
-use rocksdb::{BoundColumnFamily, Direction, IteratorMode, ReadOptions, SnapshotWithThreadMode};
+use rocksdb::{
+    BoundColumnFamily, Direction, IteratorMode, ReadOptions, SnapshotWithThreadMode, SstFileWriter,
+};
 
 use super::keys::KeySpace;
-use super::model::{Contents, FAMILIES, Model, number};
+use super::model::{Change, Contents, FAMILIES, Model, number, value};
 use super::settings::Settings;
-use super::step::{Api, Stretch};
+use super::step::{Api, Stretch, Update};
 use super::verdict::{Checked, Tally, Violation};
 
 /// A family's handle, looked up once.
@@ -55,6 +59,39 @@ impl<'a> Ground<'a> {
             handle: self.handle(index)?,
             contents: model.family(index)?,
         })
+    }
+
+    /// The first key and the one after the last, in the family's order, and the ranks between.
+    pub(super) fn bounds(&self, keys: &Stretch) -> Option<(&'a [u8], &'a [u8], Range<usize>)> {
+        let space = self.keys;
+        let to = keys.from.checked_add(keys.count)?;
+        self.settings.families.get(keys.family)?;
+        if self.settings.is_reversed(keys.family) {
+            let (first, end) = (to.checked_sub(1)?, keys.from.checked_sub(1)?);
+            Some((space.get(first)?, space.get(end)?, keys.from..to))
+        } else {
+            Some((space.get(keys.from)?, space.get(to)?, keys.from..to))
+        }
+    }
+
+    /// Makes a table file aside, without the plugin; the updates are of one family, sorted by rank.
+    pub(super) fn write_table(&self, path: &Path, family: usize, updates: &[Update]) -> Checked {
+        let options = self.settings.family(family)?;
+        let mut writer = SstFileWriter::create(&options);
+        writer.open(path)?;
+        let mut updates: Vec<&Update> = updates.iter().collect();
+        if self.settings.is_reversed(family) {
+            updates.reverse();
+        }
+        for update in updates {
+            let key = self.keys.get(update.key).unwrap_or_default();
+            match update.change {
+                Change::Put(number) => writer.put(key, value(number))?,
+                Change::Merge(number) => writer.merge(key, value(number))?,
+                Change::Delete => writer.delete(key)?,
+            }
+        }
+        Ok(writer.finish()?)
     }
 
     // -------------------------------------------------------------- keys
@@ -118,7 +155,7 @@ impl<'a> Ground<'a> {
     fn read_many(
         &self,
         family: &Family<'_, 'a>,
-        ranks: std::ops::Range<usize>,
+        ranks: Range<usize>,
         tally: &mut Tally,
     ) -> Checked {
         let keys: Vec<&[u8]> = ranks

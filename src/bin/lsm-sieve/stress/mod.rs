@@ -10,6 +10,7 @@
 
 mod case;
 mod closed;
+mod crowd;
 mod differential;
 mod ground;
 mod keys;
@@ -22,16 +23,20 @@ mod shrink;
 mod sieve;
 mod step;
 mod verdict;
+mod watchdog;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+
+use lsm_sieve::workload::{Interrupted, Watch};
 
 use crate::outcome::Stop;
 use crate::output::Output;
 use crate::progress::Progress;
 use case::{Case, Failure};
 use report::{Finding, Report};
-use verdict::{Tally, Violation};
+use verdict::Tally;
+use watchdog::{Pulse, Watchdog};
 
 const AFTER_HELP: &str = "Examples:
   lsm-sieve stress
@@ -60,11 +65,15 @@ pub(crate) struct Arguments {
     /// Stop after the case in which so many seconds are over, instead.
     #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..))]
     seconds: Option<u64>,
+    /// From 2 on: so many threads share each database, half of them writers, and are judged by the
+    /// versions before and after each read.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
+    threads: u16,
     /// The folder for the databases, which are removed.
     #[arg(long, value_name = "DIR")]
     db: Option<PathBuf>,
     /// Run the case in this file instead.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["seed", "ops", "seconds"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["seed", "ops", "seconds", "threads"])]
     replay: Option<PathBuf>,
     /// Stop shortening a failing case after so many seconds.
     #[arg(long, value_name = "S", default_value_t = 60)]
@@ -100,54 +109,95 @@ fn stress(arguments: &Arguments, home: &Path, output: Output) -> Result<(), Stop
         None => getrandom::u64()? >> 11,
     };
     let begun = Instant::now();
-    let mut tally = Tally::default();
+    let dog = Watchdog::start(first);
     let mut report = Report::new(first);
-    let mut progress = Progress::unbounded("stress: steps");
+    let mut watch = Watched {
+        progress: Progress::unbounded("stress: steps"),
+        pulse: dog.pulse("a case"),
+    };
     let over = |tally: &Tally| match arguments.seconds {
         Some(seconds) => begun.elapsed() >= Duration::from_secs(seconds),
         None => tally.operations >= arguments.ops,
     };
     for seed in (0..).map(|case: u64| first.wrapping_add(case)) {
         tracing::info!(seed, "case");
-        let case = Case::draw(seed);
         report.cases += 1;
-        match case.run(home, &mut tally, &mut progress) {
-            Ok(()) => {}
-            Err(Failure::Interrupted) => return Err(lsm_sieve::workload::Interrupted.into()),
-            Err(Failure::Violation { step, violation }) => {
-                let limit = Duration::from_secs(arguments.shrink_seconds);
-                let found = shorten(seed, &case, step, violation, home, limit);
-                report.finding = Some(found);
-                break;
-            }
-        }
-        if over(&tally) {
+        report.finding = if arguments.threads > 1 {
+            watch.advance(1)?;
+            share(seed, arguments.threads.into(), home, &dog, &mut report)
+        } else {
+            let limit = Duration::from_secs(arguments.shrink_seconds);
+            model(seed, home, limit, &mut report, &mut watch)?
+        };
+        if report.finding.is_some() || over(&report.tally) {
             break;
         }
     }
-    drop(progress);
-    report.close(tally, begun.elapsed());
-    output.print(&report)?;
-    report.judge()
+    drop(watch);
+    drop(dog);
+    report.print(begun.elapsed(), output)
 }
 
-fn shorten(
+/// Runs the case of a seed, and shortens it if it fails.
+fn model(
     seed: u64,
-    case: &Case,
-    step: usize,
-    violation: Violation,
     home: &Path,
     limit: Duration,
-) -> Finding {
-    let mut progress = Progress::unbounded("shortening");
-    let first = violation.what.clone();
-    let shrunk = shrink::shrink(case, step, violation, home, limit, &mut progress);
-    Finding {
-        seed: Some(seed),
-        first,
-        again: shrunk.again,
-        violation: shrunk.violation,
-        case: shrunk.case.text(),
+    report: &mut Report,
+    watch: &mut impl Watch,
+) -> Result<Option<Finding>, Interrupted> {
+    let case = Case::draw(seed);
+    match case.run(home, &mut report.tally, watch) {
+        Ok(()) => Ok(None),
+        Err(Failure::Interrupted) => Err(Interrupted),
+        Err(Failure::Violation { step, violation }) => {
+            let first = violation.what.clone();
+            let shrunk = shrink::shrink(&case, step, violation, home, limit, watch);
+            Ok(Some(Finding {
+                seed: Some(seed),
+                first,
+                again: shrunk.again,
+                violation: shrunk.violation,
+                case: shrunk.case.text(),
+            }))
+        }
+    }
+}
+
+/// Runs the crowd of a seed.
+fn share(
+    seed: u64,
+    threads: usize,
+    home: &Path,
+    dog: &Watchdog,
+    report: &mut Report,
+) -> Option<Finding> {
+    match crowd::run(seed, threads, home, dog) {
+        Ok((tally, certain)) => {
+            report.tally += tally;
+            report.certain += certain;
+            None
+        }
+        Err(violation) => Some(Finding {
+            seed: Some(seed),
+            first: violation.what.clone(),
+            again: false,
+            violation,
+            case: format!("# {threads} threads on {:?}\n", crowd::settings(seed)),
+        }),
+    }
+}
+
+/// Shows how far a case is, and that it gets on.
+struct Watched {
+    progress: Progress,
+    pulse: Pulse,
+}
+
+impl Watch for Watched {
+    fn advance(&mut self, steps: u64) -> Result<(), Interrupted> {
+        self.pulse.beat();
+        self.progress.advance(steps)
     }
 }
 
@@ -161,12 +211,11 @@ fn replay(file: &Path, home: &Path, output: Output) -> Result<(), Stop> {
     let case = Case::parse(&text)
         .map_err(|error| Stop::input(format!("{} is no case: {error}", file.display())))?;
     let begun = Instant::now();
-    let mut tally = Tally::default();
     let mut report = Report::of_file();
     let mut progress = Progress::unbounded("replaying");
-    match case.run(home, &mut tally, &mut progress) {
+    match case.run(home, &mut report.tally, &mut progress) {
         Ok(()) => {}
-        Err(Failure::Interrupted) => return Err(lsm_sieve::workload::Interrupted.into()),
+        Err(Failure::Interrupted) => return Err(Interrupted.into()),
         Err(Failure::Violation { violation, .. }) => {
             report.finding = Some(Finding {
                 seed: None,
@@ -178,7 +227,5 @@ fn replay(file: &Path, home: &Path, output: Output) -> Result<(), Stop> {
         }
     }
     drop(progress);
-    report.close(tally, begun.elapsed());
-    output.print(&report)?;
-    report.judge()
+    report.print(begun.elapsed(), output)
 }

@@ -5,8 +5,10 @@ use std::time::Duration;
 use lsm_sieve::workload::report::{Tabular, number};
 use serde::Serialize;
 
+use super::crowd::Certain;
 use super::verdict::{Tally, Violation};
 use crate::outcome::Stop;
+use crate::output::Output;
 
 #[derive(Serialize)]
 pub(super) struct Report {
@@ -15,7 +17,10 @@ pub(super) struct Report {
     /// Cases, each with settings of its own.
     pub(super) cases: u64,
     #[serde(flatten)]
-    tally: Tally,
+    pub(super) tally: Tally,
+    /// With threads: what could be said of the keys that were read.
+    #[serde(flatten)]
+    pub(super) certain: Certain,
     seconds: f64,
     operations_per_second: f64,
     lost_reads: u64,
@@ -43,6 +48,7 @@ impl Report {
             seed: Some(seed),
             cases: 0,
             tally: Tally::default(),
+            certain: Certain::default(),
             seconds: 0.0,
             operations_per_second: 0.0,
             lost_reads: 0,
@@ -59,19 +65,21 @@ impl Report {
         }
     }
 
-    pub(super) fn close(&mut self, tally: Tally, spent: Duration) {
-        self.tally = tally;
+    /// Prints the report; a finding is exit code 1.
+    pub(super) fn print(mut self, spent: Duration, output: Output) -> Result<(), Stop> {
         self.seconds = spent.as_secs_f64();
-        self.operations_per_second = tally.operations as f64 / self.seconds;
+        self.operations_per_second = self.tally.operations as f64 / self.seconds;
         self.violations = u64::from(self.finding.is_some());
         let lost = self
             .finding
             .as_ref()
             .is_some_and(|finding| finding.violation.lost);
         self.lost_reads = u64::from(lost);
+        output.print(&self)?;
+        self.judge()
     }
 
-    pub(super) fn judge(&self) -> Result<(), Stop> {
+    fn judge(&self) -> Result<(), Stop> {
         let Some(finding) = &self.finding else {
             return Ok(());
         };
@@ -111,6 +119,9 @@ impl Tabular for Report {
             count("  of them reads", self.tally.reads),
             count("checked negatives", self.tally.checked_negatives),
             count("absent keys let by", self.tally.let_by),
+            count("reads that had to find", self.certain.must_exist),
+            count("reads that had not to find", self.certain.must_not_exist),
+            count("reads that might find", self.certain.either),
             count("table entries verified", self.tally.entries_verified),
             count("databases opened", self.tally.opened),
             row("seconds", format!("{:.1}", self.seconds)),

@@ -29,7 +29,7 @@ impl<'a> Script<'a> {
         Self {
             hot: 1 + random.index(keys),
             writes: 20 + random.below(60),
-            calm: 100 << random.below(5),
+            calm: 200 << random.below(5),
             random,
             keys,
         }

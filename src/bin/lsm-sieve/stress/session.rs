@@ -6,10 +6,7 @@ use std::time::Duration;
 
 use lsm_sieve::{Engine, Rate};
 use rocksdb::checkpoint::Checkpoint;
-use rocksdb::{
-    Error, IngestExternalFileOptions, SnapshotWithThreadMode, SstFileWriter, WriteBatch,
-    WriteOptions,
-};
+use rocksdb::{Error, IngestExternalFileOptions, SnapshotWithThreadMode, WriteBatch, WriteOptions};
 
 use super::closed;
 use super::ground::{Ground, Handle};
@@ -162,7 +159,7 @@ impl<'a> Session<'a> {
     }
 
     fn delete_range(&mut self, keys: &Stretch, way: Way) -> Checked {
-        let Some((from, to, ranks)) = self.bounds(keys) else {
+        let Some((from, to, ranks)) = self.ground.bounds(keys) else {
             return Ok(());
         };
         let Some(handle) = self.ground.handle(keys.family) else {
@@ -180,21 +177,6 @@ impl<'a> Session<'a> {
         }
         self.tally.wrote(1);
         Ok(())
-    }
-
-    /// The first key and the one after the last, in the family's order, and the ranks between.
-    fn bounds(&self, keys: &Stretch) -> Option<(&'a [u8], &'a [u8], std::ops::Range<usize>)> {
-        let space = self.ground.keys;
-        let to = keys.from.checked_add(keys.count)?;
-        if self.ground.settings.families.get(keys.family).is_none() {
-            return None;
-        }
-        if self.ground.settings.is_reversed(keys.family) {
-            let (first, end) = (to.checked_sub(1)?, keys.from.checked_sub(1)?);
-            Some((space.get(first)?, space.get(end)?, keys.from..to))
-        } else {
-            Some((space.get(keys.from)?, space.get(to)?, keys.from..to))
-        }
     }
 
     /// RocksDB leaves the mixture of single deletes with other writes undefined, so these keys are
@@ -249,7 +231,7 @@ impl<'a> Session<'a> {
         }
         self.files += 1;
         let path = self.home.join(format!("ingested-{}.sst", self.files));
-        self.write_table(&path, keys.family, &updates)?;
+        self.ground.write_table(&path, keys.family, &updates)?;
         let db = self.ground.db;
         match way {
             Way::Engine => {
@@ -265,27 +247,6 @@ impl<'a> Session<'a> {
         closed::remove_if_there(&path)?;
         self.note(&updates);
         Ok(())
-    }
-
-    /// A table file made aside, without the plugin; updates are sorted by rank.
-    fn write_table(&self, path: &Path, family: usize, updates: &[Update]) -> Checked {
-        let settings = self.ground.settings;
-        let options = settings.family(family)?;
-        let mut writer = SstFileWriter::create(&options);
-        writer.open(path)?;
-        let mut updates: Vec<&Update> = updates.iter().collect();
-        if settings.is_reversed(family) {
-            updates.reverse();
-        }
-        for update in updates {
-            let key = self.ground.keys.get(update.key).unwrap_or_default();
-            match update.change {
-                Change::Put(number) => writer.put(key, value(number))?,
-                Change::Merge(number) => writer.merge(key, value(number))?,
-                Change::Delete => writer.delete(key)?,
-            }
-        }
-        Ok(writer.finish()?)
     }
 
     fn lie(&mut self, family: usize, key: usize) -> Checked {
@@ -338,7 +299,7 @@ impl<'a> Session<'a> {
     }
 
     fn compact(&mut self, keys: &Stretch) -> Checked {
-        let bounds = self.bounds(keys);
+        let bounds = self.ground.bounds(keys);
         let (from, to) = bounds.map(|(from, to, _)| (from, to)).unzip();
         match self.ground.handle(keys.family) {
             Some(_) if keys.family == 0 => self.ground.db.compact_range(from, to),

@@ -61,7 +61,7 @@ const NO_CONCURRENCY: &str = "allow_concurrent_memtable_write=false";
 /// One of each line is set for the database.
 const DATABASE: [&[&str]; 8] = [
     &["", "max_background_jobs=1", "max_background_jobs=4"],
-    &["", "max_open_files=20"],
+    &["", "", "", "", "", "", "max_open_files=20"],
     &["", "", "max_total_wal_size=65536"],
     &["", "", "db_write_buffer_size=131072"],
     &["", "", "avoid_flush_during_recovery=true"],
@@ -143,6 +143,9 @@ const TABLE: [&[&str]; 9] = [
     ],
     &["", "cache_index_and_filter_blocks=true"],
     &[
+        "",
+        "",
+        "",
         "",
         "",
         "no_block_cache=true;cache_index_and_filter_blocks=false",
