@@ -16,14 +16,11 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::verdict::{Tally, Violation};
-use super::{differential, sieve};
+use super::{crowd, differential, sieve};
 
 /// What one kind of store sets and does.
 pub(super) trait Subject: Clone + Serialize + DeserializeOwned {
     type Step: Clone + Serialize + DeserializeOwned;
-
-    /// What is fixed, and the steps, drawn from a seed.
-    fn draw(random: &mut Random, steps: usize) -> (Self, Vec<Self::Step>);
 
     /// Does the steps in a new folder.
     fn run(
@@ -63,8 +60,7 @@ pub(super) struct Plan<S: Subject> {
 }
 
 impl<S: Subject> Plan<S> {
-    pub(super) fn draw(random: &mut Random, steps: usize) -> Self {
-        let (subject, steps) = S::draw(random, steps);
+    fn new((subject, steps): (S, Vec<S::Step>)) -> Self {
         Self { subject, steps }
     }
 
@@ -94,8 +90,8 @@ impl<S: Subject> Plan<S> {
         })
     }
 
-    fn lines(&self) -> impl Iterator<Item = String> + '_ {
-        self.steps.iter().map(line)
+    fn lines(&self) -> Vec<String> {
+        self.steps.iter().map(line).collect()
     }
 }
 
@@ -108,6 +104,7 @@ fn line(value: &impl Serialize) -> String {
 pub(super) enum Case {
     Sieve(Plan<sieve::Sieve>),
     Differential(Plan<differential::Differential>),
+    Crowd(Plan<crowd::Plan>),
 }
 
 /// The first line of a case file.
@@ -116,22 +113,31 @@ pub(super) enum Case {
 enum Head {
     Sieve(sieve::Sieve),
     Differential(differential::Differential),
+    Crowd(crowd::Plan),
 }
 
 impl Case {
     /// One case in so many is about the differential store.
     const DIFFERENTIAL: u64 = 8;
 
-    pub(super) fn draw(seed: u64) -> Self {
+    /// The case of a seed, for so many threads.
+    pub(super) fn draw(seed: u64, threads: usize) -> Self {
         let mut random = Random::new(seed);
         // The first word of neighbouring seeds differs, the second is theirs alone.
         let mut random = Random::new(random.word() ^ seed.rotate_left(32));
+        if threads > 1 {
+            let subject = crowd::Plan::draw(&mut random, threads);
+            return Self::Crowd(Plan {
+                subject,
+                steps: Vec::new(),
+            });
+        }
         let steps = 300 << random.below(6);
         let steps = steps + random.index(steps);
         if random.one_in(Self::DIFFERENTIAL) {
-            Self::Differential(Plan::draw(&mut random, steps))
+            Self::Differential(Plan::new(differential::draw(&mut random, steps)))
         } else {
-            Self::Sieve(Plan::draw(&mut random, steps))
+            Self::Sieve(Plan::new(sieve::draw(&mut random, steps)))
         }
     }
 
@@ -146,17 +152,16 @@ impl Case {
         match parsed(at, first)? {
             Head::Sieve(subject) => Ok(Self::Sieve(plan(subject, lines)?)),
             Head::Differential(subject) => Ok(Self::Differential(plan(subject, lines)?)),
+            Head::Crowd(subject) => Ok(Self::Crowd(plan(subject, lines)?)),
         }
     }
 
     /// The text that [`Case::parse`] understands.
     pub(super) fn text(&self) -> String {
         let (head, steps): (_, Vec<String>) = match self {
-            Self::Sieve(plan) => (Head::Sieve(plan.subject.clone()), plan.lines().collect()),
-            Self::Differential(plan) => (
-                Head::Differential(plan.subject.clone()),
-                plan.lines().collect(),
-            ),
+            Self::Sieve(plan) => (Head::Sieve(plan.subject.clone()), plan.lines()),
+            Self::Differential(plan) => (Head::Differential(plan.subject.clone()), plan.lines()),
+            Self::Crowd(plan) => (Head::Crowd(plan.subject.clone()), plan.lines()),
         };
         let lines = std::iter::once(line(&head)).chain(steps);
         lines.map(|line| line + "\n").collect()
@@ -171,6 +176,7 @@ impl Case {
         match self {
             Self::Sieve(plan) => plan.run(home, tally, watch),
             Self::Differential(plan) => plan.run(home, tally, watch),
+            Self::Crowd(plan) => plan.run(home, tally, watch),
         }
     }
 }
@@ -196,8 +202,12 @@ mod tests {
     #[test]
     fn a_case_is_its_seed_and_its_text() {
         for seed in 0..40 {
-            let text = Case::draw(seed).text();
-            assert_eq!(text, Case::draw(seed).text(), "seed {seed}");
+            let text = Case::draw(seed, 1 + seed as usize % 2).text();
+            assert_eq!(
+                text,
+                Case::draw(seed, 1 + seed as usize % 2).text(),
+                "seed {seed}"
+            );
             let read = Case::parse(&format!("# a story\n\n{text}")).unwrap();
             assert_eq!(read.text(), text, "seed {seed}");
         }
@@ -205,7 +215,7 @@ mod tests {
 
     #[test]
     fn a_line_that_is_no_step_is_named() {
-        let text = Case::draw(3).text() + "{\"jump\":1}\n";
+        let text = Case::draw(3, 1).text() + "{\"jump\":1}\n";
         let last = text.lines().count();
         let error = Case::parse(&text).unwrap_err();
         assert!(error.starts_with(&format!("line {last}: ")), "{error}");

@@ -19,7 +19,7 @@ use super::model::{FAMILIES, Model, number};
 use super::session::write_to;
 use super::settings::Settings;
 use super::step::{Mishap, Update};
-use super::verdict::{Checked, Tally, Violation};
+use super::verdict::{Certainty, Checked, Tally, Violation};
 
 type FamilyOptions = Vec<(&'static str, Options)>;
 
@@ -123,6 +123,7 @@ impl Closed<'_> {
             let mut expected = 0;
             for (rank, value) in held {
                 expected += 1;
+                self.tally.read(Certainty::MustExist);
                 let key = self.keys.get(rank).unwrap_or_default();
                 let found = engine.get_cf(&handle, key)?;
                 if found.and_then(|bytes| number(&bytes)) != Some(value) {
@@ -133,7 +134,6 @@ impl Closed<'_> {
                 let what = format!("{records} records without the plugin, not {expected}");
                 return Err(Violation::other(what));
             }
-            self.tally.read(records + expected);
         }
         Ok(())
     }

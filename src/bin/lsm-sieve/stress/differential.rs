@@ -21,7 +21,7 @@ use super::keys::{KeySettings, KeySpace};
 use super::model::{Change, Contents, number, value};
 use super::session::PATIENCE;
 use super::settings::{self, FrontSettings, Texts};
-use super::verdict::{Checked, Tally, Violation};
+use super::verdict::{Certainty, Checked, Tally, Violation};
 
 /// What is fixed of a store.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -98,24 +98,25 @@ pub(super) enum Step {
     },
 }
 
+/// Settings and steps.
+pub(super) fn draw(random: &mut Random, steps: usize) -> (Differential, Vec<Step>) {
+    const FIXED: [(u64, u32); 4] = [(64, 1), (128, 2), (16_384, 6), (1 << 20, 64)];
+    let subject = Differential {
+        keys: KeySettings::draw(random),
+        front: FrontSettings::draw(random),
+        engine: settings::draw_alike(random),
+        fixed: random.one_in(2).then(|| *random.pick(&FIXED)),
+        ask_main: random.one_in(2),
+        batch_bytes: *random.pick(&[64, 1_000, 1 << 16]),
+    };
+    let calm = 50 << random.below(5);
+    let keys = subject.keys.count;
+    let steps = (0..steps).map(|_| draw_step(random, keys, calm)).collect();
+    (subject, steps)
+}
+
 impl Subject for Differential {
     type Step = Step;
-
-    fn draw(random: &mut Random, steps: usize) -> (Self, Vec<Step>) {
-        const FIXED: [(u64, u32); 4] = [(64, 1), (128, 2), (16_384, 6), (1 << 20, 64)];
-        let subject = Self {
-            keys: KeySettings::draw(random),
-            front: FrontSettings::draw(random),
-            engine: settings::draw_alike(random),
-            fixed: random.one_in(2).then(|| *random.pick(&FIXED)),
-            ask_main: random.one_in(2),
-            batch_bytes: *random.pick(&[64, 1_000, 1 << 16]),
-        };
-        let calm = 50 << random.below(5);
-        let keys = subject.keys.count;
-        let steps = (0..steps).map(|_| draw_step(random, keys, calm)).collect();
-        (subject, steps)
-    }
 
     fn run(
         &self,
@@ -470,7 +471,6 @@ impl Session<'_> {
 
     fn read(&mut self, run: &Run, api: Api) -> Checked {
         let ranks = self.ranks(run);
-        self.tally.read(ranks.len());
         let keys: Vec<&[u8]> = ranks
             .clone()
             .filter_map(|rank| self.keys.get(rank))
@@ -490,6 +490,7 @@ impl Session<'_> {
         };
         for (rank, found) in ranks.clone().zip(found) {
             let (found, expected) = (found?, model.contents.get(rank));
+            self.tally.read(Certainty::of(expected));
             if found.is_some() != expected.is_some()
                 || found.as_deref().and_then(number) != expected
             {
@@ -544,8 +545,8 @@ impl Session<'_> {
             Some((moment, model)) if !now => (moment.scan::<&[u8]>(range), model),
             _ => (self.store.scan::<&[u8]>(range), &*self.model),
         };
-        self.tally
-            .read(same(found, self.keys, &model.contents, ranks)?);
+        let records = same(found, self.keys, &model.contents, ranks)?;
+        (0..records).for_each(|_| self.tally.read(Certainty::MustExist));
         Ok(())
     }
 

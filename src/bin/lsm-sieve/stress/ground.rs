@@ -13,7 +13,7 @@ use super::keys::KeySpace;
 use super::model::{Change, Contents, FAMILIES, Model, number, value};
 use super::settings::Settings;
 use super::step::{Api, Stretch, Update};
-use super::verdict::{Checked, Tally, Violation};
+use super::verdict::{Certainty, Checked, Tally, Violation};
 
 /// A family's handle, looked up once.
 pub(super) type Handle<'a> = Arc<BoundColumnFamily<'a>>;
@@ -109,7 +109,9 @@ impl<'a> Ground<'a> {
         };
         let to = keys.from.saturating_add(keys.count).min(self.keys.len());
         let ranks = keys.from.min(to)..to;
-        tally.read(ranks.len());
+        for rank in ranks.clone() {
+            tally.read(Certainty::of(family.contents.get(rank)));
+        }
         if api == Api::Multi {
             return self.read_many(&family, ranks, tally);
         }
@@ -196,9 +198,9 @@ impl<'a> Ground<'a> {
             let Some(key) = self.keys.get(rank) else {
                 return Ok(());
             };
-            tally.read(1);
             let found = self.db.get_cf_opt(family.handle, key, &options)?;
             let expected = family.contents.get(rank);
+            tally.read(Certainty::of(expected));
             judge(found.as_deref(), expected)
                 .map_err(|what| self.wrong(&family, rank, "get at a snapshot", what))?;
         }
@@ -313,7 +315,7 @@ impl<'a> Ground<'a> {
         let mut expected = expected.iter();
         for record in found {
             let (key, value) = record?;
-            tally.read(1);
+            tally.read(Certainty::MustExist);
             let right = expected.next().is_some_and(|&(rank, right)| {
                 self.keys.get(rank) == Some(&key) && number(&value) == Some(right)
             });

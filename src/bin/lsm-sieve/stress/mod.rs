@@ -35,7 +35,6 @@ use crate::output::Output;
 use crate::progress::Progress;
 use case::{Case, Failure};
 use report::{Finding, Report};
-use verdict::Tally;
 use watchdog::{Pulse, Watchdog};
 
 const AFTER_HELP: &str = "Examples:
@@ -83,7 +82,7 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), Stop> {
     let home = home(arguments.db.as_deref())?;
     match &arguments.replay {
-        Some(file) => replay(file, home.path(), output),
+        Some(file) => replay(arguments, file, home.path(), output),
         None => stress(arguments, home.path(), output),
     }
 }
@@ -109,82 +108,78 @@ fn stress(arguments: &Arguments, home: &Path, output: Output) -> Result<(), Stop
         None => getrandom::u64()? >> 11,
     };
     let begun = Instant::now();
-    let dog = Watchdog::start(first);
-    let mut report = Report::new(first);
-    let mut watch = Watched {
-        progress: Progress::unbounded("stress: steps"),
-        pulse: dog.pulse("a case"),
-    };
-    let over = |tally: &Tally| match arguments.seconds {
+    let over = |report: &Report| match arguments.seconds {
         Some(seconds) => begun.elapsed() >= Duration::from_secs(seconds),
-        None => tally.operations >= arguments.ops,
+        None => report.tally.operations >= arguments.ops,
     };
+    let mut report = Report::new(Some(first));
+    let mut run = Run::new(arguments, home, "stress: steps");
     for seed in (0..).map(|case: u64| first.wrapping_add(case)) {
         tracing::info!(seed, "case");
-        report.cases += 1;
-        report.finding = if arguments.threads > 1 {
-            watch.advance(1)?;
-            share(seed, arguments.threads.into(), home, &dog, &mut report)
-        } else {
-            let limit = Duration::from_secs(arguments.shrink_seconds);
-            model(seed, home, limit, &mut report, &mut watch)?
-        };
-        if report.finding.is_some() || over(&report.tally) {
+        let case = Case::draw(seed, arguments.threads.into());
+        run.try_case(&case, Some(seed), &mut report)?;
+        if report.finding.is_some() || over(&report) {
             break;
         }
     }
-    drop(watch);
-    drop(dog);
+    drop(run);
     report.print(begun.elapsed(), output)
 }
 
-/// Runs the case of a seed, and shortens it if it fails.
-fn model(
-    seed: u64,
-    home: &Path,
-    limit: Duration,
-    report: &mut Report,
-    watch: &mut impl Watch,
-) -> Result<Option<Finding>, Interrupted> {
-    let case = Case::draw(seed);
-    match case.run(home, &mut report.tally, watch) {
-        Ok(()) => Ok(None),
-        Err(Failure::Interrupted) => Err(Interrupted),
-        Err(Failure::Violation { step, violation }) => {
-            let first = violation.what.clone();
-            let shrunk = shrink::shrink(&case, step, violation, home, limit, watch);
-            Ok(Some(Finding {
-                seed: Some(seed),
-                first,
-                again: shrunk.again,
-                violation: shrunk.violation,
-                case: shrunk.case.text(),
-            }))
-        }
-    }
+fn replay(arguments: &Arguments, file: &Path, home: &Path, output: Output) -> Result<(), Stop> {
+    let text = std::fs::read_to_string(file).map_err(|error| {
+        let file = file.display();
+        Stop::input(format!("cannot read {file}: {error}; name a case file"))
+    })?;
+    let case = Case::parse(&text)
+        .map_err(|error| Stop::input(format!("{} is no case: {error}", file.display())))?;
+    let begun = Instant::now();
+    let mut report = Report::new(None);
+    let mut run = Run::new(arguments, home, "replaying");
+    run.try_case(&case, None, &mut report)?;
+    drop(run);
+    report.print(begun.elapsed(), output)
 }
 
-/// Runs the crowd of a seed.
-fn share(
-    seed: u64,
-    threads: usize,
-    home: &Path,
-    dog: &Watchdog,
-    report: &mut Report,
-) -> Option<Finding> {
-    match crowd::run(seed, threads, home, dog) {
-        Ok((tally, certain)) => {
-            report.tally += tally;
-            report.certain += certain;
-            None
+/// What all cases of a run have in common.
+struct Run<'a> {
+    home: &'a Path,
+    shrink: Duration,
+    watch: Watched,
+    _dog: Watchdog,
+}
+
+impl<'a> Run<'a> {
+    fn new(arguments: &Arguments, home: &'a Path, what: &'static str) -> Self {
+        Self {
+            home,
+            shrink: Duration::from_secs(arguments.shrink_seconds),
+            watch: Watched {
+                progress: Progress::unbounded(what),
+                pulse: Pulse::of("a case"),
+            },
+            _dog: Watchdog::start(),
         }
-        Err(violation) => Some(Finding {
-            seed: Some(seed),
-            first: violation.what.clone(),
-            again: false,
-            violation,
-            case: format!("# {threads} threads on {:?}\n", crowd::settings(seed)),
-        }),
+    }
+
+    /// Runs a case, and shortens it if it fails.
+    fn try_case(
+        &mut self,
+        case: &Case,
+        seed: Option<u64>,
+        report: &mut Report,
+    ) -> Result<(), Interrupted> {
+        report.cases += 1;
+        let (step, violation) = match case.run(self.home, &mut report.tally, &mut self.watch) {
+            Ok(()) => return Ok(()),
+            Err(Failure::Interrupted) => return Err(Interrupted),
+            Err(Failure::Violation { step, violation }) => (step, violation),
+        };
+        let first = violation.what.clone();
+        let watch = &mut self.watch;
+        let shrunk = shrink::shrink(case, step, violation, self.home, self.shrink, watch);
+        report.finding = Some(Finding::new(seed, first, shrunk));
+        Ok(())
     }
 }
 
@@ -199,33 +194,4 @@ impl Watch for Watched {
         self.pulse.beat();
         self.progress.advance(steps)
     }
-}
-
-fn replay(file: &Path, home: &Path, output: Output) -> Result<(), Stop> {
-    let text = std::fs::read_to_string(file).map_err(|error| {
-        Stop::input(format!(
-            "cannot read {}: {error}; name a case file",
-            file.display()
-        ))
-    })?;
-    let case = Case::parse(&text)
-        .map_err(|error| Stop::input(format!("{} is no case: {error}", file.display())))?;
-    let begun = Instant::now();
-    let mut report = Report::of_file();
-    let mut progress = Progress::unbounded("replaying");
-    match case.run(home, &mut report.tally, &mut progress) {
-        Ok(()) => {}
-        Err(Failure::Interrupted) => return Err(Interrupted.into()),
-        Err(Failure::Violation { violation, .. }) => {
-            report.finding = Some(Finding {
-                seed: None,
-                first: violation.what.clone(),
-                again: true,
-                violation,
-                case: case.text(),
-            });
-        }
-    }
-    drop(progress);
-    report.print(begun.elapsed(), output)
 }

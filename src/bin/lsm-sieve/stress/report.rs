@@ -5,7 +5,7 @@ use std::time::Duration;
 use lsm_sieve::workload::report::{Tabular, number};
 use serde::Serialize;
 
-use super::crowd::Certain;
+use super::shrink::Shrunk;
 use super::verdict::{Tally, Violation};
 use crate::outcome::Stop;
 use crate::output::Output;
@@ -18,9 +18,6 @@ pub(super) struct Report {
     pub(super) cases: u64,
     #[serde(flatten)]
     pub(super) tally: Tally,
-    /// With threads: what could be said of the keys that were read.
-    #[serde(flatten)]
-    pub(super) certain: Certain,
     seconds: f64,
     operations_per_second: f64,
     lost_reads: u64,
@@ -42,26 +39,30 @@ pub(super) struct Finding {
     pub(super) case: String,
 }
 
-impl Report {
-    pub(super) fn new(seed: u64) -> Self {
+impl Finding {
+    /// Of the case of a seed, and what is left of it.
+    pub(super) fn new(seed: Option<u64>, first: String, shrunk: Shrunk) -> Self {
         Self {
-            seed: Some(seed),
+            seed,
+            first,
+            again: shrunk.again,
+            violation: shrunk.violation,
+            case: shrunk.case.text(),
+        }
+    }
+}
+
+impl Report {
+    pub(super) fn new(seed: Option<u64>) -> Self {
+        Self {
+            seed,
             cases: 0,
             tally: Tally::default(),
-            certain: Certain::default(),
             seconds: 0.0,
             operations_per_second: 0.0,
             lost_reads: 0,
             violations: 0,
             finding: None,
-        }
-    }
-
-    pub(super) fn of_file() -> Self {
-        Self {
-            seed: None,
-            cases: 1,
-            ..Self::new(0)
         }
     }
 
@@ -88,14 +89,10 @@ impl Report {
             Some(seed) => format!("the case of seed {seed}"),
             None => "the case".to_owned(),
         };
-        let remedy = match (finding.seed, finding.again) {
-            (None, _) => "report it",
-            (_, true) => {
-                "keep the case printed above in a file, run it with --replay, and report it"
-            }
-            (_, false) => {
-                "it did not fail again when it was tried again; run the seed again, and report it"
-            }
+        let remedy = if finding.again {
+            "keep the case printed above in a file, run it with --replay, and report it"
+        } else {
+            "it did not fail again when it was tried again; run it again, and report it"
         };
         Err(Stop::Finding(format!("{case} failed: {what}; {remedy}")))
     }
@@ -119,9 +116,9 @@ impl Tabular for Report {
             count("  of them reads", self.tally.reads),
             count("checked negatives", self.tally.checked_negatives),
             count("absent keys let by", self.tally.let_by),
-            count("reads that had to find", self.certain.must_exist),
-            count("reads that had not to find", self.certain.must_not_exist),
-            count("reads that might find", self.certain.either),
+            count("reads that had to find", self.tally.must_exist),
+            count("reads that had not to find", self.tally.must_not_exist),
+            count("reads that might find", self.tally.either),
             count("table entries verified", self.tally.entries_verified),
             count("databases opened", self.tally.opened),
             row("seconds", format!("{:.1}", self.seconds)),

@@ -12,7 +12,7 @@ use super::closed;
 use super::ground::{Ground, Handle};
 use super::model::{Change, FAMILIES, Model, value};
 use super::step::{Api, Step, Stretch, Update, Way};
-use super::verdict::{Checked, Tally, Violation};
+use super::verdict::{Certainty, Checked, Tally, Violation};
 
 /// Snapshots that are held at once.
 const MOMENTS: usize = 3;
@@ -201,7 +201,9 @@ impl<'a> Session<'a> {
             return Err(Violation::other(format!("{key} is there, single-deleted")));
         }
         self.tally.wrote(2);
-        self.tally.read(3);
+        self.tally.read(Certainty::MustExist);
+        self.tally.read(Certainty::MustExist);
+        self.tally.read(Certainty::MustNotExist);
         Ok(())
     }
 

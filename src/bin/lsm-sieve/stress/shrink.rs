@@ -69,6 +69,10 @@ pub(super) fn shrink(
             let shrunk = Shrinking::new(home, deadline, violation).shrink(plan, step, watch);
             shrunk.wrap(Case::Differential)
         }
+        Case::Crowd(plan) => {
+            let shrunk = Shrinking::new(home, deadline, violation).shrink(plan, step, watch);
+            shrunk.wrap(Case::Crowd)
+        }
     }
 }
 

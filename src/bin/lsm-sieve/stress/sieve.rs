@@ -24,14 +24,15 @@ pub(super) struct Sieve(pub(super) Settings);
 /// Steps between two looks at the watch.
 const PATCH: u64 = 256;
 
+/// Settings and steps.
+pub(super) fn draw(random: &mut Random, steps: usize) -> (Sieve, Vec<Step>) {
+    let settings = Settings::draw(random);
+    let steps = Script::new(random, settings.keys.count).draw(steps);
+    (Sieve(settings), steps)
+}
+
 impl Subject for Sieve {
     type Step = Step;
-
-    fn draw(random: &mut Random, steps: usize) -> (Self, Vec<Step>) {
-        let settings = Settings::draw(random);
-        let steps = Script::new(random, settings.keys.count).draw(steps);
-        (Self(settings), steps)
-    }
 
     fn run(
         &self,

@@ -12,6 +12,12 @@ pub(super) struct Tally {
     pub(super) operations: u64,
     /// Those of them that were read.
     pub(super) reads: u64,
+    /// Reads that had to find something, by what had been written before and begun after.
+    pub(super) must_exist: u64,
+    /// Reads that had to find nothing.
+    pub(super) must_not_exist: u64,
+    /// Reads beside a write, that might find something or nothing.
+    pub(super) either: u64,
     /// Keys that the front ruled out and the engine, asked past the front, did not have either.
     pub(super) checked_negatives: u64,
     /// Keys that were not there and that the front did not rule out.
@@ -27,9 +33,33 @@ impl Tally {
         self.operations += keys as u64;
     }
 
-    pub(super) fn read(&mut self, keys: usize) {
-        self.operations += keys as u64;
-        self.reads += keys as u64;
+    pub(super) fn read(&mut self, certainty: Certainty) {
+        self.operations += 1;
+        self.reads += 1;
+        let count = match certainty {
+            Certainty::MustExist => &mut self.must_exist,
+            Certainty::MustNotExist => &mut self.must_not_exist,
+            Certainty::Either => &mut self.either,
+        };
+        *count += 1;
+    }
+}
+
+/// What was known of a key that was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Certainty {
+    MustExist,
+    MustNotExist,
+    Either,
+}
+
+impl Certainty {
+    /// Of a key that nobody else writes.
+    pub(super) const fn of(expected: Option<u64>) -> Self {
+        match expected {
+            Some(_) => Self::MustExist,
+            None => Self::MustNotExist,
+        }
     }
 }
 
@@ -37,6 +67,9 @@ impl AddAssign for Tally {
     fn add_assign(&mut self, other: Self) {
         self.operations += other.operations;
         self.reads += other.reads;
+        self.must_exist += other.must_exist;
+        self.must_not_exist += other.must_not_exist;
+        self.either += other.either;
         self.checked_negatives += other.checked_negatives;
         self.let_by += other.let_by;
         self.entries_verified += other.entries_verified;

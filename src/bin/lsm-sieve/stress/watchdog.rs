@@ -2,7 +2,7 @@
 //! be asked to stop, so there is nothing to unwind to.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -14,25 +14,43 @@ const STALL: Duration = Duration::from_secs(120);
 /// How often pulses are felt.
 const ROUND: Duration = Duration::from_secs(1);
 
+/// All that must get on.
+static PATIENTS: Mutex<Vec<Patient>> = Mutex::new(Vec::new());
+
 /// Beats while its owner gets on; felt no more once it is dropped.
-#[derive(Clone)]
 pub(super) struct Pulse(Arc<AtomicU64>);
 
 impl Pulse {
+    /// A pulse that must beat from now on.
+    pub(super) fn of(name: &'static str) -> Self {
+        let pulse = Arc::new(AtomicU64::new(0));
+        lock(&PATIENTS).push(Patient::new(name, &pulse));
+        Self(pulse)
+    }
+
     pub(super) fn beat(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 }
 
 struct Patient {
-    name: String,
+    name: &'static str,
     pulse: Weak<AtomicU64>,
     last: u64,
     since: Instant,
 }
 
 impl Patient {
-    /// How long it has stood still.
+    fn new(name: &'static str, pulse: &Arc<AtomicU64>) -> Self {
+        Self {
+            name,
+            pulse: Arc::downgrade(pulse),
+            last: 0,
+            since: Instant::now(),
+        }
+    }
+
+    /// How long it has stood still; `None` when it is gone.
     fn still(&mut self) -> Option<Duration> {
         let now = self.pulse.upgrade()?.load(Ordering::Relaxed);
         if now != self.last {
@@ -42,25 +60,23 @@ impl Patient {
     }
 }
 
+/// Goes its rounds until it is dropped.
 pub(super) struct Watchdog {
-    patients: Arc<Mutex<Vec<Patient>>>,
     /// Closed to end the rounds.
     awake: Option<mpsc::Sender<()>>,
     rounds: Option<JoinHandle<()>>,
 }
 
 impl Watchdog {
-    /// `seed` is what is named when work stands still.
-    pub(super) fn start(seed: u64) -> Self {
-        let patients = Arc::<Mutex<Vec<Patient>>>::default();
+    pub(super) fn start() -> Self {
         let (awake, asleep) = mpsc::channel();
-        let watched = Arc::clone(&patients);
         let rounds = thread::spawn(move || {
             while asleep.recv_timeout(ROUND) == Err(mpsc::RecvTimeoutError::Timeout) {
-                if let Some(name) = stalled(&watched, STALL) {
+                if let Some(name) = stalled(&mut lock(&PATIENTS), STALL) {
+                    let seconds = STALL.as_secs();
                     let what = format!(
-                        "{name} stands still for {} s, in a run from seed {seed} on: report it",
-                        STALL.as_secs()
+                        "{name} stands still for {seconds} s: run again with RUST_LOG=info, which \
+                         names the seed of each case, and report it"
                     );
                     _ = Stop::Finding(what).report();
                     std::process::exit(1);
@@ -68,23 +84,9 @@ impl Watchdog {
             }
         });
         Self {
-            patients,
             awake: Some(awake),
             rounds: Some(rounds),
         }
-    }
-
-    /// A pulse that must beat from now on.
-    pub(super) fn pulse(&self, name: impl Into<String>) -> Pulse {
-        let pulse = Arc::new(AtomicU64::new(0));
-        let mut patients = self.patients.lock().unwrap_or_else(PoisonError::into_inner);
-        patients.push(Patient {
-            name: name.into(),
-            pulse: Arc::downgrade(&pulse),
-            last: 0,
-            since: Instant::now(),
-        });
-        Pulse(pulse)
     }
 }
 
@@ -99,12 +101,14 @@ impl Drop for Watchdog {
 }
 
 /// The first that has stood still for so long; those that are gone are forgotten.
-fn stalled(patients: &Mutex<Vec<Patient>>, limit: Duration) -> Option<String> {
-    let mut patients = patients.lock().unwrap_or_else(PoisonError::into_inner);
+fn stalled(patients: &mut Vec<Patient>, limit: Duration) -> Option<&'static str> {
     patients.retain(|patient| patient.pulse.strong_count() > 0);
     let mut patients = patients.iter_mut();
-    let still = patients.find_map(|patient| (patient.still()? >= limit).then_some(&*patient));
-    still.map(|patient| patient.name.clone())
+    patients.find_map(|patient| (patient.still()? >= limit).then_some(patient.name))
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -113,23 +117,24 @@ mod tests {
 
     #[test]
     fn only_what_stands_still_is_named() {
-        let dog = Watchdog::start(0);
-        let (beating, still, gone) = (dog.pulse("beating"), dog.pulse("still"), dog.pulse("gone"));
+        let pulses = [(); 3].map(|()| Arc::new(AtomicU64::new(0)));
+        let names = ["first", "second", "gone"];
+        let mut patients: Vec<Patient> = names
+            .iter()
+            .zip(&pulses)
+            .map(|(name, pulse)| Patient::new(name, pulse))
+            .collect();
+        let [first, second, gone] = pulses;
         drop(gone);
-        assert_eq!(stalled(&dog.patients, STALL), None);
-        beating.beat();
-        // Nothing may stand still at all: the one that has just been felt is named last.
-        still.beat();
-        assert_eq!(stalled(&dog.patients, STALL), None);
-        assert_eq!(dog.patients.lock().unwrap().len(), 2);
-        assert_eq!(
-            stalled(&dog.patients, Duration::ZERO),
-            Some("beating".to_owned())
-        );
-        drop(beating);
-        assert_eq!(
-            stalled(&dog.patients, Duration::ZERO),
-            Some("still".to_owned())
-        );
+        assert_eq!(stalled(&mut patients, STALL), None);
+        assert_eq!(patients.len(), 2);
+        let long_ago = Instant::now() - STALL;
+        patients
+            .iter_mut()
+            .for_each(|patient| patient.since = long_ago);
+        first.fetch_add(1, Ordering::Relaxed);
+        assert_eq!(stalled(&mut patients, STALL), Some("second"));
+        second.fetch_add(1, Ordering::Relaxed);
+        assert_eq!(stalled(&mut patients, STALL), None);
     }
 }

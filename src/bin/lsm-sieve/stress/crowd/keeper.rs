@@ -10,7 +10,7 @@ use super::super::closed;
 use super::super::ground::Ground;
 use super::super::model::{FAMILIES, Model, value};
 use super::super::session::PATIENCE;
-use super::super::verdict::{Checked, Tally, Violation};
+use super::super::verdict::{Certainty, Checked, Tally, Violation};
 use super::Crowd;
 use super::versions::{judge, wrong};
 
@@ -73,7 +73,8 @@ impl Keeper<'_> {
                 return Err(Violation::lost(format!("key {rank} of a new family")));
             }
             self.tally.wrote(1);
-            self.tally.read(2);
+            self.tally.read(Certainty::MustNotExist);
+            self.tally.read(Certainty::MustExist);
         }
         Ok(db.drop_cf(FAMILIES[LATE])?)
     }
@@ -98,10 +99,10 @@ impl Keeper<'_> {
                 let key = self.ground.keys.get(rank).unwrap_or_default();
                 let found = copied.get_cf(&handle, key)?;
                 let (low, high) = (lows[family][rank], highs[family][rank]);
-                judge(found.as_deref(), low, high).map_err(|what| {
+                let certainty = judge(found.as_deref(), low, high).map_err(|what| {
                     wrong("get in a checkpoint", family, rank, found.is_none(), &what)
                 })?;
-                self.tally.read(1);
+                self.tally.read(certainty);
             }
         }
         drop(copied);

@@ -1,30 +1,31 @@
 //! Many threads on one database: each key has one writer, all keys have all readers, and a keeper
 //! flushes, compacts, consolidates, copies and makes families meanwhile.
 //!
-//! The order of threads is nobody's to repeat, so a case is not shortened: its seed and its settings
-//! are what is known of a failure.
+//! The order of threads is nobody's to repeat, so a case has no steps: what a failure can be
+//! shortened by is its settings.
 
 mod keeper;
 mod reader;
 mod versions;
 mod writer;
 
-use std::ops::AddAssign;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, ScopedJoinHandle};
 
 use lsm_sieve::SieveDb;
+use lsm_sieve::workload::Watch;
 use lsm_sieve::workload::random::Random;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
+use super::case::{Failure, Subject};
 use super::closed;
 use super::ground::Ground;
 use super::keys::KeySpace;
 use super::model::{FAMILIES, Model};
 use super::settings::Settings;
 use super::verdict::{Checked, Tally, Violation};
-use super::watchdog::{Pulse, Watchdog};
+use super::watchdog::Pulse;
 use keeper::Keeper;
 use reader::Reader;
 use versions::Versions;
@@ -33,19 +34,42 @@ use writer::Writer;
 /// Reads of one reader until a case is over.
 const READS: u64 = 300_000;
 
-/// What could be said of the keys that were read, from the versions before and after.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub(super) struct Certain {
-    pub(super) must_exist: u64,
-    pub(super) must_not_exist: u64,
-    pub(super) either: u64,
+/// What is fixed of a case.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Plan {
+    seed: u64,
+    threads: usize,
+    settings: Settings,
 }
 
-impl AddAssign for Certain {
-    fn add_assign(&mut self, other: Self) {
-        self.must_exist += other.must_exist;
-        self.must_not_exist += other.must_not_exist;
-        self.either += other.either;
+/// A case has no steps: what is done is drawn from the seed as it goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Nothing {}
+
+impl Subject for Plan {
+    type Step = Nothing;
+
+    fn run(
+        &self,
+        _steps: &[Nothing],
+        home: &Path,
+        tally: &mut Tally,
+        watch: &mut impl Watch,
+    ) -> Result<(), Failure> {
+        watch.advance(1)?;
+        let ran = self.work(home);
+        *tally += ran.map_err(|violation| Failure::Violation { step: 0, violation })?;
+        Ok(())
+    }
+
+    fn simpler(&self) -> Vec<Self> {
+        let settings = self.settings.simpler().into_iter();
+        settings
+            .map(|settings| Self {
+                settings,
+                ..self.clone()
+            })
+            .collect()
     }
 }
 
@@ -76,63 +100,62 @@ impl Drop for Over<'_> {
     }
 }
 
-/// The settings of a seed.
-pub(super) fn settings(seed: u64) -> Settings {
-    let mut settings = Settings::draw(&mut Random::new(!seed));
-    settings.keys.count += 64;
-    settings
+impl Plan {
+    pub(super) fn draw(random: &mut Random, threads: usize) -> Self {
+        let mut settings = Settings::draw(random);
+        // A key of its own for every writer, at least.
+        settings.keys.count += threads;
+        Self {
+            seed: random.word(),
+            threads,
+            settings,
+        }
+    }
+
+    fn work(&self, home: &Path) -> Result<Tally, Violation> {
+        let settings = &self.settings;
+        let keys = KeySpace::new(&settings.keys);
+        let front = settings.front.options().map_err(Violation::other)?;
+        let db = closed::open(settings, &front, &home.join("db"), &Model::new(0))?;
+        let families = FAMILIES.len() - 1;
+        let mut random = Random::new(self.seed);
+        let crowd = Crowd {
+            db: &db,
+            settings,
+            keys: &keys,
+            versions: Versions::new(families, keys.len()),
+            families,
+            snapshots_stay: !settings
+                .database
+                .iter()
+                .any(|text| text == "unordered_write=true"),
+            unlogged: random.one_in(2),
+            calm: *random.pick(&[Some(1), Some(16), Some(256), None]),
+            over: AtomicBool::new(false),
+        };
+        let mut tally = crowd.work(random, self.threads, home)?;
+        tally.opened += 1;
+        Ok(tally)
+    }
 }
 
-/// One case: as many threads as asked for, half of them writers, and the keeper.
-pub(super) fn run(
-    seed: u64,
-    threads: usize,
-    home: &Path,
-    dog: &Watchdog,
-) -> Result<(Tally, Certain), Violation> {
-    let home = tempfile::Builder::new().prefix("crowd-").tempdir_in(home)?;
-    let settings = settings(seed);
-    let keys = KeySpace::new(&settings.keys);
-    let front = settings.front.options().map_err(Violation::other)?;
-    let db = closed::open(&settings, &front, &home.path().join("db"), &Model::new(0))?;
-    let families = FAMILIES.len() - 1;
-    let crowd = Crowd {
-        db: &db,
-        settings: &settings,
-        keys: &keys,
-        versions: Versions::new(families, keys.len()),
-        families,
-        snapshots_stay: !settings
-            .database
-            .iter()
-            .any(|text| text == "unordered_write=true"),
-        unlogged: seed.is_multiple_of(2),
-        calm: [Some(1), Some(16), Some(256), None][Random::new(seed).index(4)],
-        over: AtomicBool::new(false),
-    };
-    let (mut tally, certain) = crowd.work(seed, threads, home.path(), dog)?;
-    tally.opened += 1;
-    Ok((tally, certain))
-}
-
-type Worked = Result<(Tally, Certain), Violation>;
+type Worked = Result<Tally, Violation>;
 
 impl Crowd<'_> {
-    fn work(&self, seed: u64, threads: usize, home: &Path, dog: &Watchdog) -> Worked {
+    fn work(&self, mut random: Random, threads: usize, home: &Path) -> Worked {
         let writers = (threads / 2).max(1);
         let readers = (threads - writers).max(1);
-        let mut random = Random::new(seed);
         thread::scope(|scope| {
             let mut workers: Vec<ScopedJoinHandle<'_, Worked>> = Vec::new();
             for index in 0..writers {
-                let (random, pulse) = (Random::new(random.word()), dog.pulse("a writer"));
+                let (random, pulse) = (Random::new(random.word()), Pulse::of("a writer"));
                 workers.push(scope.spawn(move || self.write(index, writers, random, home, &pulse)));
             }
             for _ in 0..readers {
-                let (random, pulse) = (Random::new(random.word()), dog.pulse("a reader"));
+                let (random, pulse) = (Random::new(random.word()), Pulse::of("a reader"));
                 workers.push(scope.spawn(move || self.read(random, &pulse)));
             }
-            let (random, pulse) = (Random::new(random.word()), dog.pulse("the keeper"));
+            let (random, pulse) = (Random::new(random.word()), Pulse::of("the keeper"));
             workers.push(scope.spawn(move || self.keep(random, home, &pulse)));
             let worked = workers.into_iter().map(|worker| {
                 let panicked = |_| Err(Violation::other("a thread panicked"));
@@ -140,11 +163,9 @@ impl Crowd<'_> {
             });
             // All of them, so that the first violation is found whosever it is.
             let worked: Vec<Worked> = worked.collect();
-            let mut sum = (Tally::default(), Certain::default());
+            let mut sum = Tally::default();
             for worked in worked {
-                let (tally, certain) = worked?;
-                sum.0 += tally;
-                sum.1 += certain;
+                sum += worked?;
             }
             Ok(sum)
         })
@@ -189,7 +210,7 @@ impl Crowd<'_> {
             tally: Tally::default(),
         };
         self.until_over(pulse, || writer.step())?;
-        Ok((writer.tally, Certain::default()))
+        Ok(writer.tally)
     }
 
     fn read(&self, random: Random, pulse: &Pulse) -> Worked {
@@ -198,7 +219,6 @@ impl Crowd<'_> {
             ground: self.ground(),
             random,
             tally: Tally::default(),
-            certain: Certain::default(),
         };
         self.until_over(pulse, || {
             reader.step()?;
@@ -207,7 +227,7 @@ impl Crowd<'_> {
             }
             Ok(())
         })?;
-        Ok((reader.tally, reader.certain))
+        Ok(reader.tally)
     }
 
     fn keep(&self, random: Random, home: &Path, pulse: &Pulse) -> Worked {
@@ -219,6 +239,6 @@ impl Crowd<'_> {
             tally: Tally::default(),
         };
         self.until_over(pulse, || keeper.step())?;
-        Ok((keeper.tally, Certain::default()))
+        Ok(keeper.tally)
     }
 }

@@ -5,8 +5,8 @@ use rocksdb::{IteratorMode, ReadOptions};
 
 use super::super::ground::{Ground, Handle, everything};
 use super::super::verdict::{Checked, Tally, Violation};
-use super::versions::{Certainty, judge, wrong};
-use super::{Certain, Crowd};
+use super::Crowd;
+use super::versions::{judge, wrong};
 
 /// Keys that are read together.
 const TOGETHER: usize = 16;
@@ -16,7 +16,6 @@ pub(super) struct Reader<'a> {
     pub(super) ground: Ground<'a>,
     pub(super) random: Random,
     pub(super) tally: Tally,
-    pub(super) certain: Certain,
 }
 
 impl<'a> Reader<'a> {
@@ -62,14 +61,9 @@ impl<'a> Reader<'a> {
         found: Option<&[u8]>,
         (low, high): (u64, u64),
     ) -> Checked {
-        self.tally.read(1);
         let certainty = judge(found, low, high)
             .map_err(|what| wrong(api, family, rank, found.is_none(), &what))?;
-        match certainty {
-            Certainty::MustExist => self.certain.must_exist += 1,
-            Certainty::MustNotExist => self.certain.must_not_exist += 1,
-            Certainty::Either => self.certain.either += 1,
-        }
+        self.tally.read(certainty);
         Ok(())
     }
 

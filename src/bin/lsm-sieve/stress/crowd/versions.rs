@@ -11,7 +11,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::super::model::{FAMILIES, number};
-use super::super::verdict::Violation;
+use super::super::verdict::{Certainty, Violation};
 
 /// Version v of a key is its number v, or nothing when v is a multiple of this.
 const ABSENT: u64 = 3;
@@ -87,14 +87,6 @@ impl Versions {
             .map(|keys| keys.iter().map(load).collect())
             .collect()
     }
-}
-
-/// What was known of a key that was read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Certainty {
-    MustExist,
-    MustNotExist,
-    Either,
 }
 
 /// Whether a read was right.
