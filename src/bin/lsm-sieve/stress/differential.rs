@@ -23,6 +23,9 @@ use super::session::PATIENCE;
 use super::settings::{self, FrontSettings, Texts};
 use super::verdict::{Certainty, Checked, Tally, Violation};
 
+/// Steps between two looks at the watch.
+const PATCH: usize = 256;
+
 /// What is fixed of a store.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Differential {
@@ -126,16 +129,16 @@ impl Subject for Differential {
         watch: &mut impl Watch,
     ) -> Result<(), Failure> {
         let keys = KeySpace::new(&self.keys);
-        let mut model = Model::new(keys.len());
-        let mut done = 0;
-        let ended = self.live(steps, home, &keys, &mut model, tally, &mut done, watch);
-        ended.map_err(|end| match end {
-            End::Wrong(violation) => Failure::Violation {
-                step: done,
-                violation,
-            },
-            End::Interrupted => Failure::Interrupted,
-        })
+        let mut life = Life {
+            subject: self,
+            home,
+            model: Model::new(keys.len()),
+            keys: &keys,
+            tally,
+            done: 0,
+        };
+        while life.open_and_do(steps, watch)? {}
+        Ok(())
     }
 
     fn simpler(&self) -> Vec<Self> {
@@ -269,18 +272,6 @@ impl Model {
     }
 }
 
-/// Why a life ended early.
-enum End {
-    Wrong(Violation),
-    Interrupted,
-}
-
-impl<V: Into<Violation>> From<V> for End {
-    fn from(violation: V) -> Self {
-        Self::Wrong(violation.into())
-    }
-}
-
 impl Differential {
     fn open(&self, path: &Path) -> Result<DifferentialStore, Violation> {
         let options = DifferentialOptions {
@@ -302,53 +293,62 @@ impl Differential {
             path,
         )?)
     }
+}
 
-    #[expect(clippy::too_many_arguments, reason = "what a life is made of")]
-    fn live(
-        &self,
+/// A store from its making to its end.
+struct Life<'a> {
+    subject: &'a Differential,
+    home: &'a Path,
+    keys: &'a KeySpace,
+    model: Model,
+    tally: &'a mut Tally,
+    /// Steps done.
+    done: usize,
+}
+
+impl Life<'_> {
+    /// Opens the store and does steps until it is to be opened again, or until the end; returns
+    /// whether there is more to do.
+    fn open_and_do(&mut self, steps: &[Step], watch: &mut impl Watch) -> Result<bool, Failure> {
+        let opened = self.subject.open(&self.home.join("store"));
+        let store = opened.map_err(Failure::at(self.done))?;
+        self.tally.opened += 1;
+        let more = self.work(&store, steps, watch)?;
+        let closed = store.close();
+        closed.map_err(|error| Failure::at(self.done)(error.into()))?;
+        Ok(more)
+    }
+
+    fn work(
+        &mut self,
+        store: &DifferentialStore,
         steps: &[Step],
-        home: &Path,
-        keys: &KeySpace,
-        model: &mut Model,
-        tally: &mut Tally,
-        done: &mut usize,
         watch: &mut impl Watch,
-    ) -> Result<(), End> {
-        const PATCH: usize = 256;
-        loop {
-            let store = self.open(&home.join("store"))?;
-            tally.opened += 1;
-            let mut session = Session {
-                subject: self,
-                store: &store,
-                keys,
-                model,
-                tally,
-                home,
-                moment: None,
-            };
-            session.agree()?;
-            let reopen = loop {
-                let Some(step) = steps.get(*done) else {
-                    session.agree()?;
-                    break false;
-                };
-                if *step == Step::Reopen {
-                    break true;
-                }
-                session.apply(step)?;
+    ) -> Result<bool, Failure> {
+        let done = &mut self.done;
+        let mut session = Session {
+            subject: self.subject,
+            store,
+            keys: self.keys,
+            model: &mut self.model,
+            tally: self.tally,
+            home: self.home,
+            moment: None,
+        };
+        session.agree().map_err(Failure::at(*done))?;
+        for step in &steps[*done..] {
+            if *step == Step::Reopen {
                 *done += 1;
-                if done.is_multiple_of(PATCH) && watch.advance(PATCH as u64).is_err() {
-                    return Err(End::Interrupted);
-                }
-            };
-            drop(session);
-            store.close()?;
-            if !reopen {
-                return Ok(());
+                return Ok(true);
             }
+            session.apply(step).map_err(Failure::at(*done))?;
             *done += 1;
+            if done.is_multiple_of(PATCH) {
+                watch.advance(PATCH as u64)?;
+            }
         }
+        session.agree().map_err(Failure::at(*done))?;
+        Ok(false)
     }
 }
 

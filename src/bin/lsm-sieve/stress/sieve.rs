@@ -15,7 +15,7 @@ use super::script::Script;
 use super::session::Session;
 use super::settings::{FrontSettings, Settings};
 use super::step::{Closed, Step};
-use super::verdict::{Checked, Tally, Violation};
+use super::verdict::{Tally, Violation};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -88,7 +88,7 @@ impl Life<'_> {
                 .mishaps
                 .iter()
                 .try_for_each(|mishap| files.suffer(mishap));
-            suffered.map_err(|violation| self.failed(violation))?;
+            suffered.map_err(Failure::at(self.done))?;
             self.front = closed.front.clone().unwrap_or_else(|| self.front.clone());
             self.frozen = closed.frozen;
             self.done += 1;
@@ -112,35 +112,24 @@ impl Life<'_> {
                 &self.model,
             )
         });
-        let db = opened.map_err(|violation| self.failed(violation))?;
+        let db = opened.map_err(Failure::at(self.done))?;
         self.tally.opened += 1;
         let ground = Ground::new(&db, self.settings, self.keys);
         let done = &mut self.done;
         let mut session = Session::new(ground, &mut self.model, self.tally, self.home, self.frozen);
-        let failed = |step: usize| move |violation| Failure::Violation { step, violation };
-        session.agree().map_err(failed(*done))?;
+        session.agree().map_err(Failure::at(*done))?;
         for step in &steps[*done..] {
             if let Step::Reopen(closed) = step {
                 return Ok(Some(closed));
             }
-            session.apply(step).map_err(failed(*done))?;
+            session.apply(step).map_err(Failure::at(*done))?;
             *done += 1;
             if (*done as u64).is_multiple_of(PATCH) {
                 watch.advance(PATCH)?;
             }
         }
-        let last = |session: &mut Session<'_>| -> Checked {
-            session.agree()?;
-            session.ground.verify(session.tally)
-        };
-        last(&mut session).map_err(failed(*done))?;
+        session.agree().map_err(Failure::at(*done))?;
+        session.verify().map_err(Failure::at(*done))?;
         Ok(None)
-    }
-
-    fn failed(&self, violation: Violation) -> Failure {
-        Failure::Violation {
-            step: self.done,
-            violation,
-        }
     }
 }

@@ -11,14 +11,14 @@ use super::super::ground::Ground;
 use super::super::model::{FAMILIES, Model, value};
 use super::super::session::PATIENCE;
 use super::super::verdict::{Certainty, Checked, Tally, Violation};
-use super::Crowd;
+use super::Shared;
 use super::versions::{judge, wrong};
 
 /// The family that comes and goes.
 const LATE: usize = FAMILIES.len() - 1;
 
 pub(super) struct Keeper<'a> {
-    pub(super) crowd: &'a Crowd<'a>,
+    pub(super) shared: &'a Shared<'a>,
     pub(super) ground: Ground<'a>,
     pub(super) random: Random,
     pub(super) home: &'a Path,
@@ -28,12 +28,12 @@ pub(super) struct Keeper<'a> {
 impl Keeper<'_> {
     pub(super) fn step(&mut self) -> Checked {
         let db = self.ground.db;
-        let family = self.random.index(self.crowd.families);
+        let family = self.random.index(self.shared.families);
         let Some(handle) = self.ground.handle(family) else {
             return Err(Violation::lost("a family is gone that nobody drops"));
         };
-        if self.crowd.is_foreign(&mut self.random, 10) {
-            return if self.crowd.unlogged || self.random.one_in(2) {
+        if self.shared.is_foreign(&mut self.random, 10) {
+            return if self.shared.unlogged || self.random.one_in(2) {
                 Ok(db.with_engine(|engine| engine.flush_wal(false))?)
             } else {
                 self.checkpoint()
@@ -81,17 +81,17 @@ impl Keeper<'_> {
 
     /// A checkpoint shows for each key a version between those before and after it was made.
     fn checkpoint(&mut self) -> Checked {
-        let lows = self.crowd.versions.lows();
+        let lows = self.shared.versions.lows();
         let copy = self.home.join("copy");
         let db = self.ground.db;
         db.with_engine(|engine| Checkpoint::new(engine)?.create_checkpoint(&copy))?;
-        let highs = self.crowd.versions.highs();
+        let highs = self.shared.versions.highs();
         let settings = self.ground.settings;
         let front = settings.front.options().map_err(Violation::other)?;
         let model = Model::new(0);
         let copied = closed::open(settings, &front, &copy, &model)?;
         self.tally.opened += 1;
-        for family in 0..self.crowd.families {
+        for family in 0..self.shared.families {
             let Some(handle) = copied.cf_handle(FAMILIES[family]) else {
                 return Err(Violation::lost("a family is not in a checkpoint"));
             };

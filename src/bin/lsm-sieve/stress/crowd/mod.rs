@@ -36,7 +36,7 @@ const READS: u64 = 300_000;
 
 /// What is fixed of a case.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Plan {
+pub(super) struct Crowd {
     seed: u64,
     threads: usize,
     settings: Settings,
@@ -46,7 +46,7 @@ pub(super) struct Plan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Nothing {}
 
-impl Subject for Plan {
+impl Subject for Crowd {
     type Step = Nothing;
 
     fn run(
@@ -58,7 +58,7 @@ impl Subject for Plan {
     ) -> Result<(), Failure> {
         watch.advance(1)?;
         let ran = self.work(home);
-        *tally += ran.map_err(|violation| Failure::Violation { step: 0, violation })?;
+        *tally += ran.map_err(Failure::at(0))?;
         Ok(())
     }
 
@@ -74,7 +74,7 @@ impl Subject for Plan {
 }
 
 /// What the threads share.
-struct Crowd<'a> {
+struct Shared<'a> {
     db: &'a SieveDb,
     settings: &'a Settings,
     keys: &'a KeySpace,
@@ -100,7 +100,7 @@ impl Drop for Over<'_> {
     }
 }
 
-impl Plan {
+impl Crowd {
     pub(super) fn draw(random: &mut Random, threads: usize) -> Self {
         let mut settings = Settings::draw(random);
         // A key of its own for every writer, at least.
@@ -119,7 +119,7 @@ impl Plan {
         let db = closed::open(settings, &front, &home.join("db"), &Model::new(0))?;
         let families = FAMILIES.len() - 1;
         let mut random = Random::new(self.seed);
-        let crowd = Crowd {
+        let shared = Shared {
             db: &db,
             settings,
             keys: &keys,
@@ -133,7 +133,7 @@ impl Plan {
             calm: *random.pick(&[Some(1), Some(16), Some(256), None]),
             over: AtomicBool::new(false),
         };
-        let mut tally = crowd.work(random, self.threads, home)?;
+        let mut tally = shared.work(random, self.threads, home)?;
         tally.opened += 1;
         Ok(tally)
     }
@@ -141,7 +141,7 @@ impl Plan {
 
 type Worked = Result<Tally, Violation>;
 
-impl Crowd<'_> {
+impl Shared<'_> {
     fn work(&self, mut random: Random, threads: usize, home: &Path) -> Worked {
         let writers = (threads / 2).max(1);
         let readers = (threads - writers).max(1);
@@ -201,7 +201,7 @@ impl Crowd<'_> {
     ) -> Worked {
         let from = index * self.keys.len() / writers;
         let mut writer = Writer {
-            crowd: self,
+            shared: self,
             ground: self.ground(),
             random,
             from,
@@ -215,7 +215,7 @@ impl Crowd<'_> {
 
     fn read(&self, random: Random, pulse: &Pulse) -> Worked {
         let mut reader = Reader {
-            crowd: self,
+            shared: self,
             ground: self.ground(),
             random,
             tally: Tally::default(),
@@ -232,7 +232,7 @@ impl Crowd<'_> {
 
     fn keep(&self, random: Random, home: &Path, pulse: &Pulse) -> Worked {
         let mut keeper = Keeper {
-            crowd: self,
+            shared: self,
             ground: self.ground(),
             random,
             home,

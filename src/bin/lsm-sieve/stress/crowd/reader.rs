@@ -5,14 +5,14 @@ use rocksdb::{IteratorMode, ReadOptions};
 
 use super::super::ground::{Ground, Handle, everything};
 use super::super::verdict::{Checked, Tally, Violation};
-use super::Crowd;
+use super::Shared;
 use super::versions::{judge, wrong};
 
 /// Keys that are read together.
 const TOGETHER: usize = 16;
 
 pub(super) struct Reader<'a> {
-    pub(super) crowd: &'a Crowd<'a>,
+    pub(super) shared: &'a Shared<'a>,
     pub(super) ground: Ground<'a>,
     pub(super) random: Random,
     pub(super) tally: Tally,
@@ -20,7 +20,7 @@ pub(super) struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     pub(super) fn step(&mut self) -> Checked {
-        let family = self.random.index(self.crowd.families);
+        let family = self.random.index(self.shared.families);
         let Some(handle) = self.ground.handle(family).cloned() else {
             return Err(Violation::lost("a family is gone that nobody drops"));
         };
@@ -39,7 +39,7 @@ impl<'a> Reader<'a> {
     }
 
     fn low(&self, family: usize, rank: usize) -> u64 {
-        self.crowd.versions.low(family, rank)
+        self.shared.versions.low(family, rank)
     }
 
     /// Judges what was found of a key by a read that has just ended.
@@ -50,7 +50,7 @@ impl<'a> Reader<'a> {
         found: Option<&[u8]>,
         low: u64,
     ) -> Checked {
-        let high = self.crowd.versions.high(family, rank);
+        let high = self.shared.versions.high(family, rank);
         self.judge_within(api, (family, rank), found, (low, high))
     }
 
@@ -130,20 +130,20 @@ impl<'a> Reader<'a> {
         let snapshot = self.ground.db.snapshot();
         let highs: Vec<u64> = ranks
             .clone()
-            .map(|rank| self.crowd.versions.high(family, rank))
+            .map(|rank| self.shared.versions.high(family, rank))
             .collect();
         let mut options = ReadOptions::default();
         options.set_snapshot(&snapshot);
         for ((rank, low), high) in ranks.zip(lows).zip(highs) {
             let read = || self.ground.db.get_cf_opt(handle, self.key(rank), &options);
             let (first, second) = (read()?, read()?);
-            if first != second && self.crowd.snapshots_stay {
+            if first != second && self.shared.snapshots_stay {
                 let what = "two reads at one snapshot differ";
                 return Err(wrong("get", family, rank, second.is_none(), what));
             }
             let bounds = (
                 low,
-                if self.crowd.snapshots_stay {
+                if self.shared.snapshots_stay {
                     high
                 } else {
                     u64::MAX

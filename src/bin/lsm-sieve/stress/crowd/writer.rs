@@ -11,11 +11,11 @@ use super::super::model::{Change, value};
 use super::super::session::write_to;
 use super::super::step::{Stretch, Update};
 use super::super::verdict::{Checked, Tally};
-use super::Crowd;
+use super::Shared;
 use super::versions::{is_absent, next};
 
 pub(super) struct Writer<'a> {
-    pub(super) crowd: &'a Crowd<'a>,
+    pub(super) shared: &'a Shared<'a>,
     pub(super) ground: Ground<'a>,
     pub(super) random: Random,
     /// The first of the writer's keys, and how many there are.
@@ -33,7 +33,7 @@ struct Next {
 
 impl Writer<'_> {
     pub(super) fn step(&mut self) -> Checked {
-        if self.crowd.is_foreign(&mut self.random, 500) {
+        if self.shared.is_foreign(&mut self.random, 500) {
             return if self.random.one_in(2) {
                 self.foreign()
             } else {
@@ -48,7 +48,7 @@ impl Writer<'_> {
     }
 
     fn family(&mut self) -> usize {
-        self.random.index(self.crowd.families)
+        self.random.index(self.shared.families)
     }
 
     fn key(&mut self) -> usize {
@@ -57,7 +57,7 @@ impl Writer<'_> {
 
     /// Another version of a key: a put, a merge onto what is there, or a delete.
     fn next(&mut self, family: usize, key: usize) -> Next {
-        let last = self.crowd.versions.last(family, key);
+        let last = self.shared.versions.last(family, key);
         let version = last + 1;
         let held = if is_absent(last) { 0 } else { last };
         let change = match self.random.below(4) {
@@ -74,7 +74,7 @@ impl Writer<'_> {
     }
 
     fn begin(&self, changes: &[Next]) {
-        let versions = &self.crowd.versions;
+        let versions = &self.shared.versions;
         let changes = changes.iter();
         changes.for_each(|next| versions.begin(next.update.family, next.update.key, next.version));
     }
@@ -82,7 +82,7 @@ impl Writer<'_> {
     fn end(&mut self, changes: &[Next]) {
         for next in changes {
             let (family, key) = (next.update.family, next.update.key);
-            self.crowd.versions.end(family, key, next.version);
+            self.shared.versions.end(family, key, next.version);
         }
         self.tally.wrote(changes.len());
     }
@@ -129,7 +129,7 @@ impl Writer<'_> {
             }
         }
         let mut options = WriteOptions::default();
-        options.disable_wal(self.crowd.unlogged && self.random.one_in(2));
+        options.disable_wal(self.shared.unlogged && self.random.one_in(2));
         self.begin(&changes);
         self.ground.db.write_opt(batch, &options)?;
         self.end(&changes);
@@ -157,7 +157,7 @@ impl Writer<'_> {
                     key,
                     change: Change::Delete,
                 },
-                version: next(self.crowd.versions.last(family, key), true),
+                version: next(self.shared.versions.last(family, key), true),
             })
             .collect();
         self.begin(&changes);
