@@ -203,9 +203,9 @@ mod tests {
     fn a_case_is_its_seed_and_its_text() {
         for (seed, threads) in (0..40).zip([1, 1, 1, 4].into_iter().cycle()) {
             let text = Case::draw(seed, threads).text();
-            assert_eq!(text, Case::draw(seed, threads).text(), "seed {seed}");
+            assert!(text == Case::draw(seed, threads).text(), "seed {seed}");
             let read = Case::parse(&format!("# a story\n\n{text}")).unwrap();
-            assert_eq!(read.text(), text, "seed {seed}");
+            assert!(read.text() == text, "seed {seed} is read as another case");
         }
     }
 

@@ -6,7 +6,7 @@
 use lsm_sieve::workload::random::Random;
 
 use super::model::{Change, FAMILIES};
-use super::settings::FrontSettings;
+use super::settings::{FrontSettings, draw_rate};
 use super::step::{Api, Closed, Mishap, Step, Stretch, Update, Way};
 
 /// Draws steps over a key space of so many keys.
@@ -136,7 +136,7 @@ impl<'a> Script<'a> {
         match self.random.below(16) {
             0..=3 => Step::Create { family, way },
             4..=5 => Step::Drop { family, way },
-            6 => Step::Rate(0.5 * 2e-4_f64.powf(self.random.unit())),
+            6 => Step::Rate(draw_rate(self.random)),
             7..=8 => Step::Verify,
             9..=10 => Step::Checkpoint {
                 filters: self.random.one_in(2),

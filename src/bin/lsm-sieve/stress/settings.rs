@@ -249,11 +249,17 @@ pub(super) fn parse(texts: &[String]) -> Result<Options, rocksdb::Error> {
     options.get_options_from_string(texts.join(";"))
 }
 
+/// A rate from a half to one in ten thousand, in millionths: a decimal so short is the same number
+/// when it is read from a case file.
+pub(super) fn draw_rate(random: &mut Random) -> f64 {
+    const MILLION: f64 = 1e6;
+    (0.5 * 2e-4_f64.powf(random.unit()) * MILLION).round() / MILLION
+}
+
 impl Precision {
     fn draw(random: &mut Random) -> Self {
         if random.one_in(2) {
-            // From a half to one in ten thousand.
-            Self::Rate(0.5 * 2e-4_f64.powf(random.unit()))
+            Self::Rate(draw_rate(random))
         } else {
             Self::BitsPerKey(1.0 + random.below(64) as f64)
         }

@@ -10,6 +10,7 @@ use super::super::closed;
 use super::super::ground::Ground;
 use super::super::model::{FAMILIES, Model, value};
 use super::super::session::PATIENCE;
+use super::super::settings::draw_rate;
 use super::super::verdict::{Certainty, Checked, Tally, Violation};
 use super::Shared;
 use super::versions::{judge, wrong};
@@ -46,7 +47,7 @@ impl Keeper<'_> {
             12..=14 => _ = db.consolidate(),
             15..=17 => db.wait_until_known(PATIENCE),
             18..=20 => _ = db.wait_until_covered(std::time::Duration::from_millis(20)),
-            21..=23 => db.set_rate(Rate::new(0.5 * 2e-4_f64.powf(self.random.unit()))?),
+            21..=23 => db.set_rate(Rate::new(draw_rate(&mut self.random))?),
             24..=26 => self.churn()?,
             _ => self.ground.verify(&mut self.tally)?,
         }
