@@ -53,6 +53,7 @@ fn help_of_every_command_is_printed_and_is_no_error() {
         &["report", "--help"],
         &["verify", "--help"],
         &["reorganize", "--help"],
+        &["stress", "--help"],
         &["--version"],
     ] {
         assert!(!succeeds(arguments).is_empty(), "{arguments:?}");

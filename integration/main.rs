@@ -27,6 +27,7 @@ mod recovery;
 mod reorganize;
 mod second_look;
 mod settings;
+mod stress;
 mod twin;
 mod verification;
 mod writes;

@@ -15,12 +15,12 @@ pub mod gremillion;
 pub mod keys;
 pub mod miss;
 pub mod operation;
+pub mod random;
 pub mod replay;
 pub mod report;
 pub mod store;
 pub mod trace;
 
-mod random;
 mod watch;
 mod zipf;
 

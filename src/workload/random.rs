@@ -26,29 +26,58 @@ fn unit(word: u64) -> f64 {
 
 /// A stream of random numbers, fixed by its seed.
 #[derive(Clone, Debug)]
-pub(crate) struct Random(u64);
+pub struct Random(u64);
 
 impl Random {
-    pub(crate) const fn new(seed: u64) -> Self {
+    /// The stream of this seed.
+    pub const fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    pub(crate) fn word(&mut self) -> u64 {
+    /// 64 random bits.
+    pub fn word(&mut self) -> u64 {
         let word = scramble(self.0);
         self.0 = self.0.wrapping_add(GAMMA);
         word
     }
 
     /// A number in [0, 1).
-    pub(crate) fn unit(&mut self) -> f64 {
+    pub fn unit(&mut self) -> f64 {
         unit(self.word())
     }
 
     /// A number in 0..n, by Lemire's multiplication; its bias of at most n / 2^64 is of no account here.
-    pub(crate) fn below(&mut self, n: u64) -> u64 {
+    ///
+    /// # Panics
+    /// If n is 0.
+    pub fn below(&mut self, n: u64) -> u64 {
         assert!(n > 0, "there is no number below 0");
         let product = u128::from(self.word()) * u128::from(n);
         u64::try_from(product >> 64).unwrap_or(n - 1)
+    }
+
+    /// An index into a list of this length.
+    ///
+    /// # Panics
+    /// If the list is empty.
+    pub fn index(&mut self, length: usize) -> usize {
+        usize::try_from(self.below(length as u64)).unwrap_or(length - 1)
+    }
+
+    /// One of these.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub fn pick<'a, T>(&mut self, list: &'a [T]) -> &'a T {
+        &list[self.index(list.len())]
+    }
+
+    /// True once in so many times.
+    ///
+    /// # Panics
+    /// If n is 0.
+    pub fn one_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
     }
 }
 

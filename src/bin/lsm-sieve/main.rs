@@ -19,6 +19,7 @@ mod progress;
 mod reorganize;
 mod replay;
 mod report;
+mod stress;
 mod verify;
 
 use std::process::ExitCode;
@@ -54,6 +55,7 @@ enum Command {
     Inspect(inspect::Arguments),
     Verify(verify::Arguments),
     Reorganize(reorganize::Arguments),
+    Stress(stress::Arguments),
     Model(model::Arguments),
     Report(report::Arguments),
 }
@@ -79,6 +81,7 @@ fn run() -> Result<(), Stop> {
         Command::Inspect(inspect) => inspect::run(&inspect, output),
         Command::Verify(verify) => verify::run(&verify, output),
         Command::Reorganize(reorganize) => reorganize::run(&reorganize, output),
+        Command::Stress(stress) => stress::run(&stress, output),
         Command::Model(model) => model::run(&model, output),
         Command::Report(report) => report::run(&report, output),
     }

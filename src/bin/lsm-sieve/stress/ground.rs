@@ -1,0 +1,423 @@
+//! An open database and every way to read it, each held against the model.
+
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use lsm_sieve::{Engine, SieveDb};
+use rocksdb::{
+    BoundColumnFamily, Direction, IteratorMode, ReadOptions, SnapshotWithThreadMode, SstFileWriter,
+};
+
+use super::keys::KeySpace;
+use super::model::{Change, Contents, FAMILIES, Model, number, value};
+use super::settings::Settings;
+use super::step::{Api, Stretch, Update};
+use super::verdict::{Certainty, Checked, Tally, Violation};
+
+/// A family's handle, looked up once.
+pub(super) type Handle<'a> = Arc<BoundColumnFamily<'a>>;
+
+pub(super) struct Ground<'a> {
+    pub(super) db: &'a SieveDb,
+    pub(super) settings: &'a Settings,
+    pub(super) keys: &'a KeySpace,
+    handles: [Option<Handle<'a>>; FAMILIES.len()],
+    plain: ReadOptions,
+}
+
+/// One family, and what it must hold.
+struct Family<'g, 'a> {
+    index: usize,
+    handle: &'g Handle<'a>,
+    contents: &'g Contents,
+}
+
+impl<'a> Ground<'a> {
+    pub(super) fn new(db: &'a SieveDb, settings: &'a Settings, keys: &'a KeySpace) -> Self {
+        Self {
+            db,
+            settings,
+            keys,
+            handles: FAMILIES.map(|name| db.cf_handle(name)),
+            plain: ReadOptions::default(),
+        }
+    }
+
+    /// Looks a family up again that came or went.
+    pub(super) fn look_up(&mut self, family: usize) {
+        self.handles[family] = self.db.cf_handle(FAMILIES[family]);
+    }
+
+    pub(super) fn handle(&self, family: usize) -> Option<&Handle<'a>> {
+        self.handles.get(family)?.as_ref()
+    }
+
+    fn family<'g>(&'g self, index: usize, model: &'g Model) -> Option<Family<'g, 'a>> {
+        Some(Family {
+            index,
+            handle: self.handle(index)?,
+            contents: model.family(index)?,
+        })
+    }
+
+    /// The first key and the one after the last, in the family's order, and the ranks between.
+    pub(super) fn bounds(&self, keys: &Stretch) -> Option<(&'a [u8], &'a [u8], Range<usize>)> {
+        let space = self.keys;
+        let to = keys.from.checked_add(keys.count)?;
+        self.settings.families.get(keys.family)?;
+        if self.settings.is_reversed(keys.family) {
+            let (first, end) = (to.checked_sub(1)?, keys.from.checked_sub(1)?);
+            Some((space.get(first)?, space.get(end)?, keys.from..to))
+        } else {
+            Some((space.get(keys.from)?, space.get(to)?, keys.from..to))
+        }
+    }
+
+    /// Makes a table file aside, without the plugin; the updates are of one family, sorted by rank.
+    pub(super) fn write_table(&self, path: &Path, family: usize, updates: &[Update]) -> Checked {
+        let options = self.settings.family(family)?;
+        let mut writer = SstFileWriter::create(&options);
+        writer.open(path)?;
+        let mut updates: Vec<&Update> = updates.iter().collect();
+        if self.settings.is_reversed(family) {
+            updates.reverse();
+        }
+        for update in updates {
+            let key = self.keys.get(update.key).unwrap_or_default();
+            match update.change {
+                Change::Put(number) => writer.put(key, value(number))?,
+                Change::Merge(number) => writer.merge(key, value(number))?,
+                Change::Delete => writer.delete(key)?,
+            }
+        }
+        Ok(writer.finish()?)
+    }
+
+    // -------------------------------------------------------------- keys
+
+    /// Reads neighbouring keys; none where there is no such family.
+    pub(super) fn read(
+        &self,
+        model: &Model,
+        keys: &Stretch,
+        api: Api,
+        tally: &mut Tally,
+    ) -> Checked {
+        let Some(family) = self.family(keys.family, model) else {
+            return Ok(());
+        };
+        let to = keys.from.saturating_add(keys.count).min(self.keys.len());
+        let ranks = keys.from.min(to)..to;
+        for rank in ranks.clone() {
+            tally.read(Certainty::of(family.contents.get(rank)));
+        }
+        if api == Api::Multi {
+            return self.read_many(&family, ranks, tally);
+        }
+        for rank in ranks {
+            self.read_one(&family, rank, api, tally)?;
+        }
+        Ok(())
+    }
+
+    fn read_one(
+        &self,
+        family: &Family<'_, 'a>,
+        rank: usize,
+        api: Api,
+        tally: &mut Tally,
+    ) -> Checked {
+        let Some(key) = self.keys.get(rank) else {
+            return Ok(());
+        };
+        let (db, handle) = (self.db, family.handle);
+        let default = family.index == 0;
+        let found = match api {
+            Api::Answer => return self.ask(family, rank, tally),
+            Api::MayExist if default => return self.may_exist(family, rank),
+            Api::Get if default => db.get(key),
+            Api::GetWithOptions if default => db.get_opt(key, &self.plain),
+            Api::GetWithOptions => db.get_cf_opt(handle, key, &self.plain),
+            Api::Pinned => {
+                let pinned = if default {
+                    db.get_pinned(key)?
+                } else {
+                    db.get_pinned_cf(handle, key)?
+                };
+                return self.compare(family, rank, "get_pinned", pinned.as_deref(), tally);
+            }
+            Api::Unfiltered if default => db.get_unfiltered(key),
+            Api::Unfiltered => db.get_unfiltered_cf(handle, key),
+            _ => db.get_cf(handle, key),
+        };
+        self.compare(family, rank, "get", found?.as_deref(), tally)
+    }
+
+    fn read_many(
+        &self,
+        family: &Family<'_, 'a>,
+        ranks: Range<usize>,
+        tally: &mut Tally,
+    ) -> Checked {
+        let keys: Vec<&[u8]> = ranks
+            .clone()
+            .filter_map(|rank| self.keys.get(rank))
+            .collect();
+        let found = if family.index == 0 {
+            self.db.multi_get(&keys)
+        } else {
+            self.db.multi_get_cf(family.handle, &keys)
+        };
+        if found.len() != keys.len() {
+            let (asked, got) = (keys.len(), found.len());
+            return Err(Violation::other(format!(
+                "multi_get of {asked} keys: {got} answers"
+            )));
+        }
+        for (rank, found) in ranks.zip(found) {
+            self.compare(family, rank, "multi_get", found?.as_deref(), tally)?;
+        }
+        Ok(())
+    }
+
+    /// Keys as a snapshot has them, against the model of its moment.
+    pub(super) fn read_at(
+        &self,
+        snapshot: &SnapshotWithThreadMode<'_, Engine>,
+        model: &Model,
+        keys: &Stretch,
+        tally: &mut Tally,
+    ) -> Checked {
+        let Some(family) = self.family(keys.family, model) else {
+            return Ok(());
+        };
+        let mut options = ReadOptions::default();
+        options.set_snapshot(snapshot);
+        for rank in keys.from..keys.from.saturating_add(keys.count) {
+            let Some(key) = self.keys.get(rank) else {
+                return Ok(());
+            };
+            let found = self.db.get_cf_opt(family.handle, key, &options)?;
+            let expected = family.contents.get(rank);
+            tally.read(Certainty::of(expected));
+            judge(found.as_deref(), expected)
+                .map_err(|what| self.wrong(&family, rank, "get at a snapshot", what))?;
+        }
+        Ok(())
+    }
+
+    /// A value that was read, against the model; what is not there is asked of the engine too.
+    fn compare(
+        &self,
+        family: &Family<'_, 'a>,
+        rank: usize,
+        api: &str,
+        found: Option<&[u8]>,
+        tally: &mut Tally,
+    ) -> Checked {
+        let expected = family.contents.get(rank);
+        judge(found, expected).map_err(|what| self.wrong(family, rank, api, what))?;
+        if found.is_none() {
+            self.ask(family, rank, tally)?;
+        }
+        Ok(())
+    }
+
+    /// The front's answer: what it rules out must not be there, neither by the model nor by the
+    /// engine.
+    fn ask(&self, family: &Family<'_, 'a>, rank: usize, tally: &mut Tally) -> Checked {
+        let Some(key) = self.keys.get(rank) else {
+            return Ok(());
+        };
+        let expected = family.contents.get(rank);
+        if !self.db.answer_cf(family.handle, key).is_absent() {
+            tally.let_by += u64::from(expected.is_none());
+            return Ok(());
+        }
+        judge(None, expected).map_err(|what| self.wrong(family, rank, "answer", what))?;
+        let engine = self.db.get_unfiltered_cf(family.handle, key)?;
+        // What the model does not have, the engine alone may not have either.
+        if let Some(bytes) = engine {
+            let what = Wrong::Lost(number(&bytes));
+            return Err(self.wrong(family, rank, "the engine behind a negative", what));
+        }
+        tally.checked_negatives += 1;
+        Ok(())
+    }
+
+    fn may_exist(&self, family: &Family<'_, 'a>, rank: usize) -> Checked {
+        let Some(key) = self.keys.get(rank) else {
+            return Ok(());
+        };
+        let expected = family.contents.get(rank);
+        if expected.is_some() && !self.db.key_may_exist(key) {
+            return Err(self.wrong(family, rank, "key_may_exist", Wrong::Lost(expected)));
+        }
+        Ok(())
+    }
+
+    fn wrong(&self, family: &Family<'_, 'a>, rank: usize, api: &str, what: Wrong) -> Violation {
+        let name = FAMILIES[family.index];
+        let key = self.keys.get(rank).unwrap_or_default();
+        let key = key[..key.len().min(60)].escape_ascii();
+        let lost = matches!(what, Wrong::Lost(_));
+        let what = match what {
+            Wrong::Lost(expected) => format!("nothing, where {expected:?} is"),
+            Wrong::Stale { found, expected } => format!("{found:?}, where {expected:?} is right"),
+        };
+        Violation {
+            lost,
+            what: format!("{api} of key {rank} ({key}) of family {name:?}: {what}"),
+        }
+    }
+
+    // -------------------------------------------------------------- ranges
+
+    /// Neighbouring records by an iterator of this moment, in either direction.
+    pub(super) fn scan(
+        &self,
+        model: &Model,
+        keys: &Stretch,
+        back: bool,
+        tally: &mut Tally,
+    ) -> Checked {
+        let (Some(family), Some(key)) = (self.family(keys.family, model), self.keys.get(keys.from))
+        else {
+            return Ok(());
+        };
+        let direction = if back {
+            Direction::Reverse
+        } else {
+            Direction::Forward
+        };
+        let mode = IteratorMode::From(key, direction);
+        let snapshot = self.db.snapshot();
+        let found = snapshot.iterator_cf_opt(family.handle, everything(), mode);
+        let ascending = back == self.settings.is_reversed(keys.family);
+        let expected: Vec<_> = if ascending {
+            let held = family.contents.held(keys.from..self.keys.len());
+            held.take(keys.count).collect()
+        } else {
+            let held = family.contents.held(0..keys.from + 1);
+            held.rev().take(keys.count).collect()
+        };
+        self.compare_records(&family, found.take(keys.count), &expected, tally)
+    }
+
+    fn compare_records(
+        &self,
+        family: &Family<'_, 'a>,
+        found: impl Iterator<Item = Result<(Box<[u8]>, Box<[u8]>), rocksdb::Error>>,
+        expected: &[(usize, u64)],
+        tally: &mut Tally,
+    ) -> Checked {
+        let mut expected = expected.iter();
+        for record in found {
+            let (key, value) = record?;
+            tally.read(Certainty::MustExist);
+            let right = expected.next().is_some_and(|&(rank, right)| {
+                self.keys.get(rank) == Some(&key) && number(&value) == Some(right)
+            });
+            if !right {
+                let name = FAMILIES[family.index];
+                let key = key.escape_ascii();
+                let what = format!("an iterator over {name:?} stands at {key}, out of turn");
+                return Err(Violation::other(what));
+            }
+        }
+        match expected.next() {
+            None => Ok(()),
+            Some(&(rank, value)) => {
+                Err(self.wrong(family, rank, "an iterator", Wrong::Lost(Some(value))))
+            }
+        }
+    }
+
+    // -------------------------------------------------------------- all
+
+    /// Every key of every family, by `multi_get` and by iterators.
+    pub(super) fn agree(&self, model: &Model, tally: &mut Tally) -> Checked {
+        for index in model.existing() {
+            let Some(family) = self.family(index, model) else {
+                let name = FAMILIES[index];
+                return Err(Violation::lost(format!("the family {name:?} is gone")));
+            };
+            for from in (0..self.keys.len()).step_by(100) {
+                let keys = Stretch {
+                    family: index,
+                    from,
+                    count: 100,
+                };
+                self.read(model, &keys, Api::Multi, tally)?;
+            }
+            let mut expected: Vec<_> = family.contents.held(0..self.keys.len()).collect();
+            if self.settings.is_reversed(index) {
+                expected.reverse();
+            }
+            if self.settings.has_prefixes(index) {
+                let snapshot = self.db.snapshot();
+                let (options, mode) = (everything(), IteratorMode::Start);
+                let found = snapshot.iterator_cf_opt(family.handle, options, mode);
+                self.compare_records(&family, found, &expected, tally)?;
+            } else {
+                let found = self.db.iterator_cf(family.handle, IteratorMode::Start);
+                self.compare_records(&family, found, &expected, tally)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Every filter against the raw keys of its table.
+    pub(super) fn verify(&self, tally: &mut Tally) -> Checked {
+        /// A table may be compacted away while it is read.
+        const TRIES: usize = 20;
+        let mut last = None;
+        for _ in 0..TRIES {
+            match self.db.verify(true) {
+                Ok(report) => {
+                    tally.entries_verified += report.entries_checked;
+                    let lost: Vec<_> = report.lost.iter().map(ToString::to_string).collect();
+                    return match lost.first() {
+                        None => Ok(()),
+                        Some(first) => Err(Violation::lost(format!("verify: {first}"))),
+                    };
+                }
+                Err(error) => last = Some(error),
+            }
+        }
+        last.map_or(Ok(()), |error| Err(error.into()))
+    }
+}
+
+/// For iterators that pass over no prefix.
+pub(super) fn everything() -> ReadOptions {
+    let mut options = ReadOptions::default();
+    options.set_total_order_seek(true);
+    options
+}
+
+/// How a value differs from what it must be.
+enum Wrong {
+    /// There is none.
+    Lost(Option<u64>),
+    /// It is another, or there must be none; bytes that are no value are `None`.
+    Stale {
+        found: Option<u64>,
+        expected: Option<u64>,
+    },
+}
+
+fn judge(found: Option<&[u8]>, expected: Option<u64>) -> Result<(), Wrong> {
+    match (found, expected) {
+        (None, None) => Ok(()),
+        (None, Some(_)) => Err(Wrong::Lost(expected)),
+        (Some(bytes), _) => {
+            let found = number(bytes);
+            if found.is_some() && found == expected {
+                return Ok(());
+            }
+            Err(Wrong::Stale { found, expected })
+        }
+    }
+}

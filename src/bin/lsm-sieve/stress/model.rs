@@ -1,0 +1,177 @@
+//! What a database must answer: an array of numbers by rank for each family.
+//!
+//! A value is a number, spelt out with a padding that depends on it; a merge adds to it. So a copy
+//! of a model, which a snapshot takes, is a copy of numbers.
+
+use std::ops::Range;
+
+use rocksdb::MergeOperands;
+use serde::{Deserialize, Serialize};
+
+/// The names of the families; the first is always there.
+pub(super) const FAMILIES: [&str; 4] = ["default", "one", "two", "late"];
+
+/// The bytes of a value.
+pub(super) fn value(number: u64) -> Vec<u8> {
+    number
+        .to_le_bytes()
+        .into_iter()
+        .chain(padding(number))
+        .collect()
+}
+
+/// What follows the number in its value: a few bytes, once in so many many.
+fn padding(number: u64) -> impl Iterator<Item = u8> {
+    const LONG: u64 = 61;
+    let length = match number % LONG {
+        0 => 700,
+        short => short % 16,
+    };
+    (b'a'..=b'z')
+        .cycle()
+        .zip(0..length)
+        .map(|(letter, _)| letter)
+}
+
+/// The number of a value; `None` for bytes that are no value.
+pub(super) fn number(bytes: &[u8]) -> Option<u64> {
+    let (number, rest) = bytes.split_first_chunk()?;
+    let number = u64::from_le_bytes(*number);
+    rest.iter().copied().eq(padding(number)).then_some(number)
+}
+
+/// The merge operator: addition. Bytes that are no value spoil the result for all to see.
+#[expect(
+    clippy::unnecessary_wraps,
+    reason = "the signature of a merge operator"
+)]
+pub(super) fn add(_: &[u8], old: Option<&[u8]>, operands: &MergeOperands) -> Option<Vec<u8>> {
+    let mut parts = old.into_iter().chain(operands.iter()).map(number);
+    let sum = parts.try_fold(0_u64, |sum, part| Some(sum.wrapping_add(part?)));
+    Some(sum.map_or_else(|| b"no number".to_vec(), value))
+}
+
+/// What happens to one key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Change {
+    Put(u64),
+    Merge(u64),
+    Delete,
+}
+
+impl Change {
+    /// What a key is worth afterwards that was worth `old`.
+    pub(super) fn of(self, old: Option<u64>) -> Option<u64> {
+        match self {
+            Self::Put(number) => Some(number),
+            Self::Merge(number) => Some(old.unwrap_or(0).wrapping_add(number)),
+            Self::Delete => None,
+        }
+    }
+}
+
+/// What the keys of one family are worth, by rank.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Contents(Vec<Option<u64>>);
+
+impl Contents {
+    pub(super) fn empty(keys: usize) -> Self {
+        Self(vec![None; keys])
+    }
+
+    pub(super) fn get(&self, rank: usize) -> Option<u64> {
+        self.0.get(rank).copied().flatten()
+    }
+
+    pub(super) fn apply(&mut self, rank: usize, change: Change) {
+        if let Some(slot) = self.0.get_mut(rank) {
+            *slot = change.of(*slot);
+        }
+    }
+
+    pub(super) fn clear(&mut self, ranks: Range<usize>) {
+        let end = ranks.end.min(self.0.len());
+        let start = ranks.start.min(end);
+        self.0[start..end].fill(None);
+    }
+
+    /// The ranks in this range that hold something, ascending, with what they hold.
+    pub(super) fn held(
+        &self,
+        ranks: Range<usize>,
+    ) -> impl DoubleEndedIterator<Item = (usize, u64)> + '_ {
+        let end = ranks.end.min(self.0.len());
+        let start = ranks.start.min(end);
+        (start..end).filter_map(|rank| Some((rank, self.0[rank]?)))
+    }
+}
+
+/// The families of a database; `None` for one that does not exist.
+#[derive(Clone, Debug)]
+pub(super) struct Model {
+    families: [Option<Contents>; FAMILIES.len()],
+    keys: usize,
+}
+
+impl Model {
+    /// All families but the last, empty.
+    pub(super) fn new(keys: usize) -> Self {
+        let mut families = FAMILIES.map(|_| Some(Contents::empty(keys)));
+        families[FAMILIES.len() - 1] = None;
+        Self { families, keys }
+    }
+
+    pub(super) fn family(&self, family: usize) -> Option<&Contents> {
+        self.families.get(family)?.as_ref()
+    }
+
+    pub(super) fn family_mut(&mut self, family: usize) -> Option<&mut Contents> {
+        self.families.get_mut(family)?.as_mut()
+    }
+
+    /// The families that exist.
+    pub(super) fn existing(&self) -> impl Iterator<Item = usize> + use<> {
+        let existing = self.families.each_ref().map(Option::is_some);
+        (0..FAMILIES.len()).filter(move |&family| existing[family])
+    }
+
+    /// Makes a family that does not exist, or empties one that does.
+    pub(super) fn make_empty(&mut self, family: usize) {
+        self.families[family] = Some(Contents::empty(self.keys));
+    }
+
+    pub(super) fn remove(&mut self, family: usize) {
+        self.families[family] = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_is_its_number_and_other_bytes_are_none() {
+        for expected in [0, 1, 61, 62, u64::MAX] {
+            assert_eq!(number(&value(expected)), Some(expected));
+        }
+        assert_eq!(number(b"short"), None);
+        let mut cut = value(61);
+        cut.pop();
+        assert_eq!(number(&cut), None);
+    }
+
+    #[test]
+    fn contents_follow_their_changes() {
+        let mut contents = Contents::empty(4);
+        contents.apply(1, Change::Merge(5));
+        contents.apply(1, Change::Merge(6));
+        contents.apply(3, Change::Put(7));
+        contents.apply(9, Change::Put(8));
+        assert_eq!(contents.held(0..99).collect::<Vec<_>>(), [(1, 11), (3, 7)]);
+        contents.clear(0..2);
+        assert_eq!(contents.held(0..4).next_back(), Some((3, 7)));
+        contents.apply(3, Change::Delete);
+        assert_eq!(contents, Contents::empty(4));
+    }
+}

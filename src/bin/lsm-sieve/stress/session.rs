@@ -1,0 +1,416 @@
+//! A database from one opening to the next: steps on it, on its model, and the two compared.
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use lsm_sieve::{Engine, Rate};
+use rocksdb::checkpoint::Checkpoint;
+use rocksdb::{Error, IngestExternalFileOptions, SnapshotWithThreadMode, WriteBatch, WriteOptions};
+
+use super::closed;
+use super::ground::{Ground, Handle};
+use super::model::{Change, FAMILIES, Model, value};
+use super::step::{Api, Step, Stretch, Update, Way};
+use super::verdict::{Certainty, Checked, Tally, Violation};
+
+/// Snapshots that are held at once.
+const MOMENTS: usize = 3;
+
+/// Longer than any wait on a database of a few thousand keys takes.
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A snapshot and the model of its moment.
+struct Moment<'a> {
+    snapshot: SnapshotWithThreadMode<'a, Engine>,
+    model: Model,
+}
+
+pub(super) struct Session<'a> {
+    pub(super) ground: Ground<'a>,
+    pub(super) model: &'a mut Model,
+    pub(super) tally: &'a mut Tally,
+    /// For files that are not the database's.
+    pub(super) home: &'a Path,
+    /// Opened to look only.
+    pub(super) frozen: bool,
+    moments: VecDeque<Moment<'a>>,
+    /// Files made so far.
+    files: u64,
+}
+
+impl<'a> Session<'a> {
+    pub(super) fn new(
+        ground: Ground<'a>,
+        model: &'a mut Model,
+        tally: &'a mut Tally,
+        home: &'a Path,
+        frozen: bool,
+    ) -> Self {
+        Self {
+            ground,
+            model,
+            tally,
+            home,
+            frozen,
+            moments: VecDeque::new(),
+            files: 0,
+        }
+    }
+
+    /// Holds every key of every family against the model.
+    pub(super) fn agree(&mut self) -> Checked {
+        self.ground.agree(self.model, self.tally)
+    }
+
+    /// Checks every filter against the raw keys of every table.
+    pub(super) fn verify(&mut self) -> Checked {
+        self.ground.verify(self.tally)
+    }
+
+    /// Does one step to the database and to its model; what it reads must be right.
+    pub(super) fn apply(&mut self, step: &Step) -> Checked {
+        match step {
+            Step::Write { update, way } => self.write(*update, *way),
+            Step::Batch { updates, way } => self.batch(updates, *way),
+            Step::DeleteRange { keys, way } => self.delete_range(keys, *way),
+            Step::Once {
+                family,
+                number,
+                flush,
+            } => self.once(*family, *number, *flush),
+            Step::Ingest { keys, number, way } => self.ingest(keys, *number, *way),
+            Step::Read { keys, api } => self.read(keys, *api),
+            Step::Scan { keys, back } => self.ground.scan(self.model, keys, *back, self.tally),
+            Step::Snapshot => self.take_snapshot(),
+            Step::Release => self.release(),
+            Step::Flush { family } => self.flush(*family),
+            Step::Compact { keys } => self.compact(keys),
+            Step::Consolidate => Ok(self.ground.db.consolidate()?),
+            Step::Cover => self.cover(),
+            Step::Rate(rate) => self.set_rate(*rate),
+            Step::Verify => self.verify(),
+            Step::Create { family, way } => self.create(*family, *way),
+            Step::Drop { family, way } => self.drop_family(*family, *way),
+            Step::Checkpoint { filters } => self.checkpoint(*filters),
+            Step::Reopen(_) => Ok(()),
+            Step::Lie { family, key } => self.lie(*family, *key),
+        }
+    }
+
+    // -------------------------------------------------------------- writes
+
+    fn write(&mut self, update: Update, way: Way) -> Checked {
+        let (Some(handle), Some(key)) = (
+            self.ground.handle(update.family),
+            self.ground.keys.get(update.key),
+        ) else {
+            return Ok(());
+        };
+        let (db, default) = (self.ground.db, update.family == 0);
+        match (way, update.change) {
+            (Way::Batch | Way::Unlogged, _) => return self.batch(&[update], way),
+            (Way::Engine, change) => {
+                db.with_engine(|engine| write_to(engine, handle, key, change))?;
+            }
+            (Way::Front, Change::Put(number)) if default => db.put(key, value(number))?,
+            (Way::Front, Change::Put(number)) => db.put_cf(handle, key, value(number))?,
+            (Way::Front, Change::Merge(number)) if default => db.merge(key, value(number))?,
+            (Way::Front, Change::Merge(number)) => db.merge_cf(handle, key, value(number))?,
+            (Way::Front, Change::Delete) if default => db.delete(key)?,
+            (Way::Front, Change::Delete) => db.delete_cf(handle, key)?,
+        }
+        self.note(&[update]);
+        Ok(())
+    }
+
+    fn batch(&mut self, updates: &[Update], way: Way) -> Checked {
+        let mut batch = WriteBatch::default();
+        for update in updates {
+            let (Some(handle), Some(key)) = (
+                self.ground.handle(update.family),
+                self.ground.keys.get(update.key),
+            ) else {
+                continue;
+            };
+            match update.change {
+                Change::Put(number) => batch.put_cf(handle, key, value(number)),
+                Change::Merge(number) => batch.merge_cf(handle, key, value(number)),
+                Change::Delete => batch.delete_cf(handle, key),
+            }
+        }
+        self.commit(batch, way)?;
+        self.note(updates);
+        Ok(())
+    }
+
+    fn commit(&self, batch: WriteBatch, way: Way) -> Result<(), Error> {
+        let mut unlogged = WriteOptions::default();
+        unlogged.disable_wal(true);
+        match way {
+            Way::Front | Way::Batch => self.ground.db.write(batch),
+            Way::Unlogged => self.ground.db.write_opt(batch, &unlogged),
+            Way::Engine => self.ground.db.with_engine(|engine| engine.write(batch)),
+        }
+    }
+
+    fn note(&mut self, updates: &[Update]) {
+        for update in updates {
+            if let Some(contents) = self.model.family_mut(update.family) {
+                contents.apply(update.key, update.change);
+            }
+        }
+        self.tally.wrote(updates.len());
+    }
+
+    fn delete_range(&mut self, keys: &Stretch, way: Way) -> Checked {
+        let Some((from, to, ranks)) = self.ground.bounds(keys) else {
+            return Ok(());
+        };
+        let Some(handle) = self.ground.handle(keys.family) else {
+            return Ok(());
+        };
+        if way == Way::Front {
+            self.ground.db.delete_range_cf(handle, from, to)?;
+        } else {
+            let mut batch = WriteBatch::default();
+            batch.delete_range_cf(handle, from, to);
+            self.commit(batch, way)?;
+        }
+        if let Some(contents) = self.model.family_mut(keys.family) {
+            contents.clear(ranks);
+        }
+        self.tally.wrote(1);
+        Ok(())
+    }
+
+    /// RocksDB leaves the mixture of single deletes with other writes undefined, so these keys are
+    /// in no key space, and nothing is left of them.
+    fn once(&mut self, family: usize, number: u64, flush: bool) -> Checked {
+        let Some(handle) = self.ground.handle(family) else {
+            return Ok(());
+        };
+        let db = self.ground.db;
+        let key = format!("zz once {number:016x}");
+        db.put_cf(handle, &key, value(number))?;
+        if flush {
+            db.flush_cf(handle)?;
+        }
+        if db.get_cf(handle, &key)?.is_none() || db.multi_get_cf(handle, [&key])[0] == Ok(None) {
+            return Err(Violation::lost(format!("{key}, which was just written")));
+        }
+        let mut batch = WriteBatch::default();
+        batch.single_delete_cf(handle, &key);
+        db.write(batch)?;
+        if db.get_cf(handle, &key)?.is_some() {
+            return Err(Violation::other(format!("{key} is there, single-deleted")));
+        }
+        self.tally.wrote(2);
+        self.tally.read(Certainty::MustExist);
+        self.tally.read(Certainty::MustExist);
+        self.tally.read(Certainty::MustNotExist);
+        Ok(())
+    }
+
+    fn ingest(&mut self, keys: &Stretch, number: u64, way: Way) -> Checked {
+        let ranks = keys.from
+            ..keys
+                .from
+                .saturating_add(keys.count)
+                .min(self.ground.keys.len());
+        let updates: Vec<Update> = ranks
+            .filter(|rank| rank.is_multiple_of(2))
+            .map(|key| Update {
+                family: keys.family,
+                key,
+                change: if key.is_multiple_of(3) {
+                    Change::Delete
+                } else {
+                    Change::Put(number.wrapping_add(key as u64))
+                },
+            })
+            .collect();
+        let Some(handle) = self.ground.handle(keys.family) else {
+            return Ok(());
+        };
+        if updates.is_empty() {
+            return Ok(());
+        }
+        self.files += 1;
+        let path = self.home.join(format!("ingested-{}.sst", self.files));
+        self.ground.write_table(&path, keys.family, &updates)?;
+        let db = self.ground.db;
+        match way {
+            Way::Engine => {
+                db.with_engine(|engine| engine.ingest_external_file_cf(handle, vec![&path]))?;
+            }
+            _ if keys.family == 0 => db.ingest_external_file(vec![&path])?,
+            _ => {
+                let mut options = IngestExternalFileOptions::default();
+                options.set_move_files(true);
+                db.ingest_external_file_cf_opts(handle, &options, vec![&path])?;
+            }
+        }
+        closed::remove_if_there(&path)?;
+        self.note(&updates);
+        Ok(())
+    }
+
+    fn lie(&mut self, family: usize, key: usize) -> Checked {
+        self.note(&[Update {
+            family,
+            key,
+            change: Change::Put(0),
+        }]);
+        Ok(())
+    }
+
+    // -------------------------------------------------------------- reads
+
+    fn read(&mut self, keys: &Stretch, api: Api) -> Checked {
+        let moment = match api {
+            Api::OldSnapshot => self.moments.front(),
+            Api::NewSnapshot => self.moments.back(),
+            _ => return self.ground.read(self.model, keys, api, self.tally),
+        };
+        let Some(Moment { snapshot, model }) = moment else {
+            return Ok(());
+        };
+        self.ground.read_at(snapshot, model, keys, self.tally)
+    }
+
+    fn take_snapshot(&mut self) -> Checked {
+        if self.moments.len() == MOMENTS {
+            self.moments.pop_front();
+        }
+        self.moments.push_back(Moment {
+            snapshot: self.ground.db.snapshot(),
+            model: self.model.clone(),
+        });
+        Ok(())
+    }
+
+    fn release(&mut self) -> Checked {
+        self.moments.pop_front();
+        Ok(())
+    }
+
+    // -------------------------------------------------------------- tables and filters
+
+    fn flush(&mut self, family: usize) -> Checked {
+        match self.ground.handle(family) {
+            Some(_) if family == 0 => Ok(self.ground.db.flush()?),
+            Some(handle) => Ok(self.ground.db.flush_cf(handle)?),
+            None => Ok(()),
+        }
+    }
+
+    fn compact(&mut self, keys: &Stretch) -> Checked {
+        let bounds = self.ground.bounds(keys);
+        let (from, to) = bounds.map(|(from, to, _)| (from, to)).unzip();
+        match self.ground.handle(keys.family) {
+            Some(_) if keys.family == 0 => self.ground.db.compact_range(from, to),
+            Some(handle) => self.ground.db.compact_range_cf(handle, from, to),
+            None => {}
+        }
+        Ok(())
+    }
+
+    fn cover(&mut self) -> Checked {
+        if self.frozen || self.ground.db.wait_until_covered(PATIENCE) {
+            return Ok(());
+        }
+        let what = format!("the filters do not cover within {} s", PATIENCE.as_secs());
+        Err(Violation::other(what))
+    }
+
+    fn set_rate(&mut self, rate: f64) -> Checked {
+        self.ground.db.set_rate(Rate::new(rate)?);
+        Ok(())
+    }
+
+    // -------------------------------------------------------------- families
+
+    fn create(&mut self, family: usize, way: Way) -> Checked {
+        if family == 0 || family >= FAMILIES.len() || self.model.family(family).is_some() {
+            return Ok(());
+        }
+        let name = FAMILIES[family];
+        let options = self.ground.settings.family(family)?;
+        if way == Way::Engine {
+            self.ground
+                .db
+                .with_engine(|engine| engine.create_cf(name, &options))?;
+        } else {
+            self.ground.db.create_cf(name, &options)?;
+        }
+        self.ground.look_up(family);
+        self.model.make_empty(family);
+        // What is new was empty at every moment before.
+        let moments = self.moments.iter_mut();
+        moments.for_each(|moment| moment.model.make_empty(family));
+        Ok(())
+    }
+
+    fn drop_family(&mut self, family: usize, way: Way) -> Checked {
+        if family == 0 || self.model.family(family).is_none() {
+            return Ok(());
+        }
+        let name = FAMILIES[family];
+        if way == Way::Engine {
+            self.ground.db.with_engine(|engine| engine.drop_cf(name))?;
+        } else {
+            self.ground.db.drop_cf(name)?;
+        }
+        self.ground.look_up(family);
+        self.model.remove(family);
+        let moments = self.moments.iter_mut();
+        moments.for_each(|moment| moment.model.remove(family));
+        Ok(())
+    }
+
+    // -------------------------------------------------------------- copies
+
+    fn checkpoint(&mut self, filters: bool) -> Checked {
+        self.files += 1;
+        let copy: PathBuf = self.home.join(format!("copy-{}", self.files));
+        self.ground
+            .db
+            .with_engine(|engine| Checkpoint::new(engine)?.create_checkpoint(&copy))?;
+        if filters {
+            closed::copy_filters(self.ground.db.path(), &copy)?;
+        }
+        let front = self
+            .ground
+            .settings
+            .front
+            .options()
+            .map_err(Violation::other)?;
+        let db = closed::open(self.ground.settings, &front, &copy, self.model)?;
+        self.tally.opened += 1;
+        let ground = Ground::new(&db, self.ground.settings, self.ground.keys);
+        ground.agree(self.model, self.tally)?;
+        if !db.wait_until_covered(PATIENCE) {
+            return Err(Violation::other("the filters of a checkpoint do not cover"));
+        }
+        ground.agree(self.model, self.tally)?;
+        ground.verify(self.tally)?;
+        drop(ground);
+        drop(db);
+        Ok(std::fs::remove_dir_all(&copy)?)
+    }
+}
+
+/// One change past the front.
+pub(super) fn write_to(
+    engine: &Engine,
+    handle: &Handle<'_>,
+    key: &[u8],
+    change: Change,
+) -> Result<(), Error> {
+    match change {
+        Change::Put(number) => engine.put_cf(handle, key, value(number)),
+        Change::Merge(number) => engine.merge_cf(handle, key, value(number)),
+        Change::Delete => engine.delete_cf(handle, key),
+    }
+}

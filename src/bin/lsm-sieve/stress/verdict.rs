@@ -1,0 +1,117 @@
+//! What a check came to: what was counted, or what must not be.
+
+use std::error::Error;
+use std::ops::AddAssign;
+
+use serde::Serialize;
+
+/// What was done and found, all of it right.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub(super) struct Tally {
+    /// Keys written, and keys read and held against the model, once for each way to read.
+    pub(super) operations: u64,
+    /// Those of them that were read.
+    pub(super) reads: u64,
+    /// Reads that had to find something, by what had been written before and begun after.
+    pub(super) must_exist: u64,
+    /// Reads that had to find nothing.
+    pub(super) must_not_exist: u64,
+    /// Reads beside a write, that might find something or nothing.
+    pub(super) either: u64,
+    /// Keys that the front ruled out and the engine, asked past the front, did not have either.
+    pub(super) checked_negatives: u64,
+    /// Keys that were not there and that the front did not rule out.
+    pub(super) let_by: u64,
+    /// Entries of tables that `verify` asked the filters for.
+    pub(super) entries_verified: u64,
+    /// Times that a database was opened.
+    pub(super) opened: u64,
+}
+
+impl Tally {
+    pub(super) fn wrote(&mut self, keys: usize) {
+        self.operations += keys as u64;
+    }
+
+    pub(super) fn read(&mut self, certainty: Certainty) {
+        self.operations += 1;
+        self.reads += 1;
+        let count = match certainty {
+            Certainty::MustExist => &mut self.must_exist,
+            Certainty::MustNotExist => &mut self.must_not_exist,
+            Certainty::Either => &mut self.either,
+        };
+        *count += 1;
+    }
+}
+
+/// What was known of a key that was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Certainty {
+    MustExist,
+    MustNotExist,
+    Either,
+}
+
+impl Certainty {
+    /// Of a key that nobody else writes.
+    pub(super) const fn of(expected: Option<u64>) -> Self {
+        match expected {
+            Some(_) => Self::MustExist,
+            None => Self::MustNotExist,
+        }
+    }
+}
+
+impl AddAssign for Tally {
+    fn add_assign(&mut self, other: Self) {
+        self.operations += other.operations;
+        self.reads += other.reads;
+        self.must_exist += other.must_exist;
+        self.must_not_exist += other.must_not_exist;
+        self.either += other.either;
+        self.checked_negatives += other.checked_negatives;
+        self.let_by += other.let_by;
+        self.entries_verified += other.entries_verified;
+        self.opened += other.opened;
+    }
+}
+
+/// Something that must not be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Violation {
+    /// Whether a key that is there was not found.
+    pub(super) lost: bool,
+    pub(super) what: String,
+}
+
+impl Violation {
+    pub(super) fn lost(what: impl Into<String>) -> Self {
+        Self {
+            lost: true,
+            what: what.into(),
+        }
+    }
+
+    pub(super) fn other(what: impl Into<String>) -> Self {
+        Self {
+            lost: false,
+            what: what.into(),
+        }
+    }
+}
+
+/// Nothing may fail here: an error is a finding.
+impl<E: Error + 'static> From<E> for Violation {
+    fn from(error: E) -> Self {
+        let mut what = error.to_string();
+        let mut cause = error.source();
+        while let Some(error) = cause {
+            what = format!("{what}: {error}");
+            cause = error.source();
+        }
+        Self::other(what)
+    }
+}
+
+pub(super) type Checked = Result<(), Violation>;
