@@ -6,6 +6,7 @@
 
 mod advise;
 mod arrows;
+mod audit;
 mod budget;
 mod cli;
 mod command;

@@ -1,5 +1,7 @@
 //! One generation of the differential file: its records, and the filter before them.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use rocksdb::ReadOptions;
 use rocksdb::properties::{CUR_SIZE_ALL_MEM_TABLES, ESTIMATE_NUM_KEYS, LIVE_SST_FILES_SIZE};
 
@@ -22,6 +24,8 @@ pub(super) struct Generation {
 struct Fixed {
     hasher: KeyHasher,
     stage: Stage,
+    /// An audit refuted it: it rules nothing out any more.
+    refuted: AtomicBool,
 }
 
 impl Fixed {
@@ -36,12 +40,24 @@ impl Fixed {
             groups: 0,
         };
         let stage = Stage::new(shape)?;
-        Ok(Some(Self { hasher, stage }))
+        Ok(Some(Self {
+            hasher,
+            stage,
+            refuted: AtomicBool::new(false),
+        }))
     }
 
     #[inline]
     fn may_contain(&self, key: &[u8]) -> bool {
-        self.stage.may_contain(self.hasher.hash(key))
+        self.stage.may_contain(self.hasher.hash(key)) || self.refuted.load(Ordering::Acquire)
+    }
+
+    fn give_up(&self, generation: u64) {
+        self.refuted.store(true, Ordering::Release);
+        tracing::error!(
+            generation,
+            "an audit found a record that the filter had ruled out; the generation is read from              now on, until the store is opened again and makes its filter anew: report this"
+        );
     }
 }
 
@@ -84,7 +100,7 @@ impl Generation {
 
     /// Adds a key to the filter; to be called before its record is written.
     pub(super) fn expect(&self, key: &[u8]) {
-        if let Some(Fixed { hasher, stage }) = &self.fixed {
+        if let Some(Fixed { hasher, stage, .. }) = &self.fixed {
             stage.insert(hasher.hash(key));
         }
     }
@@ -96,6 +112,28 @@ impl Generation {
             Some(fixed) => fixed.may_contain(key),
             None => self.family.may_contain(key),
         }
+    }
+
+    /// False only when the filter rules the key out; a front audits one in so many. Not for use
+    /// within a read of a published value.
+    pub(super) fn lets_by(&self, key: &[u8]) -> bool {
+        match &self.fixed {
+            Some(fixed) => fixed.may_contain(key),
+            None => self.family.lets_by(key),
+        }
+    }
+
+    /// Whether an audit finds no record where the filter rules it out.
+    pub(super) fn denial_stands(&self, key: &[u8], options: &ReadOptions) -> bool {
+        let Some(fixed) = &self.fixed else {
+            return self.family.denial_stands(key);
+        };
+        // A key is in the filter before its record is there: whoever finds one knows the other.
+        let found = matches!(self.family.fetch(key, options), Ok(Some(_)));
+        if found && !fixed.may_contain(key) {
+            fixed.give_up(self.number);
+        }
+        !found
     }
 
     /// The indexes of the keys that the filter does not rule out, ascending.

@@ -46,6 +46,8 @@ pub(crate) struct View {
     pub(crate) coverage: Coverage,
     /// Asked where the summary says *maybe*; complete by itself. None beside unknown coverage.
     pub(crate) inventory: Option<Inventory>,
+    /// Grows with each view of a column that is published.
+    pub(crate) edition: u64,
 }
 
 /// Which tables the summary does not speak for.
@@ -108,6 +110,11 @@ impl View {
             return Answer::Maybe;
         }
         Answer::Absent(Proof(()))
+    }
+
+    /// Whether the summary rules the key out by itself, without the filter of a table.
+    pub(crate) fn summary_denies(&self, hash: KeyHash) -> bool {
+        self.uncovered() == Some(0) && !self.summary.may_contain(hash.remixed())
     }
 
     fn is_in_inventory(&self, hash: KeyHash) -> bool {

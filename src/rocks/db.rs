@@ -12,6 +12,7 @@ use rocksdb::{
     IteratorMode, Options, ReadOptions, SnapshotWithThreadMode, WriteBatch, WriteOptions,
 };
 
+use super::audit::{Asked, Auditor, Refutation};
 use super::bell::Bell;
 use super::column::Column;
 use super::columns::Columns;
@@ -19,6 +20,7 @@ use super::coverage::Answer;
 use super::family::Family;
 use super::options::SieveOptions;
 use super::shelf::Shelf;
+use super::trust::Trust;
 use super::upkeep::Upkeep;
 use super::{Engine, OpenError, UpkeepFailed, ffi, probe};
 use crate::disk::{Disk, RealDisk};
@@ -45,6 +47,7 @@ pub struct SieveDb {
     columns: Arc<Columns>,
     registry: Arc<Registry>,
     shelf: Arc<Shelf>,
+    trust: Arc<Trust>,
     bell: Arc<Bell>,
     hasher: KeyHasher,
     options: SieveOptions,
@@ -150,6 +153,8 @@ impl SieveDb {
             bell,
         } = opening;
         let columns = Arc::new(Columns::new(options.get_summary_rate()));
+        let kept = (!options.is_frozen()).then(|| Arc::clone(&shelf));
+        let trust = Arc::new(Trust::new(Arc::clone(&registry), kept));
         let mut default = None;
         for column in fronts {
             if column.memtables_created() == 0 {
@@ -163,6 +168,7 @@ impl SieveDb {
             if column.name() == DEFAULT_COLUMN_FAMILY_NAME {
                 default = Some(Arc::clone(&column));
             }
+            watch(&column, &engine, &trust);
             columns.insert(ffi::column_id(&handle), column);
         }
         let default = default.ok_or(OpenError::HooksSilent {
@@ -191,6 +197,7 @@ impl SieveDb {
             columns,
             registry,
             shelf,
+            trust,
             bell,
             hasher,
             options,
@@ -305,16 +312,23 @@ impl SieveDb {
 
     /// Whether the filters can rule a key of the default column family out.
     pub fn answer(&self, key: impl AsRef<[u8]>) -> Answer {
-        self.default.ask(key.as_ref())
+        self.default.look_up(key.as_ref())
     }
 
     /// Whether the filters can rule a key of a column family out.
     pub fn answer_cf(&self, cf: &impl AsColumnFamilyRef, key: impl AsRef<[u8]>) -> Answer {
-        let key = key.as_ref();
-        let answer = self
-            .columns
-            .with(ffi::column_id(cf), |column| column.ask(key));
-        answer.unwrap_or(Answer::Maybe)
+        self.look_up_in(ffi::column_id(cf), key.as_ref())
+    }
+
+    fn look_up_in(&self, id: u32, key: &[u8]) -> Answer {
+        match self.columns.with(id, |column| column.ask(key)) {
+            Some(Asked::Absent(proof)) => Answer::Absent(proof),
+            Some(Asked::Doubted(proof)) => self
+                .columns
+                .get(id)
+                .map_or(Answer::Maybe, |column| column.audit(key, proof)),
+            Some(Asked::Maybe) | None => Answer::Maybe,
+        }
     }
 
     /// False when a key of the default column family is certainly absent; otherwise RocksDB's own
@@ -347,16 +361,20 @@ impl SieveDb {
         &self,
         cf: &impl AsColumnFamilyRef,
         key: &[u8],
-        ask: impl FnOnce() -> Result<Option<V>, Error>,
+        ask: impl Fn() -> Result<Option<V>, Error>,
     ) -> Result<Option<V>, Error> {
         let id = ffi::column_id(cf);
-        let absent = self.columns.with(id, |column| column.ask(key).is_absent());
-        if absent == Some(true) {
+        if self.look_up_in(id, key).is_absent() {
             return Ok(None);
         }
         let value = ask()?;
-        self.columns
-            .with(id, |column| column.engine_answered(value.is_some()));
+        let found = value.is_some();
+        let doubted = self
+            .columns
+            .with(id, |column| column.engine_answered(found));
+        if doubted == Some(true) && self.columns.get(id).is_some_and(|c| c.tables_hide(key)) {
+            return ask();
+        }
         Ok(value)
     }
 
@@ -607,6 +625,7 @@ impl SieveDb {
                 what: "the memtable capture",
             });
         }
+        watch(&column, &self.engine, &self.trust);
         if let Some(handle) = self.engine.cf_handle(name) {
             self.columns.insert(ffi::column_id(&handle), column);
         }
@@ -664,6 +683,13 @@ impl SieveDb {
         column.map(|column| column.stats())
     }
 
+    /// What ended the trust in the filters: an audit that found a key which a filter had ruled out.
+    /// Every look-up goes to the engine then. To open the database again makes all filters anew,
+    /// with another seed.
+    pub fn refutation(&self) -> Option<Refutation> {
+        self.trust.lost().cloned()
+    }
+
     /// Waits until the sidecars that are there are loaded, at most `limit`.
     pub fn wait_until_known(&self, limit: Duration) {
         let ticket = self.bell.call(|calls| calls.look = true);
@@ -674,8 +700,12 @@ impl SieveDb {
     pub fn wait_until_covered(&self, limit: Duration) -> bool {
         let deadline = Instant::now() + limit;
         loop {
-            if self.columns.all().iter().all(|column| column.is_settled()) {
+            let columns = self.columns.all();
+            if columns.iter().all(|column| column.is_settled()) {
                 return true;
+            }
+            if columns.iter().any(|column| column.has_given_up()) {
+                return false;
             }
             let Some(left) = deadline.checked_duration_since(Instant::now()) else {
                 return false;
@@ -691,6 +721,10 @@ impl SieveDb {
     /// # Errors
     /// When it could not be finished; the filters stay as they were, and true.
     pub fn consolidate(&self) -> Result<(), UpkeepFailed> {
+        if self.trust.lost().is_some() {
+            let reason = "an audit refuted the filters; open the database again";
+            return Err(UpkeepFailed(reason.to_owned()));
+        }
         let ticket = self.bell.call(|calls| calls.consolidate = true);
         self.bell
             .wait_for(ticket, LONG)
@@ -761,7 +795,7 @@ impl std::fmt::Debug for SieveDb {
 fn read_many<K: AsRef<[u8]>>(
     column: &Column,
     keys: &[K],
-    ask: impl FnOnce(&[&[u8]]) -> Vec<Result<Option<Vec<u8>>, Error>>,
+    ask: impl Fn(&[&[u8]]) -> Vec<Result<Option<Vec<u8>>, Error>>,
 ) -> Vec<Result<Option<Vec<u8>>, Error>> {
     let mut values: Vec<Result<Option<Vec<u8>>, Error>> = Vec::new();
     values.resize_with(keys.len(), || Ok(None));
@@ -770,9 +804,13 @@ fn read_many<K: AsRef<[u8]>>(
         return values;
     }
     let asked: Vec<&[u8]> = left.iter().map(|&at| keys[at].as_ref()).collect();
-    for (at, answer) in left.into_iter().zip(ask(&asked)) {
-        if let Ok(value) = &answer {
-            column.engine_answered(value.is_some());
+    for (at, mut answer) in left.into_iter().zip(ask(&asked)) {
+        let key = keys[at].as_ref();
+        if let Ok(value) = &answer
+            && column.engine_answered(value.is_some())
+            && column.tables_hide(key)
+        {
+            answer = ask(&[key]).pop().unwrap_or(Ok(None));
         }
         values[at] = answer;
     }
@@ -784,14 +822,22 @@ fn read_many<K: AsRef<[u8]>>(
 fn read<V>(
     column: &Column,
     key: &[u8],
-    ask: impl FnOnce() -> Result<Option<V>, Error>,
+    ask: impl Fn() -> Result<Option<V>, Error>,
 ) -> Result<Option<V>, Error> {
-    if column.ask(key).is_absent() {
+    if column.look_up(key).is_absent() {
         return Ok(None);
     }
     let value = ask()?;
-    column.engine_answered(value.is_some());
+    if column.engine_answered(value.is_some()) && column.tables_hide(key) {
+        return ask();
+    }
     Ok(value)
+}
+
+/// Lets a front be audited, and fall with the others.
+fn watch(column: &Arc<Column>, engine: &Arc<Engine>, trust: &Arc<Trust>) {
+    column.audit_with(Auditor::new(Arc::downgrade(engine), Arc::clone(trust)));
+    trust.cover(column);
 }
 
 /// What the memory budget leaves for a segment's filter that takes `own` of it now.

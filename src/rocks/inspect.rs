@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use super::SieveDb;
+use super::audit::Refutation;
 use super::column::Column;
 use super::error::InspectError;
 use super::ffi::{self, LiveTable};
@@ -21,6 +22,8 @@ const SAMPLE: u64 = 100_000;
 pub struct Inspection {
     /// One report a column family.
     pub columns: Vec<ColumnReport>,
+    /// What ended the trust in the filters, if an audit did since the database was opened.
+    pub refutation: Option<Refutation>,
 }
 
 /// The state of one column family's filters.
@@ -141,7 +144,10 @@ impl SieveDb {
             .iter()
             .map(|column| self.report(column))
             .collect::<Result<_, _>>()?;
-        Ok(Inspection { columns })
+        Ok(Inspection {
+            columns,
+            refutation: self.refutation(),
+        })
     }
 
     fn report(&self, column: &Column) -> Result<ColumnReport, InspectError> {

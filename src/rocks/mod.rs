@@ -6,6 +6,7 @@
 //! | `options` | what a front may be told |
 //! | `coverage` | what a reader consults, and when it may say *absent* |
 //! | `column` | the front of one column family: readers, memtables, tables |
+//! | `audit`, `bypass`, `trust` | negatives that are checked, and what follows from a false one |
 //! | `table` | the filter of an SST while it is written |
 //! | `bell`, `upkeep`, `shelf` | the background thread and the folder of filters |
 //! | `planning` | the merge planner's word on a table's filter |
@@ -14,7 +15,9 @@
 //! | `family` | a column family that is looked up once |
 //! | `inspect` | what there is, and whether it is right |
 
+mod audit;
 mod bell;
+mod bypass;
 mod column;
 mod columns;
 mod coverage;
@@ -29,8 +32,11 @@ mod planning;
 mod probe;
 mod shelf;
 mod table;
+mod trust;
 mod upkeep;
 
+pub(crate) use audit::Sample;
+pub use audit::{Liar, Refutation};
 pub use coverage::{Answer, Proof};
 pub use db::SieveDb;
 pub use error::{InspectError, OpenError, UpkeepFailed};

@@ -25,6 +25,7 @@ pub struct SieveOptions {
     hash: HashId,
     folder: Option<PathBuf>,
     frozen: bool,
+    audit: u32,
     publishes_first: bool,
 }
 
@@ -41,6 +42,10 @@ const GROWTH: u32 = 2;
 /// which costs as much as fifty misses. Later stages live only until the next consolidation.
 const TIGHTENING: f64 = 0.4;
 
+/// One negative in so many is audited. An audit is a missing read of the engine, a microsecond or
+/// two where its blocks are cached: spread over 1,024 negatives, one nanosecond each.
+const AUDITED: u32 = 1_024;
+
 impl Default for SieveOptions {
     /// One percent in the summary and in each segment's filter, XXH3, no budget.
     fn default() -> Self {
@@ -52,6 +57,7 @@ impl Default for SieveOptions {
             hash: HashId::Xxh3,
             folder: None,
             frozen: false,
+            audit: AUDITED,
             publishes_first: false,
         }
     }
@@ -139,6 +145,19 @@ impl SieveOptions {
     pub fn frozen(mut self, frozen: bool) -> Self {
         self.frozen = frozen;
         self
+    }
+
+    /// How many negatives there are to each one that is read from the engine all the same, to see
+    /// that it is none; 0 audits none. One that is wrong ends the trust in all filters of the
+    /// database until it is opened again: see [`SieveDb::refutation`](super::SieveDb::refutation).
+    #[must_use]
+    pub fn audit(mut self, one_in: u32) -> Self {
+        self.audit = one_in;
+        self
+    }
+
+    pub(crate) fn get_audit(&self) -> u32 {
+        self.audit
     }
 
     /// Notes that the engine lets a write be seen before its memtable has taken it.

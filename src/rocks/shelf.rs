@@ -2,20 +2,26 @@
 //! without; reads then cost time, never an answer.
 
 use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::filter::{Chain, Scalable, Stage};
-use crate::format::{Role, Sidecar, Source, StageRecord, Subject};
+use crate::format::{Identity, Role, Sidecar, Source, StageRecord, Subject};
 use crate::segment::{SealedFilter, SegmentId, SidecarError, SidecarFolder};
 
 /// Filters on disk, in and out.
 #[derive(Debug)]
 pub(crate) struct Shelf {
     folder: SidecarFolder,
+    /// What is kept from now on would not be believed by the next open.
+    disowned: AtomicBool,
 }
 
 impl Shelf {
     pub(crate) fn new(folder: SidecarFolder) -> Self {
-        Self { folder }
+        Self {
+            folder,
+            disowned: AtomicBool::new(false),
+        }
     }
 
     pub(crate) fn folder(&self) -> &SidecarFolder {
@@ -96,7 +102,23 @@ impl Shelf {
         });
     }
 
+    /// Makes all that is kept here worthless to the next open, durably; false when it could not.
+    pub(crate) fn disown(&self) -> bool {
+        self.disowned.store(true, Ordering::Release);
+        let disowned = Identity::disown(self.folder.disk(), self.folder.path());
+        if let Err(error) = &disowned {
+            tracing::error!(
+                %error,
+                "what an audit refuted may come back; remove the folder before the next open"
+            );
+        }
+        disowned.is_ok()
+    }
+
     fn put(&self, sidecar: &Sidecar) -> bool {
+        if self.disowned.load(Ordering::Acquire) {
+            return false;
+        }
         let stored = self.folder.store(sidecar);
         if let Err(error) = &stored {
             tracing::warn!(%error, "a filter was not stored; it stays in memory");

@@ -162,6 +162,9 @@ impl Upkeep {
     ) -> Result<Vec<LiveTable>, UpkeepError> {
         let epoch = column.epoch();
         let tables = self.list(column)?;
+        if column.has_given_up() {
+            return Ok(tables);
+        }
         self.load_filters(&tables);
         self.publish_known(column, epoch, &tables);
         if self.options.is_frozen() {

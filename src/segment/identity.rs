@@ -98,7 +98,7 @@ impl Identity {
         let path = folder.join(IDENTITY_FILE);
         match find(disk, &path)? {
             Found::Whole(kept) if kept == *self => return Ok(()),
-            Found::Damaged => put_aside(disk, folder, &path)?,
+            Found::Damaged => put_aside(disk, folder, &path, "damaged")?,
             Found::Whole(_) | Found::Nothing => {}
         }
         Ok(disk::publish(
@@ -107,6 +107,20 @@ impl Identity {
             IDENTITY_FILE,
             &encode_identity(self),
         )?)
+    }
+
+    /// Takes the identity away, durably: the filters kept with it are of another database from now
+    /// on, and are made anew at the next open. The file is renamed to `identity.void-<16 hex
+    /// digits>`, which needs no room; it may be missing.
+    ///
+    /// # Errors
+    /// When the file cannot be renamed, or the new name may not survive a power cut.
+    pub fn disown(disk: &dyn Disk, folder: &Path) -> Result<(), IdentityError> {
+        let path = folder.join(IDENTITY_FILE);
+        if !matches!(find(disk, &path)?, Found::Nothing) {
+            put_aside(disk, folder, &path, "void")?;
+        }
+        at("sync", folder, disk.sync_folder(folder))
     }
 
     /// The hasher that this identity keys.
@@ -138,10 +152,10 @@ fn find(disk: &dyn Disk, path: &Path) -> Result<Found, IdentityError> {
     }
 }
 
-fn put_aside(disk: &dyn Disk, folder: &Path, path: &Path) -> Result<(), IdentityError> {
+fn put_aside(disk: &dyn Disk, folder: &Path, path: &Path, why: &str) -> Result<(), IdentityError> {
     let tag = getrandom::u64().map_err(io::Error::from);
     let tag = at("draw randomness for", path, tag)?;
-    let aside = folder.join(format!("{IDENTITY_FILE}.damaged-{tag:016x}"));
+    let aside = folder.join(format!("{IDENTITY_FILE}.{why}-{tag:016x}"));
     at("put aside", path, disk.rename(path, &aside))
 }
 
@@ -217,6 +231,25 @@ mod tests {
             let kept = disk::read_file(&disk, &Path::new(FOLDER).join(aside), 1 << 20);
             assert_eq!(kept.unwrap(), damaged);
         }
+    }
+
+    #[test]
+    fn a_disowned_identity_does_not_come_back_even_after_a_power_cut() {
+        let disk = disk();
+        let made = load(&disk, HashId::Xxh3).unwrap();
+        disk.limit_free_bytes(0);
+        Identity::disown(&disk, Path::new(FOLDER)).unwrap();
+        Identity::disown(&disk, Path::new(FOLDER)).unwrap();
+        for image in disk.after_power_cut(1) {
+            let found = Identity::load(&image, Path::new(FOLDER)).unwrap();
+            assert!(found.is_none(), "{found:?}");
+        }
+        let next = Identity::load_or_new(&disk, Path::new(FOLDER), HashId::Xxh3).unwrap();
+        assert_ne!((next.store, next.seed), (made.store, made.seed));
+        let [aside] = &disk.list(Path::new(FOLDER)).unwrap()[..] else {
+            panic!("one file is left");
+        };
+        assert!(aside.starts_with("identity.void-"));
     }
 
     #[test]
