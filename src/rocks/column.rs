@@ -313,6 +313,24 @@ impl Column {
         auditor.is_some_and(|auditor| auditor.tables_hide(self, key))
     }
 
+    /// All filters that memtables feed, or fed since the tables were listed.
+    pub(crate) fn growing_filters(&self) -> Vec<Arc<Scalable>> {
+        let View {
+            summary, inventory, ..
+        } = self.view();
+        let recent = inventory.iter().flat_map(Inventory::recent);
+        recent.map(Arc::clone).chain([summary]).collect()
+    }
+
+    /// Takes the second look away if this filter has a part in it.
+    pub(crate) fn drop_second_look_at(&self, filter: &Arc<SealedFilter>) {
+        let epoch = self.epoch();
+        let inventory = self.view().inventory;
+        if inventory.is_some_and(|inventory| inventory.asks(filter)) {
+            self.publish_inventory(epoch, None);
+        }
+    }
+
     pub(crate) fn sample(&self) -> Sample {
         self.sample
     }
@@ -488,16 +506,37 @@ impl Column {
         self.wake();
     }
 
+    /// Puts a summary that answers *maybe* in the place of the one that there is, whose memory is
+    /// free once its memtables are flushed. False when it is such a one already.
+    pub(crate) fn drop_summary(&self) -> bool {
+        let nothing = self.saturated_summary();
+        if self.view().summary.size() <= nothing.size() {
+            return false;
+        }
+        self.retarget(vec![Arc::clone(&nothing)]);
+        let _knowledge = lock(&self.knowledge);
+        let view = self.view();
+        self.show(View {
+            summary: nothing,
+            ..view
+        });
+        true
+    }
+
+    fn saturated_summary(&self) -> Arc<Scalable> {
+        let imprint = self.hasher.imprint().remixed();
+        let options = *self.view().summary.options();
+        let nothing = Chain::saturated(imprint);
+        Arc::new(Scalable::starting_with(imprint, options, nothing))
+    }
+
     /// The family is gone: gives the memory of its filters back. Whoever still asks is told *maybe*.
     pub(crate) fn retire(&self) {
         let mut knowledge = lock(&self.knowledge);
         knowledge.given_up = true;
         knowledge.settled = false;
         knowledge.covers = HashSet::new();
-        let imprint = self.hasher.imprint().remixed();
-        let nothing = Chain::saturated(imprint);
-        let options = *self.view().summary.options();
-        let summary = Arc::new(Scalable::starting_with(imprint, options, nothing));
+        let summary = self.saturated_summary();
         self.show_unknown(Arc::clone(&summary));
         let target = WriteTarget::new(self.hasher, vec![summary], self.memtable_options, &self.me);
         lock(&self.targets).current = Arc::new(target);

@@ -19,6 +19,7 @@ use super::columns::Columns;
 use super::coverage::Answer;
 use super::family::Family;
 use super::options::SieveOptions;
+use super::scrub::{ScrubLog, Scrubbed, Scrubber};
 use super::shelf::Shelf;
 use super::trust::Trust;
 use super::upkeep::Upkeep;
@@ -48,6 +49,7 @@ pub struct SieveDb {
     registry: Arc<Registry>,
     shelf: Arc<Shelf>,
     trust: Arc<Trust>,
+    scrubs: Arc<ScrubLog>,
     bell: Arc<Bell>,
     hasher: KeyHasher,
     options: SieveOptions,
@@ -120,8 +122,10 @@ impl SieveDb {
         let mut database_options = options.clone();
         let mut hooked = Vec::new();
         let mut fronts = Vec::new();
+        let mut taken = 0;
         for (name, options) in families {
-            let column = opening.column(&name, sieve);
+            let column = opening.column(&name, sieve, Bits::new(taken));
+            taken += column.view().size().get();
             hooked.push((name, hooked_options(&options, &column)?));
             ffi::listen(&mut database_options, Arc::clone(&column));
             fronts.push(column);
@@ -174,6 +178,7 @@ impl SieveDb {
         let default = default.ok_or(OpenError::HooksSilent {
             what: "the default column family",
         })?;
+        let scrubs = Arc::<ScrubLog>::default();
         let upkeep = Upkeep {
             engine: Arc::clone(&engine),
             columns: Arc::clone(&columns),
@@ -184,6 +189,13 @@ impl SieveDb {
             dead: HashSet::new(),
             sequence: u64::MAX,
             retry: false,
+            scrubber: Scrubber::new(
+                Arc::clone(&columns),
+                Arc::clone(&registry),
+                Arc::clone(&bell),
+                Arc::clone(&scrubs),
+                options.get_scrub_every(),
+            ),
         };
         bell.ring();
         let upkeep = thread::Builder::new()
@@ -198,6 +210,7 @@ impl SieveDb {
             registry,
             shelf,
             trust,
+            scrubs,
             bell,
             hasher,
             options,
@@ -612,7 +625,8 @@ impl SieveDb {
             shelf: Arc::clone(&self.shelf),
             bell: Arc::clone(&self.bell),
         };
-        let column = opening.column(name, &self.settings());
+        let taken = self.columns.size_without(None);
+        let column = opening.column(name, &self.settings(), taken);
         let hooked = hooked_options(options, &column)?;
         self.engine
             .create_cf(name, &hooked)
@@ -681,6 +695,26 @@ impl SieveDb {
         let columns = self.columns.all();
         let column = columns.iter().find(|column| column.name() == name);
         column.map(|column| column.stats())
+    }
+
+    /// Reads every filter in memory and drops those that have changed since they were made; what
+    /// is dropped is made anew. Returns what this call read and found.
+    ///
+    /// # Errors
+    /// When upkeep could not finish what it does besides.
+    pub fn scrub(&self) -> Result<Scrubbed, UpkeepFailed> {
+        let before = self.scrubbed();
+        let ticket = self.bell.call(|calls| calls.scrub = true);
+        let failure = self.bell.wait_for(ticket, LONG);
+        failure.map_or_else(
+            || Ok(self.scrubbed() - before),
+            |reason| Err(UpkeepFailed(reason)),
+        )
+    }
+
+    /// What scrubbing has read and found since the database was opened.
+    pub fn scrubbed(&self) -> Scrubbed {
+        self.scrubs.so_far()
     }
 
     /// What ended the trust in the filters: an audit that found a key which a filter had ruled out.
@@ -770,6 +804,16 @@ impl SieveDb {
     pub(crate) fn shelf(&self) -> &Shelf {
         &self.shelf
     }
+
+    #[cfg(test)]
+    pub(crate) fn shared_columns(&self) -> Arc<Columns> {
+        Arc::clone(&self.columns)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn shared_registry(&self) -> Arc<Registry> {
+        Arc::clone(&self.registry)
+    }
 }
 
 impl Drop for SieveDb {
@@ -850,11 +894,7 @@ pub(crate) fn room(
     let Some(budget) = options.get_memory_budget() else {
         return Bits::new(u64::MAX);
     };
-    let summaries = columns
-        .all()
-        .iter()
-        .map(|column| column.view().size().get())
-        .sum();
+    let summaries = columns.size_without(None).get();
     Bits::new(
         budget
             .get()
@@ -921,10 +961,12 @@ impl Opening {
         kept.map_err(|source| OpenError::Identity(Box::new(source)))
     }
 
-    fn column(&self, name: &str, sieve: &SieveOptions) -> Arc<Column> {
+    /// A front beside others that take so much of the budget.
+    fn column(&self, name: &str, sieve: &SieveOptions, taken: Bits) -> Arc<Column> {
         let imprint = self.hasher.imprint().remixed();
-        let options = sieve.summary(Items::new(0));
-        let summary = match self.shelf.load_summary(name) {
+        let options = sieve.summary(Items::new(0), taken);
+        let room = options.budget.unwrap_or(Bits::new(u64::MAX));
+        let summary = match self.shelf.load_summary(name, room) {
             Some((chain, covers)) => (Scalable::starting_with(imprint, options, chain), covers),
             None => (Scalable::new(imprint, options), HashSet::new()),
         };

@@ -8,6 +8,7 @@ use super::column::Column;
 use super::error::InspectError;
 use super::ffi::{self, LiveTable};
 use super::planning::{self, Limits};
+use super::scrub::Scrubbed;
 use crate::filter::Chain;
 use crate::format::Source;
 use crate::hash::KeyHash;
@@ -24,6 +25,8 @@ pub struct Inspection {
     pub columns: Vec<ColumnReport>,
     /// What ended the trust in the filters, if an audit did since the database was opened.
     pub refutation: Option<Refutation>,
+    /// What scrubbing has read and found since then.
+    pub scrubbed: Scrubbed,
 }
 
 /// The state of one column family's filters.
@@ -147,6 +150,7 @@ impl SieveDb {
         Ok(Inspection {
             columns,
             refutation: self.refutation(),
+            scrubbed: self.scrubbed(),
         })
     }
 

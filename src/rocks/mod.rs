@@ -9,6 +9,7 @@
 //! | `audit`, `bypass`, `trust` | negatives that are checked, and what follows from a false one |
 //! | `table` | the filter of an SST while it is written |
 //! | `bell`, `upkeep`, `shelf` | the background thread and the folder of filters |
+//! | `scrub` | whether the filters in memory are what they were |
 //! | `planning` | the merge planner's word on a table's filter |
 //! | `probe` | the proof, before a database is opened, that the hooks fire |
 //! | `db` | [`SieveDb`] |
@@ -30,6 +31,7 @@ mod inventory;
 mod options;
 mod planning;
 mod probe;
+mod scrub;
 mod shelf;
 mod table;
 mod trust;
@@ -43,6 +45,7 @@ pub use error::{InspectError, OpenError, UpkeepFailed};
 pub(crate) use family::Family;
 pub use inspect::{ColumnReport, FilterReport, Inspection, LostKey, SegmentReport, VerifyReport};
 pub use options::SieveOptions;
+pub use scrub::Scrubbed;
 
 /// The wrapped engine: a RocksDB whose column families may be created and dropped while shared.
 pub type Engine = rocksdb::DBWithThreadMode<rocksdb::MultiThreaded>;

@@ -1,6 +1,7 @@
 //! What a front may be told; every setting has a default that is argued here.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::filter::ScalableOptions;
 use crate::hash::HashId;
@@ -26,6 +27,7 @@ pub struct SieveOptions {
     folder: Option<PathBuf>,
     frozen: bool,
     audit: u32,
+    scrub_every: Option<Duration>,
     publishes_first: bool,
 }
 
@@ -46,6 +48,10 @@ const TIGHTENING: f64 = 0.4;
 /// two where its blocks are cached: spread over 1,024 negatives, one nanosecond each.
 const AUDITED: u32 = 1_024;
 
+/// Every filter in memory is read once in so long. An hour, because a gibibyte of filters is read
+/// in a fraction of a second.
+const SCRUBBED: Duration = Duration::from_secs(60 * 60);
+
 impl Default for SieveOptions {
     /// One percent in the summary and in each segment's filter, XXH3, no budget.
     fn default() -> Self {
@@ -58,6 +64,7 @@ impl Default for SieveOptions {
             folder: None,
             frozen: false,
             audit: AUDITED,
+            scrub_every: Some(SCRUBBED),
             publishes_first: false,
         }
     }
@@ -116,8 +123,10 @@ impl SieveOptions {
         self
     }
 
-    /// The most memory that all filters may take. Past it the largest segment filters are
-    /// dropped and a summary that would grow answers *maybe*; writes never fail for it.
+    /// The most memory that all filters may take. Past it whole filters are dropped, first those of
+    /// the tables that the fewest look-ups pass through, and a summary that would grow answers
+    /// *maybe*; writes never fail for it. A table that was just written may exceed it until upkeep
+    /// has looked.
     #[must_use]
     pub fn memory_budget(mut self, budget: Bits) -> Self {
         self.memory_budget = Some(budget);
@@ -154,6 +163,18 @@ impl SieveOptions {
     pub fn audit(mut self, one_in: u32) -> Self {
         self.audit = one_in;
         self
+    }
+
+    /// How often the filters in memory are read in the background, to see that no bit of them has
+    /// fallen; `None` for never. [`SieveDb::scrub`](super::SieveDb::scrub) does it at once.
+    #[must_use]
+    pub fn scrub_every(mut self, interval: Option<Duration>) -> Self {
+        self.scrub_every = interval;
+        self
+    }
+
+    pub(crate) fn get_scrub_every(&self) -> Option<Duration> {
+        self.scrub_every
     }
 
     pub(crate) fn get_audit(&self) -> u32 {
@@ -196,15 +217,16 @@ impl SieveOptions {
             .unwrap_or_else(|| database.join("sieve"))
     }
 
-    /// A summary for at least `keys` keys.
-    pub(crate) fn summary(&self, keys: Items) -> ScalableOptions {
+    /// A summary for at least `keys` keys, beside others that take so much of the budget.
+    pub(crate) fn summary(&self, keys: Items, others: Bits) -> ScalableOptions {
         let expected = self.expected_keys.unwrap_or(FIRST_STAGE);
+        let left = |budget: Bits| Bits::new(budget.get().saturating_sub(others.get()));
         ScalableOptions {
             rate: self.summary_rate,
             first: keys.max(expected),
             growth: GROWTH,
             tightening: TIGHTENING,
-            budget: self.memory_budget,
+            budget: self.memory_budget.map(left),
             ..ScalableOptions::default()
         }
     }

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::filter::{Chain, Scalable, Stage};
 use crate::format::{Identity, Role, Sidecar, Source, StageRecord, Subject};
+use crate::math::Bits;
 use crate::segment::{SealedFilter, SegmentId, SidecarError, SidecarFolder};
 
 /// Filters on disk, in and out.
@@ -36,18 +37,23 @@ impl Shelf {
         })
     }
 
+    /// The filter of a segment, if a good one is there that takes at most `room`: nothing larger is
+    /// read, whatever the file.
+    pub(crate) fn load_within(&self, id: SegmentId, room: Bits) -> Option<SealedFilter> {
+        match self.folder.header(id) {
+            Ok(Some(header)) if header.size() > room => None,
+            // What is wrong with it is said by the load.
+            _ => self.load(id).filter(|filter| filter.chain.size() <= room),
+        }
+    }
+
     /// The filter of a segment; `None` when it has no sidecar.
     pub(crate) fn load_checked(&self, id: SegmentId) -> Result<Option<SealedFilter>, SidecarError> {
         let Some(sidecar) = self.folder.load(id)? else {
             return Ok(None);
         };
         let (entries, rate, source) = (sidecar.entries, sidecar.rate, sidecar.source);
-        Ok(chain_of(sidecar).map(|chain| SealedFilter {
-            chain,
-            entries,
-            rate,
-            source,
-        }))
+        Ok(chain_of(sidecar).map(|chain| SealedFilter::new(chain, entries, rate, source)))
     }
 
     /// Stores a segment's filter; false when it could not.
@@ -61,11 +67,29 @@ impl Shelf {
             rate: filter.rate,
             stages: records_of(&filter.chain),
         };
+        // After the copy: what was damaged before it would get a good checksum.
+        if !filter.is_intact() {
+            tracing::error!(segment = %id, "a filter changed in memory; it is not stored");
+            return false;
+        }
         self.put(&sidecar)
     }
 
-    /// The summary of a key space and the segments that it covers, if a good one is there.
-    pub(crate) fn load_summary(&self, name: &str) -> Option<(Chain, HashSet<SegmentId>)> {
+    /// The summary of a key space and the segments that it covers, if a good one is there that takes
+    /// at most `room`.
+    pub(crate) fn load_summary(
+        &self,
+        name: &str,
+        room: Bits,
+    ) -> Option<(Chain, HashSet<SegmentId>)> {
+        let header = self.folder.summary_header(key_space(name));
+        if header.is_ok_and(|header| header.is_some_and(|header| header.size() > room)) {
+            tracing::warn!(
+                column = name,
+                "the budget has no room for the stored summary"
+            );
+            return None;
+        }
         let loaded = self.folder.load_summary(key_space(name));
         let mut sidecar = loaded.unwrap_or_else(|error| {
             tracing::warn!(%error, "a summary is unusable; it will be made anew from the tables");

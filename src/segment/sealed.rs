@@ -27,6 +27,26 @@ pub struct SealedFilter {
     pub rate: Rate,
     /// Where its keys came from.
     pub source: Source,
+    /// Of the stages, when they were sealed.
+    checksum: u32,
+}
+
+impl SealedFilter {
+    /// Seals stages that hold the keys of so many entries.
+    pub fn new(chain: Chain, entries: u64, rate: Rate, source: Source) -> Self {
+        Self {
+            checksum: chain.checksum(),
+            chain,
+            entries,
+            rate,
+            source,
+        }
+    }
+
+    /// Whether every bit is what it was when the filter was sealed; reads the whole filter.
+    pub fn is_intact(&self) -> bool {
+        self.chain.checksum() == self.checksum
+    }
 }
 
 /// One immutable segment: an SST, a differential file.
