@@ -12,9 +12,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use lsm_sieve::differential::{DifferentialOptions, DifferentialStore};
 use lsm_sieve::{Answer, Liar, SieveDb, SieveOptions};
 use rocksdb::{DEFAULT_COLUMN_FAMILY_NAME, ReadOptions};
 
+use crate::cli::json;
 use crate::copy::{sidecars, stamps, summaries};
 use crate::twin::{Model, absent_key, agree, cover, fill, key, options, settle, sieve, whole};
 use crate::verification::without_keys;
@@ -81,6 +83,10 @@ fn is_cured(db: SieveDb, path: &Path, model: &Model, liar: Liar) {
     whole(&db, &model);
     assert_eq!(db.refutation(), None);
     assert_eq!(db.stats().refuted, 0);
+    assert_eq!(db.inspect().unwrap().refuted_runs, 1);
+    drop(db);
+    let inspected = json(&["inspect", path.to_str().unwrap()]);
+    assert_eq!(inspected["refuted_runs"], 1);
 }
 
 /// Reads of one key until it is found; the reads before were lies that nobody noticed.
@@ -196,6 +202,50 @@ fn filters_that_agree_on_a_lie_are_refuted() {
     let found = (0..READS * u64::from(ONE_IN)).any(|_| db.get(key(7)).unwrap().is_some());
     assert!(found, "no audit in time");
     is_cured(db, home.path(), &model, Liar::Front);
+}
+
+/// Here a lie is no missing record but an old one: the main file's.
+#[test]
+fn a_differential_file_whose_filter_lost_its_keys_is_refuted() {
+    let home = tempfile::tempdir().unwrap();
+    let settings = DifferentialOptions {
+        front: audited(),
+        ..DifferentialOptions::default()
+    };
+    let open = || DifferentialStore::open(&options(), &settings, home.path()).unwrap();
+    let keys = || (4..4 + KEYS).map(key);
+    let family = {
+        let store = open();
+        store.load(keys().map(|key| (key, b"old"))).unwrap();
+        keys().for_each(|key| store.put(key, b"new").unwrap());
+        store.flush().unwrap();
+        cover(store.front());
+        settle(store.front());
+        store.family()
+    };
+    let summary = format!("summary-{:08x}.sieve", crc32fast::hash(family.as_bytes()));
+    without_keys(&filters(home.path()).join(summary));
+    for many in [false, true] {
+        let read = |store: &DifferentialStore, key: &[u8]| {
+            let value = match many {
+                false => store.get(key),
+                true => store.multi_get([key]).swap_remove(0),
+            };
+            value.unwrap().unwrap()
+        };
+        let store = open();
+        settle(store.front());
+        if !many {
+            let refuted = reads_until_found(|key| read(&store, key) == b"new");
+            assert!(refuted > 0);
+            assert_eq!(store.front().refutation().unwrap().family, family);
+        }
+        assert!(keys().all(|key| read(&store, &key) == b"new"));
+    }
+    let store = open();
+    cover(store.front());
+    assert!(keys().all(|key| store.get(key).unwrap().unwrap() == b"new"));
+    assert_eq!(store.front().refutation(), None);
 }
 
 #[test]

@@ -25,6 +25,7 @@ mod rate;
 mod recovery;
 mod reorganize;
 mod second_look;
+mod security;
 mod settings;
 mod twin;
 mod verification;

@@ -242,3 +242,41 @@ impl Generation {
         sum.map_err(DifferentialError::read("differential"))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::differential::{DifferentialOptions, DifferentialStore, FilterChoice};
+    use crate::math::{Bits, Probes};
+    use crate::rocks::SieveOptions;
+
+    #[test]
+    fn a_fixed_filter_that_lost_a_bit_is_found_out_and_asked_no_more() {
+        const ONE_IN: u32 = 16;
+        let home = tempfile::tempdir().unwrap();
+        let mut engine = rocksdb::Options::default();
+        engine.create_if_missing(true);
+        let options = DifferentialOptions {
+            front: SieveOptions::default().audit(ONE_IN),
+            filter: FilterChoice::Fixed {
+                bits: Bits::new(1 << 12),
+                probes: Probes::new(3),
+            },
+            ..DifferentialOptions::default()
+        };
+        let store = DifferentialStore::open(&engine, &options, home.path()).unwrap();
+        store.load([(b"key", b"old")]).unwrap();
+        store.put(b"key", b"new").unwrap();
+        assert_eq!(store.get(b"key").unwrap().unwrap(), b"new");
+        let generations = store.generations();
+        let fixed = generations[0].fixed.as_ref().unwrap();
+        fixed.stage.lose_a_bit();
+        assert!(!store.may_be_modified(b"key"), "it lies");
+        let right = (0..8 * ONE_IN).any(|_| store.get(b"key").unwrap().unwrap() == b"new");
+        assert!(right, "no audit in time");
+        assert!(store.may_be_modified(b"anything"));
+        for _ in 0..100 {
+            assert_eq!(store.get(b"key").unwrap().unwrap(), b"new");
+        }
+        assert_eq!(store.stats().refuted, 1);
+    }
+}

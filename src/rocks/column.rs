@@ -264,17 +264,16 @@ impl Column {
                 }
                 let mut maybe = [true; CHUNK];
                 view.answer_many(&hashes[..keys.len()], keys, &mut maybe[..keys.len()]);
-                let asked = left.len();
+                let first = chunk * CHUNK;
                 let found = (0..keys.len()).filter(|&at| maybe[at]);
-                left.extend(found.map(|at| chunk * CHUNK + at));
-                let absent = keys.len() - (left.len() - asked);
-                let mut count = self.counters.add(Event::Absent, absent as u64);
-                for at in (0..keys.len()).filter(|&at| !maybe[at]) {
-                    if self.sample.draws(hashes[at], count) {
-                        doubted.push(chunk * CHUNK + at);
-                    }
-                    count += 1;
-                }
+                left.extend(found.map(|at| first + at));
+                let absent = (0..keys.len()).filter(|&at| !maybe[at]);
+                let times = absent.clone().count() as u64;
+                let counts = self.counters.add(Event::Absent, times)..;
+                let drawn = absent
+                    .zip(counts)
+                    .filter(|&(at, count)| self.sample.draws(hashes[at], count));
+                doubted.extend(drawn.map(|(at, _)| first + at));
             }
         });
         if !doubted.is_empty() {

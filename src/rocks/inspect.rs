@@ -25,6 +25,8 @@ pub struct Inspection {
     pub columns: Vec<ColumnReport>,
     /// What ended the trust in the filters, if an audit did since the database was opened.
     pub refutation: Option<Refutation>,
+    /// Runs that ended in a refutation: each left an `identity.void-` file beside the filters.
+    pub refuted_runs: usize,
     /// What scrubbing has read and found since then.
     pub scrubbed: Scrubbed,
 }
@@ -150,6 +152,7 @@ impl SieveDb {
         Ok(Inspection {
             columns,
             refutation: self.refutation(),
+            refuted_runs: self.shelf().disowned(),
             scrubbed: self.scrubbed(),
         })
     }

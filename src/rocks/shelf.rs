@@ -139,6 +139,14 @@ impl Shelf {
         disowned.is_ok()
     }
 
+    /// How often, in all runs, what is kept here was made worthless; 0 when that cannot be read.
+    pub(crate) fn disowned(&self) -> usize {
+        Identity::disowned(self.folder.disk(), self.folder.path()).unwrap_or_else(|error| {
+            tracing::warn!(%error, "cannot tell whether filters were refuted before");
+            0
+        })
+    }
+
     fn put(&self, sidecar: &Sidecar) -> bool {
         if self.disowned.load(Ordering::Acquire) {
             return false;

@@ -13,6 +13,9 @@ use std::path::{Path, PathBuf};
 /// The name of the file in the database's folder.
 pub const IDENTITY_FILE: &str = "identity";
 
+/// In the name of an identity that was disowned.
+const VOID: &str = "void";
+
 /// More than any version's identity file needs, in bytes.
 const MAX_IDENTITY_BYTES: u64 = 4096;
 
@@ -118,9 +121,22 @@ impl Identity {
     pub fn disown(disk: &dyn Disk, folder: &Path) -> Result<(), IdentityError> {
         let path = folder.join(IDENTITY_FILE);
         if !matches!(find(disk, &path)?, Found::Nothing) {
-            put_aside(disk, folder, &path, "void")?;
+            put_aside(disk, folder, &path, VOID)?;
         }
         at("sync", folder, disk.sync_folder(folder))
+    }
+
+    /// How many identities of this folder were disowned: none, unless filters were refuted.
+    ///
+    /// # Errors
+    /// When the folder cannot be listed.
+    pub fn disowned(disk: &dyn Disk, folder: &Path) -> Result<usize, IdentityError> {
+        let start = format!("{IDENTITY_FILE}.{VOID}-");
+        match disk.list(folder) {
+            Ok(names) => Ok(names.iter().filter(|name| name.starts_with(&start)).count()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(0),
+            Err(error) => at("list", folder, Err(error)),
+        }
     }
 
     /// The hasher that this identity keys.
@@ -238,8 +254,11 @@ mod tests {
         let disk = disk();
         let made = load(&disk, HashId::Xxh3).unwrap();
         disk.limit_free_bytes(0);
-        Identity::disown(&disk, Path::new(FOLDER)).unwrap();
-        Identity::disown(&disk, Path::new(FOLDER)).unwrap();
+        assert_eq!(Identity::disowned(&disk, Path::new(FOLDER)).unwrap(), 0);
+        for _ in 0..2 {
+            Identity::disown(&disk, Path::new(FOLDER)).unwrap();
+            assert_eq!(Identity::disowned(&disk, Path::new(FOLDER)).unwrap(), 1);
+        }
         for image in disk.after_power_cut(1) {
             let found = Identity::load(&image, Path::new(FOLDER)).unwrap();
             assert!(found.is_none(), "{found:?}");

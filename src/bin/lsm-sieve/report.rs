@@ -9,7 +9,6 @@ use std::path::PathBuf;
 
 use clap::ValueEnum as _;
 use lsm_sieve::chart::style_sheet;
-use lsm_sieve::disk::{Disk as _, RealDisk};
 use lsm_sieve::filter::{Kind, Shape, Stage};
 use lsm_sieve::hash::{HashId, KeyHasher, Seed};
 use lsm_sieve::math::{Bits, Items, Probes, Rate, standard, textbook};
@@ -37,7 +36,7 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), Stop> {
     let folder = &arguments.folder;
-    RealDisk.create_folder(folder).map_err(|error| {
+    std::fs::create_dir_all(folder).map_err(|error| {
         let folder = folder.display();
         Stop::input(format!(
             "cannot use {folder} as a folder: {error}; name one that can be made"
