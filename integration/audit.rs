@@ -9,6 +9,8 @@
     reason = "a test fails by panicking, in its helpers as well"
 )]
 
+mod lies;
+
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -56,7 +56,8 @@ impl Fixed {
         self.refuted.store(true, Ordering::Release);
         tracing::error!(
             generation,
-            "an audit found a record that the filter had ruled out; the generation is read from              now on, until the store is opened again and makes its filter anew: report this"
+            "an audit found a record that the filter had ruled out; the generation is read from now \
+             on, until the store is opened again and makes its filter anew: report this"
         );
     }
 }
