@@ -254,3 +254,41 @@ fn the_filters_of_the_last_level_go_first() {
         db.flush().unwrap();
     }
 }
+
+/// Summaries that outgrow their share are dropped and made anew under the writers' feet.
+#[test]
+fn writers_read_their_own_keys_while_summaries_come_and_go() {
+    const FAMILIES: [&str; 2] = ["a", "b"];
+    let home = tempfile::tempdir().unwrap();
+    let budget = sieve().memory_budget(Bits::new(120_000));
+    let db = SieveDb::open_cf(&options(), &budget, home.path(), FAMILIES).unwrap();
+    cover(&db);
+    std::thread::scope(|scope| {
+        let writers = FAMILIES.map(|name| {
+            let db = &db;
+            scope.spawn(move || {
+                let cf = db.cf_handle(name).unwrap();
+                for i in 0..20_000 {
+                    db.put_cf(&cf, key(i), b"mine").unwrap();
+                    assert!(!db.answer_cf(&cf, key(i)).is_absent(), "key {i} is lost");
+                    if i % 1_000 == 0 {
+                        db.flush_cf(&cf).unwrap();
+                    }
+                }
+            })
+        });
+        while !writers
+            .iter()
+            .all(std::thread::ScopedJoinHandle::is_finished)
+        {
+            settle(&db);
+            // What does not fit is told, and costs no key.
+            drop(db.consolidate());
+        }
+    });
+    for name in FAMILIES {
+        let cf = db.cf_handle(name).unwrap();
+        let lost = (0..20_000).filter(|&i| db.answer_cf(&cf, key(i)).is_absent());
+        assert_eq!(lost.count(), 0, "{name}");
+    }
+}

@@ -512,13 +512,16 @@ impl Column {
         if self.view().summary.size() <= nothing.size() {
             return false;
         }
-        self.retarget(vec![Arc::clone(&nothing)]);
-        let _knowledge = lock(&self.knowledge);
-        let view = self.view();
-        self.show(View {
-            summary: nothing,
-            ..view
-        });
+        // Readers first: what a memtable feeds from here on is not in the old one.
+        {
+            let _knowledge = lock(&self.knowledge);
+            let view = self.view();
+            self.show(View {
+                summary: Arc::clone(&nothing),
+                ..view
+            });
+        }
+        self.retarget(vec![nothing]);
         true
     }
 
