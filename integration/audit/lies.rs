@@ -104,6 +104,7 @@ impl Scene {
         let db = self.open(&settings, home.path());
         lost += self::lost(&db, &model);
         cover(&db);
+        settle(&db);
         lost += self::lost(&db, &model);
         nothing_is_lost(&db);
         assert_eq!(db.refutation(), None, "{self:?}");
