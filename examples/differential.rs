@@ -1,6 +1,7 @@
 //! A differential file before a main file: `cargo run --example differential`.
 
 use std::ops::ControlFlow;
+use std::time::Duration;
 
 use lsm_sieve::differential::{DifferentialOptions, DifferentialStore};
 
@@ -16,6 +17,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         store.put(student.to_be_bytes(), "moved house")?;
     }
     store.delete(5_u32.to_be_bytes())?;
+    store.front().wait_until_covered(Duration::from_secs(60));
 
     // The filter of the differential file sends most reads straight to the main file.
     let before = store.snapshot();

@@ -1,5 +1,7 @@
 //! A RocksDB with filters in front: `cargo run --example front`.
 
+use std::time::Duration;
+
 use lsm_sieve::{SieveDb, SieveOptions};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -12,6 +14,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         db.put(user.to_be_bytes(), b"a record")?;
     }
     db.flush()?;
+    db.wait_until_covered(Duration::from_secs(60));
 
     // Present keys are always found; most absent ones never reach the engine.
     assert!(db.get(42_u32.to_be_bytes())?.is_some());

@@ -5,8 +5,8 @@ use rocksdb::DEFAULT_COLUMN_FAMILY_NAME;
 use rocksdb::statistics::Ticker;
 
 use crate::twin::{
-    Dice, Model, absent_key, agree, cover, fill, key, nothing_is_lost, options, scribble, settle,
-    sieve, whole,
+    Dice, Model, absent_key, agree, agree_in, cover, fill, key, nothing_is_lost, options, scribble,
+    settle, sieve, whole,
 };
 
 #[test]
@@ -158,5 +158,137 @@ fn upkeep_comes_to_rest_within_any_budget() {
             "{taken} + {summary} bits of {bits}"
         );
         agree(&db, &model);
+    }
+}
+
+fn bits_of(db: &SieveDb) -> u64 {
+    let columns = db.inspect().expect("tables can be listed").columns;
+    let families = columns.iter().map(|column| {
+        let filters = column
+            .segments
+            .iter()
+            .filter_map(|table| table.filter.as_ref());
+        column.summary.bits + filters.map(|filter| filter.bits).sum::<u64>()
+    });
+    families.sum()
+}
+
+/// The filters of several families share one budget.
+#[test]
+fn all_families_together_keep_the_budget() {
+    const FAMILIES: [&str; 3] = ["a", "b", "c"];
+    // The least that a summary or a filter of a line takes, for each.
+    const LINES: u64 = 8 * 512;
+    for bits in [0, 30_000, 90_000, 150_000, 1 << 30] {
+        let home = tempfile::tempdir().unwrap();
+        let budget = || sieve().memory_budget(Bits::new(bits));
+        let models: Vec<Model> = (0..3_u64)
+            .map(|family| {
+                (family * 1_000..family * 1_000 + 3_000)
+                    .map(|i| (key(i), key(i)))
+                    .collect()
+            })
+            .collect();
+        let check = |db: &SieveDb| {
+            (0..3).for_each(|_| settle(db));
+            let taken = bits_of(db);
+            assert!(taken <= bits + LINES, "{taken} bits of {bits}");
+            for (name, model) in FAMILIES.iter().zip(&models) {
+                agree_in(db, name, model);
+            }
+        };
+        {
+            let db = SieveDb::open_cf(&options(), &budget(), home.path(), FAMILIES).unwrap();
+            for (name, model) in FAMILIES.iter().zip(&models) {
+                let cf = db.cf_handle(name).unwrap();
+                for (key, value) in model {
+                    db.put_cf(&cf, key, value).unwrap();
+                }
+                db.flush_cf(&cf).unwrap();
+            }
+            cover(&db);
+            check(&db);
+            db.consolidate().unwrap();
+            check(&db);
+        }
+        let db = SieveDb::open_cf(&options(), &budget(), home.path(), FAMILIES).unwrap();
+        cover(&db);
+        check(&db);
+    }
+}
+
+/// Every look-up passes through the tables of level 0, few through any one of the last level.
+#[test]
+fn the_filters_of_the_last_level_go_first() {
+    let home = tempfile::tempdir().unwrap();
+    let mut settings = options();
+    settings.set_disable_auto_compactions(true);
+    let mut model = Model::new();
+    let used = {
+        let db = SieveDb::open(&settings, &sieve(), home.path()).unwrap();
+        fill(&db, &mut model, 0..4_000);
+        db.flush().unwrap();
+        db.compact_range::<&[u8], &[u8]>(None, None);
+        for run in 0..2 {
+            fill(&db, &mut model, 4_000 + run * 500..4_500 + run * 500);
+            db.flush().unwrap();
+        }
+        cover(&db);
+        db.consolidate().unwrap();
+        settle(&db);
+        bits_of(&db)
+    };
+    let budget = sieve().memory_budget(Bits::new(used - 1_000));
+    let db = SieveDb::open(&settings, &budget, home.path()).unwrap();
+    for round in 0..2 {
+        cover(&db);
+        (0..3).for_each(|_| settle(&db));
+        let tables = &db.inspect().unwrap().columns[0].segments;
+        assert_eq!(tables.len() as u64, 3 + round);
+        for table in tables {
+            let is_upper = table.level == Some(0);
+            assert_eq!(table.filter.is_some(), is_upper, "round {round}: {table:?}");
+        }
+        agree(&db, &model);
+        fill(&db, &mut model, 5_000..5_050);
+        db.flush().unwrap();
+    }
+}
+
+/// Summaries that outgrow their share are dropped and made anew under the writers' feet.
+#[test]
+fn writers_read_their_own_keys_while_summaries_come_and_go() {
+    const FAMILIES: [&str; 2] = ["a", "b"];
+    let home = tempfile::tempdir().unwrap();
+    let budget = sieve().memory_budget(Bits::new(120_000));
+    let db = SieveDb::open_cf(&options(), &budget, home.path(), FAMILIES).unwrap();
+    cover(&db);
+    std::thread::scope(|scope| {
+        let writers = FAMILIES.map(|name| {
+            let db = &db;
+            scope.spawn(move || {
+                let cf = db.cf_handle(name).unwrap();
+                for i in 0..20_000 {
+                    db.put_cf(&cf, key(i), b"mine").unwrap();
+                    assert!(!db.answer_cf(&cf, key(i)).is_absent(), "key {i} is lost");
+                    if i % 1_000 == 0 {
+                        db.flush_cf(&cf).unwrap();
+                    }
+                }
+            })
+        });
+        while !writers
+            .iter()
+            .all(std::thread::ScopedJoinHandle::is_finished)
+        {
+            settle(&db);
+            // What does not fit is told, and costs no key.
+            drop(db.consolidate());
+        }
+    });
+    for name in FAMILIES {
+        let cf = db.cf_handle(name).unwrap();
+        let lost = (0..20_000).filter(|&i| db.answer_cf(&cf, key(i)).is_absent());
+        assert_eq!(lost.count(), 0, "{name}");
     }
 }

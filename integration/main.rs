@@ -7,6 +7,7 @@
 mod advise;
 mod allocator;
 mod arrows;
+mod audit;
 mod budget;
 mod cli;
 mod command;
@@ -26,6 +27,7 @@ mod rate;
 mod recovery;
 mod reorganize;
 mod second_look;
+mod security;
 mod settings;
 mod stress;
 mod twin;

@@ -10,7 +10,7 @@ use crate::copy::{sidecars, summaries};
 use crate::twin::{Model, cover, fill, open, options, settle, sieve};
 
 /// Clears all bits of a stored filter and makes the checksums right again.
-fn without_keys(file: &std::path::Path) {
+pub(crate) fn without_keys(file: &std::path::Path) {
     let bytes = read_file(&RealDisk, file, 1 << 30).expect("a sidecar");
     let mut sidecar = decode(&bytes).expect("a whole one");
     for stage in &mut sidecar.stages {

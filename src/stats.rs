@@ -25,10 +25,14 @@ pub(crate) enum Event {
     FalsePositive,
     /// A look-up that went to the engine because the filters were not complete.
     Uncovered,
+    /// A negative that was checked against what stands below.
+    Audited,
+    /// A negative that such a check refuted.
+    Refuted,
 }
 
 impl Event {
-    const COUNT: usize = 4;
+    const COUNT: usize = 6;
 }
 
 /// Event counts of one column family.
@@ -44,16 +48,18 @@ impl Counters {
         }
     }
 
-    /// Counts `times` events.
+    /// Counts `times` events; returns how many were counted before in the same slot.
     #[inline]
-    pub(crate) fn add(&self, event: Event, times: u64) {
+    pub(crate) fn add(&self, event: Event, times: u64) -> u64 {
         match threads::own_slot() {
             Some(slot) => {
                 // Nobody else writes this slot.
                 let counter = &self.slots[slot].0[event as usize];
-                counter.store(counter.load(Ordering::Relaxed) + times, Ordering::Relaxed);
+                let before = counter.load(Ordering::Relaxed);
+                counter.store(before + times, Ordering::Relaxed);
+                before
             }
-            None => _ = self.slots[SLOTS].0[event as usize].fetch_add(times, Ordering::Relaxed),
+            None => self.slots[SLOTS].0[event as usize].fetch_add(times, Ordering::Relaxed),
         }
     }
 
@@ -69,6 +75,8 @@ impl Counters {
             found: sum(Event::Found),
             false_positives: sum(Event::FalsePositive),
             uncovered: sum(Event::Uncovered),
+            audited: sum(Event::Audited),
+            refuted: sum(Event::Refuted),
         }
     }
 }
@@ -84,6 +92,10 @@ pub struct Stats {
     pub false_positives: u64,
     /// Look-ups of missing keys that entered the engine because coverage was not complete.
     pub uncovered: u64,
+    /// Negatives, counted above as well, that an audit read again past the filter that gave them.
+    pub audited: u64,
+    /// Audited negatives whose key was there: the filters are not believed any more.
+    pub refuted: u64,
 }
 
 impl Stats {
@@ -117,6 +129,8 @@ impl std::ops::Add for Stats {
             found: self.found + other.found,
             false_positives: self.false_positives + other.false_positives,
             uncovered: self.uncovered + other.uncovered,
+            audited: self.audited + other.audited,
+            refuted: self.refuted + other.refuted,
         }
     }
 }
@@ -130,7 +144,7 @@ mod tests {
         let counters = Counters::new();
         std::thread::scope(|scope| {
             for _ in 0..SLOTS + 20 {
-                scope.spawn(|| (0..1_000).for_each(|_| counters.add(Event::Absent, 1)));
+                scope.spawn(|| (0..1_000).for_each(|_| _ = counters.add(Event::Absent, 1)));
             }
         });
         assert_eq!(counters.stats().absent, (SLOTS as u64 + 20) * 1_000);

@@ -145,6 +145,34 @@ impl Words {
         }
     }
 
+    /// The CRC-32 of what one of `before` was computed from, and then of the words, each as it is
+    /// when its turn comes.
+    pub(crate) fn checksum(&self, before: u32) -> u32 {
+        // Of a length that the checksum's fast paths take to.
+        const LINES: usize = 64;
+        let mut crc = crc32fast::Hasher::new_with_initial(before);
+        let mut bytes = [[0; 8]; LINES * WORDS_A_LINE];
+        for lines in self.lines.chunks(LINES) {
+            let words = lines.iter().flat_map(Line::load);
+            let filled = bytes.iter_mut().zip(words);
+            let count = filled
+                .map(|(bytes, word)| *bytes = word.to_le_bytes())
+                .count();
+            crc.update(bytes[..count].as_flattened());
+        }
+        crc.finalize()
+    }
+
+    /// Clears one bit that is set, as a fault of memory would.
+    #[cfg(test)]
+    pub(crate) fn lose_a_bit(&self) {
+        let mut cells = self.lines.iter().flat_map(|line| &line.0);
+        let cell = cells.find(|cell| cell.load(Relaxed) != 0);
+        let cell = cell.expect("some bit is set");
+        let word = cell.load(Relaxed);
+        cell.store(word & (word - 1), Relaxed);
+    }
+
     /// The number of set bits.
     pub(crate) fn ones(&self) -> u64 {
         self.iter().map(|word| u64::from(word.count_ones())).sum()
@@ -210,6 +238,24 @@ mod tests {
             let values: Vec<u64> = (1..=len).collect();
             let words = Words::from_values(values.len(), values.iter().copied()).unwrap();
             assert_eq!(words.iter().collect::<Vec<_>>(), values);
+        }
+    }
+
+    #[test]
+    fn a_checksum_is_that_of_the_bytes_and_sees_a_lost_bit() {
+        for len in [0, 8, 64, 800, 8_000] {
+            let values: Vec<u64> = (1..=len).collect();
+            let words = Words::from_values(values.len(), values.iter().copied()).unwrap();
+            let bytes: Vec<u8> = values.iter().flat_map(|word| word.to_le_bytes()).collect();
+            assert_eq!(words.checksum(0), crc32fast::hash(&bytes));
+            assert_eq!(
+                words.checksum(crc32fast::hash(b"x")),
+                crc32fast::hash(&[b"x", &bytes[..]].concat())
+            );
+            if len > 0 {
+                words.lose_a_bit();
+                assert_ne!(words.checksum(0), crc32fast::hash(&bytes));
+            }
         }
     }
 

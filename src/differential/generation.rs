@@ -1,5 +1,7 @@
 //! One generation of the differential file: its records, and the filter before them.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use rocksdb::ReadOptions;
 use rocksdb::properties::{CUR_SIZE_ALL_MEM_TABLES, ESTIMATE_NUM_KEYS, LIVE_SST_FILES_SIZE};
 
@@ -23,6 +25,8 @@ pub(super) struct Generation {
 struct Fixed {
     hasher: KeyHasher,
     stage: Stage,
+    /// An audit refuted it: it rules nothing out any more.
+    refuted: AtomicBool,
 }
 
 impl Fixed {
@@ -37,12 +41,25 @@ impl Fixed {
             groups: 0,
         };
         let stage = Stage::new(shape)?;
-        Ok(Some(Self { hasher, stage }))
+        Ok(Some(Self {
+            hasher,
+            stage,
+            refuted: AtomicBool::new(false),
+        }))
     }
 
     #[inline]
     fn may_contain(&self, key: &[u8]) -> bool {
-        self.stage.may_contain(self.hasher.hash(key))
+        self.stage.may_contain(self.hasher.hash(key)) || self.refuted.load(Ordering::Acquire)
+    }
+
+    fn give_up(&self, generation: u64) {
+        self.refuted.store(true, Ordering::Release);
+        tracing::error!(
+            generation,
+            "an audit found a record that the filter had ruled out; the generation is read from now \
+             on, until the store is opened again and makes its filter anew: report this"
+        );
     }
 }
 
@@ -85,7 +102,7 @@ impl Generation {
 
     /// Adds a key to the filter; to be called before its record is written.
     pub(super) fn expect(&self, key: &[u8]) {
-        if let Some(Fixed { hasher, stage }) = &self.fixed {
+        if let Some(Fixed { hasher, stage, .. }) = &self.fixed {
             stage.insert(hasher.hash(key));
         }
     }
@@ -97,6 +114,28 @@ impl Generation {
             Some(fixed) => fixed.may_contain(key),
             None => self.family.may_contain(key),
         }
+    }
+
+    /// False only when the filter rules the key out; a front audits one in so many. Not for use
+    /// within a read of a published value.
+    pub(super) fn lets_by(&self, key: &[u8]) -> bool {
+        match &self.fixed {
+            Some(fixed) => fixed.may_contain(key),
+            None => self.family.lets_by(key),
+        }
+    }
+
+    /// Whether an audit finds no record where the filter rules it out.
+    pub(super) fn denial_stands(&self, key: &[u8], options: &ReadOptions) -> bool {
+        let Some(fixed) = &self.fixed else {
+            return self.family.denial_stands(key);
+        };
+        // A key is in the filter before its record is there: whoever finds one knows the other.
+        let found = matches!(self.family.fetch(key, options), Ok(Some(_)));
+        if found && !fixed.may_contain(key) {
+            fixed.give_up(self.number);
+        }
+        !found
     }
 
     /// The indexes of the keys that the filter does not rule out, ascending.
@@ -203,5 +242,43 @@ impl Generation {
         let sum = bytes(CUR_SIZE_ALL_MEM_TABLES)
             .and_then(|memory| Ok(memory.saturating_add(bytes(LIVE_SST_FILES_SIZE)?)));
         sum.map_err(DifferentialError::read("differential"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::differential::{DifferentialOptions, DifferentialStore, FilterChoice};
+    use crate::math::{Bits, Probes};
+    use crate::rocks::SieveOptions;
+
+    #[test]
+    fn a_fixed_filter_that_lost_a_bit_is_found_out_and_asked_no_more() {
+        const ONE_IN: u32 = 16;
+        let home = tempfile::tempdir().unwrap();
+        let mut engine = rocksdb::Options::default();
+        engine.create_if_missing(true);
+        let options = DifferentialOptions {
+            front: SieveOptions::default().audit(ONE_IN),
+            filter: FilterChoice::Fixed {
+                bits: Bits::new(1 << 12),
+                probes: Probes::new(3),
+            },
+            ..DifferentialOptions::default()
+        };
+        let store = DifferentialStore::open(&engine, &options, home.path()).unwrap();
+        store.load([(b"key", b"old")]).unwrap();
+        store.put(b"key", b"new").unwrap();
+        assert_eq!(store.get(b"key").unwrap().unwrap(), b"new");
+        let generations = store.generations();
+        let fixed = generations[0].fixed.as_ref().unwrap();
+        fixed.stage.lose_a_bit();
+        assert!(!store.may_be_modified(b"key"), "it lies");
+        let right = (0..8 * ONE_IN).any(|_| store.get(b"key").unwrap().unwrap() == b"new");
+        assert!(right, "no audit in time");
+        assert!(store.may_be_modified(b"anything"));
+        for _ in 0..100 {
+            assert_eq!(store.get(b"key").unwrap().unwrap(), b"new");
+        }
+        assert_eq!(store.stats().refuted, 1);
     }
 }

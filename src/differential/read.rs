@@ -16,6 +16,7 @@ use super::record::Record;
 use super::scan::Scan;
 use super::snapshot::Snapshot;
 use super::store::{DifferentialStore, Generations};
+use crate::hash::KeyHash;
 use crate::stats::Event;
 
 type Value = Result<Option<Vec<u8>>, DifferentialError>;
@@ -33,10 +34,8 @@ impl DifferentialStore {
         });
         let how = Sight::of_now(&self.reading);
         match searched {
-            None => {
-                self.counters.add(Event::Absent, 1);
-                self.read_main(key, how)
-            }
+            None if self.absence_stands(key) => self.read_main(key, how),
+            None => self.read(&self.generations(), key, how),
             Some((generations, first)) => self.read(&generations[first..], key, how),
         }
     }
@@ -115,7 +114,7 @@ impl DifferentialStore {
     ) -> Result<Option<Vec<u8>>, DifferentialError> {
         let mut event = Event::Absent;
         for generation in generations {
-            if !generation.may_contain(key) {
+            if !generation.lets_by(key) {
                 continue;
             }
             if let Some(record) = generation.read(key, how.own)? {
@@ -128,9 +127,24 @@ impl DifferentialStore {
         self.read_main(key, how)
     }
 
+    /// Counts a read that no generation was searched for; false when an audit of it found a record.
+    fn absence_stands(&self, key: &[u8]) -> bool {
+        let count = self.counters.add(Event::Absent, 1);
+        if !self.sample.draws(KeyHash::new(0), count) {
+            return true;
+        }
+        self.counters.add(Event::Audited, 1);
+        let stands = |file: &Arc<Generation>| file.denial_stands(key, &self.reading);
+        let stands = self.generations().iter().all(stands);
+        if !stands {
+            self.counters.add(Event::Refuted, 1);
+        }
+        stands
+    }
+
     #[inline]
     fn read_main(&self, key: &[u8], how: Sight<'_>) -> Result<Option<Vec<u8>>, DifferentialError> {
-        if !self.main.may_contain(key) {
+        if !self.main.lets_by(key) {
             return Ok(None);
         }
         let value = self.main.read(key, how.main);
@@ -159,7 +173,7 @@ impl DifferentialStore {
             }
         }
         let events = looks.iter().map(|look| look.event);
-        events.for_each(|event| self.counters.add(event, 1));
+        events.for_each(|event| _ = self.counters.add(event, 1));
         let mut asked = open_looks(&mut looks, |keys| self.main.let_by(keys));
         let answers = self.main.read_many(&keys_of(&asked), how.main);
         for (look, answer) in asked.iter_mut().zip(answers) {

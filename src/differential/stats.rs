@@ -15,6 +15,11 @@ pub struct DifferentialStats {
     pub unnecessary: u64,
     /// Reads that searched it in vain because a filter was not complete, as after an open.
     pub uncovered: u64,
+    /// Reads sent straight to the main file that an audit searched the differential file for.
+    pub audited: u64,
+    /// Audited reads whose record was there after all: written that moment, or denied by a filter
+    /// that was refuted and is asked no more.
+    pub refuted: u64,
 }
 
 impl DifferentialStats {
@@ -25,6 +30,8 @@ impl DifferentialStats {
             found: reads.found,
             unnecessary: reads.false_positives,
             uncovered: reads.uncovered,
+            audited: reads.audited,
+            refuted: reads.refuted,
         }
     }
 

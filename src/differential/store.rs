@@ -23,7 +23,7 @@ use super::state::{State, family_name};
 use super::stats::DifferentialStats;
 use crate::planted::planted;
 use crate::rcu::Published;
-use crate::rocks::{Family, SieveDb};
+use crate::rocks::{Family, Sample, SieveDb};
 use crate::stats::Counters;
 
 /// The generations before the main file, newest first.
@@ -43,6 +43,8 @@ pub struct DifferentialStore {
     pub(super) state: Mutex<State>,
     pub(super) moving: Mutex<()>,
     pub(super) counters: Counters,
+    /// Which of the reads that no generation was searched for are audited.
+    pub(super) sample: Sample,
     writes: AtomicU64,
     /// Transactions until the last reorganisation was through.
     moved_at: AtomicU64,
@@ -88,6 +90,7 @@ impl DifferentialStore {
             state: Mutex::new(parts.state),
             moving: Mutex::default(),
             counters: Counters::new(),
+            sample: Sample::one_in(parts.options.front.get_audit()),
             writes: AtomicU64::new(0),
             moved_at: AtomicU64::new(0),
             reading: ReadOptions::default(),

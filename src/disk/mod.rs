@@ -70,7 +70,8 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// Makes sure that a folder exists; a new one is open to its owner alone.
     ///
     /// # Errors
-    /// When the parent does not exist or something else has the name.
+    /// When the parent does not exist, something else has the name, or others than its owner may
+    /// write to it.
     fn create_folder(&self, path: &Path) -> io::Result<()>;
 
     /// Makes the names in a folder (creations, renames, removals) survive a power cut.

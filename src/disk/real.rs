@@ -1,8 +1,9 @@
 //! The disk of the operating system, through `std::fs` alone.
 //!
 //! A file is looked at before it is opened and compared after: a symlink, or another file put in
-//! the place between the two, is refused. On systems other than Unix the comparison and the
-//! permissions fall away and folders cannot be synced; everything else is the same.
+//! the place between the two, is refused. Linux is told, besides, to follow no symlink and to wait
+//! for no pipe. On systems other than Unix the comparison and the permissions fall away and folders
+//! cannot be synced; everything else is the same.
 
 use super::{Disk, NewFile, Opened};
 use crate::planted::planted;
@@ -18,7 +19,7 @@ impl Disk for RealDisk {
     fn open(&self, path: &Path) -> io::Result<Opened> {
         let named = fs::symlink_metadata(path)?;
         refuse_unless_ours(&named)?;
-        let file = File::open(path)?;
+        let file = system::open(path)?;
         let opened = file.metadata()?;
         if !system::same_file(&named, &opened) {
             return Err(refusal("the file was replaced while it was being opened"));
@@ -55,11 +56,16 @@ impl Disk for RealDisk {
     fn create_folder(&self, path: &Path) -> io::Result<()> {
         match system::create_private_folder(path) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                if fs::symlink_metadata(path)?.is_dir() {
-                    Ok(())
-                } else {
-                    Err(error)
+                let folder = fs::symlink_metadata(path)?;
+                if !folder.is_dir() {
+                    return Err(error);
                 }
+                if system::others_may_write(&folder) {
+                    return Err(refusal(
+                        "others than its owner may put files there (set its mode to 0700)",
+                    ));
+                }
+                Ok(())
             }
             done => done,
         }
@@ -134,6 +140,19 @@ mod system {
     use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
     use std::path::Path;
 
+    #[cfg(target_os = "linux")]
+    pub(super) fn open(path: &Path) -> io::Result<File> {
+        use rustix::fs::OFlags;
+        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let flags = flags.bits().cast_signed();
+        OpenOptions::new().read(true).custom_flags(flags).open(path)
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    pub(super) fn open(path: &Path) -> io::Result<File> {
+        File::open(path)
+    }
+
     pub(super) fn same_file(a: &Metadata, b: &Metadata) -> bool {
         a.dev() == b.dev() && a.ino() == b.ino()
     }
@@ -157,9 +176,13 @@ mod system {
 
 #[cfg(not(unix))]
 mod system {
-    use std::fs::{Metadata, OpenOptions};
+    use std::fs::{File, Metadata, OpenOptions};
     use std::io;
     use std::path::Path;
+
+    pub(super) fn open(path: &Path) -> io::Result<File> {
+        File::open(path)
+    }
 
     pub(super) fn same_file(_: &Metadata, _: &Metadata) -> bool {
         true
@@ -234,6 +257,32 @@ mod tests {
         }
         fs::set_permissions(&file, fs::Permissions::from_mode(0o620)).unwrap();
         assert!(read_file(&RealDisk, &file, 100).is_err());
+    }
+
+    /// What the look before the open cannot see, because it comes between the two.
+    #[test]
+    fn the_open_itself_follows_no_symlink() {
+        let home = tempfile::tempdir().unwrap();
+        publish(&RealDisk, home.path(), "file", b"x").unwrap();
+        let link = home.path().join("link");
+        symlink(home.path().join("file"), &link).unwrap();
+        assert!(system::open(&home.path().join("file")).is_ok());
+        assert_eq!(system::open(&link).is_ok(), cfg!(not(target_os = "linux")));
+    }
+
+    #[test]
+    fn a_folder_that_others_may_write_is_refused() {
+        let home = tempfile::tempdir().unwrap();
+        let folder = home.path().join("filters");
+        fs::create_dir(&folder).unwrap();
+        for (mode, allowed) in [(0o700, true), (0o755, true), (0o770, false), (0o702, false)] {
+            fs::set_permissions(&folder, fs::Permissions::from_mode(mode)).unwrap();
+            let made = RealDisk.create_folder(&folder);
+            assert_eq!(made.is_ok(), allowed, "{mode:o}");
+            if let Err(error) = made {
+                assert!(error.to_string().contains("0700"), "{error}");
+            }
+        }
     }
 
     #[test]

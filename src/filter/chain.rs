@@ -88,6 +88,12 @@ impl Chain {
         self.stages.iter().any(Stage::is_full)
     }
 
+    /// The CRC-32 of all bits, to be compared with that of another time; reads the whole filter.
+    pub fn checksum(&self) -> u32 {
+        let stages = self.stages.iter();
+        stages.fold(0, |before, stage| stage.checksum(before))
+    }
+
     /// Both filters one after the other: their rates add up, and so do their probes.
     ///
     /// # Errors

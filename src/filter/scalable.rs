@@ -98,6 +98,7 @@ impl ScalableOptions {
         Some(Open {
             stage: Stage::empty(layout).ok()?,
             capacity,
+            last_look: Mutex::default(),
         })
     }
 }
@@ -128,6 +129,14 @@ const SATURATED: usize = 0;
 struct Open {
     stage: Stage,
     capacity: Items,
+    last_look: Mutex<Option<Look>>,
+}
+
+/// What a stage held when somebody looked.
+#[derive(Clone, Copy)]
+struct Look {
+    items: Items,
+    checksum: u32,
 }
 
 impl Scalable {
@@ -334,6 +343,27 @@ impl Scalable {
         self.asked.load(Ordering::Relaxed) == SATURATED
     }
 
+    /// Gives the filter up: every answer is *maybe* from here on.
+    pub fn saturate(&self) {
+        let _alone = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
+        self.asked.store(SATURATED, Ordering::Release);
+    }
+
+    /// Whether no stage has changed since the call before but by taking keys; reads all of them.
+    ///
+    /// The first look at a stage, and the first after it took a key, only notes what it holds.
+    pub fn is_intact(&self) -> bool {
+        // Not `all`: each is looked at.
+        self.all().filter(|open| !open.is_intact()).count() == 0
+    }
+
+    /// Clears one bit that is set, as a fault of memory would.
+    #[cfg(test)]
+    pub(crate) fn lose_a_bit(&self) {
+        let filled = self.all().find(|open| open.stage.items().get() > 0);
+        filled.expect("some key is in").stage.lose_a_bit();
+    }
+
     /// How the filter began and grows.
     pub fn options(&self) -> &ScalableOptions {
         &self.options
@@ -363,12 +393,45 @@ impl Open {
         Self {
             stage: Stage::full(),
             capacity: Items::new(0),
+            last_look: Mutex::default(),
         }
     }
 
     #[inline]
     fn has_room(&self) -> bool {
         self.stage.items() < self.capacity
+    }
+
+    /// See [`Scalable::is_intact`].
+    fn is_intact(&self) -> bool {
+        let mut last = self
+            .last_look
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let fresh = self.look();
+        match (std::mem::replace(&mut *last, fresh), fresh) {
+            (Some(last), Some(fresh)) if last.items == fresh.items => {
+                last.checksum == fresh.checksum || self.takes_a_key(fresh.items)
+            }
+            _ => true,
+        }
+    }
+
+    /// What the stage holds; `None` while it takes keys.
+    fn look(&self) -> Option<Look> {
+        let items = self.stage.items();
+        let checksum = self.stage.checksum(0);
+        (self.stage.items() == items).then_some(Look { items, checksum })
+    }
+
+    /// Whether an insertion that had set its bits, and not yet counted, explains a change. One that
+    /// is kept from counting for longer costs a filter, and no answer.
+    fn takes_a_key(&self, items: Items) -> bool {
+        const LOOKS: u32 = 1_000;
+        (0..LOOKS).any(|_| {
+            std::thread::yield_now();
+            self.stage.items() != items
+        })
     }
 }
 
@@ -386,6 +449,7 @@ fn continued(options: &ScalableOptions, stages: Vec<Stage>) -> Vec<Open> {
         Open {
             stage,
             capacity: full.max(room),
+            last_look: Mutex::default(),
         }
     };
     stages.into_iter().enumerate().map(open).collect()
@@ -497,6 +561,43 @@ mod tests {
             assert!(filter.is_saturated());
             assert!(hashes(3).take(100).all(|hash| filter.may_contain(hash)));
         }
+    }
+
+    #[test]
+    fn a_lost_bit_is_noticed_in_the_open_stage_and_in_a_full_one() {
+        for keys in [90, 10_000] {
+            let filter = grown(small(None), keys);
+            assert!(filter.is_intact() && filter.is_intact());
+            filter.insert(KeyHash::new(99));
+            assert!(filter.is_intact() && filter.is_intact());
+            filter.lose_a_bit();
+            assert!(!filter.is_intact(), "{keys} keys");
+            assert!(filter.is_intact(), "told once");
+            filter.saturate();
+            assert!(hashes(2).take(1_000).all(|hash| filter.may_contain(hash)));
+            assert!(filter.to_chain().is_saturated());
+        }
+    }
+
+    #[test]
+    fn a_filter_that_takes_keys_is_intact() {
+        let filter = Scalable::new(imprint(1), small(None));
+        std::thread::scope(|scope| {
+            let writers = [1, 2].map(|seed| {
+                let filter = &filter;
+                scope.spawn(move || {
+                    let keys = hashes(seed).take(100_000);
+                    keys.for_each(|hash| filter.append(hash));
+                })
+            });
+            while !writers
+                .iter()
+                .all(std::thread::ScopedJoinHandle::is_finished)
+            {
+                assert!(filter.is_intact());
+            }
+        });
+        assert!(filter.is_intact() && filter.is_intact());
     }
 
     #[test]

@@ -233,6 +233,18 @@ impl Stage {
         self.words().all(|word| word == u64::MAX)
     }
 
+    /// The CRC-32 of what one of `before` was computed from, and then of all words; reads the
+    /// whole stage.
+    pub(super) fn checksum(&self, before: u32) -> u32 {
+        self.words.checksum(before)
+    }
+
+    /// Clears one bit that is set, as a fault of memory would.
+    #[cfg(test)]
+    pub(crate) fn lose_a_bit(&self) {
+        self.words.lose_a_bit();
+    }
+
     pub(super) fn layout(&self) -> Layout {
         self.layout
     }

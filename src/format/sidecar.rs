@@ -3,7 +3,7 @@
 use crate::filter::Shape;
 use crate::hash::Imprint;
 use crate::id::SegmentId;
-use crate::math::{Items, Rate};
+use crate::math::{Bits, Items, Rate};
 use std::fmt;
 
 /// Sixteen random bytes that name one database for ever.
@@ -177,6 +177,14 @@ pub struct Header {
     pub payload_bytes: u64,
     /// Bytes of the whole file.
     pub total_bytes: u64,
+}
+
+impl Header {
+    /// Bits of all stages.
+    pub fn size(&self) -> Bits {
+        let bits = self.stages.iter().map(|stage| stage.shape.bits.get());
+        Bits::new(bits.fold(0, u64::saturating_add))
+    }
 }
 
 /// [`Subject`] without the list.

@@ -299,6 +299,49 @@ fn what_would_not_be_read_is_not_written() {
     }
 }
 
+/// The claims of a hostile header, its checksum right and all its lengths in keeping, are held
+/// against the bytes at hand before any memory is asked for: the first would take 32 TiB.
+#[test]
+fn what_a_header_claims_is_not_allocated() {
+    let [bytes, summary] = both();
+    let claim = |bytes: &[u8], changes: &[(usize, &[u8])]| {
+        let mut hostile = bytes.to_vec();
+        for (at, value) in changes {
+            hostile[*at..at + value.len()].copy_from_slice(value);
+        }
+        mend_header(&mut hostile);
+        decode(&hostile).unwrap_err()
+    };
+    let bits = 1_u64 << 48;
+    let payload = bits / 8;
+    let total = payload + payload.div_ceil(4092) * 4 + 148 + 20;
+    let (bits, payload, total) = (
+        bits.to_le_bytes(),
+        payload.to_le_bytes(),
+        total.to_le_bytes(),
+    );
+    let huge: &[(usize, &[u8])] = &[(128, &bits), (112, &payload), (16, &total)];
+    let error = claim(&bytes, huge).to_string();
+    assert!(error.contains("total length"), "{error}");
+    let most = u64::MAX.to_le_bytes();
+    for changes in [
+        &huge[..1],
+        &[(128, &most[..])],
+        &[(128, &most[..]), (112, &most[..]), (16, &most[..])],
+        &[(43, &[0])],
+        &[(43, &[33])],
+        &[(43, &[255])],
+        &[(122, &[33, 0])],
+        &[(122, &[0, 0])],
+        &[(122, &[255, 255])],
+    ] {
+        let error = claim(&bytes, changes);
+        assert!(!matches!(error, FormatError::Memory { .. }), "{error}");
+    }
+    let covers = claim(&summary, &[(80, &most[..])]);
+    assert!(!matches!(covers, FormatError::Memory { .. }), "{covers}");
+}
+
 #[test]
 fn an_intact_newer_file_is_told_from_a_damaged_one() {
     let [bytes, _] = both();

@@ -10,6 +10,8 @@ pub(crate) struct Calls {
     pub(crate) look: bool,
     /// Make one right-sized summary of each, and rebuild filters of another rate.
     pub(crate) consolidate: bool,
+    /// Read all filters in memory again.
+    pub(crate) scrub: bool,
     /// Save what is worth saving and end.
     pub(crate) stop: bool,
 }

@@ -4,8 +4,9 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
+use super::audit::{Asked, Auditor, Sample};
 use super::bell::Bell;
-use super::coverage::{Answer, CHUNK, Coverage, View};
+use super::coverage::{Answer, CHUNK, Coverage, Proof, View};
 use super::inventory::{self, Inventory};
 use super::options::SieveOptions;
 use super::table::TableBuild;
@@ -144,6 +145,9 @@ pub(crate) struct Column {
     segment_rate: Mutex<Option<Rate>>,
     consolidated: AtomicU64,
     counters: Counters,
+    sample: Sample,
+    /// Once the engine is open.
+    auditor: OnceLock<Auditor>,
 }
 
 /// No sequence number of RocksDB.
@@ -180,6 +184,7 @@ impl Column {
                     Coverage::Unknown
                 },
                 inventory: None,
+                edition: 0,
             }),
             targets: Mutex::new(Targets {
                 current: Arc::new(WriteTarget::new(hasher, vec![summary], memtables, me)),
@@ -193,6 +198,8 @@ impl Column {
             segment_rate: Mutex::new(options.get_segment_rate()),
             consolidated: AtomicU64::new(NEVER),
             counters: Counters::new(),
+            sample: Sample::one_in(options.get_audit()),
+            auditor: OnceLock::new(),
         })
     }
 
@@ -216,20 +223,48 @@ impl Column {
 
     // -------------------------------------------------------------- readers
 
-    /// The filters' answer, counted when it is *absent*.
+    /// The filters' answer, counted when it is *absent*. What is doubted waits for
+    /// [`Column::audit`].
     #[inline]
-    pub(crate) fn ask(&self, key: &[u8]) -> Answer {
+    pub(crate) fn ask(&self, key: &[u8]) -> Asked {
         let hash = self.hasher.hash(key);
-        let answer = self.view.with(move |view| view.answer(hash, key));
-        if answer.is_absent() {
-            self.counters.add(Event::Absent, 1);
+        let Answer::Absent(proof) = self.view.with(move |view| view.answer(hash, key)) else {
+            return Asked::Maybe;
+        };
+        let count = self.counters.add(Event::Absent, 1);
+        if self.sample.draws(hash, count) {
+            Asked::Doubted(proof)
+        } else {
+            Asked::Absent(proof)
         }
-        answer
     }
 
-    /// The indexes of the keys that may be there; the others are counted as *absent*.
+    /// The filters' answer, audited. Not for use within a read of a published value.
+    #[inline]
+    pub(crate) fn look_up(&self, key: &[u8]) -> Answer {
+        match self.ask(key) {
+            Asked::Absent(proof) => Answer::Absent(proof),
+            Asked::Doubted(proof) => self.audit(key, proof),
+            Asked::Maybe => Answer::Maybe,
+        }
+    }
+
+    /// The answer once the engine has been asked as well. Not for use within a read of a published
+    /// value: it takes long, and may end in another view.
+    #[cold]
+    pub(crate) fn audit(&self, key: &[u8], proof: Proof) -> Answer {
+        if self.denial_stands(key) {
+            Answer::Absent(proof)
+        } else {
+            Answer::Maybe
+        }
+    }
+
+    /// The indexes of the keys that may be there, ascending; the others are counted as *absent*.
+    /// Not for use within a read of a published value.
     pub(crate) fn ask_many(&self, keys: &[impl AsRef<[u8]>]) -> Vec<usize> {
         let mut left = Vec::new();
+        let mut doubted = Vec::new();
         self.view.with(|view| {
             for (chunk, keys) in keys.chunks(CHUNK).enumerate() {
                 let mut hashes = [KeyHash::new(0); CHUNK];
@@ -237,25 +272,85 @@ impl Column {
                     *hash = self.hasher.hash(key.as_ref());
                 }
                 let mut maybe = [true; CHUNK];
-                if view.answer_many(&hashes[..keys.len()], keys, &mut maybe[..keys.len()]) {
-                    let found = (0..keys.len()).filter(|&at| maybe[at]);
-                    left.extend(found.map(|at| chunk * CHUNK + at));
-                }
+                let first = chunk * CHUNK;
+                let any = view.answer_many(&hashes[..keys.len()], keys, &mut maybe[..keys.len()]);
+                let found = (0..keys.len()).filter(|&at| any && maybe[at]);
+                let asked = left.len();
+                left.extend(found.map(|at| first + at));
+                let times = keys.len() - (left.len() - asked);
+                let count = self.counters.add(Event::Absent, times as u64);
+                let drawn = self.sample.among(hashes[0], count, times);
+                let absent = (0..keys.len()).filter(|&at| !maybe[at]);
+                let drawn = absent.skip(drawn.start).take(drawn.len());
+                doubted.extend(drawn.map(|at| first + at));
             }
         });
-        self.counters
-            .add(Event::Absent, (keys.len() - left.len()) as u64);
+        if !doubted.is_empty() {
+            doubted.retain(|&at| !self.denial_stands(keys[at].as_ref()));
+            left.extend(doubted);
+            left.sort_unstable();
+        }
         left
     }
 
-    /// Counts what the engine found where the filters said *maybe*.
-    pub(crate) fn engine_answered(&self, found: bool) {
+    /// Counts what the engine found where the filters said *maybe*. Returns whether that it found
+    /// nothing is doubted, and waits for [`Column::tables_hide`].
+    pub(crate) fn engine_answered(&self, found: bool) -> bool {
         let event = match (found, self.is_known()) {
             (true, _) => Event::Found,
             (false, true) => Event::FalsePositive,
             (false, false) => Event::Uncovered,
         };
-        self.counters.add(event, 1);
+        let count = self.counters.add(event, 1);
+        !found && self.sample.draws(KeyHash::new(0), count)
+    }
+
+    /// Whether an audit finds no key where the filters deny one. Not for use within a read of a
+    /// published value.
+    #[cold]
+    pub(crate) fn denial_stands(&self, key: &[u8]) -> bool {
+        let auditor = self.auditor.get();
+        auditor.is_none_or(|auditor| auditor.denial_stands(self, key))
+    }
+
+    /// Whether the engine has a key that it did not find, so that it must be asked again. Not for
+    /// use within a read of a published value.
+    #[cold]
+    pub(crate) fn tables_hide(&self, key: &[u8]) -> bool {
+        let auditor = self.auditor.get();
+        auditor.is_some_and(|auditor| auditor.tables_hide(self, key))
+    }
+
+    /// All filters that memtables feed, or fed since the tables were listed.
+    pub(crate) fn growing_filters(&self) -> Vec<Arc<Scalable>> {
+        let View {
+            summary, inventory, ..
+        } = self.view();
+        let recent = inventory.iter().flat_map(Inventory::recent);
+        recent.map(Arc::clone).chain([summary]).collect()
+    }
+
+    /// Takes the second look away if this filter has a part in it.
+    pub(crate) fn drop_second_look_at(&self, filter: &Arc<SealedFilter>) {
+        let epoch = self.epoch();
+        let inventory = self.view().inventory;
+        if inventory.is_some_and(|inventory| inventory.asks(filter)) {
+            self.publish_inventory(epoch, None);
+        }
+    }
+
+    pub(crate) fn sample(&self) -> Sample {
+        self.sample
+    }
+
+    /// Counts one event; returns how many were counted before by this thread.
+    pub(crate) fn count(&self, event: Event) -> u64 {
+        self.counters.add(event, 1)
+    }
+
+    /// Gives the front what its audits need.
+    pub(crate) fn audit_with(&self, auditor: Auditor) {
+        self.auditor.get_or_init(|| auditor);
     }
 
     /// Whether the filters speak for every table.
@@ -300,7 +395,7 @@ impl Column {
         {
             // Before a memtable is bound to it.
             let inventory = Some(inventory.and_recent(&fresh.recent));
-            self.view.publish(View { inventory, ..view });
+            self.show(View { inventory, ..view });
         }
         let mut targets = lock(&self.targets);
         let old = std::mem::replace(&mut targets.current, fresh);
@@ -340,10 +435,16 @@ impl Column {
         {
             let mut knowledge = lock(&self.knowledge);
             knowledge.given_up = true;
+            knowledge.settled = false;
             self.forget();
         }
-        tracing::error!(column = %self.name, "a hook failed; look-ups go to the engine until reopen");
+        tracing::error!(column = %self.name, "nothing is ruled out; look-ups go to the engine until reopen");
         Arc::clone(&lock(&self.targets).current)
+    }
+
+    /// Whether nothing will be ruled out until the next open.
+    pub(crate) fn has_given_up(&self) -> bool {
+        lock(&self.knowledge).given_up
     }
 
     // -------------------------------------------------------------- table capture and policy
@@ -416,21 +517,41 @@ impl Column {
         self.wake();
     }
 
+    /// Puts a summary that answers *maybe* in the place of the one that there is, whose memory is
+    /// free once its memtables are flushed. False when it is such a one already.
+    pub(crate) fn drop_summary(&self) -> bool {
+        let nothing = self.saturated_summary();
+        if self.view().summary.size() <= nothing.size() {
+            return false;
+        }
+        // Readers first: what a memtable feeds from here on is not in the old one.
+        {
+            let _knowledge = lock(&self.knowledge);
+            let view = self.view();
+            self.show(View {
+                summary: Arc::clone(&nothing),
+                ..view
+            });
+        }
+        self.retarget(vec![nothing]);
+        true
+    }
+
+    fn saturated_summary(&self) -> Arc<Scalable> {
+        let imprint = self.hasher.imprint().remixed();
+        let options = *self.view().summary.options();
+        let nothing = Chain::saturated(imprint);
+        Arc::new(Scalable::starting_with(imprint, options, nothing))
+    }
+
     /// The family is gone: gives the memory of its filters back. Whoever still asks is told *maybe*.
     pub(crate) fn retire(&self) {
         let mut knowledge = lock(&self.knowledge);
         knowledge.given_up = true;
         knowledge.settled = false;
         knowledge.covers = HashSet::new();
-        let imprint = self.hasher.imprint().remixed();
-        let nothing = Chain::saturated(imprint);
-        let options = *self.view().summary.options();
-        let summary = Arc::new(Scalable::starting_with(imprint, options, nothing));
-        self.view.publish(View {
-            summary: Arc::clone(&summary),
-            coverage: Coverage::Unknown,
-            inventory: None,
-        });
+        let summary = self.saturated_summary();
+        self.show(View::unknown(Arc::clone(&summary)));
         let target = WriteTarget::new(self.hasher, vec![summary], self.memtable_options, &self.me);
         lock(&self.targets).current = Arc::new(target);
     }
@@ -439,11 +560,16 @@ impl Column {
         let View {
             summary, inventory, ..
         } = self.view();
-        self.view.publish(View {
-            summary,
-            coverage: Coverage::Unknown,
+        self.show(View {
             inventory: inventory.filter(|_| planted!(InventoryOutlivesForeign)),
+            ..View::unknown(summary)
         });
+    }
+
+    /// Makes this what readers consult, as the next edition; under the lock of `knowledge`.
+    fn show(&self, view: View) {
+        let edition = self.view.with(|current| current.edition) + 1;
+        self.view.publish(View { edition, ..view });
     }
 
     /// The epoch to hand to [`Column::publish`] later; taken *before* the tables are listed.
@@ -501,11 +627,11 @@ impl Column {
         let view = View {
             summary,
             coverage,
-            inventory: self.view().inventory,
+            ..self.view()
         };
         knowledge.covers = covers;
         knowledge.settled = view.uncovered() == Some(0);
-        self.view.publish(view);
+        self.show(view);
         true
     }
 
@@ -514,7 +640,7 @@ impl Column {
         let knowledge = lock(&self.knowledge);
         let view = self.view();
         if view.is_known() && !knowledge.is_past(epoch) {
-            self.view.publish(View { inventory, ..view });
+            self.show(View { inventory, ..view });
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::column::{Column, ForeignKeys};
-use crate::math::Rate;
+use crate::math::{Bits, Rate};
 use crate::planted::planted;
 use crate::rcu::Published;
 
@@ -64,6 +64,21 @@ impl Columns {
     pub(crate) fn all(&self) -> Vec<Arc<Column>> {
         self.by_id
             .with(|columns| columns.iter().flatten().cloned().collect())
+    }
+
+    /// Memory that the filters fed by memtables take, but for one column's.
+    pub(crate) fn size_without(&self, column: Option<&Column>) -> Bits {
+        let all = self.all();
+        let others = all
+            .iter()
+            .filter(|other| column.is_none_or(|column| !std::ptr::eq(Arc::as_ptr(other), column)));
+        Bits::new(others.map(|other| other.view().size().get()).sum())
+    }
+
+    /// The front whose summary takes the most memory.
+    pub(crate) fn largest(&self) -> Option<Arc<Column>> {
+        let size = |column: &Arc<Column>| column.view().summary.size();
+        self.all().into_iter().max_by_key(size)
     }
 
     pub(crate) fn insert(&self, id: u32, column: Arc<Column>) {

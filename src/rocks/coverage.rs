@@ -47,6 +47,8 @@ pub(crate) struct View {
     pub(crate) coverage: Coverage,
     /// Asked where the summary says *maybe*; complete by itself. None beside unknown coverage.
     pub(crate) inventory: Option<Inventory>,
+    /// Grows with each view of a column that is published.
+    pub(crate) edition: u64,
 }
 
 /// Which tables the summary does not speak for.
@@ -100,6 +102,16 @@ impl Uncovered {
 }
 
 impl View {
+    /// A view that rules nothing out.
+    pub(crate) fn unknown(summary: Arc<Scalable>) -> Self {
+        Self {
+            summary,
+            coverage: Coverage::Unknown,
+            inventory: None,
+            edition: 0,
+        }
+    }
+
     /// The view's answer for a key and its hash. Inlined always: a call is a tenth of a miss.
     #[inline(always)]
     pub(crate) fn answer(&self, hash: KeyHash, key: &[u8]) -> Answer {
@@ -123,6 +135,11 @@ impl View {
             return Answer::Maybe;
         }
         Answer::Absent(Proof(()))
+    }
+
+    /// Whether the summary rules the key out by itself, without the filter of a table.
+    pub(crate) fn summary_denies(&self, hash: KeyHash) -> bool {
+        self.uncovered() == Some(0) && !self.summary.may_contain(hash.remixed())
     }
 
     fn is_in_inventory(&self, hash: KeyHash) -> bool {

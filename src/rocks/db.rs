@@ -12,13 +12,16 @@ use rocksdb::{
     IteratorMode, Options, ReadOptions, SnapshotWithThreadMode, WriteBatch, WriteOptions,
 };
 
+use super::audit::{Asked, Auditor, Refutation};
 use super::bell::Bell;
 use super::column::Column;
 use super::columns::Columns;
 use super::coverage::Answer;
 use super::family::Family;
 use super::options::SieveOptions;
+use super::scrub::{ScrubLog, Scrubbed, Scrubber};
 use super::shelf::Shelf;
+use super::trust::Trust;
 use super::upkeep::Upkeep;
 use super::{Engine, OpenError, UpkeepFailed, ffi, probe};
 use crate::disk::{Disk, RealDisk};
@@ -46,6 +49,8 @@ pub struct SieveDb {
     columns: Arc<Columns>,
     registry: Arc<Registry>,
     shelf: Arc<Shelf>,
+    trust: Arc<Trust>,
+    scrubs: Arc<ScrubLog>,
     bell: Arc<Bell>,
     hasher: KeyHasher,
     options: SieveOptions,
@@ -118,8 +123,10 @@ impl SieveDb {
         let mut database_options = options.clone();
         let mut hooked = Vec::new();
         let mut fronts = Vec::new();
+        let mut taken = 0;
         for (name, options) in families {
-            let column = opening.column(&name, sieve);
+            let column = opening.column(&name, sieve, Bits::new(taken));
+            taken += column.view().size().get();
             hooked.push((name, hooked_options(&options, &column)?));
             ffi::listen(&mut database_options, Arc::clone(&column));
             fronts.push(column);
@@ -151,17 +158,21 @@ impl SieveDb {
             bell,
         } = opening;
         let columns = Arc::new(Columns::new(options.get_summary_rate()));
+        let kept = (!options.is_frozen()).then(|| Arc::clone(&shelf));
+        let trust = Arc::new(Trust::new(Arc::clone(&registry), kept));
         let mut default = None;
         for column in fronts {
             let id = bound_family(&column)?;
             if column.name() == DEFAULT_COLUMN_FAMILY_NAME {
                 default = Some(Arc::clone(&column));
             }
+            watch(&column, &engine, &trust);
             columns.insert(id, column);
         }
         let default = default.ok_or(OpenError::HooksSilent {
             what: "the default column family",
         })?;
+        let scrubs = Arc::<ScrubLog>::default();
         let upkeep = Upkeep {
             engine: Arc::clone(&engine),
             columns: Arc::clone(&columns),
@@ -172,6 +183,13 @@ impl SieveDb {
             dead: HashSet::new(),
             sequence: u64::MAX,
             retry: false,
+            scrubber: Scrubber::new(
+                Arc::clone(&columns),
+                Arc::clone(&registry),
+                Arc::clone(&bell),
+                Arc::clone(&scrubs),
+                options.get_scrub_every(),
+            ),
         };
         bell.ring();
         let upkeep = thread::Builder::new()
@@ -185,6 +203,8 @@ impl SieveDb {
             columns,
             registry,
             shelf,
+            trust,
+            scrubs,
             bell,
             hasher,
             options,
@@ -299,16 +319,23 @@ impl SieveDb {
 
     /// Whether the filters can rule a key of the default column family out.
     pub fn answer(&self, key: impl AsRef<[u8]>) -> Answer {
-        self.default.ask(key.as_ref())
+        self.default.look_up(key.as_ref())
     }
 
     /// Whether the filters can rule a key of a column family out.
     pub fn answer_cf(&self, cf: &impl AsColumnFamilyRef, key: impl AsRef<[u8]>) -> Answer {
-        let key = key.as_ref();
-        let answer = self
-            .columns
-            .with(ffi::column_id(cf), |column| column.ask(key));
-        answer.unwrap_or(Answer::Maybe)
+        self.look_up_in(ffi::column_id(cf), key.as_ref())
+    }
+
+    fn look_up_in(&self, id: u32, key: &[u8]) -> Answer {
+        match self.columns.with(id, |column| column.ask(key)) {
+            Some(Asked::Absent(proof)) => Answer::Absent(proof),
+            Some(Asked::Doubted(proof)) => self
+                .columns
+                .get(id)
+                .map_or(Answer::Maybe, |column| column.audit(key, proof)),
+            Some(Asked::Maybe) | None => Answer::Maybe,
+        }
     }
 
     /// False when a key of the default column family is certainly absent; otherwise RocksDB's own
@@ -341,16 +368,20 @@ impl SieveDb {
         &self,
         cf: &impl AsColumnFamilyRef,
         key: &[u8],
-        ask: impl FnOnce() -> Result<Option<V>, Error>,
+        ask: impl Fn() -> Result<Option<V>, Error>,
     ) -> Result<Option<V>, Error> {
         let id = ffi::column_id(cf);
-        let absent = self.columns.with(id, |column| column.ask(key).is_absent());
-        if absent == Some(true) {
+        if self.look_up_in(id, key).is_absent() {
             return Ok(None);
         }
         let value = ask()?;
-        self.columns
-            .with(id, |column| column.engine_answered(value.is_some()));
+        let found = value.is_some();
+        let doubted = self
+            .columns
+            .with(id, |column| column.engine_answered(found));
+        if doubted == Some(true) && self.columns.get(id).is_some_and(|c| c.tables_hide(key)) {
+            return ask();
+        }
         Ok(value)
     }
 
@@ -588,7 +619,8 @@ impl SieveDb {
             shelf: Arc::clone(&self.shelf),
             bell: Arc::clone(&self.bell),
         };
-        let column = opening.column(name, &self.settings());
+        let taken = self.columns.size_without(None);
+        let column = opening.column(name, &self.settings(), taken);
         let hooked = hooked_options(options, &column)?;
         self.engine
             .create_cf(name, &hooked)
@@ -596,6 +628,7 @@ impl SieveDb {
                 path: self.engine.path().to_owned(),
                 source,
             })?;
+        watch(&column, &self.engine, &self.trust);
         // Not the family that has the name now, which may have been dropped and made again.
         self.columns.insert(bound_family(&column)?, column);
         self.bell.ring();
@@ -652,6 +685,33 @@ impl SieveDb {
         column.map(|column| column.stats())
     }
 
+    /// Reads every filter in memory and drops those that have changed since they were made; what
+    /// is dropped is made anew. Returns what this call read and found.
+    ///
+    /// # Errors
+    /// When upkeep could not finish what it does besides.
+    pub fn scrub(&self) -> Result<Scrubbed, UpkeepFailed> {
+        let before = self.scrubbed();
+        let ticket = self.bell.call(|calls| calls.scrub = true);
+        let failure = self.bell.wait_for(ticket, LONG);
+        failure.map_or_else(
+            || Ok(self.scrubbed() - before),
+            |reason| Err(UpkeepFailed(reason)),
+        )
+    }
+
+    /// What scrubbing has read and found since the database was opened.
+    pub fn scrubbed(&self) -> Scrubbed {
+        self.scrubs.so_far()
+    }
+
+    /// What ended the trust in the filters: an audit that found a key which a filter had ruled out.
+    /// Every look-up goes to the engine then. To open the database again makes all filters anew,
+    /// with another seed.
+    pub fn refutation(&self) -> Option<Refutation> {
+        self.trust.lost().cloned()
+    }
+
     /// Waits until the sidecars that are there are loaded, at most `limit`.
     pub fn wait_until_known(&self, limit: Duration) {
         let ticket = self.bell.call(|calls| calls.look = true);
@@ -662,8 +722,12 @@ impl SieveDb {
     pub fn wait_until_covered(&self, limit: Duration) -> bool {
         let deadline = Instant::now() + limit;
         loop {
-            if self.columns.all().iter().all(|column| column.is_settled()) {
+            let columns = self.columns.all();
+            if columns.iter().all(|column| column.is_settled()) {
                 return true;
+            }
+            if columns.iter().any(|column| column.has_given_up()) {
+                return false;
             }
             let Some(left) = deadline.checked_duration_since(Instant::now()) else {
                 return false;
@@ -679,6 +743,10 @@ impl SieveDb {
     /// # Errors
     /// When it could not be finished; the filters stay as they were, and true.
     pub fn consolidate(&self) -> Result<(), UpkeepFailed> {
+        if self.trust.lost().is_some() {
+            let reason = "an audit refuted the filters; open the database again";
+            return Err(UpkeepFailed(reason.to_owned()));
+        }
         let ticket = self.bell.call(|calls| calls.consolidate = true);
         self.bell
             .wait_for(ticket, LONG)
@@ -724,6 +792,16 @@ impl SieveDb {
     pub(crate) fn shelf(&self) -> &Shelf {
         &self.shelf
     }
+
+    #[cfg(test)]
+    pub(crate) fn shared_columns(&self) -> Arc<Columns> {
+        Arc::clone(&self.columns)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn shared_registry(&self) -> Arc<Registry> {
+        Arc::clone(&self.registry)
+    }
 }
 
 impl Drop for SieveDb {
@@ -749,7 +827,7 @@ impl std::fmt::Debug for SieveDb {
 fn read_many<K: AsRef<[u8]>>(
     column: &Column,
     keys: &[K],
-    ask: impl FnOnce(&[&[u8]]) -> Vec<Result<Option<Vec<u8>>, Error>>,
+    ask: impl Fn(&[&[u8]]) -> Vec<Result<Option<Vec<u8>>, Error>>,
 ) -> Vec<Result<Option<Vec<u8>>, Error>> {
     let mut values: Vec<Result<Option<Vec<u8>>, Error>> = Vec::new();
     values.resize_with(keys.len(), || Ok(None));
@@ -758,9 +836,13 @@ fn read_many<K: AsRef<[u8]>>(
         return values;
     }
     let asked: Vec<&[u8]> = left.iter().map(|&at| keys[at].as_ref()).collect();
-    for (at, answer) in left.into_iter().zip(ask(&asked)) {
-        if let Ok(value) = &answer {
-            column.engine_answered(value.is_some());
+    for (at, mut answer) in left.into_iter().zip(ask(&asked)) {
+        let key = keys[at].as_ref();
+        if let Ok(value) = &answer
+            && column.engine_answered(value.is_some())
+            && column.tables_hide(key)
+        {
+            answer = ask(&[key]).pop().unwrap_or(Ok(None));
         }
         let at = if planted!(AnswersShifted) {
             (at + 1) % values.len()
@@ -777,14 +859,22 @@ fn read_many<K: AsRef<[u8]>>(
 fn read<V>(
     column: &Column,
     key: &[u8],
-    ask: impl FnOnce() -> Result<Option<V>, Error>,
+    ask: impl Fn() -> Result<Option<V>, Error>,
 ) -> Result<Option<V>, Error> {
-    if column.ask(key).is_absent() {
+    if column.look_up(key).is_absent() {
         return Ok(None);
     }
     let value = ask()?;
-    column.engine_answered(value.is_some());
+    if column.engine_answered(value.is_some()) && column.tables_hide(key) {
+        return ask();
+    }
     Ok(value)
+}
+
+/// Lets a front be audited, and fall with the others.
+fn watch(column: &Arc<Column>, engine: &Arc<Engine>, trust: &Arc<Trust>) {
+    column.audit_with(Auditor::new(Arc::downgrade(engine), Arc::clone(trust)));
+    trust.cover(column);
 }
 
 /// What the memory budget leaves for a segment's filter that takes `own` of it now.
@@ -797,11 +887,7 @@ pub(crate) fn room(
     let Some(budget) = options.get_memory_budget() else {
         return Bits::new(u64::MAX);
     };
-    let summaries = columns
-        .all()
-        .iter()
-        .map(|column| column.view().size().get())
-        .sum();
+    let summaries = columns.size_without(None).get();
     Bits::new(
         budget
             .get()
@@ -877,10 +963,12 @@ impl Opening {
         kept.map_err(|source| OpenError::Identity(Box::new(source)))
     }
 
-    fn column(&self, name: &str, sieve: &SieveOptions) -> Arc<Column> {
+    /// A front beside others that take so much of the budget.
+    fn column(&self, name: &str, sieve: &SieveOptions, taken: Bits) -> Arc<Column> {
         let imprint = self.hasher.imprint().remixed();
-        let options = sieve.summary(Items::new(0));
-        let summary = match self.shelf.load_summary(name) {
+        let options = sieve.summary(Items::new(0), taken);
+        let room = options.budget.unwrap_or(Bits::new(u64::MAX));
+        let summary = match self.shelf.load_summary(name, room) {
             Some((chain, covers)) => (Scalable::starting_with(imprint, options, chain), covers),
             None => (Scalable::new(imprint, options), HashSet::new()),
         };

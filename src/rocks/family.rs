@@ -10,6 +10,7 @@ use rocksdb::{
 };
 
 use super::Engine;
+use super::audit::Asked;
 use super::column::Column;
 use super::ffi::Handle;
 use crate::hash::KeyHasher;
@@ -51,16 +52,32 @@ impl Family {
         &self.handle
     }
 
-    /// False only when the front rules the key out.
+    /// False only when the front rules the key out; never audited.
     #[inline]
     pub(crate) fn may_contain(&self, key: &[u8]) -> bool {
         match &self.front {
-            Some(front) => !front.ask(key).is_absent(),
+            Some(front) => matches!(front.ask(key), Asked::Maybe),
             None => true,
         }
     }
 
-    /// The indexes of the keys that the front does not rule out, ascending.
+    /// False only when the front rules the key out; one in so many is audited. Not for use within a
+    /// read of a published value.
+    #[inline]
+    pub(crate) fn lets_by(&self, key: &[u8]) -> bool {
+        match &self.front {
+            Some(front) => !front.look_up(key).is_absent(),
+            None => true,
+        }
+    }
+
+    /// Whether an audit finds no key where the front rules it out.
+    pub(crate) fn denial_stands(&self, key: &[u8]) -> bool {
+        let front = self.front.as_ref();
+        front.is_none_or(|front| front.denial_stands(key))
+    }
+
+    /// The indexes of the keys that the front does not rule out, ascending; some are audited.
     pub(crate) fn let_by(&self, keys: &[&[u8]]) -> Vec<usize> {
         match &self.front {
             Some(front) => front.ask_many(keys),
@@ -107,8 +124,11 @@ impl Family {
         options: &ReadOptions,
     ) -> Result<Option<DBPinnableSlice<'_>>, Error> {
         let value = self.fetch(key, options)?;
-        if let Some(front) = &self.front {
-            front.engine_answered(value.is_some());
+        if let Some(front) = &self.front
+            && front.engine_answered(value.is_some())
+            && front.tables_hide(key)
+        {
+            return self.fetch(key, options);
         }
         Ok(value)
     }
@@ -121,11 +141,18 @@ impl Family {
     ) -> Vec<Result<Option<DBPinnableSlice<'_>>, Error>> {
         const SORTED: bool = false;
         let engine = self.handle.engine();
-        let values =
+        let mut values =
             engine.batched_multi_get_cf_opt(&self.handle, keys.iter().copied(), SORTED, options);
-        if let Some(front) = &self.front {
-            let found = values.iter().flatten().map(Option::is_some);
-            found.for_each(|found| front.engine_answered(found));
+        let Some(front) = &self.front else {
+            return values;
+        };
+        for (key, answer) in keys.iter().zip(&mut values) {
+            if let Ok(value) = answer
+                && front.engine_answered(value.is_some())
+                && front.tables_hide(key)
+            {
+                *answer = self.fetch(key, options);
+            }
         }
         values
     }

@@ -20,6 +20,7 @@ use librocksdb_sys as sys;
 use rocksdb::{AsColumnFamilyRef, AsRawPtr, BoundColumnFamily, Options};
 
 use super::Engine;
+use super::bypass;
 use super::column::{Column, WriteTarget};
 use super::table::TableBuild;
 use crate::hash::KeyHash;
@@ -428,7 +429,7 @@ extern "C" fn segment_may_contain(segment: *mut c_void, key: *const u8, size: us
     let segment: &Segment = unsafe { shared(segment) };
     // SAFETY: RocksDB's key outlives this call.
     let key = unsafe { bytes(key, size) };
-    guarded(true, || segment.may_contain(key))
+    guarded(true, || segment.may_contain(key) || bypass::is_on())
 }
 
 extern "C" fn segment_may_contain_many(
@@ -450,7 +451,9 @@ extern "C" fn segment_may_contain_many(
         // SAFETY: RocksDB's keys outlive this call.
         unsafe { bytes(key, size) }
     });
-    guarded((), || segment.may_contain_many(keys, answers));
+    if !bypass::is_on() {
+        guarded((), || segment.may_contain_many(keys, answers));
+    }
 }
 
 extern "C" fn segment_release(segment: *mut c_void) {

@@ -3,10 +3,12 @@
 use std::collections::HashSet;
 
 use super::SieveDb;
+use super::audit::Refutation;
 use super::column::Column;
 use super::error::InspectError;
 use super::ffi::{self, LiveTable};
 use super::planning::{self, Limits};
+use super::scrub::Scrubbed;
 use crate::filter::Chain;
 use crate::format::Source;
 use crate::hash::KeyHash;
@@ -21,6 +23,12 @@ const SAMPLE: u64 = 100_000;
 pub struct Inspection {
     /// One report a column family.
     pub columns: Vec<ColumnReport>,
+    /// What ended the trust in the filters, if an audit did since the database was opened.
+    pub refutation: Option<Refutation>,
+    /// Runs that ended in a refutation: each left an `identity.void-` file beside the filters.
+    pub refuted_runs: usize,
+    /// What scrubbing has read and found since then.
+    pub scrubbed: Scrubbed,
 }
 
 /// The state of one column family's filters.
@@ -141,7 +149,12 @@ impl SieveDb {
             .iter()
             .map(|column| self.report(column))
             .collect::<Result<_, _>>()?;
-        Ok(Inspection { columns })
+        Ok(Inspection {
+            columns,
+            refutation: self.refutation(),
+            refuted_runs: self.shelf().disowned(),
+            scrubbed: self.scrubbed(),
+        })
     }
 
     fn report(&self, column: &Column) -> Result<ColumnReport, InspectError> {

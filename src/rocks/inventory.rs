@@ -62,8 +62,17 @@ impl Inventory {
 
     /// Whether these are the tables, in any order.
     pub(crate) fn lists(&self, tables: &[Arc<SealedFilter>]) -> bool {
-        let listed = |one| self.tables.iter().any(|other| Arc::ptr_eq(one, other));
-        self.tables.len() == tables.len() && tables.iter().all(listed)
+        self.tables.len() == tables.len() && tables.iter().all(|filter| self.asks(filter))
+    }
+
+    /// Whether this is the filter of a listed table.
+    pub(crate) fn asks(&self, filter: &Arc<SealedFilter>) -> bool {
+        self.tables.iter().any(|other| Arc::ptr_eq(filter, other))
+    }
+
+    /// The recent filters.
+    pub(crate) fn recent(&self) -> impl Iterator<Item = &Arc<Scalable>> {
+        self.recent.iter()
     }
 
     /// The generations whose keys may be in no listed table.

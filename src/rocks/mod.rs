@@ -6,15 +6,19 @@
 //! | `options` | what a front may be told |
 //! | `coverage` | what a reader consults, and when it may say *absent* |
 //! | `column` | the front of one column family: readers, memtables, tables |
+//! | `audit`, `bypass`, `trust` | negatives that are checked, and what follows from a false one |
 //! | `table` | the filter of an SST while it is written |
 //! | `bell`, `upkeep`, `shelf` | the background thread and the folder of filters |
+//! | `scrub` | whether the filters in memory are what they were |
 //! | `planning` | the merge planner's word on a table's filter |
 //! | `probe` | the proof, before a database is opened, that the hooks fire |
 //! | `db` | [`SieveDb`] |
 //! | `family` | a column family that is looked up once |
 //! | `inspect` | what there is, and whether it is right |
 
+mod audit;
 mod bell;
+mod bypass;
 mod column;
 mod columns;
 mod coverage;
@@ -29,16 +33,21 @@ mod planning;
 #[cfg(test)]
 mod power;
 mod probe;
+mod scrub;
 mod shelf;
 mod table;
+mod trust;
 mod upkeep;
 
+pub(crate) use audit::Sample;
+pub use audit::{Liar, Refutation};
 pub use coverage::{Answer, Proof};
 pub use db::SieveDb;
 pub use error::{InspectError, OpenError, UpkeepFailed};
 pub(crate) use family::Family;
 pub use inspect::{ColumnReport, FilterReport, Inspection, LostKey, SegmentReport, VerifyReport};
 pub use options::{FilterMemory, SieveOptions};
+pub use scrub::Scrubbed;
 
 /// The wrapped engine: a RocksDB whose column families may be created and dropped while shared.
 pub type Engine = rocksdb::DBWithThreadMode<rocksdb::MultiThreaded>;

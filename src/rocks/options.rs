@@ -1,6 +1,7 @@
 //! What a front may be told; every setting has a default that is argued here.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::filter::ScalableOptions;
 use crate::hash::HashId;
@@ -26,6 +27,8 @@ pub struct SieveOptions {
     hash: HashId,
     folder: Option<PathBuf>,
     frozen: bool,
+    audit: u32,
+    scrub_every: Option<Duration>,
     publishes_first: bool,
 }
 
@@ -51,6 +54,14 @@ const GROWTH: u32 = 2;
 /// which costs as much as fifty misses. Later stages live only until the next consolidation.
 const TIGHTENING: f64 = 0.4;
 
+/// One negative in so many is audited. An audit is a missing read of the engine, a microsecond or
+/// two where its blocks are cached: spread over 1,024 negatives, one nanosecond each.
+const AUDITED: u32 = 1_024;
+
+/// Every filter in memory is read once in so long. An hour, because a gibibyte of filters is read
+/// in a fraction of a second.
+const SCRUBBED: Duration = Duration::from_secs(60 * 60);
+
 impl Default for SieveOptions {
     /// One percent in the summary and in each segment's filter, XXH3, no budget.
     fn default() -> Self {
@@ -62,6 +73,8 @@ impl Default for SieveOptions {
             hash: HashId::Xxh3,
             folder: None,
             frozen: false,
+            audit: AUDITED,
+            scrub_every: Some(SCRUBBED),
             publishes_first: false,
         }
     }
@@ -137,8 +150,10 @@ impl SieveOptions {
         self
     }
 
-    /// The most memory that all filters may take. Past it the largest segment filters are
-    /// dropped and a summary that would grow answers *maybe*; writes never fail for it.
+    /// The most memory that all filters may take. Past it whole filters are dropped, first those of
+    /// the tables that the fewest look-ups pass through, and a summary that would grow answers
+    /// *maybe*; writes never fail for it. A table that was just written may exceed it until upkeep
+    /// has looked.
     #[must_use]
     pub fn memory_budget(mut self, budget: Bits) -> Self {
         self.memory_budget = Some(budget);
@@ -166,6 +181,31 @@ impl SieveOptions {
     pub fn frozen(mut self, frozen: bool) -> Self {
         self.frozen = frozen;
         self
+    }
+
+    /// How many negatives there are to each one that is read from the engine all the same, to see
+    /// that it is none; 0 audits none. One that is wrong ends the trust in all filters of the
+    /// database until it is opened again: see [`SieveDb::refutation`](super::SieveDb::refutation).
+    #[must_use]
+    pub fn audit(mut self, one_in: u32) -> Self {
+        self.audit = one_in;
+        self
+    }
+
+    /// How often the filters in memory are read in the background, to see that no bit of them has
+    /// fallen; `None` for never. [`SieveDb::scrub`](super::SieveDb::scrub) does it at once.
+    #[must_use]
+    pub fn scrub_every(mut self, interval: Option<Duration>) -> Self {
+        self.scrub_every = interval;
+        self
+    }
+
+    pub(crate) fn get_scrub_every(&self) -> Option<Duration> {
+        self.scrub_every
+    }
+
+    pub(crate) fn get_audit(&self) -> u32 {
+        self.audit
     }
 
     /// Notes that the engine lets a write be seen before its memtable has taken it.
@@ -204,15 +244,16 @@ impl SieveOptions {
             .unwrap_or_else(|| database.join("sieve"))
     }
 
-    /// A summary for at least `keys` keys.
-    pub(crate) fn summary(&self, keys: Items) -> ScalableOptions {
+    /// A summary for at least `keys` keys, beside others that take so much of the budget.
+    pub(crate) fn summary(&self, keys: Items, others: Bits) -> ScalableOptions {
         let expected = self.expected_keys.unwrap_or(FIRST_STAGE);
+        let left = |budget: Bits| Bits::new(budget.get().saturating_sub(others.get()));
         ScalableOptions {
             rate: self.summary_rate,
             first: keys.max(expected),
             growth: GROWTH,
             tightening: Tightening::Geometric(TIGHTENING),
-            budget: self.memory_budget,
+            budget: self.memory_budget.map(left),
             ..ScalableOptions::default()
         }
     }

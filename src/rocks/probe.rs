@@ -14,7 +14,7 @@ use super::options::SieveOptions;
 use super::{Engine, OpenError, ffi};
 use crate::filter::Scalable;
 use crate::hash::{HashId, KeyHasher, Seed};
-use crate::math::Items;
+use crate::math::{Bits, Items};
 use crate::segment::Registry;
 
 const PATH: &str = "/lsm-sieve-self-check";
@@ -55,7 +55,10 @@ fn hasher() -> KeyHasher {
 
 fn column(registry: &Arc<Registry>) -> Arc<Column> {
     let options = SieveOptions::default();
-    let summary = Scalable::new(hasher().imprint().remixed(), options.summary(Items::new(0)));
+    let summary = Scalable::new(
+        hasher().imprint().remixed(),
+        options.summary(Items::new(0), Bits::new(0)),
+    );
     let empty = (summary, HashSet::new());
     let registry = Arc::clone(registry);
     Column::new(

@@ -2,9 +2,11 @@
 //! without; reads then cost time, never an answer.
 
 use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::filter::{Chain, Scalable, Stage};
-use crate::format::{Role, Sidecar, Source, StageRecord, Subject};
+use crate::format::{Identity, Role, Sidecar, Source, StageRecord, Subject};
+use crate::math::Bits;
 use crate::planted::planted;
 use crate::segment::{SealedFilter, SegmentId, SidecarError, SidecarFolder};
 
@@ -12,11 +14,16 @@ use crate::segment::{SealedFilter, SegmentId, SidecarError, SidecarFolder};
 #[derive(Debug)]
 pub(crate) struct Shelf {
     folder: SidecarFolder,
+    /// What is kept from now on would not be believed by the next open.
+    disowned: AtomicBool,
 }
 
 impl Shelf {
     pub(crate) fn new(folder: SidecarFolder) -> Self {
-        Self { folder }
+        Self {
+            folder,
+            disowned: AtomicBool::new(false),
+        }
     }
 
     pub(crate) fn folder(&self) -> &SidecarFolder {
@@ -31,27 +38,29 @@ impl Shelf {
         })
     }
 
+    /// The filter of a segment, if a good one is there that takes at most `room`: nothing larger is
+    /// read, whatever the file.
+    pub(crate) fn load_within(&self, id: SegmentId, room: Bits) -> Option<SealedFilter> {
+        match self.folder.header(id) {
+            Ok(Some(header)) if header.size() > room => None,
+            // What is wrong with it is said by the load.
+            _ => self.load(id).filter(|filter| filter.chain.size() <= room),
+        }
+    }
+
     /// The filter of a segment; `None` when it has no sidecar.
     pub(crate) fn load_checked(&self, id: SegmentId) -> Result<Option<SealedFilter>, SidecarError> {
         let loaded = self.folder.load(id);
         if planted!(DamagedIsEmpty) && matches!(loaded, Err(SidecarError::Damaged { .. })) {
-            return Ok(Some(SealedFilter {
-                chain: Chain::new(*self.folder.imprint(), Vec::new()),
-                entries: 0,
-                rate: crate::math::Rate::ONE_PERCENT,
-                source: Source::RawKeys,
-            }));
+            let nothing = Chain::new(*self.folder.imprint(), Vec::new());
+            let rate = crate::math::Rate::ONE_PERCENT;
+            return Ok(Some(SealedFilter::new(nothing, 0, rate, Source::RawKeys)));
         }
         let Some(sidecar) = loaded? else {
             return Ok(None);
         };
         let (entries, rate, source) = (sidecar.entries, sidecar.rate, sidecar.source);
-        Ok(chain_of(sidecar).map(|chain| SealedFilter {
-            chain,
-            entries,
-            rate,
-            source,
-        }))
+        Ok(chain_of(sidecar).map(|chain| SealedFilter::new(chain, entries, rate, source)))
     }
 
     /// Stores a segment's filter; false when it could not.
@@ -65,11 +74,29 @@ impl Shelf {
             rate: filter.rate,
             stages: records_of(&filter.chain),
         };
+        // After the copy: what was damaged before it would get a good checksum.
+        if !filter.is_intact() {
+            tracing::error!(segment = %id, "a filter changed in memory; it is not stored");
+            return false;
+        }
         self.put(&sidecar)
     }
 
-    /// The summary of a key space and the segments that it covers, if a good one is there.
-    pub(crate) fn load_summary(&self, name: &str) -> Option<(Chain, HashSet<SegmentId>)> {
+    /// The summary of a key space and the segments that it covers, if a good one is there that takes
+    /// at most `room`.
+    pub(crate) fn load_summary(
+        &self,
+        name: &str,
+        room: Bits,
+    ) -> Option<(Chain, HashSet<SegmentId>)> {
+        let header = self.folder.summary_header(key_space(name));
+        if header.is_ok_and(|header| header.is_some_and(|header| header.size() > room)) {
+            tracing::warn!(
+                column = name,
+                "the budget has no room for the stored summary"
+            );
+            return None;
+        }
         let loaded = self.folder.load_summary(key_space(name));
         let mut sidecar = loaded.unwrap_or_else(|error| {
             tracing::warn!(%error, "a summary is unusable; it will be made anew from the tables");
@@ -106,7 +133,31 @@ impl Shelf {
         });
     }
 
+    /// Makes all that is kept here worthless to the next open, durably; false when it could not.
+    pub(crate) fn disown(&self) -> bool {
+        self.disowned.store(true, Ordering::Release);
+        let disowned = Identity::disown(self.folder.disk(), self.folder.path());
+        if let Err(error) = &disowned {
+            tracing::error!(
+                %error,
+                "what an audit refuted may come back; remove the folder before the next open"
+            );
+        }
+        disowned.is_ok()
+    }
+
+    /// How often, in all runs, what is kept here was made worthless; 0 when that cannot be read.
+    pub(crate) fn disowned(&self) -> usize {
+        Identity::disowned(self.folder.disk(), self.folder.path()).unwrap_or_else(|error| {
+            tracing::warn!(%error, "cannot tell whether filters were refuted before");
+            0
+        })
+    }
+
     fn put(&self, sidecar: &Sidecar) -> bool {
+        if self.disowned.load(Ordering::Acquire) {
+            return false;
+        }
         let stored = self.folder.store(sidecar);
         if let Err(error) = &stored {
             tracing::warn!(%error, "a filter was not stored; it stays in memory");

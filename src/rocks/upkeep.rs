@@ -18,7 +18,7 @@
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rocksdb::BoundColumnFamily;
 
@@ -31,7 +31,8 @@ use super::db::room;
 use super::ffi::{self, LiveTable};
 use super::inventory::{Inventory, MOST_TABLES};
 use super::options::{HEADROOM, SieveOptions};
-use super::planning::{self, Limits};
+use super::planning::{self, Held, Limits};
+use super::scrub::Scrubber;
 use super::shelf::Shelf;
 use crate::filter::Scalable;
 use crate::format::Source;
@@ -44,6 +45,10 @@ const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Stages that a summary may grow to while writers are busy; each is one cache line of a miss.
 const BUSY_STAGES: usize = 6;
+
+/// No table's filter takes more: what a file claims beyond, no memory is asked for.
+const MOST_BITS: u64 = 1 << 16;
+const MOST_BITS_AN_ENTRY: u64 = 1 << 10;
 
 /// What can go wrong in a pass; the next one tries again.
 #[derive(Debug, thiserror::Error)]
@@ -87,6 +92,7 @@ pub(crate) struct Upkeep {
     pub(crate) sequence: u64,
     /// The pass before failed somewhere.
     pub(crate) retry: bool,
+    pub(crate) scrubber: Scrubber,
 }
 
 impl Upkeep {
@@ -100,11 +106,13 @@ impl Upkeep {
                 return;
             }
             let retry = std::mem::take(&mut self.retry);
-            if !calls.look && !calls.consolidate && !retry && !self.something_is_due() {
+            self.scrub_in_turn();
+            let called = calls.look || calls.consolidate || calls.scrub;
+            if !called && !retry && !self.something_is_due() {
                 continue;
             }
             // A panic here must not leave the database without upkeep, nor its callers waiting.
-            let passed = catch_unwind(AssertUnwindSafe(|| self.pass(calls)));
+            let passed = catch_unwind(AssertUnwindSafe(|| self.scrub_and_pass(calls)));
             let failure = passed.unwrap_or_else(|_| {
                 tracing::error!("upkeep panicked; it goes on with the next pass");
                 Some("it panicked".to_owned())
@@ -120,6 +128,22 @@ impl Upkeep {
         entries
             .iter()
             .any(|column| self.consolidation_is_due(column, quiet))
+    }
+
+    /// Reads the filters whose turn it is.
+    fn scrub_in_turn(&mut self) {
+        let now = Instant::now();
+        let read = catch_unwind(AssertUnwindSafe(|| self.scrubber.scrub_in_turn(now)));
+        if read.is_err() {
+            tracing::error!("scrubbing panicked; it goes on with the next filter");
+        }
+    }
+
+    fn scrub_and_pass(&mut self, calls: Calls) -> Option<String> {
+        if calls.scrub {
+            self.scrubber.scrub_all();
+        }
+        self.pass(calls)
     }
 
     /// One look at everything; returns what went wrong, which the next pass tries again.
@@ -142,6 +166,7 @@ impl Upkeep {
                 }
             }
         }
+        self.keep_within_budget();
         match failure {
             None => self.sweep(&live, built),
             Some(_) => self.retry = true,
@@ -163,6 +188,9 @@ impl Upkeep {
     ) -> Result<Vec<LiveTable>, UpkeepError> {
         let epoch = column.epoch();
         let tables = self.list(column)?;
+        if column.has_given_up() {
+            return Ok(tables);
+        }
         self.load_filters(&tables);
         self.publish_known(column, epoch, &tables);
         if self.options.is_frozen() {
@@ -190,10 +218,13 @@ impl Upkeep {
 
     fn list(&self, column: &Column) -> Result<Vec<LiveTable>, UpkeepError> {
         let listed = ffi::live_tables(&self.handle(column)?);
-        listed.map_err(|reason| UpkeepError::List {
+        let mut tables = listed.map_err(|reason| UpkeepError::List {
             column: column.name().to_owned(),
             reason,
-        })
+        })?;
+        // What the budget has room for goes to the best.
+        tables.sort_by_key(|table| planning::worth(table.level, table.entries));
+        Ok(tables)
     }
 
     // -------------------------------------------------------------- coverage
@@ -374,9 +405,10 @@ impl Upkeep {
             .options
             .clone()
             .summary_rate(self.columns.summary_rate());
+        let others = self.columns.size_without(Some(column));
         Ok(Scalable::new(
             column.hasher().imprint().remixed(),
-            options.summary(Items::new(room)),
+            options.summary(Items::new(room), others),
         ))
     }
 
@@ -447,11 +479,16 @@ impl Upkeep {
     // -------------------------------------------------------------- segment filters
 
     fn load_filters(&self, tables: &[LiveTable]) {
-        for id in tables.iter().filter_map(LiveTable::id) {
+        for table in tables {
+            let Some(id) = table.id() else { continue };
             let segment = self.registry.open(id);
+            let most = table
+                .entries
+                .saturating_mul(MOST_BITS_AN_ENTRY)
+                .saturating_add(MOST_BITS);
+            let room = self.room(Bits::new(0)).min(Bits::new(most));
             if segment.filter().is_none()
-                && let Some(filter) = self.shelf.load(id)
-                && filter.chain.size() <= self.room(Bits::new(0))
+                && let Some(filter) = self.shelf.load_within(id, room)
             {
                 segment.set_filter(filter, true);
             }
@@ -500,11 +537,15 @@ impl Upkeep {
         let segment = self.registry.open(id);
         let filter = segment.filter();
         let own = filter.as_ref().map(|filter| filter.chain.size());
+        let kept = filter.as_ref().filter(|filter| filter.rate == rate);
         let limits = Limits {
             rate,
-            room: self.room(own.unwrap_or_default()),
+            // Which filter goes when there are too many is not said by the order of the tables.
+            room: match kept {
+                Some(_) => Bits::new(u64::MAX),
+                None => self.room(own.unwrap_or_default()),
+            },
         };
-        let kept = filter.as_ref().filter(|filter| filter.rate == rate);
         let chain = kept.map(|filter| &filter.chain);
         let imprint = column.hasher().imprint();
         let decision = planning::decide(id, chain, imprint, Items::new(table.entries), limits);
@@ -565,6 +606,51 @@ impl Upkeep {
         }
     }
 
+    // -------------------------------------------------------------- the budget
+
+    /// Drops whole filters until all that are left fit the budget: those of tables first, since a
+    /// summary spares more of the engine's work with each bit.
+    fn keep_within_budget(&self) {
+        let Some(budget) = self.options.get_memory_budget() else {
+            return;
+        };
+        while self.columns.size_without(None) > budget
+            && let Some(column) = self.columns.largest()
+            && column.drop_summary()
+        {
+            tracing::warn!(
+                column = column.name(),
+                "the budget has no room for its summary"
+            );
+        }
+        let taken = self.registry.size().get() + self.columns.size_without(None).get();
+        let over = Bits::new(taken.saturating_sub(budget.get()));
+        if over == Bits::new(0) {
+            return;
+        }
+        for id in planning::least_worth(self.held(), over) {
+            self.registry.open(id).drop_filter();
+        }
+        // Inventories hold what was dropped until they are taken anew.
+        self.bell.ring();
+    }
+
+    /// The live tables that have a filter.
+    fn held(&self) -> Vec<Held> {
+        let columns = self.columns.all();
+        let tables = columns.iter().filter_map(|column| self.list(column).ok());
+        let held = |table: LiveTable| {
+            let id = table.id()?;
+            let size = self.registry.get(id)?.filter()?.chain.size();
+            Some(Held {
+                id,
+                level: table.level,
+                size,
+            })
+        };
+        tables.flatten().filter_map(held).collect()
+    }
+
     // -------------------------------------------------------------- saving and sweeping
 
     /// Saves what is known of the tables as they are at the end, and reads none of them: the next
@@ -587,10 +673,14 @@ impl Upkeep {
     }
 
     fn save_summary(&self, column: &Column) {
-        let view = column.view();
-        if column.is_settled() && !view.summary.is_saturated() && !self.options.is_frozen() {
+        let summary = column.view().summary;
+        if column.is_settled()
+            && !summary.is_saturated()
+            && !self.options.is_frozen()
+            && self.scrubber.scrub_growing(column, &summary)
+        {
             self.shelf
-                .save_summary(column.name(), &view.summary, column.covers());
+                .save_summary(column.name(), &summary, column.covers());
         }
     }
 

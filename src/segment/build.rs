@@ -101,12 +101,7 @@ impl SegmentBuilder {
                 vec![stage_of(&self.kept, self.rate)?],
             ),
         };
-        Some(SealedFilter {
-            chain,
-            entries,
-            rate: self.rate,
-            source,
-        })
+        Some(SealedFilter::new(chain, entries, self.rate, source))
     }
 }
 

@@ -13,6 +13,9 @@ use std::path::{Path, PathBuf};
 /// The name of the file in the database's folder.
 pub const IDENTITY_FILE: &str = "identity";
 
+/// In the name of an identity that was disowned.
+const VOID: &str = "void";
+
 /// More than any version's identity file needs, in bytes.
 const MAX_IDENTITY_BYTES: u64 = 4096;
 
@@ -98,7 +101,7 @@ impl Identity {
         let path = folder.join(IDENTITY_FILE);
         match find(disk, &path)? {
             Found::Whole(kept) if kept == *self => return Ok(()),
-            Found::Damaged => put_aside(disk, folder, &path)?,
+            Found::Damaged => put_aside(disk, folder, &path, "damaged")?,
             Found::Whole(_) | Found::Nothing => {}
         }
         Ok(disk::publish(
@@ -107,6 +110,33 @@ impl Identity {
             IDENTITY_FILE,
             &encode_identity(self),
         )?)
+    }
+
+    /// Takes the identity away, durably: the filters kept with it are of another database from now
+    /// on, and are made anew at the next open. The file is renamed to `identity.void-<16 hex
+    /// digits>`, which needs no room; it may be missing.
+    ///
+    /// # Errors
+    /// When the file cannot be renamed, or the new name may not survive a power cut.
+    pub fn disown(disk: &dyn Disk, folder: &Path) -> Result<(), IdentityError> {
+        let path = folder.join(IDENTITY_FILE);
+        if !matches!(find(disk, &path)?, Found::Nothing) {
+            put_aside(disk, folder, &path, VOID)?;
+        }
+        at("sync", folder, disk.sync_folder(folder))
+    }
+
+    /// How many identities of this folder were disowned: none, unless filters were refuted.
+    ///
+    /// # Errors
+    /// When the folder cannot be listed.
+    pub fn disowned(disk: &dyn Disk, folder: &Path) -> Result<usize, IdentityError> {
+        let start = format!("{IDENTITY_FILE}.{VOID}-");
+        match disk.list(folder) {
+            Ok(names) => Ok(names.iter().filter(|name| name.starts_with(&start)).count()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(0),
+            Err(error) => at("list", folder, Err(error)),
+        }
     }
 
     /// The hasher that this identity keys.
@@ -138,10 +168,10 @@ fn find(disk: &dyn Disk, path: &Path) -> Result<Found, IdentityError> {
     }
 }
 
-fn put_aside(disk: &dyn Disk, folder: &Path, path: &Path) -> Result<(), IdentityError> {
+fn put_aside(disk: &dyn Disk, folder: &Path, path: &Path, why: &str) -> Result<(), IdentityError> {
     let tag = getrandom::u64().map_err(io::Error::from);
     let tag = at("draw randomness for", path, tag)?;
-    let aside = folder.join(format!("{IDENTITY_FILE}.damaged-{tag:016x}"));
+    let aside = folder.join(format!("{IDENTITY_FILE}.{why}-{tag:016x}"));
     at("put aside", path, disk.rename(path, &aside))
 }
 
@@ -217,6 +247,28 @@ mod tests {
             let kept = disk::read_file(&disk, &Path::new(FOLDER).join(aside), 1 << 20);
             assert_eq!(kept.unwrap(), damaged);
         }
+    }
+
+    #[test]
+    fn a_disowned_identity_does_not_come_back_even_after_a_power_cut() {
+        let disk = disk();
+        let made = load(&disk, HashId::Xxh3).unwrap();
+        disk.limit_free_bytes(0);
+        assert_eq!(Identity::disowned(&disk, Path::new(FOLDER)).unwrap(), 0);
+        for _ in 0..2 {
+            Identity::disown(&disk, Path::new(FOLDER)).unwrap();
+            assert_eq!(Identity::disowned(&disk, Path::new(FOLDER)).unwrap(), 1);
+        }
+        for image in disk.after_power_cut(1) {
+            let found = Identity::load(&image, Path::new(FOLDER)).unwrap();
+            assert!(found.is_none(), "{found:?}");
+        }
+        let next = Identity::load_or_new(&disk, Path::new(FOLDER), HashId::Xxh3).unwrap();
+        assert_ne!((next.store, next.seed), (made.store, made.seed));
+        let [aside] = &disk.list(Path::new(FOLDER)).unwrap()[..] else {
+            panic!("one file is left");
+        };
+        assert!(aside.starts_with("identity.void-"));
     }
 
     #[test]

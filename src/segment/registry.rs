@@ -1,6 +1,7 @@
 //! The segments that a database's filters speak for, by identity.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{Segment, SegmentId};
@@ -12,6 +13,7 @@ use crate::math::Bits;
 pub struct Registry {
     hasher: KeyHasher,
     segments: Mutex<HashMap<SegmentId, Arc<Segment>>>,
+    trusted: Arc<AtomicBool>,
 }
 
 impl Registry {
@@ -20,6 +22,7 @@ impl Registry {
         Self {
             hasher,
             segments: Mutex::default(),
+            trusted: Arc::new(AtomicBool::new(true)),
         }
     }
 
@@ -28,7 +31,7 @@ impl Registry {
         let mut segments = self.lock();
         let segment = segments
             .entry(id)
-            .or_insert_with(|| Arc::new(Segment::unknown(id, self.hasher)));
+            .or_insert_with(|| Arc::new(Segment::unknown(id, self.hasher, &self.trusted)));
         Arc::clone(segment)
     }
 
@@ -48,6 +51,13 @@ impl Registry {
         // later filters.
         self.lock()
             .retain(|&id, segment| keep(id) || Arc::strong_count(segment) > 1);
+    }
+
+    /// Drops all filters, and whatever filters are made from here on: every key may be anywhere.
+    pub fn distrust(&self) {
+        self.trusted.store(false, Ordering::SeqCst);
+        let segments: Vec<_> = self.lock().values().cloned().collect();
+        segments.iter().for_each(|segment| segment.drop_filter());
     }
 
     /// Bits of all resident filters.

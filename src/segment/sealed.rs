@@ -27,6 +27,26 @@ pub struct SealedFilter {
     pub rate: Rate,
     /// Where its keys came from.
     pub source: Source,
+    /// Of the stages, when they were sealed.
+    checksum: u32,
+}
+
+impl SealedFilter {
+    /// Seals stages that hold the keys of so many entries.
+    pub fn new(chain: Chain, entries: u64, rate: Rate, source: Source) -> Self {
+        Self {
+            checksum: chain.checksum(),
+            chain,
+            entries,
+            rate,
+            source,
+        }
+    }
+
+    /// Whether every bit is what it was when the filter was sealed; reads the whole filter.
+    pub fn is_intact(&self) -> bool {
+        self.chain.checksum() == self.checksum
+    }
 }
 
 /// One immutable segment: an SST, a differential file.
@@ -36,17 +56,20 @@ pub struct Segment {
     hasher: KeyHasher,
     filter: Published<Option<Arc<SealedFilter>>>,
     saved: AtomicBool,
+    /// Of all segments of the registry.
+    trusted: Arc<AtomicBool>,
 }
 
 impl Segment {
     /// A segment of which nothing is known yet: every key may be in it.
-    pub(crate) fn unknown(id: SegmentId, hasher: KeyHasher) -> Self {
+    pub(crate) fn unknown(id: SegmentId, hasher: KeyHasher, trusted: &Arc<AtomicBool>) -> Self {
         let filter = Published::new(None);
         Self {
             id,
             hasher,
             filter,
             saved: AtomicBool::new(false),
+            trusted: Arc::clone(trusted),
         }
     }
 
@@ -95,10 +118,14 @@ impl Segment {
         });
     }
 
-    /// Gives the segment a filter, or another one.
+    /// Gives the segment a filter, or another one; none once the registry is distrusted.
     pub fn set_filter(&self, filter: SealedFilter, saved: bool) {
         self.filter.publish(Some(Arc::new(filter)));
         self.saved.store(saved, Ordering::Release);
+        // Looked at last: whoever distrusts drops all filters after having said so.
+        if !self.trusted.load(Ordering::SeqCst) {
+            self.drop_filter();
+        }
     }
 
     /// Takes the filter away: every key may be in the segment.

@@ -13,7 +13,7 @@
 //! loss of time. A file of a newer version is neither replaced nor removed.
 
 use crate::disk::{self, Disk, PublishError};
-use crate::format::{self, FormatError, HeaderSubject, MAX_HEADER_BYTES, Sidecar, StoreId};
+use crate::format::{self, FormatError, Header, HeaderSubject, MAX_HEADER_BYTES, Sidecar, StoreId};
 use crate::hash::Imprint;
 use crate::planted::planted;
 use crate::segment::{IDENTITY_FILE, SegmentId};
@@ -175,6 +175,23 @@ impl SidecarFolder {
         self.load_named(Name::Summary(key_space))
     }
 
+    /// What the sidecar of this segment says of itself; the rest of the file is not read. `None`
+    /// when there is no such file.
+    ///
+    /// # Errors
+    /// When the header cannot be read, is damaged or of a newer version.
+    pub fn header(&self, segment: SegmentId) -> Result<Option<Header>, SidecarError> {
+        self.header_named(Name::Segment(segment))
+    }
+
+    /// What the summary of this key space says of itself, as [`SidecarFolder::header`].
+    ///
+    /// # Errors
+    /// As for [`SidecarFolder::header`].
+    pub fn summary_header(&self, key_space: u32) -> Result<Option<Header>, SidecarError> {
+        self.header_named(Name::Summary(key_space))
+    }
+
     /// Removes the sidecar of a segment that is gone; it may be missing. The removal becomes
     /// durable with the next file stored: a sidecar that comes back is bound to a segment that no
     /// one asks for.
@@ -256,19 +273,26 @@ impl SidecarFolder {
         self.at("remove", &path, ignore_missing(self.disk.remove(&path)))
     }
 
-    /// An error when an intact file of a newer version has this name.
-    fn refuse_newer(&self, name: Name) -> Result<(), SidecarError> {
+    fn header_named(&self, name: Name) -> Result<Option<Header>, SidecarError> {
         let start = disk::read_start(&*self.disk, &self.file(name), MAX_HEADER_BYTES as u64);
         let start = match start {
             Ok(start) => start,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(self.refused("read", name, error)),
         };
-        match format::decode_header(&start) {
-            Err(error) if error.is_newer() && !planted!(NewerReplaced) => {
-                Err(self.unreadable(name, error))
-            }
-            _ => Ok(()),
+        let header = format::decode_header(&start);
+        header
+            .map(Some)
+            .map_err(|source| self.unreadable(name, source))
+    }
+
+    /// An error when an intact file of a newer version has this name.
+    fn refuse_newer(&self, name: Name) -> Result<(), SidecarError> {
+        match self.header_named(name) {
+            // It is about to be replaced.
+            Ok(_) | Err(SidecarError::Damaged { .. }) => Ok(()),
+            Err(SidecarError::Newer { .. }) if planted!(NewerReplaced) => Ok(()),
+            Err(error) => Err(error),
         }
     }
 
@@ -541,6 +565,25 @@ mod tests {
             folder.store(&of_segment(ONE, 5)).unwrap();
             assert!(folder.load(ONE).unwrap().is_some());
         }
+    }
+
+    /// So that nobody asks for memory before it is known how much.
+    #[test]
+    fn a_header_is_read_without_the_rest_of_the_file() {
+        let disk = MemoryDisk::new();
+        let folder = folder(&disk);
+        assert_eq!(folder.header(ONE).unwrap(), None);
+        folder.store(&of_segment(ONE, 5)).unwrap();
+        let mut bytes = bytes_of(&disk, ONE);
+        bytes.truncate(148);
+        put(&disk, &format!("{ONE}.sieve"), &bytes);
+        let header = folder.header(ONE).unwrap().unwrap();
+        assert_eq!(header.size(), Bits::new(512));
+        folder.load(ONE).unwrap_err();
+        bytes[40] ^= 1;
+        put(&disk, &format!("{ONE}.sieve"), &bytes);
+        let error = folder.header(ONE).unwrap_err();
+        assert!(matches!(error, SidecarError::Damaged { .. }), "{error}");
     }
 
     #[test]

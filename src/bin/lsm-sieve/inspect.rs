@@ -89,6 +89,8 @@ fn mean(segments: &[SegmentReport], of: fn(&FilterReport) -> f64) -> f64 {
 #[derive(Serialize)]
 struct Report {
     column_families: Vec<Family>,
+    /// Runs in which an audit found a key that a filter had ruled out.
+    refuted_runs: usize,
 }
 
 #[derive(Serialize)]
@@ -133,6 +135,7 @@ struct Segment {
 impl From<Inspection> for Report {
     fn from(inspection: Inspection) -> Self {
         Self {
+            refuted_runs: inspection.refuted_runs,
             column_families: inspection.columns.into_iter().map(Family::from).collect(),
         }
     }
@@ -201,6 +204,18 @@ impl Tabular for Report {
 
     fn rows(&self) -> Vec<Vec<String>> {
         self.column_families.iter().flat_map(Family::rows).collect()
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let runs = match self.refuted_runs {
+            0 => return Vec::new(),
+            1 => "1 run".to_owned(),
+            runs => format!("{runs} runs"),
+        };
+        vec![format!(
+            "In {runs} an audit found a key that a filter had ruled out; the filters were made anew \
+             since. Report this, and test the memory of the machine."
+        )]
     }
 }
 

@@ -8,7 +8,6 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use lsm_sieve::chart::style_sheet;
-use lsm_sieve::disk::{Disk as _, RealDisk};
 use lsm_sieve::filter::{Kind, Shape, Stage};
 use lsm_sieve::hash::{HashId, KeyHasher, Seed};
 use lsm_sieve::math::{Bits, Items, Probes, Rate, fill, standard, textbook};
@@ -36,7 +35,7 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), Stop> {
     let folder = &arguments.folder;
-    RealDisk.create_folder(folder).map_err(|error| {
+    std::fs::create_dir_all(folder).map_err(|error| {
         let folder = folder.display();
         Stop::input(format!(
             "cannot use {folder} as a folder: {error}; name one that can be made"

@@ -1,0 +1,162 @@
+//! Lies planted at random: how many reads it takes until an audit finds each, and that it stays
+//! found.
+//!
+//! `LSM_SIEVE_LIES=1000` makes a long run, `LSM_SIEVE_SEED=n` repeats one but for the databases' own
+//! secrets. The last line printed is a JSON object with the figures.
+
+use std::path::Path;
+use std::time::Instant;
+
+use lsm_sieve::{Items, SieveDb, SieveOptions};
+use rocksdb::Options;
+use serde_json::json;
+
+use super::filters;
+use crate::copy::{sidecars, summaries};
+use crate::twin::{Dice, Model, cover, fill, key, nothing_is_lost, options, settle};
+use crate::verification::without_keys;
+
+/// Lies of an ordinary run.
+const LIES: u64 = 8;
+
+/// Keys of one table.
+const KEYS: u64 = 40;
+
+/// Which filters lie.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Lie {
+    Summary,
+    Tables,
+    Both,
+}
+
+/// A database, what lies in it, and how often it is audited.
+#[derive(Clone, Copy, Debug)]
+struct Scene {
+    lie: Lie,
+    tables: u64,
+    one_in: u32,
+}
+
+impl Scene {
+    fn draw(dice: &mut Dice) -> Self {
+        let lies = [Lie::Summary, Lie::Tables, Lie::Both];
+        Self {
+            lie: lies[dice.below(3) as usize],
+            // With more than 16 tables the front takes no second look.
+            tables: 1 + dice.below(20),
+            one_in: [1, 4, 16, 64][dice.below(4) as usize],
+        }
+    }
+
+    /// Reads of one key, on average, until one is audited where it tells.
+    fn expected(&self) -> u64 {
+        let one_in = u64::from(self.one_in);
+        match self.lie {
+            Lie::Summary | Lie::Tables => one_in,
+            Lie::Both => one_in * one_in,
+        }
+    }
+
+    fn open(&self, settings: &Options, path: &Path) -> SieveDb {
+        let sieve = SieveOptions::default().expected_keys(Items::new(400));
+        SieveDb::open(settings, &sieve.audit(self.one_in), path).unwrap()
+    }
+
+    fn write(&self, settings: &Options, path: &Path) -> Model {
+        let db = self.open(settings, path);
+        let mut model = Model::new();
+        for table in 0..self.tables {
+            fill(&db, &mut model, 4 + table * KEYS..4 + (table + 1) * KEYS);
+            db.flush().unwrap();
+        }
+        cover(&db);
+        settle(&db);
+        model
+    }
+
+    fn plant(&self, path: &Path) {
+        let folder = filters(path);
+        if self.lie != Lie::Tables {
+            summaries(&folder)
+                .iter()
+                .for_each(|file| without_keys(file));
+        }
+        if self.lie != Lie::Summary {
+            sidecars(&folder).iter().for_each(|file| without_keys(file));
+        }
+    }
+
+    /// Plants the lie, and reads one key until it is found, then all of them.
+    fn play(&self, dice: &mut Dice) -> Outcome {
+        let home = tempfile::tempdir().unwrap();
+        let mut settings = options();
+        settings.set_disable_auto_compactions(true);
+        let model = self.write(&settings, home.path());
+        self.plant(home.path());
+        let db = self.open(&settings, home.path());
+        settle(&db);
+        let wanted = key(4 + dice.below(self.tables * KEYS));
+        let until_found = (1..=16 * self.expected()).find(|_| db.get(&wanted).unwrap().is_some());
+        assert!(until_found.is_none() || db.refutation().is_some());
+        let mut lost = lost(&db, &model);
+        drop(db);
+        let db = self.open(&settings, home.path());
+        lost += self::lost(&db, &model);
+        cover(&db);
+        settle(&db);
+        lost += self::lost(&db, &model);
+        nothing_is_lost(&db);
+        assert_eq!(db.refutation(), None, "{self:?}");
+        Outcome { until_found, lost }
+    }
+}
+
+/// What became of a lie.
+struct Outcome {
+    /// Reads of one key until it was there again.
+    until_found: Option<u64>,
+    /// Reads that went wrong from then on.
+    lost: u64,
+}
+
+fn lost(db: &SieveDb, model: &Model) -> u64 {
+    let wrong = model
+        .iter()
+        .filter(|(key, value)| db.get(key).unwrap().as_ref() != Some(*value));
+    wrong.count() as u64
+}
+
+fn number_from(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok()?.parse().ok()
+}
+
+#[test]
+fn every_planted_lie_is_found_in_time_and_stays_found() {
+    let lies = number_from("LSM_SIEVE_LIES").unwrap_or(LIES);
+    let seed = number_from("LSM_SIEVE_SEED").unwrap_or_else(rand::random);
+    println!("{lies} lies, LSM_SIEVE_SEED={seed}");
+    let start = Instant::now();
+    let mut dice = Dice(seed);
+    let (mut found, mut reads, mut expected, mut lost) = (0, 0, 0, 0);
+    for _ in 0..lies {
+        let scene = Scene::draw(&mut dice);
+        let outcome = scene.play(&mut dice);
+        found += u64::from(outcome.until_found.is_some());
+        reads += outcome.until_found.unwrap_or_default();
+        expected += scene.expected();
+        lost += outcome.lost;
+    }
+    let figures = json!({
+        "part": "audit",
+        "seed": seed,
+        "lies_planted": lies,
+        "lies_found": found,
+        "reads_until_found": reads,
+        "reads_expected": expected,
+        "lost_reads_after": lost,
+        "seconds": start.elapsed().as_secs(),
+    });
+    println!("{figures}");
+    assert_eq!((found, lost), (lies, 0), "LSM_SIEVE_SEED={seed}");
+}

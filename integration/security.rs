@@ -1,0 +1,173 @@
+//! What someone hostile on the same machine, or with a hand on the files, can and cannot do.
+//!
+//! The threat model is in SECURITY.md. Damage of every kind is in `damage`, hostile headers are in
+//! `src/format`.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, in its helpers as well"
+)]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the hostile hand works past the door to files"
+)]
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+
+use lsm_sieve::disk::{RealDisk, publish, read_file};
+use lsm_sieve::filter::{Kind, Shape};
+use lsm_sieve::format::{Role, StageRecord, decode, decode_identity, encode};
+use lsm_sieve::math::{Bits, Items, Probes};
+use lsm_sieve::{OpenError, SieveDb};
+use rocksdb::DB;
+
+use crate::cli::succeeds;
+use crate::copy::{sidecars, stamps};
+use crate::twin::{Model, agree, cover, fill, open, options, settle, sieve, whole};
+
+const KEYS: u64 = 300;
+
+/// A closed database of one table.
+fn write(path: &Path) -> Model {
+    let db = open(path);
+    let mut model = Model::new();
+    fill(&db, &mut model, 4..4 + KEYS);
+    db.flush().unwrap();
+    cover(&db);
+    settle(&db);
+    model
+}
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let names = stamps(folder, "");
+    names.keys().map(|name| folder.join(name)).collect()
+}
+
+#[test]
+fn what_is_kept_is_open_to_its_owner_alone() {
+    let home = tempfile::tempdir().unwrap();
+    write(home.path());
+    let folder = home.path().join("sieve");
+    let mode = |path: &Path| fs::symlink_metadata(path).unwrap().mode() & 0o777;
+    assert_eq!(mode(&folder), 0o700);
+    let files = files(&folder);
+    assert!(files.len() >= 3, "identity, summary, sidecar: {files:?}");
+    for file in files {
+        assert_eq!(mode(&file), 0o600, "{}", file.display());
+    }
+}
+
+/// Whoever gets hold of a sidecar alone, from a bucket or a bug report, learns no seed by it.
+#[test]
+fn the_secret_is_in_the_identity_file_and_nowhere_else() {
+    let home = tempfile::tempdir().unwrap();
+    write(home.path());
+    let folder = home.path().join("sieve");
+    let identity = decode_identity(&fs::read(folder.join("identity")).unwrap()).unwrap();
+    let seed = identity.seed.as_bytes();
+    let mut holders = Vec::new();
+    let log = home.path().join("LOG");
+    for file in files(&folder).into_iter().chain([log]) {
+        let bytes = fs::read(&file).unwrap();
+        let leaks = |half: &[u8]| bytes.windows(half.len()).any(|window| window == half);
+        if leaks(&seed[..8]) || leaks(&seed[8..]) {
+            holders.push(file.file_name().unwrap().to_owned());
+        }
+    }
+    assert_eq!(holders, ["identity"]);
+}
+
+/// Nothing is written through a link, and the database itself opens as ever.
+#[test]
+fn a_folder_that_is_a_link_or_open_to_others_is_refused() {
+    for what in ["link", "open to others"] {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("database");
+        let model = write(&path);
+        let folder = path.join("sieve");
+        let elsewhere = home.path().join("elsewhere");
+        if what == "link" {
+            fs::rename(&folder, &elsewhere).unwrap();
+            symlink(&elsewhere, &folder).unwrap();
+        } else {
+            fs::set_permissions(&folder, Permissions::from_mode(0o770)).unwrap();
+        }
+        let before = stamps(&folder, "");
+        let error = SieveDb::open(&options(), &sieve(), &path).unwrap_err();
+        assert!(matches!(error, OpenError::Folder(_)), "{what}: {error}");
+        assert_eq!(stamps(&folder, ""), before, "{what}");
+        let plain = DB::open(&options(), &path).unwrap();
+        for (key, value) in &model {
+            assert_eq!(plain.get(key).unwrap().as_ref(), Some(value), "{what}");
+        }
+        drop(plain);
+        if what == "link" {
+            fs::remove_file(&folder).unwrap();
+            fs::rename(&elsewhere, &folder).unwrap();
+        } else {
+            fs::set_permissions(&folder, Permissions::from_mode(0o700)).unwrap();
+        }
+        whole(&open(&path), &model);
+    }
+}
+
+/// A sidecar whose every checksum is right, for the right table, and 100,000 times as large.
+#[test]
+fn a_sidecar_larger_than_its_table_warrants_takes_no_memory() {
+    const WORDS: usize = 1 << 18;
+    let home = tempfile::tempdir().unwrap();
+    let model = write(home.path());
+    let folder = home.path().join("sieve");
+    let file = sidecars(&folder).remove(0);
+    let mut sidecar = decode(&read_file(&RealDisk, &file, 1 << 30).unwrap()).unwrap();
+    let stage = || StageRecord {
+        role: Role::Members,
+        shape: Shape {
+            kind: Kind::Standard,
+            bits: Bits::new(WORDS as u64 * 64),
+            probes: Probes::new(32),
+            groups: 0,
+        },
+        items: Items::new(KEYS),
+        words: vec![u64::MAX; WORDS],
+    };
+    sidecar.stages = vec![stage(), stage()];
+    let name = file.file_name().unwrap().to_str().unwrap();
+    publish(&RealDisk, &folder, name, &encode(&sidecar).unwrap()).unwrap();
+    let db = open(home.path());
+    agree(&db, &model);
+    whole(&db, &model);
+    let column = &db.inspect().unwrap().columns[0];
+    let filter = column.segments[0].filter.as_ref().unwrap();
+    assert!(filter.bits < 20 * KEYS, "{filter:?}");
+    assert!(
+        fs::metadata(&file).unwrap().len() < 2_000,
+        "it was replaced"
+    );
+}
+
+/// The commands that write where a user says put a file in the place of a link, not behind it.
+#[test]
+fn figures_and_pages_are_not_written_through_links() {
+    let home = tempfile::tempdir().unwrap();
+    let victim = home.path().join("victim");
+    fs::write(&victim, b"precious").unwrap();
+    let figure = home.path().join("figure.svg");
+    let page = home.path().join("report.html");
+    for link in [&figure, &page] {
+        symlink(&victim, link).unwrap();
+    }
+    succeeds(&["model", "fig6", "--svg", figure.to_str().unwrap()]);
+    succeeds(&["report", home.path().to_str().unwrap()]);
+    assert_eq!(fs::read(&victim).unwrap(), b"precious");
+    for written in [&figure, &page] {
+        let found = fs::symlink_metadata(written).unwrap();
+        assert!(
+            found.is_file() && found.len() > 1_000,
+            "{}",
+            written.display()
+        );
+    }
+}

@@ -1,0 +1,266 @@
+//! Audits: one negative in so many is checked against what stands below the filter that gave it.
+//!
+//! A false negative is silent: nobody reads what was ruled out. So some of what was ruled out is
+//! read all the same, for as long as the database runs:
+//!
+//! ```text
+//!   front      denies a key     -> the engine is asked, through the tables' filters,
+//!                                  or past them where they had a part in the denial
+//!   RocksDB    finds no key     -> it is asked again, past the tables' filters
+//! ```
+//!
+//! Either kind is drawn with the same chance. A key that both layers deny wrongly at once is found
+//! by the draw of a draw: the first layer's audits, too, go past the tables at that chance.
+//!
+//! *No false alarm.* A key may be written between the denial and the audit's read. It is then in
+//! the filters before the engine shows it, and bits are never cleared: so if the view that was
+//! published before the read is still the view after it, and denies the key that the read found,
+//! it lies. Where another view was published meanwhile, the audit says nothing. The tables' filters
+//! are tried by two reads of one snapshot, which only they can make differ.
+//!
+//! *No changed answer.* An audit that cannot read lets the negative stand. One that finds the key
+//! sends the caller to the engine, whose answer is right either way.
+//!
+//! What it does not see: a key that is there for an old snapshot alone.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::{Arc, Weak};
+
+use rocksdb::{BoundColumnFamily, Error, ReadOptions};
+
+use super::bypass::past_table_filters;
+use super::column::Column;
+use super::coverage::Proof;
+use super::trust::Trust;
+use super::{Engine, ffi};
+use crate::hash::KeyHash;
+use crate::stats::Event;
+
+/// What a look-up came to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Asked {
+    /// The filters rule the key out.
+    Absent(Proof),
+    /// They do, and this negative was drawn for an audit.
+    Doubted(Proof),
+    /// It may be there.
+    Maybe,
+}
+
+/// Which negatives are audited: one in so many, whatever the pattern of the keys.
+///
+/// What is drawn is `hash + n φ` (mod 2^64), n the negatives that the thread has counted: for any one
+/// key, and for any keys that take turns, a sequence that fills the circle evenly (Weyl). It needs
+/// nothing that the look-up does not have at hand.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sample {
+    /// The part of 2^32 draws that are audits.
+    share: u64,
+}
+
+/// 2^64 divided by the golden ratio, and odd.
+const PHI: u64 = 0x9e37_79b9_7f4a_7c15;
+
+impl Sample {
+    /// One in `of`; none for 0.
+    pub(crate) const fn one_in(of: u32) -> Self {
+        let share = match of {
+            0 => 0,
+            of => (1_u64 << 32).div_ceil(of as u64),
+        };
+        Self { share }
+    }
+
+    /// Whether to audit this key's negative, the thread's `count`-th.
+    #[inline]
+    pub(crate) fn draws(self, hash: KeyHash, count: u64) -> bool {
+        let point = hash.get().wrapping_add(count.wrapping_mul(PHI));
+        point >> 32 < self.share
+    }
+
+    /// Which of so many negatives to audit, the thread's `count`-th and those after it: one as a
+    /// rule, so that many keys cost one draw; all where more than one would be due.
+    pub(crate) fn among(self, hash: KeyHash, count: u64, times: usize) -> Range<usize> {
+        let point = hash.get().wrapping_add(count.wrapping_mul(PHI));
+        let (high, low) = (point >> 32, point & u64::from(u32::MAX));
+        let chance = self.share.saturating_mul(times as u64);
+        if chance >= 1 << 32 {
+            return 0..times;
+        }
+        if high >= chance {
+            return 0..0;
+        }
+        let at = (low * times as u64 >> 32) as usize;
+        at..at + 1
+    }
+}
+
+/// Proof that a filter denied a key which is there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refutation {
+    /// The column family.
+    pub family: String,
+    /// Which filter lied.
+    pub filter: Liar,
+    /// The key's hash under the secret seed.
+    pub key_hash: u64,
+    /// Which seed that was; it does not tell the seed.
+    pub seed_id: u64,
+    /// Whether the folder of filters says so too, so that the next open makes all of them anew.
+    /// False when the disk refused: remove the folder before the database is opened again.
+    pub noted: bool,
+}
+
+/// A filter that was refuted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Liar {
+    /// The one before the engine, of summary and tables.
+    Front,
+    /// That of a table, which RocksDB asks.
+    Table,
+}
+
+impl fmt::Display for Liar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Front => "the front",
+            Self::Table => "a table's filter",
+        })
+    }
+}
+
+/// What the audits of one column family need besides its front.
+#[derive(Debug)]
+pub(crate) struct Auditor {
+    /// Weak, because the engine holds the front.
+    engine: Weak<Engine>,
+    trust: Arc<Trust>,
+}
+
+impl Auditor {
+    pub(crate) fn new(engine: Weak<Engine>, trust: Arc<Trust>) -> Self {
+        Self { engine, trust }
+    }
+
+    /// Whether a denial by the front stands: the engine did not find the key.
+    pub(crate) fn denial_stands(&self, column: &Column, key: &[u8]) -> bool {
+        let Some(engine) = self.engine.upgrade() else {
+            return true;
+        };
+        let hash = column.hasher().hash(key);
+        let before = column.view();
+        let audits = column.count(Event::Audited);
+        let read = || found(column, &engine, key);
+        let past = !before.summary_denies(hash) || column.sample().draws(hash, audits);
+        let there = if past {
+            past_table_filters(read)
+        } else {
+            read()
+        };
+        if there != Some(true) {
+            return true;
+        }
+        let now = column.view();
+        if now.edition == before.edition && now.answer(hash, key).is_absent() {
+            self.refute(column, hash, Liar::Front);
+        }
+        false
+    }
+
+    /// Whether RocksDB does have a key that it did not find, so that it must be asked again.
+    pub(crate) fn tables_hide(&self, column: &Column, key: &[u8]) -> bool {
+        let Some(engine) = self.engine.upgrade() else {
+            return false;
+        };
+        column.count(Event::Audited);
+        let there = past_table_filters(|| found(column, &engine, key));
+        if there != Some(true) {
+            return false;
+        }
+        if differs_at_one_moment(column, &engine, key) {
+            self.refute(column, column.hasher().hash(key), Liar::Table);
+        }
+        true
+    }
+
+    fn refute(&self, column: &Column, hash: KeyHash, filter: Liar) {
+        column.count(Event::Refuted);
+        self.trust.lose(Refutation {
+            family: column.name().to_owned(),
+            filter,
+            key_hash: hash.get(),
+            seed_id: column.hasher().imprint().seed_id,
+            noted: false,
+        });
+    }
+}
+
+/// Whether the engine finds the key; `None` when that cannot be told.
+fn found(column: &Column, engine: &Engine, key: &[u8]) -> Option<bool> {
+    let family = family(column, engine)?;
+    let value = engine.get_pinned_cf(&family, key).ok()?;
+    Some(value.is_some())
+}
+
+/// Whether one snapshot has the key past the tables' filters, and has it not through them.
+fn differs_at_one_moment(column: &Column, engine: &Engine, key: &[u8]) -> bool {
+    let Some(family) = family(column, engine) else {
+        return false;
+    };
+    let moment = engine.snapshot();
+    let mut options = ReadOptions::default();
+    options.set_snapshot(&moment);
+    let read = || -> Result<bool, Error> {
+        let value = engine.get_pinned_cf_opt(&family, key, &options)?;
+        Ok(value.is_some())
+    };
+    read() == Ok(false) && past_table_filters(read) == Ok(true)
+}
+
+fn family<'e>(column: &Column, engine: &'e Engine) -> Option<Arc<BoundColumnFamily<'e>>> {
+    let family = engine.cf_handle(column.name())?;
+    // Another family may have taken the name of one that was dropped.
+    column
+        .is_front_of(ffi::column_id(&family))
+        .then_some(family)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn drawn(sample: Sample, hash: u64, counts: impl Iterator<Item = u64>) -> usize {
+        let hash = KeyHash::new(hash);
+        counts.filter(|&count| sample.draws(hash, count)).count()
+    }
+
+    #[test]
+    fn none_is_drawn_of_none_and_every_one_of_one() {
+        for hash in [0, 1, u64::MAX, PHI] {
+            assert_eq!(drawn(Sample::one_in(0), hash, 0..10_000), 0);
+            assert_eq!(drawn(Sample::one_in(1), hash, 0..10_000), 10_000);
+        }
+    }
+
+    /// Keys that take turns in step with the sample would else be passed over for ever.
+    #[test]
+    fn every_key_is_drawn_in_its_share_whatever_its_turn() {
+        for of in [2_u32, 16, 1_000, 1_024] {
+            for turns in [1_u64, 2, 3, 8, 1_000, 1_024] {
+                for turn in [0, turns / 2, turns - 1] {
+                    let counts = (0..u64::from(of) * 100).map(|round| turn + round * turns);
+                    let drawn = drawn(
+                        Sample::one_in(of),
+                        turn.wrapping_mul(0x1234_5678_9abc_def1),
+                        counts,
+                    );
+                    assert!(
+                        (60..=140).contains(&drawn),
+                        "{drawn} of 100: 1 in {of}, {turns} keys"
+                    );
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,355 @@
+//! Scrubbing: whether the filters in memory still are what they were when they were made.
+//!
+//! A bit of memory that falls from 1 to 0 makes a filter deny a key that it holds. So each resident
+//! filter is read again from time to time:
+//!
+//! - a table's filter against the checksum that it was sealed with;
+//! - a growing one (a summary, a generation of memtables) stage by stage against the look before,
+//!   where no key came in between.
+//!
+//! One that changed is dropped whole, *maybe* from then on, and made anew: a table's filter from its
+//! sidecar or the table's keys, a summary from all tables. A filter is also looked at before it is
+//! stored, so that no damage of memory gets a good checksum on disk.
+//!
+//! The memory is read at a bounded rate, a filter at a time. It all happens on upkeep's thread, which
+//! alone hands filters around.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use super::bell::Bell;
+use super::column::Column;
+use super::columns::Columns;
+use crate::filter::Scalable;
+use crate::math::Bits;
+use crate::segment::{Registry, SegmentId};
+
+/// Memory that is read in a second: a hundredth of what a machine can, so that nobody notices.
+const BYTES_A_SECOND: u64 = 256 << 20;
+const NANOS: u64 = 1_000_000_000;
+
+/// What scrubbing has read, and what it found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Scrubbed {
+    /// Filters that were read.
+    pub filters: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Those that were damaged, and dropped.
+    pub damaged: u64,
+}
+
+impl std::ops::Sub for Scrubbed {
+    type Output = Self;
+
+    fn sub(self, before: Self) -> Self {
+        Self {
+            filters: self.filters - before.filters,
+            bytes: self.bytes - before.bytes,
+            damaged: self.damaged - before.damaged,
+        }
+    }
+}
+
+/// What scrubbing has done since the database was opened.
+#[derive(Debug, Default)]
+pub(crate) struct ScrubLog(Mutex<Scrubbed>);
+
+impl ScrubLog {
+    pub(crate) fn so_far(&self) -> Scrubbed {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note(&self, size: Bits, intact: bool) {
+        let mut log = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        log.filters += 1;
+        log.bytes += size.get() / 8;
+        log.damaged += u64::from(!intact);
+    }
+}
+
+/// A filter whose turn will come; it may be gone by then.
+#[derive(Debug)]
+enum Target {
+    Sealed(SegmentId),
+    Growing(Weak<Column>, Weak<Scalable>),
+}
+
+/// Reads filters, and drops those that changed.
+pub(crate) struct Scrubber {
+    columns: Arc<Columns>,
+    registry: Arc<Registry>,
+    bell: Arc<Bell>,
+    log: Arc<ScrubLog>,
+    every: Option<Duration>,
+    /// When the last round began.
+    began: Instant,
+    left: VecDeque<Target>,
+    /// When what was read so far has been paid for.
+    rested: Instant,
+}
+
+impl Scrubber {
+    pub(crate) fn new(
+        columns: Arc<Columns>,
+        registry: Arc<Registry>,
+        bell: Arc<Bell>,
+        log: Arc<ScrubLog>,
+        every: Option<Duration>,
+    ) -> Self {
+        let now = Instant::now();
+        Self {
+            columns,
+            registry,
+            bell,
+            log,
+            every,
+            began: now,
+            left: VecDeque::new(),
+            rested: now,
+        }
+    }
+
+    /// Reads every filter now.
+    pub(crate) fn scrub_all(&self) {
+        let all = self.targets();
+        all.iter().for_each(|target| self.scrub(target));
+    }
+
+    /// Reads the filters whose turn has come, as many as the rate allows.
+    pub(crate) fn scrub_in_turn(&mut self, now: Instant) {
+        if self.left.is_empty() && self.every.is_some_and(|every| now - self.began >= every) {
+            self.began = now;
+            self.rested = now;
+            self.left = self.targets().into();
+        }
+        while self.rested <= now
+            && let Some(target) = self.left.pop_front()
+        {
+            let before = self.log.so_far().bytes;
+            self.scrub(&target);
+            let read = self.log.so_far().bytes - before;
+            self.rested += Duration::from_nanos(read.saturating_mul(NANOS) / BYTES_A_SECOND);
+        }
+    }
+
+    fn targets(&self) -> Vec<Target> {
+        let mut targets: Vec<Target> = self
+            .registry
+            .ids()
+            .into_iter()
+            .map(Target::Sealed)
+            .collect();
+        for column in self.columns.all() {
+            let growing = column.growing_filters();
+            let growing = growing.iter().map(Arc::downgrade);
+            targets.extend(growing.map(|filter| Target::Growing(Arc::downgrade(&column), filter)));
+        }
+        targets
+    }
+
+    fn scrub(&self, target: &Target) {
+        match target {
+            Target::Sealed(id) => self.scrub_sealed(*id),
+            Target::Growing(column, filter) => {
+                if let (Some(column), Some(filter)) = (column.upgrade(), filter.upgrade()) {
+                    self.scrub_growing(&column, &filter);
+                }
+            }
+        }
+    }
+
+    fn scrub_sealed(&self, id: SegmentId) {
+        let segment = self.registry.get(id);
+        let Some((segment, filter)) = segment.and_then(|s| Some((Arc::clone(&s), s.filter()?)))
+        else {
+            return;
+        };
+        let intact = filter.is_intact();
+        self.log.note(filter.chain.size(), intact);
+        if intact {
+            return;
+        }
+        segment.drop_filter();
+        for column in self.columns.all() {
+            column.drop_second_look_at(&filter);
+        }
+        self.bell.ring();
+        tracing::error!(
+            segment = %id,
+            "a filter changed in memory; it was dropped and will be made anew: test this \
+             machine's memory"
+        );
+    }
+
+    /// Whether a growing filter is intact; one that is not answers *maybe* from here on.
+    pub(crate) fn scrub_growing(&self, column: &Column, filter: &Scalable) -> bool {
+        let intact = filter.is_intact();
+        self.log.note(filter.size(), intact);
+        if !intact {
+            filter.saturate();
+            column.note_consolidated(None);
+            self.bell.call(|calls| calls.consolidate = true);
+            tracing::error!(
+                column = column.name(),
+                "a growing filter changed in memory; it rules nothing out until it is made anew: \
+                 test this machine's memory"
+            );
+        }
+        intact
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rocks::{SieveDb, SieveOptions};
+    use crate::segment::Segment;
+    use std::path::Path;
+
+    const KEYS: u32 = 2_000;
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    fn key(i: u32) -> [u8; 4] {
+        i.to_be_bytes()
+    }
+
+    fn open(path: &Path, sieve: &SieveOptions) -> SieveDb {
+        let mut options = rocksdb::Options::default();
+        options.create_if_missing(true);
+        let db = SieveDb::open(&options, sieve, path).unwrap();
+        (0..KEYS).for_each(|i| db.put(key(i), b"value").unwrap());
+        db.flush().unwrap();
+        settle(&db);
+        db
+    }
+
+    fn settle(db: &SieveDb) {
+        db.wait_until_known(PATIENCE);
+        assert!(db.wait_until_covered(PATIENCE));
+        db.wait_until_known(PATIENCE);
+    }
+
+    /// Every key is found, no filter denies one, and nearly all others are ruled out.
+    fn whole(db: &SieveDb) {
+        for i in 0..KEYS {
+            assert!(db.get(key(i)).unwrap().is_some());
+        }
+        let absent = (KEYS..2 * KEYS).filter(|&i| db.answer(key(i)).is_absent());
+        assert!(absent.count() > 1_900);
+        let report = db.verify(true).unwrap();
+        assert!(report.lost.is_empty() && report.damaged.is_empty());
+    }
+
+    fn the_segment(db: &SieveDb) -> Arc<Segment> {
+        let id = *db.registry().ids().iter().next().unwrap();
+        db.registry().get(id).unwrap()
+    }
+
+    #[test]
+    fn what_is_intact_stays() {
+        let home = tempfile::tempdir().unwrap();
+        let db = open(home.path(), &SieveOptions::default());
+        let filter = the_segment(&db).filter().unwrap();
+        for _ in 0..3 {
+            let found = db.scrub().unwrap();
+            assert_eq!(found.damaged, 0);
+            assert!(found.filters >= 3, "a table, a summary, a generation");
+            assert!(found.bytes > u64::from(KEYS));
+        }
+        assert!(Arc::ptr_eq(&filter, &the_segment(&db).filter().unwrap()));
+        whole(&db);
+    }
+
+    #[test]
+    fn a_bit_that_a_table_filter_lost_in_memory_is_noticed_and_comes_back() {
+        let home = tempfile::tempdir().unwrap();
+        let db = open(home.path(), &SieveOptions::default());
+        let damaged = the_segment(&db).filter().unwrap();
+        damaged.chain.stages()[0].lose_a_bit();
+        assert!(!db.verify(true).unwrap().lost.is_empty(), "it lies");
+        assert_eq!(db.scrub().unwrap().damaged, 1);
+        settle(&db);
+        assert!(the_segment(&db).filter().unwrap().is_intact());
+        whole(&db);
+        assert_eq!(db.scrub().unwrap().damaged, 0);
+        assert_eq!(db.inspect().unwrap().scrubbed.damaged, 1);
+    }
+
+    #[test]
+    fn a_bit_that_a_summary_lost_in_memory_is_noticed_and_comes_back() {
+        let home = tempfile::tempdir().unwrap();
+        let db = open(home.path(), &SieveOptions::default());
+        assert_eq!(db.scrub().unwrap().damaged, 0, "the look to compare with");
+        db.columns().all()[0].view().summary.lose_a_bit();
+        assert!(!db.verify(true).unwrap().lost.is_empty(), "it lies");
+        assert_eq!(db.scrub().unwrap().damaged, 1);
+        for i in 0..KEYS {
+            assert!(!db.answer(key(i)).is_absent(), "{i}");
+        }
+        db.consolidate().unwrap();
+        settle(&db);
+        whole(&db);
+        assert_eq!(db.scrub().unwrap().damaged, 0);
+    }
+
+    /// A checksum is right for whatever it is computed from.
+    #[test]
+    fn damage_in_memory_does_not_reach_the_disk() {
+        let home = tempfile::tempdir().unwrap();
+        let db = open(home.path(), &SieveOptions::default());
+        let segment = the_segment(&db);
+        let filter = segment.filter().unwrap();
+        assert!(db.shelf().save(segment.id(), &filter));
+        filter.chain.stages()[0].lose_a_bit();
+        assert!(!db.shelf().save(segment.id(), &filter));
+        let stored = db.shelf().load(segment.id()).unwrap();
+        assert!(stored.is_intact() && stored.chain.checksum() != filter.chain.checksum());
+    }
+
+    #[test]
+    fn rounds_come_by_themselves() {
+        let home = tempfile::tempdir().unwrap();
+        let often = SieveOptions::default().scrub_every(Some(Duration::from_millis(1)));
+        let db = open(home.path(), &often);
+        the_segment(&db).filter().unwrap().chain.stages()[0].lose_a_bit();
+        let deadline = Instant::now() + PATIENCE;
+        while db.scrubbed().damaged == 0 {
+            assert!(Instant::now() < deadline, "no round came");
+            db.wait_until_known(PATIENCE);
+        }
+        settle(&db);
+        whole(&db);
+    }
+
+    /// Filters of many times the rate are not read at one go.
+    #[test]
+    fn a_round_rests_when_it_has_read_its_share() {
+        let home = tempfile::tempdir().unwrap();
+        let db = open(home.path(), &SieveOptions::default().scrub_every(None));
+        let every = Some(Duration::from_secs(10));
+        let (columns, registry) = (db.shared_columns(), db.shared_registry());
+        let mut scrubber = Scrubber::new(columns, registry, Arc::default(), Arc::default(), every);
+        let start = scrubber.began;
+        scrubber.scrub_in_turn(start + Duration::from_secs(9));
+        assert_eq!(scrubber.log.so_far().filters, 0, "not yet");
+        let all = scrubber.targets().len() as u64;
+        let mut now = start + Duration::from_secs(10);
+        let mut turns = 0;
+        while scrubber.log.so_far().filters < all {
+            scrubber.scrub_in_turn(now);
+            assert!(scrubber.rested > now || scrubber.left.is_empty());
+            now = scrubber.rested.max(now);
+            turns += 1;
+        }
+        assert!(turns > 1);
+        let taken = (now - start - Duration::from_secs(10)).as_nanos();
+        let due =
+            u128::from(scrubber.log.so_far().bytes) * 1_000_000_000 / u128::from(BYTES_A_SECOND);
+        assert!(
+            taken <= due + 1_000 && taken * 2 >= due,
+            "{taken} ns for {due} ns worth"
+        );
+    }
+}
