@@ -21,9 +21,9 @@ use super::{BATCH, Chain, Kind, Stage, test_many};
 use crate::hash::{Imprint, KeyHash};
 use crate::math::growth::{self, Tightening};
 use crate::math::{Bits, Items, Rate};
+use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use crate::sync::{Mutex, OnceLock, PoisonError};
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// How a [`Scalable`] begins and grows.
 #[derive(Clone, Copy, Debug, PartialEq)]

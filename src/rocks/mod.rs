@@ -23,6 +23,8 @@ mod error;
 mod family;
 mod ffi;
 mod inspect;
+#[cfg(all(test, interleave = "shuttle"))]
+mod interleavings;
 mod inventory;
 mod options;
 mod planning;
