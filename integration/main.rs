@@ -17,6 +17,7 @@ mod examples;
 mod families;
 mod figures;
 mod foreign;
+mod fuzz;
 mod gremillion;
 mod ingestion;
 mod page;
