@@ -1,12 +1,17 @@
 # Everything a developer runs, and all that continuous integration runs.
 #
-#   make demo    installs what is missing, builds, and runs the main job
-#   make test    all tests
-#   make core    the tests that need no RocksDB, in seconds
-#   make lint    formatting, lints, documentation; examples and benches compiled
-#   make deny    licences, advisories and sources of all dependencies, by cargo-deny
-#   make planted each fault of src/planted.rs in turn, to see its tests fail
-#   make bench   the benchmarks of the README; KEYS=1000000 makes them shorter
+#   make demo        installs what is missing, builds, and runs the main job
+#   make test        all tests
+#   make core        the tests that need no RocksDB, in seconds
+#   make lint        formatting, lints, documentation; examples and benches compiled
+#   make deny        licences, advisories and sources of all dependencies, by cargo-deny
+#   make fuzz        each fuzz target for SECONDS
+#   make interleave  all orders of threads up to PREEMPTIONS, and SCHEDULES random ones
+#   make miri        undefined behaviour, on three machines; SEEDS for the concurrent tests
+#   make sanitize    tests under AddressSanitizer; SANITIZE=engine over RocksDB, =threads for races
+#   make valgrind    short tests over RocksDB under memcheck
+#   make planted     each fault of src/planted.rs in turn, to see its tests fail
+#   make bench       the benchmarks of the README; KEYS=1000000 makes them shorter
 #
 # RocksDB's C++ takes about 20 minutes on 2 cores, once: one target folder outside the tree serves
 # every checkout, and ccache keeps the objects for another profile.
@@ -15,6 +20,12 @@ export CARGO_TARGET_DIR ?= $(HOME)/.cache/lsm-sieve/target
 
 CARGO ?= cargo
 KEYS  ?= 4000000
+
+SECONDS     ?= 60
+SCHEDULES   ?= 10000
+PREEMPTIONS ?= 2
+SEEDS       ?= 4
+SANITIZE    ?= core
 
 # Expanded when a recipe runs, hence after `tools` has installed what was missing. The redirection
 # makes sure that a shell looks `command` up.
@@ -25,7 +36,7 @@ SIEVE     = $(BUILD) run --quiet --release --locked --bin lsm-sieve --
 
 CORE_FEATURES = --no-default-features --features cli
 
-.PHONY: demo test core lint deny planted bench tools
+.PHONY: demo test core lint deny fuzz interleave miri planted sanitize valgrind bench tools
 
 demo: tools
 	$(BUILD) build --release --locked --bin lsm-sieve
@@ -51,6 +62,21 @@ deny:
 		exit 1; \
 	}
 	$(CARGO) deny check
+
+fuzz:
+	@$(COMPILERS) .ci/fuzz $(SECONDS)
+
+interleave: tools
+	@$(COMPILERS) .ci/interleave $(SCHEDULES) $(PREEMPTIONS)
+
+miri:
+	@.ci/miri $(SEEDS)
+
+sanitize: tools
+	@$(COMPILERS) .ci/sanitize $(SANITIZE)
+
+valgrind: tools
+	@$(COMPILERS) .ci/valgrind
 
 planted: tools
 	$(COMPILERS) reliability/planted

@@ -24,9 +24,12 @@ mod shim {
     use std::{env, path::PathBuf};
 
     const SOURCE: &str = "src/rocks/shim.cc";
+    /// Set for a shim that is checked as it runs; see `.ci/sanitize`.
+    const TRAP_UB: &str = "LSM_SIEVE_TRAP_UB";
 
     pub(crate) fn compile() {
         println!("cargo:rerun-if-changed={SOURCE}");
+        println!("cargo:rerun-if-env-changed={TRAP_UB}");
         let sys = env::var_os("DEP_ROCKSDB_CARGO_MANIFEST_DIR").map(PathBuf::from);
         let Some(sys) = sys else {
             panic!(
@@ -51,6 +54,13 @@ mod shim {
             .define("HAVE_ALIGNED_NEW", None)
             .define("HAVE_UINT128_EXTENSION", None)
             .flag_if_supported("-Wno-unused-parameter");
+        if env::var_os(TRAP_UB).is_some() {
+            // Stops where behaviour is undefined; needs no library, and no type information.
+            build
+                .flag("-fsanitize=undefined")
+                .flag("-fno-sanitize=vptr")
+                .flag("-fsanitize-undefined-trap-on-error");
+        }
         for name in platform_defines(&env::var("CARGO_CFG_TARGET_OS").unwrap_or_default()) {
             build.define(name, None);
         }

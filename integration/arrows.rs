@@ -4,9 +4,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The list in `lib.rs`.
-const ORDER: [&str; 16] = [
+const ORDER: [&str; 17] = [
     "math",
     "hash",
+    "sync",
     "bits",
     "filter",
     "id",

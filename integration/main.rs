@@ -20,6 +20,7 @@ mod families;
 mod faults;
 mod figures;
 mod foreign;
+mod fuzz;
 mod gremillion;
 mod ingestion;
 mod page;

@@ -19,7 +19,7 @@
 //! # Map
 //!
 //! Each module uses only what stands before it:
-//! [`math`] -> [`hash`] -> `bits` -> [`filter`] -> `id` -> [`disk`] -> [`mod@format`] -> `threads`
+//! [`math`] -> [`hash`] -> `sync` -> `bits` -> [`filter`] -> `id` -> [`disk`] -> [`mod@format`] -> `threads`
 //! -> `rcu` -> [`segment`] -> `stats` -> `rocks` -> `differential` -> `advise` -> `chart` ->
 //! `workload`.
 
@@ -33,10 +33,13 @@ pub mod filter;
 pub mod format;
 pub mod hash;
 mod id;
+#[cfg(all(test, interleave))]
+mod interleavings;
 pub mod math;
 mod planted;
 mod rcu;
 pub mod segment;
+mod sync;
 mod threads;
 
 #[cfg(feature = "rocksdb")]

@@ -24,12 +24,12 @@
 )]
 
 use std::marker::PhantomData;
-use std::sync::atomic::{
-    AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering, compiler_fence, fence,
-};
-use std::sync::{Mutex, Once, PoisonError};
+use std::sync::Once;
+use std::sync::atomic::{AtomicBool, compiler_fence};
 
 use crate::planted::planted;
+use crate::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering, fence};
+use crate::sync::{Mutex, PoisonError, yield_now};
 use crate::threads::{self, SLOTS};
 
 /// Where all readers of a process say that they read: one place, so that a read costs no pointer to
@@ -40,6 +40,7 @@ struct Readers {
     crowd: Crowd,
 }
 
+#[cfg(not(interleave))]
 static READERS: Readers = Readers {
     slots: [const { Slot(AtomicU32::new(FENCED)) }; SLOTS],
     crowd: Crowd {
@@ -48,6 +49,17 @@ static READERS: Readers = Readers {
         turning: Mutex::new(()),
     },
 };
+#[cfg(interleave)]
+crate::sync::lazy_static! {
+    static ref READERS: Readers = Readers {
+        slots: std::array::from_fn(|_| Slot(AtomicU32::new(FENCED))),
+        crowd: Crowd {
+            sides: std::array::from_fn(|_| Slot(AtomicU32::new(0))),
+            side: AtomicUsize::new(0),
+            turning: Mutex::new(()),
+        },
+    };
+}
 
 /// How many reads one thread has under way, on a cache line that only it writes; and [`FENCED`].
 #[derive(Debug)]
@@ -125,7 +137,7 @@ impl Crowd {
 
 fn wait_until_idle(slot: &AtomicU32) {
     while slot.load(Ordering::SeqCst) & !FENCED > 0 {
-        std::thread::yield_now();
+        yield_now();
     }
 }
 
@@ -232,7 +244,7 @@ impl<T: Send + Sync> Published<T> {
 
 impl<T> Drop for Published<T> {
     fn drop(&mut self) {
-        let last = *self.current.get_mut();
+        let last = self.current.load(Ordering::Relaxed);
         // SAFETY: it came from a box, and `&mut self` says that nobody reads or replaces it.
         drop(unsafe { Box::from_raw(last) });
     }
@@ -262,7 +274,7 @@ fn heavy_barrier() {
     }
 }
 
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", not(interleave)))]
 mod barriers {
     use rustix::thread::{MembarrierCommand, membarrier};
 
@@ -276,7 +288,8 @@ mod barriers {
     }
 }
 
-#[cfg(not(target_os = "linux"))]
+/// Nor does a checker model one: there both sides pay for a fence.
+#[cfg(not(all(target_os = "linux", not(interleave))))]
 mod barriers {
     pub(super) fn register() -> bool {
         false

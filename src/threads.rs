@@ -1,32 +1,44 @@
 //! A small number for each thread, so that it can have memory that no other thread writes.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::sync::atomic::{AtomicUsize, Ordering};
 
 /// How many threads of a process have a slot of their own: the first that ask.
-pub(crate) const SLOTS: usize = 64;
+pub(crate) const SLOTS: usize = if cfg!(interleave) { 1 } else { 64 };
 
+#[cfg(not(interleave))]
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 
 /// The number of a thread that has not asked yet.
 const UNASKED: usize = usize::MAX;
 
+#[cfg(not(interleave))]
 thread_local! {
     // Constant and without a destructor: one load, in a thread that is ending as well.
     static MINE: Cell<usize> = const { Cell::new(UNASKED) };
 }
 
+#[cfg(interleave)]
+crate::sync::lazy_static! {
+    static ref NEXT: AtomicUsize = AtomicUsize::new(0);
+}
+#[cfg(interleave)]
+crate::sync::thread_local! {
+    static MINE: Cell<usize> = Cell::new(UNASKED);
+}
+
 /// The slot that this thread alone owns; `None` for those that came too late.
 #[inline]
 pub(crate) fn own_slot() -> Option<usize> {
-    let mine = MINE.get();
+    let mine = MINE.with(Cell::get);
     if mine < SLOTS { Some(mine) } else { ask() }
 }
 
 #[cold]
 fn ask() -> Option<usize> {
-    if MINE.get() == UNASKED {
-        MINE.set(NEXT.fetch_add(1, Ordering::Relaxed));
+    if MINE.with(Cell::get) == UNASKED {
+        MINE.with(|mine| mine.set(NEXT.fetch_add(1, Ordering::Relaxed)));
     }
-    Some(MINE.get()).filter(|&mine| mine < SLOTS)
+    Some(MINE.with(Cell::get)).filter(|&mine| mine < SLOTS)
 }

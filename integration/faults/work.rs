@@ -40,6 +40,7 @@ pub(super) fn sieve() -> SieveOptions {
 }
 
 /// A subject that is open.
+#[expect(clippy::large_enum_variant, reason = "there is one in a process")]
 enum Store {
     Front(SieveDb),
     Differential(Box<DifferentialStore>),

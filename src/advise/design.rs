@@ -191,7 +191,7 @@ impl Design {
                 least = middle + 1;
             }
         }
-        Some(Bits::new(enough * unit))
+        enough.checked_mul(unit).map(Bits::new)
     }
 
     /// What the bits must be a multiple of; `None` where there are no such probes.

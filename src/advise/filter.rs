@@ -230,7 +230,7 @@ impl Plan {
             let stages = self.stages(Items::new(items), rate)?;
             (total(&stages) <= bits).then_some(stages)
         };
-        let (mut least, mut over) = (1, bits.get().max(1) + 1);
+        let (mut least, mut over) = (1, bits.get().saturating_add(1));
         let mut best = fits(least).ok_or(WishError::OutOfReach)?;
         while over - least > 1 {
             let middle = least + (over - least) / 2;
@@ -330,6 +330,20 @@ mod tests {
             probes: None,
             growth: None,
             tightening: Tightening::Geometric(0.85),
+        }
+    }
+
+    /// One more than the most bits there are was looked at, which is none.
+    #[test]
+    fn the_most_bits_there_are_can_be_filled() {
+        for layout in LAYOUTS {
+            let (rate, bits) = (Some(Rate::ONE_PERCENT), Some(Bits::new(u64::MAX)));
+            let full = Wish {
+                rate,
+                bits,
+                ..wish(layout)
+            };
+            assert!(full.advise().unwrap().items > 1 << 59, "{layout:?}");
         }
     }
 

@@ -1,6 +1,6 @@
 //! A counter that many threads raise.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// A count on a cache line of its own: whoever raises it evicts no reader's data.
 #[derive(Debug, Default)]

@@ -9,8 +9,8 @@
 //! load leaves the line shared where `fetch_or` would take it away from every other core.
 
 use super::pages::want_large_pages;
+use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::collections::TryReserveError;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Eight words that a processor fetches at once.
 #[derive(Debug, Default)]
@@ -20,6 +20,7 @@ pub(crate) struct Line([AtomicU64; WORDS_A_LINE]);
 const WORDS_A_LINE: usize = 8;
 const WORD_BITS: u64 = 64;
 
+#[cfg(not(interleave))]
 const _: () = assert!(size_of::<Line>() == 64 && align_of::<Line>() == 64);
 
 impl Line {
@@ -73,13 +74,13 @@ impl Words {
         let cells = words.lines.iter_mut().flat_map(|line| &mut line.0);
         cells
             .zip(values)
-            .for_each(|(cell, value)| *cell.get_mut() = value);
+            .for_each(|(cell, value)| *cell = AtomicU64::new(value));
         Ok(words)
     }
 
     /// One line of nothing but ones.
     pub(crate) fn full_line() -> Self {
-        let line = Line([const { AtomicU64::new(u64::MAX) }; WORDS_A_LINE]);
+        let line = Line(std::array::from_fn(|_| AtomicU64::new(u64::MAX)));
         Self {
             lines: Box::new([line]),
             len: WORDS_A_LINE,
@@ -89,7 +90,7 @@ impl Words {
     /// Clears every bit.
     pub(crate) fn clear(&mut self) {
         let cells = self.lines.iter_mut().flat_map(|line| &mut line.0);
-        cells.for_each(|cell| *cell.get_mut() = 0);
+        cells.for_each(|cell| *cell = AtomicU64::new(0));
     }
 
     /// The line at this index, which must lie inside.

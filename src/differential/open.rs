@@ -138,7 +138,7 @@ impl Opening<'_> {
         if db.engine().latest_sequence_number() > 0 {
             return Err(self.not_a_store("its state record is missing".to_owned()));
         }
-        let state = State::new(&self.options.main);
+        let state = State::new(self.options.main == MainFile::Here);
         let mut batch = WriteBatch::default();
         batch.put_cf(home.handle(), FORMAT_KEY, FORMAT);
         batch.put_cf(home.handle(), STATE_KEY, state.encode());

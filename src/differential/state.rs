@@ -12,8 +12,6 @@
 //! The generations are `oldest..=newest`, without a gap. A family with a smaller number has been
 //! moved and only waits to be dropped; one with a larger number was made, and nobody was told.
 
-use super::options::MainFile;
-
 /// Under this key of the default family stands [`FORMAT`].
 pub(super) const FORMAT_KEY: &[u8] = b"format";
 pub(super) const FORMAT: &[u8] = b"lsm-sieve differential store";
@@ -45,9 +43,9 @@ pub(super) enum StateError {
 
 impl State {
     /// Of a new store: one generation.
-    pub(super) fn new(main: &MainFile) -> Self {
+    pub(super) fn new(main_is_here: bool) -> Self {
         Self {
-            main_is_here: *main == MainFile::Here,
+            main_is_here,
             oldest: 1,
             newest: 1,
             moved: None,
@@ -143,7 +141,7 @@ mod tests {
     use super::*;
 
     fn states() -> [State; 4] {
-        let new = State::new(&MainFile::Here);
+        let new = State::new(true);
         let frozen = new.frozen();
         let moved = frozen.moved_to(b"key");
         [frozen.moved_to(b""), moved.retired(), moved, frozen]
@@ -158,14 +156,14 @@ mod tests {
 
     #[test]
     fn the_layout_is_the_one_in_the_picture() {
-        let state = State::new(&MainFile::Here).frozen().moved_to(b"k");
+        let state = State::new(true).frozen().moved_to(b"k");
         let numbers = [1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0];
         assert_eq!(state.encode(), [&[1, 1][..], &numbers, &[1, b'k']].concat());
     }
 
     #[test]
     fn a_state_that_is_cut_short_or_contradicts_itself_is_damaged() {
-        let good = State::new(&MainFile::Here).encode();
+        let good = State::new(true).encode();
         let mut changed: Vec<Vec<u8>> = (0..good.len()).map(|to| good[..to].to_vec()).collect();
         for (at, byte) in [(0, 0), (1, 3), (2, 2), (2, 0), (18, 2)] {
             let mut bytes = good.clone();

@@ -25,9 +25,9 @@ use crate::hash::{Imprint, KeyHash};
 use crate::math::growth::{self, Tightening};
 use crate::math::{Bits, Items, Rate};
 use crate::planted::planted;
+use crate::sync::atomic::{AtomicUsize, Ordering};
+use crate::sync::{Mutex, OnceLock, PoisonError};
 use std::fmt;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// How a [`Scalable`] begins and grows.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -11,7 +11,7 @@
 //!
 //! | | kept at least while | forgotten at the latest after |
 //! |---|---|---|
-//! | by count, g generations of n | (g − 1) n newer distinct keys | g n |
+//! | by count, g generations of n | (g − 1) n newer insertions | g n newer distinct keys |
 //! | by period T | (g − 1) T | g T |
 //!
 //! Outside of it a member *is* answered absent: this is a filter for admission and rate limits, and
@@ -111,9 +111,13 @@ impl Sliding {
 
     /// Adds a key to the newest generation; true when it was outside of the window.
     ///
-    /// A key that an older generation holds is added all the same: its window begins anew.
+    /// A key that an older generation holds is added all the same: its window begins anew. One that
+    /// the newest holds takes no room, and so ends no generation.
     pub fn insert(&mut self, hash: KeyHash) -> bool {
         let absent = !self.is_recent(hash);
+        if self.newest().may_contain(hash) {
+            return absent;
+        }
         let by_count = self.options.turn == Turn::Count;
         if by_count && self.newest().items() >= self.options.items {
             self.turn();
@@ -239,6 +243,24 @@ mod tests {
             .filter(|&hash| window.is_recent(hash))
             .count();
         assert!(hits < 2_150, "{hits} of 200,000");
+    }
+
+    /// A full generation used to be ended by a key that it held already, so that two keys in turn
+    /// pushed all others out of the window.
+    #[test]
+    fn keys_that_come_again_and_again_push_no_other_out() {
+        let mut window = Sliding::new(SlidingOptions {
+            items: Items::new(2),
+            ..OPTIONS
+        })
+        .unwrap();
+        let keys: Vec<_> = hashes(1).take(3).collect();
+        window.insert(keys[0]);
+        for _ in 0..50 {
+            window.insert(keys[1]);
+            window.insert(keys[2]);
+        }
+        assert!(window.is_recent(keys[0]));
     }
 
     #[test]

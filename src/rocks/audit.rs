@@ -91,7 +91,7 @@ impl Sample {
         if high >= chance {
             return 0..0;
         }
-        let at = (low * times as u64 >> 32) as usize;
+        let at = ((low * times as u64) >> 32) as usize;
         at..at + 1
     }
 }

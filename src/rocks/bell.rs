@@ -1,7 +1,8 @@
 //! How the rest wakes upkeep, and waits for it.
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use crate::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// What upkeep is asked to do.
 #[derive(Clone, Copy, Debug, Default)]

@@ -1,8 +1,7 @@
 //! The front of one column family: what its readers ask and what its writers feed.
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use super::audit::{Asked, Auditor, Sample};
 use super::bell::Bell;
@@ -17,6 +16,8 @@ use crate::planted::planted;
 use crate::rcu::Published;
 use crate::segment::{Registry, SealedFilter, Segment, SegmentBuilder, SegmentId};
 use crate::stats::{Counters, Event, Stats};
+use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use crate::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The filters that one generation of memtables feeds: summaries, and one of its own.
 ///

@@ -1,11 +1,12 @@
 //! The fronts of a database's column families, by RocksDB's id of each.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use super::column::{Column, ForeignKeys};
 use crate::math::{Bits, Rate};
 use crate::planted::planted;
 use crate::rcu::Published;
+use crate::sync::{Mutex, MutexGuard, PoisonError};
 
 /// All fronts.
 pub(crate) struct Columns {

@@ -27,6 +27,8 @@ mod error;
 mod family;
 mod ffi;
 mod inspect;
+#[cfg(all(test, interleave = "shuttle"))]
+mod interleavings;
 mod inventory;
 mod options;
 mod planning;

@@ -1,12 +1,13 @@
 //! The segments that a database's filters speak for, by identity.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{Segment, SegmentId};
 use crate::hash::KeyHasher;
 use crate::math::Bits;
+use crate::sync::{Mutex, MutexGuard, PoisonError};
 
 /// All segments that somebody reads, builds or keeps.
 #[derive(Debug)]

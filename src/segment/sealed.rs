@@ -4,7 +4,6 @@
 //! rebuilt for another rate. Readers see either the old or the new one, whole.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::SegmentId;
 use crate::filter::Chain;
@@ -12,6 +11,7 @@ use crate::format::Source;
 use crate::hash::{KeyHash, KeyHasher};
 use crate::math::Rate;
 use crate::rcu::Published;
+use crate::sync::atomic::{AtomicBool, Ordering};
 
 /// Keys that are hashed before the first of them is looked up.
 const BATCH: usize = 32;

@@ -12,7 +12,7 @@ use crate::disk::{self, Disk as _, Fault, Lost, MemoryDisk, PowerCut, Tear};
 use crate::filter::Scalable;
 use crate::format::Source;
 use crate::hash::{HashId, KeyHasher};
-use crate::math::{Items, Rate};
+use crate::math::{Bits, Items, Rate};
 use crate::segment::{SealedFilter, SegmentBuilder, SegmentId};
 
 const FOLDER: &str = "/sieve";
@@ -73,7 +73,7 @@ fn filter(hasher: KeyHasher, table: usize, loose: bool) -> SealedFilter {
 fn summary(hasher: KeyHasher, tables: &[usize]) -> Scalable {
     let keys = || tables.iter().copied().flat_map(keys);
     let room = Items::new(keys().count() as u64);
-    let options = SieveOptions::default().summary(room);
+    let options = SieveOptions::default().summary(room, Bits::new(0));
     let summary = Scalable::new(hasher.imprint().remixed(), options);
     keys().for_each(|key| _ = summary.insert(hasher.hash(&key).remixed()));
     summary
@@ -106,7 +106,7 @@ impl Kept {
                 *kept = true;
             }
         }
-        if let Some((chain, covers)) = opening.shelf.load_summary(FAMILY) {
+        if let Some((chain, covers)) = opening.shelf.load_summary(FAMILY, Bits::new(u64::MAX)) {
             let has = |key: [u8; 4]| chain.may_contain(opening.hasher.hash(&key).remixed());
             for table in (0..TABLES.len()).filter(|&table| covers.contains(&id(table))) {
                 if !keys(table).all(has) {

@@ -1,0 +1,55 @@
+//! What the differential store writes of its own: its state, its records, the names of its files.
+//! The decoders are included as they stand, since nothing outside of the store sees them.
+
+use super::meter;
+
+#[expect(dead_code, reason = "the store uses the rest")]
+#[path = "../../src/differential/state.rs"]
+mod kept;
+#[path = "../../src/differential/record.rs"]
+mod record;
+
+use kept::{State, StateError, VERSION};
+
+/// The bytes as a state, as a record and as the name of a column family.
+pub fn run(bytes: &[u8]) {
+    match meter::within(meter::allowance(bytes.len()), || State::decode(bytes)) {
+        Ok(state) => holds(&state, bytes),
+        Err(StateError::Newer(version)) => assert!(version > VERSION),
+        Err(StateError::Damaged(why)) => assert!(!why.is_empty()),
+    }
+    if let Ok(record) = record::decode(bytes) {
+        assert_eq!(record::encode(record), bytes, "one record, one encoding");
+    }
+    if let Some(name) = str::from_utf8(bytes).ok()
+        && let Some(generation) = kept::generation_of(name)
+    {
+        assert_eq!(kept::family_name(generation), name);
+    }
+}
+
+/// A state that was read is the one of its bytes, and so are those that follow it.
+fn holds(state: &State, bytes: &[u8]) {
+    assert_eq!(state.encode(), bytes, "one state, one encoding");
+    assert!((1..=state.newest).contains(&state.oldest));
+    for next in [state.moved_to(bytes), state.moved_to(b""), state.unmoved()] {
+        assert_eq!(State::decode(&next.encode()), Ok(next));
+    }
+}
+
+/// A few inputs of each kind that are accepted.
+pub fn examples() -> Vec<Vec<u8>> {
+    let new = State::new(true);
+    let states = [
+        new.clone(),
+        new.frozen().moved_to(b"key"),
+        new.retired(),
+        State::new(false),
+    ];
+    let states = states.iter().map(State::encode);
+    let records = [None, Some(&b"value"[..])].map(record::encode);
+    states
+        .chain(records)
+        .chain([kept::family_name(17).into_bytes()])
+        .collect()
+}

@@ -1,0 +1,104 @@
+//! What must hold however threads take turns: small programs that a checker runs in every order
+//! (loom, up to a bound of preemptions) or in very many (shuttle). Run by `make interleave`.
+//!
+//! | variable | meaning |
+//! |---|---|
+//! | `LSM_SIEVE_PREEMPTIONS` | loom: how often a thread may be interrupted in one run, 2 |
+//! | `LSM_SIEVE_SECONDS` | loom: the longest that one program takes, 20 |
+//! | `LSM_SIEVE_SCHEDULES` | shuttle: runs of each program, 10,000 |
+//! | `LSM_SIEVE_SEED` | shuttle: what chooses them |
+//!
+//! Each program prints one line: `interleavings <checker> <name> schedules=<n> seconds=<s>`.
+
+mod published;
+mod scalable;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+#[cfg(interleave = "loom")]
+pub(crate) use loom::thread;
+#[cfg(interleave = "shuttle")]
+pub(crate) use shuttle::thread;
+
+/// Which of several parts runs on the main thread. It makes a difference: loom lets the main thread
+/// go first, and looks for other orders only where two accesses conflict with nothing in between.
+#[derive(Clone, Copy)]
+pub(crate) struct Turn(usize);
+
+const TURNS: usize = 3;
+
+/// Runs a program in all interleavings that the checker is asked for.
+pub(crate) fn explore(name: &str, program: impl Fn(Turn) + Send + Sync + 'static) {
+    let schedules = Arc::new(AtomicU64::new(0));
+    let program = Arc::new(program);
+    let start = Instant::now();
+    for turn in (0..TURNS).map(Turn) {
+        let (count, program) = (Arc::clone(&schedules), Arc::clone(&program));
+        check(move || {
+            count.fetch_add(1, Ordering::Relaxed);
+            program(turn);
+        });
+    }
+    let (schedules, seconds) = (
+        schedules.load(Ordering::Relaxed),
+        start.elapsed().as_secs_f64(),
+    );
+    println!("interleavings {CHECKER} {name} schedules={schedules} seconds={seconds:.1}");
+}
+
+#[cfg(interleave = "loom")]
+const CHECKER: &str = "loom";
+#[cfg(interleave = "shuttle")]
+const CHECKER: &str = "shuttle";
+
+#[cfg(interleave = "loom")]
+fn check(program: impl Fn() + Send + Sync + 'static) {
+    let preemptions = number("LSM_SIEVE_PREEMPTIONS", 2);
+    let mut checker = loom::model::Builder::new();
+    checker.max_duration =
+        Some(std::time::Duration::from_secs(number("LSM_SIEVE_SECONDS", 20)) / TURNS as u32);
+    // How often it looks at the clock.
+    checker.checkpoint_interval = 100;
+    checker.preemption_bound = Some(usize::try_from(preemptions).unwrap());
+    checker.max_branches = 100_000;
+    checker.check(program);
+}
+
+/// Half of the runs by priorities that change at few points (Burckhardt et al., ASPLOS 2010), which
+/// finds what needs few interruptions; half at random.
+#[cfg(interleave = "shuttle")]
+fn check(program: impl Fn() + Send + Sync + 'static) {
+    use shuttle::scheduler::{PctScheduler, RandomScheduler};
+
+    const DEPTH: usize = 3;
+    let runs = usize::try_from(number("LSM_SIEVE_SCHEDULES", 10_000)).unwrap() / (2 * TURNS);
+    let seed = number("LSM_SIEVE_SEED", 1982);
+    let program = Arc::new(program);
+    let again = Arc::clone(&program);
+    let by_priority = PctScheduler::new_from_seed(seed, DEPTH, runs);
+    shuttle::Runner::new(by_priority, shuttle::Config::new()).run(move || program());
+    let at_random = RandomScheduler::new_from_seed(seed, runs);
+    shuttle::Runner::new(at_random, shuttle::Config::new()).run(move || again());
+}
+
+fn number(variable: &str, otherwise: u64) -> u64 {
+    std::env::var(variable).map_or(otherwise, |text| text.parse().unwrap())
+}
+
+/// Something that a thread does.
+pub(crate) type Part = Box<dyn FnOnce() + Send>;
+
+pub(crate) fn part(work: impl FnOnce() + Send + 'static) -> Part {
+    Box::new(work)
+}
+
+/// Runs all parts at the same time, the one whose turn it is on this thread, and waits for them.
+pub(crate) fn at_once<const N: usize>(turn: Turn, parts: [Part; N]) {
+    let mut parts = Vec::from(parts);
+    let here = parts.swap_remove(turn.0 % N);
+    let others: Vec<_> = parts.into_iter().map(thread::spawn).collect();
+    here();
+    others.into_iter().for_each(|other| other.join().unwrap());
+}

@@ -1,0 +1,116 @@
+//! A value that is replaced while it is read: no reader sees one that was dropped.
+
+use std::sync::Arc;
+
+#[cfg(interleave = "loom")]
+use loom::sync::Arc as Shared;
+#[cfg(interleave = "shuttle")]
+use std::sync::Arc as Shared;
+
+use super::{at_once, explore, part};
+use crate::rcu::Published;
+use crate::sync::atomic::{AtomicBool, Ordering};
+
+/// Tells whether it was dropped, to those who hold no reference to it. Relaxed: that it is dropped
+/// late enough must follow from nothing that is said here.
+struct Canary {
+    dropped: Arc<[AtomicBool]>,
+    number: usize,
+    /// Loom's word on whether every read happens before the drop.
+    #[cfg(interleave = "loom")]
+    contents: loom::cell::UnsafeCell<()>,
+}
+
+#[cfg(interleave = "loom")]
+#[expect(unsafe_code, reason = "loom's cell is what tells on a race")]
+// SAFETY: there is nothing in the cell.
+unsafe impl Sync for Canary {}
+
+impl Drop for Canary {
+    fn drop(&mut self) {
+        #[cfg(interleave = "loom")]
+        self.contents.with_mut(|_| ());
+        self.dropped[self.number].store(true, Ordering::Relaxed);
+    }
+}
+
+/// So many canaries, which are published one after the other.
+fn cage(count: usize) -> (Shared<Published<Canary>>, impl Fn(usize) -> Canary + Clone) {
+    let dropped: Arc<[AtomicBool]> = (0..count).map(|_| AtomicBool::new(false)).collect();
+    let canary = move |number| Canary {
+        dropped: Arc::clone(&dropped),
+        number,
+        #[cfg(interleave = "loom")]
+        contents: loom::cell::UnsafeCell::new(()),
+    };
+    (Shared::new(Published::new(canary(0))), canary)
+}
+
+/// Looks twice at the value, the second time at the end of its read.
+fn read(value: &Published<Canary>) {
+    value.with(|canary| {
+        let (dropped, number) = (Arc::clone(&canary.dropped), canary.number);
+        assert!(
+            !dropped[number].load(Ordering::Relaxed),
+            "dropped before it was read"
+        );
+        crate::sync::atomic::fence(Ordering::SeqCst);
+        #[cfg(interleave = "loom")]
+        canary.contents.with(|_| ());
+        assert!(
+            !dropped[number].load(Ordering::Relaxed),
+            "dropped while it was read"
+        );
+    });
+}
+
+/// One reader has a slot, the other one is in the crowd, and may have chosen its side before the
+/// first of two replacements.
+#[test]
+fn no_reader_sees_a_dropped_value() {
+    explore("published_read_read_publish_twice", |turn| {
+        let (value, canary) = cage(3);
+        let (one, other) = (Shared::clone(&value), Shared::clone(&value));
+        at_once(
+            turn,
+            [
+                part(move || (1..3).for_each(|number| value.publish(canary(number)))),
+                part(move || read(&one)),
+                part(move || read(&other)),
+            ],
+        );
+    });
+}
+
+/// A reader who comes again and again, and whose reads nest.
+#[test]
+fn nested_reads_keep_their_values() {
+    explore("published_nested_publish_twice", |turn| {
+        let (value, canary) = cage(3);
+        let reader = Shared::clone(&value);
+        let reads = move || {
+            reader.with(|_| read(&reader));
+            read(&reader);
+        };
+        let writes = move || (1..3).for_each(|number| value.publish(canary(number)));
+        at_once(turn, [part(reads), part(writes)]);
+    });
+}
+
+/// Two writers: each drops what it replaced, and nothing twice.
+#[test]
+fn two_writers_drop_what_they_replaced() {
+    explore("published_read_publish_publish", |turn| {
+        let (value, canary) = cage(3);
+        let (reader, other, another) =
+            (Shared::clone(&value), Shared::clone(&value), canary.clone());
+        at_once(
+            turn,
+            [
+                part(move || read(&reader)),
+                part(move || other.publish(another(1))),
+                part(move || value.publish(canary(2))),
+            ],
+        );
+    });
+}

@@ -1,0 +1,93 @@
+//! Atomics and locks under one name, so that a checker of interleavings can put its own in place.
+//!
+//! ```text
+//! cargo build                       the standard library's, and nothing else
+//! --cfg interleave="loom"           loom's: every interleaving, and every value that a load may yield
+//! --cfg interleave="shuttle"        shuttle's: a random choice of very many, one total order
+//! ```
+//!
+//! Both go with a bare `--cfg interleave`; `make interleave` sets them. What is only counted, or
+//! set once for the process, stays with the standard library everywhere.
+
+#[cfg(interleave = "loom")]
+use loom as checker;
+#[cfg(interleave = "shuttle")]
+use shuttle as checker;
+
+pub(crate) use std::sync::PoisonError;
+
+#[cfg(all(feature = "rocksdb", not(interleave)))]
+pub(crate) use std::sync::Condvar;
+#[cfg(not(interleave))]
+pub(crate) use std::sync::{Mutex, MutexGuard, OnceLock};
+#[cfg(not(interleave))]
+pub(crate) use std::thread::yield_now;
+
+#[cfg(all(feature = "rocksdb", interleave))]
+pub(crate) use checker::sync::Condvar;
+#[cfg(interleave)]
+pub(crate) use checker::sync::{Mutex, MutexGuard};
+#[cfg(interleave)]
+pub(crate) use checker::thread::yield_now;
+#[cfg(interleave)]
+pub(crate) use checker::{lazy_static, thread_local};
+#[cfg(interleave)]
+pub(crate) use once::OnceLock;
+
+pub(crate) mod atomic {
+    #[cfg(interleave)]
+    pub(crate) use super::checker::sync::atomic::{
+        AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, fence,
+    };
+    pub(crate) use std::sync::atomic::Ordering;
+    #[cfg(not(interleave))]
+    pub(crate) use std::sync::atomic::{
+        AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, fence,
+    };
+}
+
+/// The cell that neither checker has.
+#[cfg(interleave)]
+mod once {
+    use super::atomic::{AtomicBool, Ordering};
+
+    /// A cell that is filled once, by one thread at a time: whoever sees it full by acquiring also
+    /// sees what is in it.
+    #[derive(Debug)]
+    pub(crate) struct OnceLock<T> {
+        full: AtomicBool,
+        value: std::sync::OnceLock<T>,
+    }
+
+    impl<T> OnceLock<T> {
+        pub(crate) fn new() -> Self {
+            Self {
+                full: AtomicBool::new(false),
+                value: std::sync::OnceLock::new(),
+            }
+        }
+
+        pub(crate) fn get(&self) -> Option<&T> {
+            if self.full.load(Ordering::Acquire) {
+                self.value.get()
+            } else {
+                None
+            }
+        }
+
+        pub(crate) fn get_or_init(&self, value: impl FnOnce() -> T) -> &T {
+            let value = self.value.get_or_init(value);
+            self.full.store(true, Ordering::Release);
+            value
+        }
+    }
+
+    impl<T> From<T> for OnceLock<T> {
+        fn from(value: T) -> Self {
+            Self {
+                full: AtomicBool::new(true),
+                value: value.into(),
+            }
+        }
+    }
+}
