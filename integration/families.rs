@@ -191,3 +191,25 @@ fn two_threads_may_make_and_drop_families_of_one_name() {
         }
     });
 }
+
+/// While the database opens, RocksDB makes the family that was dropped as well, and drops it again.
+#[test]
+fn a_family_made_again_has_its_front_after_a_reopen() {
+    let home = tempfile::tempdir().unwrap();
+    let mut model = Model::new();
+    {
+        let db = open(home.path());
+        db.create_cf("again", &options()).unwrap();
+        db.drop_cf("again").unwrap();
+        db.create_cf("again", &options()).unwrap();
+        scribble(&db, "again", &mut model, &mut Dice(5), 300);
+    }
+    let db = SieveDb::open_cf(&options(), &sieve(), home.path(), ["again"]).unwrap();
+    cover(&db);
+    agree_in(&db, "again", &model);
+    let family = db.cf_handle("again").unwrap();
+    assert!(
+        db.answer_cf(&family, b"certainly nowhere").is_absent(),
+        "the front is not asked"
+    );
+}

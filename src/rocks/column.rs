@@ -16,7 +16,7 @@ use crate::planted::planted;
 use crate::rcu::Published;
 use crate::segment::{Registry, SealedFilter, Segment, SegmentBuilder, SegmentId};
 use crate::stats::{Counters, Event, Stats};
-use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use crate::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use crate::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The filters that one generation of memtables feeds: summaries, and one of its own.
@@ -135,7 +135,7 @@ pub(crate) struct Column {
     me: Weak<Self>,
     name: String,
     /// RocksDB's id of the family, once it has a memtable.
-    family: OnceLock<u32>,
+    family: AtomicU32,
     hasher: KeyHasher,
     registry: Arc<Registry>,
     bell: Arc<Bell>,
@@ -150,6 +150,9 @@ pub(crate) struct Column {
     /// Once the engine is open.
     auditor: OnceLock<Auditor>,
 }
+
+/// No id of a family: RocksDB counts them from 0.
+const NO_FAMILY: u32 = u32::MAX;
 
 /// No sequence number of RocksDB.
 const NEVER: u64 = u64::MAX;
@@ -173,7 +176,7 @@ impl Column {
         Arc::new_cyclic(|me| Self {
             me: Weak::clone(me),
             name: name.to_owned(),
-            family: OnceLock::new(),
+            family: AtomicU32::new(NO_FAMILY),
             hasher,
             registry,
             bell,
@@ -211,11 +214,11 @@ impl Column {
     /// RocksDB's id of the family that the front is bound to: another one of the same name is not its
     /// own. None means that the hooks do not fire.
     pub(crate) fn family(&self) -> Option<u32> {
-        self.family.get().copied()
+        Some(self.family.load(Ordering::Acquire)).filter(|&id| id != NO_FAMILY)
     }
 
     pub(crate) fn is_front_of(&self, id: u32) -> bool {
-        self.family.get() == Some(&id) || planted!(FrontBoundByName)
+        self.family() == Some(id) || planted!(FrontBoundByName)
     }
 
     pub(crate) fn hasher(&self) -> KeyHasher {
@@ -369,9 +372,10 @@ impl Column {
 
     // -------------------------------------------------------------- memtable capture
 
-    /// RocksDB made a memtable for the family with this id: the first one binds the front to it.
+    /// RocksDB made a memtable for the family with this id. The newest tells: while a database
+    /// opens, families are made that had the name before and were dropped.
     pub(crate) fn memtable_created(&self, family: u32) {
-        self.family.get_or_init(|| family);
+        self.family.store(family, Ordering::Release);
     }
 
     /// The filters for a memtable that takes its first key now.

@@ -21,6 +21,7 @@ use rocksdb::Options;
 use rocksdb::statistics::Ticker;
 use serde::Serialize;
 
+use crate::SieveOptions;
 use crate::differential::{
     DifferentialError, DifferentialOptions, DifferentialStore, FilterChoice, OpenDifferentialError,
 };
@@ -84,6 +85,8 @@ impl Stored {
         engine.enable_statistics();
         let options = DifferentialOptions {
             filter,
+            // An audit searches where the filter says that nothing is: here searches are counted.
+            front: SieveOptions::default().audit(0),
             ..DifferentialOptions::default()
         };
         let store = DifferentialStore::open(&engine, &options, path)?;
