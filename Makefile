@@ -11,6 +11,7 @@
 #   make sanitize    tests under AddressSanitizer; SANITIZE=engine over RocksDB, =threads for races
 #   make valgrind    short tests over RocksDB under memcheck
 #   make planted     each fault of src/planted.rs in turn, to see its tests fail
+#   make reliability the hunt for lost reads, TIER=pr (15 minutes), nightly or release
 #   make bench       the benchmarks of the README; KEYS=1000000 makes them shorter
 #
 # RocksDB's C++ takes about 20 minutes on 2 cores, once: one target folder outside the tree serves
@@ -26,6 +27,7 @@ SCHEDULES   ?= 10000
 PREEMPTIONS ?= 2
 SEEDS       ?= 4
 SANITIZE    ?= core
+TIER        ?= pr
 
 # Expanded when a recipe runs, hence after `tools` has installed what was missing. The redirection
 # makes sure that a shell looks `command` up.
@@ -36,7 +38,7 @@ SIEVE     = $(BUILD) run --quiet --release --locked --bin lsm-sieve --
 
 CORE_FEATURES = --no-default-features --features cli
 
-.PHONY: demo test core lint deny fuzz interleave miri planted sanitize valgrind bench tools
+.PHONY: demo test core lint deny fuzz interleave miri planted reliability sanitize valgrind bench tools
 
 demo: tools
 	$(BUILD) build --release --locked --bin lsm-sieve
@@ -77,6 +79,9 @@ sanitize: tools
 
 valgrind: tools
 	@$(COMPILERS) .ci/valgrind
+
+reliability: tools
+	$(COMPILERS) reliability/run $(TIER)
 
 planted: tools
 	$(COMPILERS) reliability/planted

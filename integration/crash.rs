@@ -92,7 +92,7 @@ fn kill_9_loses_no_key() {
     }
     println!("{census:#?}");
     println!(
-        "{} kills, {} keys checked, {} absent answers checked, {} folders from LSM_SIEVE_SEED={seed}",
+        r#"{{"part":"kills","of_a":"front","seed":{seed},"kills":{},"keys_checked":{},"absent_checked":{},"folders":{},"lost":0}}"#,
         census.kills, census.tally.keys, census.tally.absent, census.folders
     );
     assert!(census.kills >= kills);

@@ -234,6 +234,10 @@ fn kill_9_loses_no_update_and_brings_no_delete_back() {
         sum
     });
     println!("{census:#?}");
+    println!(
+        r#"{{"part":"kills","of_a":"differential store","seed":{seed},"kills":{},"lost":0}}"#,
+        census.kills
+    );
     assert!(census.kills >= kills);
     // Death must find the mover at work, or nothing was tried.
     let moving = census.stages.get("moving").copied().unwrap_or(0);
