@@ -1,7 +1,8 @@
 //! What a child did to its files, as strace saw it.
 //!
 //! The log says `-xx`: every string is hexadecimal, paths and contents alike. A call that another
-//! thread interrupts is told in two lines; it counts where it ends.
+//! thread interrupts is told in two lines; it counts where it ends,
+//! but for a close: its number is free, and may be another file's, before it returns.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -70,10 +71,14 @@ fn understand(log: &str) -> Vec<Deed> {
     for (thread, line) in log.lines().filter_map(|line| line.split_once(' ')) {
         let line = line.trim_start();
         if let Some(start) = line.strip_suffix(UNFINISHED) {
-            begun.insert(thread, start);
+            if start.starts_with("close(") {
+                deeds.extend(deed(&format!("{start}) = 0")));
+            } else {
+                begun.insert(thread, start);
+            }
         } else if let Some((_, end)) = line.split_once(" resumed>") {
-            let start = begun.remove(thread).unwrap_or_default();
-            deeds.extend(deed(&format!("{start}{end}")));
+            let start = begun.remove(thread);
+            deeds.extend(start.and_then(|start| deed(&format!("{start}{end}"))));
         } else {
             deeds.extend(deed(line));
         }
@@ -150,7 +155,9 @@ fn bytes(text: &str) -> Option<Vec<u8>> {
 
 #[test]
 fn a_log_of_calls_is_understood() {
-    let log = r#"7 openat(AT_FDCWD, "\x2f\x61", O_WRONLY|O_CREAT|O_TRUNC|O_CLOEXEC, 0644) = 5
+    let log = r#"8 close(5 <unfinished ...>
+7 openat(AT_FDCWD, "\x2f\x61", O_WRONLY|O_CREAT|O_TRUNC|O_CLOEXEC, 0644) = 5
+8 <... close resumed>)              = 0
 7 openat(AT_FDCWD, "\x2f\x62", O_RDONLY) = -1 ENOENT (No such file or directory)
 7 write(5, "\x61\x62\x63", 3 <unfinished ...>
 8  fdatasync(9) = 0
@@ -172,6 +179,7 @@ fn a_log_of_calls_is_understood() {
         bytes: bytes.to_vec(),
     };
     let expected = [
+        Deed::Close(5),
         open,
         Deed::Sync(9),
         write(5, None, b"ab"),
