@@ -96,7 +96,7 @@ fn keys_that_arrive_before_the_front_are_found() {
         };
         let reads = move || {
             if *seen.lock().unwrap() {
-                let absent = reader.with(1, |column| column.ask(FOREIGN).is_absent());
+                let absent = reader.with(1, |column| column.look_up(FOREIGN).is_absent());
                 assert_ne!(absent, Some(true), "a key was lost");
             }
         };

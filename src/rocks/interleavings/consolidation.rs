@@ -64,9 +64,9 @@ fn a_front_that_gave_up_stays_silent() {
         let (hook, upkeep) = (Arc::clone(&engine), Arc::clone(&engine));
         let gives_up = move || {
             hook.column.give_up();
-            assert!(!hook.column.ask(b"never written").is_absent());
+            assert!(!hook.column.look_up(b"never written").is_absent());
         };
         at_once(turn, [part(gives_up), part(move || consolidate(&upkeep))]);
-        assert!(!engine.column.ask(b"never written").is_absent());
+        assert!(!engine.column.look_up(b"never written").is_absent());
     });
 }

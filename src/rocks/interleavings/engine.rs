@@ -98,7 +98,10 @@ impl Engine {
     /// Looks into the engine, then asks the front.
     pub(super) fn look_up(&self, key: Key) {
         if self.contains(key) {
-            assert!(!self.column.ask(key).is_absent(), "a key was lost: {key:?}");
+            assert!(
+                !self.column.look_up(key).is_absent(),
+                "a key was lost: {key:?}"
+            );
         }
     }
 }

@@ -35,12 +35,7 @@ fn filter(engine: &Engine, table: &Table) -> SealedFilter {
         Chain::new(hasher.imprint(), vec![stage]),
         Source::TableCapture,
     );
-    SealedFilter {
-        chain,
-        entries: table.keys.len() as u64,
-        rate,
-        source,
-    }
+    SealedFilter::new(chain, table.keys.len() as u64, rate, source)
 }
 
 #[test]

@@ -18,7 +18,7 @@ use super::column::Column;
 use super::options::SieveOptions;
 use crate::filter::Scalable;
 use crate::hash::{HashId, KeyHasher, Seed};
-use crate::math::Items;
+use crate::math::{Bits, Items};
 use crate::segment::Registry;
 
 fn hasher() -> KeyHasher {
@@ -30,7 +30,7 @@ fn summary() -> Scalable {
     let options = crate::filter::ScalableOptions {
         first: Items::new(1),
         growth: 1,
-        ..SieveOptions::default().summary(Items::new(1))
+        ..SieveOptions::default().summary(Items::new(1), Bits::new(0))
     };
     Scalable::new(hasher().imprint().remixed(), options)
 }
