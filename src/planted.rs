@@ -116,8 +116,6 @@ faults! {
     SwappedWithoutFlush => "writes::random_writes",
     /// The old summary is no longer fed while readers still ask it.
     OldSummaryStarved => "second_look::",
-    /// A rebuild leaves out deletions, as an iterator of the database does.
-    DeletionsLeftOut => "foreign::",
     /// A table that could not be read counts as read.
     ScanErrorIgnored => "recovery::",
     // ---- the second look

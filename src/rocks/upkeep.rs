@@ -581,9 +581,7 @@ impl Upkeep {
         let mut stopped = false;
         let handle = self.handle(column)?;
         let scanned = ffi::raw_keys(&handle, &table.path, |key, deletion| {
-            if !deletion || !planted!(DeletionsLeftOut) {
-                each(key, deletion);
-            }
+            each(key, deletion);
             found += 1;
             stopped = found % 4096 == 0 && self.bell.stopping();
             !stopped
