@@ -201,22 +201,17 @@ impl<T: Send + Sync> Published<T> {
     /// Calls `read` with the current value. `read` must be short and publish nothing.
     #[inline]
     pub(crate) fn with<R>(&self, read: impl FnOnce(&T) -> R) -> R {
-        let Some(slot) = READERS.idle_slot() else {
-            return self.with_care(read);
+        // One call of `read`, whichever way it begins: then it is compiled into its caller.
+        let _reading = match READERS.idle_slot() {
+            Some(slot) => {
+                // A constant is stored, and not a sum: the look-up before may still be waiting for
+                // its own store to this place.
+                slot.store(1, Ordering::Relaxed);
+                compiler_fence(Ordering::SeqCst);
+                Reading::own(slot, 0)
+            }
+            None => READERS.read(),
         };
-        // A constant is stored, and not a sum: the look-up before may still be waiting for its own
-        // store to this place.
-        slot.store(1, Ordering::Relaxed);
-        compiler_fence(Ordering::SeqCst);
-        let _reading = Reading::own(slot, 0);
-        read(self.now())
-    }
-
-    /// [`Published::with`] for reads that nest, and for threads that pay for more.
-    #[cold]
-    #[inline(never)]
-    fn with_care<R>(&self, read: impl FnOnce(&T) -> R) -> R {
-        let _reading = READERS.read();
         read(self.now())
     }
 
