@@ -316,3 +316,41 @@ fn a_table_that_cannot_be_read_is_never_taken_for_covered() {
     let unread = model.keys().filter(|key| db.get(key).is_err());
     assert!(unread.count() > 0, "nothing was damaged");
 }
+
+/// RocksDB asks a table's filter before it reads the table: without its deletions in it, the older
+/// table's value would come back.
+#[test]
+fn a_filter_made_anew_knows_the_deletions_of_its_table() {
+    let home = tempfile::tempdir().unwrap();
+    let mut options = options();
+    options.set_disable_auto_compactions(true);
+    let mut model = Model::new();
+    {
+        let db = SieveDb::open(&options, &sieve(), home.path()).unwrap();
+        fill(&db, &mut model, 0..KEYS);
+        db.flush().unwrap();
+        for i in (0..KEYS).step_by(2) {
+            db.delete(key(i)).unwrap();
+            model.remove(&key(i));
+        }
+        db.flush().unwrap();
+    }
+    // With the summary, all filters are made on the way; without the sidecars alone, one by one.
+    let filters = home.path().join("sieve");
+    for lost in [
+        sidecars(&filters),
+        [sidecars(&filters), summaries(&filters)].concat(),
+    ] {
+        for file in lost {
+            std::fs::remove_file(file).unwrap();
+        }
+        let db = SieveDb::open(&options, &sieve(), home.path()).unwrap();
+        whole(&db, &model);
+        let segments = report(&db).segments;
+        assert!(segments.len() >= 2, "keys and deletions lie apart");
+        for segment in segments {
+            assert!(segment.consulted);
+            assert_eq!(segment.filter.unwrap().source, "raw keys");
+        }
+    }
+}

@@ -118,6 +118,8 @@ faults! {
     OldSummaryStarved => "second_look::",
     /// A table that could not be read counts as read.
     ScanErrorIgnored => "recovery::",
+    /// The filter that is made anew for a table counts its deletions and does not know their keys.
+    DeletionsUnread => "recovery::a_filter_made_anew",
     // ---- the second look
     /// Generations of memtables that are not flushed yet are left out.
     OlderGenerationsLeftOut => "second_look::",

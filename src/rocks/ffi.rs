@@ -282,6 +282,11 @@ fn take_text(text: *mut c_char) -> Option<String> {
 // ------------------------------------------------------------------ calls from C++
 
 fn guarded<R>(fallback: R, hook: impl FnOnce() -> R) -> R {
+    let hook = || {
+        #[cfg(test)]
+        tests::panic_if_due();
+        hook()
+    };
     catch_unwind(AssertUnwindSafe(hook)).unwrap_or(fallback)
 }
 
@@ -505,4 +510,101 @@ extern "C" fn each_key(context: *mut c_void, key: *const u8, size: usize, deleti
     // SAFETY: the iterator's key outlives this call.
     let key = unsafe { bytes(key, size) };
     guarded(false, || visit(key, deletion))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::time::Duration;
+
+    use rocksdb::Options;
+
+    use super::*;
+    use crate::rocks::{SieveDb, SieveOptions};
+    use crate::segment::SegmentBuilder;
+
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    thread_local! {
+        /// How many hooks of this thread run before one panics.
+        static DUE_AFTER: Cell<Option<u32>> = const { Cell::new(None) };
+    }
+
+    pub(super) fn panic_if_due() {
+        let due = DUE_AFTER.get();
+        DUE_AFTER.set(due.and_then(|hooks| hooks.checked_sub(1)));
+        assert_ne!(due, Some(0), "a hook that fails, for a test");
+    }
+
+    /// Lets the hook after so many panic while `work` runs; whether one did.
+    fn with_a_panic<R>(after: u32, work: impl FnOnce() -> R) -> (R, bool) {
+        DUE_AFTER.set(Some(after));
+        let result = work();
+        (result, DUE_AFTER.take().is_none())
+    }
+
+    fn open(path: &std::path::Path) -> SieveDb {
+        let mut options = Options::default();
+        options.create_if_missing(true);
+        let db = SieveDb::open(&options, &SieveOptions::default(), path).unwrap();
+        assert!(db.wait_until_covered(PATIENCE));
+        db
+    }
+
+    #[test]
+    fn a_hook_that_panics_silences_its_family_and_loses_no_key() {
+        let mut panics = 0;
+        for after in 0..8 {
+            let home = tempfile::tempdir().unwrap();
+            let db = open(home.path());
+            assert!(db.answer("absent").is_absent());
+            let (written, panicked) = with_a_panic(after, || db.put("first", "value"));
+            written.unwrap();
+            db.put("second", "value").unwrap();
+            if panicked {
+                panics += 1;
+                assert!(!db.answer("absent").is_absent(), "hook {after}");
+                db.flush().unwrap();
+                assert!(!db.wait_until_covered(Duration::from_millis(50)));
+                assert!(!db.answer("absent").is_absent(), "hook {after}");
+            }
+            assert_eq!(db.get("first").unwrap().unwrap(), b"value");
+            assert_eq!(db.get("second").unwrap().unwrap(), b"value");
+            drop(db);
+            let again = open(home.path());
+            assert!(again.answer("absent").is_absent(), "made anew");
+            assert!(again.get("first").unwrap().is_some());
+            assert!(again.verify(true).unwrap().lost.is_empty());
+        }
+        assert!(panics >= 3, "bind, prepare and insert: {panics}");
+    }
+
+    #[test]
+    fn a_table_that_missed_a_key_by_a_panic_gets_no_filter() {
+        let home = tempfile::tempdir().unwrap();
+        let db = open(home.path());
+        let column = db.shared_columns().all().remove(0);
+        let build = || {
+            let id = SegmentId::random().unwrap();
+            let builder = SegmentBuilder::new(id, column.hasher(), crate::Rate::ONE_PERCENT);
+            let table = Box::into_raw(Box::new(TableBuild::new(Arc::clone(&column), builder)));
+            (id, table.cast::<c_void>())
+        };
+        let fill = |table| {
+            for key in [b"one", b"two", b"six"] {
+                table_add(table, key.as_ptr(), key.len());
+            }
+            assert!(table_finish(table, 3));
+            table_release(table);
+        };
+        let (id, table) = build();
+        fill(table);
+        let filter = |id| db.registry().open(id).filter();
+        assert!(filter(id).is_some());
+        for after in 0..3 {
+            let (id, table) = build();
+            assert!(with_a_panic(after, || fill(table)).1);
+            assert!(filter(id).is_none(), "it has not seen key {after}");
+        }
+    }
 }

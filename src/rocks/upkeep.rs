@@ -581,7 +581,8 @@ impl Upkeep {
         let mut stopped = false;
         let handle = self.handle(column)?;
         let scanned = ffi::raw_keys(&handle, &table.path, |key, deletion| {
-            each(key, deletion);
+            let unread = deletion && planted!(DeletionsUnread);
+            each(if unread { &[] } else { key }, deletion);
             found += 1;
             stopped = found % 4096 == 0 && self.bell.stopping();
             !stopped
