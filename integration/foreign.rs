@@ -237,6 +237,7 @@ fn without_segment_filters_rocksdb_builds_its_own() {
 /// A table of a RocksDB before 6.24 says neither session nor file number, so that no filter can be
 /// bound to it: it is asked by its range of keys until it is rewritten.
 #[test]
+#[expect(clippy::disallowed_methods, reason = "it stands for an older RocksDB")]
 fn a_table_without_identity_is_asked_by_its_range_until_it_is_rewritten() {
     let home = tempfile::tempdir().unwrap();
     // Without checksums, so that a property can be taken away by its name.

@@ -95,8 +95,11 @@ fn a_folder_that_is_a_link_or_open_to_others_is_refused() {
             fs::set_permissions(&folder, Permissions::from_mode(0o770)).unwrap();
         }
         let before = stamps(&folder, "");
-        let error = SieveDb::open(&options(), &sieve(), &path).unwrap_err();
-        assert!(matches!(error, OpenError::Folder(_)), "{what}: {error}");
+        for frozen in [false, true] {
+            let error = SieveDb::open(&options(), &sieve().frozen(frozen), &path).unwrap_err();
+            let refused = matches!(error, OpenError::Folder(_) | OpenError::Identity(_));
+            assert!(refused, "{what}: {error}");
+        }
         assert_eq!(stamps(&folder, ""), before, "{what}");
         let plain = DB::open(&options(), &path).unwrap();
         for (key, value) in &model {

@@ -1,6 +1,7 @@
 //! Every way in: whatever write reaches a memtable is in the filters before it is visible, and
 //! stays there through flush, compaction and consolidation.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use lsm_sieve::{Answer, SieveDb, SieveOptions, Stats};
@@ -255,6 +256,58 @@ fn each_look_up_is_counted_once_under_the_right_name() {
     // Past the filters is past the counters.
     db.get_unfiltered(key(1)).unwrap();
     assert_eq!(db.stats(), after);
+}
+
+/// A key that, when it is read for the second time, writes a batch: after the filters were asked,
+/// and before the engine is.
+struct Trap<'a> {
+    key: Vec<u8>,
+    reads: &'a Cell<u32>,
+    batch: &'a dyn Fn(),
+}
+
+impl AsRef<[u8]> for Trap<'_> {
+    fn as_ref(&self) -> &[u8] {
+        self.reads.set(self.reads.get() + 1);
+        if self.reads.get() == 2 {
+            (self.batch)();
+        }
+        &self.key
+    }
+}
+
+/// The engine reads many keys at one moment, and so does the front.
+#[test]
+fn a_batch_that_moves_a_record_is_seen_whole_or_not_at_all() {
+    let home = tempfile::tempdir().unwrap();
+    let db = SieveDb::open(&options(), &sieve().audit(0), home.path()).unwrap();
+    db.put("from", "record").unwrap();
+    cover(&db);
+    assert!(db.answer("to").is_absent());
+    let moving = || {
+        let mut batch = WriteBatch::default();
+        batch.put("to", "record");
+        batch.delete("from");
+        db.write(batch).unwrap();
+    };
+    let nothing = || {};
+    let (of_to, of_from) = (Cell::new(100), Cell::new(0));
+    let keys = [
+        Trap {
+            key: b"to".to_vec(),
+            reads: &of_to,
+            batch: &nothing,
+        },
+        Trap {
+            key: b"from".to_vec(),
+            reads: &of_from,
+            batch: &moving,
+        },
+    ];
+    let found = db.multi_get(keys).into_iter().map(Result::unwrap);
+    let found: Vec<_> = found.collect();
+    assert!(of_from.get() >= 2, "the batch was written");
+    assert_eq!(found, [Some(b"record".to_vec()), None]);
 }
 
 /// Until a call through the bare engine is over, nothing is ruled out.

@@ -96,13 +96,16 @@ impl Readers {
         Reading::own(slot, before)
     }
 
-    /// Waits until every read that began before is over.
-    fn wait(&self) {
-        heavy_barrier();
+    /// Waits until every read that began before is over; false when that cannot be known.
+    fn wait(&self) -> bool {
+        if !heavy_barrier() {
+            return false;
+        }
         for slot in &self.slots {
             wait_until_idle(&slot.0);
         }
         self.crowd.wait();
+        true
     }
 }
 
@@ -223,13 +226,14 @@ impl<T: Send + Sync> Published<T> {
         unsafe { &*self.current.load(Ordering::Acquire) }
     }
 
-    /// Replaces the value and drops the old one once nobody reads it.
+    /// Replaces the value and drops the old one once nobody reads it. Where the system cannot tell
+    /// any more, the old one is never dropped: memory is lost, and not a read.
     pub(crate) fn publish(&self, value: T) {
         let old = self
             .current
             .swap(Box::into_raw(Box::new(value)), Ordering::AcqRel);
-        if !planted!(WriterDoesNotWait) {
-            READERS.wait();
+        if !planted!(WriterDoesNotWait) && !READERS.wait() {
+            return;
         }
         // SAFETY: it came from a box, is no longer current, and every read that may have seen it
         // is over.
@@ -257,16 +261,10 @@ fn prepare_barriers() {
     });
 }
 
-fn heavy_barrier() {
+/// False when the system, which agreed at the start, refuses: a sandbox put up later may.
+fn heavy_barrier() -> bool {
     fence(Ordering::SeqCst);
-    if WRITER_PAYS.load(Ordering::SeqCst) {
-        // The system agreed at the start and the kernel documents no later failure; without the
-        // barrier memory in use could be freed.
-        assert!(
-            barriers::everywhere(),
-            "membarrier(2) failed after it had been registered"
-        );
-    }
+    !WRITER_PAYS.load(Ordering::SeqCst) || barriers::everywhere()
 }
 
 #[cfg(all(target_os = "linux", not(interleave)))]

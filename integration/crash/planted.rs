@@ -64,7 +64,7 @@ impl Database {
     fn lose(&self, key: &[u8], wanted: impl Fn(&Subject) -> bool) -> Result<usize, Failed> {
         let folder = self.path().join("sieve");
         let identity = Identity::load_or_new(&RealDisk, &folder, HashId::default())?;
-        let hash = identity.hasher().hash(key);
+        let hash = identity.identity().hasher().hash(key);
         let mut changed = 0;
         for name in RealDisk.list(&folder)? {
             changed += usize::from(lose_in(&folder, &name, hash, &wanted)?);

@@ -14,7 +14,7 @@ use lsm_sieve::differential::{
 };
 use lsm_sieve::math::Probes;
 use lsm_sieve::{Bits, SieveDb, SieveOptions};
-use rocksdb::{DB, Options};
+use rocksdb::{CompactionDecision, DB, Options};
 
 use super::model::key;
 use super::{engine, open, with_filter};
@@ -275,4 +275,41 @@ fn a_checkpoint_does_not_overwrite() {
     let store = open(&home.path().join("store"), FilterChoice::Scalable).unwrap();
     let error = store.checkpoint(home.path()).unwrap_err().to_string();
     assert!(error.contains("it must not exist"), "{error}");
+}
+
+/// Part of the log may be gone, and with it the note of a new generation: its records are not.
+#[test]
+fn a_generation_that_the_state_does_not_know_of_is_not_dropped_with_its_records() {
+    let home = tempfile::tempdir().unwrap();
+    let store = open(home.path(), FilterChoice::Scalable).unwrap();
+    store.put(key(1), b"first").unwrap();
+    drop(store);
+    let state = bare(home.path()).get("state").unwrap().unwrap();
+    let store = open(home.path(), FilterChoice::Scalable).unwrap();
+    store.freeze().unwrap();
+    store.put(key(2), b"second").unwrap();
+    store.flush().unwrap();
+    drop(store);
+    let later = {
+        let db = bare(home.path());
+        let later = db.get("state").unwrap().unwrap();
+        db.put("state", state).unwrap();
+        later
+    };
+    let error = refused(home.path());
+    assert!(error.contains("generation 2 holds records"), "{error}");
+    bare(home.path()).put("state", later).unwrap();
+    let store = open(home.path(), FilterChoice::Scalable).unwrap();
+    assert_eq!(store.get(key(2)).unwrap().unwrap(), b"second");
+}
+
+/// It would drop deletes, and bring the main file's values back.
+#[test]
+fn a_compaction_filter_is_refused() {
+    let home = tempfile::tempdir().unwrap();
+    let mut options = engine();
+    options.set_compaction_filter("keep", |_, _: &[u8], _: &[u8]| CompactionDecision::Keep);
+    let store = DifferentialStore::open(&options, &DifferentialOptions::default(), home.path());
+    let error = store.unwrap_err().to_string();
+    assert!(error.contains("open it without"), "{error}");
 }

@@ -64,6 +64,17 @@ pub enum OpenDifferentialError {
         /// Where the options look for it.
         asked: &'static str,
     },
+    /// A compaction filter would drop or change what the store has written, its own state too: a
+    /// delete that it drops brings the main file's value back.
+    #[error(
+        "{}: the options have a compaction filter, which would change the store's records; open it \
+         without",
+        path.display()
+    )]
+    CompactionFilter {
+        /// The database.
+        path: PathBuf,
+    },
     /// The main file of another database cannot be read.
     #[error("cannot open the main file, column family {family:?} of {}, read-only", path.display())]
     MainElsewhere {
@@ -111,10 +122,16 @@ pub enum DifferentialError {
     },
     /// The disk is full. RocksDB does not always say so: a write that finds its memory full, and no
     /// room for a table, waits until space is freed.
-    #[error("the disk is full: nothing of this write is kept; free space and open the store again")]
+    #[error(
+        "the disk is full, and this write is not acknowledged: free space and open the store again, \
+         which shows whether it is kept"
+    )]
     DiskFull(#[source] rocksdb::Error),
     /// A write was not taken.
-    #[error("cannot {operation}: nothing of it is kept; see to the cause and open the store again")]
+    #[error(
+        "cannot {operation}, and it is not acknowledged: see to the cause and open the store again, \
+         which shows whether it is kept"
+    )]
     Write {
         /// What was being done.
         operation: &'static str,

@@ -14,7 +14,7 @@ use super::state::{
     FORMAT, FORMAT_KEY, STATE_KEY, State, StateError, VERSION, family_name, generation_of,
 };
 use super::store::{DifferentialStore, Parts};
-use crate::rocks::{Engine, Family, OpenError, SieveDb};
+use crate::rocks::{Engine, Family, OpenError, SieveDb, has_compaction_filter};
 
 type Result<T> = std::result::Result<T, OpenDifferentialError>;
 
@@ -39,6 +39,10 @@ struct Opening<'a> {
 
 impl Opening<'_> {
     fn run(&self) -> Result<DifferentialStore> {
+        if has_compaction_filter(self.engine) {
+            let path = self.path.to_owned();
+            return Err(OpenDifferentialError::CompactionFilter { path });
+        }
         let names = self.families()?;
         let db = self.open_families(&names)?;
         let home = self.family(&db, DEFAULT_COLUMN_FAMILY_NAME)?;
@@ -48,11 +52,11 @@ impl Opening<'_> {
             MainFile::Here => self.family(&db, MAIN)?.without_front(),
             MainFile::Elsewhere { path, family } => self.main_elsewhere(path, family)?,
         };
-        self.drop_strays(&db, &state, &main, &home, &names)?;
         let numbers = (state.oldest..=state.newest).rev();
         let generations: Vec<Arc<Generation>> = numbers
             .map(|number| self.generation(&db, number).map(Arc::new))
             .collect::<Result<_>>()?;
+        self.drop_strays(&db, &state, &main, &home, &names)?;
         Ok(DifferentialStore::assemble(Parts {
             current: Arc::clone(&generations[0]),
             generations,
@@ -185,7 +189,8 @@ impl Opening<'_> {
         Ok(Family::new(&engine, family).expect("opened by this name"))
     }
 
-    /// Drops generations that were moved, and those that nobody was told of.
+    /// Drops generations that were moved, and those that no record came to: the state names a
+    /// generation before it takes one.
     fn drop_strays(
         &self,
         db: &SieveDb,
@@ -194,7 +199,11 @@ impl Opening<'_> {
         home: &Family,
         names: &[String],
     ) -> Result<()> {
-        for number in names.iter().filter_map(|name| generation_of(name)) {
+        let numbers = || names.iter().filter_map(|name| generation_of(name));
+        for number in numbers().filter(|&number| number > state.newest) {
+            self.refuse_records(db, number, state)?;
+        }
+        for number in numbers() {
             let dropped = if number < state.oldest {
                 drop_moved(db, main, home, number)
             } else if number > state.newest {
@@ -205,6 +214,23 @@ impl Opening<'_> {
             dropped.map_err(|source| self.failed("drop a stray generation", source))?;
         }
         Ok(())
+    }
+
+    fn refuse_records(&self, db: &SieveDb, number: u64, state: &State) -> Result<()> {
+        let mut options = ReadOptions::default();
+        options.set_total_order_seek(true);
+        let family = self.family(db, &family_name(number))?;
+        let mut records = family.iterate(options);
+        records.seek_to_first();
+        if records.valid() {
+            let newest = state.newest;
+            return Err(self.damaged(format!(
+                "generation {number} holds records, but the state names none after {newest}: \
+                 part of the log is missing"
+            )));
+        }
+        let looked = records.status();
+        looked.map_err(|source| self.failed("look into a stray generation", source))
     }
 
     fn generation(&self, db: &SieveDb, number: u64) -> Result<Generation> {

@@ -103,7 +103,8 @@ impl DifferentialStore {
     /// Sets the value of a key.
     ///
     /// # Errors
-    /// When the engine does not take the record; nothing is changed then.
+    /// When the engine does not take the record. It is not seen then; but a log that could not be
+    /// synced may hold it, and bring it back when the store is opened again.
     pub fn put(
         &self,
         key: impl AsRef<[u8]>,

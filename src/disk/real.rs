@@ -18,7 +18,7 @@ pub struct RealDisk;
 impl Disk for RealDisk {
     fn open(&self, path: &Path) -> io::Result<Opened> {
         let named = fs::symlink_metadata(path)?;
-        refuse_unless_ours(&named)?;
+        refuse_unless_ours(&named, path)?;
         let file = system::open(path)?;
         let opened = file.metadata()?;
         if !system::same_file(&named, &opened) {
@@ -60,12 +60,7 @@ impl Disk for RealDisk {
                 if !folder.is_dir() {
                     return Err(error);
                 }
-                if system::others_may_write(&folder) {
-                    return Err(refusal(
-                        "others than its owner may put files there (set its mode to 0700)",
-                    ));
-                }
-                Ok(())
+                refuse_folder_unless_ours(&folder, path)
             }
             done => done,
         }
@@ -114,7 +109,8 @@ impl NewFile for RealFile {
     }
 }
 
-fn refuse_unless_ours(file: &Metadata) -> io::Result<()> {
+/// A file is as good as the folder that it lies in.
+fn refuse_unless_ours(file: &Metadata, path: &Path) -> io::Result<()> {
     if planted!(AnyFileRead) {
         return Ok(());
     }
@@ -126,7 +122,41 @@ fn refuse_unless_ours(file: &Metadata) -> io::Result<()> {
             "others than its owner may write it (set its mode to 0600)",
         ));
     }
+    let around = around(path);
+    let folder = fs::symlink_metadata(around)?;
+    refuse_folder_unless_ours(&folder, around)?;
+    if system::is_a_strangers(file, &folder) {
+        return Err(refusal(
+            "it belongs to another user (see who put it there, or remove it)",
+        ));
+    }
     Ok(())
+}
+
+fn refuse_folder_unless_ours(folder: &Metadata, path: &Path) -> io::Result<()> {
+    if !folder.is_dir() {
+        return Err(refusal("its folder is a symlink"));
+    }
+    if system::others_may_write(folder) {
+        return Err(refusal(
+            "others than its owner may put files there (set its mode to 0700)",
+        ));
+    }
+    if system::is_a_strangers(folder, &fs::metadata(around(path))?) {
+        return Err(refusal(
+            "the folder belongs to another user (see who made it, or name another folder)",
+        ));
+    }
+    Ok(())
+}
+
+/// The folder that a path lies in.
+fn around(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        Some(_) => Path::new("."),
+        None => path,
+    }
 }
 
 fn refusal(why: &str) -> io::Error {
@@ -161,6 +191,15 @@ mod system {
         file.mode() & 0o022 != 0
     }
 
+    /// Whether it belongs to neither us, nor the system's owner, nor the owner of what it lies in,
+    /// who can put anything there.
+    pub(super) fn is_a_strangers(file: &Metadata, around: &Metadata) -> bool {
+        const ROOT: u32 = 0;
+        let owner = file.uid();
+        let us = rustix::process::geteuid().as_raw();
+        ![us, ROOT, around.uid()].contains(&owner)
+    }
+
     pub(super) fn owner_only(options: &mut OpenOptions) {
         options.mode(0o600);
     }
@@ -192,6 +231,10 @@ mod system {
         false
     }
 
+    pub(super) fn is_a_strangers(_: &Metadata, _: &Metadata) -> bool {
+        false
+    }
+
     pub(super) fn owner_only(_: &mut OpenOptions) {}
 
     pub(super) fn create_private_folder(path: &Path) -> io::Result<()> {
@@ -208,7 +251,7 @@ mod system {
 mod tests {
     use super::*;
     use crate::disk::{publish, read_file};
-    use std::os::unix::fs::{PermissionsExt as _, symlink};
+    use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
 
     fn mode(path: &Path) -> u32 {
         fs::symlink_metadata(path).unwrap().permissions().mode() & 0o777
@@ -230,6 +273,31 @@ mod tests {
         );
         RealDisk.remove(&folder.join("a")).unwrap();
         assert!(RealDisk.list(&folder).unwrap().is_empty());
+    }
+
+    /// Who can put a file there can take the database away as well, or cannot be trusted with it.
+    #[test]
+    fn what_belongs_to_a_stranger_is_refused() {
+        const STRANGER: Option<u32> = Some(65_534);
+        let home = tempfile::tempdir().unwrap();
+        let folder = home.path().join("filters");
+        RealDisk.create_folder(&folder).unwrap();
+        publish(&RealDisk, &folder, "a", b"contents").unwrap();
+        let file = folder.join("a");
+        let read = || read_file(&RealDisk, &file, 100).map_err(|error| error.to_string());
+        if chown(&file, STRANGER, None).is_err() {
+            eprintln!("skipped: only the system's owner can give a file away");
+            return;
+        }
+        assert!(read().unwrap_err().contains("it belongs to another user"));
+        chown(&folder, STRANGER, None).unwrap();
+        let refused = "the folder belongs to another user";
+        assert!(read().unwrap_err().contains(refused));
+        let error = RealDisk.create_folder(&folder).unwrap_err().to_string();
+        assert!(error.contains(refused), "{error}");
+        // A database that is all theirs may be looked into.
+        chown(home.path(), STRANGER, None).unwrap();
+        assert_eq!(read().unwrap(), b"contents");
     }
 
     #[test]

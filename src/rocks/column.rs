@@ -297,6 +297,30 @@ impl Column {
         left
     }
 
+    /// Which view is published now.
+    pub(crate) fn edition(&self) -> u64 {
+        self.view.with(|view| view.edition)
+    }
+
+    /// Whether the view of this edition is still published and denies every key but those at
+    /// `let_by`, which are ascending. If so, it denied them at every moment since.
+    pub(crate) fn still_denies_all_but(
+        &self,
+        let_by: &[usize],
+        keys: &[impl AsRef<[u8]>],
+        edition: u64,
+    ) -> bool {
+        let mut let_by = let_by.iter().copied().peekable();
+        self.view.with(|view| {
+            let mut denied = (0..keys.len()).filter(|at| let_by.next_if_eq(at).is_none());
+            view.edition == edition
+                && denied.all(|at| {
+                    let key = keys[at].as_ref();
+                    view.answer(self.hasher.hash(key), key).is_absent()
+                })
+        })
+    }
+
     /// Counts what the engine found where the filters said *maybe*. Returns whether that it found
     /// nothing is doubted, and waits for [`Column::tables_hide`].
     pub(crate) fn engine_answered(&self, found: bool) -> bool {
@@ -411,7 +435,7 @@ impl Column {
     /// The recent filters of all memtables that are alive or will be bound before the next
     /// [`Column::retarget`]; a fresh one for the latter.
     pub(crate) fn collect_recent(&self) -> Vec<Arc<Scalable>> {
-        let current = Arc::clone(&lock(&self.targets).current);
+        let current = self.current_target();
         if current.recent.items().get() > 0 {
             self.retarget(current.summaries.clone());
         }
@@ -436,7 +460,7 @@ impl Column {
     }
 
     /// Something that must not happen did: no key can be ruled out until the next open.
-    pub(crate) fn give_up(&self) -> Arc<WriteTarget> {
+    pub(crate) fn give_up(&self) {
         {
             let mut knowledge = lock(&self.knowledge);
             knowledge.given_up = true;
@@ -444,6 +468,10 @@ impl Column {
             self.forget();
         }
         tracing::error!(column = %self.name, "nothing is ruled out; look-ups go to the engine until reopen");
+    }
+
+    /// The filters that a memtable would feed which took its first key now.
+    pub(crate) fn current_target(&self) -> Arc<WriteTarget> {
         Arc::clone(&lock(&self.targets).current)
     }
 

@@ -30,7 +30,7 @@ use crate::format::Identity;
 use crate::hash::KeyHasher;
 use crate::math::{Bits, Items, Rate};
 use crate::planted::planted;
-use crate::segment::{IdentityError, Registry, SidecarFolder};
+use crate::segment::{Candidate, IdentityError, Registry, SidecarFolder};
 use crate::stats::Stats;
 
 /// How long a call that only needs upkeep to finish what it does may wait.
@@ -812,6 +812,10 @@ impl Drop for SieveDb {
         {
             tracing::error!("upkeep ended in a panic; filters are remade at the next open");
         }
+        // A block cache of the user's may keep readers of our filters, and lend them to the next
+        // front of these tables, which could neither check nor drop them.
+        self.columns.all().iter().for_each(|column| column.retire());
+        self.registry.distrust();
     }
 }
 
@@ -824,6 +828,10 @@ impl std::fmt::Debug for SieveDb {
 }
 
 /// Asks the filters, then the engine for what they do not rule out, once for all.
+///
+/// The answers are those of one moment, as the engine's own are: what the filters ruled out before
+/// the engine was asked, they must rule out after it as well. Otherwise a key was written between the
+/// two, perhaps by a batch that took another away, and the engine is asked for all.
 fn read_many<K: AsRef<[u8]>>(
     column: &Column,
     keys: &[K],
@@ -831,12 +839,21 @@ fn read_many<K: AsRef<[u8]>>(
 ) -> Vec<Result<Option<Vec<u8>>, Error>> {
     let mut values: Vec<Result<Option<Vec<u8>>, Error>> = Vec::new();
     values.resize_with(keys.len(), || Ok(None));
-    let left = column.ask_many(keys);
+    let edition = column.edition();
+    let mut left = column.ask_many(keys);
     if left.is_empty() {
         return values;
     }
-    let asked: Vec<&[u8]> = left.iter().map(|&at| keys[at].as_ref()).collect();
-    for (at, mut answer) in left.into_iter().zip(ask(&asked)) {
+    let ask_for = |left: &[usize]| {
+        let asked: Vec<&[u8]> = left.iter().map(|&at| keys[at].as_ref()).collect();
+        ask(&asked)
+    };
+    let mut answers = ask_for(&left);
+    if left.len() < keys.len() && !column.still_denies_all_but(&left, keys, edition) {
+        left = (0..keys.len()).collect();
+        answers = ask_for(&left);
+    }
+    for (at, mut answer) in left.into_iter().zip(answers) {
         let key = keys[at].as_ref();
         if let Ok(value) = &answer
             && column.engine_answered(value.is_some())
@@ -936,9 +953,10 @@ impl Opening {
         disk: Arc<dyn Disk>,
         folder: &Path,
         sieve: &SieveOptions,
-    ) -> Result<(Self, Identity), OpenError> {
-        let identity = Self::identity(&*disk, folder, sieve)
+    ) -> Result<(Self, Candidate), OpenError> {
+        let candidate = Self::identity(&*disk, folder, sieve)
             .map_err(|source| OpenError::Identity(Box::new(source)))?;
+        let identity = candidate.identity();
         let hasher = identity.hasher();
         let folder = SidecarFolder::new(disk, folder.to_owned(), identity.store, hasher.imprint());
         let opening = Self {
@@ -947,7 +965,7 @@ impl Opening {
             shelf: Arc::new(Shelf::new(folder)),
             bell: Arc::default(),
         };
-        Ok((opening, identity))
+        Ok((opening, candidate))
     }
 
     /// Who the database is; a frozen front takes the filters of whatever hash they are.
@@ -955,17 +973,18 @@ impl Opening {
         disk: &dyn Disk,
         folder: &Path,
         sieve: &SieveOptions,
-    ) -> Result<Identity, IdentityError> {
-        if sieve.is_frozen()
-            && let Some(kept) = Identity::load(disk, folder)?
-        {
-            return Ok(kept);
-        }
-        Identity::load_or_new(disk, folder, sieve.get_hash())
+    ) -> Result<Candidate, IdentityError> {
+        let kept = if sieve.is_frozen() {
+            Identity::load(disk, folder)?
+        } else {
+            None
+        };
+        let hash = kept.map_or(sieve.get_hash(), |kept| kept.hash);
+        Identity::load_or_new(disk, folder, hash)
     }
 
     /// Writes down who the database is, now that nobody else can.
-    pub(super) fn keep(&self, identity: &Identity) -> Result<(), OpenError> {
+    pub(super) fn keep(&self, identity: &Candidate) -> Result<(), OpenError> {
         let folder = self.shelf.folder();
         folder
             .prepare()

@@ -94,6 +94,7 @@ unsafe extern "C" {
         max_background_jobs: c_int,
     ) -> bool;
     fn lsm_sieve_refusal(options: *const sys::rocksdb_options_t) -> *mut c_char;
+    fn lsm_sieve_has_compaction_filter(options: *const sys::rocksdb_options_t) -> bool;
     fn lsm_sieve_publishes_first(options: *const sys::rocksdb_options_t) -> bool;
     fn lsm_sieve_install(
         options: *mut sys::rocksdb_options_t,
@@ -170,6 +171,14 @@ pub(crate) fn refusal(options: &Options) -> Option<String> {
     let raw = unsafe { options.as_raw_ptr() };
     // SAFETY: `raw` points to live options, which are only read.
     take_text(unsafe { lsm_sieve_refusal(raw) })
+}
+
+/// Whether these options let a filter of the user's drop or change entries in a compaction.
+pub(crate) fn has_compaction_filter(options: &Options) -> bool {
+    // SAFETY: `options` lives through the call.
+    let raw = unsafe { options.as_raw_ptr() };
+    // SAFETY: `raw` points to live options, which are only read.
+    unsafe { lsm_sieve_has_compaction_filter(raw) }
 }
 
 /// Whether these options of a database let a write be seen before its memtable has taken it.
@@ -334,7 +343,10 @@ extern "C" fn memtable_bind(column: *mut c_void) -> *mut c_void {
     let target = guarded(None, || Some(column.bind_memtable()));
     // Binding clones an `Arc` under a lock that no code panics under; if it fails nevertheless,
     // the keys of this memtable would be lost to the filters, so the column gives up answering.
-    let target = target.unwrap_or_else(|| column.give_up());
+    let target = target.unwrap_or_else(|| {
+        guarded((), || column.give_up());
+        column.current_target()
+    });
     Arc::into_raw(target).cast_mut().cast()
 }
 
@@ -345,7 +357,7 @@ extern "C" fn memtable_prepare(target: *mut c_void, key: *const u8, size: usize)
     let key = unsafe { bytes(key, size) };
     let hash = guarded(None, || Some(target.prepare(key)));
     hash.unwrap_or_else(|| {
-        target.give_up();
+        guarded((), || target.give_up());
         KeyHash::new(0)
     })
     .get()
@@ -358,7 +370,7 @@ extern "C" fn memtable_insert(target: *mut c_void, hash: u64) {
         target.insert(KeyHash::new(hash));
         true
     }) {
-        target.give_up();
+        guarded((), || target.give_up());
     }
 }
 
@@ -456,8 +468,13 @@ extern "C" fn segment_may_contain_many(
         // SAFETY: RocksDB's keys outlive this call.
         unsafe { bytes(key, size) }
     });
-    if !bypass::is_on() {
-        guarded((), || segment.may_contain_many(keys, answers));
+    let answered = || {
+        segment.may_contain_many(keys, &mut *answers);
+        true
+    };
+    // What a panic has left behind is no answer.
+    if !bypass::is_on() && !guarded(false, answered) {
+        answers.fill(true);
     }
 }
 

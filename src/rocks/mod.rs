@@ -47,6 +47,7 @@ pub use coverage::{Answer, Proof};
 pub use db::SieveDb;
 pub use error::{InspectError, OpenError, UpkeepFailed};
 pub(crate) use family::Family;
+pub(crate) use ffi::has_compaction_filter;
 pub use inspect::{ColumnReport, FilterReport, Inspection, LostKey, SegmentReport, VerifyReport};
 pub use options::{FilterMemory, SieveOptions};
 pub use scrub::Scrubbed;

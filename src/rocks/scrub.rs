@@ -308,6 +308,35 @@ mod tests {
         assert!(stored.is_intact() && stored.chain.checksum() != filter.chain.checksum());
     }
 
+    /// A block cache may keep readers of filters that nobody scrubs any more, and lend them to the
+    /// next front of the same tables.
+    #[test]
+    fn a_filter_that_outlives_its_database_rules_nothing_out() {
+        let home = tempfile::tempdir().unwrap();
+        let mut table = rocksdb::BlockBasedOptions::default();
+        table.set_block_cache(&rocksdb::Cache::new_lru_cache(8 << 20));
+        table.set_cache_index_and_filter_blocks(true);
+        let mut options = rocksdb::Options::default();
+        options.create_if_missing(true);
+        options.set_block_based_table_factory(&table);
+        let sieve = SieveOptions::default().audit(0);
+        let db = SieveDb::open(&options, &sieve, home.path()).unwrap();
+        (0..KEYS).for_each(|i| db.put(key(i), b"value").unwrap());
+        db.flush().unwrap();
+        settle(&db);
+        let segment = the_segment(&db);
+        let front = db.columns().all().remove(0);
+        assert!(db.get(key(0)).unwrap().is_some(), "its reader is cached");
+        drop(db);
+        let rules_out = |i: u32| !segment.may_contain(&key(i));
+        assert!(!(KEYS..2 * KEYS).any(rules_out));
+        assert!(!(KEYS..2 * KEYS).any(|i| front.look_up(&key(i)).is_absent()));
+        assert!(front.view().size().get() <= 512, "its memory is given back");
+        let again = SieveDb::open(&options, &sieve, home.path()).unwrap();
+        settle(&again);
+        whole(&again);
+    }
+
     #[test]
     fn rounds_come_by_themselves() {
         let home = tempfile::tempdir().unwrap();

@@ -531,9 +531,14 @@ class Waker : public EventListener {
 
 // ---------------------------------------------------------------- helpers
 
+// What is said where there is no memory for the text: no text would mean that all is well.
+char kNoMemoryForText[] = "an error whose text there was no memory for";
+
+// For `lsm_sieve_free`; never null.
 char* CopyString(const std::string& text) {
   char* copy = static_cast<char*>(malloc(text.size() + 1));
-  if (copy != nullptr) std::memcpy(copy, text.c_str(), text.size() + 1);
+  if (copy == nullptr) return kNoMemoryForText;
+  std::memcpy(copy, text.c_str(), text.size() + 1);
   return copy;
 }
 
@@ -621,6 +626,12 @@ char* lsm_sieve_refusal(const rocksdb_options_t* options) {
   return reason.empty() ? nullptr : CopyString(reason);
 }
 
+// Whether entries may be dropped or changed on their way to another table.
+bool lsm_sieve_has_compaction_filter(const rocksdb_options_t* options) {
+  return options->rep.compaction_filter != nullptr ||
+         options->rep.compaction_filter_factory != nullptr;
+}
+
 // Whether a write's sequence number is published before its memtable has taken it.
 bool lsm_sieve_publishes_first(const rocksdb_options_t* options) {
   return options->rep.unordered_write;
@@ -696,6 +707,7 @@ char* lsm_sieve_raw_keys(rocksdb_column_family_handle_t* column, const char* pat
   Status status = reader.Open(std::string(path, path_size));
   if (!status.ok()) return ErrorOf(status);
   const std::unique_ptr<Iterator> entries = reader.NewTableIterator();
+  if (entries == nullptr) return CopyString("the table cannot be iterated");
   for (entries->SeekToFirst(); entries->Valid(); entries->Next()) {
     ParsedEntryInfo entry;
     status = reader.ParseTableIteratorKey(entries->key(), &entry);
@@ -707,5 +719,7 @@ char* lsm_sieve_raw_keys(rocksdb_column_family_handle_t* column, const char* pat
   return ErrorOf(entries->status());
 }
 
-void lsm_sieve_free(char* text) { free(text); }
+void lsm_sieve_free(char* text) {
+  if (text != kNoMemoryForText) free(text);
+}
 }

@@ -68,7 +68,7 @@ impl Trust {
         fronts
             .iter()
             .filter_map(Weak::upgrade)
-            .for_each(|front| drop(front.give_up()));
+            .for_each(|front| front.give_up());
         let noted = self.shelf.as_ref().is_some_and(|shelf| shelf.disown());
         tracing::error!(
             family = %refutation.family,

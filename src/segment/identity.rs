@@ -40,6 +40,17 @@ pub enum IdentityError {
         /// What is unknown of it.
         source: FormatError,
     },
+    /// The identity that the opener had read is not there any more: it was disowned, damaged or
+    /// replaced before the database was its alone.
+    #[error(
+        "{} changed while the database was being opened, and filters made under it may have been \
+         refuted; open it again",
+        path.display()
+    )]
+    Changed {
+        /// The file.
+        path: PathBuf,
+    },
     /// A new identity was not published.
     #[error("cannot store the identity; the database runs without filters")]
     Publish(#[from] PublishError),
@@ -71,8 +82,7 @@ impl Identity {
 
     /// The identity kept in `folder`; a new one when there is none, when it is damaged, or when it
     /// is of another hash than asked for: a seed that a weak hash may have betrayed keys no strong
-    /// one. Changes nothing: a new identity must be given to [`Identity::keep`] once the database
-    /// is locked.
+    /// one. Changes nothing: it must be given to [`Candidate::keep`] once the database is locked.
     ///
     /// # Errors
     /// When the file is of a newer version or cannot be read.
@@ -80,36 +90,18 @@ impl Identity {
         disk: &dyn Disk,
         folder: &Path,
         hash: HashId,
-    ) -> Result<Self, IdentityError> {
+    ) -> Result<Candidate, IdentityError> {
         let path = folder.join(IDENTITY_FILE);
-        match find(disk, &path)? {
-            Found::Whole(identity) if identity.hash == hash => Ok(identity),
-            Found::Whole(Self { store, .. }) => Ok(Self {
-                store,
-                ..at("draw randomness for", &path, Self::random(hash))?
-            }),
-            Found::Nothing | Found::Damaged => at("draw randomness for", &path, Self::random(hash)),
-        }
-    }
-
-    /// Stores the identity unless it is stored already. A damaged file is renamed to
-    /// `identity.damaged-<16 hex digits>`.
-    ///
-    /// # Errors
-    /// When the file is of a newer version, cannot be read, or a new one cannot be stored.
-    pub fn keep(&self, disk: &dyn Disk, folder: &Path) -> Result<(), IdentityError> {
-        let path = folder.join(IDENTITY_FILE);
-        match find(disk, &path)? {
-            Found::Whole(kept) if kept == *self => return Ok(()),
-            Found::Damaged => put_aside(disk, folder, &path, "damaged")?,
-            Found::Whole(_) | Found::Nothing => {}
-        }
-        Ok(disk::publish(
-            disk,
-            folder,
-            IDENTITY_FILE,
-            &encode_identity(self),
-        )?)
+        let new = || at("draw randomness for", &path, Self::random(hash));
+        let (identity, is_stored) = match find(disk, &path)? {
+            Found::Whole(identity) if identity.hash == hash => (identity, true),
+            Found::Whole(Self { store, .. }) => (Self { store, ..new()? }, false),
+            Found::Nothing | Found::Damaged => (new()?, false),
+        };
+        Ok(Candidate {
+            identity,
+            is_stored,
+        })
     }
 
     /// Takes the identity away, durably: the filters kept with it are of another database from now
@@ -142,6 +134,43 @@ impl Identity {
     /// The hasher that this identity keys.
     pub fn hasher(&self) -> KeyHasher {
         KeyHasher::new(self.hash, self.seed)
+    }
+}
+
+/// The identity of a database that is not the opener's alone yet.
+#[derive(Clone, Copy, Debug)]
+pub struct Candidate {
+    identity: Identity,
+    is_stored: bool,
+}
+
+impl Candidate {
+    /// The identity, to read filters by.
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// Stores a new identity; makes sure that one which was read is still stored. A damaged file is
+    /// renamed to `identity.damaged-<16 hex digits>`.
+    ///
+    /// # Errors
+    /// When the file is of a newer version, cannot be read, or a new one cannot be stored; and
+    /// [`IdentityError::Changed`].
+    pub fn keep(&self, disk: &dyn Disk, folder: &Path) -> Result<(), IdentityError> {
+        let path = folder.join(IDENTITY_FILE);
+        match find(disk, &path)? {
+            Found::Whole(kept) if kept == self.identity => return Ok(()),
+            // One that was disowned must not come back.
+            _ if self.is_stored => return Err(IdentityError::Changed { path }),
+            Found::Damaged => put_aside(disk, folder, &path, "damaged")?,
+            Found::Whole(_) | Found::Nothing => {}
+        }
+        Ok(disk::publish(
+            disk,
+            folder,
+            IDENTITY_FILE,
+            &encode_identity(&self.identity),
+        )?)
     }
 }
 
@@ -198,9 +227,9 @@ mod tests {
     }
 
     fn load(disk: &MemoryDisk, hash: HashId) -> Result<Identity, IdentityError> {
-        let identity = Identity::load_or_new(disk, Path::new(FOLDER), hash)?;
-        identity.keep(disk, Path::new(FOLDER))?;
-        Ok(identity)
+        let candidate = Identity::load_or_new(disk, Path::new(FOLDER), hash)?;
+        candidate.keep(disk, Path::new(FOLDER))?;
+        Ok(*candidate.identity())
     }
 
     fn replace(disk: &MemoryDisk, bytes: &[u8]) {
@@ -264,11 +293,24 @@ mod tests {
             assert!(found.is_none(), "{found:?}");
         }
         let next = Identity::load_or_new(&disk, Path::new(FOLDER), HashId::Xxh3).unwrap();
+        let next = next.identity();
         assert_ne!((next.store, next.seed), (made.store, made.seed));
         let [aside] = &disk.list(Path::new(FOLDER)).unwrap()[..] else {
             panic!("one file is left");
         };
         assert!(aside.starts_with("identity.void-"));
+    }
+
+    #[test]
+    fn an_open_under_way_does_not_bring_a_disowned_identity_back() {
+        let disk = disk();
+        let folder = Path::new(FOLDER);
+        load(&disk, HashId::Xxh3).unwrap();
+        let under_way = Identity::load_or_new(&disk, folder, HashId::Xxh3).unwrap();
+        Identity::disown(&disk, folder).unwrap();
+        let error = under_way.keep(&disk, folder).unwrap_err();
+        assert!(matches!(error, IdentityError::Changed { .. }), "{error}");
+        assert_eq!(Identity::load(&disk, folder).unwrap(), None);
     }
 
     #[test]

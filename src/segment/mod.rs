@@ -9,7 +9,7 @@ mod sidecar;
 
 pub use crate::id::SegmentId;
 pub use build::SegmentBuilder;
-pub use identity::{IDENTITY_FILE, IdentityError};
+pub use identity::{Candidate, IDENTITY_FILE, IdentityError};
 pub use plan::{
     Action, Budget, Cost, Decision, Facts, Fraction, Input, InputStage, Keys, OrRole, plan,
 };
