@@ -320,7 +320,10 @@ fn a_table_that_cannot_be_read_is_never_taken_for_covered() {
 /// RocksDB asks a table's filter before it reads the table: without its deletions in it, the older
 /// table's value would come back.
 #[test]
-#[expect(clippy::disallowed_methods, reason = "it stands for a disk that loses a file")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "it stands for a disk that loses a file"
+)]
 fn a_filter_made_anew_knows_the_deletions_of_its_table() {
     let home = tempfile::tempdir().unwrap();
     let mut options = options();
