@@ -102,7 +102,7 @@ impl Drop for Over<'_> {
 
 impl Crowd {
     pub(super) fn draw(random: &mut Random, threads: usize) -> Self {
-        let mut settings = Settings::draw(random);
+        let mut settings = Settings::draw(random).for_a_crowd();
         // A key of its own for every writer, at least.
         settings.keys.count += threads;
         Self {
