@@ -7,7 +7,7 @@
 
 use crate::math::{
     Bits, Items, MAX_PROBES, Probes, Rate, blocked, classic, fill, hash_coding, partitioned,
-    standard, window,
+    smallest_fitting, standard, window,
 };
 use serde::Serialize;
 
@@ -179,19 +179,8 @@ impl Design {
             self.rate(bits, probes, items) <= wanted.get()
         };
         let most = items.get().checked_mul(MOST_PLACES_A_KEY * self.width())?;
-        let (mut least, mut enough) = (1, most.div_ceil(unit) + 1);
-        if !fits(enough) {
-            return None;
-        }
-        while least < enough {
-            let middle = least + (enough - least) / 2;
-            if fits(middle) {
-                enough = middle;
-            } else {
-                least = middle + 1;
-            }
-        }
-        enough.checked_mul(unit).map(Bits::new)
+        let units = smallest_fitting(1..=most.div_ceil(unit) + 1, fits)?;
+        units.checked_mul(unit).map(Bits::new)
     }
 
     /// What the bits must be a multiple of; `None` where there are no such probes.

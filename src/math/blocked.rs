@@ -15,7 +15,7 @@
 //! The groups of a line choose their words independently, hence the power. f depends on nothing
 //! but the [`Pattern`], so it is tabulated once and a rate costs a few hundred multiplications.
 
-use super::{Bits, Items, Probes, Rate, standard, whole};
+use super::{Bits, Items, Probes, Rate, smallest_fitting, standard, whole};
 use std::sync::OnceLock;
 
 /// Bits of a line.
@@ -171,20 +171,8 @@ pub fn size(items: Items, rate: Rate) -> Option<(Pattern, u64)> {
 /// The fewest lines between 2 and 256 bits a key that do, by bisection: the rate falls with them.
 fn lines_for(pattern: Pattern, items: Items, wanted: Rate) -> Option<u64> {
     let fits = |lines| rate(pattern, lines, items) <= wanted.get();
-    let mut least = items.get().div_ceil(LINE_BITS / 2).max(1);
-    let mut enough = items.get() / 2 + 64;
-    if !fits(enough) {
-        return None;
-    }
-    while least < enough {
-        let middle = least + (enough - least) / 2;
-        if fits(middle) {
-            enough = middle;
-        } else {
-            least = middle + 1;
-        }
-    }
-    Some(enough)
+    let least = items.get().div_ceil(LINE_BITS / 2).max(1);
+    smallest_fitting(least..=items.get() / 2 + 64, fits)
 }
 
 /// The rate that two groups keep at so many bits a key, over many keys.

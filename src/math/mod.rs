@@ -41,6 +41,8 @@ pub mod textbook;
 mod units;
 pub mod window;
 
+use std::ops::RangeInclusive;
+
 pub use units::{Bits, Items, Probes, Rate, RateError};
 
 /// The most bits a key may set: a rate of 2^-64 needs no more, and hostile bytes get no more.
@@ -55,6 +57,26 @@ fn whole(x: f64) -> u64 {
 fn halvings(rate: Rate) -> u32 {
     let exact = whole(-rate.get().log2()).clamp(1, u64::from(MAX_PROBES));
     u32::try_from(exact).unwrap_or(MAX_PROBES)
+}
+
+/// The smallest number in the range that fits, by bisection: what fits, fits with more as well.
+pub(crate) fn smallest_fitting(
+    range: RangeInclusive<u64>,
+    fits: impl Fn(u64) -> bool,
+) -> Option<u64> {
+    let (mut least, mut enough) = range.into_inner();
+    if !fits(enough) {
+        return None;
+    }
+    while least < enough {
+        let middle = least + (enough - least) / 2;
+        if fits(middle) {
+            enough = middle;
+        } else {
+            least = middle + 1;
+        }
+    }
+    Some(enough)
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use lsm_sieve::{Engine, SieveDb};
 use rocksdb::{
     BoundColumnFamily, Direction, IteratorMode, ReadOptions, SnapshotWithThreadMode, SstFileWriter,
+    WriteBatch,
 };
 
 use super::keys::KeySpace;
@@ -72,6 +73,23 @@ impl<'a> Ground<'a> {
         } else {
             Some((space.get(keys.from)?, space.get(to)?, keys.from..to))
         }
+    }
+
+    /// The updates whose families are there, as one batch.
+    pub(super) fn batch_of<'u>(&self, updates: impl IntoIterator<Item = &'u Update>) -> WriteBatch {
+        let mut batch = WriteBatch::default();
+        for update in updates {
+            let (Some(handle), Some(key)) = (self.handle(update.family), self.keys.get(update.key))
+            else {
+                continue;
+            };
+            match update.change {
+                Change::Put(number) => batch.put_cf(handle, key, value(number)),
+                Change::Merge(number) => batch.merge_cf(handle, key, value(number)),
+                Change::Delete => batch.delete_cf(handle, key),
+            }
+        }
+        batch
     }
 
     /// Makes a table file aside, without the plugin; the updates are of one family, sorted by rank.

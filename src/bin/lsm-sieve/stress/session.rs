@@ -125,21 +125,7 @@ impl<'a> Session<'a> {
     }
 
     fn batch(&mut self, updates: &[Update], way: Way) -> Checked {
-        let mut batch = WriteBatch::default();
-        for update in updates {
-            let (Some(handle), Some(key)) = (
-                self.ground.handle(update.family),
-                self.ground.keys.get(update.key),
-            ) else {
-                continue;
-            };
-            match update.change {
-                Change::Put(number) => batch.put_cf(handle, key, value(number)),
-                Change::Merge(number) => batch.merge_cf(handle, key, value(number)),
-                Change::Delete => batch.delete_cf(handle, key),
-            }
-        }
-        self.commit(batch, way)?;
+        self.commit(self.ground.batch_of(updates), way)?;
         self.note(updates);
         Ok(())
     }

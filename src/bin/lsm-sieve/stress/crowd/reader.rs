@@ -1,5 +1,7 @@
 //! A reader of all keys, by every way to read.
 
+use std::ops::Range;
+
 use lsm_sieve::workload::random::Random;
 use rocksdb::{IteratorMode, ReadOptions};
 
@@ -42,6 +44,14 @@ impl<'a> Reader<'a> {
         self.shared.versions.low(family, rank)
     }
 
+    fn high(&self, family: usize, rank: usize) -> u64 {
+        self.shared.versions.high(family, rank)
+    }
+
+    fn lows(&self, family: usize, ranks: Range<usize>) -> Vec<u64> {
+        ranks.map(|rank| self.low(family, rank)).collect()
+    }
+
     /// Judges what was found of a key by a read that has just ended.
     fn judge(
         &mut self,
@@ -50,7 +60,7 @@ impl<'a> Reader<'a> {
         found: Option<&[u8]>,
         low: u64,
     ) -> Checked {
-        let high = self.shared.versions.high(family, rank);
+        let high = self.high(family, rank);
         self.judge_within(api, (family, rank), found, (low, high))
     }
 
@@ -100,13 +110,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn many(
-        &mut self,
-        family: usize,
-        handle: &Handle<'a>,
-        ranks: std::ops::Range<usize>,
-    ) -> Checked {
-        let lows: Vec<u64> = ranks.clone().map(|rank| self.low(family, rank)).collect();
+    fn many(&mut self, family: usize, handle: &Handle<'a>, ranks: Range<usize>) -> Checked {
+        let lows = self.lows(family, ranks.clone());
         let keys: Vec<&[u8]> = ranks.clone().map(|rank| self.key(rank)).collect();
         let found = if family == 0 {
             self.ground.db.multi_get(&keys)
@@ -120,18 +125,15 @@ impl<'a> Reader<'a> {
     }
 
     /// What a snapshot shows is of its moment, and stays.
-    fn snapshot(
-        &mut self,
-        family: usize,
-        handle: &Handle<'a>,
-        ranks: std::ops::Range<usize>,
-    ) -> Checked {
-        let lows: Vec<u64> = ranks.clone().map(|rank| self.low(family, rank)).collect();
+    fn snapshot(&mut self, family: usize, handle: &Handle<'a>, ranks: Range<usize>) -> Checked {
+        let lows = self.lows(family, ranks.clone());
         let snapshot = self.ground.db.snapshot();
-        let highs: Vec<u64> = ranks
-            .clone()
-            .map(|rank| self.shared.versions.high(family, rank))
-            .collect();
+        // Where snapshots do not stay, what comes later may be seen too.
+        let highs = ranks.clone().map(|rank| match self.shared.snapshots_stay {
+            true => self.high(family, rank),
+            false => u64::MAX,
+        });
+        let highs: Vec<u64> = highs.collect();
         let mut options = ReadOptions::default();
         options.set_snapshot(&snapshot);
         for ((rank, low), high) in ranks.zip(lows).zip(highs) {
@@ -141,31 +143,14 @@ impl<'a> Reader<'a> {
                 let what = "two reads at one snapshot differ";
                 return Err(wrong("get", family, rank, second.is_none(), what));
             }
-            let bounds = (
-                low,
-                if self.shared.snapshots_stay {
-                    high
-                } else {
-                    u64::MAX
-                },
-            );
-            self.judge_within(
-                "get at a snapshot",
-                (family, rank),
-                second.as_deref(),
-                bounds,
-            )?;
+            let (at, found) = ((family, rank), second.as_deref());
+            self.judge_within("get at a snapshot", at, found, (low, high))?;
         }
         Ok(())
     }
 
-    fn scan(
-        &mut self,
-        family: usize,
-        handle: &Handle<'a>,
-        ranks: std::ops::Range<usize>,
-    ) -> Checked {
-        let lows: Vec<u64> = ranks.clone().map(|rank| self.low(family, rank)).collect();
+    fn scan(&mut self, family: usize, handle: &Handle<'a>, ranks: Range<usize>) -> Checked {
+        let lows = self.lows(family, ranks.clone());
         let reversed = self.ground.settings.is_reversed(family);
         let first = if reversed { ranks.end - 1 } else { ranks.start };
         let mode = IteratorMode::From(self.key(first), rocksdb::Direction::Forward);

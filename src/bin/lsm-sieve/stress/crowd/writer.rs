@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use lsm_sieve::workload::random::Random;
-use rocksdb::{IngestExternalFileOptions, WriteBatch, WriteOptions};
+use rocksdb::{IngestExternalFileOptions, WriteOptions};
 
 use super::super::closed::remove_if_there;
 use super::super::ground::Ground;
@@ -35,13 +35,13 @@ impl Writer<'_> {
     pub(super) fn step(&mut self) -> Checked {
         if self.shared.is_foreign(&mut self.random, 500) {
             return if self.random.one_in(2) {
-                self.foreign()
+                self.one(true)
             } else {
                 self.ingest()
             };
         }
         match self.random.below(100) {
-            0..=79 => self.one(),
+            0..=79 => self.one(false),
             80..=96 => self.batch(),
             _ => self.delete_range(),
         }
@@ -87,7 +87,8 @@ impl Writer<'_> {
         self.tally.wrote(changes.len());
     }
 
-    fn one(&mut self) -> Checked {
+    /// One key, through the front or past it.
+    fn one(&mut self, past_the_front: bool) -> Checked {
         let (family, key) = (self.family(), self.key());
         let next = self.next(family, key);
         let (Some(handle), Some(bytes)) = (self.ground.handle(family), self.ground.keys.get(key))
@@ -95,8 +96,11 @@ impl Writer<'_> {
             return Ok(());
         };
         self.begin(std::slice::from_ref(&next));
-        let db = self.ground.db;
-        match next.update.change {
+        let (db, change) = (self.ground.db, next.update.change);
+        match change {
+            _ if past_the_front => {
+                db.with_engine(|engine| write_to(engine, handle, bytes, change))?;
+            }
             Change::Put(number) => db.put_cf(handle, bytes, value(number))?,
             Change::Merge(number) => db.merge_cf(handle, bytes, value(number))?,
             Change::Delete => db.delete_cf(handle, bytes)?,
@@ -114,20 +118,8 @@ impl Writer<'_> {
                 changes.push(self.next(family, key));
             }
         }
-        let mut batch = WriteBatch::default();
-        for Next { update, .. } in &changes {
-            let (Some(handle), Some(key)) = (
-                self.ground.handle(update.family),
-                self.ground.keys.get(update.key),
-            ) else {
-                continue;
-            };
-            match update.change {
-                Change::Put(number) => batch.put_cf(handle, key, value(number)),
-                Change::Merge(number) => batch.merge_cf(handle, key, value(number)),
-                Change::Delete => batch.delete_cf(handle, key),
-            }
-        }
+        let updates = changes.iter().map(|next| &next.update);
+        let batch = self.ground.batch_of(updates);
         let mut options = WriteOptions::default();
         options.disable_wal(self.shared.unlogged && self.random.one_in(2));
         self.begin(&changes);
@@ -163,23 +155,6 @@ impl Writer<'_> {
         self.begin(&changes);
         self.ground.db.delete_range_cf(handle, first, end)?;
         self.end(&changes);
-        Ok(())
-    }
-
-    /// Past the front.
-    fn foreign(&mut self) -> Checked {
-        let (family, key) = (self.family(), self.key());
-        let next = self.next(family, key);
-        let (Some(handle), Some(bytes)) = (self.ground.handle(family), self.ground.keys.get(key))
-        else {
-            return Ok(());
-        };
-        self.begin(std::slice::from_ref(&next));
-        let change = next.update.change;
-        self.ground
-            .db
-            .with_engine(|engine| write_to(engine, handle, bytes, change))?;
-        self.end(&[next]);
         Ok(())
     }
 
