@@ -286,8 +286,9 @@ impl SieveDb {
         self.read_cf(cf, key, || self.engine.get_pinned_cf(cf, key))
     }
 
-    /// The values of several keys of the default column family, in their order. The engine is
-    /// asked once, for the keys that may be there.
+    /// The values of several keys of the default column family, in their order and as of one moment.
+    /// The engine is asked once, for the keys that may be there; or again for all, if some were
+    /// written meanwhile.
     pub fn multi_get<K: AsRef<[u8]>>(
         &self,
         keys: impl IntoIterator<Item = K>,
@@ -301,7 +302,7 @@ impl SieveDb {
         })
     }
 
-    /// The values of several keys of a column family, in their order.
+    /// The values of several keys of a column family, as [`SieveDb::multi_get`] gives them.
     pub fn multi_get_cf<K: AsRef<[u8]>>(
         &self,
         cf: &impl AsColumnFamilyRef,
