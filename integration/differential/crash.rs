@@ -27,6 +27,7 @@ use rocksdb::IteratorMode;
 use super::model::{Failed, Model, check_now, key};
 use super::{FIXED, TINY, engine, open};
 use crate::copy::copy;
+use crate::crash::number_from;
 
 const KILLS: u64 = 300;
 const LANES: u64 = 2;
@@ -215,9 +216,8 @@ fn keep_moving(store: &DifferentialStore, over: &AtomicBool, seed: u64) -> Resul
 
 #[test]
 fn kill_9_loses_no_update_and_brings_no_delete_back() {
-    let number = |name| std::env::var(name).ok()?.parse().ok();
-    let kills = number("LSM_SIEVE_KILLS").unwrap_or(KILLS);
-    let seed = number("LSM_SIEVE_SEED").unwrap_or_else(rand::random);
+    let kills = number_from("LSM_SIEVE_KILLS").unwrap_or(KILLS);
+    let seed = number_from("LSM_SIEVE_SEED").unwrap_or_else(rand::random);
     println!("{kills} kills, LSM_SIEVE_SEED={seed}");
     let left = AtomicU64::new(kills);
     let census = thread::scope(|scope| {

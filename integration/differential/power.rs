@@ -17,6 +17,7 @@ use rand::{RngExt as _, SeedableRng as _};
 use super::model::{Model, key};
 use super::{FIXED, open};
 use crate::copy::copy;
+use crate::crash::number_from;
 
 const KEYS: u64 = 50;
 const STEPS: usize = 120;
@@ -24,9 +25,7 @@ const CUTS: usize = 20;
 
 #[test]
 fn a_log_cut_anywhere_leaves_a_state_that_was() {
-    let seed = std::env::var("LSM_SIEVE_SEED").ok();
-    let seed = seed.and_then(|text| text.parse().ok());
-    let seed: u64 = seed.unwrap_or_else(rand::random);
+    let seed = number_from("LSM_SIEVE_SEED").unwrap_or_else(rand::random);
     println!("LSM_SIEVE_SEED={seed}");
     let mut random = StdRng::seed_from_u64(seed);
     let (mut older, mut kept) = (0, 0);
