@@ -5,6 +5,9 @@
 //! n-th of these fails, for every n there is, once and for ever. A child does it: if it is ended,
 //! the parent says in which case.
 
+use std::fs::File;
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -14,7 +17,7 @@ use lsm_sieve::disk::{self, Disk as _, RealDisk};
 use lsm_sieve::filter::{Kind, Shape, Stage};
 use lsm_sieve::format::{self, Identity, Role, Sidecar, Source, StageRecord, Subject};
 use lsm_sieve::math::Probes;
-use lsm_sieve::segment::{MAX_SIDECAR_BYTES, SegmentId, SidecarFolder};
+use lsm_sieve::segment::{MAX_SIDECAR_BYTES, SegmentId, SidecarError, SidecarFolder};
 use lsm_sieve::{Bits, HashId, Items, Rate, SieveDb};
 use rocksdb::WriteBatch;
 
@@ -67,6 +70,7 @@ fn child() {
     if std::env::var_os(CHILD).is_some() {
         let home = tempfile::tempdir().unwrap();
         files(&home.path().join("files")).unwrap();
+        far_too_long(&home.path().join("long")).unwrap();
         database(&home.path().join("database")).unwrap();
     }
 }
@@ -188,27 +192,77 @@ fn files(folder: &Path) -> Result<(), Failed> {
     })
 }
 
+/// A file of another length than its header says, or of a version that is not known, is not read:
+/// nothing asks for as much memory as it has bytes.
+fn far_too_long(folder: &Path) -> Result<(), Failed> {
+    RealDisk.create_folder(folder)?;
+    let identity = Identity::random(HashId::Xxh3)?;
+    let imprint = identity.hasher().imprint();
+    let sidecars = SidecarFolder::new(Arc::new(RealDisk), folder.into(), identity.store, imprint);
+    let path = folder.join(format!("{SEGMENT}.sieve"));
+    for newer in [false, true] {
+        let mut bytes = format::encode(&sidecar(&identity, Subject::Segment(SEGMENT)))?;
+        if newer {
+            let header = bytes[12..16].try_into()?;
+            let end = u32::from_le_bytes(header) as usize - 4;
+            bytes[8] = u8::MAX;
+            let crc = crc32fast::hash(&bytes[..end]).to_le_bytes();
+            bytes[end..end + 4].copy_from_slice(&crc);
+        }
+        let mut options = File::options();
+        options.create(true).truncate(true).write(true).mode(0o600);
+        let mut file = options.open(&path)?;
+        file.write_all(&bytes)?;
+        // A hole: the disk keeps none of it.
+        file.set_len(MAX_SIDECAR_BYTES)?;
+        let any = Shortage {
+            least_bytes: LARGE,
+            nth: 0,
+            for_ever: true,
+        };
+        let (loaded, struck) = during(any, || sidecars.load(SEGMENT));
+        let refused = match loaded {
+            Err(SidecarError::Damaged { .. }) => !newer,
+            Err(SidecarError::Newer { .. }) => newer,
+            _ => false,
+        };
+        if !refused || struck > 0 {
+            return Err(format!("{struck} allocations for a file too long: {loaded:?}").into());
+        }
+    }
+    Ok(())
+}
+
+fn fill(db: &SieveDb) -> Result<(), Failed> {
+    for first in (0..KEYS).step_by(1_000) {
+        let mut batch = WriteBatch::default();
+        (first..first + 1_000).for_each(|index| batch.put(key(index), b"here"));
+        db.write(batch)?;
+    }
+    Ok(())
+}
+
+fn check(db: &SieveDb) -> Result<(), Failed> {
+    for index in (0..KEYS).step_by(997) {
+        if db.get(key(index))?.is_none() {
+            return Err(format!("LOST key {index}: {:?}", db.answer(key(index))).into());
+        }
+    }
+    Ok(())
+}
+
 /// A database is opened whose filters do not fit.
 fn database(path: &Path) -> Result<(), Failed> {
     {
         let db = SieveDb::open(&engine(), &sieve(), path)?;
-        for first in (0..KEYS).step_by(1_000) {
-            let mut batch = WriteBatch::default();
-            (first..first + 1_000).for_each(|index| batch.put(key(index), b"here"));
-            db.write(batch)?;
-        }
+        fill(&db)?;
         db.flush()?;
         db.consolidate()?;
     }
     let open = || -> Result<(), Failed> {
         let db = SieveDb::open(&engine(), &sieve().frozen(true), path)?;
         db.wait_until_known(std::time::Duration::from_secs(60));
-        for index in (0..KEYS).step_by(997) {
-            if db.get(key(index))?.is_none() {
-                return Err(format!("LOST key {index}: {:?}", db.answer(key(index))).into());
-            }
-        }
-        Ok(())
+        check(&db)
     };
     exhaust("open a database", open)?;
     cover_many(&path.join("sieve"))?;
