@@ -99,8 +99,11 @@ fn kill_9_loses_no_key() {
     assert!(census.tally.absent > census.tally.keys / 20, "{census:?}");
 }
 
+/// What an environment variable says; a text that is no number must not pass for silence.
 pub(crate) fn number_from(variable: &str) -> Option<u64> {
-    std::env::var(variable).ok()?.parse().ok()
+    let text = std::env::var(variable).ok()?;
+    let number = text.parse();
+    Some(number.unwrap_or_else(|error| panic!("{variable}={text}: {error}")))
 }
 
 /// What was done, and where death came.

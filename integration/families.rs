@@ -1,5 +1,7 @@
 //! Column families that come and go, and come back under the same name.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use lsm_sieve::disk::{Disk as _, RealDisk};
 use lsm_sieve::{Answer, SieveDb};
 use rocksdb::{DEFAULT_COLUMN_FAMILY_NAME, Options};
@@ -171,18 +173,22 @@ fn two_threads_may_make_and_drop_families_of_one_name() {
     const ROUNDS: u64 = 150;
     let home = tempfile::tempdir().unwrap();
     let db = open(home.path());
+    let read_back = AtomicU64::new(0);
     std::thread::scope(|scope| {
         for thread in 0..2_u64 {
-            let db = &db;
+            let (db, read_back) = (&db, &read_back);
             scope.spawn(move || {
-                for round in 0..ROUNDS {
+                // In step with each other, nearly all writes find their family dropped.
+                let enough = |round| round >= ROUNDS && read_back.load(Ordering::Relaxed) > 0;
+                for round in (0..100 * ROUNDS).take_while(|&round| !enough(round)) {
                     // Either may fail: the other thread was faster.
                     drop(db.create_cf("a", &options()));
                     if let Some(family) = db.cf_handle("a") {
-                        let key = key(thread * ROUNDS + round);
+                        let key = key(2 * round + thread);
                         if db.put_cf(&family, &key, b"x").is_ok() {
                             let found = db.get_cf(&family, &key).unwrap();
                             assert_eq!(found.as_deref(), Some(&b"x"[..]), "round {round}");
+                            read_back.fetch_add(1, Ordering::Relaxed);
                         }
                     }
                     drop(db.drop_cf("a"));
@@ -190,6 +196,7 @@ fn two_threads_may_make_and_drop_families_of_one_name() {
             });
         }
     });
+    assert!(read_back.into_inner() > 0, "no write was taken");
 }
 
 /// While the database opens, RocksDB makes the family that was dropped as well, and drops it again.

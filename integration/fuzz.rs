@@ -12,6 +12,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use crate::crash::number_from;
 use crate::twin::Dice;
 
 #[expect(
@@ -56,9 +57,10 @@ fn seeds_and_regressions_hold() {
 
 #[test]
 fn mutants_hold() {
-    let mutants = number("LSM_SIEVE_MUTANTS").unwrap_or(MUTANTS);
-    let seed = number("LSM_SIEVE_SEED").unwrap_or(1982);
+    let mutants = number_from("LSM_SIEVE_MUTANTS").unwrap_or(MUTANTS);
+    let seed = number_from("LSM_SIEVE_SEED").unwrap_or(1982);
     println!("LSM_SIEVE_SEED={seed}");
+    assert!(mutants > 0, "no mutant of no target shows nothing");
     let start = Instant::now();
     for (target, run) in targets::TARGETS {
         let mut dice = Dice(seed);
@@ -93,10 +95,4 @@ fn mutated(seeds: &[(PathBuf, Vec<u8>)], dice: &mut Dice) -> Vec<u8> {
             .for_each(|old| *old = byte as u8);
     }
     bytes
-}
-
-fn number(variable: &str) -> Option<u64> {
-    std::env::var(variable)
-        .ok()
-        .map(|text| text.parse().unwrap())
 }

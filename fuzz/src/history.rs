@@ -329,10 +329,9 @@ fn sliding(items: Items, rate: Rate, input: &mut Unstructured<'_>) -> Result<()>
     let mut newest = VecDeque::new();
     while !input.is_empty() {
         if input.int_in_range(0..=15)? == 0 {
-            let chain = window
-                .to_chain(store::imprint())
-                .expect("memory for a copy");
-            window = Sliding::from_chain(options, chain).expect(SAME);
+            let imprint = store::imprint();
+            let chain = window.to_chain(imprint).expect("memory for a copy");
+            window = Sliding::from_chain(options, chain, imprint).expect(SAME);
         }
         let key = store::key(input)?;
         window.insert(key);

@@ -8,7 +8,7 @@
 //!
 //! `LSM_SIEVE_KILLS` and `LSM_SIEVE_SEED` as there.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Write as _};
 use std::ops::ControlFlow;
 use std::os::unix::process::ExitStatusExt as _;
@@ -27,6 +27,7 @@ use rocksdb::IteratorMode;
 use super::model::{Failed, Model, check_now, key};
 use super::{FIXED, TINY, engine, open};
 use crate::copy::copy;
+use crate::crash::number_from;
 
 const KILLS: u64 = 300;
 const LANES: u64 = 2;
@@ -215,9 +216,8 @@ fn keep_moving(store: &DifferentialStore, over: &AtomicBool, seed: u64) -> Resul
 
 #[test]
 fn kill_9_loses_no_update_and_brings_no_delete_back() {
-    let number = |name| std::env::var(name).ok()?.parse().ok();
-    let kills = number("LSM_SIEVE_KILLS").unwrap_or(KILLS);
-    let seed = number("LSM_SIEVE_SEED").unwrap_or_else(rand::random);
+    let kills = number_from("LSM_SIEVE_KILLS").unwrap_or(KILLS);
+    let seed = number_from("LSM_SIEVE_SEED").unwrap_or_else(rand::random);
     println!("{kills} kills, LSM_SIEVE_SEED={seed}");
     let left = AtomicU64::new(kills);
     let census = thread::scope(|scope| {
@@ -284,12 +284,14 @@ fn run_lane(seed: u64, left: &AtomicU64) -> Result<Census, Failed> {
     Ok(census)
 }
 
-/// One store and all that it may hold: for each key the values that it may have.
+/// One store and all that it may hold.
 struct Folder {
     random: StdRng,
     filter: usize,
     home: PathBuf,
-    possible: Vec<Vec<Option<u64>>>,
+    /// The whole of it, as it may be: each step that was not acknowledged is there with all its
+    /// updates or with none.
+    worlds: Vec<Model>,
 }
 
 impl Folder {
@@ -299,7 +301,7 @@ impl Folder {
             filter: random.random_range(0..FILTERS.len()),
             random,
             home: home.to_owned(),
-            possible: (0..KEYS).map(|_| vec![None]).collect(),
+            worlds: vec![Model::new()],
         }
     }
 
@@ -331,34 +333,40 @@ impl Folder {
         *census.stages.entry(life.stage).or_default() += 1;
         for (writer, done) in (0..).zip(life.done) {
             let mut script = Script::new(seed, writer);
-            for (index, number) in script.by_ref().take(done as usize).flatten() {
-                self.possible[index as usize] = vec![number];
-            }
+            let acknowledged: Vec<_> = script.by_ref().take(done as usize).flatten().collect();
+            self.worlds
+                .iter_mut()
+                .for_each(|world| apply(world, &acknowledged));
             // The next step was perhaps begun, perhaps acknowledged and not yet reported.
-            for (index, number) in script.next().into_iter().flatten() {
-                self.possible[index as usize].push(number);
-            }
+            let next = script.next().unwrap_or_default();
+            let mut with_next = self.worlds.clone();
+            with_next.iter_mut().for_each(|world| apply(world, &next));
+            self.worlds.append(&mut with_next);
         }
+        Ok(())
+    }
+
+    /// What was found must be one of the worlds, and is the only one from here on.
+    fn settle(&mut self, found: &Model) -> Result<(), Failed> {
+        if !self.worlds.contains(found) {
+            let apart = self.worlds.iter().map(|world| apart(found, world));
+            let least = apart.min_by_key(Vec::len).unwrap_or_default();
+            return Err(format!("LOST, brought back, or torn: {}", least.join(", ")).into());
+        }
+        self.worlds = vec![found.clone()];
         Ok(())
     }
 
     /// Checks a copy, so that the original stays as death left it.
     fn check(&mut self, census: &mut Census) -> Result<(), Failed> {
         if !self.store().exists() {
-            return Ok(());
+            return self.settle(&Model::new());
         }
         let copied = self.home.join("copy");
         copy(&self.store(), &copied);
         let store = open(&copied, FILTERS[self.filter])?;
-        let mut model = Model::new();
-        for (index, possible) in (0..).zip(&mut self.possible) {
-            let found = store.get(key(index))?;
-            let held = possible.iter().find(|number| number.map(value) == found);
-            let held = *held
-                .ok_or_else(|| format!("LOST: {index}: {found:?}, not one of {possible:?}"))?;
-            *possible = vec![held];
-            model.extend(held.map(|number| (key(index), value(number))));
-        }
+        let model = store.scan::<&[u8]>(..).collect::<Result<_, _>>()?;
+        self.settle(&model)?;
         check_now(&store, &model, KEYS)?;
         census.checks += 1;
         census.half_moved += u64::from(store.extent()?.generations > 1);
@@ -380,18 +388,26 @@ impl Folder {
         let bare = rocksdb::DB::open_cf(&engine(), self.store(), names)?;
         let main = bare.cf_handle("main").ok_or("no main file")?;
         let records = bare.iterator_cf(main, IteratorMode::Start);
-        let mut held = records.collect::<Result<BTreeMap<_, _>, _>>()?;
-        for (index, possible) in (0..).zip(&self.possible) {
-            let found = held.remove(key(index).as_slice()).map(Vec::from);
-            if !possible.iter().any(|number| number.map(value) == found) {
-                return Err(format!("LOST at the end: {index}: {found:?}, {possible:?}").into());
-            }
-        }
-        match held.first_key_value() {
-            None => Ok(()),
-            Some(extra) => Err(format!("never written, and there at the end: {extra:?}").into()),
+        let held = records.map(|record| record.map(|(key, value)| (key.into(), value.into())));
+        self.settle(&held.collect::<Result<_, _>>()?)
+    }
+}
+
+fn apply(world: &mut Model, updates: &[Update]) {
+    for &(index, number) in updates {
+        match number {
+            Some(number) => _ = world.insert(key(index), value(number)),
+            None => _ = world.remove(&key(index)),
         }
     }
+}
+
+/// The keys in which the two differ.
+fn apart(found: &Model, world: &Model) -> Vec<String> {
+    let keys: BTreeSet<_> = found.keys().chain(world.keys()).collect();
+    let differs = |key: &&Vec<u8>| found.get(*key) != world.get(*key);
+    let name = |key: &Vec<u8>| String::from_utf8_lossy(key).into_owned();
+    keys.into_iter().filter(differs).map(name).collect()
 }
 
 /// How a child lived: what it did last, and the steps that each writer reported.

@@ -1,4 +1,5 @@
-//! The tail of the log lost, as by a power cut: what is left is a state that was.
+//! The tail of the log lost, as by a power cut: what is left is a state that was, and none from
+//! before everything was last written to tables.
 
 #![expect(
     clippy::unwrap_used,
@@ -16,6 +17,7 @@ use rand::{RngExt as _, SeedableRng as _};
 use super::model::{Model, key};
 use super::{FIXED, open};
 use crate::copy::copy;
+use crate::crash::number_from;
 
 const KEYS: u64 = 50;
 const STEPS: usize = 120;
@@ -23,22 +25,25 @@ const CUTS: usize = 20;
 
 #[test]
 fn a_log_cut_anywhere_leaves_a_state_that_was() {
-    let seed = std::env::var("LSM_SIEVE_SEED").ok();
-    let seed = seed.and_then(|text| text.parse().ok());
-    let seed: u64 = seed.unwrap_or_else(rand::random);
+    let seed = number_from("LSM_SIEVE_SEED").unwrap_or_else(rand::random);
     println!("LSM_SIEVE_SEED={seed}");
     let mut random = StdRng::seed_from_u64(seed);
-    let mut older = 0;
+    let (mut older, mut kept) = (0, 0);
     for filter in [FilterChoice::Scalable, FIXED] {
         let home = tempfile::tempdir().unwrap();
         let (path, cut) = (home.path().join("store"), home.path().join("cut"));
         let store = open(&path, filter).unwrap();
         let mut states = vec![Model::new()];
+        // The first state that may be left: no log holds what was written before it.
+        let mut floor = 0;
         for _ in 0..CUTS {
             for _ in 0..STEPS / CUTS {
                 let mut next = states[states.len() - 1].clone();
-                step(&store, &mut next, &mut random);
+                let in_tables = step(&store, &mut next, &mut random);
                 states.push(next);
+                if in_tables {
+                    floor = states.len() - 1;
+                }
             }
             copy(&path, &cut);
             cut_log(&cut, &mut random);
@@ -48,10 +53,13 @@ fn a_log_cut_anywhere_leaves_a_state_that_was() {
                 .scan::<&[u8]>(..)
                 .map(Result::unwrap)
                 .collect();
-            let at = states.iter().rposition(|state| *state == scanned);
-            let at =
-                at.unwrap_or_else(|| panic!("LSM_SIEVE_SEED={seed}: no such state: {scanned:?}"));
-            older += states.len() - 1 - at;
+            let may_be_left = &states[floor..];
+            let lost = may_be_left.iter().rev().position(|state| *state == scanned);
+            let records = scanned.len();
+            older += lost.unwrap_or_else(|| {
+                panic!("LSM_SIEVE_SEED={seed}: {records} records are no state from {floor}")
+            });
+            kept += floor;
             left.reorganize(|_| ControlFlow::Continue(())).unwrap();
             for index in 0..KEYS {
                 assert_eq!(
@@ -64,15 +72,22 @@ fn a_log_cut_anywhere_leaves_a_state_that_was() {
         }
     }
     assert!(older > CUTS, "the cuts took almost nothing");
+    assert!(kept > 0, "everything was at stake all the time");
 }
 
-/// Some updates and something that moves records.
-fn step(store: &DifferentialStore, model: &mut Model, random: &mut StdRng) {
+/// An update, or something that moves records; true when all that was written is in tables now.
+fn step(store: &DifferentialStore, model: &mut Model, random: &mut StdRng) -> bool {
     match random.random_range(0..20) {
         0 => store.freeze().unwrap(),
         1 => _ = store.reorganize(|_| ControlFlow::Break(())).unwrap(),
-        2 => _ = store.reorganize(|_| ControlFlow::Continue(())).unwrap(),
-        3 => store.flush().unwrap(),
+        2 => {
+            let done = store.reorganize(|_| ControlFlow::Continue(())).unwrap();
+            return done.finished;
+        }
+        3 => {
+            store.flush().unwrap();
+            return true;
+        }
         4..8 => {
             let key = key(random.random_range(0..KEYS));
             store.delete(&key).unwrap();
@@ -85,6 +100,7 @@ fn step(store: &DifferentialStore, model: &mut Model, random: &mut StdRng) {
             model.insert(key, value);
         }
     }
+    false
 }
 
 /// Cuts the newest log at a random length.

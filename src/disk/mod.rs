@@ -112,30 +112,26 @@ pub fn read_file(disk: &dyn Disk, path: &Path, limit: u64) -> io::Result<Vec<u8>
             format!("{} bytes, where {limit} are the limit", file.length),
         ));
     }
-    read_exactly(&mut file.bytes, file.length)
+    let mut bytes = Vec::new();
+    read_exactly(&mut file.bytes, file.length, &mut bytes)?;
+    Ok(bytes)
 }
 
-/// Reads the first `length` bytes of a file, or all of a shorter one.
+/// Appends the next `length` bytes of a file, all of them.
 ///
 /// # Errors
-/// As for [`read_file`], but a long file is no error.
-pub fn read_start(disk: &dyn Disk, path: &Path, length: u64) -> io::Result<Vec<u8>> {
-    let mut file = disk.open(path)?;
-    let length = file.length.min(length);
-    read_exactly(&mut file.bytes, length)
-}
-
-fn read_exactly(reader: &mut dyn Read, length: u64) -> io::Result<Vec<u8>> {
+/// [`io::ErrorKind::UnexpectedEof`] when the file ends before, [`io::ErrorKind::OutOfMemory`] when
+/// they do not fit; otherwise what the system says.
+pub fn read_exactly(reader: &mut dyn Read, length: u64, bytes: &mut Vec<u8>) -> io::Result<()> {
     let length = usize::try_from(length).map_err(|_| io::ErrorKind::OutOfMemory)?;
-    let mut bytes = Vec::new();
+    let start = bytes.len();
     bytes.try_reserve_exact(length)?;
-    bytes.resize(length, 0);
+    bytes.resize(start + length, 0);
     if planted!(ShortReadAccepted) {
-        _ = reader.read(&mut bytes);
-        return Ok(bytes);
+        _ = reader.read(&mut bytes[start..]);
+        return Ok(());
     }
-    reader.read_exact(&mut bytes)?;
-    Ok(bytes)
+    reader.read_exact(&mut bytes[start..])
 }
 
 #[cfg(test)]
@@ -158,8 +154,6 @@ mod tests {
         assert_eq!(read_file(&disk, path, 5).unwrap(), b"12345");
         let error = read_file(&disk, path, 4).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::FileTooLarge);
-        assert_eq!(read_start(&disk, path, 3).unwrap(), b"123");
-        assert_eq!(read_start(&disk, path, 9).unwrap(), b"12345");
     }
 
     /// parquet-java lost rows to a read that came back short, raft-engine took an interrupted one
@@ -173,9 +167,20 @@ mod tests {
     }
 
     #[test]
+    fn a_file_is_read_bit_by_bit() {
+        let disk = disk_with("a", b"12345");
+        let mut file = disk.open(Path::new("/f/a")).unwrap();
+        let mut bytes = Vec::new();
+        read_exactly(&mut file.bytes, 2, &mut bytes).unwrap();
+        assert_eq!(bytes, b"12");
+        read_exactly(&mut file.bytes, 3, &mut bytes).unwrap();
+        assert_eq!(bytes, b"12345");
+    }
+
+    #[test]
     fn a_file_that_ends_before_its_length_is_an_error() {
         let mut short: &[u8] = b"abc";
-        let error = read_exactly(&mut short, 4).unwrap_err();
+        let error = read_exactly(&mut short, 4, &mut Vec::new()).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
     }
 }

@@ -310,8 +310,8 @@ impl Counters {
             let bits = values.by_ref().take(64).enumerate();
             bits.fold(0, |word, (bit, value)| word | u64::from(value > 0) << bit)
         };
-        let words = (0..self.geometry.counters() / UNIT).map(word).collect();
-        Stage::from_words(shape, items, words)
+        let words = (0..self.geometry.counters() / UNIT).map(word);
+        Stage::copied(shape.try_into()?, items, words)
     }
 
     pub(super) fn width(&self) -> CounterWidth {

@@ -19,7 +19,7 @@
 //! together keep the rate; by period, only while no generation takes more keys than it was made
 //! for.
 
-use super::merge::same_shape;
+use super::merge::{same_imprint, same_shape};
 use super::{Chain, Kind, Mismatch, Stage, StageError};
 use crate::hash::{Imprint, KeyHash};
 use crate::math::{Bits, Items, Rate, growth, window};
@@ -90,15 +90,21 @@ impl Sliding {
         })
     }
 
-    /// A window read back: the stages of [`Sliding::to_chain`], oldest first.
+    /// A window read back: the stages of [`Sliding::to_chain`], oldest first. `imprint` is that of
+    /// the hashes that will be asked for.
     ///
     /// Where there are fewer than the options say, older ones were empty; where there are more, the
     /// oldest are forgotten. Time goes on at 0.
     ///
     /// # Errors
-    /// When a stage has not the shape that the options give, no geometry keeps the rate, or memory
-    /// does not suffice.
-    pub fn from_chain(options: SlidingOptions, chain: Chain) -> Result<Self, Mismatch> {
+    /// When the chain is of another imprint, a stage has not the shape that the options give, no
+    /// geometry keeps the rate, or memory does not suffice.
+    pub fn from_chain(
+        options: SlidingOptions,
+        chain: Chain,
+        imprint: Imprint,
+    ) -> Result<Self, Mismatch> {
+        same_imprint(imprint, chain.imprint())?;
         let mut window = Self::new(options)?;
         let shape = window.newest().shape();
         for stage in chain.into_stages() {
@@ -310,11 +316,12 @@ mod tests {
             .take(5_500)
             .for_each(|hash| _ = window.insert(hash));
         let chain = window.to_chain(imprint(1)).unwrap();
-        let mut again = Sliding::from_chain(OPTIONS, chain).unwrap();
+        let mut again = Sliding::from_chain(OPTIONS, chain, imprint(1)).unwrap();
         for hash in hashes(1).skip(5_500).take(3_000) {
             assert_eq!(window.insert(hash), again.insert(hash));
         }
-        let foreign = Sliding::from_chain(OPTIONS, Chain::saturated(imprint(1))).unwrap_err();
+        let foreign = Chain::saturated(imprint(1));
+        let foreign = Sliding::from_chain(OPTIONS, foreign, imprint(1)).unwrap_err();
         assert!(matches!(foreign, Mismatch::Probes { .. }), "{foreign}");
         let bits = |window: &Sliding| {
             let words = window
@@ -323,5 +330,13 @@ mod tests {
             words.collect::<Vec<_>>()
         };
         assert_eq!(bits(&window), bits(&again));
+    }
+
+    /// Asked for hashes of another seed, it would deny what came a moment ago.
+    #[test]
+    fn a_window_of_another_seed_is_refused() {
+        let chain = Sliding::new(OPTIONS).unwrap().to_chain(imprint(1)).unwrap();
+        let refused = Sliding::from_chain(OPTIONS, chain, imprint(2)).unwrap_err();
+        assert!(matches!(refused, Mismatch::Seed { .. }), "{refused}");
     }
 }

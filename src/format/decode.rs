@@ -11,8 +11,8 @@ use super::error::{FormatError, Part};
 use super::fields::{Fields, checked};
 use super::header::decode_header;
 use super::layout::{
-    AT_TOTAL_LENGTH, END_MAGIC, ID_BYTES, MIN_HEADER_BYTES, TRAILER_BYTES, TRAILER_CHECK,
-    TRAILER_MAGIC, WORD_BYTES, check_length, header_bytes, short, words,
+    END_MAGIC, ID_BYTES, MIN_HEADER_BYTES, TRAILER_BYTES, TRAILER_CHECK, TRAILER_MAGIC, WORD_BYTES,
+    header_bytes, short, words,
 };
 use super::sidecar::{Header, HeaderSubject, Sidecar, StageHeader, StageRecord, Subject};
 use crate::id::SegmentId;
@@ -59,7 +59,7 @@ pub fn verify(bytes: &[u8]) -> Result<Header, FormatError> {
 fn verified(bytes: &[u8]) -> Result<(Header, Blocks<'_>), FormatError> {
     let header = decode_header(bytes)?;
     let length = bytes.len() as u64;
-    check_length("total length", AT_TOTAL_LENGTH, header.total_bytes, length)?;
+    header.check_file_length(length)?;
     let missing = || {
         short(
             Part::Payload,

@@ -60,6 +60,16 @@ pub fn decode_header(bytes: &[u8]) -> Result<Header, FormatError> {
     Ok(header)
 }
 
+impl Header {
+    /// Whether a file of so many bytes is as long as its header says.
+    ///
+    /// # Errors
+    /// [`FormatError::Length`] when it is not.
+    pub fn check_file_length(&self, length: u64) -> Result<(), FormatError> {
+        check_length("total length", AT_TOTAL_LENGTH, self.total_bytes, length)
+    }
+}
+
 /// What must hold of every header, before it is written and after it was read.
 pub(super) fn check_header(header: &Header) -> Result<(), FormatError> {
     let stages = header.stages.len();

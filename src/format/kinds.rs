@@ -183,7 +183,7 @@ fn a_window_comes_back_generation_by_generation() {
         .map(|stage| of_stage(Role::Members, stage));
     let (version, stages) = through_a_file(stored.collect());
     let chain = Chain::new(IMPRINT, stages.iter().map(stage_of).collect());
-    let again = Sliding::from_chain(options, chain).unwrap();
+    let again = Sliding::from_chain(options, chain, IMPRINT).unwrap();
     assert_eq!(version, 1);
     assert!(asked().all(|hash| again.is_recent(hash) == window.is_recent(hash)));
 }

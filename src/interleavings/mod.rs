@@ -74,6 +74,7 @@ fn check(program: impl Fn() + Send + Sync + 'static) {
 
     const DEPTH: usize = 3;
     let runs = usize::try_from(number("LSM_SIEVE_SCHEDULES", 10_000)).unwrap() / (2 * TURNS);
+    assert!(runs > 0, "no schedule shows nothing");
     let seed = number("LSM_SIEVE_SEED", 1982);
     let program = Arc::new(program);
     let again = Arc::clone(&program);

@@ -65,6 +65,9 @@ impl Shelf {
 
     /// Stores a segment's filter; false when it could not.
     pub(crate) fn save(&self, id: SegmentId, filter: &SealedFilter) -> bool {
+        let Some(stages) = records_of(&filter.chain) else {
+            return false;
+        };
         let sidecar = Sidecar {
             store: self.folder.store_id(),
             imprint: *self.folder.imprint(),
@@ -72,7 +75,7 @@ impl Shelf {
             source: filter.source,
             entries: filter.entries,
             rate: filter.rate,
-            stages: records_of(&filter.chain),
+            stages,
         };
         // After the copy: what was damaged before it would get a good checksum.
         if !filter.is_intact() {
@@ -116,9 +119,16 @@ impl Shelf {
 
     /// Stores a summary together with the segments that it covers.
     pub(crate) fn save_summary(&self, name: &str, summary: &Scalable, covers: HashSet<SegmentId>) {
-        let mut covers: Vec<SegmentId> = covers.into_iter().collect();
-        covers.sort_unstable();
         let chain = summary.to_chain();
+        // There was no memory for a copy: no answer of it would be *absent*.
+        if chain.is_saturated() {
+            return;
+        }
+        let covers = gathered(covers.len(), covers);
+        let (Some(mut covers), Some(stages)) = (covers, records_of(&chain)) else {
+            return;
+        };
+        covers.sort_unstable();
         self.put(&Sidecar {
             store: self.folder.store_id(),
             imprint: self.folder.imprint().remixed(),
@@ -129,7 +139,7 @@ impl Shelf {
             source: Source::Snapshot,
             entries: chain.items().get(),
             rate: summary.options().rate,
-            stages: records_of(&chain),
+            stages,
         });
     }
 
@@ -192,14 +202,30 @@ fn key_space(name: &str) -> u32 {
     crc32fast::hash(name.as_bytes())
 }
 
-fn records_of(chain: &Chain) -> Vec<StageRecord> {
-    let record = |stage: &Stage| StageRecord {
-        role: Role::Members,
-        shape: stage.shape(),
-        items: stage.items(),
-        words: stage.words().collect(),
+/// The stages as a file has them; `None` when there is no memory for copies of their words.
+fn records_of(chain: &Chain) -> Option<Vec<StageRecord>> {
+    let record = |stage: &Stage| {
+        let count = stage.size().get().div_ceil(u64::from(u64::BITS));
+        let count = usize::try_from(count).unwrap_or(usize::MAX);
+        Some(StageRecord {
+            role: Role::Members,
+            shape: stage.shape(),
+            items: stage.items(),
+            words: gathered(count, stage.words())?,
+        })
     };
     chain.stages().iter().map(record).collect()
+}
+
+/// `count` values, for which memory is asked.
+fn gathered<T>(count: usize, values: impl IntoIterator<Item = T>) -> Option<Vec<T>> {
+    let mut all = Vec::new();
+    if let Err(error) = all.try_reserve_exact(count) {
+        tracing::warn!(%error, "no memory to store a filter; it stays in memory");
+        return None;
+    }
+    all.extend(values);
+    Some(all)
 }
 
 /// A file says how many there are, so memory is asked for them.

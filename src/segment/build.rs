@@ -1,8 +1,8 @@
 //! A segment's filter while the segment is being written.
 //!
-//! How many keys will come is not known, so the filter must grow. While a budget allows, the
-//! hashes are kept and sealing makes one stage of exactly the right size; past the budget the
-//! hashes go into a scalable filter, whose stages are what sealing returns.
+//! How many keys will come is not known, so the filter must grow. While budget and memory allow, the
+//! hashes are kept and sealing makes one stage of exactly the right size; past that the hashes go into
+//! a scalable filter, which takes less, and whose stages are what sealing returns.
 
 use super::{SealedFilter, SegmentId};
 use crate::filter::{Chain, Kind, Scalable, ScalableOptions, Stage};
@@ -70,13 +70,13 @@ impl SegmentBuilder {
     }
 
     fn keep(&mut self, hash: KeyHash) {
-        if self.kept.len() < self.budget {
+        if self.kept.len() < self.budget && self.kept.try_reserve(1).is_ok() {
             self.kept.push(hash);
             return;
         }
         let options = ScalableOptions {
             rate: self.rate,
-            first: Items::new(self.kept.len() as u64),
+            first: Items::new(self.kept.len().max(1) as u64),
             ..ScalableOptions::default()
         };
         let grown = Scalable::new(self.hasher.imprint(), options);
@@ -94,8 +94,7 @@ impl SegmentBuilder {
             return None;
         }
         let chain = match self.grown {
-            Some(grown) if grown.is_saturated() => return None,
-            Some(grown) => grown.to_chain(),
+            Some(grown) => Some(grown.to_chain()).filter(|chain| !chain.is_saturated())?,
             None => Chain::new(
                 self.hasher.imprint(),
                 vec![stage_of(&self.kept, self.rate)?],

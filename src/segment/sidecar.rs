@@ -12,7 +12,7 @@
 //! Whatever fails here, reads ask the engine until the sidecar is rebuilt; so every error is a
 //! loss of time. A file of a newer version is neither replaced nor removed.
 
-use crate::disk::{self, Disk, PublishError};
+use crate::disk::{self, Disk, Opened, PublishError};
 use crate::format::{self, FormatError, Header, HeaderSubject, MAX_HEADER_BYTES, Sidecar, StoreId};
 use crate::hash::Imprint;
 use crate::planted::planted;
@@ -148,11 +148,7 @@ impl SidecarFolder {
             source,
         })?;
         let length = bytes.len() as u64;
-        if length > MAX_SIDECAR_BYTES {
-            let reason = format!("{length} bytes, where {MAX_SIDECAR_BYTES} are the limit");
-            let error = io::Error::new(io::ErrorKind::FileTooLarge, reason);
-            return Err(self.refused("write", name, error));
-        }
+        self.check_size(name, "write", length)?;
         self.refuse_newer(name)?;
         disk::publish(&*self.disk, &self.path, &name.to_string(), &bytes)?;
         Ok(length)
@@ -251,12 +247,12 @@ impl SidecarFolder {
     }
 
     fn load_named(&self, name: Name) -> Result<Option<Sidecar>, SidecarError> {
-        let path = self.file(name);
-        let bytes = match disk::read_file(&*self.disk, &path, MAX_SIDECAR_BYTES) {
-            Ok(bytes) => bytes,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(_) if planted!(ErrorIsMissing) => return Ok(None),
-            Err(error) => return Err(self.refused("read", name, error)),
+        let bytes = match self.bytes_of(name) {
+            Err(SidecarError::Disk { .. }) if planted!(ErrorIsMissing) => return Ok(None),
+            bytes => bytes?,
+        };
+        let Some(bytes) = bytes else {
+            return Ok(None);
         };
         let sidecar = format::decode(&bytes).map_err(|source| self.unreadable(name, source))?;
         let found = Name::of(&HeaderSubject::from(&sidecar.subject));
@@ -274,16 +270,43 @@ impl SidecarFolder {
     }
 
     fn header_named(&self, name: Name) -> Result<Option<Header>, SidecarError> {
-        let start = disk::read_start(&*self.disk, &self.file(name), MAX_HEADER_BYTES as u64);
-        let start = match start {
-            Ok(start) => start,
+        Ok(self.begin(name)?.map(|begun| begun.header))
+    }
+
+    /// All bytes of a file that is as long as its header says; no other is read beyond its start, so
+    /// that nobody asks for memory because a file is long.
+    fn bytes_of(&self, name: Name) -> Result<Option<Vec<u8>>, SidecarError> {
+        let Some(mut begun) = self.begin(name)? else {
+            return Ok(None);
+        };
+        let length = begun.file.length;
+        let stated = begun.header.check_file_length(length);
+        stated.map_err(|source| self.unreadable(name, source))?;
+        self.check_size(name, "read", length)?;
+        let left = length - begun.start.len() as u64;
+        disk::read_exactly(&mut begun.file.bytes, left, &mut begun.start)
+            .map_err(|error| self.refused("read", name, error))?;
+        Ok(Some(begun.start))
+    }
+
+    /// Opens a file and reads its header; `None` when there is no such file.
+    fn begin(&self, name: Name) -> Result<Option<Begun>, SidecarError> {
+        let mut file = match self.disk.open(&self.file(name)) {
+            Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(self.refused("read", name, error)),
         };
+        let mut start = Vec::new();
+        let length = file.length.min(MAX_HEADER_BYTES as u64);
+        disk::read_exactly(&mut file.bytes, length, &mut start)
+            .map_err(|error| self.refused("read", name, error))?;
         let header = format::decode_header(&start);
-        header
-            .map(Some)
-            .map_err(|source| self.unreadable(name, source))
+        let header = header.map_err(|source| self.unreadable(name, source))?;
+        Ok(Some(Begun {
+            header,
+            file,
+            start,
+        }))
     }
 
     /// An error when an intact file of a newer version has this name.
@@ -294,6 +317,20 @@ impl SidecarFolder {
             Err(SidecarError::Newer { .. }) if planted!(NewerReplaced) => Ok(()),
             Err(error) => Err(error),
         }
+    }
+
+    fn check_size(
+        &self,
+        name: Name,
+        operation: &'static str,
+        length: u64,
+    ) -> Result<(), SidecarError> {
+        if length <= MAX_SIDECAR_BYTES {
+            return Ok(());
+        }
+        let reason = format!("{length} bytes, where {MAX_SIDECAR_BYTES} are the limit");
+        let error = io::Error::new(io::ErrorKind::FileTooLarge, reason);
+        Err(self.refused(operation, name, error))
     }
 
     fn check_owner(
@@ -376,6 +413,13 @@ fn ignore_missing(result: io::Result<()>) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         other => other,
     }
+}
+
+/// A file that was read as far as its header may reach.
+struct Begun {
+    header: Header,
+    file: Opened,
+    start: Vec<u8>,
 }
 
 /// The name of a sidecar's file.
