@@ -1,6 +1,6 @@
 //! A RocksDB behind its filters, in the vocabulary of the `rocksdb` crate.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -182,7 +182,7 @@ impl SieveDb {
             bell: Arc::clone(&bell),
             dead: HashSet::new(),
             sequence: u64::MAX,
-            retry: false,
+            setbacks: HashMap::new(),
             scrubber: Scrubber::new(
                 Arc::clone(&columns),
                 Arc::clone(&registry),
@@ -714,14 +714,16 @@ impl SieveDb {
 
     /// Waits until the sidecars that are there are loaded, at most `limit`.
     pub fn wait_until_known(&self, limit: Duration) {
-        let ticket = self.bell.call(|calls| calls.look = true);
+        let ticket = self.bell.call(|calls| calls.retry = true);
         self.bell.wait_for(ticket, limit);
     }
 
     /// Waits until the summaries speak for every table, at most `limit`; returns whether they do.
     pub fn wait_until_covered(&self, limit: Duration) -> bool {
         let deadline = Instant::now() + limit;
+        let mut asked = false;
         loop {
+            let passes = self.bell.passes();
             let columns = self.columns.all();
             if columns.iter().all(|column| column.is_settled()) {
                 return true;
@@ -732,8 +734,11 @@ impl SieveDb {
             let Some(left) = deadline.checked_duration_since(Instant::now()) else {
                 return false;
             };
-            let ticket = self.bell.call(|calls| calls.look = true);
-            self.bell.wait_for(ticket, left);
+            // What fails is tried at once, and again in its time.
+            if !std::mem::replace(&mut asked, true) {
+                self.bell.call(|calls| calls.retry = true);
+            }
+            self.bell.wait_past(passes, left);
         }
     }
 
