@@ -181,6 +181,8 @@ impl SieveDb {
             options: options.clone(),
             bell: Arc::clone(&bell),
             dead: HashSet::new(),
+            seen: HashSet::new(),
+            missing: HashMap::new(),
             sequence: u64::MAX,
             setbacks: HashMap::new(),
             scrubber: Scrubber::new(
