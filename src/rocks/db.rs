@@ -814,6 +814,12 @@ impl SieveDb {
 impl Drop for SieveDb {
     fn drop(&mut self) {
         self.bell.call(|calls| calls.stop = true);
+        // A flush of upkeep's may wait for compactions that nobody will wait for. The engine ends
+        // now, unless somebody keeps it open.
+        const OURS: usize = 2;
+        if Arc::strong_count(&self.engine) <= OURS {
+            self.engine.cancel_all_background_work(false);
+        }
         if let Some(upkeep) = self.upkeep.take()
             && upkeep.join().is_err()
         {

@@ -119,6 +119,7 @@ unsafe extern "C" {
         context: *mut c_void,
         each: extern "C" fn(*mut c_void, *const u8, usize, bool) -> bool,
     ) -> *mut c_char;
+    fn lsm_sieve_flush_would_wait(column: *mut sys::rocksdb_column_family_handle_t) -> bool;
     fn lsm_sieve_free(text: *mut c_char);
 }
 
@@ -225,6 +226,12 @@ pub(crate) fn raw_keys(
     let error =
         unsafe { lsm_sieve_raw_keys(column.inner(), path.as_ptr(), path.len(), context, each_key) };
     take_text(error).map_or(Ok(()), Err)
+}
+
+/// Whether a flush would wait for compactions, so as to slow no writer.
+pub(crate) fn flush_would_wait(column: &impl AsColumnFamilyRef) -> bool {
+    // SAFETY: the handle is live while borrowed, and so is its engine.
+    unsafe { lsm_sieve_flush_would_wait(column.inner()) }
 }
 
 /// The id of a column family, the same for all its handles.

@@ -70,6 +70,11 @@ impl Setback {
         self.fail(now, reason);
     }
 
+    /// Puts off what has not failed.
+    pub(crate) fn postpone(&mut self, now: Instant) {
+        self.until.get_or_insert(now + FIRST_WAIT);
+    }
+
     /// Whether a table could not be read and is to be left alone.
     pub(crate) fn leaves_alone(&self, path: &str) -> bool {
         self.unread.contains(path)
@@ -124,5 +129,15 @@ mod tests {
         setback.begin(now + 500 * MS, false);
         assert!(!setback.is_open());
         assert_eq!(setback.failure(), None);
+    }
+
+    #[test]
+    fn what_is_put_off_has_not_failed() {
+        let mut setback = Setback::default();
+        let now = Instant::now();
+        setback.begin(now, false);
+        setback.postpone(now);
+        assert_eq!(setback.failure(), None);
+        assert!(setback.is_open() && setback.is_due(now + 500 * MS));
     }
 }

@@ -687,6 +687,26 @@ char* lsm_sieve_live_tables(rocksdb_column_family_handle_t* column, void* contex
   return nullptr;
 }
 
+// Whether a flush of the column family would have to wait until it slows no writer: the condition
+// that RocksDB waits for (DBImpl::WaitUntilFlushWouldNotStallWrites).
+bool lsm_sieve_flush_would_wait(rocksdb_column_family_handle_t* column) {
+  auto* handle = static_cast_with_check<ColumnFamilyHandleImpl>(column->rep);
+  auto* engine = static_cast_with_check<DBImpl>(handle->db());
+  ColumnFamilyData* family = handle->cfd();
+  InstrumentedMutexLock lock(engine->mutex());
+  const auto& options = family->GetLatestMutableCFOptions();
+  const auto* storage = family->current()->storage_info();
+  const int tables = storage->l0_delay_trigger_count();
+  if (family->imm()->NumNotFlushed() < family->ioptions().min_write_buffer_number_to_merge &&
+      tables < options.level0_file_num_compaction_trigger) {
+    return false;
+  }
+  const auto stall = ColumnFamilyData::GetWriteStallConditionAndCause(
+      family->GetUnflushedMemTableCountForWriteStallCheck(), tables + 1,
+      storage->estimated_compaction_needed_bytes(), options, family->ioptions());
+  return stall.first != WriteStallCondition::kNormal;
+}
+
 // Calls `each` for every raw entry of one table file: old versions, merge operands and tombstones
 // (`deletion`) included; `each` returns false to stop. Returns an error to free, or null.
 char* lsm_sieve_raw_keys(rocksdb_column_family_handle_t* column, const char* path,

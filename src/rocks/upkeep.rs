@@ -316,10 +316,14 @@ impl Upkeep {
         let many = entries > summary.items().get() / 2 && entries > 0;
         if many && !planted!(CoveredUnread) {
             // In a wait it is this that failed, or would fail.
-            return match setback.is_waiting() {
-                true => Ok(()),
-                false => self.consolidate(column, setback),
-            };
+            if setback.is_waiting() {
+                return Ok(());
+            }
+            if self.flush_would_wait(column) {
+                setback.postpone(Instant::now());
+                return Ok(());
+            }
+            return self.consolidate(column, setback);
         }
         for table in missing {
             if !planted!(CoveredUnread)
@@ -432,7 +436,16 @@ impl Upkeep {
         let view = column.view();
         let stages = view.summary.stages();
         let wrong_rate = view.summary.predicted_rate() > self.columns.summary_rate().get() * 1.01;
-        column.is_settled() && (stages > BUSY_STAGES || (quiet && (stages > 1 || wrong_rate)))
+        column.is_settled()
+            && (stages > BUSY_STAGES || (quiet && (stages > 1 || wrong_rate)))
+            && !self.flush_would_wait(column)
+    }
+
+    /// Whether a flush would wait for compactions. Nobody asked for the consolidation then, and
+    /// upkeep has other work.
+    fn flush_would_wait(&self, column: &Column) -> bool {
+        let handle = self.handle(column);
+        handle.is_ok_and(|handle| ffi::flush_would_wait(&handle))
     }
 
     /// Makes one summary of the right size while readers and writers go on.
