@@ -586,6 +586,34 @@ mod tests {
         assert!(panics >= 3, "bind, prepare and insert: {panics}");
     }
 
+    /// RocksDB marks a memtable immutable before it has made the log of the next one, and where that
+    /// fails goes on with the same.
+    #[test]
+    fn a_memtable_is_followed_until_its_keys_are_in_a_table() {
+        let home = tempfile::tempdir().unwrap();
+        let mut options = Options::default();
+        options.create_if_missing(true);
+        options.set_write_buffer_size(64 << 10);
+        options.set_max_write_buffer_number(6);
+        options.set_min_write_buffer_number_to_merge(4);
+        let db = SieveDb::open(&options, &SieveOptions::default(), home.path()).unwrap();
+        assert!(db.wait_until_covered(PATIENCE));
+        let column = db.shared_columns().all().remove(0);
+        let immutable = || {
+            let number = db.property_int_value("rocksdb.num-immutable-mem-table");
+            number.unwrap().unwrap()
+        };
+        for i in 0_u32.. {
+            db.put(i.to_be_bytes(), [0; 1_000]).unwrap();
+            if immutable() == 2 {
+                break;
+            }
+        }
+        assert_eq!(column.open_memtables(), 3, "one active, two immutable");
+        db.flush().unwrap();
+        assert_eq!(column.open_memtables(), 0);
+    }
+
     #[test]
     fn a_table_that_missed_a_key_by_a_panic_gets_no_filter() {
         let home = tempfile::tempdir().unwrap();

@@ -168,13 +168,14 @@ class CapturedRep : public MemTableRep {
   }
   void BatchPostProcess() override { inner_->BatchPostProcess(); }
   bool Contains(const char* key) const override { return inner_->Contains(key); }
-  void MarkReadOnly() override {
+  // Not the end of its insertions: the switch to the next memtable may still fail.
+  void MarkReadOnly() override { inner_->MarkReadOnly(); }
+  void MarkFlushed() override {
     if (void* target = target_.load(std::memory_order_acquire)) {
       Seal(target);
     }
-    inner_->MarkReadOnly();
+    inner_->MarkFlushed();
   }
-  void MarkFlushed() override { inner_->MarkFlushed(); }
   void Get(const LookupKey& k, void* callback_args,
            bool (*callback_func)(void* arg, const char* entry)) override {
     inner_->Get(k, callback_args, callback_func);
