@@ -10,6 +10,7 @@ mod arrows;
 mod audit;
 mod budget;
 mod cli;
+mod closing;
 mod command;
 mod copy;
 mod crash;

@@ -317,6 +317,46 @@ fn a_table_that_cannot_be_read_is_never_taken_for_covered() {
     assert!(unread.count() > 0, "nothing was damaged");
 }
 
+/// It was tried again at once, each time with a new summary, a flush and all tables read: the flush
+/// woke upkeep, and beside a writer that never ended.
+#[test]
+fn a_table_that_cannot_be_read_is_not_flushed_for_again_and_again() {
+    const LOOKS: u64 = 30;
+    let home = tempfile::tempdir().unwrap();
+    let mut options = options();
+    options.set_disable_auto_compactions(true);
+    let mut model = Model::new();
+    {
+        let db = SieveDb::open(&options, &sieve(), home.path()).unwrap();
+        fill(&db, &mut model, 10..3_000);
+        db.flush().unwrap();
+        fill(&db, &mut model, 5_000..10_000);
+        db.flush().unwrap();
+    }
+    std::fs::remove_dir_all(home.path().join("sieve")).unwrap();
+    let frozen = found_frozen(home.path(), &options);
+    let tables = frozen.segments.iter();
+    let damaged = &tables.max_by_key(|table| table.entries).unwrap().file;
+    let middle = std::fs::metadata(damaged).unwrap().len() / 2;
+    let file = std::fs::File::options().write(true).open(damaged).unwrap();
+    file.write_all_at(&[0xee; 64], middle).unwrap();
+
+    let db = SieveDb::open(&options, &sieve(), home.path()).unwrap();
+    for i in 0..LOOKS {
+        fill(&db, &mut model, 20_000 + i..20_001 + i);
+        settle(&db);
+    }
+    let flushed = report(&db).segments.len() - frozen.segments.len();
+    assert!(flushed <= 2, "{flushed} flushes in {LOOKS} looks");
+    for table in report(&db).segments {
+        let whole = table.file != *damaged;
+        assert_eq!(table.covered, whole, "{}", table.file);
+        assert_eq!(table.filter.is_some() && table.saved, whole);
+    }
+    let denied = model.keys().filter(|key| db.answer(key).is_absent());
+    assert_eq!(denied.count(), 0);
+}
+
 /// RocksDB asks a table's filter before it reads the table: without its deletions in it, the older
 /// table's value would come back.
 #[test]

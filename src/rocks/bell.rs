@@ -9,6 +9,8 @@ use crate::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 pub(crate) struct Calls {
     /// Look at the tables again.
     pub(crate) look: bool,
+    /// And try again now what failed before.
+    pub(crate) retry: bool,
     /// Make one right-sized summary of each, and rebuild filters of another rate.
     pub(crate) consolidate: bool,
     /// Read all filters in memory again.
@@ -22,6 +24,8 @@ struct State {
     calls: Calls,
     rung: u64,
     answered: u64,
+    /// Passes so far, called for or not.
+    passes: u64,
     /// What went wrong in the pass that answered last.
     failure: Option<String>,
 }
@@ -67,6 +71,22 @@ impl Bell {
         state.failure.clone()
     }
 
+    /// How many passes there have been.
+    pub(crate) fn passes(&self) -> u64 {
+        self.lock().passes
+    }
+
+    /// Waits until there have been more passes than `seen`, at most `limit`.
+    pub(crate) fn wait_past(&self, seen: u64, limit: Duration) {
+        let deadline = Instant::now() + limit;
+        let mut state = self.lock();
+        while state.passes == seen
+            && let Some(left) = deadline.checked_duration_since(Instant::now())
+        {
+            state = self.wait(state, left);
+        }
+    }
+
     /// Waits for calls, at most `patience`; returns them and the ticket to answer. `stop` stays
     /// set.
     pub(crate) fn listen(&self, patience: Duration) -> (Calls, u64) {
@@ -90,6 +110,7 @@ impl Bell {
     pub(crate) fn answer(&self, ticket: u64, failure: Option<String>) {
         let mut state = self.lock();
         state.answered = ticket;
+        state.passes += 1;
         state.failure = failure;
         self.changed.notify_all();
     }

@@ -82,7 +82,7 @@ impl WriteTarget {
             .for_each(|summary| summary.append(remixed));
     }
 
-    /// One memtable will take no more keys.
+    /// The keys of one memtable are in a table, or gone with it.
     pub(crate) fn seal(&self) {
         self.open.fetch_sub(1, Ordering::AcqRel);
     }
@@ -449,7 +449,7 @@ impl Column {
             .collect()
     }
 
-    /// Whether some memtable may still take keys without feeding `filter`.
+    /// Whether some memtable that does not feed `filter` may take keys or has some in no table.
     pub(crate) fn writes_past(&self, filter: &Arc<Scalable>) -> bool {
         let targets = lock(&self.targets);
         let older = targets.older.iter().filter_map(Weak::upgrade);
@@ -457,6 +457,15 @@ impl Column {
             .chain([Arc::clone(&targets.current)])
             .filter(|target| !target.feeds(filter))
             .any(|target| target.open.load(Ordering::Acquire) > 0)
+    }
+
+    /// Memtables whose keys are not all in tables yet.
+    #[cfg(test)]
+    pub(crate) fn open_memtables(&self) -> usize {
+        let targets = lock(&self.targets);
+        let older = targets.older.iter().filter_map(Weak::upgrade);
+        let all = older.chain([Arc::clone(&targets.current)]);
+        all.map(|target| target.open.load(Ordering::Acquire)).sum()
     }
 
     /// Something that must not happen did: no key can be ruled out until the next open.

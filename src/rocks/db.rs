@@ -1,6 +1,6 @@
 //! A RocksDB behind its filters, in the vocabulary of the `rocksdb` crate.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -181,8 +181,10 @@ impl SieveDb {
             options: options.clone(),
             bell: Arc::clone(&bell),
             dead: HashSet::new(),
+            seen: HashSet::new(),
+            missing: HashMap::new(),
             sequence: u64::MAX,
-            retry: false,
+            setbacks: HashMap::new(),
             scrubber: Scrubber::new(
                 Arc::clone(&columns),
                 Arc::clone(&registry),
@@ -715,14 +717,16 @@ impl SieveDb {
 
     /// Waits until the sidecars that are there are loaded, at most `limit`.
     pub fn wait_until_known(&self, limit: Duration) {
-        let ticket = self.bell.call(|calls| calls.look = true);
+        let ticket = self.bell.call(|calls| calls.retry = true);
         self.bell.wait_for(ticket, limit);
     }
 
     /// Waits until the summaries speak for every table, at most `limit`; returns whether they do.
     pub fn wait_until_covered(&self, limit: Duration) -> bool {
         let deadline = Instant::now() + limit;
+        let mut asked = false;
         loop {
+            let passes = self.bell.passes();
             let columns = self.columns.all();
             if columns.iter().all(|column| column.is_settled()) {
                 return true;
@@ -733,8 +737,11 @@ impl SieveDb {
             let Some(left) = deadline.checked_duration_since(Instant::now()) else {
                 return false;
             };
-            let ticket = self.bell.call(|calls| calls.look = true);
-            self.bell.wait_for(ticket, left);
+            // What fails is tried at once, and again in its time.
+            if !std::mem::replace(&mut asked, true) {
+                self.bell.call(|calls| calls.retry = true);
+            }
+            self.bell.wait_past(passes, left);
         }
     }
 
@@ -808,6 +815,12 @@ impl SieveDb {
 impl Drop for SieveDb {
     fn drop(&mut self) {
         self.bell.call(|calls| calls.stop = true);
+        // A flush of upkeep's may wait for compactions that nobody will wait for. The engine ends
+        // now, unless somebody keeps it open.
+        const OURS: usize = 2;
+        if Arc::strong_count(&self.engine) <= OURS {
+            self.engine.cancel_all_background_work(false);
+        }
         if let Some(upkeep) = self.upkeep.take()
             && upkeep.join().is_err()
         {

@@ -120,6 +120,7 @@ unsafe extern "C" {
         context: *mut c_void,
         each: extern "C" fn(*mut c_void, *const u8, usize, bool) -> bool,
     ) -> *mut c_char;
+    fn lsm_sieve_flush_would_wait(column: *mut sys::rocksdb_column_family_handle_t) -> bool;
     fn lsm_sieve_free(text: *mut c_char);
 }
 
@@ -234,6 +235,12 @@ pub(crate) fn raw_keys(
     let error =
         unsafe { lsm_sieve_raw_keys(column.inner(), path.as_ptr(), path.len(), context, each_key) };
     take_text(error).map_or(Ok(()), Err)
+}
+
+/// Whether a flush would wait for compactions, so as to slow no writer.
+pub(crate) fn flush_would_wait(column: &impl AsColumnFamilyRef) -> bool {
+    // SAFETY: the handle is live while borrowed, and so is its engine.
+    unsafe { lsm_sieve_flush_would_wait(column.inner()) }
 }
 
 /// The id of a column family, the same for all its handles.
@@ -594,6 +601,34 @@ mod tests {
             assert!(again.verify(true).unwrap().lost.is_empty());
         }
         assert!(panics >= 3, "bind, prepare and insert: {panics}");
+    }
+
+    /// RocksDB marks a memtable immutable before it has made the log of the next one, and where that
+    /// fails goes on with the same.
+    #[test]
+    fn a_memtable_is_followed_until_its_keys_are_in_a_table() {
+        let home = tempfile::tempdir().unwrap();
+        let mut options = Options::default();
+        options.create_if_missing(true);
+        options.set_write_buffer_size(64 << 10);
+        options.set_max_write_buffer_number(6);
+        options.set_min_write_buffer_number_to_merge(4);
+        let db = SieveDb::open(&options, &SieveOptions::default(), home.path()).unwrap();
+        assert!(db.wait_until_covered(PATIENCE));
+        let column = db.shared_columns().all().remove(0);
+        let immutable = || {
+            let number = db.property_int_value("rocksdb.num-immutable-mem-table");
+            number.unwrap().unwrap()
+        };
+        for i in 0_u32.. {
+            db.put(i.to_be_bytes(), [0; 1_000]).unwrap();
+            if immutable() == 2 {
+                break;
+            }
+        }
+        assert_eq!(column.open_memtables(), 3, "one active, two immutable");
+        db.flush().unwrap();
+        assert_eq!(column.open_memtables(), 0);
     }
 
     #[test]

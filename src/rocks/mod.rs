@@ -9,6 +9,7 @@
 //! | `audit`, `bypass`, `trust` | negatives that are checked, and what follows from a false one |
 //! | `table` | the filter of an SST while it is written |
 //! | `bell`, `upkeep`, `shelf` | the background thread and the folder of filters |
+//! | `setback` | what failed, and when it is tried again |
 //! | `scrub` | whether the filters in memory are what they were |
 //! | `planning` | the merge planner's word on a table's filter |
 //! | `probe` | the proof, before a database is opened, that the hooks fire |
@@ -36,6 +37,7 @@ mod planning;
 mod power;
 mod probe;
 mod scrub;
+mod setback;
 mod shelf;
 mod table;
 mod trust;

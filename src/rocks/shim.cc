@@ -168,13 +168,14 @@ class CapturedRep : public MemTableRep {
   }
   void BatchPostProcess() override { inner_->BatchPostProcess(); }
   bool Contains(const char* key) const override { return inner_->Contains(key); }
-  void MarkReadOnly() override {
+  // Not the end of its insertions: the switch to the next memtable may still fail.
+  void MarkReadOnly() override { inner_->MarkReadOnly(); }
+  void MarkFlushed() override {
     if (void* target = target_.load(std::memory_order_acquire)) {
       Seal(target);
     }
-    inner_->MarkReadOnly();
+    inner_->MarkFlushed();
   }
-  void MarkFlushed() override { inner_->MarkFlushed(); }
   void Get(const LookupKey& k, void* callback_args,
            bool (*callback_func)(void* arg, const char* entry)) override {
     inner_->Get(k, callback_args, callback_func);
@@ -696,6 +697,26 @@ char* lsm_sieve_live_tables(rocksdb_column_family_handle_t* column, void* contex
     each(context, &table);
   }
   return nullptr;
+}
+
+// Whether a flush of the column family would have to wait until it slows no writer: the condition
+// that RocksDB waits for (DBImpl::WaitUntilFlushWouldNotStallWrites).
+bool lsm_sieve_flush_would_wait(rocksdb_column_family_handle_t* column) {
+  auto* handle = static_cast_with_check<ColumnFamilyHandleImpl>(column->rep);
+  auto* engine = static_cast_with_check<DBImpl>(handle->db());
+  ColumnFamilyData* family = handle->cfd();
+  InstrumentedMutexLock lock(engine->mutex());
+  const auto& options = family->GetLatestMutableCFOptions();
+  const auto* storage = family->current()->storage_info();
+  const int tables = storage->l0_delay_trigger_count();
+  if (family->imm()->NumNotFlushed() < family->ioptions().min_write_buffer_number_to_merge &&
+      tables < options.level0_file_num_compaction_trigger) {
+    return false;
+  }
+  const auto stall = ColumnFamilyData::GetWriteStallConditionAndCause(
+      family->GetUnflushedMemTableCountForWriteStallCheck(), tables + 1,
+      storage->estimated_compaction_needed_bytes(), options, family->ioptions());
+  return stall.first != WriteStallCondition::kNormal;
 }
 
 // Calls `each` for every raw entry of one table file: old versions, merge operands and tombstones

@@ -1,0 +1,70 @@
+//! A database closes when it is told to, whatever its engine is busy with.
+
+use std::path::Path;
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lsm_sieve::{Rate, SieveDb};
+use rocksdb::{CompactionDecision, Options};
+
+use crate::twin::{PATIENCE, key, options, settle, sieve};
+
+const KEYS: u64 = 20_000;
+
+/// What RocksDB writes into its log when a flush waits for a compaction.
+const WAITS: &str = "waiting on stall conditions to clear";
+
+/// Level 0 has so many tables that writers are slowed, and the compaction that would help takes
+/// minutes.
+fn overloaded(path: &Path) -> Options {
+    let mut options = options();
+    options.set_disable_auto_compactions(true);
+    let plain = rocksdb::DB::open(&options, path).expect("it opens");
+    for _ in 0..4 {
+        (0..KEYS).for_each(|i| plain.put(key(i), b"value").expect("it is written"));
+        plain.flush().expect("it is flushed");
+    }
+    options.set_disable_auto_compactions(false);
+    options.set_level_zero_file_num_compaction_trigger(2);
+    options.set_level_zero_slowdown_writes_trigger(3);
+    options.set_compaction_filter("slow", |_, _, _| {
+        thread::sleep(Duration::from_millis(10));
+        CompactionDecision::Keep
+    });
+    options
+}
+
+fn a_flush_waits(path: &Path) -> bool {
+    let log = std::fs::read_to_string(path.join("LOG"));
+    log.expect("RocksDB keeps a log").contains(WAITS)
+}
+
+/// Consolidation flushes, and a flush waits until it would slow no writer. Closing waited for
+/// upkeep, which waited for the flush: minutes, where RocksDB alone ends at once.
+#[test]
+fn closing_waits_for_no_flush_that_waits_for_compactions() {
+    let home = tempfile::tempdir().unwrap();
+    let options = overloaded(home.path());
+    let db = SieveDb::open(&options, &sieve(), home.path()).unwrap();
+    settle(&db);
+    assert!(!a_flush_waits(home.path()), "nobody asked for one");
+    db.set_rate(Rate::ONE_PERCENT);
+    let deadline = Instant::now() + PATIENCE;
+    while !a_flush_waits(home.path()) {
+        assert!(Instant::now() < deadline, "no flush waits");
+        thread::yield_now();
+    }
+    let (closed, closing) = mpsc::channel();
+    let close = thread::spawn(move || {
+        drop(db);
+        closed.send(()).unwrap();
+    });
+    assert!(
+        closing.recv_timeout(PATIENCE).is_ok(),
+        "closing waits for a compaction"
+    );
+    close.join().unwrap();
+    let plain = rocksdb::DB::open(&options, home.path()).unwrap();
+    assert!(plain.get(key(KEYS - 1)).unwrap().is_some());
+}
