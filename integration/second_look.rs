@@ -96,6 +96,35 @@ fn a_memtable_outlives_many_listings() {
     whole(&db, &model);
 }
 
+/// Tables are compacted and listed anew while a memtable holds keys that are in none of them.
+#[test]
+fn a_memtable_outlives_a_compaction_beside_it() {
+    let home = tempfile::tempdir().unwrap();
+    let mut settings = options();
+    settings.set_disable_auto_compactions(true);
+    let db = SieveDb::open(&settings, &loose(), home.path()).unwrap();
+    for run in 0..4 {
+        for i in 0..100 {
+            db.put(format!("table {:03}", i * 4 + run), b"old").unwrap();
+        }
+        db.flush().unwrap();
+    }
+    cover(&db);
+    settle(&db);
+    let written: Vec<String> = (0..400).map(|i| format!("memtable {i:03}")).collect();
+    for key in &written {
+        db.put(key, b"new").unwrap();
+    }
+    db.compact_range(Some("table 000"), Some("table 399"));
+    cover(&db);
+    settle(&db);
+    let columns = db.inspect().unwrap().columns;
+    assert_eq!(columns[0].segments.len(), 1, "the memtable was flushed too");
+    for key in &written {
+        assert!(!db.answer(key).is_absent(), "{key} is lost");
+    }
+}
+
 /// A writer finds each of its keys at once, while generations change under it.
 #[test]
 fn writers_read_their_own_keys_while_tables_are_listed() {

@@ -234,11 +234,12 @@ impl Design {
 
 const ONE: Probes = Probes::new(1);
 
-/// A table of codes: as many cells to a word as fit, none across two.
+/// A table of codes: as many cells to a word as fit, none across two; and two cells at least, one to
+/// fill and one to stay empty.
 fn table(items: Items, rate: Rate) -> Option<Part> {
     let code_bits = hash_coding::code_bits(EMPTY, rate).max(1);
     let cells_a_word = u64::from(u64::BITS).checked_div(u64::from(code_bits) + 1)?;
-    let cells = items.get().checked_mul(2)?;
+    let cells = items.get().max(1).checked_mul(2)?;
     let words = cells.checked_add(cells_a_word.checked_sub(1)?)? / cells_a_word;
     Some(Part {
         bits: Bits::new(words.checked_mul(u64::from(u64::BITS))?),
@@ -310,6 +311,15 @@ mod tests {
                 let ratio = real / bits as f64;
                 assert!((1.0..1.01).contains(&ratio), "{design:?}: {ratio}");
             }
+        }
+    }
+
+    #[test]
+    fn a_table_for_few_keys_is_the_smallest_there_is() {
+        for items in [0, 1, 2].map(Items::new) {
+            let parts = Design::HashCoding.parts(items, Rate::ONE_PERCENT, None);
+            let real = real(Design::HashCoding, items, Rate::ONE_PERCENT);
+            assert_eq!(parts.unwrap()[0].bits, real, "{items:?}");
         }
     }
 
