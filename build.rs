@@ -30,6 +30,7 @@ mod shim {
     pub(crate) fn compile() {
         println!("cargo:rerun-if-changed={SOURCE}");
         println!("cargo:rerun-if-env-changed={TRAP_UB}");
+        refuse_foreign_library();
         let sys = env::var_os("DEP_ROCKSDB_CARGO_MANIFEST_DIR").map(PathBuf::from);
         let Some(sys) = sys else {
             panic!(
@@ -45,11 +46,12 @@ mod shim {
             .include(rocksdb.join("include"))
             .include(&rocksdb)
             .include(&sys)
-            // The same as for RocksDB itself: they change the layout of what is shared.
             .flag("-std=c++20")
+            // Derived classes then need no type information of RocksDB's own.
             .flag("-fno-rtti")
             .flag("-include")
             .flag("cstdint")
+            // These change the layout of what is shared, and are the same as for RocksDB itself.
             .define("NDEBUG", "1")
             .define("HAVE_ALIGNED_NEW", None)
             .define("HAVE_UINT128_EXTENSION", None)
@@ -65,6 +67,26 @@ mod shim {
             build.define(name, None);
         }
         build.compile("lsm_sieve_shim");
+    }
+
+    /// `librocksdb-sys` links what `ROCKSDB_LIB_DIR` names instead of building its own sources, whose
+    /// private headers the shim is compiled against.
+    fn refuse_foreign_library() {
+        const LIBRARY: &str = "ROCKSDB_LIB_DIR";
+        const COMPILE: &str = "ROCKSDB_COMPILE";
+        println!("cargo:rerun-if-env-changed={LIBRARY}");
+        println!("cargo:rerun-if-env-changed={COMPILE}");
+        let compiled =
+            env::var(COMPILE).is_ok_and(|value| value == "1" || value.eq_ignore_ascii_case("true"));
+        if let Some(library) = env::var_os(LIBRARY)
+            && !compiled
+        {
+            panic!(
+                "{LIBRARY} is {}: lsm-sieve reaches into RocksDB's private classes and needs the \
+                 one that librocksdb-sys builds; unset it, or set {COMPILE}=1",
+                library.display()
+            );
+        }
     }
 
     /// What the build script of `librocksdb-sys` defines for each system.

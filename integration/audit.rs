@@ -181,7 +181,7 @@ fn a_table_filter_that_misleads_rocksdb_is_refuted() {
             let found = match many {
                 false => db.get_cf(&cf, key).unwrap(),
                 true => db
-                    .multi_get_cf(&cf, [key, b"absent"])
+                    .multi_get_cf([(&cf, key), (&cf, b"absent")])
                     .swap_remove(0)
                     .unwrap(),
             };

@@ -48,13 +48,16 @@ fn closing_waits_for_no_flush_that_waits_for_compactions() {
     let options = overloaded(home.path());
     let db = SieveDb::open(&options, &sieve(), home.path()).unwrap();
     settle(&db);
-    assert!(!a_flush_waits(home.path()), "nobody asked for one");
     db.set_rate(Rate::ONE_PERCENT);
     let deadline = Instant::now() + PATIENCE;
-    while !a_flush_waits(home.path()) {
+    // Until the pass that is to consolidate no longer ends.
+    while db.wait_until_known(Duration::from_millis(50)) {
         assert!(Instant::now() < deadline, "no flush waits");
-        thread::yield_now();
     }
+    assert!(
+        !a_flush_waits(home.path()),
+        "the engine cannot be told to stop"
+    );
     let (closed, closing) = mpsc::channel();
     let close = thread::spawn(move || {
         drop(db);

@@ -63,7 +63,7 @@ fn a_handle_of_a_dropped_family_reads_on() {
     );
     assert_eq!(db.get_cf(&old, b"fresh").unwrap(), None);
     assert_eq!(db.answer_cf(&old, b"kept"), Answer::Maybe);
-    let both = db.multi_get_cf(&old, [b"kept".as_slice(), b"fresh"]);
+    let both = db.multi_get_cf([(&old, &b"kept"[..]), (&old, b"fresh")]);
     assert!(both[0].as_ref().unwrap().is_some() && both[1].as_ref().unwrap().is_none());
     assert_eq!(db.get_cf(&new, b"kept").unwrap(), None);
     assert!(db.get_cf(&new, b"fresh").unwrap().is_some());
@@ -100,7 +100,12 @@ fn a_family_made_through_the_bare_engine_is_read_unfiltered() {
     assert_eq!(db.answer_cf(&cf, b"k"), Answer::Maybe);
     assert_eq!(db.answer_cf(&cf, b"none"), Answer::Maybe);
     assert!(db.get_cf(&cf, b"k").unwrap().is_some());
-    assert!(db.multi_get_cf(&cf, [b"k"])[0].as_ref().unwrap().is_some());
+    assert!(
+        db.multi_get_cf([(&cf, b"k")])[0]
+            .as_ref()
+            .unwrap()
+            .is_some()
+    );
     drop(cf);
     cover(&db);
     drop(db);
@@ -197,6 +202,8 @@ fn two_threads_may_make_and_drop_families_of_one_name() {
         }
     });
     assert!(read_back.into_inner() > 0, "no write was taken");
+    drop(db.create_cf("a", &options()));
+    assert!(db.stats_cf("a").is_some(), "the family has no front");
 }
 
 /// While the database opens, RocksDB makes the family that was dropped as well, and drops it again.

@@ -86,7 +86,7 @@ pub(crate) fn cover(db: &SieveDb) {
 
 /// Waits for a whole pass of upkeep: every table then has its filter and its sidecar.
 pub(crate) fn settle(db: &SieveDb) {
-    db.wait_until_known(PATIENCE);
+    assert!(db.wait_until_known(PATIENCE), "upkeep made no pass");
 }
 
 /// Puts the keys of these numbers, each with its number as its value.
@@ -255,10 +255,15 @@ pub(crate) fn agree_in(db: &SieveDb, name: &str, model: &Model) -> Tally {
         tally.ruled_out += usize::from(absent);
     }
     for some in keys.chunks(700) {
-        let many = db.multi_get_cf(&cf, some);
-        let many: Vec<_> = many.into_iter().map(Result::unwrap).collect();
         let expected: Vec<_> = some.iter().map(|key| model.get(key).cloned()).collect();
+        let many = db.multi_get_cf(some.iter().map(|key| (&cf, key)));
+        let many: Vec<_> = many.into_iter().map(Result::unwrap).collect();
         assert!(many == expected, "multi_get_cf in {name}");
+        let many = db.batched_multi_get_cf(&cf, some, false).into_iter();
+        let many: Vec<_> = many
+            .map(|value| value.unwrap().map(|value| value.to_vec()))
+            .collect();
+        assert!(many == expected, "batched_multi_get_cf in {name}");
     }
     let all = db.iterator_cf(&cf, IteratorMode::Start);
     let all: Vec<_> = all.map(Result::unwrap).collect();

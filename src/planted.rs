@@ -143,6 +143,8 @@ faults! {
     WritesIntoFrozen => "differential::power",
     /// After an interruption the move goes on behind the last key but one batch.
     MoveSkipsAKey => "differential::interrupted",
+    /// A snapshot takes the generations of a moment well before its own.
+    ListOfAnotherMoment => "differential::concurrency::snapshots_see_whole_loads",
 }
 
 /// Whether the environment names this fault.

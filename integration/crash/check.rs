@@ -176,9 +176,12 @@ fn check_family(
     for key in &keys {
         tally += check_key(db, family, key, held.get(key))?;
     }
-    for (key, found) in keys.iter().zip(db.multi_get_cf(family, &keys)) {
-        if found?.as_ref() != held.get(key) {
-            return Err(format!("multi_get_cf LOST {}", key.escape_ascii()).into());
+    for (key, found) in keys
+        .iter()
+        .zip(db.batched_multi_get_cf(family, &keys, false))
+    {
+        if found?.as_deref() != held.get(key).map(Vec::as_slice) {
+            return Err(format!("batched_multi_get_cf LOST {}", key.escape_ascii()).into());
         }
     }
     Ok(tally)

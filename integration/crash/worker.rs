@@ -154,7 +154,7 @@ fn keep(store: &Store, nudged: &Receiver<()>, seed: u64) -> Result<(), Failed> {
                 report("keep inspect");
                 drop(db.inspect());
             }
-            _ => db.wait_until_known(Duration::from_millis(5)),
+            _ => _ = db.wait_until_known(Duration::from_millis(5)),
         }
         report("keep nothing");
     }

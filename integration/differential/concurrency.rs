@@ -211,6 +211,41 @@ fn snapshots_and_checkpoints_see_whole_batches_while_records_move() {
     }
 }
 
+/// A load gives two records one version. Then the first is written again, the same, and moved.
+#[test]
+fn snapshots_see_whole_loads_while_records_move() {
+    const ROUNDS: u64 = 50;
+    const READERS: u64 = 2;
+    let home = tempfile::tempdir().unwrap();
+    let store = open(&home.path().join("store"), FilterChoice::Scalable).unwrap();
+    let over = AtomicBool::new(false);
+    let looks = AtomicU64::new(0);
+    let look = || {
+        let _over = Over(&over);
+        while !over.load(Ordering::SeqCst) {
+            let snapshot = store.snapshot();
+            let [first, second] = [0, 1].map(|index| snapshot.get(key(index)).unwrap());
+            assert_eq!(first, second, "a torn load");
+            looks.fetch_add(1, Ordering::SeqCst);
+        }
+    };
+    thread::scope(|scope| {
+        let _over = Over(&over);
+        (0..READERS).for_each(|_| _ = scope.spawn(look));
+        for version in 0..ROUNDS {
+            let records = [0, 1].map(|index| (key(index), version.to_le_bytes()));
+            store.load(records).unwrap();
+            // Those that were under way are over then.
+            let enough = looks.load(Ordering::SeqCst) + 2 * READERS;
+            while looks.load(Ordering::SeqCst) < enough && !over.load(Ordering::SeqCst) {
+                thread::yield_now();
+            }
+            store.put(key(0), version.to_le_bytes()).unwrap();
+            store.reorganize(|_| ControlFlow::Continue(())).unwrap();
+        }
+    });
+}
+
 fn write_batches(store: &DifferentialStore, over: &AtomicBool) {
     let _over = Over(over);
     for version in 1_u64.. {

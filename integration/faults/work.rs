@@ -180,7 +180,7 @@ impl<R: FnMut(&str)> Work<R> {
                 db.compact_range(None::<&[u8]>, None::<&[u8]>);
             }
             (Step::Consolidate, Store::Front(db)) => db.consolidate()?,
-            (Step::Settle, Store::Front(db)) => db.wait_until_known(PATIENCE),
+            (Step::Settle, Store::Front(db)) => _ = db.wait_until_known(PATIENCE),
             (Step::Freeze, Store::Differential(store)) => store.freeze()?,
             (Step::MoveSome, Store::Differential(store)) => {
                 store.reorganize(|_| ControlFlow::Break(()))?;

@@ -93,10 +93,9 @@ impl DifferentialStore {
 
     /// All records as they are now, whatever is written or moved from here on.
     pub fn snapshot(&self) -> Snapshot<'_> {
-        // No generation can be added between the two, so none is missing; one that is moved
-        // meanwhile is still whole for whoever has it.
+        // No generation can be added beneath, so none is missing.
         let _no_freeze = self.writing();
-        Snapshot::new(self, self.generations())
+        Snapshot::new(self)
     }
 
     /// The records of a range of keys as they are now, ascending; `..` for all. What is written or

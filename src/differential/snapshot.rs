@@ -1,6 +1,7 @@
 //! All files as they were at one moment.
 
 use std::ops::RangeBounds;
+use std::sync::Arc;
 
 use rocksdb::{ReadOptions, SnapshotWithThreadMode};
 
@@ -9,6 +10,7 @@ use super::options::MainFile;
 use super::read::Sight;
 use super::scan::{Cursor, Scan};
 use super::store::{DifferentialStore, Generations};
+use crate::planted::planted;
 use crate::rocks::Engine;
 
 /// A view of a store that does not change; see [`DifferentialStore::snapshot`].
@@ -25,10 +27,21 @@ pub struct Snapshot<'a> {
 }
 
 impl<'a> Snapshot<'a> {
-    /// Of this moment; the generations must be the ones of this moment, or of one before it at which
-    /// none has been added since.
-    pub(super) fn new(store: &'a DifferentialStore, generations: Generations) -> Self {
-        let moment = store.db.snapshot();
+    /// Of this moment; while it is made, no generation may be added.
+    pub(super) fn new(store: &'a DifferentialStore) -> Self {
+        // A generation that was moved before the moment would stand before what was loaded into the
+        // main file between the two.
+        let (generations, moment) = loop {
+            let before = store.generations();
+            if planted!(ListOfAnotherMoment) {
+                std::thread::sleep(std::time::Duration::from_millis(50));
+            }
+            let moment = store.db.snapshot();
+            let same = Arc::ptr_eq(&before, &store.generations());
+            if same || planted!(ListOfAnotherMoment) {
+                break (before, moment);
+            }
+        };
         Self {
             store,
             generations,

@@ -57,18 +57,41 @@ impl Bell {
         self.lock().calls.stop
     }
 
+    /// Waits until upkeep is told to end, at most `limit`; returns whether it is.
+    pub(crate) fn stops_within(&self, limit: Duration) -> bool {
+        let deadline = Instant::now() + limit;
+        let mut state = self.lock();
+        while !state.calls.stop
+            && let Some(left) = deadline.checked_duration_since(Instant::now())
+        {
+            state = self.wait(state, left);
+        }
+        state.calls.stop
+    }
+
     /// Waits until everything rung up to `ticket` has been answered, or `limit` has passed;
     /// returns what went wrong.
     pub(crate) fn wait_for(&self, ticket: u64, limit: Duration) -> Option<String> {
+        match self.answered(ticket, limit) {
+            Some(state) => state.failure.clone(),
+            None => Some(format!("it took longer than {limit:?}")),
+        }
+    }
+
+    /// Waits until everything rung up to `ticket` has been answered, well or not, at most `limit`;
+    /// returns whether it has.
+    pub(crate) fn is_answered(&self, ticket: u64, limit: Duration) -> bool {
+        self.answered(ticket, limit).is_some()
+    }
+
+    fn answered(&self, ticket: u64, limit: Duration) -> Option<MutexGuard<'_, State>> {
         let deadline = Instant::now() + limit;
         let mut state = self.lock();
         while state.answered < ticket {
-            let Some(left) = deadline.checked_duration_since(Instant::now()) else {
-                return Some(format!("it took longer than {limit:?}"));
-            };
+            let left = deadline.checked_duration_since(Instant::now())?;
             state = self.wait(state, left);
         }
-        state.failure.clone()
+        Some(state)
     }
 
     /// How many passes there have been.

@@ -349,6 +349,12 @@ impl Column {
         auditor.is_some_and(|auditor| auditor.tables_hide(self, key))
     }
 
+    /// Counts what the engine found where the filters said *maybe*, and audits it now and then:
+    /// whether the engine must be asked again. Not for use within a read of a published value.
+    pub(crate) fn must_ask_again(&self, key: &[u8], found: bool) -> bool {
+        self.engine_answered(found) && self.tables_hide(key)
+    }
+
     /// All filters that memtables feed, or fed since the tables were listed.
     pub(crate) fn growing_filters(&self) -> Vec<Arc<Scalable>> {
         let View {

@@ -140,6 +140,13 @@ impl Columns {
         }
     }
 
+    /// Acts while no keys come from outside; those that are about to come wait for it. `None` when
+    /// some are under way.
+    pub(crate) fn between_arrivals<R>(&self, act: impl FnOnce() -> R) -> Option<R> {
+        let arrivals = lock(&self.arrivals);
+        (arrivals.under_way == 0).then(act)
+    }
+
     /// Under the lock of `arrivals`, so that changes come one at a time.
     fn change(&self, change: impl FnOnce(&mut Vec<Option<Arc<Column>>>)) {
         let mut columns = self.by_id.with(Vec::clone);

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::segment::{IdentityError, SidecarError};
 
-/// A database could not be opened behind filters. Nothing was changed.
+/// A database or a column family could not be opened behind filters. No key was touched.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The options ask for something that filters over key bytes cannot serve, or that has not
@@ -21,6 +21,14 @@ pub enum OpenError {
     Engine {
         /// The database.
         path: PathBuf,
+        /// What RocksDB says.
+        source: rocksdb::Error,
+    },
+    /// RocksDB did not create the column family.
+    #[error("RocksDB cannot create column family {column:?}: {source}")]
+    Create {
+        /// The column family.
+        column: String,
         /// What RocksDB says.
         source: rocksdb::Error,
     },

@@ -125,8 +125,7 @@ impl Family {
     ) -> Result<Option<DBPinnableSlice<'_>>, Error> {
         let value = self.fetch(key, options)?;
         if let Some(front) = &self.front
-            && front.engine_answered(value.is_some())
-            && front.tables_hide(key)
+            && front.must_ask_again(key, value.is_some())
         {
             return self.fetch(key, options);
         }
@@ -148,8 +147,7 @@ impl Family {
         };
         for (key, answer) in keys.iter().zip(&mut values) {
             if let Ok(value) = answer
-                && front.engine_answered(value.is_some())
-                && front.tables_hide(key)
+                && front.must_ask_again(key, value.is_some())
             {
                 *answer = self.fetch(key, options);
             }

@@ -121,6 +121,7 @@ unsafe extern "C" {
         each: extern "C" fn(*mut c_void, *const u8, usize, bool) -> bool,
     ) -> *mut c_char;
     fn lsm_sieve_flush_would_wait(column: *mut sys::rocksdb_column_family_handle_t) -> bool;
+    fn lsm_sieve_flush(column: *mut sys::rocksdb_column_family_handle_t) -> *mut c_char;
     fn lsm_sieve_free(text: *mut c_char);
 }
 
@@ -241,6 +242,14 @@ pub(crate) fn raw_keys(
 pub(crate) fn flush_would_wait(column: &impl AsColumnFamilyRef) -> bool {
     // SAFETY: the handle is live while borrowed, and so is its engine.
     unsafe { lsm_sieve_flush_would_wait(column.inner()) }
+}
+
+/// Writes a column family's memtables to a table and waits for it, even if that slows writers: it
+/// waits for no compaction.
+pub(crate) fn flush(column: &impl AsColumnFamilyRef) -> Result<(), String> {
+    // SAFETY: the handle is live while borrowed, and so is its engine.
+    let error = unsafe { lsm_sieve_flush(column.inner()) };
+    take_text(error).map_or(Ok(()), Err)
 }
 
 /// The id of a column family, the same for all its handles.

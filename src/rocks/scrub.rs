@@ -226,9 +226,9 @@ mod tests {
     }
 
     fn settle(db: &SieveDb) {
-        db.wait_until_known(PATIENCE);
+        assert!(db.wait_until_known(PATIENCE));
         assert!(db.wait_until_covered(PATIENCE));
-        db.wait_until_known(PATIENCE);
+        assert!(db.wait_until_known(PATIENCE));
     }
 
     /// Every key is found, no filter denies one, and nearly all others are ruled out.
@@ -346,7 +346,7 @@ mod tests {
         let deadline = Instant::now() + PATIENCE;
         while db.scrubbed().damaged == 0 {
             assert!(Instant::now() < deadline, "no round came");
-            db.wait_until_known(PATIENCE);
+            assert!(db.wait_until_known(PATIENCE));
         }
         settle(&db);
         whole(&db);

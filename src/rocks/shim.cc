@@ -33,7 +33,8 @@
 
 using namespace ROCKSDB_NAMESPACE;
 
-// RocksDB's private structures behind its C API (db/c.cc); `lsm_sieve_layout_matches` proves them.
+// RocksDB's private structures behind its C API (db/c.cc). `lsm_sieve_layout_matches` looks into the
+// first; the self-check of the hooks goes through the second.
 struct rocksdb_options_t {
   Options rep;
 };
@@ -613,11 +614,15 @@ std::unordered_map<std::string, Placement> Placements(const ColumnFamilyMetaData
 
 extern "C" {
 
-// Whether the options object has the layout that this file assumes: what the C API sets must be
-// what is read here.
+// Whether the library that was linked is the one of these headers, and the options object has the
+// layout that this file assumes: what the C API sets must be what is read here.
 bool lsm_sieve_layout_matches(const rocksdb_options_t* options, size_t write_buffer_size,
                               int num_levels, int max_background_jobs) {
-  return options->rep.write_buffer_size == write_buffer_size &&
+  const std::string version = std::to_string(ROCKSDB_MAJOR) + "." +
+                              std::to_string(ROCKSDB_MINOR) + "." +
+                              std::to_string(ROCKSDB_PATCH);
+  return GetRocksVersionAsString() == version &&
+         options->rep.write_buffer_size == write_buffer_size &&
          options->rep.num_levels == num_levels &&
          options->rep.max_background_jobs == max_background_jobs;
 }
@@ -717,6 +722,15 @@ bool lsm_sieve_flush_would_wait(rocksdb_column_family_handle_t* column) {
       family->GetUnflushedMemTableCountForWriteStallCheck(), tables + 1,
       storage->estimated_compaction_needed_bytes(), options, family->ioptions());
   return stall.first != WriteStallCondition::kNormal;
+}
+
+// Writes the column family's memtables to a table and waits for it, but for no compaction. Returns an
+// error to free, or null.
+char* lsm_sieve_flush(rocksdb_column_family_handle_t* column) {
+  FlushOptions options;
+  options.allow_write_stall = true;
+  const Status status = EngineOf(column)->Flush(options, column->rep);
+  return status.ok() ? nullptr : ErrorOf(status);
 }
 
 // Calls `each` for every raw entry of one table file: old versions, merge operands and tombstones

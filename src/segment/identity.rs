@@ -150,6 +150,14 @@ impl Candidate {
         &self.identity
     }
 
+    /// Makes sure that an identity which was read is still stored. Changes nothing.
+    ///
+    /// # Errors
+    /// [`IdentityError::Changed`]; and when the file is of a newer version or cannot be read.
+    pub fn confirm(&self, disk: &dyn Disk, folder: &Path) -> Result<(), IdentityError> {
+        self.look_again(disk, &folder.join(IDENTITY_FILE)).map(drop)
+    }
+
     /// Stores a new identity; makes sure that one which was read is still stored. A damaged file is
     /// renamed to `identity.damaged-<16 hex digits>`.
     ///
@@ -158,10 +166,8 @@ impl Candidate {
     /// [`IdentityError::Changed`].
     pub fn keep(&self, disk: &dyn Disk, folder: &Path) -> Result<(), IdentityError> {
         let path = folder.join(IDENTITY_FILE);
-        match find(disk, &path)? {
+        match self.look_again(disk, &path)? {
             Found::Whole(kept) if kept == self.identity => return Ok(()),
-            // One that was disowned must not come back.
-            _ if self.is_stored => return Err(IdentityError::Changed { path }),
             Found::Damaged => put_aside(disk, folder, &path, "damaged")?,
             Found::Whole(_) | Found::Nothing => {}
         }
@@ -171,6 +177,17 @@ impl Candidate {
             IDENTITY_FILE,
             &encode_identity(&self.identity),
         )?)
+    }
+
+    /// What is there now; one that was read and has been disowned must not come back.
+    fn look_again(&self, disk: &dyn Disk, path: &Path) -> Result<Found, IdentityError> {
+        let found = find(disk, path)?;
+        let same = matches!(&found, Found::Whole(kept) if *kept == self.identity);
+        if self.is_stored && !same {
+            let path = path.to_owned();
+            return Err(IdentityError::Changed { path });
+        }
+        Ok(found)
     }
 }
 
@@ -308,8 +325,13 @@ mod tests {
         load(&disk, HashId::Xxh3).unwrap();
         let under_way = Identity::load_or_new(&disk, folder, HashId::Xxh3).unwrap();
         Identity::disown(&disk, folder).unwrap();
-        let error = under_way.keep(&disk, folder).unwrap_err();
-        assert!(matches!(error, IdentityError::Changed { .. }), "{error}");
+        for outcome in [
+            under_way.keep(&disk, folder),
+            under_way.confirm(&disk, folder),
+        ] {
+            let error = outcome.unwrap_err();
+            assert!(matches!(error, IdentityError::Changed { .. }), "{error}");
+        }
         assert_eq!(Identity::load(&disk, folder).unwrap(), None);
     }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::super::SieveOptions;
-use super::super::db::Opening;
+use super::super::db::open::Opening;
 use crate::disk::{self, Disk as _, Fault, Lost, MemoryDisk, PowerCut, Tear};
 use crate::filter::Scalable;
 use crate::format::Source;

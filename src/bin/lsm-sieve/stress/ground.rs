@@ -185,7 +185,8 @@ impl<'a> Ground<'a> {
         let found = if family.index == 0 {
             self.db.multi_get(&keys)
         } else {
-            self.db.multi_get_cf(family.handle, &keys)
+            let keys = keys.iter().map(|key| (family.handle, key));
+            self.db.multi_get_cf(keys)
         };
         if found.len() != keys.len() {
             let (asked, got) = (keys.len(), found.len());
@@ -278,6 +279,17 @@ impl<'a> Ground<'a> {
     fn wrong(&self, family: &Family<'_, 'a>, rank: usize, api: &str, what: Wrong) -> Violation {
         let name = FAMILIES[family.index];
         let key = self.keys.get(rank).unwrap_or_default();
+        // Whether it was the filters' word or the engine's.
+        let filters = if self.db.answer_cf(family.handle, key).is_absent() {
+            "rule it out"
+        } else {
+            "let it by"
+        };
+        let engine = match self.db.get_unfiltered_cf(family.handle, key) {
+            Ok(Some(_)) => "has it".to_owned(),
+            Ok(None) => "has none".to_owned(),
+            Err(error) => error.into_string(),
+        };
         let key = key[..key.len().min(60)].escape_ascii();
         let lost = matches!(what, Wrong::Lost(_));
         let what = match what {
@@ -286,7 +298,10 @@ impl<'a> Ground<'a> {
         };
         Violation {
             lost,
-            what: format!("{api} of key {rank} ({key}) of family {name:?}: {what}"),
+            what: format!(
+                "{api} of key {rank} ({key}) of family {name:?}: {what}; now the filters {filters}, \
+                 and the engine {engine}"
+            ),
         }
     }
 

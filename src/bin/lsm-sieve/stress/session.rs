@@ -182,7 +182,7 @@ impl<'a> Session<'a> {
         if flush {
             db.flush_cf(handle)?;
         }
-        if db.get_cf(handle, &key)?.is_none() || db.multi_get_cf(handle, [&key])[0] == Ok(None) {
+        if db.get_cf(handle, &key)?.is_none() || db.multi_get_cf([(handle, &key)])[0] == Ok(None) {
             return Err(Violation::lost(format!("{key}, which was just written")));
         }
         let mut batch = WriteBatch::default();

@@ -45,7 +45,7 @@ impl Keeper<'_> {
             8..=11 => db.compact_range_cf(handle, None::<&[u8]>, None::<&[u8]>),
             // What keeps it from its end, such as keys from outside, is no fault.
             12..=14 => _ = db.consolidate(),
-            15..=17 => db.wait_until_known(PATIENCE),
+            15..=17 => _ = db.wait_until_known(PATIENCE),
             18..=20 => _ = db.wait_until_covered(std::time::Duration::from_millis(20)),
             21..=23 => db.set_rate(Rate::new(draw_rate(&mut self.random))?),
             24..=26 => self.churn()?,

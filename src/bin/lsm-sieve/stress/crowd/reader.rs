@@ -116,7 +116,8 @@ impl<'a> Reader<'a> {
         let found = if family == 0 {
             self.ground.db.multi_get(&keys)
         } else {
-            self.ground.db.multi_get_cf(handle, &keys)
+            let keys = keys.iter().map(|key| (handle, key));
+            self.ground.db.multi_get_cf(keys)
         };
         for ((rank, found), low) in ranks.zip(found).zip(lows) {
             self.judge("multi_get", (family, rank), found?.as_deref(), low)?;

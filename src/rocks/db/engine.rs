@@ -1,0 +1,230 @@
+//! The engine behind the filters: families, flushes, compactions, numbers.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rocksdb::checkpoint::Checkpoint;
+use rocksdb::{
+    AsColumnFamilyRef, BoundColumnFamily, CStrLike, CompactOptions, DBWALIterator, Error,
+    FlushOptions, LiveFile, Range, WaitForCompactOptions,
+};
+
+use super::SieveDb;
+use crate::rocks::family::Family;
+use crate::rocks::{Engine, ffi};
+
+impl SieveDb {
+    /// Writes the default column family's memtables to a table and waits for it.
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    pub fn flush(&self) -> Result<(), Error> {
+        self.engine.flush()
+    }
+
+    /// [`SieveDb::flush`] with options.
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    pub fn flush_opt(&self, options: &FlushOptions) -> Result<(), Error> {
+        self.engine.flush_opt(options)
+    }
+
+    /// Writes a column family's memtables to a table and waits for it.
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    pub fn flush_cf(&self, cf: &impl AsColumnFamilyRef) -> Result<(), Error> {
+        self.engine.flush_cf(cf)
+    }
+
+    /// [`SieveDb::flush_cf`] with options.
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    pub fn flush_cf_opt(
+        &self,
+        cf: &impl AsColumnFamilyRef,
+        options: &FlushOptions,
+    ) -> Result<(), Error> {
+        self.engine.flush_cf_opt(cf, options)
+    }
+
+    /// Writes the memtables of several column families to tables.
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    pub fn flush_cfs_opt(
+        &self,
+        cfs: &[&impl AsColumnFamilyRef],
+        options: &FlushOptions,
+    ) -> Result<(), Error> {
+        self.engine.flush_cfs_opt(cfs, options)
+    }
+
+    /// Writes the log to its file, and syncs it if so asked.
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    pub fn flush_wal(&self, sync: bool) -> Result<(), Error> {
+        self.engine.flush_wal(sync)
+    }
+
+    /// Compacts a range of the default column family; `None` is the end of the key space.
+    pub fn compact_range<S: AsRef<[u8]>, E: AsRef<[u8]>>(&self, start: Option<S>, end: Option<E>) {
+        self.engine.compact_range(start, end);
+    }
+
+    /// [`SieveDb::compact_range`] with options.
+    pub fn compact_range_opt<S: AsRef<[u8]>, E: AsRef<[u8]>>(
+        &self,
+        start: Option<S>,
+        end: Option<E>,
+        options: &CompactOptions,
+    ) {
+        self.engine.compact_range_opt(start, end, options);
+    }
+
+    /// Compacts a range of a column family; `None` is the end of the key space.
+    pub fn compact_range_cf<S: AsRef<[u8]>, E: AsRef<[u8]>>(
+        &self,
+        cf: &impl AsColumnFamilyRef,
+        start: Option<S>,
+        end: Option<E>,
+    ) {
+        self.engine.compact_range_cf(cf, start, end);
+    }
+
+    /// [`SieveDb::compact_range_cf`] with options.
+    pub fn compact_range_cf_opt<S: AsRef<[u8]>, E: AsRef<[u8]>>(
+        &self,
+        cf: &impl AsColumnFamilyRef,
+        start: Option<S>,
+        end: Option<E>,
+        options: &CompactOptions,
+    ) {
+        self.engine.compact_range_cf_opt(cf, start, end, options);
+    }
+
+    /// Waits until no flush or compaction is under way or due.
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    pub fn wait_for_compact(&self, options: &WaitForCompactOptions) -> Result<(), Error> {
+        self.engine.wait_for_compact(options)
+    }
+
+    /// Ends the engine's flushes and compactions for good, as before closing; waits for them if so asked.
+    pub fn cancel_all_background_work(&self, wait: bool) {
+        self.engine.cancel_all_background_work(wait);
+    }
+
+    /// A column family's handle.
+    pub fn cf_handle(&self, name: &str) -> Option<Arc<BoundColumnFamily<'_>>> {
+        self.engine.cf_handle(name)
+    }
+
+    /// A column family to be asked often: looked up once, with its front.
+    pub(crate) fn family(&self, name: &str) -> Option<Family> {
+        let family = Family::new(&self.engine, name)?;
+        let column = self.columns.get(ffi::column_id(family.handle()))?;
+        Some(family.behind(column))
+    }
+
+    /// Runs `use_engine` with the bare engine, for what has no method here. Writes through it are
+    /// seen by the filters; so that no other way in can be missed, nothing is ruled out until
+    /// upkeep has looked at the tables afterwards.
+    pub fn with_engine<R>(&self, use_engine: impl FnOnce(&Engine) -> R) -> R {
+        let _arriving = self.columns.expect_foreign_keys(None);
+        use_engine(&self.engine)
+    }
+
+    /// One of RocksDB's texts about the default column family.
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    pub fn property_value(&self, name: impl CStrLike) -> Result<Option<String>, Error> {
+        self.engine.property_value(name)
+    }
+
+    /// One of RocksDB's texts about a column family.
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    pub fn property_value_cf(
+        &self,
+        cf: &impl AsColumnFamilyRef,
+        name: impl CStrLike,
+    ) -> Result<Option<String>, Error> {
+        self.engine.property_value_cf(cf, name)
+    }
+
+    /// One of RocksDB's numbers about the default column family.
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    pub fn property_int_value(&self, name: impl CStrLike) -> Result<Option<u64>, Error> {
+        self.engine.property_int_value(name)
+    }
+
+    /// One of RocksDB's numbers about a column family.
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    pub fn property_int_value_cf(
+        &self,
+        cf: &impl AsColumnFamilyRef,
+        name: impl CStrLike,
+    ) -> Result<Option<u64>, Error> {
+        self.engine.property_int_value_cf(cf, name)
+    }
+
+    /// The number of the newest write.
+    pub fn latest_sequence_number(&self) -> u64 {
+        self.engine.latest_sequence_number()
+    }
+
+    /// The table files of all column families.
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    pub fn live_files(&self) -> Result<Vec<LiveFile>, Error> {
+        self.engine.live_files()
+    }
+
+    /// The log's batches from the one with this number on.
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    pub fn get_updates_since(&self, number: u64) -> Result<DBWALIterator, Error> {
+        self.engine.get_updates_since(number)
+    }
+
+    /// About how many bytes these ranges of the default column family take on the disk.
+    pub fn get_approximate_sizes(&self, ranges: &[Range<'_>]) -> Vec<u64> {
+        self.engine.get_approximate_sizes(ranges)
+    }
+
+    /// About how many bytes these ranges of a column family take on the disk.
+    pub fn get_approximate_sizes_cf(
+        &self,
+        cf: &impl AsColumnFamilyRef,
+        ranges: &[Range<'_>],
+    ) -> Vec<u64> {
+        self.engine.get_approximate_sizes_cf(cf, ranges)
+    }
+
+    /// Makes a copy of the database as it is now, in a folder that does not exist yet. It has no
+    /// filters: a front that opens it makes them from its tables.
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    pub fn checkpoint(&self, path: impl AsRef<Path>) -> Result<(), Error> {
+        Checkpoint::new(&*self.engine)?.create_checkpoint(path)
+    }
+
+    /// Where the database is.
+    pub fn path(&self) -> &Path {
+        self.engine.path()
+    }
+}

@@ -1,0 +1,113 @@
+//! Iterators and snapshots: the engine's own. Filters are not asked: an iterator looks for what is
+//! there.
+
+use rocksdb::{
+    AsColumnFamilyRef, DBIteratorWithThreadMode, DBRawIteratorWithThreadMode, IteratorMode,
+    ReadOptions, SnapshotWithThreadMode,
+};
+
+use super::SieveDb;
+use crate::rocks::Engine;
+
+impl SieveDb {
+    /// An iterator over the default column family.
+    pub fn iterator(&self, mode: IteratorMode<'_>) -> DBIteratorWithThreadMode<'_, Engine> {
+        self.engine.iterator(mode)
+    }
+
+    /// [`SieveDb::iterator`] with read options.
+    pub fn iterator_opt(
+        &self,
+        mode: IteratorMode<'_>,
+        options: ReadOptions,
+    ) -> DBIteratorWithThreadMode<'_, Engine> {
+        self.engine.iterator_opt(mode, options)
+    }
+
+    /// An iterator over a column family.
+    pub fn iterator_cf(
+        &self,
+        cf: &impl AsColumnFamilyRef,
+        mode: IteratorMode<'_>,
+    ) -> DBIteratorWithThreadMode<'_, Engine> {
+        self.engine.iterator_cf(cf, mode)
+    }
+
+    /// [`SieveDb::iterator_cf`] with read options.
+    pub fn iterator_cf_opt(
+        &self,
+        cf: &impl AsColumnFamilyRef,
+        options: ReadOptions,
+        mode: IteratorMode<'_>,
+    ) -> DBIteratorWithThreadMode<'_, Engine> {
+        self.engine.iterator_cf_opt(cf, options, mode)
+    }
+
+    /// An iterator over the default column family in the order of the keys, whatever the prefix
+    /// extractor.
+    pub fn full_iterator(&self, mode: IteratorMode<'_>) -> DBIteratorWithThreadMode<'_, Engine> {
+        self.engine.full_iterator(mode)
+    }
+
+    /// [`SieveDb::full_iterator`] over a column family.
+    pub fn full_iterator_cf(
+        &self,
+        cf: &impl AsColumnFamilyRef,
+        mode: IteratorMode<'_>,
+    ) -> DBIteratorWithThreadMode<'_, Engine> {
+        self.engine.full_iterator_cf(cf, mode)
+    }
+
+    /// An iterator over the keys of the default column family with the prefix of this one.
+    pub fn prefix_iterator(
+        &self,
+        prefix: impl AsRef<[u8]>,
+    ) -> DBIteratorWithThreadMode<'_, Engine> {
+        self.engine.prefix_iterator(prefix)
+    }
+
+    /// [`SieveDb::prefix_iterator`] over a column family.
+    pub fn prefix_iterator_cf(
+        &self,
+        cf: &impl AsColumnFamilyRef,
+        prefix: impl AsRef<[u8]>,
+    ) -> DBIteratorWithThreadMode<'_, Engine> {
+        self.engine.prefix_iterator_cf(cf, prefix)
+    }
+
+    /// A raw iterator over the default column family.
+    pub fn raw_iterator(&self) -> DBRawIteratorWithThreadMode<'_, Engine> {
+        self.engine.raw_iterator()
+    }
+
+    /// [`SieveDb::raw_iterator`] with read options.
+    pub fn raw_iterator_opt(
+        &self,
+        options: ReadOptions,
+    ) -> DBRawIteratorWithThreadMode<'_, Engine> {
+        self.engine.raw_iterator_opt(options)
+    }
+
+    /// A raw iterator over a column family.
+    pub fn raw_iterator_cf(
+        &self,
+        cf: &impl AsColumnFamilyRef,
+    ) -> DBRawIteratorWithThreadMode<'_, Engine> {
+        self.engine.raw_iterator_cf(cf)
+    }
+
+    /// [`SieveDb::raw_iterator_cf`] with read options.
+    pub fn raw_iterator_cf_opt(
+        &self,
+        cf: &impl AsColumnFamilyRef,
+        options: ReadOptions,
+    ) -> DBRawIteratorWithThreadMode<'_, Engine> {
+        self.engine.raw_iterator_cf_opt(cf, options)
+    }
+
+    /// A snapshot. Its own look-ups go to the engine; give it to [`ReadOptions::set_snapshot`], and
+    /// those to [`SieveDb::get_opt`], for filtered look-ups of that moment.
+    pub fn snapshot(&self) -> SnapshotWithThreadMode<'_, Engine> {
+        self.engine.snapshot()
+    }
+}

@@ -1,0 +1,225 @@
+//! A RocksDB behind its filters, in the vocabulary of the `rocksdb` crate.
+
+mod engine;
+mod iterators;
+pub(super) mod open;
+mod reads;
+mod writes;
+
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use super::audit::Refutation;
+use super::bell::Bell;
+use super::column::Column;
+use super::columns::Columns;
+use super::options::SieveOptions;
+use super::scrub::{ScrubLog, Scrubbed};
+use super::shelf::Shelf;
+use super::trust::Trust;
+use super::upkeep::room;
+use super::{Engine, UpkeepFailed};
+use crate::hash::KeyHasher;
+use crate::math::{Bits, Rate};
+use crate::segment::Registry;
+use crate::stats::Stats;
+
+/// How long a call that only needs upkeep to finish what it does may wait.
+const LONG: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// A RocksDB whose misses are answered by filters before the engine is entered.
+///
+/// Every write, by whatever way it reaches a memtable, is in the filters before it is visible.
+/// A filter that is missing, damaged or still being made answers *maybe*, and the engine is asked.
+///
+/// Dropping the database ends its upkeep and saves the summaries; a process that is killed loses
+/// nothing but the time to read the tables that came since the last save.
+pub struct SieveDb {
+    engine: Arc<Engine>,
+    default: Arc<Column>,
+    columns: Arc<Columns>,
+    registry: Arc<Registry>,
+    shelf: Arc<Shelf>,
+    trust: Arc<Trust>,
+    scrubs: Arc<ScrubLog>,
+    bell: Arc<Bell>,
+    hasher: KeyHasher,
+    options: SieveOptions,
+    upkeep: Option<JoinHandle<()>>,
+    /// Held while a family is made or dropped: a front goes with the family of its name.
+    families: Mutex<()>,
+}
+
+impl SieveDb {
+    /// What the filters of all column families did so far.
+    pub fn stats(&self) -> Stats {
+        let stats = self.columns.all().into_iter().map(|column| column.stats());
+        stats.fold(Stats::default(), |sum, stats| sum + stats)
+    }
+
+    /// What the filters of one column family did so far; `None` when there is no such family.
+    pub fn stats_cf(&self, name: &str) -> Option<Stats> {
+        let columns = self.columns.all();
+        let column = columns.iter().find(|column| column.name() == name);
+        column.map(|column| column.stats())
+    }
+
+    /// Reads every filter in memory and drops those that have changed since they were made; what
+    /// is dropped is made anew. Returns what this call read and found.
+    ///
+    /// # Errors
+    /// When upkeep could not finish what it does besides.
+    pub fn scrub(&self) -> Result<Scrubbed, UpkeepFailed> {
+        let before = self.scrubbed();
+        let ticket = self.bell.call(|calls| calls.scrub = true);
+        let failure = self.bell.wait_for(ticket, LONG);
+        failure.map_or_else(
+            || Ok(self.scrubbed() - before),
+            |reason| Err(UpkeepFailed(reason)),
+        )
+    }
+
+    /// What scrubbing has read and found since the database was opened.
+    pub fn scrubbed(&self) -> Scrubbed {
+        self.scrubs.so_far()
+    }
+
+    /// What ended the trust in the filters: an audit that found a key which a filter had ruled out.
+    /// Every look-up goes to the engine then. To open the database again makes all filters anew,
+    /// with another seed.
+    pub fn refutation(&self) -> Option<Refutation> {
+        self.trust.lost().cloned()
+    }
+
+    /// Waits until the sidecars that are there are loaded, at most `limit`; returns whether they are.
+    pub fn wait_until_known(&self, limit: Duration) -> bool {
+        let ticket = self.bell.call(|calls| calls.retry = true);
+        self.bell.is_answered(ticket, limit)
+    }
+
+    /// Waits until the summaries speak for every table, at most `limit`; returns whether they do.
+    pub fn wait_until_covered(&self, limit: Duration) -> bool {
+        let deadline = Instant::now() + limit;
+        let mut asked = false;
+        loop {
+            let passes = self.bell.passes();
+            let columns = self.columns.all();
+            if columns.iter().all(|column| column.is_settled()) {
+                return true;
+            }
+            if columns.iter().any(|column| column.has_given_up()) {
+                return false;
+            }
+            let Some(left) = deadline.checked_duration_since(Instant::now()) else {
+                return false;
+            };
+            // What fails is tried at once, and again in its time.
+            if !std::mem::replace(&mut asked, true) {
+                self.bell.call(|calls| calls.retry = true);
+            }
+            self.bell.wait_past(passes, left);
+        }
+    }
+
+    /// Makes one summary of the right size for each column family, rebuilds segment filters of
+    /// another rate, and waits for it. Readers and writers go on; memtables are flushed.
+    ///
+    /// # Errors
+    /// When it could not be finished; the filters stay as they were, and true.
+    pub fn consolidate(&self) -> Result<(), UpkeepFailed> {
+        if let Some(reason) = self.why_nothing_is_made() {
+            return Err(UpkeepFailed(reason.to_owned()));
+        }
+        let ticket = self.bell.call(|calls| calls.consolidate = true);
+        self.bell
+            .wait_for(ticket, LONG)
+            .map_or(Ok(()), |reason| Err(UpkeepFailed(reason)))
+    }
+
+    fn why_nothing_is_made(&self) -> Option<&'static str> {
+        if self.options.is_frozen() {
+            Some("the filters are frozen; open the database without `frozen`")
+        } else if self.trust.lost().is_some() {
+            Some("an audit refuted the filters; open the database again")
+        } else if self.columns.all().iter().any(|front| front.has_given_up()) {
+            Some("a hook failed, and keys may have been missed; open the database again")
+        } else {
+            None
+        }
+    }
+
+    /// Changes the rate of all filters. They are rebuilt in the background, from the keys of the
+    /// tables as they are; no table is rewritten. [`SieveDb::consolidate`] waits for it.
+    pub fn set_rate(&self, rate: Rate) {
+        self.columns.set_summary_rate(rate);
+        for column in self.columns.all() {
+            let segments = column.segment_rate().map(|_| rate);
+            column.set_segment_rate(segments);
+        }
+        self.bell.call(|calls| calls.consolidate = true);
+    }
+
+    /// The settings with the rates of now, which may not be those of the open.
+    fn settings(&self) -> SieveOptions {
+        let settings = self.options.clone();
+        settings
+            .summary_rate(self.columns.summary_rate())
+            .segment_rate(self.default.segment_rate())
+    }
+
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// Memory that a filter may take which takes `own` of it now.
+    pub(crate) fn room(&self, own: Bits) -> Bits {
+        room(&self.options, &self.columns, &self.registry, own)
+    }
+
+    pub(crate) fn columns(&self) -> &Columns {
+        &self.columns
+    }
+
+    pub(crate) fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    pub(crate) fn shelf(&self) -> &Shelf {
+        &self.shelf
+    }
+
+    #[cfg(test)]
+    pub(crate) fn shared_columns(&self) -> Arc<Columns> {
+        Arc::clone(&self.columns)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn shared_registry(&self) -> Arc<Registry> {
+        Arc::clone(&self.registry)
+    }
+}
+
+impl Drop for SieveDb {
+    fn drop(&mut self) {
+        self.bell.call(|calls| calls.stop = true);
+        // Before the engine's own flush at its end: see upkeep's.
+        if let Some(upkeep) = self.upkeep.take()
+            && upkeep.join().is_err()
+        {
+            tracing::error!("upkeep ended in a panic; filters are remade at the next open");
+        }
+        // A block cache of the user's may keep readers of our filters, and lend them to the next
+        // front of these tables, which could neither check nor drop them.
+        self.columns.all().iter().for_each(|column| column.retire());
+        self.registry.distrust();
+    }
+}
+
+impl std::fmt::Debug for SieveDb {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SieveDb")
+            .field("path", &self.path())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,319 @@
+//! Opening: the user's options with the hooks in them, then the engine, then upkeep; and families
+//! that are made and dropped later.
+
+use std::collections::HashSet;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use rocksdb::{DEFAULT_COLUMN_FAMILY_NAME, Error, Options};
+
+use super::SieveDb;
+use crate::disk::{Disk, RealDisk};
+use crate::filter::Scalable;
+use crate::format::Identity;
+use crate::hash::KeyHasher;
+use crate::math::{Bits, Items};
+use crate::rocks::audit::Auditor;
+use crate::rocks::bell::Bell;
+use crate::rocks::column::Column;
+use crate::rocks::columns::Columns;
+use crate::rocks::options::SieveOptions;
+use crate::rocks::scrub::ScrubLog;
+use crate::rocks::shelf::Shelf;
+use crate::rocks::trust::Trust;
+use crate::rocks::upkeep::Upkeep;
+use crate::rocks::{Engine, OpenError, ffi, probe};
+use crate::segment::{Candidate, IdentityError, Registry, SidecarFolder};
+
+/// What the fronts of one database share while it opens.
+pub(in crate::rocks) struct Opening {
+    pub(in crate::rocks) hasher: KeyHasher,
+    registry: Arc<Registry>,
+    pub(in crate::rocks) shelf: Arc<Shelf>,
+    bell: Arc<Bell>,
+}
+
+impl SieveDb {
+    /// Opens a database with the default column family. The options are the user's own; the
+    /// hooks go into a copy of them.
+    ///
+    /// # Errors
+    /// [`OpenError`] names what is wrong and what to do: unsupported options, a filter folder
+    /// that cannot be used, or what RocksDB says.
+    pub fn open(
+        options: &Options,
+        sieve: &SieveOptions,
+        path: impl AsRef<Path>,
+    ) -> Result<Self, OpenError> {
+        Self::open_cf(options, sieve, path, [DEFAULT_COLUMN_FAMILY_NAME])
+    }
+
+    /// Opens a database with these column families, all with the same options.
+    ///
+    /// # Errors
+    /// As [`SieveDb::open`].
+    pub fn open_cf<N: AsRef<str>>(
+        options: &Options,
+        sieve: &SieveOptions,
+        path: impl AsRef<Path>,
+        names: impl IntoIterator<Item = N>,
+    ) -> Result<Self, OpenError> {
+        let families = names.into_iter().map(|name| (name, options.clone()));
+        Self::open_cf_with_opts(options, sieve, path, families)
+    }
+
+    /// Opens a database with these column families, each with options of its own.
+    ///
+    /// # Errors
+    /// As [`SieveDb::open`].
+    pub fn open_cf_with_opts<N: AsRef<str>>(
+        options: &Options,
+        sieve: &SieveOptions,
+        path: impl AsRef<Path>,
+        families: impl IntoIterator<Item = (N, Options)>,
+    ) -> Result<Self, OpenError> {
+        let path = path.as_ref();
+        probe::hooks_fire()?;
+        let sieve = &sieve.clone().publishes_first(ffi::publishes_first(options));
+        let mut families: Vec<(String, Options)> = families
+            .into_iter()
+            .map(|(name, options)| (name.as_ref().to_owned(), options))
+            .collect();
+        if !families
+            .iter()
+            .any(|(name, _)| name == DEFAULT_COLUMN_FAMILY_NAME)
+        {
+            families.push((DEFAULT_COLUMN_FAMILY_NAME.to_owned(), options.clone()));
+        }
+        let folder = sieve.folder_of(path);
+        let (opening, identity) = Opening::prepare(Arc::new(RealDisk), &folder, sieve)?;
+        refuse(DEFAULT_COLUMN_FAMILY_NAME, options)?;
+        let mut database_options = options.clone();
+        let mut hooked = Vec::new();
+        let mut fronts = Vec::new();
+        let mut taken = 0;
+        for (name, options) in families {
+            let column = opening.column(&name, sieve, Bits::new(taken));
+            taken += column.view().size().get();
+            hooked.push((name, hooked_options(&options, &column)?));
+            ffi::listen(&mut database_options, Arc::clone(&column));
+            fronts.push(column);
+        }
+        let engine =
+            Engine::open_cf_with_opts(&database_options, path, hooked).map_err(|source| {
+                OpenError::Engine {
+                    path: path.to_owned(),
+                    source,
+                }
+            })?;
+        // Only now is the database ours alone.
+        if sieve.is_frozen() {
+            opening.confirm(&identity)?;
+        } else {
+            opening.keep(&identity)?;
+        }
+        Self::start(Arc::new(engine), opening, fronts, sieve.clone())
+    }
+
+    fn start(
+        engine: Arc<Engine>,
+        opening: Opening,
+        fronts: Vec<Arc<Column>>,
+        options: SieveOptions,
+    ) -> Result<Self, OpenError> {
+        let Opening {
+            hasher,
+            registry,
+            shelf,
+            bell,
+        } = opening;
+        let columns = Arc::new(Columns::new(options.get_summary_rate()));
+        let kept = (!options.is_frozen()).then(|| Arc::clone(&shelf));
+        let trust = Arc::new(Trust::new(Arc::clone(&registry), kept));
+        let mut default = None;
+        for column in fronts {
+            let id = bound_family(&column)?;
+            if column.name() == DEFAULT_COLUMN_FAMILY_NAME {
+                default = Some(Arc::clone(&column));
+            }
+            watch(&column, &engine, &trust);
+            columns.insert(id, column);
+        }
+        let default = default.ok_or(OpenError::HooksSilent {
+            what: "the default column family",
+        })?;
+        let scrubs = Arc::<ScrubLog>::default();
+        let upkeep = Upkeep::new(
+            Arc::clone(&engine),
+            Arc::clone(&columns),
+            Arc::clone(&registry),
+            Arc::clone(&shelf),
+            options.clone(),
+            Arc::clone(&bell),
+            Arc::clone(&scrubs),
+        );
+        bell.ring();
+        let upkeep = thread::Builder::new()
+            .name("lsm-sieve-upkeep".to_owned())
+            .spawn(move || upkeep.run())
+            .map_err(OpenError::Thread)?;
+        let upkeep = Some(upkeep);
+        Ok(Self {
+            engine,
+            default,
+            columns,
+            registry,
+            shelf,
+            trust,
+            scrubs,
+            bell,
+            hasher,
+            options,
+            upkeep,
+            families: Mutex::default(),
+        })
+    }
+
+    /// Creates a column family with a front of its own.
+    ///
+    /// # Errors
+    /// [`OpenError`] for unsupported options, or what RocksDB says.
+    pub fn create_cf(&self, name: &str, options: &Options) -> Result<(), OpenError> {
+        let _turn = self.family_turn();
+        let opening = Opening {
+            hasher: self.hasher,
+            registry: Arc::clone(&self.registry),
+            shelf: Arc::clone(&self.shelf),
+            bell: Arc::clone(&self.bell),
+        };
+        let taken = self.columns.size_without(None);
+        let column = opening.column(name, &self.settings(), taken);
+        let hooked = hooked_options(options, &column)?;
+        let created = self.engine.create_cf(name, &hooked);
+        created.map_err(|source| OpenError::Create {
+            column: name.to_owned(),
+            source,
+        })?;
+        watch(&column, &self.engine, &self.trust);
+        // Not the family that has the name now, which may have been dropped and made again.
+        self.columns.insert(bound_family(&column)?, column);
+        self.bell.ring();
+        Ok(())
+    }
+
+    /// Drops a column family and its filters.
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    pub fn drop_cf(&self, name: &str) -> Result<(), Error> {
+        let _turn = self.family_turn();
+        self.engine.drop_cf(name)?;
+        self.columns.remove(name);
+        if !self.options.is_frozen() {
+            self.shelf.remove_summary(name);
+        }
+        self.bell.ring();
+        Ok(())
+    }
+
+    fn family_turn(&self) -> MutexGuard<'_, ()> {
+        self.families.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Opening {
+    /// Reads what an earlier run left in the folder. Writes nothing: the database may be in use.
+    pub(in crate::rocks) fn prepare(
+        disk: Arc<dyn Disk>,
+        folder: &Path,
+        sieve: &SieveOptions,
+    ) -> Result<(Self, Candidate), OpenError> {
+        let candidate = Self::identity(&*disk, folder, sieve)
+            .map_err(|source| OpenError::Identity(Box::new(source)))?;
+        let identity = candidate.identity();
+        let hasher = identity.hasher();
+        let folder = SidecarFolder::new(disk, folder.to_owned(), identity.store, hasher.imprint());
+        let opening = Self {
+            hasher,
+            registry: Arc::new(Registry::new(hasher)),
+            shelf: Arc::new(Shelf::new(folder)),
+            bell: Arc::default(),
+        };
+        Ok((opening, candidate))
+    }
+
+    /// Who the database is; a frozen front takes the filters of whatever hash they are.
+    fn identity(
+        disk: &dyn Disk,
+        folder: &Path,
+        sieve: &SieveOptions,
+    ) -> Result<Candidate, IdentityError> {
+        let kept = if sieve.is_frozen() {
+            Identity::load(disk, folder)?
+        } else {
+            None
+        };
+        let hash = kept.map_or(sieve.get_hash(), |kept| kept.hash);
+        Identity::load_or_new(disk, folder, hash)
+    }
+
+    /// Writes down who the database is, now that nobody else can.
+    pub(in crate::rocks) fn keep(&self, identity: &Candidate) -> Result<(), OpenError> {
+        let folder = self.shelf.folder();
+        folder
+            .prepare()
+            .map_err(|source| OpenError::Folder(Box::new(source)))?;
+        let kept = identity.keep(folder.disk(), folder.path());
+        kept.map_err(|source| OpenError::Identity(Box::new(source)))
+    }
+
+    /// Makes sure that the database is still the one whose filters were read; for a frozen front.
+    pub(in crate::rocks) fn confirm(&self, identity: &Candidate) -> Result<(), OpenError> {
+        let folder = self.shelf.folder();
+        let confirmed = identity.confirm(folder.disk(), folder.path());
+        confirmed.map_err(|source| OpenError::Identity(Box::new(source)))
+    }
+
+    /// A front beside others that take so much of the budget.
+    fn column(&self, name: &str, sieve: &SieveOptions, taken: Bits) -> Arc<Column> {
+        let imprint = self.hasher.imprint().remixed();
+        let options = sieve.summary(Items::new(0), taken);
+        let room = options.budget.unwrap_or(Bits::new(u64::MAX));
+        let summary = match self.shelf.load_summary(name, room) {
+            Some((chain, covers)) => (Scalable::starting_with(imprint, options, chain), covers),
+            None => (Scalable::new(imprint, options), HashSet::new()),
+        };
+        let (registry, bell) = (Arc::clone(&self.registry), Arc::clone(&self.bell));
+        Column::new(name, self.hasher, registry, bell, sieve, summary)
+    }
+}
+
+/// The family that the front was bound to when RocksDB made its first memtable.
+fn bound_family(column: &Column) -> Result<u32, OpenError> {
+    let what = "the memtable capture";
+    column.family().ok_or(OpenError::HooksSilent { what })
+}
+
+/// The user's options with the hooks of `column`.
+fn hooked_options(options: &Options, column: &Arc<Column>) -> Result<Options, OpenError> {
+    refuse(column.name(), options)?;
+    let mut hooked = options.clone();
+    ffi::install(&mut hooked, Arc::clone(column));
+    Ok(hooked)
+}
+
+fn refuse(column: &str, options: &Options) -> Result<(), OpenError> {
+    ffi::refusal(options).map_or(Ok(()), |reason| {
+        Err(OpenError::Unsupported {
+            column: column.to_owned(),
+            reason,
+        })
+    })
+}
+
+/// Lets a front be audited, and fall with the others.
+fn watch(column: &Arc<Column>, engine: &Arc<Engine>, trust: &Arc<Trust>) {
+    column.audit_with(Auditor::new(Arc::downgrade(engine), Arc::clone(trust)));
+    trust.cover(column);
+}

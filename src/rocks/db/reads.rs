@@ -1,0 +1,419 @@
+//! Look-ups: the filters first, then the engine.
+
+use rocksdb::{AsColumnFamilyRef, DBPinnableSlice, DEFAULT_COLUMN_FAMILY_NAME, Error, ReadOptions};
+
+use super::SieveDb;
+use crate::planted::planted;
+use crate::rocks::audit::Asked;
+use crate::rocks::column::Column;
+use crate::rocks::coverage::Answer;
+use crate::rocks::ffi;
+
+/// What is found of several keys, in their order.
+type Values<V> = Vec<Result<Option<V>, Error>>;
+
+impl SieveDb {
+    /// The value of a key in the default column family.
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    #[inline]
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>, Error> {
+        let key = key.as_ref();
+        read(&self.default, key, || self.engine.get(key))
+    }
+
+    /// [`SieveDb::get`] with read options, which may carry a snapshot.
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    pub fn get_opt(
+        &self,
+        key: impl AsRef<[u8]>,
+        options: &ReadOptions,
+    ) -> Result<Option<Vec<u8>>, Error> {
+        let key = key.as_ref();
+        read(&self.default, key, || self.engine.get_opt(key, options))
+    }
+
+    /// The value of a key in a column family.
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    pub fn get_cf(
+        &self,
+        cf: &impl AsColumnFamilyRef,
+        key: impl AsRef<[u8]>,
+    ) -> Result<Option<Vec<u8>>, Error> {
+        let key = key.as_ref();
+        self.read_cf(cf, key, || self.engine.get_cf(cf, key))
+    }
+
+    /// [`SieveDb::get_cf`] with read options, which may carry a snapshot.
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    pub fn get_cf_opt(
+        &self,
+        cf: &impl AsColumnFamilyRef,
+        key: impl AsRef<[u8]>,
+        options: &ReadOptions,
+    ) -> Result<Option<Vec<u8>>, Error> {
+        let key = key.as_ref();
+        self.read_cf(cf, key, || self.engine.get_cf_opt(cf, key, options))
+    }
+
+    /// The value of a key in the default column family, without a copy.
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    pub fn get_pinned(&self, key: impl AsRef<[u8]>) -> Result<Option<DBPinnableSlice<'_>>, Error> {
+        let key = key.as_ref();
+        read(&self.default, key, || self.engine.get_pinned(key))
+    }
+
+    /// [`SieveDb::get_pinned`] with read options, which may carry a snapshot.
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    pub fn get_pinned_opt(
+        &self,
+        key: impl AsRef<[u8]>,
+        options: &ReadOptions,
+    ) -> Result<Option<DBPinnableSlice<'_>>, Error> {
+        let key = key.as_ref();
+        let ask = || self.engine.get_pinned_opt(key, options);
+        read(&self.default, key, ask)
+    }
+
+    /// The value of a key in a column family, without a copy.
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    pub fn get_pinned_cf(
+        &self,
+        cf: &impl AsColumnFamilyRef,
+        key: impl AsRef<[u8]>,
+    ) -> Result<Option<DBPinnableSlice<'_>>, Error> {
+        let key = key.as_ref();
+        self.read_cf(cf, key, || self.engine.get_pinned_cf(cf, key))
+    }
+
+    /// [`SieveDb::get_pinned_cf`] with read options, which may carry a snapshot.
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    pub fn get_pinned_cf_opt(
+        &self,
+        cf: &impl AsColumnFamilyRef,
+        key: impl AsRef<[u8]>,
+        options: &ReadOptions,
+    ) -> Result<Option<DBPinnableSlice<'_>>, Error> {
+        let key = key.as_ref();
+        let ask = || self.engine.get_pinned_cf_opt(cf, key, options);
+        self.read_cf(cf, key, ask)
+    }
+
+    /// The values of several keys of the default column family, in their order and as of one moment.
+    /// The engine is asked once, for the keys that may be there; or again for all, if some were
+    /// written meanwhile.
+    pub fn multi_get<K: AsRef<[u8]>>(&self, keys: impl IntoIterator<Item = K>) -> Values<Vec<u8>> {
+        let keys: Vec<K> = keys.into_iter().collect();
+        read_many(&self.default, &keys, |left| {
+            match self.engine.cf_handle(DEFAULT_COLUMN_FAMILY_NAME) {
+                Some(handle) => copied(self.fetch_many(&handle, left, false)),
+                None => self.engine.multi_get(left),
+            }
+        })
+    }
+
+    /// [`SieveDb::multi_get`] with read options, which may carry a snapshot.
+    pub fn multi_get_opt<K: AsRef<[u8]>>(
+        &self,
+        keys: impl IntoIterator<Item = K>,
+        options: &ReadOptions,
+    ) -> Values<Vec<u8>> {
+        let keys: Vec<K> = keys.into_iter().collect();
+        let ask = |left: &[&[u8]]| self.engine.multi_get_opt(left, options);
+        read_many(&self.default, &keys, ask)
+    }
+
+    /// The values of several keys, each of its column family, in their order and as of one moment.
+    pub fn multi_get_cf<'b, W: AsColumnFamilyRef + 'b, K: AsRef<[u8]>>(
+        &self,
+        keys: impl IntoIterator<Item = (&'b W, K)>,
+    ) -> Values<Vec<u8>> {
+        self.multi_get_cf_opt(keys, &ReadOptions::default())
+    }
+
+    /// [`SieveDb::multi_get_cf`] with read options, which may carry a snapshot.
+    pub fn multi_get_cf_opt<'b, W: AsColumnFamilyRef + 'b, K: AsRef<[u8]>>(
+        &self,
+        keys: impl IntoIterator<Item = (&'b W, K)>,
+        options: &ReadOptions,
+    ) -> Values<Vec<u8>> {
+        let keys: Vec<(&W, K)> = keys.into_iter().collect();
+        let fronts = keys.iter().map(|(cf, _)| {
+            let column = self.columns.get(ffi::column_id(*cf))?;
+            let edition = column.edition();
+            Some((column, edition))
+        });
+        let fronts: Vec<_> = fronts.collect();
+        let front_of = |at: usize| fronts[at].as_ref();
+        let key_of = |at: usize| keys[at].1.as_ref();
+        let denied = |at: usize| {
+            front_of(at).is_some_and(|(column, _)| column.look_up(key_of(at)).is_absent())
+        };
+        let left = (0..keys.len()).filter(|&at| !denied(at)).collect();
+        let still = |left: &[usize]| {
+            let mut others = (0..keys.len()).filter(|at| left.binary_search(at).is_err());
+            others.all(|at| {
+                let front = front_of(at);
+                front.is_some_and(|(column, edition)| {
+                    column.still_denies_all_but(&[], &[key_of(at)], *edition)
+                })
+            })
+        };
+        let ask = |left: &[usize]| {
+            let left = left.iter().map(|&at| (keys[at].0, key_of(at)));
+            self.engine.multi_get_cf_opt(left, options)
+        };
+        let again = |at: usize, found| {
+            let front = front_of(at);
+            front.is_some_and(|(column, _)| column.must_ask_again(key_of(at), found))
+        };
+        past_filters(keys.len(), left, still, ask, again)
+    }
+
+    /// The values of several keys of one column family, in their order and as of one moment, without
+    /// a copy. `sorted_input` says that the keys are in the family's order.
+    pub fn batched_multi_get_cf<'k, K: AsRef<[u8]> + ?Sized + 'k>(
+        &self,
+        cf: &impl AsColumnFamilyRef,
+        keys: impl IntoIterator<Item = &'k K>,
+        sorted_input: bool,
+    ) -> Values<DBPinnableSlice<'_>> {
+        self.read_many_cf(cf, keys, |left| self.fetch_many(cf, left, sorted_input))
+    }
+
+    /// [`SieveDb::batched_multi_get_cf`] with read options, which may carry a snapshot.
+    pub fn batched_multi_get_cf_opt<'k, K: AsRef<[u8]> + ?Sized + 'k>(
+        &self,
+        cf: &impl AsColumnFamilyRef,
+        keys: impl IntoIterator<Item = &'k K>,
+        sorted_input: bool,
+        options: &ReadOptions,
+    ) -> Values<DBPinnableSlice<'_>> {
+        self.read_many_cf(cf, keys, |left| {
+            let left = left.iter().copied();
+            self.engine
+                .batched_multi_get_cf_opt(cf, left, sorted_input, options)
+        })
+    }
+
+    /// Whether the filters can rule a key of the default column family out.
+    pub fn answer(&self, key: impl AsRef<[u8]>) -> Answer {
+        self.default.look_up(key.as_ref())
+    }
+
+    /// Whether the filters can rule a key of a column family out.
+    pub fn answer_cf(&self, cf: &impl AsColumnFamilyRef, key: impl AsRef<[u8]>) -> Answer {
+        self.look_up_in(ffi::column_id(cf), key.as_ref())
+    }
+
+    /// False when a key of the default column family is certainly absent; otherwise RocksDB's own
+    /// answer from memory, which may be true for an absent key.
+    pub fn key_may_exist(&self, key: impl AsRef<[u8]>) -> bool {
+        !self.answer(&key).is_absent() && self.engine.key_may_exist(key)
+    }
+
+    /// [`SieveDb::key_may_exist`] with read options.
+    pub fn key_may_exist_opt(&self, key: impl AsRef<[u8]>, options: &ReadOptions) -> bool {
+        !self.answer(&key).is_absent() && self.engine.key_may_exist_opt(key, options)
+    }
+
+    /// [`SieveDb::key_may_exist`] for a column family.
+    pub fn key_may_exist_cf(&self, cf: &impl AsColumnFamilyRef, key: impl AsRef<[u8]>) -> bool {
+        !self.answer_cf(cf, &key).is_absent() && self.engine.key_may_exist_cf(cf, key)
+    }
+
+    /// [`SieveDb::key_may_exist_cf`] with read options.
+    pub fn key_may_exist_cf_opt(
+        &self,
+        cf: &impl AsColumnFamilyRef,
+        key: impl AsRef<[u8]>,
+        options: &ReadOptions,
+    ) -> bool {
+        !self.answer_cf(cf, &key).is_absent() && self.engine.key_may_exist_cf_opt(cf, key, options)
+    }
+
+    /// The value of a key as the engine says, past the filters.
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    pub fn get_unfiltered(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>, Error> {
+        self.engine.get(key)
+    }
+
+    /// The value of a key of a column family as the engine says, past the filters.
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    pub fn get_unfiltered_cf(
+        &self,
+        cf: &impl AsColumnFamilyRef,
+        key: impl AsRef<[u8]>,
+    ) -> Result<Option<Vec<u8>>, Error> {
+        self.engine.get_cf(cf, key)
+    }
+
+    fn look_up_in(&self, id: u32, key: &[u8]) -> Answer {
+        match self.columns.with(id, |column| column.ask(key)) {
+            Some(Asked::Absent(proof)) => Answer::Absent(proof),
+            Some(Asked::Doubted(proof)) => self
+                .columns
+                .get(id)
+                .map_or(Answer::Maybe, |column| column.audit(key, proof)),
+            Some(Asked::Maybe) | None => Answer::Maybe,
+        }
+    }
+
+    fn read_cf<V>(
+        &self,
+        cf: &impl AsColumnFamilyRef,
+        key: &[u8],
+        ask: impl Fn() -> Result<Option<V>, Error>,
+    ) -> Result<Option<V>, Error> {
+        let id = ffi::column_id(cf);
+        if self.look_up_in(id, key).is_absent() {
+            return Ok(None);
+        }
+        let value = ask()?;
+        let found = value.is_some();
+        let doubted = self
+            .columns
+            .with(id, |column| column.engine_answered(found));
+        if doubted == Some(true) && self.columns.get(id).is_some_and(|c| c.tables_hide(key)) {
+            return ask();
+        }
+        Ok(value)
+    }
+
+    fn read_many_cf<'k, V, K: AsRef<[u8]> + ?Sized + 'k>(
+        &self,
+        cf: &impl AsColumnFamilyRef,
+        keys: impl IntoIterator<Item = &'k K>,
+        ask: impl Fn(&[&[u8]]) -> Values<V>,
+    ) -> Values<V> {
+        let keys: Vec<&[u8]> = keys.into_iter().map(AsRef::as_ref).collect();
+        match self.columns.get(ffi::column_id(cf)) {
+            Some(column) => read_many(&column, &keys, ask),
+            None => ask(&keys),
+        }
+    }
+
+    fn fetch_many(
+        &self,
+        cf: &impl AsColumnFamilyRef,
+        keys: &[&[u8]],
+        sorted: bool,
+    ) -> Values<DBPinnableSlice<'_>> {
+        // What a batch sets up costs more than it saves for one key.
+        if let [one] = keys {
+            return vec![self.engine.get_pinned_cf(cf, one)];
+        }
+        let keys = keys.iter().copied();
+        self.engine.batched_multi_get_cf(cf, keys, sorted)
+    }
+}
+
+fn copied(values: Values<DBPinnableSlice<'_>>) -> Values<Vec<u8>> {
+    let copied = |value: Result<Option<DBPinnableSlice<'_>>, Error>| {
+        value.map(|value| value.map(|value| value.to_vec()))
+    };
+    values.into_iter().map(copied).collect()
+}
+
+/// Asks the filters, then, unless they rule the key out, the engine.
+#[inline]
+fn read<V>(
+    column: &Column,
+    key: &[u8],
+    ask: impl Fn() -> Result<Option<V>, Error>,
+) -> Result<Option<V>, Error> {
+    if column.look_up(key).is_absent() {
+        return Ok(None);
+    }
+    read_past(column, key, ask)
+}
+
+/// What the engine says where the filters do not rule a key out; apart, so that a miss sets up no
+/// frame for it.
+#[inline(never)]
+fn read_past<V>(
+    column: &Column,
+    key: &[u8],
+    ask: impl Fn() -> Result<Option<V>, Error>,
+) -> Result<Option<V>, Error> {
+    let value = ask()?;
+    if column.must_ask_again(key, value.is_some()) {
+        return ask();
+    }
+    Ok(value)
+}
+
+/// Asks the filters of one family, then the engine for what they do not rule out.
+fn read_many<V, K: AsRef<[u8]>>(
+    column: &Column,
+    keys: &[K],
+    ask: impl Fn(&[&[u8]]) -> Values<V>,
+) -> Values<V> {
+    let edition = column.edition();
+    let left = column.ask_many(keys);
+    let still = |left: &[usize]| column.still_denies_all_but(left, keys, edition);
+    let ask = |left: &[usize]| {
+        let left: Vec<&[u8]> = left.iter().map(|&at| keys[at].as_ref()).collect();
+        ask(&left)
+    };
+    let again = |at: usize, found| column.must_ask_again(keys[at].as_ref(), found);
+    past_filters(keys.len(), left, still, ask, again)
+}
+
+/// The values of so many keys, of which the filters let those at `left` by, ascending. The engine
+/// is asked for these once, or again for all.
+///
+/// The answers are those of one moment, as the engine's own are: what the filters ruled out before
+/// the engine was asked, they must `still` rule out after it. Otherwise a key was written between
+/// the two, perhaps by a batch that took another away.
+fn past_filters<V>(
+    count: usize,
+    mut left: Vec<usize>,
+    still: impl FnOnce(&[usize]) -> bool,
+    ask: impl Fn(&[usize]) -> Values<V>,
+    again: impl Fn(usize, bool) -> bool,
+) -> Values<V> {
+    let mut values = Values::new();
+    values.resize_with(count, || Ok(None));
+    if left.is_empty() {
+        return values;
+    }
+    let mut answers = ask(&left);
+    if left.len() < count && !still(&left) {
+        left = (0..count).collect();
+        answers = ask(&left);
+    }
+    for (at, mut answer) in left.into_iter().zip(answers) {
+        if let Ok(value) = &answer
+            && again(at, value.is_some())
+        {
+            answer = ask(&[at]).pop().unwrap_or(Ok(None));
+        }
+        let at = if planted!(AnswersShifted) {
+            (at + 1) % count
+        } else {
+            at
+        };
+        values[at] = answer;
+    }
+    values
+}

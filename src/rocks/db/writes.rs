@@ -1,0 +1,246 @@
+//! Writes: the engine's own, which the hooks see.
+
+use std::path::Path;
+
+use rocksdb::{AsColumnFamilyRef, Error, IngestExternalFileOptions, WriteBatch, WriteOptions};
+
+use super::SieveDb;
+use crate::rocks::ffi;
+
+impl SieveDb {
+    /// Sets the value of a key in the default column family.
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<(), Error> {
+        self.engine.put(key, value)
+    }
+
+    /// [`SieveDb::put`] with write options.
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    pub fn put_opt(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        options: &WriteOptions,
+    ) -> Result<(), Error> {
+        self.engine.put_opt(key, value, options)
+    }
+
+    /// Sets the value of a key in a column family.
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    pub fn put_cf(
+        &self,
+        cf: &impl AsColumnFamilyRef,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<(), Error> {
+        self.engine.put_cf(cf, key, value)
+    }
+
+    /// [`SieveDb::put_cf`] with write options.
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    pub fn put_cf_opt(
+        &self,
+        cf: &impl AsColumnFamilyRef,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        options: &WriteOptions,
+    ) -> Result<(), Error> {
+        self.engine.put_cf_opt(cf, key, value, options)
+    }
+
+    /// Adds a merge operand to a key in the default column family.
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    pub fn merge(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<(), Error> {
+        self.engine.merge(key, value)
+    }
+
+    /// [`SieveDb::merge`] with write options.
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    pub fn merge_opt(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        options: &WriteOptions,
+    ) -> Result<(), Error> {
+        self.engine.merge_opt(key, value, options)
+    }
+
+    /// Adds a merge operand to a key in a column family.
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    pub fn merge_cf(
+        &self,
+        cf: &impl AsColumnFamilyRef,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<(), Error> {
+        self.engine.merge_cf(cf, key, value)
+    }
+
+    /// [`SieveDb::merge_cf`] with write options.
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    pub fn merge_cf_opt(
+        &self,
+        cf: &impl AsColumnFamilyRef,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        options: &WriteOptions,
+    ) -> Result<(), Error> {
+        self.engine.merge_cf_opt(cf, key, value, options)
+    }
+
+    /// Removes a key from the default column family.
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<(), Error> {
+        self.engine.delete(key)
+    }
+
+    /// [`SieveDb::delete`] with write options.
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    pub fn delete_opt(&self, key: impl AsRef<[u8]>, options: &WriteOptions) -> Result<(), Error> {
+        self.engine.delete_opt(key, options)
+    }
+
+    /// Removes a key from a column family.
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    pub fn delete_cf(
+        &self,
+        cf: &impl AsColumnFamilyRef,
+        key: impl AsRef<[u8]>,
+    ) -> Result<(), Error> {
+        self.engine.delete_cf(cf, key)
+    }
+
+    /// [`SieveDb::delete_cf`] with write options.
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    pub fn delete_cf_opt(
+        &self,
+        cf: &impl AsColumnFamilyRef,
+        key: impl AsRef<[u8]>,
+        options: &WriteOptions,
+    ) -> Result<(), Error> {
+        self.engine.delete_cf_opt(cf, key, options)
+    }
+
+    /// Removes the keys of a column family from `from` up to, not including, `to`.
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    pub fn delete_range_cf<K: AsRef<[u8]>>(
+        &self,
+        cf: &impl AsColumnFamilyRef,
+        from: K,
+        to: K,
+    ) -> Result<(), Error> {
+        self.engine.delete_range_cf(cf, from, to)
+    }
+
+    /// [`SieveDb::delete_range_cf`] with write options.
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    pub fn delete_range_cf_opt<K: AsRef<[u8]>>(
+        &self,
+        cf: &impl AsColumnFamilyRef,
+        from: K,
+        to: K,
+        options: &WriteOptions,
+    ) -> Result<(), Error> {
+        self.engine.delete_range_cf_opt(cf, from, to, options)
+    }
+
+    /// Applies a batch of writes, all or none.
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    pub fn write(&self, batch: WriteBatch) -> Result<(), Error> {
+        self.engine.write(batch)
+    }
+
+    /// [`SieveDb::write`] with write options.
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    pub fn write_opt(&self, batch: WriteBatch, options: &WriteOptions) -> Result<(), Error> {
+        self.engine.write_opt(batch, options)
+    }
+
+    /// Applies a batch of writes that a crash may take back.
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    pub fn write_without_wal(&self, batch: WriteBatch) -> Result<(), Error> {
+        self.engine.write_without_wal(batch)
+    }
+
+    /// Brings table files into the default column family.
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    pub fn ingest_external_file<P: AsRef<Path>>(&self, paths: Vec<P>) -> Result<(), Error> {
+        self.ingest_external_file_opts(&IngestExternalFileOptions::default(), paths)
+    }
+
+    /// [`SieveDb::ingest_external_file`] with options.
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    pub fn ingest_external_file_opts<P: AsRef<Path>>(
+        &self,
+        options: &IngestExternalFileOptions,
+        paths: Vec<P>,
+    ) -> Result<(), Error> {
+        // Their keys come past the memtables.
+        let _arriving = self.columns.expect_foreign_keys(Some(ffi::DEFAULT_ID));
+        self.engine.ingest_external_file_opts(options, paths)
+    }
+
+    /// Brings table files into a column family.
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    pub fn ingest_external_file_cf<P: AsRef<Path>>(
+        &self,
+        cf: &impl AsColumnFamilyRef,
+        paths: Vec<P>,
+    ) -> Result<(), Error> {
+        self.ingest_external_file_cf_opts(cf, &IngestExternalFileOptions::default(), paths)
+    }
+
+    /// [`SieveDb::ingest_external_file_cf`] with options.
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    pub fn ingest_external_file_cf_opts<P: AsRef<Path>>(
+        &self,
+        cf: &impl AsColumnFamilyRef,
+        options: &IngestExternalFileOptions,
+        paths: Vec<P>,
+    ) -> Result<(), Error> {
+        let _arriving = self.columns.expect_foreign_keys(Some(ffi::column_id(cf)));
+        self.engine.ingest_external_file_cf_opts(cf, options, paths)
+    }
+}

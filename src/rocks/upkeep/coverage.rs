@@ -1,0 +1,162 @@
+//! What the summary covers.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::{Upkeep, UpkeepError};
+use crate::filter::Scalable;
+use crate::planted::planted;
+use crate::rocks::column::{Column, Epoch};
+use crate::rocks::coverage::{Coverage, Uncovered};
+use crate::rocks::ffi::LiveTable;
+use crate::rocks::setback::Setback;
+use crate::segment::SegmentId;
+
+impl Upkeep {
+    /// Publishes what is known without reading a table.
+    pub(super) fn publish_known(&self, column: &Column, epoch: Epoch, tables: &[LiveTable]) {
+        let summary = Arc::clone(&column.view().summary);
+        if column.is_settled() || planted!(CoveredWhenListed) {
+            // Every table is covered by construction; only the list of them has changed.
+            let covers = tables.iter().filter_map(LiveTable::id).collect();
+            column.publish(epoch, summary, Coverage::complete(), covers);
+        } else {
+            let covers = column.covers_among(tables.iter().filter_map(LiveTable::id));
+            self.publish_partial(column, epoch, summary, covers, tables);
+        }
+    }
+
+    pub(super) fn publish_partial(
+        &self,
+        column: &Column,
+        epoch: Epoch,
+        summary: Arc<Scalable>,
+        covers: HashSet<SegmentId>,
+        tables: &[LiveTable],
+    ) -> bool {
+        let uncovered = tables.iter().filter(|table| !is_covered(table, &covers));
+        let uncovered = uncovered.map(|table| Uncovered {
+            segment: table.id().map(|id| self.registry.open(id)),
+            range: table.range.clone(),
+        });
+        let coverage = Coverage::AllBut(uncovered.collect());
+        column.publish(epoch, summary, coverage, covers)
+    }
+
+    /// Brings the keys of all uncovered tables into the summary.
+    pub(super) fn cover(
+        &self,
+        column: &Column,
+        epoch: Epoch,
+        tables: &[LiveTable],
+        setback: &mut Setback,
+    ) -> Result<(), UpkeepError> {
+        let summary = Arc::clone(&column.view().summary);
+        let mut covers = column.covers();
+        // A table without identity (older than RocksDB 6.24) stays uncovered until it is rewritten.
+        let missing = tables
+            .iter()
+            .filter(|table| table.id().is_some_and(|id| !covers.contains(&id)))
+            .filter(|table| !setback.leaves_alone(&table.path));
+        let missing: Vec<&LiveTable> = missing.collect();
+        // No new summary for tables that would only be found unreadable once more.
+        let fresh = missing
+            .iter()
+            .filter(|table| !setback.failed_before(&table.path));
+        let entries: u64 = fresh.map(|table| table.entries).sum();
+        let many = entries > summary.items().get() / 2 && entries > 0;
+        if many && !planted!(CoveredUnread) {
+            // In a wait it is this that failed, or would fail.
+            if setback.is_waiting() {
+                return Ok(());
+            }
+            if self.flush_would_wait(column) {
+                setback.postpone(Instant::now());
+                return Ok(());
+            }
+            return self.consolidate(column, setback);
+        }
+        for table in missing {
+            if !planted!(CoveredUnread)
+                && let Err(error) = self.absorb(column, table, &summary)
+            {
+                self.set_aside(column, table, error, setback)?;
+                continue;
+            }
+            covers.extend(table.id());
+            if !self.publish_partial(column, epoch, Arc::clone(&summary), covers.clone(), tables) {
+                return Err(UpkeepError::Overtaken);
+            }
+        }
+        if column.is_settled() {
+            self.save_summary(column);
+        }
+        Ok(())
+    }
+
+    /// Leaves a table that cannot be read for later, and errs when something else is wrong. Returns
+    /// whether the table is still there.
+    pub(super) fn set_aside(
+        &self,
+        column: &Column,
+        table: &LiveTable,
+        error: UpkeepError,
+        setback: &mut Setback,
+    ) -> Result<bool, UpkeepError> {
+        let (UpkeepError::Read { .. } | UpkeepError::Miscount { .. }) = error else {
+            return Err(error);
+        };
+        let is_live = self.list(column)?.iter().any(|t| t.path == table.path);
+        if is_live {
+            tracing::warn!(column = column.name(), %error, "the table is set aside for a while");
+            setback.set_aside(Instant::now(), &table.path, error.to_string());
+        } else {
+            // Compacted away since the listing; what took its place has to be looked at.
+            self.bell.ring();
+        }
+        Ok(is_live)
+    }
+
+    /// Adds a table's keys to the summary, and builds its filter on the way where it has none.
+    pub(super) fn absorb(
+        &self,
+        column: &Column,
+        table: &LiveTable,
+        summary: &Scalable,
+    ) -> Result<(), UpkeepError> {
+        let hasher = column.hasher();
+        let mut builder = self.builder_for_missing(column, table);
+        self.scan(column, table, |key, deletion| {
+            if let Some(builder) = &mut builder {
+                builder.add(key);
+            }
+            // Nowhere is a key whose newest entry is a tombstone; older entries speak for
+            // themselves.
+            if !deletion {
+                summary.insert(hasher.hash(key).remixed());
+            }
+        })?;
+        if let Some(builder) = builder {
+            self.adopt(builder, table);
+        }
+        Ok(())
+    }
+
+    pub(super) fn save_summary(&self, column: &Column) {
+        let summary = column.view().summary;
+        if column.is_settled()
+            && !summary.is_saturated()
+            && !self.options.is_frozen()
+            && self.scrubber.scrub_growing(column, &summary)
+        {
+            self.shelf
+                .save_summary(column.name(), &summary, column.covers());
+        }
+    }
+}
+
+/// Whether a summary that covers these tables holds the keys of this one.
+pub(super) fn is_covered(table: &LiveTable, covers: &HashSet<SegmentId>) -> bool {
+    table.id().is_some_and(|id| covers.contains(&id))
+}

@@ -1,0 +1,295 @@
+//! Upkeep: one thread that keeps the filters true to the tables, slowly and behind the readers.
+//!
+//! Truth is the list of live tables with their properties; callbacks only ring the [`Bell`]. A
+//! pass over a column family
+//!
+//! 1. lists its tables and gives each segment its filter from its sidecar;
+//! 2. publishes what the summary covers, and asks the tables that it does not cover one by one;
+//! 3. adds those tables' raw keys to the summary, or, when they are many, makes a new summary;
+//! 4. rebuilds filters that are missing or of another rate from the raw keys;
+//! 5. saves filters that have no sidecar yet, and removes sidecars of tables that are gone.
+//!
+//! Keys are read from the table files, never through an iterator of the database: that folds in
+//! deletions which a crash may undo, and skips what only an old snapshot still sees.
+//!
+//! A new summary is made without a stop: new memtables feed it beside the old one, a flush turns
+//! all other memtables into tables, the tables are read, and the view is swapped.
+
+mod budget;
+mod consolidation;
+mod coverage;
+mod sweep;
+mod tables;
+
+use std::collections::{HashMap, HashSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rocksdb::BoundColumnFamily;
+
+pub(crate) use self::budget::room;
+use self::sweep::Sweeper;
+use super::Engine;
+use super::bell::{Bell, Calls};
+use super::column::{Column, Epoch};
+use super::columns::Columns;
+use super::ffi::{self, LiveTable};
+use super::options::SieveOptions;
+use super::planning;
+use super::scrub::{ScrubLog, Scrubber};
+use super::setback::Setback;
+use super::shelf::Shelf;
+use crate::segment::Registry;
+
+/// How long upkeep waits for a call before it looks whether the writers are quiet.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// What can go wrong in a pass; a later one tries again.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum UpkeepError {
+    #[error("the column family {0:?} is gone")]
+    ColumnGone(String),
+    #[error("cannot list the live tables of {column:?}: {reason}")]
+    List { column: String, reason: String },
+    #[error("cannot read the keys of {path}: {reason}")]
+    Read { path: String, reason: String },
+    #[error("{path} holds {expected} entries but {found} were read")]
+    Miscount {
+        path: String,
+        expected: u64,
+        found: u64,
+    },
+    #[error("cannot flush {column:?}: {reason}")]
+    Flush { column: String, reason: String },
+    #[error("memtables still feed the old summary of {0:?} after a flush")]
+    OldMemtables(String),
+    #[error("{path} cannot be read; the summary that holds its keys stays")]
+    Needed { path: String },
+    #[error("keys arrived from outside meanwhile")]
+    Overtaken,
+    #[error("told to stop")]
+    Stopped,
+}
+
+/// The state of the thread.
+pub(crate) struct Upkeep {
+    engine: Arc<Engine>,
+    columns: Arc<Columns>,
+    registry: Arc<Registry>,
+    shelf: Arc<Shelf>,
+    options: SieveOptions,
+    bell: Arc<Bell>,
+    sweeper: Sweeper,
+    /// The newest write that the pass before saw.
+    sequence: u64,
+    /// By the name of the column family; those without one are not here.
+    setbacks: HashMap<String, Setback>,
+    scrubber: Scrubber,
+}
+
+impl Upkeep {
+    pub(crate) fn new(
+        engine: Arc<Engine>,
+        columns: Arc<Columns>,
+        registry: Arc<Registry>,
+        shelf: Arc<Shelf>,
+        options: SieveOptions,
+        bell: Arc<Bell>,
+        scrubs: Arc<ScrubLog>,
+    ) -> Self {
+        let kept = (!options.is_frozen()).then(|| Arc::clone(&shelf));
+        let scrubber = Scrubber::new(
+            Arc::clone(&columns),
+            Arc::clone(&registry),
+            Arc::clone(&bell),
+            scrubs,
+            options.get_scrub_every(),
+        );
+        Self {
+            sweeper: Sweeper::new(Arc::clone(&registry), kept),
+            engine,
+            columns,
+            registry,
+            shelf,
+            options,
+            bell,
+            sequence: u64::MAX,
+            setbacks: HashMap::new(),
+            scrubber,
+        }
+    }
+
+    /// Answers the bell until told to stop.
+    pub(crate) fn run(mut self) {
+        loop {
+            let (calls, ticket) = self.bell.listen(PATIENCE);
+            if calls.stop {
+                self.save_last();
+                self.bell.answer(ticket, None);
+                return;
+            }
+            self.scrub_in_turn();
+            let called = calls.look || calls.retry || calls.consolidate || calls.scrub;
+            if !called && !self.something_is_due() {
+                continue;
+            }
+            // A panic here must not leave the database without upkeep, nor its callers waiting.
+            let passed = catch_unwind(AssertUnwindSafe(|| self.scrub_and_pass(calls)));
+            let failure = passed.unwrap_or_else(|_| {
+                tracing::error!("upkeep panicked; it goes on with the next pass");
+                Some("it panicked".to_owned())
+            });
+            self.bell.answer(ticket, failure);
+        }
+    }
+
+    /// Whether something that failed is to be tried again, or the writers have become quiet and
+    /// left a summary to consolidate.
+    fn something_is_due(&mut self) -> bool {
+        let quiet = self.is_quiet();
+        let now = Instant::now();
+        let due = |column: &Column| match self.setbacks.get(column.name()) {
+            Some(setback) => setback.is_due(now),
+            None => self.consolidation_is_due(column, quiet),
+        };
+        self.columns.all().iter().any(|column| due(column))
+    }
+
+    /// Reads the filters whose turn it is.
+    fn scrub_in_turn(&mut self) {
+        let now = Instant::now();
+        let read = catch_unwind(AssertUnwindSafe(|| self.scrubber.scrub_in_turn(now)));
+        if read.is_err() {
+            tracing::error!("scrubbing panicked; it goes on with the next filter");
+        }
+    }
+
+    fn scrub_and_pass(&mut self, calls: Calls) -> Option<String> {
+        if calls.scrub {
+            self.scrubber.scrub_all();
+        }
+        self.pass(calls)
+    }
+
+    /// One look at everything; returns what went wrong, which is tried again later.
+    fn pass(&mut self, calls: Calls) -> Option<String> {
+        let quiet = self.is_quiet();
+        let built = self.sweeper.idle_segments(&self.engine);
+        // `None` once a family could not be listed: its tables may be any.
+        let mut live = Some(HashSet::new());
+        let mut failure = None;
+        for column in self.columns.all() {
+            let mut setback = self.setbacks.remove(column.name()).unwrap_or_default();
+            setback.begin(Instant::now(), calls.retry || calls.consolidate);
+            let epoch = column.epoch();
+            let tended = match self.list(&column) {
+                Ok(tables) => {
+                    live.iter_mut()
+                        .for_each(|live| live.extend(tables.iter().filter_map(LiveTable::id)));
+                    self.tend(&column, epoch, &tables, calls, quiet, &mut setback)
+                }
+                Err(error) => {
+                    live = live.filter(|_| matches!(error, UpkeepError::ColumnGone(_)));
+                    Err(error)
+                }
+            };
+            match tended {
+                Ok(()) => {}
+                Err(UpkeepError::Stopped) => return Some(UpkeepError::Stopped.to_string()),
+                Err(UpkeepError::ColumnGone(name)) => {
+                    tracing::info!(column = name, "the family is gone, and its front with it");
+                    self.columns.forget(&column);
+                    continue;
+                }
+                Err(error) => {
+                    tracing::warn!(column = column.name(), %error, "upkeep will try again");
+                    setback.fail(Instant::now(), error.to_string());
+                }
+            }
+            failure = failure.or_else(|| setback.failure().map(str::to_owned));
+            if setback.is_open() {
+                self.setbacks.insert(column.name().to_owned(), setback);
+            }
+        }
+        if let Some(live) = live {
+            self.sweeper.sweep(&live, built);
+        }
+        self.keep_within_budget();
+        failure
+    }
+
+    /// Whether no write came since the pass before.
+    fn is_quiet(&mut self) -> bool {
+        let sequence = self.engine.latest_sequence_number();
+        std::mem::replace(&mut self.sequence, sequence) == sequence
+    }
+
+    /// Sees to the filters of one family, whose tables were listed in this epoch.
+    fn tend(
+        &self,
+        column: &Column,
+        epoch: Epoch,
+        tables: &[LiveTable],
+        calls: Calls,
+        quiet: bool,
+        setback: &mut Setback,
+    ) -> Result<(), UpkeepError> {
+        if column.has_given_up() {
+            return Ok(());
+        }
+        self.load_filters(tables);
+        self.publish_known(column, epoch, tables);
+        if self.options.is_frozen() {
+            return Ok(());
+        }
+        self.save_filters(tables);
+        if !column.is_settled() {
+            self.cover(column, epoch, tables, setback)?;
+        }
+        self.rebuild_filters(column, tables, setback)?;
+        self.save_filters(tables);
+        let due = !setback.is_waiting() && self.consolidation_is_due(column, quiet);
+        if calls.consolidate || due {
+            self.consolidate(column, setback)?;
+        }
+        self.take_inventory(column)
+    }
+
+    /// Saves what is known of the tables as they are at the end, and reads none of them: the next
+    /// open then finds a filter for each and a summary that covers all.
+    fn save_last(&self) {
+        if self.options.is_frozen() {
+            return;
+        }
+        for column in self.columns.all() {
+            let epoch = column.epoch();
+            match self.list(&column) {
+                Ok(tables) => {
+                    self.publish_known(&column, epoch, &tables);
+                    self.save_filters(&tables);
+                    self.save_summary(&column);
+                }
+                Err(error) => tracing::warn!(column = column.name(), %error, "not all was saved"),
+            }
+        }
+    }
+
+    fn handle(&self, column: &Column) -> Result<Arc<BoundColumnFamily<'_>>, UpkeepError> {
+        // Another family may have taken the name of one that was dropped.
+        let handle = self.engine.cf_handle(column.name());
+        let own = handle.filter(|handle| column.is_front_of(ffi::column_id(handle)));
+        own.ok_or_else(|| UpkeepError::ColumnGone(column.name().to_owned()))
+    }
+
+    fn list(&self, column: &Column) -> Result<Vec<LiveTable>, UpkeepError> {
+        let listed = ffi::live_tables(&self.handle(column)?);
+        let mut tables = listed.map_err(|reason| UpkeepError::List {
+            column: column.name().to_owned(),
+            reason,
+        })?;
+        // What the budget has room for goes to the best.
+        tables.sort_by_key(|table| planning::worth(table.level, table.entries));
+        Ok(tables)
+    }
+}

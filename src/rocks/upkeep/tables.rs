@@ -1,0 +1,187 @@
+//! The tables' own filters.
+
+use std::sync::Arc;
+
+use super::{Upkeep, UpkeepError};
+use crate::format::Source;
+use crate::math::{Bits, Items};
+use crate::planted::planted;
+use crate::rocks::column::Column;
+use crate::rocks::ffi::{self, LiveTable};
+use crate::rocks::inventory::{Inventory, MOST_TABLES};
+use crate::rocks::planning::{self, Limits};
+use crate::rocks::setback::Setback;
+use crate::segment::{Action, SealedFilter, SegmentBuilder};
+
+/// No table's filter takes more: what a file claims beyond, no memory is asked for.
+const MOST_BITS: u64 = 1 << 16;
+const MOST_BITS_AN_ENTRY: u64 = 1 << 10;
+
+impl Upkeep {
+    pub(super) fn load_filters(&self, tables: &[LiveTable]) {
+        for table in tables {
+            let Some(id) = table.id() else { continue };
+            let segment = self.registry.open(id);
+            let most = table
+                .entries
+                .saturating_mul(MOST_BITS_AN_ENTRY)
+                .saturating_add(MOST_BITS);
+            let room = self.room(Bits::new(0)).min(Bits::new(most));
+            if segment.filter().is_none()
+                && let Some(filter) = self.shelf.load_within(id, room)
+            {
+                segment.set_filter(filter, true);
+            }
+        }
+    }
+
+    pub(super) fn save_filters(&self, tables: &[LiveTable]) {
+        for id in tables.iter().filter_map(LiveTable::id) {
+            let Some(segment) = self.registry.get(id) else {
+                continue;
+            };
+            if let Some(filter) = segment.filter()
+                && !segment.is_saved()
+                && self.shelf.save(id, &filter)
+            {
+                segment.mark_saved();
+            }
+        }
+    }
+
+    /// Gives each table that lacks one, or has one of another rate, a filter from its raw keys.
+    pub(super) fn rebuild_filters(
+        &self,
+        column: &Column,
+        tables: &[LiveTable],
+        setback: &mut Setback,
+    ) -> Result<(), UpkeepError> {
+        for table in tables {
+            if setback.leaves_alone(&table.path) {
+                continue;
+            }
+            let Some(mut builder) = self.builder_for_missing(column, table) else {
+                continue;
+            };
+            match self.scan(column, table, |key, _| builder.add(key)) {
+                Ok(()) => self.adopt(builder, table),
+                Err(error) => _ = self.set_aside(column, table, error, setback)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// A builder for the filter of a table that has none, or one that breaks the promise.
+    pub(super) fn builder_for_missing(
+        &self,
+        column: &Column,
+        table: &LiveTable,
+    ) -> Option<SegmentBuilder> {
+        let rate = column.segment_rate()?;
+        let id = table.id()?;
+        let segment = self.registry.open(id);
+        let filter = segment.filter();
+        let own = filter.as_ref().map(|filter| filter.chain.size());
+        let kept = filter.as_ref().filter(|filter| filter.rate == rate);
+        let limits = Limits {
+            rate,
+            // Which filter goes when there are too many is not said by the order of the tables.
+            room: match kept {
+                Some(_) => Bits::new(u64::MAX),
+                None => self.room(own.unwrap_or_default()),
+            },
+        };
+        let chain = kept.map(|filter| &filter.chain);
+        let imprint = column.hasher().imprint();
+        let decision = planning::decide(id, chain, imprint, Items::new(table.entries), limits);
+        match decision.action {
+            Action::Rebuild { .. } => {
+                tracing::info!(segment = %id, %decision, "a table's filter");
+                Some(SegmentBuilder::new(id, column.hasher(), rate))
+            }
+            Action::Drop => {
+                segment.drop_filter();
+                None
+            }
+            Action::Keep | Action::Chain | Action::Or(_) | Action::Fold { .. } => None,
+        }
+    }
+
+    pub(super) fn adopt(&self, builder: SegmentBuilder, table: &LiveTable) {
+        let id = builder.id();
+        if let Some(filter) = builder.seal(table.entries, Source::RawKeys) {
+            self.registry.open(id).set_filter(filter, false);
+        }
+    }
+
+    /// Calls `each(key, is_deletion)` for every raw entry of a table; errs unless it saw all.
+    pub(super) fn scan(
+        &self,
+        column: &Column,
+        table: &LiveTable,
+        mut each: impl FnMut(&[u8], bool),
+    ) -> Result<(), UpkeepError> {
+        let mut found = 0;
+        let mut stopped = false;
+        let handle = self.handle(column)?;
+        let scanned = ffi::raw_keys(&handle, &table.path, |key, deletion| {
+            let unread = deletion && planted!(DeletionsUnread);
+            each(if unread { &[] } else { key }, deletion);
+            found += 1;
+            stopped = found % 4096 == 0 && self.bell.stopping();
+            !stopped
+        });
+        if planted!(ScanErrorIgnored) {
+            return Ok(());
+        }
+        scanned.map_err(|reason| UpkeepError::Read {
+            path: table.path.clone(),
+            reason,
+        })?;
+        match found {
+            _ if stopped => Err(UpkeepError::Stopped),
+            found if found == table.entries => Ok(()),
+            found => Err(UpkeepError::Miscount {
+                path: table.path.clone(),
+                expected: table.entries,
+                found,
+            }),
+        }
+    }
+
+    /// Lets readers ask the tables' own filters where the summary says *maybe*, if the tables are
+    /// few and all have one.
+    pub(super) fn take_inventory(&self, column: &Column) -> Result<(), UpkeepError> {
+        let inventory = column.view().inventory;
+        let epoch = column.epoch();
+        let listed = self.table_filters(column)?;
+        let known = inventory.as_ref().zip(listed.as_ref());
+        if known.is_some_and(|(inventory, tables)| {
+            inventory.lists(tables) && inventory.generations() == 1
+        }) {
+            return Ok(());
+        }
+        if listed.is_none() {
+            column.publish_inventory(epoch, None);
+            return Ok(());
+        }
+        let recent = column.collect_recent();
+        let tables = self.table_filters(column)?;
+        let inventory = tables.map(|tables| Inventory::new(tables, recent));
+        column.publish_inventory(epoch, inventory);
+        Ok(())
+    }
+
+    /// The filters of all live tables; `None` when one has none, or they are too many.
+    fn table_filters(
+        &self,
+        column: &Column,
+    ) -> Result<Option<Vec<Arc<SealedFilter>>>, UpkeepError> {
+        let tables = self.list(column)?;
+        if tables.len() > MOST_TABLES {
+            return Ok(None);
+        }
+        let filter = |table: &LiveTable| self.registry.get(table.id()?)?.filter();
+        Ok(tables.iter().map(filter).collect())
+    }
+}
