@@ -10,6 +10,7 @@
 
 mod case;
 mod closed;
+mod course;
 mod crowd;
 mod differential;
 mod ground;
