@@ -23,6 +23,7 @@ mod settings;
 mod shrink;
 mod sieve;
 mod step;
+mod texts;
 mod verdict;
 mod watchdog;
 

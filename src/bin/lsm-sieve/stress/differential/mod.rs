@@ -19,7 +19,8 @@ use serde::{Deserialize, Serialize};
 use super::case::{Failure, Subject};
 use super::course::Course;
 use super::keys::{KeySettings, KeySpace};
-use super::settings::{self, FrontSettings, Texts};
+use super::settings::FrontSettings;
+use super::texts::{self, Texts};
 use super::verdict::{Tally, Violation};
 use model::Model;
 use session::Session;
@@ -43,7 +44,7 @@ pub(super) fn draw(random: &mut Random, steps: usize) -> (Differential, Vec<Step
     let subject = Differential {
         keys: KeySettings::draw(random),
         front: FrontSettings::draw(random),
-        engine: settings::draw_alike(random),
+        engine: texts::draw_alike(random),
         fixed: random.one_in(2).then(|| *random.pick(&FIXED)),
         ask_main: random.one_in(2),
         batch_bytes: *random.pick(&[64, 1_000, 1 << 16]),
@@ -117,7 +118,7 @@ impl Differential {
             ..DifferentialOptions::default()
         };
         Ok(DifferentialStore::open(
-            &settings::parse(&self.engine)?,
+            &texts::parse(&self.engine)?,
             &options,
             path,
         )?)
