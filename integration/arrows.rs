@@ -3,26 +3,23 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The list in `lib.rs`.
-const ORDER: [&str; 17] = [
-    "math",
-    "hash",
-    "sync",
-    "bits",
-    "filter",
-    "id",
-    "disk",
-    "format",
-    "threads",
-    "rcu",
-    "segment",
-    "stats",
-    "rocks",
-    "differential",
-    "advise",
-    "chart",
-    "workload",
-];
+const LIB: &str = include_str!("../src/lib.rs");
+
+/// The modules in the order of the map in `lib.rs`, where each stands between backticks.
+fn order(lib: &str) -> Vec<&str> {
+    let (_, map) = lib.split_once("# Map").expect("lib.rs has a map");
+    let (map, _) = map.split_once("\n\n").expect("the map has an end");
+    let names = map.split('`').skip(1).step_by(2);
+    names.map(|name| name.trim_start_matches("mod@")).collect()
+}
+
+/// The modules that `lib.rs` declares.
+fn declared(lib: &str) -> impl Iterator<Item = &str> {
+    lib.lines().filter_map(|line| {
+        let name = line.trim_start_matches("pub ").strip_prefix("mod ")?;
+        name.strip_suffix(';')
+    })
+}
 
 fn sources(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).expect("a folder of sources can be listed");
@@ -53,7 +50,8 @@ fn used(text: &str) -> impl Iterator<Item = &str> {
 #[test]
 fn every_module_uses_only_what_stands_before_it() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let rank = |module: &str| ORDER.iter().position(|known| *known == module);
+    let order = order(LIB);
+    let rank = |module: &str| order.iter().position(|known| *known == module);
     let mut checked = 0;
     for file in sources(&root) {
         let Some(own) = module_of(&file, &root).and_then(|module| rank(&module)) else {
@@ -70,4 +68,15 @@ fn every_module_uses_only_what_stands_before_it() {
         checked > 50,
         "only {checked} uses were found: the search is broken"
     );
+}
+
+#[test]
+fn the_map_has_every_module_but_that_of_tests_and_no_other() {
+    let mut declared: Vec<_> = declared(LIB)
+        .filter(|module| *module != "interleavings")
+        .collect();
+    let mut order = order(LIB);
+    declared.sort_unstable();
+    order.sort_unstable();
+    assert_eq!(order, declared);
 }

@@ -21,6 +21,7 @@ use serde_json::Value;
 
 use crate::cli::{command, ends_with_one_line, json, parsed, run, succeeds, text};
 use crate::copy::sidecars;
+use crate::traces;
 use crate::twin::{Model, cover, fill, open, options, settle, sieve};
 
 /// A closed database of two families with filters.
@@ -403,8 +404,7 @@ fn a_small_trace_is_replayed_in_every_format_and_kept_where_asked() {
 /// The first part of each published trace, read both ways.
 #[test]
 fn the_published_traces_lose_no_key_and_keep_the_promised_rate() {
-    let Some(folder) = std::env::var_os("LSM_SIEVE_DATA").map(PathBuf::from) else {
-        println!("skipped: LSM_SIEVE_DATA does not name a folder of traces");
+    let Some(folder) = traces::folder() else {
         return;
     };
     for (name, format, mode) in [

@@ -10,6 +10,8 @@
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
+use crate::traces;
+
 /// `target/<profile>/examples`, beside the `deps` that this test is in.
 fn path(example: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
@@ -130,8 +132,7 @@ fn a_digest_spares_most_questions_and_overlooks_little() {
 
 #[test]
 fn a_digest_pays_on_a_published_trace() {
-    let Some(folder) = std::env::var_os("LSM_SIEVE_DATA").map(PathBuf::from) else {
-        println!("skipped: LSM_SIEVE_DATA does not name a folder of traces");
+    let Some(folder) = traces::folder() else {
         return;
     };
     let trace = folder.join("OLTP.lis.zst");

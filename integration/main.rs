@@ -1,7 +1,8 @@
 //! The integration tests: one binary, because each would link RocksDB anew.
 //!
-//! `twin` (a database beside its model), `copy` (the files of a database) and `cli` (the command)
-//! are what the others stand on; every other file is about one thing that must hold.
+//! `twin` (a database beside its model), `copy` (the files of a database), `cli` (the command) and
+//! `skip` (what is missing here) are what the others stand on; every other file is about one thing
+//! that must hold.
 #![cfg(all(feature = "rocksdb", feature = "cli"))]
 
 mod advise;
@@ -31,7 +32,9 @@ mod reorganize;
 mod second_look;
 mod security;
 mod settings;
+mod skip;
 mod stress;
+mod traces;
 mod twin;
 mod verification;
 mod writes;

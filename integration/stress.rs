@@ -114,7 +114,7 @@ fn lying_differential() -> String {
     lines.extend((0..100).map(|key| put(key * 2)));
     lines.push(r#"{"lie":{"key":3}}"#.to_owned());
     lines.push(r#""freeze""#.to_owned());
-    lines.push(r#"{"reorganize":{"stop-after":null}}"#.replace('-', "_"));
+    lines.push(r#"{"reorganize":{"stop_after":null}}"#.to_owned());
     lines.extend((0..100).map(|key| put(key * 2)));
     lines.join("\n")
 }

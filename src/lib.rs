@@ -19,9 +19,9 @@
 //! # Map
 //!
 //! Each module uses only what stands before it:
-//! [`math`] -> [`hash`] -> `sync` -> `bits` -> [`filter`] -> `id` -> [`disk`] -> [`mod@format`] -> `threads`
-//! -> `rcu` -> [`segment`] -> `stats` -> `rocks` -> `differential` -> `advise` -> `chart` ->
-//! `workload`.
+//! `planted` -> [`math`] -> [`hash`] -> `sync` -> `bits` -> [`filter`] -> `id` -> [`disk`] ->
+//! [`mod@format`] -> `threads` -> `rcu` -> [`segment`] -> `stats` -> `rocks` -> `differential` ->
+//! `advise` -> `chart` -> `workload`.
 
 #[cfg(feature = "cli")]
 pub mod advise;

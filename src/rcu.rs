@@ -29,7 +29,7 @@ use std::sync::atomic::{AtomicBool, compiler_fence};
 
 use crate::planted::planted;
 use crate::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering, fence};
-use crate::sync::{Mutex, PoisonError, yield_now};
+use crate::sync::{Mutex, unpoisoned, yield_now};
 use crate::threads::{self, SLOTS};
 
 /// Where all readers of a process say that they read: one place, so that a read costs no pointer to
@@ -130,7 +130,7 @@ impl Crowd {
     }
 
     fn wait(&self) {
-        let _one_at_a_time = self.turning.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one_at_a_time = unpoisoned(self.turning.lock());
         for _ in 0..self.sides.len() {
             let left = self.side.fetch_xor(1, Ordering::SeqCst);
             wait_until_idle(&self.sides[left].0);

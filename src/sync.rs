@@ -14,6 +14,8 @@ use loom as checker;
 #[cfg(interleave = "shuttle")]
 use shuttle as checker;
 
+use std::sync::LockResult;
+
 pub(crate) use std::sync::PoisonError;
 
 #[cfg(all(feature = "rocksdb", not(interleave)))]
@@ -44,6 +46,12 @@ pub(crate) mod atomic {
     pub(crate) use std::sync::atomic::{
         AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, fence,
     };
+}
+
+/// What a lock guards, whether or not a thread panicked that held it: every value behind a lock of
+/// this crate is whole between operations, so a panic does not spoil it.
+pub(crate) fn unpoisoned<G>(locked: LockResult<G>) -> G {
+    locked.unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The cell that neither checker has.

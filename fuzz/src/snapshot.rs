@@ -8,7 +8,7 @@ use lsm_sieve::filter::{Chain, Scalable, ScalableOptions};
 use lsm_sieve::format::{Sidecar, Source, Subject};
 use lsm_sieve::hash::{Imprint, KeyHash};
 use lsm_sieve::math::{Bits, Items};
-use lsm_sieve::segment::{SegmentId, SidecarFolder};
+use lsm_sieve::segment::{SegmentId, SidecarFolder, SidecarName};
 use std::io::{ErrorKind, Write as _};
 use std::path::Path;
 use std::sync::Arc;
@@ -124,7 +124,7 @@ type Stored = (Sidecar, Vec<KeyHash>);
 
 /// What the folder holds, if it can be read: one of those that were stored, to the last bit.
 fn load<'a>(disk: &MemoryDisk, stored: &'a [Stored]) -> Option<&'a Stored> {
-    let found = folder(disk).load_summary(KEY_SPACE).ok()??;
+    let found = folder(disk).load(SidecarName::Summary(KEY_SPACE)).ok()??;
     let known = stored.iter().find(|(sidecar, _)| *sidecar == found);
     Some(known.expect("what is read was written"))
 }

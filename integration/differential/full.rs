@@ -15,6 +15,7 @@ use lsm_sieve::differential::{DifferentialError, DifferentialStore, FilterChoice
 
 use super::model::key;
 use super::{engine, with_filter};
+use crate::skip::skip;
 
 const CHILD: &str = "LSM_SIEVE_FULL_DISK";
 /// Said by the child when it stands on the small disk.
@@ -31,13 +32,15 @@ fn a_full_disk_is_told_and_loses_no_acknowledged_record() {
         .env(CHILD, home.path())
         .output();
     let Ok(output) = output else {
-        println!("skipped: there is no `unshare` here");
+        skip("there is no `unshare` here");
         return;
     };
     let said = String::from_utf8_lossy(&output.stdout);
     let complaint = String::from_utf8_lossy(&output.stderr);
     if !said.contains(BEGUN) {
-        println!("skipped: no mount of one's own is allowed here: {complaint}");
+        skip(format!(
+            "no mount of one's own is allowed here: {complaint}"
+        ));
         return;
     }
     assert!(output.status.success(), "{said}\n{complaint}");

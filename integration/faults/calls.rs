@@ -25,6 +25,7 @@ use super::steps::{ASKED, Subject, key};
 use super::traced::{self, Life};
 use super::work::Failed;
 use crate::crash::number_from;
+use crate::skip::skip;
 
 /// Runs of an ordinary test.
 const RUNS: u64 = 40;
@@ -253,7 +254,7 @@ fn no_failing_call_loses_a_record() {
 fn try_all(subject: Subject) {
     let (began, home) = (Instant::now(), tempfile::tempdir().unwrap());
     let Some((life, log)) = traced(subject, home.path(), None).unwrap() else {
-        println!("skipped: there is no strace here, or it may not attach");
+        skip("there is no strace here, or it may not attach");
         return;
     };
     assert!(

@@ -33,6 +33,7 @@ use super::model::Model;
 use super::steps::{key, value};
 use super::work::{self, Failed, sieve};
 use crate::crash::number_from;
+use crate::skip::skip;
 
 /// Cycles of an ordinary run.
 const CYCLES: u64 = 40;
@@ -103,13 +104,15 @@ fn run_child(seed: u64, mebibytes: u64) -> Option<String> {
         .env(CHILD, format!("{seed} {}", home.path().display()))
         .output();
     let Ok(output) = output else {
-        println!("skipped: there is no `unshare` here");
+        skip("there is no `unshare` here");
         return None;
     };
     let said = String::from_utf8_lossy(&output.stdout);
     let complaint = String::from_utf8_lossy(&output.stderr);
     if !said.contains("@begun") {
-        println!("skipped: no mount of one's own is allowed here: {complaint}");
+        skip(format!(
+            "no mount of one's own is allowed here: {complaint}"
+        ));
         return None;
     }
     let ended_well = output.status.success();

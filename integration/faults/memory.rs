@@ -18,7 +18,7 @@ use lsm_sieve::disk::{self, Disk as _, RealDisk};
 use lsm_sieve::filter::{Counting, Kind, Shape, Stage};
 use lsm_sieve::format::{self, Identity, Role, Sidecar, Source, StageRecord, Subject};
 use lsm_sieve::math::Probes;
-use lsm_sieve::segment::{MAX_SIDECAR_BYTES, SegmentId, SidecarError, SidecarFolder};
+use lsm_sieve::segment::{MAX_SIDECAR_BYTES, SegmentId, SidecarError, SidecarFolder, SidecarName};
 use lsm_sieve::{Bits, HashId, Items, Rate, SieveDb};
 use rocksdb::WriteBatch;
 
@@ -165,12 +165,14 @@ fn files(folder: &Path) -> Result<(), Failed> {
             _ => Ok(()),
         }
     })?;
-    exhaust("load a sidecar", || match sidecars.load(SEGMENT) {
-        Ok(found) if found.as_ref() != Some(&segment) => Err("another was loaded".into()),
-        _ => Ok(()),
+    exhaust("load a sidecar", || {
+        match sidecars.load(SidecarName::Segment(SEGMENT)) {
+            Ok(found) if found.as_ref() != Some(&segment) => Err("another was loaded".into()),
+            _ => Ok(()),
+        }
     })?;
     exhaust("load a summary", || {
-        match sidecars.load_summary(KEY_SPACE) {
+        match sidecars.load(SidecarName::Summary(KEY_SPACE)) {
             Ok(found) if found.as_ref() != Some(&summary) => Err("another was loaded".into()),
             _ => Ok(()),
         }
@@ -223,7 +225,7 @@ fn far_too_long(folder: &Path) -> Result<(), Failed> {
             nth: 0,
             for_ever: true,
         };
-        let (loaded, struck) = during(any, || sidecars.load(SEGMENT));
+        let (loaded, struck) = during(any, || sidecars.load(SidecarName::Segment(SEGMENT)));
         let refused = match loaded {
             Err(SidecarError::Damaged { .. }) => !newer,
             Err(SidecarError::Newer { .. }) => newer,
@@ -314,7 +316,7 @@ fn cover_many(folder: &Path) -> Result<(), Failed> {
         let digits = name.strip_prefix("summary-")?.strip_suffix(".sieve")?;
         u32::from_str_radix(digits, 16).ok()
     });
-    let summary = sidecars.load_summary(number.ok_or("no summary")?)?;
+    let summary = sidecars.load(SidecarName::Summary(number.ok_or("no summary")?))?;
     let mut summary = summary.ok_or("no summary")?;
     let Subject::Summary { covers, .. } = &mut summary.subject else {
         return Err("a summary of a segment".into());

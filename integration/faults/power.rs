@@ -29,6 +29,7 @@ use super::recorded::{self, Deed};
 use super::steps::{self, ASKED, Step, Subject, key};
 use super::work::Failed;
 use crate::crash::number_from;
+use crate::skip::skip;
 
 /// Images of an ordinary run.
 const IMAGES: u64 = 100;
@@ -188,7 +189,7 @@ fn cut_all(subject: Subject) {
     let mut random = StdRng::seed_from_u64(seed);
     while census.images < images {
         let Some(recording) = Recording::new(subject).unwrap() else {
-            println!("skipped: there is no strace here, or it may not attach");
+            skip("there is no strace here, or it may not attach");
             return;
         };
         census.deeds += recording.deeds.len() as u64;

@@ -268,7 +268,7 @@ fn a_good_sidecar_in_a_wrong_place_is_refused() {
                 for place in &other.sidecars {
                     disk::publish(&disk, other.folder.path(), &name(place), &bytes).unwrap();
                     let home = from == to && place.subject == sidecar.subject;
-                    match load(&other.folder, place) {
+                    match other.folder.load((&place.subject).into()) {
                         Ok(Some(found)) => assert!(home && found == *sidecar, "taken"),
                         Ok(None) => panic!("not found"),
                         Err(_) => {
@@ -288,15 +288,5 @@ fn name(sidecar: &Sidecar) -> String {
     match &sidecar.subject {
         Subject::Segment(id) => format!("{id}.sieve"),
         Subject::Summary { key_space, .. } => format!("summary-{key_space:08x}.sieve"),
-    }
-}
-
-fn load(
-    folder: &SidecarFolder,
-    place: &Sidecar,
-) -> Result<Option<Sidecar>, lsm_sieve::segment::SidecarError> {
-    match &place.subject {
-        Subject::Segment(id) => folder.load(*id),
-        Subject::Summary { key_space, .. } => folder.load_summary(*key_space),
     }
 }

@@ -11,16 +11,17 @@
 //! whole or not at all. Moving a record twice does what moving it once does.
 
 use std::ops::ControlFlow;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use rocksdb::{DBRawIteratorWithThreadMode, ReadOptions, WriteBatch};
 
 use super::error::DifferentialError;
 use super::generation::Generation;
 use super::state::{STATE_KEY, State, family_name};
-use super::store::{DifferentialStore, lock};
+use super::store::DifferentialStore;
 use crate::planted::planted;
 use crate::rocks::{Engine, Family, SieveDb};
+use crate::sync::unpoisoned;
 
 /// How far a reorganisation is, after each batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,14 +54,14 @@ impl DifferentialStore {
     /// # Errors
     /// When the new generation cannot be made or noted down; writes then go where they went.
     pub fn freeze(&self) -> Result<(), DifferentialError> {
-        let mut state = lock(&self.state);
+        let mut state = unpoisoned(self.state.lock());
         let generations = self.generations();
         if generations[0].is_empty()? {
             return Ok(());
         }
         let next = state.frozen();
         let fresh = Arc::new(self.make_generation(next.newest)?);
-        let mut current = self.writing.write().unwrap_or_else(PoisonError::into_inner);
+        let mut current = unpoisoned(self.writing.write());
         self.commit_with(WriteBatch::default(), &next, "note a new generation")?;
         let newest = std::iter::once(Arc::clone(&fresh));
         let all = newest.chain(generations.iter().cloned());
@@ -99,7 +100,7 @@ impl DifferentialStore {
         mut watch: impl FnMut(&Progress) -> ControlFlow<()>,
     ) -> Result<Reorganized, DifferentialError> {
         self.main_is_ours()?;
-        let _one_at_a_time = lock(&self.moving);
+        let _one_at_a_time = unpoisoned(self.moving.lock());
         self.drop_left_behind()?;
         self.freeze()?;
         let generations = self.generations();
@@ -128,7 +129,7 @@ impl DifferentialStore {
     /// Lets the next call move the oldest generation from its start, once more where it was moved.
     /// For whoever is about to write over what it has brought into the main file.
     pub(super) fn move_again(&self) -> Result<(), DifferentialError> {
-        let mut state = lock(&self.state);
+        let mut state = unpoisoned(self.state.lock());
         if state.moved.is_some() {
             let next = state.unmoved();
             self.commit_with(WriteBatch::default(), &next, "begin a generation again")?;
@@ -139,7 +140,7 @@ impl DifferentialStore {
 
     /// Drops what an earlier call left behind when the engine failed it.
     fn drop_left_behind(&self) -> Result<(), DifferentialError> {
-        let oldest = lock(&self.state).oldest;
+        let oldest = unpoisoned(self.state.lock()).oldest;
         let behind = (0..oldest).rev();
         let behind = behind.take_while(|&number| self.db.cf_handle(&family_name(number)).is_some());
         for number in behind {
@@ -156,7 +157,7 @@ impl DifferentialStore {
         count: &mut u64,
         watch: &mut impl FnMut(u64) -> ControlFlow<()>,
     ) -> Result<ControlFlow<()>, DifferentialError> {
-        let moved = lock(&self.state).moved.clone();
+        let moved = unpoisoned(self.state.lock()).moved.clone();
         let mut records = records_after(generation.family(), moved.as_deref());
         while let Some((batch, last, more)) = self.next_batch(generation, &mut records)? {
             self.advance(batch, |state| state.moved_to(&last))?;
@@ -206,7 +207,7 @@ impl DifferentialStore {
         batch: WriteBatch,
         next: impl FnOnce(&State) -> State,
     ) -> Result<(), DifferentialError> {
-        let mut state = lock(&self.state);
+        let mut state = unpoisoned(self.state.lock());
         let next = next(&state);
         self.commit_with(batch, &next, "move records")?;
         if next.oldest > state.oldest {

@@ -8,7 +8,7 @@
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard};
 
 use rocksdb::checkpoint::Checkpoint;
 use rocksdb::{Options, ReadOptions, WriteBatch, WriteOptions};
@@ -25,6 +25,7 @@ use crate::planted::planted;
 use crate::rcu::Published;
 use crate::rocks::{Family, Sample, SieveDb};
 use crate::stats::Counters;
+use crate::sync::unpoisoned;
 
 /// The generations before the main file, newest first.
 pub(super) type Generations = Arc<[Arc<Generation>]>;
@@ -163,7 +164,7 @@ impl DifferentialStore {
     ) -> Result<(), DifferentialError> {
         self.main_is_ours()?;
         // Over a record that was just moved here, an older one would be an update lost.
-        let _nothing_moves = lock(&self.moving);
+        let _nothing_moves = unpoisoned(self.moving.lock());
         self.move_again()?;
         let mut batch = WriteBatch::default();
         for (key, value) in records {
@@ -232,7 +233,7 @@ impl DifferentialStore {
     pub fn checkpoint(&self, path: impl AsRef<Path>) -> Result<(), DifferentialError> {
         // The copy's list of column families and its records are taken one after the other: no
         // generation may come or go between.
-        let _no_change = lock(&self.state);
+        let _no_change = unpoisoned(self.state.lock());
         let path = path.as_ref();
         Checkpoint::new(self.db.engine())
             .and_then(|checkpoint| checkpoint.create_checkpoint(path))
@@ -275,7 +276,7 @@ impl DifferentialStore {
     }
 
     pub(super) fn writing(&self) -> RwLockReadGuard<'_, Arc<Generation>> {
-        self.writing.read().unwrap_or_else(PoisonError::into_inner)
+        unpoisoned(self.writing.read())
     }
 }
 
@@ -285,10 +286,4 @@ impl std::fmt::Debug for DifferentialStore {
             .field("path", &self.db.path())
             .finish_non_exhaustive()
     }
-}
-
-/// Every value behind these locks is whole between operations, so a panic elsewhere does not
-/// spoil it.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

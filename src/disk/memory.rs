@@ -20,11 +20,12 @@ mod state;
 mod subsets;
 
 use super::{Disk, NewFile, Opened};
+use crate::sync::unpoisoned;
 pub use cut::{Lost, PowerCut, Tear};
 use state::{FileState, NameChange, Node, State, Stutter};
 use std::io::{self, Read, Write};
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use subsets::subsets;
 
 /// Files and folders in memory; clones share them. The folder `/` exists.
@@ -110,7 +111,7 @@ impl MemoryDisk {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        unpoisoned(self.state.lock())
     }
 }
 

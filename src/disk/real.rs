@@ -1,7 +1,7 @@
 //! The disk of the operating system, through `std::fs` alone.
 //!
 //! A file is looked at before it is opened and compared after: a symlink, or another file put in
-//! the place between the two, is refused. Linux is told, besides, to follow no symlink and to wait
+//! the place between the two, is not taken: a file that was replaced is looked at again. Linux is told, besides, to follow no symlink and to wait
 //! for no pipe. On systems other than Unix the comparison and the permissions fall away and folders
 //! cannot be synced; everything else is the same.
 
@@ -11,23 +11,29 @@ use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Write};
 use std::path::Path;
 
+/// How often a file is looked at that is replaced while it is being opened, as upkeep does now and
+/// then.
+const LOOKS: u32 = 100;
+
 /// The file system of the machine.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RealDisk;
 
 impl Disk for RealDisk {
     fn open(&self, path: &Path) -> io::Result<Opened> {
-        let named = fs::symlink_metadata(path)?;
-        refuse_unless_ours(&named, path)?;
-        let file = system::open(path)?;
-        let opened = file.metadata()?;
-        if !system::same_file(&named, &opened) {
-            return Err(refusal("the file was replaced while it was being opened"));
+        for _ in 0..LOOKS {
+            let named = fs::symlink_metadata(path)?;
+            refuse_unless_ours(&named, path)?;
+            let file = system::open(path)?;
+            let opened = file.metadata()?;
+            if system::same_file(&named, &opened) {
+                return Ok(Opened {
+                    bytes: Box::new(file),
+                    length: opened.len(),
+                });
+            }
         }
-        Ok(Opened {
-            bytes: Box::new(file),
-            length: opened.len(),
-        })
+        Err(refusal("the file was replaced each time it was opened"))
     }
 
     fn create_new(&self, path: &Path) -> io::Result<Box<dyn NewFile>> {
@@ -298,6 +304,20 @@ mod tests {
         // A database that is all theirs may be looked into.
         chown(home.path(), STRANGER, None).unwrap();
         assert_eq!(read().unwrap(), b"contents");
+    }
+
+    #[test]
+    fn a_file_that_is_replaced_again_and_again_is_read_whole() {
+        let home = tempfile::tempdir().unwrap();
+        let replace = |bytes: &[u8]| publish(&RealDisk, home.path(), "a", bytes).unwrap();
+        replace(b"first");
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| (0..300).for_each(|_| replace(b"later")));
+            while !writer.is_finished() {
+                let read = read_file(&RealDisk, &home.path().join("a"), 100).unwrap();
+                assert!(read == b"first" || read == b"later");
+            }
+        });
     }
 
     #[test]

@@ -26,7 +26,7 @@ use crate::math::growth::{self, Tightening};
 use crate::math::{Bits, Items, Rate};
 use crate::planted::planted;
 use crate::sync::atomic::{AtomicUsize, Ordering};
-use crate::sync::{Mutex, OnceLock, PoisonError};
+use crate::sync::{Mutex, OnceLock, unpoisoned};
 use std::fmt;
 
 /// How a [`Scalable`] begins and grows.
@@ -235,7 +235,7 @@ impl Scalable {
     /// `None`, and a saturated filter, when there is no room for it.
     #[cold]
     fn open_after(&self, len: usize) -> Option<&Open> {
-        let _alone = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
+        let _alone = unpoisoned(self.opening.lock());
         let slot = self.later.get(len.wrapping_sub(1));
         if self.is_saturated() {
             return None;
@@ -345,7 +345,7 @@ impl Scalable {
 
     /// Gives the filter up: every answer is *maybe* from here on.
     pub fn saturate(&self) {
-        let _alone = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
+        let _alone = unpoisoned(self.opening.lock());
         self.asked.store(SATURATED, Ordering::Release);
     }
 
@@ -404,10 +404,7 @@ impl Open {
 
     /// See [`Scalable::is_intact`].
     fn is_intact(&self) -> bool {
-        let mut last = self
-            .last_look
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut last = unpoisoned(self.last_look.lock());
         let fresh = self.look();
         match (std::mem::replace(&mut *last, fresh), fresh) {
             (Some(last), Some(fresh)) if last.items == fresh.items => {

@@ -27,13 +27,14 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, Weak};
 
-use rocksdb::{BoundColumnFamily, Error, ReadOptions};
+use rocksdb::{Error, ReadOptions};
 
+use super::Engine;
+use super::bound;
 use super::bypass::past_table_filters;
 use super::column::Column;
 use super::coverage::Proof;
 use super::trust::Trust;
-use super::{Engine, ffi};
 use crate::hash::KeyHash;
 use crate::stats::Event;
 
@@ -198,14 +199,14 @@ impl Auditor {
 
 /// Whether the engine finds the key; `None` when that cannot be told.
 fn found(column: &Column, engine: &Engine, key: &[u8]) -> Option<bool> {
-    let family = family(column, engine)?;
+    let family = bound::family(column, engine)?;
     let value = engine.get_pinned_cf(&family, key).ok()?;
     Some(value.is_some())
 }
 
 /// Whether one snapshot has the key past the tables' filters, and has it not through them.
 fn differs_at_one_moment(column: &Column, engine: &Engine, key: &[u8]) -> bool {
-    let Some(family) = family(column, engine) else {
+    let Some(family) = bound::family(column, engine) else {
         return false;
     };
     let moment = engine.snapshot();
@@ -216,14 +217,6 @@ fn differs_at_one_moment(column: &Column, engine: &Engine, key: &[u8]) -> bool {
         Ok(value.is_some())
     };
     read() == Ok(false) && past_table_filters(read) == Ok(true)
-}
-
-fn family<'e>(column: &Column, engine: &'e Engine) -> Option<Arc<BoundColumnFamily<'e>>> {
-    let family = engine.cf_handle(column.name())?;
-    // Another family may have taken the name of one that was dropped.
-    column
-        .is_front_of(ffi::column_id(&family))
-        .then_some(family)
 }
 
 #[cfg(test)]

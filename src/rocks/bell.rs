@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use crate::sync::{Condvar, Mutex, MutexGuard, unpoisoned};
 
 /// What upkeep is asked to do.
 #[derive(Clone, Copy, Debug, Default)]
@@ -139,13 +139,10 @@ impl Bell {
     }
 
     fn wait<'a>(&self, state: MutexGuard<'a, State>, limit: Duration) -> MutexGuard<'a, State> {
-        self.changed
-            .wait_timeout(state, limit)
-            .unwrap_or_else(PoisonError::into_inner)
-            .0
+        unpoisoned(self.changed.wait_timeout(state, limit)).0
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        unpoisoned(self.state.lock())
     }
 }

@@ -17,7 +17,7 @@ use crate::rcu::Published;
 use crate::segment::{Registry, SealedFilter, Segment, SegmentBuilder, SegmentId};
 use crate::stats::{Counters, Event, Stats};
 use crate::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use crate::sync::{Mutex, MutexGuard, PoisonError};
+use crate::sync::{Mutex, unpoisoned};
 
 /// The filters that one generation of memtables feeds: summaries, and one of its own.
 ///
@@ -410,7 +410,7 @@ impl Column {
 
     /// The filters for a memtable that takes its first key now.
     pub(crate) fn bind_memtable(&self) -> Arc<WriteTarget> {
-        let targets = lock(&self.targets);
+        let targets = unpoisoned(self.targets.lock());
         targets.current.open.fetch_add(1, Ordering::AcqRel);
         Arc::clone(&targets.current)
     }
@@ -423,7 +423,7 @@ impl Column {
             self.memtable_options,
             &self.me,
         ));
-        let _knowledge = lock(&self.knowledge);
+        let _knowledge = unpoisoned(self.knowledge.lock());
         let view = self.view();
         if let Some(inventory) = &view.inventory
             && !planted!(NewGenerationLeftOut)
@@ -432,7 +432,7 @@ impl Column {
             let inventory = Some(inventory.and_recent(&fresh.recent));
             self.show(View { inventory, ..view });
         }
-        let mut targets = lock(&self.targets);
+        let mut targets = unpoisoned(self.targets.lock());
         let old = std::mem::replace(&mut targets.current, fresh);
         targets.older.retain(|target| target.strong_count() > 0);
         targets.older.push(Arc::downgrade(&old));
@@ -446,7 +446,7 @@ impl Column {
             self.retarget(current.summaries.clone());
         }
         drop(current);
-        let targets = lock(&self.targets);
+        let targets = unpoisoned(self.targets.lock());
         let older = targets.older.iter().filter_map(Weak::upgrade);
         older
             .filter(|_| !planted!(OlderGenerationsLeftOut))
@@ -457,7 +457,7 @@ impl Column {
 
     /// Whether some memtable that does not feed `filter` may take keys or has some in no table.
     pub(crate) fn writes_past(&self, filter: &Arc<Scalable>) -> bool {
-        let targets = lock(&self.targets);
+        let targets = unpoisoned(self.targets.lock());
         let older = targets.older.iter().filter_map(Weak::upgrade);
         older
             .chain([Arc::clone(&targets.current)])
@@ -468,7 +468,7 @@ impl Column {
     /// Memtables whose keys are not all in tables yet.
     #[cfg(test)]
     pub(crate) fn open_memtables(&self) -> usize {
-        let targets = lock(&self.targets);
+        let targets = unpoisoned(self.targets.lock());
         let older = targets.older.iter().filter_map(Weak::upgrade);
         let all = older.chain([Arc::clone(&targets.current)]);
         all.map(|target| target.open.load(Ordering::Acquire)).sum()
@@ -477,7 +477,7 @@ impl Column {
     /// Something that must not happen did: no key can be ruled out until the next open.
     pub(crate) fn give_up(&self) {
         {
-            let mut knowledge = lock(&self.knowledge);
+            let mut knowledge = unpoisoned(self.knowledge.lock());
             knowledge.given_up = true;
             knowledge.settled = false;
             self.forget();
@@ -487,12 +487,12 @@ impl Column {
 
     /// The filters that a memtable would feed which took its first key now.
     pub(crate) fn current_target(&self) -> Arc<WriteTarget> {
-        Arc::clone(&lock(&self.targets).current)
+        Arc::clone(&unpoisoned(self.targets.lock()).current)
     }
 
     /// Whether nothing will be ruled out until the next open.
     pub(crate) fn has_given_up(&self) -> bool {
-        lock(&self.knowledge).given_up
+        unpoisoned(self.knowledge.lock()).given_up
     }
 
     // -------------------------------------------------------------- table capture and policy
@@ -516,11 +516,11 @@ impl Column {
     }
 
     pub(crate) fn segment_rate(&self) -> Option<Rate> {
-        *lock(&self.segment_rate)
+        *unpoisoned(self.segment_rate.lock())
     }
 
     pub(crate) fn set_segment_rate(&self, rate: Option<Rate>) {
-        *lock(&self.segment_rate) = rate;
+        *unpoisoned(self.segment_rate.lock()) = rate;
     }
 
     // -------------------------------------------------------------- coverage
@@ -546,10 +546,10 @@ impl Column {
 
     fn foreign_keys_begin(&self) {
         if planted!(ForeignUnannounced) {
-            lock(&self.knowledge).foreign_in_flight += 1;
+            unpoisoned(self.knowledge.lock()).foreign_in_flight += 1;
             return;
         }
-        let mut knowledge = lock(&self.knowledge);
+        let mut knowledge = unpoisoned(self.knowledge.lock());
         knowledge.foreign_epoch += 1;
         knowledge.foreign_in_flight += 1;
         knowledge.settled = false;
@@ -558,7 +558,7 @@ impl Column {
 
     fn foreign_keys_end(&self) {
         {
-            let mut knowledge = lock(&self.knowledge);
+            let mut knowledge = unpoisoned(self.knowledge.lock());
             knowledge.foreign_epoch += 1;
             knowledge.foreign_in_flight -= 1;
         }
@@ -574,7 +574,7 @@ impl Column {
         }
         // Readers first: what a memtable feeds from here on is not in the old one.
         {
-            let _knowledge = lock(&self.knowledge);
+            let _knowledge = unpoisoned(self.knowledge.lock());
             let view = self.view();
             self.show(View {
                 summary: Arc::clone(&nothing),
@@ -594,14 +594,14 @@ impl Column {
 
     /// The family is gone: gives the memory of its filters back. Whoever still asks is told *maybe*.
     pub(crate) fn retire(&self) {
-        let mut knowledge = lock(&self.knowledge);
+        let mut knowledge = unpoisoned(self.knowledge.lock());
         knowledge.given_up = true;
         knowledge.settled = false;
         knowledge.covers = HashSet::new();
         let summary = self.saturated_summary();
         self.show(View::unknown(Arc::clone(&summary)));
         let target = WriteTarget::new(self.hasher, vec![summary], self.memtable_options, &self.me);
-        lock(&self.targets).current = Arc::new(target);
+        unpoisoned(self.targets.lock()).current = Arc::new(target);
     }
 
     fn forget(&self) {
@@ -622,7 +622,7 @@ impl Column {
 
     /// The epoch to hand to [`Column::publish`] later; taken *before* the tables are listed.
     pub(crate) fn epoch(&self) -> Epoch {
-        let knowledge = lock(&self.knowledge);
+        let knowledge = unpoisoned(self.knowledge.lock());
         Epoch {
             number: knowledge.foreign_epoch,
             quiet: knowledge.foreign_in_flight == 0,
@@ -630,7 +630,7 @@ impl Column {
     }
 
     pub(crate) fn is_settled(&self) -> bool {
-        lock(&self.knowledge).settled
+        unpoisoned(self.knowledge.lock()).settled
     }
 
     /// Notes that the summary was made anew with all writes up to this sequence number; `None`
@@ -647,7 +647,7 @@ impl Column {
 
     /// The tables whose keys are all in the summary.
     pub(crate) fn covers(&self) -> HashSet<SegmentId> {
-        lock(&self.knowledge).covers.clone()
+        unpoisoned(self.knowledge.lock()).covers.clone()
     }
 
     /// Those of these tables whose keys are all in the summary.
@@ -655,7 +655,7 @@ impl Column {
         &self,
         tables: impl Iterator<Item = SegmentId>,
     ) -> HashSet<SegmentId> {
-        let knowledge = lock(&self.knowledge);
+        let knowledge = unpoisoned(self.knowledge.lock());
         tables.filter(|id| knowledge.covers.contains(id)).collect()
     }
 
@@ -668,7 +668,7 @@ impl Column {
         coverage: Coverage,
         covers: HashSet<SegmentId>,
     ) -> bool {
-        let mut knowledge = lock(&self.knowledge);
+        let mut knowledge = unpoisoned(self.knowledge.lock());
         if knowledge.is_past(epoch) {
             return false;
         }
@@ -685,7 +685,7 @@ impl Column {
 
     /// Gives readers a second look, or none, unless keys arrived from outside since `epoch`.
     pub(crate) fn publish_inventory(&self, epoch: Epoch, inventory: Option<Inventory>) {
-        let knowledge = lock(&self.knowledge);
+        let knowledge = unpoisoned(self.knowledge.lock());
         let view = self.view();
         if view.is_known() && !knowledge.is_past(epoch) {
             self.show(View { inventory, ..view });
@@ -718,10 +718,4 @@ impl Drop for ForeignKeys {
     fn drop(&mut self) {
         self.column.foreign_keys_end();
     }
-}
-
-/// Every value behind these locks is whole between operations, so a panic elsewhere does not
-/// spoil it.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

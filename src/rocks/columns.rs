@@ -6,7 +6,7 @@ use super::column::{Column, ForeignKeys};
 use crate::math::{Bits, Rate};
 use crate::planted::planted;
 use crate::rcu::Published;
-use crate::sync::{Mutex, MutexGuard, PoisonError};
+use crate::sync::{Mutex, unpoisoned};
 
 /// All fronts.
 pub(crate) struct Columns {
@@ -31,7 +31,7 @@ pub(crate) struct Arrival<'a> {
 
 impl Drop for Arrival<'_> {
     fn drop(&mut self) {
-        let mut arrivals = lock(&self.columns.arrivals);
+        let mut arrivals = unpoisoned(self.columns.arrivals.lock());
         arrivals.under_way -= 1;
         if arrivals.under_way == 0 {
             arrivals.held.clear();
@@ -83,7 +83,7 @@ impl Columns {
     }
 
     pub(crate) fn insert(&self, id: u32, column: Arc<Column>) {
-        let mut arrivals = lock(&self.arrivals);
+        let mut arrivals = unpoisoned(self.arrivals.lock());
         if arrivals.under_way > 0 && !planted!(NewFamilyNotTold) {
             // They may be arriving here.
             arrivals.held.push(column.expect_foreign_keys());
@@ -108,7 +108,7 @@ impl Columns {
     }
 
     fn remove_if(&self, gone: impl Fn(&Arc<Column>) -> bool) {
-        let _arrivals = lock(&self.arrivals);
+        let _arrivals = unpoisoned(self.arrivals.lock());
         let columns = self.all();
         self.change(|columns| {
             for slot in columns.iter_mut() {
@@ -125,7 +125,7 @@ impl Columns {
     /// Announces keys from outside for the family with this id; for all, where it has no front or
     /// none is named.
     pub(crate) fn expect_foreign_keys(&self, id: Option<u32>) -> Arrival<'_> {
-        let mut arrivals = lock(&self.arrivals);
+        let mut arrivals = unpoisoned(self.arrivals.lock());
         arrivals.under_way += 1;
         let columns = match id.and_then(|id| self.get(id)) {
             Some(column) => vec![column],
@@ -143,7 +143,7 @@ impl Columns {
     /// Acts while no keys come from outside; those that are about to come wait for it. `None` when
     /// some are under way.
     pub(crate) fn between_arrivals<R>(&self, act: impl FnOnce() -> R) -> Option<R> {
-        let arrivals = lock(&self.arrivals);
+        let arrivals = unpoisoned(self.arrivals.lock());
         (arrivals.under_way == 0).then(act)
     }
 
@@ -156,15 +156,10 @@ impl Columns {
 
     /// The rate that summaries are made for.
     pub(crate) fn summary_rate(&self) -> Rate {
-        *lock(&self.summary_rate)
+        *unpoisoned(self.summary_rate.lock())
     }
 
     pub(crate) fn set_summary_rate(&self, rate: Rate) {
-        *lock(&self.summary_rate) = rate;
+        *unpoisoned(self.summary_rate.lock()) = rate;
     }
-}
-
-/// What these locks guard is whole between operations, so a panic elsewhere does not spoil it.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

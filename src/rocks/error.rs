@@ -73,7 +73,7 @@ pub enum InspectError {
         reason: String,
     },
     /// RocksDB could not read the keys of a table.
-    #[error("cannot read the keys of {path}: {reason}; if it was compacted away, try again")]
+    #[error("cannot read the keys of {path}: {reason}")]
     Read {
         /// The table's file.
         path: String,

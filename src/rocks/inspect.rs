@@ -1,9 +1,10 @@
-//! What there is: the state of every filter, and whether it is right.
+//! What there is: the state of every filter.
 
 use std::collections::HashSet;
 
 use super::SieveDb;
 use super::audit::Refutation;
+use super::bound;
 use super::column::Column;
 use super::error::InspectError;
 use super::ffi::{self, LiveTable};
@@ -13,7 +14,7 @@ use crate::filter::Chain;
 use crate::format::Source;
 use crate::hash::KeyHash;
 use crate::math::{Bits, Items, Rate};
-use crate::segment::{Decision, SealedFilter, SegmentId, SidecarError};
+use crate::segment::{Decision, SealedFilter, SegmentId};
 
 /// Random hashes that a filter is asked for its observed rate.
 const SAMPLE: u64 = 100_000;
@@ -88,54 +89,6 @@ pub struct FilterReport {
     pub promised_rate: f64,
     /// Where the keys came from.
     pub source: String,
-}
-
-impl std::fmt::Display for LostKey {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(
-            f,
-            "{} in {} denied by {}",
-            self.key.escape_ascii(),
-            self.file,
-            self.filter
-        )
-    }
-}
-
-/// What a verification found.
-#[derive(Clone, Debug, Default)]
-pub struct VerifyReport {
-    /// Sidecars of live tables read and checked.
-    pub sidecars_checked: u64,
-    /// Sidecars, of tables or of a summary, that cannot be used, with the reason and the remedy.
-    pub damaged: Vec<String>,
-    /// Live tables without a sidecar: they are asked, until upkeep has built one.
-    pub missing: Vec<String>,
-    /// Raw entries asked of their table's filter and of the front; 0 unless asked for.
-    pub entries_checked: u64,
-    /// Keys that a filter denies though they are there. There must be none.
-    pub lost: Vec<LostKey>,
-}
-
-impl VerifyReport {
-    fn add(&mut self, other: Self) {
-        self.sidecars_checked += other.sidecars_checked;
-        self.damaged.extend(other.damaged);
-        self.missing.extend(other.missing);
-        self.entries_checked += other.entries_checked;
-        self.lost.extend(other.lost);
-    }
-}
-
-/// A key that a filter denies though it is there: a fault of lsm-sieve or of the machine.
-#[derive(Clone, Debug)]
-pub struct LostKey {
-    /// The key.
-    pub key: Vec<u8>,
-    /// The table that holds it.
-    pub file: String,
-    /// The filter that denies it.
-    pub filter: &'static str,
 }
 
 impl SieveDb {
@@ -221,124 +174,9 @@ impl SieveDb {
         ))
     }
 
-    /// Checks the summaries and the sidecars of all live tables; with `full` also asks every filter, on disk and in
-    /// memory, for every raw key of its table, and the front for every key that is not a tombstone.
-    ///
-    /// # Errors
-    /// When RocksDB cannot list or read its tables.
-    pub fn verify(&self, full: bool) -> Result<VerifyReport, InspectError> {
-        let mut report = VerifyReport::default();
-        for column in self.columns().all() {
-            if let Err(error) = self.shelf().check_summary(column.name()) {
-                report.damaged.push(full_text(&error));
-            }
-            self.verify_tables(&column, full, &mut report)?;
-        }
-        Ok(report)
-    }
-
-    /// A table that is compacted away meanwhile hands its keys to others: what was found in it is void, and the
-    /// tables that are new since are checked as well.
-    fn verify_tables(
-        &self,
-        column: &Column,
-        full: bool,
-        report: &mut VerifyReport,
-    ) -> Result<(), InspectError> {
-        let mut verified: HashSet<String> = HashSet::new();
-        loop {
-            let mut fresh = self.tables(column)?;
-            fresh.retain(|table| !verified.contains(&table.path));
-            let found: Vec<_> = fresh
-                .into_iter()
-                .map(|table| (self.verify_table(column, &table, full), table.path))
-                .collect();
-            let live = self.tables(column)?;
-            let is_live = |path: &String| live.iter().any(|table| &table.path == path);
-            let mut gone = false;
-            for (found, path) in found {
-                if is_live(&path) {
-                    report.add(found?);
-                    verified.insert(path);
-                } else {
-                    gone = true;
-                }
-            }
-            if !gone {
-                return Ok(());
-            }
-        }
-    }
-
-    fn verify_table(
-        &self,
-        column: &Column,
-        table: &LiveTable,
-        full: bool,
-    ) -> Result<VerifyReport, InspectError> {
-        let mut report = VerifyReport::default();
-        let stored = self.verify_sidecar(table, &mut report);
-        if full {
-            self.verify_keys(column, table, stored.as_ref(), &mut report)?;
-        }
-        Ok(report)
-    }
-
-    fn verify_sidecar(&self, table: &LiveTable, report: &mut VerifyReport) -> Option<Chain> {
-        let loaded = table.id().map(|id| self.shelf().load_checked(id));
-        match loaded {
-            Some(Ok(Some(filter))) => {
-                report.sidecars_checked += 1;
-                return Some(filter.chain);
-            }
-            Some(Err(error)) => report.damaged.push(full_text(&error)),
-            None | Some(Ok(None)) => report.missing.push(table.path.clone()),
-        }
-        None
-    }
-
-    fn verify_keys(
-        &self,
-        column: &Column,
-        table: &LiveTable,
-        stored: Option<&Chain>,
-        report: &mut VerifyReport,
-    ) -> Result<(), InspectError> {
-        let hasher = column.hasher();
-        let view = column.view();
-        let segment = table.id().and_then(|id| self.registry().get(id));
-        let Some(handle) = self.engine().cf_handle(column.name()) else {
-            return Ok(());
-        };
-        ffi::raw_keys(&handle, &table.path, |key, deletion| {
-            let hash = hasher.hash(key);
-            let resident = segment.as_ref().and_then(|segment| segment.answer(hash));
-            let denials = [
-                (
-                    "the sidecar",
-                    stored.is_some_and(|chain| !chain.may_contain(hash)),
-                ),
-                ("the resident filter", resident == Some(false)),
-                ("the front", !deletion && view.answer(hash, key).is_absent()),
-            ];
-            for (filter, _) in denials.iter().filter(|(_, denied)| *denied) {
-                report.lost.push(LostKey {
-                    key: key.to_vec(),
-                    file: table.path.clone(),
-                    filter,
-                });
-            }
-            report.entries_checked += 1;
-            true
-        })
-        .map_err(|reason| InspectError::Read {
-            path: table.path.clone(),
-            reason,
-        })
-    }
-
-    fn tables(&self, column: &Column) -> Result<Vec<LiveTable>, InspectError> {
-        match self.engine().cf_handle(column.name()) {
+    /// The live tables of a front's family; none when that is gone.
+    pub(super) fn tables(&self, column: &Column) -> Result<Vec<LiveTable>, InspectError> {
+        match bound::family(column, self.engine()) {
             Some(handle) => ffi::live_tables(&handle).map_err(|reason| InspectError::List {
                 column: column.name().to_owned(),
                 reason,
@@ -364,16 +202,6 @@ impl FilterReport {
     }
 }
 
-fn full_text(error: &SidecarError) -> String {
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    text
-}
-
 /// The share of random hashes that a filter does not rule out. A hash is uniform, so a random one
 /// stands for an absent key.
 fn observed_rate(chain: &Chain) -> f64 {
@@ -391,4 +219,39 @@ fn fill_of(chain: &Chain) -> f64 {
         .map(|stage| stage.fill() * stage.size().get() as f64)
         .sum();
     if bits == 0.0 { 0.0 } else { set / bits }
+}
+
+#[cfg(test)]
+mod tests {
+    use rocksdb::Options;
+
+    use super::*;
+    use crate::SieveOptions;
+
+    /// Tables were looked up by the family's name alone: until upkeep had noticed, those of the new
+    /// family were listed and checked as the old one's.
+    #[test]
+    fn the_tables_of_a_family_made_again_behind_our_back_are_not_the_old_ones() {
+        let home = tempfile::tempdir().unwrap();
+        let mut options = Options::default();
+        options.create_if_missing(true);
+        options.create_missing_column_families(true);
+        let sieve = SieveOptions::default();
+        let db = SieveDb::open_cf(&options, &sieve, home.path(), ["again"]).unwrap();
+        let fronts = db.columns().all();
+        let front = fronts.iter().find(|front| front.name() == "again").unwrap();
+        let write = || {
+            let family = db.cf_handle("again").unwrap();
+            db.put_cf(&family, b"key", b"value").unwrap();
+            db.flush_cf(&family).unwrap();
+        };
+        write();
+        assert_eq!(db.tables(front).unwrap().len(), 1);
+        db.with_engine(|engine| {
+            engine.drop_cf("again").unwrap();
+            engine.create_cf("again", &options).unwrap();
+        });
+        write();
+        assert!(db.tables(front).unwrap().is_empty());
+    }
 }

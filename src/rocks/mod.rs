@@ -6,6 +6,7 @@
 //! | `options` | what a front may be told |
 //! | `coverage` | what a reader consults, and when it may say *absent* |
 //! | `column` | the front of one column family: readers, memtables, tables |
+//! | `bound` | the family that a front is bound to |
 //! | `audit`, `bypass`, `trust` | negatives that are checked, and what follows from a false one |
 //! | `table` | the filter of an SST while it is written |
 //! | `bell`, `upkeep`, `shelf` | the background thread and the folder of filters |
@@ -15,10 +16,11 @@
 //! | `probe` | the proof, before a database is opened, that the hooks fire |
 //! | `db` | [`SieveDb`] |
 //! | `family` | a column family that is looked up once |
-//! | `inspect` | what there is, and whether it is right |
+//! | `inspect`, `verify` | what there is, and whether it is right |
 
 mod audit;
 mod bell;
+mod bound;
 mod bypass;
 mod column;
 mod columns;
@@ -42,6 +44,7 @@ mod shelf;
 mod table;
 mod trust;
 mod upkeep;
+mod verify;
 
 pub(crate) use audit::Sample;
 pub use audit::{Liar, Refutation};
@@ -50,9 +53,10 @@ pub use db::SieveDb;
 pub use error::{InspectError, OpenError, UpkeepFailed};
 pub(crate) use family::Family;
 pub(crate) use ffi::has_compaction_filter;
-pub use inspect::{ColumnReport, FilterReport, Inspection, LostKey, SegmentReport, VerifyReport};
+pub use inspect::{ColumnReport, FilterReport, Inspection, SegmentReport};
 pub use options::{FilterMemory, SieveOptions};
 pub use scrub::Scrubbed;
+pub use verify::{LostKey, VerifyReport};
 
 /// The wrapped engine: a RocksDB whose column families may be created and dropped while shared.
 pub type Engine = rocksdb::DBWithThreadMode<rocksdb::MultiThreaded>;

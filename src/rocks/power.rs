@@ -152,8 +152,11 @@ impl Census {
     }
 }
 
+/// What an environment variable says; a text that is no number must not pass for silence.
 fn number_from(variable: &str) -> Option<u64> {
-    std::env::var(variable).ok()?.parse().ok()
+    let text = std::env::var(variable).ok()?;
+    let number = text.parse();
+    Some(number.unwrap_or_else(|error| panic!("{variable}={text}: {error}")))
 }
 
 #[test]

@@ -15,7 +15,7 @@
 //! alone hands filters around.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use super::bell::Bell;
@@ -24,6 +24,7 @@ use super::columns::Columns;
 use crate::filter::Scalable;
 use crate::math::Bits;
 use crate::segment::{Registry, SegmentId};
+use crate::sync::unpoisoned;
 
 /// Memory that is read in a second: a hundredth of what a machine can, so that nobody notices.
 const BYTES_A_SECOND: u64 = 256 << 20;
@@ -58,11 +59,11 @@ pub(crate) struct ScrubLog(Mutex<Scrubbed>);
 
 impl ScrubLog {
     pub(crate) fn so_far(&self) -> Scrubbed {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        *unpoisoned(self.0.lock())
     }
 
     fn note(&self, size: Bits, intact: bool) {
-        let mut log = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut log = unpoisoned(self.0.lock());
         log.filters += 1;
         log.bytes += size.get() / 8;
         log.damaged += u64::from(!intact);

@@ -8,7 +8,7 @@ use crate::filter::{Chain, Scalable, Stage};
 use crate::format::{Identity, Role, Sidecar, Source, StageRecord, Subject};
 use crate::math::Bits;
 use crate::planted::planted;
-use crate::segment::{SealedFilter, SegmentId, SidecarError, SidecarFolder};
+use crate::segment::{SealedFilter, SegmentId, SidecarError, SidecarFolder, SidecarName};
 
 /// Filters on disk, in and out.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ impl Shelf {
     /// The filter of a segment, if a good one is there that takes at most `room`: nothing larger is
     /// read, whatever the file.
     pub(crate) fn load_within(&self, id: SegmentId, room: Bits) -> Option<SealedFilter> {
-        match self.folder.header(id) {
+        match self.folder.header(SidecarName::Segment(id)) {
             Ok(Some(header)) if header.size() > room => None,
             // What is wrong with it is said by the load.
             _ => self.load(id).filter(|filter| filter.chain.size() <= room),
@@ -50,7 +50,7 @@ impl Shelf {
 
     /// The filter of a segment; `None` when it has no sidecar.
     pub(crate) fn load_checked(&self, id: SegmentId) -> Result<Option<SealedFilter>, SidecarError> {
-        let loaded = self.folder.load(id);
+        let loaded = self.folder.load(SidecarName::Segment(id));
         if planted!(DamagedIsEmpty) && matches!(loaded, Err(SidecarError::Damaged { .. })) {
             let nothing = Chain::new(*self.folder.imprint(), Vec::new());
             let rate = crate::math::Rate::ONE_PERCENT;
@@ -92,7 +92,7 @@ impl Shelf {
         name: &str,
         room: Bits,
     ) -> Option<(Chain, HashSet<SegmentId>)> {
-        let header = self.folder.summary_header(key_space(name));
+        let header = self.folder.header(summary_of(name));
         if header.is_ok_and(|header| header.is_some_and(|header| header.size() > room)) {
             tracing::warn!(
                 column = name,
@@ -100,7 +100,7 @@ impl Shelf {
             );
             return None;
         }
-        let loaded = self.folder.load_summary(key_space(name));
+        let loaded = self.folder.load(summary_of(name));
         let mut sidecar = loaded.unwrap_or_else(|error| {
             tracing::warn!(%error, "a summary is unusable; it will be made anew from the tables");
             None
@@ -114,7 +114,7 @@ impl Shelf {
 
     /// What is wrong with the stored summary of a key space, if there is one.
     pub(crate) fn check_summary(&self, name: &str) -> Result<(), SidecarError> {
-        self.folder.load_summary(key_space(name)).map(drop)
+        self.folder.load(summary_of(name)).map(drop)
     }
 
     /// Stores a summary together with the segments that it covers.
@@ -184,16 +184,20 @@ impl Shelf {
     }
 
     pub(crate) fn remove(&self, id: SegmentId) {
-        if let Err(error) = self.folder.remove(id) {
+        if let Err(error) = self.folder.remove(SidecarName::Segment(id)) {
             tracing::warn!(%error, "a filter without a table stays for now");
         }
     }
 
     pub(crate) fn remove_summary(&self, name: &str) {
-        if let Err(error) = self.folder.remove_summary(key_space(name)) {
+        if let Err(error) = self.folder.remove(summary_of(name)) {
             tracing::warn!(%error, "the summary of a dropped column family stays");
         }
     }
+}
+
+fn summary_of(name: &str) -> SidecarName {
+    SidecarName::Summary(key_space(name))
 }
 
 /// Names a column family in file names. Two names with one value would only overwrite each

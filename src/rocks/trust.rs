@@ -13,12 +13,13 @@
 //! raw keys, new filters. Within the process there is no way back: the memory and the code that lied
 //! would judge themselves.
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use super::audit::Refutation;
 use super::column::Column;
 use super::shelf::Shelf;
 use crate::segment::Registry;
+use crate::sync::unpoisoned;
 
 /// The trust in all filters of one database.
 #[derive(Debug)]
@@ -42,7 +43,7 @@ impl Trust {
 
     /// Binds a front to the fate of all.
     pub(crate) fn cover(&self, front: &Arc<Column>) {
-        let mut fronts = self.fronts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut fronts = unpoisoned(self.fronts.lock());
         fronts.retain(|front| front.strong_count() > 0);
         fronts.push(Arc::downgrade(front));
         if self.lost().is_some() {
@@ -60,7 +61,7 @@ impl Trust {
     /// Must not be called within a read of a published value: it waits for them.
     pub(crate) fn lose(&self, refutation: Refutation) {
         // Held to the end: who comes second returns when all is done, as well.
-        let fronts = self.fronts.lock().unwrap_or_else(PoisonError::into_inner);
+        let fronts = unpoisoned(self.fronts.lock());
         if self.lost().is_some() {
             return;
         }

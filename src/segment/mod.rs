@@ -2,6 +2,7 @@
 
 mod build;
 mod identity;
+mod name;
 mod plan;
 mod registry;
 mod sealed;
@@ -10,6 +11,7 @@ mod sidecar;
 pub use crate::id::SegmentId;
 pub use build::SegmentBuilder;
 pub use identity::{Candidate, IDENTITY_FILE, IdentityError};
+pub use name::SidecarName;
 pub use plan::{
     Action, Budget, Cost, Decision, Facts, Fraction, Input, InputStage, Keys, OrRole, plan,
 };

@@ -7,7 +7,7 @@ use super::{Segment, SegmentId};
 use crate::hash::KeyHasher;
 use crate::math::Bits;
 use crate::sync::atomic::{AtomicBool, Ordering};
-use crate::sync::{Mutex, MutexGuard, PoisonError};
+use crate::sync::{Mutex, MutexGuard, unpoisoned};
 
 /// All segments that somebody reads, builds or keeps.
 #[derive(Debug)]
@@ -72,7 +72,6 @@ impl Registry {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<SegmentId, Arc<Segment>>> {
-        // The map is whole after every operation, so a panic elsewhere does not spoil it.
-        self.segments.lock().unwrap_or_else(PoisonError::into_inner)
+        unpoisoned(self.segments.lock())
     }
 }

@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 
 use rocksdb::{DEFAULT_COLUMN_FAMILY_NAME, Error, Options};
@@ -25,6 +25,7 @@ use crate::rocks::trust::Trust;
 use crate::rocks::upkeep::Upkeep;
 use crate::rocks::{Engine, OpenError, ffi, probe};
 use crate::segment::{Candidate, IdentityError, Registry, SidecarFolder};
+use crate::sync::unpoisoned;
 
 /// What the fronts of one database share while it opens.
 pub(in crate::rocks) struct Opening {
@@ -218,7 +219,7 @@ impl SieveDb {
     }
 
     fn family_turn(&self) -> MutexGuard<'_, ()> {
-        self.families.lock().unwrap_or_else(PoisonError::into_inner)
+        unpoisoned(self.families.lock())
     }
 }
 

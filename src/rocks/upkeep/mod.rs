@@ -32,6 +32,7 @@ pub(crate) use self::budget::room;
 use self::sweep::Sweeper;
 use super::Engine;
 use super::bell::{Bell, Calls};
+use super::bound;
 use super::column::{Column, Epoch};
 use super::columns::Columns;
 use super::ffi::{self, LiveTable};
@@ -276,9 +277,7 @@ impl Upkeep {
     }
 
     fn handle(&self, column: &Column) -> Result<Arc<BoundColumnFamily<'_>>, UpkeepError> {
-        // Another family may have taken the name of one that was dropped.
-        let handle = self.engine.cf_handle(column.name());
-        let own = handle.filter(|handle| column.is_front_of(ffi::column_id(handle)));
+        let own = bound::family(column, &self.engine);
         own.ok_or_else(|| UpkeepError::ColumnGone(column.name().to_owned()))
     }
 

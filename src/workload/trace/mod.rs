@@ -371,24 +371,4 @@ mod tests {
             .unwrap();
         assert!(error.to_string().contains("/no/such/trace"), "{error}");
     }
-
-    /// The counts that come with the published traces.
-    #[test]
-    fn published_traces_have_their_published_counts() {
-        let Some(folder) = std::env::var_os("LSM_SIEVE_DATA").map(PathBuf::from) else {
-            println!("skipped: LSM_SIEVE_DATA does not name a folder of traces");
-            return;
-        };
-        for (name, format, references, distinct) in [
-            ("OLTP.lis.zst", Format::Lis, 914_145, 186_880),
-            ("corda-vaultservice.gz", Format::U64Be, 135_702, 90_468),
-            ("orm-busy.trace.xz", Format::U32Be, 5_000_000, 76_349),
-        ] {
-            let trace = Trace::open(&folder.join(name), format).unwrap();
-            let ids: Vec<u64> = trace.collect::<Result<_, _>>().unwrap();
-            assert_eq!(ids.len(), references, "{name}");
-            let ids: std::collections::HashSet<u64> = ids.into_iter().collect();
-            assert_eq!(ids.len(), distinct, "{name}");
-        }
-    }
 }

@@ -403,23 +403,12 @@ impl<'a> Ground<'a> {
 
     /// Every filter against the raw keys of its table.
     pub(super) fn verify(&self, tally: &mut Tally) -> Checked {
-        /// A table may be compacted away while it is read.
-        const TRIES: usize = 20;
-        let mut last = None;
-        for _ in 0..TRIES {
-            match self.db.verify(true) {
-                Ok(report) => {
-                    tally.entries_verified += report.entries_checked;
-                    let lost: Vec<_> = report.lost.iter().map(ToString::to_string).collect();
-                    return match lost.first() {
-                        None => Ok(()),
-                        Some(first) => Err(Violation::lost(format!("verify: {first}"))),
-                    };
-                }
-                Err(error) => last = Some(error),
-            }
+        let report = self.db.verify(true)?;
+        tally.entries_verified += report.entries_checked;
+        match report.lost.first() {
+            None => Ok(()),
+            Some(first) => Err(Violation::lost(format!("verify: {first}"))),
         }
-        last.map_or(Ok(()), |error| Err(error.into()))
     }
 }
 

@@ -10,6 +10,7 @@
 
 mod case;
 mod closed;
+mod course;
 mod crowd;
 mod differential;
 mod ground;
@@ -22,6 +23,7 @@ mod settings;
 mod shrink;
 mod sieve;
 mod step;
+mod texts;
 mod verdict;
 mod watchdog;
 

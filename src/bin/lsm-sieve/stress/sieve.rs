@@ -1,13 +1,15 @@
-//! Cases on a [`SieveDb`](lsm_sieve::SieveDb).
+//! Cases on a [`SieveDb`].
 
 use std::path::Path;
 
+use lsm_sieve::SieveDb;
 use lsm_sieve::workload::Watch;
 use lsm_sieve::workload::random::Random;
 use serde::{Deserialize, Serialize};
 
 use super::case::{Failure, Subject};
 use super::closed;
+use super::course::Course;
 use super::ground::Ground;
 use super::keys::KeySpace;
 use super::model::Model;
@@ -20,9 +22,6 @@ use super::verdict::{Tally, Violation};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(super) struct Sieve(pub(super) Settings);
-
-/// Steps between two looks at the watch.
-const PATCH: u64 = 256;
 
 /// Settings and steps.
 pub(super) fn draw(random: &mut Random, steps: usize) -> (Sieve, Vec<Step>) {
@@ -50,9 +49,9 @@ impl Subject for Sieve {
             front: self.0.front.clone(),
             frozen: false,
             tally,
-            done: 0,
+            course: Course::new(steps),
         };
-        life.live(steps, watch)
+        life.live(watch)
     }
 
     fn simpler(&self) -> Vec<Self> {
@@ -69,13 +68,12 @@ struct Life<'a> {
     front: FrontSettings,
     frozen: bool,
     tally: &'a mut Tally,
-    /// Steps done.
-    done: usize,
+    course: Course<'a, Step>,
 }
 
-impl Life<'_> {
-    fn live(&mut self, steps: &[Step], watch: &mut impl Watch) -> Result<(), Failure> {
-        while let Some(closed) = self.open_and_do(steps, watch)? {
+impl<'a> Life<'a> {
+    fn live(&mut self, watch: &mut impl Watch) -> Result<(), Failure> {
+        while let Some(closed) = self.open_and_do(watch)? {
             let path = self.home.join("db");
             let mut files = closed::Closed {
                 path: &path,
@@ -84,52 +82,39 @@ impl Life<'_> {
                 model: &mut self.model,
                 tally: self.tally,
             };
-            let suffered = closed
-                .mishaps
-                .iter()
-                .try_for_each(|mishap| files.suffer(mishap));
-            suffered.map_err(Failure::at(self.done))?;
+            let mut mishaps = closed.mishaps.iter();
+            let suffered = mishaps.try_for_each(|mishap| files.suffer(mishap));
+            self.course.at(suffered)?;
             self.front = closed.front.clone().unwrap_or_else(|| self.front.clone());
             self.frozen = closed.frozen;
-            self.done += 1;
+            self.course.advance(watch)?;
         }
         Ok(())
     }
 
     /// Opens the database and does steps until it is to be closed, or until the end.
-    fn open_and_do<'s>(
-        &mut self,
-        steps: &'s [Step],
-        watch: &mut impl Watch,
-    ) -> Result<Option<&'s Closed>, Failure> {
-        let front = self.front.options().map_err(Violation::other);
-        let path = self.home.join("db");
-        let opened = front.and_then(|front| {
-            closed::open(
-                self.settings,
-                &front.frozen(self.frozen),
-                &path,
-                &self.model,
-            )
-        });
-        let db = opened.map_err(Failure::at(self.done))?;
+    fn open_and_do(&mut self, watch: &mut impl Watch) -> Result<Option<&'a Closed>, Failure> {
+        let db = self.course.at(self.open())?;
         self.tally.opened += 1;
+        let course = &mut self.course;
         let ground = Ground::new(&db, self.settings, self.keys);
-        let done = &mut self.done;
         let mut session = Session::new(ground, &mut self.model, self.tally, self.home, self.frozen);
-        session.agree().map_err(Failure::at(*done))?;
-        for step in &steps[*done..] {
+        course.at(session.agree())?;
+        while let Some(step) = course.step() {
             if let Step::Reopen(closed) = step {
                 return Ok(Some(closed));
             }
-            session.apply(step).map_err(Failure::at(*done))?;
-            *done += 1;
-            if (*done as u64).is_multiple_of(PATCH) {
-                watch.advance(PATCH)?;
-            }
+            course.at(session.apply(step))?;
+            course.advance(watch)?;
         }
-        session.agree().map_err(Failure::at(*done))?;
-        session.verify().map_err(Failure::at(*done))?;
+        course.at(session.agree())?;
+        course.at(session.verify())?;
         Ok(None)
+    }
+
+    fn open(&self) -> Result<SieveDb, Violation> {
+        let front = self.front.options().map_err(Violation::other)?;
+        let front = front.frozen(self.frozen);
+        closed::open(self.settings, &front, &self.home.join("db"), &self.model)
     }
 }

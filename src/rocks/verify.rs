@@ -1,0 +1,192 @@
+//! Whether every filter is right: its file whole, and no key of its table denied.
+//!
+//! A full check reads the raw entries of every live table, past all filters, and holds three answers
+//! against each key: that of the filter on disk, that of the filter in memory, and the front's.
+
+use std::collections::HashSet;
+use std::fmt;
+
+use super::SieveDb;
+use super::bound;
+use super::column::Column;
+use super::error::InspectError;
+use super::ffi::{self, LiveTable};
+use crate::filter::Chain;
+use crate::segment::SidecarError;
+
+/// What a verification found.
+#[derive(Clone, Debug, Default)]
+pub struct VerifyReport {
+    /// Sidecars of live tables read and checked.
+    pub sidecars_checked: u64,
+    /// Sidecars, of tables or of a summary, that cannot be used, with the reason and the remedy.
+    pub damaged: Vec<String>,
+    /// Live tables without a sidecar: they are asked, until upkeep has built one.
+    pub missing: Vec<String>,
+    /// Raw entries asked of their table's filter and of the front; 0 unless asked for.
+    pub entries_checked: u64,
+    /// Keys that a filter denies though they are there. There must be none.
+    pub lost: Vec<LostKey>,
+}
+
+impl VerifyReport {
+    fn add(&mut self, other: Self) {
+        self.sidecars_checked += other.sidecars_checked;
+        self.damaged.extend(other.damaged);
+        self.missing.extend(other.missing);
+        self.entries_checked += other.entries_checked;
+        self.lost.extend(other.lost);
+    }
+}
+
+/// A key that a filter denies though it is there: a fault of lsm-sieve or of the machine.
+#[derive(Clone, Debug)]
+pub struct LostKey {
+    /// The key.
+    pub key: Vec<u8>,
+    /// The table that holds it.
+    pub file: String,
+    /// The filter that denies it.
+    pub filter: &'static str,
+}
+
+impl fmt::Display for LostKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} in {} denied by {}",
+            self.key.escape_ascii(),
+            self.file,
+            self.filter
+        )
+    }
+}
+
+impl SieveDb {
+    /// Checks the summaries and the sidecars of all live tables; with `full` also asks every filter,
+    /// on disk and in memory, for every raw key of its table, and the front for every key that is
+    /// not a tombstone.
+    ///
+    /// # Errors
+    /// When RocksDB cannot list or read its tables.
+    pub fn verify(&self, full: bool) -> Result<VerifyReport, InspectError> {
+        let mut report = VerifyReport::default();
+        for column in self.columns().all() {
+            if let Err(error) = self.shelf().check_summary(column.name()) {
+                report.damaged.push(full_text(&error));
+            }
+            self.verify_tables(&column, full, &mut report)?;
+        }
+        Ok(report)
+    }
+
+    /// A table that is compacted away meanwhile hands its keys to others: what was found in it is
+    /// void, and the tables that are new since are checked as well.
+    fn verify_tables(
+        &self,
+        column: &Column,
+        full: bool,
+        report: &mut VerifyReport,
+    ) -> Result<(), InspectError> {
+        let mut verified: HashSet<String> = HashSet::new();
+        loop {
+            let mut fresh = self.tables(column)?;
+            fresh.retain(|table| !verified.contains(&table.path));
+            let found: Vec<_> = fresh
+                .into_iter()
+                .map(|table| (self.verify_table(column, &table, full), table.path))
+                .collect();
+            let live = self.tables(column)?;
+            let is_live = |path: &String| live.iter().any(|table| &table.path == path);
+            let mut gone = false;
+            for (found, path) in found {
+                if is_live(&path) {
+                    report.add(found?);
+                    verified.insert(path);
+                } else {
+                    gone = true;
+                }
+            }
+            if !gone {
+                return Ok(());
+            }
+        }
+    }
+
+    fn verify_table(
+        &self,
+        column: &Column,
+        table: &LiveTable,
+        full: bool,
+    ) -> Result<VerifyReport, InspectError> {
+        let mut report = VerifyReport::default();
+        let stored = self.verify_sidecar(table, &mut report);
+        if full {
+            self.verify_keys(column, table, stored.as_ref(), &mut report)?;
+        }
+        Ok(report)
+    }
+
+    fn verify_sidecar(&self, table: &LiveTable, report: &mut VerifyReport) -> Option<Chain> {
+        let loaded = table.id().map(|id| self.shelf().load_checked(id));
+        match loaded {
+            Some(Ok(Some(filter))) => {
+                report.sidecars_checked += 1;
+                return Some(filter.chain);
+            }
+            Some(Err(error)) => report.damaged.push(full_text(&error)),
+            None | Some(Ok(None)) => report.missing.push(table.path.clone()),
+        }
+        None
+    }
+
+    fn verify_keys(
+        &self,
+        column: &Column,
+        table: &LiveTable,
+        stored: Option<&Chain>,
+        report: &mut VerifyReport,
+    ) -> Result<(), InspectError> {
+        let hasher = column.hasher();
+        let view = column.view();
+        let segment = table.id().and_then(|id| self.registry().get(id));
+        let Some(handle) = bound::family(column, self.engine()) else {
+            return Ok(());
+        };
+        ffi::raw_keys(&handle, &table.path, |key, deletion| {
+            let hash = hasher.hash(key);
+            let resident = segment.as_ref().and_then(|segment| segment.answer(hash));
+            let denials = [
+                (
+                    "the sidecar",
+                    stored.is_some_and(|chain| !chain.may_contain(hash)),
+                ),
+                ("the resident filter", resident == Some(false)),
+                ("the front", !deletion && view.answer(hash, key).is_absent()),
+            ];
+            for (filter, _) in denials.iter().filter(|(_, denied)| *denied) {
+                report.lost.push(LostKey {
+                    key: key.to_vec(),
+                    file: table.path.clone(),
+                    filter,
+                });
+            }
+            report.entries_checked += 1;
+            true
+        })
+        .map_err(|reason| InspectError::Read {
+            path: table.path.clone(),
+            reason,
+        })
+    }
+}
+
+fn full_text(error: &SidecarError) -> String {
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
+}

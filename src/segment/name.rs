@@ -1,0 +1,85 @@
+//! The name of a sidecar's file.
+//!
+//! ```text
+//!   <segment, 32 hex digits>.sieve         summary-<key space, 8 hex digits>.sieve
+//! ```
+//!
+//! Names are made from validated numbers alone; nothing read from a file is ever a path.
+
+use std::fmt;
+
+use crate::format::Subject;
+use crate::segment::SegmentId;
+
+const SUFFIX: &str = ".sieve";
+const SUMMARY_PREFIX: &str = "summary-";
+
+/// What a sidecar is stored under. It is found by its name, and believed for what it says inside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SidecarName {
+    /// Of a segment's filter.
+    Segment(SegmentId),
+    /// Of the summary of a key space.
+    Summary(u32),
+}
+
+impl SidecarName {
+    /// Reads exactly what [`fmt::Display`] writes.
+    pub(crate) fn parse(name: &str) -> Option<Self> {
+        let stem = name.strip_suffix(SUFFIX)?;
+        let parsed = match stem.strip_prefix(SUMMARY_PREFIX) {
+            Some(digits) => Self::Summary(u32::from_str_radix(digits, 16).ok()?),
+            None => Self::Segment(SegmentId::from_hex(stem)?),
+        };
+        (parsed.to_string() == name).then_some(parsed)
+    }
+
+    /// The name in front of what a temporary file appends to it.
+    pub(crate) fn parse_start(name: &str) -> Option<Self> {
+        let end = name.find(SUFFIX)?.checked_add(SUFFIX.len())?;
+        Self::parse(name.get(..end)?)
+    }
+}
+
+impl From<&Subject> for SidecarName {
+    fn from(subject: &Subject) -> Self {
+        match subject {
+            Subject::Segment(id) => Self::Segment(*id),
+            Subject::Summary { key_space, .. } => Self::Summary(*key_space),
+        }
+    }
+}
+
+impl fmt::Display for SidecarName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Segment(id) => write!(f, "{id}{SUFFIX}"),
+            Self::Summary(key_space) => write!(f, "{SUMMARY_PREFIX}{key_space:08x}{SUFFIX}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_read_only_as_it_is_written() {
+        for name in [
+            SidecarName::Segment(SegmentId::from_bytes([0xa1; 16])),
+            SidecarName::Summary(0xab),
+        ] {
+            assert_eq!(SidecarName::parse(&name.to_string()), Some(name));
+        }
+        for other in [
+            "summary-000000AB.sieve",
+            "summary-+00000ab.sieve",
+            "summary-ab.sieve",
+            "../etc.sieve",
+            "a1.sieve",
+            ".sieve",
+        ] {
+            assert_eq!(SidecarName::parse(other), None, "{other}");
+        }
+    }
+}

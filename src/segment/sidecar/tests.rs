@@ -1,0 +1,238 @@
+//! What the folder keeps, refuses, and leaves alone.
+
+use super::*;
+use crate::disk::{Fault, MemoryDisk};
+use crate::filter::{Kind, Shape};
+use crate::format::{Role, Source, StageRecord, Subject};
+use crate::hash::{HashId, KeyHasher, Seed};
+use crate::math::{Bits, Items, Probes, Rate};
+
+const STORE: StoreId = StoreId::from_bytes([1; 16]);
+const ONE: SegmentId = SegmentId::from_bytes([0xa1; 16]);
+const TWO: SegmentId = SegmentId::from_bytes([0xb2; 16]);
+const FIRST: SidecarName = SidecarName::Segment(ONE);
+const SECOND: SidecarName = SidecarName::Segment(TWO);
+const SUMMARY: SidecarName = SidecarName::Summary(7);
+
+fn imprint(seed: u8) -> Imprint {
+    KeyHasher::new(HashId::Xxh3, Seed::from_bytes([seed; 16])).imprint()
+}
+
+fn folder_of(disk: &MemoryDisk, store: StoreId, seed: u8) -> SidecarFolder {
+    let disk = Arc::new(disk.clone());
+    let folder = SidecarFolder::new(disk, "/sieve".into(), store, imprint(seed));
+    folder.prepare().unwrap();
+    folder
+}
+
+fn folder(disk: &MemoryDisk) -> SidecarFolder {
+    folder_of(disk, STORE, 1)
+}
+
+fn sidecar(subject: Subject, word: u64) -> Sidecar {
+    let imprint = match subject {
+        Subject::Segment { .. } => imprint(1),
+        Subject::Summary { .. } => imprint(1).remixed(),
+    };
+    Sidecar {
+        store: STORE,
+        imprint,
+        subject,
+        source: Source::RawKeys,
+        entries: 3,
+        rate: Rate::ONE_PERCENT,
+        stages: vec![StageRecord {
+            role: Role::Members,
+            shape: Shape {
+                kind: Kind::Blocked,
+                bits: Bits::new(512),
+                probes: Probes::new(8),
+                groups: 2,
+            },
+            items: Items::new(3),
+            words: vec![word; 8],
+        }],
+    }
+}
+
+fn of_segment(id: SegmentId, word: u64) -> Sidecar {
+    sidecar(Subject::Segment(id), word)
+}
+
+fn put(disk: &MemoryDisk, name: &str, bytes: &[u8]) {
+    let path = Path::new("/sieve").join(name);
+    drop(disk.remove(&path));
+    let mut file = disk.create_new(&path).unwrap();
+    io::Write::write_all(&mut *file, bytes).unwrap();
+}
+
+fn bytes_of(disk: &MemoryDisk, id: SegmentId) -> Vec<u8> {
+    let path = PathBuf::from(format!("/sieve/{id}.sieve"));
+    disk::read_file(disk, &path, MAX_SIDECAR_BYTES).unwrap()
+}
+
+/// The bytes of a sidecar as a later version of the library might write it.
+fn newer() -> Vec<u8> {
+    let mut bytes = format::encode(&of_segment(ONE, 0)).unwrap();
+    let end = 148 - 4;
+    bytes[8] = u8::MAX;
+    let crc = crc32fast::hash(&bytes[..end]);
+    bytes[end..148].copy_from_slice(&crc.to_le_bytes());
+    bytes
+}
+
+#[test]
+fn what_is_stored_is_found_and_listed_until_it_is_removed() {
+    let disk = MemoryDisk::new();
+    let folder = folder(&disk);
+    assert_eq!(folder.load(FIRST).unwrap(), None);
+    let length = folder.store(&of_segment(ONE, 5)).unwrap();
+    assert_eq!(length, bytes_of(&disk, ONE).len() as u64);
+    folder.store(&of_segment(ONE, 6)).unwrap();
+    let summary = sidecar(
+        Subject::Summary {
+            key_space: 7,
+            covers: vec![ONE],
+        },
+        8,
+    );
+    folder.store(&summary).unwrap();
+    assert_eq!(folder.load(FIRST).unwrap(), Some(of_segment(ONE, 6)));
+    assert_eq!(folder.load(SUMMARY).unwrap(), Some(summary));
+    assert_eq!(folder.load(SidecarName::Summary(8)).unwrap(), None);
+    assert_eq!(folder.list().unwrap(), [ONE]);
+    folder.remove(FIRST).unwrap();
+    folder.remove(FIRST).unwrap();
+    folder.remove(SUMMARY).unwrap();
+    assert!(folder.list().unwrap().is_empty());
+    assert_eq!(folder.load(SUMMARY).unwrap(), None);
+}
+
+#[test]
+fn a_sidecar_of_anything_else_is_refused() {
+    let disk = MemoryDisk::new();
+    let folder = folder(&disk);
+    folder.store(&of_segment(ONE, 5)).unwrap();
+    put(&disk, &format!("{TWO}.sieve"), &bytes_of(&disk, ONE));
+    put(&disk, "summary-00000000.sieve", &bytes_of(&disk, ONE));
+    let other_store = folder_of(&disk, StoreId::from_bytes([2; 16]), 1);
+    let other_seed = folder_of(&disk, STORE, 2);
+    for (refused, expected) in [
+        (folder.load(SECOND), "subject"),
+        (folder.load(SidecarName::Summary(0)), "subject"),
+        (other_store.load(FIRST), "database"),
+        (other_seed.load(FIRST), "hash or seed"),
+        (
+            other_seed.store(&of_segment(ONE, 5)).map(|_| None),
+            "hash or seed",
+        ),
+    ] {
+        match refused {
+            Err(SidecarError::Mismatch { what, .. }) => assert_eq!(what, expected),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_damaged_sidecar_is_reported_and_replaced() {
+    let disk = MemoryDisk::new();
+    let folder = folder(&disk);
+    folder.store(&of_segment(ONE, 5)).unwrap();
+    for damaged in [bytes_of(&disk, ONE).split_off(1), Vec::new()] {
+        put(&disk, &format!("{ONE}.sieve"), &damaged);
+        let error = folder.load(FIRST).unwrap_err();
+        assert!(matches!(error, SidecarError::Damaged { .. }), "{error}");
+        assert!(error.to_string().contains("it will be rebuilt"));
+        folder.store(&of_segment(ONE, 5)).unwrap();
+        assert!(folder.load(FIRST).unwrap().is_some());
+    }
+}
+
+/// So that nobody asks for memory before it is known how much.
+#[test]
+fn a_header_is_read_without_the_rest_of_the_file() {
+    let disk = MemoryDisk::new();
+    let folder = folder(&disk);
+    assert_eq!(folder.header(FIRST).unwrap(), None);
+    folder.store(&of_segment(ONE, 5)).unwrap();
+    let mut bytes = bytes_of(&disk, ONE);
+    bytes.truncate(148);
+    put(&disk, &format!("{ONE}.sieve"), &bytes);
+    let header = folder.header(FIRST).unwrap().unwrap();
+    assert_eq!(header.size(), Bits::new(512));
+    folder.load(FIRST).unwrap_err();
+    bytes[40] ^= 1;
+    put(&disk, &format!("{ONE}.sieve"), &bytes);
+    let error = folder.header(FIRST).unwrap_err();
+    assert!(matches!(error, SidecarError::Damaged { .. }), "{error}");
+}
+
+#[test]
+fn a_newer_sidecar_is_neither_read_nor_replaced_nor_removed() {
+    let disk = MemoryDisk::new();
+    let folder = folder(&disk);
+    put(&disk, &format!("{ONE}.sieve"), &newer());
+    for refused in [
+        folder.load(FIRST).map(|_| ()),
+        folder.store(&of_segment(ONE, 5)).map(|_| ()),
+        folder.remove(FIRST),
+    ] {
+        let error = refused.unwrap_err();
+        assert!(matches!(error, SidecarError::Newer { .. }), "{error}");
+    }
+    assert_eq!(bytes_of(&disk, ONE), newer());
+}
+
+#[test]
+fn preparing_sweeps_our_unfinished_files_and_nothing_else() {
+    let disk = MemoryDisk::new();
+    let ours = format!("{ONE}.sieve.0123456789abcdef.tmp");
+    let foreign = ["000012.sst", "x.0123456789abcdef.tmp", "LOCK"];
+    folder(&disk);
+    for name in foreign.iter().copied().chain([ours.as_str()]) {
+        put(&disk, name, b"x");
+    }
+    let folder = folder(&disk);
+    let mut expected = foreign.to_vec();
+    expected.sort_unstable();
+    assert_eq!(disk.list(Path::new("/sieve")).unwrap(), expected);
+    assert!(folder.list().unwrap().is_empty());
+}
+
+/// An error is never `None`: "no such file" may start a rebuild that replaces what is there.
+#[test]
+fn a_disk_error_is_never_a_missing_file_nor_another_filter() {
+    let disk = MemoryDisk::new();
+    let folder = folder(&disk);
+    folder.store(&of_segment(ONE, 5)).unwrap();
+    let before = disk.operations();
+    folder.load(FIRST).unwrap();
+    for n in 0..disk.operations() - before {
+        disk.fail(n, Fault::Once(io::ErrorKind::PermissionDenied));
+        let error = folder.load(FIRST).unwrap_err();
+        assert!(matches!(error, SidecarError::Disk { .. }), "{error}");
+    }
+}
+
+#[test]
+fn a_power_cut_while_storing_leaves_the_old_or_the_new_sidecar() {
+    let mut images = 0;
+    for survivors in 0.. {
+        let disk = MemoryDisk::new();
+        let folder = folder(&disk);
+        folder.store(&of_segment(ONE, 5)).unwrap();
+        disk.fail(survivors, Fault::PowerCut);
+        let stored = folder.store(&of_segment(ONE, 6));
+        for image in disk.after_power_cut(survivors) {
+            let found = self::folder(&image).load(FIRST).unwrap().unwrap();
+            let new = found == of_segment(ONE, 6);
+            assert!(new || (stored.is_err() && found == of_segment(ONE, 5)));
+            images += 1;
+        }
+        if stored.is_ok() {
+            break;
+        }
+    }
+    assert!(images > 50);
+}
