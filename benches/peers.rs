@@ -1,4 +1,4 @@
-//! This crate's filters beside other libraries': rate, bits a key, and nanoseconds an operation.
+//! This crate's filters beside other libraries': rate, bits per key, and nanoseconds an operation.
 //!
 //! ```sh
 //! cargo bench --no-default-features --bench peers [-- KEYS]

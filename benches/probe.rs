@@ -1,4 +1,4 @@
-//! What one operation on a blocked stage costs, at 10 and 12 bits a key.
+//! What one operation on a blocked stage costs, at 10 and 12 bits per key.
 //!
 //! ```sh
 //! cargo bench --no-default-features --bench probe [-- KEYS]

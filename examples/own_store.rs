@@ -1,4 +1,4 @@
-//! A skewed work load over a store of one's own, here a set: `cargo run --example own_store`
+//! A skewed workload over a store of one's own, here a set: `cargo run --example own_store`
 
 #![expect(clippy::print_stdout, reason = "an example for the command line")]
 

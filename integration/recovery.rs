@@ -280,6 +280,8 @@ fn a_frozen_front_of_another_hash_uses_and_changes_nothing() {
         assert_eq!(report(&db).uncovered, Some(0));
         nothing_is_lost(&db);
         agree(&db, &model);
+        let refused = db.consolidate().unwrap_err().to_string();
+        assert!(refused.contains("frozen"), "{refused}");
     }
     assert_eq!(stamps(&home.path().join("sieve"), ""), before);
     // Nor does it leave a folder where there was none.

@@ -53,6 +53,9 @@ pub use hash::HashId;
 pub use math::{Bits, Items, Rate, RateError};
 #[cfg(feature = "rocksdb")]
 pub use rocks::*;
+/// The binding whose options, batches and errors [`SieveDb`] takes and gives.
+#[cfg(feature = "rocksdb")]
+pub use rocksdb;
 #[cfg(feature = "rocksdb")]
 pub use stats::Stats;
 #[cfg(feature = "cli")]

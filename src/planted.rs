@@ -120,6 +120,8 @@ faults! {
     ScanErrorIgnored => "recovery::",
     /// The filter that is made anew for a table counts its deletions and does not know their keys.
     DeletionsUnread => "recovery::a_filter_made_anew",
+    /// The engine is ended while upkeep may be flushing.
+    EndsBesideUpkeep => "closing::closing_beside",
     // ---- the second look
     /// Generations of memtables that are not flushed yet are left out.
     OlderGenerationsLeftOut => "second_look::",

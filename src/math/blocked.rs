@@ -152,7 +152,7 @@ const WORTH_FOUR_GROUPS: f64 = 0.05;
 
 /// The fewest lines, and the pattern with them, that keep `items` keys below `rate`.
 ///
-/// `None` where 256 bits a key are not enough, which is so below about 1e-11.
+/// `None` where 256 bits per key are not enough, which is so below about 1e-11.
 pub fn size(items: Items, rate: Rate) -> Option<(Pattern, u64)> {
     let best = |groups| {
         let patterns = Pattern::ALL.into_iter().filter(|p| p.groups() == groups);
@@ -168,21 +168,21 @@ pub fn size(items: Items, rate: Rate) -> Option<(Pattern, u64)> {
     }
 }
 
-/// The fewest lines between 2 and 256 bits a key that do, by bisection: the rate falls with them.
+/// The fewest lines between 2 and 256 bits per key that do, by bisection: the rate falls with them.
 fn lines_for(pattern: Pattern, items: Items, wanted: Rate) -> Option<u64> {
     let fits = |lines| rate(pattern, lines, items) <= wanted.get();
     let least = items.get().div_ceil(LINE_BITS / 2).max(1);
     smallest_fitting(least..=items.get() / 2 + 64, fits)
 }
 
-/// The rate that two groups keep at so many bits a key, over many keys.
+/// The rate that two groups keep at so many bits per key, over many keys.
 ///
 /// # Panics
 /// When `bits_a_key` is not between 1 and 256.
 pub fn rate_of(bits_a_key: f64) -> Rate {
     assert!(
         (1.0..=256.0).contains(&bits_a_key),
-        "{bits_a_key} bits a key make no filter"
+        "{bits_a_key} bits per key make no filter"
     );
     let items = Items::new(1 << 20);
     let lines = whole(items.get() as f64 * bits_a_key / LINE_BITS as f64);

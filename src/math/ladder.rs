@@ -16,7 +16,7 @@
 //! - "Only slightly more than a static filter" at 22,624 keys (§4.1) is 36 % more.
 //! - The sum of rates reaches its bound with endlessly many *full* stages only: with at most L,
 //!   [`Tightening::Bounded`] gives the same promise for less.
-//! - A geometric tightening costs log2(1/r) bits a key more with *every* stage, a polynomial one
+//! - A geometric tightening costs log2(1/r) bits per key more with *every* stage, a polynomial one
 //!   2 log2((i+1)/i): r = 0.9 takes fewer bits than that from the third stage to the 62nd.
 
 use super::growth::Tightening;

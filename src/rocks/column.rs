@@ -6,112 +6,19 @@ use std::sync::{Arc, OnceLock, Weak};
 use super::audit::{Asked, Auditor, Sample};
 use super::bell::Bell;
 use super::coverage::{Answer, CHUNK, Coverage, Proof, View};
-use super::inventory::{self, Inventory};
+use super::inventory::Inventory;
+use super::memtables::Memtables;
 use super::options::SieveOptions;
 use super::table::TableBuild;
-use crate::filter::{Chain, Scalable, ScalableOptions};
+use crate::filter::{Chain, Scalable};
 use crate::hash::{KeyHash, KeyHasher};
 use crate::math::Rate;
 use crate::planted::planted;
 use crate::rcu::Published;
 use crate::segment::{Registry, SealedFilter, Segment, SegmentBuilder, SegmentId};
 use crate::stats::{Counters, Event, Stats};
-use crate::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::sync::{Mutex, unpoisoned};
-
-/// The filters that one generation of memtables feeds: summaries, and one of its own.
-///
-/// A memtable takes the column's target when its first key arrives and feeds it for life. So once
-/// a new target is named and the column flushed, no memtable feeds only the old one.
-#[derive(Debug)]
-pub(crate) struct WriteTarget {
-    hasher: KeyHasher,
-    summaries: Vec<Arc<Scalable>>,
-    recent: Arc<Scalable>,
-    publishes_first: bool,
-    open: AtomicUsize,
-    column: Weak<Column>,
-}
-
-impl WriteTarget {
-    fn new(
-        hasher: KeyHasher,
-        summaries: Vec<Arc<Scalable>>,
-        memtables: MemtableOptions,
-        column: &Weak<Column>,
-    ) -> Self {
-        Self {
-            hasher,
-            summaries,
-            recent: Arc::new(Scalable::new(hasher.imprint(), memtables.recent)),
-            publishes_first: memtables.publishes_first,
-            open: AtomicUsize::new(0),
-            column: Weak::clone(column),
-        }
-    }
-
-    fn feeds(&self, filter: &Arc<Scalable>) -> bool {
-        self.summaries.iter().any(|fed| Arc::ptr_eq(fed, filter))
-    }
-
-    /// The hash of a key that will be inserted; its lines are on their way.
-    pub(crate) fn prepare(&self, key: &[u8]) -> KeyHash {
-        let hash = self.hasher.hash(key);
-        if self.publishes_first {
-            self.insert(hash);
-        } else {
-            self.recent.prefetch_append(hash);
-            let remixed = hash.remixed();
-            self.summaries
-                .iter()
-                .for_each(|summary| summary.prefetch_append(remixed));
-        }
-        hash
-    }
-
-    /// Adds a key before the engine makes it visible.
-    pub(crate) fn insert(&self, hash: KeyHash) {
-        self.recent.append(hash);
-        let remixed = hash.remixed();
-        if planted!(MemtableKeyMissed) && hash.get().is_multiple_of(97) {
-            return;
-        }
-        assert!(!planted!(PanicSwallowed) || !hash.get().is_multiple_of(97));
-        self.summaries
-            .iter()
-            .for_each(|summary| summary.append(remixed));
-    }
-
-    /// The keys of one memtable are in a table, or gone with it.
-    pub(crate) fn seal(&self) {
-        self.open.fetch_sub(1, Ordering::AcqRel);
-    }
-
-    /// A key may have been missed: the column answers *maybe* from now on.
-    pub(crate) fn give_up(&self) {
-        if let Some(column) = self.column.upgrade()
-            && !planted!(PanicSwallowed)
-        {
-            column.give_up();
-        }
-    }
-}
-
-/// How memtables feed their filters.
-#[derive(Clone, Copy, Debug)]
-struct MemtableOptions {
-    /// The filter of one generation.
-    recent: ScalableOptions,
-    /// Whether a write may be seen before its memtable has taken it, so that the filters come first.
-    publishes_first: bool,
-}
-
-/// The targets of the memtables of now and of those before.
-#[derive(Debug)]
-struct Targets {
-    current: Arc<WriteTarget>,
-    older: Vec<Weak<WriteTarget>>,
-}
 
 /// What upkeep knows of a column's tables.
 #[derive(Debug, Default)]
@@ -140,8 +47,7 @@ pub(crate) struct Column {
     registry: Arc<Registry>,
     bell: Arc<Bell>,
     view: Published<View>,
-    targets: Mutex<Targets>,
-    memtable_options: MemtableOptions,
+    memtables: Memtables,
     knowledge: Mutex<Knowledge>,
     segment_rate: Mutex<Option<Rate>>,
     consolidated: AtomicU64,
@@ -169,10 +75,6 @@ impl Column {
         (summary, covers): (Scalable, HashSet<SegmentId>),
     ) -> Arc<Self> {
         let summary = Arc::new(summary);
-        let memtables = MemtableOptions {
-            recent: inventory::recent_options(options.get_memory_budget()),
-            publishes_first: options.get_publishes_first(),
-        };
         Arc::new_cyclic(|me| Self {
             me: Weak::clone(me),
             name: name.to_owned(),
@@ -190,11 +92,7 @@ impl Column {
                 inventory: None,
                 edition: 0,
             }),
-            targets: Mutex::new(Targets {
-                current: Arc::new(WriteTarget::new(hasher, vec![summary], memtables, me)),
-                older: Vec::new(),
-            }),
-            memtable_options: memtables,
+            memtables: Memtables::new(hasher, options, summary, me),
             knowledge: Mutex::new(Knowledge {
                 covers,
                 ..Knowledge::default()
@@ -408,70 +306,35 @@ impl Column {
         self.family.store(family, Ordering::Release);
     }
 
-    /// The filters for a memtable that takes its first key now.
-    pub(crate) fn bind_memtable(&self) -> Arc<WriteTarget> {
-        let targets = unpoisoned(self.targets.lock());
-        targets.current.open.fetch_add(1, Ordering::AcqRel);
-        Arc::clone(&targets.current)
+    /// The memtables of the family, and what they feed.
+    pub(crate) fn memtables(&self) -> &Memtables {
+        &self.memtables
     }
 
     /// Names the summaries that memtables feed whose first key arrives from now on.
     pub(crate) fn retarget(&self, summaries: Vec<Arc<Scalable>>) {
-        let fresh = Arc::new(WriteTarget::new(
-            self.hasher,
-            summaries,
-            self.memtable_options,
-            &self.me,
-        ));
+        let next = self.memtables.next(summaries);
         let _knowledge = unpoisoned(self.knowledge.lock());
         let view = self.view();
         if let Some(inventory) = &view.inventory
             && !planted!(NewGenerationLeftOut)
         {
             // Before a memtable is bound to it.
-            let inventory = Some(inventory.and_recent(&fresh.recent));
+            let inventory = Some(inventory.and_recent(next.recent()));
             self.show(View { inventory, ..view });
         }
-        let mut targets = unpoisoned(self.targets.lock());
-        let old = std::mem::replace(&mut targets.current, fresh);
-        targets.older.retain(|target| target.strong_count() > 0);
-        targets.older.push(Arc::downgrade(&old));
+        self.memtables.turn_to(next);
     }
 
     /// The recent filters of all memtables that are alive or will be bound before the next
     /// [`Column::retarget`]; a fresh one for the latter.
     pub(crate) fn collect_recent(&self) -> Vec<Arc<Scalable>> {
-        let current = self.current_target();
-        if current.recent.items().get() > 0 {
-            self.retarget(current.summaries.clone());
+        let current = self.memtables.current();
+        if current.recent().items().get() > 0 {
+            self.retarget(current.summaries().to_vec());
         }
         drop(current);
-        let targets = unpoisoned(self.targets.lock());
-        let older = targets.older.iter().filter_map(Weak::upgrade);
-        older
-            .filter(|_| !planted!(OlderGenerationsLeftOut))
-            .chain([Arc::clone(&targets.current)])
-            .map(|target| Arc::clone(&target.recent))
-            .collect()
-    }
-
-    /// Whether some memtable that does not feed `filter` may take keys or has some in no table.
-    pub(crate) fn writes_past(&self, filter: &Arc<Scalable>) -> bool {
-        let targets = unpoisoned(self.targets.lock());
-        let older = targets.older.iter().filter_map(Weak::upgrade);
-        older
-            .chain([Arc::clone(&targets.current)])
-            .filter(|target| !target.feeds(filter))
-            .any(|target| target.open.load(Ordering::Acquire) > 0)
-    }
-
-    /// Memtables whose keys are not all in tables yet.
-    #[cfg(test)]
-    pub(crate) fn open_memtables(&self) -> usize {
-        let targets = unpoisoned(self.targets.lock());
-        let older = targets.older.iter().filter_map(Weak::upgrade);
-        let all = older.chain([Arc::clone(&targets.current)]);
-        all.map(|target| target.open.load(Ordering::Acquire)).sum()
+        self.memtables.recent()
     }
 
     /// Something that must not happen did: no key can be ruled out until the next open.
@@ -483,11 +346,6 @@ impl Column {
             self.forget();
         }
         tracing::error!(column = %self.name, "nothing is ruled out; look-ups go to the engine until reopen");
-    }
-
-    /// The filters that a memtable would feed which took its first key now.
-    pub(crate) fn current_target(&self) -> Arc<WriteTarget> {
-        Arc::clone(&unpoisoned(self.targets.lock()).current)
     }
 
     /// Whether nothing will be ruled out until the next open.
@@ -600,8 +458,7 @@ impl Column {
         knowledge.covers = HashSet::new();
         let summary = self.saturated_summary();
         self.show(View::unknown(Arc::clone(&summary)));
-        let target = WriteTarget::new(self.hasher, vec![summary], self.memtable_options, &self.me);
-        unpoisoned(self.targets.lock()).current = Arc::new(target);
+        self.memtables.turn_to(self.memtables.next(vec![summary]));
     }
 
     fn forget(&self) {

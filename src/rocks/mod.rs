@@ -5,7 +5,9 @@
 //! | `shim.cc`, `ffi` | the hooks inside RocksDB; the only unsafe code |
 //! | `options` | what a front may be told |
 //! | `coverage` | what a reader consults, and when it may say *absent* |
-//! | `column` | the front of one column family: readers, memtables, tables |
+//! | `column`, `columns` | the front of one column family: readers, memtables, tables; all of them |
+//! | `memtables` | what memtables feed |
+//! | `inventory` | the second look: the filters of the tables and of the latest memtables |
 //! | `bound` | the family that a front is bound to |
 //! | `audit`, `bypass`, `trust` | negatives that are checked, and what follows from a false one |
 //! | `table` | the filter of an SST while it is written |
@@ -17,6 +19,7 @@
 //! | `db` | [`SieveDb`] |
 //! | `family` | a column family that is looked up once |
 //! | `inspect`, `verify` | what there is, and whether it is right |
+//! | `error` | what can go wrong while a database is opened or looked at |
 
 mod audit;
 mod bell;
@@ -33,6 +36,7 @@ mod inspect;
 #[cfg(all(test, interleave = "shuttle"))]
 mod interleavings;
 mod inventory;
+mod memtables;
 mod options;
 mod planning;
 #[cfg(test)]

@@ -8,7 +8,7 @@
 //!   Rebuild   from keys at hand for nothing, from disk in the background: as good as new
 //!   Chain     consult them all: rates add up, probes add up, nothing is read
 //!   Or        one filter with the bits of all: one probe, but the fills add up, and the rate is
-//!             their k-th power: two half-full filters of 10 bits a key go from 0.8 % to 13.8 %,
+//!             their k-th power: two half-full filters of 10 bits per key go from 0.8 % to 13.8 %,
 //!             four to 64 %, where a chain has 1.6 % and 3.2 %
 //!   Fold      the halves of an over-allocated filter ORed onto each other: half the memory
 //!   Keep      one input, within the budget

@@ -1,4 +1,4 @@
-//! Work loads: what is asked of a store, in which order, and what came of it.
+//! Workloads: what is asked of a store, in which order, and what came of it.
 //!
 //! ```text
 //! trace file ---> ids ---> operations ---> a store ---> counts and times ---> report

@@ -4,7 +4,7 @@ use super::keys::trace_key;
 use super::random::{Random, chosen};
 use super::store::Space;
 
-/// One step of a work load.
+/// One step of a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// Look the id up; insert it when it is missing.

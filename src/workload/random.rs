@@ -85,7 +85,7 @@ impl Random {
 mod tests {
     use super::*;
 
-    /// The values of the published generator for seed 1234567; another stream is another work load.
+    /// The values of the published generator for seed 1234567; another stream is another workload.
     #[test]
     fn the_stream_is_frozen() {
         let mut random = Random::new(1_234_567);

@@ -1,7 +1,7 @@
 //! Runs a trace against a store: once to count what came of it, once more to time it.
 //!
 //! Counting asks the filters, the store and the engine about every look-up, which would spoil any
-//! time taken; timing does nothing but the work load. So they are two runs over two fresh
+//! time taken; timing does nothing but the workload. So they are two runs over two fresh
 //! databases, and reading and unpacking the trace is part of neither's time.
 //!
 //! ```text

@@ -69,7 +69,7 @@ impl Tabular for ReplayReport {
         rows.extend([
             row("observed rate", percent(self.observed_rate)),
             row("promised rate", percent(self.promised_rate)),
-            row("bits a key", format!("{:.1}", self.bits_per_key)),
+            row("bits per key", format!("{:.1}", self.bits_per_key)),
             row("seconds with the front", format!("{:.2}", self.seconds)),
             row("seconds without", format!("{:.2}", self.seconds_unfiltered)),
         ]);
@@ -284,7 +284,7 @@ impl Tabular for MissReport {
                 times(self.ratio_fill),
             ),
             line(
-                "bits a key",
+                "bits per key",
                 format!("{:.1}", self.native_bits_per_key),
                 format!("{front:.1} + {segment:.1}"),
                 String::new(),

@@ -61,7 +61,7 @@ pub(crate) struct Arguments {
     /// Bits a key of the segments' filters, instead of what the rate asks for.
     #[arg(long, value_name = "B", value_parser = bits)]
     segment_bits: Option<f64>,
-    /// Share B bits a key between summary and segments in several ways, and report the best.
+    /// Share B bits per key between summary and segments in several ways, and report the best.
     #[arg(long, value_name = "B", value_parser = bits, conflicts_with_all = ["front_bits", "segment_bits"])]
     split: Option<f64>,
 }
@@ -77,7 +77,7 @@ fn shape(text: &str) -> Result<Shape, String> {
 fn bits(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(bits) if (0.5..=64.0).contains(&bits) => Ok(bits),
-        _ => Err("bits a key lie between 0.5 and 64".to_owned()),
+        _ => Err("bits per key lie between 0.5 and 64".to_owned()),
     }
 }
 

@@ -191,7 +191,7 @@ impl Tabular for Report {
             "level",
             "keys",
             "stages",
-            "bits a key",
+            "bits per key",
             "fill",
             "predicted",
             "observed",

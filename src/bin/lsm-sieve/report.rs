@@ -230,7 +230,7 @@ struct RateChoice {
     text: String,
 }
 
-/// The curve ends where two bits a key are left.
+/// The curve ends where two bits per key are left.
 const LEAST_BITS_A_KEY: u64 = 2;
 const CURVE_POINTS: u64 = 60;
 

@@ -118,7 +118,7 @@ impl Grown {
     fn row(&self) -> String {
         let probes: u32 = self.stages.iter().map(|s| s.shape().probes.get()).sum();
         format!(
-            "{:<28} grown {:>9}-fold: {} stages, {probes:>3} probes, {:.1} bits a key, {:.3} times \
+            "{:<28} grown {:>9}-fold: {} stages, {probes:>3} probes, {:.1} bits per key, {:.3} times \
              the right size ({:.3} in theory), rate {:.4} % ({:.4} % predicted)",
             self.name,
             self.keys,

@@ -235,7 +235,7 @@ impl Operation {
 /// Places looked at before the valley is searched.
 const STEPS: u32 = 100;
 
-/// 32 bits a key want 22; more are never cheaper.
+/// 32 bits per key want 22; more are never cheaper.
 const PROBES_MAX: u32 = 24;
 
 /// The lowest point of a curve that falls and then rises between the two, by ternary search.

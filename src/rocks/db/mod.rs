@@ -22,6 +22,7 @@ use super::upkeep::room;
 use super::{Engine, UpkeepFailed};
 use crate::hash::KeyHasher;
 use crate::math::{Bits, Rate};
+use crate::planted::planted;
 use crate::segment::Registry;
 use crate::stats::Stats;
 
@@ -203,6 +204,9 @@ impl SieveDb {
 impl Drop for SieveDb {
     fn drop(&mut self) {
         self.bell.call(|calls| calls.stop = true);
+        if planted!(EndsBesideUpkeep) {
+            self.engine.cancel_all_background_work(false);
+        }
         // Before the engine's own flush at its end: see upkeep's.
         if let Some(upkeep) = self.upkeep.take()
             && upkeep.join().is_err()
@@ -215,6 +219,11 @@ impl Drop for SieveDb {
         self.registry.distrust();
     }
 }
+
+const _: fn() = || {
+    fn may_be_shared<T: Send + Sync>() {}
+    may_be_shared::<SieveDb>();
+};
 
 impl std::fmt::Debug for SieveDb {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -17,7 +17,7 @@ fn consolidate(engine: &Engine) {
     column.retarget(vec![Arc::clone(&old), Arc::clone(&new)]);
     engine.flush();
     assert!(
-        !column.writes_past(&new),
+        !column.memtables().write_past(&new),
         "a flush seals what was bound before"
     );
     let epoch = column.epoch();

@@ -3,8 +3,9 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::super::column::{Column, WriteTarget};
+use super::super::column::Column;
 use super::super::coverage::Coverage;
+use super::super::memtables::WriteTarget;
 use super::column;
 use crate::segment::SegmentId;
 use crate::sync::Mutex;
@@ -61,7 +62,7 @@ impl Engine {
     /// The order of the capture: bind, hash, insert into the filters, then into the memtable.
     pub(super) fn put(&self, key: Key) {
         self.files(|files| {
-            let bind = || (self.column.bind_memtable(), Vec::new());
+            let bind = || (self.column.memtables().bind(), Vec::new());
             let (target, keys) = files.memtable.get_or_insert_with(bind);
             let hash = target.prepare(key);
             target.insert(hash);

@@ -105,7 +105,7 @@ impl Upkeep {
         if !planted!(SwappedWithoutFlush) {
             self.flush(column)?;
         }
-        if column.writes_past(new) && !planted!(SwappedWithoutFlush) {
+        if column.memtables().write_past(new) && !planted!(SwappedWithoutFlush) {
             return Err(UpkeepError::OldMemtables(column.name().to_owned()));
         }
         let (epoch, tables) = self.absorb_all(column, new, setback)?;

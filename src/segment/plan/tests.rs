@@ -33,7 +33,7 @@ fn blocked(lines: u64, predicted: f64) -> Input {
     of_stages(&[(shape, predicted)])
 }
 
-/// A standard filter of 10 bits a key, 7 probes, all keys in: half full, 0.8 %.
+/// A standard filter of 10 bits per key, 7 probes, all keys in: half full, 0.8 %.
 fn half_full() -> Input {
     let shape = Shape {
         kind: Kind::Standard,

@@ -1,4 +1,4 @@
-//! What a work load asks of a store: the one place where an engine's calls are named.
+//! What a workload asks of a store: the one place where an engine's calls are named.
 //!
 //! [`Store`] is a key-value store; [`Fronted`] is one with filters before it, whose answers can be
 //! had apart from the engine's. Drivers are written against these two, so a replay runs unchanged
@@ -40,7 +40,7 @@ impl Space {
     }
 }
 
-/// A key-value store under a work load.
+/// A key-value store under a workload.
 pub trait Store {
     /// What the engine says when it fails.
     type Error: Error + Send + Sync + 'static;

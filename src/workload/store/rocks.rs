@@ -148,7 +148,7 @@ impl Store for Plain {
 
 fn family(db: &DB, space: Space) -> &rocksdb::ColumnFamily {
     db.cf_handle(space.name())
-        .expect("opened with every space of its work load")
+        .expect("opened with every space of its workload")
 }
 
 /// A RocksDB with the front.
@@ -182,7 +182,7 @@ impl Sieve {
 
 fn sieve_family(db: &SieveDb, space: Space) -> impl AsColumnFamilyRef {
     db.cf_handle(space.name())
-        .expect("opened with every space of its work load")
+        .expect("opened with every space of its workload")
 }
 
 impl Store for Sieve {

@@ -147,7 +147,7 @@ impl Tabular for Report {
             "keys",
             "rate",
             "bits",
-            "bits a key",
+            "bits per key",
             "probes",
             "stages",
             "growth",

@@ -228,7 +228,7 @@ pub(super) fn tightening() -> Figure {
             |stage: u32| tightening.halvings(Rate::ONE_PERCENT, stage) / std::f64::consts::LN_2;
         Series::line(name, (0..=40).map(|stage| (f64::from(stage), bits(stage))))
     };
-    let bits = Axis::linear("bits a key of that stage").including(0.0);
+    let bits = Axis::linear("bits per key of that stage").including(0.0);
     let chart = Chart::new(
         "The price of tightening, P = 1 %",
         Axis::linear("stage"),

@@ -13,7 +13,7 @@ pub(super) fn layouts() -> Figure {
         let points = rates.filter_map(|p| Some((p, bits(Rate::new(p).ok()?)? / KEYS.get() as f64)));
         Series::line_and_marks(name, points)
     };
-    let bits = Axis::linear("bits a key").including(0.0);
+    let bits = Axis::linear("bits per key").including(0.0);
     let chart = Chart::new("Bits a key by rate", Axis::log("rate"), bits)
         .with(line("standard", |p| {
             Some(standard::size(KEYS, p).0.get() as f64)

@@ -86,7 +86,11 @@ impl<'a> Session<'a> {
             Step::Release => self.release(),
             Step::Flush { family } => self.flush(*family),
             Step::Compact { keys } => self.compact(keys),
-            Step::Consolidate => Ok(self.ground.db.consolidate()?),
+            Step::Consolidate => match self.ground.db.consolidate() {
+                Err(_) if self.frozen => Ok(()),
+                Ok(()) if self.frozen => Err(Violation::other("a frozen front was consolidated")),
+                done => Ok(done?),
+            },
             Step::Cover => self.cover(),
             Step::Rate(rate) => self.set_rate(*rate),
             Step::Verify => self.verify(),

@@ -1,34 +1,24 @@
-//! The C++ boundary: the only unsafe code of the plugin, and nothing else.
+//! What RocksDB calls, on its own threads.
 //!
-//! RocksDB calls the functions in [`HOOKS`] on its own threads. Each takes back a pointer that
-//! this file gave out (an `Arc` or a `Box` turned raw), calls one safe function, and lets no
-//! panic through: a panic makes the answer *maybe*, for that call and, where a key may have been
-//! missed, for the whole column family.
+//! Each function in [`HOOKS`] takes back a pointer that this file gave out (an `Arc` or a `Box` turned
+//! raw), calls one safe function, and lets no panic through: a panic makes the answer *maybe*, for
+//! that call and, where a key may have been missed, for the whole column family.
 
-#![expect(
-    unsafe_code,
-    reason = "the boundary to C++; every other file of the plugin is safe"
-)]
-
-use std::ffi::{CStr, c_char, c_int, c_void};
-use std::mem;
+use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::slice;
 use std::sync::Arc;
 
-use librocksdb_sys as sys;
-use rocksdb::{AsColumnFamilyRef, AsRawPtr, BoundColumnFamily, Options};
-
-use super::Engine;
-use super::bypass;
-use super::column::{Column, WriteTarget};
-use super::table::TableBuild;
 use crate::hash::KeyHash;
+use crate::rocks::bypass;
+use crate::rocks::column::Column;
+use crate::rocks::memtables::WriteTarget;
+use crate::rocks::table::TableBuild;
 use crate::segment::{Segment, SegmentId};
 
 /// The layout of `lsm_sieve_hooks` in `shim.cc`.
 #[repr(C)]
-struct Hooks {
+pub(super) struct Hooks {
     column_release: extern "C" fn(*mut c_void),
     memtable_created: extern "C" fn(*mut c_void, u32),
     memtable_bind: extern "C" fn(*mut c_void) -> *mut c_void,
@@ -50,7 +40,7 @@ struct Hooks {
     keys_ingested: extern "C" fn(*mut c_void),
 }
 
-static HOOKS: Hooks = Hooks {
+pub(super) static HOOKS: Hooks = Hooks {
     column_release,
     memtable_created,
     memtable_bind,
@@ -71,242 +61,8 @@ static HOOKS: Hooks = Hooks {
     keys_ingested,
 };
 
-/// The layout of `lsm_sieve_table` in `shim.cc`.
-#[repr(C)]
-struct RawTable {
-    path: *const u8,
-    path_size: usize,
-    segment: *const [u8; 16],
-    unique: *const [u8; 16],
-    entries: u64,
-    level: c_int,
-    smallest: *const u8,
-    smallest_size: usize,
-    largest: *const u8,
-    largest_size: usize,
-}
-
-unsafe extern "C" {
-    fn lsm_sieve_layout_matches(
-        options: *const sys::rocksdb_options_t,
-        write_buffer_size: usize,
-        num_levels: c_int,
-        max_background_jobs: c_int,
-    ) -> bool;
-    fn lsm_sieve_refusal(options: *const sys::rocksdb_options_t) -> *mut c_char;
-    fn lsm_sieve_has_compaction_filter(options: *const sys::rocksdb_options_t) -> bool;
-    fn lsm_sieve_publishes_first(options: *const sys::rocksdb_options_t) -> bool;
-    fn lsm_sieve_install(
-        options: *mut sys::rocksdb_options_t,
-        front: *mut c_void,
-        hooks: *const Hooks,
-    ) -> bool;
-    fn lsm_sieve_listen(
-        options: *mut sys::rocksdb_options_t,
-        front: *mut c_void,
-        hooks: *const Hooks,
-        name: *const u8,
-        name_size: usize,
-    );
-    fn lsm_sieve_live_tables(
-        column: *mut sys::rocksdb_column_family_handle_t,
-        context: *mut c_void,
-        each: extern "C" fn(*mut c_void, *const RawTable),
-    ) -> *mut c_char;
-    fn lsm_sieve_raw_keys(
-        column: *mut sys::rocksdb_column_family_handle_t,
-        path: *const u8,
-        path_size: usize,
-        context: *mut c_void,
-        each: extern "C" fn(*mut c_void, *const u8, usize, bool) -> bool,
-    ) -> *mut c_char;
-    fn lsm_sieve_flush_would_wait(column: *mut sys::rocksdb_column_family_handle_t) -> bool;
-    fn lsm_sieve_flush(column: *mut sys::rocksdb_column_family_handle_t) -> *mut c_char;
-    fn lsm_sieve_free(text: *mut c_char);
-}
-
-/// A live table as RocksDB describes it.
-#[derive(Clone, Debug)]
-pub(crate) struct LiveTable {
-    /// Path of the file.
-    pub(crate) path: String,
-    /// The id that table capture put into the table's properties.
-    pub(crate) captured: Option<SegmentId>,
-    /// RocksDB's own unique id of the table; none before RocksDB 6.24.
-    pub(crate) unique: Option<SegmentId>,
-    /// Point entries, old versions and tombstones included.
-    pub(crate) entries: u64,
-    /// Level of the table, if it is still placed.
-    pub(crate) level: Option<u32>,
-    /// Smallest and largest user key, if known.
-    pub(crate) range: Option<(Vec<u8>, Vec<u8>)>,
-}
-
-impl LiveTable {
-    /// What binds a filter to this table, for ever: never its name, number or time.
-    pub(crate) fn id(&self) -> Option<SegmentId> {
-        self.captured.or(self.unique)
-    }
-}
-
-// ------------------------------------------------------------------ calls into C++
-
-/// Whether the options object has the private layout that the shim was written for.
-pub(crate) fn layout_matches() -> bool {
-    let mut options = Options::default();
-    let (buffer, levels, jobs) = (12_345_678, 5, 7);
-    options.set_write_buffer_size(buffer);
-    options.set_num_levels(levels);
-    options.set_max_background_jobs(jobs);
-    // SAFETY: `options` lives through the call.
-    let raw = unsafe { options.as_raw_ptr() };
-    // SAFETY: `raw` points to live options, which are only read.
-    unsafe { lsm_sieve_layout_matches(raw, buffer, levels, jobs) }
-}
-
-/// RocksDB's id of the default column family.
-pub(crate) const DEFAULT_ID: u32 = 0;
-
-/// Why these options cannot be fronted, if they cannot.
-pub(crate) fn refusal(options: &Options) -> Option<String> {
-    // SAFETY: `options` lives through the call.
-    let raw = unsafe { options.as_raw_ptr() };
-    // SAFETY: `raw` points to live options, which are only read.
-    take_text(unsafe { lsm_sieve_refusal(raw) })
-}
-
-/// Whether these options let a filter of the user's drop or change entries in a compaction.
-pub(crate) fn has_compaction_filter(options: &Options) -> bool {
-    // SAFETY: `options` lives through the call.
-    let raw = unsafe { options.as_raw_ptr() };
-    // SAFETY: `raw` points to live options, which are only read.
-    unsafe { lsm_sieve_has_compaction_filter(raw) }
-}
-
-/// Whether these options of a database let a write be seen before its memtable has taken it.
-pub(crate) fn publishes_first(options: &Options) -> bool {
-    // SAFETY: `options` lives through the call.
-    let raw = unsafe { options.as_raw_ptr() };
-    // SAFETY: `raw` points to live options, which are only read.
-    unsafe { lsm_sieve_publishes_first(raw) }
-}
-
-/// Installs memtable capture, table capture and filter policy for one column family.
-/// Returns whether RocksDB will consult the segment filters itself.
-pub(crate) fn install(options: &mut Options, column: Arc<Column>) -> bool {
-    // SAFETY: `options` lives through the call.
-    let raw = unsafe { options.as_raw_ptr() };
-    let front = Arc::into_raw(column).cast_mut().cast();
-    // SAFETY: `raw` points to live options that nobody else holds (`&mut`); the reference on the
-    // column goes over to the shim, which gives it back through `column_release`.
-    unsafe { lsm_sieve_install(raw, front, &raw const HOOKS) }
-}
-
-/// Installs the listener that wakes the column's upkeep in the options of its database.
-pub(crate) fn listen(options: &mut Options, column: Arc<Column>) {
-    // SAFETY: `options` lives through the call.
-    let raw = unsafe { options.as_raw_ptr() };
-    let name = column.name().to_owned();
-    let front = Arc::into_raw(column).cast_mut().cast();
-    // SAFETY: as in `install`; the shim copies the name.
-    unsafe { lsm_sieve_listen(raw, front, &raw const HOOKS, name.as_ptr(), name.len()) }
-}
-
-/// All live tables of a column family, from one version of it.
-pub(crate) fn live_tables(column: &impl AsColumnFamilyRef) -> Result<Vec<LiveTable>, String> {
-    let mut tables: Vec<LiveTable> = Vec::new();
-    let context = (&raw mut tables).cast();
-    // SAFETY: the handle is live while borrowed; `each_table` gets the vector it expects, which
-    // nobody else touches during the call.
-    let error = unsafe { lsm_sieve_live_tables(column.inner(), context, each_table) };
-    take_text(error).map_or(Ok(tables), Err)
-}
-
-/// Calls `each(key, is_deletion)` for every raw entry of a table file of a column family, until it
-/// returns false.
-pub(crate) fn raw_keys(
-    column: &impl AsColumnFamilyRef,
-    path: &str,
-    mut each: impl FnMut(&[u8], bool) -> bool,
-) -> Result<(), String> {
-    let mut visit: &mut dyn FnMut(&[u8], bool) -> bool = &mut each;
-    let context = (&raw mut visit).cast();
-    // SAFETY: the handle is live while borrowed; `each_key` gets the visitor it expects, which
-    // nobody else touches during the call.
-    let error =
-        unsafe { lsm_sieve_raw_keys(column.inner(), path.as_ptr(), path.len(), context, each_key) };
-    take_text(error).map_or(Ok(()), Err)
-}
-
-/// Whether a flush would wait for compactions, so as to slow no writer.
-pub(crate) fn flush_would_wait(column: &impl AsColumnFamilyRef) -> bool {
-    // SAFETY: the handle is live while borrowed, and so is its engine.
-    unsafe { lsm_sieve_flush_would_wait(column.inner()) }
-}
-
-/// Writes a column family's memtables to a table and waits for it, even if that slows writers: it
-/// waits for no compaction.
-pub(crate) fn flush(column: &impl AsColumnFamilyRef) -> Result<(), String> {
-    // SAFETY: the handle is live while borrowed, and so is its engine.
-    let error = unsafe { lsm_sieve_flush(column.inner()) };
-    take_text(error).map_or(Ok(()), Err)
-}
-
-/// The id of a column family, the same for all its handles.
-pub(crate) fn column_id(column: &impl AsColumnFamilyRef) -> u32 {
-    // SAFETY: the handle is live while borrowed.
-    unsafe { sys::rocksdb_column_family_handle_get_id(column.inner()) }
-}
-
-/// A column family's handle that keeps its engine open, so that it need not be looked up again.
-///
-/// It outlives the family's removal: what the family held stays readable through it.
-pub(crate) struct Handle {
-    /// Before `engine`: a handle must be gone when its engine closes.
-    bound: Arc<BoundColumnFamily<'static>>,
-    engine: Arc<Engine>,
-}
-
-impl Handle {
-    /// The handle of the column family with this name, if there is one.
-    pub(crate) fn new(engine: &Arc<Engine>, name: &str) -> Option<Self> {
-        let bound: Arc<BoundColumnFamily<'_>> = engine.cf_handle(name)?;
-        // SAFETY: only the lifetime changes. It stands for the engine, which this struct keeps
-        // open until after `bound` is dropped; and `bound` is never lent out.
-        let bound = unsafe {
-            mem::transmute::<Arc<BoundColumnFamily<'_>>, Arc<BoundColumnFamily<'static>>>(bound)
-        };
-        let engine = Arc::clone(engine);
-        Some(Self { bound, engine })
-    }
-
-    pub(crate) fn engine(&self) -> &Engine {
-        &self.engine
-    }
-}
-
-impl AsColumnFamilyRef for Handle {
-    fn inner(&self) -> *mut sys::rocksdb_column_family_handle_t {
-        self.bound.inner()
-    }
-}
-
-fn take_text(text: *mut c_char) -> Option<String> {
-    if text.is_null() {
-        return None;
-    }
-    // SAFETY: the shim returns null or a C string that it allocated.
-    let owned = unsafe { CStr::from_ptr(text) }
-        .to_string_lossy()
-        .into_owned();
-    // SAFETY: allocated by the shim and not used after this.
-    unsafe { lsm_sieve_free(text) };
-    Some(owned)
-}
-
-// ------------------------------------------------------------------ calls from C++
-
-fn guarded<R>(fallback: R, hook: impl FnOnce() -> R) -> R {
+/// What a hook comes to; `fallback` where it panics.
+pub(super) fn guarded<R>(fallback: R, hook: impl FnOnce() -> R) -> R {
     let hook = || {
         #[cfg(test)]
         tests::panic_if_due();
@@ -317,7 +73,7 @@ fn guarded<R>(fallback: R, hook: impl FnOnce() -> R) -> R {
 
 /// # Safety
 /// `pointer` is null-sized or points to `size` readable bytes that stay unchanged for `'a`.
-unsafe fn bytes<'a>(pointer: *const u8, size: usize) -> &'a [u8] {
+pub(super) unsafe fn bytes<'a>(pointer: *const u8, size: usize) -> &'a [u8] {
     if size == 0 {
         return &[];
     }
@@ -356,12 +112,12 @@ extern "C" fn memtable_created(column: *mut c_void, family: u32) {
 extern "C" fn memtable_bind(column: *mut c_void) -> *mut c_void {
     // SAFETY: the shim holds a reference on the column.
     let column: &Column = unsafe { shared(column) };
-    let target = guarded(None, || Some(column.bind_memtable()));
+    let target = guarded(None, || Some(column.memtables().bind()));
     // Binding clones an `Arc` under a lock that no code panics under; if it fails nevertheless,
     // the keys of this memtable would be lost to the filters, so the column gives up answering.
     let target = target.unwrap_or_else(|| {
         guarded((), || column.give_up());
-        column.current_target()
+        column.memtables().current()
     });
     Arc::into_raw(target).cast_mut().cast()
 }
@@ -511,40 +267,6 @@ extern "C" fn keys_ingested(column: *mut c_void) {
     guarded((), || column.foreign_keys_arrived());
 }
 
-extern "C" fn each_table(context: *mut c_void, table: *const RawTable) {
-    // SAFETY: `live_tables` passes its vector, which only this call touches now.
-    let tables = unsafe { &mut *context.cast::<Vec<LiveTable>>() };
-    // SAFETY: the shim passes a table that lives through the call.
-    let table = unsafe { &*table };
-    // SAFETY: the shim's pointers are valid for their sizes through the call.
-    let path = unsafe { bytes(table.path, table.path_size) };
-    // SAFETY: null, or 16 readable bytes.
-    let captured = unsafe { table.segment.as_ref() };
-    // SAFETY: null, or 16 readable bytes.
-    let unique = unsafe { table.unique.as_ref() };
-    // SAFETY: as for `path`.
-    let smallest = unsafe { bytes(table.smallest, table.smallest_size) };
-    // SAFETY: as for `path`.
-    let largest = unsafe { bytes(table.largest, table.largest_size) };
-    let placed = !table.smallest.is_null();
-    tables.push(LiveTable {
-        path: String::from_utf8_lossy(path).into_owned(),
-        captured: captured.copied().map(SegmentId::from_bytes),
-        unique: unique.copied().map(SegmentId::from_bytes),
-        entries: table.entries,
-        level: u32::try_from(table.level).ok(),
-        range: placed.then(|| (smallest.to_vec(), largest.to_vec())),
-    });
-}
-
-extern "C" fn each_key(context: *mut c_void, key: *const u8, size: usize, deletion: bool) -> bool {
-    // SAFETY: `raw_keys` passes its visitor, which only this call touches now.
-    let visit = unsafe { &mut *context.cast::<&mut dyn FnMut(&[u8], bool) -> bool>() };
-    // SAFETY: the iterator's key outlives this call.
-    let key = unsafe { bytes(key, size) };
-    guarded(false, || visit(key, deletion))
-}
-
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
@@ -635,9 +357,9 @@ mod tests {
                 break;
             }
         }
-        assert_eq!(column.open_memtables(), 3, "one active, two immutable");
+        assert_eq!(column.memtables().open(), 3, "one active, two immutable");
         db.flush().unwrap();
-        assert_eq!(column.open_memtables(), 0);
+        assert_eq!(column.memtables().open(), 0);
     }
 
     #[test]

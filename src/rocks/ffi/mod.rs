@@ -1,0 +1,181 @@
+//! The C++ boundary: the only unsafe code of the plugin, and nothing else.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `mod` | calls into RocksDB that need the shim |
+//! | `tables` | live tables, and the raw keys of one |
+//! | `hooks` | what RocksDB calls |
+
+#![expect(
+    unsafe_code,
+    reason = "the boundary to C++; every other file of the plugin is safe"
+)]
+
+mod hooks;
+mod tables;
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::mem;
+use std::sync::Arc;
+
+use librocksdb_sys as sys;
+use rocksdb::{AsColumnFamilyRef, AsRawPtr, BoundColumnFamily, Options};
+
+use self::hooks::{HOOKS, Hooks};
+pub(crate) use self::tables::{LiveTable, live_tables, raw_keys};
+use super::Engine;
+use super::column::Column;
+
+unsafe extern "C" {
+    fn lsm_sieve_layout_matches(
+        options: *const sys::rocksdb_options_t,
+        write_buffer_size: usize,
+        num_levels: c_int,
+        max_background_jobs: c_int,
+    ) -> bool;
+    fn lsm_sieve_refusal(options: *const sys::rocksdb_options_t) -> *mut c_char;
+    fn lsm_sieve_has_compaction_filter(options: *const sys::rocksdb_options_t) -> bool;
+    fn lsm_sieve_publishes_first(options: *const sys::rocksdb_options_t) -> bool;
+    fn lsm_sieve_install(
+        options: *mut sys::rocksdb_options_t,
+        front: *mut c_void,
+        hooks: *const Hooks,
+    ) -> bool;
+    fn lsm_sieve_listen(
+        options: *mut sys::rocksdb_options_t,
+        front: *mut c_void,
+        hooks: *const Hooks,
+        name: *const u8,
+        name_size: usize,
+    );
+    fn lsm_sieve_flush_would_wait(column: *mut sys::rocksdb_column_family_handle_t) -> bool;
+    fn lsm_sieve_flush(column: *mut sys::rocksdb_column_family_handle_t) -> *mut c_char;
+    fn lsm_sieve_free(text: *mut c_char);
+}
+
+/// Whether the options object has the private layout that the shim was written for.
+pub(crate) fn layout_matches() -> bool {
+    let mut options = Options::default();
+    let (buffer, levels, jobs) = (12_345_678, 5, 7);
+    options.set_write_buffer_size(buffer);
+    options.set_num_levels(levels);
+    options.set_max_background_jobs(jobs);
+    // SAFETY: `options` lives through the call.
+    let raw = unsafe { options.as_raw_ptr() };
+    // SAFETY: `raw` points to live options, which are only read.
+    unsafe { lsm_sieve_layout_matches(raw, buffer, levels, jobs) }
+}
+
+/// RocksDB's id of the default column family.
+pub(crate) const DEFAULT_ID: u32 = 0;
+
+/// Why these options cannot be fronted, if they cannot.
+pub(crate) fn refusal(options: &Options) -> Option<String> {
+    // SAFETY: `options` lives through the call.
+    let raw = unsafe { options.as_raw_ptr() };
+    // SAFETY: `raw` points to live options, which are only read.
+    take_text(unsafe { lsm_sieve_refusal(raw) })
+}
+
+/// Whether these options let a filter of the user's drop or change entries in a compaction.
+pub(crate) fn has_compaction_filter(options: &Options) -> bool {
+    // SAFETY: `options` lives through the call.
+    let raw = unsafe { options.as_raw_ptr() };
+    // SAFETY: `raw` points to live options, which are only read.
+    unsafe { lsm_sieve_has_compaction_filter(raw) }
+}
+
+/// Whether these options of a database let a write be seen before its memtable has taken it.
+pub(crate) fn publishes_first(options: &Options) -> bool {
+    // SAFETY: `options` lives through the call.
+    let raw = unsafe { options.as_raw_ptr() };
+    // SAFETY: `raw` points to live options, which are only read.
+    unsafe { lsm_sieve_publishes_first(raw) }
+}
+
+/// Installs memtable capture, table capture and filter policy for one column family.
+/// Returns whether RocksDB will consult the segment filters itself.
+pub(crate) fn install(options: &mut Options, column: Arc<Column>) -> bool {
+    // SAFETY: `options` lives through the call.
+    let raw = unsafe { options.as_raw_ptr() };
+    let front = Arc::into_raw(column).cast_mut().cast();
+    // SAFETY: `raw` points to live options that nobody else holds (`&mut`); the reference on the
+    // column goes over to the shim, which gives it back through `column_release`.
+    unsafe { lsm_sieve_install(raw, front, &raw const HOOKS) }
+}
+
+/// Installs the listener that wakes the column's upkeep in the options of its database.
+pub(crate) fn listen(options: &mut Options, column: Arc<Column>) {
+    // SAFETY: `options` lives through the call.
+    let raw = unsafe { options.as_raw_ptr() };
+    let name = column.name().to_owned();
+    let front = Arc::into_raw(column).cast_mut().cast();
+    // SAFETY: as in `install`; the shim copies the name.
+    unsafe { lsm_sieve_listen(raw, front, &raw const HOOKS, name.as_ptr(), name.len()) }
+}
+
+/// Whether a flush would wait for compactions, so as to slow no writer.
+pub(crate) fn flush_would_wait(column: &impl AsColumnFamilyRef) -> bool {
+    // SAFETY: the handle is live while borrowed, and so is its engine.
+    unsafe { lsm_sieve_flush_would_wait(column.inner()) }
+}
+
+/// Writes a column family's memtables to a table and waits for it, even if that slows writers: it
+/// waits for no compaction.
+pub(crate) fn flush(column: &impl AsColumnFamilyRef) -> Result<(), String> {
+    // SAFETY: the handle is live while borrowed, and so is its engine.
+    let error = unsafe { lsm_sieve_flush(column.inner()) };
+    take_text(error).map_or(Ok(()), Err)
+}
+
+/// The id of a column family, the same for all its handles.
+pub(crate) fn column_id(column: &impl AsColumnFamilyRef) -> u32 {
+    // SAFETY: the handle is live while borrowed.
+    unsafe { sys::rocksdb_column_family_handle_get_id(column.inner()) }
+}
+
+/// A column family's handle that keeps its engine open, so that it need not be looked up again.
+///
+/// It outlives the family's removal: what the family held stays readable through it.
+pub(crate) struct Handle {
+    /// Before `engine`: a handle must be gone when its engine closes.
+    bound: Arc<BoundColumnFamily<'static>>,
+    engine: Arc<Engine>,
+}
+
+impl Handle {
+    /// The handle of the column family with this name, if there is one.
+    pub(crate) fn new(engine: &Arc<Engine>, name: &str) -> Option<Self> {
+        let bound: Arc<BoundColumnFamily<'_>> = engine.cf_handle(name)?;
+        // SAFETY: only the lifetime changes. It stands for the engine, which this struct keeps
+        // open until after `bound` is dropped; and `bound` is never lent out.
+        let bound = unsafe {
+            mem::transmute::<Arc<BoundColumnFamily<'_>>, Arc<BoundColumnFamily<'static>>>(bound)
+        };
+        let engine = Arc::clone(engine);
+        Some(Self { bound, engine })
+    }
+
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.engine
+    }
+}
+
+impl AsColumnFamilyRef for Handle {
+    fn inner(&self) -> *mut sys::rocksdb_column_family_handle_t {
+        self.bound.inner()
+    }
+}
+
+fn take_text(text: *mut c_char) -> Option<String> {
+    if text.is_null() {
+        return None;
+    }
+    // SAFETY: the shim returns null or a C string that it allocated.
+    let owned = unsafe { CStr::from_ptr(text) }
+        .to_string_lossy()
+        .into_owned();
+    // SAFETY: allocated by the shim and not used after this.
+    unsafe { lsm_sieve_free(text) };
+    Some(owned)
+}

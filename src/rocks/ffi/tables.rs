@@ -1,0 +1,124 @@
+//! Live tables as RocksDB describes them, and the raw keys of one.
+
+use std::ffi::{c_char, c_int, c_void};
+
+use librocksdb_sys as sys;
+use rocksdb::AsColumnFamilyRef;
+
+use super::hooks::{bytes, guarded};
+use super::take_text;
+use crate::segment::SegmentId;
+
+/// The layout of `lsm_sieve_table` in `shim.cc`.
+#[repr(C)]
+struct RawTable {
+    path: *const u8,
+    path_size: usize,
+    segment: *const [u8; 16],
+    unique: *const [u8; 16],
+    entries: u64,
+    level: c_int,
+    smallest: *const u8,
+    smallest_size: usize,
+    largest: *const u8,
+    largest_size: usize,
+}
+
+unsafe extern "C" {
+    fn lsm_sieve_live_tables(
+        column: *mut sys::rocksdb_column_family_handle_t,
+        context: *mut c_void,
+        each: extern "C" fn(*mut c_void, *const RawTable),
+    ) -> *mut c_char;
+    fn lsm_sieve_raw_keys(
+        column: *mut sys::rocksdb_column_family_handle_t,
+        path: *const u8,
+        path_size: usize,
+        context: *mut c_void,
+        each: extern "C" fn(*mut c_void, *const u8, usize, bool) -> bool,
+    ) -> *mut c_char;
+}
+
+/// A live table as RocksDB describes it.
+#[derive(Clone, Debug)]
+pub(crate) struct LiveTable {
+    /// Path of the file.
+    pub(crate) path: String,
+    /// The id that table capture put into the table's properties.
+    pub(crate) captured: Option<SegmentId>,
+    /// RocksDB's own unique id of the table; none before RocksDB 6.24.
+    pub(crate) unique: Option<SegmentId>,
+    /// Point entries, old versions and tombstones included.
+    pub(crate) entries: u64,
+    /// Level of the table, if it is still placed.
+    pub(crate) level: Option<u32>,
+    /// Smallest and largest user key, if known.
+    pub(crate) range: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+impl LiveTable {
+    /// What binds a filter to this table, for ever: never its name, number or time.
+    pub(crate) fn id(&self) -> Option<SegmentId> {
+        self.captured.or(self.unique)
+    }
+}
+
+/// All live tables of a column family, from one version of it.
+pub(crate) fn live_tables(column: &impl AsColumnFamilyRef) -> Result<Vec<LiveTable>, String> {
+    let mut tables: Vec<LiveTable> = Vec::new();
+    let context = (&raw mut tables).cast();
+    // SAFETY: the handle is live while borrowed; `each_table` gets the vector it expects, which
+    // nobody else touches during the call.
+    let error = unsafe { lsm_sieve_live_tables(column.inner(), context, each_table) };
+    take_text(error).map_or(Ok(tables), Err)
+}
+
+/// Calls `each(key, is_deletion)` for every raw entry of a table file of a column family, until it
+/// returns false.
+pub(crate) fn raw_keys(
+    column: &impl AsColumnFamilyRef,
+    path: &str,
+    mut each: impl FnMut(&[u8], bool) -> bool,
+) -> Result<(), String> {
+    let mut visit: &mut dyn FnMut(&[u8], bool) -> bool = &mut each;
+    let context = (&raw mut visit).cast();
+    // SAFETY: the handle is live while borrowed; `each_key` gets the visitor it expects, which
+    // nobody else touches during the call.
+    let error =
+        unsafe { lsm_sieve_raw_keys(column.inner(), path.as_ptr(), path.len(), context, each_key) };
+    take_text(error).map_or(Ok(()), Err)
+}
+
+extern "C" fn each_table(context: *mut c_void, table: *const RawTable) {
+    // SAFETY: `live_tables` passes its vector, which only this call touches now.
+    let tables = unsafe { &mut *context.cast::<Vec<LiveTable>>() };
+    // SAFETY: the shim passes a table that lives through the call.
+    let table = unsafe { &*table };
+    // SAFETY: the shim's pointers are valid for their sizes through the call.
+    let path = unsafe { bytes(table.path, table.path_size) };
+    // SAFETY: null, or 16 readable bytes.
+    let captured = unsafe { table.segment.as_ref() };
+    // SAFETY: null, or 16 readable bytes.
+    let unique = unsafe { table.unique.as_ref() };
+    // SAFETY: as for `path`.
+    let smallest = unsafe { bytes(table.smallest, table.smallest_size) };
+    // SAFETY: as for `path`.
+    let largest = unsafe { bytes(table.largest, table.largest_size) };
+    let placed = !table.smallest.is_null();
+    tables.push(LiveTable {
+        path: String::from_utf8_lossy(path).into_owned(),
+        captured: captured.copied().map(SegmentId::from_bytes),
+        unique: unique.copied().map(SegmentId::from_bytes),
+        entries: table.entries,
+        level: u32::try_from(table.level).ok(),
+        range: placed.then(|| (smallest.to_vec(), largest.to_vec())),
+    });
+}
+
+extern "C" fn each_key(context: *mut c_void, key: *const u8, size: usize, deletion: bool) -> bool {
+    // SAFETY: `raw_keys` passes its visitor, which only this call touches now.
+    let visit = unsafe { &mut *context.cast::<&mut dyn FnMut(&[u8], bool) -> bool>() };
+    // SAFETY: the iterator's key outlives this call.
+    let key = unsafe { bytes(key, size) };
+    guarded(false, || visit(key, deletion))
+}

@@ -1,0 +1,211 @@
+//! What memtables feed: the filters of their generation.
+
+use std::sync::{Arc, Weak};
+
+use super::column::Column;
+use super::inventory;
+use super::options::SieveOptions;
+use crate::filter::{Scalable, ScalableOptions};
+use crate::hash::{KeyHash, KeyHasher};
+use crate::planted::planted;
+use crate::sync::atomic::{AtomicUsize, Ordering};
+use crate::sync::{Mutex, unpoisoned};
+
+/// The filters that one generation of memtables feeds: summaries, and one of its own.
+///
+/// A memtable takes the column's target when its first key arrives and feeds it for life. So once
+/// a new target is named and the column flushed, no memtable feeds only the old one.
+#[derive(Debug)]
+pub(crate) struct WriteTarget {
+    hasher: KeyHasher,
+    summaries: Vec<Arc<Scalable>>,
+    recent: Arc<Scalable>,
+    publishes_first: bool,
+    open: AtomicUsize,
+    column: Weak<Column>,
+}
+
+impl WriteTarget {
+    fn new(
+        hasher: KeyHasher,
+        summaries: Vec<Arc<Scalable>>,
+        memtables: MemtableOptions,
+        column: &Weak<Column>,
+    ) -> Self {
+        Self {
+            hasher,
+            summaries,
+            recent: Arc::new(Scalable::new(hasher.imprint(), memtables.recent)),
+            publishes_first: memtables.publishes_first,
+            open: AtomicUsize::new(0),
+            column: Weak::clone(column),
+        }
+    }
+
+    /// The filter of this generation alone.
+    pub(crate) fn recent(&self) -> &Arc<Scalable> {
+        &self.recent
+    }
+
+    /// The summaries that it feeds.
+    pub(crate) fn summaries(&self) -> &[Arc<Scalable>] {
+        &self.summaries
+    }
+
+    fn feeds(&self, filter: &Arc<Scalable>) -> bool {
+        self.summaries.iter().any(|fed| Arc::ptr_eq(fed, filter))
+    }
+
+    /// The hash of a key that will be inserted; its lines are on their way.
+    pub(crate) fn prepare(&self, key: &[u8]) -> KeyHash {
+        let hash = self.hasher.hash(key);
+        if self.publishes_first {
+            self.insert(hash);
+        } else {
+            self.recent.prefetch_append(hash);
+            let remixed = hash.remixed();
+            self.summaries
+                .iter()
+                .for_each(|summary| summary.prefetch_append(remixed));
+        }
+        hash
+    }
+
+    /// Adds a key before the engine makes it visible.
+    pub(crate) fn insert(&self, hash: KeyHash) {
+        self.recent.append(hash);
+        let remixed = hash.remixed();
+        if planted!(MemtableKeyMissed) && hash.get().is_multiple_of(97) {
+            return;
+        }
+        assert!(!planted!(PanicSwallowed) || !hash.get().is_multiple_of(97));
+        self.summaries
+            .iter()
+            .for_each(|summary| summary.append(remixed));
+    }
+
+    /// The keys of one memtable are in a table, or gone with it.
+    pub(crate) fn seal(&self) {
+        self.open.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// A key may have been missed: the column answers *maybe* from now on.
+    pub(crate) fn give_up(&self) {
+        if let Some(column) = self.column.upgrade()
+            && !planted!(PanicSwallowed)
+        {
+            column.give_up();
+        }
+    }
+}
+
+/// How memtables feed their filters.
+#[derive(Clone, Copy, Debug)]
+struct MemtableOptions {
+    /// The filter of one generation.
+    recent: ScalableOptions,
+    /// Whether a write may be seen before its memtable has taken it, so that the filters come first.
+    publishes_first: bool,
+}
+
+/// The memtables of one column family, by what they feed.
+#[derive(Debug)]
+pub(crate) struct Memtables {
+    hasher: KeyHasher,
+    options: MemtableOptions,
+    column: Weak<Column>,
+    targets: Mutex<Targets>,
+}
+
+/// The targets of the memtables of now and of those before.
+#[derive(Debug)]
+struct Targets {
+    current: Arc<WriteTarget>,
+    older: Vec<Weak<WriteTarget>>,
+}
+
+impl Targets {
+    /// All that may still take keys, or have some in no table.
+    fn alive(&self) -> impl Iterator<Item = Arc<WriteTarget>> {
+        let older = self.older.iter().filter_map(Weak::upgrade);
+        older.chain([Arc::clone(&self.current)])
+    }
+}
+
+impl Memtables {
+    /// The memtables to come, which feed this summary.
+    pub(crate) fn new(
+        hasher: KeyHasher,
+        options: &SieveOptions,
+        summary: Arc<Scalable>,
+        column: &Weak<Column>,
+    ) -> Self {
+        let options = MemtableOptions {
+            recent: inventory::recent_options(options.get_memory_budget()),
+            publishes_first: options.get_publishes_first(),
+        };
+        let current = WriteTarget::new(hasher, vec![summary], options, column);
+        Self {
+            hasher,
+            options,
+            column: Weak::clone(column),
+            targets: Mutex::new(Targets {
+                current: Arc::new(current),
+                older: Vec::new(),
+            }),
+        }
+    }
+
+    /// The filters for a memtable that takes its first key now.
+    pub(crate) fn bind(&self) -> Arc<WriteTarget> {
+        let targets = unpoisoned(self.targets.lock());
+        targets.current.open.fetch_add(1, Ordering::AcqRel);
+        Arc::clone(&targets.current)
+    }
+
+    /// The filters that a memtable would feed which took its first key now.
+    pub(crate) fn current(&self) -> Arc<WriteTarget> {
+        Arc::clone(&unpoisoned(self.targets.lock()).current)
+    }
+
+    /// Filters for a generation to come: these summaries, and one of its own.
+    pub(crate) fn next(&self, summaries: Vec<Arc<Scalable>>) -> Arc<WriteTarget> {
+        let target = WriteTarget::new(self.hasher, summaries, self.options, &self.column);
+        Arc::new(target)
+    }
+
+    /// Lets memtables feed `next` whose first key arrives from now on.
+    pub(crate) fn turn_to(&self, next: Arc<WriteTarget>) {
+        let mut targets = unpoisoned(self.targets.lock());
+        let old = std::mem::replace(&mut targets.current, next);
+        targets.older.retain(|target| target.strong_count() > 0);
+        targets.older.push(Arc::downgrade(&old));
+    }
+
+    /// The recent filters of all memtables that are alive or will be bound before the next
+    /// [`Memtables::turn_to`].
+    pub(crate) fn recent(&self) -> Vec<Arc<Scalable>> {
+        let targets = unpoisoned(self.targets.lock());
+        let alive = targets.alive().filter(|target| {
+            !planted!(OlderGenerationsLeftOut) || Arc::ptr_eq(target, &targets.current)
+        });
+        alive.map(|target| Arc::clone(&target.recent)).collect()
+    }
+
+    /// Whether some memtable that does not feed `filter` may take keys or has some in no table.
+    pub(crate) fn write_past(&self, filter: &Arc<Scalable>) -> bool {
+        let targets = unpoisoned(self.targets.lock());
+        let mut past = targets.alive().filter(|target| !target.feeds(filter));
+        past.any(|target| target.open.load(Ordering::Acquire) > 0)
+    }
+
+    /// Memtables whose keys are not all in tables yet.
+    #[cfg(test)]
+    pub(crate) fn open(&self) -> usize {
+        let targets = unpoisoned(self.targets.lock());
+        let open = targets
+            .alive()
+            .map(|target| target.open.load(Ordering::Acquire));
+        open.sum()
+    }
+}
