@@ -226,7 +226,11 @@ impl Design {
             _ => partitioned::clear_chance(self.slice(bits, probes)),
         };
         let fill = fill::expected(clear, items);
-        let probed = (1.0 - fill::matching(fill, probes)) / (1.0 - fill);
+        let probed = if fill < 1.0 {
+            (1.0 - fill::matching(fill, probes)) / (1.0 - fill)
+        } else {
+            f64::from(probes.get())
+        };
         let lines = bits.get().div_ceil(LINE_BITS) as f64;
         lines * (1.0 - (1.0 - 1.0 / lines).powf(probed))
     }

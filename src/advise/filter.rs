@@ -249,7 +249,8 @@ impl Plan {
             return self.kind.parts(items, rate, self.probes);
         }
         let mut stages = Vec::new();
-        let mut left = items.get();
+        // There is a first stage before there is a key.
+        let mut left = items.get().max(1);
         let mut takes = (items.get() as f64 / self.growth).ceil().max(1.0);
         while left > 0 {
             let index = u32::try_from(stages.len()).ok()?;
@@ -344,6 +345,27 @@ mod tests {
                 ..wish(layout)
             };
             assert!(full.advise().unwrap().items > 1 << 59, "{layout:?}");
+        }
+    }
+
+    #[test]
+    fn a_filter_for_no_key_has_a_stage() {
+        for layout in Design::ALL {
+            let growths = [None, layout.grows().then_some(50.0)];
+            for growth in growths {
+                let (items, rate) = (Some(Items::new(0)), Some(Rate::ONE_PERCENT));
+                let empty = Wish {
+                    items,
+                    rate,
+                    growth,
+                    ..wish(layout)
+                };
+                let advice = empty.advise().unwrap();
+                assert!(
+                    advice.bits > 0 && advice.stages > 0,
+                    "{layout:?}: {advice:?}"
+                );
+            }
         }
     }
 

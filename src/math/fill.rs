@@ -7,6 +7,10 @@ use super::{Items, Probes};
 
 /// The expected share of set bits after `items` keys, 1 − c^n.
 pub fn expected(clear_chance: f64, items: Items) -> f64 {
+    // 0 times the logarithm of no chance is no number.
+    if items.get() == 0 {
+        return 0.0;
+    }
     -(items.get() as f64 * clear_chance.ln())
         .exp_m1()
         .clamp(-1.0, 0.0)
@@ -37,6 +41,12 @@ mod tests {
         for n in [0, 1, 100, 1_000, 3_000] {
             assert_eq!(items(clear, expected(clear, Items::new(n))).get(), n);
         }
+    }
+
+    #[test]
+    fn no_key_sets_no_bit_and_one_may_set_all() {
+        assert_eq!(expected(0.0, Items::new(0)), 0.0);
+        assert_eq!(expected(0.0, Items::new(1)), 1.0);
     }
 
     #[test]
