@@ -85,7 +85,9 @@ impl Keeper<'_> {
         let lows = self.shared.versions.lows();
         let copy = self.home.join("copy");
         let db = self.ground.db;
+        let alone = self.shared.ingesting.write();
         db.with_engine(|engine| Checkpoint::new(engine)?.create_checkpoint(&copy))?;
+        drop(alone);
         let highs = self.shared.versions.highs();
         let settings = self.ground.settings;
         let front = settings.front.options().map_err(Violation::other)?;

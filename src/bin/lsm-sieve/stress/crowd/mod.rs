@@ -10,6 +10,7 @@ mod versions;
 mod writer;
 
 use std::path::Path;
+use std::sync::RwLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, ScopedJoinHandle};
 
@@ -88,6 +89,9 @@ struct Shared<'a> {
     /// Keys come past the front so much more seldom, if they do: while they come, and until upkeep
     /// has looked at the tables, nothing is ruled out.
     calm: Option<u64>,
+    /// Held by who ingests, and alone by who takes a checkpoint: that has what was logged up to its
+    /// end, but of ingested tables, which no log has, only those from before its list of files.
+    ingesting: RwLock<()>,
     over: AtomicBool,
 }
 
@@ -131,6 +135,7 @@ impl Crowd {
                 .any(|text| text == "unordered_write=true"),
             unlogged: random.one_in(2),
             calm: *random.pick(&[Some(1), Some(16), Some(256), None]),
+            ingesting: RwLock::default(),
             over: AtomicBool::new(false),
         };
         let mut tally = shared.work(random, self.threads, home)?;
