@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 
-use lsm_sieve::math::Rate;
+use lsm_sieve::math::{Items, Rate};
 use lsm_sieve::segment::SegmentId;
-use lsm_sieve::{ColumnReport, SieveDb};
+use lsm_sieve::{ColumnReport, SieveDb, SieveOptions};
 use rocksdb::Options;
 
 use crate::copy::stamps;
@@ -183,4 +183,19 @@ fn a_filter_that_keeps_its_promise_is_never_rebuilt() {
         }
     }
     assert!(next > KEYS);
+}
+
+/// At a loose rate many a key changes no bit of the grown summary, and is not counted there.
+#[test]
+fn a_loose_summary_is_consolidated_into_one_stage() {
+    const FIRST: u64 = 500;
+    let home = tempfile::tempdir().unwrap();
+    let settings = SieveOptions::default()
+        .summary_rate(rate(0.3))
+        .expected_keys(Items::new(FIRST));
+    let db = SieveDb::open(&options(), &settings, home.path()).unwrap();
+    fill(&db, &mut Model::new(), 0..40 * FIRST);
+    assert!(report(&db).summary.stages > 3, "the summary has not grown");
+    db.consolidate().unwrap();
+    assert_eq!(report(&db).summary.stages, 1);
 }

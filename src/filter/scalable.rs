@@ -318,6 +318,13 @@ impl Scalable {
         Items::new(items.fold(0, u64::saturating_add))
     }
 
+    /// How many keys the fill of the stages speaks for, those included that changed no bit; a key in
+    /// two stages counts twice. Reads the whole filter.
+    pub fn estimated_items(&self) -> Items {
+        let items = self.all().map(|open| open.stage.estimated_items().get());
+        Items::new(items.fold(0, u64::saturating_add))
+    }
+
     /// The bits of all stages.
     pub fn size(&self) -> Bits {
         Bits::new(self.all().map(|open| open.stage.size().get()).sum())
@@ -499,6 +506,21 @@ mod tests {
         assert!(hashes(1).take(10_000).all(|hash| !filter.insert(hash)));
         assert_eq!(filter.items(), counted);
         assert!(counted.get() > 9_900);
+    }
+
+    #[test]
+    fn the_estimate_knows_of_keys_that_changed_no_bit() {
+        let stage = ScalableOptions {
+            first: Items::new(50_000),
+            tightening: Tightening::Geometric(0.4),
+            rate: Rate::new(0.5).unwrap(),
+            ..ScalableOptions::default()
+        };
+        let filter = Scalable::new(imprint(1), stage);
+        hashes(1).take(50_000).for_each(|hash| filter.append(hash));
+        assert!(filter.items().get() < 48_000);
+        let error = filter.estimated_items().get().abs_diff(50_000);
+        assert!(error < 1_000, "the estimate is wrong by {error}");
     }
 
     #[test]

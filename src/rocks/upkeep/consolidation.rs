@@ -6,6 +6,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rocksdb::properties::{NUM_ENTRIES_ACTIVE_MEM_TABLE, NUM_ENTRIES_IMM_MEM_TABLES};
+
 use super::coverage::is_covered;
 use super::{Upkeep, UpkeepError};
 use crate::filter::Scalable;
@@ -77,10 +79,11 @@ impl Upkeep {
     }
 
     fn new_summary(&self, column: &Column, old: &Scalable) -> Result<Scalable, UpkeepError> {
-        let entries: u64 = self.list(column)?.iter().map(|table| table.entries).sum();
-        // A settled summary has counted every key once; tables count each version.
-        let keys = if column.is_settled() {
-            entries.min(old.items().get())
+        let entries = self.entries(column)?;
+        // A settled summary has taken every key once, unless it ran out of room; tables count each
+        // version. At loose rates its own count is short of the keys that changed no bit of it.
+        let keys = if column.is_settled() && !old.is_saturated() {
+            entries.min(old.estimated_items().get())
         } else {
             entries
         };
@@ -94,6 +97,18 @@ impl Upkeep {
             column.hasher().imprint().remixed(),
             options.summary(Items::new(room), others),
         ))
+    }
+
+    /// What tables and memtables hold, each version of a key by itself.
+    fn entries(&self, column: &Column) -> Result<u64, UpkeepError> {
+        let handle = self.handle(column)?;
+        let in_memory = [NUM_ENTRIES_ACTIVE_MEM_TABLE, NUM_ENTRIES_IMM_MEM_TABLES]
+            .map(|name| self.engine.property_int_value_cf(&handle, name));
+        let in_memory = in_memory.into_iter().filter_map(|n| n.ok().flatten());
+        let tables = self.list(column)?;
+        Ok(in_memory
+            .chain(tables.iter().map(|table| table.entries))
+            .sum())
     }
 
     fn fill_and_swap(
