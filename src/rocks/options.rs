@@ -54,9 +54,10 @@ const GROWTH: u32 = 2;
 /// which costs as much as fifty misses. Later stages live only until the next consolidation.
 const TIGHTENING: f64 = 0.4;
 
-/// One negative in so many is audited. An audit is a missing read of the engine, a microsecond or
-/// two where its blocks are cached: spread over 1,024 negatives, one nanosecond each.
-const AUDITED: u32 = 1_024;
+/// One negative in so many is audited. An audit is a missing read of the engine, whose code and blocks
+/// the front keeps out of the processor's caches: two or three microseconds, of which each of 4,096
+/// negatives pays half a nanosecond or so.
+const AUDITED: u32 = 4_096;
 
 /// Every filter in memory is read once in so long. An hour, because a gibibyte of filters is read
 /// in a fraction of a second.
