@@ -237,12 +237,21 @@ fn without_segment_filters_rocksdb_builds_its_own() {
 /// A table of a RocksDB before 6.24 says neither session nor file number, so that no filter can be
 /// bound to it: it is asked by its range of keys until it is rewritten.
 #[test]
-#[expect(clippy::disallowed_methods, reason = "it stands for an older RocksDB")]
 fn a_table_without_identity_is_asked_by_its_range_until_it_is_rewritten() {
+    ask_a_table_without_identity("leveldb.BytewiseComparator");
+}
+
+#[test]
+fn a_table_without_identity_is_asked_by_its_range_in_reverse_order_too() {
+    ask_a_table_without_identity("rocksdb.ReverseBytewiseComparator");
+}
+
+#[expect(clippy::disallowed_methods, reason = "it stands for an older RocksDB")]
+fn ask_a_table_without_identity(comparator: &str) {
     let home = tempfile::tempdir().unwrap();
     // Without checksums, so that a property can be taken away by its name.
     let mut options = with_filter(|table| table.set_checksum_type(ChecksumType::NoChecksum));
-    let text = "verify_sst_unique_id_in_manifest=false";
+    let text = format!("verify_sst_unique_id_in_manifest=false;comparator={comparator}");
     let options = options.get_options_from_string(text).unwrap();
     let mut model = Model::new();
     {

@@ -110,7 +110,7 @@ faults! {
     /// A table without a filter is ruled out, whatever its range.
     UncoveredIgnored => "foreign::",
     /// Under the reverse comparator a range is empty.
-    RangeNotReversed => "settings::",
+    RangeNotReversed => "foreign::a_table_without_identity",
     // ---- consolidation
     /// The new summary takes over while memtables still feed the old one alone.
     SwappedWithoutFlush => "writes::random_writes",

@@ -1,6 +1,6 @@
 //! Shapes come from files: every one is refused or works.
 
-use super::KINDS;
+use super::{KINDS, hashes};
 use crate::filter::{
     Counting, HashCoding, Kind, MinimalIncrease, Shape, ShapeError, Spectral, Stage, StageError,
 };
@@ -155,6 +155,31 @@ fn what_cannot_be_had_is_an_error() {
         assert!(
             matches!(beyond, Err(StageError::Memory { .. })),
             "{beyond:?}"
+        );
+    }
+}
+
+/// More bits than 32 bits can number: a fifth of the keys' bits lies past those.
+#[test]
+fn bits_past_the_2_to_the_32nd_are_used_as_the_others() {
+    const KEYS: usize = 10_000;
+    const NUMBERED: u64 = 1 << 32;
+    for kind in KINDS {
+        let stage = Stage::with_rate(kind, Items::new(560_000_000), Rate::ONE_PERCENT).unwrap();
+        hashes(1).take(KEYS).for_each(|hash| _ = stage.insert(hash));
+        assert!(hashes(1).take(KEYS).all(|hash| stage.may_contain(hash)));
+        assert!(!hashes(2).take(KEYS).any(|hash| stage.may_contain(hash)));
+
+        let ones = |skipped: u64| -> u64 {
+            let words = stage.words().skip((skipped / 64) as usize);
+            words.map(|word| u64::from(word.count_ones())).sum()
+        };
+        let past = ones(NUMBERED) as f64 / ones(0) as f64;
+        let bits = stage.size().get();
+        let expected = (bits - NUMBERED) as f64 / bits as f64;
+        assert!(
+            (past - expected).abs() < 0.02,
+            "{kind:?}: {past} of the ones"
         );
     }
 }
