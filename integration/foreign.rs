@@ -237,60 +237,56 @@ fn without_segment_filters_rocksdb_builds_its_own() {
 /// A table of a RocksDB before 6.24 says neither session nor file number, so that no filter can be
 /// bound to it: it is asked by its range of keys until it is rewritten.
 #[test]
-fn a_table_without_identity_is_asked_by_its_range_until_it_is_rewritten() {
-    ask_a_table_without_identity("leveldb.BytewiseComparator");
-}
-
-#[test]
-fn a_table_without_identity_is_asked_by_its_range_in_reverse_order_too() {
-    ask_a_table_without_identity("rocksdb.ReverseBytewiseComparator");
-}
-
 #[expect(clippy::disallowed_methods, reason = "it stands for an older RocksDB")]
-fn ask_a_table_without_identity(comparator: &str) {
-    let home = tempfile::tempdir().unwrap();
-    // Without checksums, so that a property can be taken away by its name.
-    let mut options = with_filter(|table| table.set_checksum_type(ChecksumType::NoChecksum));
-    let text = format!("verify_sst_unique_id_in_manifest=false;comparator={comparator}");
-    let options = options.get_options_from_string(text).unwrap();
-    let mut model = Model::new();
-    {
-        let db = DB::open(&options, home.path()).unwrap();
-        for i in 300..600 {
-            db.put(key(i), b"old").unwrap();
-            model.insert(key(i), b"old".to_vec());
+fn a_table_without_identity_is_asked_by_its_range_until_it_is_rewritten() {
+    for comparator in [
+        "leveldb.BytewiseComparator",
+        "rocksdb.ReverseBytewiseComparator",
+    ] {
+        let home = tempfile::tempdir().unwrap();
+        // Without checksums, so that a property can be taken away by its name.
+        let mut options = with_filter(|table| table.set_checksum_type(ChecksumType::NoChecksum));
+        let text = format!("verify_sst_unique_id_in_manifest=false;comparator={comparator}");
+        let options = options.get_options_from_string(text).unwrap();
+        let mut model = Model::new();
+        {
+            let db = DB::open(&options, home.path()).unwrap();
+            for i in 300..600 {
+                db.put(key(i), b"old").unwrap();
+                model.insert(key(i), b"old".to_vec());
+            }
+            db.flush().unwrap();
         }
-        db.flush().unwrap();
-    }
-    let mut renamed = 0;
-    for entry in std::fs::read_dir(home.path()).unwrap() {
-        let path = entry.unwrap().path();
-        if path.extension().is_some_and(|extension| extension == "sst") {
-            let mut bytes = std::fs::read(&path).unwrap();
-            let name = b"session.identity";
-            let at = bytes.windows(name.len()).position(|part| part == name);
-            // Properties are sorted by name, and it is the last of its prefix.
-            bytes[at.expect("tables of today have it")] = b'z';
-            std::fs::write(&path, bytes).unwrap();
-            renamed += 1;
+        let mut renamed = 0;
+        for entry in std::fs::read_dir(home.path()).unwrap() {
+            let path = entry.unwrap().path();
+            if path.extension().is_some_and(|extension| extension == "sst") {
+                let mut bytes = std::fs::read(&path).unwrap();
+                let name = b"session.identity";
+                let at = bytes.windows(name.len()).position(|part| part == name);
+                // Properties are sorted by name, and it is the last of its prefix.
+                bytes[at.expect("tables of today have it")] = b'z';
+                std::fs::write(&path, bytes).unwrap();
+                renamed += 1;
+            }
         }
+        assert_eq!(renamed, 1);
+
+        let db = SieveDb::open(&options, &sieve(), home.path()).unwrap();
+        settle(&db);
+        let column = |db: &SieveDb| db.inspect().unwrap().columns.remove(0);
+        assert_eq!(column(&db).segments[0].id, None);
+        assert_eq!(column(&db).uncovered, Some(1));
+        agree(&db, &model);
+        assert!(db.answer(key(299)).is_absent(), "before its range");
+        assert!(!db.answer(absent_key(450)).is_absent(), "within its range");
+        assert!(db.answer(key(600)).is_absent(), "behind its range");
+        nothing_is_lost(&db);
+
+        let mut rewritten = CompactOptions::default();
+        rewritten.set_bottommost_level_compaction(BottommostLevelCompaction::Force);
+        db.with_engine(|engine| engine.compact_range_opt::<&[u8], &[u8]>(None, None, &rewritten));
+        whole(&db, &model);
+        assert!(column(&db).segments[0].id.is_some());
     }
-    assert_eq!(renamed, 1);
-
-    let db = SieveDb::open(&options, &sieve(), home.path()).unwrap();
-    settle(&db);
-    let column = |db: &SieveDb| db.inspect().unwrap().columns.remove(0);
-    assert_eq!(column(&db).segments[0].id, None);
-    assert_eq!(column(&db).uncovered, Some(1));
-    agree(&db, &model);
-    assert!(db.answer(key(299)).is_absent(), "before its range");
-    assert!(!db.answer(absent_key(450)).is_absent(), "within its range");
-    assert!(db.answer(key(600)).is_absent(), "behind its range");
-    nothing_is_lost(&db);
-
-    let mut rewritten = CompactOptions::default();
-    rewritten.set_bottommost_level_compaction(BottommostLevelCompaction::Force);
-    db.with_engine(|engine| engine.compact_range_opt::<&[u8], &[u8]>(None, None, &rewritten));
-    whole(&db, &model);
-    assert!(column(&db).segments[0].id.is_some());
 }
