@@ -1,9 +1,10 @@
 //! The disk of the operating system, through `std::fs` alone.
 //!
 //! A file is looked at before it is opened and compared after: a symlink, or another file put in
-//! the place between the two, is not taken: a file that was replaced is looked at again. Linux is told, besides, to follow no symlink and to wait
-//! for no pipe. On systems other than Unix the comparison and the permissions fall away and folders
-//! cannot be synced; everything else is the same.
+//! the place between the two, is not taken; a file that was replaced is looked at again. Linux is
+//! told, besides, to follow no symlink and to wait for no pipe. On systems other than Unix the
+//! comparison and the permissions fall away and folders cannot be synced; everything else is the
+//! same.
 
 use super::{Disk, NewFile, Opened};
 use crate::planted::planted;

@@ -59,14 +59,7 @@ impl Bell {
 
     /// Waits until upkeep is told to end, at most `limit`; returns whether it is.
     pub(crate) fn stops_within(&self, limit: Duration) -> bool {
-        let deadline = Instant::now() + limit;
-        let mut state = self.lock();
-        while !state.calls.stop
-            && let Some(left) = deadline.checked_duration_since(Instant::now())
-        {
-            state = self.wait(state, left);
-        }
-        state.calls.stop
+        self.wait_while(limit, |state| !state.calls.stop).calls.stop
     }
 
     /// Waits until everything rung up to `ticket` has been answered, or `limit` has passed;
@@ -85,13 +78,8 @@ impl Bell {
     }
 
     fn answered(&self, ticket: u64, limit: Duration) -> Option<MutexGuard<'_, State>> {
-        let deadline = Instant::now() + limit;
-        let mut state = self.lock();
-        while state.answered < ticket {
-            let left = deadline.checked_duration_since(Instant::now())?;
-            state = self.wait(state, left);
-        }
-        Some(state)
+        let state = self.wait_while(limit, |state| state.answered < ticket);
+        (state.answered >= ticket).then_some(state)
     }
 
     /// How many passes there have been.
@@ -101,26 +89,13 @@ impl Bell {
 
     /// Waits until there have been more passes than `seen`, at most `limit`.
     pub(crate) fn wait_past(&self, seen: u64, limit: Duration) {
-        let deadline = Instant::now() + limit;
-        let mut state = self.lock();
-        while state.passes == seen
-            && let Some(left) = deadline.checked_duration_since(Instant::now())
-        {
-            state = self.wait(state, left);
-        }
+        drop(self.wait_while(limit, |state| state.passes == seen));
     }
 
     /// Waits for calls, at most `patience`; returns them and the ticket to answer. `stop` stays
     /// set.
     pub(crate) fn listen(&self, patience: Duration) -> (Calls, u64) {
-        let deadline = Instant::now() + patience;
-        let mut state = self.lock();
-        while state.answered == state.rung {
-            let Some(left) = deadline.checked_duration_since(Instant::now()) else {
-                break;
-            };
-            state = self.wait(state, left);
-        }
+        let mut state = self.wait_while(patience, |state| state.answered == state.rung);
         let calls = state.calls;
         state.calls = Calls {
             stop: calls.stop,
@@ -138,8 +113,20 @@ impl Bell {
         self.changed.notify_all();
     }
 
-    fn wait<'a>(&self, state: MutexGuard<'a, State>, limit: Duration) -> MutexGuard<'a, State> {
-        unpoisoned(self.changed.wait_timeout(state, limit)).0
+    /// Waits for as long as `pending` holds, at most `limit`.
+    fn wait_while(
+        &self,
+        limit: Duration,
+        pending: impl Fn(&State) -> bool,
+    ) -> MutexGuard<'_, State> {
+        let deadline = Instant::now() + limit;
+        let mut state = self.lock();
+        while pending(&state)
+            && let Some(left) = deadline.checked_duration_since(Instant::now())
+        {
+            state = unpoisoned(self.changed.wait_timeout(state, left)).0;
+        }
+        state
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
