@@ -298,7 +298,16 @@ impl Scalable {
     /// Asks the processor for the lines that [`Scalable::may_contain`] will look at.
     #[inline]
     pub fn prefetch(&self, hash: KeyHash) {
-        self.all().for_each(|open| open.stage.prefetch(hash));
+        match self.stages() {
+            1 => self.first.stage.prefetch(hash),
+            stages => self.prefetch_all(stages, hash),
+        }
+    }
+
+    #[inline(never)]
+    fn prefetch_all(&self, stages: usize, hash: KeyHash) {
+        self.opened(stages)
+            .for_each(|open| open.stage.prefetch(hash));
     }
 
     /// Answers many keys at once, their cache misses overlapping.
@@ -310,6 +319,19 @@ impl Scalable {
         if self.is_saturated() {
             answers.fill(true);
         }
+    }
+
+    /// [`Scalable::contains_many`] for keys that each had a [`Scalable::prefetch`], no more of them
+    /// than the first-level cache has lines for. Where keys are hashed one after another, the lines
+    /// of the first come while the next are hashed.
+    ///
+    /// # Panics
+    /// When the slices differ in length.
+    pub fn contains_prefetched(&self, hashes: &[KeyHash], answers: &mut [bool]) {
+        assert_eq!(hashes.len(), answers.len(), "one answer a hash");
+        answers.fill(self.is_saturated());
+        self.all()
+            .for_each(|open| open.stage.test_each(hashes, answers));
     }
 
     /// Keys inserted, without those that looked as if they were in already.
@@ -489,6 +511,28 @@ mod tests {
             .take(keys)
             .for_each(|hash| _ = filter.insert(hash));
         filter
+    }
+
+    #[test]
+    fn batches_answer_like_single_look_ups() {
+        let grown = Scalable::new(imprint(1), small(None));
+        hashes(1)
+            .take(1_000)
+            .for_each(|hash| _ = grown.insert(hash));
+        assert!(grown.stages() > 1 && !grown.is_saturated());
+        let lost = Scalable::new(imprint(1), small(None));
+        lost.saturate();
+        let asked: Vec<_> = hashes(1).take(900).chain(hashes(2).take(101)).collect();
+        for filter in [grown, lost, Scalable::new(imprint(1), small(None))] {
+            let single: Vec<_> = asked.iter().map(|&hash| filter.may_contain(hash)).collect();
+            let mut answers = vec![false; asked.len()];
+            filter.contains_many(&asked, &mut answers);
+            assert_eq!(answers, single);
+            let mut answers: Vec<_> = single.iter().map(|maybe| !maybe).collect();
+            asked.iter().for_each(|&hash| filter.prefetch(hash));
+            filter.contains_prefetched(&asked, &mut answers);
+            assert_eq!(answers, single, "whatever was in the answers before");
+        }
     }
 
     #[test]

@@ -169,13 +169,9 @@ impl Column {
         let mut doubted = Vec::new();
         self.view.with(|view| {
             for (chunk, keys) in keys.chunks(CHUNK).enumerate() {
-                let mut hashes = [KeyHash::new(0); CHUNK];
-                for (hash, key) in hashes.iter_mut().zip(keys) {
-                    *hash = self.hasher.hash(key.as_ref());
-                }
                 let mut maybe = [true; CHUNK];
                 let first = chunk * CHUNK;
-                let any = view.answer_many(&hashes[..keys.len()], keys, &mut maybe[..keys.len()]);
+                let (any, hashes) = self.answer_many(view, keys, &mut maybe[..keys.len()]);
                 let found = (0..keys.len()).filter(|&at| any && maybe[at]);
                 let asked = left.len();
                 left.extend(found.map(|at| first + at));
@@ -195,6 +191,23 @@ impl Column {
         left
     }
 
+    /// [`View::answer_many`], and the hashes of the keys.
+    fn answer_many(
+        &self,
+        view: &View,
+        keys: &[impl AsRef<[u8]>],
+        maybe: &mut [bool],
+    ) -> (bool, [KeyHash; CHUNK]) {
+        let mut hashes = [KeyHash::new(0); CHUNK];
+        for (hash, key) in hashes.iter_mut().zip(keys) {
+            *hash = self.hasher.hash(key.as_ref());
+            // At once: the lines come while the next keys are hashed.
+            view.prefetch(*hash);
+        }
+        let any = view.answer_many(&hashes[..keys.len()], keys, maybe);
+        (any, hashes)
+    }
+
     /// Which view is published now.
     pub(crate) fn edition(&self) -> u64 {
         self.view.with(|view| view.edition)
@@ -208,13 +221,15 @@ impl Column {
         keys: &[impl AsRef<[u8]>],
         edition: u64,
     ) -> bool {
-        let mut let_by = let_by.iter().copied().peekable();
+        let denied = |at: usize| let_by.binary_search(&at).is_err();
         self.view.with(|view| {
-            let mut denied = (0..keys.len()).filter(|at| let_by.next_if_eq(at).is_none());
+            let mut chunks = keys.chunks(CHUNK).enumerate();
             view.edition == edition
-                && denied.all(|at| {
-                    let key = keys[at].as_ref();
-                    view.answer(self.hasher.hash(key), key).is_absent()
+                && chunks.all(|(chunk, keys)| {
+                    let mut maybe = [true; CHUNK];
+                    let first = chunk * CHUNK;
+                    let (any, _) = self.answer_many(view, keys, &mut maybe[..keys.len()]);
+                    !any || !(0..keys.len()).any(|at| maybe[at] && denied(first + at))
                 })
         })
     }

@@ -147,8 +147,14 @@ impl View {
         inventory.is_none_or(|inventory| inventory.may_contain(hash))
     }
 
-    /// [`View::answer`] for up to [`CHUNK`] keys: false where the key is certainly absent. Returns
-    /// whether one is not.
+    /// Asks the processor for what [`View::answer_many`] will look at first.
+    #[inline]
+    pub(crate) fn prefetch(&self, hash: KeyHash) {
+        self.summary.prefetch(hash.remixed());
+    }
+
+    /// [`View::answer`] for up to [`CHUNK`] keys, each after a [`View::prefetch`]: false where the key
+    /// is certainly absent. Returns whether one is not.
     pub(crate) fn answer_many(
         &self,
         hashes: &[KeyHash],
@@ -164,7 +170,7 @@ impl View {
         for (remixed, hash) in remixed.iter_mut().zip(hashes) {
             *remixed = hash.remixed();
         }
-        self.summary.contains_many(remixed, maybe);
+        self.summary.contains_prefetched(remixed, maybe);
         let found = |maybe: &[bool]| maybe.iter().fold(false, |any, &maybe| any | maybe);
         if uncovered.is_empty() && !found(maybe) {
             return false;
