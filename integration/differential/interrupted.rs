@@ -7,7 +7,7 @@
 
 use std::ops::ControlFlow;
 
-use lsm_sieve::differential::{DifferentialStore, FilterChoice};
+use lsm_sieve::differential::{DifferentialOptions, DifferentialStore, FilterChoice};
 use rocksdb::{BlockBasedOptions, SliceTransform};
 
 use super::{engine, open, with_filter};
@@ -57,6 +57,33 @@ fn what_is_loaded_meanwhile_stays_older() {
     finish(&store);
     newest();
     assert_eq!(store.extent().unwrap().records.get(), 0);
+}
+
+/// An empty batch has a dozen bytes. One that was full with them moved nothing, and the generation
+/// was dropped as if all of it had been moved.
+#[test]
+fn batches_of_any_size_move_every_record() {
+    for batch_bytes in [0, 1, 12, 13, 64] {
+        let home = tempfile::tempdir().unwrap();
+        let options = DifferentialOptions {
+            batch_bytes,
+            ..with_filter(FilterChoice::Scalable)
+        };
+        let store = DifferentialStore::open(&engine(), &options, home.path()).unwrap();
+        store.load((0..90).map(|i| (key(i), b"old"))).unwrap();
+        (0..60).for_each(|i| store.put(key(i), b"new").unwrap());
+        (60..80).for_each(|i| store.delete(key(i)).unwrap());
+        let done = store.reorganize(|_| ControlFlow::Continue(())).unwrap();
+        assert_eq!((done.finished, done.records), (true, 80), "{batch_bytes}");
+        for i in 0..90 {
+            let expected = match i {
+                0..60 => Some(b"new".to_vec()),
+                60..80 => None,
+                _ => Some(b"old".to_vec()),
+            };
+            assert_eq!(store.get(key(i)).unwrap(), expected, "{batch_bytes}");
+        }
+    }
 }
 
 /// A prefix extractor of the user's makes a plain search end at the first prefix that is not there.

@@ -21,7 +21,8 @@ pub struct DifferentialOptions {
     /// death of the process, but not always that of the machine.
     pub sync: bool,
     /// The bytes after which a batch of a reorganisation or a load is written; one record more
-    /// may be in it. Writers wait for the one that is being written.
+    /// may be in it, so that 0 writes each by itself. Writers wait for the one that is being
+    /// written.
     pub batch_bytes: usize,
 }
 

@@ -178,7 +178,9 @@ impl DifferentialStore {
         let main = self.main.handle();
         let mut batch = WriteBatch::default();
         let (mut last, mut count) = (Vec::new(), 0);
-        while batch.size_in_bytes() < self.options.batch_bytes
+        // One at least: no record would look like the end.
+        let none = |count| count == 0 && !planted!(BatchFullWhenEmpty);
+        while (none(count) || batch.size_in_bytes() < self.options.batch_bytes)
             && let Some((key, bytes)) = records.item()
         {
             match generation.decode(key, bytes)? {

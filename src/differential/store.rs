@@ -10,7 +10,6 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard};
 
-use rocksdb::checkpoint::Checkpoint;
 use rocksdb::{Options, ReadOptions, WriteBatch, WriteOptions};
 
 use super::batch::Batch;
@@ -235,8 +234,8 @@ impl DifferentialStore {
         // generation may come or go between.
         let _no_change = unpoisoned(self.state.lock());
         let path = path.as_ref();
-        Checkpoint::new(self.db.engine())
-            .and_then(|checkpoint| checkpoint.create_checkpoint(path))
+        self.db
+            .checkpoint(path)
             .map_err(|source| DifferentialError::Checkpoint {
                 path: path.to_owned(),
                 source,

@@ -47,7 +47,7 @@ pub(super) fn draw(random: &mut Random, steps: usize) -> (Differential, Vec<Step
         engine: texts::draw_alike(random),
         fixed: random.one_in(2).then(|| *random.pick(&FIXED)),
         ask_main: random.one_in(2),
-        batch_bytes: *random.pick(&[64, 1_000, 1 << 16]),
+        batch_bytes: *random.pick(&[0, 64, 1_000, 1 << 16]),
     };
     let calm = 50 << random.below(5);
     let keys = subject.keys.count;
