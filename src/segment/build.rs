@@ -1,8 +1,10 @@
 //! A segment's filter while the segment is being written.
 //!
-//! How many keys will come is not known, so the filter must grow. While budget and memory allow, the
-//! hashes are kept and sealing makes one stage of exactly the right size; past that the hashes go into
-//! a scalable filter, which takes less, and whose stages are what sealing returns.
+//! How many keys will come is not known while a table is written, so the filter must grow. While
+//! budget and memory allow, the hashes are kept and sealing makes one stage of exactly the right size;
+//! past that the hashes go into a scalable filter, which takes less, and whose stages are what sealing
+//! returns. Of a table that is there the entries are known: where their hashes could not be kept, one
+//! stage takes them, of the size that they need if all are of different keys.
 
 use super::{SealedFilter, SegmentId};
 use crate::filter::{Chain, Kind, Scalable, ScalableOptions, Stage};
@@ -20,11 +22,20 @@ pub struct SegmentBuilder {
     id: SegmentId,
     hasher: KeyHasher,
     rate: Rate,
-    kept: Vec<KeyHash>,
+    hashes: Hashes,
     budget: usize,
-    grown: Option<Scalable>,
     last: Option<KeyHash>,
     added: u64,
+}
+
+/// Where the hashes are.
+#[derive(Debug)]
+enum Hashes {
+    Kept(Vec<KeyHash>),
+    /// In a filter that grows.
+    Growing(Box<Scalable>),
+    /// In a filter of the size that it needs.
+    Sized(Stage),
 }
 
 impl SegmentBuilder {
@@ -33,17 +44,31 @@ impl SegmentBuilder {
         Self::with_budget(id, hasher, rate, KEPT_HASHES)
     }
 
+    /// [`SegmentBuilder::new`] for a segment that is there, with so many entries.
+    pub fn for_entries(id: SegmentId, hasher: KeyHasher, rate: Rate, entries: Items) -> Self {
+        Self::with_budget(id, hasher, rate, KEPT_HASHES).sized(entries)
+    }
+
     fn with_budget(id: SegmentId, hasher: KeyHasher, rate: Rate, budget: usize) -> Self {
         Self {
             id,
             hasher,
             rate,
-            kept: Vec::new(),
+            hashes: Hashes::Kept(Vec::new()),
             budget,
-            grown: None,
             last: None,
             added: 0,
         }
+    }
+
+    /// Where so many hashes are not kept and there is memory for it: one stage for them.
+    fn sized(mut self, entries: Items) -> Self {
+        if entries.get() > self.budget as u64
+            && let Ok(stage) = Stage::with_rate(Kind::Blocked, entries, self.rate)
+        {
+            self.hashes = Hashes::Sized(stage);
+        }
+        self
     }
 
     /// The segment that is being built.
@@ -61,30 +86,32 @@ impl SegmentBuilder {
         if self.last.replace(hash) == Some(hash) {
             return;
         }
-        match &self.grown {
-            Some(grown) => {
-                grown.insert(hash);
+        match &mut self.hashes {
+            Hashes::Kept(kept) => {
+                if kept.len() < self.budget && kept.try_reserve(1).is_ok() {
+                    kept.push(hash);
+                } else {
+                    let kept = std::mem::take(kept);
+                    self.hashes = Hashes::Growing(Box::new(self.grown(&kept, hash)));
+                }
             }
-            None => self.keep(hash),
+            Hashes::Growing(filter) => _ = filter.insert(hash),
+            Hashes::Sized(stage) => _ = stage.insert(hash),
         }
     }
 
-    fn keep(&mut self, hash: KeyHash) {
-        if self.kept.len() < self.budget && self.kept.try_reserve(1).is_ok() {
-            self.kept.push(hash);
-            return;
-        }
+    /// A filter of these hashes that grows.
+    fn grown(&self, kept: &[KeyHash], hash: KeyHash) -> Scalable {
         let options = ScalableOptions {
             rate: self.rate,
-            first: Items::new(self.kept.len().max(1) as u64),
+            first: Items::new(kept.len().max(1) as u64),
             ..ScalableOptions::default()
         };
         let grown = Scalable::new(self.hasher.imprint(), options);
-        for kept in std::mem::take(&mut self.kept) {
-            grown.insert(kept);
+        for &hash in kept.iter().chain([&hash]) {
+            grown.insert(hash);
         }
-        grown.insert(hash);
-        self.grown = Some(grown);
+        grown
     }
 
     /// Seals the filter of a segment that has this many entries. `None` when the builder saw
@@ -93,12 +120,13 @@ impl SegmentBuilder {
         if self.added != entries && !planted!(MiscountSealed) {
             return None;
         }
-        let chain = match self.grown {
-            Some(grown) => Some(grown.to_chain()).filter(|chain| !chain.is_saturated())?,
-            None => Chain::new(
-                self.hasher.imprint(),
-                vec![stage_of(&self.kept, self.rate)?],
-            ),
+        let one = |stage| Chain::new(self.hasher.imprint(), vec![stage]);
+        let chain = match self.hashes {
+            Hashes::Kept(kept) => one(stage_of(&kept, self.rate)?),
+            Hashes::Growing(grown) => {
+                Some(grown.to_chain()).filter(|chain| !chain.is_saturated())?
+            }
+            Hashes::Sized(stage) => one(stage),
         };
         Some(SealedFilter::new(chain, entries, self.rate, source))
     }
@@ -139,6 +167,24 @@ mod tests {
             let wrong =
                 (20_000..120_000).filter(|&i| sealed.chain.may_contain(hasher.hash(&key(i))));
             assert!(wrong.count() < 1_300, "budget {budget}");
+        }
+    }
+
+    /// Past four stages a filter was built anew from the keys on disk, and had as many again.
+    #[test]
+    fn of_known_entries_one_stage_of_the_right_size_is_made() {
+        const ENTRIES: u32 = 20_000;
+        for budget in [10, 1_000, 100_000] {
+            let entries = Items::new(ENTRIES.into());
+            let mut segment = builder(budget).sized(entries);
+            (0..ENTRIES).for_each(|i| segment.add(&key(i)));
+            let hasher = segment.hasher;
+            let sealed = segment.seal(ENTRIES.into(), Source::RawKeys).unwrap();
+            assert!((0..ENTRIES).all(|i| sealed.chain.may_contain(hasher.hash(&key(i)))));
+            let right = Stage::with_rate(Kind::Blocked, entries, Rate::ONE_PERCENT).unwrap();
+            assert_eq!(sealed.chain.stages().len(), 1, "budget {budget}");
+            assert!(sealed.chain.size() <= right.size(), "budget {budget}");
+            assert!(sealed.chain.predicted_rate() <= 0.01);
         }
     }
 

@@ -97,7 +97,12 @@ impl Upkeep {
         match decision.action {
             Action::Rebuild { .. } => {
                 tracing::info!(segment = %id, %decision, "a table's filter");
-                Some(SegmentBuilder::new(id, column.hasher(), rate))
+                Some(SegmentBuilder::for_entries(
+                    id,
+                    column.hasher(),
+                    rate,
+                    Items::new(table.entries),
+                ))
             }
             Action::Drop => {
                 segment.drop_filter();
