@@ -2,17 +2,18 @@
 
 use std::cmp::Ordering;
 
-use lsm_sieve::{OpenError, SieveDb};
+use lsm_sieve::{Items, OpenError, Rate, SieveDb, SieveOptions};
 use rocksdb::{
     BlockBasedIndexType, BlockBasedOptions, BottommostLevelCompaction, CompactOptions,
     CompactionDecision, CuckooTableOptions, DBCompactionStyle, DBCompressionType,
-    DEFAULT_COLUMN_FAMILY_NAME, Direction, IteratorMode, KeyEncodingType, MemtableFactory, Options,
-    PlainTableFactoryOptions, ReadOptions, SliceTransform, UniversalCompactOptions,
+    DEFAULT_COLUMN_FAMILY_NAME, Direction, FlushOptions, IteratorMode, KeyEncodingType,
+    MemtableFactory, Options, PlainTableFactoryOptions, ReadOptions, SliceTransform,
+    UniversalCompactOptions,
 };
 
 use crate::twin::{
-    Dice, Model, agree, cover, fill, key, nothing_is_lost, open, options, scribble, settle, sieve,
-    whole,
+    Dice, Model, absent_key, agree, cover, fill, key, nothing_is_lost, open, options, scribble,
+    settle, sieve, whole,
 };
 
 const DEFAULT: &str = DEFAULT_COLUMN_FAMILY_NAME;
@@ -393,6 +394,57 @@ fn options_that_filters_cannot_serve_are_refused_with_the_reason() {
 }
 
 /// Options by text, for what the binding has no method for.
+/// Nothing was built for it, and each look-up asked an engine that had no filters either.
+#[test]
+fn a_rate_that_no_filter_keeps_is_refused() {
+    let home = tempfile::tempdir().unwrap();
+    let rate = |rate: f64| Rate::new(rate).unwrap();
+    let least = SieveOptions::LEAST_RATE;
+    for settings in [
+        sieve().rate(rate(least / 2.0)),
+        sieve().summary_rate(rate(1e-12)),
+        sieve().segment_rate(Some(rate(1e-300))),
+    ] {
+        let refused = SieveDb::open(&options(), &settings, home.path());
+        assert!(matches!(refused, Err(OpenError::Rate(_))), "{refused:?}");
+    }
+    // The least one is kept by filters that grow.
+    let settings = sieve().rate(rate(least)).expected_keys(Items::new(10));
+    let db = SieveDb::open(&options(), &settings, home.path()).unwrap();
+    let mut model = Model::new();
+    fill(&db, &mut model, 0..500);
+    cover(&db);
+    assert!((0..100).all(|i| db.answer(absent_key(i)).is_absent()));
+    db.set_rate(rate(1e-300));
+    db.consolidate().unwrap();
+    assert!((0..100).all(|i| db.answer(absent_key(i)).is_absent()));
+    whole(&db, &model);
+}
+
+/// RocksDB drops the request for such a flush that comes beside another, and who waited for it
+/// waited for ever.
+#[test]
+fn a_flush_that_takes_two_memtables_keeps_no_consolidation_waiting() {
+    const ROUNDS: u64 = 100;
+    let home = tempfile::tempdir().unwrap();
+    let mut options = options();
+    options.set_min_write_buffer_number_to_merge(2);
+    options.set_max_write_buffer_number(6);
+    let db = SieveDb::open(&options, &sieve(), home.path()).unwrap();
+    let mut model = Model::new();
+    let mut at_once = FlushOptions::default();
+    at_once.set_wait(false);
+    for round in 0..ROUNDS {
+        fill(&db, &mut model, 10 * round..10 * round + 5);
+        std::thread::scope(|scope| {
+            scope.spawn(|| db.flush_opt(&at_once).unwrap());
+            fill(&db, &mut model, 10 * round + 5..10 * round + 10);
+            db.consolidate().unwrap();
+        });
+    }
+    whole(&db, &model);
+}
+
 #[test]
 fn options_by_text_are_refused_alike() {
     for (text, reason) in [

@@ -310,6 +310,43 @@ fn a_batch_that_moves_a_record_is_seen_whole_or_not_at_all() {
     assert_eq!(found, [Some(b"record".to_vec()), None]);
 }
 
+/// Each of the two was denied when its turn came, and yet the record was always there.
+#[test]
+fn a_record_that_moves_between_two_denials_is_found() {
+    let home = tempfile::tempdir().unwrap();
+    let db = SieveDb::open(&options(), &sieve().audit(0), home.path()).unwrap();
+    let cf = db.cf_handle(DEFAULT_COLUMN_FAMILY_NAME).unwrap();
+    db.put("from", "record").unwrap();
+    cover(&db);
+    let moving = || {
+        let mut batch = WriteBatch::default();
+        batch.put("to", "record");
+        batch.delete("from");
+        db.write(batch).unwrap();
+        db.consolidate().unwrap();
+        assert!(db.answer("from").is_absent());
+    };
+    let nothing = || {};
+    let (of_to, of_from) = (Cell::new(100), Cell::new(1));
+    let keys = [
+        Trap {
+            key: b"to".to_vec(),
+            reads: &of_to,
+            batch: &nothing,
+        },
+        Trap {
+            key: b"from".to_vec(),
+            reads: &of_from,
+            batch: &moving,
+        },
+    ];
+    assert!(db.answer("to").is_absent());
+    let found = db.multi_get_cf(keys.into_iter().map(|key| (&cf, key)));
+    let found: Vec<_> = found.into_iter().map(Result::unwrap).collect();
+    assert!(of_from.get() >= 2, "the batch was written");
+    assert_eq!(found, [Some(b"record".to_vec()), None]);
+}
+
 /// Until a call through the bare engine is over, nothing is ruled out.
 #[test]
 fn while_the_bare_engine_is_used_every_answer_is_maybe() {

@@ -122,6 +122,12 @@ faults! {
     DeletionsUnread => "recovery::a_filter_made_anew",
     /// The engine is ended while upkeep may be flushing.
     EndsBesideUpkeep => "closing::closing_beside",
+    /// Upkeep flushes beside a call that flushes all families.
+    FlushesBesideUpkeep => "closing::closing_beside",
+    /// A summary is made anew that the budget has no room for.
+    SaturatedForSaturated => "budget::for_a_summary_without_room",
+    /// What a failed consolidation began is left where readers ask it.
+    GenerationsLeftBehind => "consolidations_that_fail",
     // ---- the second look
     /// Generations of memtables that are not flushed yet are left out.
     OlderGenerationsLeftOut => "second_look::",
@@ -130,6 +136,8 @@ faults! {
     /// The second look outlives the arrival of keys from outside.
     InventoryOutlivesForeign => "ingestion::",
     // ---- many keys at once
+    /// Keys of several families that were all denied, each at its own moment, are not denied again.
+    DenialsOfManyMoments => "writes::a_record_that_moves_between",
     /// The answers of one call are moved by one place.
     AnswersShifted => "writes::random_writes",
     /// Tables that the summary does not speak for are left out for many keys at once.
@@ -145,6 +153,8 @@ faults! {
     WritesIntoFrozen => "differential::power",
     /// After an interruption the move goes on behind the last key but one batch.
     MoveSkipsAKey => "differential::interrupted",
+    /// A batch of a move may be full without a record, which looks like the end.
+    BatchFullWhenEmpty => "differential::interrupted::batches_of_any_size",
     /// A snapshot takes the generations of a moment well before its own.
     ListOfAnotherMoment => "differential::concurrency::snapshots_see_whole_loads",
 }

@@ -4,6 +4,9 @@ use std::time::{Duration, Instant};
 
 use crate::sync::{Condvar, Mutex, MutexGuard, unpoisoned};
 
+/// The longest wait: for what upkeep must only finish, and whatever limit a caller gives.
+pub(crate) const LONG: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// What upkeep is asked to do.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Calls {
@@ -119,7 +122,7 @@ impl Bell {
         limit: Duration,
         pending: impl Fn(&State) -> bool,
     ) -> MutexGuard<'_, State> {
-        let deadline = Instant::now() + limit;
+        let deadline = Instant::now() + limit.min(LONG);
         let mut state = self.lock();
         while pending(&state)
             && let Some(left) = deadline.checked_duration_since(Instant::now())

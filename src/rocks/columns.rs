@@ -21,6 +21,8 @@ struct Arrivals {
     under_way: usize,
     /// Fronts that became known meanwhile.
     held: Vec<ForeignKeys>,
+    /// Calls of the engine's beside which upkeep must not flush.
+    flushers: usize,
 }
 
 /// Must be held while keys arrive that no memtable takes.
@@ -36,6 +38,15 @@ impl Drop for Arrival<'_> {
         if arrivals.under_way == 0 {
             arrivals.held.clear();
         }
+    }
+}
+
+/// Must be held while the engine flushes several families at once.
+pub(crate) struct Flushing<'a>(&'a Columns);
+
+impl Drop for Flushing<'_> {
+    fn drop(&mut self) {
+        unpoisoned(self.0.arrivals.lock()).flushers -= 1;
     }
 }
 
@@ -140,11 +151,22 @@ impl Columns {
         }
     }
 
-    /// Acts while no keys come from outside; those that are about to come wait for it. `None` when
-    /// some are under way.
+    /// Announces that the engine flushes several families; waits for a flush of upkeep's.
+    pub(crate) fn flush_without_upkeep(&self) -> Flushing<'_> {
+        unpoisoned(self.arrivals.lock()).flushers += 1;
+        Flushing(self)
+    }
+
+    /// Whether the engine flushes several families now.
+    pub(crate) fn are_flushed(&self) -> bool {
+        unpoisoned(self.arrivals.lock()).flushers > 0
+    }
+
+    /// Acts while no keys come from outside and the engine does not flush several families; what is
+    /// about to come waits for it. `None` when some are under way.
     pub(crate) fn between_arrivals<R>(&self, act: impl FnOnce() -> R) -> Option<R> {
         let arrivals = unpoisoned(self.arrivals.lock());
-        (arrivals.under_way == 0).then(act)
+        (arrivals.under_way == 0 && arrivals.flushers == 0).then(act)
     }
 
     /// Under the lock of `arrivals`, so that changes come one at a time.

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use super::options::SieveOptions;
+use crate::math::Rate;
 use crate::segment::{IdentityError, SidecarError};
 
 /// A database or a column family could not be opened behind filters. No key was touched.
@@ -16,6 +18,9 @@ pub enum OpenError {
         /// Why, and what to do.
         reason: String,
     },
+    /// No filter keeps such a rate.
+    #[error("no filter keeps the rate {0}; ask for {least} or more", least = SieveOptions::LEAST_RATE)]
+    Rate(Rate),
     /// RocksDB did not open the database.
     #[error("RocksDB cannot open {}: {source}", path.display())]
     Engine {

@@ -85,7 +85,12 @@ impl Default for SieveOptions {
 pub(crate) const HEADROOM: f64 = 1.02;
 
 impl SieveOptions {
-    /// The false-positive rate of the summary and of each segment's filter.
+    /// The least rate that a front keeps while it grows: below, stages run out of hash bits. Whoever
+    /// asks for less is refused at open.
+    pub const LEAST_RATE: f64 = 1e-8;
+
+    /// The false-positive rate of the summary and of each segment's filter, not below
+    /// [`SieveOptions::LEAST_RATE`].
     #[must_use]
     pub fn rate(self, rate: Rate) -> Self {
         self.summary_rate(rate).segment_rate(Some(rate))
@@ -243,6 +248,12 @@ impl SieveOptions {
         self.folder
             .clone()
             .unwrap_or_else(|| database.join("sieve"))
+    }
+
+    /// A rate below the least one.
+    pub(crate) fn rate_out_of_reach(&self) -> Option<Rate> {
+        let mut rates = self.segment_rate.into_iter().chain([self.summary_rate]);
+        rates.find(|rate| rate.get() < Self::LEAST_RATE)
     }
 
     /// A summary for at least `keys` keys, beside others that take so much of the budget.

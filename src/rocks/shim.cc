@@ -724,10 +724,12 @@ bool lsm_sieve_flush_would_wait(rocksdb_column_family_handle_t* column) {
   return stall.first != WriteStallCondition::kNormal;
 }
 
-// Writes the column family's memtables to a table and waits for it, but for no compaction. Returns an
-// error to free, or null.
+// Writes the column family's memtables to a table, but waits for no compaction; nor for the flush where
+// that takes several memtables, since RocksDB may drop the request. Returns an error to free, or null.
 char* lsm_sieve_flush(rocksdb_column_family_handle_t* column) {
+  auto* handle = static_cast_with_check<ColumnFamilyHandleImpl>(column->rep);
   FlushOptions options;
+  options.wait = handle->cfd()->ioptions().min_write_buffer_number_to_merge <= 1;
   options.allow_write_stall = true;
   const Status status = EngineOf(column)->Flush(options, column->rep);
   return status.ok() ? nullptr : ErrorOf(status);

@@ -23,7 +23,7 @@ const MAX_IDENTITY_BYTES: u64 = 4096;
 #[derive(Debug, thiserror::Error)]
 pub enum IdentityError {
     /// The disk or the system's randomness refused an operation.
-    #[error("cannot {operation} {}; the database runs without filters, repair disk or permissions", path.display())]
+    #[error("cannot {operation} {}; repair disk or permissions, and open the database again", path.display())]
     System {
         /// What was being done.
         operation: &'static str,
@@ -52,7 +52,7 @@ pub enum IdentityError {
         path: PathBuf,
     },
     /// A new identity was not published.
-    #[error("cannot store the identity; the database runs without filters")]
+    #[error("cannot store the identity; the database is not opened")]
     Publish(#[from] PublishError),
 }
 

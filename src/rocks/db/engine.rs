@@ -10,6 +10,7 @@ use rocksdb::{
 };
 
 use super::SieveDb;
+use crate::planted::planted;
 use crate::rocks::family::Family;
 use crate::rocks::{Engine, ffi};
 
@@ -59,6 +60,7 @@ impl SieveDb {
         cfs: &[&impl AsColumnFamilyRef],
         options: &FlushOptions,
     ) -> Result<(), Error> {
+        let _alone = self.columns.flush_without_upkeep();
         self.engine.flush_cfs_opt(cfs, options)
     }
 
@@ -111,11 +113,14 @@ impl SieveDb {
     /// # Errors
     /// What RocksDB says.
     pub fn wait_for_compact(&self, options: &WaitForCompactOptions) -> Result<(), Error> {
+        let _alone = self.columns.flush_without_upkeep();
         self.engine.wait_for_compact(options)
     }
 
     /// Ends the engine's flushes and compactions for good, as before closing; waits for them if so asked.
     pub fn cancel_all_background_work(&self, wait: bool) {
+        let alone = || self.columns.flush_without_upkeep();
+        let _alone = (!planted!(FlushesBesideUpkeep)).then(alone);
         self.engine.cancel_all_background_work(wait);
     }
 
@@ -220,6 +225,7 @@ impl SieveDb {
     /// # Errors
     /// What RocksDB says.
     pub fn checkpoint(&self, path: impl AsRef<Path>) -> Result<(), Error> {
+        let _alone = self.columns.flush_without_upkeep();
         Checkpoint::new(&*self.engine)?.create_checkpoint(path)
     }
 

@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::audit::Refutation;
-use super::bell::Bell;
+use super::bell::{Bell, LONG};
 use super::column::Column;
 use super::columns::Columns;
 use super::options::SieveOptions;
@@ -25,9 +25,6 @@ use crate::math::{Bits, Rate};
 use crate::planted::planted;
 use crate::segment::Registry;
 use crate::stats::Stats;
-
-/// How long a call that only needs upkeep to finish what it does may wait.
-const LONG: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// A RocksDB whose misses are answered by filters before the engine is entered.
 ///
@@ -101,7 +98,7 @@ impl SieveDb {
 
     /// Waits until the summaries speak for every table, at most `limit`; returns whether they do.
     pub fn wait_until_covered(&self, limit: Duration) -> bool {
-        let deadline = Instant::now() + limit;
+        let deadline = Instant::now() + limit.min(LONG);
         let mut asked = false;
         loop {
             let passes = self.bell.passes();
@@ -151,8 +148,10 @@ impl SieveDb {
     }
 
     /// Changes the rate of all filters. They are rebuilt in the background, from the keys of the
-    /// tables as they are; no table is rewritten. [`SieveDb::consolidate`] waits for it.
+    /// tables as they are; no table is rewritten. [`SieveDb::consolidate`] waits for it. What is below
+    /// [`SieveOptions::LEAST_RATE`] counts as that.
     pub fn set_rate(&self, rate: Rate) {
+        let rate = Rate::clamped(rate.get().max(SieveOptions::LEAST_RATE));
         self.columns.set_summary_rate(rate);
         for column in self.columns.all() {
             let segments = column.segment_rate().map(|_| rate);

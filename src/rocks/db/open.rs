@@ -75,6 +75,9 @@ impl SieveDb {
         families: impl IntoIterator<Item = (N, Options)>,
     ) -> Result<Self, OpenError> {
         let path = path.as_ref();
+        if let Some(rate) = sieve.rate_out_of_reach() {
+            return Err(OpenError::Rate(rate));
+        }
         probe::hooks_fire()?;
         let sieve = &sieve.clone().publishes_first(ffi::publishes_first(options));
         let mut families: Vec<(String, Options)> = families

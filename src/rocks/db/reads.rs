@@ -164,7 +164,7 @@ impl SieveDb {
         let denied = |at: usize| {
             front_of(at).is_some_and(|(column, _)| column.look_up(key_of(at)).is_absent())
         };
-        let left = (0..keys.len()).filter(|&at| !denied(at)).collect();
+        let mut left: Vec<usize> = (0..keys.len()).filter(|&at| !denied(at)).collect();
         let still = |left: &[usize]| {
             let mut others = (0..keys.len()).filter(|at| left.binary_search(at).is_err());
             others.all(|at| {
@@ -174,6 +174,10 @@ impl SieveDb {
                 })
             })
         };
+        if left.is_empty() && !still(&left) && !planted!(DenialsOfManyMoments) {
+            // Each was denied, but perhaps not all at one moment.
+            left = (0..keys.len()).collect();
+        }
         let ask = |left: &[usize]| {
             let left = left.iter().map(|&at| (keys[at].0, key_of(at)));
             self.engine.multi_get_cf_opt(left, options)

@@ -120,8 +120,8 @@ pub(crate) fn flush_would_wait(column: &impl AsColumnFamilyRef) -> bool {
     unsafe { lsm_sieve_flush_would_wait(column.inner()) }
 }
 
-/// Writes a column family's memtables to a table and waits for it, even if that slows writers: it
-/// waits for no compaction.
+/// Writes a column family's memtables to a table, even if that slows writers, and waits for it where
+/// one memtable makes a flush; never for a compaction.
 pub(crate) fn flush(column: &impl AsColumnFamilyRef) -> Result<(), String> {
     // SAFETY: the handle is live while borrowed, and so is its engine.
     let error = unsafe { lsm_sieve_flush(column.inner()) };

@@ -6,6 +6,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rocksdb::BoundColumnFamily;
 use rocksdb::properties::{NUM_ENTRIES_ACTIVE_MEM_TABLE, NUM_ENTRIES_IMM_MEM_TABLES};
 
 use super::coverage::is_covered;
@@ -23,8 +24,12 @@ use crate::segment::SegmentId;
 /// Stages that a summary may grow to while writers are busy; each is one cache line of a miss.
 const BUSY_STAGES: usize = 6;
 
-/// How often upkeep looks whether a flush would still wait.
+/// How often upkeep looks whether a flush would still wait, or is done.
 const A_MOMENT: Duration = Duration::from_millis(20);
+
+/// Looks at a flush that does not end, a second for each request, ten in all.
+const LOOKS: u32 = 500;
+const LOOKS_A_REQUEST: u32 = 50;
 
 impl Upkeep {
     pub(super) fn consolidation_is_due(&self, column: &Column, quiet: bool) -> bool {
@@ -58,6 +63,11 @@ impl Upkeep {
         column.note_consolidated(None);
         let old = Arc::clone(&column.view().summary);
         let new = Arc::new(self.new_summary(column, &old)?);
+        if new.is_saturated() && column.is_settled() && !planted!(SaturatedForSaturated) {
+            // The budget has no room for another one: whatever the old one denies, it denies for less.
+            column.note_consolidated(Some(sequence));
+            return Ok(());
+        }
         if planted!(OldSummaryStarved) {
             column.retarget(vec![Arc::clone(&new)]);
         } else {
@@ -118,7 +128,7 @@ impl Upkeep {
         setback: &mut Setback,
     ) -> Result<(), UpkeepError> {
         if !planted!(SwappedWithoutFlush) {
-            self.flush(column)?;
+            self.flush(column, new)?;
         }
         if column.memtables().write_past(new) && !planted!(SwappedWithoutFlush) {
             return Err(UpkeepError::OldMemtables(column.name().to_owned()));
@@ -140,24 +150,47 @@ impl Upkeep {
         published.then_some(()).ok_or(UpkeepError::Overtaken)
     }
 
-    /// Turns the memtables into tables, as soon as that slows no writer.
+    /// Turns the memtables into tables that do not feed this summary, as soon as that slows no writer.
     ///
-    /// Never beside an ingestion's flush or the engine's own at its end: with `atomic_flush`, RocksDB
-    /// 11.8.1 may take the end of one flush for that of another, and then refuses the ingestion, or
-    /// closes without what is in no log.
-    fn flush(&self, column: &Column) -> Result<(), UpkeepError> {
-        while self.flush_would_wait(column) {
+    /// Never beside an ingestion's flush, nor beside one of several families or the engine's own at its
+    /// end: with `atomic_flush`, RocksDB 11.8.1 may take the end of one flush for that of another, and
+    /// then refuses the ingestion, or goes on without what is in no log.
+    fn flush(&self, column: &Column, new: &Arc<Scalable>) -> Result<(), UpkeepError> {
+        while self.columns.are_flushed() || self.flush_would_wait(column) {
             if self.bell.stops_within(A_MOMENT) {
                 return Err(UpkeepError::Stopped);
             }
         }
         let handle = self.handle(column)?;
-        let flushed = self.columns.between_arrivals(|| ffi::flush(&handle));
+        let flush = || ffi::flush(&handle).and_then(|()| self.flushed(&handle, column, new));
+        let flushed = self.columns.between_arrivals(flush);
         let flushed = flushed.ok_or(UpkeepError::Overtaken)?;
         flushed.map_err(|reason| UpkeepError::Flush {
             column: column.name().to_owned(),
             reason,
         })
+    }
+
+    /// Waits until all memtables feed this summary, for a while.
+    ///
+    /// Where a flush takes several memtables (`min_write_buffer_number_to_merge`), RocksDB 11.8.1 may
+    /// drop the request for one that comes beside another, and let those wait for ever who wait for it:
+    /// so it is asked for again and again.
+    fn flushed(
+        &self,
+        handle: &Arc<BoundColumnFamily<'_>>,
+        column: &Column,
+        new: &Arc<Scalable>,
+    ) -> Result<(), String> {
+        for look in 1..=LOOKS {
+            if !column.memtables().write_past(new) || self.bell.stops_within(A_MOMENT) {
+                break;
+            }
+            if look % LOOKS_A_REQUEST == 0 {
+                ffi::flush(handle)?;
+            }
+        }
+        Ok(())
     }
 
     /// Reads all live tables into a summary, until one listing holds none that was neither read nor
@@ -189,5 +222,42 @@ impl Upkeep {
                 return Ok((epoch, tables));
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::FileExt;
+
+    use rocksdb::Options;
+
+    use crate::rocks::inventory::Inventory;
+    use crate::rocks::{SieveDb, SieveOptions};
+
+    /// Each left two generations that no memtable feeds any more, and that every second look asked.
+    #[test]
+    fn consolidations_that_fail_leave_no_generations_behind() {
+        const KEYS: u32 = 5_000;
+        let home = tempfile::tempdir().unwrap();
+        let mut options = Options::default();
+        options.create_if_missing(true);
+        let db = SieveDb::open(&options, &SieveOptions::default(), home.path()).unwrap();
+        (0..KEYS).for_each(|i| db.put(i.to_be_bytes(), b"value").unwrap());
+        db.flush().unwrap();
+        db.consolidate().unwrap();
+        let column = db.columns().all().remove(0);
+        let generations = || column.view().inventory.as_ref().map(Inventory::generations);
+        assert_eq!(generations(), Some(1));
+
+        let table = &db.live_files().unwrap()[0].name;
+        let path = home.path().join(table.trim_start_matches('/'));
+        let file = std::fs::File::options().write(true).open(&path).unwrap();
+        let middle = file.metadata().unwrap().len() / 2;
+        file.write_all_at(&[0xee; 64], middle).unwrap();
+        for _ in 0..5 {
+            assert!(db.consolidate().is_err(), "the table cannot be read");
+        }
+        assert_eq!(generations(), Some(1));
+        assert!(db.answer((KEYS + 1).to_be_bytes()).is_absent());
     }
 }

@@ -41,6 +41,7 @@ use super::planning;
 use super::scrub::{ScrubLog, Scrubber};
 use super::setback::Setback;
 use super::shelf::Shelf;
+use crate::planted::planted;
 use crate::segment::Registry;
 
 /// How long upkeep waits for a call before it looks whether the writers are quiet.
@@ -244,6 +245,25 @@ impl Upkeep {
         if self.options.is_frozen() {
             return Ok(());
         }
+        let improved = self.improve(column, epoch, tables, calls, quiet, setback);
+        // Where that failed as well: it may have left generations of memtables that are gone, and
+        // that readers would ask for ever.
+        if improved.is_ok() || !planted!(GenerationsLeftBehind) {
+            self.take_inventory(column)?;
+        }
+        improved
+    }
+
+    /// Makes and saves what filters are missing, or were asked for.
+    fn improve(
+        &self,
+        column: &Column,
+        epoch: Epoch,
+        tables: &[LiveTable],
+        calls: Calls,
+        quiet: bool,
+        setback: &mut Setback,
+    ) -> Result<(), UpkeepError> {
         self.save_filters(tables);
         if !column.is_settled() {
             self.cover(column, epoch, tables, setback)?;
@@ -254,7 +274,7 @@ impl Upkeep {
         if calls.consolidate || due {
             self.consolidate(column, setback)?;
         }
-        self.take_inventory(column)
+        Ok(())
     }
 
     /// Saves what is known of the tables as they are at the end, and reads none of them: the next
