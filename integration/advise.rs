@@ -247,6 +247,12 @@ fn a_front_is_advised_by_what_the_engine_counted() {
     let (folder, file) = (home.path().join("db"), home.path().join("statistics"));
     let mut options = Options::default();
     let db = counting(&folder, &mut options);
+    // Nobody has asked yet, so there is no verdict.
+    std::fs::write(&file, options.get_statistics().unwrap()).unwrap();
+    let (path, unasked) = (folder.to_str().unwrap(), file.to_str().unwrap());
+    is_refused(&["advise", "front", path, "--statistics", unasked]);
+    is_refused(&["advise", "front", path, "--keys", "/dev/null"]);
+    is_refused(&["advise", "front", path, "--reads", "0", "--misses", "0"]);
     let (reads, misses) = ask(&db);
     std::fs::write(&file, options.get_statistics().unwrap()).unwrap();
 

@@ -73,6 +73,12 @@ fn a_wrong_command_line_is_one_line_and_exit_code_2() {
         &["bench", "miss"],
         &["bench", "miss", "--keys", "10", "--native", "cuckoo"],
         &["bench", "miss", "--keys", "10", "--rate", "1.5"],
+        &["bench", "miss", "--keys", "10", "--rate", "1e-10"],
+        &["bench", "miss", "--keys", "10", "--split", "4.9"],
+        &["bench", "miss", "--keys", "10", "--front-bits", "0.9"],
+        &["bench", "miss", "--keys", "10", "--segment-bits", "0.5"],
+        &["bench", "miss", "--keys", "10", "--lookups", "100000001"],
+        &["bench", "miss", "--keys", "10", "--runs", "11"],
         &[
             "replay", "--trace", "x", "--format", "yaml", "--mode", "upsert",
         ],
@@ -221,26 +227,49 @@ fn inspect_and_verify_speak_json() {
     }
 }
 
-/// A database that never met the plugin is looked at and left as it is.
+/// To open it would write its log to a table, and what an older RocksDB cannot read to its manifest.
 #[test]
-fn a_plain_database_is_inspected_and_stays_plain() {
+fn a_plain_database_is_left_as_it_is() {
     let home = tempfile::tempdir().unwrap();
     {
         let db = DB::open(&options(), home.path()).unwrap();
         db.put(b"k", b"v").unwrap();
-        db.flush().unwrap();
     }
     let path = home.path().to_str().unwrap();
-    let output = run(["inspect", "--json", path]);
-    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    assert_eq!(
-        parsed(&output)["column_families"][0]["uncovered_segments"],
-        1
-    );
-    let output = run(["verify", "--full", "--json", path]);
-    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    assert_eq!(parsed(&output)["missing"].as_array().unwrap().len(), 1);
-    assert!(!home.path().join("sieve").exists());
+    let files = || {
+        let entries = fs::read_dir(home.path()).unwrap().map(Result::unwrap);
+        let files = entries.map(|entry| (entry.path(), fs::read(entry.path()).unwrap()));
+        files.collect::<std::collections::BTreeMap<_, _>>()
+    };
+    let before = files();
+    for verb in ["inspect", "verify"] {
+        let output = run([verb, path]);
+        ends_with_one_line(&output, 2, verb);
+        assert!(text(&output.stderr).contains("has no filters"));
+    }
+    assert_eq!(files(), before);
+}
+
+/// Tables that a compaction would merge are looked at as they are.
+#[test]
+fn a_look_compacts_nothing() {
+    const TABLES: usize = 9;
+    let home = tempfile::tempdir().unwrap();
+    {
+        let mut options = options();
+        options.set_disable_auto_compactions(true);
+        let db = SieveDb::open(&options, &sieve(), home.path()).unwrap();
+        for i in 0..TABLES {
+            db.put(i.to_be_bytes(), b"value").unwrap();
+            db.flush().unwrap();
+        }
+    }
+    let path = home.path().to_str().unwrap();
+    for _ in 0..3 {
+        json(&["verify", "--full", path]);
+        let families = json(&["inspect", path])["column_families"].clone();
+        assert_eq!(families[0]["segments"].as_array().unwrap().len(), TABLES);
+    }
 }
 
 #[test]
@@ -286,6 +315,90 @@ fn output_into_a_closed_pipe_is_quiet() {
         assert_eq!(output.status.code(), Some(0), "{arguments:?}");
         assert_eq!(text(&output.stderr), "", "{arguments:?}");
     }
+}
+
+/// A finding is told whatever becomes of the report.
+#[test]
+fn a_finding_wins_over_an_output_that_fails() {
+    let home = tempfile::tempdir().unwrap();
+    database(home.path());
+    let victim = sidecars(&home.path().join("sieve")).remove(0);
+    let mut bytes = fs::read(&victim).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 4;
+    fs::write(&victim, &bytes).unwrap();
+    let (reader, closed) = std::io::pipe().unwrap();
+    drop(reader);
+    let full = fs::OpenOptions::new().write(true).open("/dev/full");
+    for stdout in [Stdio::from(closed), Stdio::from(full.unwrap())] {
+        let output = command()
+            .arg("verify")
+            .arg(home.path())
+            .stdout(stdout)
+            .output()
+            .unwrap();
+        ends_with_one_line(&output, 1, "verify");
+        assert!(text(&output.stderr).contains("damaged"));
+    }
+}
+
+/// It would be read as empty, or wait for its writer for ever.
+#[test]
+fn a_trace_that_can_be_read_once_is_refused() {
+    let asked = "replay --trace /dev/null --format lines --mode upsert";
+    let output = run(asked.split(' '));
+    ends_with_one_line(&output, 2, "replay");
+    assert!(
+        text(&output.stderr).contains("is no regular file"),
+        "{}",
+        text(&output.stderr)
+    );
+}
+
+/// The smallest parts that a split can have make filters.
+#[test]
+fn the_least_split_is_measured() {
+    let asked = "bench miss --keys 2000 --runs 1 --rounds 1 --lookups 200 --native none --split 5";
+    let report = json(&asked.split(' ').collect::<Vec<_>>());
+    assert_eq!(report["splits"].as_array().unwrap().len(), 5);
+    assert_eq!(report["best"]["native"], "none", "it has no bits");
+}
+
+/// Whether a process has a handler for SIGINT and SIGTERM.
+fn heeds_interrupts(pid: u32) -> bool {
+    const WANTED: u64 = 1 << 1 | 1 << 14;
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    let caught = u64::from_str_radix(caught.unwrap().trim(), 16).unwrap();
+    caught & WANTED == WANTED
+}
+
+/// The command waits for a reader that never comes, and does not get to see the first signal.
+#[test]
+fn a_second_signal_stops_at_once() {
+    let home = tempfile::tempdir().unwrap();
+    let pipe = home.path().join("pipe");
+    let made = Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.unwrap().success());
+    let mut child = command()
+        .args(["model", "fig6", "--svg"])
+        .arg(&pipe)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    while !heeds_interrupts(child.id()) {
+        assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
+        std::thread::yield_now();
+    }
+    let pid = child.id().to_string();
+    for signal in ["INT", "TERM"] {
+        let sent = Command::new("kill").args(["-s", signal, &pid]).status();
+        assert!(sent.unwrap().success());
+    }
+    let output = child.wait_with_output().unwrap();
+    ends_with_one_line(&output, 2, "model");
+    assert!(text(&output.stderr).contains("stopped at once"));
 }
 
 /// Ids enough to be at work for long, in both modes.

@@ -1,6 +1,14 @@
 //! The tables and figures of the literature, printed and as files.
 
-use std::fs;
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, in its helpers as well"
+)]
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::Path;
+use std::process::Command;
 
 use resvg::usvg::roxmltree::Document;
 
@@ -80,14 +88,62 @@ fn table_1_prints_the_papers_numbers() {
 fn a_figure_that_cannot_be_is_one_line_and_exit_code_2() {
     let home = tempfile::tempdir().unwrap();
     let nowhere = home.path().join("none/f.svg");
+    let file = home.path().join("f.svg");
+    let (folder, file) = (home.path().to_str().unwrap(), file.to_str().unwrap());
+    let ends_in_a_slash = format!("{file}/");
     for arguments in [
         &["model", "fig7"][..],
         &["model", "--svg", "f.svg"],
         &["model", "fig1", "--dark"],
         &["model", "fig1", "--svg", nowhere.to_str().unwrap()],
         &["model", "fig1", "--csv", ".."],
+        &["model", "fig1", "--svg", &ends_in_a_slash],
+        &["model", "fig1", "--svg", file, "--csv", folder],
     ] {
         is_refused(arguments);
     }
     assert_eq!(fs::read_dir(home.path()).unwrap().count(), 0);
+}
+
+/// Runs the command under a umask.
+fn under(umask: &str, arguments: &[&str]) {
+    let output = Command::new("sh")
+        .args(["-c", r#"umask "$0" && exec "$@""#, umask])
+        .arg(env!("CARGO_BIN_EXE_lsm-sieve"))
+        .args(arguments)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{umask} {arguments:?}: {said}");
+}
+
+/// In a folder that everybody may write, as `/tmp` is, and under every umask.
+#[test]
+fn a_figure_is_as_open_as_any_file_of_its_user() {
+    let home = tempfile::tempdir().unwrap();
+    fs::set_permissions(home.path(), Permissions::from_mode(0o777)).unwrap();
+    let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
+    for (umask, want) in [("002", 0o664), ("022", 0o644), ("077", 0o600)] {
+        let svg = home.path().join(umask);
+        let pages = home.path().join(format!("{umask}-pages"));
+        under(umask, &["model", "fig6", "--svg", svg.to_str().unwrap()]);
+        under(umask, &["report", pages.to_str().unwrap()]);
+        assert_eq!(mode(&svg), want, "{umask}");
+        assert_eq!(mode(&pages.join("report.html")), want, "{umask}");
+        assert_eq!(fs::read_dir(&pages).unwrap().count(), 1, "{umask}");
+    }
+    assert_eq!(fs::read_dir(home.path()).unwrap().count(), 6);
+    // Drawn anew, it stays as private as it was made.
+    let private = home.path().join("077");
+    let file = private.to_str().unwrap();
+    under("022", &["model", "fig6", "--svg", file]);
+    assert_eq!(mode(&private), 0o600);
+}
+
+/// A pipe cannot be replaced.
+#[test]
+fn a_figure_is_written_into_a_pipe() {
+    let text = succeeds(&["model", "fig6", "--svg", "/proc/self/fd/1"]);
+    assert!(text.starts_with("<svg"), "{text}");
+    assert!(text.contains('│'), "the table comes after it");
 }

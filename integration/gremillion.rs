@@ -116,6 +116,9 @@ fn an_impossible_experiment_is_one_line_and_exit_code_2() {
         &["gremillion", "--exponent", "1.5"],
         &["gremillion", "--confidence", "1"],
         &["gremillion", "--store", "--hash", "weak"],
+        &["gremillion", "--svg", "/"],
+        &["gremillion", "--svg", "."],
+        &["gremillion", "--png", "/dev/null"],
     ] {
         is_refused(arguments);
     }

@@ -84,6 +84,8 @@ fn a_page_without_a_folder_is_one_line_and_exit_code_2() {
     is_refused(&["report"]);
     is_refused(&["report", file.to_str().unwrap()]);
     is_refused(&["report", file.join("folder").to_str().unwrap()]);
+    fs::create_dir(home.path().join("report.html")).unwrap();
+    is_refused(&["report", home.path().to_str().unwrap()]);
 }
 
 /// A browser that runs without a screen; without one a test is left out.

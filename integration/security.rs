@@ -23,7 +23,7 @@ use lsm_sieve::math::{Bits, Items, Probes};
 use lsm_sieve::{OpenError, SieveDb};
 use rocksdb::DB;
 
-use crate::cli::succeeds;
+use crate::cli::{is_refused, succeeds};
 use crate::copy::{sidecars, stamps};
 use crate::twin::{Model, agree, cover, fill, open, options, settle, sieve, whole};
 
@@ -151,26 +151,29 @@ fn a_sidecar_larger_than_its_table_warrants_takes_no_memory() {
     );
 }
 
-/// The commands that write where a user says put a file in the place of a link, not behind it.
+/// The commands that write where a user says treat a link as the user's own: it stays, and the file
+/// that it names is replaced. One that names none is refused.
 #[test]
-fn figures_and_pages_are_not_written_through_links() {
+fn figures_and_pages_are_written_to_what_a_link_names() {
     let home = tempfile::tempdir().unwrap();
-    let victim = home.path().join("victim");
-    fs::write(&victim, b"precious").unwrap();
+    let behind = tempfile::tempdir().unwrap();
     let figure = home.path().join("figure.svg");
     let page = home.path().join("report.html");
-    for link in [&figure, &page] {
-        symlink(&victim, link).unwrap();
+    let links = [(&figure, "svg"), (&page, "html")];
+    for (link, name) in links {
+        let file = behind.path().join(name);
+        fs::write(&file, b"old").unwrap();
+        symlink(&file, link).unwrap();
     }
-    succeeds(&["model", "fig6", "--svg", figure.to_str().unwrap()]);
+    let draw = ["model", "fig6", "--svg", figure.to_str().unwrap()];
+    succeeds(&draw);
     succeeds(&["report", home.path().to_str().unwrap()]);
-    assert_eq!(fs::read(&victim).unwrap(), b"precious");
-    for written in [&figure, &page] {
-        let found = fs::symlink_metadata(written).unwrap();
-        assert!(
-            found.is_file() && found.len() > 1_000,
-            "{}",
-            written.display()
-        );
+    for (link, name) in links {
+        assert!(link.is_symlink(), "{}", link.display());
+        assert!(fs::metadata(link).unwrap().len() > 1_000, "{name}");
     }
+    assert_eq!(fs::read_dir(behind.path()).unwrap().count(), 2);
+    fs::remove_file(behind.path().join("svg")).unwrap();
+    is_refused(&draw);
+    assert!(figure.is_symlink());
 }

@@ -118,10 +118,10 @@ impl Tabular for DemoReport {
             row("promised rate", percent(self.promised_rate)),
             row("a look-up without the front", nanoseconds(self.native_ns)),
             row("a look-up with the front", nanoseconds(self.sieve_ns)),
-            row("ratio", times(self.ratio)),
+            row("ratio of the look-ups", times(self.ratio)),
             row("a miss without the front", nanoseconds(self.native_miss_ns)),
             row("a miss with the front", nanoseconds(self.sieve_miss_ns)),
-            row("ratio", times(self.ratio_miss)),
+            row("ratio of the misses", times(self.ratio_miss)),
         ]);
         rows
     }
@@ -431,6 +431,27 @@ mod tests {
             },
         };
         MissReport::new(&case, pair(2.0, 2.2), &figures, Weights::default())
+    }
+
+    #[test]
+    fn every_row_of_the_demonstration_has_a_name_of_its_own() {
+        let report = DemoReport {
+            keys: 1,
+            counts: Counts::default(),
+            observed_rate: 0.0,
+            promised_rate: 0.01,
+            native_ns: 200.0,
+            sieve_ns: 100.0,
+            ratio: 2.0,
+            native_miss_ns: 300.0,
+            sieve_miss_ns: 100.0,
+            ratio_miss: 3.0,
+        };
+        let mut names: Vec<String> = report.rows().into_iter().flatten().step_by(2).collect();
+        let rows = names.len();
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), rows, "{names:?}");
     }
 
     /// The names are an interface: scripts read them.

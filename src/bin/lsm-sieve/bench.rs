@@ -50,19 +50,19 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u16).range(1..))]
     rounds: u16,
     /// Look-ups of a kind and round.
-    #[arg(long, value_name = "N", default_value_t = 400_000, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 400_000, value_parser = clap::value_parser!(u32).range(1..=LOOKUPS_MAX))]
     lookups: u32,
     /// The false-positive rate that the front promises.
-    #[arg(long, value_name = "P", default_value = "0.01", value_parser = engine::parse_rate)]
+    #[arg(long, value_name = "P", default_value = "0.01", value_parser = engine::parse_front_rate)]
     rate: Rate,
     /// Bits a key of the summary, instead of what the rate asks for.
-    #[arg(long, value_name = "B", value_parser = bits)]
+    #[arg(long, value_name = "B", value_parser = filter_bits)]
     front_bits: Option<f64>,
     /// Bits a key of the segments' filters, instead of what the rate asks for.
-    #[arg(long, value_name = "B", value_parser = bits)]
+    #[arg(long, value_name = "B", value_parser = filter_bits)]
     segment_bits: Option<f64>,
     /// Share B bits per key between summary and segments in several ways, and report the best.
-    #[arg(long, value_name = "B", value_parser = bits, conflicts_with_all = ["front_bits", "segment_bits"])]
+    #[arg(long, value_name = "B", value_parser = split_bits, conflicts_with_all = ["front_bits", "segment_bits"])]
     split: Option<f64>,
 }
 
@@ -75,34 +75,62 @@ fn shape(text: &str) -> Result<Shape, String> {
 }
 
 fn bits(text: &str) -> Result<f64, String> {
+    bits_from(0.5, text)
+}
+
+fn filter_bits(text: &str) -> Result<f64, String> {
+    bits_from(FILTER_BITS_MIN, text)
+}
+
+fn split_bits(text: &str) -> Result<f64, String> {
+    bits_from(SPLIT_BITS_MIN, text)
+}
+
+fn bits_from(least: f64, text: &str) -> Result<f64, String> {
     match text.parse() {
-        Ok(bits) if (0.5..=64.0).contains(&bits) => Ok(bits),
-        _ => Err("bits per key lie between 0.5 and 64".to_owned()),
+        Ok(bits) if (least..=64.0).contains(&bits) => Ok(bits),
+        _ => Err(format!("bits per key lie between {least} and 64")),
     }
 }
 
-/// The shares of a total that the summary gets.
-const SPLITS: [f64; 5] = [0.4, 0.5, 0.6, 0.7, 0.8];
+/// Looked-up keys are made before the clock starts, 16 bytes each.
+const LOOKUPS_MAX: i64 = 100_000_000;
+
+/// With less, `math::blocked` makes no filter.
+const FILTER_BITS_MIN: f64 = 1.0;
+
+/// The tenths of a total that the summary gets; whole, so that no part is rounded below a bit.
+const SPLITS: [f64; 5] = [4.0, 5.0, 6.0, 7.0, 8.0];
+
+/// The smallest part of a split is two tenths.
+const SPLIT_BITS_MIN: f64 = FILTER_BITS_MIN * 10.0 / 2.0;
 
 pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), Stop> {
+    if let Shape::Runs(runs) = arguments.runs
+        && runs > arguments.keys
+    {
+        return Err(Stop::input(
+            "more runs than keys; a run holds a key at least",
+        ));
+    }
     let Some(total_bits) = arguments.split else {
         let (report, counts) = measure(arguments, arguments.front())?;
-        output.print(&report)?;
-        return lost(&counts);
+        return output.conclude(&report, lost(&counts));
     };
     let mut splits = Vec::with_capacity(SPLITS.len());
     let mut all = Counts::default();
-    for share in SPLITS {
-        let (front, segment) = (total_bits * share, total_bits * (1.0 - share));
+    for tenths in SPLITS {
+        let part = |tenths: f64| total_bits * tenths / 10.0;
+        let (front, segment) = (part(tenths), part(10.0 - tenths));
         let (report, counts) =
             measure(arguments, arguments.front_with(Some(front), Some(segment)))?;
         splits.push(report);
         all.false_negatives += counts.false_negatives;
     }
-    if let Some(report) = SplitReport::new(total_bits, splits) {
-        output.print(&report)?;
+    match SplitReport::new(total_bits, splits) {
+        Some(report) => output.conclude(&report, lost(&all)),
+        None => lost(&all),
     }
-    lost(&all)
 }
 
 impl Arguments {
@@ -144,7 +172,10 @@ impl Arguments {
         Case {
             keys: self.keys,
             runs,
-            native: format!("{} {}", self.native.name(), self.bits_per_key),
+            native: match self.native {
+                Native::None => self.native.name().to_owned(),
+                _ => format!("{} {}", self.native.name(), self.bits_per_key),
+            },
             rounds: self.rounds.into(),
         }
     }

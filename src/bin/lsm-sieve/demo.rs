@@ -37,8 +37,7 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), Stop> {
     let report = measure(arguments.keys)?;
-    output.print(&report)?;
-    lost(&report.counts)
+    output.conclude(&report, lost(&report.counts))
 }
 
 /// A lost key is what must not be.

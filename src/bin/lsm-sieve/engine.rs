@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use lsm_sieve::SieveDb;
 use lsm_sieve::math::Rate;
 use lsm_sieve::workload::Watch;
+use lsm_sieve::{SieveDb, SieveOptions};
 use rocksdb::properties::PropName;
 use rocksdb::{BlockBasedOptions, Cache, DB, DBCompressionType, Options};
 
@@ -95,6 +95,15 @@ pub(crate) fn parse_rate(text: &str) -> Result<Rate, String> {
         .parse()
         .map_err(|_| "not a number, for example 0.01".to_owned())?;
     Rate::new(number).map_err(|error| error.to_string())
+}
+
+/// Reads one that a front can keep.
+pub(crate) fn parse_front_rate(text: &str) -> Result<Rate, String> {
+    let least = SieveOptions::LEAST_RATE;
+    match parse_rate(text)? {
+        rate if rate.get() < least => Err(format!("a front keeps no rate below {least:e}")),
+        rate => Ok(rate),
+    }
 }
 
 /// How long a wait goes on before it looks at the watch.

@@ -9,9 +9,10 @@ use lsm_sieve::workload::gremillion::report::GremillionReport;
 use lsm_sieve::workload::gremillion::stored::{Contest, StoredReport};
 use lsm_sieve::workload::gremillion::{Access, Experiment, Hashing, published};
 
+use crate::destination::Destination;
 use crate::home::Home;
 use crate::outcome::Stop;
-use crate::output::{Output, write};
+use crate::output::Output;
 use crate::progress::Progress;
 
 const AFTER_HELP: &str = "Examples:
@@ -116,20 +117,29 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), Stop> {
     if arguments.store {
         return on_the_store(&experiment, output);
     }
+    let svg = pictures(arguments.svg.as_deref())?;
+    let png = pictures(arguments.png.as_deref())?;
     let runs = experiment.accesses.len() * experiment.seeds;
     let mut progress = Progress::new("running all cells", runs as u64);
     let outcome = experiment.run(&mut progress)?;
     drop(progress);
     let report = GremillionReport::new(&experiment, &outcome);
-    for (probes, chart) in report.charts() {
-        if let Some(file) = &arguments.svg {
-            write(&numbered(file, probes), chart.svg().as_bytes())?;
-        }
-        if let Some(file) = &arguments.png {
-            write(&numbered(file, probes), &chart.png(Ground::Light)?)?;
-        }
+    let drawn = draw(&report, &svg, &png);
+    output.conclude(&report, lost(&report).and(drawn))
+}
+
+fn draw(report: &GremillionReport, svg: &[Destination], png: &[Destination]) -> Result<(), Stop> {
+    let charts = report.charts();
+    for (file, (_, chart)) in svg.iter().zip(&charts) {
+        file.write(chart.svg().as_bytes())?;
     }
-    output.print(&report)?;
+    for (file, (_, chart)) in png.iter().zip(&charts) {
+        file.write(&chart.png(Ground::Light)?)?;
+    }
+    Ok(())
+}
+
+fn lost(report: &GremillionReport) -> Result<(), Stop> {
     match report.false_negatives {
         0 => Ok(()),
         lost => Err(Stop::Finding(format!(
@@ -153,10 +163,24 @@ fn on_the_store(experiment: &Experiment, output: Output) -> Result<(), Stop> {
         }
     }
     drop(progress);
-    output.print(&report)?;
-    report
-        .finding()
-        .map_or(Ok(()), |found| Err(Stop::Finding(found)))
+    let finding = report.finding();
+    let verdict = finding.map_or(Ok(()), |found| Err(Stop::Finding(found)));
+    output.conclude(&report, verdict)
+}
+
+/// The files of one form, in the order of the charts.
+fn pictures(file: Option<&Path>) -> Result<Vec<Destination>, Stop> {
+    let Some(file) = file else {
+        return Ok(Vec::new());
+    };
+    if let Destination::Stream(path) = Destination::new(file)? {
+        return Err(Stop::input(format!(
+            "{} is no regular file, and several pictures are drawn; name a file",
+            path.display()
+        )));
+    }
+    let files = published::probes().map(|probes| Destination::new(&numbered(file, probes)));
+    files.collect()
 }
 
 /// `rates-4.svg` for `rates.svg`.

@@ -18,7 +18,8 @@ const AFTER_HELP: &str = "Examples:
 
 /// Show the filters of a database, per column family and SST.
 ///
-/// Opens the database, so no other process may have it open; its filters stay as they are.
+/// Opens the database, so no other process may have it open; its filters and tables stay as they
+/// are, but for its log, which RocksDB writes to a table.
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Arguments {
@@ -32,6 +33,9 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), Stop> {
     output.print(&Report::from(store.front().inspect()?))
 }
 
+/// Where a front keeps its filters, unless told otherwise.
+const FILTERS: &str = "sieve";
+
 /// Longer than it takes to read the sidecars of any database that one machine holds.
 const LOADING_MAX: Duration = Duration::from_secs(600);
 
@@ -39,8 +43,18 @@ const LOADING_MAX: Duration = Duration::from_secs(600);
 pub(crate) fn open(path: &std::path::Path) -> Result<Sieve, Stop> {
     // Says what is wrong with the path before an engine writes anything there.
     column_families(path)?;
+    if !path.join(FILTERS).is_dir() {
+        return Err(Stop::input(format!(
+            "{} has no filters, and is not opened, which could keep an older RocksDB from reading it; \
+             `lsm-sieve advise front` says what filters would do for it",
+            path.display()
+        )));
+    }
+    let mut engine = Options::default();
+    // A look must not change what there is to see.
+    engine.set_disable_auto_compactions(true);
     let front = SieveOptions::default().frozen(true);
-    let store = Sieve::open(&Options::default(), &front, path, &[])?;
+    let store = Sieve::open(&engine, &front, path, &[])?;
     store.front().wait_until_known(LOADING_MAX);
     Ok(store)
 }

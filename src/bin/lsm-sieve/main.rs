@@ -7,6 +7,7 @@
 mod advise;
 mod bench;
 mod demo;
+mod destination;
 mod engine;
 mod figures;
 mod gremillion;

@@ -4,9 +4,10 @@ use std::path::PathBuf;
 
 use lsm_sieve::chart::Ground;
 
+use crate::destination::Destination;
 use crate::figures::{self, Contents, Name};
 use crate::outcome::Stop;
-use crate::output::{Output, write};
+use crate::output::Output;
 
 const AFTER_HELP: &str = "Examples:
   lsm-sieve model
@@ -42,20 +43,23 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), Stop> {
     let Some(name) = arguments.name else {
         return output.print(&Contents(figures::all()));
     };
+    let file = |path: &Option<PathBuf>| path.as_deref().map(Destination::new).transpose();
+    let (svg, png) = (file(&arguments.svg)?, file(&arguments.png)?);
+    let csv = file(&arguments.csv)?;
     let figure = name.figure();
-    if let Some(path) = &arguments.svg {
-        write(path, figure.chart.svg().as_bytes())?;
+    if let Some(file) = svg {
+        file.write(figure.chart.svg().as_bytes())?;
     }
-    if let Some(path) = &arguments.png {
+    if let Some(file) = png {
         let ground = if arguments.dark {
             Ground::Dark
         } else {
             Ground::Light
         };
-        write(path, &figure.chart.png(ground)?)?;
+        file.write(&figure.chart.png(ground)?)?;
     }
-    if let Some(path) = &arguments.csv {
-        write(path, figure.csv().as_bytes())?;
+    if let Some(file) = csv {
+        file.write(figure.csv().as_bytes())?;
     }
     output.print(&figure)
 }

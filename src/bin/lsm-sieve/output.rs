@@ -1,9 +1,7 @@
-//! Results on standard output, a table for people, JSON for programs; and in files of their own.
+//! Results on standard output, a table for people, JSON for programs.
 
 use std::io::{self, Write as _};
-use std::path::Path;
 
-use lsm_sieve::disk::{RealDisk, publish};
 use lsm_sieve::workload::report::{Tabular, table};
 use serde::Serialize;
 
@@ -34,20 +32,14 @@ impl Output {
             .and_then(|()| out.flush())
             .map_err(writing)
     }
-}
 
-/// Puts a file where the user wants it, in place of one of that name.
-pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<(), Stop> {
-    let name = path.file_name().and_then(|name| name.to_str());
-    let name = name.ok_or_else(|| {
-        let path = path.display();
-        Stop::input(format!(
-            "{path} does not end in a file's name; name a file in a folder"
-        ))
-    })?;
-    let folder = match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
-    Ok(publish(&RealDisk, folder, name, bytes)?)
+    /// Prints the result that a verdict is about; a finding wins over an output that fails.
+    pub(crate) fn conclude<R: Serialize + Tabular>(
+        self,
+        report: &R,
+        verdict: Result<(), Stop>,
+    ) -> Result<(), Stop> {
+        let printed = self.print(report);
+        verdict.and(printed)
+    }
 }

@@ -2,7 +2,7 @@
 //!
 //! The bar appears on standard error after a second of work, and never when that is no terminal.
 //! Ctrl-C only sets a flag, which every driver sees through its watch: the command then unwinds
-//! as from any error, and what it made is removed on the way.
+//! as from any error, and what it made is removed on the way. A second Ctrl-C does not wait for that.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -19,7 +19,12 @@ const UNSEEN: Duration = Duration::from_secs(1);
 
 /// From now on Ctrl-C and SIGTERM are asked for politely, by [`Watch::advance`].
 pub(crate) fn heed_interrupts() -> Result<(), Stop> {
-    ctrlc::set_handler(|| STOP.store(true, Ordering::Relaxed))?;
+    ctrlc::set_handler(|| {
+        if STOP.swap(true, Ordering::Relaxed) {
+            let _ = Stop::input("stopped at once; a temporary folder may be left").report();
+            std::process::exit(2);
+        }
+    })?;
     Ok(())
 }
 

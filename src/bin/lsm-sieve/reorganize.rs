@@ -69,7 +69,10 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), Stop> {
     let done = reorganize(&store)?;
     let seconds = begun.elapsed().as_secs_f64();
     store.close()?;
-    output.print(&Report::of(done, seconds))?;
+    output.conclude(&Report::of(done, seconds), finished(done))
+}
+
+fn finished(done: Reorganized) -> Result<(), Stop> {
     if done.finished {
         return Ok(());
     }

@@ -53,7 +53,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "DIR")]
     db: Option<PathBuf>,
     /// The false-positive rate to promise.
-    #[arg(long, value_name = "P", default_value = "0.01", value_parser = engine::parse_rate)]
+    #[arg(long, value_name = "P", default_value = "0.01", value_parser = engine::parse_front_rate)]
     rate: Rate,
     /// Fixes which ids and accesses are updates (differential).
     #[arg(long, value_name = "SEED", default_value_t = Updates::default().seed)]
@@ -98,6 +98,7 @@ impl Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), Stop> {
+    can_be_read_again(&arguments.trace)?;
     let home = match &arguments.db {
         Some(path) => Home::at(path)?,
         None => Home::temporary()?,
@@ -118,8 +119,18 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), Stop> {
         seconds_unfiltered: replay.time_plain()?.as_secs_f64(),
     };
     home.keep();
-    output.print(&report)?;
-    lost(&counts)
+    output.conclude(&report, lost(&counts))
+}
+
+/// What is not there is left to the trace's own error, and so is a folder.
+fn can_be_read_again(trace: &Path) -> Result<(), Stop> {
+    match trace.metadata() {
+        Ok(found) if !found.is_file() && !found.is_dir() => Err(Stop::input(format!(
+            "{} is no regular file, and it is read more than once; write it to a file first",
+            trace.display()
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// Reads the trace through; gives the number of its ids.

@@ -14,9 +14,10 @@ use lsm_sieve::math::{Bits, Items, Probes, Rate, fill, standard, textbook};
 use lsm_sieve::workload::report::Tabular;
 use serde::Serialize;
 
+use crate::destination::Destination;
 use crate::figures::{self, Figure};
 use crate::outcome::Stop;
-use crate::output::{Output, write};
+use crate::output::Output;
 
 const AFTER_HELP: &str = "Examples:
   lsm-sieve report .
@@ -41,10 +42,11 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), Stop> {
             "cannot use {folder} as a folder: {error}; name one that can be made"
         ))
     })?;
+    let file = folder.join("report.html");
+    let destination = Destination::new(&file)?;
     let figures = figures::all();
     let page = page(&figures)?;
-    let file = folder.join("report.html");
-    write(&file, page.as_bytes())?;
+    destination.write(page.as_bytes())?;
     output.print(&Written {
         file: file.display().to_string(),
         figures: figures.len(),

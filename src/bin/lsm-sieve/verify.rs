@@ -49,8 +49,7 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), Stop> {
         keys_checked: found.entries_checked,
         lost_keys: found.lost.iter().map(ToString::to_string).collect(),
     };
-    output.print(&report)?;
-    report.judge()
+    output.conclude(&report, report.judge())
 }
 
 impl Report {

@@ -42,6 +42,11 @@ const ROWS: [Row; 7] = [
 
 const PROBES: [u32; 3] = [4, 6, 8];
 
+/// The numbers of hash functions, in ascending order.
+pub fn probes() -> impl Iterator<Item = Probes> {
+    PROBES.into_iter().map(Probes::new)
+}
+
 /// The 21 cells, by size and then by functions.
 pub fn cells() -> impl Iterator<Item = Printed> {
     ROWS.into_iter().flat_map(|(bits, simulated, theoretical)| {

@@ -51,7 +51,7 @@ pub(crate) struct Arguments {
     #[arg(long, requires = "growth")]
     polynomial: bool,
     /// Look-ups of the running database.
-    #[arg(long, value_name = "N", requires_all = ["misses", "miss_ns", "hit_ns", "front_ns"])]
+    #[arg(long, value_name = "N", requires_all = ["misses", "miss_ns", "hit_ns", "front_ns"], value_parser = clap::value_parser!(u64).range(1..))]
     reads: Option<u64>,
     /// Of these, look-ups that found nothing.
     #[arg(long, value_name = "N", requires = "reads")]

@@ -42,7 +42,7 @@ pub(crate) struct Arguments {
     #[arg(value_name = "DB")]
     path: PathBuf,
     /// Look-ups of the running database.
-    #[arg(long, value_name = "N", requires = "misses")]
+    #[arg(long, value_name = "N", requires = "misses", value_parser = clap::value_parser!(u64).range(1..))]
     reads: Option<u64>,
     /// Of these, look-ups that found nothing.
     #[arg(long, value_name = "N", requires = "reads")]
@@ -57,7 +57,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "NAME", default_value = "default")]
     column_family: String,
     /// The rate of the front.
-    #[arg(long, value_name = "P", default_value = "0.01", value_parser = engine::parse_rate)]
+    #[arg(long, value_name = "P", default_value = "0.01", value_parser = engine::parse_front_rate)]
     rate: Rate,
     /// Keys to time, of each kind.
     #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
@@ -72,10 +72,10 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), Stop> {
     let (path, family) = (&arguments.path, &arguments.column_family);
     let database = Database::open(path, family, arguments.cache_mib)?;
     let counted = match &arguments.keys {
-        Some(file) => Some(Counted {
-            lookups: database.look_up_lines(&read(file)?)?,
-            source: "of the file",
-        }),
+        Some(file) => {
+            let lookups = database.look_up_lines(&read(file)?)?;
+            Some(Counted::new(lookups, "of the file")?)
+        }
         None => counted,
     };
     let times = database.times(arguments.samples, arguments.rate)?;
@@ -131,8 +131,7 @@ fn given(reads: u64, misses: u64) -> Result<Counted, Stop> {
             "more misses than reads; misses are counted among the reads",
         ));
     }
-    let (lookups, source) = (Lookups { reads, misses }, "given");
-    Ok(Counted { lookups, source })
+    Counted::new(Lookups { reads, misses }, "given")
 }
 
 fn told(file: &Path) -> Result<Counted, Stop> {
@@ -143,8 +142,7 @@ fn told(file: &Path) -> Result<Counted, Stop> {
             "{file} has no statistics of RocksDB; give what its options print"
         ))
     })?;
-    let source = "of the statistics";
-    Ok(Counted { lookups, source })
+    Counted::new(lookups, "of the statistics")
 }
 
 fn read(file: &Path) -> Result<Vec<u8>, Stop> {
@@ -192,6 +190,18 @@ struct Counted {
     source: &'static str,
 }
 
+impl Counted {
+    /// Without a look-up there is no share of misses, and no verdict.
+    fn new(lookups: Lookups, source: &'static str) -> Result<Self, Stop> {
+        if lookups.reads == 0 {
+            return Err(Stop::input(format!(
+                "there is no look-up among those {source}; give one at least, or leave the option out"
+            )));
+        }
+        Ok(Self { lookups, source })
+    }
+}
+
 impl Tabular for Report {
     fn head(&self) -> Vec<String> {
         let (family, keys) = (&self.column_family, number(self.keys));
@@ -218,7 +228,10 @@ impl Tabular for Report {
                 percent(self.break_even_share),
             ),
             row("bytes of its summary", number(self.summary_bytes)),
-            row("bytes of its filters a SST", number(self.segment_bytes)),
+            row(
+                "bytes of the filters of all SSTs",
+                number(self.segment_bytes),
+            ),
             row(
                 "bytes of RocksDB's own filters",
                 number(self.engine_filter_bytes),

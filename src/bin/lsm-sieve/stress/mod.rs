@@ -164,19 +164,25 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Runs a case, and shortens it if it fails.
+    /// Runs a case, and shortens it if it fails; a full disk says nothing about it.
     fn try_case(
         &mut self,
         case: &Case,
         seed: Option<u64>,
         report: &mut Report,
-    ) -> Result<(), Interrupted> {
+    ) -> Result<(), Stop> {
         report.cases += 1;
         let (step, violation) = match case.run(self.home, &mut report.tally, &mut self.watch) {
             Ok(()) => return Ok(()),
-            Err(Failure::Interrupted) => return Err(Interrupted),
+            Err(Failure::Interrupted) => return Err(Interrupted.into()),
             Err(Failure::Violation { step, violation }) => (step, violation),
         };
+        if violation.is_a_full_disk() {
+            return Err(Stop::input(format!(
+                "{}; free some space, or name a folder on a larger disk with --db",
+                violation.what
+            )));
+        }
         let first = violation.what.clone();
         let watch = &mut self.watch;
         let shrunk = shrink::shrink(case, step, violation, self.home, self.shrink, watch);

@@ -76,8 +76,7 @@ impl Report {
             .as_ref()
             .is_some_and(|finding| finding.violation.lost);
         self.lost_reads = u64::from(lost);
-        output.print(&self)?;
-        self.judge()
+        output.conclude(&self, self.judge())
     }
 
     fn judge(&self) -> Result<(), Stop> {

@@ -99,6 +99,11 @@ impl Violation {
             what: what.into(),
         }
     }
+
+    /// Whether the disk refused, as RocksDB and the system put it; a lost key is lost all the same.
+    pub(super) fn is_a_full_disk(&self) -> bool {
+        !self.lost && self.what.contains("No space left on device")
+    }
 }
 
 /// Nothing may fail here: an error is a finding.
@@ -115,3 +120,16 @@ impl<E: Error + 'static> From<E> for Violation {
 }
 
 pub(super) type Checked = Result<(), Violation>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_excuses_an_error_and_no_lost_key() {
+        let said = "IO error: No space left on device: While appending to file: case/000007.log";
+        assert!(Violation::other(said).is_a_full_disk());
+        assert!(!Violation::lost(said).is_a_full_disk());
+        assert!(!Violation::other("IO error: the file is gone").is_a_full_disk());
+    }
+}

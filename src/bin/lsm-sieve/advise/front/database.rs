@@ -59,6 +59,9 @@ type Key = Box<[u8]>;
 /// The first round of a measurement fills the caches and does not count; the median of these does.
 const ROUNDS: usize = 5;
 
+/// Insertions between two looks at Ctrl-C.
+const STEPS: u64 = 1 << 16;
+
 impl Database {
     /// Opens one column family, with a block cache of so many MiB.
     pub(super) fn open(path: &Path, family: &str, cache_mib: u64) -> Result<Self, Stop> {
@@ -111,12 +114,14 @@ impl Database {
     /// Looks up every line of a text.
     pub(super) fn look_up_lines(&self, text: &[u8]) -> Result<Lookups, Stop> {
         let mut lookups = Lookups::default();
+        let mut progress = Progress::unbounded("looking up the keys");
         for key in text
             .split(|&byte| byte == b'\n')
             .filter(|key| !key.is_empty())
         {
             lookups.reads += 1;
             lookups.misses += u64::from(!self.has(key)?);
+            progress.advance(1)?;
         }
         Ok(lookups)
     }
@@ -125,13 +130,16 @@ impl Database {
     pub(super) fn times(&self, samples: u64, rate: Rate) -> Result<Times, Stop> {
         let loaded = self.sample(samples)?;
         let mut absent = Vec::new();
+        let mut progress = Progress::new("finding absent keys", loaded.len() as u64);
         for key in &loaded {
             // Right after a key that is there, so that the same SSTs are asked.
             let beside: Key = [key, &[0][..]].concat().into();
             if !self.has(&beside)? {
                 absent.push(beside);
             }
+            progress.advance(1)?;
         }
+        drop(progress);
         if absent.is_empty() {
             let family = &self.family;
             return Err(Stop::input(format!(
@@ -165,9 +173,11 @@ impl Database {
         let first: Key = iterator.key().unwrap_or_default().into();
         let places = Places::between(&first, &last);
         let mut keys = Vec::new();
+        let mut progress = Progress::new("finding keys", samples);
         for draw in 0..samples {
             iterator.seek(places.draw(draw));
             keys.extend(iterator.key().map(Key::from));
+            progress.advance(1)?;
         }
         iterator.status()?;
         Ok(keys)
@@ -177,8 +187,12 @@ impl Database {
     fn front(&self, rate: Rate) -> Result<(KeyHasher, Stage), Stop> {
         let hasher = random();
         let front = Stage::with_rate(Kind::Blocked, self.keys, rate)?;
+        let mut progress = Progress::new("filling a front", self.keys.get());
         for key in 0..self.keys.get() {
             front.insert(hasher.hash(&key.to_be_bytes()));
+            if key.is_multiple_of(STEPS) {
+                progress.advance(STEPS)?;
+            }
         }
         Ok((hasher, front))
     }
