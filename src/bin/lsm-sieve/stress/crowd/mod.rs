@@ -35,6 +35,9 @@ use writer::Writer;
 /// Reads of one reader until a case is over.
 const READS: u64 = 300_000;
 
+/// Operations of one writer that end it as well: each read of a vector memtable sorts what was written.
+const WRITES: u64 = 3_000_000;
+
 /// What is fixed of a case.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Crowd {
@@ -214,7 +217,13 @@ impl Shared<'_> {
             path: home.join(format!("ingested-{index}.sst")),
             tally: Tally::default(),
         };
-        self.until_over(pulse, || writer.step())?;
+        self.until_over(pulse, || {
+            writer.step()?;
+            if writer.tally.operations >= WRITES {
+                self.over.store(true, Ordering::SeqCst);
+            }
+            Ok(())
+        })?;
         Ok(writer.tally)
     }
 
