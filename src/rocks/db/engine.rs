@@ -113,7 +113,6 @@ impl SieveDb {
     /// # Errors
     /// What RocksDB says.
     pub fn wait_for_compact(&self, options: &WaitForCompactOptions) -> Result<(), Error> {
-        let _alone = self.columns.flush_without_upkeep();
         self.engine.wait_for_compact(options)
     }
 

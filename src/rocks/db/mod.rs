@@ -121,7 +121,8 @@ impl SieveDb {
     }
 
     /// Makes one summary of the right size for each column family, rebuilds segment filters of
-    /// another rate, and waits for it. Readers and writers go on; memtables are flushed.
+    /// another rate, and waits for it. Readers and writers go on; memtables are flushed. Where the
+    /// budget has no room for a summary of that size, the one that is there stays.
     ///
     /// # Errors
     /// When it could not be finished; the filters stay as they were, and true.

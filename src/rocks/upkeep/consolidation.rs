@@ -27,8 +27,8 @@ const BUSY_STAGES: usize = 6;
 /// How often upkeep looks whether a flush would still wait, or is done.
 const A_MOMENT: Duration = Duration::from_millis(20);
 
-/// Looks at a flush that does not end, a second for each request, ten in all.
-const LOOKS: u32 = 500;
+/// Looks at flushes that do not end, a second for each request of one's own, three in all.
+const LOOKS: u32 = 150;
 const LOOKS_A_REQUEST: u32 = 50;
 
 impl Upkeep {
@@ -150,13 +150,17 @@ impl Upkeep {
         published.then_some(()).ok_or(UpkeepError::Overtaken)
     }
 
-    /// Turns the memtables into tables that do not feed this summary, as soon as that slows no writer.
+    /// Turns the memtables that do not feed this summary into tables, as soon as that slows no writer.
     ///
     /// Never beside an ingestion's flush, nor beside one of several families or the engine's own at its
     /// end: with `atomic_flush`, RocksDB 11.8.1 may take the end of one flush for that of another, and
     /// then refuses the ingestion, or goes on without what is in no log.
     fn flush(&self, column: &Column, new: &Arc<Scalable>) -> Result<(), UpkeepError> {
-        while self.columns.are_flushed() || self.flush_would_wait(column) {
+        let mut looks = 0..LOOKS;
+        // A checkpoint may take long, and upkeep has other work.
+        while self.flush_would_wait(column)
+            || (self.columns.are_flushed() && looks.next().is_some())
+        {
             if self.bell.stops_within(A_MOMENT) {
                 return Err(UpkeepError::Stopped);
             }
