@@ -272,15 +272,21 @@ fn a_look_compacts_nothing() {
     }
 }
 
-#[test]
-fn a_damaged_sidecar_makes_verify_exit_with_1_and_stays_as_it_is() {
-    let home = tempfile::tempdir().unwrap();
-    database(home.path());
-    let victim = sidecars(&home.path().join("sieve")).remove(0);
+/// Flips a bit in a sidecar; gives its path, and what it holds now.
+fn damage_a_sidecar(database: &Path) -> (PathBuf, Vec<u8>) {
+    let victim = sidecars(&database.join("sieve")).remove(0);
     let mut bytes = fs::read(&victim).unwrap();
     let middle = bytes.len() / 2;
     bytes[middle] ^= 4;
     fs::write(&victim, &bytes).unwrap();
+    (victim, bytes)
+}
+
+#[test]
+fn a_damaged_sidecar_makes_verify_exit_with_1_and_stays_as_it_is() {
+    let home = tempfile::tempdir().unwrap();
+    database(home.path());
+    let (victim, bytes) = damage_a_sidecar(home.path());
     for _ in 0..2 {
         let output = run(["verify", "--full", "--json", home.path().to_str().unwrap()]);
         ends_with_one_line(&output, 1, "verify");
@@ -322,11 +328,7 @@ fn output_into_a_closed_pipe_is_quiet() {
 fn a_finding_wins_over_an_output_that_fails() {
     let home = tempfile::tempdir().unwrap();
     database(home.path());
-    let victim = sidecars(&home.path().join("sieve")).remove(0);
-    let mut bytes = fs::read(&victim).unwrap();
-    let middle = bytes.len() / 2;
-    bytes[middle] ^= 4;
-    fs::write(&victim, &bytes).unwrap();
+    damage_a_sidecar(home.path());
     let (reader, closed) = std::io::pipe().unwrap();
     drop(reader);
     let full = fs::OpenOptions::new().write(true).open("/dev/full");

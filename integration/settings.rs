@@ -393,7 +393,6 @@ fn options_that_filters_cannot_serve_are_refused_with_the_reason() {
     }
 }
 
-/// Options by text, for what the binding has no method for.
 /// Nothing was built for it, and each look-up asked an engine that had no filters either.
 #[test]
 fn a_rate_that_no_filter_keeps_is_refused() {
@@ -445,6 +444,7 @@ fn a_flush_that_takes_two_memtables_keeps_no_consolidation_waiting() {
     whole(&db, &model);
 }
 
+/// Options by text, for what the binding has no method for.
 #[test]
 fn options_by_text_are_refused_alike() {
     for (text, reason) in [

@@ -258,22 +258,29 @@ fn each_look_up_is_counted_once_under_the_right_name() {
     assert_eq!(db.stats(), after);
 }
 
-/// A key that, when it is read for the second time, writes a batch: after the filters were asked,
+/// A key that, when it is read for the second time, may write a batch: after the filters were asked,
 /// and before the engine is.
 struct Trap<'a> {
-    key: Vec<u8>,
-    reads: &'a Cell<u32>,
-    batch: &'a dyn Fn(),
+    key: &'static str,
+    batch: Option<(&'a Cell<u32>, &'a dyn Fn())>,
 }
 
 impl AsRef<[u8]> for Trap<'_> {
     fn as_ref(&self) -> &[u8] {
-        self.reads.set(self.reads.get() + 1);
-        if self.reads.get() == 2 {
-            (self.batch)();
+        if let Some((reads, batch)) = self.batch {
+            reads.set(reads.get() + 1);
+            if reads.get() == 2 {
+                batch();
+            }
         }
-        &self.key
+        self.key.as_bytes()
     }
+}
+
+/// `to` and `from`, of which the second writes the batch; `reads` are those that it has had.
+fn to_and_from<'a>(reads: &'a Cell<u32>, batch: &'a dyn Fn()) -> [Trap<'a>; 2] {
+    let trap = |key, batch| Trap { key, batch };
+    [trap("to", None), trap("from", Some((reads, batch)))]
 }
 
 /// The engine reads many keys at one moment, and so does the front.
@@ -290,23 +297,11 @@ fn a_batch_that_moves_a_record_is_seen_whole_or_not_at_all() {
         batch.delete("from");
         db.write(batch).unwrap();
     };
-    let nothing = || {};
-    let (of_to, of_from) = (Cell::new(100), Cell::new(0));
-    let keys = [
-        Trap {
-            key: b"to".to_vec(),
-            reads: &of_to,
-            batch: &nothing,
-        },
-        Trap {
-            key: b"from".to_vec(),
-            reads: &of_from,
-            batch: &moving,
-        },
-    ];
+    let reads = Cell::new(0);
+    let keys = to_and_from(&reads, &moving);
     let found = db.multi_get(keys).into_iter().map(Result::unwrap);
     let found: Vec<_> = found.collect();
-    assert!(of_from.get() >= 2, "the batch was written");
+    assert!(reads.get() >= 2, "the batch was written");
     assert_eq!(found, [Some(b"record".to_vec()), None]);
 }
 
@@ -326,24 +321,12 @@ fn a_record_that_moves_between_two_denials_is_found() {
         db.consolidate().unwrap();
         assert!(db.answer("from").is_absent());
     };
-    let nothing = || {};
-    let (of_to, of_from) = (Cell::new(100), Cell::new(1));
-    let keys = [
-        Trap {
-            key: b"to".to_vec(),
-            reads: &of_to,
-            batch: &nothing,
-        },
-        Trap {
-            key: b"from".to_vec(),
-            reads: &of_from,
-            batch: &moving,
-        },
-    ];
+    let reads = Cell::new(1);
+    let keys = to_and_from(&reads, &moving);
     assert!(db.answer("to").is_absent());
     let found = db.multi_get_cf(keys.into_iter().map(|key| (&cf, key)));
     let found: Vec<_> = found.into_iter().map(Result::unwrap).collect();
-    assert!(of_from.get() >= 2, "the batch was written");
+    assert!(reads.get() >= 2, "the batch was written");
     assert_eq!(found, [Some(b"record".to_vec()), None]);
 }
 

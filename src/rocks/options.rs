@@ -85,6 +85,9 @@ impl Default for SieveOptions {
 pub(crate) const HEADROOM: f64 = 1.02;
 
 impl SieveOptions {
+    /// Where filters are, in the folder of their database, unless told otherwise.
+    pub const FOLDER: &str = "sieve";
+
     /// The least rate that a front keeps while it grows: below, stages run out of hash bits. Whoever
     /// asks for less is refused at open.
     pub const LEAST_RATE: f64 = 1e-8;
@@ -247,7 +250,7 @@ impl SieveOptions {
     pub(crate) fn folder_of(&self, database: &Path) -> PathBuf {
         self.folder
             .clone()
-            .unwrap_or_else(|| database.join("sieve"))
+            .unwrap_or_else(|| database.join(Self::FOLDER))
     }
 
     /// A rate below the least one.

@@ -33,9 +33,6 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), Stop> {
     output.print(&Report::from(store.front().inspect()?))
 }
 
-/// Where a front keeps its filters, unless told otherwise.
-const FILTERS: &str = "sieve";
-
 /// Longer than it takes to read the sidecars of any database that one machine holds.
 const LOADING_MAX: Duration = Duration::from_secs(600);
 
@@ -43,7 +40,7 @@ const LOADING_MAX: Duration = Duration::from_secs(600);
 pub(crate) fn open(path: &std::path::Path) -> Result<Sieve, Stop> {
     // Says what is wrong with the path before an engine writes anything there.
     column_families(path)?;
-    if !path.join(FILTERS).is_dir() {
+    if !path.join(SieveOptions::FOLDER).is_dir() {
         return Err(Stop::input(format!(
             "{} has no filters, and is not opened, which could keep an older RocksDB from reading it; \
              `lsm-sieve advise front` says what filters would do for it",

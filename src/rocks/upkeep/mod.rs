@@ -245,7 +245,15 @@ impl Upkeep {
         if self.options.is_frozen() {
             return Ok(());
         }
-        let improved = self.improve(column, epoch, tables, calls, quiet, setback);
+        let improved = self
+            .make_missing(column, epoch, tables, setback)
+            .and_then(|()| {
+                let due = !setback.is_waiting() && self.consolidation_is_due(column, quiet);
+                if calls.consolidate || due {
+                    self.consolidate(column, setback)?;
+                }
+                Ok(())
+            });
         // Where that failed as well: it may have left generations of memtables that are gone, and
         // that readers would ask for ever.
         if improved.is_ok() || !planted!(GenerationsLeftBehind) {
@@ -254,14 +262,12 @@ impl Upkeep {
         improved
     }
 
-    /// Makes and saves what filters are missing, or were asked for.
-    fn improve(
+    /// Brings missing keys into the summary, makes missing filters of tables, and saves what is new.
+    fn make_missing(
         &self,
         column: &Column,
         epoch: Epoch,
         tables: &[LiveTable],
-        calls: Calls,
-        quiet: bool,
         setback: &mut Setback,
     ) -> Result<(), UpkeepError> {
         self.save_filters(tables);
@@ -270,10 +276,6 @@ impl Upkeep {
         }
         self.rebuild_filters(column, tables, setback)?;
         self.save_filters(tables);
-        let due = !setback.is_waiting() && self.consolidation_is_due(column, quiet);
-        if calls.consolidate || due {
-            self.consolidate(column, setback)?;
-        }
         Ok(())
     }
 

@@ -142,7 +142,7 @@ impl Closed<'_> {
 // ------------------------------------------------------------------ files
 
 fn filters(database: &Path) -> PathBuf {
-    database.join("sieve")
+    database.join(SieveOptions::FOLDER)
 }
 
 /// Copies the filters as they are, whatever upkeep does to them meanwhile.

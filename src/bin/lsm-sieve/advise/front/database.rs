@@ -7,6 +7,7 @@
 use std::path::Path;
 use std::time::Instant;
 
+use lsm_sieve::SieveOptions;
 use lsm_sieve::advise::statistics::Lookups;
 use lsm_sieve::filter::{Kind, Stage};
 use lsm_sieve::hash::{HashId, KeyHasher, Seed};
@@ -72,7 +73,7 @@ impl Database {
                 "there is no column family {family}; there are {families}"
             )));
         }
-        if path.join("sieve").is_dir() {
+        if path.join(SieveOptions::FOLDER).is_dir() {
             let path = path.display();
             return Err(Stop::input(format!(
                 "{path} has a front already; `lsm-sieve inspect {path}` shows what it takes"

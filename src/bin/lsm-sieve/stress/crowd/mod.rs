@@ -188,11 +188,18 @@ impl Shared<'_> {
         Ground::new(self.db, self.settings, self.keys)
     }
 
-    /// Steps until all is over; an error, or a panic, ends the others' work too.
-    fn until_over(&self, pulse: &Pulse, mut step: impl FnMut() -> Checked) -> Checked {
+    /// Steps until all is over, or one says that it was the last; that, an error, or a panic ends the
+    /// others' work too.
+    fn until_over(
+        &self,
+        pulse: &Pulse,
+        mut step: impl FnMut() -> Result<bool, Violation>,
+    ) -> Checked {
         let over = Over(&self.over);
         while !self.over.load(Ordering::SeqCst) {
-            step()?;
+            if step()? {
+                break;
+            }
             pulse.beat();
         }
         drop(over);
@@ -219,10 +226,7 @@ impl Shared<'_> {
         };
         self.until_over(pulse, || {
             writer.step()?;
-            if writer.tally.operations >= WRITES {
-                self.over.store(true, Ordering::SeqCst);
-            }
-            Ok(())
+            Ok(writer.tally.operations >= WRITES)
         })?;
         Ok(writer.tally)
     }
@@ -236,10 +240,7 @@ impl Shared<'_> {
         };
         self.until_over(pulse, || {
             reader.step()?;
-            if reader.tally.reads >= READS {
-                self.over.store(true, Ordering::SeqCst);
-            }
-            Ok(())
+            Ok(reader.tally.reads >= READS)
         })?;
         Ok(reader.tally)
     }
@@ -252,7 +253,7 @@ impl Shared<'_> {
             home,
             tally: Tally::default(),
         };
-        self.until_over(pulse, || keeper.step())?;
+        self.until_over(pulse, || keeper.step().map(|()| false))?;
         Ok(keeper.tally)
     }
 }
