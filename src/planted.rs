@@ -44,6 +44,16 @@ faults! {
     ShortReadAccepted => "disk::",
     /// Symlinks, and files that others may write, are read.
     AnyFileRead => "disk::",
+    /// A file that took the place of the one that was looked at is read.
+    OtherFileTaken => "disk::real",
+    /// To open a pipe is to wait for somebody who writes into it.
+    PipeWaitedFor => "disk::real",
+    /// On the real disk, a file is not synced.
+    FileNotSynced => "disk::real",
+    /// Nor is a folder.
+    FolderNotSynced => "disk::real",
+    /// A file that goes on behind what was written reads back as written.
+    LongerReadBack => "disk::publish",
     // ---- the format
     /// The checksum of the header is not compared.
     HeaderUnchecked => "format::",
@@ -66,11 +76,31 @@ faults! {
     ErrorIsMissing => "sidecar",
     /// A damaged filter is taken for an empty one, which rules everything out.
     DamagedIsEmpty => "damage",
+    /// A sidecar of any length is read.
+    AnyLengthRead => "segment::sidecar",
+    /// An identity of any length is read.
+    AnyIdentityRead => "segment::identity",
+    /// A table's filter may take more memory than its entries warrant.
+    AnySizeLoaded => "security::a_sidecar_larger",
+    /// A filter that is finished after the trust was lost is asked.
+    FilterAfterDistrust => "segment::registry",
     // ---- filters
-    /// Stages of different shapes are ORed word by word.
-    UnequalStagesMerged => "filter::",
-    /// Filters of different hashes or seeds are ORed.
-    UnequalSeedsMerged => "filter::",
+    /// Stages of different layouts are ORed word by word.
+    UnequalKindsMerged => "filter::laws::merging::what_does_not_match",
+    /// Stages of different numbers of probes are.
+    UnequalProbesMerged => "filter::merge",
+    /// Stages whose probes are spread over different numbers of words are.
+    UnequalGroupsMerged => "filter::merge",
+    /// Stages of different sizes are.
+    UnequalSizesMerged => "filter::merge",
+    /// Filters of different numbers of stages are ORed as far as both have some.
+    UnequalCountsMerged => "filter::chain",
+    /// Filters of different hash functions are ORed or chained.
+    UnequalHashesMerged => "filter::chain",
+    /// Filters of different seeds are.
+    UnequalSeedsMerged => "filter::chain",
+    /// Filters whose hash function gives different values are.
+    DriftedHashesMerged => "filter::chain",
     /// Past its budget a filter forgets keys instead of answering *maybe*.
     PastBudgetForgotten => "filter::",
     /// A counter at its maximum is lowered, though it may stand for more.
@@ -82,6 +112,25 @@ faults! {
     // ---- the readers' lock
     /// A writer drops the old value while readers may still be in it.
     WriterDoesNotWait => "rcu::",
+    /// A writer drops the old value where the system does not tell whether readers are still in it.
+    DroppedUnawaited => "rcu::",
+    // ---- opening
+    /// A database is opened whatever the self-check of the hooks comes to.
+    HooksUnproved => "rocks::probe",
+    /// The self-check passes a front that was told of no memtable.
+    UnboundFrontPassed => "rocks::probe",
+    /// It passes a summary that misses a key.
+    UnfedSummaryPassed => "rocks::probe",
+    /// It passes a read that finds nothing.
+    WrongAnswerPassed => "rocks::probe",
+    /// It passes a table's filter that misses a key.
+    MissedKeysPassed => "rocks::probe",
+    /// It passes a table's filter that RocksDB does not ask.
+    UnaskedFilterPassed => "rocks::probe",
+    /// The options of the database itself are not looked at.
+    DatabaseOptionsUnchecked => "settings::options_of_the_database",
+    /// The folder of filters is changed before the engine's lock is taken.
+    FolderChangedUnlocked => "recovery::two_fronts",
     // ---- building a segment's filter
     /// A filter that saw fewer keys than its table has is sealed.
     MiscountSealed => "segment::build",
@@ -90,8 +139,27 @@ faults! {
     // ---- memtables
     /// One key in 97 does not reach the summary.
     MemtableKeyMissed => "writes::random_writes",
+    /// A key that the engine inserts by the hint of its prefix passes unseen.
+    PrefixHintUnseen => "writes::keys_inserted_by_a_hint",
+    /// A key that the engine inserts by the hint of its batch passes unseen.
+    BatchHintUnseen => "writes::keys_inserted_by_a_hint",
+    /// Writes that are seen before their memtable has taken them are not told from others.
+    UnorderedUnnoticed => "rocks::memtables",
+    /// Even of such a write the filters hear after the memtable.
+    FiltersAfterMemtable => "rocks::memtables",
+    /// Of two writers who bind a memtable at once, one leaves what it bound open for ever.
+    LostBindUnsealed => "ffi::hooks",
     /// A hook that panics, at one key in 97, leaves its column answering.
     PanicSwallowed => "writes::random_writes",
+    // ---- what the engine asks of a table's filter
+    /// A table that was built from prefixes beside keys has a filter of its keys.
+    PrefixBlockNamed => "settings::prefix_iterators",
+    /// A filter that panics rules the key out.
+    PanicIsAbsent => "ffi::hooks",
+    /// What a filter said of some keys stays when it panics at another.
+    HalfAnswersKept => "ffi::hooks",
+    /// The engine's private layout is taken for the one that the shim was written for.
+    LayoutUnchecked => "rocks::ffi::tests",
     // ---- coverage
     /// A column answers before its tables are known.
     KnownFromTheStart => "foreign::",
@@ -99,21 +167,39 @@ faults! {
     CoveredWhenListed => "foreign::",
     /// An uncovered table is noted as covered without being read.
     CoveredUnread => "foreign::",
+    /// A table that gave fewer keys than it has counts as read.
+    ShortScanAccepted => "foreign::a_table_that_holds",
+    /// The full check takes the keys that it was given for all that there are.
+    ShortCheckAccepted => "foreign::a_table_that_holds",
+    /// The reader of raw keys takes an error for the end of the table.
+    ReadErrorIsEnd => "recovery::a_table_that_cannot_be_read_is_never",
+    /// The epoch is that of after the tables were listed.
+    EpochAfterListing => "ingestion::a_table_that_comes",
+    /// What upkeep has learnt is published in a front that gave up meanwhile.
+    PublishedAfterGivingUp => "rocks::column::",
     /// Keys that come past the memtables are not announced.
     ForeignUnannounced => "ingestion::",
     /// What was learnt before keys came from outside is published after it.
     OldEpochPublished => "ingestion::",
     /// A family that is made while keys come from outside is not told of them.
     NewFamilyNotTold => "ingestion::",
+    /// A call that brings files into a family does not announce them.
+    FamilyNotToldOfFiles => "ingestion::a_family_made",
+    /// Of two arrivals of keys, a family made on the way is told until the first has ended.
+    AnnouncedUntilTheFirstEnds => "ingestion::a_family_made",
     /// A front speaks for any family of its name.
     FrontBoundByName => "families::",
     /// A table without a filter is ruled out, whatever its range.
     UncoveredIgnored => "foreign::",
+    /// A range that is not known is empty.
+    UnknownRangeIsEmpty => "rocks::coverage",
     /// Under the reverse comparator a range is empty.
     RangeNotReversed => "foreign::a_table_without_identity",
     // ---- consolidation
     /// The new summary takes over while memtables still feed the old one alone.
     SwappedWithoutFlush => "writes::random_writes",
+    /// It takes over though a flush has left such memtables behind.
+    OldMemtablesOverlooked => "upkeep::consolidation",
     /// The old summary is no longer fed while readers still ask it.
     OldSummaryStarved => "second_look::",
     /// A table that could not be read counts as read.
@@ -124,10 +210,34 @@ faults! {
     EndsBesideUpkeep => "closing::closing_beside",
     /// Upkeep flushes beside a call that flushes all families.
     FlushesBesideUpkeep => "closing::closing_beside",
+    /// Upkeep waits for compactions that have stopped.
+    WaitsForEver => "closing::a_consolidation_waits_for_no_compaction_that_has_stopped",
+    /// Writers who are looked at twice in a moment are taken for quiet.
+    QuietAtOnce => "upkeep::tests::writers_who_pause",
+    /// Second looks stay where their memory is short, and summaries go.
+    SummariesGoFirst => "budget::tests::many_families_within_a_budget",
+    /// A snapshot that still changes is trusted to tell a lie.
+    MovingMomentTrusted => "audit::writers_without_order_refute_nothing",
+    /// So it does beside a flush of several families.
+    FamiliesFlushedBesideUpkeep => "rocks::db::engine",
+    /// And beside a checkpoint.
+    CheckpointBesideUpkeep => "rocks::db::engine",
+    /// Upkeep waits for a checkpoint however long it takes.
+    CheckpointAwaited => "upkeep::consolidation",
+    /// A flush of upkeep's waits for compactions, inside the engine.
+    FlushWaitsForCompactions => "rocks::ffi::tests",
+    /// A panic in a pass ends upkeep.
+    PanicEndsUpkeep => "rocks::upkeep::tests",
+    /// A panic in scrubbing does.
+    ScrubPanicEndsUpkeep => "rocks::upkeep::tests",
     /// A summary is made anew that the budget has no room for.
     SaturatedForSaturated => "budget::for_a_summary_without_room",
     /// What a failed consolidation began is left where readers ask it.
     GenerationsLeftBehind => "consolidations_that_fail",
+    /// A summary that was not finished is fed instead of the one that readers ask.
+    UnfinishedSummaryFed => "consolidations_that_fail",
+    /// Memtables no longer feed a summary that is dropped while readers still ask it.
+    DroppedSummaryStarved => "rocks::column::",
     // ---- the second look
     /// Generations of memtables that are not flushed yet are left out.
     OlderGenerationsLeftOut => "second_look::",
@@ -135,9 +245,20 @@ faults! {
     NewGenerationLeftOut => "second_look::",
     /// The second look outlives the arrival of keys from outside.
     InventoryOutlivesForeign => "ingestion::",
+    /// Generations of memtables are collected after the tables were listed.
+    RecentAfterListing => "second_look::keys_flushed",
+    /// The second look goes on asking a filter that was found damaged.
+    DamagedFilterAsked => "rocks::scrub",
+    // ---- audits and scrubbing
+    /// A summary that changed in memory is stored with a good checksum.
+    DamagedSummaryStored => "rocks::scrub",
+    /// A view is refuted by what was read before it was published.
+    LaterViewRefuted => "rocks::audit",
     // ---- many keys at once
     /// Keys of several families that were all denied, each at its own moment, are not denied again.
     DenialsOfManyMoments => "writes::a_record_that_moves_between",
+    /// Keys that another view denies count as denied all along.
+    EditionUnchecked => "rocks::column::",
     /// The answers of one call are moved by one place.
     AnswersShifted => "writes::random_writes",
     /// Tables that the summary does not speak for are left out for many keys at once.
@@ -145,18 +266,42 @@ faults! {
     // ---- the differential store
     /// A deleted key is not in the differential file, so that the main file's value comes back.
     DeleteNotRecorded => "differential::power",
-    /// A generation is dropped before what was moved from it is durable.
-    DroppedBeforeDurable => "differential::power",
+    /// What was moved is noted before it is durable.
+    NotedBeforeDurable => "faults::power::no_power_cut_while_records_are_moved",
+    /// A generation is dropped before it is durable that it was moved.
+    DroppedBeforeDurable => "faults::power::no_power_cut_while_records_are_moved",
+    /// A generation takes records before it is durable that there is one.
+    FrozenBeforeDurable => "faults::power::no_power_cut_while_records_are_moved",
+    /// Records are loaded before it is durable that a generation is moved again.
+    LoadedBeforeDurable => "faults::power::no_power_cut_while_records_are_moved",
     /// A fixed filter is not refilled when its store is opened.
     FixedFilterNotRefilled => "differential::twin::a_store_with_a_fixed",
+    /// A fixed filter is refilled up to a record that cannot be read.
+    RefillStopsShort => "differential::damage::a_fixed_filter",
+    /// A record is there before its key is in a fixed filter.
+    FilterAfterRecord => "differential::concurrency::a_record_that_was_seen",
+    /// A write does not wait for the disk, though it was told to.
+    WritesNotSynced => "differential::counters::with_sync",
     /// Writers go on in a generation that is being moved.
     WritesIntoFrozen => "differential::power",
+    /// A generation is frozen while a record is on its way to it.
+    FrozenBeneathAWrite => "differential::store::",
+    /// Records are loaded while others move.
+    LoadsBesideMoves => "differential::store::",
+    /// Generations come and go while a checkpoint is made.
+    CopiedBesideChanges => "differential::store::",
+    /// A generation ends for its move where it cannot be read.
+    MoveStopsShort => "differential::damage::a_generation",
     /// After an interruption the move goes on behind the last key but one batch.
     MoveSkipsAKey => "differential::interrupted",
     /// A batch of a move may be full without a record, which looks like the end.
     BatchFullWhenEmpty => "differential::interrupted::batches_of_any_size",
     /// A snapshot takes the generations of a moment well before its own.
     ListOfAnotherMoment => "differential::concurrency::snapshots_see_whole_loads",
+    /// A file ends for a scan where it cannot be read.
+    ScanStopsShort => "differential::damage::a_scan",
+    /// A store that lost its state is taken for a new one.
+    StateMadeAnew => "differential::refusals::a_store_that_lost",
 }
 
 /// Whether the environment names this fault.

@@ -232,7 +232,7 @@ impl<T: Send + Sync> Published<T> {
         let old = self
             .current
             .swap(Box::into_raw(Box::new(value)), Ordering::AcqRel);
-        if !planted!(WriterDoesNotWait) && !READERS.wait() {
+        if !planted!(WriterDoesNotWait) && !READERS.wait() && !planted!(DroppedUnawaited) {
             return;
         }
         // SAFETY: it came from a box, is no longer current, and every read that may have seen it
@@ -354,6 +354,65 @@ mod tests {
     #[test]
     fn more_readers_than_slots_are_waited_for_too() {
         read_while_replacing(SLOTS + 6, 20);
+    }
+
+    /// Lets the system refuse a call to this thread, as a sandbox does.
+    #[cfg(all(target_os = "linux", not(miri), not(interleave)))]
+    fn forbid(call: std::ffi::c_long) -> std::io::Result<()> {
+        // What <linux/filter.h> puts together from its parts.
+        const LOAD: u16 = 0x20;
+        const SKIP_UNLESS: u16 = 0x15;
+        const RETURN: u16 = 0x06;
+        let step = |code, jf, k| libc::sock_filter { code, jt: 0, jf, k };
+        let mut steps = [
+            // The call's number comes first in what a filter is shown.
+            step(LOAD, 0, 0),
+            step(SKIP_UNLESS, 1, call as u32),
+            step(RETURN, 0, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32),
+            step(RETURN, 0, libc::SECCOMP_RET_ALLOW),
+        ];
+        let filter = libc::sock_fprog {
+            len: steps.len() as u16,
+            filter: steps.as_mut_ptr(),
+        };
+        rustix::thread::set_no_new_privs(true)?;
+        let mode = std::ffi::c_ulong::from(libc::SECCOMP_MODE_FILTER);
+        // SAFETY: the kernel copies the filter and its steps, which live through the call.
+        let result = unsafe { libc::prctl(libc::PR_SET_SECCOMP, mode, &raw const filter) };
+        if result == 0 {
+            Ok(())
+        } else {
+            Err(std::io::Error::last_os_error())
+        }
+    }
+
+    /// A sandbox may be put up after the start. Nobody can tell any more who reads the old value.
+    #[cfg(all(target_os = "linux", not(miri), not(interleave)))]
+    #[test]
+    fn a_value_stays_where_the_system_refuses_the_barrier() {
+        let [old, new] = [const { AtomicBool::new(false) }; 2];
+        let value = Published::new(Canary::new(&old));
+        let kept = value.current.load(Ordering::Relaxed);
+        if !WRITER_PAYS.load(Ordering::SeqCst) {
+            eprintln!("skipped: this system has no such barrier");
+            return;
+        }
+        let forbidden = std::thread::scope(|scope| {
+            let sandboxed = scope.spawn(|| {
+                forbid(libc::SYS_membarrier)?;
+                value.publish(Canary::new(&new));
+                Ok::<(), std::io::Error>(())
+            });
+            sandboxed.join().unwrap()
+        });
+        if let Err(error) = forbidden {
+            eprintln!("skipped: no sandbox can be put up: {error}");
+            return;
+        }
+        assert!(new.load(Ordering::SeqCst));
+        assert!(old.load(Ordering::SeqCst), "it may still be read");
+        // SAFETY: it came from a box that the writer gave up; nobody reads it.
+        drop(unsafe { Box::from_raw(kept) });
     }
 
     #[test]

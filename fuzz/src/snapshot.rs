@@ -73,11 +73,16 @@ fn folder(disk: &MemoryDisk) -> SidecarFolder {
 }
 
 fn options(input: &mut Unstructured<'_>) -> Result<ScalableOptions> {
+    let kind = *input.choose(&store::LAYOUTS)?;
+    let rate = store::rate(input)?;
+    let first = input.int_in_range(0..=64)?;
+    let growth = input.int_in_range(0..=4)?;
     Ok(ScalableOptions {
-        kind: *input.choose(&store::LAYOUTS)?,
-        rate: store::rate(input)?,
-        first: Items::new(input.int_in_range(0..=64)?),
-        growth: input.int_in_range(0..=4)?,
+        kind,
+        rate,
+        first: Items::new(first),
+        second: (growth == 2).then_some(Items::new(first / 4)),
+        growth,
         tightening: store::tightening(input)?,
         budget: Some(Bits::new(input.int_in_range(0..=1 << 20)?)),
     })

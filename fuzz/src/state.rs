@@ -24,6 +24,7 @@ pub fn run(bytes: &[u8]) {
     if let Some(name) = str::from_utf8(bytes).ok()
         && let Some(generation) = kept::generation_of(name)
     {
+        assert!(generation > 0);
         assert_eq!(kept::family_name(generation), name);
     }
 }
@@ -32,6 +33,8 @@ pub fn run(bytes: &[u8]) {
 fn holds(state: &State, bytes: &[u8]) {
     assert_eq!(state.encode(), bytes, "one state, one encoding");
     assert!((1..=state.newest).contains(&state.oldest));
+    assert!(state.main_is_here || state.oldest == 1);
+    assert!(state.frozen().newest > state.newest, "no number is left");
     for next in [state.moved_to(bytes), state.moved_to(b""), state.unmoved()] {
         assert_eq!(State::decode(&next.encode()), Ok(next));
     }

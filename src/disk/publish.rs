@@ -121,7 +121,7 @@ fn first_difference(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> io::Result<Op
             return Ok(Some(offset));
         }
     }
-    let ended = file.length == offset;
+    let ended = file.length == offset || planted!(LongerReadBack);
     Ok((!ended).then_some(offset))
 }
 
@@ -261,6 +261,17 @@ mod tests {
         assert!(matches!(error, PublishError::ReadBack { offset: 0, .. }));
         assert_eq!(found(&disk).unwrap(), OLD);
         assert_eq!(disk.list(Path::new(FOLDER)).unwrap(), ["name"]);
+    }
+
+    /// A file with more behind what was written is another one.
+    #[test]
+    fn a_longer_file_differs_where_the_bytes_end() {
+        let disk = disk(Some(OLD));
+        let path = Path::new(FOLDER).join("name");
+        let difference = |bytes| first_difference(&disk, &path, bytes).unwrap();
+        assert_eq!(difference(OLD), None);
+        assert_eq!(difference(&OLD[..7]), Some(7));
+        assert_eq!(difference(&OLD[..0]), Some(0));
     }
 
     #[test]

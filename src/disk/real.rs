@@ -25,13 +25,8 @@ impl Disk for RealDisk {
         for _ in 0..LOOKS {
             let named = fs::symlink_metadata(path)?;
             refuse_unless_ours(&named, path)?;
-            let file = system::open(path)?;
-            let opened = file.metadata()?;
-            if system::same_file(&named, &opened) {
-                return Ok(Opened {
-                    bytes: Box::new(file),
-                    length: opened.len(),
-                });
+            if let Some(opened) = open_if_same(&named, path)? {
+                return Ok(opened);
             }
         }
         Err(refusal("the file was replaced each time it was opened"))
@@ -74,6 +69,9 @@ impl Disk for RealDisk {
     }
 
     fn sync_folder(&self, path: &Path) -> io::Result<()> {
+        if planted!(FolderNotSynced) {
+            return Ok(());
+        }
         system::sync_folder(path)
     }
 }
@@ -112,8 +110,22 @@ impl Write for RealFile {
 
 impl NewFile for RealFile {
     fn sync(self: Box<Self>) -> io::Result<()> {
+        if planted!(FileNotSynced) {
+            return Ok(());
+        }
         self.0.sync_all()
     }
+}
+
+/// Opens a file that was looked at; `None` when another one has its name by now.
+fn open_if_same(named: &Metadata, path: &Path) -> io::Result<Option<Opened>> {
+    let file = system::open(path)?;
+    let opened = file.metadata()?;
+    let same = system::same_file(named, &opened) || planted!(OtherFileTaken);
+    Ok(same.then(|| Opened {
+        bytes: Box::new(file),
+        length: opened.len(),
+    }))
 }
 
 /// A file is as good as the folder that it lies in.
@@ -179,8 +191,11 @@ mod system {
 
     #[cfg(target_os = "linux")]
     pub(super) fn open(path: &Path) -> io::Result<File> {
+        use crate::planted::planted;
         use rustix::fs::OFlags;
-        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+
+        let mut flags = OFlags::NOFOLLOW;
+        flags.set(OFlags::NONBLOCK, !planted!(PipeWaitedFor));
         let flags = flags.bits().cast_signed();
         OpenOptions::new().read(true).custom_flags(flags).open(path)
     }
@@ -321,6 +336,32 @@ mod tests {
         });
     }
 
+    /// What comes between the look and the open is another file, which nobody has looked at.
+    #[test]
+    fn a_file_that_took_the_place_of_the_one_looked_at_is_not_taken() {
+        let home = tempfile::tempdir().unwrap();
+        let file = home.path().join("a");
+        publish(&RealDisk, home.path(), "a", b"first").unwrap();
+        let named = fs::symlink_metadata(&file).unwrap();
+        assert!(open_if_same(&named, &file).unwrap().is_some());
+        publish(&RealDisk, home.path(), "a", b"later").unwrap();
+        assert!(open_if_same(&named, &file).unwrap().is_none());
+    }
+
+    /// What cannot be synced says so to whoever asks.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn syncing_asks_the_system() {
+        let file = File::options().write(true).open("/dev/null").unwrap();
+        let folder = Path::new("/proc");
+        for refused in [
+            Box::new(RealFile(file)).sync(),
+            RealDisk.sync_folder(folder),
+        ] {
+            assert_eq!(refused.unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        }
+    }
+
     #[test]
     fn a_published_file_replaces_the_old_one() {
         let home = tempfile::tempdir().unwrap();
@@ -357,6 +398,22 @@ mod tests {
         symlink(home.path().join("file"), &link).unwrap();
         assert!(system::open(&home.path().join("file")).is_ok());
         assert_eq!(system::open(&link).is_ok(), cfg!(not(target_os = "linux")));
+    }
+
+    /// Nor does it wait for somebody to write: whoever opens the database would wait for ever.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn the_open_itself_waits_for_no_pipe() {
+        use rustix::fs::{CWD, Mode, mkfifoat};
+        use std::sync::mpsc;
+        use std::time::Duration;
+
+        let home = tempfile::tempdir().unwrap();
+        let pipe = home.path().join("pipe");
+        mkfifoat(CWD, pipe.as_path(), Mode::RUSR | Mode::WUSR).unwrap();
+        let (done, opened) = mpsc::channel();
+        std::thread::spawn(move || done.send(system::open(&pipe).is_ok()));
+        assert_eq!(opened.recv_timeout(Duration::from_secs(10)), Ok(true));
     }
 
     #[test]

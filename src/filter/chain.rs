@@ -129,6 +129,7 @@ mod tests {
     use super::*;
     use crate::filter::Kind;
     use crate::filter::naive::{hashes, imprint};
+    use crate::hash::HashId;
     use crate::math::Rate;
 
     fn one_stage(keys: std::ops::Range<usize>) -> Chain {
@@ -153,15 +154,33 @@ mod tests {
 
     #[test]
     fn other_imprints_and_stage_counts_are_refused() {
-        let foreign = || Chain::new(imprint(2), Vec::new());
-        assert!(matches!(
-            one_stage(0..9).or(&foreign()),
-            Err(Mismatch::Seed { .. })
-        ));
-        assert!(matches!(
-            one_stage(0..9).chain(foreign()),
-            Err(Mismatch::Seed { .. })
-        ));
+        let own = imprint(1);
+        let (hash, known_answer) = (HashId::SipHash13, own.known_answer + 1);
+        let refusals = [
+            (
+                Imprint { hash, ..own },
+                Mismatch::Hash {
+                    left: own.hash,
+                    right: hash,
+                },
+            ),
+            (imprint(2), Mismatch::Seed { left: 1, right: 2 }),
+            (
+                Imprint {
+                    known_answer,
+                    ..own
+                },
+                Mismatch::KnownAnswer {
+                    left: own.known_answer,
+                    right: known_answer,
+                },
+            ),
+        ];
+        for (imprint, expected) in refusals {
+            let foreign = || Chain::new(imprint, Vec::new());
+            assert_eq!(one_stage(0..9).or(&foreign()).unwrap_err(), expected);
+            assert_eq!(one_stage(0..9).chain(foreign()).unwrap_err(), expected);
+        }
         let empty = Chain::new(imprint(1), Vec::new());
         let refusal = one_stage(0..9).or(&empty).unwrap_err();
         assert_eq!(refusal, Mismatch::Stages { left: 1, right: 0 });

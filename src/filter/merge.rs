@@ -161,8 +161,8 @@ fn resizable(layout: Layout) -> Result<Blocked, ResizeError> {
 
 /// Refuses two values of one property that differ.
 macro_rules! same {
-    ($left:expr, $right:expr, $variant:ident) => {
-        if $left != $right {
+    ($left:expr, $right:expr, $variant:ident, $fault:ident) => {
+        if $left != $right && !planted!($fault) {
             return Err(Mismatch::$variant {
                 left: $left,
                 right: $right,
@@ -172,28 +172,27 @@ macro_rules! same {
 }
 
 pub(super) fn same_shape(a: Shape, b: Shape) -> Result<(), Mismatch> {
-    if planted!(UnequalStagesMerged) {
-        return Ok(());
-    }
-    same!(a.kind, b.kind, Kind);
-    same!(a.probes, b.probes, Probes);
-    same!(a.groups, b.groups, Groups);
-    same!(a.bits, b.bits, Bits);
+    same!(a.kind, b.kind, Kind, UnequalKindsMerged);
+    same!(a.probes, b.probes, Probes, UnequalProbesMerged);
+    same!(a.groups, b.groups, Groups, UnequalGroupsMerged);
+    same!(a.bits, b.bits, Bits, UnequalSizesMerged);
     Ok(())
 }
 
 pub(super) fn same_imprint(a: Imprint, b: Imprint) -> Result<(), Mismatch> {
-    if planted!(UnequalSeedsMerged) {
-        return Ok(());
-    }
-    same!(a.hash, b.hash, Hash);
-    same!(a.seed_id, b.seed_id, Seed);
-    same!(a.known_answer, b.known_answer, KnownAnswer);
+    same!(a.hash, b.hash, Hash, UnequalHashesMerged);
+    same!(a.seed_id, b.seed_id, Seed, UnequalSeedsMerged);
+    same!(
+        a.known_answer,
+        b.known_answer,
+        KnownAnswer,
+        DriftedHashesMerged
+    );
     Ok(())
 }
 
 pub(super) fn same_count(a: usize, b: usize) -> Result<(), Mismatch> {
-    same!(a, b, Stages);
+    same!(a, b, Stages, UnequalCountsMerged);
     Ok(())
 }
 
@@ -267,5 +266,11 @@ mod tests {
         let refusal = blocked(1).or_with(&Stage::new(other).unwrap()).unwrap_err();
         let (left, right) = (Probes::new(6), Probes::new(8));
         assert_eq!(refusal, Mismatch::Probes { left, right });
+
+        // As many bits of as large a line, in other words of it.
+        let [two, four] = [2, 4].map(|groups| Stage::new(Shape { groups, ..other }).unwrap());
+        let refusal = two.or_with(&four).unwrap_err();
+        let (left, right) = (2, 4);
+        assert_eq!(refusal, Mismatch::Groups { left, right });
     }
 }

@@ -44,7 +44,7 @@ mod standard;
 #[cfg(test)]
 mod laws;
 #[cfg(test)]
-mod naive;
+pub(crate) mod naive;
 
 pub use chain::Chain;
 pub use composite::{Composite, Membership, RemovedForEver};

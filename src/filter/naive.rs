@@ -33,7 +33,7 @@ impl Filter for Naive {
 }
 
 /// Endless distinct hashes, the same for the same seed: SplitMix64.
-pub(super) fn hashes(seed: u64) -> impl Iterator<Item = KeyHash> {
+pub(crate) fn hashes(seed: u64) -> impl Iterator<Item = KeyHash> {
     let mut state = seed.wrapping_mul(0xd134_2543_de82_ef95);
     std::iter::repeat_with(move || {
         state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -43,7 +43,7 @@ pub(super) fn hashes(seed: u64) -> impl Iterator<Item = KeyHash> {
     })
 }
 
-pub(super) fn imprint(seed_id: u64) -> Imprint {
+pub(crate) fn imprint(seed_id: u64) -> Imprint {
     Imprint {
         hash: HashId::Xxh3,
         seed_id,

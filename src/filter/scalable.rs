@@ -38,6 +38,9 @@ pub struct ScalableOptions {
     pub rate: Rate,
     /// Keys that the first stage takes.
     pub first: Items,
+    /// Keys that the second one takes, where these are not `growth` times more: fewer, where the first
+    /// is made for all keys at hand and few are to come; 0 counts as 1.
+    pub second: Option<Items>,
     /// How many times more keys a stage takes than the one before it; 0 counts as 1.
     pub growth: u32,
     /// How much stricter a stage is than the one before it; r is taken between 0.1 and 0.95.
@@ -59,6 +62,7 @@ impl Default for ScalableOptions {
             kind: Kind::Blocked,
             rate: Rate::ONE_PERCENT,
             first: Items::new(1_000),
+            second: None,
             growth: 2,
             tightening: Tightening::Geometric(0.85),
             budget: None,
@@ -77,19 +81,27 @@ impl ScalableOptions {
         u32::try_from(index).is_ok_and(|index| self.tightening.has_stage(index))
     }
 
-    /// The keys of a stage that follows one of `before` keys.
-    fn following(&self, before: Items) -> Items {
-        let grown = before.get().saturating_mul(u64::from(self.growth.max(1)));
-        Items::new(grown.max(self.first.get()))
+    /// The keys of a stage that follows those for so many, oldest first.
+    fn following(&self, mut before: impl Iterator<Item = Items>) -> Items {
+        let Some(first) = before.next() else {
+            return self.first;
+        };
+        let grown = |from: Items| from.get().saturating_mul(u64::from(self.growth.max(1)));
+        match (before.max(), self.second) {
+            (None, Some(second)) => second.max(Items::new(1)),
+            (Some(later), Some(_)) => Items::new(grown(later)),
+            (later, None) => {
+                Items::new(grown(first.max(later.unwrap_or_default()))).max(self.first)
+            }
+        }
     }
 
-    /// Stage `index`, after stages of which the largest is for `largest` keys and which take `size`
-    /// together; `None` when the tightening, the rate, the budget or the memory does not allow it.
-    fn open(&self, index: usize, largest: Items, size: Bits) -> Option<Open> {
+    /// Stage `index`, for so many keys, after stages that take `size` together; `None` when the
+    /// tightening, the rate, the budget or the memory does not allow it.
+    fn open(&self, index: usize, capacity: Items, size: Bits) -> Option<Open> {
         if !self.has_stage(index) {
             return None;
         }
-        let capacity = self.following(largest);
         let layout = Layout::for_rate(self.kind, capacity, self.stage_rate(index)).ok()?;
         let size = size.get().saturating_add(layout.shape().bits.get());
         if self.budget.is_some_and(|budget| size > budget.get()) {
@@ -155,7 +167,7 @@ impl Scalable {
         let unusable = chain.imprint() != imprint || chain.is_saturated();
         let mut stages = continued(&options, chain.into_stages());
         if stages.is_empty() && !unusable {
-            stages.extend(options.open(0, Items::new(0), Bits::new(0)));
+            stages.extend(options.open(0, options.first, Bits::new(0)));
         }
         let len = stages.len();
         let mut stages = stages.into_iter();
@@ -257,9 +269,9 @@ impl Scalable {
 
     /// `None` when the tightening, the rate, the budget or the memory allows no further stage.
     fn next_stage(&self, index: usize) -> Option<Open> {
-        let largest = self.opened(index).map(|open| open.capacity).max();
-        self.options
-            .open(index, largest.unwrap_or_default(), self.size())
+        let before = self.opened(index).map(|open| open.capacity);
+        let capacity = self.options.following(before);
+        self.options.open(index, capacity, self.size())
     }
 
     /// The first `len` stages, oldest first.
@@ -511,6 +523,28 @@ mod tests {
             .take(keys)
             .for_each(|hash| _ = filter.insert(hash));
         filter
+    }
+
+    #[test]
+    fn a_second_stage_of_its_own_size_is_what_later_ones_grow_from() {
+        let options = ScalableOptions {
+            second: Some(Items::new(25)),
+            ..small(None)
+        };
+        let sizes = |filter: &Scalable| -> Vec<u64> {
+            filter.all().map(|open| open.capacity.get()).collect()
+        };
+        let filter = grown(options, 400);
+        assert_eq!(sizes(&filter), [100, 25, 50, 100, 200]);
+        assert!(filter.predicted_rate() <= 0.01);
+        assert_eq!(sizes(&grown(small(None), 400)), [100, 200, 400]);
+
+        // One that is continued goes on from its own stages.
+        let one = grown(options, 100).to_chain();
+        let continued = Scalable::starting_with(imprint(1), options, one);
+        let kept = sizes(&continued)[0];
+        hashes(2).take(400).for_each(|hash| continued.append(hash));
+        assert_eq!(sizes(&continued)[..4], [kept, 25, 50, 100]);
     }
 
     #[test]

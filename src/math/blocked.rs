@@ -151,6 +151,12 @@ const NEGLIGIBLE: f64 = 1e-18;
 /// Four groups must save more than this share of the bits: they cost an insert two more atomics.
 const WORTH_FOUR_GROUPS: f64 = 0.05;
 
+/// The bits of a filter of that [`size`]; more than there can be where there is none.
+pub fn size_in_bits(items: Items, rate: Rate) -> Bits {
+    let lines = size(items, rate).map_or(u64::MAX, |(_, lines)| lines);
+    Bits::new(lines.saturating_mul(LINE_BITS))
+}
+
 /// The fewest lines, and the pattern with them, that keep `items` keys below `rate`.
 ///
 /// `None` where 256 bits per key are not enough, which is so below about 1e-11.

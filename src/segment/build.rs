@@ -78,14 +78,18 @@ impl SegmentBuilder {
 
     /// Adds the key of one entry. Entries of one key follow each other and count once.
     pub fn add(&mut self, key: &[u8]) {
-        self.added += 1;
-        if planted!(TableKeyMissed) && self.added.is_multiple_of(97) {
-            return;
-        }
         let hash = self.hasher.hash(key);
-        if self.last.replace(hash) == Some(hash) {
-            return;
+        let missed = planted!(TableKeyMissed) && self.added % 97 == 96;
+        if !missed && self.last.replace(hash) != Some(hash) {
+            self.keep(hash);
         }
+        // Last: an entry that a panic kept from being added is missed when the filter is sealed.
+        self.added += 1;
+    }
+
+    fn keep(&mut self, hash: KeyHash) {
+        #[cfg(test)]
+        tests::panic_if_due();
         match &mut self.hashes {
             Hashes::Kept(kept) => {
                 if kept.len() < self.budget && kept.try_reserve(1).is_ok() {
@@ -143,8 +147,20 @@ fn stage_of(hashes: &[KeyHash], rate: Rate) -> Option<Stage> {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
     use super::*;
     use crate::hash::{HashId, Seed};
+
+    thread_local! {
+        /// Whether the next key that this thread adds makes it panic.
+        static DUE: Cell<bool> = const { Cell::new(false) };
+    }
+
+    pub(super) fn panic_if_due() {
+        assert!(!DUE.take(), "a key that cannot be added, for a test");
+    }
 
     fn builder(budget: usize) -> SegmentBuilder {
         let hasher = KeyHasher::new(HashId::Xxh3, Seed::from_bytes([3; 16]));
@@ -194,6 +210,17 @@ mod tests {
         (0..50).for_each(|_| segment.add(b"same"));
         let sealed = segment.seal(50, Source::TableCapture).unwrap();
         assert_eq!(sealed.chain.items(), Items::new(1));
+    }
+
+    /// RocksDB's hook catches the panic and goes on with the next entry.
+    #[test]
+    fn an_entry_that_panics_counts_as_missed() {
+        let mut segment = builder(100);
+        segment.add(b"one");
+        DUE.set(true);
+        assert!(catch_unwind(AssertUnwindSafe(|| segment.add(b"two"))).is_err());
+        segment.add(b"six");
+        assert!(segment.seal(3, Source::TableCapture).is_none());
     }
 
     /// A filter built from fewer entries than the segment holds would lose reads.

@@ -7,6 +7,7 @@
 use crate::disk::{self, Disk, PublishError};
 use crate::format::{FormatError, Identity, StoreId, decode_identity, encode_identity};
 use crate::hash::{HashId, KeyHasher, Seed};
+use crate::planted::planted;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -198,7 +199,12 @@ enum Found {
 }
 
 fn find(disk: &dyn Disk, path: &Path) -> Result<Found, IdentityError> {
-    let bytes = match disk::read_file(disk, path, MAX_IDENTITY_BYTES) {
+    let limit = if planted!(AnyIdentityRead) {
+        u64::MAX
+    } else {
+        MAX_IDENTITY_BYTES
+    };
+    let bytes = match disk::read_file(disk, path, limit) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Nothing),
         Err(error) if error.kind() == io::ErrorKind::FileTooLarge => return Ok(Found::Damaged),
@@ -292,6 +298,23 @@ mod tests {
             assert!(aside.starts_with("identity.damaged-"));
             let kept = disk::read_file(&disk, &Path::new(FOLDER).join(aside), 1 << 20);
             assert_eq!(kept.unwrap(), damaged);
+        }
+    }
+
+    /// Whoever can lengthen it would else decide how much memory an open asks for.
+    #[test]
+    fn of_a_file_too_long_for_an_identity_nothing_is_read() {
+        let disk = disk();
+        let identity = encode_identity(&Identity::random(HashId::Xxh3).unwrap());
+        let folder = Path::new(FOLDER);
+        for (length, operations) in [(60, 2), (4_096, 2), (4_097, 1), (1 << 20, 1)] {
+            let mut bytes = identity.clone();
+            bytes.resize(length, 0);
+            replace(&disk, &bytes);
+            let before = disk.operations();
+            let found = Identity::load(&disk, folder).unwrap();
+            assert_eq!(found.is_some(), length == identity.len());
+            assert_eq!(disk.operations() - before, operations, "{length} bytes");
         }
     }
 

@@ -75,3 +75,34 @@ impl Registry {
         unpoisoned(self.segments.lock())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::Source;
+    use crate::hash::{HashId, Seed};
+    use crate::math::Rate;
+    use crate::segment::{SealedFilter, SegmentBuilder};
+
+    /// A table that was being written when an audit refuted a filter is finished after it.
+    #[test]
+    fn a_filter_that_comes_after_the_trust_is_lost_is_dropped() {
+        let hasher = KeyHasher::new(HashId::Xxh3, Seed::from_bytes([3; 16]));
+        let registry = Registry::new(hasher);
+        let filter_of = |id| -> SealedFilter {
+            let mut builder = SegmentBuilder::new(id, hasher, Rate::ONE_PERCENT);
+            builder.add(b"key");
+            builder.seal(1, Source::TableCapture).unwrap()
+        };
+        let [known, new] = [1, 2].map(|number| SegmentId::from_bytes([number; 16]));
+        registry.open(known).set_filter(filter_of(known), false);
+        assert!(registry.open(known).filter().is_some());
+        registry.distrust();
+        for id in [known, new] {
+            let segment = registry.open(id);
+            segment.set_filter(filter_of(id), false);
+            assert!(segment.filter().is_none(), "{id}");
+            assert!(segment.may_contain(b"another key"));
+        }
+    }
+}

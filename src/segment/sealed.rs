@@ -10,6 +10,7 @@ use crate::filter::Chain;
 use crate::format::Source;
 use crate::hash::{KeyHash, KeyHasher};
 use crate::math::Rate;
+use crate::planted::planted;
 use crate::rcu::Published;
 use crate::sync::atomic::{AtomicBool, Ordering};
 
@@ -123,7 +124,7 @@ impl Segment {
         self.filter.publish(Some(Arc::new(filter)));
         self.saved.store(saved, Ordering::Release);
         // Looked at last: whoever distrusts drops all filters after having said so.
-        if !self.trusted.load(Ordering::SeqCst) {
+        if !self.trusted.load(Ordering::SeqCst) && !planted!(FilterAfterDistrust) {
             self.drop_filter();
         }
     }

@@ -240,7 +240,9 @@ impl SidecarFolder {
         let length = begun.file.length;
         let stated = begun.header.check_file_length(length);
         stated.map_err(|source| self.unreadable(name, source))?;
-        self.check_size(name, "read", length)?;
+        if !planted!(AnyLengthRead) {
+            self.check_size(name, "read", length)?;
+        }
         let left = length - begun.start.len() as u64;
         disk::read_exactly(&mut begun.file.bytes, left, &mut begun.start)
             .map_err(|error| self.refused("read", name, error))?;

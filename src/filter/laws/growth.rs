@@ -154,6 +154,7 @@ fn a_filter_grown_a_million_fold_is_what_the_theory_says() {
             kind,
             rate: PROMISED,
             first: Items::new(1),
+            second: None,
             growth: 2,
             tightening,
             budget: None,

@@ -1,7 +1,7 @@
 //! What the folder keeps, refuses, and leaves alone.
 
 use super::*;
-use crate::disk::{Fault, MemoryDisk};
+use crate::disk::{Fault, MemoryDisk, RealDisk};
 use crate::filter::{Kind, Shape};
 use crate::format::{Role, Source, StageRecord, Subject};
 use crate::hash::{HashId, KeyHasher, Seed};
@@ -79,6 +79,20 @@ fn newer() -> Vec<u8> {
     let crc = crc32fast::hash(&bytes[..end]);
     bytes[end..148].copy_from_slice(&crc.to_le_bytes());
     bytes
+}
+
+/// The header of a sidecar of so many bits, and the length of the file that it would stand in.
+fn header_of(bits: u64) -> (Vec<u8>, u64) {
+    let mut bytes = format::encode(&of_segment(ONE, 0)).unwrap();
+    bytes.truncate(148);
+    let payload = bits / 8;
+    let total = 148 + payload + 4 * payload.div_ceil(4_092) + 20;
+    bytes[16..24].copy_from_slice(&total.to_le_bytes());
+    bytes[112..120].copy_from_slice(&payload.to_le_bytes());
+    bytes[128..136].copy_from_slice(&bits.to_le_bytes());
+    let crc = crc32fast::hash(&bytes[..144]);
+    bytes[144..].copy_from_slice(&crc.to_le_bytes());
+    (bytes, total)
 }
 
 #[test]
@@ -166,6 +180,33 @@ fn a_header_is_read_without_the_rest_of_the_file() {
     put(&disk, &format!("{ONE}.sieve"), &bytes);
     let error = folder.header(FIRST).unwrap_err();
     assert!(matches!(error, SidecarError::Damaged { .. }), "{error}");
+}
+
+/// A header that agrees with its file in every length is no reason to ask for as much memory.
+#[test]
+fn of_a_file_too_long_for_a_sidecar_the_header_alone_is_read() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("sieve");
+    let folder = SidecarFolder::new(Arc::new(RealDisk), path, STORE, imprint(1));
+    folder.prepare().unwrap();
+    let file = folder.path().join(FIRST.to_string());
+    let (header, length) = header_of(8 * MAX_SIDECAR_BYTES);
+    let mut written = RealDisk.create_new(&file).unwrap();
+    io::Write::write_all(&mut *written, &header).unwrap();
+    // A hole: the disk keeps none of it.
+    let file = std::fs::File::options().write(true).open(&file).unwrap();
+    file.set_len(length).unwrap();
+    assert_eq!(
+        folder.header(FIRST).unwrap().unwrap().total_bytes,
+        length,
+        "nothing else is wrong with it"
+    );
+    match folder.load(FIRST) {
+        Err(SidecarError::Disk { source, .. }) => {
+            assert_eq!(source.kind(), io::ErrorKind::FileTooLarge);
+        }
+        other => panic!("{other:?}"),
+    }
 }
 
 #[test]
