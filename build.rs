@@ -8,19 +8,26 @@ fn main() {
     shim::compile();
 }
 
-/// Faults for the tests to find, see `src/planted.rs`.
+/// Set for faults that the tests shall find, see `src/planted.rs`.
+const PLANTED: &str = "LSM_SIEVE_PLANTED";
+
+/// Lets the crate know; the shim is told when it is compiled.
 fn plant() {
-    const VARIABLE: &str = "LSM_SIEVE_PLANTED";
     println!("cargo:rustc-check-cfg=cfg(planted)");
-    println!("cargo:rerun-if-env-changed={VARIABLE}");
-    if env::var_os(VARIABLE).is_some_and(|value| value == "1") {
+    println!("cargo:rerun-if-env-changed={PLANTED}");
+    if is_planted() {
         println!("cargo:warning=faults can be planted in this build; use it for nothing else");
         println!("cargo:rustc-cfg=planted");
     }
 }
 
+fn is_planted() -> bool {
+    env::var_os(PLANTED).is_some_and(|value| value == "1")
+}
+
 #[cfg(feature = "rocksdb")]
 mod shim {
+    use super::{PLANTED, is_planted};
     use std::{env, path::PathBuf};
 
     const SOURCE: &str = "src/rocks/shim.cc";
@@ -62,6 +69,9 @@ mod shim {
                 .flag("-fsanitize=undefined")
                 .flag("-fno-sanitize=vptr")
                 .flag("-fsanitize-undefined-trap-on-error");
+        }
+        if is_planted() {
+            build.define(PLANTED, None);
         }
         for name in platform_defines(&env::var("CARGO_CFG_TARGET_OS").unwrap_or_default()) {
             build.define(name, None);

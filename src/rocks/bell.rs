@@ -38,6 +38,9 @@ struct State {
 pub(crate) struct Bell {
     state: Mutex<State>,
     changed: Condvar,
+    /// What of upkeep's is to panic once, for a test.
+    #[cfg(test)]
+    to_panic: Mutex<Option<&'static str>>,
 }
 
 impl Bell {
@@ -114,6 +117,19 @@ impl Bell {
         state.passes += 1;
         state.failure = failure;
         self.changed.notify_all();
+    }
+
+    /// Lets a part of upkeep's work panic the next time that it begins.
+    #[cfg(test)]
+    pub(crate) fn let_panic(&self, part: &'static str) {
+        *unpoisoned(self.to_panic.lock()) = Some(part);
+    }
+
+    /// Panics where a test asked for it.
+    #[cfg(test)]
+    pub(crate) fn panic_if_asked(&self, part: &'static str) {
+        let asked = unpoisoned(self.to_panic.lock()).take_if(|asked| *asked == part);
+        assert!(asked.is_none(), "{part} fails, for a test");
     }
 
     /// Waits for as long as `pending` holds, at most `limit`.

@@ -224,7 +224,7 @@ impl Column {
         let denied = |at: usize| let_by.binary_search(&at).is_err();
         self.view.with(|view| {
             let mut chunks = keys.chunks(CHUNK).enumerate();
-            view.edition == edition
+            (view.edition == edition || planted!(EditionUnchecked))
                 && chunks.all(|(chunk, keys)| {
                     let mut maybe = [true; CHUNK];
                     let first = chunk * CHUNK;
@@ -281,7 +281,8 @@ impl Column {
     pub(crate) fn drop_second_look_at(&self, filter: &Arc<SealedFilter>) {
         let epoch = self.epoch();
         let inventory = self.view().inventory;
-        if inventory.is_some_and(|inventory| inventory.asks(filter)) {
+        let asks = inventory.is_some_and(|inventory| inventory.asks(filter));
+        if asks && !planted!(DamagedFilterAsked) {
             self.publish_inventory(epoch, None);
         }
     }
@@ -445,6 +446,10 @@ impl Column {
         if self.view().summary.size() <= nothing.size() {
             return false;
         }
+        if planted!(DroppedSummaryStarved) {
+            self.retarget(vec![Arc::clone(&nothing)]);
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
         // Readers first: what a memtable feeds from here on is not in the old one.
         {
             let _knowledge = unpoisoned(self.knowledge.lock());
@@ -568,8 +573,9 @@ impl Column {
 impl Knowledge {
     /// Whether what was learnt at `epoch` may not be published any more.
     fn is_past(&self, epoch: Epoch) -> bool {
-        let past = self.foreign_epoch != epoch.number || !epoch.quiet || self.given_up;
-        past && !planted!(OldEpochPublished)
+        let past = self.foreign_epoch != epoch.number || !epoch.quiet;
+        let given_up = self.given_up && !planted!(PublishedAfterGivingUp);
+        given_up || (past && !planted!(OldEpochPublished))
     }
 }
 
@@ -589,5 +595,100 @@ pub(crate) struct ForeignKeys {
 impl Drop for ForeignKeys {
     fn drop(&mut self) {
         self.column.foreign_keys_end();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use rocksdb::{DEFAULT_COLUMN_FAMILY_NAME, Env, Options};
+
+    use super::*;
+    use crate::hash::{HashId, Seed};
+    use crate::math::{Bits, Items};
+    use crate::rocks::{Engine, ffi};
+
+    fn hasher() -> KeyHasher {
+        KeyHasher::new(HashId::Xxh3, Seed::from_bytes([5; 16]))
+    }
+
+    fn summary() -> Scalable {
+        let options = SieveOptions::default().summary(Items::new(0), Bits::new(0));
+        Scalable::new(hasher().imprint().remixed(), options)
+    }
+
+    /// An empty database in memory and its front, which knows it; no upkeep changes its view.
+    fn engine_and_front() -> (Engine, Arc<Column>) {
+        let column = Column::new(
+            DEFAULT_COLUMN_FAMILY_NAME,
+            hasher(),
+            Arc::new(Registry::new(hasher())),
+            Arc::default(),
+            &SieveOptions::default(),
+            (summary(), HashSet::new()),
+        );
+        let mut options = Options::default();
+        options.create_if_missing(true);
+        options.set_env(&Env::mem_env().unwrap());
+        ffi::install(&mut options, Arc::clone(&column), &ffi::HOOKS);
+        let families = [(DEFAULT_COLUMN_FAMILY_NAME, options.clone())];
+        let engine = Engine::open_cf_with_opts(&options, "/front", families).unwrap();
+        assert!(knows_all_in(&column, column.view().summary));
+        (engine, column)
+    }
+
+    /// Lets readers ask this summary, which speaks for all tables; whether they do.
+    fn knows_all_in(column: &Column, summary: Arc<Scalable>) -> bool {
+        let (epoch, nothing) = (column.epoch(), HashSet::new());
+        column.publish(epoch, summary, Coverage::complete(), nothing)
+    }
+
+    /// Upkeep may be in the middle of a pass when a hook fails.
+    #[test]
+    fn what_was_learnt_before_a_front_gave_up_is_not_published() {
+        let (_engine, column) = engine_and_front();
+        let (epoch, summary) = (column.epoch(), column.view().summary);
+        assert!(column.look_up(b"absent").is_absent());
+        column.give_up();
+        let published = column.publish(epoch, summary, Coverage::complete(), HashSet::new());
+        assert!(!published && !column.look_up(b"absent").is_absent());
+    }
+
+    /// The key came and went between the two denials.
+    #[test]
+    fn what_another_view_denies_was_not_denied_all_along() {
+        let (engine, column) = engine_and_front();
+        let edition = column.edition();
+        let still_denied = || column.still_denies_all_but(&[], &["key"], edition);
+        assert!(still_denied());
+        engine.put("key", "value").unwrap();
+        assert!(!still_denied());
+        engine.delete("key").unwrap();
+        // As a consolidation does it.
+        let anew = Arc::new(summary());
+        column.retarget(vec![Arc::clone(&anew)]);
+        engine.flush().unwrap();
+        assert!(knows_all_in(&column, anew));
+        assert!(column.look_up(b"key").is_absent());
+        assert!(!still_denied());
+    }
+
+    /// Each flush brings a memtable that takes its filters anew.
+    #[test]
+    fn keys_written_while_a_summary_is_dropped_are_found() {
+        let (engine, column) = engine_and_front();
+        thread::scope(|scope| {
+            let drops = scope.spawn(|| assert!(column.drop_summary()));
+            for key in 0_u32.. {
+                let last = drops.is_finished();
+                engine.put(key.to_be_bytes(), "value").unwrap();
+                assert!(!column.look_up(&key.to_be_bytes()).is_absent(), "key {key}");
+                engine.flush().unwrap();
+                if last {
+                    break;
+                }
+            }
+        });
     }
 }

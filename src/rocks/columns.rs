@@ -35,7 +35,7 @@ impl Drop for Arrival<'_> {
     fn drop(&mut self) {
         let mut arrivals = unpoisoned(self.columns.arrivals.lock());
         arrivals.under_way -= 1;
-        if arrivals.under_way == 0 {
+        if arrivals.under_way == 0 || planted!(AnnouncedUntilTheFirstEnds) {
             arrivals.held.clear();
         }
     }

@@ -80,16 +80,14 @@ impl Uncovered {
         if planted!(UncoveredIgnored) {
             return false;
         }
-        let answer = self
-            .segment
-            .as_ref()
-            .and_then(|segment| segment.answer(hash));
-        answer.unwrap_or_else(|| self.in_range(key))
+        let segment = self.segment.as_ref();
+        let answer = || segment.and_then(|segment| segment.answer(hash));
+        self.in_range(key) && answer().unwrap_or(true)
     }
 
     fn in_range(&self, key: &[u8]) -> bool {
         let Some((smallest, largest)) = &self.range else {
-            return true;
+            return !planted!(UnknownRangeIsEmpty);
         };
         // Under the reverse comparator the smallest key is the bytewise largest.
         let (low, high) = if smallest <= largest || planted!(RangeNotReversed) {
@@ -199,5 +197,32 @@ impl View {
             Coverage::Unknown => None,
             Coverage::AllBut(tables) => Some(tables.len()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::filter::ScalableOptions;
+    use crate::hash::{HashId, KeyHasher, Seed};
+
+    /// RocksDB tells tables and ranges in two calls; between them a table may be compacted away.
+    #[test]
+    fn a_table_whose_range_is_not_known_may_hold_any_key() {
+        let hasher = KeyHasher::new(HashId::Xxh3, Seed::from_bytes([4; 16]));
+        let summary = Scalable::new(hasher.imprint().remixed(), ScalableOptions::default());
+        let unplaced = Uncovered {
+            segment: None,
+            range: None,
+        };
+        let view = View {
+            coverage: Coverage::AllBut(Arc::new([unplaced])),
+            ..View::unknown(Arc::new(summary))
+        };
+        let hash = hasher.hash(b"key");
+        assert_eq!(view.answer(hash, b"key"), Answer::Maybe);
+        let mut maybe = [false];
+        assert!(view.answer_many(&[hash], &[b"key"], &mut maybe));
+        assert_eq!(maybe, [true]);
     }
 }

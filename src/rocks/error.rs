@@ -85,6 +85,16 @@ pub enum InspectError {
         /// What RocksDB says.
         reason: String,
     },
+    /// A table gave another number of entries than it says it holds.
+    #[error("{path} holds {expected} entries but {found} were read")]
+    Miscount {
+        /// The table's file.
+        path: String,
+        /// The entries that it says it holds.
+        expected: u64,
+        /// Those that were read.
+        found: u64,
+    },
 }
 
 /// Upkeep could not finish what it was asked for; it tries again by itself.

@@ -12,7 +12,7 @@ use rocksdb::{
 use super::Engine;
 use super::audit::Asked;
 use super::column::Column;
-use super::ffi::Handle;
+use super::ffi::{self, Handle};
 use crate::hash::KeyHasher;
 use crate::math::{Bits, Items};
 
@@ -50,6 +50,11 @@ impl Family {
 
     pub(crate) fn handle(&self) -> &impl AsColumnFamilyRef {
         &self.handle
+    }
+
+    /// Has the memtables written to a table; waits for no compaction.
+    pub(crate) fn flush_at_once(&self) -> Result<(), String> {
+        ffi::flush(&self.handle)
     }
 
     /// False only when the front rules the key out; never audited.

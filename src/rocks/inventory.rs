@@ -28,7 +28,7 @@ use crate::segment::SealedFilter;
 /// More tables than this are left to the engine, which skips those that do not span the key.
 pub(crate) const MOST_TABLES: usize = 16;
 
-/// Keys of a recent filter's first stage: 20 KiB.
+/// Keys of a recent filter's first stage: 24 KiB.
 const FIRST_KEYS: Items = Items::new(1 << 14);
 /// The most that one recent filter takes, 4 MiB; with more keys it answers *maybe*.
 const RECENT_BUDGET: u64 = 1 << 25;
@@ -102,13 +102,18 @@ impl Inventory {
 
 /// How a generation's filter begins and grows within a budget for all filters.
 pub(crate) fn recent_options(budget: Option<Bits>) -> ScalableOptions {
-    let share = budget.map_or(u64::MAX, |budget| budget.get() / RECENT_SHARE);
     ScalableOptions {
         rate: Rate::ONE_PERCENT,
         first: FIRST_KEYS,
         growth: 4,
         tightening: Tightening::Geometric(0.5),
-        budget: Some(Bits::new(share.min(RECENT_BUDGET))),
+        budget: Some(recent_budget(budget)),
         ..ScalableOptions::default()
     }
+}
+
+/// The most that one generation's filter takes.
+pub(crate) fn recent_budget(budget: Option<Bits>) -> Bits {
+    let share = budget.map_or(u64::MAX, |budget| budget.get() / RECENT_SHARE);
+    Bits::new(share.min(RECENT_BUDGET))
 }

@@ -59,8 +59,11 @@ impl WriteTarget {
     /// The hash of a key that will be inserted; its lines are on their way.
     pub(crate) fn prepare(&self, key: &[u8]) -> KeyHash {
         let hash = self.hasher.hash(key);
-        if self.publishes_first {
+        if self.publishes_first && !planted!(FiltersAfterMemtable) {
             self.insert(hash);
+            if planted!(MovingMomentTrusted) {
+                std::thread::sleep(std::time::Duration::from_micros(200));
+            }
         } else {
             self.recent.prefetch_append(hash);
             let remixed = hash.remixed();
@@ -156,6 +159,11 @@ impl Memtables {
         }
     }
 
+    /// Whether a write may be seen before its memtable has taken it.
+    pub(crate) fn publishes_first(&self) -> bool {
+        self.options.publishes_first
+    }
+
     /// The filters for a memtable that takes its first key now.
     pub(crate) fn bind(&self) -> Arc<WriteTarget> {
         let targets = unpoisoned(self.targets.lock());
@@ -207,5 +215,30 @@ impl Memtables {
             .alive()
             .map(|target| target.open.load(Ordering::Acquire));
         open.sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rocksdb::Options;
+
+    use crate::rocks::{SieveDb, SieveOptions};
+
+    /// A reader may see the key before its memtable has taken it, and must be let by.
+    #[test]
+    fn of_an_unordered_write_the_filters_hear_first() {
+        let home = tempfile::tempdir().unwrap();
+        let mut options = Options::default();
+        options.create_if_missing(true);
+        options.set_unordered_write(true);
+        let db = SieveDb::open(&options, &SieveOptions::default(), home.path()).unwrap();
+        let column = db.columns().all().remove(0);
+        let target = column.memtables().bind();
+        let hash = target.prepare(b"key");
+        assert!(target.recent().may_contain(hash));
+        for summary in target.summaries() {
+            assert!(summary.may_contain(hash.remixed()));
+        }
+        target.seal();
     }
 }

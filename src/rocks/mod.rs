@@ -32,6 +32,8 @@ mod db;
 mod error;
 mod family;
 mod ffi;
+#[cfg(test)]
+mod held;
 mod inspect;
 #[cfg(all(test, interleave = "shuttle"))]
 mod interleavings;

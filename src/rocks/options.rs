@@ -49,6 +49,10 @@ const FIRST_STAGE: Items = Items::new(1 << 18);
 /// larger s would only allocate more for keys that may not come.
 const GROWTH: u32 = 2;
 
+/// The second stage takes this part of a large first one: that was made for all keys there were, and
+/// with s = 2 the next key would treble the memory.
+const SECOND: u64 = 4;
+
 /// Tightening r. A consolidated summary is one stage of rate P(1 - r) for as long as it can be: 0.6 of
 /// the promise costs a bit and a quarter a key and spares four in ten of the engine's walks, each of
 /// which costs as much as fifty misses. Later stages live only until the next consolidation.
@@ -82,7 +86,7 @@ impl Default for SieveOptions {
 }
 
 /// Room for new keys in a consolidated summary before its second stage opens.
-pub(crate) const HEADROOM: f64 = 1.02;
+const HEADROOM: f64 = 1.02;
 
 impl SieveOptions {
     /// Where filters are, in the folder of their database, unless told otherwise.
@@ -137,18 +141,26 @@ impl SieveOptions {
     /// What the filters of so many keys take, in a column family whose summary is consolidated and
     /// whose SSTs hold each key once. More while the summary grows or SSTs overlap.
     pub fn memory_for(&self, keys: Items) -> FilterMemory {
-        let filter = |keys, rate| {
-            let lines = blocked::size(keys, rate).map_or(u64::MAX, |(_, lines)| lines);
-            Bits::new(lines.saturating_mul(blocked::LINE_BITS))
-        };
-        let stage = Tightening::Geometric(TIGHTENING).rate(self.summary_rate, 0);
-        let roomy = Items::new((keys.get() as f64 * HEADROOM).ceil() as u64);
         FilterMemory {
-            summary: filter(roomy, stage),
+            summary: self.stage_size(roomy(keys)),
             segments: self
                 .segment_rate
-                .map_or(Bits::new(0), |rate| filter(keys, rate)),
+                .map_or(Bits::new(0), |rate| blocked::size_in_bits(keys, rate)),
         }
+    }
+
+    /// What a summary takes that is made for so many keys.
+    pub(crate) fn summary_size(&self, keys: Items) -> Bits {
+        self.stage_size(roomy(keys).max(self.first_stage()))
+    }
+
+    fn stage_size(&self, keys: Items) -> Bits {
+        let rate = Tightening::Geometric(TIGHTENING).rate(self.summary_rate, 0);
+        blocked::size_in_bits(keys, rate)
+    }
+
+    fn first_stage(&self) -> Items {
+        self.expected_keys.unwrap_or(FIRST_STAGE)
     }
 
     /// How many keys each column family will hold, if that is known: its summary then starts at
@@ -261,15 +273,22 @@ impl SieveOptions {
 
     /// A summary for at least `keys` keys, beside others that take so much of the budget.
     pub(crate) fn summary(&self, keys: Items, others: Bits) -> ScalableOptions {
-        let expected = self.expected_keys.unwrap_or(FIRST_STAGE);
+        let first = keys.max(self.first_stage());
+        let doubled = first.min(FIRST_STAGE).get() * u64::from(GROWTH);
         let left = |budget: Bits| Bits::new(budget.get().saturating_sub(others.get()));
         ScalableOptions {
             rate: self.summary_rate,
-            first: keys.max(expected),
+            first,
+            second: Some(Items::new(doubled.max(first.get() / SECOND))),
             growth: GROWTH,
             tightening: Tightening::Geometric(TIGHTENING),
             budget: self.memory_budget.map(left),
             ..ScalableOptions::default()
         }
     }
+}
+
+/// Keys, and room for some more.
+pub(crate) fn roomy(keys: Items) -> Items {
+    Items::new((keys.get() as f64 * HEADROOM).ceil() as u64)
 }

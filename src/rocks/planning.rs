@@ -32,7 +32,7 @@ pub(crate) fn decide(
     limits: Limits,
 ) -> Decision {
     let items = filter.map_or(entries, Chain::items).max(Items::new(1));
-    let needed = filter.map_or_else(|| size_of(items, limits.rate), Chain::size);
+    let needed = filter.map_or_else(|| blocked::size_in_bits(items, limits.rate), Chain::size);
     let fits = needed <= limits.room;
     let input = Input {
         id,
@@ -87,13 +87,6 @@ pub(crate) fn least_worth(mut held: Vec<Held>, over: Bits) -> Vec<SegmentId> {
         goes
     });
     goes.map(|filter| filter.id).collect()
-}
-
-/// Bits of the filter that a builder seals.
-fn size_of(items: Items, rate: Rate) -> Bits {
-    const LINE_BITS: u64 = 512;
-    let lines = blocked::size(items, rate).map_or(u64::MAX, |(_, lines)| lines);
-    Bits::new(lines.saturating_mul(LINE_BITS))
 }
 
 fn stage(stage: &Stage) -> InputStage {

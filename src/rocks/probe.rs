@@ -10,11 +10,13 @@ use std::sync::{Arc, OnceLock};
 use rocksdb::{DEFAULT_COLUMN_FAMILY_NAME, Env, Options};
 
 use super::column::Column;
+use super::ffi::{self, HOOKS, Hooks};
 use super::options::SieveOptions;
-use super::{Engine, OpenError, ffi};
+use super::{Engine, OpenError};
 use crate::filter::Scalable;
 use crate::hash::{HashId, KeyHasher, Seed};
 use crate::math::{Bits, Items};
+use crate::planted::planted;
 use crate::segment::Registry;
 
 const PATH: &str = "/lsm-sieve-self-check";
@@ -22,14 +24,18 @@ const PATH: &str = "/lsm-sieve-self-check";
 /// Checks layout and hooks; the first success is remembered.
 pub(crate) fn hooks_fire() -> Result<(), OpenError> {
     static PROVED: OnceLock<()> = OnceLock::new();
+    #[cfg(test)]
+    if let Some(hooks) = tests::silenced() {
+        return check(hooks);
+    }
     if PROVED.get().is_none() {
-        check()?;
+        check(&HOOKS)?;
         PROVED.get_or_init(|| ());
     }
     Ok(())
 }
 
-fn check() -> Result<(), OpenError> {
+fn check(hooks: &'static Hooks) -> Result<(), OpenError> {
     if !ffi::layout_matches() {
         return Err(OpenError::Layout);
     }
@@ -38,7 +44,7 @@ fn check() -> Result<(), OpenError> {
     let mut options = Options::default();
     options.create_if_missing(true);
     options.set_env(&Env::mem_env().map_err(OpenError::Probe)?);
-    if !ffi::install(&mut options, Arc::clone(&column)) {
+    if !ffi::install(&mut options, Arc::clone(&column), hooks) {
         return Err(OpenError::HooksSilent {
             what: "the filter policy",
         });
@@ -78,7 +84,9 @@ fn write_and_read(engine: &Engine, column: &Column) -> Result<Checked, rocksdb::
     engine.put(b"put", b"1")?;
     engine.put(b"also put", b"2")?;
     engine.delete(b"deleted")?;
-    if column.family().is_none() || column.view().summary.items() != Items::new(2) {
+    let bound = column.family().is_some() || planted!(UnboundFrontPassed);
+    let fed = column.view().summary.items() == Items::new(2) || planted!(UnfedSummaryPassed);
+    if !(bound && fed) {
         return Ok(Err(OpenError::HooksSilent {
             what: "the memtable capture",
         }));
@@ -87,7 +95,7 @@ fn write_and_read(engine: &Engine, column: &Column) -> Result<Checked, rocksdb::
     let found = engine.get(b"put")?;
     let absent = engine.get(b"never put")?;
     let right = found.as_deref() == Some(b"1") && absent.is_none();
-    Ok(if right {
+    Ok(if right || planted!(WrongAnswerPassed) {
         Ok(())
     } else {
         Err(OpenError::HooksSilent {
@@ -107,11 +115,12 @@ fn tables_are_seen(engine: &Engine, registry: &Registry) -> Checked {
     let id = table.captured.ok_or(silent("the table capture"))?;
     let segment = registry.get(id).ok_or(silent("the filter policy"))?;
     let filter = segment.filter().ok_or(silent("the table capture"))?;
-    if table.entries != 3 || filter.chain.items() != Items::new(3) {
+    let whole = table.entries == 3 && filter.chain.items() == Items::new(3);
+    if !(whole || planted!(MissedKeysPassed)) {
         return Err(silent("the table capture"));
     }
     // The table's reader asks through a reference of its own; the registry and we hold two more.
-    if Arc::strong_count(&segment) < 3 {
+    if Arc::strong_count(&segment) < 3 && !planted!(UnaskedFilterPassed) {
         return Err(silent("the filter policy"));
     }
     let mut raw = 0;
@@ -129,8 +138,42 @@ fn tables_are_seen(engine: &Engine, registry: &Registry) -> Checked {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+    use crate::rocks::SieveDb;
+
+    thread_local! {
+        /// What this thread checks, if not the hooks.
+        static SILENCED: Cell<Option<&'static Hooks>> = const { Cell::new(None) };
+    }
+
+    pub(super) fn silenced() -> Option<&'static Hooks> {
+        SILENCED.get()
+    }
+
     #[test]
     fn hooks_fire_in_this_build() {
-        super::check().unwrap();
+        check(&HOOKS).unwrap();
+    }
+
+    #[test]
+    fn a_hook_that_does_not_fire_refuses_the_open() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("db");
+        let mut options = Options::default();
+        options.create_if_missing(true);
+        let open = || SieveDb::open(&options, &SieveOptions::default(), &path);
+        for (unheard, hooks, missed) in &ffi::SILENT {
+            SILENCED.set(Some(hooks));
+            let error = open().unwrap_err();
+            assert!(
+                matches!(error, OpenError::HooksSilent { what } if what == *missed),
+                "{unheard}: {error}"
+            );
+            assert!(!path.exists(), "{unheard}");
+        }
+        SILENCED.set(None);
+        open().unwrap();
     }
 }

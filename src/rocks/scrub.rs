@@ -309,6 +309,40 @@ mod tests {
         assert!(stored.is_intact() && stored.chain.checksum() != filter.chain.checksum());
     }
 
+    /// The last look at a summary is the one before it is stored.
+    #[test]
+    fn damage_of_a_summary_in_memory_does_not_reach_the_disk() {
+        let home = tempfile::tempdir().unwrap();
+        let db = open(home.path(), &SieveOptions::default());
+        assert_eq!(db.scrub().unwrap().damaged, 0, "the look to compare with");
+        db.columns().all()[0].view().summary.lose_a_bit();
+        drop(db);
+        // Frozen: it takes what is stored as it is.
+        let frozen = SieveOptions::default().frozen(true);
+        let db = SieveDb::open(&rocksdb::Options::default(), &frozen, home.path()).unwrap();
+        assert!(db.wait_until_known(PATIENCE));
+        assert!(db.verify(true).unwrap().lost.is_empty());
+    }
+
+    /// Not only once upkeep has made it anew.
+    #[test]
+    fn a_damaged_filter_is_asked_no_more_from_then_on() {
+        let home = tempfile::tempdir().unwrap();
+        let db = open(home.path(), &SieveOptions::default());
+        let column = db.columns().all().remove(0);
+        let damaged = the_segment(&db).filter().unwrap();
+        let is_asked = || {
+            let inventory = column.view().inventory;
+            inventory.is_some_and(|inventory| inventory.asks(&damaged))
+        };
+        assert!(is_asked());
+        damaged.chain.stages()[0].lose_a_bit();
+        // Upkeep does not hear its bell.
+        let (columns, registry) = (db.shared_columns(), db.shared_registry());
+        Scrubber::new(columns, registry, Arc::default(), Arc::default(), None).scrub_all();
+        assert!(!is_asked());
+    }
+
     /// A block cache may keep readers of filters that nobody scrubs any more, and lend them to the
     /// next front of the same tables.
     #[test]

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <memory>
@@ -85,6 +86,16 @@ struct lsm_sieve_table {
 
 namespace {
 
+// Whether this fault is planted in this process; see src/planted.rs.
+#ifdef LSM_SIEVE_PLANTED
+bool Planted(const char* fault) {
+  static const char* const named = std::getenv("LSM_SIEVE_PLANT");
+  return named != nullptr && std::strcmp(named, fault) == 0;
+}
+#else
+constexpr bool Planted(const char*) { return false; }
+#endif
+
 constexpr char kSegmentProperty[] = "lsm-sieve.segment";
 
 // A filter block of ours: the segment's id, then a trailer as long as RocksDB's own whose marker
@@ -148,7 +159,7 @@ class CapturedRep : public MemTableRep {
     inner_->InsertWithHint(handle, hint);
   }
   bool InsertKeyWithHint(KeyHandle handle, void** hint) override {
-    const Capture capture(*this, handle);
+    const Capture capture(*this, handle, Planted("PrefixHintUnseen"));
     return inner_->InsertKeyWithHint(handle, hint);
   }
   void InsertWithHintConcurrently(KeyHandle handle, void** hint) override {
@@ -156,7 +167,7 @@ class CapturedRep : public MemTableRep {
     inner_->InsertWithHintConcurrently(handle, hint);
   }
   bool InsertKeyWithHintConcurrently(KeyHandle handle, void** hint) override {
-    const Capture capture(*this, handle);
+    const Capture capture(*this, handle, Planted("BatchHintUnseen"));
     return inner_->InsertKeyWithHintConcurrently(handle, hint);
   }
   void InsertConcurrently(KeyHandle handle) override {
@@ -221,10 +232,12 @@ class CapturedRep : public MemTableRep {
   // key, whose last eight bytes are sequence number and value type, the type lowest.
   class Capture {
    public:
-    Capture(CapturedRep& rep, KeyHandle handle) : hooks_(rep.column_->hooks()) {
+    // `unseen`: a planted fault.
+    Capture(CapturedRep& rep, KeyHandle handle, bool unseen = false)
+        : hooks_(rep.column_->hooks()) {
       const Slice internal = GetLengthPrefixedSlice(static_cast<const char*>(handle));
       const Slice key(internal.data(), internal.size() - 8);
-      if (!IsDeletion(static_cast<uint8_t>(internal.data()[key.size()]))) {
+      if (!unseen && !IsDeletion(static_cast<uint8_t>(internal.data()[key.size()]))) {
         target_ = rep.Target();
         hash_ = hooks_->memtable_prepare(target_, key.data(), key.size());
       }
@@ -250,7 +263,7 @@ class CapturedRep : public MemTableRep {
     if (target_.compare_exchange_strong(target, fresh, std::memory_order_acq_rel)) {
       return fresh;
     }
-    column_->hooks()->memtable_sealed(fresh);
+    if (!Planted("LostBindUnsealed")) column_->hooks()->memtable_sealed(fresh);
     column_->hooks()->memtable_release(fresh);
     return target;
   }
@@ -349,9 +362,10 @@ class SegmentBuilder : public FilterBitsBuilder {
     ++added_;
     build_->Add(key);
   }
-  // Prefixes are refused at install; should one come nevertheless, the block names no segment.
+  // Prefixes are refused at install; where an extractor is set on the running engine, which then
+  // asks for prefixes, the block names no segment.
   void AddKeyAndAlt(const Slice& key, const Slice&) override {
-    nameless_ = true;
+    nameless_ = !Planted("PrefixBlockNamed");
     AddKey(key);
   }
   size_t EstimateEntriesAdded() override { return added_; }
@@ -621,10 +635,11 @@ bool lsm_sieve_layout_matches(const rocksdb_options_t* options, size_t write_buf
   const std::string version = std::to_string(ROCKSDB_MAJOR) + "." +
                               std::to_string(ROCKSDB_MINOR) + "." +
                               std::to_string(ROCKSDB_PATCH);
-  return GetRocksVersionAsString() == version &&
-         options->rep.write_buffer_size == write_buffer_size &&
-         options->rep.num_levels == num_levels &&
-         options->rep.max_background_jobs == max_background_jobs;
+  return Planted("LayoutUnchecked") ||
+         (GetRocksVersionAsString() == version &&
+          options->rep.write_buffer_size == write_buffer_size &&
+          options->rep.num_levels == num_levels &&
+          options->rep.max_background_jobs == max_background_jobs);
 }
 
 char* lsm_sieve_refusal(const rocksdb_options_t* options) {
@@ -724,13 +739,14 @@ bool lsm_sieve_flush_would_wait(rocksdb_column_family_handle_t* column) {
   return stall.first != WriteStallCondition::kNormal;
 }
 
-// Writes the column family's memtables to a table, but waits for no compaction; nor for the flush where
-// that takes several memtables, since RocksDB may drop the request. Returns an error to free, or null.
-char* lsm_sieve_flush(rocksdb_column_family_handle_t* column) {
+// Writes the column family's memtables to a table: `at_once`, waiting for no compaction; and without
+// waiting for the flush where that takes several memtables, since RocksDB may drop the request. Returns
+// an error to free, or null.
+char* lsm_sieve_flush(rocksdb_column_family_handle_t* column, bool at_once) {
   auto* handle = static_cast_with_check<ColumnFamilyHandleImpl>(column->rep);
   FlushOptions options;
   options.wait = handle->cfd()->ioptions().min_write_buffer_number_to_merge <= 1;
-  options.allow_write_stall = true;
+  options.allow_write_stall = at_once;
   const Status status = EngineOf(column)->Flush(options, column->rep);
   return status.ok() ? nullptr : ErrorOf(status);
 }
@@ -753,7 +769,7 @@ char* lsm_sieve_raw_keys(rocksdb_column_family_handle_t* column, const char* pat
                           entry.type == kEntryDeleteWithTimestamp;
     if (!each(context, entry.user_key.data(), entry.user_key.size(), deletion)) return nullptr;
   }
-  return ErrorOf(entries->status());
+  return Planted("ReadErrorIsEnd") ? nullptr : ErrorOf(entries->status());
 }
 
 void lsm_sieve_free(char* text) {

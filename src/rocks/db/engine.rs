@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use rocksdb::backup::BackupEngine;
 use rocksdb::checkpoint::Checkpoint;
 use rocksdb::{
     AsColumnFamilyRef, BoundColumnFamily, CStrLike, CompactOptions, DBWALIterator, Error,
@@ -60,7 +61,8 @@ impl SieveDb {
         cfs: &[&impl AsColumnFamilyRef],
         options: &FlushOptions,
     ) -> Result<(), Error> {
-        let _alone = self.columns.flush_without_upkeep();
+        let alone = || self.columns.flush_without_upkeep();
+        let _alone = (!planted!(FamiliesFlushedBesideUpkeep)).then(alone);
         self.engine.flush_cfs_opt(cfs, options)
     }
 
@@ -224,12 +226,127 @@ impl SieveDb {
     /// # Errors
     /// What RocksDB says.
     pub fn checkpoint(&self, path: impl AsRef<Path>) -> Result<(), Error> {
-        let _alone = self.columns.flush_without_upkeep();
+        let alone = || self.columns.flush_without_upkeep();
+        let _alone = (!planted!(CheckpointBesideUpkeep)).then(alone);
         Checkpoint::new(&*self.engine)?.create_checkpoint(path)
+    }
+
+    /// Adds a backup of the database as it is now, after a flush if so asked. It has no filters: a front
+    /// that opens what is restored makes them from its tables.
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    pub fn create_new_backup_flush(
+        &self,
+        backups: &mut BackupEngine,
+        flush_before_backup: bool,
+    ) -> Result<(), Error> {
+        let _alone = self.columns.flush_without_upkeep();
+        backups.create_new_backup_flush(&*self.engine, flush_before_backup)
+    }
+
+    /// Changes options of the default column family while it is open.
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    pub fn set_options(&self, options: &[(&str, &str)]) -> Result<(), Error> {
+        self.engine.set_options(options)
+    }
+
+    /// Changes options of a column family while it is open.
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    pub fn set_options_cf(
+        &self,
+        cf: &impl AsColumnFamilyRef,
+        options: &[(&str, &str)],
+    ) -> Result<(), Error> {
+        self.engine.set_options_cf(cf, options)
+    }
+
+    /// Removes the tables of the default column family that lie within a range as a whole.
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    pub fn delete_file_in_range<K: AsRef<[u8]>>(&self, from: K, to: K) -> Result<(), Error> {
+        self.engine.delete_file_in_range(from, to)
+    }
+
+    /// Removes the tables of a column family that lie within a range as a whole.
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    pub fn delete_file_in_range_cf<K: AsRef<[u8]>>(
+        &self,
+        cf: &impl AsColumnFamilyRef,
+        from: K,
+        to: K,
+    ) -> Result<(), Error> {
+        self.engine.delete_file_in_range_cf(cf, from, to)
+    }
+
+    /// Keeps files that are no longer needed, as for a copy of them by hand.
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    pub fn disable_file_deletions(&self) -> Result<(), Error> {
+        self.engine.disable_file_deletions()
+    }
+
+    /// Ends [`SieveDb::disable_file_deletions`].
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    pub fn enable_file_deletions(&self) -> Result<(), Error> {
+        self.engine.enable_file_deletions()
     }
 
     /// Where the database is.
     pub fn path(&self) -> &Path {
         self.engine.path()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use rocksdb::{DEFAULT_COLUMN_FAMILY_NAME, Options};
+
+    use super::*;
+    use crate::rocks::SieveOptions;
+    use crate::rocks::held::Held;
+
+    /// Upkeep flushes beside none of them, as long as it lasts.
+    #[test]
+    fn calls_that_flush_several_families_are_announced_while_they_last() {
+        let home = tempfile::tempdir().unwrap();
+        let mut options = Options::default();
+        options.create_if_missing(true);
+        let held = Held::flushes_of(&mut options);
+        let path = home.path().join("db");
+        let db = SieveDb::open(&options, &SieveOptions::default(), path).unwrap();
+        let held = held;
+        let flush = || {
+            let cf = db.cf_handle(DEFAULT_COLUMN_FAMILY_NAME).unwrap();
+            db.flush_cfs_opt(&[&cf], &FlushOptions::default())
+        };
+        let checkpoint = || db.checkpoint(home.path().join("copy"));
+        let calls: [(_, &(dyn Fn() -> Result<(), Error> + Sync)); 2] =
+            [("flush_cfs_opt", &flush), ("checkpoint", &checkpoint)];
+        for (name, call) in calls {
+            Held::write(&db);
+            let announced = thread::scope(|scope| {
+                let calling = scope.spawn(call);
+                held.wait();
+                let announced = db.columns().are_flushed();
+                held.let_go();
+                calling.join().unwrap().unwrap();
+                announced
+            });
+            assert!(announced, "{name}");
+            assert!(!db.columns().are_flushed(), "{name} is over");
+        }
     }
 }

@@ -125,7 +125,8 @@ impl SieveDb {
     /// budget has no room for a summary of that size, the one that is there stays.
     ///
     /// # Errors
-    /// When it could not be finished; the filters stay as they were, and true.
+    /// When it could not be finished, as where a flush would wait for compactions that do not come to an
+    /// end; the filters stay as they were, and true, and upkeep tries again later.
     pub fn consolidate(&self) -> Result<(), UpkeepFailed> {
         if let Some(reason) = self.why_nothing_is_made() {
             return Err(UpkeepFailed(reason.to_owned()));
@@ -198,6 +199,11 @@ impl SieveDb {
     #[cfg(test)]
     pub(crate) fn shared_registry(&self) -> Arc<Registry> {
         Arc::clone(&self.registry)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn shared_bell(&self) -> Arc<Bell> {
+        Arc::clone(&self.bell)
     }
 }
 

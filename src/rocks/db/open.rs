@@ -14,6 +14,7 @@ use crate::filter::Scalable;
 use crate::format::Identity;
 use crate::hash::KeyHasher;
 use crate::math::{Bits, Items};
+use crate::planted::planted;
 use crate::rocks::audit::Auditor;
 use crate::rocks::bell::Bell;
 use crate::rocks::column::Column;
@@ -36,6 +37,16 @@ pub(in crate::rocks) struct Opening {
 }
 
 impl SieveDb {
+    /// Opens a database with the default column family and default settings, or makes it.
+    ///
+    /// # Errors
+    /// As [`SieveDb::open`].
+    pub fn open_default(path: impl AsRef<Path>) -> Result<Self, OpenError> {
+        let mut options = Options::default();
+        options.create_if_missing(true);
+        Self::open(&options, &SieveOptions::default(), path)
+    }
+
     /// Opens a database with the default column family. The options are the user's own; the
     /// hooks go into a copy of them.
     ///
@@ -78,8 +89,11 @@ impl SieveDb {
         if let Some(rate) = sieve.rate_out_of_reach() {
             return Err(OpenError::Rate(rate));
         }
-        probe::hooks_fire()?;
-        let sieve = &sieve.clone().publishes_first(ffi::publishes_first(options));
+        if !planted!(HooksUnproved) {
+            probe::hooks_fire()?;
+        }
+        let publishes_first = ffi::publishes_first(options) && !planted!(UnorderedUnnoticed);
+        let sieve = &sieve.clone().publishes_first(publishes_first);
         let mut families: Vec<(String, Options)> = families
             .into_iter()
             .map(|(name, options)| (name.as_ref().to_owned(), options))
@@ -92,7 +106,9 @@ impl SieveDb {
         }
         let folder = sieve.folder_of(path);
         let (opening, identity) = Opening::prepare(Arc::new(RealDisk), &folder, sieve)?;
-        refuse(DEFAULT_COLUMN_FAMILY_NAME, options)?;
+        if !planted!(DatabaseOptionsUnchecked) {
+            refuse(DEFAULT_COLUMN_FAMILY_NAME, options)?;
+        }
         let mut database_options = options.clone();
         let mut hooked = Vec::new();
         let mut fronts = Vec::new();
@@ -103,6 +119,9 @@ impl SieveDb {
             hooked.push((name, hooked_options(&options, &column)?));
             ffi::listen(&mut database_options, Arc::clone(&column));
             fronts.push(column);
+        }
+        if planted!(FolderChangedUnlocked) {
+            opening.keep(&identity)?;
         }
         let engine =
             Engine::open_cf_with_opts(&database_options, path, hooked).map_err(|source| {
@@ -285,7 +304,11 @@ impl Opening {
         let options = sieve.summary(Items::new(0), taken);
         let room = options.budget.unwrap_or(Bits::new(u64::MAX));
         let summary = match self.shelf.load_summary(name, room) {
-            Some((chain, covers)) => (Scalable::starting_with(imprint, options, chain), covers),
+            Some((chain, covers)) => {
+                let first = chain.stages().first().map(|stage| stage.items());
+                let options = sieve.summary(first.unwrap_or_default(), taken);
+                (Scalable::starting_with(imprint, options, chain), covers)
+            }
             None => (Scalable::new(imprint, options), HashSet::new()),
         };
         let (registry, bell) = (Arc::clone(&self.registry), Arc::clone(&self.bell));
@@ -303,7 +326,7 @@ fn bound_family(column: &Column) -> Result<u32, OpenError> {
 fn hooked_options(options: &Options, column: &Arc<Column>) -> Result<Options, OpenError> {
     refuse(column.name(), options)?;
     let mut hooked = options.clone();
-    ffi::install(&mut hooked, Arc::clone(column));
+    ffi::install(&mut hooked, Arc::clone(column), &ffi::HOOKS);
     Ok(hooked)
 }
 

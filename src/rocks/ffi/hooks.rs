@@ -10,15 +10,22 @@ use std::slice;
 use std::sync::Arc;
 
 use crate::hash::KeyHash;
+use crate::planted::planted;
 use crate::rocks::bypass;
 use crate::rocks::column::Column;
 use crate::rocks::memtables::WriteTarget;
 use crate::rocks::table::TableBuild;
 use crate::segment::{Segment, SegmentId};
 
+#[cfg(test)]
+mod silent;
+
+#[cfg(test)]
+pub(crate) use self::silent::SILENT;
+
 /// The layout of `lsm_sieve_hooks` in `shim.cc`.
 #[repr(C)]
-pub(super) struct Hooks {
+pub(crate) struct Hooks {
     column_release: extern "C" fn(*mut c_void),
     memtable_created: extern "C" fn(*mut c_void, u32),
     memtable_bind: extern "C" fn(*mut c_void) -> *mut c_void,
@@ -40,7 +47,7 @@ pub(super) struct Hooks {
     keys_ingested: extern "C" fn(*mut c_void),
 }
 
-pub(super) static HOOKS: Hooks = Hooks {
+pub(crate) static HOOKS: Hooks = Hooks {
     column_release,
     memtable_created,
     memtable_bind,
@@ -65,7 +72,7 @@ pub(super) static HOOKS: Hooks = Hooks {
 pub(super) fn guarded<R>(fallback: R, hook: impl FnOnce() -> R) -> R {
     let hook = || {
         #[cfg(test)]
-        tests::panic_if_due();
+        tests::begin_hook();
         hook()
     };
     catch_unwind(AssertUnwindSafe(hook)).unwrap_or(fallback)
@@ -218,7 +225,8 @@ extern "C" fn segment_may_contain(segment: *mut c_void, key: *const u8, size: us
     let segment: &Segment = unsafe { shared(segment) };
     // SAFETY: RocksDB's key outlives this call.
     let key = unsafe { bytes(key, size) };
-    guarded(true, || segment.may_contain(key) || bypass::is_on())
+    let fallback = !planted!(PanicIsAbsent);
+    guarded(fallback, || segment.may_contain(key) || bypass::is_on())
 }
 
 extern "C" fn segment_may_contain_many(
@@ -245,7 +253,7 @@ extern "C" fn segment_may_contain_many(
         true
     };
     // What a panic has left behind is no answer.
-    if !bypass::is_on() && !guarded(false, answered) {
+    if !bypass::is_on() && !guarded(false, answered) && !planted!(HalfAnswersKept) {
         answers.fill(true);
     }
 }
@@ -270,22 +278,33 @@ extern "C" fn keys_ingested(column: *mut c_void) {
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
+    use std::sync::Barrier;
+    use std::thread;
     use std::time::Duration;
 
     use rocksdb::Options;
 
     use super::*;
+    use crate::filter::Chain;
+    use crate::format::Source;
+    use crate::hash::{HashId, KeyHasher, Seed};
+    use crate::math::Rate;
     use crate::rocks::{SieveDb, SieveOptions};
-    use crate::segment::SegmentBuilder;
+    use crate::segment::{Registry, SealedFilter, SegmentBuilder};
 
     const PATIENCE: Duration = Duration::from_secs(60);
 
     thread_local! {
         /// How many hooks of this thread run before one panics.
         static DUE_AFTER: Cell<Option<u32>> = const { Cell::new(None) };
+        /// Where the next hook of this thread waits for those of others.
+        static MEETING: Cell<Option<&'static Barrier>> = const { Cell::new(None) };
     }
 
-    pub(super) fn panic_if_due() {
+    pub(super) fn begin_hook() {
+        if let Some(meeting) = MEETING.take() {
+            meeting.wait();
+        }
         let due = DUE_AFTER.get();
         DUE_AFTER.set(due.and_then(|hooks| hooks.checked_sub(1)));
         assert_ne!(due, Some(0), "a hook that fails, for a test");
@@ -298,10 +317,16 @@ mod tests {
         (result, DUE_AFTER.take().is_none())
     }
 
-    fn open(path: &std::path::Path) -> SieveDb {
+    fn options() -> Options {
         let mut options = Options::default();
         options.create_if_missing(true);
-        let db = SieveDb::open(&options, &SieveOptions::default(), path).unwrap();
+        options
+    }
+
+    fn open(path: &std::path::Path) -> SieveDb {
+        // An audit would find out what a hook has left.
+        let unaudited = SieveOptions::default().audit(0);
+        let db = SieveDb::open(&options(), &unaudited, path).unwrap();
         assert!(db.wait_until_covered(PATIENCE));
         db
     }
@@ -339,8 +364,7 @@ mod tests {
     #[test]
     fn a_memtable_is_followed_until_its_keys_are_in_a_table() {
         let home = tempfile::tempdir().unwrap();
-        let mut options = Options::default();
-        options.create_if_missing(true);
+        let mut options = options();
         options.set_write_buffer_size(64 << 10);
         options.set_max_write_buffer_number(6);
         options.set_min_write_buffer_number_to_merge(4);
@@ -360,6 +384,70 @@ mod tests {
         assert_eq!(column.memtables().open(), 3, "one active, two immutable");
         db.flush().unwrap();
         assert_eq!(column.memtables().open(), 0);
+    }
+
+    /// RocksDB lets writers into a new memtable side by side, and each finds that nothing is bound.
+    #[test]
+    fn a_memtable_that_two_writers_bind_at_once_is_followed_once() {
+        static BOTH: Barrier = Barrier::new(2);
+        let home = tempfile::tempdir().unwrap();
+        let mut options = options();
+        options.set_unordered_write(true);
+        let db = SieveDb::open(&options, &SieveOptions::default(), home.path()).unwrap();
+        let column = db.shared_columns().all().remove(0);
+        let put = |key: &str| {
+            MEETING.set(Some(&BOTH));
+            db.put(key, "value").unwrap();
+        };
+        thread::scope(|scope| {
+            scope.spawn(|| put("one"));
+            scope.spawn(|| put("two"));
+        });
+        assert_eq!(column.memtables().open(), 1);
+        db.flush().unwrap();
+        assert_eq!(column.memtables().open(), 0);
+    }
+
+    #[test]
+    fn a_filter_that_panics_rules_nothing_out() {
+        let home = tempfile::tempdir().unwrap();
+        let db = open(home.path());
+        let keys = ["first", "second"];
+        for key in keys {
+            db.put(key, "value").unwrap();
+        }
+        db.flush().unwrap();
+        assert!(db.get(keys[0]).unwrap().is_some(), "the table is open");
+        let (found, panicked) = with_a_panic(0, || db.get(keys[0]));
+        assert!(panicked && found.unwrap().is_some());
+        let (found, panicked) = with_a_panic(0, || db.multi_get(keys));
+        assert!(panicked && found.into_iter().all(|value| value.unwrap().is_some()));
+    }
+
+    /// The filter without keys has denied a batch of them when it meets one that cannot be read.
+    #[test]
+    #[cfg_attr(not(debug_assertions), ignore = "needs debug assertions")]
+    fn of_a_filter_that_panics_half_way_no_answer_is_kept() {
+        const KEYS: usize = 40;
+        let hasher = KeyHasher::new(HashId::Xxh3, Seed::from_bytes([6; 16]));
+        let segment = Registry::new(hasher).open(SegmentId::from_bytes([1; 16]));
+        let nothing = Chain::new(hasher.imprint(), Vec::new());
+        let filter = SealedFilter::new(nothing, 0, Rate::ONE_PERCENT, Source::RawKeys);
+        segment.set_filter(filter, true);
+        let segment = Arc::into_raw(segment).cast_mut().cast::<c_void>();
+        let key = b"key";
+        let ask = |keys: [*const u8; KEYS]| {
+            let sizes = [key.len(); KEYS];
+            let mut answers = [true; KEYS];
+            let room = answers.as_mut_ptr();
+            segment_may_contain_many(segment, KEYS, keys.as_ptr(), sizes.as_ptr(), room);
+            answers
+        };
+        let mut keys = [key.as_ptr(); KEYS];
+        assert_eq!(ask(keys), [false; KEYS]);
+        keys[KEYS - 1] = std::ptr::null();
+        assert_eq!(ask(keys), [true; KEYS]);
+        segment_release(segment);
     }
 
     #[test]

@@ -21,10 +21,23 @@ use std::sync::Arc;
 use librocksdb_sys as sys;
 use rocksdb::{AsColumnFamilyRef, AsRawPtr, BoundColumnFamily, Options};
 
-use self::hooks::{HOOKS, Hooks};
+#[cfg(test)]
+pub(crate) use self::hooks::SILENT;
+pub(crate) use self::hooks::{HOOKS, Hooks};
 pub(crate) use self::tables::{LiveTable, live_tables, raw_keys};
 use super::Engine;
 use super::column::Column;
+use crate::planted::{Fault, planted};
+
+/// Faults that are planted in the shim, which looks at the environment itself.
+const _: &[Fault] = &[
+    Fault::PrefixHintUnseen,
+    Fault::BatchHintUnseen,
+    Fault::LostBindUnsealed,
+    Fault::PrefixBlockNamed,
+    Fault::LayoutUnchecked,
+    Fault::ReadErrorIsEnd,
+];
 
 unsafe extern "C" {
     fn lsm_sieve_layout_matches(
@@ -49,7 +62,10 @@ unsafe extern "C" {
         name_size: usize,
     );
     fn lsm_sieve_flush_would_wait(column: *mut sys::rocksdb_column_family_handle_t) -> bool;
-    fn lsm_sieve_flush(column: *mut sys::rocksdb_column_family_handle_t) -> *mut c_char;
+    fn lsm_sieve_flush(
+        column: *mut sys::rocksdb_column_family_handle_t,
+        at_once: bool,
+    ) -> *mut c_char;
     fn lsm_sieve_free(text: *mut c_char);
 }
 
@@ -60,6 +76,11 @@ pub(crate) fn layout_matches() -> bool {
     options.set_write_buffer_size(buffer);
     options.set_num_levels(levels);
     options.set_max_background_jobs(jobs);
+    are_read_as(&options, buffer, levels, jobs)
+}
+
+/// Whether the shim reads these values where the C API has put them.
+fn are_read_as(options: &Options, buffer: usize, levels: c_int, jobs: c_int) -> bool {
     // SAFETY: `options` lives through the call.
     let raw = unsafe { options.as_raw_ptr() };
     // SAFETY: `raw` points to live options, which are only read.
@@ -95,13 +116,13 @@ pub(crate) fn publishes_first(options: &Options) -> bool {
 
 /// Installs memtable capture, table capture and filter policy for one column family.
 /// Returns whether RocksDB will consult the segment filters itself.
-pub(crate) fn install(options: &mut Options, column: Arc<Column>) -> bool {
+pub(crate) fn install(options: &mut Options, column: Arc<Column>, hooks: &'static Hooks) -> bool {
     // SAFETY: `options` lives through the call.
     let raw = unsafe { options.as_raw_ptr() };
     let front = Arc::into_raw(column).cast_mut().cast();
     // SAFETY: `raw` points to live options that nobody else holds (`&mut`); the reference on the
     // column goes over to the shim, which gives it back through `column_release`.
-    unsafe { lsm_sieve_install(raw, front, &raw const HOOKS) }
+    unsafe { lsm_sieve_install(raw, front, hooks) }
 }
 
 /// Installs the listener that wakes the column's upkeep in the options of its database.
@@ -123,8 +144,9 @@ pub(crate) fn flush_would_wait(column: &impl AsColumnFamilyRef) -> bool {
 /// Writes a column family's memtables to a table, even if that slows writers, and waits for it where
 /// one memtable makes a flush; never for a compaction.
 pub(crate) fn flush(column: &impl AsColumnFamilyRef) -> Result<(), String> {
+    let at_once = !planted!(FlushWaitsForCompactions);
     // SAFETY: the handle is live while borrowed, and so is its engine.
-    let error = unsafe { lsm_sieve_flush(column.inner()) };
+    let error = unsafe { lsm_sieve_flush(column.inner(), at_once) };
     take_text(error).map_or(Ok(()), Err)
 }
 
@@ -178,4 +200,70 @@ fn take_text(text: *mut c_char) -> Option<String> {
     // SAFETY: allocated by the shim and not used after this.
     unsafe { lsm_sieve_free(text) };
     Some(owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::thread;
+    use std::time::Duration;
+
+    use rocksdb::{CompactionDecision, DEFAULT_COLUMN_FAMILY_NAME};
+
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(20);
+
+    #[test]
+    fn a_layout_in_which_one_value_lies_elsewhere_does_not_match() {
+        let mut options = Options::default();
+        options.set_write_buffer_size(1_000);
+        options.set_num_levels(6);
+        options.set_max_background_jobs(3);
+        assert!(are_read_as(&options, 1_000, 6, 3));
+        for (buffer, levels, jobs) in [(1_001, 6, 3), (1_000, 7, 3), (1_000, 6, 4)] {
+            assert!(!are_read_as(&options, buffer, levels, jobs));
+        }
+    }
+
+    /// One that comes between the look whether a flush would wait and the flush itself: upkeep, and
+    /// whoever closes the database, would wait for it.
+    #[test]
+    fn a_flush_waits_for_no_compaction() {
+        const TABLES: i32 = 2;
+        let home = tempfile::tempdir().unwrap();
+        let (release, held) = mpsc::channel::<()>();
+        let mut options = Options::default();
+        options.create_if_missing(true);
+        options.set_level_zero_file_num_compaction_trigger(TABLES);
+        options.set_level_zero_slowdown_writes_trigger(TABLES + 1);
+        options.set_compaction_filter("held", move |_, _, _| {
+            // Until the test is over, whatever way it ends.
+            _ = held.recv();
+            CompactionDecision::Keep
+        });
+        let families = [(DEFAULT_COLUMN_FAMILY_NAME, options.clone())];
+        let engine = Engine::open_cf_with_opts(&options, home.path(), families).unwrap();
+        let release = release;
+        let handle = || engine.cf_handle(DEFAULT_COLUMN_FAMILY_NAME).unwrap();
+        for _ in 0..TABLES {
+            engine.put(b"key", b"value").unwrap();
+            engine.flush().unwrap();
+        }
+        let overload = || {
+            for _ in 0..3 * TABLES {
+                engine.put(b"key", b"value").map_err(String::from)?;
+                flush(&handle())?;
+            }
+            Ok::<_, String>(flush_would_wait(&handle()))
+        };
+        let (done, flushed) = mpsc::channel();
+        let would_wait = thread::scope(|scope| {
+            scope.spawn(|| done.send(overload()));
+            let flushed = flushed.recv_timeout(PATIENCE);
+            drop(release);
+            flushed
+        });
+        assert_eq!(would_wait, Ok(Ok(true)));
+    }
 }

@@ -2,8 +2,11 @@
 
 use super::Upkeep;
 use crate::math::Bits;
+use crate::planted::planted;
+use crate::rocks::column::Column;
 use crate::rocks::columns::Columns;
 use crate::rocks::ffi::LiveTable;
+use crate::rocks::inventory::recent_budget;
 use crate::rocks::options::SieveOptions;
 use crate::rocks::planning::{self, Held};
 use crate::segment::Registry;
@@ -14,12 +17,31 @@ impl Upkeep {
         room(&self.options, &self.columns, &self.registry, own)
     }
 
-    /// Drops whole filters until all that are left fit the budget: those of tables first, since a
-    /// summary spares more of the engine's work with each bit.
+    /// Whether there is room for a second look beside all summaries.
+    pub(super) fn second_look_fits(&self, column: &Column) -> bool {
+        let Some(budget) = self.options.get_memory_budget() else {
+            return true;
+        };
+        let others = self.columns.size_without(Some(column)).get();
+        let own = column.view().summary.size().get() + recent_budget(Some(budget)).get();
+        others + own <= budget.get() || planted!(SummariesGoFirst)
+    }
+
+    /// Drops whole filters until all that are left fit the budget. Those of tables go before summaries,
+    /// of which each bit spares more of the engine's work; second looks go before these.
     pub(super) fn keep_within_budget(&self) {
         let Some(budget) = self.options.get_memory_budget() else {
             return;
         };
+        for column in self.columns.all() {
+            let has_second_look = column.view().inventory.is_some();
+            if has_second_look
+                && self.columns.size_without(None) > budget
+                && !planted!(SummariesGoFirst)
+            {
+                column.publish_inventory(column.epoch(), None);
+            }
+        }
         while self.columns.size_without(None) > budget
             && let Some(column) = self.columns.largest()
             && column.drop_summary()
@@ -34,11 +56,15 @@ impl Upkeep {
         if over == Bits::new(0) {
             return;
         }
-        for id in planning::least_worth(self.held(), over) {
+        let dropped = planning::least_worth(self.held(), over);
+        for &id in &dropped {
             self.registry.open(id).drop_filter();
         }
-        // Inventories hold what was dropped until they are taken anew.
-        self.bell.ring();
+        // Inventories hold what was dropped until they are taken anew. Where nothing could be, another
+        // pass would find the same.
+        if !dropped.is_empty() {
+            self.bell.ring();
+        }
     }
 
     /// The live tables that have a filter.
@@ -75,4 +101,42 @@ pub(crate) fn room(
             .saturating_sub(registry.size().get().saturating_sub(own.get()))
             .saturating_sub(summaries),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use rocksdb::Options;
+
+    use crate::math::{Bits, Items};
+    use crate::rocks::{SieveDb, SieveOptions};
+
+    const FAMILIES: usize = 40;
+    const LIMIT: Duration = Duration::from_secs(60);
+
+    /// Their second looks alone are too much; summaries went before them.
+    #[test]
+    fn many_families_within_a_budget_keep_their_summaries() {
+        let home = tempfile::tempdir().unwrap();
+        let mut options = Options::default();
+        options.create_if_missing(true);
+        options.create_missing_column_families(true);
+        let sieve = SieveOptions::default()
+            .expected_keys(Items::new(100))
+            .memory_budget(Bits::new(6_500_000));
+        let names = (0..FAMILIES).map(|i| format!("family-{i}"));
+        let db = SieveDb::open_cf(&options, &sieve, home.path(), names).unwrap();
+        assert!(db.wait_until_covered(LIMIT));
+        for column in db.columns().all() {
+            let family = db.cf_handle(column.name()).unwrap();
+            db.put_cf(&family, b"key", b"value").unwrap();
+        }
+        for _ in 0..3 {
+            assert!(db.wait_until_known(LIMIT));
+        }
+        for column in db.columns().all() {
+            assert!(!column.view().summary.is_saturated(), "{}", column.name());
+        }
+    }
 }

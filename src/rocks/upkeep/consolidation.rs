@@ -17,7 +17,7 @@ use crate::planted::planted;
 use crate::rocks::column::{Column, Epoch};
 use crate::rocks::coverage::Coverage;
 use crate::rocks::ffi::{self, LiveTable};
-use crate::rocks::options::HEADROOM;
+use crate::rocks::options::{SieveOptions, roomy};
 use crate::rocks::setback::Setback;
 use crate::segment::SegmentId;
 
@@ -31,6 +31,9 @@ const A_MOMENT: Duration = Duration::from_millis(20);
 const LOOKS: u32 = 150;
 const LOOKS_A_REQUEST: u32 = 50;
 
+/// And at compactions that a flush would wait for, ten seconds: they may have stopped for good.
+const LOOKS_AT_COMPACTIONS: u32 = 500;
+
 impl Upkeep {
     pub(super) fn consolidation_is_due(&self, column: &Column, quiet: bool) -> bool {
         // A summary that the budget keeps from the promised rate would come out the same again.
@@ -38,12 +41,33 @@ impl Upkeep {
         {
             return false;
         }
-        let view = column.view();
-        let stages = view.summary.stages();
-        let wrong_rate = view.summary.predicted_rate() > self.columns.summary_rate().get() * 1.01;
+        let summary = column.view().summary;
         column.is_settled()
-            && (stages > BUSY_STAGES || (quiet && (stages > 1 || wrong_rate)))
+            && (summary.stages() > BUSY_STAGES
+                || (quiet && is_outgrown(&summary, &self.summary_options()))
+                || (summary.is_saturated() && self.has_room_again(column)))
             && !self.flush_would_wait(column)
+    }
+
+    /// Whether the budget has room for all keys of a summary that ran out of it, and for a quarter
+    /// more: else the next one would soon run out as well.
+    fn has_room_again(&self, column: &Column) -> bool {
+        let Some(budget) = self.options.get_memory_budget() else {
+            return false;
+        };
+        let Ok(entries) = self.entries(column) else {
+            return false;
+        };
+        let grown = Items::new(entries.saturating_add(entries / 4));
+        let others = self.columns.size_without(Some(column));
+        let needed = self.summary_options().summary_size(grown).get();
+        others.get().saturating_add(needed) <= budget.get()
+    }
+
+    /// The settings with the summaries' rate of now.
+    fn summary_options(&self) -> SieveOptions {
+        let rate = self.columns.summary_rate();
+        self.options.clone().summary_rate(rate)
     }
 
     /// Whether a flush would wait for compactions. Nobody asked for the consolidation then, and
@@ -74,7 +98,11 @@ impl Upkeep {
             column.retarget(vec![Arc::clone(&old), Arc::clone(&new)]);
         }
         let outcome = self.fill_and_swap(column, &new, setback);
-        let kept = if outcome.is_ok() { new } else { old };
+        let kept = if outcome.is_ok() || planted!(UnfinishedSummaryFed) {
+            new
+        } else {
+            old
+        };
         column.retarget(vec![kept]);
         if outcome.is_ok() {
             column.note_consolidated(Some(sequence));
@@ -97,15 +125,11 @@ impl Upkeep {
         } else {
             entries
         };
-        let room = (keys as f64 * HEADROOM) as u64;
-        let options = self
-            .options
-            .clone()
-            .summary_rate(self.columns.summary_rate());
         let others = self.columns.size_without(Some(column));
         Ok(Scalable::new(
             column.hasher().imprint().remixed(),
-            options.summary(Items::new(room), others),
+            self.summary_options()
+                .summary(roomy(Items::new(keys)), others),
         ))
     }
 
@@ -130,7 +154,8 @@ impl Upkeep {
         if !planted!(SwappedWithoutFlush) {
             self.flush(column, new)?;
         }
-        if column.memtables().write_past(new) && !planted!(SwappedWithoutFlush) {
+        let overlooked = planted!(SwappedWithoutFlush) || planted!(OldMemtablesOverlooked);
+        if column.memtables().write_past(new) && !overlooked {
             return Err(UpkeepError::OldMemtables(column.name().to_owned()));
         }
         let (epoch, tables) = self.absorb_all(column, new, setback)?;
@@ -157,12 +182,20 @@ impl Upkeep {
     /// then refuses the ingestion, or goes on without what is in no log.
     fn flush(&self, column: &Column, new: &Arc<Scalable>) -> Result<(), UpkeepError> {
         let mut looks = 0..LOOKS;
+        let mut looks_at_compactions = 0..LOOKS_AT_COMPACTIONS;
         // A checkpoint may take long, and upkeep has other work.
         while self.flush_would_wait(column)
-            || (self.columns.are_flushed() && looks.next().is_some())
+            || (self.columns.are_flushed()
+                && (looks.next().is_some() || planted!(CheckpointAwaited)))
         {
             if self.bell.stops_within(A_MOMENT) {
                 return Err(UpkeepError::Stopped);
+            }
+            if looks_at_compactions.next().is_none() && !planted!(WaitsForEver) {
+                return Err(UpkeepError::Flush {
+                    column: column.name().to_owned(),
+                    reason: "it would wait for compactions, which do not come to an end".to_owned(),
+                });
             }
         }
         let handle = self.handle(column)?;
@@ -207,8 +240,7 @@ impl Upkeep {
     ) -> Result<(Epoch, Vec<LiveTable>), UpkeepError> {
         let mut read: HashSet<String> = HashSet::new();
         loop {
-            let epoch = column.epoch();
-            let tables = self.list(column)?;
+            let (epoch, tables) = self.list_in_epoch(column)?;
             let mut all_there = true;
             for table in &tables {
                 if read.contains(&table.path) || setback.leaves_alone(&table.path) {
@@ -229,39 +261,151 @@ impl Upkeep {
     }
 }
 
+/// Whether a summary lets more by than was promised, or takes a third more memory than one of the
+/// right size: with second stages a quarter of the first, all keys are read once for each quarter more.
+fn is_outgrown(summary: &Scalable, options: &SieveOptions) -> bool {
+    if summary.predicted_rate() > options.get_summary_rate().get() * 1.01 {
+        return true;
+    }
+    summary.stages() > 1 && {
+        let right = options.summary_size(summary.items()).get();
+        summary.size().get() > right + right / 3
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::FileExt;
+    use std::path::Path;
+    use std::sync::mpsc;
+    use std::thread;
+    use std::time::Duration;
 
     use rocksdb::Options;
 
+    use super::is_outgrown;
+    use crate::filter::Scalable;
+    use crate::filter::naive::{hashes, imprint};
+    use crate::math::{Bits, Items};
+    use crate::rocks::held::Held;
     use crate::rocks::inventory::Inventory;
     use crate::rocks::{SieveDb, SieveOptions};
+
+    const KEYS: u32 = 5_000;
+    const PATIENCE: Duration = Duration::from_secs(20);
+
+    /// A consolidated database of one table.
+    fn consolidated(path: &Path) -> SieveDb {
+        let mut options = Options::default();
+        options.create_if_missing(true);
+        let sieve = SieveOptions::default().audit(0);
+        let db = SieveDb::open(&options, &sieve, path).unwrap();
+        (0..KEYS).for_each(|i| db.put(i.to_be_bytes(), b"value").unwrap());
+        db.flush().unwrap();
+        db.consolidate().unwrap();
+        db
+    }
+
+    fn damage_the_table(db: &SieveDb) {
+        let table = &db.live_files().unwrap()[0].name;
+        let path = db.path().join(table.trim_start_matches('/'));
+        let file = std::fs::File::options().write(true).open(&path).unwrap();
+        let middle = file.metadata().unwrap().len() / 2;
+        file.write_all_at(&[0xee; 64], middle).unwrap();
+    }
+
+    /// With stages that double, the first key past the headroom would treble the memory, and all keys
+    /// would be read again for each fiftieth more.
+    #[test]
+    fn a_large_summary_is_outgrown_by_a_quarter_of_its_keys_and_not_before() {
+        const FIRST: u64 = 4_000_000;
+        let options = SieveOptions::default();
+        let summary = options.summary(Items::new(FIRST), Bits::new(0));
+        let summary = Scalable::new(imprint(1), summary);
+        let mut keys = hashes(1);
+        let mut grow_to = |share: f64| {
+            let more = (FIRST as f64 * share) as u64 - summary.items().get();
+            keys.by_ref()
+                .take(more as usize)
+                .for_each(|key| summary.append(key));
+            (summary.stages(), is_outgrown(&summary, &options))
+        };
+        assert_eq!(grow_to(0.99), (1, false));
+        assert_eq!(grow_to(1.03), (2, false));
+        assert_eq!(grow_to(1.20), (2, false));
+        assert_eq!(grow_to(1.30), (3, true));
+    }
+
+    /// Readers go on with the old summary, and so must writers.
+    #[test]
+    fn consolidations_that_fail_leave_writers_their_summary() {
+        let home = tempfile::tempdir().unwrap();
+        let db = consolidated(home.path());
+        damage_the_table(&db);
+        assert!(db.consolidate().is_err(), "the table cannot be read");
+        db.put(b"written since", b"value").unwrap();
+        assert!(!db.answer(b"written since").is_absent());
+    }
 
     /// Each left two generations that no memtable feeds any more, and that every second look asked.
     #[test]
     fn consolidations_that_fail_leave_no_generations_behind() {
-        const KEYS: u32 = 5_000;
         let home = tempfile::tempdir().unwrap();
-        let mut options = Options::default();
-        options.create_if_missing(true);
-        let db = SieveDb::open(&options, &SieveOptions::default(), home.path()).unwrap();
-        (0..KEYS).for_each(|i| db.put(i.to_be_bytes(), b"value").unwrap());
-        db.flush().unwrap();
-        db.consolidate().unwrap();
+        let db = consolidated(home.path());
         let column = db.columns().all().remove(0);
         let generations = || column.view().inventory.as_ref().map(Inventory::generations);
         assert_eq!(generations(), Some(1));
 
-        let table = &db.live_files().unwrap()[0].name;
-        let path = home.path().join(table.trim_start_matches('/'));
-        let file = std::fs::File::options().write(true).open(&path).unwrap();
-        let middle = file.metadata().unwrap().len() / 2;
-        file.write_all_at(&[0xee; 64], middle).unwrap();
+        damage_the_table(&db);
         for _ in 0..5 {
             assert!(db.consolidate().is_err(), "the table cannot be read");
         }
         assert_eq!(generations(), Some(1));
         assert!(db.answer((KEYS + 1).to_be_bytes()).is_absent());
+    }
+
+    /// What they hold is in no table, and nothing has told the new summary of it.
+    #[test]
+    fn memtables_that_outlast_a_flush_keep_the_summary_that_they_feed() {
+        let home = tempfile::tempdir().unwrap();
+        let mut options = Options::default();
+        options.create_if_missing(true);
+        // Then nobody but upkeep waits for a flush, and upkeep not for ever.
+        options.set_min_write_buffer_number_to_merge(2);
+        options.set_max_write_buffer_number(6);
+        let held = Held::flushes_of(&mut options);
+        let db = SieveDb::open(&options, &SieveOptions::default(), home.path()).unwrap();
+        let _held = held;
+        assert!(db.wait_until_covered(PATIENCE));
+        Held::write(&db);
+        let refused = db.consolidate().unwrap_err().to_string();
+        assert!(
+            refused.contains("memtables still feed the old"),
+            "{refused}"
+        );
+        assert!(!db.answer(Held::KEY).is_absent());
+        // Nor does another memtable feed the new one alone.
+        db.put("later", "value").unwrap();
+        assert!(!db.answer("later").is_absent());
+    }
+
+    /// Beside which upkeep must not flush.
+    #[test]
+    fn upkeep_waits_for_a_long_checkpoint_no_longer_than_seconds() {
+        let home = tempfile::tempdir().unwrap();
+        let mut options = Options::default();
+        options.create_if_missing(true);
+        let db = SieveDb::open(&options, &SieveOptions::default(), home.path()).unwrap();
+        let checkpoint = db.columns().flush_without_upkeep();
+        let (done, ended) = mpsc::channel();
+        let ended = thread::scope(|scope| {
+            scope.spawn(|| done.send(db.consolidate()));
+            let ended = ended.recv_timeout(PATIENCE);
+            drop(checkpoint);
+            ended
+        });
+        let refused = ended.expect("it ends beside the checkpoint").unwrap_err();
+        assert!(refused.to_string().contains("meanwhile"), "{refused}");
+        db.consolidate().unwrap();
     }
 }

@@ -148,7 +148,7 @@ impl Upkeep {
         if column.is_settled()
             && !summary.is_saturated()
             && !self.options.is_frozen()
-            && self.scrubber.scrub_growing(column, &summary)
+            && (planted!(DamagedSummaryStored) || self.scrubber.scrub_growing(column, &summary))
         {
             self.shelf
                 .save_summary(column.name(), &summary, column.covers());

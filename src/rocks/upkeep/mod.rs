@@ -22,8 +22,9 @@ mod sweep;
 mod tables;
 
 use std::collections::{HashMap, HashSet};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use rocksdb::BoundColumnFamily;
@@ -83,8 +84,8 @@ pub(crate) struct Upkeep {
     options: SieveOptions,
     bell: Arc<Bell>,
     sweeper: Sweeper,
-    /// The newest write that the pass before saw.
-    sequence: u64,
+    /// The newest write that was seen, and when first.
+    latest: (u64, Instant),
     /// By the name of the column family; those without one are not here.
     setbacks: HashMap<String, Setback>,
     scrubber: Scrubber,
@@ -116,7 +117,7 @@ impl Upkeep {
             shelf,
             options,
             bell,
-            sequence: u64::MAX,
+            latest: (u64::MAX, Instant::now()),
             setbacks: HashMap::new(),
             scrubber,
         }
@@ -133,23 +134,27 @@ impl Upkeep {
             }
             self.scrub_in_turn();
             let called = calls.look || calls.retry || calls.consolidate || calls.scrub;
-            if !called && !self.something_is_due() {
+            let quiet = self.is_quiet();
+            if !called && !self.something_is_due(quiet) {
                 continue;
             }
             // A panic here must not leave the database without upkeep, nor its callers waiting.
-            let passed = catch_unwind(AssertUnwindSafe(|| self.scrub_and_pass(calls)));
-            let failure = passed.unwrap_or_else(|_| {
-                tracing::error!("upkeep panicked; it goes on with the next pass");
-                Some("it panicked".to_owned())
-            });
+            let passed = catch_unwind(AssertUnwindSafe(|| self.scrub_and_pass(calls, quiet)));
+            let failure = match passed {
+                Ok(failure) => failure,
+                Err(panic) if planted!(PanicEndsUpkeep) => resume_unwind(panic),
+                Err(_) => {
+                    tracing::error!("upkeep panicked; it goes on with the next pass");
+                    Some("it panicked".to_owned())
+                }
+            };
             self.bell.answer(ticket, failure);
         }
     }
 
     /// Whether something that failed is to be tried again, or the writers have become quiet and
     /// left a summary to consolidate.
-    fn something_is_due(&mut self) -> bool {
-        let quiet = self.is_quiet();
+    fn something_is_due(&self, quiet: bool) -> bool {
         let now = Instant::now();
         let due = |column: &Column| match self.setbacks.get(column.name()) {
             Some(setback) => setback.is_due(now),
@@ -161,22 +166,29 @@ impl Upkeep {
     /// Reads the filters whose turn it is.
     fn scrub_in_turn(&mut self) {
         let now = Instant::now();
-        let read = catch_unwind(AssertUnwindSafe(|| self.scrubber.scrub_in_turn(now)));
-        if read.is_err() {
-            tracing::error!("scrubbing panicked; it goes on with the next filter");
+        let scrub = || {
+            #[cfg(test)]
+            self.bell.panic_if_asked("scrubbing");
+            self.scrubber.scrub_in_turn(now);
+        };
+        match catch_unwind(AssertUnwindSafe(scrub)) {
+            Ok(()) => {}
+            Err(panic) if planted!(ScrubPanicEndsUpkeep) => resume_unwind(panic),
+            Err(_) => tracing::error!("scrubbing panicked; it goes on with the next filter"),
         }
     }
 
-    fn scrub_and_pass(&mut self, calls: Calls) -> Option<String> {
+    fn scrub_and_pass(&mut self, calls: Calls, quiet: bool) -> Option<String> {
+        #[cfg(test)]
+        self.bell.panic_if_asked("a pass");
         if calls.scrub {
             self.scrubber.scrub_all();
         }
-        self.pass(calls)
+        self.pass(calls, quiet)
     }
 
     /// One look at everything; returns what went wrong, which is tried again later.
-    fn pass(&mut self, calls: Calls) -> Option<String> {
-        let quiet = self.is_quiet();
+    fn pass(&mut self, calls: Calls, quiet: bool) -> Option<String> {
         let built = self.sweeper.idle_segments(&self.engine);
         // `None` once a family could not be listed: its tables may be any.
         let mut live = Some(HashSet::new());
@@ -184,9 +196,8 @@ impl Upkeep {
         for column in self.columns.all() {
             let mut setback = self.setbacks.remove(column.name()).unwrap_or_default();
             setback.begin(Instant::now(), calls.retry || calls.consolidate);
-            let epoch = column.epoch();
-            let tended = match self.list(&column) {
-                Ok(tables) => {
+            let tended = match self.list_in_epoch(&column) {
+                Ok((epoch, tables)) => {
                     live.iter_mut()
                         .for_each(|live| live.extend(tables.iter().filter_map(LiveTable::id)));
                     self.tend(&column, epoch, &tables, calls, quiet, &mut setback)
@@ -221,10 +232,14 @@ impl Upkeep {
         failure
     }
 
-    /// Whether no write came since the pass before.
+    /// Whether the writers have paused.
     fn is_quiet(&mut self) -> bool {
         let sequence = self.engine.latest_sequence_number();
-        std::mem::replace(&mut self.sequence, sequence) == sequence
+        let (latest, since) = self.latest;
+        if latest != sequence {
+            self.latest = (sequence, Instant::now());
+        }
+        latest == sequence && (since.elapsed() >= PATIENCE || planted!(QuietAtOnce))
     }
 
     /// Sees to the filters of one family, whose tables were listed in this epoch.
@@ -286,9 +301,8 @@ impl Upkeep {
             return;
         }
         for column in self.columns.all() {
-            let epoch = column.epoch();
-            match self.list(&column) {
-                Ok(tables) => {
+            match self.list_in_epoch(&column) {
+                Ok((epoch, tables)) => {
                     self.publish_known(&column, epoch, &tables);
                     self.save_filters(&tables);
                     self.save_summary(&column);
@@ -303,6 +317,18 @@ impl Upkeep {
         own.ok_or_else(|| UpkeepError::ColumnGone(column.name().to_owned()))
     }
 
+    /// The tables of a family, and the epoch of before they were listed: what comes from outside
+    /// after it may be in none of them.
+    fn list_in_epoch(&self, column: &Column) -> Result<(Epoch, Vec<LiveTable>), UpkeepError> {
+        let mut epoch = column.epoch();
+        let tables = self.list(column)?;
+        if planted!(EpochAfterListing) {
+            thread::sleep(Duration::from_millis(50));
+            epoch = column.epoch();
+        }
+        Ok((epoch, tables))
+    }
+
     fn list(&self, column: &Column) -> Result<Vec<LiveTable>, UpkeepError> {
         let listed = ffi::live_tables(&self.handle(column)?);
         let mut tables = listed.map_err(|reason| UpkeepError::List {
@@ -312,5 +338,85 @@ impl Upkeep {
         // What the budget has room for goes to the best.
         tables.sort_by_key(|table| planning::worth(table.level, table.entries));
         Ok(tables)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use rocksdb::Options;
+
+    use super::*;
+    use crate::math::Items;
+    use crate::rocks::SieveDb;
+
+    const LIMIT: Duration = Duration::from_secs(20);
+
+    /// A database whose upkeep has nothing left to do.
+    fn open(path: &Path) -> SieveDb {
+        let mut options = Options::default();
+        options.create_if_missing(true);
+        let db = SieveDb::open(&options, &SieveOptions::default(), path).unwrap();
+        assert!(db.wait_until_covered(LIMIT));
+        assert!(db.wait_until_known(LIMIT));
+        db
+    }
+
+    /// Whoever waits for it would wait for a day, and what comes would get no filters.
+    #[test]
+    fn a_panic_ends_a_pass_and_not_upkeep() {
+        let home = tempfile::tempdir().unwrap();
+        let db = open(home.path());
+        let bell = db.shared_bell();
+        bell.let_panic("a pass");
+        let ticket = bell.call(|calls| calls.consolidate = true);
+        let failure = bell.wait_for(ticket, LIMIT);
+        assert_eq!(failure.as_deref(), Some("it panicked"));
+        db.put("key", "value").unwrap();
+        db.consolidate().unwrap();
+        assert!(!db.answer("key").is_absent());
+    }
+
+    /// Two looks that follow one another at once see no write between them, however busy the writers.
+    #[test]
+    fn writers_who_pause_for_a_moment_are_not_taken_for_quiet() {
+        let home = tempfile::tempdir().unwrap();
+        let mut options = Options::default();
+        options.create_if_missing(true);
+        let sieve = SieveOptions::default().expected_keys(Items::new(100));
+        let db = SieveDb::open(&options, &sieve, home.path()).unwrap();
+        let column = db.columns().all().remove(0);
+        let stages = || column.view().summary.stages();
+        (0..150_u32).for_each(|i| db.put(i.to_be_bytes(), b"value").unwrap());
+        thread::scope(|scope| {
+            let writer = scope.spawn(|| {
+                for i in 0..100_u32 {
+                    db.put((i % 20).to_le_bytes(), b"value").unwrap();
+                    thread::sleep(Duration::from_millis(5));
+                }
+            });
+            while !writer.is_finished() {
+                assert!(db.wait_until_known(LIMIT));
+            }
+        });
+        assert!(stages() > 1, "consolidated beside writers");
+        let began = Instant::now();
+        while stages() > 1 {
+            assert!(began.elapsed() < LIMIT, "not consolidated when they paused");
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    #[test]
+    fn a_panic_ends_the_look_at_a_filter_and_not_upkeep() {
+        let home = tempfile::tempdir().unwrap();
+        let db = open(home.path());
+        let bell = db.shared_bell();
+        bell.let_panic("scrubbing");
+        let ticket = bell.call(|calls| calls.consolidate = true);
+        assert_eq!(bell.wait_for(ticket, LIMIT), None);
+        // It did: there is none to come.
+        bell.panic_if_asked("scrubbing");
     }
 }

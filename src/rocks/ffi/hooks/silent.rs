@@ -1,0 +1,97 @@
+//! Hooks of which one is not heard, or hears something else, as after a change in RocksDB.
+
+use std::ffi::c_void;
+use std::ptr;
+
+use super::{HOOKS, Hooks};
+
+/// What is not heard of, the hooks of which one is silent on it, and what a self-check misses then.
+pub(crate) static SILENT: [(&str, Hooks, &str); 8] = [
+    (
+        "a memtable that is made",
+        Hooks {
+            memtable_created,
+            ..HOOKS
+        },
+        "the memtable capture",
+    ),
+    (
+        "a key of a memtable",
+        Hooks {
+            memtable_insert,
+            ..HOOKS
+        },
+        "the memtable capture",
+    ),
+    (
+        "a table that is begun",
+        Hooks {
+            table_begin,
+            ..HOOKS
+        },
+        "the table capture",
+    ),
+    (
+        "a key of a table",
+        Hooks { table_add, ..HOOKS },
+        "the table capture",
+    ),
+    (
+        "all keys of a table but one",
+        Hooks {
+            table_add: table_add_one,
+            ..HOOKS
+        },
+        "the table capture",
+    ),
+    (
+        "the name of a table",
+        Hooks { table_id, ..HOOKS },
+        "the filter policy",
+    ),
+    (
+        "a table that is opened",
+        Hooks {
+            segment_open,
+            ..HOOKS
+        },
+        "the filter policy",
+    ),
+    (
+        "a key that is looked for",
+        Hooks {
+            segment_may_contain,
+            ..HOOKS
+        },
+        "reading through hooks",
+    ),
+];
+
+extern "C" fn memtable_created(_: *mut c_void, _: u32) {}
+
+extern "C" fn memtable_insert(_: *mut c_void, _: u64) {}
+
+extern "C" fn table_begin(_: *mut c_void) -> *mut c_void {
+    ptr::null_mut()
+}
+
+extern "C" fn table_add(_: *mut c_void, _: *const u8, _: usize) {}
+
+/// The key that the self-check reads.
+extern "C" fn table_add_one(table: *mut c_void, _: *const u8, _: usize) {
+    let key = b"put";
+    super::table_add(table, key.as_ptr(), key.len());
+}
+
+extern "C" fn table_id(_: *mut c_void, id: *mut [u8; 16]) {
+    // SAFETY: the shim passes 16 writable bytes.
+    unsafe { id.write([0; 16]) };
+}
+
+extern "C" fn segment_open(_: *mut c_void, _: *const [u8; 16]) -> *mut c_void {
+    ptr::null_mut()
+}
+
+extern "C" fn segment_may_contain(_: *mut c_void, _: *const u8, _: usize) -> bool {
+    false
+}
