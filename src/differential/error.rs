@@ -160,7 +160,8 @@ pub enum DifferentialError {
         /// The other database.
         path: PathBuf,
     },
-    /// A new generation could not be started; writes go to the old one as before.
+    /// A new generation could not be started; writes go to the old one as before. Where the engine made
+    /// its column family and failed afterwards, none can be until the store is opened again.
     #[error("cannot start generation {generation} of the differential file")]
     Freeze {
         /// Its number.

@@ -89,6 +89,9 @@ impl Generation {
             self.expect(key);
             records.next();
         }
+        if planted!(RefillStopsShort) {
+            return Ok(());
+        }
         records.status()
     }
 
@@ -116,8 +119,8 @@ impl Generation {
         }
     }
 
-    /// False only when the filter rules the key out; a front audits one in so many. Not for use
-    /// within a read of a published value.
+    /// False only when the filter rules the key out; a front audits one in so many, a fixed filter
+    /// leaves that to its store. Not for use within a read of a published value.
     pub(super) fn lets_by(&self, key: &[u8]) -> bool {
         match &self.fixed {
             Some(fixed) => fixed.may_contain(key),
@@ -254,7 +257,7 @@ mod tests {
     #[test]
     fn a_fixed_filter_that_lost_a_bit_is_found_out_and_asked_no_more() {
         const ONE_IN: u32 = 16;
-        let home = tempfile::tempdir().unwrap();
+        const KEY: &[u8] = b"key";
         let mut engine = rocksdb::Options::default();
         engine.create_if_missing(true);
         let options = DifferentialOptions {
@@ -265,20 +268,32 @@ mod tests {
             },
             ..DifferentialOptions::default()
         };
-        let store = DifferentialStore::open(&engine, &options, home.path()).unwrap();
-        store.load([(b"key", b"old")]).unwrap();
-        store.put(b"key", b"new").unwrap();
-        assert_eq!(store.get(b"key").unwrap().unwrap(), b"new");
-        let generations = store.generations();
-        let fixed = generations[0].fixed.as_ref().unwrap();
-        fixed.stage.lose_a_bit();
-        assert!(!store.may_be_modified(b"key"), "it lies");
-        let right = (0..8 * ONE_IN).any(|_| store.get(b"key").unwrap().unwrap() == b"new");
-        assert!(right, "no audit in time");
-        assert!(store.may_be_modified(b"anything"));
-        for _ in 0..100 {
-            assert_eq!(store.get(b"key").unwrap().unwrap(), b"new");
+        let reads: [fn(&DifferentialStore) -> Vec<u8>; 4] = [
+            |store| store.get(KEY).unwrap().unwrap(),
+            |store| store.multi_get([KEY]).remove(0).unwrap().unwrap(),
+            |store| store.snapshot().get(KEY).unwrap().unwrap(),
+            |store| {
+                let mut values = store.snapshot().multi_get([KEY]);
+                values.remove(0).unwrap().unwrap()
+            },
+        ];
+        for (kind, read) in reads.iter().enumerate() {
+            let home = tempfile::tempdir().unwrap();
+            let store = DifferentialStore::open(&engine, &options, home.path()).unwrap();
+            store.load([(KEY, b"old")]).unwrap();
+            store.put(KEY, b"new").unwrap();
+            assert_eq!(read(&store), b"new");
+            let generations = store.generations();
+            let fixed = generations[0].fixed.as_ref().unwrap();
+            fixed.stage.lose_a_bit();
+            assert!(!store.may_be_modified(KEY), "it lies");
+            let right = (0..8 * ONE_IN).any(|_| read(&store) == b"new");
+            assert!(right, "no audit in time: {kind}");
+            assert!(store.may_be_modified(b"anything"));
+            for _ in 0..100 {
+                assert_eq!(read(&store), b"new");
+            }
+            assert_eq!(store.stats().refuted, 1);
         }
-        assert_eq!(store.stats().refuted, 1);
     }
 }

@@ -48,11 +48,12 @@
 //!
 //! # Moving records
 //!
-//! A record is moved by a batch that writes it to the main file and, in the same batch, the key up
-//! to which the generation is done. The generation itself stays whole, and before the main file,
-//! until its last record is there; so a reader sees one value before, during and after, a snapshot
-//! that is older keeps the file it needs, and whoever is killed goes on where the last batch ended.
-//! What was moved is made durable before the generation is dropped.
+//! Records are moved in batches that write them to the main file. The generation itself stays whole, and
+//! before the main file, until its last record is there; so a reader sees one value before, during and
+//! after, a snapshot that is older keeps the file it needs, and to move a record twice does no harm. Now and
+//! then, and when a reorganisation is stopped, the store notes up to which key a generation is moved:
+//! whoever is killed goes on from there. What was moved is made durable before it is noted, and the note
+//! before the generation is dropped.
 //!
 //! Writers stop only for the moment in which a new generation takes the place of the old; readers
 //! never do.

@@ -13,10 +13,13 @@ use super::reorganize::drop_moved;
 use super::state::{
     FORMAT, FORMAT_KEY, STATE_KEY, State, StateError, VERSION, family_name, generation_of,
 };
-use super::store::{DifferentialStore, Parts};
+use super::store::{DifferentialStore, Parts, SYNC};
+use crate::planted::planted;
 use crate::rocks::{Engine, Family, OpenError, SieveDb, has_compaction_filter};
 
 type Result<T> = std::result::Result<T, OpenDifferentialError>;
+
+const LOG_IS_AN_ERROR: bool = false;
 
 pub(super) fn open(
     engine: &Options,
@@ -56,7 +59,7 @@ impl Opening<'_> {
         let generations: Vec<Arc<Generation>> = numbers
             .map(|number| self.generation(&db, number).map(Arc::new))
             .collect::<Result<_>>()?;
-        self.drop_strays(&db, &state, &main, &home, &names)?;
+        self.drop_strays(&db, &state, &home, &names)?;
         Ok(DifferentialStore::assemble(Parts {
             current: Arc::clone(&generations[0]),
             generations,
@@ -96,7 +99,6 @@ impl Opening<'_> {
     }
 
     fn was_written(&self) -> Result<bool> {
-        const LOG_IS_AN_ERROR: bool = false;
         let names = [DEFAULT_COLUMN_FAMILY_NAME];
         let peek = Engine::open_cf_for_read_only(self.engine, self.path, names, LOG_IS_AN_ERROR);
         let peek = peek.map_err(|error| self.refused(error))?;
@@ -139,14 +141,16 @@ impl Opening<'_> {
     }
 
     fn make_state(&self, db: &SieveDb, home: &Family) -> Result<State> {
-        if db.engine().latest_sequence_number() > 0 {
+        if db.engine().latest_sequence_number() > 0 && !planted!(StateMadeAnew) {
             return Err(self.not_a_store("its state record is missing".to_owned()));
         }
         let state = State::new(self.options.main == MainFile::Here);
         let mut batch = WriteBatch::default();
         batch.put_cf(home.handle(), FORMAT_KEY, FORMAT);
         batch.put_cf(home.handle(), STATE_KEY, state.encode());
+        // No record may be durable in a later log, and not the state.
         db.write(batch)
+            .and_then(|()| db.engine().flush_wal(SYNC))
             .map_err(|source| self.failed("note the state", source))?;
         self.check_order(home)?;
         Ok(state)
@@ -176,7 +180,6 @@ impl Opening<'_> {
     }
 
     fn main_elsewhere(&self, path: &Path, family: &str) -> Result<Family> {
-        const LOG_IS_AN_ERROR: bool = false;
         let refused = |source| OpenDifferentialError::MainElsewhere {
             path: path.to_owned(),
             family: family.to_owned(),
@@ -195,7 +198,6 @@ impl Opening<'_> {
         &self,
         db: &SieveDb,
         state: &State,
-        main: &Family,
         home: &Family,
         names: &[String],
     ) -> Result<()> {
@@ -203,9 +205,14 @@ impl Opening<'_> {
         for number in numbers().filter(|&number| number > state.newest) {
             self.refuse_records(db, number, state)?;
         }
+        if numbers().any(|number| number < state.oldest) {
+            // The log that it was read from need not be durable: once more, into a log that is synced.
+            db.put_cf(home.handle(), STATE_KEY, state.encode())
+                .map_err(|source| self.failed("note the state", source))?;
+        }
         for number in numbers() {
             let dropped = if number < state.oldest {
-                drop_moved(db, main, home, number)
+                drop_moved(db, number)
             } else if number > state.newest {
                 db.drop_cf(&family_name(number))
             } else {
@@ -258,7 +265,7 @@ impl Opening<'_> {
         let path = self.path.to_owned();
         let text = source.as_ref();
         match source.kind() {
-            ErrorKind::IOError if text.contains("/LOCK") => {
+            ErrorKind::IOError if is_held_lock(text) => {
                 OpenDifferentialError::Locked { path, source }
             }
             ErrorKind::InvalidArgument if text.contains("does not exist (create_if_missing") => {
@@ -290,4 +297,13 @@ impl Opening<'_> {
             reason,
         }
     }
+}
+
+/// Whether RocksDB's words for an error are those for a lock that is held: by this process, or by
+/// another, when the system says that it would have to wait.
+fn is_held_lock(text: &str) -> bool {
+    let here = "IO error: lock hold by current process, ";
+    let elsewhere = "IO error: While lock file: ";
+    let wait = "/LOCK: Resource temporarily unavailable";
+    text.starts_with(here) || (text.starts_with(elsewhere) && text.ends_with(wait))
 }

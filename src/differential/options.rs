@@ -45,7 +45,9 @@ pub enum FilterChoice {
     /// Grows with the file and keeps the front's rate.
     #[default]
     Scalable,
-    /// N bits and m functions, whatever comes: Gremillion's and Mullin's filter.
+    /// N bits and m functions, whatever comes: Gremillion's and Mullin's filter. Reads that it
+    /// sends straight to the main file are audited, one in so many as [`SieveOptions::audit`] says;
+    /// one that is refuted is asked no more until the store is opened again, the others are.
     Fixed {
         /// N, a multiple of 64.
         bits: Bits,

@@ -12,6 +12,7 @@ use rocksdb::ReadOptions;
 
 use super::error::DifferentialError;
 use super::generation::Generation;
+use super::options::FilterChoice;
 use super::record::Record;
 use super::scan::Scan;
 use super::snapshot::Snapshot;
@@ -93,8 +94,6 @@ impl DifferentialStore {
 
     /// All records as they are now, whatever is written or moved from here on.
     pub fn snapshot(&self) -> Snapshot<'_> {
-        // No generation can be added beneath, so none is missing.
-        let _no_freeze = self.writing();
         Snapshot::new(self)
     }
 
@@ -122,23 +121,45 @@ impl DifferentialStore {
             }
             event = after_a_search_in_vain(event, generation);
         }
-        self.counters.add(event, 1);
+        let count = self.counters.add(event, 1);
+        if self.doubts(event, count) && !self.denials_stand(generations, key, how.own) {
+            return self.read(generations, key, how);
+        }
         self.read_main(key, how)
     }
 
     /// Counts a read that no generation was searched for; false when an audit of it found a record.
     fn absence_stands(&self, key: &[u8]) -> bool {
         let count = self.counters.add(Event::Absent, 1);
-        if !self.sample.draws(KeyHash::new(0), count) {
-            return true;
-        }
+        !self.draws(count) || self.denials_stand(&self.generations(), key, &self.reading)
+    }
+
+    /// Whether to audit a read that counts as this event, the thread's `count`-th. Fronts have
+    /// audited their denials by then, a fixed filter has not.
+    fn doubts(&self, event: Event, count: u64) -> bool {
+        let fixed = matches!(self.options.filter, FilterChoice::Fixed { .. });
+        fixed && matches!(event, Event::Absent) && self.draws(count)
+    }
+
+    fn draws(&self, count: u64) -> bool {
+        self.sample.draws(KeyHash::new(0), count)
+    }
+
+    /// Whether an audit finds no record that all filters rule out. A filter that ruled one out does
+    /// so no more.
+    fn denials_stand(
+        &self,
+        generations: &[Arc<Generation>],
+        key: &[u8],
+        options: &ReadOptions,
+    ) -> bool {
         self.counters.add(Event::Audited, 1);
-        let stands = |file: &Arc<Generation>| file.denial_stands(key, &self.reading);
-        let stands = self.generations().iter().all(stands);
-        if !stands {
+        let stands = |file: &Arc<Generation>| file.denial_stands(key, options);
+        let stand = generations.iter().all(stands);
+        if !stand {
             self.counters.add(Event::Refuted, 1);
         }
-        stands
+        stand
     }
 
     #[inline]
@@ -171,8 +192,16 @@ impl DifferentialStore {
                 look.value = answer.transpose();
             }
         }
-        let events = looks.iter().map(|look| look.event);
-        events.for_each(|event| _ = self.counters.add(event, 1));
+        for look in &mut looks {
+            if matches!(look.value, Some(Err(_))) {
+                continue;
+            }
+            let count = self.counters.add(look.event, 1);
+            let doubted = self.doubts(look.event, count);
+            if doubted && !self.denials_stand(generations, look.key, how.own) {
+                look.value = Some(self.read(generations, look.key, how));
+            }
+        }
         let mut asked = open_looks(&mut looks, |keys| self.main.let_by(keys));
         let answers = self.main.read_many(&keys_of(&asked), how.main);
         for (look, answer) in asked.iter_mut().zip(answers) {
@@ -210,7 +239,8 @@ fn after_a_search_in_vain(event: Event, generation: &Generation) -> Event {
     }
 }
 
-/// One of several keys that are looked up together; it is open until it has a value.
+/// One of several keys that are looked up together; it is open until it has a value. One that
+/// failed counts as nothing.
 struct Look<'a> {
     key: &'a [u8],
     value: Option<Value>,

@@ -11,6 +11,7 @@ use rocksdb::{DBRawIteratorWithThreadMode, ReadOptions};
 use super::error::DifferentialError;
 use super::generation::Generation;
 use super::snapshot::Snapshot;
+use crate::planted::planted;
 use crate::rocks::Engine;
 
 /// An iterator over keys and values, in bytewise order of the keys. After an error it ends.
@@ -147,7 +148,7 @@ impl<'a> Cursor<'a> {
             None => "main",
         };
         // Only a cursor that stands nowhere can have failed; asking each time costs a call.
-        if self.records.valid() {
+        if self.records.valid() || planted!(ScanStopsShort) {
             return Ok(());
         }
         self.records.status().map_err(DifferentialError::read(file))

@@ -27,10 +27,10 @@ pub struct Snapshot<'a> {
 }
 
 impl<'a> Snapshot<'a> {
-    /// Of this moment; while it is made, no generation may be added.
+    /// Of this moment.
     pub(super) fn new(store: &'a DifferentialStore) -> Self {
-        // A generation that was moved before the moment would stand before what was loaded into the
-        // main file between the two.
+        // The list must be of the moment: one that was made later would be missing with its records,
+        // and one that was moved before would stand before what was loaded into the main file since.
         let (generations, moment) = loop {
             let before = store.generations();
             if planted!(ListOfAnotherMoment) {

@@ -9,8 +9,9 @@
 //!                 2 elsewhere
 //! ```
 //!
-//! The generations are `oldest..=newest`, without a gap. A family with a smaller number has been
-//! moved and only waits to be dropped; one with a larger number was made, and nobody was told.
+//! The generations are `oldest..=newest`, without a gap; the first is 1, and there is a number
+//! after the newest. A family with a smaller number has been moved and only waits to be dropped; one
+//! with a larger number was made, and nobody was told. Nothing is moved into a main file elsewhere.
 
 /// Under this key of the default family stands [`FORMAT`].
 pub(super) const FORMAT_KEY: &[u8] = b"format";
@@ -117,7 +118,8 @@ impl State {
         };
         let known =
             matches!(*main, HERE | ELSEWHERE) && matches!((follows, moved), (1, _) | (0, []));
-        if known && (1..=state.newest).contains(&state.oldest) {
+        let numbered = (1..=state.newest).contains(&state.oldest) && state.newest < u64::MAX;
+        if known && numbered && (state.main_is_here || state.oldest == 1) {
             Ok(state)
         } else {
             Err(damaged("contradicts itself"))
@@ -132,19 +134,26 @@ pub(super) fn family_name(generation: u64) -> String {
 
 /// The generation of a column family, if it is of one.
 pub(super) fn generation_of(family: &str) -> Option<u64> {
-    let number = family.strip_prefix("differential-")?.parse().ok()?;
-    (family_name(number) == family).then_some(number)
+    let number: u64 = family.strip_prefix("differential-")?.parse().ok()?;
+    (number > 0 && family_name(number) == family).then_some(number)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn states() -> [State; 4] {
+    fn states() -> [State; 5] {
         let new = State::new(true);
         let frozen = new.frozen();
         let moved = frozen.moved_to(b"key");
-        [frozen.moved_to(b""), moved.retired(), moved, frozen]
+        let elsewhere = State::new(false).frozen();
+        [
+            frozen.moved_to(b""),
+            moved.retired(),
+            moved,
+            frozen,
+            elsewhere,
+        ]
     }
 
     #[test]
@@ -171,6 +180,12 @@ mod tests {
             changed.push(bytes);
         }
         changed.push([&good[..], b"more"].concat());
+        let last = State {
+            newest: u64::MAX,
+            ..State::new(true)
+        };
+        let moved_elsewhere = State::new(false).frozen().retired();
+        changed.extend([last.encode(), moved_elsewhere.encode()]);
         for bytes in changed {
             let error = State::decode(&bytes).unwrap_err();
             assert!(
@@ -191,6 +206,7 @@ mod tests {
         for other in [
             "differential",
             "differential-",
+            "differential-0",
             "differential-017",
             "differential-+1",
             "main",

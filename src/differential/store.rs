@@ -2,7 +2,7 @@
 //!
 //! - Readers take no lock: the list of generations is [`Published`], the main file never changes.
 //! - Writers share `writing`, and [`DifferentialStore::freeze`] takes it alone: when it has it, no
-//!   write is under way to the generation that is to be frozen.
+//!   write is under way to the generation that is to be frozen. The list has the new one before that.
 //! - `state` is held by whoever changes the list of files; `moving` by whoever moves records.
 //!   They are taken in the order `moving`, `state`, `writing`.
 
@@ -25,6 +25,9 @@ use crate::rcu::Published;
 use crate::rocks::{Family, Sample, SieveDb};
 use crate::stats::Counters;
 use crate::sync::unpoisoned;
+
+/// That the log is synced, not only handed to the system.
+pub(super) const SYNC: bool = true;
 
 /// The generations before the main file, newest first.
 pub(super) type Generations = Arc<[Arc<Generation>]>;
@@ -126,11 +129,32 @@ impl DifferentialStore {
             return Ok(());
         }
         let current = self.writing();
-        current.expect(key);
+        if planted!(FrozenBeneathAWrite) {
+            let unlocked = Arc::clone(&current);
+            drop(current);
+            return self.add(&unlocked, key, record);
+        }
+        self.add(&current, key, record)
+    }
+
+    /// Adds a record to the generation that takes the writes, which must not be frozen meanwhile.
+    fn add(
+        &self,
+        current: &Generation,
+        key: &[u8],
+        record: Record<&[u8]>,
+    ) -> Result<(), DifferentialError> {
+        if !planted!(FilterAfterRecord) {
+            current.expect(key);
+        }
         let handle = current.family().handle();
         let engine = self.db.engine();
         let done = engine.put_cf_opt(handle, key, record::encode(record), &self.write_options());
         done.map_err(DifferentialError::write("write a record"))?;
+        if planted!(FilterAfterRecord) {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+            current.expect(key);
+        }
         self.writes.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
@@ -154,6 +178,10 @@ impl DifferentialStore {
     /// Writes records into the main file, over what it has of their keys; what the differential
     /// file says of them stays newer. For the first filling of a store.
     ///
+    /// Waits for a [reorganisation](DifferentialStore::reorganize) that is under way, and keeps
+    /// others waiting until the last record is taken; so what yields the records must neither load
+    /// nor reorganise: it would wait for itself.
+    ///
     /// # Errors
     /// When the main file is another database's, or the engine refuses; the records before the one
     /// that failed may be there.
@@ -163,7 +191,8 @@ impl DifferentialStore {
     ) -> Result<(), DifferentialError> {
         self.main_is_ours()?;
         // Over a record that was just moved here, an older one would be an update lost.
-        let _nothing_moves = unpoisoned(self.moving.lock());
+        let alone = || unpoisoned(self.moving.lock());
+        let _nothing_moves = (!planted!(LoadsBesideMoves)).then(alone);
         self.move_again()?;
         let mut batch = WriteBatch::default();
         for (key, value) in records {
@@ -186,7 +215,7 @@ impl DifferentialStore {
 
     fn write_options(&self) -> WriteOptions {
         let mut options = WriteOptions::default();
-        options.set_sync(self.options.sync);
+        options.set_sync(self.options.sync && !planted!(WritesNotSynced));
         options
     }
 
@@ -204,14 +233,28 @@ impl DifferentialStore {
     /// # Errors
     /// When the engine cannot.
     pub fn flush(&self) -> Result<(), DifferentialError> {
-        let generations = self.generations();
-        let files = generations.iter().map(|generation| generation.family());
-        let own_main = self.main_is_ours().is_ok().then_some(&self.main);
-        for family in files.chain(own_main).chain([&self.home]) {
-            let done = self.db.flush_cf(family.handle());
-            done.map_err(DifferentialError::write("flush"))?;
+        for generation in self.generations().iter() {
+            self.flush_generation(generation)?;
         }
-        Ok(())
+        if self.main_is_ours().is_ok() {
+            self.flush_family(&self.main)?;
+        }
+        self.flush_family(&self.home)
+    }
+
+    /// One that was dropped meanwhile cannot be flushed, and need not: its records are in the main
+    /// file.
+    fn flush_generation(&self, generation: &Arc<Generation>) -> Result<(), DifferentialError> {
+        let is_it = |other: &Arc<Generation>| Arc::ptr_eq(other, generation);
+        match self.flush_family(generation.family()) {
+            Err(_) if !self.generations().iter().any(is_it) => Ok(()),
+            done => done,
+        }
+    }
+
+    fn flush_family(&self, family: &Family) -> Result<(), DifferentialError> {
+        let done = self.db.flush_cf(family.handle());
+        done.map_err(DifferentialError::write("flush"))
     }
 
     /// Makes every acknowledged write durable and closes the store.
@@ -219,7 +262,10 @@ impl DifferentialStore {
     /// # Errors
     /// When the disk does not take them; what is lost then is lost at a power cut only.
     pub fn close(self) -> Result<(), DifferentialError> {
-        const SYNC: bool = true;
+        self.sync()
+    }
+
+    pub(super) fn sync(&self) -> Result<(), DifferentialError> {
         let done = self.db.engine().flush_wal(SYNC);
         done.map_err(DifferentialError::write("make the log durable"))
     }
@@ -232,7 +278,8 @@ impl DifferentialStore {
     pub fn checkpoint(&self, path: impl AsRef<Path>) -> Result<(), DifferentialError> {
         // The copy's list of column families and its records are taken one after the other: no
         // generation may come or go between.
-        let _no_change = unpoisoned(self.state.lock());
+        let unchanged = || unpoisoned(self.state.lock());
+        let _no_change = (!planted!(CopiedBesideChanges)).then(unchanged);
         let path = path.as_ref();
         self.db
             .checkpoint(path)
@@ -261,7 +308,7 @@ impl DifferentialStore {
 
     /// The column family that takes the writes now.
     pub fn family(&self) -> String {
-        family_name(self.writing().number())
+        family_name(self.generations()[0].number())
     }
 
     /// The database below, for its numbers and the upkeep of its filters. Whatever is written or
@@ -284,5 +331,113 @@ impl std::fmt::Debug for DifferentialStore {
         f.debug_struct("DifferentialStore")
             .field("path", &self.db.path())
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ops::ControlFlow;
+    use std::sync::Barrier;
+    use std::sync::atomic::AtomicBool;
+    use std::thread;
+
+    use rocksdb::SliceTransform;
+
+    use super::*;
+
+    fn engine() -> Options {
+        let mut engine = Options::default();
+        engine.create_if_missing(true);
+        engine
+    }
+
+    fn open(engine: &Options, path: &Path) -> DifferentialStore {
+        let store = DifferentialStore::open(engine, &DifferentialOptions::default(), path);
+        store.expect("a new store")
+    }
+
+    /// The key whose writer is stopped where the engine has it in hand.
+    const HELD: &[u8] = b"held";
+    static IS_HELD: AtomicBool = AtomicBool::new(false);
+    static IN_HAND: Barrier = Barrier::new(2);
+    static LOOKED_AT: Barrier = Barrier::new(2);
+
+    /// RocksDB asks this of each key that a memtable takes.
+    fn stop_its_writer(key: &[u8]) -> bool {
+        if key == HELD && !IS_HELD.swap(true, Ordering::SeqCst) {
+            IN_HAND.wait();
+            LOOKED_AT.wait();
+        }
+        true
+    }
+
+    /// A record that comes to a generation behind the key up to which it is moved would be lost.
+    #[test]
+    fn no_generation_is_frozen_beneath_a_write() {
+        let home = tempfile::tempdir().unwrap();
+        let mut engine = engine();
+        let stopping = SliceTransform::create("stopping", |key| key, Some(stop_its_writer));
+        engine.set_prefix_extractor(stopping);
+        engine.set_memtable_prefix_bloom_ratio(0.1);
+        let store = open(&engine, home.path());
+        let may_be_frozen = thread::scope(|scope| {
+            let writer = scope.spawn(|| store.put(HELD, b"value"));
+            IN_HAND.wait();
+            let may_be_frozen = store.writing.try_write().is_ok();
+            LOOKED_AT.wait();
+            writer.join().unwrap().unwrap();
+            may_be_frozen
+        });
+        assert!(!may_be_frozen);
+    }
+
+    /// An older record would be written over one that is moved at the same moment.
+    #[test]
+    fn nothing_moves_while_records_are_loaded() {
+        let home = tempfile::tempdir().unwrap();
+        let store = open(&engine(), home.path());
+        let mut may_move = true;
+        let records = std::iter::once_with(|| {
+            may_move = store.moving.try_lock().is_ok();
+            (b"key", b"old")
+        });
+        store.load(records).unwrap();
+        assert!(!may_move);
+    }
+
+    /// RocksDB writes a copy under another name until it is whole.
+    #[test]
+    fn no_generation_comes_or_goes_while_a_copy_is_written() {
+        const COPIES: u32 = 3;
+        let home = tempfile::tempdir().unwrap();
+        let store = open(&engine(), &home.path().join("store"));
+        for number in 0..COPIES {
+            store.put(b"key", b"value").unwrap();
+            let copy = home.path().join(format!("copy-{number}"));
+            let unfinished = copy.with_extension("tmp");
+            thread::scope(|scope| {
+                let copying = scope.spawn(|| store.checkpoint(&copy));
+                while !copying.is_finished() {
+                    // Whoever has the lock may change the list of generations.
+                    if unfinished.exists()
+                        && let Ok(_changing) = store.state.try_lock()
+                    {
+                        assert!(!unfinished.exists());
+                    }
+                }
+                copying.join().unwrap().unwrap();
+            });
+        }
+    }
+
+    #[test]
+    fn a_flush_does_without_a_generation_that_is_dropped_beside_it() {
+        let home = tempfile::tempdir().unwrap();
+        let store = open(&engine(), home.path());
+        store.put(b"key", b"value").unwrap();
+        let listed = store.generations();
+        store.reorganize(|_| ControlFlow::Continue(())).unwrap();
+        store.flush_family(listed[0].family()).unwrap_err();
+        store.flush_generation(&listed[0]).unwrap();
     }
 }
