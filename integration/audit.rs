@@ -317,3 +317,39 @@ fn a_key_that_is_written_during_an_audit_refutes_nothing() {
     assert!(stats.audited > 1_000, "{stats:?}");
     assert_eq!((stats.refuted, db.refutation()), (0, None));
 }
+
+/// With unordered writes a snapshot goes on changing: two reads of one differ, and no filter lied.
+#[test]
+fn writers_without_order_refute_nothing() {
+    const ROUNDS: u64 = 10_000;
+    const KEPT: u64 = 2;
+    let home = tempfile::tempdir().unwrap();
+    let mut engine = options();
+    engine.set_unordered_write(true);
+    let db = SieveDb::open(&engine, &sieve().audit(1), home.path()).unwrap();
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..4)
+            .map(|_| {
+                scope.spawn(|| {
+                    for round in 0..ROUNDS {
+                        let key = key(round % KEPT);
+                        db.put(&key, b"value").unwrap();
+                        db.delete(&key).unwrap();
+                    }
+                })
+            })
+            .collect();
+        for _ in 0..3 {
+            scope.spawn(|| {
+                for round in (0..).take_while(|_| !over.load(Ordering::Relaxed)) {
+                    db.get(key(round % KEPT)).unwrap();
+                }
+            });
+        }
+        let ended: Vec<_> = writers.into_iter().map(|writer| writer.join()).collect();
+        over.store(true, Ordering::Relaxed);
+        assert!(ended.iter().all(Result::is_ok));
+    });
+    assert_eq!(db.refutation(), None);
+}

@@ -72,6 +72,24 @@ fn closing_waits_for_no_flush_that_waits_for_compactions() {
     assert!(plain.get(key(KEYS - 1)).unwrap().is_some());
 }
 
+/// Upkeep waited for them without end, and with it whoever had asked, and every other family.
+#[test]
+fn a_consolidation_waits_for_no_compaction_that_has_stopped() {
+    let home = tempfile::tempdir().unwrap();
+    let options = overloaded(home.path());
+    let db = SieveDb::open(&options, &sieve(), home.path()).unwrap();
+    db.put(b"in memory", b"value").unwrap();
+    db.cancel_all_background_work(true);
+    let (ended, end) = mpsc::channel();
+    thread::scope(|scope| {
+        scope.spawn(|| ended.send(db.consolidate()).unwrap());
+        let end = end.recv_timeout(PATIENCE);
+        // What hangs would keep the scope open.
+        let Ok(end) = end else { std::process::abort() };
+        assert!(end.is_err(), "{end:?}");
+    });
+}
+
 /// With `atomic_flush`, RocksDB 11.8.1 may take the end of one family's flush for that of another.
 /// Its flush at the end, which alone keeps what is in no log, must not run beside one of upkeep's.
 #[test]

@@ -1,5 +1,7 @@
 //! Databases that were written without the plugin, and databases that are to be read without it.
 
+use std::path::{Path, PathBuf};
+
 use rocksdb::{
     BlockBasedOptions, BottommostLevelCompaction, Cache, ChecksumType, CompactOptions, DB,
     DEFAULT_COLUMN_FAMILY_NAME, Env, Options,
@@ -42,7 +44,7 @@ fn native_filters() -> [(&'static str, Options); 4] {
 }
 
 /// Writes three tables and some log without the plugin; returns what must be there.
-fn written_plainly(options: &Options, path: &std::path::Path) -> Model {
+fn written_plainly(options: &Options, path: &Path) -> Model {
     let mut model = Model::new();
     let db = DB::open(options, path).expect("it opens without the plugin");
     for i in 0..1_200_u64 {
@@ -234,10 +236,26 @@ fn without_segment_filters_rocksdb_builds_its_own() {
     whole(&open(home.path()), &model);
 }
 
+/// Replaces a part of the only table in this folder by another of its length.
+#[expect(clippy::disallowed_methods, reason = "it stands for another RocksDB")]
+fn replace_in_table(folder: &Path, part: &[u8], by: &[u8]) {
+    let entries = std::fs::read_dir(folder).expect("the database's folder");
+    let paths = entries.map(|entry| entry.expect("a file").path());
+    let is_table = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "sst");
+    let tables: Vec<PathBuf> = paths.filter(is_table).collect();
+    let [table] = tables.as_slice() else {
+        panic!("not one table: {tables:?}");
+    };
+    let mut bytes = std::fs::read(table).expect("a table");
+    let at = bytes.windows(part.len()).position(|bytes| bytes == part);
+    let at = at.expect("tables of today have it");
+    bytes[at..at + part.len()].copy_from_slice(by);
+    std::fs::write(table, bytes).expect("a table");
+}
+
 /// A table of a RocksDB before 6.24 says neither session nor file number, so that no filter can be
 /// bound to it: it is asked by its range of keys until it is rewritten.
 #[test]
-#[expect(clippy::disallowed_methods, reason = "it stands for an older RocksDB")]
 fn a_table_without_identity_is_asked_by_its_range_until_it_is_rewritten() {
     for comparator in [
         "leveldb.BytewiseComparator",
@@ -257,20 +275,8 @@ fn a_table_without_identity_is_asked_by_its_range_until_it_is_rewritten() {
             }
             db.flush().unwrap();
         }
-        let mut renamed = 0;
-        for entry in std::fs::read_dir(home.path()).unwrap() {
-            let path = entry.unwrap().path();
-            if path.extension().is_some_and(|extension| extension == "sst") {
-                let mut bytes = std::fs::read(&path).unwrap();
-                let name = b"session.identity";
-                let at = bytes.windows(name.len()).position(|part| part == name);
-                // Properties are sorted by name, and it is the last of its prefix.
-                bytes[at.expect("tables of today have it")] = b'z';
-                std::fs::write(&path, bytes).unwrap();
-                renamed += 1;
-            }
-        }
-        assert_eq!(renamed, 1);
+        // Properties are sorted by name, and it is the last of its prefix.
+        replace_in_table(home.path(), b"session.identity", b"zession.identity");
 
         let db = SieveDb::open(&options, &sieve(), home.path()).unwrap();
         settle(&db);
@@ -289,4 +295,32 @@ fn a_table_without_identity_is_asked_by_its_range_until_it_is_rewritten() {
         whole(&db, &model);
         assert!(column(&db).segments[0].id.is_some());
     }
+}
+
+/// A reader that stops early must not be believed: what it did not give may be anywhere.
+#[test]
+fn a_table_that_holds_more_than_is_read_is_not_taken_for_covered() {
+    let home = tempfile::tempdir().unwrap();
+    // Without checksums, so that a property can be changed.
+    let options = with_filter(|table| table.set_checksum_type(ChecksumType::NoChecksum));
+    let mut model = Model::new();
+    {
+        let db = DB::open(&options, home.path()).unwrap();
+        for i in 300..600 {
+            db.put(key(i), b"plain").unwrap();
+            model.insert(key(i), b"plain".to_vec());
+        }
+        db.flush().unwrap();
+    }
+    // A number in seven bits a byte, the lowest first: 300, and 301.
+    replace_in_table(home.path(), b"entries\xac\x02", b"entries\xad\x02");
+
+    let db = SieveDb::open(&options, &sieve(), home.path()).unwrap();
+    settle(&db);
+    let column = db.inspect().unwrap().columns.remove(0);
+    assert_eq!(column.segments[0].entries, 301);
+    assert_eq!(column.uncovered, Some(1));
+    agree(&db, &model);
+    let error = db.verify(true).unwrap_err().to_string();
+    assert!(error.contains("301 entries but 300"), "{error}");
 }

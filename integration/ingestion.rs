@@ -84,6 +84,19 @@ fn ingested_files_are_read_at_once_and_covered_soon() {
     whole(&db, &model);
 }
 
+/// RocksDB tells nobody of the files that come into such a family: the call itself must.
+#[test]
+fn a_family_made_on_the_way_is_told_of_its_files() {
+    let home = tempfile::tempdir().unwrap();
+    let db = open(&home.path().join("db"));
+    db.create_cf("late", &options()).unwrap();
+    cover(&db);
+    let file = table_file(&options(), home.path().join("a"), 4..400);
+    let handle = db.cf_handle("late").unwrap();
+    db.ingest_external_file_cf(&handle, vec![file]).unwrap();
+    late_has_all_at_once_and_once_covered(&db);
+}
+
 /// A table of another fronted database carries an identity of ours, and no filter here.
 #[test]
 fn a_table_of_another_fronted_database_brings_its_keys() {
@@ -173,6 +186,33 @@ fn readers_see_ingested_keys_as_soon_as_the_call_returns() {
     whole(&db, &model);
 }
 
+/// Upkeep wakes at the first table, and has listed those that there are when the second one comes.
+#[test]
+fn a_table_that_comes_behind_a_listing_is_read() {
+    let home = tempfile::tempdir().unwrap();
+    let db = SieveDb::open(&options(), &sieve().audit(0), home.path().join("db")).unwrap();
+    let mut model = Model::new();
+    fill(&db, &mut model, 0..200);
+    cover(&db);
+    for round in 1..4 {
+        let numbers = [0, 1].map(|file| 1_000 * round + 20 * file..1_000 * round + 20 * (file + 1));
+        let files = numbers.clone().map(|numbers| {
+            let path = home.path().join(format!("{}.sst", numbers.start));
+            table_file(&options(), path, numbers)
+        });
+        for file in files {
+            db.ingest_external_file(vec![file]).unwrap();
+        }
+        for numbers in numbers {
+            ingested(&mut model, numbers);
+        }
+        cover(&db);
+        settle(&db);
+    }
+    agree(&db, &model);
+    nothing_is_lost(&db);
+}
+
 #[test]
 fn writes_and_ingested_files_mix() {
     let home = tempfile::tempdir().unwrap();
@@ -192,6 +232,16 @@ fn writes_and_ingested_files_mix() {
     nothing_is_lost(&db);
 }
 
+/// What was ingested into the family `late` is read at once, and when its tables are covered.
+fn late_has_all_at_once_and_once_covered(db: &SieveDb) {
+    let mut model = Model::new();
+    ingested(&mut model, 4..400);
+    agree_in(db, "late", &model);
+    cover(db);
+    agree_in(db, "late", &model);
+    nothing_is_lost(db);
+}
+
 /// A family that gets its front while keys arrive by the bare engine: they may be arriving there.
 #[test]
 fn a_family_made_while_keys_arrive_loses_none_of_them() {
@@ -204,10 +254,21 @@ fn a_family_made_while_keys_arrive_loses_none_of_them() {
         let handle = engine.cf_handle("late").unwrap();
         engine.ingest_external_file_cf(&handle, vec![file]).unwrap();
     });
-    let mut model = Model::new();
-    ingested(&mut model, 4..400);
-    agree_in(&db, "late", &model);
-    cover(&db);
-    agree_in(&db, "late", &model);
-    nothing_is_lost(&db);
+    late_has_all_at_once_and_once_covered(&db);
+}
+
+/// Of two that arrive at once, one may end long before the other.
+#[test]
+fn a_family_made_while_keys_arrive_is_told_until_the_last_has_come() {
+    let home = tempfile::tempdir().unwrap();
+    let db = open(&home.path().join("db"));
+    let file = table_file(&options(), home.path().join("a"), 4..400);
+    db.with_engine(|engine| {
+        db.with_engine(|_| db.create_cf("late", &options()))
+            .unwrap();
+        settle(&db);
+        let handle = engine.cf_handle("late").unwrap();
+        engine.ingest_external_file_cf(&handle, vec![file]).unwrap();
+    });
+    late_has_all_at_once_and_once_covered(&db);
 }

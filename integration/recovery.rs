@@ -3,9 +3,11 @@
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
+use lsm_sieve::disk::{Disk as _, RealDisk};
 use lsm_sieve::{ColumnReport, HashId, SieveDb, SieveOptions};
+use rocksdb::backup::{BackupEngine, BackupEngineOptions, RestoreOptions};
 use rocksdb::checkpoint::Checkpoint;
-use rocksdb::{DEFAULT_COLUMN_FAMILY_NAME, Options};
+use rocksdb::{DEFAULT_COLUMN_FAMILY_NAME, Env, Options};
 
 use crate::copy::{copy, sidecars, stamps, summaries};
 use crate::twin::{
@@ -156,6 +158,51 @@ fn a_checkpoint_without_filters_is_read_and_covered() {
     whole(&copy, &model);
 }
 
+#[test]
+fn a_restored_backup_is_read_and_covered() {
+    let home = tempfile::tempdir().unwrap();
+    let db = open(&home.path().join("db"));
+    let mut model = Model::new();
+    scribble(&db, DEFAULT, &mut model, &mut Dice(6), 700);
+    let folder = BackupEngineOptions::new(home.path().join("backups")).unwrap();
+    let mut backups = BackupEngine::open(&folder, &Env::new().unwrap()).unwrap();
+    db.create_new_backup_flush(&mut backups, true).unwrap();
+    assert!(db.answer(key(1_000_000)).is_absent(), "the front goes on");
+    let restored = home.path().join("restored");
+    let options = RestoreOptions::default();
+    backups
+        .restore_from_latest_backup(&restored, &restored, &options)
+        .unwrap();
+    assert!(!restored.join("sieve").exists());
+    let copy = open(&restored);
+    agree(&copy, &model);
+    whole(&copy, &model);
+}
+
+/// Tables that are removed by a call take keys away and bring none.
+#[test]
+fn tables_that_are_removed_by_a_call_take_their_keys_along_and_no_other() {
+    let home = tempfile::tempdir().unwrap();
+    let db = open(home.path());
+    db.set_options(&[("disable_auto_compactions", "true")])
+        .unwrap();
+    let row = |i: u32| format!("row {i:04}");
+    (0..900).for_each(|i| db.put(row(i), b"value").unwrap());
+    // Tables can be removed from the levels below the first.
+    db.compact_range(None::<&[u8]>, None::<&[u8]>);
+    let mut left = Model::new();
+    fill(&db, &mut left, 0..300);
+    db.flush().unwrap();
+    cover(&db);
+    db.disable_file_deletions().unwrap();
+    db.delete_file_in_range(row(0), row(900)).unwrap();
+    db.enable_file_deletions().unwrap();
+    agree(&db, &left);
+    fill(&db, &mut left, 0..100);
+    agree(&db, &left);
+    whole(&db, &left);
+}
+
 /// Newer filters beside an older backup: filters are bound to tables, never to a time.
 #[test]
 fn an_older_database_under_newer_filters_loses_no_key() {
@@ -253,10 +300,16 @@ fn a_block_cache_that_outlives_the_database_brings_no_wrong_filter() {
 fn two_fronts_never_open_one_database() {
     let home = tempfile::tempdir().unwrap();
     let db = open(home.path());
-    let before = stamps(&home.path().join("sieve"), "");
+    settle(&db);
+    let filters = home.path().join("sieve");
+    // As if the first front were about to publish it: whoever has the lock sweeps such files away.
+    let unfinished = filters.join("identity.0123456789abcdef.tmp");
+    drop(RealDisk.create_new(&unfinished).unwrap());
+    let before = stamps(&filters, "");
     let error = SieveDb::open(&options(), &SieveOptions::default(), home.path()).unwrap_err();
     assert!(error.to_string().contains("lock"), "{error}");
-    assert_eq!(before, stamps(&home.path().join("sieve"), ""));
+    assert_eq!(before, stamps(&filters, ""));
+    assert!(unfinished.exists());
     db.put(b"still", b"here").unwrap();
     assert!(db.get(b"still").unwrap().is_some());
 }
@@ -312,7 +365,8 @@ fn a_table_that_cannot_be_read_is_never_taken_for_covered() {
 
     let db = SieveDb::open(&options, &sieve(), home.path()).unwrap();
     settle(&db);
-    assert!(db.consolidate().is_err(), "the table cannot be read");
+    let error = db.consolidate().unwrap_err().to_string();
+    assert!(error.contains("cannot read the keys of"), "{error}");
     let denied = model.keys().filter(|key| db.answer(key).is_absent());
     assert_eq!(denied.count(), 0);
     let unread = model.keys().filter(|key| db.get(key).is_err());

@@ -144,6 +144,8 @@ fn a_wrong_condition_or_a_store_in_use_is_one_line_and_exit_code_2() {
         let arguments = ["reorganize", path].into_iter().chain(more.iter().copied());
         ends_with_one_line(&run(arguments), 2, &format!("{more:?}"));
     }
+    let said = text(&run(["reorganize", path]).stderr);
+    assert!(said.contains("is open elsewhere"), "{said}");
     in_use.put(b"still", b"here").unwrap();
 }
 

@@ -152,6 +152,22 @@ fn writers_read_their_own_keys_while_tables_are_listed() {
     }
 }
 
+/// Keys go from a memtable to a table while upkeep collects the one and lists the other.
+#[test]
+fn keys_flushed_while_tables_are_listed_stay() {
+    const ROUNDS: u64 = 100;
+    let home = tempfile::tempdir().unwrap();
+    let db = SieveDb::open(&options(), &loose().audit(0), home.path()).unwrap();
+    cover(&db);
+    for round in 0..ROUNDS {
+        db.put(key(round), b"mine").unwrap();
+        db.flush().unwrap();
+        for i in 0..=round {
+            assert!(!db.answer(key(i)).is_absent(), "key {i} is lost");
+        }
+    }
+}
+
 /// More tables than a second look takes: the engine is asked, as without one.
 #[test]
 fn many_tables_are_left_to_the_engine() {

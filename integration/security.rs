@@ -139,6 +139,12 @@ fn a_sidecar_larger_than_its_table_warrants_takes_no_memory() {
     sidecar.stages = vec![stage(), stage()];
     let name = file.file_name().unwrap().to_str().unwrap();
     publish(&RealDisk, &folder, name, &encode(&sidecar).unwrap()).unwrap();
+    // One that makes no other in its place.
+    let frozen = SieveDb::open(&options(), &sieve().frozen(true), home.path()).unwrap();
+    settle(&frozen);
+    let column = &frozen.inspect().unwrap().columns[0];
+    assert!(column.segments[0].filter.is_none(), "it was read");
+    drop(frozen);
     let db = open(home.path());
     agree(&db, &model);
     whole(&db, &model);

@@ -191,6 +191,26 @@ fn prefix_iterators_find_what_they_look_for() {
                 .all(|table| !column.segments.is_empty() && table.covered)
         );
     }
+    every_prefix_is_found(&db, &model);
+}
+
+/// A table that is built with an extractor is asked for prefixes, whenever that came.
+#[test]
+fn prefix_iterators_find_what_was_written_after_the_extractor_was_set() {
+    let home = tempfile::tempdir().unwrap();
+    let db = open(home.path());
+    let extractor = [("prefix_extractor", "fixed:10")];
+    db.with_engine(|engine| engine.set_options(&extractor))
+        .unwrap();
+    let mut model = Model::new();
+    fill(&db, &mut model, 10..1_200);
+    db.flush().unwrap();
+    every_prefix_is_found(&db, &model);
+    whole(&db, &model);
+}
+
+/// Iterates over each hundred of the keys below 1,200.
+fn every_prefix_is_found(db: &SieveDb, model: &Model) {
     for hundred in 0..12_u64 {
         // "key-000001", ..., the hundreds of a key
         let prefix = &key(hundred * 100 + 10)[..10];
@@ -198,7 +218,8 @@ fn prefix_iterators_find_what_they_look_for() {
         same.set_prefix_same_as_start(true);
         let mode = IteratorMode::From(prefix, Direction::Forward);
         let found = db.with_engine(|engine| {
-            let found = engine.iterator_opt(mode, same).map(Result::unwrap);
+            let found = engine.iterator_opt(mode, same);
+            let found = found.map(|entry| entry.expect("a read"));
             found.filter(|(key, _)| key.starts_with(prefix)).count()
         });
         let expected = model.keys().filter(|key| key.starts_with(prefix)).count();
@@ -391,6 +412,19 @@ fn options_that_filters_cannot_serve_are_refused_with_the_reason() {
         cover(&db);
         nothing_is_lost(&db);
     }
+}
+
+/// Some are the database's own, whatever its families are told.
+#[test]
+fn options_of_the_database_alone_are_refused_alike() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("db");
+    let mut refused = options();
+    refused.set_allow_ingest_behind(true);
+    let families = [(DEFAULT, options())];
+    let error = SieveDb::open_cf_with_opts(&refused, &sieve(), &path, families).unwrap_err();
+    assert!(error.to_string().contains("allow_ingest_behind"), "{error}");
+    assert!(!path.exists(), "it left something behind");
 }
 
 /// Nothing was built for it, and each look-up asked an engine that had no filters either.

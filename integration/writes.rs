@@ -5,7 +5,9 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use lsm_sieve::{Answer, SieveDb, SieveOptions, Stats};
-use rocksdb::{DEFAULT_COLUMN_FAMILY_NAME, MemtableFactory, Options, ReadOptions, WriteBatch};
+use rocksdb::{
+    DEFAULT_COLUMN_FAMILY_NAME, MemtableFactory, Options, ReadOptions, WriteBatch, WriteOptions,
+};
 
 use crate::twin::{
     Dice, KEYS, Model, absent_key, agree, agree_in, cover, fill, key, nothing_is_lost, open,
@@ -67,6 +69,9 @@ fn column_families_are_filtered_apart() {
     nothing_is_lost(&db);
 }
 
+/// Lets RocksDB remember where in the memtable it inserted the last key of each prefix.
+const HINTED: &str = "memtable_insert_with_hint_prefix_extractor=fixed:4";
+
 /// The ways in which RocksDB can order memtable inserts and visibility.
 #[test]
 fn every_write_mode_feeds_the_filters() {
@@ -79,6 +84,7 @@ fn every_write_mode_feeds_the_filters() {
         }),
         ("atomic flush", |o| o.set_atomic_flush(true)),
         ("hints and blooms", |o| {
+            *o = o.get_options_from_string(HINTED).unwrap();
             o.set_memtable_whole_key_filtering(true);
             o.set_memtable_prefix_bloom_ratio(0.1);
         }),
@@ -113,6 +119,28 @@ fn every_write_mode_feeds_the_filters() {
         whole(&db, &model);
         db.consolidate().unwrap();
         whole(&db, &model);
+    }
+}
+
+/// RocksDB inserts such keys by calls of their own.
+#[test]
+fn keys_inserted_by_a_hint_are_in_the_filters() {
+    let by_prefix = options().get_options_from_string(HINTED).unwrap();
+    let mut by_batch = options();
+    by_batch.set_unordered_write(true);
+    let mut hinted = WriteOptions::default();
+    hinted.set_memtable_insert_hint_per_batch(true);
+    for (name, options, write) in [
+        ("prefix", by_prefix, WriteOptions::default()),
+        ("batch", by_batch, hinted),
+    ] {
+        let home = tempfile::tempdir().unwrap();
+        let db = SieveDb::open(&options, &sieve().audit(0), home.path()).unwrap();
+        cover(&db);
+        for i in 10..100 {
+            db.put_opt(key(i), b"hinted", &write).unwrap();
+            assert!(!db.answer(key(i)).is_absent(), "{name}: key {i} is lost");
+        }
     }
 }
 

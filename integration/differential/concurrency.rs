@@ -10,10 +10,13 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-use lsm_sieve::differential::{Batch, DifferentialStore, FilterChoice, Snapshot};
+use lsm_sieve::SieveOptions;
+use lsm_sieve::differential::{
+    Batch, DifferentialOptions, DifferentialStore, FilterChoice, Snapshot,
+};
 
 use super::model::key;
-use super::{FIXED, TINY, open};
+use super::{FIXED, TINY, engine, open, with_filter};
 
 const WRITERS: u64 = 2;
 const READERS: u64 = 3;
@@ -184,25 +187,32 @@ fn reorganize(store: &DifferentialStore, versions: &Versions) {
 /// One batch gives every key the same version, so any two records of one moment agree.
 #[test]
 fn snapshots_and_checkpoints_see_whole_batches_while_records_move() {
+    /// Checkpoints that are made beside them.
+    const COPIES: u64 = 3;
     for filter in [FilterChoice::Scalable, FIXED] {
         let home = tempfile::tempdir().unwrap();
         let store = open(&home.path().join("store"), filter).unwrap();
-        let over = AtomicBool::new(false);
+        let (over, copies) = (AtomicBool::new(false), AtomicU64::new(0));
         let looks = thread::scope(|scope| {
-            let (store, over) = (&store, &over);
+            let (store, over, copies) = (&store, &over, &copies);
             scope.spawn(move || write_batches(store, over));
             let reader = scope.spawn(move || look_at_snapshots(store, over));
+            let home = home.path();
+            scope.spawn(move || {
+                let _over = Over(over);
+                while !over.load(Ordering::SeqCst) {
+                    let copy = copies.load(Ordering::SeqCst);
+                    look_at_checkpoint(store, &home.join(format!("copy-{copy}")), filter);
+                    copies.store(copy + 1, Ordering::SeqCst);
+                }
+            });
             let _over = Over(over);
             let mut moved = 0;
-            for copy in 0.. {
+            while (moved < MOVES || copies.load(Ordering::SeqCst) < COPIES)
+                && !over.load(Ordering::SeqCst)
+            {
                 let done = store.reorganize(|_| ControlFlow::Continue(())).unwrap();
                 moved += done.generations;
-                if copy % 4 == 0 {
-                    look_at_checkpoint(store, &home.path().join(format!("copy-{copy}")), filter);
-                }
-                if moved >= MOVES || reader.is_finished() {
-                    break;
-                }
             }
             over.store(true, Ordering::SeqCst);
             reader.join().unwrap()
@@ -244,6 +254,50 @@ fn snapshots_see_whole_loads_while_records_move() {
             store.reorganize(|_| ControlFlow::Continue(())).unwrap();
         }
     });
+}
+
+/// Were it there before its key is in the filter, the next reader would be sent to the main file,
+/// and an audit would refute a filter that is right.
+#[test]
+fn a_record_that_was_seen_behind_a_fixed_filter_stays_seen() {
+    const RECORDS: u64 = 300;
+    const NO_AUDIT: u32 = 0;
+    const EVERY_ONE: u32 = 1;
+    for audit in [NO_AUDIT, EVERY_ONE] {
+        let home = tempfile::tempdir().unwrap();
+        let options = DifferentialOptions {
+            front: SieveOptions::default().audit(audit),
+            ..with_filter(FIXED)
+        };
+        let store = DifferentialStore::open(&engine(), &options, home.path()).unwrap();
+        thread::scope(|scope| {
+            let writer = scope.spawn(|| write_each(&store, RECORDS));
+            for key in (0..RECORDS).map(key) {
+                let mut seen = false;
+                while !seen {
+                    let written = writer.is_finished();
+                    let there = store.get_unfiltered(&key).unwrap().is_some();
+                    seen = store.get(&key).unwrap().is_some();
+                    assert!(seen || !there && !written, "{}", key.escape_ascii());
+                }
+            }
+        });
+        let denied = (RECORDS..2 * RECORDS).filter(|&index| !store.may_be_modified(key(index)));
+        assert!(denied.count() > 0, "the filter was refuted");
+    }
+}
+
+/// Writes so many records, alone and in batches of one by turns.
+fn write_each(store: &DifferentialStore, records: u64) {
+    for index in 0..records {
+        if index.is_multiple_of(2) {
+            store.put(key(index), b"new").unwrap();
+        } else {
+            let mut batch = Batch::default();
+            batch.put(key(index), b"new");
+            store.write(&batch).unwrap();
+        }
+    }
 }
 
 fn write_batches(store: &DifferentialStore, over: &AtomicBool) {

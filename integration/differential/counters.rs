@@ -2,14 +2,18 @@
 
 use std::ops::ControlFlow;
 
-use lsm_sieve::differential::{FilterChoice, Trigger};
+use lsm_sieve::differential::{
+    Batch, DifferentialError, DifferentialOptions, DifferentialStore, FilterChoice, Trigger,
+};
 use lsm_sieve::math::Probes;
 use lsm_sieve::math::differential::{Costs, Operation};
 use lsm_sieve::{Bits, Items, Rate};
+use rocksdb::statistics::Ticker;
 use std::time::Duration;
 
 use super::model::key;
-use super::open;
+use super::refusals::{bare, make};
+use super::{engine, open, with_filter};
 
 const GREMILLION: FilterChoice = FilterChoice::Fixed {
     bits: Bits::new(65_536),
@@ -44,6 +48,49 @@ fn each_read_is_counted_once_and_by_kind() {
         assert_eq!(stats.avoided + stats.unnecessary, 1_780);
         assert!(stats.observed_rate() < 0.02, "{filter:?}: {stats:?}");
     }
+}
+
+#[test]
+fn a_read_that_fails_is_not_counted() {
+    let home = tempfile::tempdir().unwrap();
+    make(home.path());
+    let db = bare(home.path());
+    let file = db.cf_handle("differential-1").unwrap();
+    db.put_cf(file, key(1), b"\x09value").unwrap();
+    drop(db);
+    let store = open(home.path(), FilterChoice::Scalable).unwrap();
+    store.get(key(1)).unwrap_err();
+    let mut many = store.multi_get([key(1), key(2)]);
+    assert_eq!(many.remove(1).unwrap(), None);
+    many.remove(0).unwrap_err();
+    let stats = store.stats();
+    assert_eq!((stats.reads(), stats.found), (1, 0), "{stats:?}");
+}
+
+#[test]
+fn with_sync_every_write_waits_for_the_disk() {
+    let home = tempfile::tempdir().unwrap();
+    let mut engine = engine();
+    engine.enable_statistics();
+    let options = DifferentialOptions {
+        sync: true,
+        ..with_filter(FilterChoice::Scalable)
+    };
+    let store = DifferentialStore::open(&engine, &options, home.path()).unwrap();
+    let syncs = || engine.get_ticker_count(Ticker::WalFileSynced);
+    let mut before = syncs();
+    let mut is_synced = |what: &str, written: Result<(), DifferentialError>| {
+        written.unwrap();
+        let after = syncs();
+        assert!(after > before, "{what}");
+        before = after;
+    };
+    let mut batch = Batch::default();
+    batch.put(key(3), b"new");
+    is_synced("a put", store.put(key(1), b"new"));
+    is_synced("a delete", store.delete(key(2)));
+    is_synced("a batch", store.write(&batch));
+    is_synced("a load", store.load([(key(4), b"main")]));
 }
 
 /// (1 - (1 - 1/N)^(mk))^m with N = 16,384, m = 4, k = 7,000 is 0.4498 (Mullin 1983).
@@ -97,7 +144,7 @@ fn a_reorganisation_empties_the_differential_file_and_its_filter() {
         let left = store.extent().unwrap();
         assert_eq!((left.generations, left.records), (1, Items::new(0)));
         assert_eq!(due(), [false; 3], "{filter:?} {left:?}");
-        let families = rocksdb::DB::list_cf(&super::engine(), home.path()).unwrap();
+        let families = rocksdb::DB::list_cf(&engine(), home.path()).unwrap();
         assert_eq!(families, ["default", "main", "differential-2"]);
         assert_eq!(store.get(key(17)).unwrap(), Some(vec![7; 100]));
     }

@@ -1,9 +1,11 @@
-//! Damage to the filters of a store costs time, never a record.
+//! Damage to the filters of a store costs time, never a record; damage to its tables is told.
 //!
 //! A store's filters are those of its column families. A generation's filter that lacked a key would
 //! send the reader to the main file: to an older value, or to what was deleted. So each file of a
 //! closed store's filters is damaged in every way that [`crate::damage`] knows, put in the place of
 //! each other, and taken away.
+//!
+//! A table that cannot be read looks, to whoever goes through it, as if it ended there.
 
 #![expect(
     clippy::unwrap_used,
@@ -16,12 +18,14 @@
 
 use std::fs;
 use std::ops::ControlFlow;
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
-use lsm_sieve::differential::FilterChoice;
+use lsm_sieve::differential::{DifferentialError, DifferentialStore, FilterChoice};
+use rocksdb::{DB, DBCompressionType};
 
 use super::model::{Model, check_now, key};
-use super::{FIXED, open};
+use super::{FIXED, engine, open, with_filter};
 use crate::copy::{copy, stamps};
 use crate::damage::spoilt;
 use crate::twin::Dice;
@@ -83,4 +87,62 @@ fn damage_to_the_filters_of_a_store_loses_no_record() {
         }
     }
     println!(r#"{{"part":"damage of a differential store","damages":{damages},"lost":0}}"#);
+}
+
+/// Records in a table that cannot be read in its middle.
+const RECORDS: u64 = 5_000;
+
+/// A closed store with such a table in its differential file.
+fn write_unreadable(path: &Path) {
+    let mut engine = engine();
+    engine.set_write_buffer_size(1 << 20);
+    engine.set_compression_type(DBCompressionType::None);
+    let options = with_filter(FilterChoice::Scalable);
+    let store = DifferentialStore::open(&engine, &options, path).unwrap();
+    (0..RECORDS).for_each(|index| store.put(key(index), b"new").unwrap());
+    store.flush().unwrap();
+    store.close().unwrap();
+    let tables = stamps(path, ".sst").into_iter();
+    let (name, (_, length, ..)) = tables.max_by_key(|(_, stamp)| stamp.1).unwrap();
+    let table = fs::File::options().write(true).open(path.join(name));
+    let table = table.unwrap();
+    table.write_all_at(&[0xee; 64], length / 2).unwrap();
+}
+
+#[test]
+fn a_generation_that_cannot_be_read_to_its_end_is_not_dropped() {
+    let home = tempfile::tempdir().unwrap();
+    write_unreadable(home.path());
+    let store = open(home.path(), FilterChoice::Scalable).unwrap();
+    let error = store.reorganize(|_| ControlFlow::Continue(())).unwrap_err();
+    assert!(matches!(error, DifferentialError::Read { .. }), "{error}");
+    let families = DB::list_cf(&engine(), home.path()).unwrap();
+    assert!(
+        families.iter().any(|name| name == "differential-1"),
+        "{families:?}"
+    );
+    assert!(store.is_modified(key(RECORDS - 1)).unwrap());
+}
+
+/// It would rule out the records behind the place that cannot be read.
+#[test]
+fn a_fixed_filter_is_not_made_of_a_table_that_cannot_be_read_to_its_end() {
+    let home = tempfile::tempdir().unwrap();
+    write_unreadable(home.path());
+    let error = open(home.path(), FIXED).unwrap_err().to_string();
+    assert!(
+        error.contains("cannot read the keys of the differential file"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_scan_says_where_it_cannot_read_on() {
+    let home = tempfile::tempdir().unwrap();
+    write_unreadable(home.path());
+    let store = open(home.path(), FilterChoice::Scalable).unwrap();
+    let mut scan = store.scan::<&[u8]>(..);
+    let error = scan.find_map(Result::err).unwrap();
+    assert!(matches!(error, DifferentialError::Read { .. }), "{error}");
+    assert!(scan.next().is_none());
 }

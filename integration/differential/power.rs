@@ -1,14 +1,15 @@
 //! The tail of the log lost, as by a power cut: what is left is a state that was, and none from
-//! before everything was last written to tables.
+//! before everything was last made durable.
 
 #![expect(
     clippy::unwrap_used,
     reason = "a test fails by panicking, in its helpers as well"
 )]
 
+use std::ffi::OsString;
 use std::fs;
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use lsm_sieve::differential::{DifferentialStore, FilterChoice};
 use rand::rngs::StdRng;
@@ -34,19 +35,23 @@ fn a_log_cut_anywhere_leaves_a_state_that_was() {
         let (path, cut) = (home.path().join("store"), home.path().join("cut"));
         let store = open(&path, filter).unwrap();
         let mut states = vec![Model::new()];
-        // The first state that may be left: no log holds what was written before it.
+        // The first state that may be left, and what its log held: all that is synced.
         let mut floor = 0;
+        let mut synced = (OsString::new(), 0);
         for _ in 0..CUTS {
             for _ in 0..STEPS / CUTS {
                 let mut next = states[states.len() - 1].clone();
-                let in_tables = step(&store, &mut next, &mut random);
+                let durable = step(&store, &mut next, &mut random);
                 states.push(next);
-                if in_tables {
+                if durable {
                     floor = states.len() - 1;
+                    let log = newest_log(&path);
+                    let length = fs::metadata(&log).unwrap().len();
+                    synced = (log.file_name().unwrap().to_owned(), length);
                 }
             }
             copy(&path, &cut);
-            cut_log(&cut, &mut random);
+            cut_log(&cut, &synced, &mut random);
             let left = open(&cut, filter).unwrap();
             let scanned: Model = left
                 .snapshot()
@@ -75,14 +80,18 @@ fn a_log_cut_anywhere_leaves_a_state_that_was() {
     assert!(kept > 0, "everything was at stake all the time");
 }
 
-/// An update, or something that moves records; true when all that was written is in tables now.
+/// An update, or something that moves records; true when all that was written is durable now.
 fn step(store: &DifferentialStore, model: &mut Model, random: &mut StdRng) -> bool {
     match random.random_range(0..20) {
         0 => store.freeze().unwrap(),
-        1 => _ = store.reorganize(|_| ControlFlow::Break(())).unwrap(),
-        2 => {
-            let done = store.reorganize(|_| ControlFlow::Continue(())).unwrap();
-            return done.finished;
+        how @ 1..3 => {
+            let stop = how == 1;
+            let done = store.reorganize(|_| match stop {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            });
+            // Before it drops a generation, it makes all durable that was written.
+            return done.unwrap().generations > 0;
         }
         3 => {
             store.flush().unwrap();
@@ -103,14 +112,22 @@ fn step(store: &DifferentialStore, model: &mut Model, random: &mut StdRng) -> bo
     false
 }
 
-/// Cuts the newest log at a random length.
-fn cut_log(store: &Path, random: &mut StdRng) {
-    let names = fs::read_dir(store)
-        .unwrap()
-        .map(|entry| entry.unwrap().path());
-    let logs = names.filter(|path| path.extension().is_some_and(|end| end == "log"));
-    let newest = logs.max().expect("an open store has a log");
+/// Cuts the newest log at a random length, and nothing off that was synced.
+fn cut_log(store: &Path, (log, length): &(OsString, u64), random: &mut StdRng) {
+    let newest = newest_log(store);
+    let least = if newest.file_name() == Some(log) {
+        *length
+    } else {
+        0
+    };
     let file = fs::File::options().write(true).open(newest).unwrap();
     let length = file.metadata().unwrap().len();
-    file.set_len(random.random_range(0..=length)).unwrap();
+    file.set_len(random.random_range(least..=length)).unwrap();
+}
+
+fn newest_log(store: &Path) -> PathBuf {
+    let names = fs::read_dir(store).unwrap();
+    let names = names.map(|entry| entry.unwrap().path());
+    let logs = names.filter(|path| path.extension().is_some_and(|end| end == "log"));
+    logs.max().expect("an open store has a log")
 }

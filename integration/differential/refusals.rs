@@ -23,8 +23,13 @@ fn refused(path: &Path) -> String {
     open(path, FilterChoice::Scalable).unwrap_err().to_string()
 }
 
+/// Makes a store without a record.
+pub(super) fn make(path: &Path) {
+    open(path, FilterChoice::Scalable).unwrap().close().unwrap();
+}
+
 /// Opens the store's bare database.
-fn bare(path: &Path) -> DB {
+pub(super) fn bare(path: &Path) -> DB {
     let names = DB::list_cf(&engine(), path).unwrap();
     DB::open_cf(&engine(), path, names).unwrap()
 }
@@ -80,6 +85,22 @@ fn a_second_writer_is_refused_until_the_first_is_gone() {
     assert_eq!(second.get(b"a").unwrap().as_deref(), Some(&b"1"[..]));
 }
 
+/// What is wrong with the lock's file, or in a folder of such a name, is no other writer.
+#[test]
+fn a_lock_that_cannot_be_taken_is_not_taken_for_another_writer() {
+    let home = tempfile::tempdir().unwrap();
+    let [lock, folder] = ["store", "LOCKS"].map(|name| home.path().join(name));
+    std::fs::create_dir_all(lock.join("LOCK")).unwrap();
+    std::fs::create_dir_all(folder.join("CURRENT")).unwrap();
+    for path in [lock, folder] {
+        let error = open(&path, FilterChoice::Scalable).unwrap_err();
+        assert!(
+            matches!(error, OpenDifferentialError::Engine { .. }),
+            "{error}"
+        );
+    }
+}
+
 #[test]
 fn a_lost_generation_is_damage_and_not_an_empty_one() {
     let home = tempfile::tempdir().unwrap();
@@ -127,13 +148,40 @@ fn a_damaged_or_newer_state_is_told() {
     }
 }
 
+/// A new one would name the first generation alone, and forget what is moved.
+#[test]
+fn a_store_that_lost_its_state_is_refused() {
+    let home = tempfile::tempdir().unwrap();
+    make(home.path());
+    bare(home.path()).delete("state").unwrap();
+    let text = refused(home.path());
+    assert!(text.contains("its state record is missing"), "{text}");
+}
+
+/// The first generation is 1: a family with the number before is nobody's to drop.
+#[test]
+fn a_family_that_no_generation_has_is_refused_and_left_alone() {
+    let home = tempfile::tempdir().unwrap();
+    make(home.path());
+    let mut db = bare(home.path());
+    db.create_cf("differential-0", &engine()).unwrap();
+    let family = db.cf_handle("differential-0").unwrap();
+    db.put_cf(family, b"mine", b"1").unwrap();
+    drop(db);
+    let text = refused(home.path());
+    assert!(
+        text.contains("it has a column family \"differential-0\""),
+        "{text}"
+    );
+    let db = bare(home.path());
+    let family = db.cf_handle("differential-0").unwrap();
+    assert_eq!(db.get_cf(family, b"mine").unwrap().unwrap(), b"1");
+}
+
 #[test]
 fn a_damaged_record_is_named_and_not_moved() {
     let home = tempfile::tempdir().unwrap();
-    open(home.path(), FilterChoice::Scalable)
-        .unwrap()
-        .close()
-        .unwrap();
+    make(home.path());
     let db = bare(home.path());
     db.put_cf(
         db.cf_handle("differential-1").unwrap(),
@@ -163,10 +211,7 @@ fn a_damaged_record_is_named_and_not_moved() {
 #[test]
 fn damaged_files_are_told_by_the_engine_and_passed_on() {
     let home = tempfile::tempdir().unwrap();
-    open(home.path(), FilterChoice::Scalable)
-        .unwrap()
-        .close()
-        .unwrap();
+    make(home.path());
     let current = home.path().join("CURRENT");
     let manifest = std::fs::read_to_string(current).unwrap();
     let manifest = home.path().join(manifest.trim());

@@ -69,8 +69,8 @@ pub(super) fn of(
             let tally = judge(path, &truth, asked).map_err(Refusal::Wrong)?;
             Ok((truth, tally))
         }
-        Subject::Differential => {
-            judge_differential(path, asked).map_err(|error| match plain(path) {
+        Subject::Differential | Subject::Moves => {
+            judge_differential(subject, path, asked).map_err(|error| match plain(path) {
                 Err(engine) => Refusal::Engine(engine),
                 Ok(()) => Refusal::Wrong(error),
             })
@@ -87,10 +87,11 @@ fn plain(path: &Path) -> Result<(), rocksdb::Error> {
 /// Of a differential store the truth is a scan, which asks no filter. It is the same when all is in
 /// the main file.
 fn judge_differential(
+    subject: Subject,
     path: &Path,
     asked: impl Iterator<Item = Vec<u8>>,
 ) -> Result<(Truth, Tally), Failed> {
-    let store = open_differential(path)?;
+    let store = open_differential(subject, path)?;
     let scan = || store.scan::<&[u8]>(..).collect::<Result<Truth, _>>();
     let truth = scan()?;
     let keys: Vec<Vec<u8>> = asked.collect();

@@ -56,6 +56,21 @@ pub(super) enum Survival {
     All,
     /// Each change with this chance, in sectors of so many bytes.
     Some(f64, usize),
+    /// All of a file or nothing, with this chance, as the system writes back file by file.
+    Files(f64),
+    /// All of the newest file that has something to lose, and nothing of the others.
+    Newest,
+}
+
+impl Survival {
+    fn of_a_file(self, is_newest: bool, random: &mut StdRng) -> Self {
+        let whole = match self {
+            Self::Files(chance) => random.random_bool(chance),
+            Self::Newest => is_newest,
+            other => return other,
+        };
+        if whole { Self::All } else { Self::Nothing }
+    }
 }
 
 /// The files below one folder.
@@ -208,6 +223,7 @@ impl Machine {
                 change.apply(&mut tree);
             }
         }
+        let newest = self.files.iter().rposition(|file| !file.waiting.is_empty());
         let mut folders = vec![self.home.clone()];
         for (path, node) in &tree {
             let Ok(inside) = path.strip_prefix(&self.home) else {
@@ -225,7 +241,8 @@ impl Machine {
                     fs::create_dir(into.join(inside))?;
                 }
                 Node::File(inode) => {
-                    let bytes = self.files[*inode].survivor(survival, random);
+                    let of_file = survival.of_a_file(Some(*inode) == newest, random);
+                    let bytes = self.files[*inode].survivor(of_file, random);
                     write_file(&into.join(inside), &bytes)?;
                 }
             }
@@ -251,7 +268,8 @@ fn write_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
 fn survives(survival: Survival, random: &mut StdRng) -> bool {
     match survival {
         Survival::Nothing => false,
-        Survival::All => true,
+        // Of names.
+        Survival::All | Survival::Files(_) | Survival::Newest => true,
         Survival::Some(chance, _) => random.random_bool(chance),
     }
 }

@@ -11,9 +11,6 @@ use super::judge::Truth;
 /// Keys that are asked for; the last ones are never written.
 pub(super) const ASKED: u32 = 300;
 
-/// Bytes of a value, beside its version.
-pub(super) const PADDING: usize = 60;
-
 pub(super) fn key(index: u32) -> Vec<u8> {
     format!("key-{index:05}").into_bytes()
 }
@@ -38,6 +35,18 @@ pub(super) enum Subject {
     Front,
     /// A differential store.
     Differential,
+    /// One whose logs end every few records, while those are moved.
+    Moves,
+}
+
+impl Subject {
+    /// Bytes of a value, beside its version.
+    pub(super) fn padding(self) -> usize {
+        match self {
+            Self::Front | Self::Differential => 60,
+            Self::Moves => 4_000,
+        }
+    }
 }
 
 /// One step.
@@ -60,11 +69,15 @@ pub(super) enum Step {
     Consolidate,
     /// Wait for a pass of upkeep.
     Settle,
-    /// Of a differential store alone, as the next two.
+    /// Of a differential store alone, as the next three.
     Freeze,
     /// Reorganise, and stop after a batch.
     MoveSome,
     MoveAll,
+    /// Load every third key of some into the main file, all of which have newer records.
+    LoadBeneath {
+        first: u32,
+    },
 }
 
 /// How many keys a writing step spans.
@@ -78,7 +91,7 @@ impl Step {
             Self::Delete { first } => (first, 7),
             _ => (ASKED, 1),
         };
-        (first..(first + SPAN).min(ASKED)).step_by(stride)
+        spanned(first, stride)
     }
 
     /// What its keys hold afterwards, when it is the step of this number.
@@ -87,16 +100,27 @@ impl Step {
     }
 }
 
+/// The keys from one on, so many apart.
+pub(super) fn spanned(first: u32, stride: usize) -> impl Iterator<Item = u32> {
+    (first..(first + SPAN).min(ASKED)).step_by(stride)
+}
+
 /// All that is done, in its order. Each writing step is one batch.
 pub(super) fn steps(subject: Subject) -> Vec<Step> {
     use Step::{
-        Compact, Consolidate, Delete, Flush, Freeze, MoveAll, MoveSome, Read, Reopen, Settle, Write,
+        Compact, Consolidate, Delete, Flush, Freeze, LoadBeneath, MoveAll, MoveSome, Read, Reopen,
+        Settle, Write,
     };
     let write = |first| Write {
         first,
         synced: first % 2 == 0,
     };
+    let again = |first| Write {
+        first,
+        synced: true,
+    };
     let delete = |first| Delete { first };
+    let beneath = LoadBeneath { first: 0 };
     match subject {
         Subject::Front => [
             [write(0), write(1), Flush, write(50), Flush],
@@ -116,6 +140,19 @@ pub(super) fn steps(subject: Subject) -> Vec<Step> {
             [write(41), MoveAll, Read, Reopen, Read],
         ]
         .concat(),
+        // What is written is made durable before anything else is written, but for the same keys again:
+        // then RocksDB keeps a state that was, whichever logs it loses, and what a cut takes is of the moves.
+        Subject::Moves => [
+            [write(0), write(60), write(120), write(2), MoveAll],
+            [Reopen, delete(60), Flush, write(0), write(60)],
+            [write(120), write(180), write(2), write(62), MoveAll],
+            [Reopen, write(0), write(60), MoveSome, write(120)],
+            [beneath, Read, Read, Freeze, write(1)],
+            [write(1), Read, Read, again(1), MoveAll],
+            [write(0), write(60), MoveSome, write(120), beneath],
+            [Read, Freeze, write(61), write(61), Read],
+        ]
+        .concat(),
     }
 }
 
@@ -126,7 +163,7 @@ pub(super) fn states(subject: Subject) -> Vec<Truth> {
         let mut next = states[states.len() - 1].clone();
         for index in step.keys() {
             match step.outcome(number) {
-                Some(version) => _ = next.insert(key(index), value(version, PADDING)),
+                Some(version) => _ = next.insert(key(index), value(version, subject.padding())),
                 None => _ = next.remove(&key(index)),
             }
         }

@@ -92,6 +92,7 @@ impl Life {
 pub(super) fn child(task: &str) -> Result<(), Failed> {
     let (subject, path) = match task.split_once(' ').ok_or("no task")? {
         ("Front", path) => (Subject::Front, path.to_owned()),
+        ("Moves", path) => (Subject::Moves, path.to_owned()),
         (_, path) => (Subject::Differential, path.to_owned()),
     };
     let output = File::from(std::io::stdout().as_fd().try_clone_to_owned()?);

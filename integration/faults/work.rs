@@ -16,7 +16,7 @@ use lsm_sieve::{Items, SieveDb, SieveOptions};
 use rocksdb::{LogLevel, Options, WriteBatch, WriteOptions};
 
 use super::model::Model;
-use super::steps::{ASKED, PADDING, Step, Subject, key, steps, value, version};
+use super::steps::{ASKED, Step, Subject, key, spanned, steps, value, version};
 
 pub(super) type Failed = Box<dyn Error + Send + Sync>;
 
@@ -50,19 +50,18 @@ impl Store {
     fn open(subject: Subject, path: &Path) -> Result<Self, Failed> {
         Ok(match subject {
             Subject::Front => Self::Front(SieveDb::open(&engine(), &sieve(), path)?),
-            Subject::Differential => Self::Differential(Box::new(open_differential(path)?)),
+            Subject::Differential | Subject::Moves => {
+                Self::Differential(Box::new(open_differential(subject, path)?))
+            }
         })
     }
 
-    /// One batch: puts of this version, or deletes.
+    /// One batch: puts of these values, or deletes.
     fn write(
         &self,
-        keys: impl Iterator<Item = u32>,
-        version: Option<u32>,
+        updates: impl Iterator<Item = (Vec<u8>, Option<Vec<u8>>)>,
         synced: bool,
     ) -> Result<(), Failed> {
-        let updates =
-            keys.map(|index| (key(index), version.map(|version| value(version, PADDING))));
         match self {
             Self::Front(db) => {
                 let mut batch = WriteBatch::default();
@@ -113,13 +112,23 @@ impl Store {
 }
 
 /// Small batches, so that a reorganisation takes many.
-pub(super) fn open_differential(path: &Path) -> Result<DifferentialStore, OpenDifferentialError> {
+pub(super) fn open_differential(
+    subject: Subject,
+    path: &Path,
+) -> Result<DifferentialStore, OpenDifferentialError> {
+    let mut engine = engine();
+    if subject == Subject::Moves {
+        // A log ends with its memtable, and is synced when four of them are flushed.
+        engine.set_write_buffer_size(64 << 10);
+        engine.set_min_write_buffer_number_to_merge(4);
+        engine.set_max_write_buffer_number(16);
+    }
     let options = DifferentialOptions {
         front: sieve(),
         batch_bytes: 512,
         ..DifferentialOptions::default()
     };
-    DifferentialStore::open(&engine(), &options, path)
+    DifferentialStore::open(&engine, &options, path)
 }
 
 /// A subject that is worked on.
@@ -169,11 +178,15 @@ impl<R: FnMut(&str)> Work<R> {
             None => Store::open(self.subject, &self.path)?,
         };
         let store = self.store.insert(store);
+        let padding = self.subject.padding();
+        let updates = || {
+            let version = step.outcome(number);
+            let value = version.map(|version| value(version, padding));
+            step.keys().map(move |index| (key(index), value.clone()))
+        };
         match (step, &*store) {
-            (Step::Write { synced, .. }, store) => {
-                store.write(step.keys(), step.outcome(number), synced)?;
-            }
-            (Step::Delete { .. }, store) => store.write(step.keys(), None, false)?,
+            (Step::Write { synced, .. }, store) => store.write(updates(), synced)?,
+            (Step::Delete { .. }, store) => store.write(updates(), false)?,
             (Step::Flush, store) => store.flush()?,
             (Step::Read, store) => read(store, &self.model, &mut self.report),
             (Step::Compact, Store::Front(db)) => {
@@ -183,10 +196,22 @@ impl<R: FnMut(&str)> Work<R> {
             (Step::Settle, Store::Front(db)) => _ = db.wait_until_known(PATIENCE),
             (Step::Freeze, Store::Differential(store)) => store.freeze()?,
             (Step::MoveSome, Store::Differential(store)) => {
-                store.reorganize(|_| ControlFlow::Break(()))?;
+                let most = if self.subject == Subject::Moves {
+                    40
+                } else {
+                    1
+                };
+                store.reorganize(|progress| match progress.moved {
+                    moved if moved < most => ControlFlow::Continue(()),
+                    _ => ControlFlow::Break(()),
+                })?;
             }
             (Step::MoveAll, Store::Differential(store)) => {
                 store.reorganize(|_| ControlFlow::Continue(()))?;
+            }
+            (Step::LoadBeneath { first }, Store::Differential(store)) => {
+                let older = value(0, padding);
+                store.load(spanned(first, 3).map(|index| (key(index), &older)))?;
             }
             (Step::Reopen, _) => {}
             (step, _) => return Err(format!("{:?} knows no {step:?}", self.subject).into()),
