@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use rand::RngExt as _;
 use rand::rngs::StdRng;
 
-use super::recorded::Deed;
+use super::recorded::{self, Deed};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Node {
@@ -58,7 +58,7 @@ pub(super) enum Survival {
     Some(f64, usize),
     /// All of a file or nothing, with this chance, as the system writes back file by file.
     Files(f64),
-    /// All of the newest file that has something to lose, and nothing of the others.
+    /// All of the newest log that has something to lose, and nothing of other files.
     Newest,
 }
 
@@ -100,6 +100,26 @@ impl Machine {
     pub(super) fn waiting(&self) -> usize {
         let writes: usize = self.files.iter().map(|file| file.waiting.len()).sum();
         self.waiting.len() + writes
+    }
+
+    /// Logs of RocksDB's of which something is not durable.
+    pub(super) fn logs_waiting(&self) -> usize {
+        self.waiting_logs().count()
+    }
+
+    /// The same, each a later one when its number is larger.
+    fn waiting_logs(&self) -> impl Iterator<Item = usize> {
+        self.names.iter().filter_map(|(path, node)| match node {
+            Node::File(inode) if recorded::is_log(path) => {
+                (!self.files[*inode].waiting.is_empty()).then_some(*inode)
+            }
+            _ => None,
+        })
+    }
+
+    /// The path of a file that is open.
+    pub(super) fn path(&self, file: i32) -> Option<&Path> {
+        Some(&self.open.get(&file)?.path)
     }
 
     pub(super) fn carry_out(&mut self, deed: &Deed) {
@@ -223,7 +243,7 @@ impl Machine {
                 change.apply(&mut tree);
             }
         }
-        let newest = self.files.iter().rposition(|file| !file.waiting.is_empty());
+        let newest = self.waiting_logs().max();
         let mut folders = vec![self.home.clone()];
         for (path, node) in &tree {
             let Ok(inside) = path.strip_prefix(&self.home) else {

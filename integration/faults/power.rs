@@ -18,6 +18,7 @@
 //! `LSM_SIEVE_DATABASE_IMAGES=20000` makes a long run, `LSM_SIEVE_SEED=n` repeats its draw.
 
 use std::fmt;
+use std::path::Path;
 use std::time::Instant;
 
 use rand::rngs::StdRng;
@@ -93,6 +94,34 @@ impl Recording {
         }))
     }
 
+    /// The moments that show whether a log outlives what it builds on in another, or the list of tables
+    /// what it builds on in a log: where the newest of several logs ends or is synced, and after each
+    /// sync of that list.
+    fn crossings(&self) -> Vec<(usize, Survival)> {
+        let mut crossings = Vec::new();
+        if self.subject != Subject::Moves {
+            return crossings;
+        }
+        let mut machine = Machine::new(self.home.path());
+        for (moment, deed) in self.deeds.iter().enumerate() {
+            let (syncs, file) = match deed {
+                Deed::Sync(file) => (true, machine.path(*file)),
+                Deed::Open { path, create, .. } if *create => (false, Some(path.as_path())),
+                _ => (false, None),
+            };
+            let is = |kind: fn(&Path) -> bool| file.is_some_and(kind);
+            let (is_log, is_list) = (is(recorded::is_log), is(recorded::is_list) && syncs);
+            if is_log && machine.logs_waiting() > 1 {
+                crossings.push((moment, Survival::Newest));
+            }
+            machine.carry_out(deed);
+            if is_list && machine.logs_waiting() > 0 {
+                crossings.push((moment + 1, Survival::Nothing));
+            }
+        }
+        crossings
+    }
+
     /// Whether that is a state that was, and none from before the last synced write.
     fn admits(&self, truth: &Truth, synced: usize) -> bool {
         self.states[synced..].contains(truth)
@@ -120,7 +149,7 @@ impl Recording {
 }
 
 impl Census {
-    /// Cuts the power at random moments of a recorded life.
+    /// Cuts the power of a recorded life at each crossing, and at random moments.
     fn cut(
         &mut self,
         recording: &Recording,
@@ -131,17 +160,19 @@ impl Census {
         let after_steps: Vec<usize> = (1..=deeds.len())
             .filter(|&end| matches!(deeds[end - 1], Deed::Done(_)))
             .collect();
-        let mut moments: Vec<usize> = (0..images)
-            .map(|_| match after_steps.choose(random) {
+        let mut moments = recording.crossings();
+        moments.extend((0..images).map(|_| {
+            let moment = match after_steps.choose(random) {
                 // What is at stake then stays so, as long as nobody does anything.
                 Some(&end) if random.random_bool(0.5) => end,
                 _ => random.random_range(0..=deeds.len()),
-            })
-            .collect();
-        moments.sort_unstable();
+            };
+            (moment, survival(recording.subject, random))
+        }));
+        moments.sort_by_key(|&(moment, _)| moment);
         let mut machine = Machine::new(recording.home.path());
         let (mut done, mut synced) = (0, 0);
-        for moment in moments {
+        for (moment, survival) in moments {
             for deed in &deeds[done..moment] {
                 machine.carry_out(deed);
                 if let Deed::Done(step) = deed
@@ -151,7 +182,6 @@ impl Census {
                 }
             }
             done = moment;
-            let survival = survival(recording.subject, random);
             self.waiting += machine.waiting() as u64;
             let judged = self.judge(recording, &machine, survival, synced, random);
             judged.map_err(|error| format!("after {moment} deeds, {survival:?}: {error}"))?;

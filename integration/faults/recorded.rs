@@ -5,7 +5,7 @@
 //! but for a close: its number is free, and may be another file's, before it returns.
 
 use std::collections::HashMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
@@ -44,6 +44,17 @@ pub(super) enum Deed {
     Close(i32),
     /// The child reported that this step was done.
     Done(usize),
+}
+
+/// Whether that is a write-ahead log of RocksDB's.
+pub(super) fn is_log(path: &Path) -> bool {
+    path.extension().is_some_and(|ending| ending == "log")
+}
+
+/// Whether that is RocksDB's list of tables and families.
+pub(super) fn is_list(path: &Path) -> bool {
+    let name = path.file_name().and_then(OsStr::to_str);
+    name.is_some_and(|name| name.starts_with("MANIFEST"))
 }
 
 /// All that a child did in its work; `None` where there is no strace.
