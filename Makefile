@@ -10,6 +10,7 @@
 #   make miri        undefined behaviour, on three machines; SEEDS for the concurrent tests
 #   make sanitize    tests under AddressSanitizer; SANITIZE=engine over RocksDB, =threads for races
 #   make valgrind    short tests over RocksDB under memcheck
+#   make mutants     each small change of what lost reads begin in; MUTANTS=engine over RocksDB
 #   make planted     each fault of src/planted.rs in turn, to see its tests fail
 #   make reliability the hunt for lost reads, TIER=pr (15 minutes), nightly or release
 #   make bench       the benchmarks of the README; KEYS=1000000 makes them shorter
@@ -27,6 +28,7 @@ SCHEDULES   ?= 10000
 PREEMPTIONS ?= 2
 SEEDS       ?= 4
 SANITIZE    ?= core
+MUTANTS     ?= core
 TIER        ?= pr
 
 # Expanded when a recipe runs, hence after `tools` has installed what was missing. The redirection
@@ -38,7 +40,7 @@ SIEVE     = $(BUILD) run --quiet --release --locked --bin lsm-sieve --
 
 CORE_FEATURES = --no-default-features --features cli
 
-.PHONY: demo test core lint deny fuzz interleave miri planted reliability sanitize valgrind bench tools
+.PHONY: demo test core lint deny fuzz interleave miri mutants planted reliability sanitize valgrind bench tools
 
 demo: tools
 	$(BUILD) build --release --locked --bin lsm-sieve
@@ -79,6 +81,9 @@ sanitize: tools
 
 valgrind: tools
 	@$(COMPILERS) .ci/valgrind
+
+mutants: tools
+	@$(COMPILERS) .ci/mutants $(MUTANTS)
 
 reliability: tools
 	$(COMPILERS) reliability/run $(TIER)

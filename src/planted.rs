@@ -207,9 +207,9 @@ faults! {
     /// The filter that is made anew for a table counts its deletions and does not know their keys.
     DeletionsUnread => "recovery::a_filter_made_anew",
     /// The engine is ended while upkeep may be flushing.
-    EndsBesideUpkeep => "closing::closing_beside",
+    EndsBesideUpkeep => "rocks::db::tests",
     /// Upkeep flushes beside a call that flushes all families.
-    FlushesBesideUpkeep => "closing::closing_beside",
+    FlushesBesideUpkeep => "rocks::db::engine",
     /// Upkeep waits for compactions that have stopped.
     WaitsForEver => "closing::a_consolidation_waits_for_no_compaction_that_has_stopped",
     /// Writers who are looked at twice in a moment are taken for quiet.

@@ -156,7 +156,10 @@ fn golden_checksums_of_longer_files() {
 #[test]
 fn what_is_written_reads_back() {
     let mut random = Random(1);
-    for sidecar in [segment(&mut random), summary(&mut random)] {
+    // Two blocks to the last byte.
+    let mut whole_blocks = segment(&mut random);
+    whole_blocks.stages = vec![stage(Kind::Standard, 2 * 4092 * 8, 7, &mut random)];
+    for sidecar in [segment(&mut random), summary(&mut random), whole_blocks] {
         let bytes = encode(&sidecar).unwrap();
         assert_eq!(decode(&bytes), Ok(sidecar.clone()));
         let header = verify(&bytes).unwrap();
@@ -358,6 +361,67 @@ fn an_intact_newer_file_is_told_from_a_damaged_one() {
     shorter[12] = 20;
     shorter.extend_from_slice(&crc32fast::hash(&shorter).to_le_bytes());
     assert!(decode(&shorter).unwrap_err().is_newer());
+
+    let mut version_0 = bytes;
+    version_0[8] = 0;
+    mend_header(&mut version_0);
+    assert_damaged(&version_0, "version 0");
+}
+
+/// Whatever a later version adds, the length of the header and its checksum stay two fields.
+#[test]
+fn a_header_whose_checksum_overlaps_its_length_is_damaged() {
+    let [bytes, _] = both();
+    let mut found = (3..u16::MAX).filter_map(|version| {
+        let mut header = bytes[..15].to_vec();
+        header[8..10].copy_from_slice(&version.to_le_bytes());
+        header[12..15].copy_from_slice(&[19, 0, 0]);
+        let crc = crc32fast::hash(&header).to_le_bytes();
+        header.extend_from_slice(&crc);
+        // Then the byte that is of both fits both.
+        (crc[0] == 0).then_some(header)
+    });
+    let overlapping = found.next().expect("one of 256 fits");
+    assert_damaged(&overlapping, "a header of 19 bytes");
+}
+
+#[test]
+fn a_size_that_is_none_or_no_whole_lines_is_refused() {
+    let shape = |bits| Shape {
+        kind: Kind::Blocked,
+        bits: Bits::new(bits),
+        probes: Probes::new(8),
+        groups: 2,
+    };
+    for bits in [512, 1 << 48] {
+        assert_eq!(layout::check_shape(&shape(bits), 0), Ok(()));
+    }
+    for bits in [0, 513, (1 << 48) + 512] {
+        let error = layout::check_shape(&shape(bits), 0).unwrap_err();
+        assert!(error.to_string().contains("number of bits"), "{error}");
+    }
+}
+
+#[test]
+fn every_source_reads_back_and_has_a_name() {
+    let mut sidecar = segment(&mut Random(8));
+    for (source, name) in [
+        (Source::TableCapture, "table capture"),
+        (Source::RawKeys, "raw keys"),
+        (Source::OrOfInputs, "or of inputs"),
+        (Source::Snapshot, "snapshot"),
+    ] {
+        sidecar.source = source;
+        assert_eq!(decode(&encode(&sidecar).unwrap()).unwrap().source, source);
+        assert_eq!(source.to_string(), name);
+    }
+}
+
+#[test]
+fn a_store_is_told_by_its_bytes() {
+    let store = StoreId::from_bytes(*b"the store's name");
+    assert_eq!(store.to_string(), "7468652073746f72652773206e616d65");
+    assert_eq!(format!("{store:?}"), format!("StoreId({store})"));
 }
 
 #[test]

@@ -312,7 +312,7 @@ impl SieveDb {
 mod tests {
     use std::thread;
 
-    use rocksdb::{DEFAULT_COLUMN_FAMILY_NAME, Options};
+    use rocksdb::{DEFAULT_COLUMN_FAMILY_NAME, Options, WriteOptions};
 
     use super::*;
     use crate::rocks::SieveOptions;
@@ -333,8 +333,19 @@ mod tests {
             db.flush_cfs_opt(&[&cf], &FlushOptions::default())
         };
         let checkpoint = || db.checkpoint(home.path().join("copy"));
-        let calls: [(_, &(dyn Fn() -> Result<(), Error> + Sync)); 2] =
-            [("flush_cfs_opt", &flush), ("checkpoint", &checkpoint)];
+        // It flushes what is in no log, and nothing after it does.
+        let cancel = || {
+            db.cancel_all_background_work(true);
+            Ok(())
+        };
+        let mut unlogged = WriteOptions::default();
+        unlogged.disable_wal(true);
+        db.put_opt("key", "in no log", &unlogged).unwrap();
+        let calls: [(_, &(dyn Fn() -> Result<(), Error> + Sync)); 3] = [
+            ("flush_cfs_opt", &flush),
+            ("checkpoint", &checkpoint),
+            ("cancel_all_background_work", &cancel),
+        ];
         for (name, call) in calls {
             Held::write(&db);
             let announced = thread::scope(|scope| {

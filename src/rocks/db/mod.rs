@@ -238,3 +238,38 @@ impl std::fmt::Debug for SieveDb {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use rocksdb::{DB, Options};
+
+    use super::*;
+    use crate::rocks::held::Held;
+
+    /// The engine's end lets a flush of upkeep's fail; with `atomic_flush` its own would run beside that.
+    #[test]
+    fn the_engine_does_not_end_while_upkeep_flushes() {
+        let home = tempfile::tempdir().unwrap();
+        let mut options = Options::default();
+        options.create_if_missing(true);
+        let held = Held::flushes_of(&mut options);
+        let db = SieveDb::open(&options, &SieveOptions::default(), home.path()).unwrap();
+        let held = held;
+        assert!(db.wait_until_covered(LONG));
+        Held::write(&db);
+        db.set_rate(Rate::ONE_PERCENT);
+        held.wait();
+        thread::scope(|scope| {
+            let closing = scope.spawn(|| drop(db));
+            // For what must not happen meanwhile.
+            thread::sleep(Duration::from_millis(200));
+            held.let_go();
+            closing.join().unwrap();
+        });
+        let tables = DB::open_for_read_only(&options, home.path(), false);
+        let tables = tables.unwrap().live_files().unwrap();
+        assert_eq!(tables.len(), 1, "the flush came to its end");
+    }
+}

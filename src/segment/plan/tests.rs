@@ -176,6 +176,17 @@ fn only_powers_of_two_are_folded_or_ored_across_sizes() {
     let action = |a, b| plan(&[blocked(a, 1e-3), blocked(b, 1e-3)], &DISJOINT, &LOOSE).action;
     assert_eq!(action(1000, 600), Action::Chain);
     assert_eq!(action(1000, 1000), Action::Chain);
+    let spacious = plan(
+        &[blocked(1000, 1e-5), blocked(600, 1e-5)],
+        &DISJOINT,
+        &LOOSE,
+    );
+    assert_eq!(spacious.action, Action::Chain);
+    let mut standard = half_full().stages[0].shape;
+    standard.bits = Bits::new(1 << 13);
+    for alone in [blocked(1000, 0.0), of_stages(&[(standard, 0.0)])] {
+        assert_eq!(plan(&[alone], &DISJOINT, &LOOSE).action, Action::Keep);
+    }
     let inputs = [blocked(1024, 1e-5), blocked(256, 1e-5)];
     let decision = plan(&inputs, &DISJOINT, &LOOSE);
     assert_eq!(decision.action, Action::Or(OrRole::Replacement));
@@ -266,6 +277,47 @@ fn what_does_not_fit_the_memory_is_dropped_whole() {
     let decision = plan(&[half_full()], &DISJOINT, &enough);
     assert!(matches!(decision.action, Action::Rebuild { .. }));
     assert!(decision.cost.bits <= enough.bits);
+}
+
+/// What just keeps within a budget does.
+#[test]
+fn a_budget_may_be_spent_to_its_end() {
+    let inputs = [blocked(1024, 1e-4)];
+    let shape = inputs[0].stages[0].shape;
+    let halved = ored_rate(&[rate(1e-4); 2], shape, Fraction::NONE);
+    let exact = Budget {
+        rate: Rate::new(halved.get()).unwrap(),
+        ..LOOSE
+    };
+    let to = Bits::new(512 * LINE_BITS);
+    let decision = plan(&inputs, &DISJOINT, &exact);
+    assert_eq!(decision.action, Action::Fold { to });
+
+    let items = half_full().items;
+    let exact = Budget {
+        bits: standard_bits(items, Rate::ONE_PERCENT),
+        ..LOOSE
+    };
+    let decision = plan(&[half_full()], &DISJOINT, &exact);
+    assert!(matches!(decision.action, Action::Rebuild { .. }));
+
+    // Of a chain it is the other one that is passed.
+    let inputs = vec![half_full(); 4];
+    let of_all = any_of(inputs.iter().map(Input::rate));
+    let exact = Budget {
+        rate: Rate::new(of_all.get()).unwrap(),
+        probed_stages: 3,
+        ..LOOSE
+    };
+    let decision = plan(&inputs, &DISJOINT, &exact);
+    assert!(decision.reason.contains("probes"), "{}", decision.reason);
+    let exact = Budget {
+        probed_stages: 4,
+        bits: Bits::new(39_999),
+        ..exact
+    };
+    let decision = plan(&inputs, &DISJOINT, &exact);
+    assert!(decision.reason.contains("memory"), "{}", decision.reason);
 }
 
 #[test]

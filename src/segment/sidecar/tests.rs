@@ -228,10 +228,13 @@ fn a_newer_sidecar_is_neither_read_nor_replaced_nor_removed() {
 #[test]
 fn preparing_sweeps_our_unfinished_files_and_nothing_else() {
     let disk = MemoryDisk::new();
-    let ours = format!("{ONE}.sieve.0123456789abcdef.tmp");
+    let ours = [
+        format!("{ONE}.sieve.0123456789abcdef.tmp"),
+        format!("{IDENTITY_FILE}.0123456789abcdef.tmp"),
+    ];
     let foreign = ["000012.sst", "x.0123456789abcdef.tmp", "LOCK"];
     folder(&disk);
-    for name in foreign.iter().copied().chain([ours.as_str()]) {
+    for name in foreign.into_iter().chain(ours.iter().map(String::as_str)) {
         put(&disk, name, b"x");
     }
     let folder = folder(&disk);
@@ -239,6 +242,15 @@ fn preparing_sweeps_our_unfinished_files_and_nothing_else() {
     expected.sort_unstable();
     assert_eq!(disk.list(Path::new("/sieve")).unwrap(), expected);
     assert!(folder.list().unwrap().is_empty());
+}
+
+/// Two that prepare at once may sweep the same file; what cannot be swept is told.
+#[test]
+fn a_file_that_is_gone_is_swept_and_one_that_stays_is_an_error() {
+    let gone = Err(io::ErrorKind::NotFound.into());
+    assert!(ignore_missing(gone).is_ok());
+    let stays = ignore_missing(Err(io::ErrorKind::PermissionDenied.into()));
+    assert_eq!(stays.unwrap_err().kind(), io::ErrorKind::PermissionDenied);
 }
 
 /// An error is never `None`: "no such file" may start a rebuild that replaces what is there.
