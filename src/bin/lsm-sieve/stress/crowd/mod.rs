@@ -13,10 +13,11 @@ use std::path::Path;
 use std::sync::RwLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, ScopedJoinHandle};
+use std::time::Duration;
 
 use lsm_sieve::SieveDb;
-use lsm_sieve::workload::Watch;
 use lsm_sieve::workload::random::Random;
+use lsm_sieve::workload::{Interrupted, Watch};
 use serde::{Deserialize, Serialize};
 
 use super::case::{Failure, Subject};
@@ -34,6 +35,9 @@ use writer::Writer;
 
 /// Reads of one reader until a case is over.
 const READS: u64 = 300_000;
+
+/// How often it is looked whether all have ended.
+const LOOK: Duration = Duration::from_millis(5);
 
 /// Operations of one writer that end it as well: each read of a vector memtable sorts what was written.
 const WRITES: u64 = 3_000_000;
@@ -61,8 +65,7 @@ impl Subject for Crowd {
         watch: &mut impl Watch,
     ) -> Result<(), Failure> {
         watch.advance(1)?;
-        let ran = self.work(home);
-        *tally += ran.map_err(Failure::at(0))?;
+        *tally += self.work(home, watch)?;
         Ok(())
     }
 
@@ -119,11 +122,13 @@ impl Crowd {
         }
     }
 
-    fn work(&self, home: &Path) -> Result<Tally, Violation> {
+    fn work(&self, home: &Path, watch: &mut impl Watch) -> Result<Tally, Failure> {
         let settings = &self.settings;
         let keys = KeySpace::new(&settings.keys);
-        let front = settings.front.options().map_err(Violation::other)?;
-        let db = closed::open(settings, &front, &home.join("db"), &Model::new(0))?;
+        let front = settings.front.options().map_err(Violation::other);
+        let db = front
+            .and_then(|front| closed::open(settings, &front, &home.join("db"), &Model::new(0)))
+            .map_err(Failure::at(0))?;
         let families = FAMILIES.len() - 1;
         let mut random = Random::new(self.seed);
         let shared = Shared {
@@ -141,7 +146,7 @@ impl Crowd {
             ingesting: RwLock::default(),
             over: AtomicBool::new(false),
         };
-        let mut tally = shared.work(random, self.threads, home)?;
+        let mut tally = shared.work(random, self.threads, home, watch)?;
         tally.opened += 1;
         Ok(tally)
     }
@@ -150,7 +155,13 @@ impl Crowd {
 type Worked = Result<Tally, Violation>;
 
 impl Shared<'_> {
-    fn work(&self, mut random: Random, threads: usize, home: &Path) -> Worked {
+    fn work(
+        &self,
+        mut random: Random,
+        threads: usize,
+        home: &Path,
+        watch: &mut impl Watch,
+    ) -> Result<Tally, Failure> {
         let writers = (threads / 2).max(1);
         let readers = (threads - writers).max(1);
         thread::scope(|scope| {
@@ -165,6 +176,7 @@ impl Shared<'_> {
             }
             let (random, pulse) = (Random::new(random.word()), Pulse::of("the keeper"));
             workers.push(scope.spawn(move || self.keep(random, home, &pulse)));
+            let watched = self.watch(&workers, watch);
             let worked = workers.into_iter().map(|worker| {
                 let panicked = |_| Err(Violation::other("a thread panicked"));
                 worker.join().unwrap_or_else(panicked)
@@ -173,10 +185,25 @@ impl Shared<'_> {
             let worked: Vec<Worked> = worked.collect();
             let mut sum = Tally::default();
             for worked in worked {
-                sum += worked?;
+                sum += worked.map_err(Failure::at(0))?;
             }
-            Ok(sum)
+            Ok(watched.map(|()| sum)?)
         })
+    }
+
+    /// Until all have ended. Each has a pulse of its own: that of their case tells nothing of them, and
+    /// beats as long as they are at work.
+    fn watch(
+        &self,
+        workers: &[ScopedJoinHandle<'_, Worked>],
+        watch: &mut impl Watch,
+    ) -> Result<(), Interrupted> {
+        let _over = Over(&self.over);
+        while !workers.iter().all(ScopedJoinHandle::is_finished) {
+            watch.advance(0)?;
+            thread::sleep(LOOK);
+        }
+        Ok(())
     }
 
     /// Whether to go past the front, once in about so many times.
