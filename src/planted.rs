@@ -297,7 +297,7 @@ faults! {
     /// A batch of a move may be full without a record, which looks like the end.
     BatchFullWhenEmpty => "differential::interrupted::batches_of_any_size",
     /// A snapshot takes the generations of a moment well before its own.
-    ListOfAnotherMoment => "differential::concurrency::snapshots_see_whole_loads",
+    ListOfAnotherMoment => "differential::snapshot",
     /// A file ends for a scan where it cannot be read.
     ScanStopsShort => "differential::damage::a_scan",
     /// A store that lost its state is taken for a new one.

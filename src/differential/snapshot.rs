@@ -29,13 +29,16 @@ pub struct Snapshot<'a> {
 impl<'a> Snapshot<'a> {
     /// Of this moment.
     pub(super) fn new(store: &'a DifferentialStore) -> Self {
+        Self::taken(store, || {})
+    }
+
+    /// Of this moment; `between` is called when the generations are listed and the moment is to come.
+    fn taken(store: &'a DifferentialStore, mut between: impl FnMut()) -> Self {
         // The list must be of the moment: one that was made later would be missing with its records,
         // and one that was moved before would stand before what was loaded into the main file since.
         let (generations, moment) = loop {
             let before = store.generations();
-            if planted!(ListOfAnotherMoment) {
-                std::thread::sleep(std::time::Duration::from_millis(50));
-            }
+            between();
             let moment = store.db.snapshot();
             let same = Arc::ptr_eq(&before, &store.generations());
             if same || planted!(ListOfAnotherMoment) {
@@ -116,5 +119,34 @@ impl std::fmt::Debug for Snapshot<'_> {
         f.debug_struct("Snapshot")
             .field("store", &self.store)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rocksdb::Options;
+
+    use super::super::options::DifferentialOptions;
+    use super::*;
+
+    /// What is written into a generation that the list does not have would be missing.
+    #[test]
+    fn a_list_of_another_moment_is_not_taken() {
+        let home = tempfile::tempdir().unwrap();
+        let mut engine = Options::default();
+        engine.create_if_missing(true);
+        let options = DifferentialOptions::default();
+        let store = DifferentialStore::open(&engine, &options, home.path()).unwrap();
+        store.put("key", "old").unwrap();
+        let mut looks = 0;
+        let snapshot = Snapshot::taken(&store, || {
+            looks += 1;
+            if looks == 1 {
+                store.freeze().unwrap();
+                store.put("key", "new").unwrap();
+            }
+        });
+        assert_eq!(snapshot.get("key").unwrap().as_deref(), Some(&b"new"[..]));
+        assert_eq!(looks, 2);
     }
 }
