@@ -218,9 +218,10 @@ impl Folder {
         };
         let life = live(&task, Death::draw(&mut self.random))?;
         self.exists |= life.opened;
-        census.kills += u64::from(!life.crashed);
         if life.crashed {
             census.crashes.push(format!("{life:?}"));
+        } else {
+            census.kills += 1;
         }
         *census.stages.entry(life.stage.clone()).or_default() += 1;
         if !task.plain {

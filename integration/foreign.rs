@@ -66,6 +66,18 @@ fn written_plainly(options: &Options, path: &Path) -> Model {
     model
 }
 
+/// One table of 300 keys, made without the plugin.
+fn one_plain_table(options: &Options, path: &Path) -> Model {
+    let mut model = Model::new();
+    let db = DB::open(options, path).expect("it opens without the plugin");
+    for i in 300..600 {
+        db.put(key(i), b"plain").expect("a put");
+        model.insert(key(i), b"plain".to_vec());
+    }
+    db.flush().expect("a flush");
+    model
+}
+
 fn reads_plainly(db: &DB, model: &Model) {
     for (key, value) in model {
         let found = db.get(key).expect("a read");
@@ -266,15 +278,7 @@ fn a_table_without_identity_is_asked_by_its_range_until_it_is_rewritten() {
         let mut options = with_filter(|table| table.set_checksum_type(ChecksumType::NoChecksum));
         let text = format!("verify_sst_unique_id_in_manifest=false;comparator={comparator}");
         let options = options.get_options_from_string(text).unwrap();
-        let mut model = Model::new();
-        {
-            let db = DB::open(&options, home.path()).unwrap();
-            for i in 300..600 {
-                db.put(key(i), b"old").unwrap();
-                model.insert(key(i), b"old".to_vec());
-            }
-            db.flush().unwrap();
-        }
+        let model = one_plain_table(&options, home.path());
         // Properties are sorted by name, and it is the last of its prefix.
         replace_in_table(home.path(), b"session.identity", b"zession.identity");
 
@@ -303,15 +307,7 @@ fn a_table_that_holds_more_than_is_read_is_not_taken_for_covered() {
     let home = tempfile::tempdir().unwrap();
     // Without checksums, so that a property can be changed.
     let options = with_filter(|table| table.set_checksum_type(ChecksumType::NoChecksum));
-    let mut model = Model::new();
-    {
-        let db = DB::open(&options, home.path()).unwrap();
-        for i in 300..600 {
-            db.put(key(i), b"plain").unwrap();
-            model.insert(key(i), b"plain".to_vec());
-        }
-        db.flush().unwrap();
-    }
+    let model = one_plain_table(&options, home.path());
     // A number in seven bits a byte, the lowest first: 300, and 301.
     replace_in_table(home.path(), b"entries\xac\x02", b"entries\xad\x02");
 

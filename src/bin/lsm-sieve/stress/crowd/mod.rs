@@ -187,7 +187,8 @@ impl Shared<'_> {
             for worked in worked {
                 sum += worked.map_err(Failure::at(0))?;
             }
-            Ok(watched.map(|()| sum)?)
+            watched?;
+            Ok(sum)
         })
     }
 
