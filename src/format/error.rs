@@ -4,6 +4,7 @@ use std::fmt;
 
 /// Why bytes are not what they should be; `byte N` counts from the start of the file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum FormatError {
     /// The bytes end too early.
     #[error("the {part} needs {needed} bytes, {found} are there")]

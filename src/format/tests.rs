@@ -186,6 +186,7 @@ fn a_summary_of_very_many_segments_reads_back() {
 
 /// Cassandra's filters carry no checksum and a flipped bit loses reads.
 #[test]
+#[cfg_attr(miri, ignore = "very many files, one thread")]
 fn every_flipped_bit_is_noticed() {
     for mut bytes in both() {
         for bit in 0..bytes.len() * 8 {
@@ -199,6 +200,7 @@ fn every_flipped_bit_is_noticed() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "very many files, one thread")]
 fn every_truncation_and_every_extension_is_noticed() {
     for bytes in both() {
         for length in 0..bytes.len() {
@@ -455,6 +457,7 @@ fn the_header_counts_the_blocks() {
 /// Header fields take any value behind good checksums: an error, or a sidecar that says exactly
 /// what the bytes say.
 #[test]
+#[cfg_attr(miri, ignore = "very many files, one thread")]
 fn any_header_is_refused_or_understood() {
     let mut random = Random(7);
     let mut understood = 0;
@@ -479,6 +482,7 @@ fn any_header_is_refused_or_understood() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "very many files, one thread")]
 fn any_bytes_are_an_error() {
     let mut random = Random(8);
     for original in both() {
