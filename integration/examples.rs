@@ -52,9 +52,27 @@ fn numbers(line: &str) -> Vec<f64> {
 
 #[test]
 fn the_stores_keep_what_their_examples_assert() {
-    for example in ["front", "differential"] {
+    for example in ["front", "adopt", "differential"] {
         assert_eq!(printed(example), "", "{example}");
     }
+}
+
+#[test]
+fn the_metrics_tell_what_the_filters_did() {
+    let text = printed("metrics");
+    let figure = |name: &str| -> f64 {
+        let line = text.lines().find(|line| line.starts_with(name));
+        let value = line
+            .and_then(|line| line.split_whitespace().last())
+            .unwrap();
+        value.parse().unwrap()
+    };
+    let family = |name: &str| figure(&format!("lsm_sieve_{name}{{family=\"default\"}}"));
+    assert_eq!(family("reads_found_total"), 10_000.0, "{text}");
+    assert!(family("reads_avoided_total") > 9_000.0, "{text}");
+    assert_eq!(family("uncovered_tables"), 0.0, "{text}");
+    assert!(family("summary_bytes") > 10_000.0, "{text}");
+    assert_eq!(figure("lsm_sieve_refuted"), 0.0, "{text}");
 }
 
 #[test]

@@ -83,6 +83,7 @@ impl Counters {
 
 /// What the filters did for the look-ups so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Stats {
     /// Look-ups answered *absent* by the filters: engine reads avoided.
     pub absent: u64,

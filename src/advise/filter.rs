@@ -64,6 +64,7 @@ pub struct Advice {
 
 /// Why there is no advice.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
 pub enum WishError {
     /// Too little is known.
     #[error("two of items, rate and bits decide a filter (probes may stand for the rate); add one")]

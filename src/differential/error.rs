@@ -7,6 +7,7 @@ use crate::filter::StageError;
 
 /// A differential store could not be opened. Its records are as they were.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum OpenDifferentialError {
     /// There is nothing to open.
     #[error(
@@ -111,6 +112,7 @@ pub enum OpenDifferentialError {
 
 /// An operation on an open store failed. What was acknowledged before is kept.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum DifferentialError {
     /// A file could not be read.
     #[error("cannot read the {file} file")]

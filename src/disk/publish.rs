@@ -24,6 +24,7 @@ const TAG_DIGITS: usize = 16;
 /// A file was not published; what stood under its name before still stands, unless the last step
 /// failed, after which either the old or the new whole file is found there.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum PublishError {
     /// An operation failed.
     #[error("cannot {step} {}; free space or repair the disk, the next attempt uses a new file", path.display())]

@@ -69,6 +69,7 @@ pub enum Mismatch {
 
 /// A stage that cannot be folded or expanded.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ResizeError {
     /// Only blocked stages can.
     #[error("a {0:?} stage keeps its size: only blocked ones fold and expand; chain or rebuild it")]

@@ -60,6 +60,7 @@ pub struct Shape {
 
 /// A [`Shape`] that the filter asked for cannot have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ShapeError {
     /// It is the shape of another type of filter.
     #[error("a {kind:?} filter is no {wanted}; read it as what it is")]

@@ -18,6 +18,7 @@ pub struct Stage {
 
 /// Why there is no stage.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
 pub enum StageError {
     /// No geometry reaches the rate.
     #[error("no {kind:?} filter keeps {items} keys below a rate of {rate}; ask for a looser one")]

@@ -187,17 +187,25 @@ fn lines_for(pattern: Pattern, items: Items, wanted: Rate) -> Option<u64> {
 /// # Panics
 /// When `bits_a_key` is not between 1 and 256.
 pub fn rate_of(bits_a_key: f64) -> Rate {
-    assert!(
-        (1.0..=256.0).contains(&bits_a_key),
-        "{bits_a_key} bits per key make no filter"
-    );
     let items = Items::new(1 << 20);
-    let lines = whole(items.get() as f64 * bits_a_key / LINE_BITS as f64);
+    let lines = whole(items.get() as f64 * makes_a_filter(bits_a_key) / LINE_BITS as f64);
     let patterns = Pattern::ALL
         .into_iter()
         .filter(|pattern| pattern.groups() == 2);
     let rates = patterns.map(|pattern| rate(pattern, lines, items));
     Rate::clamped(rates.fold(1.0, f64::min))
+}
+
+/// The same number of bits per key.
+///
+/// # Panics
+/// When it is not between 1 and 256.
+pub(crate) fn makes_a_filter(bits_a_key: f64) -> f64 {
+    assert!(
+        (1.0..=256.0).contains(&bits_a_key),
+        "{bits_a_key} bits per key make no filter; ask for 1 to 256"
+    );
+    bits_a_key
 }
 
 /// The chance that one key leaves a given bit alone: its word is another, or its probes miss.

@@ -84,6 +84,21 @@ quantity! {
 }
 
 impl Bits {
+    /// The bits of so many bytes, at most `u64::MAX`.
+    ///
+    /// ```
+    /// let quarter = lsm_sieve::Bits::from_bytes(256 << 20);
+    /// assert_eq!(quarter.get(), 1 << 31);
+    /// ```
+    pub const fn from_bytes(bytes: u64) -> Self {
+        Self(bytes.saturating_mul(8))
+    }
+
+    /// The bytes that hold so many bits.
+    pub const fn to_bytes(self) -> u64 {
+        self.0.div_ceil(8)
+    }
+
     /// Bits spent on each of `items` keys; 0 when there are none.
     pub fn per_key(self, items: Items) -> f64 {
         if items.0 == 0 {

@@ -101,6 +101,7 @@ impl Sample {
 
 /// Proof that a filter denied a key which is there.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Refutation {
     /// The column family.
     pub family: String,

@@ -8,6 +8,7 @@ use crate::segment::{IdentityError, SidecarError};
 
 /// A database or a column family could not be opened behind filters. No key was touched.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum OpenError {
     /// The options ask for something that filters over key bytes cannot serve, or that has not
     /// been proved to work with them.
@@ -68,6 +69,7 @@ pub enum OpenError {
 
 /// The state of the filters could not be told.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum InspectError {
     /// RocksDB could not list the tables of a column family.
     #[error("cannot list the live tables of column family {column:?}: {reason}")]

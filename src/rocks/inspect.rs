@@ -21,6 +21,7 @@ const SAMPLE: u64 = 100_000;
 
 /// The state of all filters of a database.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Inspection {
     /// One report a column family.
     pub columns: Vec<ColumnReport>,
@@ -34,6 +35,7 @@ pub struct Inspection {
 
 /// The state of one column family's filters.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct ColumnReport {
     /// Its name.
     pub name: String,
@@ -47,6 +49,7 @@ pub struct ColumnReport {
 
 /// The state of one table's filter.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct SegmentReport {
     /// The identity that binds filter and table; `None` for tables older than RocksDB 6.24.
     pub id: Option<SegmentId>,
@@ -70,6 +73,7 @@ pub struct SegmentReport {
 
 /// The state of one filter.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct FilterReport {
     /// Distinct keys.
     pub keys: u64,

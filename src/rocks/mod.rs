@@ -18,7 +18,7 @@
 //! | `probe` | the proof, before a database is opened, that the hooks fire |
 //! | `db` | [`SieveDb`] |
 //! | `family` | a column family that is looked up once |
-//! | `inspect`, `verify` | what there is, and whether it is right |
+//! | `health`, `inspect`, `verify` | what there is, at a glance and in full, and whether it is right |
 //! | `error` | what can go wrong while a database is opened or looked at |
 
 mod audit;
@@ -32,6 +32,7 @@ mod db;
 mod error;
 mod family;
 mod ffi;
+mod health;
 #[cfg(test)]
 mod held;
 mod inspect;
@@ -59,6 +60,7 @@ pub use db::SieveDb;
 pub use error::{InspectError, OpenError, UpkeepFailed};
 pub(crate) use family::Family;
 pub(crate) use ffi::has_compaction_filter;
+pub use health::{FamilyHealth, Health};
 pub use inspect::{ColumnReport, FilterReport, Inspection, SegmentReport};
 pub use options::{FilterMemory, SieveOptions};
 pub use scrub::Scrubbed;

@@ -32,10 +32,11 @@ pub struct SieveOptions {
     publishes_first: bool,
 }
 
-/// What the filters of a column family take.
+/// What filters take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct FilterMemory {
-    /// The summary, which is asked first.
+    /// The summary of a column family, which is asked first; or those of all.
     pub summary: Bits,
     /// The filters of all SSTs, which RocksDB asks.
     pub segments: Bits,
@@ -124,7 +125,8 @@ impl SieveOptions {
     /// When `bits` is not between 1 and 256.
     #[must_use]
     pub fn summary_bits_per_key(self, bits: f64) -> Self {
-        let stage = blocked::rate_of((bits / HEADROOM).max(1.0)).get();
+        let roomy = blocked::makes_a_filter(bits) / HEADROOM;
+        let stage = blocked::rate_of(roomy.max(1.0)).get();
         let rate = Rate::clamped(stage / (1.0 - TIGHTENING));
         self.summary_rate(rate)
     }
@@ -291,4 +293,26 @@ impl SieveOptions {
 /// Keys, and room for some more.
 pub(crate) fn roomy(keys: Items) -> Items {
     Items::new((keys.get() as f64 * HEADROOM).ceil() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bits_that_make_no_filter_are_refused() {
+        let set = [
+            SieveOptions::summary_bits_per_key,
+            SieveOptions::segment_bits_per_key,
+        ];
+        for set in set {
+            let with = |bits| std::panic::catch_unwind(|| set(SieveOptions::default(), bits));
+            for bits in [0.0, 0.99, 256.01, f64::NAN, f64::INFINITY] {
+                assert!(with(bits).is_err(), "{bits}");
+            }
+            for bits in [1.0, 1.01, 10.0, 256.0] {
+                assert!(with(bits).is_ok(), "{bits}");
+            }
+        }
+    }
 }

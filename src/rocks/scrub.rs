@@ -32,6 +32,7 @@ const NANOS: u64 = 1_000_000_000;
 
 /// What scrubbing has read, and what it found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Scrubbed {
     /// Filters that were read.
     pub filters: u64,

@@ -17,6 +17,7 @@ use crate::segment::SidecarError;
 
 /// What a verification found.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct VerifyReport {
     /// Sidecars of live tables read and checked.
     pub sidecars_checked: u64,
@@ -42,6 +43,7 @@ impl VerifyReport {
 
 /// A key that a filter denies though it is there: a fault of lsm-sieve or of the machine.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct LostKey {
     /// The key.
     pub key: Vec<u8>,

@@ -22,6 +22,7 @@ const MAX_IDENTITY_BYTES: u64 = 4096;
 
 /// Why the identity of a database could neither be read nor made.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum IdentityError {
     /// The disk or the system's randomness refused an operation.
     #[error("cannot {operation} {}; repair disk or permissions, and open the database again", path.display())]

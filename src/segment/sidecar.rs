@@ -22,6 +22,7 @@ pub const MAX_SIDECAR_BYTES: u64 = 1 << 30;
 
 /// Why a sidecar could not be stored, loaded or removed.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum SidecarError {
     /// The disk refused an operation.
     #[error("cannot {operation} {}; reads ask the engine, repair disk or permissions", path.display())]

@@ -27,6 +27,7 @@ const VALUE: [u8; 32] = [0x5a; 32];
 
 /// Why a replay did not reach its end.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ReplayError<E: std::error::Error + 'static> {
     /// The trace cannot be read on.
     #[error(transparent)]

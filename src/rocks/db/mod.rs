@@ -174,6 +174,10 @@ impl SieveDb {
         &self.engine
     }
 
+    pub(crate) fn budget(&self) -> Option<Bits> {
+        self.options.get_memory_budget()
+    }
+
     /// Memory that a filter may take which takes `own` of it now.
     pub(crate) fn room(&self, own: Bits) -> Bits {
         room(&self.options, &self.columns, &self.registry, own)

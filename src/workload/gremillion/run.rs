@@ -359,6 +359,7 @@ impl ScriptMeans {
 
 /// Why an experiment has no outcome.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ExperimentError {
     /// It was stopped.
     #[error(transparent)]

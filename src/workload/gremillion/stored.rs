@@ -54,6 +54,7 @@ const TIMED: usize = 25_000;
 
 /// Why a store did not answer.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum StoredError {
     /// It could not be opened.
     #[error(transparent)]

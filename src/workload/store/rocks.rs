@@ -10,6 +10,7 @@ use crate::{OpenError, SieveDb, SieveOptions};
 
 /// Why a database cannot be opened.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum OpenStoreError {
     /// The folder cannot be looked into.
     #[error("there is no database at {}: check the path", path.display())]

@@ -38,6 +38,7 @@ pub enum Format {
 
 /// Why a trace cannot be read on.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum TraceError {
     /// The file cannot be opened.
     #[error("cannot open the trace {}: check the path and its permissions", path.display())]

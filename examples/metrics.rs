@@ -1,0 +1,47 @@
+//! The front's figures as a scraper of Prometheus' reads them: `cargo run --example metrics`
+
+#![expect(clippy::print_stdout, reason = "an example for the command line")]
+
+use lsm_sieve::{FamilyHealth, Health, SieveDb, SieveOptions};
+
+fn figures(family: &FamilyHealth) -> [(&'static str, f64); 8] {
+    let stats = &family.stats;
+    // Nothing is ruled out while it is not known what the summary does not speak for.
+    let uncovered = family.uncovered.map_or(f64::NAN, |tables| tables as f64);
+    [
+        ("reads_avoided_total", stats.absent as f64),
+        ("reads_found_total", stats.found as f64),
+        ("false_positives_total", stats.false_positives as f64),
+        ("reads_uncovered_total", stats.uncovered as f64),
+        ("refuted_total", stats.refuted as f64),
+        ("uncovered_tables", uncovered),
+        ("predicted_rate", family.predicted_rate),
+        ("summary_bytes", family.memory.to_bytes() as f64),
+    ]
+}
+
+fn print(health: &Health) {
+    for family in &health.families {
+        for (name, value) in figures(family) {
+            println!("lsm_sieve_{name}{{family={:?}}} {value}", family.name);
+        }
+    }
+    let segments = health.memory.segments.to_bytes();
+    println!("lsm_sieve_segment_bytes {segments}");
+    println!("lsm_sieve_refuted {}", u8::from(health.refuted));
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let folder = tempfile::tempdir()?;
+    let mut options = rocksdb::Options::default();
+    options.create_if_missing(true);
+    let db = SieveDb::open(&options, &SieveOptions::default(), folder.path())?;
+    for user in 0..10_000_u32 {
+        db.put(user.to_be_bytes(), b"a record")?;
+    }
+    for user in 0..20_000_u32 {
+        db.get(user.to_be_bytes())?;
+    }
+    print(&db.health());
+    Ok(())
+}
