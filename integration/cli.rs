@@ -5,7 +5,7 @@
     reason = "a test fails by panicking, in its helpers as well"
 )]
 
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
 use serde_json::Value;
 
@@ -59,4 +59,11 @@ pub(crate) fn is_refused(arguments: &[&str]) {
     let output = run(arguments.iter().copied());
     ends_with_one_line(&output, 2, &format!("{arguments:?}"));
     assert!(output.stdout.is_empty(), "{arguments:?}");
+}
+
+/// Sends a signal to a command that is at work.
+pub(crate) fn signal(child: &Child, name: &str) {
+    let pid = child.id().to_string();
+    let sent = Command::new("kill").args(["-s", name, &pid]).status();
+    assert!(sent.unwrap().success());
 }

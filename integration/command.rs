@@ -13,13 +13,13 @@
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use lsm_sieve::SieveDb;
 use rocksdb::DB;
 use serde_json::Value;
 
-use crate::cli::{command, ends_with_one_line, json, parsed, run, succeeds, text};
+use crate::cli::{command, ends_with_one_line, json, parsed, run, signal, succeeds, text};
 use crate::copy::sidecars;
 use crate::traces;
 use crate::twin::{Model, cover, fill, open, options, settle, sieve};
@@ -38,12 +38,14 @@ fn database(path: &Path) {
 
 #[test]
 fn help_of_every_command_is_printed_and_is_no_error() {
+    for arguments in [&["--help"][..], &["help"], &["--version"]] {
+        assert!(!succeeds(arguments).is_empty(), "{arguments:?}");
+    }
     for arguments in [
-        &["--help"][..],
-        &["help"],
-        &["advise", "--help"],
+        &["advise", "--help"][..],
         &["advise", "differential", "--help"],
         &["advise", "filter", "--help"],
+        &["advise", "front", "--help"],
         &["demo", "--help"],
         &["replay", "--help"],
         &["bench", "--help"],
@@ -55,9 +57,9 @@ fn help_of_every_command_is_printed_and_is_no_error() {
         &["verify", "--help"],
         &["reorganize", "--help"],
         &["stress", "--help"],
-        &["--version"],
     ] {
-        assert!(!succeeds(arguments).is_empty(), "{arguments:?}");
+        let help = succeeds(arguments);
+        assert!(help.contains("\nExamples:\n"), "{arguments:?}: {help}");
     }
 }
 
@@ -375,6 +377,13 @@ fn heeds_interrupts(pid: u32) -> bool {
     caught & WANTED == WANTED
 }
 
+fn wait_until_it_heeds_interrupts(child: &mut Child) {
+    while !heeds_interrupts(child.id()) {
+        assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
+        std::thread::yield_now();
+    }
+}
+
 /// The command waits for a reader that never comes, and does not get to see the first signal.
 #[test]
 fn a_second_signal_stops_at_once() {
@@ -389,18 +398,38 @@ fn a_second_signal_stops_at_once() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    while !heeds_interrupts(child.id()) {
-        assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
-        std::thread::yield_now();
-    }
-    let pid = child.id().to_string();
-    for signal in ["INT", "TERM"] {
-        let sent = Command::new("kill").args(["-s", signal, &pid]).status();
-        assert!(sent.unwrap().success());
-    }
+    wait_until_it_heeds_interrupts(&mut child);
+    signal(&child, "INT");
+    signal(&child, "TERM");
     let output = child.wait_with_output().unwrap();
     ends_with_one_line(&output, 2, "model");
     assert!(text(&output.stderr).contains("stopped at once"));
+}
+
+/// The signal comes while the database is opened, or now and then too late.
+#[test]
+fn an_interrupted_verification_says_so() {
+    let home = tempfile::tempdir().unwrap();
+    database(home.path());
+    for _ in 0..50 {
+        let mut child = command()
+            .args(["verify", "--full"])
+            .arg(home.path())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        wait_until_it_heeds_interrupts(&mut child);
+        signal(&child, "INT");
+        let output = child.wait_with_output().unwrap();
+        if output.status.code() == Some(2) {
+            ends_with_one_line(&output, 2, "verify");
+            let said = text(&output.stderr);
+            assert!(said.contains("stopped before all was checked"), "{said}");
+            return;
+        }
+    }
+    panic!("no signal ended it");
 }
 
 /// Ids enough to be at work for long, in both modes.
@@ -415,7 +444,7 @@ fn an_interrupted_replay_says_so_and_leaves_no_folder() {
     let home = tempfile::tempdir().unwrap();
     let trace = home.path().join("trace");
     long_trace(&trace);
-    for (signal, mode) in [("INT", "upsert"), ("TERM", "differential")] {
+    for (name, mode) in [("INT", "upsert"), ("TERM", "differential")] {
         let scratch = home.path().join(format!("scratch-{mode}"));
         fs::create_dir(&scratch).unwrap();
         let mut child = command()
@@ -431,9 +460,7 @@ fn an_interrupted_replay_says_so_and_leaves_no_folder() {
             assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
             std::thread::yield_now();
         }
-        let pid = child.id().to_string();
-        let sent = Command::new("kill").args(["-s", signal, &pid]).status();
-        assert!(sent.unwrap().success());
+        signal(&child, name);
         let output = child.wait_with_output().unwrap();
         ends_with_one_line(&output, 2, mode);
         assert!(

@@ -6,13 +6,13 @@
 )]
 
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Output, Stdio};
 
 use lsm_sieve::differential::{Batch, DifferentialOptions, DifferentialStore};
 use rocksdb::{DB, Options};
 use serde_json::Value;
 
-use crate::cli::{command, ends_with_one_line, parsed as json, run, text};
+use crate::cli::{command, ends_with_one_line, parsed as json, run, signal, text};
 
 fn open(path: &Path) -> DifferentialStore {
     let mut engine = Options::default();
@@ -164,9 +164,7 @@ fn interrupted(path: &Path) -> Output {
         assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
         std::thread::yield_now();
     }
-    let pid = child.id().to_string();
-    let sent = Command::new("kill").args(["-s", "INT", &pid]).status();
-    assert!(sent.unwrap().success());
+    signal(&child, "INT");
     child.wait_with_output().unwrap()
 }
 

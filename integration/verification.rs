@@ -1,10 +1,11 @@
 //! `verify` can fail: a filter that lacks a key, its checksums right, is found out.
 
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use lsm_sieve::disk::{RealDisk, publish, read_file};
 use lsm_sieve::format::{decode, encode};
-use lsm_sieve::{SieveDb, SieveOptions};
+use lsm_sieve::{InspectError, SieveDb, SieveOptions};
 
 use crate::copy::{sidecars, summaries};
 use crate::twin::{Model, cover, fill, open, options, settle, sieve};
@@ -102,4 +103,41 @@ fn a_database_can_be_verified_while_it_is_written_and_compacted() {
     });
     let report = db.verify(true).unwrap();
     assert_eq!(report.entries_checked, ROUNDS * KEYS);
+}
+
+#[test]
+fn a_check_says_how_far_it_is_and_ends_when_it_is_told_to() {
+    const KEYS: u64 = 10_000;
+    let home = tempfile::tempdir().unwrap();
+    let db = open(home.path());
+    for table in 0..2 {
+        fill(&db, &mut Model::new(), table * KEYS..(table + 1) * KEYS);
+        db.flush().unwrap();
+    }
+    cover(&db);
+    settle(&db);
+    for full in [true, false] {
+        let (mut done, mut asked) = (0, 0);
+        let count = |entries| {
+            done += entries;
+            asked += 1;
+            ControlFlow::Continue(())
+        };
+        let report = db.verify_while(full, count).unwrap();
+        assert!(report.lost.is_empty() && report.sidecars_checked == 2);
+        assert_eq!(done, 2 * KEYS);
+        for question in 0..asked {
+            let mut left = question;
+            let stopped = db.verify_while(full, |_| {
+                assert!(left >= 0, "asked again after it was told to end");
+                left -= 1;
+                if left < 0 {
+                    ControlFlow::Break(())
+                } else {
+                    ControlFlow::Continue(())
+                }
+            });
+            assert!(matches!(stopped, Err(InspectError::Stopped)), "{question}");
+        }
+    }
 }

@@ -97,6 +97,9 @@ pub enum InspectError {
         /// Those that were read.
         found: u64,
     },
+    /// Whoever was asked whether to go on said no.
+    #[error("stopped before all was checked; nothing was changed")]
+    Stopped,
 }
 
 /// Upkeep could not finish what it was asked for; it tries again by itself.

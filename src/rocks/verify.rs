@@ -5,6 +5,7 @@
 
 use std::collections::HashSet;
 use std::fmt;
+use std::ops::ControlFlow;
 
 use super::SieveDb;
 use super::bound;
@@ -14,6 +15,9 @@ use super::ffi::{self, LiveTable};
 use crate::filter::Chain;
 use crate::planted::planted;
 use crate::segment::SidecarError;
+
+/// Entries between two questions whether to go on.
+const STRETCH: u64 = 4_096;
 
 /// What a verification found.
 #[derive(Clone, Debug, Default)]
@@ -73,36 +77,63 @@ impl SieveDb {
     /// # Errors
     /// When RocksDB cannot list or read its tables, or a table gives fewer entries than it holds.
     pub fn verify(&self, full: bool) -> Result<VerifyReport, InspectError> {
+        self.verify_while(full, |_| ControlFlow::Continue(()))
+    }
+
+    /// [`SieveDb::verify`], for as long as `go_on` says. It is told now and then for how many more
+    /// entries of tables the check is done: in all as many as the tables hold, and those again of
+    /// tables that were compacted away meanwhile.
+    ///
+    /// # Errors
+    /// As above, and [`InspectError::Stopped`].
+    pub fn verify_while(
+        &self,
+        full: bool,
+        mut go_on: impl FnMut(u64) -> ControlFlow<()>,
+    ) -> Result<VerifyReport, InspectError> {
+        let mut check = Check {
+            db: self,
+            full,
+            go_on: &mut go_on,
+        };
         let mut report = VerifyReport::default();
         for column in self.columns().all() {
             if let Err(error) = self.shelf().check_summary(column.name()) {
                 report.damaged.push(full_text(&error));
             }
-            self.verify_tables(&column, full, &mut report)?;
+            check.family(&column, &mut report)?;
         }
         Ok(report)
     }
+}
 
+/// A verification under way.
+struct Check<'a> {
+    db: &'a SieveDb,
+    full: bool,
+    go_on: &'a mut dyn FnMut(u64) -> ControlFlow<()>,
+}
+
+impl Check<'_> {
     /// A table that is compacted away meanwhile hands its keys to others: what was found in it is
     /// void, and the tables that are new since are checked as well.
-    fn verify_tables(
-        &self,
-        column: &Column,
-        full: bool,
-        report: &mut VerifyReport,
-    ) -> Result<(), InspectError> {
+    fn family(&mut self, column: &Column, report: &mut VerifyReport) -> Result<(), InspectError> {
         let mut verified: HashSet<String> = HashSet::new();
         loop {
-            let mut fresh = self.tables(column)?;
+            let mut fresh = self.db.tables(column)?;
             fresh.retain(|table| !verified.contains(&table.path));
-            let found: Vec<_> = fresh
-                .into_iter()
-                .map(|table| (self.verify_table(column, &table, full), table.path))
-                .collect();
-            let live = self.tables(column)?;
+            let mut checked = Vec::new();
+            for table in fresh {
+                let found = self.table(column, &table);
+                if matches!(found, Err(InspectError::Stopped)) {
+                    return Err(InspectError::Stopped);
+                }
+                checked.push((found, table.path));
+            }
+            let live = self.db.tables(column)?;
             let is_live = |path: &String| live.iter().any(|table| &table.path == path);
             let mut gone = false;
-            for (found, path) in found {
+            for (found, path) in checked {
                 if is_live(&path) {
                     report.add(found?);
                     verified.insert(path);
@@ -116,22 +147,26 @@ impl SieveDb {
         }
     }
 
-    fn verify_table(
-        &self,
-        column: &Column,
-        table: &LiveTable,
-        full: bool,
-    ) -> Result<VerifyReport, InspectError> {
+    fn table(&mut self, column: &Column, table: &LiveTable) -> Result<VerifyReport, InspectError> {
         let mut report = VerifyReport::default();
-        let stored = self.verify_sidecar(table, &mut report);
-        if full {
-            self.verify_keys(column, table, stored.as_ref(), &mut report)?;
+        let stored = self.sidecar(table, &mut report);
+        if self.full {
+            self.keys(column, table, stored.as_ref(), &mut report)?;
+        } else {
+            self.advance(table.entries)?;
         }
         Ok(report)
     }
 
-    fn verify_sidecar(&self, table: &LiveTable, report: &mut VerifyReport) -> Option<Chain> {
-        let loaded = table.id().map(|id| self.shelf().load_checked(id));
+    fn advance(&mut self, entries: u64) -> Result<(), InspectError> {
+        match (self.go_on)(entries) {
+            ControlFlow::Continue(()) => Ok(()),
+            ControlFlow::Break(()) => Err(InspectError::Stopped),
+        }
+    }
+
+    fn sidecar(&self, table: &LiveTable, report: &mut VerifyReport) -> Option<Chain> {
+        let loaded = table.id().map(|id| self.db.shelf().load_checked(id));
         match loaded {
             Some(Ok(Some(filter))) => {
                 report.sidecars_checked += 1;
@@ -143,8 +178,8 @@ impl SieveDb {
         None
     }
 
-    fn verify_keys(
-        &self,
+    fn keys(
+        &mut self,
         column: &Column,
         table: &LiveTable,
         stored: Option<&Chain>,
@@ -152,11 +187,12 @@ impl SieveDb {
     ) -> Result<(), InspectError> {
         let hasher = column.hasher();
         let view = column.view();
-        let segment = table.id().and_then(|id| self.registry().get(id));
-        let Some(handle) = bound::family(column, self.engine()) else {
+        let segment = table.id().and_then(|id| self.db.registry().get(id));
+        let Some(handle) = bound::family(column, self.db.engine()) else {
             return Ok(());
         };
         let mut found = 0;
+        let mut stopped = false;
         ffi::raw_keys(&handle, &table.path, |key, deletion| {
             let hash = hasher.hash(key);
             let resident = segment.as_ref().and_then(|segment| segment.answer(hash));
@@ -176,12 +212,17 @@ impl SieveDb {
                 });
             }
             found += 1;
-            true
+            stopped = found % STRETCH == 0 && self.advance(STRETCH).is_err();
+            !stopped
         })
         .map_err(|reason| InspectError::Read {
             path: table.path.clone(),
             reason,
         })?;
+        if stopped {
+            return Err(InspectError::Stopped);
+        }
+        self.advance(found % STRETCH)?;
         report.entries_checked += found;
         // What was not read was not checked.
         if found == table.entries || planted!(ShortCheckAccepted) {

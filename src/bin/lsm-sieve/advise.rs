@@ -7,9 +7,14 @@ mod front;
 use crate::outcome::Stop;
 use crate::output::Output;
 
+const AFTER_HELP: &str = "Examples:
+  lsm-sieve advise filter --items 10000000 --rate 0.001
+  lsm-sieve advise front /var/lib/service/db
+  lsm-sieve advise differential --help";
+
 /// Recommend settings, with the reasons.
 #[derive(clap::Subcommand)]
-#[command(arg_required_else_help = false)]
+#[command(arg_required_else_help = false, after_help = AFTER_HELP)]
 pub(crate) enum Subject {
     Filter(filter::Arguments),
     Front(front::Arguments),

@@ -25,7 +25,7 @@ rounds. Both keep their files in temporary folders: about 130 bytes a key in all
 
 /// Measure what the front does to one kind of look-up.
 #[derive(clap::Subcommand)]
-#[command(arg_required_else_help = false)]
+#[command(arg_required_else_help = false, after_help = AFTER_HELP)]
 pub(crate) enum Benchmark {
     Miss(Arguments),
 }

@@ -4,6 +4,7 @@
 //! Ctrl-C only sets a flag, which every driver sees through its watch: the command then unwinds
 //! as from any error, and what it made is removed on the way. A second Ctrl-C does not wait for that.
 
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -48,6 +49,14 @@ impl Progress {
     /// Starts a stretch whose end is not known.
     pub(crate) fn unbounded(what: &'static str) -> Self {
         Self::with_style(what, None, "{msg:24} {spinner} {human_pos}, {elapsed}")
+    }
+
+    /// [`Watch::advance`], for those who ask whether to go on.
+    pub(crate) fn pass(&mut self, steps: u64) -> ControlFlow<()> {
+        match self.advance(steps) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(Interrupted) => ControlFlow::Break(()),
+        }
     }
 
     fn with_style(what: &'static str, total: Option<u64>, template: &str) -> Self {

@@ -1,11 +1,9 @@
 //! `reorganize`: moves what the differential file of a store holds into its main file.
 
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use lsm_sieve::differential::{DifferentialOptions, DifferentialStore, Reorganized, Trigger};
-use lsm_sieve::workload::Watch as _;
 use lsm_sieve::workload::report::{Tabular, number};
 use lsm_sieve::workload::store::column_families;
 use lsm_sieve::{Items, Rate};
@@ -112,10 +110,7 @@ fn reorganize(store: &DifferentialStore) -> Result<Reorganized, Stop> {
     let done = store.reorganize(|batch| {
         let more = batch.moved - shown;
         shown = batch.moved;
-        match progress.advance(more) {
-            Ok(()) => ControlFlow::Continue(()),
-            Err(_) => ControlFlow::Break(()),
-        }
+        progress.pass(more)
     })?;
     Ok(done)
 }

@@ -8,6 +8,7 @@ use serde::Serialize;
 use crate::inspect;
 use crate::outcome::Stop;
 use crate::output::Output;
+use crate::progress::Progress;
 
 const AFTER_HELP: &str = "Examples:
   lsm-sieve verify /var/lib/service/db
@@ -41,7 +42,13 @@ struct Report {
 
 pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), Stop> {
     let store = inspect::open(&arguments.path)?;
-    let found = store.front().verify(arguments.full)?;
+    let tables = store.front().live_files()?;
+    let entries = tables.iter().map(|table| table.num_entries).sum();
+    let mut progress = Progress::new("checking", entries);
+    let found = store
+        .front()
+        .verify_while(arguments.full, |entries| progress.pass(entries))?;
+    drop(progress);
     let report = Report {
         sidecars_checked: found.sidecars_checked,
         damaged: found.damaged,
