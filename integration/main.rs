@@ -25,6 +25,7 @@ mod foreign;
 mod fuzz;
 mod gremillion;
 mod ingestion;
+mod left_out;
 mod page;
 mod rate;
 mod recovery;

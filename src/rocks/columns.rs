@@ -1,8 +1,10 @@
 //! The fronts of a database's column families, by RocksDB's id of each.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::column::{Column, ForeignKeys};
+use super::{Engine, ffi};
 use crate::math::{Bits, Rate};
 use crate::planted::planted;
 use crate::rcu::Published;
@@ -23,6 +25,8 @@ struct Arrivals {
     held: Vec<ForeignKeys>,
     /// Calls of the engine's beside which upkeep must not flush.
     flushers: usize,
+    /// Families that never have a front.
+    frontless: HashSet<u32>,
 }
 
 /// Must be held while keys arrive that no memtable takes.
@@ -133,14 +137,26 @@ impl Columns {
             .for_each(|column| column.retire());
     }
 
-    /// Announces keys from outside for the family with this id; for all, where it has no front or
-    /// none is named.
+    /// Notes that the family that has this name now never has a front.
+    pub(crate) fn leave_out(&self, engine: &Engine, name: &str) {
+        let Some(family) = engine.cf_handle(name) else {
+            return;
+        };
+        let id = ffi::column_id(&family);
+        unpoisoned(self.arrivals.lock()).frontless.insert(id);
+    }
+
+    /// Announces keys from outside for the family with this id; for all, where it may yet have a front
+    /// or none is named.
     pub(crate) fn expect_foreign_keys(&self, id: Option<u32>) -> Arrival<'_> {
         let mut arrivals = unpoisoned(self.arrivals.lock());
         arrivals.under_way += 1;
-        let columns = match id.and_then(|id| self.get(id)) {
-            Some(column) => vec![column],
-            None => self.all(),
+        let columns = match id {
+            Some(id) if arrivals.frontless.contains(&id) => Vec::new(),
+            _ => match id.and_then(|id| self.get(id)) {
+                Some(column) => vec![column],
+                None => self.all(),
+            },
         };
         Arrival {
             columns: self,

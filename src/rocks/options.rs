@@ -1,5 +1,6 @@
 //! What a front may be told; every setting has a default that is argued here.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -29,6 +30,7 @@ pub struct SieveOptions {
     frozen: bool,
     audit: u32,
     scrub_every: Option<Duration>,
+    left_out: BTreeSet<String>,
     publishes_first: bool,
 }
 
@@ -81,6 +83,7 @@ impl Default for SieveOptions {
             frozen: false,
             audit: AUDITED,
             scrub_every: Some(SCRUBBED),
+            left_out: BTreeSet::new(),
             publishes_first: false,
         }
     }
@@ -198,6 +201,15 @@ impl SieveOptions {
         self
     }
 
+    /// Column families that get no front, beside those named before: they take no memory for filters,
+    /// all their look-ups go to the engine, and they may have options that filters cannot serve. For
+    /// families whose keys are nearly always there. The default family cannot be left out.
+    #[must_use]
+    pub fn leave_out<N: Into<String>>(mut self, families: impl IntoIterator<Item = N>) -> Self {
+        self.left_out.extend(families.into_iter().map(Into::into));
+        self
+    }
+
     /// Reads the filters that are there and changes none: nothing is rebuilt, saved or removed.
     /// For tools that look at a database as it is.
     #[must_use]
@@ -221,6 +233,14 @@ impl SieveOptions {
     pub fn scrub_every(mut self, interval: Option<Duration>) -> Self {
         self.scrub_every = interval;
         self
+    }
+
+    pub(crate) fn left_out(&self) -> impl Iterator<Item = &str> {
+        self.left_out.iter().map(String::as_str)
+    }
+
+    pub(crate) fn leaves_out(&self, family: &str) -> bool {
+        self.left_out.contains(family)
     }
 
     pub(crate) fn get_scrub_every(&self) -> Option<Duration> {

@@ -133,8 +133,10 @@ impl SieveDb {
     /// A column family to be asked often: looked up once, with its front.
     pub(crate) fn family(&self, name: &str) -> Option<Family> {
         let family = Family::new(&self.engine, name)?;
-        let column = self.columns.get(ffi::column_id(family.handle()))?;
-        Some(family.behind(column))
+        Some(match self.columns.get(ffi::column_id(family.handle())) {
+            Some(column) => family.behind(column),
+            None => family,
+        })
     }
 
     /// Runs `use_engine` with the bare engine, for what has no method here. Writes through it are

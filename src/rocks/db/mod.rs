@@ -56,7 +56,7 @@ impl SieveDb {
         stats.fold(Stats::default(), |sum, stats| sum + stats)
     }
 
-    /// What the filters of one column family did so far; `None` when there is no such family.
+    /// What the filters of one column family did so far; `None` when no such family has a front.
     pub fn stats_cf(&self, name: &str) -> Option<Stats> {
         let columns = self.columns.all();
         let column = columns.iter().find(|column| column.name() == name);

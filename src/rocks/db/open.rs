@@ -89,6 +89,10 @@ impl SieveDb {
         if let Some(rate) = sieve.rate_out_of_reach() {
             return Err(OpenError::Rate(rate));
         }
+        if sieve.leaves_out(DEFAULT_COLUMN_FAMILY_NAME) {
+            let reason = "it cannot be left out; while it is empty, its filters are small";
+            return Err(unsupported(DEFAULT_COLUMN_FAMILY_NAME, reason.to_owned()));
+        }
         if !planted!(HooksUnproved) {
             probe::hooks_fire()?;
         }
@@ -114,6 +118,10 @@ impl SieveDb {
         let mut fronts = Vec::new();
         let mut taken = 0;
         for (name, options) in families {
+            if sieve.leaves_out(&name) {
+                hooked.push((name, options));
+                continue;
+            }
             let column = opening.column(&name, sieve, Bits::new(taken));
             taken += column.view().size().get();
             hooked.push((name, hooked_options(&options, &column)?));
@@ -163,6 +171,13 @@ impl SieveDb {
             watch(&column, &engine, &trust);
             columns.insert(id, column);
         }
+        for name in options.left_out() {
+            columns.leave_out(&engine, name);
+            if !options.is_frozen() {
+                // Of an earlier run; nobody keeps it up to date.
+                shelf.remove_summary(name);
+            }
+        }
         let default = default.ok_or(OpenError::HooksSilent {
             what: "the default column family",
         })?;
@@ -198,12 +213,24 @@ impl SieveDb {
         })
     }
 
-    /// Creates a column family with a front of its own.
+    /// Creates a column family with a front of its own, unless its name is left out.
     ///
     /// # Errors
     /// [`OpenError`] for unsupported options, or what RocksDB says.
     pub fn create_cf(&self, name: &str, options: &Options) -> Result<(), OpenError> {
         let _turn = self.family_turn();
+        let create = |options: &Options| {
+            let created = self.engine.create_cf(name, options);
+            created.map_err(|source| OpenError::Create {
+                column: name.to_owned(),
+                source,
+            })
+        };
+        if self.options.leaves_out(name) {
+            create(options)?;
+            self.columns.leave_out(&self.engine, name);
+            return Ok(());
+        }
         let opening = Opening {
             hasher: self.hasher,
             registry: Arc::clone(&self.registry),
@@ -212,12 +239,7 @@ impl SieveDb {
         };
         let taken = self.columns.size_without(None);
         let column = opening.column(name, &self.settings(), taken);
-        let hooked = hooked_options(options, &column)?;
-        let created = self.engine.create_cf(name, &hooked);
-        created.map_err(|source| OpenError::Create {
-            column: name.to_owned(),
-            source,
-        })?;
+        create(&hooked_options(options, &column)?)?;
         watch(&column, &self.engine, &self.trust);
         // Not the family that has the name now, which may have been dropped and made again.
         self.columns.insert(bound_family(&column)?, column);
@@ -331,12 +353,14 @@ fn hooked_options(options: &Options, column: &Arc<Column>) -> Result<Options, Op
 }
 
 fn refuse(column: &str, options: &Options) -> Result<(), OpenError> {
-    ffi::refusal(options).map_or(Ok(()), |reason| {
-        Err(OpenError::Unsupported {
-            column: column.to_owned(),
-            reason,
-        })
-    })
+    ffi::refusal(options).map_or(Ok(()), |reason| Err(unsupported(column, reason)))
+}
+
+fn unsupported(column: &str, reason: String) -> OpenError {
+    OpenError::Unsupported {
+        column: column.to_owned(),
+        reason,
+    }
 }
 
 /// Lets a front be audited, and fall with the others.

@@ -36,6 +36,9 @@ pub(super) struct FrontSettings {
     pub(super) budget_bits: Option<u64>,
     /// SipHash-1-3 instead of XXH3.
     pub(super) keyed: bool,
+    /// A family without a front, by its index; never the first.
+    #[serde(default)]
+    pub(super) left_out: Option<usize>,
 }
 
 impl Settings {
@@ -104,6 +107,9 @@ impl FrontSettings {
             expected_keys: 1 << random.below(13),
             budget_bits: random.one_in(4).then(|| *random.pick(&BUDGETS)),
             keyed: random.one_in(3),
+            left_out: random
+                .one_in(4)
+                .then(|| 1 + random.index(FAMILIES.len() - 1)),
         }
     }
 
@@ -119,6 +125,9 @@ impl FrontSettings {
             });
         if let Some(bits) = self.budget_bits {
             options = options.memory_budget(Bits::new(bits));
+        }
+        if let Some(family) = self.left_out {
+            options = options.leave_out(FAMILIES.get(family).copied());
         }
         options = match self.summary {
             Precision::Rate(rate) => options.summary_rate(checked(rate)?),
@@ -172,6 +181,7 @@ impl Default for FrontSettings {
             expected_keys: 64,
             budget_bits: None,
             keyed: false,
+            left_out: None,
         }
     }
 }
