@@ -267,7 +267,7 @@ fn heavy_barrier() -> bool {
     !WRITER_PAYS.load(Ordering::SeqCst) || barriers::everywhere()
 }
 
-#[cfg(all(target_os = "linux", not(interleave)))]
+#[cfg(all(target_os = "linux", not(miri), not(interleave)))]
 mod barriers {
     use rustix::thread::{MembarrierCommand, membarrier};
 
@@ -281,8 +281,8 @@ mod barriers {
     }
 }
 
-/// Nor does a checker model one: there both sides pay for a fence.
-#[cfg(not(all(target_os = "linux", not(interleave))))]
+/// Nor does Miri or a checker model one: there both sides pay for a fence.
+#[cfg(not(all(target_os = "linux", not(miri), not(interleave))))]
 mod barriers {
     pub(super) fn register() -> bool {
         false
