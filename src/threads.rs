@@ -5,7 +5,11 @@ use std::cell::Cell;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 
 /// How many threads of a process have a slot of their own: the first that ask.
-pub(crate) const SLOTS: usize = if cfg!(interleave) { 1 } else { 64 };
+pub(crate) const SLOTS: usize = match (cfg!(interleave), cfg!(miri)) {
+    (true, _) => 1,
+    (_, true) => 4,
+    _ => 64,
+};
 
 #[cfg(not(interleave))]
 static NEXT: AtomicUsize = AtomicUsize::new(0);
