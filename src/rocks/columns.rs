@@ -151,12 +151,10 @@ impl Columns {
     pub(crate) fn expect_foreign_keys(&self, id: Option<u32>) -> Arrival<'_> {
         let mut arrivals = unpoisoned(self.arrivals.lock());
         arrivals.under_way += 1;
-        let columns = match id {
-            Some(id) if arrivals.frontless.contains(&id) => Vec::new(),
-            _ => match id.and_then(|id| self.get(id)) {
-                Some(column) => vec![column],
-                None => self.all(),
-            },
+        let columns = match id.map(|id| (id, self.get(id))) {
+            Some((_, Some(column))) => vec![column],
+            Some((id, None)) if arrivals.frontless.contains(&id) => Vec::new(),
+            _ => self.all(),
         };
         Arrival {
             columns: self,
