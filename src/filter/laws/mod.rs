@@ -263,7 +263,7 @@ fn filled_by_four<F: Filter + Sync>(filter: &F)
 where
     for<'a> &'a F: Insert,
 {
-    const EACH: usize = 20_000;
+    const EACH: usize = if cfg!(miri) { 200 } else { 20_000 };
     std::thread::scope(|scope| {
         for thread in 0..4 {
             // Each thread shares half of its keys with the next one.
