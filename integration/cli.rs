@@ -61,6 +61,17 @@ pub(crate) fn is_refused(arguments: &[&str]) {
     assert!(output.stdout.is_empty(), "{arguments:?}");
 }
 
+/// Starts a command, its output kept, and waits until it is at work.
+pub(crate) fn started(command: &mut Command, at_work: impl Fn(&Child) -> bool) -> Child {
+    let piped = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = piped.spawn().unwrap();
+    while !at_work(&child) {
+        assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
+        std::thread::yield_now();
+    }
+    child
+}
+
 /// Sends a signal to a command that is at work.
 pub(crate) fn signal(child: &Child, name: &str) {
     let pid = child.id().to_string();

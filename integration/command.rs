@@ -19,7 +19,7 @@ use lsm_sieve::SieveDb;
 use rocksdb::DB;
 use serde_json::Value;
 
-use crate::cli::{command, ends_with_one_line, json, parsed, run, signal, succeeds, text};
+use crate::cli::{command, ends_with_one_line, json, parsed, run, signal, started, succeeds, text};
 use crate::copy::sidecars;
 use crate::traces;
 use crate::twin::{Model, cover, fill, open, options, settle, sieve};
@@ -369,19 +369,12 @@ fn the_least_split_is_measured() {
 }
 
 /// Whether a process has a handler for SIGINT and SIGTERM.
-fn heeds_interrupts(pid: u32) -> bool {
+fn heeds_interrupts(child: &Child) -> bool {
     const WANTED: u64 = 1 << 1 | 1 << 14;
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
     let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
     let caught = u64::from_str_radix(caught.unwrap().trim(), 16).unwrap();
     caught & WANTED == WANTED
-}
-
-fn wait_until_it_heeds_interrupts(child: &mut Child) {
-    while !heeds_interrupts(child.id()) {
-        assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
-        std::thread::yield_now();
-    }
 }
 
 /// The command waits for a reader that never comes, and does not get to see the first signal.
@@ -391,14 +384,9 @@ fn a_second_signal_stops_at_once() {
     let pipe = home.path().join("pipe");
     let made = Command::new("mkfifo").arg(&pipe).status();
     assert!(made.unwrap().success());
-    let mut child = command()
-        .args(["model", "fig6", "--svg"])
-        .arg(&pipe)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    wait_until_it_heeds_interrupts(&mut child);
+    let mut model = command();
+    model.args(["model", "fig6", "--svg"]).arg(&pipe);
+    let child = started(&mut model, heeds_interrupts);
     signal(&child, "INT");
     signal(&child, "TERM");
     let output = child.wait_with_output().unwrap();
@@ -411,15 +399,10 @@ fn a_second_signal_stops_at_once() {
 fn an_interrupted_verification_says_so() {
     let home = tempfile::tempdir().unwrap();
     database(home.path());
+    let mut verify = command();
+    verify.args(["verify", "--full"]).arg(home.path());
     for _ in 0..50 {
-        let mut child = command()
-            .args(["verify", "--full"])
-            .arg(home.path())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        wait_until_it_heeds_interrupts(&mut child);
+        let child = started(&mut verify, heeds_interrupts);
         signal(&child, "INT");
         let output = child.wait_with_output().unwrap();
         if output.status.code() == Some(2) {
@@ -447,19 +430,12 @@ fn an_interrupted_replay_says_so_and_leaves_no_folder() {
     for (name, mode) in [("INT", "upsert"), ("TERM", "differential")] {
         let scratch = home.path().join(format!("scratch-{mode}"));
         fs::create_dir(&scratch).unwrap();
-        let mut child = command()
+        let mut replay = command();
+        replay
             .env("TMPDIR", &scratch)
             .args(["replay", "--format", "u64be", "--mode", mode, "--trace"])
-            .arg(&trace)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        // At work once its database is there.
-        while database_in(&scratch).is_none() {
-            assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
-            std::thread::yield_now();
-        }
+            .arg(&trace);
+        let child = started(&mut replay, |_| database_in(&scratch).is_some());
         signal(&child, name);
         let output = child.wait_with_output().unwrap();
         ends_with_one_line(&output, 2, mode);

@@ -6,13 +6,13 @@
 )]
 
 use std::path::Path;
-use std::process::{Output, Stdio};
+use std::process::{Child, Output};
 
 use lsm_sieve::differential::{Batch, DifferentialOptions, DifferentialStore};
 use rocksdb::{DB, Options};
 use serde_json::Value;
 
-use crate::cli::{command, ends_with_one_line, parsed as json, run, signal, text};
+use crate::cli::{command, ends_with_one_line, parsed as json, run, signal, started, text};
 
 fn open(path: &Path) -> DifferentialStore {
     let mut engine = Options::default();
@@ -151,19 +151,12 @@ fn a_wrong_condition_or_a_store_in_use_is_one_line_and_exit_code_2() {
 
 /// Starts a reorganisation and interrupts it when its records begin to move.
 fn interrupted(path: &Path) -> Output {
-    let mut child = command()
-        .args(["reorganize", "--json"])
-        .arg(path)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut reorganize = command();
+    reorganize.args(["reorganize", "--json"]).arg(path);
     // Records move once a new generation takes the writes.
     let families = || DB::list_cf(&Options::default(), path).unwrap_or_default();
-    while !families().iter().any(|name| name == "differential-2") {
-        assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
-        std::thread::yield_now();
-    }
+    let moves = |_: &Child| families().iter().any(|name| name == "differential-2");
+    let child = started(&mut reorganize, moves);
     signal(&child, "INT");
     child.wait_with_output().unwrap()
 }
