@@ -76,6 +76,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 .for_each(|key| _ = black_box(db.get_pinned(key)))
         }),
     );
+    let family = db.cf_handle("default").ok_or("there is a default family")?;
+    report(
+        "get_pinned_cf: the same by the family's handle",
+        median_ns(|keys| {
+            keys.iter()
+                .for_each(|key| _ = black_box(db.get_pinned_cf(&family, key)))
+        }),
+    );
     report(
         "multi_get of 64, a key",
         median_ns(|keys| {

@@ -13,7 +13,8 @@
 //!
 //! *Invariant.* Either the writer's wait sees the slot busy, or the reader's load sees the new
 //! value: the two barriers order store before load on one side and swap before look on the other
-//! (Dekker). Where the system has no such barrier, readers pay for a fence.
+//! (Dekker). Where the system has no such barrier, readers pay for a fence. It holds for every load
+//! while the slot is busy, so one read may look at several values.
 //!
 //! Threads beyond the last slot share two counters and pay for atomic additions. Reading must be
 //! short and must not wait for a writer; reads may nest.
@@ -30,7 +31,7 @@ use std::sync::atomic::{AtomicBool, compiler_fence};
 use crate::planted::planted;
 use crate::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering, fence};
 use crate::sync::{Mutex, unpoisoned, yield_now};
-use crate::threads::{self, SLOTS};
+use crate::threads::{OwnSlot, SLOTS};
 
 /// Where all readers of a process say that they read: one place, so that a read costs no pointer to
 /// it. A writer waits for the reads of other values too; they are as short as those of its own.
@@ -70,19 +71,28 @@ struct Slot(AtomicU32);
 const FENCED: u32 = 1 << 31;
 
 impl Readers {
-    /// The slot of this thread when it reads nothing now and need not pay for a fence.
+    /// Begins a read where that takes one store: the thread reads nothing now and need not pay for
+    /// a fence.
     #[inline]
-    fn idle_slot(&'static self) -> Option<&'static AtomicU32> {
-        let slot = &self.slots[threads::own_slot()?].0;
-        (slot.load(Ordering::Relaxed) == 0).then_some(slot)
+    fn read_at_once(&'static self, own: OwnSlot) -> Option<Reading> {
+        let slot = &self.slots[own.index()].0;
+        if slot.load(Ordering::Relaxed) != 0 {
+            return None;
+        }
+        // A constant is stored, and not a sum: the look-up before may still be waiting for its own
+        // store to this place.
+        slot.store(1, Ordering::Relaxed);
+        compiler_fence(Ordering::SeqCst);
+        Some(Reading::own(slot, 0))
     }
 
-    /// Begins a read: values loaded under it live until it is dropped.
+    /// Begins a read.
     #[cold]
     fn read(&'static self) -> Reading {
-        let Some(slot) = threads::own_slot().map(|index| &self.slots[index].0) else {
+        let Some(own) = OwnSlot::get() else {
             return Reading::shared(self.crowd.enter());
         };
+        let slot = &self.slots[own.index()].0;
         let mut before = slot.load(Ordering::Relaxed);
         if before == FENCED && WRITER_PAYS.load(Ordering::Relaxed) {
             before = 0;
@@ -144,9 +154,9 @@ fn wait_until_idle(slot: &AtomicU32) {
     }
 }
 
-/// A read under way. It stays on its thread.
+/// A read under way: values loaded under it live until it is dropped. It stays on its thread.
 #[derive(Debug)]
-struct Reading {
+pub(crate) struct Reading {
     slot: &'static AtomicU32,
     /// What to put back; `None` in the crowd, where others count too.
     before: Option<u32>,
@@ -154,6 +164,19 @@ struct Reading {
 }
 
 impl Reading {
+    /// A read that begins now.
+    #[inline]
+    pub(crate) fn begin() -> Self {
+        let at_once = OwnSlot::get().and_then(Self::begin_at_once);
+        at_once.unwrap_or_else(|| READERS.read())
+    }
+
+    /// [`Reading::begin`] where it takes neither a call nor a fence; `None` within another read.
+    #[inline]
+    pub(crate) fn begin_at_once(own: OwnSlot) -> Option<Self> {
+        READERS.read_at_once(own)
+    }
+
     #[inline]
     fn own(slot: &'static AtomicU32, before: u32) -> Self {
         Self {
@@ -205,22 +228,12 @@ impl<T: Send + Sync> Published<T> {
     #[inline]
     pub(crate) fn with<R>(&self, read: impl FnOnce(&T) -> R) -> R {
         // One call of `read`, whichever way it begins: then it is compiled into its caller.
-        let _reading = match READERS.idle_slot() {
-            Some(slot) => {
-                // A constant is stored, and not a sum: the look-up before may still be waiting for
-                // its own store to this place.
-                slot.store(1, Ordering::Relaxed);
-                compiler_fence(Ordering::SeqCst);
-                Reading::own(slot, 0)
-            }
-            None => READERS.read(),
-        };
-        read(self.now())
+        read(self.get(&Reading::begin()))
     }
 
-    /// The current value; only under a [`Reading`].
+    /// The value that is current now, for as long as the read is under way.
     #[inline]
-    fn now(&self) -> &T {
+    pub(crate) fn get<'r>(&'r self, _under: &'r Reading) -> &'r T {
         // SAFETY: the pointer came from a box; the writer that replaces it frees the box only
         // after this read is over, as the invariant at the top says.
         unsafe { &*self.current.load(Ordering::Acquire) }

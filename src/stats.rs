@@ -6,7 +6,7 @@
 use std::array;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::threads::{self, SLOTS};
+use crate::threads::{OwnSlot, SLOTS};
 
 /// The events of one thread, on cache lines of its own.
 #[derive(Debug, Default)]
@@ -51,16 +51,20 @@ impl Counters {
     /// Counts `times` events; returns how many were counted before in the same slot.
     #[inline]
     pub(crate) fn add(&self, event: Event, times: u64) -> u64 {
-        match threads::own_slot() {
-            Some(slot) => {
-                // Nobody else writes this slot.
-                let counter = &self.slots[slot].0[event as usize];
-                let before = counter.load(Ordering::Relaxed);
-                counter.store(before + times, Ordering::Relaxed);
-                before
-            }
+        match OwnSlot::get() {
+            Some(slot) => self.add_to(slot, event, times),
             None => self.slots[SLOTS].0[event as usize].fetch_add(times, Ordering::Relaxed),
         }
+    }
+
+    /// [`Counters::add`] for a thread that knows its slot.
+    #[inline]
+    pub(crate) fn add_to(&self, slot: OwnSlot, event: Event, times: u64) -> u64 {
+        // Nobody else writes this slot.
+        let counter = &self.slots[slot.index()].0[event as usize];
+        let before = counter.load(Ordering::Relaxed);
+        counter.store(before + times, Ordering::Relaxed);
+        before
     }
 
     pub(crate) fn stats(&self) -> Stats {

@@ -1,6 +1,7 @@
 //! A small number for each thread, so that it can have memory that no other thread writes.
 
 use std::cell::Cell;
+use std::marker::PhantomData;
 
 use crate::sync::atomic::{AtomicUsize, Ordering};
 
@@ -32,17 +33,41 @@ crate::sync::thread_local! {
     static MINE: Cell<usize> = Cell::new(UNASKED);
 }
 
-/// The slot that this thread alone owns; `None` for those that came too late.
-#[inline]
-pub(crate) fn own_slot() -> Option<usize> {
-    let mine = MINE.with(Cell::get);
-    if mine < SLOTS { Some(mine) } else { ask() }
+/// The slot that this thread alone owns. It stays on its thread.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OwnSlot {
+    index: usize,
+    _here: PhantomData<*const ()>,
 }
 
-#[cold]
-fn ask() -> Option<usize> {
-    if MINE.with(Cell::get) == UNASKED {
-        MINE.with(|mine| mine.set(NEXT.fetch_add(1, Ordering::Relaxed)));
+impl OwnSlot {
+    /// The slot of this thread; `None` for those that came too late.
+    #[inline]
+    pub(crate) fn get() -> Option<Self> {
+        Self::known().or_else(Self::ask)
     }
-    Some(MINE.with(Cell::get)).filter(|&mine| mine < SLOTS)
+
+    /// The slot of this thread if it asked before: without a call.
+    #[inline]
+    pub(crate) fn known() -> Option<Self> {
+        let index = MINE.with(Cell::get);
+        (index < SLOTS).then_some(Self {
+            index,
+            _here: PhantomData,
+        })
+    }
+
+    #[cold]
+    fn ask() -> Option<Self> {
+        if MINE.with(Cell::get) == UNASKED {
+            MINE.with(|mine| mine.set(NEXT.fetch_add(1, Ordering::Relaxed)));
+        }
+        Self::known()
+    }
+
+    /// Below [`SLOTS`].
+    #[inline]
+    pub(crate) fn index(self) -> usize {
+        self.index
+    }
 }

@@ -27,7 +27,13 @@ impl Line {
     /// Whether all bits of `mask` are set in this word.
     #[inline]
     pub(crate) fn contains(&self, word: usize, mask: u64) -> bool {
-        self.0[word].load(Relaxed) & mask == mask
+        self.missing(word, mask) == 0
+    }
+
+    /// The bits of `mask` that are clear in this word.
+    #[inline]
+    pub(crate) fn missing(&self, word: usize, mask: u64) -> u64 {
+        !self.0[word].load(Relaxed) & mask
     }
 
     /// Sets the bits of `mask` in this word; true when one of them was clear.
@@ -97,6 +103,12 @@ impl Words {
     #[inline]
     pub(crate) fn line(&self, index: u64) -> &Line {
         &self.lines[in_memory(index)]
+    }
+
+    /// The line at this index, if it lies inside.
+    #[inline]
+    pub(crate) fn get(&self, index: u64) -> Option<&Line> {
+        self.lines.get(usize::try_from(index).ok()?)
     }
 
     /// Whether the bit is set.

@@ -35,19 +35,19 @@ pub(super) struct Blocked {
 /// 2^64 divided by the golden ratio; frozen, since stored bits depend on it.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The function with the pattern's numbers as constants: it has neither loops nor branches. Called
-/// through a pointer, because a compiler that sees all of them in a loop over stages works out the
-/// masks of every pattern for every key.
+/// The function with the pattern's numbers as constants: it has neither loops nor branches. With
+/// arguments, its answer. Without, a pointer to it, because a compiler that sees all of them in a loop
+/// over stages works out the masks of every pattern for every key.
 macro_rules! for_pattern {
-    ($pattern:expr, $function:ident) => {
+    ($pattern:expr, $function:ident $($arguments:tt)?) => {
         match $pattern {
-            Pattern::TwoByOne => $function::<2, 1>,
-            Pattern::TwoByTwo => $function::<2, 2>,
-            Pattern::TwoByThree => $function::<2, 3>,
-            Pattern::TwoByFour => $function::<2, 4>,
-            Pattern::TwoByFive => $function::<2, 5>,
-            Pattern::FourByOne => $function::<4, 1>,
-            Pattern::FourByTwo => $function::<4, 2>,
+            Pattern::TwoByOne => $function::<2, 1>$($arguments)?,
+            Pattern::TwoByTwo => $function::<2, 2>$($arguments)?,
+            Pattern::TwoByThree => $function::<2, 3>$($arguments)?,
+            Pattern::TwoByFour => $function::<2, 4>$($arguments)?,
+            Pattern::TwoByFive => $function::<2, 5>$($arguments)?,
+            Pattern::FourByOne => $function::<4, 1>$($arguments)?,
+            Pattern::FourByTwo => $function::<4, 2>$($arguments)?,
         }
     };
 }
@@ -103,6 +103,13 @@ impl Blocked {
         contains(line, hash)
     }
 
+    /// [`Blocked::may_contain`] without a call; `None` if the line lay outside.
+    #[inline(always)]
+    pub(super) fn at_once(self, words: &Words, hash: KeyHash) -> Option<bool> {
+        let line = words.get(self.line(hash))?;
+        Some(for_pattern!(self.pattern, contains(line, hash)))
+    }
+
     #[inline]
     pub(super) fn prefetch(self, words: &Words, hash: KeyHash) {
         words.prefetch(self.line(hash));
@@ -135,16 +142,26 @@ impl Blocked {
 
 #[inline]
 fn set<const GROUPS: usize, const EACH: u32>(line: &Line, hash: KeyHash) -> bool {
-    let marks = marks::<GROUPS, EACH>(hash).into_iter();
-    marks.fold(false, |changed, (word, mask)| {
-        changed | line.set(word, mask)
-    })
+    let spread = hash.get().wrapping_mul(SPREAD);
+    let mut changed = false;
+    for group in 0..GROUPS {
+        let (word, mask) = mark::<GROUPS, EACH>(spread, group);
+        changed |= line.set(word, mask);
+    }
+    changed
 }
 
-#[inline]
+/// Loops rather than closures here and in [`mark`]: these are always compiled into their caller. One
+/// comparison at the end: of one for each word, a compiler makes branches, which nobody can predict.
+#[inline(always)]
 fn contains<const GROUPS: usize, const EACH: u32>(line: &Line, hash: KeyHash) -> bool {
-    let marks = marks::<GROUPS, EACH>(hash).into_iter();
-    marks.fold(true, |all, (word, mask)| all & line.contains(word, mask))
+    let spread = hash.get().wrapping_mul(SPREAD);
+    let mut missing = 0;
+    for group in 0..GROUPS {
+        let (word, mask) = mark::<GROUPS, EACH>(spread, group);
+        missing |= line.missing(word, mask);
+    }
+    missing == 0
 }
 
 fn contains_each<const GROUPS: usize, const EACH: u32>(
@@ -158,25 +175,23 @@ fn contains_each<const GROUPS: usize, const EACH: u32>(
     }
 }
 
-/// The word of each group, and the bits to be set in it.
-#[inline]
-fn marks<const GROUPS: usize, const EACH: u32>(hash: KeyHash) -> [(usize, u64); GROUPS] {
+/// The word of one group, and the bits to be set in it.
+#[inline(always)]
+fn mark<const GROUPS: usize, const EACH: u32>(spread: u64, group: usize) -> (usize, u64) {
     let span = 8 / GROUPS;
-    let spread = hash.get().wrapping_mul(SPREAD);
-    std::array::from_fn(|group| {
-        let start = group as u32 * (span.ilog2() + 6 * EACH);
-        let word = group * span + take(spread, start, span.ilog2()) as usize;
-        let first = start + span.ilog2();
-        let mask = (0..EACH).fold(0, |mask, probe| {
-            mask | 1 << take(spread, first + 6 * probe, 6)
-        });
-        (word, mask)
-    })
+    let start = group as u32 * (span.ilog2() + 6 * EACH);
+    let word = group * span + take(spread, start, span.ilog2()) as usize;
+    let first = start + span.ilog2();
+    let mut mask = 0;
+    for probe in 0..EACH {
+        mask |= 1 << take(spread, first + 6 * probe, 6);
+    }
+    (word, mask)
 }
 
 /// `count` bits after the topmost `start`. Shifts of one product: a chain of shifted products would
 /// be compiled to a multiplication for each of them.
-#[inline]
+#[inline(always)]
 fn take(spread: u64, start: u32, count: u32) -> u64 {
     (spread >> (64 - start - count)) & ((1 << count) - 1)
 }
@@ -211,11 +226,14 @@ mod tests {
     #[test]
     fn every_group_keeps_to_its_words() {
         for hash in (0..10_000u64).map(|i| KeyHash::new(i.wrapping_mul(0xd134_2543_de82_ef95))) {
-            for (group, (word, mask)) in marks::<2, 5>(hash).into_iter().enumerate() {
+            let spread = hash.get().wrapping_mul(SPREAD);
+            for group in 0..2 {
+                let (word, mask) = mark::<2, 5>(spread, group);
                 assert_eq!(word / 4, group);
                 assert!((1..=5).contains(&mask.count_ones()));
             }
-            for (group, (word, mask)) in marks::<4, 2>(hash).into_iter().enumerate() {
+            for group in 0..4 {
+                let (word, mask) = mark::<4, 2>(spread, group);
                 assert_eq!(word / 2, group);
                 assert!((1..=2).contains(&mask.count_ones()));
             }

@@ -64,6 +64,15 @@ impl Layout {
         }
     }
 
+    /// [`Layout::may_contain`] of the layout that answers without a call; `None` of the others.
+    #[inline(always)]
+    pub(super) fn at_once(&self, words: &Words, hash: KeyHash) -> Option<bool> {
+        match self {
+            Self::Blocked(geometry) => geometry.at_once(words, hash),
+            _ => None,
+        }
+    }
+
     /// Apart, so that the loops of the other layouts do not crowd the registers of the blocked one.
     #[inline(never)]
     fn any_may_contain(&self, words: &Words, hash: KeyHash) -> bool {

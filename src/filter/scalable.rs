@@ -293,15 +293,24 @@ impl Scalable {
     /// False only for a key that was never inserted; never false once saturated.
     #[inline]
     pub fn may_contain(&self, hash: KeyHash) -> bool {
-        match self.asked.load(Ordering::Acquire) {
-            1 => self.first.stage.may_contain(hash),
-            asked => self.any_may_contain(asked, hash),
+        match self.at_once(hash) {
+            Some(answer) => answer,
+            None => self.any_may_contain(hash),
         }
     }
 
-    /// Apart, so that a filter of one stage is asked without a loop.
+    /// [`Scalable::may_contain`] of one blocked stage, without a loop or a call; `None` of others.
+    #[inline(always)]
+    pub(crate) fn at_once(&self, hash: KeyHash) -> Option<bool> {
+        match self.asked.load(Ordering::Acquire) {
+            1 => self.first.stage.at_once(hash),
+            _ => None,
+        }
+    }
+
     #[inline(never)]
-    fn any_may_contain(&self, asked: usize, hash: KeyHash) -> bool {
+    fn any_may_contain(&self, hash: KeyHash) -> bool {
+        let asked = self.asked.load(Ordering::Acquire);
         // The newest stage is the largest, and answers most hits.
         let mut newest_first = self.opened(asked).rev();
         asked == SATURATED || newest_first.any(|open| open.stage.may_contain(hash))

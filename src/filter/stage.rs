@@ -160,6 +160,12 @@ impl Stage {
         self.layout.may_contain(&self.words, hash)
     }
 
+    /// [`Stage::may_contain`] of a blocked stage, without a call; `None` of others.
+    #[inline(always)]
+    pub(super) fn at_once(&self, hash: KeyHash) -> Option<bool> {
+        self.layout.at_once(&self.words, hash)
+    }
+
     /// Asks the processor for the lines that [`Stage::may_contain`] will look at.
     #[inline]
     pub fn prefetch(&self, hash: KeyHash) {

@@ -134,6 +134,9 @@ impl std::fmt::Debug for KeyHasher {
     }
 }
 
+/// Bytes up to which XXH3 has neither loop nor table.
+const SHORT: usize = 128;
+
 const KNOWN_KEY: &[u8] = b"lsm-sieve known answer";
 const SEED_KEY: &[u8] = b"lsm-sieve seed identity";
 
@@ -151,6 +154,23 @@ impl KeyHasher {
     /// The hash of a key's bytes.
     #[inline]
     pub fn hash(&self, key: &[u8]) -> KeyHash {
+        match self.at_once(key) {
+            Some(hash) => hash,
+            None => self.hash_any(key),
+        }
+    }
+
+    /// [`KeyHasher::hash`] where it takes no call: XXH3 of a short key.
+    #[inline]
+    pub(crate) fn at_once(&self, key: &[u8]) -> Option<KeyHash> {
+        match self.id {
+            HashId::Xxh3 if key.len() <= SHORT => Some(KeyHash(xxh3_64_with_seed(key, self.low))),
+            _ => None,
+        }
+    }
+
+    #[inline(never)]
+    fn hash_any(&self, key: &[u8]) -> KeyHash {
         match self.id {
             HashId::Xxh3 => KeyHash(xxh3_64_with_seed(key, self.low)),
             HashId::SipHash13 => KeyHash(self.sip(key)),

@@ -8,7 +8,7 @@ use loom::sync::Arc as Shared;
 use std::sync::Arc as Shared;
 
 use super::{at_once, explore, part};
-use crate::rcu::Published;
+use crate::rcu::{Published, Reading};
 use crate::sync::atomic::{AtomicBool, Ordering};
 
 /// Tells whether it was dropped, to those who hold no reference to it. Relaxed: that it is dropped
@@ -46,22 +46,24 @@ fn cage(count: usize) -> (Shared<Published<Canary>>, impl Fn(usize) -> Canary + 
     (Shared::new(Published::new(canary(0))), canary)
 }
 
-/// Looks twice at the value, the second time at the end of its read.
 fn read(value: &Published<Canary>) {
-    value.with(|canary| {
-        let (dropped, number) = (Arc::clone(&canary.dropped), canary.number);
-        assert!(
-            !dropped[number].load(Ordering::Relaxed),
-            "dropped before it was read"
-        );
-        crate::sync::atomic::fence(Ordering::SeqCst);
-        #[cfg(interleave = "loom")]
-        canary.contents.with(|_| ());
-        assert!(
-            !dropped[number].load(Ordering::Relaxed),
-            "dropped while it was read"
-        );
-    });
+    value.with(look_at);
+}
+
+/// Looks twice at the value, the second time at the end of its read.
+fn look_at(canary: &Canary) {
+    let (dropped, number) = (Arc::clone(&canary.dropped), canary.number);
+    assert!(
+        !dropped[number].load(Ordering::Relaxed),
+        "dropped before it was read"
+    );
+    crate::sync::atomic::fence(Ordering::SeqCst);
+    #[cfg(interleave = "loom")]
+    canary.contents.with(|_| ());
+    assert!(
+        !dropped[number].load(Ordering::Relaxed),
+        "dropped while it was read"
+    );
 }
 
 /// One reader has a slot, the other one is in the crowd, and may have chosen its side before the
@@ -91,6 +93,23 @@ fn nested_reads_keep_their_values() {
         let reads = move || {
             reader.with(|_| read(&reader));
             read(&reader);
+        };
+        let writes = move || (1..3).for_each(|number| value.publish(canary(number)));
+        at_once(turn, [part(reads), part(writes)]);
+    });
+}
+
+/// What is loaded first and what is loaded later, both are kept until the read is over.
+#[test]
+fn one_read_keeps_all_that_it_loads() {
+    explore("published_load_load_publish_twice", |turn| {
+        let (value, canary) = cage(3);
+        let reader = Shared::clone(&value);
+        let reads = move || {
+            let reading = Reading::begin();
+            let (first, later) = (reader.get(&reading), reader.get(&reading));
+            look_at(first);
+            look_at(later);
         };
         let writes = move || (1..3).for_each(|number| value.publish(canary(number)));
         at_once(turn, [part(reads), part(writes)]);

@@ -14,11 +14,12 @@ use crate::filter::{Chain, Scalable};
 use crate::hash::{KeyHash, KeyHasher};
 use crate::math::Rate;
 use crate::planted::planted;
-use crate::rcu::Published;
+use crate::rcu::{Published, Reading};
 use crate::segment::{Registry, SealedFilter, Segment, SegmentBuilder, SegmentId};
 use crate::stats::{Counters, Event, Stats};
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::sync::{Mutex, unpoisoned};
+use crate::threads::OwnSlot;
 
 /// What upkeep knows of a column's tables.
 #[derive(Debug, Default)]
@@ -129,11 +130,43 @@ impl Column {
     /// [`Column::audit`].
     #[inline]
     pub(crate) fn ask(&self, key: &[u8]) -> Asked {
+        match self.ask_at_once(key) {
+            Some(asked) => asked,
+            None => self.ask_all(key),
+        }
+    }
+
+    /// [`Column::ask_under`] by itself, apart: without a call it needs next to no frame.
+    #[inline(never)]
+    fn ask_at_once(&self, key: &[u8]) -> Option<Asked> {
+        let slot = OwnSlot::known()?;
+        let reading = Reading::begin_at_once(slot)?;
+        self.ask_under(slot, &reading, key)
+    }
+
+    /// A miss as most are, without a call. It waits for one line of memory, and the fewer its
+    /// instructions, the more look-ups the processor has waiting together. `None` says nothing:
+    /// [`Column::ask_all`] does.
+    #[inline(always)]
+    pub(crate) fn ask_under(&self, slot: OwnSlot, reading: &Reading, key: &[u8]) -> Option<Asked> {
+        let hash = self.hasher.at_once(key)?;
+        let proof = self.view.get(reading).absent_at_once(hash)?;
+        let count = self.counters.add_to(slot, Event::Absent, 1);
+        Some(self.denied(hash, count, proof))
+    }
+
+    /// [`Column::ask`], whatever it takes; may be called under a reading.
+    #[inline(never)]
+    pub(crate) fn ask_all(&self, key: &[u8]) -> Asked {
         let hash = self.hasher.hash(key);
-        let Answer::Absent(proof) = self.view.with(move |view| view.answer(hash, key)) else {
-            return Asked::Maybe;
-        };
-        let count = self.counters.add(Event::Absent, 1);
+        match self.view.with(|view| view.answer(hash, key)) {
+            Answer::Absent(proof) => self.denied(hash, self.count(Event::Absent), proof),
+            Answer::Maybe => Asked::Maybe,
+        }
+    }
+
+    #[inline]
+    fn denied(&self, hash: KeyHash, count: u64, proof: Proof) -> Asked {
         if self.sample.draws(hash, count) {
             Asked::Doubted(proof)
         } else {
@@ -171,13 +204,14 @@ impl Column {
             for (chunk, keys) in keys.chunks(CHUNK).enumerate() {
                 let mut maybe = [true; CHUNK];
                 let first = chunk * CHUNK;
-                let (any, hashes) = self.answer_many(view, keys, &mut maybe[..keys.len()]);
-                let found = (0..keys.len()).filter(|&at| any && maybe[at]);
                 let asked = left.len();
-                left.extend(found.map(|at| first + at));
+                if view.answer_many(self.hasher, keys, &mut maybe[..keys.len()]) {
+                    left.extend((0..keys.len()).filter(|&at| maybe[at]).map(|at| first + at));
+                }
                 let times = keys.len() - (left.len() - asked);
                 let count = self.counters.add(Event::Absent, times as u64);
-                let drawn = self.sample.among(hashes[0], count, times);
+                let somewhere = self.hasher.hash(keys[0].as_ref());
+                let drawn = self.sample.among(somewhere, count, times);
                 let absent = (0..keys.len()).filter(|&at| !maybe[at]);
                 let drawn = absent.skip(drawn.start).take(drawn.len());
                 doubted.extend(drawn.map(|at| first + at));
@@ -189,23 +223,6 @@ impl Column {
             left.sort_unstable();
         }
         left
-    }
-
-    /// [`View::answer_many`], and the hashes of the keys.
-    fn answer_many(
-        &self,
-        view: &View,
-        keys: &[impl AsRef<[u8]>],
-        maybe: &mut [bool],
-    ) -> (bool, [KeyHash; CHUNK]) {
-        let mut hashes = [KeyHash::new(0); CHUNK];
-        for (hash, key) in hashes.iter_mut().zip(keys) {
-            *hash = self.hasher.hash(key.as_ref());
-            // At once: the lines come while the next keys are hashed.
-            view.prefetch(*hash);
-        }
-        let any = view.answer_many(&hashes[..keys.len()], keys, maybe);
-        (any, hashes)
     }
 
     /// Which view is published now.
@@ -228,7 +245,7 @@ impl Column {
                 && chunks.all(|(chunk, keys)| {
                     let mut maybe = [true; CHUNK];
                     let first = chunk * CHUNK;
-                    let (any, _) = self.answer_many(view, keys, &mut maybe[..keys.len()]);
+                    let any = view.answer_many(self.hasher, keys, &mut maybe[..keys.len()]);
                     !any || !(0..keys.len()).any(|at| maybe[at] && denied(first + at))
                 })
         })

@@ -3,12 +3,14 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use super::audit::Asked;
 use super::column::{Column, ForeignKeys};
 use super::{Engine, ffi};
 use crate::math::{Bits, Rate};
 use crate::planted::planted;
-use crate::rcu::Published;
+use crate::rcu::{Published, Reading};
 use crate::sync::{Mutex, unpoisoned};
+use crate::threads::OwnSlot;
 
 /// All fronts.
 pub(crate) struct Columns {
@@ -69,6 +71,23 @@ impl Columns {
     pub(crate) fn with<R>(&self, id: u32, read: impl FnOnce(&Column) -> R) -> Option<R> {
         self.by_id
             .with(|columns| Some(read(columns.get(id as usize)?.as_ref()?)))
+    }
+
+    /// What the filters of a column family say; `None` when it has no front. What is doubted waits for
+    /// an audit.
+    #[inline]
+    pub(crate) fn ask(&self, id: u32, key: &[u8]) -> Option<Asked> {
+        let at_once = self.ask_at_once(id, key);
+        at_once.or_else(|| self.with(id, |column| column.ask_all(key)))
+    }
+
+    /// As [`Column::ask`] does it, both looks under one reading.
+    #[inline(never)]
+    fn ask_at_once(&self, id: u32, key: &[u8]) -> Option<Asked> {
+        let slot = OwnSlot::known()?;
+        let reading = Reading::begin_at_once(slot)?;
+        let column = self.by_id.get(&reading).get(id as usize)?.as_ref()?;
+        column.ask_under(slot, &reading, key)
     }
 
     /// The front of a column family, if it has one, to be kept.

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use super::inventory::Inventory;
 use crate::filter::Scalable;
-use crate::hash::KeyHash;
+use crate::hash::{KeyHash, KeyHasher};
 use crate::math::Bits;
 use crate::planted::planted;
 use crate::segment::Segment;
@@ -110,24 +110,25 @@ impl View {
         }
     }
 
-    /// The view's answer for a key and its hash. Inlined always: a call is a tenth of a miss.
+    /// *Absent*, where one line of a summary that speaks for all tables says so; without a call, since
+    /// one is a tenth of a miss.
     #[inline(always)]
-    pub(crate) fn answer(&self, hash: KeyHash, key: &[u8]) -> Answer {
-        let summary = self.summary.may_contain(hash.remixed());
-        match &self.coverage {
-            Coverage::AllBut(uncovered) if !summary && uncovered.is_empty() => {
-                Answer::Absent(Proof(()))
-            }
-            coverage => self.answer_past(summary, coverage, hash, key),
+    pub(crate) fn absent_at_once(&self, hash: KeyHash) -> Option<Proof> {
+        if self.uncovered() != Some(0) {
+            return None;
+        }
+        match self.summary.at_once(hash.remixed()) {
+            Some(false) => Some(Proof(())),
+            _ => None,
         }
     }
 
-    /// What is not settled by the summary alone; apart, for a miss to be short.
-    #[inline(never)]
-    fn answer_past(&self, summary: bool, coverage: &Coverage, hash: KeyHash, key: &[u8]) -> Answer {
-        let Coverage::AllBut(uncovered) = coverage else {
+    /// The view's answer for a key and its hash.
+    pub(crate) fn answer(&self, hash: KeyHash, key: &[u8]) -> Answer {
+        let Coverage::AllBut(uncovered) = &self.coverage else {
             return Answer::Maybe;
         };
+        let summary = self.summary.may_contain(hash.remixed());
         let found = summary || uncovered.iter().any(|table| table.may_contain(hash, key));
         if found && self.is_in_inventory(hash) {
             return Answer::Maybe;
@@ -145,17 +146,11 @@ impl View {
         inventory.is_none_or(|inventory| inventory.may_contain(hash))
     }
 
-    /// Asks the processor for what [`View::answer_many`] will look at first.
-    #[inline]
-    pub(crate) fn prefetch(&self, hash: KeyHash) {
-        self.summary.prefetch(hash.remixed());
-    }
-
-    /// [`View::answer`] for up to [`CHUNK`] keys, each after a [`View::prefetch`]: false where the key
-    /// is certainly absent. Returns whether one is not.
+    /// [`View::answer`] for up to [`CHUNK`] keys: false where the key is certainly absent. Returns whether
+    /// one is not.
     pub(crate) fn answer_many(
         &self,
-        hashes: &[KeyHash],
+        hasher: KeyHasher,
         keys: &[impl AsRef<[u8]>],
         maybe: &mut [bool],
     ) -> bool {
@@ -164,19 +159,23 @@ impl View {
             return true;
         };
         let mut remixed = [KeyHash::new(0); CHUNK];
-        let remixed = &mut remixed[..hashes.len()];
-        for (remixed, hash) in remixed.iter_mut().zip(hashes) {
-            *remixed = hash.remixed();
+        let remixed = &mut remixed[..keys.len()];
+        for (remixed, key) in remixed.iter_mut().zip(keys) {
+            *remixed = hasher.hash(key.as_ref()).remixed();
+            // At once: the lines come while the next keys are hashed.
+            self.summary.prefetch(*remixed);
         }
         self.summary.contains_prefetched(remixed, maybe);
         let found = |maybe: &[bool]| maybe.iter().fold(false, |any, &maybe| any | maybe);
         if uncovered.is_empty() && !found(maybe) {
             return false;
         }
-        for ((maybe, &hash), key) in maybe.iter_mut().zip(hashes).zip(keys) {
-            let mut uncovered = uncovered.iter().filter(|_| !planted!(ManyIgnoreUncovered));
-            let found = *maybe || uncovered.any(|t| t.may_contain(hash, key.as_ref()));
-            *maybe = found && self.is_in_inventory(hash);
+        for (maybe, key) in maybe.iter_mut().zip(keys) {
+            let (key, mut uncovered) = (key.as_ref(), uncovered.iter());
+            let hash = hasher.hash(key);
+            let in_uncovered = !planted!(ManyIgnoreUncovered)
+                && uncovered.any(|table| table.may_contain(hash, key));
+            *maybe = (*maybe || in_uncovered) && self.is_in_inventory(hash);
         }
         found(maybe)
     }
@@ -204,7 +203,7 @@ impl View {
 mod tests {
     use super::*;
     use crate::filter::ScalableOptions;
-    use crate::hash::{HashId, KeyHasher, Seed};
+    use crate::hash::{HashId, Seed};
 
     /// RocksDB tells tables and ranges in two calls; between them a table may be compacted away.
     #[test]
@@ -222,7 +221,7 @@ mod tests {
         let hash = hasher.hash(b"key");
         assert_eq!(view.answer(hash, b"key"), Answer::Maybe);
         let mut maybe = [false];
-        assert!(view.answer_many(&[hash], &[b"key"], &mut maybe));
+        assert!(view.answer_many(hasher, &[b"key"], &mut maybe));
         assert_eq!(maybe, [true]);
     }
 }

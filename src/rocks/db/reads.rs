@@ -272,7 +272,7 @@ impl SieveDb {
     }
 
     fn look_up_in(&self, id: u32, key: &[u8]) -> Answer {
-        match self.columns.with(id, |column| column.ask(key)) {
+        match self.columns.ask(id, key) {
             Some(Asked::Absent(proof)) => Answer::Absent(proof),
             Some(Asked::Doubted(proof)) => self
                 .columns

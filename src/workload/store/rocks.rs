@@ -116,6 +116,7 @@ impl Plain {
 impl Store for Plain {
     type Error = rocksdb::Error;
 
+    #[inline]
     fn read(&self, space: Space, key: &[u8]) -> Result<bool, rocksdb::Error> {
         let value = match space {
             Space::Default => self.0.get_pinned(key),
@@ -189,6 +190,7 @@ fn sieve_family(db: &SieveDb, space: Space) -> impl AsColumnFamilyRef {
 impl Store for Sieve {
     type Error = rocksdb::Error;
 
+    #[inline]
     fn read(&self, space: Space, key: &[u8]) -> Result<bool, rocksdb::Error> {
         let value = match space {
             Space::Default => self.0.get_pinned(key),
