@@ -191,6 +191,8 @@ faults! {
     FrontBoundByName => "families::",
     /// A table without a filter is ruled out, whatever its range.
     UncoveredIgnored => "foreign::",
+    /// The short way of a miss takes the summary's word for every table.
+    SummaryAlwaysSuffices => "foreign::",
     /// A range that is not known is empty.
     UnknownRangeIsEmpty => "rocks::coverage",
     /// Under the reverse comparator a range is empty.
