@@ -84,35 +84,33 @@ fn no_reader_sees_a_dropped_value() {
     });
 }
 
+/// One reader beside two replacements.
+fn read_while_replacing(name: &str, reads: fn(&Published<Canary>)) {
+    explore(name, move |turn| {
+        let (value, canary) = cage(3);
+        let reader = Shared::clone(&value);
+        let writes = move || (1..3).for_each(|number| value.publish(canary(number)));
+        at_once(turn, [part(move || reads(&reader)), part(writes)]);
+    });
+}
+
 /// A reader who comes again and again, and whose reads nest.
 #[test]
 fn nested_reads_keep_their_values() {
-    explore("published_nested_publish_twice", |turn| {
-        let (value, canary) = cage(3);
-        let reader = Shared::clone(&value);
-        let reads = move || {
-            reader.with(|_| read(&reader));
-            read(&reader);
-        };
-        let writes = move || (1..3).for_each(|number| value.publish(canary(number)));
-        at_once(turn, [part(reads), part(writes)]);
+    read_while_replacing("published_nested_publish_twice", |value| {
+        value.with(|_| read(value));
+        read(value);
     });
 }
 
 /// What is loaded first and what is loaded later, both are kept until the read is over.
 #[test]
 fn one_read_keeps_all_that_it_loads() {
-    explore("published_load_load_publish_twice", |turn| {
-        let (value, canary) = cage(3);
-        let reader = Shared::clone(&value);
-        let reads = move || {
-            let reading = Reading::begin();
-            let (first, later) = (reader.get(&reading), reader.get(&reading));
-            look_at(first);
-            look_at(later);
-        };
-        let writes = move || (1..3).for_each(|number| value.publish(canary(number)));
-        at_once(turn, [part(reads), part(writes)]);
+    read_while_replacing("published_load_load_publish_twice", |value| {
+        let reading = Reading::begin();
+        let (first, later) = (value.get(&reading), value.get(&reading));
+        look_at(first);
+        look_at(later);
     });
 }
 

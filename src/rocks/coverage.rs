@@ -171,11 +171,14 @@ impl View {
             return false;
         }
         for (maybe, key) in maybe.iter_mut().zip(keys) {
-            let (key, mut uncovered) = (key.as_ref(), uncovered.iter());
-            let hash = hasher.hash(key);
-            let in_uncovered = !planted!(ManyIgnoreUncovered)
-                && uncovered.any(|table| table.may_contain(hash, key));
-            *maybe = (*maybe || in_uncovered) && self.is_in_inventory(hash);
+            // Few keys as a rule: the others are not hashed again.
+            if *maybe || !uncovered.is_empty() {
+                let key = key.as_ref();
+                let hash = hasher.hash(key);
+                let mut uncovered = uncovered.iter().filter(|_| !planted!(ManyIgnoreUncovered));
+                let found = *maybe || uncovered.any(|table| table.may_contain(hash, key));
+                *maybe = found && self.is_in_inventory(hash);
+            }
         }
         found(maybe)
     }
