@@ -39,6 +39,10 @@ pub struct Proof(());
 /// Keys that are looked up together.
 pub(crate) const CHUNK: usize = 64;
 
+/// Of these, so many are looked at before the lines are asked for that their second looks need: those
+/// come while the next are looked at.
+const STRIDE: usize = 16;
+
 /// One consistent set of filters.
 #[derive(Clone, Debug)]
 pub(crate) struct View {
@@ -165,22 +169,49 @@ impl View {
             // At once: the lines come while the next keys are hashed.
             self.summary.prefetch(*remixed);
         }
-        self.summary.contains_prefetched(remixed, maybe);
-        let found = |maybe: &[bool]| maybe.iter().fold(false, |any, &maybe| any | maybe);
-        if uncovered.is_empty() && !found(maybe) {
-            return false;
-        }
-        for (maybe, key) in maybe.iter_mut().zip(keys) {
-            // Few keys as a rule: the others are not hashed again.
-            if *maybe || !uncovered.is_empty() {
-                let key = key.as_ref();
-                let hash = hasher.hash(key);
-                let mut uncovered = uncovered.iter().filter(|_| !planted!(ManyIgnoreUncovered));
-                let found = *maybe || uncovered.any(|table| table.may_contain(hash, key));
-                *maybe = found && self.is_in_inventory(hash);
+        let mut any = !uncovered.is_empty();
+        let strides = remixed.chunks(STRIDE).zip(keys.chunks(STRIDE));
+        for ((remixed, keys), maybe) in strides.zip(maybe.chunks_mut(STRIDE)) {
+            self.summary.contains_prefetched(remixed, maybe);
+            if contains_one(maybe) {
+                any = true;
+                self.prefetch_inventory(hasher, keys, maybe);
             }
         }
-        found(maybe)
+        any && self.look_again(hasher, keys, maybe)
+    }
+
+    /// Asks the processor for what [`View::look_again`] will look at.
+    #[cold]
+    fn prefetch_inventory(&self, hasher: KeyHasher, keys: &[impl AsRef<[u8]>], maybe: &[bool]) {
+        if let Some(inventory) = &self.inventory {
+            let found = keys.iter().zip(maybe).filter(|(_, maybe)| **maybe);
+            found.for_each(|(key, _)| inventory.prefetch(hasher.hash(key.as_ref())));
+        }
+    }
+
+    /// What else there is to say of keys of which the summary says `maybe`, or not. Few are *maybe* as a
+    /// rule, and no other key is hashed again.
+    fn look_again(&self, hasher: KeyHasher, keys: &[impl AsRef<[u8]>], maybe: &mut [bool]) -> bool {
+        let uncovered = match &self.coverage {
+            Coverage::AllBut(tables) if !planted!(ManyIgnoreUncovered) => &**tables,
+            _ => &[],
+        };
+        for (keys, maybe) in keys.chunks(STRIDE).zip(maybe.chunks_mut(STRIDE)) {
+            if uncovered.is_empty() && !contains_one(maybe) {
+                continue;
+            }
+            for (maybe, key) in maybe.iter_mut().zip(keys) {
+                if *maybe || !uncovered.is_empty() {
+                    let key = key.as_ref();
+                    let hash = hasher.hash(key);
+                    let mut uncovered = uncovered.iter();
+                    let found = *maybe || uncovered.any(|table| table.may_contain(hash, key));
+                    *maybe = found && self.is_in_inventory(hash);
+                }
+            }
+        }
+        contains_one(maybe)
     }
 
     /// Memory that the filters fed by memtables take.
@@ -200,6 +231,11 @@ impl View {
             Coverage::AllBut(tables) => Some(tables.len()),
         }
     }
+}
+
+/// Whether one is true; all are read, since a loop that ends early is slower for so few.
+fn contains_one(answers: &[bool]) -> bool {
+    answers.iter().fold(false, |any, &answer| any | answer)
 }
 
 #[cfg(test)]

@@ -85,13 +85,18 @@ impl Inventory {
         Bits::new(self.recent.iter().map(|filter| filter.size().get()).sum())
     }
 
+    /// Asks the processor for the lines that [`Inventory::may_contain`] will look at.
+    pub(crate) fn prefetch(&self, hash: KeyHash) {
+        let (recent, tables) = (self.recent.iter(), self.tables.iter());
+        recent.for_each(|filter| filter.prefetch(hash));
+        tables.for_each(|table| table.chain.prefetch(hash));
+    }
+
     /// False only for a key that is in no memtable and in no table.
     #[inline(never)]
     pub(crate) fn may_contain(&self, hash: KeyHash) -> bool {
         // All lines at once: a key that is there meets them in the cache when the engine asks.
-        self.tables
-            .iter()
-            .for_each(|table| table.chain.prefetch(hash));
+        self.prefetch(hash);
         self.recent.iter().any(|filter| filter.may_contain(hash))
             || self
                 .tables
