@@ -61,6 +61,11 @@ const SECOND: u64 = 4;
 /// which costs as much as fifty misses. Later stages live only until the next consolidation.
 const TIGHTENING: f64 = 0.4;
 
+/// Of the rate that is promised, what each segment's filter keeps: for 1.4 bits a key, four in ten
+/// fewer tables are searched in vain. An absent key that passes both the summary and a table's filter
+/// costs as much as several hundred that do not, and a hit passes tables on its way.
+const SEGMENT_PART: f64 = 0.6;
+
 /// One negative in so many is audited. An audit is a missing read of the engine, whose code and blocks
 /// the front keeps out of the processor's caches: two or three microseconds, of which each of 4,096
 /// negatives pays half a nanosecond or so.
@@ -71,11 +76,11 @@ const AUDITED: u32 = 4_096;
 const SCRUBBED: Duration = Duration::from_secs(60 * 60);
 
 impl Default for SieveOptions {
-    /// One percent in the summary and in each segment's filter, XXH3, no budget.
+    /// One percent, XXH3, no budget.
     fn default() -> Self {
         Self {
             summary_rate: Rate::ONE_PERCENT,
-            segment_rate: Some(Rate::ONE_PERCENT),
+            segment_rate: Some(segment_part(Rate::ONE_PERCENT)),
             expected_keys: None,
             memory_budget: None,
             hash: HashId::Xxh3,
@@ -100,11 +105,12 @@ impl SieveOptions {
     /// asks for less is refused at open.
     pub const LEAST_RATE: f64 = 1e-8;
 
-    /// The false-positive rate of the summary and of each segment's filter, not below
-    /// [`SieveOptions::LEAST_RATE`].
+    /// The false-positive rate of the summary, not below [`SieveOptions::LEAST_RATE`]. Each segment's
+    /// filter keeps 0.6 of it, so that few of the keys that pass the summary pass a table as well.
     #[must_use]
     pub fn rate(self, rate: Rate) -> Self {
-        self.summary_rate(rate).segment_rate(Some(rate))
+        self.summary_rate(rate)
+            .segment_rate(Some(segment_part(rate)))
     }
 
     /// The rate of the summary: of all look-ups of absent keys, this share enters the engine.
@@ -310,6 +316,11 @@ impl SieveOptions {
     }
 }
 
+/// What each segment's filter keeps, where the front promises so much.
+pub(super) fn segment_part(promised: Rate) -> Rate {
+    Rate::clamped((promised.get() * SEGMENT_PART).max(SieveOptions::LEAST_RATE))
+}
+
 /// Keys, and room for some more.
 pub(crate) fn roomy(keys: Items) -> Items {
     Items::new((keys.get() as f64 * HEADROOM).ceil() as u64)
@@ -318,6 +329,23 @@ pub(crate) fn roomy(keys: Items) -> Items {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn at_one_percent_neither_filter_takes_more_than_twelve_bits_a_key() {
+        let keys = Items::new(4_000_000);
+        let memory = SieveOptions::default().memory_for(keys);
+        for bits in [memory.summary, memory.segments] {
+            let bits_a_key = bits.get() as f64 / keys.get() as f64;
+            assert!((11.0..=12.0).contains(&bits_a_key), "{bits_a_key}");
+        }
+    }
+
+    #[test]
+    fn the_least_rate_is_within_reach_of_the_segments_too() {
+        let least = Rate::clamped(SieveOptions::LEAST_RATE);
+        let options = SieveOptions::default().rate(least);
+        assert_eq!(options.rate_out_of_reach(), None);
+    }
 
     #[test]
     fn bits_that_make_no_filter_are_refused() {

@@ -14,7 +14,7 @@ use super::audit::Refutation;
 use super::bell::{Bell, LONG};
 use super::column::Column;
 use super::columns::Columns;
-use super::options::SieveOptions;
+use super::options::{SieveOptions, segment_part};
 use super::scrub::{ScrubLog, Scrubbed};
 use super::shelf::Shelf;
 use super::trust::Trust;
@@ -149,14 +149,14 @@ impl SieveDb {
         }
     }
 
-    /// Changes the rate of all filters. They are rebuilt in the background, from the keys of the
+    /// Changes the rate of all filters, as [`SieveOptions::rate`] sets it. They are rebuilt in the background, from the keys of the
     /// tables as they are; no table is rewritten. [`SieveDb::consolidate`] waits for it. What is below
     /// [`SieveOptions::LEAST_RATE`] counts as that.
     pub fn set_rate(&self, rate: Rate) {
         let rate = Rate::clamped(rate.get().max(SieveOptions::LEAST_RATE));
         self.columns.set_summary_rate(rate);
         for column in self.columns.all() {
-            let segments = column.segment_rate().map(|_| rate);
+            let segments = column.segment_rate().map(|_| segment_part(rate));
             column.set_segment_rate(segments);
         }
         self.bell.call(|calls| calls.consolidate = true);
