@@ -149,9 +149,9 @@ impl SieveDb {
         }
     }
 
-    /// Changes the rate of all filters, as [`SieveOptions::rate`] sets it. They are rebuilt in the background, from the keys of the
-    /// tables as they are; no table is rewritten. [`SieveDb::consolidate`] waits for it. What is below
-    /// [`SieveOptions::LEAST_RATE`] counts as that.
+    /// Changes the rate of all filters, as [`SieveOptions::rate`] sets it. They are rebuilt in the
+    /// background, from the keys of the tables as they are; no table is rewritten.
+    /// [`SieveDb::consolidate`] waits for it. What is below [`SieveOptions::LEAST_RATE`] counts as that.
     pub fn set_rate(&self, rate: Rate) {
         let rate = Rate::clamped(rate.get().max(SieveOptions::LEAST_RATE));
         self.columns.set_summary_rate(rate);
