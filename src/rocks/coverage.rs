@@ -197,18 +197,13 @@ impl View {
             Coverage::AllBut(tables) if !planted!(ManyIgnoreUncovered) => &**tables,
             _ => &[],
         };
-        for (keys, maybe) in keys.chunks(STRIDE).zip(maybe.chunks_mut(STRIDE)) {
-            if uncovered.is_empty() && !contains_one(maybe) {
-                continue;
-            }
-            for (maybe, key) in maybe.iter_mut().zip(keys) {
-                if *maybe || !uncovered.is_empty() {
-                    let key = key.as_ref();
-                    let hash = hasher.hash(key);
-                    let mut uncovered = uncovered.iter();
-                    let found = *maybe || uncovered.any(|table| table.may_contain(hash, key));
-                    *maybe = found && self.is_in_inventory(hash);
-                }
+        for (maybe, key) in maybe.iter_mut().zip(keys) {
+            if *maybe || !uncovered.is_empty() {
+                let key = key.as_ref();
+                let hash = hasher.hash(key);
+                let mut uncovered = uncovered.iter();
+                let found = *maybe || uncovered.any(|table| table.may_contain(hash, key));
+                *maybe = found && self.is_in_inventory(hash);
             }
         }
         contains_one(maybe)
