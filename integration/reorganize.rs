@@ -95,7 +95,7 @@ fn nothing_is_moved_before_it_is_due() {
     for (early, due) in [
         ("records=4000", "records=2500"),
         ("bytes=1000000000", "bytes=10000"),
-        ("rate=0.9", "rate=0.000000001"),
+        ("rate=0.9", "rate=0.000000000000001"),
     ] {
         let report = reorganize(home.path(), &["--if-due", early]);
         assert_eq!(report["due"], false, "{early}: {report}");

@@ -122,7 +122,7 @@ fn a_reorganisation_empties_the_differential_file_and_its_filter() {
         let triggers = [
             Trigger::Records(Items::new(4_000)),
             Trigger::Bytes(20_000),
-            Trigger::FilterRate(Rate::new(1e-9).unwrap()),
+            Trigger::FilterRate(Rate::new(1e-15).unwrap()),
         ];
         let due = || triggers.map(|trigger| store.is_due(trigger).unwrap());
         assert_eq!(due(), [false; 3], "{filter:?} {:?}", store.extent());

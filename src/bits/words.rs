@@ -10,6 +10,8 @@
 
 use super::pages::want_large_pages;
 use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
+#[cfg(all(target_arch = "x86_64", not(interleave)))]
+use std::arch::x86_64::__m256i;
 use std::collections::TryReserveError;
 
 /// Eight words that a processor fetches at once.
@@ -33,7 +35,38 @@ impl Line {
     /// The bits of `mask` that are clear in this word.
     #[inline]
     pub(crate) fn missing(&self, word: usize, mask: u64) -> u64 {
-        !self.0[word].load(Relaxed) & mask
+        !self.word(word) & mask
+    }
+
+    /// This word as it is now.
+    #[inline]
+    pub(crate) fn word(&self, word: usize) -> u64 {
+        self.0[word].load(Relaxed)
+    }
+
+    /// The first four words and the last four, as they are now.
+    #[cfg(all(target_arch = "x86_64", not(interleave)))]
+    #[target_feature(enable = "avx")]
+    #[inline]
+    #[expect(
+        unsafe_code,
+        reason = "no safe load of a vector that others may change"
+    )]
+    pub(crate) fn halves(&self) -> (__m256i, __m256i) {
+        let (low, high);
+        // SAFETY: it reads the 64 bytes that are borrowed, and they are aligned. Others may be setting
+        // bits in them, as with relaxed loads: each bit is read as it is before or after.
+        unsafe {
+            std::arch::asm!(
+                "vmovdqa {low}, [{line}]",
+                "vmovdqa {high}, [{line} + 32]",
+                line = in(reg) self,
+                low = out(ymm_reg) low,
+                high = out(ymm_reg) high,
+                options(readonly, nostack, preserves_flags),
+            );
+        }
+        (low, high)
     }
 
     /// Sets the bits of `mask` in this word; true when one of them was clear.

@@ -11,12 +11,16 @@
 //! '---- group 0 -----' '---- group 1 -----'        groups = 4: two words each
 //! ```
 //!
-//! A look-up costs one cache miss and no branch; an insertion one atomic operation a group rather
+//! A look-up costs one cache miss and no branch, and where the processor has AVX2 it looks at all groups
+//! at once; an insertion one atomic operation a group rather
 //! than one a bit, which is where concurrent Bloom filters usually lose their time. How many bits
 //! that costs is worked out in [`crate::math::blocked`].
 //!
 //! For a power of two of lines, the line is the hash's leading bits: halving the filter merges
 //! neighbours, doubling it repeats each line.
+
+#[cfg(all(target_arch = "x86_64", not(interleave)))]
+mod avx2;
 
 use super::{Kind, Shape, ShapeError, probe};
 use crate::bits::{Line, Words};
@@ -151,10 +155,21 @@ fn set<const GROUPS: usize, const EACH: u32>(line: &Line, hash: KeyHash) -> bool
     changed
 }
 
+#[inline(always)]
+fn contains<const GROUPS: usize, const EACH: u32>(line: &Line, hash: KeyHash) -> bool {
+    #[cfg(all(target_arch = "x86_64", not(interleave)))]
+    if std::arch::is_x86_feature_detected!("avx2") {
+        #[expect(unsafe_code, reason = "not every processor can run what is called")]
+        // SAFETY: this one can.
+        return unsafe { avx2::contains::<GROUPS, EACH>(line, hash) };
+    }
+    contains_by_words::<GROUPS, EACH>(line, hash)
+}
+
 /// Loops rather than closures here and in [`mark`]: these are always compiled into their caller. One
 /// comparison at the end: of one for each word, a compiler makes branches, which nobody can predict.
 #[inline(always)]
-fn contains<const GROUPS: usize, const EACH: u32>(line: &Line, hash: KeyHash) -> bool {
+fn contains_by_words<const GROUPS: usize, const EACH: u32>(line: &Line, hash: KeyHash) -> bool {
     let spread = hash.get().wrapping_mul(SPREAD);
     let mut missing = 0;
     for group in 0..GROUPS {
@@ -170,8 +185,14 @@ fn contains_each<const GROUPS: usize, const EACH: u32>(
     hashes: &[KeyHash],
     answers: &mut [bool],
 ) {
+    #[cfg(all(target_arch = "x86_64", not(interleave)))]
+    if std::arch::is_x86_feature_detected!("avx2") {
+        #[expect(unsafe_code, reason = "not every processor can run what is called")]
+        // SAFETY: this one can.
+        return unsafe { avx2::contains_each::<GROUPS, EACH>(geometry, words, hashes, answers) };
+    }
     for (&hash, answer) in hashes.iter().zip(answers) {
-        *answer |= contains::<GROUPS, EACH>(words.line(geometry.line(hash)), hash);
+        *answer |= contains_by_words::<GROUPS, EACH>(words.line(geometry.line(hash)), hash);
     }
 }
 

@@ -148,8 +148,9 @@ pub fn rate(pattern: Pattern, lines: u64, items: Items) -> f64 {
 /// A term this small, past the mean, changes no rate that a filter can have.
 const NEGLIGIBLE: f64 = 1e-18;
 
-/// Four groups must save more than this share of the bits: they cost an insert two more atomics.
-const WORTH_FOUR_GROUPS: f64 = 0.05;
+/// Four groups must save more than this share of the bits: they cost an insert two more atomics, and
+/// a look-up a nanosecond where the processor has no vectors to look at all of them at once.
+const WORTH_FOUR_GROUPS: f64 = 0.03;
 
 /// The bits of a filter of that [`size`]; more than there can be where there is none.
 pub fn size_in_bits(items: Items, rate: Rate) -> Bits {
@@ -182,18 +183,21 @@ fn lines_for(pattern: Pattern, items: Items, wanted: Rate) -> Option<u64> {
     smallest_fitting(least..=items.get() / 2 + 64, fits)
 }
 
-/// The rate that two groups keep at so many bits per key, over many keys.
+/// The lowest rate whose filter takes no more than so many bits per key, over many keys. No filter
+/// takes less than two: for fewer, the rate is that of no filter.
 ///
 /// # Panics
 /// When `bits_a_key` is not between 1 and 256.
 pub fn rate_of(bits_a_key: f64) -> Rate {
     let items = Items::new(1 << 20);
     let lines = whole(items.get() as f64 * makes_a_filter(bits_a_key) / LINE_BITS as f64);
-    let patterns = Pattern::ALL
-        .into_iter()
-        .filter(|pattern| pattern.groups() == 2);
-    let rates = patterns.map(|pattern| rate(pattern, lines, items));
-    Rate::clamped(rates.fold(1.0, f64::min))
+    let rates = Pattern::ALL.map(|pattern| Rate::clamped(rate(pattern, lines, items)));
+    let fitting = rates.into_iter().filter(|&rate| {
+        let sized = size(items, rate);
+        sized.is_some_and(|(_, least)| least <= lines)
+    });
+    let lowest = fitting.map(Rate::get).fold(1.0, f64::min);
+    Rate::clamped(lowest)
 }
 
 /// The same number of bits per key.
@@ -288,6 +292,23 @@ mod tests {
         let (pattern, lines) = size(Items::new(MANY), Rate::ONE_PERCENT).unwrap();
         assert_eq!(pattern, Pattern::TwoByThree);
         assert_close((lines * LINE_BITS) as f64 / MANY as f64, 10.28, 0.01);
+    }
+
+    #[test]
+    fn half_a_percent_takes_four_groups_of_two_and_eleven_point_seven_bits() {
+        let (pattern, lines) = size(Items::new(MANY), Rate::new(0.005).unwrap()).unwrap();
+        assert_eq!(pattern, Pattern::FourByTwo);
+        assert_close((lines * LINE_BITS) as f64 / MANY as f64, 11.66, 0.01);
+    }
+
+    #[test]
+    fn the_rate_of_so_many_bits_takes_them_and_no_more() {
+        for bits in [2.5, 6.0, 8.0, 10.0, 11.0, 11.5, 12.0, 14.0, 20.0, 64.0] {
+            let rate = rate_of(bits);
+            let takes = size_in_bits(Items::new(1 << 20), rate).get() as f64 / f64::from(1 << 20);
+            assert!(takes <= bits + 1e-3, "{bits}: {takes}");
+            assert!(takes > bits * 0.95, "{bits}: {takes}");
+        }
     }
 
     #[test]

@@ -56,15 +56,15 @@ const GROWTH: u32 = 2;
 /// with s = 2 the next key would treble the memory.
 const SECOND: u64 = 4;
 
-/// Tightening r. A consolidated summary is one stage of rate P(1 - r) for as long as it can be: 0.6 of
-/// the promise costs a bit and a quarter a key and spares four in ten of the engine's walks, each of
-/// which costs as much as fifty misses. Later stages live only until the next consolidation.
-const TIGHTENING: f64 = 0.4;
+/// Tightening r. A consolidated summary is one stage of rate P(1 - r) for as long as it can be: half
+/// the promise costs a bit and a half a key, and spares every other second look, and every other walk
+/// of the engine where there is none. Later stages live only until the next consolidation.
+const TIGHTENING: f64 = 0.5;
 
-/// Of the rate that is promised, what each segment's filter keeps: for 1.4 bits a key, four in ten
-/// fewer tables are searched in vain. An absent key that passes both the summary and a table's filter
+/// Of the rate that is promised, what each segment's filter keeps: for 1.4 bits a key, half as
+/// many tables are searched in vain. An absent key that passes both the summary and a table's filter
 /// costs as much as several hundred that do not, and a hit passes tables on its way.
-const SEGMENT_PART: f64 = 0.6;
+const SEGMENT_PART: f64 = 0.5;
 
 /// One negative in so many is audited. An audit is a missing read of the engine, whose code and blocks
 /// the front keeps out of the processor's caches: two or three microseconds, of which each of 4,096
@@ -106,7 +106,7 @@ impl SieveOptions {
     pub const LEAST_RATE: f64 = 1e-8;
 
     /// The false-positive rate of the summary, not below [`SieveOptions::LEAST_RATE`]. Each segment's
-    /// filter keeps 0.6 of it, so that few of the keys that pass the summary pass a table as well.
+    /// filter keeps half of it, so that few of the keys that pass the summary pass a table as well.
     #[must_use]
     pub fn rate(self, rate: Rate) -> Self {
         self.summary_rate(rate)

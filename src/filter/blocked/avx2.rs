@@ -1,0 +1,120 @@
+//! A look-up by the vectors of AVX2: a lane for each group, and half the instructions.
+//!
+//! ```text
+//! lane g:  | word | bit 6 | bit 6 | ... | spent by later groups |      spread, shifted to group g
+//! ```
+//!
+//! A look-up waits for its line, and the fewer instructions it has, the more look-ups wait together.
+
+use std::arch::x86_64::*;
+
+use super::{Blocked, SPREAD, take};
+use crate::bits::{Line, Words};
+use crate::hash::KeyHash;
+
+/// [`super::contains`] of the same key.
+#[target_feature(enable = "avx2")]
+#[inline]
+pub(super) fn contains<const GROUPS: usize, const EACH: u32>(line: &Line, hash: KeyHash) -> bool {
+    let spread = hash.get().wrapping_mul(SPREAD);
+    if GROUPS == 2 {
+        two_groups::<EACH>(line, spread)
+    } else {
+        four_groups::<EACH>(line, spread)
+    }
+}
+
+/// [`super::contains_each`], with the look-up compiled into the loop.
+#[target_feature(enable = "avx2")]
+pub(super) fn contains_each<const GROUPS: usize, const EACH: u32>(
+    geometry: Blocked,
+    words: &Words,
+    hashes: &[KeyHash],
+    answers: &mut [bool],
+) {
+    for (&hash, answer) in hashes.iter().zip(answers) {
+        *answer |= contains::<GROUPS, EACH>(words.line(geometry.line(hash)), hash);
+    }
+}
+
+/// Of a group's four words, two bits choose one.
+#[target_feature(enable = "avx2")]
+#[inline]
+fn two_groups<const EACH: u32>(line: &Line, spread: u64) -> bool {
+    let spent = 2 + 6 * EACH;
+    let word = |group: u32| line.word(4 * group as usize + take(spread, group * spent, 2) as usize);
+    let words = _mm_set_epi64x(word(1).cast_signed(), word(0).cast_signed());
+    let lanes = _mm_set1_epi64x(spread.cast_signed());
+    let lanes = _mm_sllv_epi64(lanes, _mm_set_epi64x(spent.into(), 0));
+    let mut mask = _mm_setzero_si128();
+    for probe in 0..EACH {
+        let start = _mm_set1_epi64x((64 - 2 - 6 * (probe + 1)).into());
+        let bit = _mm_and_si128(_mm_srlv_epi64(lanes, start), _mm_set1_epi64x(63));
+        mask = _mm_or_si128(mask, _mm_sllv_epi64(_mm_set1_epi64x(1), bit));
+    }
+    _mm_testc_si128(words, mask) == 1
+}
+
+/// Of a group's two words, the topmost bit chooses one, which is what a blend goes by.
+#[target_feature(enable = "avx2")]
+#[inline]
+fn four_groups<const EACH: u32>(line: &Line, spread: u64) -> bool {
+    let spent = i64::from(1 + 6 * EACH);
+    // Interleaved, the halves of a line are the words of groups 0, 2, 1 and 3.
+    let lanes = _mm256_set1_epi64x(spread.cast_signed());
+    let lanes = _mm256_sllv_epi64(lanes, _mm256_setr_epi64x(0, 2 * spent, spent, 3 * spent));
+    let (low, high) = line.halves();
+    let first = _mm256_castsi256_pd(_mm256_unpacklo_epi64(low, high));
+    let second = _mm256_castsi256_pd(_mm256_unpackhi_epi64(low, high));
+    let words = _mm256_blendv_pd(first, second, _mm256_castsi256_pd(lanes));
+    let mut mask = _mm256_setzero_si256();
+    for probe in 0..EACH {
+        let start = _mm256_set1_epi64x((64 - 1 - 6 * (probe + 1)).into());
+        let bit = _mm256_and_si256(_mm256_srlv_epi64(lanes, start), _mm256_set1_epi64x(63));
+        mask = _mm256_or_si256(mask, _mm256_sllv_epi64(_mm256_set1_epi64x(1), bit));
+    }
+    _mm256_testc_si256(_mm256_castpd_si256(words), mask) == 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{contains_by_words, set};
+    use super::*;
+    use crate::filter::naive::hashes;
+
+    #[expect(unsafe_code, reason = "not every processor can run what is called")]
+    fn agrees<const GROUPS: usize, const EACH: u32>() {
+        let line = Line::default();
+        let mut claimed = 0;
+        for (inserted, asked) in hashes(1).zip(hashes(2)).take(24) {
+            set::<GROUPS, EACH>(&line, inserted);
+            for hash in hashes(1)
+                .take(24)
+                .chain([asked])
+                .chain(hashes(3).take(1_000))
+            {
+                let expected = contains_by_words::<GROUPS, EACH>(&line, hash);
+                // SAFETY: the test that calls this has seen to it that the processor can.
+                let got = unsafe { contains::<GROUPS, EACH>(&line, hash) };
+                assert_eq!(got, expected, "{GROUPS} by {EACH}: {hash:?}");
+                claimed += usize::from(got);
+            }
+        }
+        assert!(claimed > 24 * 12, "{claimed}");
+    }
+
+    #[test]
+    fn vectors_say_what_words_say() {
+        if !std::arch::is_x86_feature_detected!("avx2") {
+            eprintln!("skipped: this processor has no AVX2");
+            return;
+        }
+        agrees::<2, 1>();
+        agrees::<2, 2>();
+        agrees::<2, 3>();
+        agrees::<2, 4>();
+        agrees::<2, 5>();
+        agrees::<4, 1>();
+        agrees::<4, 2>();
+    }
+}
