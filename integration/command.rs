@@ -359,12 +359,23 @@ fn a_trace_that_can_be_read_once_is_refused() {
     );
 }
 
-/// The smallest parts that a split can have make filters.
+/// The smallest parts that a split can have make filters; with all of it in front, tables have none.
 #[test]
 fn the_least_split_is_measured() {
     let asked = "bench miss --keys 2000 --runs 1 --rounds 1 --lookups 200 --native none --split 5";
     let report = json(&asked.split(' ').collect::<Vec<_>>());
-    assert_eq!(report["splits"].as_array().unwrap().len(), 5);
+    let splits = report["splits"].as_array().unwrap();
+    let bits: Vec<f64> = splits
+        .iter()
+        .map(|split| split["segment_bits_per_key"].as_f64().unwrap())
+        .collect();
+    let (all_in_front, shared) = bits.split_last().unwrap();
+    assert!(
+        shared.len() == 5 && shared.iter().all(|&bits| bits >= 1.0),
+        "{bits:?}"
+    );
+    assert_eq!(*all_in_front, 0.0);
+    assert_eq!(splits[5]["segment_observed_rate"], 1.0);
     assert_eq!(report["best"]["native"], "none", "it has no bits");
 }
 

@@ -139,9 +139,7 @@ impl SegmentBuilder {
 fn stage_of(hashes: &[KeyHash], rate: Rate) -> Option<Stage> {
     let items = Items::new(hashes.len().max(1) as u64);
     let stage = Stage::with_rate(Kind::Blocked, items, rate).ok()?;
-    for &hash in hashes {
-        stage.insert(hash);
-    }
+    stage.insert_many(hashes);
     Some(stage)
 }
 

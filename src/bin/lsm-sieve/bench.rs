@@ -99,8 +99,9 @@ const LOOKUPS_MAX: i64 = 100_000_000;
 /// With less, `math::blocked` makes no filter.
 const FILTER_BITS_MIN: f64 = 1.0;
 
-/// The tenths of a total that the summary gets; whole, so that no part is rounded below a bit.
-const SPLITS: [f64; 5] = [4.0, 5.0, 6.0, 7.0, 8.0];
+/// The tenths of a total that the summary gets; whole, so that no part is rounded below a bit. With all
+/// ten of them, tables have no filter.
+const SPLITS: [f64; 6] = [4.0, 5.0, 6.0, 7.0, 8.0, 10.0];
 
 /// The smallest part of a split is two tenths.
 const SPLIT_BITS_MIN: f64 = FILTER_BITS_MIN * 10.0 / 2.0;
@@ -114,16 +115,21 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), Stop> {
         ));
     }
     let Some(total_bits) = arguments.split else {
-        let (report, counts) = measure(arguments, arguments.front())?;
+        let (report, counts) = measure(arguments, arguments.front(), arguments.native)?;
         return output.conclude(&report, lost(&counts));
     };
     let mut splits = Vec::with_capacity(SPLITS.len());
     let mut all = Counts::default();
     for tenths in SPLITS {
         let part = |tenths: f64| total_bits * tenths / 10.0;
-        let (front, segment) = (part(tenths), part(10.0 - tenths));
-        let (report, counts) =
-            measure(arguments, arguments.front_with(Some(front), Some(segment)))?;
+        let (front, segment) = (Some(part(tenths)), part(10.0 - tenths));
+        let (report, counts) = if segment > 0.0 {
+            let front = arguments.front_with(front, Some(segment));
+            measure(arguments, front, arguments.native)?
+        } else {
+            let front = arguments.front_with(front, None).segment_rate(None);
+            measure(arguments, front, Native::None)?
+        };
         splits.push(report);
         all.false_negatives += counts.false_negatives;
     }
@@ -181,19 +187,19 @@ impl Arguments {
     }
 }
 
-fn measure(arguments: &Arguments, front: SieveOptions) -> Result<(MissReport, Counts), Stop> {
+/// `own` are the filters of the tables behind the front, where it builds none for them.
+fn measure(
+    arguments: &Arguments,
+    front: SieveOptions,
+    own: Native,
+) -> Result<(MissReport, Counts), Stop> {
     let plan = arguments.plan();
     let (native_home, sieve_home) = (Home::temporary()?, Home::temporary()?);
-    let options = || {
-        engine::options(
-            plan.keys,
-            arguments.runs,
-            arguments.native,
-            arguments.bits_per_key,
-        )
-    };
-    let mut native = Plain::open(&options(), native_home.path(), &[Space::Default])?;
-    let mut sieve = Sieve::open(&options(), &front, sieve_home.path(), &[Space::Default])?;
+    let options =
+        |filter| engine::options(plan.keys, arguments.runs, filter, arguments.bits_per_key);
+    let spaces = [Space::Default];
+    let mut native = Plain::open(&options(arguments.native), native_home.path(), &spaces)?;
+    let mut sieve = Sieve::open(&options(own), &front, sieve_home.path(), &spaces)?;
 
     let mut loading = Progress::new("loading both", plan.keys);
     let fill_us = miss::fill(&plan, &mut native, &mut sieve, &mut loading)?;

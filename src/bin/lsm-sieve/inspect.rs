@@ -80,12 +80,13 @@ pub(crate) fn weight(db: &SieveDb, family: &str) -> Result<Weight, Stop> {
     };
     Ok(Weight {
         summary_bits_per_key: column.summary.bits_per_key,
-        segment_bits_per_key: mean(&column.segments, |filter| filter.bits_per_key),
-        segment_observed_rate: mean(&column.segments, |filter| filter.observed_rate),
+        segment_bits_per_key: mean(&column.segments, |filter| filter.bits_per_key).unwrap_or(0.0),
+        // A table without a filter is always asked.
+        segment_observed_rate: mean(&column.segments, |filter| filter.observed_rate).unwrap_or(1.0),
     })
 }
 
-fn mean(segments: &[SegmentReport], of: fn(&FilterReport) -> f64) -> f64 {
+fn mean(segments: &[SegmentReport], of: fn(&FilterReport) -> f64) -> Option<f64> {
     let (mut sum, mut keys) = (0.0, 0.0);
     for filter in segments
         .iter()
@@ -94,7 +95,7 @@ fn mean(segments: &[SegmentReport], of: fn(&FilterReport) -> f64) -> f64 {
         sum += of(filter) * filter.keys as f64;
         keys += filter.keys as f64;
     }
-    if keys > 0.0 { sum / keys } else { 0.0 }
+    (keys > 0.0).then(|| sum / keys)
 }
 
 #[derive(Serialize)]
