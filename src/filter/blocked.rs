@@ -12,9 +12,9 @@
 //! ```
 //!
 //! A look-up costs one cache miss and no branch, and where the processor has AVX2 it looks at all groups
-//! at once; an insertion one atomic operation a group rather
-//! than one a bit, which is where concurrent Bloom filters usually lose their time. How many bits
-//! that costs is worked out in [`crate::math::blocked`].
+//! at once; an insertion one atomic operation a group rather than one a bit, which is where concurrent
+//! Bloom filters usually lose their time. How many bits that costs is worked out in
+//! [`crate::math::blocked`].
 //!
 //! For a power of two of lines, the line is the hash's leading bits: halving the filter merges
 //! neighbours, doubling it repeats each line.
