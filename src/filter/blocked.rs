@@ -107,7 +107,7 @@ impl Blocked {
         contains(line, hash)
     }
 
-    /// [`Blocked::may_contain`] without a call; `None` if the line lay outside.
+    /// [`Blocked::may_contain`] without a call but that of the vectors; `None` if the line lay outside.
     #[inline(always)]
     pub(super) fn at_once(self, words: &Words, hash: KeyHash) -> Option<bool> {
         let line = words.get(self.line(hash))?;

@@ -144,7 +144,7 @@ impl Column {
         self.ask_under(slot, &reading, key)
     }
 
-    /// A miss as most are, without a call. It waits for one line of memory, and the fewer its
+    /// A miss as most are, without a call but that of the vectors. It waits for one line of memory, and the fewer its
     /// instructions, the more look-ups the processor has waiting together. `None` says nothing:
     /// [`Column::ask_all`] does.
     #[inline(always)]

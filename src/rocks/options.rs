@@ -57,7 +57,7 @@ const GROWTH: u32 = 2;
 const SECOND: u64 = 4;
 
 /// Tightening r. A consolidated summary is one stage of rate P(1 - r) for as long as it can be: half
-/// the promise costs a bit and a half a key, and spares every other second look, and every other walk
+/// the promise costs 1.4 bits a key, and spares every other second look, and every other walk
 /// of the engine where there is none. Later stages live only until the next consolidation.
 const TIGHTENING: f64 = 0.5;
 

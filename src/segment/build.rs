@@ -112,9 +112,8 @@ impl SegmentBuilder {
             ..ScalableOptions::default()
         };
         let grown = Scalable::new(self.hasher.imprint(), options);
-        for &hash in kept.iter().chain([&hash]) {
-            grown.insert(hash);
-        }
+        grown.insert_many(kept);
+        grown.insert(hash);
         grown
     }
 
