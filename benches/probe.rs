@@ -82,7 +82,7 @@ fn measure(shape: Shape, keys: usize) -> String {
 }
 
 fn insert_many(shape: Shape, hashes: &[KeyHash]) -> f64 {
-    let stage = Stage::new(shape).expect("the shape is valid");
+    let mut stage = Stage::new(shape).expect("the shape is valid");
     let start = Instant::now();
     stage.insert_many(hashes);
     start.elapsed().as_nanos() as f64 / hashes.len() as f64

@@ -78,6 +78,14 @@ impl Line {
         self.0[word].fetch_or(mask, Relaxed) & mask != mask
     }
 
+    /// [`Line::set`] where nobody else reads or writes: no locked instruction.
+    #[inline]
+    pub(crate) fn set_alone(&mut self, word: usize, mask: u64) -> bool {
+        let before = self.word(word);
+        self.0[word] = AtomicU64::new(before | mask);
+        before & mask != mask
+    }
+
     /// The words as they are now.
     pub(crate) fn load(&self) -> [u64; WORDS_A_LINE] {
         std::array::from_fn(|word| self.0[word].load(Relaxed))
@@ -136,6 +144,12 @@ impl Words {
     #[inline]
     pub(crate) fn line(&self, index: u64) -> &Line {
         &self.lines[in_memory(index)]
+    }
+
+    /// [`Words::line`], for whoever has the words alone.
+    #[inline]
+    pub(crate) fn line_mut(&mut self, index: u64) -> &mut Line {
+        &mut self.lines[in_memory(index)]
     }
 
     /// The line at this index, if it lies inside.

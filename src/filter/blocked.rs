@@ -100,6 +100,13 @@ impl Blocked {
         set(line, hash)
     }
 
+    /// [`Blocked::insert`] of each; how many of them changed a bit.
+    pub(super) fn insert_each(self, words: &mut Words, hashes: &[KeyHash]) -> u64 {
+        let set_each: fn(Self, &mut Words, &[KeyHash]) -> u64 =
+            for_pattern!(self.pattern, set_each);
+        set_each(self, words, hashes)
+    }
+
     #[inline]
     pub(super) fn may_contain(self, words: &Words, hash: KeyHash) -> bool {
         let line = words.line(self.line(hash));
@@ -146,11 +153,34 @@ impl Blocked {
 
 #[inline]
 fn set<const GROUPS: usize, const EACH: u32>(line: &Line, hash: KeyHash) -> bool {
+    set_by::<GROUPS, EACH>(hash, |word, mask| line.set(word, mask))
+}
+
+fn set_each<const GROUPS: usize, const EACH: u32>(
+    geometry: Blocked,
+    words: &mut Words,
+    hashes: &[KeyHash],
+) -> u64 {
+    let mut changed = 0;
+    for &hash in hashes {
+        let line = words.line_mut(geometry.line(hash));
+        let set = |word, mask| line.set_alone(word, mask);
+        changed += u64::from(set_by::<GROUPS, EACH>(hash, set));
+    }
+    changed
+}
+
+/// Gives each group's word and bits to `set`; whether one of the answers is true.
+#[inline(always)]
+fn set_by<const GROUPS: usize, const EACH: u32>(
+    hash: KeyHash,
+    mut set: impl FnMut(usize, u64) -> bool,
+) -> bool {
     let spread = hash.get().wrapping_mul(SPREAD);
     let mut changed = false;
     for group in 0..GROUPS {
         let (word, mask) = mark::<GROUPS, EACH>(spread, group);
-        changed |= line.set(word, mask);
+        changed |= set(word, mask);
     }
     changed
 }

@@ -56,6 +56,15 @@ impl Layout {
         each_layout!(self, geometry => geometry.insert(words, hash))
     }
 
+    /// [`Layout::insert`] of each; how many of them changed a bit.
+    pub(super) fn insert_each(self, words: &mut Words, hashes: &[KeyHash]) -> u64 {
+        if let Self::Blocked(geometry) = self {
+            return geometry.insert_each(words, hashes);
+        }
+        let changed = hashes.iter().filter(|&&hash| self.insert(words, hash));
+        changed.count() as u64
+    }
+
     #[inline]
     pub(super) fn may_contain(&self, words: &Words, hash: KeyHash) -> bool {
         match self {

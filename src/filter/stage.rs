@@ -142,15 +142,13 @@ impl Stage {
         changed
     }
 
-    /// Adds many keys, their cache misses overlapping: an atomic write waits for its line, and so
-    /// does the next insertion, unless the line is there already.
-    pub fn insert_many(&self, hashes: &[KeyHash]) {
+    /// Adds many keys to a stage that nobody else uses yet: their cache misses overlap, and no write
+    /// is a locked one.
+    pub fn insert_many(&mut self, hashes: &[KeyHash]) {
         for batch in hashes.chunks(BATCH) {
             self.prefetch_each(batch);
-            let changed = batch
-                .iter()
-                .filter(|&&hash| self.layout.insert(&self.words, hash));
-            self.items.add(changed.count() as u64);
+            let changed = self.layout.insert_each(&mut self.words, batch);
+            self.items.add(changed);
         }
     }
 

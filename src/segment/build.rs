@@ -137,7 +137,7 @@ impl SegmentBuilder {
 
 fn stage_of(hashes: &[KeyHash], rate: Rate) -> Option<Stage> {
     let items = Items::new(hashes.len().max(1) as u64);
-    let stage = Stage::with_rate(Kind::Blocked, items, rate).ok()?;
+    let mut stage = Stage::with_rate(Kind::Blocked, items, rate).ok()?;
     stage.insert_many(hashes);
     Some(stage)
 }

@@ -234,11 +234,14 @@ fn in_both_orders<F: Subject>(make: impl Fn() -> F) -> (F, F) {
 fn batches_insert_what_single_calls_do() {
     let keys: Vec<_> = hashes(1).take(1_001).collect();
     for kind in KINDS {
-        let (single, batched) = (stage(kind, 1_000, 0.01), stage(kind, 1_000, 0.01));
-        insert_all(&single, keys.iter().copied());
-        batched.insert_many(&keys);
-        assert_eq!(words(&single), words(&batched));
-        assert_eq!(single.items(), batched.items());
+        // Of the blocked kind, patterns of two groups and of four.
+        for rate in [0.2, 0.01, 0.001] {
+            let (single, mut batched) = (stage(kind, 1_000, rate), stage(kind, 1_000, rate));
+            insert_all(&single, keys.iter().copied());
+            batched.insert_many(&keys);
+            assert_eq!(words(&single), words(&batched));
+            assert_eq!(single.items(), batched.items());
+        }
 
         let (single, batched) = (scalable(kind), scalable(kind));
         insert_all(&single, keys.iter().copied());
