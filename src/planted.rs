@@ -112,6 +112,8 @@ faults! {
     // ---- the readers' lock
     /// A writer drops the old value while readers may still be in it.
     WriterDoesNotWait => "rcu::",
+    /// A thread takes a slot and does not say so.
+    SlotTakenTwice => "threads::",
     /// A writer drops the old value where the system does not tell whether readers are still in it.
     DroppedUnawaited => "rcu::",
     // ---- opening

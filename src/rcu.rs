@@ -16,7 +16,7 @@
 //! (Dekker). Where the system has no such barrier, readers pay for a fence. It holds for every load
 //! while the slot is busy, so one read may look at several values.
 //!
-//! Threads beyond the last slot share two counters and pay for atomic additions. Reading must be
+//! Threads that find all slots taken share two counters and pay for atomic additions. Reading must be
 //! short and must not wait for a writer; reads may nest.
 
 #![expect(

@@ -1,7 +1,7 @@
 //! Counters that cost the look-up path no atomic read-modify-write.
 //!
-//! A thread adds to a slot of its own with a plain load and store; the threads that come after
-//! all slots are taken share the last one and pay for an atomic add.
+//! A thread adds to a slot of its own with a plain load and store; while others have all slots, the
+//! rest share the last one and pay for an atomic add.
 
 use std::array;
 use std::sync::atomic::{AtomicU64, Ordering};

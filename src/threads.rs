@@ -1,36 +1,70 @@
 //! A small number for each thread, so that it can have memory that no other thread writes.
+//!
+//! *Invariant.* A slot belongs to one thread at a time. Who takes it sees all that the threads before
+//! wrote in their memory of that number, since each gave it back when it ended.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
 
-use crate::sync::atomic::{AtomicUsize, Ordering};
+use crate::planted::planted;
+use crate::sync::atomic::{AtomicU64, Ordering};
 
-/// How many threads of a process have a slot of their own: the first that ask.
+/// How many threads of a process have a slot of their own at once.
 pub(crate) const SLOTS: usize = match (cfg!(interleave), cfg!(miri)) {
     (true, _) => 1,
     (_, true) => 4,
     _ => 64,
 };
 
+/// A bit for each slot that a thread has.
 #[cfg(not(interleave))]
-static NEXT: AtomicUsize = AtomicUsize::new(0);
+static TAKEN: AtomicU64 = AtomicU64::new(0);
 
-/// The number of a thread that has not asked yet.
-const UNASKED: usize = usize::MAX;
+const _: () = assert!(SLOTS <= u64::BITS as usize);
+
+/// The number of a thread that has none.
+const NONE: usize = usize::MAX;
 
 #[cfg(not(interleave))]
 thread_local! {
     // Constant and without a destructor: one load, in a thread that is ending as well.
-    static MINE: Cell<usize> = const { Cell::new(UNASKED) };
+    static MINE: Cell<usize> = const { Cell::new(NONE) };
+    static LEAVING: Leaving = const { Leaving };
 }
 
 #[cfg(interleave)]
 crate::sync::lazy_static! {
-    static ref NEXT: AtomicUsize = AtomicUsize::new(0);
+    static ref TAKEN: AtomicU64 = AtomicU64::new(0);
 }
 #[cfg(interleave)]
 crate::sync::thread_local! {
-    static MINE: Cell<usize> = Cell::new(UNASKED);
+    static MINE: Cell<usize> = Cell::new(NONE);
+}
+
+/// Gives the slot of its thread back when that ends.
+#[cfg(not(interleave))]
+struct Leaving;
+
+#[cfg(not(interleave))]
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        let index = MINE.replace(NONE);
+        if index < SLOTS {
+            TAKEN.fetch_and(!(1 << index), Ordering::Release);
+        }
+    }
+}
+
+/// Whether this thread will give back what it takes: not if it is ending.
+#[cfg(not(interleave))]
+fn gives_back() -> bool {
+    LEAVING.try_with(|_| ()).is_ok()
+}
+
+/// The threads of a checked program end with it.
+#[cfg(interleave)]
+fn gives_back() -> bool {
+    true
 }
 
 /// The slot that this thread alone owns. It stays on its thread.
@@ -41,13 +75,13 @@ pub(crate) struct OwnSlot {
 }
 
 impl OwnSlot {
-    /// The slot of this thread; `None` for those that came too late.
+    /// The slot of this thread; `None` while others have all of them, and in a thread that is ending.
     #[inline]
     pub(crate) fn get() -> Option<Self> {
         Self::known().or_else(Self::ask)
     }
 
-    /// The slot of this thread if it asked before: without a call.
+    /// The slot of this thread if it has asked for one: without a call.
     #[inline]
     pub(crate) fn known() -> Option<Self> {
         let index = MINE.with(Cell::get);
@@ -59,8 +93,20 @@ impl OwnSlot {
 
     #[cold]
     fn ask() -> Option<Self> {
-        if MINE.with(Cell::get) == UNASKED {
-            MINE.with(|mine| mine.set(NEXT.fetch_add(1, Ordering::Relaxed)));
+        if gives_back() {
+            let lowest_free = |taken: u64| {
+                let index = taken.trailing_ones();
+                ((index as usize) < SLOTS).then(|| {
+                    if planted!(SlotTakenTwice) {
+                        taken
+                    } else {
+                        taken | 1 << index
+                    }
+                })
+            };
+            let taken = TAKEN.fetch_update(Ordering::Acquire, Ordering::Relaxed, lowest_free);
+            let index = taken.map_or(NONE, |before| before.trailing_ones() as usize);
+            MINE.with(|mine| mine.set(index));
         }
         Self::known()
     }
@@ -69,5 +115,75 @@ impl OwnSlot {
     #[inline]
     pub(crate) fn index(self) -> usize {
         self.index
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::sync::mpsc::{Sender, channel};
+    use std::thread;
+
+    use super::*;
+
+    /// A pool that lets idle threads go and starts others would be without slots one day.
+    #[test]
+    fn a_slot_is_taken_again_when_its_thread_has_ended() {
+        let has_slot = || thread::spawn(|| OwnSlot::get().is_some()).join().unwrap();
+        let had = (0..4 * SLOTS).filter(|_| has_slot()).count();
+        assert!(had > SLOTS, "{had} of {}", 4 * SLOTS);
+    }
+
+    #[test]
+    fn no_two_threads_have_one_slot() {
+        let (send, asked) = channel();
+        thread::scope(|scope| {
+            for _ in 0..2 * SLOTS {
+                let send = send.clone();
+                scope.spawn(move || {
+                    let index = || OwnSlot::get().map(OwnSlot::index);
+                    let (first, again) = (index(), index());
+                    assert!(first.is_none() || first == again, "kept");
+                    let (go_on, until) = channel::<()>();
+                    send.send((again, go_on)).unwrap();
+                    // Until all have asked.
+                    assert!(until.recv().is_err());
+                });
+            }
+            let asked: Vec<_> = asked.iter().take(2 * SLOTS).collect();
+            let mut taken: Vec<_> = asked.iter().filter_map(|(index, _)| *index).collect();
+            let count = taken.len();
+            taken.sort_unstable();
+            taken.dedup();
+            assert_eq!(taken.len(), count);
+            assert!(count <= SLOTS);
+        });
+    }
+
+    /// Asks when it is dropped.
+    struct Late(RefCell<Option<Sender<bool>>>);
+
+    impl Drop for Late {
+        fn drop(&mut self) {
+            if let Some(send) = self.0.take() {
+                send.send(OwnSlot::get().is_some()).unwrap();
+            }
+        }
+    }
+
+    thread_local! {
+        static LATE: Late = const { Late(RefCell::new(None)) };
+    }
+
+    /// Its number may be another's by then.
+    #[test]
+    fn a_thread_that_ends_asks_in_vain() {
+        let (send, late) = channel();
+        let ending = thread::spawn(move || {
+            LATE.with(|late| late.0.replace(Some(send)));
+            OwnSlot::get();
+        });
+        ending.join().unwrap();
+        assert!(!late.recv().unwrap());
     }
 }
