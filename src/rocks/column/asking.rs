@@ -1,0 +1,189 @@
+//! What readers ask a front, one key at a time and many, and what they report back.
+
+use super::Column;
+use crate::hash::KeyHash;
+use crate::planted::planted;
+use crate::rcu::Reading;
+use crate::rocks::audit::{Asked, Auditor, Sample};
+use crate::rocks::coverage::{Answer, CHUNK, Proof};
+use crate::stats::{Event, Stats};
+use crate::threads::OwnSlot;
+
+impl Column {
+    /// The filters' answer, counted when it is *absent*. What is doubted waits for
+    /// [`Column::audit`].
+    #[inline]
+    pub(crate) fn ask(&self, key: &[u8]) -> Asked {
+        match self.ask_at_once(key) {
+            Some(asked) => asked,
+            None => self.ask_all(key),
+        }
+    }
+
+    /// [`Column::ask_under`] by itself, apart: without a call it needs next to no frame.
+    #[inline(never)]
+    fn ask_at_once(&self, key: &[u8]) -> Option<Asked> {
+        let slot = OwnSlot::known()?;
+        let reading = Reading::begin_at_once(slot)?;
+        self.ask_under(slot, &reading, key)
+    }
+
+    /// A miss as most are, without a call but that of the vectors. It waits for one line of memory, and the fewer its
+    /// instructions, the more look-ups the processor has waiting together. `None` says nothing:
+    /// [`Column::ask_all`] does.
+    #[inline(always)]
+    pub(crate) fn ask_under(&self, slot: OwnSlot, reading: &Reading, key: &[u8]) -> Option<Asked> {
+        let hash = self.hasher.at_once(key)?;
+        let proof = self.view.get(reading).absent_at_once(hash)?;
+        let count = self.counters.add_to(slot, Event::Absent, 1);
+        Some(self.denied(hash, count, proof))
+    }
+
+    /// [`Column::ask`], whatever it takes; may be called under a reading.
+    #[inline(never)]
+    pub(crate) fn ask_all(&self, key: &[u8]) -> Asked {
+        let hash = self.hasher.hash(key);
+        match self.view.with(|view| view.answer(hash, key)) {
+            Answer::Absent(proof) => self.denied(hash, self.count(Event::Absent), proof),
+            Answer::Maybe => Asked::Maybe,
+        }
+    }
+
+    #[inline]
+    fn denied(&self, hash: KeyHash, count: u64, proof: Proof) -> Asked {
+        if self.sample.draws(hash, count) {
+            Asked::Doubted(proof)
+        } else {
+            Asked::Absent(proof)
+        }
+    }
+
+    /// The filters' answer, audited. Not for use within a read of a published value.
+    #[inline]
+    pub(crate) fn look_up(&self, key: &[u8]) -> Answer {
+        match self.ask(key) {
+            Asked::Absent(proof) => Answer::Absent(proof),
+            Asked::Doubted(proof) => self.audit(key, proof),
+            Asked::Maybe => Answer::Maybe,
+        }
+    }
+
+    /// The answer once the engine has been asked as well. Not for use within a read of a published
+    /// value: it takes long, and may end in another view.
+    #[cold]
+    pub(crate) fn audit(&self, key: &[u8], proof: Proof) -> Answer {
+        if self.denial_stands(key) {
+            Answer::Absent(proof)
+        } else {
+            Answer::Maybe
+        }
+    }
+
+    /// The indexes of the keys that may be there, ascending; the others are counted as *absent*.
+    /// Not for use within a read of a published value.
+    pub(crate) fn ask_many(&self, keys: &[impl AsRef<[u8]>]) -> Vec<usize> {
+        let mut left = Vec::new();
+        let mut doubted = Vec::new();
+        self.view.with(|view| {
+            for (chunk, keys) in keys.chunks(CHUNK).enumerate() {
+                let mut maybe = [true; CHUNK];
+                let first = chunk * CHUNK;
+                let asked = left.len();
+                if view.answer_many(self.hasher, keys, &mut maybe[..keys.len()]) {
+                    left.extend((0..keys.len()).filter(|&at| maybe[at]).map(|at| first + at));
+                }
+                let times = keys.len() - (left.len() - asked);
+                let count = self.counters.add(Event::Absent, times as u64);
+                let somewhere = self.hasher.hash(keys[0].as_ref());
+                let drawn = self.sample.among(somewhere, count, times);
+                let absent = (0..keys.len()).filter(|&at| !maybe[at]);
+                let drawn = absent.skip(drawn.start).take(drawn.len());
+                doubted.extend(drawn.map(|at| first + at));
+            }
+        });
+        if !doubted.is_empty() {
+            doubted.retain(|&at| !self.denial_stands(keys[at].as_ref()));
+            left.extend(doubted);
+            left.sort_unstable();
+        }
+        left
+    }
+
+    /// Which view is published now.
+    pub(crate) fn edition(&self) -> u64 {
+        self.view.with(|view| view.edition)
+    }
+
+    /// Whether the view of this edition is still published and denies every key but those at
+    /// `let_by`, which are ascending. If so, it denied them at every moment since.
+    pub(crate) fn still_denies_all_but(
+        &self,
+        let_by: &[usize],
+        keys: &[impl AsRef<[u8]>],
+        edition: u64,
+    ) -> bool {
+        let denied = |at: usize| let_by.binary_search(&at).is_err();
+        self.view.with(|view| {
+            let mut chunks = keys.chunks(CHUNK).enumerate();
+            (view.edition == edition || planted!(EditionUnchecked))
+                && chunks.all(|(chunk, keys)| {
+                    let mut maybe = [true; CHUNK];
+                    let first = chunk * CHUNK;
+                    let any = view.answer_many(self.hasher, keys, &mut maybe[..keys.len()]);
+                    !any || !(0..keys.len()).any(|at| maybe[at] && denied(first + at))
+                })
+        })
+    }
+
+    /// Counts what the engine found where the filters said *maybe*. Returns whether that it found
+    /// nothing is doubted, and waits for [`Column::tables_hide`].
+    pub(crate) fn engine_answered(&self, found: bool) -> bool {
+        let event = match (found, self.is_known()) {
+            (true, _) => Event::Found,
+            (false, true) => Event::FalsePositive,
+            (false, false) => Event::Uncovered,
+        };
+        let count = self.counters.add(event, 1);
+        !found && self.sample.draws(KeyHash::new(0), count)
+    }
+
+    /// Whether an audit finds no key where the filters deny one. Not for use within a read of a
+    /// published value.
+    #[cold]
+    pub(crate) fn denial_stands(&self, key: &[u8]) -> bool {
+        let auditor = self.auditor.get();
+        auditor.is_none_or(|auditor| auditor.denial_stands(self, key))
+    }
+
+    /// Whether the engine has a key that it did not find, so that it must be asked again. Not for
+    /// use within a read of a published value.
+    #[cold]
+    pub(crate) fn tables_hide(&self, key: &[u8]) -> bool {
+        let auditor = self.auditor.get();
+        auditor.is_some_and(|auditor| auditor.tables_hide(self, key))
+    }
+
+    /// Counts what the engine found where the filters said *maybe*, and audits it now and then:
+    /// whether the engine must be asked again. Not for use within a read of a published value.
+    pub(crate) fn must_ask_again(&self, key: &[u8], found: bool) -> bool {
+        self.engine_answered(found) && self.tables_hide(key)
+    }
+
+    pub(crate) fn sample(&self) -> Sample {
+        self.sample
+    }
+
+    /// Counts one event; returns how many were counted before by this thread.
+    pub(crate) fn count(&self, event: Event) -> u64 {
+        self.counters.add(event, 1)
+    }
+
+    /// Gives the front what its audits need.
+    pub(crate) fn audit_with(&self, auditor: Auditor) {
+        self.auditor.get_or_init(|| auditor);
+    }
+
+    pub(crate) fn stats(&self) -> Stats {
+        self.counters.stats()
+    }
+}

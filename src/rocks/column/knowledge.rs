@@ -1,0 +1,259 @@
+//! What a front may say, and from when until when: keys that come from outside end it.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use super::{Column, NEVER};
+use crate::filter::{Chain, Scalable};
+use crate::planted::planted;
+use crate::rocks::coverage::{Coverage, View};
+use crate::rocks::inventory::Inventory;
+use crate::segment::{SealedFilter, SegmentId};
+use crate::sync::atomic::Ordering;
+use crate::sync::unpoisoned;
+
+/// What upkeep knows of a column's tables.
+#[derive(Debug, Default)]
+pub(super) struct Knowledge {
+    /// Tables whose keys are all in the summary.
+    covers: HashSet<SegmentId>,
+    /// Whether every table that flush and compaction make is covered by construction: coverage
+    /// was complete once and nothing came from outside since.
+    settled: bool,
+    /// Grows with each arrival of keys from outside.
+    foreign_epoch: u64,
+    /// Arrivals under way.
+    foreign_in_flight: usize,
+    /// A hook failed: nothing may be ruled out any more.
+    given_up: bool,
+}
+
+impl Column {
+    /// Something that must not happen did: no key can be ruled out until the next open.
+    pub(crate) fn give_up(&self) {
+        {
+            let mut knowledge = unpoisoned(self.knowledge.lock());
+            knowledge.given_up = true;
+            knowledge.settled = false;
+            self.forget();
+        }
+        tracing::error!(column = %self.name, "nothing is ruled out; look-ups go to the engine until reopen");
+    }
+
+    /// Whether nothing will be ruled out until the next open.
+    pub(crate) fn has_given_up(&self) -> bool {
+        unpoisoned(self.knowledge.lock()).given_up
+    }
+
+    /// Keys came from outside without notice: what is known no longer holds.
+    pub(crate) fn foreign_keys_arrived(&self) {
+        self.foreign_keys_begin();
+        self.foreign_keys_end();
+    }
+
+    /// Must be held while keys arrive that no memtable takes. Nothing is ruled out from here on
+    /// until upkeep has seen the tables again.
+    pub(crate) fn expect_foreign_keys(self: &Arc<Self>) -> ForeignKeys {
+        self.foreign_keys_begin();
+        ForeignKeys {
+            column: Arc::clone(self),
+        }
+    }
+
+    fn foreign_keys_begin(&self) {
+        if planted!(ForeignUnannounced) {
+            unpoisoned(self.knowledge.lock()).foreign_in_flight += 1;
+            return;
+        }
+        let mut knowledge = unpoisoned(self.knowledge.lock());
+        knowledge.foreign_epoch += 1;
+        knowledge.foreign_in_flight += 1;
+        knowledge.settled = false;
+        self.forget();
+    }
+
+    fn foreign_keys_end(&self) {
+        {
+            let mut knowledge = unpoisoned(self.knowledge.lock());
+            knowledge.foreign_epoch += 1;
+            knowledge.foreign_in_flight -= 1;
+        }
+        self.wake();
+    }
+
+    /// Puts a summary that answers *maybe* in the place of the one that there is, whose memory is
+    /// free once its memtables are flushed. False when it is such a one already.
+    pub(crate) fn drop_summary(&self) -> bool {
+        let nothing = self.saturated_summary();
+        if self.view().summary.size() <= nothing.size() {
+            return false;
+        }
+        if planted!(DroppedSummaryStarved) {
+            self.retarget(vec![Arc::clone(&nothing)]);
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+        // Readers first: what a memtable feeds from here on is not in the old one.
+        {
+            let _knowledge = unpoisoned(self.knowledge.lock());
+            let view = self.view();
+            self.show(View {
+                summary: Arc::clone(&nothing),
+                ..view
+            });
+        }
+        self.retarget(vec![nothing]);
+        true
+    }
+
+    fn saturated_summary(&self) -> Arc<Scalable> {
+        let imprint = self.hasher.imprint().remixed();
+        let options = *self.view().summary.options();
+        let nothing = Chain::saturated(imprint);
+        Arc::new(Scalable::starting_with(imprint, options, nothing))
+    }
+
+    /// The family is gone: gives the memory of its filters back. Whoever still asks is told *maybe*.
+    pub(crate) fn retire(&self) {
+        let mut knowledge = unpoisoned(self.knowledge.lock());
+        knowledge.given_up = true;
+        knowledge.settled = false;
+        knowledge.covers = HashSet::new();
+        let summary = self.saturated_summary();
+        self.show(View::unknown(Arc::clone(&summary)));
+        self.memtables.turn_to(self.memtables.next(vec![summary]));
+    }
+
+    fn forget(&self) {
+        let View {
+            summary, inventory, ..
+        } = self.view();
+        self.show(View {
+            inventory: inventory.filter(|_| planted!(InventoryOutlivesForeign)),
+            ..View::unknown(summary)
+        });
+    }
+
+    /// Makes this what readers consult, as the next edition; under the lock of `knowledge`.
+    pub(super) fn show(&self, view: View) {
+        let edition = self.view.with(|current| current.edition) + 1;
+        self.view.publish(View { edition, ..view });
+    }
+
+    /// The epoch to hand to [`Column::publish`] later; taken *before* the tables are listed.
+    pub(crate) fn epoch(&self) -> Epoch {
+        let knowledge = unpoisoned(self.knowledge.lock());
+        Epoch {
+            number: knowledge.foreign_epoch,
+            quiet: knowledge.foreign_in_flight == 0,
+        }
+    }
+
+    pub(crate) fn is_settled(&self) -> bool {
+        unpoisoned(self.knowledge.lock()).settled
+    }
+
+    /// Notes that the summary was made anew with all writes up to this sequence number; `None`
+    /// that it must be.
+    pub(crate) fn note_consolidated(&self, sequence: Option<u64>) {
+        self.consolidated
+            .store(sequence.unwrap_or(NEVER), Ordering::Relaxed);
+    }
+
+    /// Whether another summary would hold the same: no write came since this one was made.
+    pub(crate) fn is_consolidated(&self, sequence: u64) -> bool {
+        self.consolidated.load(Ordering::Relaxed) == sequence
+    }
+
+    /// The tables whose keys are all in the summary.
+    pub(crate) fn covers(&self) -> HashSet<SegmentId> {
+        unpoisoned(self.knowledge.lock()).covers.clone()
+    }
+
+    /// Those of these tables whose keys are all in the summary.
+    pub(crate) fn covers_among(
+        &self,
+        tables: impl Iterator<Item = SegmentId>,
+    ) -> HashSet<SegmentId> {
+        let knowledge = unpoisoned(self.knowledge.lock());
+        tables.filter(|id| knowledge.covers.contains(id)).collect()
+    }
+
+    /// Makes `summary` what readers consult and `covers` what it speaks for, unless keys arrived
+    /// from outside since `epoch`. Returns whether it did.
+    pub(crate) fn publish(
+        &self,
+        epoch: Epoch,
+        summary: Arc<Scalable>,
+        coverage: Coverage,
+        covers: HashSet<SegmentId>,
+    ) -> bool {
+        let mut knowledge = unpoisoned(self.knowledge.lock());
+        if knowledge.is_past(epoch) {
+            return false;
+        }
+        let view = View {
+            summary,
+            coverage,
+            ..self.view()
+        };
+        knowledge.covers = covers;
+        knowledge.settled = view.uncovered() == Some(0);
+        self.show(view);
+        true
+    }
+
+    /// Gives readers a second look, or none, unless keys arrived from outside since `epoch`.
+    pub(crate) fn publish_inventory(&self, epoch: Epoch, inventory: Option<Inventory>) {
+        let knowledge = unpoisoned(self.knowledge.lock());
+        let view = self.view();
+        if view.is_known() && !knowledge.is_past(epoch) {
+            self.show(View { inventory, ..view });
+        }
+    }
+
+    /// Takes the second look away if this filter has a part in it.
+    pub(crate) fn drop_second_look_at(&self, filter: &Arc<SealedFilter>) {
+        let epoch = self.epoch();
+        let inventory = self.view().inventory;
+        let asks = inventory.is_some_and(|inventory| inventory.asks(filter));
+        if asks && !planted!(DamagedFilterAsked) {
+            self.publish_inventory(epoch, None);
+        }
+    }
+}
+
+impl Knowledge {
+    /// Of a summary that has the keys of these tables.
+    pub(super) fn of_tables(covers: HashSet<SegmentId>) -> Self {
+        Self {
+            covers,
+            ..Self::default()
+        }
+    }
+
+    /// Whether what was learnt at `epoch` may not be published any more.
+    fn is_past(&self, epoch: Epoch) -> bool {
+        let past = self.foreign_epoch != epoch.number || !epoch.quiet;
+        let given_up = self.given_up && !planted!(PublishedAfterGivingUp);
+        given_up || (past && !planted!(OldEpochPublished))
+    }
+}
+
+/// A moment in the history of arrivals from outside.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Epoch {
+    number: u64,
+    quiet: bool,
+}
+
+/// Keys are arriving from outside.
+#[derive(Debug)]
+pub(crate) struct ForeignKeys {
+    column: Arc<Column>,
+}
+
+impl Drop for ForeignKeys {
+    fn drop(&mut self) {
+        self.column.foreign_keys_end();
+    }
+}
