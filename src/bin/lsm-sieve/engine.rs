@@ -107,7 +107,7 @@ pub(crate) fn parse_front_rate(text: &str) -> Result<Rate, String> {
 }
 
 /// How long a wait goes on before it looks at the watch.
-const PATIENCE: Duration = Duration::from_millis(100);
+pub(crate) const PATIENCE: Duration = Duration::from_millis(100);
 
 /// Waits until flushes and compactions are over, which would disturb a measurement.
 ///

@@ -1,16 +1,19 @@
 //! `inspect`: what filters a database has, what they cost and what they promise.
 
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use lsm_sieve::workload::Watch;
 use lsm_sieve::workload::report::{Tabular, number, percent};
 use lsm_sieve::workload::store::{Sieve, column_families};
 use lsm_sieve::{ColumnReport, FilterReport, Inspection, SegmentReport, SieveDb, SieveOptions};
 use rocksdb::Options;
 use serde::Serialize;
 
+use crate::engine::PATIENCE;
 use crate::outcome::Stop;
 use crate::output::Output;
+use crate::progress::Progress;
 
 const AFTER_HELP: &str = "Examples:
   lsm-sieve inspect /var/lib/service/db
@@ -52,7 +55,10 @@ pub(crate) fn open(path: &std::path::Path) -> Result<Sieve, Stop> {
     engine.set_disable_auto_compactions(true);
     let front = SieveOptions::default().frozen(true);
     let store = Sieve::open(&engine, &front, path, &[])?;
-    store.front().wait_until_known(LOADING_MAX);
+    let (since, mut progress) = (Instant::now(), Progress::unbounded("loading filters"));
+    while !store.front().wait_until_known(PATIENCE) && since.elapsed() < LOADING_MAX {
+        progress.advance(0)?;
+    }
     Ok(store)
 }
 
