@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use lsm_sieve::segment::Decision;
 use lsm_sieve::workload::Watch;
 use lsm_sieve::workload::report::{Tabular, number, percent};
 use lsm_sieve::workload::store::{Sieve, column_families};
@@ -146,8 +147,11 @@ struct Segment {
     /// Whether its sidecar is on disk.
     saved: bool,
     filter: Option<Filter>,
-    /// What the merge planner would do with it, and why.
+    /// What the merge planner would do with it, why, and what that comes to.
     decision: Option<String>,
+    /// The same without what it comes to, which the other columns tell.
+    #[serde(skip)]
+    verdict: String,
 }
 
 impl From<Inspection> for Report {
@@ -181,7 +185,10 @@ impl From<SegmentReport> for Segment {
             consulted: segment.consulted,
             saved: segment.saved,
             filter: segment.filter.map(Filter::from),
-            decision: segment.decision.map(|decision| decision.to_string()),
+            decision: segment.decision.as_ref().map(Decision::to_string),
+            verdict: segment.decision.map_or_else(String::new, |decision| {
+                format!("{}: {}", decision.action, decision.reason)
+            }),
         }
     }
 }
@@ -259,9 +266,9 @@ impl Segment {
     fn row(&self) -> Vec<String> {
         let name = self.file.rsplit('/').next().unwrap_or(&self.file);
         let mut states = Vec::from([if self.covered {
-            "in summary"
+            "covered"
         } else {
-            "not in summary"
+            "not covered"
         }]);
         states.extend(self.consulted.then_some("asked by RocksDB"));
         states.extend((!self.saved).then_some("no sidecar"));
@@ -272,7 +279,7 @@ impl Segment {
             states.join(", "),
         );
         if let Some(last) = cells.last_mut() {
-            *last = self.decision.clone().unwrap_or_default();
+            last.clone_from(&self.verdict);
         }
         cells
     }
