@@ -199,6 +199,8 @@ faults! {
     UnknownRangeIsEmpty => "rocks::coverage",
     /// Under the reverse comparator a range is empty.
     RangeNotReversed => "foreign::a_table_without_identity",
+    /// The last key of a table belongs to none in the second look.
+    RunEndLeftOut => "rocks::runs::",
     // ---- consolidation
     /// The new summary takes over while memtables still feed the old one alone.
     SwappedWithoutFlush => "writes::random_writes",

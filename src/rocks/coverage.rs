@@ -10,6 +10,7 @@
 use std::sync::Arc;
 
 use super::inventory::Inventory;
+use super::runs::KeyRange;
 use crate::filter::Scalable;
 use crate::hash::{KeyHash, KeyHasher};
 use crate::math::Bits;
@@ -75,8 +76,8 @@ impl Coverage {
 pub(crate) struct Uncovered {
     /// Its own filter, where it has an identity to bind one to.
     pub(crate) segment: Option<Arc<Segment>>,
-    /// Its smallest and largest key, if known.
-    pub(crate) range: Option<(Vec<u8>, Vec<u8>)>,
+    /// What it spans, if known.
+    pub(crate) range: Option<KeyRange>,
 }
 
 impl Uncovered {
@@ -90,16 +91,10 @@ impl Uncovered {
     }
 
     fn in_range(&self, key: &[u8]) -> bool {
-        let Some((smallest, largest)) = &self.range else {
-            return !planted!(UnknownRangeIsEmpty);
-        };
-        // Under the reverse comparator the smallest key is the bytewise largest.
-        let (low, high) = if smallest <= largest || planted!(RangeNotReversed) {
-            (smallest, largest)
-        } else {
-            (largest, smallest)
-        };
-        low.as_slice() <= key && key <= high.as_slice()
+        match &self.range {
+            Some(range) => range.contains(key),
+            None => !planted!(UnknownRangeIsEmpty),
+        }
     }
 }
 
@@ -134,7 +129,7 @@ impl View {
         };
         let summary = self.summary.may_contain(hash.remixed());
         let found = summary || uncovered.iter().any(|table| table.may_contain(hash, key));
-        if found && self.is_in_inventory(hash) {
+        if found && self.is_in_inventory(hash, key) {
             return Answer::Maybe;
         }
         Answer::Absent(Proof(()))
@@ -145,9 +140,9 @@ impl View {
         self.uncovered() == Some(0) && !self.summary.may_contain(hash.remixed())
     }
 
-    fn is_in_inventory(&self, hash: KeyHash) -> bool {
+    fn is_in_inventory(&self, hash: KeyHash, key: &[u8]) -> bool {
         let inventory = self.inventory.as_ref();
-        inventory.is_none_or(|inventory| inventory.may_contain(hash))
+        inventory.is_none_or(|inventory| inventory.may_contain(hash, key))
     }
 
     /// [`View::answer`] for up to [`CHUNK`] keys: false where the key is certainly absent. Returns whether
@@ -186,7 +181,8 @@ impl View {
     fn prefetch_inventory(&self, hasher: KeyHasher, keys: &[impl AsRef<[u8]>], maybe: &[bool]) {
         if let Some(inventory) = &self.inventory {
             let found = keys.iter().zip(maybe).filter(|(_, maybe)| **maybe);
-            found.for_each(|(key, _)| inventory.prefetch(hasher.hash(key.as_ref())));
+            let keys = found.map(|(key, _)| key.as_ref());
+            keys.for_each(|key| inventory.prefetch(hasher.hash(key), key));
         }
     }
 
@@ -203,7 +199,7 @@ impl View {
                 let hash = hasher.hash(key);
                 let mut uncovered = uncovered.iter();
                 let found = *maybe || uncovered.any(|table| table.may_contain(hash, key));
-                *maybe = found && self.is_in_inventory(hash);
+                *maybe = found && self.is_in_inventory(hash, key);
             }
         }
         contains_one(maybe)

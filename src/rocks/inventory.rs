@@ -1,6 +1,6 @@
 //! A second look: every live table's own filter, and the memtables since.
 //!
-//! One absent key in a hundred passes the summary, and the engine then asks table after table, a
+//! One absent key in two hundred passes the summary, and the engine then asks table after table, a
 //! microsecond for what the resident filters of those tables say in a few dozen nanoseconds. They
 //! may speak for the whole column if no key is left out:
 //!
@@ -19,14 +19,12 @@
 
 use std::sync::Arc;
 
+use super::runs::{MOST_RUNS, SortedRuns};
 use crate::filter::{Scalable, ScalableOptions};
 use crate::hash::KeyHash;
 use crate::math::growth::Tightening;
 use crate::math::{Bits, Items, Rate};
 use crate::segment::SealedFilter;
-
-/// More tables than this are left to the engine, which skips those that do not span the key.
-pub(crate) const MOST_TABLES: usize = 16;
 
 /// Keys of a recent filter's first stage: 24 KiB.
 const FIRST_KEYS: Items = Items::new(1 << 14);
@@ -38,15 +36,15 @@ const RECENT_SHARE: u64 = 32;
 /// Filters that together hold every key of a column family.
 #[derive(Clone, Debug)]
 pub(crate) struct Inventory {
-    tables: Arc<[Arc<SealedFilter>]>,
+    tables: Arc<SortedRuns>,
     recent: Arc<[Arc<Scalable>]>,
 }
 
 impl Inventory {
     /// `recent` must have been collected before the tables were listed.
-    pub(crate) fn new(tables: Vec<Arc<SealedFilter>>, recent: Vec<Arc<Scalable>>) -> Self {
+    pub(crate) fn new(tables: SortedRuns, recent: Vec<Arc<Scalable>>) -> Self {
         Self {
-            tables: tables.into(),
+            tables: Arc::new(tables),
             recent: recent.into(),
         }
     }
@@ -60,14 +58,20 @@ impl Inventory {
         }
     }
 
-    /// Whether these are the tables, in any order.
-    pub(crate) fn lists(&self, tables: &[Arc<SealedFilter>]) -> bool {
-        self.tables.len() == tables.len() && tables.iter().all(|filter| self.asks(filter))
+    /// Whether these are the filters of the listed tables, in any order.
+    pub(crate) fn lists(&self, tables: &SortedRuns) -> bool {
+        let sorted = |tables: &SortedRuns| {
+            let mut filters: Vec<_> = tables.filters().iter().map(Arc::as_ptr).collect();
+            filters.sort_unstable();
+            filters
+        };
+        sorted(&self.tables) == sorted(tables)
     }
 
     /// Whether this is the filter of a listed table.
     pub(crate) fn asks(&self, filter: &Arc<SealedFilter>) -> bool {
-        self.tables.iter().any(|other| Arc::ptr_eq(filter, other))
+        let mut tables = self.tables.filters().iter();
+        tables.any(|other| Arc::ptr_eq(filter, other))
     }
 
     /// The recent filters.
@@ -86,22 +90,29 @@ impl Inventory {
     }
 
     /// Asks the processor for the lines that [`Inventory::may_contain`] will look at.
-    pub(crate) fn prefetch(&self, hash: KeyHash) {
-        let (recent, tables) = (self.recent.iter(), self.tables.iter());
-        recent.for_each(|filter| filter.prefetch(hash));
+    pub(crate) fn prefetch(&self, hash: KeyHash, key: &[u8]) {
+        self.prefetch_recent(hash);
+        let tables = self.tables.that_may_hold(key);
         tables.for_each(|table| table.chain.prefetch(hash));
+    }
+
+    fn prefetch_recent(&self, hash: KeyHash) {
+        self.recent.iter().for_each(|filter| filter.prefetch(hash));
     }
 
     /// False only for a key that is in no memtable and in no table.
     #[inline(never)]
-    pub(crate) fn may_contain(&self, hash: KeyHash) -> bool {
+    pub(crate) fn may_contain(&self, hash: KeyHash, key: &[u8]) -> bool {
         // All lines at once: a key that is there meets them in the cache when the engine asks.
-        self.prefetch(hash);
+        self.prefetch_recent(hash);
+        let mut tables = [None; MOST_RUNS];
+        for (slot, table) in tables.iter_mut().zip(self.tables.that_may_hold(key)) {
+            table.chain.prefetch(hash);
+            *slot = Some(table);
+        }
+        let mut tables = tables.iter().map_while(Option::as_ref);
         self.recent.iter().any(|filter| filter.may_contain(hash))
-            || self
-                .tables
-                .iter()
-                .any(|table| table.chain.may_contain(hash))
+            || tables.any(|table| table.chain.may_contain(hash))
     }
 }
 

@@ -7,6 +7,7 @@ use rocksdb::AsColumnFamilyRef;
 
 use super::hooks::{bytes, guarded};
 use super::take_text;
+use crate::rocks::runs::KeyRange;
 use crate::segment::SegmentId;
 
 /// The layout of `lsm_sieve_table` in `shim.cc`.
@@ -52,8 +53,8 @@ pub(crate) struct LiveTable {
     pub(crate) entries: u64,
     /// Level of the table, if it is still placed.
     pub(crate) level: Option<u32>,
-    /// Smallest and largest user key, if known.
-    pub(crate) range: Option<(Vec<u8>, Vec<u8>)>,
+    /// From its smallest user key to its largest, if known.
+    pub(crate) range: Option<KeyRange>,
 }
 
 impl LiveTable {
@@ -111,7 +112,7 @@ extern "C" fn each_table(context: *mut c_void, table: *const RawTable) {
         unique: unique.copied().map(SegmentId::from_bytes),
         entries: table.entries,
         level: u32::try_from(table.level).ok(),
-        range: placed.then(|| (smallest.to_vec(), largest.to_vec())),
+        range: placed.then(|| KeyRange::new(smallest, largest)),
     });
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::super::inventory::Inventory;
+use super::super::runs::{SortedRuns, Spanning};
 use super::engine::{Engine, Key, Table};
 use crate::filter::{Chain, Kind, Stage};
 use crate::format::Source;
@@ -18,8 +19,12 @@ fn take_inventory(engine: &Engine) {
     let epoch = column.epoch();
     let recent = column.collect_recent();
     let tables = engine.tables();
-    let tables = tables.iter().map(|table| Arc::new(filter(engine, table)));
-    column.publish_inventory(epoch, Some(Inventory::new(tables.collect(), recent)));
+    let spanning = |table: &Table| Spanning {
+        filter: Arc::new(filter(engine, table)),
+        range: None,
+    };
+    let runs = SortedRuns::new(tables.iter().map(spanning).collect());
+    column.publish_inventory(epoch, runs.map(|runs| Inventory::new(runs, recent)));
 }
 
 /// What the capture makes of a table.

@@ -1,6 +1,5 @@
 //! The tables' own filters.
 
-use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -10,10 +9,11 @@ use crate::math::{Bits, Items};
 use crate::planted::planted;
 use crate::rocks::column::Column;
 use crate::rocks::ffi::{self, LiveTable};
-use crate::rocks::inventory::{Inventory, MOST_TABLES};
+use crate::rocks::inventory::Inventory;
 use crate::rocks::planning::{self, Limits};
+use crate::rocks::runs::{SortedRuns, Spanning};
 use crate::rocks::setback::Setback;
-use crate::segment::{Action, SealedFilter, SegmentBuilder};
+use crate::segment::{Action, SegmentBuilder};
 
 /// No table's filter takes more: what a file claims beyond, no memory is asked for.
 const MOST_BITS: u64 = 1 << 16;
@@ -161,8 +161,8 @@ impl Upkeep {
         }
     }
 
-    /// Lets readers ask the tables' own filters where the summary says *maybe*, if the tables are
-    /// few and all have one, and the budget has room for those of memtables.
+    /// Lets readers ask the tables' own filters where the summary says *maybe*, if all tables have one,
+    /// few lie over one another, and the budget has room for those of memtables.
     pub(super) fn take_inventory(&self, column: &Column) -> Result<(), UpkeepError> {
         let inventory = column.view().inventory;
         let (epoch, tables) = self.list_in_epoch(column)?;
@@ -188,10 +188,14 @@ impl Upkeep {
         Ok(())
     }
 
-    /// The filters of these tables; `None` when one has none, or they are too many.
-    fn filters_of(&self, tables: &[LiveTable]) -> Option<Vec<Arc<SealedFilter>>> {
-        let filter = |table: &LiveTable| self.registry.get(table.id()?)?.filter();
-        let few = tables.len() <= MOST_TABLES;
-        few.then(|| tables.iter().map(filter).collect())?
+    /// The filters of these tables; `None` when one has none, or too many lie over one another.
+    fn filters_of(&self, tables: &[LiveTable]) -> Option<SortedRuns> {
+        let spanning = |table: &LiveTable| {
+            let filter = self.registry.get(table.id()?)?.filter()?;
+            let range = table.range.clone();
+            Some(Spanning { filter, range })
+        };
+        let tables: Option<Vec<_>> = tables.iter().map(spanning).collect();
+        SortedRuns::new(tables?)
     }
 }
