@@ -44,7 +44,7 @@ impl Scene {
         let lies = [Lie::Summary, Lie::Tables, Lie::Both];
         Self {
             lie: lies[dice.below(3) as usize],
-            // With more than 16 tables the front takes no second look.
+            // With more than 16 tables over one another the front takes no second look.
             tables: 1 + dice.below(20),
             one_in: [1, 4, 16, 64][dice.below(4) as usize],
         }
@@ -68,7 +68,10 @@ impl Scene {
         let db = self.open(settings, path);
         let mut model = Model::new();
         for table in 0..self.tables {
-            fill(&db, &mut model, 4 + table * KEYS..4 + (table + 1) * KEYS);
+            for i in 0..KEYS {
+                let number = 4 + i * self.tables + table;
+                fill(&db, &mut model, number..number + 1);
+            }
             db.flush().unwrap();
         }
         cover(&db);
