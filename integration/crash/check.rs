@@ -126,7 +126,8 @@ pub(super) fn check(
     tally.absent_at_open = tally.absent;
     tally.swept = unfinished.len() as u64;
     if !db.wait_until_covered(LONG) {
-        return Err("not covered after a minute".into());
+        let refuted = db.refutation();
+        return Err(format!("not covered after a minute; refuted: {refuted:?}").into());
     }
     tally += check_all(&db, truth).map_err(|error| format!("once covered: {error}"))?;
     // A family or a table may be gone meanwhile; then upkeep says so, and tries again.
