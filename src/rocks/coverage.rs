@@ -10,7 +10,7 @@
 use std::sync::Arc;
 
 use super::inventory::Inventory;
-use super::runs::KeyRange;
+use super::range::KeyRange;
 use crate::filter::Scalable;
 use crate::hash::{KeyHash, KeyHasher};
 use crate::math::Bits;

@@ -19,7 +19,7 @@
 
 use std::sync::Arc;
 
-use super::runs::{MOST_RUNS, SortedRuns};
+use super::runs::{MOST_RUNS, SortedRuns, Spanning};
 use crate::filter::{Scalable, ScalableOptions};
 use crate::hash::KeyHash;
 use crate::math::growth::Tightening;
@@ -58,14 +58,14 @@ impl Inventory {
         }
     }
 
-    /// Whether these are the filters of the listed tables, in any order.
-    pub(crate) fn lists(&self, tables: &SortedRuns) -> bool {
-        let sorted = |tables: &SortedRuns| {
-            let mut filters: Vec<_> = tables.filters().iter().map(Arc::as_ptr).collect();
-            filters.sort_unstable();
-            filters
-        };
-        sorted(&self.tables) == sorted(tables)
+    /// Whether these are the listed tables, in any order.
+    pub(crate) fn lists(&self, tables: &[Spanning<'_>]) -> bool {
+        let mut listed: Vec<_> = self.tables.filters().iter().map(Arc::as_ptr).collect();
+        let filters = tables.iter().map(|table| Arc::as_ptr(&table.filter));
+        let mut others: Vec<_> = filters.collect();
+        listed.sort_unstable();
+        others.sort_unstable();
+        listed == others
     }
 
     /// Whether this is the filter of a listed table.

@@ -8,7 +8,7 @@
 //! | `column`, `columns` | the front of one column family: readers, memtables, tables; all of them |
 //! | `memtables` | what memtables feed |
 //! | `inventory` | the second look: the filters of the tables and of the latest memtables |
-//! | `runs` | of many tables' filters, those that a key concerns |
+//! | `range`, `runs` | what a table spans; of many tables' filters, those that a key concerns |
 //! | `bound` | the family that a front is bound to |
 //! | `audit`, `bypass`, `trust` | negatives that are checked, and what follows from a false one |
 //! | `table` | the filter of an SST while it is written |
@@ -46,6 +46,7 @@ mod planning;
 #[cfg(test)]
 mod power;
 mod probe;
+mod range;
 mod runs;
 mod scrub;
 mod setback;

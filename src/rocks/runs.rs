@@ -14,41 +14,15 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::range::KeyRange;
 use crate::planted::planted;
 use crate::segment::SealedFilter;
 
-/// The keys from one to another, bytewise, both of them included.
-#[derive(Clone, Debug)]
-pub(crate) struct KeyRange {
-    low: Vec<u8>,
-    high: Vec<u8>,
-}
-
-impl KeyRange {
-    /// From the smallest key to the largest in the order of a comparator: under the reverse one, the
-    /// smallest is the bytewise largest.
-    pub(crate) fn new(smallest: &[u8], largest: &[u8]) -> Self {
-        let (low, high) = if smallest <= largest || planted!(RangeNotReversed) {
-            (smallest, largest)
-        } else {
-            (largest, smallest)
-        };
-        Self {
-            low: low.to_vec(),
-            high: high.to_vec(),
-        }
-    }
-
-    pub(crate) fn contains(&self, key: &[u8]) -> bool {
-        self.low.as_slice() <= key && key <= self.high.as_slice()
-    }
-}
-
 /// A table's filter, and the keys that the table spans, if known.
 #[derive(Debug)]
-pub(crate) struct Spanning {
+pub(crate) struct Spanning<'a> {
     pub(crate) filter: Arc<SealedFilter>,
-    pub(crate) range: Option<KeyRange>,
+    pub(crate) range: Option<&'a KeyRange>,
 }
 
 /// Filters by what their tables span.
@@ -71,15 +45,15 @@ pub(crate) const MOST_RUNS: usize = 16;
 
 impl SortedRuns {
     /// `None` where more than [`MOST_RUNS`] tables span one key.
-    pub(crate) fn new(tables: Vec<Spanning>) -> Option<Self> {
+    pub(crate) fn new(tables: Vec<Spanning<'_>>) -> Option<Self> {
         let common = common_start(&tables);
         let spans = tables.into_iter().map(|table| {
             let ends = |range: &KeyRange| {
                 let place = |end| place_after(&common, end);
-                Some((place(&range.low)?, place(&range.high)?))
+                Some((place(range.low())?, place(range.high())?))
             };
             let all = (Place::MIN, Place::MAX);
-            let span = table.range.as_ref().and_then(ends).unwrap_or(all);
+            let span = table.range.and_then(ends).unwrap_or(all);
             (span, table.filter)
         });
         let mut spans: Vec<_> = spans.collect();
@@ -128,13 +102,13 @@ impl SortedRuns {
 }
 
 /// What the ends of all tables begin with; nothing where the ends of one are not known.
-fn common_start(tables: &[Spanning]) -> Vec<u8> {
-    let ranges = tables.iter().map(|table| table.range.as_ref());
+fn common_start(tables: &[Spanning<'_>]) -> Vec<u8> {
+    let ranges = tables.iter().map(|table| table.range);
     let Some(ranges) = ranges.collect::<Option<Vec<_>>>() else {
         return Vec::new();
     };
-    let lowest = ranges.iter().map(|range| &range.low).min();
-    let highest = ranges.iter().map(|range| &range.high).max();
+    let lowest = ranges.iter().map(|range| range.low()).min();
+    let highest = ranges.iter().map(|range| range.high()).max();
     let ends = lowest
         .into_iter()
         .flatten()
@@ -188,12 +162,12 @@ mod tests {
         known_answer: 0,
     };
 
-    fn table(range: Option<(&[u8], &[u8])>) -> Spanning {
+    fn table(range: Option<&KeyRange>) -> Spanning<'_> {
         let chain = Chain::new(IMPRINT, Vec::new());
         let filter = SealedFilter::new(chain, 0, Rate::ONE_PERCENT, Source::TableCapture);
         Spanning {
             filter: Arc::new(filter),
-            range: range.map(|(smallest, largest)| KeyRange::new(smallest, largest)),
+            range,
         }
     }
 
@@ -217,15 +191,11 @@ mod tests {
             let common: &[u8] = if round % 2 == 0 { b"" } else { b"all of them/" };
             let mut ranges = Vec::new();
             for _ in 0..random.random_range(0..40) {
-                let ends = (key(&mut random, common), key(&mut random, common));
-                ranges.push((random.random_range(0..40) > 0).then_some(ends));
+                let range = KeyRange::new(&key(&mut random, common), &key(&mut random, common));
+                ranges.push((random.random_range(0..40) > 0).then_some(range));
             }
-            let spanning = ranges.iter().map(|range| {
-                let ends = range.as_ref();
-                table(ends.map(|(one, other)| (one.as_slice(), other.as_slice())))
-            });
-            let tables: Vec<Spanning> = spanning.collect();
-            let listed = |table: &Spanning| (Arc::clone(&table.filter), table.range.clone());
+            let tables: Vec<_> = ranges.iter().map(|range| table(range.as_ref())).collect();
+            let listed = |table: &Spanning<'_>| (Arc::clone(&table.filter), table.range.cloned());
             let all: Vec<_> = tables.iter().map(listed).collect();
             let Some(runs) = SortedRuns::new(tables) else {
                 refused += 1;
@@ -234,7 +204,7 @@ mod tests {
             made += 1;
             let near = (0..20).map(|_| key(&mut random, common));
             let ends = all.iter().filter_map(|(_, range)| range.as_ref());
-            let ends = ends.flat_map(|range| [range.low.clone(), range.high.clone()]);
+            let ends = ends.flat_map(|range| [range.low().to_vec(), range.high().to_vec()]);
             for key in near.chain(ends).chain([Vec::new(), vec![0xff; 40]]) {
                 let asked: Vec<_> = runs.that_may_hold(&key).collect();
                 assert!(asked.len() <= MOST_RUNS);
@@ -257,15 +227,16 @@ mod tests {
     fn of_tables_beside_one_another_one_is_asked() {
         let key = |i: u32| format!("a name that all of them have in common/{i:06}").into_bytes();
         for reverse in [false, true] {
-            let tables = (0..1_000).map(|i| {
+            let ranges = (0..1_000).map(|i| {
                 let (first, last) = (key(i * 10), key(i * 10 + 8));
-                let ends = if reverse {
-                    (&last, &first)
+                if reverse {
+                    KeyRange::new(&last, &first)
                 } else {
-                    (&first, &last)
-                };
-                table(Some((ends.0, ends.1)))
+                    KeyRange::new(&first, &last)
+                }
             });
+            let ranges: Vec<_> = ranges.collect();
+            let tables = ranges.iter().map(|range| table(Some(range)));
             let runs = SortedRuns::new(tables.collect()).unwrap();
             for i in 0..10_000 {
                 let asked = runs.that_may_hold(&key(i)).count();
@@ -277,8 +248,8 @@ mod tests {
 
     #[test]
     fn a_table_of_unknown_ends_is_asked_for_every_key() {
-        let known = table(Some((b"prefix/b", b"prefix/d")));
-        let runs = SortedRuns::new(vec![known, table(None)]).unwrap();
+        let known = KeyRange::new(b"prefix/b", b"prefix/d");
+        let runs = SortedRuns::new(vec![table(Some(&known)), table(None)]).unwrap();
         let asked = |key: &[u8]| runs.that_may_hold(key).count();
         assert_eq!(
             [asked(b"prefix/c"), asked(b"prefix/e"), asked(b"")],
@@ -288,7 +259,8 @@ mod tests {
 
     #[test]
     fn too_many_tables_over_one_key_are_refused() {
-        let over = |count| SortedRuns::new((0..count).map(|_| table(Some((b"a", b"z")))).collect());
+        let range = KeyRange::new(b"a", b"z");
+        let over = |count| SortedRuns::new((0..count).map(|_| table(Some(&range))).collect());
         assert!(over(MOST_RUNS).is_some());
         assert!(over(MOST_RUNS + 1).is_none());
     }

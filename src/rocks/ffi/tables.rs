@@ -7,7 +7,7 @@ use rocksdb::AsColumnFamilyRef;
 
 use super::hooks::{bytes, guarded};
 use super::take_text;
-use crate::rocks::runs::KeyRange;
+use crate::rocks::range::KeyRange;
 use crate::segment::SegmentId;
 
 /// The layout of `lsm_sieve_table` in `shim.cc`.

@@ -166,36 +166,35 @@ impl Upkeep {
     pub(super) fn take_inventory(&self, column: &Column) -> Result<(), UpkeepError> {
         let inventory = column.view().inventory;
         let (epoch, tables) = self.list_in_epoch(column)?;
-        let listed = self.filters_of(&tables);
-        let known = inventory.as_ref().zip(listed.as_ref());
+        let spanning = self.spanning(&tables);
+        let known = inventory.as_ref().zip(spanning.as_ref());
         if known.is_some_and(|(inventory, tables)| {
             inventory.lists(tables) && inventory.generations() == 1
         }) {
             return Ok(());
         }
-        if listed.is_none() || !self.second_look_fits(column) {
+        if spanning.and_then(SortedRuns::new).is_none() || !self.second_look_fits(column) {
             column.publish_inventory(epoch, None);
             return Ok(());
         }
         let mut recent = column.collect_recent();
-        let tables = self.filters_of(&self.list(column)?);
+        let tables = self.list(column)?;
         if planted!(RecentAfterListing) {
             thread::sleep(Duration::from_millis(10));
             recent = column.collect_recent();
         }
-        let inventory = tables.map(|tables| Inventory::new(tables, recent));
-        column.publish_inventory(epoch, inventory);
+        let runs = self.spanning(&tables).and_then(SortedRuns::new);
+        column.publish_inventory(epoch, runs.map(|runs| Inventory::new(runs, recent)));
         Ok(())
     }
 
-    /// The filters of these tables; `None` when one has none, or too many lie over one another.
-    fn filters_of(&self, tables: &[LiveTable]) -> Option<SortedRuns> {
-        let spanning = |table: &LiveTable| {
+    /// The filters of these tables, and what they span; `None` when one has no filter.
+    fn spanning<'a>(&self, tables: &'a [LiveTable]) -> Option<Vec<Spanning<'a>>> {
+        let spanning = |table: &'a LiveTable| {
             let filter = self.registry.get(table.id()?)?.filter()?;
-            let range = table.range.clone();
+            let range = table.range.as_ref();
             Some(Spanning { filter, range })
         };
-        let tables: Option<Vec<_>> = tables.iter().map(spanning).collect();
-        SortedRuns::new(tables?)
+        tables.iter().map(spanning).collect()
     }
 }

@@ -1,0 +1,38 @@
+//! What a table spans.
+
+use crate::planted::planted;
+
+/// The keys from one to another, bytewise, both of them included.
+#[derive(Clone, Debug)]
+pub(crate) struct KeyRange {
+    low: Vec<u8>,
+    high: Vec<u8>,
+}
+
+impl KeyRange {
+    /// From the smallest key to the largest in the order of a comparator: under the reverse one, the
+    /// smallest is the bytewise largest.
+    pub(crate) fn new(smallest: &[u8], largest: &[u8]) -> Self {
+        let (low, high) = if smallest <= largest || planted!(RangeNotReversed) {
+            (smallest, largest)
+        } else {
+            (largest, smallest)
+        };
+        Self {
+            low: low.to_vec(),
+            high: high.to_vec(),
+        }
+    }
+
+    pub(crate) fn low(&self) -> &[u8] {
+        &self.low
+    }
+
+    pub(crate) fn high(&self) -> &[u8] {
+        &self.high
+    }
+
+    pub(crate) fn contains(&self, key: &[u8]) -> bool {
+        self.low.as_slice() <= key && key <= self.high.as_slice()
+    }
+}
