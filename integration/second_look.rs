@@ -177,7 +177,8 @@ fn tables_beside_one_another_are_looked_at_however_many() {
         let home = tempfile::tempdir().unwrap();
         let text = format!("comparator=rocksdb.{comparator};disable_auto_compactions=true");
         let settings = options().get_options_from_string(&*text).unwrap();
-        let db = SieveDb::open(&settings, &loose(), home.path()).unwrap();
+        let filled = loose().expected_keys(Items::new(TABLES * 100));
+        let db = SieveDb::open(&settings, &filled, home.path()).unwrap();
         let mut model = Model::new();
         for run in 0..TABLES {
             for i in 0..100 {
