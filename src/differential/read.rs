@@ -145,14 +145,19 @@ impl DifferentialStore {
         self.sample.draws(KeyHash::new(0), count)
     }
 
-    /// Whether an audit finds no record that all filters rule out. A filter that ruled one out does
-    /// so no more.
+    /// Whether an audit, unless audits rest, finds no record that all filters rule out. A filter that
+    /// ruled one out does so no more.
     fn denials_stand(
         &self,
         generations: &[Arc<Generation>],
         key: &[u8],
         options: &ReadOptions,
     ) -> bool {
+        let audit = || self.audit(generations, key, options);
+        self.pace.run(audit).unwrap_or(true)
+    }
+
+    fn audit(&self, generations: &[Arc<Generation>], key: &[u8], options: &ReadOptions) -> bool {
         self.counters.add(Event::Audited, 1);
         let stands = |file: &Arc<Generation>| file.denial_stands(key, options);
         let stand = generations.iter().all(stands);

@@ -22,7 +22,7 @@ use super::state::{State, family_name};
 use super::stats::DifferentialStats;
 use crate::planted::planted;
 use crate::rcu::Published;
-use crate::rocks::{Family, Sample, SieveDb};
+use crate::rocks::{Family, Pace, Sample, SieveDb};
 use crate::stats::Counters;
 use crate::sync::unpoisoned;
 
@@ -48,6 +48,8 @@ pub struct DifferentialStore {
     pub(super) counters: Counters,
     /// Which of the reads that no generation was searched for are audited.
     pub(super) sample: Sample,
+    /// And how often at most.
+    pub(super) pace: Pace,
     writes: AtomicU64,
     /// Transactions until the last reorganisation was through.
     moved_at: AtomicU64,
@@ -93,7 +95,8 @@ impl DifferentialStore {
             state: Mutex::new(parts.state),
             moving: Mutex::default(),
             counters: Counters::new(),
-            sample: Sample::one_in(parts.options.front.get_audit()),
+            sample: parts.options.front.audit_sample(),
+            pace: parts.options.front.audit_pace(),
             writes: AtomicU64::new(0),
             moved_at: AtomicU64::new(0),
             reading: ReadOptions::default(),

@@ -10,7 +10,9 @@
 //! ```
 //!
 //! Either kind is drawn with the same chance. A key that both layers deny wrongly at once is found
-//! by the draw of a draw: the first layer's audits, too, go past the tables at that chance.
+//! by the draw of a draw: the first layer's audits, too, go past the tables at that chance. Unless the
+//! user set the chance, the front's are passed over while they rest (`pace`): a loop of denials would
+//! draw more than are worth their time. RocksDB's come after a walk that costs as much each time.
 //!
 //! *No false alarm.* A key may be written between the denial and the audit's read. It is then in
 //! the filters before the engine shows it, and bits are never cleared: so if the view that was

@@ -16,6 +16,7 @@ use super::coverage::{Coverage, View};
 use super::inventory::Inventory;
 use super::memtables::Memtables;
 use super::options::SieveOptions;
+use super::pace::Pace;
 use super::table::TableBuild;
 use crate::filter::Scalable;
 use crate::hash::KeyHasher;
@@ -44,6 +45,8 @@ pub(crate) struct Column {
     consolidated: AtomicU64,
     counters: Counters,
     sample: Sample,
+    /// Of audits that look for what the filters deny.
+    pace: Pace,
     /// Once the engine is open.
     auditor: OnceLock<Auditor>,
 }
@@ -88,7 +91,8 @@ impl Column {
             segment_rate: Mutex::new(options.get_segment_rate()),
             consolidated: AtomicU64::new(NEVER),
             counters: Counters::new(),
-            sample: Sample::one_in(options.get_audit()),
+            sample: options.audit_sample(),
+            pace: options.audit_pace(),
             auditor: OnceLock::new(),
         })
     }

@@ -10,7 +10,7 @@
 //! | `inventory` | the second look: the filters of the tables and of the latest memtables |
 //! | `range`, `runs` | what a table spans; of many tables' filters, those that a key concerns |
 //! | `bound` | the family that a front is bound to |
-//! | `audit`, `bypass`, `trust` | negatives that are checked, and what follows from a false one |
+//! | `audit`, `pace`, `bypass`, `trust` | negatives that are checked now and then, and what follows from a false one |
 //! | `table` | the filter of an SST while it is written |
 //! | `bell`, `upkeep`, `shelf` | the background thread and the folder of filters |
 //! | `setback` | what failed, and when it is tried again |
@@ -42,6 +42,7 @@ mod interleavings;
 mod inventory;
 mod memtables;
 mod options;
+mod pace;
 mod planning;
 #[cfg(test)]
 mod power;
@@ -66,6 +67,7 @@ pub(crate) use ffi::has_compaction_filter;
 pub use health::{FamilyHealth, Health};
 pub use inspect::{ColumnReport, FilterReport, Inspection, SegmentReport};
 pub use options::{FilterMemory, SieveOptions};
+pub(crate) use pace::Pace;
 pub use scrub::Scrubbed;
 pub use verify::{LostKey, VerifyReport};
 

@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::audit::Sample;
+use super::pace::Pace;
 use crate::filter::ScalableOptions;
 use crate::hash::HashId;
 use crate::math::growth::Tightening;
@@ -28,7 +30,8 @@ pub struct SieveOptions {
     hash: HashId,
     folder: Option<PathBuf>,
     frozen: bool,
-    audit: u32,
+    /// By default as [`AUDITED`] and [`AUDITS_REST`] say.
+    audit: Option<u32>,
     scrub_every: Option<Duration>,
     left_out: BTreeSet<String>,
     publishes_first: bool,
@@ -68,8 +71,12 @@ const SEGMENT_PART: f64 = 0.5;
 
 /// One negative in so many is audited. An audit is a missing read of the engine, whose code and blocks
 /// the front keeps out of the processor's caches: seven microseconds, of which each of 8,192 negatives
-/// pays nine tenths of a nanosecond, a tenth of what it costs in a batch.
+/// pays nine tenths of a nanosecond.
 const AUDITED: u32 = 8_192;
+
+/// That would be a tenth of what a negative costs in a loop of batches, so audits rest: they take no
+/// more than a hundredth of the time, which is still a thousand a second.
+const AUDITS_REST: u32 = 99;
 
 /// Every filter in memory is read once in so long. An hour, because a gibibyte of filters is read
 /// in a fraction of a second.
@@ -86,7 +93,7 @@ impl Default for SieveOptions {
             hash: HashId::Xxh3,
             folder: None,
             frozen: false,
-            audit: AUDITED,
+            audit: None,
             scrub_every: Some(SCRUBBED),
             left_out: BTreeSet::new(),
             publishes_first: false,
@@ -227,9 +234,12 @@ impl SieveOptions {
     /// How many negatives there are to each one that is read from the engine all the same, to see
     /// that it is none; 0 audits none. One that is wrong ends the trust in all filters of the
     /// database until it is opened again: see [`SieveDb::refutation`](super::SieveDb::refutation).
+    ///
+    /// Unless this is set, it is one in 8,192, and less often where audits of a column family would
+    /// take more than a hundredth of the time. What is set is kept, whatever time it takes.
     #[must_use]
     pub fn audit(mut self, one_in: u32) -> Self {
-        self.audit = one_in;
+        self.audit = Some(one_in);
         self
     }
 
@@ -253,8 +263,13 @@ impl SieveOptions {
         self.scrub_every
     }
 
-    pub(crate) fn get_audit(&self) -> u32 {
-        self.audit
+    /// Which negatives are audited, unless audits rest.
+    pub(crate) fn audit_sample(&self) -> Sample {
+        Sample::one_in(self.audit.unwrap_or(AUDITED))
+    }
+
+    pub(crate) fn audit_pace(&self) -> Pace {
+        Pace::resting(self.audit.map_or(AUDITS_REST, |_| 0))
     }
 
     /// Notes that the engine lets a write be seen before its memtable has taken it.

@@ -147,12 +147,13 @@ impl Column {
         !found && self.sample.draws(KeyHash::new(0), count)
     }
 
-    /// Whether an audit finds no key where the filters deny one. Not for use within a read of a
-    /// published value.
+    /// Whether an audit, unless audits rest, finds no key where the filters deny one. Not for use
+    /// within a read of a published value.
     #[cold]
     pub(crate) fn denial_stands(&self, key: &[u8]) -> bool {
         let auditor = self.auditor.get();
-        auditor.is_none_or(|auditor| auditor.denial_stands(self, key))
+        let audited = auditor.and_then(|it| self.pace.run(|| it.denial_stands(self, key)));
+        audited.unwrap_or(true)
     }
 
     /// Whether the engine has a key that it did not find, so that it must be asked again. Not for
