@@ -54,6 +54,12 @@ fn closing_waits_for_no_flush_that_waits_for_compactions() {
     while db.wait_until_known(Duration::from_millis(50)) {
         assert!(Instant::now() < deadline, "no flush waits");
     }
+    let mut asked = 0;
+    let go_on = || {
+        asked += 1;
+        asked < 3
+    };
+    assert!(!db.wait_until_known_while(PATIENCE, go_on) && asked == 3);
     assert!(
         !a_flush_waits(home.path()),
         "the engine cannot be told to stop"

@@ -55,7 +55,8 @@ impl Drop for Leaving {
     }
 }
 
-/// Whether this thread will give back what it takes: not if it is ending.
+/// Whether this thread will give back what it takes: not if it is ending. One that comes here for the first
+/// time from a destructor of its C library may keep its slot; it is one less for others.
 #[cfg(not(interleave))]
 fn gives_back() -> bool {
     LEAVING.try_with(|_| ()).is_ok()

@@ -122,7 +122,7 @@ impl DifferentialStore {
             event = after_a_search_in_vain(event, generation);
         }
         let count = self.counters.add(event, 1);
-        if self.doubts(event, count) && !self.denials_stand(generations, key, how.own) {
+        if self.doubts(event, count) && !self.stand_or_rest(generations, key, how.own) {
             return self.read(generations, key, how);
         }
         self.read_main(key, how)
@@ -131,7 +131,7 @@ impl DifferentialStore {
     /// Counts a read that no generation was searched for; false when an audit of it found a record.
     fn absence_stands(&self, key: &[u8]) -> bool {
         let count = self.counters.add(Event::Absent, 1);
-        !self.draws(count) || self.denials_stand(&self.generations(), key, &self.reading)
+        !self.draws(count) || self.stand_or_rest(&self.generations(), key, &self.reading)
     }
 
     /// Whether to audit a read that counts as this event, the thread's `count`-th. Fronts have
@@ -145,19 +145,25 @@ impl DifferentialStore {
         self.sample.draws(KeyHash::new(0), count)
     }
 
-    /// Whether an audit, unless audits rest, finds no record that all filters rule out. A filter that
-    /// ruled one out does so no more.
+    /// [`DifferentialStore::denials_stand`], or audits rest.
+    fn stand_or_rest(
+        &self,
+        generations: &[Arc<Generation>],
+        key: &[u8],
+        options: &ReadOptions,
+    ) -> bool {
+        let audit = || self.denials_stand(generations, key, options);
+        self.pace.run(audit).unwrap_or(true)
+    }
+
+    /// Whether an audit finds no record that all filters rule out. A filter that ruled one out does
+    /// so no more.
     fn denials_stand(
         &self,
         generations: &[Arc<Generation>],
         key: &[u8],
         options: &ReadOptions,
     ) -> bool {
-        let audit = || self.audit(generations, key, options);
-        self.pace.run(audit).unwrap_or(true)
-    }
-
-    fn audit(&self, generations: &[Arc<Generation>], key: &[u8], options: &ReadOptions) -> bool {
         self.counters.add(Event::Audited, 1);
         let stands = |file: &Arc<Generation>| file.denial_stands(key, options);
         let stand = generations.iter().all(stands);

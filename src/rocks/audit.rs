@@ -55,7 +55,7 @@ pub(crate) enum Asked {
 
 /// Which negatives are audited: one in so many, whatever the pattern of the keys.
 ///
-/// What is drawn is `hash + n φ` (mod 2^64), n the negatives that the thread has counted: for any one
+/// What is drawn is `hash + n φ` (mod 2^64), n the negatives counted in the thread's slot: for any one
 /// key, and for any keys that take turns, a sequence that fills the circle evenly (Weyl). It needs
 /// nothing that the look-up does not have at hand.
 #[derive(Clone, Copy, Debug)]

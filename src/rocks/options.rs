@@ -74,8 +74,8 @@ const SEGMENT_PART: f64 = 0.5;
 /// pays nine tenths of a nanosecond.
 const AUDITED: u32 = 8_192;
 
-/// That would be a tenth of what a negative costs in a loop of batches, so audits rest: they take no
-/// more than a hundredth of the time, which is still a thousand a second.
+/// That would be a tenth of what a negative costs in a loop of batches, so audits rest so many times as
+/// long as they take: a hundredth of the time, which is still a thousand audits a second.
 const AUDITS_REST: u32 = 99;
 
 /// Every filter in memory is read once in so long. An hour, because a gibibyte of filters is read

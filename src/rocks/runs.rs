@@ -7,10 +7,10 @@
 //!                             x
 //! ```
 //!
-//! Of keys, only the 16 bytes after what all ends have in common are compared. That can make tables
-//! overlap that do not, which costs a question and loses no key: the order of the parts is that of the
-//! keys, but for keys whose parts are equal.
+//! Keys are compared as numbers of 16 bytes, those after what all ends have in common; where the
+//! numbers are equal, whole.
 
+use std::cmp::Ordering;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -33,11 +33,13 @@ pub(crate) struct SortedRuns {
     /// Where tables begin; those of one run after those of another, ascending within it.
     lows: Vec<Place>,
     highs: Vec<Place>,
+    ranges: Vec<KeyRange>,
+    /// In the same order, and then those of tables that span nobody knows what.
     filters: Vec<Arc<SealedFilter>>,
     runs: Vec<Range<usize>>,
 }
 
-/// Part of a key as a number that grows with the key.
+/// Part of a key as a number that grows with the key, or stays.
 type Place = u128;
 
 /// More tables than this over one another are no runs: a search in each would take too long.
@@ -46,52 +48,63 @@ pub(crate) const MOST_RUNS: usize = 16;
 impl SortedRuns {
     /// `None` where more than [`MOST_RUNS`] tables span one key.
     pub(crate) fn new(tables: Vec<Spanning<'_>>) -> Option<Self> {
-        let common = common_start(&tables);
-        let spans = tables.into_iter().map(|table| {
-            let ends = |range: &KeyRange| {
-                let place = |end| place_after(&common, end);
-                Some((place(range.low())?, place(range.high())?))
-            };
-            let all = (Place::MIN, Place::MAX);
-            let span = table.range.and_then(ends).unwrap_or(all);
-            (span, table.filter)
-        });
-        let mut spans: Vec<_> = spans.collect();
-        spans.sort_by_key(|&(span, _)| span);
-        let runs = sorted_runs(spans)?;
-        let (mut lows, mut highs, mut filters) = (Vec::new(), Vec::new(), Vec::new());
-        let mut bounds = Vec::with_capacity(runs.len());
-        for run in runs {
+        let (mut placed, mut unplaced) = (Vec::new(), Vec::new());
+        for Spanning { filter, range } in tables {
+            match range {
+                Some(range) => placed.push((range, filter)),
+                None => unplaced.push(filter),
+            }
+        }
+        let common = common_start(placed.iter().map(|&(range, _)| range));
+        let sorted = sorted_runs(placed);
+        if sorted.len() + unplaced.len() > MOST_RUNS {
+            return None;
+        }
+        let (mut ranges, mut filters, mut runs) = (Vec::new(), Vec::new(), Vec::new());
+        for run in sorted {
             let start = filters.len();
-            for ((low, high), filter) in run {
-                lows.push(low);
-                highs.push(high);
+            for (range, filter) in run {
+                ranges.push(range.clone());
                 filters.push(filter);
             }
-            bounds.push(start..filters.len());
+            runs.push(start..filters.len());
         }
+        filters.append(&mut unplaced);
+        let places = |end: fn(&KeyRange) -> &[u8]| -> Option<_> {
+            let places = ranges.iter().map(|range| place_after(&common, end(range)));
+            places.collect()
+        };
         Some(Self {
+            lows: places(KeyRange::low)?,
+            highs: places(KeyRange::high)?,
             common,
-            lows,
-            highs,
+            ranges,
             filters,
-            runs: bounds,
+            runs,
         })
     }
 
     /// The filters of the tables that may hold the key: at most [`MOST_RUNS`].
     pub(crate) fn that_may_hold(&self, key: &[u8]) -> impl Iterator<Item = &Arc<SealedFilter>> {
         let place = place_after(&self.common, key);
-        self.runs
-            .iter()
-            .filter_map(move |run| self.in_run(run, place?))
+        let in_runs = self.runs.iter();
+        let spanning = in_runs.filter_map(move |run| self.in_run(run, key, place?));
+        spanning.chain(&self.filters[self.ranges.len()..])
     }
 
-    fn in_run(&self, run: &Range<usize>, place: Place) -> Option<&Arc<SealedFilter>> {
-        let begun = self.lows[run.clone()].partition_point(|&low| low <= place);
+    fn in_run(&self, run: &Range<usize>, key: &[u8], place: Place) -> Option<&Arc<SealedFilter>> {
+        let lows = &self.lows[run.clone()];
+        let mut begun = lows.partition_point(|&low| low <= place);
+        if lows[begun.checked_sub(1)?] == place {
+            begun = self.ranges[run.clone()].partition_point(|range| range.low() <= key);
+        }
         let last = run.start + begun.checked_sub(1)?;
-        let high = self.highs[last];
-        let reaches = place < high || (place == high && !planted!(RunEndLeftOut));
+        let reaches = match place.cmp(&self.highs[last]) {
+            Ordering::Less => true,
+            Ordering::Equal if planted!(RunEndLeftOut) => key < self.ranges[last].high(),
+            Ordering::Equal => key <= self.ranges[last].high(),
+            Ordering::Greater => false,
+        };
         reaches.then(|| &self.filters[last])
     }
 
@@ -101,14 +114,10 @@ impl SortedRuns {
     }
 }
 
-/// What the ends of all tables begin with; nothing where the ends of one are not known.
-fn common_start(tables: &[Spanning<'_>]) -> Vec<u8> {
-    let ranges = tables.iter().map(|table| table.range);
-    let Some(ranges) = ranges.collect::<Option<Vec<_>>>() else {
-        return Vec::new();
-    };
-    let lowest = ranges.iter().map(|range| range.low()).min();
-    let highest = ranges.iter().map(|range| range.high()).max();
+/// What the ends of all ranges begin with.
+fn common_start<'a>(ranges: impl Iterator<Item = &'a KeyRange> + Clone) -> Vec<u8> {
+    let lowest = ranges.clone().map(KeyRange::low).min();
+    let highest = ranges.map(KeyRange::high).max();
     let ends = lowest
         .into_iter()
         .flatten()
@@ -127,22 +136,25 @@ fn place_after(common: &[u8], key: &[u8]) -> Option<Place> {
     Some(Place::from_be_bytes(bytes))
 }
 
-type Span = ((Place, Place), Arc<SealedFilter>);
+type Placed<'a> = (&'a KeyRange, Arc<SealedFilter>);
 
-/// As few runs as there can be: a table goes into the first whose tables all end before it begins.
-/// `None` where that makes more than [`MOST_RUNS`].
-fn sorted_runs(by_low: Vec<Span>) -> Option<Vec<Vec<Span>>> {
-    let mut runs: Vec<Vec<Span>> = Vec::new();
-    for span in by_low {
-        let (low, _) = span.0;
-        let ended = |run: &Vec<Span>| run.last().is_none_or(|&((_, high), _)| high < low);
+/// As few runs as there can be, but no more than one too many: a table goes into the first whose tables
+/// all end before it begins.
+fn sorted_runs(mut tables: Vec<Placed<'_>>) -> Vec<Vec<Placed<'_>>> {
+    tables.sort_by_key(|&(range, _)| range.low());
+    let mut runs: Vec<Vec<Placed<'_>>> = Vec::new();
+    for table in tables {
+        let low = table.0.low();
+        let ended = |run: &Vec<Placed<'_>>| run.last().is_none_or(|&(last, _)| last.high() < low);
         match runs.iter().position(ended) {
-            Some(at) => runs[at].push(span),
-            None if runs.len() < MOST_RUNS => runs.push(vec![span]),
-            None => return None,
+            Some(at) => runs[at].push(table),
+            None => runs.push(vec![table]),
+        }
+        if runs.len() > MOST_RUNS {
+            break;
         }
     }
-    Some(runs)
+    runs
 }
 
 #[cfg(test)]
@@ -257,11 +269,32 @@ mod tests {
         );
     }
 
+    /// However long what they have in common with one another, but not with a table beside them.
+    #[test]
+    fn tables_whose_keys_are_alike_are_not_over_one_another() {
+        let key = |i: u32| format!("a name that all but one begin with/{i:06}").into_bytes();
+        let mut ranges: Vec<_> = (0..1_000)
+            .map(|i| KeyRange::new(&key(i * 10), &key(i * 10 + 8)))
+            .collect();
+        ranges.push(KeyRange::new(b"another", b"another"));
+        let tables = ranges.iter().map(|range| table(Some(range)));
+        let runs = SortedRuns::new(tables.collect()).unwrap();
+        for i in 0..10_000 {
+            let asked = runs.that_may_hold(&key(i)).count();
+            assert_eq!(asked, usize::from(i % 10 != 9), "key {i}");
+        }
+        assert_eq!(runs.that_may_hold(b"another").count(), 1);
+    }
+
     #[test]
     fn too_many_tables_over_one_key_are_refused() {
         let range = KeyRange::new(b"a", b"z");
-        let over = |count| SortedRuns::new((0..count).map(|_| table(Some(&range))).collect());
-        assert!(over(MOST_RUNS).is_some());
-        assert!(over(MOST_RUNS + 1).is_none());
+        let over = |known, unknown| {
+            let known = (0..known).map(|_| table(Some(&range)));
+            let unknown = (0..unknown).map(|_| table(None));
+            SortedRuns::new(known.chain(unknown).collect()).is_some()
+        };
+        assert!(over(MOST_RUNS, 0) && over(0, MOST_RUNS) && over(MOST_RUNS - 1, 1));
+        assert!(!over(MOST_RUNS + 1, 0) && !over(0, MOST_RUNS + 1) && !over(MOST_RUNS, 1));
     }
 }

@@ -1,7 +1,7 @@
 //! `inspect`: what filters a database has, what they cost and what they promise.
 
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use lsm_sieve::segment::Decision;
 use lsm_sieve::workload::Watch;
@@ -11,7 +11,6 @@ use lsm_sieve::{ColumnReport, FilterReport, Inspection, SegmentReport, SieveDb, 
 use rocksdb::Options;
 use serde::Serialize;
 
-use crate::engine::PATIENCE;
 use crate::outcome::Stop;
 use crate::output::Output;
 use crate::progress::Progress;
@@ -56,10 +55,13 @@ pub(crate) fn open(path: &std::path::Path) -> Result<Sieve, Stop> {
     engine.set_disable_auto_compactions(true);
     let front = SieveOptions::default().frozen(true);
     let store = Sieve::open(&engine, &front, path, &[])?;
-    let (since, mut progress) = (Instant::now(), Progress::unbounded("loading filters"));
-    while !store.front().wait_until_known(PATIENCE) && since.elapsed() < LOADING_MAX {
-        progress.advance(0)?;
-    }
+    let mut progress = Progress::unbounded("loading filters");
+    let mut watched = Ok(());
+    store.front().wait_until_known_while(LOADING_MAX, || {
+        watched = progress.advance(0);
+        watched.is_ok()
+    });
+    watched?;
     Ok(store)
 }
 

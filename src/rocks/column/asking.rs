@@ -72,7 +72,7 @@ impl Column {
     /// value: it takes long, and may end in another view.
     #[cold]
     pub(crate) fn audit(&self, key: &[u8], proof: Proof) -> Answer {
-        if self.denial_stands(key) {
+        if self.stands_or_rests(key) {
             Answer::Absent(proof)
         } else {
             Answer::Maybe
@@ -102,7 +102,7 @@ impl Column {
             }
         });
         if !doubted.is_empty() {
-            doubted.retain(|&at| !self.denial_stands(keys[at].as_ref()));
+            doubted.retain(|&at| !self.stands_or_rests(keys[at].as_ref()));
             left.extend(doubted);
             left.sort_unstable();
         }
@@ -147,13 +147,18 @@ impl Column {
         !found && self.sample.draws(KeyHash::new(0), count)
     }
 
-    /// Whether an audit, unless audits rest, finds no key where the filters deny one. Not for use
-    /// within a read of a published value.
+    /// [`Column::denial_stands`], or audits rest.
+    #[cold]
+    fn stands_or_rests(&self, key: &[u8]) -> bool {
+        self.pace.run(|| self.denial_stands(key)).unwrap_or(true)
+    }
+
+    /// Whether an audit finds no key where the filters deny one. Not for use within a read of a
+    /// published value.
     #[cold]
     pub(crate) fn denial_stands(&self, key: &[u8]) -> bool {
         let auditor = self.auditor.get();
-        let audited = auditor.and_then(|it| self.pace.run(|| it.denial_stands(self, key)));
-        audited.unwrap_or(true)
+        auditor.is_none_or(|auditor| auditor.denial_stands(self, key))
     }
 
     /// Whether the engine has a key that it did not find, so that it must be asked again. Not for
@@ -174,7 +179,7 @@ impl Column {
         self.sample
     }
 
-    /// Counts one event; returns how many were counted before by this thread.
+    /// Counts one event; returns how many were counted before in this thread's slot.
     pub(crate) fn count(&self, event: Event) -> u64 {
         self.counters.add(event, 1)
     }

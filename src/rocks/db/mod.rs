@@ -26,6 +26,9 @@ use crate::planted::planted;
 use crate::segment::Registry;
 use crate::stats::Stats;
 
+/// How long a wait goes on before it asks whether it should.
+const PATIENCE: Duration = Duration::from_millis(100);
+
 /// A RocksDB whose misses are answered by filters before the engine is entered.
 ///
 /// Every write, by whatever way it reaches a memtable, is in the filters before it is visible.
@@ -94,6 +97,19 @@ impl SieveDb {
     pub fn wait_until_known(&self, limit: Duration) -> bool {
         let ticket = self.bell.call(|calls| calls.retry = true);
         self.bell.is_answered(ticket, limit)
+    }
+
+    /// [`SieveDb::wait_until_known`], given up when `go_on`, which is asked several times a second,
+    /// says so.
+    pub fn wait_until_known_while(&self, limit: Duration, mut go_on: impl FnMut() -> bool) -> bool {
+        let deadline = Instant::now() + limit.min(LONG);
+        let ticket = self.bell.call(|calls| calls.retry = true);
+        while !self.bell.is_answered(ticket, PATIENCE) {
+            if Instant::now() >= deadline || !go_on() {
+                return false;
+            }
+        }
+        true
     }
 
     /// Waits until the summaries speak for every table, at most `limit`; returns whether they do.
