@@ -14,6 +14,7 @@ use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use lsm_sieve::SieveDb;
 use rocksdb::DB;
@@ -94,6 +95,34 @@ fn a_wrong_command_line_is_one_line_and_exit_code_2() {
         let output = run(arguments.iter().copied());
         ends_with_one_line(&output, 2, &format!("{arguments:?}"));
         assert!(output.stdout.is_empty(), "{arguments:?}");
+    }
+    let output = run(["bench", "miss", "--keys", "none"]);
+    assert!(text(&output.stderr).contains("`lsm-sieve bench miss --help`"));
+}
+
+#[test]
+fn more_keys_than_the_disk_holds_are_refused() {
+    for arguments in [&["demo"][..], &["bench", "miss", "--runs", "leveled"]] {
+        let keys = ["--keys", "1000000000000"];
+        let output = run(arguments.iter().chain(&keys).copied());
+        ends_with_one_line(&output, 2, &format!("{arguments:?}"));
+        let said = text(&output.stderr);
+        assert!(said.contains("ask for fewer"), "{said}");
+    }
+}
+
+/// What helps is told by what went wrong, not by what the folder is called.
+#[test]
+fn a_path_is_not_taken_for_the_engine_s_words() {
+    let home = tempfile::tempdir().unwrap();
+    for name in ["LOCK", "Corruption: of a kind"] {
+        let output = run(["inspect", home.path().join(name).to_str().unwrap()]);
+        ends_with_one_line(&output, 2, name);
+        let said = text(&output.stderr);
+        assert!(
+            said.contains("there is no database") && !said.contains("; "),
+            "{said}"
+        );
     }
 }
 
@@ -399,6 +428,7 @@ fn a_second_signal_stops_at_once() {
     model.args(["model", "fig6", "--svg"]).arg(&pipe);
     let child = started(&mut model, heeds_interrupts);
     signal(&child, "INT");
+    std::thread::sleep(Duration::from_secs(1));
     signal(&child, "TERM");
     let output = child.wait_with_output().unwrap();
     ends_with_one_line(&output, 2, "model");
@@ -438,15 +468,27 @@ fn an_interrupted_replay_says_so_and_leaves_no_folder() {
     let home = tempfile::tempdir().unwrap();
     let trace = home.path().join("trace");
     long_trace(&trace);
-    for (name, mode) in [("INT", "upsert"), ("TERM", "differential")] {
-        let scratch = home.path().join(format!("scratch-{mode}"));
+    let cases = [
+        ("INT", "upsert", false),
+        ("TERM", "differential", false),
+        ("INT", "upsert", true),
+    ];
+    for (name, mode, keep) in cases {
+        let scratch = home.path().join(format!("scratch-{mode}-{keep}"));
         fs::create_dir(&scratch).unwrap();
         let mut replay = command();
+        let kept = scratch.join("kept");
         replay
             .env("TMPDIR", &scratch)
             .args(["replay", "--format", "u64be", "--mode", mode, "--trace"])
             .arg(&trace);
+        if keep {
+            fs::create_dir(&kept).unwrap();
+            replay.arg("--db").arg(&kept);
+        }
         let child = started(&mut replay, |_| database_in(&scratch).is_some());
+        signal(&child, name);
+        // As from a shell that signals the command and its group.
         signal(&child, name);
         let output = child.wait_with_output().unwrap();
         ends_with_one_line(&output, 2, mode);
@@ -456,8 +498,9 @@ fn an_interrupted_replay_says_so_and_leaves_no_folder() {
             text(&output.stderr)
         );
         assert!(output.stdout.is_empty());
+        let left = if keep { &kept } else { &scratch };
         assert_eq!(
-            fs::read_dir(&scratch).unwrap().count(),
+            fs::read_dir(left).unwrap().count(),
             0,
             "{mode}: a folder was left"
         );
@@ -528,6 +571,30 @@ fn a_small_trace_is_replayed_in_every_format_and_kept_where_asked() {
             );
         }
     }
+}
+
+/// Its first record would be an id, and the store could not be opened again.
+#[test]
+fn upserts_are_replayed_into_no_differential_store() {
+    let home = tempfile::tempdir().unwrap();
+    let (trace, store) = (home.path().join("ids"), home.path().join("store"));
+    fs::write(&trace, "1\n2\n1\n").unwrap();
+    let replayed = |mode| {
+        let mut replay = command();
+        replay.args(["replay", "--format", "lines", "--mode", mode, "--trace"]);
+        replay.arg(&trace).arg("--db").arg(&store).output().unwrap()
+    };
+    assert_eq!(replayed("differential").status.code(), Some(0));
+    let refused = replayed("upsert");
+    ends_with_one_line(&refused, 2, "upsert");
+    assert!(text(&refused.stderr).contains("several column families"));
+    let reorganized = run(["reorganize", store.to_str().unwrap()]);
+    assert_eq!(
+        reorganized.status.code(),
+        Some(0),
+        "{}",
+        text(&reorganized.stderr)
+    );
 }
 
 /// The first part of each published trace, read both ways.

@@ -160,11 +160,13 @@ impl Opening<'_> {
     fn check_order(&self, home: &Family) -> Result<()> {
         let mut records = home.iterate(ReadOptions::default());
         records.seek_to_first();
-        if records.key() == Some(FORMAT_KEY) {
-            return Ok(());
+        match records.key() {
+            Some(FORMAT_KEY) => Ok(()),
+            Some(STATE_KEY) => Err(OpenDifferentialError::Order {
+                path: self.path.to_owned(),
+            }),
+            _ => Err(self.not_a_store("its first record is another's".to_owned())),
         }
-        let path = self.path.to_owned();
-        Err(OpenDifferentialError::Order { path })
     }
 
     fn check_main(&self, state: &State) -> Result<()> {

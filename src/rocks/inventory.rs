@@ -1,4 +1,4 @@
-//! A second look: every live table's own filter, and the memtables since.
+//! A second look: the own filter of each table that spans the key, and the memtables since.
 //!
 //! One absent key in two hundred passes the summary, and the engine then asks table after table, a
 //! microsecond for what the resident filters of those tables say in a few dozen nanoseconds. They

@@ -194,6 +194,7 @@ fn measure(
     own: Native,
 ) -> Result<(MissReport, Counts), Stop> {
     let plan = arguments.plan();
+    engine::check_room(plan.keys, arguments.runs)?;
     let (native_home, sieve_home) = (Home::temporary()?, Home::temporary()?);
     let options =
         |filter| engine::options(plan.keys, arguments.runs, filter, arguments.bits_per_key);

@@ -30,7 +30,7 @@ const NATIVE_BITS_PER_KEY: f64 = 10.0;
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Arguments {
-    /// Keys to load.
+    /// Keys to load into two temporary databases; each takes less than half a kilobyte of disk.
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..=engine::KEYS_MAX))]
     keys: u64,
 }
@@ -59,6 +59,7 @@ fn measure(keys: u64) -> Result<DemoReport, Stop> {
         seed: 1,
     };
     let rate = Rate::ONE_PERCENT;
+    engine::check_room(keys, Shape::Runs(RUNS))?;
     let (native_home, sieve_home) = (Home::temporary()?, Home::temporary()?);
     let options = || engine::options(keys, Shape::Runs(RUNS), Native::Bloom, NATIVE_BITS_PER_KEY);
     let front = SieveOptions::default().rate(rate);

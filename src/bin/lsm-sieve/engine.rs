@@ -1,5 +1,6 @@
 //! Options that are the same on both sides of every comparison, and waiting for an engine.
 
+use std::path::Path;
 use std::time::Duration;
 
 use lsm_sieve::math::Rate;
@@ -57,16 +58,57 @@ pub(crate) fn options(keys: u64, shape: Shape, native: Native, bits_per_key: f64
     options.create_missing_column_families(true);
     options.set_compression_type(DBCompressionType::None);
     options.set_block_based_table_factory(&table(keys, native, bits_per_key));
-    if let Shape::Runs(runs) = shape {
+    if let Shape::Runs(_) = shape {
         options.set_disable_auto_compactions(true);
         options.set_level_zero_slowdown_writes_trigger(i32::MAX);
         options.set_level_zero_stop_writes_trigger(i32::MAX);
-        let run_bytes = keys
-            .div_ceil(runs.max(1))
-            .saturating_mul(MEMTABLE_BYTES_PER_KEY);
-        options.set_write_buffer_size(size(run_bytes.max(64 * MIB)));
     }
+    options.set_write_buffer_size(size(memtable_bytes(keys, shape)));
     options
+}
+
+/// A run fills one memtable.
+fn memtable_bytes(keys: u64, shape: Shape) -> u64 {
+    const LEAST: u64 = 64 * MIB;
+    match shape {
+        Shape::Runs(runs) => {
+            let run = keys.div_ceil(runs.max(1));
+            run.saturating_mul(MEMTABLE_BYTES_PER_KEY).max(LEAST)
+        }
+        Shape::Leveled => LEAST,
+    }
+}
+
+/// What a disk still takes, if it tells.
+#[cfg(target_os = "linux")]
+fn free_bytes(folder: &Path) -> Option<u64> {
+    let disk = rustix::fs::statvfs(folder).ok()?;
+    Some(disk.f_bavail.saturating_mul(disk.f_frsize))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn free_bytes(_: &Path) -> Option<u64> {
+    None
+}
+
+/// Refuses to fill two databases in temporary folders where the disk has no room for them.
+pub(crate) fn check_room(keys: u64, shape: Shape) -> Result<(), Stop> {
+    // RocksDB sets aside room for a log of a memtable and a tenth.
+    let log = memtable_bytes(keys, shape).saturating_mul(11) / 10;
+    let tables = keys.saturating_mul(BLOCK_BYTES_PER_KEY);
+    let wanted = log.saturating_add(tables).saturating_mul(2);
+    let folder = std::env::temp_dir();
+    let free = free_bytes(&folder).unwrap_or(u64::MAX);
+    if wanted <= free {
+        return Ok(());
+    }
+    Err(Stop::input(format!(
+        "{keys} keys want up to {} MiB in {}, where {} MiB are free: ask for fewer, or set TMPDIR to a \
+         folder on a larger disk",
+        wanted / MIB,
+        folder.display(),
+        free / MIB
+    )))
 }
 
 fn table(keys: u64, native: Native, bits_per_key: f64) -> BlockBasedOptions {

@@ -7,7 +7,7 @@ use crate::outcome::Stop;
 /// A folder for a database; removed at the end unless it was the user's, or is to be kept.
 pub(crate) enum Home {
     Temporary(tempfile::TempDir),
-    /// Made here, at a path that the user named: half-written until [`Home::keep`].
+    /// Filled here, at a path that the user named: half-written until [`Home::keep`].
     New(NewFolder),
     /// Was there before; never removed.
     Old(PathBuf),
@@ -27,7 +27,10 @@ impl Home {
     pub(crate) fn at(path: &Path) -> Result<Self, Stop> {
         match path.read_dir() {
             Ok(mut entries) => {
-                if entries.next().is_none() || path.join("CURRENT").is_file() {
+                if entries.next().is_none() {
+                    return Ok(Self::New(NewFolder::new(path, true)));
+                }
+                if path.join("CURRENT").is_file() {
                     return Ok(Self::Old(path.to_owned()));
                 }
                 Err(Stop::input(format!(
@@ -63,6 +66,7 @@ impl Home {
 
 pub(crate) struct NewFolder {
     path: PathBuf,
+    was_there: bool,
     keep: bool,
 }
 
@@ -74,17 +78,42 @@ impl NewFolder {
                 path.display()
             ))
         })?;
-        Ok(Self {
+        Ok(Self::new(path, false))
+    }
+
+    fn new(path: &Path, was_there: bool) -> Self {
+        Self {
             path: path.to_owned(),
+            was_there,
             keep: false,
-        })
+        }
+    }
+
+    /// Takes away what was made.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "files of a database that nobody has had yet"
+    )]
+    fn clear(&self) -> std::io::Result<()> {
+        if !self.was_there {
+            return std::fs::remove_dir_all(&self.path);
+        }
+        for entry in self.path.read_dir()? {
+            let path = entry?.path();
+            if path.is_dir() {
+                std::fs::remove_dir_all(path)?;
+            } else {
+                std::fs::remove_file(path)?;
+            }
+        }
+        Ok(())
     }
 }
 
 impl Drop for NewFolder {
     fn drop(&mut self) {
         if !self.keep
-            && let Err(error) = std::fs::remove_dir_all(&self.path)
+            && let Err(error) = self.clear()
         {
             tracing::warn!(path = %self.path.display(), %error, "cannot remove an unfinished database");
         }

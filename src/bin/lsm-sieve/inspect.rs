@@ -45,9 +45,10 @@ pub(crate) fn open(path: &std::path::Path) -> Result<Sieve, Stop> {
     column_families(path)?;
     if !path.join(SieveOptions::FOLDER).is_dir() {
         return Err(Stop::input(format!(
-            "{} has no filters, and is not opened, which could keep an older RocksDB from reading it; \
-             `lsm-sieve advise front` says what filters would do for it",
-            path.display()
+            "{} has no filters in a folder `{}`, and is not opened, which could keep an older RocksDB \
+             from reading it; `lsm-sieve advise front` says what filters would do for it",
+            path.display(),
+            SieveOptions::FOLDER
         )));
     }
     let mut engine = Options::default();

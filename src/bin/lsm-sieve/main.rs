@@ -25,7 +25,7 @@ mod verify;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 
 use outcome::Stop;
 use output::Output;
@@ -69,7 +69,7 @@ fn main() -> ExitCode {
 }
 
 fn run() -> Result<(), Stop> {
-    let arguments = Arguments::try_parse().or_else(outcome::usage)?;
+    let arguments = Arguments::try_parse().or_else(|error| outcome::usage(&error, &asked()))?;
     log_to_stderr();
     progress::heed_interrupts()?;
     let output = Output::new(arguments.json);
@@ -86,6 +86,20 @@ fn run() -> Result<(), Stop> {
         Command::Model(model) => model::run(&model, output),
         Command::Report(report) => report::run(&report, output),
     }
+}
+
+/// The command as it was called, up to the last of its subcommands that there is.
+fn asked() -> String {
+    let mut command = &Arguments::command();
+    let mut names = vec![command.get_name()];
+    for word in std::env::args().skip(1) {
+        let Some(next) = command.find_subcommand(&word) else {
+            break;
+        };
+        names.push(next.get_name());
+        command = next;
+    }
+    names.join(" ")
 }
 
 /// What the library logs, as far as the environment variable RUST_LOG asks for it.

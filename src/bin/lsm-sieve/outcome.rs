@@ -40,8 +40,9 @@ impl Stop {
     }
 }
 
-/// What the command line's parser said: help goes out whole, an error as one line.
-pub(crate) fn usage<T>(error: clap::Error) -> Result<T, Stop> {
+/// What the command line's parser said: help goes out whole, an error as one line. `asked` is the
+/// command with those of its subcommands that were named.
+pub(crate) fn usage<T>(error: &clap::Error, asked: &str) -> Result<T, Stop> {
     if !error.use_stderr() {
         return match error.print() {
             Ok(()) => Err(Stop::Quiet),
@@ -52,7 +53,7 @@ pub(crate) fn usage<T>(error: clap::Error) -> Result<T, Stop> {
     let reason = text.split("\n\n").next().unwrap_or(&text);
     let reason = reason.trim_start_matches("error: ");
     Err(Stop::input(format!(
-        "{reason}; `lsm-sieve --help` lists what there is"
+        "{reason}; `{asked} --help` lists what there is"
     )))
 }
 
@@ -69,19 +70,19 @@ pub(crate) fn writing(error: io::Error) -> Stop {
 /// An error, its causes, and what helps against the last of them.
 fn chain(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();
+    let mut said = text.clone();
     let mut next = error.source();
     while let Some(cause) = next {
-        let said = cause.to_string();
+        said = cause.to_string();
         if !text.contains(&said) {
             text = format!("{text}: {said}");
         }
         next = cause.source();
     }
-    let remedy = remedy(&text);
-    text + remedy
+    text + remedy(&said)
 }
 
-/// The engine names what happened and leaves out what to do.
+/// The engine names what happened and leaves out what to do. A path may be named like a sign.
 fn remedy(text: &str) -> &'static str {
     let remedies = [
         (
@@ -89,7 +90,7 @@ fn remedy(text: &str) -> &'static str {
             "; free some space, or set TMPDIR to a folder on a larger disk",
         ),
         (
-            "LOCK",
+            "/LOCK: ",
             "; another process has the database open: stop it first",
         ),
         (
@@ -99,7 +100,7 @@ fn remedy(text: &str) -> &'static str {
         ("Permission denied", "; run as the owner of the files"),
         ("Too many open files", "; raise the limit with `ulimit -n`"),
         (
-            "Corruption",
+            "Corruption: ",
             "; restore the database from a backup, or try RocksDB's `ldb repair`",
         ),
     ];

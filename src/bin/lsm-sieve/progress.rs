@@ -5,7 +5,7 @@
 //! as from any error, and what it made is removed on the way. A second Ctrl-C does not wait for that.
 
 use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -13,7 +13,11 @@ use lsm_sieve::workload::{Interrupted, Watch};
 
 use crate::outcome::Stop;
 
-static STOP: AtomicBool = AtomicBool::new(false);
+/// When Ctrl-C was pressed first.
+static STOP: OnceLock<Instant> = OnceLock::new();
+
+/// What comes sooner after the first is no second Ctrl-C: a shell may signal a command and then its group.
+const SAME: Duration = Duration::from_millis(500);
 
 /// Work that ends sooner shows no bar.
 const UNSEEN: Duration = Duration::from_secs(1);
@@ -21,7 +25,7 @@ const UNSEEN: Duration = Duration::from_secs(1);
 /// From now on Ctrl-C and SIGTERM are asked for politely, by [`Watch::advance`].
 pub(crate) fn heed_interrupts() -> Result<(), Stop> {
     ctrlc::set_handler(|| {
-        if STOP.swap(true, Ordering::Relaxed) {
+        if STOP.get_or_init(Instant::now).elapsed() > SAME {
             let _ = Stop::input("stopped at once; a temporary folder may be left").report();
             std::process::exit(2);
         }
@@ -75,7 +79,7 @@ impl Progress {
 
 impl Watch for Progress {
     fn advance(&mut self, steps: u64) -> Result<(), Interrupted> {
-        if STOP.load(Ordering::Relaxed) {
+        if STOP.get().is_some() {
             return Err(Interrupted);
         }
         if !self.shown && self.since.elapsed() > UNSEEN {

@@ -12,7 +12,7 @@ use lsm_sieve::workload::Watch as _;
 use lsm_sieve::workload::operation::{Mode, Updates};
 use lsm_sieve::workload::replay::{self, Counts};
 use lsm_sieve::workload::report::ReplayReport;
-use lsm_sieve::workload::store::{Differential, Fronted, Plain, Sieve, Store};
+use lsm_sieve::workload::store::{Differential, Fronted, Plain, Sieve, Store, column_families};
 use lsm_sieve::workload::trace::{Format, Trace, TraceError};
 use lsm_sieve::{SieveDb, SieveOptions};
 
@@ -49,7 +49,8 @@ pub(crate) struct Arguments {
     /// Replay the first N ids only.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     limit: Option<u64>,
-    /// Keep the database of the counted replay here: a new folder, or a database that exists.
+    /// Keep the database of the counted replay here: a new folder, or the database of a replay before,
+    /// into which the ids are written.
     #[arg(long, value_name = "DIR")]
     db: Option<PathBuf>,
     /// The false-positive rate to promise.
@@ -90,6 +91,21 @@ impl Arguments {
         }
     }
 
+    /// Refuses what no replay of this mode has made.
+    fn home(&self, path: &Path) -> Result<Home, Stop> {
+        let home = Home::at(path)?;
+        if let (Home::Old(path), ModeName::Upsert) = (&home, self.mode)
+            && column_families(path)?.len() > 1
+        {
+            return Err(Stop::input(format!(
+                "{} has several column families, and is none that upserts were replayed into: name \
+                 another folder",
+                path.display()
+            )));
+        }
+        Ok(home)
+    }
+
     /// The ids, from the beginning.
     fn ids(&self) -> Result<impl Iterator<Item = Result<u64, TraceError>>, TraceError> {
         let limit = self.limit.and_then(|limit| usize::try_from(limit).ok());
@@ -100,7 +116,7 @@ impl Arguments {
 pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), Stop> {
     can_be_read_again(&arguments.trace)?;
     let home = match &arguments.db {
-        Some(path) => Home::at(path)?,
+        Some(path) => arguments.home(path)?,
         None => Home::temporary()?,
     };
     let replay = Replay {

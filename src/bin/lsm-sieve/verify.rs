@@ -100,7 +100,7 @@ impl Tabular for Report {
     fn rows(&self) -> Vec<Vec<String>> {
         let row = |label: &str, value: u64| vec![label.to_owned(), number(value)];
         vec![
-            row("sidecars", self.sidecars_checked),
+            row("sidecars of SSTs", self.sidecars_checked),
             row("damaged sidecars", self.damaged.len() as u64),
             row("SSTs without sidecar", self.missing.len() as u64),
             row("keys", self.keys_checked),
