@@ -63,20 +63,17 @@ pub(crate) fn options(keys: u64, shape: Shape, native: Native, bits_per_key: f64
         options.set_level_zero_slowdown_writes_trigger(i32::MAX);
         options.set_level_zero_stop_writes_trigger(i32::MAX);
     }
-    options.set_write_buffer_size(size(memtable_bytes(keys, shape)));
+    options.set_write_buffer_size(size(run_bytes(keys, shape).max(64 * MIB)));
     options
 }
 
-/// A run fills one memtable.
-fn memtable_bytes(keys: u64, shape: Shape) -> u64 {
-    const LEAST: u64 = 64 * MIB;
-    match shape {
-        Shape::Runs(runs) => {
-            let run = keys.div_ceil(runs.max(1));
-            run.saturating_mul(MEMTABLE_BYTES_PER_KEY).max(LEAST)
-        }
-        Shape::Leveled => LEAST,
-    }
+/// What a memtable must hold to be one run.
+fn run_bytes(keys: u64, shape: Shape) -> u64 {
+    let keys = match shape {
+        Shape::Runs(runs) => keys.div_ceil(runs.max(1)),
+        Shape::Leveled => 0,
+    };
+    keys.saturating_mul(MEMTABLE_BYTES_PER_KEY)
 }
 
 /// What a disk still takes, if it tells.
@@ -94,7 +91,7 @@ fn free_bytes(_: &Path) -> Option<u64> {
 /// Refuses to fill two databases in temporary folders where the disk has no room for them.
 pub(crate) fn check_room(keys: u64, shape: Shape) -> Result<(), Stop> {
     // RocksDB sets aside room for a log of a memtable and a tenth.
-    let log = memtable_bytes(keys, shape).saturating_mul(11) / 10;
+    let log = run_bytes(keys, shape).saturating_mul(11) / 10;
     let tables = keys.saturating_mul(BLOCK_BYTES_PER_KEY);
     let wanted = log.saturating_add(tables).saturating_mul(2);
     let folder = std::env::temp_dir();
