@@ -10,8 +10,10 @@
     reason = "inputs and damage are written past the door to files"
 )]
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -98,6 +100,9 @@ fn a_wrong_command_line_is_one_line_and_exit_code_2() {
     }
     let output = run(["bench", "miss", "--keys", "none"]);
     assert!(text(&output.stderr).contains("`lsm-sieve bench miss --help`"));
+    let not_text = OsStr::from_bytes(b"\xff");
+    let output = command().arg(not_text).output().unwrap();
+    ends_with_one_line(&output, 2, "a word that is no text");
 }
 
 #[test]

@@ -234,26 +234,38 @@ mod tests {
         );
     }
 
+    fn alike(i: u32) -> Vec<u8> {
+        format!("a name that they have in common/{i:06}").into_bytes()
+    }
+
+    /// A thousand tables, each of nine keys in ten, in the order of a comparator or its reverse.
+    fn beside(reverse: bool) -> Vec<KeyRange> {
+        let ranges = (0..1_000).map(|i| {
+            let (first, last) = (alike(i * 10), alike(i * 10 + 8));
+            if reverse {
+                KeyRange::new(&last, &first)
+            } else {
+                KeyRange::new(&first, &last)
+            }
+        });
+        ranges.collect()
+    }
+
+    fn runs_of_one_a_key(ranges: &[KeyRange]) -> SortedRuns {
+        let tables = ranges.iter().map(|range| table(Some(range)));
+        let runs = SortedRuns::new(tables.collect()).unwrap();
+        for i in 0..10_000 {
+            let asked = runs.that_may_hold(&alike(i)).count();
+            assert_eq!(asked, usize::from(i % 10 != 9), "key {i}");
+        }
+        runs
+    }
+
     /// As they are on a level of many, however alike their names are.
     #[test]
     fn of_tables_beside_one_another_one_is_asked() {
-        let key = |i: u32| format!("a name that all of them have in common/{i:06}").into_bytes();
         for reverse in [false, true] {
-            let ranges = (0..1_000).map(|i| {
-                let (first, last) = (key(i * 10), key(i * 10 + 8));
-                if reverse {
-                    KeyRange::new(&last, &first)
-                } else {
-                    KeyRange::new(&first, &last)
-                }
-            });
-            let ranges: Vec<_> = ranges.collect();
-            let tables = ranges.iter().map(|range| table(Some(range)));
-            let runs = SortedRuns::new(tables.collect()).unwrap();
-            for i in 0..10_000 {
-                let asked = runs.that_may_hold(&key(i)).count();
-                assert_eq!(asked, usize::from(i % 10 != 9), "key {i}");
-            }
+            let runs = runs_of_one_a_key(&beside(reverse));
             assert_eq!(runs.that_may_hold(b"another name").count(), 0);
         }
     }
@@ -272,17 +284,9 @@ mod tests {
     /// However long what they have in common with one another, but not with a table beside them.
     #[test]
     fn tables_whose_keys_are_alike_are_not_over_one_another() {
-        let key = |i: u32| format!("a name that all but one begin with/{i:06}").into_bytes();
-        let mut ranges: Vec<_> = (0..1_000)
-            .map(|i| KeyRange::new(&key(i * 10), &key(i * 10 + 8)))
-            .collect();
+        let mut ranges = beside(false);
         ranges.push(KeyRange::new(b"another", b"another"));
-        let tables = ranges.iter().map(|range| table(Some(range)));
-        let runs = SortedRuns::new(tables.collect()).unwrap();
-        for i in 0..10_000 {
-            let asked = runs.that_may_hold(&key(i)).count();
-            assert_eq!(asked, usize::from(i % 10 != 9), "key {i}");
-        }
+        let runs = runs_of_one_a_key(&ranges);
         assert_eq!(runs.that_may_hold(b"another").count(), 1);
     }
 

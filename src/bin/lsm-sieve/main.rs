@@ -92,7 +92,7 @@ fn run() -> Result<(), Stop> {
 fn asked() -> String {
     let mut command = &Arguments::command();
     let mut names = vec![command.get_name()];
-    for word in std::env::args().skip(1) {
+    for word in std::env::args_os().skip(1) {
         let Some(next) = command.find_subcommand(&word) else {
             break;
         };

@@ -91,7 +91,7 @@ impl Arguments {
         }
     }
 
-    /// Refuses what no replay of this mode has made.
+    /// Refuses for upserts what no replay of them has made; a differential store sees for itself.
     fn home(&self, path: &Path) -> Result<Home, Stop> {
         let home = Home::at(path)?;
         if let (Home::Old(path), ModeName::Upsert) = (&home, self.mode)
