@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use lsm_sieve::differential::{DifferentialOptions, DifferentialStore};
 use lsm_sieve::{Answer, Items, Liar, SieveDb, SieveOptions};
-use rocksdb::{DEFAULT_COLUMN_FAMILY_NAME, ReadOptions};
+use rocksdb::{DEFAULT_COLUMN_FAMILY_NAME, Options, ReadOptions};
 
 use crate::cli::json;
 use crate::copy::{sidecars, stamps, summaries};
@@ -150,15 +150,12 @@ fn a_table_filter_that_lost_its_keys_is_refuted() {
     is_cured(db, home.path(), &model, Liar::Front);
 }
 
-/// More tables over one another than a second look takes, so that RocksDB alone asks the filter that
-/// lies.
-#[test]
-fn a_table_filter_that_misleads_rocksdb_is_refuted() {
+/// A database whose tables' filters lie. More of them lie over one another than a second look takes,
+/// so that RocksDB alone asks them.
+fn misled(mut settings: Options, path: &Path) -> (SieveDb, Model) {
     const TABLES: u64 = 20;
-    let home = tempfile::tempdir().unwrap();
-    let mut settings = options();
     settings.set_disable_auto_compactions(true);
-    let open = || SieveDb::open(&settings, &audited(), home.path()).unwrap();
+    let open = || SieveDb::open(&settings, &audited(), path).unwrap();
     let mut model = Model::new();
     {
         let db = open();
@@ -172,13 +169,20 @@ fn a_table_filter_that_misleads_rocksdb_is_refuted() {
         cover(&db);
         settle(&db);
     }
-    let stored = sidecars(&filters(home.path()));
+    let stored = sidecars(&filters(path));
     assert_eq!(stored.len() as u64, TABLES);
     stored.iter().for_each(|file| without_keys(file));
     let db = open();
     settle(&db);
-    let cf = db.cf_handle(DEFAULT_COLUMN_FAMILY_NAME).unwrap();
     assert!(!db.answer(key(7)).is_absent(), "the summary is right");
+    (db, model)
+}
+
+#[test]
+fn a_table_filter_that_misleads_rocksdb_is_refuted() {
+    let home = tempfile::tempdir().unwrap();
+    let (db, model) = misled(options(), home.path());
+    let cf = db.cf_handle(DEFAULT_COLUMN_FAMILY_NAME).unwrap();
     for many in [false, true] {
         if db.refutation().is_some() {
             break;
@@ -196,6 +200,33 @@ fn a_table_filter_that_misleads_rocksdb_is_refuted() {
     }
     drop(cf);
     is_cured(db, home.path(), &model, Liar::Table);
+}
+
+/// No filter can be judged then, and what an audit finds must not be asked for through the one that
+/// hides it.
+#[test]
+fn a_table_filter_that_misleads_rocksdb_beside_unordered_writes_is_read_past() {
+    type Read = fn(&SieveDb, &[u8]) -> bool;
+    let reads: [Read; 3] = [
+        |db, key| db.get(key).unwrap().is_some(),
+        |db, key| {
+            let cf = db.cf_handle(DEFAULT_COLUMN_FAMILY_NAME).unwrap();
+            db.get_cf(&cf, key).unwrap().is_some()
+        },
+        |db, key| {
+            db.multi_get([key, b"absent"])[0]
+                .as_ref()
+                .unwrap()
+                .is_some()
+        },
+    ];
+    let home = tempfile::tempdir().unwrap();
+    let mut settings = options();
+    settings.set_unordered_write(true);
+    let (db, _) = misled(settings, home.path());
+    let times = reads.map(|read| reads_until_found(|key| read(&db, key)));
+    assert!(times.iter().sum::<u64>() > 3, "it did not lie: {times:?}");
+    assert_eq!(db.refutation(), None);
 }
 
 /// Both layers deny the same key: found by the draw of a draw.

@@ -252,6 +252,7 @@ fn inspect_and_verify_speak_json() {
         let flags: &[&str] = if full { &["--full"] } else { &[] };
         let report = json(&[&["verify", path][..], flags].concat());
         assert!(report["sidecars_checked"].as_u64() >= Some(2), "{report}");
+        assert_eq!(report["summaries_checked"], 2, "{report}");
         assert_eq!(report["keys_checked"], keys, "{report}");
         for empty in ["damaged", "missing", "lost_keys"] {
             assert_eq!(report[empty], Value::Array(Vec::new()), "{empty}");

@@ -25,6 +25,9 @@ use rocksdb::{DB, Options};
 use crate::copy::{copy, sidecars, stamps, summaries};
 use crate::twin::{Dice, Model, agree, cover, fill, options, settle, sieve, whole};
 
+/// What a file may be that is whole and not ours.
+const FOREIGN: &str = "of another database";
+
 /// A closed database of four tables and some log, and another of the same keys.
 struct Scene {
     home: tempfile::TempDir,
@@ -141,7 +144,7 @@ fn a_damaged_sidecar_is_reported_rebuilt_and_loses_no_key() {
 fn a_sidecar_in_the_place_of_another_is_refused() {
     let scene = Scene::new();
     let foreign = sidecars(&scene.other());
-    for what in ["swapped", "of another database", "a summary"] {
+    for what in ["swapped", FOREIGN, "a summary"] {
         let path = scene.fresh();
         let ours = sidecars(&path.join("sieve"));
         let (first, second) = (&ours[0], &ours[1]);
@@ -230,7 +233,7 @@ fn a_damaged_summary_is_made_anew_and_loses_no_key() {
     let foreign = fs::read(&summaries(&scene.other())[0]).unwrap();
     let of_segment = fs::read(&sidecars(&path.join("sieve"))[0]).unwrap();
     let mut kinds = spoilt(&bytes, &mut dice);
-    kinds.push(("of another database".to_owned(), foreign));
+    kinds.push((FOREIGN.to_owned(), foreign));
     kinds.push(("a segment's".to_owned(), of_segment));
     for (what, bytes) in kinds {
         let path = scene.fresh();
@@ -261,11 +264,18 @@ fn a_damaged_identity_is_put_aside_and_loses_no_key() {
     let good = fs::read(scene.fresh().join("sieve").join("identity")).unwrap();
     let foreign = fs::read(scene.other().join("identity")).unwrap();
     let mut kinds = spoilt(&good, &mut dice);
-    kinds.push(("of another database".to_owned(), foreign));
+    kinds.push((FOREIGN.to_owned(), foreign));
     for (what, bytes) in kinds {
         let path = scene.fresh();
         let victim = path.join("sieve").join("identity");
         fs::write(&victim, &bytes).unwrap();
+        if what != FOREIGN {
+            let report = verify_frozen(&path);
+            assert_eq!(report.damaged.len(), 1, "{what}: {report:?}");
+            assert!(report.damaged[0].contains("identity"), "{what}: {report:?}");
+            assert!(!report.missing.is_empty() && report.lost.is_empty());
+            assert_eq!(fs::read(&victim).unwrap(), bytes, "{what}: frozen");
+        }
         let db = open(&path);
         agree(&db, &scene.model);
         whole(&db, &scene.model);

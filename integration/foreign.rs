@@ -117,6 +117,19 @@ fn a_database_filled_without_the_plugin_is_right_at_once_and_covered_soon() {
     }
 }
 
+/// Folders have names of bytes, which need not be text.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_database_in_a_folder_whose_name_is_no_text_is_covered() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join(OsStr::from_bytes(b"caf\xe9"));
+    let model = written_plainly(&options(), &path);
+    let db = SieveDb::open(&options(), &sieve(), &path).unwrap();
+    whole(&db, &model);
+}
+
 /// With the plugin, without it, and with it again, each time writing and compacting.
 #[test]
 fn the_plugin_can_be_left_out_and_taken_back() {

@@ -142,13 +142,13 @@ impl Generation {
     }
 
     /// The indexes of the keys that the filter does not rule out, ascending.
-    pub(super) fn let_by(&self, keys: &[&[u8]]) -> Vec<usize> {
+    pub(super) fn indexes_let_by(&self, keys: &[&[u8]]) -> Vec<usize> {
         match &self.fixed {
             Some(fixed) => {
                 let indexes = 0..keys.len();
                 indexes.filter(|&at| fixed.may_contain(keys[at])).collect()
             }
-            None => self.family.let_by(keys),
+            None => self.family.indexes_let_by(keys),
         }
     }
 

@@ -165,7 +165,11 @@ impl Opening<'_> {
             Some(STATE_KEY) => Err(OpenDifferentialError::Order {
                 path: self.path.to_owned(),
             }),
-            _ => Err(self.not_a_store("its first record is another's".to_owned())),
+            _ => {
+                let looked = records.status();
+                looked.map_err(|source| self.failed("read the state", source))?;
+                Err(self.not_a_store("its first record is not its own".to_owned()))
+            }
         }
     }
 
@@ -226,10 +230,8 @@ impl Opening<'_> {
     }
 
     fn refuse_records(&self, db: &SieveDb, number: u64, state: &State) -> Result<()> {
-        let mut options = ReadOptions::default();
-        options.set_total_order_seek(true);
         let family = self.family(db, &family_name(number))?;
-        let mut records = family.iterate(options);
+        let mut records = family.iterate(ReadOptions::default());
         records.seek_to_first();
         if records.valid() {
             let newest = state.newest;

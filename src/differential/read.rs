@@ -193,7 +193,7 @@ impl DifferentialStore {
         let keys: Vec<K> = keys.into_iter().collect();
         let mut looks: Vec<Look<'_>> = keys.iter().map(|key| Look::new(key.as_ref())).collect();
         for generation in generations {
-            let mut asked = open_looks(&mut looks, |keys| generation.let_by(keys));
+            let mut asked = open_looks(&mut looks, |keys| generation.indexes_let_by(keys));
             let answers = generation.read_many(&keys_of(&asked), how.own);
             for (look, answer) in asked.iter_mut().zip(answers) {
                 look.event = match answer {
@@ -209,11 +209,11 @@ impl DifferentialStore {
             }
             let count = self.counters.add(look.event, 1);
             let doubted = self.doubts(look.event, count);
-            if doubted && !self.denials_stand(generations, look.key, how.own) {
+            if doubted && !self.stand_or_rest(generations, look.key, how.own) {
                 look.value = Some(self.read(generations, look.key, how));
             }
         }
-        let mut asked = open_looks(&mut looks, |keys| self.main.let_by(keys));
+        let mut asked = open_looks(&mut looks, |keys| self.main.indexes_let_by(keys));
         let answers = self.main.read_many(&keys_of(&asked), how.main);
         for (look, answer) in asked.iter_mut().zip(answers) {
             let answer = answer.map_err(DifferentialError::read("main"));

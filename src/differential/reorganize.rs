@@ -276,8 +276,6 @@ fn records_after<'a>(family: &'a Family, key: Option<&[u8]>) -> Records<'a> {
     let mut options = ReadOptions::default();
     // Each record is read once: let those of others stay in the cache.
     options.fill_cache(false);
-    // A prefix extractor of the user's would end a search at the first prefix that it rules out.
-    options.set_total_order_seek(true);
     let mut records = family.iterate(options);
     match key {
         None => records.seek_to_first(),

@@ -311,7 +311,7 @@ impl Counters {
             bits.fold(0, |word, (bit, value)| word | u64::from(value > 0) << bit)
         };
         let words = (0..self.geometry.counters() / UNIT).map(word);
-        Stage::copied(shape.try_into()?, items, words)
+        Stage::with_words(shape.try_into()?, items, words)
     }
 
     pub(super) fn width(&self) -> CounterWidth {

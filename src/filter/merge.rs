@@ -107,7 +107,7 @@ impl Stage {
         same_shape(self.shape(), other.shape())?;
         let words = self.words().zip(other.words()).map(|(a, b)| a & b);
         let items = self.items().min(other.items());
-        Ok(Stage::copied(self.layout(), items, words)?)
+        Ok(Stage::with_words(self.layout(), items, words)?)
     }
 
     /// A stage of half the lines with the same keys, at a higher rate.
@@ -125,7 +125,11 @@ impl Stage {
         let words = pairs.flat_map(|(a, b)| {
             std::array::from_fn::<_, 8, _>(|i| a[i] | if planted!(HalfFolded) { 0 } else { b[i] })
         });
-        Ok(Stage::copied(Layout::Blocked(halved), self.items(), words)?)
+        Ok(Stage::with_words(
+            Layout::Blocked(halved),
+            self.items(),
+            words,
+        )?)
     }
 
     /// A stage of twice the lines with the same keys, at the same rate.
@@ -144,7 +148,7 @@ impl Stage {
             .lines()
             .flat_map(|line| [line, line].into_iter().flatten());
         let items = Items::new(self.items().get().saturating_mul(2));
-        Ok(Stage::copied(
+        Ok(Stage::with_words(
             Layout::Blocked(blocked.with_lines(lines)),
             items,
             words,

@@ -71,7 +71,7 @@ impl Stage {
     }
 
     pub(super) fn empty(layout: Layout) -> Result<Self, StageError> {
-        Self::copied(layout, Items::new(0), [])
+        Self::with_words(layout, Items::new(0), [])
     }
 
     /// A stage read back: its shape, its count and its words, whatever they are.
@@ -88,11 +88,11 @@ impl Stage {
                 got,
             });
         }
-        Self::copied(layout, items, words)
+        Self::with_words(layout, items, words)
     }
 
     /// A stage with these words, zero where they run out.
-    pub(super) fn copied(
+    pub(super) fn with_words(
         layout: Layout,
         items: Items,
         words: impl IntoIterator<Item = u64>,
@@ -123,7 +123,7 @@ impl Stage {
     /// # Errors
     /// When memory does not suffice.
     pub fn try_clone(&self) -> Result<Self, StageError> {
-        Self::copied(self.layout, self.items(), self.words())
+        Self::with_words(self.layout, self.items(), self.words())
     }
 
     /// Forgets every key.

@@ -17,12 +17,13 @@
 //! *No false alarm.* A key may be written between the denial and the audit's read. It is then in
 //! the filters before the engine shows it, and bits are never cleared: so if the view that was
 //! published before the read is still the view after it, and denies the key that the read found,
-//! it lies. Where another view was published meanwhile, the audit says nothing. The tables' filters
-//! are tried by two reads of one snapshot, which only they can make differ; with unordered writes a
-//! snapshot still changes, and these audits correct the answer without a verdict.
+//! it lies. Where another view was published meanwhile, the audit does not judge the front. The tables'
+//! filters are tried by two reads of one snapshot, which only they can make differ; with unordered
+//! writes a snapshot still changes, and these audits correct the answer without a verdict.
 //!
-//! *No changed answer.* An audit that cannot read lets the negative stand. One that finds the key
-//! sends the caller to the engine, whose answer is right either way.
+//! *No changed answer.* An audit that cannot read lets the negative stand. One that finds a key which
+//! the front denied sends the caller to the engine; one that finds what RocksDB did not has the
+//! caller ask again past the tables' filters. What the engine says then is right either way.
 //!
 //! What it does not see: a key that is there for an old snapshot alone.
 
@@ -171,11 +172,15 @@ impl Auditor {
         let same = now.edition == before.edition || planted!(LaterViewRefuted);
         if same && now.answer(hash, key).is_absent() {
             self.refute(column, hash, Liar::Front);
+        } else if past {
+            // The caller will read through them.
+            self.try_tables(column, &engine, key);
         }
         false
     }
 
-    /// Whether RocksDB does have a key that it did not find, so that it must be asked again.
+    /// Whether RocksDB does have a key that it did not find, so that it must be asked again, past the
+    /// tables' filters.
     pub(crate) fn tables_hide(&self, column: &Column, key: &[u8]) -> bool {
         let Some(engine) = self.engine.upgrade() else {
             return false;
@@ -185,11 +190,16 @@ impl Auditor {
         if there != Some(true) {
             return false;
         }
+        self.try_tables(column, &engine, key);
+        true
+    }
+
+    /// Refutes the tables' filters if they hide this key.
+    fn try_tables(&self, column: &Column, engine: &Engine, key: &[u8]) {
         let fixed = !column.memtables().publishes_first() || planted!(MovingMomentTrusted);
-        if fixed && differs_at_one_moment(column, &engine, key) {
+        if fixed && differs_at_one_moment(column, engine, key) {
             self.refute(column, column.hasher().hash(key), Liar::Table);
         }
-        true
     }
 
     fn refute(&self, column: &Column, hash: KeyHash, filter: Liar) {

@@ -127,7 +127,7 @@ impl Bell {
 
     /// Panics where a test asked for it.
     #[cfg(test)]
-    pub(crate) fn panic_if_asked(&self, part: &'static str) {
+    pub(crate) fn panic_if_asked(&self, part: &str) {
         let asked = unpoisoned(self.to_panic.lock()).take_if(|asked| *asked == part);
         assert!(asked.is_none(), "{part} fails, for a test");
     }

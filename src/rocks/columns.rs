@@ -78,7 +78,7 @@ impl Columns {
     #[inline]
     pub(crate) fn ask(&self, id: u32, key: &[u8]) -> Option<Asked> {
         let at_once = self.ask_at_once(id, key);
-        at_once.or_else(|| self.with(id, |column| column.ask_all(key)))
+        at_once.or_else(|| self.with(id, |column| column.ask_fully(key)))
     }
 
     /// As [`Column::ask`] does it, both looks under one reading.
@@ -191,7 +191,7 @@ impl Columns {
     }
 
     /// Whether the engine flushes several families now.
-    pub(crate) fn are_flushed(&self) -> bool {
+    pub(crate) fn engine_is_flushing(&self) -> bool {
         unpoisoned(self.arrivals.lock()).flushers > 0
     }
 

@@ -69,6 +69,10 @@ impl Coverage {
     pub(crate) fn complete() -> Self {
         Self::AllBut(Arc::default())
     }
+
+    pub(crate) fn is_complete(&self) -> bool {
+        matches!(self, Self::AllBut(tables) if tables.is_empty())
+    }
 }
 
 /// A live table whose keys are not all in the summary.

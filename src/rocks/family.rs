@@ -1,7 +1,7 @@
 //! A column family that is looked up once and asked often.
 //!
-//! [`SieveDb`](super::SieveDb) finds handle and front anew at every call, behind a lock and two
-//! reference counts. Whoever reads one family all day keeps this instead.
+//! Callers of [`SieveDb`](super::SieveDb) look a handle up by name, behind a lock, and it finds the
+//! front by the handle at every call. Whoever reads one family all day keeps this instead.
 
 use std::sync::Arc;
 
@@ -11,6 +11,7 @@ use rocksdb::{
 
 use super::Engine;
 use super::audit::Asked;
+use super::bypass::past_table_filters;
 use super::column::Column;
 use super::ffi::{self, Handle};
 use crate::hash::KeyHasher;
@@ -83,7 +84,7 @@ impl Family {
     }
 
     /// The indexes of the keys that the front does not rule out, ascending; some are audited.
-    pub(crate) fn let_by(&self, keys: &[&[u8]]) -> Vec<usize> {
+    pub(crate) fn indexes_let_by(&self, keys: &[&[u8]]) -> Vec<usize> {
         match &self.front {
             Some(front) => front.ask_many(keys),
             None => (0..keys.len()).collect(),
@@ -132,7 +133,7 @@ impl Family {
         if let Some(front) = &self.front
             && front.must_ask_again(key, value.is_some())
         {
-            return self.fetch(key, options);
+            return past_table_filters(|| self.fetch(key, options));
         }
         Ok(value)
     }
@@ -154,14 +155,19 @@ impl Family {
             if let Ok(value) = answer
                 && front.must_ask_again(key, value.is_some())
             {
-                *answer = self.fetch(key, options);
+                *answer = past_table_filters(|| self.fetch(key, options));
             }
         }
         values
     }
 
-    /// An iterator over the family; the front is not asked.
-    pub(crate) fn iterate(&self, options: ReadOptions) -> DBRawIteratorWithThreadMode<'_, Engine> {
+    /// An iterator over the whole family; the front is not asked.
+    pub(crate) fn iterate(
+        &self,
+        mut options: ReadOptions,
+    ) -> DBRawIteratorWithThreadMode<'_, Engine> {
+        // A prefix extractor of the user's would end a search at the first prefix that it rules out.
+        options.set_total_order_seek(true);
         self.handle
             .engine()
             .raw_iterator_cf_opt(&self.handle, options)

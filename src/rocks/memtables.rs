@@ -56,11 +56,12 @@ impl WriteTarget {
         self.summaries.iter().any(|fed| Arc::ptr_eq(fed, filter))
     }
 
-    /// The hash of a key that will be inserted; its lines are on their way.
+    /// The hash of a key that the memtable is about to take. Its lines are on their way; where the
+    /// write may be seen before the memtable has taken it, the key is in them.
     pub(crate) fn prepare(&self, key: &[u8]) -> KeyHash {
         let hash = self.hasher.hash(key);
-        if self.publishes_first && !planted!(FiltersAfterMemtable) {
-            self.insert(hash);
+        if self.comes_first() {
+            self.add(hash);
             if planted!(MovingMomentTrusted) {
                 std::thread::sleep(std::time::Duration::from_micros(200));
             }
@@ -74,8 +75,18 @@ impl WriteTarget {
         hash
     }
 
-    /// Adds a key before the engine makes it visible.
+    /// Has a key that was prepared in all filters, before the engine makes it visible.
     pub(crate) fn insert(&self, hash: KeyHash) {
+        if !self.comes_first() {
+            self.add(hash);
+        }
+    }
+
+    fn comes_first(&self) -> bool {
+        self.publishes_first && !planted!(FiltersAfterMemtable)
+    }
+
+    fn add(&self, hash: KeyHash) {
         self.recent.append(hash);
         let remixed = hash.remixed();
         if planted!(MemtableKeyMissed) && hash.get().is_multiple_of(97) {
@@ -201,7 +212,7 @@ impl Memtables {
     }
 
     /// Whether some memtable that does not feed `filter` may take keys or has some in no table.
-    pub(crate) fn write_past(&self, filter: &Arc<Scalable>) -> bool {
+    pub(crate) fn some_do_not_feed(&self, filter: &Arc<Scalable>) -> bool {
         let targets = unpoisoned(self.targets.lock());
         let mut past = targets.alive().filter(|target| !target.feeds(filter));
         past.any(|target| target.open.load(Ordering::Acquire) > 0)

@@ -120,7 +120,7 @@ impl SieveOptions {
             .segment_rate(Some(segment_part(rate)))
     }
 
-    /// The rate of the summary: of all look-ups of absent keys, this share enters the engine.
+    /// The rate of the summary: of all look-ups of absent keys, at most this share enters the engine.
     #[must_use]
     pub fn summary_rate(mut self, rate: Rate) -> Self {
         self.summary_rate = rate;
@@ -192,7 +192,8 @@ impl SieveOptions {
     /// The most memory that all filters may take. Past it whole filters are dropped, first those of
     /// the tables that the fewest look-ups pass through, and a summary that would grow answers
     /// *maybe*; writes never fail for it. A table that was just written may exceed it until upkeep
-    /// has looked.
+    /// has looked; and where there is no second look, the filter of a column family's latest memtables
+    /// comes on top, a 32nd part at most.
     #[must_use]
     pub fn memory_budget(mut self, budget: Bits) -> Self {
         self.memory_budget = Some(budget);

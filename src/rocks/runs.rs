@@ -138,8 +138,8 @@ fn place_after(common: &[u8], key: &[u8]) -> Option<Place> {
 
 type Placed<'a> = (&'a KeyRange, Arc<SealedFilter>);
 
-/// As few runs as there can be, but no more than one too many: a table goes into the first whose tables
-/// all end before it begins.
+/// The fewest runs that hold all tables, given up at one more than [`MOST_RUNS`]: a table goes into the
+/// first run whose tables all end before it begins.
 fn sorted_runs(mut tables: Vec<Placed<'_>>) -> Vec<Vec<Placed<'_>>> {
     tables.sort_by_key(|&(range, _)| range.low());
     let mut runs: Vec<Vec<Placed<'_>>> = Vec::new();

@@ -9,7 +9,8 @@
 //!
 //! One that changed is dropped whole, *maybe* from then on, and made anew: a table's filter from its
 //! sidecar or the table's keys, a summary from all tables. A filter is also looked at before it is
-//! stored, so that no damage of memory gets a good checksum on disk.
+//! stored: no damage to a table's filter gets a good checksum on disk, nor any to a summary that was
+//! there at the look before.
 //!
 //! The memory is read at a bounded rate, a filter at a time. It all happens on upkeep's thread, which
 //! alone hands filters around.

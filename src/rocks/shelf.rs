@@ -8,7 +8,9 @@ use crate::filter::{Chain, Scalable, Stage};
 use crate::format::{Identity, Role, Sidecar, Source, StageRecord, Subject};
 use crate::math::Bits;
 use crate::planted::planted;
-use crate::segment::{SealedFilter, SegmentId, SidecarError, SidecarFolder, SidecarName};
+use crate::segment::{
+    IDENTITY_FILE, IdentityError, SealedFilter, SegmentId, SidecarError, SidecarFolder, SidecarName,
+};
 
 /// Filters on disk, in and out.
 #[derive(Debug)]
@@ -112,9 +114,23 @@ impl Shelf {
         Some((chain_of(sidecar)?, covers))
     }
 
-    /// What is wrong with the stored summary of a key space, if there is one.
-    pub(crate) fn check_summary(&self, name: &str) -> Result<(), SidecarError> {
-        self.folder.load(summary_of(name)).map(drop)
+    /// Whether a key space has a stored summary.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(crate) fn check_summary(&self, name: &str) -> Result<bool, SidecarError> {
+        Ok(self.folder.load(summary_of(name))?.is_some())
+    }
+
+    /// Whether the identity that all here is read by is the one in the folder.
+    pub(crate) fn check_identity(&self) -> Result<(), IdentityError> {
+        let folder = &self.folder;
+        let kept = Identity::load(folder.disk(), folder.path())?;
+        if kept.is_some_and(|kept| kept.store == folder.store_id()) {
+            return Ok(());
+        }
+        let path = folder.path().join(IDENTITY_FILE);
+        Err(IdentityError::Lost { path })
     }
 
     /// Stores a summary together with the segments that it covers.

@@ -3,7 +3,8 @@
 //
 // Nothing here decides anything. Each class forwards to RocksDB's own object and tells the Rust
 // side, through the table of functions in `lsm_sieve_hooks`, what passes by. The Rust functions
-// never unwind. Exceptions never leave this file: RocksDB is built without handling them.
+// never unwind. Nor does an exception leave this file for Rust: where there is no memory for a
+// container, the process ends, as it does in RocksDB.
 
 #include <algorithm>
 #include <atomic>
@@ -631,7 +632,7 @@ extern "C" {
 // Whether the library that was linked is the one of these headers, and the options object has the
 // layout that this file assumes: what the C API sets must be what is read here.
 bool lsm_sieve_layout_matches(const rocksdb_options_t* options, size_t write_buffer_size,
-                              int num_levels, int max_background_jobs) {
+                              int num_levels, int max_background_jobs) noexcept {
   const std::string version = std::to_string(ROCKSDB_MAJOR) + "." +
                               std::to_string(ROCKSDB_MINOR) + "." +
                               std::to_string(ROCKSDB_PATCH);
@@ -642,24 +643,25 @@ bool lsm_sieve_layout_matches(const rocksdb_options_t* options, size_t write_buf
           options->rep.max_background_jobs == max_background_jobs);
 }
 
-char* lsm_sieve_refusal(const rocksdb_options_t* options) {
+char* lsm_sieve_refusal(const rocksdb_options_t* options) noexcept {
   const std::string reason = Refusal(options->rep);
   return reason.empty() ? nullptr : CopyString(reason);
 }
 
 // Whether entries may be dropped or changed on their way to another table.
-bool lsm_sieve_has_compaction_filter(const rocksdb_options_t* options) {
+bool lsm_sieve_has_compaction_filter(const rocksdb_options_t* options) noexcept {
   return options->rep.compaction_filter != nullptr ||
          options->rep.compaction_filter_factory != nullptr;
 }
 
 // Whether a write's sequence number is published before its memtable has taken it.
-bool lsm_sieve_publishes_first(const rocksdb_options_t* options) {
+bool lsm_sieve_publishes_first(const rocksdb_options_t* options) noexcept {
   return options->rep.unordered_write;
 }
 
 // Takes over one reference on `front`. Returns whether RocksDB will ask the segment filters.
-bool lsm_sieve_install(rocksdb_options_t* options, void* front, const lsm_sieve_hooks* hooks) {
+bool lsm_sieve_install(rocksdb_options_t* options, void* front,
+                       const lsm_sieve_hooks* hooks) noexcept {
   auto column = std::make_shared<const Column>(front, hooks);
   Options& rep = options->rep;
   rep.memtable_factory = std::make_shared<CapturedRepFactory>(rep.memtable_factory, column);
@@ -674,7 +676,7 @@ bool lsm_sieve_install(rocksdb_options_t* options, void* front, const lsm_sieve_
 
 // Takes over one reference on `front`, the front of the column family of this name.
 void lsm_sieve_listen(rocksdb_options_t* options, void* front, const lsm_sieve_hooks* hooks,
-                      const char* name, size_t name_size) {
+                      const char* name, size_t name_size) noexcept {
   auto column = std::make_shared<const Column>(front, hooks);
   options->rep.listeners.push_back(
       std::make_shared<Waker>(std::move(column), std::string(name, name_size)));
@@ -682,7 +684,7 @@ void lsm_sieve_listen(rocksdb_options_t* options, void* front, const lsm_sieve_h
 
 // Calls `each` for every live table of the column family. Returns an error to free, or null.
 char* lsm_sieve_live_tables(rocksdb_column_family_handle_t* column, void* context,
-                            void (*each)(void* context, const lsm_sieve_table* table)) {
+                            void (*each)(void* context, const lsm_sieve_table* table)) noexcept {
   DB* db = EngineOf(column);
   TablePropertiesCollection tables;
   const Status status = db->GetPropertiesOfAllTables(column->rep, &tables);
@@ -721,7 +723,7 @@ char* lsm_sieve_live_tables(rocksdb_column_family_handle_t* column, void* contex
 
 // Whether a flush of the column family would have to wait until it slows no writer: the condition
 // that RocksDB waits for (DBImpl::WaitUntilFlushWouldNotStallWrites).
-bool lsm_sieve_flush_would_wait(rocksdb_column_family_handle_t* column) {
+bool lsm_sieve_flush_would_wait(rocksdb_column_family_handle_t* column) noexcept {
   auto* handle = static_cast_with_check<ColumnFamilyHandleImpl>(column->rep);
   auto* engine = static_cast_with_check<DBImpl>(handle->db());
   ColumnFamilyData* family = handle->cfd();
@@ -739,14 +741,13 @@ bool lsm_sieve_flush_would_wait(rocksdb_column_family_handle_t* column) {
   return stall.first != WriteStallCondition::kNormal;
 }
 
-// Writes the column family's memtables to a table: `at_once`, waiting for no compaction; and without
-// waiting for the flush where that takes several memtables, since RocksDB may drop the request. Returns
-// an error to free, or null.
-char* lsm_sieve_flush(rocksdb_column_family_handle_t* column, bool at_once) {
+// Writes the column family's memtables to a table, waiting for no compaction; nor for the flush where
+// that takes several memtables, since RocksDB may drop the request. Returns an error to free, or null.
+char* lsm_sieve_flush(rocksdb_column_family_handle_t* column) noexcept {
   auto* handle = static_cast_with_check<ColumnFamilyHandleImpl>(column->rep);
   FlushOptions options;
   options.wait = handle->cfd()->ioptions().min_write_buffer_number_to_merge <= 1;
-  options.allow_write_stall = at_once;
+  options.allow_write_stall = !Planted("FlushWaitsForCompactions");
   const Status status = EngineOf(column)->Flush(options, column->rep);
   return status.ok() ? nullptr : ErrorOf(status);
 }
@@ -755,7 +756,8 @@ char* lsm_sieve_flush(rocksdb_column_family_handle_t* column, bool at_once) {
 // (`deletion`) included; `each` returns false to stop. Returns an error to free, or null.
 char* lsm_sieve_raw_keys(rocksdb_column_family_handle_t* column, const char* path,
                          size_t path_size, void* context,
-                         bool (*each)(void* context, const char* key, size_t size, bool deletion)) {
+                         bool (*each)(void* context, const char* key, size_t size,
+                                      bool deletion)) noexcept {
   SstFileReader reader(EngineOf(column)->GetOptions(column->rep));
   Status status = reader.Open(std::string(path, path_size));
   if (!status.ok()) return ErrorOf(status);
@@ -772,7 +774,7 @@ char* lsm_sieve_raw_keys(rocksdb_column_family_handle_t* column, const char* pat
   return Planted("ReadErrorIsEnd") ? nullptr : ErrorOf(entries->status());
 }
 
-void lsm_sieve_free(char* text) {
+void lsm_sieve_free(char* text) noexcept {
   if (text != kNoMemoryForText) free(text);
 }
 }

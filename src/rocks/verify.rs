@@ -4,6 +4,7 @@
 //! against each key: that of the filter on disk, that of the filter in memory, and the front's.
 
 use std::collections::HashSet;
+use std::error::Error;
 use std::fmt;
 use std::ops::ControlFlow;
 
@@ -14,7 +15,6 @@ use super::error::InspectError;
 use super::ffi::{self, LiveTable};
 use crate::filter::Chain;
 use crate::planted::planted;
-use crate::segment::SidecarError;
 
 /// Entries between two questions whether to go on.
 const STRETCH: u64 = 4_096;
@@ -25,9 +25,13 @@ const STRETCH: u64 = 4_096;
 pub struct VerifyReport {
     /// Sidecars of live tables read and checked.
     pub sidecars_checked: u64,
-    /// Sidecars, of tables or of a summary, that cannot be used, with the reason and the remedy.
+    /// Sidecars of summaries read and checked.
+    pub summaries_checked: u64,
+    /// Sidecars, of tables or of a summary, that cannot be used, with the reason and the remedy; or
+    /// the identity alone, without which none can.
     pub damaged: Vec<String>,
-    /// Live tables without a sidecar: they are asked, until upkeep has built one.
+    /// Live tables without a sidecar that is known to be theirs: they are asked, until upkeep has
+    /// built one.
     pub missing: Vec<String>,
     /// Raw entries asked of their table's filter and of the front; 0 unless asked for.
     pub entries_checked: u64,
@@ -38,6 +42,7 @@ pub struct VerifyReport {
 impl VerifyReport {
     fn add(&mut self, other: Self) {
         self.sidecars_checked += other.sidecars_checked;
+        self.summaries_checked += other.summaries_checked;
         self.damaged.extend(other.damaged);
         self.missing.extend(other.missing);
         self.entries_checked += other.entries_checked;
@@ -91,16 +96,19 @@ impl SieveDb {
         full: bool,
         mut go_on: impl FnMut(u64) -> ControlFlow<()>,
     ) -> Result<VerifyReport, InspectError> {
+        let mut report = VerifyReport::default();
+        let identity = self.shelf().check_identity();
+        if let Err(error) = &identity {
+            report.damaged.push(full_text(error));
+        }
         let mut check = Check {
             db: self,
+            is_identified: identity.is_ok(),
             full,
             go_on: &mut go_on,
         };
-        let mut report = VerifyReport::default();
         for column in self.columns().all() {
-            if let Err(error) = self.shelf().check_summary(column.name()) {
-                report.damaged.push(full_text(&error));
-            }
+            check.summary(&column, &mut report);
             check.family(&column, &mut report)?;
         }
         Ok(report)
@@ -110,11 +118,22 @@ impl SieveDb {
 /// A verification under way.
 struct Check<'a> {
     db: &'a SieveDb,
+    is_identified: bool,
     full: bool,
     go_on: &'a mut dyn FnMut(u64) -> ControlFlow<()>,
 }
 
 impl Check<'_> {
+    fn summary(&self, column: &Column, report: &mut VerifyReport) {
+        if !self.is_identified {
+            return;
+        }
+        match self.db.shelf().check_summary(column.name()) {
+            Ok(is_there) => report.summaries_checked += u64::from(is_there),
+            Err(error) => report.damaged.push(full_text(&error)),
+        }
+    }
+
     /// A table that is compacted away meanwhile hands its keys to others: what was found in it is
     /// void, and the tables that are new since are checked as well.
     fn family(&mut self, column: &Column, report: &mut VerifyReport) -> Result<(), InspectError> {
@@ -166,7 +185,8 @@ impl Check<'_> {
     }
 
     fn sidecar(&self, table: &LiveTable, report: &mut VerifyReport) -> Option<Chain> {
-        let loaded = table.id().map(|id| self.db.shelf().load_checked(id));
+        let id = table.id().filter(|_| self.is_identified);
+        let loaded = id.map(|id| self.db.shelf().load_checked(id));
         match loaded {
             Some(Ok(Some(filter))) => {
                 report.sidecars_checked += 1;
@@ -193,7 +213,7 @@ impl Check<'_> {
         };
         let mut found = 0;
         let mut stopped = false;
-        ffi::raw_keys(&handle, &table.path, |key, deletion| {
+        ffi::raw_keys(&handle, table, |key, deletion| {
             let hash = hasher.hash(key);
             let resident = segment.as_ref().and_then(|segment| segment.answer(hash));
             let denials = [
@@ -236,9 +256,9 @@ impl Check<'_> {
     }
 }
 
-fn full_text(error: &SidecarError) -> String {
+fn full_text(error: &dyn Error) -> String {
     let mut text = error.to_string();
-    let mut cause = std::error::Error::source(error);
+    let mut cause = error.source();
     while let Some(error) = cause {
         text = format!("{text}: {error}");
         cause = error.source();

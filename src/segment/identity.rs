@@ -53,6 +53,16 @@ pub enum IdentityError {
         /// The file.
         path: PathBuf,
     },
+    /// The identity that the filters were made under cannot be read.
+    #[error(
+        "{} is missing, damaged or another's, so no filter beside it is known to be this database's; \
+         reads ask the engine, and each is rebuilt once the database is opened to be written",
+        path.display()
+    )]
+    Lost {
+        /// The file.
+        path: PathBuf,
+    },
     /// A new identity was not published.
     #[error("cannot store the identity; the database is not opened")]
     Publish(#[from] PublishError),

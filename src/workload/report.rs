@@ -397,8 +397,15 @@ pub fn number(value: u64) -> String {
 
 /// A rate in per cent.
 pub fn percent(rate: f64) -> String {
-    format!("{:.3} %", rate * 100.0)
+    let percent = rate * 100.0;
+    if percent > 0.0 && percent < LEAST_PERCENT {
+        return format!("{percent:.1e} %");
+    }
+    format!("{percent:.3} %")
 }
+
+/// Less than this would be 0 in three places.
+const LEAST_PERCENT: f64 = 0.0005;
 
 fn nanoseconds(ns: f64) -> String {
     format!("{ns:.1} ns")
@@ -500,6 +507,20 @@ mod tests {
         assert_eq!((report.ratio_miss, report.ratio_multi_miss), (20.0, 40.0));
         assert_eq!((report.ratio_hit, report.ratio_fill), (1.02, 1.1));
         assert_eq!(report.observed_rate, 0.01);
+    }
+
+    #[test]
+    fn a_small_rate_is_not_printed_as_none() {
+        let printed = [0.0, 1e-8, 4.9e-6, 5.1e-6, 0.01, 1.0].map(percent);
+        let expected = [
+            "0.000 %",
+            "1.0e-6 %",
+            "4.9e-4 %",
+            "0.001 %",
+            "1.000 %",
+            "100.000 %",
+        ];
+        assert_eq!(printed, expected);
     }
 
     #[test]

@@ -34,6 +34,7 @@ pub(crate) struct Arguments {
 #[derive(Serialize)]
 struct Report {
     sidecars_checked: u64,
+    summaries_checked: u64,
     damaged: Vec<String>,
     missing: Vec<String>,
     keys_checked: u64,
@@ -51,6 +52,7 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), Stop> {
     drop(progress);
     let report = Report {
         sidecars_checked: found.sidecars_checked,
+        summaries_checked: found.summaries_checked,
         damaged: found.damaged,
         missing: found.missing,
         keys_checked: found.entries_checked,
@@ -70,7 +72,7 @@ impl Report {
         }
         if !self.damaged.is_empty() {
             return Err(Stop::Finding(format!(
-                "{} sidecars are damaged ({}): keep the database open until they are rebuilt, and check the disk",
+                "{} files of filters are damaged ({}): keep the database open until they are rebuilt, and check the disk",
                 self.damaged.len(),
                 named(&self.damaged)
             )));
@@ -101,7 +103,8 @@ impl Tabular for Report {
         let row = |label: &str, value: u64| vec![label.to_owned(), number(value)];
         vec![
             row("sidecars of SSTs", self.sidecars_checked),
-            row("damaged sidecars", self.damaged.len() as u64),
+            row("sidecars of summaries", self.summaries_checked),
+            row("damaged files", self.damaged.len() as u64),
             row("SSTs without sidecar", self.missing.len() as u64),
             row("keys", self.keys_checked),
             row("lost keys", self.lost_keys.len() as u64),

@@ -16,7 +16,7 @@ impl Column {
     pub(crate) fn ask(&self, key: &[u8]) -> Asked {
         match self.ask_at_once(key) {
             Some(asked) => asked,
-            None => self.ask_all(key),
+            None => self.ask_fully(key),
         }
     }
 
@@ -30,7 +30,7 @@ impl Column {
 
     /// A miss as most are, without a call but that of the vectors. It waits for one line of memory, and the fewer its
     /// instructions, the more look-ups the processor has waiting together. `None` says nothing:
-    /// [`Column::ask_all`] does.
+    /// [`Column::ask_fully`] does.
     #[inline(always)]
     pub(crate) fn ask_under(&self, slot: OwnSlot, reading: &Reading, key: &[u8]) -> Option<Asked> {
         let hash = self.hasher.at_once(key)?;
@@ -41,7 +41,7 @@ impl Column {
 
     /// [`Column::ask`], whatever it takes; may be called under a reading.
     #[inline(never)]
-    pub(crate) fn ask_all(&self, key: &[u8]) -> Asked {
+    pub(crate) fn ask_fully(&self, key: &[u8]) -> Asked {
         let hash = self.hasher.hash(key);
         match self.view.with(|view| view.answer(hash, key)) {
             Answer::Absent(proof) => self.denied(hash, self.count(Event::Absent), proof),
@@ -161,8 +161,8 @@ impl Column {
         auditor.is_none_or(|auditor| auditor.denial_stands(self, key))
     }
 
-    /// Whether the engine has a key that it did not find, so that it must be asked again. Not for
-    /// use within a read of a published value.
+    /// Whether the engine has a key that it did not find, so that it must be asked again, past the
+    /// tables' filters. Not for use within a read of a published value.
     #[cold]
     pub(crate) fn tables_hide(&self, key: &[u8]) -> bool {
         let auditor = self.auditor.get();
@@ -170,7 +170,8 @@ impl Column {
     }
 
     /// Counts what the engine found where the filters said *maybe*, and audits it now and then:
-    /// whether the engine must be asked again. Not for use within a read of a published value.
+    /// whether the engine must be asked again, past the tables' filters. Not for use within a read of
+    /// a published value.
     pub(crate) fn must_ask_again(&self, key: &[u8], found: bool) -> bool {
         self.engine_answered(found) && self.tables_hide(key)
     }

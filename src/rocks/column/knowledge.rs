@@ -191,33 +191,50 @@ impl Column {
         if knowledge.is_past(epoch) {
             return false;
         }
+        let now = self.view();
+        let same = Arc::ptr_eq(&summary, &now.summary)
+            && coverage.is_complete()
+            && now.coverage.is_complete();
         let view = View {
             summary,
             coverage,
-            ..self.view()
+            ..now
         };
         knowledge.covers = covers;
         knowledge.settled = view.uncovered() == Some(0);
-        self.show(view);
+        // Of another edition, reads of many keys ask the engine for all, and audits judge nothing.
+        if !same {
+            self.show(view);
+        }
         true
     }
 
-    /// Gives readers a second look, or none, unless keys arrived from outside since `epoch`.
-    pub(crate) fn publish_inventory(&self, epoch: Epoch, inventory: Option<Inventory>) {
+    /// Gives readers a second look, unless keys arrived from outside since `epoch`.
+    pub(crate) fn publish_inventory(&self, epoch: Epoch, inventory: Inventory) {
         let knowledge = unpoisoned(self.knowledge.lock());
         let view = self.view();
         if view.is_known() && !knowledge.is_past(epoch) {
+            let inventory = Some(inventory);
+            self.show(View { inventory, ..view });
+        }
+    }
+
+    /// Takes the second look away, if there is one.
+    pub(crate) fn drop_inventory(&self) {
+        let _knowledge = unpoisoned(self.knowledge.lock());
+        let view = self.view();
+        if view.inventory.is_some() {
+            let inventory = None;
             self.show(View { inventory, ..view });
         }
     }
 
     /// Takes the second look away if this filter has a part in it.
     pub(crate) fn drop_second_look_at(&self, filter: &Arc<SealedFilter>) {
-        let epoch = self.epoch();
         let inventory = self.view().inventory;
         let asks = inventory.is_some_and(|inventory| inventory.asks(filter));
         if asks && !planted!(DamagedFilterAsked) {
-            self.publish_inventory(epoch, None);
+            self.drop_inventory();
         }
     }
 }

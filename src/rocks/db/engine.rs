@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use rocksdb::backup::BackupEngine;
 use rocksdb::checkpoint::Checkpoint;
+use rocksdb::perf::MemoryUsageBuilder;
 use rocksdb::{
     AsColumnFamilyRef, BoundColumnFamily, CStrLike, CompactOptions, DBWALIterator, Error,
     FlushOptions, LiveFile, Range, WaitForCompactOptions,
@@ -14,6 +15,18 @@ use super::SieveDb;
 use crate::planted::planted;
 use crate::rocks::family::Family;
 use crate::rocks::{Engine, ffi};
+
+/// How much of a column family is in tables. `rocksdb` has a type of this name that it does not export.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ColumnFamilyMetaData {
+    /// The bytes of its tables.
+    pub size: u64,
+    /// Its name.
+    pub name: String,
+    /// The number of its tables.
+    pub file_count: usize,
+}
 
 impl SieveDb {
     /// Writes the default column family's memtables to a table and waits for it.
@@ -74,7 +87,8 @@ impl SieveDb {
         self.engine.flush_wal(sync)
     }
 
-    /// Compacts a range of the default column family; `None` is the end of the key space.
+    /// Compacts a range of the default column family; `None` is before the first key, or after the
+    /// last.
     pub fn compact_range<S: AsRef<[u8]>, E: AsRef<[u8]>>(&self, start: Option<S>, end: Option<E>) {
         self.engine.compact_range(start, end);
     }
@@ -89,7 +103,7 @@ impl SieveDb {
         self.engine.compact_range_opt(start, end, options);
     }
 
-    /// Compacts a range of a column family; `None` is the end of the key space.
+    /// Compacts a range of a column family; `None` is before the first key, or after the last.
     pub fn compact_range_cf<S: AsRef<[u8]>, E: AsRef<[u8]>>(
         &self,
         cf: &impl AsColumnFamilyRef,
@@ -140,8 +154,8 @@ impl SieveDb {
     }
 
     /// Runs `use_engine` with the bare engine, for what has no method here. Writes through it are
-    /// seen by the filters; so that no other way in can be missed, nothing is ruled out until
-    /// upkeep has looked at the tables afterwards.
+    /// seen by the filters; so that no other way in can be missed, nothing is ruled out, in any column
+    /// family, until upkeep has looked at the tables afterwards: not for what is done every second.
     pub fn with_engine<R>(&self, use_engine: impl FnOnce(&Engine) -> R) -> R {
         let _arriving = self.columns.expect_foreign_keys(None);
         use_engine(&self.engine)
@@ -208,12 +222,50 @@ impl SieveDb {
         self.engine.get_updates_since(number)
     }
 
-    /// About how many bytes these ranges of the default column family take on the disk.
+    /// How much of the default column family is in tables.
+    pub fn get_column_family_metadata(&self) -> ColumnFamilyMetaData {
+        let found = self.engine.get_column_family_metadata();
+        ColumnFamilyMetaData {
+            size: found.size,
+            name: found.name,
+            file_count: found.file_count,
+        }
+    }
+
+    /// How much of a column family is in tables.
+    pub fn get_column_family_metadata_cf(
+        &self,
+        cf: &impl AsColumnFamilyRef,
+    ) -> ColumnFamilyMetaData {
+        let found = self.engine.get_column_family_metadata_cf(cf);
+        ColumnFamilyMetaData {
+            size: found.size,
+            name: found.name,
+            file_count: found.file_count,
+        }
+    }
+
+    /// Has the engine's memory counted by `usage`, as its `add_db` does. What the filters take is told
+    /// by [`SieveDb::health`].
+    pub fn add_to_memory_usage<'a>(&'a self, usage: &mut MemoryUsageBuilder<'a>) {
+        usage.add_db(&*self.engine);
+    }
+
+    /// The name that RocksDB gave the database when it was made; ASCII as a rule.
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    pub fn get_db_identity(&self) -> Result<Vec<u8>, Error> {
+        self.engine.get_db_identity()
+    }
+
+    /// About how many bytes these ranges of the default column family take on the disk, memtables not
+    /// counted.
     pub fn get_approximate_sizes(&self, ranges: &[Range<'_>]) -> Vec<u64> {
         self.engine.get_approximate_sizes(ranges)
     }
 
-    /// About how many bytes these ranges of a column family take on the disk.
+    /// About how many bytes these ranges of a column family take on the disk, memtables not counted.
     pub fn get_approximate_sizes_cf(
         &self,
         cf: &impl AsColumnFamilyRef,
@@ -231,6 +283,14 @@ impl SieveDb {
         let alone = || self.columns.flush_without_upkeep();
         let _alone = (!planted!(CheckpointBesideUpkeep)).then(alone);
         Checkpoint::new(&*self.engine)?.create_checkpoint(path)
+    }
+
+    /// [`SieveDb::create_new_backup_flush`] without a flush.
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    pub fn create_new_backup(&self, backups: &mut BackupEngine) -> Result<(), Error> {
+        self.create_new_backup_flush(backups, false)
     }
 
     /// Adds a backup of the database as it is now, after a flush if so asked. It has no filters: a front
@@ -267,7 +327,8 @@ impl SieveDb {
         self.engine.set_options_cf(cf, options)
     }
 
-    /// Removes the tables of the default column family that lie within a range as a whole.
+    /// Removes the tables of the default column family that lie within a range as a whole, its last key
+    /// included. Those of level 0 stay; an older snapshot may miss what was removed.
     ///
     /// # Errors
     /// What RocksDB says.
@@ -275,7 +336,7 @@ impl SieveDb {
         self.engine.delete_file_in_range(from, to)
     }
 
-    /// Removes the tables of a column family that lie within a range as a whole.
+    /// [`SieveDb::delete_file_in_range`] in a column family.
     ///
     /// # Errors
     /// What RocksDB says.
@@ -288,7 +349,7 @@ impl SieveDb {
         self.engine.delete_file_in_range_cf(cf, from, to)
     }
 
-    /// Keeps files that are no longer needed, as for a copy of them by hand.
+    /// Keeps files that are no longer needed, as for a copy of them by hand. Calls are counted.
     ///
     /// # Errors
     /// What RocksDB says.
@@ -296,7 +357,7 @@ impl SieveDb {
         self.engine.disable_file_deletions()
     }
 
-    /// Ends [`SieveDb::disable_file_deletions`].
+    /// Ends one [`SieveDb::disable_file_deletions`]; files are removed again when all are ended.
     ///
     /// # Errors
     /// What RocksDB says.
@@ -314,11 +375,43 @@ impl SieveDb {
 mod tests {
     use std::thread;
 
-    use rocksdb::{DEFAULT_COLUMN_FAMILY_NAME, Options, WriteOptions};
+    use rocksdb::backup::BackupEngineOptions;
+    use rocksdb::{DEFAULT_COLUMN_FAMILY_NAME, Env, Options, WriteOptions};
 
     use super::*;
     use crate::rocks::SieveOptions;
     use crate::rocks::held::Held;
+
+    #[test]
+    fn what_the_engine_says_of_itself_is_passed_on() {
+        let home = tempfile::tempdir().unwrap();
+        let mut options = Options::default();
+        options.create_if_missing(true);
+        let db = SieveDb::open(&options, &SieveOptions::default(), home.path()).unwrap();
+        db.create_cf(String::from("other"), &options).unwrap();
+        let other = db.cf_handle("other").unwrap();
+        db.put_cf(&other, "key", "value").unwrap();
+        db.flush_cf(&other).unwrap();
+
+        assert_eq!(db.get_column_family_metadata().file_count, 0);
+        let metadata = db.get_column_family_metadata_cf(&other);
+        assert_eq!((&*metadata.name, metadata.file_count), ("other", 1));
+        assert!(metadata.size > 0);
+        assert_eq!(db.get_db_identity(), db.engine().get_db_identity());
+        let mut usage = MemoryUsageBuilder::new().unwrap();
+        db.add_to_memory_usage(&mut usage);
+        assert!(usage.build().unwrap().approximate_mem_table_total() > 0);
+        let backups = home.path().join("backups");
+        let settings = BackupEngineOptions::new(&backups).unwrap();
+        let mut backups = BackupEngine::open(&settings, &Env::new().unwrap()).unwrap();
+        db.create_new_backup(&mut backups).unwrap();
+        assert_eq!(backups.get_backup_info().len(), 1);
+
+        drop((usage, other));
+        drop(db);
+        let families = SieveDb::list_cf(&options, home.path()).unwrap();
+        assert_eq!(families, ["default", "other"]);
+    }
 
     /// Upkeep flushes beside none of them, as long as it lasts.
     #[test]
@@ -353,13 +446,13 @@ mod tests {
             let announced = thread::scope(|scope| {
                 let calling = scope.spawn(call);
                 held.wait();
-                let announced = db.columns().are_flushed();
+                let announced = db.columns().engine_is_flushing();
                 held.let_go();
                 calling.join().unwrap().unwrap();
                 announced
             });
             assert!(announced, "{name}");
-            assert!(!db.columns().are_flushed(), "{name} is over");
+            assert!(!db.columns().engine_is_flushing(), "{name} is over");
         }
     }
 }

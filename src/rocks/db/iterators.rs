@@ -58,7 +58,8 @@ impl SieveDb {
         self.engine.full_iterator_cf(cf, mode)
     }
 
-    /// An iterator over the keys of the default column family with the prefix of this one.
+    /// An iterator over the default column family from the first key with this prefix on. With a prefix
+    /// extractor it ends after the last one; without, with the family.
     pub fn prefix_iterator(
         &self,
         prefix: impl AsRef<[u8]>,

@@ -6,6 +6,8 @@ pub(super) mod open;
 mod reads;
 mod writes;
 
+pub use engine::ColumnFamilyMetaData;
+
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -36,6 +38,20 @@ const PATIENCE: Duration = Duration::from_millis(100);
 ///
 /// Dropping the database ends its upkeep and saves the summaries; a process that is killed loses
 /// nothing but the time to read the tables that came since the last save.
+///
+/// # In the place of `rocksdb::DB`
+///
+/// It is shared by reference or in an [`Arc`], as a `DB` in `rocksdb`'s `MultiThreaded` mode is, and its
+/// methods have the names and arguments of that one's. What differs:
+///
+/// - Opening takes [`SieveOptions`] too, and its error is an [`OpenError`](super::OpenError), whose
+///   variant `Engine` holds RocksDB's. Families come as pairs of name and options
+///   ([`SieveDb::open_cf_with_opts`]), since a `ColumnFamilyDescriptor` hides its options.
+/// - Iterators and snapshots are over [`Engine`]. A snapshot goes to the reads with options.
+/// - Checkpoints, backups and sums of memory are made by methods here ([`SieveDb::checkpoint`],
+///   [`SieveDb::create_new_backup_flush`], [`SieveDb::add_to_memory_usage`]).
+/// - There are no transactions, no timestamps, no time to live, no read-only or secondary instance.
+/// - What else has no method is done by [`SieveDb::with_engine`].
 pub struct SieveDb {
     engine: Arc<Engine>,
     default: Arc<Column>,
@@ -93,7 +109,8 @@ impl SieveDb {
         self.trust.lost().cloned()
     }
 
-    /// Waits until the sidecars that are there are loaded, at most `limit`; returns whether they are.
+    /// Waits until upkeep has seen to all tables once, at most `limit`; returns whether it has: the
+    /// sidecars that are there are loaded, and what was missing is read, if it could be.
     pub fn wait_until_known(&self, limit: Duration) -> bool {
         let ticket = self.bell.call(|calls| calls.retry = true);
         self.bell.is_answered(ticket, limit)

@@ -75,7 +75,8 @@ impl SieveDb {
         Self::open_cf_with_opts(options, sieve, path, families)
     }
 
-    /// Opens a database with these column families, each with options of its own.
+    /// Opens a database with these column families, each with options of its own. The default family,
+    /// where it is not named, takes those of the database.
     ///
     /// # Errors
     /// As [`SieveDb::open`].
@@ -213,11 +214,20 @@ impl SieveDb {
         })
     }
 
+    /// The column families of a database that is closed.
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    pub fn list_cf(options: &Options, path: impl AsRef<Path>) -> Result<Vec<String>, Error> {
+        Engine::list_cf(options, path)
+    }
+
     /// Creates a column family with a front of its own, unless its name is left out.
     ///
     /// # Errors
     /// [`OpenError`] for unsupported options, or what RocksDB says.
-    pub fn create_cf(&self, name: &str, options: &Options) -> Result<(), OpenError> {
+    pub fn create_cf(&self, name: impl AsRef<str>, options: &Options) -> Result<(), OpenError> {
+        let name = name.as_ref();
         let _turn = self.family_turn();
         let create = |options: &Options| {
             let created = self.engine.create_cf(name, options);

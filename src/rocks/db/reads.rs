@@ -5,6 +5,7 @@ use rocksdb::{AsColumnFamilyRef, DBPinnableSlice, DEFAULT_COLUMN_FAMILY_NAME, Er
 use super::SieveDb;
 use crate::planted::planted;
 use crate::rocks::audit::Asked;
+use crate::rocks::bypass::past_table_filters;
 use crate::rocks::column::Column;
 use crate::rocks::coverage::Answer;
 use crate::rocks::ffi;
@@ -298,7 +299,7 @@ impl SieveDb {
             .columns
             .with(id, |column| column.engine_answered(found));
         if doubted == Some(true) && self.columns.get(id).is_some_and(|c| c.tables_hide(key)) {
-            return ask();
+            return past_table_filters(ask);
         }
         Ok(value)
     }
@@ -361,7 +362,7 @@ fn read_past<V>(
 ) -> Result<Option<V>, Error> {
     let value = ask()?;
     if column.must_ask_again(key, value.is_some()) {
-        return ask();
+        return past_table_filters(ask);
     }
     Ok(value)
 }
@@ -384,7 +385,8 @@ fn read_many<V, K: AsRef<[u8]>>(
 }
 
 /// The values of so many keys, of which the filters let those at `left` by, ascending. The engine
-/// is asked for these once, or again for all.
+/// is asked for these once, or for all again: past the tables' filters, if an audit of what it found
+/// (`again`) says that they hide a key.
 ///
 /// The answers are those of one moment, as the engine's own are: what the filters ruled out before
 /// the engine was asked, they must `still` rule out after it. Otherwise a key was written between
@@ -406,12 +408,22 @@ fn past_filters<V>(
         left = (0..count).collect();
         answers = ask(&left);
     }
-    for (at, mut answer) in left.into_iter().zip(answers) {
-        if let Ok(value) = &answer
-            && again(at, value.is_some())
-        {
-            answer = ask(&[at]).pop().unwrap_or(Ok(None));
-        }
+    let hidden = |(&at, answer): (&usize, &Result<Option<V>, Error>)| match answer {
+        Ok(value) => again(at, value.is_some()),
+        Err(_) => false,
+    };
+    // All are counted, so all are asked of.
+    if left
+        .iter()
+        .zip(&answers)
+        .filter(|&both| hidden(both))
+        .count()
+        > 0
+    {
+        left = (0..count).collect();
+        answers = past_table_filters(|| ask(&left));
+    }
+    for (at, answer) in left.into_iter().zip(answers) {
         let at = if planted!(AnswersShifted) {
             (at + 1) % count
         } else {
@@ -420,4 +432,24 @@ fn past_filters<V>(
         values[at] = answer;
     }
     values
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whoever writes both keys at once would be seen half.
+    #[test]
+    fn what_tables_hid_is_read_again_with_all_other_keys() {
+        let asked = std::cell::Cell::new(0);
+        let ask = |left: &[usize]| {
+            asked.set(asked.get() + 1);
+            let found = |&at: &usize| Ok((at != 1 || asked.get() > 1).then(|| asked.get()));
+            left.iter().map(found).collect()
+        };
+        let again = |at: usize, found: bool| at == 1 && !found;
+        let values = past_filters(3, vec![0, 1], |_| true, ask, again);
+        let values: Vec<_> = values.into_iter().map(Result::unwrap).collect();
+        assert_eq!(values, [Some(2); 3]);
+    }
 }

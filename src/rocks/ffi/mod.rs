@@ -27,7 +27,7 @@ pub(crate) use self::hooks::{HOOKS, Hooks};
 pub(crate) use self::tables::{LiveTable, live_tables, raw_keys};
 use super::Engine;
 use super::column::Column;
-use crate::planted::{Fault, planted};
+use crate::planted::Fault;
 
 /// Faults that are planted in the shim, which looks at the environment itself.
 const _: &[Fault] = &[
@@ -37,6 +37,7 @@ const _: &[Fault] = &[
     Fault::PrefixBlockNamed,
     Fault::LayoutUnchecked,
     Fault::ReadErrorIsEnd,
+    Fault::FlushWaitsForCompactions,
 ];
 
 unsafe extern "C" {
@@ -62,10 +63,7 @@ unsafe extern "C" {
         name_size: usize,
     );
     fn lsm_sieve_flush_would_wait(column: *mut sys::rocksdb_column_family_handle_t) -> bool;
-    fn lsm_sieve_flush(
-        column: *mut sys::rocksdb_column_family_handle_t,
-        at_once: bool,
-    ) -> *mut c_char;
+    fn lsm_sieve_flush(column: *mut sys::rocksdb_column_family_handle_t) -> *mut c_char;
     fn lsm_sieve_free(text: *mut c_char);
 }
 
@@ -144,9 +142,8 @@ pub(crate) fn flush_would_wait(column: &impl AsColumnFamilyRef) -> bool {
 /// Writes a column family's memtables to a table, even if that slows writers, and waits for it where
 /// one memtable makes a flush; never for a compaction.
 pub(crate) fn flush(column: &impl AsColumnFamilyRef) -> Result<(), String> {
-    let at_once = !planted!(FlushWaitsForCompactions);
     // SAFETY: the handle is live while borrowed, and so is its engine.
-    let error = unsafe { lsm_sieve_flush(column.inner(), at_once) };
+    let error = unsafe { lsm_sieve_flush(column.inner()) };
     take_text(error).map_or(Ok(()), Err)
 }
 

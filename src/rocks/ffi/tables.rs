@@ -43,8 +43,10 @@ unsafe extern "C" {
 /// A live table as RocksDB describes it.
 #[derive(Clone, Debug)]
 pub(crate) struct LiveTable {
-    /// Path of the file.
+    /// Path of the file, to be shown and to tell tables apart.
     pub(crate) path: String,
+    /// The same, byte for byte.
+    file: Vec<u8>,
     /// The id that table capture put into the table's properties.
     pub(crate) captured: Option<SegmentId>,
     /// RocksDB's own unique id of the table; none before RocksDB 6.24.
@@ -64,7 +66,7 @@ impl LiveTable {
     }
 }
 
-/// All live tables of a column family, from one version of it.
+/// All live tables of a column family, from one version of it; levels and ranges from a later look.
 pub(crate) fn live_tables(column: &impl AsColumnFamilyRef) -> Result<Vec<LiveTable>, String> {
     let mut tables: Vec<LiveTable> = Vec::new();
     let context = (&raw mut tables).cast();
@@ -74,19 +76,21 @@ pub(crate) fn live_tables(column: &impl AsColumnFamilyRef) -> Result<Vec<LiveTab
     take_text(error).map_or(Ok(tables), Err)
 }
 
-/// Calls `each(key, is_deletion)` for every raw entry of a table file of a column family, until it
-/// returns false.
+/// Calls `each(key, is_deletion)` for every raw entry of a table of a column family, until it returns
+/// false.
 pub(crate) fn raw_keys(
     column: &impl AsColumnFamilyRef,
-    path: &str,
+    table: &LiveTable,
     mut each: impl FnMut(&[u8], bool) -> bool,
 ) -> Result<(), String> {
     let mut visit: &mut dyn FnMut(&[u8], bool) -> bool = &mut each;
     let context = (&raw mut visit).cast();
     // SAFETY: the handle is live while borrowed; `each_key` gets the visitor it expects, which
     // nobody else touches during the call.
-    let error =
-        unsafe { lsm_sieve_raw_keys(column.inner(), path.as_ptr(), path.len(), context, each_key) };
+    let error = unsafe {
+        let file = &table.file;
+        lsm_sieve_raw_keys(column.inner(), file.as_ptr(), file.len(), context, each_key)
+    };
     take_text(error).map_or(Ok(()), Err)
 }
 
@@ -108,6 +112,7 @@ extern "C" fn each_table(context: *mut c_void, table: *const RawTable) {
     let placed = !table.smallest.is_null();
     tables.push(LiveTable {
         path: String::from_utf8_lossy(path).into_owned(),
+        file: path.to_owned(),
         captured: captured.copied().map(SegmentId::from_bytes),
         unique: unique.copied().map(SegmentId::from_bytes),
         entries: table.entries,

@@ -13,7 +13,7 @@ use crate::sync::Mutex;
 const FOREIGN: Key = b"from outside";
 const OWN: Key = b"from a memtable";
 
-/// As `Upkeep::attend` does it for a column that is not settled; for one that is, its list changes.
+/// As `Upkeep::publish_known` and `Upkeep::cover` do it.
 fn attend(engine: &Engine) {
     let column = &engine.column;
     let epoch = column.epoch();

@@ -34,12 +34,8 @@ impl Upkeep {
             return;
         };
         for column in self.columns.all() {
-            let has_second_look = column.view().inventory.is_some();
-            if has_second_look
-                && self.columns.size_without(None) > budget
-                && !planted!(SummariesGoFirst)
-            {
-                column.publish_inventory(column.epoch(), None);
+            if self.columns.size_without(None) > budget && !planted!(SummariesGoFirst) {
+                column.drop_inventory();
             }
         }
         while self.columns.size_without(None) > budget

@@ -155,7 +155,7 @@ impl Upkeep {
             self.flush(column, new)?;
         }
         let overlooked = planted!(SwappedWithoutFlush) || planted!(OldMemtablesOverlooked);
-        if column.memtables().write_past(new) && !overlooked {
+        if column.memtables().some_do_not_feed(new) && !overlooked {
             return Err(UpkeepError::OldMemtables(column.name().to_owned()));
         }
         let (epoch, tables) = self.absorb_all(column, new, setback)?;
@@ -185,7 +185,7 @@ impl Upkeep {
         let mut looks_at_compactions = 0..LOOKS_AT_COMPACTIONS;
         // A checkpoint may take long, and upkeep has other work.
         while self.flush_would_wait(column)
-            || (self.columns.are_flushed()
+            || (self.columns.engine_is_flushing()
                 && (looks.next().is_some() || planted!(CheckpointAwaited)))
         {
             if self.bell.stops_within(A_MOMENT) {
@@ -199,7 +199,8 @@ impl Upkeep {
             }
         }
         let handle = self.handle(column)?;
-        let flush = || ffi::flush(&handle).and_then(|()| self.flushed(&handle, column, new));
+        let flush =
+            || ffi::flush(&handle).and_then(|()| self.wait_until_flushed(&handle, column, new));
         let flushed = self.columns.between_arrivals(flush);
         let flushed = flushed.ok_or(UpkeepError::Overtaken)?;
         flushed.map_err(|reason| UpkeepError::Flush {
@@ -213,14 +214,14 @@ impl Upkeep {
     /// Where a flush takes several memtables (`min_write_buffer_number_to_merge`), RocksDB 11.8.1 may
     /// drop the request for one that comes beside another, and let those wait for ever who wait for it:
     /// so it is asked for again and again.
-    fn flushed(
+    fn wait_until_flushed(
         &self,
         handle: &Arc<BoundColumnFamily<'_>>,
         column: &Column,
         new: &Arc<Scalable>,
     ) -> Result<(), String> {
         for look in 1..=LOOKS {
-            if !column.memtables().write_past(new) || self.bell.stops_within(A_MOMENT) {
+            if !column.memtables().some_do_not_feed(new) || self.bell.stops_within(A_MOMENT) {
                 break;
             }
             if look % LOOKS_A_REQUEST == 0 {

@@ -7,13 +7,12 @@
 //! 2. publishes what the summary covers, and asks the tables that it does not cover one by one;
 //! 3. adds those tables' raw keys to the summary, or, when they are many, makes a new summary;
 //! 4. rebuilds filters that are missing or of another rate from the raw keys;
-//! 5. saves filters that have no sidecar yet, and removes sidecars of tables that are gone.
+//! 5. saves filters that have no sidecar yet, and removes sidecars of tables that are gone;
+//! 6. makes a new summary where the old one is due for it (`consolidation`);
+//! 7. takes stock of all filters for the second look, and drops some where the budget is too small.
 //!
 //! Keys are read from the table files, never through an iterator of the database: that folds in
 //! deletions which a crash may undo, and skips what only an old snapshot still sees.
-//!
-//! A new summary is made without a stop: new memtables feed it beside the old one, a flush turns
-//! all other memtables into tables, the tables are read, and the view is swapped.
 
 mod budget;
 mod consolidation;
@@ -69,8 +68,10 @@ pub(crate) enum UpkeepError {
     OldMemtables(String),
     #[error("{path} cannot be read; the summary that holds its keys stays")]
     Needed { path: String },
-    #[error("keys arrived from outside meanwhile")]
+    #[error("keys arrived from outside meanwhile, or the engine flushes several families")]
     Overtaken,
+    #[error("it panicked")]
+    Panicked,
     #[error("told to stop")]
     Stopped,
 }
@@ -145,7 +146,7 @@ impl Upkeep {
                 Err(panic) if planted!(PanicEndsUpkeep) => resume_unwind(panic),
                 Err(_) => {
                     tracing::error!("upkeep panicked; it goes on with the next pass");
-                    Some("it panicked".to_owned())
+                    Some(UpkeepError::Panicked.to_string())
                 }
             };
             self.bell.answer(ticket, failure);
@@ -200,7 +201,13 @@ impl Upkeep {
                 Ok((epoch, tables)) => {
                     live.iter_mut()
                         .for_each(|live| live.extend(tables.iter().filter_map(LiveTable::id)));
-                    self.tend(&column, epoch, &tables, calls, quiet, &mut setback)
+                    // A panic here is this family's failure, and is not tried again at once.
+                    let tend = || self.tend(&column, epoch, &tables, calls, quiet, &mut setback);
+                    let tended = catch_unwind(AssertUnwindSafe(tend));
+                    tended.unwrap_or_else(|panic| match planted!(PanicEndsUpkeep) {
+                        true => resume_unwind(panic),
+                        false => Err(UpkeepError::Panicked),
+                    })
                 }
                 Err(error) => {
                     live = live.filter(|_| matches!(error, UpkeepError::ColumnGone(_)));
@@ -252,6 +259,8 @@ impl Upkeep {
         quiet: bool,
         setback: &mut Setback,
     ) -> Result<(), UpkeepError> {
+        #[cfg(test)]
+        self.bell.panic_if_asked(column.name());
         if column.has_given_up() {
             return Ok(());
         }
@@ -261,7 +270,7 @@ impl Upkeep {
             return Ok(());
         }
         let improved = self
-            .make_missing(column, epoch, tables, setback)
+            .make_missing(column, epoch, tables, calls, setback)
             .and_then(|()| {
                 let due = !setback.is_waiting() && self.consolidation_is_due(column, quiet);
                 if calls.consolidate || due {
@@ -283,10 +292,12 @@ impl Upkeep {
         column: &Column,
         epoch: Epoch,
         tables: &[LiveTable],
+        calls: Calls,
         setback: &mut Setback,
     ) -> Result<(), UpkeepError> {
         self.save_filters(tables);
-        if !column.is_settled() {
+        // The summary that was called for will cover all.
+        if !column.is_settled() && !calls.consolidate {
             self.cover(column, epoch, tables, setback)?;
         }
         self.rebuild_filters(column, tables, setback)?;
@@ -376,6 +387,35 @@ mod tests {
         db.put("key", "value").unwrap();
         db.consolidate().unwrap();
         assert!(!db.answer("key").is_absent());
+    }
+
+    /// The others are seen to in the same pass.
+    #[test]
+    fn a_panic_over_one_family_is_the_failure_of_that_family() {
+        let home = tempfile::tempdir().unwrap();
+        let db = open(home.path());
+        db.create_cf("other", &Options::default()).unwrap();
+        assert!(db.wait_until_covered(LIMIT));
+        let other = db.cf_handle("other").unwrap();
+        db.put("key", "value").unwrap();
+        db.put_cf(&other, "key", "value").unwrap();
+        let summaries = || {
+            db.columns()
+                .all()
+                .into_iter()
+                .map(|front| front.view().summary)
+        };
+        let before: Vec<_> = summaries().collect();
+        let bell = db.shared_bell();
+        bell.let_panic("default");
+        let ticket = bell.call(|calls| calls.consolidate = true);
+        let failure = bell.wait_for(ticket, LIMIT);
+        assert_eq!(failure.as_deref(), Some("it panicked"));
+        let pairs = before.iter().zip(summaries());
+        let same: Vec<bool> = pairs.map(|(old, new)| Arc::ptr_eq(old, &new)).collect();
+        assert_eq!(same, [true, false]);
+        db.consolidate().unwrap();
+        assert!(!db.answer("key").is_absent() && !db.answer_cf(&other, "key").is_absent());
     }
 
     /// Two looks that follow one another at once see no write between them, however busy the writers.

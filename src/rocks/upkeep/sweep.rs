@@ -55,21 +55,22 @@ impl Sweeper {
         let idle = built.is_some();
         let built = built.unwrap_or_default();
         let known = self.registry.ids();
-        let times = |id| self.missing.get(id).copied().unwrap_or_default() + 1;
-        let missing: HashMap<SegmentId, u32> =
-            known.difference(live).map(|id| (*id, times(id))).collect();
-        let gone = |id, times| {
+        let mut gone = HashSet::new();
+        let mut missing = HashMap::new();
+        for &id in known.difference(live) {
+            let times = self.missing.get(&id).copied().unwrap_or_default() + 1;
             let over = self.seen.contains(&id) || built.contains(&id);
-            over || (times >= PASSES_IN_VAIN && self.store_away(id))
-        };
-        let (gone, missing): (HashMap<_, _>, _) = missing
-            .into_iter()
-            .partition(|&(id, times)| gone(id, times));
+            if over || (times >= PASSES_IN_VAIN && self.store_away(id)) {
+                gone.insert(id);
+            } else {
+                missing.insert(id, times);
+            }
+        }
         // The engine holds the segment of a table whose file it has not deleted yet, which it puts
         // off while an older compaction runs.
-        let held = gone.keys().filter_map(|id| self.registry.get(*id));
+        let held = gone.iter().filter_map(|&id| self.registry.get(id));
         held.for_each(|segment| segment.drop_filter());
-        self.registry.retain(|id| !gone.contains_key(&id));
+        self.registry.retain(|id| !gone.contains(&id));
         self.missing = missing;
         if let Some(shelf) = &self.shelf {
             let dead = |id: &SegmentId| !live.contains(id) && (idle || self.seen.contains(id));

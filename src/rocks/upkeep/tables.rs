@@ -136,7 +136,7 @@ impl Upkeep {
         let mut found = 0;
         let mut stopped = false;
         let handle = self.handle(column)?;
-        let scanned = ffi::raw_keys(&handle, &table.path, |key, deletion| {
+        let scanned = ffi::raw_keys(&handle, table, |key, deletion| {
             let unread = deletion && planted!(DeletionsUnread);
             each(if unread { &[] } else { key }, deletion);
             found += 1;
@@ -174,7 +174,7 @@ impl Upkeep {
             return Ok(());
         }
         if spanning.and_then(SortedRuns::new).is_none() || !self.second_look_fits(column) {
-            column.publish_inventory(epoch, None);
+            column.drop_inventory();
             return Ok(());
         }
         let mut recent = column.collect_recent();
@@ -183,8 +183,10 @@ impl Upkeep {
             thread::sleep(Duration::from_millis(10));
             recent = column.collect_recent();
         }
-        let runs = self.spanning(&tables).and_then(SortedRuns::new);
-        column.publish_inventory(epoch, runs.map(|runs| Inventory::new(runs, recent)));
+        match self.spanning(&tables).and_then(SortedRuns::new) {
+            Some(runs) => column.publish_inventory(epoch, Inventory::new(runs, recent)),
+            None => column.drop_inventory(),
+        }
         Ok(())
     }
 

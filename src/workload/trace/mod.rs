@@ -49,7 +49,7 @@ pub enum TraceError {
         source: io::Error,
     },
     /// There is no id in the file.
-    #[error("the trace {} is empty: name a file that holds at least one record", path.display())]
+    #[error("the trace {} names no key: give a file that holds at least one record, or check --format", path.display())]
     Empty {
         /// The trace.
         path: PathBuf,
