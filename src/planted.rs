@@ -220,8 +220,8 @@ faults! {
     WaitsForEver => "closing::a_consolidation_waits_for_no_compaction_that_has_stopped",
     /// Writers who are looked at twice in a moment are taken for quiet.
     QuietAtOnce => "upkeep::tests::writers_who_pause",
-    /// Second looks stay where their memory is short, and summaries go.
-    SummariesGoFirst => "budget::tests::many_families_within_a_budget",
+    /// A summary goes where memtables that wait to be flushed take too much.
+    SummariesGoFirst => "budget::tests::memtables_that_wait",
     /// A snapshot that still changes is trusted to tell a lie.
     MovingMomentTrusted => "audit::writers_without_order_refute_nothing",
     /// So it does beside a flush of several families.

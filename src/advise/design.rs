@@ -292,8 +292,7 @@ mod tests {
                     turn: Turn::Count,
                 };
                 let window = Sliding::new(options).unwrap();
-                let sizes = window.generations().map(|stage| stage.size().get());
-                Bits::new(sizes.sum())
+                window.generations().map(|stage| stage.size()).sum()
             }
             Design::Composite => {
                 let removals = (Items::new(items.get().div_ceil(10)), rate);

@@ -307,8 +307,7 @@ fn ratio(bits: Bits, others: Bits) -> f64 {
 }
 
 fn total(stages: &[Part]) -> Bits {
-    let bits = stages.iter().map(|stage| stage.bits.get());
-    Bits::new(bits.fold(0, u64::saturating_add))
+    stages.iter().map(|stage| stage.bits).sum()
 }
 
 #[cfg(test)]

@@ -69,13 +69,12 @@ impl Chain {
 
     /// Keys in all stages; after a merge, an upper bound.
     pub fn items(&self) -> Items {
-        let items = self.stages.iter().map(|stage| stage.items().get());
-        Items::new(items.fold(0, u64::saturating_add))
+        self.stages.iter().map(|stage| stage.items()).sum()
     }
 
     /// The bits of all stages.
     pub fn size(&self) -> Bits {
-        Bits::new(self.stages.iter().map(|stage| stage.size().get()).sum())
+        self.stages.iter().map(|stage| stage.size()).sum()
     }
 
     /// The rate of all stages together, 1 − ∏ (1 − p).

@@ -81,7 +81,8 @@ impl ScalableOptions {
         u32::try_from(index).is_ok_and(|index| self.tightening.has_stage(index))
     }
 
-    /// The keys of a stage that follows those for so many, oldest first.
+    /// The keys of a stage that follows those for so many, oldest first. Where a filter was read back,
+    /// these need not grow: the next one grows from the largest.
     fn following(&self, mut before: impl Iterator<Item = Items>) -> Items {
         let Some(first) = before.next() else {
             return self.first;
@@ -357,20 +358,18 @@ impl Scalable {
 
     /// Keys inserted, without those that looked as if they were in already.
     pub fn items(&self) -> Items {
-        let items = self.all().map(|open| open.stage.items().get());
-        Items::new(items.fold(0, u64::saturating_add))
+        self.all().map(|open| open.stage.items()).sum()
     }
 
     /// How many keys the fill of the stages speaks for, those included that changed no bit; a key in
     /// two stages counts twice. Reads the whole filter.
     pub fn estimated_items(&self) -> Items {
-        let items = self.all().map(|open| open.stage.estimated_items().get());
-        Items::new(items.fold(0, u64::saturating_add))
+        self.all().map(|open| open.stage.estimated_items()).sum()
     }
 
     /// The bits of all stages.
     pub fn size(&self) -> Bits {
-        Bits::new(self.all().map(|open| open.stage.size().get()).sum())
+        self.all().map(|open| open.stage.size()).sum()
     }
 
     /// How many stages are open.

@@ -111,8 +111,7 @@ pub(super) fn least_version(stages: &[StageHeader]) -> u16 {
 }
 
 pub(super) fn sum_of_items(stages: &[StageHeader]) -> Items {
-    let items = stages.iter().map(|stage| stage.items.get());
-    Items::new(items.fold(0, u64::saturating_add))
+    stages.iter().map(|stage| stage.items).sum()
 }
 
 pub(super) const fn covers(subject: &HeaderSubject) -> u64 {

@@ -182,8 +182,7 @@ pub struct Header {
 impl Header {
     /// Bits of all stages.
     pub fn size(&self) -> Bits {
-        let bits = self.stages.iter().map(|stage| stage.shape.bits.get());
-        Bits::new(bits.fold(0, u64::saturating_add))
+        self.stages.iter().map(|stage| stage.shape.bits).sum()
     }
 }
 

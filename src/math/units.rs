@@ -1,6 +1,7 @@
 //! The quantities that must not be mixed up, each in a type of its own.
 
 use std::fmt;
+use std::iter::Sum;
 
 /// A false-positive rate, strictly between 0 and 1 by construction.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
@@ -62,6 +63,13 @@ macro_rules! quantity {
             }
         }
 
+        /// At most the largest number that there is.
+        impl Sum for $name {
+            fn sum<I: Iterator<Item = Self>>(values: I) -> Self {
+                Self(values.fold(0, |sum, value| sum.saturating_add(value.0)))
+            }
+        }
+
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 self.0.fmt(f)
@@ -119,5 +127,13 @@ mod tests {
             assert!(Rate::new(bad).is_err(), "{bad}");
         }
         assert_eq!(Rate::new(0.25).unwrap().get(), 0.25);
+    }
+
+    #[test]
+    fn a_sum_does_not_overflow() {
+        let sum = |values: &[u64]| values.iter().map(|&value| Bits::new(value)).sum::<Bits>();
+        assert_eq!(sum(&[]), Bits::new(0));
+        assert_eq!(sum(&[1, 2, 3]), Bits::new(6));
+        assert_eq!(sum(&[u64::MAX, 1]), Bits::new(u64::MAX));
     }
 }

@@ -20,7 +20,7 @@ use super::pace::Pace;
 use super::table::TableBuild;
 use crate::filter::Scalable;
 use crate::hash::KeyHasher;
-use crate::math::Rate;
+use crate::math::{Bits, Rate};
 use crate::planted::planted;
 use crate::rcu::Published;
 use crate::segment::{Registry, SealedFilter, Segment, SegmentBuilder, SegmentId};
@@ -133,6 +133,15 @@ impl Column {
         recent.map(Arc::clone).chain([summary]).collect()
     }
 
+    /// Memory that the filters take which memtables feed, or fed since the tables were listed.
+    pub(crate) fn size(&self) -> Bits {
+        let mut filters = self.growing_filters();
+        filters.extend(self.memtables.recent());
+        filters.sort_unstable_by_key(Arc::as_ptr);
+        filters.dedup_by(|one, other| Arc::ptr_eq(one, other));
+        filters.iter().map(|filter| filter.size()).sum()
+    }
+
     pub(crate) fn wake(&self) {
         self.bell.ring();
     }
@@ -213,7 +222,7 @@ mod tests {
 
     use super::*;
     use crate::hash::{HashId, Seed};
-    use crate::math::{Bits, Items};
+    use crate::math::Items;
     use crate::rocks::{Engine, ffi};
 
     fn hasher() -> KeyHasher {

@@ -107,7 +107,16 @@ impl Columns {
         let others = all
             .iter()
             .filter(|other| column.is_none_or(|column| !std::ptr::eq(Arc::as_ptr(other), column)));
-        Bits::new(others.map(|other| other.view().size().get()).sum())
+        others.map(|other| other.size()).sum()
+    }
+
+    /// Memory that the summaries take.
+    pub(crate) fn size_of_summaries(&self) -> Bits {
+        let columns = self.all();
+        columns
+            .iter()
+            .map(|column| column.view().summary.size())
+            .sum()
     }
 
     /// The front whose summary takes the most memory.

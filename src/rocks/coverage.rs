@@ -13,7 +13,6 @@ use super::inventory::Inventory;
 use super::range::KeyRange;
 use crate::filter::Scalable;
 use crate::hash::{KeyHash, KeyHasher};
-use crate::math::Bits;
 use crate::planted::planted;
 use crate::segment::Segment;
 
@@ -132,8 +131,7 @@ impl View {
             return Answer::Maybe;
         };
         let summary = self.summary.may_contain(hash.remixed());
-        let found = summary || uncovered.iter().any(|table| table.may_contain(hash, key));
-        if found && self.is_in_inventory(hash, key) {
+        if self.may_hold(summary, uncovered, hash, key) {
             return Answer::Maybe;
         }
         Answer::Absent(Proof(()))
@@ -144,9 +142,12 @@ impl View {
         self.uncovered() == Some(0) && !self.summary.may_contain(hash.remixed())
     }
 
-    fn is_in_inventory(&self, hash: KeyHash, key: &[u8]) -> bool {
+    /// False only for a key that is absent, whatever the `summary` says of it, and what it does not cover.
+    #[inline(always)]
+    fn may_hold(&self, summary: bool, uncovered: &[Uncovered], hash: KeyHash, key: &[u8]) -> bool {
+        let found = summary || uncovered.iter().any(|table| table.may_contain(hash, key));
         let inventory = self.inventory.as_ref();
-        inventory.is_none_or(|inventory| inventory.may_contain(hash, key))
+        found && inventory.is_none_or(|inventory| inventory.may_contain(hash, key))
     }
 
     /// [`View::answer`] for up to [`CHUNK`] keys: false where the key is certainly absent. Returns whether
@@ -200,19 +201,10 @@ impl View {
         for (maybe, key) in maybe.iter_mut().zip(keys) {
             if *maybe || !uncovered.is_empty() {
                 let key = key.as_ref();
-                let hash = hasher.hash(key);
-                let mut uncovered = uncovered.iter();
-                let found = *maybe || uncovered.any(|table| table.may_contain(hash, key));
-                *maybe = found && self.is_in_inventory(hash, key);
+                *maybe = self.may_hold(*maybe, uncovered, hasher.hash(key), key);
             }
         }
         contains_one(maybe)
-    }
-
-    /// Memory that the filters fed by memtables take.
-    pub(crate) fn size(&self) -> Bits {
-        let recent = self.inventory.as_ref().map(Inventory::recent_size);
-        Bits::new(self.summary.size().get() + recent.unwrap_or_default().get())
     }
 
     pub(crate) fn is_known(&self) -> bool {

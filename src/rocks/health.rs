@@ -50,7 +50,7 @@ impl SieveDb {
         let families: Vec<_> = columns.iter().map(|column| column.health()).collect();
         Health {
             memory: FilterMemory {
-                summary: Bits::new(families.iter().map(|family| family.memory.get()).sum()),
+                summary: families.iter().map(|family| family.memory).sum(),
                 segments: self.registry().size(),
             },
             budget: self.budget(),
@@ -67,7 +67,7 @@ impl Column {
             name: self.name().to_owned(),
             keys: view.summary.items(),
             stages: view.summary.stages(),
-            memory: view.size(),
+            memory: self.size(),
             predicted_rate: view.summary.predicted_rate(),
             uncovered: view.uncovered(),
             looks_twice: view.inventory.is_some(),

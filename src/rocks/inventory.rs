@@ -30,8 +30,9 @@ use crate::segment::SealedFilter;
 const FIRST_KEYS: Items = Items::new(1 << 14);
 /// The most that one recent filter takes, 4 MiB; with more keys it answers *maybe*.
 const RECENT_BUDGET: u64 = 1 << 25;
-/// And of a budget for all filters, the 32nd part.
+/// And of a budget for all filters, the 32nd part; those of many families the fourth part together.
 const RECENT_SHARE: u64 = 32;
+const RECENT_SHARE_OF_ALL: u64 = 4;
 
 /// Filters that together hold every key of a column family.
 #[derive(Clone, Debug)]
@@ -84,11 +85,6 @@ impl Inventory {
         self.recent.len()
     }
 
-    /// Memory that the recent filters take; those of the tables are the registry's.
-    pub(crate) fn recent_size(&self) -> Bits {
-        Bits::new(self.recent.iter().map(|filter| filter.size().get()).sum())
-    }
-
     /// Asks the processor for the lines that [`Inventory::may_contain`] will look at.
     pub(crate) fn prefetch(&self, hash: KeyHash, key: &[u8]) {
         self.prefetch_recent(hash);
@@ -116,20 +112,21 @@ impl Inventory {
     }
 }
 
-/// How a generation's filter begins and grows within a budget for all filters.
-pub(crate) fn recent_options(budget: Option<Bits>) -> ScalableOptions {
+/// How a generation's filter begins and grows up to so much.
+pub(crate) fn recent_options(most: Bits) -> ScalableOptions {
     ScalableOptions {
         rate: Rate::ONE_PERCENT,
         first: FIRST_KEYS,
         growth: 4,
         tightening: Tightening::Geometric(0.5),
-        budget: Some(recent_budget(budget)),
+        budget: Some(most),
         ..ScalableOptions::default()
     }
 }
 
-/// The most that one generation's filter takes.
-pub(crate) fn recent_budget(budget: Option<Bits>) -> Bits {
-    let share = budget.map_or(u64::MAX, |budget| budget.get() / RECENT_SHARE);
+/// The most that one generation's filter takes where so many column families share a budget.
+pub(crate) fn recent_budget(budget: Option<Bits>, families: usize) -> Bits {
+    let parts = RECENT_SHARE.max(RECENT_SHARE_OF_ALL.saturating_mul(families as u64));
+    let share = budget.map_or(u64::MAX, |budget| budget.get() / parts);
     Bits::new(share.min(RECENT_BUDGET))
 }

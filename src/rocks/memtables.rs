@@ -7,6 +7,7 @@ use super::inventory;
 use super::options::SieveOptions;
 use crate::filter::{Scalable, ScalableOptions};
 use crate::hash::{KeyHash, KeyHasher};
+use crate::math::Bits;
 use crate::planted::planted;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{Mutex, unpoisoned};
@@ -155,7 +156,7 @@ impl Memtables {
         column: &Weak<Column>,
     ) -> Self {
         let options = MemtableOptions {
-            recent: inventory::recent_options(options.get_memory_budget()),
+            recent: inventory::recent_options(options.recent_budget()),
             publishes_first: options.get_publishes_first(),
         };
         let current = WriteTarget::new(hasher, vec![summary], options, column);
@@ -175,6 +176,12 @@ impl Memtables {
         self.options.publishes_first
     }
 
+    /// Whether the budget has room for a recent filter.
+    pub(crate) fn may_have_recent(&self) -> bool {
+        let current = self.current();
+        !current.recent().is_saturated() || current.recent().size() > Bits::new(0)
+    }
+
     /// The filters for a memtable that takes its first key now.
     pub(crate) fn bind(&self) -> Arc<WriteTarget> {
         let targets = unpoisoned(self.targets.lock());
@@ -190,6 +197,14 @@ impl Memtables {
     /// Filters for a generation to come: these summaries, and one of its own.
     pub(crate) fn next(&self, summaries: Vec<Arc<Scalable>>) -> Arc<WriteTarget> {
         let target = WriteTarget::new(self.hasher, summaries, self.options, &self.column);
+        Arc::new(target)
+    }
+
+    /// Filters for a generation of which no answer is asked: this summary alone.
+    pub(crate) fn last(&self, summary: Arc<Scalable>) -> Arc<WriteTarget> {
+        let mut options = self.options;
+        options.recent.budget = Some(Bits::new(0));
+        let target = WriteTarget::new(self.hasher, vec![summary], options, &self.column);
         Arc::new(target)
     }
 

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::audit::Sample;
+use super::inventory::recent_budget;
 use super::pace::Pace;
 use crate::filter::ScalableOptions;
 use crate::hash::HashId;
@@ -35,6 +36,7 @@ pub struct SieveOptions {
     scrub_every: Option<Duration>,
     left_out: BTreeSet<String>,
     publishes_first: bool,
+    families: usize,
 }
 
 /// What filters take.
@@ -97,6 +99,7 @@ impl Default for SieveOptions {
             scrub_every: Some(SCRUBBED),
             left_out: BTreeSet::new(),
             publishes_first: false,
+            families: 1,
         }
     }
 }
@@ -192,8 +195,7 @@ impl SieveOptions {
     /// The most memory that all filters may take. Past it whole filters are dropped, first those of
     /// the tables that the fewest look-ups pass through, and a summary that would grow answers
     /// *maybe*; writes never fail for it. A table that was just written may exceed it until upkeep
-    /// has looked; and where there is no second look, the filter of a column family's latest memtables
-    /// comes on top, a 32nd part at most.
+    /// has looked, and so may the filters of memtables that wait to be flushed.
     #[must_use]
     pub fn memory_budget(mut self, budget: Bits) -> Self {
         self.memory_budget = Some(budget);
@@ -279,6 +281,17 @@ impl SieveOptions {
         self
     }
 
+    /// How many column families with fronts share the budget.
+    pub(crate) fn shared_by(mut self, families: usize) -> Self {
+        self.families = families;
+        self
+    }
+
+    /// The most that the filter of one generation of a column family's memtables takes.
+    pub(crate) fn recent_budget(&self) -> Bits {
+        recent_budget(self.memory_budget, self.families)
+    }
+
     pub(crate) fn get_publishes_first(&self) -> bool {
         self.publishes_first
     }
@@ -315,11 +328,13 @@ impl SieveOptions {
         rates.find(|rate| rate.get() < Self::LEAST_RATE)
     }
 
-    /// A summary for at least `keys` keys, beside others that take so much of the budget.
+    /// A summary for at least `keys` keys, beside a filter of its memtables, and beside others that take
+    /// so much of the budget.
     pub(crate) fn summary(&self, keys: Items, others: Bits) -> ScalableOptions {
         let first = keys.max(self.first_stage());
         let doubled = first.min(FIRST_STAGE).get() * u64::from(GROWTH);
-        let left = |budget: Bits| Bits::new(budget.get().saturating_sub(others.get()));
+        let beside = [others, self.recent_budget()].into_iter().sum::<Bits>();
+        let left = |budget: Bits| Bits::new(budget.get().saturating_sub(beside.get()));
         ScalableOptions {
             rate: self.summary_rate,
             first,

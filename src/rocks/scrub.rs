@@ -368,7 +368,7 @@ mod tests {
         let rules_out = |i: u32| !segment.may_contain(&key(i));
         assert!(!(KEYS..2 * KEYS).any(rules_out));
         assert!(!(KEYS..2 * KEYS).any(|i| front.look_up(&key(i)).is_absent()));
-        assert!(front.view().size().get() <= 512, "its memory is given back");
+        assert!(front.size().get() <= 512, "its memory is given back");
         let again = SieveDb::open(&options, &sieve, home.path()).unwrap();
         settle(&again);
         whole(&again);

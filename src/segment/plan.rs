@@ -379,16 +379,14 @@ impl Planner<'_> {
     }
 
     fn bits(&self) -> Bits {
-        let bits = self.inputs.iter().map(|input| input.bits().get());
-        Bits::new(bits.fold(0, u64::saturating_add))
+        self.inputs.iter().map(Input::bits).sum()
     }
 }
 
 impl Input {
     /// The memory of all its stages.
     pub fn bits(&self) -> Bits {
-        let bits = self.stages.iter().map(|stage| stage.shape.bits.get());
-        Bits::new(bits.fold(0, u64::saturating_add))
+        self.stages.iter().map(|stage| stage.shape.bits).sum()
     }
 
     /// The predicted rate of all its stages together.

@@ -68,7 +68,7 @@ impl Registry {
             .values()
             .filter_map(|segment| segment.filter())
             .collect::<Vec<_>>();
-        Bits::new(filters.iter().map(|filter| filter.chain.size().get()).sum())
+        filters.iter().map(|filter| filter.chain.size()).sum()
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<SegmentId, Arc<Segment>>> {

@@ -120,7 +120,7 @@ impl Column {
         knowledge.covers = HashSet::new();
         let summary = self.saturated_summary();
         self.show(View::unknown(Arc::clone(&summary)));
-        self.memtables.turn_to(self.memtables.next(vec![summary]));
+        self.memtables.turn_to(self.memtables.last(summary));
     }
 
     fn forget(&self) {

@@ -98,7 +98,6 @@ impl SieveDb {
             probe::hooks_fire()?;
         }
         let publishes_first = ffi::publishes_first(options) && !planted!(UnorderedUnnoticed);
-        let sieve = &sieve.clone().publishes_first(publishes_first);
         let mut families: Vec<(String, Options)> = families
             .into_iter()
             .map(|(name, options)| (name.as_ref().to_owned(), options))
@@ -109,6 +108,9 @@ impl SieveDb {
         {
             families.push((DEFAULT_COLUMN_FAMILY_NAME.to_owned(), options.clone()));
         }
+        let fronted = families.iter().filter(|(name, _)| !sieve.leaves_out(name));
+        let sieve = sieve.clone().publishes_first(publishes_first);
+        let sieve = &sieve.shared_by(fronted.count());
         let folder = sieve.folder_of(path);
         let (opening, identity) = Opening::prepare(Arc::new(RealDisk), &folder, sieve)?;
         if !planted!(DatabaseOptionsUnchecked) {
@@ -124,7 +126,7 @@ impl SieveDb {
                 continue;
             }
             let column = opening.column(&name, sieve, Bits::new(taken));
-            taken += column.view().size().get();
+            taken += column.size().get();
             hooked.push((name, hooked_options(&options, &column)?));
             ffi::listen(&mut database_options, Arc::clone(&column));
             fronts.push(column);
@@ -248,7 +250,8 @@ impl SieveDb {
             bell: Arc::clone(&self.bell),
         };
         let taken = self.columns.size_without(None);
-        let column = opening.column(name, &self.settings(), taken);
+        let sieve = self.settings().shared_by(self.columns.all().len() + 1);
+        let column = opening.column(name, &sieve, taken);
         create(&hooked_options(options, &column)?)?;
         watch(&column, &self.engine, &self.trust);
         // Not the family that has the name now, which may have been dropped and made again.

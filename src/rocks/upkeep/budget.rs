@@ -6,7 +6,6 @@ use crate::planted::planted;
 use crate::rocks::column::Column;
 use crate::rocks::columns::Columns;
 use crate::rocks::ffi::LiveTable;
-use crate::rocks::inventory::recent_budget;
 use crate::rocks::options::SieveOptions;
 use crate::rocks::planning::{self, Held};
 use crate::segment::Registry;
@@ -23,8 +22,8 @@ impl Upkeep {
             return true;
         };
         let others = self.columns.size_without(Some(column)).get();
-        let own = column.view().summary.size().get() + recent_budget(Some(budget)).get();
-        others + own <= budget.get() || planted!(SummariesGoFirst)
+        let own = column.view().summary.size().get() + self.options.recent_budget().get();
+        others + own <= budget.get() && column.memtables().may_have_recent()
     }
 
     /// Drops whole filters until all that are left fit the budget. Those of tables go before summaries,
@@ -34,11 +33,16 @@ impl Upkeep {
             return;
         };
         for column in self.columns.all() {
-            if self.columns.size_without(None) > budget && !planted!(SummariesGoFirst) {
+            if self.columns.size_without(None) > budget {
                 column.drop_inventory();
             }
         }
-        while self.columns.size_without(None) > budget
+        // Not for the sake of memtables that wait to be flushed.
+        let of_summaries = || match planted!(SummariesGoFirst) {
+            true => self.columns.size_without(None),
+            false => self.columns.size_of_summaries(),
+        };
+        while of_summaries() > budget
             && let Some(column) = self.columns.largest()
             && column.drop_summary()
         {
@@ -109,9 +113,35 @@ mod tests {
     use crate::rocks::{SieveDb, SieveOptions};
 
     const FAMILIES: usize = 40;
+    const BUDGET: Bits = Bits::new(6_500_000);
     const LIMIT: Duration = Duration::from_secs(60);
 
-    /// Their second looks alone are too much; summaries went before them.
+    #[test]
+    fn memtables_that_wait_to_be_flushed_cost_no_summary() {
+        let home = tempfile::tempdir().unwrap();
+        let mut options = Options::default();
+        options.create_if_missing(true);
+        let sieve = SieveOptions::default()
+            .expected_keys(Items::new(500_000))
+            .memory_budget(BUDGET);
+        let db = SieveDb::open(&options, &sieve, home.path()).unwrap();
+        assert!(db.wait_until_covered(LIMIT));
+        let column = db.columns().all().remove(0);
+        let wait = |_| {
+            let waiting = column.memtables().bind();
+            column.retarget(waiting.summaries().to_vec());
+            waiting
+        };
+        let waiting: Vec<_> = (0..5).map(wait).collect();
+        assert!(column.size() > BUDGET);
+        for _ in 0..3 {
+            assert!(db.wait_until_known(LIMIT));
+        }
+        assert!(!column.view().summary.is_saturated());
+        waiting.iter().for_each(|memtable| memtable.seal());
+    }
+
+    /// The filters of their memtables alone would be too much.
     #[test]
     fn many_families_within_a_budget_keep_their_summaries() {
         let home = tempfile::tempdir().unwrap();
@@ -120,7 +150,7 @@ mod tests {
         options.create_missing_column_families(true);
         let sieve = SieveOptions::default()
             .expected_keys(Items::new(100))
-            .memory_budget(Bits::new(6_500_000));
+            .memory_budget(BUDGET);
         let names = (0..FAMILIES).map(|i| format!("family-{i}"));
         let db = SieveDb::open_cf(&options, &sieve, home.path(), names).unwrap();
         assert!(db.wait_until_covered(LIMIT));
@@ -134,5 +164,7 @@ mod tests {
         for column in db.columns().all() {
             assert!(!column.view().summary.is_saturated(), "{}", column.name());
         }
+        let memory = db.health().memory;
+        assert!(memory.summary <= BUDGET, "{memory:?}");
     }
 }

@@ -12,7 +12,7 @@ use rocksdb::properties::{NUM_ENTRIES_ACTIVE_MEM_TABLE, NUM_ENTRIES_IMM_MEM_TABL
 use super::coverage::is_covered;
 use super::{Upkeep, UpkeepError};
 use crate::filter::Scalable;
-use crate::math::Items;
+use crate::math::{Bits, Items};
 use crate::planted::planted;
 use crate::rocks::column::{Column, Epoch};
 use crate::rocks::coverage::Coverage;
@@ -60,8 +60,9 @@ impl Upkeep {
         };
         let grown = Items::new(entries.saturating_add(entries / 4));
         let others = self.columns.size_without(Some(column));
-        let needed = self.summary_options().summary_size(grown).get();
-        others.get().saturating_add(needed) <= budget.get()
+        let options = self.summary_options();
+        let needed = [others, options.summary_size(grown), options.recent_budget()];
+        needed.into_iter().sum::<Bits>() <= budget
     }
 
     /// The settings with the summaries' rate of now.

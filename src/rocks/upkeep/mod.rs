@@ -355,6 +355,7 @@ impl Upkeep {
 #[cfg(test)]
 mod tests {
     use std::path::Path;
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     use rocksdb::Options;
 
@@ -429,18 +430,25 @@ mod tests {
         let column = db.columns().all().remove(0);
         let stages = || column.view().summary.stages();
         (0..150_u32).for_each(|i| db.put(i.to_be_bytes(), b"value").unwrap());
-        thread::scope(|scope| {
+        let looked = AtomicBool::new(false);
+        let grown = thread::scope(|scope| {
             let writer = scope.spawn(|| {
-                for i in 0..100_u32 {
-                    db.put((i % 20).to_le_bytes(), b"value").unwrap();
+                let mut longest = Duration::ZERO;
+                while !looked.load(Ordering::Acquire) {
+                    let began = Instant::now();
+                    db.put("key", "value").unwrap();
                     thread::sleep(Duration::from_millis(5));
+                    longest = longest.max(began.elapsed());
                 }
+                longest
             });
-            while !writer.is_finished() {
-                assert!(db.wait_until_known(LIMIT));
-            }
+            (0..1_000).for_each(|_| assert!(db.wait_until_known(LIMIT)));
+            let grown = stages() > 1;
+            looked.store(true, Ordering::Release);
+            // On a busy machine a moment may be long.
+            grown || writer.join().unwrap() >= PATIENCE
         });
-        assert!(stages() > 1, "consolidated beside writers");
+        assert!(grown, "consolidated beside writers");
         let began = Instant::now();
         while stages() > 1 {
             assert!(began.elapsed() < LIMIT, "not consolidated when they paused");

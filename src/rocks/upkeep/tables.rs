@@ -78,7 +78,8 @@ impl Upkeep {
         Ok(())
     }
 
-    /// A builder for the filter of a table that has none, or one that breaks the promise.
+    /// A builder for the filter of a table that has none, or one that breaks the promise; what the
+    /// budget has no room for is dropped.
     pub(super) fn builder_for_missing(
         &self,
         column: &Column,
@@ -112,7 +113,9 @@ impl Upkeep {
                 ))
             }
             Action::Drop => {
-                segment.drop_filter();
+                if filter.is_some() {
+                    segment.drop_filter();
+                }
                 None
             }
             Action::Keep | Action::Chain | Action::Or(_) | Action::Fold { .. } => None,

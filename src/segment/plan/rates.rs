@@ -32,9 +32,9 @@ pub(super) fn ored_rate(rates: &[Fraction], shape: Shape, overlap: Fraction) -> 
 /// Keys in the union, when each input shares the part `overlap` with the others; never fewer than
 /// the largest input has.
 pub(super) fn union_items(inputs: &[Input], overlap: Fraction) -> Items {
-    let items = || inputs.iter().map(|input| input.items.get());
-    let sum = items().fold(0, u64::saturating_add) as f64;
-    let largest = items().max().unwrap_or(0) as f64;
+    let items = || inputs.iter().map(|input| input.items);
+    let sum = items().sum::<Items>().get() as f64;
+    let largest = items().max().unwrap_or_default().get() as f64;
     let union = sum * (1.0 - overlap.get()) + largest * overlap.get();
     // The cast saturates.
     Items::new(union.round() as u64)
