@@ -25,7 +25,8 @@
 //! the front denied sends the caller to the engine; one that finds what RocksDB did not has the
 //! caller ask again past the tables' filters. What the engine says then is right either way.
 //!
-//! What it does not see: a key that is there for an old snapshot alone.
+//! What it does not see: a key that is there for an old snapshot alone; and, beside unordered writes,
+//! what the front and a table's filter both deny while another view is published.
 
 use std::fmt;
 use std::ops::Range;

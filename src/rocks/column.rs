@@ -133,7 +133,7 @@ impl Column {
         recent.map(Arc::clone).chain([summary]).collect()
     }
 
-    /// Memory that the filters take which memtables feed, or fed since the tables were listed.
+    /// Memory that the filters take which readers ask, and those of the latest memtables.
     pub(crate) fn size(&self) -> Bits {
         let mut filters = self.growing_filters();
         filters.extend(self.memtables.recent());
@@ -159,10 +159,14 @@ impl Column {
         &self.memtables
     }
 
-    /// Names the summaries that memtables feed whose first key arrives from now on.
+    /// Names the summaries that memtables feed whose first key arrives from now on; of a front that gave
+    /// up, nobody asks them.
     pub(crate) fn retarget(&self, summaries: Vec<Arc<Scalable>>) {
         let next = self.memtables.next(summaries);
-        let _knowledge = unpoisoned(self.knowledge.lock());
+        let knowledge = unpoisoned(self.knowledge.lock());
+        if knowledge.has_given_up() {
+            return;
+        }
         let view = self.view();
         if let Some(inventory) = &view.inventory
             && !planted!(NewGenerationLeftOut)

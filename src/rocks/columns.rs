@@ -103,20 +103,21 @@ impl Columns {
 
     /// Memory that the filters fed by memtables take, but for one column's.
     pub(crate) fn size_without(&self, column: Option<&Column>) -> Bits {
-        let all = self.all();
-        let others = all
-            .iter()
-            .filter(|other| column.is_none_or(|column| !std::ptr::eq(Arc::as_ptr(other), column)));
+        let others = self.all_without(column);
         others.map(|other| other.size()).sum()
     }
 
-    /// Memory that the summaries take.
-    pub(crate) fn size_of_summaries(&self) -> Bits {
-        let columns = self.all();
-        columns
-            .iter()
-            .map(|column| column.view().summary.size())
-            .sum()
+    /// Memory that the summaries take, but for one column's.
+    pub(crate) fn size_of_summaries(&self, without: Option<&Column>) -> Bits {
+        let others = self.all_without(without);
+        others.map(|other| other.view().summary.size()).sum()
+    }
+
+    fn all_without(&self, column: Option<&Column>) -> impl Iterator<Item = Arc<Column>> {
+        let is_other = move |other: &Arc<Column>| {
+            column.is_none_or(|column| !std::ptr::eq(Arc::as_ptr(other), column))
+        };
+        self.all().into_iter().filter(is_other)
     }
 
     /// The front whose summary takes the most memory.

@@ -142,7 +142,8 @@ impl View {
         self.uncovered() == Some(0) && !self.summary.may_contain(hash.remixed())
     }
 
-    /// False only for a key that is absent, whatever the `summary` says of it, and what it does not cover.
+    /// False only for an absent key; `summary` is what the summary says of it, which does not speak for the
+    /// tables that are `uncovered`.
     #[inline(always)]
     fn may_hold(&self, summary: bool, uncovered: &[Uncovered], hash: KeyHash, key: &[u8]) -> bool {
         let found = summary || uncovered.iter().any(|table| table.may_contain(hash, key));

@@ -30,7 +30,8 @@ use crate::segment::SealedFilter;
 const FIRST_KEYS: Items = Items::new(1 << 14);
 /// The most that one recent filter takes, 4 MiB; with more keys it answers *maybe*.
 const RECENT_BUDGET: u64 = 1 << 25;
-/// And of a budget for all filters, the 32nd part; those of many families the fourth part together.
+/// And of a budget for all filters, the 32nd part; of many families that are opened together, all take a
+/// fourth.
 const RECENT_SHARE: u64 = 32;
 const RECENT_SHARE_OF_ALL: u64 = 4;
 

@@ -57,8 +57,8 @@ impl WriteTarget {
         self.summaries.iter().any(|fed| Arc::ptr_eq(fed, filter))
     }
 
-    /// The hash of a key that the memtable is about to take. Its lines are on their way; where the
-    /// write may be seen before the memtable has taken it, the key is in them.
+    /// The hash of a key that the memtable is about to take. The filters' lines are on their way; where
+    /// the write may be seen before the memtable has taken it, the key is in the filters.
     pub(crate) fn prepare(&self, key: &[u8]) -> KeyHash {
         let hash = self.hasher.hash(key);
         if self.comes_first() {
@@ -76,7 +76,7 @@ impl WriteTarget {
         hash
     }
 
-    /// Has a key that was prepared in all filters, before the engine makes it visible.
+    /// Makes sure that a prepared key is in all filters, before the engine makes it visible.
     pub(crate) fn insert(&self, hash: KeyHash) {
         if !self.comes_first() {
             self.add(hash);

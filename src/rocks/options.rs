@@ -195,7 +195,8 @@ impl SieveOptions {
     /// The most memory that all filters may take. Past it whole filters are dropped, first those of
     /// the tables that the fewest look-ups pass through, and a summary that would grow answers
     /// *maybe*; writes never fail for it. A table that was just written may exceed it until upkeep
-    /// has looked, and so may the filters of memtables that wait to be flushed.
+    /// has looked, and so may the filters of the latest memtables: each takes a 32nd part at most, where
+    /// many families were opened together less.
     #[must_use]
     pub fn memory_budget(mut self, budget: Bits) -> Self {
         self.memory_budget = Some(budget);
@@ -328,20 +329,30 @@ impl SieveOptions {
         rates.find(|rate| rate.get() < Self::LEAST_RATE)
     }
 
-    /// A summary for at least `keys` keys, beside a filter of its memtables, and beside others that take
-    /// so much of the budget.
+    /// What summaries that take so much leave of the budget for another one.
+    pub(crate) fn room_beside(&self, others: Bits) -> Option<Bits> {
+        let left = |budget: Bits| Bits::new(budget.get().saturating_sub(others.get()));
+        self.memory_budget.map(left)
+    }
+
+    /// A summary for at least `keys` keys, beside others that take so much of the budget. If it can, it
+    /// leaves some for the filters of memtables.
     pub(crate) fn summary(&self, keys: Items, others: Bits) -> ScalableOptions {
         let first = keys.max(self.first_stage());
         let doubled = first.min(FIRST_STAGE).get() * u64::from(GROWTH);
-        let beside = [others, self.recent_budget()].into_iter().sum::<Bits>();
-        let left = |budget: Bits| Bits::new(budget.get().saturating_sub(beside.get()));
+        let recent = self
+            .recent_budget()
+            .get()
+            .saturating_mul(self.families as u64);
+        let spared = self.room_beside([others, Bits::new(recent)].into_iter().sum());
+        let fits = |room: &Bits| self.stage_size(first) <= *room;
         ScalableOptions {
             rate: self.summary_rate,
             first,
             second: Some(Items::new(doubled.max(first.get() / SECOND))),
             growth: GROWTH,
             tightening: Tightening::Geometric(TIGHTENING),
-            budget: self.memory_budget.map(left),
+            budget: spared.filter(fits).or(self.room_beside(others)),
             ..ScalableOptions::default()
         }
     }

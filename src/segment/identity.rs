@@ -56,7 +56,7 @@ pub enum IdentityError {
     /// The identity that the filters were made under cannot be read.
     #[error(
         "{} is missing, damaged or another's, so no filter beside it is known to be this database's; \
-         reads ask the engine, and each is rebuilt once the database is opened to be written",
+         each is rebuilt once the database is opened to be written",
         path.display()
     )]
     Lost {

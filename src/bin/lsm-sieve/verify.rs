@@ -72,7 +72,7 @@ impl Report {
         }
         if !self.damaged.is_empty() {
             return Err(Stop::Finding(format!(
-                "{} files of filters are damaged ({}): keep the database open until they are rebuilt, and check the disk",
+                "{} files of filters are damaged ({}): check the disk; they are rebuilt while the database is open to be written",
                 self.damaged.len(),
                 named(&self.damaged)
             )));

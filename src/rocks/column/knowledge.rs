@@ -202,7 +202,7 @@ impl Column {
         };
         knowledge.covers = covers;
         knowledge.settled = view.uncovered() == Some(0);
-        // Of another edition, reads of many keys ask the engine for all, and audits judge nothing.
+        // A new edition would make reads of many keys ask the engine for all, and audits judge nothing.
         if !same {
             self.show(view);
         }
@@ -246,6 +246,10 @@ impl Knowledge {
             covers,
             ..Self::default()
         }
+    }
+
+    pub(super) fn has_given_up(&self) -> bool {
+        self.given_up
     }
 
     /// Whether what was learnt at `epoch` may not be published any more.

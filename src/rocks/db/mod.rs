@@ -42,7 +42,7 @@ const PATIENCE: Duration = Duration::from_millis(100);
 /// # In the place of `rocksdb::DB`
 ///
 /// It is shared by reference or in an [`Arc`], as a `DB` in `rocksdb`'s `MultiThreaded` mode is, and its
-/// methods have the names and arguments of that one's. What differs:
+/// methods have the names and arguments of `DB`'s. What differs:
 ///
 /// - Opening takes [`SieveOptions`] too, and its error is an [`OpenError`](super::OpenError), whose
 ///   variant `Engine` holds RocksDB's. Families come as pairs of name and options

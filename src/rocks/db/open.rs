@@ -119,14 +119,14 @@ impl SieveDb {
         let mut database_options = options.clone();
         let mut hooked = Vec::new();
         let mut fronts = Vec::new();
-        let mut taken = 0;
+        let mut taken = Bits::new(0);
         for (name, options) in families {
             if sieve.leaves_out(&name) {
                 hooked.push((name, options));
                 continue;
             }
-            let column = opening.column(&name, sieve, Bits::new(taken));
-            taken += column.size().get();
+            let column = opening.column(&name, sieve, taken);
+            taken = [taken, column.view().summary.size()].into_iter().sum();
             hooked.push((name, hooked_options(&options, &column)?));
             ffi::listen(&mut database_options, Arc::clone(&column));
             fronts.push(column);
@@ -249,7 +249,7 @@ impl SieveDb {
             shelf: Arc::clone(&self.shelf),
             bell: Arc::clone(&self.bell),
         };
-        let taken = self.columns.size_without(None);
+        let taken = self.columns.size_of_summaries(None);
         let sieve = self.settings().shared_by(self.columns.all().len() + 1);
         let column = opening.column(name, &sieve, taken);
         create(&hooked_options(options, &column)?)?;
@@ -333,11 +333,11 @@ impl Opening {
         confirmed.map_err(|source| OpenError::Identity(Box::new(source)))
     }
 
-    /// A front beside others that take so much of the budget.
+    /// A front beside others whose summaries take so much of the budget.
     fn column(&self, name: &str, sieve: &SieveOptions, taken: Bits) -> Arc<Column> {
         let imprint = self.hasher.imprint().remixed();
         let options = sieve.summary(Items::new(0), taken);
-        let room = options.budget.unwrap_or(Bits::new(u64::MAX));
+        let room = sieve.room_beside(taken).unwrap_or(Bits::new(u64::MAX));
         let summary = match self.shelf.load_summary(name, room) {
             Some((chain, covers)) => {
                 let first = chain.stages().first().map(|stage| stage.items());

@@ -22,7 +22,8 @@ impl Upkeep {
             return true;
         };
         let others = self.columns.size_without(Some(column)).get();
-        let own = column.view().summary.size().get() + self.options.recent_budget().get();
+        let next = column.view().summary.size().get() + self.options.recent_budget().get();
+        let own = next.max(column.size().get());
         others + own <= budget.get() && column.memtables().may_have_recent()
     }
 
@@ -37,10 +38,10 @@ impl Upkeep {
                 column.drop_inventory();
             }
         }
-        // Not for the sake of memtables that wait to be flushed.
+        // Not for the sake of the latest memtables' filters, which no drop frees.
         let of_summaries = || match planted!(SummariesGoFirst) {
             true => self.columns.size_without(None),
-            false => self.columns.size_of_summaries(),
+            false => self.columns.size_of_summaries(None),
         };
         while of_summaries() > budget
             && let Some(column) = self.columns.largest()
@@ -115,6 +116,32 @@ mod tests {
     const FAMILIES: usize = 40;
     const BUDGET: Bits = Bits::new(6_500_000);
     const LIMIT: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn a_budget_for_a_summary_alone_has_room_for_one() {
+        let home = tempfile::tempdir().unwrap();
+        let mut options = Options::default();
+        options.create_if_missing(true);
+        let keys = Items::new(50_000);
+        let sieve = SieveOptions::default()
+            .segment_rate(None)
+            .expected_keys(keys);
+        let alone = sieve.memory_for(keys).summary;
+        let sieve = sieve.memory_budget(alone);
+        let open = || SieveDb::open(&options, &sieve, home.path()).unwrap();
+        let is_saturated = |db: &SieveDb| {
+            let column = db.columns().all().remove(0);
+            column.view().summary.is_saturated()
+        };
+        for _ in 0..2 {
+            let db = open();
+            (0..keys.get()).for_each(|key| db.put(key.to_be_bytes(), b"value").unwrap());
+            db.flush().unwrap();
+            assert!(db.wait_until_covered(LIMIT));
+            db.consolidate().unwrap();
+            assert!(!is_saturated(&db));
+        }
+    }
 
     #[test]
     fn memtables_that_wait_to_be_flushed_cost_no_summary() {

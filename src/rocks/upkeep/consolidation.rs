@@ -59,10 +59,10 @@ impl Upkeep {
             return false;
         };
         let grown = Items::new(entries.saturating_add(entries / 4));
-        let others = self.columns.size_without(Some(column));
+        let others = self.columns.size_of_summaries(Some(column));
         let options = self.summary_options();
-        let needed = [others, options.summary_size(grown), options.recent_budget()];
-        needed.into_iter().sum::<Bits>() <= budget
+        let needed = options.summary_size(grown);
+        [others, needed].into_iter().sum::<Bits>() <= budget
     }
 
     /// The settings with the summaries' rate of now.
@@ -126,7 +126,7 @@ impl Upkeep {
         } else {
             entries
         };
-        let others = self.columns.size_without(Some(column));
+        let others = self.columns.size_of_summaries(Some(column));
         Ok(Scalable::new(
             column.hasher().imprint().remixed(),
             self.summary_options()

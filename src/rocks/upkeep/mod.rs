@@ -203,10 +203,14 @@ impl Upkeep {
                         .for_each(|live| live.extend(tables.iter().filter_map(LiveTable::id)));
                     // A panic here is this family's failure, and is not tried again at once.
                     let tend = || self.tend(&column, epoch, &tables, calls, quiet, &mut setback);
-                    let tended = catch_unwind(AssertUnwindSafe(tend));
-                    tended.unwrap_or_else(|panic| match planted!(PanicEndsUpkeep) {
-                        true => resume_unwind(panic),
-                        false => Err(UpkeepError::Panicked),
+                    catch_unwind(AssertUnwindSafe(tend)).unwrap_or_else(|panic| {
+                        if planted!(PanicEndsUpkeep) {
+                            resume_unwind(panic);
+                        }
+                        tracing::error!(column = column.name(), "upkeep panicked over this family");
+                        // It may have left a summary behind that is fed and that nobody asks.
+                        column.retarget(vec![column.view().summary]);
+                        Err(UpkeepError::Panicked)
                     })
                 }
                 Err(error) => {
@@ -270,7 +274,7 @@ impl Upkeep {
             return Ok(());
         }
         let improved = self
-            .make_missing(column, epoch, tables, calls, setback)
+            .make_missing(column, epoch, tables, setback)
             .and_then(|()| {
                 let due = !setback.is_waiting() && self.consolidation_is_due(column, quiet);
                 if calls.consolidate || due {
@@ -292,12 +296,10 @@ impl Upkeep {
         column: &Column,
         epoch: Epoch,
         tables: &[LiveTable],
-        calls: Calls,
         setback: &mut Setback,
     ) -> Result<(), UpkeepError> {
         self.save_filters(tables);
-        // The summary that was called for will cover all.
-        if !column.is_settled() && !calls.consolidate {
+        if !column.is_settled() {
             self.cover(column, epoch, tables, setback)?;
         }
         self.rebuild_filters(column, tables, setback)?;
