@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::iter::Sum;
+use std::ops::Add;
 
 /// A false-positive rate, strictly between 0 and 1 by construction.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
@@ -64,9 +65,17 @@ macro_rules! quantity {
         }
 
         /// At most the largest number that there is.
+        impl Add for $name {
+            type Output = Self;
+
+            fn add(self, other: Self) -> Self {
+                Self(self.0.saturating_add(other.0))
+            }
+        }
+
         impl Sum for $name {
             fn sum<I: Iterator<Item = Self>>(values: I) -> Self {
-                Self(values.fold(0, |sum, value| sum.saturating_add(value.0)))
+                values.fold(Self(0), Self::add)
             }
         }
 

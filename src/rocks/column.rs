@@ -164,7 +164,7 @@ impl Column {
     pub(crate) fn retarget(&self, summaries: Vec<Arc<Scalable>>) {
         let next = self.memtables.next(summaries);
         let knowledge = unpoisoned(self.knowledge.lock());
-        if knowledge.has_given_up() {
+        if knowledge.given_up {
             return;
         }
         let view = self.view();

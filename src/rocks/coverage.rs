@@ -69,6 +69,7 @@ impl Coverage {
         Self::AllBut(Arc::default())
     }
 
+    #[inline]
     pub(crate) fn is_complete(&self) -> bool {
         matches!(self, Self::AllBut(tables) if tables.is_empty())
     }
@@ -116,7 +117,7 @@ impl View {
     /// one is a tenth of a miss.
     #[inline(always)]
     pub(crate) fn absent_at_once(&self, hash: KeyHash) -> Option<Proof> {
-        if self.uncovered() != Some(0) && !planted!(SummaryAlwaysSuffices) {
+        if !self.coverage.is_complete() && !planted!(SummaryAlwaysSuffices) {
             return None;
         }
         match self.summary.at_once(hash.remixed()) {
@@ -139,7 +140,7 @@ impl View {
 
     /// Whether the summary rules the key out by itself, without the filter of a table.
     pub(crate) fn summary_denies(&self, hash: KeyHash) -> bool {
-        self.uncovered() == Some(0) && !self.summary.may_contain(hash.remixed())
+        self.coverage.is_complete() && !self.summary.may_contain(hash.remixed())
     }
 
     /// False only for an absent key; `summary` is what the summary says of it, which does not speak for the

@@ -340,11 +340,8 @@ impl SieveOptions {
     pub(crate) fn summary(&self, keys: Items, others: Bits) -> ScalableOptions {
         let first = keys.max(self.first_stage());
         let doubled = first.min(FIRST_STAGE).get() * u64::from(GROWTH);
-        let recent = self
-            .recent_budget()
-            .get()
-            .saturating_mul(self.families as u64);
-        let spared = self.room_beside([others, Bits::new(recent)].into_iter().sum());
+        let recent = std::iter::repeat_n(self.recent_budget(), self.families);
+        let spared = self.room_beside(others + recent.sum());
         let fits = |room: &Bits| self.stage_size(first) <= *room;
         ScalableOptions {
             rate: self.summary_rate,

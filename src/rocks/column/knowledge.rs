@@ -25,7 +25,7 @@ pub(super) struct Knowledge {
     /// Arrivals under way.
     foreign_in_flight: usize,
     /// A hook failed: nothing may be ruled out any more.
-    given_up: bool,
+    pub(super) given_up: bool,
 }
 
 impl Column {
@@ -192,19 +192,16 @@ impl Column {
             return false;
         }
         let now = self.view();
-        let same = Arc::ptr_eq(&summary, &now.summary)
-            && coverage.is_complete()
-            && now.coverage.is_complete();
-        let view = View {
-            summary,
-            coverage,
-            ..now
-        };
         knowledge.covers = covers;
-        knowledge.settled = view.uncovered() == Some(0);
+        knowledge.settled = coverage.is_complete();
+        let same = Arc::ptr_eq(&summary, &now.summary) && now.coverage.is_complete();
         // A new edition would make reads of many keys ask the engine for all, and audits judge nothing.
-        if !same {
-            self.show(view);
+        if !(same && knowledge.settled) {
+            self.show(View {
+                summary,
+                coverage,
+                ..now
+            });
         }
         true
     }
@@ -246,10 +243,6 @@ impl Knowledge {
             covers,
             ..Self::default()
         }
-    }
-
-    pub(super) fn has_given_up(&self) -> bool {
-        self.given_up
     }
 
     /// Whether what was learnt at `epoch` may not be published any more.

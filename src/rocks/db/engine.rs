@@ -7,8 +7,8 @@ use rocksdb::backup::BackupEngine;
 use rocksdb::checkpoint::Checkpoint;
 use rocksdb::perf::MemoryUsageBuilder;
 use rocksdb::{
-    AsColumnFamilyRef, BoundColumnFamily, CStrLike, CompactOptions, DBWALIterator, Error,
-    FlushOptions, LiveFile, Range, WaitForCompactOptions,
+    AsColumnFamilyRef, BoundColumnFamily, CStrLike, CompactOptions, DBWALIterator,
+    DEFAULT_COLUMN_FAMILY_NAME, Error, FlushOptions, LiveFile, Range, WaitForCompactOptions,
 };
 
 use super::SieveDb;
@@ -224,12 +224,8 @@ impl SieveDb {
 
     /// How much of the default column family is in tables.
     pub fn get_column_family_metadata(&self) -> ColumnFamilyMetaData {
-        let found = self.engine.get_column_family_metadata();
-        ColumnFamilyMetaData {
-            size: found.size,
-            name: found.name,
-            file_count: found.file_count,
-        }
+        let default = self.cf_handle(DEFAULT_COLUMN_FAMILY_NAME);
+        self.get_column_family_metadata_cf(&default.expect("every database has it"))
     }
 
     /// How much of a column family is in tables.
@@ -376,7 +372,7 @@ mod tests {
     use std::thread;
 
     use rocksdb::backup::BackupEngineOptions;
-    use rocksdb::{DEFAULT_COLUMN_FAMILY_NAME, Env, Options, WriteOptions};
+    use rocksdb::{Env, Options, WriteOptions};
 
     use super::*;
     use crate::rocks::SieveOptions;
@@ -385,9 +381,8 @@ mod tests {
     #[test]
     fn what_the_engine_says_of_itself_is_passed_on() {
         let home = tempfile::tempdir().unwrap();
-        let mut options = Options::default();
-        options.create_if_missing(true);
-        let db = SieveDb::open(&options, &SieveOptions::default(), home.path()).unwrap();
+        let db = SieveDb::open_default(home.path()).unwrap();
+        let options = Options::default();
         db.create_cf(String::from("other"), &options).unwrap();
         let other = db.cf_handle("other").unwrap();
         db.put_cf(&other, "key", "value").unwrap();

@@ -126,7 +126,7 @@ impl SieveDb {
                 continue;
             }
             let column = opening.column(&name, sieve, taken);
-            taken = [taken, column.view().summary.size()].into_iter().sum();
+            taken = taken + column.view().summary.size();
             hooked.push((name, hooked_options(&options, &column)?));
             ffi::listen(&mut database_options, Arc::clone(&column));
             fronts.push(column);

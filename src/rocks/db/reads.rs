@@ -408,18 +408,14 @@ fn past_filters<V>(
         left = (0..count).collect();
         answers = ask(&left);
     }
-    let hidden = |(&at, answer): (&usize, &Result<Option<V>, Error>)| match answer {
-        Ok(value) => again(at, value.is_some()),
-        Err(_) => false,
-    };
-    // All are counted, so all are asked of.
-    if left
-        .iter()
-        .zip(&answers)
-        .filter(|&both| hidden(both))
-        .count()
-        > 0
-    {
+    let mut hidden = false;
+    for (&at, answer) in left.iter().zip(&answers) {
+        // Each is counted, so none is passed over.
+        if let Ok(value) = answer {
+            hidden |= again(at, value.is_some());
+        }
+    }
+    if hidden {
         left = (0..count).collect();
         answers = past_table_filters(|| ask(&left));
     }

@@ -34,9 +34,10 @@ impl Upkeep {
             return;
         };
         for column in self.columns.all() {
-            if self.columns.size_without(None) > budget {
-                column.drop_inventory();
+            if self.columns.size_without(None) <= budget {
+                break;
             }
+            column.drop_inventory();
         }
         // Not for the sake of the latest memtables' filters, which no drop frees.
         let of_summaries = || match planted!(SummariesGoFirst) {
@@ -117,18 +118,23 @@ mod tests {
     const BUDGET: Bits = Bits::new(6_500_000);
     const LIMIT: Duration = Duration::from_secs(60);
 
+    fn options() -> Options {
+        let mut options = Options::default();
+        options.create_if_missing(true);
+        options.create_missing_column_families(true);
+        options
+    }
+
     #[test]
     fn a_budget_for_a_summary_alone_has_room_for_one() {
         let home = tempfile::tempdir().unwrap();
-        let mut options = Options::default();
-        options.create_if_missing(true);
         let keys = Items::new(50_000);
         let sieve = SieveOptions::default()
             .segment_rate(None)
             .expected_keys(keys);
         let alone = sieve.memory_for(keys).summary;
         let sieve = sieve.memory_budget(alone);
-        let open = || SieveDb::open(&options, &sieve, home.path()).unwrap();
+        let open = || SieveDb::open(&options(), &sieve, home.path()).unwrap();
         let is_saturated = |db: &SieveDb| {
             let column = db.columns().all().remove(0);
             column.view().summary.is_saturated()
@@ -146,12 +152,10 @@ mod tests {
     #[test]
     fn memtables_that_wait_to_be_flushed_cost_no_summary() {
         let home = tempfile::tempdir().unwrap();
-        let mut options = Options::default();
-        options.create_if_missing(true);
         let sieve = SieveOptions::default()
             .expected_keys(Items::new(500_000))
             .memory_budget(BUDGET);
-        let db = SieveDb::open(&options, &sieve, home.path()).unwrap();
+        let db = SieveDb::open(&options(), &sieve, home.path()).unwrap();
         assert!(db.wait_until_covered(LIMIT));
         let column = db.columns().all().remove(0);
         let wait = |_| {
@@ -172,14 +176,11 @@ mod tests {
     #[test]
     fn many_families_within_a_budget_keep_their_summaries() {
         let home = tempfile::tempdir().unwrap();
-        let mut options = Options::default();
-        options.create_if_missing(true);
-        options.create_missing_column_families(true);
         let sieve = SieveOptions::default()
             .expected_keys(Items::new(100))
             .memory_budget(BUDGET);
         let names = (0..FAMILIES).map(|i| format!("family-{i}"));
-        let db = SieveDb::open_cf(&options, &sieve, home.path(), names).unwrap();
+        let db = SieveDb::open_cf(&options(), &sieve, home.path(), names).unwrap();
         assert!(db.wait_until_covered(LIMIT));
         for column in db.columns().all() {
             let family = db.cf_handle(column.name()).unwrap();

@@ -12,7 +12,7 @@ use rocksdb::properties::{NUM_ENTRIES_ACTIVE_MEM_TABLE, NUM_ENTRIES_IMM_MEM_TABL
 use super::coverage::is_covered;
 use super::{Upkeep, UpkeepError};
 use crate::filter::Scalable;
-use crate::math::{Bits, Items};
+use crate::math::Items;
 use crate::planted::planted;
 use crate::rocks::column::{Column, Epoch};
 use crate::rocks::coverage::Coverage;
@@ -62,7 +62,7 @@ impl Upkeep {
         let others = self.columns.size_of_summaries(Some(column));
         let options = self.summary_options();
         let needed = options.summary_size(grown);
-        [others, needed].into_iter().sum::<Bits>() <= budget
+        others + needed <= budget
     }
 
     /// The settings with the summaries' rate of now.
@@ -395,9 +395,7 @@ mod tests {
     #[test]
     fn upkeep_waits_for_a_long_checkpoint_no_longer_than_seconds() {
         let home = tempfile::tempdir().unwrap();
-        let mut options = Options::default();
-        options.create_if_missing(true);
-        let db = SieveDb::open(&options, &SieveOptions::default(), home.path()).unwrap();
+        let db = SieveDb::open_default(home.path()).unwrap();
         let checkpoint = db.columns().flush_without_upkeep();
         let (done, ended) = mpsc::channel();
         let ended = thread::scope(|scope| {
