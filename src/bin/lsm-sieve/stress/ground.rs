@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use lsm_sieve::{Engine, SieveDb};
 use rocksdb::{
-    BoundColumnFamily, Direction, IteratorMode, ReadOptions, SnapshotWithThreadMode, SstFileWriter,
-    WriteBatch,
+    BoundColumnFamily, Direction, Error, ErrorKind, IteratorMode, ReadOptions,
+    SnapshotWithThreadMode, SstFileWriter, WriteBatch,
 };
 
 use super::keys::KeySpace;
@@ -110,6 +110,17 @@ impl<'a> Ground<'a> {
             }
         }
         Ok(writer.finish()?)
+    }
+
+    /// Runs what ingests, until it is done. With `atomic_flush`, RocksDB 11.8.1 may go on before its own
+    /// flush has ended, and finds memtables where it expects none; nothing has happened then, and it says so.
+    pub(super) fn ingest(&self, ingest: impl Fn(&SieveDb) -> Result<(), Error>) -> Checked {
+        loop {
+            match ingest(self.db) {
+                Err(error) if error.kind() == ErrorKind::TryAgain => {}
+                done => return Ok(done?),
+            }
+        }
     }
 
     // -------------------------------------------------------------- keys

@@ -229,18 +229,17 @@ impl<'a> Session<'a> {
         self.files += 1;
         let path = self.home.join(format!("ingested-{}.sst", self.files));
         self.ground.write_table(&path, keys.family, &updates)?;
-        let db = self.ground.db;
-        match way {
+        self.ground.ingest(|db| match way {
             Way::Engine => {
-                db.with_engine(|engine| engine.ingest_external_file_cf(handle, vec![&path]))?;
+                db.with_engine(|engine| engine.ingest_external_file_cf(handle, vec![&path]))
             }
-            _ if keys.family == 0 => db.ingest_external_file(vec![&path])?,
+            _ if keys.family == 0 => db.ingest_external_file(vec![&path]),
             _ => {
                 let mut options = IngestExternalFileOptions::default();
                 options.set_move_files(true);
-                db.ingest_external_file_cf_opts(handle, &options, vec![&path])?;
+                db.ingest_external_file_cf_opts(handle, &options, vec![&path])
             }
-        }
+        })?;
         closed::remove_if_there(&path)?;
         self.note(&updates);
         Ok(())

@@ -168,14 +168,17 @@ impl Writer<'_> {
         };
         self.ground.write_table(&self.path, family, &updates)?;
         self.begin(&changes);
-        let (db, path) = (self.ground.db, &self.path);
+        let path = &self.path;
         let ingesting = self.shared.ingesting.read();
         if self.random.one_in(3) {
-            db.with_engine(|engine| engine.ingest_external_file_cf(handle, vec![path]))?;
+            self.ground.ingest(|db| {
+                db.with_engine(|engine| engine.ingest_external_file_cf(handle, vec![path]))
+            })?;
         } else {
             let mut options = IngestExternalFileOptions::default();
             options.set_move_files(true);
-            db.ingest_external_file_cf_opts(handle, &options, vec![path])?;
+            self.ground
+                .ingest(|db| db.ingest_external_file_cf_opts(handle, &options, vec![path]))?;
         }
         drop(ingesting);
         self.end(&changes);
