@@ -23,7 +23,7 @@ use rocksdb::DB;
 use serde_json::Value;
 
 use crate::cli::{command, ends_with_one_line, json, parsed, run, signal, started, succeeds, text};
-use crate::copy::sidecars;
+use crate::copy::{contents, sidecars};
 use crate::traces;
 use crate::twin::{Model, cover, fill, open, options, settle, sieve};
 
@@ -273,40 +273,53 @@ fn a_plain_database_is_left_as_it_is() {
         db.put(b"k", b"v").unwrap();
     }
     let path = home.path().to_str().unwrap();
-    let files = || {
-        let entries = fs::read_dir(home.path()).unwrap().map(Result::unwrap);
-        let files = entries.map(|entry| (entry.path(), fs::read(entry.path()).unwrap()));
-        files.collect::<std::collections::BTreeMap<_, _>>()
-    };
-    let before = files();
+    let before = contents(home.path());
     for verb in ["inspect", "verify"] {
         let output = run([verb, path]);
         ends_with_one_line(&output, 2, verb);
         assert!(text(&output.stderr).contains("has no filters"));
     }
-    assert_eq!(files(), before);
+    assert!(contents(home.path()) == before, "a file has changed");
 }
 
-/// Tables that a compaction would merge are looked at as they are.
+/// Not the tables, which a compaction would merge; not the log, whose operands nobody could merge here;
+/// not the options as they were written down.
 #[test]
-fn a_look_compacts_nothing() {
+fn a_look_changes_no_file() {
     const TABLES: usize = 9;
     let home = tempfile::tempdir().unwrap();
+    let (path, filters) = (home.path().join("db"), home.path().join("filters"));
     {
         let mut options = options();
         options.set_disable_auto_compactions(true);
-        let db = SieveDb::open(&options, &sieve(), home.path()).unwrap();
+        let db = SieveDb::open(&options, &sieve().folder(&filters), &path).unwrap();
         for i in 0..TABLES {
             db.put(i.to_be_bytes(), b"value").unwrap();
             db.flush().unwrap();
         }
+        settle(&db);
+        db.merge(b"in the log", b"operand").unwrap();
     }
-    let path = home.path().to_str().unwrap();
-    for _ in 0..3 {
-        json(&["verify", "--full", path]);
-        let families = json(&["inspect", path])["column_families"].clone();
+    let before = contents(home.path());
+    let of = [
+        path.to_str().unwrap(),
+        "--filters",
+        filters.to_str().unwrap(),
+    ];
+    for _ in 0..2 {
+        let report = json(&[&["verify", "--full"], &of[..]].concat());
+        assert_eq!(
+            (&report["sidecars_checked"], &report["keys_checked"]),
+            (&TABLES.into(), &TABLES.into())
+        );
+        let families = json(&[&["inspect"], &of[..]].concat())["column_families"].clone();
         assert_eq!(families[0]["segments"].as_array().unwrap().len(), TABLES);
+        assert_eq!(families[0]["uncovered_segments"], 0);
     }
+    assert!(contents(home.path()) == before, "a file has changed");
+    let output = run(["inspect", path.to_str().unwrap()]);
+    ends_with_one_line(&output, 2, "without its filters");
+    assert!(text(&output.stderr).contains("--filters"));
 }
 
 /// Flips a bit in a sidecar; gives its path, and what it holds now.

@@ -57,6 +57,19 @@ fn names(folder: &Path) -> BTreeMap<PathBuf, u64> {
     found
 }
 
+/// Every file in a folder and the folders below, with what it holds.
+pub(crate) fn contents(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
+        if entry.file_type().unwrap().is_dir() {
+            found.extend(contents(&entry.path()));
+        } else {
+            found.insert(entry.path(), fs::read(entry.path()).unwrap());
+        }
+    }
+    found
+}
+
 /// What tells a rewritten file from one that was left alone: inode, length, time of the change.
 pub(crate) type Stamp = (u64, u64, i64, i64);
 

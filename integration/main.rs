@@ -28,6 +28,7 @@ mod ingestion;
 mod left_out;
 mod page;
 mod rate;
+mod read_only;
 mod recovery;
 mod reorganize;
 mod second_look;

@@ -1,69 +1,31 @@
 //! `inspect`: what filters a database has, what they cost and what they promise.
 
-use std::path::PathBuf;
-use std::time::Duration;
-
 use lsm_sieve::segment::Decision;
-use lsm_sieve::workload::Watch;
 use lsm_sieve::workload::report::{Tabular, number, percent};
-use lsm_sieve::workload::store::{Sieve, column_families};
-use lsm_sieve::{ColumnReport, FilterReport, Inspection, SegmentReport, SieveDb, SieveOptions};
-use rocksdb::Options;
+use lsm_sieve::{ColumnReport, FilterReport, Inspection, SegmentReport, SieveDb};
 use serde::Serialize;
 
+use crate::database::Database;
 use crate::outcome::Stop;
 use crate::output::Output;
-use crate::progress::Progress;
 
 const AFTER_HELP: &str = "Examples:
   lsm-sieve inspect /var/lib/service/db
-  lsm-sieve inspect /var/lib/service/db --json";
+  lsm-sieve inspect /var/lib/service/db --filters /fast/filters --json";
 
 /// Show the filters of a database, per column family and SST.
 ///
-/// Opens the database, so no other process may have it open; its filters and tables stay as they
-/// are, but for its log, which RocksDB writes to a table.
+/// The database is read, and no file of it is changed; no other process may have it open.
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Arguments {
-    /// The folder of the database.
-    #[arg(value_name = "DB")]
-    path: PathBuf,
+    #[command(flatten)]
+    database: Database,
 }
 
 pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), Stop> {
-    let store = open(&arguments.path)?;
-    output.print(&Report::from(store.front().inspect()?))
-}
-
-/// Longer than it takes to read the sidecars of any database that one machine holds.
-const LOADING_MAX: Duration = Duration::from_secs(600);
-
-/// Opens a database that is there, with every column family that it has.
-pub(crate) fn open(path: &std::path::Path) -> Result<Sieve, Stop> {
-    // Says what is wrong with the path before an engine writes anything there.
-    column_families(path)?;
-    if !path.join(SieveOptions::FOLDER).is_dir() {
-        return Err(Stop::input(format!(
-            "{} has no filters in a folder `{}`, and is not opened, which could keep an older RocksDB \
-             from reading it; `lsm-sieve advise front` says what filters would do for it",
-            path.display(),
-            SieveOptions::FOLDER
-        )));
-    }
-    let mut engine = Options::default();
-    // A look must not change what there is to see.
-    engine.set_disable_auto_compactions(true);
-    let front = SieveOptions::default().frozen(true);
-    let store = Sieve::open(&engine, &front, path, &[])?;
-    let mut progress = Progress::unbounded("loading filters");
-    let mut watched = Ok(());
-    store.front().wait_until_known_while(LOADING_MAX, || {
-        watched = progress.advance(0);
-        watched.is_ok()
-    });
-    watched?;
-    Ok(store)
+    let db = arguments.database.open()?;
+    output.print(&Report::from(db.inspect()?))
 }
 
 /// What the filters of one column family cost, and how often they were wrong.

@@ -6,6 +6,7 @@
 
 mod advise;
 mod bench;
+mod database;
 mod demo;
 mod destination;
 mod engine;

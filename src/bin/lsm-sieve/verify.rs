@@ -1,11 +1,9 @@
 //! `verify`: are the sidecars whole, and does every key pass its filters?
 
-use std::path::PathBuf;
-
 use lsm_sieve::workload::report::{Tabular, number};
 use serde::Serialize;
 
-use crate::inspect;
+use crate::database::Database;
 use crate::outcome::Stop;
 use crate::output::Output;
 use crate::progress::Progress;
@@ -20,12 +18,13 @@ A damaged sidecar loses no key: it is answered `maybe` and rebuilt. A lost key i
 const NAMED_MAX: usize = 3;
 
 /// Check the filters of a database; exit code 1 if a sidecar is damaged or a key is lost.
+///
+/// The database is read, and no file of it is changed; no other process may have it open.
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Arguments {
-    /// The folder of the database.
-    #[arg(value_name = "DB")]
-    path: PathBuf,
+    #[command(flatten)]
+    database: Database,
     /// Ask the filter and the summary for every raw key of every SST as well.
     #[arg(long)]
     full: bool,
@@ -42,13 +41,11 @@ struct Report {
 }
 
 pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), Stop> {
-    let store = inspect::open(&arguments.path)?;
-    let tables = store.front().live_files()?;
+    let db = arguments.database.open()?;
+    let tables = db.live_files()?;
     let entries = tables.iter().map(|table| table.num_entries).sum();
     let mut progress = Progress::new("checking", entries);
-    let found = store
-        .front()
-        .verify_while(arguments.full, |entries| progress.pass(entries))?;
+    let found = db.verify_while(arguments.full, |entries| progress.pass(entries))?;
     drop(progress);
     let report = Report {
         sidecars_checked: found.sidecars_checked,

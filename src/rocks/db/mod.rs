@@ -50,7 +50,7 @@ const PATIENCE: Duration = Duration::from_millis(100);
 /// - Iterators and snapshots are over [`Engine`]. A snapshot goes to the reads with options.
 /// - Checkpoints, backups and sums of memory are made by methods here ([`SieveDb::checkpoint`],
 ///   [`SieveDb::create_new_backup_flush`], [`SieveDb::add_to_memory_usage`]).
-/// - There are no transactions, no timestamps, no time to live, no read-only or secondary instance.
+/// - There are no transactions, no timestamps, no time to live, no secondary instance.
 /// - What else has no method is done by [`SieveDb::with_engine`].
 pub struct SieveDb {
     engine: Arc<Engine>,
@@ -172,7 +172,7 @@ impl SieveDb {
 
     fn why_nothing_is_made(&self) -> Option<&'static str> {
         if self.options.is_frozen() {
-            Some("the filters are frozen; open the database without `frozen`")
+            Some("the filters are frozen; open the database to write, without `frozen`")
         } else if self.trust.lost().is_some() {
             Some("an audit refuted the filters; open the database again")
         } else if self.columns.all().iter().any(|front| front.has_given_up()) {

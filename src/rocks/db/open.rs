@@ -36,6 +36,9 @@ pub(in crate::rocks) struct Opening {
     bell: Arc<Bell>,
 }
 
+/// Column families by name, each with its options.
+type Families = Vec<(String, Options)>;
+
 impl SieveDb {
     /// Opens a database with the default column family and default settings, or makes it.
     ///
@@ -86,7 +89,77 @@ impl SieveDb {
         path: impl AsRef<Path>,
         families: impl IntoIterator<Item = (N, Options)>,
     ) -> Result<Self, OpenError> {
-        let path = path.as_ref();
+        let open = |options: &Options, path: &Path, families: Families| {
+            Engine::open_cf_with_opts(options, path, families)
+        };
+        Self::open_by(open, options, sieve, path.as_ref(), families)
+    }
+
+    /// Opens a database with the default column family to read it: no file is changed, and RocksDB
+    /// refuses writes. Another process may have it open to write; what comes after is not seen.
+    /// `error_if_log_file_exist` refuses a database whose log has writes.
+    ///
+    /// The filters are [`frozen`](SieveOptions::frozen): those that are there are read, and what has
+    /// none is asked.
+    ///
+    /// # Errors
+    /// As [`SieveDb::open`].
+    pub fn open_for_read_only(
+        options: &Options,
+        sieve: &SieveOptions,
+        path: impl AsRef<Path>,
+        error_if_log_file_exist: bool,
+    ) -> Result<Self, OpenError> {
+        let names = [DEFAULT_COLUMN_FAMILY_NAME];
+        Self::open_cf_for_read_only(options, sieve, path, names, error_if_log_file_exist)
+    }
+
+    /// [`SieveDb::open_for_read_only`] with these column families, all with the same options.
+    ///
+    /// # Errors
+    /// As [`SieveDb::open`].
+    pub fn open_cf_for_read_only<N: AsRef<str>>(
+        options: &Options,
+        sieve: &SieveOptions,
+        path: impl AsRef<Path>,
+        names: impl IntoIterator<Item = N>,
+        error_if_log_file_exist: bool,
+    ) -> Result<Self, OpenError> {
+        let families = names.into_iter().map(|name| (name, options.clone()));
+        let refuse_log = error_if_log_file_exist;
+        Self::open_cf_with_opts_for_read_only(options, sieve, path, families, refuse_log)
+    }
+
+    /// [`SieveDb::open_for_read_only`] with these column families, each with options of its own.
+    ///
+    /// # Errors
+    /// As [`SieveDb::open`].
+    pub fn open_cf_with_opts_for_read_only<N: AsRef<str>>(
+        options: &Options,
+        sieve: &SieveOptions,
+        path: impl AsRef<Path>,
+        families: impl IntoIterator<Item = (N, Options)>,
+        error_if_log_file_exist: bool,
+    ) -> Result<Self, OpenError> {
+        let open = |options: &Options, path: &Path, families: Families| {
+            Engine::open_cf_with_opts_for_read_only(
+                options,
+                path,
+                families,
+                error_if_log_file_exist,
+            )
+        };
+        let sieve = sieve.clone().frozen(true);
+        Self::open_by(open, options, &sieve, path.as_ref(), families)
+    }
+
+    fn open_by<N: AsRef<str>>(
+        open: impl FnOnce(&Options, &Path, Families) -> Result<Engine, Error>,
+        options: &Options,
+        sieve: &SieveOptions,
+        path: &Path,
+        families: impl IntoIterator<Item = (N, Options)>,
+    ) -> Result<Self, OpenError> {
         if let Some(rate) = sieve.rate_out_of_reach() {
             return Err(OpenError::Rate(rate));
         }
@@ -98,7 +171,7 @@ impl SieveDb {
             probe::hooks_fire()?;
         }
         let publishes_first = ffi::publishes_first(options) && !planted!(UnorderedUnnoticed);
-        let mut families: Vec<(String, Options)> = families
+        let mut families: Families = families
             .into_iter()
             .map(|(name, options)| (name.as_ref().to_owned(), options))
             .collect();
@@ -134,13 +207,10 @@ impl SieveDb {
         if planted!(FolderChangedUnlocked) {
             opening.keep(&identity)?;
         }
-        let engine =
-            Engine::open_cf_with_opts(&database_options, path, hooked).map_err(|source| {
-                OpenError::Engine {
-                    path: path.to_owned(),
-                    source,
-                }
-            })?;
+        let engine = open(&database_options, path, hooked).map_err(|source| OpenError::Engine {
+            path: path.to_owned(),
+            source,
+        })?;
         // Only now is the database ours alone.
         if sieve.is_frozen() {
             opening.confirm(&identity)?;
