@@ -57,9 +57,9 @@ fn names(folder: &Path) -> BTreeMap<PathBuf, u64> {
     found
 }
 
-/// Every file in a folder and the folders below, with what it holds.
+/// A folder, the folders below it, and every file in them with what it holds.
 pub(crate) fn contents(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
-    let mut found = BTreeMap::new();
+    let mut found = BTreeMap::from([(folder.to_owned(), Vec::new())]);
     for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
         if entry.file_type().unwrap().is_dir() {
             found.extend(contents(&entry.path()));

@@ -15,7 +15,7 @@ use super::state::{
 };
 use super::store::{DifferentialStore, Parts, SYNC};
 use crate::planted::planted;
-use crate::rocks::{Engine, Family, OpenError, SieveDb, has_compaction_filter};
+use crate::rocks::{Engine, Family, OpenError, SieveDb, has_compaction_filter, read_only};
 
 type Result<T> = std::result::Result<T, OpenDifferentialError>;
 
@@ -100,7 +100,8 @@ impl Opening<'_> {
 
     fn was_written(&self) -> Result<bool> {
         let names = [DEFAULT_COLUMN_FAMILY_NAME];
-        let peek = Engine::open_cf_for_read_only(self.engine, self.path, names, LOG_IS_AN_ERROR);
+        let engine = read_only(self.engine);
+        let peek = Engine::open_cf_for_read_only(&engine, self.path, names, LOG_IS_AN_ERROR);
         let peek = peek.map_err(|error| self.refused(error))?;
         Ok(peek.latest_sequence_number() > 0)
     }
@@ -192,8 +193,9 @@ impl Opening<'_> {
             source,
         };
         let families = [(family, self.engine.clone())];
+        let engine = read_only(self.engine);
         let engine =
-            Engine::open_cf_with_opts_for_read_only(self.engine, path, families, LOG_IS_AN_ERROR);
+            Engine::open_cf_with_opts_for_read_only(&engine, path, families, LOG_IS_AN_ERROR);
         let engine = Arc::new(engine.map_err(refused)?);
         Ok(Family::new(&engine, family).expect("opened by this name"))
     }

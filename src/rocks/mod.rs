@@ -73,3 +73,13 @@ pub use verify::{LostKey, VerifyReport};
 
 /// The wrapped engine: a RocksDB whose column families may be created and dropped while shared.
 pub type Engine = rocksdb::DBWithThreadMode<rocksdb::MultiThreaded>;
+
+/// These options, to open an engine to read only.
+///
+/// Where the manifest lists logs and the options do not, RocksDB 11.8.1 strikes them from it; its
+/// read-only instance, which cannot, follows a null pointer.
+pub(crate) fn read_only(options: &rocksdb::Options) -> rocksdb::Options {
+    let mut options = options.clone();
+    options.set_track_and_verify_wals_in_manifest(true);
+    options
+}

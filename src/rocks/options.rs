@@ -37,6 +37,7 @@ pub struct SieveOptions {
     left_out: BTreeSet<String>,
     publishes_first: bool,
     families: usize,
+    read_only: bool,
 }
 
 /// What filters take.
@@ -102,6 +103,7 @@ impl Default for SieveOptions {
             left_out: BTreeSet::new(),
             publishes_first: false,
             families: 1,
+            read_only: false,
         }
     }
 }
@@ -297,6 +299,16 @@ impl SieveOptions {
 
     pub(crate) fn get_publishes_first(&self) -> bool {
         self.publishes_first
+    }
+
+    /// Of an engine that changes no file; then no filter is changed either.
+    pub(super) fn read_only(mut self) -> Self {
+        self.read_only = true;
+        self.frozen(true)
+    }
+
+    pub(super) fn is_read_only(&self) -> bool {
+        self.read_only
     }
 
     pub(crate) fn is_frozen(&self) -> bool {

@@ -24,8 +24,8 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), Stop> {
-    let db = arguments.database.open()?;
-    output.print(&Report::from(db.inspect()?))
+    let look = arguments.database.open()?;
+    output.print(&Report::from(look.db.inspect()?))
 }
 
 /// What the filters of one column family cost, and how often they were wrong.

@@ -100,6 +100,14 @@ fn remedy(text: &str) -> &'static str {
         ("Permission denied", "; run as the owner of the files"),
         ("Too many open files", "; raise the limit with `ulimit -n`"),
         (
+            "does not match existing comparator",
+            "; its keys are in another order: look at it through the library",
+        ),
+        (
+            "Can't access ",
+            "; restore the file, or look at a database whose files lie in several folders through the library",
+        ),
+        (
             "Corruption: ",
             "; restore the database from a backup, or try RocksDB's `ldb repair`",
         ),

@@ -41,11 +41,13 @@ struct Report {
 }
 
 pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), Stop> {
-    let db = arguments.database.open()?;
-    let tables = db.live_files()?;
+    let look = arguments.database.open()?;
+    let tables = look.db.live_files()?;
     let entries = tables.iter().map(|table| table.num_entries).sum();
     let mut progress = Progress::new("checking", entries);
-    let found = db.verify_while(arguments.full, |entries| progress.pass(entries))?;
+    let found = look
+        .db
+        .verify_while(arguments.full, |entries| progress.pass(entries))?;
     drop(progress);
     let report = Report {
         sidecars_checked: found.sidecars_checked,

@@ -74,6 +74,7 @@ impl SieveDb {
         cfs: &[&impl AsColumnFamilyRef],
         options: &FlushOptions,
     ) -> Result<(), Error> {
+        self.refuse_to_read_only()?;
         let alone = || self.columns.flush_without_upkeep();
         let _alone = (!planted!(FamiliesFlushedBesideUpkeep)).then(alone);
         self.engine.flush_cfs_opt(cfs, options)
@@ -129,6 +130,7 @@ impl SieveDb {
     /// # Errors
     /// What RocksDB says.
     pub fn wait_for_compact(&self, options: &WaitForCompactOptions) -> Result<(), Error> {
+        self.refuse_to_read_only()?;
         self.engine.wait_for_compact(options)
     }
 
@@ -155,10 +157,20 @@ impl SieveDb {
 
     /// Runs `use_engine` with the bare engine, for what has no method here. Writes through it are
     /// seen by the filters; so that no other way in can be missed, nothing is ruled out, in any column
-    /// family, until upkeep has looked at the tables afterwards: not for what is done every second.
+    /// family, until upkeep has looked at the tables afterwards: not for what is done every second. Of
+    /// an engine that is open to read only, RocksDB leaves it to the caller to change nothing.
     pub fn with_engine<R>(&self, use_engine: impl FnOnce(&Engine) -> R) -> R {
         let _arriving = self.columns.expect_foreign_keys(None);
         use_engine(&self.engine)
+    }
+
+    /// RocksDB's own refusal where the engine is open to read only; of what it forgets to refuse then,
+    /// and does to the files, or waits for without end.
+    pub(super) fn refuse_to_read_only(&self) -> Result<(), Error> {
+        if self.options.is_read_only() {
+            return self.engine.flush();
+        }
+        Ok(())
     }
 
     /// One of RocksDB's texts about the default column family.
@@ -308,6 +320,7 @@ impl SieveDb {
     /// # Errors
     /// What RocksDB says.
     pub fn set_options(&self, options: &[(&str, &str)]) -> Result<(), Error> {
+        self.refuse_to_read_only()?;
         self.engine.set_options(options)
     }
 
@@ -320,6 +333,7 @@ impl SieveDb {
         cf: &impl AsColumnFamilyRef,
         options: &[(&str, &str)],
     ) -> Result<(), Error> {
+        self.refuse_to_read_only()?;
         self.engine.set_options_cf(cf, options)
     }
 
@@ -329,6 +343,7 @@ impl SieveDb {
     /// # Errors
     /// What RocksDB says.
     pub fn delete_file_in_range<K: AsRef<[u8]>>(&self, from: K, to: K) -> Result<(), Error> {
+        self.refuse_to_read_only()?;
         self.engine.delete_file_in_range(from, to)
     }
 
@@ -342,6 +357,7 @@ impl SieveDb {
         from: K,
         to: K,
     ) -> Result<(), Error> {
+        self.refuse_to_read_only()?;
         self.engine.delete_file_in_range_cf(cf, from, to)
     }
 

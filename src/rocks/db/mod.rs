@@ -104,7 +104,7 @@ impl SieveDb {
 
     /// What ended the trust in the filters: an audit that found a key which a filter had ruled out.
     /// Every look-up goes to the engine then. To open the database again makes all filters anew,
-    /// with another seed.
+    /// with another seed; frozen filters are believed again, until their folder is removed.
     pub fn refutation(&self) -> Option<Refutation> {
         self.trust.lost().cloned()
     }

@@ -24,7 +24,7 @@ use crate::rocks::scrub::ScrubLog;
 use crate::rocks::shelf::Shelf;
 use crate::rocks::trust::Trust;
 use crate::rocks::upkeep::Upkeep;
-use crate::rocks::{Engine, OpenError, ffi, probe};
+use crate::rocks::{Engine, OpenError, ffi, probe, read_only};
 use crate::segment::{Candidate, IdentityError, Registry, SidecarFolder};
 use crate::sync::unpoisoned;
 
@@ -95,12 +95,16 @@ impl SieveDb {
         Self::open_by(open, options, sieve, path.as_ref(), families)
     }
 
-    /// Opens a database with the default column family to read it: no file is changed, and RocksDB
-    /// refuses writes. Another process may have it open to write; what comes after is not seen.
-    /// `error_if_log_file_exist` refuses a database whose log has writes.
+    /// Opens a database with the default column family to read it: RocksDB refuses writes, and no file is
+    /// changed. `error_if_log_file_exist` refuses a database whose log has writes.
     ///
     /// The filters are [`frozen`](SieveOptions::frozen): those that are there are read, and what has
     /// none is asked.
+    ///
+    /// Nobody should write the database meanwhile, which is not checked. Beside a writer RocksDB's
+    /// read-only instance has the tables and the log as it met them, one after the other: what a flush moved
+    /// between the two is missing, and what a compaction removed ends the open with an error. A
+    /// [refutation](SieveDb::refutation) in one process is not seen by the other.
     ///
     /// # Errors
     /// As [`SieveDb::open`].
@@ -141,15 +145,15 @@ impl SieveDb {
         families: impl IntoIterator<Item = (N, Options)>,
         error_if_log_file_exist: bool,
     ) -> Result<Self, OpenError> {
+        // Who reads makes no folder, as the engine's open would.
+        Engine::list_cf(options, path.as_ref())
+            .map_err(|source| not_opened(path.as_ref(), source))?;
         let open = |options: &Options, path: &Path, families: Families| {
-            Engine::open_cf_with_opts_for_read_only(
-                options,
-                path,
-                families,
-                error_if_log_file_exist,
-            )
+            let options = read_only(options);
+            let refuse_log = error_if_log_file_exist;
+            Engine::open_cf_with_opts_for_read_only(&options, path, families, refuse_log)
         };
-        let sieve = sieve.clone().frozen(true);
+        let sieve = sieve.clone().read_only();
         Self::open_by(open, options, &sieve, path.as_ref(), families)
     }
 
@@ -336,6 +340,7 @@ impl SieveDb {
     /// What RocksDB says.
     pub fn drop_cf(&self, name: &str) -> Result<(), Error> {
         let _turn = self.family_turn();
+        self.refuse_to_read_only()?;
         self.engine.drop_cf(name)?;
         self.columns.remove(name);
         if !self.options.is_frozen() {
@@ -418,6 +423,13 @@ impl Opening {
         };
         let (registry, bell) = (Arc::clone(&self.registry), Arc::clone(&self.bell));
         Column::new(name, self.hasher, registry, bell, sieve, summary)
+    }
+}
+
+fn not_opened(path: &Path, source: Error) -> OpenError {
+    OpenError::Engine {
+        path: path.to_owned(),
+        source,
     }
 }
 

@@ -13,7 +13,7 @@ use lsm_sieve::workload::random::Random;
 use lsm_sieve::{Engine, OpenError, SieveDb, SieveOptions};
 use rocksdb::{IteratorMode, Options};
 
-use super::ground::everything;
+use super::ground::{Ground, everything};
 use super::keys::KeySpace;
 use super::model::{FAMILIES, Model, number};
 use super::session::write_to;
@@ -45,6 +45,7 @@ pub(super) fn open(
 pub(super) struct Closed<'a> {
     pub(super) path: &'a Path,
     pub(super) settings: &'a Settings,
+    pub(super) front: &'a SieveOptions,
     pub(super) keys: &'a KeySpace,
     pub(super) model: &'a mut Model,
     pub(super) tally: &'a mut Tally,
@@ -70,7 +71,27 @@ impl Closed<'_> {
                     }
                 }
             }
+            Mishap::Look => self.look()?,
             Mishap::Plain { updates, compact } => self.visit(updates, *compact)?,
+        }
+        Ok(())
+    }
+
+    /// Another process, which only reads.
+    fn look(&mut self) -> Checked {
+        let before = lengths(self.path)?;
+        let (database, families) = options(self.settings, self.model)?;
+        let db = SieveDb::open_cf_with_opts_for_read_only(
+            &database, self.front, self.path, families, false,
+        )?;
+        let ground = Ground::new(&db, self.settings, self.keys);
+        ground.agree(self.model, self.tally)?;
+        ground.verify(self.tally)?;
+        ground.agree(self.model, self.tally)?;
+        drop(ground);
+        drop(db);
+        if lengths(self.path)? != before {
+            return Err(Violation::other("a look changed a file"));
         }
         Ok(())
     }
@@ -168,6 +189,16 @@ fn files(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let mut paths = paths.collect::<io::Result<Vec<_>>>()?;
     paths.sort();
     Ok(paths)
+}
+
+/// All files of a database and of its filters, and how long each is.
+fn lengths(database: &Path) -> io::Result<Vec<(PathBuf, u64)>> {
+    let files = [files(database)?, files(&filters(database))?].concat();
+    let lengths = files.into_iter().map(|file| {
+        let length = fs::metadata(&file)?.len();
+        Ok((file, length))
+    });
+    lengths.collect()
 }
 
 /// The filters themselves: a damaged identity is another matter.

@@ -3,6 +3,8 @@
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
 use lsm_sieve::{Engine, SieveDb};
 use rocksdb::{
@@ -15,6 +17,9 @@ use super::model::{Change, Contents, FAMILIES, Model, number, value};
 use super::settings::Settings;
 use super::step::{Api, Stretch, Update};
 use super::verdict::{Certainty, Checked, Tally, Violation};
+
+/// Until something is tried again.
+const A_MOMENT: Duration = Duration::from_millis(1);
 
 /// A family's handle, looked up once.
 pub(super) type Handle<'a> = Arc<BoundColumnFamily<'a>>;
@@ -117,7 +122,7 @@ impl<'a> Ground<'a> {
     pub(super) fn ingest(&self, ingest: impl Fn(&SieveDb) -> Result<(), Error>) -> Checked {
         loop {
             match ingest(self.db) {
-                Err(error) if error.kind() == ErrorKind::TryAgain => {}
+                Err(error) if error.kind() == ErrorKind::TryAgain => thread::sleep(A_MOMENT),
                 done => return Ok(done?),
             }
         }

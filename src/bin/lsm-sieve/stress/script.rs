@@ -146,13 +146,15 @@ impl<'a> Script<'a> {
     }
 
     fn closed(&mut self) -> Closed {
-        let mishaps = match self.random.below(8) {
+        let mishaps = match self.random.below(10) {
             0..=2 => vec![],
             3 => vec![self.remove()],
             4 => vec![self.damage()],
             5 => vec![self.plain()],
             6 => vec![self.damage(), self.plain(), self.remove()],
-            _ => vec![self.plain(), self.damage()],
+            7 => vec![self.plain(), self.damage()],
+            8 => vec![Mishap::Look],
+            _ => vec![self.plain(), self.damage(), Mishap::Look],
         };
         Closed {
             front: self

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use lsm_sieve::SieveDb;
 use lsm_sieve::workload::Watch;
 use lsm_sieve::workload::random::Random;
+use lsm_sieve::{SieveDb, SieveOptions};
 use serde::{Deserialize, Serialize};
 
 use super::case::{Failure, Subject};
@@ -75,9 +75,11 @@ impl<'a> Life<'a> {
     fn live(&mut self, watch: &mut impl Watch) -> Result<(), Failure> {
         while let Some(closed) = self.open_and_do(watch)? {
             let path = self.home.join("db");
+            let front = self.course.at(self.front())?;
             let mut files = closed::Closed {
                 path: &path,
                 settings: self.settings,
+                front: &front,
                 keys: self.keys,
                 model: &mut self.model,
                 tally: self.tally,
@@ -113,8 +115,11 @@ impl<'a> Life<'a> {
     }
 
     fn open(&self) -> Result<SieveDb, Violation> {
-        let front = self.front.options().map_err(Violation::other)?;
-        let front = front.frozen(self.frozen);
+        let front = self.front()?.frozen(self.frozen);
         closed::open(self.settings, &front, &self.home.join("db"), &self.model)
+    }
+
+    fn front(&self) -> Result<SieveOptions, Violation> {
+        self.front.options().map_err(Violation::other)
     }
 }

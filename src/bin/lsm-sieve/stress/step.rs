@@ -144,6 +144,8 @@ pub(super) enum Mishap {
     Remove { one_in: u64, seed: u64 },
     /// One filter in so many is not what was written.
     Damage { one_in: u64, seed: u64 },
+    /// A process opens it to read only, with the plugin, and reads all.
+    Look,
     /// A process without the plugin reads all, writes, and compacts or not.
     Plain { updates: Vec<Update>, compact: bool },
 }

@@ -42,6 +42,8 @@ fn options(cache_mib: u64) -> Options {
     table.set_cache_index_and_filter_blocks(false);
     let mut options = Options::default();
     options.set_block_based_table_factory(&table);
+    // RocksDB 11.8.1 crashes without it where the manifest lists logs.
+    options.set_track_and_verify_wals_in_manifest(true);
     // What operands merge to is not asked, only whether there are any.
     options.set_merge_operator_associative("any", |_, _, _| Some(Vec::new()));
     options
