@@ -30,7 +30,7 @@ const LOADING_MAX: Duration = Duration::from_secs(600);
 /// An open database that nobody writes.
 pub(crate) struct Look {
     pub(crate) db: SieveDb,
-    /// After the database; `None` where it has no lock.
+    /// Held for longer than the database; `None` where there is none.
     _lock: Option<File>,
 }
 
@@ -39,7 +39,7 @@ impl Database {
     /// loaded.
     pub(crate) fn open(&self) -> Result<Look, Stop> {
         // Says what is wrong with the path before an engine looks at it.
-        column_families(&self.path)?;
+        let families = column_families(&self.path)?;
         let filters = match &self.filters {
             Some(folder) => folder.clone(),
             None => self.path.join(SieveOptions::FOLDER),
@@ -53,7 +53,6 @@ impl Database {
             )));
         }
         let lock = keep_writers_out(&self.path)?;
-        let families = column_families(&self.path)?;
         let front = SieveOptions::default().folder(&filters);
         let engine = Options::default();
         let db = SieveDb::open_cf_for_read_only(&engine, &front, &self.path, families, false)?;

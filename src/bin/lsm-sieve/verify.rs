@@ -11,6 +11,7 @@ use crate::progress::Progress;
 const AFTER_HELP: &str = "Examples:
   lsm-sieve verify /var/lib/service/db
   lsm-sieve verify /var/lib/service/db --full
+  lsm-sieve verify /var/lib/service/db --filters /fast/filters
 
 A damaged sidecar loses no key: it is answered `maybe` and rebuilt. A lost key is a defect.";
 
