@@ -74,7 +74,7 @@ impl SieveDb {
         cfs: &[&impl AsColumnFamilyRef],
         options: &FlushOptions,
     ) -> Result<(), Error> {
-        self.refuse_to_read_only()?;
+        self.refuse_if_read_only()?;
         let alone = || self.columns.flush_without_upkeep();
         let _alone = (!planted!(FamiliesFlushedBesideUpkeep)).then(alone);
         self.engine.flush_cfs_opt(cfs, options)
@@ -130,7 +130,7 @@ impl SieveDb {
     /// # Errors
     /// What RocksDB says.
     pub fn wait_for_compact(&self, options: &WaitForCompactOptions) -> Result<(), Error> {
-        self.refuse_to_read_only()?;
+        self.refuse_if_read_only()?;
         self.engine.wait_for_compact(options)
     }
 
@@ -164,9 +164,9 @@ impl SieveDb {
         use_engine(&self.engine)
     }
 
-    /// RocksDB's own refusal where the engine is open to read only; of what it forgets to refuse then,
-    /// and does to the files, or waits for without end.
-    pub(super) fn refuse_to_read_only(&self) -> Result<(), Error> {
+    /// RocksDB's own refusal, where the engine is open to read only: for what its read-only instance would
+    /// do to the files all the same, or wait for without end.
+    pub(super) fn refuse_if_read_only(&self) -> Result<(), Error> {
         if self.options.is_read_only() {
             return self.engine.flush();
         }
@@ -320,7 +320,7 @@ impl SieveDb {
     /// # Errors
     /// What RocksDB says.
     pub fn set_options(&self, options: &[(&str, &str)]) -> Result<(), Error> {
-        self.refuse_to_read_only()?;
+        self.refuse_if_read_only()?;
         self.engine.set_options(options)
     }
 
@@ -333,7 +333,7 @@ impl SieveDb {
         cf: &impl AsColumnFamilyRef,
         options: &[(&str, &str)],
     ) -> Result<(), Error> {
-        self.refuse_to_read_only()?;
+        self.refuse_if_read_only()?;
         self.engine.set_options_cf(cf, options)
     }
 
@@ -343,7 +343,7 @@ impl SieveDb {
     /// # Errors
     /// What RocksDB says.
     pub fn delete_file_in_range<K: AsRef<[u8]>>(&self, from: K, to: K) -> Result<(), Error> {
-        self.refuse_to_read_only()?;
+        self.refuse_if_read_only()?;
         self.engine.delete_file_in_range(from, to)
     }
 
@@ -357,7 +357,7 @@ impl SieveDb {
         from: K,
         to: K,
     ) -> Result<(), Error> {
-        self.refuse_to_read_only()?;
+        self.refuse_if_read_only()?;
         self.engine.delete_file_in_range_cf(cf, from, to)
     }
 

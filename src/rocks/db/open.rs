@@ -145,16 +145,18 @@ impl SieveDb {
         families: impl IntoIterator<Item = (N, Options)>,
         error_if_log_file_exist: bool,
     ) -> Result<Self, OpenError> {
-        // Who reads makes no folder, as the engine's open would.
-        Engine::list_cf(options, path.as_ref())
-            .map_err(|source| not_opened(path.as_ref(), source))?;
+        let path = path.as_ref();
+        if !path.is_dir() {
+            // The engine's open would make the folder; this says that there is none.
+            Engine::list_cf(options, path).map_err(|source| not_opened(path, source))?;
+        }
         let open = |options: &Options, path: &Path, families: Families| {
             let options = read_only(options);
             let refuse_log = error_if_log_file_exist;
             Engine::open_cf_with_opts_for_read_only(&options, path, families, refuse_log)
         };
         let sieve = sieve.clone().read_only();
-        Self::open_by(open, options, &sieve, path.as_ref(), families)
+        Self::open_by(open, options, &sieve, path, families)
     }
 
     fn open_by<N: AsRef<str>>(
@@ -211,10 +213,8 @@ impl SieveDb {
         if planted!(FolderChangedUnlocked) {
             opening.keep(&identity)?;
         }
-        let engine = open(&database_options, path, hooked).map_err(|source| OpenError::Engine {
-            path: path.to_owned(),
-            source,
-        })?;
+        let engine = open(&database_options, path, hooked);
+        let engine = engine.map_err(|source| not_opened(path, source))?;
         // Only now is the database ours alone.
         if sieve.is_frozen() {
             opening.confirm(&identity)?;
@@ -340,7 +340,7 @@ impl SieveDb {
     /// What RocksDB says.
     pub fn drop_cf(&self, name: &str) -> Result<(), Error> {
         let _turn = self.family_turn();
-        self.refuse_to_read_only()?;
+        self.refuse_if_read_only()?;
         self.engine.drop_cf(name)?;
         self.columns.remove(name);
         if !self.options.is_frozen() {
