@@ -32,6 +32,7 @@ mod read_only;
 mod recovery;
 mod reorganize;
 mod second_look;
+mod secondary;
 mod security;
 mod settings;
 mod skip;

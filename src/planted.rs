@@ -181,6 +181,10 @@ faults! {
     PublishedAfterGivingUp => "rocks::column::",
     /// Keys that come past the memtables are not announced.
     ForeignUnannounced => "ingestion::",
+    /// Nor are those that a catch-up brings.
+    CatchUpUnannounced => "secondary::",
+    /// Filters are taken from tables that readers do not have yet.
+    TablesAheadOfReaders => "secondary::",
     /// What was learnt before keys came from outside is published after it.
     OldEpochPublished => "ingestion::",
     /// A family that is made while keys come from outside is not told of them.

@@ -19,7 +19,8 @@
 //! published before the read is still the view after it, and denies the key that the read found,
 //! it lies. Where another view was published meanwhile, the audit does not judge the front. The tables'
 //! filters are tried by two reads of one snapshot, which only they can make differ; with unordered
-//! writes a snapshot still changes, and these audits correct the answer without a verdict.
+//! writes a snapshot still changes, and a secondary has none: there these audits correct the answer
+//! without a verdict.
 //!
 //! *No changed answer.* An audit that cannot read lets the negative stand. One that finds a key which
 //! the front denied sends the caller to the engine; one that finds what RocksDB did not has the
@@ -144,11 +145,17 @@ pub(crate) struct Auditor {
     /// Weak, because the engine holds the front.
     engine: Weak<Engine>,
     trust: Arc<Trust>,
+    /// Not so a secondary: its reads pass over them, and what comes is seen batch by batch.
+    has_snapshots: bool,
 }
 
 impl Auditor {
-    pub(crate) fn new(engine: Weak<Engine>, trust: Arc<Trust>) -> Self {
-        Self { engine, trust }
+    pub(crate) fn new(engine: Weak<Engine>, trust: Arc<Trust>, has_snapshots: bool) -> Self {
+        Self {
+            engine,
+            trust,
+            has_snapshots,
+        }
     }
 
     /// Whether a denial by the front stands: the engine did not find the key.
@@ -198,7 +205,7 @@ impl Auditor {
     /// Refutes the tables' filters if they hide this key.
     fn try_tables(&self, column: &Column, engine: &Engine, key: &[u8]) {
         let fixed = !column.memtables().publishes_first() || planted!(MovingMomentTrusted);
-        if fixed && differs_at_one_moment(column, engine, key) {
+        if self.has_snapshots && fixed && differs_at_one_moment(column, engine, key) {
             self.refute(column, column.hasher().hash(key), Liar::Table);
         }
     }

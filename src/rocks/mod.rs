@@ -83,3 +83,19 @@ pub(crate) fn read_only(options: &rocksdb::Options) -> rocksdb::Options {
     options.set_track_and_verify_wals_in_manifest(true);
     options
 }
+
+/// These options, to open an engine as a secondary.
+///
+/// RocksDB 11.8.1 knows a table by its number, which may come back as another one unless all are kept open;
+/// its secondary archives and removes the writer's logs by these settings; and it crashes where it flushes a
+/// log of its own by hand.
+pub(crate) fn secondary(options: &rocksdb::Options) -> rocksdb::Options {
+    const NEVER: u64 = 1 << 62;
+    let mut options = options.clone();
+    options.set_max_open_files(-1);
+    options.set_wal_ttl_seconds(0);
+    options.set_wal_size_limit_mb(0);
+    options.set_delete_obsolete_files_period_micros(NEVER);
+    options.set_manual_wal_flush(false);
+    options
+}

@@ -37,7 +37,17 @@ pub struct SieveOptions {
     left_out: BTreeSet<String>,
     publishes_first: bool,
     families: usize,
-    read_only: bool,
+    access: Access,
+}
+
+/// What the engine is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Access {
+    Write,
+    /// It has the database as it was when it was opened.
+    Read,
+    /// It reads what another process writes, and catches up with it when told.
+    Follow,
 }
 
 /// What filters take.
@@ -103,7 +113,7 @@ impl Default for SieveOptions {
             left_out: BTreeSet::new(),
             publishes_first: false,
             families: 1,
-            read_only: false,
+            access: Access::Write,
         }
     }
 }
@@ -303,12 +313,23 @@ impl SieveOptions {
 
     /// Of an engine that changes no file; then no filter is changed either.
     pub(super) fn read_only(mut self) -> Self {
-        self.read_only = true;
+        self.access = Access::Read;
         self.frozen(true)
     }
 
-    pub(super) fn is_read_only(&self) -> bool {
-        self.read_only
+    /// Of an engine that follows one which writes.
+    pub(super) fn secondary(mut self) -> Self {
+        self.access = Access::Follow;
+        self.frozen(true)
+    }
+
+    /// Whether the engine writes nothing.
+    pub(super) fn is_reader(&self) -> bool {
+        self.access != Access::Write
+    }
+
+    pub(super) fn is_secondary(&self) -> bool {
+        self.access == Access::Follow
     }
 
     pub(crate) fn is_frozen(&self) -> bool {

@@ -682,15 +682,33 @@ void lsm_sieve_listen(rocksdb_options_t* options, void* front, const lsm_sieve_h
       std::make_shared<Waker>(std::move(column), std::string(name, name_size)));
 }
 
-// Calls `each` for every live table of the column family. Returns an error to free, or null.
-char* lsm_sieve_live_tables(rocksdb_column_family_handle_t* column, void* context,
+// Calls `each` for every live table of the column family: of the newest version, or of the one that
+// readers have. Returns an error to free, or null.
+//
+// A flush may be over before readers have its table, so whoever waited for it asks for the newest. A
+// secondary makes a version of each family at each catch-up, and hands it to readers only where
+// something came and all went well; it waits for no flush.
+char* lsm_sieve_live_tables(rocksdb_column_family_handle_t* column, bool of_readers, void* context,
                             void (*each)(void* context, const lsm_sieve_table* table)) noexcept {
   DB* db = EngineOf(column);
   TablePropertiesCollection tables;
-  const Status status = db->GetPropertiesOfAllTables(column->rep, &tables);
-  if (!status.ok()) return ErrorOf(status);
   ColumnFamilyMetaData metadata;
-  db->GetColumnFamilyMetaData(column->rep, &metadata);
+  Status status;
+  if (of_readers) {
+    auto* handle = static_cast_with_check<ColumnFamilyHandleImpl>(column->rep);
+    auto* engine = static_cast_with_check<DBImpl>(handle->db());
+    SuperVersion* readers = handle->cfd()->GetReferencedSuperVersion(engine);
+    status = readers->current->GetPropertiesOfAllTables(ReadOptions(), &tables);
+    {
+      InstrumentedMutexLock lock(engine->mutex());
+      readers->current->GetColumnFamilyMetaData(&metadata);
+    }
+    engine->CleanupSuperVersion(readers);
+  } else {
+    status = db->GetPropertiesOfAllTables(column->rep, &tables);
+    db->GetColumnFamilyMetaData(column->rep, &metadata);
+  }
+  if (!status.ok()) return ErrorOf(status);
   const auto placements = Placements(metadata);
   for (const auto& [path, properties] : tables) {
     lsm_sieve_table table = {};

@@ -164,6 +164,15 @@ impl Column {
         self.consolidated.load(Ordering::Relaxed) == sequence
     }
 
+    /// Notes that this summary has all keys of a table, if it is still the one that readers ask. Nothing
+    /// is published; but what was read need not be read again, whatever comes from outside meanwhile.
+    pub(crate) fn note_covered(&self, summary: &Arc<Scalable>, table: Option<SegmentId>) {
+        let mut knowledge = unpoisoned(self.knowledge.lock());
+        if Arc::ptr_eq(&self.view().summary, summary) {
+            knowledge.covers.extend(table);
+        }
+    }
+
     /// The tables whose keys are all in the summary.
     pub(crate) fn covers(&self) -> HashSet<SegmentId> {
         unpoisoned(self.knowledge.lock()).covers.clone()

@@ -74,7 +74,7 @@ impl SieveDb {
         cfs: &[&impl AsColumnFamilyRef],
         options: &FlushOptions,
     ) -> Result<(), Error> {
-        self.refuse_if_read_only()?;
+        self.refuse_if_reader()?;
         let alone = || self.columns.flush_without_upkeep();
         let _alone = (!planted!(FamiliesFlushedBesideUpkeep)).then(alone);
         self.engine.flush_cfs_opt(cfs, options)
@@ -85,6 +85,7 @@ impl SieveDb {
     /// # Errors
     /// What RocksDB says.
     pub fn flush_wal(&self, sync: bool) -> Result<(), Error> {
+        self.refuse_if_reader()?;
         self.engine.flush_wal(sync)
     }
 
@@ -130,7 +131,7 @@ impl SieveDb {
     /// # Errors
     /// What RocksDB says.
     pub fn wait_for_compact(&self, options: &WaitForCompactOptions) -> Result<(), Error> {
-        self.refuse_if_read_only()?;
+        self.refuse_if_reader()?;
         self.engine.wait_for_compact(options)
     }
 
@@ -164,10 +165,23 @@ impl SieveDb {
         use_engine(&self.engine)
     }
 
-    /// RocksDB's own refusal, where the engine is open to read only: for what its read-only instance would
-    /// do to the files all the same, or wait for without end.
-    pub(super) fn refuse_if_read_only(&self) -> Result<(), Error> {
-        if self.options.is_read_only() {
+    /// Reads what the writer of the database has written since, where this one was
+    /// [opened as a secondary](SieveDb::open_as_secondary). From here on nothing is ruled out until upkeep has
+    /// looked at the tables that came, which [`SieveDb::wait_until_known`] waits for.
+    ///
+    /// # Errors
+    /// What RocksDB says. An error that comes again and again, as after the writer made a column family, ends
+    /// when the secondary is opened anew; what was there is read until then.
+    pub fn try_catch_up_with_primary(&self) -> Result<(), Error> {
+        let announced = self.options.is_secondary() && !planted!(CatchUpUnannounced);
+        let _arriving = announced.then(|| self.columns.expect_foreign_keys(None));
+        self.engine.try_catch_up_with_primary()
+    }
+
+    /// RocksDB's own refusal, where the engine writes nothing: for what its read-only and its secondary
+    /// instance do all the same, or do by halves, crash at, or wait for without end.
+    pub(super) fn refuse_if_reader(&self) -> Result<(), Error> {
+        if self.options.is_reader() {
             return self.engine.flush();
         }
         Ok(())
@@ -288,9 +302,23 @@ impl SieveDb {
     /// # Errors
     /// What RocksDB says.
     pub fn checkpoint(&self, path: impl AsRef<Path>) -> Result<(), Error> {
+        self.checkpoint_with_log_size(path, 0)
+    }
+
+    /// [`SieveDb::checkpoint`] with RocksDB's threshold for a flush before it, 0 in the other: with more, the
+    /// log may be copied in its place, and what was written past the log is missing.
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    pub fn checkpoint_with_log_size(
+        &self,
+        path: impl AsRef<Path>,
+        log_size_for_flush: u64,
+    ) -> Result<(), Error> {
+        self.refuse_if_reader()?;
         let alone = || self.columns.flush_without_upkeep();
         let _alone = (!planted!(CheckpointBesideUpkeep)).then(alone);
-        Checkpoint::new(&*self.engine)?.create_checkpoint(path)
+        Checkpoint::new(&*self.engine)?.create_checkpoint_with_log_size(path, log_size_for_flush)
     }
 
     /// [`SieveDb::create_new_backup_flush`] without a flush.
@@ -311,6 +339,7 @@ impl SieveDb {
         backups: &mut BackupEngine,
         flush_before_backup: bool,
     ) -> Result<(), Error> {
+        self.refuse_if_reader()?;
         let _alone = self.columns.flush_without_upkeep();
         backups.create_new_backup_flush(&*self.engine, flush_before_backup)
     }
@@ -320,7 +349,7 @@ impl SieveDb {
     /// # Errors
     /// What RocksDB says.
     pub fn set_options(&self, options: &[(&str, &str)]) -> Result<(), Error> {
-        self.refuse_if_read_only()?;
+        self.refuse_if_reader()?;
         self.engine.set_options(options)
     }
 
@@ -333,7 +362,7 @@ impl SieveDb {
         cf: &impl AsColumnFamilyRef,
         options: &[(&str, &str)],
     ) -> Result<(), Error> {
-        self.refuse_if_read_only()?;
+        self.refuse_if_reader()?;
         self.engine.set_options_cf(cf, options)
     }
 
@@ -343,7 +372,7 @@ impl SieveDb {
     /// # Errors
     /// What RocksDB says.
     pub fn delete_file_in_range<K: AsRef<[u8]>>(&self, from: K, to: K) -> Result<(), Error> {
-        self.refuse_if_read_only()?;
+        self.refuse_if_reader()?;
         self.engine.delete_file_in_range(from, to)
     }
 
@@ -357,7 +386,7 @@ impl SieveDb {
         from: K,
         to: K,
     ) -> Result<(), Error> {
-        self.refuse_if_read_only()?;
+        self.refuse_if_reader()?;
         self.engine.delete_file_in_range_cf(cf, from, to)
     }
 

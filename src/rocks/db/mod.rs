@@ -50,7 +50,7 @@ const PATIENCE: Duration = Duration::from_millis(100);
 /// - Iterators and snapshots are over [`Engine`]. A snapshot goes to the reads with options.
 /// - Checkpoints, backups and sums of memory are made by methods here ([`SieveDb::checkpoint`],
 ///   [`SieveDb::create_new_backup_flush`], [`SieveDb::add_to_memory_usage`]).
-/// - There are no transactions, no timestamps, no time to live, no secondary instance.
+/// - There are no transactions, no timestamps, no time to live.
 /// - What else has no method is done by [`SieveDb::with_engine`].
 pub struct SieveDb {
     engine: Arc<Engine>,

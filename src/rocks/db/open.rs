@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 
-use rocksdb::{DEFAULT_COLUMN_FAMILY_NAME, Error, Options};
+use rocksdb::{ColumnFamilyDescriptor, DEFAULT_COLUMN_FAMILY_NAME, Error, Options};
 
 use super::SieveDb;
 use crate::disk::{Disk, RealDisk};
@@ -24,7 +24,7 @@ use crate::rocks::scrub::ScrubLog;
 use crate::rocks::shelf::Shelf;
 use crate::rocks::trust::Trust;
 use crate::rocks::upkeep::Upkeep;
-use crate::rocks::{Engine, OpenError, ffi, probe, read_only};
+use crate::rocks::{Engine, OpenError, ffi, probe, read_only, secondary};
 use crate::segment::{Candidate, IdentityError, Registry, SidecarFolder};
 use crate::sync::unpoisoned;
 
@@ -146,10 +146,7 @@ impl SieveDb {
         error_if_log_file_exist: bool,
     ) -> Result<Self, OpenError> {
         let path = path.as_ref();
-        if !path.is_dir() {
-            // The engine's open would make the folder; this says that there is none.
-            Engine::list_cf(options, path).map_err(|source| not_opened(path, source))?;
-        }
+        refuse_none(options, path)?;
         let open = |options: &Options, path: &Path, families: Families| {
             let options = read_only(options);
             let refuse_log = error_if_log_file_exist;
@@ -157,6 +154,74 @@ impl SieveDb {
         };
         let sieve = sieve.clone().read_only();
         Self::open_by(open, options, &sieve, path, families)
+    }
+
+    /// Opens a database that another process writes, with the default column family, as a secondary:
+    /// RocksDB refuses writes, keeps its own messages in the folder `secondary_path`, and follows the
+    /// writer with each [`SieveDb::try_catch_up_with_primary`].
+    ///
+    /// The filters are those that the writer's front keeps, and go on from there in memory: upkeep reads the
+    /// keys of each table that comes, once, and writes nothing. The summary takes new keys and loses
+    /// none, since memtables cannot be flushed here; one that has grown too large is made anew by opening
+    /// again.
+    ///
+    /// All tables are kept open, whatever `max_open_files` says: the writer removes what it compacted. Open it
+    /// anew where the writer made a column family, or made its filters anew. As with
+    /// [`SieveDb::open_for_read_only`], neither process sees the other's [refutation](SieveDb::refutation).
+    ///
+    /// RocksDB's secondary has no snapshots. It hears of a write past the log when that is flushed, may miss
+    /// for one catch-up what is flushed meanwhile, and while it has an entry both in its memtable and in a
+    /// table, may read a value that was since deleted, and merge an operand twice.
+    ///
+    /// # Errors
+    /// As [`SieveDb::open`]; where the writer is being opened or removes files meanwhile, try again.
+    pub fn open_as_secondary(
+        options: &Options,
+        sieve: &SieveOptions,
+        primary_path: impl AsRef<Path>,
+        secondary_path: impl AsRef<Path>,
+    ) -> Result<Self, OpenError> {
+        let names = [DEFAULT_COLUMN_FAMILY_NAME];
+        Self::open_cf_as_secondary(options, sieve, primary_path, secondary_path, names)
+    }
+
+    /// [`SieveDb::open_as_secondary`] with these column families, all with the same options.
+    ///
+    /// # Errors
+    /// As [`SieveDb::open`].
+    pub fn open_cf_as_secondary<N: AsRef<str>>(
+        options: &Options,
+        sieve: &SieveOptions,
+        primary_path: impl AsRef<Path>,
+        secondary_path: impl AsRef<Path>,
+        names: impl IntoIterator<Item = N>,
+    ) -> Result<Self, OpenError> {
+        let families = names.into_iter().map(|name| (name, options.clone()));
+        let (primary, secondary) = (primary_path, secondary_path);
+        Self::open_cf_with_opts_as_secondary(options, sieve, primary, secondary, families)
+    }
+
+    /// [`SieveDb::open_as_secondary`] with these column families, each with options of its own.
+    ///
+    /// # Errors
+    /// As [`SieveDb::open`].
+    pub fn open_cf_with_opts_as_secondary<N: AsRef<str>>(
+        options: &Options,
+        sieve: &SieveOptions,
+        primary_path: impl AsRef<Path>,
+        secondary_path: impl AsRef<Path>,
+        families: impl IntoIterator<Item = (N, Options)>,
+    ) -> Result<Self, OpenError> {
+        let open = |options: &Options, path: &Path, families: Families| {
+            let families = families
+                .into_iter()
+                .map(|(name, options)| ColumnFamilyDescriptor::new(name, options));
+            let (options, messages) = (secondary(options), secondary_path.as_ref());
+            Engine::open_cf_descriptors_as_secondary(&options, path, messages, families)
+        };
+        let path = primary_path.as_ref();
+        refuse_none(options, path)?;
+        Self::open_by(open, options, &sieve.clone().secondary(), path, families)
     }
 
     fn open_by<N: AsRef<str>>(
@@ -245,7 +310,7 @@ impl SieveDb {
             if column.name() == DEFAULT_COLUMN_FAMILY_NAME {
                 default = Some(Arc::clone(&column));
             }
-            watch(&column, &engine, &trust);
+            watch(&column, &engine, &trust, &options);
             columns.insert(id, column);
         }
         for name in options.left_out() {
@@ -306,7 +371,8 @@ impl SieveDb {
         let name = name.as_ref();
         let _turn = self.family_turn();
         let create = |options: &Options| {
-            let created = self.engine.create_cf(name, options);
+            let allowed = self.refuse_if_reader();
+            let created = allowed.and_then(|()| self.engine.create_cf(name, options));
             created.map_err(|source| OpenError::Create {
                 column: name.to_owned(),
                 source,
@@ -327,7 +393,7 @@ impl SieveDb {
         let sieve = self.settings().shared_by(self.columns.all().len() + 1);
         let column = opening.column(name, &sieve, taken);
         create(&hooked_options(options, &column)?)?;
-        watch(&column, &self.engine, &self.trust);
+        watch(&column, &self.engine, &self.trust, &self.options);
         // Not the family that has the name now, which may have been dropped and made again.
         self.columns.insert(bound_family(&column)?, column);
         self.bell.ring();
@@ -340,7 +406,7 @@ impl SieveDb {
     /// What RocksDB says.
     pub fn drop_cf(&self, name: &str) -> Result<(), Error> {
         let _turn = self.family_turn();
-        self.refuse_if_read_only()?;
+        self.refuse_if_reader()?;
         self.engine.drop_cf(name)?;
         self.columns.remove(name);
         if !self.options.is_frozen() {
@@ -426,6 +492,15 @@ impl Opening {
     }
 }
 
+/// Says that there is no database where there is no folder: to open one to read makes the folder.
+fn refuse_none(options: &Options, path: &Path) -> Result<(), OpenError> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    let listed = Engine::list_cf(options, path);
+    listed.map_or_else(|source| Err(not_opened(path, source)), |_| Ok(()))
+}
+
 fn not_opened(path: &Path, source: Error) -> OpenError {
     OpenError::Engine {
         path: path.to_owned(),
@@ -459,7 +534,9 @@ fn unsupported(column: &str, reason: String) -> OpenError {
 }
 
 /// Lets a front be audited, and fall with the others.
-fn watch(column: &Arc<Column>, engine: &Arc<Engine>, trust: &Arc<Trust>) {
-    column.audit_with(Auditor::new(Arc::downgrade(engine), Arc::clone(trust)));
+fn watch(column: &Arc<Column>, engine: &Arc<Engine>, trust: &Arc<Trust>, options: &SieveOptions) {
+    let has_snapshots = !options.is_secondary();
+    let auditor = Auditor::new(Arc::downgrade(engine), Arc::clone(trust), has_snapshots);
+    column.audit_with(auditor);
     trust.cover(column);
 }

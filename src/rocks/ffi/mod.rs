@@ -24,7 +24,7 @@ use rocksdb::{AsColumnFamilyRef, AsRawPtr, BoundColumnFamily, Options};
 #[cfg(test)]
 pub(crate) use self::hooks::SILENT;
 pub(crate) use self::hooks::{HOOKS, Hooks};
-pub(crate) use self::tables::{LiveTable, live_tables, raw_keys};
+pub(crate) use self::tables::{LiveTable, live_tables, raw_keys, tables_of_readers};
 use super::Engine;
 use super::column::Column;
 use crate::planted::Fault;

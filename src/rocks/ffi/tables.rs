@@ -28,6 +28,7 @@ struct RawTable {
 unsafe extern "C" {
     fn lsm_sieve_live_tables(
         column: *mut sys::rocksdb_column_family_handle_t,
+        of_readers: bool,
         context: *mut c_void,
         each: extern "C" fn(*mut c_void, *const RawTable),
     ) -> *mut c_char;
@@ -66,13 +67,23 @@ impl LiveTable {
     }
 }
 
-/// All live tables of a column family, from one version of it; levels and ranges from a later look.
+/// All live tables of a column family, from its newest version, which readers are about to have; levels and
+/// ranges from a later look.
 pub(crate) fn live_tables(column: &impl AsColumnFamilyRef) -> Result<Vec<LiveTable>, String> {
+    listed(column, false)
+}
+
+/// All tables of a secondary's column family that its readers have: the newest version may have others.
+pub(crate) fn tables_of_readers(column: &impl AsColumnFamilyRef) -> Result<Vec<LiveTable>, String> {
+    listed(column, true)
+}
+
+fn listed(column: &impl AsColumnFamilyRef, of_readers: bool) -> Result<Vec<LiveTable>, String> {
     let mut tables: Vec<LiveTable> = Vec::new();
     let context = (&raw mut tables).cast();
     // SAFETY: the handle is live while borrowed; `each_table` gets the vector it expects, which
     // nobody else touches during the call.
-    let error = unsafe { lsm_sieve_live_tables(column.inner(), context, each_table) };
+    let error = unsafe { lsm_sieve_live_tables(column.inner(), of_readers, context, each_table) };
     take_text(error).map_or(Ok(tables), Err)
 }
 

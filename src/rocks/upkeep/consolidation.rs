@@ -35,10 +35,15 @@ const LOOKS_A_REQUEST: u32 = 50;
 const LOOKS_AT_COMPACTIONS: u32 = 500;
 
 impl Upkeep {
+    /// A secondary may not: it cannot flush the memtables that feed the summary of before.
+    pub(super) fn may_consolidate(&self) -> bool {
+        !self.options.is_frozen()
+    }
+
     pub(super) fn consolidation_is_due(&self, column: &Column, quiet: bool) -> bool {
         // A summary that the budget keeps from the promised rate would come out the same again.
-        if self.options.is_frozen() || column.is_consolidated(self.engine.latest_sequence_number())
-        {
+        let sequence = self.engine.latest_sequence_number();
+        if !self.may_consolidate() || column.is_consolidated(sequence) {
             return false;
         }
         let summary = column.view().summary;

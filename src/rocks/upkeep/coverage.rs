@@ -66,7 +66,7 @@ impl Upkeep {
             .filter(|table| !setback.failed_before(&table.path));
         let entries: u64 = fresh.map(|table| table.entries).sum();
         let many = entries > summary.items().get() / 2 && entries > 0;
-        if many && !planted!(CoveredUnread) {
+        if many && self.may_consolidate() && !planted!(CoveredUnread) {
             // In a wait it is this that failed, or would fail.
             if setback.is_waiting() {
                 return Ok(());
@@ -85,6 +85,7 @@ impl Upkeep {
                 continue;
             }
             covers.extend(table.id());
+            column.note_covered(&summary, table.id());
             if !self.publish_partial(column, epoch, Arc::clone(&summary), covers.clone(), tables) {
                 return Err(UpkeepError::Overtaken);
             }

@@ -221,6 +221,8 @@ impl Upkeep {
             match tended {
                 Ok(()) => {}
                 Err(UpkeepError::Stopped) => return Some(UpkeepError::Stopped.to_string()),
+                // By the next catch-up, which rings the bell when it ends.
+                Err(UpkeepError::Overtaken) if self.options.is_secondary() => {}
                 Err(UpkeepError::ColumnGone(name)) => {
                     tracing::info!(column = name, "the family is gone, and its front with it");
                     self.columns.forget(&column);
@@ -270,14 +272,14 @@ impl Upkeep {
         }
         self.load_filters(tables);
         self.publish_known(column, epoch, tables);
-        if self.options.is_frozen() {
+        if self.options.is_frozen() && !self.options.is_secondary() {
             return Ok(());
         }
         let improved = self
             .make_missing(column, epoch, tables, setback)
             .and_then(|()| {
                 let due = !setback.is_waiting() && self.consolidation_is_due(column, quiet);
-                if calls.consolidate || due {
+                if self.may_consolidate() && (calls.consolidate || due) {
                     self.consolidate(column, setback)?;
                 }
                 Ok(())
@@ -343,7 +345,12 @@ impl Upkeep {
     }
 
     fn list(&self, column: &Column) -> Result<Vec<LiveTable>, UpkeepError> {
-        let listed = ffi::live_tables(&self.handle(column)?);
+        let handle = self.handle(column)?;
+        let listed = if self.options.is_secondary() && !planted!(TablesAheadOfReaders) {
+            ffi::tables_of_readers(&handle)
+        } else {
+            ffi::live_tables(&handle)
+        };
         let mut tables = listed.map_err(|reason| UpkeepError::List {
             column: column.name().to_owned(),
             reason,

@@ -43,6 +43,9 @@ impl Upkeep {
     }
 
     pub(super) fn save_filters(&self, tables: &[LiveTable]) {
+        if self.options.is_frozen() {
+            return;
+        }
         for id in tables.iter().filter_map(LiveTable::id) {
             let Some(segment) = self.registry.get(id) else {
                 continue;

@@ -23,7 +23,11 @@ use super::verdict::{Certainty, Checked, Tally, Violation};
 
 type FamilyOptions = Vec<(&'static str, Options)>;
 
-fn options(settings: &Settings, model: &Model) -> Result<(Options, FamilyOptions), rocksdb::Error> {
+/// The options of a database and of the families that the model has.
+pub(super) fn options(
+    settings: &Settings,
+    model: &Model,
+) -> Result<(Options, FamilyOptions), rocksdb::Error> {
     let families = model.existing();
     let families = families.map(|family| Ok((FAMILIES[family], settings.family(family)?)));
     Ok((settings.family(0)?, families.collect::<Result<_, _>>()?))

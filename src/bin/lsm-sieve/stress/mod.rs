@@ -13,6 +13,7 @@ mod closed;
 mod course;
 mod crowd;
 mod differential;
+mod follower;
 mod ground;
 mod keys;
 mod model;

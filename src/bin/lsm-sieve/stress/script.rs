@@ -133,13 +133,16 @@ impl<'a> Script<'a> {
             .random
             .pick(&[Way::Front, Way::Front, Way::Front, Way::Engine]);
         let family = 1 + self.random.index(FAMILIES.len() - 1);
-        match self.random.below(16) {
+        match self.random.below(18) {
             0..=3 => Step::Create { family, way },
             4..=5 => Step::Drop { family, way },
             6 => Step::Rate(draw_rate(self.random)),
             7..=8 => Step::Verify,
             9..=10 => Step::Checkpoint {
                 filters: self.random.one_in(2),
+            },
+            11..=12 => Step::Follow {
+                anew: self.random.one_in(3),
             },
             _ => Step::Reopen(self.closed()),
         }

@@ -9,6 +9,7 @@ use rocksdb::checkpoint::Checkpoint;
 use rocksdb::{Error, IngestExternalFileOptions, SnapshotWithThreadMode, WriteBatch, WriteOptions};
 
 use super::closed;
+use super::follower::Follower;
 use super::ground::{Ground, Handle};
 use super::model::{Change, FAMILIES, Model, value};
 use super::step::{Api, Step, Stretch, Update, Way};
@@ -35,6 +36,7 @@ pub(super) struct Session<'a> {
     /// Opened to look only.
     pub(super) frozen: bool,
     moments: VecDeque<Moment<'a>>,
+    follower: Option<Follower>,
     /// Files made so far.
     files: u64,
 }
@@ -54,6 +56,7 @@ impl<'a> Session<'a> {
             home,
             frozen,
             moments: VecDeque::new(),
+            follower: None,
             files: 0,
         }
     }
@@ -97,6 +100,7 @@ impl<'a> Session<'a> {
             Step::Create { family, way } => self.create(*family, *way),
             Step::Drop { family, way } => self.drop_family(*family, *way),
             Step::Checkpoint { filters } => self.checkpoint(*filters),
+            Step::Follow { anew } => self.follow(*anew),
             Step::Reopen(_) => Ok(()),
             Step::Lie { family, key } => self.lie(*family, *key),
         }
@@ -359,6 +363,28 @@ impl<'a> Session<'a> {
     }
 
     // -------------------------------------------------------------- copies
+
+    fn follow(&mut self, anew: bool) -> Checked {
+        let ground = &self.ground;
+        let follower = match self.follower.take().filter(|_| !anew) {
+            Some(follower) => follower,
+            None => {
+                let front = ground.settings.front.options().map_err(Violation::other)?;
+                let messages = self.home.join("secondary");
+                self.tally.opened += 1;
+                Follower::open(
+                    ground.settings,
+                    &front,
+                    ground.db.path(),
+                    &messages,
+                    self.model,
+                )?
+            }
+        };
+        let goes_on = follower.catch_up(ground.keys, self.tally)?;
+        self.follower = goes_on.then_some(follower);
+        Ok(())
+    }
 
     fn checkpoint(&mut self, filters: bool) -> Checked {
         self.files += 1;

@@ -117,6 +117,10 @@ pub(super) enum Step {
     Checkpoint {
         filters: bool,
     },
+    /// A secondary catches up; one that is opened now, or that of before.
+    Follow {
+        anew: bool,
+    },
     Reopen(Closed),
     /// The model hears of a put, the database does not. Never drawn: it is there to show that a
     /// lost read is found.

@@ -1,0 +1,111 @@
+//! A secondary beside the writer: its filters may hide nothing that its engine has.
+//!
+//! What it must have is not what the model has: RocksDB's secondary hears of a write past the log when that
+//! is flushed, and may go on with what is in its memtable where a table knows better. So its engine, asked
+//! past the front, says which keys are there.
+
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lsm_sieve::{OpenError, SieveDb, SieveOptions};
+
+use super::closed;
+use super::keys::KeySpace;
+use super::model::{FAMILIES, Model};
+use super::settings::Settings;
+use super::verdict::{Certainty, Checked, Tally, Violation};
+
+/// Files that the writer removes while they are opened are taken for the reason so long at most.
+const PATIENCE: Duration = Duration::from_secs(60);
+const A_MOMENT: Duration = Duration::from_millis(1);
+
+pub(super) struct Follower(SieveDb);
+
+impl Follower {
+    /// Follows the database at `path` with the families that it has now.
+    pub(super) fn open(
+        settings: &Settings,
+        front: &SieveOptions,
+        path: &Path,
+        messages: &Path,
+        model: &Model,
+    ) -> Result<Self, Violation> {
+        let open = || -> Result<Result<SieveDb, OpenError>, rocksdb::Error> {
+            let (database, families) = closed::options(settings, model)?;
+            let secondary = SieveDb::open_cf_with_opts_as_secondary;
+            Ok(secondary(&database, front, path, messages, families))
+        };
+        let began = Instant::now();
+        loop {
+            match open()? {
+                Err(_) if began.elapsed() < PATIENCE => thread::sleep(A_MOMENT),
+                opened => return Ok(Self(opened?)),
+            }
+        }
+    }
+
+    /// Catches up, and asks for every key at once and when upkeep has looked at what came. Returns
+    /// whether it can go on: after some errors RocksDB's secondary never does.
+    pub(super) fn catch_up(&self, keys: &KeySpace, tally: &mut Tally) -> Result<bool, Violation> {
+        let caught_up = self.0.try_catch_up_with_primary().is_ok();
+        self.hides_nothing(keys, tally)?;
+        self.0.wait_until_known(PATIENCE);
+        self.hides_nothing(keys, tally)?;
+        match self.0.refutation() {
+            None => Ok(caught_up),
+            Some(refutation) => {
+                let what = format!("a secondary refuted {}", refutation.filter);
+                Err(Violation::other(what))
+            }
+        }
+    }
+
+    fn hides_nothing(&self, keys: &KeySpace, tally: &mut Tally) -> Checked {
+        let keys: Vec<&[u8]> = (0..keys.len()).filter_map(|rank| keys.get(rank)).collect();
+        for name in FAMILIES {
+            let Some(handle) = self.0.cf_handle(name) else {
+                continue;
+            };
+            let many = self.0.multi_get_cf(keys.iter().map(|key| (&handle, key)));
+            for (key, among_many) in keys.iter().zip(many) {
+                let there = self.0.get_unfiltered_cf(&handle, key);
+                let (Ok(there), Ok(found), Ok(among_many)) =
+                    (there, self.0.get_cf(&handle, key), among_many)
+                else {
+                    // The writer has removed the blob file that the value is in.
+                    continue;
+                };
+                tally.read(Certainty::of(there.as_ref().map(|_| 0)));
+                let denied = self.0.answer_cf(&handle, key).is_absent();
+                let same = found == there
+                    && (among_many == there || self.reads_disagree(name, key, there.as_deref())?);
+                if !same || (denied && there.is_some()) {
+                    let key = key[..key.len().min(60)].escape_ascii();
+                    let what = format!("a secondary answers wrongly for {key} of family {name:?}");
+                    let lost = there.is_some();
+                    return Err(Violation { lost, what });
+                }
+                tally.checked_negatives += u64::from(denied);
+                tally.let_by += u64::from(!denied && there.is_none());
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the engine itself says something else when it is asked for many keys.
+    fn reads_disagree(
+        &self,
+        name: &str,
+        key: &[u8],
+        there: Option<&[u8]>,
+    ) -> Result<bool, rocksdb::Error> {
+        self.0.with_engine(|engine| {
+            let handle = engine.cf_handle(name);
+            let asked = handle.iter().map(|handle| (handle, key));
+            let mut many = engine.multi_get_cf(asked).into_iter();
+            let among_many = many.next().transpose()?.flatten();
+            Ok(among_many.as_deref() != there)
+        })
+    }
+}
