@@ -9,8 +9,9 @@ use std::path::Path;
 
 use lsm_sieve::differential::{DifferentialOptions, DifferentialStore, MainFile};
 use lsm_sieve::{OpenError, Rate, SieveDb};
+use rocksdb::backup::{BackupEngine, BackupEngineOptions};
 use rocksdb::{
-    DEFAULT_COLUMN_FAMILY_NAME as DEFAULT, FlushOptions, WaitForCompactOptions, WriteBatch,
+    DEFAULT_COLUMN_FAMILY_NAME as DEFAULT, Env, FlushOptions, WaitForCompactOptions, WriteBatch,
 };
 
 use crate::cli::json;
@@ -57,6 +58,42 @@ fn filters_answer_and_no_file_changes() {
     assert!(matches!(refused, Err(OpenError::Engine { .. })));
 }
 
+/// Checks that every call which would change a database, or copies it by halves, is refused for this reason.
+pub(crate) fn all_refused(db: &SieveDb, family: &str, aside: &Path, reason: &str) {
+    let cf = db.cf_handle(family).unwrap();
+    let backups = tempfile::tempdir().unwrap();
+    let backups = BackupEngineOptions::new(backups.path()).unwrap();
+    let mut backups = BackupEngine::open(&backups, &Env::new().unwrap()).unwrap();
+    let mut wait = WaitForCompactOptions::default();
+    wait.set_flush(true);
+    let setting = [("disable_auto_compactions", "true")];
+    let (from, to) = (&b"a"[..], &b"z"[..]);
+    let mut batch = WriteBatch::default();
+    batch.put(b"key", b"value");
+    let refused = [
+        db.put(b"key", b"value"),
+        db.merge_cf(&cf, b"key", b"value"),
+        db.delete(b"key-00000100"),
+        db.write(batch),
+        db.flush(),
+        db.flush_cfs_opt(&[&cf], &FlushOptions::default()),
+        db.flush_wal(false),
+        db.wait_for_compact(&wait),
+        db.set_options(&setting),
+        db.set_options_cf(&cf, &setting),
+        db.delete_file_in_range(from, to),
+        db.delete_file_in_range_cf(&cf, from, to),
+        db.disable_file_deletions(),
+        db.checkpoint(aside.join("copy")),
+        db.create_new_backup(&mut backups),
+        db.drop_cf(family),
+    ];
+    for (call, refused) in refused.iter().enumerate() {
+        let said = refused.as_ref().unwrap_err().to_string();
+        assert!(said.contains(reason), "call {call}: {said}");
+    }
+}
+
 /// RocksDB's read-only instance drops families, removes tables, and waits for flushes that never come.
 #[test]
 fn what_would_change_the_database_is_refused() {
@@ -75,31 +112,7 @@ fn what_would_change_the_database_is_refused() {
     {
         let db = SieveDb::open_cf_for_read_only(&options, &sieve(), home.path(), ["other"], false);
         let db = db.unwrap();
-        let other = db.cf_handle("other").unwrap();
-        let mut wait = WaitForCompactOptions::default();
-        wait.set_flush(true);
-        let setting = [("disable_auto_compactions", "true")];
-        let (from, to) = (&b"a"[..], &b"z"[..]);
-        let mut batch = WriteBatch::default();
-        batch.put(b"key", b"value");
-        let refused = [
-            db.put(b"key", b"value"),
-            db.merge_cf(&other, b"key", b"value"),
-            db.delete(b"key-00000100"),
-            db.write(batch),
-            db.flush(),
-            db.flush_cfs_opt(&[&other], &FlushOptions::default()),
-            db.wait_for_compact(&wait),
-            db.set_options(&setting),
-            db.set_options_cf(&other, &setting),
-            db.delete_file_in_range(from, to),
-            db.delete_file_in_range_cf(&other, from, to),
-            db.drop_cf("other"),
-        ];
-        for (call, refused) in refused.iter().enumerate() {
-            let said = refused.as_ref().unwrap_err().to_string();
-            assert!(said.contains("read only mode"), "call {call}: {said}");
-        }
+        all_refused(&db, "other", home.path(), "read only mode");
         assert!(db.create_cf("new", &options).is_err());
         db.compact_range::<&[u8], &[u8]>(None, None);
         settle(&db);

@@ -16,15 +16,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use lsm_sieve::SieveDb;
-use rocksdb::backup::{BackupEngine, BackupEngineOptions};
 use rocksdb::{
-    DBRecoveryMode, DEFAULT_COLUMN_FAMILY_NAME as DEFAULT, Env, FlushOptions,
-    IngestExternalFileOptions, Options, SstFileWriter, WaitForCompactOptions, WriteBatch,
-    WriteOptions,
+    DBRecoveryMode, DEFAULT_COLUMN_FAMILY_NAME as DEFAULT, IngestExternalFileOptions, Options,
+    SstFileWriter, WriteBatch, WriteOptions,
 };
 use tempfile::TempDir;
 
 use crate::copy::contents;
+use crate::read_only::all_refused;
 use crate::twin::{
     Dice, KEYS, Model, PATIENCE, absent_key, agree, agree_in, cover, fill, key, open, options,
     probes, settle, sieve,
@@ -51,6 +50,12 @@ impl Home {
     fn follow(&self, options: &Options) -> SieveDb {
         let (database, messages) = (self.database(), self.messages());
         SieveDb::open_as_secondary(options, &sieve(), database, messages).unwrap()
+    }
+
+    /// With both families.
+    fn follow_both(&self) -> SieveDb {
+        let (database, messages) = (self.database(), self.messages());
+        SieveDb::open_cf_as_secondary(&options(), &sieve(), database, messages, [OTHER]).unwrap()
     }
 }
 
@@ -168,17 +173,12 @@ fn what_a_catch_up_brings_is_found_at_once() {
     let home = Home::new();
     let mut models = [Model::new(), Model::new()];
     let names = [DEFAULT, OTHER];
-    let database = home.database();
-    let db = SieveDb::open_cf(&options(), &sieve(), &database, [OTHER]).unwrap();
-    let follow = || {
-        let (sieve, messages) = (sieve(), home.messages());
-        SieveDb::open_cf_as_secondary(&options(), &sieve, &database, messages, [OTHER]).unwrap()
-    };
+    let db = SieveDb::open_cf(&options(), &sieve(), home.database(), [OTHER]).unwrap();
     let hide_nothing = |secondary: &SieveDb, models: &[Model]| {
         let families = names.iter().zip(models);
         families.for_each(|(name, model)| hides_nothing(secondary, name, model));
     };
-    let secondary = follow();
+    let secondary = home.follow_both();
     let file = home.0.path().join("ingested.sst");
     let mut dice = Dice(20);
     for round in 0..24 {
@@ -221,7 +221,7 @@ fn what_a_catch_up_brings_is_found_at_once() {
     await_filters(&secondary);
     hide_nothing(&secondary, &models);
     drop(secondary);
-    let secondary = follow();
+    let secondary = home.follow_both();
     await_filters(&secondary);
     for (name, model) in names.iter().zip(&models) {
         agree_in(&secondary, name, model);
@@ -335,14 +335,11 @@ fn a_reader_finds_what_the_engine_has_beside_a_busy_writer() {
 fn catch_ups_that_bring_nothing_leave_the_filters_speaking() {
     let home = Home::new();
     let mut model = Model::new();
-    let database = home.database();
-    let db = SieveDb::open_cf(&options(), &sieve(), &database, [OTHER]).unwrap();
+    let db = SieveDb::open_cf(&options(), &sieve(), home.database(), [OTHER]).unwrap();
     fill(&db, &mut model, 0..500);
     db.flush().unwrap();
     settle(&db);
-    let (sieve, messages) = (sieve(), home.messages());
-    let secondary =
-        SieveDb::open_cf_as_secondary(&options(), &sieve, &database, messages, [OTHER]).unwrap();
+    let secondary = home.follow_both();
     let other = db.cf_handle(OTHER).unwrap();
     for i in 0..4_u64 {
         if i > 1 {
@@ -382,37 +379,7 @@ fn what_would_change_the_database_is_refused() {
             families,
         );
         let secondary = secondary.unwrap();
-        let other = secondary.cf_handle(OTHER).unwrap();
-        let backups = BackupEngineOptions::new(home.0.path().join("backups")).unwrap();
-        let mut backups = BackupEngine::open(&backups, &Env::new().unwrap()).unwrap();
-        let mut wait = WaitForCompactOptions::default();
-        wait.set_flush(true);
-        let setting = [("disable_auto_compactions", "true")];
-        let (from, to) = (&b"a"[..], &b"z"[..]);
-        let mut batch = WriteBatch::default();
-        batch.put(b"key", b"value");
-        let refused = [
-            secondary.put(b"key", b"value"),
-            secondary.merge_cf(&other, b"key", b"value"),
-            secondary.delete(b"key-00000100"),
-            secondary.write(batch),
-            secondary.flush(),
-            secondary.flush_cfs_opt(&[&other], &FlushOptions::default()),
-            secondary.flush_wal(false),
-            secondary.wait_for_compact(&wait),
-            secondary.set_options(&setting),
-            secondary.set_options_cf(&other, &setting),
-            secondary.delete_file_in_range(from, to),
-            secondary.delete_file_in_range_cf(&other, from, to),
-            secondary.disable_file_deletions(),
-            secondary.checkpoint(home.0.path().join("copy")),
-            secondary.create_new_backup(&mut backups),
-            secondary.drop_cf(OTHER),
-        ];
-        for (call, refused) in refused.iter().enumerate() {
-            let said = refused.as_ref().unwrap_err().to_string();
-            assert!(said.contains("secondary mode"), "call {call}: {said}");
-        }
+        all_refused(&secondary, OTHER, home.0.path(), "secondary mode");
         let made = secondary.create_cf("new", &options).unwrap_err();
         assert!(made.to_string().contains("secondary mode"), "{made}");
         compact(&secondary);

@@ -494,11 +494,10 @@ impl Opening {
 
 /// Says that there is no database where there is no folder: to open one to read makes the folder.
 fn refuse_none(options: &Options, path: &Path) -> Result<(), OpenError> {
-    if path.is_dir() {
-        return Ok(());
+    if !path.is_dir() {
+        Engine::list_cf(options, path).map_err(|source| not_opened(path, source))?;
     }
-    let listed = Engine::list_cf(options, path);
-    listed.map_or_else(|source| Err(not_opened(path, source)), |_| Ok(()))
+    Ok(())
 }
 
 fn not_opened(path: &Path, source: Error) -> OpenError {

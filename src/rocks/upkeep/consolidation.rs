@@ -42,8 +42,7 @@ impl Upkeep {
 
     pub(super) fn consolidation_is_due(&self, column: &Column, quiet: bool) -> bool {
         // A summary that the budget keeps from the promised rate would come out the same again.
-        let sequence = self.engine.latest_sequence_number();
-        if !self.may_consolidate() || column.is_consolidated(sequence) {
+        if !self.may_consolidate() || column.is_consolidated(self.engine.latest_sequence_number()) {
             return false;
         }
         let summary = column.view().summary;
