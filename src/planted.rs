@@ -101,6 +101,14 @@ faults! {
     UnequalSeedsMerged => "filter::chain",
     /// Filters whose hash function gives different values are.
     DriftedHashesMerged => "filter::chain",
+    /// Static stages, in which no key has bits of its own, are.
+    FuseMerged => "filter::laws::merging",
+    /// A static stage is made without some of its keys.
+    FuseKeyLost => "filter::fuse",
+    /// A key that is put into a static stage afterwards leaves no trace.
+    FuseInsertionIgnored => "filter::",
+    /// The keys of a first stage that is still to come are absent.
+    AwaitedTakenForEmpty => "filter::scalable",
     /// Past its budget a filter forgets keys instead of answering *maybe*.
     PastBudgetForgotten => "filter::",
     /// A counter at its maximum is lowered, though it may stand for more.

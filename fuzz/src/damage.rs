@@ -93,7 +93,7 @@ pub fn written(input: &mut Unstructured<'_>) -> Result<Sidecar> {
 }
 
 fn stage(input: &mut Unstructured<'_>) -> Result<StageRecord> {
-    let kind = Kind::from_u8(input.int_in_range(1..=8)?).expect("one of eight kinds");
+    let kind = Kind::from_u8(input.int_in_range(1..=9)?).expect("one of nine kinds");
     let probes = input.int_in_range(1..=32_u32)?;
     let groups = match kind {
         Kind::Blocked => *input.choose(&[2, 4])?,
@@ -101,13 +101,14 @@ fn stage(input: &mut Unstructured<'_>) -> Result<StageRecord> {
             *input.choose(&[4, 8, 16, 32])?
         }
         Kind::HashCoding => input.int_in_range(2..=64)?,
+        Kind::Fuse => input.int_in_range(1..=32)?,
         _ => 0,
     };
     let unit = match kind {
         Kind::Standard => 1,
         Kind::Partitioned => u64::from(probes),
         Kind::Blocked => 512,
-        Kind::Classic | Kind::HashCoding => 64,
+        Kind::Classic | Kind::HashCoding | Kind::Fuse => 64,
         Kind::Counting | Kind::Spectral | Kind::MinimalIncrease => u64::from(probes) * 64,
     };
     let bits = unit * input.int_in_range(1..=40_u64)?;

@@ -61,7 +61,7 @@ fn filter(stage: &StageRecord) -> Result<Box<dyn Filter>, StageError> {
         ..
     } = stage.clone();
     Ok(match shape.kind {
-        Kind::Standard | Kind::Partitioned | Kind::Blocked | Kind::Classic => {
+        Kind::Standard | Kind::Partitioned | Kind::Blocked | Kind::Classic | Kind::Fuse => {
             Box::new(Stage::from_words(shape, items, words)?)
         }
         Kind::Counting => Box::new(Counting::from_words(shape, items, words)?),

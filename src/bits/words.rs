@@ -158,6 +158,19 @@ impl Words {
         self.lines.get(usize::try_from(index).ok()?)
     }
 
+    /// The word at this index, which must lie inside, as it is now.
+    #[inline]
+    pub(crate) fn word(&self, index: u64) -> u64 {
+        let lines = WORDS_A_LINE as u64;
+        self.line(index / lines).word((index % lines) as usize)
+    }
+
+    /// Sets the bits of `mask` in this word; true when one of them was clear.
+    pub(crate) fn set_word(&self, index: u64, mask: u64) -> bool {
+        let lines = WORDS_A_LINE as u64;
+        self.line(index / lines).set((index % lines) as usize, mask)
+    }
+
     /// Whether the bit is set.
     #[inline]
     pub(crate) fn contains(&self, bit: u64) -> bool {

@@ -2,6 +2,7 @@
 
 use super::blocked::Blocked;
 use super::classic::Classic;
+use super::fuse::Fuse;
 use super::partitioned::Partitioned;
 use super::standard::Standard;
 use super::{Kind, Shape, ShapeError, StageError};
@@ -16,6 +17,7 @@ pub(super) enum Layout {
     Partitioned(Partitioned),
     Blocked(Blocked),
     Classic(Classic),
+    Fuse(Fuse),
 }
 
 macro_rules! each_layout {
@@ -25,6 +27,7 @@ macro_rules! each_layout {
             Layout::Partitioned($geometry) => $answer,
             Layout::Blocked($geometry) => $answer,
             Layout::Classic($geometry) => $answer,
+            Layout::Fuse($geometry) => $answer,
         }
     };
 }
@@ -37,7 +40,7 @@ impl Layout {
             Kind::Partitioned => Partitioned::for_rate(items, rate).map(Self::Partitioned),
             Kind::Blocked => Blocked::for_rate(items, rate).map(Self::Blocked),
             Kind::Classic => Classic::for_rate(items, rate).map(Self::Classic),
-            kind => return Err(not_bits(kind).into()),
+            kind => return Err(other(kind, "filter that takes keys one by one").into()),
         };
         layout.ok_or(StageError::OutOfReach { kind, items, rate })
     }
@@ -78,6 +81,7 @@ impl Layout {
     pub(super) fn at_once(&self, words: &Words, hash: KeyHash) -> Option<bool> {
         match self {
             Self::Blocked(geometry) => geometry.at_once(words, hash),
+            Self::Fuse(geometry) => Some(geometry.may_contain(words, hash)),
             _ => None,
         }
     }
@@ -114,9 +118,24 @@ impl Layout {
         each_layout!(self, geometry => geometry.rate(items))
     }
 
-    /// The chance that one key leaves a given bit alone.
-    pub(super) fn clear_chance(self) -> f64 {
-        each_layout!(self, geometry => geometry.clear_chance())
+    /// The chance that one key leaves a given bit alone; `None` where keys share no bits.
+    pub(super) fn clear_chance(self) -> Option<f64> {
+        Some(match self {
+            Self::Standard(geometry) => geometry.clear_chance(),
+            Self::Partitioned(geometry) => geometry.clear_chance(),
+            Self::Blocked(geometry) => geometry.clear_chance(),
+            Self::Classic(geometry) => geometry.clear_chance(),
+            Self::Fuse(_) => return None,
+        })
+    }
+
+    /// Whether every answer is *maybe*.
+    pub(super) fn is_full(self, words: &Words) -> bool {
+        match self {
+            Self::Fuse(geometry) => geometry.is_full(words),
+            // At the first bit that is clear it is over.
+            _ => words.iter().all(|word| word == u64::MAX),
+        }
     }
 
     /// The rate of these very bits, for a random key.
@@ -124,8 +143,11 @@ impl Layout {
         each_layout!(self, geometry => geometry.observed_rate(words))
     }
 
-    /// The most keys that stay at or below `rate`, by bisection.
-    pub(super) fn capacity(self, rate: Rate) -> Items {
+    /// The most keys that stay at or below `rate`, by bisection; `None` where no more are taken.
+    pub(super) fn capacity(self, rate: Rate) -> Option<Items> {
+        if let Self::Fuse(_) = self {
+            return None;
+        }
         let (mut fits, mut over) = (0, self.shape().bits.get());
         while over - fits > 1 {
             let middle = fits + (over - fits) / 2;
@@ -135,7 +157,7 @@ impl Layout {
                 over = middle;
             }
         }
-        Items::new(fits)
+        Some(Items::new(fits))
     }
 }
 
@@ -148,12 +170,12 @@ impl TryFrom<Shape> for Layout {
             Kind::Partitioned => Self::Partitioned(shape.try_into()?),
             Kind::Blocked => Self::Blocked(shape.try_into()?),
             Kind::Classic => Self::Classic(shape.try_into()?),
-            kind => return Err(not_bits(kind)),
+            Kind::Fuse => Self::Fuse(shape.try_into()?),
+            kind => return Err(other(kind, "filter of bits")),
         })
     }
 }
 
-fn not_bits(kind: Kind) -> ShapeError {
-    let wanted = "filter of bits";
+fn other(kind: Kind, wanted: &'static str) -> ShapeError {
     ShapeError::Kind { kind, wanted }
 }

@@ -21,7 +21,7 @@
 //! ```
 //!
 //! Only a blocked stage whose lines are a power of two folds and expands, so that stages of unequal
-//! size can be ORed. Counts are added, never compared with the bits: after a merge they bound the
+//! size can be ORed; a fuse stage cannot be, for the bits of a key depend on all others there. Counts are added, never compared with the bits: after a merge they bound the
 //! distinct keys from above. What does not match is refused by the property that differs.
 
 use super::blocked::Blocked;
@@ -35,7 +35,7 @@ use crate::planted::planted;
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[expect(
     missing_docs,
-    reason = "every variant holds one property, left and right"
+    reason = "what a variant holds is one property, left and right"
 )]
 pub enum Mismatch {
     /// Their keys were hashed by different functions.
@@ -62,6 +62,9 @@ pub enum Mismatch {
     /// Their probes are spread over different numbers of words.
     #[error("stages of {left} and {right} groups: chain them instead")]
     Groups { left: u32, right: u32 },
+    /// Their cells were worked out from all keys of each.
+    #[error("two {0:?} stages have no bits in common: chain them, or make one of the keys of both")]
+    Static(Kind),
     /// They match, and there is no room for the result.
     #[error(transparent)]
     Memory(#[from] StageError),
@@ -178,6 +181,9 @@ macro_rules! same {
 
 pub(super) fn same_shape(a: Shape, b: Shape) -> Result<(), Mismatch> {
     same!(a.kind, b.kind, Kind, UnequalKindsMerged);
+    if a.kind == Kind::Fuse && !planted!(FuseMerged) {
+        return Err(Mismatch::Static(a.kind));
+    }
     same!(a.probes, b.probes, Probes, UnequalProbesMerged);
     same!(a.groups, b.groups, Groups, UnequalGroupsMerged);
     same!(a.bits, b.bits, Bits, UnequalSizesMerged);

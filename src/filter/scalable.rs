@@ -15,6 +15,9 @@
 //! An absent key visits all stages, so growth costs time as well as space: a filter that was grown
 //! and will be kept should be rebuilt at its right size when the keys are at hand.
 //!
+//! A filter that is made for keys at hand can begin with a static stage ([`Stage::fused`]), which takes
+//! fewer bits and no key afterwards; it may come when others are in already ([`Scalable::awaiting`]).
+//!
 //! *Invariants.* A key goes to the newest stage only; [`Scalable::insert`] spares it where some
 //! stage answers *maybe* for it already.
 //! Stages are only ever appended. A key that could not be stored saturates the filter, for ever.
@@ -125,8 +128,11 @@ pub struct Scalable {
     options: ScalableOptions,
     /// What a look-up asks: the number of open stages, or [`SATURATED`].
     asked: AtomicUsize,
-    /// Here, and not among the others: of most filters it is all that a look-up reads.
-    first: Open,
+    /// Here, and not among the others: of most filters it is all that a look-up reads. Empty in a filter
+    /// that was born saturated, and as long as one waits for the keys that it is made for.
+    first: OnceLock<Open>,
+    /// What the first stage will take that is still to come.
+    awaited: Bits,
     /// As many as are open, after the first one; none is ever replaced.
     later: Box<[OnceLock<Open>]>,
     /// Open stages: at least the first, but for a filter that was born saturated.
@@ -171,18 +177,53 @@ impl Scalable {
             stages.extend(options.open(0, options.first, Bits::new(0)));
         }
         let len = stages.len();
-        let mut stages = stages.into_iter();
-        let first = stages.next().unwrap_or_else(Open::nothing);
+        let asked = if unusable { SATURATED } else { len };
+        Self::of(imprint, options, stages, (asked, len))
+    }
+
+    /// A filter whose first stage comes later and takes so much, for [`ScalableOptions::first`] keys:
+    /// every answer is *maybe* until then. What is inserted goes to the second stage and those after it.
+    ///
+    /// One that the budget has no room for is born saturated.
+    pub fn awaiting(imprint: Imprint, options: ScalableOptions, awaited: Bits) -> Self {
+        let fits = options.budget.is_none_or(|budget| awaited <= budget);
+        let len = usize::from(fits);
+        Self {
+            awaited,
+            ..Self::of(imprint, options, Vec::new(), (len, len))
+        }
+    }
+
+    /// Of these stages, so many of which are `asked` and so many of which count as open.
+    fn of(
+        imprint: Imprint,
+        options: ScalableOptions,
+        stages: Vec<Open>,
+        (asked, len): (usize, usize),
+    ) -> Self {
+        let mut stages = stages.into_iter().map(OnceLock::from);
+        let first = stages.next().unwrap_or_else(OnceLock::new);
         let unopened = (1..MAX_STAGES).map(|_| OnceLock::new());
         Self {
             imprint,
             options,
-            asked: AtomicUsize::new(if unusable { SATURATED } else { len }),
+            asked: AtomicUsize::new(asked),
             first,
-            later: stages.map(OnceLock::from).chain(unopened).collect(),
+            awaited: Bits::new(0),
+            later: stages.chain(unopened).collect(),
             len: AtomicUsize::new(len),
             opening: Mutex::new(()),
         }
+    }
+
+    /// Puts in the first stage, of all keys that were not inserted, if this filter awaits one.
+    pub fn complete(&self, first: Stage) {
+        let capacity = first.items();
+        self.first.get_or_init(|| Open {
+            stage: first,
+            capacity,
+            last_look: Mutex::default(),
+        });
     }
 
     /// Adds a key; true when it is new, false when the filter already answered *maybe* for it.
@@ -238,7 +279,7 @@ impl Scalable {
     fn newest(&self) -> Option<&Open> {
         match self.stages() {
             0 => None,
-            1 => Some(&self.first),
+            1 => self.first.get(),
             len => self.later[len - 2].get(),
         }
     }
@@ -270,15 +311,18 @@ impl Scalable {
 
     /// `None` when the tightening, the rate, the budget or the memory allows no further stage.
     fn next_stage(&self, index: usize) -> Option<Open> {
-        let before = self.opened(index).map(|open| open.capacity);
-        let capacity = self.options.following(before);
-        self.options.open(index, capacity, self.size())
+        let awaits = self.first.get().is_none();
+        let first = awaits.then_some(self.options.first);
+        let open = self.opened(index).map(|open| open.capacity);
+        let capacity = self.options.following(first.into_iter().chain(open));
+        let to_come = if awaits { self.awaited } else { Bits::new(0) };
+        self.options.open(index, capacity, self.size() + to_come)
     }
 
     /// The first `len` stages, oldest first.
     #[inline]
     fn opened(&self, len: usize) -> impl DoubleEndedIterator<Item = &Open> + Clone {
-        let first = (len > 0).then_some(&self.first);
+        let first = (len > 0).then(|| self.first.get()).flatten();
         let later = &self.later[..len.saturating_sub(1)];
         first
             .into_iter()
@@ -304,7 +348,7 @@ impl Scalable {
     #[inline(always)]
     pub(crate) fn at_once(&self, hash: KeyHash) -> Option<bool> {
         match self.asked.load(Ordering::Acquire) {
-            1 => self.first.stage.at_once(hash),
+            1 => self.first.get()?.stage.at_once(hash),
             _ => None,
         }
     }
@@ -314,14 +358,18 @@ impl Scalable {
         let asked = self.asked.load(Ordering::Acquire);
         // The newest stage is the largest, and answers most hits.
         let mut newest_first = self.opened(asked).rev();
-        asked == SATURATED || newest_first.any(|open| open.stage.may_contain(hash))
+        self.rules_nothing_out() || newest_first.any(|open| open.stage.may_contain(hash))
     }
 
     /// Asks the processor for the lines that [`Scalable::may_contain`] will look at.
     #[inline]
     pub fn prefetch(&self, hash: KeyHash) {
         match self.stages() {
-            1 => self.first.stage.prefetch(hash),
+            1 => self
+                .first
+                .get()
+                .into_iter()
+                .for_each(|open| open.stage.prefetch(hash)),
             stages => self.prefetch_all(stages, hash),
         }
     }
@@ -338,7 +386,7 @@ impl Scalable {
     /// When the slices differ in length.
     pub fn contains_many(&self, hashes: &[KeyHash], answers: &mut [bool]) {
         test_many(self.all().map(|open| &open.stage), hashes, answers);
-        if self.is_saturated() {
+        if self.rules_nothing_out() {
             answers.fill(true);
         }
     }
@@ -351,7 +399,7 @@ impl Scalable {
     /// When the slices differ in length.
     pub fn contains_prefetched(&self, hashes: &[KeyHash], answers: &mut [bool]) {
         assert_eq!(hashes.len(), answers.len(), "one answer a hash");
-        answers.fill(self.is_saturated());
+        answers.fill(self.rules_nothing_out());
         self.all()
             .for_each(|open| open.stage.test_each(hashes, answers));
     }
@@ -380,7 +428,7 @@ impl Scalable {
 
     /// The rate of all stages together, 1 − ∏ (1 − p); 1 once saturated.
     pub fn predicted_rate(&self) -> f64 {
-        if self.is_saturated() {
+        if self.rules_nothing_out() {
             return 1.0;
         }
         growth::compound(self.all().map(|open| open.stage.predicted_rate()))
@@ -390,6 +438,12 @@ impl Scalable {
     #[inline]
     pub fn is_saturated(&self) -> bool {
         self.asked.load(Ordering::Relaxed) == SATURATED
+    }
+
+    /// Whether every answer is *maybe*, for want of room or of the first stage.
+    #[inline]
+    fn rules_nothing_out(&self) -> bool {
+        self.is_saturated() || (self.first.get().is_none() && !planted!(AwaitedTakenForEmpty))
     }
 
     /// Gives the filter up: every answer is *maybe* from here on.
@@ -425,27 +479,19 @@ impl Scalable {
 
     /// A sealed copy, with every key inserted before the call.
     ///
-    /// Of a saturated filter, or when there is no memory for a copy, [`Chain::saturated`].
+    /// Of a saturated filter, of one that awaits its first stage, or when there is no memory for a copy,
+    /// [`Chain::saturated`].
     pub fn to_chain(&self) -> Chain {
         let stages = self.all().map(|open| open.stage.try_clone());
         match stages.collect::<Result<Vec<_>, _>>() {
             // Looked at last: what was lost before the call is known by now.
-            Ok(stages) if !self.is_saturated() => Chain::new(self.imprint, stages),
+            Ok(stages) if !self.rules_nothing_out() => Chain::new(self.imprint, stages),
             _ => Chain::saturated(self.imprint),
         }
     }
 }
 
 impl Open {
-    /// In the place of a first stage where there is none; never asked.
-    fn nothing() -> Self {
-        Self {
-            stage: Stage::full(),
-            capacity: Items::new(0),
-            last_look: Mutex::default(),
-        }
-    }
-
     #[inline]
     fn has_room(&self) -> bool {
         self.stage.items() < self.capacity
@@ -553,6 +599,85 @@ mod tests {
         let kept = sizes(&continued)[0];
         hashes(2).take(400).for_each(|hash| continued.append(hash));
         assert_eq!(sizes(&continued)[..4], [kept, 25, 50, 100]);
+    }
+
+    /// Of the first of two seeds, all keys but the last come at once; those of the second while they are awaited.
+    fn completed(budget: Option<Bits>) -> (Scalable, Vec<KeyHash>) {
+        let options = ScalableOptions {
+            first: Items::new(1_000),
+            second: Some(Items::new(50)),
+            ..small(budget)
+        };
+        let first = Stage::fused(hashes(1).take(999).collect(), Rate::ONE_PERCENT).unwrap();
+        let filter = Scalable::awaiting(imprint(1), options, first.size());
+        for hash in hashes(2).take(100) {
+            filter.append(hash);
+            assert!(filter.may_contain(hash));
+        }
+        // Nothing is known of the keys that are still to come.
+        assert!(hashes(1).take(1_000).all(|hash| filter.may_contain(hash)));
+        let mut answers = [false; 10];
+        let asked: Vec<_> = hashes(1).take(10).collect();
+        filter.contains_many(&asked, &mut answers);
+        assert_eq!((answers, filter.predicted_rate()), ([true; 10], 1.0));
+        assert!(filter.to_chain().is_saturated());
+
+        filter.complete(first);
+        let keys: Vec<_> = hashes(1).take(999).chain(hashes(2).take(100)).collect();
+        (filter, keys)
+    }
+
+    #[test]
+    fn a_filter_may_await_its_first_stage() {
+        let (filter, mut keys) = completed(None);
+        assert!(keys.iter().all(|&hash| filter.may_contain(hash)));
+        assert!(
+            hashes(3)
+                .take(10_000)
+                .filter(|&hash| filter.may_contain(hash))
+                .count()
+                < 120
+        );
+        assert!(filter.predicted_rate() <= 0.011);
+        let capacities = filter.all().map(|open| open.capacity.get());
+        assert_eq!(capacities.collect::<Vec<_>>(), [999, 50, 100]);
+
+        // The static stage takes none of those that come later.
+        keys.extend(hashes(4).take(500));
+        filter.insert_many(&keys[1_099..]);
+        let chain = filter.to_chain();
+        let again = Scalable::starting_with(imprint(1), *filter.options(), chain);
+        keys.extend(hashes(5).take(500));
+        again.insert_many(&keys[1_599..]);
+        assert!(keys.iter().all(|&hash| again.may_contain(hash)));
+        assert!(!again.all().next().unwrap().stage.is_full());
+
+        let alone = Scalable::awaiting(imprint(1), small(None), Bits::new(0));
+        alone.complete(Stage::fused(keys.clone(), Rate::ONE_PERCENT).unwrap());
+        let sealed = Scalable::starting_with(imprint(1), small(None), alone.to_chain());
+        sealed.append(keys[0]);
+        hashes(6).take(9).for_each(|hash| sealed.append(hash));
+        assert!(
+            keys.iter()
+                .copied()
+                .chain(hashes(6).take(9))
+                .all(|hash| sealed.may_contain(hash))
+        );
+        assert!(!sealed.all().next().unwrap().stage.is_full());
+    }
+
+    /// What is still to come takes its part.
+    #[test]
+    fn a_first_stage_is_awaited_within_the_budget() {
+        let (unbounded, _) = completed(None);
+        let enough = unbounded.size();
+        assert!(!completed(Some(enough)).0.is_saturated());
+        let (filter, keys) = completed(Some(Bits::new(enough.get() - 1)));
+        assert!(filter.is_saturated());
+        assert!(keys.iter().all(|&hash| filter.may_contain(hash)));
+
+        let nothing = Scalable::awaiting(imprint(1), small(Some(Bits::new(9))), Bits::new(10));
+        assert!(nothing.is_saturated() && nothing.may_contain(keys[0]));
     }
 
     #[test]

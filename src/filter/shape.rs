@@ -4,8 +4,8 @@ use crate::math::{Bits, MAX_PROBES, Probes};
 
 /// What the words of a filter hold; the number is what files hold.
 ///
-/// The first four are layouts of bits, and make a [`super::Stage`]. The others hold counters or
-/// codes, and are read by the type of their name.
+/// The first four are layouts of bits, and make a [`super::Stage`], as [`Kind::Fuse`] does, which takes
+/// no more keys. The others hold counters or codes, and are read by the type of their name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Kind {
@@ -25,6 +25,8 @@ pub enum Kind {
     MinimalIncrease = 7,
     /// Cells that hold a code of a key: [`super::HashCoding`].
     HashCoding = 8,
+    /// Cells that are worked out from all keys at once: [`super::Stage::fused`].
+    Fuse = 9,
 }
 
 impl Kind {
@@ -39,6 +41,7 @@ impl Kind {
             6 => Some(Self::Spectral),
             7 => Some(Self::MinimalIncrease),
             8 => Some(Self::HashCoding),
+            9 => Some(Self::Fuse),
             _ => None,
         }
     }
@@ -51,7 +54,7 @@ pub struct Shape {
     pub kind: Kind,
     /// All bits of the filter, over all slices, lines or cells.
     pub bits: Bits,
-    /// Bits, or counters, that a key touches; 1 for [`Kind::HashCoding`].
+    /// Bits, counters or cells that a key touches: 1 for [`Kind::HashCoding`], 4 for [`Kind::Fuse`].
     pub probes: Probes,
     /// Words of a line that a key touches (2 or 4) for [`Kind::Blocked`]; the bits of one counter
     /// or cell for the kinds that are made of them; 0 for the others.

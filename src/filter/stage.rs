@@ -1,11 +1,12 @@
 //! A filter of fixed size: a checked geometry, its words, and how many keys they took.
 
 use super::blocked::Blocked;
+use super::fuse;
 use super::layout::Layout;
 use super::{BATCH, Kind, Shape, ShapeError};
 use crate::bits::{Count, Words};
 use crate::hash::KeyHash;
-use crate::math::{Bits, Items, Rate, fill};
+use crate::math::{Bits, Items, Rate, fill, fuse as fuse_math};
 use std::collections::TryReserveError;
 use std::fmt;
 
@@ -60,6 +61,31 @@ impl Stage {
     /// When no geometry of this kind does, or memory does not suffice.
     pub fn with_rate(kind: Kind, items: Items, rate: Rate) -> Result<Self, StageError> {
         Self::empty(Layout::for_rate(kind, items, rate)?)
+    }
+
+    /// A stage of just these keys, at `rate` or below: a binary fuse filter, the smallest there is to
+    /// look up fast. It takes no more: one that is inserted makes it answer *maybe* to all.
+    ///
+    /// Needs 20 bytes a key beside the hashes, for a million keys at a time.
+    ///
+    /// # Errors
+    /// When the rate is below 2^-32, or memory does not suffice.
+    pub fn fused(mut hashes: Vec<KeyHash>, rate: Rate) -> Result<Self, StageError> {
+        hashes.sort_unstable();
+        hashes.dedup();
+        let items = Items::new(hashes.len() as u64);
+        let out_of_reach = || StageError::OutOfReach {
+            kind: Kind::Fuse,
+            items,
+            rate,
+        };
+        let cell_bits = fuse_math::cell_bits(rate).ok_or_else(out_of_reach)?;
+        let fused = fuse::fused(&hashes, cell_bits).map_err(|source| StageError::Memory {
+            bits: fuse_math::size_in_bits(items, rate),
+            source,
+        })?;
+        let (geometry, words) = fused.ok_or_else(out_of_reach)?;
+        Self::with_words(Layout::Fuse(geometry), items, words)
     }
 
     /// An empty stage of this shape.
@@ -205,9 +231,13 @@ impl Stage {
         self.words.ones() as f64 / self.size().get() as f64
     }
 
-    /// How many distinct keys the fill speaks for; reads the whole stage.
+    /// How many distinct keys the fill speaks for; reads the whole stage. Of one that is fused, the keys
+    /// that it was made of.
     pub fn estimated_items(&self) -> Items {
-        fill::items(self.layout.clear_chance(), self.fill())
+        match self.layout.clear_chance() {
+            Some(clear_chance) => fill::items(clear_chance, self.fill()),
+            None => self.items(),
+        }
     }
 
     /// The chance that a key never inserted is answered *maybe*, computed from [`Stage::items`];
@@ -228,14 +258,14 @@ impl Stage {
         self.layout.observed_rate(&self.words)
     }
 
-    /// The most keys that keep the stage at or below `rate`.
+    /// The most keys that keep the stage at or below `rate`; those that are in, where it takes no more.
     pub fn capacity(&self, rate: Rate) -> Items {
-        self.layout.capacity(rate)
+        self.layout.capacity(rate).unwrap_or_else(|| self.items())
     }
 
-    /// Whether no bit is clear; stops at the first that is, so it is cheap as a rule.
+    /// Whether every answer is *maybe*: no bit is clear, as a rule. Cheap where one is.
     pub fn is_full(&self) -> bool {
-        self.words().all(|word| word == u64::MAX)
+        self.layout.is_full(&self.words)
     }
 
     /// The CRC-32 of what one of `before` was computed from, and then of all words; reads the

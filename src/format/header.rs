@@ -8,10 +8,10 @@ use super::layout::{
     AT_COVERS, AT_ENTRIES, AT_HASH, AT_HEADER_LENGTH, AT_KEY_SPACE, AT_KEYS, AT_KNOWN_ANSWER,
     AT_MAGIC, AT_PAYLOAD_LENGTH, AT_RATE, AT_SEED_ID, AT_SEGMENT, AT_SOURCE, AT_STAGES, AT_STORE,
     AT_SUBJECT, AT_TOTAL_LENGTH, AT_VERSION, FIRST_VERSION, ID_BYTES, MAGIC, MAX_HEADER_BYTES,
-    MAX_STAGES, RESERVED_BYTES, SHORTEST_HEADER_BYTES, STAGE_BITS, STAGE_GROUPS, STAGE_ITEMS,
-    STAGE_KIND, STAGE_PROBES, STAGE_RESERVED, STAGE_ROLE, SUBJECT_SEGMENT, SUBJECT_SUMMARY,
-    VERSION, check, check_length, check_shape, header_bytes, payload_bytes, short, stage_at,
-    total_bytes,
+    MAX_STAGES, RESERVED_BYTES, SECOND_VERSION, SHORTEST_HEADER_BYTES, STAGE_BITS, STAGE_GROUPS,
+    STAGE_ITEMS, STAGE_KIND, STAGE_PROBES, STAGE_RESERVED, STAGE_ROLE, SUBJECT_SEGMENT,
+    SUBJECT_SUMMARY, VERSION, check, check_length, check_shape, header_bytes, payload_bytes, short,
+    stage_at, total_bytes,
 };
 use super::sidecar::{Header, HeaderSubject, Role, Source, StageHeader, StoreId};
 use crate::filter::{Kind, Shape};
@@ -98,16 +98,14 @@ pub(super) fn check_header(header: &Header) -> Result<(), FormatError> {
 
 /// The first version that has the kinds and the roles of these stages.
 pub(super) fn least_version(stages: &[StageHeader]) -> u16 {
-    let first = |stage: &StageHeader| {
-        let kind = stage.shape.kind;
-        let known = matches!(kind, Kind::Standard | Kind::Partitioned | Kind::Blocked);
-        known && stage.role == Role::Members
+    let of_stage = |stage: &StageHeader| match stage.shape.kind {
+        Kind::Fuse => VERSION,
+        Kind::Standard | Kind::Partitioned | Kind::Blocked if stage.role == Role::Members => {
+            FIRST_VERSION
+        }
+        _ => SECOND_VERSION,
     };
-    if stages.iter().all(first) {
-        FIRST_VERSION
-    } else {
-        VERSION
-    }
+    stages.iter().map(of_stage).max().unwrap_or(FIRST_VERSION)
 }
 
 pub(super) fn sum_of_items(stages: &[StageHeader]) -> Items {
@@ -248,7 +246,7 @@ fn stage(fields: Fields<'_>, at: usize) -> Result<StageHeader, FormatError> {
                 kind,
                 "kind of stage",
                 field(STAGE_KIND),
-                "1 to 8",
+                "1 to 9",
             )?,
             bits: Bits::new(fields.u64(field(STAGE_BITS))?),
             probes: Probes::new(fields.u16(field(STAGE_PROBES))?.into()),

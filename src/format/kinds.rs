@@ -80,8 +80,12 @@ fn stages_of_every_layout_come_back() {
         (Kind::Partitioned, 1),
         (Kind::Blocked, 1),
         (Kind::Classic, 2),
+        (Kind::Fuse, 3),
     ] {
-        let stage = Stage::with_rate(kind, ITEMS, Rate::ONE_PERCENT).unwrap();
+        let stage = match kind {
+            Kind::Fuse => Stage::fused(keys().collect(), Rate::ONE_PERCENT).unwrap(),
+            _ => Stage::with_rate(kind, ITEMS, Rate::ONE_PERCENT).unwrap(),
+        };
         keys().for_each(|hash| _ = stage.insert(hash));
         let (stated, stages) = through_a_file(vec![of_stage(Role::Members, &stage)]);
         let again = stage_of(&stages[0]);

@@ -9,8 +9,10 @@ use crate::filter::{Kind, Shape};
 
 pub(super) const MAGIC: [u8; 8] = *b"\x89SIEVE\r\n";
 pub(super) const END_MAGIC: [u8; 8] = *b"SIEVEEND";
-/// The newest version, which has counters, codes and roles; the first one has not.
-pub(super) const VERSION: u16 = 2;
+/// The newest version, which has static cells; the second one has counters, codes and roles, the first
+/// one bits.
+pub(super) const VERSION: u16 = 3;
+pub(super) const SECOND_VERSION: u16 = 2;
 pub(super) const FIRST_VERSION: u16 = 1;
 /// Flags that a reader must understand; none is defined.
 pub(super) const MUST_UNDERSTAND: u16 = 0x00ff;
@@ -127,13 +129,14 @@ pub(super) fn check_shape(shape: &Shape, at: usize) -> Result<(), FormatError> {
             matches!(shape.groups, 4 | 8 | 16 | 32)
         }
         Kind::HashCoding => (2..=64).contains(&shape.groups),
+        Kind::Fuse => (1..=32).contains(&shape.groups),
     };
     let divides_into = |unit: u64| bits.checked_rem(unit) == Some(0);
     let bits_fit = match shape.kind {
         Kind::Standard => true,
         Kind::Partitioned => divides_into(u64::from(probes)),
         Kind::Blocked => divides_into(LINE_BITS),
-        Kind::Classic | Kind::HashCoding => divides_into(WORD_BITS),
+        Kind::Classic | Kind::HashCoding | Kind::Fuse => divides_into(WORD_BITS),
         Kind::Counting | Kind::Spectral | Kind::MinimalIncrease => {
             divides_into(u64::from(probes).saturating_mul(WORD_BITS))
         }

@@ -351,7 +351,7 @@ fn what_a_header_claims_is_not_allocated() {
 #[test]
 fn an_intact_newer_file_is_told_from_a_damaged_one() {
     let [bytes, _] = both();
-    for (at, value) in [(8, 3), (9, 1), (10, 1), (10, 0x80)] {
+    for (at, value) in [(8, 4), (9, 1), (10, 1), (10, 0x80)] {
         let mut newer = bytes.clone();
         newer[at] = value;
         assert_damaged(&newer, "not mended");
@@ -360,7 +360,7 @@ fn an_intact_newer_file_is_told_from_a_damaged_one() {
         assert!(decode_header(&newer).unwrap_err().is_newer());
     }
     let mut shorter = bytes[..16].to_vec();
-    shorter[8] = 3;
+    shorter[8] = 4;
     shorter[12] = 20;
     shorter.extend_from_slice(&crc32fast::hash(&shorter).to_le_bytes());
     assert!(decode(&shorter).unwrap_err().is_newer());
@@ -375,7 +375,7 @@ fn an_intact_newer_file_is_told_from_a_damaged_one() {
 #[test]
 fn a_header_whose_checksum_overlaps_its_length_is_damaged() {
     let [bytes, _] = both();
-    let mut found = (3..u16::MAX).filter_map(|version| {
+    let mut found = (4..u16::MAX).filter_map(|version| {
         let mut header = bytes[..15].to_vec();
         header[8..10].copy_from_slice(&version.to_le_bytes());
         header[12..15].copy_from_slice(&[19, 0, 0]);

@@ -334,6 +334,13 @@ impl Planner<'_> {
     fn ored(&self) -> Option<(Bits, Fraction)> {
         let like = self.alike(shapes) || self.one_foldable_stage().is_some();
         let first = self.inputs.first().filter(|_| like)?;
+        if first
+            .stages
+            .iter()
+            .any(|stage| stage.shape.kind == Kind::Fuse)
+        {
+            return None;
+        }
         let rates = (0..first.stages.len()).map(|stage| {
             let stages = self.inputs.iter().map(|input| input.stages[stage].rate);
             let stages: Vec<Fraction> = stages.collect();
