@@ -36,6 +36,7 @@ mod secondary;
 mod security;
 mod settings;
 mod skip;
+mod static_filters;
 mod stress;
 mod traces;
 mod twin;

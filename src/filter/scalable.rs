@@ -440,6 +440,17 @@ impl Scalable {
         self.asked.load(Ordering::Relaxed) == SATURATED
     }
 
+    /// Whether the first stage is static, and takes no keys.
+    pub fn begins_static(&self) -> bool {
+        let kind = |open: &Open| open.stage.shape().kind;
+        self.first.get().map(kind) == Some(Kind::Fuse)
+    }
+
+    /// Whether the first stage is still to come.
+    pub fn awaits(&self) -> bool {
+        self.stages() > 0 && self.first.get().is_none()
+    }
+
     /// Whether every answer is *maybe*, for want of room or of the first stage.
     #[inline]
     fn rules_nothing_out(&self) -> bool {

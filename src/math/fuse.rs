@@ -61,7 +61,8 @@ pub fn size_in_bits(items: Items, rate: Rate) -> Bits {
 pub fn rate_of(bits_a_key: f64) -> Rate {
     let bits = (bits_a_key / (MANY * UNEVEN)).floor();
     let bits = bits.clamp(1.0, f64::from(MAX_CELL_BITS));
-    Rate::clamped((-bits).exp2())
+    // So little above that no rounding asks for another bit.
+    Rate::clamped((-bits).exp2() * (1.0 + 1e-9))
 }
 
 #[cfg(test)]

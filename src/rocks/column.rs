@@ -42,6 +42,7 @@ pub(crate) struct Column {
     memtables: Memtables,
     knowledge: Mutex<Knowledge>,
     segment_rate: Mutex<Option<Rate>>,
+    static_filters: bool,
     consolidated: AtomicU64,
     counters: Counters,
     sample: Sample,
@@ -89,6 +90,7 @@ impl Column {
             memtables: Memtables::new(hasher, options, summary, me),
             knowledge: Mutex::new(Knowledge::of_tables(covers)),
             segment_rate: Mutex::new(options.get_segment_rate()),
+            static_filters: options.has_static_filters(),
             consolidated: AtomicU64::new(NEVER),
             counters: Counters::new(),
             sample: options.audit_sample(),
@@ -195,7 +197,7 @@ impl Column {
     pub(crate) fn begin_table(&self) -> Option<TableBuild> {
         let rate = self.segment_rate()?;
         let id = SegmentId::random().ok()?;
-        let builder = SegmentBuilder::new(id, self.hasher, rate);
+        let builder = SegmentBuilder::new(id, self.hasher, rate).made_static(self.static_filters);
         Some(TableBuild::new(self.me.upgrade()?, builder))
     }
 

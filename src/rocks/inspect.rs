@@ -163,12 +163,13 @@ impl SieveDb {
     ) -> Option<Decision> {
         let rate = column.segment_rate()?;
         let chain = filter.map(|filter| &filter.chain);
+        let entries = Items::new(table.entries);
         let limits = Limits {
             rate,
+            needed: self.segment_size(entries, rate),
             room: self.room(chain.map_or(Bits::new(0), Chain::size)),
         };
         let imprint = column.hasher().imprint();
-        let entries = Items::new(table.entries);
         Some(planning::decide(
             table.id()?,
             chain,

@@ -8,7 +8,7 @@ use std::cmp::Reverse;
 
 use crate::filter::{Chain, Stage};
 use crate::hash::Imprint;
-use crate::math::{Bits, Items, Rate, blocked};
+use crate::math::{Bits, Items, Rate};
 use crate::segment::{Budget, Decision, Facts, Fraction, Input, InputStage, Keys, SegmentId, plan};
 
 /// Stages that the filter of one table may have: each is a cache line of a look-up in it.
@@ -19,6 +19,8 @@ const STAGES: u32 = 4;
 pub(crate) struct Limits {
     /// The promised rate of a table's filter.
     pub(crate) rate: Rate,
+    /// What a filter takes that is made anew.
+    pub(crate) needed: Bits,
     /// Memory for this one filter, what it takes now included.
     pub(crate) room: Bits,
 }
@@ -32,7 +34,7 @@ pub(crate) fn decide(
     limits: Limits,
 ) -> Decision {
     let items = filter.map_or(entries, Chain::items).max(Items::new(1));
-    let needed = filter.map_or_else(|| blocked::size_in_bits(items, limits.rate), Chain::size);
+    let needed = filter.map_or(limits.needed, Chain::size);
     let fits = needed <= limits.room;
     let input = Input {
         id,

@@ -1,7 +1,8 @@
 //! A segment's filter while the segment is being written.
 //!
 //! How many keys will come is not known while a table is written, so the filter must grow. While
-//! budget and memory allow, the hashes are kept and sealing makes one stage of exactly the right size;
+//! budget and memory allow, the hashes are kept and sealing makes one stage of exactly the right size, of
+//! static cells where that is asked for;
 //! past that the hashes go into a scalable filter, which takes less, and whose stages are what sealing
 //! returns. Of a table that is there the entries are known: where their hashes could not be kept, one
 //! stage takes them, of the size that they need if all are of different keys.
@@ -22,6 +23,7 @@ pub struct SegmentBuilder {
     id: SegmentId,
     hasher: KeyHasher,
     rate: Rate,
+    made_static: bool,
     hashes: Hashes,
     budget: usize,
     last: Option<KeyHash>,
@@ -54,11 +56,19 @@ impl SegmentBuilder {
             id,
             hasher,
             rate,
+            made_static: false,
             hashes: Hashes::Kept(Vec::new()),
             budget,
             last: None,
             added: 0,
         }
+    }
+
+    /// Whether the filter is a static one ([`Stage::fused`]), where the hashes are kept.
+    #[must_use]
+    pub fn made_static(mut self, is: bool) -> Self {
+        self.made_static = is;
+        self
     }
 
     /// Where so many hashes are not kept and there is memory for it: one stage for them.
@@ -125,6 +135,7 @@ impl SegmentBuilder {
         }
         let one = |stage| Chain::new(self.hasher.imprint(), vec![stage]);
         let chain = match self.hashes {
+            Hashes::Kept(kept) if self.made_static => one(Stage::fused(kept, self.rate).ok()?),
             Hashes::Kept(kept) => one(stage_of(&kept, self.rate)?),
             Hashes::Growing(grown) => {
                 Some(grown.to_chain()).filter(|chain| !chain.is_saturated())?

@@ -61,6 +61,9 @@ pub(crate) struct Arguments {
     /// Bits a key of the segments' filters, instead of what the rate asks for.
     #[arg(long, value_name = "B", value_parser = filter_bits)]
     segment_bits: Option<f64>,
+    /// Make the filters of keys at hand static: smaller for their rate, and looked up in four cache lines.
+    #[arg(long = "static")]
+    made_static: bool,
     /// Share B bits per key between summary and segments in several ways, and report the best.
     #[arg(long, value_name = "B", value_parser = split_bits, conflicts_with_all = ["front_bits", "segment_bits"])]
     split: Option<f64>,
@@ -145,7 +148,9 @@ impl Arguments {
     }
 
     fn front_with(&self, front_bits: Option<f64>, segment_bits: Option<f64>) -> SieveOptions {
-        let mut options = SieveOptions::default().rate(self.rate);
+        let mut options = SieveOptions::default()
+            .rate(self.rate)
+            .static_filters(self.made_static);
         if let Some(bits) = front_bits {
             options = options.summary_bits_per_key(bits);
         }

@@ -23,7 +23,7 @@ use super::trust::Trust;
 use super::upkeep::room;
 use super::{Engine, UpkeepFailed};
 use crate::hash::KeyHasher;
-use crate::math::{Bits, Rate};
+use crate::math::{Bits, Items, Rate};
 use crate::planted::planted;
 use crate::segment::Registry;
 use crate::stats::Stats;
@@ -205,6 +205,11 @@ impl SieveDb {
 
     pub(crate) fn engine(&self) -> &Engine {
         &self.engine
+    }
+
+    /// What a table's filter of so many keys takes.
+    pub(crate) fn segment_size(&self, keys: Items, rate: Rate) -> Bits {
+        self.options.segment_size(keys, rate)
     }
 
     pub(crate) fn budget(&self) -> Option<Bits> {

@@ -10,7 +10,7 @@ use rocksdb::{ColumnFamilyDescriptor, DEFAULT_COLUMN_FAMILY_NAME, Error, Options
 
 use super::SieveDb;
 use crate::disk::{Disk, RealDisk};
-use crate::filter::Scalable;
+use crate::filter::{Kind, Scalable, Stage};
 use crate::format::Identity;
 use crate::hash::KeyHasher;
 use crate::math::{Bits, Items};
@@ -254,7 +254,7 @@ impl SieveDb {
         }
         let fronted = families.iter().filter(|(name, _)| !sieve.leaves_out(name));
         let sieve = sieve.clone().publishes_first(publishes_first);
-        let sieve = &sieve.shared_by(fronted.count());
+        let sieve = &sieve.shared_by(fronted.count()).with_rates();
         let folder = sieve.folder_of(path);
         let (opening, identity) = Opening::prepare(Arc::new(RealDisk), &folder, sieve)?;
         if !planted!(DatabaseOptionsUnchecked) {
@@ -481,8 +481,12 @@ impl Opening {
         let room = sieve.room_beside(taken).unwrap_or(Bits::new(u64::MAX));
         let summary = match self.shelf.load_summary(name, room) {
             Some((chain, covers)) => {
-                let first = chain.stages().first().map(|stage| stage.items());
-                let options = sieve.summary(first.unwrap_or_default(), taken);
+                let first = chain.stages().first();
+                let keys = first.map(Stage::items).unwrap_or_default();
+                let options = match first.map(|stage| stage.shape().kind) {
+                    Some(Kind::Fuse) => sieve.static_summary(keys, taken),
+                    _ => sieve.summary(keys, taken),
+                };
                 (Scalable::starting_with(imprint, options, chain), covers)
             }
             None => (Scalable::new(imprint, options), HashSet::new()),

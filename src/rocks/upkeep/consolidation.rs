@@ -11,7 +11,8 @@ use rocksdb::properties::{NUM_ENTRIES_ACTIVE_MEM_TABLE, NUM_ENTRIES_IMM_MEM_TABL
 
 use super::coverage::is_covered;
 use super::{Upkeep, UpkeepError};
-use crate::filter::Scalable;
+use crate::filter::{Scalable, Stage};
+use crate::hash::KeyHash;
 use crate::math::Items;
 use crate::planted::planted;
 use crate::rocks::column::{Column, Epoch};
@@ -48,9 +49,19 @@ impl Upkeep {
         let summary = column.view().summary;
         column.is_settled()
             && (summary.stages() > BUSY_STAGES
-                || (quiet && is_outgrown(&summary, &self.summary_options()))
+                || (quiet && self.would_be_smaller(column, &summary))
                 || (summary.is_saturated() && self.has_room_again(column)))
             && !self.flush_would_wait(column)
+    }
+
+    /// Whether a summary made anew would take less or let less by.
+    fn would_be_smaller(&self, column: &Column, summary: &Scalable) -> bool {
+        let may_be_static = || {
+            let entries = self.entries(column).map(Items::new);
+            entries.is_ok_and(|entries| self.options.makes_static(entries))
+        };
+        is_outgrown(summary, &self.summary_options())
+            || (summary.items() > Items::new(0) && !summary.begins_static() && may_be_static())
     }
 
     /// Whether the budget has room for all keys of a summary that ran out of it, and for a quarter
@@ -130,12 +141,17 @@ impl Upkeep {
         } else {
             entries
         };
-        let others = self.columns.size_of_summaries(Some(column));
-        Ok(Scalable::new(
-            column.hasher().imprint().remixed(),
-            self.summary_options()
-                .summary(roomy(Items::new(keys)), others),
-        ))
+        let (keys, others) = (
+            Items::new(keys),
+            self.columns.size_of_summaries(Some(column)),
+        );
+        let (imprint, options) = (column.hasher().imprint().remixed(), self.summary_options());
+        Ok(if options.makes_static(Items::new(entries)) {
+            let size = options.summary_size(keys);
+            Scalable::awaiting(imprint, options.static_summary(keys, others), size)
+        } else {
+            Scalable::new(imprint, options.summary(roomy(keys), others))
+        })
     }
 
     /// What tables and memtables hold, each version of a key by itself.
@@ -163,7 +179,11 @@ impl Upkeep {
         if column.memtables().some_do_not_feed(new) && !overlooked {
             return Err(UpkeepError::OldMemtables(column.name().to_owned()));
         }
-        let (epoch, tables) = self.absorb_all(column, new, setback)?;
+        let (epoch, tables) = if new.awaits() {
+            self.complete(column, new, setback)?
+        } else {
+            self.absorb_all(column, setback, |key| _ = new.insert(key))?
+        };
         let (unread, read): (Vec<_>, Vec<_>) = tables
             .iter()
             .partition(|table| setback.leaves_alone(&table.path));
@@ -236,13 +256,31 @@ impl Upkeep {
         Ok(())
     }
 
-    /// Reads all live tables into a summary, until one listing holds none that was neither read nor
+    /// Reads all live tables into the static first stage of a summary.
+    fn complete(
+        &self,
+        column: &Column,
+        new: &Scalable,
+        setback: &mut Setback,
+    ) -> Result<(Epoch, Vec<LiveTable>), UpkeepError> {
+        let mut hashes = Vec::new();
+        let listed = self.absorb_all(column, setback, |key| hashes.push(key))?;
+        let first = Stage::fused(hashes, self.summary_options().first_rate());
+        let first = first.map_err(|source| UpkeepError::Static {
+            column: column.name().to_owned(),
+            source,
+        })?;
+        new.complete(first);
+        Ok(listed)
+    }
+
+    /// Gives a summary's hashes of the keys of all live tables to `each`, until one listing holds none that was neither read nor
     /// set aside.
     fn absorb_all(
         &self,
         column: &Column,
-        summary: &Scalable,
         setback: &mut Setback,
+        mut each: impl FnMut(KeyHash),
     ) -> Result<(Epoch, Vec<LiveTable>), UpkeepError> {
         let mut read: HashSet<String> = HashSet::new();
         loop {
@@ -252,7 +290,7 @@ impl Upkeep {
                 if read.contains(&table.path) || setback.leaves_alone(&table.path) {
                     continue;
                 }
-                match self.absorb(column, table, summary) {
+                match self.absorb(column, table, &mut each) {
                     Ok(()) => _ = read.insert(table.path.clone()),
                     Err(error) => all_there = self.set_aside(column, table, error, setback)?,
                 }

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use super::{Upkeep, UpkeepError};
 use crate::filter::Scalable;
+use crate::hash::KeyHash;
 use crate::planted::planted;
 use crate::rocks::column::{Column, Epoch};
 use crate::rocks::coverage::{Coverage, Uncovered};
@@ -79,7 +80,7 @@ impl Upkeep {
         }
         for table in missing {
             if !planted!(CoveredUnread)
-                && let Err(error) = self.absorb(column, table, &summary)
+                && let Err(error) = self.absorb(column, table, |key| _ = summary.insert(key))
             {
                 self.set_aside(column, table, error, setback)?;
                 continue;
@@ -119,12 +120,13 @@ impl Upkeep {
         Ok(is_live)
     }
 
-    /// Adds a table's keys to the summary, and builds its filter on the way where it has none.
+    /// Gives a summary's hashes of a table's keys to `each`, and builds the table's filter on the way where
+    /// it has none.
     pub(super) fn absorb(
         &self,
         column: &Column,
         table: &LiveTable,
-        summary: &Scalable,
+        mut each: impl FnMut(KeyHash),
     ) -> Result<(), UpkeepError> {
         let hasher = column.hasher();
         let mut builder = self.builder_for_missing(column, table);
@@ -135,7 +137,7 @@ impl Upkeep {
             // Nowhere is a key whose newest entry is a tombstone; older entries speak for
             // themselves.
             if !deletion {
-                summary.insert(hasher.hash(key).remixed());
+                each(hasher.hash(key).remixed());
             }
         })?;
         if let Some(builder) = builder {

@@ -41,6 +41,7 @@ use super::planning;
 use super::scrub::{ScrubLog, Scrubber};
 use super::setback::Setback;
 use super::shelf::Shelf;
+use crate::filter::StageError;
 use crate::planted::planted;
 use crate::segment::Registry;
 
@@ -72,6 +73,8 @@ pub(crate) enum UpkeepError {
     Overtaken,
     #[error("it panicked")]
     Panicked,
+    #[error("no static summary of {column:?}: {source}")]
+    Static { column: String, source: StageError },
     #[error("told to stop")]
     Stopped,
 }

@@ -94,8 +94,10 @@ impl Upkeep {
         let filter = segment.filter();
         let own = filter.as_ref().map(|filter| filter.chain.size());
         let kept = filter.as_ref().filter(|filter| filter.rate == rate);
+        let entries = Items::new(table.entries);
         let limits = Limits {
             rate,
+            needed: self.options.segment_size(entries, rate),
             // Which filter goes when there are too many is not said by the order of the tables.
             room: match kept {
                 Some(_) => Bits::new(u64::MAX),
@@ -104,16 +106,12 @@ impl Upkeep {
         };
         let chain = kept.map(|filter| &filter.chain);
         let imprint = column.hasher().imprint();
-        let decision = planning::decide(id, chain, imprint, Items::new(table.entries), limits);
+        let decision = planning::decide(id, chain, imprint, entries, limits);
         match decision.action {
             Action::Rebuild { .. } => {
                 tracing::info!(segment = %id, %decision, "a table's filter");
-                Some(SegmentBuilder::for_entries(
-                    id,
-                    column.hasher(),
-                    rate,
-                    Items::new(table.entries),
-                ))
+                let builder = SegmentBuilder::for_entries(id, column.hasher(), rate, entries);
+                Some(builder.made_static(self.options.has_static_filters()))
             }
             Action::Drop => {
                 if filter.is_some() {

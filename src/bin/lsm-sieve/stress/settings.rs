@@ -36,6 +36,8 @@ pub(super) struct FrontSettings {
     pub(super) budget_bits: Option<u64>,
     /// SipHash-1-3 instead of XXH3.
     pub(super) keyed: bool,
+    #[serde(default)]
+    pub(super) made_static: bool,
     /// A family without a front, by its index; never the first.
     #[serde(default)]
     pub(super) left_out: Option<usize>,
@@ -107,6 +109,7 @@ impl FrontSettings {
             expected_keys: 1 << random.below(13),
             budget_bits: random.one_in(4).then(|| *random.pick(&BUDGETS)),
             keyed: random.one_in(3),
+            made_static: random.one_in(3),
             left_out: random
                 .one_in(4)
                 .then(|| 1 + random.index(FAMILIES.len() - 1)),
@@ -118,6 +121,7 @@ impl FrontSettings {
         let mut options = SieveOptions::default()
             .segment_rate(None)
             .expected_keys(Items::new(self.expected_keys))
+            .static_filters(self.made_static)
             .hash(if self.keyed {
                 HashId::SipHash13
             } else {
@@ -181,6 +185,7 @@ impl Default for FrontSettings {
             expected_keys: 64,
             budget_bits: None,
             keyed: false,
+            made_static: false,
             left_out: None,
         }
     }
