@@ -5,6 +5,7 @@
 //! and only their width differs. What consists of several filters is sized as the filter itself
 //! sizes its parts.
 
+use crate::filter::Stage;
 use crate::math::{
     Bits, Items, MAX_PROBES, Probes, Rate, blocked, classic, fill, hash_coding, partitioned,
     smallest_fitting, standard, window,
@@ -23,6 +24,8 @@ pub enum Design {
     Partitioned,
     /// k different bits anywhere.
     Classic,
+    /// Cells worked out from all keys at once: takes none afterwards.
+    Fuse,
     /// k slices of counters of 4 bits: can remove.
     Counting,
     /// k slices of counters of 16 bits: estimates how often.
@@ -55,11 +58,12 @@ const EMPTY: f64 = 0.5;
 
 impl Design {
     /// All of them: sets, counters, and what consists of several filters.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Blocked,
         Self::Standard,
         Self::Partitioned,
         Self::Classic,
+        Self::Fuse,
         Self::HashCoding,
         Self::Counting,
         Self::Spectral,
@@ -84,6 +88,10 @@ impl Design {
             Self::Standard => "the fewest bits; a miss stops at the first clear bit",
             Self::Partitioned => "no key is weak; the bits of standard",
             Self::Classic => "as standard, a little better below some hundred bits",
+            Self::Fuse => {
+                "some three quarters of the bits of standard; all keys must be at \
+                 hand, and none can follow"
+            }
             Self::Counting => "can remove what was inserted, for four times the bits",
             Self::Spectral => "estimates how often a key came, up to 65,535 times",
             Self::Recurring => "estimates more closely than spectral, on either side",
@@ -141,6 +149,7 @@ impl Design {
     fn part(self, items: Items, rate: Rate, probes: Option<Probes>) -> Option<Part> {
         let (bits, probes) = match (self, probes) {
             (Self::HashCoding, None | Some(ONE)) => return table(items, rate),
+            (Self::Fuse, None | Some(FOUR)) => return cells(items, rate),
             (_, Some(probes)) => (self.bits_with(items, rate, probes)?, probes),
             (_, None) => self.smallest(items, rate)?,
         };
@@ -166,7 +175,7 @@ impl Design {
                 let bits = slice.get().checked_mul(self.unit(slices)?)?;
                 Some((Bits::new(bits), slices))
             }
-            Self::HashCoding => None,
+            Self::HashCoding | Self::Fuse => None,
         }
     }
 
@@ -194,7 +203,7 @@ impl Design {
             Self::Partitioned | Self::Counting | Self::Spectral | Self::Recurring => {
                 Some(u64::from(probes.get()) * self.width())
             }
-            Self::HashCoding => None,
+            Self::HashCoding | Self::Fuse => None,
         }
     }
 
@@ -237,6 +246,7 @@ impl Design {
 }
 
 const ONE: Probes = Probes::new(1);
+const FOUR: Probes = Probes::new(4);
 
 /// A table of codes: as many cells to a word as fit, none across two; and two cells at least, one to
 /// fill and one to stay empty.
@@ -252,6 +262,15 @@ fn table(items: Items, rate: Rate) -> Option<Part> {
     })
 }
 
+/// A static stage, of whose lines a look-up needs all at once.
+fn cells(items: Items, rate: Rate) -> Option<Part> {
+    Some(Part {
+        bits: Stage::fused_size(items, rate)?,
+        probes: FOUR,
+        lines: f64::from(FOUR.get()),
+    })
+}
+
 /// The pattern with so many probes and the fewest groups.
 fn pattern(probes: Probes) -> Option<blocked::Pattern> {
     [2, 4]
@@ -264,7 +283,7 @@ mod tests {
     use super::*;
     use crate::filter::{
         Composite, CounterWidth, Counting, HashCoding, Kind, RecurringMinimum, Sliding,
-        SlidingOptions, Spectral, Stage, Turn,
+        SlidingOptions, Spectral, Stage, Turn, naive,
     };
 
     /// The size of the filter that this crate makes.
@@ -276,6 +295,10 @@ mod tests {
             Design::Standard => stage(Kind::Standard),
             Design::Partitioned => stage(Kind::Partitioned),
             Design::Classic => stage(Kind::Classic),
+            Design::Fuse => {
+                let hashes = naive::hashes(1).take(items.get() as usize);
+                Stage::fused(hashes.collect(), rate).unwrap().size()
+            }
             Design::Counting => Counting::with_rate(items, rate).unwrap().size(),
             Design::Spectral => Spectral::with_rate(items, rate, wide).unwrap().size(),
             Design::Recurring => {

@@ -158,6 +158,25 @@ impl Words {
         self.lines.get(usize::try_from(index).ok()?)
     }
 
+    /// The word at this index and the next one, which must lie inside, as they are now.
+    #[inline(always)]
+    #[cfg(not(interleave))]
+    pub(crate) fn pair(&self, index: u64) -> (u64, u64) {
+        let lines: *const Line = self.lines.as_ptr();
+        #[expect(unsafe_code, reason = "no safe way from lines to their words")]
+        // SAFETY: a line is eight words and nothing else, as is asserted above; all are borrowed.
+        let words: &[AtomicU64] =
+            unsafe { std::slice::from_raw_parts(lines.cast(), self.lines.len() * WORDS_A_LINE) };
+        let index = in_memory(index);
+        let pair = &words[index..index + 2];
+        (pair[0].load(Relaxed), pair[1].load(Relaxed))
+    }
+
+    #[cfg(interleave)]
+    pub(crate) fn pair(&self, index: u64) -> (u64, u64) {
+        (self.word(index), self.word(index + 1))
+    }
+
     /// The word at this index, which must lie inside, as it is now.
     #[inline]
     pub(crate) fn word(&self, index: u64) -> u64 {

@@ -1,7 +1,7 @@
 //! A filter of fixed size: a checked geometry, its words, and how many keys they took.
 
 use super::blocked::Blocked;
-use super::fuse;
+use super::fuse::{self, Fuse};
 use super::layout::Layout;
 use super::{BATCH, Kind, Shape, ShapeError};
 use crate::bits::{Count, Words};
@@ -81,11 +81,18 @@ impl Stage {
         };
         let cell_bits = fuse_math::cell_bits(rate).ok_or_else(out_of_reach)?;
         let fused = fuse::fused(&hashes, cell_bits).map_err(|source| StageError::Memory {
-            bits: fuse_math::size_in_bits(items, rate),
+            bits: Self::fused_size(items, rate).unwrap_or_default(),
             source,
         })?;
         let (geometry, words) = fused.ok_or_else(out_of_reach)?;
         Self::with_words(Layout::Fuse(geometry), items, words)
+    }
+
+    /// What [`Stage::fused`] takes for so many keys, hardly ever a little more; `None` where there is no
+    /// such stage.
+    pub fn fused_size(items: Items, rate: Rate) -> Option<Bits> {
+        let geometry = Fuse::for_keys(items, fuse_math::cell_bits(rate)?)?;
+        Some(geometry.shape().bits)
     }
 
     /// An empty stage of this shape.

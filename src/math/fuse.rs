@@ -10,7 +10,7 @@
 //! The cells of a key add up to its fingerprint. That they can be chosen so for all keys is so almost
 //! always with as many cells as that, and is tried again with another hash where it is not.
 
-use super::{Bits, Items, Rate, halvings, whole};
+use super::{Items, Rate, halvings, whole};
 
 /// The most bits of a cell.
 pub const MAX_CELL_BITS: u32 = 32;
@@ -18,8 +18,8 @@ pub const MAX_CELL_BITS: u32 = 32;
 /// Cells for each of very many keys.
 const MANY: f64 = 1.075;
 
-/// And what filters of many parts take besides, whose parts are as large as the fullest of them.
-const UNEVEN: f64 = 1.005;
+/// And what segments and words round off, at most.
+const ROUNDED: f64 = 1.005;
 
 /// The bits of a cell that keep `rate`: ⌈log2 1/p⌉; `None` where there are no such cells.
 pub fn cell_bits(rate: Rate) -> Option<u32> {
@@ -47,19 +47,10 @@ pub fn segment_log2(items: Items) -> u32 {
     (n.ln() / 2.91_f64.ln() - 0.5).floor() as u32
 }
 
-/// What so many keys take, to a hundredth; more than there can be where the rate is out of reach.
-pub fn size_in_bits(items: Items, rate: Rate) -> Bits {
-    let Some(bits) = cell_bits(rate) else {
-        return Bits::new(u64::MAX);
-    };
-    let cells = cells(items) as f64 * UNEVEN;
-    Bits::new(whole(cells * f64::from(bits)))
-}
-
 /// The lowest rate whose filter takes no more than so many bits per key, over many keys; of fewer than
 /// 1.1, the rate of one bit a cell.
 pub fn rate_of(bits_a_key: f64) -> Rate {
-    let bits = (bits_a_key / (MANY * UNEVEN)).floor();
+    let bits = (bits_a_key / (MANY * ROUNDED)).floor();
     let bits = bits.clamp(1.0, f64::from(MAX_CELL_BITS));
     // So little above that no rounding asks for another bit.
     Rate::clamped((-bits).exp2() * (1.0 + 1e-9))
@@ -94,15 +85,5 @@ mod tests {
         for (keys, log2) in [(1, 0), (1_000, 5), (100_000, 10), (1_000_000, 12)] {
             assert_eq!(segment_log2(Items::new(keys)), log2, "{keys}");
         }
-    }
-
-    #[test]
-    fn the_rate_of_so_many_bits_takes_them_and_no_more() {
-        let keys = Items::new(4_000_000);
-        for bits in [2.2, 4.8, 7.2, 9.6, 12.0, 16.0, 30.0] {
-            let takes = size_in_bits(keys, rate_of(bits)).per_key(keys);
-            assert!((bits - 1.1..=bits).contains(&takes), "{bits}: {takes}");
-        }
-        assert_eq!(size_in_bits(keys, Rate::clamped(1e-10)).get(), u64::MAX);
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::audit::Sample;
 use super::inventory::recent_budget;
 use super::pace::Pace;
-use crate::filter::ScalableOptions;
+use crate::filter::{ScalableOptions, Stage};
 use crate::hash::HashId;
 use crate::math::growth::Tightening;
 use crate::math::{Bits, Items, Rate, blocked, fuse};
@@ -227,7 +227,7 @@ impl SieveOptions {
     /// What the filter of a table of so many keys takes.
     pub(crate) fn segment_size(&self, keys: Items, rate: Rate) -> Bits {
         if self.static_filters {
-            fuse::size_in_bits(keys, rate)
+            static_size(keys, rate)
         } else {
             blocked::size_in_bits(keys, rate)
         }
@@ -238,7 +238,7 @@ impl SieveOptions {
     }
 
     fn static_summary_size(&self, keys: Items) -> Bits {
-        fuse::size_in_bits(keys, self.first_rate())
+        static_size(keys, self.first_rate())
     }
 
     /// The rate of a summary's first stage, which a consolidated one consists of.
@@ -397,7 +397,7 @@ impl SieveOptions {
     pub(crate) fn get_summary_rate(&self) -> Rate {
         let first = match self.summary {
             Precision::Rate(rate) => return rate,
-            Precision::BitsPerKey(bits) if self.static_filters => fuse::rate_of(bits),
+            Precision::BitsPerKey(bits) if self.static_filters => static_rate_of(bits),
             Precision::BitsPerKey(bits) => blocked::rate_of((bits / HEADROOM).max(1.0)),
         };
         Rate::clamped(first.get() / (1.0 - TIGHTENING))
@@ -406,7 +406,7 @@ impl SieveOptions {
     pub(crate) fn get_segment_rate(&self) -> Option<Rate> {
         Some(match self.segments? {
             Precision::Rate(rate) => rate,
-            Precision::BitsPerKey(bits) if self.static_filters => fuse::rate_of(bits),
+            Precision::BitsPerKey(bits) if self.static_filters => static_rate_of(bits),
             Precision::BitsPerKey(bits) => blocked::rate_of(bits),
         })
     }
@@ -486,6 +486,20 @@ pub(super) fn segment_part(promised: Rate) -> Rate {
     Rate::clamped((promised.get() * SEGMENT_PART).max(SieveOptions::LEAST_RATE))
 }
 
+/// What a static filter takes; more than there can be where there is none.
+fn static_size(keys: Items, rate: Rate) -> Bits {
+    Stage::fused_size(keys, rate).unwrap_or(Bits::new(u64::MAX))
+}
+
+/// The rate of a static filter of so many bits a key, within what stages can grow to beside it.
+fn static_rate_of(bits_a_key: f64) -> Rate {
+    Rate::clamped(
+        fuse::rate_of(bits_a_key)
+            .get()
+            .max(SieveOptions::LEAST_RATE),
+    )
+}
+
 /// Keys, and room for some more.
 pub(crate) fn roomy(keys: Items) -> Items {
     Items::new((keys.get() as f64 * HEADROOM).ceil() as u64)
@@ -502,6 +516,22 @@ mod tests {
         for bits in [memory.summary, memory.segments] {
             let bits_a_key = bits.get() as f64 / keys.get() as f64;
             assert!((11.0..=12.0).contains(&bits_a_key), "{bits_a_key}");
+        }
+    }
+
+    #[test]
+    fn static_filters_take_the_bits_that_they_are_given_and_no_more() {
+        let keys = Items::new(4_000_000);
+        for bits in [2.2, 4.8, 7.2, 9.6, 12.0, 16.0] {
+            let options = SieveOptions::default().static_filters(true);
+            let options = options
+                .summary_bits_per_key(bits)
+                .segment_bits_per_key(bits);
+            let memory = options.memory_for(keys);
+            for filter in [memory.summary, memory.segments] {
+                let takes = filter.per_key(keys);
+                assert!((bits - 1.1..=bits).contains(&takes), "{bits}: {takes}");
+            }
         }
     }
 
@@ -525,6 +555,10 @@ mod tests {
             }
             for bits in [1.0, 1.01, 10.0, 256.0] {
                 assert!(with(bits).is_ok(), "{bits}");
+                for made_static in [false, true] {
+                    let options = with(bits).unwrap().static_filters(made_static);
+                    assert_eq!(options.rate_out_of_reach(), None, "{bits}");
+                }
             }
         }
     }
