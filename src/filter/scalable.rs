@@ -356,9 +356,12 @@ impl Scalable {
     #[inline(never)]
     fn any_may_contain(&self, hash: KeyHash) -> bool {
         let asked = self.asked.load(Ordering::Acquire);
+        if asked == SATURATED || self.awaits() {
+            return true;
+        }
         // The newest stage is the largest, and answers most hits.
         let mut newest_first = self.opened(asked).rev();
-        self.rules_nothing_out() || newest_first.any(|open| open.stage.may_contain(hash))
+        newest_first.any(|open| open.stage.may_contain(hash))
     }
 
     /// Asks the processor for the lines that [`Scalable::may_contain`] will look at.
@@ -385,8 +388,9 @@ impl Scalable {
     /// # Panics
     /// When the slices differ in length.
     pub fn contains_many(&self, hashes: &[KeyHash], answers: &mut [bool]) {
+        let awaits = self.awaits();
         test_many(self.all().map(|open| &open.stage), hashes, answers);
-        if self.rules_nothing_out() {
+        if awaits || self.is_saturated() {
             answers.fill(true);
         }
     }
@@ -399,7 +403,7 @@ impl Scalable {
     /// When the slices differ in length.
     pub fn contains_prefetched(&self, hashes: &[KeyHash], answers: &mut [bool]) {
         assert_eq!(hashes.len(), answers.len(), "one answer a hash");
-        answers.fill(self.rules_nothing_out());
+        answers.fill(self.is_saturated() || self.awaits());
         self.all()
             .for_each(|open| open.stage.test_each(hashes, answers));
     }
@@ -428,7 +432,7 @@ impl Scalable {
 
     /// The rate of all stages together, 1 − ∏ (1 − p); 1 once saturated.
     pub fn predicted_rate(&self) -> f64 {
-        if self.rules_nothing_out() {
+        if self.is_saturated() || self.awaits() {
             return 1.0;
         }
         growth::compound(self.all().map(|open| open.stage.predicted_rate()))
@@ -446,15 +450,11 @@ impl Scalable {
         self.first.get().map(kind) == Some(Kind::Fuse)
     }
 
-    /// Whether the first stage is still to come.
-    pub fn awaits(&self) -> bool {
-        self.stages() > 0 && self.first.get().is_none()
-    }
-
-    /// Whether every answer is *maybe*, for want of room or of the first stage.
+    /// Whether the first stage is still to come, so that every answer is *maybe*. Whoever asks the stages
+    /// asks this before: afterwards it may have come.
     #[inline]
-    fn rules_nothing_out(&self) -> bool {
-        self.is_saturated() || (self.first.get().is_none() && !planted!(AwaitedTakenForEmpty))
+    pub fn awaits(&self) -> bool {
+        self.first.get().is_none() && self.stages() > 0 && !planted!(AwaitedTakenForEmpty)
     }
 
     /// Gives the filter up: every answer is *maybe* from here on.
@@ -493,10 +493,11 @@ impl Scalable {
     /// Of a saturated filter, of one that awaits its first stage, or when there is no memory for a copy,
     /// [`Chain::saturated`].
     pub fn to_chain(&self) -> Chain {
+        let awaits = self.awaits();
         let stages = self.all().map(|open| open.stage.try_clone());
         match stages.collect::<Result<Vec<_>, _>>() {
             // Looked at last: what was lost before the call is known by now.
-            Ok(stages) if !self.rules_nothing_out() => Chain::new(self.imprint, stages),
+            Ok(stages) if !awaits && !self.is_saturated() => Chain::new(self.imprint, stages),
             _ => Chain::saturated(self.imprint),
         }
     }
@@ -675,6 +676,32 @@ mod tests {
                 .all(|hash| sealed.may_contain(hash))
         );
         assert!(!sealed.all().next().unwrap().stage.is_full());
+    }
+
+    /// Whoever did not see it when they asked the stages must not see it afterwards either.
+    #[test]
+    fn no_key_is_absent_while_a_first_stage_comes() {
+        const ROUNDS: usize = if cfg!(miri) { 5 } else { 2_000 };
+        let hash = KeyHash::new(1 << 40);
+        for _ in 0..ROUNDS {
+            let filter = Scalable::awaiting(imprint(1), small(None), Bits::new(0));
+            filter.append(KeyHash::new(7 << 50));
+            let first = Stage::fused(vec![hash], Rate::ONE_PERCENT).unwrap();
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    let mut answers = [false];
+                    while filter.first.get().is_none() {
+                        assert!(filter.may_contain(hash));
+                        filter.contains_many(&[hash], &mut answers);
+                        assert!(answers[0] && filter.to_chain().may_contain(hash));
+                        filter.contains_prefetched(&[hash], &mut answers);
+                        assert!(answers[0]);
+                    }
+                });
+                std::thread::yield_now();
+                filter.complete(first);
+            });
+        }
     }
 
     /// What is still to come takes its part.

@@ -263,8 +263,22 @@ impl Upkeep {
         new: &Scalable,
         setback: &mut Setback,
     ) -> Result<(Epoch, Vec<LiveTable>), UpkeepError> {
-        let mut hashes = Vec::new();
-        let listed = self.absorb_all(column, setback, |key| hashes.push(key))?;
+        let no_room = |source| UpkeepError::Hashes {
+            column: column.name().to_owned(),
+            source,
+        };
+        let mut hashes: Vec<KeyHash> = Vec::new();
+        let keys = usize::try_from(self.entries(column)?).unwrap_or(usize::MAX);
+        let mut room = hashes.try_reserve_exact(keys);
+        let listed = self.absorb_all(column, setback, |key| {
+            if room.is_ok() {
+                room = hashes.try_reserve(1);
+            }
+            if room.is_ok() {
+                hashes.push(key);
+            }
+        })?;
+        room.map_err(no_room)?;
         let first = Stage::fused(hashes, self.summary_options().first_rate());
         let first = first.map_err(|source| UpkeepError::Static {
             column: column.name().to_owned(),

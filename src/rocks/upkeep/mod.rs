@@ -20,7 +20,7 @@ mod coverage;
 mod sweep;
 mod tables;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, TryReserveError};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::thread;
@@ -73,6 +73,11 @@ pub(crate) enum UpkeepError {
     Overtaken,
     #[error("it panicked")]
     Panicked,
+    #[error("no memory for the hashes of {column:?}, whose summary shall be static: {source}")]
+    Hashes {
+        column: String,
+        source: TryReserveError,
+    },
     #[error("no static summary of {column:?}: {source}")]
     Static { column: String, source: StageError },
     #[error("told to stop")]
