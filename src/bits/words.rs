@@ -158,23 +158,38 @@ impl Words {
         self.lines.get(usize::try_from(index).ok()?)
     }
 
-    /// The word at this index and the next one, which must lie inside, as they are now.
+    /// 57 bits or more from this one on, which must lie inside as well as 64, as they are now.
     #[inline(always)]
-    #[cfg(not(interleave))]
-    pub(crate) fn pair(&self, index: u64) -> (u64, u64) {
-        let lines: *const Line = self.lines.as_ptr();
-        #[expect(unsafe_code, reason = "no safe way from lines to their words")]
-        // SAFETY: a line is eight words and nothing else, as is asserted above; all are borrowed.
-        let words: &[AtomicU64] =
-            unsafe { std::slice::from_raw_parts(lines.cast(), self.lines.len() * WORDS_A_LINE) };
-        let index = in_memory(index);
-        let pair = &words[index..index + 2];
-        (pair[0].load(Relaxed), pair[1].load(Relaxed))
+    #[cfg(all(target_arch = "x86_64", not(interleave)))]
+    pub(crate) fn bits_at(&self, bit: u64) -> u64 {
+        let first = in_memory(bit / 8);
+        let last = first + 7;
+        assert!(last < size_of_val(&*self.lines), "they lie inside");
+        let bits: u64;
+        #[expect(
+            unsafe_code,
+            reason = "no safe load that begins within a word that others may change"
+        )]
+        // SAFETY: it reads eight bytes, of which the last lies inside. As with relaxed loads, each bit is
+        // read as it is before or after another thread sets it.
+        unsafe {
+            std::arch::asm!(
+                "mov {bits}, [{lines} + {first}]",
+                bits = out(reg) bits,
+                lines = in(reg) self.lines.as_ptr(),
+                first = in(reg) first,
+                options(pure, readonly, nostack, preserves_flags),
+            );
+        }
+        bits >> (bit % 8)
     }
 
-    #[cfg(interleave)]
-    pub(crate) fn pair(&self, index: u64) -> (u64, u64) {
-        (self.word(index), self.word(index + 1))
+    /// 57 bits or more from this one on, which must lie inside as well as 64, as they are now.
+    #[cfg(not(all(target_arch = "x86_64", not(interleave))))]
+    pub(crate) fn bits_at(&self, bit: u64) -> u64 {
+        let (word, shift) = (bit / WORD_BITS, bit % WORD_BITS);
+        let above = (self.word(word + 1) << 1) << (WORD_BITS - 1 - shift);
+        (self.word(word) >> shift) | above
     }
 
     /// The word at this index, which must lie inside, as it is now.
@@ -322,6 +337,24 @@ mod tests {
             assert!(words.contains(bit));
         }
         assert_eq!(words.ones(), 6);
+    }
+
+    #[test]
+    fn bits_are_read_from_anywhere() {
+        let values: Vec<u64> = (1..=9_u64)
+            .map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+            .collect();
+        let words = Words::from_values(values.len(), values.iter().copied()).unwrap();
+        for bit in 0..8 * 64 {
+            let expected = (0..57)
+                .filter(|i| words.contains(bit + i))
+                .map(|i| 1_u64 << i);
+            assert_eq!(
+                words.bits_at(bit) & ((1 << 57) - 1),
+                expected.sum::<u64>(),
+                "{bit}"
+            );
+        }
     }
 
     #[test]

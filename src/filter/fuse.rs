@@ -125,7 +125,7 @@ impl Fuse {
     }
 
     /// Makes the filter full, unless the key seems to be in it.
-    pub(super) fn insert(self, words: &Words, hash: KeyHash) -> bool {
+    pub(super) fn insert(&self, words: &Words, hash: KeyHash) -> bool {
         if self.may_contain(words, hash) {
             return false;
         }
@@ -136,22 +136,23 @@ impl Fuse {
     }
 
     #[inline(never)]
-    pub(super) fn may_contain(self, words: &Words, hash: KeyHash) -> bool {
+    pub(super) fn may_contain(&self, words: &Words, hash: KeyHash) -> bool {
         self.contains(words, hash)
     }
 
     #[inline(always)]
-    fn contains(self, words: &Words, hash: KeyHash) -> bool {
+    fn contains(&self, words: &Words, hash: KeyHash) -> bool {
         let shard = self.shard(hash);
         let seed = words.word(shard);
         let mixed = mix(hash, seed);
         let start = self.start_of(shard);
-        let sum = self
-            .positions(mixed)
-            .map(|cell| self.cell(words, start, cell));
-        let sum = sum
-            .into_iter()
-            .fold(fingerprint(mixed), |sum, cell| sum ^ cell);
+        let [first, second, third, fourth] = self.positions(mixed);
+        // Not by `map`, which is a call.
+        let sum = fingerprint(mixed)
+            ^ self.cell(words, start, first)
+            ^ self.cell(words, start, second)
+            ^ self.cell(words, start, third)
+            ^ self.cell(words, start, fourth);
         sum & self.mask() == 0 || seed == FULL
     }
 
@@ -159,7 +160,7 @@ impl Fuse {
     /// it can, and to work the cells out twice takes longer.
     pub(super) fn prefetch(self, _words: &Words, _hash: KeyHash) {}
 
-    pub(super) fn test_each(self, words: &Words, hashes: &[KeyHash], answers: &mut [bool]) {
+    pub(super) fn test_each(&self, words: &Words, hashes: &[KeyHash], answers: &mut [bool]) {
         for (&hash, answer) in hashes.iter().zip(answers) {
             *answer = *answer || self.contains(words, hash);
         }
@@ -170,7 +171,7 @@ impl Fuse {
         fuse::rate(self.cell_bits)
     }
 
-    pub(super) fn observed_rate(self, words: &Words) -> f64 {
+    pub(super) fn observed_rate(&self, words: &Words) -> f64 {
         if self.is_full(words) {
             1.0
         } else {
@@ -178,29 +179,29 @@ impl Fuse {
         }
     }
 
-    pub(super) fn is_full(self, words: &Words) -> bool {
+    pub(super) fn is_full(&self, words: &Words) -> bool {
         (0..self.shards).all(|shard| words.word(shard) == FULL)
     }
 
     #[inline]
-    fn shard(self, hash: KeyHash) -> u64 {
+    fn shard(&self, hash: KeyHash) -> u64 {
         probe::fast_range(hash.get(), self.shards)
     }
 
     /// The first bit of a shard's cells.
     #[inline]
-    fn start_of(self, shard: u64) -> u64 {
+    fn start_of(&self, shard: u64) -> u64 {
         (self.shards + shard * self.shard_words) * WORD_BITS
     }
 
     #[inline]
-    fn mask(self) -> u64 {
+    fn mask(&self) -> u64 {
         (1 << self.cell_bits) - 1
     }
 
     /// The cells of a key in its shard; all of them lie there, since a segment is a power of two.
     #[inline]
-    fn positions(self, mixed: u64) -> [u64; ARITY as usize] {
+    fn positions(&self, mixed: u64) -> [u64; ARITY as usize] {
         let segment = 1 << self.segment_log2;
         let within = segment - 1;
         let first = probe::fast_range(mixed, self.starts);
@@ -212,13 +213,10 @@ impl Fuse {
         ]
     }
 
-    /// A cell, in the low bits, and whatever lies above it. No shift is by a whole word.
-    #[inline]
-    fn cell(self, words: &Words, start: u64, cell: u64) -> u64 {
-        let bit = start + cell * u64::from(self.cell_bits);
-        let (word, shift) = (bit / WORD_BITS, bit % WORD_BITS);
-        let (low, high) = words.pair(word);
-        (low >> shift) | ((high << 1) << (WORD_BITS - 1 - shift))
+    /// A cell, in the low bits, and whatever lies above it.
+    #[inline(always)]
+    fn cell(&self, words: &Words, start: u64, cell: u64) -> u64 {
+        words.bits_at(start + cell * u64::from(self.cell_bits))
     }
 }
 

@@ -71,8 +71,6 @@ impl Stage {
     /// # Errors
     /// When the rate is below 2^-32, or memory does not suffice.
     pub fn fused(mut hashes: Vec<KeyHash>, rate: Rate) -> Result<Self, StageError> {
-        hashes.sort_unstable();
-        hashes.dedup();
         let items = Items::new(hashes.len() as u64);
         let out_of_reach = || StageError::OutOfReach {
             kind: Kind::Fuse,
@@ -80,11 +78,12 @@ impl Stage {
             rate,
         };
         let cell_bits = fuse_math::cell_bits(rate).ok_or_else(out_of_reach)?;
-        let fused = fuse::fused(&hashes, cell_bits).map_err(|source| StageError::Memory {
+        let fused = fuse::fused(&mut hashes, cell_bits).map_err(|source| StageError::Memory {
             bits: Self::fused_size(items, rate).unwrap_or_default(),
             source,
         })?;
         let (geometry, words) = fused.ok_or_else(out_of_reach)?;
+        let items = Items::new(hashes.len() as u64);
         Self::with_words(Layout::Fuse(geometry), items, words)
     }
 
