@@ -45,11 +45,12 @@ fn advice_names_every_kind_and_what_pays() {
     assert_eq!(measured("10"), Value::Bool(false));
 }
 
-const KINDS: [&str; 10] = [
+const KINDS: [&str; 11] = [
     "blocked",
     "standard",
     "partitioned",
     "classic",
+    "fuse",
     "hash-coding",
     "counting",
     "spectral",

@@ -12,10 +12,10 @@
 //! maybe   when the four cells XOR to the fingerprint, r bits of h ^ h / 2^32
 //! ```
 //!
-//! A binary fuse filter (Graf & Lemire, JEA 27, 2022): nothing else answers so well in so few bits that
-//! is as fast, with four cache lines close to one another. The cells are found by peeling: a cell that is one key's
-//! alone can be set last, so that key is put aside, until all are; then they are set in reverse order. Where
-//! that comes to no end the shard takes the next seed.
+//! A binary fuse filter (Graf & Lemire, JEA 27, 2022). The cells are found by peeling: a key that has
+//! one of its cells to itself is put aside, for that cell can be set last; so are all keys, one after
+//! another, and then the cells are set in reverse order. Where that comes to no end the shard takes the
+//! next seed.
 //!
 //! A key that is inserted nevertheless makes the filter answer *maybe* to all: what the seeds then say.
 
