@@ -343,7 +343,7 @@ fn nobody_can_write_a_database_while_it_is_looked_at() {
     // It may be over before it is stopped.
     let stopped = |_| {
         let mut verify = command();
-        let looking = started(
+        let mut looking = started(
             verify.args(["verify", "--full"]).arg(home.path()),
             reads_tables,
         );
@@ -352,6 +352,7 @@ fn nobody_can_write_a_database_while_it_is_looked_at() {
             return Some(looking);
         }
         signal(&looking, "CONT");
+        looking.wait().unwrap();
         None
     };
     let looking = (0..20).find_map(stopped).expect("it is stopped in time");
