@@ -21,8 +21,9 @@
 //! ```
 //!
 //! Only a blocked stage whose lines are a power of two folds and expands, so that stages of unequal
-//! size can be ORed; a fuse stage cannot be, for the bits of a key depend on all others there. Counts are added, never compared with the bits: after a merge they bound the
-//! distinct keys from above. What does not match is refused by the property that differs.
+//! size can be ORed; a fuse stage cannot be, for the bits of a key depend on all others there. Counts
+//! are added, never compared with the bits: after a merge they bound the distinct keys from above. What
+//! does not match is refused by the property that differs.
 
 use super::blocked::Blocked;
 use super::layout::Layout;

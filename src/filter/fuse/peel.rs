@@ -22,10 +22,9 @@ pub(in crate::filter) fn fused(
     hashes: &mut Vec<KeyHash>,
     cell_bits: u32,
 ) -> Result<Option<(Fuse, Vec<u64>)>, TryReserveError> {
-    let cells = |hashes: &[KeyHash]| fuse::cells(Items::new(hashes.len() as u64));
-    // Most hashes come once, and of one shard they need not be sorted, which takes a third of the time. One
-    // that comes twice is never put aside.
-    if let Some(geometry) = Fuse::with_cells(cells(hashes), cell_bits)
+    // Most hashes come once, and of one shard they need not be sorted, which takes a third of the time.
+    // One that comes twice is never put aside.
+    if let Some(geometry) = Fuse::for_keys(Items::new(hashes.len() as u64), cell_bits)
         && geometry.shards == 1
         && let Some(words) = filled(geometry, hashes, 1)?
     {
@@ -33,7 +32,7 @@ pub(in crate::filter) fn fused(
     }
     hashes.sort_unstable();
     hashes.dedup();
-    let mut cells = cells(hashes);
+    let mut cells = fuse::cells(Items::new(hashes.len() as u64));
     for _ in 0..SIZES {
         let Some(geometry) = Fuse::with_cells(cells, cell_bits) else {
             break;

@@ -288,8 +288,8 @@ impl Upkeep {
         Ok(listed)
     }
 
-    /// Gives a summary's hashes of the keys of all live tables to `each`, until one listing holds none that was neither read nor
-    /// set aside.
+    /// Gives a summary's hashes of the keys of all live tables to `each`, until one listing holds none that
+    /// was neither read nor set aside.
     fn absorb_all(
         &self,
         column: &Column,
