@@ -107,6 +107,14 @@ faults! {
     FuseKeyLost => "filter::fuse",
     /// A key that is put into a static stage afterwards leaves no trace.
     FuseInsertionIgnored => "filter::",
+    /// A key that is in several groups of a map is taken for one of the first of them alone.
+    OtherGroupsForgotten => "filter::fuse",
+    /// A map that was given up is asked for the tables.
+    DamagedMapAsked => "rocks::scrub",
+    /// Tombstones are left out of a map that decides which tables are read.
+    TombstonesUnmapped => "run_map::",
+    /// A table has the share of another run in a map.
+    RunsMistaken => "run_map::",
     /// The keys of a first stage that is still to come are absent.
     AwaitedTakenForEmpty => "filter::scalable",
     /// Past its budget a filter forgets keys instead of answering *maybe*.

@@ -3,7 +3,7 @@
 
 use super::{mend, sidecar, store};
 use arbitrary::{Result, Unstructured};
-use lsm_sieve::filter::{Kind, Shape};
+use lsm_sieve::filter::{Kind, Shape, Values};
 use lsm_sieve::format::{self, Identity, Role, Sidecar, Source, StageRecord, Subject};
 use lsm_sieve::hash::{HashId, Seed};
 use lsm_sieve::math::{Bits, Items, Probes};
@@ -66,16 +66,21 @@ fn spoilt(good: &[u8], input: &mut Unstructured<'_>) -> Result<Vec<u8>> {
 pub fn written(input: &mut Unstructured<'_>) -> Result<Sidecar> {
     let covers = input.int_in_range(0..=300_u32)?;
     let id = |number: u32| SegmentId::from_bytes(u128::from(number).to_le_bytes());
+    let stages = 0..input.int_in_range(1..=5)?;
+    let stages: Vec<StageRecord> = stages.map(|_| stage(input)).collect::<Result<_>>()?;
     let subject = if input.arbitrary()? {
         Subject::Segment(id(covers))
     } else {
-        let covers = (0..covers).map(id).collect();
+        let covers: Vec<SegmentId> = (0..covers).map(id).collect();
+        let has_map = stages.iter().any(|stage| stage.shape.kind == Kind::Map);
+        let valued = if has_map { covers.len() } else { 0 };
+        let values = (0..valued).map(|_| Ok(Values::from_bits(input.arbitrary()?)));
         Subject::Summary {
+            values: values.collect::<Result<_>>()?,
             key_space: input.arbitrary()?,
             covers,
         }
     };
-    let stages = 0..input.int_in_range(1..=5)?;
     Ok(Sidecar {
         store: store::STORE,
         imprint: store::imprint(),
@@ -88,12 +93,12 @@ pub fn written(input: &mut Unstructured<'_>) -> Result<Sidecar> {
         ])?,
         entries: input.arbitrary()?,
         rate: store::rate(input)?,
-        stages: stages.map(|_| stage(input)).collect::<Result<_>>()?,
+        stages,
     })
 }
 
 fn stage(input: &mut Unstructured<'_>) -> Result<StageRecord> {
-    let kind = Kind::from_u8(input.int_in_range(1..=9)?).expect("one of nine kinds");
+    let kind = Kind::from_u8(input.int_in_range(1..=10)?).expect("one of ten kinds");
     let probes = input.int_in_range(1..=32_u32)?;
     let groups = match kind {
         Kind::Blocked => *input.choose(&[2, 4])?,
@@ -102,13 +107,14 @@ fn stage(input: &mut Unstructured<'_>) -> Result<StageRecord> {
         }
         Kind::HashCoding => input.int_in_range(2..=64)?,
         Kind::Fuse => input.int_in_range(1..=32)?,
+        Kind::Map => input.int_in_range(4..=32)? + 64 * input.int_in_range(0..=3)?,
         _ => 0,
     };
     let unit = match kind {
         Kind::Standard => 1,
         Kind::Partitioned => u64::from(probes),
         Kind::Blocked => 512,
-        Kind::Classic | Kind::HashCoding | Kind::Fuse => 64,
+        Kind::Classic | Kind::HashCoding | Kind::Fuse | Kind::Map => 64,
         Kind::Counting | Kind::Spectral | Kind::MinimalIncrease => u64::from(probes) * 64,
     };
     let bits = unit * input.int_in_range(1..=40_u64)?;

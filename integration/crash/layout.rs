@@ -115,6 +115,7 @@ impl Layout {
             sieve = sieve.memory_budget(Bits::new(random.random_range(1_000..200_000)));
         }
         sieve = sieve.static_filters(random.random_bool(0.3));
+        sieve = sieve.run_map(random.random_bool(0.3));
         let changed = random.random_bool(0.03);
         sieve.hash(match self.hash {
             HashId::Xxh3 if changed => HashId::SipHash13,

@@ -62,7 +62,7 @@ fn no_failing_allocation_ends_the_process_or_loses_a_key() {
         cases.len(),
         began.elapsed().as_secs_f64()
     );
-    assert!(cases.len() == 11 && failed > 100, "{said}");
+    assert!(cases.len() == 12 && failed > 100, "{said}");
 }
 
 /// The other half: does nothing unless told by its parent.
@@ -75,9 +75,11 @@ fn child() {
         counters().unwrap();
         database(&home.path().join("database")).unwrap();
         let fixed = sieve().static_filters(true);
+        let mapped = sieve().run_map(true);
         for (name, sieve) in [
             ("write a database", sieve()),
             ("write static filters", fixed),
+            ("write a map", mapped),
         ] {
             written(home.path(), name, &sieve).unwrap();
         }
@@ -152,6 +154,7 @@ fn files(folder: &Path) -> Result<(), Failed> {
     let summary = Subject::Summary {
         key_space: KEY_SPACE,
         covers: many_segments().collect(),
+        values: Vec::new(),
     };
     let segment = sidecar(&identity, Subject::Segment(SEGMENT));
     let summary = sidecar(&identity, summary);

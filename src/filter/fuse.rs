@@ -12,6 +12,8 @@
 //! maybe   when the four cells XOR to the fingerprint, r bits of h ^ h / 2^32
 //! ```
 //!
+//! In a map ([`map`]) the low bits of that sum are the key's value, and those above them its fingerprint.
+//!
 //! A binary fuse filter (Graf & Lemire, JEA 27, 2022). The cells are found by peeling: a key that has
 //! one of its cells to itself is put aside, for that cell can be set last; so are all keys, one after
 //! another, and then the cells are set in reverse order. Where that comes to no end the shard takes the
@@ -19,8 +21,12 @@
 //!
 //! A key that is inserted nevertheless makes the filter answer *maybe* to all: what the seeds then say.
 
+mod map;
 mod peel;
 
+pub(super) use self::map::Coded;
+use self::map::VALUE_UNIT;
+pub use self::map::{GROUPS, Grouped, MOST_VALUE_BITS, Mapped, Values};
 pub(super) use self::peel::fused;
 
 use super::{Kind, Shape, ShapeError, probe};
@@ -36,13 +42,47 @@ pub(super) struct Fuse {
     words: u64,
     shards: u64,
     shard_words: u64,
-    cell_bits: u32,
-    segment_log2: u32,
+    cells: Cells,
+    /// Cells of a segment, a power of two.
+    segment: u64,
     /// Cells that can be a key's first.
     starts: u64,
 }
 
 const WORD_BITS: u64 = 64;
+
+/// What each cell holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Cells {
+    bits: u32,
+    /// The low ones of these bits are not of the fingerprint.
+    value_bits: u32,
+    /// The bits of a key's hash that tell it from another: all, but in a map.
+    told_by: u64,
+    /// The bits of a sum that are clear for a key which is in the filter.
+    tested: u64,
+}
+
+impl Cells {
+    /// Of fingerprints alone; `None` where there are no such cells.
+    pub(super) fn plain(bits: u32) -> Option<Self> {
+        let fit = (1..=MAX_CELL_BITS).contains(&bits);
+        fit.then(|| Self {
+            bits,
+            value_bits: 0,
+            told_by: u64::MAX,
+            tested: low_bits(bits),
+        })
+    }
+
+    fn kind(self) -> Kind {
+        if self.told_by == u64::MAX {
+            Kind::Fuse
+        } else {
+            Kind::Map
+        }
+    }
+}
 
 /// Cells of a key.
 const ARITY: u64 = 4;
@@ -68,59 +108,53 @@ const LEAST_LOG2: u32 = 4;
 
 impl Fuse {
     /// The geometry in so many words; `None` where they are too few.
-    fn in_words(words: u64, cell_bits: u32) -> Option<Self> {
-        let shards = (words / (SHARD_CELLS / WORD_BITS) / u64::from(cell_bits)).max(1);
+    fn in_words(words: u64, cells: Cells) -> Option<Self> {
+        let shards = (words / (SHARD_CELLS / WORD_BITS) / u64::from(cells.bits)).max(1);
         let shard_words = words.checked_sub(shards + 1)? / shards;
-        let cells = shard_words * WORD_BITS / u64::from(cell_bits);
-        let larger = SEGMENTS.iter().filter(|&&least| least <= cells).count();
+        let room = shard_words * WORD_BITS / u64::from(cells.bits);
+        let larger = SEGMENTS.iter().filter(|&&least| least <= room).count();
         let segment_log2 = LEAST_LOG2 + larger as u32;
-        let segments = cells >> segment_log2;
+        let segment = 1 << segment_log2;
+        let segments = room / segment;
         Some(Self {
             words,
             shards,
             shard_words,
-            cell_bits,
-            segment_log2,
+            cells,
+            segment,
             starts: segments
                 .checked_sub(ARITY - 1)
                 .filter(|&starts| starts > 0)?
-                << segment_log2,
+                * segment,
         })
     }
 
     /// The geometry for so many keys, which hardly ever needs to be larger.
-    pub(super) fn for_keys(items: Items, cell_bits: u32) -> Option<Self> {
-        Self::with_cells(fuse::cells(items), cell_bits)
+    pub(super) fn for_keys(items: Items, cells: Cells) -> Option<Self> {
+        Self::with_cells(fuse::cells(items), cells)
     }
 
     /// A geometry of so many cells, and little more.
-    fn with_cells(cells: u64, cell_bits: u32) -> Option<Self> {
-        let least = cells.checked_mul(u64::from(cell_bits))? / WORD_BITS;
+    fn with_cells(count: u64, cells: Cells) -> Option<Self> {
+        let least = count.checked_mul(u64::from(cells.bits))? / WORD_BITS;
         // As many more as make another segment of each shard.
         let more = (least..).step_by((least / SHARD_CELLS + 1) as usize);
-        let geometries = more
-            .take(1 << 16)
-            .map(|words| Self::in_words(words, cell_bits));
+        let geometries = more.take(1 << 16).map(|words| Self::in_words(words, cells));
         geometries
             .flatten()
-            .find(|geometry| geometry.cells() >= cells)
-    }
-
-    /// The cells of all shards that a key can have.
-    fn cells(self) -> u64 {
-        self.shards * self.shard_cells()
+            .find(|geometry| geometry.shards * geometry.shard_cells() >= count)
     }
 
     fn shard_cells(self) -> u64 {
-        self.starts + ((ARITY - 1) << self.segment_log2)
+        self.starts + (ARITY - 1) * self.segment
     }
 
     pub(super) fn shape(self) -> Shape {
         Shape {
-            kind: Kind::Fuse,
+            kind: self.cells.kind(),
             bits: Bits::new(self.words * WORD_BITS),
             probes: Probes::new(ARITY as u32),
-            groups: self.cell_bits,
+            groups: self.cells.bits + self.cells.value_bits * VALUE_UNIT,
         }
     }
 
@@ -142,9 +176,23 @@ impl Fuse {
 
     #[inline(always)]
     fn contains(&self, words: &Words, hash: KeyHash) -> bool {
+        let (sum, seed) = self.sum(words, hash);
+        sum & self.cells.tested == 0 || seed == FULL
+    }
+
+    /// Whether a key may be in the filter and have one of these values.
+    pub(super) fn may_have_one(&self, words: &Words, hash: KeyHash, values: Values) -> bool {
+        let (sum, seed) = self.sum(words, hash);
+        let has = || values.has((sum & low_bits(self.cells.value_bits)) as u32);
+        (sum & self.cells.tested == 0 && has()) || seed == FULL
+    }
+
+    /// What a key's cells and its fingerprint add up to, and above it anything; and the seed of its shard.
+    #[inline(always)]
+    fn sum(&self, words: &Words, hash: KeyHash) -> (u64, u64) {
         let shard = self.shard(hash);
         let seed = words.word(shard);
-        let mixed = mix(hash, seed);
+        let mixed = self.mix(hash, seed);
         let start = self.start_of(shard);
         let [first, second, third, fourth] = self.positions(mixed);
         // Not by `map`, which is a call.
@@ -153,7 +201,7 @@ impl Fuse {
             ^ self.cell(words, start, second)
             ^ self.cell(words, start, third)
             ^ self.cell(words, start, fourth);
-        sum & self.mask() == 0 || seed == FULL
+        (sum, seed)
     }
 
     /// Nothing: while a processor works on the keys before, it has as many of these lines on their way as
@@ -168,14 +216,20 @@ impl Fuse {
 
     /// Whatever the number of keys: a key that is in none finds cells that it does not fill.
     pub(super) fn rate(self, _keys: Items) -> f64 {
-        fuse::rate(self.cell_bits)
+        fuse::rate(self.cells.bits - self.cells.value_bits)
+    }
+
+    /// How often a key that is in none is found to have one of these values.
+    pub(super) fn rate_of(self, values: Values) -> f64 {
+        let has = (0..1 << self.cells.value_bits).filter(|&value| values.has(value));
+        has.count() as f64 * fuse::rate(self.cells.bits)
     }
 
     pub(super) fn observed_rate(&self, words: &Words) -> f64 {
         if self.is_full(words) {
             1.0
         } else {
-            fuse::rate(self.cell_bits)
+            self.rate(Items::new(0))
         }
     }
 
@@ -185,7 +239,19 @@ impl Fuse {
 
     #[inline]
     fn shard(&self, hash: KeyHash) -> u64 {
-        probe::fast_range(hash.get(), self.shards)
+        probe::fast_range(self.untagged(hash), self.shards)
+    }
+
+    /// The bits of a hash that tell one key from another.
+    #[inline]
+    fn untagged(&self, hash: KeyHash) -> u64 {
+        hash.get() & self.cells.told_by
+    }
+
+    #[inline]
+    fn mix(&self, hash: KeyHash, seed: u64) -> u64 {
+        let product = u128::from(self.untagged(hash) ^ seed) * u128::from(MIX);
+        (product >> 64) as u64 ^ product as u64
     }
 
     /// The first bit of a shard's cells.
@@ -194,15 +260,10 @@ impl Fuse {
         (self.shards + shard * self.shard_words) * WORD_BITS
     }
 
-    #[inline]
-    fn mask(&self) -> u64 {
-        (1 << self.cell_bits) - 1
-    }
-
     /// The cells of a key in its shard; all of them lie there, since a segment is a power of two.
     #[inline]
     fn positions(&self, mixed: u64) -> [u64; ARITY as usize] {
-        let segment = 1 << self.segment_log2;
+        let segment = self.segment;
         let within = segment - 1;
         let first = probe::fast_range(mixed, self.starts);
         [
@@ -216,14 +277,12 @@ impl Fuse {
     /// A cell, in the low bits, and whatever lies above it.
     #[inline(always)]
     fn cell(&self, words: &Words, start: u64, cell: u64) -> u64 {
-        words.bits_at(start + cell * u64::from(self.cell_bits))
+        words.bits_at(start + cell * u64::from(self.cells.bits))
     }
 }
 
-#[inline]
-fn mix(hash: KeyHash, seed: u64) -> u64 {
-    let product = u128::from(hash.get() ^ seed) * u128::from(MIX);
-    (product >> 64) as u64 ^ product as u64
+fn low_bits(count: u32) -> u64 {
+    (1 << count) - 1
 }
 
 #[inline]
@@ -244,16 +303,18 @@ impl TryFrom<Shape> for Fuse {
         if u64::from(probes.get()) != ARITY {
             return Err(ShapeError::Probes { kind, probes });
         }
-        if !(1..=MAX_CELL_BITS).contains(&groups) {
-            return Err(ShapeError::Groups {
-                kind,
-                probes,
-                groups,
-            });
-        }
+        let cells = match kind {
+            Kind::Map => Cells::of_groups(groups),
+            _ => Cells::plain(groups),
+        };
+        let cells = cells.ok_or(ShapeError::Groups {
+            kind,
+            probes,
+            groups,
+        })?;
         let words = shape.bits_in_units_of(WORD_BITS)? / WORD_BITS;
         let unit = WORD_BITS;
-        Self::in_words(words, groups).ok_or(ShapeError::Bits { kind, bits, unit })
+        Self::in_words(words, cells).ok_or(ShapeError::Bits { kind, bits, unit })
     }
 }
 

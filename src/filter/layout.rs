@@ -5,7 +5,7 @@ use super::classic::Classic;
 use super::fuse::Fuse;
 use super::partitioned::Partitioned;
 use super::standard::Standard;
-use super::{Kind, Shape, ShapeError, StageError};
+use super::{Kind, Shape, ShapeError, StageError, Values};
 use crate::bits::Words;
 use crate::hash::KeyHash;
 use crate::math::{Items, Rate};
@@ -108,6 +108,16 @@ impl Layout {
         });
     }
 
+    /// Whether a key may be in the words and have one of these values; of a layout without values, whether
+    /// it may be in them.
+    #[inline]
+    pub(super) fn may_have_one(&self, words: &Words, hash: KeyHash, values: Values) -> bool {
+        match self {
+            Self::Fuse(geometry) => geometry.may_have_one(words, hash, values),
+            others => others.may_contain(words, hash),
+        }
+    }
+
     /// Turns the answers of those that may be in the words true, and leaves the others.
     pub(super) fn test_each(self, words: &Words, hashes: &[KeyHash], answers: &mut [bool]) {
         each_layout!(self, geometry => geometry.test_each(words, hashes, answers));
@@ -170,7 +180,7 @@ impl TryFrom<Shape> for Layout {
             Kind::Partitioned => Self::Partitioned(shape.try_into()?),
             Kind::Blocked => Self::Blocked(shape.try_into()?),
             Kind::Classic => Self::Classic(shape.try_into()?),
-            Kind::Fuse => Self::Fuse(shape.try_into()?),
+            Kind::Fuse | Kind::Map => Self::Fuse(shape.try_into()?),
             kind => return Err(other(kind, "filter of bits")),
         })
     }

@@ -182,7 +182,7 @@ macro_rules! same {
 
 pub(super) fn same_shape(a: Shape, b: Shape) -> Result<(), Mismatch> {
     same!(a.kind, b.kind, Kind, UnequalKindsMerged);
-    if a.kind == Kind::Fuse && !planted!(FuseMerged) {
+    if a.kind.is_static() && !planted!(FuseMerged) {
         return Err(Mismatch::Static(a.kind));
     }
     same!(a.probes, b.probes, Probes, UnequalProbesMerged);

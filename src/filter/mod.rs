@@ -1,8 +1,9 @@
 //! The filters: sets of key hashes that answer *absent* or *maybe*, never *absent* for a member.
 //!
-//! - [`Stage`]: a filter of fixed size, in one of five layouts ([`Kind`]); its [`Shape`] and its
-//!   words are all there is to it, so that it can be stored, ORed, folded and expanded. One layout is
-//!   static: [`Stage::fused`] takes all keys at once, in a quarter fewer bits.
+//! - [`Stage`]: a filter of fixed size, in one of six layouts ([`Kind`]); its [`Shape`] and its
+//!   words are all there is to it, so that it can be stored, ORed, folded and expanded. Two layouts are
+//!   static and take all keys at once, in a quarter fewer bits: [`Stage::fused`], and [`Stage::mapped`],
+//!   which also tells in which group of keys each is.
 //! - [`Scalable`]: stages that open one after another while keys arrive, with one promised rate.
 //! - [`Chain`]: stages that are sealed and tied to a hash function and a seed.
 //!
@@ -52,6 +53,7 @@ pub use chain::Chain;
 pub use composite::{Composite, Membership, RemovedForEver};
 pub use counters::CounterWidth;
 pub use counting::{Counting, NotInserted};
+pub use fuse::{GROUPS, Grouped, MOST_VALUE_BITS, Mapped, Values};
 pub use growing::{Countable, Growing, Growth, RemoveError};
 pub use hash_coding::{Full, HashCoding, MAX_CODE_BITS};
 pub use merge::{Mismatch, ResizeError};

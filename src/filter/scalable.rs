@@ -23,7 +23,7 @@
 //! Stages are only ever appended. A key that could not be stored saturates the filter, for ever.
 
 use super::layout::Layout;
-use super::{BATCH, Chain, Kind, Stage, test_many};
+use super::{BATCH, Chain, Kind, Stage, Values, test_many};
 use crate::hash::{Imprint, KeyHash};
 use crate::math::growth::{self, Tightening};
 use crate::math::{Bits, Items, Rate};
@@ -446,8 +446,29 @@ impl Scalable {
 
     /// Whether the first stage is static, and takes no keys.
     pub fn begins_static(&self) -> bool {
-        let kind = |open: &Open| open.stage.shape().kind;
-        self.first.get().map(kind) == Some(Kind::Fuse)
+        let first = self.first.get();
+        first.is_some_and(|open| open.stage.shape().kind.is_static())
+    }
+
+    /// Whether the first stage is a map ([`Stage::mapped`]).
+    pub fn begins_with_a_map(&self) -> bool {
+        let first = self.first.get();
+        first.is_some_and(|open| open.stage.shape().kind == Kind::Map)
+    }
+
+    /// Whether a key may be in the first stage and have one of these values ([`Stage::may_have_one`]).
+    /// `None` when there is no such stage to ask, or none that may be asked any more.
+    #[inline]
+    pub fn first_may_have_one(&self, hash: KeyHash, values: Values) -> Option<bool> {
+        let usable = || !self.is_saturated() || planted!(DamagedMapAsked);
+        let first = self.first.get().filter(|_| usable())?;
+        Some(first.stage.may_have_one(hash, values))
+    }
+
+    /// How often [`Scalable::first_may_have_one`] is true of a key that was never inserted.
+    pub fn first_rate_of(&self, values: Values) -> Option<f64> {
+        let first = self.first.get().filter(|_| !self.is_saturated())?;
+        Some(first.stage.predicted_rate_of(values))
     }
 
     /// Whether the first stage is still to come, so that every answer is *maybe*. Whoever asks the stages

@@ -4,8 +4,8 @@ use crate::math::{Bits, MAX_PROBES, Probes};
 
 /// What the words of a filter hold; the number is what files hold.
 ///
-/// The first four are layouts of bits, and make a [`super::Stage`], as [`Kind::Fuse`] does, which takes
-/// no more keys. The others hold counters or codes, and are read by the type of their name.
+/// The first four are layouts of bits, and make a [`super::Stage`], as [`Kind::Fuse`] and [`Kind::Map`] do,
+/// which take no more keys. The others hold counters or codes, and are read by the type of their name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Kind {
@@ -27,6 +27,8 @@ pub enum Kind {
     HashCoding = 8,
     /// Cells that are worked out from all keys at once: [`super::Stage::fused`].
     Fuse = 9,
+    /// The same, with a value beside each key's fingerprint: [`super::Stage::mapped`].
+    Map = 10,
 }
 
 impl Kind {
@@ -42,8 +44,14 @@ impl Kind {
             7 => Some(Self::MinimalIncrease),
             8 => Some(Self::HashCoding),
             9 => Some(Self::Fuse),
+            10 => Some(Self::Map),
             _ => None,
         }
+    }
+
+    /// Whether its cells are worked out from all keys at once, so that it takes no more.
+    pub const fn is_static(self) -> bool {
+        matches!(self, Self::Fuse | Self::Map)
     }
 }
 
@@ -54,10 +62,11 @@ pub struct Shape {
     pub kind: Kind,
     /// All bits of the filter, over all slices, lines or cells.
     pub bits: Bits,
-    /// Bits, counters or cells that a key touches: 1 for [`Kind::HashCoding`], 4 for [`Kind::Fuse`].
+    /// Bits, counters or cells that a key touches: 1 for [`Kind::HashCoding`], 4 for the static kinds.
     pub probes: Probes,
     /// Words of a line that a key touches (2 or 4) for [`Kind::Blocked`]; the bits of one counter
-    /// or cell for the kinds that are made of them; 0 for the others.
+    /// or cell for the kinds that are made of them, and 64 for each of these that is of a value; 0 for
+    /// the others.
     pub groups: u32,
 }
 

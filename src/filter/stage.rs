@@ -1,7 +1,7 @@
 //! A filter of fixed size: a checked geometry, its words, and how many keys they took.
 
 use super::blocked::Blocked;
-use super::fuse::{self, Fuse};
+use super::fuse::{self, Cells, Coded, Fuse, Grouped, MOST_VALUE_BITS, Mapped, Values};
 use super::layout::Layout;
 use super::{BATCH, Kind, Shape, ShapeError};
 use crate::bits::{Count, Words};
@@ -66,7 +66,7 @@ impl Stage {
     /// A stage of just these keys, at `rate` or below: a binary fuse filter, the smallest there is to
     /// look up fast. It takes no more: one that is inserted makes it answer *maybe* to all.
     ///
-    /// Needs 20 bytes a key beside the hashes, for a million keys at a time.
+    /// Needs 32 bytes a key beside the hashes, for a million keys at a time.
     ///
     /// # Errors
     /// When the rate is below 2^-32, or memory does not suffice.
@@ -77,8 +77,9 @@ impl Stage {
             items,
             rate,
         };
-        let cell_bits = fuse_math::cell_bits(rate).ok_or_else(out_of_reach)?;
-        let fused = fuse::fused(&mut hashes, cell_bits).map_err(|source| StageError::Memory {
+        let cells = fuse_math::cell_bits(rate).and_then(Cells::plain);
+        let cells = cells.ok_or_else(out_of_reach)?;
+        let fused = fuse::fused(&mut hashes, cells).map_err(|source| StageError::Memory {
             bits: Self::fused_size(items, rate).unwrap_or_default(),
             source,
         })?;
@@ -90,8 +91,45 @@ impl Stage {
     /// What [`Stage::fused`] takes for so many keys, hardly ever a little more; `None` where there is no
     /// such stage.
     pub fn fused_size(items: Items, rate: Rate) -> Option<Bits> {
-        let geometry = Fuse::for_keys(items, fuse_math::cell_bits(rate)?)?;
-        Some(geometry.shape().bits)
+        let cells = Cells::plain(fuse_math::cell_bits(rate)?)?;
+        Some(Fuse::for_keys(items, cells)?.shape().bits)
+    }
+
+    /// A map of keys to the groups that they are in, at `rate` or below for keys that are in none: as
+    /// [`Stage::fused`], and each cell takes three bits more. Where fewer tell the groups apart, the others
+    /// make the rate lower.
+    ///
+    /// Needs 32 bytes a key beside the hashes, for a million keys at a time.
+    ///
+    /// # Errors
+    /// When the rate is below 2^-29, or memory does not suffice.
+    pub fn mapped(keys: Vec<Grouped>, rate: Rate) -> Result<Mapped, StageError> {
+        let coded = Coded::new(keys);
+        let items = Items::new(coded.hashes.len() as u64);
+        let out_of_reach = || StageError::OutOfReach {
+            kind: Kind::Map,
+            items,
+            rate,
+        };
+        let cell_bits = fuse_math::cell_bits(rate).ok_or_else(out_of_reach)? + MOST_VALUE_BITS;
+        let fused = coded
+            .fused(cell_bits)
+            .map_err(|source| StageError::Memory {
+                bits: Self::mapped_size(items, rate).unwrap_or_default(),
+                source,
+            })?;
+        let (geometry, words) = fused.ok_or_else(out_of_reach)?;
+        Ok(Mapped {
+            stage: Self::with_words(Layout::Fuse(geometry), items, words)?,
+            values: coded.values,
+        })
+    }
+
+    /// What [`Stage::mapped`] takes for so many keys, hardly ever a little more; `None` where there is no
+    /// such stage.
+    pub fn mapped_size(items: Items, rate: Rate) -> Option<Bits> {
+        let cells = Cells::of_map(fuse_math::cell_bits(rate)? + MOST_VALUE_BITS, 0)?;
+        Some(Fuse::for_keys(items, cells)?.shape().bits)
     }
 
     /// An empty stage of this shape.
@@ -190,6 +228,14 @@ impl Stage {
         self.layout.may_contain(&self.words, hash)
     }
 
+    /// Whether a key may be in the stage and have one of these values: for one that was in a group of
+    /// [`Stage::mapped`], and that group's values, it may. In a stage of another kind no key has a value,
+    /// and any may have each.
+    #[inline]
+    pub fn may_have_one(&self, hash: KeyHash, values: Values) -> bool {
+        self.layout.may_have_one(&self.words, hash, values)
+    }
+
     /// [`Stage::may_contain`] of a blocked stage, without a call; `None` of others.
     #[inline(always)]
     pub(super) fn at_once(&self, hash: KeyHash) -> Option<bool> {
@@ -262,6 +308,14 @@ impl Stage {
     /// The same chance, from the bits as they stand; reads the whole stage.
     pub fn observed_rate(&self) -> f64 {
         self.layout.observed_rate(&self.words)
+    }
+
+    /// The chance that [`Stage::may_have_one`] is true of a key never inserted.
+    pub fn predicted_rate_of(&self, values: Values) -> f64 {
+        match self.layout {
+            Layout::Fuse(geometry) if !self.is_full() => geometry.rate_of(values),
+            _ => self.predicted_rate(),
+        }
     }
 
     /// The most keys that keep the stage at or below `rate`; those that are in, where it takes no more.

@@ -11,10 +11,11 @@ use super::error::{FormatError, Part};
 use super::fields::{Fields, checked};
 use super::header::decode_header;
 use super::layout::{
-    END_MAGIC, ID_BYTES, MIN_HEADER_BYTES, TRAILER_BYTES, TRAILER_CHECK, TRAILER_MAGIC, WORD_BYTES,
-    header_bytes, short, words,
+    END_MAGIC, ID_BYTES, MIN_HEADER_BYTES, TRAILER_BYTES, TRAILER_CHECK, TRAILER_MAGIC,
+    VALUES_BYTES, WORD_BYTES, have_values, header_bytes, short, words,
 };
 use super::sidecar::{Header, HeaderSubject, Sidecar, StageHeader, StageRecord, Subject};
+use crate::filter::Values;
 use crate::id::SegmentId;
 use crate::planted::planted;
 use byteorder::{LittleEndian, ReadBytesExt as _};
@@ -30,7 +31,7 @@ use std::io::Read as _;
 pub fn decode(bytes: &[u8]) -> Result<Sidecar, FormatError> {
     let (header, blocks) = verified(bytes)?;
     let mut payload = blocks.reader();
-    let subject = read_subject(header.subject, &mut payload)?;
+    let subject = read_subject(&header, &mut payload)?;
     let lost = usize::from(planted!(StageLost));
     let stages = header
         .stages
@@ -108,11 +109,8 @@ fn check_trailer(trailer: &[u8], length: u64, mut check: Hasher) -> Result<(), F
     })
 }
 
-fn read_subject(
-    subject: HeaderSubject,
-    payload: &mut PayloadReader<'_>,
-) -> Result<Subject, FormatError> {
-    let (key_space, count) = match subject {
+fn read_subject(header: &Header, payload: &mut PayloadReader<'_>) -> Result<Subject, FormatError> {
+    let (key_space, count) = match header.subject {
         HeaderSubject::Segment(id) => return Ok(Subject::Segment(id)),
         HeaderSubject::Summary { key_space, covers } => (key_space, covers),
     };
@@ -124,7 +122,19 @@ fn read_subject(
             .map_err(|_| too_short(count, ID_BYTES))?;
         *cover = SegmentId::from_bytes(id);
     }
-    Ok(Subject::Summary { key_space, covers })
+    let has_values = have_values(&header.stages);
+    let mut values = filled(Values::default(), if has_values { count } else { 0 })?;
+    for values in &mut values {
+        let bits = payload
+            .read_u8()
+            .map_err(|_| too_short(count, VALUES_BYTES))?;
+        *values = Values::from_bits(bits);
+    }
+    Ok(Subject::Summary {
+        key_space,
+        covers,
+        values,
+    })
 }
 
 fn read_stage(

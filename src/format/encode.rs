@@ -8,7 +8,8 @@ use super::layout::{
     AT_KNOWN_ANSWER, AT_MAGIC, AT_PAYLOAD_LENGTH, AT_RATE, AT_SEED_ID, AT_SEGMENT, AT_SOURCE,
     AT_STAGES, AT_STORE, AT_SUBJECT, AT_TOTAL_LENGTH, AT_VERSION, CRC_BYTES, END_MAGIC, MAGIC,
     STAGE_BITS, STAGE_GROUPS, STAGE_ITEMS, STAGE_KIND, STAGE_PROBES, STAGE_ROLE, SUBJECT_SEGMENT,
-    SUBJECT_SUMMARY, check_length, header_bytes, payload_bytes, stage_at, total_bytes, words,
+    SUBJECT_SUMMARY, check_length, have_values, header_bytes, payload_bytes, stage_at, total_bytes,
+    words,
 };
 use super::sidecar::{Header, HeaderSubject, Sidecar, StageHeader, Subject};
 use crc32fast::Hasher;
@@ -63,6 +64,15 @@ fn header_of(sidecar: &Sidecar) -> Result<Header, FormatError> {
         stages,
     };
     check_header(&header)?;
+    if let Subject::Summary { covers, values, .. } = &sidecar.subject {
+        let expected = if have_values(&header.stages) {
+            covers.len()
+        } else {
+            0
+        };
+        let found = values.len() as u64;
+        check_length("number of values", AT_COVERS, found, expected as u64)?;
+    }
     for (index, stage) in sidecar.stages.iter().enumerate() {
         let expected = words(stage.shape.bits.get());
         check_length(
@@ -142,8 +152,11 @@ fn narrow<T: TryFrom<u64>>(number: u64) -> T {
 
 fn put_payload(sidecar: &Sidecar, file: &mut Vec<u8>, check: Hasher) -> Hasher {
     let mut blocks = BlockWriter::new(file, check);
-    if let Subject::Summary { covers, .. } = &sidecar.subject {
+    if let Subject::Summary { covers, values, .. } = &sidecar.subject {
         covers.iter().for_each(|id| blocks.put(id.as_bytes()));
+        values
+            .iter()
+            .for_each(|values| blocks.put(&[values.bits()]));
     }
     for stage in &sidecar.stages {
         stage

@@ -10,8 +10,8 @@ use super::layout::{
     AT_SUBJECT, AT_TOTAL_LENGTH, AT_VERSION, FIRST_VERSION, ID_BYTES, MAGIC, MAX_HEADER_BYTES,
     MAX_STAGES, RESERVED_BYTES, SECOND_VERSION, SHORTEST_HEADER_BYTES, STAGE_BITS, STAGE_GROUPS,
     STAGE_ITEMS, STAGE_KIND, STAGE_PROBES, STAGE_RESERVED, STAGE_ROLE, SUBJECT_SEGMENT,
-    SUBJECT_SUMMARY, VERSION, check, check_length, check_shape, header_bytes, payload_bytes, short,
-    stage_at, total_bytes,
+    SUBJECT_SUMMARY, THIRD_VERSION, VERSION, check, check_length, check_shape, header_bytes,
+    payload_bytes, short, stage_at, total_bytes,
 };
 use super::sidecar::{Header, HeaderSubject, Role, Source, StageHeader, StoreId};
 use crate::filter::{Kind, Shape};
@@ -99,7 +99,8 @@ pub(super) fn check_header(header: &Header) -> Result<(), FormatError> {
 /// The first version that has the kinds and the roles of these stages.
 pub(super) fn least_version(stages: &[StageHeader]) -> u16 {
     let of_stage = |stage: &StageHeader| match stage.shape.kind {
-        Kind::Fuse => VERSION,
+        Kind::Map => VERSION,
+        Kind::Fuse => THIRD_VERSION,
         Kind::Standard | Kind::Partitioned | Kind::Blocked if stage.role == Role::Members => {
             FIRST_VERSION
         }

@@ -1,7 +1,7 @@
 //! Damage of every kind, and the bytes that must never change.
 
 use super::*;
-use crate::filter::{Kind, Shape};
+use crate::filter::{Kind, Shape, Values};
 use crate::hash::{HashId, Imprint, Seed};
 use crate::id::SegmentId;
 use crate::math::{Bits, Items, Probes, Rate};
@@ -63,6 +63,7 @@ fn summary(random: &mut Random) -> Sidecar {
     let subject = Subject::Summary {
         key_space: 7,
         covers,
+        values: Vec::new(),
     };
     let stages = vec![
         stage(Kind::Standard, 5001, 7, random),
@@ -72,9 +73,27 @@ fn summary(random: &mut Random) -> Sidecar {
     sidecar(subject, stages)
 }
 
-fn both() -> [Vec<u8>; 2] {
+/// A summary that begins with a map.
+fn mapped(random: &mut Random) -> Sidecar {
+    let covers = (0..100).map(|i| SegmentId::from_bytes([i; 16])).collect();
+    let subject = Subject::Summary {
+        key_space: 7,
+        covers,
+        values: (0..100).map(Values::from_bits).collect(),
+    };
+    let mut map = stage(Kind::Map, 64 * 600, 4, random);
+    map.shape.groups = 3 * 64 + 11;
+    sidecar(subject, vec![map, stage(Kind::Blocked, 512, 8, random)])
+}
+
+fn files() -> [Vec<u8>; 3] {
     let mut random = Random(42);
-    [segment(&mut random), summary(&mut random)].map(|sidecar| {
+    let sidecars = [
+        segment(&mut random),
+        summary(&mut random),
+        mapped(&mut random),
+    ];
+    sidecars.map(|sidecar| {
         let bytes = encode(&sidecar).unwrap();
         assert!(bytes.len() > 4096);
         bytes
@@ -148,8 +167,8 @@ const GOLDEN: [&str; 8] = [
 #[test]
 fn golden_checksums_of_longer_files() {
     assert_eq!(
-        both().map(|bytes| crc32fast::hash(&bytes)),
-        [258_624_065, 4_260_036_111]
+        files().map(|bytes| crc32fast::hash(&bytes)),
+        [258_624_065, 4_260_036_111, 2_505_816_873]
     );
 }
 
@@ -180,16 +199,36 @@ fn a_summary_of_very_many_segments_reads_back() {
     let subject = Subject::Summary {
         key_space: 0,
         covers: covers.collect(),
+        values: Vec::new(),
     };
     let sidecar = sidecar(subject, vec![stage(Kind::Blocked, 512, 8, &mut random)]);
     assert_eq!(decode(&encode(&sidecar).unwrap()), Ok(sidecar));
+}
+
+#[test]
+fn values_are_those_of_all_covered_segments_of_a_map() {
+    let mut random = Random(3);
+    let whole = mapped(&mut random);
+    assert_eq!(decode(&encode(&whole).unwrap()), Ok(whole.clone()));
+    let refused = |spoil: fn(&mut Vec<Values>), of: &Sidecar| {
+        let mut spoilt = of.clone();
+        let Subject::Summary { values, .. } = &mut spoilt.subject else {
+            panic!("it is a summary's");
+        };
+        spoil(values);
+        matches!(encode(&spoilt), Err(FormatError::Length { .. }))
+    };
+    assert!(refused(|values| _ = values.pop(), &whole));
+    assert!(refused(Vec::clear, &whole));
+    let without = summary(&mut random);
+    assert!(refused(|values| values.push(Values::default()), &without));
 }
 
 /// Cassandra's filters carry no checksum and a flipped bit loses reads.
 #[test]
 #[cfg_attr(miri, ignore = "very many files, one thread")]
 fn every_flipped_bit_is_noticed() {
-    for mut bytes in both() {
+    for mut bytes in files() {
         for bit in 0..bytes.len() * 8 {
             bytes[bit / 8] ^= 1 << (bit % 8);
             let error = verify(&bytes).expect_err("a flipped bit is accepted");
@@ -203,7 +242,7 @@ fn every_flipped_bit_is_noticed() {
 #[test]
 #[cfg_attr(miri, ignore = "very many files, one thread")]
 fn every_truncation_and_every_extension_is_noticed() {
-    for bytes in both() {
+    for bytes in files() {
         for length in 0..bytes.len() {
             assert_damaged(&bytes[..length], "truncated");
         }
@@ -309,7 +348,7 @@ fn what_would_not_be_read_is_not_written() {
 /// against the bytes at hand before any memory is asked for: the first would take 32 TiB.
 #[test]
 fn what_a_header_claims_is_not_allocated() {
-    let [bytes, summary] = both();
+    let [bytes, summary, _] = files();
     let claim = |bytes: &[u8], changes: &[(usize, &[u8])]| {
         let mut hostile = bytes.to_vec();
         for (at, value) in changes {
@@ -350,8 +389,8 @@ fn what_a_header_claims_is_not_allocated() {
 
 #[test]
 fn an_intact_newer_file_is_told_from_a_damaged_one() {
-    let [bytes, _] = both();
-    for (at, value) in [(8, 4), (9, 1), (10, 1), (10, 0x80)] {
+    let [bytes, ..] = files();
+    for (at, value) in [(8, 5), (9, 1), (10, 1), (10, 0x80)] {
         let mut newer = bytes.clone();
         newer[at] = value;
         assert_damaged(&newer, "not mended");
@@ -360,7 +399,7 @@ fn an_intact_newer_file_is_told_from_a_damaged_one() {
         assert!(decode_header(&newer).unwrap_err().is_newer());
     }
     let mut shorter = bytes[..16].to_vec();
-    shorter[8] = 4;
+    shorter[8] = 5;
     shorter[12] = 20;
     shorter.extend_from_slice(&crc32fast::hash(&shorter).to_le_bytes());
     assert!(decode(&shorter).unwrap_err().is_newer());
@@ -374,7 +413,7 @@ fn an_intact_newer_file_is_told_from_a_damaged_one() {
 /// Whatever a later version adds, the length of the header and its checksum stay two fields.
 #[test]
 fn a_header_whose_checksum_overlaps_its_length_is_damaged() {
-    let [bytes, _] = both();
+    let [bytes, ..] = files();
     let mut found = (4..u16::MAX).filter_map(|version| {
         let mut header = bytes[..15].to_vec();
         header[8..10].copy_from_slice(&version.to_le_bytes());
@@ -429,7 +468,7 @@ fn a_store_is_told_by_its_bytes() {
 
 #[test]
 fn an_error_says_what_and_where() {
-    let [mut bytes, _] = both();
+    let [mut bytes, ..] = files();
     bytes[148 + 4096 + 5] ^= 1;
     let text = decode(&bytes).unwrap_err().to_string();
     assert!(
@@ -441,7 +480,7 @@ fn an_error_says_what_and_where() {
 /// All checksums fit, but a whole block is missing or too many: only the lengths tell.
 #[test]
 fn the_header_counts_the_blocks() {
-    let [bytes, _] = both();
+    let [bytes, ..] = files();
     let first = 148..148 + 4096;
     let mut shorter = bytes.clone();
     shorter.drain(first.clone());
@@ -462,7 +501,7 @@ fn the_header_counts_the_blocks() {
 fn any_header_is_refused_or_understood() {
     let mut random = Random(7);
     let mut understood = 0;
-    for original in both() {
+    for original in files() {
         for _ in 0..50_000 {
             let mut bytes = original.clone();
             for _ in 0..=random.below(2) {
@@ -486,7 +525,7 @@ fn any_header_is_refused_or_understood() {
 #[cfg_attr(miri, ignore = "very many files, one thread")]
 fn any_bytes_are_an_error() {
     let mut random = Random(8);
-    for original in both() {
+    for original in files() {
         for _ in 0..20_000 {
             let mut bytes = original.clone();
             bytes.truncate(random.below(bytes.len()) + 1);

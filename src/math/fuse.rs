@@ -47,6 +47,11 @@ pub fn segment_log2(items: Items) -> u32 {
     (n.ln() / 2.91_f64.ln() - 0.5).floor() as u32
 }
 
+/// The bits a key that cells of so many bits take, over many keys.
+pub fn bits_of_cells(cell_bits: u32) -> f64 {
+    f64::from(cell_bits) * MANY * ROUNDED
+}
+
 /// The lowest rate whose filter takes no more than so many bits per key, over many keys; of fewer than
 /// 1.1, the rate of one bit a cell.
 pub fn rate_of(bits_a_key: f64) -> Rate {

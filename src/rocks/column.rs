@@ -25,7 +25,7 @@ use crate::planted::planted;
 use crate::rcu::Published;
 use crate::segment::{Registry, SealedFilter, Segment, SegmentBuilder, SegmentId};
 use crate::stats::Counters;
-use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use crate::sync::{Mutex, unpoisoned};
 
 /// One column family's front.
@@ -44,6 +44,7 @@ pub(crate) struct Column {
     segment_rate: Mutex<Option<Rate>>,
     static_filters: bool,
     consolidated: AtomicU64,
+    strayed: AtomicBool,
     counters: Counters,
     sample: Sample,
     /// Of audits that look for what the filters deny.
@@ -67,9 +68,8 @@ impl Column {
         registry: Arc<Registry>,
         bell: Arc<Bell>,
         options: &SieveOptions,
-        (summary, covers): (Scalable, HashSet<SegmentId>),
+        (summary, covers): (Arc<Scalable>, HashSet<SegmentId>),
     ) -> Arc<Self> {
-        let summary = Arc::new(summary);
         Arc::new_cyclic(|me| Self {
             me: Weak::clone(me),
             name: name.to_owned(),
@@ -92,6 +92,7 @@ impl Column {
             segment_rate: Mutex::new(options.get_segment_rate()),
             static_filters: options.has_static_filters(),
             consolidated: AtomicU64::new(NEVER),
+            strayed: AtomicBool::new(false),
             counters: Counters::new(),
             sample: options.audit_sample(),
             pace: options.audit_pace(),
@@ -235,9 +236,9 @@ mod tests {
         KeyHasher::new(HashId::Xxh3, Seed::from_bytes([5; 16]))
     }
 
-    fn summary() -> Scalable {
+    fn summary() -> Arc<Scalable> {
         let options = SieveOptions::default().summary(Items::new(0), Bits::new(0));
-        Scalable::new(hasher().imprint().remixed(), options)
+        Arc::new(Scalable::new(hasher().imprint().remixed(), options))
     }
 
     /// An empty database in memory and its front, which knows it; no upkeep changes its view.
@@ -288,7 +289,7 @@ mod tests {
         assert!(!still_denied());
         engine.delete("key").unwrap();
         // As a consolidation does it.
-        let anew = Arc::new(summary());
+        let anew = summary();
         column.retarget(vec![Arc::clone(&anew)]);
         engine.flush().unwrap();
         assert!(knows_all_in(&column, anew));

@@ -14,7 +14,7 @@ use crate::filter::Chain;
 use crate::format::Source;
 use crate::hash::KeyHash;
 use crate::math::{Bits, Items, Rate};
-use crate::segment::{Decision, SealedFilter, SegmentId};
+use crate::segment::{Decision, SealedFilter, SegmentId, Share};
 
 /// Random hashes that a filter is asked for its observed rate.
 const SAMPLE: u64 = 100_000;
@@ -141,6 +141,9 @@ impl SieveDb {
         let id = table.id();
         let segment = id.and_then(|id| self.registry().get(id));
         let filter = segment.as_ref().and_then(|segment| segment.filter());
+        let share = segment.as_ref().and_then(|segment| segment.share());
+        let promised = self.columns().summary_rate();
+        let shared = share.map(|share| FilterReport::of_share(&share, table.entries, promised));
         SegmentReport {
             id,
             file: table.path.clone(),
@@ -149,9 +152,13 @@ impl SieveDb {
             covered: id.is_some_and(|id| covers.contains(&id)),
             consulted: table.captured.is_some(),
             saved: segment.is_some_and(|segment| segment.is_saved()),
-            decision: self.decision(column, table, filter.as_deref()),
+            decision: match shared {
+                None => self.decision(column, table, filter.as_deref()),
+                Some(_) => None,
+            },
             filter: filter
-                .map(|filter| FilterReport::of(&filter.chain, filter.rate, filter.source)),
+                .map(|filter| FilterReport::of(&filter.chain, filter.rate, filter.source))
+                .or(shared),
         }
     }
 
@@ -192,6 +199,21 @@ impl SieveDb {
 }
 
 impl FilterReport {
+    /// Of a part in the summary's map, which takes no bits of its own.
+    fn of_share(share: &Share, keys: u64, promised: Rate) -> Self {
+        Self {
+            keys,
+            stages: 1,
+            bits: 0,
+            bits_per_key: 0.0,
+            fill: 0.0,
+            predicted_rate: share.predicted_rate(),
+            observed_rate: observed_rate(|hash| share.answer(hash) != Some(false)),
+            promised_rate: promised.get(),
+            source: "the summary's map".to_owned(),
+        }
+    }
+
     fn of(chain: &Chain, promised: Rate, source: Source) -> Self {
         Self {
             keys: chain.items().get(),
@@ -200,7 +222,7 @@ impl FilterReport {
             bits_per_key: chain.size().per_key(chain.items()),
             fill: fill_of(chain),
             predicted_rate: chain.predicted_rate(),
-            observed_rate: observed_rate(chain),
+            observed_rate: observed_rate(|hash| chain.may_contain(hash)),
             promised_rate: promised.get(),
             source: source.to_string(),
         }
@@ -209,10 +231,10 @@ impl FilterReport {
 
 /// The share of random hashes that a filter does not rule out. A hash is uniform, so a random one
 /// stands for an absent key.
-fn observed_rate(chain: &Chain) -> f64 {
+fn observed_rate(may_contain: impl Fn(KeyHash) -> bool) -> f64 {
     // The golden-ratio sequence: evenly spread and the same in each run.
     let hash = |i: u64| KeyHash::new(i.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ i.rotate_left(32));
-    let matches = (1..=SAMPLE).filter(|&i| chain.may_contain(hash(i))).count();
+    let matches = (1..=SAMPLE).filter(|&i| may_contain(hash(i))).count();
     matches as f64 / SAMPLE as f64
 }
 

@@ -67,7 +67,7 @@ fn column(registry: &Arc<Registry>) -> Arc<Column> {
         hasher().imprint().remixed(),
         options.summary(Items::new(0), Bits::new(0)),
     );
-    let empty = (summary, HashSet::new());
+    let empty = (Arc::new(summary), HashSet::new());
     let registry = Arc::clone(registry);
     Column::new(
         DEFAULT_COLUMN_FAMILY_NAME,

@@ -4,13 +4,23 @@
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::filter::{Chain, Scalable, Stage};
+use crate::filter::{Chain, Kind, Scalable, Stage, Values};
 use crate::format::{Identity, Role, Sidecar, Source, StageRecord, Subject};
 use crate::math::Bits;
 use crate::planted::planted;
 use crate::segment::{
     IDENTITY_FILE, IdentityError, SealedFilter, SegmentId, SidecarError, SidecarFolder, SidecarName,
 };
+
+/// A summary as it was stored.
+#[derive(Debug)]
+pub(crate) struct Snapshot {
+    pub(crate) chain: Chain,
+    /// The segments whose keys are all in it.
+    pub(crate) covers: HashSet<SegmentId>,
+    /// The values that its map has for the keys of those that have a part in it.
+    pub(crate) values: Vec<(SegmentId, Values)>,
+}
 
 /// Filters on disk, in and out.
 #[derive(Debug)]
@@ -89,11 +99,7 @@ impl Shelf {
 
     /// The summary of a key space and the segments that it covers, if a good one is there that takes
     /// at most `room`.
-    pub(crate) fn load_summary(
-        &self,
-        name: &str,
-        room: Bits,
-    ) -> Option<(Chain, HashSet<SegmentId>)> {
+    pub(crate) fn load_summary(&self, name: &str, room: Bits) -> Option<Snapshot> {
         let header = self.folder.header(summary_of(name));
         if header.is_ok_and(|header| header.is_some_and(|header| header.size() > room)) {
             tracing::warn!(
@@ -107,11 +113,18 @@ impl Shelf {
             tracing::warn!(%error, "a summary is unusable; it will be made anew from the tables");
             None
         })?;
-        let Subject::Summary { covers, .. } = &mut sidecar.subject else {
+        let Subject::Summary { covers, values, .. } = &mut sidecar.subject else {
             return None;
         };
-        let covers = set_of(std::mem::take(covers))?;
-        Some((chain_of(sidecar)?, covers))
+        let (covers, values) = (std::mem::take(covers), std::mem::take(values));
+        let parts = covers.iter().copied().zip(values);
+        let parts = parts.filter(|&(_, values)| values != Values::default());
+        let parts = gathered(covers.len(), parts)?;
+        Some(Snapshot {
+            values: parts,
+            covers: set_of(covers)?,
+            chain: chain_of(sidecar)?,
+        })
     }
 
     /// Whether a key space has a stored summary.
@@ -133,8 +146,15 @@ impl Shelf {
         Err(IdentityError::Lost { path })
     }
 
-    /// Stores a summary together with the segments that it covers.
-    pub(crate) fn save_summary(&self, name: &str, summary: &Scalable, covers: HashSet<SegmentId>) {
+    /// Stores a summary together with the segments that it covers, and the values that its map, if it has
+    /// one, has for their keys.
+    pub(crate) fn save_summary(
+        &self,
+        name: &str,
+        summary: &Scalable,
+        covers: HashSet<SegmentId>,
+        values_of: impl Fn(SegmentId) -> Values,
+    ) {
         let chain = summary.to_chain();
         // There was no memory for a copy: no answer of it would be *absent*.
         if chain.is_saturated() {
@@ -145,12 +165,18 @@ impl Shelf {
             return;
         };
         covers.sort_unstable();
+        let has_map = stages.iter().any(|stage| stage.shape.kind == Kind::Map);
+        let valued = if has_map { &covers[..] } else { &[] };
+        let Some(values) = gathered(valued.len(), valued.iter().map(|&id| values_of(id))) else {
+            return;
+        };
         self.put(&Sidecar {
             store: self.folder.store_id(),
             imprint: self.folder.imprint().remixed(),
             subject: Subject::Summary {
                 key_space: key_space(name),
                 covers,
+                values,
             },
             source: Source::Snapshot,
             entries: chain.items().get(),

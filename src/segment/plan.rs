@@ -337,7 +337,7 @@ impl Planner<'_> {
         if first
             .stages
             .iter()
-            .any(|stage| stage.shape.kind == Kind::Fuse)
+            .any(|stage| stage.shape.kind.is_static())
         {
             return None;
         }

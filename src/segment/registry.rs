@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::{Segment, SegmentId};
+use crate::filter::Scalable;
 use crate::hash::KeyHasher;
 use crate::math::Bits;
 use crate::sync::atomic::{AtomicBool, Ordering};
@@ -59,6 +60,17 @@ impl Registry {
         self.trusted.store(false, Ordering::SeqCst);
         let segments: Vec<_> = self.lock().values().cloned().collect();
         segments.iter().for_each(|segment| segment.drop_filter());
+    }
+
+    /// Takes from all segments their shares in the map of this summary, so that its memory is free.
+    pub fn drop_shares_in(&self, summary: &Arc<Scalable>) {
+        let segments: Vec<_> = self.lock().values().cloned().collect();
+        let has_share = |segment: &Arc<Segment>| {
+            let share = segment.any_share();
+            share.is_some_and(|share| Arc::ptr_eq(&share.summary, summary))
+        };
+        let sharing = segments.iter().filter(|segment| has_share(segment));
+        sharing.for_each(|segment| segment.drop_filter());
     }
 
     /// Bits of all resident filters.

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use super::SegmentId;
-use crate::filter::Chain;
+use crate::filter::{Chain, Scalable, Values};
 use crate::format::Source;
 use crate::hash::{KeyHash, KeyHasher};
 use crate::math::Rate;
@@ -50,12 +50,60 @@ impl SealedFilter {
     }
 }
 
+/// A segment's part in the map that a summary begins with, which has every key of the segment, deleted
+/// ones included: what speaks for it without a filter of its own.
+#[derive(Clone, Debug)]
+pub struct Share {
+    /// Of the column family.
+    pub summary: Arc<Scalable>,
+    /// What keys of the segment may have for a value.
+    pub values: Values,
+}
+
+impl Share {
+    /// The chance that a key which is not in the segment may be, for all that the map says; 1 where it may
+    /// not be asked.
+    pub fn predicted_rate(&self) -> f64 {
+        self.summary.first_rate_of(self.values).unwrap_or(1.0)
+    }
+
+    /// The map's answer for a hashed key; `None` when it may not be asked any more.
+    #[inline]
+    pub fn answer(&self, hash: KeyHash) -> Option<bool> {
+        // As all that is in summaries.
+        let hash = hash.remixed();
+        self.summary.first_may_have_one(hash, self.values)
+    }
+}
+
+/// What is asked for a segment.
+#[derive(Clone, Debug)]
+enum Spokesman {
+    Nobody,
+    Filter(Arc<SealedFilter>),
+    Share(Share),
+}
+
+impl Spokesman {
+    fn answer_many(&self, hashes: &[KeyHash], answers: &mut [bool]) {
+        match self {
+            Self::Nobody => {}
+            Self::Filter(filter) => filter.chain.contains_many(hashes, answers),
+            Self::Share(share) => {
+                for (&hash, answer) in hashes.iter().zip(answers) {
+                    *answer = share.answer(hash).unwrap_or(true);
+                }
+            }
+        }
+    }
+}
+
 /// One immutable segment: an SST, a differential file.
 #[derive(Debug)]
 pub struct Segment {
     id: SegmentId,
     hasher: KeyHasher,
-    filter: Published<Option<Arc<SealedFilter>>>,
+    asked: Published<Spokesman>,
     saved: AtomicBool,
     /// Of all segments of the registry.
     trusted: Arc<AtomicBool>,
@@ -64,11 +112,10 @@ pub struct Segment {
 impl Segment {
     /// A segment of which nothing is known yet: every key may be in it.
     pub(crate) fn unknown(id: SegmentId, hasher: KeyHasher, trusted: &Arc<AtomicBool>) -> Self {
-        let filter = Published::new(None);
         Self {
             id,
             hasher,
-            filter,
+            asked: Published::new(Spokesman::Nobody),
             saved: AtomicBool::new(false),
             trusted: Arc::clone(trusted),
         }
@@ -79,9 +126,26 @@ impl Segment {
         self.id
     }
 
-    /// Its filter, if there is one.
+    /// Its own filter, if there is one.
     pub fn filter(&self) -> Option<Arc<SealedFilter>> {
-        self.filter.with(Option::clone)
+        self.asked.with(|asked| match asked {
+            Spokesman::Filter(filter) => Some(Arc::clone(filter)),
+            _ => None,
+        })
+    }
+
+    /// Its part in a map, if it has one that may be asked.
+    pub fn share(&self) -> Option<Share> {
+        self.any_share()
+            .filter(|share| !share.summary.is_saturated())
+    }
+
+    /// Its part in a map, if it has one.
+    pub(super) fn any_share(&self) -> Option<Share> {
+        self.asked.with(|asked| match asked {
+            Spokesman::Share(share) => Some(share.clone()),
+            _ => None,
+        })
     }
 
     /// Whether the key may be in the segment; true when there is no filter.
@@ -93,8 +157,11 @@ impl Segment {
     /// The filter's answer for a hashed key; `None` when there is no filter to ask.
     #[inline]
     pub fn answer(&self, hash: KeyHash) -> Option<bool> {
-        self.filter
-            .with(|filter| Some(filter.as_ref()?.chain.may_contain(hash)))
+        self.asked.with(|asked| match asked {
+            Spokesman::Nobody => None,
+            Spokesman::Filter(filter) => Some(filter.chain.may_contain(hash)),
+            Spokesman::Share(share) => share.answer(hash),
+        })
     }
 
     /// [`Segment::may_contain`] for several keys at once, their memory fetched in parallel.
@@ -104,34 +171,45 @@ impl Segment {
         mut keys: impl Iterator<Item = &'k [u8]>,
         answers: &mut [bool],
     ) {
-        self.filter.with(|filter| {
-            let Some(filter) = filter else { return };
+        self.asked.with(|asked| {
+            if let Spokesman::Nobody = asked {
+                return;
+            }
             for answers in answers.chunks_mut(BATCH) {
                 let mut hashes = [KeyHash::new(0); BATCH];
                 let taken = hashes.iter_mut().zip(keys.by_ref().take(answers.len()));
                 let count = taken
                     .map(|(hash, key)| *hash = self.hasher.hash(key))
                     .count();
-                filter
-                    .chain
-                    .contains_many(&hashes[..count], &mut answers[..count]);
+                asked.answer_many(&hashes[..count], &mut answers[..count]);
             }
         });
     }
 
     /// Gives the segment a filter, or another one; none once the registry is distrusted.
     pub fn set_filter(&self, filter: SealedFilter, saved: bool) {
-        self.filter.publish(Some(Arc::new(filter)));
+        self.asked.publish(Spokesman::Filter(Arc::new(filter)));
         self.saved.store(saved, Ordering::Release);
+        self.drop_unless_trusted();
+    }
+
+    /// Lets a map speak for the segment, in the place of a filter of its own; none once the registry is
+    /// distrusted.
+    pub fn set_share(&self, share: Share) {
+        self.asked.publish(Spokesman::Share(share));
+        self.drop_unless_trusted();
+    }
+
+    fn drop_unless_trusted(&self) {
         // Looked at last: whoever distrusts drops all filters after having said so.
         if !self.trusted.load(Ordering::SeqCst) && !planted!(FilterAfterDistrust) {
             self.drop_filter();
         }
     }
 
-    /// Takes the filter away: every key may be in the segment.
+    /// Takes the filter, or the share, away: every key may be in the segment.
     pub fn drop_filter(&self) {
-        self.filter.publish(None);
+        self.asked.publish(Spokesman::Nobody);
     }
 
     /// Whether the sidecar on disk holds this filter.

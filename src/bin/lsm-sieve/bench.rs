@@ -64,6 +64,10 @@ pub(crate) struct Arguments {
     /// Make the filters of keys at hand static: smaller for their rate, and looked up in four cache lines.
     #[arg(long = "static")]
     made_static: bool,
+    /// Let the summary tell in which sorted run a key is, in the place of the segments' filters: at most
+    /// eight runs are told apart.
+    #[arg(long, conflicts_with_all = ["segment_bits", "split"])]
+    map: bool,
     /// Share B bits per key between summary and segments in several ways, and report the best.
     #[arg(long, value_name = "B", value_parser = split_bits, conflicts_with_all = ["front_bits", "segment_bits"])]
     split: Option<f64>,
@@ -150,7 +154,8 @@ impl Arguments {
     fn front_with(&self, front_bits: Option<f64>, segment_bits: Option<f64>) -> SieveOptions {
         let mut options = SieveOptions::default()
             .rate(self.rate)
-            .static_filters(self.made_static);
+            .static_filters(self.made_static)
+            .run_map(self.map);
         if let Some(bits) = front_bits {
             options = options.summary_bits_per_key(bits);
         }

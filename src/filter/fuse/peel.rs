@@ -2,7 +2,7 @@
 
 use std::collections::TryReserveError;
 
-use super::{ARITY, Fuse, WORD_BITS, fingerprint, mix};
+use super::{ARITY, Cells, Fuse, GROUPS, WORD_BITS, fingerprint, low_bits};
 use crate::hash::KeyHash;
 use crate::math::{Items, fuse};
 use crate::planted::planted;
@@ -20,11 +20,11 @@ const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 /// is no room for so many.
 pub(in crate::filter) fn fused(
     hashes: &mut Vec<KeyHash>,
-    cell_bits: u32,
+    cells: Cells,
 ) -> Result<Option<(Fuse, Vec<u64>)>, TryReserveError> {
     // Most hashes come once, and of one shard they need not be sorted, which takes a third of the time.
     // One that comes twice is never put aside.
-    if let Some(geometry) = Fuse::for_keys(Items::new(hashes.len() as u64), cell_bits)
+    if let Some(geometry) = Fuse::for_keys(Items::new(hashes.len() as u64), cells)
         && geometry.shards == 1
         && let Some(words) = filled(geometry, hashes, 1)?
     {
@@ -32,15 +32,23 @@ pub(in crate::filter) fn fused(
     }
     hashes.sort_unstable();
     hashes.dedup();
-    let mut cells = fuse::cells(Items::new(hashes.len() as u64));
+    fused_sorted(hashes, cells)
+}
+
+/// [`fused`] of hashes that are in ascending order, and of which none comes twice.
+pub(super) fn fused_sorted(
+    hashes: &[KeyHash],
+    cells: Cells,
+) -> Result<Option<(Fuse, Vec<u64>)>, TryReserveError> {
+    let mut count = fuse::cells(Items::new(hashes.len() as u64));
     for _ in 0..SIZES {
-        let Some(geometry) = Fuse::with_cells(cells, cell_bits) else {
+        let Some(geometry) = Fuse::with_cells(count, cells) else {
             break;
         };
         if let Some(words) = filled(geometry, hashes, SEEDS)? {
             return Ok(Some((geometry, words)));
         }
-        cells += cells / 50 + ARITY;
+        count += count / 50 + ARITY;
     }
     Ok(None)
 }
@@ -79,16 +87,20 @@ struct Peeling {
     geometry: Fuse,
     /// The hashes of a cell's keys, XORed: of a cell with one key, that key's.
     sums: Vec<u64>,
-    /// How many keys a cell has, and in the two low bits which of theirs it is, XORed.
-    degrees: Vec<u8>,
+    /// How many keys a cell has; and which of theirs it is, and their values, both XORed.
+    degrees: Vec<u16>,
     /// Cells that had one key when they were looked at.
     alone: Vec<u32>,
-    /// The keys put aside, each with which of its cells was its alone.
-    order: Vec<(u64, u8)>,
+    /// The keys put aside, each with which of its cells was its alone, and its value.
+    order: Vec<(u64, u16)>,
 }
 
-/// One key more in a cell.
-const ONE: u8 = ARITY as u8;
+/// The bits of a degree that say which of a key's cells it is.
+const WHICH: u16 = ARITY as u16 - 1;
+
+/// Where its value begins, and one key more.
+const VALUE_UNIT: u16 = ARITY as u16;
+const ONE: u16 = VALUE_UNIT * GROUPS as u16;
 
 impl Peeling {
     fn of_shards(geometry: Fuse, keys: usize) -> Result<Self, TryReserveError> {
@@ -119,14 +131,15 @@ impl Peeling {
         self.degrees.resize(cells, 0);
         self.order.clear();
         for &key in keys {
-            let mixed = mix(key, seed);
+            let mixed = self.geometry.mix(key, seed);
+            let value = (key.get() & !self.geometry.cells.told_by) as u16 * VALUE_UNIT;
             for (which, cell) in (0..).zip(self.geometry.positions(mixed)) {
                 let cell = cell as usize;
                 self.sums[cell] ^= mixed;
                 let Some(degree) = self.degrees[cell].checked_add(ONE) else {
                     return false;
                 };
-                self.degrees[cell] = degree ^ which;
+                self.degrees[cell] = degree ^ which ^ value;
             }
         }
         let all = 0..cells as u32;
@@ -143,12 +156,14 @@ impl Peeling {
         self.order.len() == keys.len()
     }
 
-    fn put_aside(&mut self, mixed: u64, alone_in: u8) {
-        self.order.push((mixed, alone_in));
+    /// `rest` is the degree of the cell that the key has alone, but for the one key.
+    fn put_aside(&mut self, mixed: u64, rest: u16) {
+        self.order.push((mixed, rest));
+        let value = rest & !WHICH;
         for (which, cell) in (0..).zip(self.geometry.positions(mixed)) {
             let at = cell as usize;
             self.sums[at] ^= mixed;
-            self.degrees[at] = (self.degrees[at] - ONE) ^ which;
+            self.degrees[at] = (self.degrees[at] - ONE) ^ which ^ value;
             if has_one(self.degrees[at]) {
                 self.alone.push(cell as u32);
             }
@@ -158,24 +173,21 @@ impl Peeling {
     /// Sets the cells of the keys that were put aside, the last of them first: none that is set later is
     /// in the sum of one that is set.
     fn set_cells(&self, words: &mut [u64], start: u64) {
-        for &(mixed, alone_in) in self.order.iter().rev() {
+        let cells = self.geometry.cells;
+        for &(mixed, rest) in self.order.iter().rev() {
             let positions = self.geometry.positions(mixed);
-            let bits = positions.map(|cell| start + cell * u64::from(self.geometry.cell_bits));
-            let sum = bits
-                .iter()
-                .fold(fingerprint(mixed), |sum, &bit| sum ^ at(words, bit));
+            let bits = positions.map(|cell| start + cell * u64::from(cells.bits));
+            let wanted = fingerprint(mixed) ^ u64::from(rest / VALUE_UNIT);
+            let sum = bits.iter().fold(wanted, |sum, &bit| sum ^ at(words, bit));
             if !planted!(FuseKeyLost) || mixed % 1_000 != 7 {
-                set(
-                    words,
-                    bits[usize::from(alone_in)],
-                    sum & self.geometry.mask(),
-                );
+                let alone_in = usize::from(rest & WHICH);
+                set(words, bits[alone_in], sum & low_bits(cells.bits));
             }
         }
     }
 }
 
-fn has_one(degree: u8) -> bool {
+fn has_one(degree: u16) -> bool {
     degree / ONE == 1
 }
 

@@ -85,7 +85,8 @@ impl Column {
     /// free once its memtables are flushed. False when it is such a one already.
     pub(crate) fn drop_summary(&self) -> bool {
         let nothing = self.saturated_summary();
-        if self.view().summary.size() <= nothing.size() {
+        let old = self.view().summary;
+        if old.size() <= nothing.size() {
             return false;
         }
         if planted!(DroppedSummaryStarved) {
@@ -102,6 +103,7 @@ impl Column {
             });
         }
         self.retarget(vec![nothing]);
+        self.registry.drop_shares_in(&old);
         true
     }
 
@@ -118,6 +120,7 @@ impl Column {
         knowledge.given_up = true;
         knowledge.settled = false;
         knowledge.covers = HashSet::new();
+        self.registry.drop_shares_in(&self.view().summary);
         let summary = self.saturated_summary();
         self.show(View::unknown(Arc::clone(&summary)));
         self.memtables.turn_to(self.memtables.last(summary));
@@ -162,6 +165,15 @@ impl Column {
     /// Whether another summary would hold the same: no write came since this one was made.
     pub(crate) fn is_consolidated(&self, sequence: u64) -> bool {
         self.consolidated.load(Ordering::Relaxed) == sequence
+    }
+
+    /// Notes whether many entries are in tables that the summary's map does not speak for.
+    pub(crate) fn note_strayed(&self, strayed: bool) {
+        self.strayed.store(strayed, Ordering::Relaxed);
+    }
+
+    pub(crate) fn has_strayed(&self) -> bool {
+        self.strayed.load(Ordering::Relaxed)
     }
 
     /// Notes that this summary has all keys of a table, if it is still the one that readers ask. Nothing

@@ -10,7 +10,7 @@ use rocksdb::{ColumnFamilyDescriptor, DEFAULT_COLUMN_FAMILY_NAME, Error, Options
 
 use super::SieveDb;
 use crate::disk::{Disk, RealDisk};
-use crate::filter::{Kind, Scalable, Stage};
+use crate::filter::{Scalable, Stage};
 use crate::format::Identity;
 use crate::hash::KeyHasher;
 use crate::math::{Bits, Items};
@@ -25,7 +25,7 @@ use crate::rocks::shelf::Shelf;
 use crate::rocks::trust::Trust;
 use crate::rocks::upkeep::Upkeep;
 use crate::rocks::{Engine, OpenError, ffi, probe, read_only, secondary};
-use crate::segment::{Candidate, IdentityError, Registry, SidecarFolder};
+use crate::segment::{Candidate, IdentityError, Registry, Share, SidecarFolder};
 use crate::sync::unpoisoned;
 
 /// What the fronts of one database share while it opens.
@@ -479,19 +479,31 @@ impl Opening {
         let imprint = self.hasher.imprint().remixed();
         let options = sieve.summary(Items::new(0), taken);
         let room = sieve.room_beside(taken).unwrap_or(Bits::new(u64::MAX));
-        let summary = match self.shelf.load_summary(name, room) {
-            Some((chain, covers)) => {
-                let first = chain.stages().first();
+        let (summary, covers, values) = match self.shelf.load_summary(name, room) {
+            Some(stored) => {
+                let first = stored.chain.stages().first();
                 let keys = first.map(Stage::items).unwrap_or_default();
-                let options = match first.map(|stage| stage.shape().kind) {
-                    Some(Kind::Fuse) => sieve.static_summary(keys, taken),
-                    _ => sieve.summary(keys, taken),
+                let options = if first.is_some_and(|stage| stage.shape().kind.is_static()) {
+                    sieve.static_summary(keys, taken)
+                } else {
+                    sieve.summary(keys, taken)
                 };
-                (Scalable::starting_with(imprint, options, chain), covers)
+                let summary = Scalable::starting_with(imprint, options, stored.chain);
+                (summary, stored.covers, stored.values)
             }
-            None => (Scalable::new(imprint, options), HashSet::new()),
+            None => {
+                let nothing = Scalable::new(imprint, options);
+                (nothing, HashSet::new(), Vec::new())
+            }
         };
+        let summary = Arc::new(summary);
+        for (segment, values) in values {
+            let summary = Arc::clone(&summary);
+            let share = Share { summary, values };
+            self.registry.open(segment).set_share(share);
+        }
         let (registry, bell) = (Arc::clone(&self.registry), Arc::clone(&self.bell));
+        let summary = (summary, covers);
         Column::new(name, self.hasher, registry, bell, sieve, summary)
     }
 }

@@ -37,7 +37,7 @@ fn summary() -> Scalable {
 
 fn column() -> Arc<Column> {
     let registry = Arc::new(Registry::new(hasher()));
-    let nothing = (summary(), std::collections::HashSet::new());
+    let nothing = (Arc::new(summary()), std::collections::HashSet::new());
     Column::new(
         "default",
         hasher(),

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::super::SieveOptions;
 use super::super::db::open::Opening;
 use crate::disk::{self, Disk as _, Fault, Lost, MemoryDisk, PowerCut, Tear};
-use crate::filter::Scalable;
+use crate::filter::{Scalable, Values};
 use crate::format::Source;
 use crate::hash::{HashId, KeyHasher};
 use crate::math::{Bits, Items, Rate};
@@ -106,9 +106,13 @@ impl Kept {
                 *kept = true;
             }
         }
-        if let Some((chain, covers)) = opening.shelf.load_summary(FAMILY, Bits::new(u64::MAX)) {
-            let has = |key: [u8; 4]| chain.may_contain(opening.hasher.hash(&key).remixed());
-            for table in (0..TABLES.len()).filter(|&table| covers.contains(&id(table))) {
+        if let Some(stored) = opening.shelf.load_summary(FAMILY, Bits::new(u64::MAX)) {
+            let has = |key: [u8; 4]| {
+                stored
+                    .chain
+                    .may_contain(opening.hasher.hash(&key).remixed())
+            };
+            for table in (0..TABLES.len()).filter(|&table| stored.covers.contains(&id(table))) {
                 if !keys(table).all(has) {
                     return Err(format!("the summary LOST a key of table {table}").into());
                 }
@@ -195,7 +199,8 @@ impl World {
             }
             (Step::Summarize(tables), Some((shelf, hasher))) => {
                 let covers: HashSet<SegmentId> = tables.iter().map(|&table| id(table)).collect();
-                shelf.save_summary(FAMILY, &summary(hasher, tables), covers);
+                let summary = summary(hasher, tables);
+                shelf.save_summary(FAMILY, &summary, covers, |_| Values::default());
                 self.must.summary |= self.is_on();
             }
             (Step::Forget, Some((shelf, _))) => {

@@ -10,6 +10,7 @@ use rocksdb::BoundColumnFamily;
 use rocksdb::properties::{NUM_ENTRIES_ACTIVE_MEM_TABLE, NUM_ENTRIES_IMM_MEM_TABLES};
 
 use super::coverage::is_covered;
+use super::harvest::{Harvest, grouped_by_run};
 use super::{Upkeep, UpkeepError};
 use crate::filter::{Scalable, Stage};
 use crate::hash::KeyHash;
@@ -20,7 +21,10 @@ use crate::rocks::coverage::Coverage;
 use crate::rocks::ffi::{self, LiveTable};
 use crate::rocks::options::{SieveOptions, roomy};
 use crate::rocks::setback::Setback;
-use crate::segment::SegmentId;
+use crate::segment::{SegmentId, Share};
+
+/// What tables have in a map.
+type Shares = Vec<(SegmentId, Share)>;
 
 /// Stages that a summary may grow to while writers are busy; each is one cache line of a miss.
 const BUSY_STAGES: usize = 6;
@@ -42,13 +46,16 @@ impl Upkeep {
     }
 
     pub(super) fn consolidation_is_due(&self, column: &Column, quiet: bool) -> bool {
+        let strayed = quiet && column.has_strayed();
+        let sequence = self.engine.latest_sequence_number();
         // A summary that the budget keeps from the promised rate would come out the same again.
-        if !self.may_consolidate() || column.is_consolidated(self.engine.latest_sequence_number()) {
+        if !self.may_consolidate() || (column.is_consolidated(sequence) && !strayed) {
             return false;
         }
         let summary = column.view().summary;
         column.is_settled()
             && (summary.stages() > BUSY_STAGES
+                || strayed
                 || (quiet && self.would_be_smaller(column, &summary))
                 || (summary.is_saturated() && self.has_room_again(column)))
             && !self.flush_would_wait(column)
@@ -101,6 +108,7 @@ impl Upkeep {
     ) -> Result<(), UpkeepError> {
         let sequence = self.engine.latest_sequence_number();
         column.note_consolidated(None);
+        column.note_strayed(false);
         let old = Arc::clone(&column.view().summary);
         let new = Arc::new(self.new_summary(column, &old)?);
         if new.is_saturated() && column.is_settled() && !planted!(SaturatedForSaturated) {
@@ -117,10 +125,11 @@ impl Upkeep {
         let kept = if outcome.is_ok() || planted!(UnfinishedSummaryFed) {
             new
         } else {
-            old
+            Arc::clone(&old)
         };
         column.retarget(vec![kept]);
         if outcome.is_ok() {
+            self.registry.drop_shares_in(&old);
             column.note_consolidated(Some(sequence));
             tracing::info!(
                 column = column.name(),
@@ -179,10 +188,11 @@ impl Upkeep {
         if column.memtables().some_do_not_feed(new) && !overlooked {
             return Err(UpkeepError::OldMemtables(column.name().to_owned()));
         }
-        let (epoch, tables) = if new.awaits() {
+        let (epoch, tables, shares) = if new.awaits() {
             self.complete(column, new, setback)?
         } else {
-            self.absorb_all(column, setback, |key| _ = new.insert(key))?
+            let read = self.absorb_all(column, setback, |_, key| _ = new.insert(key))?;
+            (read.0, read.1, Shares::new())
         };
         let (unread, read): (Vec<_>, Vec<_>) = tables
             .iter()
@@ -197,7 +207,13 @@ impl Upkeep {
         } else {
             self.publish_partial(column, epoch, summary, covers, &tables)
         };
-        published.then_some(()).ok_or(UpkeepError::Overtaken)
+        if !published {
+            return Err(UpkeepError::Overtaken);
+        }
+        for (id, share) in shares {
+            self.registry.open(id).set_share(share);
+        }
+        Ok(())
     }
 
     /// Turns the memtables that do not feed this summary into tables, as soon as that slows no writer.
@@ -256,36 +272,65 @@ impl Upkeep {
         Ok(())
     }
 
-    /// Reads all live tables into the static first stage of a summary.
+    /// Reads all live tables into the static first stage of a summary. Returns what that has of each, if it
+    /// is a map.
     fn complete(
         &self,
         column: &Column,
-        new: &Scalable,
+        new: &Arc<Scalable>,
         setback: &mut Setback,
-    ) -> Result<(Epoch, Vec<LiveTable>), UpkeepError> {
+    ) -> Result<(Epoch, Vec<LiveTable>, Shares), UpkeepError> {
         let no_room = |source| UpkeepError::Hashes {
             column: column.name().to_owned(),
             source,
         };
-        let mut hashes: Vec<KeyHash> = Vec::new();
-        let keys = usize::try_from(self.entries(column)?).unwrap_or(usize::MAX);
-        let mut room = hashes.try_reserve_exact(keys);
-        let listed = self.absorb_all(column, setback, |key| {
+        let no_stage = |source| UpkeepError::Static {
+            column: column.name().to_owned(),
+            source,
+        };
+        let entries = self.entries(column)?;
+        let keys = usize::try_from(entries).unwrap_or(usize::MAX);
+        let mut harvest = Harvest::with_room(keys).map_err(no_room)?;
+        let mut room = Ok(());
+        let (epoch, tables) = self.absorb_all(column, setback, |table, key| {
             if room.is_ok() {
-                room = hashes.try_reserve(1);
-            }
-            if room.is_ok() {
-                hashes.push(key);
+                room = harvest.add(table, key);
             }
         })?;
         room.map_err(no_room)?;
-        let first = Stage::fused(hashes, self.summary_options().first_rate());
-        let first = first.map_err(|source| UpkeepError::Static {
-            column: column.name().to_owned(),
-            source,
-        })?;
-        new.complete(first);
-        Ok(listed)
+        let rate = self.summary_options().first_rate();
+        if !self.options.makes_map(Items::new(entries)) {
+            let first = Stage::fused(harvest.into_hashes(), rate).map_err(no_stage)?;
+            new.complete(first);
+            return Ok((epoch, tables, Shares::new()));
+        }
+        let read = tables
+            .iter()
+            .filter(|table| harvest.has(table) && !setback.leaves_alone(&table.path));
+        let grouped = grouped_by_run(read);
+        let map = Stage::mapped(harvest.into_grouped(&grouped), rate).map_err(no_stage)?;
+        new.complete(map.stage);
+        let share = |(table, group): (&LiveTable, usize)| {
+            let (summary, values) = (Arc::clone(new), map.values[group]);
+            Some((table.id()?, Share { summary, values }))
+        };
+        let shares = grouped.into_iter().filter_map(share).collect();
+        Ok((epoch, tables, shares))
+    }
+
+    /// Whether a quarter of all entries are in tables that the summary's map does not speak for.
+    pub(super) fn have_strayed(&self, column: &Column, tables: &[LiveTable]) -> bool {
+        if !column.view().summary.begins_with_a_map() {
+            return false;
+        }
+        let has_share = |table: &&LiveTable| {
+            let segment = table.id().and_then(|id| self.registry.get(id));
+            segment.is_some_and(|segment| segment.share().is_some())
+        };
+        let entries = |table: &LiveTable| table.entries;
+        let all: u64 = tables.iter().map(entries).sum();
+        let shared: u64 = tables.iter().filter(has_share).map(entries).sum();
+        all - shared > all / 4
     }
 
     /// Gives a summary's hashes of the keys of all live tables to `each`, until one listing holds none that
@@ -294,7 +339,7 @@ impl Upkeep {
         &self,
         column: &Column,
         setback: &mut Setback,
-        mut each: impl FnMut(KeyHash),
+        mut each: impl FnMut(&LiveTable, KeyHash),
     ) -> Result<(Epoch, Vec<LiveTable>), UpkeepError> {
         let mut read: HashSet<String> = HashSet::new();
         loop {
@@ -304,7 +349,7 @@ impl Upkeep {
                 if read.contains(&table.path) || setback.leaves_alone(&table.path) {
                     continue;
                 }
-                match self.absorb(column, table, &mut each) {
+                match self.absorb(column, table, |key| each(table, key)) {
                     Ok(()) => _ = read.insert(table.path.clone()),
                     Err(error) => all_there = self.set_aside(column, table, error, setback)?,
                 }

@@ -135,8 +135,8 @@ impl Upkeep {
                 builder.add(key);
             }
             // Nowhere is a key whose newest entry is a tombstone; older entries speak for
-            // themselves.
-            if !deletion {
+            // themselves. A map must know tombstones: it decides whether their tables are read.
+            if !deletion || (self.options.has_run_map() && !planted!(TombstonesUnmapped)) {
                 each(hasher.hash(key).remixed());
             }
         })?;
@@ -153,8 +153,13 @@ impl Upkeep {
             && !self.options.is_frozen()
             && (planted!(DamagedSummaryStored) || self.scrubber.scrub_growing(column, &summary))
         {
+            let values = |id: SegmentId| {
+                let share = self.registry.get(id)?.share()?;
+                Arc::ptr_eq(&share.summary, &summary).then_some(share.values)
+            };
+            let values = |id| values(id).unwrap_or_default();
             self.shelf
-                .save_summary(column.name(), &summary, column.covers());
+                .save_summary(column.name(), &summary, column.covers(), values);
         }
     }
 }

@@ -17,6 +17,7 @@
 mod budget;
 mod consolidation;
 mod coverage;
+mod harvest;
 mod sweep;
 mod tables;
 
@@ -286,6 +287,7 @@ impl Upkeep {
         let improved = self
             .make_missing(column, epoch, tables, setback)
             .and_then(|()| {
+                column.note_strayed(self.have_strayed(column, tables));
                 let due = !setback.is_waiting() && self.consolidation_is_due(column, quiet);
                 if self.may_consolidate() && (calls.consolidate || due) {
                     self.consolidate(column, setback)?;

@@ -32,7 +32,7 @@ impl Upkeep {
         for table in tables {
             let Some(id) = table.id() else { continue };
             let segment = self.registry.open(id);
-            if segment.filter().is_some() {
+            if segment.filter().is_some() || segment.share().is_some() {
                 continue;
             }
             let room = self.room(Bits::new(0)).min(most_bits(table.entries));
@@ -91,6 +91,9 @@ impl Upkeep {
         let rate = column.segment_rate()?;
         let id = table.id()?;
         let segment = self.registry.open(id);
+        if segment.share().is_some() {
+            return None;
+        }
         let filter = segment.filter();
         let own = filter.as_ref().map(|filter| filter.chain.size());
         let kept = filter.as_ref().filter(|filter| filter.rate == rate);

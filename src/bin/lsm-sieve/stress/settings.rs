@@ -41,6 +41,8 @@ pub(super) struct FrontSettings {
     /// A family without a front, by its index; never the first.
     #[serde(default)]
     pub(super) left_out: Option<usize>,
+    #[serde(default)]
+    pub(super) maps_runs: bool,
 }
 
 impl Settings {
@@ -113,6 +115,7 @@ impl FrontSettings {
             left_out: random
                 .one_in(4)
                 .then(|| 1 + random.index(FAMILIES.len() - 1)),
+            maps_runs: random.one_in(3),
         }
     }
 
@@ -122,6 +125,7 @@ impl FrontSettings {
             .segment_rate(None)
             .expected_keys(Items::new(self.expected_keys))
             .static_filters(self.made_static)
+            .run_map(self.maps_runs)
             .hash(if self.keyed {
                 HashId::SipHash13
             } else {
@@ -187,6 +191,7 @@ impl Default for FrontSettings {
             keyed: false,
             made_static: false,
             left_out: None,
+            maps_runs: false,
         }
     }
 }
