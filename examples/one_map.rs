@@ -1,4 +1,4 @@
-//! One map in the place of all filters: half the memory, and a hit searches the one table that has the key:
+//! One map in the place of all filters: half the memory, and a hit searches hardly a table without the key:
 //! `cargo run --example one_map`
 
 #![expect(clippy::print_stdout, reason = "an example for the command line")]

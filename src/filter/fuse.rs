@@ -182,6 +182,9 @@ impl Fuse {
 
     /// Whether a key may be in the filter and have one of these values.
     pub(super) fn may_have_one(&self, words: &Words, hash: KeyHash, values: Values) -> bool {
+        if self.cells.kind() != Kind::Map {
+            return true;
+        }
         let (sum, seed) = self.sum(words, hash);
         let has = || values.has((sum & low_bits(self.cells.value_bits)) as u32);
         (sum & self.cells.tested == 0 && has()) || seed == FULL

@@ -456,19 +456,18 @@ impl Scalable {
         first.is_some_and(|open| open.stage.shape().kind == Kind::Map)
     }
 
-    /// Whether a key may be in the first stage and have one of these values ([`Stage::may_have_one`]).
-    /// `None` when there is no such stage to ask, or none that may be asked any more.
+    /// Whether a key may be in the first stage and have one of these values ([`Stage::may_have_one`]);
+    /// true while there is none. That keys were lost later does not matter to it.
     #[inline]
-    pub fn first_may_have_one(&self, hash: KeyHash, values: Values) -> Option<bool> {
-        let usable = || !self.is_saturated() || planted!(DamagedMapAsked);
-        let first = self.first.get().filter(|_| usable())?;
-        Some(first.stage.may_have_one(hash, values))
+    pub fn first_may_have_one(&self, hash: KeyHash, values: Values) -> bool {
+        let first = self.first.get();
+        first.is_none_or(|open| open.stage.may_have_one(hash, values))
     }
 
     /// How often [`Scalable::first_may_have_one`] is true of a key that was never inserted.
-    pub fn first_rate_of(&self, values: Values) -> Option<f64> {
-        let first = self.first.get().filter(|_| !self.is_saturated())?;
-        Some(first.stage.predicted_rate_of(values))
+    pub fn first_rate_of(&self, values: Values) -> f64 {
+        let first = self.first.get();
+        first.map_or(1.0, |open| open.stage.predicted_rate_of(values))
     }
 
     /// Whether the first stage is still to come, so that every answer is *maybe*. Whoever asks the stages

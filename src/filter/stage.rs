@@ -229,8 +229,7 @@ impl Stage {
     }
 
     /// Whether a key may be in the stage and have one of these values: for one that was in a group of
-    /// [`Stage::mapped`], and that group's values, it may. In a stage of another kind no key has a value,
-    /// and any may have each.
+    /// [`Stage::mapped`], and that group's values, it may. True in a stage of another kind.
     #[inline]
     pub fn may_have_one(&self, hash: KeyHash, values: Values) -> bool {
         self.layout.may_have_one(&self.words, hash, values)

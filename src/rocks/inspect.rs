@@ -75,7 +75,7 @@ pub struct SegmentReport {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct FilterReport {
-    /// Distinct keys.
+    /// Distinct keys; of a table that the summary's map speaks for, its entries.
     pub keys: u64,
     /// Stages.
     pub stages: usize,
@@ -208,7 +208,7 @@ impl FilterReport {
             bits_per_key: 0.0,
             fill: 0.0,
             predicted_rate: share.predicted_rate(),
-            observed_rate: observed_rate(|hash| share.answer(hash) != Some(false)),
+            observed_rate: observed_rate(|hash| share.may_contain(hash)),
             promised_rate: promised.get(),
             source: "the summary's map".to_owned(),
         }

@@ -205,10 +205,11 @@ impl SieveOptions {
 
     /// Whether a consolidated summary also tells in which sorted run each key is, and so stands for the
     /// filters of the SSTs that it covers: one filter for all ([`Stage::mapped`]). At
-    /// one percent it costs 12 bits a key where summary and SSTs' filters cost 24, and a hit asks no table
-    /// that does not have the key. Up to eight runs are told apart; of more, the smallest share a number. A
-    /// key that is in several runs is looked for in all that span it, and a deleted key passes the summary
-    /// until a compaction drops it. For many runs whose keys are rarely overwritten.
+    /// one percent it costs 12 bits a key where summary and SSTs' filters cost 24, and a hit searches hardly
+    /// a table that does not have the key. For many runs whose keys are rarely overwritten: up to eight runs
+    /// are told apart, or seven once a key is in two, and of more the smallest share a number; a key
+    /// that is in several runs is looked for in all that span it; and a deleted key passes the summary
+    /// until a compaction drops it. There is no second look: what the map lets by enters the engine.
     ///
     /// As with [`SieveOptions::static_filters`] the map is made when writers pause, and takes up to 2^26
     /// keys. An SST that is written afterwards has a filter of its own until the next one is made, which is

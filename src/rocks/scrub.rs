@@ -24,6 +24,7 @@ use super::column::Column;
 use super::columns::Columns;
 use crate::filter::Scalable;
 use crate::math::Bits;
+use crate::planted::planted;
 use crate::segment::{Registry, SegmentId};
 use crate::sync::unpoisoned;
 
@@ -192,6 +193,9 @@ impl Scrubber {
         self.log.note(filter.size(), intact);
         if !intact {
             filter.saturate();
+            if !planted!(DamagedMapAsked) {
+                self.registry.drop_shares_in(filter);
+            }
             column.note_consolidated(None);
             self.bell.call(|calls| calls.consolidate = true);
             tracing::error!(

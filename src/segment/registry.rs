@@ -63,11 +63,11 @@ impl Registry {
     }
 
     /// Takes from all segments their shares in the map of this summary, so that its memory is free.
-    pub fn drop_shares_in(&self, summary: &Arc<Scalable>) {
+    pub fn drop_shares_in(&self, summary: &Scalable) {
         let segments: Vec<_> = self.lock().values().cloned().collect();
         let has_share = |segment: &Arc<Segment>| {
-            let share = segment.any_share();
-            share.is_some_and(|share| Arc::ptr_eq(&share.summary, summary))
+            let share = segment.share();
+            share.is_some_and(|share| std::ptr::eq(&*share.summary, summary))
         };
         let sharing = segments.iter().filter(|segment| has_share(segment));
         sharing.for_each(|segment| segment.drop_filter());

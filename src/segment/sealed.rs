@@ -61,15 +61,14 @@ pub struct Share {
 }
 
 impl Share {
-    /// The chance that a key which is not in the segment may be, for all that the map says; 1 where it may
-    /// not be asked.
+    /// The chance that a key which is not in the segment may be, for all that the map says.
     pub fn predicted_rate(&self) -> f64 {
-        self.summary.first_rate_of(self.values).unwrap_or(1.0)
+        self.summary.first_rate_of(self.values)
     }
 
-    /// The map's answer for a hashed key; `None` when it may not be asked any more.
+    /// False only for a key that is not in the segment.
     #[inline]
-    pub fn answer(&self, hash: KeyHash) -> Option<bool> {
+    pub fn may_contain(&self, hash: KeyHash) -> bool {
         // As all that is in summaries.
         let hash = hash.remixed();
         self.summary.first_may_have_one(hash, self.values)
@@ -91,7 +90,7 @@ impl Spokesman {
             Self::Filter(filter) => filter.chain.contains_many(hashes, answers),
             Self::Share(share) => {
                 for (&hash, answer) in hashes.iter().zip(answers) {
-                    *answer = share.answer(hash).unwrap_or(true);
+                    *answer = share.may_contain(hash);
                 }
             }
         }
@@ -134,33 +133,27 @@ impl Segment {
         })
     }
 
-    /// Its part in a map, if it has one that may be asked.
-    pub fn share(&self) -> Option<Share> {
-        self.any_share()
-            .filter(|share| !share.summary.is_saturated())
-    }
-
     /// Its part in a map, if it has one.
-    pub(super) fn any_share(&self) -> Option<Share> {
+    pub fn share(&self) -> Option<Share> {
         self.asked.with(|asked| match asked {
             Spokesman::Share(share) => Some(share.clone()),
             _ => None,
         })
     }
 
-    /// Whether the key may be in the segment; true when there is no filter.
+    /// Whether the key may be in the segment; true when nothing speaks for it.
     #[inline]
     pub fn may_contain(&self, key: &[u8]) -> bool {
         self.answer(self.hasher.hash(key)).unwrap_or(true)
     }
 
-    /// The filter's answer for a hashed key; `None` when there is no filter to ask.
+    /// The filter's answer for a hashed key, or the map's; `None` when there is neither.
     #[inline]
     pub fn answer(&self, hash: KeyHash) -> Option<bool> {
         self.asked.with(|asked| match asked {
             Spokesman::Nobody => None,
             Spokesman::Filter(filter) => Some(filter.chain.may_contain(hash)),
-            Spokesman::Share(share) => share.answer(hash),
+            Spokesman::Share(share) => Some(share.may_contain(hash)),
         })
     }
 

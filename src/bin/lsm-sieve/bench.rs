@@ -64,8 +64,8 @@ pub(crate) struct Arguments {
     /// Make the filters of keys at hand static: smaller for their rate, and looked up in four cache lines.
     #[arg(long = "static")]
     made_static: bool,
-    /// Let the summary tell in which sorted run a key is, in the place of the segments' filters: at most
-    /// eight runs are told apart.
+    /// Let the summary tell in which of up to eight sorted runs a key is, in the place of the segments'
+    /// filters.
     #[arg(long, conflicts_with_all = ["segment_bits", "split"])]
     map: bool,
     /// Share B bits per key between summary and segments in several ways, and report the best.

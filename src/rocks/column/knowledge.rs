@@ -8,7 +8,7 @@ use crate::filter::{Chain, Scalable};
 use crate::planted::planted;
 use crate::rocks::coverage::{Coverage, View};
 use crate::rocks::inventory::Inventory;
-use crate::segment::{SealedFilter, SegmentId};
+use crate::segment::{SealedFilter, SegmentId, Share};
 use crate::sync::atomic::Ordering;
 use crate::sync::unpoisoned;
 
@@ -17,6 +17,8 @@ use crate::sync::unpoisoned;
 pub(super) struct Knowledge {
     /// Tables whose keys are all in the summary.
     covers: HashSet<SegmentId>,
+    /// What the stored summary's map had of tables, until upkeep has listed them.
+    shares: Vec<(SegmentId, Share)>,
     /// Whether every table that flush and compaction make is covered by construction: coverage
     /// was complete once and nothing came from outside since.
     settled: bool,
@@ -120,6 +122,7 @@ impl Column {
         knowledge.given_up = true;
         knowledge.settled = false;
         knowledge.covers = HashSet::new();
+        knowledge.shares = Vec::new();
         self.registry.drop_shares_in(&self.view().summary);
         let summary = self.saturated_summary();
         self.show(View::unknown(Arc::clone(&summary)));
@@ -165,6 +168,16 @@ impl Column {
     /// Whether another summary would hold the same: no write came since this one was made.
     pub(crate) fn is_consolidated(&self, sequence: u64) -> bool {
         self.consolidated.load(Ordering::Relaxed) == sequence
+    }
+
+    /// Keeps what a stored map has of tables until the engine has the family.
+    pub(crate) fn keep_shares(&self, shares: Vec<(SegmentId, Share)>) {
+        unpoisoned(self.knowledge.lock()).shares = shares;
+    }
+
+    /// Hands these shares out, once.
+    pub(crate) fn take_shares(&self) -> Vec<(SegmentId, Share)> {
+        std::mem::take(&mut unpoisoned(self.knowledge.lock()).shares)
     }
 
     /// Notes whether many entries are in tables that the summary's map does not speak for.

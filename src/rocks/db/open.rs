@@ -497,14 +497,17 @@ impl Opening {
             }
         };
         let summary = Arc::new(summary);
-        for (segment, values) in values {
+        let share = |(segment, values)| {
             let summary = Arc::clone(&summary);
-            let share = Share { summary, values };
-            self.registry.open(segment).set_share(share);
-        }
+            (segment, Share { summary, values })
+        };
+        let values = values.into_iter().filter(|_| !summary.is_saturated());
+        let shares = values.map(share).collect();
         let (registry, bell) = (Arc::clone(&self.registry), Arc::clone(&self.bell));
         let summary = (summary, covers);
-        Column::new(name, self.hasher, registry, bell, sieve, summary)
+        let column = Column::new(name, self.hasher, registry, bell, sieve, summary);
+        column.keep_shares(shares);
+        column
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use rocksdb::BoundColumnFamily;
 use rocksdb::properties::{NUM_ENTRIES_ACTIVE_MEM_TABLE, NUM_ENTRIES_IMM_MEM_TABLES};
 
-use super::coverage::is_covered;
+use super::coverage::{Reading, is_covered};
 use super::harvest::{Harvest, grouped_by_run};
 use super::{Upkeep, UpkeepError};
 use crate::filter::{Scalable, Stage};
@@ -56,19 +56,22 @@ impl Upkeep {
         column.is_settled()
             && (summary.stages() > BUSY_STAGES
                 || strayed
-                || (quiet && self.would_be_smaller(column, &summary))
+                || (quiet && self.would_be_better(column, &summary))
                 || (summary.is_saturated() && self.has_room_again(column)))
             && !self.flush_would_wait(column)
     }
 
-    /// Whether a summary made anew would take less or let less by.
-    fn would_be_smaller(&self, column: &Column, summary: &Scalable) -> bool {
-        let may_be_static = || {
+    /// Whether a summary made anew would take less, let less by, or be of the kind that is asked for.
+    fn would_be_better(&self, column: &Column, summary: &Scalable) -> bool {
+        let is_another_kind = || {
             let entries = self.entries(column).map(Items::new);
-            entries.is_ok_and(|entries| self.options.makes_static(entries))
+            entries.is_ok_and(|entries| {
+                self.options.makes_map(entries) != summary.begins_with_a_map()
+                    || (self.options.makes_static(entries) && !summary.begins_static())
+            })
         };
         is_outgrown(summary, &self.summary_options())
-            || (summary.items() > Items::new(0) && !summary.begins_static() && may_be_static())
+            || (summary.items() > Items::new(0) && is_another_kind())
     }
 
     /// Whether the budget has room for all keys of a summary that ran out of it, and for a quarter
@@ -145,7 +148,10 @@ impl Upkeep {
         let entries = self.entries(column)?;
         // A settled summary has taken every key once, unless it ran out of room; tables count each
         // version. At loose rates its own count is short of the keys that changed no bit of it.
-        let keys = if column.is_settled() && !old.is_saturated() {
+        let options = self.summary_options();
+        // It knows of no tombstones, which a map takes too.
+        let is_map = options.makes_map(Items::new(entries));
+        let keys = if column.is_settled() && !old.is_saturated() && !is_map {
             entries.min(old.estimated_items().get())
         } else {
             entries
@@ -154,7 +160,7 @@ impl Upkeep {
             Items::new(keys),
             self.columns.size_of_summaries(Some(column)),
         );
-        let (imprint, options) = (column.hasher().imprint().remixed(), self.summary_options());
+        let imprint = column.hasher().imprint().remixed();
         Ok(if options.makes_static(Items::new(entries)) {
             let size = options.summary_size(keys);
             Scalable::awaiting(imprint, options.static_summary(keys, others), size)
@@ -191,7 +197,8 @@ impl Upkeep {
         let (epoch, tables, shares) = if new.awaits() {
             self.complete(column, new, setback)?
         } else {
-            let read = self.absorb_all(column, setback, |_, key| _ = new.insert(key))?;
+            let insert = |_: &LiveTable, key| _ = new.insert(key);
+            let read = self.absorb_all(column, setback, Reading::ForSummary, insert)?;
             (read.0, read.1, Shares::new())
         };
         let (unread, read): (Vec<_>, Vec<_>) = tables
@@ -292,14 +299,20 @@ impl Upkeep {
         let keys = usize::try_from(entries).unwrap_or(usize::MAX);
         let mut harvest = Harvest::with_room(keys).map_err(no_room)?;
         let mut room = Ok(());
-        let (epoch, tables) = self.absorb_all(column, setback, |table, key| {
+        let is_map = self.options.makes_map(Items::new(entries));
+        let reading = if is_map {
+            Reading::ForMap
+        } else {
+            Reading::ForSummary
+        };
+        let (epoch, tables) = self.absorb_all(column, setback, reading, |table, key| {
             if room.is_ok() {
                 room = harvest.add(table, key);
             }
         })?;
         room.map_err(no_room)?;
         let rate = self.summary_options().first_rate();
-        if !self.options.makes_map(Items::new(entries)) {
+        if !is_map {
             let first = Stage::fused(harvest.into_hashes(), rate).map_err(no_stage)?;
             new.complete(first);
             return Ok((epoch, tables, Shares::new()));
@@ -319,18 +332,23 @@ impl Upkeep {
     }
 
     /// Whether a quarter of all entries are in tables that the summary's map does not speak for.
-    pub(super) fn have_strayed(&self, column: &Column, tables: &[LiveTable]) -> bool {
+    pub(super) fn have_strayed(&self, column: &Column) -> Result<bool, UpkeepError> {
         if !column.view().summary.begins_with_a_map() {
-            return false;
+            return Ok(false);
         }
-        let has_share = |table: &&LiveTable| {
-            let segment = table.id().and_then(|id| self.registry.get(id));
-            segment.is_some_and(|segment| segment.share().is_some())
-        };
-        let entries = |table: &LiveTable| table.entries;
-        let all: u64 = tables.iter().map(entries).sum();
-        let shared: u64 = tables.iter().filter(has_share).map(entries).sum();
-        all - shared > all / 4
+        let (mut all, mut strayed) = (0, 0);
+        for table in self.list(column)? {
+            all += table.entries;
+            // One without identity can have no share.
+            let has_share = |id| {
+                let segment = self.registry.get(id);
+                segment.is_some_and(|segment| segment.share().is_some())
+            };
+            if table.id().is_some_and(|id| !has_share(id)) {
+                strayed += table.entries;
+            }
+        }
+        Ok(strayed > all / 4)
     }
 
     /// Gives a summary's hashes of the keys of all live tables to `each`, until one listing holds none that
@@ -339,6 +357,7 @@ impl Upkeep {
         &self,
         column: &Column,
         setback: &mut Setback,
+        reading: Reading,
         mut each: impl FnMut(&LiveTable, KeyHash),
     ) -> Result<(Epoch, Vec<LiveTable>), UpkeepError> {
         let mut read: HashSet<String> = HashSet::new();
@@ -349,7 +368,7 @@ impl Upkeep {
                 if read.contains(&table.path) || setback.leaves_alone(&table.path) {
                     continue;
                 }
-                match self.absorb(column, table, |key| each(table, key)) {
+                match self.absorb(column, table, reading, |key| each(table, key)) {
                     Ok(()) => _ = read.insert(table.path.clone()),
                     Err(error) => all_there = self.set_aside(column, table, error, setback)?,
                 }

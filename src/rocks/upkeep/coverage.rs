@@ -14,6 +14,16 @@ use crate::rocks::ffi::LiveTable;
 use crate::rocks::setback::Setback;
 use crate::segment::SegmentId;
 
+/// What a table's keys are read for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reading {
+    /// Without tombstones: nowhere is a key whose newest entry is one, and older entries speak for
+    /// themselves.
+    ForSummary,
+    /// With them: a map decides whether their tables are read.
+    ForMap,
+}
+
 impl Upkeep {
     /// Publishes what is known without reading a table.
     pub(super) fn publish_known(&self, column: &Column, epoch: Epoch, tables: &[LiveTable]) {
@@ -80,7 +90,9 @@ impl Upkeep {
         }
         for table in missing {
             if !planted!(CoveredUnread)
-                && let Err(error) = self.absorb(column, table, |key| _ = summary.insert(key))
+                && let Err(error) = self.absorb(column, table, Reading::ForSummary, |key| {
+                    summary.insert(key);
+                })
             {
                 self.set_aside(column, table, error, setback)?;
                 continue;
@@ -121,22 +133,24 @@ impl Upkeep {
     }
 
     /// Gives a summary's hashes of a table's keys to `each`, and builds the table's filter on the way where
-    /// it has none.
+    /// it has none and no map will speak for it.
     pub(super) fn absorb(
         &self,
         column: &Column,
         table: &LiveTable,
+        reading: Reading,
         mut each: impl FnMut(KeyHash),
     ) -> Result<(), UpkeepError> {
         let hasher = column.hasher();
-        let mut builder = self.builder_for_missing(column, table);
+        let mut builder = match reading {
+            Reading::ForSummary => self.builder_for_missing(column, table),
+            Reading::ForMap => None,
+        };
         self.scan(column, table, |key, deletion| {
             if let Some(builder) = &mut builder {
                 builder.add(key);
             }
-            // Nowhere is a key whose newest entry is a tombstone; older entries speak for
-            // themselves. A map must know tombstones: it decides whether their tables are read.
-            if !deletion || (self.options.has_run_map() && !planted!(TombstonesUnmapped)) {
+            if !deletion || (reading == Reading::ForMap && !planted!(TombstonesUnmapped)) {
                 each(hasher.hash(key).remixed());
             }
         })?;

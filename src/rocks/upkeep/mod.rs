@@ -279,7 +279,7 @@ impl Upkeep {
         if column.has_given_up() {
             return Ok(());
         }
-        self.load_filters(tables);
+        self.load_filters(column, tables);
         self.publish_known(column, epoch, tables);
         if self.options.is_frozen() && !self.options.is_secondary() {
             return Ok(());
@@ -287,7 +287,7 @@ impl Upkeep {
         let improved = self
             .make_missing(column, epoch, tables, setback)
             .and_then(|()| {
-                column.note_strayed(self.have_strayed(column, tables));
+                column.note_strayed(self.have_strayed(column)?);
                 let due = !setback.is_waiting() && self.consolidation_is_due(column, quiet);
                 if self.may_consolidate() && (calls.consolidate || due) {
                     self.consolidate(column, setback)?;
