@@ -200,7 +200,7 @@ impl Segment {
         }
     }
 
-    /// Takes the filter, or the share, away: every key may be in the segment.
+    /// Takes the filter or the share away: every key may be in the segment.
     pub fn drop_filter(&self) {
         self.asked.publish(Spokesman::Nobody);
     }

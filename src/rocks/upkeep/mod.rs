@@ -8,7 +8,8 @@
 //! 3. adds those tables' raw keys to the summary, or, when they are many, makes a new summary;
 //! 4. rebuilds filters that are missing or of another rate from the raw keys;
 //! 5. saves filters that have no sidecar yet, and removes sidecars of tables that are gone;
-//! 6. makes a new summary where the old one is due for it (`consolidation`);
+//! 6. makes a new summary where the old one is due for it (`consolidation`), and, if that is a map, lets
+//!    it speak for the tables in the place of their filters;
 //! 7. takes stock of all filters for the second look, and drops some where the budget is too small.
 //!
 //! Keys are read from the table files, never through an iterator of the database: that folds in
