@@ -20,8 +20,8 @@ use rocksdb::statistics::Ticker;
 use rocksdb::{Options, ReadOptions};
 
 use crate::twin::{
-    Dice, Model, PATIENCE, absent_key, agree, cover, fill, key, nothing_is_lost, options, scribble,
-    settle, whole,
+    Dice, Model, PATIENCE, absent_key, agree, agrees_within, cover, fill, key, nothing_is_lost,
+    options, report, scribble, settle, whole,
 };
 
 const RUNS: u64 = 4;
@@ -57,10 +57,6 @@ fn filled(path: &Path, sieve: &SieveOptions) -> (SieveDb, Model) {
     }
     consolidate(&db);
     (db, model)
-}
-
-fn report(db: &SieveDb) -> ColumnReport {
-    db.inspect().unwrap().columns.remove(0)
 }
 
 fn tables(report: &ColumnReport) -> Vec<&FilterReport> {
@@ -366,13 +362,7 @@ fn a_map_keeps_to_the_budget() {
         let sieve = sieve().memory_budget(Bits::new(budget));
         let (db, model) = filled(home.path(), &sieve);
         assert_eq!(is_mapped(&db), budget > memory.summary.get(), "{budget}");
-        let taken = db.health().memory;
-        assert!(
-            taken.summary.get() + taken.segments.get() <= budget.max(2_000),
-            "{taken:?}"
-        );
-        agree(&db, &model);
-        nothing_is_lost(&db);
+        agrees_within(&db, &model, budget);
     }
 }
 

@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use lsm_sieve::{Items, SieveDb, SieveOptions};
+use lsm_sieve::{ColumnReport, Items, SieveDb, SieveOptions};
 use rocksdb::{
     AsColumnFamilyRef, DBCompressionType, DEFAULT_COLUMN_FAMILY_NAME, IteratorMode, MergeOperands,
     Options, ReadOptions, WriteBatch, WriteOptions,
@@ -67,6 +67,23 @@ fn append(_: &[u8], old: Option<&[u8]>, operands: &MergeOperands) -> Option<Vec<
     let mut value = old.unwrap_or_default().to_vec();
     operands.iter().for_each(|part| value.extend(part));
     Some(value)
+}
+
+/// The state of the default column family's filters.
+pub(crate) fn report(db: &SieveDb) -> ColumnReport {
+    db.inspect().unwrap().columns.remove(0)
+}
+
+/// Checks that a database reads as its model, with all its filters within so many bits; the last line of one
+/// takes up to 2,000.
+pub(crate) fn agrees_within(db: &SieveDb, model: &Model, budget: u64) {
+    let taken = db.health().memory;
+    assert!(
+        taken.summary.get() + taken.segments.get() <= budget.max(2_000),
+        "{taken:?}"
+    );
+    agree(db, model);
+    nothing_is_lost(db);
 }
 
 /// Small summaries, so that they grow within a test.

@@ -87,7 +87,7 @@ impl Cells {
 /// Cells of a key.
 const ARITY: u64 = 4;
 
-/// Cells for which a filter is given one more shard: building a shard takes 20 bytes for each of its
+/// Cells for which a filter is given one more shard: building a shard takes 30 bytes for each of its
 /// cells, and fewer cells than 600,000 would take more than 1.075 for each key.
 const SHARD_CELLS: u64 = 1 << 20;
 

@@ -446,14 +446,16 @@ impl Scalable {
 
     /// Whether the first stage is static, and takes no keys.
     pub fn begins_static(&self) -> bool {
-        let first = self.first.get();
-        first.is_some_and(|open| open.stage.shape().kind.is_static())
+        self.first_kind().is_some_and(Kind::is_static)
     }
 
     /// Whether the first stage is a map ([`Stage::mapped`]).
     pub fn begins_with_a_map(&self) -> bool {
-        let first = self.first.get();
-        first.is_some_and(|open| open.stage.shape().kind == Kind::Map)
+        self.first_kind() == Some(Kind::Map)
+    }
+
+    fn first_kind(&self) -> Option<Kind> {
+        self.first.get().map(|open| open.stage.shape().kind)
     }
 
     /// Whether a key may be in the first stage and have one of these values ([`Stage::may_have_one`]);

@@ -11,8 +11,8 @@ use super::error::{FormatError, Part};
 use super::fields::{Fields, checked};
 use super::header::decode_header;
 use super::layout::{
-    END_MAGIC, ID_BYTES, MIN_HEADER_BYTES, TRAILER_BYTES, TRAILER_CHECK, TRAILER_MAGIC,
-    VALUES_BYTES, WORD_BYTES, have_values, header_bytes, short, words,
+    self, END_MAGIC, ID_BYTES, MIN_HEADER_BYTES, TRAILER_BYTES, TRAILER_CHECK, TRAILER_MAGIC,
+    VALUES_BYTES, WORD_BYTES, header_bytes, short, words,
 };
 use super::sidecar::{Header, HeaderSubject, Sidecar, StageHeader, StageRecord, Subject};
 use crate::filter::Values;
@@ -122,8 +122,7 @@ fn read_subject(header: &Header, payload: &mut PayloadReader<'_>) -> Result<Subj
             .map_err(|_| too_short(count, ID_BYTES))?;
         *cover = SegmentId::from_bytes(id);
     }
-    let has_values = have_values(&header.stages);
-    let mut values = filled(Values::default(), if has_values { count } else { 0 })?;
+    let mut values = filled(Values::default(), layout::values(count, &header.stages))?;
     for values in &mut values {
         let bits = payload
             .read_u8()

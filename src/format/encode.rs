@@ -4,12 +4,11 @@ use super::blocks::BlockWriter;
 use super::error::{FormatError, Part};
 use super::header::{check_header, covers, least_version, sum_of_items};
 use super::layout::{
-    AT_COVERS, AT_ENTRIES, AT_FLAGS, AT_HASH, AT_HEADER_LENGTH, AT_KEY_SPACE, AT_KEYS,
+    self, AT_COVERS, AT_ENTRIES, AT_FLAGS, AT_HASH, AT_HEADER_LENGTH, AT_KEY_SPACE, AT_KEYS,
     AT_KNOWN_ANSWER, AT_MAGIC, AT_PAYLOAD_LENGTH, AT_RATE, AT_SEED_ID, AT_SEGMENT, AT_SOURCE,
     AT_STAGES, AT_STORE, AT_SUBJECT, AT_TOTAL_LENGTH, AT_VERSION, CRC_BYTES, END_MAGIC, MAGIC,
     STAGE_BITS, STAGE_GROUPS, STAGE_ITEMS, STAGE_KIND, STAGE_PROBES, STAGE_ROLE, SUBJECT_SEGMENT,
-    SUBJECT_SUMMARY, check_length, have_values, header_bytes, payload_bytes, stage_at, total_bytes,
-    words,
+    SUBJECT_SUMMARY, check_length, header_bytes, payload_bytes, stage_at, total_bytes, words,
 };
 use super::sidecar::{Header, HeaderSubject, Sidecar, StageHeader, Subject};
 use crc32fast::Hasher;
@@ -64,14 +63,10 @@ fn header_of(sidecar: &Sidecar) -> Result<Header, FormatError> {
         stages,
     };
     check_header(&header)?;
-    if let Subject::Summary { covers, values, .. } = &sidecar.subject {
-        let expected = if have_values(&header.stages) {
-            covers.len()
-        } else {
-            0
-        };
+    if let Subject::Summary { values, .. } = &sidecar.subject {
+        let expected = layout::values(covers(&subject), &header.stages);
         let found = values.len() as u64;
-        check_length("number of values", AT_COVERS, found, expected as u64)?;
+        check_length("number of values", AT_COVERS, found, expected)?;
     }
     for (index, stage) in sidecar.stages.iter().enumerate() {
         let expected = words(stage.shape.bits.get());

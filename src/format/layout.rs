@@ -95,21 +95,20 @@ pub(super) const fn words(bits: u64) -> u64 {
     bits.div_ceil(u64::BITS as u64)
 }
 
-/// Whether values of the covered segments follow them.
-pub(super) fn have_values(stages: &[StageHeader]) -> bool {
-    stages.iter().any(|stage| stage.shape.kind == Kind::Map)
+/// How many values follow so many covered segments: as many, where a stage is a map.
+pub(super) fn values(covers: u64, stages: &[StageHeader]) -> u64 {
+    let has_map = stages.iter().any(|stage| stage.shape.kind == Kind::Map);
+    if has_map { covers } else { 0 }
 }
 
 /// Bytes of covered segments, values and words before they are cut into blocks; `None` beyond 2^64.
 pub(super) fn payload_bytes(covers: u64, stages: &[StageHeader]) -> Option<u64> {
-    let values = if have_values(stages) { VALUES_BYTES } else { 0 };
+    let ids = covers.checked_mul(ID_BYTES as u64)?;
+    let before = ids.checked_add(values(covers, stages).checked_mul(VALUES_BYTES as u64)?)?;
     stages
         .iter()
         .map(|stage| words(stage.shape.bits.get()).checked_mul(WORD_BYTES as u64))
-        .try_fold(
-            covers.checked_mul((ID_BYTES + values) as u64)?,
-            |sum, bytes| sum.checked_add(bytes?),
-        )
+        .try_fold(before, |sum, bytes| sum.checked_add(bytes?))
 }
 
 /// Bytes of the file around such a payload; `None` beyond 2^64.

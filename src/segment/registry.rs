@@ -58,13 +58,13 @@ impl Registry {
     /// Drops all filters, and whatever filters are made from here on: every key may be anywhere.
     pub fn distrust(&self) {
         self.trusted.store(false, Ordering::SeqCst);
-        let segments: Vec<_> = self.lock().values().cloned().collect();
+        let segments = self.all();
         segments.iter().for_each(|segment| segment.drop_filter());
     }
 
     /// Takes from all segments their shares in the map of this summary, so that its memory is free.
     pub fn drop_shares_in(&self, summary: &Scalable) {
-        let segments: Vec<_> = self.lock().values().cloned().collect();
+        let segments = self.all();
         let has_share = |segment: &Arc<Segment>| {
             let share = segment.share();
             share.is_some_and(|share| std::ptr::eq(&*share.summary, summary))
@@ -81,6 +81,10 @@ impl Registry {
             .filter_map(|segment| segment.filter())
             .collect::<Vec<_>>();
         filters.iter().map(|filter| filter.chain.size()).sum()
+    }
+
+    fn all(&self) -> Vec<Arc<Segment>> {
+        self.lock().values().cloned().collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<SegmentId, Arc<Segment>>> {

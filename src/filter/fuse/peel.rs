@@ -98,9 +98,9 @@ struct Peeling {
 /// The bits of a degree that say which of a key's cells it is.
 const WHICH: u16 = ARITY as u16 - 1;
 
-/// Where its value begins, and one key more.
-const VALUE_UNIT: u16 = ARITY as u16;
-const ONE: u16 = VALUE_UNIT * GROUPS as u16;
+/// The value 1, and one key more.
+const ONE_VALUE: u16 = ARITY as u16;
+const ONE: u16 = ONE_VALUE * GROUPS as u16;
 
 impl Peeling {
     fn of_shards(geometry: Fuse, keys: usize) -> Result<Self, TryReserveError> {
@@ -132,7 +132,7 @@ impl Peeling {
         self.order.clear();
         for &key in keys {
             let mixed = self.geometry.mix(key, seed);
-            let value = (key.get() & !self.geometry.cells.told_by) as u16 * VALUE_UNIT;
+            let value = (key.get() & !self.geometry.cells.told_by) as u16 * ONE_VALUE;
             for (which, cell) in (0..).zip(self.geometry.positions(mixed)) {
                 let cell = cell as usize;
                 self.sums[cell] ^= mixed;
@@ -177,7 +177,7 @@ impl Peeling {
         for &(mixed, rest) in self.order.iter().rev() {
             let positions = self.geometry.positions(mixed);
             let bits = positions.map(|cell| start + cell * u64::from(cells.bits));
-            let wanted = fingerprint(mixed) ^ u64::from(rest / VALUE_UNIT);
+            let wanted = fingerprint(mixed) ^ u64::from(rest / ONE_VALUE);
             let sum = bits.iter().fold(wanted, |sum, &bit| sum ^ at(words, bit));
             if !planted!(FuseKeyLost) || mixed % 1_000 != 7 {
                 let alone_in = usize::from(rest & WHICH);

@@ -1,6 +1,6 @@
 //! The tables' own filters.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::thread;
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::rocks::inventory::Inventory;
 use crate::rocks::planning::{self, Limits};
 use crate::rocks::runs::{SortedRuns, Spanning};
 use crate::rocks::setback::Setback;
-use crate::segment::{Action, SegmentBuilder, SegmentId};
+use crate::segment::{Action, SegmentBuilder};
 
 /// No table's filter takes more: what a file claims beyond, no memory is asked for.
 const MOST_BITS: u64 = 1 << 16;
@@ -30,15 +30,13 @@ fn most_bits(entries: u64) -> Bits {
 
 impl Upkeep {
     pub(super) fn load_filters(&self, column: &Column, tables: &[LiveTable]) {
-        let live: HashSet<SegmentId> = tables.iter().filter_map(LiveTable::id).collect();
-        for (id, share) in column.take_shares() {
-            if live.contains(&id) {
-                self.registry.open(id).set_share(share);
-            }
-        }
+        let mut shares: HashMap<_, _> = column.take_shares().into_iter().collect();
         for table in tables {
             let Some(id) = table.id() else { continue };
             let segment = self.registry.open(id);
+            if let Some(share) = shares.remove(&id) {
+                segment.set_share(share);
+            }
             if segment.filter().is_some() || segment.share().is_some() {
                 continue;
             }
