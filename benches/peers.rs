@@ -101,9 +101,9 @@ fn ours(set: &Set) {
         let bits = |stage: &Stage| Some(stage.size().get());
         set.measure(&format!("{kind:?}"), fill, Stage::may_contain, bits);
     }
-    let fill = |keys: &[KeyHash]| Stage::fused(keys.to_vec(), RATE).expect("there is memory");
+    let fill = |keys: &[KeyHash]| Stage::ribbon(keys.to_vec(), RATE).expect("there is memory");
     let bits = |stage: &Stage| Some(stage.size().get());
-    set.measure("Fuse", fill, Stage::may_contain, bits);
+    set.measure("Ribbon", fill, Stage::may_contain, bits);
     let fill = |keys: &[KeyHash]| {
         let filter = Scalable::new(IMPRINT, ScalableOptions::default());
         keys.iter().for_each(|&hash| _ = filter.insert(hash));

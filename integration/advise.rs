@@ -50,7 +50,7 @@ const KINDS: [&str; 11] = [
     "standard",
     "partitioned",
     "classic",
-    "fuse",
+    "ribbon",
     "hash-coding",
     "counting",
     "spectral",

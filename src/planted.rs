@@ -102,13 +102,13 @@ faults! {
     /// Filters whose hash function gives different values are.
     DriftedHashesMerged => "filter::chain",
     /// Static stages, in which no key has bits of its own, are.
-    FuseMerged => "filter::laws::merging",
+    StaticMerged => "filter::laws::merging",
     /// A static stage is made without some of its keys.
-    FuseKeyLost => "filter::fuse",
+    StaticKeyLost => "filter::ribbon",
     /// A key that is put into a static stage afterwards leaves no trace.
-    FuseInsertionIgnored => "filter::",
+    StaticInsertionIgnored => "filter::",
     /// A key that is in several groups of a map is taken for one of the first of them alone.
-    OtherGroupsForgotten => "filter::fuse",
+    OtherGroupsForgotten => "filter::ribbon",
     /// A map that was given up is asked for the tables.
     DamagedMapAsked => "rocks::scrub",
     /// Tombstones are left out of a map that decides which tables are read.

@@ -98,7 +98,8 @@ pub fn written(input: &mut Unstructured<'_>) -> Result<Sidecar> {
 }
 
 fn stage(input: &mut Unstructured<'_>) -> Result<StageRecord> {
-    let kind = Kind::from_u8(input.int_in_range(1..=10)?).expect("one of ten kinds");
+    let kind = *input.choose(&[1, 2, 3, 4, 5, 6, 7, 8, 11, 12])?;
+    let kind = Kind::from_u8(kind).expect("one of ten kinds");
     let probes = input.int_in_range(1..=32_u32)?;
     let groups = match kind {
         Kind::Blocked => *input.choose(&[2, 4])?,
@@ -106,15 +107,15 @@ fn stage(input: &mut Unstructured<'_>) -> Result<StageRecord> {
             *input.choose(&[4, 8, 16, 32])?
         }
         Kind::HashCoding => input.int_in_range(2..=64)?,
-        Kind::Fuse => input.int_in_range(1..=32)?,
-        Kind::Map => input.int_in_range(4..=32)? + 64 * input.int_in_range(0..=3)?,
+        Kind::Ribbon => input.int_in_range(0..=15)?,
+        Kind::Map => input.int_in_range(0..=63)?,
         _ => 0,
     };
     let unit = match kind {
         Kind::Standard => 1,
         Kind::Partitioned => u64::from(probes),
         Kind::Blocked => 512,
-        Kind::Classic | Kind::HashCoding | Kind::Fuse | Kind::Map => 64,
+        Kind::Classic | Kind::HashCoding | Kind::Ribbon | Kind::Map => 64,
         Kind::Counting | Kind::Spectral | Kind::MinimalIncrease => u64::from(probes) * 64,
     };
     let bits = unit * input.int_in_range(1..=40_u64)?;

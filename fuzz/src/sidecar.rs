@@ -65,7 +65,7 @@ fn filter(stage: &StageRecord) -> Result<Box<dyn Filter>, StageError> {
         | Kind::Partitioned
         | Kind::Blocked
         | Kind::Classic
-        | Kind::Fuse
+        | Kind::Ribbon
         | Kind::Map => Box::new(Stage::from_words(shape, items, words)?),
         Kind::Counting => Box::new(Counting::from_words(shape, items, words)?),
         Kind::Spectral => Box::new(Spectral::from_words(shape, items, words)?),

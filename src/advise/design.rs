@@ -8,7 +8,7 @@
 use crate::filter::Stage;
 use crate::math::{
     Bits, Items, MAX_PROBES, Probes, Rate, blocked, classic, fill, hash_coding, partitioned,
-    smallest_fitting, standard, window,
+    ribbon, smallest_fitting, standard, window,
 };
 use serde::Serialize;
 
@@ -24,8 +24,8 @@ pub enum Design {
     Partitioned,
     /// k different bits anywhere.
     Classic,
-    /// Cells worked out from all keys at once: takes none afterwards.
-    Fuse,
+    /// Slots worked out from all keys at once: takes none afterwards.
+    Ribbon,
     /// k slices of counters of 4 bits: can remove.
     Counting,
     /// k slices of counters of 16 bits: estimates how often.
@@ -63,7 +63,7 @@ impl Design {
         Self::Standard,
         Self::Partitioned,
         Self::Classic,
-        Self::Fuse,
+        Self::Ribbon,
         Self::HashCoding,
         Self::Counting,
         Self::Spectral,
@@ -88,8 +88,8 @@ impl Design {
             Self::Standard => "the fewest bits; a miss stops at the first clear bit",
             Self::Partitioned => "no key is weak; the bits of standard",
             Self::Classic => "as standard, a little better below some hundred bits",
-            Self::Fuse => {
-                "some three quarters of the bits of standard; all keys must be at \
+            Self::Ribbon => {
+                "some seven tenths of the bits of standard; all keys must be at \
                  hand, and none can follow"
             }
             Self::Counting => "can remove what was inserted, for four times the bits",
@@ -149,7 +149,10 @@ impl Design {
     fn part(self, items: Items, rate: Rate, probes: Option<Probes>) -> Option<Part> {
         let (bits, probes) = match (self, probes) {
             (Self::HashCoding, None | Some(ONE)) => return table(items, rate),
-            (Self::Fuse, None | Some(FOUR)) => return cells(items, rate),
+            (Self::Ribbon, probes) => {
+                return slots(items, rate)
+                    .filter(|part| probes.is_none_or(|probes| probes == part.probes));
+            }
             (_, Some(probes)) => (self.bits_with(items, rate, probes)?, probes),
             (_, None) => self.smallest(items, rate)?,
         };
@@ -175,7 +178,7 @@ impl Design {
                 let bits = slice.get().checked_mul(self.unit(slices)?)?;
                 Some((Bits::new(bits), slices))
             }
-            Self::HashCoding | Self::Fuse => None,
+            Self::HashCoding | Self::Ribbon => None,
         }
     }
 
@@ -203,7 +206,7 @@ impl Design {
             Self::Partitioned | Self::Counting | Self::Spectral | Self::Recurring => {
                 Some(u64::from(probes.get()) * self.width())
             }
-            Self::HashCoding | Self::Fuse => None,
+            Self::HashCoding | Self::Ribbon => None,
         }
     }
 
@@ -246,7 +249,6 @@ impl Design {
 }
 
 const ONE: Probes = Probes::new(1);
-const FOUR: Probes = Probes::new(4);
 
 /// A table of codes: as many cells to a word as fit, none across two; and two cells at least, one to
 /// fill and one to stay empty.
@@ -262,12 +264,12 @@ fn table(items: Items, rate: Rate) -> Option<Part> {
     })
 }
 
-/// A static stage, of whose lines a look-up needs all at once.
-fn cells(items: Items, rate: Rate) -> Option<Part> {
+/// A static stage: two blocks of its first columns that follow each other.
+fn slots(items: Items, rate: Rate) -> Option<Part> {
     Some(Part {
-        bits: Stage::fused_size(items, rate)?,
-        probes: FOUR,
-        lines: f64::from(FOUR.get()),
+        bits: Stage::ribbon_size(items, rate)?,
+        probes: Probes::new(ribbon::slot_parts(rate)? / ribbon::PARTS),
+        lines: 2.0,
     })
 }
 
@@ -295,9 +297,9 @@ mod tests {
             Design::Standard => stage(Kind::Standard),
             Design::Partitioned => stage(Kind::Partitioned),
             Design::Classic => stage(Kind::Classic),
-            Design::Fuse => {
+            Design::Ribbon => {
                 let hashes = naive::hashes(1).take(items.get() as usize);
-                Stage::fused(hashes.collect(), rate).unwrap().size()
+                Stage::ribbon(hashes.collect(), rate).unwrap().size()
             }
             Design::Counting => Counting::with_rate(items, rate).unwrap().size(),
             Design::Spectral => Spectral::with_rate(items, rate, wide).unwrap().size(),

@@ -376,7 +376,7 @@ mod tests {
         for layout in Design::ALL {
             // Codes and cells have whole bits, and 7 of them promise 0.8 %.
             let least = match layout {
-                Design::HashCoding | Design::Fuse => 0.005,
+                Design::HashCoding | Design::Ribbon => 0.005,
                 _ => 0.0099,
             };
             for growth in [None, growing(&layout)] {

@@ -158,38 +158,73 @@ impl Words {
         self.lines.get(usize::try_from(index).ok()?)
     }
 
-    /// 57 bits or more from this one on, which must lie inside as well as 64, as they are now.
-    #[inline(always)]
+    /// The byte at this index, which must lie inside, as it is now.
+    #[inline]
     #[cfg(all(target_arch = "x86_64", not(interleave)))]
-    pub(crate) fn bits_at(&self, bit: u64) -> u64 {
-        let first = in_memory(bit / 8);
-        let last = first + 7;
-        assert!(last < size_of_val(&*self.lines), "they lie inside");
-        let bits: u64;
+    pub(crate) fn byte(&self, index: u64) -> u64 {
+        let index = in_memory(index);
+        assert!(index < size_of_val(&*self.lines), "it lies inside");
+        let byte: u64;
         #[expect(
             unsafe_code,
-            reason = "no safe load that begins within a word that others may change"
+            reason = "no safe load of a part of a word that others may change"
         )]
-        // SAFETY: it reads eight bytes, of which the last lies inside. As with relaxed loads, each bit is
-        // read as it is before or after another thread sets it.
+        // SAFETY: the byte lies inside. As with relaxed loads, each bit is read as it is before or after
+        // another thread sets it.
         unsafe {
             std::arch::asm!(
-                "mov {bits}, [{lines} + {first}]",
-                bits = out(reg) bits,
+                "movzx {byte:e}, byte ptr [{lines} + {index}]",
+                byte = out(reg) byte,
                 lines = in(reg) self.lines.as_ptr(),
-                first = in(reg) first,
+                index = in(reg) index,
                 options(pure, readonly, nostack, preserves_flags),
             );
         }
-        bits >> (bit % 8)
+        byte
     }
 
-    /// 57 bits or more from this one on, which must lie inside as well as 64, as they are now.
+    /// The byte at this index, which must lie inside, as it is now.
     #[cfg(not(all(target_arch = "x86_64", not(interleave))))]
-    pub(crate) fn bits_at(&self, bit: u64) -> u64 {
-        let (word, shift) = (bit / WORD_BITS, bit % WORD_BITS);
-        let above = (self.word(word + 1) << 1) << (WORD_BITS - 1 - shift);
-        (self.word(word) >> shift) | above
+    pub(crate) fn byte(&self, index: u64) -> u64 {
+        (self.word(index / 8) >> (index % 8 * 8)) & 0xff
+    }
+
+    /// Eight words from this one on, and eight from up to eight words further on, as they are now, each as four
+    /// and four. The line of the first and the next two must lie inside.
+    #[cfg(all(target_arch = "x86_64", not(interleave)))]
+    #[target_feature(enable = "avx")]
+    #[inline]
+    pub(crate) fn two_eights_at(&self, word: u64, further: u32) -> [__m256i; 4] {
+        let first = in_memory(word);
+        assert!(
+            first / WORDS_A_LINE + 2 < self.lines.len(),
+            "they lie inside"
+        );
+        assert!(further as usize <= WORDS_A_LINE, "{further} words are more");
+        let (low, high, next_low, next_high);
+        #[expect(
+            unsafe_code,
+            reason = "no safe load of a vector that others may change"
+        )]
+        // SAFETY: it reads up to 16 words, of which the last lies inside. As with relaxed loads, each bit is
+        // read as it is before or after another thread sets it.
+        unsafe {
+            std::arch::asm!(
+                "vmovdqu {low}, [{lines} + 8 * {first}]",
+                "vmovdqu {high}, [{lines} + 8 * {first} + 32]",
+                "vmovdqu {next_low}, [{lines} + 8 * {next}]",
+                "vmovdqu {next_high}, [{lines} + 8 * {next} + 32]",
+                lines = in(reg) self.lines.as_ptr(),
+                first = in(reg) first,
+                next = in(reg) first + further as usize,
+                low = out(ymm_reg) low,
+                high = out(ymm_reg) high,
+                next_low = out(ymm_reg) next_low,
+                next_high = out(ymm_reg) next_high,
+                options(pure, readonly, nostack, preserves_flags),
+            );
+        }
+        [low, high, next_low, next_high]
     }
 
     /// The word at this index, which must lie inside, as it is now.
@@ -339,21 +374,70 @@ mod tests {
         assert_eq!(words.ones(), 6);
     }
 
-    #[test]
-    fn bits_are_read_from_anywhere() {
-        let values: Vec<u64> = (1..=9_u64)
+    fn three_lines() -> (Words, Vec<u64>) {
+        let values: Vec<u64> = (1..=24_u64)
             .map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15))
             .collect();
-        let words = Words::from_values(values.len(), values.iter().copied()).unwrap();
-        for bit in 0..8 * 64 {
-            let expected = (0..57)
-                .filter(|i| words.contains(bit + i))
-                .map(|i| 1_u64 << i);
-            assert_eq!(
-                words.bits_at(bit) & ((1 << 57) - 1),
-                expected.sum::<u64>(),
-                "{bit}"
-            );
+        let words = Words::from_values(values.len(), values.iter().copied());
+        (words.unwrap(), values)
+    }
+
+    #[test]
+    fn bytes_are_those_of_the_words() {
+        let (words, values) = three_lines();
+        let bytes = values.iter().flat_map(|word| word.to_le_bytes());
+        for (index, byte) in (0..).zip(bytes) {
+            assert_eq!(words.byte(index), u64::from(byte), "{index}");
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "lies inside")]
+    fn a_byte_behind_them_is_refused() {
+        three_lines().0.byte(24 * 8);
+    }
+
+    #[cfg(all(target_arch = "x86_64", not(interleave), not(miri)))]
+    mod vectors {
+        use super::*;
+
+        fn eights(words: &Words, word: u64, further: u32) -> Vec<u64> {
+            assert!(std::arch::is_x86_feature_detected!("avx"));
+            #[expect(unsafe_code, reason = "not every processor can run what is called")]
+            // SAFETY: this one can.
+            let fours = unsafe { words.two_eights_at(word, further) };
+            #[expect(unsafe_code, reason = "no safe way from a vector to its words")]
+            // SAFETY: they are as many bytes, of which all values are valid.
+            let words = unsafe { std::mem::transmute::<[__m256i; 4], [u64; 16]>(fours) };
+            words.to_vec()
+        }
+
+        #[test]
+        fn eights_are_read_from_anywhere() {
+            if !std::arch::is_x86_feature_detected!("avx") {
+                eprintln!("skipped: this processor has no AVX");
+                return;
+            }
+            let (words, values) = three_lines();
+            for word in 0..8 {
+                for further in 0..=8 {
+                    let eight = |at: usize| values[at..at + 8].iter().copied();
+                    let expected: Vec<u64> = eight(word).chain(eight(word + further)).collect();
+                    assert_eq!(eights(&words, word as u64, further as u32), expected);
+                }
+            }
+        }
+
+        #[test]
+        #[should_panic(expected = "they lie inside")]
+        fn eights_behind_them_are_refused() {
+            eights(&three_lines().0, 8, 0);
+        }
+
+        #[test]
+        #[should_panic(expected = "9 words are more")]
+        fn eights_too_far_from_each_other_are_refused() {
+            eights(&three_lines().0, 0, 9);
         }
     }
 

@@ -2,8 +2,8 @@
 
 use super::blocked::Blocked;
 use super::classic::Classic;
-use super::fuse::Fuse;
 use super::partitioned::Partitioned;
+use super::ribbon::Ribbon;
 use super::standard::Standard;
 use super::{Kind, Shape, ShapeError, StageError, Values};
 use crate::bits::Words;
@@ -17,7 +17,7 @@ pub(super) enum Layout {
     Partitioned(Partitioned),
     Blocked(Blocked),
     Classic(Classic),
-    Fuse(Fuse),
+    Ribbon(Ribbon),
 }
 
 macro_rules! each_layout {
@@ -27,7 +27,7 @@ macro_rules! each_layout {
             Layout::Partitioned($geometry) => $answer,
             Layout::Blocked($geometry) => $answer,
             Layout::Classic($geometry) => $answer,
-            Layout::Fuse($geometry) => $answer,
+            Layout::Ribbon($geometry) => $answer,
         }
     };
 }
@@ -72,6 +72,7 @@ impl Layout {
     pub(super) fn may_contain(&self, words: &Words, hash: KeyHash) -> bool {
         match self {
             Self::Blocked(geometry) => geometry.may_contain(words, hash),
+            Self::Ribbon(geometry) => geometry.may_contain(words, hash),
             scattered => scattered.any_may_contain(words, hash),
         }
     }
@@ -81,7 +82,7 @@ impl Layout {
     pub(super) fn at_once(&self, words: &Words, hash: KeyHash) -> Option<bool> {
         match self {
             Self::Blocked(geometry) => geometry.at_once(words, hash),
-            Self::Fuse(geometry) => Some(geometry.may_contain(words, hash)),
+            Self::Ribbon(geometry) => Some(geometry.may_contain(words, hash)),
             _ => None,
         }
     }
@@ -112,7 +113,7 @@ impl Layout {
     #[inline]
     pub(super) fn may_have_one(&self, words: &Words, hash: KeyHash, values: Values) -> bool {
         match self {
-            Self::Fuse(geometry) => geometry.may_have_one(words, hash, values),
+            Self::Ribbon(geometry) => geometry.may_have_one(words, hash, values),
             _ => true,
         }
     }
@@ -134,14 +135,14 @@ impl Layout {
             Self::Partitioned(geometry) => geometry.clear_chance(),
             Self::Blocked(geometry) => geometry.clear_chance(),
             Self::Classic(geometry) => geometry.clear_chance(),
-            Self::Fuse(_) => return None,
+            Self::Ribbon(_) => return None,
         })
     }
 
     /// Whether every answer is *maybe*.
     pub(super) fn is_full(self, words: &Words) -> bool {
         match self {
-            Self::Fuse(geometry) => geometry.is_full(words),
+            Self::Ribbon(geometry) => geometry.is_full(words),
             // At the first bit that is clear it is over.
             _ => words.iter().all(|word| word == u64::MAX),
         }
@@ -154,7 +155,7 @@ impl Layout {
 
     /// The most keys that stay at or below `rate`, by bisection; `None` where no more are taken.
     pub(super) fn capacity(self, rate: Rate) -> Option<Items> {
-        if let Self::Fuse(_) = self {
+        if let Self::Ribbon(_) = self {
             return None;
         }
         let (mut fits, mut over) = (0, self.shape().bits.get());
@@ -179,7 +180,7 @@ impl TryFrom<Shape> for Layout {
             Kind::Partitioned => Self::Partitioned(shape.try_into()?),
             Kind::Blocked => Self::Blocked(shape.try_into()?),
             Kind::Classic => Self::Classic(shape.try_into()?),
-            Kind::Fuse | Kind::Map => Self::Fuse(shape.try_into()?),
+            Kind::Ribbon | Kind::Map => Self::Ribbon(shape.try_into()?),
             kind => return Err(other(kind, "filter of bits")),
         })
     }

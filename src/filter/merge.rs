@@ -21,7 +21,7 @@
 //! ```
 //!
 //! Only a blocked stage whose lines are a power of two folds and expands, so that stages of unequal
-//! size can be ORed; a fuse stage cannot be, for the bits of a key depend on all others there. Counts
+//! size can be ORed; a static stage cannot be, for the bits of a key depend on all others there. Counts
 //! are added, never compared with the bits: after a merge they bound the distinct keys from above. What
 //! does not match is refused by the property that differs.
 
@@ -182,7 +182,7 @@ macro_rules! same {
 
 pub(super) fn same_shape(a: Shape, b: Shape) -> Result<(), Mismatch> {
     same!(a.kind, b.kind, Kind, UnequalKindsMerged);
-    if a.kind.is_static() && !planted!(FuseMerged) {
+    if a.kind.is_static() && !planted!(StaticMerged) {
         return Err(Mismatch::Static(a.kind));
     }
     same!(a.probes, b.probes, Probes, UnequalProbesMerged);

@@ -2,7 +2,7 @@
 //!
 //! - [`Stage`]: a filter of fixed size, in one of six layouts ([`Kind`]); its [`Shape`] and its
 //!   words are all there is to it, so that it can be stored, ORed, folded and expanded. Two layouts are
-//!   static and take all keys at once, in a quarter fewer bits: [`Stage::fused`], and [`Stage::mapped`],
+//!   static and take all keys at once, in a third fewer bits: [`Stage::ribbon`], and [`Stage::mapped`],
 //!   which also tells in which group of keys each is.
 //! - [`Scalable`]: stages that open one after another while keys arrive, with one promised rate.
 //! - [`Chain`]: stages that are sealed and tied to a hash function and a seed.
@@ -29,7 +29,6 @@ mod classic;
 mod composite;
 mod counters;
 mod counting;
-mod fuse;
 mod growing;
 mod hash_coding;
 mod layout;
@@ -37,6 +36,7 @@ mod merge;
 mod partitioned;
 mod probe;
 mod recurring;
+mod ribbon;
 mod scalable;
 mod shape;
 mod sliding;
@@ -53,11 +53,11 @@ pub use chain::Chain;
 pub use composite::{Composite, Membership, RemovedForEver};
 pub use counters::CounterWidth;
 pub use counting::{Counting, NotInserted};
-pub use fuse::{GROUPS, Grouped, MOST_VALUE_BITS, Mapped, Values};
 pub use growing::{Countable, Growing, Growth, RemoveError};
 pub use hash_coding::{Full, HashCoding, MAX_CODE_BITS};
 pub use merge::{Mismatch, ResizeError};
 pub use recurring::RecurringMinimum;
+pub use ribbon::{GROUPS, Grouped, MOST_VALUE_BITS, Mapped, Values};
 pub use scalable::{Scalable, ScalableOptions};
 pub use shape::{Kind, Shape, ShapeError};
 pub use sliding::{Sliding, SlidingOptions, Turn};

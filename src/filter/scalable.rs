@@ -15,7 +15,7 @@
 //! An absent key visits all stages, so growth costs time as well as space: a filter that was grown
 //! and will be kept should be rebuilt at its right size when the keys are at hand.
 //!
-//! A filter that is made for keys at hand can begin with a static stage ([`Stage::fused`]), which takes
+//! A filter that is made for keys at hand can begin with a static stage ([`Stage::ribbon`]), which takes
 //! fewer bits and no key afterwards; it may come when others are in already ([`Scalable::awaiting`]).
 //!
 //! *Invariants.* A key goes to the newest stage only; [`Scalable::insert`] spares it where some
@@ -642,7 +642,7 @@ mod tests {
             second: Some(Items::new(50)),
             ..small(budget)
         };
-        let first = Stage::fused(hashes(1).take(999).collect(), Rate::ONE_PERCENT).unwrap();
+        let first = Stage::ribbon(hashes(1).take(999).collect(), Rate::ONE_PERCENT).unwrap();
         let filter = Scalable::awaiting(imprint(1), options, first.size());
         for hash in hashes(2).take(100) {
             filter.append(hash);
@@ -687,7 +687,7 @@ mod tests {
         assert!(!again.all().next().unwrap().stage.is_full());
 
         let alone = Scalable::awaiting(imprint(1), small(None), Bits::new(0));
-        alone.complete(Stage::fused(keys.clone(), Rate::ONE_PERCENT).unwrap());
+        alone.complete(Stage::ribbon(keys.clone(), Rate::ONE_PERCENT).unwrap());
         let sealed = Scalable::starting_with(imprint(1), small(None), alone.to_chain());
         sealed.append(keys[0]);
         hashes(6).take(9).for_each(|hash| sealed.append(hash));
@@ -708,7 +708,7 @@ mod tests {
         for _ in 0..ROUNDS {
             let filter = Scalable::awaiting(imprint(1), small(None), Bits::new(0));
             filter.append(KeyHash::new(7 << 50));
-            let first = Stage::fused(vec![hash], Rate::ONE_PERCENT).unwrap();
+            let first = Stage::ribbon(vec![hash], Rate::ONE_PERCENT).unwrap();
             std::thread::scope(|scope| {
                 scope.spawn(|| {
                     let mut answers = [false];

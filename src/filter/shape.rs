@@ -4,7 +4,7 @@ use crate::math::{Bits, MAX_PROBES, Probes};
 
 /// What the words of a filter hold; the number is what files hold.
 ///
-/// The first four are layouts of bits, and make a [`super::Stage`], as [`Kind::Fuse`] and [`Kind::Map`] do,
+/// The first four are layouts of bits, and make a [`super::Stage`], as [`Kind::Ribbon`] and [`Kind::Map`] do,
 /// which take no more keys. The others hold counters or codes, and are read by the type of their name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
@@ -25,10 +25,10 @@ pub enum Kind {
     MinimalIncrease = 7,
     /// Cells that hold a code of a key: [`super::HashCoding`].
     HashCoding = 8,
-    /// Cells that are worked out from all keys at once: [`super::Stage::fused`].
-    Fuse = 9,
+    /// Slots that are worked out from all keys at once: [`super::Stage::ribbon`].
+    Ribbon = 11,
     /// The same, with a value beside each key's fingerprint: [`super::Stage::mapped`].
-    Map = 10,
+    Map = 12,
 }
 
 impl Kind {
@@ -43,15 +43,16 @@ impl Kind {
             6 => Some(Self::Spectral),
             7 => Some(Self::MinimalIncrease),
             8 => Some(Self::HashCoding),
-            9 => Some(Self::Fuse),
-            10 => Some(Self::Map),
+            // 9 and 10 stood for layouts that no release has.
+            11 => Some(Self::Ribbon),
+            12 => Some(Self::Map),
             _ => None,
         }
     }
 
     /// Whether its cells are worked out from all keys at once, so that it takes no more.
     pub const fn is_static(self) -> bool {
-        matches!(self, Self::Fuse | Self::Map)
+        matches!(self, Self::Ribbon | Self::Map)
     }
 }
 
@@ -62,11 +63,12 @@ pub struct Shape {
     pub kind: Kind,
     /// All bits of the filter, over all slices, lines or cells.
     pub bits: Bits,
-    /// Bits, counters or cells that a key touches: 1 for [`Kind::HashCoding`], 4 for the static kinds.
+    /// Bits, counters or cells that a key touches: 1 for [`Kind::HashCoding`]. The whole
+    /// bits of each slot for the static kinds.
     pub probes: Probes,
     /// Words of a line that a key touches (2 or 4) for [`Kind::Blocked`]; the bits of one counter
-    /// or cell for the kinds that are made of them, and 64 for each of these that is of a value; 0 for
-    /// the others.
+    /// or cell for the kinds that are made of them; for the static ones the further sixteenths of
+    /// a bit that slots have, and 16 for each bit of a value; 0 for the others.
     pub groups: u32,
 }
 

@@ -1,12 +1,13 @@
 //! A filter of fixed size: a checked geometry, its words, and how many keys they took.
 
 use super::blocked::Blocked;
-use super::fuse::{self, Cells, Coded, Fuse, Grouped, MOST_VALUE_BITS, Mapped, Values};
 use super::layout::Layout;
+use super::ribbon::{self, Coded, Grouped, MOST_VALUE_BITS, Mapped, Ribbon, Slots, Values};
 use super::{BATCH, Kind, Shape, ShapeError};
 use crate::bits::{Count, Words};
 use crate::hash::KeyHash;
-use crate::math::{Bits, Items, Rate, fill, fuse as fuse_math};
+use crate::math::ribbon::{PARTS, slot_parts};
+use crate::math::{Bits, Items, Rate, fill};
 use std::collections::TryReserveError;
 use std::fmt;
 
@@ -63,64 +64,43 @@ impl Stage {
         Self::empty(Layout::for_rate(kind, items, rate)?)
     }
 
-    /// A stage of just these keys, at `rate` or below: a binary fuse filter, the smallest there is to
-    /// look up fast. It takes no more: one that is inserted makes it answer *maybe* to all.
+    /// A stage of just these keys, at `rate` or below: a bumped ribbon filter, the smallest there is that is
+    /// fast to look up. It takes no more: one that is inserted makes it answer *maybe* to all.
     ///
-    /// Needs 32 bytes a key beside the hashes, for a million keys at a time.
+    /// Needs 32 bytes a key beside the hashes, for two million keys at a time.
     ///
     /// # Errors
     /// When the rate is below 2^-32, or memory does not suffice.
-    pub fn fused(mut hashes: Vec<KeyHash>, rate: Rate) -> Result<Self, StageError> {
-        let items = Items::new(hashes.len() as u64);
-        let out_of_reach = || StageError::OutOfReach {
-            kind: Kind::Fuse,
-            items,
-            rate,
-        };
-        let cells = fuse_math::cell_bits(rate).and_then(Cells::plain);
-        let cells = cells.ok_or_else(out_of_reach)?;
-        let fused = fuse::fused(&mut hashes, cells).map_err(|source| StageError::Memory {
-            bits: Self::fused_size(items, rate).unwrap_or_default(),
-            source,
-        })?;
-        let (geometry, words) = fused.ok_or_else(out_of_reach)?;
-        let items = Items::new(hashes.len() as u64);
-        Self::with_words(Layout::Fuse(geometry), items, words)
+    pub fn ribbon(mut hashes: Vec<KeyHash>, rate: Rate) -> Result<Self, StageError> {
+        hashes.sort_unstable();
+        hashes.dedup();
+        let slots = slot_parts(rate).and_then(Slots::plain);
+        let solved = slots.map_or(Ok(None), |slots| ribbon::solved(&hashes, slots));
+        Self::of_solved(Kind::Ribbon, Items::new(hashes.len() as u64), rate, solved)
     }
 
-    /// What [`Stage::fused`] takes for so many keys, hardly ever a little more; `None` where there is no
+    /// What [`Stage::ribbon`] takes for so many keys, hardly ever a little more; `None` where there is no
     /// such stage.
-    pub fn fused_size(items: Items, rate: Rate) -> Option<Bits> {
-        let cells = Cells::plain(fuse_math::cell_bits(rate)?)?;
-        Some(Fuse::for_keys(items, cells)?.shape().bits)
+    pub fn ribbon_size(items: Items, rate: Rate) -> Option<Bits> {
+        let slots = Slots::plain(slot_parts(rate)?)?;
+        Some(Ribbon::for_keys(items, slots)?.shape().bits)
     }
 
     /// A map of keys to the groups that they are in, at `rate` or below for keys that are in none: as
-    /// [`Stage::fused`], and each cell takes three bits more. Where fewer tell the groups apart, the others
+    /// [`Stage::ribbon`], and each slot takes three bits more. Where fewer tell the groups apart, the others
     /// make the rate lower.
     ///
-    /// Needs 32 bytes a key beside the hashes, for a million keys at a time.
+    /// Needs 32 bytes a key beside the hashes, for two million keys at a time.
     ///
     /// # Errors
     /// When the rate is below 2^-29, or memory does not suffice.
     pub fn mapped(keys: Vec<Grouped>, rate: Rate) -> Result<Mapped, StageError> {
         let coded = Coded::new(keys);
+        let parts = map_parts(rate);
+        let solved = parts.map_or(Ok(None), |parts| coded.solved(parts));
         let items = Items::new(coded.hashes.len() as u64);
-        let out_of_reach = || StageError::OutOfReach {
-            kind: Kind::Map,
-            items,
-            rate,
-        };
-        let cell_bits = fuse_math::cell_bits(rate).ok_or_else(out_of_reach)? + MOST_VALUE_BITS;
-        let fused = coded
-            .fused(cell_bits)
-            .map_err(|source| StageError::Memory {
-                bits: Self::mapped_size(items, rate).unwrap_or_default(),
-                source,
-            })?;
-        let (geometry, words) = fused.ok_or_else(out_of_reach)?;
         Ok(Mapped {
-            stage: Self::with_words(Layout::Fuse(geometry), items, words)?,
+            stage: Self::of_solved(Kind::Map, items, rate, solved)?,
             values: coded.values,
         })
     }
@@ -128,8 +108,27 @@ impl Stage {
     /// What [`Stage::mapped`] takes for so many keys, hardly ever a little more; `None` where there is no
     /// such stage.
     pub fn mapped_size(items: Items, rate: Rate) -> Option<Bits> {
-        let cells = Cells::of_map(fuse_math::cell_bits(rate)? + MOST_VALUE_BITS, 0)?;
-        Some(Fuse::for_keys(items, cells)?.shape().bits)
+        let slots = Slots::of_map(map_parts(rate)?, 0)?;
+        Some(Ribbon::for_keys(items, slots)?.shape().bits)
+    }
+
+    /// A static stage of so many keys, as far as they could be solved.
+    fn of_solved(
+        kind: Kind,
+        items: Items,
+        rate: Rate,
+        solved: Result<Option<(Ribbon, Vec<u64>)>, TryReserveError>,
+    ) -> Result<Self, StageError> {
+        let size = || match kind {
+            Kind::Map => Self::mapped_size(items, rate),
+            _ => Self::ribbon_size(items, rate),
+        };
+        let solved = solved.map_err(|source| StageError::Memory {
+            bits: size().unwrap_or_default(),
+            source,
+        })?;
+        let (geometry, words) = solved.ok_or(StageError::OutOfReach { kind, items, rate })?;
+        Self::with_words(Layout::Ribbon(geometry), items, words)
     }
 
     /// An empty stage of this shape.
@@ -282,7 +281,7 @@ impl Stage {
         self.words.ones() as f64 / self.size().get() as f64
     }
 
-    /// How many distinct keys the fill speaks for; reads the whole stage. Of one that is fused, the keys
+    /// How many distinct keys the fill speaks for; reads the whole stage. Of a static one, the keys
     /// that it was made of.
     pub fn estimated_items(&self) -> Items {
         match self.layout.clear_chance() {
@@ -312,7 +311,7 @@ impl Stage {
     /// The chance that [`Stage::may_have_one`] is true of a key never inserted.
     pub fn predicted_rate_of(&self, values: Values) -> f64 {
         match self.layout {
-            Layout::Fuse(geometry) if !self.is_full() => geometry.rate_of(values),
+            Layout::Ribbon(geometry) if !self.is_full() => geometry.rate_of(values),
             _ => self.predicted_rate(),
         }
     }
@@ -339,6 +338,11 @@ impl Stage {
         self.words.lose_a_bit();
     }
 
+    #[cfg(test)]
+    pub(super) fn stored(&self) -> &Words {
+        &self.words
+    }
+
     pub(super) fn layout(&self) -> Layout {
         self.layout
     }
@@ -353,6 +357,11 @@ impl Stage {
     pub(super) fn lines(&self) -> impl ExactSizeIterator<Item = [u64; 8]> {
         self.words.lines().iter().map(|line| line.load())
     }
+}
+
+/// The parts of a bit in each slot of a map: of fingerprints at this rate, and of the values.
+fn map_parts(rate: Rate) -> Option<u32> {
+    Some(slot_parts(rate)? + MOST_VALUE_BITS * PARTS)
 }
 
 impl fmt::Debug for Stage {

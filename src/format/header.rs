@@ -100,7 +100,7 @@ pub(super) fn check_header(header: &Header) -> Result<(), FormatError> {
 pub(super) fn least_version(stages: &[StageHeader]) -> u16 {
     let of_stage = |stage: &StageHeader| match stage.shape.kind {
         Kind::Map => VERSION,
-        Kind::Fuse => THIRD_VERSION,
+        Kind::Ribbon => THIRD_VERSION,
         Kind::Standard | Kind::Partitioned | Kind::Blocked if stage.role == Role::Members => {
             FIRST_VERSION
         }

@@ -81,7 +81,7 @@ fn stages_of_every_layout_come_back() {
         (Kind::Partitioned, 1),
         (Kind::Blocked, 1),
         (Kind::Classic, 2),
-        (Kind::Fuse, 3),
+        (Kind::Ribbon, 3),
         (Kind::Map, 4),
     ] {
         let stage = match kind {
@@ -89,7 +89,7 @@ fn stages_of_every_layout_come_back() {
                 let grouped = keys().map(Grouped::new).collect();
                 Stage::mapped(grouped, Rate::ONE_PERCENT).unwrap().stage
             }
-            Kind::Fuse => Stage::fused(keys().collect(), Rate::ONE_PERCENT).unwrap(),
+            Kind::Ribbon => Stage::ribbon(keys().collect(), Rate::ONE_PERCENT).unwrap(),
             _ => Stage::with_rate(kind, ITEMS, Rate::ONE_PERCENT).unwrap(),
         };
         keys().for_each(|hash| _ = stage.insert(hash));

@@ -137,18 +137,15 @@ pub(super) fn check_shape(shape: &Shape, at: usize) -> Result<(), FormatError> {
             matches!(shape.groups, 4 | 8 | 16 | 32)
         }
         Kind::HashCoding => (2..=64).contains(&shape.groups),
-        Kind::Fuse => (1..=32).contains(&shape.groups),
-        Kind::Map => {
-            let (cell, value) = (shape.groups % 64, shape.groups / 64);
-            value < cell && cell <= 32 && value <= 3
-        }
+        Kind::Ribbon => shape.groups < 16,
+        Kind::Map => shape.groups / 16 <= 3,
     };
     let divides_into = |unit: u64| bits.checked_rem(unit) == Some(0);
     let bits_fit = match shape.kind {
         Kind::Standard => true,
         Kind::Partitioned => divides_into(u64::from(probes)),
         Kind::Blocked => divides_into(LINE_BITS),
-        Kind::Classic | Kind::HashCoding | Kind::Fuse | Kind::Map => divides_into(WORD_BITS),
+        Kind::Classic | Kind::HashCoding | Kind::Ribbon | Kind::Map => divides_into(WORD_BITS),
         Kind::Counting | Kind::Spectral | Kind::MinimalIncrease => {
             divides_into(u64::from(probes).saturating_mul(WORD_BITS))
         }
@@ -158,7 +155,7 @@ pub(super) fn check_shape(shape: &Shape, at: usize) -> Result<(), FormatError> {
         "number of groups",
         at.saturating_add(STAGE_GROUPS),
         shape.groups.into(),
-        "2 or 4 for blocked stages, the bits of a counter or cell, else 0",
+        "2 or 4 for blocked stages, the bits of a counter, cell or slot, else 0",
     )?;
     check(
         (1..=MAX_PROBES).contains(&probes),

@@ -25,19 +25,20 @@
 //! - Putze, Sanders, Singler, *Cache-, hash- and space-efficient Bloom filters*, JEA 14, 2009;
 //! - Pagh, Segev, Wieder, *How to approximate a set without knowing its size*, FOCS 2013;
 //! - Grandi, *On the analysis of Bloom filters*, IPL 129, 2018;
-//! - Graf, Lemire, *Binary fuse filters: fast and smaller than xor filters*, JEA 27, 2022.
+//! - Dillinger, Hübschle-Schneider, Sanders, Walzer, *Fast Succinct Retrieval and Approximate Membership
+//!   Using Ribbon*, SEA 2022.
 
 pub mod blocked;
 pub mod classic;
 pub mod counting;
 pub mod differential;
 pub mod fill;
-pub mod fuse;
 pub mod grandi;
 pub mod growth;
 pub mod hash_coding;
 pub mod ladder;
 pub mod partitioned;
+pub mod ribbon;
 pub mod standard;
 pub mod textbook;
 mod units;

@@ -37,7 +37,7 @@ enum Hashes {
     /// In a filter that grows.
     Growing(Box<Scalable>),
     /// In a filter of the size that it needs.
-    Sized(Stage),
+    Sized(Box<Stage>),
 }
 
 impl SegmentBuilder {
@@ -64,7 +64,7 @@ impl SegmentBuilder {
         }
     }
 
-    /// Whether the filter is a static one ([`Stage::fused`]), where the hashes are kept.
+    /// Whether the filter is a static one ([`Stage::ribbon`]), where the hashes are kept.
     #[must_use]
     pub fn made_static(mut self, is: bool) -> Self {
         self.made_static = is;
@@ -76,7 +76,7 @@ impl SegmentBuilder {
         if entries.get() > self.budget as u64
             && let Ok(stage) = Stage::with_rate(Kind::Blocked, entries, self.rate)
         {
-            self.hashes = Hashes::Sized(stage);
+            self.hashes = Hashes::Sized(Box::new(stage));
         }
         self
     }
@@ -135,12 +135,12 @@ impl SegmentBuilder {
         }
         let one = |stage| Chain::new(self.hasher.imprint(), vec![stage]);
         let chain = match self.hashes {
-            Hashes::Kept(kept) if self.made_static => one(Stage::fused(kept, self.rate).ok()?),
+            Hashes::Kept(kept) if self.made_static => one(Stage::ribbon(kept, self.rate).ok()?),
             Hashes::Kept(kept) => one(stage_of(&kept, self.rate)?),
             Hashes::Growing(grown) => {
                 Some(grown.to_chain()).filter(|chain| !chain.is_saturated())?
             }
-            Hashes::Sized(stage) => one(stage),
+            Hashes::Sized(stage) => one(*stage),
         };
         Some(SealedFilter::new(chain, entries, self.rate, source))
     }

@@ -61,7 +61,7 @@ pub(crate) struct Arguments {
     /// Bits a key of the segments' filters, instead of what the rate asks for.
     #[arg(long, value_name = "B", value_parser = filter_bits)]
     segment_bits: Option<f64>,
-    /// Make the filters of keys at hand static: smaller for their rate, and looked up in four cache lines.
+    /// Make the filters of keys at hand static: smaller for their rate, and looked up in two cache lines.
     #[arg(long = "static")]
     made_static: bool,
     /// Let the summary tell in which of up to eight sorted runs a key is, in the place of the segments'

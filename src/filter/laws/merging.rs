@@ -136,15 +136,15 @@ fn what_does_not_match_is_refused_whole() {
 /// Of a static stage no bit is one key's, so there is nothing to keep of two.
 #[test]
 fn static_stages_are_refused_whole() {
-    let fused = |seed| Stage::fused(hashes(seed).take(100).collect(), Rate::ONE_PERCENT).unwrap();
-    let (a, b) = (fused(1), fused(2));
+    let fixed = |seed| Stage::ribbon(hashes(seed).take(100).collect(), Rate::ONE_PERCENT).unwrap();
+    let (a, b) = (fixed(1), fixed(2));
     assert_eq!(a.shape(), b.shape());
-    assert_eq!(a.or_with(&b), Err(Mismatch::Static(Kind::Fuse)));
-    assert_eq!(a.and(&b).unwrap_err(), Mismatch::Static(Kind::Fuse));
-    assert_eq!(a.fold().unwrap_err(), ResizeError::Kind(Kind::Fuse));
-    assert_eq!(a.expand().unwrap_err(), ResizeError::Kind(Kind::Fuse));
-    let [left, right] = [1, 2].map(|seed| Chain::new(imprint(1), vec![fused(seed)]));
-    assert_eq!(left.or(&right).unwrap_err(), Mismatch::Static(Kind::Fuse));
+    assert_eq!(a.or_with(&b), Err(Mismatch::Static(Kind::Ribbon)));
+    assert_eq!(a.and(&b).unwrap_err(), Mismatch::Static(Kind::Ribbon));
+    assert_eq!(a.fold().unwrap_err(), ResizeError::Kind(Kind::Ribbon));
+    assert_eq!(a.expand().unwrap_err(), ResizeError::Kind(Kind::Ribbon));
+    let [left, right] = [1, 2].map(|seed| Chain::new(imprint(1), vec![fixed(seed)]));
+    assert_eq!(left.or(&right).unwrap_err(), Mismatch::Static(Kind::Ribbon));
     let both = left.chain(right).unwrap();
     let members = hashes(1).take(100).chain(hashes(2).take(100));
     assert!(members.into_iter().all(|hash| both.may_contain(hash)));

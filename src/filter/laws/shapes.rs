@@ -16,7 +16,7 @@ const ALL_KINDS: [Kind; 10] = [
     Kind::Spectral,
     Kind::MinimalIncrease,
     Kind::HashCoding,
-    Kind::Fuse,
+    Kind::Ribbon,
     Kind::Map,
 ];
 

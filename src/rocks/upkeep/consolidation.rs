@@ -313,7 +313,7 @@ impl Upkeep {
         room.map_err(no_room)?;
         let rate = self.summary_options().first_rate();
         if !is_map {
-            let first = Stage::fused(harvest.into_hashes(), rate).map_err(no_stage)?;
+            let first = Stage::ribbon(harvest.into_hashes(), rate).map_err(no_stage)?;
             new.complete(first);
             return Ok((epoch, tables, Shares::new()));
         }

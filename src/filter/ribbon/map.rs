@@ -1,20 +1,19 @@
 //! A map: a static filter that tells of each key in which group of keys it is (a Bloomier filter, Chazelle
-//! et al., SODA 2004, in the cells of a fuse filter).
+//! et al., SODA 2004, in the slots of a ribbon filter).
 //!
 //! ```text
 //! hash    | what tells keys apart, 61 bits | group, 3 bits |        while the map is made
-//! cell    | fingerprint, r − v bits | value, v bits |                v = 0 to 3
+//! slot    | fingerprint | value, v bits | fingerprint |          v = 0 to 3
 //! value   of a key in one group: that group; of one in several: the next number after the groups
 //! ```
 //!
 //! A key that is in no group has a random value where the filter lets it by: the chance that it is taken
 //! for one of a given group is 2^−r.
 
-use super::peel::fused_sorted;
-use super::{Cells, Fuse, low_bits};
+use super::solve::solved;
+use super::{Ribbon, Slots};
 use crate::filter::Stage;
 use crate::hash::KeyHash;
-use crate::math::fuse::MAX_CELL_BITS;
 use crate::planted::planted;
 use std::collections::TryReserveError;
 
@@ -24,26 +23,14 @@ pub const GROUPS: usize = 8;
 /// The bits of a hash that name a group.
 const TAG: u64 = GROUPS as u64 - 1;
 
-/// The bits of a cell that values take at most.
+/// The bits of a slot that values take at most.
 pub const MOST_VALUE_BITS: u32 = TAG.count_ones();
 
-/// In [`crate::filter::Shape::groups`], one bit of values.
-pub(super) const VALUE_UNIT: u32 = 64;
-
-impl Cells {
+impl Slots {
     /// Of fingerprints and values; `None` where there is no room for both.
-    pub(in crate::filter) fn of_map(bits: u32, value_bits: u32) -> Option<Self> {
-        let fit = value_bits < bits && bits <= MAX_CELL_BITS && value_bits <= MOST_VALUE_BITS;
-        fit.then(|| Self {
-            bits,
-            value_bits,
-            told_by: !TAG,
-            tested: low_bits(bits) ^ low_bits(value_bits),
-        })
-    }
-
-    pub(super) fn of_groups(groups: u32) -> Option<Self> {
-        Self::of_map(groups % VALUE_UNIT, groups / VALUE_UNIT)
+    pub(in crate::filter) fn of_map(parts: u32, value_bits: u32) -> Option<Self> {
+        let fit = value_bits <= MOST_VALUE_BITS;
+        fit.then(|| Self::of(parts, value_bits, !TAG)).flatten()
     }
 }
 
@@ -81,6 +68,8 @@ impl Grouped {
 pub struct Values(u8);
 
 impl Values {
+    pub(super) const ANY: Self = Self(u8::MAX);
+
     /// Those whose bits are set.
     pub const fn from_bits(bits: u8) -> Self {
         Self(bits)
@@ -147,12 +136,12 @@ impl Coded {
     }
 
     /// The map: its geometry and its words. `None` where there is none.
-    pub(in crate::filter) fn fused(
+    pub(in crate::filter) fn solved(
         &self,
-        cell_bits: u32,
-    ) -> Result<Option<(Fuse, Vec<u64>)>, TryReserveError> {
-        match Cells::of_map(cell_bits, self.value_bits) {
-            Some(cells) => fused_sorted(&self.hashes, cells),
+        slot_parts: u32,
+    ) -> Result<Option<(Ribbon, Vec<u64>)>, TryReserveError> {
+        match Slots::of_map(slot_parts, self.value_bits) {
+            Some(slots) => solved(&self.hashes, slots),
             None => Ok(None),
         }
     }
@@ -168,7 +157,8 @@ mod tests {
     use super::*;
     use crate::filter::naive::hashes;
     use crate::filter::{Kind, Shape};
-    use crate::math::{Items, Rate};
+    use crate::math::ribbon::PARTS;
+    use crate::math::{Items, Probes, Rate};
 
     const RATE: f64 = 0.004;
 
@@ -197,7 +187,7 @@ mod tests {
             (99, 3),
             (40_000, 1),
             (40_000, 8),
-            (2_300_000, 5),
+            (4_300_000, 5),
         ] {
             let Mapped { stage, values } = mapped(grouped(keys, groups));
             let mut elsewhere = 0;
@@ -271,13 +261,21 @@ mod tests {
             let of = |stage: &Stage| values.map(|values| stage.may_have_one(hash, values));
             assert_eq!(of(&again), of(&stage));
         }
-        let groups = [3, 64 + 1, 3 * 64 + 3, 4 * 64 + 20, 33];
-        for groups in groups.into_iter().filter(|&groups| groups != 3) {
+        let (part, bit) = (1, PARTS);
+        for (probes, groups) in [
+            (0, 0),
+            (1, bit),
+            (3, 3 * bit),
+            (20, 4 * bit),
+            (32, part),
+            (33, 0),
+        ] {
             let shape = Shape {
+                probes: Probes::new(probes),
                 groups,
                 ..stage.shape()
             };
-            assert!(Stage::new(shape).is_err(), "{groups}");
+            assert!(Stage::new(shape).is_err(), "{probes} and {groups}");
         }
     }
 
@@ -296,7 +294,7 @@ mod tests {
         assert_eq!(values[5].bits(), 1 << 5);
         assert_eq!(
             (stage.size().get(), stage.checksum(0)),
-            (15_616, 1_582_918_762)
+            (14_848, 939_869_247)
         );
         assert_eq!(stage.items(), Items::new(1_000));
     }

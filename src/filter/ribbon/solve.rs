@@ -1,0 +1,271 @@
+//! The slots of a ribbon filter, worked out from its keys a shard at a time.
+
+use std::collections::TryReserveError;
+
+use super::{BLOCK_SLOTS, BUCKET_SLOTS, BUCKETS_A_WORD, Layer, Place, Ribbon, Slots, low_bits};
+use crate::hash::KeyHash;
+use crate::math::{Items, ribbon};
+use crate::planted::planted;
+
+/// Times that shards are made larger, by a hundredth each; once is too often already.
+const SIZES: u32 = 64;
+
+/// The filter of these keys, in ascending order, of which none comes twice: its geometry and its words.
+/// `None` where there is no room for so many.
+pub(in crate::filter) fn solved(
+    hashes: &[KeyHash],
+    slots: Slots,
+) -> Result<Option<(Ribbon, Vec<u64>)>, TryReserveError> {
+    let mut count = ribbon::slots(Items::new(hashes.len() as u64));
+    for _ in 0..SIZES {
+        let Some(geometry) = Ribbon::with_slots(count, slots) else {
+            break;
+        };
+        if let Some(words) = filled(geometry, hashes)? {
+            return Ok(Some((geometry, words)));
+        }
+        count += count / 100 + BUCKET_SLOTS;
+    }
+    Ok(None)
+}
+
+/// The words of this geometry with these keys; `None` where a shard has too many.
+fn filled(geometry: Ribbon, hashes: &[KeyHash]) -> Result<Option<Vec<u64>>, TryReserveError> {
+    let mut words = Vec::new();
+    let len = usize::try_from(geometry.words).unwrap_or(usize::MAX);
+    words.try_reserve_exact(len)?;
+    words.resize(len, 0);
+    let mut system = System::of_shards(geometry)?;
+    let mut left = hashes;
+    for shard in 0..geometry.shards {
+        let its_own = left.partition_point(|&hash| geometry.in_shard(hash).0 == shard);
+        let (keys, others) = left.split_at(its_own);
+        left = others;
+        let start = (shard * geometry.shard_words) as usize;
+        let shard = &mut words[start..start + geometry.shard_words as usize];
+        if !system.takes_all(keys, shard)? {
+            return Ok(None);
+        }
+        system.solve(shard);
+    }
+    Ok(Some(words))
+}
+
+/// The equations of a shard, of which each begins at another slot.
+struct System {
+    geometry: Ribbon,
+    /// Of the equation that begins at a slot: the coefficients from there on, of which the first is one; zero
+    /// where none begins.
+    coefficients: Vec<u64>,
+    /// And what the columns sum to, a bit each.
+    sums: Vec<u32>,
+    /// Where the last equations begin that were added.
+    added: Vec<usize>,
+}
+
+impl System {
+    fn of_shards(geometry: Ribbon) -> Result<Self, TryReserveError> {
+        let slots = geometry.shard_slots() as usize;
+        let mut system = Self {
+            geometry,
+            coefficients: Vec::new(),
+            sums: Vec::new(),
+            added: Vec::new(),
+        };
+        system.coefficients.try_reserve_exact(slots)?;
+        system.sums.try_reserve_exact(slots)?;
+        Ok(system)
+    }
+
+    /// Adds the equations of all of these keys, and notes in the shard's words which are bumped; false where
+    /// some are from the last layer.
+    fn takes_all(
+        &mut self,
+        hashes: &[KeyHash],
+        shard: &mut [u64],
+    ) -> Result<bool, TryReserveError> {
+        let slots = self.geometry.shard_slots() as usize;
+        self.coefficients.clear();
+        self.coefficients.resize(slots, 0);
+        self.sums.clear();
+        self.sums.resize(slots, 0);
+
+        let mut keys = Vec::new();
+        keys.try_reserve_exact(hashes.len())?;
+        keys.extend(hashes.iter().map(|&hash| self.key(hash)));
+        let mut layer = self.geometry.first_layer;
+        loop {
+            let mut bumped = self.take(layer, &keys, shard)?;
+            if bumped.is_empty() {
+                return Ok(true);
+            }
+            let Some(next) = layer.next() else {
+                return Ok(false);
+            };
+            bumped.sort_unstable();
+            (keys, layer) = (bumped, next);
+        }
+    }
+
+    /// A key's hash in its shard, and in the bits that do not tell it from others its value.
+    fn key(&self, hash: KeyHash) -> u64 {
+        self.geometry.in_shard(hash).1 | (hash.get() & !self.geometry.slots.told_by)
+    }
+
+    /// Adds the equations of these keys, which are in ascending order, to a layer; returns those that are
+    /// bumped, as they are in the next.
+    fn take(
+        &mut self,
+        layer: Layer,
+        keys: &[u64],
+        shard: &mut [u64],
+    ) -> Result<Vec<u64>, TryReserveError> {
+        let told_by = self.geometry.slots.told_by;
+        let place = |key: u64| Place::new(key & told_by, &layer);
+        let mut bumped = Vec::new();
+        let mut left = keys;
+        while let Some(&key) = left.first() {
+            let bucket = place(key).slot / BUCKET_SLOTS;
+            let in_bucket = |&&key: &&u64| place(key).slot / BUCKET_SLOTS == bucket;
+            let (keys, others) = left.split_at(left.iter().take_while(in_bucket).count());
+            left = others;
+            // From the last to the first: these have the slots of the next bucket before them as well, and
+            // those that are bumped leave room to the bucket before.
+            let mut end = keys.len();
+            while let Some(&key) = keys[..end].last() {
+                let slot = place(key).slot;
+                let beside = |&&key: &&u64| place(key).slot == slot;
+                let first = end - keys[..end].iter().rev().take_while(beside).count();
+                if !self.adds(&layer, &keys[first..end])? {
+                    bumped.try_reserve(end)?;
+                    bumped.extend(
+                        keys[..end]
+                            .iter()
+                            .map(|&key| (place(key).mixed & told_by) | (key & !told_by)),
+                    );
+                    let threshold = slot % BUCKET_SLOTS + 1;
+                    shard[(bucket / BUCKETS_A_WORD) as usize] |=
+                        threshold << (bucket % BUCKETS_A_WORD * 8);
+                    break;
+                }
+                end = first;
+            }
+        }
+        Ok(bumped)
+    }
+
+    /// Adds the equations of keys that start together: all of them or, if one contradicts those before, none.
+    fn adds(&mut self, layer: &Layer, keys: &[u64]) -> Result<bool, TryReserveError> {
+        let told_by = self.geometry.slots.told_by;
+        self.added.clear();
+        self.added.try_reserve(keys.len())?;
+        for &key in keys {
+            let place = Place::new(key & told_by, layer);
+            let value = (key & !told_by) << self.geometry.slots.value_at();
+            let sum = (place.fingerprint ^ value) as u32;
+            let is_lost = planted!(StaticKeyLost) && key % 1_000 == 7;
+            if !is_lost && !self.add(place.slot as usize, place.coefficients(), sum) {
+                for &slot in &self.added {
+                    self.coefficients[slot] = 0;
+                }
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Adds one equation, less those that begin where it does, one after another; false if it then says that
+    /// nothing is something.
+    fn add(&mut self, mut slot: usize, mut coefficients: u64, mut sum: u32) -> bool {
+        loop {
+            let there = self.coefficients[slot];
+            if there == 0 {
+                self.coefficients[slot] = coefficients;
+                self.sums[slot] = sum;
+                self.added.push(slot);
+                return true;
+            }
+            coefficients ^= there;
+            sum ^= self.sums[slot];
+            if coefficients == 0 {
+                return u64::from(sum) & low_bits(self.geometry.slots.most_columns()) == 0;
+            }
+            let clear = coefficients.trailing_zeros();
+            coefficients >>= clear;
+            slot += clear as usize;
+        }
+    }
+
+    /// Solves the equations from the last slot to the first, and sets the shard's columns.
+    fn solve(&self, shard: &mut [u64]) {
+        const MOST: usize = u32::BITS as usize;
+        let mut columns = [0_u64; MOST];
+        let columns = &mut columns[..self.geometry.slots.most_columns() as usize];
+        let blocks = self.coefficients.chunks_exact(BLOCK_SLOTS as usize);
+        let sums = self.sums.chunks_exact(BLOCK_SLOTS as usize);
+        for (block, (coefficients, sums)) in blocks.zip(sums).enumerate().rev() {
+            for (&coefficients, &sums) in coefficients.iter().zip(sums).rev() {
+                for (column, bits) in columns.iter_mut().enumerate() {
+                    *bits <<= 1;
+                    // A slot where no equation begins is clear.
+                    let sum = (*bits & coefficients).count_ones() ^ (sums >> column);
+                    *bits |= u64::from(sum & 1 & u32::from(coefficients != 0));
+                }
+            }
+            let block = block as u64;
+            let rest = (block < self.geometry.wider()).then(|| self.geometry.rest());
+            for plane in self.geometry.planes().chain(rest) {
+                let (at, first) = (plane.block_at(block) as usize, plane.first_column as usize);
+                let columns = &columns[first..first + plane.columns as usize];
+                shard[at..at + columns.len()].copy_from_slice(columns);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bits::Words;
+    use crate::filter::naive::hashes;
+
+    const KEYS: usize = 200_000;
+
+    fn in_slots(count: u64) -> Option<(Ribbon, Words)> {
+        let geometry = Ribbon::with_slots(count, Slots::plain(4 * ribbon::PARTS).unwrap());
+        let mut sorted: Vec<KeyHash> = hashes(1).take(KEYS).collect();
+        sorted.sort_unstable();
+        let words = filled(geometry.unwrap(), &sorted).unwrap()?;
+        let words = Words::from_values(words.len(), words).unwrap();
+        Some((geometry.unwrap(), words))
+    }
+
+    /// Where there are hardly more slots than keys, each layer bumps some thirtieth of its own.
+    #[test]
+    #[cfg_attr(miri, ignore = "many keys, one thread")]
+    fn keys_are_bumped_from_layer_to_layer() {
+        let (geometry, words) = in_slots(KEYS as u64 + 260).unwrap();
+        let layers = std::iter::successors(Some(geometry.first_layer), |layer| layer.next());
+        let ends: Vec<u64> = layers.map(Layer::slots_end).collect();
+        assert_eq!(ends.last(), Some(&geometry.shard_slots()));
+        let mut keys = vec![0; ends.len()];
+        for hash in hashes(1).take(KEYS) {
+            assert!(geometry.may_contain(&words, hash));
+            let slot = geometry.window(&words, hash).unwrap().block * BLOCK_SLOTS;
+            keys[ends.partition_point(|&end| end <= slot)] += 1;
+        }
+        let share = |keys: i32, of: u64| f64::from(keys) / of as f64;
+        assert!(
+            (0.96..0.98).contains(&share(keys[0], KEYS as u64)),
+            "{keys:?}"
+        );
+        assert!(keys[1] > 4_000 && keys[2] > 20, "{keys:?}");
+    }
+
+    /// The next size is tried then.
+    #[test]
+    #[cfg_attr(miri, ignore = "many keys, one thread")]
+    fn fewer_slots_than_keys_are_too_few() {
+        assert!(in_slots(KEYS as u64 - 500).is_none());
+    }
+}

@@ -1,0 +1,127 @@
+//! The bumped ribbon filter (Dillinger, Hübschle-Schneider, Sanders, Walzer, *Fast Succinct Retrieval and
+//! Approximate Membership Using Ribbon*, SEA 2022): r bits of each key's fingerprint, in hardly more than
+//! r bits a key.
+//!
+//! ```text
+//! slots          n + n / 512 + 2 √n + 32                         and a byte for each 128 of them
+//! rate           2^−r, and between two whole r the mean of theirs, for r of sixteenths of a bit
+//! ```
+//!
+//! A key's equation has coefficients in 64 slots that follow each other. A first layer has fewer slots than
+//! there are keys, so that hardly one stays empty; keys that find no place are bumped to the next, which is
+//! a thirty-second of the size, and so on. The slots above n are for the last layer, where none may be
+//! bumped, and for shards that have more keys than others.
+
+use super::{Items, Rate, whole};
+
+/// The most bits of a slot.
+pub const MAX_SLOT_BITS: u32 = 32;
+
+/// Parts of a bit in which slots are measured.
+pub const PARTS: u32 = 16;
+
+/// Slots that share a threshold, which takes a byte.
+pub const BUCKET_SLOTS: u64 = 128;
+
+/// The thresholds' bits, for each slot.
+const THRESHOLD_BITS: f64 = 8.0 / BUCKET_SLOTS as f64;
+
+/// Slots for each of very many keys.
+const MANY: f64 = 1.0 + 1.0 / 512.0;
+
+/// And what the root and words round off, at most.
+const ROUNDED: f64 = 1.002;
+
+/// The fewest [`PARTS`] of a bit in each slot that keep `rate`, one bit at least; `None` where there are no
+/// such slots.
+pub fn slot_parts(rate: Rate) -> Option<u32> {
+    let most = MAX_SLOT_BITS * PARTS;
+    // Within a bit, parts count evenly and rates do not.
+    let whole_bits = (-rate.get().log2())
+        .floor()
+        .clamp(1.0, MAX_SLOT_BITS.into()) as u32;
+    let fits = |parts: &u32| self::rate(*parts) <= rate.get();
+    (whole_bits * PARTS..=most)
+        .take(PARTS as usize + 1)
+        .find(fits)
+}
+
+/// The rate of slots of so many [`PARTS`] of a bit, whatever the number of keys.
+pub fn rate(slot_parts: u32) -> f64 {
+    let wider = f64::from(slot_parts % PARTS) / f64::from(PARTS);
+    (-f64::from(slot_parts / PARTS)).exp2() * (1.0 - wider / 2.0)
+}
+
+/// The slots that so many keys need.
+pub fn slots(items: Items) -> u64 {
+    let n = items.get() as f64;
+    whole(n * MANY + 2.0 * n.sqrt()) + BUCKET_SLOTS / 4
+}
+
+/// The bits a key that so many more bits of each slot take, over many keys.
+pub fn bits_of_slots(slot_bits: f64) -> f64 {
+    slot_bits * MANY * ROUNDED
+}
+
+/// The lowest rate whose filter takes no more than so many bits per key, over many keys; of fewer than
+/// 1.1, the rate of one bit a slot.
+pub fn rate_of(bits_a_key: f64) -> Rate {
+    let bits = bits_a_key / (MANY * ROUNDED) - THRESHOLD_BITS;
+    let parts = (bits * f64::from(PARTS)).floor();
+    let parts = parts.clamp(PARTS.into(), (MAX_SLOT_BITS * PARTS).into()) as u32;
+    // So little above that no rounding asks for another part.
+    Rate::clamped(rate(parts) * (1.0 + 1e-9))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::math::assert_close;
+
+    #[test]
+    fn a_slot_has_the_fewest_parts_that_keep_the_rate() {
+        // 2^-6.64 lies between 2^-6 and 2^-7; a rate half-way between their rates has half a bit more.
+        for (wanted, parts) in [
+            (1.0, 16),
+            (0.5, 16),
+            (0.375, 24),
+            (0.25, 32),
+            (0.01, 6 * 16 + 12),
+            (0.004, 7 * 16 + 16),
+            (2.0_f64.powi(-32), 512),
+        ] {
+            assert_eq!(slot_parts(Rate::clamped(wanted)), Some(parts), "{wanted}");
+        }
+        assert_eq!(slot_parts(Rate::new(2.2e-10).unwrap()), None);
+        for wanted in (1..200).map(|i| 0.9_f64.powi(i)) {
+            let parts = slot_parts(Rate::new(wanted).unwrap()).unwrap();
+            assert!(rate(parts) <= wanted, "{wanted}");
+            assert!(parts == PARTS || rate(parts - 1) > wanted, "{wanted}");
+        }
+    }
+
+    #[test]
+    fn few_keys_take_more_slots_and_many_take_hardly_more() {
+        let slots_a_key = |n: u64| slots(Items::new(n)) as f64 / n as f64;
+        assert_close(slots_a_key(1_000), 1.097, 1e-3);
+        assert_close(slots_a_key(100_000), 1.008_6, 1e-3);
+        assert_close(slots_a_key(100_000_000), 1.002_2, 1e-3);
+        assert_eq!(slots(Items::new(0)), 32);
+    }
+
+    #[test]
+    fn bits_a_key_give_the_rate_that_they_are_needed_for() {
+        for bits in [2.0, 6.9, 8.0, 12.0, 20.0] {
+            let parts = slot_parts(rate_of(bits)).unwrap();
+            let needed = |parts: u32| {
+                let slot_bits = f64::from(parts) / f64::from(PARTS) + THRESHOLD_BITS;
+                slots(Items::new(4_000_000)) as f64 * slot_bits / 4e6
+            };
+            assert!(
+                needed(parts) <= bits && needed(parts + 1) > bits * 0.998,
+                "{bits}"
+            );
+        }
+        assert_eq!(slot_parts(rate_of(0.1)), Some(PARTS));
+    }
+}
