@@ -215,7 +215,7 @@ impl SieveOptions {
     /// keys. An SST that is written afterwards has a filter of its own until the next one is made, which is
     /// when those SSTs hold a quarter of all entries. Without filters of SSTs
     /// ([`SieveOptions::segment_rate`]) there is no map; with one, the summary's bits
-    /// ([`SieveOptions::summary_bits_per_key`]) are those of all, 4.2 at least.
+    /// ([`SieveOptions::summary_bits_per_key`]) are those of all, 4.3 at least.
     #[must_use]
     pub fn run_map(mut self, is: bool) -> Self {
         self.run_map = is;
@@ -581,7 +581,7 @@ mod tests {
         let options = SieveOptions::default().run_map(true);
         let one_percent = options.memory_for(keys).summary.per_key(keys);
         assert!((10.7..=11.0).contains(&one_percent), "{one_percent}");
-        for bits in [4.2, 5.5, 7.2, 9.6, 12.0, 16.0] {
+        for bits in [4.3, 5.5, 7.2, 9.6, 12.0, 16.0] {
             let options = options.clone().summary_bits_per_key(bits);
             let memory = options.memory_for(keys);
             let takes = memory.summary.per_key(keys);
