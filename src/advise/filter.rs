@@ -374,7 +374,7 @@ mod tests {
     fn each_of_three_is_found_from_the_other_two() {
         let growing = |kind: &Design| kind.grows().then_some(50.0);
         for layout in Design::ALL {
-            // Codes and cells have whole bits, and 7 of them promise 0.8 %.
+            // Codes have whole bits, and 7 of them promise 0.8 %; slots have sixteenths.
             let least = match layout {
                 Design::HashCoding | Design::Ribbon => 0.005,
                 _ => 0.0099,

@@ -2,7 +2,7 @@
 //!
 //! How many keys will come is not known while a table is written, so the filter must grow. While
 //! budget and memory allow, the hashes are kept and sealing makes one stage of exactly the right size, of
-//! static cells where that is asked for;
+//! static slots where that is asked for;
 //! past that the hashes go into a scalable filter, which takes less, and whose stages are what sealing
 //! returns. Of a table that is there the entries are known: where their hashes could not be kept, one
 //! stage takes them, of the size that they need if all are of different keys.

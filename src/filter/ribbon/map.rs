@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_that_no_cell_keeps_are_refused() {
+    fn rates_that_no_slot_keeps_are_refused() {
         let map = |rate| Stage::mapped(Vec::new(), Rate::new(rate).unwrap());
         assert!(map(2.0_f64.powi(-29)).is_ok() && map(2.0_f64.powi(-30)).is_err());
     }
