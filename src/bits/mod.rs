@@ -11,4 +11,4 @@ mod words;
 
 pub(crate) use count::Count;
 pub(crate) use packed::Packed;
-pub(crate) use words::{Line, Words};
+pub(crate) use words::{Line, WORDS_A_LINE, Words};

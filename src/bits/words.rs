@@ -19,7 +19,7 @@ use std::collections::TryReserveError;
 #[repr(align(64))]
 pub(crate) struct Line([AtomicU64; WORDS_A_LINE]);
 
-const WORDS_A_LINE: usize = 8;
+pub(crate) const WORDS_A_LINE: usize = 8;
 const WORD_BITS: u64 = 64;
 
 #[cfg(not(interleave))]

@@ -69,12 +69,6 @@ impl Classic {
         self.positions(hash).for_each(|bit| words.prefetch_bit(bit));
     }
 
-    pub(super) fn test_each(self, words: &Words, hashes: &[KeyHash], answers: &mut [bool]) {
-        for (&hash, answer) in hashes.iter().zip(answers) {
-            *answer = *answer || self.may_contain(words, hash);
-        }
-    }
-
     pub(super) fn rate(self, items: Items) -> f64 {
         classic::rate(Bits::new(self.bits), Probes::new(self.probes), items)
     }

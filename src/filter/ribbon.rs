@@ -35,7 +35,7 @@ pub use self::map::{GROUPS, Grouped, MOST_VALUE_BITS, Mapped, Values};
 pub(super) use self::solve::solved;
 
 use super::{Kind, Shape, ShapeError, probe};
-use crate::bits::Words;
+use crate::bits::{self, Words};
 use crate::hash::KeyHash;
 use crate::math::ribbon::{self, BUCKET_SLOTS, MAX_SLOT_BITS, PARTS};
 use crate::math::{Bits, Items, Probes};
@@ -62,7 +62,7 @@ const BLOCK_SLOTS: u64 = WORD_BITS;
 const BUCKET_BLOCKS: u64 = BUCKET_SLOTS / BLOCK_SLOTS;
 const BUCKETS_A_WORD: u64 = 8;
 
-const WORDS_A_LINE: u64 = 8;
+const WORDS_A_LINE: u64 = bits::WORDS_A_LINE as u64;
 
 /// Columns that are looked at together.
 const TOGETHER: u32 = 8;
@@ -387,8 +387,8 @@ impl Ribbon {
             return false;
         }
         if !planted!(StaticInsertionIgnored) {
-            let thresholds = (0..self.shards).flat_map(|shard| self.thresholds_of(shard));
-            thresholds.for_each(|word| _ = words.set_word(word, u64::MAX));
+            self.thresholds()
+                .for_each(|word| _ = words.set_word(word, u64::MAX));
         }
         true
     }
@@ -456,8 +456,7 @@ impl Ribbon {
         hash: KeyHash,
         sum_of: impl Fn(&Words, Pane) -> u64,
     ) -> bool {
-        let (shard, hash) = self.in_shard(hash);
-        let shard_at = shard * self.shard_words;
+        let (shard_at, hash) = self.in_shard(hash);
         let place = Place::new(hash, &self.first_layer);
         if is_bumped(words, shard_at, place) {
             return false;
@@ -470,8 +469,7 @@ impl Ribbon {
     /// `None` for a key that is bumped from the last layer.
     #[inline(always)]
     fn window(&self, words: &Words, hash: KeyHash) -> Option<Window> {
-        let (shard, mut hash) = self.in_shard(hash);
-        let shard_at = shard * self.shard_words;
+        let (shard_at, mut hash) = self.in_shard(hash);
         let mut layer = self.first_layer;
         loop {
             let place = Place::new(hash, &layer);
@@ -483,27 +481,22 @@ impl Ribbon {
         }
     }
 
-    /// The words of a shard's thresholds.
-    fn thresholds_of(&self, shard: u64) -> std::ops::Range<u64> {
-        let start = shard * self.shard_words;
-        start..start + threshold_words(self.buckets)
+    /// The words of all thresholds.
+    fn thresholds(&self) -> impl Iterator<Item = u64> {
+        let of_a_shard = threshold_words(self.buckets);
+        let shards = (0..self.shards).map(|shard| shard * self.shard_words);
+        shards.flat_map(move |start| start..start + of_a_shard)
     }
 
     /// The lines by which nearly all keys are told apart.
     #[inline]
     pub(super) fn prefetch(&self, words: &Words, hash: KeyHash) {
-        let (shard, hash) = self.in_shard(hash);
+        let (shard_at, hash) = self.in_shard(hash);
         let slot = self.first_layer.slot_of(hash);
         let word = self.first_plane.block_at(slot / BLOCK_SLOTS);
-        let line = (shard * self.shard_words + word) / WORDS_A_LINE;
+        let line = (shard_at + word) / WORDS_A_LINE;
         words.prefetch(line);
         words.prefetch(line + 1);
-    }
-
-    pub(super) fn test_each(&self, words: &Words, hashes: &[KeyHash], answers: &mut [bool]) {
-        for (&hash, answer) in hashes.iter().zip(answers) {
-            *answer = *answer || self.may_contain(words, hash);
-        }
     }
 
     /// Whatever the number of keys: a key that is in none finds slots that do not sum to its fingerprint.
@@ -526,16 +519,19 @@ impl Ribbon {
     }
 
     pub(super) fn is_full(&self, words: &Words) -> bool {
-        let mut thresholds = (0..self.shards).flat_map(|shard| self.thresholds_of(shard));
-        thresholds.all(|word| words.word(word) == u64::MAX)
+        self.thresholds().all(|word| words.word(word) == u64::MAX)
     }
 
-    /// The shard of a key, and its hash there, which keeps the order that the shard's keys have.
+    /// The first word of a key's shard, and the key's hash there, which keeps the order that the shard's keys
+    /// have.
     #[inline]
     fn in_shard(&self, hash: KeyHash) -> (u64, u64) {
         let told_by = self.slots.told_by;
         let product = u128::from(hash.get() & told_by) * u128::from(self.shards);
-        ((product >> 64) as u64, product as u64 & told_by)
+        (
+            (product >> 64) as u64 * self.shard_words,
+            product as u64 & told_by,
+        )
     }
 }
 

@@ -201,8 +201,8 @@ impl Check<'_> {
 
     /// Whether the summary's map speaks for the table.
     fn is_mapped(&self, table: &LiveTable) -> bool {
-        let segment = table.id().and_then(|id| self.db.registry().get(id));
-        segment.is_some_and(|segment| segment.share().is_some())
+        let share = table.id().and_then(|id| self.db.registry().share(id));
+        share.is_some()
     }
 
     fn keys(

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use super::{Segment, SegmentId};
+use super::{Segment, SegmentId, Share};
 use crate::filter::Scalable;
 use crate::hash::KeyHasher;
 use crate::math::Bits;
@@ -40,6 +40,11 @@ impl Registry {
     /// The segment with this id, if it is known.
     pub fn get(&self, id: SegmentId) -> Option<Arc<Segment>> {
         self.lock().get(&id).cloned()
+    }
+
+    /// What the segment with this id has in a map, if that is known.
+    pub fn share(&self, id: SegmentId) -> Option<Share> {
+        self.get(id)?.share()
     }
 
     /// All known segments.

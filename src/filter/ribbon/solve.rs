@@ -38,11 +38,11 @@ fn filled(geometry: Ribbon, hashes: &[KeyHash]) -> Result<Option<Vec<u64>>, TryR
     let mut system = System::of_shards(geometry)?;
     let mut left = hashes;
     for shard in 0..geometry.shards {
-        let its_own = left.partition_point(|&hash| geometry.in_shard(hash).0 == shard);
+        let start = shard * geometry.shard_words;
+        let its_own = left.partition_point(|&hash| geometry.in_shard(hash).0 == start);
         let (keys, others) = left.split_at(its_own);
         left = others;
-        let start = (shard * geometry.shard_words) as usize;
-        let shard = &mut words[start..start + geometry.shard_words as usize];
+        let shard = &mut words[start as usize..][..geometry.shard_words as usize];
         if !system.takes_all(keys, shard)? {
             return Ok(None);
         }
@@ -121,37 +121,44 @@ impl System {
         shard: &mut [u64],
     ) -> Result<Vec<u64>, TryReserveError> {
         let told_by = self.geometry.slots.told_by;
-        let place = |key: u64| Place::new(key & told_by, &layer);
         let mut bumped = Vec::new();
-        let mut left = keys;
-        while let Some(&key) = left.first() {
-            let bucket = place(key).slot / BUCKET_SLOTS;
-            let in_bucket = |&&key: &&u64| place(key).slot / BUCKET_SLOTS == bucket;
-            let (keys, others) = left.split_at(left.iter().take_while(in_bucket).count());
-            left = others;
-            // From the last to the first: these have the slots of the next bucket before them as well, and
-            // those that are bumped leave room to the bucket before.
-            let mut end = keys.len();
-            while let Some(&key) = keys[..end].last() {
-                let slot = place(key).slot;
-                let beside = |&&key: &&u64| place(key).slot == slot;
-                let first = end - keys[..end].iter().rev().take_while(beside).count();
-                if !self.adds(&layer, &keys[first..end])? {
-                    bumped.try_reserve(end)?;
-                    bumped.extend(
-                        keys[..end]
-                            .iter()
-                            .map(|&key| (place(key).mixed & told_by) | (key & !told_by)),
-                    );
-                    let threshold = slot % BUCKET_SLOTS + 1;
-                    shard[(bucket / BUCKETS_A_WORD) as usize] |=
-                        threshold << (bucket % BUCKETS_A_WORD * 8);
-                    break;
-                }
-                end = first;
-            }
+        let bucket_of = |key: u64| layer.slot_of(key & told_by) / BUCKET_SLOTS;
+        for keys in keys.chunk_by(|&key, &next| bucket_of(key) == bucket_of(next)) {
+            let (lost, threshold) = self.take_bucket(&layer, keys)?;
+            bumped.try_reserve(lost.len())?;
+            let mixed = |key: u64| Place::new(key & told_by, &layer).mixed;
+            bumped.extend(
+                lost.iter()
+                    .map(|&key| (mixed(key) & told_by) | (key & !told_by)),
+            );
+            let bucket = bucket_of(keys[0]);
+            shard[(bucket / BUCKETS_A_WORD) as usize] |= threshold << (bucket % BUCKETS_A_WORD * 8);
         }
         Ok(bumped)
+    }
+
+    /// Adds the equations of the keys of one bucket. Returns those that are bumped, the first ones, and the
+    /// bucket's threshold.
+    fn take_bucket<'k>(
+        &mut self,
+        layer: &Layer,
+        keys: &'k [u64],
+    ) -> Result<(&'k [u64], u64), TryReserveError> {
+        let told_by = self.geometry.slots.told_by;
+        let slot_of = |key: u64| layer.slot_of(key & told_by);
+        // From the last to the first: these have the slots of the next bucket before them as well, and those
+        // that are bumped leave room to the bucket before.
+        let mut left = keys;
+        for beside in keys
+            .chunk_by(|&key, &next| slot_of(key) == slot_of(next))
+            .rev()
+        {
+            if !self.adds(layer, beside)? {
+                return Ok((left, slot_of(beside[0]) % BUCKET_SLOTS + 1));
+            }
+            left = &left[..left.len() - beside.len()];
+        }
+        Ok((left, 0))
     }
 
     /// Adds the equations of keys that start together: all of them or, if one contradicts those before, none.

@@ -23,6 +23,15 @@ use crate::rocks::options::{SieveOptions, roomy};
 use crate::rocks::setback::Setback;
 use crate::segment::{SegmentId, Share};
 
+/// All live tables of a family in one epoch.
+struct Absorbed {
+    epoch: Epoch,
+    /// Those whose keys were read.
+    read: Vec<LiveTable>,
+    /// Those that could not be.
+    set_aside: Vec<LiveTable>,
+}
+
 /// What tables have in a map.
 type Shares = Vec<(SegmentId, Share)>;
 
@@ -194,25 +203,27 @@ impl Upkeep {
         if column.memtables().some_do_not_feed(new) && !overlooked {
             return Err(UpkeepError::OldMemtables(column.name().to_owned()));
         }
-        let (epoch, tables, shares) = if new.awaits() {
+        let (absorbed, shares) = if new.awaits() {
             self.complete(column, new, setback)?
         } else {
             let insert = |_: &LiveTable, key| _ = new.insert(key);
-            let read = self.absorb_all(column, setback, Reading::ForSummary, insert)?;
-            (read.0, read.1, Shares::new())
+            let absorbed = self.absorb_all(column, setback, Reading::ForSummary, insert)?;
+            (absorbed, Shares::new())
         };
-        let (unread, read): (Vec<_>, Vec<_>) = tables
-            .iter()
-            .partition(|table| setback.leaves_alone(&table.path));
-        let covers: HashSet<SegmentId> = read.iter().filter_map(|table| table.id()).collect();
+        let Absorbed {
+            epoch,
+            read,
+            set_aside,
+        } = absorbed;
+        let covers: HashSet<SegmentId> = read.iter().filter_map(LiveTable::id).collect();
         let (summary, known) = (Arc::clone(new), column.covers());
-        let published = if unread.is_empty() {
+        let published = if set_aside.is_empty() {
             column.publish(epoch, summary, Coverage::complete(), covers)
-        } else if let Some(needed) = unread.iter().find(|table| is_covered(table, &known)) {
+        } else if let Some(needed) = set_aside.iter().find(|table| is_covered(table, &known)) {
             let path = needed.path.clone();
             return Err(UpkeepError::Needed { path });
         } else {
-            self.publish_partial(column, epoch, summary, covers, &tables)
+            self.publish_partial(column, epoch, summary, covers, &set_aside)
         };
         if !published {
             return Err(UpkeepError::Overtaken);
@@ -286,7 +297,7 @@ impl Upkeep {
         column: &Column,
         new: &Arc<Scalable>,
         setback: &mut Setback,
-    ) -> Result<(Epoch, Vec<LiveTable>, Shares), UpkeepError> {
+    ) -> Result<(Absorbed, Shares), UpkeepError> {
         let no_room = |source| UpkeepError::Hashes {
             column: column.name().to_owned(),
             source,
@@ -305,7 +316,7 @@ impl Upkeep {
         } else {
             Reading::ForSummary
         };
-        let (epoch, tables) = self.absorb_all(column, setback, reading, |table, key| {
+        let absorbed = self.absorb_all(column, setback, reading, |table, key| {
             if room.is_ok() {
                 room = harvest.add(table, key);
             }
@@ -315,12 +326,9 @@ impl Upkeep {
         if !is_map {
             let first = Stage::ribbon(harvest.into_hashes(), rate).map_err(no_stage)?;
             new.complete(first);
-            return Ok((epoch, tables, Shares::new()));
+            return Ok((absorbed, Shares::new()));
         }
-        let read = tables
-            .iter()
-            .filter(|table| harvest.has(table) && !setback.leaves_alone(&table.path));
-        let grouped = grouped_by_run(read);
+        let grouped = grouped_by_run(&absorbed.read);
         let map = Stage::mapped(harvest.into_grouped(&grouped), rate).map_err(no_stage)?;
         new.complete(map.stage);
         let share = |(table, group): (&LiveTable, usize)| {
@@ -328,7 +336,7 @@ impl Upkeep {
             Some((table.id()?, Share { summary, values }))
         };
         let shares = grouped.into_iter().filter_map(share).collect();
-        Ok((epoch, tables, shares))
+        Ok((absorbed, shares))
     }
 
     /// Whether a quarter of all entries are in tables that the summary's map does not speak for.
@@ -340,11 +348,10 @@ impl Upkeep {
         for table in self.list(column)? {
             all += table.entries;
             // One without identity can have no share.
-            let has_share = |id| {
-                let segment = self.registry.get(id);
-                segment.is_some_and(|segment| segment.share().is_some())
-            };
-            if table.id().is_some_and(|id| !has_share(id)) {
+            if table
+                .id()
+                .is_some_and(|id| self.registry.share(id).is_none())
+            {
                 strayed += table.entries;
             }
         }
@@ -352,14 +359,14 @@ impl Upkeep {
     }
 
     /// Gives a summary's hashes of the keys of all live tables to `each`, until one listing holds none that
-    /// was neither read nor set aside.
+    /// was neither read nor set aside; `each` may have been given some keys of a table that is set aside.
     fn absorb_all(
         &self,
         column: &Column,
         setback: &mut Setback,
         reading: Reading,
         mut each: impl FnMut(&LiveTable, KeyHash),
-    ) -> Result<(Epoch, Vec<LiveTable>), UpkeepError> {
+    ) -> Result<Absorbed, UpkeepError> {
         let mut read: HashSet<String> = HashSet::new();
         loop {
             let (epoch, tables) = self.list_in_epoch(column)?;
@@ -377,7 +384,14 @@ impl Upkeep {
                 }
             }
             if all_there {
-                return Ok((epoch, tables));
+                let (read, set_aside) = tables
+                    .into_iter()
+                    .partition(|table| read.contains(&table.path));
+                return Ok(Absorbed {
+                    epoch,
+                    read,
+                    set_aside,
+                });
             }
         }
     }

@@ -168,7 +168,7 @@ impl Upkeep {
             && (planted!(DamagedSummaryStored) || self.scrubber.scrub_growing(column, &summary))
         {
             let values = |id: SegmentId| {
-                let share = self.registry.get(id)?.share()?;
+                let share = self.registry.share(id)?;
                 Arc::ptr_eq(&share.summary, &summary).then_some(share.values)
             };
             let values = |id| values(id).unwrap_or_default();

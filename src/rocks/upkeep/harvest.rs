@@ -36,11 +36,6 @@ impl Harvest {
         Ok(())
     }
 
-    /// Whether a key of this table is here.
-    pub(super) fn has(&self, table: &LiveTable) -> bool {
-        self.tables.iter().any(|(path, _)| *path == table.path)
-    }
-
     /// All hashes.
     pub(super) fn into_hashes(self) -> Vec<KeyHash> {
         self.hashes
