@@ -645,6 +645,7 @@ mod tests {
 
     /// Of whole bits and between them, in one plane and in several.
     #[test]
+    #[cfg_attr(miri, ignore = "many keys, one thread")]
     fn every_width_of_a_slot_works() {
         for parts in PARTS..=PARTS * MAX_SLOT_BITS {
             let stage = ribbon_of(700, ribbon::rate(parts));

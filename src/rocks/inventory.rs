@@ -100,16 +100,19 @@ impl Inventory {
     /// False only for a key that is in no memtable and in no table.
     #[inline(never)]
     pub(crate) fn may_contain(&self, hash: KeyHash, key: &[u8]) -> bool {
-        // All lines at once: a key that is there meets them in the cache when the engine asks.
         self.prefetch_recent(hash);
+        if self.recent.iter().any(|filter| filter.may_contain(hash)) {
+            // In a memtable, as a rule: no table is looked at then.
+            return true;
+        }
+        // All lines at once: a key that is there meets them in the cache when the engine asks.
         let mut tables = [None; MOST_RUNS];
         for (slot, table) in tables.iter_mut().zip(self.tables.that_may_hold(key)) {
             table.chain.prefetch(hash);
             *slot = Some(table);
         }
         let mut tables = tables.iter().map_while(Option::as_ref);
-        self.recent.iter().any(|filter| filter.may_contain(hash))
-            || tables.any(|table| table.chain.may_contain(hash))
+        tables.any(|table| table.chain.may_contain(hash))
     }
 }
 

@@ -222,6 +222,7 @@ mod tests {
 
     /// Where there are eight groups already, the last two have a number in common.
     #[test]
+    #[cfg_attr(miri, ignore = "many keys, one thread")]
     fn a_key_of_several_groups_is_found_in_each() {
         for groups in 1..=GROUPS {
             let mut keys = grouped(800, groups);
@@ -253,6 +254,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "many keys, one thread")]
     fn a_map_read_back_has_the_same_values() {
         let Mapped { stage, values } = mapped(grouped(700, 6));
         let again = Stage::from_words(stage.shape(), stage.items(), stage.words().collect());
