@@ -1,4 +1,5 @@
-//! Where the time of a miss goes: the hash, the filter's line, the front, the whole `get`.
+//! Where the time of a miss goes: the hash, the filter's line, the front, the whole `get`; and what the
+//! front adds to a key that a memtable holds.
 //!
 //! Run with `cargo bench --bench front`; `-- 1000000` for another number of keys.
 
@@ -12,6 +13,12 @@ use lsm_sieve::{Items, Rate, SieveDb, SieveOptions};
 const ROUNDS: usize = 9;
 const LOOKUPS: usize = 400_000;
 
+/// Sorted runs.
+const RUNS: u64 = 8;
+
+/// Keys that are left in the memtable.
+const RECENT: u64 = 50_000;
+
 fn key(id: u64) -> [u8; 16] {
     let mut bytes = [0; 16];
     bytes[..8].copy_from_slice(&id.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes());
@@ -19,11 +26,18 @@ fn key(id: u64) -> [u8; 16] {
     bytes
 }
 
-fn median_ns(mut work: impl FnMut(&[[u8; 16]])) -> f64 {
+/// A look-up for keys that are nowhere.
+fn median_ns(work: impl FnMut(&[[u8; 16]])) -> f64 {
+    median_ns_of(|at| (1 << 40) + at, work)
+}
+
+/// A look-up for the keys with these ids.
+fn median_ns_of(id: impl Fn(u64) -> u64, mut work: impl FnMut(&[[u8; 16]])) -> f64 {
     let mut times: Vec<f64> = (0..ROUNDS as u64)
         .map(|round| {
-            let first = (1 << 40) + round * LOOKUPS as u64;
-            let keys: Vec<[u8; 16]> = (first..first + LOOKUPS as u64).map(key).collect();
+            let first = round * LOOKUPS as u64;
+            let ids = (first..first + LOOKUPS as u64).map(&id);
+            let keys: Vec<[u8; 16]> = ids.map(key).collect();
             let start = Instant::now();
             work(&keys);
             start.elapsed().as_nanos() as f64 / LOOKUPS as f64
@@ -45,9 +59,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let folder = tempfile::tempdir()?;
     let mut options = rocksdb::Options::default();
     options.create_if_missing(true);
+    options.set_disable_auto_compactions(true);
     let db = SieveDb::open(&options, &SieveOptions::default(), folder.path())?;
-    (0..keys).try_for_each(|id| db.put(key(id), b"value"))?;
-    db.flush()?;
+    for run in 0..RUNS {
+        let ids = run * keys / RUNS..(run + 1) * keys / RUNS;
+        ids.into_iter()
+            .try_for_each(|id| db.put(key(id), b"value"))?;
+        db.flush()?;
+    }
     db.consolidate()?;
 
     let hasher = KeyHasher::new(HashId::Xxh3, Seed::from_bytes([1; 16]));
@@ -90,6 +109,22 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             for batch in keys.chunks(64) {
                 black_box(db.multi_get(batch));
             }
+        }),
+    );
+
+    (keys..keys + RECENT).try_for_each(|id| db.put(key(id), b"value"))?;
+    let recent = |at: u64| keys + at % RECENT;
+    report(
+        "a key in a memtable: get_unfiltered",
+        median_ns_of(recent, |keys| {
+            keys.iter()
+                .for_each(|key| _ = black_box(db.get_unfiltered(key)))
+        }),
+    );
+    report(
+        "a key in a memtable: get",
+        median_ns_of(recent, |keys| {
+            keys.iter().for_each(|key| _ = black_box(db.get(key)))
         }),
     );
     Ok(())
