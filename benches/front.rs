@@ -62,9 +62,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     options.set_disable_auto_compactions(true);
     let db = SieveDb::open(&options, &SieveOptions::default(), folder.path())?;
     for run in 0..RUNS {
-        let ids = run * keys / RUNS..(run + 1) * keys / RUNS;
-        ids.into_iter()
-            .try_for_each(|id| db.put(key(id), b"value"))?;
+        for id in run * keys / RUNS..(run + 1) * keys / RUNS {
+            db.put(key(id), b"value")?;
+        }
         db.flush()?;
     }
     db.consolidate()?;
