@@ -1,5 +1,6 @@
 //! After the end, clean or not, every key is there at once and the filters find their way back.
 
+use std::error::Error as _;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
@@ -307,7 +308,8 @@ fn two_fronts_never_open_one_database() {
     drop(RealDisk.create_new(&unfinished).unwrap());
     let before = stamps(&filters, "");
     let error = SieveDb::open(&options(), &SieveOptions::default(), home.path()).unwrap_err();
-    assert!(error.to_string().contains("lock"), "{error}");
+    let cause = error.source().unwrap().to_string();
+    assert!(cause.contains("lock"), "{cause}");
     assert_eq!(before, stamps(&filters, ""));
     assert!(unfinished.exists());
     db.put(b"still", b"here").unwrap();

@@ -9,6 +9,7 @@
     reason = "a log is damaged past the door to files, as a disk would"
 )]
 
+use std::error::Error as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -381,7 +382,8 @@ fn what_would_change_the_database_is_refused() {
         let secondary = secondary.unwrap();
         all_refused(&secondary, OTHER, home.0.path(), "secondary mode");
         let made = secondary.create_cf("new", &options).unwrap_err();
-        assert!(made.to_string().contains("secondary mode"), "{made}");
+        let cause = made.source().unwrap().to_string();
+        assert!(cause.contains("secondary mode"), "{cause}");
         compact(&secondary);
         settle(&secondary);
         agree(&secondary, &model);

@@ -120,8 +120,10 @@ impl Layout {
 
     /// Turns the answers of those that may be in the words true, and leaves the others.
     pub(super) fn test_each(self, words: &Words, hashes: &[KeyHash], answers: &mut [bool]) {
-        if let Self::Blocked(geometry) = self {
-            return geometry.test_each(words, hashes, answers);
+        match self {
+            Self::Blocked(geometry) => return geometry.test_each(words, hashes, answers),
+            Self::Ribbon(geometry) => return geometry.test_each(words, hashes, answers),
+            _ => {}
         }
         for (&hash, answer) in hashes.iter().zip(answers) {
             *answer = *answer || self.may_contain(words, hash);

@@ -40,6 +40,7 @@ use crate::hash::KeyHash;
 use crate::math::ribbon::{self, BUCKET_SLOTS, MAX_SLOT_BITS, PARTS};
 use crate::math::{Bits, Items, Probes};
 use crate::planted::planted;
+use crate::sync::atomic::{Ordering, fence};
 
 /// The geometry: a shard at least, of one bucket at least.
 #[derive(Clone, Copy, Debug)]
@@ -289,8 +290,9 @@ impl Window {
 }
 
 impl Ribbon {
-    /// The geometry in so many words; `None` where they are too few.
+    /// The geometry in so many words; `None` where they are too few, or more than bits can be counted of.
     fn in_words(words: u64, slots: Slots) -> Option<Self> {
+        words.checked_mul(WORD_BITS)?;
         let room = words.checked_sub(BEHIND)?;
         let shards = (slots.buckets_in(room) / SHARD_BUCKETS).max(1);
         let shard_words = room / shards / WORDS_A_LINE * WORDS_A_LINE;
@@ -387,10 +389,15 @@ impl Ribbon {
             return false;
         }
         if !planted!(StaticInsertionIgnored) {
-            self.thresholds()
-                .for_each(|word| _ = words.set_word(word, u64::MAX));
+            self.bumped_words().for_each(|word| bump_all(words, word));
         }
         true
+    }
+
+    /// The words of all thresholds, those of later layers first: a look-up beside this finds a key bumped
+    /// from all layers that follow the one from which it is bumped already.
+    fn bumped_words(&self) -> impl Iterator<Item = u64> {
+        self.thresholds().rev()
     }
 
     #[inline]
@@ -402,6 +409,18 @@ impl Ribbon {
     #[inline]
     pub(super) fn may_have_one(&self, words: &Words, hash: KeyHash, values: Values) -> bool {
         self.slots.kind() != Kind::Map || self.passes(words, hash, values)
+    }
+
+    pub(super) fn test_each(&self, words: &Words, hashes: &[KeyHash], answers: &mut [bool]) {
+        #[cfg(all(target_arch = "x86_64", not(interleave)))]
+        if std::arch::is_x86_feature_detected!("avx2") {
+            #[expect(unsafe_code, reason = "not every processor can run what is called")]
+            // SAFETY: this one can.
+            return unsafe { avx2::test_each(self, words, hashes, answers) };
+        }
+        for (&hash, answer) in hashes.iter().zip(answers) {
+            *answer = *answer || self.passes_without_vectors(words, hash, Values::ANY);
+        }
     }
 
     #[inline]
@@ -477,12 +496,14 @@ impl Ribbon {
                 return Some(Window::new(shard_at, place));
             }
             layer = layer.next()?;
+            // Whoever raised that threshold had raised those of this layer before.
+            fence(Ordering::Acquire);
             hash = place.mixed & self.slots.told_by;
         }
     }
 
     /// The words of all thresholds.
-    fn thresholds(&self) -> impl Iterator<Item = u64> {
+    fn thresholds(&self) -> impl DoubleEndedIterator<Item = u64> {
         let of_a_shard = threshold_words(self.buckets);
         let shards = (0..self.shards).map(|shard| shard * self.shard_words);
         shards.flat_map(move |start| start..start + of_a_shard)
@@ -540,6 +561,12 @@ impl Ribbon {
 fn is_bumped(words: &Words, shard_at: u64, place: Place) -> bool {
     let threshold = words.byte(shard_at * BUCKETS_A_WORD + place.slot / BUCKET_SLOTS);
     place.slot % BUCKET_SLOTS < threshold
+}
+
+/// Raises the thresholds of a word, after all that were raised before.
+fn bump_all(words: &Words, word: u64) {
+    fence(Ordering::Release);
+    words.set_word(word, u64::MAX);
 }
 
 /// The words of so many thresholds: whole lines, so that a block of eight columns is one.
@@ -661,6 +688,17 @@ mod tests {
     }
 
     #[test]
+    fn what_more_keys_than_can_be_would_take_is_not_said() {
+        for items in [1 << 62, u64::MAX] {
+            let size = Stage::ribbon_size(Items::new(items), Rate::ONE_PERCENT);
+            assert_eq!(size, None, "{items}");
+        }
+        let large = Stage::ribbon_size(Items::new(1 << 56), Rate::ONE_PERCENT);
+        let bits_a_key = large.unwrap().get() as f64 / (1_u64 << 56) as f64;
+        assert!((6.75..6.85).contains(&bits_a_key), "{bits_a_key}");
+    }
+
+    #[test]
     fn a_key_that_comes_twice_counts_once() {
         let twice = hashes(1).take(500).chain(hashes(1).take(500));
         let stage = Stage::ribbon(twice.collect(), Rate::ONE_PERCENT).unwrap();
@@ -681,6 +719,20 @@ mod tests {
         assert!(stage.is_full() && stage.may_contain(key));
         assert_eq!((stage.predicted_rate(), stage.observed_rate()), (1.0, 1.0));
         assert_eq!(strangers(&stage, 1_000), 1_000);
+    }
+
+    /// Between any two of the stores that make the filter full.
+    #[test]
+    fn keys_that_are_in_are_found_while_another_is_inserted() {
+        let stage = ribbon_of(3_000, 0.01);
+        let ribbon = Ribbon::try_from(stage.shape()).unwrap();
+        assert!(ribbon.first_layer.next().is_some());
+        let keys: Vec<_> = hashes(1).take(3_000).collect();
+        for word in ribbon.bumped_words() {
+            bump_all(stage.stored(), word);
+            assert!(keys.iter().all(|&key| stage.may_contain(key)), "{word}");
+        }
+        assert!(stage.is_full());
     }
 
     /// Stored bits depend on every constant of this file. The sum is frozen: if it changes, files of

@@ -55,7 +55,7 @@ pub fn rate(slot_parts: u32) -> f64 {
 /// The slots that so many keys need.
 pub fn slots(items: Items) -> u64 {
     let n = items.get() as f64;
-    whole(n * MANY + 2.0 * n.sqrt()) + BUCKET_SLOTS / 4
+    whole(n * MANY + 2.0 * n.sqrt()).saturating_add(BUCKET_SLOTS / 4)
 }
 
 /// The bits a key that so many more bits of each slot take, over many keys.

@@ -12,7 +12,10 @@ use crate::segment::{IdentityError, SidecarError};
 pub enum OpenError {
     /// The options ask for something that filters over key bytes cannot serve, or that has not
     /// been proved to work with them.
-    #[error("column family {column:?} cannot be fronted: {reason}")]
+    #[error(
+        "column family {column:?} cannot be fronted: {reason}; any but the default one can be left out \
+         (`SieveOptions::leave_out`)"
+    )]
     Unsupported {
         /// The column family.
         column: String,
@@ -23,7 +26,7 @@ pub enum OpenError {
     #[error("no filter keeps the rate {0}; ask for {least} or more", least = SieveOptions::LEAST_RATE)]
     Rate(Rate),
     /// RocksDB did not open the database.
-    #[error("RocksDB cannot open {}: {source}", path.display())]
+    #[error("RocksDB cannot open {}", path.display())]
     Engine {
         /// The database.
         path: PathBuf,
@@ -31,7 +34,7 @@ pub enum OpenError {
         source: rocksdb::Error,
     },
     /// RocksDB did not create the column family.
-    #[error("RocksDB cannot create column family {column:?}: {source}")]
+    #[error("RocksDB cannot create column family {column:?}")]
     Create {
         /// The column family.
         column: String,
@@ -60,8 +63,8 @@ pub enum OpenError {
         what: &'static str,
     },
     /// The scratch database of the self-check could not be used.
-    #[error("the self-check of the hooks failed: {0}")]
-    Probe(rocksdb::Error),
+    #[error("RocksDB cannot make a temporary database, which the self-check of the hooks needs")]
+    Probe(#[source] rocksdb::Error),
     /// The upkeep thread could not be started.
     #[error("cannot start the upkeep thread")]
     Thread(#[source] std::io::Error),
@@ -102,7 +105,7 @@ pub enum InspectError {
     Stopped,
 }
 
-/// Upkeep could not finish what it was asked for; it tries again by itself.
+/// Upkeep could not finish what it was asked for; what may come right it tries again by itself.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("upkeep did not finish and will try again: {0}")]
+#[error("upkeep did not finish, and tries again what may come right: {0}")]
 pub struct UpkeepFailed(pub(crate) String);

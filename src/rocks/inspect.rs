@@ -13,7 +13,7 @@ use super::scrub::Scrubbed;
 use crate::filter::Chain;
 use crate::format::Source;
 use crate::hash::KeyHash;
-use crate::math::{Bits, Items, Rate};
+use crate::math::{Items, Rate};
 use crate::segment::{Decision, SealedFilter, SegmentId, Share};
 
 /// Random hashes that a filter is asked for its observed rate.
@@ -169,17 +169,17 @@ impl SieveDb {
         filter: Option<&SealedFilter>,
     ) -> Option<Decision> {
         let rate = column.segment_rate()?;
-        let chain = filter.map(|filter| &filter.chain);
+        let own = filter.map(|filter| filter.chain.size());
         let entries = Items::new(table.entries);
         let limits = Limits {
             rate,
             needed: self.segment_size(entries, rate),
-            room: self.room(chain.map_or(Bits::new(0), Chain::size)),
+            room: self.room(own.unwrap_or_default()),
         };
         let imprint = column.hasher().imprint();
         Some(planning::decide(
             table.id()?,
-            chain,
+            filter,
             imprint,
             entries,
             limits,

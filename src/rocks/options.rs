@@ -11,6 +11,7 @@ use crate::filter::{MOST_VALUE_BITS, ScalableOptions, Stage};
 use crate::hash::HashId;
 use crate::math::growth::Tightening;
 use crate::math::{Bits, Items, Rate, blocked, ribbon};
+use crate::segment::SegmentBuilder;
 
 /// Settings of a [`SieveDb`](super::SieveDb).
 ///
@@ -107,8 +108,8 @@ const AUDITED: u32 = 8_192;
 /// long as they take: a hundredth of the time, which is still a thousand audits a second.
 const AUDITS_REST: u32 = 99;
 
-/// Every filter in memory is read once in so long. An hour, because a gibibyte of filters is read
-/// in a fraction of a second.
+/// Every filter in memory is read once in so long, a quarter of a gibibyte a second. An hour, because that
+/// is a thousandth of the time for a gibibyte of filters.
 const SCRUBBED: Duration = Duration::from_secs(60 * 60);
 
 impl Default for SieveOptions {
@@ -146,11 +147,12 @@ impl SieveOptions {
     pub const LEAST_RATE: f64 = 1e-8;
 
     /// The false-positive rate of the summary, not below [`SieveOptions::LEAST_RATE`]. Each segment's
-    /// filter keeps less than half of it, so that few of the keys that pass the summary pass a table too.
+    /// filter keeps less than half of it, so that few of the keys that pass the summary pass a table too;
+    /// where there are none ([`SieveOptions::segment_rate`]), there are none.
     #[must_use]
     pub fn rate(self, rate: Rate) -> Self {
-        self.summary_rate(rate)
-            .segment_rate(Some(segment_part(rate)))
+        let segments = self.segments.map(|_| segment_part(rate));
+        self.summary_rate(rate).segment_rate(segments)
     }
 
     /// The rate of the summary: of all look-ups of absent keys, at most this share enters the engine.
@@ -231,7 +233,10 @@ impl SieveOptions {
                 false => self.stage_size(roomy(keys)),
             },
             segments: match self.get_segment_rate() {
-                Some(rate) if !self.makes_map(keys) => self.segment_size(keys, rate),
+                Some(rate) if !self.makes_map(keys) && self.static_filters => {
+                    static_size(keys, rate)
+                }
+                Some(rate) if !self.makes_map(keys) => blocked::size_in_bits(keys, rate),
                 _ => Bits::new(0),
             },
         }
@@ -248,7 +253,7 @@ impl SieveOptions {
 
     /// What the filter of a table of so many keys takes.
     pub(crate) fn segment_size(&self, keys: Items, rate: Rate) -> Bits {
-        if self.static_filters {
+        if self.static_filters && keys <= SegmentBuilder::MOST_STATIC {
             static_size(keys, rate)
         } else {
             blocked::size_in_bits(keys, rate)
@@ -277,14 +282,15 @@ impl SieveOptions {
     }
 
     /// How many keys each column family will hold, if that is known: its summary then starts at
-    /// the right size.
+    /// the right size, which each family's takes from the start.
     #[must_use]
     pub fn expected_keys(mut self, keys: Items) -> Self {
         self.expected_keys = Some(keys);
         self
     }
 
-    /// The most memory that all filters may take. Past it whole filters are dropped, first those of
+    /// The most memory that all filters may take, in bits ([`Bits::from_bytes`]); none is set by default, and
+    /// filters take what [`SieveOptions::memory_for`] says. Past it whole filters are dropped, first those of
     /// the tables that the fewest look-ups pass through, and a summary that would grow answers
     /// *maybe*; writes never fail for it. A table that was just written may exceed it until upkeep
     /// has looked, and so may the filters of the latest memtables: each takes a 32nd part at most, where
@@ -575,6 +581,19 @@ mod tests {
         }
     }
 
+    /// What could never be built would be looked for again and again.
+    #[test]
+    fn the_filter_of_a_table_takes_what_is_said_whatever_its_entries() {
+        let options = SieveOptions::default().static_filters(true);
+        let [small, large] = [0, 1].map(|more| {
+            let entries = Items::new(SegmentBuilder::MOST_STATIC.get() + more);
+            let size = options.segment_size(entries, Rate::ONE_PERCENT);
+            size.per_key(entries)
+        });
+        assert!((6.7..6.9).contains(&small), "{small}");
+        assert!((9.6..11.0).contains(&large), "{large}");
+    }
+
     #[test]
     fn a_map_takes_the_bits_that_it_is_given_for_all_filters() {
         let keys = Items::new(4_000_000);
@@ -588,6 +607,12 @@ mod tests {
             assert!((bits - 1.1..=bits).contains(&takes), "{bits}: {takes}");
             assert_eq!(memory.segments, Bits::new(0));
         }
+    }
+
+    #[test]
+    fn a_rate_brings_no_filters_of_tables_where_none_are_wanted() {
+        let none = SieveOptions::default().segment_rate(None);
+        assert_eq!(none.rate(Rate::ONE_PERCENT).get_segment_rate(), None);
     }
 
     #[test]

@@ -9,7 +9,9 @@ use std::cmp::Reverse;
 use crate::filter::{Chain, Stage};
 use crate::hash::Imprint;
 use crate::math::{Bits, Items, Rate};
-use crate::segment::{Budget, Decision, Facts, Fraction, Input, InputStage, Keys, SegmentId, plan};
+use crate::segment::{
+    Budget, Decision, Facts, Fraction, Input, InputStage, Keys, SealedFilter, SegmentId, plan,
+};
 
 /// Stages that the filter of one table may have: each is a cache line of a look-up in it.
 const STAGES: u32 = 4;
@@ -21,21 +23,23 @@ pub(crate) struct Limits {
     pub(crate) rate: Rate,
     /// What a filter takes that is made anew.
     pub(crate) needed: Bits,
-    /// Memory for this one filter, what it takes now included.
+    /// Memory for such a one, what the table's filter takes now included.
     pub(crate) room: Bits,
 }
 
 /// What to do about the filter of a table of so many entries, whose keys are on disk.
 pub(crate) fn decide(
     id: SegmentId,
-    filter: Option<&Chain>,
+    filter: Option<&SealedFilter>,
     imprint: Imprint,
     entries: Items,
     limits: Limits,
 ) -> Decision {
+    let kept = filter.filter(|filter| filter.rate == limits.rate);
+    let filter = kept.map(|filter| &filter.chain);
     let items = filter.map_or(entries, Chain::items).max(Items::new(1));
-    let needed = filter.map_or(limits.needed, Chain::size);
-    let fits = needed <= limits.room;
+    // Which filter goes when there are too many is not said by the order of the tables.
+    let fits = kept.is_some() || limits.needed <= limits.room;
     let input = Input {
         id,
         items,
@@ -45,8 +49,8 @@ pub(crate) fn decide(
     let budget = Budget {
         rate: limits.rate,
         probed_stages: STAGES,
-        // The planner counts a filter of the textbook; ours must fit as it will be built.
-        bits: if fits { limits.room } else { Bits::new(0) },
+        // The planner counts a filter of the textbook; ours must fit as it will be built, and is enough.
+        bits: Bits::new(if fits { u64::MAX } else { 0 }),
     };
     plan(
         &[input],
@@ -102,6 +106,7 @@ fn stage(stage: &Stage) -> InputStage {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::segment::Action;
 
     fn held(id: u8, level: Option<u32>, bits: u64) -> Held {
         Held {
@@ -109,6 +114,24 @@ mod tests {
             level,
             size: Bits::new(bits),
         }
+    }
+
+    /// A static filter takes less than one of the textbook.
+    #[test]
+    fn what_a_filter_takes_as_it_is_built_decides_whether_it_fits() {
+        let entries = Items::new(1_000_000);
+        let rate = Rate::new(0.0044).unwrap();
+        let imprint = crate::filter::naive::imprint(1);
+        let id = SegmentId::from_bytes([1; 16]);
+        let decide = |needed, room| {
+            let (needed, room) = (Bits::new(needed), Bits::new(room));
+            let limits = Limits { rate, needed, room };
+            decide(id, None, imprint, entries, limits).action
+        };
+        let rebuild = |action| matches!(action, Action::Rebuild { .. });
+        assert!(rebuild(decide(8_000_000, 8_000_000)));
+        assert!(!rebuild(decide(8_000_001, 8_000_000)));
+        assert!(!rebuild(decide(12_000_000, 11_900_000)));
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::math::{Items, Rate};
 use crate::planted::planted;
 
 /// Hashes kept before the builder turns to a scalable filter: 64 MiB of them.
-const KEPT_HASHES: usize = 8 << 20;
+const KEPT_HASHES: usize = SegmentBuilder::MOST_STATIC.get() as usize;
 
 /// Collects the keys of one segment and seals its filter.
 #[derive(Debug)]
@@ -41,6 +41,9 @@ enum Hashes {
 }
 
 impl SegmentBuilder {
+    /// Entries that a segment may have for its filter to be a static one.
+    pub const MOST_STATIC: Items = Items::new(8 << 20);
+
     /// A builder for the segment of this id, whose filter shall keep `rate`.
     pub fn new(id: SegmentId, hasher: KeyHasher, rate: Rate) -> Self {
         Self::with_budget(id, hasher, rate, KEPT_HASHES)
@@ -64,7 +67,8 @@ impl SegmentBuilder {
         }
     }
 
-    /// Whether the filter is a static one ([`Stage::ribbon`]), where the hashes are kept.
+    /// Whether the filter is a static one ([`Stage::ribbon`]), of [`SegmentBuilder::MOST_STATIC`] entries at
+    /// most.
     #[must_use]
     pub fn made_static(mut self, is: bool) -> Self {
         self.made_static = is;

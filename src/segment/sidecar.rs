@@ -17,8 +17,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// No longer sidecar is read or written, in bytes.
-pub const MAX_SIDECAR_BYTES: u64 = 1 << 30;
+/// No longer sidecar is read or written, in bytes: 8 GiB, which is a summary of some five thousand million
+/// keys at one percent.
+pub const MAX_SIDECAR_BYTES: u64 = 1 << 33;
 
 /// Why a sidecar could not be stored, loaded or removed.
 #[derive(Debug, thiserror::Error)]
@@ -69,6 +70,14 @@ pub enum SidecarError {
         path: PathBuf,
         /// What does not fit.
         source: FormatError,
+    },
+    /// The file is longer than a sidecar may be, or would be; it was neither read nor written.
+    #[error("{} has {length} bytes, of which a sidecar has {MAX_SIDECAR_BYTES} at most; its filter is made anew at each open, ask for a looser rate or put its keys into several column families", path.display())]
+    TooLong {
+        /// The file.
+        path: PathBuf,
+        /// Its length in bytes.
+        length: u64,
     },
     /// The file was not published.
     #[error("cannot store a sidecar; reads ask the engine")]
@@ -141,7 +150,7 @@ impl SidecarFolder {
             source,
         })?;
         let length = bytes.len() as u64;
-        self.check_size(name, "write", length)?;
+        self.check_size(name, length)?;
         self.refuse_newer(name)?;
         disk::publish(&*self.disk, &self.path, &name.to_string(), &bytes)?;
         Ok(length)
@@ -242,7 +251,7 @@ impl SidecarFolder {
         let stated = begun.header.check_file_length(length);
         stated.map_err(|source| self.unreadable(name, source))?;
         if !planted!(AnyLengthRead) {
-            self.check_size(name, "read", length)?;
+            self.check_size(name, length)?;
         }
         let left = length - begun.start.len() as u64;
         disk::read_exactly(&mut begun.file.bytes, left, &mut begun.start)
@@ -280,18 +289,12 @@ impl SidecarFolder {
         }
     }
 
-    fn check_size(
-        &self,
-        name: SidecarName,
-        operation: &'static str,
-        length: u64,
-    ) -> Result<(), SidecarError> {
+    fn check_size(&self, name: SidecarName, length: u64) -> Result<(), SidecarError> {
         if length <= MAX_SIDECAR_BYTES {
             return Ok(());
         }
-        let reason = format!("{length} bytes, where {MAX_SIDECAR_BYTES} are the limit");
-        let error = io::Error::new(io::ErrorKind::FileTooLarge, reason);
-        Err(self.refused(operation, name, error))
+        let path = self.file(name);
+        Err(SidecarError::TooLong { path, length })
     }
 
     fn check_owner(

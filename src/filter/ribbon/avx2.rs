@@ -18,6 +18,19 @@ pub(super) fn passes(ribbon: &Ribbon, words: &Words, hash: KeyHash, values: Valu
     !ribbon.denies_at_once(words, hash, sum_of) && passes_all(ribbon, words, hash, values)
 }
 
+/// Turns the answers of those that pass true, and leaves the others.
+#[target_feature(enable = "avx2")]
+pub(super) fn test_each(ribbon: &Ribbon, words: &Words, hashes: &[KeyHash], answers: &mut [bool]) {
+    // Of one's own: it need not be read again for each.
+    let own = *ribbon;
+    let sum_of = |words: &Words, pane| sum_of_columns(words, pane);
+    for (&hash, answer) in hashes.iter().zip(answers) {
+        *answer = *answer
+            || (!own.denies_at_once(words, hash, sum_of)
+                && passes_all(ribbon, words, hash, Values::ANY));
+    }
+}
+
 /// Apart, so that nothing is saved and restored for what hardly ever happens.
 #[target_feature(enable = "avx2")]
 #[inline(never)]

@@ -305,8 +305,8 @@ impl SieveDb {
         self.checkpoint_with_log_size(path, 0)
     }
 
-    /// [`SieveDb::checkpoint`] with RocksDB's threshold for a flush before it, 0 in the other: with more, the
-    /// log may be copied in its place, and what was written past the log is missing.
+    /// [`SieveDb::checkpoint`] that flushes the memtables only where the logs hold so many bytes or more, and
+    /// else copies the logs; writes without log are missing then. [`SieveDb::checkpoint`] always flushes.
     ///
     /// # Errors
     /// What RocksDB says.

@@ -46,7 +46,8 @@ const PATIENCE: Duration = Duration::from_millis(100);
 ///
 /// - Opening takes [`SieveOptions`] too, and its error is an [`OpenError`](super::OpenError), whose
 ///   variant `Engine` holds RocksDB's. Families come as pairs of name and options
-///   ([`SieveDb::open_cf_with_opts`]), since a `ColumnFamilyDescriptor` hides its options.
+///   ([`SieveDb::open_cf_with_opts`]), since a `ColumnFamilyDescriptor` hides its options; where only names
+///   are given ([`SieveDb::open_cf`]), families have the options of the database, not the defaults.
 /// - Iterators and snapshots are over [`Engine`]. A snapshot goes to the reads with options.
 /// - Checkpoints, backups and sums of memory are made by methods here ([`SieveDb::checkpoint`],
 ///   [`SieveDb::create_new_backup_flush`], [`SieveDb::add_to_memory_usage`]).
@@ -83,7 +84,8 @@ impl SieveDb {
     }
 
     /// Reads every filter in memory and drops those that have changed since they were made; what
-    /// is dropped is made anew. Returns what this call read and found.
+    /// is dropped is made anew. Returns what this call read and found, once upkeep is done with what it was
+    /// at.
     ///
     /// # Errors
     /// When upkeep could not finish what it does besides.
@@ -154,7 +156,7 @@ impl SieveDb {
     }
 
     /// Makes one summary of the right size for each column family, rebuilds segment filters of
-    /// another rate, and waits for it. Readers and writers go on; memtables are flushed. Where the
+    /// another rate, and waits for it, however long it takes to read all keys. Readers and writers go on; memtables are flushed. Where the
     /// budget has no room for a summary of that size, the one that is there stays.
     ///
     /// # Errors

@@ -216,12 +216,14 @@ impl SieveDb {
         })
     }
 
-    /// Whether the filters can rule a key of the default column family out.
+    /// Whether the filters can rule a key of the default column family out. The engine is entered only for
+    /// an audit ([`SieveOptions::audit`](crate::SieveOptions::audit)), and [`Stats`](crate::Stats) count
+    /// nothing but what is absent.
     pub fn answer(&self, key: impl AsRef<[u8]>) -> Answer {
         self.default.look_up(key.as_ref())
     }
 
-    /// Whether the filters can rule a key of a column family out.
+    /// [`SieveDb::answer`] for a key of another column family.
     pub fn answer_cf(&self, cf: &impl AsColumnFamilyRef, key: impl AsRef<[u8]>) -> Answer {
         self.look_up_in(ffi::column_id(cf), key.as_ref())
     }

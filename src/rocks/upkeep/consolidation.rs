@@ -142,6 +142,10 @@ impl Upkeep {
         column.retarget(vec![kept]);
         if outcome.is_ok() {
             self.registry.drop_shares_in(&old);
+            if old.begins_with_a_map() {
+                // Tables without a share in the new one need filters of their own.
+                self.bell.ring();
+            }
             column.note_consolidated(Some(sequence));
             tracing::info!(
                 column = column.name(),
@@ -403,7 +407,9 @@ fn is_outgrown(summary: &Scalable, options: &SieveOptions) -> bool {
     if summary.predicted_rate() > options.get_summary_rate().get() * 1.01 {
         return true;
     }
-    summary.stages() > 1 && {
+    // A static stage takes no keys: the one beside it was planned when it was made.
+    let planned = if summary.begins_static() { 2 } else { 1 };
+    summary.stages() > planned && {
         let right = options.summary_size(summary.items()).get();
         summary.size().get() > right + right / 3
     }
@@ -420,8 +426,8 @@ mod tests {
     use rocksdb::Options;
 
     use super::is_outgrown;
-    use crate::filter::Scalable;
     use crate::filter::naive::{hashes, imprint};
+    use crate::filter::{Grouped, Scalable, Stage};
     use crate::math::{Bits, Items};
     use crate::rocks::held::Held;
     use crate::rocks::inventory::Inventory;
@@ -470,6 +476,39 @@ mod tests {
         assert_eq!(grow_to(1.03), (2, false));
         assert_eq!(grow_to(1.20), (2, false));
         assert_eq!(grow_to(1.30), (3, true));
+    }
+
+    /// The first key and a pause would have all keys read again, for ever.
+    #[test]
+    fn a_static_summary_is_outgrown_by_a_quarter_of_its_keys_and_not_by_the_first() {
+        const FIRST: u64 = 1_200_000;
+        for is_map in [false, true] {
+            let options = SieveOptions::default().static_filters(true).run_map(is_map);
+            let rate = options.first_rate();
+            let keys = Items::new(FIRST);
+            let size = options.summary_size(keys);
+            let summary = options.static_summary(keys, Bits::new(0));
+            let summary = Scalable::awaiting(imprint(1), summary, size);
+            let mut keys = hashes(1);
+            let first = keys.by_ref().take(FIRST as usize);
+            summary.complete(if is_map {
+                let grouped = first
+                    .enumerate()
+                    .map(|(i, key)| Grouped::new(key).in_group(i % 8));
+                Stage::mapped(grouped.collect(), rate).unwrap().stage
+            } else {
+                Stage::ribbon(first.collect(), rate).unwrap()
+            });
+            let mut grow_by = |more: u64| {
+                let more = keys.by_ref().take(more as usize);
+                more.for_each(|key| summary.append(key));
+                (summary.stages(), is_outgrown(&summary, &options))
+            };
+            assert_eq!(grow_by(0), (1, false));
+            assert_eq!(grow_by(1), (2, false));
+            assert_eq!(grow_by(FIRST / 5), (2, false));
+            assert_eq!(grow_by(FIRST / 10), (3, true));
+        }
     }
 
     /// Readers go on with the old summary, and so must writers.

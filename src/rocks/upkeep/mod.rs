@@ -329,6 +329,8 @@ impl Upkeep {
         for column in self.columns.all() {
             match self.list_in_epoch(&column) {
                 Ok((epoch, tables)) => {
+                    // No pass may have done so since the open.
+                    self.hand_out_shares(&column, &tables);
                     self.publish_known(&column, epoch, &tables);
                     self.save_filters(&tables);
                     self.save_summary(&column);

@@ -1,6 +1,7 @@
 //! The tables' own filters.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use crate::rocks::inventory::Inventory;
 use crate::rocks::planning::{self, Limits};
 use crate::rocks::runs::{SortedRuns, Spanning};
 use crate::rocks::setback::Setback;
-use crate::segment::{Action, SegmentBuilder};
+use crate::segment::{Action, SegmentBuilder, Share};
 
 /// No table's filter takes more: what a file claims beyond, no memory is asked for.
 const MOST_BITS: u64 = 1 << 16;
@@ -30,19 +31,32 @@ fn most_bits(entries: u64) -> Bits {
 
 impl Upkeep {
     pub(super) fn load_filters(&self, column: &Column, tables: &[LiveTable]) {
-        let mut shares: HashMap<_, _> = column.take_shares().into_iter().collect();
+        self.hand_out_shares(column, tables);
         for table in tables {
             let Some(id) = table.id() else { continue };
             let segment = self.registry.open(id);
-            if let Some(share) = shares.remove(&id) {
-                segment.set_share(share);
-            }
             if segment.filter().is_some() || segment.share().is_some() {
                 continue;
             }
             let room = self.room(Bits::new(0)).min(most_bits(table.entries));
             if let Some(filter) = self.shelf.load_within(id, room) {
                 segment.set_filter(filter, true);
+            }
+        }
+    }
+
+    /// Lets the stored summary's map speak for these tables, unless another summary has taken its place or
+    /// it answers *maybe* to all.
+    pub(super) fn hand_out_shares(&self, column: &Column, tables: &[LiveTable]) {
+        let mut shares: HashMap<_, _> = column.take_shares().into_iter().collect();
+        let summary = column.view().summary;
+        for id in tables.iter().filter_map(LiveTable::id) {
+            let share = shares.remove(&id);
+            let speaks = |share: &Share| Arc::ptr_eq(&share.summary, &summary);
+            if let Some(share) = share.filter(speaks)
+                && !summary.is_saturated()
+            {
+                self.registry.open(id).set_share(share);
             }
         }
     }
@@ -101,20 +115,14 @@ impl Upkeep {
         }
         let filter = segment.filter();
         let own = filter.as_ref().map(|filter| filter.chain.size());
-        let kept = filter.as_ref().filter(|filter| filter.rate == rate);
         let entries = Items::new(table.entries);
         let limits = Limits {
             rate,
             needed: self.options.segment_size(entries, rate),
-            // Which filter goes when there are too many is not said by the order of the tables.
-            room: match kept {
-                Some(_) => Bits::new(u64::MAX),
-                None => self.room(own.unwrap_or_default()),
-            },
+            room: self.room(own.unwrap_or_default()),
         };
-        let chain = kept.map(|filter| &filter.chain);
         let imprint = column.hasher().imprint();
-        let decision = planning::decide(id, chain, imprint, entries, limits);
+        let decision = planning::decide(id, filter.as_deref(), imprint, entries, limits);
         match decision.action {
             Action::Rebuild { .. } => {
                 tracing::info!(segment = %id, %decision, "a table's filter");

@@ -203,9 +203,7 @@ fn of_a_file_too_long_for_a_sidecar_the_header_alone_is_read() {
         "nothing else is wrong with it"
     );
     match folder.load(FIRST) {
-        Err(SidecarError::Disk { source, .. }) => {
-            assert_eq!(source.kind(), io::ErrorKind::FileTooLarge);
-        }
+        Err(SidecarError::TooLong { length: found, .. }) => assert_eq!(found, length),
         other => panic!("{other:?}"),
     }
 }
