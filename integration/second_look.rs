@@ -193,7 +193,9 @@ fn tables_beside_one_another_are_looked_at_however_many() {
         settle(&db);
         whole(&db, &model);
         let passed = passed(&db, 10 + TABLES * 100);
-        assert_eq!(db.inspect().unwrap().columns[0].segments.len(), 20);
+        // One more where upkeep took the pause to make the summary anew, and flushed for it.
+        let tables = db.inspect().unwrap().columns[0].segments.len() as u64;
+        assert!((TABLES..=TABLES + 1).contains(&tables), "{tables} tables");
         (passed, db.health().families[0].looks_twice)
     };
     let beside = |run, i| run * 100 + i;
