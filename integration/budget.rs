@@ -177,6 +177,11 @@ fn upkeep_comes_to_rest_within_any_budget() {
             read, !saturated,
             "{bits} bits: for another summary, or blindly"
         );
+        let in_memory = db.health().memory.summary;
+        assert!(
+            !saturated || in_memory <= Bits::new(512),
+            "{bits} bits: a summary of {in_memory:?} that denies nothing"
+        );
         let summary = if saturated { 0 } else { column.summary.bits };
         assert!(
             taken + summary <= bits,

@@ -1,6 +1,8 @@
 //! Column families that come and go, and come back under the same name.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use lsm_sieve::disk::{Disk as _, RealDisk};
 use lsm_sieve::{Answer, SieveDb};
@@ -42,6 +44,37 @@ fn a_family_dropped_and_made_again_holds_its_new_keys_and_none_of_the_old() {
         assert_eq!(summaries.count(), 1, "the default family's: {files:?}");
     }
     whole(&db, &default);
+}
+
+/// RocksDB takes no listener for it; tables would be unsaved, and filters of tables that are gone kept, until
+/// another family changed.
+#[test]
+fn a_family_made_on_the_way_is_looked_after_when_a_compaction_ends() {
+    let home = tempfile::tempdir().unwrap();
+    let db = open(home.path());
+    db.create_cf("late", &options()).unwrap();
+    let late = db.cf_handle("late").unwrap();
+    for value in 0..3_u32 {
+        for key in 0..1_000_u32 {
+            db.put_cf(&late, key.to_be_bytes(), value.to_be_bytes())
+                .unwrap();
+        }
+        db.flush_cf(&late).unwrap();
+    }
+    settle(&db);
+    db.compact_range_cf::<&[u8], &[u8]>(&late, None, None);
+    let began = Instant::now();
+    loop {
+        let late = db.inspect().unwrap().columns;
+        let late = late.into_iter().find(|column| column.name == "late");
+        let tables = late.unwrap().segments;
+        assert_eq!(tables.len(), 1);
+        if tables[0].saved {
+            break;
+        }
+        assert!(began.elapsed() < Duration::from_secs(20), "not saved");
+        thread::sleep(Duration::from_millis(20));
+    }
 }
 
 /// A handle outlives its family: reads through it go to the engine, which still has the data.

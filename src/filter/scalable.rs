@@ -255,10 +255,16 @@ impl Scalable {
     }
 
     /// Adds a key without asking the older stages: one cache line, whatever their number. A key
-    /// that an older stage holds is stored and counted once more.
+    /// that an older stage holds is stored and counted once more, unless that is a static first one,
+    /// which holds most keys and takes none: it is asked.
     #[inline]
     pub fn append(&self, hash: KeyHash) {
         if self.is_saturated() {
+            return;
+        }
+        let first = self.first.get();
+        let first = first.filter(|open| open.stage.shape().kind.is_static());
+        if first.is_some_and(|open| open.stage.may_contain(hash)) {
             return;
         }
         match self.newest() {
@@ -611,6 +617,24 @@ mod tests {
             .take(keys)
             .for_each(|hash| _ = filter.insert(hash));
         filter
+    }
+
+    /// Each update of a key would be stored once more, until another filter was made of the same keys.
+    #[test]
+    fn keys_of_a_static_first_stage_are_not_appended_again() {
+        let options = ScalableOptions {
+            second: Some(Items::new(50)),
+            ..small(None)
+        };
+        let filter = Scalable::awaiting(imprint(1), options, Bits::new(1_000));
+        let old: Vec<_> = hashes(1).take(1_000).collect();
+        filter.complete(Stage::ribbon(old.clone(), Rate::ONE_PERCENT).unwrap());
+        hashes(2).take(20).for_each(|hash| filter.append(hash));
+        let before = (filter.stages(), filter.items());
+        assert_eq!(before.0, 2);
+        old.iter().for_each(|&hash| filter.append(hash));
+        assert_eq!((filter.stages(), filter.items()), before);
+        assert!(hashes(2).take(20).all(|hash| filter.may_contain(hash)));
     }
 
     #[test]

@@ -174,16 +174,11 @@ impl SieveDb {
         let limits = Limits {
             rate,
             needed: self.segment_size(entries, rate),
-            room: self.room(own.unwrap_or_default()),
         };
-        let imprint = column.hasher().imprint();
-        Some(planning::decide(
-            table.id()?,
-            filter,
-            imprint,
-            entries,
-            limits,
-        ))
+        let (id, imprint) = (table.id()?, column.hasher().imprint());
+        let room = || self.room(own.unwrap_or_default());
+        let decision = planning::decide(id, filter, imprint, entries, limits, room);
+        Some(decision)
     }
 
     /// The live tables of a front's family; none when that is gone.

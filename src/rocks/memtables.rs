@@ -33,6 +33,13 @@ impl WriteTarget {
         memtables: MemtableOptions,
         column: &Weak<Column>,
     ) -> Self {
+        // A map stands for the tables' filters: there is no second look.
+        let is_map = summaries.iter().all(|summary| summary.begins_with_a_map());
+        let memtables = if is_map {
+            memtables.without_recent()
+        } else {
+            memtables
+        };
         Self {
             hasher,
             summaries,
@@ -123,6 +130,13 @@ struct MemtableOptions {
     publishes_first: bool,
 }
 
+impl MemtableOptions {
+    fn without_recent(mut self) -> Self {
+        self.recent.budget = Some(Bits::new(0));
+        self
+    }
+}
+
 /// The memtables of one column family, by what they feed.
 #[derive(Debug)]
 pub(crate) struct Memtables {
@@ -176,7 +190,7 @@ impl Memtables {
         self.options.publishes_first
     }
 
-    /// Whether the budget has room for a recent filter.
+    /// Whether the latest memtables have a recent filter that says anything.
     pub(crate) fn may_have_recent(&self) -> bool {
         let current = self.current();
         !current.recent().is_saturated() || current.recent().size() > Bits::new(0)
@@ -202,8 +216,7 @@ impl Memtables {
 
     /// Filters for a generation of which no answer is asked: this summary alone.
     pub(crate) fn last(&self, summary: Arc<Scalable>) -> Arc<WriteTarget> {
-        let mut options = self.options;
-        options.recent.budget = Some(Bits::new(0));
+        let options = self.options.without_recent();
         let target = WriteTarget::new(self.hasher, vec![summary], options, &self.column);
         Arc::new(target)
     }
@@ -246,9 +259,39 @@ impl Memtables {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use rocksdb::Options;
 
+    use crate::math::Bits;
     use crate::rocks::{SieveDb, SieveOptions};
+
+    /// A line of each write and up to four megabytes, for nothing.
+    #[test]
+    fn memtables_have_no_recent_filter_where_there_is_no_second_look() {
+        let sieves = [
+            (SieveOptions::default(), true),
+            (SieveOptions::default().segment_rate(None), false),
+            (SieveOptions::default().run_map(true), false),
+        ];
+        for (sieve, has_second_look) in sieves {
+            let home = tempfile::tempdir().unwrap();
+            let mut options = Options::default();
+            options.create_if_missing(true);
+            let db = SieveDb::open(&options, &sieve, home.path()).unwrap();
+            db.put("first", "value").unwrap();
+            db.consolidate().unwrap();
+            assert!(db.wait_until_known(Duration::from_secs(20)));
+            db.put("second", "value").unwrap();
+            let column = db.columns().all().remove(0);
+            let recent = column.memtables().current().recent().size();
+            assert_eq!(recent > Bits::new(0), has_second_look, "{sieve:?}");
+            assert_eq!(column.view().inventory.is_some(), has_second_look);
+            for key in ["first", "second"] {
+                assert!(!db.answer(key).is_absent());
+            }
+        }
+    }
 
     /// A reader may see the key before its memtable has taken it, and must be let by.
     #[test]

@@ -244,7 +244,13 @@ impl SieveOptions {
 
     /// What a summary takes that is made for so many keys.
     pub(crate) fn summary_size(&self, keys: Items) -> Bits {
-        if self.makes_static(keys) {
+        self.size_of_kind(self.makes_static(keys), keys)
+    }
+
+    /// What a summary of so many keys takes whose first stage is static, or is not: which of them is made
+    /// depends on the entries of the tables, with all versions of a key.
+    pub(crate) fn size_of_kind(&self, is_static: bool, keys: Items) -> Bits {
+        if is_static {
             self.static_summary_size(keys)
         } else {
             self.stage_size(roomy(keys).max(self.first_stage()))
@@ -392,8 +398,12 @@ impl SieveOptions {
         self
     }
 
-    /// The most that the filter of one generation of a column family's memtables takes.
+    /// The most that the filter of one generation of a column family's memtables takes: nothing where
+    /// there is no second look for it.
     pub(crate) fn recent_budget(&self) -> Bits {
+        if self.segments.is_none() || self.access == Access::Read {
+            return Bits::new(0);
+        }
         recent_budget(self.memory_budget, self.families)
     }
 

@@ -23,23 +23,23 @@ pub(crate) struct Limits {
     pub(crate) rate: Rate,
     /// What a filter takes that is made anew.
     pub(crate) needed: Bits,
-    /// Memory for such a one, what the table's filter takes now included.
-    pub(crate) room: Bits,
 }
 
-/// What to do about the filter of a table of so many entries, whose keys are on disk.
+/// What to do about the filter of a table of so many entries, whose keys are on disk. `room` is the memory
+/// for another one, what the table's filter takes now included; it is asked only if one may be made.
 pub(crate) fn decide(
     id: SegmentId,
     filter: Option<&SealedFilter>,
     imprint: Imprint,
     entries: Items,
     limits: Limits,
+    room: impl FnOnce() -> Bits,
 ) -> Decision {
     let kept = filter.filter(|filter| filter.rate == limits.rate);
     let filter = kept.map(|filter| &filter.chain);
     let items = filter.map_or(entries, Chain::items).max(Items::new(1));
     // Which filter goes when there are too many is not said by the order of the tables.
-    let fits = kept.is_some() || limits.needed <= limits.room;
+    let fits = kept.is_some() || limits.needed <= room();
     let input = Input {
         id,
         items,
@@ -125,8 +125,8 @@ mod tests {
         let id = SegmentId::from_bytes([1; 16]);
         let decide = |needed, room| {
             let (needed, room) = (Bits::new(needed), Bits::new(room));
-            let limits = Limits { rate, needed, room };
-            decide(id, None, imprint, entries, limits).action
+            let limits = Limits { rate, needed };
+            decide(id, None, imprint, entries, limits, || room).action
         };
         let rebuild = |action| matches!(action, Action::Rebuild { .. });
         assert!(rebuild(decide(8_000_000, 8_000_000)));

@@ -526,24 +526,27 @@ class CollectorFactory : public TablePropertiesCollectorFactory {
 
 // ---------------------------------------------------------------- events
 
-// Callbacks come late, out of order or never: they only wake the upkeep of their column family.
+// Callbacks come late, out of order or never: they only wake the upkeep. It is one for all column
+// families, and one listener wakes it for all: a database takes none for a family that is created later.
 class Waker : public EventListener {
  public:
-  Waker(ColumnPtr column, std::string name) : column_(std::move(column)), name_(std::move(name)) {}
+  Waker(ColumnPtr column, std::string name, bool wakes)
+      : column_(std::move(column)), name_(std::move(name)), wakes_(wakes) {}
   const char* Name() const override { return "lsm-sieve"; }
-  void OnFlushCompleted(DB*, const FlushJobInfo& info) override { Changed(info.cf_name); }
-  void OnCompactionCompleted(DB*, const CompactionJobInfo& info) override { Changed(info.cf_name); }
+  void OnFlushCompleted(DB*, const FlushJobInfo&) override { Changed(); }
+  void OnCompactionCompleted(DB*, const CompactionJobInfo&) override { Changed(); }
   void OnExternalFileIngested(DB*, const ExternalFileIngestionInfo& info) override {
     if (info.cf_name == name_) column_->hooks()->keys_ingested(column_->front());
   }
 
  private:
-  void Changed(const std::string& name) {
-    if (name == name_) column_->hooks()->engine_changed(column_->front());
+  void Changed() {
+    if (wakes_) column_->hooks()->engine_changed(column_->front());
   }
 
   const ColumnPtr column_;
   const std::string name_;
+  const bool wakes_;
 };
 
 // ---------------------------------------------------------------- helpers
@@ -676,10 +679,10 @@ bool lsm_sieve_install(rocksdb_options_t* options, void* front,
 
 // Takes over one reference on `front`, the front of the column family of this name.
 void lsm_sieve_listen(rocksdb_options_t* options, void* front, const lsm_sieve_hooks* hooks,
-                      const char* name, size_t name_size) noexcept {
+                      const char* name, size_t name_size, bool wakes) noexcept {
   auto column = std::make_shared<const Column>(front, hooks);
   options->rep.listeners.push_back(
-      std::make_shared<Waker>(std::move(column), std::string(name, name_size)));
+      std::make_shared<Waker>(std::move(column), std::string(name, name_size), wakes));
 }
 
 // Calls `each` for every live table of the column family: of the newest version, or of the one that

@@ -71,6 +71,8 @@ impl Column {
         knowledge.foreign_epoch += 1;
         knowledge.foreign_in_flight += 1;
         knowledge.settled = false;
+        // Files that overlap nothing take no sequence number.
+        self.note_consolidated(None);
         self.forget();
     }
 
@@ -154,18 +156,23 @@ impl Column {
         }
     }
 
+    /// How often keys began or ceased to come from outside.
+    pub(crate) fn arrivals(&self) -> u64 {
+        unpoisoned(self.knowledge.lock()).foreign_epoch
+    }
+
     pub(crate) fn is_settled(&self) -> bool {
         unpoisoned(self.knowledge.lock()).settled
     }
 
-    /// Notes that the summary was made anew with all writes up to this sequence number; `None`
-    /// that it must be.
+    /// Notes that another summary would be no better, with all writes up to this sequence number; `None`
+    /// that it may be.
     pub(crate) fn note_consolidated(&self, sequence: Option<u64>) {
         self.consolidated
             .store(sequence.unwrap_or(NEVER), Ordering::Relaxed);
     }
 
-    /// Whether another summary would hold the same: no write came since this one was made.
+    /// Whether another summary would be no better: nothing came since that was noted.
     pub(crate) fn is_consolidated(&self, sequence: u64) -> bool {
         self.consolidated.load(Ordering::Relaxed) == sequence
     }

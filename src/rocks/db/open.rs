@@ -272,7 +272,8 @@ impl SieveDb {
             let column = opening.column(&name, sieve, taken);
             taken = taken + column.view().summary.size();
             hooked.push((name, hooked_options(&options, &column)?));
-            ffi::listen(&mut database_options, Arc::clone(&column));
+            let is_first = fronts.is_empty();
+            ffi::listen(&mut database_options, Arc::clone(&column), is_first);
             fronts.push(column);
         }
         if planted!(FolderChangedUnlocked) {

@@ -61,6 +61,7 @@ unsafe extern "C" {
         hooks: *const Hooks,
         name: *const u8,
         name_size: usize,
+        wakes: bool,
     );
     fn lsm_sieve_flush_would_wait(column: *mut sys::rocksdb_column_family_handle_t) -> bool;
     fn lsm_sieve_flush(column: *mut sys::rocksdb_column_family_handle_t) -> *mut c_char;
@@ -123,14 +124,24 @@ pub(crate) fn install(options: &mut Options, column: Arc<Column>, hooks: &'stati
     unsafe { lsm_sieve_install(raw, front, hooks) }
 }
 
-/// Installs the listener that wakes the column's upkeep in the options of its database.
-pub(crate) fn listen(options: &mut Options, column: Arc<Column>) {
+/// Installs a listener in the options of the column's database. It tells of what is ingested into the
+/// family; one that `wakes` rings for the flushes and compactions of all families.
+pub(crate) fn listen(options: &mut Options, column: Arc<Column>, wakes: bool) {
     // SAFETY: `options` lives through the call.
     let raw = unsafe { options.as_raw_ptr() };
     let name = column.name().to_owned();
     let front = Arc::into_raw(column).cast_mut().cast();
     // SAFETY: as in `install`; the shim copies the name.
-    unsafe { lsm_sieve_listen(raw, front, &raw const HOOKS, name.as_ptr(), name.len()) }
+    unsafe {
+        lsm_sieve_listen(
+            raw,
+            front,
+            &raw const HOOKS,
+            name.as_ptr(),
+            name.len(),
+            wakes,
+        )
+    }
 }
 
 /// Whether a flush would wait for compactions, so as to slow no writer.

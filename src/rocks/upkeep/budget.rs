@@ -16,15 +16,18 @@ impl Upkeep {
         room(&self.options, &self.columns, &self.registry, own)
     }
 
-    /// Whether there is room for a second look beside all summaries.
+    /// Whether memtables have filters for a second look, and there is room for them beside all summaries.
     pub(super) fn second_look_fits(&self, column: &Column) -> bool {
+        if !column.memtables().may_have_recent() {
+            return false;
+        }
         let Some(budget) = self.options.get_memory_budget() else {
             return true;
         };
         let others = self.columns.size_without(Some(column)).get();
         let next = column.view().summary.size().get() + self.options.recent_budget().get();
         let own = next.max(column.size().get());
-        others + own <= budget.get() && column.memtables().may_have_recent()
+        others + own <= budget.get()
     }
 
     /// Drops whole filters until all that are left fit the budget. Those of tables go before summaries,

@@ -58,21 +58,31 @@ impl Upkeep {
         let strayed = quiet && column.has_strayed();
         let sequence = self.engine.latest_sequence_number();
         // A summary that the budget keeps from the promised rate would come out the same again.
-        if !self.may_consolidate() || (column.is_consolidated(sequence) && !strayed) {
+        if !self.may_consolidate()
+            || !column.is_settled()
+            || (column.is_consolidated(sequence) && !strayed)
+        {
             return false;
         }
         let summary = column.view().summary;
-        column.is_settled()
-            && (summary.stages() > BUSY_STAGES
-                || strayed
-                || (quiet && self.would_be_better(column, &summary))
-                || (summary.is_saturated() && self.has_room_again(column)))
-            && !self.flush_would_wait(column)
+        let due = summary.stages() > BUSY_STAGES
+            || strayed
+            || (quiet && self.would_be_better(column, &summary))
+            || (summary.is_saturated() && self.has_room_again(column));
+        if quiet && !due && !summary.is_saturated() {
+            // Nor until something is written: an answer may take a listing of all tables.
+            column.note_consolidated(Some(sequence));
+        }
+        due && !self.flush_would_wait(column)
     }
 
     /// Whether a summary made anew would take less, let less by, or be of the kind that is asked for.
     fn would_be_better(&self, column: &Column, summary: &Scalable) -> bool {
         let is_another_kind = || {
+            let is_asked = self.options.has_static_filters() || self.options.has_run_map();
+            if !is_asked && !summary.begins_static() {
+                return false;
+            }
             let entries = self.entries(column).map(Items::new);
             entries.is_ok_and(|entries| {
                 self.options.makes_map(entries) != summary.begins_with_a_map()
@@ -119,13 +129,17 @@ impl Upkeep {
         setback: &mut Setback,
     ) -> Result<(), UpkeepError> {
         let sequence = self.engine.latest_sequence_number();
-        column.note_consolidated(None);
+        // Before the tables are read: keys that come from outside meanwhile take it back.
+        column.note_consolidated(Some(sequence));
         column.note_strayed(false);
         let old = Arc::clone(&column.view().summary);
         let new = Arc::new(self.new_summary(column, &old)?);
         if new.is_saturated() && column.is_settled() && !planted!(SaturatedForSaturated) {
-            // The budget has no room for another one: whatever the old one denies, it denies for less.
-            column.note_consolidated(Some(sequence));
+            // The budget has no room for another one: whatever the old one denies, it denies for less. One
+            // that denies nothing keeps the tables' filters out of the budget.
+            if old.is_saturated() && !old.begins_with_a_map() && column.drop_summary() {
+                self.bell.ring();
+            }
             return Ok(());
         }
         if planted!(OldSummaryStarved) {
@@ -146,13 +160,14 @@ impl Upkeep {
                 // Tables without a share in the new one need filters of their own.
                 self.bell.ring();
             }
-            column.note_consolidated(Some(sequence));
             tracing::info!(
                 column = column.name(),
                 items = column.view().summary.items().get(),
                 "consolidated the summary"
             );
             self.save_summary(column);
+        } else {
+            column.note_consolidated(None);
         }
         outcome
     }
@@ -410,8 +425,8 @@ fn is_outgrown(summary: &Scalable, options: &SieveOptions) -> bool {
     // A static stage takes no keys: the one beside it was planned when it was made.
     let planned = if summary.begins_static() { 2 } else { 1 };
     summary.stages() > planned && {
-        let right = options.summary_size(summary.items()).get();
-        summary.size().get() > right + right / 3
+        let right = options.size_of_kind(summary.begins_static(), summary.items());
+        summary.size().get() > right.get() + right.get() / 3
     }
 }
 
@@ -421,9 +436,9 @@ mod tests {
     use std::path::Path;
     use std::sync::mpsc;
     use std::thread;
-    use std::time::Duration;
+    use std::time::{Duration, Instant};
 
-    use rocksdb::Options;
+    use rocksdb::{Options, SstFileWriter};
 
     use super::is_outgrown;
     use crate::filter::naive::{hashes, imprint};
@@ -562,6 +577,60 @@ mod tests {
         // Nor does another memtable feed the new one alone.
         db.put("later", "value").unwrap();
         assert!(!db.answer("later").is_absent());
+    }
+
+    fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+        let began = Instant::now();
+        while !is_so() {
+            assert!(began.elapsed() < PATIENCE, "{what}");
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Files that overlap nothing leave the latest sequence number as it is.
+    #[test]
+    fn what_is_ingested_piece_by_piece_ends_in_one_stage() {
+        const FILES: u32 = 12;
+        let home = tempfile::tempdir().unwrap();
+        let mut options = Options::default();
+        options.create_if_missing(true);
+        let sieve = SieveOptions::default().expected_keys(Items::new(1_000));
+        let db = SieveDb::open(&options, &sieve, home.path().join("db")).unwrap();
+        let file = home.path().join("keys.sst");
+        for number in 0..FILES {
+            let mut writer = SstFileWriter::create(&options);
+            writer.open(&file).unwrap();
+            let keys = number * 1_000..(number + 1) * 1_000;
+            keys.for_each(|key| writer.put(key.to_be_bytes(), b"value").unwrap());
+            writer.finish().unwrap();
+            db.ingest_external_file(vec![&file]).unwrap();
+            assert!(db.wait_until_covered(PATIENCE));
+        }
+        let column = db.columns().all().remove(0);
+        let holds_all = || column.view().summary.items() > Items::new(11_000);
+        wait_until("one stage, of the right size", || {
+            db.wait_until_covered(PATIENCE) && column.view().summary.stages() == 1 && holds_all()
+        });
+        (0..FILES * 1_000).for_each(|key| assert!(!db.answer(key.to_be_bytes()).is_absent()));
+    }
+
+    /// Else all tables were listed twice a second for as long as nothing is written.
+    #[test]
+    fn an_idle_database_is_not_asked_again() {
+        let home = tempfile::tempdir().unwrap();
+        drop(consolidated(home.path()));
+        let sieve = SieveOptions::default().static_filters(true).audit(0);
+        for sieve in [SieveOptions::default().audit(0), sieve] {
+            let db = SieveDb::open(&Options::default(), &sieve, home.path()).unwrap();
+            let column = db.columns().all().remove(0);
+            let sequence = db.latest_sequence_number();
+            wait_until("at rest", || column.is_consolidated(sequence));
+            assert_eq!(
+                column.view().summary.begins_static(),
+                sieve.has_static_filters()
+            );
+            assert!(!db.answer(7_u32.to_be_bytes()).is_absent());
+        }
     }
 
     /// Beside which upkeep must not flush.

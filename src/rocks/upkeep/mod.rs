@@ -96,7 +96,7 @@ pub(crate) struct Upkeep {
     bell: Arc<Bell>,
     sweeper: Sweeper,
     /// The newest write that was seen, and when first.
-    latest: (u64, Instant),
+    latest: ((u64, u64), Instant),
     /// By the name of the column family; those without one are not here.
     setbacks: HashMap<String, Setback>,
     scrubber: Scrubber,
@@ -128,7 +128,7 @@ impl Upkeep {
             shelf,
             options,
             bell,
-            latest: (u64::MAX, Instant::now()),
+            latest: ((u64::MAX, 0), Instant::now()),
             setbacks: HashMap::new(),
             scrubber,
         }
@@ -257,12 +257,14 @@ impl Upkeep {
 
     /// Whether the writers have paused.
     fn is_quiet(&mut self) -> bool {
-        let sequence = self.engine.latest_sequence_number();
+        let columns = self.columns.all();
+        let arrivals = columns.iter().map(|column| column.arrivals()).sum();
+        let now = (self.engine.latest_sequence_number(), arrivals);
         let (latest, since) = self.latest;
-        if latest != sequence {
-            self.latest = (sequence, Instant::now());
+        if latest != now {
+            self.latest = (now, Instant::now());
         }
-        latest == sequence && (since.elapsed() >= PATIENCE || planted!(QuietAtOnce))
+        latest == now && (since.elapsed() >= PATIENCE || planted!(QuietAtOnce))
     }
 
     /// Sees to the filters of one family, whose tables were listed in this epoch.
@@ -285,12 +287,15 @@ impl Upkeep {
         if self.options.is_frozen() && !self.options.is_secondary() {
             return Ok(());
         }
+        let before = column.view().summary;
         let improved = self
             .make_missing(column, epoch, tables, setback)
             .and_then(|()| {
                 column.note_strayed(self.have_strayed(column)?);
                 let due = !setback.is_waiting() && self.consolidation_is_due(column, quiet);
-                if self.may_consolidate() && (calls.consolidate || due) {
+                // As asked for, if missing keys came into another summary.
+                let called = calls.consolidate && Arc::ptr_eq(&before, &column.view().summary);
+                if self.may_consolidate() && (called || due) {
                     self.consolidate(column, setback)?;
                 }
                 Ok(())

@@ -119,10 +119,10 @@ impl Upkeep {
         let limits = Limits {
             rate,
             needed: self.options.segment_size(entries, rate),
-            room: self.room(own.unwrap_or_default()),
         };
         let imprint = column.hasher().imprint();
-        let decision = planning::decide(id, filter.as_deref(), imprint, entries, limits);
+        let room = || self.room(own.unwrap_or_default());
+        let decision = planning::decide(id, filter.as_deref(), imprint, entries, limits, room);
         match decision.action {
             Action::Rebuild { .. } => {
                 tracing::info!(segment = %id, %decision, "a table's filter");
