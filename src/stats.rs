@@ -11,7 +11,15 @@ use crate::threads::{OwnSlot, SLOTS};
 /// The events of one thread, on cache lines of its own.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-struct Slot([AtomicU64; Event::COUNT]);
+struct Slot {
+    counts: [AtomicU64; Event::COUNT],
+    /// See [`Counters::note`].
+    let_by_in_turn: AtomicU64,
+}
+
+/// So many keys in turn that the filters let by foretell another one: hardly ever are two of them false
+/// positives.
+const FORETELL: u64 = 2;
 
 /// What is counted.
 #[derive(Clone, Copy, Debug)]
@@ -53,7 +61,7 @@ impl Counters {
     pub(crate) fn add(&self, event: Event, times: u64) -> u64 {
         match OwnSlot::get() {
             Some(slot) => self.add_to(slot, event, times),
-            None => self.slots[SLOTS].0[event as usize].fetch_add(times, Ordering::Relaxed),
+            None => self.slots[SLOTS].counts[event as usize].fetch_add(times, Ordering::Relaxed),
         }
     }
 
@@ -61,17 +69,32 @@ impl Counters {
     #[inline]
     pub(crate) fn add_to(&self, slot: OwnSlot, event: Event, times: u64) -> u64 {
         // Nobody else writes this slot.
-        let counter = &self.slots[slot.index()].0[event as usize];
+        let counter = &self.slots[slot.index()].counts[event as usize];
         let before = counter.load(Ordering::Relaxed);
         counter.store(before + times, Ordering::Relaxed);
         before
+    }
+
+    /// Notes whether the filters let this thread's last key by.
+    #[inline]
+    pub(crate) fn note(&self, slot: OwnSlot, let_by: bool) {
+        let in_turn = &self.slots[slot.index()].let_by_in_turn;
+        let before = in_turn.load(Ordering::Relaxed);
+        in_turn.store(if let_by { before + 1 } else { 0 }, Ordering::Relaxed);
+    }
+
+    /// Whether the filters are likely to let this thread's next key by.
+    #[inline]
+    pub(crate) fn foretell(&self, slot: OwnSlot) -> bool {
+        let in_turn = &self.slots[slot.index()].let_by_in_turn;
+        in_turn.load(Ordering::Relaxed) >= FORETELL
     }
 
     pub(crate) fn stats(&self) -> Stats {
         let sum = |event: Event| {
             self.slots
                 .iter()
-                .map(|slot| slot.0[event as usize].load(Ordering::Relaxed))
+                .map(|slot| slot.counts[event as usize].load(Ordering::Relaxed))
                 .sum()
         };
         Stats {

@@ -138,6 +138,24 @@ impl View {
         Answer::Absent(Proof(()))
     }
 
+    /// [`View::answer`] for a key that is likely to be there: it takes a second look as a rule, so all
+    /// lines are asked for at once.
+    pub(crate) fn answer_likely(&self, hash: KeyHash, key: &[u8]) -> Answer {
+        let Some(inventory) = self
+            .inventory
+            .as_ref()
+            .filter(|_| self.coverage.is_complete())
+        else {
+            return self.answer(hash, key);
+        };
+        let remixed = hash.remixed();
+        self.summary.prefetch(remixed);
+        if inventory.may_contain(hash, key) && self.summary.may_contain(remixed) {
+            return Answer::Maybe;
+        }
+        Answer::Absent(Proof(()))
+    }
+
     /// Whether the summary rules the key out by itself, without the filter of a table.
     pub(crate) fn summary_denies(&self, hash: KeyHash) -> bool {
         self.coverage.is_complete() && !self.summary.may_contain(hash.remixed())

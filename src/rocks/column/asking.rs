@@ -30,9 +30,12 @@ impl Column {
 
     /// A miss as most are, without a call but that of the vectors. It waits for one line of memory, and the fewer its
     /// instructions, the more look-ups the processor has waiting together. `None` says nothing:
-    /// [`Column::ask_fully`] does.
+    /// [`Column::ask_fully`] does, and at once where the key is likely to be there.
     #[inline(always)]
     pub(crate) fn ask_under(&self, slot: OwnSlot, reading: &Reading, key: &[u8]) -> Option<Asked> {
+        if self.counters.foretell(slot) {
+            return None;
+        }
         let hash = self.hasher.at_once(key)?;
         let proof = self.view.get(reading).absent_at_once(hash)?;
         let count = self.counters.add_to(slot, Event::Absent, 1);
@@ -43,7 +46,16 @@ impl Column {
     #[inline(never)]
     pub(crate) fn ask_fully(&self, key: &[u8]) -> Asked {
         let hash = self.hasher.hash(key);
-        match self.view.with(|view| view.answer(hash, key)) {
+        let slot = OwnSlot::get();
+        let is_likely = slot.is_some_and(|slot| self.counters.foretell(slot));
+        let answer = self.view.with(|view| match is_likely {
+            true => view.answer_likely(hash, key),
+            false => view.answer(hash, key),
+        });
+        if let Some(slot) = slot {
+            self.counters.note(slot, !answer.is_absent());
+        }
+        match answer {
             Answer::Absent(proof) => self.denied(hash, self.count(Event::Absent), proof),
             Answer::Maybe => Asked::Maybe,
         }
@@ -138,10 +150,10 @@ impl Column {
     /// Counts what the engine found where the filters said *maybe*. Returns whether that it found
     /// nothing is doubted, and waits for [`Column::tables_hide`].
     pub(crate) fn engine_answered(&self, found: bool) -> bool {
-        let event = match (found, self.is_known()) {
-            (true, _) => Event::Found,
-            (false, true) => Event::FalsePositive,
-            (false, false) => Event::Uncovered,
+        let event = match found {
+            true => Event::Found,
+            false if self.is_known() => Event::FalsePositive,
+            false => Event::Uncovered,
         };
         let count = self.counters.add(event, 1);
         !found && self.sample.draws(KeyHash::new(0), count)

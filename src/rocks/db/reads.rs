@@ -450,4 +450,23 @@ mod tests {
         let values: Vec<_> = values.into_iter().map(Result::unwrap).collect();
         assert_eq!(values, [Some(2); 3]);
     }
+
+    /// All lines are asked for at once then; the answers are the same.
+    #[test]
+    fn a_key_is_denied_after_many_that_were_let_by() {
+        let home = tempfile::tempdir().unwrap();
+        let db = SieveDb::open_default(home.path()).unwrap();
+        db.put("key", "value").unwrap();
+        assert!(db.wait_until_known(std::time::Duration::from_secs(60)));
+        let column = db.columns().all().remove(0);
+        assert!(column.view().inventory.is_some());
+        for let_by in 0..6 {
+            assert!((0..let_by).all(|_| db.get("key").unwrap().is_some()));
+            assert!((0..3).all(|_| db.get("absent").unwrap().is_none()));
+        }
+        assert_eq!((db.stats().found, db.stats().absent), (15, 18));
+        // Of a view that knows nothing, the same.
+        column.foreign_keys_arrived();
+        assert!((0..6).all(|_| db.get("key").unwrap().is_some()));
+    }
 }
