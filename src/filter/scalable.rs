@@ -262,9 +262,10 @@ impl Scalable {
         if self.is_saturated() {
             return;
         }
-        let first = self.first.get();
-        let first = first.filter(|open| open.stage.shape().kind.is_static());
-        if first.is_some_and(|open| open.stage.may_contain(hash)) {
+        if self
+            .static_first()
+            .is_some_and(|stage| stage.may_contain(hash))
+        {
             return;
         }
         match self.newest() {
@@ -273,12 +274,21 @@ impl Scalable {
         }
     }
 
-    /// Asks the processor for the line that [`Scalable::append`] will write.
+    /// Asks the processor for the lines that [`Scalable::append`] will look at and write.
     #[inline]
     pub fn prefetch_append(&self, hash: KeyHash) {
+        if let Some(first) = self.static_first() {
+            first.prefetch(hash);
+        }
         if let Some(newest) = self.newest() {
             newest.stage.prefetch(hash);
         }
+    }
+
+    #[inline]
+    fn static_first(&self) -> Option<&Stage> {
+        let first = &self.first.get()?.stage;
+        Some(first).filter(|stage| stage.shape().kind.is_static())
     }
 
     #[inline]
@@ -452,7 +462,7 @@ impl Scalable {
 
     /// Whether the first stage is static, and takes no keys.
     pub fn begins_static(&self) -> bool {
-        self.first_kind().is_some_and(Kind::is_static)
+        self.static_first().is_some()
     }
 
     /// Whether the first stage is a map ([`Stage::mapped`]).

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock, Weak};
 mod asking;
 mod knowledge;
 
-pub(crate) use self::knowledge::{Epoch, ForeignKeys};
+pub(crate) use self::knowledge::{Epoch, ForeignKeys, Moment};
 
 use self::knowledge::Knowledge;
 use super::audit::{Auditor, Sample};
@@ -25,7 +25,7 @@ use crate::planted::planted;
 use crate::rcu::Published;
 use crate::segment::{Registry, SealedFilter, Segment, SegmentBuilder, SegmentId};
 use crate::stats::Counters;
-use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use crate::sync::{Mutex, unpoisoned};
 
 /// One column family's front.
@@ -43,7 +43,6 @@ pub(crate) struct Column {
     knowledge: Mutex<Knowledge>,
     segment_rate: Mutex<Option<Rate>>,
     static_filters: bool,
-    consolidated: AtomicU64,
     strayed: AtomicBool,
     counters: Counters,
     sample: Sample,
@@ -55,9 +54,6 @@ pub(crate) struct Column {
 
 /// No id of a family: RocksDB counts them from 0.
 const NO_FAMILY: u32 = u32::MAX;
-
-/// No sequence number of RocksDB.
-const NEVER: u64 = u64::MAX;
 
 impl Column {
     /// A front that knows nothing of the tables yet. `summary` and `covers` come from a snapshot,
@@ -91,7 +87,6 @@ impl Column {
             knowledge: Mutex::new(Knowledge::of_tables(covers)),
             segment_rate: Mutex::new(options.get_segment_rate()),
             static_filters: options.has_static_filters(),
-            consolidated: AtomicU64::new(NEVER),
             strayed: AtomicBool::new(false),
             counters: Counters::new(),
             sample: options.audit_sample(),

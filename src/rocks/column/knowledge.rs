@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::{Column, NEVER};
+use super::Column;
 use crate::filter::{Chain, Scalable};
 use crate::planted::planted;
 use crate::rocks::coverage::{Coverage, View};
@@ -26,6 +26,8 @@ pub(super) struct Knowledge {
     foreign_epoch: u64,
     /// Arrivals under way.
     foreign_in_flight: usize,
+    /// See [`Column::note_consolidated`].
+    consolidated: Option<Moment>,
     /// A hook failed: nothing may be ruled out any more.
     pub(super) given_up: bool,
 }
@@ -71,8 +73,6 @@ impl Column {
         knowledge.foreign_epoch += 1;
         knowledge.foreign_in_flight += 1;
         knowledge.settled = false;
-        // Files that overlap nothing take no sequence number.
-        self.note_consolidated(None);
         self.forget();
     }
 
@@ -156,25 +156,27 @@ impl Column {
         }
     }
 
-    /// How often keys began or ceased to come from outside.
-    pub(crate) fn arrivals(&self) -> u64 {
-        unpoisoned(self.knowledge.lock()).foreign_epoch
+    /// Now, when the engine's latest write has this sequence number.
+    pub(crate) fn moment(&self, sequence: u64) -> Moment {
+        Moment {
+            sequence,
+            arrivals: unpoisoned(self.knowledge.lock()).foreign_epoch,
+        }
     }
 
     pub(crate) fn is_settled(&self) -> bool {
         unpoisoned(self.knowledge.lock()).settled
     }
 
-    /// Notes that another summary would be no better, with all writes up to this sequence number; `None`
-    /// that it may be.
-    pub(crate) fn note_consolidated(&self, sequence: Option<u64>) {
-        self.consolidated
-            .store(sequence.unwrap_or(NEVER), Ordering::Relaxed);
+    /// Notes that another summary would be no better, with all that came until this moment; `None` that it
+    /// may be.
+    pub(crate) fn note_consolidated(&self, until: Option<Moment>) {
+        unpoisoned(self.knowledge.lock()).consolidated = until;
     }
 
-    /// Whether another summary would be no better: nothing came since that was noted.
-    pub(crate) fn is_consolidated(&self, sequence: u64) -> bool {
-        self.consolidated.load(Ordering::Relaxed) == sequence
+    /// Whether another summary would be no better: nothing came between the moment noted and this one.
+    pub(crate) fn is_consolidated(&self, now: Moment) -> bool {
+        unpoisoned(self.knowledge.lock()).consolidated == Some(now)
     }
 
     /// Keeps what a stored map has of tables until the engine has the family.
@@ -292,6 +294,13 @@ impl Knowledge {
         let given_up = self.given_up && !planted!(PublishedAfterGivingUp);
         given_up || (past && !planted!(OldEpochPublished))
     }
+}
+
+/// How far writes and arrivals from outside have come: files that overlap nothing take no sequence number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Moment {
+    sequence: u64,
+    arrivals: u64,
 }
 
 /// A moment in the history of arrivals from outside.

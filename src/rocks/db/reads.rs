@@ -434,6 +434,8 @@ fn past_filters<V>(
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     /// Whoever writes both keys at once would be seen half.
@@ -457,7 +459,7 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let db = SieveDb::open_default(home.path()).unwrap();
         db.put("key", "value").unwrap();
-        assert!(db.wait_until_known(std::time::Duration::from_secs(60)));
+        assert!(db.wait_until_known(Duration::from_secs(60)));
         let column = db.columns().all().remove(0);
         assert!(column.view().inventory.is_some());
         for let_by in 0..6 {

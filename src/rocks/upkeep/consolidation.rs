@@ -56,11 +56,11 @@ impl Upkeep {
 
     pub(super) fn consolidation_is_due(&self, column: &Column, quiet: bool) -> bool {
         let strayed = quiet && column.has_strayed();
-        let sequence = self.engine.latest_sequence_number();
+        let now = self.moment(column);
         // A summary that the budget keeps from the promised rate would come out the same again.
         if !self.may_consolidate()
             || !column.is_settled()
-            || (column.is_consolidated(sequence) && !strayed)
+            || (column.is_consolidated(now) && !strayed)
         {
             return false;
         }
@@ -71,7 +71,7 @@ impl Upkeep {
             || (summary.is_saturated() && self.has_room_again(column));
         if quiet && !due && !summary.is_saturated() {
             // Nor until something is written: an answer may take a listing of all tables.
-            column.note_consolidated(Some(sequence));
+            column.note_consolidated(Some(now));
         }
         due && !self.flush_would_wait(column)
     }
@@ -128,15 +128,15 @@ impl Upkeep {
         column: &Column,
         setback: &mut Setback,
     ) -> Result<(), UpkeepError> {
-        let sequence = self.engine.latest_sequence_number();
-        // Before the tables are read: keys that come from outside meanwhile take it back.
-        column.note_consolidated(Some(sequence));
+        let now = self.moment(column);
+        column.note_consolidated(None);
         column.note_strayed(false);
         let old = Arc::clone(&column.view().summary);
         let new = Arc::new(self.new_summary(column, &old)?);
         if new.is_saturated() && column.is_settled() && !planted!(SaturatedForSaturated) {
             // The budget has no room for another one: whatever the old one denies, it denies for less. One
             // that denies nothing keeps the tables' filters out of the budget.
+            column.note_consolidated(Some(now));
             if old.is_saturated() && !old.begins_with_a_map() && column.drop_summary() {
                 self.bell.ring();
             }
@@ -160,14 +160,13 @@ impl Upkeep {
                 // Tables without a share in the new one need filters of their own.
                 self.bell.ring();
             }
+            column.note_consolidated(Some(now));
             tracing::info!(
                 column = column.name(),
                 items = column.view().summary.items().get(),
                 "consolidated the summary"
             );
             self.save_summary(column);
-        } else {
-            column.note_consolidated(None);
         }
         outcome
     }
@@ -623,8 +622,8 @@ mod tests {
         for sieve in [SieveOptions::default().audit(0), sieve] {
             let db = SieveDb::open(&Options::default(), &sieve, home.path()).unwrap();
             let column = db.columns().all().remove(0);
-            let sequence = db.latest_sequence_number();
-            wait_until("at rest", || column.is_consolidated(sequence));
+            let now = column.moment(db.latest_sequence_number());
+            wait_until("at rest", || column.is_consolidated(now));
             assert_eq!(
                 column.view().summary.begins_static(),
                 sieve.has_static_filters()

@@ -35,7 +35,7 @@ use self::sweep::Sweeper;
 use super::Engine;
 use super::bell::{Bell, Calls};
 use super::bound;
-use super::column::{Column, Epoch};
+use super::column::{Column, Epoch, Moment};
 use super::columns::Columns;
 use super::ffi::{self, LiveTable};
 use super::options::SieveOptions;
@@ -95,8 +95,8 @@ pub(crate) struct Upkeep {
     options: SieveOptions,
     bell: Arc<Bell>,
     sweeper: Sweeper,
-    /// The newest write that was seen, and when first.
-    latest: ((u64, u64), Instant),
+    /// What had come into each family, and when that was seen first.
+    latest: (Vec<Moment>, Instant),
     /// By the name of the column family; those without one are not here.
     setbacks: HashMap<String, Setback>,
     scrubber: Scrubber,
@@ -128,7 +128,7 @@ impl Upkeep {
             shelf,
             options,
             bell,
-            latest: ((u64::MAX, 0), Instant::now()),
+            latest: (Vec::new(), Instant::now()),
             setbacks: HashMap::new(),
             scrubber,
         }
@@ -258,13 +258,17 @@ impl Upkeep {
     /// Whether the writers have paused.
     fn is_quiet(&mut self) -> bool {
         let columns = self.columns.all();
-        let arrivals = columns.iter().map(|column| column.arrivals()).sum();
-        let now = (self.engine.latest_sequence_number(), arrivals);
-        let (latest, since) = self.latest;
-        if latest != now {
+        let now: Vec<_> = columns.iter().map(|column| self.moment(column)).collect();
+        let (latest, since) = &self.latest;
+        if *latest != now {
             self.latest = (now, Instant::now());
+            return false;
         }
-        latest == now && (since.elapsed() >= PATIENCE || planted!(QuietAtOnce))
+        since.elapsed() >= PATIENCE || planted!(QuietAtOnce)
+    }
+
+    fn moment(&self, column: &Column) -> Moment {
+        column.moment(self.engine.latest_sequence_number())
     }
 
     /// Sees to the filters of one family, whose tables were listed in this epoch.
