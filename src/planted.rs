@@ -252,6 +252,8 @@ faults! {
     CheckpointAwaited => "upkeep::consolidation",
     /// A flush of upkeep's waits for compactions, inside the engine.
     FlushWaitsForCompactions => "rocks::ffi::tests",
+    /// The first catch-up of a secondary reads families that RocksDB has freed.
+    FreedFamiliesKept => "rocks::ffi::tests",
     /// A panic in a pass ends upkeep.
     PanicEndsUpkeep => "rocks::upkeep::tests",
     /// A panic in scrubbing does.

@@ -14,11 +14,14 @@
 #include <memory>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
 #include "db/column_family.h"
 #include "db/db_impl/db_impl.h"
+#include "db/version_edit_handler.h"
+#include "db/version_set.h"
 #include "rocksdb/comparator.h"
 #include "rocksdb/db.h"
 #include "rocksdb/filter_policy.h"
@@ -613,6 +616,18 @@ DB* EngineOf(rocksdb_column_family_handle_t* column) {
   return static_cast_with_check<ColumnFamilyHandleImpl>(column->rep)->db();
 }
 
+// What a secondary reads the manifest with, which is private: in an explicit instantiation any member may
+// be named.
+struct Tailer {
+  using Member = std::unique_ptr<ManifestTailer> ReactiveVersionSet::*;
+  friend Member MemberOf(Tailer);
+};
+template <Tailer::Member member>
+struct TailerIs {
+  friend Tailer::Member MemberOf(Tailer) { return member; }
+};
+template struct TailerIs<&ReactiveVersionSet::manifest_tailer_>;
+
 struct Placement {
   int level;
   const SstFileMetaData* file;
@@ -760,6 +775,24 @@ bool lsm_sieve_flush_would_wait(rocksdb_column_family_handle_t* column) noexcept
       family->GetUnflushedMemTableCountForWriteStallCheck(), tables + 1,
       storage->estimated_compaction_needed_bytes(), options, family->ioptions());
   return stall.first != WriteStallCondition::kNormal;
+}
+
+// Of a secondary that was just opened: RocksDB 11.8.1 notes each family that it saw change in the manifest,
+// those as well that it freed when it came to where they were dropped, and its first catch-up reads all that
+// are noted. Forgets those that are freed; returns how many.
+size_t lsm_sieve_forget_freed_families(rocksdb_column_family_handle_t* column) noexcept {
+  auto* engine = static_cast_with_check<DBImpl>(EngineOf(column));
+  InstrumentedMutexLock lock(engine->mutex());
+  auto* versions = static_cast_with_check<ReactiveVersionSet>(engine->GetVersionSet());
+  const std::unordered_set<ColumnFamilyData*> live(versions->GetColumnFamilySet()->begin(),
+                                                   versions->GetColumnFamilySet()->end());
+  auto& changed = (versions->*MemberOf(Tailer()))->GetUpdatedColumnFamilies();
+  const size_t before = changed.size();
+  if (Planted("FreedFamiliesKept")) return 0;
+  for (auto family = changed.begin(); family != changed.end();) {
+    family = live.count(*family) > 0 ? std::next(family) : changed.erase(family);
+  }
+  return before - changed.size();
 }
 
 // Writes the column family's memtables to a table, waiting for no compaction; nor for the flush where

@@ -217,7 +217,10 @@ impl SieveDb {
                 .into_iter()
                 .map(|(name, options)| ColumnFamilyDescriptor::new(name, options));
             let (options, messages) = (secondary(options), secondary_path.as_ref());
-            Engine::open_cf_descriptors_as_secondary(&options, path, messages, families)
+            let engine =
+                Engine::open_cf_descriptors_as_secondary(&options, path, messages, families)?;
+            ffi::forget_freed_families(&engine);
+            Ok(engine)
         };
         let path = primary_path.as_ref();
         refuse_none(options, path)?;

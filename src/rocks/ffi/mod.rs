@@ -19,7 +19,9 @@ use std::mem;
 use std::sync::Arc;
 
 use librocksdb_sys as sys;
-use rocksdb::{AsColumnFamilyRef, AsRawPtr, BoundColumnFamily, Options};
+use rocksdb::{
+    AsColumnFamilyRef, AsRawPtr, BoundColumnFamily, DEFAULT_COLUMN_FAMILY_NAME, Options,
+};
 
 #[cfg(test)]
 pub(crate) use self::hooks::SILENT;
@@ -38,6 +40,7 @@ const _: &[Fault] = &[
     Fault::LayoutUnchecked,
     Fault::ReadErrorIsEnd,
     Fault::FlushWaitsForCompactions,
+    Fault::FreedFamiliesKept,
 ];
 
 unsafe extern "C" {
@@ -64,6 +67,7 @@ unsafe extern "C" {
         wakes: bool,
     );
     fn lsm_sieve_flush_would_wait(column: *mut sys::rocksdb_column_family_handle_t) -> bool;
+    fn lsm_sieve_forget_freed_families(column: *mut sys::rocksdb_column_family_handle_t) -> usize;
     fn lsm_sieve_flush(column: *mut sys::rocksdb_column_family_handle_t) -> *mut c_char;
     fn lsm_sieve_free(text: *mut c_char);
 }
@@ -158,6 +162,16 @@ pub(crate) fn flush(column: &impl AsColumnFamilyRef) -> Result<(), String> {
     take_text(error).map_or(Ok(()), Err)
 }
 
+/// Has a secondary that was just opened forget families which RocksDB freed while it opened, and would look
+/// at when it catches up; returns how many.
+pub(crate) fn forget_freed_families(secondary: &Engine) -> usize {
+    let column = secondary.cf_handle(DEFAULT_COLUMN_FAMILY_NAME);
+    // SAFETY: the handle is live while borrowed, and so is its engine, which was opened as a secondary.
+    column.map_or(0, |column| unsafe {
+        lsm_sieve_forget_freed_families(column.inner())
+    })
+}
+
 /// The id of a column family, the same for all its handles.
 pub(crate) fn column_id(column: &impl AsColumnFamilyRef) -> u32 {
     // SAFETY: the handle is live while borrowed.
@@ -216,7 +230,7 @@ mod tests {
     use std::thread;
     use std::time::Duration;
 
-    use rocksdb::{CompactionDecision, DEFAULT_COLUMN_FAMILY_NAME};
+    use rocksdb::CompactionDecision;
 
     use super::*;
 
@@ -232,6 +246,40 @@ mod tests {
         for (buffer, levels, jobs) in [(1_001, 6, 3), (1_000, 7, 3), (1_000, 6, 4)] {
             assert!(!are_read_as(&options, buffer, levels, jobs));
         }
+    }
+
+    /// RocksDB alone reads freed memory there: a stress run died of it.
+    #[test]
+    fn a_secondary_forgets_the_families_that_were_freed_while_it_opened() {
+        const OTHER: &str = "other";
+        let home = tempfile::tempdir().unwrap();
+        let mut options = Options::default();
+        options.create_if_missing(true);
+        let writer = Engine::open(&options, home.path().join("db")).unwrap();
+        let fill = |value: &str| {
+            writer.create_cf(OTHER, &options).unwrap();
+            let other = writer.cf_handle(OTHER).unwrap();
+            writer.put_cf(&other, "key", value).unwrap();
+            writer.flush_cf(&other).unwrap();
+        };
+        fill("of the first");
+        writer.drop_cf(OTHER).unwrap();
+        // What is read of these takes the place in memory that the second would have from the first.
+        for key in 0..50_u8 {
+            writer.put([key], "value").unwrap();
+            writer.flush().unwrap();
+        }
+        fill("of the second");
+
+        let (path, messages) = (home.path().join("db"), home.path().join("secondary"));
+        let names = [DEFAULT_COLUMN_FAMILY_NAME, OTHER];
+        let secondary = Engine::open_cf_as_secondary(&options, path, messages, names).unwrap();
+        let forgotten = [(); 2].map(|()| forget_freed_families(&secondary));
+        assert_eq!(forgotten, [1, 0]);
+        secondary.try_catch_up_with_primary().unwrap();
+        let other = secondary.cf_handle(OTHER).unwrap();
+        let value = secondary.get_cf(&other, "key").unwrap();
+        assert_eq!(value.as_deref(), Some("of the second".as_bytes()));
     }
 
     /// One that comes between the look whether a flush would wait and the flush itself: upkeep, and
