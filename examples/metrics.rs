@@ -4,7 +4,7 @@
 
 use lsm_sieve::{FamilyHealth, Health, SieveDb, SieveOptions};
 
-fn figures(family: &FamilyHealth) -> [(&'static str, f64); 8] {
+fn figures(family: &FamilyHealth) -> [(&'static str, f64); 9] {
     let stats = &family.stats;
     // Nothing is ruled out while it is not known what the summary does not speak for.
     let uncovered = family.uncovered.map_or(f64::NAN, |tables| tables as f64);
@@ -13,6 +13,7 @@ fn figures(family: &FamilyHealth) -> [(&'static str, f64); 8] {
         ("reads_found_total", stats.found as f64),
         ("false_positives_total", stats.false_positives as f64),
         ("reads_uncovered_total", stats.uncovered as f64),
+        ("reads_spared_total", stats.spared as f64),
         ("refuted_total", stats.refuted as f64),
         ("uncovered_tables", uncovered),
         ("predicted_rate", family.predicted_rate),

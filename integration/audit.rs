@@ -20,7 +20,9 @@ use rocksdb::{DEFAULT_COLUMN_FAMILY_NAME, Options, ReadOptions};
 
 use crate::cli::json;
 use crate::copy::{sidecars, stamps, summaries};
-use crate::twin::{Model, absent_key, agree, cover, fill, key, options, settle, sieve, whole};
+use crate::twin::{
+    Model, absent_key, agree, cover, fill, key, options, settle, sieve, strict, whole,
+};
 use crate::verification::without_keys;
 
 const KEYS: u64 = 500;
@@ -30,7 +32,7 @@ const READS: u64 = 8 * ONE_IN as u64;
 /// With room for all keys: upkeep puts no summary of its own in the place of the one that lies.
 fn audited() -> SieveOptions {
     let room = Items::new(2 * KEYS);
-    SieveOptions::default().expected_keys(room).audit(ONE_IN)
+    strict().expected_keys(room).audit(ONE_IN)
 }
 
 fn open(path: &Path) -> SieveDb {

@@ -12,10 +12,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use lsm_sieve::{Items, Rate, SieveDb, SieveOptions};
 
-use crate::twin::{Model, absent_key, cover, fill, key, options, settle};
+use crate::twin::{Model, absent_key, cover, fill, key, options, settle, strict};
 
 fn loose() -> SieveOptions {
-    SieveOptions::default()
+    strict()
         .expected_keys(Items::new(20_000))
         .summary_rate(Rate::new(0.3).unwrap())
 }

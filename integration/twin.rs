@@ -86,9 +86,14 @@ pub(crate) fn agrees_within(db: &SieveDb, model: &Model, budget: u64) {
     nothing_is_lost(db);
 }
 
+/// Settings under which every read tries the filters.
+pub(crate) fn strict() -> SieveOptions {
+    SieveOptions::default().spare_hits(false)
+}
+
 /// Small summaries, so that they grow within a test.
 pub(crate) fn sieve() -> SieveOptions {
-    SieveOptions::default().expected_keys(Items::new(400))
+    strict().expected_keys(Items::new(400))
 }
 
 /// A database with the default column family alone.

@@ -11,7 +11,7 @@ use rocksdb::{
 
 use crate::twin::{
     Dice, KEYS, Model, absent_key, agree, agree_in, cover, fill, key, nothing_is_lost, open,
-    options, scribble, sieve, whole,
+    options, scribble, sieve, strict, whole,
 };
 
 #[test]
@@ -251,6 +251,49 @@ fn deleted_keys_leave_the_filters_with_the_tables_that_held_them() {
     let absent = (0..KEYS).filter(|&i| db.answer(key(i)).is_absent()).count();
     assert!(absent as u64 * 100 >= KEYS * 97, "{absent} of {KEYS}");
     agree(&db, &Model::new());
+}
+
+/// By a handle, or in the default family.
+#[test]
+fn after_many_keys_that_were_there_reads_spare_the_filters_until_one_is_not() {
+    const SPARED_AFTER: u64 = 32;
+    let home = tempfile::tempdir().unwrap();
+    let db = SieveDb::open(&options(), &SieveOptions::default(), home.path()).unwrap();
+    fill(&db, &mut Model::new(), 0..500);
+    cover(&db);
+    let default = db.cf_handle(DEFAULT_COLUMN_FAMILY_NAME).unwrap();
+    let reads: [&dyn Fn(Vec<u8>) -> bool; 2] = [&|key| db.get(key).unwrap().is_some(), &|key| {
+        db.get_cf(&default, key).unwrap().is_some()
+    }];
+    for read in reads {
+        let before = db.stats();
+        assert!((0..SPARED_AFTER).all(|i| read(key(i))));
+        let denied = u64::from(db.answer(absent_key(0)).is_absent());
+        assert!((0..500).all(|i| read(key(i))));
+        assert!((0..3).all(|i| !read(absent_key(i))));
+        let after = db.stats();
+        assert_eq!(after.found - before.found, 500 + SPARED_AFTER);
+        // The first was spared; but for a false positive the filters deny the others.
+        assert_eq!(after.spared - before.spared, 1);
+        let asked =
+            (after.absent - before.absent) + (after.false_positives - before.false_positives);
+        assert_eq!(asked, denied + 2);
+        assert_eq!(
+            after.lookups() - before.lookups(),
+            after.found - before.found + 1 + asked
+        );
+    }
+}
+
+#[test]
+fn where_reads_are_strict_every_one_asks_the_filters() {
+    let home = tempfile::tempdir().unwrap();
+    let db = SieveDb::open(&options(), &strict(), home.path()).unwrap();
+    fill(&db, &mut Model::new(), 0..500);
+    cover(&db);
+    assert!((0..500).all(|i| db.get(key(i)).unwrap().is_some()));
+    assert_eq!(db.get(absent_key(0)).unwrap(), None);
+    assert_eq!(db.stats().spared, 0);
 }
 
 #[test]

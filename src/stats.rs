@@ -14,12 +14,16 @@ use crate::threads::{OwnSlot, SLOTS};
 struct Slot {
     counts: [AtomicU64; Event::COUNT],
     /// See [`Counters::note`].
-    let_by_in_turn: AtomicU64,
+    there_in_turn: AtomicU64,
 }
 
 /// So many keys in turn that the filters let by foretell another one: hardly ever are two of them false
 /// positives.
 const FORETELL: u64 = 2;
+
+/// After so many the filters may be spared. Where one key in fifty is absent, half of the look-ups are spared;
+/// where one in ten is, one in thirty.
+const SPARE: u64 = 32;
 
 /// What is counted.
 #[derive(Clone, Copy, Debug)]
@@ -33,6 +37,8 @@ pub(crate) enum Event {
     FalsePositive,
     /// A look-up that went to the engine because the filters were not complete.
     Uncovered,
+    /// A look-up that went to the engine past the filters and found nothing.
+    Spared,
     /// A negative that was checked against what stands below.
     Audited,
     /// A negative that such a check refuted.
@@ -40,7 +46,7 @@ pub(crate) enum Event {
 }
 
 impl Event {
-    const COUNT: usize = 6;
+    const COUNT: usize = 7;
 }
 
 /// Event counts of one column family.
@@ -75,19 +81,31 @@ impl Counters {
         before
     }
 
-    /// Notes whether the filters let this thread's last key by.
+    /// Notes whether this thread's last key was there, as far as is known: that the filters let it by, or that
+    /// they or the engine did not find it.
     #[inline]
-    pub(crate) fn note(&self, slot: OwnSlot, let_by: bool) {
-        let in_turn = &self.slots[slot.index()].let_by_in_turn;
+    pub(crate) fn note(&self, slot: OwnSlot, is_there: bool) {
+        let in_turn = &self.slots[slot.index()].there_in_turn;
         let before = in_turn.load(Ordering::Relaxed);
-        in_turn.store(if let_by { before + 1 } else { 0 }, Ordering::Relaxed);
+        in_turn.store(if is_there { before + 1 } else { 0 }, Ordering::Relaxed);
     }
 
     /// Whether the filters are likely to let this thread's next key by.
     #[inline]
     pub(crate) fn foretell(&self, slot: OwnSlot) -> bool {
-        let in_turn = &self.slots[slot.index()].let_by_in_turn;
-        in_turn.load(Ordering::Relaxed) >= FORETELL
+        self.there_in_turn(slot) >= FORETELL
+    }
+
+    /// Whether they are so likely to that they need not be asked.
+    #[inline]
+    pub(crate) fn may_spare(&self, slot: OwnSlot) -> bool {
+        self.there_in_turn(slot) >= SPARE
+    }
+
+    #[inline]
+    fn there_in_turn(&self, slot: OwnSlot) -> u64 {
+        let in_turn = &self.slots[slot.index()].there_in_turn;
+        in_turn.load(Ordering::Relaxed)
     }
 
     pub(crate) fn stats(&self) -> Stats {
@@ -102,6 +120,7 @@ impl Counters {
             found: sum(Event::Found),
             false_positives: sum(Event::FalsePositive),
             uncovered: sum(Event::Uncovered),
+            spared: sum(Event::Spared),
             audited: sum(Event::Audited),
             refuted: sum(Event::Refuted),
         }
@@ -120,6 +139,9 @@ pub struct Stats {
     pub false_positives: u64,
     /// Look-ups of missing keys that entered the engine because coverage was not complete.
     pub uncovered: u64,
+    /// Look-ups of missing keys that entered the engine without a look at the filters
+    /// ([`SieveOptions::spare_hits`](crate::SieveOptions::spare_hits)).
+    pub spared: u64,
     /// Negatives, counted above as well, that an audit read again past the filter that gave them.
     pub audited: u64,
     /// Audited negatives whose key was there: the filters are not believed any more.
@@ -134,7 +156,7 @@ impl Stats {
 
     /// Look-ups that entered the engine.
     pub fn engine_reads(&self) -> u64 {
-        self.found + self.false_positives + self.uncovered
+        self.found + self.false_positives + self.uncovered + self.spared
     }
 
     /// False positives among the look-ups of missing keys, FP / (FP + TN); 0 without any.
@@ -157,6 +179,7 @@ impl std::ops::Add for Stats {
             found: self.found + other.found,
             false_positives: self.false_positives + other.false_positives,
             uncovered: self.uncovered + other.uncovered,
+            spared: self.spared + other.spared,
             audited: self.audited + other.audited,
             refuted: self.refuted + other.refuted,
         }

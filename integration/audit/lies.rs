@@ -7,14 +7,14 @@
 use std::path::Path;
 use std::time::Instant;
 
-use lsm_sieve::{Items, SieveDb, SieveOptions};
+use lsm_sieve::{Items, SieveDb};
 use rocksdb::Options;
 use serde_json::json;
 
 use super::filters;
 use crate::copy::{sidecars, summaries};
 use crate::crash::number_from;
-use crate::twin::{Dice, Model, cover, fill, key, nothing_is_lost, options, settle};
+use crate::twin::{Dice, Model, cover, fill, key, nothing_is_lost, options, settle, strict};
 use crate::verification::without_keys;
 
 /// Lies of an ordinary run.
@@ -60,7 +60,7 @@ impl Scene {
     }
 
     fn open(&self, settings: &Options, path: &Path) -> SieveDb {
-        let sieve = SieveOptions::default().expected_keys(Items::new(400));
+        let sieve = strict().expected_keys(Items::new(400));
         SieveDb::open(settings, &sieve.audit(self.one_in), path).unwrap()
     }
 

@@ -5,6 +5,8 @@
 use std::path::Path;
 
 use lsm_sieve::{Bits, Engine, HashId, Items, OpenError, Rate, SieveDb, SieveOptions};
+
+use crate::twin::strict;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use rocksdb::{
@@ -101,7 +103,7 @@ impl Layout {
     /// Settings of the filters, drawn anew for each open.
     pub(super) fn sieve(&self, seed: u64) -> SieveOptions {
         let mut random = StdRng::seed_from_u64(seed);
-        let mut sieve = SieveOptions::default();
+        let mut sieve = strict();
         if let Ok(rate) = Rate::new(random.random_range(0.0005..0.1)) {
             sieve = sieve.rate(rate);
         }

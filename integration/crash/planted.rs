@@ -9,7 +9,9 @@ use lsm_sieve::disk::{self, Disk, RealDisk};
 use lsm_sieve::filter::Stage;
 use lsm_sieve::format::{self, Identity, StageRecord, Subject};
 use lsm_sieve::hash::KeyHash;
-use lsm_sieve::{HashId, Items, SieveOptions};
+use lsm_sieve::{HashId, Items};
+
+use crate::twin::strict;
 
 use super::check::{self, Truth};
 use super::layout::Layout;
@@ -32,9 +34,7 @@ impl Database {
             home: tempfile::tempdir()?,
             layout: Layout::new(0),
         };
-        let db = database
-            .layout
-            .open(&database.path(), &SieveOptions::default())?;
+        let db = database.layout.open(&database.path(), &strict())?;
         let family = db.cf_handle(FAMILIES[0]).ok_or("no default family")?;
         for first in [0, 1, 2] {
             for index in (first..300).step_by(3) {
@@ -57,7 +57,7 @@ impl Database {
     fn check(&self) -> Result<(), Failed> {
         let truth = Truth::read(&self.layout, &self.path())?;
         // An audit may find the loss first, and nothing is covered from then on.
-        let sieve = SieveOptions::default().audit(0);
+        let sieve = strict().audit(0);
         check::check(&self.layout, &sieve, &self.path(), &truth).map(drop)
     }
 

@@ -13,6 +13,8 @@ use lsm_sieve::differential::{
     Batch, DifferentialOptions, DifferentialStore, OpenDifferentialError,
 };
 use lsm_sieve::{Items, SieveDb, SieveOptions};
+
+use crate::twin::strict;
 use rocksdb::{LogLevel, Options, WriteBatch, WriteOptions};
 
 use super::model::Model;
@@ -36,7 +38,7 @@ pub(super) fn engine() -> Options {
 }
 
 pub(super) fn sieve() -> SieveOptions {
-    SieveOptions::default().expected_keys(Items::new(100))
+    strict().expected_keys(Items::new(100))
 }
 
 /// A subject that is open.

@@ -54,6 +54,8 @@ pub(crate) enum Asked {
     Doubted(Proof),
     /// It may be there.
     Maybe,
+    /// They were not asked, since the key is likely to be there.
+    Spared,
 }
 
 /// Which negatives are audited: one in so many, whatever the pattern of the keys.

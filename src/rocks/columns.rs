@@ -81,6 +81,13 @@ impl Columns {
         at_once.or_else(|| self.with(id, |column| column.ask_fully(key)))
     }
 
+    /// [`Columns::ask`] for a read, as [`Column::ask_to_read`].
+    #[inline]
+    pub(crate) fn ask_to_read(&self, id: u32, key: &[u8]) -> Option<Asked> {
+        let at_once = self.ask_at_once(id, key);
+        at_once.or_else(|| self.with(id, |column| column.ask_or_spare(key)))
+    }
+
     /// As [`Column::ask`] does it, both looks under one reading.
     #[inline(never)]
     fn ask_at_once(&self, id: u32, key: &[u8]) -> Option<Asked> {

@@ -131,7 +131,7 @@ impl Family {
     ) -> Result<Option<DBPinnableSlice<'_>>, Error> {
         let value = self.fetch(key, options)?;
         if let Some(front) = &self.front
-            && front.must_ask_again(key, value.is_some())
+            && front.must_ask_again(Asked::Maybe, key, value.is_some())
         {
             return past_table_filters(|| self.fetch(key, options));
         }
@@ -153,7 +153,7 @@ impl Family {
         };
         for (key, answer) in keys.iter().zip(&mut values) {
             if let Ok(value) = answer
-                && front.must_ask_again(key, value.is_some())
+                && front.must_ask_again(Asked::Maybe, key, value.is_some())
             {
                 *answer = past_table_filters(|| self.fetch(key, options));
             }

@@ -68,6 +68,9 @@ pub(crate) struct Arguments {
     /// filters.
     #[arg(long, conflicts_with_all = ["segment_bits", "split"])]
     map: bool,
+    /// Ask the filters before every read, also where all the last keys were there.
+    #[arg(long)]
+    ask_always: bool,
     /// Share B bits per key between summary and segments in several ways, and report the best.
     #[arg(long, value_name = "B", value_parser = split_bits, conflicts_with_all = ["front_bits", "segment_bits"])]
     split: Option<f64>,
@@ -155,7 +158,8 @@ impl Arguments {
         let mut options = SieveOptions::default()
             .rate(self.rate)
             .static_filters(self.made_static)
-            .run_map(self.map);
+            .run_map(self.map)
+            .spare_hits(!self.ask_always);
         if let Some(bits) = front_bits {
             options = options.summary_bits_per_key(bits);
         }

@@ -20,6 +20,23 @@ impl Column {
         }
     }
 
+    /// [`Column::ask`] for a read of the key's value, which need not ask where the key is likely to be there.
+    #[inline]
+    pub(crate) fn ask_to_read(&self, key: &[u8]) -> Asked {
+        match self.ask_at_once(key) {
+            Some(asked) => asked,
+            None => self.ask_or_spare(key),
+        }
+    }
+
+    /// [`Column::ask_fully`] where that is not spared.
+    pub(crate) fn ask_or_spare(&self, key: &[u8]) -> Asked {
+        if self.spares_hits && OwnSlot::get().is_some_and(|slot| self.counters.may_spare(slot)) {
+            return Asked::Spared;
+        }
+        self.ask_fully(key)
+    }
+
     /// [`Column::ask_under`] by itself, apart: without a call it needs next to no frame.
     #[inline(never)]
     fn ask_at_once(&self, key: &[u8]) -> Option<Asked> {
@@ -76,7 +93,7 @@ impl Column {
         match self.ask(key) {
             Asked::Absent(proof) => Answer::Absent(proof),
             Asked::Doubted(proof) => self.audit(key, proof),
-            Asked::Maybe => Answer::Maybe,
+            Asked::Maybe | Asked::Spared => Answer::Maybe,
         }
     }
 
@@ -147,16 +164,23 @@ impl Column {
         })
     }
 
-    /// Counts what the engine found where the filters said *maybe*. Returns whether that it found
+    /// Counts what the engine found of a key that the filters did not rule out. Returns whether that it found
     /// nothing is doubted, and waits for [`Column::tables_hide`].
-    pub(crate) fn engine_answered(&self, found: bool) -> bool {
-        let event = match found {
-            true => Event::Found,
-            false if self.is_known() => Event::FalsePositive,
-            false => Event::Uncovered,
+    pub(crate) fn engine_answered(&self, asked: Asked, found: bool) -> bool {
+        let event = match asked {
+            _ if found => Event::Found,
+            Asked::Spared => Event::Spared,
+            _ if self.is_known() => Event::FalsePositive,
+            _ => Event::Uncovered,
         };
         let count = self.counters.add(event, 1);
-        !found && self.sample.draws(KeyHash::new(0), count)
+        if found {
+            return false;
+        }
+        if let Some(slot) = OwnSlot::get() {
+            self.counters.note(slot, false);
+        }
+        self.sample.draws(KeyHash::new(0), count)
     }
 
     /// [`Column::denial_stands`], or audits rest.
@@ -181,11 +205,11 @@ impl Column {
         auditor.is_some_and(|auditor| auditor.tables_hide(self, key))
     }
 
-    /// Counts what the engine found where the filters said *maybe*, and audits it now and then:
+    /// Counts what the engine found of a key that the filters did not rule out, and audits it now and then:
     /// whether the engine must be asked again, past the tables' filters. Not for use within a read of
     /// a published value.
-    pub(crate) fn must_ask_again(&self, key: &[u8], found: bool) -> bool {
-        self.engine_answered(found) && self.tables_hide(key)
+    pub(crate) fn must_ask_again(&self, asked: Asked, key: &[u8], found: bool) -> bool {
+        self.engine_answered(asked, found) && self.tables_hide(key)
     }
 
     pub(crate) fn sample(&self) -> Sample {

@@ -7,7 +7,7 @@ use crate::planted::planted;
 use crate::rocks::audit::Asked;
 use crate::rocks::bypass::past_table_filters;
 use crate::rocks::column::Column;
-use crate::rocks::coverage::Answer;
+use crate::rocks::coverage::{Answer, Proof};
 use crate::rocks::ffi;
 
 /// What is found of several keys, in their order.
@@ -185,7 +185,7 @@ impl SieveDb {
         };
         let again = |at: usize, found| {
             let front = front_of(at);
-            front.is_some_and(|(column, _)| column.must_ask_again(key_of(at), found))
+            front.is_some_and(|(column, _)| column.must_ask_again(Asked::Maybe, key_of(at), found))
         };
         past_filters(keys.len(), left, still, ask, again)
     }
@@ -277,12 +277,15 @@ impl SieveDb {
     fn look_up_in(&self, id: u32, key: &[u8]) -> Answer {
         match self.columns.ask(id, key) {
             Some(Asked::Absent(proof)) => Answer::Absent(proof),
-            Some(Asked::Doubted(proof)) => self
-                .columns
-                .get(id)
-                .map_or(Answer::Maybe, |column| column.audit(key, proof)),
-            Some(Asked::Maybe) | None => Answer::Maybe,
+            Some(Asked::Doubted(proof)) => self.audit(id, key, proof),
+            Some(Asked::Maybe | Asked::Spared) | None => Answer::Maybe,
         }
+    }
+
+    #[cold]
+    fn audit(&self, id: u32, key: &[u8], proof: Proof) -> Answer {
+        let column = self.columns.get(id);
+        column.map_or(Answer::Maybe, |column| column.audit(key, proof))
     }
 
     fn read_cf<V>(
@@ -292,14 +295,19 @@ impl SieveDb {
         ask: impl Fn() -> Result<Option<V>, Error>,
     ) -> Result<Option<V>, Error> {
         let id = ffi::column_id(cf);
-        if self.look_up_in(id, key).is_absent() {
-            return Ok(None);
-        }
+        let asked = match self.columns.ask_to_read(id, key) {
+            Some(Asked::Absent(_)) => return Ok(None),
+            Some(Asked::Doubted(proof)) if self.audit(id, key, proof).is_absent() => {
+                return Ok(None);
+            }
+            Some(Asked::Spared) => Asked::Spared,
+            _ => Asked::Maybe,
+        };
         let value = ask()?;
         let found = value.is_some();
         let doubted = self
             .columns
-            .with(id, |column| column.engine_answered(found));
+            .with(id, |column| column.engine_answered(asked, found));
         if doubted == Some(true) && self.columns.get(id).is_some_and(|c| c.tables_hide(key)) {
             return past_table_filters(ask);
         }
@@ -348,10 +356,11 @@ fn read<V>(
     key: &[u8],
     ask: impl Fn() -> Result<Option<V>, Error>,
 ) -> Result<Option<V>, Error> {
-    if column.look_up(key).is_absent() {
-        return Ok(None);
+    match column.ask_to_read(key) {
+        Asked::Absent(_) => Ok(None),
+        Asked::Doubted(proof) if column.audit(key, proof).is_absent() => Ok(None),
+        asked => read_past(column, asked, key, ask),
     }
-    read_past(column, key, ask)
 }
 
 /// What the engine says where the filters do not rule a key out; apart, so that a miss sets up no
@@ -359,11 +368,12 @@ fn read<V>(
 #[inline(never)]
 fn read_past<V>(
     column: &Column,
+    asked: Asked,
     key: &[u8],
     ask: impl Fn() -> Result<Option<V>, Error>,
 ) -> Result<Option<V>, Error> {
     let value = ask()?;
-    if column.must_ask_again(key, value.is_some()) {
+    if column.must_ask_again(asked, key, value.is_some()) {
         return past_table_filters(ask);
     }
     Ok(value)
@@ -382,7 +392,7 @@ fn read_many<V, K: AsRef<[u8]>>(
         let left: Vec<&[u8]> = left.iter().map(|&at| keys[at].as_ref()).collect();
         ask(&left)
     };
-    let again = |at: usize, found| column.must_ask_again(keys[at].as_ref(), found);
+    let again = |at: usize, found| column.must_ask_again(Asked::Maybe, keys[at].as_ref(), found);
     past_filters(keys.len(), left, still, ask, again)
 }
 

@@ -43,6 +43,8 @@ pub(super) struct FrontSettings {
     pub(super) left_out: Option<usize>,
     #[serde(default)]
     pub(super) maps_runs: bool,
+    #[serde(default)]
+    pub(super) spares_hits: bool,
 }
 
 impl Settings {
@@ -116,6 +118,7 @@ impl FrontSettings {
                 .one_in(4)
                 .then(|| 1 + random.index(FAMILIES.len() - 1)),
             maps_runs: random.one_in(3),
+            spares_hits: random.one_in(4),
         }
     }
 
@@ -126,6 +129,7 @@ impl FrontSettings {
             .expected_keys(Items::new(self.expected_keys))
             .static_filters(self.made_static)
             .run_map(self.maps_runs)
+            .spare_hits(self.spares_hits)
             .hash(if self.keyed {
                 HashId::SipHash13
             } else {
@@ -192,6 +196,7 @@ impl Default for FrontSettings {
             made_static: false,
             left_out: None,
             maps_runs: false,
+            spares_hits: false,
         }
     }
 }
