@@ -13,7 +13,7 @@ fn figures(family: &FamilyHealth) -> [(&'static str, f64); 9] {
         ("reads_found_total", stats.found as f64),
         ("false_positives_total", stats.false_positives as f64),
         ("reads_uncovered_total", stats.uncovered as f64),
-        ("reads_spared_total", stats.spared as f64),
+        ("reads_unasked_total", stats.unasked as f64),
         ("refuted_total", stats.refuted as f64),
         ("uncovered_tables", uncovered),
         ("predicted_rate", family.predicted_rate),

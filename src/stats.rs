@@ -17,12 +17,11 @@ struct Slot {
     there_in_turn: AtomicU64,
 }
 
-/// So many keys in turn that the filters let by foretell another one: hardly ever are two of them false
-/// positives.
+/// So many keys in turn that were there foretell another one.
 const FORETELL: u64 = 2;
 
-/// After so many the filters may be spared. Where one key in fifty is absent, half of the look-ups are spared;
-/// where one in ten is, one in thirty.
+/// After so many the filters may be spared. Where one key in fifty is absent, in no order, half of the look-ups
+/// are; where one in ten is, one in thirty.
 const SPARE: u64 = 32;
 
 /// What is counted.
@@ -37,8 +36,8 @@ pub(crate) enum Event {
     FalsePositive,
     /// A look-up that went to the engine because the filters were not complete.
     Uncovered,
-    /// A look-up that went to the engine past the filters and found nothing.
-    Spared,
+    /// A look-up that went to the engine without a look at the filters and found nothing.
+    Unasked,
     /// A negative that was checked against what stands below.
     Audited,
     /// A negative that such a check refuted.
@@ -81,8 +80,8 @@ impl Counters {
         before
     }
 
-    /// Notes whether this thread's last key was there, as far as is known: that the filters let it by, or that
-    /// they or the engine did not find it.
+    /// Notes whether this thread's last key was there: the engine found it. What the filters deny was not, and
+    /// what the engine could not read may not have been.
     #[inline]
     pub(crate) fn note(&self, slot: OwnSlot, is_there: bool) {
         let in_turn = &self.slots[slot.index()].there_in_turn;
@@ -120,7 +119,7 @@ impl Counters {
             found: sum(Event::Found),
             false_positives: sum(Event::FalsePositive),
             uncovered: sum(Event::Uncovered),
-            spared: sum(Event::Spared),
+            unasked: sum(Event::Unasked),
             audited: sum(Event::Audited),
             refuted: sum(Event::Refuted),
         }
@@ -141,7 +140,7 @@ pub struct Stats {
     pub uncovered: u64,
     /// Look-ups of missing keys that entered the engine without a look at the filters
     /// ([`SieveOptions::spare_hits`](crate::SieveOptions::spare_hits)).
-    pub spared: u64,
+    pub unasked: u64,
     /// Negatives, counted above as well, that an audit read again past the filter that gave them.
     pub audited: u64,
     /// Audited negatives whose key was there: the filters are not believed any more.
@@ -156,7 +155,7 @@ impl Stats {
 
     /// Look-ups that entered the engine.
     pub fn engine_reads(&self) -> u64 {
-        self.found + self.false_positives + self.uncovered + self.spared
+        self.found + self.false_positives + self.uncovered + self.unasked
     }
 
     /// False positives among the look-ups of missing keys, FP / (FP + TN); 0 without any.
@@ -179,7 +178,7 @@ impl std::ops::Add for Stats {
             found: self.found + other.found,
             false_positives: self.false_positives + other.false_positives,
             uncovered: self.uncovered + other.uncovered,
-            spared: self.spared + other.spared,
+            unasked: self.unasked + other.unasked,
             audited: self.audited + other.audited,
             refuted: self.refuted + other.refuted,
         }

@@ -5,8 +5,6 @@
 use std::path::Path;
 
 use lsm_sieve::{Bits, Engine, HashId, Items, OpenError, Rate, SieveDb, SieveOptions};
-
-use crate::twin::strict;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use rocksdb::{
@@ -15,6 +13,7 @@ use rocksdb::{
 };
 
 use super::script::{self, FAMILIES};
+use crate::twin::strict;
 
 /// The options of one folder.
 #[derive(Clone, Debug)]

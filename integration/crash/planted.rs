@@ -11,13 +11,12 @@ use lsm_sieve::format::{self, Identity, StageRecord, Subject};
 use lsm_sieve::hash::KeyHash;
 use lsm_sieve::{HashId, Items};
 
-use crate::twin::strict;
-
 use super::check::{self, Truth};
 use super::layout::Layout;
 use super::model::Model;
 use super::script::{self, Change, FAMILIES, Step};
 use super::worker::Failed;
+use crate::twin::strict;
 
 /// The key to lose.
 const LOST: u32 = 0;

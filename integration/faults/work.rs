@@ -13,12 +13,11 @@ use lsm_sieve::differential::{
     Batch, DifferentialOptions, DifferentialStore, OpenDifferentialError,
 };
 use lsm_sieve::{Items, SieveDb, SieveOptions};
-
-use crate::twin::strict;
 use rocksdb::{LogLevel, Options, WriteBatch, WriteOptions};
 
 use super::model::Model;
 use super::steps::{ASKED, Step, Subject, key, spanned, steps, value, version};
+use crate::twin::strict;
 
 pub(super) type Failed = Box<dyn Error + Send + Sync>;
 

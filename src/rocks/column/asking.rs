@@ -31,7 +31,7 @@ impl Column {
 
     /// [`Column::ask_fully`] where that is not spared.
     pub(crate) fn ask_or_spare(&self, key: &[u8]) -> Asked {
-        if self.spares_hits && OwnSlot::get().is_some_and(|slot| self.counters.may_spare(slot)) {
+        if self.spares_hits && OwnSlot::known().is_some_and(|slot| self.counters.may_spare(slot)) {
             return Asked::Spared;
         }
         self.ask_fully(key)
@@ -69,8 +69,10 @@ impl Column {
             true => view.answer_likely(hash, key),
             false => view.answer(hash, key),
         });
-        if let Some(slot) = slot {
-            self.counters.note(slot, !answer.is_absent());
+        if let Some(slot) = slot
+            && answer.is_absent()
+        {
+            self.counters.note(slot, false);
         }
         match answer {
             Answer::Absent(proof) => self.denied(hash, self.count(Event::Absent), proof),
@@ -123,6 +125,9 @@ impl Column {
                 }
                 let times = keys.len() - (left.len() - asked);
                 let count = self.counters.add(Event::Absent, times as u64);
+                if times > 0 {
+                    self.note(false);
+                }
                 let somewhere = self.hasher.hash(keys[0].as_ref());
                 let drawn = self.sample.among(somewhere, count, times);
                 let absent = (0..keys.len()).filter(|&at| !maybe[at]);
@@ -169,18 +174,25 @@ impl Column {
     pub(crate) fn engine_answered(&self, asked: Asked, found: bool) -> bool {
         let event = match asked {
             _ if found => Event::Found,
-            Asked::Spared => Event::Spared,
+            Asked::Spared => Event::Unasked,
             _ if self.is_known() => Event::FalsePositive,
             _ => Event::Uncovered,
         };
         let count = self.counters.add(event, 1);
-        if found {
-            return false;
+        self.note(found);
+        !found && self.sample.draws(KeyHash::new(0), count)
+    }
+
+    /// Notes that the engine could not read a key: reads that fail spare no filters.
+    #[cold]
+    pub(crate) fn engine_failed(&self) {
+        self.note(false);
+    }
+
+    fn note(&self, is_there: bool) {
+        if let Some(slot) = OwnSlot::known() {
+            self.counters.note(slot, is_there);
         }
-        if let Some(slot) = OwnSlot::get() {
-            self.counters.note(slot, false);
-        }
-        self.sample.draws(KeyHash::new(0), count)
     }
 
     /// [`Column::denial_stands`], or audits rest.

@@ -303,7 +303,9 @@ impl SieveDb {
             Some(Asked::Spared) => Asked::Spared,
             _ => Asked::Maybe,
         };
-        let value = ask()?;
+        let value = ask().inspect_err(|_| {
+            self.columns.with(id, Column::engine_failed);
+        })?;
         let found = value.is_some();
         let doubted = self
             .columns
@@ -372,7 +374,7 @@ fn read_past<V>(
     key: &[u8],
     ask: impl Fn() -> Result<Option<V>, Error>,
 ) -> Result<Option<V>, Error> {
-    let value = ask()?;
+    let value = ask().inspect_err(|_| column.engine_failed())?;
     if column.must_ask_again(asked, key, value.is_some()) {
         return past_table_filters(ask);
     }

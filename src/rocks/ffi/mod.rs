@@ -264,7 +264,8 @@ mod tests {
         };
         fill("of the first");
         writer.drop_cf(OTHER).unwrap();
-        // What is read of these takes the place in memory that the second would have from the first.
+        // What is read of these takes the place in memory that the second would have from the first, with the
+        // allocators that are known; with another, none would be freed and forgotten.
         for key in 0..50_u8 {
             writer.put([key], "value").unwrap();
             writer.flush().unwrap();
