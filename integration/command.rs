@@ -355,7 +355,7 @@ fn nobody_can_write_a_database_while_it_is_looked_at() {
         looking.wait().unwrap();
         None
     };
-    let looking = (0..20).find_map(stopped).expect("it is stopped in time");
+    let looking = (0..200).find_map(stopped).expect("it is stopped in time");
     let refused = SieveDb::open_cf(&options(), &sieve(), home.path(), ["other"]);
     signal(&looking, "CONT");
     assert!(refused.is_err());

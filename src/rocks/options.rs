@@ -337,9 +337,8 @@ impl SieveOptions {
     /// were all found, until one is not; they do by default. A front then costs next to nothing where keys are
     /// nearly always there, for good or for a while. An absent key that comes after so many costs what it
     /// costs the engine: of absent keys that come in no order, half do where one key in fifty is absent, one in
-    /// thirty where one in ten is. [`SieveDb::answer`](super::SieveDb::answer), reads of many keys, and a
-    /// [`DifferentialStore`](crate::differential::DifferentialStore) always ask the filters, and so does every
-    /// read if this is off.
+    /// thirty where one in ten is. [`SieveDb::answer`](super::SieveDb::answer), reads of many keys and
+    /// differential stores always ask the filters, and so does every read if this is off.
     #[must_use]
     pub fn spare_hits(mut self, spare: bool) -> Self {
         self.spares_hits = spare;
