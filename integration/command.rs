@@ -334,18 +334,24 @@ fn a_look_changes_no_file() {
 fn nobody_can_write_a_database_while_it_is_looked_at() {
     let home = tempfile::tempdir().unwrap();
     database(home.path());
-    let reads_tables = |child: &Child| {
+    let files_of = |child: &Child| -> Vec<PathBuf> {
         let files = fs::read_dir(format!("/proc/{}/fd", child.id()));
         let files = files.into_iter().flatten().flatten();
-        let mut files = files.filter_map(|file| fs::read_link(file.path()).ok());
+        files
+            .filter_map(|file| fs::read_link(file.path()).ok())
+            .collect()
+    };
+    let reads_tables = |child: &Child| {
+        let mut files = files_of(child).into_iter();
         files.any(|file| file.extension().is_some_and(|end| end == "sst"))
     };
+    let is_over = |child: &Child| files_of(child).is_empty();
     // It may be over before it is stopped.
     let stopped = |_| {
         let mut verify = command();
         let mut looking = started(
             verify.args(["verify", "--full"]).arg(home.path()),
-            reads_tables,
+            |child| reads_tables(child) || is_over(child),
         );
         signal(&looking, "STOP");
         if reads_tables(&looking) {
