@@ -40,6 +40,7 @@ mod skip;
 mod static_filters;
 mod stress;
 mod traces;
+mod transactions;
 mod twin;
 mod verification;
 mod writes;

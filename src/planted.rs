@@ -254,6 +254,10 @@ faults! {
     FlushWaitsForCompactions => "rocks::ffi::tests",
     /// The first catch-up of a secondary reads families that RocksDB has freed.
     FreedFamiliesKept => "rocks::ffi::tests",
+    /// A transaction asks the filters for a key that it wrote itself.
+    OwnWritesUnasked => "transactions::",
+    /// A key that is read for update is not watched; only its commit would tell.
+    DenialUnwatched => "transactions::",
     /// A panic in a pass ends upkeep.
     PanicEndsUpkeep => "rocks::upkeep::tests",
     /// A panic in scrubbing does.

@@ -60,7 +60,7 @@ mod verify;
 pub(crate) use audit::Sample;
 pub use audit::{Liar, Refutation};
 pub use coverage::{Answer, Proof};
-pub use db::{ColumnFamilyMetaData, SieveDb};
+pub use db::{ColumnFamilyMetaData, SieveDb, Transaction};
 pub use error::{InspectError, OpenError, UpkeepFailed};
 pub(crate) use family::Family;
 pub(crate) use ffi::has_compaction_filter;

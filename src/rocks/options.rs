@@ -40,6 +40,7 @@ pub struct SieveOptions {
     scrub_every: Option<Duration>,
     left_out: BTreeSet<String>,
     spares_hits: bool,
+    transactions: bool,
     publishes_first: bool,
     families: usize,
     access: Access,
@@ -130,6 +131,7 @@ impl Default for SieveOptions {
             scrub_every: Some(SCRUBBED),
             left_out: BTreeSet::new(),
             spares_hits: true,
+            transactions: false,
             publishes_first: false,
             families: 1,
             access: Access::Write,
@@ -345,6 +347,20 @@ impl SieveOptions {
         self
     }
 
+    /// Keeps memtables that were flushed, so that the commit of a
+    /// [transaction](super::SieveDb::transaction) can look there for conflicts, as an
+    /// `OptimisticTransactionDB` of `rocksdb` does; off by default. Each column family then takes up to
+    /// `max_write_buffer_number` times `write_buffer_size` of memory, unless its
+    /// `max_write_buffer_size_to_maintain` says how much.
+    ///
+    /// Without it transactions are committed as well, but one that read a key for update, or wrote one, before
+    /// its memtable was flushed fails with `TryAgain`.
+    #[must_use]
+    pub fn transactions(mut self, transactions: bool) -> Self {
+        self.transactions = transactions;
+        self
+    }
+
     /// Reads the filters that are there and changes none: nothing is rebuilt, saved or removed.
     /// For tools that look at a database as it is.
     #[must_use]
@@ -383,6 +399,10 @@ impl SieveOptions {
 
     pub(crate) fn spares_hits(&self) -> bool {
         self.spares_hits
+    }
+
+    pub(crate) fn has_transactions(&self) -> bool {
+        self.transactions
     }
 
     pub(crate) fn get_scrub_every(&self) -> Option<Duration> {

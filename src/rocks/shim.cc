@@ -33,19 +33,28 @@
 #include "rocksdb/table.h"
 #include "rocksdb/table_properties.h"
 #include "rocksdb/unique_id.h"
+#include "rocksdb/utilities/transaction.h"
+#include "rocksdb/utilities/write_batch_with_index.h"
 #include "table/block_based/filter_policy_internal.h"
 #include "util/coding.h"
+#include "utilities/transactions/optimistic_transaction_db_impl.h"
 
 using namespace ROCKSDB_NAMESPACE;
 
 // RocksDB's private structures behind its C API (db/c.cc). `lsm_sieve_layout_matches` looks into the
-// first; the self-check of the hooks goes through the second.
+// first; the self-check of the hooks goes through the second, and the tests through the others.
 struct rocksdb_options_t {
   Options rep;
 };
 struct rocksdb_column_family_handle_t {
   ColumnFamilyHandle* rep;
   bool immortal;
+};
+struct rocksdb_optimistictransactiondb_t {
+  OptimisticTransactionDB* rep;
+};
+struct rocksdb_transaction_t {
+  Transaction* rep;
 };
 
 extern "C" {
@@ -616,6 +625,26 @@ DB* EngineOf(rocksdb_column_family_handle_t* column) {
   return static_cast_with_check<ColumnFamilyHandleImpl>(column->rep)->db();
 }
 
+// Begins transactions on an engine that is not its own. RocksDB's class takes what it is made with for its
+// own, and a transaction takes what that is for the engine itself, so nothing can stand between the two.
+class BorrowedTransactions final : public OptimisticTransactionDBImpl {
+ public:
+  explicit BorrowedTransactions(DB* engine)
+      : OptimisticTransactionDBImpl(std::unique_ptr<DB>(), WithBuckets()) {
+    db_ = engine;
+    shared_db_ptr_ = std::shared_ptr<DB>(engine, [](DB*) {});
+  }
+
+ private:
+  static OptimisticTransactionDBOptions WithBuckets() {
+    OptimisticTransactionDBOptions options;
+    // Locks of 40 bytes. RocksDB's own number is sixteen times as large; two keys of one bucket only wait
+    // for each other while they are committed.
+    options.occ_lock_buckets = 1 << 16;
+    return options;
+  }
+};
+
 // What a secondary reads the manifest with, which is private: in an explicit instantiation any member may
 // be named.
 struct Tailer {
@@ -826,6 +855,45 @@ char* lsm_sieve_raw_keys(rocksdb_column_family_handle_t* column, const char* pat
     if (!each(context, entry.user_key.data(), entry.user_key.size(), deletion)) return nullptr;
   }
   return Planted("ReadErrorIsEnd") ? nullptr : ErrorOf(entries->status());
+}
+
+// What begins transactions on the engine of this column family, and must be freed before that is closed.
+rocksdb_optimistictransactiondb_t* lsm_sieve_transactions(
+    rocksdb_column_family_handle_t* column) noexcept {
+  return new rocksdb_optimistictransactiondb_t{new BorrowedTransactions(EngineOf(column))};
+}
+
+void lsm_sieve_transactions_free(rocksdb_optimistictransactiondb_t* transactions) noexcept {
+  delete transactions->rep;
+  delete transactions;
+}
+
+// Whether the transaction itself has written to this key; the default column family's where that is null.
+bool lsm_sieve_transaction_wrote(rocksdb_transaction_t* transaction,
+                                 rocksdb_column_family_handle_t* column, const char* key,
+                                 size_t size) noexcept {
+  WriteBatchWithIndex* batch = transaction->rep->GetWriteBatch();
+  if (batch->GetWriteBatch()->Count() == 0 || Planted("OwnWritesUnasked")) return false;
+  const std::unique_ptr<WBWIIterator> entries(
+      column == nullptr ? batch->NewIterator() : batch->NewIterator(column->rep));
+  const Slice sought(key, size);
+  entries->Seek(sought);
+  return entries->Valid() && entries->Entry().key == sought;
+}
+
+// Has the commit of the transaction fail if somebody else writes to this key from here on, or did since
+// the transaction's snapshot; false where it does not.
+bool lsm_sieve_transaction_watch(rocksdb_transaction_t* transaction,
+                                 rocksdb_column_family_handle_t* column, const char* key,
+                                 size_t size, bool exclusive) noexcept {
+  if (Planted("DenialUnwatched")) return true;
+  std::string* const unread = nullptr;
+  const Slice watched(key, size);
+  Transaction* const rep = transaction->rep;
+  const Status status =
+      column == nullptr ? rep->GetForUpdate(ReadOptions(), watched, unread, exclusive)
+                        : rep->GetForUpdate(ReadOptions(), column->rep, watched, unread, exclusive);
+  return status.ok();
 }
 
 void lsm_sieve_free(char* text) noexcept {

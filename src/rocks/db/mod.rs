@@ -4,11 +4,13 @@ mod engine;
 mod iterators;
 pub(super) mod open;
 mod reads;
+mod transaction;
 mod writes;
 
 pub use engine::ColumnFamilyMetaData;
+pub use transaction::Transaction;
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -21,7 +23,7 @@ use super::scrub::{ScrubLog, Scrubbed};
 use super::shelf::Shelf;
 use super::trust::Trust;
 use super::upkeep::room;
-use super::{Engine, UpkeepFailed};
+use super::{Engine, UpkeepFailed, ffi};
 use crate::hash::KeyHasher;
 use crate::math::{Bits, Items, Rate};
 use crate::planted::planted;
@@ -51,7 +53,8 @@ const PATIENCE: Duration = Duration::from_millis(100);
 /// - Iterators and snapshots are over [`Engine`]. A snapshot goes to the reads with options.
 /// - Checkpoints, backups and sums of memory are made by methods here ([`SieveDb::checkpoint`],
 ///   [`SieveDb::create_new_backup_flush`], [`SieveDb::add_to_memory_usage`]).
-/// - There are no transactions, no timestamps, no time to live.
+/// - Transactions are those of an `OptimisticTransactionDB`, and need no other type of database
+///   ([`SieveDb::transaction`]). There is no `TransactionDB`, and there are no timestamps and no time to live.
 /// - What else has no method is done by [`SieveDb::with_engine`].
 pub struct SieveDb {
     engine: Arc<Engine>,
@@ -65,6 +68,8 @@ pub struct SieveDb {
     hasher: KeyHasher,
     options: SieveOptions,
     upkeep: Option<JoinHandle<()>>,
+    /// Once one was begun.
+    transactions: OnceLock<ffi::Transactions>,
     /// Held while a family is made or dropped: a front goes with the family of its name.
     families: Mutex<()>,
 }

@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::thread;
 
 use rocksdb::{ColumnFamilyDescriptor, DEFAULT_COLUMN_FAMILY_NAME, Error, Options};
@@ -255,6 +255,11 @@ impl SieveDb {
         {
             families.push((DEFAULT_COLUMN_FAMILY_NAME.to_owned(), options.clone()));
         }
+        if sieve.has_transactions() {
+            families
+                .iter_mut()
+                .for_each(|(_, options)| ffi::keep_history(options));
+        }
         let fronted = families.iter().filter(|(name, _)| !sieve.leaves_out(name));
         let sieve = sieve.clone().publishes_first(publishes_first);
         let sieve = &sieve.shared_by(fronted.count()).with_rates();
@@ -355,6 +360,7 @@ impl SieveDb {
             hasher,
             options,
             upkeep,
+            transactions: OnceLock::new(),
             families: Mutex::default(),
         })
     }
@@ -374,6 +380,10 @@ impl SieveDb {
     pub fn create_cf(&self, name: impl AsRef<str>, options: &Options) -> Result<(), OpenError> {
         let name = name.as_ref();
         let _turn = self.family_turn();
+        let mut options = options.clone();
+        if self.options.has_transactions() {
+            ffi::keep_history(&mut options);
+        }
         let create = |options: &Options| {
             let allowed = self.refuse_if_reader();
             let created = allowed.and_then(|()| self.engine.create_cf(name, options));
@@ -383,7 +393,7 @@ impl SieveDb {
             })
         };
         if self.options.leaves_out(name) {
-            create(options)?;
+            create(&options)?;
             self.columns.leave_out(&self.engine, name);
             return Ok(());
         }
@@ -396,7 +406,7 @@ impl SieveDb {
         let taken = self.columns.size_of_summaries(None);
         let sieve = self.settings().shared_by(self.columns.all().len() + 1);
         let column = opening.column(name, &sieve, taken);
-        create(&hooked_options(options, &column)?)?;
+        create(&hooked_options(&options, &column)?)?;
         watch(&column, &self.engine, &self.trust, &self.options);
         // Not the family that has the name now, which may have been dropped and made again.
         self.columns.insert(bound_family(&column)?, column);

@@ -11,7 +11,7 @@ use crate::rocks::coverage::{Answer, Proof};
 use crate::rocks::ffi;
 
 /// What is found of several keys, in their order.
-type Values<V> = Vec<Result<Option<V>, Error>>;
+pub(super) type Values<V> = Vec<Result<Option<V>, Error>>;
 
 impl SieveDb {
     /// The value of a key in the default column family.
@@ -154,40 +154,10 @@ impl SieveDb {
         options: &ReadOptions,
     ) -> Values<Vec<u8>> {
         let keys: Vec<(&W, K)> = keys.into_iter().collect();
-        let fronts = keys.iter().map(|(cf, _)| {
-            let column = self.columns.get(ffi::column_id(*cf))?;
-            let edition = column.edition();
-            Some((column, edition))
-        });
-        let fronts: Vec<_> = fronts.collect();
-        let front_of = |at: usize| fronts[at].as_ref();
-        let key_of = |at: usize| keys[at].1.as_ref();
-        let denied = |at: usize| {
-            front_of(at).is_some_and(|(column, _)| column.look_up(key_of(at)).is_absent())
-        };
-        let mut left: Vec<usize> = (0..keys.len()).filter(|&at| !denied(at)).collect();
-        let still = |left: &[usize]| {
-            let mut others = (0..keys.len()).filter(|at| left.binary_search(at).is_err());
-            others.all(|at| {
-                let front = front_of(at);
-                front.is_some_and(|(column, edition)| {
-                    column.still_denies_all_but(&[], &[key_of(at)], *edition)
-                })
-            })
-        };
-        if left.is_empty() && !still(&left) && !planted!(DenialsOfManyMoments) {
-            // Each was denied, but perhaps not all at one moment.
-            left = (0..keys.len()).collect();
-        }
-        let ask = |left: &[usize]| {
-            let left = left.iter().map(|&at| (keys[at].0, key_of(at)));
+        self.read_many_of(&keys, |left| {
+            let left = left.iter().map(|&at| (keys[at].0, keys[at].1.as_ref()));
             self.engine.multi_get_cf_opt(left, options)
-        };
-        let again = |at: usize, found| {
-            let front = front_of(at);
-            front.is_some_and(|(column, _)| column.must_ask_again(Asked::Maybe, key_of(at), found))
-        };
-        past_filters(keys.len(), left, still, ask, again)
+        })
     }
 
     /// The values of several keys of one column family, in their order and as of one moment, without
@@ -288,7 +258,7 @@ impl SieveDb {
         column.map_or(Answer::Maybe, |column| column.audit(key, proof))
     }
 
-    fn read_cf<V>(
+    pub(super) fn read_cf<V>(
         &self,
         cf: &impl AsColumnFamilyRef,
         key: &[u8],
@@ -329,6 +299,45 @@ impl SieveDb {
         }
     }
 
+    /// Asks the filters for keys of several families, then the engine (`ask`) for those at the indexes that
+    /// they do not rule out.
+    pub(super) fn read_many_of<V, W: AsColumnFamilyRef, K: AsRef<[u8]>>(
+        &self,
+        keys: &[(&W, K)],
+        ask: impl Fn(&[usize]) -> Values<V>,
+    ) -> Values<V> {
+        let fronts = keys.iter().map(|(cf, _)| {
+            let column = self.columns.get(ffi::column_id(*cf))?;
+            let edition = column.edition();
+            Some((column, edition))
+        });
+        let fronts: Vec<_> = fronts.collect();
+        let front_of = |at: usize| fronts[at].as_ref();
+        let key_of = |at: usize| keys[at].1.as_ref();
+        let denied = |at: usize| {
+            front_of(at).is_some_and(|(column, _)| column.look_up(key_of(at)).is_absent())
+        };
+        let mut left: Vec<usize> = (0..keys.len()).filter(|&at| !denied(at)).collect();
+        let still = |left: &[usize]| {
+            let mut others = (0..keys.len()).filter(|at| left.binary_search(at).is_err());
+            others.all(|at| {
+                let front = front_of(at);
+                front.is_some_and(|(column, edition)| {
+                    column.still_denies_all_but(&[], &[key_of(at)], *edition)
+                })
+            })
+        };
+        if left.is_empty() && !still(&left) && !planted!(DenialsOfManyMoments) {
+            // Each was denied, but perhaps not all at one moment.
+            left = (0..keys.len()).collect();
+        }
+        let again = |at: usize, found| {
+            let front = front_of(at);
+            front.is_some_and(|(column, _)| column.must_ask_again(Asked::Maybe, key_of(at), found))
+        };
+        past_filters(keys.len(), left, still, ask, again)
+    }
+
     fn fetch_many(
         &self,
         cf: &impl AsColumnFamilyRef,
@@ -353,7 +362,7 @@ fn copied(values: Values<DBPinnableSlice<'_>>) -> Values<Vec<u8>> {
 
 /// Asks the filters, then, unless they rule the key out, the engine.
 #[inline]
-fn read<V>(
+pub(super) fn read<V>(
     column: &Column,
     key: &[u8],
     ask: impl Fn() -> Result<Option<V>, Error>,
@@ -382,7 +391,7 @@ fn read_past<V>(
 }
 
 /// Asks the filters of one family, then the engine for what they do not rule out.
-fn read_many<V, K: AsRef<[u8]>>(
+pub(super) fn read_many<V, K: AsRef<[u8]>>(
     column: &Column,
     keys: &[K],
     ask: impl Fn(&[&[u8]]) -> Values<V>,

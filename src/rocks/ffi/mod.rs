@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `mod` | calls into RocksDB that need the shim |
 //! | `tables` | live tables, and the raw keys of one |
+//! | `transactions` | transactions on an engine that was opened without |
 //! | `hooks` | what RocksDB calls |
 
 #![expect(
@@ -13,6 +14,7 @@
 
 mod hooks;
 mod tables;
+mod transactions;
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::mem;
@@ -27,6 +29,7 @@ use rocksdb::{
 pub(crate) use self::hooks::SILENT;
 pub(crate) use self::hooks::{HOOKS, Hooks};
 pub(crate) use self::tables::{LiveTable, live_tables, raw_keys, tables_of_readers};
+pub(crate) use self::transactions::{Transactions, has_written, watch};
 use super::Engine;
 use super::column::Column;
 use crate::planted::Fault;
@@ -41,6 +44,8 @@ const _: &[Fault] = &[
     Fault::ReadErrorIsEnd,
     Fault::FlushWaitsForCompactions,
     Fault::FreedFamiliesKept,
+    Fault::OwnWritesUnasked,
+    Fault::DenialUnwatched,
 ];
 
 unsafe extern "C" {
@@ -115,6 +120,17 @@ pub(crate) fn publishes_first(options: &Options) -> bool {
     let raw = unsafe { options.as_raw_ptr() };
     // SAFETY: `raw` points to live options, which are only read.
     unsafe { lsm_sieve_publishes_first(raw) }
+}
+
+/// Has a column family keep flushed memtables for commits to look for conflicts in, as many as it may have
+/// memtables, unless the options say how much it keeps.
+pub(crate) fn keep_history(options: &mut Options) {
+    // SAFETY: `options` lives through the call.
+    let raw = unsafe { options.as_raw_ptr() };
+    // SAFETY: `raw` points to live options, which are only read.
+    if unsafe { sys::rocksdb_options_get_max_write_buffer_size_to_maintain(raw) } == 0 {
+        options.set_max_write_buffer_size_to_maintain(-1);
+    }
 }
 
 /// Installs memtable capture, table capture and filter policy for one column family.
@@ -245,6 +261,21 @@ mod tests {
         assert!(are_read_as(&options, 1_000, 6, 3));
         for (buffer, levels, jobs) in [(1_001, 6, 3), (1_000, 7, 3), (1_000, 6, 4)] {
             assert!(!are_read_as(&options, buffer, levels, jobs));
+        }
+    }
+
+    #[test]
+    fn history_is_kept_as_the_options_say() {
+        // The number of bytes; what is asked for, and what is made of it.
+        for (said, kept) in [(0, -1), (-1, -1), (1 << 20, 1 << 20)] {
+            let mut options = Options::default();
+            options.set_max_write_buffer_size_to_maintain(said);
+            keep_history(&mut options);
+            // SAFETY: `options` lives through the call.
+            let raw = unsafe { options.as_raw_ptr() };
+            // SAFETY: `raw` points to live options, which are only read.
+            let set = unsafe { sys::rocksdb_options_get_max_write_buffer_size_to_maintain(raw) };
+            assert_eq!(set, kept);
         }
     }
 
