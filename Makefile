@@ -97,6 +97,7 @@ bench: tools
 	$(BUILD) bench --locked --bench growth
 	$(BUILD) bench --locked --bench peers
 	$(BUILD) bench --locked --bench differential -- $(KEYS)
+	$(BUILD) bench --locked --bench transactions -- $(KEYS)
 	$(SIEVE) gremillion --store
 	for runs in 1 4 8; do for native in bloom ribbon; do \
 		$(SIEVE) bench miss --keys $(KEYS) --runs $$runs --native $$native || exit; \

@@ -51,6 +51,15 @@ fn numbers(line: &str) -> Vec<f64> {
 }
 
 #[test]
+fn each_request_is_carried_out_once() {
+    let [new, ruled_out] = numbers(&printed("create_if_absent"))[..] else {
+        panic!("it prints two numbers");
+    };
+    assert_eq!(new, 10_000.0);
+    assert!((9_500.0..=new).contains(&ruled_out), "{ruled_out}");
+}
+
+#[test]
 fn the_stores_keep_what_their_examples_assert() {
     for example in ["front", "adopt", "differential"] {
         assert_eq!(printed(example), "", "{example}");

@@ -103,6 +103,17 @@ fn a_handle_of_a_dropped_family_reads_on() {
 }
 
 #[test]
+fn the_default_family_cannot_be_dropped_and_is_read_on() {
+    let home = tempfile::tempdir().unwrap();
+    let db = open(home.path());
+    db.put("key", "value").unwrap();
+    assert!(db.drop_cf(DEFAULT_COLUMN_FAMILY_NAME).is_err());
+    let cf = db.cf_handle(DEFAULT_COLUMN_FAMILY_NAME).unwrap();
+    assert!(db.get_cf(&cf, "key").unwrap().is_some());
+    assert!(db.multi_get(["key"])[0].as_ref().unwrap().is_some());
+}
+
+#[test]
 fn families_made_at_run_time_are_fronted_after_a_reopen() {
     let home = tempfile::tempdir().unwrap();
     let mut model = Model::new();

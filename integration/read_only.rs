@@ -70,11 +70,8 @@ pub(crate) fn all_refused(db: &SieveDb, family: &str, aside: &Path, reason: &str
     let (from, to) = (&b"a"[..], &b"z"[..]);
     let mut batch = WriteBatch::default();
     batch.put(b"key", b"value");
-    let transaction = db.transaction();
-    transaction.put(b"key", b"value").unwrap();
     let refused = [
         db.put(b"key", b"value"),
-        transaction.commit(),
         db.merge_cf(&cf, b"key", b"value"),
         db.delete(b"key-00000100"),
         db.write(batch),

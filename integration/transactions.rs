@@ -8,13 +8,14 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
-use lsm_sieve::{SieveDb, Transaction};
+use lsm_sieve::{Bits, SieveDb, SieveOptions, Transaction};
 use rocksdb::{
     AsColumnFamilyRef, BoundColumnFamily, DBPinnableSlice, DEFAULT_COLUMN_FAMILY_NAME as DEFAULT,
-    Error, ErrorKind, IteratorMode, OptimisticTransactionOptions, ReadOptions, WriteOptions,
+    Error, ErrorKind, IteratorMode, OptimisticTransactionOptions, Options, ReadOptions,
+    WriteOptions,
 };
 
 use crate::twin::{
@@ -305,34 +306,114 @@ fn a_snapshot_is_read_through_and_conflicts_are_counted_from_it() {
 
 /// A commit can only look for conflicts in memtables.
 #[test]
-fn flushed_memtables_are_kept_where_transactions_are_said_to_come() {
+fn conflicts_are_found_in_memtables_that_were_flushed() {
     let home = tempfile::tempdir().unwrap();
-    let flushed_between = |db: &SieveDb, family: &str| {
+    let db = open(home.path());
+    db.create_cf("made later", &options()).unwrap();
+    for family in [DEFAULT, OTHER, "made later"] {
         let cf = db.cf_handle(family).unwrap();
-        let transaction = db.transaction();
-        transaction.put_cf(&cf, "key", "value").unwrap();
-        db.put_cf(&cf, "another key", "value").unwrap();
-        db.flush_cf(&cf).unwrap();
-        db.put_cf(&cf, "another key", "value").unwrap();
-        transaction.commit()
-    };
-    {
-        let db = open(home.path());
-        db.create_cf("made later", &options()).unwrap();
-        for family in [DEFAULT, OTHER, "made later"] {
-            flushed_between(&db, family).unwrap();
+        for somebody_wrote in [false, true] {
+            let transaction = db.transaction();
+            transaction.put_cf(&cf, "key", "value").unwrap();
+            let other = if somebody_wrote { "key" } else { "another key" };
+            db.put_cf(&cf, other, "somebody else's").unwrap();
+            db.flush_cf(&cf).unwrap();
+            db.put_cf(&cf, "a third key", "value").unwrap();
+            let conflict = transaction.commit().err().map(|error| error.kind());
+            let expected = somebody_wrote.then_some(ErrorKind::Busy);
+            assert_eq!(conflict, expected, "{family}");
         }
-    }
-    let families = [DEFAULT, OTHER, "made later"];
-    let db = SieveDb::open_cf(&options(), &sieve(), home.path(), families).unwrap();
-    for family in families {
-        let failed = flushed_between(&db, family);
-        assert_eq!(kind_of(failed), ErrorKind::TryAgain, "{family}");
     }
 }
 
 #[test]
-fn iterators_and_batches_are_those_of_rocksdb() {
+#[should_panic(expected = "opened with `SieveOptions::transactions(true)`")]
+fn without_the_setting_there_are_no_transactions() {
+    let home = tempfile::tempdir().unwrap();
+    let db = SieveDb::open(&options(), &sieve(), home.path()).unwrap();
+    drop(db.transaction());
+}
+
+/// A sequence number can be read there before its write can.
+#[test]
+fn unordered_writes_are_refused_beside_transactions() {
+    let home = tempfile::tempdir().unwrap();
+    let mut options = options();
+    options.set_unordered_write(true);
+    let refused = SieveDb::open(&options, &sieve().transactions(true), home.path());
+    let said = refused.unwrap_err().to_string();
+    assert!(said.contains("unordered_write"), "{said}");
+    drop(SieveDb::open(&options, &sieve(), home.path()).unwrap());
+}
+
+#[test]
+fn readers_read_in_transactions_and_commit_none() {
+    let home = tempfile::tempdir().unwrap();
+    let (database, messages) = (home.path().join("db"), home.path().join("secondary"));
+    let (writer, model) = covered(&database);
+    let sieve = sieve().transactions(true);
+    let families = [DEFAULT, OTHER];
+    let refuses = |db: &SieveDb| {
+        settle(db);
+        let transaction = db.transaction();
+        let (there, value) = model.last_key_value().unwrap();
+        finds(&transaction, db, DEFAULT, there, Some(value));
+        finds(&transaction, db, DEFAULT, &absent_key(7), None);
+        transaction.put("key", "value").unwrap();
+        finds(&transaction, db, DEFAULT, b"key", Some(b"value"));
+        assert_eq!(kind_of(transaction.commit()), ErrorKind::NotSupported);
+        assert_eq!(db.get("key").unwrap(), None);
+    };
+    let secondary =
+        SieveDb::open_cf_as_secondary(&options(), &sieve, &database, messages, families);
+    refuses(&secondary.unwrap());
+    drop(writer);
+    let reader = SieveDb::open_cf_for_read_only(&options(), &sieve, &database, families, false);
+    refuses(&reader.unwrap());
+}
+
+/// A commit looks its families up; who makes and drops some must not do it meanwhile.
+#[test]
+fn families_come_and_go_beside_commits() {
+    let home = tempfile::tempdir().unwrap();
+    let db = open(home.path());
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for writer in 0..2 {
+            let (db, done) = (&db, &done);
+            scope.spawn(move || {
+                for i in 0_u64.. {
+                    if done.load(Ordering::Relaxed) {
+                        return;
+                    }
+                    let transaction = db.transaction();
+                    let key = format!("{writer}.{i}");
+                    for family in [DEFAULT, OTHER, "of a moment"] {
+                        if let Some(cf) = db.cf_handle(family) {
+                            let found = transaction.get_for_update_cf(&cf, &key, true);
+                            assert_eq!(found.unwrap(), None, "{key} in {family}");
+                            transaction.put_cf(&cf, &key, "value").unwrap();
+                        }
+                    }
+                    match transaction.commit() {
+                        Ok(()) => assert!(db.get(&key).unwrap().is_some(), "{key}"),
+                        // The family is gone.
+                        Err(error) => assert_eq!(error.kind(), ErrorKind::InvalidArgument),
+                    }
+                }
+            });
+        }
+        for _ in 0..60 {
+            db.create_cf("of a moment", &options()).unwrap();
+            thread::yield_now();
+            db.drop_cf("of a moment").unwrap();
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn iterators_see_what_a_transaction_wrote() {
     let home = tempfile::tempdir().unwrap();
     let db = open(home.path());
     db.put("b", "there").unwrap();
@@ -344,13 +425,37 @@ fn iterators_and_batches_are_those_of_rocksdb() {
     };
     assert_eq!(keys(IteratorMode::Start), b"ab");
     assert_eq!(keys(IteratorMode::End), b"ba");
-    let batch = transaction.get_writebatch();
-    transaction.rollback().unwrap();
-    assert_eq!(transaction.get("a").unwrap(), None);
-    transaction.rebuild_from_writebatch(&batch).unwrap();
-    finds(&transaction, &db, DEFAULT, b"a", Some(b"own"));
+    let cf = db.cf_handle(OTHER).unwrap();
+    transaction.put_cf(&cf, "c", "own").unwrap();
+    let mut raw = transaction.raw_iterator_cf(&cf);
+    raw.seek_to_first();
+    assert_eq!(raw.key(), Some(&b"c"[..]));
+    drop(raw);
     transaction.commit().unwrap();
     assert_eq!(db.get("a").unwrap().as_deref(), Some(&b"own"[..]));
+}
+
+/// What is watched since the mark is no longer, and what was before it is.
+#[test]
+fn a_savepoint_keeps_what_was_watched_before_it() {
+    let home = tempfile::tempdir().unwrap();
+    let (db, _model) = covered(home.path());
+    let cf = db.cf_handle(DEFAULT).unwrap();
+    let (before, after) = (denied(&db, &cf, 0), denied(&db, &cf, 1_000));
+    for (written, expected) in [(&after, None), (&before, Some(ErrorKind::Busy))] {
+        let transaction = db.transaction();
+        assert_eq!(transaction.get_for_update(&before, true).unwrap(), None);
+        transaction.set_savepoint();
+        for key in [&before, &after] {
+            assert_eq!(transaction.get_for_update(key, true).unwrap(), None);
+        }
+        transaction.rollback_to_savepoint().unwrap();
+        db.put(written, "somebody else's").unwrap();
+        db.delete(written).unwrap();
+        transaction.put("a key of its own", "value").unwrap();
+        let conflict = transaction.commit().err().map(|error| error.kind());
+        assert_eq!(conflict, expected);
+    }
 }
 
 /// What a transaction did to one family, over what the database has.
@@ -391,13 +496,14 @@ fn step(
     }
 }
 
-#[test]
-fn random_transactions_leave_what_their_model_says() {
+/// Random transactions and reopenings under these settings.
+fn transact_at_random(sieve: &SieveOptions, options: &Options, seed: u64) {
     let home = tempfile::tempdir().unwrap();
-    let mut dice = Dice(20_261_124);
+    let mut dice = Dice(seed);
     let mut models: [Model; 2] = Default::default();
     for _ in 0..3 {
-        let db = open(home.path());
+        let sieve = sieve.clone().transactions(true);
+        let db = SieveDb::open_cf(options, &sieve, home.path(), [DEFAULT, OTHER]).unwrap();
         for _ in 0..60 {
             let at = dice.below(2) as usize;
             let cf = db.cf_handle([DEFAULT, OTHER][at]).unwrap();
@@ -425,4 +531,23 @@ fn random_transactions_leave_what_their_model_says() {
         cover(&db);
         nothing_is_lost(&db);
     }
+}
+
+#[test]
+fn random_transactions_leave_what_their_model_says() {
+    let settings = [
+        sieve(),
+        sieve().static_filters(true),
+        sieve().run_map(true),
+        sieve().segment_rate(None),
+        sieve().memory_budget(Bits::new(4_096)),
+        sieve().spare_hits(true),
+        sieve().leave_out([OTHER]),
+    ];
+    for (seed, settings) in (1..).zip(settings) {
+        transact_at_random(&settings, &options(), seed);
+    }
+    let mut pipelined = options();
+    pipelined.set_enable_pipelined_write(true);
+    transact_at_random(&sieve(), &pipelined, 20);
 }

@@ -20,8 +20,8 @@ use std::time::Duration;
 
 use lsm_sieve::{ColumnReport, Items, SieveDb, SieveOptions};
 use rocksdb::{
-    AsColumnFamilyRef, DBCompressionType, DEFAULT_COLUMN_FAMILY_NAME, ErrorKind, IteratorMode,
-    MergeOperands, Options, ReadOptions, WriteBatch, WriteOptions,
+    AsColumnFamilyRef, DBCompressionType, DEFAULT_COLUMN_FAMILY_NAME, IteratorMode, MergeOperands,
+    Options, ReadOptions, WriteBatch, WriteOptions,
 };
 
 /// What the keys of one column family are worth.
@@ -151,8 +151,7 @@ pub(crate) fn scribble(db: &SieveDb, name: &str, model: &mut Model, dice: &mut D
                 db.merge_cf(&cf, &one, &value).unwrap();
                 model.entry(one).or_default().extend(&value);
             }
-            14..=15 => batch(db, name, model, [one, other], &value),
-            16 => transaction(db, name, model, [one, other], &value),
+            14..=16 => batch(db, name, model, [one, other], &value),
             17 => delete_range(db, name, model, &one, dice),
             18 => once(db, name, model, dice),
             _ => db.with_engine(|engine| {
@@ -184,26 +183,6 @@ fn batch(db: &SieveDb, name: &str, model: &mut Model, keys: [Vec<u8>; 2], value:
     batch.put_cf(&cf, &put, value);
     batch.merge_cf(&cf, &put, b"+");
     db.write(batch).unwrap();
-    model.remove(&deleted);
-    model.insert(put, [value, b"+"].concat());
-}
-
-/// As [`batch`]; again where its memtable was flushed before the commit.
-fn transaction(db: &SieveDb, name: &str, model: &mut Model, keys: [Vec<u8>; 2], value: &[u8]) {
-    let [put, deleted] = keys;
-    let cf = db.cf_handle(name).unwrap();
-    loop {
-        let transaction = db.transaction();
-        let found = transaction.get_for_update_cf(&cf, &put, true).unwrap();
-        assert_eq!(found.as_ref(), model.get(&put), "{}", put.escape_ascii());
-        transaction.delete_cf(&cf, &deleted).unwrap();
-        transaction.put_cf(&cf, &put, value).unwrap();
-        transaction.merge_cf(&cf, &put, b"+").unwrap();
-        match transaction.commit() {
-            Err(error) if error.kind() == ErrorKind::TryAgain => {}
-            committed => break committed.unwrap(),
-        }
-    }
     model.remove(&deleted);
     model.insert(put, [value, b"+"].concat());
 }

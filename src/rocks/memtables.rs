@@ -259,6 +259,7 @@ impl Memtables {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
     use std::time::Duration;
 
     use rocksdb::Options;
@@ -291,6 +292,25 @@ mod tests {
                 assert!(!db.answer(key).is_absent());
             }
         }
+    }
+
+    /// RocksDB then keeps memtables that were flushed. A summary of gigabytes would stay with them, and a
+    /// filter of each would be asked.
+    #[test]
+    fn memtables_that_are_kept_for_transactions_hold_no_filters() {
+        let home = tempfile::tempdir().unwrap();
+        let mut options = Options::default();
+        options.create_if_missing(true);
+        let sieve = SieveOptions::default().transactions(true);
+        let db = SieveDb::open(&options, &sieve, home.path()).unwrap();
+        let column = db.columns().all().remove(0);
+        db.put("first", "value").unwrap();
+        let summary = Arc::downgrade(&column.view().summary);
+        db.consolidate().unwrap();
+        assert!(db.wait_until_known(Duration::from_secs(20)));
+        assert_eq!(column.memtables().open(), 0);
+        assert_eq!(summary.strong_count(), 0, "the summary of before");
+        assert_eq!(column.memtables().recent().len(), 1);
     }
 
     /// A reader may see the key before its memtable has taken it, and must be let by.

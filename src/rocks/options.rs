@@ -347,14 +347,15 @@ impl SieveOptions {
         self
     }
 
-    /// Keeps memtables that were flushed, so that the commit of a
-    /// [transaction](super::SieveDb::transaction) can look there for conflicts, as an
-    /// `OptimisticTransactionDB` of `rocksdb` does; off by default. Each column family then takes up to
-    /// `max_write_buffer_number` times `write_buffer_size` of memory, unless its
-    /// `max_write_buffer_size_to_maintain` says how much.
+    /// Whether [transactions](super::SieveDb::transaction) can be begun; off by default. Memtables that were
+    /// flushed are then kept, so that a commit can look there for conflicts, as in an
+    /// `OptimisticTransactionDB` of `rocksdb`: for each column family one more than `max_write_buffer_number`
+    /// times `write_buffer_size` of memory has room for, or as much as its
+    /// `max_write_buffer_size_to_maintain` says. A `WriteBufferManager` counts them; one that stalls writers
+    /// needs room for them all.
     ///
-    /// Without it transactions are committed as well, but one that read a key for update, or wrote one, before
-    /// its memtable was flushed fails with `TryAgain`.
+    /// Databases with `unordered_write` are refused: there a transaction could not tell what was written before
+    /// it looked.
     #[must_use]
     pub fn transactions(mut self, transactions: bool) -> Self {
         self.transactions = transactions;

@@ -10,7 +10,7 @@ mod writes;
 pub use engine::ColumnFamilyMetaData;
 pub use transaction::Transaction;
 
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -57,6 +57,8 @@ const PATIENCE: Duration = Duration::from_millis(100);
 ///   ([`SieveDb::transaction`]). There is no `TransactionDB`, and there are no timestamps and no time to live.
 /// - What else has no method is done by [`SieveDb::with_engine`].
 pub struct SieveDb {
+    /// Before `engine`, which it keeps open.
+    transactions: Option<ffi::Transactions>,
     engine: Arc<Engine>,
     default: Arc<Column>,
     columns: Arc<Columns>,
@@ -68,8 +70,6 @@ pub struct SieveDb {
     hasher: KeyHasher,
     options: SieveOptions,
     upkeep: Option<JoinHandle<()>>,
-    /// Once one was begun.
-    transactions: OnceLock<ffi::Transactions>,
     /// Held while a family is made or dropped: a front goes with the family of its name.
     families: Mutex<()>,
 }

@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 
 use rocksdb::{ColumnFamilyDescriptor, DEFAULT_COLUMN_FAMILY_NAME, Error, Options};
@@ -245,6 +245,10 @@ impl SieveDb {
             probe::hooks_fire()?;
         }
         let publishes_first = ffi::publishes_first(options) && !planted!(UnorderedUnnoticed);
+        if publishes_first && sieve.has_transactions() {
+            let reason = "unordered_write does not go with transactions; switch one of them off";
+            return Err(unsupported(DEFAULT_COLUMN_FAMILY_NAME, reason.to_owned()));
+        }
         let mut families: Families = families
             .into_iter()
             .map(|(name, options)| (name.as_ref().to_owned(), options))
@@ -332,6 +336,8 @@ impl SieveDb {
         let default = default.ok_or(OpenError::HooksSilent {
             what: "the default column family",
         })?;
+        let begins_transactions = options.has_transactions();
+        let transactions = begins_transactions.then(|| ffi::Transactions::on(&engine));
         let scrubs = Arc::<ScrubLog>::default();
         let upkeep = Upkeep::new(
             Arc::clone(&engine),
@@ -349,6 +355,7 @@ impl SieveDb {
             .map_err(OpenError::Thread)?;
         let upkeep = Some(upkeep);
         Ok(Self {
+            transactions,
             engine,
             default,
             columns,
@@ -360,7 +367,6 @@ impl SieveDb {
             hasher,
             options,
             upkeep,
-            transactions: OnceLock::new(),
             families: Mutex::default(),
         })
     }
@@ -421,6 +427,10 @@ impl SieveDb {
     pub fn drop_cf(&self, name: &str) -> Result<(), Error> {
         let _turn = self.family_turn();
         self.refuse_if_reader()?;
+        if name == DEFAULT_COLUMN_FAMILY_NAME {
+            // `rocksdb` would give its handle up before RocksDB refuses. No family has this name.
+            return self.engine.drop_cf("default\0");
+        }
         self.engine.drop_cf(name)?;
         self.columns.remove(name);
         if !self.options.is_frozen() {

@@ -34,7 +34,7 @@ unsafe extern "C" {
         key: *const c_char,
         size: usize,
         exclusive: bool,
-    ) -> bool;
+    );
 }
 
 /// RocksDB's transaction on an [`Engine`].
@@ -142,13 +142,13 @@ pub(crate) fn has_written(
 }
 
 /// Has a transaction's commit fail if somebody else writes to this key from here on, or did since the
-/// transaction's snapshot; false where it does not.
+/// transaction's snapshot.
 pub(crate) fn watch(
     transaction: &EngineTransaction<'_>,
     column: Option<&dyn AsColumnFamilyRef>,
     key: &[u8],
     exclusive: bool,
-) -> bool {
+) {
     let column = column.map_or(ptr::null_mut(), AsColumnFamilyRef::inner);
     let start = key.as_ptr().cast();
     // SAFETY: as above; the transaction stays on its thread meanwhile, since it is not `Sync`.

@@ -41,7 +41,9 @@ pub(super) fn open(
     model: &Model,
 ) -> Result<SieveDb, Violation> {
     let (database, families) = options(settings, model)?;
-    let opened: Result<_, OpenError> = SieveDb::open_cf_with_opts(&database, front, path, families);
+    let front = front.clone().transactions(settings.has_transactions());
+    let opened: Result<_, OpenError> =
+        SieveDb::open_cf_with_opts(&database, &front, path, families);
     Ok(opened?)
 }
 

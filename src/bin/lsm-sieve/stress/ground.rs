@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use lsm_sieve::{Engine, SieveDb};
+use lsm_sieve::{Engine, SieveDb, Transaction};
 use rocksdb::{
     BoundColumnFamily, Direction, Error, ErrorKind, IteratorMode, ReadOptions,
     SnapshotWithThreadMode, SstFileWriter, WriteBatch,
@@ -97,6 +97,66 @@ impl<'a> Ground<'a> {
         batch
     }
 
+    /// One update in a transaction, where its family is there.
+    pub(super) fn update_in(&self, transaction: &Transaction<'_>, update: &Update) -> Checked {
+        let (Some(handle), Some(key)) = (self.handle(update.family), self.keys.get(update.key))
+        else {
+            return Ok(());
+        };
+        Ok(match update.change {
+            Change::Put(number) => transaction.put_cf(handle, key, value(number)),
+            Change::Merge(number) => transaction.merge_cf(handle, key, value(number)),
+            Change::Delete => transaction.delete_cf(handle, key),
+        }?)
+    }
+
+    /// The updates by a transaction, which reads each key before and after it; false where nothing was
+    /// committed, since a memtable was flushed meanwhile.
+    pub(super) fn transact(
+        &self,
+        updates: &[Update],
+        model: &Model,
+        tally: &mut Tally,
+    ) -> Result<bool, Violation> {
+        let transaction = self.db.transaction();
+        let mut seen = model.clone();
+        for update in updates {
+            let (Some(handle), Some(key)) = (self.handle(update.family), self.keys.get(update.key))
+            else {
+                continue;
+            };
+            let before = transaction.get_for_update_cf(handle, key, true)?;
+            self.agrees_within(&seen, update, before.as_deref(), tally)?;
+            self.update_in(&transaction, update)?;
+            if let Some(contents) = seen.family_mut(update.family) {
+                contents.apply(update.key, update.change);
+            }
+            let after = transaction.get_cf(handle, key)?;
+            self.agrees_within(&seen, update, after.as_deref(), tally)?;
+        }
+        match transaction.commit() {
+            Err(error) if error.kind() == ErrorKind::TryAgain => Ok(false),
+            committed => Ok(committed.map(|()| true)?),
+        }
+    }
+
+    /// What a transaction reads, against the model as the transaction would leave it.
+    fn agrees_within(
+        &self,
+        seen: &Model,
+        &Update { family, key, .. }: &Update,
+        found: Option<&[u8]>,
+        tally: &mut Tally,
+    ) -> Checked {
+        let Some(family) = self.family(family, seen) else {
+            return Ok(());
+        };
+        let expected = family.contents.get(key);
+        tally.read(Certainty::of(expected));
+        judge(found, expected)
+            .map_err(|what| self.wrong(&family, key, "get in a transaction", what))
+    }
+
     /// Makes a table file aside, without the plugin; the updates are of one family, sorted by rank.
     pub(super) fn write_table(&self, path: &Path, family: usize, updates: &[Update]) -> Checked {
         let options = self.settings.family(family)?;
@@ -183,6 +243,9 @@ impl<'a> Ground<'a> {
             }
             Api::Unfiltered if default => db.get_unfiltered(key),
             Api::Unfiltered => db.get_unfiltered_cf(handle, key),
+            Api::Transaction if !self.settings.has_transactions() => db.get_cf(handle, key),
+            Api::Transaction if default => db.transaction().get(key),
+            Api::Transaction => db.transaction().get_for_update_cf(handle, key, true),
             _ => db.get_cf(handle, key),
         };
         self.compare(family, rank, "get", found?.as_deref(), tally)

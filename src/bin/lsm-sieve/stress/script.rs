@@ -58,7 +58,8 @@ impl<'a> Script<'a> {
             0..=2 => {
                 let count = 1 + self.random.index(20);
                 let updates = (0..count).map(|_| self.update()).collect();
-                let way = *self.random.pick(&[Way::Batch, Way::Unlogged]);
+                let ways = [Way::Batch, Way::Unlogged, Way::Transaction];
+                let way = *self.random.pick(&ways);
                 Step::Batch { updates, way }
             }
             3 => Step::DeleteRange {
@@ -83,7 +84,7 @@ impl<'a> Script<'a> {
     }
 
     fn read(&mut self) -> Step {
-        const APIS: [Api; 9] = [
+        const APIS: [Api; 10] = [
             Api::Get,
             Api::GetWithOptions,
             Api::Pinned,
@@ -91,6 +92,7 @@ impl<'a> Script<'a> {
             Api::Answer,
             Api::MayExist,
             Api::Unfiltered,
+            Api::Transaction,
             Api::OldSnapshot,
             Api::NewSnapshot,
         ];

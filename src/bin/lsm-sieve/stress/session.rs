@@ -117,7 +117,9 @@ impl<'a> Session<'a> {
         };
         let (db, default) = (self.ground.db, update.family == 0);
         match (way, update.change) {
-            (Way::Batch | Way::Unlogged, _) => return self.batch(&[update], way),
+            (Way::Batch | Way::Unlogged | Way::Transaction, _) => {
+                return self.batch(&[update], way);
+            }
             (Way::Engine, change) => {
                 db.with_engine(|engine| write_to(engine, handle, key, change))?;
             }
@@ -133,7 +135,10 @@ impl<'a> Session<'a> {
     }
 
     fn batch(&mut self, updates: &[Update], way: Way) -> Checked {
-        self.commit(self.ground.batch_of(updates), way)?;
+        let by_transaction = way == Way::Transaction && self.ground.settings.has_transactions();
+        if !by_transaction || !self.ground.transact(updates, self.model, self.tally)? {
+            self.commit(self.ground.batch_of(updates), way)?;
+        }
         self.note(updates);
         Ok(())
     }
@@ -142,7 +147,7 @@ impl<'a> Session<'a> {
         let mut unlogged = WriteOptions::default();
         unlogged.disable_wal(true);
         match way {
-            Way::Front | Way::Batch => self.ground.db.write(batch),
+            Way::Front | Way::Batch | Way::Transaction => self.ground.db.write(batch),
             Way::Unlogged => self.ground.db.write_opt(batch, &unlogged),
             Way::Engine => self.ground.db.with_engine(|engine| engine.write(batch)),
         }

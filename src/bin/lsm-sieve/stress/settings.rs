@@ -16,6 +16,8 @@ pub(super) struct Settings {
     pub(super) front: FrontSettings,
     pub(super) database: Texts,
     pub(super) families: [Texts; FAMILIES.len()],
+    #[serde(default)]
+    transactions: bool,
 }
 
 /// How precise a filter is to be.
@@ -56,7 +58,18 @@ impl Settings {
             front: FrontSettings::draw(random),
             families: FAMILIES.map(|_| texts::draw_family(random, writes)),
             database,
+            transactions: random.one_in(2),
         }
+    }
+
+    /// Whether there are transactions: not beside unordered writes.
+    pub(super) fn has_transactions(&self) -> bool {
+        self.transactions && !self.is_unordered()
+    }
+
+    pub(super) fn is_unordered(&self) -> bool {
+        let mut texts = self.database.iter();
+        texts.any(|text| text == "unordered_write=true")
     }
 
     /// The same, for many threads that read beside flushes.

@@ -36,6 +36,8 @@ pub(super) enum Way {
     Unlogged,
     /// By the bare engine.
     Engine,
+    /// By a transaction, which reads each key before and after.
+    Transaction,
 }
 
 /// How keys are read.
@@ -49,6 +51,8 @@ pub(super) enum Api {
     Answer,
     MayExist,
     Unfiltered,
+    /// By a transaction that wrote nothing.
+    Transaction,
     /// By the oldest snapshot that is held.
     OldSnapshot,
     /// By the newest.

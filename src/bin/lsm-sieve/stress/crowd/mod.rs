@@ -137,10 +137,7 @@ impl Crowd {
             keys: &keys,
             versions: Versions::new(families, keys.len()),
             families,
-            snapshots_stay: !settings
-                .database
-                .iter()
-                .any(|text| text == "unordered_write=true"),
+            snapshots_stay: !settings.is_unordered(),
             unlogged: random.one_in(2),
             calm: *random.pick(&[Some(1), Some(16), Some(256), None]),
             ingesting: RwLock::default(),

@@ -3,14 +3,14 @@
 use std::path::PathBuf;
 
 use lsm_sieve::workload::random::Random;
-use rocksdb::{IngestExternalFileOptions, WriteOptions};
+use rocksdb::{ErrorKind, IngestExternalFileOptions, WriteOptions};
 
 use super::super::closed::remove_if_there;
 use super::super::ground::Ground;
 use super::super::model::{Change, value};
 use super::super::session::write_to;
 use super::super::step::{Stretch, Update};
-use super::super::verdict::{Checked, Tally};
+use super::super::verdict::{Checked, Tally, Violation};
 use super::Shared;
 use super::versions::{is_absent, next};
 
@@ -119,13 +119,32 @@ impl Writer<'_> {
             }
         }
         let updates = changes.iter().map(|next| &next.update);
-        let batch = self.ground.batch_of(updates);
         let mut options = WriteOptions::default();
         options.disable_wal(self.shared.unlogged && self.random.one_in(2));
         self.begin(&changes);
-        self.ground.db.write_opt(batch, &options)?;
+        let by_transaction = self.shared.settings.has_transactions() && self.random.one_in(2);
+        if !by_transaction || !self.transact(updates.clone(), &options)? {
+            let batch = self.ground.batch_of(updates);
+            self.ground.db.write_opt(batch, &options)?;
+        }
         self.end(&changes);
         Ok(())
+    }
+
+    /// Nobody else writes these keys, so there is no conflict; false where that cannot be known any more.
+    fn transact<'u>(
+        &self,
+        updates: impl Iterator<Item = &'u Update>,
+        options: &WriteOptions,
+    ) -> Result<bool, Violation> {
+        let transaction = self.ground.db.transaction_opt(options, &<_>::default());
+        for update in updates {
+            self.ground.update_in(&transaction, update)?;
+        }
+        match transaction.commit() {
+            Err(error) if error.kind() == ErrorKind::TryAgain => Ok(false),
+            committed => Ok(committed.map(|()| true)?),
+        }
     }
 
     fn delete_range(&mut self) -> Checked {

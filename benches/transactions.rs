@@ -1,0 +1,180 @@
+//! Transactions that make a key unless it is there, beside those of RocksDB alone: an
+//! `OptimisticTransactionDB` with a Bloom filter of 10 bits per key, all of it cached.
+//!
+//! ```text
+//! look      begin; get_for_update of an absent key; drop
+//! make      begin; get_for_update of an absent key; put; commit
+//! there     begin; get_for_update of a key that is there; drop
+//! ```
+//!
+//! The two databases take turns, round by round; times are medians of the rounds. Run with `cargo bench
+//! --bench transactions`; `-- 1000000` for another number of keys.
+
+use std::hint::black_box;
+use std::ops::Range;
+use std::time::Instant;
+
+use lsm_sieve::{SieveDb, SieveOptions};
+use rocksdb::{
+    BlockBasedOptions, Cache, DBCompressionType, Error, IteratorMode, MultiThreaded,
+    OptimisticTransactionDB, Options, WriteOptions,
+};
+
+const ROUNDS: u64 = 9;
+const LOOKS: u64 = 100_000;
+
+/// Fewer than fill a memtable, so that nothing is flushed meanwhile.
+const MADE: u64 = 20_000;
+
+/// Sorted runs.
+const RUNS: u64 = 4;
+
+/// Where the ids of absent keys begin.
+const ABSENT: u64 = 1 << 40;
+
+fn key(id: u64) -> [u8; 16] {
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&id.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes());
+    bytes[8..].copy_from_slice(&id.to_be_bytes());
+    bytes
+}
+
+fn options() -> Options {
+    let mut tables = BlockBasedOptions::default();
+    tables.set_block_cache(&Cache::new_lru_cache(4 << 30));
+    tables.set_bloom_filter(10.0, false);
+    let mut options = Options::default();
+    options.create_if_missing(true);
+    options.set_disable_auto_compactions(true);
+    options.set_compression_type(DBCompressionType::None);
+    options.set_block_based_table_factory(&tables);
+    options
+}
+
+/// One of the two databases.
+trait Subject {
+    fn put(&self, key: &[u8], value: &[u8]) -> Result<(), Error>;
+    fn flush(&self) -> Result<(), Error>;
+    /// Reads every key, so that all is cached; returns how many there are.
+    fn count(&self) -> usize;
+    /// Whether the key is there, as a transaction sees that does no more.
+    fn look(&self, key: &[u8]) -> Result<bool, Error>;
+    fn make(&self, key: &[u8], value: &[u8]) -> Result<(), Error>;
+}
+
+macro_rules! subject {
+    ($type:ty) => {
+        impl Subject for $type {
+            fn put(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
+                self.put(key, value)
+            }
+
+            fn flush(&self) -> Result<(), Error> {
+                self.flush()
+            }
+
+            fn count(&self) -> usize {
+                self.iterator(IteratorMode::Start).count()
+            }
+
+            fn look(&self, key: &[u8]) -> Result<bool, Error> {
+                let transaction = self.transaction();
+                let found = transaction.get_pinned_for_update(key, true)?;
+                Ok(found.is_some())
+            }
+
+            fn make(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
+                let mut unlogged = WriteOptions::default();
+                unlogged.disable_wal(true);
+                let transaction = self.transaction_opt(&unlogged, &<_>::default());
+                if transaction.get_pinned_for_update(key, true)?.is_none() {
+                    transaction.put(key, value)?;
+                }
+                transaction.commit()
+            }
+        }
+    };
+}
+subject!(OptimisticTransactionDB<MultiThreaded>);
+subject!(SieveDb);
+
+fn fill(subject: &impl Subject, keys: u64) -> Result<(), Error> {
+    for run in 0..RUNS {
+        for id in (run..keys).step_by(RUNS as usize) {
+            subject.put(&key(id), &[b'v'; 100])?;
+        }
+        subject.flush()?;
+    }
+    assert_eq!(subject.count() as u64, keys, "every key is read");
+    Ok(())
+}
+
+/// What one key of these takes.
+fn ns_each(
+    ids: Range<u64>,
+    mut work: impl FnMut(&[u8]) -> Result<(), Error>,
+) -> Result<f64, Error> {
+    let keys: Vec<[u8; 16]> = ids.map(key).collect();
+    let start = Instant::now();
+    keys.iter().try_for_each(|key| work(key))?;
+    Ok(start.elapsed().as_nanos() as f64 / keys.len() as f64)
+}
+
+fn median(mut times: Vec<f64>) -> f64 {
+    times.sort_unstable_by(f64::total_cmp);
+    times[times.len() / 2]
+}
+
+/// A round of one database.
+type Round<'a> = &'a dyn Fn(u64) -> Result<f64, Error>;
+
+#[expect(clippy::print_stdout, reason = "a bench reports on standard output")]
+fn compare(what: &str, native: Round<'_>, sieve: Round<'_>) -> Result<(), Error> {
+    let (mut natives, mut sieves) = (Vec::new(), Vec::new());
+    for round in 0..ROUNDS {
+        natives.push(native(round)?);
+        sieves.push(sieve(round)?);
+    }
+    let (native, sieve) = (median(natives), median(sieves));
+    let ratio = native / sieve;
+    println!("{what:<8} RocksDB {native:>7.0} ns, front {sieve:>7.0} ns: {ratio:.2} times as fast");
+    Ok(())
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let keys = std::env::args()
+        .find_map(|argument| argument.parse().ok())
+        .unwrap_or(4_000_000);
+    let folder = tempfile::tempdir()?;
+    let home = folder.path();
+    let native = OptimisticTransactionDB::<MultiThreaded>::open(&options(), home.join("native"))?;
+    let sieve = SieveOptions::default().transactions(true);
+    let sieve = SieveDb::open(&options(), &sieve, home.join("sieve"))?;
+    fill(&native, keys)?;
+    fill(&sieve, keys)?;
+    sieve.consolidate()?;
+
+    let absent = |round| ABSENT + round * LOOKS..ABSENT + (round + 1) * LOOKS;
+    let look = |subject: &dyn Subject, ids| {
+        ns_each(ids, |key| {
+            black_box(subject.look(key)?);
+            Ok(())
+        })
+    };
+    compare("look", &|round| look(&native, absent(round)), &|round| {
+        look(&sieve, absent(round))
+    })?;
+    let there = |round: u64| {
+        let first = round * LOOKS % keys;
+        first..(first + LOOKS).min(keys)
+    };
+    compare("there", &|round| look(&native, there(round)), &|round| {
+        look(&sieve, there(round))
+    })?;
+    let fresh = |round| 2 * ABSENT + round * MADE..2 * ABSENT + (round + 1) * MADE;
+    let make = |subject: &dyn Subject, ids| ns_each(ids, |key| subject.make(key, &[b'v'; 100]));
+    compare("make", &|round| make(&native, fresh(round)), &|round| {
+        make(&sieve, fresh(round))
+    })?;
+    Ok(())
+}

@@ -1,0 +1,44 @@
+//! Idempotent requests: each is carried out once, whoever sends it again: `cargo run --example
+//! create_if_absent`.
+
+#![expect(clippy::print_stdout, reason = "an example for the command line")]
+
+use std::time::Duration;
+
+use lsm_sieve::rocksdb::ErrorKind;
+use lsm_sieve::{SieveDb, SieveOptions};
+
+/// Whether the request was new; it is noted with what it led to.
+fn carry_out(db: &SieveDb, request: &[u8]) -> Result<bool, lsm_sieve::rocksdb::Error> {
+    loop {
+        let transaction = db.transaction();
+        // Watched, though the filters mostly say at once that it is not there.
+        if transaction.get_for_update(request, true)?.is_some() {
+            return Ok(false);
+        }
+        transaction.put(request, b"what it led to")?;
+        match transaction.commit() {
+            // Somebody else noted it meanwhile, or it cannot be known: look again.
+            Err(error) if matches!(error.kind(), ErrorKind::Busy | ErrorKind::TryAgain) => {}
+            committed => return committed.map(|()| true),
+        }
+    }
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let folder = tempfile::tempdir()?;
+    let mut options = lsm_sieve::rocksdb::Options::default();
+    options.create_if_missing(true);
+    let sieve = SieveOptions::default().transactions(true);
+
+    let db = SieveDb::open(&options, &sieve, folder.path())?;
+    db.wait_until_covered(Duration::from_secs(60));
+    // Each is sent three times.
+    let mut carried_out = 0;
+    for request in (0..30_000_u32).map(|request| request % 10_000) {
+        carried_out += usize::from(carry_out(&db, &request.to_be_bytes())?);
+    }
+    let ruled_out = db.stats().absent;
+    println!("{carried_out} requests were new; filters ruled {ruled_out} out");
+    Ok(())
+}

@@ -1,0 +1,296 @@
+//! What a transaction reads: what it wrote itself, then what the filters do not rule out.
+
+use rocksdb::{AsColumnFamilyRef, DBPinnableSlice, Error, ReadOptions};
+
+use super::Transaction;
+use crate::rocks::db::reads::{Values, read, read_many};
+use crate::rocks::ffi;
+
+impl Transaction<'_> {
+    /// The value of a key in the default column family, as the transaction would leave it.
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>, Error> {
+        let key = key.as_ref();
+        self.read(key, || self.engine.get(key))
+    }
+
+    /// [`Transaction::get`] with read options, which may carry a snapshot.
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    pub fn get_opt(
+        &self,
+        key: impl AsRef<[u8]>,
+        options: &ReadOptions,
+    ) -> Result<Option<Vec<u8>>, Error> {
+        let key = key.as_ref();
+        self.read(key, || self.engine.get_opt(key, options))
+    }
+
+    /// [`Transaction::get`] in a column family.
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    pub fn get_cf(
+        &self,
+        cf: &impl AsColumnFamilyRef,
+        key: impl AsRef<[u8]>,
+    ) -> Result<Option<Vec<u8>>, Error> {
+        let key = key.as_ref();
+        self.read_cf(cf, key, || self.engine.get_cf(cf, key))
+    }
+
+    /// [`Transaction::get_cf`] with read options, which may carry a snapshot.
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    pub fn get_cf_opt(
+        &self,
+        cf: &impl AsColumnFamilyRef,
+        key: impl AsRef<[u8]>,
+        options: &ReadOptions,
+    ) -> Result<Option<Vec<u8>>, Error> {
+        let key = key.as_ref();
+        self.read_cf(cf, key, || self.engine.get_cf_opt(cf, key, options))
+    }
+
+    /// [`Transaction::get`] without a copy.
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    pub fn get_pinned(&self, key: impl AsRef<[u8]>) -> Result<Option<DBPinnableSlice<'_>>, Error> {
+        let key = key.as_ref();
+        self.read(key, || self.engine.get_pinned(key))
+    }
+
+    /// [`Transaction::get_pinned`] with read options, which may carry a snapshot.
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    pub fn get_pinned_opt(
+        &self,
+        key: impl AsRef<[u8]>,
+        options: &ReadOptions,
+    ) -> Result<Option<DBPinnableSlice<'_>>, Error> {
+        let key = key.as_ref();
+        self.read(key, || self.engine.get_pinned_opt(key, options))
+    }
+
+    /// [`Transaction::get_pinned`] in a column family.
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    pub fn get_pinned_cf(
+        &self,
+        cf: &impl AsColumnFamilyRef,
+        key: impl AsRef<[u8]>,
+    ) -> Result<Option<DBPinnableSlice<'_>>, Error> {
+        let key = key.as_ref();
+        self.read_cf(cf, key, || self.engine.get_pinned_cf(cf, key))
+    }
+
+    /// [`Transaction::get_pinned_cf`] with read options, which may carry a snapshot.
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    pub fn get_pinned_cf_opt(
+        &self,
+        cf: &impl AsColumnFamilyRef,
+        key: impl AsRef<[u8]>,
+        options: &ReadOptions,
+    ) -> Result<Option<DBPinnableSlice<'_>>, Error> {
+        let key = key.as_ref();
+        self.read_cf(cf, key, || self.engine.get_pinned_cf_opt(cf, key, options))
+    }
+
+    /// [`Transaction::get`] of a key that nobody else shall write until the commit, which fails otherwise,
+    /// whether the key is there now or not. `exclusive` means nothing to optimistic transactions.
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    pub fn get_for_update(
+        &self,
+        key: impl AsRef<[u8]>,
+        exclusive: bool,
+    ) -> Result<Option<Vec<u8>>, Error> {
+        self.watch(None, key.as_ref(), exclusive);
+        self.get(key)
+    }
+
+    /// [`Transaction::get_opt`], as [`Transaction::get_for_update`].
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    pub fn get_for_update_opt(
+        &self,
+        key: impl AsRef<[u8]>,
+        exclusive: bool,
+        options: &ReadOptions,
+    ) -> Result<Option<Vec<u8>>, Error> {
+        self.watch(None, key.as_ref(), exclusive);
+        self.get_opt(key, options)
+    }
+
+    /// [`Transaction::get_cf`], as [`Transaction::get_for_update`].
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    pub fn get_for_update_cf(
+        &self,
+        cf: &impl AsColumnFamilyRef,
+        key: impl AsRef<[u8]>,
+        exclusive: bool,
+    ) -> Result<Option<Vec<u8>>, Error> {
+        self.watch(Some(cf), key.as_ref(), exclusive);
+        self.get_cf(cf, key)
+    }
+
+    /// [`Transaction::get_cf_opt`], as [`Transaction::get_for_update`].
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    pub fn get_for_update_cf_opt(
+        &self,
+        cf: &impl AsColumnFamilyRef,
+        key: impl AsRef<[u8]>,
+        exclusive: bool,
+        options: &ReadOptions,
+    ) -> Result<Option<Vec<u8>>, Error> {
+        self.watch(Some(cf), key.as_ref(), exclusive);
+        self.get_cf_opt(cf, key, options)
+    }
+
+    /// [`Transaction::get_pinned`], as [`Transaction::get_for_update`].
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    pub fn get_pinned_for_update(
+        &self,
+        key: impl AsRef<[u8]>,
+        exclusive: bool,
+    ) -> Result<Option<DBPinnableSlice<'_>>, Error> {
+        self.watch(None, key.as_ref(), exclusive);
+        self.get_pinned(key)
+    }
+
+    /// [`Transaction::get_pinned_opt`], as [`Transaction::get_for_update`].
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    pub fn get_pinned_for_update_opt(
+        &self,
+        key: impl AsRef<[u8]>,
+        exclusive: bool,
+        options: &ReadOptions,
+    ) -> Result<Option<DBPinnableSlice<'_>>, Error> {
+        self.watch(None, key.as_ref(), exclusive);
+        self.get_pinned_opt(key, options)
+    }
+
+    /// [`Transaction::get_pinned_cf`], as [`Transaction::get_for_update`].
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    pub fn get_pinned_for_update_cf(
+        &self,
+        cf: &impl AsColumnFamilyRef,
+        key: impl AsRef<[u8]>,
+        exclusive: bool,
+    ) -> Result<Option<DBPinnableSlice<'_>>, Error> {
+        self.watch(Some(cf), key.as_ref(), exclusive);
+        self.get_pinned_cf(cf, key)
+    }
+
+    /// [`Transaction::get_pinned_cf_opt`], as [`Transaction::get_for_update`].
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    pub fn get_pinned_for_update_cf_opt(
+        &self,
+        cf: &impl AsColumnFamilyRef,
+        key: impl AsRef<[u8]>,
+        exclusive: bool,
+        options: &ReadOptions,
+    ) -> Result<Option<DBPinnableSlice<'_>>, Error> {
+        self.watch(Some(cf), key.as_ref(), exclusive);
+        self.get_pinned_cf_opt(cf, key, options)
+    }
+
+    /// The values of several keys of the default column family, in their order. If the transaction wrote one of
+    /// them, the filters are not asked. They are of one moment only with a snapshot in
+    /// [`Transaction::multi_get_opt`].
+    pub fn multi_get<K: AsRef<[u8]>>(&self, keys: impl IntoIterator<Item = K>) -> Values<Vec<u8>> {
+        self.multi_get_opt(keys, &ReadOptions::default())
+    }
+
+    /// [`Transaction::multi_get`] with read options, which may carry a snapshot.
+    pub fn multi_get_opt<K: AsRef<[u8]>>(
+        &self,
+        keys: impl IntoIterator<Item = K>,
+        options: &ReadOptions,
+    ) -> Values<Vec<u8>> {
+        let keys: Vec<K> = keys.into_iter().collect();
+        let mut written = keys.iter().map(AsRef::as_ref);
+        if written.any(|key| ffi::has_written(&self.engine, None, key)) {
+            return self.engine.multi_get_opt(keys, options);
+        }
+        let ask = |left: &[&[u8]]| self.engine.multi_get_opt(left, options);
+        read_many(&self.db.default, &keys, ask)
+    }
+
+    /// [`Transaction::multi_get`] of keys each of its column family.
+    pub fn multi_get_cf<'b, W: AsColumnFamilyRef + 'b, K: AsRef<[u8]>>(
+        &self,
+        keys: impl IntoIterator<Item = (&'b W, K)>,
+    ) -> Values<Vec<u8>> {
+        self.multi_get_cf_opt(keys, &ReadOptions::default())
+    }
+
+    /// [`Transaction::multi_get_cf`] with read options, which may carry a snapshot.
+    pub fn multi_get_cf_opt<'b, W: AsColumnFamilyRef + 'b, K: AsRef<[u8]>>(
+        &self,
+        keys: impl IntoIterator<Item = (&'b W, K)>,
+        options: &ReadOptions,
+    ) -> Values<Vec<u8>> {
+        let keys: Vec<(&W, K)> = keys.into_iter().collect();
+        let mut written = keys.iter();
+        if written.any(|(cf, key)| ffi::has_written(&self.engine, Some(*cf), key.as_ref())) {
+            return self.engine.multi_get_cf_opt(keys, options);
+        }
+        self.db.read_many_of(&keys, |left| {
+            let left = left.iter().map(|&at| (keys[at].0, keys[at].1.as_ref()));
+            self.engine.multi_get_cf_opt(left, options)
+        })
+    }
+
+    /// Asks the filters of the default column family, unless the transaction wrote the key, then RocksDB.
+    fn read<V>(
+        &self,
+        key: &[u8],
+        ask: impl Fn() -> Result<Option<V>, Error>,
+    ) -> Result<Option<V>, Error> {
+        if ffi::has_written(&self.engine, None, key) {
+            return ask();
+        }
+        read(&self.db.default, key, ask)
+    }
+
+    fn read_cf<V>(
+        &self,
+        cf: &impl AsColumnFamilyRef,
+        key: &[u8],
+        ask: impl Fn() -> Result<Option<V>, Error>,
+    ) -> Result<Option<V>, Error> {
+        if ffi::has_written(&self.engine, Some(cf), key) {
+            return ask();
+        }
+        self.db.read_cf(cf, key, ask)
+    }
+
+    /// Before the filters are asked: see [`Transaction`].
+    fn watch(&self, cf: Option<&dyn AsColumnFamilyRef>, key: &[u8], exclusive: bool) {
+        ffi::watch(&self.engine, cf, key, exclusive);
+    }
+}
