@@ -143,9 +143,9 @@ bool IsDeletion(uint8_t type) {
 // Adds each key to the front's filters before the sequence number that makes it visible is
 // published, which is after the memtable has taken it.
 //
-// The filters are those that the front names when the *first* key arrives; they stay the same for
-// the memtable's whole life. So a flush is all it takes to know that no memtable feeds an older
-// set of filters any more.
+// The filters are those that the front names when the *first* key arrives; they stay the same until
+// the memtable is flushed. So a flush is all it takes to know that no memtable feeds an older set of
+// filters any more.
 class CapturedRep : public MemTableRep {
  public:
   CapturedRep(MemTableRep* inner, Allocator* allocator, ColumnPtr column)

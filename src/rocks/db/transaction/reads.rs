@@ -289,7 +289,7 @@ impl Transaction<'_> {
         self.db.read_cf(cf, key, ask)
     }
 
-    /// Before the filters are asked: see [`Transaction`].
+    /// Has the commit fail if somebody else writes the key; to be called before the filters are asked.
     fn watch(&self, cf: Option<&dyn AsColumnFamilyRef>, key: &[u8], exclusive: bool) {
         ffi::watch(&self.engine, cf, key, exclusive);
     }
