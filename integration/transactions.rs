@@ -334,6 +334,42 @@ fn without_the_setting_there_are_no_transactions() {
     drop(db.transaction());
 }
 
+/// As it may in RocksDB's default, which looks for conflicts before a commit's turn among the writers.
+#[test]
+fn no_plain_write_is_overwritten_by_a_commit_that_did_not_see_it() {
+    const WRITES: u64 = 30_000;
+    let home = tempfile::tempdir().unwrap();
+    let db = open(home.path());
+    db.put("key", "0:").unwrap();
+    let done = AtomicBool::new(false);
+    let extend = || {
+        let transaction = db.transaction();
+        let mut value = transaction.get_for_update("key", true).unwrap().unwrap();
+        value.push(b'+');
+        transaction.put("key", value).unwrap();
+        transaction.commit()
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                if let Err(error) = extend() {
+                    assert_eq!(error.kind(), ErrorKind::Busy);
+                }
+            }
+        });
+        for i in 0..WRITES {
+            let written = format!("{i}:");
+            db.put("key", &written).unwrap();
+            let found = db.get("key").unwrap().unwrap();
+            if !found.starts_with(written.as_bytes()) {
+                done.store(true, Ordering::Relaxed);
+                panic!("{written} became {}", found.escape_ascii());
+            }
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+}
+
 /// A sequence number can be read there before its write can.
 #[test]
 fn unordered_writes_are_refused_beside_transactions() {

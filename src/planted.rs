@@ -256,6 +256,8 @@ faults! {
     FreedFamiliesKept => "rocks::ffi::tests",
     /// A transaction asks the filters for a key that it wrote itself.
     OwnWritesUnasked => "transactions::",
+    /// A commit looks for conflicts beside the writers, and one may come before its own write.
+    CommitLooksBeside => "transactions::no_plain_write",
     /// A key that is read for update is not watched; only its commit would tell.
     DenialUnwatched => "transactions::",
     /// A panic in a pass ends upkeep.

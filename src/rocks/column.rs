@@ -178,7 +178,7 @@ impl Column {
         self.memtables.turn_to(next);
     }
 
-    /// The recent filters of all memtables that are alive or will be bound before the next
+    /// The recent filters of all memtables that have keys in no table or will be bound before the next
     /// [`Column::retarget`]; a fresh one for the latter.
     pub(crate) fn collect_recent(&self) -> Vec<Arc<Scalable>> {
         let current = self.memtables.current();

@@ -14,7 +14,7 @@ use crate::sync::{Mutex, unpoisoned};
 
 /// The filters that one generation of memtables feeds: summaries, and one of its own.
 ///
-/// A memtable takes the column's target when its first key arrives and feeds it for life. So once
+/// A memtable takes the column's target when its first key arrives and feeds it until it is flushed. So once
 /// a new target is named and the column flushed, no memtable feeds only the old one.
 #[derive(Debug)]
 pub(crate) struct WriteTarget {
@@ -111,6 +111,14 @@ impl WriteTarget {
         self.open.fetch_sub(1, Ordering::AcqRel);
     }
 
+    /// A memtable gives its reference back, perhaps under the engine's mutex, where nobody may wait for
+    /// gigabytes to be freed.
+    pub(crate) fn release(self: Arc<Self>) {
+        if let Some(column) = self.column.upgrade() {
+            column.memtables().spend(self);
+        }
+    }
+
     /// A key may have been missed: the column answers *maybe* from now on.
     pub(crate) fn give_up(&self) {
         if let Some(column) = self.column.upgrade()
@@ -144,6 +152,8 @@ pub(crate) struct Memtables {
     options: MemtableOptions,
     column: Weak<Column>,
     targets: Mutex<Targets>,
+    /// Of memtables that are flushed, until upkeep frees them.
+    spent: Mutex<Vec<Arc<WriteTarget>>>,
 }
 
 /// The targets of the memtables of now and of those before.
@@ -182,6 +192,7 @@ impl Memtables {
                 current: Arc::new(current),
                 older: Vec::new(),
             }),
+            spent: Mutex::default(),
         }
     }
 
@@ -229,14 +240,27 @@ impl Memtables {
         targets.older.push(Arc::downgrade(&old));
     }
 
-    /// The recent filters of all memtables that are alive or will be bound before the next
+    /// The recent filters of all memtables that have keys in no table or will be bound before the next
     /// [`Memtables::turn_to`].
     pub(crate) fn recent(&self) -> Vec<Arc<Scalable>> {
         let targets = unpoisoned(self.targets.lock());
-        let alive = targets.alive().filter(|target| {
-            !planted!(OlderGenerationsLeftOut) || Arc::ptr_eq(target, &targets.current)
-        });
-        alive.map(|target| Arc::clone(&target.recent)).collect()
+        let is_open = |target: &WriteTarget| {
+            target.open.load(Ordering::Acquire) > 0 && !planted!(OlderGenerationsLeftOut)
+        };
+        let asked = targets
+            .alive()
+            .filter(|target| is_open(target) || Arc::ptr_eq(target, &targets.current));
+        asked.map(|target| Arc::clone(&target.recent)).collect()
+    }
+
+    fn spend(&self, target: Arc<WriteTarget>) {
+        unpoisoned(self.spent.lock()).push(target);
+    }
+
+    /// Frees what only memtables held that are flushed.
+    pub(crate) fn drop_spent(&self) {
+        let spent = std::mem::take(&mut *unpoisoned(self.spent.lock()));
+        drop(spent);
     }
 
     /// Whether some memtable that does not feed `filter` may take keys or has some in no table.

@@ -275,7 +275,7 @@ class CapturedRep : public MemTableRep {
     return target;
   }
 
-  // No more keys come, and those that came are in a table, or gone with the memtable.
+  // No more keys come, and those that came are in a table or another memtable, or gone with this one.
   void Release() {
     if (void* target = target_.exchange(nullptr, std::memory_order_acq_rel)) {
       column_->hooks()->memtable_sealed(target);
@@ -631,11 +631,12 @@ class BorrowedTransactions final : public OptimisticTransactionDBImpl {
   }
 
  private:
-  // Commits look for conflicts alone among the writers. RocksDB's default looks beside them, in families that
+  // Commits look for conflicts in their turn among the writers. RocksDB's default looks beside them, in families that
   // may be dropped meanwhile, and does not see a plain write that comes between the look and its own.
   static OptimisticTransactionDBOptions Serial() {
     OptimisticTransactionDBOptions options;
-    options.validate_policy = OccValidationPolicy::kValidateSerial;
+    options.validate_policy = Planted("CommitLooksBeside") ? OccValidationPolicy::kValidateParallel
+                                                           : OccValidationPolicy::kValidateSerial;
     return options;
   }
 };
@@ -683,6 +684,18 @@ bool lsm_sieve_layout_matches(const rocksdb_options_t* options, size_t write_buf
           options->rep.write_buffer_size == write_buffer_size &&
           options->rep.num_levels == num_levels &&
           options->rep.max_background_jobs == max_background_jobs);
+}
+
+// Why transactions do not go with these options of a database or a family, if they do not.
+char* lsm_sieve_transactions_refusal(const rocksdb_options_t* options) noexcept {
+  if (options->rep.unordered_write) {
+    return CopyString("unordered_write does not go with transactions; switch one of them off");
+  }
+  // What RocksDB 11.8.1 takes back when it refuses a commit may be others' values as well.
+  if (options->rep.enable_blob_direct_write) {
+    return CopyString("enable_blob_direct_write does not go with transactions; switch one of them off");
+  }
+  return nullptr;
 }
 
 char* lsm_sieve_refusal(const rocksdb_options_t* options) noexcept {

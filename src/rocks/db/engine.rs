@@ -173,6 +173,7 @@ impl SieveDb {
     /// What RocksDB says. An error that comes again and again, as after the writer made a column family, ends
     /// when the secondary is opened anew; what was there is read until then.
     pub fn try_catch_up_with_primary(&self) -> Result<(), Error> {
+        // Memtables are given up here before their tables can be listed.
         let announced = self.options.is_secondary() && !planted!(CatchUpUnannounced);
         let _arriving = announced.then(|| self.columns.expect_foreign_keys(None));
         self.engine.try_catch_up_with_primary()

@@ -245,10 +245,6 @@ impl SieveDb {
             probe::hooks_fire()?;
         }
         let publishes_first = ffi::publishes_first(options) && !planted!(UnorderedUnnoticed);
-        if publishes_first && sieve.has_transactions() {
-            let reason = "unordered_write does not go with transactions; switch one of them off";
-            return Err(unsupported(DEFAULT_COLUMN_FAMILY_NAME, reason.to_owned()));
-        }
         let mut families: Families = families
             .into_iter()
             .map(|(name, options)| (name.as_ref().to_owned(), options))
@@ -260,9 +256,10 @@ impl SieveDb {
             families.push((DEFAULT_COLUMN_FAMILY_NAME.to_owned(), options.clone()));
         }
         if sieve.has_transactions() {
-            families
-                .iter_mut()
-                .for_each(|(_, options)| ffi::keep_history(options));
+            allow_transactions(DEFAULT_COLUMN_FAMILY_NAME, &mut options.clone())?;
+            for (name, options) in &mut families {
+                allow_transactions(name, options)?;
+            }
         }
         let fronted = families.iter().filter(|(name, _)| !sieve.leaves_out(name));
         let sieve = sieve.clone().publishes_first(publishes_first);
@@ -388,7 +385,7 @@ impl SieveDb {
         let _turn = self.family_turn();
         let mut options = options.clone();
         if self.options.has_transactions() {
-            ffi::keep_history(&mut options);
+            allow_transactions(name, &mut options)?;
         }
         let create = |options: &Options| {
             let allowed = self.refuse_if_reader();
@@ -428,8 +425,8 @@ impl SieveDb {
         let _turn = self.family_turn();
         self.refuse_if_reader()?;
         if name == DEFAULT_COLUMN_FAMILY_NAME {
-            // `rocksdb` would give its handle up before RocksDB refuses. No family has this name.
-            return self.engine.drop_cf("default\0");
+            // `rocksdb` would give its handle up before RocksDB refuses. No family has a name with a zero in it.
+            return self.engine.drop_cf("default, which cannot be dropped\0");
         }
         self.engine.drop_cf(name)?;
         self.columns.remove(name);
@@ -562,6 +559,13 @@ fn hooked_options(options: &Options, column: &Arc<Column>) -> Result<Options, Op
     let mut hooked = options.clone();
     ffi::install(&mut hooked, Arc::clone(column), &ffi::HOOKS);
     Ok(hooked)
+}
+
+/// Has a family keep what commits look in.
+fn allow_transactions(column: &str, options: &mut Options) -> Result<(), OpenError> {
+    let refusal = ffi::transactions_refusal(options);
+    ffi::keep_history(options);
+    refusal.map_or(Ok(()), |reason| Err(unsupported(column, reason)))
 }
 
 fn refuse(column: &str, options: &Options) -> Result<(), OpenError> {

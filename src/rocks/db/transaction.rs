@@ -7,7 +7,7 @@
 //!
 //! ```text
 //! get_for_update   watch from sequence number S; ask the filters; absent
-//! commit           alone among all writers: was the key written after S? yes: Busy
+//! commit           in its turn among the writers: was the key written after S? yes: Busy
 //! ```
 //!
 //! *Invariant.* A write up to S is in the filters before S can be seen; a later one is found by the commit.
@@ -18,7 +18,8 @@ mod iterators;
 mod reads;
 
 use rocksdb::{
-    AsColumnFamilyRef, Error, OptimisticTransactionOptions, SnapshotWithThreadMode, WriteOptions,
+    AsColumnFamilyRef, Error, OptimisticTransactionOptions, SnapshotWithThreadMode,
+    WriteBatchWithTransaction, WriteOptions,
 };
 
 use super::SieveDb;
@@ -35,10 +36,10 @@ type Inner<'db> = rocksdb::Transaction<'db, Engine>;
 /// reads pass the filters by; give it to [`Transaction::get_opt`].
 ///
 /// The commit finds what was put, merged or deleted key by key since. It does not hear of ranges that were
-/// deleted, of files that were ingested or removed, nor of a family that was dropped and made again.
+/// deleted, nor of files that were ingested or removed.
 ///
-/// There is no `rebuild_from_writebatch`: RocksDB's 11.8.1 looks families up beside the writers, whose keys
-/// may then land in the wrong one.
+/// There are no transactions in two phases, and no `rebuild_from_writebatch`: RocksDB 11.8.1 looks families
+/// up for it beside the writers, whose keys may then land in the wrong one.
 ///
 /// ```no_run
 /// # use lsm_sieve::{SieveDb, SieveOptions};
@@ -89,7 +90,8 @@ impl<'db> Transaction<'db> {
     ///
     /// # Errors
     /// Of the kind `Busy`, where somebody else wrote a key that it wrote or read for update; of the kind
-    /// `TryAgain`, where that cannot be known any more; or what RocksDB says. Nothing is written then.
+    /// `TryAgain`, where that cannot be known any more: nothing is written then. Or what RocksDB says, as of any
+    /// write.
     pub fn commit(self) -> Result<(), Error> {
         self.db.refuse_if_reader()?;
         self.engine.commit()
@@ -120,6 +122,11 @@ impl<'db> Transaction<'db> {
     /// [begun](SieveDb::transaction_opt) with `set_snapshot`; otherwise now, whenever it is read.
     pub fn snapshot(&self) -> SnapshotWithThreadMode<'_, Inner<'db>> {
         self.engine.snapshot()
+    }
+
+    /// A copy of what the transaction wrote.
+    pub fn get_writebatch(&self) -> WriteBatchWithTransaction<true> {
+        self.engine.get_writebatch()
     }
 
     /// Sets the value of a key in the default column family.

@@ -161,7 +161,8 @@ extern "C" fn memtable_sealed(target: *mut c_void) {
 
 extern "C" fn memtable_release(target: *mut c_void) {
     // SAFETY: the memtable gives back the reference from `memtable_bind`.
-    unsafe { release::<WriteTarget>(target) }
+    let owned = unsafe { Arc::from_raw(target.cast::<WriteTarget>().cast_const()) };
+    guarded((), || owned.release());
 }
 
 extern "C" fn table_begin(column: *mut c_void) -> *mut c_void {

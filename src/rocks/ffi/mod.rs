@@ -44,6 +44,7 @@ const _: &[Fault] = &[
     Fault::ReadErrorIsEnd,
     Fault::FlushWaitsForCompactions,
     Fault::FreedFamiliesKept,
+    Fault::CommitLooksBeside,
     Fault::OwnWritesUnasked,
     Fault::DenialUnwatched,
 ];
@@ -56,6 +57,7 @@ unsafe extern "C" {
         max_background_jobs: c_int,
     ) -> bool;
     fn lsm_sieve_refusal(options: *const sys::rocksdb_options_t) -> *mut c_char;
+    fn lsm_sieve_transactions_refusal(options: *const sys::rocksdb_options_t) -> *mut c_char;
     fn lsm_sieve_has_compaction_filter(options: *const sys::rocksdb_options_t) -> bool;
     fn lsm_sieve_publishes_first(options: *const sys::rocksdb_options_t) -> bool;
     fn lsm_sieve_install(
@@ -104,6 +106,14 @@ pub(crate) fn refusal(options: &Options) -> Option<String> {
     let raw = unsafe { options.as_raw_ptr() };
     // SAFETY: `raw` points to live options, which are only read.
     take_text(unsafe { lsm_sieve_refusal(raw) })
+}
+
+/// Why there can be no transactions with these options, if there can be none.
+pub(crate) fn transactions_refusal(options: &Options) -> Option<String> {
+    // SAFETY: `options` lives through the call.
+    let raw = unsafe { options.as_raw_ptr() };
+    // SAFETY: `raw` points to live options, which are only read.
+    take_text(unsafe { lsm_sieve_transactions_refusal(raw) })
 }
 
 /// Whether these options let a filter of the user's drop or change entries in a compaction.
@@ -262,6 +272,18 @@ mod tests {
         for (buffer, levels, jobs) in [(1_001, 6, 3), (1_000, 7, 3), (1_000, 6, 4)] {
             assert!(!are_read_as(&options, buffer, levels, jobs));
         }
+    }
+
+    #[test]
+    fn blobs_that_are_written_directly_do_not_go_with_transactions() {
+        let options = Options::default();
+        assert_eq!(transactions_refusal(&options), None);
+        // SAFETY: `options` lives through the call.
+        let raw = unsafe { options.as_raw_ptr() };
+        // SAFETY: `raw` points to live options that nobody else uses.
+        unsafe { sys::rocksdb_options_set_enable_blob_direct_write(raw, 1) };
+        let reason = transactions_refusal(&options).unwrap();
+        assert!(reason.contains("enable_blob_direct_write"), "{reason}");
     }
 
     #[test]

@@ -205,6 +205,7 @@ impl Upkeep {
         let mut live = Some(HashSet::new());
         let mut failure = None;
         for column in self.columns.all() {
+            column.memtables().drop_spent();
             let mut setback = self.setbacks.remove(column.name()).unwrap_or_default();
             setback.begin(Instant::now(), calls.retry || calls.consolidate);
             let tended = match self.list_in_epoch(&column) {

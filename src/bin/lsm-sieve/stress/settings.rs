@@ -181,6 +181,12 @@ impl Settings {
                 ..self.clone()
             });
         }
+        if self.transactions {
+            simpler.push(Self {
+                transactions: false,
+                ..self.clone()
+            });
+        }
         for at in 0..self.database.len() {
             let mut less = self.clone();
             less.database.remove(at);
