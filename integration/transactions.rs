@@ -337,7 +337,7 @@ fn without_the_setting_there_are_no_transactions() {
 /// As it may in RocksDB's default, which looks for conflicts before a commit's turn among the writers.
 #[test]
 fn no_plain_write_is_overwritten_by_a_commit_that_did_not_see_it() {
-    const WRITES: u64 = 30_000;
+    const WRITES: u64 = 150_000;
     let home = tempfile::tempdir().unwrap();
     let db = open(home.path());
     db.put("key", "0:").unwrap();
