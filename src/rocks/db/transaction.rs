@@ -192,6 +192,11 @@ impl<'db> Transaction<'db> {
     }
 }
 
+const _: fn() = || {
+    fn may_be_sent<T: Send>() {}
+    may_be_sent::<Transaction<'_>>();
+};
+
 impl std::fmt::Debug for Transaction<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Transaction")
