@@ -12,7 +12,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use common::{keys_asked_for, median};
+use common::{key, keys_asked_for, median};
 use lsm_sieve::differential::{DifferentialOptions, DifferentialStore};
 use rocksdb::Options;
 
@@ -22,14 +22,6 @@ const VALUE: [u8; 100] = [0x5a; 100];
 
 type Read<'a> = dyn Fn(&[u8; 16]) -> bool + 'a;
 type Failed = Box<dyn std::error::Error>;
-
-/// Keys in no order that a cache could follow.
-fn key(id: u64) -> [u8; 16] {
-    let mut bytes = [0; 16];
-    bytes[..8].copy_from_slice(&id.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes());
-    bytes[8..].copy_from_slice(&id.to_be_bytes());
-    bytes
-}
 
 fn main() -> Result<(), Failed> {
     let keys = keys_asked_for(200_000) as u64;

@@ -3,9 +3,13 @@
 //!
 //! Run with `cargo bench --bench front`; `-- 1000000` for another number of keys.
 
+#[expect(dead_code, reason = "each bench uses what it needs of it")]
+mod common;
+
 use std::hint::black_box;
 use std::time::Instant;
 
+use common::{key, keys_asked_for, median};
 use lsm_sieve::filter::{Kind, Stage};
 use lsm_sieve::hash::{HashId, KeyHasher, Seed};
 use lsm_sieve::{Items, Rate, SieveDb, SieveOptions};
@@ -19,13 +23,6 @@ const RUNS: u64 = 8;
 /// Keys that are left in the memtable.
 const RECENT: u64 = 50_000;
 
-fn key(id: u64) -> [u8; 16] {
-    let mut bytes = [0; 16];
-    bytes[..8].copy_from_slice(&id.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes());
-    bytes[8..].copy_from_slice(&id.to_be_bytes());
-    bytes
-}
-
 /// A look-up for keys that are nowhere.
 fn median_ns(work: impl FnMut(&[[u8; 16]])) -> f64 {
     median_ns_of(|at| (1 << 40) + at, work)
@@ -33,18 +30,15 @@ fn median_ns(work: impl FnMut(&[[u8; 16]])) -> f64 {
 
 /// A look-up for the keys with these ids.
 fn median_ns_of(id: impl Fn(u64) -> u64, mut work: impl FnMut(&[[u8; 16]])) -> f64 {
-    let mut times: Vec<f64> = (0..ROUNDS as u64)
-        .map(|round| {
-            let first = round * LOOKUPS as u64;
-            let ids = (first..first + LOOKUPS as u64).map(&id);
-            let keys: Vec<[u8; 16]> = ids.map(key).collect();
-            let start = Instant::now();
-            work(&keys);
-            start.elapsed().as_nanos() as f64 / LOOKUPS as f64
-        })
-        .collect();
-    times.sort_unstable_by(f64::total_cmp);
-    times[ROUNDS / 2]
+    let times = (0..ROUNDS as u64).map(|round| {
+        let first = round * LOOKUPS as u64;
+        let ids = (first..first + LOOKUPS as u64).map(&id);
+        let keys: Vec<[u8; 16]> = ids.map(key).collect();
+        let start = Instant::now();
+        work(&keys);
+        start.elapsed().as_nanos() as f64 / LOOKUPS as f64
+    });
+    median(times.collect())
 }
 
 #[expect(clippy::print_stdout, reason = "a bench reports on standard output")]
@@ -53,9 +47,7 @@ fn report(what: &str, ns: f64) {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let keys = std::env::args()
-        .find_map(|argument| argument.parse().ok())
-        .unwrap_or(4_000_000);
+    let keys = keys_asked_for(4_000_000) as u64;
     let folder = tempfile::tempdir()?;
     let mut options = rocksdb::Options::default();
     options.create_if_missing(true);

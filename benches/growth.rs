@@ -7,6 +7,7 @@
 //! All contestants get the same hashes, ready-made, and promise 1 %.
 #![expect(clippy::print_stdout, reason = "a benchmark prints its table")]
 
+#[expect(dead_code, reason = "each bench uses what it needs of it")]
 mod common;
 
 use common::{hashes, keys_asked_for, median, time};

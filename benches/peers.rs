@@ -10,6 +10,7 @@
 //! median of three.
 #![expect(clippy::print_stdout, reason = "a benchmark prints its table")]
 
+#[expect(dead_code, reason = "each bench uses what it needs of it")]
 mod common;
 
 use common::{hashes, keys_asked_for, median, time};

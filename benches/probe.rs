@@ -9,6 +9,7 @@
 //! over as much memory with one load and no filter: the machine's limit.
 #![expect(clippy::print_stdout, reason = "a benchmark prints its table")]
 
+#[expect(dead_code, reason = "each bench uses what it needs of it")]
 mod common;
 
 use common::{hashes, keys_asked_for, median, time};

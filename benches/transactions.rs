@@ -10,10 +10,14 @@
 //! The two databases take turns, round by round; times are medians of the rounds. Run with `cargo bench
 //! --bench transactions`; `-- 1000000` for another number of keys.
 
+#[expect(dead_code, reason = "each bench uses what it needs of it")]
+mod common;
+
 use std::hint::black_box;
 use std::ops::Range;
 use std::time::Instant;
 
+use common::{key, keys_asked_for, median};
 use lsm_sieve::{SieveDb, SieveOptions};
 use rocksdb::{
     BlockBasedOptions, Cache, DBCompressionType, Error, IteratorMode, MultiThreaded,
@@ -31,13 +35,6 @@ const RUNS: u64 = 4;
 
 /// Where the ids of absent keys begin.
 const ABSENT: u64 = 1 << 40;
-
-fn key(id: u64) -> [u8; 16] {
-    let mut bytes = [0; 16];
-    bytes[..8].copy_from_slice(&id.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes());
-    bytes[8..].copy_from_slice(&id.to_be_bytes());
-    bytes
-}
 
 fn options() -> Options {
     let mut tables = BlockBasedOptions::default();
@@ -120,11 +117,6 @@ fn ns_each(
     Ok(start.elapsed().as_nanos() as f64 / keys.len() as f64)
 }
 
-fn median(mut times: Vec<f64>) -> f64 {
-    times.sort_unstable_by(f64::total_cmp);
-    times[times.len() / 2]
-}
-
 /// A round of one database.
 type Round<'a> = &'a dyn Fn(u64) -> Result<f64, Error>;
 
@@ -142,9 +134,7 @@ fn compare(what: &str, native: Round<'_>, sieve: Round<'_>) -> Result<(), Error>
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let keys = std::env::args()
-        .find_map(|argument| argument.parse().ok())
-        .unwrap_or(4_000_000);
+    let keys = keys_asked_for(4_000_000) as u64;
     let folder = tempfile::tempdir()?;
     let home = folder.path();
     let native = OptimisticTransactionDB::<MultiThreaded>::open(&options(), home.join("native"))?;

@@ -25,6 +25,14 @@ pub(crate) fn time(hashes: &[KeyHash], operation: impl Fn(KeyHash) -> bool) -> (
     (ns / hashes.len() as f64, count)
 }
 
+/// A key of a database; keys in a row are in no order that a cache could follow.
+pub(crate) fn key(id: u64) -> [u8; 16] {
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&id.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes());
+    bytes[8..].copy_from_slice(&id.to_be_bytes());
+    bytes
+}
+
 /// The middle one.
 pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);

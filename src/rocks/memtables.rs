@@ -260,6 +260,7 @@ impl Memtables {
     /// Frees what only memtables held that are flushed.
     pub(crate) fn drop_spent(&self) {
         let spent = std::mem::take(&mut *unpoisoned(self.spent.lock()));
+        // The lock is let go: who holds the engine's mutex waits for it.
         drop(spent);
     }
 

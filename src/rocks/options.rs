@@ -351,8 +351,8 @@ impl SieveOptions {
     /// flushed are then kept, so that a commit can look there for conflicts, as in an
     /// `OptimisticTransactionDB` of `rocksdb`: for each column family one more than `max_write_buffer_number`
     /// times `write_buffer_size` of memory has room for, or as much as its
-    /// `max_write_buffer_size_to_maintain` says; families that the bare engine makes keep none. A `WriteBufferManager` counts them; one that stalls writers
-    /// needs room for them all.
+    /// `max_write_buffer_size_to_maintain` says; families that the bare engine makes keep none. A
+    /// `WriteBufferManager` counts them; one that stalls writers needs room for them all.
     ///
     /// Databases with `unordered_write` are refused: there a transaction could not tell what was written before
     /// it looked; so are families with `enable_blob_direct_write`.

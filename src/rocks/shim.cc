@@ -631,8 +631,9 @@ class BorrowedTransactions final : public OptimisticTransactionDBImpl {
   }
 
  private:
-  // Commits look for conflicts in their turn among the writers. RocksDB's default looks beside them, in families that
-  // may be dropped meanwhile, and does not see a plain write that comes between the look and its own.
+  // Commits look for conflicts in their turn among the writers. RocksDB's default looks beside them, in
+  // families that may be dropped meanwhile, and does not see a plain write that comes between the look
+  // and its own.
   static OptimisticTransactionDBOptions Serial() {
     OptimisticTransactionDBOptions options;
     options.validate_policy = Planted("CommitLooksBeside") ? OccValidationPolicy::kValidateParallel

@@ -256,9 +256,10 @@ impl SieveDb {
             families.push((DEFAULT_COLUMN_FAMILY_NAME.to_owned(), options.clone()));
         }
         if sieve.has_transactions() {
-            allow_transactions(DEFAULT_COLUMN_FAMILY_NAME, &mut options.clone())?;
+            let refusal = ffi::transactions_refusal(options);
+            refuse(DEFAULT_COLUMN_FAMILY_NAME, refusal)?;
             for (name, options) in &mut families {
-                allow_transactions(name, options)?;
+                prepare_for_transactions(name, options)?;
             }
         }
         let fronted = families.iter().filter(|(name, _)| !sieve.leaves_out(name));
@@ -267,7 +268,7 @@ impl SieveDb {
         let folder = sieve.folder_of(path);
         let (opening, identity) = Opening::prepare(Arc::new(RealDisk), &folder, sieve)?;
         if !planted!(DatabaseOptionsUnchecked) {
-            refuse(DEFAULT_COLUMN_FAMILY_NAME, options)?;
+            refuse(DEFAULT_COLUMN_FAMILY_NAME, ffi::refusal(options))?;
         }
         let mut database_options = options.clone();
         let mut hooked = Vec::new();
@@ -385,7 +386,7 @@ impl SieveDb {
         let _turn = self.family_turn();
         let mut options = options.clone();
         if self.options.has_transactions() {
-            allow_transactions(name, &mut options)?;
+            prepare_for_transactions(name, &mut options)?;
         }
         let create = |options: &Options| {
             let allowed = self.refuse_if_reader();
@@ -555,21 +556,21 @@ fn bound_family(column: &Column) -> Result<u32, OpenError> {
 
 /// The user's options with the hooks of `column`.
 fn hooked_options(options: &Options, column: &Arc<Column>) -> Result<Options, OpenError> {
-    refuse(column.name(), options)?;
+    refuse(column.name(), ffi::refusal(options))?;
     let mut hooked = options.clone();
     ffi::install(&mut hooked, Arc::clone(column), &ffi::HOOKS);
     Ok(hooked)
 }
 
 /// Has a family keep what commits look in.
-fn allow_transactions(column: &str, options: &mut Options) -> Result<(), OpenError> {
-    let refusal = ffi::transactions_refusal(options);
+fn prepare_for_transactions(column: &str, options: &mut Options) -> Result<(), OpenError> {
+    refuse(column, ffi::transactions_refusal(options))?;
     ffi::keep_history(options);
-    refusal.map_or(Ok(()), |reason| Err(unsupported(column, reason)))
+    Ok(())
 }
 
-fn refuse(column: &str, options: &Options) -> Result<(), OpenError> {
-    ffi::refusal(options).map_or(Ok(()), |reason| Err(unsupported(column, reason)))
+fn refuse(column: &str, refusal: Option<String>) -> Result<(), OpenError> {
+    refusal.map_or(Ok(()), |reason| Err(unsupported(column, reason)))
 }
 
 fn unsupported(column: &str, reason: String) -> OpenError {

@@ -112,11 +112,6 @@ impl Transactions {
                 ptr::null_mut(),
             )
         };
-        const {
-            assert!(
-                size_of::<EngineTransaction<'_>>() == size_of::<*mut sys::rocksdb_transaction_t>()
-            );
-        }
         // SAFETY: a transaction that nobody else has, in the type that frees it; it borrows what began it.
         unsafe { mem::transmute::<*mut sys::rocksdb_transaction_t, EngineTransaction<'_>>(begun) }
     }

@@ -110,8 +110,7 @@ impl<'a> Ground<'a> {
         }?)
     }
 
-    /// The updates by a transaction, which reads each key before and after it; false where nothing was
-    /// committed, since a memtable was flushed meanwhile.
+    /// The updates by a transaction, which reads each key before and after it; false as [`commit`] says.
     pub(super) fn transact(
         &self,
         updates: &[Update],
@@ -134,10 +133,7 @@ impl<'a> Ground<'a> {
             let after = transaction.get_cf(handle, key)?;
             self.agrees_within(&seen, update, after.as_deref(), tally)?;
         }
-        match transaction.commit() {
-            Err(error) if error.kind() == ErrorKind::TryAgain => Ok(false),
-            committed => Ok(committed.map(|()| true)?),
-        }
+        commit(transaction)
     }
 
     /// What a transaction reads, against the model as the transaction would leave it.
@@ -488,6 +484,15 @@ impl<'a> Ground<'a> {
             None => Ok(()),
             Some(first) => Err(Violation::lost(format!("verify: {first}"))),
         }
+    }
+}
+
+/// Commits a transaction; false where nothing was committed, since what it would be checked against is in no
+/// memtable any more.
+pub(super) fn commit(transaction: Transaction<'_>) -> Result<bool, Violation> {
+    match transaction.commit() {
+        Err(error) if error.kind() == ErrorKind::TryAgain => Ok(false),
+        committed => Ok(committed.map(|()| true)?),
     }
 }
 

@@ -68,8 +68,8 @@ impl Settings {
     }
 
     pub(super) fn is_unordered(&self) -> bool {
-        let mut texts = self.database.iter();
-        texts.any(|text| text == "unordered_write=true")
+        let mut database = self.database.iter();
+        database.any(|text| text == texts::UNORDERED_WRITE)
     }
 
     /// The same, for many threads that read beside flushes.

@@ -17,7 +17,7 @@ pub(super) const WRITES: [&[&str]; 7] = [
     &[],
     &[],
     &["enable_pipelined_write=true"],
-    &["unordered_write=true"],
+    &[UNORDERED_WRITE],
     &[NO_CONCURRENCY],
     &[ATOMIC_FLUSH],
     &["manual_wal_flush=true"],
@@ -26,6 +26,9 @@ pub(super) const WRITES: [&[&str]; 7] = [
 /// While it flushes, a RocksDB 11.8 with this set, and without the plugin too, shows a new table for a
 /// moment beside the memtables that it was made of, and a reader meets merge operands twice.
 pub(super) const ATOMIC_FLUSH: &str = "atomic_flush=true";
+
+/// Snapshots then go on changing, and there are no transactions.
+pub(super) const UNORDERED_WRITE: &str = "unordered_write=true";
 
 /// What the vector memtable needs.
 const NO_CONCURRENCY: &str = "allow_concurrent_memtable_write=false";
@@ -157,7 +160,7 @@ pub(super) fn draw_family(random: &mut Random, writes: &[&str]) -> Texts {
     if writes.contains(&NO_CONCURRENCY) && random.one_in(2) {
         texts.push("memtable=vector".to_owned());
     }
-    if !writes.contains(&"unordered_write=true") && random.one_in(4) {
+    if !writes.contains(&UNORDERED_WRITE) && random.one_in(4) {
         texts.push("max_successive_merges=3".to_owned());
     }
     texts

@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 
 use lsm_sieve::workload::random::Random;
-use rocksdb::{ErrorKind, IngestExternalFileOptions, WriteOptions};
+use rocksdb::{IngestExternalFileOptions, WriteOptions};
 
 use super::super::closed::remove_if_there;
-use super::super::ground::Ground;
+use super::super::ground::{Ground, commit};
 use super::super::model::{Change, value};
 use super::super::session::write_to;
 use super::super::step::{Stretch, Update};
@@ -131,7 +131,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Nobody else writes these keys, so there is no conflict; false where that cannot be known any more.
+    /// Nobody else writes these keys, so there is no conflict; false as [`commit`] says.
     fn transact<'u>(
         &self,
         updates: impl Iterator<Item = &'u Update>,
@@ -141,10 +141,7 @@ impl Writer<'_> {
         for update in updates {
             self.ground.update_in(&transaction, update)?;
         }
-        match transaction.commit() {
-            Err(error) if error.kind() == ErrorKind::TryAgain => Ok(false),
-            committed => Ok(committed.map(|()| true)?),
-        }
+        commit(transaction)
     }
 
     fn delete_range(&mut self) -> Checked {
