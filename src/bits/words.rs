@@ -153,6 +153,7 @@ impl Words {
     }
 
     /// The line at this index, if it lies inside.
+    #[cfg(feature = "rocksdb")]
     #[inline]
     pub(crate) fn get(&self, index: u64) -> Option<&Line> {
         self.lines.get(usize::try_from(index).ok()?)

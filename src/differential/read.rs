@@ -17,7 +17,6 @@ use super::record::Record;
 use super::scan::Scan;
 use super::snapshot::Snapshot;
 use super::store::{DifferentialStore, Generations};
-use crate::hash::KeyHash;
 use crate::stats::Event;
 
 type Value = Result<Option<Vec<u8>>, DifferentialError>;
@@ -142,7 +141,7 @@ impl DifferentialStore {
     }
 
     fn draws(&self, count: u64) -> bool {
-        self.sample.draws(KeyHash::new(0), count)
+        self.sample.draws(count)
     }
 
     /// [`DifferentialStore::denials_stand`], or audits rest.

@@ -21,6 +21,11 @@
 
 #[cfg(all(target_arch = "x86_64", not(interleave)))]
 mod avx2;
+#[cfg(feature = "rocksdb")]
+mod spot;
+
+#[cfg(feature = "rocksdb")]
+pub(crate) use spot::*;
 
 use super::{Kind, Shape, ShapeError, probe};
 use crate::bits::{Line, Words};
@@ -55,6 +60,9 @@ macro_rules! for_pattern {
         }
     };
 }
+
+#[cfg(feature = "rocksdb")]
+use for_pattern;
 
 impl Blocked {
     /// One line, the least there is.
@@ -112,13 +120,6 @@ impl Blocked {
         let line = words.line(self.line(hash));
         let contains: fn(&Line, KeyHash) -> bool = for_pattern!(self.pattern, contains);
         contains(line, hash)
-    }
-
-    /// [`Blocked::may_contain`] without a call but that of the vectors; `None` if the line lay outside.
-    #[inline(always)]
-    pub(super) fn at_once(self, words: &Words, hash: KeyHash) -> Option<bool> {
-        let line = words.get(self.line(hash))?;
-        Some(for_pattern!(self.pattern, contains(line, hash)))
     }
 
     #[inline]

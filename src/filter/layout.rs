@@ -1,6 +1,8 @@
 //! The closed choice of layouts: a geometry that was checked, without the bits.
 
 use super::blocked::Blocked;
+#[cfg(feature = "rocksdb")]
+use super::blocked::Spot;
 use super::classic::Classic;
 use super::partitioned::Partitioned;
 use super::ribbon::Ribbon;
@@ -77,12 +79,12 @@ impl Layout {
         }
     }
 
-    /// [`Layout::may_contain`] of the layout that answers without a call; `None` of the others.
+    /// Where this key's bits are, in the layout that has them in one line; `None` in the others.
+    #[cfg(feature = "rocksdb")]
     #[inline(always)]
-    pub(super) fn at_once(&self, words: &Words, hash: KeyHash) -> Option<bool> {
+    pub(super) fn spot<'a>(&self, words: &'a Words, hash: KeyHash) -> Option<Spot<'a>> {
         match self {
-            Self::Blocked(geometry) => geometry.at_once(words, hash),
-            Self::Ribbon(geometry) => Some(geometry.may_contain(words, hash)),
+            Self::Blocked(geometry) => geometry.spot(words, hash),
             _ => None,
         }
     }

@@ -22,6 +22,8 @@
 //! stage answers *maybe* for it already.
 //! Stages are only ever appended. A key that could not be stored saturates the filter, for ever.
 
+#[cfg(feature = "rocksdb")]
+use super::blocked::Spot;
 use super::layout::Layout;
 use super::{BATCH, Chain, Kind, Stage, Values, test_many};
 use crate::hash::{Imprint, KeyHash};
@@ -354,17 +356,19 @@ impl Scalable {
     /// False only for a key that was never inserted; never false once saturated.
     #[inline]
     pub fn may_contain(&self, hash: KeyHash) -> bool {
-        match self.at_once(hash) {
-            Some(answer) => answer,
-            None => self.any_may_contain(hash),
+        match self.asked.load(Ordering::Acquire) {
+            1 if let Some(first) = self.first.get() => first.stage.may_contain(hash),
+            _ => self.any_may_contain(hash),
         }
     }
 
-    /// [`Scalable::may_contain`] of one blocked stage, without a loop or a call; `None` of others.
+    /// The one line that tells whether it may contain a key; `None` where more stages are asked than one, or
+    /// more lines.
+    #[cfg(feature = "rocksdb")]
     #[inline(always)]
-    pub(crate) fn at_once(&self, hash: KeyHash) -> Option<bool> {
+    pub(crate) fn spot(&self, hash: KeyHash) -> Option<Spot<'_>> {
         match self.asked.load(Ordering::Acquire) {
-            1 => self.first.get()?.stage.at_once(hash),
+            1 => self.first.get()?.stage.spot(hash),
             _ => None,
         }
     }

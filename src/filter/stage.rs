@@ -1,6 +1,8 @@
 //! A filter of fixed size: a checked geometry, its words, and how many keys they took.
 
 use super::blocked::Blocked;
+#[cfg(feature = "rocksdb")]
+use super::blocked::Spot;
 use super::layout::Layout;
 use super::ribbon::{self, Coded, Grouped, MOST_VALUE_BITS, Mapped, Ribbon, Slots, Values};
 use super::{BATCH, Kind, Shape, ShapeError};
@@ -234,10 +236,11 @@ impl Stage {
         self.layout.may_have_one(&self.words, hash, values)
     }
 
-    /// [`Stage::may_contain`] of a blocked stage, without a call; `None` of others.
+    /// The one line that tells whether it may contain a key; `None` of a layout with more.
+    #[cfg(feature = "rocksdb")]
     #[inline(always)]
-    pub(super) fn at_once(&self, hash: KeyHash) -> Option<bool> {
-        self.layout.at_once(&self.words, hash)
+    pub(super) fn spot(&self, hash: KeyHash) -> Option<Spot<'_>> {
+        self.layout.spot(&self.words, hash)
     }
 
     /// Asks the processor for the lines that [`Stage::may_contain`] will look at.

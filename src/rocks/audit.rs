@@ -60,50 +60,60 @@ pub(crate) enum Asked {
 
 /// Which negatives are audited: one in so many, whatever the pattern of the keys.
 ///
-/// What is drawn is `hash + n φ` (mod 2^64), n the negatives counted in the thread's slot: for any one
-/// key, and for any keys that take turns, a sequence that fills the circle evenly (Weyl). It needs
-/// nothing that the look-up does not have at hand.
+/// What is drawn is `n φ` (mod 2^32), n the negatives counted in the thread's slot: for every so many-th of
+/// them as well, hence for each of several keys that take turns, a sequence that fills the circle evenly (Weyl). It needs
+/// nothing that the look-up does not have at hand, and three instructions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sample {
-    /// The part of 2^32 draws that are audits.
-    share: u64,
+    /// How many of the [`DRAWS`] are no audits: the lowest.
+    passed: u64,
 }
 
-/// 2^64 divided by the golden ratio, and odd.
-const PHI: u64 = 0x9e37_79b9_7f4a_7c15;
+/// All that can be drawn.
+const DRAWS: u64 = 1 << 32;
+
+/// [`DRAWS`] divided by the golden ratio, and odd.
+const PHI: u32 = 0x9e37_79b9;
 
 impl Sample {
     /// One in `of`; none for 0.
     pub(crate) const fn one_in(of: u32) -> Self {
-        let share = match of {
+        let audits = match of {
             0 => 0,
-            of => (1_u64 << 32).div_ceil(of as u64),
+            of => DRAWS.div_ceil(of as u64),
         };
-        Self { share }
+        Self {
+            passed: DRAWS - audits,
+        }
     }
 
-    /// Whether to audit this key's negative, the thread's `count`-th.
+    /// Whether to audit the negative that came after `count` others.
     #[inline]
-    pub(crate) fn draws(self, hash: KeyHash, count: u64) -> bool {
-        let point = hash.get().wrapping_add(count.wrapping_mul(PHI));
-        point >> 32 < self.share
+    pub(crate) fn draws(self, count: u64) -> bool {
+        drawn(count) >= self.passed
     }
 
-    /// Which of so many negatives to audit, the thread's `count`-th and those after it: one as a
-    /// rule, so that many keys cost one draw; all where more than one would be due.
-    pub(crate) fn among(self, hash: KeyHash, count: u64, times: usize) -> Range<usize> {
-        let point = hash.get().wrapping_add(count.wrapping_mul(PHI));
-        let (high, low) = (point >> 32, point & u64::from(u32::MAX));
-        let chance = self.share.saturating_mul(times as u64);
-        if chance >= 1 << 32 {
+    /// Which of so many negatives to audit that came after `count` others: one as a rule, so that many keys
+    /// cost one draw; all where more than one would be due.
+    pub(crate) fn among(self, count: u64, times: usize) -> Range<usize> {
+        let audits = DRAWS - self.passed;
+        let audits_of_all = audits.saturating_mul(times as u64);
+        if audits_of_all >= DRAWS {
             return 0..times;
         }
-        if high >= chance {
+        let from_the_highest = DRAWS - 1 - drawn(count);
+        if from_the_highest >= audits_of_all {
             return 0..0;
         }
-        let at = ((low * times as u64) >> 32) as usize;
+        let at = (from_the_highest / audits) as usize;
         at..at + 1
     }
+}
+
+/// Of the first negative it is the lowest: threads that end soon audit none, rather than one each.
+#[inline]
+fn drawn(count: u64) -> u64 {
+    (count as u32).wrapping_mul(PHI).into()
 }
 
 /// Proof that a filter denied a key which is there.
@@ -169,7 +179,7 @@ impl Auditor {
         let before = column.view();
         let audits = column.count(Event::Audited);
         let read = || found(column, &engine, key);
-        let past = !before.summary_denies(hash) || column.sample().draws(hash, audits);
+        let past = !before.summary_denies(hash) || column.sample().draws(audits);
         let there = if past {
             past_table_filters(read)
         } else {
@@ -258,17 +268,35 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_secs(60);
 
-    fn drawn(sample: Sample, hash: u64, counts: impl Iterator<Item = u64>) -> usize {
-        let hash = KeyHash::new(hash);
-        counts.filter(|&count| sample.draws(hash, count)).count()
+    fn audits(sample: Sample, counts: impl Iterator<Item = u64>) -> usize {
+        counts.filter(|&count| sample.draws(count)).count()
     }
 
     #[test]
     fn none_is_drawn_of_none_and_every_one_of_one() {
-        for hash in [0, 1, u64::MAX, PHI] {
-            assert_eq!(drawn(Sample::one_in(0), hash, 0..10_000), 0);
-            assert_eq!(drawn(Sample::one_in(1), hash, 0..10_000), 10_000);
+        for first in [0, u64::from(u32::MAX) - 5_000] {
+            let counts = first..first + 10_000;
+            assert_eq!(audits(Sample::one_in(0), counts.clone()), 0);
+            assert_eq!(audits(Sample::one_in(1), counts), 10_000);
         }
+    }
+
+    #[test]
+    fn of_many_at_once_one_is_drawn_in_the_share_of_all() {
+        let (of, times, rounds) = (1_000, 64, 100_000_u64);
+        let mut drawn = [0; 64];
+        for round in 0..rounds {
+            for at in Sample::one_in(of).among(round * times, times as usize) {
+                drawn[at] += 1;
+            }
+        }
+        let share = rounds / u64::from(of);
+        assert!(
+            drawn.iter().all(|&n| (share / 2..=share * 2).contains(&n)),
+            "{drawn:?}"
+        );
+        assert_eq!(Sample::one_in(of).among(0, 1_000), 0..1_000);
+        assert_eq!(Sample::one_in(0).among(0, 64), 0..0);
     }
 
     /// Keys that take turns in step with the sample would else be passed over for ever.
@@ -278,11 +306,7 @@ mod tests {
             for turns in [1_u64, 2, 3, 8, 1_000, 1_024] {
                 for turn in [0, turns / 2, turns - 1] {
                     let counts = (0..u64::from(of) * 100).map(|round| turn + round * turns);
-                    let drawn = drawn(
-                        Sample::one_in(of),
-                        turn.wrapping_mul(0x1234_5678_9abc_def1),
-                        counts,
-                    );
+                    let drawn = audits(Sample::one_in(of), counts);
                     assert!(
                         (60..=140).contains(&drawn),
                         "{drawn} of 100: 1 in {of}, {turns} keys"

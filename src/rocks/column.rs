@@ -77,7 +77,7 @@ impl Column {
             view: Published::new(View {
                 summary: Arc::clone(&summary),
                 coverage: if planted!(KnownFromTheStart) {
-                    Coverage::complete()
+                    Coverage::Complete
                 } else {
                     Coverage::Unknown
                 },
@@ -261,7 +261,7 @@ mod tests {
     /// Lets readers ask this summary, which speaks for all tables; whether they do.
     fn knows_all_in(column: &Column, summary: Arc<Scalable>) -> bool {
         let (epoch, nothing) = (column.epoch(), HashSet::new());
-        column.publish(epoch, summary, Coverage::complete(), nothing)
+        column.publish(epoch, summary, Coverage::Complete, nothing)
     }
 
     /// Upkeep may be in the middle of a pass when a hook fails.
@@ -271,7 +271,7 @@ mod tests {
         let (epoch, summary) = (column.epoch(), column.view().summary);
         assert!(column.look_up(b"absent").is_absent());
         column.give_up();
-        let published = column.publish(epoch, summary, Coverage::complete(), HashSet::new());
+        let published = column.publish(epoch, summary, Coverage::Complete, HashSet::new());
         assert!(!published && !column.look_up(b"absent").is_absent());
     }
 

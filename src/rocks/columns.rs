@@ -6,6 +6,9 @@ use std::sync::Arc;
 use super::audit::Asked;
 use super::column::{Column, ForeignKeys};
 use super::{Engine, ffi};
+#[cfg(all(target_arch = "x86_64", not(interleave)))]
+use crate::filter::ByAvx2;
+use crate::filter::{ByWords, Look};
 use crate::math::{Bits, Rate};
 use crate::planted::planted;
 use crate::rcu::{Published, Reading};
@@ -77,24 +80,55 @@ impl Columns {
     /// an audit.
     #[inline]
     pub(crate) fn ask(&self, id: u32, key: &[u8]) -> Option<Asked> {
-        let at_once = self.ask_at_once(id, key);
-        at_once.or_else(|| self.with(id, |column| column.ask_fully(key)))
+        match self.ask_to_read(id, key) {
+            Some(Asked::Spared) => self.with(id, |column| column.ask_fully(key)),
+            asked => asked,
+        }
     }
 
     /// [`Columns::ask`] for a read, as [`Column::ask_to_read`].
     #[inline]
     pub(crate) fn ask_to_read(&self, id: u32, key: &[u8]) -> Option<Asked> {
-        let at_once = self.ask_at_once(id, key);
-        at_once.or_else(|| self.with(id, |column| column.ask_or_spare(key)))
+        #[cfg(all(target_arch = "x86_64", not(interleave)))]
+        if let Some(avx2) = ByAvx2::where_it_runs() {
+            #[expect(unsafe_code, reason = "not every processor can run what is called")]
+            // SAFETY: this one can.
+            return unsafe { self.ask_by_avx2(id, key, avx2) };
+        }
+        self.ask_by_words(id, key)
     }
 
-    /// As [`Column::ask`] does it, both looks under one reading.
+    #[cfg(all(target_arch = "x86_64", not(interleave)))]
+    #[target_feature(enable = "avx2")]
     #[inline(never)]
-    fn ask_at_once(&self, id: u32, key: &[u8]) -> Option<Asked> {
-        let slot = OwnSlot::known()?;
-        let reading = Reading::begin_at_once(slot)?;
-        let column = self.by_id.get(&reading).get(id as usize)?.as_ref()?;
-        column.ask_under(slot, &reading, key)
+    fn ask_by_avx2(&self, id: u32, key: &[u8], avx2: ByAvx2) -> Option<Asked> {
+        self.ask_by(id, key, avx2)
+    }
+
+    #[inline(never)]
+    fn ask_by_words(&self, id: u32, key: &[u8]) -> Option<Asked> {
+        self.ask_by(id, key, ByWords)
+    }
+
+    /// As [`Column::ask_to_read`] does it, both looks under one reading.
+    #[inline(always)]
+    fn ask_by(&self, id: u32, key: &[u8], look: impl Look) -> Option<Asked> {
+        let at_once = || {
+            let slot = OwnSlot::known()?;
+            let reading = Reading::begin_at_once(slot)?;
+            let column = self.by_id.get(&reading).get(id as usize)?.as_ref()?;
+            column.ask_under(slot, &reading, key, look)
+        };
+        match at_once() {
+            None => self.ask_or_spare(id, key),
+            asked => asked,
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn ask_or_spare(&self, id: u32, key: &[u8]) -> Option<Asked> {
+        self.with(id, |column| column.ask_or_spare(key))
     }
 
     /// The front of a column family, if it has one, to be kept.

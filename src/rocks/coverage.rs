@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use super::inventory::Inventory;
 use super::range::KeyRange;
-use crate::filter::Scalable;
+use crate::filter::{Look, Scalable};
 use crate::hash::{KeyHash, KeyHasher};
 use crate::planted::planted;
 use crate::segment::Segment;
@@ -60,18 +60,34 @@ pub(crate) struct View {
 pub(crate) enum Coverage {
     /// Not known: nothing can be ruled out.
     Unknown,
+    /// None: a case of its own, since each look-up asks.
+    Complete,
     /// These, and no others.
     AllBut(Arc<[Uncovered]>),
 }
 
 impl Coverage {
-    pub(crate) fn complete() -> Self {
-        Self::AllBut(Arc::default())
+    pub(crate) fn all_but(uncovered: impl Iterator<Item = Uncovered>) -> Self {
+        let uncovered: Arc<[Uncovered]> = uncovered.collect();
+        if uncovered.is_empty() {
+            Self::Complete
+        } else {
+            Self::AllBut(uncovered)
+        }
     }
 
     #[inline]
     pub(crate) fn is_complete(&self) -> bool {
-        matches!(self, Self::AllBut(tables) if tables.is_empty())
+        matches!(self, Self::Complete)
+    }
+
+    /// `None` when it is not known which they are.
+    fn uncovered(&self) -> Option<&[Uncovered]> {
+        match self {
+            Self::Unknown => None,
+            Self::Complete => Some(&[]),
+            Self::AllBut(tables) => Some(tables),
+        }
     }
 }
 
@@ -113,22 +129,19 @@ impl View {
         }
     }
 
-    /// *Absent*, where one line of a summary that speaks for all tables says so; without a call, since
-    /// one is a tenth of a miss.
+    /// *Absent*, where one line of a summary that speaks for all tables says so.
     #[inline(always)]
-    pub(crate) fn absent_at_once(&self, hash: KeyHash) -> Option<Proof> {
+    pub(crate) fn absent_at_once(&self, hash: KeyHash, look: impl Look) -> Option<Proof> {
         if !self.coverage.is_complete() && !planted!(SummaryAlwaysSuffices) {
             return None;
         }
-        match self.summary.at_once(hash.remixed()) {
-            Some(false) => Some(Proof(())),
-            _ => None,
-        }
+        let spot = self.summary.spot(hash.remixed())?;
+        (!spot.is_taken(look)).then_some(Proof(()))
     }
 
     /// The view's answer for a key and its hash.
     pub(crate) fn answer(&self, hash: KeyHash, key: &[u8]) -> Answer {
-        let Coverage::AllBut(uncovered) = &self.coverage else {
+        let Some(uncovered) = self.coverage.uncovered() else {
             return Answer::Maybe;
         };
         let summary = self.summary.may_contain(hash.remixed());
@@ -178,7 +191,7 @@ impl View {
         keys: &[impl AsRef<[u8]>],
         maybe: &mut [bool],
     ) -> bool {
-        let Coverage::AllBut(uncovered) = &self.coverage else {
+        let Some(uncovered) = self.coverage.uncovered() else {
             maybe.fill(true);
             return true;
         };
@@ -214,10 +227,9 @@ impl View {
     /// What else there is to say of keys of which the summary says `maybe`, or not. Few are *maybe* as a
     /// rule, and no other key is hashed again.
     fn look_again(&self, hasher: KeyHasher, keys: &[impl AsRef<[u8]>], maybe: &mut [bool]) -> bool {
-        let uncovered = match &self.coverage {
-            Coverage::AllBut(tables) if !planted!(ManyIgnoreUncovered) => &**tables,
-            _ => &[],
-        };
+        let uncovered = self.coverage.uncovered();
+        let uncovered = uncovered.filter(|_| !planted!(ManyIgnoreUncovered));
+        let uncovered = uncovered.unwrap_or_default();
         for (maybe, key) in maybe.iter_mut().zip(keys) {
             if *maybe || !uncovered.is_empty() {
                 let key = key.as_ref();
@@ -228,15 +240,12 @@ impl View {
     }
 
     pub(crate) fn is_known(&self) -> bool {
-        matches!(self.coverage, Coverage::AllBut(_))
+        self.coverage.uncovered().is_some()
     }
 
     /// How many live tables the summary does not speak for; `None` when that is not known.
     pub(crate) fn uncovered(&self) -> Option<usize> {
-        match &self.coverage {
-            Coverage::Unknown => None,
-            Coverage::AllBut(tables) => Some(tables.len()),
-        }
+        self.coverage.uncovered().map(<[_]>::len)
     }
 }
 
@@ -261,7 +270,7 @@ mod tests {
             range: None,
         };
         let view = View {
-            coverage: Coverage::AllBut(Arc::new([unplaced])),
+            coverage: Coverage::all_but([unplaced].into_iter()),
             ..View::unknown(Arc::new(summary))
         };
         let hash = hasher.hash(b"key");

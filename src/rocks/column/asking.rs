@@ -1,7 +1,9 @@
 //! What readers ask a front, one key at a time and many, and what they report back.
 
 use super::Column;
-use crate::hash::KeyHash;
+#[cfg(all(target_arch = "x86_64", not(interleave)))]
+use crate::filter::ByAvx2;
+use crate::filter::{ByWords, Look};
 use crate::planted::planted;
 use crate::rcu::Reading;
 use crate::rocks::audit::{Asked, Auditor, Sample};
@@ -14,22 +16,52 @@ impl Column {
     /// [`Column::audit`].
     #[inline]
     pub(crate) fn ask(&self, key: &[u8]) -> Asked {
-        match self.ask_at_once(key) {
-            Some(asked) => asked,
-            None => self.ask_fully(key),
+        match self.ask_to_read(key) {
+            Asked::Spared => self.ask_fully(key),
+            asked => asked,
         }
     }
 
     /// [`Column::ask`] for a read of the key's value, which need not ask where the key is likely to be there.
     #[inline]
     pub(crate) fn ask_to_read(&self, key: &[u8]) -> Asked {
-        match self.ask_at_once(key) {
+        #[cfg(all(target_arch = "x86_64", not(interleave)))]
+        if let Some(avx2) = ByAvx2::where_it_runs() {
+            #[expect(unsafe_code, reason = "not every processor can run what is called")]
+            // SAFETY: this one can.
+            return unsafe { self.ask_by_avx2(key, avx2) };
+        }
+        self.ask_by_words(key)
+    }
+
+    #[cfg(all(target_arch = "x86_64", not(interleave)))]
+    #[target_feature(enable = "avx2")]
+    #[inline(never)]
+    fn ask_by_avx2(&self, key: &[u8], avx2: ByAvx2) -> Asked {
+        self.ask_by(key, avx2)
+    }
+
+    #[inline(never)]
+    fn ask_by_words(&self, key: &[u8]) -> Asked {
+        self.ask_by(key, ByWords)
+    }
+
+    #[inline(always)]
+    fn ask_by(&self, key: &[u8], look: impl Look) -> Asked {
+        let at_once = || {
+            let slot = OwnSlot::known()?;
+            let reading = Reading::begin_at_once(slot)?;
+            self.ask_under(slot, &reading, key, look)
+        };
+        match at_once() {
             Some(asked) => asked,
             None => self.ask_or_spare(key),
         }
     }
 
     /// [`Column::ask_fully`] where that is not spared.
+    #[cold]
+    #[inline(never)]
     pub(crate) fn ask_or_spare(&self, key: &[u8]) -> Asked {
         if self.spares_hits && OwnSlot::known().is_some_and(|slot| self.counters.may_spare(slot)) {
             return Asked::Spared;
@@ -37,26 +69,24 @@ impl Column {
         self.ask_fully(key)
     }
 
-    /// [`Column::ask_under`] by itself, apart: without a call it needs next to no frame.
-    #[inline(never)]
-    fn ask_at_once(&self, key: &[u8]) -> Option<Asked> {
-        let slot = OwnSlot::known()?;
-        let reading = Reading::begin_at_once(slot)?;
-        self.ask_under(slot, &reading, key)
-    }
-
-    /// A miss as most are, without a call but that of the vectors. It waits for one line of memory, and the fewer its
+    /// A miss as most are, without a call. It waits for one line of memory, and the fewer its
     /// instructions, the more look-ups the processor has waiting together. `None` says nothing:
     /// [`Column::ask_fully`] does, and at once where the key is likely to be there.
     #[inline(always)]
-    pub(crate) fn ask_under(&self, slot: OwnSlot, reading: &Reading, key: &[u8]) -> Option<Asked> {
+    pub(crate) fn ask_under(
+        &self,
+        slot: OwnSlot,
+        reading: &Reading,
+        key: &[u8],
+        look: impl Look,
+    ) -> Option<Asked> {
         if self.counters.foretell(slot) {
             return None;
         }
         let hash = self.hasher.at_once(key)?;
-        let proof = self.view.get(reading).absent_at_once(hash)?;
+        let proof = self.view.get(reading).absent_at_once(hash, look)?;
         let count = self.counters.add_to(slot, Event::Absent, 1);
-        Some(self.denied(hash, count, proof))
+        Some(self.denied(count, proof))
     }
 
     /// [`Column::ask`], whatever it takes; may be called under a reading.
@@ -75,14 +105,14 @@ impl Column {
             self.counters.note(slot, false);
         }
         match answer {
-            Answer::Absent(proof) => self.denied(hash, self.count(Event::Absent), proof),
+            Answer::Absent(proof) => self.denied(self.count(Event::Absent), proof),
             Answer::Maybe => Asked::Maybe,
         }
     }
 
     #[inline]
-    fn denied(&self, hash: KeyHash, count: u64, proof: Proof) -> Asked {
-        if self.sample.draws(hash, count) {
+    fn denied(&self, count: u64, proof: Proof) -> Asked {
+        if self.sample.draws(count) {
             Asked::Doubted(proof)
         } else {
             Asked::Absent(proof)
@@ -128,8 +158,7 @@ impl Column {
                 if times > 0 {
                     self.note(false);
                 }
-                let somewhere = self.hasher.hash(keys[0].as_ref());
-                let drawn = self.sample.among(somewhere, count, times);
+                let drawn = self.sample.among(count, times);
                 let absent = (0..keys.len()).filter(|&at| !maybe[at]);
                 let drawn = absent.skip(drawn.start).take(drawn.len());
                 doubted.extend(drawn.map(|at| first + at));
@@ -180,7 +209,7 @@ impl Column {
         };
         let count = self.counters.add(event, 1);
         self.note(found);
-        !found && self.sample.draws(KeyHash::new(0), count)
+        !found && self.sample.draws(count)
     }
 
     /// Notes that the engine could not read a key: reads that fail spare no filters.

@@ -28,6 +28,7 @@ impl SieveDb {
     ///
     /// # Errors
     /// What RocksDB says.
+    #[inline]
     pub fn get_opt(
         &self,
         key: impl AsRef<[u8]>,
@@ -68,6 +69,7 @@ impl SieveDb {
     ///
     /// # Errors
     /// What RocksDB says.
+    #[inline]
     pub fn get_pinned(&self, key: impl AsRef<[u8]>) -> Result<Option<DBPinnableSlice<'_>>, Error> {
         let key = key.as_ref();
         read(&self.default, key, || self.engine.get_pinned(key))
@@ -77,6 +79,7 @@ impl SieveDb {
     ///
     /// # Errors
     /// What RocksDB says.
+    #[inline]
     pub fn get_pinned_opt(
         &self,
         key: impl AsRef<[u8]>,
@@ -369,13 +372,12 @@ pub(super) fn read<V>(
 ) -> Result<Option<V>, Error> {
     match column.ask_to_read(key) {
         Asked::Absent(_) => Ok(None),
-        Asked::Doubted(proof) if column.audit(key, proof).is_absent() => Ok(None),
         asked => read_past(column, asked, key, ask),
     }
 }
 
-/// What the engine says where the filters do not rule a key out; apart, so that a miss sets up no
-/// frame for it.
+/// What the engine says unless an audit finds that the filters rule a key out by right; apart, so that a miss
+/// sets up no frame for it.
 #[inline(never)]
 fn read_past<V>(
     column: &Column,
@@ -383,6 +385,11 @@ fn read_past<V>(
     key: &[u8],
     ask: impl Fn() -> Result<Option<V>, Error>,
 ) -> Result<Option<V>, Error> {
+    if let Asked::Doubted(proof) = asked
+        && column.audit(key, proof).is_absent()
+    {
+        return Ok(None);
+    }
     let value = ask().inspect_err(|_| column.engine_failed())?;
     if column.must_ask_again(asked, key, value.is_some()) {
         return past_table_filters(ask);

@@ -21,7 +21,7 @@ fn attend(engine: &Engine) {
     let summary = Arc::clone(&column.view().summary);
     if column.is_settled() {
         let covers = tables.iter().map(|table| table.id()).collect();
-        column.publish(epoch, summary, Coverage::complete(), covers);
+        column.publish(epoch, summary, Coverage::Complete, covers);
         return;
     }
     let mut covers = column.covers();
@@ -36,7 +36,7 @@ fn attend(engine: &Engine) {
             segment: None,
             range: None,
         });
-        let coverage = Coverage::AllBut(uncovered.collect());
+        let coverage = Coverage::all_but(uncovered);
         if !column.publish(epoch, Arc::clone(&summary), coverage, covers.clone()) {
             return;
         }
@@ -87,7 +87,7 @@ fn keys_that_arrive_before_the_front_are_found() {
             // Upkeep may call an empty family complete, and no other.
             if !*listed.lock().unwrap() {
                 let summary = Arc::clone(&column.view().summary);
-                column.publish(epoch, summary, Coverage::complete(), column.covers());
+                column.publish(epoch, summary, Coverage::Complete, column.covers());
             }
         };
         let arrives = move || {

@@ -26,7 +26,7 @@ fn consolidate(engine: &Engine) {
         new.insert(column.hasher().hash(key).remixed());
     }
     let covers = tables.iter().map(|table| table.id()).collect();
-    let published = column.publish(epoch, Arc::clone(&new), Coverage::complete(), covers);
+    let published = column.publish(epoch, Arc::clone(&new), Coverage::Complete, covers);
     column.retarget(vec![if published { new } else { old }]);
 }
 

@@ -50,7 +50,7 @@ impl Engine {
         assert!(
             engine
                 .column
-                .publish(epoch, summary, Coverage::complete(), nothing)
+                .publish(epoch, summary, Coverage::Complete, nothing)
         );
         Arc::new(engine)
     }

@@ -236,7 +236,7 @@ impl Upkeep {
         let covers: HashSet<SegmentId> = read.iter().filter_map(LiveTable::id).collect();
         let (summary, known) = (Arc::clone(new), column.covers());
         let published = if set_aside.is_empty() {
-            column.publish(epoch, summary, Coverage::complete(), covers)
+            column.publish(epoch, summary, Coverage::Complete, covers)
         } else if let Some(needed) = set_aside.iter().find(|table| is_covered(table, &known)) {
             let path = needed.path.clone();
             return Err(UpkeepError::Needed { path });

@@ -31,7 +31,7 @@ impl Upkeep {
         if column.is_settled() || planted!(CoveredWhenListed) {
             // Every table is covered by construction; only the list of them has changed.
             let covers = tables.iter().filter_map(LiveTable::id).collect();
-            column.publish(epoch, summary, Coverage::complete(), covers);
+            column.publish(epoch, summary, Coverage::Complete, covers);
         } else {
             let covers = column.covers_among(tables.iter().filter_map(LiveTable::id));
             self.publish_partial(column, epoch, summary, covers, tables);
@@ -51,7 +51,7 @@ impl Upkeep {
             segment: table.id().map(|id| self.registry.open(id)),
             range: table.range.clone(),
         });
-        let coverage = Coverage::AllBut(uncovered.collect());
+        let coverage = Coverage::all_but(uncovered);
         column.publish(epoch, summary, coverage, covers)
     }
 
