@@ -179,7 +179,7 @@ impl Auditor {
         let before = column.view();
         let audits = column.count(Event::Audited);
         let read = || found(column, &engine, key);
-        let past = !before.summary_denies(hash) || column.sample().draws(audits);
+        let past = !before.answer_of_summary(hash).is_absent() || column.sample().draws(audits);
         let there = if past {
             past_table_filters(read)
         } else {

@@ -9,6 +9,7 @@ use super::{Engine, ffi};
 #[cfg(all(target_arch = "x86_64", not(interleave)))]
 use crate::filter::ByAvx2;
 use crate::filter::{ByWords, Look};
+use crate::hash::KeyHash;
 use crate::math::{Bits, Rate};
 use crate::planted::planted;
 use crate::rcu::{Published, Reading};
@@ -114,15 +115,34 @@ impl Columns {
     #[inline(always)]
     fn ask_by(&self, id: u32, key: &[u8], look: impl Look) -> Option<Asked> {
         let at_once = || {
-            let slot = OwnSlot::known()?;
-            let reading = Reading::begin_at_once(slot)?;
-            let column = self.by_id.get(&reading).get(id as usize)?.as_ref()?;
+            let slot = OwnSlot::known().ok_or(None)?;
+            let reading = Reading::begin_at_once(slot).ok_or(None)?;
+            let column = self.get_under(&reading, id).ok_or(None)?;
             column.ask_under(slot, &reading, key, look)
         };
         match at_once() {
-            None => self.ask_or_spare(id, key),
-            asked => asked,
+            Ok(asked) => Some(asked),
+            Err(Some(hash)) => self.ask_lines(id, hash, key),
+            Err(None) => self.ask_or_spare(id, key),
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn ask_lines(&self, id: u32, hash: KeyHash, key: &[u8]) -> Option<Asked> {
+        let at_once = || {
+            let slot = OwnSlot::known()?;
+            let reading = Reading::begin_at_once(slot)?;
+            let column = self.get_under(&reading, id)?;
+            column.ask_lines_under(slot, &reading, hash)
+        };
+        at_once().or_else(|| self.ask_or_spare(id, key))
+    }
+
+    #[inline(always)]
+    fn get_under<'r>(&'r self, reading: &'r Reading, id: u32) -> Option<&'r Column> {
+        let column = self.by_id.get(reading).get(id as usize)?;
+        column.as_deref()
     }
 
     #[cold]

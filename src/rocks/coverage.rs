@@ -129,14 +129,27 @@ impl View {
         }
     }
 
-    /// *Absent*, where one line of a summary that speaks for all tables says so.
+    /// What one line of a summary that speaks for all tables says; `None` where there is none that tells.
     #[inline(always)]
-    pub(crate) fn absent_at_once(&self, hash: KeyHash, look: impl Look) -> Option<Proof> {
+    pub(crate) fn answer_at_once(&self, hash: KeyHash, look: impl Look) -> Option<Answer> {
         if !self.coverage.is_complete() && !planted!(SummaryAlwaysSuffices) {
             return None;
         }
         let spot = self.summary.spot(hash.remixed())?;
-        (!spot.is_taken(look)).then_some(Proof(()))
+        Some(match spot.is_taken(look) {
+            true => Answer::Maybe,
+            false => Answer::Absent(Proof(())),
+        })
+    }
+
+    /// What the summary says by itself, without the filter of a table, if it speaks for all of them.
+    #[inline]
+    pub(crate) fn answer_of_summary(&self, hash: KeyHash) -> Answer {
+        if self.coverage.is_complete() && !self.summary.may_contain(hash.remixed()) {
+            Answer::Absent(Proof(()))
+        } else {
+            Answer::Maybe
+        }
     }
 
     /// The view's answer for a key and its hash.
@@ -167,11 +180,6 @@ impl View {
             return Answer::Maybe;
         }
         Answer::Absent(Proof(()))
-    }
-
-    /// Whether the summary rules the key out by itself, without the filter of a table.
-    pub(crate) fn summary_denies(&self, hash: KeyHash) -> bool {
-        self.coverage.is_complete() && !self.summary.may_contain(hash.remixed())
     }
 
     /// False only for an absent key; `summary` is what the summary says of it, which does not speak for the

@@ -4,6 +4,7 @@ use super::Column;
 #[cfg(all(target_arch = "x86_64", not(interleave)))]
 use crate::filter::ByAvx2;
 use crate::filter::{ByWords, Look};
+use crate::hash::KeyHash;
 use crate::planted::planted;
 use crate::rcu::Reading;
 use crate::rocks::audit::{Asked, Auditor, Sample};
@@ -49,9 +50,25 @@ impl Column {
     #[inline(always)]
     fn ask_by(&self, key: &[u8], look: impl Look) -> Asked {
         let at_once = || {
+            let slot = OwnSlot::known().ok_or(None)?;
+            let reading = Reading::begin_at_once(slot).ok_or(None)?;
+            self.ask_under(slot, &reading, key, look)
+        };
+        match at_once() {
+            Ok(asked) => asked,
+            Err(Some(hash)) => self.ask_lines(hash, key),
+            Err(None) => self.ask_or_spare(key),
+        }
+    }
+
+    /// [`Column::ask_by`] where one line does not tell, apart: it takes calls.
+    #[cold]
+    #[inline(never)]
+    fn ask_lines(&self, hash: KeyHash, key: &[u8]) -> Asked {
+        let at_once = || {
             let slot = OwnSlot::known()?;
             let reading = Reading::begin_at_once(slot)?;
-            self.ask_under(slot, &reading, key, look)
+            self.ask_lines_under(slot, &reading, hash)
         };
         match at_once() {
             Some(asked) => asked,
@@ -70,8 +87,9 @@ impl Column {
     }
 
     /// A miss as most are, without a call. It waits for one line of memory, and the fewer its
-    /// instructions, the more look-ups the processor has waiting together. `None` says nothing:
-    /// [`Column::ask_fully`] does, and at once where the key is likely to be there.
+    /// instructions, the more look-ups the processor has waiting together. An error says nothing: with
+    /// the hash, [`Column::ask_lines_under`] may; otherwise [`Column::ask_fully`] does, and at once where
+    /// the key is likely to be there.
     #[inline(always)]
     pub(crate) fn ask_under(
         &self,
@@ -79,14 +97,36 @@ impl Column {
         reading: &Reading,
         key: &[u8],
         look: impl Look,
-    ) -> Option<Asked> {
+    ) -> Result<Asked, Option<KeyHash>> {
         if self.counters.foretell(slot) {
-            return None;
+            return Err(None);
         }
-        let hash = self.hasher.at_once(key)?;
-        let proof = self.view.get(reading).absent_at_once(hash, look)?;
+        let hash = self.hasher.at_once(key).ok_or(None)?;
+        match self.view.get(reading).answer_at_once(hash, look) {
+            Some(Answer::Absent(proof)) => Ok(self.denied_to(slot, proof)),
+            Some(Answer::Maybe) => Err(None),
+            None => Err(Some(hash)),
+        }
+    }
+
+    /// A miss of a summary with more lines than one.
+    #[inline]
+    pub(crate) fn ask_lines_under(
+        &self,
+        slot: OwnSlot,
+        reading: &Reading,
+        hash: KeyHash,
+    ) -> Option<Asked> {
+        match self.view.get(reading).answer_of_summary(hash) {
+            Answer::Absent(proof) => Some(self.denied_to(slot, proof)),
+            Answer::Maybe => None,
+        }
+    }
+
+    #[inline(always)]
+    fn denied_to(&self, slot: OwnSlot, proof: Proof) -> Asked {
         let count = self.counters.add_to(slot, Event::Absent, 1);
-        Some(self.denied(count, proof))
+        self.denied(count, proof)
     }
 
     /// [`Column::ask`], whatever it takes; may be called under a reading.
