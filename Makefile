@@ -4,6 +4,7 @@
 #   make test        all tests
 #   make core        the tests that need no RocksDB, in seconds
 #   make lint        formatting, lints, documentation; examples and benches compiled
+#   make msrv        whether the oldest Rust that Cargo.toml names compiles it
 #   make deny        licences, advisories and sources of all dependencies, by cargo-deny
 #   make fuzz        each fuzz target for SECONDS
 #   make interleave  all orders of threads up to PREEMPTIONS, and SCHEDULES random ones
@@ -38,9 +39,11 @@ COMPILERS = $(if $(CCACHE),CC="ccache cc" CXX="ccache c++")
 BUILD     = $(COMPILERS) $(CARGO)
 SIEVE     = $(BUILD) run --quiet --release --locked --bin lsm-sieve --
 
+MSRV = $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+
 CORE_FEATURES = --no-default-features --features cli
 
-.PHONY: demo test core lint deny fuzz interleave miri mutants planted reliability sanitize valgrind bench tools
+.PHONY: demo test core lint msrv deny fuzz interleave miri mutants planted reliability sanitize valgrind bench tools
 
 demo: tools
 	$(BUILD) build --release --locked --bin lsm-sieve
@@ -59,6 +62,10 @@ lint: tools
 	$(BUILD) clippy --locked --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(BUILD) doc --locked --no-deps
 	$(BUILD) build --locked --examples --benches
+
+msrv: tools
+	rustup toolchain install --profile minimal $(MSRV)
+	$(COMPILERS) CARGO_TARGET_DIR=$(CARGO_TARGET_DIR)/msrv $(CARGO) +$(MSRV) check --locked
 
 deny:
 	@command -v cargo-deny >/dev/null || { \

@@ -4,15 +4,17 @@
 //! rest share the last one and pay for an atomic add.
 
 use std::array;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::threads::{OwnSlot, SLOTS};
 
 /// The events of one thread, on cache lines of its own.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 #[repr(align(128))]
 struct Slot {
-    counts: [AtomicU64; Event::COUNT],
+    /// Ordinals of the next events.
+    next: [AtomicU64; Event::COUNT],
     /// See [`Counters::note`].
     there_in_turn: AtomicU64,
 }
@@ -52,21 +54,39 @@ impl Event {
 #[derive(Debug)]
 pub(crate) struct Counters {
     slots: Box<[Slot; SLOTS + 1]>,
+    firsts: Firsts,
+}
+
+/// The ordinals that each slot's events begin with: anywhere.
+#[derive(Clone, Debug, Default)]
+struct Firsts(RandomState);
+
+impl Firsts {
+    fn of(&self, slot: usize, event: usize) -> u64 {
+        self.0.hash_one((slot, event))
+    }
 }
 
 impl Counters {
     pub(crate) fn new() -> Self {
+        let firsts = Firsts::default();
+        let slot = |slot| Slot {
+            next: array::from_fn(|event| AtomicU64::new(firsts.of(slot, event))),
+            there_in_turn: AtomicU64::new(0),
+        };
         Self {
-            slots: Box::new(array::from_fn(|_| Slot::default())),
+            slots: Box::new(array::from_fn(slot)),
+            firsts,
         }
     }
 
-    /// Counts `times` events; returns how many were counted before in the same slot.
+    /// Counts `times` events; returns the ordinal of the first of them: those of one kind and slot are
+    /// numbered in turn (mod 2^64), and begin anywhere.
     #[inline]
     pub(crate) fn add(&self, event: Event, times: u64) -> u64 {
         match OwnSlot::get() {
             Some(slot) => self.add_to(slot, event, times),
-            None => self.slots[SLOTS].counts[event as usize].fetch_add(times, Ordering::Relaxed),
+            None => self.slots[SLOTS].next[event as usize].fetch_add(times, Ordering::Relaxed),
         }
     }
 
@@ -74,10 +94,10 @@ impl Counters {
     #[inline]
     pub(crate) fn add_to(&self, slot: OwnSlot, event: Event, times: u64) -> u64 {
         // Nobody else writes this slot.
-        let counter = &self.slots[slot.index()].counts[event as usize];
-        let before = counter.load(Ordering::Relaxed);
-        counter.store(before + times, Ordering::Relaxed);
-        before
+        let next = &self.slots[slot.index()].next[event as usize];
+        let ordinal = next.load(Ordering::Relaxed);
+        next.store(ordinal.wrapping_add(times), Ordering::Relaxed);
+        ordinal
     }
 
     /// Notes whether this thread's last key was there: the engine found it. What the filters deny was not, and
@@ -109,10 +129,12 @@ impl Counters {
 
     pub(crate) fn stats(&self) -> Stats {
         let sum = |event: Event| {
-            self.slots
-                .iter()
-                .map(|slot| slot.counts[event as usize].load(Ordering::Relaxed))
-                .sum()
+            let event = event as usize;
+            let counted = |(slot, own): (usize, &Slot)| {
+                let next = own.next[event].load(Ordering::Relaxed);
+                next.wrapping_sub(self.firsts.of(slot, event))
+            };
+            self.slots.iter().enumerate().map(counted).sum()
         };
         Stats {
             absent: sum(Event::Absent),
@@ -198,5 +220,16 @@ mod tests {
             }
         });
         assert_eq!(counters.stats().absent, (SLOTS as u64 + 20) * 1_000);
+    }
+
+    /// Else whoever draws by them draws the same of each thread, and nothing from processes that end soon.
+    #[test]
+    fn events_of_one_slot_follow_one_another_and_begin_anywhere() {
+        let counters = Counters::new();
+        let first = counters.add(Event::Absent, 5);
+        assert_eq!(counters.add(Event::Absent, 1), first.wrapping_add(5));
+        assert_eq!(counters.stats().absent, 6);
+        assert_ne!(Counters::new().add(Event::Absent, 1), first);
+        assert_ne!(counters.add(Event::Found, 1), first);
     }
 }

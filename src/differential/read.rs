@@ -120,8 +120,8 @@ impl DifferentialStore {
             }
             event = after_a_search_in_vain(event, generation);
         }
-        let count = self.counters.add(event, 1);
-        if self.doubts(event, count) && !self.stand_or_rest(generations, key, how.own) {
+        let ordinal = self.counters.add(event, 1);
+        if self.doubts(event, ordinal) && !self.stand_or_rest(generations, key, how.own) {
             return self.read(generations, key, how);
         }
         self.read_main(key, how)
@@ -129,19 +129,19 @@ impl DifferentialStore {
 
     /// Counts a read that no generation was searched for; false when an audit of it found a record.
     fn absence_stands(&self, key: &[u8]) -> bool {
-        let count = self.counters.add(Event::Absent, 1);
-        !self.draws(count) || self.stand_or_rest(&self.generations(), key, &self.reading)
+        let ordinal = self.counters.add(Event::Absent, 1);
+        !self.draws(ordinal) || self.stand_or_rest(&self.generations(), key, &self.reading)
     }
 
-    /// Whether to audit a read that counts as this event, the thread's `count`-th. Fronts have
-    /// audited their denials by then, a fixed filter has not.
-    fn doubts(&self, event: Event, count: u64) -> bool {
+    /// Whether to audit a read that counts as this event, with this ordinal. Fronts have audited their
+    /// denials by then, a fixed filter has not.
+    fn doubts(&self, event: Event, ordinal: u64) -> bool {
         let fixed = matches!(self.options.filter, FilterChoice::Fixed { .. });
-        fixed && matches!(event, Event::Absent) && self.draws(count)
+        fixed && matches!(event, Event::Absent) && self.draws(ordinal)
     }
 
-    fn draws(&self, count: u64) -> bool {
-        self.sample.draws(count)
+    fn draws(&self, ordinal: u64) -> bool {
+        self.sample.draws(ordinal)
     }
 
     /// [`DifferentialStore::denials_stand`], or audits rest.
@@ -206,8 +206,8 @@ impl DifferentialStore {
             if matches!(look.value, Some(Err(_))) {
                 continue;
             }
-            let count = self.counters.add(look.event, 1);
-            let doubted = self.doubts(look.event, count);
+            let ordinal = self.counters.add(look.event, 1);
+            let doubted = self.doubts(look.event, ordinal);
             if doubted && !self.stand_or_rest(generations, look.key, how.own) {
                 look.value = Some(self.read(generations, look.key, how));
             }

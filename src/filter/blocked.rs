@@ -22,10 +22,16 @@
 #[cfg(all(target_arch = "x86_64", not(interleave)))]
 mod avx2;
 #[cfg(feature = "rocksdb")]
+mod lens;
+#[cfg(feature = "rocksdb")]
 mod spot;
 
+#[cfg(all(test, feature = "rocksdb"))]
+pub(crate) use lens::ByWords;
 #[cfg(feature = "rocksdb")]
-pub(crate) use spot::*;
+pub(crate) use lens::{Lens, LookUp, look_up};
+#[cfg(feature = "rocksdb")]
+pub(super) use spot::Spot;
 
 use super::{Kind, Shape, ShapeError, probe};
 use crate::bits::{Line, Words};

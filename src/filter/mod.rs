@@ -49,10 +49,10 @@ mod laws;
 #[cfg(test)]
 pub(crate) mod naive;
 
-#[cfg(all(feature = "rocksdb", target_arch = "x86_64", not(interleave)))]
-pub(crate) use blocked::ByAvx2;
+#[cfg(all(test, feature = "rocksdb"))]
+pub(crate) use blocked::ByWords;
 #[cfg(feature = "rocksdb")]
-pub(crate) use blocked::{ByWords, Look};
+pub(crate) use blocked::{Lens, LookUp, look_up};
 pub use chain::Chain;
 pub use composite::{Composite, Membership, RemovedForEver};
 pub use counters::CounterWidth;

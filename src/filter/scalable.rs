@@ -356,19 +356,24 @@ impl Scalable {
     /// False only for a key that was never inserted; never false once saturated.
     #[inline]
     pub fn may_contain(&self, hash: KeyHash) -> bool {
-        match self.asked.load(Ordering::Acquire) {
-            1 if let Some(first) = self.first.get() => first.stage.may_contain(hash),
-            _ => self.any_may_contain(hash),
+        match self.only_stage() {
+            Some(only) => only.may_contain(hash),
+            None => self.any_may_contain(hash),
         }
     }
 
-    /// The one line that tells whether it may contain a key; `None` where more stages are asked than one, or
-    /// more lines.
+    /// The one line that tells whether it may contain a key; `None` where more than one do, or none does.
     #[cfg(feature = "rocksdb")]
     #[inline(always)]
     pub(crate) fn spot(&self, hash: KeyHash) -> Option<Spot<'_>> {
+        self.only_stage()?.spot(hash)
+    }
+
+    /// The stage that is asked, where it is one.
+    #[inline(always)]
+    fn only_stage(&self) -> Option<&Stage> {
         match self.asked.load(Ordering::Acquire) {
-            1 => self.first.get()?.stage.spot(hash),
+            1 => self.first.get().map(|open| &open.stage),
             _ => None,
         }
     }

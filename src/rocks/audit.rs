@@ -60,60 +60,56 @@ pub(crate) enum Asked {
 
 /// Which negatives are audited: one in so many, whatever the pattern of the keys.
 ///
-/// What is drawn is `n φ` (mod 2^32), n the negatives counted in the thread's slot: for every so many-th of
-/// them as well, hence for each of several keys that take turns, a sequence that fills the circle evenly (Weyl). It needs
-/// nothing that the look-up does not have at hand, and three instructions.
+/// What is drawn is `n φ` (mod 2^64), n the [ordinal](crate::stats::Counters::add) of the negative in its thread's slot: for
+/// every so many-th of them as well, hence for each of several keys that take turns, a sequence that fills
+/// the circle evenly (Weyl). Ordinals begin anywhere, so that a process that ends soon audits its share, and
+/// threads audit by turns. It needs nothing that the look-up does not have at hand, and four instructions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sample {
-    /// How many of the [`DRAWS`] are no audits: the lowest.
-    passed: u64,
+    /// The least draw that is an audit.
+    least: u64,
 }
 
-/// All that can be drawn.
-const DRAWS: u64 = 1 << 32;
-
-/// [`DRAWS`] divided by the golden ratio, and odd.
-const PHI: u32 = 0x9e37_79b9;
+/// 2^64 divided by the golden ratio, and odd.
+const PHI: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl Sample {
     /// One in `of`; none for 0.
     pub(crate) const fn one_in(of: u32) -> Self {
-        let audits = match of {
+        // Of none, one draw of all is left.
+        let audits_less_one = match of {
             0 => 0,
-            of => DRAWS.div_ceil(of as u64),
+            of => u64::MAX / of as u64,
         };
         Self {
-            passed: DRAWS - audits,
+            least: u64::MAX - audits_less_one,
         }
     }
 
-    /// Whether to audit the negative that came after `count` others.
+    /// Whether to audit the negative with this ordinal.
     #[inline]
-    pub(crate) fn draws(self, count: u64) -> bool {
-        drawn(count) >= self.passed
+    pub(crate) fn draws(self, ordinal: u64) -> bool {
+        drawn(ordinal) >= self.least
     }
 
-    /// Which of so many negatives to audit that came after `count` others: one as a rule, so that many keys
-    /// cost one draw; all where more than one would be due.
-    pub(crate) fn among(self, count: u64, times: usize) -> Range<usize> {
-        let audits = DRAWS - self.passed;
-        let audits_of_all = audits.saturating_mul(times as u64);
-        if audits_of_all >= DRAWS {
+    /// Which to audit of so many negatives, the first of which has this ordinal: one as a rule, so that many
+    /// keys cost one draw; all where more than one would be due.
+    pub(crate) fn among(self, ordinal: u64, times: usize) -> Range<usize> {
+        let audits = u128::from(u64::MAX - self.least) + 1;
+        if audits * times as u128 > u128::from(u64::MAX) {
             return 0..times;
         }
-        let from_the_highest = DRAWS - 1 - drawn(count);
-        if from_the_highest >= audits_of_all {
+        let at = u128::from(u64::MAX - drawn(ordinal)) / audits;
+        if at >= times as u128 {
             return 0..0;
         }
-        let at = (from_the_highest / audits) as usize;
-        at..at + 1
+        at as usize..at as usize + 1
     }
 }
 
-/// Of the first negative it is the lowest: threads that end soon audit none, rather than one each.
 #[inline]
-fn drawn(count: u64) -> u64 {
-    (count as u32).wrapping_mul(PHI).into()
+fn drawn(ordinal: u64) -> u64 {
+    ordinal.wrapping_mul(PHI)
 }
 
 /// Proof that a filter denied a key which is there.
@@ -179,7 +175,7 @@ impl Auditor {
         let before = column.view();
         let audits = column.count(Event::Audited);
         let read = || found(column, &engine, key);
-        let past = !before.answer_of_summary(hash).is_absent() || column.sample().draws(audits);
+        let past = !before.summary_denies(hash) || column.sample().draws(audits);
         let there = if past {
             past_table_filters(read)
         } else {
@@ -268,45 +264,53 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_secs(60);
 
-    fn audits(sample: Sample, counts: impl Iterator<Item = u64>) -> usize {
-        counts.filter(|&count| sample.draws(count)).count()
+    fn audits(sample: Sample, ordinals: impl Iterator<Item = u64>) -> usize {
+        ordinals.filter(|&ordinal| sample.draws(ordinal)).count()
     }
 
     #[test]
     fn none_is_drawn_of_none_and_every_one_of_one() {
-        for first in [0, u64::from(u32::MAX) - 5_000] {
-            let counts = first..first + 10_000;
-            assert_eq!(audits(Sample::one_in(0), counts.clone()), 0);
-            assert_eq!(audits(Sample::one_in(1), counts), 10_000);
+        for first in [0, u64::from(u32::MAX) - 5_000, u64::MAX - 5_000] {
+            let ordinals = || (0..10_000).map(|n| first.wrapping_add(n));
+            assert_eq!(audits(Sample::one_in(0), ordinals()), 0);
+            assert_eq!(audits(Sample::one_in(1), ordinals()), 10_000);
         }
     }
 
     #[test]
     fn of_many_at_once_one_is_drawn_in_the_share_of_all() {
-        let (of, times, rounds) = (1_000, 64, 100_000_u64);
-        let mut drawn = [0; 64];
-        for round in 0..rounds {
-            for at in Sample::one_in(of).among(round * times, times as usize) {
-                drawn[at] += 1;
+        let (of, rounds) = (1_000, 100_000_u64);
+        for batch in [|_| 64, |round| 1 + round % 64] {
+            let mut ordinal = 0;
+            let (mut asked, mut drawn) = ([0_u64; 64], [0_u64; 64]);
+            for times in (0..rounds).map(batch) {
+                asked[..times as usize].iter_mut().for_each(|n| *n += 1);
+                for at in Sample::one_in(of).among(ordinal, times as usize) {
+                    drawn[at] += 1;
+                }
+                ordinal += times;
+            }
+            for (asked, drawn) in asked.into_iter().zip(drawn).filter(|(n, _)| *n > 20_000) {
+                let share = asked / u64::from(of);
+                assert!(
+                    (share / 2..=share * 2).contains(&drawn),
+                    "{drawn} of {asked}"
+                );
             }
         }
-        let share = rounds / u64::from(of);
-        assert!(
-            drawn.iter().all(|&n| (share / 2..=share * 2).contains(&n)),
-            "{drawn:?}"
-        );
-        assert_eq!(Sample::one_in(of).among(0, 1_000), 0..1_000);
+        assert_eq!(Sample::one_in(of).among(0, 1_001), 0..1_001);
+        assert_eq!(Sample::one_in(1).among(5, 64), 0..64);
         assert_eq!(Sample::one_in(0).among(0, 64), 0..0);
     }
 
     /// Keys that take turns in step with the sample would else be passed over for ever.
     #[test]
     fn every_key_is_drawn_in_its_share_whatever_its_turn() {
-        for of in [2_u32, 16, 1_000, 1_024] {
-            for turns in [1_u64, 2, 3, 8, 1_000, 1_024] {
+        for of in [2_u32, 16, 1_000, 1_024, 8_192] {
+            for turns in [1_u64, 2, 3, 8, 1_000, 1_024, 1 << 20] {
                 for turn in [0, turns / 2, turns - 1] {
-                    let counts = (0..u64::from(of) * 100).map(|round| turn + round * turns);
-                    let drawn = audits(Sample::one_in(of), counts);
+                    let ordinals = (0..u64::from(of) * 100).map(|round| turn + round * turns);
+                    let drawn = audits(Sample::one_in(of), ordinals);
                     assert!(
                         (60..=140).contains(&drawn),
                         "{drawn} of 100: 1 in {of}, {turns} keys"

@@ -225,8 +225,11 @@ mod tests {
     use rocksdb::{DEFAULT_COLUMN_FAMILY_NAME, Env, Options};
 
     use super::*;
+    use crate::filter::{ByWords, LookUp};
     use crate::hash::{HashId, Seed};
     use crate::math::Items;
+    use crate::rocks::audit::Asked;
+    use crate::rocks::columns::Columns;
     use crate::rocks::{Engine, ffi};
 
     fn hasher() -> KeyHasher {
@@ -262,6 +265,38 @@ mod tests {
     fn knows_all_in(column: &Column, summary: Arc<Scalable>) -> bool {
         let (epoch, nothing) = (column.epoch(), HashSet::new());
         column.publish(epoch, summary, Coverage::Complete, nothing)
+    }
+
+    /// Most processors that run tests look by vectors.
+    #[test]
+    fn a_look_up_by_words_says_what_is_in_the_database() {
+        let (engine, column) = engine_and_front();
+        let columns = Columns::new(Rate::new(0.01).unwrap());
+        columns.insert(0, Arc::clone(&column));
+        // The first stage, and then several.
+        for written in [100, 300_000_u32] {
+            for key in 0..written {
+                engine.put(key.to_be_bytes(), "value").unwrap();
+            }
+            let before = column.stats();
+            let mut denied = 0;
+            for key in (0..100).chain(1 << 31..(1 << 31) + 1_000_u32) {
+                let key = &key.to_be_bytes();
+                let asked = [
+                    column.look_up_through(key, ByWords),
+                    (&columns, 0).look_up_through(key, ByWords).unwrap(),
+                ];
+                let absent = |asked| matches!(asked, Asked::Absent(_) | Asked::Doubted(_));
+                let here = absent(column.ask(key));
+                assert_eq!(asked.map(absent), [here; 2]);
+                assert!(!here || engine.get(key).unwrap().is_none());
+                denied += u64::from(here);
+            }
+            assert!((900..=1_000).contains(&denied), "{denied}");
+            assert_eq!(column.stats().absent - before.absent, 3 * denied);
+        }
+        assert!(column.view().summary.stages() > 1);
+        assert!((&columns, 1).look_up_through(b"key", ByWords).is_none());
     }
 
     /// Upkeep may be in the middle of a pass when a hook fails.

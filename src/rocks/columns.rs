@@ -6,10 +6,7 @@ use std::sync::Arc;
 use super::audit::Asked;
 use super::column::{Column, ForeignKeys};
 use super::{Engine, ffi};
-#[cfg(all(target_arch = "x86_64", not(interleave)))]
-use crate::filter::ByAvx2;
-use crate::filter::{ByWords, Look};
-use crate::hash::KeyHash;
+use crate::filter::{Lens, LookUp, look_up};
 use crate::math::{Bits, Rate};
 use crate::planted::planted;
 use crate::rcu::{Published, Reading};
@@ -90,59 +87,7 @@ impl Columns {
     /// [`Columns::ask`] for a read, as [`Column::ask_to_read`].
     #[inline]
     pub(crate) fn ask_to_read(&self, id: u32, key: &[u8]) -> Option<Asked> {
-        #[cfg(all(target_arch = "x86_64", not(interleave)))]
-        if let Some(avx2) = ByAvx2::where_it_runs() {
-            #[expect(unsafe_code, reason = "not every processor can run what is called")]
-            // SAFETY: this one can.
-            return unsafe { self.ask_by_avx2(id, key, avx2) };
-        }
-        self.ask_by_words(id, key)
-    }
-
-    #[cfg(all(target_arch = "x86_64", not(interleave)))]
-    #[target_feature(enable = "avx2")]
-    #[inline(never)]
-    fn ask_by_avx2(&self, id: u32, key: &[u8], avx2: ByAvx2) -> Option<Asked> {
-        self.ask_by(id, key, avx2)
-    }
-
-    #[inline(never)]
-    fn ask_by_words(&self, id: u32, key: &[u8]) -> Option<Asked> {
-        self.ask_by(id, key, ByWords)
-    }
-
-    /// As [`Column::ask_to_read`] does it, both looks under one reading.
-    #[inline(always)]
-    fn ask_by(&self, id: u32, key: &[u8], look: impl Look) -> Option<Asked> {
-        let at_once = || {
-            let slot = OwnSlot::known().ok_or(None)?;
-            let reading = Reading::begin_at_once(slot).ok_or(None)?;
-            let column = self.get_under(&reading, id).ok_or(None)?;
-            column.ask_under(slot, &reading, key, look)
-        };
-        match at_once() {
-            Ok(asked) => Some(asked),
-            Err(Some(hash)) => self.ask_lines(id, hash, key),
-            Err(None) => self.ask_or_spare(id, key),
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn ask_lines(&self, id: u32, hash: KeyHash, key: &[u8]) -> Option<Asked> {
-        let at_once = || {
-            let slot = OwnSlot::known()?;
-            let reading = Reading::begin_at_once(slot)?;
-            let column = self.get_under(&reading, id)?;
-            column.ask_lines_under(slot, &reading, hash)
-        };
-        at_once().or_else(|| self.ask_or_spare(id, key))
-    }
-
-    #[inline(always)]
-    fn get_under<'r>(&'r self, reading: &'r Reading, id: u32) -> Option<&'r Column> {
-        let column = self.by_id.get(reading).get(id as usize)?;
-        column.as_deref()
+        look_up((self, id), key)
     }
 
     #[cold]
@@ -287,5 +232,25 @@ impl Columns {
 
     pub(crate) fn set_summary_rate(&self, rate: Rate) {
         *unpoisoned(self.summary_rate.lock()) = rate;
+    }
+}
+
+/// One family's, by its id, both looks under one reading.
+impl LookUp for (&Columns, u32) {
+    type Answer = Option<Asked>;
+
+    #[inline(always)]
+    fn look_up_through(self, key: &[u8], lens: impl Lens) -> Option<Asked> {
+        let (columns, id) = self;
+        let at_once = || {
+            let slot = OwnSlot::known()?;
+            let reading = Reading::begin_at_once(slot)?;
+            let column = columns.by_id.get(&reading).get(id as usize)?.as_ref()?;
+            column.ask_under(slot, &reading, key, lens)
+        };
+        match at_once() {
+            None => columns.ask_or_spare(id, key),
+            asked => asked,
+        }
     }
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use super::inventory::Inventory;
 use super::range::KeyRange;
-use crate::filter::{Look, Scalable};
+use crate::filter::{Lens, Scalable};
 use crate::hash::{KeyHash, KeyHasher};
 use crate::planted::planted;
 use crate::segment::Segment;
@@ -129,27 +129,14 @@ impl View {
         }
     }
 
-    /// What one line of a summary that speaks for all tables says; `None` where there is none that tells.
+    /// Evidence that one line of the summary gives, if it has one that tells, and speaks for all tables.
     #[inline(always)]
-    pub(crate) fn answer_at_once(&self, hash: KeyHash, look: impl Look) -> Option<Answer> {
+    pub(crate) fn absent_at_once(&self, hash: KeyHash, lens: impl Lens) -> Option<Proof> {
         if !self.coverage.is_complete() && !planted!(SummaryAlwaysSuffices) {
             return None;
         }
         let spot = self.summary.spot(hash.remixed())?;
-        Some(match spot.is_taken(look) {
-            true => Answer::Maybe,
-            false => Answer::Absent(Proof(())),
-        })
-    }
-
-    /// What the summary says by itself, without the filter of a table, if it speaks for all of them.
-    #[inline]
-    pub(crate) fn answer_of_summary(&self, hash: KeyHash) -> Answer {
-        if self.coverage.is_complete() && !self.summary.may_contain(hash.remixed()) {
-            Answer::Absent(Proof(()))
-        } else {
-            Answer::Maybe
-        }
+        (!spot.is_taken(lens)).then_some(Proof(()))
     }
 
     /// The view's answer for a key and its hash.
@@ -180,6 +167,11 @@ impl View {
             return Answer::Maybe;
         }
         Answer::Absent(Proof(()))
+    }
+
+    /// Whether the summary rules the key out by itself, without the filter of a table.
+    pub(crate) fn summary_denies(&self, hash: KeyHash) -> bool {
+        self.coverage.is_complete() && !self.summary.may_contain(hash.remixed())
     }
 
     /// False only for an absent key; `summary` is what the summary says of it, which does not speak for the
@@ -267,6 +259,12 @@ mod tests {
     use super::*;
     use crate::filter::ScalableOptions;
     use crate::hash::{HashId, Seed};
+
+    /// Look-ups ask whether coverage is complete before they ask for one line alone.
+    #[test]
+    fn coverage_of_all_but_none_is_complete() {
+        assert!(Coverage::all_but([].into_iter()).is_complete());
+    }
 
     /// RocksDB tells tables and ranges in two calls; between them a table may be compacted away.
     #[test]

@@ -1,6 +1,7 @@
 //! The one line that a look-up waits for, found first and looked at later, so that who looks chooses with what.
 
-use super::{Blocked, contains_by_words, for_pattern};
+use super::lens::Lens;
+use super::{Blocked, for_pattern};
 use crate::bits::{Line, Words};
 use crate::hash::KeyHash;
 use crate::math::blocked::Pattern;
@@ -28,59 +29,53 @@ pub(crate) struct Spot<'a> {
 impl Spot<'_> {
     /// Whether the filter may contain the key.
     #[inline(always)]
-    pub(crate) fn is_taken(self, look: impl Look) -> bool {
-        for_pattern!(self.pattern, contains_by(look, self.line, self.hash))
+    pub(crate) fn is_taken(self, lens: impl Lens) -> bool {
+        for_pattern!(self.pattern, contains_by(lens, self.line, self.hash))
     }
 }
 
 #[inline(always)]
 fn contains_by<const GROUPS: usize, const EACH: u32>(
-    look: impl Look,
+    lens: impl Lens,
     line: &Line,
     hash: KeyHash,
 ) -> bool {
-    look.contains::<GROUPS, EACH>(line, hash)
+    lens.contains::<GROUPS, EACH>(line, hash)
 }
 
-/// With what a line is looked at: a type, so that a whole look-up can be compiled for one kind of processor. What
-/// is compiled for several must call what is compiled for one, and keep its registers meanwhile.
-pub(crate) trait Look: Copy {
-    /// Whether all bits of a key are set.
-    fn contains<const GROUPS: usize, const EACH: u32>(self, line: &Line, hash: KeyHash) -> bool;
-}
+#[cfg(test)]
+mod tests {
+    use super::super::lens::{ByWords, Lens};
+    use super::*;
+    use crate::filter::naive::hashes;
 
-/// What every processor has.
-#[derive(Clone, Copy)]
-pub(crate) struct ByWords;
-
-impl Look for ByWords {
-    #[inline(always)]
-    fn contains<const GROUPS: usize, const EACH: u32>(self, line: &Line, hash: KeyHash) -> bool {
-        contains_by_words::<GROUPS, EACH>(line, hash)
+    fn a_spot_says_what_the_filter_says_through(lens: impl Lens) {
+        for pattern in Pattern::ALL {
+            let filter = Blocked { lines: 20, pattern };
+            let words = Words::zeroed(20 * 8).unwrap();
+            hashes(1)
+                .take(600)
+                .for_each(|hash| _ = filter.insert(&words, hash));
+            let mut taken = 0;
+            for hash in hashes(1).take(600).chain(hashes(2).take(2_000)) {
+                let said = filter.spot(&words, hash).unwrap().is_taken(lens);
+                assert_eq!(
+                    said,
+                    filter.may_contain(&words, hash),
+                    "{pattern:?}: {hash:?}"
+                );
+                taken += usize::from(said);
+            }
+            assert!((600..2_600).contains(&taken), "{pattern:?}: {taken}");
+        }
     }
-}
 
-/// The vectors of AVX2; proof that this processor has them.
-#[cfg(all(target_arch = "x86_64", not(interleave)))]
-#[derive(Clone, Copy)]
-pub(crate) struct ByAvx2(());
-
-#[cfg(all(target_arch = "x86_64", not(interleave)))]
-impl ByAvx2 {
-    #[inline(always)]
-    pub(crate) fn where_it_runs() -> Option<Self> {
-        std::arch::is_x86_feature_detected!("avx2").then_some(Self(()))
-    }
-}
-
-#[cfg(all(target_arch = "x86_64", not(interleave)))]
-impl Look for ByAvx2 {
-    #[inline(always)]
-    fn contains<const GROUPS: usize, const EACH: u32>(self, line: &Line, hash: KeyHash) -> bool {
-        #[expect(unsafe_code, reason = "not every processor can run what is called")]
-        // SAFETY: whoever has a `ByAvx2` was told that this one can.
-        unsafe {
-            super::avx2::contains::<GROUPS, EACH>(line, hash)
+    #[test]
+    fn a_spot_says_what_the_filter_says() {
+        a_spot_says_what_the_filter_says_through(ByWords);
+        #[cfg(all(target_arch = "x86_64", not(interleave)))]
+        if let Some(avx2) = super::super::lens::ByAvx2::where_it_runs() {
+            a_spot_says_what_the_filter_says_through(avx2);
         }
     }
 }

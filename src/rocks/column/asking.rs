@@ -1,10 +1,7 @@
 //! What readers ask a front, one key at a time and many, and what they report back.
 
 use super::Column;
-#[cfg(all(target_arch = "x86_64", not(interleave)))]
-use crate::filter::ByAvx2;
-use crate::filter::{ByWords, Look};
-use crate::hash::KeyHash;
+use crate::filter::{Lens, LookUp, look_up};
 use crate::planted::planted;
 use crate::rcu::Reading;
 use crate::rocks::audit::{Asked, Auditor, Sample};
@@ -26,57 +23,11 @@ impl Column {
     /// [`Column::ask`] for a read of the key's value, which need not ask where the key is likely to be there.
     #[inline]
     pub(crate) fn ask_to_read(&self, key: &[u8]) -> Asked {
-        #[cfg(all(target_arch = "x86_64", not(interleave)))]
-        if let Some(avx2) = ByAvx2::where_it_runs() {
-            #[expect(unsafe_code, reason = "not every processor can run what is called")]
-            // SAFETY: this one can.
-            return unsafe { self.ask_by_avx2(key, avx2) };
-        }
-        self.ask_by_words(key)
+        look_up(self, key)
     }
 
-    #[cfg(all(target_arch = "x86_64", not(interleave)))]
-    #[target_feature(enable = "avx2")]
-    #[inline(never)]
-    fn ask_by_avx2(&self, key: &[u8], avx2: ByAvx2) -> Asked {
-        self.ask_by(key, avx2)
-    }
-
-    #[inline(never)]
-    fn ask_by_words(&self, key: &[u8]) -> Asked {
-        self.ask_by(key, ByWords)
-    }
-
-    #[inline(always)]
-    fn ask_by(&self, key: &[u8], look: impl Look) -> Asked {
-        let at_once = || {
-            let slot = OwnSlot::known().ok_or(None)?;
-            let reading = Reading::begin_at_once(slot).ok_or(None)?;
-            self.ask_under(slot, &reading, key, look)
-        };
-        match at_once() {
-            Ok(asked) => asked,
-            Err(Some(hash)) => self.ask_lines(hash, key),
-            Err(None) => self.ask_or_spare(key),
-        }
-    }
-
-    /// [`Column::ask_by`] where one line does not tell, apart: it takes calls.
-    #[cold]
-    #[inline(never)]
-    fn ask_lines(&self, hash: KeyHash, key: &[u8]) -> Asked {
-        let at_once = || {
-            let slot = OwnSlot::known()?;
-            let reading = Reading::begin_at_once(slot)?;
-            self.ask_lines_under(slot, &reading, hash)
-        };
-        match at_once() {
-            Some(asked) => asked,
-            None => self.ask_or_spare(key),
-        }
-    }
-
-    /// [`Column::ask_fully`] where that is not spared.
+    /// [`Column::ask_fully`] where that is not spared. Cold to the compiler alone: [`Column::ask_under`] is to
+    /// be the straight way through its caller.
     #[cold]
     #[inline(never)]
     pub(crate) fn ask_or_spare(&self, key: &[u8]) -> Asked {
@@ -87,46 +38,23 @@ impl Column {
     }
 
     /// A miss as most are, without a call. It waits for one line of memory, and the fewer its
-    /// instructions, the more look-ups the processor has waiting together. An error says nothing: with
-    /// the hash, [`Column::ask_lines_under`] may; otherwise [`Column::ask_fully`] does, and at once where
-    /// the key is likely to be there.
+    /// instructions, the more look-ups the processor has waiting together. `None` says nothing:
+    /// [`Column::ask_fully`] does, and at once where the key is likely to be there.
     #[inline(always)]
     pub(crate) fn ask_under(
         &self,
         slot: OwnSlot,
         reading: &Reading,
         key: &[u8],
-        look: impl Look,
-    ) -> Result<Asked, Option<KeyHash>> {
-        if self.counters.foretell(slot) {
-            return Err(None);
-        }
-        let hash = self.hasher.at_once(key).ok_or(None)?;
-        match self.view.get(reading).answer_at_once(hash, look) {
-            Some(Answer::Absent(proof)) => Ok(self.denied_to(slot, proof)),
-            Some(Answer::Maybe) => Err(None),
-            None => Err(Some(hash)),
-        }
-    }
-
-    /// A miss of a summary with more lines than one.
-    #[inline]
-    pub(crate) fn ask_lines_under(
-        &self,
-        slot: OwnSlot,
-        reading: &Reading,
-        hash: KeyHash,
+        lens: impl Lens,
     ) -> Option<Asked> {
-        match self.view.get(reading).answer_of_summary(hash) {
-            Answer::Absent(proof) => Some(self.denied_to(slot, proof)),
-            Answer::Maybe => None,
+        if self.counters.foretell(slot) {
+            return None;
         }
-    }
-
-    #[inline(always)]
-    fn denied_to(&self, slot: OwnSlot, proof: Proof) -> Asked {
-        let count = self.counters.add_to(slot, Event::Absent, 1);
-        self.denied(count, proof)
+        let hash = self.hasher.at_once(key)?;
+        let proof = self.view.get(reading).absent_at_once(hash, lens)?;
+        let ordinal = self.counters.add_to(slot, Event::Absent, 1);
+        Some(self.denied(ordinal, proof))
     }
 
     /// [`Column::ask`], whatever it takes; may be called under a reading.
@@ -151,8 +79,8 @@ impl Column {
     }
 
     #[inline]
-    fn denied(&self, count: u64, proof: Proof) -> Asked {
-        if self.sample.draws(count) {
+    fn denied(&self, ordinal: u64, proof: Proof) -> Asked {
+        if self.sample.draws(ordinal) {
             Asked::Doubted(proof)
         } else {
             Asked::Absent(proof)
@@ -194,11 +122,11 @@ impl Column {
                     left.extend((0..keys.len()).filter(|&at| maybe[at]).map(|at| first + at));
                 }
                 let times = keys.len() - (left.len() - asked);
-                let count = self.counters.add(Event::Absent, times as u64);
+                let ordinal = self.counters.add(Event::Absent, times as u64);
                 if times > 0 {
                     self.note(false);
                 }
-                let drawn = self.sample.among(count, times);
+                let drawn = self.sample.among(ordinal, times);
                 let absent = (0..keys.len()).filter(|&at| !maybe[at]);
                 let drawn = absent.skip(drawn.start).take(drawn.len());
                 doubted.extend(drawn.map(|at| first + at));
@@ -247,9 +175,9 @@ impl Column {
             _ if self.is_known() => Event::FalsePositive,
             _ => Event::Uncovered,
         };
-        let count = self.counters.add(event, 1);
+        let ordinal = self.counters.add(event, 1);
         self.note(found);
-        !found && self.sample.draws(count)
+        !found && self.sample.draws(ordinal)
     }
 
     /// Notes that the engine could not read a key: reads that fail spare no filters.
@@ -297,7 +225,7 @@ impl Column {
         self.sample
     }
 
-    /// Counts one event; returns how many were counted before in this thread's slot.
+    /// Counts one event; returns its ordinal in this thread's slot.
     pub(crate) fn count(&self, event: Event) -> u64 {
         self.counters.add(event, 1)
     }
@@ -309,5 +237,22 @@ impl Column {
 
     pub(crate) fn stats(&self) -> Stats {
         self.counters.stats()
+    }
+}
+
+impl LookUp for &Column {
+    type Answer = Asked;
+
+    #[inline(always)]
+    fn look_up_through(self, key: &[u8], lens: impl Lens) -> Asked {
+        let at_once = || {
+            let slot = OwnSlot::known()?;
+            let reading = Reading::begin_at_once(slot)?;
+            self.ask_under(slot, &reading, key, lens)
+        };
+        match at_once() {
+            Some(asked) => asked,
+            None => self.ask_or_spare(key),
+        }
     }
 }
