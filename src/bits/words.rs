@@ -8,7 +8,7 @@
 //! Bits are tested before they are set: most bits of a filled filter are set already, and a plain
 //! load leaves the line shared where `fetch_or` would take it away from every other core.
 
-use super::pages::want_large_pages;
+use super::pages::Lines;
 use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
 #[cfg(all(target_arch = "x86_64", not(interleave)))]
 use std::arch::x86_64::__m256i;
@@ -94,22 +94,15 @@ impl Line {
 
 /// Words in lines. The last line may reach beyond the last word; that part stays zero.
 pub(crate) struct Words {
-    lines: Box<[Line]>,
+    lines: Lines,
     len: usize,
 }
 
 impl Words {
     /// `len` clear words, or the refusal of the allocator.
     pub(crate) fn zeroed(len: usize) -> Result<Self, TryReserveError> {
-        let count = len.div_ceil(WORDS_A_LINE);
-        let mut lines = Vec::new();
-        lines.try_reserve_exact(count)?;
-        want_large_pages(lines.spare_capacity_mut());
-        lines.resize_with(count, Line::default);
-        Ok(Self {
-            lines: lines.into_boxed_slice(),
-            len,
-        })
+        let lines = Lines::zeroed(len.div_ceil(WORDS_A_LINE))?;
+        Ok(Self { lines, len })
     }
 
     /// `len` words with these values (zero where they run out), or the refusal of the allocator.
@@ -127,9 +120,9 @@ impl Words {
 
     /// One line of nothing but ones.
     pub(crate) fn full_line() -> Self {
-        let line = Line(std::array::from_fn(|_| AtomicU64::new(u64::MAX)));
+        let full = || Line(std::array::from_fn(|_| AtomicU64::new(u64::MAX)));
         Self {
-            lines: Box::new([line]),
+            lines: Lines::one(full),
             len: WORDS_A_LINE,
         }
     }
@@ -285,7 +278,7 @@ impl Words {
     /// Sets every bit that is set in `other`, which has as many words.
     pub(crate) fn or_with(&self, other: &Self) {
         debug_assert_eq!(self.len, other.len, "shapes are compared before words");
-        for (into, from) in self.lines.iter().zip(&other.lines) {
+        for (into, from) in self.lines.iter().zip(other.lines()) {
             for (word, mask) in from.load().into_iter().enumerate() {
                 into.set(word, mask);
             }
