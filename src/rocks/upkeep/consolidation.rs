@@ -224,7 +224,7 @@ impl Upkeep {
         let (absorbed, shares) = if new.awaits() {
             self.complete(column, new, setback)?
         } else {
-            let insert = |_: &LiveTable, key| _ = new.insert(key);
+            let insert = |_: &LiveTable, keys: &[KeyHash]| new.insert_many(keys);
             let absorbed = self.absorb_all(column, setback, Reading::ForSummary, insert)?;
             (absorbed, Shares::new())
         };
@@ -334,9 +334,9 @@ impl Upkeep {
         } else {
             Reading::ForSummary
         };
-        let absorbed = self.absorb_all(column, setback, reading, |table, key| {
+        let absorbed = self.absorb_all(column, setback, reading, |table, keys| {
             if room.is_ok() {
-                room = harvest.add(table, key);
+                room = harvest.add(table, keys);
             }
         })?;
         room.map_err(no_room)?;
@@ -376,14 +376,14 @@ impl Upkeep {
         Ok(strayed > all / 4)
     }
 
-    /// Gives a summary's hashes of the keys of all live tables to `each`, until one listing holds none that
-    /// was neither read nor set aside; `each` may have been given some keys of a table that is set aside.
+    /// Gives a summary's hashes of the keys of all live tables to `take`, until one listing holds none that
+    /// was neither read nor set aside; `take` may have been given some keys of a table that is set aside.
     fn absorb_all(
         &self,
         column: &Column,
         setback: &mut Setback,
         reading: Reading,
-        mut each: impl FnMut(&LiveTable, KeyHash),
+        mut take: impl FnMut(&LiveTable, &[KeyHash]),
     ) -> Result<Absorbed, UpkeepError> {
         let mut read: HashSet<String> = HashSet::new();
         loop {
@@ -393,7 +393,7 @@ impl Upkeep {
                 if read.contains(&table.path) || setback.leaves_alone(&table.path) {
                     continue;
                 }
-                match self.absorb(column, table, reading, |key| each(table, key)) {
+                match self.absorb(column, table, reading, |keys| take(table, keys)) {
                     Ok(()) => _ = read.insert(table.path.clone()),
                     Err(error) => all_there = self.set_aside(column, table, error, setback)?,
                 }

@@ -14,6 +14,9 @@ use crate::rocks::ffi::LiveTable;
 use crate::rocks::setback::Setback;
 use crate::segment::SegmentId;
 
+/// Keys of a table that go into a summary together: it waits for its lines of many at a time.
+const TOGETHER: usize = 256;
+
 /// What a table's keys are read for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reading {
@@ -90,8 +93,8 @@ impl Upkeep {
         }
         for table in missing {
             if !planted!(CoveredUnread)
-                && let Err(error) = self.absorb(column, table, Reading::ForSummary, |key| {
-                    summary.insert(key);
+                && let Err(error) = self.absorb(column, table, Reading::ForSummary, |keys| {
+                    summary.insert_many(keys);
                 })
             {
                 self.set_aside(column, table, error, setback)?;
@@ -132,16 +135,17 @@ impl Upkeep {
         Ok(is_live)
     }
 
-    /// Gives a summary's hashes of a table's keys to `each`, and builds the table's filter on the way where
-    /// it has none and no map will speak for it.
+    /// Gives a summary's hashes of a table's keys to `take`, up to [`TOGETHER`] at a time, and builds the
+    /// table's filter on the way where it has none and no map will speak for it.
     pub(super) fn absorb(
         &self,
         column: &Column,
         table: &LiveTable,
         reading: Reading,
-        mut each: impl FnMut(KeyHash),
+        mut take: impl FnMut(&[KeyHash]),
     ) -> Result<(), UpkeepError> {
         let hasher = column.hasher();
+        let mut hashes = Vec::with_capacity(TOGETHER);
         let mut builder = match reading {
             Reading::ForSummary => self.builder_for_missing(column, table),
             Reading::ForMap => None,
@@ -151,9 +155,14 @@ impl Upkeep {
                 builder.add(key);
             }
             if !deletion || (reading == Reading::ForMap && !planted!(TombstonesUnmapped)) {
-                each(hasher.hash(key).remixed());
+                hashes.push(hasher.hash(key).remixed());
+            }
+            if hashes.len() == TOGETHER {
+                take(&hashes);
+                hashes.clear();
             }
         })?;
+        take(&hashes);
         if let Some(builder) = builder {
             self.adopt(builder, table);
         }

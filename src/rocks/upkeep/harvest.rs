@@ -24,14 +24,19 @@ impl Harvest {
         Ok(harvest)
     }
 
-    /// Adds the hash of a key of a table.
-    pub(super) fn add(&mut self, table: &LiveTable, hash: KeyHash) -> Result<(), TryReserveError> {
-        self.hashes.try_reserve(1)?;
-        let at = self.hashes.len();
-        self.hashes.push(hash);
+    /// Adds the hashes of keys of a table.
+    pub(super) fn add(
+        &mut self,
+        table: &LiveTable,
+        hashes: &[KeyHash],
+    ) -> Result<(), TryReserveError> {
+        self.hashes.try_reserve(hashes.len())?;
+        let start = self.hashes.len();
+        self.hashes.extend_from_slice(hashes);
+        let end = self.hashes.len();
         match self.tables.last_mut() {
-            Some((path, range)) if *path == table.path => range.end = at + 1,
-            _ => self.tables.push((table.path.clone(), at..at + 1)),
+            Some((path, range)) if *path == table.path => range.end = end,
+            _ => self.tables.push((table.path.clone(), start..end)),
         }
         Ok(())
     }
