@@ -66,6 +66,7 @@ lint: tools
 msrv: tools
 	rustup toolchain install --profile minimal $(MSRV)
 	$(COMPILERS) CARGO_TARGET_DIR=$(CARGO_TARGET_DIR)/msrv $(CARGO) +$(MSRV) check --locked
+	$(COMPILERS) CARGO_TARGET_DIR=$(CARGO_TARGET_DIR)/msrv $(CARGO) +$(MSRV) check --locked $(CORE_FEATURES)
 
 deny:
 	@command -v cargo-deny >/dev/null || { \

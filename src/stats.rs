@@ -4,7 +4,7 @@
 //! rest share the last one and pay for an atomic add.
 
 use std::array;
-use std::hash::{BuildHasher, RandomState};
+use std::hash::{BuildHasher as _, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::threads::{OwnSlot, SLOTS};
@@ -54,29 +54,37 @@ impl Event {
 #[derive(Debug)]
 pub(crate) struct Counters {
     slots: Box<[Slot; SLOTS + 1]>,
-    firsts: Firsts,
+    begun: Begun,
 }
 
-/// The ordinals that each slot's events begin with: anywhere.
-#[derive(Clone, Debug, Default)]
-struct Firsts(RandomState);
+/// The ordinals that the events begin with: anywhere, and far apart in each slot.
+#[derive(Clone, Copy, Debug)]
+struct Begun(u64);
 
-impl Firsts {
-    fn of(&self, slot: usize, event: usize) -> u64 {
-        self.0.hash_one((slot, event))
+impl Begun {
+    fn anywhere() -> Self {
+        Self(RandomState::new().hash_one(()))
+    }
+
+    fn with(self, slot: usize, event: usize) -> u64 {
+        let nth = (slot * Event::COUNT + event) as u64;
+        self.0.wrapping_add(nth.wrapping_mul(FAR))
     }
 }
 
+/// Odd, and without a pattern in its bits (from wyhash).
+const FAR: u64 = 0xa076_1d64_78bd_642f;
+
 impl Counters {
     pub(crate) fn new() -> Self {
-        let firsts = Firsts::default();
+        let begun = Begun::anywhere();
         let slot = |slot| Slot {
-            next: array::from_fn(|event| AtomicU64::new(firsts.of(slot, event))),
+            next: array::from_fn(|event| AtomicU64::new(begun.with(slot, event))),
             there_in_turn: AtomicU64::new(0),
         };
         Self {
             slots: Box::new(array::from_fn(slot)),
-            firsts,
+            begun,
         }
     }
 
@@ -132,7 +140,7 @@ impl Counters {
             let event = event as usize;
             let counted = |(slot, own): (usize, &Slot)| {
                 let next = own.next[event].load(Ordering::Relaxed);
-                next.wrapping_sub(self.firsts.of(slot, event))
+                next.wrapping_sub(self.begun.with(slot, event))
             };
             self.slots.iter().enumerate().map(counted).sum()
         };

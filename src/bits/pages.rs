@@ -5,18 +5,19 @@
 //! is asked for 2-MiB pages; it may refuse, and then nothing has changed.
 //!
 //! ```text
-//! reserved  |......|=================== lines ===================|..|....|
-//! pages            |        2 MiB        |        2 MiB             |
+//! |=================== lines ===================|....|
+//! |        2 MiB        |        2 MiB        | 2 MiB|
 //! ```
 //!
-//! Lines begin with a page, so that all of them but the last few are on large ones. What is reserved before
-//! and after is never touched: it takes addresses, and no memory. The last page takes its rest as well where it
-//! is large, so it is only if that rest is little.
+//! Lines begin with a page, so that all of them but the last few are on large ones. The last page takes its
+//! rest as well where it is large, so it is only if that rest is little.
 
+use std::alloc::{Layout, alloc, dealloc};
 use std::collections::TryReserveError;
-use std::mem::MaybeUninit;
+use std::mem::{ManuallyDrop, MaybeUninit};
 use std::ops::{Deref, DerefMut};
 use std::ptr::{self, NonNull};
+use std::slice;
 
 use super::words::Line;
 
@@ -29,52 +30,30 @@ const LINES_A_REST: usize = 16;
 
 /// A fixed number of lines.
 pub(super) struct Lines {
-    /// Within `_memory`, and initialized.
-    lines: NonNull<[Line]>,
-    /// Of no length, so that it frees the memory and drops no line.
-    _memory: Vec<Line>,
+    /// So many of its places are initialized.
+    count: usize,
+    places: Places,
 }
 
 impl Lines {
     /// So many clear lines, or the refusal of the allocator.
     pub(super) fn zeroed(count: usize) -> Result<Self, TryReserveError> {
-        let on_large = lines_on_large_pages(count);
-        let to_align = if on_large == 0 { 0 } else { LINES_A_PAGE - 1 };
-        let mut memory = Vec::new();
-        memory.try_reserve_exact(count.max(on_large).saturating_add(to_align))?;
-        let reserved = memory.spare_capacity_mut();
-        // More than that would be a refusal to tell.
-        let before = reserved.as_ptr().align_offset(LARGE_PAGE);
-        let before = if before <= to_align { before } else { 0 };
-        want_large_pages(&mut reserved[before..][..on_large]);
-        Ok(Self::within(memory, before, count, Line::default))
+        let mut places = match Places::on_large_pages(count) {
+            Some(places) => places,
+            None => Places::anywhere(count)?,
+        };
+        let reserved = &mut places.reserved()[..count];
+        reserved
+            .iter_mut()
+            .for_each(|place| _ = place.write(Line::default()));
+        Ok(Self { count, places })
     }
 
-    /// One line.
-    pub(super) fn one(line: impl FnMut() -> Line) -> Self {
-        Self::within(Vec::with_capacity(1), 0, 1, line)
-    }
-
-    /// `count` lines of what is reserved in `memory`, after the first `before`.
-    ///
-    /// # Panics
-    /// When that is less.
-    fn within(
-        mut memory: Vec<Line>,
-        before: usize,
-        count: usize,
-        mut line: impl FnMut() -> Line,
-    ) -> Self {
-        memory.clear();
-        let lines = &mut memory.spare_capacity_mut()[before..][..count];
-        for place in &mut *lines {
-            place.write(line());
-        }
-        let first = NonNull::from(lines).cast();
-        Self {
-            lines: NonNull::slice_from_raw_parts(first, count),
-            _memory: memory,
-        }
+    /// This line alone.
+    pub(super) fn one(line: Line) -> Self {
+        let mut places = Places::from(Vec::with_capacity(1));
+        places.reserved()[0].write(line);
+        Self { count: 1, places }
     }
 }
 
@@ -83,11 +62,10 @@ impl Deref for Lines {
 
     #[inline]
     fn deref(&self) -> &[Line] {
-        #[expect(unsafe_code, reason = "they are a part of a vector's reserve")]
-        // SAFETY: they were initialized, live as long as the memory, which stays where it is, and are
-        // borrowed as the whole is.
+        #[expect(unsafe_code, reason = "the allocator gives a pointer")]
+        // SAFETY: so many lines begin there and are initialized, and they are borrowed as their memory is.
         unsafe {
-            self.lines.as_ref()
+            slice::from_raw_parts(self.places.first.as_ptr(), self.count)
         }
     }
 }
@@ -95,10 +73,10 @@ impl Deref for Lines {
 impl DerefMut for Lines {
     #[inline]
     fn deref_mut(&mut self) -> &mut [Line] {
-        #[expect(unsafe_code, reason = "they are a part of a vector's reserve")]
+        #[expect(unsafe_code, reason = "the allocator gives a pointer")]
         // SAFETY: as above.
         unsafe {
-            self.lines.as_mut()
+            slice::from_raw_parts_mut(self.places.first.as_ptr(), self.count)
         }
     }
 }
@@ -106,8 +84,8 @@ impl DerefMut for Lines {
 impl Drop for Lines {
     fn drop(&mut self) {
         let lines: *mut [Line] = &mut **self;
-        #[expect(unsafe_code, reason = "they are a part of a vector's reserve")]
-        // SAFETY: nobody sees them again, and the vector does not know of them.
+        #[expect(unsafe_code, reason = "the allocator gives a pointer")]
+        // SAFETY: nobody sees them again.
         unsafe {
             ptr::drop_in_place(lines);
         }
@@ -115,12 +93,78 @@ impl Drop for Lines {
 }
 
 #[expect(unsafe_code, reason = "a pointer is neither")]
-// SAFETY: it points into memory of its own.
+// SAFETY: what it points to is its own.
 unsafe impl Send for Lines where Vec<Line>: Send {}
 
 #[expect(unsafe_code, reason = "a pointer is neither")]
-// SAFETY: it points into memory of its own.
+// SAFETY: what it points to is its own.
 unsafe impl Sync for Lines where Vec<Line>: Sync {}
+
+/// Memory for lines, of which it drops none.
+struct Places {
+    first: NonNull<Line>,
+    /// As it was asked for.
+    layout: Layout,
+}
+
+impl Places {
+    /// For so many lines that begin with a large page; `None` where they fill none, or there is no room.
+    fn on_large_pages(lines: usize) -> Option<Self> {
+        let on_large = lines_on_large_pages(lines);
+        if on_large == 0 {
+            return None;
+        }
+        let layout = Layout::array::<Line>(lines.max(on_large)).ok()?;
+        let layout = layout.align_to(LARGE_PAGE).ok()?;
+        #[expect(unsafe_code, reason = "no vector begins with a page")]
+        // SAFETY: it is of some size.
+        let first = NonNull::new(unsafe { alloc(layout) })?.cast();
+        let mut places = Self { first, layout };
+        want_large_pages(&mut places.reserved()[..on_large]);
+        Some(places)
+    }
+
+    /// For so many lines, or the refusal of the allocator.
+    fn anywhere(lines: usize) -> Result<Self, TryReserveError> {
+        let mut reserve = Vec::new();
+        reserve.try_reserve_exact(lines)?;
+        Ok(reserve.into())
+    }
+
+    fn reserved(&mut self) -> &mut [MaybeUninit<Line>] {
+        let lines = self.layout.size() / size_of::<Line>();
+        #[expect(unsafe_code, reason = "the allocator gives a pointer")]
+        // SAFETY: so much was asked for, and it need not be initialized.
+        unsafe {
+            slice::from_raw_parts_mut(self.first.as_ptr().cast(), lines)
+        }
+    }
+}
+
+impl From<Vec<Line>> for Places {
+    /// What a vector reserved.
+    fn from(mut reserve: Vec<Line>) -> Self {
+        reserve.clear();
+        let mut reserve = ManuallyDrop::new(reserve);
+        let layout = Layout::array::<Line>(reserve.capacity());
+        Self {
+            first: NonNull::from(reserve.spare_capacity_mut()).cast(),
+            layout: layout.expect("a vector has no more"),
+        }
+    }
+}
+
+impl Drop for Places {
+    fn drop(&mut self) {
+        if self.layout.size() > 0 {
+            #[expect(unsafe_code, reason = "no vector begins with a page")]
+            // SAFETY: the allocator gave it for this layout.
+            unsafe {
+                dealloc(self.first.as_ptr().cast(), self.layout);
+            }
+        }
+    }
+}
 
 /// How many lines' memory is to be on large pages, with the rest of the last one: from the first line on.
 fn lines_on_large_pages(count: usize) -> usize {
@@ -130,24 +174,21 @@ fn lines_on_large_pages(count: usize) -> usize {
     (pages + usize::from(rounded_up)).saturating_mul(LINES_A_PAGE)
 }
 
-/// Asks for large pages under memory that was reserved and not touched yet.
+/// Asks for large pages under whole ones that were reserved and not touched yet.
 #[cfg(all(target_os = "linux", not(miri)))]
 #[expect(unsafe_code, reason = "the system takes an address range")]
-fn want_large_pages<T>(memory: &mut [MaybeUninit<T>]) {
+fn want_large_pages(places: &mut [MaybeUninit<Line>]) {
     use rustix::mm::{Advice, madvise};
 
-    let start = memory.as_mut_ptr();
-    if memory.is_empty() || !start.addr().is_multiple_of(LARGE_PAGE) {
-        return;
-    }
+    let start = places.as_mut_ptr().cast();
     // SAFETY: the range is memory that is borrowed exclusively, and this advice changes none of its contents.
     // A refusal is as good.
-    _ = unsafe { madvise(start.cast(), size_of_val(memory), Advice::LinuxHugepage) };
+    _ = unsafe { madvise(start, size_of_val(places), Advice::LinuxHugepage) };
 }
 
 /// Others are not asked.
 #[cfg(not(all(target_os = "linux", not(miri))))]
-fn want_large_pages<T>(_memory: &mut [MaybeUninit<T>]) {}
+fn want_large_pages(_places: &mut [MaybeUninit<Line>]) {}
 
 #[cfg(test)]
 mod tests {
@@ -200,5 +241,12 @@ mod tests {
     fn more_than_can_be_addressed_is_refused() {
         assert!(Lines::zeroed(usize::MAX).is_err());
         assert!(Lines::zeroed(usize::MAX / size_of::<Line>()).is_err());
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "it gives up")]
+    fn more_than_there_is_is_refused() {
+        let addressed = isize::MAX as usize / size_of::<Line>();
+        assert!(Lines::zeroed(addressed).is_err());
     }
 }

@@ -120,9 +120,9 @@ impl Words {
 
     /// One line of nothing but ones.
     pub(crate) fn full_line() -> Self {
-        let full = || Line(std::array::from_fn(|_| AtomicU64::new(u64::MAX)));
+        let full = std::array::from_fn(|_| AtomicU64::new(u64::MAX));
         Self {
-            lines: Lines::one(full),
+            lines: Lines::one(Line(full)),
             len: WORDS_A_LINE,
         }
     }

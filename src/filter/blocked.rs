@@ -29,7 +29,7 @@ mod spot;
 #[cfg(all(test, feature = "rocksdb"))]
 pub(crate) use lens::ByWords;
 #[cfg(feature = "rocksdb")]
-pub(crate) use lens::{Lens, LookUp, look_up};
+pub(crate) use lens::{Ask, Lens, ask_through_best};
 #[cfg(feature = "rocksdb")]
 pub(super) use spot::Spot;
 

@@ -52,7 +52,7 @@ pub(crate) mod naive;
 #[cfg(all(test, feature = "rocksdb"))]
 pub(crate) use blocked::ByWords;
 #[cfg(feature = "rocksdb")]
-pub(crate) use blocked::{Lens, LookUp, look_up};
+pub(crate) use blocked::{Ask, Lens, ask_through_best};
 pub use chain::Chain;
 pub use composite::{Composite, Membership, RemovedForEver};
 pub use counters::CounterWidth;

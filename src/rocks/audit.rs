@@ -58,12 +58,14 @@ pub(crate) enum Asked {
     Spared,
 }
 
-/// Which negatives are audited: one in so many, whatever the pattern of the keys.
+/// Which negatives are audited: one in so many, and of keys that take turns each in its share, however many
+/// they are.
 ///
-/// What is drawn is `n φ` (mod 2^64), n the [ordinal](crate::stats::Counters::add) of the negative in its thread's slot: for
-/// every so many-th of them as well, hence for each of several keys that take turns, a sequence that fills
-/// the circle evenly (Weyl). Ordinals begin anywhere, so that a process that ends soon audits its share, and
-/// threads audit by turns. It needs nothing that the look-up does not have at hand, and four instructions.
+/// What is drawn is `n φ` (mod 2^64), n the [ordinal](crate::stats::Counters::add) of the negative in its thread's slot. For
+/// every so many-th of them as well, hence for each of several keys that take turns, that is a sequence which
+/// fills the circle evenly (Weyl): at once as a rule, and in the long run where they are as many as a large
+/// Fibonacci number. Ordinals begin anywhere, so that a process that ends soon audits its share, and threads
+/// audit by turns. It needs nothing that the look-up does not have at hand, and four instructions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sample {
     /// The least draw that is an audit.
@@ -95,11 +97,11 @@ impl Sample {
     /// Which to audit of so many negatives, the first of which has this ordinal: one as a rule, so that many
     /// keys cost one draw; all where more than one would be due.
     pub(crate) fn among(self, ordinal: u64, times: usize) -> Range<usize> {
-        let audits = u128::from(u64::MAX - self.least) + 1;
-        if audits * times as u128 > u128::from(u64::MAX) {
+        let audits_less_one = u128::from(u64::MAX - self.least);
+        if audits_less_one * times as u128 > u128::from(u64::MAX) {
             return 0..times;
         }
-        let at = u128::from(u64::MAX - drawn(ordinal)) / audits;
+        let at = u128::from(u64::MAX - drawn(ordinal)) / (audits_less_one + 1);
         if at >= times as u128 {
             return 0..0;
         }
@@ -298,7 +300,12 @@ mod tests {
                 );
             }
         }
-        assert_eq!(Sample::one_in(of).among(0, 1_001), 0..1_001);
+        for of in [1, 64, 1_000, 8_192] {
+            let all = of as usize;
+            assert_eq!(Sample::one_in(of).among(5, all + 1), 0..all + 1);
+            let drawn = |ordinal| Sample::one_in(of).among(ordinal, all).len();
+            assert!((0..1_000).all(|ordinal| drawn(ordinal) == 1), "1 in {of}");
+        }
         assert_eq!(Sample::one_in(1).among(5, 64), 0..64);
         assert_eq!(Sample::one_in(0).among(0, 64), 0..0);
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::audit::Asked;
 use super::column::{Column, ForeignKeys};
 use super::{Engine, ffi};
-use crate::filter::{Lens, LookUp, look_up};
+use crate::filter::{Ask, Lens, ask_through_best};
 use crate::math::{Bits, Rate};
 use crate::planted::planted;
 use crate::rcu::{Published, Reading};
@@ -87,7 +87,7 @@ impl Columns {
     /// [`Columns::ask`] for a read, as [`Column::ask_to_read`].
     #[inline]
     pub(crate) fn ask_to_read(&self, id: u32, key: &[u8]) -> Option<Asked> {
-        look_up((self, id), key)
+        ask_through_best((self, id), key)
     }
 
     #[cold]
@@ -236,11 +236,11 @@ impl Columns {
 }
 
 /// One family's, by its id, both looks under one reading.
-impl LookUp for (&Columns, u32) {
+impl Ask for (&Columns, u32) {
     type Answer = Option<Asked>;
 
     #[inline(always)]
-    fn look_up_through(self, key: &[u8], lens: impl Lens) -> Option<Asked> {
+    fn ask_through(self, key: &[u8], lens: impl Lens) -> Option<Asked> {
         let (columns, id) = self;
         let at_once = || {
             let slot = OwnSlot::known()?;
@@ -248,9 +248,6 @@ impl LookUp for (&Columns, u32) {
             let column = columns.by_id.get(&reading).get(id as usize)?.as_ref()?;
             column.ask_under(slot, &reading, key, lens)
         };
-        match at_once() {
-            None => columns.ask_or_spare(id, key),
-            asked => asked,
-        }
+        at_once().or_else(|| columns.ask_or_spare(id, key))
     }
 }

@@ -14,36 +14,36 @@ pub(crate) trait Lens: Copy {
 }
 
 /// What can be asked for a key through any lens.
-pub(crate) trait LookUp: Copy {
+pub(crate) trait Ask: Copy {
     /// What it says.
     type Answer;
 
     /// The answer for this key; to be inlined always.
-    fn look_up_through(self, key: &[u8], lens: impl Lens) -> Self::Answer;
+    fn ask_through(self, key: &[u8], lens: impl Lens) -> Self::Answer;
 }
 
 /// The answer through the best lens of this processor.
 #[inline]
-pub(crate) fn look_up<L: LookUp>(asked: L, key: &[u8]) -> L::Answer {
+pub(crate) fn ask_through_best<A: Ask>(asked: A, key: &[u8]) -> A::Answer {
     #[cfg(all(target_arch = "x86_64", not(interleave)))]
     if let Some(avx2) = ByAvx2::where_it_runs() {
         #[expect(unsafe_code, reason = "not every processor can run what is called")]
         // SAFETY: this one can.
-        return unsafe { look_up_by_avx2(asked, key, avx2) };
+        return unsafe { ask_by_avx2(asked, key, avx2) };
     }
-    look_up_by_words(asked, key)
+    ask_by_words(asked, key)
 }
 
 #[cfg(all(target_arch = "x86_64", not(interleave)))]
 #[target_feature(enable = "avx2")]
 #[inline(never)]
-fn look_up_by_avx2<L: LookUp>(asked: L, key: &[u8], avx2: ByAvx2) -> L::Answer {
-    asked.look_up_through(key, avx2)
+fn ask_by_avx2<A: Ask>(asked: A, key: &[u8], avx2: ByAvx2) -> A::Answer {
+    asked.ask_through(key, avx2)
 }
 
 #[inline(never)]
-fn look_up_by_words<L: LookUp>(asked: L, key: &[u8]) -> L::Answer {
-    asked.look_up_through(key, ByWords)
+fn ask_by_words<A: Ask>(asked: A, key: &[u8]) -> A::Answer {
+    asked.ask_through(key, ByWords)
 }
 
 /// What every processor has.

@@ -1,7 +1,7 @@
 //! What readers ask a front, one key at a time and many, and what they report back.
 
 use super::Column;
-use crate::filter::{Lens, LookUp, look_up};
+use crate::filter::{Ask, Lens, ask_through_best};
 use crate::planted::planted;
 use crate::rcu::Reading;
 use crate::rocks::audit::{Asked, Auditor, Sample};
@@ -23,7 +23,7 @@ impl Column {
     /// [`Column::ask`] for a read of the key's value, which need not ask where the key is likely to be there.
     #[inline]
     pub(crate) fn ask_to_read(&self, key: &[u8]) -> Asked {
-        look_up(self, key)
+        ask_through_best(self, key)
     }
 
     /// [`Column::ask_fully`] where that is not spared. Cold to the compiler alone: [`Column::ask_under`] is to
@@ -240,19 +240,16 @@ impl Column {
     }
 }
 
-impl LookUp for &Column {
+impl Ask for &Column {
     type Answer = Asked;
 
     #[inline(always)]
-    fn look_up_through(self, key: &[u8], lens: impl Lens) -> Asked {
+    fn ask_through(self, key: &[u8], lens: impl Lens) -> Asked {
         let at_once = || {
             let slot = OwnSlot::known()?;
             let reading = Reading::begin_at_once(slot)?;
             self.ask_under(slot, &reading, key, lens)
         };
-        match at_once() {
-            Some(asked) => asked,
-            None => self.ask_or_spare(key),
-        }
+        at_once().unwrap_or_else(|| self.ask_or_spare(key))
     }
 }
