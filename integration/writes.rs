@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use lsm_sieve::{Answer, SieveDb, SieveOptions, Stats};
 use rocksdb::{
-    DEFAULT_COLUMN_FAMILY_NAME, MemtableFactory, Options, ReadOptions, ReadTier, WriteBatch,
-    WriteOptions,
+    AsColumnFamilyRef, DBAccess, DEFAULT_COLUMN_FAMILY_NAME, Error, MemtableFactory, Options,
+    ReadOptions, ReadTier, SnapshotWithThreadMode, WriteBatch, WriteOptions,
 };
 
 use crate::twin::{
@@ -220,8 +220,9 @@ fn a_snapshot_older_than_a_consolidation_reads_its_deleted_keys() {
     }
     let as_then = |stage: &str| {
         for (key, value) in &model {
-            let found = db.get_opt(key, &then).unwrap();
-            assert_eq!(found.as_ref(), Some(value), "{stage}");
+            let found = [db.get_opt(key, &then), snapshot.get(key)];
+            let found = found.map(Result::unwrap);
+            assert_eq!(found, [Some(value.clone()), Some(value.clone())], "{stage}");
         }
     };
     as_then("in the memtable");
@@ -235,6 +236,48 @@ fn a_snapshot_older_than_a_consolidation_reads_its_deleted_keys() {
         assert_eq!(db.get(key(i)).unwrap(), None);
     }
     nothing_is_lost(&db);
+}
+
+/// By every read of a snapshot, as one makes it who is given any of `rocksdb`'s databases.
+fn found_in(
+    db: &impl DBAccess,
+    cf: &impl AsColumnFamilyRef,
+    key: &[u8],
+) -> Result<[bool; 6], Error> {
+    let snapshot = SnapshotWithThreadMode::new(db);
+    Ok([
+        snapshot.get(key)?.is_some(),
+        snapshot.get_cf(cf, key)?.is_some(),
+        snapshot.get_pinned(key)?.is_some(),
+        snapshot.get_pinned_cf(cf, key)?.is_some(),
+        snapshot.multi_get([key]).remove(0)?.is_some(),
+        snapshot.multi_get_cf([(cf, key)]).remove(0)?.is_some(),
+    ])
+}
+
+#[test]
+fn a_snapshots_own_reads_ask_the_filters() {
+    let home = tempfile::tempdir().unwrap();
+    let sieve = sieve().audit(0).spare_hits(false).transactions(true);
+    let db = SieveDb::open(&options(), &sieve, home.path()).unwrap();
+    fill(&db, &mut Model::new(), 0..KEYS);
+    db.flush().unwrap();
+    cover(&db);
+    let cf = db.cf_handle(DEFAULT_COLUMN_FAMILY_NAME).unwrap();
+    let stranger = (0..).map(absent_key).find(|key| db.answer(key).is_absent());
+    let transaction = db.transaction();
+    for (key, is_there) in [(key(1), true), (stranger.unwrap(), false)] {
+        let before = db.stats();
+        assert_eq!(found_in(&db, &cf, &key).unwrap(), [is_there; 6]);
+        assert_eq!(found_in(&transaction, &cf, &key).unwrap(), [is_there; 6]);
+        let after = db.stats();
+        let expected = if is_there { (0, 12) } else { (12, 0) };
+        let denied = after.absent - before.absent;
+        assert_eq!(
+            (denied, after.engine_reads() - before.engine_reads()),
+            expected
+        );
+    }
 }
 
 #[test]

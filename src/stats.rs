@@ -22,8 +22,8 @@ struct Slot {
 /// So many keys in turn that were there foretell another one.
 const FORETELL: u64 = 2;
 
-/// After so many the filters may be spared. Where one key in fifty is absent, in no order, half of the look-ups
-/// are; where one in ten is, one in thirty.
+/// After so many in turn the filters may be spared. Of look-ups in no order, half are spared where one key in
+/// fifty is absent, and one in thirty where one in ten is.
 const SPARE: u64 = 32;
 
 /// What is counted.
@@ -108,8 +108,8 @@ impl Counters {
         ordinal
     }
 
-    /// Notes whether this thread's last key was there: the engine found it. What the filters deny was not, and
-    /// what the engine could not read may not have been.
+    /// Notes whether the engine found this thread's last key; it did not where the filters denied the key, or
+    /// where it failed.
     #[inline]
     pub(crate) fn note(&self, slot: OwnSlot, is_there: bool) {
         let in_turn = &self.slots[slot.index()].there_in_turn;

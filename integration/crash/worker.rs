@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 use std::time::Duration;
 
-use lsm_sieve::{Engine, Rate, SieveDb};
+use lsm_sieve::{Engine, Rate, SieveDb, Snapshot};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use rocksdb::{
@@ -171,9 +171,33 @@ struct Writer {
     nursery: PathBuf,
 }
 
+/// A snapshot of either store.
+enum Moment<'a> {
+    Sieve(Snapshot<'a>),
+    Plain(SnapshotWithThreadMode<'a, Engine>),
+}
+
+impl<'a> Moment<'a> {
+    fn of(store: &'a Store) -> Self {
+        match store {
+            Store::Sieve(db) => Self::Sieve(db.snapshot()),
+            Store::Plain(db) => Self::Plain(db.snapshot()),
+        }
+    }
+
+    fn options(&self) -> ReadOptions {
+        let mut options = ReadOptions::default();
+        match self {
+            Self::Sieve(snapshot) => options.set_snapshot(snapshot),
+            Self::Plain(snapshot) => options.set_snapshot(snapshot),
+        }
+        options
+    }
+}
+
 /// A snapshot and what its keys held.
 struct Held<'a> {
-    snapshot: SnapshotWithThreadMode<'a, Engine>,
+    moment: Moment<'a>,
     family: usize,
     values: Vec<(u32, Option<Vec<u8>>)>,
 }
@@ -372,18 +396,20 @@ fn fill(
 
 fn take(store: &Store, family: usize, key: u32) -> Result<Held<'_>, Failed> {
     let column = handle(store, FAMILIES[family])?;
-    let snapshot = match store {
-        Store::Sieve(db) => db.snapshot(),
-        Store::Plain(db) => db.snapshot(),
-    };
+    let moment = Moment::of(store);
     let mut values = Vec::new();
-    // The range of the other writer may follow: its keys are read as of the snapshot too. A
-    // snapshot asks the engine, past the filters.
-    for key in key..key + 8 {
-        values.push((key, snapshot.get_cf(&column, script::key(key))?));
+    // The range of the other writer may follow: its keys are read as of the snapshot too. An
+    // iterator asks the engine, past the filters.
+    for number in key..key + 8 {
+        let key = script::key(number);
+        let mut found = on!(store, db => db.raw_iterator_cf_opt(&column, moment.options()));
+        found.seek(&key);
+        found.status()?;
+        let found = found.item().filter(|(there, _)| *there == &key[..]);
+        values.push((number, found.map(|(_, value)| value.to_vec())));
     }
     Ok(Held {
-        snapshot,
+        moment,
         family,
         values,
     })
@@ -392,8 +418,7 @@ fn take(store: &Store, family: usize, key: u32) -> Result<Held<'_>, Failed> {
 fn release(store: &Store, held: &Held<'_>) -> Result<(), Failed> {
     let column = handle(store, FAMILIES[held.family])?;
     for (key, value) in &held.values {
-        let mut at = ReadOptions::default();
-        at.set_snapshot(&held.snapshot);
+        let at = held.moment.options();
         let found = on!(store, db => db.get_cf_opt(&column, script::key(*key), &at))?;
         if found != *value {
             let family = held.family;

@@ -153,8 +153,8 @@ impl Generation {
     }
 
     /// Whether the filter speaks for every record.
-    pub(super) fn is_known(&self) -> bool {
-        self.fixed.is_some() || self.family.is_known()
+    pub(super) fn is_complete(&self) -> bool {
+        self.fixed.is_some() || self.family.is_complete()
     }
 
     /// What the generation says of a key, whatever its filter does; `None` when it holds no record.

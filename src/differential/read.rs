@@ -244,7 +244,7 @@ impl<'a> Sight<'a> {
 fn after_a_search_in_vain(event: Event, generation: &Generation) -> Event {
     match event {
         Event::Uncovered => event,
-        _ if generation.is_known() => Event::FalsePositive,
+        _ if generation.is_complete() => Event::FalsePositive,
         _ => Event::Uncovered,
     }
 }

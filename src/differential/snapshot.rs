@@ -3,7 +3,7 @@
 use std::ops::RangeBounds;
 use std::sync::Arc;
 
-use rocksdb::{ReadOptions, SnapshotWithThreadMode};
+use rocksdb::ReadOptions;
 
 use super::error::DifferentialError;
 use super::options::MainFile;
@@ -11,7 +11,7 @@ use super::read::Sight;
 use super::scan::{Cursor, Scan};
 use super::store::{DifferentialStore, Generations};
 use crate::planted::planted;
-use crate::rocks::Engine;
+use crate::rocks::Snapshot as SieveSnapshot;
 
 /// A view of a store that does not change; see [`DifferentialStore::snapshot`].
 ///
@@ -23,7 +23,7 @@ pub struct Snapshot<'a> {
     /// They point at `moment`.
     own: ReadOptions,
     main: ReadOptions,
-    moment: SnapshotWithThreadMode<'a, Engine>,
+    moment: SieveSnapshot<'a>,
 }
 
 impl<'a> Snapshot<'a> {
@@ -104,7 +104,7 @@ impl<'a> Snapshot<'a> {
 }
 
 /// How a file is read at a moment of the store's own database; another's is read as it is.
-fn at_moment(moment: &SnapshotWithThreadMode<'_, Engine>, own: bool) -> ReadOptions {
+fn at_moment(moment: &SieveSnapshot<'_>, own: bool) -> ReadOptions {
     let mut options = ReadOptions::default();
     // A prefix extractor of the user's would end a search at the first prefix that it rules out.
     options.set_total_order_seek(true);

@@ -115,9 +115,9 @@ impl Column {
         self.hasher
     }
 
-    /// Whether the filters speak for every table.
-    pub(crate) fn is_known(&self) -> bool {
-        self.view.with(View::is_known)
+    /// Whether the summary speaks for every table.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.view.with(|view| view.coverage.is_complete())
     }
 
     pub(crate) fn view(&self) -> View {
@@ -231,6 +231,7 @@ mod tests {
     use crate::rcu::Reading;
     use crate::rocks::audit::Asked;
     use crate::rocks::columns::Columns;
+    use crate::rocks::coverage::Uncovered;
     use crate::rocks::{Engine, ffi};
     use crate::threads::OwnSlot;
 
@@ -309,6 +310,24 @@ mod tests {
         }
         assert!(column.view().summary.stages() > 1);
         assert!((&columns, 1).ask_through(b"key", ByWords).is_none());
+    }
+
+    /// Of a table that nobody has read the filters say nothing, hence nothing false.
+    #[test]
+    fn a_miss_beside_a_table_that_is_not_covered_is_no_false_positive() {
+        let (_engine, column) = engine_and_front();
+        let uncovered = Uncovered {
+            segment: None,
+            range: None,
+        };
+        let (epoch, summary) = (column.epoch(), column.view().summary);
+        let coverage = Coverage::all_but([uncovered].into_iter());
+        assert!(column.publish(epoch, summary, coverage, HashSet::new()));
+        let asked = column.ask(b"absent");
+        assert!(matches!(asked, Asked::Maybe));
+        column.engine_answered(asked, false);
+        let stats = column.stats();
+        assert_eq!((stats.uncovered, stats.false_positives), (1, 0));
     }
 
     /// Upkeep may be in the middle of a pass when a hook fails.

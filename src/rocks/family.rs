@@ -92,8 +92,8 @@ impl Family {
     }
 
     /// Whether the front speaks for every table.
-    pub(crate) fn is_known(&self) -> bool {
-        self.front.as_ref().is_some_and(|front| front.is_known())
+    pub(crate) fn is_complete(&self) -> bool {
+        self.front.as_ref().is_some_and(|front| front.is_complete())
     }
 
     /// The hasher of the front.

@@ -2,7 +2,7 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `shim.cc`, `ffi` | the hooks inside RocksDB; the only unsafe code |
+//! | `shim.cc`, `ffi` | the hooks inside RocksDB; with `db/access`, the only unsafe code |
 //! | `options` | what a front may be told |
 //! | `coverage` | what a reader consults, and when it may say *absent* |
 //! | `column`, `columns` | the front of one column family: readers, memtables, tables; all of them |
@@ -60,7 +60,7 @@ mod verify;
 pub(crate) use audit::Sample;
 pub use audit::{Liar, Refutation};
 pub use coverage::{Answer, Proof};
-pub use db::{ColumnFamilyMetaData, SieveDb, Transaction};
+pub use db::{ColumnFamilyMetaData, SieveDb, Snapshot, Transaction};
 pub use error::{InspectError, OpenError, UpkeepFailed};
 pub(crate) use family::Family;
 pub(crate) use ffi::has_compaction_filter;

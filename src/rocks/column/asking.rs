@@ -1,4 +1,13 @@
 //! What readers ask a front, one key at a time and many, and what they report back.
+//!
+//! ```text
+//! ask_to_read -> ask_under      one line of the summary denies the key: most misses
+//!                    | says nothing
+//!                ask_or_spare   of the last 32 keys all were there: the engine is asked at once
+//!                    | not spared
+//! ask ---------> ask_fully      the whole view, be it complete or not
+//! look_up                       an ask, and the audit of what it drew
+//! ```
 
 use super::Column;
 use crate::filter::{Ask, Lens, ask_through_best};
@@ -166,13 +175,13 @@ impl Column {
         })
     }
 
-    /// Counts what the engine found of a key that the filters did not rule out. Returns whether that it found
-    /// nothing is doubted, and waits for [`Column::tables_hide`].
+    /// Counts what the engine found of a key that the filters did not rule out. True where it found nothing and
+    /// this is drawn for an audit, by [`Column::tables_hide`].
     pub(crate) fn engine_answered(&self, asked: Asked, found: bool) -> bool {
         let event = match asked {
             _ if found => Event::Found,
             Asked::Spared => Event::Unasked,
-            _ if self.is_known() => Event::FalsePositive,
+            _ if self.is_complete() => Event::FalsePositive,
             _ => Event::Uncovered,
         };
         let ordinal = self.counters.add(event, 1);

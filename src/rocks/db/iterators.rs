@@ -1,5 +1,5 @@
-//! Iterators and snapshots: the engine's own. Filters are not asked: an iterator looks for what is
-//! there.
+//! Iterators, which are the engine's own and ask no filters, since they look for what is there; and
+//! snapshots.
 
 use rocksdb::{
     AsColumnFamilyRef, DBIteratorWithThreadMode, DBRawIteratorWithThreadMode, IteratorMode,
@@ -8,6 +8,9 @@ use rocksdb::{
 
 use super::SieveDb;
 use crate::rocks::Engine;
+
+/// A [snapshot](SieveDb::snapshot) of a [`SieveDb`].
+pub type Snapshot<'db> = SnapshotWithThreadMode<'db, SieveDb>;
 
 impl SieveDb {
     /// An iterator over the default column family.
@@ -106,9 +109,9 @@ impl SieveDb {
         self.engine.raw_iterator_cf_opt(cf, options)
     }
 
-    /// A snapshot. Its own look-ups go to the engine; give it to [`ReadOptions::set_snapshot`], and
-    /// those to [`SieveDb::get_opt`], for filtered look-ups of that moment.
-    pub fn snapshot(&self) -> SnapshotWithThreadMode<'_, Engine> {
-        self.engine.snapshot()
+    /// A snapshot: the database as it is now. Its look-ups ask the filters, and so do those of the database
+    /// with options that carry it ([`ReadOptions::set_snapshot`]).
+    pub fn snapshot(&self) -> Snapshot<'_> {
+        Snapshot::new(self)
     }
 }

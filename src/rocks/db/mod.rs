@@ -1,5 +1,6 @@
 //! A RocksDB behind its filters, in the vocabulary of the `rocksdb` crate.
 
+mod access;
 mod engine;
 mod iterators;
 pub(super) mod open;
@@ -8,6 +9,7 @@ mod transaction;
 mod writes;
 
 pub use engine::ColumnFamilyMetaData;
+pub use iterators::Snapshot;
 pub use transaction::Transaction;
 
 use std::sync::{Arc, Mutex};
@@ -50,7 +52,7 @@ const PATIENCE: Duration = Duration::from_millis(100);
 ///   variant `Engine` holds RocksDB's. Families come as pairs of name and options
 ///   ([`SieveDb::open_cf_with_opts`]), since a `ColumnFamilyDescriptor` hides its options; where only names
 ///   are given ([`SieveDb::open_cf`]), families have the options of the database, not the defaults.
-/// - Iterators and snapshots are over [`Engine`]. A snapshot goes to the reads with options.
+/// - Iterators are over [`Engine`]; a [`Snapshot`] is over the database, and its own reads ask the filters.
 /// - Checkpoints, backups and sums of memory are made by methods here ([`SieveDb::checkpoint`],
 ///   [`SieveDb::create_new_backup_flush`], [`SieveDb::add_to_memory_usage`]).
 /// - Transactions are those of an `OptimisticTransactionDB`, and need no other type of database

@@ -32,8 +32,8 @@ type Inner<'db> = rocksdb::Transaction<'db, Engine>;
 /// not at all; dropped, it leaves nothing behind.
 ///
 /// It takes the place of [`rocksdb::Transaction`], and its methods have the same names and arguments. Reads
-/// ask the filters for what the transaction did not write itself. A [snapshot](Transaction::snapshot)'s own
-/// reads pass the filters by; give it to [`Transaction::get_opt`].
+/// ask the filters for what the transaction did not write itself, and so do its
+/// [snapshot](Transaction::snapshot)'s.
 ///
 /// The commit finds what was put, merged or deleted key by key since. It does not hear of ranges that were
 /// deleted, nor of files that were ingested or removed.
@@ -53,7 +53,7 @@ type Inner<'db> = rocksdb::Transaction<'db, Engine>;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Transaction<'db> {
-    engine: Inner<'db>,
+    pub(super) engine: Inner<'db>,
     db: &'db SieveDb,
 }
 
@@ -120,8 +120,8 @@ impl<'db> Transaction<'db> {
 
     /// The moment from which conflicts are counted, if the transaction was
     /// [begun](SieveDb::transaction_opt) with `set_snapshot`; otherwise now, whenever it is read.
-    pub fn snapshot(&self) -> SnapshotWithThreadMode<'_, Inner<'db>> {
-        self.engine.snapshot()
+    pub fn snapshot(&self) -> SnapshotWithThreadMode<'_, Self> {
+        SnapshotWithThreadMode::new(self)
     }
 
     /// A copy of what the transaction wrote.

@@ -68,7 +68,7 @@ fn an_ingested_key_is_found() {
         [FOREIGN, OWN]
             .into_iter()
             .for_each(|key| engine.look_up(key));
-        assert!(engine.column.is_known(), "upkeep has seen all tables");
+        assert!(engine.column.is_complete(), "upkeep has seen all tables");
     });
 }
 

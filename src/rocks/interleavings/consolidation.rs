@@ -51,7 +51,7 @@ fn a_new_summary_loses_no_key() {
             ],
         );
         KEYS.into_iter().for_each(|key| engine.look_up(key));
-        assert!(engine.column.is_known());
+        assert!(engine.column.is_complete());
     });
 }
 

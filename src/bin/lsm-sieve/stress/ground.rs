@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use lsm_sieve::{Engine, SieveDb, Transaction};
+use lsm_sieve::{SieveDb, Snapshot, Transaction};
 use rocksdb::{
-    BoundColumnFamily, Direction, Error, ErrorKind, IteratorMode, ReadOptions,
-    SnapshotWithThreadMode, SstFileWriter, WriteBatch,
+    BoundColumnFamily, Direction, Error, ErrorKind, IteratorMode, ReadOptions, SstFileWriter,
+    WriteBatch,
 };
 
 use super::keys::KeySpace;
@@ -278,7 +278,7 @@ impl<'a> Ground<'a> {
     /// Keys as a snapshot has them, against the model of its moment.
     pub(super) fn read_at(
         &self,
-        snapshot: &SnapshotWithThreadMode<'_, Engine>,
+        snapshot: &Snapshot<'_>,
         model: &Model,
         keys: &Stretch,
         tally: &mut Tally,

@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use lsm_sieve::{Engine, Rate};
+use lsm_sieve::{Engine, Rate, Snapshot};
 use rocksdb::checkpoint::Checkpoint;
-use rocksdb::{Error, IngestExternalFileOptions, SnapshotWithThreadMode, WriteBatch, WriteOptions};
+use rocksdb::{Error, IngestExternalFileOptions, WriteBatch, WriteOptions};
 
 use super::closed;
 use super::follower::Follower;
@@ -23,7 +23,7 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A snapshot and the model of its moment.
 struct Moment<'a> {
-    snapshot: SnapshotWithThreadMode<'a, Engine>,
+    snapshot: Snapshot<'a>,
     model: Model,
 }
 
