@@ -304,7 +304,8 @@ impl SieveOptions {
     /// the tables that the fewest look-ups pass through, and a summary that would grow answers
     /// *maybe*; writes never fail for it. A table that was just written may exceed it until upkeep
     /// has looked, and so may the filters of the latest memtables: each takes a 32nd part at most, where
-    /// many families were opened together less.
+    /// many families were opened together less. While a family's summary is made anew, readers ask the old one,
+    /// which is then beside the budget, as are the hashes that a static one is made from.
     #[must_use]
     pub fn memory_budget(mut self, budget: Bits) -> Self {
         self.memory_budget = Some(budget);
@@ -337,9 +338,9 @@ impl SieveOptions {
 
     /// Whether a thread's reads of single keys go to the engine at once while its last 32 keys of the family
     /// were all found, until one is not; they do by default. A front then costs next to nothing where keys are
-    /// nearly always there, for good or for a while. An absent key that comes after so many costs what it
-    /// costs the engine: of absent keys that come in no order, half do where one key in fifty is absent, one in
-    /// thirty where one in ten is. [`SieveDb::answer`](super::SieveDb::answer), reads of many keys and
+    /// nearly always there, for good or for a while. An absent key that comes after 32 such reads costs what it
+    /// costs the engine: where one key in fifty is absent, in no order, that is half of the absent keys, and where
+    /// one in ten is, one in thirty of them. [`SieveDb::answer`](super::SieveDb::answer), reads of many keys and
     /// differential stores always ask the filters, and so does every read if this is off.
     #[must_use]
     pub fn spare_hits(mut self, spare: bool) -> Self {
@@ -352,7 +353,7 @@ impl SieveOptions {
     /// `OptimisticTransactionDB` of `rocksdb`: for each column family one more than `max_write_buffer_number`
     /// times `write_buffer_size` of memory has room for, or as much as its
     /// `max_write_buffer_size_to_maintain` says; families that the bare engine makes keep none. A
-    /// `WriteBufferManager` counts them; one that stalls writers needs room for them all.
+    /// `WriteBufferManager` counts these memtables too: one that stalls writers needs room for all of them.
     ///
     /// Databases with `unordered_write` are refused: there a transaction could not tell what was written before
     /// it looked; so are families with `enable_blob_direct_write`.
