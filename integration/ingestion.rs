@@ -272,3 +272,62 @@ fn a_family_made_while_keys_arrive_is_told_until_the_last_has_come() {
     });
     late_has_all_at_once_and_once_covered(&db);
 }
+
+/// The stored summary of the default family, which is never changed in place.
+fn stored(database: &Path) -> Vec<u8> {
+    let name = format!("summary-{:08x}.sieve", crc32fast::hash(b"default"));
+    std::fs::read(database.join("sieve").join(name)).expect("a stored summary")
+}
+
+/// What a crash would have to read again is little; a large summary takes seconds to write.
+#[test]
+fn a_small_file_has_no_summary_stored_anew() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("db");
+    let db = open(&path);
+    let mut model = Model::new();
+    fill(&db, &mut model, 0..2_000);
+    db.flush().unwrap();
+    db.consolidate().unwrap();
+    let ingest = |name: &str, numbers: std::ops::Range<u64>, model: &mut Model| {
+        let file = table_file(&options(), home.path().join(name), numbers.clone());
+        db.ingest_external_file(vec![file]).unwrap();
+        ingested(model, numbers);
+        cover(&db);
+        agree(&db, model);
+        stored(&path)
+    };
+    let consolidated = stored(&path);
+    assert_eq!(ingest("a", 3_000..3_010, &mut model), consolidated);
+    assert_eq!(ingest("b", 3_100..3_200, &mut model), consolidated);
+    let later = ingest("c", 4_000..4_800, &mut model);
+    assert_ne!(later, consolidated);
+    assert_eq!(ingest("d", 3_300..3_400, &mut model), later);
+    drop(db);
+    let closed = stored(&path);
+    assert_ne!(closed, later);
+    // Nothing was written since.
+    let modified = || {
+        let files = std::fs::read_dir(path.join("sieve")).unwrap();
+        let file = |file: std::io::Result<std::fs::DirEntry>| {
+            let file = file.unwrap();
+            (
+                file.file_name(),
+                file.metadata().unwrap().modified().unwrap(),
+            )
+        };
+        files
+            .map(file)
+            .collect::<std::collections::BTreeMap<_, _>>()
+    };
+    let before = modified();
+    let db = open(&path);
+    cover(&db);
+    whole(&db, &model);
+    drop(db);
+    assert_eq!(modified(), before);
+    let db = open(&path);
+    db.put(key(9_000), "more").unwrap();
+    drop(db);
+    assert_ne!(stored(&path), closed);
+}

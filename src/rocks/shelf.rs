@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::filter::{Chain, Kind, Scalable, Stage, Values};
 use crate::format::{Identity, Role, Sidecar, Source, StageRecord, Subject};
-use crate::math::Bits;
+use crate::math::{Bits, Rate};
 use crate::planted::planted;
 use crate::segment::{
     IDENTITY_FILE, IdentityError, SealedFilter, SegmentId, SidecarError, SidecarFolder, SidecarName,
@@ -20,6 +20,8 @@ pub(crate) struct Snapshot {
     pub(crate) covers: HashSet<SegmentId>,
     /// The values that its map has for the keys of those that have a part in it.
     pub(crate) values: Vec<(SegmentId, Values)>,
+    /// The rate that it was made for.
+    pub(crate) rate: Rate,
 }
 
 /// Filters on disk, in and out.
@@ -121,6 +123,7 @@ impl Shelf {
         let parts = parts.filter(|&(_, values)| values != Values::default());
         let parts = gathered(covers.len(), parts)?;
         Some(Snapshot {
+            rate: sidecar.rate,
             values: parts,
             covers: set_of(covers)?,
             chain: chain_of(sidecar)?,
@@ -147,28 +150,28 @@ impl Shelf {
     }
 
     /// Stores a summary together with the segments that it covers, and the values that its map, if it has
-    /// one, has for their keys.
+    /// one, has for their keys. False when it could not.
     pub(crate) fn save_summary(
         &self,
         name: &str,
         summary: &Scalable,
         covers: HashSet<SegmentId>,
         values_of: impl Fn(SegmentId) -> Values,
-    ) {
+    ) -> bool {
         let chain = summary.to_chain();
         // There was no memory for a copy: no answer of it would be *absent*.
         if chain.is_saturated() {
-            return;
+            return false;
         }
         let covers = gathered(covers.len(), covers);
         let (Some(mut covers), Some(stages)) = (covers, records_of(&chain)) else {
-            return;
+            return false;
         };
         covers.sort_unstable();
         let has_map = stages.iter().any(|stage| stage.shape.kind == Kind::Map);
         let valued = if has_map { &covers[..] } else { &[] };
         let Some(values) = gathered(valued.len(), valued.iter().map(|&id| values_of(id))) else {
-            return;
+            return false;
         };
         self.put(&Sidecar {
             store: self.folder.store_id(),
@@ -182,7 +185,7 @@ impl Shelf {
             entries: chain.items().get(),
             rate: summary.options().rate,
             stages,
-        });
+        })
     }
 
     /// Makes all that is kept here worthless to the next open, durably; false when it could not.

@@ -1,10 +1,12 @@
 //! What a front may say, and from when until when: keys that come from outside end it.
 
 use std::collections::HashSet;
-use std::sync::Arc;
+use std::ptr;
+use std::sync::{Arc, Weak};
 
 use super::Column;
 use crate::filter::{Chain, Scalable};
+use crate::math::Items;
 use crate::planted::planted;
 use crate::rocks::coverage::{Coverage, View};
 use crate::rocks::inventory::Inventory;
@@ -28,6 +30,7 @@ pub(super) struct Knowledge {
     foreign_in_flight: usize,
     /// See [`Column::note_consolidated`].
     consolidated: Option<Moment>,
+    stored: Option<Stored>,
     /// A hook failed: nothing may be ruled out any more.
     pub(super) given_up: bool,
 }
@@ -179,6 +182,38 @@ impl Column {
         unpoisoned(self.knowledge.lock()).consolidated == Some(now)
     }
 
+    /// Notes that this summary is stored with so many keys, and that it covers these tables.
+    pub(crate) fn note_stored(
+        &self,
+        summary: &Arc<Scalable>,
+        items: Items,
+        covers: HashSet<SegmentId>,
+    ) {
+        unpoisoned(self.knowledge.lock()).stored = Some(Stored {
+            summary: Arc::downgrade(summary),
+            items,
+            covers,
+        });
+    }
+
+    /// Whether the summary that readers ask is stored as it is, and as covering what it covers.
+    pub(crate) fn is_stored(&self) -> bool {
+        let knowledge = unpoisoned(self.knowledge.lock());
+        let covers = |stored: &Stored| knowledge.covers.is_subset(&stored.covers);
+        let stored = knowledge.stored.as_ref();
+        stored.is_some_and(|stored| covers(stored) && stored.lacks(&self.view().summary) == Some(0))
+    }
+
+    /// Whether what the next open would have to read again is little: the summary was stored when it had most of
+    /// its keys.
+    pub(crate) fn is_nearly_stored(&self) -> bool {
+        let summary = self.view().summary;
+        let knowledge = unpoisoned(self.knowledge.lock());
+        let stored = knowledge.stored.as_ref();
+        let lacks = stored.and_then(|stored| stored.lacks(&summary));
+        lacks.is_some_and(|keys| keys <= summary.items().get() / LITTLE)
+    }
+
     /// Keeps what a stored map has of tables until the engine has the family.
     pub(crate) fn keep_shares(&self, shares: Vec<(SegmentId, Share)>) {
         unpoisoned(self.knowledge.lock()).shares = shares;
@@ -276,6 +311,25 @@ impl Column {
         if asks && !planted!(DamagedFilterAsked) {
             self.drop_inventory();
         }
+    }
+}
+
+/// Little of a summary's keys is one in so many.
+const LITTLE: u64 = 8;
+
+/// What is stored of a summary.
+#[derive(Debug)]
+struct Stored {
+    summary: Weak<Scalable>,
+    items: Items,
+    covers: HashSet<SegmentId>,
+}
+
+impl Stored {
+    /// How many keys of this summary are not stored; `None` where it is another one.
+    fn lacks(&self, summary: &Arc<Scalable>) -> Option<u64> {
+        let same = ptr::eq(self.summary.as_ptr(), Arc::as_ptr(summary));
+        same.then(|| summary.items().get() - self.items.get())
     }
 }
 

@@ -501,7 +501,7 @@ impl Opening {
         let imprint = self.hasher.imprint().remixed();
         let options = sieve.summary(Items::new(0), taken);
         let room = sieve.room_beside(taken).unwrap_or(Bits::new(u64::MAX));
-        let (summary, covers, values) = match self.shelf.load_summary(name, room) {
+        let (summary, covers, values, rate) = match self.shelf.load_summary(name, room) {
             Some(stored) => {
                 let first = stored.chain.stages().first();
                 let keys = first.map(Stage::items).unwrap_or_default();
@@ -511,11 +511,11 @@ impl Opening {
                     sieve.summary(keys, taken)
                 };
                 let summary = Scalable::starting_with(imprint, options, stored.chain);
-                (summary, stored.covers, stored.values)
+                (summary, stored.covers, stored.values, Some(stored.rate))
             }
             None => {
                 let nothing = Scalable::new(imprint, options);
-                (nothing, HashSet::new(), Vec::new())
+                (nothing, HashSet::new(), Vec::new(), None)
             }
         };
         let summary = Arc::new(summary);
@@ -526,9 +526,12 @@ impl Opening {
         let values = values.into_iter().filter(|_| !summary.is_saturated());
         let shares = values.map(share).collect();
         let (registry, bell) = (Arc::clone(&self.registry), Arc::clone(&self.bell));
-        let summary = (summary, covers);
-        let column = Column::new(name, self.hasher, registry, bell, sieve, summary);
+        let known = (Arc::clone(&summary), covers.clone());
+        let column = Column::new(name, self.hasher, registry, bell, sieve, known);
         column.keep_shares(shares);
+        if rate == Some(summary.options().rate) {
+            column.note_stored(&summary, summary.items(), covers);
+        }
         column
     }
 }

@@ -106,7 +106,8 @@ impl Upkeep {
                 return Err(UpkeepError::Overtaken);
             }
         }
-        if column.is_settled() {
+        // Else a small file that is ingested now and then would have a large summary written each time.
+        if column.is_settled() && !column.is_nearly_stored() {
             self.save_summary(column);
         }
         Ok(())
@@ -169,9 +170,11 @@ impl Upkeep {
         Ok(())
     }
 
+    /// Stores the summary, unless it is stored as it is.
     pub(super) fn save_summary(&self, column: &Column) {
         let summary = column.view().summary;
         if column.is_settled()
+            && !column.is_stored()
             && !summary.is_saturated()
             && !self.options.is_frozen()
             && (planted!(DamagedSummaryStored) || self.scrubber.scrub_growing(column, &summary))
@@ -181,8 +184,15 @@ impl Upkeep {
                 Arc::ptr_eq(&share.summary, &summary).then_some(share.values)
             };
             let values = |id| values(id).unwrap_or_default();
-            self.shelf
-                .save_summary(column.name(), &summary, column.covers(), values);
+            // Of before it is copied: memtables feed it meanwhile.
+            let (items, covers) = (summary.items(), column.covers());
+            let name = column.name();
+            if self
+                .shelf
+                .save_summary(name, &summary, covers.clone(), values)
+            {
+                column.note_stored(&summary, items, covers);
+            }
         }
     }
 }
