@@ -231,7 +231,7 @@ mod tests {
     use crate::rcu::Reading;
     use crate::rocks::audit::Asked;
     use crate::rocks::columns::Columns;
-    use crate::rocks::coverage::Uncovered;
+    use crate::rocks::runs::Spanning;
     use crate::rocks::{Engine, ffi};
     use crate::threads::OwnSlot;
 
@@ -316,12 +316,12 @@ mod tests {
     #[test]
     fn a_miss_beside_a_table_that_is_not_covered_is_no_false_positive() {
         let (_engine, column) = engine_and_front();
-        let uncovered = Uncovered {
-            segment: None,
+        let uncovered = Spanning {
+            filter: None,
             range: None,
         };
         let (epoch, summary) = (column.epoch(), column.view().summary);
-        let coverage = Coverage::all_but([uncovered].into_iter());
+        let coverage = Coverage::all_but(vec![uncovered]);
         assert!(column.publish(epoch, summary, coverage, HashSet::new()));
         let asked = column.ask(b"absent");
         assert!(matches!(asked, Asked::Maybe));

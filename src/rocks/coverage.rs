@@ -10,7 +10,7 @@
 use std::sync::Arc;
 
 use super::inventory::Inventory;
-use super::range::KeyRange;
+use super::runs::{SortedRuns, Spanning};
 use crate::filter::{Lens, Scalable};
 use crate::hash::{KeyHash, KeyHasher};
 use crate::planted::planted;
@@ -43,6 +43,9 @@ pub(crate) const CHUNK: usize = 64;
 /// come while the next are looked at.
 const STRIDE: usize = 16;
 
+/// More uncovered tables than this over one another are not told apart: to ask each would take as long as the engine.
+const MOST_RUNS: usize = 64;
+
 /// One consistent set of filters.
 #[derive(Clone, Debug)]
 pub(crate) struct View {
@@ -63,16 +66,15 @@ pub(crate) enum Coverage {
     /// None: a case of its own, since each look-up asks.
     Complete,
     /// These, and no others.
-    AllBut(Arc<[Uncovered]>),
+    AllBut(Arc<Uncovered>),
 }
 
 impl Coverage {
-    pub(crate) fn all_but(uncovered: impl Iterator<Item = Uncovered>) -> Self {
-        let uncovered: Arc<[Uncovered]> = uncovered.collect();
+    pub(crate) fn all_but(uncovered: Vec<Spanning<'_, OwnFilter>>) -> Self {
         if uncovered.is_empty() {
             Self::Complete
         } else {
-            Self::AllBut(uncovered)
+            Self::AllBut(Arc::new(Uncovered::new(uncovered)))
         }
     }
 
@@ -80,41 +82,39 @@ impl Coverage {
     pub(crate) fn is_complete(&self) -> bool {
         matches!(self, Self::Complete)
     }
-
-    /// `None` when it is not known which they are.
-    fn uncovered(&self) -> Option<&[Uncovered]> {
-        match self {
-            Self::Unknown => None,
-            Self::Complete => Some(&[]),
-            Self::AllBut(tables) => Some(tables),
-        }
-    }
 }
 
-/// A live table whose keys are not all in the summary.
+/// The filter of a live table whose keys are not all in the summary, where the table has an identity to bind
+/// one to.
+pub(crate) type OwnFilter = Option<Arc<Segment>>;
+
+/// Live tables whose keys are not all in the summary: one at least.
 #[derive(Debug)]
 pub(crate) struct Uncovered {
-    /// Its own filter, where it has an identity to bind one to.
-    pub(crate) segment: Option<Arc<Segment>>,
-    /// What it spans, if known.
-    pub(crate) range: Option<KeyRange>,
+    count: usize,
+    /// `None` where too many lie over one another: any of them may hold any key.
+    tables: Option<SortedRuns<OwnFilter>>,
 }
 
 impl Uncovered {
+    fn new(tables: Vec<Spanning<'_, OwnFilter>>) -> Self {
+        Self {
+            count: tables.len(),
+            tables: SortedRuns::new(tables, MOST_RUNS),
+        }
+    }
+
     fn may_contain(&self, hash: KeyHash, key: &[u8]) -> bool {
         if planted!(UncoveredIgnored) {
             return false;
         }
-        let segment = self.segment.as_ref();
-        let answer = || segment.and_then(|segment| segment.answer(hash));
-        self.in_range(key) && answer().unwrap_or(true)
-    }
-
-    fn in_range(&self, key: &[u8]) -> bool {
-        match &self.range {
-            Some(range) => range.contains(key),
-            None => !planted!(UnknownRangeIsEmpty),
-        }
+        let Some(tables) = &self.tables else {
+            return true;
+        };
+        tables.that_may_hold(key).any(|segment| {
+            let answer = segment.as_ref().and_then(|segment| segment.answer(hash));
+            answer.unwrap_or(true)
+        })
     }
 }
 
@@ -141,11 +141,11 @@ impl View {
 
     /// The view's answer for a key and its hash.
     pub(crate) fn answer(&self, hash: KeyHash, key: &[u8]) -> Answer {
-        let Some(uncovered) = self.coverage.uncovered() else {
+        if !self.is_known() {
             return Answer::Maybe;
-        };
+        }
         let summary = self.summary.may_contain(hash.remixed());
-        if self.may_hold(summary, uncovered, hash, key) {
+        if self.may_hold(summary, hash, key) {
             return Answer::Maybe;
         }
         Answer::Absent(Proof(()))
@@ -174,11 +174,15 @@ impl View {
         self.coverage.is_complete() && !self.summary.may_contain(hash.remixed())
     }
 
-    /// False only for an absent key; `summary` is what the summary says of it, which does not speak for the
-    /// tables that are `uncovered`.
+    /// False only for an absent key; `summary` is what the summary says of it.
     #[inline(always)]
-    fn may_hold(&self, summary: bool, uncovered: &[Uncovered], hash: KeyHash, key: &[u8]) -> bool {
-        let found = summary || uncovered.iter().any(|table| table.may_contain(hash, key));
+    fn may_hold(&self, summary: bool, hash: KeyHash, key: &[u8]) -> bool {
+        let found = summary
+            || match &self.coverage {
+                Coverage::Unknown => true,
+                Coverage::Complete => false,
+                Coverage::AllBut(uncovered) => uncovered.may_contain(hash, key),
+            };
         let inventory = self.inventory.as_ref();
         found && inventory.is_none_or(|inventory| inventory.may_contain(hash, key))
     }
@@ -191,10 +195,10 @@ impl View {
         keys: &[impl AsRef<[u8]>],
         maybe: &mut [bool],
     ) -> bool {
-        let Some(uncovered) = self.coverage.uncovered() else {
+        if !self.is_known() {
             maybe.fill(true);
             return true;
-        };
+        }
         let mut remixed = [KeyHash::new(0); CHUNK];
         let remixed = &mut remixed[..keys.len()];
         for (remixed, key) in remixed.iter_mut().zip(keys) {
@@ -202,7 +206,7 @@ impl View {
             // At once: the lines come while the next keys are hashed.
             self.summary.prefetch(*remixed);
         }
-        let mut any = !uncovered.is_empty();
+        let mut any = !self.coverage.is_complete();
         let strides = remixed.chunks(STRIDE).zip(keys.chunks(STRIDE));
         for ((remixed, keys), maybe) in strides.zip(maybe.chunks_mut(STRIDE)) {
             self.summary.contains_prefetched(remixed, maybe);
@@ -227,25 +231,28 @@ impl View {
     /// What else there is to say of keys of which the summary says `maybe`, or not. Few are *maybe* as a
     /// rule, and no other key is hashed again.
     fn look_again(&self, hasher: KeyHasher, keys: &[impl AsRef<[u8]>], maybe: &mut [bool]) -> bool {
-        let uncovered = self.coverage.uncovered();
-        let uncovered = uncovered.filter(|_| !planted!(ManyIgnoreUncovered));
-        let uncovered = uncovered.unwrap_or_default();
+        let any_is_uncovered = !self.coverage.is_complete() && !planted!(ManyIgnoreUncovered);
         for (maybe, key) in maybe.iter_mut().zip(keys) {
-            if *maybe || !uncovered.is_empty() {
+            if *maybe || any_is_uncovered {
                 let key = key.as_ref();
-                *maybe = self.may_hold(*maybe, uncovered, hasher.hash(key), key);
+                *maybe = self.may_hold(*maybe, hasher.hash(key), key);
             }
         }
         contains_one(maybe)
     }
 
+    /// Whether anything can be ruled out.
     pub(crate) fn is_known(&self) -> bool {
-        self.coverage.uncovered().is_some()
+        !matches!(self.coverage, Coverage::Unknown)
     }
 
     /// How many live tables the summary does not speak for; `None` when that is not known.
     pub(crate) fn uncovered(&self) -> Option<usize> {
-        self.coverage.uncovered().map(<[_]>::len)
+        match &self.coverage {
+            Coverage::Unknown => None,
+            Coverage::Complete => Some(0),
+            Coverage::AllBut(uncovered) => Some(uncovered.count),
+        }
     }
 }
 
@@ -259,30 +266,58 @@ mod tests {
     use super::*;
     use crate::filter::ScalableOptions;
     use crate::hash::{HashId, Seed};
+    use crate::rocks::range::KeyRange;
 
     /// Look-ups ask whether coverage is complete before they ask for one line alone.
     #[test]
     fn coverage_of_all_but_none_is_complete() {
-        assert!(Coverage::all_but([].into_iter()).is_complete());
+        assert!(Coverage::all_but(Vec::new()).is_complete());
+    }
+
+    fn hasher() -> KeyHasher {
+        KeyHasher::new(HashId::Xxh3, Seed::from_bytes([4; 16]))
+    }
+
+    /// Of an empty summary, beside tables without filters that span this.
+    fn view_beside(ranges: &[Option<KeyRange>]) -> View {
+        let summary = Scalable::new(hasher().imprint().remixed(), ScalableOptions::default());
+        let spanning = ranges.iter().map(|range| Spanning {
+            filter: None,
+            range: range.as_ref(),
+        });
+        View {
+            coverage: Coverage::all_but(spanning.collect()),
+            ..View::unknown(Arc::new(summary))
+        }
+    }
+
+    /// The answer for a key alone, which is also that for the key among others.
+    fn rules_out(view: &View, key: &[u8]) -> bool {
+        let alone = view.answer(hasher().hash(key), key).is_absent();
+        let mut maybe = [true; 2];
+        view.answer_many(hasher(), &[b"~", key], &mut maybe);
+        assert_eq!(maybe[1], !alone, "{key:?}");
+        alone
     }
 
     /// RocksDB tells tables and ranges in two calls; between them a table may be compacted away.
     #[test]
     fn a_table_whose_range_is_not_known_may_hold_any_key() {
-        let hasher = KeyHasher::new(HashId::Xxh3, Seed::from_bytes([4; 16]));
-        let summary = Scalable::new(hasher.imprint().remixed(), ScalableOptions::default());
-        let unplaced = Uncovered {
-            segment: None,
-            range: None,
-        };
-        let view = View {
-            coverage: Coverage::all_but([unplaced].into_iter()),
-            ..View::unknown(Arc::new(summary))
-        };
-        let hash = hasher.hash(b"key");
-        assert_eq!(view.answer(hash, b"key"), Answer::Maybe);
-        let mut maybe = [false];
-        assert!(view.answer_many(hasher, &[b"key"], &mut maybe));
-        assert_eq!(maybe, [true]);
+        assert!(!rules_out(&view_beside(&[None]), b"key"));
+    }
+
+    #[test]
+    fn of_tables_that_are_not_covered_those_matter_that_span_the_key() {
+        let number = |i: u32| i.to_be_bytes();
+        let spanning = |first, last| Some(KeyRange::new(&number(first), &number(last)));
+        let beside: Vec<_> = (0..1_000).map(|i| spanning(10 * i, 10 * i + 8)).collect();
+        let view = view_beside(&beside);
+        for i in 0..10_010 {
+            assert_eq!(rules_out(&view, &number(i)), i % 10 == 9 || i >= 10_000);
+        }
+        let few: Vec<_> = (0..60).map(|i| spanning(i, 1_000)).collect();
+        assert!(rules_out(&view_beside(&few), &number(2_000)));
+        let many: Vec<_> = (0..70).map(|i| spanning(i, 1_000)).collect();
+        assert!(!rules_out(&view_beside(&many), &number(2_000)));
     }
 }

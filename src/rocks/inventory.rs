@@ -19,7 +19,7 @@
 
 use std::sync::Arc;
 
-use super::runs::{MOST_RUNS, SortedRuns, Spanning};
+use super::runs::{SortedRuns, Spanning};
 use crate::filter::{Scalable, ScalableOptions};
 use crate::hash::KeyHash;
 use crate::math::growth::Tightening;
@@ -35,16 +35,27 @@ const RECENT_BUDGET: u64 = 1 << 25;
 const RECENT_SHARE: u64 = 32;
 const RECENT_SHARE_OF_ALL: u64 = 4;
 
+/// More tables than this over one another get no second look: a search in each would take too long.
+const MOST_RUNS: usize = 16;
+
+/// The filters of tables, in sorted runs.
+pub(crate) type FiltersInRuns = SortedRuns<Arc<SealedFilter>>;
+
+/// In runs, unless too many lie over one another.
+pub(crate) fn in_runs(tables: Vec<Spanning<'_, Arc<SealedFilter>>>) -> Option<FiltersInRuns> {
+    SortedRuns::new(tables, MOST_RUNS)
+}
+
 /// Filters that together hold every key of a column family.
 #[derive(Clone, Debug)]
 pub(crate) struct Inventory {
-    tables: Arc<SortedRuns>,
+    tables: Arc<FiltersInRuns>,
     recent: Arc<[Arc<Scalable>]>,
 }
 
 impl Inventory {
     /// `recent` must have been collected before the tables were listed.
-    pub(crate) fn new(tables: SortedRuns, recent: Vec<Arc<Scalable>>) -> Self {
+    pub(crate) fn new(tables: FiltersInRuns, recent: Vec<Arc<Scalable>>) -> Self {
         Self {
             tables: Arc::new(tables),
             recent: recent.into(),
@@ -61,7 +72,7 @@ impl Inventory {
     }
 
     /// Whether these are the listed tables, in any order.
-    pub(crate) fn lists(&self, tables: &[Spanning<'_>]) -> bool {
+    pub(crate) fn lists(&self, tables: &[Spanning<'_, Arc<SealedFilter>>]) -> bool {
         let mut listed: Vec<_> = self.tables.filters().iter().map(Arc::as_ptr).collect();
         let filters = tables.iter().map(|table| Arc::as_ptr(&table.filter));
         let mut others: Vec<_> = filters.collect();

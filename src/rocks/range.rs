@@ -31,8 +31,4 @@ impl KeyRange {
     pub(crate) fn high(&self) -> &[u8] {
         &self.high
     }
-
-    pub(crate) fn contains(&self, key: &[u8]) -> bool {
-        self.low.as_slice() <= key && key <= self.high.as_slice()
-    }
 }

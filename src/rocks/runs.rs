@@ -1,4 +1,4 @@
-//! The filters of tables, in sorted runs: of each run, one table at most may hold a given key.
+//! What is asked of tables, in sorted runs: of each run, one table at most may hold a given key.
 //!
 //! ```text
 //! run 0   |-- t1 --|  |-- t4 --|        |- t6 -|          lows, highs: where tables begin and end
@@ -12,22 +12,20 @@
 
 use std::cmp::Ordering;
 use std::ops::Range;
-use std::sync::Arc;
 
 use super::range::KeyRange;
 use crate::planted::planted;
-use crate::segment::SealedFilter;
 
-/// A table's filter, and the keys that the table spans, if known.
+/// What is asked of a table, as its filter, and the keys that the table spans, if known.
 #[derive(Debug)]
-pub(crate) struct Spanning<'a> {
-    pub(crate) filter: Arc<SealedFilter>,
+pub(crate) struct Spanning<'a, F> {
+    pub(crate) filter: F,
     pub(crate) range: Option<&'a KeyRange>,
 }
 
 /// Filters by what their tables span.
 #[derive(Debug)]
-pub(crate) struct SortedRuns {
+pub(crate) struct SortedRuns<F> {
     /// All ends begin with it.
     common: Vec<u8>,
     /// Where tables begin; those of one run after those of another, ascending within it.
@@ -35,19 +33,16 @@ pub(crate) struct SortedRuns {
     highs: Vec<Place>,
     ranges: Vec<KeyRange>,
     /// In the same order, and then those of tables that span nobody knows what.
-    filters: Vec<Arc<SealedFilter>>,
+    filters: Vec<F>,
     runs: Vec<Range<usize>>,
 }
 
 /// Part of a key as a number that grows with the key, or stays.
 type Place = u128;
 
-/// More tables than this over one another are no runs: a search in each would take too long.
-pub(crate) const MOST_RUNS: usize = 16;
-
-impl SortedRuns {
-    /// `None` where more than [`MOST_RUNS`] tables span one key.
-    pub(crate) fn new(tables: Vec<Spanning<'_>>) -> Option<Self> {
+impl<F> SortedRuns<F> {
+    /// `None` where more than `most` tables may span one key.
+    pub(crate) fn new(tables: Vec<Spanning<'_, F>>, most: usize) -> Option<Self> {
         let (mut placed, mut unplaced) = (Vec::new(), Vec::new());
         for Spanning { filter, range } in tables {
             match range {
@@ -56,8 +51,8 @@ impl SortedRuns {
             }
         }
         let common = common_start(placed.iter().map(|&(range, _)| range));
-        let sorted = sorted_runs(placed);
-        if sorted.len() + unplaced.len() > MOST_RUNS {
+        let sorted = sorted_runs(placed, most);
+        if sorted.len() + unplaced.len() > most {
             return None;
         }
         let (mut ranges, mut filters, mut runs) = (Vec::new(), Vec::new(), Vec::new());
@@ -84,15 +79,19 @@ impl SortedRuns {
         })
     }
 
-    /// The filters of the tables that may hold the key: at most [`MOST_RUNS`].
-    pub(crate) fn that_may_hold(&self, key: &[u8]) -> impl Iterator<Item = &Arc<SealedFilter>> {
+    /// The filters of the tables that may hold the key: `most` at most.
+    pub(crate) fn that_may_hold(&self, key: &[u8]) -> impl Iterator<Item = &F> {
         let place = place_after(&self.common, key);
         let in_runs = self.runs.iter();
         let spanning = in_runs.filter_map(move |run| self.in_run(run, key, place?));
-        spanning.chain(&self.filters[self.ranges.len()..])
+        let unplaced = match planted!(UnknownRangeIsEmpty) {
+            true => &[],
+            false => &self.filters[self.ranges.len()..],
+        };
+        spanning.chain(unplaced)
     }
 
-    fn in_run(&self, run: &Range<usize>, key: &[u8], place: Place) -> Option<&Arc<SealedFilter>> {
+    fn in_run(&self, run: &Range<usize>, key: &[u8], place: Place) -> Option<&F> {
         let lows = &self.lows[run.clone()];
         let mut begun = lows.partition_point(|&low| low <= place);
         if lows[begun.checked_sub(1)?] == place {
@@ -109,7 +108,7 @@ impl SortedRuns {
     }
 
     /// The filters of all tables.
-    pub(crate) fn filters(&self) -> &[Arc<SealedFilter>] {
+    pub(crate) fn filters(&self) -> &[F] {
         &self.filters
     }
 }
@@ -136,21 +135,22 @@ fn place_after(common: &[u8], key: &[u8]) -> Option<Place> {
     Some(Place::from_be_bytes(bytes))
 }
 
-type Placed<'a> = (&'a KeyRange, Arc<SealedFilter>);
+type Placed<'a, F> = (&'a KeyRange, F);
 
-/// The fewest runs that hold all tables, given up at one more than [`MOST_RUNS`]: a table goes into the
+/// The fewest runs that hold all tables, given up at one more than `most`: a table goes into the
 /// first run whose tables all end before it begins.
-fn sorted_runs(mut tables: Vec<Placed<'_>>) -> Vec<Vec<Placed<'_>>> {
+fn sorted_runs<F>(mut tables: Vec<Placed<'_, F>>, most: usize) -> Vec<Vec<Placed<'_, F>>> {
     tables.sort_by_key(|&(range, _)| range.low());
-    let mut runs: Vec<Vec<Placed<'_>>> = Vec::new();
+    let mut runs: Vec<Vec<Placed<'_, F>>> = Vec::new();
     for table in tables {
         let low = table.0.low();
-        let ended = |run: &Vec<Placed<'_>>| run.last().is_none_or(|&(last, _)| last.high() < low);
+        let ended =
+            |run: &Vec<Placed<'_, F>>| run.last().is_none_or(|&(last, _)| last.high() < low);
         match runs.iter().position(ended) {
             Some(at) => runs[at].push(table),
             None => runs.push(vec![table]),
         }
-        if runs.len() > MOST_RUNS {
+        if runs.len() > most {
             break;
         }
     }
@@ -162,11 +162,16 @@ mod tests {
     use rand::rngs::SmallRng;
     use rand::{Rng, RngExt as _, SeedableRng as _};
 
+    use std::sync::Arc;
+
     use super::*;
     use crate::filter::Chain;
     use crate::format::Source;
     use crate::hash::{HashId, Imprint};
     use crate::math::Rate;
+    use crate::segment::SealedFilter;
+
+    const MOST_RUNS: usize = 16;
 
     const IMPRINT: Imprint = Imprint {
         hash: HashId::Xxh3,
@@ -174,7 +179,7 @@ mod tests {
         known_answer: 0,
     };
 
-    fn table(range: Option<&KeyRange>) -> Spanning<'_> {
+    fn table(range: Option<&KeyRange>) -> Spanning<'_, Arc<SealedFilter>> {
         let chain = Chain::new(IMPRINT, Vec::new());
         let filter = SealedFilter::new(chain, 0, Rate::ONE_PERCENT, Source::TableCapture);
         Spanning {
@@ -207,9 +212,11 @@ mod tests {
                 ranges.push((random.random_range(0..40) > 0).then_some(range));
             }
             let tables: Vec<_> = ranges.iter().map(|range| table(range.as_ref())).collect();
-            let listed = |table: &Spanning<'_>| (Arc::clone(&table.filter), table.range.cloned());
+            let listed = |table: &Spanning<'_, Arc<SealedFilter>>| {
+                (Arc::clone(&table.filter), table.range.cloned())
+            };
             let all: Vec<_> = tables.iter().map(listed).collect();
-            let Some(runs) = SortedRuns::new(tables) else {
+            let Some(runs) = SortedRuns::new(tables, MOST_RUNS) else {
                 refused += 1;
                 continue;
             };
@@ -222,7 +229,8 @@ mod tests {
                 assert!(asked.len() <= MOST_RUNS);
                 for (filter, range) in &all {
                     let asks = asked.iter().any(|other| Arc::ptr_eq(other, filter));
-                    let spans = range.as_ref().is_none_or(|range| range.contains(&key));
+                    let contains = |range: &KeyRange| range.low() <= &*key && &*key <= range.high();
+                    let spans = range.as_ref().is_none_or(contains);
                     assert!(asks || !spans, "{key:?} of {range:?}");
                     spared += usize::from(!asks);
                 }
@@ -251,9 +259,9 @@ mod tests {
         ranges.collect()
     }
 
-    fn runs_of_one_a_key(ranges: &[KeyRange]) -> SortedRuns {
+    fn runs_of_one_a_key(ranges: &[KeyRange]) -> SortedRuns<Arc<SealedFilter>> {
         let tables = ranges.iter().map(|range| table(Some(range)));
-        let runs = SortedRuns::new(tables.collect()).unwrap();
+        let runs = SortedRuns::new(tables.collect(), MOST_RUNS).unwrap();
         for i in 0..10_000 {
             let asked = runs.that_may_hold(&alike(i)).count();
             assert_eq!(asked, usize::from(i % 10 != 9), "key {i}");
@@ -273,7 +281,7 @@ mod tests {
     #[test]
     fn a_table_of_unknown_ends_is_asked_for_every_key() {
         let known = KeyRange::new(b"prefix/b", b"prefix/d");
-        let runs = SortedRuns::new(vec![table(Some(&known)), table(None)]).unwrap();
+        let runs = SortedRuns::new(vec![table(Some(&known)), table(None)], MOST_RUNS).unwrap();
         let asked = |key: &[u8]| runs.that_may_hold(key).count();
         assert_eq!(
             [asked(b"prefix/c"), asked(b"prefix/e"), asked(b"")],
@@ -296,7 +304,7 @@ mod tests {
         let over = |known, unknown| {
             let known = (0..known).map(|_| table(Some(&range)));
             let unknown = (0..unknown).map(|_| table(None));
-            SortedRuns::new(known.chain(unknown).collect()).is_some()
+            SortedRuns::new(known.chain(unknown).collect(), MOST_RUNS).is_some()
         };
         assert!(over(MOST_RUNS, 0) && over(0, MOST_RUNS) && over(MOST_RUNS - 1, 1));
         assert!(!over(MOST_RUNS + 1, 0) && !over(0, MOST_RUNS + 1) && !over(MOST_RUNS, 1));

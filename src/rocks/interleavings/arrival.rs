@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use super::super::columns::Columns;
-use super::super::coverage::{Coverage, Uncovered};
+use super::super::coverage::Coverage;
+use super::super::runs::Spanning;
 use super::column;
 use super::engine::{Engine, Key};
 use crate::interleavings::{at_once, explore, part};
@@ -32,11 +33,11 @@ fn attend(engine: &Engine) {
             }
         }
         let uncovered = tables.iter().filter(|table| !covers.contains(&table.id()));
-        let uncovered = uncovered.map(|_| Uncovered {
-            segment: None,
+        let uncovered = uncovered.map(|_| Spanning {
+            filter: None,
             range: None,
         });
-        let coverage = Coverage::all_but(uncovered);
+        let coverage = Coverage::all_but(uncovered.collect());
         if !column.publish(epoch, Arc::clone(&summary), coverage, covers.clone()) {
             return;
         }

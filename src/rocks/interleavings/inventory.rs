@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::super::inventory::Inventory;
-use super::super::runs::{SortedRuns, Spanning};
+use super::super::inventory::{Inventory, in_runs};
+use super::super::runs::Spanning;
 use super::engine::{Engine, Key, Table};
 use crate::filter::{Chain, Kind, Stage};
 use crate::format::Source;
@@ -23,7 +23,7 @@ fn take_inventory(engine: &Engine) {
         filter: Arc::new(filter(engine, table)),
         range: None,
     };
-    let runs = SortedRuns::new(tables.iter().map(spanning).collect());
+    let runs = in_runs(tables.iter().map(spanning).collect());
     let runs = runs.expect("few tables");
     column.publish_inventory(epoch, Inventory::new(runs, recent));
 }

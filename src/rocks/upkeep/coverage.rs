@@ -9,8 +9,9 @@ use crate::filter::Scalable;
 use crate::hash::KeyHash;
 use crate::planted::planted;
 use crate::rocks::column::{Column, Epoch};
-use crate::rocks::coverage::{Coverage, Uncovered};
+use crate::rocks::coverage::Coverage;
 use crate::rocks::ffi::LiveTable;
+use crate::rocks::runs::Spanning;
 use crate::rocks::setback::Setback;
 use crate::segment::SegmentId;
 
@@ -50,11 +51,11 @@ impl Upkeep {
         tables: &[LiveTable],
     ) -> bool {
         let uncovered = tables.iter().filter(|table| !is_covered(table, &covers));
-        let uncovered = uncovered.map(|table| Uncovered {
-            segment: table.id().map(|id| self.registry.open(id)),
-            range: table.range.clone(),
+        let uncovered = uncovered.map(|table| Spanning {
+            filter: table.id().map(|id| self.registry.open(id)),
+            range: table.range.as_ref(),
         });
-        let coverage = Coverage::all_but(uncovered);
+        let coverage = Coverage::all_but(uncovered.collect());
         column.publish(epoch, summary, coverage, covers)
     }
 

@@ -11,11 +11,11 @@ use crate::math::{Bits, Items};
 use crate::planted::planted;
 use crate::rocks::column::Column;
 use crate::rocks::ffi::{self, LiveTable};
-use crate::rocks::inventory::Inventory;
+use crate::rocks::inventory::{Inventory, in_runs};
 use crate::rocks::planning::{self, Limits};
-use crate::rocks::runs::{SortedRuns, Spanning};
+use crate::rocks::runs::Spanning;
 use crate::rocks::setback::Setback;
-use crate::segment::{Action, SegmentBuilder, Share};
+use crate::segment::{Action, SealedFilter, SegmentBuilder, Share};
 
 /// No table's filter takes more: what a file claims beyond, no memory is asked for.
 const MOST_BITS: u64 = 1 << 16;
@@ -193,7 +193,7 @@ impl Upkeep {
         }) {
             return Ok(());
         }
-        if spanning.and_then(SortedRuns::new).is_none() || !self.second_look_fits(column) {
+        if spanning.and_then(in_runs).is_none() || !self.second_look_fits(column) {
             column.drop_inventory();
             return Ok(());
         }
@@ -203,7 +203,7 @@ impl Upkeep {
             thread::sleep(Duration::from_millis(10));
             recent = column.collect_recent();
         }
-        match self.spanning(&tables).and_then(SortedRuns::new) {
+        match self.spanning(&tables).and_then(in_runs) {
             Some(runs) => column.publish_inventory(epoch, Inventory::new(runs, recent)),
             None => column.drop_inventory(),
         }
@@ -211,7 +211,10 @@ impl Upkeep {
     }
 
     /// The filters of these tables, and what they span; `None` when one has no filter.
-    fn spanning<'a>(&self, tables: &'a [LiveTable]) -> Option<Vec<Spanning<'a>>> {
+    fn spanning<'a>(
+        &self,
+        tables: &'a [LiveTable],
+    ) -> Option<Vec<Spanning<'a, Arc<SealedFilter>>>> {
         let spanning = |table: &'a LiveTable| {
             let filter = self.registry.get(table.id()?)?.filter()?;
             let range = table.range.as_ref();
