@@ -183,6 +183,8 @@ faults! {
     KnownFromTheStart => "foreign::",
     /// All tables are taken for covered as soon as they are listed.
     CoveredWhenListed => "foreign::",
+    /// A consolidation beside an ingestion begins with the first table again.
+    ArrivalsBeginAnew => "ingestion::a_consolidation_beside",
     /// An uncovered table is noted as covered without being read.
     CoveredUnread => "foreign::",
     /// A table that gave fewer keys than it has counts as read.

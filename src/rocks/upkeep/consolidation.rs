@@ -221,13 +221,41 @@ impl Upkeep {
         if column.memtables().some_do_not_feed(new) && !overlooked {
             return Err(UpkeepError::OldMemtables(column.name().to_owned()));
         }
-        let (absorbed, shares) = if new.awaits() {
+        let absorb_into_new = |read, setback: &mut Setback| {
+            let insert = |_: &LiveTable, keys: &[KeyHash]| new.insert_many(keys);
+            self.absorb_all(column, setback, Reading::ForSummary, read, insert)
+        };
+        let (mut absorbed, shares) = if new.awaits() {
             self.complete(column, new, setback)?
         } else {
-            let insert = |_: &LiveTable, keys: &[KeyHash]| new.insert_many(keys);
-            let absorbed = self.absorb_all(column, setback, Reading::ForSummary, insert)?;
-            (absorbed, Shares::new())
+            (absorb_into_new(HashSet::new(), setback)?, Shares::new())
         };
+        // What came from outside meanwhile is read as well, and not all again.
+        let mut looks = 0..LOOKS;
+        while !self.publish_absorbed(column, new, &absorbed)? {
+            if column.has_given_up() || looks.next().is_none() || planted!(ArrivalsBeginAnew) {
+                return Err(UpkeepError::Overtaken);
+            }
+            if self.bell.stops_within(A_MOMENT) {
+                return Err(UpkeepError::Stopped);
+            }
+            let read = absorbed.read.into_iter().map(|table| table.path);
+            absorbed = absorb_into_new(read.collect(), setback)?;
+        }
+        for (id, share) in shares {
+            self.registry.open(id).set_share(share);
+        }
+        Ok(())
+    }
+
+    /// Lets readers ask a summary that has these tables' keys, unless keys came from outside since they were
+    /// listed. Returns whether it did.
+    fn publish_absorbed(
+        &self,
+        column: &Column,
+        new: &Arc<Scalable>,
+        absorbed: &Absorbed,
+    ) -> Result<bool, UpkeepError> {
         let Absorbed {
             epoch,
             read,
@@ -235,21 +263,14 @@ impl Upkeep {
         } = absorbed;
         let covers: HashSet<SegmentId> = read.iter().filter_map(LiveTable::id).collect();
         let (summary, known) = (Arc::clone(new), column.covers());
-        let published = if set_aside.is_empty() {
-            column.publish(epoch, summary, Coverage::Complete, covers)
+        Ok(if set_aside.is_empty() {
+            column.publish(*epoch, summary, Coverage::Complete, covers)
         } else if let Some(needed) = set_aside.iter().find(|table| is_covered(table, &known)) {
             let path = needed.path.clone();
             return Err(UpkeepError::Needed { path });
         } else {
-            self.publish_partial(column, epoch, summary, covers, &set_aside)
-        };
-        if !published {
-            return Err(UpkeepError::Overtaken);
-        }
-        for (id, share) in shares {
-            self.registry.open(id).set_share(share);
-        }
-        Ok(())
+            self.publish_partial(column, *epoch, summary, covers, set_aside)
+        })
     }
 
     /// Turns the memtables that do not feed this summary into tables, as soon as that slows no writer.
@@ -278,8 +299,18 @@ impl Upkeep {
         let handle = self.handle(column)?;
         let flush =
             || ffi::flush(&handle).and_then(|()| self.wait_until_flushed(&handle, column, new));
-        let flushed = self.columns.between_arrivals(flush);
-        let flushed = flushed.ok_or(UpkeepError::Overtaken)?;
+        let mut looks = 0..LOOKS;
+        let flushed = loop {
+            if let Some(flushed) = self.columns.between_arrivals(flush) {
+                break flushed;
+            }
+            if looks.next().is_none() || planted!(ArrivalsBeginAnew) {
+                return Err(UpkeepError::Overtaken);
+            }
+            if self.bell.stops_within(A_MOMENT) {
+                return Err(UpkeepError::Stopped);
+            }
+        };
         flushed.map_err(|reason| UpkeepError::Flush {
             column: column.name().to_owned(),
             reason,
@@ -334,11 +365,12 @@ impl Upkeep {
         } else {
             Reading::ForSummary
         };
-        let absorbed = self.absorb_all(column, setback, reading, |table, keys| {
-            if room.is_ok() {
-                room = harvest.add(table, keys);
-            }
-        })?;
+        let absorbed =
+            self.absorb_all(column, setback, reading, HashSet::new(), |table, keys| {
+                if room.is_ok() {
+                    room = harvest.add(table, keys);
+                }
+            })?;
         room.map_err(no_room)?;
         let rate = self.summary_options().first_rate();
         if !is_map {
@@ -376,16 +408,16 @@ impl Upkeep {
         Ok(strayed > all / 4)
     }
 
-    /// Gives a summary's hashes of the keys of all live tables to `take`, until one listing holds none that
-    /// was neither read nor set aside; `take` may have been given some keys of a table that is set aside.
+    /// Gives a summary's hashes of the keys of all live tables to `take`, but of those that were `read` at these
+    /// paths before, until one listing holds none that was neither read nor set aside; `take` may have been given some keys of a table that is set aside.
     fn absorb_all(
         &self,
         column: &Column,
         setback: &mut Setback,
         reading: Reading,
+        mut read: HashSet<String>,
         mut take: impl FnMut(&LiveTable, &[KeyHash]),
     ) -> Result<Absorbed, UpkeepError> {
-        let mut read: HashSet<String> = HashSet::new();
         loop {
             let (epoch, tables) = self.list_in_epoch(column)?;
             let mut all_there = true;
