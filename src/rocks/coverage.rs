@@ -43,7 +43,8 @@ pub(crate) const CHUNK: usize = 64;
 /// come while the next are looked at.
 const STRIDE: usize = 16;
 
-/// More uncovered tables than this over one another are not told apart: to ask each would take as long as the engine.
+/// More uncovered tables than this over one another are not told apart: to ask each would take as long as the
+/// engine does.
 const MOST_RUNS: usize = 64;
 
 /// One consistent set of filters.

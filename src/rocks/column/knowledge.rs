@@ -19,6 +19,8 @@ use crate::sync::unpoisoned;
 pub(super) struct Knowledge {
     /// Tables whose keys are all in the summary.
     covers: HashSet<SegmentId>,
+    /// Grows when a table comes to those.
+    covers_edition: u64,
     /// What the stored summary's map had of tables, until upkeep has listed them.
     shares: Vec<(SegmentId, Share)>,
     /// Whether every table that flush and compaction make is covered by construction: coverage
@@ -182,26 +184,27 @@ impl Column {
         unpoisoned(self.knowledge.lock()).consolidated == Some(now)
     }
 
-    /// Notes that this summary is stored with so many keys, and that it covers these tables.
-    pub(crate) fn note_stored(
-        &self,
-        summary: &Arc<Scalable>,
-        items: Items,
-        covers: HashSet<SegmentId>,
-    ) {
-        unpoisoned(self.knowledge.lock()).stored = Some(Stored {
+    /// What there is of this summary to be stored: to be taken before it and [`Column::covers`] are copied.
+    pub(crate) fn to_store(&self, summary: &Arc<Scalable>) -> Stored {
+        Stored {
             summary: Arc::downgrade(summary),
-            items,
-            covers,
-        });
+            items: summary.items(),
+            covers_edition: unpoisoned(self.knowledge.lock()).covers_edition,
+        }
+    }
+
+    /// Notes that this is stored.
+    pub(crate) fn note_stored(&self, stored: Stored) {
+        unpoisoned(self.knowledge.lock()).stored = Some(stored);
     }
 
     /// Whether the summary that readers ask is stored as it is, and as covering what it covers.
     pub(crate) fn is_stored(&self) -> bool {
+        let summary = self.view().summary;
         let knowledge = unpoisoned(self.knowledge.lock());
-        let covers = |stored: &Stored| knowledge.covers.is_subset(&stored.covers);
-        let stored = knowledge.stored.as_ref();
-        stored.is_some_and(|stored| covers(stored) && stored.lacks(&self.view().summary) == Some(0))
+        knowledge.stored.as_ref().is_some_and(|stored| {
+            stored.covers_edition == knowledge.covers_edition && stored.lacks(&summary) == Some(0)
+        })
     }
 
     /// Whether what the next open would have to read again is little: the summary was stored when it had most of
@@ -237,8 +240,10 @@ impl Column {
     /// is published; but what was read need not be read again, whatever comes from outside meanwhile.
     pub(crate) fn note_covered(&self, summary: &Arc<Scalable>, table: Option<SegmentId>) {
         let mut knowledge = unpoisoned(self.knowledge.lock());
-        if Arc::ptr_eq(&self.view().summary, summary) {
-            knowledge.covers.extend(table);
+        if let Some(id) = table
+            && Arc::ptr_eq(&self.view().summary, summary)
+        {
+            knowledge.covers_edition += u64::from(knowledge.covers.insert(id));
         }
     }
 
@@ -270,6 +275,8 @@ impl Column {
             return false;
         }
         let now = self.view();
+        let are_known = covers.is_subset(&knowledge.covers);
+        knowledge.covers_edition += u64::from(!are_known);
         knowledge.covers = covers;
         knowledge.settled = coverage.is_complete();
         let same = Arc::ptr_eq(&summary, &now.summary) && now.coverage.is_complete();
@@ -317,12 +324,12 @@ impl Column {
 /// Little of a summary's keys is one in so many.
 const LITTLE: u64 = 8;
 
-/// What is stored of a summary.
+/// How much of a summary is stored.
 #[derive(Debug)]
-struct Stored {
+pub(crate) struct Stored {
     summary: Weak<Scalable>,
     items: Items,
-    covers: HashSet<SegmentId>,
+    covers_edition: u64,
 }
 
 impl Stored {

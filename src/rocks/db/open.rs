@@ -526,11 +526,11 @@ impl Opening {
         let values = values.into_iter().filter(|_| !summary.is_saturated());
         let shares = values.map(share).collect();
         let (registry, bell) = (Arc::clone(&self.registry), Arc::clone(&self.bell));
-        let known = (Arc::clone(&summary), covers.clone());
+        let known = (Arc::clone(&summary), covers);
         let column = Column::new(name, self.hasher, registry, bell, sieve, known);
         column.keep_shares(shares);
         if rate == Some(summary.options().rate) {
-            column.note_stored(&summary, summary.items(), covers);
+            column.note_stored(column.to_store(&summary));
         }
         column
     }

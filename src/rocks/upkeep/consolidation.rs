@@ -408,8 +408,9 @@ impl Upkeep {
         Ok(strayed > all / 4)
     }
 
-    /// Gives a summary's hashes of the keys of all live tables to `take`, but of those that were `read` at these
-    /// paths before, until one listing holds none that was neither read nor set aside; `take` may have been given some keys of a table that is set aside.
+    /// Gives a summary's hashes of the keys of all live tables to `take`, but of those at the paths that were
+    /// `read` before, until one listing holds none that was neither read nor set aside; `take` may have been given
+    /// some keys of a table that is set aside.
     fn absorb_all(
         &self,
         column: &Column,

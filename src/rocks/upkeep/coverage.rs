@@ -185,14 +185,10 @@ impl Upkeep {
                 Arc::ptr_eq(&share.summary, &summary).then_some(share.values)
             };
             let values = |id| values(id).unwrap_or_default();
-            // Of before it is copied: memtables feed it meanwhile.
-            let (items, covers) = (summary.items(), column.covers());
-            let name = column.name();
-            if self
-                .shelf
-                .save_summary(name, &summary, covers.clone(), values)
-            {
-                column.note_stored(&summary, items, covers);
+            let stored = column.to_store(&summary);
+            let (name, covers) = (column.name(), column.covers());
+            if self.shelf.save_summary(name, &summary, covers, values) {
+                column.note_stored(stored);
             }
         }
     }
