@@ -19,10 +19,11 @@ mod budget;
 mod consolidation;
 mod coverage;
 mod harvest;
+mod live;
 mod sweep;
 mod tables;
 
-use std::collections::{HashMap, HashSet, TryReserveError};
+use std::collections::{HashMap, TryReserveError};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::thread;
@@ -31,6 +32,7 @@ use std::time::{Duration, Instant};
 use rocksdb::BoundColumnFamily;
 
 pub(crate) use self::budget::room;
+use self::live::Live;
 use self::sweep::Sweeper;
 use super::Engine;
 use super::bell::{Bell, Calls};
@@ -94,6 +96,7 @@ pub(crate) struct Upkeep {
     shelf: Arc<Shelf>,
     options: SieveOptions,
     bell: Arc<Bell>,
+    live: Live,
     sweeper: Sweeper,
     /// What had come into each family, and when that was seen first.
     latest: (Vec<Moment>, Instant),
@@ -121,6 +124,7 @@ impl Upkeep {
             options.get_scrub_every(),
         );
         Self {
+            live: Live::default(),
             sweeper: Sweeper::new(Arc::clone(&registry), kept),
             engine,
             columns,
@@ -201,8 +205,6 @@ impl Upkeep {
     /// One look at everything; returns what went wrong, which is tried again later.
     fn pass(&mut self, calls: Calls, quiet: bool) -> Option<String> {
         let built = self.sweeper.idle_segments(&self.engine);
-        // `None` once a family could not be listed: its tables may be any.
-        let mut live = Some(HashSet::new());
         let mut failure = None;
         for column in self.columns.all() {
             column.memtables().drop_spent();
@@ -210,8 +212,8 @@ impl Upkeep {
             setback.begin(Instant::now(), calls.retry || calls.consolidate);
             let tended = match self.list_in_epoch(&column) {
                 Ok((epoch, tables)) => {
-                    live.iter_mut()
-                        .for_each(|live| live.extend(tables.iter().filter_map(LiveTable::id)));
+                    let ids = tables.iter().filter_map(LiveTable::id);
+                    self.live.note(column.name(), ids);
                     // A panic here is this family's failure, and is not tried again at once.
                     let tend = || self.tend(&column, epoch, &tables, calls, quiet, &mut setback);
                     catch_unwind(AssertUnwindSafe(tend)).unwrap_or_else(|panic| {
@@ -224,10 +226,7 @@ impl Upkeep {
                         Err(UpkeepError::Panicked)
                     })
                 }
-                Err(error) => {
-                    live = live.filter(|_| matches!(error, UpkeepError::ColumnGone(_)));
-                    Err(error)
-                }
+                Err(error) => Err(error),
             };
             match tended {
                 Ok(()) => {}
@@ -249,7 +248,9 @@ impl Upkeep {
                 self.setbacks.insert(column.name().to_owned(), setback);
             }
         }
-        if let Some(live) = live {
+        let families = self.columns.all();
+        let families = families.iter().map(|column| column.name());
+        if let Some(live) = self.live.of(families) {
             self.sweeper.sweep(&live, built);
         }
         self.keep_within_budget();
