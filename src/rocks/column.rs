@@ -312,6 +312,37 @@ mod tests {
         assert!((&columns, 1).ask_through(b"key", ByWords).is_none());
     }
 
+    #[test]
+    fn a_summary_is_stored_until_keys_or_tables_come() {
+        let (engine, column) = engine_and_front();
+        let put = |numbers: std::ops::Range<u32>| {
+            numbers.for_each(|key| engine.put(key.to_be_bytes(), "value").unwrap());
+        };
+        let are = || (column.is_stored(), column.is_nearly_stored());
+        let store = || column.note_stored(column.to_store(&column.view().summary));
+        put(0..10_000);
+        assert_eq!(are(), (false, false));
+        store();
+        assert_eq!(are(), (true, true));
+        put(10_000..11_000);
+        assert_eq!(are(), (false, true));
+        put(11_000..12_000);
+        assert_eq!(are(), (false, false));
+        store();
+        let covers = |ids: &[u8]| {
+            let ids = ids.iter().map(|&id| SegmentId::from_bytes([id; 16]));
+            let (epoch, summary) = (column.epoch(), column.view().summary);
+            assert!(column.publish(epoch, summary, Coverage::Complete, ids.collect()));
+        };
+        covers(&[1, 2]);
+        assert_eq!(are(), (false, true));
+        store();
+        covers(&[2]);
+        assert_eq!(are(), (true, true));
+        assert!(knows_all_in(&column, summary()));
+        assert_eq!(are(), (false, false));
+    }
+
     /// Of a table that nobody has read the filters say nothing, hence nothing false.
     #[test]
     fn a_miss_beside_a_table_that_is_not_covered_is_no_false_positive() {
