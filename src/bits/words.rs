@@ -11,7 +11,7 @@
 use super::pages::Lines;
 use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
 #[cfg(all(target_arch = "x86_64", not(interleave)))]
-use std::arch::x86_64::__m256i;
+use std::arch::x86_64::{__m256i, __m512i};
 use std::collections::TryReserveError;
 
 /// Eight words that a processor fetches at once.
@@ -187,18 +187,41 @@ impl Words {
         (self.word(index / 8) >> (index % 8 * 8)) & 0xff
     }
 
-    /// Eight words from this one on, and eight from up to eight words further on, as they are now, each as four
-    /// and four. The line of the first and the next two must lie inside.
+    /// Eight words from this one on, and eight from up to eight words further on, as they are now. The line of
+    /// the first and the next two must lie inside.
+    #[cfg(all(target_arch = "x86_64", not(interleave)))]
+    #[target_feature(enable = "avx512f")]
+    #[inline]
+    pub(crate) fn two_eights_at(&self, word: u64, further: u32) -> [__m512i; 2] {
+        let [first, next] = self.starts_of_eights(word, further);
+        let (here, there);
+        #[expect(
+            unsafe_code,
+            reason = "no safe load of a vector that others may change"
+        )]
+        // SAFETY: it reads up to 16 words, of which the last lies inside. As with relaxed loads, each bit is
+        // read as it is before or after another thread sets it.
+        unsafe {
+            std::arch::asm!(
+                "vmovdqu64 {here}, [{lines} + 8 * {first}]",
+                "vmovdqu64 {there}, [{lines} + 8 * {next}]",
+                lines = in(reg) self.lines.as_ptr(),
+                first = in(reg) first,
+                next = in(reg) next,
+                here = out(zmm_reg) here,
+                there = out(zmm_reg) there,
+                options(pure, readonly, nostack, preserves_flags),
+            );
+        }
+        [here, there]
+    }
+
+    /// [`Words::two_eights_at`], each as four and four.
     #[cfg(all(target_arch = "x86_64", not(interleave)))]
     #[target_feature(enable = "avx")]
     #[inline]
-    pub(crate) fn two_eights_at(&self, word: u64, further: u32) -> [__m256i; 4] {
-        let first = in_memory(word);
-        assert!(
-            first / WORDS_A_LINE + 2 < self.lines.len(),
-            "they lie inside"
-        );
-        assert!(further as usize <= WORDS_A_LINE, "{further} words are more");
+    pub(crate) fn halves_of_two_eights_at(&self, word: u64, further: u32) -> [__m256i; 4] {
+        let [first, next] = self.starts_of_eights(word, further);
         let (low, high, next_low, next_high);
         #[expect(
             unsafe_code,
@@ -214,7 +237,7 @@ impl Words {
                 "vmovdqu {next_high}, [{lines} + 8 * {next} + 32]",
                 lines = in(reg) self.lines.as_ptr(),
                 first = in(reg) first,
-                next = in(reg) first + further as usize,
+                next = in(reg) next,
                 low = out(ymm_reg) low,
                 high = out(ymm_reg) high,
                 next_low = out(ymm_reg) next_low,
@@ -223,6 +246,19 @@ impl Words {
             );
         }
         [low, high, next_low, next_high]
+    }
+
+    /// Where the words of [`Words::two_eights_at`] begin, all of which lie inside.
+    #[cfg(all(target_arch = "x86_64", not(interleave)))]
+    #[inline(always)]
+    fn starts_of_eights(&self, word: u64, further: u32) -> [usize; 2] {
+        let first = in_memory(word);
+        assert!(
+            first / WORDS_A_LINE + 2 < self.lines.len(),
+            "they lie inside"
+        );
+        assert!(further as usize <= WORDS_A_LINE, "a line further at most");
+        [first, first + further as usize]
     }
 
     /// The word at this index, which must lie inside, as it is now.
@@ -399,43 +435,59 @@ mod tests {
     mod vectors {
         use super::*;
 
-        fn eights(words: &Words, word: u64, further: u32) -> Vec<u64> {
+        type Words16 = [u64; 16];
+
+        #[expect(unsafe_code, reason = "no safe way from a vector to its words")]
+        fn in_halves(words: &Words, word: u64, further: u32) -> Words16 {
             assert!(std::arch::is_x86_feature_detected!("avx"));
-            #[expect(unsafe_code, reason = "not every processor can run what is called")]
-            // SAFETY: this one can.
-            let fours = unsafe { words.two_eights_at(word, further) };
-            #[expect(unsafe_code, reason = "no safe way from a vector to its words")]
+            // SAFETY: this processor can.
+            let fours = unsafe { words.halves_of_two_eights_at(word, further) };
             // SAFETY: they are as many bytes, of which all values are valid.
-            let words = unsafe { std::mem::transmute::<[__m256i; 4], [u64; 16]>(fours) };
-            words.to_vec()
+            unsafe { std::mem::transmute::<[__m256i; 4], Words16>(fours) }
         }
 
-        #[test]
-        fn eights_are_read_from_anywhere() {
-            if !std::arch::is_x86_feature_detected!("avx") {
-                eprintln!("skipped: this processor has no AVX");
-                return;
-            }
+        #[expect(unsafe_code, reason = "no safe way from a vector to its words")]
+        fn whole(words: &Words, word: u64, further: u32) -> Words16 {
+            assert!(std::arch::is_x86_feature_detected!("avx512f"));
+            // SAFETY: this processor can.
+            let eights = unsafe { words.two_eights_at(word, further) };
+            // SAFETY: they are as many bytes, of which all values are valid.
+            unsafe { std::mem::transmute::<[__m512i; 2], Words16>(eights) }
+        }
+
+        fn are_read_from_anywhere(eights: fn(&Words, u64, u32) -> Words16) {
             let (words, values) = three_lines();
             for word in 0..8 {
                 for further in 0..=8 {
                     let eight = |at: usize| values[at..at + 8].iter().copied();
                     let expected: Vec<u64> = eight(word).chain(eight(word + further)).collect();
-                    assert_eq!(eights(&words, word as u64, further as u32), expected);
+                    assert_eq!(eights(&words, word as u64, further as u32)[..], expected);
                 }
+            }
+        }
+
+        #[test]
+        fn eights_are_read_from_anywhere() {
+            match std::arch::is_x86_feature_detected!("avx") {
+                true => are_read_from_anywhere(in_halves),
+                false => eprintln!("skipped: this processor has no AVX"),
+            }
+            match std::arch::is_x86_feature_detected!("avx512f") {
+                true => are_read_from_anywhere(whole),
+                false => eprintln!("skipped: this processor has no AVX-512"),
             }
         }
 
         #[test]
         #[should_panic(expected = "they lie inside")]
         fn eights_behind_them_are_refused() {
-            eights(&three_lines().0, 8, 0);
+            in_halves(&three_lines().0, 8, 0);
         }
 
         #[test]
-        #[should_panic(expected = "9 words are more")]
+        #[should_panic(expected = "a line further at most")]
         fn eights_too_far_from_each_other_are_refused() {
-            eights(&three_lines().0, 0, 9);
+            in_halves(&three_lines().0, 0, 9);
         }
     }
 

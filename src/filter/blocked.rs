@@ -20,19 +20,15 @@
 //! neighbours, doubling it repeats each line.
 
 #[cfg(all(target_arch = "x86_64", not(interleave)))]
-mod avx2;
-#[cfg(feature = "rocksdb")]
-mod lens;
-#[cfg(feature = "rocksdb")]
-mod spot;
+pub(super) mod avx2;
 
-#[cfg(all(test, feature = "rocksdb"))]
-pub(crate) use lens::ByWords;
 #[cfg(feature = "rocksdb")]
-pub(crate) use lens::{Ask, Lens, ask_through_best};
+use super::Stage;
 #[cfg(feature = "rocksdb")]
-pub(super) use spot::Spot;
-
+use super::layout::Layout;
+#[cfg(feature = "rocksdb")]
+use super::lens::Glance;
+use super::lens::{Lens, Look, through_best};
 use super::{Kind, Shape, ShapeError, probe};
 use crate::bits::{Line, Words};
 use crate::hash::KeyHash;
@@ -66,9 +62,6 @@ macro_rules! for_pattern {
         }
     };
 }
-
-#[cfg(feature = "rocksdb")]
-use for_pattern;
 
 impl Blocked {
     /// One line, the least there is.
@@ -192,21 +185,30 @@ fn set_by<const GROUPS: usize, const EACH: u32>(
     changed
 }
 
-#[inline(always)]
+#[inline]
 fn contains<const GROUPS: usize, const EACH: u32>(line: &Line, hash: KeyHash) -> bool {
-    #[cfg(all(target_arch = "x86_64", not(interleave)))]
-    if std::arch::is_x86_feature_detected!("avx2") {
-        #[expect(unsafe_code, reason = "not every processor can run what is called")]
-        // SAFETY: this one can.
-        return unsafe { avx2::contains::<GROUPS, EACH>(line, hash) };
+    through_best(One::<GROUPS, EACH>(line), hash)
+}
+
+/// A look at one line.
+struct One<'a, const GROUPS: usize, const EACH: u32>(&'a Line);
+
+impl<const GROUPS: usize, const EACH: u32> Look<KeyHash> for One<'_, GROUPS, EACH> {
+    type Seen = bool;
+
+    #[inline(always)]
+    fn through(self, lens: impl Lens, hash: KeyHash) -> bool {
+        lens.contains::<GROUPS, EACH>(self.0, hash)
     }
-    contains_by_words::<GROUPS, EACH>(line, hash)
 }
 
 /// Loops rather than closures here and in [`mark`]: these are always compiled into their caller. One
 /// comparison at the end: of one for each word, a compiler makes branches, which nobody can predict.
 #[inline(always)]
-fn contains_by_words<const GROUPS: usize, const EACH: u32>(line: &Line, hash: KeyHash) -> bool {
+pub(super) fn contains_by_words<const GROUPS: usize, const EACH: u32>(
+    line: &Line,
+    hash: KeyHash,
+) -> bool {
     let spread = hash.get().wrapping_mul(SPREAD);
     let mut missing = 0;
     for group in 0..GROUPS {
@@ -222,15 +224,68 @@ fn contains_each<const GROUPS: usize, const EACH: u32>(
     hashes: &[KeyHash],
     answers: &mut [bool],
 ) {
-    #[cfg(all(target_arch = "x86_64", not(interleave)))]
-    if std::arch::is_x86_feature_detected!("avx2") {
-        #[expect(unsafe_code, reason = "not every processor can run what is called")]
-        // SAFETY: this one can.
-        return unsafe { avx2::contains_each::<GROUPS, EACH>(geometry, words, hashes, answers) };
+    let each = Each::<GROUPS, EACH> {
+        geometry,
+        words,
+        answers,
+    };
+    through_best(each, hashes);
+}
+
+/// A look at the lines of many keys, compiled into one loop.
+struct Each<'a, const GROUPS: usize, const EACH: u32> {
+    geometry: Blocked,
+    words: &'a Words,
+    answers: &'a mut [bool],
+}
+
+impl<const GROUPS: usize, const EACH: u32> Look<&[KeyHash]> for Each<'_, GROUPS, EACH> {
+    type Seen = ();
+
+    #[inline(always)]
+    fn through(self, lens: impl Lens, hashes: &[KeyHash]) {
+        for (&hash, answer) in hashes.iter().zip(self.answers) {
+            let line = self.words.line(self.geometry.line(hash));
+            *answer |= lens.contains::<GROUPS, EACH>(line, hash);
+        }
     }
-    for (&hash, answer) in hashes.iter().zip(answers) {
-        *answer |= contains_by_words::<GROUPS, EACH>(words.line(geometry.line(hash)), hash);
+}
+
+/// A glance at one line.
+#[cfg(feature = "rocksdb")]
+#[derive(Clone, Copy)]
+pub(crate) struct AtLine<'a> {
+    geometry: Blocked,
+    words: &'a Words,
+}
+
+#[cfg(feature = "rocksdb")]
+impl<'a> Glance<'a> for AtLine<'a> {
+    #[inline(always)]
+    fn at(stage: &'a Stage) -> Option<Self> {
+        let (&Layout::Blocked(geometry), words) = stage.parts() else {
+            return None;
+        };
+        Some(Self { geometry, words })
     }
+
+    #[inline(always)]
+    fn denies(self, lens: impl Lens, hash: KeyHash) -> bool {
+        match self.words.get(self.geometry.line(hash)) {
+            Some(line) => !for_pattern!(self.geometry.pattern, contains_through(lens, line, hash)),
+            None => false,
+        }
+    }
+}
+
+#[cfg(feature = "rocksdb")]
+#[inline(always)]
+fn contains_through<const GROUPS: usize, const EACH: u32>(
+    lens: impl Lens,
+    line: &Line,
+    hash: KeyHash,
+) -> bool {
+    lens.contains::<GROUPS, EACH>(line, hash)
 }
 
 /// The word of one group, and the bits to be set in it.
@@ -279,7 +334,61 @@ impl TryFrom<Shape> for Blocked {
 
 #[cfg(test)]
 mod tests {
+    use super::super::lens::{ByWords, for_each_vector_lens};
     use super::*;
+    use crate::filter::naive::hashes;
+
+    fn agrees<const GROUPS: usize, const EACH: u32>(lens: impl Lens) {
+        let line = Line::default();
+        let mut claimed = 0;
+        for (inserted, asked) in hashes(1).zip(hashes(2)).take(24) {
+            set::<GROUPS, EACH>(&line, inserted);
+            for hash in hashes(1)
+                .take(24)
+                .chain([asked])
+                .chain(hashes(3).take(1_000))
+            {
+                let expected = ByWords.contains::<GROUPS, EACH>(&line, hash);
+                let got = lens.contains::<GROUPS, EACH>(&line, hash);
+                assert_eq!(got, expected, "{GROUPS} by {EACH}: {hash:?}");
+                claimed += usize::from(got);
+            }
+        }
+        assert!(claimed > 24 * 12, "{claimed}");
+    }
+
+    #[test]
+    fn vectors_say_what_words_say() {
+        for_each_vector_lens!(lens => {
+            agrees::<2, 1>(lens);
+            agrees::<2, 2>(lens);
+            agrees::<2, 3>(lens);
+            agrees::<2, 4>(lens);
+            agrees::<2, 5>(lens);
+            agrees::<4, 1>(lens);
+            agrees::<4, 2>(lens);
+        });
+    }
+
+    #[test]
+    #[cfg(feature = "rocksdb")]
+    fn what_is_denied_is_what_the_filter_does_not_contain() {
+        for pattern in Pattern::ALL {
+            let geometry = Blocked { lines: 20, pattern };
+            let words = &Words::zeroed(20 * 8).unwrap();
+            hashes(1)
+                .take(600)
+                .for_each(|hash| _ = geometry.insert(words, hash));
+            let mut denied = 0;
+            for hash in hashes(1).take(600).chain(hashes(2).take(2_000)) {
+                let said = AtLine { geometry, words }.denies(ByWords, hash);
+                let contains = geometry.may_contain(words, hash);
+                assert_eq!(said, !contains, "{pattern:?}: {hash:?}");
+                denied += usize::from(said);
+            }
+            assert!((1..=2_000).contains(&denied), "{pattern:?}: {denied}");
+        }
+    }
 
     #[test]
     fn every_group_keeps_to_its_words() {

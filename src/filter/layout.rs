@@ -1,8 +1,6 @@
 //! The closed choice of layouts: a geometry that was checked, without the bits.
 
 use super::blocked::Blocked;
-#[cfg(feature = "rocksdb")]
-use super::blocked::Spot;
 use super::classic::Classic;
 use super::partitioned::Partitioned;
 use super::ribbon::Ribbon;
@@ -79,16 +77,6 @@ impl Layout {
         }
     }
 
-    /// Where this key's bits are, in the layout that has them in one line; `None` in the others.
-    #[cfg(feature = "rocksdb")]
-    #[inline(always)]
-    pub(super) fn spot<'a>(&self, words: &'a Words, hash: KeyHash) -> Option<Spot<'a>> {
-        match self {
-            Self::Blocked(geometry) => geometry.spot(words, hash),
-            _ => None,
-        }
-    }
-
     /// Apart, so that the loops of the other layouts do not crowd the registers of the blocked one.
     #[inline(never)]
     fn any_may_contain(&self, words: &Words, hash: KeyHash) -> bool {
@@ -99,6 +87,7 @@ impl Layout {
     pub(super) fn prefetch(&self, words: &Words, hash: KeyHash) {
         match self {
             Self::Blocked(geometry) => geometry.prefetch(words, hash),
+            Self::Ribbon(geometry) => geometry.prefetch(words, hash),
             scattered => scattered.prefetch_each(words, &[hash]),
         }
     }

@@ -26,7 +26,9 @@
 //! all thresholds are raised.
 
 #[cfg(all(target_arch = "x86_64", not(interleave)))]
-mod avx2;
+pub(super) mod avx2;
+#[cfg(all(target_arch = "x86_64", not(interleave)))]
+pub(super) mod avx512;
 mod map;
 mod solve;
 
@@ -34,6 +36,13 @@ pub(super) use self::map::Coded;
 pub use self::map::{GROUPS, Grouped, MOST_VALUE_BITS, Mapped, Values};
 pub(super) use self::solve::solved;
 
+#[cfg(feature = "rocksdb")]
+use super::Stage;
+#[cfg(feature = "rocksdb")]
+use super::layout::Layout;
+#[cfg(feature = "rocksdb")]
+use super::lens::Glance;
+use super::lens::{Lens, Look, through_best};
 use super::{Kind, Shape, ShapeError, probe};
 use crate::bits::{self, Words};
 use crate::hash::KeyHash;
@@ -256,7 +265,7 @@ struct Window {
 
 /// A window in one plane.
 #[derive(Clone, Copy, Debug)]
-struct Pane {
+pub(crate) struct Pane {
     /// The first word of its first block; those of the next block follow.
     word: u64,
     columns: u32,
@@ -412,77 +421,38 @@ impl Ribbon {
     }
 
     pub(super) fn test_each(&self, words: &Words, hashes: &[KeyHash], answers: &mut [bool]) {
-        #[cfg(all(target_arch = "x86_64", not(interleave)))]
-        if std::arch::is_x86_feature_detected!("avx2") {
-            #[expect(unsafe_code, reason = "not every processor can run what is called")]
-            // SAFETY: this one can.
-            return unsafe { avx2::test_each(self, words, hashes, answers) };
-        }
-        for (&hash, answer) in hashes.iter().zip(answers) {
-            *answer = *answer || self.passes_without_vectors(words, hash, Values::ANY);
-        }
+        let each = Each {
+            // Of one's own: it need not be read again for each.
+            ribbon: *self,
+            words,
+            answers,
+        };
+        through_best(each, hashes);
     }
 
     #[inline]
     fn passes(&self, words: &Words, hash: KeyHash, values: Values) -> bool {
-        #[cfg(all(target_arch = "x86_64", not(interleave)))]
-        if std::arch::is_x86_feature_detected!("avx2") {
-            #[expect(unsafe_code, reason = "not every processor can run what is called")]
-            // SAFETY: this one can.
-            return unsafe { avx2::passes(self, words, hash, values) };
-        }
-        self.passes_without_vectors(words, hash, values)
-    }
-
-    #[inline(never)]
-    fn passes_without_vectors(&self, words: &Words, hash: KeyHash, values: Values) -> bool {
-        self.passes_by(words, hash, values, sum_of_columns)
-    }
-
-    /// [`Ribbon::passes`] by what a function finds in each plane.
-    #[inline(always)]
-    fn passes_by(
-        &self,
-        words: &Words,
-        hash: KeyHash,
-        values: Values,
-        sum_of: impl Fn(&Words, Pane) -> u64,
-    ) -> bool {
-        let Some(window) = self.window(words, hash) else {
-            return true;
+        let ribbon = self;
+        let one = One {
+            ribbon,
+            words,
+            values,
         };
-        let Slots { value_bits, .. } = self.slots;
-        let value_at = self.slots.value_at();
-        let of_value = low_bits(value_bits) << value_at;
-        let rest = (window.block + 1 < self.wider()).then(|| self.rest());
-        let mut value = 0;
-        let fits = self.planes().chain(rest).all(|plane| {
-            let wanted = window.fingerprint >> plane.first_column;
-            let sum = (sum_of(words, window.pane(plane)) ^ wanted) & low_bits(plane.columns);
-            let sum = sum << plane.first_column;
-            value |= sum & of_value;
-            sum & !of_value == 0
-        });
-        fits && values.has((value >> value_at) as u32)
+        through_best(one, hash)
     }
 
     /// Whether the first layer and the first plane tell that a key is not in: of those that are not, nearly
-    /// always. The fewer its instructions, the more look-ups wait for their lines together.
+    /// always.
     #[inline(always)]
-    fn denies_at_once(
-        &self,
-        words: &Words,
-        hash: KeyHash,
-        sum_of: impl Fn(&Words, Pane) -> u64,
-    ) -> bool {
+    fn denies(&self, words: &Words, hash: KeyHash, lens: impl Lens) -> bool {
         let (shard_at, hash) = self.in_shard(hash);
         let place = Place::new(hash, &self.first_layer);
         if is_bumped(words, shard_at, place) {
             return false;
         }
         let window = Window::new(shard_at, place);
-        let sum = sum_of(words, window.pane(self.first_plane)) ^ window.fingerprint;
-        sum & self.tested != 0
+        let sum = lens.sum_of_columns(words, window.pane(self.first_plane));
+        (sum ^ window.fingerprint) & self.tested != 0
     }
 
     /// `None` for a key that is bumped from the last layer.
@@ -556,6 +526,105 @@ impl Ribbon {
     }
 }
 
+/// A look for one key.
+#[derive(Clone, Copy)]
+struct One<'a> {
+    ribbon: &'a Ribbon,
+    words: &'a Words,
+    values: Values,
+}
+
+impl Look<KeyHash> for One<'_> {
+    type Seen = bool;
+
+    #[inline(always)]
+    fn through(self, lens: impl Lens, hash: KeyHash) -> bool {
+        let is_denied = self.ribbon.denies(self.words, hash, lens);
+        !is_denied && through_best(Whole(self), hash)
+    }
+}
+
+/// A look at all layers and planes: apart, so that nothing is saved and restored for what hardly ever happens.
+struct Whole<'a>(One<'a>);
+
+impl Look<KeyHash> for Whole<'_> {
+    type Seen = bool;
+
+    #[inline(always)]
+    fn through(self, lens: impl Lens, hash: KeyHash) -> bool {
+        let One {
+            ribbon,
+            words,
+            values,
+        } = self.0;
+        let Some(window) = ribbon.window(words, hash) else {
+            return true;
+        };
+        let Slots { value_bits, .. } = ribbon.slots;
+        let value_at = ribbon.slots.value_at();
+        let of_value = low_bits(value_bits) << value_at;
+        let rest = (window.block + 1 < ribbon.wider()).then(|| ribbon.rest());
+        let mut found = 0;
+        // A loop, and no closure, which would not be compiled for the lens.
+        for plane in ribbon.planes().chain(rest) {
+            let wanted = window.fingerprint >> plane.first_column;
+            let sum = lens.sum_of_columns(words, window.pane(plane));
+            found |= ((sum ^ wanted) & low_bits(plane.columns)) << plane.first_column;
+            if found & !of_value != 0 {
+                return false;
+            }
+        }
+        values.has((found >> value_at) as u32)
+    }
+}
+
+/// A look for many keys, compiled into one loop.
+struct Each<'a> {
+    ribbon: Ribbon,
+    words: &'a Words,
+    answers: &'a mut [bool],
+}
+
+impl Look<&[KeyHash]> for Each<'_> {
+    type Seen = ();
+
+    #[inline(always)]
+    fn through(self, lens: impl Lens, hashes: &[KeyHash]) {
+        let one = One {
+            ribbon: &self.ribbon,
+            words: self.words,
+            values: Values::ANY,
+        };
+        for (&hash, answer) in hashes.iter().zip(self.answers) {
+            *answer = *answer || one.through(lens, hash);
+        }
+    }
+}
+
+/// A glance at one window.
+#[cfg(feature = "rocksdb")]
+#[derive(Clone, Copy)]
+pub(crate) struct AtWindow<'a> {
+    ribbon: &'a Ribbon,
+    words: &'a Words,
+}
+
+#[cfg(feature = "rocksdb")]
+impl<'a> Glance<'a> for AtWindow<'a> {
+    #[inline(always)]
+    fn at(stage: &'a Stage) -> Option<Self> {
+        let (Layout::Ribbon(ribbon), words) = stage.parts() else {
+            return None;
+        };
+        Some(Self { ribbon, words })
+    }
+
+    #[inline(always)]
+    fn denies(self, lens: impl Lens, hash: KeyHash) -> bool {
+        self.ribbon.denies(self.words, hash, lens)
+    }
+}
+
 /// Whether a key is bumped from the layer for which its place was worked out.
 #[inline]
 fn is_bumped(words: &Words, shard_at: u64, place: Place) -> bool {
@@ -579,7 +648,7 @@ fn threshold_words(buckets: u64) -> u64 {
 
 /// What the columns of a pane sum to, from the low bit on.
 #[inline]
-fn sum_of_columns(words: &Words, pane: Pane) -> u64 {
+pub(super) fn sum_of_columns(words: &Words, pane: Pane) -> u64 {
     let mut sums = 0;
     for column in 0..pane.columns {
         let word = pane.word + u64::from(column);
@@ -626,6 +695,7 @@ impl TryFrom<Shape> for Ribbon {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::filter::lens::{ByWords, for_each_vector_lens};
     use crate::filter::naive::hashes;
     use crate::filter::{Stage, StageError};
     use crate::math::Rate;
@@ -733,6 +803,28 @@ mod tests {
             assert!(keys.iter().all(|&key| stage.may_contain(key)), "{word}");
         }
         assert!(stage.is_full());
+    }
+
+    #[test]
+    fn vectors_say_what_words_say() {
+        for_each_vector_lens!(lens => {
+            for rate in [0.4, 0.01, 0.002, 1e-6] {
+                let stage = ribbon_of(900, rate);
+                let ribbon = &Ribbon::try_from(stage.shape()).unwrap();
+                let mut claimed = 0;
+                for hash in hashes(1).take(900).chain(hashes(2).take(9_000)) {
+                    let (words, values) = (stage.stored(), Values::ANY);
+                    let whole = || Whole(One { ribbon, words, values });
+                    let expected = whole().through(ByWords, hash);
+                    assert_eq!(whole().through(lens, hash), expected, "{rate}: {hash:?}");
+                    let denied = ribbon.denies(words, hash, lens);
+                    assert_eq!(denied, ribbon.denies(words, hash, ByWords));
+                    assert!(!(denied && expected), "{rate}: {hash:?}");
+                    claimed += usize::from(expected);
+                }
+                assert!((900..900 + 6_000).contains(&claimed), "{claimed} at {rate}");
+            }
+        });
     }
 
     /// Stored bits depend on every constant of this file. The sum is frozen: if it changes, files of

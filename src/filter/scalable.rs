@@ -22,9 +22,9 @@
 //! stage answers *maybe* for it already.
 //! Stages are only ever appended. A key that could not be stored saturates the filter, for ever.
 
-#[cfg(feature = "rocksdb")]
-use super::blocked::Spot;
 use super::layout::Layout;
+#[cfg(feature = "rocksdb")]
+use super::lens::Glance;
 use super::{BATCH, Chain, Kind, Stage, Values, test_many};
 use crate::hash::{Imprint, KeyHash};
 use crate::math::growth::{self, Tightening};
@@ -362,11 +362,11 @@ impl Scalable {
         }
     }
 
-    /// The one line that tells whether it may contain a key; `None` where more than one do, or none does.
+    /// A glance that speaks for all keys; `None` where they are in several stages, or in one of another layout.
     #[cfg(feature = "rocksdb")]
     #[inline(always)]
-    pub(crate) fn spot(&self, hash: KeyHash) -> Option<Spot<'_>> {
-        self.only_stage()?.spot(hash)
+    pub(crate) fn glance<'a, G: Glance<'a>>(&'a self) -> Option<G> {
+        G::at(self.only_stage()?)
     }
 
     /// The stage that is asked, where it is one.

@@ -1,8 +1,6 @@
 //! A filter of fixed size: a checked geometry, its words, and how many keys they took.
 
 use super::blocked::Blocked;
-#[cfg(feature = "rocksdb")]
-use super::blocked::Spot;
 use super::layout::Layout;
 use super::ribbon::{self, Coded, Grouped, MOST_VALUE_BITS, Mapped, Ribbon, Slots, Values};
 use super::{BATCH, Kind, Shape, ShapeError};
@@ -236,11 +234,11 @@ impl Stage {
         self.layout.may_have_one(&self.words, hash, values)
     }
 
-    /// The one line that tells whether it may contain a key; `None` of a layout with more.
+    /// For a glance.
     #[cfg(feature = "rocksdb")]
     #[inline(always)]
-    pub(super) fn spot(&self, hash: KeyHash) -> Option<Spot<'_>> {
-        self.layout.spot(&self.words, hash)
+    pub(super) fn parts(&self) -> (&Layout, &Words) {
+        (&self.layout, &self.words)
     }
 
     /// Asks the processor for the lines that [`Stage::may_contain`] will look at.

@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock, Weak};
 mod asking;
 mod knowledge;
 
+pub(crate) use self::asking::BeginsStatic;
 pub(crate) use self::knowledge::{Epoch, ForeignKeys, Moment};
 
 use self::knowledge::Knowledge;
@@ -43,6 +44,8 @@ pub(crate) struct Column {
     knowledge: Mutex<Knowledge>,
     segment_rate: Mutex<Option<Rate>>,
     static_filters: bool,
+    /// Whether the summary begins with a static stage, once it was consolidated.
+    begins_static: bool,
     spares_hits: bool,
     strayed: AtomicBool,
     counters: Counters,
@@ -88,6 +91,7 @@ impl Column {
             knowledge: Mutex::new(Knowledge::of_tables(covers)),
             segment_rate: Mutex::new(options.get_segment_rate()),
             static_filters: options.has_static_filters(),
+            begins_static: options.has_static_filters() || options.has_run_map(),
             spares_hits: options.spares_hits(),
             strayed: AtomicBool::new(false),
             counters: Counters::new(),
@@ -225,7 +229,7 @@ mod tests {
     use rocksdb::{DEFAULT_COLUMN_FAMILY_NAME, Env, Options};
 
     use super::*;
-    use crate::filter::{Ask, ByWords};
+    use crate::filter::{AtLine, AtWindow, ByWords, Chain, Look as _, Stage};
     use crate::hash::{HashId, Seed};
     use crate::math::Items;
     use crate::rcu::Reading;
@@ -290,16 +294,17 @@ mod tests {
             for key in (0..100).chain(1 << 31..(1 << 31) + 1_000_u32) {
                 let key = &key.to_be_bytes();
                 let asked = [
-                    column.ask_through(key, ByWords),
-                    (&columns, 0).ask_through(key, ByWords).unwrap(),
+                    (&*column).through(ByWords, key),
+                    (&columns, 0).through(ByWords, key).unwrap(),
                 ];
                 let absent = |asked| matches!(asked, Asked::Absent(_) | Asked::Doubted(_));
                 let here = absent(column.ask(key));
                 assert_eq!(asked.map(absent), [here; 2]);
                 assert!(!here || engine.get(key).unwrap().is_none());
                 denied += u64::from(here);
-                let at_once = reading()
-                    .and_then(|(slot, reading)| column.ask_under(slot, &reading, key, ByWords));
+                let at_once = reading().and_then(|(slot, reading)| {
+                    column.ask_under::<AtLine<'_>>(slot, &reading, ByWords, key)
+                });
                 denied_at_once += u64::from(at_once.is_some());
             }
             assert!((900..=1_000).contains(&denied), "{denied}");
@@ -309,7 +314,53 @@ mod tests {
             assert_eq!(counted, 3 * denied + denied_at_once);
         }
         assert!(column.view().summary.stages() > 1);
-        assert!((&columns, 1).ask_through(b"key", ByWords).is_none());
+        assert!((&columns, 1).through(ByWords, b"key").is_none());
+    }
+
+    /// Nearly all keys that are not there are denied at a glance, alone and by the family's id, and no other.
+    #[test]
+    fn a_static_summary_says_at_a_glance_what_is_not_in_the_database() {
+        let (engine, column) = engine_and_front();
+        let columns = Columns::new(Rate::new(0.01).unwrap());
+        columns.insert(0, Arc::clone(&column));
+        let keys = |numbers: std::ops::Range<u32>| numbers.map(u32::to_be_bytes);
+        let hashes = keys(0..2_000).map(|key| hasher().hash(&key).remixed());
+        let stage = Stage::ribbon(hashes.collect(), Rate::ONE_PERCENT).unwrap();
+        keys(0..2_000).for_each(|key| engine.put(key, "value").unwrap());
+        let imprint = hasher().imprint().remixed();
+        let chain = Chain::new(imprint, vec![stage]);
+        let options = SieveOptions::default().summary(Items::new(0), Bits::new(0));
+        let summary = Scalable::starting_with(imprint, options, chain);
+        assert!(knows_all_in(&column, Arc::new(summary)));
+        let (mut denied, mut at_a_glance, mut spaced) = (0, 0, 0);
+        let absent = |asked| matches!(asked, Asked::Absent(_) | Asked::Doubted(_));
+        for key in &mut keys(0..2_000).chain(keys(1 << 31..(1 << 31) + 2_000)) {
+            let key = &key[..];
+            let says = absent(column.ask(key));
+            let asked = [
+                BeginsStatic(&*column).through(ByWords, key),
+                BeginsStatic((&columns, 0)).through(ByWords, key).unwrap(),
+                columns.ask(0, key).unwrap(),
+            ];
+            assert_eq!(asked.map(absent), [says; 3]);
+            assert!(!says || engine.get(key).unwrap().is_none());
+            denied += u32::from(says);
+            let Some(slot) = OwnSlot::known() else {
+                continue;
+            };
+            if let Some(reading) = Reading::begin_at_once(slot) {
+                spaced += u32::from(says);
+                let glance = column.ask_under::<AtWindow<'_>>(slot, &reading, ByWords, key);
+                assert!(says || glance.is_none());
+                at_a_glance += u32::from(glance.is_some());
+            }
+        }
+        assert!((1_960..=2_000).contains(&denied), "{denied}");
+        // The first plane of seven columns tells all but one in 128, and a few are bumped.
+        assert!(
+            at_a_glance * 100 >= spaced * 90,
+            "{at_a_glance} of {spaced}"
+        );
     }
 
     #[test]

@@ -4,9 +4,9 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::audit::Asked;
-use super::column::{Column, ForeignKeys};
+use super::column::{BeginsStatic, Column, ForeignKeys};
 use super::{Engine, ffi};
-use crate::filter::{Ask, Lens, ask_through_best};
+use crate::filter::{AtLine, AtWindow, Lens, Look, through_best};
 use crate::math::{Bits, Rate};
 use crate::planted::planted;
 use crate::rcu::{Published, Reading};
@@ -87,7 +87,16 @@ impl Columns {
     /// [`Columns::ask`] for a read, as [`Column::ask_to_read`].
     #[inline]
     pub(crate) fn ask_to_read(&self, id: u32, key: &[u8]) -> Option<Asked> {
-        ask_through_best((self, id), key)
+        through_best((self, id), key)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn ask_further(&self, id: u32, key: &[u8]) -> Option<Asked> {
+        match self.with(id, Column::begins_static)? {
+            true => through_best(BeginsStatic((self, id)), key),
+            false => self.ask_or_spare(id, key),
+        }
     }
 
     #[cold]
@@ -235,18 +244,35 @@ impl Columns {
     }
 }
 
-/// One family's, by its id, both looks under one reading.
-impl Ask for (&Columns, u32) {
-    type Answer = Option<Asked>;
+/// [`Columns::ask_to_read`], both looks under one reading.
+impl Look<&[u8]> for (&Columns, u32) {
+    type Seen = Option<Asked>;
 
     #[inline(always)]
-    fn ask_through(self, key: &[u8], lens: impl Lens) -> Option<Asked> {
+    fn through(self, lens: impl Lens, key: &[u8]) -> Option<Asked> {
         let (columns, id) = self;
         let at_once = || {
             let slot = OwnSlot::known()?;
             let reading = Reading::begin_at_once(slot)?;
             let column = columns.by_id.get(&reading).get(id as usize)?.as_ref()?;
-            column.ask_under(slot, &reading, key, lens)
+            column.ask_under::<AtLine<'_>>(slot, &reading, lens, key)
+        };
+        at_once().or_else(|| columns.ask_further(id, key))
+    }
+}
+
+/// The same where the summary begins static.
+impl Look<&[u8]> for BeginsStatic<(&Columns, u32)> {
+    type Seen = Option<Asked>;
+
+    #[inline(always)]
+    fn through(self, lens: impl Lens, key: &[u8]) -> Option<Asked> {
+        let Self((columns, id)) = self;
+        let at_once = || {
+            let slot = OwnSlot::known()?;
+            let reading = Reading::begin_at_once(slot)?;
+            let column = columns.by_id.get(&reading).get(id as usize)?.as_ref()?;
+            column.ask_under::<AtWindow<'_>>(slot, &reading, lens, key)
         };
         at_once().or_else(|| columns.ask_or_spare(id, key))
     }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use super::inventory::Inventory;
 use super::runs::{SortedRuns, Spanning};
-use crate::filter::{Lens, Scalable};
+use crate::filter::{Glance, Lens, Scalable};
 use crate::hash::{KeyHash, KeyHasher};
 use crate::planted::planted;
 use crate::segment::Segment;
@@ -130,14 +130,18 @@ impl View {
         }
     }
 
-    /// Evidence that one line of the summary gives, if it has one that tells, and speaks for all tables.
+    /// Evidence that a glance at the summary gives, if the summary speaks for all tables.
     #[inline(always)]
-    pub(crate) fn absent_at_once(&self, hash: KeyHash, lens: impl Lens) -> Option<Proof> {
+    pub(crate) fn absent_at_a_glance<'a, G: Glance<'a>>(
+        &'a self,
+        lens: impl Lens,
+        hash: KeyHash,
+    ) -> Option<Proof> {
         if !self.coverage.is_complete() && !planted!(SummaryAlwaysSuffices) {
             return None;
         }
-        let spot = self.summary.spot(hash.remixed())?;
-        (!spot.is_taken(lens)).then_some(Proof(()))
+        let glance: G = self.summary.glance()?;
+        glance.denies(lens, hash.remixed()).then_some(Proof(()))
     }
 
     /// The view's answer for a key and its hash.

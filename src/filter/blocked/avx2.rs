@@ -8,32 +8,22 @@
 
 use std::arch::x86_64::*;
 
-use super::{Blocked, SPREAD, take};
-use crate::bits::{Line, Words};
+use super::{SPREAD, take};
+use crate::bits::Line;
 use crate::hash::KeyHash;
 
-/// [`super::contains`] of the same key.
+/// [`super::contains_by_words`] of the same key.
 #[target_feature(enable = "avx2")]
 #[inline]
-pub(super) fn contains<const GROUPS: usize, const EACH: u32>(line: &Line, hash: KeyHash) -> bool {
+pub(in crate::filter) fn contains<const GROUPS: usize, const EACH: u32>(
+    line: &Line,
+    hash: KeyHash,
+) -> bool {
     let spread = hash.get().wrapping_mul(SPREAD);
     if GROUPS == 2 {
         two_groups::<EACH>(line, spread)
     } else {
         four_groups::<EACH>(line, spread)
-    }
-}
-
-/// [`super::contains_each`], with the look-up compiled into the loop.
-#[target_feature(enable = "avx2")]
-pub(super) fn contains_each<const GROUPS: usize, const EACH: u32>(
-    geometry: Blocked,
-    words: &Words,
-    hashes: &[KeyHash],
-    answers: &mut [bool],
-) {
-    for (&hash, answer) in hashes.iter().zip(answers) {
-        *answer |= contains::<GROUPS, EACH>(words.line(geometry.line(hash)), hash);
     }
 }
 
@@ -74,47 +64,4 @@ fn four_groups<const EACH: u32>(line: &Line, spread: u64) -> bool {
         mask = _mm256_or_si256(mask, _mm256_sllv_epi64(_mm256_set1_epi64x(1), bit));
     }
     _mm256_testc_si256(_mm256_castpd_si256(words), mask) == 1
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::{contains_by_words, set};
-    use super::*;
-    use crate::filter::naive::hashes;
-
-    #[expect(unsafe_code, reason = "not every processor can run what is called")]
-    fn agrees<const GROUPS: usize, const EACH: u32>() {
-        let line = Line::default();
-        let mut claimed = 0;
-        for (inserted, asked) in hashes(1).zip(hashes(2)).take(24) {
-            set::<GROUPS, EACH>(&line, inserted);
-            for hash in hashes(1)
-                .take(24)
-                .chain([asked])
-                .chain(hashes(3).take(1_000))
-            {
-                let expected = contains_by_words::<GROUPS, EACH>(&line, hash);
-                // SAFETY: the test that calls this has seen to it that the processor can.
-                let got = unsafe { contains::<GROUPS, EACH>(&line, hash) };
-                assert_eq!(got, expected, "{GROUPS} by {EACH}: {hash:?}");
-                claimed += usize::from(got);
-            }
-        }
-        assert!(claimed > 24 * 12, "{claimed}");
-    }
-
-    #[test]
-    fn vectors_say_what_words_say() {
-        if !std::arch::is_x86_feature_detected!("avx2") {
-            eprintln!("skipped: this processor has no AVX2");
-            return;
-        }
-        agrees::<2, 1>();
-        agrees::<2, 2>();
-        agrees::<2, 3>();
-        agrees::<2, 4>();
-        agrees::<2, 5>();
-        agrees::<4, 1>();
-        agrees::<4, 2>();
-    }
 }

@@ -1,7 +1,7 @@
 //! What readers ask a front, one key at a time and many, and what they report back.
 //!
 //! ```text
-//! ask_to_read -> ask_under      one line of the summary denies the key: most misses
+//! ask_to_read -> ask_under      a glance at the summary denies the key: most misses
 //!                    | says nothing
 //!                ask_or_spare   of the last 32 keys all were there: the engine is asked at once
 //!                    | not spared
@@ -10,7 +10,7 @@
 //! ```
 
 use super::Column;
-use crate::filter::{Ask, Lens, ask_through_best};
+use crate::filter::{AtLine, AtWindow, Glance, Lens, Look, through_best};
 use crate::planted::planted;
 use crate::rcu::Reading;
 use crate::rocks::audit::{Asked, Auditor, Sample};
@@ -32,7 +32,16 @@ impl Column {
     /// [`Column::ask`] for a read of the key's value, which need not ask where the key is likely to be there.
     #[inline]
     pub(crate) fn ask_to_read(&self, key: &[u8]) -> Asked {
-        ask_through_best(self, key)
+        if self.begins_static {
+            through_best(BeginsStatic(self), key)
+        } else {
+            through_best(self, key)
+        }
+    }
+
+    /// Whether the summary begins with a static stage as a rule.
+    pub(crate) fn begins_static(&self) -> bool {
+        self.begins_static
     }
 
     /// [`Column::ask_fully`] where that is not spared. Cold to the compiler alone: [`Column::ask_under`] is to
@@ -46,22 +55,22 @@ impl Column {
         self.ask_fully(key)
     }
 
-    /// A miss as most are, without a call. It waits for one line of memory, and the fewer its
-    /// instructions, the more look-ups the processor has waiting together. `None` says nothing:
+    /// A miss as most are, without a call, by a glance at the summary. `None` says nothing:
     /// [`Column::ask_fully`] does, and at once where the key is likely to be there.
     #[inline(always)]
-    pub(crate) fn ask_under(
-        &self,
+    pub(crate) fn ask_under<'v, G: Glance<'v>>(
+        &'v self,
         slot: OwnSlot,
-        reading: &Reading,
-        key: &[u8],
+        reading: &'v Reading,
         lens: impl Lens,
+        key: &[u8],
     ) -> Option<Asked> {
         if self.counters.foretell(slot) {
             return None;
         }
         let hash = self.hasher.at_once(key)?;
-        let proof = self.view.get(reading).absent_at_once(hash, lens)?;
+        let view = self.view.get(reading);
+        let proof = view.absent_at_a_glance::<G>(lens, hash)?;
         let ordinal = self.counters.add_to(slot, Event::Absent, 1);
         Some(self.denied(ordinal, proof))
     }
@@ -249,16 +258,36 @@ impl Column {
     }
 }
 
-impl Ask for &Column {
-    type Answer = Asked;
+/// [`Column::ask_to_read`].
+impl Look<&[u8]> for &Column {
+    type Seen = Asked;
 
     #[inline(always)]
-    fn ask_through(self, key: &[u8], lens: impl Lens) -> Asked {
+    fn through(self, lens: impl Lens, key: &[u8]) -> Asked {
         let at_once = || {
             let slot = OwnSlot::known()?;
             let reading = Reading::begin_at_once(slot)?;
-            self.ask_under(slot, &reading, key, lens)
+            self.ask_under::<AtLine<'_>>(slot, &reading, lens, key)
         };
         at_once().unwrap_or_else(|| self.ask_or_spare(key))
+    }
+}
+
+/// What is asked where the summary begins static: apart, since a glance at a window takes more registers than one
+/// at a line should have to save.
+pub(crate) struct BeginsStatic<Asked>(pub(crate) Asked);
+
+impl Look<&[u8]> for BeginsStatic<&Column> {
+    type Seen = Asked;
+
+    #[inline(always)]
+    fn through(self, lens: impl Lens, key: &[u8]) -> Asked {
+        let Self(column) = self;
+        let at_once = || {
+            let slot = OwnSlot::known()?;
+            let reading = Reading::begin_at_once(slot)?;
+            column.ask_under::<AtWindow<'_>>(slot, &reading, lens, key)
+        };
+        at_once().unwrap_or_else(|| column.ask_or_spare(key))
     }
 }

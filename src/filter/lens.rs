@@ -1,0 +1,106 @@
+//! With what words are looked at, and look-ups that are compiled whole for each.
+//!
+//! A function for one kind of processor is not inlined into one for all of them: a look-up that chose at its
+//! words would call, and keep its registers meanwhile. So it chooses before it begins.
+
+#[cfg(all(target_arch = "x86_64", not(interleave)))]
+pub(super) mod vectors;
+
+#[cfg(feature = "rocksdb")]
+use super::Stage;
+use super::blocked;
+use super::ribbon::{self, Pane};
+use crate::bits::{Line, Words};
+use crate::hash::KeyHash;
+
+/// With what words are looked at: any two see the same.
+pub(crate) trait Lens: Copy {
+    /// Whether all bits of a key are set in its line of a blocked filter.
+    fn contains<const GROUPS: usize, const EACH: u32>(self, line: &Line, hash: KeyHash) -> bool;
+
+    /// What the columns of a ribbon filter's pane sum to, from the low bit on; above them, anything.
+    fn sum_of_columns(self, words: &Words, pane: Pane) -> u64;
+}
+
+/// What can be looked at for a key, or for several, through any lens.
+pub(crate) trait Look<Key> {
+    /// What is seen.
+    type Seen;
+
+    /// What is seen through this lens; to be inlined always.
+    fn through(self, lens: impl Lens, key: Key) -> Self::Seen;
+}
+
+/// A look at a stage that denies nearly every key which is not in, in few instructions: the fewer it takes, the
+/// more look-ups wait for their lines together.
+#[cfg(feature = "rocksdb")]
+pub(crate) trait Glance<'a>: Sized {
+    /// At this stage, if it is of the layout for it.
+    fn at(stage: &'a Stage) -> Option<Self>;
+
+    /// Whether the key is certainly not in; false says nothing.
+    fn denies(self, lens: impl Lens, hash: KeyHash) -> bool;
+}
+
+/// What is seen through the best lens of this processor.
+#[inline]
+pub(crate) fn through_best<Key, L: Look<Key>>(look: L, key: Key) -> L::Seen {
+    #[cfg(all(target_arch = "x86_64", not(interleave)))]
+    match vectors::best() {
+        Some(vectors::Best::Avx512(lens)) => {
+            #[expect(unsafe_code, reason = "not every processor can run what is called")]
+            // SAFETY: the lens is proof that this one can.
+            return unsafe { vectors::by_avx512(lens, look, key) };
+        }
+        Some(vectors::Best::Avx2(lens)) => {
+            #[expect(unsafe_code, reason = "not every processor can run what is called")]
+            // SAFETY: the lens is proof that this one can.
+            return unsafe { vectors::by_avx2(lens, look, key) };
+        }
+        None => {}
+    }
+    by_words(look, key)
+}
+
+#[inline(never)]
+fn by_words<Key, L: Look<Key>>(look: L, key: Key) -> L::Seen {
+    look.through(ByWords, key)
+}
+
+/// What every processor has.
+#[derive(Clone, Copy)]
+pub(crate) struct ByWords;
+
+impl Lens for ByWords {
+    #[inline(always)]
+    fn contains<const GROUPS: usize, const EACH: u32>(self, line: &Line, hash: KeyHash) -> bool {
+        blocked::contains_by_words::<GROUPS, EACH>(line, hash)
+    }
+
+    #[inline(always)]
+    fn sum_of_columns(self, words: &Words, pane: Pane) -> u64 {
+        ribbon::sum_of_columns(words, pane)
+    }
+}
+
+/// Does this with each lens of vectors that this processor has.
+#[cfg(test)]
+macro_rules! for_each_vector_lens {
+    ($lens:ident => $body:expr) => {
+        #[cfg(all(target_arch = "x86_64", not(interleave)))]
+        {
+            use crate::filter::lens::vectors::{ByAvx2, ByAvx512};
+            match ByAvx2::where_it_runs() {
+                Some($lens) => $body,
+                None => eprintln!("skipped: this processor has no AVX2"),
+            }
+            match ByAvx512::where_it_runs() {
+                Some($lens) => $body,
+                None => eprintln!("skipped: this processor has no AVX-512 that counts bits"),
+            }
+        }
+    };
+}
+
+#[cfg(test)]
+pub(super) use for_each_vector_lens;
