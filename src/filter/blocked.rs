@@ -22,12 +22,6 @@
 #[cfg(all(target_arch = "x86_64", not(interleave)))]
 pub(super) mod avx2;
 
-#[cfg(feature = "rocksdb")]
-use super::Stage;
-#[cfg(feature = "rocksdb")]
-use super::layout::Layout;
-#[cfg(feature = "rocksdb")]
-use super::lens::Glance;
 use super::lens::{Lens, Look, through_best};
 use super::{Kind, Shape, ShapeError, probe};
 use crate::bits::{Line, Words};
@@ -119,6 +113,16 @@ impl Blocked {
         let line = words.line(self.line(hash));
         let contains: fn(&Line, KeyHash) -> bool = for_pattern!(self.pattern, contains);
         contains(line, hash)
+    }
+
+    /// Whether the key is certainly not in; false also if its line lay outside.
+    #[cfg(feature = "rocksdb")]
+    #[inline(always)]
+    pub(super) fn denies(self, words: &Words, lens: impl Lens, hash: KeyHash) -> bool {
+        match words.get(self.line(hash)) {
+            Some(line) => !for_pattern!(self.pattern, contains_through(lens, line, hash)),
+            None => false,
+        }
     }
 
     #[inline]
@@ -251,33 +255,6 @@ impl<const GROUPS: usize, const EACH: u32> Look<&[KeyHash]> for Each<'_, GROUPS,
     }
 }
 
-/// A glance at one line.
-#[cfg(feature = "rocksdb")]
-#[derive(Clone, Copy)]
-pub(crate) struct AtLine<'a> {
-    geometry: Blocked,
-    words: &'a Words,
-}
-
-#[cfg(feature = "rocksdb")]
-impl<'a> Glance<'a> for AtLine<'a> {
-    #[inline(always)]
-    fn at(stage: &'a Stage) -> Option<Self> {
-        let (&Layout::Blocked(geometry), words) = stage.parts() else {
-            return None;
-        };
-        Some(Self { geometry, words })
-    }
-
-    #[inline(always)]
-    fn denies(self, lens: impl Lens, hash: KeyHash) -> bool {
-        match self.words.get(self.geometry.line(hash)) {
-            Some(line) => !for_pattern!(self.geometry.pattern, contains_through(lens, line, hash)),
-            None => false,
-        }
-    }
-}
-
 #[cfg(feature = "rocksdb")]
 #[inline(always)]
 fn contains_through<const GROUPS: usize, const EACH: u32>(
@@ -334,7 +311,7 @@ impl TryFrom<Shape> for Blocked {
 
 #[cfg(test)]
 mod tests {
-    use super::super::lens::{ByWords, for_each_vector_lens};
+    use super::super::lens::{ByWords, for_each_lens};
     use super::*;
     use crate::filter::naive::hashes;
 
@@ -358,8 +335,8 @@ mod tests {
     }
 
     #[test]
-    fn vectors_say_what_words_say() {
-        for_each_vector_lens!(lens => {
+    fn a_line_looks_the_same_through_every_lens() {
+        for_each_lens!(lens => {
             agrees::<2, 1>(lens);
             agrees::<2, 2>(lens);
             agrees::<2, 3>(lens);
@@ -381,7 +358,7 @@ mod tests {
                 .for_each(|hash| _ = geometry.insert(words, hash));
             let mut denied = 0;
             for hash in hashes(1).take(600).chain(hashes(2).take(2_000)) {
-                let said = AtLine { geometry, words }.denies(ByWords, hash);
+                let said = geometry.denies(words, ByWords, hash);
                 let contains = geometry.may_contain(words, hash);
                 assert_eq!(said, !contains, "{pattern:?}: {hash:?}");
                 denied += usize::from(said);

@@ -6,14 +6,12 @@
 #[cfg(all(target_arch = "x86_64", not(interleave)))]
 pub(super) mod vectors;
 
-#[cfg(feature = "rocksdb")]
-use super::Stage;
 use super::blocked;
 use super::ribbon::{self, Pane};
 use crate::bits::{Line, Words};
 use crate::hash::KeyHash;
 
-/// With what words are looked at: any two see the same.
+/// With what words are looked at: any two say the same of a key.
 pub(crate) trait Lens: Copy {
     /// Whether all bits of a key are set in its line of a blocked filter.
     fn contains<const GROUPS: usize, const EACH: u32>(self, line: &Line, hash: KeyHash) -> bool;
@@ -22,24 +20,14 @@ pub(crate) trait Lens: Copy {
     fn sum_of_columns(self, words: &Words, pane: Pane) -> u64;
 }
 
-/// What can be looked at for a key, or for several, through any lens.
+/// What can be looked at for a key, or for several, through any lens. The key is no part of it, so that both are
+/// small enough for registers.
 pub(crate) trait Look<Key> {
     /// What is seen.
     type Seen;
 
     /// What is seen through this lens; to be inlined always.
     fn through(self, lens: impl Lens, key: Key) -> Self::Seen;
-}
-
-/// A look at a stage that denies nearly every key which is not in, in few instructions: the fewer it takes, the
-/// more look-ups wait for their lines together.
-#[cfg(feature = "rocksdb")]
-pub(crate) trait Glance<'a>: Sized {
-    /// At this stage, if it is of the layout for it.
-    fn at(stage: &'a Stage) -> Option<Self>;
-
-    /// Whether the key is certainly not in; false says nothing.
-    fn denies(self, lens: impl Lens, hash: KeyHash) -> bool;
 }
 
 /// What is seen through the best lens of this processor.
@@ -62,7 +50,7 @@ pub(crate) fn through_best<Key, L: Look<Key>>(look: L, key: Key) -> L::Seen {
     by_words(look, key)
 }
 
-#[inline(never)]
+#[cfg_attr(all(target_arch = "x86_64", not(interleave)), inline(never))]
 fn by_words<Key, L: Look<Key>>(look: L, key: Key) -> L::Seen {
     look.through(ByWords, key)
 }
@@ -83,10 +71,12 @@ impl Lens for ByWords {
     }
 }
 
-/// Does this with each lens of vectors that this processor has.
+/// Does this with each lens that this processor has.
 #[cfg(test)]
-macro_rules! for_each_vector_lens {
-    ($lens:ident => $body:expr) => {
+macro_rules! for_each_lens {
+    ($lens:ident => $body:expr) => {{
+        let $lens = crate::filter::lens::ByWords;
+        $body;
         #[cfg(all(target_arch = "x86_64", not(interleave)))]
         {
             use crate::filter::lens::vectors::{ByAvx2, ByAvx512};
@@ -99,8 +89,8 @@ macro_rules! for_each_vector_lens {
                 None => eprintln!("skipped: this processor has no AVX-512 that counts bits"),
             }
         }
-    };
+    }};
 }
 
 #[cfg(test)]
-pub(super) use for_each_vector_lens;
+pub(super) use for_each_lens;

@@ -29,6 +29,8 @@ mod classic;
 mod composite;
 mod counters;
 mod counting;
+#[cfg(feature = "rocksdb")]
+mod glance;
 mod growing;
 mod hash_coding;
 mod layout;
@@ -50,22 +52,20 @@ mod laws;
 #[cfg(test)]
 pub(crate) mod naive;
 
-#[cfg(feature = "rocksdb")]
-pub(crate) use blocked::AtLine;
 pub use chain::Chain;
 pub use composite::{Composite, Membership, RemovedForEver};
 pub use counters::CounterWidth;
 pub use counting::{Counting, NotInserted};
+#[cfg(feature = "rocksdb")]
+pub(crate) use glance::{AtLine, AtWindow, Glance};
 pub use growing::{Countable, Growing, Growth, RemoveError};
 pub use hash_coding::{Full, HashCoding, MAX_CODE_BITS};
 #[cfg(all(test, feature = "rocksdb"))]
 pub(crate) use lens::ByWords;
 #[cfg(feature = "rocksdb")]
-pub(crate) use lens::{Glance, Lens, Look, through_best};
+pub(crate) use lens::{Lens, Look, through_best};
 pub use merge::{Mismatch, ResizeError};
 pub use recurring::RecurringMinimum;
-#[cfg(feature = "rocksdb")]
-pub(crate) use ribbon::AtWindow;
 pub use ribbon::{GROUPS, Grouped, MOST_VALUE_BITS, Mapped, Values};
 pub use scalable::{Scalable, ScalableOptions};
 pub use shape::{Kind, Shape, ShapeError};

@@ -22,9 +22,11 @@
 //! stage answers *maybe* for it already.
 //! Stages are only ever appended. A key that could not be stored saturates the filter, for ever.
 
+#[cfg(feature = "rocksdb")]
+use super::glance::Glance;
 use super::layout::Layout;
 #[cfg(feature = "rocksdb")]
-use super::lens::Glance;
+use super::lens::Lens;
 use super::{BATCH, Chain, Kind, Stage, Values, test_many};
 use crate::hash::{Imprint, KeyHash};
 use crate::math::growth::{self, Tightening};
@@ -150,12 +152,12 @@ const SATURATED: usize = 0;
 struct Open {
     stage: Stage,
     capacity: Items,
-    last_look: Mutex<Option<Look>>,
+    last_look: Mutex<Option<Held>>,
 }
 
 /// What a stage held when somebody looked.
 #[derive(Clone, Copy)]
-struct Look {
+struct Held {
     items: Items,
     checksum: u32,
 }
@@ -362,11 +364,15 @@ impl Scalable {
         }
     }
 
-    /// A glance that speaks for all keys; `None` where they are in several stages, or in one of another layout.
+    /// Whether a glance tells that the key was never inserted; false says nothing, as where several stages are
+    /// asked.
     #[cfg(feature = "rocksdb")]
     #[inline(always)]
-    pub(crate) fn glance<'a, G: Glance<'a>>(&'a self) -> Option<G> {
-        G::at(self.only_stage()?)
+    pub(crate) fn denies<G: Glance>(&self, lens: impl Lens, hash: KeyHash) -> bool {
+        match self.only_stage() {
+            Some(only) => G::denies(only, lens, hash),
+            None => false,
+        }
     }
 
     /// The stage that is asked, where it is one.
@@ -569,10 +575,10 @@ impl Open {
     }
 
     /// What the stage holds, with every bit of the keys that it counts; `None` while it takes keys.
-    fn look(&self) -> Option<Look> {
+    fn look(&self) -> Option<Held> {
         let items = self.stage.items();
         let checksum = self.stage.checksum(0);
-        (self.stage.items() == items).then_some(Look { items, checksum })
+        (self.stage.items() == items).then_some(Held { items, checksum })
     }
 
     /// Whether an insertion that had set its bits, and not yet counted, explains a change. One that

@@ -234,7 +234,7 @@ impl Stage {
         self.layout.may_have_one(&self.words, hash, values)
     }
 
-    /// For a glance.
+    /// The geometry and the words, for a glance.
     #[cfg(feature = "rocksdb")]
     #[inline(always)]
     pub(super) fn parts(&self) -> (&Layout, &Words) {

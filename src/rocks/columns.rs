@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::audit::Asked;
 use super::column::{BeginsStatic, Column, ForeignKeys};
 use super::{Engine, ffi};
-use crate::filter::{AtLine, AtWindow, Lens, Look, through_best};
+use crate::filter::{AtLine, Lens, Look, through_best};
 use crate::math::{Bits, Rate};
 use crate::planted::planted;
 use crate::rcu::{Published, Reading};
@@ -90,19 +90,16 @@ impl Columns {
         through_best((self, id), key)
     }
 
+    /// [`Columns::ask_to_read`] where a glance at one line does not tell.
     #[cold]
     #[inline(never)]
     fn ask_further(&self, id: u32, key: &[u8]) -> Option<Asked> {
-        match self.with(id, Column::begins_static)? {
-            true => through_best(BeginsStatic((self, id)), key),
-            false => self.ask_or_spare(id, key),
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn ask_or_spare(&self, id: u32, key: &[u8]) -> Option<Asked> {
-        self.with(id, |column| column.ask_or_spare(key))
+        let reading = Reading::begin();
+        let column = self.by_id.get(&reading).get(id as usize)?.as_ref()?;
+        Some(match column.begins_static() {
+            true => through_best((BeginsStatic(column), &reading), key),
+            false => column.ask_or_spare(key),
+        })
     }
 
     /// The front of a column family, if it has one, to be kept.
@@ -255,25 +252,11 @@ impl Look<&[u8]> for (&Columns, u32) {
             let slot = OwnSlot::known()?;
             let reading = Reading::begin_at_once(slot)?;
             let column = columns.by_id.get(&reading).get(id as usize)?.as_ref()?;
-            column.ask_under::<AtLine<'_>>(slot, &reading, lens, key)
+            if column.begins_static() {
+                return None;
+            }
+            column.ask_under::<AtLine>(slot, &reading, lens, key)
         };
         at_once().or_else(|| columns.ask_further(id, key))
-    }
-}
-
-/// The same where the summary begins static.
-impl Look<&[u8]> for BeginsStatic<(&Columns, u32)> {
-    type Seen = Option<Asked>;
-
-    #[inline(always)]
-    fn through(self, lens: impl Lens, key: &[u8]) -> Option<Asked> {
-        let Self((columns, id)) = self;
-        let at_once = || {
-            let slot = OwnSlot::known()?;
-            let reading = Reading::begin_at_once(slot)?;
-            let column = columns.by_id.get(&reading).get(id as usize)?.as_ref()?;
-            column.ask_under::<AtWindow<'_>>(slot, &reading, lens, key)
-        };
-        at_once().or_else(|| columns.ask_or_spare(id, key))
     }
 }

@@ -132,16 +132,16 @@ impl View {
 
     /// Evidence that a glance at the summary gives, if the summary speaks for all tables.
     #[inline(always)]
-    pub(crate) fn absent_at_a_glance<'a, G: Glance<'a>>(
-        &'a self,
+    pub(crate) fn absent_at_a_glance<G: Glance>(
+        &self,
         lens: impl Lens,
         hash: KeyHash,
     ) -> Option<Proof> {
         if !self.coverage.is_complete() && !planted!(SummaryAlwaysSuffices) {
             return None;
         }
-        let glance: G = self.summary.glance()?;
-        glance.denies(lens, hash.remixed()).then_some(Proof(()))
+        let is_denied = self.summary.denies::<G>(lens, hash.remixed());
+        is_denied.then_some(Proof(()))
     }
 
     /// The view's answer for a key and its hash.

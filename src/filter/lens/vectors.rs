@@ -15,7 +15,7 @@ pub(in crate::filter) struct ByAvx2(());
 
 /// The vectors of AVX-512, for sums of columns; a line is looked at by AVX2, which takes no longer.
 #[derive(Clone, Copy)]
-pub(in crate::filter) struct ByAvx512(());
+pub(in crate::filter) struct ByAvx512(ByAvx2);
 
 /// The best lens of vectors.
 pub(super) enum Best {
@@ -23,7 +23,7 @@ pub(super) enum Best {
     Avx512(ByAvx512),
 }
 
-/// What [`best`] found, so that it is one load: to ask for three features takes a dozen instructions.
+/// What [`best`] found, so that it is one load: to ask for each feature takes a dozen instructions.
 static FOUND: AtomicU8 = AtomicU8::new(UNKNOWN);
 const UNKNOWN: u8 = 0;
 const NONE: u8 = 1;
@@ -34,7 +34,7 @@ const AVX512: u8 = 3;
 #[inline(always)]
 pub(super) fn best() -> Option<Best> {
     match FOUND.load(Relaxed) {
-        AVX512 => Some(Best::Avx512(ByAvx512(()))),
+        AVX512 => Some(Best::Avx512(ByAvx512(ByAvx2(())))),
         AVX2 => Some(Best::Avx2(ByAvx2(()))),
         NONE => None,
         _ => find_best(),
@@ -62,10 +62,10 @@ impl ByAvx2 {
 
 impl ByAvx512 {
     pub(in crate::filter) fn where_it_runs() -> Option<Self> {
-        let has_all = is_x86_feature_detected!("avx2")
-            && is_x86_feature_detected!("avx512f")
-            && is_x86_feature_detected!("avx512vpopcntdq");
-        has_all.then_some(Self(()))
+        let avx2 = ByAvx2::where_it_runs()?;
+        let counts =
+            is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vpopcntdq");
+        counts.then_some(Self(avx2))
     }
 }
 
@@ -92,7 +92,7 @@ impl Lens for ByAvx2 {
 impl Lens for ByAvx512 {
     #[inline(always)]
     fn contains<const GROUPS: usize, const EACH: u32>(self, line: &Line, hash: KeyHash) -> bool {
-        ByAvx2(()).contains::<GROUPS, EACH>(line, hash)
+        self.0.contains::<GROUPS, EACH>(line, hash)
     }
 
     #[inline(always)]

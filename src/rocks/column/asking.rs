@@ -16,6 +16,7 @@ use crate::rcu::Reading;
 use crate::rocks::audit::{Asked, Auditor, Sample};
 use crate::rocks::coverage::{Answer, CHUNK, Proof};
 use crate::stats::{Event, Stats};
+use crate::sync::atomic::Ordering;
 use crate::threads::OwnSlot;
 
 impl Column {
@@ -32,16 +33,16 @@ impl Column {
     /// [`Column::ask`] for a read of the key's value, which need not ask where the key is likely to be there.
     #[inline]
     pub(crate) fn ask_to_read(&self, key: &[u8]) -> Asked {
-        if self.begins_static {
-            through_best(BeginsStatic(self), key)
-        } else {
-            through_best(self, key)
+        if self.begins_static() {
+            return through_best(BeginsStatic(self), key);
         }
+        through_best(self, key)
     }
 
-    /// Whether the summary begins with a static stage as a rule.
+    /// Whether the summary begins static, so that it is glanced at in another way.
+    #[inline]
     pub(crate) fn begins_static(&self) -> bool {
-        self.begins_static
+        self.begins_static.load(Ordering::Relaxed)
     }
 
     /// [`Column::ask_fully`] where that is not spared. Cold to the compiler alone: [`Column::ask_under`] is to
@@ -58,10 +59,10 @@ impl Column {
     /// A miss as most are, without a call, by a glance at the summary. `None` says nothing:
     /// [`Column::ask_fully`] does, and at once where the key is likely to be there.
     #[inline(always)]
-    pub(crate) fn ask_under<'v, G: Glance<'v>>(
-        &'v self,
+    pub(crate) fn ask_under<G: Glance>(
+        &self,
         slot: OwnSlot,
-        reading: &'v Reading,
+        reading: &Reading,
         lens: impl Lens,
         key: &[u8],
     ) -> Option<Asked> {
@@ -258,7 +259,7 @@ impl Column {
     }
 }
 
-/// [`Column::ask_to_read`].
+/// [`Column::ask_to_read`] where the summary does not begin static.
 impl Look<&[u8]> for &Column {
     type Seen = Asked;
 
@@ -267,17 +268,18 @@ impl Look<&[u8]> for &Column {
         let at_once = || {
             let slot = OwnSlot::known()?;
             let reading = Reading::begin_at_once(slot)?;
-            self.ask_under::<AtLine<'_>>(slot, &reading, lens, key)
+            self.ask_under::<AtLine>(slot, &reading, lens, key)
         };
         at_once().unwrap_or_else(|| self.ask_or_spare(key))
     }
 }
 
-/// What is asked where the summary begins static: apart, since a glance at a window takes more registers than one
-/// at a line should have to save.
-pub(crate) struct BeginsStatic<Asked>(pub(crate) Asked);
+/// A front whose summary begins static. What it is asked is apart, since a glance at a window takes more registers
+/// than one at a line should have to save.
+pub(crate) struct BeginsStatic<'a>(pub(crate) &'a Column);
 
-impl Look<&[u8]> for BeginsStatic<&Column> {
+/// [`Column::ask_to_read`].
+impl Look<&[u8]> for BeginsStatic<'_> {
     type Seen = Asked;
 
     #[inline(always)]
@@ -286,8 +288,20 @@ impl Look<&[u8]> for BeginsStatic<&Column> {
         let at_once = || {
             let slot = OwnSlot::known()?;
             let reading = Reading::begin_at_once(slot)?;
-            column.ask_under::<AtWindow<'_>>(slot, &reading, lens, key)
+            column.ask_under::<AtWindow>(slot, &reading, lens, key)
         };
+        at_once().unwrap_or_else(|| column.ask_or_spare(key))
+    }
+}
+
+/// The same under a reading that has begun.
+impl Look<&[u8]> for (BeginsStatic<'_>, &Reading) {
+    type Seen = Asked;
+
+    #[inline(always)]
+    fn through(self, lens: impl Lens, key: &[u8]) -> Asked {
+        let (BeginsStatic(column), reading) = self;
+        let at_once = || column.ask_under::<AtWindow>(OwnSlot::known()?, reading, lens, key);
         at_once().unwrap_or_else(|| column.ask_or_spare(key))
     }
 }

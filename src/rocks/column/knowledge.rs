@@ -149,6 +149,8 @@ impl Column {
     /// Makes this what readers consult, as the next edition; under the lock of `knowledge`.
     pub(super) fn show(&self, view: View) {
         let edition = self.view.with(|current| current.edition) + 1;
+        let begins_static = view.summary.begins_static();
+        self.begins_static.store(begins_static, Ordering::Relaxed);
         self.view.publish(View { edition, ..view });
     }
 
