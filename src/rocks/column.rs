@@ -360,6 +360,19 @@ mod tests {
         assert!(!column.begins_static());
     }
 
+    /// Whoever waits for all families would take the end of one for a failed hook.
+    #[test]
+    fn a_front_that_is_taken_out_is_none_that_has_given_up() {
+        let (_engine, column) = engine_and_front();
+        let columns = Columns::new(Rate::ONE_PERCENT);
+        columns.insert(0, Arc::clone(&column));
+        assert!(!columns.one_has_given_up());
+        columns.forget(&column);
+        assert!(column.has_given_up() && !columns.one_has_given_up());
+        columns.insert(0, column);
+        assert!(columns.one_has_given_up());
+    }
+
     #[test]
     fn a_summary_is_stored_until_keys_or_tables_come() {
         let (engine, column) = engine_and_front();

@@ -153,6 +153,17 @@ impl Columns {
         });
     }
 
+    /// Whether a front has given up: not one that was taken out a moment ago, which does so as well.
+    pub(crate) fn one_has_given_up(&self) -> bool {
+        let mut given_up = self.all();
+        given_up.retain(|column| column.has_given_up());
+        // One that was taken out was so before it gave up.
+        given_up.iter().any(|column| {
+            let listed = self.all();
+            listed.iter().any(|other| Arc::ptr_eq(other, column))
+        })
+    }
+
     /// Forgets the fronts of the families with this name.
     pub(crate) fn remove(&self, name: &str) {
         self.remove_if(|column| column.name() == name);

@@ -148,8 +148,12 @@ impl SieveDb {
             if columns.iter().all(|column| column.is_settled()) {
                 return true;
             }
-            if columns.iter().any(|column| column.has_given_up()) {
+            if self.columns.one_has_given_up() {
                 return false;
+            }
+            if columns.iter().any(|column| column.has_given_up()) {
+                // Its family was dropped since they were listed.
+                continue;
             }
             let Some(left) = deadline.checked_duration_since(Instant::now()) else {
                 return false;
@@ -184,7 +188,7 @@ impl SieveDb {
             Some("the filters are frozen; open the database to write, without `frozen`")
         } else if self.trust.lost().is_some() {
             Some("an audit refuted the filters; open the database again")
-        } else if self.columns.all().iter().any(|front| front.has_given_up()) {
+        } else if self.columns.one_has_given_up() {
             Some("a hook failed, and keys may have been missed; open the database again")
         } else {
             None
