@@ -56,6 +56,14 @@ impl Column {
         self.ask_fully(key)
     }
 
+    /// [`Column::ask_under`] a reading that begins where that takes no call.
+    #[inline(always)]
+    fn ask_at_once<G: Glance>(&self, lens: impl Lens, key: &[u8]) -> Option<Asked> {
+        let slot = OwnSlot::known()?;
+        let reading = Reading::begin_at_once(slot)?;
+        self.ask_under::<G>(slot, &reading, lens, key)
+    }
+
     /// A miss as most are, without a call, by a glance at the summary. `None` says nothing:
     /// [`Column::ask_fully`] does, and at once where the key is likely to be there.
     #[inline(always)]
@@ -265,12 +273,8 @@ impl Look<&[u8]> for &Column {
 
     #[inline(always)]
     fn through(self, lens: impl Lens, key: &[u8]) -> Asked {
-        let at_once = || {
-            let slot = OwnSlot::known()?;
-            let reading = Reading::begin_at_once(slot)?;
-            self.ask_under::<AtLine>(slot, &reading, lens, key)
-        };
-        at_once().unwrap_or_else(|| self.ask_or_spare(key))
+        let asked = self.ask_at_once::<AtLine>(lens, key);
+        asked.unwrap_or_else(|| self.ask_or_spare(key))
     }
 }
 
@@ -285,12 +289,8 @@ impl Look<&[u8]> for BeginsStatic<'_> {
     #[inline(always)]
     fn through(self, lens: impl Lens, key: &[u8]) -> Asked {
         let Self(column) = self;
-        let at_once = || {
-            let slot = OwnSlot::known()?;
-            let reading = Reading::begin_at_once(slot)?;
-            column.ask_under::<AtWindow>(slot, &reading, lens, key)
-        };
-        at_once().unwrap_or_else(|| column.ask_or_spare(key))
+        let asked = column.ask_at_once::<AtWindow>(lens, key);
+        asked.unwrap_or_else(|| column.ask_or_spare(key))
     }
 }
 
