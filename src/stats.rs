@@ -5,7 +5,7 @@
 
 use std::array;
 use std::hash::{BuildHasher as _, RandomState};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::threads::{OwnSlot, SLOTS};
 
@@ -17,6 +17,8 @@ struct Slot {
     next: [AtomicU64; Event::COUNT],
     /// See [`Counters::note`].
     there_in_turn: AtomicU64,
+    /// See [`Counters::note_tables`].
+    tables_were_asked: AtomicBool,
 }
 
 /// So many keys in turn that were there foretell another one.
@@ -25,6 +27,9 @@ const FORETELL: u64 = 2;
 /// After so many in turn the filters may be spared. Of look-ups in no order, half are spared where one key in
 /// fifty is absent, and one in thirty where one in ten is.
 const SPARE: u64 = 32;
+
+/// Of keys in turn that were there, one in so many tells whether the tables are asked for such.
+const TELL: u64 = 32;
 
 /// What is counted.
 #[derive(Clone, Copy, Debug)]
@@ -81,6 +86,7 @@ impl Counters {
         let slot = |slot| Slot {
             next: array::from_fn(|event| AtomicU64::new(begun.with(slot, event))),
             there_in_turn: AtomicU64::new(0),
+            tables_were_asked: AtomicBool::new(false),
         };
         Self {
             slots: Box::new(array::from_fn(slot)),
@@ -127,6 +133,22 @@ impl Counters {
     #[inline]
     pub(crate) fn may_spare(&self, slot: OwnSlot) -> bool {
         self.there_in_turn(slot) >= SPARE
+    }
+
+    /// Whether the engine is likely to ask its tables for this thread's next key, which is likely to be there;
+    /// `None` where that is to be looked at, and [noted](Counters::note_tables).
+    #[inline]
+    pub(crate) fn foretell_tables(&self, slot: OwnSlot) -> Option<bool> {
+        let asked = &self.slots[slot.index()].tables_were_asked;
+        let is_foretold = !self.there_in_turn(slot).is_multiple_of(TELL);
+        is_foretold.then(|| asked.load(Ordering::Relaxed))
+    }
+
+    /// Notes whether the engine asks its tables for this thread's next key: it does for one that is in no memtable.
+    #[inline]
+    pub(crate) fn note_tables(&self, slot: OwnSlot, are_asked: bool) {
+        let asked = &self.slots[slot.index()].tables_were_asked;
+        asked.store(are_asked, Ordering::Relaxed);
     }
 
     #[inline]

@@ -100,6 +100,11 @@ impl Inventory {
     /// Asks the processor for the lines that [`Inventory::may_contain`] will look at.
     pub(crate) fn prefetch(&self, hash: KeyHash, key: &[u8]) {
         self.prefetch_recent(hash);
+        self.prefetch_tables(hash, key);
+    }
+
+    /// Asks the processor for the lines of the tables' filters.
+    pub(crate) fn prefetch_tables(&self, hash: KeyHash, key: &[u8]) {
         let tables = self.tables.that_may_hold(key);
         tables.for_each(|table| table.chain.prefetch(hash));
     }
@@ -108,11 +113,16 @@ impl Inventory {
         self.recent.iter().for_each(|filter| filter.prefetch(hash));
     }
 
+    /// False only for a key that is in no memtable.
+    pub(crate) fn recent_may_contain(&self, hash: KeyHash) -> bool {
+        self.recent.iter().any(|filter| filter.may_contain(hash))
+    }
+
     /// False only for a key that is in no memtable and in no table.
     #[inline(never)]
     pub(crate) fn may_contain(&self, hash: KeyHash, key: &[u8]) -> bool {
         self.prefetch_recent(hash);
-        if self.recent.iter().any(|filter| filter.may_contain(hash)) {
+        if self.recent_may_contain(hash) {
             // In a memtable, as a rule: no table is looked at then.
             return true;
         }

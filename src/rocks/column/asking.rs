@@ -3,7 +3,8 @@
 //! ```text
 //! ask_to_read -> ask_under      a glance at the summary denies the key: most misses
 //!                    | says nothing
-//!                ask_or_spare   of the last 32 keys all were there: the engine is asked at once
+//!                ask_or_spare   of the last 32 keys all were there: the engine is asked at once,
+//!                    |          after prefetch_tables
 //!                    | not spared
 //! ask ---------> ask_fully      the whole view, be it complete or not
 //! look_up                       an ask, and the audit of what it drew
@@ -82,6 +83,33 @@ impl Column {
         let proof = view.absent_at_a_glance::<G>(lens, hash)?;
         let ordinal = self.counters.add_to(slot, Event::Absent, 1);
         Some(self.denied(ordinal, proof))
+    }
+
+    /// Asks the processor for the lines of the tables' filters that the engine will look at for a key, where the
+    /// filters were spared: they come while it is on its way there. Not while the thread's keys are in memtables.
+    #[inline(never)]
+    pub(crate) fn prefetch_tables(&self, key: &[u8]) {
+        let Some(slot) = OwnSlot::known() else {
+            return;
+        };
+        let foretold = self.counters.foretell_tables(slot);
+        if foretold == Some(false) {
+            return;
+        }
+        let hash = self.hasher.hash(key);
+        self.view.with(|view| {
+            let Some(inventory) = &view.inventory else {
+                return;
+            };
+            let are_asked = foretold.unwrap_or_else(|| {
+                let are_asked = !inventory.recent_may_contain(hash);
+                self.counters.note_tables(slot, are_asked);
+                are_asked
+            });
+            if are_asked {
+                inventory.prefetch_tables(hash, key);
+            }
+        });
     }
 
     /// [`Column::ask`], whatever it takes; may be called under a reading.
@@ -303,5 +331,42 @@ impl Look<&[u8]> for (BeginsStatic<'_>, &Reading) {
         let (BeginsStatic(column), reading) = self;
         let at_once = || column.ask_under::<AtWindow>(OwnSlot::known()?, reading, lens, key);
         at_once().unwrap_or_else(|| column.ask_or_spare(key))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::OwnSlot;
+    use crate::rocks::SieveDb;
+
+    /// Of a thread's keys that are all there, one in 32 tells where they are.
+    #[test]
+    fn tables_are_foretold_where_the_last_keys_were_in_none_but_these() {
+        let home = tempfile::tempdir().unwrap();
+        let db = SieveDb::open_default(home.path()).unwrap();
+        db.put("in a table", "value").unwrap();
+        db.flush().unwrap();
+        // What fed the filter of a memtable that is flushed is known to be in a table a moment later.
+        drop(db);
+        let db = SieveDb::open_default(home.path()).unwrap();
+        db.put("in a memtable", "value").unwrap();
+        assert!(db.wait_until_known(Duration::from_secs(60)));
+        let column = db.columns().all().remove(0);
+        let started = Instant::now();
+        while column.view().inventory.is_none() {
+            assert!(started.elapsed() < Duration::from_secs(60));
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let foretold_after = |count: u32, key: &str| {
+            assert!((0..count).all(|_| db.get(key).unwrap().is_some()));
+            column.counters.foretell_tables(OwnSlot::known().unwrap())
+        };
+        assert_eq!(foretold_after(31, "in a table"), Some(false));
+        assert_eq!(foretold_after(1, "in a table"), None);
+        assert_eq!(foretold_after(1, "in a table"), Some(true));
+        assert_eq!(foretold_after(32, "in a memtable"), Some(false));
+        assert_eq!(foretold_after(32, "in a table"), Some(true));
     }
 }

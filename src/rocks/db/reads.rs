@@ -273,7 +273,10 @@ impl SieveDb {
             Some(Asked::Doubted(proof)) if self.audit(id, key, proof).is_absent() => {
                 return Ok(None);
             }
-            Some(Asked::Spared) => Asked::Spared,
+            Some(Asked::Spared) => {
+                self.columns.with(id, |column| column.prefetch_tables(key));
+                Asked::Spared
+            }
             _ => Asked::Maybe,
         };
         let value = ask().inspect_err(|_| {
@@ -385,10 +388,10 @@ fn read_past<V>(
     key: &[u8],
     ask: impl Fn() -> Result<Option<V>, Error>,
 ) -> Result<Option<V>, Error> {
-    if let Asked::Doubted(proof) = asked
-        && column.audit(key, proof).is_absent()
-    {
-        return Ok(None);
+    match asked {
+        Asked::Doubted(proof) if column.audit(key, proof).is_absent() => return Ok(None),
+        Asked::Spared => column.prefetch_tables(key),
+        _ => {}
     }
     let value = ask().inspect_err(|_| column.engine_failed())?;
     if column.must_ask_again(asked, key, value.is_some()) {
