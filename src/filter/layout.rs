@@ -55,12 +55,12 @@ impl Layout {
     }
 
     #[inline]
-    pub(super) fn insert(self, words: &Words, hash: KeyHash) -> bool {
+    pub(super) fn insert(&self, words: &Words, hash: KeyHash) -> bool {
         each_layout!(self, geometry => geometry.insert(words, hash))
     }
 
     /// [`Layout::insert`] of each; how many of them changed a bit.
-    pub(super) fn insert_each(self, words: &mut Words, hashes: &[KeyHash]) -> u64 {
+    pub(super) fn insert_each(&self, words: &mut Words, hashes: &[KeyHash]) -> u64 {
         if let Self::Blocked(geometry) = self {
             return geometry.insert_each(words, hashes);
         }
@@ -110,7 +110,7 @@ impl Layout {
     }
 
     /// Turns the answers of those that may be in the words true, and leaves the others.
-    pub(super) fn test_each(self, words: &Words, hashes: &[KeyHash], answers: &mut [bool]) {
+    pub(super) fn test_each(&self, words: &Words, hashes: &[KeyHash], answers: &mut [bool]) {
         match self {
             Self::Blocked(geometry) => return geometry.test_each(words, hashes, answers),
             Self::Ribbon(geometry) => return geometry.test_each(words, hashes, answers),

@@ -292,7 +292,7 @@ impl Scalable {
     #[inline]
     fn static_first(&self) -> Option<&Stage> {
         let first = &self.first.get()?.stage;
-        Some(first).filter(|stage| stage.shape().kind.is_static())
+        Some(first).filter(|stage| stage.is_static())
     }
 
     #[inline]

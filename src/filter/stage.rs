@@ -257,6 +257,12 @@ impl Stage {
         self.layout.test_each(&self.words, hashes, answers);
     }
 
+    /// Whether the stage was made of all its keys at once, and takes no others.
+    #[inline]
+    pub(crate) fn is_static(&self) -> bool {
+        matches!(self.layout, Layout::Ribbon(_))
+    }
+
     /// The geometry.
     pub fn shape(&self) -> Shape {
         self.layout.shape()

@@ -505,7 +505,7 @@ impl Opening {
             Some(stored) => {
                 let first = stored.chain.stages().first();
                 let keys = first.map(Stage::items).unwrap_or_default();
-                let options = if first.is_some_and(|stage| stage.shape().kind.is_static()) {
+                let options = if first.is_some_and(Stage::is_static) {
                     sieve.static_summary(keys, taken)
                 } else {
                     sieve.summary(keys, taken)
