@@ -174,6 +174,23 @@ impl View {
         Answer::Absent(Proof(()))
     }
 
+    /// Whether filters that are known here are asked by the engine for a key that is there: those of tables for one
+    /// that is in no memtable, or the map for them.
+    pub(crate) fn tables_are_asked(&self, hash: KeyHash) -> bool {
+        match &self.inventory {
+            Some(inventory) => !inventory.recent_may_contain(hash),
+            None => self.summary.begins_with_a_map(),
+        }
+    }
+
+    /// Asks the processor for the lines of these filters.
+    pub(crate) fn prefetch_tables(&self, hash: KeyHash, key: &[u8]) {
+        match &self.inventory {
+            Some(inventory) => inventory.prefetch_tables(hash, key),
+            None => self.summary.prefetch(hash.remixed()),
+        }
+    }
+
     /// Whether the summary rules the key out by itself, without the filter of a table.
     pub(crate) fn summary_denies(&self, hash: KeyHash) -> bool {
         self.coverage.is_complete() && !self.summary.may_contain(hash.remixed())
