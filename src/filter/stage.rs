@@ -260,7 +260,7 @@ impl Stage {
     /// Whether the stage was made of all its keys at once, and takes no others.
     #[inline]
     pub(crate) fn is_static(&self) -> bool {
-        matches!(self.layout, Layout::Ribbon(_))
+        self.shape().kind.is_static()
     }
 
     /// The geometry.

@@ -339,10 +339,10 @@ impl SieveOptions {
     /// Whether a thread's reads of single keys go to the engine at once while its last 32 keys of the family
     /// were all found, until one is not; they do by default. A front then costs next to nothing where keys are
     /// nearly always there, for good or for a while, and saves time where they are in tables: the memory of
-    /// filters that the engine will look at is fetched ahead. An absent key that comes after 32 such reads costs what it
-    /// costs the engine: where one key in fifty is absent, in no order, that is half of the absent keys, and where
-    /// one in ten is, one in thirty of them. [`SieveDb::answer`](super::SieveDb::answer), reads of many keys and
-    /// differential stores always ask the filters, and so does every read if this is off.
+    /// filters that the engine will look at is fetched ahead. An absent key that comes after 32 such reads
+    /// costs what it costs the engine: where one key in fifty is absent, in no order, that is half of the absent
+    /// keys, and where one in ten is, one in thirty of them. [`SieveDb::answer`](super::SieveDb::answer), reads
+    /// of many keys and differential stores always ask the filters, and so does every read if this is off.
     #[must_use]
     pub fn spare_hits(mut self, spare: bool) -> Self {
         self.spares_hits = spare;
