@@ -1,5 +1,6 @@
 //! After the end, clean or not, every key is there at once and the filters find their way back.
 
+use std::collections::BTreeSet;
 use std::error::Error as _;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
@@ -202,6 +203,69 @@ fn tables_that_are_removed_by_a_call_take_their_keys_along_and_no_other() {
     fill(&db, &mut left, 0..100);
     agree(&db, &left);
     whole(&db, &left);
+}
+
+/// A table that a compaction only moves is its input and its output at once.
+#[test]
+fn a_table_that_is_moved_keeps_its_filter_and_its_keys() {
+    let home = tempfile::tempdir().unwrap();
+    let filters = home.path().join("sieve");
+    let db = open(home.path());
+    db.set_options(&[("disable_auto_compactions", "true")])
+        .unwrap();
+    let mut model = Model::new();
+    for numbers in [10..400, 400..800] {
+        fill(&db, &mut model, numbers);
+        db.flush().unwrap();
+    }
+    cover(&db);
+    settle(&db);
+    let written = || -> Vec<_> {
+        let files = sidecars(&filters).into_iter();
+        files
+            .map(|path| path.metadata().unwrap().modified().unwrap())
+            .collect()
+    };
+    let places = || {
+        let tables = report(&db).segments.into_iter();
+        tables.map(|table| (table.file, table.level)).unzip()
+    };
+    let (files, levels): (BTreeSet<String>, Vec<Option<u32>>) = places();
+    assert_eq!(levels, [Some(0); 2]);
+    let before = written();
+    assert_eq!(before.len(), 2);
+    db.compact_range(None::<&[u8]>, None::<&[u8]>);
+    let (moved, levels) = places();
+    assert_eq!(files, moved, "RocksDB moved them and wrote none anew");
+    assert!(levels.iter().all(|level| *level > Some(0)), "{levels:?}");
+    // A filter is dropped once two listings in turn lack its table.
+    for _ in 0..3 {
+        db.consolidate().unwrap();
+        settle(&db);
+        agree(&db, &model);
+    }
+    assert_eq!(before, written());
+    whole(&db, &model);
+}
+
+/// A repair makes tables of logs, gives the others new places, and knows of no filters.
+#[test]
+fn a_repaired_database_is_right_at_once_and_covered_soon() {
+    let home = tempfile::tempdir().unwrap();
+    let mut model = Model::new();
+    {
+        let db = open(home.path());
+        scribble(&db, DEFAULT, &mut model, &mut Dice(3), 900);
+        db.flush().unwrap();
+        cover(&db);
+        scribble(&db, DEFAULT, &mut model, &mut Dice(4), 300);
+    }
+    std::fs::remove_file(home.path().join("CURRENT")).unwrap();
+    SieveDb::open(&options(), &sieve(), home.path()).unwrap_err();
+    rocksdb::DB::repair(&options(), home.path()).unwrap();
+    let db = open(home.path());
+    agree(&db, &model);
+    whole(&db, &model);
 }
 
 /// Newer filters beside an older backup: filters are bound to tables, never to a time.

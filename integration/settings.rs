@@ -230,19 +230,19 @@ fn every_prefix_is_found(db: &SieveDb, model: &Model) {
 /// Set on the running engine, a prefix extractor changes what RocksDB puts into filters.
 #[test]
 fn options_changed_on_the_running_engine_lose_no_key() {
-    let changes: [(&str, &str); 6] = [
+    let blocks = "block_based_table_factory";
+    // Without the index of two levels RocksDB itself crashes.
+    let partitioned =
+        "{index_type=kTwoLevelIndexSearch;partition_filters=true;metadata_block_size=128}";
+    let whole_index = "{index_type=kBinarySearch;partition_filters=false}";
+    let changes = [
+        (blocks, partitioned),
+        (blocks, whole_index),
         ("prefix_extractor", "fixed:6"),
-        (
-            "block_based_table_factory",
-            "{filter_policy=bloomfilter:10:false}",
-        ),
-        ("block_based_table_factory", "{whole_key_filtering=false}"),
-        // Without the index of two levels RocksDB itself crashes.
-        (
-            "block_based_table_factory",
-            "{index_type=kTwoLevelIndexSearch;partition_filters=true}",
-        ),
-        ("block_based_table_factory", "{filter_policy=nullptr}"),
+        (blocks, "{filter_policy=bloomfilter:10:false}"),
+        (blocks, "{whole_key_filtering=false}"),
+        (blocks, partitioned),
+        (blocks, "{filter_policy=nullptr}"),
         ("prefix_extractor", "nullptr"),
     ];
     let home = tempfile::tempdir().unwrap();
