@@ -36,8 +36,11 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// So many clear lines, or the refusal of the allocator.
-    pub(super) fn zeroed(count: usize) -> Result<Self, TryReserveError> {
+    /// So many lines, made one after the other where they stay, or the refusal of the allocator.
+    pub(super) fn filled(
+        count: usize,
+        mut line: impl FnMut() -> Line,
+    ) -> Result<Self, TryReserveError> {
         let mut places = match Places::on_large_pages(count) {
             Some(places) => places,
             None => Places::anywhere(count)?,
@@ -45,7 +48,7 @@ impl Lines {
         let reserved = &mut places.reserved()[..count];
         reserved
             .iter_mut()
-            .for_each(|place| _ = place.write(Line::default()));
+            .for_each(|place| _ = place.write(line()));
         Ok(Self { count, places })
     }
 
@@ -222,7 +225,7 @@ mod tests {
             3 * LINES_A_PAGE - 100,
             3 * LINES_A_PAGE + 1,
         ] {
-            let mut lines = Lines::zeroed(count).unwrap();
+            let mut lines = Lines::filled(count, Line::default).unwrap();
             assert_eq!(lines.len(), count);
             assert!(lines.iter().step_by(999).all(|line| line.load() == [0; 8]));
             let at = lines.as_ptr().addr();
@@ -239,14 +242,14 @@ mod tests {
 
     #[test]
     fn more_than_can_be_addressed_is_refused() {
-        assert!(Lines::zeroed(usize::MAX).is_err());
-        assert!(Lines::zeroed(usize::MAX / size_of::<Line>()).is_err());
+        assert!(Lines::filled(usize::MAX, Line::default).is_err());
+        assert!(Lines::filled(usize::MAX / size_of::<Line>(), Line::default).is_err());
     }
 
     #[test]
     #[cfg_attr(miri, ignore = "it gives up")]
     fn more_than_there_is_is_refused() {
         let addressed = isize::MAX as usize / size_of::<Line>();
-        assert!(Lines::zeroed(addressed).is_err());
+        assert!(Lines::filled(addressed, Line::default).is_err());
     }
 }

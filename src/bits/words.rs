@@ -99,23 +99,16 @@ pub(crate) struct Words {
 }
 
 impl Words {
-    /// `len` clear words, or the refusal of the allocator.
-    pub(crate) fn zeroed(len: usize) -> Result<Self, TryReserveError> {
-        let lines = Lines::zeroed(len.div_ceil(WORDS_A_LINE))?;
-        Ok(Self { lines, len })
-    }
-
     /// `len` words with these values (zero where they run out), or the refusal of the allocator.
     pub(crate) fn from_values(
         len: usize,
         values: impl IntoIterator<Item = u64>,
     ) -> Result<Self, TryReserveError> {
-        let mut words = Self::zeroed(len)?;
-        let cells = words.lines.iter_mut().flat_map(|line| &mut line.0);
-        cells
-            .zip(values)
-            .for_each(|(cell, value)| *cell = AtomicU64::new(value));
-        Ok(words)
+        let mut values = values.into_iter().take(len).fuse();
+        let mut next = || AtomicU64::new(values.next().unwrap_or(0));
+        let line = || Line(std::array::from_fn(|_| next()));
+        let lines = Lines::filled(len.div_ceil(WORDS_A_LINE), line)?;
+        Ok(Self { lines, len })
     }
 
     /// One line of nothing but ones.
@@ -301,9 +294,9 @@ impl Words {
     }
 
     /// The words, each as it is when its turn comes.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = u64> {
-        let cells = self.lines.iter().flat_map(|line| &line.0);
-        cells.take(self.len).map(|cell| cell.load(Relaxed))
+    pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = u64> {
+        let word = |index: usize| self.lines[index / WORDS_A_LINE].word(index % WORDS_A_LINE);
+        (0..self.len).map(word)
     }
 
     /// The lines.
@@ -397,7 +390,7 @@ mod tests {
 
     #[test]
     fn a_bit_is_set_once() {
-        let words = Words::zeroed(20).unwrap();
+        let words = Words::from_values(20, []).unwrap();
         for bit in [0, 63, 64, 511, 512, 1279] {
             words.prefetch_bit(bit);
             assert!(!words.contains(bit));
@@ -520,7 +513,7 @@ mod tests {
 
     #[test]
     fn more_than_memory_is_refused() {
-        assert!(Words::zeroed(usize::MAX).is_err());
+        assert!(Words::from_values(usize::MAX, []).is_err());
     }
 
     #[test]

@@ -1,12 +1,13 @@
 //! The one door to files: few operations, one real disk, one in memory whose power can be cut.
 //!
-//! Everything that the crate keeps is a small whole file that is written once. So a [`Disk`] can
+//! Everything that the crate keeps is a whole file that is written once. So a [`Disk`] can
 //! read a file from its start, create a new one, rename, remove, list and make durable, and
 //! nothing more; two functions build on that:
 //!
 //! - [`read_file`]: the whole of a regular file, never longer than a stated limit;
 //! - [`publish`]: new contents under a name, so that whoever opens the name, before or after a
-//!   power cut, finds the old whole file, the new whole file or none.
+//!   power cut, finds the old whole file, the new whole file or none; [`Draft`] is the same for contents
+//!   that are not in memory at once.
 //!
 //! ```text
 //! publish(name):  create name.<16 hex>.tmp -> write -> sync -> read back -> rename -> sync folder
@@ -31,7 +32,7 @@ use std::path::Path;
 pub use memory::{Fault, Lost, MemoryDisk, PowerCut, Tear};
 
 use crate::planted::planted;
-pub use publish::{PublishError, is_temporary, publish};
+pub use publish::{Draft, PublishError, is_temporary, publish};
 pub use real::RealDisk;
 
 /// The operations on files that the crate needs; paths are used as they are given.

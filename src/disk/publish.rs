@@ -13,10 +13,14 @@
 //! drops it, to the device. It is no proof of what the device holds: the checksums of the format
 //! are asked again at every load.
 
-use super::Disk;
+use super::{Disk, NewFile};
 use crate::planted::planted;
-use std::io::{self, Read, Write as _};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
+use xxhash_rust::xxh3::xxh3_64;
+
+/// Bytes that are written, and read back, at a time.
+const PIECE: usize = 32 << 10;
 
 const TEMPORARY_SUFFIX: &str = ".tmp";
 const TAG_DIGITS: usize = 16;
@@ -37,11 +41,11 @@ pub enum PublishError {
         source: io::Error,
     },
     /// The file did not read back as written.
-    #[error("{} reads back other bytes than were written, from byte {offset}; check disk and memory of this machine", path.display())]
+    #[error("{} reads back other bytes than were written, in the {PIECE} from byte {offset} on; check disk and memory of this machine", path.display())]
     ReadBack {
         /// The temporary file, removed by now.
         path: PathBuf,
-        /// The first byte that differs.
+        /// Where the first piece that differs begins.
         offset: u64,
     },
 }
@@ -57,20 +61,168 @@ pub fn publish(
     name: &str,
     bytes: &[u8],
 ) -> Result<(), PublishError> {
-    let temporary = folder.join(temporary_name(name)?);
-    let renamed = write_and_check(disk, &temporary, bytes).and_then(|()| {
-        let to = folder.join(name);
-        at("rename a new file to", &to, disk.rename(&temporary, &to))
-    });
-    if let Err(error) = renamed {
-        // The first error is the one to report; what stays behind is swept later.
-        drop(disk.remove(&temporary));
-        return Err(error);
+    Draft::write(disk, folder, name, |file| file.write_all(bytes))?.publish()
+}
+
+/// New contents that are durable, read back as they were written, and not yet under their name. Dropped, they
+/// are removed if that is possible.
+#[must_use = "a draft that is dropped is removed"]
+#[derive(Debug)]
+pub struct Draft<'d> {
+    disk: &'d dyn Disk,
+    folder: &'d Path,
+    temporary: PathBuf,
+    name: PathBuf,
+    length: u64,
+    is_published: bool,
+}
+
+impl<'d> Draft<'d> {
+    /// Writes what is to stand in `folder` under `name`, which `contents` gives from the first byte on.
+    ///
+    /// # Errors
+    /// As [`publish`].
+    pub fn write(
+        disk: &'d dyn Disk,
+        folder: &'d Path,
+        name: &str,
+        contents: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    ) -> Result<Self, PublishError> {
+        let mut draft = Self {
+            disk,
+            folder,
+            temporary: folder.join(temporary_name(name)?),
+            name: folder.join(name),
+            length: 0,
+            is_published: false,
+        };
+        let path = &draft.temporary;
+        let file = at("create", path, disk.create_new(path))?;
+        let mut pieces = Pieces::new(file);
+        at(
+            "write",
+            path,
+            contents(&mut pieces).and_then(|()| pieces.close()),
+        )?;
+        let Pieces { file, written, .. } = pieces;
+        if !planted!(NoFileSync) {
+            let synced = file.sync();
+            if !planted!(SyncRetried) {
+                at("sync", path, synced)?;
+            }
+        }
+        let difference = at("read back", path, written.first_difference(disk, path))?;
+        if let Some(offset) = difference.filter(|_| !planted!(NotReadBack)) {
+            return Err(PublishError::ReadBack {
+                path: path.clone(),
+                offset,
+            });
+        }
+        draft.length = written.length;
+        Ok(draft)
     }
-    if planted!(NoFolderSync) {
-        return Ok(());
+
+    /// Its bytes.
+    pub fn length(&self) -> u64 {
+        self.length
     }
-    at("sync the folder", folder, disk.sync_folder(folder))
+
+    /// Gives the contents their name, durably, in place of what had it.
+    ///
+    /// # Errors
+    /// As [`publish`].
+    pub fn publish(mut self) -> Result<(), PublishError> {
+        let renamed = self.disk.rename(&self.temporary, &self.name);
+        at("rename a new file to", &self.name, renamed)?;
+        self.is_published = true;
+        if planted!(NoFolderSync) {
+            return Ok(());
+        }
+        let synced = self.disk.sync_folder(self.folder);
+        at("sync the folder", self.folder, synced)
+    }
+}
+
+impl Drop for Draft<'_> {
+    fn drop(&mut self) {
+        if !self.is_published {
+            // What stays behind is swept later.
+            drop(self.disk.remove(&self.temporary));
+        }
+    }
+}
+
+/// What was written, to be held against what is read.
+#[derive(Default)]
+struct Written {
+    length: u64,
+    /// Of each piece; no CRC-32, of which every block of a sidecar gives the same, its own behind it.
+    hashes: Vec<u64>,
+}
+
+impl Written {
+    /// Where the first piece that differs begins.
+    fn first_difference(&self, disk: &dyn Disk, path: &Path) -> io::Result<Option<u64>> {
+        let mut file = disk.open(path)?;
+        let mut buffer = vec![0; PIECE];
+        let mut offset = 0;
+        for hash in &self.hashes {
+            let length = (self.length - offset).min(PIECE as u64);
+            let piece = &mut buffer[..length as usize];
+            file.bytes.read_exact(piece)?;
+            if xxh3_64(piece) != *hash {
+                return Ok(Some(offset));
+            }
+            offset += length;
+        }
+        let ended = file.length == offset || planted!(LongerReadBack);
+        Ok((!ended).then_some(offset))
+    }
+}
+
+/// Writes a file in pieces.
+struct Pieces {
+    file: Box<dyn NewFile>,
+    open: Vec<u8>,
+    written: Written,
+}
+
+impl Pieces {
+    fn new(file: Box<dyn NewFile>) -> Self {
+        Self {
+            file,
+            open: Vec::with_capacity(PIECE),
+            written: Written::default(),
+        }
+    }
+
+    /// Writes the open piece, if there is anything in it.
+    fn close(&mut self) -> io::Result<()> {
+        if self.open.is_empty() {
+            return Ok(());
+        }
+        self.written.hashes.try_reserve(1)?;
+        self.written.hashes.push(xxh3_64(&self.open));
+        self.written.length += self.open.len() as u64;
+        self.file.write_all(&self.open)?;
+        self.open.clear();
+        Ok(())
+    }
+}
+
+impl Write for Pieces {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.open.len() == PIECE {
+            self.close()?;
+        }
+        let now = bytes.len().min(PIECE - self.open.len());
+        self.open.extend_from_slice(&bytes[..now]);
+        Ok(now)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Whether this is the name of a file that [`publish`] had not finished.
@@ -87,43 +239,6 @@ fn temporary_name(name: &str) -> Result<String, PublishError> {
     let tag = getrandom::u64().map_err(io::Error::from);
     let tag = at("draw a random name for", Path::new(name), tag)?;
     Ok(format!("{name}.{tag:016x}{TEMPORARY_SUFFIX}"))
-}
-
-fn write_and_check(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> Result<(), PublishError> {
-    let mut file = at("create", path, disk.create_new(path))?;
-    at("write", path, file.write_all(bytes))?;
-    if !planted!(NoFileSync) {
-        let synced = file.sync();
-        if !planted!(SyncRetried) {
-            at("sync", path, synced)?;
-        }
-    }
-    match at("read back", path, first_difference(disk, path, bytes))? {
-        _ if planted!(NotReadBack) => Ok(()),
-        None => Ok(()),
-        Some(offset) => Err(PublishError::ReadBack {
-            path: path.to_owned(),
-            offset,
-        }),
-    }
-}
-
-fn first_difference(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> io::Result<Option<u64>> {
-    let mut file = disk.open(path)?;
-    let mut buffer = [0; 8192];
-    let mut offset = 0;
-    for expected in bytes.chunks(buffer.len()) {
-        let (found, _) = buffer.split_at_mut(expected.len());
-        file.bytes.read_exact(found)?;
-        let same = expected.iter().zip(&*found).take_while(|(a, b)| a == b);
-        let same = same.count();
-        offset += same as u64;
-        if same < expected.len() {
-            return Ok(Some(offset));
-        }
-    }
-    let ended = file.length == offset || planted!(LongerReadBack);
-    Ok((!ended).then_some(offset))
 }
 
 fn at<T>(step: &'static str, path: &Path, result: io::Result<T>) -> Result<T, PublishError> {
@@ -269,10 +384,55 @@ mod tests {
     fn a_longer_file_differs_where_the_bytes_end() {
         let disk = disk(Some(OLD));
         let path = Path::new(FOLDER).join("name");
-        let difference = |bytes| first_difference(&disk, &path, bytes).unwrap();
+        let difference = |bytes: &[u8]| {
+            let written = Written {
+                length: bytes.len() as u64,
+                hashes: bytes.chunks(PIECE).map(xxh3_64).collect(),
+            };
+            written.first_difference(&disk, &path).unwrap()
+        };
         assert_eq!(difference(OLD), None);
         assert_eq!(difference(&OLD[..7]), Some(7));
         assert_eq!(difference(&OLD[..0]), Some(0));
+        let mut long = new_contents().repeat(3 * PIECE / new_contents().len());
+        publish(&disk, Path::new(FOLDER), "name", &long).unwrap();
+        assert_eq!(difference(&long), None);
+        assert_eq!(difference(&long[..2 * PIECE]), Some(2 * PIECE as u64));
+        long[PIECE + 7] ^= 1;
+        assert_eq!(difference(&long), Some(PIECE as u64));
+    }
+
+    #[test]
+    fn a_draft_is_under_its_name_once_it_is_published() {
+        let disk = disk(Some(OLD));
+        let folder = Path::new(FOLDER);
+        let draft = || {
+            let contents = new_contents();
+            let by_bytes = |file: &mut dyn io::Write| {
+                let mut bytes = contents.chunks(7);
+                bytes.try_for_each(|bytes| file.write_all(bytes))
+            };
+            Draft::write(&disk, folder, "name", by_bytes).unwrap()
+        };
+        let dropped = draft();
+        assert_eq!(dropped.length(), new_contents().len() as u64);
+        assert_eq!(disk.list(folder).unwrap().len(), 2);
+        assert_eq!(found(&disk).unwrap(), OLD);
+        drop(dropped);
+        assert_eq!(disk.list(folder).unwrap(), ["name"]);
+        draft().publish().unwrap();
+        assert_eq!(disk.list(folder).unwrap(), ["name"]);
+        assert_eq!(found(&disk).unwrap(), new_contents());
+    }
+
+    #[test]
+    fn contents_that_fail_leave_the_old_file() {
+        let disk = disk(Some(OLD));
+        let contents = |_: &mut dyn io::Write| Err(io::ErrorKind::Other.into());
+        let error = Draft::write(&disk, Path::new(FOLDER), "name", contents).unwrap_err();
+        assert!(matches!(error, PublishError::Io { step: "write", .. }));
+        assert_eq!(disk.list(Path::new(FOLDER)).unwrap(), ["name"]);
+        assert_eq!(found(&disk).unwrap(), OLD);
     }
 
     #[test]

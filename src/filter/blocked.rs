@@ -351,7 +351,7 @@ mod tests {
     fn what_is_denied_is_what_the_filter_does_not_contain_through(lens: impl Lens) {
         for pattern in Pattern::ALL {
             let geometry = Blocked { lines: 20, pattern };
-            let words = &Words::zeroed(20 * 8).unwrap();
+            let words = &Words::from_values(20 * 8, []).unwrap();
             hashes(1)
                 .take(600)
                 .for_each(|hash| _ = geometry.insert(words, hash));

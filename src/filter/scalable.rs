@@ -546,13 +546,33 @@ impl Scalable {
     /// Of a saturated filter, of one that awaits its first stage, or when there is no memory for a copy,
     /// [`Chain::saturated`].
     pub fn to_chain(&self) -> Chain {
-        let awaits = self.awaits();
-        let stages = self.all().map(|open| open.stage.try_clone());
-        match stages.collect::<Result<Vec<_>, _>>() {
-            // Looked at last: what was lost before the call is known by now.
-            Ok(stages) if !awaits && !self.is_saturated() => Chain::new(self.imprint, stages),
-            _ => Chain::saturated(self.imprint),
+        let copied = |stages: Vec<&Stage>| {
+            let copies = stages.into_iter().map(Stage::try_clone);
+            copies.collect::<Result<_, _>>().ok()
+        };
+        match self.complete_stages().and_then(copied) {
+            Some(stages) => Chain::new(self.imprint, stages),
+            None => Chain::saturated(self.imprint),
         }
+    }
+
+    /// The stages with every key inserted before the call, to be read; none of a saturated filter, or of one
+    /// that awaits its first stage.
+    pub(crate) fn complete_stages(&self) -> Option<Vec<&Stage>> {
+        // First: a stage that comes in between is not among those that are collected.
+        let awaits = self.awaits();
+        let stages = self.all().map(|open| &open.stage).collect();
+        (!awaits && !self.is_saturated()).then_some(stages)
+    }
+
+    /// The filter, sealed; [`Chain::saturated`] where [`Scalable::to_chain`] is.
+    pub fn into_chain(self) -> Chain {
+        if self.awaits() || self.is_saturated() {
+            return Chain::saturated(self.imprint);
+        }
+        let slots = std::iter::once(self.first).chain(self.later);
+        let stages = slots.filter_map(OnceLock::into_inner);
+        Chain::new(self.imprint, stages.map(|open| open.stage).collect())
     }
 }
 

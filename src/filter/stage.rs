@@ -147,8 +147,13 @@ impl Stage {
     ///
     /// # Errors
     /// When the shape is none or does not have so many words, or memory does not suffice.
-    pub fn from_words(shape: Shape, items: Items, words: Vec<u64>) -> Result<Self, StageError> {
+    pub fn from_words(
+        shape: Shape,
+        items: Items,
+        words: impl IntoIterator<Item = u64, IntoIter: ExactSizeIterator>,
+    ) -> Result<Self, StageError> {
         let layout = Layout::try_from(shape)?;
+        let words = words.into_iter();
         let (expected, got) = (layout.words(), words.len());
         if u64::try_from(got) != Ok(expected) {
             return Err(StageError::WordCount {
@@ -269,7 +274,7 @@ impl Stage {
     }
 
     /// The words, as many as hold [`Shape::bits`], each as it is when its turn comes.
-    pub fn words(&self) -> impl Iterator<Item = u64> {
+    pub fn words(&self) -> impl ExactSizeIterator<Item = u64> {
         self.words.iter()
     }
 

@@ -1,100 +1,197 @@
 //! A payload, cut into blocks of at most 4 KiB that end with the CRC-32 of their bytes.
 
-use super::error::{FormatError, Part};
+use super::error::{FormatError, Part, ReadError};
 use super::fields::checked;
-use super::layout::{BLOCK_BYTES, BLOCK_DATA_BYTES, CRC_BYTES};
+use super::layout::{BLOCK_BYTES, BLOCK_DATA_BYTES, CRC_BYTES, WORD_BYTES};
 use crc32fast::Hasher;
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
+use std::ops::Range;
 
-/// Appends a payload to a file in blocks.
+/// Writes a payload in blocks.
 pub(super) struct BlockWriter<'a> {
-    file: &'a mut Vec<u8>,
-    /// Where the open block begins.
-    block: usize,
+    out: &'a mut dyn Write,
+    /// The open block.
+    block: [u8; BLOCK_BYTES],
+    filled: usize,
     check: Hasher,
 }
 
 impl<'a> BlockWriter<'a> {
-    /// A writer behind what `file` holds; `check` goes over the CRC of each block.
-    pub(super) fn new(file: &'a mut Vec<u8>, check: Hasher) -> Self {
-        let block = file.len();
-        Self { file, block, check }
+    /// A writer behind what `out` was given; `check` goes over the CRC of each block.
+    pub(super) fn new(out: &'a mut dyn Write, check: Hasher) -> Self {
+        Self {
+            out,
+            block: [0; BLOCK_BYTES],
+            filled: 0,
+            check,
+        }
     }
 
-    pub(super) fn put(&mut self, mut bytes: &[u8]) {
+    pub(super) fn put(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
-            let room = BLOCK_DATA_BYTES - (self.file.len() - self.block);
-            let (now, later) = bytes.split_at(room.min(bytes.len()));
-            self.file.extend_from_slice(now);
-            if now.len() == room {
-                self.close_block();
+            let room = &mut self.block[self.filled..BLOCK_DATA_BYTES];
+            let (now, later) = bytes.split_at(room.len().min(bytes.len()));
+            room[..now.len()].copy_from_slice(now);
+            self.filled += now.len();
+            if self.filled == BLOCK_DATA_BYTES {
+                self.close_block()?;
             }
             bytes = later;
         }
+        Ok(())
     }
 
     /// Closes the last block and gives the check back.
-    pub(super) fn finish(mut self) -> Hasher {
-        if self.file.len() > self.block {
-            self.close_block();
+    pub(super) fn finish(mut self) -> io::Result<Hasher> {
+        if self.filled > 0 {
+            self.close_block()?;
         }
-        self.check
+        Ok(self.check)
     }
 
-    fn close_block(&mut self) {
-        let crc = crc32fast::hash(&self.file[self.block..]).to_le_bytes();
+    fn close_block(&mut self) -> io::Result<()> {
+        let end = self.filled + CRC_BYTES;
+        let crc = crc32fast::hash(&self.block[..self.filled]).to_le_bytes();
         self.check.update(&crc);
-        self.file.extend_from_slice(&crc);
-        self.block = self.file.len();
+        self.block[self.filled..end].copy_from_slice(&crc);
+        self.filled = 0;
+        self.out.write_all(&self.block[..end])
     }
 }
 
-/// Blocks whose checksums all fit.
-#[derive(Clone, Copy)]
-pub(super) struct Blocks<'a>(&'a [u8]);
+/// Reads a payload across its blocks, and gives out no byte of one whose checksum does not fit.
+pub(super) struct BlockReader<'a> {
+    rest: &'a mut dyn Read,
+    /// Bytes of the blocks to come.
+    left: u64,
+    /// Where the next block begins in the file.
+    offset: u64,
+    number: u64,
+    block: [u8; BLOCK_BYTES],
+    /// What was not given out yet of the data in the block.
+    data: Range<usize>,
+    check: Hasher,
+}
 
-impl<'a> Blocks<'a> {
-    /// Checks every block and carries their checksums into `check`; they begin at `offset`.
-    #[deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
-    pub(super) fn verify(
-        bytes: &'a [u8],
-        offset: u64,
-        check: &mut Hasher,
-    ) -> Result<Self, FormatError> {
-        let mut offset = offset;
-        for (number, block) in bytes.chunks(BLOCK_BYTES).enumerate() {
-            let (_, crc) = checked(Part::Block(number as u64), offset, block)?;
-            check.update(&crc.to_le_bytes());
-            offset = offset.saturating_add(block.len() as u64);
+#[deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
+impl<'a> BlockReader<'a> {
+    /// The blocks that `rest` begins with, `left` bytes of them; in the file they begin at `offset`. Their
+    /// checksums are carried into `check`.
+    pub(super) fn new(rest: &'a mut dyn Read, offset: u64, left: u64, check: Hasher) -> Self {
+        Self {
+            rest,
+            left,
+            offset,
+            number: 0,
+            block: [0; BLOCK_BYTES],
+            data: 0..0,
+            check,
         }
-        Ok(Self(bytes))
     }
 
-    /// The payload, from its first byte.
-    pub(super) fn reader(self) -> PayloadReader<'a> {
-        PayloadReader {
-            block: &[],
-            rest: self.0,
+    /// The next bytes of the payload, as many as there is room for.
+    pub(super) fn fill(&mut self, mut room: &mut [u8]) -> Result<(), ReadError> {
+        while !room.is_empty() {
+            if self.data.is_empty() {
+                self.open_block()?;
+            }
+            let mut data = self.block.get(self.data.clone()).unwrap_or(&[]);
+            let count = data.read(room)?;
+            self.data.start = self.data.start.saturating_add(count);
+            room = room.get_mut(count..).unwrap_or_default();
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn word(&mut self) -> Result<u64, ReadError> {
+        let data = self.block.get(self.data.clone()).unwrap_or(&[]);
+        if let Some(word) = data.first_chunk() {
+            self.data.start = self.data.start.saturating_add(WORD_BYTES);
+            return Ok(u64::from_le_bytes(*word));
+        }
+        let mut word = [0; WORD_BYTES];
+        self.fill(&mut word)?;
+        Ok(u64::from_le_bytes(word))
+    }
+
+    /// The next so many words of the payload.
+    pub(super) fn words(&mut self, count: usize) -> Words<'_, 'a> {
+        Words {
+            blocks: self,
+            left: count,
+            failure: None,
         }
     }
-}
 
-/// Reads a payload across its blocks.
-pub(super) struct PayloadReader<'a> {
-    block: &'a [u8],
-    rest: &'a [u8],
-}
-
-impl Read for PayloadReader<'_> {
-    #[deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.block.is_empty() {
-            let (block, rest) = self.rest.split_at(BLOCK_BYTES.min(self.rest.len()));
-            self.block = block
-                .get(..block.len().saturating_sub(CRC_BYTES))
-                .unwrap_or(&[]);
-            self.rest = rest;
+    /// Checks the blocks that nobody asked for, and gives the check back.
+    pub(super) fn finish(mut self) -> Result<Hasher, ReadError> {
+        while self.left > 0 {
+            self.open_block()?;
         }
-        self.block.read(buffer)
+        Ok(self.check)
+    }
+
+    fn open_block(&mut self) -> Result<(), ReadError> {
+        let length = usize::try_from(self.left).unwrap_or(usize::MAX);
+        let length = length.min(BLOCK_BYTES);
+        let block = self.block.get_mut(..length).unwrap_or_default();
+        if block.is_empty() {
+            return Err(too_short());
+        }
+        self.rest.read_exact(block)?;
+        let (data, crc) = checked(Part::Block(self.number), self.offset, block)?;
+        self.data = 0..data.len();
+        self.check.update(&crc.to_le_bytes());
+        self.left = self.left.saturating_sub(length as u64);
+        self.offset = self.offset.saturating_add(length as u64);
+        self.number = self.number.saturating_add(1);
+        Ok(())
     }
 }
+
+/// Cannot happen while the payload length was checked; an error all the same.
+fn too_short() -> ReadError {
+    ReadError::Format(FormatError::Short {
+        part: Part::Payload,
+        needed: 1,
+        found: 0,
+    })
+}
+
+/// Words of a payload; zeros from where it could not be read, so that they are as many as was said.
+pub(super) struct Words<'b, 'a> {
+    blocks: &'b mut BlockReader<'a>,
+    left: usize,
+    failure: Option<ReadError>,
+}
+
+impl Words<'_, '_> {
+    /// Whether all that were taken were there.
+    pub(super) fn check(self) -> Result<(), ReadError> {
+        self.failure.map_or(Ok(()), Err)
+    }
+}
+
+impl Iterator for Words<'_, '_> {
+    type Item = u64;
+
+    #[inline]
+    fn next(&mut self) -> Option<u64> {
+        self.left = self.left.checked_sub(1)?;
+        if self.failure.is_some() {
+            return Some(0);
+        }
+        let word = self.blocks.word();
+        Some(word.unwrap_or_else(|error| {
+            self.failure = Some(error);
+            0
+        }))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.left, Some(self.left))
+    }
+}
+
+impl ExactSizeIterator for Words<'_, '_> {}

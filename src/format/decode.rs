@@ -6,21 +6,21 @@
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
-use super::blocks::{Blocks, PayloadReader};
-use super::error::{FormatError, Part};
+use super::blocks::BlockReader;
+use super::error::{FormatError, Part, ReadError};
 use super::fields::{Fields, checked};
 use super::header::decode_header;
 use super::layout::{
-    self, END_MAGIC, ID_BYTES, MIN_HEADER_BYTES, TRAILER_BYTES, TRAILER_CHECK, TRAILER_MAGIC,
-    VALUES_BYTES, WORD_BYTES, header_bytes, short, words,
+    self, END_MAGIC, ID_BYTES, MAX_HEADER_BYTES, MIN_HEADER_BYTES, TRAILER_BYTES, TRAILER_CHECK,
+    TRAILER_MAGIC, header_bytes, short, words,
 };
-use super::sidecar::{Header, HeaderSubject, Sidecar, StageHeader, StageRecord, Subject};
-use crate::filter::Values;
+use super::sidecar::{Header, HeaderSubject, Sidecar, StageHeader, Subject};
+use super::stored::Restored;
+use crate::filter::{StageError, Values};
 use crate::id::SegmentId;
 use crate::planted::planted;
-use byteorder::{LittleEndian, ReadBytesExt as _};
 use crc32fast::Hasher;
-use std::io::Read as _;
+use std::io::Read;
 
 /// The sidecar in these bytes, every one of them verified.
 ///
@@ -29,24 +29,7 @@ use std::io::Read as _;
 /// # Errors
 /// [`FormatError`] says what is wrong with which byte.
 pub fn decode(bytes: &[u8]) -> Result<Sidecar, FormatError> {
-    let (header, blocks) = verified(bytes)?;
-    let mut payload = blocks.reader();
-    let subject = read_subject(&header, &mut payload)?;
-    let lost = usize::from(planted!(StageLost));
-    let stages = header
-        .stages
-        .iter()
-        .take(header.stages.len().saturating_sub(lost))
-        .map(|stage| read_stage(stage, &mut payload));
-    Ok(Sidecar {
-        store: header.store,
-        imprint: header.imprint,
-        subject,
-        source: header.source,
-        entries: header.entries,
-        rate: header.rate,
-        stages: stages.collect::<Result<_, _>>()?,
-    })
+    of_bytes(bytes, Reader::read)
 }
 
 /// Checks every byte of a sidecar without building its filter.
@@ -54,32 +37,111 @@ pub fn decode(bytes: &[u8]) -> Result<Sidecar, FormatError> {
 /// # Errors
 /// The same as [`decode`], but for lack of memory.
 pub fn verify(bytes: &[u8]) -> Result<Header, FormatError> {
-    verified(bytes).map(|(header, _)| header)
+    of_bytes(bytes, Reader::verify)
 }
 
-fn verified(bytes: &[u8]) -> Result<(Header, Blocks<'_>), FormatError> {
-    let header = decode_header(bytes)?;
-    let length = bytes.len() as u64;
-    header.check_file_length(length)?;
-    let missing = || {
-        short(
-            Part::Payload,
-            MIN_HEADER_BYTES.saturating_add(TRAILER_BYTES),
-            bytes.len(),
-        )
-    };
-    let (head, rest) = bytes
-        .split_at_checked(header_bytes(header.stages.len()))
-        .ok_or_else(missing)?;
-    let (blocks, trailer) = rest
-        .split_last_chunk::<TRAILER_BYTES>()
-        .ok_or_else(missing)?;
-    let mut check = Hasher::new();
-    let (_, crc) = checked(Part::Header, 0, head)?;
-    check.update(&crc.to_le_bytes());
-    let blocks = Blocks::verify(blocks, head.len() as u64, &mut check)?;
-    check_trailer(trailer, length, check)?;
-    Ok((header, blocks))
+fn of_bytes<'b, T>(
+    bytes: &'b [u8],
+    read: impl FnOnce(Reader<&'b [u8]>) -> Result<T, ReadError>,
+) -> Result<T, FormatError> {
+    let length = bytes.len();
+    let done = Reader::begin(bytes, length as u64).and_then(read);
+    done.map_err(|error| match error {
+        ReadError::Format(error) => error,
+        // Cannot happen while the length was checked; an error all the same.
+        ReadError::Disk(_) => short(Part::Payload, length.saturating_add(1), length),
+    })
+}
+
+/// A sidecar that is being read: its header is known, and intact.
+#[derive(Debug)]
+pub struct Reader<R> {
+    header: Header,
+    /// The header's bytes, and what was read with them.
+    start: Vec<u8>,
+    length: u64,
+    rest: R,
+}
+
+impl<R: Read> Reader<R> {
+    /// Reads the header of a file of so many bytes. The file may still be damaged, or of another length.
+    ///
+    /// # Errors
+    /// When it cannot be read, or is no header.
+    pub fn begin(mut bytes: R, length: u64) -> Result<Self, ReadError> {
+        let known = length.min(MAX_HEADER_BYTES as u64);
+        let mut start = Vec::new();
+        bytes.by_ref().take(known).read_to_end(&mut start)?;
+        Ok(Self {
+            header: decode_header(&start)?,
+            start,
+            length,
+            rest: bytes,
+        })
+    }
+
+    /// What the file says of itself.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// The sidecar, every byte of it verified. Takes the memory of its filter, and no other.
+    ///
+    /// # Errors
+    /// When the rest cannot be read or is not what it should be, or memory does not suffice.
+    pub fn read<S: Restored>(self) -> Result<Sidecar<S>, ReadError> {
+        let (header, (subject, stages)) = self.walk(|header, blocks| {
+            let subject = read_subject(header, blocks)?;
+            let lost = usize::from(planted!(StageLost));
+            let kept = header.stages.len().saturating_sub(lost);
+            let stages = header.stages.iter().take(kept).enumerate();
+            let stages = stages.map(|(number, stage)| read_stage(number, *stage, blocks));
+            Ok((subject, stages.collect::<Result<_, _>>()?))
+        })?;
+        Ok(Sidecar {
+            store: header.store,
+            imprint: header.imprint,
+            subject,
+            source: header.source,
+            entries: header.entries,
+            rate: header.rate,
+            stages,
+        })
+    }
+
+    /// Checks every byte, without memory for the filter.
+    ///
+    /// # Errors
+    /// The same as [`Reader::read`], but for lack of memory.
+    pub fn verify(self) -> Result<Header, ReadError> {
+        self.walk(|_, _| Ok(())).map(|(header, ())| header)
+    }
+
+    /// Hands the payload over, and verifies what was not taken of it, and the trailer.
+    fn walk<T>(
+        self,
+        take: impl FnOnce(&Header, &mut BlockReader<'_>) -> Result<T, ReadError>,
+    ) -> Result<(Header, T), ReadError> {
+        let Self { header, length, .. } = self;
+        header.check_file_length(length)?;
+        let head = header_bytes(header.stages.len());
+        let needed = MIN_HEADER_BYTES.saturating_add(TRAILER_BYTES);
+        let missing = || short(Part::Payload, needed, self.start.len());
+        let (head, begun) = self.start.split_at_checked(head).ok_or_else(missing)?;
+        let around = head.len().saturating_add(TRAILER_BYTES) as u64;
+        let left = length.checked_sub(around).ok_or_else(missing)?;
+        let (_, crc) = checked(Part::Header, 0, head)?;
+        let mut check = Hasher::new();
+        check.update(&crc.to_le_bytes());
+        let mut rest = begun.chain(self.rest);
+        let mut blocks = BlockReader::new(&mut rest, head.len() as u64, left, check);
+        let taken = take(&header, &mut blocks)?;
+        let check = blocks.finish()?;
+        let mut trailer = [0; TRAILER_BYTES];
+        rest.read_exact(&mut trailer)?;
+        check_trailer(&trailer, length, check)?;
+        Ok((header, taken))
+    }
 }
 
 /// The trailer of a file of this length, against all checksums before it.
@@ -109,7 +171,7 @@ fn check_trailer(trailer: &[u8], length: u64, mut check: Hasher) -> Result<(), F
     })
 }
 
-fn read_subject(header: &Header, payload: &mut PayloadReader<'_>) -> Result<Subject, FormatError> {
+fn read_subject(header: &Header, payload: &mut BlockReader<'_>) -> Result<Subject, ReadError> {
     let (key_space, count) = match header.subject {
         HeaderSubject::Segment(id) => return Ok(Subject::Segment(id)),
         HeaderSubject::Summary { key_space, covers } => (key_space, covers),
@@ -117,17 +179,14 @@ fn read_subject(header: &Header, payload: &mut PayloadReader<'_>) -> Result<Subj
     let mut covers = filled(SegmentId::from_bytes([0; ID_BYTES]), count)?;
     for cover in &mut covers {
         let mut id = [0; ID_BYTES];
-        payload
-            .read_exact(&mut id)
-            .map_err(|_| too_short(count, ID_BYTES))?;
+        payload.fill(&mut id)?;
         *cover = SegmentId::from_bytes(id);
     }
     let mut values = filled(Values::default(), layout::values(count, &header.stages))?;
     for values in &mut values {
-        let bits = payload
-            .read_u8()
-            .map_err(|_| too_short(count, VALUES_BYTES))?;
-        *values = Values::from_bits(bits);
+        let mut bits = [0];
+        payload.fill(&mut bits)?;
+        *values = Values::from_bits(u8::from_le_bytes(bits));
     }
     Ok(Subject::Summary {
         key_space,
@@ -136,20 +195,27 @@ fn read_subject(header: &Header, payload: &mut PayloadReader<'_>) -> Result<Subj
     })
 }
 
-fn read_stage(
-    stage: &StageHeader,
-    payload: &mut PayloadReader<'_>,
-) -> Result<StageRecord, FormatError> {
-    let count = words(stage.shape.bits.get());
-    let mut words = filled(0, count)?;
-    payload
-        .read_u64_into::<LittleEndian>(&mut words)
-        .map_err(|_| too_short(count, WORD_BYTES))?;
-    Ok(StageRecord {
-        role: stage.role,
-        shape: stage.shape,
-        items: stage.items,
-        words,
+fn read_stage<S: Restored>(
+    number: usize,
+    stage: StageHeader,
+    payload: &mut BlockReader<'_>,
+) -> Result<S, ReadError> {
+    let bits = stage.shape.bits;
+    let no_memory = || FormatError::Memory {
+        part: Part::Payload,
+        bytes: bits.get().div_ceil(8),
+    };
+    let count = usize::try_from(words(bits.get())).map_err(|_| no_memory())?;
+    let mut words = payload.words(count);
+    let restored = S::restore(stage, &mut words);
+    // First: what was not read is no stage, whatever was made of it.
+    words.check()?;
+    restored.map_err(|error| match error {
+        StageError::Memory { .. } => no_memory().into(),
+        error => ReadError::Format(FormatError::Stage {
+            number: number as u64,
+            reason: error.to_string(),
+        }),
     })
 }
 
@@ -164,13 +230,4 @@ fn filled<T: Clone>(value: T, count: u64) -> Result<Vec<T>, FormatError> {
     values.try_reserve_exact(length).map_err(|_| no_memory())?;
     values.resize(length, value);
     Ok(values)
-}
-
-/// Cannot happen while the payload length was checked; an error all the same.
-fn too_short(count: u64, size: usize) -> FormatError {
-    FormatError::Short {
-        part: Part::Payload,
-        needed: count.saturating_mul(size as u64),
-        found: 0,
-    }
 }

@@ -1,4 +1,4 @@
-//! From a sidecar to its bytes.
+//! From a sidecar to its bytes, a block at a time: no second copy of the filter is made.
 
 use super::blocks::BlockWriter;
 use super::error::{FormatError, Part};
@@ -11,44 +11,65 @@ use super::layout::{
     SUBJECT_SUMMARY, check_length, header_bytes, payload_bytes, stage_at, total_bytes, words,
 };
 use super::sidecar::{Header, HeaderSubject, Sidecar, StageHeader, Subject};
+use super::stored::Stored;
 use crc32fast::Hasher;
+use std::io::{self, Write};
 
 /// The bytes of a sidecar.
 ///
 /// # Errors
-/// When [`super::decode`] would refuse them: no stage or more than 32, a shape that no stage can
-/// have, words that do not fill the shape; or when there is no memory for them.
-pub fn encode(sidecar: &Sidecar) -> Result<Vec<u8>, FormatError> {
-    let header = header_of(sidecar)?;
-    let mut file = reserve(header.total_bytes)?;
-    let mut check = Hasher::new();
-    put_header(&header, &mut file, &mut check);
-    let mut check = put_payload(sidecar, &mut file, check);
-    let total = header.total_bytes.to_le_bytes();
-    check.update(&total);
-    file.extend_from_slice(&total);
-    file.extend_from_slice(&check.finalize().to_le_bytes());
-    file.extend_from_slice(&END_MAGIC);
-    assert_eq!(
-        file.len() as u64,
-        header.total_bytes,
-        "the picture of the format holds"
-    );
+/// Those of [`Writer::new`], or when there is no memory for them.
+pub fn encode<S: Stored>(sidecar: &Sidecar<S>) -> Result<Vec<u8>, FormatError> {
+    let writer = Writer::new(sidecar)?;
+    let mut file = reserve(writer.header.total_bytes)?;
+    let written = writer.write(&mut file);
+    written.expect("a vector takes what was reserved for it");
     Ok(file)
 }
 
+/// A sidecar that can be written: its header is known and fits.
+#[derive(Debug)]
+pub struct Writer<'s, S> {
+    sidecar: &'s Sidecar<S>,
+    header: Header,
+}
+
+impl<'s, S: Stored> Writer<'s, S> {
+    /// The writer of this sidecar.
+    ///
+    /// # Errors
+    /// When [`super::decode`] would refuse its bytes: no stage or more than 32, a shape that no stage can
+    /// have, words that do not fill the shape.
+    pub fn new(sidecar: &'s Sidecar<S>) -> Result<Self, FormatError> {
+        let header = header_of(sidecar)?;
+        Ok(Self { sidecar, header })
+    }
+
+    /// What the file will begin with.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// Writes the file. Of stages that take keys meanwhile, each word is written as it is when its turn comes.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+        let mut check = Hasher::new();
+        put_header(&self.header, out, &mut check)?;
+        let mut check = put_payload(self.sidecar, out, check)?;
+        let total = self.header.total_bytes.to_le_bytes();
+        check.update(&total);
+        out.write_all(&total)?;
+        out.write_all(&check.finalize().to_le_bytes())?;
+        out.write_all(&END_MAGIC)
+    }
+}
+
 /// The header that describes this sidecar, checked as a reader would.
-fn header_of(sidecar: &Sidecar) -> Result<Header, FormatError> {
+fn header_of<S: Stored>(sidecar: &Sidecar<S>) -> Result<Header, FormatError> {
     let subject = HeaderSubject::from(&sidecar.subject);
-    let stages: Vec<StageHeader> = sidecar
-        .stages
-        .iter()
-        .map(|stage| StageHeader {
-            role: stage.role,
-            shape: stage.shape,
-            items: stage.items,
-        })
-        .collect();
+    let stages: Vec<StageHeader> = sidecar.stages.iter().map(Stored::header).collect();
     let payload = payload_bytes(covers(&subject), &stages).unwrap_or(u64::MAX);
     let header = Header {
         store: sidecar.store,
@@ -69,13 +90,9 @@ fn header_of(sidecar: &Sidecar) -> Result<Header, FormatError> {
         check_length("number of values", AT_COVERS, found, expected)?;
     }
     for (index, stage) in sidecar.stages.iter().enumerate() {
-        let expected = words(stage.shape.bits.get());
-        check_length(
-            "number of words",
-            stage_at(index),
-            stage.words.len() as u64,
-            expected,
-        )?;
+        let expected = words(stage.header().shape.bits.get());
+        let found = stage.words().len() as u64;
+        check_length("number of words", stage_at(index), found, expected)?;
     }
     Ok(header)
 }
@@ -92,7 +109,7 @@ fn reserve(bytes: u64) -> Result<Vec<u8>, FormatError> {
     Ok(file)
 }
 
-fn put_header(header: &Header, file: &mut Vec<u8>, check: &mut Hasher) {
+fn put_header(header: &Header, out: &mut dyn Write, check: &mut Hasher) -> io::Result<()> {
     let length = header_bytes(header.stages.len());
     let mut bytes = vec![0; length - CRC_BYTES];
     let (subject, key_space, segment) = match header.subject {
@@ -136,8 +153,8 @@ fn put_header(header: &Header, file: &mut Vec<u8>, check: &mut Hasher) {
     }
     let crc = crc32fast::hash(&bytes).to_le_bytes();
     check.update(&crc);
-    file.extend_from_slice(&bytes);
-    file.extend_from_slice(&crc);
+    out.write_all(&bytes)?;
+    out.write_all(&crc)
 }
 
 /// A number that `check_header` has found small enough for its field.
@@ -145,19 +162,22 @@ fn narrow<T: TryFrom<u64>>(number: u64) -> T {
     T::try_from(number).unwrap_or_else(|_| unreachable!("{number} passed the check of its field"))
 }
 
-fn put_payload(sidecar: &Sidecar, file: &mut Vec<u8>, check: Hasher) -> Hasher {
-    let mut blocks = BlockWriter::new(file, check);
+fn put_payload<S: Stored>(
+    sidecar: &Sidecar<S>,
+    out: &mut dyn Write,
+    check: Hasher,
+) -> io::Result<Hasher> {
+    let mut blocks = BlockWriter::new(out, check);
     if let Subject::Summary { covers, values, .. } = &sidecar.subject {
-        covers.iter().for_each(|id| blocks.put(id.as_bytes()));
+        covers.iter().try_for_each(|id| blocks.put(id.as_bytes()))?;
         values
             .iter()
-            .for_each(|values| blocks.put(&[values.bits()]));
+            .try_for_each(|values| blocks.put(&[values.bits()]))?;
     }
     for stage in &sidecar.stages {
         stage
-            .words
-            .iter()
-            .for_each(|word| blocks.put(&word.to_le_bytes()));
+            .words()
+            .try_for_each(|word| blocks.put(&word.to_le_bytes()))?;
     }
     blocks.finish()
 }

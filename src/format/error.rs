@@ -1,6 +1,6 @@
 //! What can be wrong with bytes from a disk, and where.
 
-use std::fmt;
+use std::{fmt, io};
 
 /// Why bytes are not what they should be; `byte N` counts from the start of the file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -76,6 +76,14 @@ pub enum FormatError {
         /// What the rest gives.
         expected: u64,
     },
+    /// A stage is described as one can be, and none of its kind can be made of its words.
+    #[error("stage {number} is of no use here: {reason}")]
+    Stage {
+        /// Which one, counted from 0.
+        number: u64,
+        /// Why it is not.
+        reason: String,
+    },
     /// The memory for the contents is not to be had.
     #[error("no memory for {bytes} bytes of the {part}")]
     Memory {
@@ -84,6 +92,18 @@ pub enum FormatError {
         /// How much, in bytes.
         bytes: u64,
     },
+}
+
+/// Why a file was not read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReadError {
+    /// What was read is not what it should be.
+    #[error(transparent)]
+    Format(#[from] FormatError),
+    /// The disk did not give it.
+    #[error(transparent)]
+    Disk(#[from] io::Error),
 }
 
 /// A part of a file.

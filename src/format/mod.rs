@@ -69,10 +69,11 @@
 //! # What a reader does
 //!
 //! Length, magic, header length, header CRC, version, flags, fields, stage table, the sum of all
-//! lengths against the length at hand; then block CRCs and trailer; only then is memory asked for,
-//! at most what the bytes at hand fill, and failure is an error like every other. Damage of any
-//! kind is a [`FormatError`], never a panic and never a filter with fewer keys; there is no
-//! encoding of a filter without stages.
+//! lengths against the length at hand; only then is memory asked for, at most what the bytes at hand
+//! fill, and failure is an error like every other. Block by block, the CRC and then the words, which go
+//! where they stay; the trailer last, before which nobody is given the filter. Damage of any kind is a
+//! [`FormatError`], never a panic and never a filter with fewer keys; there is no encoding of a filter
+//! without stages.
 //!
 //! # The identity file
 //!
@@ -94,15 +95,17 @@ mod identity;
 mod kinds;
 mod layout;
 mod sidecar;
+mod stored;
 #[cfg(test)]
 mod tests;
 
-pub use decode::{decode, verify};
-pub use encode::encode;
-pub use error::{FormatError, Part};
+pub use decode::{Reader, decode, verify};
+pub use encode::{Writer, encode};
+pub use error::{FormatError, Part, ReadError};
 pub use header::decode_header;
 pub use identity::{Identity, decode_identity, encode_identity};
 pub use layout::MAX_HEADER_BYTES;
 pub use sidecar::{
     Header, HeaderSubject, Role, Sidecar, Source, StageHeader, StageRecord, StoreId, Subject,
 };
+pub use stored::{Restored, Stored};

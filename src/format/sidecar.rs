@@ -46,7 +46,7 @@ impl fmt::Debug for StoreId {
 
 /// A filter with everything that is needed to decide what it may be asked.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Sidecar {
+pub struct Sidecar<S = StageRecord> {
     /// The database that it belongs to.
     pub store: StoreId,
     /// The hash and the seed of its keys.
@@ -61,7 +61,7 @@ pub struct Sidecar {
     pub rate: Rate,
     /// The filter, 1 to 32 stages, oldest first. All are needed: a key is in any one of them,
     /// unless a [`Role`] says otherwise.
-    pub stages: Vec<StageRecord>,
+    pub stages: Vec<S>,
 }
 
 /// What a filter speaks for.

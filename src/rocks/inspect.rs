@@ -10,10 +10,10 @@ use super::error::InspectError;
 use super::ffi::{self, LiveTable};
 use super::planning::{self, Limits};
 use super::scrub::Scrubbed;
-use crate::filter::Chain;
+use crate::filter::{Chain, Stage};
 use crate::format::Source;
 use crate::hash::KeyHash;
-use crate::math::{Items, Rate};
+use crate::math::{Bits, Items, Rate, growth};
 use crate::segment::{Decision, SealedFilter, SegmentId, Share};
 
 /// Random hashes that a filter is asked for its observed rate.
@@ -117,7 +117,10 @@ impl SieveDb {
     fn report(&self, column: &Column) -> Result<ColumnReport, InspectError> {
         let view = column.view();
         let covers = column.covers();
-        let chain = view.summary.to_chain();
+        // Not a copy: a summary may be large.
+        let saturated = Chain::saturated(view.summary.imprint());
+        let stages = view.summary.complete_stages();
+        let stages = stages.unwrap_or_else(|| saturated.stages().iter().collect());
         let promised = self.columns().summary_rate();
         let tables = self.tables(column)?;
         let segments = tables
@@ -126,7 +129,7 @@ impl SieveDb {
             .collect();
         Ok(ColumnReport {
             name: column.name().to_owned(),
-            summary: FilterReport::of(&chain, promised, Source::Snapshot),
+            summary: FilterReport::of(&stages, promised, Source::Snapshot),
             uncovered: view.uncovered(),
             segments,
         })
@@ -157,7 +160,10 @@ impl SieveDb {
                 Some(_) => None,
             },
             filter: filter
-                .map(|filter| FilterReport::of(&filter.chain, filter.rate, filter.source))
+                .map(|filter| {
+                    let stages: Vec<&Stage> = filter.chain.stages().iter().collect();
+                    FilterReport::of(&stages, filter.rate, filter.source)
+                })
                 .or(shared),
         }
     }
@@ -209,15 +215,19 @@ impl FilterReport {
         }
     }
 
-    fn of(chain: &Chain, promised: Rate, source: Source) -> Self {
+    fn of(stages: &[&Stage], promised: Rate, source: Source) -> Self {
+        let keys: Items = stages.iter().map(|stage| stage.items()).sum();
+        let bits: Bits = stages.iter().map(|stage| stage.size()).sum();
+        let rates = stages.iter().map(|stage| stage.predicted_rate());
+        let may_contain = |hash| stages.iter().any(|stage| stage.may_contain(hash));
         Self {
-            keys: chain.items().get(),
-            stages: chain.stages().len(),
-            bits: chain.size().get(),
-            bits_per_key: chain.size().per_key(chain.items()),
-            fill: fill_of(chain),
-            predicted_rate: chain.predicted_rate(),
-            observed_rate: observed_rate(|hash| chain.may_contain(hash)),
+            keys: keys.get(),
+            stages: stages.len(),
+            bits: bits.get(),
+            bits_per_key: bits.per_key(keys),
+            fill: fill_of(stages),
+            predicted_rate: growth::compound(rates),
+            observed_rate: observed_rate(may_contain),
             promised_rate: promised.get(),
             source: source.to_string(),
         }
@@ -233,13 +243,14 @@ fn observed_rate(may_contain: impl Fn(KeyHash) -> bool) -> f64 {
     matches as f64 / SAMPLE as f64
 }
 
-fn fill_of(chain: &Chain) -> f64 {
-    let bits: f64 = chain.size().get() as f64;
-    let set: f64 = chain
-        .stages()
+/// The share of set bits; none are in no stage.
+fn fill_of(stages: &[&Stage]) -> f64 {
+    let bits_of = |stage: &Stage| stage.size().get() as f64;
+    let set: f64 = stages
         .iter()
-        .map(|stage| stage.fill() * stage.size().get() as f64)
+        .map(|stage| stage.fill() * bits_of(stage))
         .sum();
+    let bits: f64 = stages.iter().map(|stage| bits_of(stage)).sum();
     if bits == 0.0 { 0.0 } else { set / bits }
 }
 

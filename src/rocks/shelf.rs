@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::filter::{Chain, Kind, Scalable, Stage, Values};
-use crate::format::{Identity, Role, Sidecar, Source, StageRecord, Subject};
-use crate::math::{Bits, Rate};
+use crate::format::{Identity, Sidecar, Source, Subject};
+use crate::math::{Bits, Items, Rate};
 use crate::planted::planted;
 use crate::segment::{
     IDENTITY_FILE, IdentityError, SealedFilter, SegmentId, SidecarError, SidecarFolder, SidecarName,
@@ -64,7 +64,7 @@ impl Shelf {
 
     /// The filter of a segment; `None` when it has no sidecar.
     pub(crate) fn load_checked(&self, id: SegmentId) -> Result<Option<SealedFilter>, SidecarError> {
-        let loaded = self.folder.load(SidecarName::Segment(id));
+        let loaded = self.folder.load_stages(SidecarName::Segment(id));
         if planted!(DamagedIsEmpty) && matches!(loaded, Err(SidecarError::Damaged { .. })) {
             let nothing = Chain::new(*self.folder.imprint(), Vec::new());
             let rate = crate::math::Rate::ONE_PERCENT;
@@ -73,15 +73,13 @@ impl Shelf {
         let Some(sidecar) = loaded? else {
             return Ok(None);
         };
+        let chain = Chain::new(sidecar.imprint, sidecar.stages);
         let (entries, rate, source) = (sidecar.entries, sidecar.rate, sidecar.source);
-        Ok(chain_of(sidecar).map(|chain| SealedFilter::new(chain, entries, rate, source)))
+        Ok(Some(SealedFilter::new(chain, entries, rate, source)))
     }
 
     /// Stores a segment's filter; false when it could not.
     pub(crate) fn save(&self, id: SegmentId, filter: &SealedFilter) -> bool {
-        let Some(stages) = records_of(&filter.chain) else {
-            return false;
-        };
         let sidecar = Sidecar {
             store: self.folder.store_id(),
             imprint: *self.folder.imprint(),
@@ -89,14 +87,16 @@ impl Shelf {
             source: filter.source,
             entries: filter.entries,
             rate: filter.rate,
-            stages,
+            stages: filter.chain.stages().iter().collect(),
         };
-        // After the copy: what was damaged before it would get a good checksum.
-        if !filter.is_intact() {
-            tracing::error!(segment = %id, "a filter changed in memory; it is not stored");
-            return false;
-        }
-        self.put(&sidecar)
+        // Once it is written: what was damaged before would have got a good checksum.
+        self.put(&sidecar, || {
+            let intact = filter.is_intact();
+            if !intact {
+                tracing::error!(segment = %id, "a filter changed in memory; it is not stored");
+            }
+            intact
+        })
     }
 
     /// The summary of a key space and the segments that it covers, if a good one is there that takes
@@ -110,7 +110,7 @@ impl Shelf {
             );
             return None;
         }
-        let loaded = self.folder.load(summary_of(name));
+        let loaded = self.folder.load_stages(summary_of(name));
         let mut sidecar = loaded.unwrap_or_else(|error| {
             tracing::warn!(%error, "a summary is unusable; it will be made anew from the tables");
             None
@@ -126,7 +126,7 @@ impl Shelf {
             rate: sidecar.rate,
             values: parts,
             covers: set_of(covers)?,
-            chain: chain_of(sidecar)?,
+            chain: Chain::new(sidecar.imprint, sidecar.stages),
         })
     }
 
@@ -135,7 +135,7 @@ impl Shelf {
     /// # Errors
     /// What is wrong with it.
     pub(crate) fn check_summary(&self, name: &str) -> Result<bool, SidecarError> {
-        Ok(self.folder.load(summary_of(name))?.is_some())
+        Ok(self.folder.verify(summary_of(name))?.is_some())
     }
 
     /// Whether the identity that all here is read by is the one in the folder.
@@ -158,22 +158,18 @@ impl Shelf {
         covers: HashSet<SegmentId>,
         values_of: impl Fn(SegmentId) -> Values,
     ) -> bool {
-        let chain = summary.to_chain();
-        // There was no memory for a copy: no answer of it would be *absent*.
-        if chain.is_saturated() {
-            return false;
-        }
         let covers = gathered(covers.len(), covers);
-        let (Some(mut covers), Some(stages)) = (covers, records_of(&chain)) else {
+        let (Some(mut covers), Some(stages)) = (covers, summary.complete_stages()) else {
             return false;
         };
         covers.sort_unstable();
-        let has_map = stages.iter().any(|stage| stage.shape.kind == Kind::Map);
+        let has_map = stages.iter().any(|stage| stage.shape().kind == Kind::Map);
         let valued = if has_map { &covers[..] } else { &[] };
         let Some(values) = gathered(valued.len(), valued.iter().map(|&id| values_of(id))) else {
             return false;
         };
-        self.put(&Sidecar {
+        let items: Items = stages.iter().map(|stage| stage.items()).sum();
+        let sidecar = Sidecar {
             store: self.folder.store_id(),
             imprint: self.folder.imprint().remixed(),
             subject: Subject::Summary {
@@ -182,10 +178,11 @@ impl Shelf {
                 values,
             },
             source: Source::Snapshot,
-            entries: chain.items().get(),
+            entries: items.get(),
             rate: summary.options().rate,
             stages,
-        })
+        };
+        self.put(&sidecar, || true)
     }
 
     /// Makes all that is kept here worthless to the next open, durably; false when it could not.
@@ -209,15 +206,22 @@ impl Shelf {
         })
     }
 
-    fn put(&self, sidecar: &Sidecar) -> bool {
+    /// Stores a sidecar if it is good once it is written.
+    fn put(&self, sidecar: &Sidecar<&Stage>, is_good: impl FnOnce() -> bool) -> bool {
         if self.disowned.load(Ordering::Acquire) {
             return false;
         }
-        let stored = self.folder.store(sidecar);
+        let stored = self.folder.draft(sidecar).and_then(|draft| {
+            let good = is_good();
+            if good {
+                draft.publish()?;
+            }
+            Ok(good)
+        });
         if let Err(error) = &stored {
             tracing::warn!(%error, "a filter was not stored; it stays in memory");
         }
-        stored.is_ok()
+        stored.unwrap_or(false)
     }
 
     /// The segments that have a sidecar; none when the folder cannot be read.
@@ -251,21 +255,6 @@ fn key_space(name: &str) -> u32 {
     crc32fast::hash(name.as_bytes())
 }
 
-/// The stages as a file has them; `None` when there is no memory for copies of their words.
-fn records_of(chain: &Chain) -> Option<Vec<StageRecord>> {
-    let record = |stage: &Stage| {
-        let count = stage.size().get().div_ceil(u64::from(u64::BITS));
-        let count = usize::try_from(count).unwrap_or(usize::MAX);
-        Some(StageRecord {
-            role: Role::Members,
-            shape: stage.shape(),
-            items: stage.items(),
-            words: gathered(count, stage.words())?,
-        })
-    };
-    chain.stages().iter().map(record).collect()
-}
-
 /// `count` values, for which memory is asked.
 fn gathered<T>(count: usize, values: impl IntoIterator<Item = T>) -> Option<Vec<T>> {
     let mut all = Vec::new();
@@ -286,16 +275,4 @@ fn set_of(covers: Vec<SegmentId>) -> Option<HashSet<SegmentId>> {
     }
     set.extend(covers);
     Some(set)
-}
-
-fn chain_of(sidecar: Sidecar) -> Option<Chain> {
-    let stage = |record: StageRecord| Stage::from_words(record.shape, record.items, record.words);
-    let stages: Result<Vec<Stage>, _> = sidecar.stages.into_iter().map(stage).collect();
-    match stages {
-        Ok(stages) => Some(Chain::new(sidecar.imprint, stages)),
-        Err(error) => {
-            tracing::warn!(%error, "a filter's geometry is not usable; it will be rebuilt");
-            None
-        }
-    }
 }

@@ -142,7 +142,7 @@ impl SegmentBuilder {
             Hashes::Kept(kept) if self.made_static => one(Stage::ribbon(kept, self.rate).ok()?),
             Hashes::Kept(kept) => one(stage_of(&kept, self.rate)?),
             Hashes::Growing(grown) => {
-                Some(grown.to_chain()).filter(|chain| !chain.is_saturated())?
+                Some(grown.into_chain()).filter(|chain| !chain.is_saturated())?
             }
             Hashes::Sized(stage) => one(*stage),
         };

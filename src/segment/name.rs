@@ -8,7 +8,7 @@
 
 use std::fmt;
 
-use crate::format::Subject;
+use crate::format::{HeaderSubject, Subject};
 use crate::segment::SegmentId;
 
 const SUFFIX: &str = ".sieve";
@@ -41,12 +41,18 @@ impl SidecarName {
     }
 }
 
+impl From<&HeaderSubject> for SidecarName {
+    fn from(subject: &HeaderSubject) -> Self {
+        match subject {
+            HeaderSubject::Segment(id) => Self::Segment(*id),
+            HeaderSubject::Summary { key_space, .. } => Self::Summary(*key_space),
+        }
+    }
+}
+
 impl From<&Subject> for SidecarName {
     fn from(subject: &Subject) -> Self {
-        match subject {
-            Subject::Segment(id) => Self::Segment(*id),
-            Subject::Summary { key_space, .. } => Self::Summary(*key_space),
-        }
+        Self::from(&HeaderSubject::from(subject))
     }
 }
 

@@ -7,19 +7,25 @@
 //! Whatever fails here, reads ask the engine until the sidecar is rebuilt; so every error is a
 //! loss of time. A file of a newer version is neither replaced nor removed.
 
-use crate::disk::{self, Disk, Opened, PublishError};
-use crate::format::{self, FormatError, Header, MAX_HEADER_BYTES, Sidecar, StoreId};
+use crate::disk::{self, Disk, Draft, PublishError};
+use crate::filter::Stage;
+use crate::format::{
+    FormatError, Header, ReadError, Reader, Restored, Sidecar, StoreId, Stored, Writer,
+};
 use crate::hash::Imprint;
 use crate::planted::planted;
 use crate::segment::{IDENTITY_FILE, SegmentId, SidecarName};
 use std::fmt;
-use std::io;
+use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// No longer sidecar is read or written, in bytes: 8 GiB, which is a summary of some five thousand million
 /// keys at one percent.
 pub const MAX_SIDECAR_BYTES: u64 = 1 << 33;
+
+/// Bytes that are asked of the disk at a time.
+const READ_AHEAD: usize = 32 << 10;
 
 /// Why a sidecar could not be stored, loaded or removed.
 #[derive(Debug, thiserror::Error)]
@@ -140,20 +146,31 @@ impl SidecarFolder {
     /// length of the file in bytes.
     ///
     /// # Errors
+    /// As [`SidecarFolder::draft`].
+    pub fn store<S: Stored>(&self, sidecar: &Sidecar<S>) -> Result<u64, SidecarError> {
+        let draft = self.draft(sidecar)?;
+        let length = draft.length();
+        draft.publish()?;
+        Ok(length)
+    }
+
+    /// Writes a sidecar that is stored once the draft is published. Takes no memory for the file.
+    ///
+    /// # Errors
     /// When the sidecar is not of this database, a file of a newer version has the name, or the
     /// disk fails; what was stored before then still stands.
-    pub fn store(&self, sidecar: &Sidecar) -> Result<u64, SidecarError> {
+    pub fn draft<S: Stored>(&self, sidecar: &Sidecar<S>) -> Result<Draft<'_>, SidecarError> {
         let name = SidecarName::from(&sidecar.subject);
         self.check_owner(name, sidecar.store, sidecar.imprint)?;
-        let bytes = format::encode(sidecar).map_err(|source| SidecarError::Encode {
+        let writer = Writer::new(sidecar).map_err(|source| SidecarError::Encode {
             path: self.file(name),
             source,
         })?;
-        let length = bytes.len() as u64;
-        self.check_size(name, length)?;
+        self.check_size(name, writer.header())?;
         self.refuse_newer(name)?;
-        disk::publish(&*self.disk, &self.path, &name.to_string(), &bytes)?;
-        Ok(length)
+        let contents = |file: &mut dyn io::Write| writer.write(file);
+        let draft = Draft::write(&*self.disk, &self.path, &name.to_string(), contents)?;
+        Ok(draft)
     }
 
     /// The sidecar of exactly this subject, a summary of remixed hashes; `None` when there is no such
@@ -163,20 +180,53 @@ impl SidecarFolder {
     /// When the file cannot be read, is damaged or newer, or is of another subject, database, hash
     /// or seed.
     pub fn load(&self, name: SidecarName) -> Result<Option<Sidecar>, SidecarError> {
-        let bytes = match self.bytes_of(name) {
-            Err(SidecarError::Disk { .. }) if planted!(ErrorIsMissing) => return Ok(None),
-            bytes => bytes?,
-        };
-        let Some(bytes) = bytes else {
+        self.read(name)
+    }
+
+    /// [`SidecarFolder::load`], with stages that can be asked. Takes the memory that they stay in, and no
+    /// other.
+    ///
+    /// # Errors
+    /// As [`SidecarFolder::load`], or when no such stage can be made of what is in the file.
+    pub fn load_stages(&self, name: SidecarName) -> Result<Option<Sidecar<Stage>>, SidecarError> {
+        self.read(name)
+    }
+
+    /// What a whole sidecar of exactly this subject says of itself. Takes no memory for its filter.
+    ///
+    /// # Errors
+    /// As [`SidecarFolder::load`].
+    pub fn verify(&self, name: SidecarName) -> Result<Option<Header>, SidecarError> {
+        self.of_ours(name, Reader::verify)
+    }
+
+    fn read<S: Restored>(&self, name: SidecarName) -> Result<Option<Sidecar<S>>, SidecarError> {
+        match self.of_ours(name, Reader::read) {
+            Err(SidecarError::Disk { .. }) if planted!(ErrorIsMissing) => Ok(None),
+            read => read,
+        }
+    }
+
+    /// What is made of a file once its header says that it belongs here.
+    fn of_ours<T>(
+        &self,
+        name: SidecarName,
+        read: impl FnOnce(Begun) -> Result<T, ReadError>,
+    ) -> Result<Option<T>, SidecarError> {
+        let Some(begun) = self.begin(name)? else {
             return Ok(None);
         };
-        let sidecar = format::decode(&bytes).map_err(|source| self.unreadable(name, source))?;
+        let header = begun.header();
+        if !planted!(AnyLengthRead) {
+            self.check_size(name, header)?;
+        }
         if !planted!(BoundByName) {
-            let found = SidecarName::from(&sidecar.subject);
+            let found = SidecarName::from(&header.subject);
             self.check_equal(name, "subject", &found, &name)?;
         }
-        self.check_owner(name, sidecar.store, sidecar.imprint)?;
-        Ok(Some(sidecar))
+        self.check_owner(name, header.store, header.imprint)?;
+        let made = read(begun).map_err(|error| self.unread(name, error))?;
+        Ok(Some(made))
     }
 
     /// What a sidecar says of itself; the rest of the file is not read. `None` when there is no such
@@ -185,7 +235,7 @@ impl SidecarFolder {
     /// # Errors
     /// When the header cannot be read, is damaged or of a newer version.
     pub fn header(&self, name: SidecarName) -> Result<Option<Header>, SidecarError> {
-        Ok(self.begin(name)?.map(|begun| begun.header))
+        Ok(self.begin(name)?.map(|begun| begun.header().clone()))
     }
 
     /// Removes a sidecar whose subject is gone; it may be missing. The removal becomes durable with
@@ -241,42 +291,16 @@ impl SidecarFolder {
         self.at("list", &self.path, self.disk.list(&self.path))
     }
 
-    /// All bytes of a file that is as long as its header says; no other is read beyond its start, so
-    /// that nobody asks for memory because a file is long.
-    fn bytes_of(&self, name: SidecarName) -> Result<Option<Vec<u8>>, SidecarError> {
-        let Some(mut begun) = self.begin(name)? else {
-            return Ok(None);
-        };
-        let length = begun.file.length;
-        let stated = begun.header.check_file_length(length);
-        stated.map_err(|source| self.unreadable(name, source))?;
-        if !planted!(AnyLengthRead) {
-            self.check_size(name, length)?;
-        }
-        let left = length - begun.start.len() as u64;
-        disk::read_exactly(&mut begun.file.bytes, left, &mut begun.start)
-            .map_err(|error| self.refused("read", name, error))?;
-        Ok(Some(begun.start))
-    }
-
     /// Opens a file and reads its header; `None` when there is no such file.
     fn begin(&self, name: SidecarName) -> Result<Option<Begun>, SidecarError> {
-        let mut file = match self.disk.open(&self.file(name)) {
+        let file = match self.disk.open(&self.file(name)) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(self.refused("read", name, error)),
+            Err(error) => return Err(self.unread(name, error.into())),
         };
-        let mut start = Vec::new();
-        let length = file.length.min(MAX_HEADER_BYTES as u64);
-        disk::read_exactly(&mut file.bytes, length, &mut start)
-            .map_err(|error| self.refused("read", name, error))?;
-        let header = format::decode_header(&start);
-        let header = header.map_err(|source| self.unreadable(name, source))?;
-        Ok(Some(Begun {
-            header,
-            file,
-            start,
-        }))
+        let bytes = BufReader::with_capacity(READ_AHEAD, file.bytes);
+        let begun = Reader::begin(bytes, file.length);
+        begun.map(Some).map_err(|error| self.unread(name, error))
     }
 
     /// An error when an intact file of a newer version has this name.
@@ -289,7 +313,8 @@ impl SidecarFolder {
         }
     }
 
-    fn check_size(&self, name: SidecarName, length: u64) -> Result<(), SidecarError> {
+    fn check_size(&self, name: SidecarName, header: &Header) -> Result<(), SidecarError> {
+        let length = header.total_bytes;
         if length <= MAX_SIDECAR_BYTES {
             return Ok(());
         }
@@ -336,25 +361,16 @@ impl SidecarFolder {
         self.path.join(name.to_string())
     }
 
-    fn unreadable(&self, name: SidecarName, source: FormatError) -> SidecarError {
+    fn unread(&self, name: SidecarName, error: ReadError) -> SidecarError {
         let path = self.file(name);
-        if source.is_newer() {
-            SidecarError::Newer { path, source }
-        } else {
-            SidecarError::Damaged { path, source }
-        }
-    }
-
-    fn refused(
-        &self,
-        operation: &'static str,
-        name: SidecarName,
-        source: io::Error,
-    ) -> SidecarError {
-        SidecarError::Disk {
-            operation,
-            path: self.file(name),
-            source,
+        match error {
+            ReadError::Format(source) if source.is_newer() => SidecarError::Newer { path, source },
+            ReadError::Format(source) => SidecarError::Damaged { path, source },
+            ReadError::Disk(source) => SidecarError::Disk {
+                operation: "read",
+                path,
+                source,
+            },
         }
     }
 
@@ -384,12 +400,8 @@ fn ignore_missing(result: io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// A file that was read as far as its header may reach.
-struct Begun {
-    header: Header,
-    file: Opened,
-    start: Vec<u8>,
-}
+/// A file of which the header was read.
+type Begun = Reader<BufReader<Box<dyn Read>>>;
 
 #[cfg(test)]
 mod tests;

@@ -257,7 +257,7 @@ mod tests {
     #[cfg_attr(miri, ignore = "many keys, one thread")]
     fn a_map_read_back_has_the_same_values() {
         let Mapped { stage, values } = mapped(grouped(700, 6));
-        let again = Stage::from_words(stage.shape(), stage.items(), stage.words().collect());
+        let again = Stage::from_words(stage.shape(), stage.items(), stage.words());
         let again = again.unwrap();
         for hash in hashes(1).take(700).chain(hashes(2).take(5_000)) {
             let of = |stage: &Stage| values.map(|values| stage.may_have_one(hash, values));

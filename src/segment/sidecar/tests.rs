@@ -3,9 +3,10 @@
 use super::*;
 use crate::disk::{Fault, MemoryDisk, RealDisk};
 use crate::filter::{Kind, Shape};
-use crate::format::{Role, Source, StageRecord, Subject};
-use crate::hash::{HashId, KeyHasher, Seed};
+use crate::format::{self, Role, Source, StageRecord, Subject};
+use crate::hash::{HashId, KeyHash, KeyHasher, Seed};
 use crate::math::{Bits, Items, Probes, Rate};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 const STORE: StoreId = StoreId::from_bytes([1; 16]);
 const ONE: SegmentId = SegmentId::from_bytes([0xa1; 16]);
@@ -29,7 +30,7 @@ fn folder(disk: &MemoryDisk) -> SidecarFolder {
     folder_of(disk, STORE, 1)
 }
 
-fn sidecar(subject: Subject, word: u64) -> Sidecar {
+fn with_stages<S>(subject: Subject, stages: Vec<S>) -> Sidecar<S> {
     let imprint = match subject {
         Subject::Segment { .. } => imprint(1),
         Subject::Summary { .. } => imprint(1).remixed(),
@@ -41,18 +42,23 @@ fn sidecar(subject: Subject, word: u64) -> Sidecar {
         source: Source::RawKeys,
         entries: 3,
         rate: Rate::ONE_PERCENT,
-        stages: vec![StageRecord {
-            role: Role::Members,
-            shape: Shape {
-                kind: Kind::Blocked,
-                bits: Bits::new(512),
-                probes: Probes::new(8),
-                groups: 2,
-            },
-            items: Items::new(3),
-            words: vec![word; 8],
-        }],
+        stages,
     }
+}
+
+fn sidecar(subject: Subject, word: u64) -> Sidecar {
+    let stage = StageRecord {
+        role: Role::Members,
+        shape: Shape {
+            kind: Kind::Blocked,
+            bits: Bits::new(512),
+            probes: Probes::new(8),
+            groups: 2,
+        },
+        items: Items::new(3),
+        words: vec![word; 8],
+    };
+    with_stages(subject, vec![stage])
 }
 
 fn of_segment(id: SegmentId, word: u64) -> Sidecar {
@@ -264,6 +270,108 @@ fn a_disk_error_is_never_a_missing_file_nor_another_filter() {
         disk.fail(n, Fault::Once(io::ErrorKind::PermissionDenied));
         let error = folder.load(FIRST).unwrap_err();
         assert!(matches!(error, SidecarError::Disk { .. }), "{error}");
+    }
+}
+
+/// A file is written and read in pieces, of which any may come short.
+#[test]
+fn a_large_sidecar_is_stored_and_found_whatever_comes_at_once() {
+    let disk = MemoryDisk::new();
+    let folder = folder(&disk);
+    let mut large = of_segment(ONE, 5);
+    let stage = large.stages.pop().unwrap();
+    for words in [40, 4_000, 16_000] {
+        let mut stage = stage.clone();
+        stage.shape.bits = Bits::new(64 * words);
+        stage.words = (0..words).map(|word| word * 0x9e37_79b9).collect();
+        large.stages.push(stage);
+    }
+    for at_most in [usize::MAX, 1_000, 7] {
+        disk.stutter(at_most);
+        let length = folder.store(&large).unwrap();
+        assert_eq!(length, bytes_of(&disk, ONE).len() as u64);
+        assert_eq!(bytes_of(&disk, ONE), format::encode(&large).unwrap());
+        assert_eq!(folder.load(FIRST).unwrap(), Some(large.clone()));
+        let header = folder.verify(FIRST).unwrap();
+        assert_eq!(header, folder.header(FIRST).unwrap());
+        let filter = folder.load_stages(FIRST).unwrap().unwrap();
+        for (stage, record) in filter.stages.iter().zip(&large.stages) {
+            assert_eq!((stage.shape(), stage.items()), (record.shape, record.items));
+            assert!(stage.words().eq(record.words.iter().copied()));
+        }
+        assert_eq!(filter.stages.len(), 3);
+    }
+    let bytes = bytes_of(&disk, ONE);
+    for at in [150, bytes.len() / 2, bytes.len() - 1] {
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 1;
+        put(&disk, &FIRST.to_string(), &damaged);
+        for refused in [
+            folder.load(FIRST).map(|_| ()),
+            folder.load_stages(FIRST).map(|_| ()),
+            folder.verify(FIRST).map(|_| ()),
+        ] {
+            let error = refused.unwrap_err();
+            assert!(matches!(error, SidecarError::Damaged { .. }), "{error}");
+        }
+    }
+}
+
+/// What is read back while it takes keys has all that it had before, and fits its checksums.
+#[test]
+fn a_filter_that_takes_keys_meanwhile_is_stored_whole() {
+    const KEYS: u64 = 200_000;
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("sieve");
+    let folder = SidecarFolder::new(Arc::new(RealDisk), path, STORE, imprint(1));
+    folder.prepare().unwrap();
+    let hash = |key: u64| KeyHash::new(key.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let stage = Stage::with_rate(Kind::Blocked, Items::new(KEYS), Rate::ONE_PERCENT).unwrap();
+    let (held, ended) = (AtomicU64::new(0), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for key in 0..KEYS {
+                stage.insert(hash(key));
+                held.store(key + 1, Ordering::Release);
+            }
+            ended.store(true, Ordering::Release);
+        });
+        loop {
+            let last = ended.load(Ordering::Acquire);
+            let held = held.load(Ordering::Acquire);
+            let sidecar = with_stages(Subject::Segment(ONE), vec![&stage]);
+            folder.store(&sidecar).unwrap();
+            let found = folder.load_stages(FIRST).unwrap().unwrap();
+            assert!((0..held).all(|key| found.stages[0].may_contain(hash(key))));
+            if last {
+                break;
+            }
+        }
+    });
+}
+
+#[test]
+fn a_stage_that_cannot_be_asked_is_told_and_no_filter() {
+    let disk = MemoryDisk::new();
+    let folder = folder(&disk);
+    let mut counted = of_segment(ONE, 5);
+    counted.stages[0].shape = Shape {
+        kind: Kind::Counting,
+        bits: Bits::new(512),
+        probes: Probes::new(2),
+        groups: 4,
+    };
+    folder.store(&counted).unwrap();
+    assert_eq!(folder.load(FIRST).unwrap(), Some(counted));
+    let error = folder.load_stages(FIRST).unwrap_err();
+    match &error {
+        SidecarError::Damaged { source, .. } => {
+            assert!(
+                source.to_string().starts_with("stage 0 is of no use"),
+                "{source}"
+            );
+        }
+        other => panic!("{other:?}"),
     }
 }
 
