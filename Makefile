@@ -104,6 +104,7 @@ bench: tools
 	$(BUILD) bench --locked --bench probe
 	$(BUILD) bench --locked --bench growth
 	$(BUILD) bench --locked --bench peers
+	$(BUILD) bench --locked --bench sidecar
 	$(BUILD) bench --locked --bench differential -- $(KEYS)
 	$(BUILD) bench --locked --bench transactions -- $(KEYS)
 	$(SIEVE) gremillion --store

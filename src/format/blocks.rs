@@ -41,6 +41,21 @@ impl<'a> BlockWriter<'a> {
         Ok(())
     }
 
+    pub(super) fn put_words(&mut self, mut words: impl Iterator<Item = u64>) -> io::Result<()> {
+        const TOGETHER: usize = 64;
+        let mut some = [[0; WORD_BYTES]; TOGETHER];
+        loop {
+            let filled = some.iter_mut().zip(&mut words);
+            let count = filled
+                .map(|(bytes, word)| *bytes = word.to_le_bytes())
+                .count();
+            if count == 0 {
+                return Ok(());
+            }
+            self.put(some[..count].as_flattened())?;
+        }
+    }
+
     /// Closes the last block and gives the check back.
     pub(super) fn finish(mut self) -> io::Result<Hasher> {
         if self.filled > 0 {

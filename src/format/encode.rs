@@ -175,9 +175,7 @@ fn put_payload<S: Stored>(
             .try_for_each(|values| blocks.put(&[values.bits()]))?;
     }
     for stage in &sidecar.stages {
-        stage
-            .words()
-            .try_for_each(|word| blocks.put(&word.to_le_bytes()))?;
+        blocks.put_words(stage.words())?;
     }
     blocks.finish()
 }
