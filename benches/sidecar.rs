@@ -7,6 +7,10 @@
 //! Of several rounds the fastest, since pages that a virtual machine has not used for a while take several times
 //! longer, and the most memory that the process had at once beyond what it had before, which Linux tells.
 #![expect(clippy::print_stdout, reason = "a benchmark prints its table")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "plain files are what it compares with"
+)]
 
 #[expect(dead_code, reason = "each bench uses what it needs of it")]
 mod common;

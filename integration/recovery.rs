@@ -260,7 +260,7 @@ fn a_repaired_database_is_right_at_once_and_covered_soon() {
         cover(&db);
         scribble(&db, DEFAULT, &mut model, &mut Dice(4), 300);
     }
-    std::fs::remove_file(home.path().join("CURRENT")).unwrap();
+    RealDisk.remove(&home.path().join("CURRENT")).unwrap();
     SieveDb::open(&options(), &sieve(), home.path()).unwrap_err();
     rocksdb::DB::repair(&options(), home.path()).unwrap();
     let db = open(home.path());

@@ -185,11 +185,11 @@ fn files(folder: &Path) -> Result<(), Failed> {
         let Ok(Some(found)) = sidecars.load_stages(SidecarName::Segment(SEGMENT)) else {
             return Ok(());
         };
-        let pairs = found.stages.iter().zip(&segment.stages);
+        let mut pairs = found.stages.iter().zip(&segment.stages);
         let same = |(stage, record): (&Stage, &StageRecord)| {
             stage.words().eq(record.words.iter().copied())
         };
-        if found.stages.len() == segment.stages.len() && pairs.map(same).all(|same| same) {
+        if found.stages.len() == segment.stages.len() && pairs.all(same) {
             Ok(())
         } else {
             Err("another filter was loaded".into())
