@@ -18,6 +18,7 @@ mod crash;
 mod damage;
 mod differential;
 mod examples;
+mod expiry;
 mod families;
 mod faults;
 mod figures;

@@ -332,7 +332,7 @@ fn caseless(a: &[u8], b: &[u8]) -> Ordering {
 /// A setting, a word of the reason, and how it is set.
 type Refused = (&'static str, &'static str, fn(&mut Options));
 
-const REFUSED: [Refused; 9] = [
+const REFUSED: [Refused; 8] = [
     ("comparator", "bytewise", |o| {
         o.set_comparator("caseless", Box::new(caseless))
     }),
@@ -371,9 +371,6 @@ const REFUSED: [Refused; 9] = [
     }),
     ("cuckoo table", "block-based", |o| {
         o.set_cuckoo_table_factory(&CuckooTableOptions::default());
-    }),
-    ("fifo", "compaction style", |o| {
-        o.set_compaction_style(DBCompactionStyle::Fifo)
     }),
     ("in-place updates", "inplace_update_support", |o| {
         o.set_allow_concurrent_memtable_write(false);

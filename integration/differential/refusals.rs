@@ -14,7 +14,7 @@ use lsm_sieve::differential::{
 };
 use lsm_sieve::math::Probes;
 use lsm_sieve::{Bits, SieveDb, SieveOptions};
-use rocksdb::{CompactionDecision, DB, Options};
+use rocksdb::{CompactionDecision, DB, DBCompactionStyle, Options};
 
 use super::model::key;
 use super::{engine, open, with_filter};
@@ -350,11 +350,19 @@ fn a_generation_that_the_state_does_not_know_of_is_not_dropped_with_its_records(
 
 /// It would drop deletes, and bring the main file's values back.
 #[test]
-fn a_compaction_filter_is_refused() {
-    let home = tempfile::tempdir().unwrap();
-    let mut options = engine();
-    options.set_compaction_filter("keep", |_, _: &[u8], _: &[u8]| CompactionDecision::Keep);
-    let store = DifferentialStore::open(&options, &DifferentialOptions::default(), home.path());
-    let error = store.unwrap_err().to_string();
-    assert!(error.contains("open it without"), "{error}");
+fn what_drops_or_changes_records_is_refused() {
+    let settings: [fn(&mut Options); 2] = [
+        |options| {
+            options.set_compaction_filter("keep", |_, _: &[u8], _: &[u8]| CompactionDecision::Keep);
+        },
+        |options| options.set_compaction_style(DBCompactionStyle::Fifo),
+    ];
+    for set in settings {
+        let home = tempfile::tempdir().unwrap();
+        let mut options = engine();
+        set(&mut options);
+        let store = DifferentialStore::open(&options, &DifferentialOptions::default(), home.path());
+        let error = store.unwrap_err().to_string();
+        assert!(error.contains("open it without"), "{error}");
+    }
 }

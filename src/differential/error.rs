@@ -65,14 +65,14 @@ pub enum OpenDifferentialError {
         /// Where the options look for it.
         asked: &'static str,
     },
-    /// A compaction filter would drop or change what the store has written, its own state too: a
-    /// delete that it drops brings the main file's value back.
+    /// A compaction filter would drop or change what the store has written, its own state too, and FIFO
+    /// compaction drops it with the oldest tables: a delete that goes brings the main file's value back.
     #[error(
-        "{}: the options have a compaction filter, which would change the store's records; open it \
-         without",
+        "{}: the options have a compaction filter or FIFO compaction, which would drop or change the \
+         store's records; open it without",
         path.display()
     )]
-    CompactionFilter {
+    DropsEntries {
         /// The database.
         path: PathBuf,
     },

@@ -15,7 +15,7 @@ use super::state::{
 };
 use super::store::{DifferentialStore, Parts, SYNC};
 use crate::planted::planted;
-use crate::rocks::{Engine, Family, OpenError, SieveDb, has_compaction_filter, read_only};
+use crate::rocks::{Engine, Family, OpenError, SieveDb, drops_entries, read_only};
 
 type Result<T> = std::result::Result<T, OpenDifferentialError>;
 
@@ -42,9 +42,9 @@ struct Opening<'a> {
 
 impl Opening<'_> {
     fn run(&self) -> Result<DifferentialStore> {
-        if has_compaction_filter(self.engine) {
+        if drops_entries(self.engine) {
             let path = self.path.to_owned();
-            return Err(OpenDifferentialError::CompactionFilter { path });
+            return Err(OpenDifferentialError::DropsEntries { path });
         }
         let names = self.families()?;
         let db = self.open_families(&names)?;

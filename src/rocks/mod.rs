@@ -63,7 +63,7 @@ pub use coverage::{Answer, Proof};
 pub use db::{ColumnFamilyMetaData, SieveDb, Snapshot, Transaction};
 pub use error::{InspectError, OpenError, UpkeepFailed};
 pub(crate) use family::Family;
-pub(crate) use ffi::has_compaction_filter;
+pub(crate) use ffi::drops_entries;
 pub use health::{FamilyHealth, Health};
 pub use inspect::{ColumnReport, FilterReport, Inspection, SegmentReport};
 pub use options::{FilterMemory, SieveOptions};

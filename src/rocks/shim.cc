@@ -604,8 +604,9 @@ std::string Refusal(const Options& options) {
     return "allow_ingest_behind is not supported; switch it off";
   }
   if (options.compaction_style != kCompactionStyleLevel &&
-      options.compaction_style != kCompactionStyleUniversal) {
-    return "the compaction style is not supported; use level (the default) or universal";
+      options.compaction_style != kCompactionStyleUniversal &&
+      options.compaction_style != kCompactionStyleFIFO) {
+    return "the compaction style is not supported; use level (the default), universal or FIFO";
   }
   return "";
 }
@@ -704,10 +705,11 @@ char* lsm_sieve_refusal(const rocksdb_options_t* options) noexcept {
   return reason.empty() ? nullptr : CopyString(reason);
 }
 
-// Whether entries may be dropped or changed on their way to another table.
-bool lsm_sieve_has_compaction_filter(const rocksdb_options_t* options) noexcept {
+// Whether entries may be dropped or changed on their way to another table, or with their table.
+bool lsm_sieve_drops_entries(const rocksdb_options_t* options) noexcept {
   return options->rep.compaction_filter != nullptr ||
-         options->rep.compaction_filter_factory != nullptr;
+         options->rep.compaction_filter_factory != nullptr ||
+         options->rep.compaction_style == kCompactionStyleFIFO;
 }
 
 // Whether a write's sequence number is published before its memtable has taken it.

@@ -1,12 +1,15 @@
 //! Opening: the user's options with the hooks in them, then the engine, then upkeep; and families
 //! that are made and dropped later.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
+use std::time::Duration;
 
-use rocksdb::{ColumnFamilyDescriptor, DEFAULT_COLUMN_FAMILY_NAME, Error, Options};
+use rocksdb::{
+    ColumnFamilyDescriptor, ColumnFamilyTtl, DEFAULT_COLUMN_FAMILY_NAME, Error, Options,
+};
 
 use super::SieveDb;
 use crate::disk::{Disk, RealDisk};
@@ -91,6 +94,76 @@ impl SieveDb {
     ) -> Result<Self, OpenError> {
         let open = |options: &Options, path: &Path, families: Families| {
             Engine::open_cf_with_opts(options, path, families)
+        };
+        Self::open_by(open, options, sieve, path.as_ref(), families)
+    }
+
+    /// Opens a database with the default column family whose entries expire so long after they were written:
+    /// RocksDB drops them in compactions, and until then reads find them.
+    ///
+    /// RocksDB keeps the time of each write behind its value, so that a database is opened so from its first
+    /// write on, and always. The time is taken in whole seconds; none is for ever. There are no transactions, and
+    /// no single deletes in batches. What is written to families that are created later does not expire.
+    ///
+    /// # Errors
+    /// As [`SieveDb::open`].
+    pub fn open_with_ttl(
+        options: &Options,
+        sieve: &SieveOptions,
+        path: impl AsRef<Path>,
+        ttl: Duration,
+    ) -> Result<Self, OpenError> {
+        Self::open_cf_with_ttl(options, sieve, path, [DEFAULT_COLUMN_FAMILY_NAME], ttl)
+    }
+
+    /// [`SieveDb::open_with_ttl`] with these column families, all with the same options.
+    ///
+    /// # Errors
+    /// As [`SieveDb::open`].
+    pub fn open_cf_with_ttl<N: AsRef<str>>(
+        options: &Options,
+        sieve: &SieveOptions,
+        path: impl AsRef<Path>,
+        names: impl IntoIterator<Item = N>,
+        ttl: Duration,
+    ) -> Result<Self, OpenError> {
+        let families = names.into_iter();
+        let families = families.map(|name| (name, options.clone(), ColumnFamilyTtl::SameAsDb));
+        Self::open_cf_with_opts_with_ttl(options, sieve, path, families, ttl)
+    }
+
+    /// [`SieveDb::open_with_ttl`] with these column families, each with options and a time of its own. The
+    /// default family, where it is not named, takes those of the database.
+    ///
+    /// # Errors
+    /// As [`SieveDb::open`].
+    pub fn open_cf_with_opts_with_ttl<N: AsRef<str>>(
+        options: &Options,
+        sieve: &SieveOptions,
+        path: impl AsRef<Path>,
+        families: impl IntoIterator<Item = (N, Options, ColumnFamilyTtl)>,
+        ttl: Duration,
+    ) -> Result<Self, OpenError> {
+        if sieve.has_transactions() {
+            // They would write values without the time.
+            let reason = "transactions do not go with a time to live; switch one of them off";
+            return Err(unsupported(DEFAULT_COLUMN_FAMILY_NAME, reason.to_owned()));
+        }
+        let mut ttls = HashMap::new();
+        let families: Vec<_> = families
+            .into_iter()
+            .map(|(name, options, ttl)| {
+                ttls.insert(name.as_ref().to_owned(), ttl);
+                (name, options)
+            })
+            .collect();
+        let open = |options: &Options, path: &Path, families: Families| {
+            let families = families.into_iter().map(|(name, options)| {
+                let ttl = ttls.get(&name).copied();
+                let ttl = ttl.unwrap_or(ColumnFamilyTtl::SameAsDb);
+                ColumnFamilyDescriptor::new_with_ttl(name, options, ttl)
+            });
+            Engine::open_cf_descriptors_with_ttl(options, path, families, ttl)
         };
         Self::open_by(open, options, sieve, path.as_ref(), families)
     }

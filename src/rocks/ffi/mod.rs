@@ -58,7 +58,7 @@ unsafe extern "C" {
     ) -> bool;
     fn lsm_sieve_refusal(options: *const sys::rocksdb_options_t) -> *mut c_char;
     fn lsm_sieve_transactions_refusal(options: *const sys::rocksdb_options_t) -> *mut c_char;
-    fn lsm_sieve_has_compaction_filter(options: *const sys::rocksdb_options_t) -> bool;
+    fn lsm_sieve_drops_entries(options: *const sys::rocksdb_options_t) -> bool;
     fn lsm_sieve_publishes_first(options: *const sys::rocksdb_options_t) -> bool;
     fn lsm_sieve_install(
         options: *mut sys::rocksdb_options_t,
@@ -116,12 +116,12 @@ pub(crate) fn transactions_refusal(options: &Options) -> Option<String> {
     take_text(unsafe { lsm_sieve_transactions_refusal(raw) })
 }
 
-/// Whether these options let a filter of the user's drop or change entries in a compaction.
-pub(crate) fn has_compaction_filter(options: &Options) -> bool {
+/// Whether these options let a filter of the user's drop or change entries in a compaction, or tables age out.
+pub(crate) fn drops_entries(options: &Options) -> bool {
     // SAFETY: `options` lives through the call.
     let raw = unsafe { options.as_raw_ptr() };
     // SAFETY: `raw` points to live options, which are only read.
-    unsafe { lsm_sieve_has_compaction_filter(raw) }
+    unsafe { lsm_sieve_drops_entries(raw) }
 }
 
 /// Whether these options of a database let a write be seen before its memtable has taken it.

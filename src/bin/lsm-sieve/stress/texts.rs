@@ -54,6 +54,7 @@ const FAMILY: [&[&str]; 17] = [
     &[
         "",
         "compaction_style=kCompactionStyleUniversal",
+        "compaction_style=kCompactionStyleFIFO;ttl=0",
         "level_compaction_dynamic_level_bytes=false",
     ],
     &[

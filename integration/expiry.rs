@@ -1,0 +1,215 @@
+//! What the engine drops by itself: entries whose time is over, and tables that are the oldest.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, in its helpers as well"
+)]
+
+use std::thread::sleep;
+use std::time::Duration;
+
+use lsm_sieve::{OpenError, SieveDb, SieveOptions};
+use rocksdb::{
+    ColumnFamilyTtl, DBCompactionStyle, DEFAULT_COLUMN_FAMILY_NAME, FifoCompactOptions,
+    IteratorMode, Options, WaitForCompactOptions, WriteBatch,
+};
+
+use crate::copy::sidecars;
+use crate::twin::{
+    Dice, Model, agree, agree_in, cover, fill, key, nothing_is_lost, options, report, scribble,
+    settle, sieve, whole,
+};
+
+const DEFAULT: &str = DEFAULT_COLUMN_FAMILY_NAME;
+
+/// The least that there is.
+const A_SECOND: Duration = Duration::from_secs(1);
+
+/// Times are whole seconds, and an entry lives through the one in which its time ends.
+const LONG_ENOUGH: Duration = Duration::from_millis(2_200);
+
+fn kinds_of_filters() -> [SieveOptions; 3] {
+    let (fixed, mapped) = (sieve().static_filters(true), sieve().run_map(true));
+    [sieve(), fixed, mapped]
+}
+
+fn compact(db: &SieveDb) {
+    db.compact_range::<&[u8], &[u8]>(None, None);
+}
+
+/// The oldest tables are dropped, with whatever is in them: what is left is found.
+#[test]
+fn what_is_left_when_tables_age_out_is_found() {
+    let mut oldest_first = FifoCompactOptions::default();
+    oldest_first.set_max_table_files_size(250_000);
+    let mut options = options();
+    options.set_compaction_style(DBCompactionStyle::Fifo);
+    options.set_fifo_compaction_options(&oldest_first);
+    for settings in kinds_of_filters() {
+        let home = tempfile::tempdir().unwrap();
+        let (mut model, mut dice) = (Model::new(), Dice(5));
+        let left = {
+            let db = SieveDb::open(&options, &settings, home.path()).unwrap();
+            for _ in 0..3 {
+                for _ in 0..6 {
+                    scribble(&db, DEFAULT, &mut model, &mut dice, 300);
+                    db.flush().unwrap();
+                    reads_as_a_scan_finds(&db);
+                }
+                db.consolidate().unwrap();
+                whole(&db, &scanned(&db));
+            }
+            reads_as_a_scan_finds(&db)
+        };
+        let written = model.len();
+        assert!(left > 0 && left < written, "{left} of {written} are left");
+        let db = SieveDb::open(&options, &settings, home.path()).unwrap();
+        assert_eq!(reads_as_a_scan_finds(&db), left);
+        cover(&db);
+        settle(&db);
+        nothing_is_lost(&db);
+        let tables = report(&db).segments.len();
+        // One more may wait for a second listing that lacks its table.
+        let filters = sidecars(&home.path().join("sieve")).len();
+        assert!(
+            filters <= tables + 1,
+            "{filters} filters of {tables} tables"
+        );
+    }
+}
+
+/// All that a scan finds, which asks no filter.
+fn scanned(db: &SieveDb) -> Model {
+    // So that no table is dropped between one read and the next.
+    db.wait_for_compact(&WaitForCompactOptions::default())
+        .unwrap();
+    let scan = db.iterator(IteratorMode::Start).map(Result::unwrap);
+    scan.map(|(key, value)| (key.into(), value.into()))
+        .collect()
+}
+
+/// Checks look-ups against a scan; how many keys there are.
+fn reads_as_a_scan_finds(db: &SieveDb) -> usize {
+    let left = scanned(db);
+    agree(db, &left);
+    left.len()
+}
+
+/// Writes in every way that a time to live allows.
+fn write(db: &SieveDb, model: &mut Model, numbers: std::ops::Range<u64>) {
+    fill(db, model, numbers.clone());
+    for number in numbers.step_by(10) {
+        let (merged, deleted, batched) = (key(number), key(number + 1), key(number + 2));
+        db.merge(&merged, b" and more").unwrap();
+        model.get_mut(&merged).unwrap().extend(b" and more");
+        db.delete(&deleted).unwrap();
+        model.remove(&deleted);
+        let mut batch = WriteBatch::default();
+        batch.put(&batched, b"in a batch");
+        db.write(batch).unwrap();
+        model.insert(batched, b"in a batch".to_vec());
+    }
+}
+
+#[test]
+fn entries_expire_and_what_is_left_is_found() {
+    for settings in kinds_of_filters() {
+        let home = tempfile::tempdir().unwrap();
+        let open = || SieveDb::open_with_ttl(&options(), &settings, home.path(), A_SECOND).unwrap();
+        let mut model = Model::new();
+        {
+            let db = open();
+            write(&db, &mut model, 10..400);
+            agree(&db, &model);
+            db.flush().unwrap();
+            agree(&db, &model);
+            sleep(LONG_ENOUGH);
+            // Until a compaction they are there.
+            agree(&db, &model);
+            model.clear();
+            write(&db, &mut model, 300..600);
+            db.flush().unwrap();
+            compact(&db);
+            agree(&db, &model);
+            assert_eq!(scanned(&db), model, "the others have expired");
+            db.consolidate().unwrap();
+            whole(&db, &model);
+            assert!((10..300).all(|number| db.answer(key(number)).is_absent()));
+        }
+        let db = open();
+        agree(&db, &model);
+        sleep(LONG_ENOUGH);
+        model.clear();
+        write(&db, &mut model, 700..710);
+        db.flush().unwrap();
+        compact(&db);
+        whole(&db, &model);
+    }
+}
+
+#[test]
+fn families_have_times_of_their_own() {
+    let home = tempfile::tempdir().unwrap();
+    let never = ColumnFamilyTtl::Disabled;
+    let later = ColumnFamilyTtl::Duration(Duration::from_secs(3_600));
+    let families = [("never", options(), never), ("later", options(), later)];
+    let db =
+        SieveDb::open_cf_with_opts_with_ttl(&options(), &sieve(), home.path(), families, A_SECOND)
+            .unwrap();
+    db.create_cf("made", &options()).unwrap();
+    let names = ["never", "later", "made", DEFAULT];
+    let model: Model = (10..200)
+        .map(|number| (key(number), b"value".to_vec()))
+        .collect();
+    for name in names {
+        let family = db.cf_handle(name).unwrap();
+        model
+            .iter()
+            .for_each(|(key, value)| db.put_cf(&family, key, value).unwrap());
+        db.flush_cf(&family).unwrap();
+    }
+    sleep(LONG_ENOUGH);
+    for name in names {
+        let family = db.cf_handle(name).unwrap();
+        // So that there is something to compact.
+        db.put_cf(&family, key(5), b"value").unwrap();
+        db.flush_cf(&family).unwrap();
+        db.compact_range_cf::<&[u8], &[u8]>(&family, None, None);
+        let mut left = if name == DEFAULT {
+            Model::new()
+        } else {
+            model.clone()
+        };
+        left.insert(key(5), b"value".to_vec());
+        agree_in(&db, name, &left);
+    }
+    cover(&db);
+    nothing_is_lost(&db);
+}
+
+/// RocksDB's transactions would write values without the time, which no read would understand.
+#[test]
+fn a_time_to_live_does_not_go_with_transactions() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("db");
+    let settings = sieve().transactions(true);
+    let error = SieveDb::open_with_ttl(&options(), &settings, &path, A_SECOND).unwrap_err();
+    assert!(matches!(error, OpenError::Unsupported { .. }), "{error}");
+    assert!(error.to_string().contains("time to live"), "{error}");
+    assert!(!path.exists(), "it left something behind");
+}
+
+/// An entry that is too short for a time is told as what it is, by the engine.
+#[test]
+fn a_database_without_times_is_not_read_as_one_with_them() {
+    let home = tempfile::tempdir().unwrap();
+    let options = Options::default();
+    {
+        let db = SieveDb::open_default(home.path()).unwrap();
+        db.put(b"key", b"v").unwrap();
+    }
+    let db = SieveDb::open_with_ttl(&options, &sieve(), home.path(), A_SECOND).unwrap();
+    let error = db.get(b"key").unwrap_err();
+    assert!(error.to_string().contains("timestamp"), "{error}");
+    assert_eq!(db.get(b"no key").unwrap(), None);
+}
