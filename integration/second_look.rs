@@ -172,16 +172,16 @@ fn keys_flushed_while_tables_are_listed_stay() {
 /// another, the engine is asked, as without one.
 #[test]
 fn tables_beside_one_another_are_looked_at_however_many() {
-    const TABLES: u64 = 20;
-    let loaded = |number: &dyn Fn(u64, u64) -> u64, comparator: &str| {
+    const KEYS: u64 = 2_080;
+    let loaded = |tables: u64, number: &dyn Fn(u64, u64) -> u64, comparator: &str| {
         let home = tempfile::tempdir().unwrap();
         let text = format!("comparator=rocksdb.{comparator};disable_auto_compactions=true");
         let settings = options().get_options_from_string(&*text).unwrap();
-        let filled = loose().expected_keys(Items::new(TABLES * 100));
+        let filled = loose().expected_keys(Items::new(KEYS));
         let db = SieveDb::open(&settings, &filled, home.path()).unwrap();
         let mut model = Model::new();
-        for run in 0..TABLES {
-            for i in 0..100 {
+        for run in 0..tables {
+            for i in 0..KEYS / tables {
                 let number = 10 + number(run, i);
                 fill(&db, &mut model, number..number + 1);
             }
@@ -192,22 +192,29 @@ fn tables_beside_one_another_are_looked_at_however_many() {
         cover(&db);
         settle(&db);
         whole(&db, &model);
-        let passed = passed(&db, 10 + TABLES * 100);
+        let passed = passed(&db, 10 + KEYS);
         // One more where upkeep took the pause to make the summary anew, and flushed for it.
-        let tables = db.inspect().unwrap().columns[0].segments.len() as u64;
-        assert!((TABLES..=TABLES + 1).contains(&tables), "{tables} tables");
+        let live = db.inspect().unwrap().columns[0].segments.len() as u64;
+        assert!((tables..=tables + 1).contains(&live), "{live} tables");
         (passed, db.health().families[0].looks_twice)
     };
-    let beside = |run, i| run * 100 + i;
-    let over = |run, i| i * TABLES + run;
-    let (many, looks_twice) = loaded(&over, "BytewiseComparator");
+    let over = |tables: u64| move |run, i| i * tables + run;
+    let (many, looks_twice) = loaded(260, &over(260), "BytewiseComparator");
     assert!(!looks_twice);
     for comparator in ["BytewiseComparator", "ReverseBytewiseComparator"] {
-        let (few, looks_twice) = loaded(&beside, comparator);
+        let beside = |run, i| run * (KEYS / 20) + i;
+        let (few, looks_twice) = loaded(20, &beside, comparator);
         assert!(looks_twice);
         assert!(
             few * 20 < many,
             "{few} pass beside, {many} over one another"
+        );
+        // More than are looked at together.
+        let (fewer, looks_twice) = loaded(40, &over(40), comparator);
+        assert!(looks_twice);
+        assert!(
+            fewer * 2 < many,
+            "{fewer} pass 40 over one another, {many} all"
         );
     }
 }
