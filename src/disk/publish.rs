@@ -41,7 +41,7 @@ pub enum PublishError {
         source: io::Error,
     },
     /// The file did not read back as written.
-    #[error("{} reads back other bytes than were written, in the {PIECE} from byte {offset} on; check disk and memory of this machine", path.display())]
+    #[error("{} reads back other bytes than were written, in the {PIECE} bytes from byte {offset} on; check disk and memory of this machine", path.display())]
     ReadBack {
         /// The temporary file, removed by now.
         path: PathBuf,
@@ -156,7 +156,8 @@ impl Drop for Draft<'_> {
 #[derive(Default)]
 struct Written {
     length: u64,
-    /// Of each piece; no CRC-32, of which every block of a sidecar gives the same, its own behind it.
+    /// Of each piece. No CRC-32: over bytes that end with their own, as blocks of a sidecar do, it is always the
+    /// same.
     hashes: Vec<u64>,
 }
 

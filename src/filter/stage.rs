@@ -154,15 +154,21 @@ impl Stage {
     ) -> Result<Self, StageError> {
         let layout = Layout::try_from(shape)?;
         let words = words.into_iter();
-        let (expected, got) = (layout.words(), words.len());
-        if u64::try_from(got) != Ok(expected) {
-            return Err(StageError::WordCount {
+        let expected = layout.words();
+        let check = |got: usize| match u64::try_from(got) == Ok(expected) {
+            true => Ok(()),
+            false => Err(StageError::WordCount {
                 bits: shape.bits,
                 expected,
                 got,
-            });
-        }
-        Self::with_words(layout, items, words)
+            }),
+        };
+        check(words.len())?;
+        let mut taken = 0;
+        let stage = Self::with_words(layout, items, words.inspect(|_| taken += 1))?;
+        // Zeros in the place of words that did not come would deny keys.
+        check(taken)?;
+        Ok(stage)
     }
 
     /// A stage with these words, zero where they run out.

@@ -182,9 +182,9 @@ pub(super) struct Words<'b, 'a> {
 }
 
 impl Words<'_, '_> {
-    /// Whether all that were taken were there.
-    pub(super) fn check(self) -> Result<(), ReadError> {
-        self.failure.map_or(Ok(()), Err)
+    /// How many were not taken; an error when one that was could not be read.
+    pub(super) fn finish(self) -> Result<usize, ReadError> {
+        self.failure.map_or(Ok(self.left), Err)
     }
 }
 

@@ -209,14 +209,20 @@ fn read_stage<S: Restored>(
     let mut words = payload.words(count);
     let restored = S::restore(stage, &mut words);
     // First: what was not read is no stage, whatever was made of it.
-    words.check()?;
-    restored.map_err(|error| match error {
-        StageError::Memory { .. } => no_memory().into(),
-        error => ReadError::Format(FormatError::Stage {
-            number: number as u64,
-            reason: error.to_string(),
-        }),
-    })
+    let left = words.finish()?;
+    let of_no_use = |reason| FormatError::Stage {
+        number: number as u64,
+        reason,
+    };
+    let stage = restored.map_err(|error| match error {
+        StageError::Memory { .. } => no_memory(),
+        error => of_no_use(error.to_string()),
+    })?;
+    if left > 0 {
+        // The next stage would begin with them.
+        return Err(of_no_use(format!("{left} words were not taken")).into());
+    }
+    Ok(stage)
 }
 
 /// `count` values, which the caller has seen to be in the file.

@@ -157,12 +157,12 @@ impl View {
     }
 
     /// [`View::answer`] for a key that is likely to be there: it takes a second look as a rule, so all
-    /// lines are asked for at once.
+    /// lines are asked for at once. Not where tables are many: the summary denies for the price of one.
     pub(crate) fn answer_likely(&self, hash: KeyHash, key: &[u8]) -> Answer {
         let Some(inventory) = self
             .inventory
             .as_ref()
-            .filter(|_| self.coverage.is_complete())
+            .filter(|inventory| self.coverage.is_complete() && inventory.is_shallow())
         else {
             return self.answer(hash, key);
         };

@@ -101,10 +101,16 @@ impl Inventory {
         self.recent.len()
     }
 
-    /// Asks the processor for the lines that [`Inventory::may_contain`] will look at.
+    /// Whether all tables that may hold a key are looked at together: then it hardly counts how many there are.
+    pub(crate) fn is_shallow(&self) -> bool {
+        self.tables.depth() <= TOGETHER
+    }
+
+    /// Asks the processor for the lines that [`Inventory::may_contain`] will look at first.
     pub(crate) fn prefetch(&self, hash: KeyHash, key: &[u8]) {
         self.prefetch_recent(hash);
-        self.prefetch_tables(hash, key);
+        let tables = self.tables.that_may_hold(key).take(TOGETHER);
+        tables.for_each(|table| table.chain.prefetch(hash));
     }
 
     /// Asks the processor for the lines of the tables' filters.

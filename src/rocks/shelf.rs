@@ -150,18 +150,23 @@ impl Shelf {
     }
 
     /// Stores a summary together with the segments that it covers, and the values that its map, if it has
-    /// one, has for their keys. False when it could not.
+    /// one, has for their keys, if it is good once it is written. False when it is not stored.
     pub(crate) fn save_summary(
         &self,
         name: &str,
         summary: &Scalable,
         covers: HashSet<SegmentId>,
         values_of: impl Fn(SegmentId) -> Values,
+        is_good: impl FnOnce() -> bool,
     ) -> bool {
         let covers = gathered(covers.len(), covers);
         let (Some(mut covers), Some(stages)) = (covers, summary.complete_stages()) else {
             return false;
         };
+        // Of one that is full no answer would be *absent*.
+        if stages.iter().any(|stage| stage.is_full()) {
+            return false;
+        }
         covers.sort_unstable();
         let has_map = stages.iter().any(|stage| stage.shape().kind == Kind::Map);
         let valued = if has_map { &covers[..] } else { &[] };
@@ -182,7 +187,7 @@ impl Shelf {
             rate: summary.options().rate,
             stages,
         };
-        self.put(&sidecar, || true)
+        self.put(&sidecar, is_good)
     }
 
     /// Makes all that is kept here worthless to the next open, durably; false when it could not.
@@ -212,7 +217,7 @@ impl Shelf {
             return false;
         }
         let stored = self.folder.draft(sidecar).and_then(|draft| {
-            let good = is_good();
+            let good = is_good() && !self.disowned.load(Ordering::Acquire);
             if good {
                 draft.publish()?;
             }

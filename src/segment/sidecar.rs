@@ -170,6 +170,8 @@ impl SidecarFolder {
         self.refuse_newer(name)?;
         let contents = |file: &mut dyn io::Write| writer.write(file);
         let draft = Draft::write(&*self.disk, &self.path, &name.to_string(), contents)?;
+        let expected = writer.header().total_bytes;
+        assert_eq!(draft.length(), expected, "the picture of the format holds");
         Ok(draft)
     }
 

@@ -101,9 +101,16 @@ impl SieveDb {
     /// Opens a database with the default column family whose entries expire so long after they were written:
     /// RocksDB drops them in compactions, and until then reads find them.
     ///
-    /// RocksDB keeps the time of each write behind its value, so that a database is opened so from its first
-    /// write on, and always. The time is taken in whole seconds; none is for ever. There are no transactions, and
-    /// no single deletes in batches. What is written to families that are created later does not expire.
+    /// The time is rounded up to whole seconds, 68 years at most; none at all is for ever. RocksDB keeps the
+    /// second of each write behind its value:
+    ///
+    /// - Open the database so from its first write on, and always. Of values that were written otherwise, or
+    ///   are ingested, it takes the last four bytes for a time, whatever they are, and reads before the start
+    ///   of a value that is shorter. Opened otherwise, to read only too, each value has four bytes more.
+    /// - A family that is created later expires from the next open on, also what was written before;
+    ///   [`ColumnFamilyTtl::Disabled`] keeps it.
+    /// - There are no transactions, and no single deletes in batches: RocksDB passes over those to the default
+    ///   family without an error.
     ///
     /// # Errors
     /// As [`SieveDb::open`].
@@ -159,11 +166,16 @@ impl SieveDb {
             .collect();
         let open = |options: &Options, path: &Path, families: Families| {
             let families = families.into_iter().map(|(name, options)| {
-                let ttl = ttls.get(&name).copied();
-                let ttl = ttl.unwrap_or(ColumnFamilyTtl::SameAsDb);
+                let ttl = match ttls.get(&name) {
+                    Some(ColumnFamilyTtl::Duration(ttl)) => {
+                        ColumnFamilyTtl::Duration(whole_seconds(*ttl))
+                    }
+                    Some(ttl) => *ttl,
+                    None => ColumnFamilyTtl::SameAsDb,
+                };
                 ColumnFamilyDescriptor::new_with_ttl(name, options, ttl)
             });
-            Engine::open_cf_descriptors_with_ttl(options, path, families, ttl)
+            Engine::open_cf_descriptors_with_ttl(options, path, families, whole_seconds(ttl))
         };
         Self::open_by(open, options, sieve, path.as_ref(), families)
     }
@@ -647,6 +659,14 @@ fn prepare_for_transactions(column: &str, options: &mut Options) -> Result<(), O
 
 fn refuse(column: &str, refusal: Option<String>) -> Result<(), OpenError> {
     refusal.map_or(Ok(()), |reason| Err(unsupported(column, reason)))
+}
+
+/// As RocksDB takes it, in 31 bits: a longer time would come out shorter, and the part of a second as none.
+fn whole_seconds(ttl: Duration) -> Duration {
+    let up = ttl
+        .as_secs()
+        .saturating_add((ttl.subsec_nanos() > 0).into());
+    Duration::from_secs(up.min(i32::MAX as u64))
 }
 
 fn unsupported(column: &str, reason: String) -> OpenError {

@@ -200,7 +200,7 @@ impl World {
             (Step::Summarize(tables), Some((shelf, hasher))) => {
                 let covers: HashSet<SegmentId> = tables.iter().map(|&table| id(table)).collect();
                 let summary = summary(hasher, tables);
-                shelf.save_summary(FAMILY, &summary, covers, |_| Values::default());
+                shelf.save_summary(FAMILY, &summary, covers, |_| Values::default(), || true);
                 self.must.summary |= self.is_on();
             }
             (Step::Forget, Some((shelf, _))) => {

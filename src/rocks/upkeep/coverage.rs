@@ -178,7 +178,6 @@ impl Upkeep {
             && !column.is_stored()
             && !summary.is_saturated()
             && !self.options.is_frozen()
-            && (planted!(DamagedSummaryStored) || self.scrubber.scrub_growing(column, &summary))
         {
             let values = |id: SegmentId| {
                 let share = self.registry.share(id)?;
@@ -187,7 +186,12 @@ impl Upkeep {
             let values = |id| values(id).unwrap_or_default();
             let stored = column.to_store(&summary);
             let (name, covers) = (column.name(), column.covers());
-            if self.shelf.save_summary(name, &summary, covers, values) {
+            let is_good =
+                || planted!(DamagedSummaryStored) || self.scrubber.scrub_growing(column, &summary);
+            if self
+                .shelf
+                .save_summary(name, &summary, covers, values, is_good)
+            {
                 column.note_stored(stored);
             }
         }
