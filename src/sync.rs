@@ -88,6 +88,10 @@ mod once {
             self.full.store(true, Ordering::Release);
             value
         }
+
+        pub(crate) fn into_inner(self) -> Option<T> {
+            self.value.into_inner()
+        }
     }
 
     impl<T> From<T> for OnceLock<T> {
