@@ -3,6 +3,7 @@
 use super::error::{FormatError, Part, ReadError};
 use super::fields::checked;
 use super::layout::{BLOCK_BYTES, BLOCK_DATA_BYTES, CRC_BYTES, WORD_BYTES};
+use byteorder::{ByteOrder as _, LittleEndian};
 use crc32fast::Hasher;
 use std::io::{self, Read, Write};
 use std::ops::Range;
@@ -43,16 +44,16 @@ impl<'a> BlockWriter<'a> {
 
     pub(super) fn put_words(&mut self, mut words: impl Iterator<Item = u64>) -> io::Result<()> {
         const TOGETHER: usize = 64;
-        let mut some = [[0; WORD_BYTES]; TOGETHER];
+        let (mut some, mut bytes) = ([0; TOGETHER], [0; TOGETHER * WORD_BYTES]);
         loop {
             let filled = some.iter_mut().zip(&mut words);
-            let count = filled
-                .map(|(bytes, word)| *bytes = word.to_le_bytes())
-                .count();
+            let count = filled.map(|(place, word)| *place = word).count();
             if count == 0 {
                 return Ok(());
             }
-            self.put(some[..count].as_flattened())?;
+            let bytes = &mut bytes[..count * WORD_BYTES];
+            LittleEndian::write_u64_into(&some[..count], bytes);
+            self.put(bytes)?;
         }
     }
 
@@ -121,13 +122,14 @@ impl<'a> BlockReader<'a> {
     #[inline]
     fn word(&mut self) -> Result<u64, ReadError> {
         let data = self.block.get(self.data.clone()).unwrap_or(&[]);
-        if let Some(word) = data.first_chunk() {
+        if let Some(word) = data.first_chunk::<WORD_BYTES>() {
             self.data.start = self.data.start.saturating_add(WORD_BYTES);
-            return Ok(u64::from_le_bytes(*word));
+            return Ok(LittleEndian::read_u64(word));
         }
+        // Across two blocks.
         let mut word = [0; WORD_BYTES];
         self.fill(&mut word)?;
-        Ok(u64::from_le_bytes(word))
+        Ok(LittleEndian::read_u64(&word))
     }
 
     /// The next so many words of the payload.
