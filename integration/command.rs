@@ -84,6 +84,8 @@ fn a_wrong_command_line_is_one_line_and_exit_code_2() {
         &["bench", "miss", "--keys", "10", "--segment-bits", "0.5"],
         &["bench", "miss", "--keys", "10", "--lookups", "100000001"],
         &["bench", "miss", "--keys", "10", "--runs", "11"],
+        &["bench", "miss", "--keys", "10", "--mix", "0.5,1.5"],
+        &["bench", "miss", "--keys", "10", "--mix", "half"],
         &[
             "replay", "--trace", "x", "--format", "yaml", "--mode", "upsert",
         ],
@@ -472,6 +474,27 @@ fn the_least_split_is_measured() {
     assert_eq!(*all_in_front, 0.0);
     assert_eq!(splits[5]["segment_observed_rate"], 1.0);
     assert_eq!(report["best"]["native"], "none", "it has no bits");
+}
+
+#[test]
+fn mixes_of_absent_and_present_keys_are_measured_in_their_order() {
+    let asked = "bench miss --keys 2000 --runs 1 --rounds 1 --lookups 200 --mix 0.9,0,0.5";
+    let report = json(&asked.split(' ').collect::<Vec<_>>());
+    let mixes = report["mixes"].as_array().unwrap();
+    let absent: Vec<f64> = mixes
+        .iter()
+        .map(|mix| mix["absent"].as_f64().unwrap())
+        .collect();
+    assert_eq!(absent, [0.9, 0.0, 0.5]);
+    let names = ["native_ns", "sieve_ns", "ratio"];
+    let names_multi = ["native_multi_ns", "sieve_multi_ns", "ratio_multi"];
+    for (mix, name) in mixes.iter().flat_map(|mix| {
+        let names = names.into_iter().chain(names_multi);
+        names.map(move |name| (mix, name))
+    }) {
+        assert!(mix[name].as_f64() > Some(0.0), "{name} of {mix}");
+    }
+    assert_eq!(report["false_negatives"], 0);
 }
 
 /// Whether a process has a handler for SIGINT and SIGTERM.

@@ -116,20 +116,31 @@ fn load<S: Store>(keys: &[Key], flush: bool, store: &mut S) -> Result<Duration, 
     Ok(start.elapsed())
 }
 
-/// Nanoseconds a key, medians over the rounds, and what the filters said.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+/// Nanoseconds a key where a share of the keys is absent, medians over the rounds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Mix {
+    /// The share, from 0 to 1; each key is absent with this probability, whatever the others are.
+    pub absent: f64,
+    /// Keys asked for one at a time.
+    pub one_ns: Pair,
+    /// [`BATCH_KEYS`] in one call.
+    pub many_ns: Pair,
+}
+
+/// What look-ups took, and what the filters said.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Figures {
-    /// A look-up of an absent key.
-    pub miss_ns: Pair,
-    /// A look-up of a loaded key.
-    pub hit_ns: Pair,
-    /// An absent key among [`BATCH_KEYS`] that are asked for in one call.
-    pub multi_miss_ns: Pair,
+    /// Of absent keys alone.
+    pub miss: Mix,
+    /// Of loaded keys alone.
+    pub hit: Mix,
+    /// Of both: one for each share that was asked for, in their order.
+    pub mixes: Vec<Mix>,
     /// The front's answers about absent keys, and about loaded ones.
     pub counts: Counts,
 }
 
-/// Asks both loaded stores for absent and for loaded keys.
+/// Asks both loaded stores for absent keys, for loaded keys, and for keys of which these shares are absent.
 ///
 /// # Errors
 /// [`ReplayError`] when a store fails or the watch stops the rounds.
@@ -138,6 +149,7 @@ pub struct Figures {
 /// If the plan has no round.
 pub fn measure<E, N, S>(
     plan: &Plan,
+    shares: &[f64],
     native: &N,
     sieve: &S,
     watch: &mut impl Watch,
@@ -150,42 +162,88 @@ where
     assert!(plan.rounds > 0, "a median needs a round");
     let mut random = Random::new(plan.seed);
     let mut counts = Counts::default();
-    let (mut misses, mut hits, mut batches) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut miss, mut hit) = (Rounds::of(1.0), Rounds::of(0.0));
+    let mut mixes: Vec<Rounds> = shares.iter().copied().map(Rounds::of).collect();
     // The first round fills the block cache; its times are left out.
     for round in 0..=plan.rounds {
-        let absent = draw(Distribution::Absent, plan, random.word());
-        let loaded = draw(Distribution::Uniform, plan, random.word());
-        let ask = |kind: Kind, keys: &[Key]| {
-            pair(round, || kind.ask(native, keys), || kind.ask(sieve, keys))
-                .map_err(ReplayError::Store)
-        };
-        let miss = ask(Kind::One, &absent)?;
-        let hit = ask(Kind::One, &loaded)?;
-        let batch = ask(Kind::Many, &absent)?;
-        watch.advance(1)?;
-        if round == 0 {
-            continue;
+        for rounds in [&mut miss, &mut hit].into_iter().chain(&mut mixes) {
+            let asked = Draw::new(plan, rounds.absent, random.word());
+            let ask = |kind: Kind| {
+                let keys = &asked.keys;
+                pair(round, || kind.ask(native, keys), || kind.ask(sieve, keys))
+                    .map_err(ReplayError::Store)
+            };
+            let (one, many) = (ask(Kind::One)?, ask(Kind::Many)?);
+            if round == 0 {
+                continue;
+            }
+            let lost = |both: &Both| asked.loaded().saturating_sub(both.found) as u64;
+            counts.false_negatives += lost(&one) + lost(&many);
+            check(&asked, sieve, &mut counts).map_err(ReplayError::Store)?;
+            rounds.one_ns.push(one.ns);
+            rounds.many_ns.push(many.ns);
         }
-        counts.false_negatives += loaded.len().saturating_sub(hit.found) as u64;
-        check(&loaded, true, sieve, &mut counts).map_err(ReplayError::Store)?;
-        check(&absent, false, sieve, &mut counts).map_err(ReplayError::Store)?;
-        misses.push(miss.ns);
-        hits.push(hit.ns);
-        batches.push(batch.ns);
+        watch.advance(1)?;
     }
     Ok(Figures {
-        miss_ns: medians(&misses),
-        hit_ns: medians(&hits),
-        multi_miss_ns: medians(&batches),
+        miss: miss.median(),
+        hit: hit.median(),
+        mixes: mixes.iter().map(Rounds::median).collect(),
         counts,
     })
 }
 
-fn draw(kind: Distribution, plan: &Plan, seed: u64) -> Vec<Key> {
-    kind.over(plan.keys, seed)
-        .take(plan.lookups)
-        .map(scattered_key)
-        .collect()
+/// What became of one share in each round.
+struct Rounds {
+    absent: f64,
+    one_ns: Vec<Pair>,
+    many_ns: Vec<Pair>,
+}
+
+impl Rounds {
+    fn of(absent: f64) -> Self {
+        Self {
+            absent,
+            one_ns: Vec::new(),
+            many_ns: Vec::new(),
+        }
+    }
+
+    fn median(&self) -> Mix {
+        Mix {
+            absent: self.absent,
+            one_ns: medians(&self.one_ns),
+            many_ns: medians(&self.many_ns),
+        }
+    }
+}
+
+/// Keys to ask for, and which of them are loaded.
+struct Draw {
+    keys: Vec<Key>,
+    is_loaded: Vec<bool>,
+}
+
+impl Draw {
+    fn new(plan: &Plan, absent: f64, seed: u64) -> Self {
+        let mut random = Random::new(seed);
+        let [mut loaded_ids, mut absent_ids] = [Distribution::Uniform, Distribution::Absent]
+            .map(|kind| kind.over(plan.keys, random.word()));
+        let is_loaded: Vec<bool> = (0..plan.lookups).map(|_| random.unit() >= absent).collect();
+        let id = |&is_loaded: &bool| {
+            if is_loaded {
+                loaded_ids.next()
+            } else {
+                absent_ids.next()
+            }
+        };
+        let keys = is_loaded.iter().filter_map(id).map(scattered_key).collect();
+        Self { keys, is_loaded }
+    }
+
+    fn loaded(&self) -> usize {
+        self.is_loaded.iter().filter(|&&loaded| loaded).count()
+    }
 }
 
 /// How keys are asked for.
@@ -266,13 +324,8 @@ fn pair<E>(
 }
 
 /// Untimed: what the front and the engine say of keys that are known to be there, or not to be.
-fn check<S: Fronted>(
-    keys: &[Key],
-    present: bool,
-    sieve: &S,
-    counts: &mut Counts,
-) -> Result<(), S::Error> {
-    for key in keys {
+fn check<S: Fronted>(asked: &Draw, sieve: &S, counts: &mut Counts) -> Result<(), S::Error> {
+    for (key, &present) in asked.keys.iter().zip(&asked.is_loaded) {
         let ruled_out = sieve.rules_out(Space::Default, key);
         let read = sieve.read_past(Space::Default, key)?;
         counts.record(ruled_out, read, present);
@@ -298,6 +351,7 @@ fn median(mut values: Vec<f64>) -> f64 {
 mod tests {
     use super::super::store::map::Map;
     use super::*;
+    use std::collections::HashSet;
     use std::convert::Infallible;
 
     const PLAN: Plan = Plan {
@@ -336,7 +390,7 @@ mod tests {
     #[test]
     fn a_true_front_loses_nothing() {
         let (native, sieve) = filled();
-        let figures = measure(&PLAN, &native, &sieve, &mut ()).unwrap();
+        let figures = measure(&PLAN, &[], &native, &sieve, &mut ()).unwrap();
         assert_eq!(figures.counts.lookups, 6000);
         assert_eq!(figures.counts.misses, 3000);
         assert_eq!(
@@ -346,7 +400,27 @@ mod tests {
             ),
             (0, 0)
         );
-        assert!(figures.miss_ns.native > 0.0 && figures.multi_miss_ns.sieve > 0.0);
+        assert_eq!((figures.miss.absent, figures.hit.absent), (1.0, 0.0));
+        assert!(figures.miss.one_ns.native > 0.0 && figures.hit.many_ns.sieve > 0.0);
+    }
+
+    #[test]
+    fn a_share_of_the_keys_is_absent() {
+        let plan = Plan {
+            lookups: 100_000,
+            ..PLAN
+        };
+        let loaded: HashSet<Key> = (0..plan.keys).map(scattered_key).collect();
+        for (share, least, most) in [(0.0, 0, 0), (0.1, 9_600, 10_400), (1.0, 100_000, 100_000)] {
+            let asked = Draw::new(&plan, share, 5);
+            assert_eq!(asked.keys.len(), plan.lookups);
+            for (key, &is_loaded) in asked.keys.iter().zip(&asked.is_loaded) {
+                assert_eq!(loaded.contains(key), is_loaded);
+            }
+            // Four standard deviations to each side.
+            let absent = plan.lookups - asked.loaded();
+            assert!((least..=most).contains(&absent), "{absent} of {share}");
+        }
     }
 
     #[test]
@@ -355,8 +429,10 @@ mod tests {
         sieve
             .lost
             .extend((0..25_001).map(|id| scattered_key(id).to_vec()));
-        let figures = measure(&PLAN, &native, &sieve, &mut ()).unwrap();
-        assert!(figures.counts.false_negatives >= 3000);
+        let figures = measure(&PLAN, &[0.5], &native, &sieve, &mut ()).unwrap();
+        // Seen three times in each of three rounds: asked for alone, in batches, and of the filters.
+        assert!(figures.counts.false_negatives > 3 * 3 * 1_400);
+        assert_eq!(figures.mixes[0].absent, 0.5);
     }
 
     #[test]

@@ -5,7 +5,7 @@
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 
-use super::miss::{Figures, Pair};
+use super::miss::{Figures, Mix, Pair};
 use super::replay::Counts;
 
 /// A report that a person can read as rows of a table.
@@ -140,8 +140,42 @@ pub struct Weights {
     pub segment_observed_rate: f64,
 }
 
-/// What a benchmark of misses came to. Ratios above 1 speak for the front in `ratio_miss` and
-/// `ratio_multi_miss`, against it in `ratio_hit` and `ratio_fill`.
+/// What look-ups came to of which a share is for absent keys.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct MixReport {
+    /// The share, from 0 to 1.
+    pub absent: f64,
+    /// Nanoseconds a look-up in RocksDB alone.
+    pub native_ns: f64,
+    /// Nanoseconds a look-up with the front.
+    pub sieve_ns: f64,
+    /// Native over sieve.
+    pub ratio: f64,
+    /// Nanoseconds a key in a batch in RocksDB alone.
+    pub native_multi_ns: f64,
+    /// Nanoseconds a key in a batch with the front.
+    pub sieve_multi_ns: f64,
+    /// Native over sieve.
+    pub ratio_multi: f64,
+}
+
+impl MixReport {
+    fn new(mix: &Mix) -> Self {
+        let (one, many) = (mix.one_ns, mix.many_ns);
+        Self {
+            absent: mix.absent,
+            native_ns: one.native,
+            sieve_ns: one.sieve,
+            ratio: one.native / one.sieve,
+            native_multi_ns: many.native,
+            sieve_multi_ns: many.sieve,
+            ratio_multi: many.native / many.sieve,
+        }
+    }
+}
+
+/// What a benchmark of misses came to. Ratios above 1 speak for the front in `ratio_miss`,
+/// `ratio_multi_miss` and those of the mixes, against it in `ratio_hit`, `ratio_multi_hit` and `ratio_fill`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MissReport {
     /// Keys that were loaded.
@@ -170,6 +204,14 @@ pub struct MissReport {
     pub sieve_multi_miss_ns: f64,
     /// Native over sieve.
     pub ratio_multi_miss: f64,
+    /// Nanoseconds a key that is there in a batch in RocksDB alone.
+    pub native_multi_hit_ns: f64,
+    /// Nanoseconds a key that is there in a batch with the front.
+    pub sieve_multi_hit_ns: f64,
+    /// Sieve over native.
+    pub ratio_multi_hit: f64,
+    /// Look-ups of absent keys and of others.
+    pub mixes: Vec<MixReport>,
     /// Microseconds that loading a key took in RocksDB alone.
     pub native_fill_us: f64,
     /// Microseconds that loading a key took with the front.
@@ -193,12 +235,9 @@ pub struct MissReport {
 impl MissReport {
     /// Puts the parts together.
     pub fn new(case: &Case, fill_us: Pair, figures: &Figures, weights: Weights) -> Self {
-        let Figures {
-            miss_ns,
-            hit_ns,
-            multi_miss_ns,
-            counts,
-        } = *figures;
+        let (miss_ns, multi_miss_ns) = (figures.miss.one_ns, figures.miss.many_ns);
+        let (hit_ns, multi_hit_ns) = (figures.hit.one_ns, figures.hit.many_ns);
+        let counts = figures.counts;
         Self {
             keys: case.keys,
             runs: case.runs.clone(),
@@ -213,6 +252,10 @@ impl MissReport {
             native_multi_miss_ns: multi_miss_ns.native,
             sieve_multi_miss_ns: multi_miss_ns.sieve,
             ratio_multi_miss: multi_miss_ns.native / multi_miss_ns.sieve,
+            native_multi_hit_ns: multi_hit_ns.native,
+            sieve_multi_hit_ns: multi_hit_ns.sieve,
+            ratio_multi_hit: multi_hit_ns.sieve / multi_hit_ns.native,
+            mixes: figures.mixes.iter().map(MixReport::new).collect(),
             native_fill_us: fill_us.native,
             sieve_fill_us: fill_us.sieve,
             ratio_fill: fill_us.sieve / fill_us.native,
@@ -254,11 +297,11 @@ impl Tabular for MissReport {
         let line = |label: &str, native: String, sieve: String, ratio: String| {
             vec![label.to_owned(), native, sieve, ratio]
         };
-        let ns = |label, native, sieve, ratio| {
+        let ns = |label: &str, native, sieve, ratio| {
             line(label, nanoseconds(native), nanoseconds(sieve), times(ratio))
         };
         let (front, segment) = (self.front_bits_per_key, self.segment_bits_per_key);
-        vec![
+        let mut rows = vec![
             ns(
                 "a miss",
                 self.native_miss_ns,
@@ -277,6 +320,26 @@ impl Tabular for MissReport {
                 self.sieve_hit_ns,
                 self.ratio_hit,
             ),
+            ns(
+                "a hit in a batch",
+                self.native_multi_hit_ns,
+                self.sieve_multi_hit_ns,
+                self.ratio_multi_hit,
+            ),
+        ];
+        for mix in &self.mixes {
+            let absent = percent(mix.absent);
+            let one = format!("a look-up, {absent} absent");
+            let many = format!("the same in a batch, {absent} absent");
+            rows.push(ns(&one, mix.native_ns, mix.sieve_ns, mix.ratio));
+            rows.push(ns(
+                &many,
+                mix.native_multi_ns,
+                mix.sieve_multi_ns,
+                mix.ratio_multi,
+            ));
+        }
+        rows.extend([
             line(
                 "loading a key",
                 format!("{:.3} us", self.native_fill_us),
@@ -305,7 +368,8 @@ impl Tabular for MissReport {
                 number(self.false_negatives),
                 String::new(),
             ),
-        ]
+        ]);
+        rows
     }
 }
 
@@ -427,10 +491,15 @@ mod tests {
             rounds: 7,
         };
         let pair = |native, sieve| Pair { native, sieve };
+        let mix = |absent, one_ns, many_ns| Mix {
+            absent,
+            one_ns,
+            many_ns,
+        };
         let figures = Figures {
-            miss_ns: pair(1000.0, ns),
-            hit_ns: pair(100.0, 102.0),
-            multi_miss_ns: pair(800.0, 20.0),
+            miss: mix(1.0, pair(1000.0, ns), pair(800.0, 20.0)),
+            hit: mix(0.0, pair(100.0, 102.0), pair(80.0, 84.0)),
+            mixes: vec![mix(0.5, pair(600.0, 100.0), pair(500.0, 50.0))],
             counts: Counts {
                 misses: 200,
                 false_positives: 2,
@@ -494,6 +563,7 @@ mod tests {
             "ratio_miss",
             "ratio_hit",
             "ratio_multi_miss",
+            "ratio_multi_hit",
             "ratio_fill",
             "observed_rate",
         ] {
@@ -505,7 +575,12 @@ mod tests {
     fn ratios_point_where_their_documentation_says() {
         let report = miss(50.0);
         assert_eq!((report.ratio_miss, report.ratio_multi_miss), (20.0, 40.0));
-        assert_eq!((report.ratio_hit, report.ratio_fill), (1.02, 1.1));
+        assert_eq!((report.ratio_hit, report.ratio_multi_hit), (1.02, 1.05));
+        assert_eq!(report.ratio_fill, 1.1);
+        let [mix] = report.mixes[..] else {
+            panic!("{:?}", report.mixes);
+        };
+        assert_eq!((mix.ratio, mix.ratio_multi), (6.0, 10.0));
         assert_eq!(report.observed_rate, 0.01);
     }
 

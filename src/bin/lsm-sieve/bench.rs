@@ -18,6 +18,7 @@ use crate::progress::Progress;
 const AFTER_HELP: &str = "Examples:
   lsm-sieve bench miss --keys 4000000 --runs 8
   lsm-sieve bench miss --keys 4000000 --runs leveled --native ribbon --json
+  lsm-sieve bench miss --keys 1000000 --runs 4 --mix 0.01,0.1,0.5
   lsm-sieve bench miss --keys 1000000 --runs 4 --split 12
 
 Both databases are open at once, cached whole, and asked in turn; figures are medians over the
@@ -52,6 +53,9 @@ pub(crate) struct Arguments {
     /// Look-ups of a kind and round.
     #[arg(long, value_name = "N", default_value_t = 400_000, value_parser = clap::value_parser!(u32).range(1..=LOOKUPS_MAX))]
     lookups: u32,
+    /// Look up mixes of absent and present keys too, of which these shares are absent.
+    #[arg(long, value_name = "SHARE,...", value_delimiter = ',', value_parser = share)]
+    mix: Vec<f64>,
     /// The false-positive rate that the front promises.
     #[arg(long, value_name = "P", default_value = "0.01", value_parser = engine::parse_front_rate)]
     rate: Rate,
@@ -81,6 +85,13 @@ fn shape(text: &str) -> Result<Shape, String> {
         _ if text == "leveled" => Ok(Shape::Leveled),
         Ok(runs @ 1..) => Ok(Shape::Runs(runs)),
         _ => Err("a number of sorted runs from 1 up, or `leveled`".to_owned()),
+    }
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(share) if (0.0..=1.0).contains(&share) => Ok(share),
+        _ => Err("a share lies between 0 and 1".to_owned()),
     }
 }
 
@@ -221,7 +232,7 @@ fn measure(
     drop(loading);
     settle(arguments.runs, &native, &sieve)?;
     let mut looking = Progress::new("looking up", plan.rounds as u64 + 1);
-    let figures = miss::measure(&plan, &native, &sieve, &mut looking)?;
+    let figures = miss::measure(&plan, &arguments.mix, &native, &sieve, &mut looking)?;
     drop(looking);
 
     let weight = inspect::weight(sieve.front(), Space::Default.name())?;

@@ -8,6 +8,9 @@ use rocksdb::{AsColumnFamilyRef, DB, Options};
 use super::{Fronted, Space, Store};
 use crate::{OpenError, SieveDb, SieveOptions};
 
+/// Keys of a batch are in no order.
+const SORTED: bool = false;
+
 /// Why a database cannot be opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -126,11 +129,8 @@ impl Store for Plain {
     }
 
     fn read_many(&self, keys: &[&[u8]]) -> Result<usize, rocksdb::Error> {
-        const SORTED: bool = false;
-        let values = self
-            .0
-            .batched_multi_get_cf(family(&self.0, Space::Default), keys, SORTED);
-        count_found(values)
+        let family = family(&self.0, Space::Default);
+        count_found(self.0.batched_multi_get_cf(family, keys, SORTED))
     }
 
     fn write(&mut self, space: Space, key: &[u8], value: &[u8]) -> Result<(), rocksdb::Error> {
@@ -200,7 +200,8 @@ impl Store for Sieve {
     }
 
     fn read_many(&self, keys: &[&[u8]]) -> Result<usize, rocksdb::Error> {
-        count_found(self.0.multi_get(keys))
+        let family = sieve_family(&self.0, Space::Default);
+        count_found(self.0.batched_multi_get_cf(&family, keys, SORTED))
     }
 
     fn write(&mut self, space: Space, key: &[u8], value: &[u8]) -> Result<(), rocksdb::Error> {
