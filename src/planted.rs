@@ -215,8 +215,10 @@ faults! {
     FrontBoundByName => "families::",
     /// A table without a filter is ruled out, whatever its range.
     UncoveredIgnored => "foreign::",
-    /// The short way of a miss takes the summary's word for every table.
+    /// The summary's word is taken for every table.
     SummaryAlwaysSuffices => "foreign::",
+    /// What the summary lets by and denies is believed beside tables that it does not cover.
+    BelievedUncovered => "rocks::coverage::",
     /// A range that is not known is empty.
     UnknownRangeIsEmpty => "rocks::coverage",
     /// Under the reverse comparator a range is empty.

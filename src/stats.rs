@@ -5,7 +5,7 @@
 
 use std::array;
 use std::hash::{BuildHasher as _, RandomState};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 use crate::threads::{OwnSlot, SLOTS};
 
@@ -17,6 +17,8 @@ struct Slot {
     next: [AtomicU64; Event::COUNT],
     /// See [`Counters::note`].
     there_in_turn: AtomicU64,
+    /// See [`Counters::note`].
+    passed_rightly_in_turn: AtomicI64,
     /// See [`Counters::note_tables`].
     tables_were_asked: AtomicBool,
 }
@@ -28,8 +30,13 @@ const FORETELL: u64 = 2;
 /// fifty is absent, and one in thirty where one in ten is.
 const SPARE: u64 = 32;
 
-/// Of keys in turn that were there, one in so many tells whether the tables are asked for such.
-const TELL: u64 = 32;
+/// After so many keys in turn that the summary let by and that were there, it is believed. At the default rate, where
+/// one key in a hundred is there, seven in ten that it lets by are, and eight in turn are one time in eighteen;
+/// where one in ten is, three times in four.
+const BELIEVE: i64 = 8;
+
+/// Of keys in turn that passed and were there, one in so many tells whether the tables are asked for such.
+const TELL: i64 = 32;
 
 /// What is counted.
 #[derive(Clone, Copy, Debug)]
@@ -49,6 +56,17 @@ pub(crate) enum Event {
     Audited,
     /// A negative that such a check refuted.
     Refuted,
+}
+
+/// What became of a key that was looked up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// The engine found it.
+    There,
+    /// It is not there: the summary denied it, or was not asked.
+    Missed,
+    /// Nor is it there though the summary let it by, or had to; or the engine failed.
+    PassedInVain,
 }
 
 impl Event {
@@ -86,6 +104,7 @@ impl Counters {
         let slot = |slot| Slot {
             next: array::from_fn(|event| AtomicU64::new(begun.with(slot, event))),
             there_in_turn: AtomicU64::new(0),
+            passed_rightly_in_turn: AtomicI64::new(0),
             tables_were_asked: AtomicBool::new(false),
         };
         Self {
@@ -114,13 +133,33 @@ impl Counters {
         ordinal
     }
 
-    /// Notes whether the engine found this thread's last key; it did not where the filters denied the key, or
-    /// where it failed.
+    /// Notes what became of this thread's last key.
     #[inline]
-    pub(crate) fn note(&self, slot: OwnSlot, is_there: bool) {
-        let in_turn = &self.slots[slot.index()].there_in_turn;
-        let before = in_turn.load(Ordering::Relaxed);
-        in_turn.store(if is_there { before + 1 } else { 0 }, Ordering::Relaxed);
+    pub(crate) fn note(&self, slot: OwnSlot, fate: Fate) {
+        let Slot {
+            there_in_turn,
+            passed_rightly_in_turn,
+            ..
+        } = &self.slots[slot.index()];
+        match fate {
+            Fate::There => {
+                let there = there_in_turn.load(Ordering::Relaxed);
+                there_in_turn.store(there + 1, Ordering::Relaxed);
+                let passed = passed_rightly_in_turn.load(Ordering::Relaxed);
+                passed_rightly_in_turn.store(passed + 1, Ordering::Relaxed);
+            }
+            Fate::Missed => there_in_turn.store(0, Ordering::Relaxed),
+            Fate::PassedInVain => self.note_in_vain_among(slot, 0),
+        }
+    }
+
+    /// Notes that of several keys which the summary let by some were denied by a second look; the others, so
+    /// many, are noted after this, as if they had been before it.
+    pub(crate) fn note_in_vain_among(&self, slot: OwnSlot, others: usize) {
+        let slot = &self.slots[slot.index()];
+        slot.there_in_turn.store(0, Ordering::Relaxed);
+        slot.passed_rightly_in_turn
+            .store(-(others as i64), Ordering::Relaxed);
     }
 
     /// Whether the filters are likely to let this thread's next key by.
@@ -135,12 +174,18 @@ impl Counters {
         self.there_in_turn(slot) >= SPARE
     }
 
+    /// Whether what the summary lets by of this thread's keys is so likely to be there that it takes no second look.
+    #[inline]
+    pub(crate) fn may_believe(&self, slot: OwnSlot) -> bool {
+        self.passed_rightly_in_turn(slot) >= BELIEVE
+    }
+
     /// Whether the engine is likely to ask its tables for this thread's next key, which is likely to be there;
     /// `None` where that is to be looked at, and [noted](Counters::note_tables).
     #[inline]
     pub(crate) fn foretell_tables(&self, slot: OwnSlot) -> Option<bool> {
         let asked = &self.slots[slot.index()].tables_were_asked;
-        let is_foretold = !self.there_in_turn(slot).is_multiple_of(TELL);
+        let is_foretold = self.passed_rightly_in_turn(slot) % TELL != 0;
         is_foretold.then(|| asked.load(Ordering::Relaxed))
     }
 
@@ -154,6 +199,12 @@ impl Counters {
     #[inline]
     fn there_in_turn(&self, slot: OwnSlot) -> u64 {
         let in_turn = &self.slots[slot.index()].there_in_turn;
+        in_turn.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    fn passed_rightly_in_turn(&self, slot: OwnSlot) -> i64 {
+        let in_turn = &self.slots[slot.index()].passed_rightly_in_turn;
         in_turn.load(Ordering::Relaxed)
     }
 
@@ -186,7 +237,8 @@ pub struct Stats {
     pub absent: u64,
     /// Look-ups that entered the engine and found their key.
     pub found: u64,
-    /// Look-ups that entered the engine under complete filters and found nothing.
+    /// Look-ups that entered the engine under complete filters and found nothing. Where hits and misses mix, the
+    /// summary alone was asked.
     pub false_positives: u64,
     /// Look-ups of missing keys that entered the engine because coverage was not complete.
     pub uncovered: u64,

@@ -54,6 +54,8 @@ pub(crate) enum Asked {
     Doubted(Proof),
     /// It may be there.
     Maybe,
+    /// The summary lets it by, and is believed: what it let by of late was there.
+    Likely,
     /// They were not asked, since the key is likely to be there.
     Spared,
 }
@@ -177,7 +179,7 @@ impl Auditor {
         let before = column.view();
         let audits = column.count(Event::Audited);
         let read = || found(column, &engine, key);
-        let past = !before.summary_denies(hash) || column.sample().draws(audits);
+        let past = before.denied_by_summary(hash).is_none() || column.sample().draws(audits);
         let there = if past {
             past_table_filters(read)
         } else {

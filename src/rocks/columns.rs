@@ -79,7 +79,7 @@ impl Columns {
     #[inline]
     pub(crate) fn ask(&self, id: u32, key: &[u8]) -> Option<Asked> {
         match self.ask_to_read(id, key) {
-            Some(Asked::Spared) => self.with(id, |column| column.ask_fully(key)),
+            Some(Asked::Spared | Asked::Likely) => self.with(id, |column| column.ask_fully(key)),
             asked => asked,
         }
     }

@@ -53,7 +53,8 @@ pub(crate) struct View {
     /// Fed by the memtables, with remixed hashes: its false positives are not the tables'.
     pub(crate) summary: Arc<Scalable>,
     pub(crate) coverage: Coverage,
-    /// Asked where the summary says *maybe*; complete by itself. None beside unknown coverage.
+    /// Asked where the summary says *maybe*, if that is not believed; complete by itself. None beside unknown
+    /// coverage.
     pub(crate) inventory: Option<Inventory>,
     /// Grows with each view of a column that is published.
     pub(crate) edition: u64,
@@ -146,32 +147,19 @@ impl View {
 
     /// The view's answer for a key and its hash.
     pub(crate) fn answer(&self, hash: KeyHash, key: &[u8]) -> Answer {
+        self.answer_and_pass(hash, key).0
+    }
+
+    /// [`View::answer`], and whether the summary let the key by, or had to.
+    pub(crate) fn answer_and_pass(&self, hash: KeyHash, key: &[u8]) -> (Answer, bool) {
         if !self.is_known() {
-            return Answer::Maybe;
+            return (Answer::Maybe, true);
         }
         let summary = self.summary.may_contain(hash.remixed());
         if self.may_hold(summary, hash, key) {
-            return Answer::Maybe;
+            return (Answer::Maybe, summary);
         }
-        Answer::Absent(Proof(()))
-    }
-
-    /// [`View::answer`] for a key that is likely to be there: it takes a second look as a rule, so all
-    /// lines are asked for at once. Not where tables are many: the summary denies for the price of one.
-    pub(crate) fn answer_likely(&self, hash: KeyHash, key: &[u8]) -> Answer {
-        let Some(inventory) = self
-            .inventory
-            .as_ref()
-            .filter(|inventory| self.coverage.is_complete() && inventory.is_shallow())
-        else {
-            return self.answer(hash, key);
-        };
-        let remixed = hash.remixed();
-        self.summary.prefetch(remixed);
-        if inventory.may_contain(hash, key) && self.summary.may_contain(remixed) {
-            return Answer::Maybe;
-        }
-        Answer::Absent(Proof(()))
+        (Answer::Absent(Proof(())), summary)
     }
 
     /// Whether filters that are known here are asked by the engine for a key that is there: those of tables for one
@@ -191,9 +179,19 @@ impl View {
         }
     }
 
-    /// Whether the summary rules the key out by itself, without the filter of a table.
-    pub(crate) fn summary_denies(&self, hash: KeyHash) -> bool {
-        self.coverage.is_complete() && !self.summary.may_contain(hash.remixed())
+    /// Evidence that the summary gives by itself, without the filter of a table.
+    pub(crate) fn denied_by_summary(&self, hash: KeyHash) -> Option<Proof> {
+        if !self.coverage.is_complete() && !planted!(SummaryAlwaysSuffices) {
+            return None;
+        }
+        let is_denied = !self.summary.may_contain(hash.remixed());
+        is_denied.then_some(Proof(()))
+    }
+
+    /// Whether there is a second look, and nothing between it and the summary.
+    pub(crate) fn has_second_look(&self) -> bool {
+        let is_complete = self.coverage.is_complete() || planted!(BelievedUncovered);
+        is_complete && self.inventory.is_some()
     }
 
     /// False only for an absent key; `summary` is what the summary says of it.
@@ -209,18 +207,20 @@ impl View {
         found && inventory.is_none_or(|inventory| inventory.may_contain(hash, key))
     }
 
-    /// [`View::answer`] for up to [`CHUNK`] keys: false where the key is certainly absent. Returns whether
-    /// one is not.
+    /// [`View::answer`] for up to [`CHUNK`] keys: false where the key is certainly absent. What the summary lets by
+    /// is not looked at again where it is `believed`.
     pub(crate) fn answer_many(
         &self,
         hasher: KeyHasher,
         keys: &[impl AsRef<[u8]>],
         maybe: &mut [bool],
-    ) -> bool {
+        believed: bool,
+    ) -> LetBy {
         if !self.is_known() {
             maybe.fill(true);
-            return true;
+            return LetBy::alike(keys.len());
         }
+        let believed = believed && self.has_second_look();
         let mut remixed = [KeyHash::new(0); CHUNK];
         let remixed = &mut remixed[..keys.len()];
         for (remixed, key) in remixed.iter_mut().zip(keys) {
@@ -228,16 +228,24 @@ impl View {
             // At once: the lines come while the next keys are hashed.
             self.summary.prefetch(*remixed);
         }
-        let mut any = !self.coverage.is_complete();
+        let mut by_summary = 0;
         let strides = remixed.chunks(STRIDE).zip(keys.chunks(STRIDE));
         for ((remixed, keys), maybe) in strides.zip(maybe.chunks_mut(STRIDE)) {
             self.summary.contains_prefetched(remixed, maybe);
-            if contains_one(maybe) {
-                any = true;
+            let let_by = count(maybe);
+            by_summary += let_by;
+            if let_by > 0 && !believed {
                 self.prefetch_inventory(hasher, keys, maybe);
             }
         }
-        any && self.look_again(hasher, keys, maybe)
+        if believed || (by_summary == 0 && self.coverage.is_complete()) {
+            return LetBy::alike(by_summary);
+        }
+        self.look_again(hasher, keys, maybe);
+        LetBy {
+            by_summary,
+            in_the_end: count(maybe),
+        }
     }
 
     /// Asks the processor for what [`View::look_again`] will look at.
@@ -252,7 +260,7 @@ impl View {
 
     /// What else there is to say of keys of which the summary says `maybe`, or not. Few are *maybe* as a
     /// rule, and no other key is hashed again.
-    fn look_again(&self, hasher: KeyHasher, keys: &[impl AsRef<[u8]>], maybe: &mut [bool]) -> bool {
+    fn look_again(&self, hasher: KeyHasher, keys: &[impl AsRef<[u8]>], maybe: &mut [bool]) {
         let any_is_uncovered = !self.coverage.is_complete() && !planted!(ManyIgnoreUncovered);
         for (maybe, key) in maybe.iter_mut().zip(keys) {
             if *maybe || any_is_uncovered {
@@ -260,7 +268,6 @@ impl View {
                 *maybe = self.may_hold(*maybe, hasher.hash(key), key);
             }
         }
-        contains_one(maybe)
     }
 
     /// Whether anything can be ruled out.
@@ -278,17 +285,39 @@ impl View {
     }
 }
 
-/// Whether one is true; all are read, since a loop that ends early is slower for so few.
-fn contains_one(answers: &[bool]) -> bool {
-    answers.iter().fold(false, |any, &answer| any | answer)
+/// How many of several keys were let by.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LetBy {
+    /// By the summary.
+    pub(crate) by_summary: usize,
+    /// By what was looked at after it as well.
+    pub(crate) in_the_end: usize,
+}
+
+impl LetBy {
+    fn alike(count: usize) -> Self {
+        Self {
+            by_summary: count,
+            in_the_end: count,
+        }
+    }
+}
+
+/// How many are true.
+fn count(answers: &[bool]) -> usize {
+    answers.iter().map(|&answer| usize::from(answer)).sum()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::filter::ScalableOptions;
+    use crate::filter::{Chain, ScalableOptions};
+    use crate::format::Source;
     use crate::hash::{HashId, Seed};
+    use crate::math::Rate;
+    use crate::rocks::inventory::in_runs;
     use crate::rocks::range::KeyRange;
+    use crate::segment::SealedFilter;
 
     /// Look-ups ask whether coverage is complete before they ask for one line alone.
     #[test]
@@ -317,7 +346,7 @@ mod tests {
     fn rules_out(view: &View, key: &[u8]) -> bool {
         let alone = view.answer(hasher().hash(key), key).is_absent();
         let mut maybe = [true; 2];
-        view.answer_many(hasher(), &[b"~", key], &mut maybe);
+        view.answer_many(hasher(), &[b"~", key], &mut maybe, false);
         assert_eq!(maybe[1], !alone, "{key:?}");
         alone
     }
@@ -326,6 +355,27 @@ mod tests {
     #[test]
     fn a_table_whose_range_is_not_known_may_hold_any_key() {
         assert!(!rules_out(&view_beside(&[None]), b"key"));
+    }
+
+    /// It has no key of a table that it does not cover.
+    #[test]
+    fn a_summary_is_not_believed_beside_tables_that_it_does_not_cover() {
+        let nothing = Chain::saturated(hasher().imprint());
+        let filter = SealedFilter::new(nothing, 0, Rate::ONE_PERCENT, Source::TableCapture);
+        let table = Spanning {
+            filter: Arc::new(filter),
+            range: None,
+        };
+        let tables = in_runs(vec![table]).unwrap();
+        let view = View {
+            inventory: Some(Inventory::new(tables, Vec::new())),
+            ..view_beside(&[None])
+        };
+        for believed in [false, true] {
+            let mut maybe = [true];
+            let let_by = view.answer_many(hasher(), &[b"key"], &mut maybe, believed);
+            assert_eq!((maybe, let_by.in_the_end), ([true], 1));
+        }
     }
 
     #[test]

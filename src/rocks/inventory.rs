@@ -101,11 +101,6 @@ impl Inventory {
         self.recent.len()
     }
 
-    /// Whether all tables that may hold a key are looked at together: then it hardly counts how many there are.
-    pub(crate) fn is_shallow(&self) -> bool {
-        self.tables.depth() <= TOGETHER
-    }
-
     /// Asks the processor for the lines that [`Inventory::may_contain`] will look at first.
     pub(crate) fn prefetch(&self, hash: KeyHash, key: &[u8]) {
         self.prefetch_recent(hash);

@@ -341,8 +341,10 @@ impl SieveOptions {
     /// nearly always there, for good or for a while, and saves time where they are in tables: the memory of
     /// filters that the engine will look at is fetched ahead. An absent key that comes after 32 such reads
     /// costs what it costs the engine: where one key in fifty is absent, in no order, that is half of the absent
-    /// keys, and where one in ten is, one in thirty of them. [`SieveDb::answer`](super::SieveDb::answer), reads
-    /// of many keys and differential stores always ask the filters, and so does every read if this is off.
+    /// keys, and where one in ten is, one in thirty of them. Other reads, those of many keys among them, ask the
+    /// summary, and do not ask the tables' filters what it lets by while the last eight keys that it let by were
+    /// there. [`SieveDb::answer`](super::SieveDb::answer) and single reads of differential stores always ask all
+    /// filters, and so does every read if this is off.
     #[must_use]
     pub fn spare_hits(mut self, spare: bool) -> Self {
         self.spares_hits = spare;

@@ -107,11 +107,6 @@ impl<F> SortedRuns<F> {
         reaches.then(|| &self.filters[last])
     }
 
-    /// How many tables may hold one key, at most.
-    pub(crate) fn depth(&self) -> usize {
-        self.runs.len() + self.filters.len() - self.ranges.len()
-    }
-
     /// The filters of all tables.
     pub(crate) fn filters(&self) -> &[F] {
         &self.filters

@@ -251,7 +251,7 @@ impl SieveDb {
         match self.columns.ask(id, key) {
             Some(Asked::Absent(proof)) => Answer::Absent(proof),
             Some(Asked::Doubted(proof)) => self.audit(id, key, proof),
-            Some(Asked::Maybe | Asked::Spared) | None => Answer::Maybe,
+            Some(Asked::Maybe | Asked::Likely | Asked::Spared) | None => Answer::Maybe,
         }
     }
 
@@ -273,9 +273,9 @@ impl SieveDb {
             Some(Asked::Doubted(proof)) if self.audit(id, key, proof).is_absent() => {
                 return Ok(None);
             }
-            Some(Asked::Spared) => {
+            Some(asked @ (Asked::Likely | Asked::Spared)) => {
                 self.columns.with(id, |column| column.prefetch_tables(key));
-                Asked::Spared
+                asked
             }
             _ => Asked::Maybe,
         };
@@ -321,16 +321,14 @@ impl SieveDb {
         let front_of = |at: usize| fronts[at].as_ref();
         let key_of = |at: usize| keys[at].1.as_ref();
         let denied = |at: usize| {
-            front_of(at).is_some_and(|(column, _)| column.look_up(key_of(at)).is_absent())
+            front_of(at).is_some_and(|(column, _)| column.look_up_to_read(key_of(at)).is_absent())
         };
         let mut left: Vec<usize> = (0..keys.len()).filter(|&at| !denied(at)).collect();
         let still = |left: &[usize]| {
             let mut others = (0..keys.len()).filter(|at| left.binary_search(at).is_err());
             others.all(|at| {
                 let front = front_of(at);
-                front.is_some_and(|(column, edition)| {
-                    column.still_denies_all_but(&[], &[key_of(at)], *edition)
-                })
+                front.is_some_and(|(column, edition)| column.still_denies(&[key_of(at)], *edition))
             })
         };
         if left.is_empty() && !still(&left) && !planted!(DenialsOfManyMoments) {
@@ -390,7 +388,7 @@ fn read_past<V>(
 ) -> Result<Option<V>, Error> {
     match asked {
         Asked::Doubted(proof) if column.audit(key, proof).is_absent() => return Ok(None),
-        Asked::Spared => column.prefetch_tables(key),
+        Asked::Likely | Asked::Spared => column.prefetch_tables(key),
         _ => {}
     }
     let value = ask().inspect_err(|_| column.engine_failed())?;
@@ -408,7 +406,11 @@ pub(super) fn read_many<V, K: AsRef<[u8]>>(
 ) -> Values<V> {
     let edition = column.edition();
     let left = column.ask_many(keys);
-    let still = |left: &[usize]| column.still_denies_all_but(left, keys, edition);
+    let still = |left: &[usize]| {
+        let denied = (0..keys.len()).filter(|at| left.binary_search(at).is_err());
+        let denied: Vec<&[u8]> = denied.map(|at| keys[at].as_ref()).collect();
+        column.still_denies(&denied, edition)
+    };
     let ask = |left: &[usize]| {
         let left: Vec<&[u8]> = left.iter().map(|&at| keys[at].as_ref()).collect();
         ask(&left)
@@ -484,7 +486,7 @@ mod tests {
         assert_eq!(values, [Some(2); 3]);
     }
 
-    /// All lines are asked for at once then; the answers are the same.
+    /// The summary is believed then; the answers are the same.
     #[test]
     fn a_key_is_denied_after_many_that_were_let_by() {
         let home = tempfile::tempdir().unwrap();
