@@ -111,6 +111,7 @@ bench: tools
 	for runs in 1 4 8; do for native in bloom ribbon; do \
 		$(SIEVE) bench miss --keys $(KEYS) --runs $$runs --native $$native || exit; \
 	done; done
+	$(SIEVE) bench miss --keys $(KEYS) --runs 4 --mix 0.01,0.1,0.5,0.9
 	$(SIEVE) bench miss --keys $(KEYS) --runs 4 --split 12
 
 # bindgen needs libclang; ccache is worth having but can be done without.
