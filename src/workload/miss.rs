@@ -50,6 +50,18 @@ pub struct Pair {
     pub sieve: f64,
 }
 
+impl Pair {
+    /// How many times as fast as the engine alone: native over sieve.
+    pub fn speedup(self) -> f64 {
+        self.native / self.sieve
+    }
+
+    /// How many times as long as in the engine alone: sieve over native.
+    pub fn slowdown(self) -> f64 {
+        self.sieve / self.native
+    }
+}
+
 /// Loads both stores with the same keys, flushed at the same points.
 ///
 /// Gives the microseconds that a key took, flushes included.
