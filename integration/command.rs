@@ -86,6 +86,7 @@ fn a_wrong_command_line_is_one_line_and_exit_code_2() {
         &["bench", "miss", "--keys", "10", "--runs", "11"],
         &["bench", "miss", "--keys", "10", "--mix", "0.5,1.5"],
         &["bench", "miss", "--keys", "10", "--mix", "half"],
+        &["bench", "miss", "--keys", "10", "--cache", "0"],
         &[
             "replay", "--trace", "x", "--format", "yaml", "--mode", "upsert",
         ],
@@ -495,6 +496,29 @@ fn mixes_of_absent_and_present_keys_are_measured_in_their_order() {
         assert!(mix[name].as_f64() > Some(0.0), "{name} of {mix}");
     }
     assert_eq!(report["false_negatives"], 0);
+}
+
+/// A database twice as large as its cache.
+#[test]
+fn blocks_that_are_read_from_disk_are_counted() {
+    let asked = "bench miss --keys 40000 --runs 1 --rounds 1 --lookups 2000 --mix 0.5";
+    let report = json(&asked.split(' ').collect::<Vec<_>>());
+    assert!(report["native_hit_blocks"].is_null());
+    let asked = format!("{asked} --native none --cache 1");
+    let report = json(&asked.split(' ').collect::<Vec<_>>());
+    assert_eq!(report["cache_mib"], 1);
+    let blocks = |name: &str| report[name].as_f64().unwrap();
+    for (name, least, most) in [
+        ("native_hit_blocks", 0.2, 1.0),
+        ("sieve_hit_blocks", 0.2, 1.0),
+        ("native_miss_blocks", 0.2, 1.0),
+        ("sieve_miss_blocks", 0.0, 0.02),
+    ] {
+        let read = blocks(name);
+        assert!((least..=most).contains(&read), "{name} {read}");
+    }
+    let mix = &report["mixes"][0];
+    assert!(mix["native_blocks"].as_f64() > mix["sieve_blocks"].as_f64());
 }
 
 /// Whether a process has a handler for SIGINT and SIGTERM.

@@ -128,15 +128,17 @@ fn load<S: Store>(keys: &[Key], flush: bool, store: &mut S) -> Result<Duration, 
     Ok(start.elapsed())
 }
 
-/// Nanoseconds a key where a share of the keys is absent, medians over the rounds.
+/// What a key takes where a share of the keys is absent, medians over the rounds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Mix {
     /// The share, from 0 to 1; each key is absent with this probability, whatever the others are.
     pub absent: f64,
-    /// Keys asked for one at a time.
+    /// Nanoseconds of keys asked for one at a time.
     pub one_ns: Pair,
-    /// [`BATCH_KEYS`] in one call.
+    /// Of [`BATCH_KEYS`] in one call.
     pub many_ns: Pair,
+    /// Blocks read from disk for keys asked for one at a time, where the stores count them.
+    pub one_blocks: Pair,
 }
 
 /// What look-ups took, and what the filters said.
@@ -179,21 +181,22 @@ where
     // The first round fills the block cache; its times are left out.
     for round in 0..=plan.rounds {
         for rounds in [&mut miss, &mut hit].into_iter().chain(&mut mixes) {
-            let asked = Draw::new(plan, rounds.absent, random.word());
-            let ask = |kind: Kind| {
+            // Keys of their own for each: what the ones brought into a cache would serve the others.
+            let mut ask = |kind: Kind| {
+                let asked = Draw::new(plan, rounds.absent, random.word());
                 let keys = &asked.keys;
-                pair(round, || kind.ask(native, keys), || kind.ask(sieve, keys))
-                    .map_err(ReplayError::Store)
+                let both = pair(round, || kind.ask(native, keys), || kind.ask(sieve, keys));
+                both.map(|both| (asked, both)).map_err(ReplayError::Store)
             };
-            let (one, many) = (ask(Kind::One)?, ask(Kind::Many)?);
+            let [(asked, one), (asked_together, many)] = [ask(Kind::One)?, ask(Kind::Many)?];
             if round == 0 {
                 continue;
             }
-            let lost = |both: &Both| asked.loaded().saturating_sub(both.found) as u64;
-            counts.false_negatives += lost(&one) + lost(&many);
+            counts.false_negatives += asked.lost(&one) + asked_together.lost(&many);
             check(&asked, sieve, &mut counts).map_err(ReplayError::Store)?;
             rounds.one_ns.push(one.ns);
             rounds.many_ns.push(many.ns);
+            rounds.one_blocks.push(one.blocks);
         }
         watch.advance(1)?;
     }
@@ -210,6 +213,7 @@ struct Rounds {
     absent: f64,
     one_ns: Vec<Pair>,
     many_ns: Vec<Pair>,
+    one_blocks: Vec<Pair>,
 }
 
 impl Rounds {
@@ -218,6 +222,7 @@ impl Rounds {
             absent,
             one_ns: Vec::new(),
             many_ns: Vec::new(),
+            one_blocks: Vec::new(),
         }
     }
 
@@ -226,6 +231,7 @@ impl Rounds {
             absent: self.absent,
             one_ns: medians(&self.one_ns),
             many_ns: medians(&self.many_ns),
+            one_blocks: medians(&self.one_blocks),
         }
     }
 }
@@ -256,6 +262,11 @@ impl Draw {
     fn loaded(&self) -> usize {
         self.is_loaded.iter().filter(|&&loaded| loaded).count()
     }
+
+    /// The keys that were not found.
+    fn lost(&self, both: &Both) -> u64 {
+        self.loaded().saturating_sub(both.found) as u64
+    }
 }
 
 /// How keys are asked for.
@@ -269,6 +280,7 @@ enum Kind {
 #[derive(Clone, Copy)]
 struct Asked {
     ns: f64,
+    blocks: f64,
     found: usize,
 }
 
@@ -278,10 +290,14 @@ impl Kind {
         // is the price of taking turns, not of a look-up.
         let (warming, timed) = keys.split_at(keys.len() / WARMING);
         let mut found = self.look_up(store, warming)?;
-        let start = Instant::now();
+        let (start, blocks) = (Instant::now(), store.blocks_read());
         found += self.look_up(store, timed)?;
-        let ns = start.elapsed().as_nanos() as f64 / timed.len().max(1) as f64;
-        Ok(Asked { ns, found })
+        let a_key = |all: f64| all / timed.len().max(1) as f64;
+        Ok(Asked {
+            ns: a_key(start.elapsed().as_nanos() as f64),
+            blocks: a_key((store.blocks_read() - blocks) as f64),
+            found,
+        })
     }
 
     fn look_up<S: Store>(self, store: &S, keys: &[Key]) -> Result<usize, S::Error> {
@@ -310,6 +326,7 @@ impl Kind {
 
 struct Both {
     ns: Pair,
+    blocks: Pair,
     found: usize,
 }
 
@@ -326,11 +343,13 @@ fn pair<E>(
         let sieve = sieve()?;
         (native()?, sieve)
     };
+    let of = |side: fn(&Asked) -> f64| Pair {
+        native: side(&native),
+        sieve: side(&sieve),
+    };
     Ok(Both {
-        ns: Pair {
-            native: native.ns,
-            sieve: sieve.ns,
-        },
+        ns: of(|asked| asked.ns),
+        blocks: of(|asked| asked.blocks),
         found: sieve.found,
     })
 }
@@ -414,6 +433,16 @@ mod tests {
         );
         assert_eq!((figures.miss.absent, figures.hit.absent), (1.0, 0.0));
         assert!(figures.miss.one_ns.native > 0.0 && figures.hit.many_ns.sieve > 0.0);
+    }
+
+    /// The keys that warm a store are not among those that its blocks are shared out to.
+    #[test]
+    fn a_key_that_is_there_takes_the_block_that_it_is_in() {
+        let (native, sieve) = filled();
+        let figures = measure(&PLAN, &[], &native, &sieve, &mut ()).unwrap();
+        let (hit, miss) = (figures.hit.one_blocks, figures.miss.one_blocks);
+        assert_eq!((hit.native, hit.sieve), (1.0, 1.0));
+        assert_eq!((miss.native, miss.sieve), (0.0, 0.0));
     }
 
     #[test]

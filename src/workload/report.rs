@@ -157,11 +157,16 @@ pub struct MixReport {
     pub sieve_multi_ns: f64,
     /// Native over sieve.
     pub ratio_multi: f64,
+    /// Blocks that a look-up in RocksDB alone read from disk; null where everything is cached.
+    pub native_blocks: Option<f64>,
+    /// The same with the front.
+    pub sieve_blocks: Option<f64>,
 }
 
 impl MixReport {
-    fn new(mix: &Mix) -> Self {
+    fn new(case: &Case, mix: &Mix) -> Self {
         let (one, many) = (mix.one_ns, mix.many_ns);
+        let blocks = case.blocks(mix);
         Self {
             absent: mix.absent,
             native_ns: one.native,
@@ -170,6 +175,8 @@ impl MixReport {
             native_multi_ns: many.native,
             sieve_multi_ns: many.sieve,
             ratio_multi: many.speedup(),
+            native_blocks: blocks.map(|pair| pair.native),
+            sieve_blocks: blocks.map(|pair| pair.sieve),
         }
     }
 }
@@ -184,6 +191,8 @@ pub struct MissReport {
     pub runs: String,
     /// RocksDB's own filter.
     pub native: String,
+    /// MiB of each block cache, past which blocks are read from disk; null where everything is cached.
+    pub cache_mib: Option<u64>,
     /// Rounds that the medians are over.
     pub rounds: usize,
     /// Nanoseconds a miss in RocksDB alone.
@@ -210,6 +219,14 @@ pub struct MissReport {
     pub sieve_multi_hit_ns: f64,
     /// Sieve over native.
     pub ratio_multi_hit: f64,
+    /// Blocks that a miss in RocksDB alone read from disk; null where everything is cached.
+    pub native_miss_blocks: Option<f64>,
+    /// The same with the front.
+    pub sieve_miss_blocks: Option<f64>,
+    /// Blocks that a hit in RocksDB alone read from disk.
+    pub native_hit_blocks: Option<f64>,
+    /// The same with the front.
+    pub sieve_hit_blocks: Option<f64>,
     /// Look-ups of absent keys and of others.
     pub mixes: Vec<MixReport>,
     /// Microseconds that loading a key took in RocksDB alone.
@@ -237,11 +254,13 @@ impl MissReport {
     pub fn new(case: &Case, fill_us: Pair, figures: &Figures, weights: Weights) -> Self {
         let (miss_ns, multi_miss_ns) = (figures.miss.one_ns, figures.miss.many_ns);
         let (hit_ns, multi_hit_ns) = (figures.hit.one_ns, figures.hit.many_ns);
+        let (miss_blocks, hit_blocks) = (case.blocks(&figures.miss), case.blocks(&figures.hit));
         let counts = figures.counts;
         Self {
             keys: case.keys,
             runs: case.runs.clone(),
             native: case.native.clone(),
+            cache_mib: case.cache_mib,
             rounds: case.rounds,
             native_miss_ns: miss_ns.native,
             sieve_miss_ns: miss_ns.sieve,
@@ -255,7 +274,13 @@ impl MissReport {
             native_multi_hit_ns: multi_hit_ns.native,
             sieve_multi_hit_ns: multi_hit_ns.sieve,
             ratio_multi_hit: multi_hit_ns.slowdown(),
-            mixes: figures.mixes.iter().map(MixReport::new).collect(),
+            native_miss_blocks: miss_blocks.map(|blocks| blocks.native),
+            sieve_miss_blocks: miss_blocks.map(|blocks| blocks.sieve),
+            native_hit_blocks: hit_blocks.map(|blocks| blocks.native),
+            sieve_hit_blocks: hit_blocks.map(|blocks| blocks.sieve),
+            mixes: (figures.mixes.iter())
+                .map(|mix| MixReport::new(case, mix))
+                .collect(),
             native_fill_us: fill_us.native,
             sieve_fill_us: fill_us.sieve,
             ratio_fill: fill_us.slowdown(),
@@ -278,8 +303,17 @@ pub struct Case {
     pub runs: String,
     /// RocksDB's own filter.
     pub native: String,
+    /// MiB of each block cache, where it does not hold everything.
+    pub cache_mib: Option<u64>,
     /// Rounds of look-ups.
     pub rounds: usize,
+}
+
+impl Case {
+    /// The blocks that look-ups read, which are not counted where everything is cached.
+    fn blocks(&self, mix: &Mix) -> Option<Pair> {
+        self.cache_mib.map(|_| mix.one_blocks)
+    }
 }
 
 impl Tabular for MissReport {
@@ -327,6 +361,23 @@ impl Tabular for MissReport {
                 self.ratio_multi_hit,
             ),
         ];
+        let blocks = |label: &str, native: Option<f64>, sieve: Option<f64>| {
+            let both = native.zip(sieve);
+            both.map(|(native, sieve)| {
+                let [native, sieve] = [native, sieve].map(|blocks| format!("{blocks:.4}"));
+                line(label, native, sieve, String::new())
+            })
+        };
+        rows.extend(blocks(
+            "blocks read for a miss",
+            self.native_miss_blocks,
+            self.sieve_miss_blocks,
+        ));
+        rows.extend(blocks(
+            "blocks read for a hit",
+            self.native_hit_blocks,
+            self.sieve_hit_blocks,
+        ));
         for mix in &self.mixes {
             let absent = percent(mix.absent);
             let one = format!("a look-up, {absent} absent");
@@ -338,6 +389,8 @@ impl Tabular for MissReport {
                 mix.sieve_multi_ns,
                 mix.ratio_multi,
             ));
+            let label = format!("blocks read, {absent} absent");
+            rows.extend(blocks(&label, mix.native_blocks, mix.sieve_blocks));
         }
         rows.extend([
             line(
@@ -488,6 +541,7 @@ mod tests {
             keys: 1,
             runs: "8".into(),
             native: "bloom".into(),
+            cache_mib: None,
             rounds: 7,
         };
         let pair = |native, sieve| Pair { native, sieve };
@@ -495,6 +549,7 @@ mod tests {
             absent,
             one_ns,
             many_ns,
+            one_blocks: pair(0.0, 0.0),
         };
         let figures = Figures {
             miss: mix(1.0, pair(1000.0, ns), pair(800.0, 20.0)),

@@ -5,10 +5,10 @@ use lsm_sieve::math::Rate;
 use lsm_sieve::workload::miss::{self, Plan};
 use lsm_sieve::workload::replay::Counts;
 use lsm_sieve::workload::report::{Case, MissReport, SplitReport, Weights};
-use lsm_sieve::workload::store::{Plain, Sieve, Space};
+use lsm_sieve::workload::store::{self, Plain, Sieve, Space};
 
 use crate::demo::lost;
-use crate::engine::{self, Native, Shape};
+use crate::engine::{self, Blocks, MIB, Native, Setting, Shape};
 use crate::home::Home;
 use crate::inspect;
 use crate::outcome::Stop;
@@ -20,9 +20,11 @@ const AFTER_HELP: &str = "Examples:
   lsm-sieve bench miss --keys 4000000 --runs leveled --native ribbon --json
   lsm-sieve bench miss --keys 1000000 --runs 4 --mix 0.01,0.1,0.5
   lsm-sieve bench miss --keys 1000000 --runs 4 --split 12
+  lsm-sieve bench miss --keys 50000000 --runs leveled --cache 256 --lookups 20000
 
-Both databases are open at once, cached whole, and asked in turn; figures are medians over the
-rounds. Both keep their files in temporary folders: about 130 bytes a key in all.";
+Both databases are open at once and asked in turn; figures are medians over the rounds. Without
+`--cache` they are cached whole. Both keep their files in temporary folders: about 130 bytes a key
+in all.";
 
 /// Measure what the front does to one kind of look-up.
 #[derive(clap::Subcommand)]
@@ -47,6 +49,10 @@ pub(crate) struct Arguments {
     /// Bits a key of RocksDB's own filter.
     #[arg(long, value_name = "B", default_value_t = 10.0, value_parser = bits)]
     bits_per_key: f64,
+    /// Read from disk, past the system's cache, what is not in a block cache of so many MiB, and count the
+    /// blocks. Filters and indexes stay in memory.
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=CACHE_MAX))]
+    cache: Option<u64>,
     /// Rounds that the medians are over.
     #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u16).range(1..))]
     rounds: u16,
@@ -113,6 +119,9 @@ fn bits_from(least: f64, text: &str) -> Result<f64, String> {
         _ => Err(format!("bits per key lie between {least} and 64")),
     }
 }
+
+/// As many MiB as there are bytes to count.
+const CACHE_MAX: u64 = u64::MAX / MIB;
 
 /// Looked-up keys are made before the clock starts, 16 bytes each.
 const LOOKUPS_MAX: i64 = 100_000_000;
@@ -195,6 +204,21 @@ impl Arguments {
         }
     }
 
+    fn setting(&self, native: Native) -> Setting {
+        Setting {
+            keys: self.keys,
+            shape: self.runs,
+            native,
+            bits_per_key: self.bits_per_key,
+            blocks: match self.cache {
+                None => Blocks::Cached,
+                Some(mib) => Blocks::OnDisk {
+                    cache_bytes: mib * MIB,
+                },
+            },
+        }
+    }
+
     fn case(&self) -> Case {
         let runs = match self.runs {
             Shape::Runs(runs) => runs.to_string(),
@@ -207,6 +231,7 @@ impl Arguments {
                 Native::None => self.native.name().to_owned(),
                 _ => format!("{} {}", self.native.name(), self.bits_per_key),
             },
+            cache_mib: self.cache,
             rounds: self.rounds.into(),
         }
     }
@@ -219,10 +244,10 @@ fn measure(
     own: Native,
 ) -> Result<(MissReport, Counts), Stop> {
     let plan = arguments.plan();
-    engine::check_room(plan.keys, arguments.runs)?;
+    let setting = |filter| arguments.setting(filter);
+    setting(own).check_room()?;
     let (native_home, sieve_home) = (Home::temporary()?, Home::temporary()?);
-    let options =
-        |filter| engine::options(plan.keys, arguments.runs, filter, arguments.bits_per_key);
+    let options = |filter| setting(filter).options();
     let spaces = [Space::Default];
     let mut native = Plain::open(&options(arguments.native), native_home.path(), &spaces)?;
     let mut sieve = Sieve::open(&options(own), &front, sieve_home.path(), &spaces)?;
@@ -231,6 +256,9 @@ fn measure(
     let fill_us = miss::fill(&plan, &mut native, &mut sieve, &mut loading)?;
     drop(loading);
     settle(arguments.runs, &native, &sieve)?;
+    if arguments.cache.is_some() {
+        store::count_blocks();
+    }
     let mut looking = Progress::new("looking up", plan.rounds as u64 + 1);
     let figures = miss::measure(&plan, &arguments.mix, &native, &sieve, &mut looking)?;
     drop(looking);

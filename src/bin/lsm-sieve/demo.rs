@@ -7,7 +7,7 @@ use lsm_sieve::workload::replay::Counts;
 use lsm_sieve::workload::report::DemoReport;
 use lsm_sieve::workload::store::{Plain, Sieve, Space};
 
-use crate::engine::{self, Native, Shape};
+use crate::engine::{self, Blocks, Native, Setting, Shape};
 use crate::home::Home;
 use crate::outcome::Stop;
 use crate::output::Output;
@@ -59,12 +59,23 @@ fn measure(keys: u64) -> Result<DemoReport, Stop> {
         seed: 1,
     };
     let rate = Rate::ONE_PERCENT;
-    engine::check_room(keys, Shape::Runs(RUNS))?;
+    let setting = Setting {
+        keys,
+        shape: Shape::Runs(RUNS),
+        native: Native::Bloom,
+        bits_per_key: NATIVE_BITS_PER_KEY,
+        blocks: Blocks::Cached,
+    };
+    setting.check_room()?;
     let (native_home, sieve_home) = (Home::temporary()?, Home::temporary()?);
-    let options = || engine::options(keys, Shape::Runs(RUNS), Native::Bloom, NATIVE_BITS_PER_KEY);
     let front = SieveOptions::default().rate(rate);
-    let mut native = Plain::open(&options(), native_home.path(), &[Space::Default])?;
-    let mut sieve = Sieve::open(&options(), &front, sieve_home.path(), &[Space::Default])?;
+    let mut native = Plain::open(&setting.options(), native_home.path(), &[Space::Default])?;
+    let mut sieve = Sieve::open(
+        &setting.options(),
+        &front,
+        sieve_home.path(),
+        &[Space::Default],
+    )?;
     miss::fill(
         &plan,
         &mut native,

@@ -41,6 +41,25 @@ pub(crate) enum Shape {
     Leveled,
 }
 
+/// Where the blocks of a look-up come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Blocks {
+    /// All are in RocksDB's block cache.
+    Cached,
+    /// Those that are not in a block cache of so many bytes are read from disk, past the system's cache.
+    OnDisk { cache_bytes: u64 },
+}
+
+/// The database of a comparison: filters held in memory, no compression.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Setting {
+    pub(crate) keys: u64,
+    pub(crate) shape: Shape,
+    pub(crate) native: Native,
+    pub(crate) bits_per_key: f64,
+    pub(crate) blocks: Blocks,
+}
+
 /// A key, a value and what a memtable adds to them.
 const MEMTABLE_BYTES_PER_KEY: u64 = 200;
 /// A key and a value in a block, generously.
@@ -49,31 +68,74 @@ const BLOCK_BYTES_PER_KEY: u64 = 128;
 /// More keys than any disk here holds.
 pub(crate) const KEYS_MAX: u64 = 1 << 40;
 
-const MIB: u64 = 1 << 20;
+pub(crate) const MIB: u64 = 1 << 20;
 
-/// The database of a comparison: everything cached, filters held in memory, no compression.
-pub(crate) fn options(keys: u64, shape: Shape, native: Native, bits_per_key: f64) -> Options {
-    let mut options = Options::default();
-    options.create_if_missing(true);
-    options.create_missing_column_families(true);
-    options.set_compression_type(DBCompressionType::None);
-    options.set_block_based_table_factory(&table(keys, native, bits_per_key));
-    if let Shape::Runs(_) = shape {
-        options.set_disable_auto_compactions(true);
-        options.set_level_zero_slowdown_writes_trigger(i32::MAX);
-        options.set_level_zero_stop_writes_trigger(i32::MAX);
+impl Setting {
+    pub(crate) fn options(self) -> Options {
+        let mut options = Options::default();
+        options.create_if_missing(true);
+        options.create_missing_column_families(true);
+        options.set_compression_type(DBCompressionType::None);
+        options.set_block_based_table_factory(&self.table());
+        options.set_use_direct_reads(self.blocks != Blocks::Cached);
+        if let Shape::Runs(_) = self.shape {
+            options.set_disable_auto_compactions(true);
+            options.set_level_zero_slowdown_writes_trigger(i32::MAX);
+            options.set_level_zero_stop_writes_trigger(i32::MAX);
+        }
+        options.set_write_buffer_size(size(self.run_bytes().max(64 * MIB)));
+        options
     }
-    options.set_write_buffer_size(size(run_bytes(keys, shape).max(64 * MIB)));
-    options
-}
 
-/// What a memtable must hold to be one run.
-fn run_bytes(keys: u64, shape: Shape) -> u64 {
-    let keys = match shape {
-        Shape::Runs(runs) => keys.div_ceil(runs.max(1)),
-        Shape::Leveled => 0,
-    };
-    keys.saturating_mul(MEMTABLE_BYTES_PER_KEY)
+    /// Refuses to fill two databases in temporary folders where the disk has no room for them.
+    pub(crate) fn check_room(self) -> Result<(), Stop> {
+        // RocksDB sets aside room for a log of a memtable and a tenth.
+        let log = self.run_bytes().saturating_mul(11) / 10;
+        let tables = self.keys.saturating_mul(BLOCK_BYTES_PER_KEY);
+        let wanted = log.saturating_add(tables).saturating_mul(2);
+        let folder = std::env::temp_dir();
+        let free = free_bytes(&folder).unwrap_or(u64::MAX);
+        if wanted <= free {
+            return Ok(());
+        }
+        Err(Stop::input(format!(
+            "{} keys want up to {} MiB in {}, where {} MiB are free: ask for fewer, or set TMPDIR to a \
+             folder on a larger disk",
+            self.keys,
+            wanted / MIB,
+            folder.display(),
+            free / MIB
+        )))
+    }
+
+    /// What a memtable must hold to be one run.
+    fn run_bytes(self) -> u64 {
+        let keys = match self.shape {
+            Shape::Runs(runs) => self.keys.div_ceil(runs.max(1)),
+            Shape::Leveled => 0,
+        };
+        keys.saturating_mul(MEMTABLE_BYTES_PER_KEY)
+    }
+
+    fn table(self) -> BlockBasedOptions {
+        const BLOCK_BASED: bool = false;
+        let mut table = BlockBasedOptions::default();
+        let cache_bytes = match self.blocks {
+            Blocks::Cached => self
+                .keys
+                .saturating_mul(BLOCK_BYTES_PER_KEY)
+                .saturating_add(256 * MIB),
+            Blocks::OnDisk { cache_bytes } => cache_bytes,
+        };
+        table.set_block_cache(&Cache::new_lru_cache(size(cache_bytes)));
+        table.set_cache_index_and_filter_blocks(false);
+        match self.native {
+            Native::Bloom => table.set_bloom_filter(self.bits_per_key, BLOCK_BASED),
+            Native::Ribbon => table.set_ribbon_filter(self.bits_per_key),
+            Native::None => {}
+        }
+        table
+    }
 }
 
 /// What a disk still takes, if it tells.
@@ -86,42 +148,6 @@ fn free_bytes(folder: &Path) -> Option<u64> {
 #[cfg(not(target_os = "linux"))]
 fn free_bytes(_: &Path) -> Option<u64> {
     None
-}
-
-/// Refuses to fill two databases in temporary folders where the disk has no room for them.
-pub(crate) fn check_room(keys: u64, shape: Shape) -> Result<(), Stop> {
-    // RocksDB sets aside room for a log of a memtable and a tenth.
-    let log = run_bytes(keys, shape).saturating_mul(11) / 10;
-    let tables = keys.saturating_mul(BLOCK_BYTES_PER_KEY);
-    let wanted = log.saturating_add(tables).saturating_mul(2);
-    let folder = std::env::temp_dir();
-    let free = free_bytes(&folder).unwrap_or(u64::MAX);
-    if wanted <= free {
-        return Ok(());
-    }
-    Err(Stop::input(format!(
-        "{keys} keys want up to {} MiB in {}, where {} MiB are free: ask for fewer, or set TMPDIR to a \
-         folder on a larger disk",
-        wanted / MIB,
-        folder.display(),
-        free / MIB
-    )))
-}
-
-fn table(keys: u64, native: Native, bits_per_key: f64) -> BlockBasedOptions {
-    const BLOCK_BASED: bool = false;
-    let mut table = BlockBasedOptions::default();
-    let cached = keys
-        .saturating_mul(BLOCK_BYTES_PER_KEY)
-        .saturating_add(256 * MIB);
-    table.set_block_cache(&Cache::new_lru_cache(size(cached)));
-    table.set_cache_index_and_filter_blocks(false);
-    match native {
-        Native::Bloom => table.set_bloom_filter(bits_per_key, BLOCK_BASED),
-        Native::Ribbon => table.set_ribbon_filter(bits_per_key),
-        Native::None => {}
-    }
-    table
 }
 
 fn size(bytes: u64) -> usize {

@@ -17,7 +17,7 @@ use lsm_sieve::workload::trace::{Format, Trace, TraceError};
 use lsm_sieve::{SieveDb, SieveOptions};
 
 use crate::demo::lost;
-use crate::engine::{self, Native, Shape};
+use crate::engine::{self, Blocks, Native, Setting, Shape};
 use crate::home::Home;
 use crate::inspect;
 use crate::outcome::Stop;
@@ -255,6 +255,13 @@ impl Replay<'_> {
 
     fn options(&self) -> rocksdb::Options {
         const NATIVE_BITS_PER_KEY: f64 = 10.0;
-        engine::options(self.ids, Shape::Leveled, Native::Bloom, NATIVE_BITS_PER_KEY)
+        let setting = Setting {
+            keys: self.ids,
+            shape: Shape::Leveled,
+            native: Native::Bloom,
+            bits_per_key: NATIVE_BITS_PER_KEY,
+            blocks: Blocks::Cached,
+        };
+        setting.options()
     }
 }

@@ -1,6 +1,7 @@
 //! A map with a front that can be told to lie: the drivers' counts are tested against it.
 
 use super::{Fronted, Space, Store};
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::convert::Infallible;
 
@@ -13,6 +14,8 @@ pub(crate) struct Map {
     /// Present keys that the front calls absent: false negatives.
     pub(crate) lost: BTreeSet<Vec<u8>>,
     pub(crate) flushes: u64,
+    /// A block for each record that was found.
+    blocks_read: Cell<u64>,
 }
 
 impl Map {
@@ -29,7 +32,13 @@ impl Store for Map {
     type Error = Infallible;
 
     fn read(&self, space: Space, key: &[u8]) -> Result<bool, Infallible> {
-        Ok(!self.rules_out(space, key) && self.holds(space, key))
+        let found = !self.rules_out(space, key) && self.holds(space, key);
+        self.blocks_read.update(|blocks| blocks + u64::from(found));
+        Ok(found)
+    }
+
+    fn blocks_read(&self) -> u64 {
+        self.blocks_read.get()
     }
 
     fn read_many(&self, keys: &[&[u8]]) -> Result<usize, Infallible> {

@@ -14,7 +14,7 @@ mod rocks;
 #[cfg(feature = "rocksdb")]
 pub use differential::Differential;
 #[cfg(feature = "rocksdb")]
-pub use rocks::{OpenStoreError, Plain, Sieve, column_families};
+pub use rocks::{OpenStoreError, Plain, Sieve, column_families, count_blocks};
 
 use std::error::Error;
 
@@ -64,6 +64,12 @@ pub trait Store {
     /// # Errors
     /// Whatever the engine says about any of them.
     fn read_many(&self, keys: &[&[u8]]) -> Result<usize, Self::Error>;
+
+    /// The blocks that this thread's reads, of whatever store, took from disk so far. 0 where they are not
+    /// counted.
+    fn blocks_read(&self) -> u64 {
+        0
+    }
 
     /// Writes a record, whether or not there was one.
     ///

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use rocksdb::perf::{PerfContext, PerfMetric, PerfStatsLevel, set_perf_stats};
 use rocksdb::{AsColumnFamilyRef, DB, Options};
 
 use super::{Fronted, Space, Store};
@@ -133,6 +134,10 @@ impl Store for Plain {
         count_found(self.0.batched_multi_get_cf(family, keys, SORTED))
     }
 
+    fn blocks_read(&self) -> u64 {
+        blocks_read()
+    }
+
     fn write(&mut self, space: Space, key: &[u8], value: &[u8]) -> Result<(), rocksdb::Error> {
         match space {
             Space::Default => self.0.put(key, value),
@@ -204,6 +209,10 @@ impl Store for Sieve {
         count_found(self.0.batched_multi_get_cf(&family, keys, SORTED))
     }
 
+    fn blocks_read(&self) -> u64 {
+        blocks_read()
+    }
+
     fn write(&mut self, space: Space, key: &[u8], value: &[u8]) -> Result<(), rocksdb::Error> {
         match space {
             Space::Default => self.0.put(key, value),
@@ -235,6 +244,16 @@ impl Fronted for Sieve {
         };
         value.map(|value| value.is_some())
     }
+}
+
+/// Has RocksDB count the blocks that this thread's reads take from disk, which costs each read some
+/// nanoseconds.
+pub fn count_blocks() {
+    set_perf_stats(PerfStatsLevel::EnableCount);
+}
+
+fn blocks_read() -> u64 {
+    PerfContext::default().metric(PerfMetric::BlockReadCount)
 }
 
 fn count_found<T>(
