@@ -2,6 +2,7 @@
 //!
 //! Everything is small, so that a second of work flushes and compacts many times.
 
+use std::num::NonZeroU64;
 use std::path::Path;
 
 use lsm_sieve::{Bits, Engine, HashId, Items, OpenError, Rate, SieveDb, SieveOptions};
@@ -116,6 +117,10 @@ impl Layout {
             sieve = sieve.memory_budget(Bits::new(random.random_range(1_000..200_000)));
         }
         sieve = sieve.static_filters(random.random_bool(0.3));
+        if random.random_bool(0.5) {
+            let more = random.random_range(50..2_000);
+            sieve = sieve.hashes_at_once(NonZeroU64::MIN.saturating_add(more));
+        }
         sieve = sieve.run_map(random.random_bool(0.3));
         let changed = random.random_bool(0.03);
         sieve.hash(match self.hash {

@@ -62,7 +62,7 @@ fn no_failing_allocation_ends_the_process_or_loses_a_key() {
         cases.len(),
         began.elapsed().as_secs_f64()
     );
-    assert!(cases.len() == 13 && failed > 100, "{said}");
+    assert!(cases.len() == 14 && failed > 100, "{said}");
 }
 
 /// The other half: does nothing unless told by its parent.
@@ -76,10 +76,12 @@ fn child() {
         counters().unwrap();
         database(&home.path().join("database")).unwrap();
         let fixed = sieve().static_filters(true);
+        let in_parts = fixed.clone().hashes_at_once(50_000.try_into().unwrap());
         let mapped = sieve().run_map(true);
         for (name, sieve) in [
             ("write a database", sieve()),
             ("write static filters", fixed),
+            ("write static filters in parts", in_parts),
             ("write a map", mapped),
         ] {
             written(home.path(), name, &sieve).unwrap();

@@ -29,10 +29,12 @@
 pub(super) mod avx2;
 #[cfg(all(target_arch = "x86_64", not(interleave)))]
 pub(super) mod avx512;
+mod builder;
 mod look;
 mod map;
 mod solve;
 
+pub use self::builder::RibbonBuilder;
 pub(super) use self::map::Coded;
 pub use self::map::{GROUPS, Grouped, MOST_VALUE_BITS, Mapped, Values};
 pub(super) use self::solve::solved;

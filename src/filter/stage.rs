@@ -45,6 +45,14 @@ pub enum StageError {
         /// The words offered.
         got: usize,
     },
+    /// A part of the keys has many more than the first had.
+    #[error(
+        "{items} keys came, more than the first part told of; make the filter anew, in fewer parts"
+    )]
+    Crowded {
+        /// The keys that came.
+        items: Items,
+    },
     /// The allocator refused.
     #[error("no memory for a filter of {bits} bits; set a budget or ask for a looser rate")]
     Memory {

@@ -52,6 +52,17 @@ pub fn rate(slot_parts: u32) -> f64 {
     (-f64::from(slot_parts / PARTS)).exp2() * (1.0 - wider / 2.0)
 }
 
+/// As many keys as so many equal parts of all hashes have, if the first has so many; seldom too few for any
+/// shard of a filter.
+///
+/// The first part strays from the mean by the root of its keys, and a shard of 2^21 slots by the root of as many:
+/// a 256th is six times as much.
+pub fn keys_of_parts(first: Items, parts: u64) -> Items {
+    let first = first.get() as f64;
+    let most = (first + 5.0 * first.sqrt()) * parts as f64;
+    Items::new(whole(most * (1.0 + 1.0 / 256.0)))
+}
+
 /// The slots that so many keys need.
 pub fn slots(items: Items) -> u64 {
     let n = items.get() as f64;
@@ -107,6 +118,17 @@ mod tests {
         assert_close(slots_a_key(100_000), 1.008_6, 1e-3);
         assert_close(slots_a_key(100_000_000), 1.002_2, 1e-3);
         assert_eq!(slots(Items::new(0)), 32);
+    }
+
+    #[test]
+    fn a_part_tells_of_all_and_of_some_more() {
+        let more = |first: u64, parts| {
+            let all = keys_of_parts(Items::new(first), parts);
+            all.get() as f64 / (first * parts) as f64
+        };
+        assert_close(more(100, 7), 1.505_9, 1e-3);
+        assert_close(more(1 << 26, 2), 1.004_5, 1e-4);
+        assert_eq!(keys_of_parts(Items::new(0), 9), Items::new(0));
     }
 
     #[test]

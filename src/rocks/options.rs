@@ -1,6 +1,7 @@
 //! What a front may be told; every setting has a default that is argued here.
 
 use std::collections::BTreeSet;
+use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -30,6 +31,7 @@ pub struct SieveOptions {
     segments: Option<Precision>,
     static_filters: bool,
     run_map: bool,
+    hashes_at_once: Option<NonZeroU64>,
     expected_keys: Option<Items>,
     memory_budget: Option<Bits>,
     hash: HashId,
@@ -97,9 +99,16 @@ const TIGHTENING: f64 = 0.52;
 /// its way.
 const SEGMENT_PART: f64 = 0.44;
 
-/// Keys of a summary that may be static. Its keys' hashes are in memory while it is made: half a gibibyte
+/// Keys of a summary that may be a map. Its keys' hashes are in memory while it is made: half a gibibyte
 /// of so many.
-const MOST_STATIC: Items = Items::new(1 << 26);
+const MOST_MAPPED: Items = Items::new(1 << 26);
+
+/// As many hashes are in memory by default while a static summary is made.
+const HASHES_AT_ONCE: u64 = 1 << 26;
+
+/// Or those of so many parts of all keys, which are a byte a key: as much as the summary itself. So tables are
+/// read so often at most.
+const MOST_PARTS: u64 = 8;
 
 /// One negative in so many is audited. An audit is a missing read of the engine, whose code and blocks
 /// the front keeps out of the processor's caches: seven microseconds, of which each of 8,192 negatives
@@ -122,6 +131,7 @@ impl Default for SieveOptions {
             segments: Some(Precision::Rate(segment_part(Rate::ONE_PERCENT))),
             static_filters: false,
             run_map: false,
+            hashes_at_once: None,
             expected_keys: None,
             memory_budget: None,
             hash: HashId::Xxh3,
@@ -200,12 +210,21 @@ impl SieveOptions {
     /// hundred; but a look takes two cache lines that follow each other instead of one, and a filter longer to make. For filters
     /// that have to be small, and keys that rest.
     ///
-    /// A summary is made so when its writers pause; its keys' hashes are then in memory, 8 bytes each. Keys
-    /// that come later go to a stage beside it. More than 2^26 keys of a summary, or 2^23 of
-    /// a table, are left as they are by default, and so are filters that are there already.
+    /// A summary is made so when its writers pause; its keys' hashes are then in memory, 8 bytes each, or a part
+    /// of them ([`SieveOptions::hashes_at_once`]). Keys
+    /// that come later go to a stage beside it. More than 2^23 keys of a table are left as they are by default,
+    /// and so are filters that are there already.
     #[must_use]
     pub fn static_filters(mut self, are: bool) -> Self {
         self.static_filters = are;
+        self
+    }
+
+    /// How many hashes may be in memory while a static summary is made. One of more keys is made in parts of about as
+    /// many, for each of which all tables are read. By default 2^26, or an eighth of all keys where that is more.
+    #[must_use]
+    pub fn hashes_at_once(mut self, hashes: NonZeroU64) -> Self {
+        self.hashes_at_once = Some(hashes);
         self
     }
 
@@ -512,12 +531,19 @@ impl SieveOptions {
 
     /// Whether a consolidated summary of so many keys is static.
     pub(crate) fn makes_static(&self, keys: Items) -> bool {
-        (self.static_filters || self.has_run_map()) && keys <= MOST_STATIC
+        self.static_filters || self.makes_map(keys)
+    }
+
+    /// In how many parts a static summary of tables with so many entries is made.
+    pub(crate) fn static_parts(&self, entries: u64) -> NonZeroU64 {
+        let by_default = || HASHES_AT_ONCE.max(entries.div_ceil(MOST_PARTS));
+        let at_once = self.hashes_at_once.map_or_else(by_default, NonZeroU64::get);
+        NonZeroU64::new(entries.div_ceil(at_once)).unwrap_or(NonZeroU64::MIN)
     }
 
     /// Whether it also tells in which run a key is.
     pub(crate) fn makes_map(&self, keys: Items) -> bool {
-        self.has_run_map() && keys <= MOST_STATIC
+        self.has_run_map() && keys <= MOST_MAPPED
     }
 
     pub(crate) fn get_memory_budget(&self) -> Option<Bits> {
@@ -645,6 +671,22 @@ mod tests {
         });
         assert!((6.7..6.9).contains(&small), "{small}");
         assert!((9.6..11.0).contains(&large), "{large}");
+    }
+
+    #[test]
+    fn a_static_summary_is_made_in_as_many_parts_as_its_hashes_ask_for() {
+        let options = SieveOptions::default().static_filters(true);
+        let parts = |entries| options.static_parts(entries).get();
+        for (entries, expected) in [(0, 1), (1 << 26, 1), ((1 << 26) + 1, 2), (1 << 28, 4)] {
+            assert_eq!(parts(entries), expected, "{entries}");
+            assert!(options.makes_static(Items::new(entries)));
+        }
+        assert_eq!([1 << 29, 1 << 36, u64::MAX].map(parts), [8; 3]);
+        let options = options.hashes_at_once(NonZeroU64::new(10).unwrap());
+        assert_eq!(
+            [0, 10, 11, 1_000].map(|n| options.static_parts(n).get()),
+            [1, 1, 2, 100]
+        );
     }
 
     #[test]

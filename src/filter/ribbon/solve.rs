@@ -31,27 +31,80 @@ pub(in crate::filter) fn solved(
 
 /// The words of this geometry with these keys; `None` where a shard has too many.
 fn filled(geometry: Ribbon, hashes: &[KeyHash]) -> Result<Option<Vec<u64>>, TryReserveError> {
-    let mut words = Vec::new();
-    let len = usize::try_from(geometry.words).unwrap_or(usize::MAX);
-    words.try_reserve_exact(len)?;
-    words.resize(len, 0);
-    let mut system = System::of_shards(geometry)?;
-    let mut left = hashes;
-    for shard in 0..geometry.shards {
-        let start = shard * geometry.shard_words;
-        let its_own = left.partition_point(|&hash| geometry.in_shard(hash).0 == start);
-        let (keys, others) = left.split_at(its_own);
-        left = others;
-        let shard = &mut words[start as usize..][..geometry.shard_words as usize];
-        if !system.takes_all(keys, shard)? {
-            return Ok(None);
-        }
-        system.solve(shard);
+    let mut filling = Filling::of(geometry)?;
+    filling.add(hashes)?;
+    filling.finish()
+}
+
+/// A filter whose keys come in ascending order, a part at a time.
+#[derive(Debug)]
+pub(in crate::filter) struct Filling {
+    system: System,
+    words: Vec<u64>,
+    /// The first word of the shard that keys come of, and those that came.
+    shard_at: u64,
+    shard_keys: Vec<KeyHash>,
+    /// Whether all shards so far took theirs.
+    fits: bool,
+}
+
+impl Filling {
+    pub(in crate::filter) fn of(geometry: Ribbon) -> Result<Self, TryReserveError> {
+        let mut words = Vec::new();
+        let len = usize::try_from(geometry.words).unwrap_or(usize::MAX);
+        words.try_reserve_exact(len)?;
+        words.resize(len, 0);
+        Ok(Self {
+            system: System::of_shards(geometry)?,
+            words,
+            shard_at: 0,
+            shard_keys: Vec::new(),
+            fits: true,
+        })
     }
-    Ok(Some(words))
+
+    pub(in crate::filter) fn geometry(&self) -> Ribbon {
+        self.system.geometry
+    }
+
+    /// Adds keys, in ascending order and above those of before.
+    pub(in crate::filter) fn add(&mut self, mut hashes: &[KeyHash]) -> Result<(), TryReserveError> {
+        let geometry = self.system.geometry;
+        while let Some(&first) = hashes.first() {
+            let shard_at = geometry.in_shard(first).0;
+            if shard_at != self.shard_at {
+                self.solve_shard()?;
+                self.shard_at = shard_at;
+            }
+            let its_own = hashes.partition_point(|&hash| geometry.in_shard(hash).0 == shard_at);
+            let (keys, others) = hashes.split_at(its_own);
+            self.shard_keys.try_reserve(keys.len())?;
+            self.shard_keys.extend_from_slice(keys);
+            hashes = others;
+        }
+        Ok(())
+    }
+
+    /// The words; `None` where a shard had too many keys.
+    pub(in crate::filter) fn finish(mut self) -> Result<Option<Vec<u64>>, TryReserveError> {
+        self.solve_shard()?;
+        Ok(self.fits.then_some(self.words))
+    }
+
+    fn solve_shard(&mut self) -> Result<(), TryReserveError> {
+        let len = self.system.geometry.shard_words as usize;
+        let shard = &mut self.words[self.shard_at as usize..][..len];
+        self.fits = self.fits && self.system.takes_all(&self.shard_keys, shard)?;
+        if self.fits {
+            self.system.solve(shard);
+        }
+        self.shard_keys.clear();
+        Ok(())
+    }
 }
 
 /// The equations of a shard, of which each begins at another slot.
+#[derive(Debug)]
 struct System {
     geometry: Ribbon,
     /// Of the equation that begins at a slot: the coefficients from there on, of which the first is one; zero

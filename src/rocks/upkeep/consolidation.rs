@@ -10,9 +10,9 @@ use rocksdb::BoundColumnFamily;
 use rocksdb::properties::{NUM_ENTRIES_ACTIVE_MEM_TABLE, NUM_ENTRIES_IMM_MEM_TABLES};
 
 use super::coverage::{Reading, is_covered};
-use super::harvest::{Harvest, grouped_by_run};
+use super::static_stage::Shares;
 use super::{Upkeep, UpkeepError};
-use crate::filter::{Scalable, Stage};
+use crate::filter::Scalable;
 use crate::hash::KeyHash;
 use crate::math::Items;
 use crate::planted::planted;
@@ -21,19 +21,16 @@ use crate::rocks::coverage::Coverage;
 use crate::rocks::ffi::{self, LiveTable};
 use crate::rocks::options::{SieveOptions, roomy};
 use crate::rocks::setback::Setback;
-use crate::segment::{SegmentId, Share};
+use crate::segment::SegmentId;
 
 /// All live tables of a family in one epoch.
-struct Absorbed {
+pub(super) struct Absorbed {
     epoch: Epoch,
     /// Those whose keys were read.
-    read: Vec<LiveTable>,
+    pub(super) read: Vec<LiveTable>,
     /// Those that could not be.
     set_aside: Vec<LiveTable>,
 }
-
-/// What tables have in a map.
-type Shares = Vec<(SegmentId, Share)>;
 
 /// Stages that a summary may grow to while writers are busy; each is one cache line of a miss.
 const BUSY_STAGES: usize = 6;
@@ -110,7 +107,7 @@ impl Upkeep {
     }
 
     /// The settings with the summaries' rate of now.
-    fn summary_options(&self) -> SieveOptions {
+    pub(super) fn summary_options(&self) -> SieveOptions {
         let rate = self.columns.summary_rate();
         self.options.clone().summary_rate(rate)
     }
@@ -197,7 +194,7 @@ impl Upkeep {
     }
 
     /// What tables and memtables hold, each version of a key by itself.
-    fn entries(&self, column: &Column) -> Result<u64, UpkeepError> {
+    pub(super) fn entries(&self, column: &Column) -> Result<u64, UpkeepError> {
         let handle = self.handle(column)?;
         let in_memory = [NUM_ENTRIES_ACTIVE_MEM_TABLE, NUM_ENTRIES_IMM_MEM_TABLES]
             .map(|name| self.engine.property_int_value_cf(&handle, name));
@@ -221,14 +218,11 @@ impl Upkeep {
         if column.memtables().some_do_not_feed(new) && !overlooked {
             return Err(UpkeepError::OldMemtables(column.name().to_owned()));
         }
-        let absorb_into_new = |read, setback: &mut Setback| {
-            let insert = |_: &LiveTable, keys: &[KeyHash]| new.insert_many(keys);
-            self.absorb_all(column, setback, Reading::ForSummary, read, insert)
-        };
         let (mut absorbed, shares) = if new.awaits() {
             self.complete(column, new, setback)?
         } else {
-            (absorb_into_new(HashSet::new(), setback)?, Shares::new())
+            let absorbed = self.absorb_into(new, column, setback, HashSet::new())?;
+            (absorbed, Shares::new())
         };
         // What came from outside meanwhile is read as well, and not all again.
         let mut looks = 0..LOOKS;
@@ -240,7 +234,7 @@ impl Upkeep {
                 return Err(UpkeepError::Stopped);
             }
             let read = absorbed.read.into_iter().map(|table| table.path);
-            absorbed = absorb_into_new(read.collect(), setback)?;
+            absorbed = self.absorb_into(new, column, setback, read.collect())?;
         }
         for (id, share) in shares {
             self.registry.open(id).set_share(share);
@@ -339,56 +333,6 @@ impl Upkeep {
         Ok(())
     }
 
-    /// Reads all live tables into the static first stage of a summary. Returns what that has of each, if it
-    /// is a map.
-    fn complete(
-        &self,
-        column: &Column,
-        new: &Arc<Scalable>,
-        setback: &mut Setback,
-    ) -> Result<(Absorbed, Shares), UpkeepError> {
-        let no_room = |source| UpkeepError::Hashes {
-            column: column.name().to_owned(),
-            source,
-        };
-        let no_stage = |source| UpkeepError::Static {
-            column: column.name().to_owned(),
-            source,
-        };
-        let entries = self.entries(column)?;
-        let keys = usize::try_from(entries).unwrap_or(usize::MAX);
-        let mut harvest = Harvest::with_room(keys).map_err(no_room)?;
-        let mut room = Ok(());
-        let is_map = self.options.makes_map(Items::new(entries));
-        let reading = if is_map {
-            Reading::ForMap
-        } else {
-            Reading::ForSummary
-        };
-        let absorbed =
-            self.absorb_all(column, setback, reading, HashSet::new(), |table, keys| {
-                if room.is_ok() {
-                    room = harvest.add(table, keys);
-                }
-            })?;
-        room.map_err(no_room)?;
-        let rate = self.summary_options().first_rate();
-        if !is_map {
-            let first = Stage::ribbon(harvest.into_hashes(), rate).map_err(no_stage)?;
-            new.complete(first);
-            return Ok((absorbed, Shares::new()));
-        }
-        let grouped = grouped_by_run(&absorbed.read);
-        let map = Stage::mapped(harvest.into_grouped(&grouped), rate).map_err(no_stage)?;
-        new.complete(map.stage);
-        let share = |(table, group): (&LiveTable, usize)| {
-            let (summary, values) = (Arc::clone(new), map.values[group]);
-            Some((table.id()?, Share { summary, values }))
-        };
-        let shares = grouped.into_iter().filter_map(share).collect();
-        Ok((absorbed, shares))
-    }
-
     /// Whether a quarter of all entries are in tables that the summary's map does not speak for.
     pub(super) fn have_strayed(&self, column: &Column) -> Result<bool, UpkeepError> {
         if !column.view().summary.begins_with_a_map() {
@@ -408,10 +352,22 @@ impl Upkeep {
         Ok(strayed > all / 4)
     }
 
+    /// Brings the keys of all live tables into a summary, but of those at the paths that were `read` before.
+    pub(super) fn absorb_into(
+        &self,
+        new: &Scalable,
+        column: &Column,
+        setback: &mut Setback,
+        read: HashSet<String>,
+    ) -> Result<Absorbed, UpkeepError> {
+        let insert = |_: &LiveTable, keys: &[KeyHash]| new.insert_many(keys);
+        self.absorb_all(column, setback, Reading::ForSummary, read, insert)
+    }
+
     /// Gives a summary's hashes of the keys of all live tables to `take`, but of those at the paths that were
     /// `read` before, until one listing holds none that was neither read nor set aside; `take` may have been given
     /// some keys of a table that is set aside.
-    fn absorb_all(
+    pub(super) fn absorb_all(
         &self,
         column: &Column,
         setback: &mut Setback,

@@ -41,11 +41,6 @@ impl Harvest {
         Ok(())
     }
 
-    /// All hashes.
-    pub(super) fn into_hashes(self) -> Vec<KeyHash> {
-        self.hashes
-    }
-
     /// The keys of these tables, each in the group that its table is given.
     pub(super) fn into_grouped(self, tables: &[(&LiveTable, usize)]) -> Vec<Grouped> {
         let groups = tables.iter().map(|&(table, group)| (&*table.path, group));

@@ -20,6 +20,7 @@ mod consolidation;
 mod coverage;
 mod harvest;
 mod live;
+mod static_stage;
 mod sweep;
 mod tables;
 

@@ -1,5 +1,7 @@
 //! What a case sets: the options of the engine, as texts, and those of the front.
 
+use std::num::NonZeroU64;
+
 use lsm_sieve::workload::random::Random;
 use lsm_sieve::{Bits, HashId, Items, Rate, SieveOptions};
 use rocksdb::Options;
@@ -40,6 +42,8 @@ pub(super) struct FrontSettings {
     pub(super) keyed: bool,
     #[serde(default)]
     pub(super) made_static: bool,
+    #[serde(default)]
+    hashes_at_once: Option<NonZeroU64>,
     /// A family without a front, by its index; never the first.
     #[serde(default)]
     pub(super) left_out: Option<usize>,
@@ -127,6 +131,9 @@ impl FrontSettings {
             budget_bits: random.one_in(4).then(|| *random.pick(&BUDGETS)),
             keyed: random.one_in(3),
             made_static: random.one_in(3),
+            hashes_at_once: random
+                .one_in(2)
+                .then(|| NonZeroU64::MIN.saturating_add(50 + random.below(400))),
             left_out: random
                 .one_in(4)
                 .then(|| 1 + random.index(FAMILIES.len() - 1)),
@@ -148,6 +155,9 @@ impl FrontSettings {
             } else {
                 HashId::Xxh3
             });
+        if let Some(hashes) = self.hashes_at_once {
+            options = options.hashes_at_once(hashes);
+        }
         if let Some(bits) = self.budget_bits {
             options = options.memory_budget(Bits::new(bits));
         }
@@ -213,6 +223,7 @@ impl Default for FrontSettings {
             budget_bits: None,
             keyed: false,
             made_static: false,
+            hashes_at_once: None,
             left_out: None,
             maps_runs: false,
             spares_hits: false,

@@ -1,0 +1,185 @@
+//! A static stage whose keys come a part at a time, so that the hashes of one part alone are in memory.
+
+use std::num::NonZeroU64;
+
+use super::solve::Filling;
+use super::{Ribbon, Slots};
+use crate::filter::layout::Layout;
+use crate::filter::{Kind, Stage, StageError, probe};
+use crate::hash::KeyHash;
+use crate::math::ribbon::{self, slot_parts};
+use crate::math::{Items, Rate};
+
+/// Makes what [`Stage::ribbon`] makes, of keys that come in parts: those with the lowest hashes first.
+///
+/// Beside the stage and a part it needs 60 MB.
+#[derive(Debug)]
+pub struct RibbonBuilder {
+    parts: NonZeroU64,
+    rate: Rate,
+    added: u64,
+    items: u64,
+    filling: Option<Filling>,
+}
+
+impl RibbonBuilder {
+    /// Of keys at `rate` or below, in so many equal parts of all hashes.
+    pub fn new(parts: NonZeroU64, rate: Rate) -> Self {
+        Self {
+            parts,
+            rate,
+            added: 0,
+            items: 0,
+            filling: None,
+        }
+    }
+
+    /// Whether a key is of the part that is to be added next.
+    #[inline]
+    pub fn is_next(&self, hash: KeyHash) -> bool {
+        probe::fast_range(hash.get(), self.parts.get()) == self.added
+    }
+
+    /// Whether all parts were added.
+    pub fn is_complete(&self) -> bool {
+        self.added == self.parts.get()
+    }
+
+    /// Adds the next part: all its keys, in any order; each may come several times. From the first part it takes
+    /// how many there are in all.
+    ///
+    /// # Errors
+    /// When the rate is below 2^-32, or memory does not suffice; the builder is of no use then.
+    ///
+    /// # Panics
+    /// When a key is not of the next part, or there is none.
+    pub fn add(&mut self, mut hashes: Vec<KeyHash>) -> Result<(), StageError> {
+        assert!(!self.is_complete(), "there is no further part");
+        assert!(
+            hashes.iter().all(|&hash| self.is_next(hash)),
+            "a key is not of part {}",
+            self.added
+        );
+        hashes.sort_unstable();
+        hashes.dedup();
+        let mut filling = match self.filling.take() {
+            Some(filling) => filling,
+            None => self.begin(Items::new(hashes.len() as u64))?,
+        };
+        let bits = filling.geometry().shape().bits;
+        let added = filling.add(&hashes);
+        added.map_err(|source| StageError::Memory { bits, source })?;
+        self.filling = Some(filling);
+        self.items += hashes.len() as u64;
+        self.added += 1;
+        Ok(())
+    }
+
+    /// Slots for all keys, given how many the first part has.
+    fn begin(&self, first: Items) -> Result<Filling, StageError> {
+        let room = ribbon::keys_of_parts(first, self.parts.get());
+        let slots = slot_parts(self.rate).and_then(Slots::plain);
+        let geometry = slots.and_then(|slots| Ribbon::for_keys(room, slots));
+        let geometry = geometry.ok_or(StageError::OutOfReach {
+            kind: Kind::Ribbon,
+            items: room,
+            rate: self.rate,
+        })?;
+        Filling::of(geometry).map_err(|source| StageError::Memory {
+            bits: geometry.shape().bits,
+            source,
+        })
+    }
+
+    /// The stage of all keys.
+    ///
+    /// # Errors
+    /// When other parts have many more keys than the first, or memory does not suffice.
+    ///
+    /// # Panics
+    /// Unless all parts were added.
+    pub fn finish(self) -> Result<Stage, StageError> {
+        assert!(self.is_complete(), "part {} is missing", self.added);
+        let items = Items::new(self.items);
+        let filling = self.filling.expect("there is a part");
+        let geometry = filling.geometry();
+        let words = filling.finish().map_err(|source| StageError::Memory {
+            bits: geometry.shape().bits,
+            source,
+        })?;
+        let words = words.ok_or(StageError::Crowded { items })?;
+        Stage::with_words(Layout::Ribbon(geometry), items, words)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::filter::naive::hashes;
+
+    const RATE: Rate = Rate::ONE_PERCENT;
+
+    fn in_parts(keys: &[KeyHash], parts: u64) -> Result<Stage, StageError> {
+        let mut builder = RibbonBuilder::new(parts.try_into().unwrap(), RATE);
+        while !builder.is_complete() {
+            let next = keys.iter().filter(|&&hash| builder.is_next(hash));
+            // Each comes twice.
+            builder.add(next.clone().chain(next).copied().collect())?;
+        }
+        builder.finish()
+    }
+
+    fn strangers(stage: &Stage) -> usize {
+        let strange = hashes(2).take(100_000);
+        strange.filter(|&hash| stage.may_contain(hash)).count()
+    }
+
+    /// Keys of one shard are in several parts, and those of several in one.
+    #[test]
+    #[cfg_attr(miri, ignore = "many keys, one thread")]
+    fn keys_that_come_in_parts_make_a_stage_as_those_that_come_at_once() {
+        const KEYS: usize = 4_300_000;
+        let keys: Vec<KeyHash> = hashes(1).take(KEYS).collect();
+        let at_once = Stage::ribbon(keys.clone(), RATE).unwrap();
+        for parts in [2, 7] {
+            let stage = in_parts(&keys, parts).unwrap();
+            let geometry = Ribbon::try_from(stage.shape()).unwrap();
+            assert!(geometry.shards > 1, "{parts} parts");
+            assert_eq!(stage.items(), at_once.items());
+            assert!(keys.iter().all(|&hash| stage.may_contain(hash)));
+            assert!(strangers(&stage) < 1_000, "{}", strangers(&stage));
+            let ratio = stage.size().get() as f64 / at_once.size().get() as f64;
+            assert!((1.0..1.015).contains(&ratio), "{ratio}");
+        }
+    }
+
+    /// Most have none, and the others ten at most.
+    #[test]
+    fn few_keys_come_in_many_parts() {
+        for count in [0, 1, 10, 200] {
+            let keys: Vec<KeyHash> = hashes(1).take(count).collect();
+            match in_parts(&keys, 40) {
+                Ok(stage) => {
+                    assert_eq!(stage.items().get(), count as u64);
+                    assert!(keys.iter().all(|&hash| stage.may_contain(hash)), "{count}");
+                }
+                Err(error) => assert!(error.to_string().contains("keys came"), "{error}"),
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "not of part 0")]
+    fn a_key_of_another_part_is_refused() {
+        let mut builder = RibbonBuilder::new(2.try_into().unwrap(), RATE);
+        let _refused = builder.add(vec![KeyHash::new(1 << 63)]);
+    }
+
+    #[test]
+    #[should_panic(expected = "part 1 is missing")]
+    fn a_stage_of_some_parts_is_refused() {
+        let mut builder = RibbonBuilder::new(2.try_into().unwrap(), RATE);
+        builder.add(vec![KeyHash::new(1)]).unwrap();
+        let _refused = builder.finish();
+    }
+}
