@@ -66,7 +66,7 @@ pub(crate) use lens::ByWords;
 pub(crate) use lens::{Lens, Look, through_best};
 pub use merge::{Mismatch, ResizeError};
 pub use recurring::RecurringMinimum;
-pub use ribbon::{GROUPS, Grouped, MOST_VALUE_BITS, Mapped, RibbonBuilder, Values};
+pub use ribbon::{GROUPS, Grouped, MOST_VALUE_BITS, MapBuilder, Mapped, RibbonBuilder, Values};
 pub use scalable::{Scalable, ScalableOptions};
 pub use shape::{Kind, Shape, ShapeError};
 pub use sliding::{Sliding, SlidingOptions, Turn};

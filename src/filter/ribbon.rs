@@ -34,8 +34,8 @@ mod look;
 mod map;
 mod solve;
 
-pub use self::builder::RibbonBuilder;
-pub(super) use self::map::Coded;
+pub use self::builder::{MapBuilder, RibbonBuilder};
+pub(super) use self::map::{Coded, map_parts};
 pub use self::map::{GROUPS, Grouped, MOST_VALUE_BITS, Mapped, Values};
 pub(super) use self::solve::solved;
 

@@ -2,11 +2,11 @@
 
 use super::blocked::Blocked;
 use super::layout::Layout;
-use super::ribbon::{self, Coded, Grouped, MOST_VALUE_BITS, Mapped, Ribbon, Slots, Values};
+use super::ribbon::{self, Coded, Grouped, Mapped, Ribbon, Slots, Values, map_parts};
 use super::{BATCH, Kind, Shape, ShapeError};
 use crate::bits::{Count, Words};
 use crate::hash::KeyHash;
-use crate::math::ribbon::{PARTS, slot_parts};
+use crate::math::ribbon::slot_parts;
 use crate::math::{Bits, Items, Rate, fill};
 use std::collections::TryReserveError;
 use std::fmt;
@@ -104,8 +104,7 @@ impl Stage {
     /// When the rate is below 2^-29, or memory does not suffice.
     pub fn mapped(keys: Vec<Grouped>, rate: Rate) -> Result<Mapped, StageError> {
         let coded = Coded::new(keys);
-        let parts = map_parts(rate);
-        let solved = parts.map_or(Ok(None), |parts| coded.solved(parts));
+        let solved = coded.solved(rate);
         let items = Items::new(coded.hashes.len() as u64);
         Ok(Mapped {
             stage: Self::of_solved(Kind::Map, items, rate, solved)?,
@@ -383,11 +382,6 @@ impl Stage {
     pub(super) fn lines(&self) -> impl ExactSizeIterator<Item = [u64; 8]> {
         self.words.lines().iter().map(|line| line.load())
     }
-}
-
-/// The parts of a bit in each slot of a map: of fingerprints at this rate, and of the values.
-fn map_parts(rate: Rate) -> Option<u32> {
-    Some(slot_parts(rate)? + MOST_VALUE_BITS * PARTS)
 }
 
 impl fmt::Debug for Stage {

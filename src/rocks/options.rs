@@ -99,10 +99,6 @@ const TIGHTENING: f64 = 0.52;
 /// its way.
 const SEGMENT_PART: f64 = 0.44;
 
-/// Keys of a summary that may be a map. Its keys' hashes are in memory while it is made: half a gibibyte
-/// of so many.
-const MOST_MAPPED: Items = Items::new(1 << 26);
-
 /// As many hashes are in memory by default while a static summary is made.
 const HASHES_AT_ONCE: u64 = 1 << 26;
 
@@ -236,7 +232,7 @@ impl SieveOptions {
     /// that is in several runs is looked for in all that span it; and a deleted key passes the summary
     /// until a compaction drops it. There is no second look: what the map lets by enters the engine.
     ///
-    /// As with [`SieveOptions::static_filters`] the map is made when writers pause, and takes up to 2^26
+    /// As with [`SieveOptions::static_filters`] the map is made when writers pause, in parts where there are many
     /// keys. An SST that is written afterwards has a filter of its own until the next one is made, which is
     /// when those SSTs hold a quarter of all entries. Without filters of SSTs
     /// ([`SieveOptions::segment_rate`]) there is no map; with one, the summary's bits
@@ -251,15 +247,13 @@ impl SieveOptions {
     /// whose SSTs hold each key once. More while the summary grows or SSTs overlap.
     pub fn memory_for(&self, keys: Items) -> FilterMemory {
         FilterMemory {
-            summary: match self.makes_static(keys) {
+            summary: match self.makes_static() {
                 true => self.static_summary_size(keys),
                 false => self.stage_size(roomy(keys)),
             },
             segments: match self.get_segment_rate() {
-                Some(rate) if !self.makes_map(keys) && self.static_filters => {
-                    static_size(keys, rate)
-                }
-                Some(rate) if !self.makes_map(keys) => blocked::size_in_bits(keys, rate),
+                Some(rate) if !self.has_run_map() && self.static_filters => static_size(keys, rate),
+                Some(rate) if !self.has_run_map() => blocked::size_in_bits(keys, rate),
                 _ => Bits::new(0),
             },
         }
@@ -267,11 +261,10 @@ impl SieveOptions {
 
     /// What a summary takes that is made for so many keys.
     pub(crate) fn summary_size(&self, keys: Items) -> Bits {
-        self.size_of_kind(self.makes_static(keys), keys)
+        self.size_of_kind(self.makes_static(), keys)
     }
 
-    /// What a summary of so many keys takes whose first stage is static, or is not: which of them is made
-    /// depends on the entries of the tables, with all versions of a key.
+    /// What a summary of so many keys takes whose first stage is static, or is not.
     pub(crate) fn size_of_kind(&self, is_static: bool, keys: Items) -> Bits {
         if is_static {
             self.static_summary_size(keys)
@@ -294,7 +287,7 @@ impl SieveOptions {
     }
 
     fn static_summary_size(&self, keys: Items) -> Bits {
-        if self.makes_map(keys) {
+        if self.has_run_map() {
             Stage::mapped_size(keys, self.first_rate()).unwrap_or(Bits::new(u64::MAX))
         } else {
             static_size(keys, self.first_rate())
@@ -529,9 +522,9 @@ impl SieveOptions {
         self.run_map && self.segments.is_some()
     }
 
-    /// Whether a consolidated summary of so many keys is static.
-    pub(crate) fn makes_static(&self, keys: Items) -> bool {
-        self.static_filters || self.makes_map(keys)
+    /// Whether a consolidated summary is static.
+    pub(crate) fn makes_static(&self) -> bool {
+        self.static_filters || self.has_run_map()
     }
 
     /// In how many parts a static summary of tables with so many entries is made.
@@ -539,11 +532,6 @@ impl SieveOptions {
         let by_default = || HASHES_AT_ONCE.max(entries.div_ceil(MOST_PARTS));
         let at_once = self.hashes_at_once.map_or_else(by_default, NonZeroU64::get);
         NonZeroU64::new(entries.div_ceil(at_once)).unwrap_or(NonZeroU64::MIN)
-    }
-
-    /// Whether it also tells in which run a key is.
-    pub(crate) fn makes_map(&self, keys: Items) -> bool {
-        self.has_run_map() && keys <= MOST_MAPPED
     }
 
     pub(crate) fn get_memory_budget(&self) -> Option<Bits> {
@@ -679,7 +667,6 @@ mod tests {
         let parts = |entries| options.static_parts(entries).get();
         for (entries, expected) in [(0, 1), (1 << 26, 1), ((1 << 26) + 1, 2), (1 << 28, 4)] {
             assert_eq!(parts(entries), expected, "{entries}");
-            assert!(options.makes_static(Items::new(entries)));
         }
         assert_eq!([1 << 29, 1 << 36, u64::MAX].map(parts), [8; 3]);
         let options = options.hashes_at_once(NonZeroU64::new(10).unwrap());

@@ -128,7 +128,7 @@ fn load<S: Store>(keys: &[Key], flush: bool, store: &mut S) -> Result<Duration, 
     Ok(start.elapsed())
 }
 
-/// What a key takes where a share of the keys is absent, medians over the rounds.
+/// What a key takes where a share of the keys is absent: of times the medians over the rounds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Mix {
     /// The share, from 0 to 1; each key is absent with this probability, whatever the others are.
@@ -137,7 +137,7 @@ pub struct Mix {
     pub one_ns: Pair,
     /// Of [`BATCH_KEYS`] in one call.
     pub many_ns: Pair,
-    /// Blocks read from disk for keys asked for one at a time, where the stores count them.
+    /// Blocks read from disk for keys asked for one at a time, where the stores count them: means.
     pub one_blocks: Pair,
 }
 
@@ -229,9 +229,9 @@ impl Rounds {
     fn median(&self) -> Mix {
         Mix {
             absent: self.absent,
-            one_ns: medians(&self.one_ns),
-            many_ns: medians(&self.many_ns),
-            one_blocks: medians(&self.one_blocks),
+            one_ns: both(&self.one_ns, median),
+            many_ns: both(&self.many_ns, median),
+            one_blocks: both(&self.one_blocks, mean),
         }
     }
 }
@@ -364,12 +364,17 @@ fn check<S: Fronted>(asked: &Draw, sieve: &S, counts: &mut Counts) -> Result<(),
     Ok(())
 }
 
-fn medians(rounds: &[Pair]) -> Pair {
-    let of = |side: fn(&Pair) -> f64| median(rounds.iter().map(side).collect());
+/// What becomes of the rounds' figures, for each store.
+fn both(rounds: &[Pair], become_one: fn(Vec<f64>) -> f64) -> Pair {
+    let of = |side: fn(&Pair) -> f64| become_one(rounds.iter().map(side).collect());
     Pair {
         native: of(|pair| pair.native),
         sieve: of(|pair| pair.sieve),
     }
+}
+
+fn mean(values: Vec<f64>) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
 }
 
 /// The middle value; the lower of two.

@@ -1,48 +1,40 @@
-//! A static stage whose keys come a part at a time, so that the hashes of one part alone are in memory.
+//! A static stage or a map whose keys come in parts, those with the lowest hashes first, so that the hashes of one
+//! part alone are in memory.
 
+use std::collections::TryReserveError;
 use std::num::NonZeroU64;
 
+use super::map::{Coding, told_by};
 use super::solve::Filling;
 use super::{Ribbon, Slots};
 use crate::filter::layout::Layout;
-use crate::filter::{Kind, Stage, StageError, probe};
+use crate::filter::{Grouped, Kind, Mapped, Stage, StageError, probe};
 use crate::hash::KeyHash;
 use crate::math::ribbon::{self, slot_parts};
 use crate::math::{Items, Rate};
 
-/// Makes what [`Stage::ribbon`] makes, of keys that come in parts: those with the lowest hashes first.
+/// Makes what [`Stage::ribbon`] makes.
 ///
 /// Beside the stage and a part it needs 60 MB.
 #[derive(Debug)]
-pub struct RibbonBuilder {
-    parts: NonZeroU64,
-    rate: Rate,
-    added: u64,
-    items: u64,
-    filling: Option<Filling>,
-}
+pub struct RibbonBuilder(Parts);
 
 impl RibbonBuilder {
     /// Of keys at `rate` or below, in so many equal parts of all hashes.
     pub fn new(parts: NonZeroU64, rate: Rate) -> Self {
-        Self {
-            parts,
-            rate,
-            added: 0,
-            items: 0,
-            filling: None,
-        }
+        let slots = slot_parts(rate).and_then(Slots::plain);
+        Self(Parts::new(parts, Kind::Ribbon, rate, slots))
     }
 
     /// Whether a key is of the part that is to be added next.
     #[inline]
     pub fn is_next(&self, hash: KeyHash) -> bool {
-        probe::fast_range(hash.get(), self.parts.get()) == self.added
+        self.0.is_next(hash)
     }
 
     /// Whether all parts were added.
     pub fn is_complete(&self) -> bool {
-        self.added == self.parts.get()
+        self.0.is_complete()
     }
 
     /// Adds the next part: all its keys, in any order; each may come several times. From the first part it takes
@@ -54,41 +46,9 @@ impl RibbonBuilder {
     /// # Panics
     /// When a key is not of the next part, or there is none.
     pub fn add(&mut self, mut hashes: Vec<KeyHash>) -> Result<(), StageError> {
-        assert!(!self.is_complete(), "there is no further part");
-        assert!(
-            hashes.iter().all(|&hash| self.is_next(hash)),
-            "a key is not of part {}",
-            self.added
-        );
         hashes.sort_unstable();
         hashes.dedup();
-        let mut filling = match self.filling.take() {
-            Some(filling) => filling,
-            None => self.begin(Items::new(hashes.len() as u64))?,
-        };
-        let bits = filling.geometry().shape().bits;
-        let added = filling.add(&hashes);
-        added.map_err(|source| StageError::Memory { bits, source })?;
-        self.filling = Some(filling);
-        self.items += hashes.len() as u64;
-        self.added += 1;
-        Ok(())
-    }
-
-    /// Slots for all keys, given how many the first part has.
-    fn begin(&self, first: Items) -> Result<Filling, StageError> {
-        let room = ribbon::keys_of_parts(first, self.parts.get());
-        let slots = slot_parts(self.rate).and_then(Slots::plain);
-        let geometry = slots.and_then(|slots| Ribbon::for_keys(room, slots));
-        let geometry = geometry.ok_or(StageError::OutOfReach {
-            kind: Kind::Ribbon,
-            items: room,
-            rate: self.rate,
-        })?;
-        Filling::of(geometry).map_err(|source| StageError::Memory {
-            bits: geometry.shape().bits,
-            source,
-        })
+        self.0.add(&hashes)
     }
 
     /// The stage of all keys.
@@ -99,17 +59,152 @@ impl RibbonBuilder {
     /// # Panics
     /// Unless all parts were added.
     pub fn finish(self) -> Result<Stage, StageError> {
+        self.0.finish()
+    }
+}
+
+/// Makes what [`Stage::mapped`] makes, but takes for granted that some key is in several groups.
+///
+/// Beside the map and a part it needs 60 MB.
+#[derive(Debug)]
+pub struct MapBuilder {
+    parts: Parts,
+    coding: Coding,
+}
+
+impl MapBuilder {
+    /// Of keys in so many groups at `rate` or below, in so many equal parts of all hashes.
+    pub fn new(parts: NonZeroU64, groups: usize, rate: Rate) -> Self {
+        let coding = Coding::new(groups, groups > 1);
+        let slots = coding.slots(rate);
+        Self {
+            parts: Parts::new(parts, Kind::Map, rate, slots),
+            coding,
+        }
+    }
+
+    /// [`RibbonBuilder::is_next`].
+    #[inline]
+    pub fn is_next(&self, hash: KeyHash) -> bool {
+        self.parts.is_next(hash)
+    }
+
+    /// [`RibbonBuilder::is_complete`].
+    pub fn is_complete(&self) -> bool {
+        self.parts.is_complete()
+    }
+
+    /// [`RibbonBuilder::add`], each key as often as it is in a group. A group past the last is taken for that.
+    ///
+    /// # Errors
+    /// When the rate is below 2^-29, or memory does not suffice; the builder is of no use then.
+    ///
+    /// # Panics
+    /// When a key is not of the next part, or there is none.
+    pub fn add(&mut self, mut keys: Vec<Grouped>) -> Result<(), StageError> {
+        keys.sort_unstable();
+        self.parts.add(&self.coding.of(keys))
+    }
+
+    /// [`RibbonBuilder::finish`].
+    ///
+    /// # Errors
+    /// When other parts have many more keys than the first, or memory does not suffice.
+    ///
+    /// # Panics
+    /// Unless all parts were added.
+    pub fn finish(self) -> Result<Mapped, StageError> {
+        Ok(Mapped {
+            stage: self.parts.finish()?,
+            values: self.coding.values(),
+        })
+    }
+}
+
+/// The parts of a stage to be.
+#[derive(Debug)]
+struct Parts {
+    parts: NonZeroU64,
+    kind: Kind,
+    rate: Rate,
+    /// `None` where none keep the rate.
+    slots: Option<Slots>,
+    added: u64,
+    items: u64,
+    filling: Option<Filling>,
+}
+
+impl Parts {
+    fn new(parts: NonZeroU64, kind: Kind, rate: Rate, slots: Option<Slots>) -> Self {
+        Self {
+            parts,
+            kind,
+            rate,
+            slots,
+            added: 0,
+            items: 0,
+            filling: None,
+        }
+    }
+
+    #[inline]
+    fn is_next(&self, hash: KeyHash) -> bool {
+        let hash = hash.get() & told_by(self.kind);
+        probe::fast_range(hash, self.parts.get()) == self.added
+    }
+
+    fn is_complete(&self) -> bool {
+        self.added == self.parts.get()
+    }
+
+    /// Adds the next part, in ascending order.
+    fn add(&mut self, hashes: &[KeyHash]) -> Result<(), StageError> {
+        assert!(!self.is_complete(), "there is no further part");
+        assert!(
+            hashes.iter().all(|&hash| self.is_next(hash)),
+            "a key is not of part {}",
+            self.added
+        );
+        let count = hashes.len() as u64;
+        let mut filling = match self.filling.take() {
+            Some(filling) => filling,
+            None => self.begin(Items::new(count))?,
+        };
+        let added = filling.add(hashes);
+        added.map_err(|source| no_memory(filling.geometry(), source))?;
+        self.filling = Some(filling);
+        self.items += count;
+        self.added += 1;
+        Ok(())
+    }
+
+    /// Slots for all keys, given how many the first part has.
+    fn begin(&self, first: Items) -> Result<Filling, StageError> {
+        let room = ribbon::keys_of_parts(first, self.parts.get());
+        let geometry = self.slots.and_then(|slots| Ribbon::for_keys(room, slots));
+        let geometry = geometry.ok_or(StageError::OutOfReach {
+            kind: self.kind,
+            items: room,
+            rate: self.rate,
+        })?;
+        Filling::of(geometry).map_err(|source| no_memory(geometry, source))
+    }
+
+    fn finish(self) -> Result<Stage, StageError> {
         assert!(self.is_complete(), "part {} is missing", self.added);
         let items = Items::new(self.items);
         let filling = self.filling.expect("there is a part");
         let geometry = filling.geometry();
-        let words = filling.finish().map_err(|source| StageError::Memory {
-            bits: geometry.shape().bits,
-            source,
-        })?;
+        let words = filling.finish();
+        let words = words.map_err(|source| no_memory(geometry, source))?;
         let words = words.ok_or(StageError::Crowded { items })?;
         Stage::with_words(Layout::Ribbon(geometry), items, words)
     }
+}
+
+fn no_memory(geometry: Ribbon, source: TryReserveError) -> StageError {
+    let bits = geometry.shape().bits;
+    StageError::Memory { bits, source }
 }
 
 #[cfg(test)]
@@ -147,7 +242,7 @@ mod tests {
             assert!(geometry.shards > 1, "{parts} parts");
             assert_eq!(stage.items(), at_once.items());
             assert!(keys.iter().all(|&hash| stage.may_contain(hash)));
-            assert!(strangers(&stage) < 1_000, "{}", strangers(&stage));
+            assert!(strangers(&stage) < 1_150, "{}", strangers(&stage));
             let ratio = stage.size().get() as f64 / at_once.size().get() as f64;
             assert!((1.0..1.015).contains(&ratio), "{ratio}");
         }
@@ -166,6 +261,47 @@ mod tests {
                 Err(error) => assert!(error.to_string().contains("keys came"), "{error}"),
             }
         }
+    }
+
+    /// Those of two groups among them; parts end where hashes differ in a group's bits.
+    #[test]
+    #[cfg_attr(miri, ignore = "many keys, one thread")]
+    fn a_map_that_is_made_in_parts_knows_the_groups() {
+        const KEYS: usize = 50_000;
+        for (parts, groups) in [(1, 1), (3, 5), (7, 8)] {
+            let mut builder = MapBuilder::new(parts.try_into().unwrap(), groups, RATE);
+            while !builder.is_complete() {
+                let keys = hashes(1).take(KEYS).enumerate();
+                let next = keys.filter(|&(_, hash)| builder.is_next(hash));
+                let keys = next.flat_map(|(i, hash)| {
+                    let again = (i % 100 == 0).then_some(i + 1);
+                    let groups = [i].into_iter().chain(again).map(|i| i % groups);
+                    groups.map(move |group| Grouped::new(hash).in_group(group))
+                });
+                builder.add(keys.collect()).unwrap();
+            }
+            let Mapped { stage, values } = builder.finish().unwrap();
+            assert_eq!(stage.items().get(), KEYS as u64);
+            let mut elsewhere = 0;
+            for (i, hash) in hashes(1).take(KEYS).enumerate() {
+                let found = |group: usize| stage.may_have_one(hash, values[group % groups]);
+                assert!(found(i), "key {i} of {groups} groups");
+                assert!(i % 100 > 0 || found(i + 1), "key {i} of {groups} groups");
+                elsewhere += usize::from(groups > 1 && found(i + 2));
+            }
+            assert!(elsewhere <= KEYS / 100, "{elsewhere} of {groups} groups");
+            assert!(strangers(&stage) < 1_150, "{}", strangers(&stage));
+        }
+    }
+
+    #[test]
+    fn keys_that_differ_in_a_group_s_bits_alone_are_of_one_part() {
+        let builder = MapBuilder::new(3.try_into().unwrap(), 2, RATE);
+        // A third of all hashes lies between them.
+        let [below, above] = [0x5555_5555_5555_5550, 0x5555_5555_5555_5557].map(KeyHash::new);
+        assert!(builder.is_next(below) && builder.is_next(above));
+        let builder = RibbonBuilder::new(3.try_into().unwrap(), RATE);
+        assert!(builder.is_next(below) && !builder.is_next(above));
     }
 
     #[test]

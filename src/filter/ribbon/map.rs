@@ -12,8 +12,10 @@
 
 use super::solve::solved;
 use super::{Ribbon, Slots};
-use crate::filter::Stage;
+use crate::filter::{Kind, Stage};
 use crate::hash::KeyHash;
+use crate::math::Rate;
+use crate::math::ribbon::{PARTS, slot_parts};
 use crate::planted::planted;
 use std::collections::TryReserveError;
 
@@ -30,7 +32,8 @@ impl Slots {
     /// Of fingerprints and values; `None` where there is no room for both.
     pub(in crate::filter) fn of_map(parts: u32, value_bits: u32) -> Option<Self> {
         let fit = value_bits <= MOST_VALUE_BITS;
-        fit.then(|| Self::of(parts, value_bits, !TAG)).flatten()
+        fit.then(|| Self::of(parts, value_bits, told_by(Kind::Map)))
+            .flatten()
     }
 }
 
@@ -99,11 +102,62 @@ pub struct Mapped {
     pub values: [Values; GROUPS],
 }
 
-/// Keys whose groups were told apart: each once, in order, its value in the place of its group.
+/// Which value stands for which group.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Coding {
+    /// Values that stand for one group, or for the last two.
+    several: usize,
+    /// Whether the next value is that of keys in several groups.
+    are_shared: bool,
+}
+
+impl Coding {
+    /// Of so many groups, some of whose keys may be in several.
+    pub(super) fn new(groups: usize, are_shared: bool) -> Self {
+        // Where each number is that of a group, the last two groups get one.
+        let several = groups.clamp(1, GROUPS - usize::from(are_shared));
+        Self {
+            several,
+            are_shared,
+        }
+    }
+
+    fn value_of(self, group: usize) -> usize {
+        group.min(self.several - 1)
+    }
+
+    /// Keys in order, each once, its value in the place of its group; `keys` are in order too.
+    pub(super) fn of(self, mut keys: Vec<Grouped>) -> Vec<KeyHash> {
+        keys.iter_mut()
+            .for_each(|key| *key = key.in_group(self.value_of(key.group())));
+        keys.dedup_by(|key, kept| {
+            let same = key.is_key_of(*kept);
+            if same && key.group() != kept.group() && !planted!(OtherGroupsForgotten) {
+                *kept = kept.in_group(self.several);
+            }
+            same
+        });
+        keys.into_iter().map(|key| key.0).collect()
+    }
+
+    /// The values that keys of each group may have.
+    pub(super) fn values(self) -> [Values; GROUPS] {
+        let shared = self.are_shared.then_some(self.several);
+        std::array::from_fn(|group| Values::of([self.value_of(group)].into_iter().chain(shared)))
+    }
+
+    /// Slots of these values and of fingerprints at a rate; `None` where there are none.
+    pub(super) fn slots(self, rate: Rate) -> Option<Slots> {
+        let values = self.several + usize::from(self.are_shared);
+        Slots::of_map(map_parts(rate)?, bits_of(values))
+    }
+}
+
+/// Keys whose groups were told apart.
 pub(in crate::filter) struct Coded {
     pub(in crate::filter) hashes: Vec<KeyHash>,
     pub(in crate::filter) values: [Values; GROUPS],
-    value_bits: u32,
+    coding: Coding,
 }
 
 impl Coded {
@@ -111,40 +165,29 @@ impl Coded {
         keys.sort_unstable();
         let groups = keys.iter().map(|key| key.group() + 1).max().unwrap_or(1);
         let in_two = |pair: &[Grouped]| pair[0].is_key_of(pair[1]) && pair[0] != pair[1];
-        let are_shared = keys.windows(2).any(in_two);
-        // Where each number is that of a group, the last two groups get one.
-        let several = groups.min(GROUPS - usize::from(are_shared));
-        let value_of = |group: usize| group.min(several - 1);
-        keys.iter_mut()
-            .for_each(|key| *key = key.in_group(value_of(key.group())));
-        keys.dedup_by(|key, kept| {
-            let same = key.is_key_of(*kept);
-            if same && key.group() != kept.group() && !planted!(OtherGroupsForgotten) {
-                *kept = kept.in_group(several);
-            }
-            same
-        });
-        let own = |group: usize| {
-            let shared = are_shared.then_some(several);
-            Values::of([value_of(group)].into_iter().chain(shared))
-        };
+        let coding = Coding::new(groups, keys.windows(2).any(in_two));
         Self {
-            hashes: keys.into_iter().map(|key| key.0).collect(),
-            values: std::array::from_fn(own),
-            value_bits: bits_of(several + usize::from(are_shared)),
+            hashes: coding.of(keys),
+            values: coding.values(),
+            coding,
         }
     }
 
-    /// The map: its geometry and its words. `None` where there is none.
+    /// The map at a rate: its geometry and its words. `None` where there is none.
     pub(in crate::filter) fn solved(
         &self,
-        slot_parts: u32,
+        rate: Rate,
     ) -> Result<Option<(Ribbon, Vec<u64>)>, TryReserveError> {
-        match Slots::of_map(slot_parts, self.value_bits) {
+        match self.coding.slots(rate) {
             Some(slots) => solved(&self.hashes, slots),
             None => Ok(None),
         }
     }
+}
+
+/// The parts of a bit in each slot of a map: of fingerprints at this rate, and of the values.
+pub(in crate::filter) fn map_parts(rate: Rate) -> Option<u32> {
+    Some(slot_parts(rate)? + MOST_VALUE_BITS * PARTS)
 }
 
 /// The bits that tell so many values apart.
@@ -152,13 +195,20 @@ fn bits_of(values: usize) -> u32 {
     values.next_power_of_two().ilog2()
 }
 
+/// The bits of a hash that tell a key from another in a layout.
+pub(super) const fn told_by(kind: Kind) -> u64 {
+    match kind {
+        Kind::Map => !TAG,
+        _ => u64::MAX,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::filter::Shape;
     use crate::filter::naive::hashes;
-    use crate::filter::{Kind, Shape};
-    use crate::math::ribbon::PARTS;
-    use crate::math::{Items, Probes, Rate};
+    use crate::math::{Items, Probes};
 
     const RATE: f64 = 0.004;
 

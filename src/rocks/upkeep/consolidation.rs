@@ -64,7 +64,7 @@ impl Upkeep {
         let summary = column.view().summary;
         let due = summary.stages() > BUSY_STAGES
             || strayed
-            || (quiet && self.would_be_better(column, &summary))
+            || (quiet && self.would_be_better(&summary))
             || (summary.is_saturated() && self.has_room_again(column));
         if quiet && !due && !summary.is_saturated() {
             // Nor until something is written: an answer may take a listing of all tables.
@@ -74,20 +74,12 @@ impl Upkeep {
     }
 
     /// Whether a summary made anew would take less, let less by, or be of the kind that is asked for.
-    fn would_be_better(&self, column: &Column, summary: &Scalable) -> bool {
-        let is_another_kind = || {
-            let is_asked = self.options.has_static_filters() || self.options.has_run_map();
-            if !is_asked && !summary.begins_static() {
-                return false;
-            }
-            let entries = self.entries(column).map(Items::new);
-            entries.is_ok_and(|entries| {
-                self.options.makes_map(entries) != summary.begins_with_a_map()
-                    || (self.options.makes_static(entries) && !summary.begins_static())
-            })
-        };
+    fn would_be_better(&self, summary: &Scalable) -> bool {
+        let is_map = self.options.has_run_map();
+        let is_another_kind = is_map != summary.begins_with_a_map()
+            || (self.options.makes_static() && !summary.begins_static());
         is_outgrown(summary, &self.summary_options())
-            || (summary.items() > Items::new(0) && is_another_kind())
+            || (summary.items() > Items::new(0) && is_another_kind)
     }
 
     /// Whether the budget has room for all keys of a summary that ran out of it, and for a quarter
@@ -174,8 +166,7 @@ impl Upkeep {
         // version. At loose rates its own count is short of the keys that changed no bit of it.
         let options = self.summary_options();
         // It knows of no tombstones, which a map takes too.
-        let is_map = options.makes_map(Items::new(entries));
-        let keys = if column.is_settled() && !old.is_saturated() && !is_map {
+        let keys = if column.is_settled() && !old.is_saturated() && !options.has_run_map() {
             entries.min(old.estimated_items().get())
         } else {
             entries
@@ -185,7 +176,7 @@ impl Upkeep {
             self.columns.size_of_summaries(Some(column)),
         );
         let imprint = column.hasher().imprint().remixed();
-        Ok(if options.makes_static(Items::new(entries)) {
+        Ok(if options.makes_static() {
             let size = options.summary_size(keys);
             Scalable::awaiting(imprint, options.static_summary(keys, others), size)
         } else {

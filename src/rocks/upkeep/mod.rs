@@ -18,7 +18,7 @@
 mod budget;
 mod consolidation;
 mod coverage;
-mod harvest;
+mod groups;
 mod live;
 mod static_stage;
 mod sweep;

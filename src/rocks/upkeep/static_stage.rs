@@ -1,16 +1,17 @@
-//! The static first stage of a summary, of the keys of all live tables: a map, or a filter made a part of the
-//! hashes at a time.
+//! The static first stage of a summary: a filter or a map of the keys of all live tables, which are read once for
+//! each part of the hashes that there is room for.
 
-use std::collections::{HashSet, TryReserveError};
+use std::collections::{HashMap, HashSet};
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use super::consolidation::Absorbed;
 use super::coverage::Reading;
-use super::harvest::{Harvest, grouped_by_run};
+use super::groups::grouped_by_run;
 use super::{Upkeep, UpkeepError};
-use crate::filter::{RibbonBuilder, Scalable, Stage, StageError};
+use crate::filter::{Grouped, MapBuilder, Mapped, RibbonBuilder, Scalable, Stage, StageError};
 use crate::hash::KeyHash;
-use crate::math::Items;
+use crate::math::Rate;
 use crate::planted::planted;
 use crate::rocks::column::Column;
 use crate::rocks::ffi::LiveTable;
@@ -30,119 +31,151 @@ impl Upkeep {
         setback: &mut Setback,
     ) -> Result<(Absorbed, Shares), UpkeepError> {
         let entries = self.entries(column)?;
-        if self.options.makes_map(Items::new(entries)) {
-            return self.complete_with_map(column, new, setback, entries);
-        }
-        let absorbed = self.complete_with_filter(column, new, setback, entries)?;
-        Ok((absorbed, Shares::new()))
-    }
-
-    /// Reads all tables once for each part of the hashes that there is room for.
-    fn complete_with_filter(
-        &self,
-        column: &Column,
-        new: &Scalable,
-        setback: &mut Setback,
-        entries: u64,
-    ) -> Result<Absorbed, UpkeepError> {
-        let no_stage = |source| no_stage(column, source);
-        let rate = self.summary_options().first_rate();
-        let parts = self.options.static_parts(entries);
-        if parts.get() == 1 {
-            let (hashes, absorbed) = self.read_some(column, setback, entries, |_| true)?;
-            new.complete(Stage::ribbon(hashes, rate).map_err(no_stage)?);
-            return Ok(absorbed);
-        }
-        let mut builder = RibbonBuilder::new(parts, rate);
-        let mut in_all: Option<HashSet<String>> = None;
-        while !builder.is_complete() {
-            let is_next = |hash| builder.is_next(hash);
-            let (hashes, absorbed) = self.read_some(column, setback, entries / parts, is_next)?;
-            builder.add(hashes).map_err(no_stage)?;
-            let mut read: HashSet<String> = absorbed.read.into_iter().map(|t| t.path).collect();
-            if let Some(before) = in_all
-                && !planted!(PartsOfTablesBelieved)
-            {
-                read.retain(|path| before.contains(path));
-            }
-            in_all = Some(read);
-        }
-        new.complete(builder.finish().map_err(no_stage)?);
-        // Those that came meanwhile.
-        self.absorb_into(new, column, setback, in_all.unwrap_or_default())
-    }
-
-    /// Those of the hashes of all live tables' keys that are wanted, about so many.
-    fn read_some(
-        &self,
-        column: &Column,
-        setback: &mut Setback,
-        about: u64,
-        is_wanted: impl Fn(KeyHash) -> bool,
-    ) -> Result<(Vec<KeyHash>, Absorbed), UpkeepError> {
-        let no_room = |source| no_room(column, source);
-        let mut hashes = Vec::new();
-        let about = usize::try_from(about).unwrap_or(usize::MAX);
-        hashes.try_reserve_exact(about).map_err(no_room)?;
-        let mut room = Ok(());
-        let reading = Reading::ForSummary;
-        let absorbed = self.absorb_all(column, setback, reading, HashSet::new(), |_, keys| {
-            if room.is_ok() {
-                room = hashes.try_reserve(keys.len());
-            }
-            if room.is_ok() {
-                hashes.extend(keys.iter().copied().filter(|&hash| is_wanted(hash)));
-            }
-        })?;
-        room.map_err(no_room)?;
-        Ok((hashes, absorbed))
-    }
-
-    /// Reads all tables once, by the sorted run that they are in.
-    fn complete_with_map(
-        &self,
-        column: &Column,
-        new: &Arc<Scalable>,
-        setback: &mut Setback,
-        entries: u64,
-    ) -> Result<(Absorbed, Shares), UpkeepError> {
-        let no_room = |source| no_room(column, source);
-        let keys = usize::try_from(entries).unwrap_or(usize::MAX);
-        let mut harvest = Harvest::with_room(keys).map_err(no_room)?;
-        let mut room = Ok(());
-        let reading = Reading::ForMap;
-        let absorbed =
-            self.absorb_all(column, setback, reading, HashSet::new(), |table, keys| {
-                if room.is_ok() {
-                    room = harvest.add(table, keys);
-                }
-            })?;
-        room.map_err(no_room)?;
-        let grouped = grouped_by_run(&absorbed.read);
-        let rate = self.summary_options().first_rate();
-        let map = Stage::mapped(harvest.into_grouped(&grouped), rate);
-        let map = map.map_err(|source| no_stage(column, source))?;
-        new.complete(map.stage);
-        let share = |(table, group): (&LiveTable, usize)| {
-            let (summary, values) = (Arc::clone(new), map.values[group]);
-            Some((table.id()?, Share { summary, values }))
+        let mut tables_read = TablesRead {
+            upkeep: self,
+            column,
+            setback,
+            parts: self.options.static_parts(entries),
+            entries,
+            rate: self.summary_options().first_rate(),
+            last: None,
+            for_all_parts: HashSet::new(),
         };
-        let shares = grouped.into_iter().filter_map(share).collect();
-        Ok((absorbed, shares))
+        let mut shares = Shares::new();
+        if self.options.has_run_map() {
+            let tables = self.list(column)?;
+            let grouped = grouped_by_run(&tables);
+            let map = tables_read.make_map(&grouped)?;
+            new.complete(map.stage);
+            let share = |&(table, group): &(&LiveTable, usize)| {
+                let (summary, values) = (Arc::clone(new), map.values[group]);
+                Some((table.id()?, Share { summary, values }))
+            };
+            let of_map = grouped.iter().filter(|(table, _)| tables_read.have(table));
+            shares.extend(of_map.filter_map(share));
+        } else {
+            new.complete(tables_read.make_filter()?);
+        }
+        Ok((tables_read.conclude(new)?, shares))
     }
 }
 
-fn no_room(column: &Column, source: TryReserveError) -> UpkeepError {
-    UpkeepError::Hashes {
-        column: column.name().to_owned(),
-        source,
-    }
+/// All live tables, read once for each part of the hashes.
+struct TablesRead<'a> {
+    upkeep: &'a Upkeep,
+    column: &'a Column,
+    setback: &'a mut Setback,
+    parts: NonZeroU64,
+    entries: u64,
+    rate: Rate,
+    /// By the last reading.
+    last: Option<Absorbed>,
+    /// The paths of those that were read for each part so far.
+    for_all_parts: HashSet<String>,
 }
 
-fn no_stage(column: &Column, source: StageError) -> UpkeepError {
-    UpkeepError::Static {
-        column: column.name().to_owned(),
-        source,
+impl TablesRead<'_> {
+    fn make_filter(&mut self) -> Result<Stage, UpkeepError> {
+        let reading = Reading::ForSummary;
+        if self.parts.get() == 1 {
+            let hashes = self.take(reading, |_, hash| Some(hash))?;
+            return Stage::ribbon(hashes, self.rate).map_err(|source| self.no_stage(source));
+        }
+        let mut builder = RibbonBuilder::new(self.parts, self.rate);
+        while !builder.is_complete() {
+            let hashes = self.take(reading, |_, hash| builder.is_next(hash).then_some(hash))?;
+            let added = builder.add(hashes);
+            added.map_err(|source| self.no_stage(source))?;
+        }
+        builder.finish().map_err(|source| self.no_stage(source))
+    }
+
+    /// A map of the groups of these tables. Others have no share in it, and their keys may be of any.
+    fn make_map(&mut self, grouped: &[(&LiveTable, usize)]) -> Result<Mapped, UpkeepError> {
+        let reading = Reading::ForMap;
+        let groups = grouped.iter().map(|&(table, group)| (&*table.path, group));
+        let groups: HashMap<&str, usize> = groups.collect();
+        let in_group = |table: &LiveTable, hash| {
+            let group = groups.get(&*table.path).copied();
+            Grouped::new(hash).in_group(group.unwrap_or_default())
+        };
+        if self.parts.get() == 1 {
+            let keys = self.take(reading, |table, hash| Some(in_group(table, hash)))?;
+            return Stage::mapped(keys, self.rate).map_err(|source| self.no_stage(source));
+        }
+        let last = groups.values().max().copied().unwrap_or_default();
+        let mut builder = MapBuilder::new(self.parts, last + 1, self.rate);
+        while !builder.is_complete() {
+            let keys = self.take(reading, |table, hash| {
+                builder.is_next(hash).then(|| in_group(table, hash))
+            })?;
+            let added = builder.add(keys);
+            added.map_err(|source| self.no_stage(source))?;
+        }
+        builder.finish().map_err(|source| self.no_stage(source))
+    }
+
+    /// Reads all live tables for a part; returns what `take` makes of their keys' hashes.
+    fn take<T>(
+        &mut self,
+        reading: Reading,
+        take: impl Fn(&LiveTable, KeyHash) -> Option<T>,
+    ) -> Result<Vec<T>, UpkeepError> {
+        let column = self.column;
+        let no_room = |source| UpkeepError::Hashes {
+            column: column.name().to_owned(),
+            source,
+        };
+        let share = self.entries / self.parts;
+        // Of one more than there is room for, all would be moved, and a part may have some more than its share.
+        let room = share.saturating_add(share / 64);
+        let room = usize::try_from(room).unwrap_or(usize::MAX);
+        let mut taken = Vec::new();
+        taken.try_reserve_exact(room).map_err(no_room)?;
+        let mut room = Ok(());
+        let add = |table: &LiveTable, hashes: &[KeyHash]| {
+            if room.is_ok() {
+                room = taken.try_reserve(hashes.len());
+            }
+            if room.is_ok() {
+                taken.extend(hashes.iter().filter_map(|&hash| take(table, hash)));
+            }
+        };
+        let none = HashSet::new();
+        let absorbed = self
+            .upkeep
+            .absorb_all(column, self.setback, reading, none, add)?;
+        room.map_err(no_room)?;
+        let is_first = self.last.is_none() || planted!(PartsOfTablesBelieved);
+        let paths = absorbed.read.iter().map(|table| &table.path);
+        let for_all = paths.filter(|&path| is_first || self.for_all_parts.contains(path));
+        self.for_all_parts = for_all.cloned().collect();
+        self.last = Some(absorbed);
+        Ok(taken)
+    }
+
+    /// Whether a table was read for all parts.
+    fn have(&self, table: &LiveTable) -> bool {
+        self.for_all_parts.contains(&table.path)
+    }
+
+    /// Brings the keys of tables that came between two parts into a summary, whole.
+    fn conclude(mut self, new: &Scalable) -> Result<Absorbed, UpkeepError> {
+        match self.last.take() {
+            Some(last) if last.read.iter().all(|table| self.have(table)) => Ok(last),
+            _ => {
+                let read = self.for_all_parts;
+                self.upkeep
+                    .absorb_into(new, self.column, self.setback, read)
+            }
+        }
+    }
+
+    fn no_stage(&self, source: StageError) -> UpkeepError {
+        UpkeepError::Static {
+            column: self.column.name().to_owned(),
+            source,
+        }
     }
 }
 
@@ -159,13 +192,17 @@ mod tests {
     const KEYS: u32 = 20_000;
     const PATIENCE: Duration = Duration::from_secs(20);
 
-    /// A database of tables that overlap, whose static summary is made of so many hashes at a time.
-    fn filled(home: &std::path::Path, at_once: u64) -> SieveDb {
+    fn settings() -> [SieveOptions; 2] {
+        let options = SieveOptions::default().audit(0);
+        [options.clone().static_filters(true), options.run_map(true)]
+    }
+
+    /// A database of tables that overlap, whose summary is made of so many hashes at a time.
+    fn filled(home: &std::path::Path, sieve: &SieveOptions, at_once: u64) -> SieveDb {
         let mut options = Options::default();
         options.create_if_missing(true);
         options.set_disable_auto_compactions(true);
-        let sieve = SieveOptions::default().static_filters(true).audit(0);
-        let sieve = sieve.hashes_at_once(at_once.try_into().unwrap());
+        let sieve = sieve.clone().hashes_at_once(at_once.try_into().unwrap());
         let db = SieveDb::open(&options, &sieve, home).unwrap();
         for table in 0..3 {
             let keys = (0..KEYS).filter(|key| key % 3 == table || key % 10 == 0);
@@ -181,56 +218,91 @@ mod tests {
 
     #[test]
     fn a_summary_that_is_made_in_parts_has_all_keys_once() {
-        for at_once in [1 << 20, 7_000, 300] {
-            let home = tempfile::tempdir().unwrap();
-            let db = filled(home.path(), at_once);
-            db.consolidate().unwrap();
-            let summary = db.columns().all().remove(0).view().summary;
-            assert!(summary.begins_static() && summary.stages() == 1);
-            assert_eq!(summary.items(), Items::new(KEYS.into()), "{at_once}");
-            assert!(!(0..KEYS).any(|key| is_denied(&db, key)), "{at_once}");
-            let passing = (KEYS..2 * KEYS).filter(|&key| !is_denied(&db, key)).count();
-            assert!(passing < 200, "{passing} of {KEYS}");
+        for sieve in settings() {
+            for at_once in [1 << 20, 7_000, 300] {
+                let home = tempfile::tempdir().unwrap();
+                let db = filled(home.path(), &sieve, at_once);
+                db.consolidate().unwrap();
+                let summary = db.columns().all().remove(0).view().summary;
+                assert!(summary.begins_static() && summary.stages() == 1);
+                assert_eq!(summary.items(), Items::new(KEYS.into()), "{at_once}");
+                assert!(!(0..KEYS).any(|key| is_denied(&db, key)), "{at_once}");
+                let absent = KEYS..2 * KEYS;
+                let passing = absent.filter(|&key| !is_denied(&db, key)).count();
+                assert!(passing < 200, "{passing} of {KEYS}");
+                // A map tells RocksDB which tables to search.
+                let read = |key: u32| db.get(key.to_be_bytes()).unwrap();
+                assert!((0..KEYS).all(|key| read(key).is_some()));
+            }
         }
     }
 
     /// The parts of before have none of its keys.
     #[test]
     fn a_table_that_comes_between_two_parts_is_read_whole() {
-        const FILES: u32 = 12;
-        const KEYS_A_FILE: u32 = 1_000;
-        let home = tempfile::tempdir().unwrap();
-        let db = filled(&home.path().join("db"), 400);
-        let ingest = |number: u32| {
-            let file = home.path().join(format!("{number}.sst"));
-            let options = Options::default();
-            let mut writer = SstFileWriter::create(&options);
-            writer.open(&file).unwrap();
-            let first = KEYS + number * KEYS_A_FILE;
-            let keys = first..first + KEYS_A_FILE;
-            keys.for_each(|key| writer.put(key.to_be_bytes(), "value").unwrap());
-            writer.finish().unwrap();
-            db.ingest_external_file(vec![&file]).unwrap();
-        };
-        thread::scope(|scope| {
-            let files = scope.spawn(|| {
-                for number in 0..FILES {
-                    ingest(number);
-                    thread::sleep(Duration::from_millis(30));
+        for sieve in settings() {
+            const FILES: u32 = 12;
+            const KEYS_A_FILE: u32 = 1_000;
+            let home = tempfile::tempdir().unwrap();
+            let db = filled(&home.path().join("db"), &sieve, 400);
+            let ingest = |number: u32| {
+                let file = home.path().join(format!("{number}.sst"));
+                let options = Options::default();
+                let mut writer = SstFileWriter::create(&options);
+                writer.open(&file).unwrap();
+                let first = KEYS + number * KEYS_A_FILE;
+                let keys = first..first + KEYS_A_FILE;
+                keys.for_each(|key| writer.put(key.to_be_bytes(), "value").unwrap());
+                writer.finish().unwrap();
+                db.ingest_external_file(vec![&file]).unwrap();
+            };
+            thread::scope(|scope| {
+                let files = scope.spawn(|| {
+                    for number in 0..FILES {
+                        ingest(number);
+                        thread::sleep(Duration::from_millis(30));
+                    }
+                });
+                while !files.is_finished() {
+                    db.consolidate().unwrap();
                 }
             });
-            while !files.is_finished() {
-                db.consolidate().unwrap();
-            }
-        });
-        assert!(db.wait_until_covered(PATIENCE));
-        let last = KEYS + FILES * KEYS_A_FILE;
-        let denied: Vec<u32> = (0..last).filter(|&key| is_denied(&db, key)).collect();
-        assert!(
-            denied.is_empty(),
-            "{} keys, {:?}",
-            denied.len(),
-            denied.first()
-        );
+            assert!(db.wait_until_covered(PATIENCE));
+            let last = KEYS + FILES * KEYS_A_FILE;
+            let denied: Vec<u32> = (0..last).filter(|&key| is_denied(&db, key)).collect();
+            assert!(
+                denied.is_empty(),
+                "{} keys, {:?}",
+                denied.len(),
+                denied.first()
+            );
+            let read = |key: u32| db.get(key.to_be_bytes()).unwrap();
+            assert!((0..last).all(|key| read(key).is_some()));
+        }
+    }
+
+    /// Its keys are in the map, and it has no share there.
+    #[test]
+    fn tables_that_are_compacted_between_two_parts_stay_readable() {
+        for sieve in settings() {
+            let home = tempfile::tempdir().unwrap();
+            let db = filled(home.path(), &sieve, 400);
+            thread::scope(|scope| {
+                let compactions = scope.spawn(|| {
+                    for round in 0..8_u32 {
+                        let more = (0..KEYS).filter(|key| key % 7 == round % 7);
+                        more.for_each(|key| db.put(key.to_be_bytes(), "newer").unwrap());
+                        db.flush().unwrap();
+                        db.compact_range(None::<&[u8]>, None::<&[u8]>);
+                    }
+                });
+                while !compactions.is_finished() {
+                    db.consolidate().unwrap();
+                }
+            });
+            assert!(db.wait_until_known(PATIENCE));
+            let read = |key: u32| db.get(key.to_be_bytes()).unwrap();
+            assert!((0..KEYS).all(|key| !is_denied(&db, key) && read(key).is_some()));
+        }
     }
 }
