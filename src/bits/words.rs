@@ -111,6 +111,15 @@ impl Words {
         Ok(Self { lines, len })
     }
 
+    /// Puts words in the place of those from this line on, which must have as many.
+    pub(crate) fn put(&mut self, first_line: u64, words: &[u64]) {
+        let lines = self.lines.iter_mut().skip(in_memory(first_line));
+        let cells = lines.flat_map(|line| &mut line.0);
+        cells
+            .zip(words)
+            .for_each(|(cell, &word)| *cell = AtomicU64::new(word));
+    }
+
     /// One line of nothing but ones.
     pub(crate) fn full_line() -> Self {
         let full = std::array::from_fn(|_| AtomicU64::new(u64::MAX));

@@ -79,7 +79,7 @@ const TOGETHER: u32 = 8;
 /// so are columns that it does not have.
 const BEHIND: u64 = 3 * WORDS_A_LINE;
 
-/// Buckets for which a filter is given one more shard: building a shard takes 20 bytes for each slot.
+/// Buckets for which a filter is given one more shard: building a shard takes 30 bytes for each slot.
 const SHARD_BUCKETS: u64 = 1 << 14;
 
 /// A layer is so many times as large as all that follow it.

@@ -395,6 +395,12 @@ impl Scalable {
         newest_first.any(|open| open.stage.may_contain(hash))
     }
 
+    /// Whether a stage that is there has a key, also while a first one is awaited.
+    #[cfg(feature = "rocksdb")]
+    pub(crate) fn has_in_a_stage(&self, hash: KeyHash) -> bool {
+        self.all().any(|open| open.stage.may_contain(hash))
+    }
+
     /// Asks the processor for the lines that [`Scalable::may_contain`] will look at.
     #[inline]
     pub fn prefetch(&self, hash: KeyHash) {
@@ -767,6 +773,18 @@ mod tests {
                 .all(|hash| sealed.may_contain(hash))
         );
         assert!(!sealed.all().next().unwrap().stage.is_full());
+    }
+
+    #[test]
+    #[cfg(feature = "rocksdb")]
+    fn stages_tell_what_they_have_while_the_first_is_awaited() {
+        let filter = Scalable::awaiting(imprint(1), small(None), Bits::new(0));
+        assert!(!hashes(1).take(9).any(|hash| filter.has_in_a_stage(hash)));
+        hashes(1).take(500).for_each(|hash| filter.append(hash));
+        assert!(filter.stages() > 2, "{filter:?}");
+        assert!(hashes(1).take(500).all(|hash| filter.has_in_a_stage(hash)));
+        let others = hashes(2).take(1_000);
+        assert!(others.filter(|&hash| filter.has_in_a_stage(hash)).count() < 30);
     }
 
     /// Whoever did not see it when they asked the stages must not see it afterwards either.

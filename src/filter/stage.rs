@@ -46,11 +46,9 @@ pub enum StageError {
         got: usize,
     },
     /// A part of the keys has many more than the first had.
-    #[error(
-        "{items} keys came, more than the first part told of; make the filter anew, in fewer parts"
-    )]
+    #[error("{items} keys came, more than the first part told of; make the filter anew")]
     Crowded {
-        /// The keys that came.
+        /// The keys that came until then.
         items: Items,
     },
     /// The allocator refused.
@@ -75,7 +73,7 @@ impl Stage {
     /// A stage of just these keys, at `rate` or below: a bumped ribbon filter, the smallest there is that is
     /// fast to look up. It takes no more: one that is inserted makes it answer *maybe* to all.
     ///
-    /// Needs 24 bytes a key beside the hashes, for two million keys at a time.
+    /// Needs 32 bytes a key beside the hashes, for two million keys at a time.
     ///
     /// # Errors
     /// When the rate is below 2^-32, or memory does not suffice.
@@ -98,7 +96,7 @@ impl Stage {
     /// [`Stage::ribbon`], and each slot takes three bits more. Where fewer tell the groups apart, the others
     /// make the rate lower.
     ///
-    /// Needs 24 bytes a key beside the hashes, for two million keys at a time.
+    /// Needs 32 bytes a key beside the hashes, for two million keys at a time.
     ///
     /// # Errors
     /// When the rate is below 2^-29, or memory does not suffice.
@@ -124,7 +122,7 @@ impl Stage {
         kind: Kind,
         items: Items,
         rate: Rate,
-        solved: Result<Option<(Ribbon, Vec<u64>)>, TryReserveError>,
+        solved: Result<Option<(Ribbon, Words)>, TryReserveError>,
     ) -> Result<Self, StageError> {
         let size = || match kind {
             Kind::Map => Self::mapped_size(items, rate),
@@ -135,7 +133,7 @@ impl Stage {
             source,
         })?;
         let (geometry, words) = solved.ok_or(StageError::OutOfReach { kind, items, rate })?;
-        Self::with_words(Layout::Ribbon(geometry), items, words)
+        Ok(Self::of_words(Layout::Ribbon(geometry), items, words))
     }
 
     /// An empty stage of this shape.
@@ -189,11 +187,16 @@ impl Stage {
             bits: layout.shape().bits,
             source,
         })?;
-        Ok(Self {
+        Ok(Self::of_words(layout, items, words))
+    }
+
+    /// A stage of the words that its layout has.
+    pub(super) fn of_words(layout: Layout, items: Items, words: Words) -> Self {
+        Self {
             layout,
             words,
             items: Count::new(items.get()),
-        })
+        }
     }
 
     /// One line of ones: answers *maybe* to every key. Stands for keys that were lost.

@@ -206,18 +206,18 @@ impl SieveOptions {
     /// hundred; but a look takes two cache lines that follow each other instead of one, and a filter longer to make. For filters
     /// that have to be small, and keys that rest.
     ///
-    /// A summary is made so when its writers pause; its keys' hashes are then in memory, 8 bytes each, or a part
-    /// of them ([`SieveOptions::hashes_at_once`]). Keys
-    /// that come later go to a stage beside it. More than 2^23 keys of a table are left as they are by default,
-    /// and so are filters that are there already.
+    /// A summary is made so when its writers pause; its keys' hashes are then in memory, 8 bytes each, or a part of
+    /// them ([`SieveOptions::hashes_at_once`]). Keys that come later go to a stage beside it. Of a table of more than
+    /// 2^23 keys the filter is what it is by default, and filters that are there already are left.
     #[must_use]
     pub fn static_filters(mut self, are: bool) -> Self {
         self.static_filters = are;
         self
     }
 
-    /// How many hashes may be in memory while a static summary is made. One of more keys is made in parts of about as
-    /// many, for each of which all tables are read. By default 2^26, or an eighth of all keys where that is more.
+    /// How many hashes may be in memory, about, while a static summary or a map is made. Of tables with more entries
+    /// it is made in parts, for each of which all tables are read. By default 2^26, or an eighth of all entries
+    /// where that is more.
     #[must_use]
     pub fn hashes_at_once(mut self, hashes: NonZeroU64) -> Self {
         self.hashes_at_once = Some(hashes);

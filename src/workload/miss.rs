@@ -137,8 +137,10 @@ pub struct Mix {
     pub one_ns: Pair,
     /// Of [`BATCH_KEYS`] in one call.
     pub many_ns: Pair,
-    /// Blocks read from disk for keys asked for one at a time, where the stores count them: means.
+    /// Blocks read from disk for each key asked for alone, where the stores count them: means.
     pub one_blocks: Pair,
+    /// For each key of a batch.
+    pub many_blocks: Pair,
 }
 
 /// What look-ups took, and what the filters said.
@@ -197,6 +199,7 @@ where
             rounds.one_ns.push(one.ns);
             rounds.many_ns.push(many.ns);
             rounds.one_blocks.push(one.blocks);
+            rounds.many_blocks.push(many.blocks);
         }
         watch.advance(1)?;
     }
@@ -214,6 +217,7 @@ struct Rounds {
     one_ns: Vec<Pair>,
     many_ns: Vec<Pair>,
     one_blocks: Vec<Pair>,
+    many_blocks: Vec<Pair>,
 }
 
 impl Rounds {
@@ -223,6 +227,7 @@ impl Rounds {
             one_ns: Vec::new(),
             many_ns: Vec::new(),
             one_blocks: Vec::new(),
+            many_blocks: Vec::new(),
         }
     }
 
@@ -232,6 +237,7 @@ impl Rounds {
             one_ns: both(&self.one_ns, median),
             many_ns: both(&self.many_ns, median),
             one_blocks: both(&self.one_blocks, mean),
+            many_blocks: both(&self.many_blocks, mean),
         }
     }
 }

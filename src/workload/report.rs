@@ -161,12 +161,16 @@ pub struct MixReport {
     pub native_blocks: Option<f64>,
     /// The same with the front.
     pub sieve_blocks: Option<f64>,
+    /// Blocks that a key of a batch in RocksDB alone read from disk.
+    pub native_multi_blocks: Option<f64>,
+    /// The same with the front.
+    pub sieve_multi_blocks: Option<f64>,
 }
 
 impl MixReport {
     fn new(case: &Case, mix: &Mix) -> Self {
         let (one, many) = (mix.one_ns, mix.many_ns);
-        let blocks = case.blocks(mix);
+        let (blocks, multi_blocks) = (case.counted(mix.one_blocks), case.counted(mix.many_blocks));
         Self {
             absent: mix.absent,
             native_ns: one.native,
@@ -177,6 +181,8 @@ impl MixReport {
             ratio_multi: many.speedup(),
             native_blocks: blocks.map(|pair| pair.native),
             sieve_blocks: blocks.map(|pair| pair.sieve),
+            native_multi_blocks: multi_blocks.map(|pair| pair.native),
+            sieve_multi_blocks: multi_blocks.map(|pair| pair.sieve),
         }
     }
 }
@@ -223,10 +229,18 @@ pub struct MissReport {
     pub native_miss_blocks: Option<f64>,
     /// The same with the front.
     pub sieve_miss_blocks: Option<f64>,
+    /// Blocks that a missing key in a batch in RocksDB alone read from disk.
+    pub native_multi_miss_blocks: Option<f64>,
+    /// The same with the front.
+    pub sieve_multi_miss_blocks: Option<f64>,
     /// Blocks that a hit in RocksDB alone read from disk.
     pub native_hit_blocks: Option<f64>,
     /// The same with the front.
     pub sieve_hit_blocks: Option<f64>,
+    /// Blocks that a key that is there in a batch in RocksDB alone read from disk.
+    pub native_multi_hit_blocks: Option<f64>,
+    /// The same with the front.
+    pub sieve_multi_hit_blocks: Option<f64>,
     /// Look-ups of absent keys and of others.
     pub mixes: Vec<MixReport>,
     /// Microseconds that loading a key took in RocksDB alone.
@@ -254,7 +268,10 @@ impl MissReport {
     pub fn new(case: &Case, fill_us: Pair, figures: &Figures, weights: Weights) -> Self {
         let (miss_ns, multi_miss_ns) = (figures.miss.one_ns, figures.miss.many_ns);
         let (hit_ns, multi_hit_ns) = (figures.hit.one_ns, figures.hit.many_ns);
-        let (miss_blocks, hit_blocks) = (case.blocks(&figures.miss), case.blocks(&figures.hit));
+        let (miss, hit) = (
+            MixReport::new(case, &figures.miss),
+            MixReport::new(case, &figures.hit),
+        );
         let counts = figures.counts;
         Self {
             keys: case.keys,
@@ -274,10 +291,14 @@ impl MissReport {
             native_multi_hit_ns: multi_hit_ns.native,
             sieve_multi_hit_ns: multi_hit_ns.sieve,
             ratio_multi_hit: multi_hit_ns.slowdown(),
-            native_miss_blocks: miss_blocks.map(|blocks| blocks.native),
-            sieve_miss_blocks: miss_blocks.map(|blocks| blocks.sieve),
-            native_hit_blocks: hit_blocks.map(|blocks| blocks.native),
-            sieve_hit_blocks: hit_blocks.map(|blocks| blocks.sieve),
+            native_miss_blocks: miss.native_blocks,
+            sieve_miss_blocks: miss.sieve_blocks,
+            native_multi_miss_blocks: miss.native_multi_blocks,
+            sieve_multi_miss_blocks: miss.sieve_multi_blocks,
+            native_hit_blocks: hit.native_blocks,
+            sieve_hit_blocks: hit.sieve_blocks,
+            native_multi_hit_blocks: hit.native_multi_blocks,
+            sieve_multi_hit_blocks: hit.sieve_multi_blocks,
             mixes: (figures.mixes.iter())
                 .map(|mix| MixReport::new(case, mix))
                 .collect(),
@@ -310,9 +331,9 @@ pub struct Case {
 }
 
 impl Case {
-    /// The blocks that look-ups read, which are not counted where everything is cached.
-    fn blocks(&self, mix: &Mix) -> Option<Pair> {
-        self.cache_mib.map(|_| mix.one_blocks)
+    /// Blocks that look-ups read, which are not counted where everything is cached.
+    fn counted(&self, blocks: Pair) -> Option<Pair> {
+        self.cache_mib.map(|_| blocks)
     }
 }
 
@@ -368,16 +389,22 @@ impl Tabular for MissReport {
                 line(label, native, sieve, String::new())
             })
         };
-        rows.extend(blocks(
-            "blocks read for a miss",
-            self.native_miss_blocks,
-            self.sieve_miss_blocks,
-        ));
-        rows.extend(blocks(
-            "blocks read for a hit",
-            self.native_hit_blocks,
-            self.sieve_hit_blocks,
-        ));
+        for (label, native, sieve) in [
+            ("a miss", self.native_miss_blocks, self.sieve_miss_blocks),
+            (
+                "a miss in a batch",
+                self.native_multi_miss_blocks,
+                self.sieve_multi_miss_blocks,
+            ),
+            ("a hit", self.native_hit_blocks, self.sieve_hit_blocks),
+            (
+                "a hit in a batch",
+                self.native_multi_hit_blocks,
+                self.sieve_multi_hit_blocks,
+            ),
+        ] {
+            rows.extend(blocks(&format!("blocks read for {label}"), native, sieve));
+        }
         for mix in &self.mixes {
             let absent = percent(mix.absent);
             let one = format!("a look-up, {absent} absent");
@@ -389,8 +416,11 @@ impl Tabular for MissReport {
                 mix.sieve_multi_ns,
                 mix.ratio_multi,
             ));
-            let label = format!("blocks read, {absent} absent");
+            let label = format!("blocks read for a look-up, {absent} absent");
             rows.extend(blocks(&label, mix.native_blocks, mix.sieve_blocks));
+            let label = format!("blocks read in a batch, {absent} absent");
+            let (native, sieve) = (mix.native_multi_blocks, mix.sieve_multi_blocks);
+            rows.extend(blocks(&label, native, sieve));
         }
         rows.extend([
             line(
@@ -550,6 +580,7 @@ mod tests {
             one_ns,
             many_ns,
             one_blocks: pair(0.0, 0.0),
+            many_blocks: pair(0.0, 0.0),
         };
         let figures = Figures {
             miss: mix(1.0, pair(1000.0, ns), pair(800.0, 20.0)),

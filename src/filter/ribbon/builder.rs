@@ -15,7 +15,7 @@ use crate::math::{Items, Rate};
 
 /// Makes what [`Stage::ribbon`] makes.
 ///
-/// Beside the stage and a part it needs 60 MB.
+/// Beside the stage and a part it needs 70 MB.
 #[derive(Debug)]
 pub struct RibbonBuilder(Parts);
 
@@ -41,20 +41,20 @@ impl RibbonBuilder {
     /// how many there are in all.
     ///
     /// # Errors
-    /// When the rate is below 2^-32, or memory does not suffice; the builder is of no use then.
+    /// When the rate is below 2^-32, a part has many more keys than the first, or memory does not suffice.
     ///
     /// # Panics
     /// When a key is not of the next part, or there is none.
-    pub fn add(&mut self, mut hashes: Vec<KeyHash>) -> Result<(), StageError> {
+    pub fn with_part(self, mut hashes: Vec<KeyHash>) -> Result<Self, StageError> {
         hashes.sort_unstable();
         hashes.dedup();
-        self.0.add(&hashes)
+        self.0.with_part(&hashes).map(Self)
     }
 
     /// The stage of all keys.
     ///
     /// # Errors
-    /// When other parts have many more keys than the first, or memory does not suffice.
+    /// When a part has many more keys than the first, or memory does not suffice.
     ///
     /// # Panics
     /// Unless all parts were added.
@@ -65,7 +65,7 @@ impl RibbonBuilder {
 
 /// Makes what [`Stage::mapped`] makes, but takes for granted that some key is in several groups.
 ///
-/// Beside the map and a part it needs 60 MB.
+/// Beside the map and a part it needs 70 MB.
 #[derive(Debug)]
 pub struct MapBuilder {
     parts: Parts,
@@ -94,22 +94,24 @@ impl MapBuilder {
         self.parts.is_complete()
     }
 
-    /// [`RibbonBuilder::add`], each key as often as it is in a group. A group past the last is taken for that.
+    /// [`RibbonBuilder::with_part`], each key as often as it is in a group. A group past the last is taken for that.
     ///
     /// # Errors
-    /// When the rate is below 2^-29, or memory does not suffice; the builder is of no use then.
+    /// When the rate is below 2^-29, a part has many more keys than the first, or memory does not suffice.
     ///
     /// # Panics
     /// When a key is not of the next part, or there is none.
-    pub fn add(&mut self, mut keys: Vec<Grouped>) -> Result<(), StageError> {
+    pub fn with_part(self, mut keys: Vec<Grouped>) -> Result<Self, StageError> {
         keys.sort_unstable();
-        self.parts.add(&self.coding.of(keys))
+        let Self { parts, coding } = self;
+        let parts = parts.with_part(&coding.of(keys))?;
+        Ok(Self { parts, coding })
     }
 
     /// [`RibbonBuilder::finish`].
     ///
     /// # Errors
-    /// When other parts have many more keys than the first, or memory does not suffice.
+    /// When a part has many more keys than the first, or memory does not suffice.
     ///
     /// # Panics
     /// Unless all parts were added.
@@ -158,7 +160,7 @@ impl Parts {
     }
 
     /// Adds the next part, in ascending order.
-    fn add(&mut self, hashes: &[KeyHash]) -> Result<(), StageError> {
+    fn with_part(mut self, hashes: &[KeyHash]) -> Result<Self, StageError> {
         assert!(!self.is_complete(), "there is no further part");
         assert!(
             hashes.iter().all(|&hash| self.is_next(hash)),
@@ -170,12 +172,21 @@ impl Parts {
             Some(filling) => filling,
             None => self.begin(Items::new(count))?,
         };
+        self.added += 1;
+        self.items += count;
         let added = filling.add(hashes);
         added.map_err(|source| no_memory(filling.geometry(), source))?;
+        if !filling.fits() {
+            return Err(self.crowded());
+        }
         self.filling = Some(filling);
-        self.items += count;
-        self.added += 1;
-        Ok(())
+        Ok(self)
+    }
+
+    fn crowded(&self) -> StageError {
+        StageError::Crowded {
+            items: Items::new(self.items),
+        }
     }
 
     /// Slots for all keys, given how many the first part has.
@@ -190,15 +201,15 @@ impl Parts {
         Filling::of(geometry).map_err(|source| no_memory(geometry, source))
     }
 
-    fn finish(self) -> Result<Stage, StageError> {
+    fn finish(mut self) -> Result<Stage, StageError> {
         assert!(self.is_complete(), "part {} is missing", self.added);
-        let items = Items::new(self.items);
-        let filling = self.filling.expect("there is a part");
+        let filling = self.filling.take().expect("there is a part");
         let geometry = filling.geometry();
         let words = filling.finish();
         let words = words.map_err(|source| no_memory(geometry, source))?;
-        let words = words.ok_or(StageError::Crowded { items })?;
-        Stage::with_words(Layout::Ribbon(geometry), items, words)
+        let words = words.ok_or_else(|| self.crowded())?;
+        let items = Items::new(self.items);
+        Ok(Stage::of_words(Layout::Ribbon(geometry), items, words))
     }
 }
 
@@ -219,7 +230,8 @@ mod tests {
         while !builder.is_complete() {
             let next = keys.iter().filter(|&&hash| builder.is_next(hash));
             // Each comes twice.
-            builder.add(next.clone().chain(next).copied().collect())?;
+            let twice = next.clone().chain(next).copied().collect();
+            builder = builder.with_part(twice)?;
         }
         builder.finish()
     }
@@ -253,14 +265,26 @@ mod tests {
     fn few_keys_come_in_many_parts() {
         for count in [0, 1, 10, 200] {
             let keys: Vec<KeyHash> = hashes(1).take(count).collect();
-            match in_parts(&keys, 40) {
-                Ok(stage) => {
-                    assert_eq!(stage.items().get(), count as u64);
-                    assert!(keys.iter().all(|&hash| stage.may_contain(hash)), "{count}");
-                }
-                Err(error) => assert!(error.to_string().contains("keys came"), "{error}"),
-            }
+            let stage = in_parts(&keys, 40).unwrap();
+            assert_eq!(stage.items().get(), count as u64);
+            assert!(keys.iter().all(|&hash| stage.may_contain(hash)), "{count}");
         }
+    }
+
+    #[test]
+    fn a_part_with_many_more_keys_than_the_first_is_refused() {
+        let builder = RibbonBuilder::new(3.try_into().unwrap(), RATE);
+        let part = |number: u64| {
+            let keys = hashes(number).take(20_000 * number as usize);
+            keys.filter(move |hash| probe::fast_range(hash.get(), 3) == number)
+                .collect()
+        };
+        let builder = builder.with_part(vec![KeyHash::new(1); 9]).unwrap();
+        let builder = builder
+            .with_part(part(1))
+            .and_then(|builder| builder.with_part(part(2)));
+        let error = builder.unwrap().finish().unwrap_err();
+        assert!(matches!(error, StageError::Crowded { .. }), "{error}");
     }
 
     /// Those of two groups among them; parts end where hashes differ in a group's bits.
@@ -278,7 +302,8 @@ mod tests {
                     let groups = [i].into_iter().chain(again).map(|i| i % groups);
                     groups.map(move |group| Grouped::new(hash).in_group(group))
                 });
-                builder.add(keys.collect()).unwrap();
+                let keys = keys.collect();
+                builder = builder.with_part(keys).unwrap();
             }
             let Mapped { stage, values } = builder.finish().unwrap();
             assert_eq!(stage.items().get(), KEYS as u64);
@@ -307,15 +332,15 @@ mod tests {
     #[test]
     #[should_panic(expected = "not of part 0")]
     fn a_key_of_another_part_is_refused() {
-        let mut builder = RibbonBuilder::new(2.try_into().unwrap(), RATE);
-        let _refused = builder.add(vec![KeyHash::new(1 << 63)]);
+        let builder = RibbonBuilder::new(2.try_into().unwrap(), RATE);
+        let _refused = builder.with_part(vec![KeyHash::new(1 << 63)]);
     }
 
     #[test]
     #[should_panic(expected = "part 1 is missing")]
     fn a_stage_of_some_parts_is_refused() {
-        let mut builder = RibbonBuilder::new(2.try_into().unwrap(), RATE);
-        builder.add(vec![KeyHash::new(1)]).unwrap();
+        let builder = RibbonBuilder::new(2.try_into().unwrap(), RATE);
+        let builder = builder.with_part(vec![KeyHash::new(1)]).unwrap();
         let _refused = builder.finish();
     }
 }

@@ -12,6 +12,7 @@
 
 use super::solve::solved;
 use super::{Ribbon, Slots};
+use crate::bits::Words;
 use crate::filter::{Kind, Stage};
 use crate::hash::KeyHash;
 use crate::math::Rate;
@@ -177,7 +178,7 @@ impl Coded {
     pub(in crate::filter) fn solved(
         &self,
         rate: Rate,
-    ) -> Result<Option<(Ribbon, Vec<u64>)>, TryReserveError> {
+    ) -> Result<Option<(Ribbon, Words)>, TryReserveError> {
         match self.coding.slots(rate) {
             Some(slots) => solved(&self.hashes, slots),
             None => Ok(None),

@@ -1,8 +1,12 @@
 //! The slots of a ribbon filter, worked out from its keys a shard at a time.
 
 use std::collections::TryReserveError;
+use std::fmt;
 
-use super::{BLOCK_SLOTS, BUCKET_SLOTS, BUCKETS_A_WORD, Layer, Place, Ribbon, Slots, low_bits};
+use super::{
+    BLOCK_SLOTS, BUCKET_SLOTS, BUCKETS_A_WORD, Layer, Place, Ribbon, Slots, WORDS_A_LINE, low_bits,
+};
+use crate::bits::Words;
 use crate::hash::KeyHash;
 use crate::math::{Items, ribbon};
 use crate::planted::planted;
@@ -15,7 +19,7 @@ const SIZES: u32 = 64;
 pub(in crate::filter) fn solved(
     hashes: &[KeyHash],
     slots: Slots,
-) -> Result<Option<(Ribbon, Vec<u64>)>, TryReserveError> {
+) -> Result<Option<(Ribbon, Words)>, TryReserveError> {
     let mut count = ribbon::slots(Items::new(hashes.len() as u64));
     for _ in 0..SIZES {
         let Some(geometry) = Ribbon::with_slots(count, slots) else {
@@ -30,35 +34,42 @@ pub(in crate::filter) fn solved(
 }
 
 /// The words of this geometry with these keys; `None` where a shard has too many.
-fn filled(geometry: Ribbon, hashes: &[KeyHash]) -> Result<Option<Vec<u64>>, TryReserveError> {
+fn filled(geometry: Ribbon, hashes: &[KeyHash]) -> Result<Option<Words>, TryReserveError> {
     let mut filling = Filling::of(geometry)?;
     filling.add(hashes)?;
     filling.finish()
 }
 
 /// A filter whose keys come in ascending order, a part at a time.
-#[derive(Debug)]
 pub(in crate::filter) struct Filling {
     system: System,
-    words: Vec<u64>,
-    /// The first word of the shard that keys come of, and those that came.
+    words: Words,
+    /// The shard that keys come of: where it begins, its words to be, and the keys that came.
     shard_at: u64,
-    shard_keys: Vec<KeyHash>,
-    /// Whether all shards so far took theirs.
+    shard: Vec<u64>,
+    keys: Vec<KeyHash>,
     fits: bool,
+}
+
+impl fmt::Debug for Filling {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut filling = f.debug_struct("Filling");
+        filling.field("geometry", &self.geometry());
+        filling.field("fits", &self.fits).finish_non_exhaustive()
+    }
 }
 
 impl Filling {
     pub(in crate::filter) fn of(geometry: Ribbon) -> Result<Self, TryReserveError> {
-        let mut words = Vec::new();
         let len = usize::try_from(geometry.words).unwrap_or(usize::MAX);
-        words.try_reserve_exact(len)?;
-        words.resize(len, 0);
+        let mut shard = Vec::new();
+        shard.try_reserve_exact(geometry.shard_words as usize)?;
         Ok(Self {
+            words: Words::from_values(len, [])?,
             system: System::of_shards(geometry)?,
-            words,
             shard_at: 0,
-            shard_keys: Vec::new(),
+            shard,
+            keys: Vec::new(),
             fits: true,
         })
     }
@@ -67,9 +78,14 @@ impl Filling {
         self.system.geometry
     }
 
+    /// Whether all shards so far took their keys.
+    pub(in crate::filter) fn fits(&self) -> bool {
+        self.fits
+    }
+
     /// Adds keys, in ascending order and above those of before.
     pub(in crate::filter) fn add(&mut self, mut hashes: &[KeyHash]) -> Result<(), TryReserveError> {
-        let geometry = self.system.geometry;
+        let geometry = self.geometry();
         while let Some(&first) = hashes.first() {
             let shard_at = geometry.in_shard(first).0;
             if shard_at != self.shard_at {
@@ -78,33 +94,33 @@ impl Filling {
             }
             let its_own = hashes.partition_point(|&hash| geometry.in_shard(hash).0 == shard_at);
             let (keys, others) = hashes.split_at(its_own);
-            self.shard_keys.try_reserve(keys.len())?;
-            self.shard_keys.extend_from_slice(keys);
+            self.keys.try_reserve(keys.len())?;
+            self.keys.extend_from_slice(keys);
             hashes = others;
         }
         Ok(())
     }
 
     /// The words; `None` where a shard had too many keys.
-    pub(in crate::filter) fn finish(mut self) -> Result<Option<Vec<u64>>, TryReserveError> {
+    pub(in crate::filter) fn finish(mut self) -> Result<Option<Words>, TryReserveError> {
         self.solve_shard()?;
         Ok(self.fits.then_some(self.words))
     }
 
     fn solve_shard(&mut self) -> Result<(), TryReserveError> {
-        let len = self.system.geometry.shard_words as usize;
-        let shard = &mut self.words[self.shard_at as usize..][..len];
-        self.fits = self.fits && self.system.takes_all(&self.shard_keys, shard)?;
+        self.shard.clear();
+        self.shard.resize(self.geometry().shard_words as usize, 0);
+        self.fits = self.fits && self.system.takes_all(&self.keys, &mut self.shard)?;
+        self.keys.clear();
         if self.fits {
-            self.system.solve(shard);
+            self.system.solve(&mut self.shard);
+            self.words.put(self.shard_at / WORDS_A_LINE, &self.shard);
         }
-        self.shard_keys.clear();
         Ok(())
     }
 }
 
 /// The equations of a shard, of which each begins at another slot.
-#[derive(Debug)]
 struct System {
     geometry: Ribbon,
     /// Of the equation that begins at a slot: the coefficients from there on, of which the first is one; zero
@@ -286,7 +302,6 @@ impl System {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bits::Words;
     use crate::filter::naive::hashes;
 
     const KEYS: usize = 200_000;
@@ -296,7 +311,6 @@ mod tests {
         let mut sorted: Vec<KeyHash> = hashes(1).take(KEYS).collect();
         sorted.sort_unstable();
         let words = filled(geometry.unwrap(), &sorted).unwrap()?;
-        let words = Words::from_values(words.len(), words).unwrap();
         Some((geometry.unwrap(), words))
     }
 

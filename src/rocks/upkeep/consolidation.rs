@@ -373,6 +373,9 @@ impl Upkeep {
                 if read.contains(&table.path) || setback.leaves_alone(&table.path) {
                     continue;
                 }
+                if self.bell.stopping() {
+                    return Err(UpkeepError::Stopped);
+                }
                 match self.absorb(column, table, reading, |keys| take(table, keys)) {
                     Ok(()) => _ = read.insert(table.path.clone()),
                     Err(error) => all_there = self.set_aside(column, table, error, setback)?,
