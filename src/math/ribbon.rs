@@ -57,11 +57,11 @@ pub fn rate(slot_parts: u32) -> f64 {
 ///
 /// The number in a part has Poisson's distribution. Five deviations above what was seen of it lie
 /// f + 12.5 + 5 √(f + 6.25), which is the m with m − 5 √m = f. A shard of 2^21 slots strays by the root of its keys,
-/// of which a 256th is six times as much.
+/// of which a 512th is three times as much; [`slots`] adds as much again.
 pub fn keys_of_parts(first: Items, parts: u64) -> Items {
     let first = first.get() as f64;
     let most = first + 12.5 + 5.0 * (first + 6.25).sqrt();
-    Items::new(whole(most * parts as f64 * (1.0 + 1.0 / 256.0)))
+    Items::new(whole(most * parts as f64 * (1.0 + 1.0 / 512.0)))
 }
 
 /// The slots that so many keys need.
@@ -127,11 +127,11 @@ mod tests {
             let all = keys_of_parts(Items::new(first), parts);
             all.get() as f64 / (first * parts) as f64
         };
-        assert_close(more(100, 7), 1.646, 1e-3);
-        assert_close(more(1 << 26, 2), 1.004_5, 1e-4);
-        assert_eq!(keys_of_parts(Items::new(0), 256), Items::new(25 * 257));
+        assert_close(more(100, 7), 1.643, 1e-3);
+        assert_close(more(1 << 26, 2), 1.002_6, 1e-4);
+        assert_eq!(keys_of_parts(Items::new(0), 512), Items::new(25 * 513));
         // It solves m − 5 √m = f.
-        let m = more(400, 256) * 400.0 * 256.0 / 257.0;
+        let m = more(400, 512) * 400.0 * 512.0 / 513.0;
         assert_close(m - 5.0 * m.sqrt(), 400.0, 1e-2);
     }
 
