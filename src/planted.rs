@@ -185,6 +185,8 @@ faults! {
     CoveredWhenListed => "foreign::",
     /// A consolidation beside an ingestion begins with the first table again.
     ArrivalsBeginAnew => "ingestion::a_consolidation_beside",
+    /// A map lacks keys of a table that it speaks for, where a later stage has them.
+    SharedTablesThinned => "upkeep::static_stage",
     /// A table that came between two parts of a static summary is taken for read.
     PartsOfTablesBelieved => "upkeep::static_stage",
     /// An uncovered table is noted as covered without being read.

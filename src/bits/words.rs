@@ -113,6 +113,8 @@ impl Words {
 
     /// Puts words in the place of those from this line on, which must have as many.
     pub(crate) fn put(&mut self, first_line: u64, words: &[u64]) {
+        let room = self.len - in_memory(first_line) * WORDS_A_LINE;
+        assert!(words.len() <= room, "{} words for {room}", words.len());
         let lines = self.lines.iter_mut().skip(in_memory(first_line));
         let cells = lines.flat_map(|line| &mut line.0);
         cells

@@ -395,9 +395,9 @@ impl Scalable {
         newest_first.any(|open| open.stage.may_contain(hash))
     }
 
-    /// Whether a stage that is there has a key, also while a first one is awaited.
+    /// Whether a stage that is there may have a key, also while a first one is awaited.
     #[cfg(feature = "rocksdb")]
-    pub(crate) fn has_in_a_stage(&self, hash: KeyHash) -> bool {
+    pub(crate) fn may_have_in_a_stage(&self, hash: KeyHash) -> bool {
         self.all().any(|open| open.stage.may_contain(hash))
     }
 
@@ -779,12 +779,25 @@ mod tests {
     #[cfg(feature = "rocksdb")]
     fn stages_tell_what_they_have_while_the_first_is_awaited() {
         let filter = Scalable::awaiting(imprint(1), small(None), Bits::new(0));
-        assert!(!hashes(1).take(9).any(|hash| filter.has_in_a_stage(hash)));
+        assert!(
+            !hashes(1)
+                .take(9)
+                .any(|hash| filter.may_have_in_a_stage(hash))
+        );
         hashes(1).take(500).for_each(|hash| filter.append(hash));
         assert!(filter.stages() > 2, "{filter:?}");
-        assert!(hashes(1).take(500).all(|hash| filter.has_in_a_stage(hash)));
+        assert!(
+            hashes(1)
+                .take(500)
+                .all(|hash| filter.may_have_in_a_stage(hash))
+        );
         let others = hashes(2).take(1_000);
-        assert!(others.filter(|&hash| filter.has_in_a_stage(hash)).count() < 30);
+        assert!(
+            others
+                .filter(|&hash| filter.may_have_in_a_stage(hash))
+                .count()
+                < 30
+        );
     }
 
     /// Whoever did not see it when they asked the stages must not see it afterwards either.

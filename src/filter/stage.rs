@@ -73,7 +73,7 @@ impl Stage {
     /// A stage of just these keys, at `rate` or below: a bumped ribbon filter, the smallest there is that is
     /// fast to look up. It takes no more: one that is inserted makes it answer *maybe* to all.
     ///
-    /// Needs 32 bytes a key beside the hashes, for two million keys at a time.
+    /// Needs 32 bytes a key beside the hashes, for up to four million keys at a time.
     ///
     /// # Errors
     /// When the rate is below 2^-32, or memory does not suffice.
@@ -96,7 +96,7 @@ impl Stage {
     /// [`Stage::ribbon`], and each slot takes three bits more. Where fewer tell the groups apart, the others
     /// make the rate lower.
     ///
-    /// Needs 32 bytes a key beside the hashes, for two million keys at a time.
+    /// Needs 32 bytes a key beside the hashes, for up to four million keys at a time.
     ///
     /// # Errors
     /// When the rate is below 2^-29, or memory does not suffice.

@@ -78,13 +78,11 @@ impl Filling {
         self.system.geometry
     }
 
-    /// Whether all shards so far took their keys.
-    pub(in crate::filter) fn fits(&self) -> bool {
-        self.fits
-    }
-
-    /// Adds keys, in ascending order and above those of before.
-    pub(in crate::filter) fn add(&mut self, mut hashes: &[KeyHash]) -> Result<(), TryReserveError> {
+    /// Adds keys, in ascending order and above those of before. False once a shard has too many.
+    pub(in crate::filter) fn add(
+        &mut self,
+        mut hashes: &[KeyHash],
+    ) -> Result<bool, TryReserveError> {
         let geometry = self.geometry();
         while let Some(&first) = hashes.first() {
             let shard_at = geometry.in_shard(first).0;
@@ -94,11 +92,15 @@ impl Filling {
             }
             let its_own = hashes.partition_point(|&hash| geometry.in_shard(hash).0 == shard_at);
             let (keys, others) = hashes.split_at(its_own);
-            self.keys.try_reserve(keys.len())?;
+            self.fits &= (self.keys.len() + keys.len()) as u64 <= geometry.shard_slots();
+            if !self.fits {
+                return Ok(false);
+            }
+            self.keys.try_reserve_exact(keys.len())?;
             self.keys.extend_from_slice(keys);
             hashes = others;
         }
-        Ok(())
+        Ok(self.fits)
     }
 
     /// The words; `None` where a shard had too many keys.

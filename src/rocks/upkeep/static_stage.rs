@@ -1,5 +1,5 @@
-//! The static first stage of a summary: a filter or a map of the keys of all live tables, which are read once for
-//! each part of the hashes that there is room for.
+//! The static first stage of a summary: a filter or a map of the keys of all live tables that later stages do not have.
+//! The tables are read once for each part of the hashes that there is room for.
 
 use std::collections::{HashMap, HashSet};
 use std::num::NonZeroU64;
@@ -118,8 +118,9 @@ impl Readings<'_> {
 
     /// Reads all live tables for a part; returns what `take` makes of their keys' hashes and groups.
     ///
-    /// Of tables that came since the first listing, keys that the summary has by now are left out: what is written
-    /// and flushed meanwhile would be more than there is room for. These tables have no share in a map.
+    /// Of tables that came since the first listing, keys that a later stage may have are left out: what is written
+    /// and flushed meanwhile would be more than there is room for. These tables have no share in a map, which must
+    /// have all keys of those that do.
     fn take<T: PartialEq>(
         &mut self,
         reading: Reading,
@@ -145,13 +146,16 @@ impl Readings<'_> {
                 return;
             }
             let group = groups.get(&*table.path).copied();
+            let is_whole = group.is_some() && !planted!(SharedTablesThinned);
             for &hash in hashes {
-                if group.is_none() && new.has_in_a_stage(hash) {
+                let Some(next) = take(hash, group.unwrap_or_default()) else {
                     continue;
-                }
+                };
                 // A table has all versions of a key one after another.
-                let next = take(hash, group.unwrap_or_default());
-                taken.extend(next.filter(|next| taken.last() != Some(next)));
+                let is_same = taken.last() == Some(&next);
+                if !is_same && (is_whole || !new.may_have_in_a_stage(hash)) {
+                    taken.push(next);
+                }
             }
         };
         let none = HashSet::new();
@@ -294,6 +298,53 @@ mod tests {
             let read = |key: u32| db.get(key.to_be_bytes()).unwrap();
             assert!((0..last).all(|key| read(key).is_some()));
         }
+    }
+
+    /// There is room for a few keys more than the first part tells of, and for none that the memtables feed anyway.
+    #[test]
+    fn what_is_written_and_flushed_beside_it_crowds_no_summary() {
+        for sieve in settings() {
+            let home = tempfile::tempdir().unwrap();
+            let db = filled(home.path(), &sieve, 1_000);
+            let failed = thread::scope(|scope| {
+                let writer = scope.spawn(|| {
+                    for key in KEYS..4 * KEYS {
+                        db.put(key.to_be_bytes(), "value").unwrap();
+                        if key % 5_000 == 0 {
+                            db.flush().unwrap();
+                        }
+                    }
+                });
+                let mut failed = Vec::new();
+                while !writer.is_finished() {
+                    failed.extend(db.consolidate().err().map(|error| error.to_string()));
+                }
+                failed
+            });
+            let crowded = failed.iter().filter(|error| error.contains("keys came"));
+            assert_eq!(crowded.count(), 0, "{failed:?}");
+            assert!((0..4 * KEYS).all(|key| !is_denied(&db, key)));
+        }
+    }
+
+    /// Though the memtables feed newer versions of them: those before are asked for by snapshots.
+    #[test]
+    fn a_table_with_a_share_in_a_map_has_all_its_keys_there() {
+        let [_, sieve] = settings();
+        let home = tempfile::tempdir().unwrap();
+        let db = filled(home.path(), &sieve, 1_000);
+        thread::scope(|scope| {
+            let consolidation = scope.spawn(|| db.consolidate());
+            let mut keys = (0..KEYS).cycle();
+            while !consolidation.is_finished() {
+                let key = keys.next().unwrap();
+                db.put(key.to_be_bytes(), "newer").unwrap();
+            }
+            consolidation.join().unwrap().unwrap();
+        });
+        assert!(db.columns().all().remove(0).view().summary.stages() > 1);
+        let report = db.verify(true).unwrap();
+        assert!(report.lost.is_empty(), "{} keys", report.lost.len());
     }
 
     /// Its keys are in the map, and it has no share there.
