@@ -113,6 +113,7 @@ bench: tools
 	done; done
 	$(SIEVE) bench miss --keys $(KEYS) --runs 4 --mix 0.01,0.1,0.5,0.9
 	$(SIEVE) bench miss --keys $(KEYS) --runs 4 --split 12
+	$(SIEVE) bench miss --keys $(KEYS) --runs leveled --cache 32 --lookups 20000
 
 # bindgen needs libclang; ccache is worth having but can be done without.
 tools:

@@ -32,6 +32,20 @@ pub(super) struct Absorbed {
     set_aside: Vec<LiveTable>,
 }
 
+impl Absorbed {
+    /// Errs where a table could not be read whose keys the summary of now has.
+    pub(super) fn lacks_nothing_known(&self, column: &Column) -> Result<(), UpkeepError> {
+        let known = column.covers();
+        let needed = |table: &&LiveTable| is_covered(table, &known);
+        match self.set_aside.iter().find(needed) {
+            None => Ok(()),
+            Some(table) => Err(UpkeepError::Needed {
+                path: table.path.clone(),
+            }),
+        }
+    }
+}
+
 /// Stages that a summary may grow to while writers are busy; each is one cache line of a miss.
 const BUSY_STAGES: usize = 6;
 
@@ -247,15 +261,12 @@ impl Upkeep {
             set_aside,
         } = absorbed;
         let covers: HashSet<SegmentId> = read.iter().filter_map(LiveTable::id).collect();
-        let (summary, known) = (Arc::clone(new), column.covers());
-        Ok(if set_aside.is_empty() {
-            column.publish(*epoch, summary, Coverage::Complete, covers)
-        } else if let Some(needed) = set_aside.iter().find(|table| is_covered(table, &known)) {
-            let path = needed.path.clone();
-            return Err(UpkeepError::Needed { path });
-        } else {
-            self.publish_partial(column, *epoch, summary, covers, set_aside)
-        })
+        let summary = Arc::clone(new);
+        if set_aside.is_empty() {
+            return Ok(column.publish(*epoch, summary, Coverage::Complete, covers));
+        }
+        absorbed.lacks_nothing_known(column)?;
+        Ok(self.publish_partial(column, *epoch, summary, covers, set_aside))
     }
 
     /// Turns the memtables that do not feed this summary into tables, as soon as that slows no writer.

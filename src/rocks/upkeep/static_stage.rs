@@ -163,6 +163,8 @@ impl Readings<'_> {
             .upkeep
             .absorb_all(column, self.setback, reading, none, add)?;
         room.map_err(no_room)?;
+        // Else all other parts would be read in vain.
+        absorbed.lacks_nothing_known(column)?;
         let is_first = self.last.is_none() || planted!(PartsOfTablesBelieved);
         let paths = absorbed.read.iter().map(|table| &table.path);
         let for_all = paths.filter(|&path| is_first || self.for_all_parts.contains(path));
