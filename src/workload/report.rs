@@ -266,8 +266,6 @@ pub struct MissReport {
 impl MissReport {
     /// Puts the parts together.
     pub fn new(case: &Case, fill_us: Pair, figures: &Figures, weights: Weights) -> Self {
-        let (miss_ns, multi_miss_ns) = (figures.miss.one_ns, figures.miss.many_ns);
-        let (hit_ns, multi_hit_ns) = (figures.hit.one_ns, figures.hit.many_ns);
         let (miss, hit) = (
             MixReport::new(case, &figures.miss),
             MixReport::new(case, &figures.hit),
@@ -279,18 +277,18 @@ impl MissReport {
             native: case.native.clone(),
             cache_mib: case.cache_mib,
             rounds: case.rounds,
-            native_miss_ns: miss_ns.native,
-            sieve_miss_ns: miss_ns.sieve,
-            ratio_miss: miss_ns.speedup(),
-            native_hit_ns: hit_ns.native,
-            sieve_hit_ns: hit_ns.sieve,
-            ratio_hit: hit_ns.slowdown(),
-            native_multi_miss_ns: multi_miss_ns.native,
-            sieve_multi_miss_ns: multi_miss_ns.sieve,
-            ratio_multi_miss: multi_miss_ns.speedup(),
-            native_multi_hit_ns: multi_hit_ns.native,
-            sieve_multi_hit_ns: multi_hit_ns.sieve,
-            ratio_multi_hit: multi_hit_ns.slowdown(),
+            native_miss_ns: miss.native_ns,
+            sieve_miss_ns: miss.sieve_ns,
+            ratio_miss: miss.ratio,
+            native_hit_ns: hit.native_ns,
+            sieve_hit_ns: hit.sieve_ns,
+            ratio_hit: figures.hit.one_ns.slowdown(),
+            native_multi_miss_ns: miss.native_multi_ns,
+            sieve_multi_miss_ns: miss.sieve_multi_ns,
+            ratio_multi_miss: miss.ratio_multi,
+            native_multi_hit_ns: hit.native_multi_ns,
+            sieve_multi_hit_ns: hit.sieve_multi_ns,
+            ratio_multi_hit: figures.hit.many_ns.slowdown(),
             native_miss_blocks: miss.native_blocks,
             sieve_miss_blocks: miss.sieve_blocks,
             native_multi_miss_blocks: miss.native_multi_blocks,

@@ -244,10 +244,9 @@ fn measure(
     own: Native,
 ) -> Result<(MissReport, Counts), Stop> {
     let plan = arguments.plan();
-    let setting = |filter| arguments.setting(filter);
-    setting(own).check_room()?;
+    arguments.setting(own).check_room()?;
     let (native_home, sieve_home) = (Home::temporary()?, Home::temporary()?);
-    let options = |filter| setting(filter).options();
+    let options = |filter| arguments.setting(filter).options();
     let spaces = [Space::Default];
     let mut native = Plain::open(&options(arguments.native), native_home.path(), &spaces)?;
     let mut sieve = Sieve::open(&options(own), &front, sieve_home.path(), &spaces)?;
