@@ -1,5 +1,5 @@
 //! Transactions that make a key unless it is there, beside those of RocksDB alone: an
-//! `OptimisticTransactionDB` with a Bloom filter of 10 bits per key, all of it cached.
+//! `OptimisticTransactionDB`, then a `TransactionDB`, with a Bloom filter of 10 bits per key, all of it cached.
 //!
 //! ```text
 //! look      begin; get_for_update of an absent key; drop
@@ -18,10 +18,10 @@ use std::ops::Range;
 use std::time::Instant;
 
 use common::{key, keys_asked_for, median};
-use lsm_sieve::{SieveDb, SieveOptions};
+use lsm_sieve::{SieveDb, SieveOptions, TransactionSettings};
 use rocksdb::{
     BlockBasedOptions, Cache, DBCompressionType, Error, IteratorMode, MultiThreaded,
-    OptimisticTransactionDB, Options, WriteOptions,
+    OptimisticTransactionDB, Options, TransactionDB, TransactionDBOptions, WriteOptions,
 };
 
 const ROUNDS: u64 = 9;
@@ -60,7 +60,7 @@ trait Subject {
 }
 
 macro_rules! subject {
-    ($type:ty) => {
+    ($type:ty, $settings:expr) => {
         impl Subject for $type {
             fn put(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
                 self.put(key, value)
@@ -83,7 +83,7 @@ macro_rules! subject {
             fn make(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
                 let mut unlogged = WriteOptions::default();
                 unlogged.disable_wal(true);
-                let transaction = self.transaction_opt(&unlogged, &<_>::default());
+                let transaction = self.transaction_opt(&unlogged, $settings);
                 if transaction.get_pinned_for_update(key, true)?.is_none() {
                     transaction.put(key, value)?;
                 }
@@ -92,8 +92,9 @@ macro_rules! subject {
         }
     };
 }
-subject!(OptimisticTransactionDB<MultiThreaded>);
-subject!(SieveDb);
+subject!(OptimisticTransactionDB<MultiThreaded>, &<_>::default());
+subject!(TransactionDB<MultiThreaded>, &<_>::default());
+subject!(SieveDb, TransactionSettings::Default);
 
 fn fill(subject: &impl Subject, keys: u64) -> Result<(), Error> {
     for run in 0..RUNS {
@@ -133,15 +134,14 @@ fn compare(what: &str, native: Round<'_>, sieve: Round<'_>) -> Result<(), Error>
     Ok(())
 }
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let keys = keys_asked_for(4_000_000) as u64;
-    let folder = tempfile::tempdir()?;
-    let home = folder.path();
-    let native = OptimisticTransactionDB::<MultiThreaded>::open(&options(), home.join("native"))?;
-    let sieve = SieveOptions::default().transactions(true);
-    let sieve = SieveDb::open(&options(), &sieve, home.join("sieve"))?;
-    fill(&native, keys)?;
-    fill(&sieve, keys)?;
+/// What transactions of either kind take, of RocksDB alone and with the front.
+fn compare_all(
+    native: &impl Subject,
+    sieve: &SieveDb,
+    keys: u64,
+) -> Result<(), Box<dyn std::error::Error>> {
+    fill(native, keys)?;
+    fill(sieve, keys)?;
     sieve.consolidate()?;
 
     let absent = |round| ABSENT + round * LOOKS..ABSENT + (round + 1) * LOOKS;
@@ -151,20 +151,43 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             Ok(())
         })
     };
-    compare("look", &|round| look(&native, absent(round)), &|round| {
-        look(&sieve, absent(round))
+    compare("look", &|round| look(native, absent(round)), &|round| {
+        look(sieve, absent(round))
     })?;
     let there = |round: u64| {
         let first = round * LOOKS % keys;
         first..(first + LOOKS).min(keys)
     };
-    compare("there", &|round| look(&native, there(round)), &|round| {
-        look(&sieve, there(round))
+    compare("there", &|round| look(native, there(round)), &|round| {
+        look(sieve, there(round))
     })?;
     let fresh = |round| 2 * ABSENT + round * MADE..2 * ABSENT + (round + 1) * MADE;
     let make = |subject: &dyn Subject, ids| ns_each(ids, |key| subject.make(key, &[b'v'; 100]));
-    compare("make", &|round| make(&native, fresh(round)), &|round| {
-        make(&sieve, fresh(round))
+    compare("make", &|round| make(native, fresh(round)), &|round| {
+        make(sieve, fresh(round))
     })?;
     Ok(())
+}
+
+#[expect(clippy::print_stdout, reason = "a bench reports on standard output")]
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let keys = keys_asked_for(4_000_000) as u64;
+    let optimistic = SieveOptions::default().transactions(true);
+    let locking = TransactionDBOptions::default();
+    let of_locks = SieveOptions::default().locking_transactions(TransactionDBOptions::default());
+
+    println!("optimistic");
+    let home = tempfile::tempdir()?;
+    let native = home.path().join("native");
+    let native = OptimisticTransactionDB::<MultiThreaded>::open(&options(), native)?;
+    let sieve = SieveDb::open(&options(), &optimistic, home.path().join("sieve"))?;
+    compare_all(&native, &sieve, keys)?;
+    drop((native, sieve, home));
+
+    println!("with locks");
+    let home = tempfile::tempdir()?;
+    let native = home.path().join("native");
+    let native = TransactionDB::<MultiThreaded>::open(&options(), &locking, native)?;
+    let sieve = SieveDb::open(&options(), &of_locks, home.path().join("sieve"))?;
+    compare_all(&native, &sieve, keys)
 }

@@ -11,11 +11,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
-use lsm_sieve::{Bits, SieveDb, SieveOptions, Transaction};
+use lsm_sieve::{Bits, SieveDb, SieveOptions, Transaction, TransactionSettings};
 use rocksdb::{
     AsColumnFamilyRef, BoundColumnFamily, DBPinnableSlice, DEFAULT_COLUMN_FAMILY_NAME as DEFAULT,
     Error, ErrorKind, IteratorMode, OptimisticTransactionOptions, Options, ReadOptions,
-    WriteOptions,
+    TransactionDBOptions, WriteOptions,
 };
 
 use crate::twin::{
@@ -23,16 +23,28 @@ use crate::twin::{
     settle, sieve,
 };
 
+mod locks;
+
 const OTHER: &str = "other";
 
-fn open(path: &Path) -> SieveDb {
-    let sieve = sieve().transactions(true);
-    SieveDb::open_cf(&options(), &sieve, path, [DEFAULT, OTHER]).unwrap()
+fn optimistic(sieve: SieveOptions) -> SieveOptions {
+    sieve.transactions(true)
+}
+
+fn locking(sieve: SieveOptions) -> SieveOptions {
+    sieve.locking_transactions(TransactionDBOptions::default())
+}
+
+/// Settings with transactions of either kind.
+const KINDS: [fn(SieveOptions) -> SieveOptions; 2] = [optimistic, locking];
+
+fn open(path: &Path, sieve: &SieveOptions) -> SieveDb {
+    SieveDb::open_cf(&options(), sieve, path, [DEFAULT, OTHER]).unwrap()
 }
 
 /// A database whose filters rule out what is not there, and its model.
-fn covered(path: &Path) -> (SieveDb, Model) {
-    let db = open(path);
+fn covered(path: &Path, sieve: &SieveOptions) -> (SieveDb, Model) {
+    let db = open(path, sieve);
     let mut model = Model::new();
     fill(&db, &mut model, 0..500);
     db.flush().unwrap();
@@ -144,63 +156,69 @@ fn finds(of: &Transaction<'_>, db: &SieveDb, family: &str, key: &[u8], expected:
 
 #[test]
 fn what_a_transaction_wrote_is_read_though_the_filters_deny_it() {
-    let home = tempfile::tempdir().unwrap();
-    let (db, model) = covered(home.path());
-    for family in [DEFAULT, OTHER] {
-        let cf = db.cf_handle(family).unwrap();
-        let own = denied(&db, &cf, 0);
-        let transaction = db.transaction();
-        finds(&transaction, &db, family, &own, None);
-        transaction.put_cf(&cf, &own, "written").unwrap();
-        finds(&transaction, &db, family, &own, Some(b"written"));
-        transaction.set_savepoint();
-        transaction.delete_cf(&cf, &own).unwrap();
-        finds(&transaction, &db, family, &own, None);
-        transaction.merge_cf(&cf, &own, "merged").unwrap();
-        finds(&transaction, &db, family, &own, Some(b"merged"));
-        transaction.rollback_to_savepoint().unwrap();
-        transaction.merge_cf(&cf, &own, "+").unwrap();
-        finds(&transaction, &db, family, &own, Some(b"written+"));
-        // Nobody else knows.
-        assert!(db.get_cf(&cf, &own).unwrap().is_none());
-        assert!(db.answer_cf(&cf, &own).is_absent());
-        transaction.rollback().unwrap();
-        finds(&transaction, &db, family, &own, None);
+    for kind in KINDS {
+        let home = tempfile::tempdir().unwrap();
+        let (db, model) = covered(home.path(), &kind(sieve()));
+        for family in [DEFAULT, OTHER] {
+            let cf = db.cf_handle(family).unwrap();
+            let own = denied(&db, &cf, 0);
+            let transaction = db.transaction();
+            finds(&transaction, &db, family, &own, None);
+            transaction.put_cf(&cf, &own, "written").unwrap();
+            finds(&transaction, &db, family, &own, Some(b"written"));
+            transaction.set_savepoint();
+            transaction.delete_cf(&cf, &own).unwrap();
+            finds(&transaction, &db, family, &own, None);
+            transaction.merge_cf(&cf, &own, "merged").unwrap();
+            finds(&transaction, &db, family, &own, Some(b"merged"));
+            transaction.rollback_to_savepoint().unwrap();
+            transaction.merge_cf(&cf, &own, "+").unwrap();
+            finds(&transaction, &db, family, &own, Some(b"written+"));
+            // Nobody else knows.
+            assert!(db.get_cf(&cf, &own).unwrap().is_none());
+            assert!(db.answer_cf(&cf, &own).is_absent());
+            transaction.rollback().unwrap();
+            finds(&transaction, &db, family, &own, None);
+        }
+        agree(&db, &model);
     }
-    agree(&db, &model);
 }
 
 #[test]
 fn a_merge_is_on_top_of_what_the_database_has() {
-    let home = tempfile::tempdir().unwrap();
-    let (db, model) = covered(home.path());
-    let (there, value) = model.last_key_value().unwrap();
-    let transaction = db.transaction();
-    finds(&transaction, &db, DEFAULT, there, Some(value));
-    transaction.merge(there, "+").unwrap();
-    let merged = [value, &b"+"[..]].concat();
-    finds(&transaction, &db, DEFAULT, there, Some(&merged));
-    transaction.commit().unwrap();
-    assert_eq!(db.get(there).unwrap(), Some(merged));
+    for kind in KINDS {
+        let home = tempfile::tempdir().unwrap();
+        let (db, model) = covered(home.path(), &kind(sieve()));
+        let (there, value) = model.last_key_value().unwrap();
+        let transaction = db.transaction();
+        finds(&transaction, &db, DEFAULT, there, Some(value));
+        transaction.merge(there, "+").unwrap();
+        let merged = [value, &b"+"[..]].concat();
+        finds(&transaction, &db, DEFAULT, there, Some(&merged));
+        transaction.commit().unwrap();
+        assert_eq!(db.get(there).unwrap(), Some(merged));
+    }
 }
 
 #[test]
 fn transactions_ask_the_filters() {
-    let home = tempfile::tempdir().unwrap();
-    let (db, _model) = covered(home.path());
-    let transaction = db.transaction();
-    transaction.put("another key", "value").unwrap();
-    for family in [DEFAULT, OTHER] {
-        let cf = db.cf_handle(family).unwrap();
-        let sought = denied(&db, &cf, 0);
-        assert!(db.answer_cf(&cf, b"absent").is_absent());
-        let before = db.stats_cf(family).unwrap();
-        let mut asked = 0;
-        for (name, read) in reads(family) {
-            assert_eq!(read(&transaction, &cf, &sought).unwrap(), None);
-            asked += if name.starts_with("multi") { 2 } else { 1 };
-            let after = db.stats_cf(family).unwrap();
-            assert_eq!(after.absent, before.absent + asked, "{name} in {family}");
+    for kind in KINDS {
+        let home = tempfile::tempdir().unwrap();
+        let (db, _model) = covered(home.path(), &kind(sieve()));
+        let transaction = db.transaction();
+        transaction.put("another key", "value").unwrap();
+        for family in [DEFAULT, OTHER] {
+            let cf = db.cf_handle(family).unwrap();
+            let sought = denied(&db, &cf, 0);
+            assert!(db.answer_cf(&cf, b"absent").is_absent());
+            let before = db.stats_cf(family).unwrap();
+            let mut asked = 0;
+            for (name, read) in reads(family) {
+                assert_eq!(read(&transaction, &cf, &sought).unwrap(), None);
+                asked += if name.starts_with("multi") { 2 } else { 1 };
+                let after = db.stats_cf(family).unwrap();
+                assert_eq!(after.absent, before.absent + asked, "{name} in {family}");
+            }
         }
     }
 }
@@ -208,7 +226,7 @@ fn transactions_ask_the_filters() {
 #[test]
 fn a_key_that_the_filters_deny_is_watched() {
     let home = tempfile::tempdir().unwrap();
-    let (db, _model) = covered(home.path());
+    let (db, _model) = covered(home.path(), &optimistic(sieve()));
     let default = db.cf_handle(DEFAULT).unwrap();
     let ways = [READS_FOR_UPDATE, DEFAULT_READS_FOR_UPDATE].concat();
     for (at, (name, read)) in (2_u64..).zip(ways) {
@@ -235,10 +253,14 @@ fn a_key_that_the_filters_deny_is_watched() {
 /// The use that misses come from: a key that is made unless it is there.
 #[test]
 fn of_many_that_make_a_key_if_it_is_absent_one_does() {
+    KINDS.iter().for_each(|kind| make_if_absent(&kind(sieve())));
+}
+
+fn make_if_absent(sieve: &SieveOptions) {
     const MAKERS: usize = 4;
     const MADE: u64 = 300;
     let home = tempfile::tempdir().unwrap();
-    let (db, _model) = covered(home.path());
+    let (db, _model) = covered(home.path(), sieve);
     let winners: Vec<AtomicUsize> = (0..MADE).map(|_| AtomicUsize::new(0)).collect();
     let make = |maker: usize, key: &[u8]| -> Result<bool, Error> {
         let transaction = db.transaction();
@@ -278,7 +300,7 @@ fn of_many_that_make_a_key_if_it_is_absent_one_does() {
 #[test]
 fn a_snapshot_is_read_through_and_conflicts_are_counted_from_it() {
     let home = tempfile::tempdir().unwrap();
-    let (db, model) = covered(home.path());
+    let (db, model) = covered(home.path(), &optimistic(sieve()));
     let (there, value) = model.last_key_value().unwrap();
     let new = denied(&db, &db.cf_handle(DEFAULT).unwrap(), 0);
     let mut from_now = OptimisticTransactionOptions::default();
@@ -308,7 +330,7 @@ fn a_snapshot_is_read_through_and_conflicts_are_counted_from_it() {
 #[test]
 fn conflicts_are_found_in_memtables_that_were_flushed() {
     let home = tempfile::tempdir().unwrap();
-    let db = open(home.path());
+    let db = open(home.path(), &optimistic(sieve()));
     db.create_cf("made later", &options()).unwrap();
     for family in [DEFAULT, OTHER, "made later"] {
         let cf = db.cf_handle(family).unwrap();
@@ -337,9 +359,13 @@ fn without_the_setting_there_are_no_transactions() {
 /// As it may in RocksDB's default, which looks for conflicts before a commit's turn among the writers.
 #[test]
 fn no_plain_write_is_overwritten_by_a_commit_that_did_not_see_it() {
-    const WRITES: u64 = 150_000;
+    write_beside_commits(&optimistic(sieve()), 150_000);
+    write_beside_commits(&locking(sieve()), 20_000);
+}
+
+fn write_beside_commits(sieve: &SieveOptions, writes: u64) {
     let home = tempfile::tempdir().unwrap();
-    let db = open(home.path());
+    let db = open(home.path(), sieve);
     db.put("key", "0:").unwrap();
     let done = AtomicBool::new(false);
     let extend = || {
@@ -357,7 +383,7 @@ fn no_plain_write_is_overwritten_by_a_commit_that_did_not_see_it() {
                 }
             }
         });
-        for i in 0..WRITES {
+        for i in 0..writes {
             let written = format!("{i}:");
             db.put("key", &written).unwrap();
             let found = db.get("key").unwrap().unwrap();
@@ -386,7 +412,7 @@ fn unordered_writes_are_refused_beside_transactions() {
 fn readers_read_in_transactions_and_commit_none() {
     let home = tempfile::tempdir().unwrap();
     let (database, messages) = (home.path().join("db"), home.path().join("secondary"));
-    let (writer, model) = covered(&database);
+    let (writer, model) = covered(&database, &optimistic(sieve()));
     let sieve = sieve().transactions(true);
     let families = [DEFAULT, OTHER];
     let refuses = |db: &SieveDb| {
@@ -408,74 +434,91 @@ fn readers_read_in_transactions_and_commit_none() {
     refuses(&reader.unwrap());
 }
 
+fn write_new(of: &Transaction<'_>, cf: &impl AsColumnFamilyRef, key: &str) -> Result<(), Error> {
+    let found = of.get_for_update_cf(cf, key, true)?;
+    assert_eq!(found, None, "{key}");
+    of.put_cf(cf, key, "value")
+}
+
 /// A commit looks its families up; who makes and drops some must not do it meanwhile.
 #[test]
 fn families_come_and_go_beside_commits() {
-    let home = tempfile::tempdir().unwrap();
-    let db = open(home.path());
-    let done = AtomicBool::new(false);
-    thread::scope(|scope| {
-        for writer in 0..2 {
-            let (db, done) = (&db, &done);
-            scope.spawn(move || {
-                for i in 0_u64.. {
-                    if done.load(Ordering::Relaxed) {
-                        return;
-                    }
-                    let transaction = db.transaction();
-                    let key = format!("{writer}.{i}");
-                    for family in [DEFAULT, OTHER, "of a moment"] {
-                        if let Some(cf) = db.cf_handle(family) {
-                            let found = transaction.get_for_update_cf(&cf, &key, true);
-                            assert_eq!(found.unwrap(), None, "{key} in {family}");
-                            transaction.put_cf(&cf, &key, "value").unwrap();
+    for kind in KINDS {
+        let home = tempfile::tempdir().unwrap();
+        let db = open(home.path(), &kind(sieve()));
+        let done = AtomicBool::new(false);
+        thread::scope(|scope| {
+            for writer in 0..2 {
+                let (db, done) = (&db, &done);
+                scope.spawn(move || {
+                    let mut writing = WriteOptions::default();
+                    // RocksDB ends all writing otherwise, after a commit that did not look for conflicts.
+                    writing.set_ignore_missing_column_families(true);
+                    for i in 0_u64.. {
+                        if done.load(Ordering::Relaxed) {
+                            return;
+                        }
+                        let transaction =
+                            db.transaction_opt(&writing, TransactionSettings::Default);
+                        let key = format!("{writer}.{i}");
+                        for family in [DEFAULT, OTHER, "of a moment"] {
+                            let Some(cf) = db.cf_handle(family) else {
+                                continue;
+                            };
+                            match write_new(&transaction, &cf, &key) {
+                                Ok(()) => {}
+                                // It is gone, and its locks with it.
+                                Err(error) => assert_eq!(error.kind(), ErrorKind::InvalidArgument),
+                            }
+                        }
+                        match transaction.commit() {
+                            Ok(()) => assert!(db.get(&key).unwrap().is_some(), "{key}"),
+                            // The family is gone.
+                            Err(error) => assert_eq!(error.kind(), ErrorKind::InvalidArgument),
                         }
                     }
-                    match transaction.commit() {
-                        Ok(()) => assert!(db.get(&key).unwrap().is_some(), "{key}"),
-                        // The family is gone.
-                        Err(error) => assert_eq!(error.kind(), ErrorKind::InvalidArgument),
-                    }
-                }
-            });
-        }
-        for _ in 0..60 {
-            db.create_cf("of a moment", &options()).unwrap();
-            thread::yield_now();
-            db.drop_cf("of a moment").unwrap();
-        }
-        done.store(true, Ordering::Relaxed);
-    });
+                });
+            }
+            for _ in 0..60 {
+                db.create_cf("of a moment", &options()).unwrap();
+                thread::yield_now();
+                db.drop_cf("of a moment").unwrap();
+            }
+            done.store(true, Ordering::Relaxed);
+        });
+    }
 }
 
 #[test]
 fn iterators_see_what_a_transaction_wrote() {
-    let home = tempfile::tempdir().unwrap();
-    let db = open(home.path());
-    db.put("b", "there").unwrap();
-    let transaction = db.transaction();
-    transaction.put("a", "own").unwrap();
-    let keys = |mode| {
-        let keys = transaction.iterator(mode).map(|entry| entry.unwrap().0);
-        keys.map(|key| key[0]).collect::<Vec<u8>>()
-    };
-    assert_eq!(keys(IteratorMode::Start), b"ab");
-    assert_eq!(keys(IteratorMode::End), b"ba");
-    let cf = db.cf_handle(OTHER).unwrap();
-    transaction.put_cf(&cf, "c", "own").unwrap();
-    let mut raw = transaction.raw_iterator_cf(&cf);
-    raw.seek_to_first();
-    assert_eq!(raw.key(), Some(&b"c"[..]));
-    drop(raw);
-    transaction.commit().unwrap();
-    assert_eq!(db.get("a").unwrap().as_deref(), Some(&b"own"[..]));
+    for kind in KINDS {
+        let home = tempfile::tempdir().unwrap();
+        let db = open(home.path(), &kind(sieve()));
+        db.put("b", "there").unwrap();
+        let transaction = db.transaction();
+        transaction.put("a", "own").unwrap();
+        let keys = |mode| {
+            let keys = transaction.iterator(mode).map(|entry| entry.unwrap().0);
+            keys.map(|key| key[0]).collect::<Vec<u8>>()
+        };
+        assert_eq!(keys(IteratorMode::Start), b"ab");
+        assert_eq!(keys(IteratorMode::End), b"ba");
+        let cf = db.cf_handle(OTHER).unwrap();
+        transaction.put_cf(&cf, "c", "own").unwrap();
+        let mut raw = transaction.raw_iterator_cf(&cf);
+        raw.seek_to_first();
+        assert_eq!(raw.key(), Some(&b"c"[..]));
+        drop(raw);
+        transaction.commit().unwrap();
+        assert_eq!(db.get("a").unwrap().as_deref(), Some(&b"own"[..]));
+    }
 }
 
 /// What is watched since the mark is no longer, and what was before it is.
 #[test]
 fn a_savepoint_keeps_what_was_watched_before_it() {
     let home = tempfile::tempdir().unwrap();
-    let (db, _model) = covered(home.path());
+    let (db, _model) = covered(home.path(), &optimistic(sieve()));
     let cf = db.cf_handle(DEFAULT).unwrap();
     let (before, after) = (denied(&db, &cf, 0), denied(&db, &cf, 1_000));
     for (written, expected) in [(&after, None), (&before, Some(ErrorKind::Busy))] {
@@ -533,12 +576,17 @@ fn step(
 }
 
 /// Random transactions and reopenings under these settings.
-fn transact_at_random(sieve: &SieveOptions, options: &Options, seed: u64) {
+fn transact_at_random(
+    sieve: &SieveOptions,
+    kind: fn(SieveOptions) -> SieveOptions,
+    options: &Options,
+    seed: u64,
+) {
     let home = tempfile::tempdir().unwrap();
     let mut dice = Dice(seed);
     let mut models: [Model; 2] = Default::default();
     for _ in 0..3 {
-        let sieve = sieve.clone().transactions(true);
+        let sieve = kind(sieve.clone());
         let db = SieveDb::open_cf(options, &sieve, home.path(), [DEFAULT, OTHER]).unwrap();
         for _ in 0..60 {
             let at = dice.below(2) as usize;
@@ -580,10 +628,12 @@ fn random_transactions_leave_what_their_model_says() {
         sieve().spare_hits(true),
         sieve().leave_out([OTHER]),
     ];
-    for (seed, settings) in (1..).zip(settings) {
-        transact_at_random(&settings, &options(), seed);
-    }
     let mut pipelined = options();
     pipelined.set_enable_pipelined_write(true);
-    transact_at_random(&sieve(), &pipelined, 20);
+    for kind in KINDS {
+        for (seed, settings) in (1..).zip(&settings) {
+            transact_at_random(settings, kind, &options(), seed);
+        }
+        transact_at_random(&sieve(), kind, &pipelined, 20);
+    }
 }

@@ -60,7 +60,7 @@ mod verify;
 pub(crate) use audit::Sample;
 pub use audit::{Liar, Refutation};
 pub use coverage::{Answer, Proof};
-pub use db::{ColumnFamilyMetaData, SieveDb, Snapshot, Transaction};
+pub use db::{ColumnFamilyMetaData, SieveDb, Snapshot, Transaction, TransactionSettings};
 pub use error::{InspectError, OpenError, UpkeepFailed};
 pub(crate) use family::Family;
 pub(crate) use ffi::drops_entries;

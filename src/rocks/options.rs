@@ -1,9 +1,13 @@
 //! What a front may be told; every setting has a default that is argued here.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
+
+use rocksdb::TransactionDBOptions;
 
 use super::audit::Sample;
 use super::inventory::recent_budget;
@@ -42,10 +46,28 @@ pub struct SieveOptions {
     scrub_every: Option<Duration>,
     left_out: BTreeSet<String>,
     spares_hits: bool,
-    transactions: bool,
+    transactions: Option<Isolation>,
     publishes_first: bool,
     families: usize,
     access: Access,
+}
+
+/// What keeps transactions apart.
+#[derive(Clone)]
+pub(crate) enum Isolation {
+    /// A commit that finds a conflict fails.
+    Optimistic,
+    /// Each key that is written or read for update.
+    Locks(Arc<TransactionDBOptions>),
+}
+
+impl fmt::Debug for Isolation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Optimistic => "Optimistic",
+            Self::Locks(_) => "Locks(..)",
+        })
+    }
 }
 
 /// How precise a filter is to be.
@@ -137,7 +159,7 @@ impl Default for SieveOptions {
             scrub_every: Some(SCRUBBED),
             left_out: BTreeSet::new(),
             spares_hits: true,
-            transactions: false,
+            transactions: None,
             publishes_first: false,
             families: 1,
             access: Access::Write,
@@ -374,7 +396,25 @@ impl SieveOptions {
     /// it looked; so are families with `enable_blob_direct_write`.
     #[must_use]
     pub fn transactions(mut self, transactions: bool) -> Self {
-        self.transactions = transactions;
+        self.transactions = transactions.then_some(Isolation::Optimistic);
+        self
+    }
+
+    /// [`SieveOptions::transactions`] that lock the keys that they write or read for update, with these options,
+    /// as those of a `TransactionDB` of `rocksdb` do. Memtables are kept, and databases are refused, as there.
+    ///
+    /// Writes of the [`SieveDb`](super::SieveDb) outside of transactions lock their keys too, for as long as they
+    /// take. What has no single keys takes no lock: a range that is deleted, and files that are ingested or deleted.
+    /// Nor do writes of the bare [engine](super::SieveDb::with_engine), and families that it makes have locks from
+    /// the next open on; until then, transactions there are refused.
+    ///
+    /// Drop no family while transactions that wrote to it are open: after the commit of one, RocksDB takes no more
+    /// writes, unless `ignore_missing_column_families` is among its write options.
+    ///
+    /// A database that is opened to read only, or as a secondary, has no locks, and is refused.
+    #[must_use]
+    pub fn locking_transactions(mut self, locks: TransactionDBOptions) -> Self {
+        self.transactions = Some(Isolation::Locks(Arc::new(locks)));
         self
     }
 
@@ -418,8 +458,8 @@ impl SieveOptions {
         self.spares_hits
     }
 
-    pub(crate) fn has_transactions(&self) -> bool {
-        self.transactions
+    pub(crate) fn isolation(&self) -> Option<&Isolation> {
+        self.transactions.as_ref()
     }
 
     pub(crate) fn get_scrub_every(&self) -> Option<Duration> {

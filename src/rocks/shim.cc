@@ -38,6 +38,7 @@
 #include "table/block_based/filter_policy_internal.h"
 #include "util/coding.h"
 #include "utilities/transactions/optimistic_transaction_db_impl.h"
+#include "utilities/transactions/pessimistic_transaction_db.h"
 
 using namespace ROCKSDB_NAMESPACE;
 
@@ -49,6 +50,12 @@ struct rocksdb_options_t {
 struct rocksdb_column_family_handle_t {
   ColumnFamilyHandle* rep;
   bool immortal;
+};
+struct rocksdb_transactiondb_options_t {
+  TransactionDBOptions rep;
+};
+struct rocksdb_transactiondb_t {
+  TransactionDB* rep;
 };
 struct rocksdb_optimistictransactiondb_t {
   OptimisticTransactionDB* rep;
@@ -643,6 +650,16 @@ class BorrowedTransactions final : public OptimisticTransactionDBImpl {
   }
 };
 
+// An engine that is not its own, whose families are dropped elsewhere.
+class BorrowedEngine final : public StackableDB {
+ public:
+  explicit BorrowedEngine(DB* engine)
+      : StackableDB(std::shared_ptr<DB>(engine, [](DB*) {})) {}
+
+  using StackableDB::DropColumnFamily;
+  Status DropColumnFamily(ColumnFamilyHandle*) override { return Status::OK(); }
+};
+
 // What a secondary reads the manifest with, which is private: in an explicit instantiation any member may
 // be named.
 struct Tailer {
@@ -879,6 +896,41 @@ void lsm_sieve_transactions_free(rocksdb_optimistictransactiondb_t* transactions
   delete transactions;
 }
 
+// What begins transactions with locks on the engine of these column families, which are all that it has;
+// to be freed before that is closed. Null where the second is an error.
+rocksdb_transactiondb_t* lsm_sieve_locks(const rocksdb_transactiondb_options_t* options,
+                                         rocksdb_column_family_handle_t* const* columns,
+                                         size_t count, char** error) noexcept {
+  std::vector<ColumnFamilyHandle*> handles;
+  for (size_t at = 0; at < count; ++at) handles.push_back(columns[at]->rep);
+  auto locks = std::make_unique<WriteCommittedTxnDB>(
+      new BorrowedEngine(EngineOf(columns[0])),
+      PessimisticTransactionDB::ValidateTxnDBOptions(options->rep));
+  const Status status = locks->Initialize({}, handles);
+  if (!status.ok()) {
+    *error = ErrorOf(status);
+    return nullptr;
+  }
+  return new rocksdb_transactiondb_t{locks.release()};
+}
+
+void lsm_sieve_locks_free(rocksdb_transactiondb_t* locks) noexcept {
+  delete locks->rep;
+  delete locks;
+}
+
+// A family that the engine has made since.
+void lsm_sieve_locks_add(rocksdb_transactiondb_t* locks,
+                         rocksdb_column_family_handle_t* column) noexcept {
+  static_cast_with_check<PessimisticTransactionDB>(locks->rep)->AddColumnFamily(column->rep);
+}
+
+// A family that the engine has dropped.
+void lsm_sieve_locks_remove(rocksdb_transactiondb_t* locks,
+                            rocksdb_column_family_handle_t* column) noexcept {
+  locks->rep->DropColumnFamily(column->rep).PermitUncheckedError();
+}
+
 // Whether the transaction itself has written to this key; the default column family's where that is null.
 bool lsm_sieve_transaction_wrote(rocksdb_transaction_t* transaction,
                                  rocksdb_column_family_handle_t* column, const char* key,
@@ -892,19 +944,20 @@ bool lsm_sieve_transaction_wrote(rocksdb_transaction_t* transaction,
   return entries->Valid() && entries->Entry().key == sought;
 }
 
-// Has the commit of the transaction fail if somebody else writes to this key from here on, or did since
-// the transaction's snapshot. Only notes it, which cannot fail (OptimisticTransaction::TryLock).
-void lsm_sieve_transaction_watch(rocksdb_transaction_t* transaction,
-                                 rocksdb_column_family_handle_t* column, const char* key,
-                                 size_t size, bool exclusive) noexcept {
-  if (Planted("DenialUnwatched")) return;
+// Keeps others from writing to this key until the transaction has ended, or notes it, so that its commit
+// fails if somebody else writes to it from here on, or did since the transaction's snapshot: as the
+// transaction is locking or optimistic. Only a lock can fail.
+char* lsm_sieve_transaction_watch(rocksdb_transaction_t* transaction,
+                                  rocksdb_column_family_handle_t* column, const char* key,
+                                  size_t size, bool exclusive) noexcept {
+  if (Planted("DenialUnwatched")) return nullptr;
   std::string* const unread = nullptr;
   const Slice watched(key, size);
   Transaction* const rep = transaction->rep;
   const Status status =
       column == nullptr ? rep->GetForUpdate(ReadOptions(), watched, unread, exclusive)
                         : rep->GetForUpdate(ReadOptions(), column->rep, watched, unread, exclusive);
-  if (!status.ok()) std::abort();
+  return status.ok() ? nullptr : ErrorOf(status);
 }
 
 void lsm_sieve_free(char* text) noexcept {

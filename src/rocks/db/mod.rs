@@ -10,7 +10,8 @@ mod writes;
 
 pub use engine::ColumnFamilyMetaData;
 pub use iterators::Snapshot;
-pub use transaction::Transaction;
+use transaction::Transactions;
+pub use transaction::{Transaction, TransactionSettings};
 
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -25,7 +26,7 @@ use super::scrub::{ScrubLog, Scrubbed};
 use super::shelf::Shelf;
 use super::trust::Trust;
 use super::upkeep::room;
-use super::{Engine, UpkeepFailed, ffi};
+use super::{Engine, UpkeepFailed};
 use crate::hash::KeyHasher;
 use crate::math::{Bits, Items, Rate};
 use crate::planted::planted;
@@ -55,12 +56,12 @@ const PATIENCE: Duration = Duration::from_millis(100);
 /// - Iterators are over [`Engine`]; a [`Snapshot`] is over the database, and its own reads ask the filters.
 /// - Checkpoints, backups and sums of memory are made by methods here ([`SieveDb::checkpoint`],
 ///   [`SieveDb::create_new_backup_flush`], [`SieveDb::add_to_memory_usage`]).
-/// - Transactions are those of an `OptimisticTransactionDB`, and need no other type of database
-///   ([`SieveDb::transaction`]). There is no `TransactionDB`, and there are no timestamps and no time to live.
+/// - Transactions are those of an `OptimisticTransactionDB` or of a `TransactionDB`, and need no other type of
+///   database ([`SieveDb::transaction`]). They go with no timestamps and no time to live.
 /// - What else has no method is done by [`SieveDb::with_engine`].
 pub struct SieveDb {
     /// Before `engine`, which it keeps open.
-    transactions: Option<ffi::Transactions>,
+    transactions: Option<Transactions>,
     engine: Arc<Engine>,
     default: Arc<Column>,
     columns: Arc<Columns>,

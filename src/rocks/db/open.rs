@@ -11,7 +11,7 @@ use rocksdb::{
     ColumnFamilyDescriptor, ColumnFamilyTtl, DEFAULT_COLUMN_FAMILY_NAME, Error, Options,
 };
 
-use super::SieveDb;
+use super::{SieveDb, Transactions};
 use crate::disk::{Disk, RealDisk};
 use crate::filter::{Scalable, Stage};
 use crate::format::Identity;
@@ -22,7 +22,7 @@ use crate::rocks::audit::Auditor;
 use crate::rocks::bell::Bell;
 use crate::rocks::column::Column;
 use crate::rocks::columns::Columns;
-use crate::rocks::options::SieveOptions;
+use crate::rocks::options::{Isolation, SieveOptions};
 use crate::rocks::scrub::ScrubLog;
 use crate::rocks::shelf::Shelf;
 use crate::rocks::trust::Trust;
@@ -151,7 +151,7 @@ impl SieveDb {
         families: impl IntoIterator<Item = (N, Options, ColumnFamilyTtl)>,
         ttl: Duration,
     ) -> Result<Self, OpenError> {
-        if sieve.has_transactions() {
+        if sieve.isolation().is_some() {
             // They would write values without the time.
             let reason = "transactions do not go with a time to live; switch one of them off";
             return Err(unsupported(DEFAULT_COLUMN_FAMILY_NAME, reason.to_owned()));
@@ -340,9 +340,14 @@ impl SieveDb {
         {
             families.push((DEFAULT_COLUMN_FAMILY_NAME.to_owned(), options.clone()));
         }
-        if sieve.has_transactions() {
+        let mut database_options = options.clone();
+        if let Some(isolation) = sieve.isolation() {
             let refusal = ffi::transactions_refusal(options);
             refuse(DEFAULT_COLUMN_FAMILY_NAME, refusal)?;
+            if matches!(isolation, Isolation::Locks(_)) {
+                refuse_locks_of_readers(sieve)?;
+                ffi::allow_two_phases(&mut database_options);
+            }
             for (name, options) in &mut families {
                 prepare_for_transactions(name, options)?;
             }
@@ -355,7 +360,6 @@ impl SieveDb {
         if !planted!(DatabaseOptionsUnchecked) {
             refuse(DEFAULT_COLUMN_FAMILY_NAME, ffi::refusal(options))?;
         }
-        let mut database_options = options.clone();
         let mut hooked = Vec::new();
         let mut fronts = Vec::new();
         let mut taken = Bits::new(0);
@@ -397,6 +401,12 @@ impl SieveDb {
             shelf,
             bell,
         } = opening;
+        let names = fronts.iter().map(|column| column.name());
+        let transactions = options.isolation().map(|isolation| {
+            Transactions::on(&engine, isolation, names.chain(options.left_out()))
+                .map_err(|source| not_opened(engine.path(), source))
+        });
+        let transactions = transactions.transpose()?;
         let columns = Arc::new(Columns::new(options.get_summary_rate()));
         let kept = (!options.is_frozen()).then(|| Arc::clone(&shelf));
         let trust = Arc::new(Trust::new(Arc::clone(&registry), kept));
@@ -419,8 +429,6 @@ impl SieveDb {
         let default = default.ok_or(OpenError::HooksSilent {
             what: "the default column family",
         })?;
-        let begins_transactions = options.has_transactions();
-        let transactions = begins_transactions.then(|| ffi::Transactions::on(&engine));
         let scrubs = Arc::<ScrubLog>::default();
         let upkeep = Upkeep::new(
             Arc::clone(&engine),
@@ -470,7 +478,7 @@ impl SieveDb {
         let name = name.as_ref();
         let _turn = self.family_turn();
         let mut options = options.clone();
-        if self.options.has_transactions() {
+        if self.options.isolation().is_some() {
             prepare_for_transactions(name, &mut options)?;
         }
         let create = |options: &Options| {
@@ -479,7 +487,11 @@ impl SieveDb {
             created.map_err(|source| OpenError::Create {
                 column: name.to_owned(),
                 source,
-            })
+            })?;
+            if let (Some(locks), Some(cf)) = (self.locks(), self.engine.cf_handle(name)) {
+                locks.add(&cf);
+            }
+            Ok(())
         };
         if self.options.leaves_out(name) {
             create(&options)?;
@@ -514,7 +526,11 @@ impl SieveDb {
             // `rocksdb` would give its handle up before RocksDB refuses. No family has a name with a zero in it.
             return self.engine.drop_cf("default, which cannot be dropped\0");
         }
+        let cf = self.engine.cf_handle(name);
         self.engine.drop_cf(name)?;
+        if let (Some(locks), Some(cf)) = (self.locks(), cf) {
+            locks.remove(&cf);
+        }
         self.columns.remove(name);
         if !self.options.is_frozen() {
             self.shelf.remove_summary(name);
@@ -655,6 +671,12 @@ fn prepare_for_transactions(column: &str, options: &mut Options) -> Result<(), O
     refuse(column, ffi::transactions_refusal(options))?;
     ffi::keep_history(options);
     Ok(())
+}
+
+fn refuse_locks_of_readers(sieve: &SieveOptions) -> Result<(), OpenError> {
+    let reason = "transactions with locks are of whoever writes the database; leave them out here";
+    let refusal = sieve.is_reader().then(|| reason.to_owned());
+    refuse(DEFAULT_COLUMN_FAMILY_NAME, refusal)
 }
 
 fn refuse(column: &str, refusal: Option<String>) -> Result<(), OpenError> {

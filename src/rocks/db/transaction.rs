@@ -1,32 +1,86 @@
-//! Transactions: RocksDB's optimistic ones, whose reads ask the filters first.
+//! Transactions: RocksDB's optimistic ones, or those with locks, whose reads ask the filters first.
 //!
 //! A transaction keeps its writes to itself until it is committed, so no filter has them: a key that it
 //! wrote is read from the transaction, whatever the filters say. The keys that it wrote, or read for update,
-//! are watched; its commit fails if somebody else wrote one of them meanwhile. A key that the filters
-//! deny is watched before they are asked:
+//! are watched: an optimistic transaction's commit fails if somebody else wrote one of them meanwhile, and
+//! locks let nobody else write one. A key that the filters deny is watched before they are asked:
 //!
 //! ```text
-//! get_for_update   watch from sequence number S; ask the filters; absent
-//! commit           in its turn among the writers: was the key written after S? yes: Busy
+//!                  optimistic                                    with locks
+//! get_for_update   watch from sequence number S                  wait for the lock
+//!                  ask the filters; absent                       ask the filters; absent
+//! commit           in its turn among the writers: was the        write; let the lock go
+//!                  key written after S? yes: Busy
 //! ```
 //!
 //! *Invariant.* A write up to S is in the filters before S can be seen; a later one is found by the commit.
-//! With unordered writes S can be seen before the memtable has what was written up to it, so there are no
-//! transactions.
+//! A write is in the filters before its lock is let go. With unordered writes S can be seen, and locks let go,
+//! before the memtable has what was written, so there are no transactions.
 
 mod iterators;
 mod reads;
 
+use std::sync::Arc;
+
 use rocksdb::{
     AsColumnFamilyRef, Error, OptimisticTransactionOptions, SnapshotWithThreadMode,
-    WriteBatchWithTransaction, WriteOptions,
+    TransactionOptions, WriteBatchWithTransaction, WriteOptions,
 };
 
 use super::SieveDb;
-use crate::rocks::Engine;
+use crate::rocks::options::Isolation;
+use crate::rocks::{Engine, ffi};
 
 /// RocksDB's own.
 type Inner<'db> = rocksdb::Transaction<'db, Engine>;
+
+/// What begins a database's transactions.
+pub(super) enum Transactions {
+    Optimistic(ffi::Optimism),
+    Locking(ffi::Locks),
+}
+
+impl Transactions {
+    /// Of an engine with these column families, as far as they are there, and no others.
+    pub(super) fn on<'n>(
+        engine: &Arc<Engine>,
+        isolation: &Isolation,
+        families: impl Iterator<Item = &'n str>,
+    ) -> Result<Self, Error> {
+        Ok(match isolation {
+            Isolation::Optimistic => Self::Optimistic(ffi::Optimism::on(engine)),
+            Isolation::Locks(options) => {
+                let families = families.filter_map(|name| engine.cf_handle(name));
+                Self::Locking(ffi::Locks::on(engine, options, families)?)
+            }
+        })
+    }
+}
+
+/// Options of a transaction, of the kind that the database was opened for.
+#[derive(Clone, Copy, Default)]
+#[non_exhaustive]
+pub enum TransactionSettings<'o> {
+    /// The defaults of whichever kind that is.
+    #[default]
+    Default,
+    /// Of an optimistic transaction.
+    Optimistic(&'o OptimisticTransactionOptions),
+    /// Of one with locks.
+    Locking(&'o TransactionOptions),
+}
+
+impl<'o> From<&'o OptimisticTransactionOptions> for TransactionSettings<'o> {
+    fn from(options: &'o OptimisticTransactionOptions) -> Self {
+        Self::Optimistic(options)
+    }
+}
+
+impl<'o> From<&'o TransactionOptions> for TransactionSettings<'o> {
+    fn from(options: &'o TransactionOptions) -> Self {
+        Self::Locking(options)
+    }
+}
 
 /// A transaction of a [`SieveDb`]: what it writes is in the database as a whole once it is committed, or
 /// not at all; dropped, it leaves nothing behind.
@@ -35,11 +89,14 @@ type Inner<'db> = rocksdb::Transaction<'db, Engine>;
 /// ask the filters for what the transaction did not write itself, and so do its
 /// [snapshot](Transaction::snapshot)'s.
 ///
-/// The commit finds what was put, merged or deleted key by key since. It does not hear of ranges that were
-/// deleted, nor of files that were ingested or removed.
+/// A commit, or a lock, finds what was put, merged or deleted key by key. It does not hear of ranges that
+/// were deleted, nor of files that were ingested or removed.
 ///
-/// There are no transactions in two phases, and no `rebuild_from_writebatch`: RocksDB 11.8.1 looks families
-/// up for it beside the writers, whose keys may then land in the wrong one.
+/// With [locks](crate::SieveOptions::locking_transactions) each write, and each read for update, waits for its
+/// key, and ends with an error of the kind `TimedOut` where it waited too long, or `Busy` where transactions
+/// wait for one another; the transaction can be [prepared](Transaction::prepare) before its commit. Without,
+/// there are no two phases. Neither has `rebuild_from_writebatch`: RocksDB 11.8.1 looks families up for it beside
+/// the writers, whose keys may then land in the wrong one.
 ///
 /// ```no_run
 /// # use lsm_sieve::{SieveDb, SieveOptions};
@@ -58,29 +115,62 @@ pub struct Transaction<'db> {
 }
 
 impl SieveDb {
-    /// Begins a transaction, as `OptimisticTransactionDB` of `rocksdb` does.
+    /// Begins a transaction, as `OptimisticTransactionDB` and `TransactionDB` of `rocksdb` do.
     ///
     /// # Panics
     /// When the database was opened without
-    /// [`SieveOptions::transactions`](crate::SieveOptions::transactions).
+    /// [`SieveOptions::transactions`](crate::SieveOptions::transactions) or
+    /// [`SieveOptions::locking_transactions`](crate::SieveOptions::locking_transactions).
     pub fn transaction(&self) -> Transaction<'_> {
-        self.transaction_opt(&WriteOptions::default(), &<_>::default())
+        self.transaction_opt(&WriteOptions::default(), TransactionSettings::Default)
     }
 
-    /// [`SieveDb::transaction`] with options for its commit, and its own.
+    /// [`SieveDb::transaction`] with options for its commit, and its own: `OptimisticTransactionOptions`, or
+    /// `TransactionOptions` of one with locks.
     ///
     /// # Panics
-    /// As [`SieveDb::transaction`].
-    pub fn transaction_opt(
+    /// As [`SieveDb::transaction`], and where the options are of the other kind.
+    pub fn transaction_opt<'o>(
         &self,
         writing: &WriteOptions,
-        options: &OptimisticTransactionOptions,
+        options: impl Into<TransactionSettings<'o>>,
     ) -> Transaction<'_> {
-        let transactions = self.transactions.as_ref();
-        let transactions = transactions.expect("opened with `SieveOptions::transactions(true)`");
-        Transaction {
-            engine: transactions.begin(writing, options),
-            db: self,
+        use TransactionSettings::{Default, Locking, Optimistic};
+        let transactions = self.transactions.as_ref().expect(
+            "opened with `SieveOptions::transactions(true)` or `SieveOptions::locking_transactions`",
+        );
+        let engine = match (transactions, options.into()) {
+            (Transactions::Optimistic(begins), Default) => begins.begin(writing, &<_>::default()),
+            (Transactions::Optimistic(begins), Optimistic(options)) => {
+                begins.begin(writing, options)
+            }
+            (Transactions::Optimistic(_), Locking(_)) => {
+                panic!("`TransactionOptions` are for `SieveOptions::locking_transactions`")
+            }
+            (Transactions::Locking(begins), Default) => begins.begin(writing, &<_>::default()),
+            (Transactions::Locking(begins), Locking(options)) => begins.begin(writing, options),
+            (Transactions::Locking(_), Optimistic(_)) => {
+                panic!("`OptimisticTransactionOptions` are for `SieveOptions::transactions(true)`")
+            }
+        };
+        Transaction { engine, db: self }
+    }
+
+    /// The transactions with locks that were prepared and neither committed nor rolled back when the database was
+    /// last closed, or its process ended: each once, to be committed or rolled back before others begin. Their
+    /// keys are not locked. Those that are dropped instead come again with the next open.
+    pub fn prepared_transactions(&self) -> Vec<Transaction<'_>> {
+        let prepared = self.locks().map(ffi::Locks::take_prepared);
+        let prepared = prepared.into_iter().flatten();
+        prepared
+            .map(|engine| Transaction { engine, db: self })
+            .collect()
+    }
+
+    pub(super) fn locks(&self) -> Option<&ffi::Locks> {
+        match &self.transactions {
+            Some(Transactions::Locking(locks)) => Some(locks),
+            _ => None,
         }
     }
 }
@@ -89,12 +179,35 @@ impl<'db> Transaction<'db> {
     /// Writes what the transaction wrote, as a whole.
     ///
     /// # Errors
-    /// Of the kind `Busy`, where somebody else wrote a key that it wrote or read for update; of the kind
-    /// `TryAgain`, where that cannot be known any more: nothing is written then. Or what RocksDB says, as of any
-    /// write.
+    /// Of the kind `Busy`, where somebody else wrote a key that an optimistic one wrote or read for update; of the
+    /// kind `TryAgain`, where that cannot be known any more; of the kind `Expired`, where one with locks was told
+    /// to last no longer: nothing is written then. Or what RocksDB says, as of any write.
     pub fn commit(self) -> Result<(), Error> {
         self.db.refuse_if_reader()?;
         self.engine.commit()
+    }
+
+    /// Names a transaction with locks, so that it can be [prepared](Transaction::prepare).
+    ///
+    /// # Errors
+    /// What RocksDB says, as where it has a name, or another transaction has that one, or where it has no locks.
+    pub fn set_name(&self, name: &[u8]) -> Result<(), Error> {
+        self.engine.set_name(name)
+    }
+
+    /// What it was named.
+    pub fn get_name(&self) -> Option<Vec<u8>> {
+        self.engine.get_name()
+    }
+
+    /// Writes to the log what the transaction wrote, as a whole, so that it can be committed whatever happens
+    /// meanwhile: until it is committed or rolled back, each open
+    /// [brings it back](SieveDb::prepared_transactions). It must have a name, and locks.
+    ///
+    /// # Errors
+    /// What RocksDB says.
+    pub fn prepare(&self) -> Result<(), Error> {
+        self.engine.prepare()
     }
 
     /// Forgets what the transaction wrote and watches, save for its snapshot.

@@ -1,4 +1,4 @@
-//! Writes: the engine's own, which the hooks see.
+//! Writes: the engine's own, which the hooks see; beside transactions with locks, they lock their keys first.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ impl SieveDb {
     /// # Errors
     /// What RocksDB says.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<(), Error> {
-        self.engine.put(key, value)
+        self.put_opt(key, value, &WriteOptions::default())
     }
 
     /// [`SieveDb::put`] with write options.
@@ -27,7 +27,10 @@ impl SieveDb {
         value: impl AsRef<[u8]>,
         options: &WriteOptions,
     ) -> Result<(), Error> {
-        self.engine.put_opt(key, value, options)
+        match self.locks() {
+            None => self.engine.put_opt(key, value, options),
+            Some(locks) => locks.write(&one(|batch| batch.put(key, value)), options),
+        }
     }
 
     /// Sets the value of a key in a column family.
@@ -40,7 +43,7 @@ impl SieveDb {
         key: impl AsRef<[u8]>,
         value: impl AsRef<[u8]>,
     ) -> Result<(), Error> {
-        self.engine.put_cf(cf, key, value)
+        self.put_cf_opt(cf, key, value, &WriteOptions::default())
     }
 
     /// [`SieveDb::put_cf`] with write options.
@@ -54,7 +57,10 @@ impl SieveDb {
         value: impl AsRef<[u8]>,
         options: &WriteOptions,
     ) -> Result<(), Error> {
-        self.engine.put_cf_opt(cf, key, value, options)
+        match self.locks() {
+            None => self.engine.put_cf_opt(cf, key, value, options),
+            Some(locks) => locks.write(&one(|batch| batch.put_cf(cf, key, value)), options),
+        }
     }
 
     /// Adds a merge operand to a key in the default column family.
@@ -62,7 +68,7 @@ impl SieveDb {
     /// # Errors
     /// What RocksDB says.
     pub fn merge(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<(), Error> {
-        self.engine.merge(key, value)
+        self.merge_opt(key, value, &WriteOptions::default())
     }
 
     /// [`SieveDb::merge`] with write options.
@@ -75,7 +81,10 @@ impl SieveDb {
         value: impl AsRef<[u8]>,
         options: &WriteOptions,
     ) -> Result<(), Error> {
-        self.engine.merge_opt(key, value, options)
+        match self.locks() {
+            None => self.engine.merge_opt(key, value, options),
+            Some(locks) => locks.write(&one(|batch| batch.merge(key, value)), options),
+        }
     }
 
     /// Adds a merge operand to a key in a column family.
@@ -88,7 +97,7 @@ impl SieveDb {
         key: impl AsRef<[u8]>,
         value: impl AsRef<[u8]>,
     ) -> Result<(), Error> {
-        self.engine.merge_cf(cf, key, value)
+        self.merge_cf_opt(cf, key, value, &WriteOptions::default())
     }
 
     /// [`SieveDb::merge_cf`] with write options.
@@ -102,7 +111,10 @@ impl SieveDb {
         value: impl AsRef<[u8]>,
         options: &WriteOptions,
     ) -> Result<(), Error> {
-        self.engine.merge_cf_opt(cf, key, value, options)
+        match self.locks() {
+            None => self.engine.merge_cf_opt(cf, key, value, options),
+            Some(locks) => locks.write(&one(|batch| batch.merge_cf(cf, key, value)), options),
+        }
     }
 
     /// Removes a key from the default column family.
@@ -110,7 +122,7 @@ impl SieveDb {
     /// # Errors
     /// What RocksDB says.
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<(), Error> {
-        self.engine.delete(key)
+        self.delete_opt(key, &WriteOptions::default())
     }
 
     /// [`SieveDb::delete`] with write options.
@@ -118,7 +130,10 @@ impl SieveDb {
     /// # Errors
     /// What RocksDB says.
     pub fn delete_opt(&self, key: impl AsRef<[u8]>, options: &WriteOptions) -> Result<(), Error> {
-        self.engine.delete_opt(key, options)
+        match self.locks() {
+            None => self.engine.delete_opt(key, options),
+            Some(locks) => locks.write(&one(|batch| batch.delete(key)), options),
+        }
     }
 
     /// Removes a key from a column family.
@@ -130,7 +145,7 @@ impl SieveDb {
         cf: &impl AsColumnFamilyRef,
         key: impl AsRef<[u8]>,
     ) -> Result<(), Error> {
-        self.engine.delete_cf(cf, key)
+        self.delete_cf_opt(cf, key, &WriteOptions::default())
     }
 
     /// [`SieveDb::delete_cf`] with write options.
@@ -143,7 +158,10 @@ impl SieveDb {
         key: impl AsRef<[u8]>,
         options: &WriteOptions,
     ) -> Result<(), Error> {
-        self.engine.delete_cf_opt(cf, key, options)
+        match self.locks() {
+            None => self.engine.delete_cf_opt(cf, key, options),
+            Some(locks) => locks.write(&one(|batch| batch.delete_cf(cf, key)), options),
+        }
     }
 
     /// Removes the keys of a column family from `from` up to, not including, `to`.
@@ -178,7 +196,7 @@ impl SieveDb {
     /// # Errors
     /// What RocksDB says.
     pub fn write(&self, batch: WriteBatch) -> Result<(), Error> {
-        self.engine.write(batch)
+        self.write_opt(batch, &WriteOptions::default())
     }
 
     /// [`SieveDb::write`] with write options.
@@ -186,7 +204,10 @@ impl SieveDb {
     /// # Errors
     /// What RocksDB says.
     pub fn write_opt(&self, batch: WriteBatch, options: &WriteOptions) -> Result<(), Error> {
-        self.engine.write_opt(batch, options)
+        match self.locks() {
+            None => self.engine.write_opt(batch, options),
+            Some(locks) => locks.write(&batch, options),
+        }
     }
 
     /// Applies a batch of writes that a crash may take back.
@@ -194,7 +215,9 @@ impl SieveDb {
     /// # Errors
     /// What RocksDB says.
     pub fn write_without_wal(&self, batch: WriteBatch) -> Result<(), Error> {
-        self.engine.write_without_wal(batch)
+        let mut options = WriteOptions::default();
+        options.disable_wal(true);
+        self.write_opt(batch, &options)
     }
 
     /// Brings table files into the default column family.
@@ -245,4 +268,11 @@ impl SieveDb {
         let _arriving = (!planted!(FamilyNotToldOfFiles)).then(arriving);
         self.engine.ingest_external_file_cf_opts(cf, options, paths)
     }
+}
+
+/// A batch of one write.
+fn one(write: impl FnOnce(&mut WriteBatch)) -> WriteBatch {
+    let mut batch = WriteBatch::default();
+    write(&mut batch);
+    batch
 }

@@ -29,7 +29,7 @@ use rocksdb::{
 pub(crate) use self::hooks::SILENT;
 pub(crate) use self::hooks::{HOOKS, Hooks};
 pub(crate) use self::tables::{LiveTable, live_tables, raw_keys, tables_of_readers};
-pub(crate) use self::transactions::{Transactions, has_written, watch};
+pub(crate) use self::transactions::{Locks, Optimism, has_written, watch};
 use super::Engine;
 use super::column::Column;
 use crate::planted::Fault;
@@ -141,6 +141,14 @@ pub(crate) fn keep_history(options: &mut Options) {
     if unsafe { sys::rocksdb_options_get_max_write_buffer_size_to_maintain(raw) } == 0 {
         options.set_max_write_buffer_size_to_maintain(-1);
     }
+}
+
+/// Has a database keep in its log what is prepared and not committed, and take it up when it is opened.
+pub(crate) fn allow_two_phases(options: &mut Options) {
+    // SAFETY: `options` lives through the call.
+    let raw = unsafe { options.as_raw_ptr() };
+    // SAFETY: the options are live, and nobody else's.
+    unsafe { sys::rocksdb_options_set_allow_2pc(raw, 1) };
 }
 
 /// Installs memtable capture, table capture and filter policy for one column family.

@@ -1,27 +1,44 @@
 //! Transactions on an engine that was opened as a plain database.
 //!
-//! `rocksdb` begins transactions only on databases that it opened for them, which are of another type
+//! `rocksdb` begins transactions only on databases that it opened for them, which are of other types
 //! than [`Engine`]. The shim makes RocksDB's object for such a database from the one that is open; its
 //! transactions are RocksDB's own, and get the type that `rocksdb` has for them.
 
 use std::ffi::c_char;
 use std::mem;
 use std::ptr::{self, NonNull};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use librocksdb_sys as sys;
 use rocksdb::{
-    AsColumnFamilyRef, DEFAULT_COLUMN_FAMILY_NAME, OptimisticTransactionOptions, Transaction,
-    WriteOptions,
+    AsColumnFamilyRef, BoundColumnFamily, DEFAULT_COLUMN_FAMILY_NAME, Error,
+    OptimisticTransactionOptions, Transaction, TransactionDBOptions, TransactionOptions,
+    WriteBatch, WriteOptions,
 };
 
-use super::Engine;
+use super::{Engine, take_text};
+use crate::sync::unpoisoned;
 
 unsafe extern "C" {
     fn lsm_sieve_transactions(
         column: *mut sys::rocksdb_column_family_handle_t,
     ) -> *mut sys::rocksdb_optimistictransactiondb_t;
     fn lsm_sieve_transactions_free(transactions: *mut sys::rocksdb_optimistictransactiondb_t);
+    fn lsm_sieve_locks(
+        options: *const sys::rocksdb_transactiondb_options_t,
+        columns: *const *mut sys::rocksdb_column_family_handle_t,
+        count: usize,
+        error: *mut *mut c_char,
+    ) -> *mut sys::rocksdb_transactiondb_t;
+    fn lsm_sieve_locks_free(locks: *mut sys::rocksdb_transactiondb_t);
+    fn lsm_sieve_locks_add(
+        locks: *mut sys::rocksdb_transactiondb_t,
+        column: *mut sys::rocksdb_column_family_handle_t,
+    );
+    fn lsm_sieve_locks_remove(
+        locks: *mut sys::rocksdb_transactiondb_t,
+        column: *mut sys::rocksdb_column_family_handle_t,
+    );
     fn lsm_sieve_transaction_wrote(
         transaction: *mut sys::rocksdb_transaction_t,
         column: *mut sys::rocksdb_column_family_handle_t,
@@ -34,7 +51,7 @@ unsafe extern "C" {
         key: *const c_char,
         size: usize,
         exclusive: bool,
-    );
+    ) -> *mut c_char;
 }
 
 /// RocksDB's transaction on an [`Engine`].
@@ -59,6 +76,21 @@ unsafe impl Wrapper for OptimisticTransactionOptions {
     type Raw = sys::rocksdb_optimistictransaction_options_t;
 }
 
+// SAFETY: `inner: *mut rocksdb_transaction_options_t` is its one field.
+unsafe impl Wrapper for TransactionOptions {
+    type Raw = sys::rocksdb_transaction_options_t;
+}
+
+// SAFETY: `inner: *mut rocksdb_transactiondb_options_t` is its one field.
+unsafe impl Wrapper for TransactionDBOptions {
+    type Raw = sys::rocksdb_transactiondb_options_t;
+}
+
+// SAFETY: `inner: *mut rocksdb_writebatch_t` is its one field.
+unsafe impl Wrapper for WriteBatch {
+    type Raw = sys::rocksdb_writebatch_t;
+}
+
 // SAFETY: it is `inner: *mut rocksdb_transaction_t` and a marker of no size.
 unsafe impl Wrapper for EngineTransaction<'_> {
     type Raw = sys::rocksdb_transaction_t;
@@ -70,19 +102,19 @@ fn raw<W: Wrapper>(wrapper: &W) -> *mut W::Raw {
     unsafe { mem::transmute_copy(wrapper) }
 }
 
-/// What begins an engine's transactions.
-pub(crate) struct Transactions {
+/// What begins an engine's optimistic transactions.
+pub(crate) struct Optimism {
     raw: NonNull<sys::rocksdb_optimistictransactiondb_t>,
     /// Open for longer than `raw`.
     _engine: Arc<Engine>,
 }
 
 // SAFETY: RocksDB begins transactions from any thread, and several at a time.
-unsafe impl Send for Transactions {}
+unsafe impl Send for Optimism {}
 // SAFETY: as above.
-unsafe impl Sync for Transactions {}
+unsafe impl Sync for Optimism {}
 
-impl Transactions {
+impl Optimism {
     /// # Panics
     /// When the engine has no default column family, which every database has.
     pub(crate) fn on(engine: &Arc<Engine>) -> Self {
@@ -103,25 +135,158 @@ impl Transactions {
         options: &OptimisticTransactionOptions,
     ) -> EngineTransaction<'_> {
         let (writing, options) = (raw(writing), raw(options));
+        let new = ptr::null_mut();
         // SAFETY: all three are live, and RocksDB copies the options.
         let begun = unsafe {
-            sys::rocksdb_optimistictransaction_begin(
-                self.raw.as_ptr(),
-                writing,
-                options,
-                ptr::null_mut(),
-            )
+            sys::rocksdb_optimistictransaction_begin(self.raw.as_ptr(), writing, options, new)
         };
-        // SAFETY: a transaction that nobody else has, in the type that frees it; it borrows what began it.
-        unsafe { mem::transmute::<*mut sys::rocksdb_transaction_t, EngineTransaction<'_>>(begun) }
+        // SAFETY: nobody else has it, and it borrows what began it.
+        unsafe { owned(begun) }
     }
 }
 
-impl Drop for Transactions {
+impl Drop for Optimism {
     fn drop(&mut self) {
         // SAFETY: it came from the shim and is used no more: its transactions borrow it.
         unsafe { lsm_sieve_transactions_free(self.raw.as_ptr()) }
     }
+}
+
+/// What begins an engine's transactions that lock their keys.
+pub(crate) struct Locks {
+    raw: NonNull<sys::rocksdb_transactiondb_t>,
+    /// Those that were prepared before the engine was opened, until somebody takes them.
+    prepared: Mutex<Vec<NonNull<sys::rocksdb_transaction_t>>>,
+    /// Open for longer than `raw`.
+    _engine: Arc<Engine>,
+}
+
+// SAFETY: RocksDB begins transactions from any thread, and several at a time; a prepared one is taken by one.
+unsafe impl Send for Locks {}
+// SAFETY: as above.
+unsafe impl Sync for Locks {}
+
+impl Locks {
+    /// Of an engine with these families, which are all that it has.
+    ///
+    /// # Panics
+    /// Without a family; every database has one.
+    pub(crate) fn on<'e>(
+        engine: &Arc<Engine>,
+        options: &TransactionDBOptions,
+        families: impl IntoIterator<Item = Arc<BoundColumnFamily<'e>>>,
+    ) -> Result<Self, Error> {
+        let families: Vec<_> = families.into_iter().collect();
+        assert!(!families.is_empty(), "every database has one");
+        let columns: Vec<_> = families.iter().map(AsColumnFamilyRef::inner).collect();
+        let (options, mut failure) = (raw(options), ptr::null_mut());
+        // SAFETY: the options and the handles, of which so many begin there, are live, and so is their engine,
+        // which `_engine` keeps open.
+        let raw =
+            unsafe { lsm_sieve_locks(options, columns.as_ptr(), columns.len(), &raw mut failure) };
+        error(failure)?;
+        let raw = NonNull::new(raw).expect("the shim returns no null without an error");
+        Ok(Self {
+            prepared: Mutex::new(prepared_in(raw)),
+            raw,
+            _engine: Arc::clone(engine),
+        })
+    }
+
+    /// A family that the engine has made since.
+    pub(crate) fn add(&self, column: &impl AsColumnFamilyRef) {
+        // SAFETY: both are live through the call.
+        unsafe { lsm_sieve_locks_add(self.raw.as_ptr(), column.inner()) }
+    }
+
+    /// A family that the engine has dropped.
+    pub(crate) fn remove(&self, column: &impl AsColumnFamilyRef) {
+        // SAFETY: both are live through the call.
+        unsafe { lsm_sieve_locks_remove(self.raw.as_ptr(), column.inner()) }
+    }
+
+    /// Applies a batch of writes once all of their keys are locked, in no transaction.
+    pub(crate) fn write(&self, batch: &WriteBatch, writing: &WriteOptions) -> Result<(), Error> {
+        let mut failure = ptr::null_mut();
+        let (batch, writing) = (raw(batch), raw(writing));
+        // SAFETY: all are live through the call.
+        unsafe {
+            sys::rocksdb_transactiondb_write(self.raw.as_ptr(), writing, batch, &raw mut failure);
+        }
+        error(failure)
+    }
+
+    /// Begins a transaction.
+    pub(crate) fn begin(
+        &self,
+        writing: &WriteOptions,
+        options: &TransactionOptions,
+    ) -> EngineTransaction<'_> {
+        let (writing, options) = (raw(writing), raw(options));
+        let new = ptr::null_mut();
+        // SAFETY: all three are live, and RocksDB copies the options.
+        let begun =
+            unsafe { sys::rocksdb_transaction_begin(self.raw.as_ptr(), writing, options, new) };
+        // SAFETY: nobody else has it, and it borrows what began it.
+        unsafe { owned(begun) }
+    }
+
+    /// The transactions that were prepared before the engine was opened, once.
+    pub(crate) fn take_prepared(&self) -> Vec<EngineTransaction<'_>> {
+        let prepared = mem::take(&mut *unpoisoned(self.prepared.lock()));
+        let prepared = prepared.into_iter();
+        // SAFETY: they were taken from the list, so nobody else has them, and they borrow what began them.
+        prepared
+            .map(|each| unsafe { owned(each.as_ptr()) })
+            .collect()
+    }
+}
+
+impl Drop for Locks {
+    fn drop(&mut self) {
+        // They stay prepared: the log has them.
+        drop(self.take_prepared());
+        // SAFETY: it came from the shim and is used no more: its transactions borrow it.
+        unsafe { lsm_sieve_locks_free(self.raw.as_ptr()) }
+    }
+}
+
+fn prepared_in(
+    locks: NonNull<sys::rocksdb_transactiondb_t>,
+) -> Vec<NonNull<sys::rocksdb_transaction_t>> {
+    let mut count = 0;
+    // SAFETY: it is live, and the count is written.
+    let list = unsafe {
+        sys::rocksdb_transactiondb_get_prepared_transactions(locks.as_ptr(), &raw mut count)
+    };
+    if list.is_null() {
+        return Vec::new();
+    }
+    // SAFETY: so many begin there.
+    let prepared = unsafe { std::slice::from_raw_parts(list, count) };
+    let prepared = prepared.iter().copied().filter_map(NonNull::new).collect();
+    // SAFETY: RocksDB allocated the list for its caller, who has copied it.
+    unsafe { sys::rocksdb_free(list.cast()) };
+    prepared
+}
+
+/// A transaction in the type that frees it.
+///
+/// # Safety
+/// It must be live, and nobody else's.
+unsafe fn owned<'db>(begun: *mut sys::rocksdb_transaction_t) -> EngineTransaction<'db> {
+    // SAFETY: the caller's promise.
+    unsafe { mem::transmute::<*mut sys::rocksdb_transaction_t, EngineTransaction<'db>>(begun) }
+}
+
+/// What failed, if RocksDB or the shim has a word on it, as an error of `rocksdb`'s.
+fn error(text: *mut c_char) -> Result<(), Error> {
+    let Some(message) = take_text(text) else {
+        return Ok(());
+    };
+    const { assert!(size_of::<String>() == size_of::<Error>()) };
+    // SAFETY: `message: String` is its one field, which takes all of its bytes.
+    Err(unsafe { mem::transmute::<String, Error>(message) })
 }
 
 /// Whether a transaction itself wrote to a key; of the default column family, where none is given.
@@ -136,18 +301,19 @@ pub(crate) fn has_written(
     unsafe { lsm_sieve_transaction_wrote(raw(transaction), column, start, key.len()) }
 }
 
-/// Has a transaction's commit fail if somebody else writes to this key from here on, or did since the
-/// transaction's snapshot.
+/// Keeps others from writing to this key until the transaction has ended, if it is one with locks; otherwise
+/// has its commit fail if somebody else writes to the key from here on, or did since the transaction's snapshot.
 pub(crate) fn watch(
     transaction: &EngineTransaction<'_>,
     column: Option<&dyn AsColumnFamilyRef>,
     key: &[u8],
     exclusive: bool,
-) {
+) -> Result<(), Error> {
     let column = column.map_or(ptr::null_mut(), AsColumnFamilyRef::inner);
-    let start = key.as_ptr().cast();
+    let (start, size) = (key.as_ptr().cast(), key.len());
+    let transaction = raw(transaction);
     // SAFETY: as above; the transaction stays on its thread meanwhile, since it is not `Sync`.
-    unsafe { lsm_sieve_transaction_watch(raw(transaction), column, start, key.len(), exclusive) }
+    error(unsafe { lsm_sieve_transaction_watch(transaction, column, start, size, exclusive) })
 }
 
 #[cfg(test)]

@@ -41,7 +41,7 @@ pub(super) fn open(
     model: &Model,
 ) -> Result<SieveDb, Violation> {
     let (database, families) = options(settings, model)?;
-    let front = front.clone().transactions(settings.has_transactions());
+    let front = settings.front_of(front);
     let opened: Result<_, OpenError> =
         SieveDb::open_cf_with_opts(&database, &front, path, families);
     Ok(opened?)

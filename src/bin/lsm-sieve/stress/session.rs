@@ -335,7 +335,8 @@ impl<'a> Session<'a> {
         }
         let name = FAMILIES[family];
         let options = self.ground.settings.family(family)?;
-        if way == Way::Engine {
+        // What the bare engine makes has no locks, which its transactions need.
+        if way == Way::Engine && !self.ground.settings.has_locks() {
             self.ground
                 .db
                 .with_engine(|engine| engine.create_cf(name, &options))?;

@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 
 use lsm_sieve::workload::random::Random;
 use lsm_sieve::{Bits, HashId, Items, Rate, SieveOptions};
-use rocksdb::Options;
+use rocksdb::{Options, TransactionDBOptions};
 use serde::{Deserialize, Serialize};
 
 use super::keys::KeySettings;
@@ -20,6 +20,9 @@ pub(super) struct Settings {
     pub(super) families: [Texts; FAMILIES.len()],
     #[serde(default)]
     transactions: bool,
+    /// Transactions that lock their keys, instead of optimistic ones.
+    #[serde(default)]
+    locks: bool,
 }
 
 /// How precise a filter is to be.
@@ -63,12 +66,26 @@ impl Settings {
             families: FAMILIES.map(|_| texts::draw_family(random, writes)),
             database,
             transactions: random.one_in(2),
+            locks: random.one_in(2),
         }
     }
 
     /// Whether there are transactions: not beside unordered writes.
     pub(super) fn has_transactions(&self) -> bool {
         self.transactions && !self.is_unordered()
+    }
+
+    pub(super) fn has_locks(&self) -> bool {
+        self.has_transactions() && self.locks
+    }
+
+    /// A front with these transactions.
+    pub(super) fn front_of(&self, front: &SieveOptions) -> SieveOptions {
+        let front = front.clone();
+        if self.has_locks() {
+            return front.locking_transactions(TransactionDBOptions::default());
+        }
+        front.transactions(self.has_transactions())
     }
 
     pub(super) fn is_unordered(&self) -> bool {
@@ -194,6 +211,12 @@ impl Settings {
         if self.transactions {
             simpler.push(Self {
                 transactions: false,
+                ..self.clone()
+            });
+        }
+        if self.locks {
+            simpler.push(Self {
+                locks: false,
                 ..self.clone()
             });
         }

@@ -105,17 +105,18 @@ impl Transaction<'_> {
         self.read_cf(cf, key, || self.engine.get_pinned_cf_opt(cf, key, options))
     }
 
-    /// [`Transaction::get`] of a key that nobody else shall write until the commit, which fails otherwise,
-    /// whether the key is there now or not. `exclusive` means nothing to optimistic transactions.
+    /// [`Transaction::get`] of a key that nobody else shall write until the commit, whether the key is there now
+    /// or not: an optimistic transaction's commit fails otherwise, and one with locks lets nobody. Locks that
+    /// are not `exclusive` are shared by several transactions; to optimistic ones it means nothing.
     ///
     /// # Errors
-    /// What RocksDB says.
+    /// Of the kind `TimedOut` or `Busy`, where the key could not be locked. Or what RocksDB says.
     pub fn get_for_update(
         &self,
         key: impl AsRef<[u8]>,
         exclusive: bool,
     ) -> Result<Option<Vec<u8>>, Error> {
-        self.watch(None, key.as_ref(), exclusive);
+        self.watch(None, key.as_ref(), exclusive)?;
         self.get(key)
     }
 
@@ -129,7 +130,7 @@ impl Transaction<'_> {
         exclusive: bool,
         options: &ReadOptions,
     ) -> Result<Option<Vec<u8>>, Error> {
-        self.watch(None, key.as_ref(), exclusive);
+        self.watch(None, key.as_ref(), exclusive)?;
         self.get_opt(key, options)
     }
 
@@ -143,7 +144,7 @@ impl Transaction<'_> {
         key: impl AsRef<[u8]>,
         exclusive: bool,
     ) -> Result<Option<Vec<u8>>, Error> {
-        self.watch(Some(cf), key.as_ref(), exclusive);
+        self.watch(Some(cf), key.as_ref(), exclusive)?;
         self.get_cf(cf, key)
     }
 
@@ -158,7 +159,7 @@ impl Transaction<'_> {
         exclusive: bool,
         options: &ReadOptions,
     ) -> Result<Option<Vec<u8>>, Error> {
-        self.watch(Some(cf), key.as_ref(), exclusive);
+        self.watch(Some(cf), key.as_ref(), exclusive)?;
         self.get_cf_opt(cf, key, options)
     }
 
@@ -171,7 +172,7 @@ impl Transaction<'_> {
         key: impl AsRef<[u8]>,
         exclusive: bool,
     ) -> Result<Option<DBPinnableSlice<'_>>, Error> {
-        self.watch(None, key.as_ref(), exclusive);
+        self.watch(None, key.as_ref(), exclusive)?;
         self.get_pinned(key)
     }
 
@@ -185,7 +186,7 @@ impl Transaction<'_> {
         exclusive: bool,
         options: &ReadOptions,
     ) -> Result<Option<DBPinnableSlice<'_>>, Error> {
-        self.watch(None, key.as_ref(), exclusive);
+        self.watch(None, key.as_ref(), exclusive)?;
         self.get_pinned_opt(key, options)
     }
 
@@ -199,7 +200,7 @@ impl Transaction<'_> {
         key: impl AsRef<[u8]>,
         exclusive: bool,
     ) -> Result<Option<DBPinnableSlice<'_>>, Error> {
-        self.watch(Some(cf), key.as_ref(), exclusive);
+        self.watch(Some(cf), key.as_ref(), exclusive)?;
         self.get_pinned_cf(cf, key)
     }
 
@@ -214,7 +215,7 @@ impl Transaction<'_> {
         exclusive: bool,
         options: &ReadOptions,
     ) -> Result<Option<DBPinnableSlice<'_>>, Error> {
-        self.watch(Some(cf), key.as_ref(), exclusive);
+        self.watch(Some(cf), key.as_ref(), exclusive)?;
         self.get_pinned_cf_opt(cf, key, options)
     }
 
@@ -289,8 +290,13 @@ impl Transaction<'_> {
         self.db.read_cf(cf, key, ask)
     }
 
-    /// Has the commit fail if somebody else writes the key; to be called before the filters are asked.
-    fn watch(&self, cf: Option<&dyn AsColumnFamilyRef>, key: &[u8], exclusive: bool) {
-        ffi::watch(&self.engine, cf, key, exclusive);
+    /// Sees to it that nobody else writes the key unnoticed; to be called before the filters are asked.
+    fn watch(
+        &self,
+        cf: Option<&dyn AsColumnFamilyRef>,
+        key: &[u8],
+        exclusive: bool,
+    ) -> Result<(), Error> {
+        ffi::watch(&self.engine, cf, key, exclusive)
     }
 }

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use lsm_sieve::TransactionSettings;
 use lsm_sieve::workload::random::Random;
 use rocksdb::{IngestExternalFileOptions, WriteOptions};
 
@@ -137,7 +138,10 @@ impl Writer<'_> {
         updates: impl Iterator<Item = &'u Update>,
         options: &WriteOptions,
     ) -> Result<bool, Violation> {
-        let transaction = self.ground.db.transaction_opt(options, &<_>::default());
+        let transaction = self
+            .ground
+            .db
+            .transaction_opt(options, TransactionSettings::Default);
         for update in updates {
             self.ground.update_in(&transaction, update)?;
         }

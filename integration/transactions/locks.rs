@@ -1,0 +1,379 @@
+//! Transactions that lock their keys: who waits for whom, and what is prepared and comes back.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use lsm_sieve::{OpenError, SieveDb, SieveOptions, Transaction, TransactionSettings};
+use rocksdb::{
+    BoundColumnFamily, Error, ErrorKind, OptimisticTransactionOptions, ReadOptions,
+    TransactionDBOptions, TransactionOptions, WriteBatch, WriteOptions,
+};
+use tempfile::TempDir;
+
+use super::{
+    DEFAULT, DEFAULT_READS_FOR_UPDATE, KINDS, OTHER, READS_FOR_UPDATE, Read, covered, denied,
+    finds, kind_of, locking, open, optimistic,
+};
+use crate::copy::copy;
+use crate::twin::{absent_key, agree, options, settle, sieve};
+
+/// Settings under which nobody waits for a lock.
+fn impatient() -> SieveOptions {
+    let mut locks = TransactionDBOptions::default();
+    locks.set_default_lock_timeout(0);
+    locks.set_txn_lock_timeout(0);
+    sieve().locking_transactions(locks)
+}
+
+fn ways_to_lock() -> Vec<(&'static str, Read)> {
+    [READS_FOR_UPDATE, DEFAULT_READS_FOR_UPDATE].concat()
+}
+
+#[test]
+fn a_key_that_the_filters_deny_is_locked() {
+    let home = tempfile::tempdir().unwrap();
+    let (db, _model) = covered(home.path(), &impatient());
+    let default = db.cf_handle(DEFAULT).unwrap();
+    for (at, (name, read)) in (0_u64..).zip(ways_to_lock()) {
+        let sought = denied(&db, &default, 100 * at);
+        let holder = db.transaction();
+        assert_eq!(read(&holder, &default, &sought).unwrap(), None);
+        assert_eq!(
+            kind_of(db.put(&sought, "other")),
+            ErrorKind::TimedOut,
+            "{name}"
+        );
+        let late = db.transaction();
+        let refused = late.get_for_update(&sought, true).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::TimedOut, "{name}: {refused}");
+        // In another family it is another key.
+        db.put_cf(&db.cf_handle(OTHER).unwrap(), &sought, "its own")
+            .unwrap();
+
+        holder.put(&sought, "made").unwrap();
+        assert_eq!(db.get(&sought).unwrap(), None);
+        holder.commit().unwrap();
+        let found = late.get_for_update(&sought, true).unwrap();
+        assert_eq!(found.as_deref(), Some(&b"made"[..]), "{name}");
+        drop(late);
+        db.put(&sought, "nobody's").unwrap();
+    }
+}
+
+type Write = fn(&SieveDb, &Arc<BoundColumnFamily<'_>>, &[u8]) -> Result<(), Error>;
+
+/// Every write outside of transactions, of single keys.
+const WRITES: [(&str, Write); 15] = [
+    ("put", |db, _, key| db.put(key, "")),
+    ("put_opt", |db, _, key| {
+        db.put_opt(key, "", &WriteOptions::default())
+    }),
+    ("put_cf", |db, cf, key| db.put_cf(cf, key, "")),
+    ("put_cf_opt", |db, cf, key| {
+        db.put_cf_opt(cf, key, "", &WriteOptions::default())
+    }),
+    ("merge", |db, _, key| db.merge(key, "")),
+    ("merge_opt", |db, _, key| {
+        db.merge_opt(key, "", &WriteOptions::default())
+    }),
+    ("merge_cf", |db, cf, key| db.merge_cf(cf, key, "")),
+    ("merge_cf_opt", |db, cf, key| {
+        db.merge_cf_opt(cf, key, "", &WriteOptions::default())
+    }),
+    ("delete", |db, _, key| db.delete(key)),
+    ("delete_opt", |db, _, key| {
+        db.delete_opt(key, &WriteOptions::default())
+    }),
+    ("delete_cf", |db, cf, key| db.delete_cf(cf, key)),
+    ("delete_cf_opt", |db, cf, key| {
+        db.delete_cf_opt(cf, key, &WriteOptions::default())
+    }),
+    ("write", |db, cf, key| db.write(batch(cf, key))),
+    ("write_opt", |db, cf, key| {
+        db.write_opt(batch(cf, key), &WriteOptions::default())
+    }),
+    ("write_without_wal", |db, cf, key| {
+        db.write_without_wal(batch(cf, key))
+    }),
+];
+
+/// A write of this key, behind one that nobody has locked.
+fn batch(cf: &Arc<BoundColumnFamily<'_>>, key: &[u8]) -> WriteBatch {
+    let mut batch = WriteBatch::default();
+    batch.put_cf(cf, "free", "");
+    batch.put_cf(cf, key, "");
+    batch
+}
+
+#[test]
+fn every_write_waits_for_the_lock_of_its_key() {
+    let home = tempfile::tempdir().unwrap();
+    let db = open(home.path(), &impatient());
+    let default = db.cf_handle(DEFAULT).unwrap();
+    let holder = db.transaction();
+    holder.put("held", "value").unwrap();
+    for (name, write) in WRITES {
+        let refused = kind_of(write(&db, &default, b"held"));
+        assert_eq!(refused, ErrorKind::TimedOut, "{name}");
+        assert_eq!(db.get("free").unwrap(), None, "{name}");
+    }
+    holder.rollback().unwrap();
+    for (name, write) in WRITES {
+        write(&db, &default, b"held").unwrap();
+        let found = db.get("held").unwrap();
+        assert_eq!(found.is_none(), name.starts_with("delete"), "{name}");
+    }
+    assert!(db.get("free").unwrap().is_some());
+}
+
+#[test]
+fn locks_that_are_not_exclusive_are_shared() {
+    let home = tempfile::tempdir().unwrap();
+    let (db, _model) = covered(home.path(), &impatient());
+    let sought = denied(&db, &db.cf_handle(DEFAULT).unwrap(), 0);
+    let readers = [db.transaction(), db.transaction()];
+    for reader in &readers {
+        assert_eq!(reader.get_for_update(&sought, false).unwrap(), None);
+    }
+    let writer = db.transaction();
+    assert_eq!(kind_of(writer.put(&sought, "value")), ErrorKind::TimedOut);
+    drop(readers);
+    writer.put(&sought, "value").unwrap();
+    writer.commit().unwrap();
+    assert!(db.get(&sought).unwrap().is_some());
+}
+
+#[test]
+fn a_transaction_has_the_options_that_it_was_given() {
+    let home = tempfile::tempdir().unwrap();
+    let (db, _model) = covered(home.path(), &locking(sieve()));
+    let begin = |set: fn(&mut TransactionOptions)| {
+        let mut options = TransactionOptions::default();
+        set(&mut options);
+        db.transaction_opt(&WriteOptions::default(), &options)
+    };
+    let sought = denied(&db, &db.cf_handle(DEFAULT).unwrap(), 0);
+
+    let from_now = begin(|options| options.set_snapshot(true));
+    db.put(&sought, "since").unwrap();
+    let conflict = from_now.get_for_update(&sought, true).unwrap_err();
+    assert_eq!(conflict.kind(), ErrorKind::Busy, "{conflict}");
+    let mut then = ReadOptions::default();
+    let snapshot = from_now.snapshot();
+    then.set_snapshot(&snapshot);
+    assert_eq!(from_now.get_opt(&sought, &then).unwrap(), None);
+    drop((then, snapshot));
+
+    let expiring = begin(|options| options.set_expiration(0));
+    expiring.put("a key", "value").unwrap();
+    assert_eq!(kind_of(expiring.commit()), ErrorKind::Expired);
+
+    let holder = db.transaction();
+    holder.put("held", "value").unwrap();
+    let impatient = begin(|options| options.set_lock_timeout(0));
+    let refused = impatient.get_for_update("held", true).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::TimedOut);
+    assert!(refused.to_string().contains("lock"), "{refused}");
+}
+
+/// The files of a database that is open, as a crash would leave them.
+fn crashed(db: &SieveDb) -> TempDir {
+    let home = tempfile::tempdir().unwrap();
+    copy(db.path(), home.path());
+    home
+}
+
+/// A crash, or the end of the process, between the two phases.
+#[test]
+fn what_was_prepared_comes_back_until_it_is_committed() {
+    let home = tempfile::tempdir().unwrap();
+    let (db, model) = covered(home.path(), &locking(sieve()));
+    let new = denied(&db, &db.cf_handle(DEFAULT).unwrap(), 0);
+    let (there, _) = model.first_key_value().unwrap();
+    let prepare = |db: &SieveDb, name: &[u8]| {
+        let transaction = db.transaction();
+        assert_eq!(transaction.get_for_update(&new, true).unwrap(), None);
+        transaction.put(&new, "prepared").unwrap();
+        transaction.delete(there).unwrap();
+        assert_eq!(kind_of(transaction.prepare()), ErrorKind::InvalidArgument);
+        transaction.set_name(name).unwrap();
+        transaction.prepare().unwrap();
+    };
+    let taken = |db: &SieveDb| -> Vec<Vec<u8>> {
+        let prepared = db.prepared_transactions();
+        prepared
+            .iter()
+            .map(|each| each.get_name().unwrap())
+            .collect()
+    };
+    let is_untouched = |db: &SieveDb| {
+        settle(db);
+        assert_eq!(db.get(&new).unwrap(), None);
+        agree(db, &model);
+    };
+    prepare(&db, b"one");
+    assert_eq!(db.prepared_transactions().len(), 0, "of earlier runs");
+    let crash = crashed(&db);
+    drop(db);
+
+    for home in [home.path(), crash.path()] {
+        let db = open(home, &locking(sieve()));
+        is_untouched(&db);
+        assert_eq!(taken(&db), [b"one"]);
+        assert!(taken(&db).is_empty(), "each is taken once");
+        drop(db);
+        // It was neither committed nor rolled back.
+        let db = open(home, &locking(sieve()));
+        is_untouched(&db);
+        let prepared = db.prepared_transactions().pop().unwrap();
+        finds(&prepared, &db, DEFAULT, &new, Some(b"prepared"));
+        finds(&prepared, &db, DEFAULT, there, None);
+        prepared.rollback().unwrap();
+        drop(prepared);
+        is_untouched(&db);
+        prepare(&db, b"two");
+        drop(db);
+
+        let db = open(home, &locking(sieve()));
+        let prepared = db.prepared_transactions().pop().unwrap();
+        assert_eq!(prepared.get_name().unwrap(), b"two");
+        prepared.commit().unwrap();
+        let is_committed = |db: &SieveDb| {
+            assert_eq!(db.get(&new).unwrap().as_deref(), Some(&b"prepared"[..]));
+            assert_eq!(db.get(there).unwrap(), None);
+            assert!(db.prepared_transactions().is_empty());
+        };
+        is_committed(&db);
+        // The log alone has it, in two places.
+        let crash = crashed(&db);
+        is_committed(&open(crash.path(), &locking(sieve())));
+        drop(db);
+        is_committed(&open(home, &locking(sieve())));
+    }
+}
+
+#[test]
+fn families_that_come_have_locks() {
+    let home = tempfile::tempdir().unwrap();
+    let left_out = impatient().leave_out(["left out", OTHER]);
+    let db = open(home.path(), &left_out);
+    for name in ["made", "left out"] {
+        for _ in 0..2 {
+            db.create_cf(name, &options()).unwrap();
+            let cf = db.cf_handle(name).unwrap();
+            let holder = db.transaction();
+            assert_eq!(holder.get_for_update_cf(&cf, "key", true).unwrap(), None);
+            let refused = kind_of(db.put_cf(&cf, "key", "value"));
+            assert_eq!(refused, ErrorKind::TimedOut, "{name}");
+            holder.put_cf(&cf, "key", "value").unwrap();
+            holder.commit().unwrap();
+            assert!(db.get_cf(&cf, "key").unwrap().is_some());
+            let holder = db.transaction();
+            holder.put_cf(&cf, "key", "value").unwrap();
+            db.drop_cf(name).unwrap();
+            holder.rollback().unwrap();
+            let gone = holder.get_for_update_cf(&cf, "key", true).unwrap_err();
+            assert_eq!(gone.kind(), ErrorKind::InvalidArgument, "{gone}");
+        }
+    }
+}
+
+#[test]
+fn optimistic_transactions_have_no_second_phase() {
+    let home = tempfile::tempdir().unwrap();
+    let db = open(home.path(), &optimistic(sieve()));
+    let transaction = db.transaction();
+    assert_eq!(
+        kind_of(transaction.set_name(b"name")),
+        ErrorKind::InvalidArgument
+    );
+    assert_eq!(kind_of(transaction.prepare()), ErrorKind::InvalidArgument);
+    assert!(db.prepared_transactions().is_empty());
+}
+
+/// What is prepared is lost on whoever would open the database without locks.
+#[test]
+fn a_database_with_prepared_transactions_opens_with_locks_alone() {
+    let home = tempfile::tempdir().unwrap();
+    let db = open(home.path(), &locking(sieve()));
+    let transaction = db.transaction();
+    transaction.put("key", "value").unwrap();
+    transaction.set_name(b"name").unwrap();
+    transaction.prepare().unwrap();
+    drop(transaction);
+    drop(db);
+    for sieve in [sieve(), optimistic(sieve())] {
+        let refused = SieveDb::open_cf(&options(), &sieve, home.path(), [DEFAULT, OTHER]);
+        let Err(OpenError::Engine { source, .. }) = refused else {
+            panic!("{refused:?}");
+        };
+        assert!(
+            source.to_string().contains("prepared transactions"),
+            "{source}"
+        );
+    }
+    let db = open(home.path(), &locking(sieve()));
+    let prepared: Vec<Transaction<'_>> = db.prepared_transactions();
+    assert_eq!(prepared.len(), 1);
+}
+
+#[test]
+fn readers_have_no_locks() {
+    let home = tempfile::tempdir().unwrap();
+    drop(open(home.path(), &locking(sieve())));
+    let names = [DEFAULT, OTHER];
+    let (options, locking) = (options(), locking(sieve()));
+    let reader = SieveDb::open_cf_for_read_only(&options, &locking, home.path(), names, false);
+    let messages = tempfile::tempdir().unwrap();
+    let messages = messages.path();
+    let follower = SieveDb::open_cf_as_secondary(&options, &locking, home.path(), messages, names);
+    for refused in [reader, follower] {
+        let said = refused.unwrap_err().to_string();
+        assert!(said.contains("transactions with locks"), "{said}");
+    }
+}
+
+#[test]
+fn unordered_writes_do_not_go_with_locks() {
+    let home = tempfile::tempdir().unwrap();
+    let mut options = options();
+    options.set_unordered_write(true);
+    let refused = SieveDb::open(&options, &locking(sieve()), home.path());
+    let said = refused.unwrap_err().to_string();
+    assert!(said.contains("unordered_write"), "{said}");
+}
+
+#[test]
+fn options_of_the_other_kind_are_refused() {
+    for kind in KINDS {
+        let home = tempfile::tempdir().unwrap();
+        let db = open(home.path(), &kind(sieve()));
+        let writing = WriteOptions::default();
+        let optimistic = OptimisticTransactionOptions::default();
+        let locking = TransactionOptions::default();
+        let settings: [TransactionSettings<'_>; 2] = [(&optimistic).into(), (&locking).into()];
+        let panics = settings.map(|settings| {
+            let begin = || drop(db.transaction_opt(&writing, settings));
+            catch_unwind(AssertUnwindSafe(begin)).is_err()
+        });
+        assert_eq!(panics.iter().filter(|panics| **panics).count(), 1);
+    }
+}
+
+/// As many as one has are locked, and no more.
+#[test]
+fn locks_have_the_options_of_the_database() {
+    let home = tempfile::tempdir().unwrap();
+    let mut locks = TransactionDBOptions::default();
+    locks.set_max_num_locks(2);
+    let db = open(home.path(), &sieve().locking_transactions(locks));
+    let transaction = db.transaction();
+    for key in 0..2 {
+        assert_eq!(
+            transaction.get_for_update(absent_key(key), true).unwrap(),
+            None
+        );
+    }
+    let refused = transaction.get_for_update(absent_key(2), true).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Aborted, "{refused}");
+}
