@@ -404,14 +404,28 @@ impl SieveOptions {
     /// as those of a `TransactionDB` of `rocksdb` do. Memtables are kept, and databases are refused, as there.
     ///
     /// Writes of the [`SieveDb`](super::SieveDb) outside of transactions lock their keys too, for as long as they
-    /// take. What has no single keys takes no lock: a range that is deleted, and files that are ingested or deleted.
-    /// Nor do writes of the bare [engine](super::SieveDb::with_engine), and families that it makes have locks from
-    /// the next open on; until then, transactions there are refused.
+    /// take. There are no locks for ranges that are deleted, for files that are ingested or deleted, and for what
+    /// the bare [engine](super::SieveDb::with_engine) writes; families that it makes have theirs from the next open
+    /// on, and refuse transactions until then. RocksDB refuses batches that delete a range, and single deletes
+    /// in them for all families but the default one, where those take no lock.
     ///
     /// Drop no family while transactions that wrote to it are open: after the commit of one, RocksDB takes no more
     /// writes, unless `ignore_missing_column_families` is among its write options.
     ///
     /// A database that is opened to read only, or as a secondary, has no locks, and is refused.
+    ///
+    /// ```no_run
+    /// # use lsm_sieve::{SieveDb, SieveOptions, rocksdb::TransactionDBOptions};
+    /// # let options = rocksdb::Options::default();
+    /// let sieve = SieveOptions::default().locking_transactions(TransactionDBOptions::default());
+    /// let db = SieveDb::open(&options, &sieve, "/tmp/accounts")?;
+    /// let transaction = db.transaction();
+    /// if transaction.get_for_update(b"ada", true)?.is_none() {
+    ///     transaction.put(b"ada", b"100")?; // nobody else can have made her meanwhile
+    /// }
+    /// transaction.commit()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn locking_transactions(mut self, locks: TransactionDBOptions) -> Self {
         self.transactions = Some(Isolation::Locks(Arc::new(locks)));

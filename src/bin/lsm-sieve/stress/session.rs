@@ -153,6 +153,15 @@ impl<'a> Session<'a> {
         }
     }
 
+    /// The way of a batch that RocksDB finds no keys in that it could lock.
+    fn past_locks(&self, way: Way) -> Way {
+        if self.ground.settings.has_locks() {
+            Way::Engine
+        } else {
+            way
+        }
+    }
+
     fn note(&mut self, updates: &[Update]) {
         for update in updates {
             if let Some(contents) = self.model.family_mut(update.family) {
@@ -174,7 +183,7 @@ impl<'a> Session<'a> {
         } else {
             let mut batch = WriteBatch::default();
             batch.delete_range_cf(handle, from, to);
-            self.commit(batch, way)?;
+            self.commit(batch, self.past_locks(way))?;
         }
         if let Some(contents) = self.model.family_mut(keys.family) {
             contents.clear(ranks);
@@ -200,7 +209,7 @@ impl<'a> Session<'a> {
         }
         let mut batch = WriteBatch::default();
         batch.single_delete_cf(handle, &key);
-        db.write(batch)?;
+        self.commit(batch, self.past_locks(Way::Front))?;
         if db.get_cf(handle, &key)?.is_some() {
             return Err(Violation::other(format!("{key} is there, single-deleted")));
         }
