@@ -1,21 +1,20 @@
-//! Transactions that lock their keys: who waits for whom, and what is prepared and comes back.
+//! Transactions that lock their keys: who waits for whom, and who has no locks.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, Barrier};
+use std::thread;
 
-use lsm_sieve::{OpenError, SieveDb, SieveOptions, Transaction, TransactionSettings};
+use lsm_sieve::{OpenError, SieveDb, SieveOptions, TransactionSettings};
 use rocksdb::{
-    BoundColumnFamily, Error, ErrorKind, OptimisticTransactionOptions, ReadOptions,
-    TransactionDBOptions, TransactionOptions, WriteBatch, WriteOptions,
+    BoundColumnFamily, Error, ErrorKind, MultiThreaded, OptimisticTransactionOptions, ReadOptions,
+    TransactionDB, TransactionDBOptions, TransactionOptions, WriteBatch, WriteOptions,
 };
-use tempfile::TempDir;
 
 use super::{
     DEFAULT, DEFAULT_READS_FOR_UPDATE, KINDS, OTHER, READS_FOR_UPDATE, Read, covered, denied,
-    finds, kind_of, locking, open, optimistic,
+    kind_of, locking, open,
 };
-use crate::copy::copy;
-use crate::twin::{absent_key, agree, options, settle, sieve};
+use crate::twin::{absent_key, options, settle, sieve};
 
 /// Settings under which nobody waits for a lock.
 fn impatient() -> SieveOptions {
@@ -176,80 +175,44 @@ fn a_transaction_has_the_options_that_it_was_given() {
     assert!(refused.to_string().contains("lock"), "{refused}");
 }
 
-/// The files of a database that is open, as a crash would leave them.
-fn crashed(db: &SieveDb) -> TempDir {
+/// Two that wait for each other, of which one notices.
+#[test]
+fn transactions_that_wait_for_one_another_are_told() {
     let home = tempfile::tempdir().unwrap();
-    copy(db.path(), home.path());
-    home
+    let db = open(home.path(), &locking(sieve()));
+    let mut noticing = TransactionOptions::default();
+    noticing.set_deadlock_detect(true);
+    noticing.set_lock_timeout(60_000);
+    let both = Barrier::new(2);
+    let take = |first: &str, second: &str| {
+        let transaction = db.transaction_opt(&WriteOptions::default(), &noticing);
+        assert_eq!(transaction.get_for_update(first, true).unwrap(), None);
+        both.wait();
+        let taken = transaction.get_for_update(second, true);
+        taken.map_err(|error| error.kind())
+    };
+    let taken = thread::scope(|scope| {
+        let other = scope.spawn(|| take("b", "a"));
+        [take("a", "b"), other.join().unwrap()]
+    });
+    assert!(taken.contains(&Err(ErrorKind::Busy)), "{taken:?}");
+    assert!(taken.contains(&Ok(None)), "{taken:?}");
 }
 
-/// A crash, or the end of the process, between the two phases.
-#[test]
-fn what_was_prepared_comes_back_until_it_is_committed() {
-    let home = tempfile::tempdir().unwrap();
-    let (db, model) = covered(home.path(), &locking(sieve()));
-    let new = denied(&db, &db.cf_handle(DEFAULT).unwrap(), 0);
-    let (there, _) = model.first_key_value().unwrap();
-    let prepare = |db: &SieveDb, name: &[u8]| {
-        let transaction = db.transaction();
-        assert_eq!(transaction.get_for_update(&new, true).unwrap(), None);
-        transaction.put(&new, "prepared").unwrap();
-        transaction.delete(there).unwrap();
-        assert_eq!(kind_of(transaction.prepare()), ErrorKind::InvalidArgument);
-        transaction.set_name(name).unwrap();
-        transaction.prepare().unwrap();
-    };
-    let taken = |db: &SieveDb| -> Vec<Vec<u8>> {
-        let prepared = db.prepared_transactions();
-        prepared
-            .iter()
-            .map(|each| each.get_name().unwrap())
-            .collect()
-    };
-    let is_untouched = |db: &SieveDb| {
-        settle(db);
-        assert_eq!(db.get(&new).unwrap(), None);
-        agree(db, &model);
-    };
-    prepare(&db, b"one");
-    assert_eq!(db.prepared_transactions().len(), 0, "of earlier runs");
-    let crash = crashed(&db);
-    drop(db);
+type Create = fn(&SieveDb, &str);
 
-    for home in [home.path(), crash.path()] {
-        let db = open(home, &locking(sieve()));
-        is_untouched(&db);
-        assert_eq!(taken(&db), [b"one"]);
-        assert!(taken(&db).is_empty(), "each is taken once");
-        drop(db);
-        // It was neither committed nor rolled back.
-        let db = open(home, &locking(sieve()));
-        is_untouched(&db);
-        let prepared = db.prepared_transactions().pop().unwrap();
-        finds(&prepared, &db, DEFAULT, &new, Some(b"prepared"));
-        finds(&prepared, &db, DEFAULT, there, None);
-        prepared.rollback().unwrap();
-        drop(prepared);
-        is_untouched(&db);
-        prepare(&db, b"two");
-        drop(db);
+fn by_front(db: &SieveDb, name: &str) {
+    db.create_cf(name, &options()).unwrap();
+}
 
-        let db = open(home, &locking(sieve()));
-        let prepared = db.prepared_transactions().pop().unwrap();
-        assert_eq!(prepared.get_name().unwrap(), b"two");
-        prepared.commit().unwrap();
-        let is_committed = |db: &SieveDb| {
-            assert_eq!(db.get(&new).unwrap().as_deref(), Some(&b"prepared"[..]));
-            assert_eq!(db.get(there).unwrap(), None);
-            assert!(db.prepared_transactions().is_empty());
-        };
-        is_committed(&db);
-        // The log alone has it, in two places.
-        let crash = crashed(&db);
-        is_committed(&open(crash.path(), &locking(sieve())));
-        drop(db);
-        is_committed(&open(home, &locking(sieve())));
-    }
+/// Behind another one, which is no more.
+fn by_engine(db: &SieveDb, name: &str) {
+    let created = db.with_engine(|engine| {
+        engine.create_cf("of a moment", &options())?;
+        engine.drop_cf("of a moment")?;
+        engine.create_cf(name, &options())
+    });
+    created.unwrap();
 }
 
 #[test]
@@ -257,9 +220,14 @@ fn families_that_come_have_locks() {
     let home = tempfile::tempdir().unwrap();
     let left_out = impatient().leave_out(["left out", OTHER]);
     let db = open(home.path(), &left_out);
-    for name in ["made", "left out"] {
+    let ways = [
+        ("made", by_front as Create),
+        ("left out", by_front),
+        ("another's", by_engine),
+    ];
+    for (name, create) in ways {
         for _ in 0..2 {
-            db.create_cf(name, &options()).unwrap();
+            create(&db, name);
             let cf = db.cf_handle(name).unwrap();
             let holder = db.transaction();
             assert_eq!(holder.get_for_update_cf(&cf, "key", true).unwrap(), None);
@@ -272,49 +240,43 @@ fn families_that_come_have_locks() {
             holder.put_cf(&cf, "key", "value").unwrap();
             db.drop_cf(name).unwrap();
             holder.rollback().unwrap();
-            let gone = holder.get_for_update_cf(&cf, "key", true).unwrap_err();
-            assert_eq!(gone.kind(), ErrorKind::InvalidArgument, "{gone}");
         }
     }
 }
 
+/// What `rocksdb` committed in two phases is there, and what it only prepared waits for it.
 #[test]
-fn optimistic_transactions_have_no_second_phase() {
+fn what_rocksdb_prepared_is_left_to_rocksdb() {
     let home = tempfile::tempdir().unwrap();
-    let db = open(home.path(), &optimistic(sieve()));
-    let transaction = db.transaction();
-    assert_eq!(
-        kind_of(transaction.set_name(b"name")),
-        ErrorKind::InvalidArgument
-    );
-    assert_eq!(kind_of(transaction.prepare()), ErrorKind::InvalidArgument);
-    assert!(db.prepared_transactions().is_empty());
-}
-
-/// What is prepared is lost on whoever would open the database without locks.
-#[test]
-fn a_database_with_prepared_transactions_opens_with_locks_alone() {
-    let home = tempfile::tempdir().unwrap();
-    let db = open(home.path(), &locking(sieve()));
-    let transaction = db.transaction();
-    transaction.put("key", "value").unwrap();
-    transaction.set_name(b"name").unwrap();
-    transaction.prepare().unwrap();
-    drop(transaction);
+    let native = || {
+        let locks = TransactionDBOptions::default();
+        TransactionDB::<MultiThreaded>::open(&options(), &locks, home.path()).unwrap()
+    };
+    let prepare = |db: &TransactionDB<MultiThreaded>, name: &str| {
+        let transaction = db.transaction();
+        transaction.put(name, "value").unwrap();
+        transaction.set_name(name.as_bytes()).unwrap();
+        transaction.prepare().unwrap();
+    };
+    let db = native();
+    prepare(&db, "prepared");
     drop(db);
-    for sieve in [sieve(), optimistic(sieve())] {
-        let refused = SieveDb::open_cf(&options(), &sieve, home.path(), [DEFAULT, OTHER]);
+    for _ in 0..2 {
+        let refused = SieveDb::open(&options(), &locking(sieve()), home.path());
         let Err(OpenError::Engine { source, .. }) = refused else {
             panic!("{refused:?}");
         };
-        assert!(
-            source.to_string().contains("prepared transactions"),
-            "{source}"
-        );
+        assert!(source.to_string().contains("`TransactionDB`"), "{source}");
     }
-    let db = open(home.path(), &locking(sieve()));
-    let prepared: Vec<Transaction<'_>> = db.prepared_transactions();
-    assert_eq!(prepared.len(), 1);
+    let db = native();
+    let prepared = db.prepared_transactions().pop().unwrap();
+    prepared.commit().unwrap();
+    drop(db);
+    for _ in 0..2 {
+        let db = SieveDb::open(&options(), &locking(sieve()), home.path()).unwrap();
+        settle(&db);
+        assert_eq!(db.get("prepared").unwrap().as_deref(), Some(&b"value"[..]));
+    }
 }
 
 #[test]

@@ -404,13 +404,18 @@ impl SieveOptions {
     /// as those of a `TransactionDB` of `rocksdb` do. Memtables are kept, and databases are refused, as there.
     ///
     /// Writes of the [`SieveDb`](super::SieveDb) outside of transactions lock their keys too, for as long as they
-    /// take. There are no locks for ranges that are deleted, for files that are ingested or deleted, and for what
-    /// the bare [engine](super::SieveDb::with_engine) writes; families that it makes have theirs from the next open
-    /// on, and refuse transactions until then. RocksDB refuses batches that delete a range, and single deletes
-    /// in them for all families but the default one, where those take no lock.
+    /// take. They wait for transactions that have them, as long as `set_default_lock_timeout` says, and end with an
+    /// error of the kind `TimedOut` then; so does the write of a thread whose own transaction has the key. There
+    /// are no locks for ranges that are deleted, for files that are ingested or deleted, and for what the bare
+    /// [engine](super::SieveDb::with_engine) writes. RocksDB refuses batches that delete a range, and single
+    /// deletes in them for all families but the default one, where those take no lock.
     ///
     /// Drop no family while transactions that wrote to it are open: after the commit of one, RocksDB takes no more
     /// writes, unless `ignore_missing_column_families` is among its write options.
+    ///
+    /// Of what a `TransactionDB` of `rocksdb` prepared, the committed is taken up here; opened without locks, RocksDB
+    /// forgets what of it was not flushed. What was neither committed nor rolled back is left to a `TransactionDB`,
+    /// and the database refused until then.
     ///
     /// A database that is opened to read only, or as a secondary, has no locks, and is refused.
     ///

@@ -162,7 +162,9 @@ impl SieveDb {
     /// an engine that is open to read only, RocksDB leaves it to the caller to change nothing.
     pub fn with_engine<R>(&self, use_engine: impl FnOnce(&Engine) -> R) -> R {
         let _arriving = self.columns.expect_foreign_keys(None);
-        use_engine(&self.engine)
+        let done = use_engine(&self.engine);
+        self.extend_locks();
+        done
     }
 
     /// Reads what the writer of the database has written since, where this one was

@@ -484,14 +484,11 @@ impl SieveDb {
         let create = |options: &Options| {
             let allowed = self.refuse_if_reader();
             let created = allowed.and_then(|()| self.engine.create_cf(name, options));
+            self.extend_locks();
             created.map_err(|source| OpenError::Create {
                 column: name.to_owned(),
                 source,
-            })?;
-            if let (Some(locks), Some(cf)) = (self.locks(), self.engine.cf_handle(name)) {
-                locks.add(&cf);
-            }
-            Ok(())
+            })
         };
         if self.options.leaves_out(name) {
             create(&options)?;
@@ -526,11 +523,7 @@ impl SieveDb {
             // `rocksdb` would give its handle up before RocksDB refuses. No family has a name with a zero in it.
             return self.engine.drop_cf("default, which cannot be dropped\0");
         }
-        let cf = self.engine.cf_handle(name);
         self.engine.drop_cf(name)?;
-        if let (Some(locks), Some(cf)) = (self.locks(), cf) {
-            locks.remove(&cf);
-        }
         self.columns.remove(name);
         if !self.options.is_frozen() {
             self.shelf.remove_summary(name);

@@ -93,10 +93,13 @@ impl<'o> From<&'o TransactionOptions> for TransactionSettings<'o> {
 /// were deleted, nor of files that were ingested or removed.
 ///
 /// With [locks](crate::SieveOptions::locking_transactions) each write, and each read for update, waits for its
-/// key, and ends with an error of the kind `TimedOut` where it waited too long, or `Busy` where transactions
-/// wait for one another; the transaction can be [prepared](Transaction::prepare) before its commit. Without,
-/// there are no two phases. Neither has `rebuild_from_writebatch`: RocksDB 11.8.1 looks families up for it beside
-/// the writers, whose keys may then land in the wrong one.
+/// key. It ends with an error of the kind `TimedOut` where it waited too long, as where two transactions wait for
+/// one another; of the kind `Busy` where the second of these was told to notice, or where somebody wrote the key since
+/// the snapshot that the transaction was told to begin with. The transaction stands as before then.
+///
+/// There are no transactions in two phases: RocksDB 11.8.1 forgets the name of one that was prepared and
+/// dropped, and commits at the next open what was written under that name first. Nor is there
+/// `rebuild_from_writebatch`, which looks families up beside the writers, whose keys may then land in the wrong one.
 ///
 /// ```no_run
 /// # use lsm_sieve::{SieveDb, SieveOptions};
@@ -156,15 +159,11 @@ impl SieveDb {
         Transaction { engine, db: self }
     }
 
-    /// The transactions with locks that were prepared and neither committed nor rolled back when the database was
-    /// last closed, or its process ended: each once, to be committed or rolled back before others begin. Their
-    /// keys are not locked. Those that are dropped instead come again with the next open.
-    pub fn prepared_transactions(&self) -> Vec<Transaction<'_>> {
-        let prepared = self.locks().map(ffi::Locks::take_prepared);
-        let prepared = prepared.into_iter().flatten();
-        prepared
-            .map(|engine| Transaction { engine, db: self })
-            .collect()
+    /// To be called after the engine may have made a family.
+    pub(super) fn extend_locks(&self) {
+        if let Some(locks) = self.locks() {
+            locks.extend();
+        }
     }
 
     pub(super) fn locks(&self) -> Option<&ffi::Locks> {
@@ -185,29 +184,6 @@ impl<'db> Transaction<'db> {
     pub fn commit(self) -> Result<(), Error> {
         self.db.refuse_if_reader()?;
         self.engine.commit()
-    }
-
-    /// Names a transaction with locks, so that it can be [prepared](Transaction::prepare).
-    ///
-    /// # Errors
-    /// What RocksDB says, as where it has a name, or another transaction has that one, or where it has no locks.
-    pub fn set_name(&self, name: &[u8]) -> Result<(), Error> {
-        self.engine.set_name(name)
-    }
-
-    /// What it was named.
-    pub fn get_name(&self) -> Option<Vec<u8>> {
-        self.engine.get_name()
-    }
-
-    /// Writes to the log what the transaction wrote, as a whole, so that it can be committed whatever happens
-    /// meanwhile: until it is committed or rolled back, each open
-    /// [brings it back](SieveDb::prepared_transactions). It must have a name, and locks.
-    ///
-    /// # Errors
-    /// What RocksDB says.
-    pub fn prepare(&self) -> Result<(), Error> {
-        self.engine.prepare()
     }
 
     /// Forgets what the transaction wrote and watches, save for its snapshot.

@@ -143,7 +143,7 @@ pub(crate) fn keep_history(options: &mut Options) {
     }
 }
 
-/// Has a database keep in its log what is prepared and not committed, and take it up when it is opened.
+/// Has a database take up what was committed in two phases, and keep what was only prepared.
 pub(crate) fn allow_two_phases(options: &mut Options) {
     // SAFETY: `options` lives through the call.
     let raw = unsafe { options.as_raw_ptr() };

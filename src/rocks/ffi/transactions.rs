@@ -7,7 +7,7 @@
 use std::ffi::c_char;
 use std::mem;
 use std::ptr::{self, NonNull};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use librocksdb_sys as sys;
 use rocksdb::{
@@ -17,7 +17,6 @@ use rocksdb::{
 };
 
 use super::{Engine, take_text};
-use crate::sync::unpoisoned;
 
 unsafe extern "C" {
     fn lsm_sieve_transactions(
@@ -31,14 +30,7 @@ unsafe extern "C" {
         error: *mut *mut c_char,
     ) -> *mut sys::rocksdb_transactiondb_t;
     fn lsm_sieve_locks_free(locks: *mut sys::rocksdb_transactiondb_t);
-    fn lsm_sieve_locks_add(
-        locks: *mut sys::rocksdb_transactiondb_t,
-        column: *mut sys::rocksdb_column_family_handle_t,
-    );
-    fn lsm_sieve_locks_remove(
-        locks: *mut sys::rocksdb_transactiondb_t,
-        column: *mut sys::rocksdb_column_family_handle_t,
-    );
+    fn lsm_sieve_locks_extend(locks: *mut sys::rocksdb_transactiondb_t);
     fn lsm_sieve_transaction_wrote(
         transaction: *mut sys::rocksdb_transaction_t,
         column: *mut sys::rocksdb_column_family_handle_t,
@@ -155,13 +147,11 @@ impl Drop for Optimism {
 /// What begins an engine's transactions that lock their keys.
 pub(crate) struct Locks {
     raw: NonNull<sys::rocksdb_transactiondb_t>,
-    /// Those that were prepared before the engine was opened, until somebody takes them.
-    prepared: Mutex<Vec<NonNull<sys::rocksdb_transaction_t>>>,
     /// Open for longer than `raw`.
     _engine: Arc<Engine>,
 }
 
-// SAFETY: RocksDB begins transactions from any thread, and several at a time; a prepared one is taken by one.
+// SAFETY: RocksDB begins transactions from any thread, and several at a time.
 unsafe impl Send for Locks {}
 // SAFETY: as above.
 unsafe impl Sync for Locks {}
@@ -187,22 +177,15 @@ impl Locks {
         error(failure)?;
         let raw = NonNull::new(raw).expect("the shim returns no null without an error");
         Ok(Self {
-            prepared: Mutex::new(prepared_in(raw)),
             raw,
             _engine: Arc::clone(engine),
         })
     }
 
-    /// A family that the engine has made since.
-    pub(crate) fn add(&self, column: &impl AsColumnFamilyRef) {
-        // SAFETY: both are live through the call.
-        unsafe { lsm_sieve_locks_add(self.raw.as_ptr(), column.inner()) }
-    }
-
-    /// A family that the engine has dropped.
-    pub(crate) fn remove(&self, column: &impl AsColumnFamilyRef) {
-        // SAFETY: both are live through the call.
-        unsafe { lsm_sieve_locks_remove(self.raw.as_ptr(), column.inner()) }
+    /// Makes locks for the families that the engine has made since, and for the one that it makes next.
+    pub(crate) fn extend(&self) {
+        // SAFETY: it is live, and takes such calls from any thread.
+        unsafe { lsm_sieve_locks_extend(self.raw.as_ptr()) }
     }
 
     /// Applies a batch of writes once all of their keys are locked, in no transaction.
@@ -230,44 +213,13 @@ impl Locks {
         // SAFETY: nobody else has it, and it borrows what began it.
         unsafe { owned(begun) }
     }
-
-    /// The transactions that were prepared before the engine was opened, once.
-    pub(crate) fn take_prepared(&self) -> Vec<EngineTransaction<'_>> {
-        let prepared = mem::take(&mut *unpoisoned(self.prepared.lock()));
-        let prepared = prepared.into_iter();
-        // SAFETY: they were taken from the list, so nobody else has them, and they borrow what began them.
-        prepared
-            .map(|each| unsafe { owned(each.as_ptr()) })
-            .collect()
-    }
 }
 
 impl Drop for Locks {
     fn drop(&mut self) {
-        // They stay prepared: the log has them.
-        drop(self.take_prepared());
         // SAFETY: it came from the shim and is used no more: its transactions borrow it.
         unsafe { lsm_sieve_locks_free(self.raw.as_ptr()) }
     }
-}
-
-fn prepared_in(
-    locks: NonNull<sys::rocksdb_transactiondb_t>,
-) -> Vec<NonNull<sys::rocksdb_transaction_t>> {
-    let mut count = 0;
-    // SAFETY: it is live, and the count is written.
-    let list = unsafe {
-        sys::rocksdb_transactiondb_get_prepared_transactions(locks.as_ptr(), &raw mut count)
-    };
-    if list.is_null() {
-        return Vec::new();
-    }
-    // SAFETY: so many begin there.
-    let prepared = unsafe { std::slice::from_raw_parts(list, count) };
-    let prepared = prepared.iter().copied().filter_map(NonNull::new).collect();
-    // SAFETY: RocksDB allocated the list for its caller, who has copied it.
-    unsafe { sys::rocksdb_free(list.cast()) };
-    prepared
 }
 
 /// A transaction in the type that frees it.
@@ -279,14 +231,16 @@ unsafe fn owned<'db>(begun: *mut sys::rocksdb_transaction_t) -> EngineTransactio
     unsafe { mem::transmute::<*mut sys::rocksdb_transaction_t, EngineTransaction<'db>>(begun) }
 }
 
-/// What failed, if RocksDB or the shim has a word on it, as an error of `rocksdb`'s.
+/// What failed, if RocksDB or the shim has a word on it.
 fn error(text: *mut c_char) -> Result<(), Error> {
-    let Some(message) = take_text(text) else {
-        return Ok(());
-    };
+    take_text(text).map_or(Ok(()), |message| Err(error_of(message)))
+}
+
+/// An error that `rocksdb` would make of this text, but lets nobody else make.
+fn error_of(message: String) -> Error {
     const { assert!(size_of::<String>() == size_of::<Error>()) };
     // SAFETY: `message: String` is its one field, which takes all of its bytes.
-    Err(unsafe { mem::transmute::<String, Error>(message) })
+    unsafe { mem::transmute::<String, Error>(message) }
 }
 
 /// Whether a transaction itself wrote to a key; of the default column family, where none is given.
@@ -330,5 +284,15 @@ mod tests {
             let sync = unsafe { sys::rocksdb_writeoptions_get_sync(raw(&writing)) };
             assert_eq!(sync != 0, on);
         }
+    }
+
+    /// `rocksdb` reads the text, and frees it.
+    #[test]
+    fn a_text_becomes_an_error_of_its_kind() {
+        let text = "Operation timed out: waiting for a lock";
+        let error = error_of(text.to_owned());
+        assert_eq!(error.kind(), rocksdb::ErrorKind::TimedOut);
+        assert_eq!(error.clone().into_string(), text);
+        drop(error);
     }
 }

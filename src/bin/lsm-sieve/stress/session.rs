@@ -344,8 +344,7 @@ impl<'a> Session<'a> {
         }
         let name = FAMILIES[family];
         let options = self.ground.settings.family(family)?;
-        // What the bare engine makes has no locks, which its transactions need.
-        if way == Way::Engine && !self.ground.settings.has_locks() {
+        if way == Way::Engine {
             self.ground
                 .db
                 .with_engine(|engine| engine.create_cf(name, &options))?;
