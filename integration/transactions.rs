@@ -15,7 +15,7 @@ use lsm_sieve::{Bits, SieveDb, SieveOptions, Transaction, TransactionSettings};
 use rocksdb::{
     AsColumnFamilyRef, BoundColumnFamily, DBPinnableSlice, DEFAULT_COLUMN_FAMILY_NAME as DEFAULT,
     Error, ErrorKind, IteratorMode, OptimisticTransactionOptions, Options, ReadOptions,
-    TransactionDBOptions, WriteOptions,
+    TransactionDBOptions, WriteBatchWithTransaction, WriteOptions,
 };
 
 use crate::twin::{
@@ -503,6 +503,25 @@ fn iterators_see_what_a_transaction_wrote() {
         drop(raw);
         transaction.commit().unwrap();
         assert_eq!(db.get("a").unwrap().as_deref(), Some(&b"own"[..]));
+    }
+}
+
+/// Those of `rocksdb`'s transactional databases are of a type of their own.
+#[test]
+fn batches_of_either_type_are_written() {
+    for kind in KINDS {
+        let home = tempfile::tempdir().unwrap();
+        let db = open(home.path(), &kind(sieve()));
+        let mut batch = WriteBatchWithTransaction::<true>::default();
+        batch.put("key", "value");
+        batch.merge_cf(&db.cf_handle(OTHER).unwrap(), "key", "other");
+        db.write(batch).unwrap();
+        agree(&db, &[(b"key".to_vec(), b"value".to_vec())].into());
+        agree_in(&db, OTHER, &[(b"key".to_vec(), b"other".to_vec())].into());
+        let mut batch = WriteBatchWithTransaction::<false>::default();
+        batch.delete("key");
+        db.write_without_wal(batch).unwrap();
+        agree(&db, &Model::new());
     }
 }
 

@@ -2,7 +2,10 @@
 
 use std::path::Path;
 
-use rocksdb::{AsColumnFamilyRef, Error, IngestExternalFileOptions, WriteBatch, WriteOptions};
+use rocksdb::{
+    AsColumnFamilyRef, Error, IngestExternalFileOptions, WriteBatch, WriteBatchWithTransaction,
+    WriteOptions,
+};
 
 use super::SieveDb;
 use crate::planted::planted;
@@ -191,11 +194,14 @@ impl SieveDb {
         self.engine.delete_range_cf_opt(cf, from, to, options)
     }
 
-    /// Applies a batch of writes, all or none.
+    /// Applies a batch of writes, all or none: a `WriteBatch`, or one of `rocksdb`'s transactional databases.
     ///
     /// # Errors
     /// What RocksDB says.
-    pub fn write(&self, batch: WriteBatch) -> Result<(), Error> {
+    pub fn write<const TRANSACTION: bool>(
+        &self,
+        batch: WriteBatchWithTransaction<TRANSACTION>,
+    ) -> Result<(), Error> {
         self.write_opt(batch, &WriteOptions::default())
     }
 
@@ -203,7 +209,12 @@ impl SieveDb {
     ///
     /// # Errors
     /// What RocksDB says.
-    pub fn write_opt(&self, batch: WriteBatch, options: &WriteOptions) -> Result<(), Error> {
+    pub fn write_opt<const TRANSACTION: bool>(
+        &self,
+        batch: WriteBatchWithTransaction<TRANSACTION>,
+        options: &WriteOptions,
+    ) -> Result<(), Error> {
+        let batch = ffi::plain_batch(batch);
         match self.locks() {
             None => self.engine.write_opt(batch, options),
             Some(locks) => locks.write(&batch, options),
@@ -214,7 +225,10 @@ impl SieveDb {
     ///
     /// # Errors
     /// What RocksDB says.
-    pub fn write_without_wal(&self, batch: WriteBatch) -> Result<(), Error> {
+    pub fn write_without_wal<const TRANSACTION: bool>(
+        &self,
+        batch: WriteBatchWithTransaction<TRANSACTION>,
+    ) -> Result<(), Error> {
         let mut options = WriteOptions::default();
         options.disable_wal(true);
         self.write_opt(batch, &options)

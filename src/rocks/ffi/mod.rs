@@ -29,7 +29,7 @@ use rocksdb::{
 pub(crate) use self::hooks::SILENT;
 pub(crate) use self::hooks::{HOOKS, Hooks};
 pub(crate) use self::tables::{LiveTable, live_tables, raw_keys, tables_of_readers};
-pub(crate) use self::transactions::{Locks, Optimism, has_written, watch};
+pub(crate) use self::transactions::{Locks, Optimism, has_written, plain_batch, watch};
 use super::Engine;
 use super::column::Column;
 use crate::planted::Fault;

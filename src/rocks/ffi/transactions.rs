@@ -5,7 +5,7 @@
 //! transactions are RocksDB's own, and get the type that `rocksdb` has for them.
 
 use std::ffi::c_char;
-use std::mem;
+use std::mem::{self, ManuallyDrop};
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use librocksdb_sys as sys;
 use rocksdb::{
     AsColumnFamilyRef, BoundColumnFamily, DEFAULT_COLUMN_FAMILY_NAME, Error,
     OptimisticTransactionOptions, Transaction, TransactionDBOptions, TransactionOptions,
-    WriteBatch, WriteOptions,
+    WriteBatch, WriteBatchWithTransaction, WriteOptions,
 };
 
 use super::{Engine, take_text};
@@ -79,7 +79,7 @@ unsafe impl Wrapper for TransactionDBOptions {
 }
 
 // SAFETY: `inner: *mut rocksdb_writebatch_t` is its one field.
-unsafe impl Wrapper for WriteBatch {
+unsafe impl<const TRANSACTION: bool> Wrapper for WriteBatchWithTransaction<TRANSACTION> {
     type Raw = sys::rocksdb_writebatch_t;
 }
 
@@ -92,6 +92,17 @@ fn raw<W: Wrapper>(wrapper: &W) -> *mut W::Raw {
     const { assert!(size_of::<W>() == size_of::<*mut W::Raw>()) };
     // SAFETY: the pointer takes all of the wrapper's bytes, as it says and as its size confirms.
     unsafe { mem::transmute_copy(wrapper) }
+}
+
+/// A batch of either kind: they are the same to RocksDB, and `rocksdb` keeps apart for which type of database they
+/// are.
+pub(crate) fn plain_batch<const TRANSACTION: bool>(
+    batch: WriteBatchWithTransaction<TRANSACTION>,
+) -> WriteBatch {
+    const { assert!(size_of::<WriteBatchWithTransaction<TRANSACTION>>() == size_of::<WriteBatch>()) };
+    let batch = ManuallyDrop::new(batch);
+    // SAFETY: both are the same pointer, as `Wrapper` says, and only the copy frees what it points to.
+    unsafe { mem::transmute_copy(&*batch) }
 }
 
 /// What begins an engine's optimistic transactions.
