@@ -93,9 +93,10 @@ impl<'o> From<&'o TransactionOptions> for TransactionSettings<'o> {
 /// were deleted, nor of files that were ingested or removed.
 ///
 /// With [locks](crate::SieveOptions::locking_transactions) each write, and each read for update, waits for its
-/// key. It ends with an error of the kind `TimedOut` where it waited too long, as where two transactions wait for
-/// one another; of the kind `Busy` where the second of these was told to notice, or where somebody wrote the key since
-/// the snapshot that the transaction was told to begin with. The transaction stands as before then.
+/// key. Where it waited too long, it ends with an error of the kind `TimedOut`: so do two that wait for one
+/// another, unless one was told to look for that (`TransactionOptions::set_deadlock_detect`), whose error is of the
+/// kind `Busy`. So is that of a transaction with `set_snapshot`, where somebody wrote the key since. What it did
+/// before stands.
 ///
 /// There are no transactions in two phases: RocksDB 11.8.1 forgets the name of one that was prepared and
 /// dropped, and commits at the next open what was written under that name first. Nor is there
