@@ -21,6 +21,12 @@
 
 export CARGO_TARGET_DIR ?= $(HOME)/.cache/lsm-sieve/target
 
+# Cargo would take what another checkout built there for this one's, where no file here is newer.
+ifneq ($(shell cat "$(CARGO_TARGET_DIR)/checkout" 2>/dev/null),$(CURDIR))
+$(shell mkdir -p "$(CARGO_TARGET_DIR)" && touch build.rs src/lib.rs && \
+    echo "$(CURDIR)" >"$(CARGO_TARGET_DIR)/checkout")
+endif
+
 CARGO ?= cargo
 KEYS  ?= 4000000
 
