@@ -83,6 +83,12 @@ fn main() {
         let most = memory.into_iter().fold(f64::NAN, f64::max);
         println!("{name:<19} {fastest:>6.0} {most:>12.0}");
     }
+    let loaded = folder.load_stages(NAME).expect("it is whole");
+    let loaded = loaded.expect("it was stored").stages;
+    let lost = hashes(1)
+        .take(keys)
+        .filter(|&hash| !loaded[0].may_contain(hash));
+    println!("{} keys are not in what was loaded", lost.count());
 }
 
 fn filled(keys: usize) -> Stage {
