@@ -629,6 +629,11 @@ DB* EngineOf(rocksdb_column_family_handle_t* column) {
   return static_cast_with_check<ColumnFamilyHandleImpl>(column->rep)->db();
 }
 
+// An engine for whoever takes it for its own.
+std::shared_ptr<DB> Borrowed(DB* engine) {
+  return std::shared_ptr<DB>(engine, [](DB*) {});
+}
+
 // Begins transactions on an engine that is not its own. RocksDB's class takes what it is made with for its
 // own, and a transaction takes what that is for the engine itself, so nothing can stand between the two.
 class BorrowedTransactions final : public OptimisticTransactionDBImpl {
@@ -636,7 +641,7 @@ class BorrowedTransactions final : public OptimisticTransactionDBImpl {
   explicit BorrowedTransactions(DB* engine)
       : OptimisticTransactionDBImpl(std::unique_ptr<DB>(), Serial()) {
     db_ = engine;
-    shared_db_ptr_ = std::shared_ptr<DB>(engine, [](DB*) {});
+    shared_db_ptr_ = Borrowed(engine);
   }
 
  private:
@@ -649,13 +654,6 @@ class BorrowedTransactions final : public OptimisticTransactionDBImpl {
                                                            : OccValidationPolicy::kValidateSerial;
     return options;
   }
-};
-
-// An engine that is not its own.
-class BorrowedEngine final : public StackableDB {
- public:
-  explicit BorrowedEngine(DB* engine)
-      : StackableDB(std::shared_ptr<DB>(engine, [](DB*) {})) {}
 };
 
 // Stands for a family that is made later.
@@ -679,7 +677,7 @@ class LaterFamily final : public ColumnFamilyHandle {
 class BorrowedLocks final : public WriteCommittedTxnDB {
  public:
   BorrowedLocks(DB* engine, const TransactionDBOptions& options)
-      : WriteCommittedTxnDB(new BorrowedEngine(engine), Committed(options)) {}
+      : WriteCommittedTxnDB(new StackableDB(Borrowed(engine)), Committed(options)) {}
 
   // Of an engine with these families, and no others.
   Status Start(const std::vector<ColumnFamilyHandle*>& families) {
@@ -923,7 +921,7 @@ char* lsm_sieve_flush(rocksdb_column_family_handle_t* column) noexcept {
   options.wait = handle->cfd()->ioptions().min_write_buffer_number_to_merge <= 1;
   options.allow_write_stall = !Planted("FlushWaitsForCompactions");
   const Status status = EngineOf(column)->Flush(options, column->rep);
-  return status.ok() ? nullptr : ErrorOf(status);
+  return ErrorOf(status);
 }
 
 // Calls `each` for every raw entry of one table file: old versions, merge operands and tombstones
@@ -1011,7 +1009,7 @@ char* lsm_sieve_transaction_watch(rocksdb_transaction_t* transaction,
   const Status status =
       column == nullptr ? rep->GetForUpdate(ReadOptions(), watched, unread, exclusive)
                         : rep->GetForUpdate(ReadOptions(), column->rep, watched, unread, exclusive);
-  return status.ok() ? nullptr : ErrorOf(status);
+  return ErrorOf(status);
 }
 
 void lsm_sieve_free(char* text) noexcept {
