@@ -336,6 +336,14 @@ fn a_map_outlasts_opens_that_end_at_once() {
 fn a_family_that_is_there_and_is_made_again_keeps_its_map() {
     let home = tempfile::tempdir().unwrap();
     let (db, model) = filled(home.path(), &sieve());
+    let mapped = |db: &SieveDb| {
+        let report = report(db);
+        let filters = tables(&report).into_iter();
+        filters.filter(|filter| filter.bits == 0).count() as u64
+    };
+    // More where writers who were kept waiting were taken for quiet.
+    let runs = mapped(&db);
+    assert!(runs >= RUNS, "{:?}", report(&db));
     drop(db);
     let db = open(home.path(), &sieve());
     cover(&db);
@@ -346,11 +354,7 @@ fn a_family_that_is_there_and_is_made_again_keeps_its_map() {
     let db = open(home.path(), &sieve());
     cover(&db);
     settle(&db);
-    let report = report(&db);
-    let mapped = tables(&report)
-        .into_iter()
-        .filter(|filter| filter.bits == 0);
-    assert_eq!(mapped.count() as u64, RUNS, "{report:?}");
+    assert_eq!(mapped(&db), runs, "{:?}", report(&db));
     agree(&db, &model);
 }
 
