@@ -32,7 +32,6 @@ mod rate;
 mod read_only;
 mod recovery;
 mod reorganize;
-mod run_map;
 mod second_look;
 mod secondary;
 mod security;

@@ -633,7 +633,6 @@ fn random_transactions_leave_what_their_model_says() {
     let settings = [
         sieve(),
         sieve().static_filters(true),
-        sieve().run_map(true),
         sieve().segment_rate(None),
         sieve().memory_budget(Bits::new(4_096)),
         sieve().spare_hits(true),

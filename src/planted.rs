@@ -107,14 +107,6 @@ faults! {
     StaticKeyLost => "filter::ribbon",
     /// A key that is put into a static stage afterwards leaves no trace.
     StaticInsertionIgnored => "filter::",
-    /// A key that is in several groups of a map is taken for one of the first of them alone.
-    OtherGroupsForgotten => "filter::ribbon",
-    /// A map that was given up is asked for the tables.
-    DamagedMapAsked => "rocks::scrub",
-    /// Tombstones are left out of a map that decides which tables are read.
-    TombstonesUnmapped => "run_map::",
-    /// A table has the share of another run in a map.
-    RunsMistaken => "run_map::",
     /// The keys of a first stage that is still to come are absent.
     AwaitedTakenForEmpty => "filter::scalable",
     /// Past its budget a filter forgets keys instead of answering *maybe*.
@@ -185,8 +177,6 @@ faults! {
     CoveredWhenListed => "foreign::",
     /// A consolidation beside an ingestion begins with the first table again.
     ArrivalsBeginAnew => "ingestion::a_consolidation_beside",
-    /// A map lacks keys of a table that it speaks for, where a later stage has them.
-    SharedTablesThinned => "upkeep::static_stage",
     /// A table that came between two parts of a static summary is taken for read.
     PartsOfTablesBelieved => "upkeep::static_stage",
     /// An uncovered table is noted as covered without being read.

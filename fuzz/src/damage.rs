@@ -3,7 +3,7 @@
 
 use super::{mend, sidecar, store};
 use arbitrary::{Result, Unstructured};
-use lsm_sieve::filter::{Kind, Shape, Values};
+use lsm_sieve::filter::{Kind, Shape};
 use lsm_sieve::format::{self, Identity, Role, Sidecar, Source, StageRecord, Subject};
 use lsm_sieve::hash::{HashId, Seed};
 use lsm_sieve::math::{Bits, Items, Probes};
@@ -72,11 +72,7 @@ pub fn written(input: &mut Unstructured<'_>) -> Result<Sidecar> {
         Subject::Segment(id(covers))
     } else {
         let covers: Vec<SegmentId> = (0..covers).map(id).collect();
-        let has_map = stages.iter().any(|stage| stage.shape.kind == Kind::Map);
-        let valued = if has_map { covers.len() } else { 0 };
-        let values = (0..valued).map(|_| Ok(Values::from_bits(input.arbitrary()?)));
         Subject::Summary {
-            values: values.collect::<Result<_>>()?,
             key_space: input.arbitrary()?,
             covers,
         }
@@ -98,8 +94,8 @@ pub fn written(input: &mut Unstructured<'_>) -> Result<Sidecar> {
 }
 
 fn stage(input: &mut Unstructured<'_>) -> Result<StageRecord> {
-    let kind = *input.choose(&[1, 2, 3, 4, 5, 6, 7, 8, 11, 12])?;
-    let kind = Kind::from_u8(kind).expect("one of ten kinds");
+    let kind = *input.choose(&[1, 2, 3, 4, 5, 6, 7, 8, 11])?;
+    let kind = Kind::from_u8(kind).expect("one of nine kinds");
     let probes = input.int_in_range(1..=32_u32)?;
     let groups = match kind {
         Kind::Blocked => *input.choose(&[2, 4])?,
@@ -108,14 +104,13 @@ fn stage(input: &mut Unstructured<'_>) -> Result<StageRecord> {
         }
         Kind::HashCoding => input.int_in_range(2..=64)?,
         Kind::Ribbon => input.int_in_range(0..=15)?,
-        Kind::Map => input.int_in_range(0..=63)?,
         _ => 0,
     };
     let unit = match kind {
         Kind::Standard => 1,
         Kind::Partitioned => u64::from(probes),
         Kind::Blocked => 512,
-        Kind::Classic | Kind::HashCoding | Kind::Ribbon | Kind::Map => 64,
+        Kind::Classic | Kind::HashCoding | Kind::Ribbon => 64,
         Kind::Counting | Kind::Spectral | Kind::MinimalIncrease => u64::from(probes) * 64,
     };
     let bits = unit * input.int_in_range(1..=40_u64)?;

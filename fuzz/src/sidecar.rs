@@ -61,12 +61,9 @@ fn filter(stage: &StageRecord) -> Result<Box<dyn Filter>, StageError> {
         ..
     } = stage.clone();
     Ok(match shape.kind {
-        Kind::Standard
-        | Kind::Partitioned
-        | Kind::Blocked
-        | Kind::Classic
-        | Kind::Ribbon
-        | Kind::Map => Box::new(Stage::from_words(shape, items, words)?),
+        Kind::Standard | Kind::Partitioned | Kind::Blocked | Kind::Classic | Kind::Ribbon => {
+            Box::new(Stage::from_words(shape, items, words)?)
+        }
         Kind::Counting => Box::new(Counting::from_words(shape, items, words)?),
         Kind::Spectral => Box::new(Spectral::from_words(shape, items, words)?),
         Kind::MinimalIncrease => Box::new(MinimalIncrease::from_words(shape, items, words)?),

@@ -112,7 +112,6 @@ fn snapshot(summary: &Scalable) -> Sidecar {
         subject: Subject::Summary {
             key_space: KEY_SPACE,
             covers: vec![SegmentId::from_bytes([5; 16])],
-            values: Vec::new(),
         },
         source: Source::Snapshot,
         entries: chain.items().get(),

@@ -121,7 +121,6 @@ impl Layout {
             let more = random.random_range(50..2_000);
             sieve = sieve.hashes_at_once(NonZeroU64::MIN.saturating_add(more));
         }
-        sieve = sieve.run_map(random.random_bool(0.3));
         let changed = random.random_bool(0.03);
         sieve.hash(match self.hash {
             HashId::Xxh3 if changed => HashId::SipHash13,

@@ -77,12 +77,10 @@ fn child() {
         database(&home.path().join("database")).unwrap();
         let fixed = sieve().static_filters(true);
         let in_parts = fixed.clone().hashes_at_once(50_000.try_into().unwrap());
-        let mapped = sieve().run_map(true);
         for (name, sieve) in [
             ("write a database", sieve()),
             ("write static filters", fixed),
             ("write static filters in parts", in_parts),
-            ("write a map", mapped),
         ] {
             written(home.path(), name, &sieve).unwrap();
         }
@@ -157,7 +155,6 @@ fn files(folder: &Path) -> Result<(), Failed> {
     let summary = Subject::Summary {
         key_space: KEY_SPACE,
         covers: many_segments().collect(),
-        values: Vec::new(),
     };
     let segment = sidecar(&identity, Subject::Segment(SEGMENT));
     let summary = sidecar(&identity, summary);

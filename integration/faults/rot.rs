@@ -40,11 +40,7 @@ fn of_segment(identity: &Identity, number: u8, bytes: u64, random: &mut StdRng) 
 fn of_summary(identity: &Identity, key_space: u32, bytes: u64, random: &mut StdRng) -> Sidecar {
     let covers = (0..bytes / 64).map(|_| SegmentId::from_bytes(random.random()));
     let covers = covers.collect();
-    let subject = Subject::Summary {
-        key_space,
-        covers,
-        values: Vec::new(),
-    };
+    let subject = Subject::Summary { key_space, covers };
     sidecar(identity, subject, bytes * 3 / 4, random)
 }
 

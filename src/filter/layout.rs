@@ -5,7 +5,7 @@ use super::classic::Classic;
 use super::partitioned::Partitioned;
 use super::ribbon::Ribbon;
 use super::standard::Standard;
-use super::{Kind, Shape, ShapeError, StageError, Values};
+use super::{Kind, Shape, ShapeError, StageError};
 use crate::bits::Words;
 use crate::hash::KeyHash;
 use crate::math::{Items, Rate};
@@ -100,15 +100,6 @@ impl Layout {
         });
     }
 
-    /// Whether a key may be in the words and have one of these values; true in a layout without values.
-    #[inline]
-    pub(super) fn may_have_one(&self, words: &Words, hash: KeyHash, values: Values) -> bool {
-        match self {
-            Self::Ribbon(geometry) => geometry.may_have_one(words, hash, values),
-            _ => true,
-        }
-    }
-
     /// Turns the answers of those that may be in the words true, and leaves the others.
     pub(super) fn test_each(&self, words: &Words, hashes: &[KeyHash], answers: &mut [bool]) {
         match self {
@@ -178,7 +169,7 @@ impl TryFrom<Shape> for Layout {
             Kind::Partitioned => Self::Partitioned(shape.try_into()?),
             Kind::Blocked => Self::Blocked(shape.try_into()?),
             Kind::Classic => Self::Classic(shape.try_into()?),
-            Kind::Ribbon | Kind::Map => Self::Ribbon(shape.try_into()?),
+            Kind::Ribbon => Self::Ribbon(shape.try_into()?),
             kind => return Err(other(kind, "filter of bits")),
         })
     }

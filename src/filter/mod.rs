@@ -1,9 +1,8 @@
 //! The filters: sets of key hashes that answer *absent* or *maybe*, never *absent* for a member.
 //!
-//! - [`Stage`]: a filter of fixed size, in one of six layouts ([`Kind`]); its [`Shape`] and its
-//!   words are all there is to it, so that it can be stored, ORed, folded and expanded. Two layouts are
-//!   static and take all keys at once, in a third fewer bits: [`Stage::ribbon`], and [`Stage::mapped`],
-//!   which also tells in which group of keys each is.
+//! - [`Stage`]: a filter of fixed size, in one of five layouts ([`Kind`]); its [`Shape`] and its
+//!   words are all there is to it, so that it can be stored, ORed, folded and expanded. One layout is
+//!   static and takes all keys at once, in a third fewer bits: [`Stage::ribbon`].
 //! - [`Scalable`]: stages that open one after another while keys arrive, with one promised rate.
 //! - [`Chain`]: stages that are sealed and tied to a hash function and a seed.
 //!
@@ -66,7 +65,7 @@ pub(crate) use lens::ByWords;
 pub(crate) use lens::{Lens, Look, through_best};
 pub use merge::{Mismatch, ResizeError};
 pub use recurring::RecurringMinimum;
-pub use ribbon::{GROUPS, Grouped, MOST_VALUE_BITS, MapBuilder, Mapped, RibbonBuilder, Values};
+pub use ribbon::RibbonBuilder;
 pub use scalable::{Scalable, ScalableOptions};
 pub use shape::{Kind, Shape, ShapeError};
 pub use sliding::{Sliding, SlidingOptions, Turn};

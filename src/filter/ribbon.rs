@@ -19,9 +19,6 @@
 //! first layer has fewer slots than there are keys: hardly one is unused, and keys for which there is no
 //! solution any more are bumped to the next layer, with all others of their bucket that start before them.
 //!
-//! In a map ([`map`]) the last columns that all blocks have sum to the key's value, the others to its
-//! fingerprint.
-//!
 //! A key that is bumped from the last layer is answered *maybe*. None is, unless one is inserted: then
 //! all thresholds are raised.
 
@@ -31,12 +28,9 @@ pub(super) mod avx2;
 pub(super) mod avx512;
 mod builder;
 mod look;
-mod map;
 mod solve;
 
-pub use self::builder::{MapBuilder, RibbonBuilder};
-pub(super) use self::map::{Coded, map_parts};
-pub use self::map::{GROUPS, Grouped, MOST_VALUE_BITS, Mapped, Values};
+pub use self::builder::RibbonBuilder;
 pub(super) use self::solve::solved;
 
 use self::look::{Each, One};
@@ -98,35 +92,18 @@ const FINGER: u64 = 0x8ebc_6af0_9c88_c6e3;
 pub(super) struct Slots {
     /// Its bits, by 1 / [`PARTS`].
     parts: u32,
-    /// The last of the bits that all slots have are of the value.
-    value_bits: u32,
-    /// The bits of a key's hash that tell it from another: all, but in a map.
-    told_by: u64,
 }
 
 impl Slots {
-    /// Of fingerprints alone; `None` where there are no such slots.
-    pub(super) fn plain(parts: u32) -> Option<Self> {
-        Self::of(parts, 0, u64::MAX)
-    }
-
-    fn of(parts: u32, value_bits: u32, told_by: u64) -> Option<Self> {
-        let fit = (PARTS * (value_bits + 1)..=PARTS * MAX_SLOT_BITS).contains(&parts);
-        fit.then_some(Self {
-            parts,
-            value_bits,
-            told_by,
-        })
+    /// `None` where there are no such slots.
+    pub(super) fn new(parts: u32) -> Option<Self> {
+        let fit = (PARTS..=PARTS * MAX_SLOT_BITS).contains(&parts);
+        fit.then_some(Self { parts })
     }
 
     /// The columns that all slots have.
     fn columns(self) -> u32 {
         self.parts / PARTS
-    }
-
-    /// The first column of the value.
-    fn value_at(self) -> u32 {
-        self.columns() - self.value_bits
     }
 
     /// The columns that some slots have.
@@ -151,14 +128,6 @@ impl Slots {
     /// The words of so many buckets at least.
     fn words_of(self, buckets: u64) -> Option<u64> {
         Some(buckets.checked_mul((self.parts + 1).into())? / BUCKETS_A_WORD)
-    }
-
-    fn kind(self) -> Kind {
-        if self.told_by == u64::MAX {
-            Kind::Ribbon
-        } else {
-            Kind::Map
-        }
     }
 }
 
@@ -317,7 +286,7 @@ impl Ribbon {
                 buckets,
                 first_layer: Layer::new(0, buckets),
                 first_plane,
-                tested: low_bits(slots.value_at().min(TOGETHER)),
+                tested: low_bits(slots.columns().min(TOGETHER)),
             }
         };
         // A few at most do not, for what is rounded up.
@@ -383,10 +352,10 @@ impl Ribbon {
 
     pub(super) fn shape(self) -> Shape {
         Shape {
-            kind: self.slots.kind(),
+            kind: Kind::Ribbon,
             bits: Bits::new(self.words * WORD_BITS),
             probes: Probes::new(self.slots.columns()),
-            groups: self.slots.parts % PARTS + self.slots.value_bits * PARTS,
+            groups: self.slots.parts % PARTS,
         }
     }
 
@@ -409,13 +378,11 @@ impl Ribbon {
 
     #[inline]
     pub(super) fn may_contain(&self, words: &Words, hash: KeyHash) -> bool {
-        self.passes(words, hash, Values::ANY)
-    }
-
-    /// Whether a key may be in the filter and have one of these values.
-    #[inline]
-    pub(super) fn may_have_one(&self, words: &Words, hash: KeyHash, values: Values) -> bool {
-        self.slots.kind() != Kind::Map || self.passes(words, hash, values)
+        let one = One {
+            ribbon: self,
+            words,
+        };
+        through_best(one, hash)
     }
 
     pub(super) fn test_each(&self, words: &Words, hashes: &[KeyHash], answers: &mut [bool]) {
@@ -425,16 +392,6 @@ impl Ribbon {
             answers,
         };
         through_best(each, hashes);
-    }
-
-    #[inline]
-    fn passes(&self, words: &Words, hash: KeyHash, values: Values) -> bool {
-        let one = One {
-            ribbon: self,
-            words,
-            values,
-        };
-        through_best(one, hash)
     }
 
     /// Whether the first layer and the first plane tell that a key is not in: of those that are not, nearly
@@ -464,7 +421,7 @@ impl Ribbon {
             layer = layer.next()?;
             // Whoever raised that threshold had raised those of this layer before.
             fence(Ordering::Acquire);
-            hash = place.mixed & self.slots.told_by;
+            hash = place.mixed;
         }
     }
 
@@ -488,13 +445,7 @@ impl Ribbon {
 
     /// Whatever the number of keys: a key that is in none finds slots that do not sum to its fingerprint.
     pub(super) fn rate(self, _keys: Items) -> f64 {
-        ribbon::rate(self.slots.parts - self.slots.value_bits * PARTS)
-    }
-
-    /// How often a key that is in none is found to have one of these values.
-    pub(super) fn rate_of(self, values: Values) -> f64 {
-        let has = (0..1 << self.slots.value_bits).filter(|&value| values.has(value));
-        has.count() as f64 * ribbon::rate(self.slots.parts)
+        ribbon::rate(self.slots.parts)
     }
 
     pub(super) fn observed_rate(&self, words: &Words) -> f64 {
@@ -513,12 +464,8 @@ impl Ribbon {
     /// have.
     #[inline]
     fn in_shard(&self, hash: KeyHash) -> (u64, u64) {
-        let told_by = self.slots.told_by;
-        let product = u128::from(hash.get() & told_by) * u128::from(self.shards);
-        (
-            (product >> 64) as u64 * self.shard_words,
-            product as u64 & told_by,
-        )
+        let product = u128::from(hash.get()) * u128::from(self.shards);
+        ((product >> 64) as u64 * self.shard_words, product as u64)
     }
 }
 
@@ -573,11 +520,7 @@ impl TryFrom<Shape> for Ribbon {
             groups,
         } = shape;
         let parts = shape.bounded_probes()? * PARTS + groups % PARTS;
-        let slots = match (kind, groups / PARTS) {
-            (Kind::Map, value_bits) => Slots::of_map(parts, value_bits),
-            (_, 0) => Slots::plain(parts),
-            _ => None,
-        };
+        let slots = (groups < PARTS).then(|| Slots::new(parts)).flatten();
         let slots = slots.ok_or(ShapeError::Groups {
             kind,
             probes,
@@ -703,24 +646,12 @@ mod tests {
         assert!(stage.is_full());
     }
 
-    /// Whatever the slots hold: few bits, more than a plane has, or values beside fingerprints.
+    /// However many bits the slots have: few, or more than a plane.
     #[test]
     fn a_window_looks_the_same_through_every_lens() {
-        let grouped = hashes(1).take(900).enumerate();
-        let grouped = grouped.map(|(i, hash)| Grouped::new(hash).in_group(i % 6));
-        let Mapped { stage: map, values } =
-            Stage::mapped(grouped.collect(), Rate::new(0.003).unwrap()).unwrap();
-        let plain = [0.4, 0.01, 0.002, 1e-6].map(|rate| ribbon_of(900, rate));
-        let plain = plain.iter().map(|stage| (stage, Values::ANY));
-        for (stage, values) in plain.chain([(&map, Values::ANY), (&map, values[3])]) {
+        for stage in [0.4, 0.01, 0.002, 1e-6].map(|rate| ribbon_of(900, rate)) {
             let (ribbon, words) = (&Ribbon::try_from(stage.shape()).unwrap(), stage.stored());
-            let whole = || {
-                Whole(One {
-                    ribbon,
-                    words,
-                    values,
-                })
-            };
+            let whole = || Whole(One { ribbon, words });
             for_each_lens!(lens => {
                 let mut claimed = 0;
                 for hash in hashes(1).take(900).chain(hashes(2).take(9_000)) {
@@ -731,8 +662,7 @@ mod tests {
                     assert!(!(denied && expected), "{hash:?}");
                     claimed += usize::from(expected);
                 }
-                let least = if values == Values::ANY { 900 } else { 150 };
-                assert!((least..least + 6_000).contains(&claimed), "{claimed}");
+                assert!((900..6_900).contains(&claimed), "{claimed}");
             });
         }
     }

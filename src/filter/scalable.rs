@@ -27,7 +27,7 @@ use super::glance::Glance;
 use super::layout::Layout;
 #[cfg(feature = "rocksdb")]
 use super::lens::Lens;
-use super::{BATCH, Chain, Kind, Stage, Values, test_many};
+use super::{BATCH, Chain, Kind, Stage, test_many};
 use crate::hash::{Imprint, KeyHash};
 use crate::math::growth::{self, Tightening};
 use crate::math::{Bits, Items, Rate};
@@ -484,29 +484,6 @@ impl Scalable {
     /// Whether the first stage is static, and takes no keys.
     pub fn begins_static(&self) -> bool {
         self.static_first().is_some()
-    }
-
-    /// Whether the first stage is a map ([`Stage::mapped`]).
-    pub fn begins_with_a_map(&self) -> bool {
-        self.first_kind() == Some(Kind::Map)
-    }
-
-    fn first_kind(&self) -> Option<Kind> {
-        self.first.get().map(|open| open.stage.shape().kind)
-    }
-
-    /// Whether a key may be in the first stage and have one of these values ([`Stage::may_have_one`]);
-    /// true while there is none. That keys were lost later does not matter to it.
-    #[inline]
-    pub fn first_may_have_one(&self, hash: KeyHash, values: Values) -> bool {
-        let first = self.first.get();
-        first.is_none_or(|open| open.stage.may_have_one(hash, values))
-    }
-
-    /// How often [`Scalable::first_may_have_one`] is true of a key that was never inserted.
-    pub fn first_rate_of(&self, values: Values) -> f64 {
-        let first = self.first.get();
-        first.map_or(1.0, |open| open.stage.predicted_rate_of(values))
     }
 
     /// Whether the first stage is still to come, so that every answer is *maybe*. Whoever asks the stages

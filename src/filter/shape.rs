@@ -4,8 +4,8 @@ use crate::math::{Bits, MAX_PROBES, Probes};
 
 /// What the words of a filter hold; the number is what files hold.
 ///
-/// The first four are layouts of bits, and make a [`super::Stage`], as [`Kind::Ribbon`] and [`Kind::Map`] do,
-/// which take no more keys. The others hold counters or codes, and are read by the type of their name.
+/// The first four are layouts of bits, and make a [`super::Stage`], as [`Kind::Ribbon`] does,
+/// which takes no more keys. The others hold counters or codes, and are read by the type of their name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Kind {
@@ -27,8 +27,6 @@ pub enum Kind {
     HashCoding = 8,
     /// Slots that are worked out from all keys at once: [`super::Stage::ribbon`].
     Ribbon = 11,
-    /// The same, with a value beside each key's fingerprint: [`super::Stage::mapped`].
-    Map = 12,
 }
 
 impl Kind {
@@ -43,16 +41,14 @@ impl Kind {
             6 => Some(Self::Spectral),
             7 => Some(Self::MinimalIncrease),
             8 => Some(Self::HashCoding),
-            // 9 and 10 stood for layouts that no release has.
             11 => Some(Self::Ribbon),
-            12 => Some(Self::Map),
             _ => None,
         }
     }
 
     /// Whether its cells are worked out from all keys at once, so that it takes no more.
     pub const fn is_static(self) -> bool {
-        matches!(self, Self::Ribbon | Self::Map)
+        matches!(self, Self::Ribbon)
     }
 }
 
@@ -64,11 +60,11 @@ pub struct Shape {
     /// All bits of the filter, over all slices, lines or cells.
     pub bits: Bits,
     /// Bits, counters or cells that a key touches: 1 for [`Kind::HashCoding`]. The whole
-    /// bits of each slot for the static kinds.
+    /// bits of each slot for [`Kind::Ribbon`].
     pub probes: Probes,
     /// Words of a line that a key touches (2 or 4) for [`Kind::Blocked`]; the bits of one counter
-    /// or cell for the kinds that are made of them; for the static ones the further sixteenths of
-    /// a bit that slots have, and 16 for each bit of a value; 0 for the others.
+    /// or cell for the kinds that are made of them; for [`Kind::Ribbon`] the further sixteenths of
+    /// a bit that slots have; 0 for the others.
     pub groups: u32,
 }
 

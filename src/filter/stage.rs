@@ -2,7 +2,7 @@
 
 use super::blocked::Blocked;
 use super::layout::Layout;
-use super::ribbon::{self, Coded, Grouped, Mapped, Ribbon, Slots, Values, map_parts};
+use super::ribbon::{self, Ribbon, Slots};
 use super::{BATCH, Kind, Shape, ShapeError};
 use crate::bits::{Count, Words};
 use crate::hash::KeyHash;
@@ -80,60 +80,23 @@ impl Stage {
     pub fn ribbon(mut hashes: Vec<KeyHash>, rate: Rate) -> Result<Self, StageError> {
         hashes.sort_unstable();
         hashes.dedup();
-        let slots = slot_parts(rate).and_then(Slots::plain);
+        let slots = slot_parts(rate).and_then(Slots::new);
         let solved = slots.map_or(Ok(None), |slots| ribbon::solved(&hashes, slots));
-        Self::of_solved(Kind::Ribbon, Items::new(hashes.len() as u64), rate, solved)
+        let items = Items::new(hashes.len() as u64);
+        let solved = solved.map_err(|source| StageError::Memory {
+            bits: Self::ribbon_size(items, rate).unwrap_or_default(),
+            source,
+        })?;
+        let kind = Kind::Ribbon;
+        let (geometry, words) = solved.ok_or(StageError::OutOfReach { kind, items, rate })?;
+        Ok(Self::of_words(Layout::Ribbon(geometry), items, words))
     }
 
     /// What [`Stage::ribbon`] takes for so many keys, hardly ever a little more; `None` where there is no
     /// such stage.
     pub fn ribbon_size(items: Items, rate: Rate) -> Option<Bits> {
-        let slots = Slots::plain(slot_parts(rate)?)?;
+        let slots = Slots::new(slot_parts(rate)?)?;
         Some(Ribbon::for_keys(items, slots)?.shape().bits)
-    }
-
-    /// A map of keys to the groups that they are in, at `rate` or below for keys that are in none: as
-    /// [`Stage::ribbon`], and each slot takes three bits more. Where fewer tell the groups apart, the others
-    /// make the rate lower.
-    ///
-    /// Needs 32 bytes a key beside the hashes, for up to four million keys at a time.
-    ///
-    /// # Errors
-    /// When the rate is below 2^-29, or memory does not suffice.
-    pub fn mapped(keys: Vec<Grouped>, rate: Rate) -> Result<Mapped, StageError> {
-        let coded = Coded::new(keys);
-        let solved = coded.solved(rate);
-        let items = Items::new(coded.hashes.len() as u64);
-        Ok(Mapped {
-            stage: Self::of_solved(Kind::Map, items, rate, solved)?,
-            values: coded.values,
-        })
-    }
-
-    /// What [`Stage::mapped`] takes for so many keys, hardly ever a little more; `None` where there is no
-    /// such stage.
-    pub fn mapped_size(items: Items, rate: Rate) -> Option<Bits> {
-        let slots = Slots::of_map(map_parts(rate)?, 0)?;
-        Some(Ribbon::for_keys(items, slots)?.shape().bits)
-    }
-
-    /// A static stage of so many keys, as far as they could be solved.
-    fn of_solved(
-        kind: Kind,
-        items: Items,
-        rate: Rate,
-        solved: Result<Option<(Ribbon, Words)>, TryReserveError>,
-    ) -> Result<Self, StageError> {
-        let size = || match kind {
-            Kind::Map => Self::mapped_size(items, rate),
-            _ => Self::ribbon_size(items, rate),
-        };
-        let solved = solved.map_err(|source| StageError::Memory {
-            bits: size().unwrap_or_default(),
-            source,
-        })?;
-        let (geometry, words) = solved.ok_or(StageError::OutOfReach { kind, items, rate })?;
-        Ok(Self::of_words(Layout::Ribbon(geometry), items, words))
     }
 
     /// An empty stage of this shape.
@@ -248,13 +211,6 @@ impl Stage {
         self.layout.may_contain(&self.words, hash)
     }
 
-    /// Whether a key may be in the stage and have one of these values: for one that was in a group of
-    /// [`Stage::mapped`], and that group's values, it may. True in a stage of another kind.
-    #[inline]
-    pub fn may_have_one(&self, hash: KeyHash, values: Values) -> bool {
-        self.layout.may_have_one(&self.words, hash, values)
-    }
-
     /// The geometry and the words, for a glance.
     #[cfg(feature = "rocksdb")]
     #[inline(always)]
@@ -334,14 +290,6 @@ impl Stage {
     /// The same chance, from the bits as they stand; reads the whole stage.
     pub fn observed_rate(&self) -> f64 {
         self.layout.observed_rate(&self.words)
-    }
-
-    /// The chance that [`Stage::may_have_one`] is true of a key never inserted.
-    pub fn predicted_rate_of(&self, values: Values) -> f64 {
-        match self.layout {
-            Layout::Ribbon(geometry) if !self.is_full() => geometry.rate_of(values),
-            _ => self.predicted_rate(),
-        }
     }
 
     /// The most keys that keep the stage at or below `rate`; those that are in, where it takes no more.

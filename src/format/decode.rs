@@ -11,12 +11,12 @@ use super::error::{FormatError, Part, ReadError};
 use super::fields::{Fields, checked};
 use super::header::decode_header;
 use super::layout::{
-    self, END_MAGIC, ID_BYTES, MAX_HEADER_BYTES, MIN_HEADER_BYTES, TRAILER_BYTES, TRAILER_CHECK,
+    END_MAGIC, ID_BYTES, MAX_HEADER_BYTES, MIN_HEADER_BYTES, TRAILER_BYTES, TRAILER_CHECK,
     TRAILER_MAGIC, header_bytes, short, words,
 };
 use super::sidecar::{Header, HeaderSubject, Sidecar, StageHeader, Subject};
 use super::stored::Restored;
-use crate::filter::{StageError, Values};
+use crate::filter::StageError;
 use crate::id::SegmentId;
 use crate::planted::planted;
 use crc32fast::Hasher;
@@ -182,17 +182,7 @@ fn read_subject(header: &Header, payload: &mut BlockReader<'_>) -> Result<Subjec
         payload.fill(&mut id)?;
         *cover = SegmentId::from_bytes(id);
     }
-    let mut values = filled(Values::default(), layout::values(count, &header.stages))?;
-    for values in &mut values {
-        let mut bits = [0];
-        payload.fill(&mut bits)?;
-        *values = Values::from_bits(u8::from_le_bytes(bits));
-    }
-    Ok(Subject::Summary {
-        key_space,
-        covers,
-        values,
-    })
+    Ok(Subject::Summary { key_space, covers })
 }
 
 fn read_stage<S: Restored>(

@@ -4,7 +4,7 @@ use super::blocks::BlockWriter;
 use super::error::{FormatError, Part};
 use super::header::{check_header, covers, least_version, sum_of_items};
 use super::layout::{
-    self, AT_COVERS, AT_ENTRIES, AT_FLAGS, AT_HASH, AT_HEADER_LENGTH, AT_KEY_SPACE, AT_KEYS,
+    AT_COVERS, AT_ENTRIES, AT_FLAGS, AT_HASH, AT_HEADER_LENGTH, AT_KEY_SPACE, AT_KEYS,
     AT_KNOWN_ANSWER, AT_MAGIC, AT_PAYLOAD_LENGTH, AT_RATE, AT_SEED_ID, AT_SEGMENT, AT_SOURCE,
     AT_STAGES, AT_STORE, AT_SUBJECT, AT_TOTAL_LENGTH, AT_VERSION, CRC_BYTES, END_MAGIC, MAGIC,
     STAGE_BITS, STAGE_GROUPS, STAGE_ITEMS, STAGE_KIND, STAGE_PROBES, STAGE_ROLE, SUBJECT_SEGMENT,
@@ -84,11 +84,6 @@ fn header_of<S: Stored>(sidecar: &Sidecar<S>) -> Result<Header, FormatError> {
         stages,
     };
     check_header(&header)?;
-    if let Subject::Summary { values, .. } = &sidecar.subject {
-        let expected = layout::values(covers(&subject), &header.stages);
-        let found = values.len() as u64;
-        check_length("number of values", AT_COVERS, found, expected)?;
-    }
     for (index, stage) in sidecar.stages.iter().enumerate() {
         let expected = words(stage.header().shape.bits.get());
         let found = stage.words().len() as u64;
@@ -168,11 +163,8 @@ fn put_payload<S: Stored>(
     check: Hasher,
 ) -> io::Result<Hasher> {
     let mut blocks = BlockWriter::new(out, check);
-    if let Subject::Summary { covers, values, .. } = &sidecar.subject {
+    if let Subject::Summary { covers, .. } = &sidecar.subject {
         covers.iter().try_for_each(|id| blocks.put(id.as_bytes()))?;
-        values
-            .iter()
-            .try_for_each(|values| blocks.put(&[values.bits()]))?;
     }
     for stage in &sidecar.stages {
         blocks.put_words(stage.words())?;

@@ -10,8 +10,8 @@ use super::layout::{
     AT_SUBJECT, AT_TOTAL_LENGTH, AT_VERSION, FIRST_VERSION, ID_BYTES, MAGIC, MAX_HEADER_BYTES,
     MAX_STAGES, RESERVED_BYTES, SECOND_VERSION, SHORTEST_HEADER_BYTES, STAGE_BITS, STAGE_GROUPS,
     STAGE_ITEMS, STAGE_KIND, STAGE_PROBES, STAGE_RESERVED, STAGE_ROLE, SUBJECT_SEGMENT,
-    SUBJECT_SUMMARY, THIRD_VERSION, VERSION, check, check_length, check_shape, header_bytes,
-    payload_bytes, short, stage_at, total_bytes,
+    SUBJECT_SUMMARY, VERSION, check, check_length, check_shape, header_bytes, payload_bytes, short,
+    stage_at, total_bytes,
 };
 use super::sidecar::{Header, HeaderSubject, Role, Source, StageHeader, StoreId};
 use crate::filter::{Kind, Shape};
@@ -99,8 +99,7 @@ pub(super) fn check_header(header: &Header) -> Result<(), FormatError> {
 /// The first version that has the kinds and the roles of these stages.
 pub(super) fn least_version(stages: &[StageHeader]) -> u16 {
     let of_stage = |stage: &StageHeader| match stage.shape.kind {
-        Kind::Map => VERSION,
-        Kind::Ribbon => THIRD_VERSION,
+        Kind::Ribbon => VERSION,
         Kind::Standard | Kind::Partitioned | Kind::Blocked if stage.role == Role::Members => {
             FIRST_VERSION
         }
@@ -247,7 +246,7 @@ fn stage(fields: Fields<'_>, at: usize) -> Result<StageHeader, FormatError> {
                 kind,
                 "kind of stage",
                 field(STAGE_KIND),
-                "1 to 9",
+                "1 to 8 or 11",
             )?,
             bits: Bits::new(fields.u64(field(STAGE_BITS))?),
             probes: Probes::new(fields.u16(field(STAGE_PROBES))?.into()),

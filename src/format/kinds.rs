@@ -2,9 +2,8 @@
 
 use super::*;
 use crate::filter::{
-    Chain, Composite, CounterWidth, Counting, Grouped, Growing, Growth, HashCoding, Kind,
-    Membership, MinimalIncrease, RecurringMinimum, Shape, Sliding, SlidingOptions, Spectral, Stage,
-    Turn,
+    Chain, Composite, CounterWidth, Counting, Growing, Growth, HashCoding, Kind, Membership,
+    MinimalIncrease, RecurringMinimum, Shape, Sliding, SlidingOptions, Spectral, Stage, Turn,
 };
 use crate::hash::{HashId, Imprint, KeyHash};
 use crate::id::SegmentId;
@@ -82,13 +81,8 @@ fn stages_of_every_layout_come_back() {
         (Kind::Blocked, 1),
         (Kind::Classic, 2),
         (Kind::Ribbon, 3),
-        (Kind::Map, 4),
     ] {
         let stage = match kind {
-            Kind::Map => {
-                let grouped = keys().map(Grouped::new).collect();
-                Stage::mapped(grouped, Rate::ONE_PERCENT).unwrap().stage
-            }
             Kind::Ribbon => Stage::ribbon(keys().collect(), Rate::ONE_PERCENT).unwrap(),
             _ => Stage::with_rate(kind, ITEMS, Rate::ONE_PERCENT).unwrap(),
         };

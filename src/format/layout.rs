@@ -9,10 +9,9 @@ use crate::filter::{Kind, Shape};
 
 pub(super) const MAGIC: [u8; 8] = *b"\x89SIEVE\r\n";
 pub(super) const END_MAGIC: [u8; 8] = *b"SIEVEEND";
-/// The newest version, which has maps; the third one has static cells, the second one counters, codes and
-/// roles, the first one bits.
-pub(super) const VERSION: u16 = 4;
-pub(super) const THIRD_VERSION: u16 = 3;
+/// The newest version, which has static cells; the second one has counters, codes and roles, the first one
+/// bits.
+pub(super) const VERSION: u16 = 3;
 pub(super) const SECOND_VERSION: u16 = 2;
 pub(super) const FIRST_VERSION: u16 = 1;
 /// Flags that a reader must understand; none is defined.
@@ -54,7 +53,6 @@ pub(super) const STAGE_BYTES: usize = STAGE_ITEMS + 8;
 pub(super) const RESERVED_BYTES: usize = 3;
 pub(super) const CRC_BYTES: usize = 4;
 pub(super) const ID_BYTES: usize = 16;
-pub(super) const VALUES_BYTES: usize = 1;
 pub(super) const WORD_BYTES: usize = 8;
 
 pub(super) const MAX_STAGES: usize = 32;
@@ -95,20 +93,13 @@ pub(super) const fn words(bits: u64) -> u64 {
     bits.div_ceil(u64::BITS as u64)
 }
 
-/// How many values follow so many covered segments: as many, where a stage is a map.
-pub(super) fn values(covers: u64, stages: &[StageHeader]) -> u64 {
-    let has_map = stages.iter().any(|stage| stage.shape.kind == Kind::Map);
-    if has_map { covers } else { 0 }
-}
-
-/// Bytes of covered segments, values and words before they are cut into blocks; `None` beyond 2^64.
+/// Bytes of covered segments and words before they are cut into blocks; `None` beyond 2^64.
 pub(super) fn payload_bytes(covers: u64, stages: &[StageHeader]) -> Option<u64> {
     let ids = covers.checked_mul(ID_BYTES as u64)?;
-    let before = ids.checked_add(values(covers, stages).checked_mul(VALUES_BYTES as u64)?)?;
     stages
         .iter()
         .map(|stage| words(stage.shape.bits.get()).checked_mul(WORD_BYTES as u64))
-        .try_fold(before, |sum, bytes| sum.checked_add(bytes?))
+        .try_fold(ids, |sum, bytes| sum.checked_add(bytes?))
 }
 
 /// Bytes of the file around such a payload; `None` beyond 2^64.
@@ -138,14 +129,13 @@ pub(super) fn check_shape(shape: &Shape, at: usize) -> Result<(), FormatError> {
         }
         Kind::HashCoding => (2..=64).contains(&shape.groups),
         Kind::Ribbon => shape.groups < 16,
-        Kind::Map => shape.groups / 16 <= 3,
     };
     let divides_into = |unit: u64| bits.checked_rem(unit) == Some(0);
     let bits_fit = match shape.kind {
         Kind::Standard => true,
         Kind::Partitioned => divides_into(u64::from(probes)),
         Kind::Blocked => divides_into(LINE_BITS),
-        Kind::Classic | Kind::HashCoding | Kind::Ribbon | Kind::Map => divides_into(WORD_BITS),
+        Kind::Classic | Kind::HashCoding | Kind::Ribbon => divides_into(WORD_BITS),
         Kind::Counting | Kind::Spectral | Kind::MinimalIncrease => {
             divides_into(u64::from(probes).saturating_mul(WORD_BITS))
         }

@@ -1,6 +1,6 @@
 //! The files that the crate keeps, as bytes: pure, no file is touched here.
 //!
-//! # A sidecar, versions 1 to 4
+//! # A sidecar, versions 1 to 3
 //!
 //! One filter beside the data that it speaks for. Everything is little-endian and of fixed width.
 //!
@@ -30,10 +30,10 @@
 //!        104  rate           f64   promised; strictly between 0 and 1; sizes nothing
 //!        112  payload length u64   before it is cut into blocks
 //!        120  stage table     24   for each stage:
-//!               0  kind       u8   `Kind`; version 1 ends at 3, 2 at 8, 3 at 9, 4 at 10
+//!               0  kind       u8   `Kind`; version 1 ends at 3, 2 at 8
 //!               1  groups     u8   2 or 4 for blocked stages; the bits of a counter (4, 8, 16, 32)
-//!                                  or of a cell (2 to 64, of static ones 1 to 32) where there are
-//!                                  such, of a map and 64 for each bit of a value; else 0
+//!                                  or of a cell (2 to 64) where there are such; of static ones the
+//!                                  sixteenths of a bit beside whole ones; else 0
 //!               2  probes    u16   1 to 32
 //!               4  role       u8   `Role`; 0 in version 1
 //!               5  reserved    3   0
@@ -41,8 +41,7 @@
 //!              16  items     u64
 //!          .  header CRC     u32   of all header bytes before it
 //!
-//! payload: the covered segments, 16 bytes each; where a stage is a map, the values of each, u8; then
-//!          the words of each stage, ceil(bits / 64) u64, which hold bits, counters, codes or cells;
+//! payload: the covered segments, 16 bytes each; then the words of each stage, ceil(bits / 64) u64, which hold bits, counters, codes or cells;
 //!          the files in `filter/` have the pictures.
 //! block:   4,092 bytes of the payload (the last may have fewer), then their CRC-32.
 //!
@@ -56,7 +55,7 @@
 //! that no block can be swapped, lost or taken from another file. It is no authentication: who may
 //! write the folder can remove the data anyway.
 //!
-//! Versions 2 to 4 add numbers and move nothing: a file without any of them is written as version 1,
+//! Versions 2 and 3 add numbers and move nothing: a file without any of them is written as version 1,
 //! byte for byte, and a file that states a higher version than it needs is refused as damaged.
 //!
 //! # What holds for ever

@@ -1,6 +1,6 @@
 //! What a sidecar says, as plain data.
 
-use crate::filter::{Shape, Values};
+use crate::filter::Shape;
 use crate::hash::Imprint;
 use crate::id::SegmentId;
 use crate::math::{Bits, Items, Rate};
@@ -75,9 +75,6 @@ pub enum Subject {
         key_space: u32,
         /// The covered segments.
         covers: Vec<SegmentId>,
-        /// The values that the keys of each covered segment may have in the [`Kind::Map`](crate::filter::Kind)
-        /// stage; none where that does not speak for the segment. Empty where no stage is a map.
-        values: Vec<Values>,
     },
 }
 
@@ -176,7 +173,7 @@ pub struct Header {
     pub rate: Rate,
     /// The stages, oldest first.
     pub stages: Vec<StageHeader>,
-    /// Bytes of covered segments, their values and words.
+    /// Bytes of covered segments and words.
     pub payload_bytes: u64,
     /// Bytes of the whole file.
     pub total_bytes: u64,
@@ -218,9 +215,7 @@ impl From<&Subject> for HeaderSubject {
     fn from(subject: &Subject) -> Self {
         match subject {
             Subject::Segment(id) => Self::Segment(*id),
-            Subject::Summary {
-                key_space, covers, ..
-            } => Self::Summary {
+            Subject::Summary { key_space, covers } => Self::Summary {
                 key_space: *key_space,
                 covers: covers.len() as u64,
             },

@@ -70,11 +70,6 @@ pub fn slots(items: Items) -> u64 {
     whole(n * MANY + 2.0 * n.sqrt()).saturating_add(BUCKET_SLOTS / 4)
 }
 
-/// The bits a key that so many more bits of each slot take, over many keys.
-pub fn bits_of_slots(slot_bits: f64) -> f64 {
-    slot_bits * MANY * ROUNDED
-}
-
 /// The lowest rate whose filter takes no more than so many bits per key, over many keys; of fewer than
 /// 1.1, the rate of one bit a slot.
 pub fn rate_of(bits_a_key: f64) -> Rate {

@@ -47,7 +47,6 @@ pub(crate) struct Column {
     /// Whether the summary that readers ask begins static; a hint.
     begins_static: AtomicBool,
     spares_hits: bool,
-    strayed: AtomicBool,
     counters: Counters,
     sample: Sample,
     /// Of audits that look for what the filters deny.
@@ -93,7 +92,6 @@ impl Column {
             segment_rate: Mutex::new(options.get_segment_rate()),
             static_filters: options.has_static_filters(),
             spares_hits: options.spares_hits(),
-            strayed: AtomicBool::new(false),
             counters: Counters::new(),
             sample: options.audit_sample(),
             pace: options.audit_pace(),

@@ -163,19 +163,16 @@ impl View {
     }
 
     /// Whether filters that are known here are asked by the engine for a key that is there: those of tables for one
-    /// that is in no memtable, or the map for them.
+    /// that is in no memtable.
     pub(crate) fn tables_are_asked(&self, hash: KeyHash) -> bool {
-        match &self.inventory {
-            Some(inventory) => !inventory.recent_may_contain(hash),
-            None => self.summary.begins_with_a_map(),
-        }
+        let inventory = self.inventory.as_ref();
+        inventory.is_some_and(|inventory| !inventory.recent_may_contain(hash))
     }
 
     /// Asks the processor for the lines of these filters.
     pub(crate) fn prefetch_tables(&self, hash: KeyHash, key: &[u8]) {
-        match &self.inventory {
-            Some(inventory) => inventory.prefetch_tables(hash, key),
-            None => self.summary.prefetch(hash.remixed()),
+        if let Some(inventory) = &self.inventory {
+            inventory.prefetch_tables(hash, key);
         }
     }
 

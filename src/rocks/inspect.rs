@@ -14,7 +14,7 @@ use crate::filter::{Chain, Stage};
 use crate::format::Source;
 use crate::hash::KeyHash;
 use crate::math::{Bits, Items, Rate, growth};
-use crate::segment::{Decision, SealedFilter, SegmentId, Share};
+use crate::segment::{Decision, SealedFilter, SegmentId};
 
 /// Random hashes that a filter is asked for its observed rate.
 const SAMPLE: u64 = 100_000;
@@ -75,7 +75,7 @@ pub struct SegmentReport {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct FilterReport {
-    /// Distinct keys; of a table that the summary's map speaks for, its entries.
+    /// Distinct keys.
     pub keys: u64,
     /// Stages.
     pub stages: usize,
@@ -144,9 +144,6 @@ impl SieveDb {
         let id = table.id();
         let segment = id.and_then(|id| self.registry().get(id));
         let filter = segment.as_ref().and_then(|segment| segment.filter());
-        let share = segment.as_ref().and_then(|segment| segment.share());
-        let promised = self.columns().summary_rate();
-        let shared = share.map(|share| FilterReport::of_share(&share, table.entries, promised));
         SegmentReport {
             id,
             file: table.path.clone(),
@@ -155,16 +152,11 @@ impl SieveDb {
             covered: id.is_some_and(|id| covers.contains(&id)),
             consulted: table.captured.is_some(),
             saved: segment.is_some_and(|segment| segment.is_saved()),
-            decision: match shared {
-                None => self.decision(column, table, filter.as_deref()),
-                Some(_) => None,
-            },
-            filter: filter
-                .map(|filter| {
-                    let stages: Vec<&Stage> = filter.chain.stages().iter().collect();
-                    FilterReport::of(&stages, filter.rate, filter.source)
-                })
-                .or(shared),
+            decision: self.decision(column, table, filter.as_deref()),
+            filter: filter.map(|filter| {
+                let stages: Vec<&Stage> = filter.chain.stages().iter().collect();
+                FilterReport::of(&stages, filter.rate, filter.source)
+            }),
         }
     }
 
@@ -200,21 +192,6 @@ impl SieveDb {
 }
 
 impl FilterReport {
-    /// Of a part in the summary's map, which takes no bits of its own.
-    fn of_share(share: &Share, keys: u64, promised: Rate) -> Self {
-        Self {
-            keys,
-            stages: 1,
-            bits: 0,
-            bits_per_key: 0.0,
-            fill: 0.0,
-            predicted_rate: share.predicted_rate(),
-            observed_rate: observed_rate(|hash| share.may_contain(hash)),
-            promised_rate: promised.get(),
-            source: "the summary's map".to_owned(),
-        }
-    }
-
     fn of(stages: &[&Stage], promised: Rate, source: Source) -> Self {
         let keys: Items = stages.iter().map(|stage| stage.items()).sum();
         let bits: Bits = stages.iter().map(|stage| stage.size()).sum();

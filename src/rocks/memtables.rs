@@ -33,13 +33,6 @@ impl WriteTarget {
         memtables: MemtableOptions,
         column: &Weak<Column>,
     ) -> Self {
-        // A map stands for the tables' filters: there is no second look.
-        let is_map = summaries.iter().all(|summary| summary.begins_with_a_map());
-        let memtables = if is_map {
-            memtables.without_recent()
-        } else {
-            memtables
-        };
         Self {
             hasher,
             summaries,
@@ -298,7 +291,6 @@ mod tests {
         let sieves = [
             (SieveOptions::default(), true),
             (SieveOptions::default().segment_rate(None), false),
-            (SieveOptions::default().run_map(true), false),
         ];
         for (sieve, has_second_look) in sieves {
             let home = tempfile::tempdir().unwrap();

@@ -12,7 +12,7 @@ use rocksdb::TransactionDBOptions;
 use super::audit::Sample;
 use super::inventory::recent_budget;
 use super::pace::Pace;
-use crate::filter::{MOST_VALUE_BITS, ScalableOptions, Stage};
+use crate::filter::{ScalableOptions, Stage};
 use crate::hash::HashId;
 use crate::math::growth::Tightening;
 use crate::math::{Bits, Items, Rate, blocked, ribbon};
@@ -34,7 +34,6 @@ pub struct SieveOptions {
     /// None leaves RocksDB its own filters.
     segments: Option<Precision>,
     static_filters: bool,
-    run_map: bool,
     hashes_at_once: Option<NonZeroU64>,
     expected_keys: Option<Items>,
     memory_budget: Option<Bits>,
@@ -148,7 +147,6 @@ impl Default for SieveOptions {
             summary: Precision::Rate(Rate::ONE_PERCENT),
             segments: Some(Precision::Rate(segment_part(Rate::ONE_PERCENT))),
             static_filters: false,
-            run_map: false,
             hashes_at_once: None,
             expected_keys: None,
             memory_budget: None,
@@ -237,7 +235,7 @@ impl SieveOptions {
         self
     }
 
-    /// How many hashes may be in memory, about, while a static summary or a map is made. Of tables with more entries
+    /// How many hashes may be in memory, about, while a static summary is made. Of tables with more entries
     /// it is made in parts, for each of which all tables are read. By default 2^26, or an eighth of all entries
     /// where that is more.
     #[must_use]
@@ -246,50 +244,31 @@ impl SieveOptions {
         self
     }
 
-    /// Whether a consolidated summary also tells in which sorted run each key is, and so stands for the
-    /// filters of the SSTs that it covers: one filter for all ([`Stage::mapped`]). At
-    /// one percent it costs 10.9 bits a key where summary and SSTs' filters cost 24, and a hit searches hardly
-    /// a table that does not have the key. For many runs whose keys are rarely overwritten: up to eight runs
-    /// are told apart, or seven once a key is in two, and of more the smallest share a number; a key
-    /// that is in several runs is looked for in all that span it; and a deleted key passes the summary
-    /// until a compaction drops it. There is no second look: what the map lets by enters the engine.
-    ///
-    /// As with [`SieveOptions::static_filters`] the map is made when writers pause, in parts where there are many
-    /// keys. An SST that is written afterwards has a filter of its own until the next one is made, which is
-    /// when those SSTs hold a quarter of all entries. Without filters of SSTs
-    /// ([`SieveOptions::segment_rate`]) there is no map; with one, the summary's bits
-    /// ([`SieveOptions::summary_bits_per_key`]) are those of all, 4.3 at least.
-    #[must_use]
-    pub fn run_map(mut self, is: bool) -> Self {
-        self.run_map = is;
-        self
-    }
-
     /// What the filters of so many keys take, in a column family whose summary is consolidated and
     /// whose SSTs hold each key once. More while the summary grows or SSTs overlap.
     pub fn memory_for(&self, keys: Items) -> FilterMemory {
         FilterMemory {
-            summary: match self.makes_static() {
-                true => self.static_summary_size(keys),
+            summary: match self.static_filters {
+                true => static_size(keys, self.first_rate()),
                 false => self.stage_size(roomy(keys)),
             },
             segments: match self.get_segment_rate() {
-                Some(rate) if !self.has_run_map() && self.static_filters => static_size(keys, rate),
-                Some(rate) if !self.has_run_map() => blocked::size_in_bits(keys, rate),
-                _ => Bits::new(0),
+                Some(rate) if self.static_filters => static_size(keys, rate),
+                Some(rate) => blocked::size_in_bits(keys, rate),
+                None => Bits::new(0),
             },
         }
     }
 
     /// What a summary takes that is made for so many keys.
     pub(crate) fn summary_size(&self, keys: Items) -> Bits {
-        self.size_of_kind(self.makes_static(), keys)
+        self.size_of_kind(self.static_filters, keys)
     }
 
     /// What a summary of so many keys takes whose first stage is static, or is not.
     pub(crate) fn size_of_kind(&self, is_static: bool, keys: Items) -> Bits {
         if is_static {
-            self.static_summary_size(keys)
+            static_size(keys, self.first_rate())
         } else {
             self.stage_size(roomy(keys).max(self.first_stage()))
         }
@@ -306,14 +285,6 @@ impl SieveOptions {
 
     fn stage_size(&self, keys: Items) -> Bits {
         blocked::size_in_bits(keys, self.first_rate())
-    }
-
-    fn static_summary_size(&self, keys: Items) -> Bits {
-        if self.has_run_map() {
-            Stage::mapped_size(keys, self.first_rate()).unwrap_or(Bits::new(u64::MAX))
-        } else {
-            static_size(keys, self.first_rate())
-        }
     }
 
     /// The rate of a summary's first stage, which a consolidated one consists of.
@@ -553,10 +524,6 @@ impl SieveOptions {
     pub(crate) fn get_summary_rate(&self) -> Rate {
         let first = match self.summary {
             Precision::Rate(rate) => return rate,
-            Precision::BitsPerKey(bits) if self.has_run_map() => {
-                let spared = ribbon::bits_of_slots(MOST_VALUE_BITS.into());
-                static_rate_of((bits - spared).max(1.0))
-            }
             Precision::BitsPerKey(bits) if self.static_filters => static_rate_of(bits),
             Precision::BitsPerKey(bits) => blocked::rate_of((bits / HEADROOM).max(1.0)),
         };
@@ -574,16 +541,6 @@ impl SieveOptions {
     /// Whether filters of keys at hand are static.
     pub(crate) fn has_static_filters(&self) -> bool {
         self.static_filters
-    }
-
-    /// Whether summaries are to tell in which run a key is.
-    pub(crate) fn has_run_map(&self) -> bool {
-        self.run_map && self.segments.is_some()
-    }
-
-    /// Whether a consolidated summary is static.
-    pub(crate) fn makes_static(&self) -> bool {
-        self.static_filters || self.has_run_map()
     }
 
     /// In how many parts a static summary of tables with so many entries is made.
@@ -733,21 +690,6 @@ mod tests {
             [0, 10, 11, 1_000].map(|n| options.static_parts(n).get()),
             [1, 1, 2, 100]
         );
-    }
-
-    #[test]
-    fn a_map_takes_the_bits_that_it_is_given_for_all_filters() {
-        let keys = Items::new(4_000_000);
-        let options = SieveOptions::default().run_map(true);
-        let one_percent = options.memory_for(keys).summary.per_key(keys);
-        assert!((10.7..=11.0).contains(&one_percent), "{one_percent}");
-        for bits in [4.3, 5.5, 7.2, 9.6, 12.0, 16.0] {
-            let options = options.clone().summary_bits_per_key(bits);
-            let memory = options.memory_for(keys);
-            let takes = memory.summary.per_key(keys);
-            assert!((bits - 1.1..=bits).contains(&takes), "{bits}: {takes}");
-            assert_eq!(memory.segments, Bits::new(0));
-        }
     }
 
     #[test]

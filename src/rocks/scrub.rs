@@ -24,7 +24,6 @@ use super::column::Column;
 use super::columns::Columns;
 use crate::filter::Scalable;
 use crate::math::Bits;
-use crate::planted::planted;
 use crate::segment::{Registry, SegmentId};
 use crate::sync::unpoisoned;
 
@@ -193,9 +192,6 @@ impl Scrubber {
         self.log.note(filter.size(), intact);
         if !intact {
             filter.saturate();
-            if !planted!(DamagedMapAsked) {
-                self.registry.drop_shares_in(filter);
-            }
             column.note_consolidated(None);
             self.bell.call(|calls| calls.consolidate = true);
             tracing::error!(
@@ -299,30 +295,6 @@ mod tests {
         settle(&db);
         whole(&db);
         assert_eq!(db.scrub().unwrap().damaged, 0);
-    }
-
-    /// It is what RocksDB asks for the tables.
-    #[test]
-    fn a_bit_lost_in_a_map_speaks_for_no_table() {
-        let home = tempfile::tempdir().unwrap();
-        let db = open(home.path(), &SieveOptions::default().run_map(true));
-        db.consolidate().unwrap();
-        settle(&db);
-        assert_eq!(db.scrub().unwrap().damaged, 0, "the look to compare with");
-        let segment = the_segment(&db);
-        assert!(segment.share().is_some() && segment.filter().is_none());
-        let column = db.columns().all().remove(0);
-        column.view().summary.lose_a_bit();
-        let hides = || (0..KEYS).any(|i| !segment.may_contain(&key(i)));
-        assert!(hides(), "it lies");
-        let (columns, registry) = (db.shared_columns(), db.shared_registry());
-        Scrubber::new(columns, registry, Arc::default(), Arc::default(), None)
-            .scrub_growing(&column, &column.view().summary);
-        assert!(!hides());
-        db.consolidate().unwrap();
-        settle(&db);
-        assert!(segment.share().is_some());
-        whole(&db);
     }
 
     /// A checksum is right for whatever it is computed from.

@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::filter::{Chain, Kind, Scalable, Stage, Values};
+use crate::filter::{Chain, Scalable, Stage};
 use crate::format::{Identity, Sidecar, Source, Subject};
 use crate::math::{Bits, Items, Rate};
 use crate::planted::planted;
@@ -18,8 +18,6 @@ pub(crate) struct Snapshot {
     pub(crate) chain: Chain,
     /// The segments whose keys are all in it.
     pub(crate) covers: HashSet<SegmentId>,
-    /// The values that its map has for the keys of those that have a part in it.
-    pub(crate) values: Vec<(SegmentId, Values)>,
     /// The rate that it was made for.
     pub(crate) rate: Rate,
 }
@@ -115,16 +113,12 @@ impl Shelf {
             tracing::warn!(%error, "a summary is unusable; it will be made anew from the tables");
             None
         })?;
-        let Subject::Summary { covers, values, .. } = &mut sidecar.subject else {
+        let Subject::Summary { covers, .. } = &mut sidecar.subject else {
             return None;
         };
-        let (covers, values) = (std::mem::take(covers), std::mem::take(values));
-        let parts = covers.iter().copied().zip(values);
-        let parts = parts.filter(|&(_, values)| values != Values::default());
-        let parts = gathered(covers.len(), parts)?;
+        let covers = std::mem::take(covers);
         Some(Snapshot {
             rate: sidecar.rate,
-            values: parts,
             covers: set_of(covers)?,
             chain: Chain::new(sidecar.imprint, sidecar.stages),
         })
@@ -149,14 +143,13 @@ impl Shelf {
         Err(IdentityError::Lost { path })
     }
 
-    /// Stores a summary together with the segments that it covers, and the values that its map, if it has
-    /// one, has for their keys, if it is good once it is written. False when it is not stored.
+    /// Stores a summary together with the segments that it covers, if it is good once it is written. False when it is
+    /// not stored.
     pub(crate) fn save_summary(
         &self,
         name: &str,
         summary: &Scalable,
         covers: HashSet<SegmentId>,
-        values_of: impl Fn(SegmentId) -> Values,
         is_good: impl FnOnce() -> bool,
     ) -> bool {
         let covers = gathered(covers.len(), covers);
@@ -168,11 +161,6 @@ impl Shelf {
             return false;
         }
         covers.sort_unstable();
-        let has_map = stages.iter().any(|stage| stage.shape().kind == Kind::Map);
-        let valued = if has_map { &covers[..] } else { &[] };
-        let Some(values) = gathered(valued.len(), valued.iter().map(|&id| values_of(id))) else {
-            return false;
-        };
         let items: Items = stages.iter().map(|stage| stage.items()).sum();
         let sidecar = Sidecar {
             store: self.folder.store_id(),
@@ -180,7 +168,6 @@ impl Shelf {
             subject: Subject::Summary {
                 key_space: key_space(name),
                 covers,
-                values,
             },
             source: Source::Snapshot,
             entries: items.get(),

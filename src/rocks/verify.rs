@@ -30,8 +30,7 @@ pub struct VerifyReport {
     /// Sidecars, of tables or of a summary, that cannot be used, with the reason and the remedy; or
     /// the identity alone, without which none can.
     pub damaged: Vec<String>,
-    /// Live tables without a sidecar that is known to be theirs, or a map that speaks for them: they are
-    /// asked, until upkeep has built one.
+    /// Live tables without a sidecar that is known to be theirs: they are asked, until upkeep has built one.
     pub missing: Vec<String>,
     /// Raw entries asked of their table's filter and of the front; 0 unless asked for.
     pub entries_checked: u64,
@@ -193,16 +192,9 @@ impl Check<'_> {
                 return Some(filter.chain);
             }
             Some(Err(error)) => report.damaged.push(full_text(&error)),
-            None | Some(Ok(None)) if self.is_mapped(table) => {}
             None | Some(Ok(None)) => report.missing.push(table.path.clone()),
         }
         None
-    }
-
-    /// Whether the summary's map speaks for the table.
-    fn is_mapped(&self, table: &LiveTable) -> bool {
-        let share = table.id().and_then(|id| self.db.registry().share(id));
-        share.is_some()
     }
 
     fn keys(

@@ -16,5 +16,5 @@ pub use plan::{
     Action, Budget, Cost, Decision, Facts, Fraction, Input, InputStage, Keys, OrRole, plan,
 };
 pub use registry::Registry;
-pub use sealed::{SealedFilter, Segment, Share};
+pub use sealed::{SealedFilter, Segment};
 pub use sidecar::{MAX_SIDECAR_BYTES, SidecarError, SidecarFolder};

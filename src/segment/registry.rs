@@ -3,8 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use super::{Segment, SegmentId, Share};
-use crate::filter::Scalable;
+use super::{Segment, SegmentId};
 use crate::hash::KeyHasher;
 use crate::math::Bits;
 use crate::sync::atomic::{AtomicBool, Ordering};
@@ -42,11 +41,6 @@ impl Registry {
         self.lock().get(&id).cloned()
     }
 
-    /// What the segment with this id has in a map, if that is known.
-    pub fn share(&self, id: SegmentId) -> Option<Share> {
-        self.get(id)?.share()
-    }
-
     /// All known segments.
     pub fn ids(&self) -> HashSet<SegmentId> {
         self.lock().keys().copied().collect()
@@ -65,17 +59,6 @@ impl Registry {
         self.trusted.store(false, Ordering::SeqCst);
         let segments = self.all();
         segments.iter().for_each(|segment| segment.drop_filter());
-    }
-
-    /// Takes from all segments their shares in the map of this summary, so that its memory is free.
-    pub fn drop_shares_in(&self, summary: &Scalable) {
-        let segments = self.all();
-        let has_share = |segment: &Arc<Segment>| {
-            let share = segment.share();
-            share.is_some_and(|share| std::ptr::eq(&*share.summary, summary))
-        };
-        let sharing = segments.iter().filter(|segment| has_share(segment));
-        sharing.for_each(|segment| segment.drop_filter());
     }
 
     /// Bits of all resident filters.

@@ -74,10 +74,6 @@ pub(crate) struct Arguments {
     /// Make the filters of keys at hand static: smaller for their rate, and looked up in two cache lines.
     #[arg(long = "static")]
     made_static: bool,
-    /// Let the summary tell in which of up to eight sorted runs a key is, in the place of the segments'
-    /// filters.
-    #[arg(long, conflicts_with_all = ["segment_bits", "split"])]
-    map: bool,
     /// Ask the filters before every read, also where all the last keys were there.
     #[arg(long)]
     ask_always: bool,
@@ -178,7 +174,6 @@ impl Arguments {
         let mut options = SieveOptions::default()
             .rate(self.rate)
             .static_filters(self.made_static)
-            .run_map(self.map)
             .spare_hits(!self.ask_always);
         if let Some(bits) = front_bits {
             options = options.summary_bits_per_key(bits);

@@ -7,7 +7,7 @@ use crate::filter::{
 use crate::hash::KeyHash;
 use crate::math::{Bits, Items, Probes, Rate};
 
-const ALL_KINDS: [Kind; 10] = [
+const ALL_KINDS: [Kind; 9] = [
     Kind::Standard,
     Kind::Partitioned,
     Kind::Blocked,
@@ -17,7 +17,6 @@ const ALL_KINDS: [Kind; 10] = [
     Kind::MinimalIncrease,
     Kind::HashCoding,
     Kind::Ribbon,
-    Kind::Map,
 ];
 
 /// Every kind with sizes on and off the edge.

@@ -1,14 +1,13 @@
-//! A static stage or a map whose keys come in parts, those with the lowest hashes first, so that the hashes of one
+//! A static stage whose keys come in parts, those with the lowest hashes first, so that the hashes of one
 //! part alone are in memory.
 
 use std::collections::TryReserveError;
 use std::num::NonZeroU64;
 
-use super::map::{Coding, told_by};
 use super::solve::Filling;
 use super::{Ribbon, Slots};
 use crate::filter::layout::Layout;
-use crate::filter::{Grouped, Kind, Mapped, Stage, StageError, probe};
+use crate::filter::{Kind, Stage, StageError, probe};
 use crate::hash::KeyHash;
 use crate::math::ribbon::{self, slot_parts};
 use crate::math::{Items, Rate};
@@ -17,24 +16,35 @@ use crate::math::{Items, Rate};
 ///
 /// Beside the stage and a part it needs up to 130 MB.
 #[derive(Debug)]
-pub struct RibbonBuilder(Parts);
+pub struct RibbonBuilder {
+    parts: NonZeroU64,
+    rate: Rate,
+    added: u64,
+    items: u64,
+    filling: Option<Filling>,
+}
 
 impl RibbonBuilder {
     /// Of keys at `rate` or below, in so many equal parts of all hashes.
     pub fn new(parts: NonZeroU64, rate: Rate) -> Self {
-        let slots = slot_parts(rate).and_then(Slots::plain);
-        Self(Parts::new(parts, Kind::Ribbon, rate, slots))
+        Self {
+            parts,
+            rate,
+            added: 0,
+            items: 0,
+            filling: None,
+        }
     }
 
     /// Whether a key is of the part that is to be added next.
     #[inline]
     pub fn is_next(&self, hash: KeyHash) -> bool {
-        self.0.is_next(hash)
+        probe::fast_range(hash.get(), self.parts.get()) == self.added
     }
 
     /// Whether all parts were added.
     pub fn is_complete(&self) -> bool {
-        self.0.is_complete()
+        self.added == self.parts.get()
     }
 
     /// Adds the next part: all its keys, in any order; each may come several times. From the first part it takes
@@ -45,122 +55,9 @@ impl RibbonBuilder {
     ///
     /// # Panics
     /// When a key is not of the next part, or there is none.
-    pub fn with_part(self, mut hashes: Vec<KeyHash>) -> Result<Self, StageError> {
+    pub fn with_part(mut self, mut hashes: Vec<KeyHash>) -> Result<Self, StageError> {
         hashes.sort_unstable();
         hashes.dedup();
-        self.0.with_part(&hashes).map(Self)
-    }
-
-    /// The stage of all keys.
-    ///
-    /// # Errors
-    /// When a part has many more keys than the first, or memory does not suffice.
-    ///
-    /// # Panics
-    /// Unless all parts were added.
-    pub fn finish(self) -> Result<Stage, StageError> {
-        self.0.finish()
-    }
-}
-
-/// Makes what [`Stage::mapped`] makes, but takes for granted that some key is in several groups.
-///
-/// Beside the map and a part it needs up to 130 MB.
-#[derive(Debug)]
-pub struct MapBuilder {
-    parts: Parts,
-    coding: Coding,
-}
-
-impl MapBuilder {
-    /// Of keys in so many groups at `rate` or below, in so many equal parts of all hashes.
-    pub fn new(parts: NonZeroU64, groups: usize, rate: Rate) -> Self {
-        let coding = Coding::new(groups, groups > 1);
-        let slots = coding.slots(rate);
-        Self {
-            parts: Parts::new(parts, Kind::Map, rate, slots),
-            coding,
-        }
-    }
-
-    /// [`RibbonBuilder::is_next`].
-    #[inline]
-    pub fn is_next(&self, hash: KeyHash) -> bool {
-        self.parts.is_next(hash)
-    }
-
-    /// [`RibbonBuilder::is_complete`].
-    pub fn is_complete(&self) -> bool {
-        self.parts.is_complete()
-    }
-
-    /// [`RibbonBuilder::with_part`], each key as often as it is in a group. A group past the last is taken for that.
-    ///
-    /// # Errors
-    /// When the rate is below 2^-29, a part has many more keys than the first, or memory does not suffice.
-    ///
-    /// # Panics
-    /// When a key is not of the next part, or there is none.
-    pub fn with_part(self, mut keys: Vec<Grouped>) -> Result<Self, StageError> {
-        keys.sort_unstable();
-        let Self { parts, coding } = self;
-        let parts = parts.with_part(&coding.of(keys))?;
-        Ok(Self { parts, coding })
-    }
-
-    /// [`RibbonBuilder::finish`].
-    ///
-    /// # Errors
-    /// When a part has many more keys than the first, or memory does not suffice.
-    ///
-    /// # Panics
-    /// Unless all parts were added.
-    pub fn finish(self) -> Result<Mapped, StageError> {
-        Ok(Mapped {
-            stage: self.parts.finish()?,
-            values: self.coding.values(),
-        })
-    }
-}
-
-/// The parts of a stage to be.
-#[derive(Debug)]
-struct Parts {
-    parts: NonZeroU64,
-    kind: Kind,
-    rate: Rate,
-    /// `None` where none keep the rate.
-    slots: Option<Slots>,
-    added: u64,
-    items: u64,
-    filling: Option<Filling>,
-}
-
-impl Parts {
-    fn new(parts: NonZeroU64, kind: Kind, rate: Rate, slots: Option<Slots>) -> Self {
-        Self {
-            parts,
-            kind,
-            rate,
-            slots,
-            added: 0,
-            items: 0,
-            filling: None,
-        }
-    }
-
-    #[inline]
-    fn is_next(&self, hash: KeyHash) -> bool {
-        let hash = hash.get() & told_by(self.kind);
-        probe::fast_range(hash, self.parts.get()) == self.added
-    }
-
-    fn is_complete(&self) -> bool {
-        self.added == self.parts.get()
-    }
-
-    /// Adds the next part, in ascending order.
-    fn with_part(mut self, hashes: &[KeyHash]) -> Result<Self, StageError> {
         assert!(!self.is_complete(), "there is no further part");
         assert!(
             hashes.iter().all(|&hash| self.is_next(hash)),
@@ -174,7 +71,7 @@ impl Parts {
         };
         self.added += 1;
         self.items += count;
-        let added = filling.add(hashes);
+        let added = filling.add(&hashes);
         if !added.map_err(|source| no_memory(filling.geometry(), source))? {
             return Err(self.crowded());
         }
@@ -191,16 +88,24 @@ impl Parts {
     /// Slots for all keys, given how many the first part has.
     fn begin(&self, first: Items) -> Result<Filling, StageError> {
         let room = ribbon::keys_of_parts(first, self.parts.get());
-        let geometry = self.slots.and_then(|slots| Ribbon::for_keys(room, slots));
+        let slots = slot_parts(self.rate).and_then(Slots::new);
+        let geometry = slots.and_then(|slots| Ribbon::for_keys(room, slots));
         let geometry = geometry.ok_or(StageError::OutOfReach {
-            kind: self.kind,
+            kind: Kind::Ribbon,
             items: room,
             rate: self.rate,
         })?;
         Filling::of(geometry).map_err(|source| no_memory(geometry, source))
     }
 
-    fn finish(mut self) -> Result<Stage, StageError> {
+    /// The stage of all keys.
+    ///
+    /// # Errors
+    /// When a part has many more keys than the first, or memory does not suffice.
+    ///
+    /// # Panics
+    /// Unless all parts were added.
+    pub fn finish(mut self) -> Result<Stage, StageError> {
         assert!(self.is_complete(), "part {} is missing", self.added);
         let filling = self.filling.take().expect("there is a part");
         let geometry = filling.geometry();
@@ -278,48 +183,6 @@ mod tests {
         let next = next.take(2_000).collect();
         let error = builder.with_part(next).unwrap_err();
         assert!(matches!(error, StageError::Crowded { .. }), "{error}");
-    }
-
-    /// Those of two groups among them; parts end where hashes differ in a group's bits.
-    #[test]
-    #[cfg_attr(miri, ignore = "many keys, one thread")]
-    fn a_map_that_is_made_in_parts_knows_the_groups() {
-        const KEYS: usize = 50_000;
-        for (parts, groups) in [(1, 1), (3, 5), (7, 8)] {
-            let mut builder = MapBuilder::new(parts.try_into().unwrap(), groups, RATE);
-            while !builder.is_complete() {
-                let keys = hashes(1).take(KEYS).enumerate();
-                let next = keys.filter(|&(_, hash)| builder.is_next(hash));
-                let keys = next.flat_map(|(i, hash)| {
-                    let again = (i % 100 == 0).then_some(i + 1);
-                    let groups = [i].into_iter().chain(again).map(|i| i % groups);
-                    groups.map(move |group| Grouped::new(hash).in_group(group))
-                });
-                let keys = keys.collect();
-                builder = builder.with_part(keys).unwrap();
-            }
-            let Mapped { stage, values } = builder.finish().unwrap();
-            assert_eq!(stage.items().get(), KEYS as u64);
-            let mut elsewhere = 0;
-            for (i, hash) in hashes(1).take(KEYS).enumerate() {
-                let found = |group: usize| stage.may_have_one(hash, values[group % groups]);
-                assert!(found(i), "key {i} of {groups} groups");
-                assert!(i % 100 > 0 || found(i + 1), "key {i} of {groups} groups");
-                elsewhere += usize::from(groups > 1 && found(i + 2));
-            }
-            assert!(elsewhere <= KEYS / 100, "{elsewhere} of {groups} groups");
-            assert!(strangers(&stage) < 1_150, "{}", strangers(&stage));
-        }
-    }
-
-    #[test]
-    fn keys_that_differ_in_a_group_s_bits_alone_are_of_one_part() {
-        let builder = MapBuilder::new(3.try_into().unwrap(), 2, RATE);
-        // A third of all hashes lies between them.
-        let [below, above] = [0x5555_5555_5555_5550, 0x5555_5555_5555_5557].map(KeyHash::new);
-        assert!(builder.is_next(below) && builder.is_next(above));
-        let builder = RibbonBuilder::new(3.try_into().unwrap(), RATE);
-        assert!(builder.is_next(below) && !builder.is_next(above));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Looks for keys, compiled whole for each lens.
 
-use super::{Ribbon, Slots, Values, low_bits};
+use super::{Ribbon, low_bits};
 use crate::bits::Words;
 use crate::filter::lens::{Lens, Look, through_best};
 use crate::hash::KeyHash;
@@ -10,7 +10,6 @@ use crate::hash::KeyHash;
 pub(super) struct One<'a> {
     pub(super) ribbon: &'a Ribbon,
     pub(super) words: &'a Words,
-    pub(super) values: Values,
 }
 
 impl Look<KeyHash> for One<'_> {
@@ -37,7 +36,6 @@ impl Look<&[KeyHash]> for Each<'_> {
         let one = One {
             ribbon: self.ribbon,
             words: self.words,
-            values: Values::ANY,
         };
         // Of one's own: it need not be read again for each.
         let own = *self.ribbon;
@@ -57,28 +55,19 @@ impl Look<KeyHash> for Whole<'_> {
 
     #[inline(always)]
     fn through(self, lens: impl Lens, hash: KeyHash) -> bool {
-        let One {
-            ribbon,
-            words,
-            values,
-        } = self.0;
+        let One { ribbon, words } = self.0;
         let Some(window) = ribbon.window(words, hash) else {
             return true;
         };
-        let Slots { value_bits, .. } = ribbon.slots;
-        let value_at = ribbon.slots.value_at();
-        let of_value = low_bits(value_bits) << value_at;
         let rest = (window.block + 1 < ribbon.wider()).then(|| ribbon.rest());
-        let mut found = 0;
         // A loop, and no closure, which would not be compiled for the lens.
         for plane in ribbon.planes().chain(rest) {
             let wanted = window.fingerprint >> plane.first_column;
             let sum = lens.sum_of_columns(words, window.pane(plane));
-            found |= ((sum ^ wanted) & low_bits(plane.columns)) << plane.first_column;
-            if found & !of_value != 0 {
+            if (sum ^ wanted) & low_bits(plane.columns) != 0 {
                 return false;
             }
         }
-        values.has((found >> value_at) as u32)
+        true
     }
 }

@@ -163,7 +163,7 @@ impl System {
 
         let mut keys = Vec::new();
         keys.try_reserve_exact(hashes.len())?;
-        keys.extend(hashes.iter().map(|&hash| self.key(hash)));
+        keys.extend(hashes.iter().map(|&hash| self.geometry.in_shard(hash).1));
         let mut layer = self.geometry.first_layer;
         loop {
             let mut bumped = self.take(layer, &keys, shard)?;
@@ -178,11 +178,6 @@ impl System {
         }
     }
 
-    /// A key's hash in its shard, and in the bits that do not tell it from others its value.
-    fn key(&self, hash: KeyHash) -> u64 {
-        self.geometry.in_shard(hash).1 | (hash.get() & !self.geometry.slots.told_by)
-    }
-
     /// Adds the equations of these keys, which are in ascending order, to a layer; returns those that are
     /// bumped, as they are in the next.
     fn take(
@@ -191,17 +186,12 @@ impl System {
         keys: &[u64],
         shard: &mut [u64],
     ) -> Result<Vec<u64>, TryReserveError> {
-        let told_by = self.geometry.slots.told_by;
         let mut bumped = Vec::new();
-        let bucket_of = |key: u64| layer.slot_of(key & told_by) / BUCKET_SLOTS;
+        let bucket_of = |key: u64| layer.slot_of(key) / BUCKET_SLOTS;
         for keys in keys.chunk_by(|&key, &next| bucket_of(key) == bucket_of(next)) {
             let (lost, threshold) = self.take_bucket(&layer, keys)?;
             bumped.try_reserve(lost.len())?;
-            let mixed = |key: u64| Place::new(key & told_by, &layer).mixed;
-            bumped.extend(
-                lost.iter()
-                    .map(|&key| (mixed(key) & told_by) | (key & !told_by)),
-            );
+            bumped.extend(lost.iter().map(|&key| Place::new(key, &layer).mixed));
             let bucket = bucket_of(keys[0]);
             shard[(bucket / BUCKETS_A_WORD) as usize] |= threshold << (bucket % BUCKETS_A_WORD * 8);
         }
@@ -215,8 +205,7 @@ impl System {
         layer: &Layer,
         keys: &'k [u64],
     ) -> Result<(&'k [u64], u64), TryReserveError> {
-        let told_by = self.geometry.slots.told_by;
-        let slot_of = |key: u64| layer.slot_of(key & told_by);
+        let slot_of = |key: u64| layer.slot_of(key);
         // From the last to the first: these have the slots of the next bucket before them as well, and those
         // that are bumped leave room to the bucket before.
         let mut left = keys;
@@ -234,13 +223,11 @@ impl System {
 
     /// Adds the equations of keys that start together: all of them or, if one contradicts those before, none.
     fn adds(&mut self, layer: &Layer, keys: &[u64]) -> Result<bool, TryReserveError> {
-        let told_by = self.geometry.slots.told_by;
         self.added.clear();
         self.added.try_reserve(keys.len())?;
         for &key in keys {
-            let place = Place::new(key & told_by, layer);
-            let value = (key & !told_by) << self.geometry.slots.value_at();
-            let sum = (place.fingerprint ^ value) as u32;
+            let place = Place::new(key, layer);
+            let sum = place.fingerprint as u32;
             let is_lost = planted!(StaticKeyLost) && key % 1_000 == 7;
             if !is_lost && !self.add(place.slot as usize, place.coefficients(), sum) {
                 for &slot in &self.added {
@@ -309,7 +296,7 @@ mod tests {
     const KEYS: usize = 200_000;
 
     fn in_slots(count: u64) -> Option<(Ribbon, Words)> {
-        let geometry = Ribbon::with_slots(count, Slots::plain(4 * ribbon::PARTS).unwrap());
+        let geometry = Ribbon::with_slots(count, Slots::new(4 * ribbon::PARTS).unwrap());
         let mut sorted: Vec<KeyHash> = hashes(1).take(KEYS).collect();
         sorted.sort_unstable();
         let words = filled(geometry.unwrap(), &sorted).unwrap()?;

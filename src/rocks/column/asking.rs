@@ -522,13 +522,9 @@ mod tests {
         assert_eq!(foretold_after(&db, 32, "in a table"), Some(true));
     }
 
-    /// A map speaks for tables; RocksDB's own filters are not at hand.
+    /// RocksDB's own filters are not at hand.
     #[test]
-    fn what_speaks_for_tables_is_foretold_where_it_is_at_hand() {
-        let home = tempfile::tempdir().unwrap();
-        let db = filled(home.path(), &SieveOptions::default().run_map(true));
-        db.consolidate().unwrap();
-        assert_eq!(foretold_after(&db, 33, "in a table"), Some(true));
+    fn filters_of_tables_are_foretold_where_they_are_at_hand() {
         let home = tempfile::tempdir().unwrap();
         let db = filled(home.path(), &SieveOptions::default().segment_rate(None));
         assert_eq!(foretold_after(&db, 33, "in a table"), Some(false));

@@ -10,7 +10,7 @@ use crate::math::Items;
 use crate::planted::planted;
 use crate::rocks::coverage::{Coverage, View};
 use crate::rocks::inventory::Inventory;
-use crate::segment::{SealedFilter, SegmentId, Share};
+use crate::segment::{SealedFilter, SegmentId};
 use crate::sync::atomic::Ordering;
 use crate::sync::unpoisoned;
 
@@ -21,8 +21,6 @@ pub(super) struct Knowledge {
     covers: HashSet<SegmentId>,
     /// Grows when a table comes to those.
     covers_edition: u64,
-    /// What the stored summary's map had of tables, until upkeep has listed them.
-    shares: Vec<(SegmentId, Share)>,
     /// Whether every table that flush and compaction make is covered by construction: coverage
     /// was complete once and nothing came from outside since.
     settled: bool,
@@ -112,7 +110,6 @@ impl Column {
             });
         }
         self.retarget(vec![nothing]);
-        self.registry.drop_shares_in(&old);
         true
     }
 
@@ -129,8 +126,6 @@ impl Column {
         knowledge.given_up = true;
         knowledge.settled = false;
         knowledge.covers = HashSet::new();
-        knowledge.shares = Vec::new();
-        self.registry.drop_shares_in(&self.view().summary);
         let summary = self.saturated_summary();
         self.show(View::unknown(Arc::clone(&summary)));
         self.memtables.turn_to(self.memtables.last(summary));
@@ -217,25 +212,6 @@ impl Column {
         let stored = knowledge.stored.as_ref();
         let lacks = stored.and_then(|stored| stored.lacks(&summary));
         lacks.is_some_and(|keys| keys <= summary.items().get() / LITTLE)
-    }
-
-    /// Keeps what a stored map has of tables until the engine has the family.
-    pub(crate) fn keep_shares(&self, shares: Vec<(SegmentId, Share)>) {
-        unpoisoned(self.knowledge.lock()).shares = shares;
-    }
-
-    /// Hands these shares out, once.
-    pub(crate) fn take_shares(&self) -> Vec<(SegmentId, Share)> {
-        std::mem::take(&mut unpoisoned(self.knowledge.lock()).shares)
-    }
-
-    /// Notes whether many entries are in tables that the summary's map does not speak for.
-    pub(crate) fn note_strayed(&self, strayed: bool) {
-        self.strayed.store(strayed, Ordering::Relaxed);
-    }
-
-    pub(crate) fn has_strayed(&self) -> bool {
-        self.strayed.load(Ordering::Relaxed)
     }
 
     /// Notes that this summary has all keys of a table, if it is still the one that readers ask. Nothing

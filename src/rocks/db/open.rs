@@ -28,7 +28,7 @@ use crate::rocks::shelf::Shelf;
 use crate::rocks::trust::Trust;
 use crate::rocks::upkeep::Upkeep;
 use crate::rocks::{Engine, OpenError, ffi, probe, read_only, secondary};
-use crate::segment::{Candidate, IdentityError, Registry, Share, SidecarFolder};
+use crate::segment::{Candidate, IdentityError, Registry, SidecarFolder};
 use crate::sync::unpoisoned;
 
 /// What the fronts of one database share while it opens.
@@ -595,7 +595,7 @@ impl Opening {
         let imprint = self.hasher.imprint().remixed();
         let options = sieve.summary(Items::new(0), taken);
         let room = sieve.room_beside(taken).unwrap_or(Bits::new(u64::MAX));
-        let (summary, covers, values, rate) = match self.shelf.load_summary(name, room) {
+        let (summary, covers, rate) = match self.shelf.load_summary(name, room) {
             Some(stored) => {
                 let first = stored.chain.stages().first();
                 let keys = first.map(Stage::items).unwrap_or_default();
@@ -605,24 +605,17 @@ impl Opening {
                     sieve.summary(keys, taken)
                 };
                 let summary = Scalable::starting_with(imprint, options, stored.chain);
-                (summary, stored.covers, stored.values, Some(stored.rate))
+                (summary, stored.covers, Some(stored.rate))
             }
             None => {
                 let nothing = Scalable::new(imprint, options);
-                (nothing, HashSet::new(), Vec::new(), None)
+                (nothing, HashSet::new(), None)
             }
         };
         let summary = Arc::new(summary);
-        let share = |(segment, values)| {
-            let summary = Arc::clone(&summary);
-            (segment, Share { summary, values })
-        };
-        let values = values.into_iter().filter(|_| !summary.is_saturated());
-        let shares = values.map(share).collect();
         let (registry, bell) = (Arc::clone(&self.registry), Arc::clone(&self.bell));
         let known = (Arc::clone(&summary), covers);
         let column = Column::new(name, self.hasher, registry, bell, sieve, known);
-        column.keep_shares(shares);
         if rate == Some(summary.options().rate) {
             column.note_stored(column.to_store(&summary));
         }

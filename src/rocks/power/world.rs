@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::super::SieveOptions;
 use super::super::db::open::Opening;
 use crate::disk::{self, Disk as _, Fault, Lost, MemoryDisk, PowerCut, Tear};
-use crate::filter::{Scalable, Values};
+use crate::filter::Scalable;
 use crate::format::Source;
 use crate::hash::{HashId, KeyHasher};
 use crate::math::{Bits, Items, Rate};
@@ -200,7 +200,7 @@ impl World {
             (Step::Summarize(tables), Some((shelf, hasher))) => {
                 let covers: HashSet<SegmentId> = tables.iter().map(|&table| id(table)).collect();
                 let summary = summary(hasher, tables);
-                shelf.save_summary(FAMILY, &summary, covers, |_| Values::default(), || true);
+                shelf.save_summary(FAMILY, &summary, covers, || true);
                 self.must.summary |= self.is_on();
             }
             (Step::Forget, Some((shelf, _))) => {

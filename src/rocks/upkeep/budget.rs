@@ -55,8 +55,6 @@ impl Upkeep {
                 column = column.name(),
                 "the budget has no room for its summary"
             );
-            // Tables that had a share in its map have no filter now.
-            self.bell.ring();
         }
         let taken = self.registry.size().get() + self.columns.size_without(None).get();
         let over = Bits::new(taken.saturating_sub(budget.get()));

@@ -9,8 +9,7 @@ use std::time::Duration;
 use rocksdb::BoundColumnFamily;
 use rocksdb::properties::{NUM_ENTRIES_ACTIVE_MEM_TABLE, NUM_ENTRIES_IMM_MEM_TABLES};
 
-use super::coverage::{Reading, is_covered};
-use super::static_stage::Shares;
+use super::coverage::is_covered;
 use super::{Upkeep, UpkeepError};
 use crate::filter::Scalable;
 use crate::hash::KeyHash;
@@ -66,18 +65,13 @@ impl Upkeep {
     }
 
     pub(super) fn consolidation_is_due(&self, column: &Column, quiet: bool) -> bool {
-        let strayed = quiet && column.has_strayed();
         let now = self.moment(column);
         // A summary that the budget keeps from the promised rate would come out the same again.
-        if !self.may_consolidate()
-            || !column.is_settled()
-            || (column.is_consolidated(now) && !strayed)
-        {
+        if !self.may_consolidate() || !column.is_settled() || column.is_consolidated(now) {
             return false;
         }
         let summary = column.view().summary;
         let due = summary.stages() > BUSY_STAGES
-            || strayed
             || (quiet && self.would_be_better(&summary))
             || (summary.is_saturated() && self.has_room_again(column));
         if quiet && !due && !summary.is_saturated() {
@@ -89,9 +83,7 @@ impl Upkeep {
 
     /// Whether a summary made anew would take less, let less by, or be of the kind that is asked for.
     fn would_be_better(&self, summary: &Scalable) -> bool {
-        let is_map = self.options.has_run_map();
-        let is_another_kind = is_map != summary.begins_with_a_map()
-            || (self.options.makes_static() && !summary.begins_static());
+        let is_another_kind = self.options.has_static_filters() && !summary.begins_static();
         is_outgrown(summary, &self.summary_options())
             || (summary.items() > Items::new(0) && is_another_kind)
     }
@@ -133,14 +125,13 @@ impl Upkeep {
     ) -> Result<(), UpkeepError> {
         let now = self.moment(column);
         column.note_consolidated(None);
-        column.note_strayed(false);
         let old = Arc::clone(&column.view().summary);
         let new = Arc::new(self.new_summary(column, &old)?);
         if new.is_saturated() && column.is_settled() && !planted!(SaturatedForSaturated) {
             // The budget has no room for another one: whatever the old one denies, it denies for less. One
             // that denies nothing keeps the tables' filters out of the budget.
             column.note_consolidated(Some(now));
-            if old.is_saturated() && !old.begins_with_a_map() && column.drop_summary() {
+            if old.is_saturated() && column.drop_summary() {
                 self.bell.ring();
             }
             return Ok(());
@@ -158,11 +149,6 @@ impl Upkeep {
         };
         column.retarget(vec![kept]);
         if outcome.is_ok() {
-            self.registry.drop_shares_in(&old);
-            if old.begins_with_a_map() {
-                // Tables without a share in the new one need filters of their own.
-                self.bell.ring();
-            }
             column.note_consolidated(Some(now));
             tracing::info!(
                 column = column.name(),
@@ -179,8 +165,7 @@ impl Upkeep {
         // A settled summary has taken every key once, unless it ran out of room; tables count each
         // version. At loose rates its own count is short of the keys that changed no bit of it.
         let options = self.summary_options();
-        // It knows of no tombstones, which a map takes too.
-        let keys = if column.is_settled() && !old.is_saturated() && !options.has_run_map() {
+        let keys = if column.is_settled() && !old.is_saturated() {
             entries.min(old.estimated_items().get())
         } else {
             entries
@@ -190,7 +175,7 @@ impl Upkeep {
             self.columns.size_of_summaries(Some(column)),
         );
         let imprint = column.hasher().imprint().remixed();
-        Ok(if options.makes_static() {
+        Ok(if options.has_static_filters() {
             let size = options.summary_size(keys);
             Scalable::awaiting(imprint, options.static_summary(keys, others), size)
         } else {
@@ -223,11 +208,10 @@ impl Upkeep {
         if column.memtables().some_do_not_feed(new) && !overlooked {
             return Err(UpkeepError::OldMemtables(column.name().to_owned()));
         }
-        let (mut absorbed, shares) = if new.awaits() {
+        let mut absorbed = if new.awaits() {
             self.complete(column, new, setback)?
         } else {
-            let absorbed = self.absorb_into(new, column, setback, HashSet::new())?;
-            (absorbed, Shares::new())
+            self.absorb_into(new, column, setback, HashSet::new())?
         };
         // What came from outside meanwhile is read as well, and not all again.
         let mut looks = 0..LOOKS;
@@ -240,9 +224,6 @@ impl Upkeep {
             }
             let read = absorbed.read.into_iter().map(|table| table.path);
             absorbed = self.absorb_into(new, column, setback, read.collect())?;
-        }
-        for (id, share) in shares {
-            self.registry.open(id).set_share(share);
         }
         Ok(())
     }
@@ -335,25 +316,6 @@ impl Upkeep {
         Ok(())
     }
 
-    /// Whether a quarter of all entries are in tables that the summary's map does not speak for.
-    pub(super) fn have_strayed(&self, column: &Column) -> Result<bool, UpkeepError> {
-        if !column.view().summary.begins_with_a_map() {
-            return Ok(false);
-        }
-        let (mut all, mut strayed) = (0, 0);
-        for table in self.list(column)? {
-            all += table.entries;
-            // One without identity can have no share.
-            if table
-                .id()
-                .is_some_and(|id| self.registry.share(id).is_none())
-            {
-                strayed += table.entries;
-            }
-        }
-        Ok(strayed > all / 4)
-    }
-
     /// Brings the keys of all live tables into a summary, but of those at the paths that were `read` before.
     pub(super) fn absorb_into(
         &self,
@@ -363,7 +325,7 @@ impl Upkeep {
         read: HashSet<String>,
     ) -> Result<Absorbed, UpkeepError> {
         let insert = |_: &LiveTable, keys: &[KeyHash]| new.insert_many(keys);
-        self.absorb_all(column, setback, Reading::ForSummary, read, insert)
+        self.absorb_all(column, setback, read, insert)
     }
 
     /// Gives a summary's hashes of the keys of all live tables to `take`, but of those at the paths that were
@@ -373,7 +335,6 @@ impl Upkeep {
         &self,
         column: &Column,
         setback: &mut Setback,
-        reading: Reading,
         mut read: HashSet<String>,
         mut take: impl FnMut(&LiveTable, &[KeyHash]),
     ) -> Result<Absorbed, UpkeepError> {
@@ -387,7 +348,7 @@ impl Upkeep {
                 if self.bell.stopping() {
                     return Err(UpkeepError::Stopped);
                 }
-                match self.absorb(column, table, reading, |keys| take(table, keys)) {
+                match self.absorb(column, table, |keys| take(table, keys)) {
                     Ok(()) => _ = read.insert(table.path.clone()),
                     Err(error) => all_there = self.set_aside(column, table, error, setback)?,
                 }
@@ -435,7 +396,7 @@ mod tests {
 
     use super::is_outgrown;
     use crate::filter::naive::{hashes, imprint};
-    use crate::filter::{Grouped, Scalable, Stage};
+    use crate::filter::{Scalable, Stage};
     use crate::math::{Bits, Items};
     use crate::rocks::held::Held;
     use crate::rocks::inventory::Inventory;
@@ -490,33 +451,24 @@ mod tests {
     #[test]
     fn a_static_summary_is_outgrown_by_a_quarter_of_its_keys_and_not_by_the_first() {
         const FIRST: u64 = 1_200_000;
-        for is_map in [false, true] {
-            let options = SieveOptions::default().static_filters(true).run_map(is_map);
-            let rate = options.first_rate();
-            let keys = Items::new(FIRST);
-            let size = options.summary_size(keys);
-            let summary = options.static_summary(keys, Bits::new(0));
-            let summary = Scalable::awaiting(imprint(1), summary, size);
-            let mut keys = hashes(1);
-            let first = keys.by_ref().take(FIRST as usize);
-            summary.complete(if is_map {
-                let grouped = first
-                    .enumerate()
-                    .map(|(i, key)| Grouped::new(key).in_group(i % 8));
-                Stage::mapped(grouped.collect(), rate).unwrap().stage
-            } else {
-                Stage::ribbon(first.collect(), rate).unwrap()
-            });
-            let mut grow_by = |more: u64| {
-                let more = keys.by_ref().take(more as usize);
-                more.for_each(|key| summary.append(key));
-                (summary.stages(), is_outgrown(&summary, &options))
-            };
-            assert_eq!(grow_by(0), (1, false));
-            assert_eq!(grow_by(1), (2, false));
-            assert_eq!(grow_by(FIRST / 5), (2, false));
-            assert_eq!(grow_by(FIRST / 10), (3, true));
-        }
+        let options = SieveOptions::default().static_filters(true);
+        let rate = options.first_rate();
+        let keys = Items::new(FIRST);
+        let size = options.summary_size(keys);
+        let summary = options.static_summary(keys, Bits::new(0));
+        let summary = Scalable::awaiting(imprint(1), summary, size);
+        let mut keys = hashes(1);
+        let first = keys.by_ref().take(FIRST as usize);
+        summary.complete(Stage::ribbon(first.collect(), rate).unwrap());
+        let mut grow_by = |more: u64| {
+            let more = keys.by_ref().take(more as usize);
+            more.for_each(|key| summary.append(key));
+            (summary.stages(), is_outgrown(&summary, &options))
+        };
+        assert_eq!(grow_by(0), (1, false));
+        assert_eq!(grow_by(1), (2, false));
+        assert_eq!(grow_by(FIRST / 5), (2, false));
+        assert_eq!(grow_by(FIRST / 10), (3, true));
     }
 
     /// Readers go on with the old summary, and so must writers.

@@ -18,16 +18,6 @@ use crate::segment::SegmentId;
 /// Keys of a table that go into a summary together: it waits for its lines of many at a time.
 const TOGETHER: usize = 256;
 
-/// What a table's keys are read for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reading {
-    /// Without tombstones: nowhere is a key whose newest entry is one, and older entries speak for
-    /// themselves.
-    ForSummary,
-    /// With them: a map decides whether their tables are read.
-    ForMap,
-}
-
 impl Upkeep {
     /// Publishes what is known without reading a table.
     pub(super) fn publish_known(&self, column: &Column, epoch: Epoch, tables: &[LiveTable]) {
@@ -94,7 +84,7 @@ impl Upkeep {
         }
         for table in missing {
             if !planted!(CoveredUnread)
-                && let Err(error) = self.absorb(column, table, Reading::ForSummary, |keys| {
+                && let Err(error) = self.absorb(column, table, |keys| {
                     summary.insert_many(keys);
                 })
             {
@@ -138,25 +128,22 @@ impl Upkeep {
     }
 
     /// Gives a summary's hashes of a table's keys to `take`, up to [`TOGETHER`] at a time, and builds the
-    /// table's filter on the way where it has none and no map will speak for it.
+    /// table's filter on the way where it has none. Without tombstones: nowhere is a key whose newest entry is
+    /// one, and older entries speak for themselves.
     pub(super) fn absorb(
         &self,
         column: &Column,
         table: &LiveTable,
-        reading: Reading,
         mut take: impl FnMut(&[KeyHash]),
     ) -> Result<(), UpkeepError> {
         let hasher = column.hasher();
         let mut hashes = Vec::with_capacity(TOGETHER);
-        let mut builder = match reading {
-            Reading::ForSummary => self.builder_for_missing(column, table),
-            Reading::ForMap => None,
-        };
+        let mut builder = self.builder_for_missing(column, table);
         self.scan(column, table, |key, deletion| {
             if let Some(builder) = &mut builder {
                 builder.add(key);
             }
-            if !deletion || (reading == Reading::ForMap && !planted!(TombstonesUnmapped)) {
+            if !deletion {
                 hashes.push(hasher.hash(key).remixed());
             }
             if hashes.len() == TOGETHER {
@@ -179,19 +166,11 @@ impl Upkeep {
             && !summary.is_saturated()
             && !self.options.is_frozen()
         {
-            let values = |id: SegmentId| {
-                let share = self.registry.share(id)?;
-                Arc::ptr_eq(&share.summary, &summary).then_some(share.values)
-            };
-            let values = |id| values(id).unwrap_or_default();
             let stored = column.to_store(&summary);
             let (name, covers) = (column.name(), column.covers());
             let is_good =
                 || planted!(DamagedSummaryStored) || self.scrubber.scrub_growing(column, &summary);
-            if self
-                .shelf
-                .save_summary(name, &summary, covers, values, is_good)
-            {
+            if self.shelf.save_summary(name, &summary, covers, is_good) {
                 column.note_stored(stored);
             }
         }

@@ -8,8 +8,7 @@
 //! 3. adds those tables' raw keys to the summary, or, when they are many, makes a new summary;
 //! 4. rebuilds filters that are missing or of another rate from the raw keys;
 //! 5. saves filters that have no sidecar yet, and removes sidecars of tables that are gone;
-//! 6. makes a new summary where the old one is due for it (`consolidation`), and, if that is a map, lets
-//!    it speak for the tables in the place of their filters;
+//! 6. makes a new summary where the old one is due for it (`consolidation`);
 //! 7. takes stock of all filters for the second look, and drops some where the budget is too small.
 //!
 //! Keys are read from the table files, never through an iterator of the database: that folds in
@@ -18,7 +17,6 @@
 mod budget;
 mod consolidation;
 mod coverage;
-mod groups;
 mod live;
 mod static_stage;
 mod sweep;
@@ -289,7 +287,7 @@ impl Upkeep {
         if column.has_given_up() {
             return Ok(());
         }
-        self.load_filters(column, tables);
+        self.load_filters(tables);
         self.publish_known(column, epoch, tables);
         if self.options.is_frozen() && !self.options.is_secondary() {
             return Ok(());
@@ -298,7 +296,6 @@ impl Upkeep {
         let improved = self
             .make_missing(column, epoch, tables, setback)
             .and_then(|()| {
-                column.note_strayed(self.have_strayed(column)?);
                 let due = !setback.is_waiting() && self.consolidation_is_due(column, quiet);
                 // As asked for, if missing keys came into another summary.
                 let called = calls.consolidate && Arc::ptr_eq(&before, &column.view().summary);
@@ -341,8 +338,6 @@ impl Upkeep {
         for column in self.columns.all() {
             match self.list_in_epoch(&column) {
                 Ok((epoch, tables)) => {
-                    // No pass may have done so since the open.
-                    self.hand_out_shares(&column, &tables);
                     self.publish_known(&column, epoch, &tables);
                     self.save_filters(&tables);
                     self.save_summary(&column);

@@ -1,39 +1,30 @@
-//! The static first stage of a summary: a filter or a map of the keys of all live tables that later stages do not have.
+//! The static first stage of a summary: a filter of the keys of all live tables that later stages do not have.
 //! The tables are read once for each part of the hashes that there is room for.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use super::consolidation::Absorbed;
-use super::coverage::Reading;
-use super::groups::grouped_by_run;
 use super::{Upkeep, UpkeepError};
-use crate::filter::{Grouped, MapBuilder, Mapped, RibbonBuilder, Scalable, Stage, StageError};
+use crate::filter::{RibbonBuilder, Scalable, Stage, StageError};
 use crate::hash::KeyHash;
 use crate::math::Rate;
 use crate::planted::planted;
 use crate::rocks::column::Column;
 use crate::rocks::ffi::LiveTable;
 use crate::rocks::setback::Setback;
-use crate::segment::{SegmentId, Share};
-
-/// What tables have in a map.
-pub(super) type Shares = Vec<(SegmentId, Share)>;
 
 impl Upkeep {
-    /// Reads all live tables into the static first stage of a summary. Returns what that has of each, if it
-    /// is a map.
+    /// Reads all live tables into the static first stage of a summary.
     pub(super) fn complete(
         &self,
         column: &Column,
         new: &Arc<Scalable>,
         setback: &mut Setback,
-    ) -> Result<(Absorbed, Shares), UpkeepError> {
+    ) -> Result<Absorbed, UpkeepError> {
         let entries = self.entries(column)?;
         let tables = self.list(column)?;
-        let grouped = grouped_by_run(&tables);
-        let groups = grouped.iter().map(|&(table, group)| (&*table.path, group));
         let mut readings = Readings {
             upkeep: self,
             column,
@@ -42,24 +33,12 @@ impl Upkeep {
             parts: self.options.static_parts(entries),
             entries,
             rate: self.summary_options().first_rate(),
-            groups: groups.collect(),
+            first_listed: tables.iter().map(|table| &*table.path).collect(),
             last: None,
             for_all_parts: HashSet::new(),
         };
-        let mut shares = Shares::new();
-        if self.options.has_run_map() {
-            let map = readings.make_map()?;
-            new.complete(map.stage);
-            let share = |&(table, group): &(&LiveTable, usize)| {
-                let (summary, values) = (Arc::clone(new), map.values[group]);
-                Some((table.id()?, Share { summary, values }))
-            };
-            let of_map = grouped.iter().filter(|(table, _)| readings.are_of(table));
-            shares.extend(of_map.filter_map(share));
-        } else {
-            new.complete(readings.make_filter()?);
-        }
-        Ok((readings.conclude()?, shares))
+        new.complete(readings.make_filter()?);
+        readings.conclude()
     }
 }
 
@@ -73,8 +52,8 @@ struct Readings<'a> {
     parts: NonZeroU64,
     entries: u64,
     rate: Rate,
-    /// Those that were there before the first reading, by their paths, and their groups in a map.
-    groups: HashMap<&'a str, usize>,
+    /// The paths of those that were there before the first reading.
+    first_listed: HashSet<&'a str>,
     /// What the last reading found.
     last: Option<Absorbed>,
     /// The paths of those that were read for each part so far.
@@ -83,50 +62,25 @@ struct Readings<'a> {
 
 impl Readings<'_> {
     fn make_filter(&mut self) -> Result<Stage, UpkeepError> {
-        let reading = Reading::ForSummary;
         if self.parts.get() == 1 {
-            let hashes = self.take(reading, |hash, _| Some(hash))?;
+            let hashes = self.take(|_| true)?;
             return Stage::ribbon(hashes, self.rate).map_err(|source| self.no_stage(source));
         }
         let mut builder = RibbonBuilder::new(self.parts, self.rate);
         while !builder.is_complete() {
-            let hashes = self.take(reading, |hash, _| builder.is_next(hash).then_some(hash))?;
+            let hashes = self.take(|hash| builder.is_next(hash))?;
             let added = builder.with_part(hashes);
             builder = added.map_err(|source| self.no_stage(source))?;
         }
         builder.finish().map_err(|source| self.no_stage(source))
     }
 
-    fn make_map(&mut self) -> Result<Mapped, UpkeepError> {
-        let reading = Reading::ForMap;
-        let in_group = |hash, group| Grouped::new(hash).in_group(group);
-        if self.parts.get() == 1 {
-            let keys = self.take(reading, |hash, group| Some(in_group(hash, group)))?;
-            return Stage::mapped(keys, self.rate).map_err(|source| self.no_stage(source));
-        }
-        let last = self.groups.values().max().copied().unwrap_or_default();
-        let mut builder = MapBuilder::new(self.parts, last + 1, self.rate);
-        while !builder.is_complete() {
-            let keys = self.take(reading, |hash, group| {
-                builder.is_next(hash).then(|| in_group(hash, group))
-            })?;
-            let added = builder.with_part(keys);
-            builder = added.map_err(|source| self.no_stage(source))?;
-        }
-        builder.finish().map_err(|source| self.no_stage(source))
-    }
-
-    /// Reads all live tables for a part; returns what `take` makes of their keys' hashes and groups.
+    /// Reads all live tables for a part; returns those of their keys' hashes that are `of_part`.
     ///
     /// Of tables that came since the first listing, keys that a later stage may have are left out: what is written
-    /// and flushed meanwhile would be more than there is room for. These tables have no share in a map, which must
-    /// have all keys of those that do.
-    fn take<T: PartialEq>(
-        &mut self,
-        reading: Reading,
-        take: impl Fn(KeyHash, usize) -> Option<T>,
-    ) -> Result<Vec<T>, UpkeepError> {
-        let (column, new, groups) = (self.column, self.new, &self.groups);
+    /// and flushed meanwhile would be more than there is room for.
+    fn take(&mut self, of_part: impl Fn(KeyHash) -> bool) -> Result<Vec<KeyHash>, UpkeepError> {
+        let (column, new, first_listed) = (self.column, self.new, &self.first_listed);
         let no_room = |source| UpkeepError::Hashes {
             column: column.name().to_owned(),
             source,
@@ -145,23 +99,17 @@ impl Readings<'_> {
             if room.is_err() {
                 return;
             }
-            let group = groups.get(&*table.path).copied();
-            let is_whole = group.is_some() && !planted!(SharedTablesThinned);
-            for &hash in hashes {
-                let Some(next) = take(hash, group.unwrap_or_default()) else {
-                    continue;
-                };
+            let is_whole = first_listed.contains(&*table.path);
+            for &hash in hashes.iter().filter(|&&hash| of_part(hash)) {
                 // A table has all versions of a key one after another.
-                let is_same = taken.last() == Some(&next);
+                let is_same = taken.last() == Some(&hash);
                 if !is_same && (is_whole || !new.may_have_in_a_stage(hash)) {
-                    taken.push(next);
+                    taken.push(hash);
                 }
             }
         };
         let none = HashSet::new();
-        let absorbed = self
-            .upkeep
-            .absorb_all(column, self.setback, reading, none, add)?;
+        let absorbed = self.upkeep.absorb_all(column, self.setback, none, add)?;
         room.map_err(no_room)?;
         // Else all other parts would be read in vain.
         absorbed.lacks_nothing_known(column)?;
@@ -211,9 +159,8 @@ mod tests {
     const KEYS: u32 = 20_000;
     const PATIENCE: Duration = Duration::from_secs(20);
 
-    fn settings() -> [SieveOptions; 2] {
-        let options = SieveOptions::default().audit(0);
-        [options.clone().static_filters(true), options.run_map(true)]
+    fn settings() -> SieveOptions {
+        SieveOptions::default().audit(0).static_filters(true)
     }
 
     /// A database of tables that overlap, whose summary is made of so many hashes at a time.
@@ -237,141 +184,115 @@ mod tests {
 
     #[test]
     fn a_summary_that_is_made_in_parts_has_all_keys_once() {
-        for sieve in settings() {
-            for at_once in [1 << 20, 7_000, 300] {
-                let home = tempfile::tempdir().unwrap();
-                let db = filled(home.path(), &sieve, at_once);
-                db.consolidate().unwrap();
-                let summary = db.columns().all().remove(0).view().summary;
-                assert!(summary.begins_static() && summary.stages() == 1);
-                assert_eq!(summary.items(), Items::new(KEYS.into()), "{at_once}");
-                assert!(!(0..KEYS).any(|key| is_denied(&db, key)), "{at_once}");
-                let absent = KEYS..2 * KEYS;
-                let passing = absent.filter(|&key| !is_denied(&db, key)).count();
-                assert!(passing < 200, "{passing} of {KEYS}");
-                // A map tells RocksDB which tables to search.
-                let read = |key: u32| db.get(key.to_be_bytes()).unwrap();
-                assert!((0..KEYS).all(|key| read(key).is_some()));
-            }
+        let sieve = settings();
+        for at_once in [1 << 20, 7_000, 300] {
+            let home = tempfile::tempdir().unwrap();
+            let db = filled(home.path(), &sieve, at_once);
+            db.consolidate().unwrap();
+            let summary = db.columns().all().remove(0).view().summary;
+            assert!(summary.begins_static() && summary.stages() == 1);
+            assert_eq!(summary.items(), Items::new(KEYS.into()), "{at_once}");
+            assert!(!(0..KEYS).any(|key| is_denied(&db, key)), "{at_once}");
+            let absent = KEYS..2 * KEYS;
+            let passing = absent.filter(|&key| !is_denied(&db, key)).count();
+            assert!(passing < 200, "{passing} of {KEYS}");
+            let read = |key: u32| db.get(key.to_be_bytes()).unwrap();
+            assert!((0..KEYS).all(|key| read(key).is_some()));
         }
     }
 
     /// The parts of before have none of its keys.
     #[test]
     fn a_table_that_comes_between_two_parts_is_read_whole() {
-        for sieve in settings() {
-            // Fewer than there is room for.
-            const FILES: u32 = 12;
-            const KEYS_A_FILE: u32 = 300;
-            let home = tempfile::tempdir().unwrap();
-            let db = filled(&home.path().join("db"), &sieve, 400);
-            let ingest = |number: u32| {
-                let file = home.path().join(format!("{number}.sst"));
-                let options = Options::default();
-                let mut writer = SstFileWriter::create(&options);
-                writer.open(&file).unwrap();
-                let first = KEYS + number * KEYS_A_FILE;
-                let keys = first..first + KEYS_A_FILE;
-                keys.for_each(|key| writer.put(key.to_be_bytes(), "value").unwrap());
-                writer.finish().unwrap();
-                db.ingest_external_file(vec![&file]).unwrap();
-            };
-            thread::scope(|scope| {
-                let files = scope.spawn(|| {
-                    for number in 0..FILES {
-                        ingest(number);
-                        thread::sleep(Duration::from_millis(30));
-                    }
-                });
-                // Some are overtaken.
-                while !files.is_finished() {
-                    drop(db.consolidate());
+        let sieve = settings();
+        // Fewer than there is room for.
+        const FILES: u32 = 12;
+        const KEYS_A_FILE: u32 = 300;
+        let home = tempfile::tempdir().unwrap();
+        let db = filled(&home.path().join("db"), &sieve, 400);
+        let ingest = |number: u32| {
+            let file = home.path().join(format!("{number}.sst"));
+            let options = Options::default();
+            let mut writer = SstFileWriter::create(&options);
+            writer.open(&file).unwrap();
+            let first = KEYS + number * KEYS_A_FILE;
+            let keys = first..first + KEYS_A_FILE;
+            keys.for_each(|key| writer.put(key.to_be_bytes(), "value").unwrap());
+            writer.finish().unwrap();
+            db.ingest_external_file(vec![&file]).unwrap();
+        };
+        thread::scope(|scope| {
+            let files = scope.spawn(|| {
+                for number in 0..FILES {
+                    ingest(number);
+                    thread::sleep(Duration::from_millis(30));
                 }
             });
-            assert!(db.wait_until_covered(PATIENCE));
-            let last = KEYS + FILES * KEYS_A_FILE;
-            let denied: Vec<u32> = (0..last).filter(|&key| is_denied(&db, key)).collect();
-            assert!(
-                denied.is_empty(),
-                "{} keys, {:?}",
-                denied.len(),
-                denied.first()
-            );
-            let read = |key: u32| db.get(key.to_be_bytes()).unwrap();
-            assert!((0..last).all(|key| read(key).is_some()));
-        }
+            // Some are overtaken.
+            while !files.is_finished() {
+                drop(db.consolidate());
+            }
+        });
+        assert!(db.wait_until_covered(PATIENCE));
+        let last = KEYS + FILES * KEYS_A_FILE;
+        let denied: Vec<u32> = (0..last).filter(|&key| is_denied(&db, key)).collect();
+        assert!(
+            denied.is_empty(),
+            "{} keys, {:?}",
+            denied.len(),
+            denied.first()
+        );
+        let read = |key: u32| db.get(key.to_be_bytes()).unwrap();
+        assert!((0..last).all(|key| read(key).is_some()));
     }
 
     /// There is room for a few keys more than the first part tells of, and for none that the memtables feed anyway.
     #[test]
     fn what_is_written_and_flushed_beside_it_crowds_no_summary() {
-        for sieve in settings() {
-            let home = tempfile::tempdir().unwrap();
-            let db = filled(home.path(), &sieve, 1_000);
-            let failed = thread::scope(|scope| {
-                let writer = scope.spawn(|| {
-                    for key in KEYS..4 * KEYS {
-                        db.put(key.to_be_bytes(), "value").unwrap();
-                        if key % 5_000 == 0 {
-                            db.flush().unwrap();
-                        }
-                    }
-                });
-                let mut failed = Vec::new();
-                while !writer.is_finished() {
-                    failed.extend(db.consolidate().err().map(|error| error.to_string()));
-                }
-                failed
-            });
-            let crowded = failed.iter().filter(|error| error.contains("keys came"));
-            assert_eq!(crowded.count(), 0, "{failed:?}");
-            assert!((0..4 * KEYS).all(|key| !is_denied(&db, key)));
-        }
-    }
-
-    /// Though the memtables feed newer versions of them: those before are asked for by snapshots.
-    #[test]
-    fn a_table_with_a_share_in_a_map_has_all_its_keys_there() {
-        let [_, sieve] = settings();
+        let sieve = settings();
         let home = tempfile::tempdir().unwrap();
         let db = filled(home.path(), &sieve, 1_000);
-        thread::scope(|scope| {
-            let consolidation = scope.spawn(|| db.consolidate());
-            let mut keys = (0..KEYS).cycle();
-            while !consolidation.is_finished() {
-                let key = keys.next().unwrap();
-                db.put(key.to_be_bytes(), "newer").unwrap();
-            }
-            consolidation.join().unwrap().unwrap();
-        });
-        assert!(db.columns().all().remove(0).view().summary.stages() > 1);
-        let report = db.verify(true).unwrap();
-        assert!(report.lost.is_empty(), "{} keys", report.lost.len());
-    }
-
-    /// Its keys are in the map, and it has no share there.
-    #[test]
-    fn tables_that_are_compacted_between_two_parts_stay_readable() {
-        for sieve in settings() {
-            let home = tempfile::tempdir().unwrap();
-            let db = filled(home.path(), &sieve, 400);
-            thread::scope(|scope| {
-                let compactions = scope.spawn(|| {
-                    for round in 0..8_u32 {
-                        let more = (0..KEYS).filter(|key| key % 7 == round % 7);
-                        more.for_each(|key| db.put(key.to_be_bytes(), "newer").unwrap());
+        let failed = thread::scope(|scope| {
+            let writer = scope.spawn(|| {
+                for key in KEYS..4 * KEYS {
+                    db.put(key.to_be_bytes(), "value").unwrap();
+                    if key % 5_000 == 0 {
                         db.flush().unwrap();
-                        db.compact_range(None::<&[u8]>, None::<&[u8]>);
                     }
-                });
-                while !compactions.is_finished() {
-                    drop(db.consolidate());
                 }
             });
-            db.consolidate().unwrap();
-            assert!(db.wait_until_known(PATIENCE));
-            let read = |key: u32| db.get(key.to_be_bytes()).unwrap();
-            assert!((0..KEYS).all(|key| !is_denied(&db, key) && read(key).is_some()));
-        }
+            let mut failed = Vec::new();
+            while !writer.is_finished() {
+                failed.extend(db.consolidate().err().map(|error| error.to_string()));
+            }
+            failed
+        });
+        let crowded = failed.iter().filter(|error| error.contains("keys came"));
+        assert_eq!(crowded.count(), 0, "{failed:?}");
+        assert!((0..4 * KEYS).all(|key| !is_denied(&db, key)));
+    }
+
+    #[test]
+    fn tables_that_are_compacted_between_two_parts_stay_readable() {
+        let sieve = settings();
+        let home = tempfile::tempdir().unwrap();
+        let db = filled(home.path(), &sieve, 400);
+        thread::scope(|scope| {
+            let compactions = scope.spawn(|| {
+                for round in 0..8_u32 {
+                    let more = (0..KEYS).filter(|key| key % 7 == round % 7);
+                    more.for_each(|key| db.put(key.to_be_bytes(), "newer").unwrap());
+                    db.flush().unwrap();
+                    db.compact_range(None::<&[u8]>, None::<&[u8]>);
+                }
+            });
+            while !compactions.is_finished() {
+                drop(db.consolidate());
+            }
+        });
+        db.consolidate().unwrap();
+        assert!(db.wait_until_known(PATIENCE));
+        let read = |key: u32| db.get(key.to_be_bytes()).unwrap();
+        assert!((0..KEYS).all(|key| !is_denied(&db, key) && read(key).is_some()));
     }
 }

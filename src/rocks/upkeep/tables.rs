@@ -1,6 +1,5 @@
 //! The tables' own filters.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -15,7 +14,7 @@ use crate::rocks::inventory::{Inventory, in_runs};
 use crate::rocks::planning::{self, Limits};
 use crate::rocks::runs::Spanning;
 use crate::rocks::setback::Setback;
-use crate::segment::{Action, SealedFilter, SegmentBuilder, Share};
+use crate::segment::{Action, SealedFilter, SegmentBuilder};
 
 /// No table's filter takes more: what a file claims beyond, no memory is asked for.
 const MOST_BITS: u64 = 1 << 16;
@@ -30,33 +29,16 @@ fn most_bits(entries: u64) -> Bits {
 }
 
 impl Upkeep {
-    pub(super) fn load_filters(&self, column: &Column, tables: &[LiveTable]) {
-        self.hand_out_shares(column, tables);
+    pub(super) fn load_filters(&self, tables: &[LiveTable]) {
         for table in tables {
             let Some(id) = table.id() else { continue };
             let segment = self.registry.open(id);
-            if segment.filter().is_some() || segment.share().is_some() {
+            if segment.filter().is_some() {
                 continue;
             }
             let room = self.room(Bits::new(0)).min(most_bits(table.entries));
             if let Some(filter) = self.shelf.load_within(id, room) {
                 segment.set_filter(filter, true);
-            }
-        }
-    }
-
-    /// Lets the stored summary's map speak for these tables, unless another summary has taken its place or
-    /// it answers *maybe* to all.
-    pub(super) fn hand_out_shares(&self, column: &Column, tables: &[LiveTable]) {
-        let mut shares: HashMap<_, _> = column.take_shares().into_iter().collect();
-        let summary = column.view().summary;
-        for id in tables.iter().filter_map(LiveTable::id) {
-            let share = shares.remove(&id);
-            let speaks = |share: &Share| Arc::ptr_eq(&share.summary, &summary);
-            if let Some(share) = share.filter(speaks)
-                && !summary.is_saturated()
-            {
-                self.registry.open(id).set_share(share);
             }
         }
     }
@@ -110,9 +92,6 @@ impl Upkeep {
         let rate = column.segment_rate()?;
         let id = table.id()?;
         let segment = self.registry.open(id);
-        if segment.share().is_some() {
-            return None;
-        }
         let filter = segment.filter();
         let own = filter.as_ref().map(|filter| filter.chain.size());
         let entries = Items::new(table.entries);

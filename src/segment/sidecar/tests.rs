@@ -113,7 +113,6 @@ fn what_is_stored_is_found_and_listed_until_it_is_removed() {
         Subject::Summary {
             key_space: 7,
             covers: vec![ONE],
-            values: Vec::new(),
         },
         8,
     );

@@ -51,8 +51,6 @@ pub(super) struct FrontSettings {
     #[serde(default)]
     pub(super) left_out: Option<usize>,
     #[serde(default)]
-    pub(super) maps_runs: bool,
-    #[serde(default)]
     pub(super) spares_hits: bool,
 }
 
@@ -154,7 +152,6 @@ impl FrontSettings {
             left_out: random
                 .one_in(4)
                 .then(|| 1 + random.index(FAMILIES.len() - 1)),
-            maps_runs: random.one_in(3),
             spares_hits: random.one_in(4),
         }
     }
@@ -165,7 +162,6 @@ impl FrontSettings {
             .segment_rate(None)
             .expected_keys(Items::new(self.expected_keys))
             .static_filters(self.made_static)
-            .run_map(self.maps_runs)
             .spare_hits(self.spares_hits)
             .hash(if self.keyed {
                 HashId::SipHash13
@@ -248,7 +244,6 @@ impl Default for FrontSettings {
             made_static: false,
             hashes_at_once: None,
             left_out: None,
-            maps_runs: false,
             spares_hits: false,
         }
     }
