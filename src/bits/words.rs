@@ -11,7 +11,7 @@
 use super::pages::Lines;
 use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
 #[cfg(all(target_arch = "x86_64", not(interleave)))]
-use std::arch::x86_64::{__m256i, __m512i};
+use std::arch::x86_64::__m256i;
 use std::collections::TryReserveError;
 
 /// Eight words that a processor fetches at once.
@@ -191,36 +191,8 @@ impl Words {
         (self.word(index / 8) >> (index % 8 * 8)) & 0xff
     }
 
-    /// Eight words from this one on, and eight from up to eight words further on, as they are now. The line of
-    /// the first and the next two must lie inside.
-    #[cfg(all(target_arch = "x86_64", not(interleave)))]
-    #[target_feature(enable = "avx512f")]
-    #[inline]
-    pub(crate) fn two_eights_at(&self, word: u64, further: u32) -> [__m512i; 2] {
-        let [first, next] = self.starts_of_eights(word, further);
-        let (here, there);
-        #[expect(
-            unsafe_code,
-            reason = "no safe load of a vector that others may change"
-        )]
-        // SAFETY: it reads up to 16 words, of which the last lies inside. As with relaxed loads, each bit is
-        // read as it is before or after another thread sets it.
-        unsafe {
-            std::arch::asm!(
-                "vmovdqu64 {here}, [{lines} + 8 * {first}]",
-                "vmovdqu64 {there}, [{lines} + 8 * {next}]",
-                lines = in(reg) self.lines.as_ptr(),
-                first = in(reg) first,
-                next = in(reg) next,
-                here = out(zmm_reg) here,
-                there = out(zmm_reg) there,
-                options(pure, readonly, nostack, preserves_flags),
-            );
-        }
-        [here, there]
-    }
-
-    /// [`Words::two_eights_at`], each as four and four.
+    /// Eight words from this one on, and eight from up to eight words further on, as they are now, each as four and four.
+    /// The line of the first and the next two must lie inside.
     #[cfg(all(target_arch = "x86_64", not(interleave)))]
     #[target_feature(enable = "avx")]
     #[inline]
@@ -252,7 +224,7 @@ impl Words {
         [low, high, next_low, next_high]
     }
 
-    /// Where the words of [`Words::two_eights_at`] begin, all of which lie inside.
+    /// Where the words of [`Words::halves_of_two_eights_at`] begin, all of which lie inside.
     #[cfg(all(target_arch = "x86_64", not(interleave)))]
     #[inline(always)]
     fn starts_of_eights(&self, word: u64, further: u32) -> [usize; 2] {
@@ -450,35 +422,19 @@ mod tests {
             unsafe { std::mem::transmute::<[__m256i; 4], Words16>(fours) }
         }
 
-        #[expect(unsafe_code, reason = "no safe way from a vector to its words")]
-        fn whole(words: &Words, word: u64, further: u32) -> Words16 {
-            assert!(std::arch::is_x86_feature_detected!("avx512f"));
-            // SAFETY: this processor can.
-            let eights = unsafe { words.two_eights_at(word, further) };
-            // SAFETY: they are as many bytes, of which all values are valid.
-            unsafe { std::mem::transmute::<[__m512i; 2], Words16>(eights) }
-        }
-
-        fn are_read_from_anywhere(eights: fn(&Words, u64, u32) -> Words16) {
+        #[test]
+        fn eights_are_read_from_anywhere() {
+            if !std::arch::is_x86_feature_detected!("avx") {
+                return eprintln!("skipped: this processor has no AVX");
+            }
             let (words, values) = three_lines();
             for word in 0..8 {
                 for further in 0..=8 {
                     let eight = |at: usize| values[at..at + 8].iter().copied();
                     let expected: Vec<u64> = eight(word).chain(eight(word + further)).collect();
-                    assert_eq!(eights(&words, word as u64, further as u32)[..], expected);
+                    let read = in_halves(&words, word as u64, further as u32);
+                    assert_eq!(read[..], expected);
                 }
-            }
-        }
-
-        #[test]
-        fn eights_are_read_from_anywhere() {
-            match std::arch::is_x86_feature_detected!("avx") {
-                true => are_read_from_anywhere(in_halves),
-                false => eprintln!("skipped: this processor has no AVX"),
-            }
-            match std::arch::is_x86_feature_detected!("avx512f") {
-                true => are_read_from_anywhere(whole),
-                false => eprintln!("skipped: this processor has no AVX-512"),
             }
         }
 

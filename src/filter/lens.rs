@@ -34,18 +34,10 @@ pub(crate) trait Look<Key> {
 #[inline]
 pub(crate) fn through_best<Key, L: Look<Key>>(look: L, key: Key) -> L::Seen {
     #[cfg(all(target_arch = "x86_64", not(interleave)))]
-    match vectors::best() {
-        Some(vectors::Best::Avx512(lens)) => {
-            #[expect(unsafe_code, reason = "not every processor can run what is called")]
-            // SAFETY: the lens is proof that this one can.
-            return unsafe { vectors::by_avx512(lens, look, key) };
-        }
-        Some(vectors::Best::Avx2(lens)) => {
-            #[expect(unsafe_code, reason = "not every processor can run what is called")]
-            // SAFETY: the lens is proof that this one can.
-            return unsafe { vectors::by_avx2(lens, look, key) };
-        }
-        None => {}
+    if let Some(lens) = vectors::best() {
+        #[expect(unsafe_code, reason = "not every processor can run what is called")]
+        // SAFETY: the lens is proof that this one can.
+        return unsafe { vectors::by_avx2(lens, look, key) };
     }
     by_words(look, key)
 }
@@ -79,14 +71,9 @@ macro_rules! for_each_lens {
         $body;
         #[cfg(all(target_arch = "x86_64", not(interleave)))]
         {
-            use crate::filter::lens::vectors::{ByAvx2, ByAvx512};
-            match ByAvx2::where_it_runs() {
+            match crate::filter::lens::vectors::ByAvx2::where_it_runs() {
                 Some($lens) => $body,
                 None => eprintln!("skipped: this processor has no AVX2"),
-            }
-            match ByAvx512::where_it_runs() {
-                Some($lens) => $body,
-                None => eprintln!("skipped: this processor has no AVX-512 that counts bits"),
             }
         }
     }};

@@ -24,8 +24,6 @@
 
 #[cfg(all(target_arch = "x86_64", not(interleave)))]
 pub(super) mod avx2;
-#[cfg(all(target_arch = "x86_64", not(interleave)))]
-pub(super) mod avx512;
 mod builder;
 mod look;
 mod solve;
