@@ -240,8 +240,6 @@ faults! {
     QuietAtOnce => "upkeep::tests::writers_who_pause",
     /// A summary goes where memtables that wait to be flushed take too much.
     SummariesGoFirst => "budget::tests::memtables_that_wait",
-    /// A snapshot that still changes is trusted to tell a lie.
-    MovingMomentTrusted => "audit::writers_without_order_refute_nothing",
     /// So it does beside a flush of several families.
     FamiliesFlushedBesideUpkeep => "rocks::db::engine",
     /// And beside a checkpoint.

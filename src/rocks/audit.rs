@@ -1,43 +1,29 @@
 //! Audits: one negative in so many is checked against what stands below the filter that gave it.
 //!
-//! A false negative is silent: nobody reads what was ruled out. So some of what was ruled out is
-//! read all the same, for as long as the database runs:
-//!
-//! ```text
-//!   front      denies a key     -> the engine is asked, through the tables' filters,
-//!                                  or past them where they had a part in the denial
-//!   RocksDB    finds no key     -> it is asked again, past the tables' filters
-//! ```
-//!
-//! Either kind is drawn with the same chance. A key that both layers deny wrongly at once is found
-//! by the draw of a draw: the first layer's audits, too, go past the tables at that chance. Unless the
-//! user set the chance, the front's are passed over while they rest (`pace`): a loop of denials would
-//! draw more than are worth their time. RocksDB's come after a walk that costs as much each time.
+//! A false negative is silent: nobody reads what was ruled out. So some of what the front rules out is
+//! read from the engine all the same, for as long as the database runs. RocksDB asks the filters of tables
+//! that may have had a part in the denial, and believes them; an iterator asks none. Unless the user set the
+//! chance, audits are passed over while they rest (`pace`): a loop of denials would draw more than are worth
+//! their time.
 //!
 //! *No false alarm.* A key may be written between the denial and the audit's read. It is then in
 //! the filters before the engine shows it, and bits are never cleared: so if the view that was
 //! published before the read is still the view after it, and denies the key that the read found,
-//! it lies. Where another view was published meanwhile, the audit does not judge the front. The tables'
-//! filters are tried by two reads of one snapshot, which only they can make differ; with unordered
-//! writes a snapshot still changes, and a secondary has none: there these audits correct the answer
-//! without a verdict.
+//! it lies. Where another view was published meanwhile, the audit does not judge the front.
 //!
 //! *No changed answer.* An audit that cannot read lets the negative stand. One that finds a key which
-//! the front denied sends the caller to the engine; one that finds what RocksDB did not has the
-//! caller ask again past the tables' filters. What the engine says then is right either way.
+//! the front denied sends the caller to the engine. What the engine says then is right either way.
 //!
-//! What it does not see: a key that is there for an old snapshot alone; and, beside unordered writes,
-//! what the front and a table's filter both deny while another view is published.
+//! What it does not see: a key that is there for an old snapshot alone; and what RocksDB rules out by the
+//! filter of a table where the front did not, which a full `verify` finds.
 
-use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, Weak};
 
-use rocksdb::{Error, ReadOptions};
+use rocksdb::ReadOptions;
 
 use super::Engine;
 use super::bound;
-use super::bypass::past_table_filters;
 use super::column::Column;
 use super::coverage::Proof;
 use super::trust::Trust;
@@ -73,6 +59,9 @@ pub(crate) struct Sample {
     /// The least draw that is an audit.
     least: u64,
 }
+
+/// Entries that an audit passes over at most where it looks for a key.
+const MOST_SKIPPED: u64 = 1_000;
 
 /// 2^64 divided by the golden ratio, and odd.
 const PHI: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -122,8 +111,6 @@ fn drawn(ordinal: u64) -> u64 {
 pub struct Refutation {
     /// The column family.
     pub family: String,
-    /// Which filter lied.
-    pub filter: Liar,
     /// The key's hash under the secret seed.
     pub key_hash: u64,
     /// Which seed that was; it does not tell the seed.
@@ -133,41 +120,17 @@ pub struct Refutation {
     pub noted: bool,
 }
 
-/// A filter that was refuted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Liar {
-    /// The one before the engine, of summary and tables.
-    Front,
-    /// That of a table, which RocksDB asks.
-    Table,
-}
-
-impl fmt::Display for Liar {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Front => "the front",
-            Self::Table => "a table's filter",
-        })
-    }
-}
-
 /// What the audits of one column family need besides its front.
 #[derive(Debug)]
 pub(crate) struct Auditor {
     /// Weak, because the engine holds the front.
     engine: Weak<Engine>,
     trust: Arc<Trust>,
-    /// Not so a secondary: its reads pass over them, and what comes is seen batch by batch.
-    has_snapshots: bool,
 }
 
 impl Auditor {
-    pub(crate) fn new(engine: Weak<Engine>, trust: Arc<Trust>, has_snapshots: bool) -> Self {
-        Self {
-            engine,
-            trust,
-            has_snapshots,
-        }
+    pub(crate) fn new(engine: Weak<Engine>, trust: Arc<Trust>) -> Self {
+        Self { engine, trust }
     }
 
     /// Whether a denial by the front stands: the engine did not find the key.
@@ -177,56 +140,22 @@ impl Auditor {
         };
         let hash = column.hasher().hash(key);
         let before = column.view();
-        let audits = column.count(Event::Audited);
-        let read = || found(column, &engine, key);
-        let past = before.denied_by_summary(hash).is_none() || column.sample().draws(audits);
-        let there = if past {
-            past_table_filters(read)
-        } else {
-            read()
-        };
-        if there != Some(true) {
+        column.count(Event::Audited);
+        if found(column, &engine, key) != Some(true) {
             return true;
         }
         let now = column.view();
         let same = now.edition == before.edition || planted!(LaterViewRefuted);
         if same && now.answer(hash, key).is_absent() {
-            self.refute(column, hash, Liar::Front);
-        } else if past {
-            // The caller will read through them.
-            self.try_tables(column, &engine, key);
+            self.refute(column, hash);
         }
         false
     }
 
-    /// Whether RocksDB does have a key that it did not find, so that it must be asked again, past the
-    /// tables' filters.
-    pub(crate) fn tables_hide(&self, column: &Column, key: &[u8]) -> bool {
-        let Some(engine) = self.engine.upgrade() else {
-            return false;
-        };
-        column.count(Event::Audited);
-        let there = past_table_filters(|| found(column, &engine, key));
-        if there != Some(true) {
-            return false;
-        }
-        self.try_tables(column, &engine, key);
-        true
-    }
-
-    /// Refutes the tables' filters if they hide this key.
-    fn try_tables(&self, column: &Column, engine: &Engine, key: &[u8]) {
-        let fixed = !column.memtables().publishes_first() || planted!(MovingMomentTrusted);
-        if self.has_snapshots && fixed && differs_at_one_moment(column, engine, key) {
-            self.refute(column, column.hasher().hash(key), Liar::Table);
-        }
-    }
-
-    fn refute(&self, column: &Column, hash: KeyHash, filter: Liar) {
+    fn refute(&self, column: &Column, hash: KeyHash) {
         column.count(Event::Refuted);
         self.trust.lose(Refutation {
             family: column.name().to_owned(),
-            filter,
             key_hash: hash.get(),
             seed_id: column.hasher().imprint().seed_id,
             noted: false,
@@ -234,26 +163,21 @@ impl Auditor {
     }
 }
 
-/// Whether the engine finds the key; `None` when that cannot be told.
+/// Whether the engine has the key, whatever the filters of its tables say; `None` when that cannot be told.
 fn found(column: &Column, engine: &Engine, key: &[u8]) -> Option<bool> {
     let family = bound::family(column, engine)?;
+    let mut options = ReadOptions::default();
+    // A prefix extractor of the user's would have the tables asked for the prefix.
+    options.set_total_order_seek(true);
+    options.set_max_skippable_internal_keys(MOST_SKIPPED);
+    let mut entries = engine.raw_iterator_cf_opt(&family, options);
+    entries.seek(key);
+    if entries.status().is_ok() {
+        return Some(entries.key() == Some(key));
+    }
+    // Behind the place of the key are more tombstones than an audit is worth.
     let value = engine.get_pinned_cf(&family, key).ok()?;
     Some(value.is_some())
-}
-
-/// Whether one snapshot has the key past the tables' filters, and has it not through them.
-fn differs_at_one_moment(column: &Column, engine: &Engine, key: &[u8]) -> bool {
-    let Some(family) = bound::family(column, engine) else {
-        return false;
-    };
-    let moment = engine.snapshot();
-    let mut options = ReadOptions::default();
-    options.set_snapshot(&moment);
-    let read = || -> Result<bool, Error> {
-        let value = engine.get_pinned_cf_opt(&family, key, &options)?;
-        Ok(value.is_some())
-    };
-    read() == Ok(false) && past_table_filters(read) == Ok(true)
 }
 
 #[cfg(test)]

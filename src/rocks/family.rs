@@ -11,7 +11,6 @@ use rocksdb::{
 
 use super::Engine;
 use super::audit::Asked;
-use super::bypass::past_table_filters;
 use super::column::Column;
 use super::ffi::{self, Handle};
 use crate::hash::KeyHasher;
@@ -130,10 +129,8 @@ impl Family {
         options: &ReadOptions,
     ) -> Result<Option<DBPinnableSlice<'_>>, Error> {
         let value = self.fetch(key, options)?;
-        if let Some(front) = &self.front
-            && front.must_ask_again(Asked::Maybe, key, value.is_some())
-        {
-            return past_table_filters(|| self.fetch(key, options));
+        if let Some(front) = &self.front {
+            front.engine_answered(Asked::Maybe, value.is_some());
         }
         Ok(value)
     }
@@ -146,16 +143,11 @@ impl Family {
     ) -> Vec<Result<Option<DBPinnableSlice<'_>>, Error>> {
         const SORTED: bool = false;
         let engine = self.handle.engine();
-        let mut values =
+        let values =
             engine.batched_multi_get_cf_opt(&self.handle, keys.iter().copied(), SORTED, options);
-        let Some(front) = &self.front else {
-            return values;
-        };
-        for (key, answer) in keys.iter().zip(&mut values) {
-            if let Ok(value) = answer
-                && front.must_ask_again(Asked::Maybe, key, value.is_some())
-            {
-                *answer = past_table_filters(|| self.fetch(key, options));
+        if let Some(front) = &self.front {
+            for value in values.iter().flatten() {
+                front.engine_answered(Asked::Maybe, value.is_some());
             }
         }
         values

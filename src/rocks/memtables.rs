@@ -63,9 +63,6 @@ impl WriteTarget {
         let hash = self.hasher.hash(key);
         if self.comes_first() {
             self.add(hash);
-            if planted!(MovingMomentTrusted) {
-                std::thread::sleep(std::time::Duration::from_micros(200));
-            }
         } else {
             self.recent.prefetch_append(hash);
             let remixed = hash.remixed();
@@ -187,11 +184,6 @@ impl Memtables {
             }),
             spent: Mutex::default(),
         }
-    }
-
-    /// Whether a write may be seen before its memtable has taken it.
-    pub(crate) fn publishes_first(&self) -> bool {
-        self.options.publishes_first
     }
 
     /// Whether the latest memtables have a recent filter that says anything.

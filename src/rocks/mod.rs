@@ -10,7 +10,7 @@
 //! | `inventory` | the second look: the filters of the tables and of the latest memtables |
 //! | `range`, `runs` | what a table spans; of many tables' filters, those that a key concerns |
 //! | `bound` | the family that a front is bound to |
-//! | `audit`, `pace`, `bypass`, `trust` | negatives that are checked now and then, and what follows from a false one |
+//! | `audit`, `pace`, `trust` | negatives that are checked now and then, and what follows from a false one |
 //! | `table` | the filter of an SST while it is written |
 //! | `bell`, `upkeep`, `shelf` | the background thread and the folder of filters |
 //! | `setback` | what failed, and when it is tried again |
@@ -25,7 +25,6 @@
 mod audit;
 mod bell;
 mod bound;
-mod bypass;
 mod column;
 mod columns;
 mod coverage;
@@ -57,8 +56,8 @@ mod trust;
 mod upkeep;
 mod verify;
 
+pub use audit::Refutation;
 pub(crate) use audit::Sample;
-pub use audit::{Liar, Refutation};
 pub use coverage::{Answer, Proof};
 pub use db::{ColumnFamilyMetaData, SieveDb, Snapshot, Transaction, TransactionSettings};
 pub use error::{InspectError, OpenError, UpkeepFailed};

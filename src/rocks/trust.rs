@@ -73,7 +73,6 @@ impl Trust {
         let noted = self.shelf.as_ref().is_some_and(|shelf| shelf.disown());
         tracing::error!(
             family = %refutation.family,
-            filter = %refutation.filter,
             key_hash = %format_args!("{:016x}", refutation.key_hash),
             seed_id = %format_args!("{:016x}", refutation.seed_id),
             noted,

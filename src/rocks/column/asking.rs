@@ -17,7 +17,7 @@ use super::Column;
 use crate::filter::{AtLine, AtWindow, Glance, Lens, Look, through_best};
 use crate::planted::planted;
 use crate::rcu::Reading;
-use crate::rocks::audit::{Asked, Auditor, Sample};
+use crate::rocks::audit::{Asked, Auditor};
 use crate::rocks::coverage::{Answer, CHUNK, Proof};
 use crate::stats::{Event, Fate, Stats};
 use crate::sync::atomic::Ordering;
@@ -258,22 +258,20 @@ impl Column {
         })
     }
 
-    /// Counts what the engine found of a key that the filters did not rule out. True where it found nothing and
-    /// this is drawn for an audit, by [`Column::tables_hide`].
-    pub(crate) fn engine_answered(&self, asked: Asked, found: bool) -> bool {
+    /// Counts what the engine found of a key that the filters did not rule out.
+    pub(crate) fn engine_answered(&self, asked: Asked, found: bool) {
         let event = match asked {
             _ if found => Event::Found,
             Asked::Spared => Event::Unasked,
             _ if self.is_complete() => Event::FalsePositive,
             _ => Event::Uncovered,
         };
-        let ordinal = self.counters.add(event, 1);
+        self.count(event);
         self.note(match asked {
             _ if found => Fate::There,
             Asked::Spared => Fate::Missed,
             _ => Fate::PassedInVain,
         });
-        !found && self.sample.draws(ordinal)
     }
 
     /// Notes that the engine could not read a key: reads that fail spare no filters.
@@ -300,25 +298,6 @@ impl Column {
     pub(crate) fn denial_stands(&self, key: &[u8]) -> bool {
         let auditor = self.auditor.get();
         auditor.is_none_or(|auditor| auditor.denial_stands(self, key))
-    }
-
-    /// Whether the engine has a key that it did not find, so that it must be asked again, past the
-    /// tables' filters. Not for use within a read of a published value.
-    #[cold]
-    pub(crate) fn tables_hide(&self, key: &[u8]) -> bool {
-        let auditor = self.auditor.get();
-        auditor.is_some_and(|auditor| auditor.tables_hide(self, key))
-    }
-
-    /// Counts what the engine found of a key that the filters did not rule out, and audits it now and then:
-    /// whether the engine must be asked again, past the tables' filters. Not for use within a read of
-    /// a published value.
-    pub(crate) fn must_ask_again(&self, asked: Asked, key: &[u8], found: bool) -> bool {
-        self.engine_answered(asked, found) && self.tables_hide(key)
-    }
-
-    pub(crate) fn sample(&self) -> Sample {
-        self.sample
     }
 
     /// Counts one event; returns its ordinal in this thread's slot.

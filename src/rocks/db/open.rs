@@ -416,7 +416,7 @@ impl SieveDb {
             if column.name() == DEFAULT_COLUMN_FAMILY_NAME {
                 default = Some(Arc::clone(&column));
             }
-            watch(&column, &engine, &trust, &options);
+            watch(&column, &engine, &trust);
             columns.insert(id, column);
         }
         for name in options.left_out() {
@@ -505,7 +505,7 @@ impl SieveDb {
         let sieve = self.settings().shared_by(self.columns.all().len() + 1);
         let column = opening.column(name, &sieve, taken);
         create(&hooked_options(&options, &column)?)?;
-        watch(&column, &self.engine, &self.trust, &self.options);
+        watch(&column, &self.engine, &self.trust);
         // Not the family that has the name now, which may have been dropped and made again.
         self.columns.insert(bound_family(&column)?, column);
         self.bell.ring();
@@ -685,9 +685,8 @@ fn unsupported(column: &str, reason: String) -> OpenError {
 }
 
 /// Lets a front be audited, and fall with the others.
-fn watch(column: &Arc<Column>, engine: &Arc<Engine>, trust: &Arc<Trust>, options: &SieveOptions) {
-    let has_snapshots = !options.is_secondary();
-    let auditor = Auditor::new(Arc::downgrade(engine), Arc::clone(trust), has_snapshots);
+fn watch(column: &Arc<Column>, engine: &Arc<Engine>, trust: &Arc<Trust>) {
+    let auditor = Auditor::new(Arc::downgrade(engine), Arc::clone(trust));
     column.audit_with(auditor);
     trust.cover(column);
 }

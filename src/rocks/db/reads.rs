@@ -5,7 +5,6 @@ use rocksdb::{AsColumnFamilyRef, DBPinnableSlice, DEFAULT_COLUMN_FAMILY_NAME, Er
 use super::SieveDb;
 use crate::planted::planted;
 use crate::rocks::audit::Asked;
-use crate::rocks::bypass::past_table_filters;
 use crate::rocks::column::Column;
 use crate::rocks::coverage::{Answer, Proof};
 use crate::rocks::ffi;
@@ -283,12 +282,8 @@ impl SieveDb {
             self.columns.with(id, Column::engine_failed);
         })?;
         let found = value.is_some();
-        let doubted = self
-            .columns
+        self.columns
             .with(id, |column| column.engine_answered(asked, found));
-        if doubted == Some(true) && self.columns.get(id).is_some_and(|c| c.tables_hide(key)) {
-            return past_table_filters(ask);
-        }
         Ok(value)
     }
 
@@ -335,11 +330,12 @@ impl SieveDb {
             // Each was denied, but perhaps not all at one moment.
             left = (0..keys.len()).collect();
         }
-        let again = |at: usize, found| {
-            let front = front_of(at);
-            front.is_some_and(|(column, _)| column.must_ask_again(Asked::Maybe, key_of(at), found))
+        let answered = |at: usize, found| {
+            if let Some((column, _)) = front_of(at) {
+                column.engine_answered(Asked::Maybe, found);
+            }
         };
-        past_filters(keys.len(), left, still, ask, again)
+        past_filters(keys.len(), left, still, ask, answered)
     }
 
     fn fetch_many(
@@ -392,9 +388,7 @@ fn read_past<V>(
         _ => {}
     }
     let value = ask().inspect_err(|_| column.engine_failed())?;
-    if column.must_ask_again(asked, key, value.is_some()) {
-        return past_table_filters(ask);
-    }
+    column.engine_answered(asked, value.is_some());
     Ok(value)
 }
 
@@ -415,13 +409,12 @@ pub(super) fn read_many<V, K: AsRef<[u8]>>(
         let left: Vec<&[u8]> = left.iter().map(|&at| keys[at].as_ref()).collect();
         ask(&left)
     };
-    let again = |at: usize, found| column.must_ask_again(Asked::Maybe, keys[at].as_ref(), found);
-    past_filters(keys.len(), left, still, ask, again)
+    let answered = |_, found| column.engine_answered(Asked::Maybe, found);
+    past_filters(keys.len(), left, still, ask, answered)
 }
 
 /// The values of so many keys, of which the filters let those at `left` by, ascending. The engine
-/// is asked for these once, or for all again: past the tables' filters, if an audit of what it found
-/// (`again`) says that they hide a key.
+/// is asked for these once, or for all again; what it found of each is reported (`answered`).
 ///
 /// The answers are those of one moment, as the engine's own are: what the filters ruled out before
 /// the engine was asked, they must `still` rule out after it. Otherwise a key was written between
@@ -431,7 +424,7 @@ fn past_filters<V>(
     mut left: Vec<usize>,
     still: impl FnOnce(&[usize]) -> bool,
     ask: impl Fn(&[usize]) -> Values<V>,
-    again: impl Fn(usize, bool) -> bool,
+    answered: impl Fn(usize, bool),
 ) -> Values<V> {
     let mut values = Values::new();
     values.resize_with(count, || Ok(None));
@@ -443,18 +436,10 @@ fn past_filters<V>(
         left = (0..count).collect();
         answers = ask(&left);
     }
-    let mut hidden = false;
-    for (&at, answer) in left.iter().zip(&answers) {
-        // Each is counted, so none is passed over.
-        if let Ok(value) = answer {
-            hidden |= again(at, value.is_some());
-        }
-    }
-    if hidden {
-        left = (0..count).collect();
-        answers = past_table_filters(|| ask(&left));
-    }
     for (at, answer) in left.into_iter().zip(answers) {
+        if let Ok(value) = &answer {
+            answered(at, value.is_some());
+        }
         let at = if planted!(AnswersShifted) {
             (at + 1) % count
         } else {
@@ -470,21 +455,6 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-
-    /// Whoever writes both keys at once would be seen half.
-    #[test]
-    fn what_tables_hid_is_read_again_with_all_other_keys() {
-        let asked = std::cell::Cell::new(0);
-        let ask = |left: &[usize]| {
-            asked.set(asked.get() + 1);
-            let found = |&at: &usize| Ok((at != 1 || asked.get() > 1).then(|| asked.get()));
-            left.iter().map(found).collect()
-        };
-        let again = |at: usize, found: bool| at == 1 && !found;
-        let values = past_filters(3, vec![0, 1], |_| true, ask, again);
-        let values: Vec<_> = values.into_iter().map(Result::unwrap).collect();
-        assert_eq!(values, [Some(2); 3]);
-    }
 
     /// The summary is believed then; the answers are the same.
     #[test]

@@ -55,7 +55,7 @@ impl Follower {
         match self.0.refutation() {
             None => Ok(caught_up),
             Some(refutation) => {
-                let what = format!("a secondary refuted {}", refutation.filter);
+                let what = format!("a secondary refuted the filters of {:?}", refutation.family);
                 Err(Violation::other(what))
             }
         }
