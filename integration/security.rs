@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 
 use lsm_sieve::disk::{RealDisk, publish, read_file};
 use lsm_sieve::filter::{Kind, Shape};
-use lsm_sieve::format::{Role, StageRecord, decode, decode_identity, encode};
+use lsm_sieve::format::{StageRecord, decode, decode_identity, encode};
 use lsm_sieve::math::{Bits, Items, Probes};
 use lsm_sieve::{OpenError, SieveDb};
 use rocksdb::DB;
@@ -126,7 +126,6 @@ fn a_sidecar_larger_than_its_table_warrants_takes_no_memory() {
     let file = sidecars(&folder).remove(0);
     let mut sidecar = decode(&read_file(&RealDisk, &file, 1 << 30).unwrap()).unwrap();
     let stage = || StageRecord {
-        role: Role::Members,
         shape: Shape {
             kind: Kind::Standard,
             bits: Bits::new(WORDS as u64 * 64),

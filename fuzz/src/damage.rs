@@ -4,7 +4,7 @@
 use super::{mend, sidecar, store};
 use arbitrary::{Result, Unstructured};
 use lsm_sieve::filter::{Kind, Shape};
-use lsm_sieve::format::{self, Identity, Role, Sidecar, Source, StageRecord, Subject};
+use lsm_sieve::format::{self, Identity, Sidecar, Source, StageRecord, Subject};
 use lsm_sieve::hash::{HashId, Seed};
 use lsm_sieve::math::{Bits, Items, Probes};
 use lsm_sieve::segment::SegmentId;
@@ -94,29 +94,28 @@ pub fn written(input: &mut Unstructured<'_>) -> Result<Sidecar> {
 }
 
 fn stage(input: &mut Unstructured<'_>) -> Result<StageRecord> {
-    let kind = *input.choose(&[1, 2, 3, 4, 5, 6, 7, 8, 11])?;
-    let kind = Kind::from_u8(kind).expect("one of nine kinds");
+    let kind = *input.choose(&[
+        Kind::Standard,
+        Kind::Partitioned,
+        Kind::Blocked,
+        Kind::Classic,
+        Kind::Ribbon,
+    ])?;
     let probes = input.int_in_range(1..=32_u32)?;
     let groups = match kind {
         Kind::Blocked => *input.choose(&[2, 4])?,
-        Kind::Counting | Kind::Spectral | Kind::MinimalIncrease => {
-            *input.choose(&[4, 8, 16, 32])?
-        }
-        Kind::HashCoding => input.int_in_range(2..=64)?,
         Kind::Ribbon => input.int_in_range(0..=15)?,
         _ => 0,
     };
     let unit = match kind {
-        Kind::Standard => 1,
         Kind::Partitioned => u64::from(probes),
         Kind::Blocked => 512,
-        Kind::Classic | Kind::HashCoding | Kind::Ribbon => 64,
-        Kind::Counting | Kind::Spectral | Kind::MinimalIncrease => u64::from(probes) * 64,
+        Kind::Classic | Kind::Ribbon => 64,
+        _ => 1,
     };
     let bits = unit * input.int_in_range(1..=40_u64)?;
     let (seed, words) = (input.arbitrary::<u64>()?, bits.div_ceil(64));
     Ok(StageRecord {
-        role: *input.choose(&[Role::Members, Role::Removed, Role::Recounted])?,
         shape: Shape {
             kind,
             bits: Bits::new(bits),

@@ -2,9 +2,7 @@
 //! says this.
 
 use super::{mend, meter};
-use lsm_sieve::filter::{
-    Counting, Filter, HashCoding, Kind, MinimalIncrease, Spectral, Stage, StageError,
-};
+use lsm_sieve::filter::Stage;
 use lsm_sieve::format::{self, FormatError, Sidecar, StageRecord};
 use lsm_sieve::hash::KeyHash;
 
@@ -41,7 +39,14 @@ pub fn read(bytes: &[u8]) -> Result<Sidecar, FormatError> {
 
 /// Whatever a stage holds, it can be asked, or is refused.
 fn ask(stage: &StageRecord) {
-    let Ok(filter) = filter(stage) else { return };
+    let StageRecord {
+        shape,
+        items,
+        words,
+    } = stage.clone();
+    let Ok(filter) = Stage::from_words(shape, items, words) else {
+        return;
+    };
     for hash in [0, 1, u64::MAX, 0x9e37_79b9_7f4a_7c15].map(KeyHash::new) {
         filter.may_contain(hash);
     }
@@ -51,24 +56,6 @@ fn ask(stage: &StageRecord) {
         "rate {rate} of {:?}",
         stage.shape
     );
-}
-
-fn filter(stage: &StageRecord) -> Result<Box<dyn Filter>, StageError> {
-    let StageRecord {
-        shape,
-        items,
-        words,
-        ..
-    } = stage.clone();
-    Ok(match shape.kind {
-        Kind::Standard | Kind::Partitioned | Kind::Blocked | Kind::Classic | Kind::Ribbon => {
-            Box::new(Stage::from_words(shape, items, words)?)
-        }
-        Kind::Counting => Box::new(Counting::from_words(shape, items, words)?),
-        Kind::Spectral => Box::new(Spectral::from_words(shape, items, words)?),
-        Kind::MinimalIncrease => Box::new(MinimalIncrease::from_words(shape, items, words)?),
-        Kind::HashCoding => Box::new(HashCoding::from_words(shape, words)?),
-    })
 }
 
 fn identity(bytes: &[u8]) {

@@ -2,7 +2,7 @@
 
 use arbitrary::{Result, Unstructured};
 use lsm_sieve::filter::{Kind, Stage};
-use lsm_sieve::format::{Role, StageRecord, StoreId};
+use lsm_sieve::format::{StageRecord, StoreId};
 use lsm_sieve::hash::{HashId, Imprint, KeyHash, KeyHasher, Seed};
 use lsm_sieve::math::Rate;
 use lsm_sieve::math::growth::Tightening;
@@ -50,7 +50,6 @@ pub fn rate(input: &mut Unstructured<'_>) -> Result<Rate> {
 
 pub fn record(stage: &Stage) -> StageRecord {
     StageRecord {
-        role: Role::Members,
         shape: stage.shape(),
         items: stage.items(),
         words: stage.words().collect(),

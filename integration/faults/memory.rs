@@ -16,7 +16,7 @@ use std::time::Instant;
 
 use lsm_sieve::disk::{self, Disk as _, RealDisk};
 use lsm_sieve::filter::{Counting, Kind, Shape, Stage};
-use lsm_sieve::format::{self, Identity, Role, Sidecar, Source, StageRecord, Subject};
+use lsm_sieve::format::{self, Identity, Sidecar, Source, StageRecord, Subject};
 use lsm_sieve::math::Probes;
 use lsm_sieve::segment::{MAX_SIDECAR_BYTES, SegmentId, SidecarError, SidecarFolder, SidecarName};
 use lsm_sieve::{Bits, HashId, Items, Rate, SieveDb, SieveOptions};
@@ -123,7 +123,6 @@ fn sidecar(identity: &Identity, subject: Subject) -> Sidecar {
         groups: 2,
     };
     let stage = StageRecord {
-        role: Role::Members,
         shape,
         items: Items::new(100_000),
         words: (0..16_000).map(|word| word * 0x9e37_79b9).collect(),

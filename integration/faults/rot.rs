@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use lsm_sieve::disk::{self, Disk as _, MemoryDisk};
 use lsm_sieve::filter::{Kind, Shape};
-use lsm_sieve::format::{self, Identity, Role, Sidecar, Source, StageRecord, Subject};
+use lsm_sieve::format::{self, Identity, Sidecar, Source, StageRecord, Subject};
 use lsm_sieve::math::Probes;
 use lsm_sieve::segment::{SegmentId, SidecarFolder};
 use lsm_sieve::{Bits, HashId, Items, Rate};
@@ -47,7 +47,6 @@ fn of_summary(identity: &Identity, key_space: u32, bytes: u64, random: &mut StdR
 fn sidecar(identity: &Identity, subject: Subject, bytes: u64, random: &mut StdRng) -> Sidecar {
     let imprint = identity.hasher().imprint();
     let mut stage = |lines: u64| StageRecord {
-        role: Role::Members,
         shape: Shape {
             kind: Kind::Blocked,
             bits: Bits::new(512 * lines),

@@ -2,50 +2,32 @@
 
 use crate::math::{Bits, MAX_PROBES, Probes};
 
-/// What the words of a filter hold; the number is what files hold.
+/// What the words of a filter hold.
 ///
-/// The first four are layouts of bits, and make a [`super::Stage`], as [`Kind::Ribbon`] does,
-/// which takes no more keys. The others hold counters or codes, and are read by the type of their name.
+/// The first five make a [`super::Stage`]. The others hold counters or codes, and are read by the type of their name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
 pub enum Kind {
     /// k indexes over all M bits.
-    Standard = 1,
+    Standard,
     /// k slices of m bits, one bit in each.
-    Partitioned = 2,
+    Partitioned,
     /// One 64-byte line a key; within it `groups` words of `probes / groups` bits.
-    Blocked = 3,
+    Blocked,
     /// k different indexes over all M bits.
-    Classic = 4,
+    Classic,
+    /// Slots that are worked out from all keys at once, and take none afterwards: [`super::Stage::ribbon`].
+    Ribbon,
     /// k slices of counters, all of them raised: [`super::Counting`].
-    Counting = 5,
+    Counting,
     /// The same, for multiplicities: [`super::Spectral`].
-    Spectral = 6,
+    Spectral,
     /// k slices of counters, the least of them raised: [`super::MinimalIncrease`].
-    MinimalIncrease = 7,
+    MinimalIncrease,
     /// Cells that hold a code of a key: [`super::HashCoding`].
-    HashCoding = 8,
-    /// Slots that are worked out from all keys at once: [`super::Stage::ribbon`].
-    Ribbon = 11,
+    HashCoding,
 }
 
 impl Kind {
-    /// The layout with this number, if there is one.
-    pub const fn from_u8(kind: u8) -> Option<Self> {
-        match kind {
-            1 => Some(Self::Standard),
-            2 => Some(Self::Partitioned),
-            3 => Some(Self::Blocked),
-            4 => Some(Self::Classic),
-            5 => Some(Self::Counting),
-            6 => Some(Self::Spectral),
-            7 => Some(Self::MinimalIncrease),
-            8 => Some(Self::HashCoding),
-            11 => Some(Self::Ribbon),
-            _ => None,
-        }
-    }
-
     /// Whether its cells are worked out from all keys at once, so that it takes no more.
     pub const fn is_static(self) -> bool {
         matches!(self, Self::Ribbon)

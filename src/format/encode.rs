@@ -2,13 +2,14 @@
 
 use super::blocks::BlockWriter;
 use super::error::{FormatError, Part};
-use super::header::{check_header, covers, least_version, sum_of_items};
+use super::header::{check_header, covers, sum_of_items};
 use super::layout::{
     AT_COVERS, AT_ENTRIES, AT_FLAGS, AT_HASH, AT_HEADER_LENGTH, AT_KEY_SPACE, AT_KEYS,
     AT_KNOWN_ANSWER, AT_MAGIC, AT_PAYLOAD_LENGTH, AT_RATE, AT_SEED_ID, AT_SEGMENT, AT_SOURCE,
     AT_STAGES, AT_STORE, AT_SUBJECT, AT_TOTAL_LENGTH, AT_VERSION, CRC_BYTES, END_MAGIC, MAGIC,
-    STAGE_BITS, STAGE_GROUPS, STAGE_ITEMS, STAGE_KIND, STAGE_PROBES, STAGE_ROLE, SUBJECT_SEGMENT,
-    SUBJECT_SUMMARY, check_length, header_bytes, payload_bytes, stage_at, total_bytes, words,
+    STAGE_BITS, STAGE_GROUPS, STAGE_ITEMS, STAGE_KIND, STAGE_PROBES, SUBJECT_SEGMENT,
+    SUBJECT_SUMMARY, VERSION, check_length, header_bytes, number_of, payload_bytes, stage_at,
+    total_bytes, words,
 };
 use super::sidecar::{Header, HeaderSubject, Sidecar, StageHeader, Subject};
 use super::stored::Stored;
@@ -113,7 +114,7 @@ fn put_header(header: &Header, out: &mut dyn Write, check: &mut Hasher) -> io::R
     };
     let mut put = |at: usize, field: &[u8]| bytes[at..at + field.len()].copy_from_slice(field);
     put(AT_MAGIC, &MAGIC);
-    put(AT_VERSION, &least_version(&header.stages).to_le_bytes());
+    put(AT_VERSION, &VERSION.to_le_bytes());
     put(AT_FLAGS, &0_u16.to_le_bytes());
     put(
         AT_HEADER_LENGTH,
@@ -136,13 +137,12 @@ fn put_header(header: &Header, out: &mut dyn Write, check: &mut Hasher) -> io::R
     put(AT_PAYLOAD_LENGTH, &header.payload_bytes.to_le_bytes());
     for (index, stage) in header.stages.iter().enumerate() {
         let at = stage_at(index);
-        put(at + STAGE_KIND, &[stage.shape.kind as u8]);
+        put(at + STAGE_KIND, &[number_of(stage.shape.kind)]);
         put(at + STAGE_GROUPS, &[narrow(stage.shape.groups.into())]);
         put(
             at + STAGE_PROBES,
             &narrow::<u16>(stage.shape.probes.get().into()).to_le_bytes(),
         );
-        put(at + STAGE_ROLE, &[stage.role as u8]);
         put(at + STAGE_BITS, &stage.shape.bits.get().to_le_bytes());
         put(at + STAGE_ITEMS, &stage.items.get().to_le_bytes());
     }

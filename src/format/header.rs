@@ -7,14 +7,13 @@ use super::fields::{Fields, checked};
 use super::layout::{
     AT_COVERS, AT_ENTRIES, AT_HASH, AT_HEADER_LENGTH, AT_KEY_SPACE, AT_KEYS, AT_KNOWN_ANSWER,
     AT_MAGIC, AT_PAYLOAD_LENGTH, AT_RATE, AT_SEED_ID, AT_SEGMENT, AT_SOURCE, AT_STAGES, AT_STORE,
-    AT_SUBJECT, AT_TOTAL_LENGTH, AT_VERSION, FIRST_VERSION, ID_BYTES, MAGIC, MAX_HEADER_BYTES,
-    MAX_STAGES, RESERVED_BYTES, SECOND_VERSION, SHORTEST_HEADER_BYTES, STAGE_BITS, STAGE_GROUPS,
-    STAGE_ITEMS, STAGE_KIND, STAGE_PROBES, STAGE_RESERVED, STAGE_ROLE, SUBJECT_SEGMENT,
-    SUBJECT_SUMMARY, VERSION, check, check_length, check_shape, header_bytes, payload_bytes, short,
-    stage_at, total_bytes,
+    AT_SUBJECT, AT_TOTAL_LENGTH, ID_BYTES, MAGIC, MAX_HEADER_BYTES, MAX_STAGES,
+    SHORTEST_HEADER_BYTES, STAGE_BITS, STAGE_GROUPS, STAGE_ITEMS, STAGE_KIND, STAGE_PROBES,
+    STAGE_RESERVED, SUBJECT_SEGMENT, SUBJECT_SUMMARY, VERSION, check, check_length, check_shape,
+    header_bytes, kind_of, payload_bytes, short, stage_at, total_bytes,
 };
-use super::sidecar::{Header, HeaderSubject, Role, Source, StageHeader, StoreId};
-use crate::filter::{Kind, Shape};
+use super::sidecar::{Header, HeaderSubject, Source, StageHeader, StoreId};
+use crate::filter::Shape;
 use crate::hash::{HashId, Imprint};
 use crate::id::SegmentId;
 use crate::math::{Bits, Items, Probes, Rate};
@@ -46,14 +45,6 @@ pub fn decode_header(bytes: &[u8]) -> Result<Header, FormatError> {
         total_bytes: fields.u64(AT_TOTAL_LENGTH)?,
     };
     check_header(&header)?;
-    let (stated, least) = (fields.u16(AT_VERSION)?, least_version(&header.stages));
-    check(
-        stated == least,
-        "version",
-        AT_VERSION,
-        stated.into(),
-        "the least that has what the stage table says",
-    )?;
     let expected = header_bytes(header.stages.len()) as u64;
     let length = fields.u32(AT_HEADER_LENGTH)?.into();
     check_length("header length", AT_HEADER_LENGTH, length, expected)?;
@@ -94,18 +85,6 @@ pub(super) fn check_header(header: &Header) -> Result<(), FormatError> {
     )?;
     let total = total_bytes(stages, payload).unwrap_or(u64::MAX);
     check_length("total length", AT_TOTAL_LENGTH, header.total_bytes, total)
-}
-
-/// The first version that has the kinds and the roles of these stages.
-pub(super) fn least_version(stages: &[StageHeader]) -> u16 {
-    let of_stage = |stage: &StageHeader| match stage.shape.kind {
-        Kind::Ribbon => VERSION,
-        Kind::Standard | Kind::Partitioned | Kind::Blocked if stage.role == Role::Members => {
-            FIRST_VERSION
-        }
-        _ => SECOND_VERSION,
-    };
-    stages.iter().map(of_stage).max().unwrap_or(FIRST_VERSION)
 }
 
 pub(super) fn sum_of_items(stages: &[StageHeader]) -> Items {
@@ -222,8 +201,7 @@ fn stages(fields: Fields<'_>) -> Result<Vec<StageHeader>, FormatError> {
 
 fn stage(fields: Fields<'_>, at: usize) -> Result<StageHeader, FormatError> {
     let field = |offset: usize| at.saturating_add(offset);
-    let [a, b, c] = fields.array::<RESERVED_BYTES>(field(STAGE_RESERVED))?;
-    let reserved = u32::from_le_bytes([a, b, c, 0]);
+    let reserved = fields.u32(field(STAGE_RESERVED))?;
     check(
         reserved == 0,
         "reserved field",
@@ -233,21 +211,8 @@ fn stage(fields: Fields<'_>, at: usize) -> Result<StageHeader, FormatError> {
     )?;
     let kind = fields.u8(field(STAGE_KIND))?;
     Ok(StageHeader {
-        role: known(
-            Role::from_u8,
-            fields.u8(field(STAGE_ROLE))?,
-            "role of stage",
-            field(STAGE_ROLE),
-            "0 to 2",
-        )?,
         shape: Shape {
-            kind: known(
-                Kind::from_u8,
-                kind,
-                "kind of stage",
-                field(STAGE_KIND),
-                "1 to 8 or 11",
-            )?,
+            kind: known(kind_of, kind, "kind of stage", field(STAGE_KIND), "1 to 5")?,
             bits: Bits::new(fields.u64(field(STAGE_BITS))?),
             probes: Probes::new(fields.u16(field(STAGE_PROBES))?.into()),
             groups: fields.u8(field(STAGE_GROUPS))?.into(),

@@ -9,11 +9,7 @@ use crate::filter::{Kind, Shape};
 
 pub(super) const MAGIC: [u8; 8] = *b"\x89SIEVE\r\n";
 pub(super) const END_MAGIC: [u8; 8] = *b"SIEVEEND";
-/// The newest version, which has static cells; the second one has counters, codes and roles, the first one
-/// bits.
-pub(super) const VERSION: u16 = 3;
-pub(super) const SECOND_VERSION: u16 = 2;
-pub(super) const FIRST_VERSION: u16 = 1;
+pub(super) const VERSION: u16 = 1;
 /// Flags that a reader must understand; none is defined.
 pub(super) const MUST_UNDERSTAND: u16 = 0x00ff;
 
@@ -44,13 +40,12 @@ pub(super) const AT_STAGE_TABLE: usize = AT_PAYLOAD_LENGTH + 8;
 pub(super) const STAGE_KIND: usize = 0;
 pub(super) const STAGE_GROUPS: usize = STAGE_KIND + 1;
 pub(super) const STAGE_PROBES: usize = STAGE_GROUPS + 1;
-pub(super) const STAGE_ROLE: usize = STAGE_PROBES + 2;
-pub(super) const STAGE_RESERVED: usize = STAGE_ROLE + 1;
+pub(super) const STAGE_RESERVED: usize = STAGE_PROBES + 2;
 pub(super) const STAGE_BITS: usize = STAGE_RESERVED + RESERVED_BYTES;
 pub(super) const STAGE_ITEMS: usize = STAGE_BITS + 8;
 pub(super) const STAGE_BYTES: usize = STAGE_ITEMS + 8;
 
-pub(super) const RESERVED_BYTES: usize = 3;
+pub(super) const RESERVED_BYTES: usize = 4;
 pub(super) const CRC_BYTES: usize = 4;
 pub(super) const ID_BYTES: usize = 16;
 pub(super) const WORD_BYTES: usize = 8;
@@ -117,35 +112,57 @@ pub(super) const fn stage_at(index: usize) -> usize {
     AT_STAGE_TABLE.saturating_add(STAGE_BYTES.saturating_mul(index))
 }
 
+/// The kinds of stages, by their numbers from 1 on.
+const KINDS: [Kind; 5] = [
+    Kind::Standard,
+    Kind::Partitioned,
+    Kind::Blocked,
+    Kind::Classic,
+    Kind::Ribbon,
+];
+
+/// The number of a kind; 0 where no stage is of it.
+pub(super) fn number_of(kind: Kind) -> u8 {
+    let numbered = (1..).zip(KINDS);
+    let mut found = numbered.filter_map(|(number, known)| (known == kind).then_some(number));
+    found.next().unwrap_or(0)
+}
+
+/// The kind with this number.
+pub(super) fn kind_of(number: u8) -> Option<Kind> {
+    KINDS.get(usize::from(number.checked_sub(1)?)).copied()
+}
+
 /// Whether a stage can have this shape; `at` is where its entry begins.
 pub(super) fn check_shape(shape: &Shape, at: usize) -> Result<(), FormatError> {
     let probes = shape.probes.get();
     let bits = shape.bits.get();
+    let number = number_of(shape.kind);
+    check(
+        number > 0,
+        "kind of stage",
+        at.saturating_add(STAGE_KIND),
+        number.into(),
+        "1 to 5: counters and codes are not stored",
+    )?;
     let groups_fit = match shape.kind {
-        Kind::Standard | Kind::Partitioned | Kind::Classic => shape.groups == 0,
         Kind::Blocked => matches!(shape.groups, 2 | 4),
-        Kind::Counting | Kind::Spectral | Kind::MinimalIncrease => {
-            matches!(shape.groups, 4 | 8 | 16 | 32)
-        }
-        Kind::HashCoding => (2..=64).contains(&shape.groups),
         Kind::Ribbon => shape.groups < 16,
+        _ => shape.groups == 0,
     };
     let divides_into = |unit: u64| bits.checked_rem(unit) == Some(0);
     let bits_fit = match shape.kind {
-        Kind::Standard => true,
         Kind::Partitioned => divides_into(u64::from(probes)),
         Kind::Blocked => divides_into(LINE_BITS),
-        Kind::Classic | Kind::HashCoding | Kind::Ribbon => divides_into(WORD_BITS),
-        Kind::Counting | Kind::Spectral | Kind::MinimalIncrease => {
-            divides_into(u64::from(probes).saturating_mul(WORD_BITS))
-        }
+        Kind::Classic | Kind::Ribbon => divides_into(WORD_BITS),
+        _ => true,
     };
     check(
         groups_fit,
         "number of groups",
         at.saturating_add(STAGE_GROUPS),
         shape.groups.into(),
-        "2 or 4 for blocked stages, the bits of a counter, cell or slot, else 0",
+        "2 or 4 for blocked stages, below 16 for static ones, else 0",
     )?;
     check(
         (1..=MAX_PROBES).contains(&probes),

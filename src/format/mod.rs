@@ -1,6 +1,6 @@
 //! The files that the crate keeps, as bytes: pure, no file is touched here.
 //!
-//! # A sidecar, versions 1 to 3
+//! # A sidecar, version 1
 //!
 //! One filter beside the data that it speaks for. Everything is little-endian and of fixed width.
 //!
@@ -10,7 +10,7 @@
 //! +---------+------------------------------+---------+
 //!
 //! header   0  magic            8   89 'S' 'I' 'E' 'V' 'E' 0d 0a
-//!          8  version        u16   the least that has what the stage table says
+//!          8  version        u16   1
 //!         10  flags          u16   low byte: must be understood by the reader; high byte: may be
 //!                                  ignored; none is defined, so all are 0
 //!         12  header length  u32   from the magic to the header's CRC-32, both included
@@ -30,19 +30,16 @@
 //!        104  rate           f64   promised; strictly between 0 and 1; sizes nothing
 //!        112  payload length u64   before it is cut into blocks
 //!        120  stage table     24   for each stage:
-//!               0  kind       u8   `Kind`; version 1 ends at 3, 2 at 8
-//!               1  groups     u8   2 or 4 for blocked stages; the bits of a counter (4, 8, 16, 32)
-//!                                  or of a cell (2 to 64) where there are such; of static ones the
-//!                                  sixteenths of a bit beside whole ones; else 0
-//!               2  probes    u16   1 to 32
-//!               4  role       u8   `Role`; 0 in version 1
-//!               5  reserved    3   0
+//!               0  kind       u8   `Kind`: 1 standard, 2 partitioned, 3 blocked, 4 classic, 5 static
+//!               1  groups     u8   2 or 4 for blocked stages; the sixteenths of a bit beside whole ones
+//!                                  for static ones; else 0
+//!               2  probes    u16   1 to 32; for static stages the whole bits of a slot
+//!               4  reserved    4   0
 //!               8  bits      u64   1 to 2^48
 //!              16  items     u64
 //!          .  header CRC     u32   of all header bytes before it
 //!
-//! payload: the covered segments, 16 bytes each; then the words of each stage, ceil(bits / 64) u64, which hold bits, counters, codes or cells;
-//!          the files in `filter/` have the pictures.
+//! payload: the covered segments, 16 bytes each; then the words of each stage, ceil(bits / 64) u64; the files in `filter/` have the pictures.
 //! block:   4,092 bytes of the payload (the last may have fewer), then their CRC-32.
 //!
 //! trailer  0  total length   u64
@@ -54,9 +51,6 @@
 //! about 11 KB, hence small blocks; the trailer ties the blocks to each other and to the header, so
 //! that no block can be swapped, lost or taken from another file. It is no authentication: who may
 //! write the folder can remove the data anyway.
-//!
-//! Versions 2 and 3 add numbers and move nothing: a file without any of them is written as version 1,
-//! byte for byte, and a file that states a higher version than it needs is refused as damaged.
 //!
 //! # What holds for ever
 //!
@@ -90,8 +84,6 @@ mod error;
 mod fields;
 mod header;
 mod identity;
-#[cfg(test)]
-mod kinds;
 mod layout;
 mod sidecar;
 mod stored;
@@ -105,6 +97,6 @@ pub use header::decode_header;
 pub use identity::{Identity, decode_identity, encode_identity};
 pub use layout::MAX_HEADER_BYTES;
 pub use sidecar::{
-    Header, HeaderSubject, Role, Sidecar, Source, StageHeader, StageRecord, StoreId, Subject,
+    Header, HeaderSubject, Sidecar, Source, StageHeader, StageRecord, StoreId, Subject,
 };
 pub use stored::{Restored, Stored};

@@ -59,8 +59,7 @@ pub struct Sidecar<S = StageRecord> {
     pub entries: u64,
     /// The false-positive rate promised when it was sized.
     pub rate: Rate,
-    /// The filter, 1 to 32 stages, oldest first. All are needed: a key is in any one of them,
-    /// unless a [`Role`] says otherwise.
+    /// The filter, 1 to 32 stages, oldest first. All are needed: a key is in any one of them.
     pub stages: Vec<S>,
 }
 
@@ -116,41 +115,14 @@ impl fmt::Display for Source {
     }
 }
 
-/// What a stage is to the filter that it is part of; the number is what files hold.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Role {
-    /// Holds keys: one that is in any such stage is in the filter.
-    #[default]
-    Members = 0,
-    /// Holds the keys that were removed from a [`crate::filter::Composite`].
-    Removed = 1,
-    /// Holds the keys that a [`crate::filter::RecurringMinimum`] counts a second time.
-    Recounted = 2,
-}
-
-impl Role {
-    /// The role with this number, if there is one.
-    pub const fn from_u8(role: u8) -> Option<Self> {
-        match role {
-            0 => Some(Self::Members),
-            1 => Some(Self::Removed),
-            2 => Some(Self::Recounted),
-            _ => None,
-        }
-    }
-}
-
 /// One stage of a filter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StageRecord {
-    /// What it is to the filter.
-    pub role: Role,
     /// Its geometry.
     pub shape: Shape,
     /// Keys inserted.
     pub items: Items,
-    /// Its bits, counters or cells, `ceil(bits / 64)` words.
+    /// Its bits, `ceil(bits / 64)` words.
     pub words: Vec<u64>,
 }
 
@@ -203,8 +175,6 @@ pub enum HeaderSubject {
 /// [`StageRecord`] without the words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StageHeader {
-    /// What it is to the filter.
-    pub role: Role,
     /// Its geometry.
     pub shape: Shape,
     /// Keys inserted.

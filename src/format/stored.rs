@@ -1,6 +1,6 @@
 //! What the stages of a sidecar may be: plain records, or filters that can be asked.
 
-use super::sidecar::{Role, StageHeader, StageRecord};
+use super::sidecar::{StageHeader, StageRecord};
 use crate::filter::{Stage, StageError};
 
 /// A stage that can be written.
@@ -27,7 +27,6 @@ pub trait Restored: Sized {
 impl Stored for StageRecord {
     fn header(&self) -> StageHeader {
         StageHeader {
-            role: self.role,
             shape: self.shape,
             items: self.items,
         }
@@ -43,7 +42,7 @@ impl Restored for StageRecord {
         header: StageHeader,
         words: impl ExactSizeIterator<Item = u64>,
     ) -> Result<Self, StageError> {
-        let StageHeader { role, shape, items } = header;
+        let StageHeader { shape, items } = header;
         let mut all = Vec::new();
         let reserved = all.try_reserve_exact(words.len());
         reserved.map_err(|source| StageError::Memory {
@@ -52,7 +51,6 @@ impl Restored for StageRecord {
         })?;
         all.extend(words);
         Ok(Self {
-            role,
             shape,
             items,
             words: all,
@@ -60,11 +58,10 @@ impl Restored for StageRecord {
     }
 }
 
-/// One that holds keys, as it stands.
+/// As it stands.
 impl Stored for &Stage {
     fn header(&self) -> StageHeader {
         StageHeader {
-            role: Role::Members,
             shape: self.shape(),
             items: self.items(),
         }
@@ -75,7 +72,6 @@ impl Stored for &Stage {
     }
 }
 
-/// Whatever its role: keys that it should not have let a look-up pass, and deny none.
 impl Restored for Stage {
     fn restore(
         header: StageHeader,
