@@ -74,9 +74,6 @@ pub(crate) struct Arguments {
     /// Make the filters of keys at hand static: smaller for their rate, and looked up in two cache lines.
     #[arg(long = "static")]
     made_static: bool,
-    /// Ask the filters before every read, also where all the last keys were there.
-    #[arg(long)]
-    ask_always: bool,
     /// Share B bits per key between summary and segments in several ways, and report the best.
     #[arg(long, value_name = "B", value_parser = split_bits, conflicts_with_all = ["front_bits", "segment_bits"])]
     split: Option<f64>,
@@ -173,8 +170,7 @@ impl Arguments {
     fn front_with(&self, front_bits: Option<f64>, segment_bits: Option<f64>) -> SieveOptions {
         let mut options = SieveOptions::default()
             .rate(self.rate)
-            .static_filters(self.made_static)
-            .spare_hits(!self.ask_always);
+            .static_filters(self.made_static);
         if let Some(bits) = front_bits {
             options = options.summary_bits_per_key(bits);
         }
