@@ -8,13 +8,13 @@ use super::bound;
 use super::column::Column;
 use super::error::InspectError;
 use super::ffi::{self, LiveTable};
-use super::planning::{self, Limits};
+use super::planning::FilterPlan;
 use super::scrub::Scrubbed;
 use crate::filter::{Chain, Stage};
 use crate::format::Source;
 use crate::hash::KeyHash;
 use crate::math::{Bits, Items, Rate, growth};
-use crate::segment::{Decision, SealedFilter, SegmentId};
+use crate::segment::{SealedFilter, SegmentId};
 
 /// Random hashes that a filter is asked for its observed rate.
 const SAMPLE: u64 = 100_000;
@@ -67,8 +67,8 @@ pub struct SegmentReport {
     pub saved: bool,
     /// The filter, if there is one; without, every key may be in the table.
     pub filter: Option<FilterReport>,
-    /// What the merge planner says of it, and why; `None` where no filter is wanted.
-    pub decision: Option<Decision>,
+    /// What upkeep makes of it; `None` where no filter is wanted.
+    pub decision: Option<FilterPlan>,
 }
 
 /// The state of one filter.
@@ -165,18 +165,12 @@ impl SieveDb {
         column: &Column,
         table: &LiveTable,
         filter: Option<&SealedFilter>,
-    ) -> Option<Decision> {
-        let rate = column.segment_rate()?;
+    ) -> Option<FilterPlan> {
+        let (rate, _) = column.segment_rate().zip(table.id())?;
         let own = filter.map(|filter| filter.chain.size());
-        let entries = Items::new(table.entries);
-        let limits = Limits {
-            rate,
-            needed: self.segment_size(entries, rate),
-        };
-        let (id, imprint) = (table.id()?, column.hasher().imprint());
+        let needed = self.segment_size(Items::new(table.entries), rate);
         let room = || self.room(own.unwrap_or_default());
-        let decision = planning::decide(id, filter, imprint, entries, limits, room);
-        Some(decision)
+        Some(FilterPlan::of(filter, rate, needed, room))
     }
 
     /// The live tables of a front's family; none when that is gone.

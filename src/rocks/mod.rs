@@ -15,7 +15,7 @@
 //! | `bell`, `upkeep`, `shelf` | the background thread and the folder of filters |
 //! | `setback` | what failed, and when it is tried again |
 //! | `scrub` | whether the filters in memory are what they were |
-//! | `planning` | the merge planner's word on a table's filter |
+//! | `planning` | what becomes of the filters of tables |
 //! | `probe` | the proof, before a database is opened, that the hooks fire |
 //! | `db` | [`SieveDb`] |
 //! | `family` | a column family that is looked up once |
@@ -67,6 +67,7 @@ pub use health::{FamilyHealth, Health};
 pub use inspect::{ColumnReport, FilterReport, Inspection, SegmentReport};
 pub use options::{FilterMemory, SieveOptions};
 pub(crate) use pace::Pace;
+pub use planning::FilterPlan;
 pub use scrub::Scrubbed;
 pub use verify::{LostKey, VerifyReport};
 

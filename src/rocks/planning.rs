@@ -1,65 +1,68 @@
-//! The merge planner's word on the filter of one table.
+//! What becomes of the filters of tables: which is made anew, and which go where the budget is too small.
 //!
 //! Flush and compaction hand every key of the table that they write to its builder, so its filter
 //! is rebuilt at the right size for nothing. A table that came otherwise, or whose filter no longer
 //! keeps the promise, has its keys on disk.
 
 use std::cmp::Reverse;
+use std::fmt;
 
-use crate::filter::{Chain, Stage};
-use crate::hash::Imprint;
-use crate::math::{Bits, Items, Rate};
-use crate::segment::{
-    Budget, Decision, Facts, Fraction, Input, InputStage, Keys, SealedFilter, SegmentId, plan,
-};
+use crate::math::{Bits, Rate};
+use crate::segment::{SealedFilter, SegmentId};
 
 /// Stages that the filter of one table may have: each is a cache line of a look-up in it.
-const STAGES: u32 = 4;
+const STAGES: usize = 4;
 
-/// Limits that a decision must keep.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
-    /// The promised rate of a table's filter.
-    pub(crate) rate: Rate,
-    /// What a filter takes that is made anew.
-    pub(crate) needed: Bits,
+/// Above the promised rate by so little is rounding.
+const ROUNDING: f64 = 1.0 + 1e-9;
+
+/// What becomes of the filter of a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FilterPlan {
+    /// It keeps the promised rate.
+    Keep,
+    /// One is made anew from the keys on disk.
+    Rebuild,
+    /// There is room for none: reads ask the table.
+    Drop,
 }
 
-/// What to do about the filter of a table of so many entries, whose keys are on disk. `room` is the memory
-/// for another one, what the table's filter takes now included; it is asked only if one may be made.
-pub(crate) fn decide(
-    id: SegmentId,
-    filter: Option<&SealedFilter>,
-    imprint: Imprint,
-    entries: Items,
-    limits: Limits,
-    room: impl FnOnce() -> Bits,
-) -> Decision {
-    let kept = filter.filter(|filter| filter.rate == limits.rate);
-    let filter = kept.map(|filter| &filter.chain);
-    let items = filter.map_or(entries, Chain::items).max(Items::new(1));
-    // Which filter goes when there are too many is not said by the order of the tables.
-    let fits = kept.is_some() || limits.needed <= room();
-    let input = Input {
-        id,
-        items,
-        imprint: filter.map_or(imprint, Chain::imprint),
-        stages: filter.map_or_else(Vec::new, |chain| chain.stages().iter().map(stage).collect()),
-    };
-    let budget = Budget {
-        rate: limits.rate,
-        probed_stages: STAGES,
-        // The planner counts a filter of the textbook; ours must fit as it will be built, and is enough.
-        bits: Bits::new(if fits { u64::MAX } else { 0 }),
-    };
-    plan(
-        &[input],
-        &Facts {
-            keys: Keys::OnDisk,
-            overlap: Fraction::NONE,
-        },
-        &budget,
-    )
+impl FilterPlan {
+    /// Of a table whose filter, if it has one, is this, and takes so much if it is made anew. `room` is the memory
+    /// for another one, what the table's filter takes now included; it is asked only if one may be made.
+    pub(crate) fn of(
+        filter: Option<&SealedFilter>,
+        promised: Rate,
+        needed: Bits,
+        room: impl FnOnce() -> Bits,
+    ) -> Self {
+        // Which filter goes when there are too many is not said by the order of the tables.
+        if filter.is_some_and(|filter| keeps(filter, promised)) {
+            Self::Keep
+        } else if needed <= room() {
+            Self::Rebuild
+        } else {
+            Self::Drop
+        }
+    }
+}
+
+impl fmt::Display for FilterPlan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Keep => "keep",
+            Self::Rebuild => "rebuild from the keys on disk",
+            Self::Drop => "drop: the budget has no room",
+        })
+    }
+}
+
+/// Whether a filter is one that would be made for this rate.
+fn keeps(filter: &SealedFilter, promised: Rate) -> bool {
+    filter.rate == promised
+        && filter.chain.stages().len() <= STAGES
+        && filter.chain.predicted_rate() <= promised.get() * ROUNDING
 }
 
 /// A filter in memory, as the budget sees it.
@@ -95,18 +98,14 @@ pub(crate) fn least_worth(mut held: Vec<Held>, over: Bits) -> Vec<SegmentId> {
     goes.map(|filter| filter.id).collect()
 }
 
-fn stage(stage: &Stage) -> InputStage {
-    let rate = Fraction::new(stage.predicted_rate()).unwrap_or(Fraction::ALL);
-    InputStage {
-        shape: stage.shape(),
-        rate,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::segment::Action;
+    use crate::filter::naive::{hashes, imprint};
+    use crate::filter::{Chain, Kind, Stage};
+    use crate::format::Source;
+    use crate::math::Items;
+    use crate::math::ribbon::{PARTS, rate};
 
     fn held(id: u8, level: Option<u32>, bits: u64) -> Held {
         Held {
@@ -116,22 +115,54 @@ mod tests {
         }
     }
 
-    /// A static filter takes less than one of the textbook.
+    fn filter(kind: Kind, keys: u64, made_for: Rate) -> SealedFilter {
+        let stage = Stage::with_rate(kind, Items::new(1_000), made_for).unwrap();
+        hashes(1)
+            .take(keys as usize)
+            .for_each(|hash| _ = stage.insert(hash));
+        let chain = Chain::new(imprint(1), vec![stage]);
+        SealedFilter::new(chain, keys, made_for, Source::RawKeys)
+    }
+
+    /// Which takes what it takes is not asked then.
     #[test]
-    fn what_a_filter_takes_as_it_is_built_decides_whether_it_fits() {
-        let entries = Items::new(1_000_000);
-        let rate = Rate::new(0.0044).unwrap();
-        let imprint = crate::filter::naive::imprint(1);
-        let id = SegmentId::from_bytes([1; 16]);
-        let decide = |needed, room| {
-            let (needed, room) = (Bits::new(needed), Bits::new(room));
-            let limits = Limits { rate, needed };
-            decide(id, None, imprint, entries, limits, || room).action
+    fn a_filter_of_the_promised_rate_is_kept() {
+        let rate = Rate::ONE_PERCENT;
+        let plan = |filter: &SealedFilter, promised| {
+            FilterPlan::of(Some(filter), promised, Bits::new(1), || Bits::new(1))
         };
-        let rebuild = |action| matches!(action, Action::Rebuild { .. });
-        assert!(rebuild(decide(8_000_000, 8_000_000)));
-        assert!(!rebuild(decide(8_000_001, 8_000_000)));
-        assert!(!rebuild(decide(12_000_000, 11_900_000)));
+        let fits = filter(Kind::Blocked, 1_000, rate);
+        let kept = FilterPlan::of(Some(&fits), rate, Bits::new(1), || panic!("it is kept"));
+        assert_eq!(kept, FilterPlan::Keep);
+        assert_eq!(plan(&fits, Rate::new(0.02).unwrap()), FilterPlan::Rebuild);
+        let crowded = filter(Kind::Blocked, 3_000, rate);
+        assert_eq!(plan(&crowded, rate), FilterPlan::Rebuild);
+        let lost = SealedFilter::new(Chain::saturated(imprint(1)), 0, rate, Source::RawKeys);
+        assert_eq!(plan(&lost, rate), FilterPlan::Rebuild);
+    }
+
+    /// Of a static one the rate may be the promised one to the last bit.
+    #[test]
+    fn no_rate_is_broken_by_rounding() {
+        for parts in PARTS..PARTS * 24 {
+            let promised = Rate::new(rate(parts)).unwrap();
+            let keys = hashes(1).take(10).collect();
+            let chain = Chain::new(imprint(1), vec![Stage::ribbon(keys, promised).unwrap()]);
+            let filter = SealedFilter::new(chain, 10, promised, Source::RawKeys);
+            let room = || panic!("{parts} parts of a bit keep {promised}");
+            let plan = FilterPlan::of(Some(&filter), promised, Bits::new(1), room);
+            assert_eq!(plan, FilterPlan::Keep);
+        }
+    }
+
+    #[test]
+    fn what_a_filter_takes_decides_whether_it_is_made() {
+        let plan = |needed, room| {
+            let (needed, room) = (Bits::new(needed), Bits::new(room));
+            FilterPlan::of(None, Rate::ONE_PERCENT, needed, || room)
+        };
+        assert_eq!(plan(8_000_000, 8_000_000), FilterPlan::Rebuild);
+        assert_eq!(plan(8_000_001, 8_000_000), FilterPlan::Drop);
     }
 
     #[test]

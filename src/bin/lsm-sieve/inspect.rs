@@ -1,6 +1,5 @@
 //! `inspect`: what filters a database has, what they cost and what they promise.
 
-use lsm_sieve::segment::Decision;
 use lsm_sieve::workload::report::{Tabular, number, percent};
 use lsm_sieve::{ColumnReport, FilterReport, Inspection, SegmentReport, SieveDb};
 use serde::Serialize;
@@ -112,11 +111,8 @@ struct Segment {
     /// Whether its sidecar is on disk.
     saved: bool,
     filter: Option<Filter>,
-    /// What the merge planner would do with it, why, and what that comes to.
+    /// What upkeep would do with it.
     decision: Option<String>,
-    /// The same without what it comes to, which the other columns tell.
-    #[serde(skip)]
-    verdict: String,
 }
 
 impl From<Inspection> for Report {
@@ -150,10 +146,7 @@ impl From<SegmentReport> for Segment {
             consulted: segment.consulted,
             saved: segment.saved,
             filter: segment.filter.map(Filter::from),
-            decision: segment.decision.as_ref().map(Decision::to_string),
-            verdict: segment.decision.map_or_else(String::new, |decision| {
-                format!("{}: {}", decision.action, decision.reason)
-            }),
+            decision: segment.decision.map(|plan| plan.to_string()),
         }
     }
 }
@@ -244,7 +237,7 @@ impl Segment {
             states.join(", "),
         );
         if let Some(last) = cells.last_mut() {
-            last.clone_from(&self.verdict);
+            *last = self.decision.clone().unwrap_or_default();
         }
         cells
     }

@@ -11,10 +11,10 @@ use crate::planted::planted;
 use crate::rocks::column::Column;
 use crate::rocks::ffi::{self, LiveTable};
 use crate::rocks::inventory::{Inventory, in_runs};
-use crate::rocks::planning::{self, Limits};
+use crate::rocks::planning::FilterPlan;
 use crate::rocks::runs::Spanning;
 use crate::rocks::setback::Setback;
-use crate::segment::{Action, SealedFilter, SegmentBuilder};
+use crate::segment::{SealedFilter, SegmentBuilder};
 
 /// No table's filter takes more: what a file claims beyond, no memory is asked for.
 const MOST_BITS: u64 = 1 << 16;
@@ -95,26 +95,21 @@ impl Upkeep {
         let filter = segment.filter();
         let own = filter.as_ref().map(|filter| filter.chain.size());
         let entries = Items::new(table.entries);
-        let limits = Limits {
-            rate,
-            needed: self.options.segment_size(entries, rate),
-        };
-        let imprint = column.hasher().imprint();
+        let needed = self.options.segment_size(entries, rate);
         let room = || self.room(own.unwrap_or_default());
-        let decision = planning::decide(id, filter.as_deref(), imprint, entries, limits, room);
-        match decision.action {
-            Action::Rebuild { .. } => {
-                tracing::info!(segment = %id, %decision, "a table's filter");
+        match FilterPlan::of(filter.as_deref(), rate, needed, room) {
+            FilterPlan::Keep => None,
+            FilterPlan::Rebuild => {
+                tracing::info!(segment = %id, "a table's filter is rebuilt");
                 let builder = SegmentBuilder::for_entries(id, column.hasher(), rate, entries);
                 Some(builder.made_static(self.options.has_static_filters()))
             }
-            Action::Drop => {
+            FilterPlan::Drop => {
                 if filter.is_some() {
                     segment.drop_filter();
                 }
                 None
             }
-            Action::Keep | Action::Chain | Action::Or(_) | Action::Fold { .. } => None,
         }
     }
 
