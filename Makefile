@@ -12,7 +12,7 @@
 #   make sanitize    tests under AddressSanitizer; SANITIZE=engine over RocksDB, =threads for races
 #   make valgrind    short tests over RocksDB under memcheck
 #   make mutants     each small change of what lost reads begin in; MUTANTS=engine over RocksDB
-#   make planted     each fault of src/planted.rs in turn, to see its tests fail
+#   make planted     each fault of crates/support/src/planted.rs in turn, to see its tests fail
 #   make reliability the hunt for lost reads, TIER=pr (15 minutes), nightly or release
 #   make bench       the benchmarks of the README; KEYS=1000000 makes them shorter
 #
@@ -23,7 +23,7 @@ export CARGO_TARGET_DIR ?= $(HOME)/.cache/lsm-sieve/target
 
 # Cargo would take what another checkout built there for this one's, where no file here is newer.
 ifneq ($(shell cat "$(CARGO_TARGET_DIR)/checkout" 2>/dev/null),$(CURDIR))
-$(shell mkdir -p "$(CARGO_TARGET_DIR)" && touch build.rs src/lib.rs && \
+$(shell mkdir -p "$(CARGO_TARGET_DIR)" && touch build.rs src/lib.rs crates/*/build.rs crates/*/src/lib.rs tools/*/src/main.rs && \
     echo "$(CURDIR)" >"$(CARGO_TARGET_DIR)/checkout")
 endif
 
@@ -47,7 +47,9 @@ SIEVE     = $(BUILD) run --quiet --release --locked --bin lsm-sieve --
 
 MSRV = $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 
-CORE_FEATURES = --no-default-features --features cli
+# The crates without C++, and the library without its plugin.
+CORE = --no-default-features -p lsm-sieve-support -p lsm-sieve-filter -p lsm-sieve-format \
+    -p lsm-sieve-classics -p lsm-sieve-cli -p lsm-sieve
 
 .PHONY: demo test core lint msrv deny fuzz interleave miri mutants planted reliability sanitize valgrind bench tools
 
@@ -59,12 +61,11 @@ test: tools
 	$(BUILD) test --locked
 
 core:
-	$(BUILD) test --locked $(CORE_FEATURES)
+	$(BUILD) test --locked $(CORE)
 
 lint: tools
 	$(CARGO) fmt --check
-	$(BUILD) clippy --locked --all-targets --no-default-features -- -D warnings
-	$(BUILD) clippy --locked --all-targets $(CORE_FEATURES) -- -D warnings
+	$(BUILD) clippy --locked --all-targets $(CORE) -- -D warnings
 	$(BUILD) clippy --locked --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(BUILD) doc --locked --no-deps
 	$(BUILD) build --locked --examples --benches
@@ -72,7 +73,7 @@ lint: tools
 msrv: tools
 	rustup toolchain install --profile minimal $(MSRV)
 	$(COMPILERS) CARGO_TARGET_DIR=$(CARGO_TARGET_DIR)/msrv $(CARGO) +$(MSRV) check --locked
-	$(COMPILERS) CARGO_TARGET_DIR=$(CARGO_TARGET_DIR)/msrv $(CARGO) +$(MSRV) check --locked $(CORE_FEATURES)
+	$(COMPILERS) CARGO_TARGET_DIR=$(CARGO_TARGET_DIR)/msrv $(CARGO) +$(MSRV) check --locked $(CORE)
 
 deny:
 	@command -v cargo-deny >/dev/null || { \

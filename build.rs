@@ -1,42 +1,24 @@
 //! Compiles the C++ shim against the headers of the RocksDB that `librocksdb-sys` builds.
 
-use std::env;
-
 fn main() {
-    plant();
     #[cfg(feature = "rocksdb")]
     shim::compile();
 }
 
-/// Set for faults that the tests shall find, see `src/planted.rs`.
-const PLANTED: &str = "LSM_SIEVE_PLANTED";
-
-/// Lets the crate know; the shim is told when it is compiled.
-fn plant() {
-    println!("cargo:rustc-check-cfg=cfg(planted)");
-    println!("cargo:rerun-if-env-changed={PLANTED}");
-    if is_planted() {
-        println!("cargo:warning=faults can be planted in this build; use it for nothing else");
-        println!("cargo:rustc-cfg=planted");
-    }
-}
-
-fn is_planted() -> bool {
-    env::var_os(PLANTED).is_some_and(|value| value == "1")
-}
-
 #[cfg(feature = "rocksdb")]
 mod shim {
-    use super::{PLANTED, is_planted};
     use std::{env, path::PathBuf};
 
     const SOURCE: &str = "src/rocks/shim.cc";
+    /// Set for faults that the tests shall find, see `crates/support/src/planted.rs`.
+    const PLANTED: &str = "LSM_SIEVE_PLANTED";
     /// Set for a shim that is checked as it runs; see `.ci/sanitize`.
     const TRAP_UB: &str = "LSM_SIEVE_TRAP_UB";
 
     pub(crate) fn compile() {
         println!("cargo:rerun-if-changed={SOURCE}");
         println!("cargo:rerun-if-env-changed={TRAP_UB}");
+        println!("cargo:rerun-if-env-changed={PLANTED}");
         refuse_foreign_library();
         let sys = env::var_os("DEP_ROCKSDB_CARGO_MANIFEST_DIR").map(PathBuf::from);
         let Some(sys) = sys else {
@@ -70,7 +52,7 @@ mod shim {
                 .flag("-fno-sanitize=vptr")
                 .flag("-fsanitize-undefined-trap-on-error");
         }
-        if is_planted() {
+        if env::var_os(PLANTED).is_some_and(|value| value == "1") {
             build.define(PLANTED, None);
         }
         for name in platform_defines(&env::var("CARGO_CFG_TARGET_OS").unwrap_or_default()) {

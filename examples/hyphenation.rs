@@ -4,9 +4,9 @@
 
 #![expect(clippy::print_stdout, reason = "an example for the command line")]
 
-use lsm_sieve::filter::{Filter, HashCoding, Kind, MAX_CODE_BITS, Stage};
 use lsm_sieve::hash::{HashId, KeyHash, KeyHasher, Seed};
 use lsm_sieve::math::{Items, Rate};
+use lsm_sieve_classics::filter::{Filter, HashCoding, Kind, MAX_CODE_BITS, Stage};
 use std::collections::HashMap;
 
 /// What the rule gets wrong. Stands for the file on the disk, which is read once a look-up.

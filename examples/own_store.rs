@@ -5,10 +5,10 @@
 use std::collections::HashSet;
 use std::convert::Infallible;
 
-use lsm_sieve::workload::keys::Distribution;
-use lsm_sieve::workload::operation::Mode;
-use lsm_sieve::workload::replay;
-use lsm_sieve::workload::store::{Space, Store};
+use lsm_sieve_cli::workload::keys::Distribution;
+use lsm_sieve_cli::workload::operation::Mode;
+use lsm_sieve_cli::workload::replay;
+use lsm_sieve_cli::workload::store::{Space, Store};
 
 #[derive(Default)]
 struct Set(HashSet<Vec<u8>>);

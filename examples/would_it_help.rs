@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::path::Path;
 
 use clap::ValueEnum as _;
-use lsm_sieve::workload::trace::{Format, Trace};
+use lsm_sieve_cli::workload::trace::{Format, Trace};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);

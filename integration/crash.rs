@@ -33,6 +33,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::environment::number_from;
 use check::{Tally, Truth};
 use layout::Layout;
 use model::Model;
@@ -99,13 +100,6 @@ fn kill_9_loses_no_key() {
     assert!(census.kills + crashes >= kills);
     assert!(crashes <= 1 + kills / 1_000, "{census:?}");
     assert!(census.tally.absent > census.tally.keys / 20, "{census:?}");
-}
-
-/// What an environment variable says; a text that is no number must not pass for silence.
-pub(crate) fn number_from(variable: &str) -> Option<u64> {
-    let text = std::env::var(variable).ok()?;
-    let number = text.parse();
-    Some(number.unwrap_or_else(|error| panic!("{variable}={text}: {error}")))
 }
 
 /// What was done, and where death came.

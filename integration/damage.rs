@@ -3,7 +3,7 @@
 //! Each kind of damage is done to a segment's sidecar, to the summary and to the identity of a
 //! closed database. It is then opened: every key is there at once, by every read; `verify` of a
 //! frozen front has said what is wrong; upkeep has made the file anew, unless it is of a newer
-//! version or no file of ours. That *every* flipped bit is noticed is shown in `src/format`; here
+//! version or no file of ours. That *every* flipped bit is noticed is shown in `crates/format/src/format`; here
 //! the bits are sampled.
 
 #![expect(

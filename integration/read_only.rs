@@ -7,14 +7,10 @@
 
 use std::path::Path;
 
-use lsm_sieve::differential::{DifferentialOptions, DifferentialStore, MainFile};
 use lsm_sieve::{OpenError, Rate, SieveDb};
 use rocksdb::backup::{BackupEngine, BackupEngineOptions};
-use rocksdb::{
-    DEFAULT_COLUMN_FAMILY_NAME as DEFAULT, Env, FlushOptions, WaitForCompactOptions, WriteBatch,
-};
+use rocksdb::{Env, FlushOptions, WaitForCompactOptions, WriteBatch};
 
-use crate::cli::json;
 use crate::copy::contents;
 use crate::twin::{Model, absent_key, agree, agree_in, cover, fill, open, options, settle, sieve};
 
@@ -141,47 +137,6 @@ fn a_log_is_read_into_memtables_that_feed_the_filters() {
         assert!(filters_speak(&db));
     }
     assert!(contents(home.path()) == before, "a file has changed");
-}
-
-/// RocksDB 11.8.1 follows a null pointer there, unless it is told to check such logs.
-#[test]
-fn a_log_that_the_manifest_lists_is_read_by_all_that_only_read() {
-    let home = tempfile::tempdir().unwrap();
-    let path = home.path().join("db");
-    let mut model = Model::new();
-    {
-        let mut options = options();
-        options.set_track_and_verify_wals_in_manifest(true);
-        let db = SieveDb::open_cf(&options, &sieve(), &path, ["other"]).unwrap();
-        let other = db.cf_handle("other").unwrap();
-        fill(&db, &mut model, 0..100);
-        // The log is closed, kept for the other family, and listed.
-        db.put_cf(&other, b"key", b"value").unwrap();
-        db.flush_cf(&other).unwrap();
-        fill(&db, &mut model, 100..200);
-        settle(&db);
-    }
-    let before = contents(&path);
-    let folder = path.to_str().unwrap();
-    json(&["inspect", folder]);
-    assert_eq!(json(&["verify", "--full", folder])["keys_checked"], 1);
-    let counts = ["--reads", "9", "--misses", "8", "--samples", "10"];
-    agree(&open_to_read(&path), &model);
-    let store = DifferentialOptions {
-        main: MainFile::Elsewhere {
-            path: path.clone(),
-            family: DEFAULT.to_owned(),
-        },
-        ..DifferentialOptions::default()
-    };
-    let store = DifferentialStore::open(&options(), &store, home.path().join("store")).unwrap();
-    for (key, value) in &model {
-        assert_eq!(store.get(key).unwrap().as_ref(), Some(value));
-    }
-    assert!(contents(&path) == before, "a file has changed");
-
-    std::fs::remove_dir_all(path.join("sieve")).unwrap();
-    json(&[&["advise", "front", folder][..], &counts].concat());
 }
 
 /// Nobody should; what it has is found all the same, though tables and filters go meanwhile.

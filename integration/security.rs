@@ -1,7 +1,7 @@
 //! What someone hostile on the same machine, or with a hand on the files, can and cannot do.
 //!
 //! The threat model is in SECURITY.md. Damage of every kind is in `damage`, hostile headers are in
-//! `src/format`.
+//! `crates/format/src/format`.
 
 #![expect(
     clippy::unwrap_used,
@@ -23,7 +23,6 @@ use lsm_sieve::math::{Bits, Items, Probes};
 use lsm_sieve::{OpenError, SieveDb};
 use rocksdb::DB;
 
-use crate::cli::{is_refused, succeeds};
 use crate::copy::{sidecars, stamps};
 use crate::twin::{Model, agree, cover, fill, open, options, settle, sieve, whole};
 
@@ -154,31 +153,4 @@ fn a_sidecar_larger_than_its_table_warrants_takes_no_memory() {
         fs::metadata(&file).unwrap().len() < 2_000,
         "it was replaced"
     );
-}
-
-/// The commands that write where a user says treat a link as the user's own: it stays, and the file
-/// that it names is replaced. One that names none is refused.
-#[test]
-fn figures_and_pages_are_written_to_what_a_link_names() {
-    let home = tempfile::tempdir().unwrap();
-    let behind = tempfile::tempdir().unwrap();
-    let figure = home.path().join("figure.svg");
-    let page = home.path().join("report.html");
-    let links = [(&figure, "svg"), (&page, "html")];
-    for (link, name) in links {
-        let file = behind.path().join(name);
-        fs::write(&file, b"old").unwrap();
-        symlink(&file, link).unwrap();
-    }
-    let draw = ["model", "fig6", "--svg", figure.to_str().unwrap()];
-    succeeds(&draw);
-    succeeds(&["report", home.path().to_str().unwrap()]);
-    for (link, name) in links {
-        assert!(link.is_symlink(), "{}", link.display());
-        assert!(fs::metadata(link).unwrap().len() > 1_000, "{name}");
-    }
-    assert_eq!(fs::read_dir(behind.path()).unwrap().count(), 2);
-    fs::remove_file(behind.path().join("svg")).unwrap();
-    is_refused(&draw);
-    assert!(figure.is_symlink());
 }

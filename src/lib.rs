@@ -16,30 +16,18 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! It stands on `lsm-sieve-filter` ([`math`], [`hash`], [`filter`]), `lsm-sieve-format` ([`disk`],
+//! [`mod@format`]) and `lsm-sieve-support` (fault points, atomics), which have maps of their own.
+//!
 //! # Map
 //!
 //! Each module uses only what stands before it:
-//! `planted` -> [`math`] -> [`hash`] -> `sync` -> `bits` -> [`filter`] -> `id` -> [`disk`] ->
-//! [`mod@format`] -> `threads` -> `rcu` -> [`segment`] -> `stats` -> `rocks` -> `differential` ->
-//! `advise` -> `chart` -> `workload`.
+//! `threads` -> `rcu` -> [`segment`] -> `stats` -> `rocks` -> `differential`.
 
-#[cfg(feature = "cli")]
-pub mod advise;
-mod bits;
-#[cfg(feature = "cli")]
-pub mod chart;
-pub mod disk;
-pub mod filter;
-pub mod format;
-pub mod hash;
-mod id;
 #[cfg(all(test, interleave))]
 mod interleavings;
-pub mod math;
-mod planted;
 mod rcu;
 pub mod segment;
-mod sync;
 mod threads;
 
 #[cfg(feature = "rocksdb")]
@@ -50,6 +38,11 @@ mod rocks;
 mod stats;
 
 pub use hash::HashId;
+#[doc(inline)]
+pub use lsm_sieve_filter::{filter, hash, math};
+#[doc(inline)]
+pub use lsm_sieve_format::{disk, format};
+use lsm_sieve_support::{planted, sync};
 pub use math::{Bits, Items, Rate, RateError};
 #[cfg(feature = "rocksdb")]
 pub use rocks::*;
@@ -58,5 +51,3 @@ pub use rocks::*;
 pub use rocksdb;
 #[cfg(feature = "rocksdb")]
 pub use stats::Stats;
-#[cfg(feature = "cli")]
-pub mod workload;

@@ -1,10 +1,10 @@
 //! What is known of a filter, whatever it is: advice that keeps what it says, or a reason.
 
 use arbitrary::{Arbitrary, Result, Unstructured};
-use lsm_sieve::advise::design::Design;
-use lsm_sieve::advise::filter::{Advice, Wish};
-use lsm_sieve::advise::front::Measured;
 use lsm_sieve::math::{Bits, Items, Probes, Rate};
+use lsm_sieve_cli::advise::design::Design;
+use lsm_sieve_cli::advise::filter::{Advice, Wish};
+use lsm_sieve_cli::advise::front::Measured;
 
 /// The input as a wish, and as what was measured.
 pub fn run(bytes: &[u8]) {

@@ -2,7 +2,7 @@
 //! as from a plain one.
 
 use super::meter;
-use lsm_sieve::workload::trace::{Format, Packing, Trace, TraceError};
+use lsm_sieve_cli::workload::trace::{Format, Packing, Trace, TraceError};
 use std::io::{self, Seek as _, Write as _};
 
 /// A line of a `lis` trace names as many ids as it likes; so many are looked at.

@@ -13,7 +13,7 @@ use serde_json::json;
 
 use super::filters;
 use crate::copy::{sidecars, summaries};
-use crate::crash::number_from;
+use crate::environment::number_from;
 use crate::twin::{Dice, Model, cover, fill, key, nothing_is_lost, options, settle, strict};
 use crate::verification::without_keys;
 

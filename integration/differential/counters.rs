@@ -6,8 +6,8 @@ use lsm_sieve::differential::{
     Batch, DifferentialError, DifferentialOptions, DifferentialStore, FilterChoice, Trigger,
 };
 use lsm_sieve::math::Probes;
-use lsm_sieve::math::differential::{Costs, Operation};
 use lsm_sieve::{Bits, Items, Rate};
+use lsm_sieve_classics::math::differential::{Costs, Operation};
 use rocksdb::statistics::Ticker;
 use std::time::Duration;
 

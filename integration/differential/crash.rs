@@ -27,7 +27,7 @@ use rocksdb::IteratorMode;
 use super::model::{Failed, Model, check_now, key};
 use super::{FIXED, TINY, engine, open};
 use crate::copy::copy;
-use crate::crash::number_from;
+use crate::environment::number_from;
 
 const KILLS: u64 = 300;
 const LANES: u64 = 2;

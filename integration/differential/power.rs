@@ -18,7 +18,7 @@ use rand::{RngExt as _, SeedableRng as _};
 use super::model::{Model, key};
 use super::{FIXED, open};
 use crate::copy::copy;
-use crate::crash::number_from;
+use crate::environment::number_from;
 
 const KEYS: u64 = 50;
 const STEPS: usize = 120;

@@ -24,7 +24,7 @@ use super::judge::{self, Refusal, Tally};
 use super::steps::{ASKED, Subject, key};
 use super::traced::{self, Life};
 use super::work::Failed;
-use crate::crash::number_from;
+use crate::environment::number_from;
 use crate::skip::skip;
 
 /// Runs of an ordinary test.

@@ -32,7 +32,7 @@ use super::judge::{self, Tally};
 use super::model::Model;
 use super::steps::{key, value};
 use super::work::{self, Failed, sieve};
-use crate::crash::number_from;
+use crate::environment::number_from;
 use crate::skip::skip;
 
 /// Cycles of an ordinary run.

@@ -15,11 +15,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use lsm_sieve::disk::{self, Disk as _, RealDisk};
-use lsm_sieve::filter::{Counting, Kind, Shape, Stage};
+use lsm_sieve::filter::{Kind, Shape, Stage};
 use lsm_sieve::format::{self, Identity, Sidecar, Source, StageRecord, Subject};
 use lsm_sieve::math::Probes;
 use lsm_sieve::segment::{MAX_SIDECAR_BYTES, SegmentId, SidecarError, SidecarFolder, SidecarName};
 use lsm_sieve::{Bits, HashId, Items, Rate, SieveDb, SieveOptions};
+use lsm_sieve_classics::filter::Counting;
 use rocksdb::WriteBatch;
 
 use super::steps::key;

@@ -30,7 +30,7 @@ use super::machine::{Machine, Survival};
 use super::recorded::{self, Deed};
 use super::steps::{self, ASKED, Step, Subject, key, version};
 use super::work::Failed;
-use crate::crash::number_from;
+use crate::environment::number_from;
 use crate::skip::skip;
 
 /// Images of an ordinary run.

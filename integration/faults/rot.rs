@@ -21,7 +21,7 @@ use lsm_sieve::{Bits, HashId, Items, Rate};
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 
-use crate::crash::number_from;
+use crate::environment::number_from;
 
 /// Bytes of the sidecars of an ordinary run, about.
 const BYTES: u64 = 24 << 10;

@@ -92,7 +92,6 @@ pub enum Trigger {
     /// When so large a share of the reads of unmodified records would search it in vain.
     FilterRate(Rate),
     /// After so many transactions since the last reorganisation, or since the store was opened: the
-    /// interval of a cost model's plan, such as
-    /// [`Advice::recommended`](crate::math::differential::Advice::recommended).
+    /// interval of a cost model's plan, such as `math::differential::Advice` of `lsm-sieve-classics`.
     Transactions(u64),
 }

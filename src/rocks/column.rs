@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock, Weak};
 mod asking;
 mod knowledge;
 
-pub(crate) use self::asking::BeginsStatic;
+pub(crate) use self::asking::{BeginsStatic, UnderReading};
 pub(crate) use self::knowledge::{Epoch, ForeignKeys, Moment};
 
 use self::knowledge::Knowledge;
@@ -232,7 +232,7 @@ mod tests {
     use crate::math::Items;
     use crate::rcu::Reading;
     use crate::rocks::audit::Asked;
-    use crate::rocks::columns::Columns;
+    use crate::rocks::columns::{Columns, OfFamily};
     use crate::rocks::runs::Spanning;
     use crate::rocks::{Engine, ffi};
     use crate::threads::OwnSlot;
@@ -297,7 +297,7 @@ mod tests {
                 let key = &key.to_be_bytes();
                 let asked = [
                     (&*column).through(ByWords, key),
-                    (&columns, 0).through(ByWords, key).unwrap(),
+                    OfFamily(&columns, 0).through(ByWords, key).unwrap(),
                 ];
                 let here = is_denied(column.ask(key));
                 assert_eq!(asked.map(is_denied), [here; 2]);
@@ -315,7 +315,7 @@ mod tests {
             assert_eq!(counted, 3 * denied + denied_at_once);
         }
         assert!(column.view().summary.stages() > 1);
-        assert!((&columns, 1).through(ByWords, b"key").is_none());
+        assert!(OfFamily(&columns, 1).through(ByWords, b"key").is_none());
     }
 
     /// Nearly all keys that are not there are denied at a glance, alone and by the family's id, and no other.
@@ -342,7 +342,7 @@ mod tests {
                 column.ask(key),
                 columns.ask(0, key).unwrap(),
                 BeginsStatic(&column).through(ByWords, key),
-                (BeginsStatic(&column), &Reading::begin()).through(ByWords, key),
+                UnderReading(BeginsStatic(&column), &Reading::begin()).through(ByWords, key),
             ];
             assert_eq!(asked.map(is_denied), [says; 4]);
             assert!(!says || engine.get(key).unwrap().is_none());

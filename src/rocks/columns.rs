@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::audit::Asked;
-use super::column::{BeginsStatic, Column, ForeignKeys};
+use super::column::{BeginsStatic, Column, ForeignKeys, UnderReading};
 use super::{Engine, ffi};
 use crate::filter::{AtLine, Lens, Look, through_best};
 use crate::math::{Bits, Rate};
@@ -87,7 +87,7 @@ impl Columns {
     /// [`Columns::ask`] for a read, as [`Column::ask_to_read`].
     #[inline]
     pub(crate) fn ask_to_read(&self, id: u32, key: &[u8]) -> Option<Asked> {
-        through_best((self, id), key)
+        through_best(OfFamily(self, id), key)
     }
 
     /// [`Columns::ask_to_read`] where a glance at one line does not tell.
@@ -97,7 +97,7 @@ impl Columns {
         let reading = Reading::begin();
         let column = self.by_id.get(&reading).get(id as usize)?.as_ref()?;
         Some(match column.begins_static() {
-            true => through_best((BeginsStatic(column), &reading), key),
+            true => through_best(UnderReading(BeginsStatic(column), &reading), key),
             false => column.ask_or_spare(key),
         })
     }
@@ -253,12 +253,14 @@ impl Columns {
 }
 
 /// [`Columns::ask_to_read`], both looks under one reading.
-impl Look<&[u8]> for (&Columns, u32) {
+pub(crate) struct OfFamily<'a>(pub(crate) &'a Columns, pub(crate) u32);
+
+impl Look<&[u8]> for OfFamily<'_> {
     type Seen = Option<Asked>;
 
     #[inline(always)]
     fn through(self, lens: impl Lens, key: &[u8]) -> Option<Asked> {
-        let (columns, id) = self;
+        let Self(columns, id) = self;
         let at_once = || {
             let slot = OwnSlot::known()?;
             let reading = Reading::begin_at_once(slot)?;

@@ -107,7 +107,7 @@ struct lsm_sieve_table {
 
 namespace {
 
-// Whether this fault is planted in this process; see src/planted.rs.
+// Whether this fault is planted in this process; see crates/support/src/planted.rs.
 #ifdef LSM_SIEVE_PLANTED
 bool Planted(const char* fault) {
   static const char* const named = std::getenv("LSM_SIEVE_PLANT");

@@ -343,12 +343,14 @@ impl Look<&[u8]> for BeginsStatic<'_> {
 }
 
 /// The same under a reading that has begun.
-impl Look<&[u8]> for (BeginsStatic<'_>, &Reading) {
+pub(crate) struct UnderReading<'a>(pub(crate) BeginsStatic<'a>, pub(crate) &'a Reading);
+
+impl Look<&[u8]> for UnderReading<'_> {
     type Seen = Asked;
 
     #[inline(always)]
     fn through(self, lens: impl Lens, key: &[u8]) -> Asked {
-        let (BeginsStatic(column), reading) = self;
+        let Self(BeginsStatic(column), reading) = self;
         let at_once = || column.ask_under::<AtWindow>(OwnSlot::known()?, reading, lens, key);
         at_once().unwrap_or_else(|| column.ask_or_spare(key))
     }

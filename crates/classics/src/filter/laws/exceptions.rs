@@ -1,0 +1,130 @@
+//! The two that bend the promise, held to what they promise in its place, in every layout.
+
+use crate::filter::laws_of_filters::rates::assert_binomial;
+use crate::filter::laws_of_filters::{KINDS, words};
+use crate::filter::naive::hashes;
+use crate::filter::{Composite, Kind, Membership, Sliding, SlidingOptions, Turn};
+use crate::hash::KeyHash;
+use crate::math::{Items, Rate};
+
+const ADDED: usize = 50_000;
+const REMOVED: usize = 5_000;
+const ASKED: usize = 200_000;
+
+fn composite(kind: Kind) -> Composite {
+    let of = |items, rate| (Items::new(items as u64), Rate::new(rate).unwrap());
+    Composite::with_rates(kind, of(ADDED, 0.01), of(REMOVED, 0.05)).unwrap()
+}
+
+/// The first keys are removed, the others are not.
+fn filled(kind: Kind) -> Composite {
+    let set = composite(kind);
+    hashes(1)
+        .take(ADDED)
+        .for_each(|hash| set.insert(hash).unwrap());
+    hashes(1).take(REMOVED).for_each(|hash| set.remove(hash));
+    set
+}
+
+fn count(set: &Composite, keys: impl Iterator<Item = KeyHash>, answer: Membership) -> usize {
+    keys.filter(|&hash| set.membership(hash) == answer).count()
+}
+
+#[test]
+fn a_composite_never_says_never_of_a_member_nor_in_of_a_removed_key() {
+    for kind in KINDS {
+        let set = filled(kind);
+        assert_eq!(count(&set, hashes(1).take(ADDED), Membership::NeverIn), 0);
+        let removed = hashes(1).take(REMOVED);
+        assert_eq!(count(&set, removed, Membership::ProbablyOut), REMOVED);
+    }
+}
+
+/// Both kinds of error, by the bits as they stand.
+#[test]
+fn a_composite_errs_as_often_as_its_two_filters_do() {
+    for kind in KINDS {
+        let set = filled(kind);
+        let (taken, denied) = (set.added().observed_rate(), set.removed().observed_rate());
+        let members = hashes(1).take(ADDED).skip(REMOVED);
+        let hidden = count(&set, members, Membership::ProbablyOut);
+        assert_binomial(
+            hidden,
+            ADDED - REMOVED,
+            denied,
+            &format!("{kind:?}, denied"),
+        );
+        let strangers = hashes(2).take(ASKED);
+        let hits = count(&set, strangers, Membership::ProbablyIn);
+        assert_binomial(
+            hits,
+            ASKED,
+            taken * (1.0 - denied),
+            &format!("{kind:?}, taken in"),
+        );
+    }
+}
+
+/// As long as keys are removed after they were added, and not before.
+#[test]
+fn the_order_leaves_no_trace_in_a_composite() {
+    for kind in KINDS {
+        let (forward, backward) = (filled(kind), composite(kind));
+        let reversed = |keys: usize| {
+            let keys: Vec<_> = hashes(1).take(keys).collect();
+            keys.into_iter().rev()
+        };
+        reversed(ADDED).for_each(|hash| backward.insert(hash).unwrap());
+        reversed(REMOVED).for_each(|hash| backward.remove(hash));
+        assert_eq!(words(forward.added()), words(backward.added()));
+        assert_eq!(words(forward.removed()), words(backward.removed()));
+    }
+}
+
+/// Three generations of a thousand are never forgotten, whatever the layout.
+#[test]
+fn a_window_denies_no_key_within_it() {
+    for kind in KINDS {
+        let mut window = window(kind);
+        let keys: Vec<_> = hashes(1).take(10_000).collect();
+        for (newest, &key) in keys.iter().enumerate() {
+            window.insert(key);
+            let kept = &keys[newest.saturating_sub(2_999)..=newest];
+            let look = newest % 101 == 0;
+            assert!(!look || kept.iter().all(|&key| window.is_recent(key)));
+        }
+    }
+}
+
+#[test]
+fn a_window_takes_strangers_in_as_often_as_its_generations_do() {
+    for kind in KINDS {
+        let mut window = window(kind);
+        hashes(1)
+            .take(20_000)
+            .for_each(|hash| _ = window.insert(hash));
+        assert!(window.predicted_rate() <= 0.01);
+        let rates = window.generations().map(|stage| stage.observed_rate());
+        let observed = crate::math::growth::compound(rates);
+        let hits = hashes(2)
+            .take(ASKED)
+            .filter(|&hash| window.is_recent(hash))
+            .count();
+        assert_binomial(hits, ASKED, observed, &format!("{kind:?}"));
+        assert!(
+            (observed / window.predicted_rate() - 1.0).abs() < 0.15,
+            "{kind:?}"
+        );
+    }
+}
+
+fn window(kind: Kind) -> Sliding {
+    let options = SlidingOptions {
+        kind,
+        rate: Rate::ONE_PERCENT,
+        items: Items::new(1_000),
+        generations: 4,
+        turn: Turn::Count,
+    };
+    Sliding::new(options).unwrap()
+}

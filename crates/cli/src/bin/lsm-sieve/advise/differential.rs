@@ -1,0 +1,291 @@
+//! `advise differential`: the filter of a differential file, and when to reorganise it.
+
+use std::iter::once;
+
+use lsm_sieve::math::{Bits, Items};
+use lsm_sieve_classics::math::differential::{Advice, Choice, Costs, Operation};
+use lsm_sieve_cli::workload::report::{Tabular, number};
+use serde::Serialize;
+
+use crate::outcome::Stop;
+use crate::output::Output;
+
+const AFTER_HELP: &str = "Examples:
+  lsm-sieve advise differential --records 1000000 --updates 0.08 --search-us 100 --main-us 100 \\
+    --reorganise-s 300 --held-ns 1
+  lsm-sieve advise differential --records 31279 --updates 0.079 --search-us 2 --main-us 2 \\
+    --reorganise-s 0.2 --interval 100000 --json
+
+Records are taken to be accessed equally often. The prices are yours to measure: `lsm-sieve
+gremillion --store` says what a store on this machine takes.";
+
+/// Recommend the filter of a differential file, and when to reorganise it.
+#[derive(clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Arguments {
+    /// Records of the main file.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    records: u64,
+    /// The share of transactions that update the record they read.
+    #[arg(long, value_name = "SHARE", value_parser = updates)]
+    updates: f64,
+    /// Microseconds of a search of the differential file.
+    #[arg(long, value_name = "US", value_parser = price)]
+    search_us: f64,
+    /// Microseconds of a read of the main file.
+    #[arg(long, value_name = "US", value_parser = price)]
+    main_us: f64,
+    /// Seconds of a reorganisation, whatever it moves.
+    #[arg(long, value_name = "S", value_parser = price)]
+    reorganise_s: f64,
+    /// Microseconds of moving one record in it.
+    #[arg(long, value_name = "US", default_value_t = 0.0, value_parser = price)]
+    move_us: f64,
+    /// Nanoseconds that each record in the differential file adds to every transaction: longer
+    /// searches, larger backups, a longer recovery.
+    #[arg(long, value_name = "NS", default_value_t = 0.0, value_parser = price)]
+    held_ns: f64,
+    /// Nanoseconds of one probe of the filter.
+    #[arg(long, value_name = "NS", default_value_t = 10.0, value_parser = price)]
+    probe_ns: f64,
+    /// Reorganise after so many transactions, as every night, instead of when it is best.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    interval: Option<u64>,
+    /// The most bits that the filter may take.
+    #[arg(long, value_name = "BITS", value_parser = clap::value_parser!(u64).range(64..))]
+    bits_max: Option<u64>,
+    /// The smallest filter is taken that costs at most this share more than the cheapest.
+    #[arg(long, value_name = "SHARE", default_value_t = 0.01, value_parser = price)]
+    worth: f64,
+}
+
+fn updates(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(share) if share > 0.0 && share <= 1.0 => Ok(share),
+        _ => Err(
+            "a share lies above 0 and is at most 1; without updates there is no differential file"
+                .to_owned(),
+        ),
+    }
+}
+
+fn price(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(price) if price >= 0.0 && price.is_finite() => Ok(price),
+        _ => Err("a price is a number from 0 up".to_owned()),
+    }
+}
+
+impl Arguments {
+    fn operation(&self) -> Operation {
+        Operation {
+            records: Items::new(self.records),
+            updates: self.updates,
+        }
+    }
+
+    /// In microseconds.
+    fn costs(&self) -> Costs {
+        Costs {
+            search: self.search_us,
+            main: self.main_us,
+            probe: self.probe_ns / 1e3,
+            held: self.held_ns / 1e3,
+            reorganisation: self.reorganise_s * 1e6,
+            moved: self.move_us,
+        }
+    }
+}
+
+pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), Stop> {
+    let (operation, costs) = (arguments.operation(), arguments.costs());
+    let advice = operation.advise(
+        &costs,
+        arguments.interval.map(|interval| interval as f64),
+        arguments.bits_max.map(Bits::new),
+        arguments.worth,
+    );
+    output.print(&Report::new(arguments, &advice))
+}
+
+#[derive(Serialize)]
+struct Report {
+    /// The filter to take; none where none pays.
+    filter: Option<Row>,
+    /// Transactions from one reorganisation to the next; none where it does not pay.
+    interval: Option<f64>,
+    /// The square-root law's interval, for comparison.
+    square_root_interval: Option<f64>,
+    reasons: Vec<String>,
+    unfiltered: Row,
+    choices: Vec<Row>,
+}
+
+/// One way to run the file; microseconds a transaction.
+#[derive(Clone, Serialize)]
+struct Row {
+    bits: u64,
+    bits_per_record: f64,
+    probes: u32,
+    interval: f64,
+    reorganisation_pays: bool,
+    records_max: u64,
+    searches_avoided: f64,
+    searches_unnecessary: f64,
+    saved_us: f64,
+    paid_us: f64,
+    reorganising_us: f64,
+    all_us: f64,
+}
+
+impl From<&Choice> for Row {
+    fn from(choice: &Choice) -> Self {
+        let (plan, cost) = (&choice.plan, &choice.cost);
+        let (bits, probes) = plan
+            .filter
+            .map_or((Bits::default(), 0), |f| (f.bits, f.probes.get()));
+        Self {
+            bits: bits.get(),
+            bits_per_record: bits.per_key(cost.records_max),
+            probes,
+            interval: plan.interval,
+            reorganisation_pays: choice.reorganisation_pays,
+            records_max: cost.records_max.get(),
+            searches_avoided: cost.searches_avoided,
+            searches_unnecessary: cost.searches_unnecessary,
+            saved_us: cost.saved,
+            paid_us: cost.paid,
+            reorganising_us: cost.reorganising,
+            all_us: cost.all,
+        }
+    }
+}
+
+impl Report {
+    fn new(arguments: &Arguments, advice: &Advice) -> Self {
+        let taken = advice.recommended.unwrap_or(advice.unfiltered);
+        let law = arguments
+            .operation()
+            .square_root_interval(&arguments.costs());
+        Self {
+            filter: advice.recommended.as_ref().map(Row::from),
+            interval: taken.reorganisation_pays.then_some(taken.plan.interval),
+            square_root_interval: law,
+            reasons: vec![
+                about_filter(advice, arguments.worth),
+                about_interval(&taken, arguments, law),
+            ],
+            unfiltered: Row::from(&advice.unfiltered),
+            choices: advice.choices.iter().map(Row::from).collect(),
+        }
+    }
+}
+
+fn about_filter(advice: &Advice, worth: f64) -> String {
+    let without = advice.unfiltered.cost.all;
+    let Some(taken) = advice.recommended.as_ref().map(Row::from) else {
+        let cost = |choice: &&Choice| choice.cost.all;
+        let best = advice
+            .choices
+            .iter()
+            .min_by(|a, b| cost(a).total_cmp(&cost(b)));
+        let best = best.map_or(f64::NAN, |choice| choice.cost.all);
+        return format!(
+            "Do not keep a filter: with the best one a transaction takes {best:.3} us, without \
+             one {without:.3}; its probes cost more than the searches that they spare."
+        );
+    };
+    format!(
+        "Keep a filter of {} bits with {} functions ({:.1} bits a record at the end of an \
+         interval): a transaction takes {:.3} us instead of {without:.3}. It spares {:.3} \
+         searches a transaction, worth {:.3} us, for probes of {:.3} us, and lets {:.4} through \
+         for nothing. Larger ones save less than {} % more.",
+        number(taken.bits),
+        taken.probes,
+        taken.bits_per_record,
+        taken.all_us,
+        taken.searches_avoided,
+        taken.saved_us,
+        taken.paid_us,
+        taken.searches_unnecessary,
+        worth * 100.0,
+    )
+}
+
+fn about_interval(taken: &Choice, arguments: &Arguments, law: Option<f64>) -> String {
+    let held = number(taken.cost.records_max.get());
+    let after = format!("{:.0}", taken.plan.interval);
+    if arguments.interval.is_some() {
+        return format!("Reorganise after {after} transactions, as given: {held} records by then.");
+    }
+    if !taken.reorganisation_pays {
+        return format!(
+            "Do not reorganise: nothing that grows with the differential file costs as much; after \
+             {after} transactions it holds {held} of {} records.",
+            number(arguments.records)
+        );
+    }
+    let law = law.map_or_else(
+        || "what grows is the filter's rate, not the price of a record held".to_owned(),
+        |law| {
+            format!("the square-root law, which sees only the price of records held, says {law:.0}")
+        },
+    );
+    format!(
+        "Reorganise after {after} transactions, with {held} records in the differential file: that \
+         is {:.3} us a transaction; sooner it is done too often, later the file costs more; {law}.",
+        taken.cost.reorganising
+    )
+}
+
+impl Tabular for Report {
+    fn head(&self) -> Vec<String> {
+        [
+            "filter bits",
+            "a record",
+            "k",
+            "interval",
+            "records",
+            "avoided",
+            "in vain",
+            "saved us",
+            "paid us",
+            "reorganising us",
+            "all us",
+        ]
+        .map(str::to_owned)
+        .to_vec()
+    }
+
+    fn rows(&self) -> Vec<Vec<String>> {
+        let row = |row: &Row| {
+            let interval = format!("{:.0}", row.interval);
+            let never = if row.reorganisation_pays {
+                ""
+            } else {
+                " (never)"
+            };
+            vec![
+                number(row.bits),
+                format!("{:.1}", row.bits_per_record),
+                row.probes.to_string(),
+                interval + never,
+                number(row.records_max),
+                format!("{:.4}", row.searches_avoided),
+                format!("{:.4}", row.searches_unnecessary),
+                format!("{:.3}", row.saved_us),
+                format!("{:.3}", row.paid_us),
+                format!("{:.3}", row.reorganising_us),
+                format!("{:.3}", row.all_us),
+            ]
+        };
+        once(&self.unfiltered)
+            .chain(&self.choices)
+            .map(row)
+            .collect()
+    }
+
+    fn notes(&self) -> Vec<String> {
+        self.reasons.clone()
+    }
+}

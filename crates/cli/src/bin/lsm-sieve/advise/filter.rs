@@ -1,0 +1,204 @@
+//! `advise filter`: the rest of a filter from what is known of it, and whether a front pays.
+
+use clap::ValueEnum as _;
+use lsm_sieve::filter::ScalableOptions;
+use lsm_sieve::math::growth::Tightening;
+use lsm_sieve::math::{Bits, Items, Probes, Rate};
+use lsm_sieve_cli::advise::design::Design;
+use lsm_sieve_cli::advise::filter::{Advice, Wish};
+use lsm_sieve_cli::advise::front::{Measured, Verdict};
+use lsm_sieve_cli::workload::report::{Tabular, number, percent};
+use serde::Serialize;
+
+use crate::engine;
+use crate::outcome::Stop;
+use crate::output::Output;
+
+const AFTER_HELP: &str = "Examples:
+  lsm-sieve advise filter --items 1000000 --rate 0.01
+  lsm-sieve advise filter --bits 8000000 --rate 0.001 --kind counting
+  lsm-sieve advise filter --items 1000000 --rate 0.01 --growth 1000
+  lsm-sieve advise filter --items 1000000 --rate 0.01 --reads 90000 --misses 12000 \\
+      --miss-ns 1100 --hit-ns 3400 --front-ns 50
+
+Two of items, rate and bits decide a filter; probes may stand for the rate, and growth makes it
+scalable. With all three it is told how far it may grow. With the counts and times of a running
+database it says whether a front pays; `lsm-sieve advise front` finds them out.";
+
+/// Size a filter, and say whether a front of such filters pays.
+#[derive(clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Arguments {
+    /// Keys at the end.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    items: Option<u64>,
+    /// The false-positive rate with all of them.
+    #[arg(long, value_name = "P", value_parser = engine::parse_rate)]
+    rate: Option<Rate>,
+    /// Bits in all; beside items and rate, the most there may be.
+    #[arg(long, value_name = "M", value_parser = clap::value_parser!(u64).range(1..))]
+    bits: Option<u64>,
+    /// Hash functions: bits that a key sets, in the first stage if there are several.
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=64))]
+    probes: Option<u32>,
+    /// Keys at the end over those that the first stage takes.
+    #[arg(long, value_name = "G")]
+    growth: Option<f64>,
+    /// One kind only; all that can do it otherwise.
+    #[arg(long)]
+    kind: Option<Design>,
+    /// Tighten the rates of stages polynomially, not by 0.85 a stage.
+    #[arg(long, requires = "growth")]
+    polynomial: bool,
+    /// Look-ups of the running database.
+    #[arg(long, value_name = "N", requires_all = ["misses", "miss_ns", "hit_ns", "front_ns"], value_parser = clap::value_parser!(u64).range(1..))]
+    reads: Option<u64>,
+    /// Of these, look-ups that found nothing.
+    #[arg(long, value_name = "N", requires = "reads")]
+    misses: Option<u64>,
+    /// Nanoseconds of a look-up that finds nothing.
+    #[arg(long, value_name = "NS", requires = "reads", value_parser = nanoseconds)]
+    miss_ns: Option<f64>,
+    /// Nanoseconds of one that finds its key.
+    #[arg(long, value_name = "NS", requires = "reads", value_parser = nanoseconds)]
+    hit_ns: Option<f64>,
+    /// Nanoseconds that the front takes.
+    #[arg(long, value_name = "NS", requires = "reads", value_parser = nanoseconds)]
+    front_ns: Option<f64>,
+}
+
+fn nanoseconds(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(ns) if ns > 0.0 && f64::is_finite(ns) => Ok(ns),
+        _ => Err("a time is a positive number of nanoseconds".to_owned()),
+    }
+}
+
+impl Arguments {
+    fn wish(&self, kind: Design) -> Wish {
+        let tightening = if self.polynomial {
+            Tightening::Polynomial
+        } else {
+            ScalableOptions::default().tightening
+        };
+        Wish {
+            kind,
+            items: self.items.map(Items::new),
+            rate: self.rate,
+            bits: self.bits.map(Bits::new),
+            probes: self.probes.map(Probes::new),
+            growth: self.growth,
+            tightening,
+        }
+    }
+
+    /// The kinds asked for that can do it; an error where none can.
+    fn filters(&self) -> Result<Vec<Advice>, Stop> {
+        let asked = self
+            .kind
+            .map_or_else(|| Design::ALL.to_vec(), |kind| vec![kind]);
+        let advised = asked.into_iter().map(|kind| self.wish(kind).advise());
+        let (done, refused): (Vec<_>, Vec<_>) = advised.partition(Result::is_ok);
+        let done: Vec<Advice> = done.into_iter().flatten().collect();
+        match refused.into_iter().find_map(Result::err) {
+            Some(error) if done.is_empty() => Err(error.into()),
+            _ => Ok(done),
+        }
+    }
+
+    /// What a front of such filters has to be weighed against, where it was counted and timed.
+    fn measured(&self, advice: &Advice) -> Option<Measured> {
+        Some(Measured {
+            reads: self.reads?,
+            misses: self.misses?,
+            miss_ns: self.miss_ns?,
+            hit_ns: self.hit_ns?,
+            front_ns: self.front_ns?,
+            rate: Rate::new(advice.rate).ok()?,
+            memory: Some(Bits::new(advice.bits)),
+        })
+    }
+}
+
+pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), Stop> {
+    if arguments.misses > arguments.reads {
+        return Err(Stop::input(
+            "more misses than reads; misses are counted among the reads",
+        ));
+    }
+    let filters = arguments.filters()?;
+    let measured = filters
+        .first()
+        .and_then(|advice| arguments.measured(advice));
+    let front = measured.map(|measured| measured.verdict());
+    output.print(&Report { filters, front })
+}
+
+#[derive(Serialize)]
+struct Report {
+    filters: Vec<Advice>,
+    front: Option<Verdict>,
+}
+
+impl Tabular for Report {
+    fn head(&self) -> Vec<String> {
+        let heads = [
+            "filter",
+            "keys",
+            "rate",
+            "bits",
+            "bits per key",
+            "probes",
+            "stages",
+            "growth",
+            "lines a miss",
+        ];
+        heads.map(str::to_owned).to_vec()
+    }
+
+    fn rows(&self) -> Vec<Vec<String>> {
+        self.filters.iter().map(filter_row).collect()
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let reasons = self.filters.iter().flat_map(reasons);
+        reasons.chain(self.front.iter().flat_map(worth)).collect()
+    }
+}
+
+/// As it is written on the command line.
+fn kind(advice: &Advice) -> String {
+    let value = advice.kind.to_possible_value();
+    value.map_or_else(String::new, |value| value.get_name().to_owned())
+}
+
+fn reasons(advice: &Advice) -> impl Iterator<Item = String> {
+    let told = |reason| format!("{}: {reason}", kind(advice));
+    advice.reasons.iter().map(told)
+}
+
+fn filter_row(advice: &Advice) -> Vec<String> {
+    let growth = match advice.growth_max {
+        Some(most) => format!("up to {most:.0}"),
+        None => format!("{:.0}", advice.growth),
+    };
+    vec![
+        kind(advice),
+        number(advice.items),
+        percent(advice.rate),
+        number(advice.bits),
+        format!("{:.2}", advice.bits_per_key),
+        advice.probes.to_string(),
+        advice.stages.to_string(),
+        growth,
+        format!("{:.1}", advice.lines_per_miss),
+    ]
+}
+
+pub(super) fn worth(verdict: &Verdict) -> [String; 2] {
+    let times = format!(
+        "a mean look-up: {:.0} ns without the front, {:.0} ns with it",
+        verdict.without_ns, verdict.with_ns
+    );
+    [verdict.reason.clone(), times]
+}

@@ -1,0 +1,261 @@
+//! `advise front`: would a front pay on this database? Counted and timed on the database itself.
+//!
+//! What decides is the share of look-ups that find nothing. It is taken from the first of these that
+//! there is: counts on the command line; a file of keys, which are looked up; RocksDB's statistics,
+//! in a file or in the database's own LOG. What a miss, a hit and the front cost is measured (see
+//! `database`), with all that a warm RocksDB can have in memory: its filters, its indexes and a block
+//! cache. A database that is short of memory gains more.
+
+mod database;
+
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use lsm_sieve::SieveOptions;
+use lsm_sieve::math::{Bits, Rate};
+use lsm_sieve_cli::advise::front::{Measured, Verdict};
+use lsm_sieve_cli::advise::statistics::Lookups;
+use lsm_sieve_cli::workload::report::{Tabular, number, percent};
+use serde::Serialize;
+
+use self::database::{Database, Times};
+use super::filter::worth;
+use crate::engine;
+use crate::outcome::Stop;
+use crate::output::Output;
+
+const AFTER_HELP: &str = "Examples:
+  lsm-sieve advise front /var/lib/service/db
+  lsm-sieve advise front /var/lib/service/db --keys asked.txt
+  lsm-sieve advise front /var/lib/service/db --reads 90000 --misses 12000 --json
+
+Which look-ups find nothing is told by counts, by a file of keys, or by RocksDB's statistics: those
+in the LOG of a database that was opened with them, or the text that its options give. The database
+is opened to read only, and may be in use.";
+
+/// Say whether a front pays on a database, and what it takes.
+#[derive(clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Arguments {
+    /// The folder of the database.
+    #[arg(value_name = "DB")]
+    path: PathBuf,
+    /// Look-ups of the running database.
+    #[arg(long, value_name = "N", requires = "misses", value_parser = clap::value_parser!(u64).range(1..))]
+    reads: Option<u64>,
+    /// Of these, look-ups that found nothing.
+    #[arg(long, value_name = "N", requires = "reads")]
+    misses: Option<u64>,
+    /// Keys as they are asked for, one a line.
+    #[arg(long, value_name = "FILE", conflicts_with = "reads")]
+    keys: Option<PathBuf>,
+    /// RocksDB's statistics, as its options or its LOG give them.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["reads", "keys"])]
+    statistics: Option<PathBuf>,
+    /// The column family.
+    #[arg(long, value_name = "NAME", default_value = "default")]
+    column_family: String,
+    /// The rate of the front.
+    #[arg(long, value_name = "P", default_value = "0.01", value_parser = engine::parse_front_rate)]
+    rate: Rate,
+    /// Keys to time, of each kind.
+    #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    samples: u64,
+    /// The block cache to time with.
+    #[arg(long, value_name = "MIB", default_value_t = 1_024, value_parser = clap::value_parser!(u64).range(1..1 << 20))]
+    cache_mib: u64,
+}
+
+pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), Stop> {
+    let counted = arguments.counted()?;
+    let (path, family) = (&arguments.path, &arguments.column_family);
+    let database = Database::open(path, family, arguments.cache_mib)?;
+    let counted = match &arguments.keys {
+        Some(file) => {
+            let lookups = database.look_up_lines(&read(file)?)?;
+            Some(Counted::new(lookups, "of the file")?)
+        }
+        None => counted,
+    };
+    let times = database.times(arguments.samples, arguments.rate)?;
+    let filters = SieveOptions::default()
+        .rate(arguments.rate)
+        .memory_for(database.keys);
+    let (summary, segments) = (filters.summary.get(), filters.segments.get());
+    let verdict = |lookups: Lookups| {
+        let measured = Measured {
+            reads: lookups.reads,
+            misses: lookups.misses,
+            miss_ns: times.miss_ns,
+            hit_ns: times.hit_ns,
+            front_ns: times.front_ns,
+            rate: arguments.rate,
+            memory: Some(Bits::new(summary.saturating_add(segments))),
+        };
+        measured.verdict()
+    };
+    output.print(&Report {
+        column_family: family.clone(),
+        keys: database.keys.get(),
+        engine_filter_bytes: database.filter_bytes()?,
+        summary_bytes: summary.div_ceil(8),
+        segment_bytes: segments.div_ceil(8),
+        times,
+        break_even_share: verdict(Lookups::default()).break_even_share,
+        verdict: counted.as_ref().map(|counted| verdict(counted.lookups)),
+        counted,
+    })
+}
+
+impl Arguments {
+    /// What is known of the look-ups without looking any up.
+    fn counted(&self) -> Result<Option<Counted>, Stop> {
+        if let (Some(reads), Some(misses)) = (self.reads, self.misses) {
+            return given(reads, misses).map(Some);
+        }
+        if let Some(file) = &self.statistics {
+            return told(file).map(Some);
+        }
+        // A LOG that is missing or silent says nothing.
+        let log = tail(&self.path.join("LOG")).unwrap_or_default();
+        let lookups = Lookups::from_statistics(&log).filter(|lookups| lookups.reads > 0);
+        let source = "of the statistics in its LOG";
+        Ok(lookups.map(|lookups| Counted { lookups, source }))
+    }
+}
+
+fn given(reads: u64, misses: u64) -> Result<Counted, Stop> {
+    if misses > reads {
+        return Err(Stop::input(
+            "more misses than reads; misses are counted among the reads",
+        ));
+    }
+    Counted::new(Lookups { reads, misses }, "given")
+}
+
+fn told(file: &Path) -> Result<Counted, Stop> {
+    let text = tail(file).map_err(|error| unreadable(file, &error))?;
+    let lookups = Lookups::from_statistics(&text).ok_or_else(|| {
+        let file = file.display();
+        Stop::input(format!(
+            "{file} has no statistics of RocksDB; give what its options print"
+        ))
+    })?;
+    Counted::new(lookups, "of the statistics")
+}
+
+fn read(file: &Path) -> Result<Vec<u8>, Stop> {
+    std::fs::read(file).map_err(|error| unreadable(file, &error))
+}
+
+fn unreadable(file: &Path, error: &io::Error) -> Stop {
+    let file = file.display();
+    Stop::input(format!(
+        "cannot read {file}: {error}; name a file that can be read"
+    ))
+}
+
+/// The end of a text, where the last statistics are; a LOG can be longer than memory.
+fn tail(path: &Path) -> io::Result<String> {
+    const TAIL_BYTES: u64 = 64 << 20;
+    let mut file = File::open(path)?;
+    let len = file.metadata()?.len();
+    file.seek(SeekFrom::Start(len.saturating_sub(TAIL_BYTES)))?;
+    let mut bytes = Vec::new();
+    file.take(TAIL_BYTES).read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+#[derive(Serialize)]
+struct Report {
+    column_family: String,
+    /// As RocksDB estimates them.
+    keys: u64,
+    engine_filter_bytes: u64,
+    summary_bytes: u64,
+    segment_bytes: u64,
+    #[serde(flatten)]
+    times: Times,
+    break_even_share: f64,
+    counted: Option<Counted>,
+    verdict: Option<Verdict>,
+}
+
+/// Look-ups, and who says so.
+#[derive(Serialize)]
+struct Counted {
+    #[serde(flatten)]
+    lookups: Lookups,
+    source: &'static str,
+}
+
+impl Counted {
+    /// Without a look-up there is no share of misses, and no verdict.
+    fn new(lookups: Lookups, source: &'static str) -> Result<Self, Stop> {
+        if lookups.reads == 0 {
+            return Err(Stop::input(format!(
+                "there is no look-up among those {source}; give one at least, or leave the option out"
+            )));
+        }
+        Ok(Self { lookups, source })
+    }
+}
+
+impl Tabular for Report {
+    fn head(&self) -> Vec<String> {
+        let (family, keys) = (&self.column_family, number(self.keys));
+        vec![
+            format!("column family {family}, about {keys} keys"),
+            String::new(),
+        ]
+    }
+
+    fn rows(&self) -> Vec<Vec<String>> {
+        let Times {
+            miss_ns,
+            hit_ns,
+            front_ns,
+        } = self.times;
+        let row = |name: &str, value| vec![name.to_owned(), value];
+        let ns = |ns: f64| format!("{ns:.0} ns");
+        let mut rows = vec![
+            row("a look-up that finds nothing", ns(miss_ns)),
+            row("one that finds its key", ns(hit_ns)),
+            row("a look-up in the front", ns(front_ns)),
+            row(
+                "the front pays from so many misses on",
+                percent(self.break_even_share),
+            ),
+            row("bytes of its summary", number(self.summary_bytes)),
+            row(
+                "bytes of the filters of all SSTs",
+                number(self.segment_bytes),
+            ),
+            row(
+                "bytes of RocksDB's own filters",
+                number(self.engine_filter_bytes),
+            ),
+        ];
+        if let Some(counted) = &self.counted {
+            rows.push(row("look-ups", number(counted.lookups.reads)));
+            rows.push(row(
+                "of these, found nothing",
+                number(counted.lookups.misses),
+            ));
+        }
+        rows
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let Some((verdict, counted)) = self.verdict.as_ref().zip(self.counted.as_ref()) else {
+            return vec![
+                "How many look-ups find nothing is not known: open the database with statistics, or \
+                 name --keys, --statistics, or --reads and --misses."
+                    .to_owned(),
+            ];
+        };
+        let source = format!("The look-ups are those {}.", counted.source);
+        worth(verdict).into_iter().chain([source]).collect()
+    }
+}

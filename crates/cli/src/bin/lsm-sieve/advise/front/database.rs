@@ -1,0 +1,256 @@
+//! What look-ups cost on a database, measured on the database.
+//!
+//! It is read without its own options and while others use it. Keys are found at random places; the
+//! absent ones lie right after them, so that a miss asks the same SSTs as a hit. Misses, hits and a
+//! front of the database's size take turns, and the median of the rounds counts.
+
+use std::path::Path;
+use std::time::Instant;
+
+use lsm_sieve::SieveOptions;
+use lsm_sieve::filter::{Kind, Stage};
+use lsm_sieve::hash::{HashId, KeyHasher, Seed};
+use lsm_sieve::math::{Items, Rate};
+use lsm_sieve_cli::advise::statistics::Lookups;
+use lsm_sieve_cli::workload::Watch as _;
+use lsm_sieve_cli::workload::store::column_families;
+use rocksdb::properties::{AGGREGATED_TABLE_PROPERTIES, ESTIMATE_NUM_KEYS};
+use rocksdb::{BlockBasedOptions, Cache, ColumnFamily, DB, Options};
+use serde::Serialize;
+
+use crate::engine;
+use crate::outcome::Stop;
+use crate::progress::Progress;
+
+/// A database without a front, open to read only.
+pub(super) struct Database {
+    engine: DB,
+    family: String,
+    /// As RocksDB estimates them.
+    pub(super) keys: Items,
+}
+
+/// What reads a database whatever its own options: those in its folder do not name filters that were
+/// asked for through RocksDB's C interface, and a miss would be timed without them.
+fn options(cache_mib: u64) -> Options {
+    const BLOCK_BASED: bool = false;
+    let mut table = BlockBasedOptions::default();
+    // Any of RocksDB's filters can read all of them.
+    table.set_bloom_filter(10.0, BLOCK_BASED);
+    let cache = usize::try_from(cache_mib << 20).unwrap_or(usize::MAX);
+    table.set_block_cache(&Cache::new_lru_cache(cache));
+    table.set_cache_index_and_filter_blocks(false);
+    let mut options = Options::default();
+    options.set_block_based_table_factory(&table);
+    // RocksDB 11.8.1 crashes without it where the manifest lists logs.
+    options.set_track_and_verify_wals_in_manifest(true);
+    // What operands merge to is not asked, only whether there are any.
+    options.set_merge_operator_associative("any", |_, _, _| Some(Vec::new()));
+    options
+}
+
+/// Mean nanoseconds of a look-up.
+#[derive(Clone, Copy, Serialize)]
+pub(super) struct Times {
+    pub(super) miss_ns: f64,
+    pub(super) hit_ns: f64,
+    pub(super) front_ns: f64,
+}
+
+type Key = Box<[u8]>;
+
+/// The first round of a measurement fills the caches and does not count; the median of these does.
+const ROUNDS: usize = 5;
+
+/// Insertions between two looks at Ctrl-C.
+const STEPS: u64 = 1 << 16;
+
+impl Database {
+    /// Opens one column family, with a block cache of so many MiB.
+    pub(super) fn open(path: &Path, family: &str, cache_mib: u64) -> Result<Self, Stop> {
+        let (family, families) = (family.to_owned(), column_families(path)?);
+        if !families.contains(&family) {
+            let families = families.join(", ");
+            return Err(Stop::input(format!(
+                "there is no column family {family}; there are {families}"
+            )));
+        }
+        if path.join(SieveOptions::FOLDER).is_dir() {
+            let path = path.display();
+            return Err(Stop::input(format!(
+                "{path} has a front already; `lsm-sieve inspect {path}` shows what it takes"
+            )));
+        }
+        let options = || options(cache_mib);
+        let opened = [(&family, options())];
+        let engine = DB::open_cf_with_opts_for_read_only(&options(), path, opened, false)?;
+        let mut database = Self {
+            engine,
+            family,
+            keys: Items::new(0),
+        };
+        let keys = database
+            .engine
+            .property_int_value_cf(database.family()?, ESTIMATE_NUM_KEYS)?;
+        database.keys = Items::new(keys.unwrap_or(0));
+        Ok(database)
+    }
+
+    fn family(&self) -> Result<&ColumnFamily, Stop> {
+        let family = self.engine.cf_handle(&self.family);
+        family.ok_or_else(|| Stop::input("the column family is gone; open the database anew"))
+    }
+
+    fn has(&self, key: &[u8]) -> Result<bool, Stop> {
+        Ok(self.engine.get_pinned_cf(self.family()?, key)?.is_some())
+    }
+
+    /// Bytes of the engine's own filters.
+    pub(super) fn filter_bytes(&self) -> Result<u64, Stop> {
+        let properties = self
+            .engine
+            .property_value_cf(self.family()?, AGGREGATED_TABLE_PROPERTIES)?;
+        let bytes = engine::aggregated(&properties.unwrap_or_default(), "filter block size");
+        Ok(bytes.map_or(0, |bytes| bytes as u64))
+    }
+
+    /// Looks up every line of a text.
+    pub(super) fn look_up_lines(&self, text: &[u8]) -> Result<Lookups, Stop> {
+        let mut lookups = Lookups::default();
+        let mut progress = Progress::unbounded("looking up the keys");
+        for key in text
+            .split(|&byte| byte == b'\n')
+            .filter(|key| !key.is_empty())
+        {
+            lookups.reads += 1;
+            lookups.misses += u64::from(!self.has(key)?);
+            progress.advance(1)?;
+        }
+        Ok(lookups)
+    }
+
+    /// Times so many keys of each kind, and a front of this rate.
+    pub(super) fn times(&self, samples: u64, rate: Rate) -> Result<Times, Stop> {
+        let loaded = self.sample(samples)?;
+        let mut absent = Vec::new();
+        let mut progress = Progress::new("finding absent keys", loaded.len() as u64);
+        for key in &loaded {
+            // Right after a key that is there, so that the same SSTs are asked.
+            let beside: Key = [key, &[0][..]].concat().into();
+            if !self.has(&beside)? {
+                absent.push(beside);
+            }
+            progress.advance(1)?;
+        }
+        drop(progress);
+        if absent.is_empty() {
+            let family = &self.family;
+            return Err(Stop::input(format!(
+                "column family {family} has no key to time; name one that has"
+            )));
+        }
+        let (hasher, front) = self.front(rate)?;
+        let mut rounds = Vec::new();
+        let mut progress = Progress::new("looking up", ROUNDS as u64 + 1);
+        for _ in 0..=ROUNDS {
+            let miss = mean_ns(&absent, |key| self.has(key))?;
+            let hit = mean_ns(&loaded, |key| self.has(key))?;
+            let front = mean_ns(&absent, |key| Ok(front.may_contain(hasher.hash(key))))?;
+            rounds.push([miss, hit, front]);
+            progress.advance(1)?;
+        }
+        let [miss_ns, hit_ns, front_ns] = medians(&rounds[1..]);
+        Ok(Times {
+            miss_ns,
+            hit_ns,
+            front_ns,
+        })
+    }
+
+    /// Keys found at random places between the first and the last.
+    fn sample(&self, samples: u64) -> Result<Vec<Key>, Stop> {
+        let mut iterator = self.engine.raw_iterator_cf(self.family()?);
+        iterator.seek_to_last();
+        let last: Key = iterator.key().unwrap_or_default().into();
+        iterator.seek_to_first();
+        let first: Key = iterator.key().unwrap_or_default().into();
+        let places = Places::between(&first, &last);
+        let mut keys = Vec::new();
+        let mut progress = Progress::new("finding keys", samples);
+        for draw in 0..samples {
+            iterator.seek(places.draw(draw));
+            keys.extend(iterator.key().map(Key::from));
+            progress.advance(1)?;
+        }
+        iterator.status()?;
+        Ok(keys)
+    }
+
+    /// A filter as large as the front's summary, full.
+    fn front(&self, rate: Rate) -> Result<(KeyHasher, Stage), Stop> {
+        let hasher = random();
+        let front = Stage::with_rate(Kind::Blocked, self.keys, rate)?;
+        let mut progress = Progress::new("filling a front", self.keys.get());
+        for key in 0..self.keys.get() {
+            front.insert(hasher.hash(&key.to_be_bytes()));
+            if key.is_multiple_of(STEPS) {
+                progress.advance(STEPS)?;
+            }
+        }
+        Ok((hasher, front))
+    }
+}
+
+/// Numbers that look random, the same in every run.
+fn random() -> KeyHasher {
+    KeyHasher::new(HashId::Xxh3, Seed::from_bytes(*b"would it pay off"))
+}
+
+/// Where keys lie: behind what the first and the last one have in common, as numbers.
+struct Places {
+    common: Key,
+    first: u64,
+    last: u64,
+}
+
+impl Places {
+    fn between(first: &[u8], last: &[u8]) -> Self {
+        let common = first.iter().zip(last).take_while(|(a, b)| a == b).count();
+        let number = |key: &[u8]| {
+            let mut bytes = [0; 8];
+            bytes
+                .iter_mut()
+                .zip(&key[common..])
+                .for_each(|(to, from)| *to = *from);
+            u64::from_be_bytes(bytes)
+        };
+        Self {
+            common: first[..common].into(),
+            first: number(first),
+            last: number(last),
+        }
+    }
+
+    /// A place from the first key to the last.
+    fn draw(&self, draw: u64) -> Vec<u8> {
+        let span = self.last.saturating_sub(self.first).saturating_add(1);
+        let place = self.first + random().hash(&draw.to_be_bytes()).get() % span;
+        [&self.common[..], &place.to_be_bytes()].concat()
+    }
+}
+
+fn mean_ns(keys: &[Key], ask: impl Fn(&[u8]) -> Result<bool, Stop>) -> Result<f64, Stop> {
+    let start = Instant::now();
+    for key in keys {
+        std::hint::black_box(ask(std::hint::black_box(key))?);
+    }
+    Ok(start.elapsed().as_nanos() as f64 / keys.len() as f64)
+}
+
+fn medians(rounds: &[[f64; 3]]) -> [f64; 3] {
+    std::array::from_fn(|column| {
+        let mut values: Vec<f64> = rounds.iter().map(|round| round[column]).collect();
+        values.sort_unstable_by(f64::total_cmp);
+        values[values.len() / 2]
+    })
+}

@@ -1,0 +1,283 @@
+//! `bench miss`: what a look-up costs with the front and without, in one process.
+
+use lsm_sieve::SieveOptions;
+use lsm_sieve::math::Rate;
+use lsm_sieve_cli::workload::miss::{self, Plan};
+use lsm_sieve_cli::workload::replay::Counts;
+use lsm_sieve_cli::workload::report::{Case, MissReport, SplitReport, Weights};
+use lsm_sieve_cli::workload::store::{self, Plain, Sieve, Space};
+
+use crate::demo::lost;
+use crate::engine::{self, Blocks, MIB, Native, Setting, Shape};
+use crate::home::Home;
+use crate::inspect;
+use crate::outcome::Stop;
+use crate::output::Output;
+use crate::progress::Progress;
+
+const AFTER_HELP: &str = "Examples:
+  lsm-sieve bench miss --keys 4000000 --runs 8
+  lsm-sieve bench miss --keys 4000000 --runs leveled --native ribbon --json
+  lsm-sieve bench miss --keys 1000000 --runs 4 --mix 0.01,0.1,0.5
+  lsm-sieve bench miss --keys 1000000 --runs 4 --split 12
+  lsm-sieve bench miss --keys 50000000 --runs leveled --cache 256 --lookups 20000
+
+Both databases are open at once and asked in turn; figures are medians over the rounds. Without
+`--cache` they are cached whole. Both keep their files in temporary folders: about 130 bytes a key
+in all.";
+
+/// Measure what the front does to one kind of look-up.
+#[derive(clap::Subcommand)]
+#[command(arg_required_else_help = false, after_help = AFTER_HELP)]
+pub(crate) enum Benchmark {
+    Miss(Arguments),
+}
+
+/// Look up absent and present keys in a RocksDB with its own filter, and with the front added.
+#[derive(clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Arguments {
+    /// Keys to load, 16 bytes each, in random order.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=engine::KEYS_MAX))]
+    keys: u64,
+    /// Sorted runs, each over the whole range of keys; `leveled` for RocksDB's default levels.
+    #[arg(long, value_name = "R|leveled", default_value = "4", value_parser = shape)]
+    runs: Shape,
+    /// RocksDB's own filter.
+    #[arg(long, default_value = "bloom")]
+    native: Native,
+    /// Bits a key of RocksDB's own filter.
+    #[arg(long, value_name = "B", default_value_t = 10.0, value_parser = bits)]
+    bits_per_key: f64,
+    /// Read from disk, past the system's cache, what is not in a block cache of so many MiB, and count the
+    /// blocks. Filters and indexes stay in memory.
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=CACHE_MAX))]
+    cache: Option<u64>,
+    /// Rounds that the medians are over.
+    #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u16).range(1..))]
+    rounds: u16,
+    /// Look-ups of a kind and round.
+    #[arg(long, value_name = "N", default_value_t = 400_000, value_parser = clap::value_parser!(u32).range(1..=LOOKUPS_MAX))]
+    lookups: u32,
+    /// Look up mixes of absent and present keys too, of which these shares are absent.
+    #[arg(long, value_name = "SHARE,...", value_delimiter = ',', value_parser = share)]
+    mix: Vec<f64>,
+    /// The false-positive rate that the front promises.
+    #[arg(long, value_name = "P", default_value = "0.01", value_parser = engine::parse_front_rate)]
+    rate: Rate,
+    /// Bits a key of the summary, instead of what the rate asks for.
+    #[arg(long, value_name = "B", value_parser = filter_bits)]
+    front_bits: Option<f64>,
+    /// Bits a key of the segments' filters, instead of what the rate asks for.
+    #[arg(long, value_name = "B", value_parser = filter_bits)]
+    segment_bits: Option<f64>,
+    /// Make the filters of keys at hand static: smaller for their rate, and looked up in two cache lines.
+    #[arg(long = "static")]
+    made_static: bool,
+    /// Share B bits per key between summary and segments in several ways, and report the best.
+    #[arg(long, value_name = "B", value_parser = split_bits, conflicts_with_all = ["front_bits", "segment_bits"])]
+    split: Option<f64>,
+}
+
+fn shape(text: &str) -> Result<Shape, String> {
+    match text.parse() {
+        _ if text == "leveled" => Ok(Shape::Leveled),
+        Ok(runs @ 1..) => Ok(Shape::Runs(runs)),
+        _ => Err("a number of sorted runs from 1 up, or `leveled`".to_owned()),
+    }
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(share) if (0.0..=1.0).contains(&share) => Ok(share),
+        _ => Err("a share lies between 0 and 1".to_owned()),
+    }
+}
+
+fn bits(text: &str) -> Result<f64, String> {
+    bits_from(0.5, text)
+}
+
+fn filter_bits(text: &str) -> Result<f64, String> {
+    bits_from(FILTER_BITS_MIN, text)
+}
+
+fn split_bits(text: &str) -> Result<f64, String> {
+    bits_from(SPLIT_BITS_MIN, text)
+}
+
+fn bits_from(least: f64, text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(bits) if (least..=64.0).contains(&bits) => Ok(bits),
+        _ => Err(format!("bits per key lie between {least} and 64")),
+    }
+}
+
+/// As many MiB as there are bytes to count.
+const CACHE_MAX: u64 = u64::MAX / MIB;
+
+/// Looked-up keys are made before the clock starts, 16 bytes each.
+const LOOKUPS_MAX: i64 = 100_000_000;
+
+/// With less, `math::blocked` makes no filter.
+const FILTER_BITS_MIN: f64 = 1.0;
+
+/// The tenths of a total that the summary gets; whole, so that no part is rounded below a bit. With all
+/// ten of them, tables have no filter.
+const SPLITS: [f64; 6] = [4.0, 5.0, 6.0, 7.0, 8.0, 10.0];
+
+/// The smallest part of a split is two tenths.
+const SPLIT_BITS_MIN: f64 = FILTER_BITS_MIN * 10.0 / 2.0;
+
+pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), Stop> {
+    if let Shape::Runs(runs) = arguments.runs
+        && runs > arguments.keys
+    {
+        return Err(Stop::input(
+            "more runs than keys; a run holds a key at least",
+        ));
+    }
+    let Some(total_bits) = arguments.split else {
+        let (report, counts) = measure(arguments, arguments.front(), arguments.native)?;
+        return output.conclude(&report, lost(&counts));
+    };
+    let mut splits = Vec::with_capacity(SPLITS.len());
+    let mut all = Counts::default();
+    for tenths in SPLITS {
+        let part = |tenths: f64| total_bits * tenths / 10.0;
+        let (front, segment) = (Some(part(tenths)), part(10.0 - tenths));
+        let (report, counts) = if segment > 0.0 {
+            let front = arguments.front_with(front, Some(segment));
+            measure(arguments, front, arguments.native)?
+        } else {
+            let front = arguments.front_with(front, None).segment_rate(None);
+            measure(arguments, front, Native::None)?
+        };
+        splits.push(report);
+        all.false_negatives += counts.false_negatives;
+    }
+    match SplitReport::new(total_bits, splits) {
+        Some(report) => output.conclude(&report, lost(&all)),
+        None => lost(&all),
+    }
+}
+
+impl Arguments {
+    fn front(&self) -> SieveOptions {
+        self.front_with(self.front_bits, self.segment_bits)
+    }
+
+    fn front_with(&self, front_bits: Option<f64>, segment_bits: Option<f64>) -> SieveOptions {
+        let mut options = SieveOptions::default()
+            .rate(self.rate)
+            .static_filters(self.made_static);
+        if let Some(bits) = front_bits {
+            options = options.summary_bits_per_key(bits);
+        }
+        if let Some(bits) = segment_bits {
+            options = options.segment_bits_per_key(bits);
+        }
+        options
+    }
+
+    fn plan(&self) -> Plan {
+        let runs = match self.runs {
+            Shape::Runs(runs) => runs,
+            // The last memtable would be asked before any filter.
+            Shape::Leveled => 1,
+        };
+        Plan {
+            keys: self.keys,
+            runs,
+            rounds: self.rounds.into(),
+            lookups: usize::try_from(self.lookups).unwrap_or(usize::MAX),
+            seed: 1,
+        }
+    }
+
+    fn setting(&self, native: Native) -> Setting {
+        Setting {
+            keys: self.keys,
+            shape: self.runs,
+            native,
+            bits_per_key: self.bits_per_key,
+            blocks: match self.cache {
+                None => Blocks::Cached,
+                Some(mib) => Blocks::OnDisk {
+                    cache_bytes: mib * MIB,
+                },
+            },
+        }
+    }
+
+    fn case(&self) -> Case {
+        let runs = match self.runs {
+            Shape::Runs(runs) => runs.to_string(),
+            Shape::Leveled => "leveled".to_owned(),
+        };
+        Case {
+            keys: self.keys,
+            runs,
+            native: match self.native {
+                Native::None => self.native.name().to_owned(),
+                _ => format!("{} {}", self.native.name(), self.bits_per_key),
+            },
+            cache_mib: self.cache,
+            rounds: self.rounds.into(),
+        }
+    }
+}
+
+/// `own` are the filters of the tables behind the front, where it builds none for them.
+fn measure(
+    arguments: &Arguments,
+    front: SieveOptions,
+    own: Native,
+) -> Result<(MissReport, Counts), Stop> {
+    let plan = arguments.plan();
+    arguments.setting(own).check_room()?;
+    let (native_home, sieve_home) = (Home::temporary()?, Home::temporary()?);
+    let options = |filter| arguments.setting(filter).options();
+    let spaces = [Space::Default];
+    let mut native = Plain::open(&options(arguments.native), native_home.path(), &spaces)?;
+    let mut sieve = Sieve::open(&options(own), &front, sieve_home.path(), &spaces)?;
+
+    let mut loading = Progress::new("loading both", plan.keys);
+    let fill_us = miss::fill(&plan, &mut native, &mut sieve, &mut loading)?;
+    drop(loading);
+    settle(arguments.runs, &native, &sieve)?;
+    if arguments.cache.is_some() {
+        store::count_blocks();
+    }
+    let mut looking = Progress::new("looking up", plan.rounds as u64 + 1);
+    let figures = miss::measure(&plan, &arguments.mix, &native, &sieve, &mut looking)?;
+    drop(looking);
+
+    let weight = inspect::weight(sieve.front(), Space::Default.name())?;
+    let weights = Weights {
+        front_bits_per_key: weight.summary_bits_per_key,
+        segment_bits_per_key: weight.segment_bits_per_key,
+        native_bits_per_key: engine::native_bits_per_key(native.engine())?,
+        segment_observed_rate: weight.segment_observed_rate,
+    };
+    Ok((
+        MissReport::new(&arguments.case(), fill_us, &figures, weights),
+        figures.counts,
+    ))
+}
+
+/// Lets both stores come to rest: compactions over, every SST covered, the summary in one piece.
+fn settle(shape: Shape, native: &Plain, sieve: &Sieve) -> Result<(), Stop> {
+    let mut progress = Progress::unbounded("settling");
+    // Where nothing is compacted, RocksDB says for ever that a compaction is pending.
+    if shape == Shape::Leveled {
+        engine::settle(
+            |name| native.engine().property_int_value(name),
+            &mut progress,
+        )?;
+        engine::settle(|name| sieve.front().property_int_value(name), &mut progress)?;
+    }
+    engine::cover(sieve.front(), &mut progress)?;
+    sieve.front().consolidate()?;
+    Ok(())
+}

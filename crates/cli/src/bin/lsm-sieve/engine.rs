@@ -1,0 +1,252 @@
+//! Options that are the same on both sides of every comparison, and waiting for an engine.
+
+use std::path::Path;
+use std::time::Duration;
+
+use lsm_sieve::math::Rate;
+use lsm_sieve::{SieveDb, SieveOptions};
+use lsm_sieve_cli::workload::Watch;
+use rocksdb::properties::PropName;
+use rocksdb::{BlockBasedOptions, Cache, DB, DBCompressionType, Options};
+
+use crate::outcome::Stop;
+
+/// RocksDB's own filter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Native {
+    /// Its Bloom filter.
+    Bloom,
+    /// Its Ribbon filter: fewer bits, more work.
+    Ribbon,
+    /// No filter.
+    None,
+}
+
+impl Native {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Bloom => "bloom",
+            Self::Ribbon => "ribbon",
+            Self::None => "none",
+        }
+    }
+}
+
+/// How sorted runs come about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shape {
+    /// One run for each explicit flush; nothing is compacted.
+    Runs(u64),
+    /// RocksDB's default levels.
+    Leveled,
+}
+
+/// Where the blocks of a look-up come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Blocks {
+    /// All are in RocksDB's block cache.
+    Cached,
+    /// Those that are not in a block cache of so many bytes are read from disk, past the system's cache.
+    OnDisk { cache_bytes: u64 },
+}
+
+/// The database of a comparison: filters held in memory, no compression.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Setting {
+    pub(crate) keys: u64,
+    pub(crate) shape: Shape,
+    pub(crate) native: Native,
+    pub(crate) bits_per_key: f64,
+    pub(crate) blocks: Blocks,
+}
+
+/// A key, a value and what a memtable adds to them.
+const MEMTABLE_BYTES_PER_KEY: u64 = 200;
+/// A key and a value in a block, generously.
+const BLOCK_BYTES_PER_KEY: u64 = 128;
+
+/// More keys than any disk here holds.
+pub(crate) const KEYS_MAX: u64 = 1 << 40;
+
+pub(crate) const MIB: u64 = 1 << 20;
+
+impl Setting {
+    pub(crate) fn options(self) -> Options {
+        let mut options = Options::default();
+        options.create_if_missing(true);
+        options.create_missing_column_families(true);
+        options.set_compression_type(DBCompressionType::None);
+        options.set_block_based_table_factory(&self.table());
+        options.set_use_direct_reads(self.blocks != Blocks::Cached);
+        if let Shape::Runs(_) = self.shape {
+            options.set_disable_auto_compactions(true);
+            options.set_level_zero_slowdown_writes_trigger(i32::MAX);
+            options.set_level_zero_stop_writes_trigger(i32::MAX);
+        }
+        options.set_write_buffer_size(size(self.run_bytes().max(64 * MIB)));
+        options
+    }
+
+    /// Refuses to fill two databases in temporary folders where the disk has no room for them.
+    pub(crate) fn check_room(self) -> Result<(), Stop> {
+        // RocksDB sets aside room for a log of a memtable and a tenth.
+        let log = self.run_bytes().saturating_mul(11) / 10;
+        let tables = self.keys.saturating_mul(BLOCK_BYTES_PER_KEY);
+        let wanted = log.saturating_add(tables).saturating_mul(2);
+        let folder = std::env::temp_dir();
+        let free = free_bytes(&folder).unwrap_or(u64::MAX);
+        if wanted <= free {
+            return Ok(());
+        }
+        Err(Stop::input(format!(
+            "{} keys want up to {} MiB in {}, where {} MiB are free: ask for fewer, or set TMPDIR to a \
+             folder on a larger disk",
+            self.keys,
+            wanted / MIB,
+            folder.display(),
+            free / MIB
+        )))
+    }
+
+    /// What a memtable must hold to be one run.
+    fn run_bytes(self) -> u64 {
+        let keys = match self.shape {
+            Shape::Runs(runs) => self.keys.div_ceil(runs.max(1)),
+            Shape::Leveled => 0,
+        };
+        keys.saturating_mul(MEMTABLE_BYTES_PER_KEY)
+    }
+
+    fn table(self) -> BlockBasedOptions {
+        const BLOCK_BASED: bool = false;
+        let mut table = BlockBasedOptions::default();
+        let cache_bytes = match self.blocks {
+            Blocks::Cached => self
+                .keys
+                .saturating_mul(BLOCK_BYTES_PER_KEY)
+                .saturating_add(256 * MIB),
+            Blocks::OnDisk { cache_bytes } => cache_bytes,
+        };
+        table.set_block_cache(&Cache::new_lru_cache(size(cache_bytes)));
+        table.set_cache_index_and_filter_blocks(false);
+        match self.native {
+            Native::Bloom => table.set_bloom_filter(self.bits_per_key, BLOCK_BASED),
+            Native::Ribbon => table.set_ribbon_filter(self.bits_per_key),
+            Native::None => {}
+        }
+        table
+    }
+}
+
+/// What a disk still takes, if it tells.
+#[cfg(target_os = "linux")]
+fn free_bytes(folder: &Path) -> Option<u64> {
+    let disk = rustix::fs::statvfs(folder).ok()?;
+    Some(disk.f_bavail.saturating_mul(disk.f_frsize))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn free_bytes(_: &Path) -> Option<u64> {
+    None
+}
+
+fn size(bytes: u64) -> usize {
+    usize::try_from(bytes).unwrap_or(usize::MAX)
+}
+
+/// Reads a rate off the command line.
+pub(crate) fn parse_rate(text: &str) -> Result<Rate, String> {
+    let number: f64 = text
+        .parse()
+        .map_err(|_| "not a number, for example 0.01".to_owned())?;
+    Rate::new(number).map_err(|error| error.to_string())
+}
+
+/// Reads one that a front can keep.
+pub(crate) fn parse_front_rate(text: &str) -> Result<Rate, String> {
+    let least = SieveOptions::LEAST_RATE;
+    match parse_rate(text)? {
+        rate if rate.get() < least => Err(format!("a front keeps no rate below {least:e}")),
+        rate => Ok(rate),
+    }
+}
+
+/// How long a wait goes on before it looks at the watch.
+pub(crate) const PATIENCE: Duration = Duration::from_millis(100);
+
+/// Waits until flushes and compactions are over, which would disturb a measurement.
+///
+/// `property` reads one of RocksDB's numbers.
+pub(crate) fn settle(
+    property: impl Fn(&PropName) -> Result<Option<u64>, rocksdb::Error>,
+    watch: &mut impl Watch,
+) -> Result<(), Stop> {
+    while busy(&property)? {
+        watch.advance(0)?;
+        std::thread::sleep(PATIENCE);
+    }
+    Ok(())
+}
+
+fn busy(
+    property: &impl Fn(&PropName) -> Result<Option<u64>, rocksdb::Error>,
+) -> Result<bool, rocksdb::Error> {
+    let signs = [
+        rocksdb::properties::NUM_RUNNING_FLUSHES,
+        rocksdb::properties::MEM_TABLE_FLUSH_PENDING,
+        rocksdb::properties::NUM_RUNNING_COMPACTIONS,
+        rocksdb::properties::COMPACTION_PENDING,
+    ];
+    for sign in signs {
+        if property(sign)?.is_some_and(|value| value > 0) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Waits until every live SST has its filter.
+pub(crate) fn cover(db: &SieveDb, watch: &mut impl Watch) -> Result<(), Stop> {
+    while !db.wait_until_covered(PATIENCE) {
+        watch.advance(0)?;
+    }
+    Ok(())
+}
+
+/// Bits a key that RocksDB's own filters take in the default column family.
+pub(crate) fn native_bits_per_key(engine: &DB) -> Result<f64, rocksdb::Error> {
+    let properties = engine.property_value(rocksdb::properties::AGGREGATED_TABLE_PROPERTIES)?;
+    let properties = properties.unwrap_or_default();
+    let field = |name: &str| aggregated(&properties, name).unwrap_or(0.0);
+    let entries = field("# entries");
+    let bytes = field("filter block size");
+    Ok(if entries > 0.0 {
+        bytes * 8.0 / entries
+    } else {
+        0.0
+    })
+}
+
+/// One field of RocksDB's text `name=value; name=value; ...`.
+pub(crate) fn aggregated(properties: &str, name: &str) -> Option<f64> {
+    let fields = properties
+        .split(';')
+        .filter_map(|field| field.split_once('='));
+    let mut values = fields
+        .filter(|(key, _)| key.trim() == name)
+        .map(|(_, value)| value.trim());
+    values.next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_field_of_the_table_properties_is_found() {
+        let text = "# data blocks=2; # entries=400; filter block size=500; filter policy name=N/A";
+        assert_eq!(aggregated(text, "# entries"), Some(400.0));
+        assert_eq!(aggregated(text, "filter block size"), Some(500.0));
+        assert_eq!(aggregated(text, "block size"), None);
+    }
+}

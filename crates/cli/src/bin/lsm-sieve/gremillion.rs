@@ -1,0 +1,211 @@
+//! `gremillion`: how often a filter sends a transaction to the differential file for nothing.
+
+use std::path::{Path, PathBuf};
+
+use lsm_sieve::math::Probes;
+use lsm_sieve_cli::chart::Ground;
+use lsm_sieve_cli::workload::Watch as _;
+use lsm_sieve_cli::workload::gremillion::report::GremillionReport;
+use lsm_sieve_cli::workload::gremillion::stored::{Contest, StoredReport};
+use lsm_sieve_cli::workload::gremillion::{Access, Experiment, Hashing, published};
+
+use crate::destination::Destination;
+use crate::home::Home;
+use crate::outcome::Stop;
+use crate::output::Output;
+use crate::progress::Progress;
+
+const AFTER_HELP: &str = "Examples:
+  lsm-sieve gremillion
+  lsm-sieve gremillion --svg rates.svg     writes rates-4.svg, rates-6.svg and rates-8.svg
+  lsm-sieve gremillion --hash weak --access uniform --json
+  lsm-sieve gremillion --store
+
+100,000 transactions read some 30,000 records and update 7,000; filters of 16,384 to 65,536 bits
+with 4, 6 and 8 functions, beside the rates printed in 1982 and 1983.";
+
+/// Repeat Gremillion's experiment with a differential file's filter, 21 sizes and functions.
+#[derive(clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Arguments {
+    /// Runs of every cell, each with transactions and hash functions of its own.
+    #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u16).range(2..))]
+    seeds: u16,
+    /// The first run's seed.
+    #[arg(long, value_name = "SEED", default_value_t = 1)]
+    seed: u64,
+    /// How records are chosen.
+    #[arg(long, default_value = "both")]
+    access: AccessName,
+    /// The exponent of Zipf's law, above 0 and at most 1.
+    #[arg(long, value_name = "E", default_value_t = 0.99, value_parser = exponent)]
+    exponent: f64,
+    /// The filters' hash functions.
+    #[arg(long, default_value = "strong", conflicts_with = "store")]
+    hash: HashName,
+    /// What all intervals of the means hold with, together.
+    #[arg(long, value_name = "C", default_value_t = 0.95, value_parser = confidence)]
+    confidence: f64,
+    /// Draw rate against size, one picture for each number of functions: FILE-4, FILE-6, FILE-8.
+    #[arg(long, value_name = "FILE", conflicts_with = "store")]
+    svg: Option<PathBuf>,
+    /// The same as PNG.
+    #[arg(long, value_name = "FILE", conflicts_with = "store")]
+    png: Option<PathBuf>,
+    /// Run the first seed on a differential store in a temporary folder, RocksDB's reads counted.
+    #[arg(long)]
+    store: bool,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum AccessName {
+    /// Each record alike.
+    Uniform,
+    /// Some far more often than others.
+    Zipf,
+    /// One after the other.
+    Both,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum HashName {
+    /// A 64-bit hash.
+    Strong,
+    /// The same folded to 190,000 values, which fits the rates of 1982 best.
+    Weak,
+}
+
+fn exponent(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(exponent) if exponent > 0.0 && exponent <= 1.0 => Ok(exponent),
+        _ => Err("an exponent lies above 0 and is at most 1".to_owned()),
+    }
+}
+
+fn confidence(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(confidence) if confidence > 0.0 && confidence < 1.0 => Ok(confidence),
+        _ => Err("a confidence lies between 0 and 1, as 0.95".to_owned()),
+    }
+}
+
+impl Arguments {
+    fn experiment(&self) -> Experiment {
+        let skewed = Access::Zipf {
+            exponent: self.exponent,
+        };
+        Experiment {
+            accesses: match self.access {
+                AccessName::Uniform => vec![Access::Uniform],
+                AccessName::Zipf => vec![skewed],
+                AccessName::Both => vec![Access::Uniform, skewed],
+            },
+            hashing: match self.hash {
+                HashName::Strong => Hashing::Strong,
+                HashName::Weak => Hashing::Weak,
+            },
+            seeds: self.seeds.into(),
+            first_seed: self.seed,
+            confidence: self.confidence,
+            ..Experiment::default()
+        }
+    }
+}
+
+pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), Stop> {
+    let experiment = arguments.experiment();
+    if arguments.store {
+        return on_the_store(&experiment, output);
+    }
+    let svg = pictures(arguments.svg.as_deref())?;
+    let png = pictures(arguments.png.as_deref())?;
+    let runs = experiment.accesses.len() * experiment.seeds;
+    let mut progress = Progress::new("running all cells", runs as u64);
+    let outcome = experiment.run(&mut progress)?;
+    drop(progress);
+    let report = GremillionReport::new(&experiment, &outcome);
+    let drawn = draw(&report, &svg, &png);
+    output.conclude(&report, lost(&report).and(drawn))
+}
+
+fn draw(report: &GremillionReport, svg: &[Destination], png: &[Destination]) -> Result<(), Stop> {
+    let charts = report.charts();
+    for (file, (_, chart)) in svg.iter().zip(&charts) {
+        file.write(chart.svg().as_bytes())?;
+    }
+    for (file, (_, chart)) in png.iter().zip(&charts) {
+        file.write(&chart.png(Ground::Light)?)?;
+    }
+    Ok(())
+}
+
+fn lost(report: &GremillionReport) -> Result<(), Stop> {
+    match report.false_negatives {
+        0 => Ok(()),
+        lost => Err(Stop::Finding(format!(
+            "{lost} modified records were answered unmodified: do not use these filters, and report this"
+        ))),
+    }
+}
+
+fn on_the_store(experiment: &Experiment, output: Output) -> Result<(), Stop> {
+    let cells = published::cells().count() * experiment.accesses.len();
+    let mut progress = Progress::new("running the store", cells as u64);
+    let mut report = StoredReport { cells: Vec::new() };
+    for access in &experiment.accesses {
+        let (scale, seed) = (&experiment.scale, experiment.first_seed);
+        let home = Home::temporary()?;
+        let contest = Contest::new(*access, scale, seed, home.path())?;
+        for cell in published::cells() {
+            let home = Home::temporary()?;
+            report.cells.push(contest.run(&cell, home.path())?);
+            progress.advance(1)?;
+        }
+    }
+    drop(progress);
+    let finding = report.finding();
+    let verdict = finding.map_or(Ok(()), |found| Err(Stop::Finding(found)));
+    output.conclude(&report, verdict)
+}
+
+/// The files of one form, in the order of the charts.
+fn pictures(file: Option<&Path>) -> Result<Vec<Destination>, Stop> {
+    let Some(file) = file else {
+        return Ok(Vec::new());
+    };
+    if let Destination::Stream(path) = Destination::new(file)? {
+        return Err(Stop::input(format!(
+            "{} is no regular file, and several pictures are drawn; name a file",
+            path.display()
+        )));
+    }
+    let files = published::probes().map(|probes| Destination::new(&numbered(file, probes)));
+    files.collect()
+}
+
+/// `rates-4.svg` for `rates.svg`.
+fn numbered(file: &Path, probes: Probes) -> PathBuf {
+    let mut name = file.file_stem().unwrap_or_default().to_owned();
+    name.push(format!("-{probes}"));
+    if let Some(extension) = file.extension() {
+        name.push(".");
+        name.push(extension);
+    }
+    file.with_file_name(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_picture_keeps_all_of_its_name_and_gets_a_number() {
+        for (file, want) in [
+            ("rates.svg", "rates-4.svg"),
+            ("a/b.c/rates", "a/b.c/rates-4"),
+            ("rates.of.1982.svg", "rates.of.1982-4.svg"),
+        ] {
+            assert_eq!(numbered(Path::new(file), Probes::new(4)), Path::new(want));
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! `inspect`: what filters a database has, what they cost and what they promise.
+
+use lsm_sieve::{ColumnReport, FilterReport, Inspection, SegmentReport, SieveDb};
+use lsm_sieve_cli::workload::report::{Tabular, number, percent};
+use serde::Serialize;
+
+use crate::database::Database;
+use crate::outcome::Stop;
+use crate::output::Output;
+
+const AFTER_HELP: &str = "Examples:
+  lsm-sieve inspect /var/lib/service/db
+  lsm-sieve inspect /var/lib/service/db --filters /fast/filters --json";
+
+/// Show the filters of a database, per column family and SST.
+///
+/// The database is read, and no file of it is changed; no other process may have it open.
+#[derive(clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    database: Database,
+}
+
+pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), Stop> {
+    let look = arguments.database.open()?;
+    output.print(&Report::from(look.db.inspect()?))
+}
+
+/// What the filters of one column family cost, and how often they were wrong.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Weight {
+    pub(crate) summary_bits_per_key: f64,
+    pub(crate) segment_bits_per_key: f64,
+    pub(crate) segment_observed_rate: f64,
+}
+
+impl Weight {
+    /// Of the summary and the segments' filters together.
+    pub(crate) fn bits_per_key(self) -> f64 {
+        self.summary_bits_per_key + self.segment_bits_per_key
+    }
+}
+
+/// The filters of one column family, means over its segments weighted by their keys.
+pub(crate) fn weight(db: &SieveDb, family: &str) -> Result<Weight, Stop> {
+    let inspection = db.inspect()?;
+    let columns = inspection.columns.iter();
+    let Some(column) = columns.into_iter().find(|column| column.name == family) else {
+        return Ok(Weight::default());
+    };
+    Ok(Weight {
+        summary_bits_per_key: column.summary.bits_per_key,
+        segment_bits_per_key: mean(&column.segments, |filter| filter.bits_per_key).unwrap_or(0.0),
+        // A table without a filter is always asked.
+        segment_observed_rate: mean(&column.segments, |filter| filter.observed_rate).unwrap_or(1.0),
+    })
+}
+
+fn mean(segments: &[SegmentReport], of: fn(&FilterReport) -> f64) -> Option<f64> {
+    let (mut sum, mut keys) = (0.0, 0.0);
+    for filter in segments
+        .iter()
+        .filter_map(|segment| segment.filter.as_ref())
+    {
+        sum += of(filter) * filter.keys as f64;
+        keys += filter.keys as f64;
+    }
+    (keys > 0.0).then(|| sum / keys)
+}
+
+#[derive(Serialize)]
+struct Report {
+    column_families: Vec<Family>,
+    /// Runs in which an audit found a key that a filter had ruled out.
+    refuted_runs: usize,
+}
+
+#[derive(Serialize)]
+struct Family {
+    name: String,
+    /// `None`: not known.
+    uncovered_segments: Option<usize>,
+    summary: Filter,
+    segments: Vec<Segment>,
+}
+
+#[derive(Serialize)]
+struct Filter {
+    keys: u64,
+    stages: usize,
+    bits: u64,
+    bits_per_key: f64,
+    fill: f64,
+    predicted_rate: f64,
+    observed_rate: f64,
+    promised_rate: f64,
+    source: String,
+}
+
+#[derive(Serialize)]
+struct Segment {
+    file: String,
+    id: Option<String>,
+    level: Option<u32>,
+    entries: u64,
+    /// Whether the summary speaks for it.
+    covered: bool,
+    /// Whether RocksDB asks its filter.
+    consulted: bool,
+    /// Whether its sidecar is on disk.
+    saved: bool,
+    filter: Option<Filter>,
+    /// What upkeep would do with it.
+    decision: Option<String>,
+}
+
+impl From<Inspection> for Report {
+    fn from(inspection: Inspection) -> Self {
+        Self {
+            refuted_runs: inspection.refuted_runs,
+            column_families: inspection.columns.into_iter().map(Family::from).collect(),
+        }
+    }
+}
+
+impl From<ColumnReport> for Family {
+    fn from(column: ColumnReport) -> Self {
+        Self {
+            name: column.name,
+            uncovered_segments: column.uncovered,
+            summary: Filter::from(column.summary),
+            segments: column.segments.into_iter().map(Segment::from).collect(),
+        }
+    }
+}
+
+impl From<SegmentReport> for Segment {
+    fn from(segment: SegmentReport) -> Self {
+        Self {
+            file: segment.file,
+            id: segment.id.map(|id| id.to_string()),
+            level: segment.level,
+            entries: segment.entries,
+            covered: segment.covered,
+            consulted: segment.consulted,
+            saved: segment.saved,
+            filter: segment.filter.map(Filter::from),
+            decision: segment.decision.map(|plan| plan.to_string()),
+        }
+    }
+}
+
+impl From<FilterReport> for Filter {
+    fn from(filter: FilterReport) -> Self {
+        Self {
+            keys: filter.keys,
+            stages: filter.stages,
+            bits: filter.bits,
+            bits_per_key: filter.bits_per_key,
+            fill: filter.fill,
+            predicted_rate: filter.predicted_rate,
+            observed_rate: filter.observed_rate,
+            promised_rate: filter.promised_rate,
+            source: filter.source,
+        }
+    }
+}
+
+impl Tabular for Report {
+    fn head(&self) -> Vec<String> {
+        let heads = [
+            "filter",
+            "level",
+            "keys",
+            "stages",
+            "bits per key",
+            "fill",
+            "predicted",
+            "observed",
+            "source",
+            "coverage",
+            "decision",
+        ];
+        heads.map(str::to_owned).to_vec()
+    }
+
+    fn rows(&self) -> Vec<Vec<String>> {
+        self.column_families.iter().flat_map(Family::rows).collect()
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let runs = match self.refuted_runs {
+            0 => return Vec::new(),
+            1 => "1 run".to_owned(),
+            runs => format!("{runs} runs"),
+        };
+        vec![format!(
+            "In {runs} an audit found a key that a filter had ruled out; the filters were made anew \
+             since. Report this, and test the memory of the machine."
+        )]
+    }
+}
+
+impl Family {
+    fn rows(&self) -> Vec<Vec<String>> {
+        let coverage = match self.uncovered_segments {
+            None => "not known".to_owned(),
+            Some(0) => "complete".to_owned(),
+            Some(left) => format!("{left} SSTs to go"),
+        };
+        let mut rows = vec![row(
+            format!("{}: summary", self.name),
+            None,
+            Some(&self.summary),
+            coverage,
+        )];
+        rows.extend(self.segments.iter().map(Segment::row));
+        rows
+    }
+}
+
+impl Segment {
+    fn row(&self) -> Vec<String> {
+        let name = self.file.rsplit('/').next().unwrap_or(&self.file);
+        let mut states = Vec::from([if self.covered {
+            "covered"
+        } else {
+            "not covered"
+        }]);
+        states.extend(self.consulted.then_some("asked by RocksDB"));
+        states.extend((!self.saved).then_some("no sidecar"));
+        let mut cells = row(
+            format!("  {name}"),
+            self.level,
+            self.filter.as_ref(),
+            states.join(", "),
+        );
+        if let Some(last) = cells.last_mut() {
+            *last = self.decision.clone().unwrap_or_default();
+        }
+        cells
+    }
+}
+
+fn row(name: String, level: Option<u32>, filter: Option<&Filter>, coverage: String) -> Vec<String> {
+    let cell = |text: fn(&Filter) -> String| filter.map_or_else(|| "-".to_owned(), text);
+    vec![
+        name,
+        level.map_or_else(String::new, |level| level.to_string()),
+        cell(|filter| number(filter.keys)),
+        cell(|filter| filter.stages.to_string()),
+        cell(|filter| format!("{:.1}", filter.bits_per_key)),
+        cell(|filter| format!("{:.2}", filter.fill)),
+        cell(|filter| percent(filter.predicted_rate)),
+        cell(|filter| percent(filter.observed_rate)),
+        cell(|filter| filter.source.clone()),
+        coverage,
+        String::new(),
+    ]
+}

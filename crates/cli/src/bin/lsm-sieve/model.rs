@@ -1,0 +1,65 @@
+//! `model`: the tables and figures of the literature, computed by this crate's mathematics.
+
+use std::path::PathBuf;
+
+use lsm_sieve_cli::chart::Ground;
+
+use crate::destination::Destination;
+use crate::figures::{self, Contents, Name};
+use crate::outcome::Stop;
+use crate::output::Output;
+
+const AFTER_HELP: &str = "Examples:
+  lsm-sieve model
+  lsm-sieve model table1
+  lsm-sieve model fig6 --svg fig6.svg --csv fig6.csv
+  lsm-sieve model grandi --png grandi.png --dark
+  lsm-sieve model compare --json
+
+Without a figure it lists them all; as JSON, with their points.";
+
+/// Print a table or figure of the literature, and draw it.
+#[derive(clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Arguments {
+    /// Which one; a list of them all otherwise.
+    #[arg(value_name = "FIGURE")]
+    name: Option<Name>,
+    /// Draw it into this file, as SVG that follows the reader's choice of light or dark.
+    #[arg(long, value_name = "FILE", requires = "name")]
+    svg: Option<PathBuf>,
+    /// Draw it into this file, as PNG.
+    #[arg(long, value_name = "FILE", requires = "name")]
+    png: Option<PathBuf>,
+    /// Draw the PNG on dark ground.
+    #[arg(long, requires = "png")]
+    dark: bool,
+    /// Write its points into this file.
+    #[arg(long, value_name = "FILE", requires = "name")]
+    csv: Option<PathBuf>,
+}
+
+pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), Stop> {
+    let Some(name) = arguments.name else {
+        return output.print(&Contents(figures::all()));
+    };
+    let file = |path: &Option<PathBuf>| path.as_deref().map(Destination::new).transpose();
+    let (svg, png) = (file(&arguments.svg)?, file(&arguments.png)?);
+    let csv = file(&arguments.csv)?;
+    let figure = name.figure();
+    if let Some(file) = svg {
+        file.write(figure.chart.svg().as_bytes())?;
+    }
+    if let Some(file) = png {
+        let ground = if arguments.dark {
+            Ground::Dark
+        } else {
+            Ground::Light
+        };
+        file.write(&figure.chart.png(ground)?)?;
+    }
+    if let Some(file) = csv {
+        file.write(figure.csv().as_bytes())?;
+    }
+    output.print(&figure)
+}

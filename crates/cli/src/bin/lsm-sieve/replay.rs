@@ -1,0 +1,267 @@
+//! `replay`: a real trace through the front, every look-up checked against the engine.
+//!
+//! The trace is read through once before any database is opened: a flaw at its end is found while
+//! there is nothing to clean up. Then it is replayed three times over fresh databases: counted
+//! with the front, timed with it, timed without.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use lsm_sieve::math::Rate;
+use lsm_sieve::{SieveDb, SieveOptions};
+use lsm_sieve_cli::workload::Watch as _;
+use lsm_sieve_cli::workload::operation::{Mode, Updates};
+use lsm_sieve_cli::workload::replay::{self, Counts};
+use lsm_sieve_cli::workload::report::ReplayReport;
+use lsm_sieve_cli::workload::store::{Differential, Fronted, Plain, Sieve, Store, column_families};
+use lsm_sieve_cli::workload::trace::{Format, Trace, TraceError};
+
+use crate::demo::lost;
+use crate::engine::{self, Blocks, Native, Setting, Shape};
+use crate::home::Home;
+use crate::inspect;
+use crate::outcome::Stop;
+use crate::output::Output;
+use crate::progress::Progress;
+
+const AFTER_HELP: &str = "Examples:
+  lsm-sieve replay --trace vault.gz --format u64be --mode upsert
+  lsm-sieve replay --trace pages.lis.zst --format lis --mode differential --limit 100000 --json
+
+Plain, gzip, xz and zstd files are told apart by their first bytes.";
+
+/// Steps between two looks at Ctrl-C while a trace is read through.
+const SURVEY_IDS: u64 = 1 << 16;
+
+/// Replay a trace against a RocksDB with and without the front, and count lost reads.
+#[derive(clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Arguments {
+    /// The trace.
+    #[arg(long, value_name = "FILE")]
+    trace: PathBuf,
+    /// How its bytes are read as ids.
+    #[arg(long)]
+    format: Format,
+    /// What an id is taken to mean.
+    #[arg(long)]
+    mode: ModeName,
+    /// Replay the first N ids only.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    limit: Option<u64>,
+    /// Keep the database of the counted replay here: a new folder, or the database of a replay before,
+    /// into which the ids are written.
+    #[arg(long, value_name = "DIR")]
+    db: Option<PathBuf>,
+    /// The false-positive rate to promise.
+    #[arg(long, value_name = "P", default_value = "0.01", value_parser = engine::parse_front_rate)]
+    rate: Rate,
+    /// Fixes which ids and accesses are updates (differential).
+    #[arg(long, value_name = "SEED", default_value_t = Updates::default().seed)]
+    seed: u64,
+    /// The share of the accesses to an updatable id that are updates (differential).
+    #[arg(long, value_name = "SHARE", default_value_t = Updates::default().of_accesses, value_parser = share)]
+    updates: f64,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum ModeName {
+    /// Each id is looked up, and inserted when it is missing.
+    Upsert,
+    /// All ids exist in a main file; 7 in 30 are updated, into a differential file.
+    Differential,
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(share) if (0.0..=1.0).contains(&share) => Ok(share),
+        _ => Err("a share lies between 0 and 1".to_owned()),
+    }
+}
+
+impl Arguments {
+    fn mode(&self) -> Mode {
+        match self.mode {
+            ModeName::Upsert => Mode::Upsert,
+            ModeName::Differential => Mode::Differential(Updates {
+                of_accesses: self.updates,
+                seed: self.seed,
+                ..Updates::default()
+            }),
+        }
+    }
+
+    /// Refuses for upserts what no replay of them has made; a differential store sees for itself.
+    fn home(&self, path: &Path) -> Result<Home, Stop> {
+        let home = Home::at(path)?;
+        if let (Home::Old(path), ModeName::Upsert) = (&home, self.mode)
+            && column_families(path)?.len() > 1
+        {
+            return Err(Stop::input(format!(
+                "{} has several column families, and is none that upserts were replayed into: name \
+                 another folder",
+                path.display()
+            )));
+        }
+        Ok(home)
+    }
+
+    /// The ids, from the beginning.
+    fn ids(&self) -> Result<impl Iterator<Item = Result<u64, TraceError>>, TraceError> {
+        let limit = self.limit.and_then(|limit| usize::try_from(limit).ok());
+        Ok(Trace::open(&self.trace, self.format)?.take(limit.unwrap_or(usize::MAX)))
+    }
+}
+
+pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), Stop> {
+    can_be_read_again(&arguments.trace)?;
+    let home = match &arguments.db {
+        Some(path) => arguments.home(path)?,
+        None => Home::temporary()?,
+    };
+    let replay = Replay {
+        arguments,
+        mode: arguments.mode(),
+        ids: survey(arguments)?,
+    };
+    let (counts, bits_per_key) = replay.count(home.path())?;
+    let report = ReplayReport {
+        mode: replay.mode.name(),
+        counts,
+        observed_rate: counts.observed_rate(),
+        promised_rate: arguments.rate.get(),
+        bits_per_key,
+        seconds: replay.time_sieve()?.as_secs_f64(),
+        seconds_unfiltered: replay.time_plain()?.as_secs_f64(),
+    };
+    home.keep();
+    output.conclude(&report, lost(&counts))
+}
+
+/// What is not there is left to the trace's own error, and so is a folder.
+fn can_be_read_again(trace: &Path) -> Result<(), Stop> {
+    match trace.metadata() {
+        Ok(found) if !found.is_file() && !found.is_dir() => Err(Stop::input(format!(
+            "{} is no regular file, and it is read more than once; write it to a file first",
+            trace.display()
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// Reads the trace through; gives the number of its ids.
+fn survey(arguments: &Arguments) -> Result<u64, Stop> {
+    let mut progress = Progress::unbounded("reading the trace");
+    let mut ids = 0_u64;
+    for id in arguments.ids()? {
+        id?;
+        ids += 1;
+        if ids.is_multiple_of(SURVEY_IDS) {
+            progress.advance(SURVEY_IDS)?;
+        }
+    }
+    Ok(ids)
+}
+
+/// One trace, known to be whole, and how it is read.
+struct Replay<'a> {
+    arguments: &'a Arguments,
+    mode: Mode,
+    ids: u64,
+}
+
+impl Replay<'_> {
+    /// Counts over a database in `path`, behind the front or, for a differential replay, as a
+    /// differential store; gives the bits that the filters take a key, too.
+    fn count(&self, path: &Path) -> Result<(Counts, f64), Stop> {
+        match self.mode {
+            Mode::Upsert => {
+                let mut store = self.sieve(path)?;
+                let counts = self.counted(&mut store, Sieve::front)?;
+                let weight = inspect::weight(store.front(), self.mode.filtered_space().name())?;
+                Ok((counts, weight.bits_per_key()))
+            }
+            Mode::Differential(_) => {
+                let mut store = self.differential(path)?;
+                let counts = self.counted(&mut store, |store| store.store().front())?;
+                let store = store.store();
+                let weight = inspect::weight(store.front(), &store.family())?;
+                Ok((counts, weight.bits_per_key()))
+            }
+        }
+    }
+
+    fn counted<S: Fronted>(
+        &self,
+        store: &mut S,
+        front: impl Fn(&S) -> &SieveDb,
+    ) -> Result<Counts, Stop> {
+        self.prepare(store)?;
+        // Look-ups before the first pass over the tables would count as false positives.
+        engine::cover(front(store), &mut Progress::unbounded("covering"))?;
+        let mut progress = Progress::new("counting, with the front", self.ids);
+        let counts = replay::count(self.arguments.ids()?, self.mode, store, &mut progress)?;
+        store.flush()?;
+        engine::cover(front(store), &mut Progress::unbounded("covering"))?;
+        Ok(counts)
+    }
+
+    fn time_sieve(&self) -> Result<Duration, Stop> {
+        const WHAT: &str = "timing, with the front";
+        let home = Home::temporary()?;
+        match self.mode {
+            Mode::Upsert => self.time(WHAT, &mut self.sieve(home.path())?),
+            Mode::Differential(_) => self.time(WHAT, &mut self.differential(home.path())?),
+        }
+    }
+
+    fn time_plain(&self) -> Result<Duration, Stop> {
+        let home = Home::temporary()?;
+        let mut store = Plain::open(&self.options(), home.path(), self.mode.spaces())?;
+        self.time("timing, without", &mut store)
+    }
+
+    fn time<S: Store>(&self, what: &'static str, store: &mut S) -> Result<Duration, Stop> {
+        self.prepare(store)?;
+        let mut progress = Progress::new(what, self.ids);
+        Ok(replay::time(
+            self.arguments.ids()?,
+            self.mode,
+            store,
+            &mut progress,
+        )?)
+    }
+
+    fn prepare<S: Store>(&self, store: &mut S) -> Result<(), Stop> {
+        if let Mode::Differential(_) = self.mode {
+            let mut progress = Progress::new("loading the main file", self.ids);
+            replay::load_main(self.arguments.ids()?, store, &mut progress)?;
+        }
+        Ok(())
+    }
+
+    fn sieve(&self, path: &Path) -> Result<Sieve, Stop> {
+        let spaces = self.mode.spaces();
+        Ok(Sieve::open(&self.options(), &self.front(), path, spaces)?)
+    }
+
+    fn differential(&self, path: &Path) -> Result<Differential, Stop> {
+        Ok(Differential::open(&self.options(), &self.front(), path)?)
+    }
+
+    fn front(&self) -> SieveOptions {
+        SieveOptions::default().rate(self.arguments.rate)
+    }
+
+    fn options(&self) -> rocksdb::Options {
+        const NATIVE_BITS_PER_KEY: f64 = 10.0;
+        let setting = Setting {
+            keys: self.ids,
+            shape: Shape::Leveled,
+            native: Native::Bloom,
+            bits_per_key: NATIVE_BITS_PER_KEY,
+            blocks: Blocks::Cached,
+        };
+        setting.options()
+    }
+}

@@ -1,0 +1,265 @@
+//! RocksDB as a store, alone and with the front.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rocksdb::perf::{PerfContext, PerfMetric, PerfStatsLevel, set_perf_stats};
+use rocksdb::{AsColumnFamilyRef, DB, Options};
+
+use super::{Fronted, Space, Store};
+use lsm_sieve::{OpenError, SieveDb, SieveOptions};
+
+/// Keys of a batch are in no order.
+const SORTED: bool = false;
+
+/// Why a database cannot be opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenStoreError {
+    /// The folder cannot be looked into.
+    #[error("there is no database at {}: check the path", path.display())]
+    NoFolder {
+        /// The folder.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The folder holds something else.
+    #[error(
+        "{} is not a RocksDB database (it has no file CURRENT): name the folder that holds the SSTs",
+        path.display()
+    )]
+    NotDatabase {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// RocksDB refuses.
+    #[error("RocksDB cannot open {}", path.display())]
+    Engine {
+        /// The folder.
+        path: PathBuf,
+        /// What it said.
+        source: rocksdb::Error,
+    },
+    /// The front refuses.
+    #[error("cannot open {} with the front", path.display())]
+    Front {
+        /// The folder.
+        path: PathBuf,
+        /// What it said.
+        source: OpenError,
+    },
+}
+
+/// The column families of the database in a folder.
+///
+/// # Errors
+/// [`OpenStoreError`] unless there is a database that can be read.
+pub fn column_families(path: &Path) -> Result<Vec<String>, OpenStoreError> {
+    match path.read_dir() {
+        Err(source) => {
+            return Err(OpenStoreError::NoFolder {
+                path: path.to_owned(),
+                source,
+            });
+        }
+        Ok(_) if !path.join("CURRENT").is_file() => {
+            return Err(OpenStoreError::NotDatabase {
+                path: path.to_owned(),
+            });
+        }
+        Ok(_) => {}
+    }
+    DB::list_cf(&Options::default(), path).map_err(|source| OpenStoreError::Engine {
+        path: path.to_owned(),
+        source,
+    })
+}
+
+/// The column families to open: those that are there, and those of `spaces`.
+fn with_spaces(path: &Path, spaces: &[Space]) -> Result<Vec<String>, OpenStoreError> {
+    let mut names = if path.join("CURRENT").is_file() {
+        column_families(path)?
+    } else {
+        Vec::new()
+    };
+    for space in spaces {
+        if !names.iter().any(|name| name == space.name()) {
+            names.push(space.name().to_owned());
+        }
+    }
+    Ok(names)
+}
+
+/// A RocksDB without the front.
+pub struct Plain(DB);
+
+impl Plain {
+    /// Opens the database in `path`, with a column family for each of `spaces`.
+    ///
+    /// # Errors
+    /// [`OpenStoreError::Engine`].
+    pub fn open(options: &Options, path: &Path, spaces: &[Space]) -> Result<Self, OpenStoreError> {
+        let names = with_spaces(path, spaces)?;
+        // `DB::open_cf` would give the families default options: no filter, a small cache.
+        let families = names.into_iter().map(|name| (name, options.clone()));
+        DB::open_cf_with_opts(options, path, families)
+            .map(Self)
+            .map_err(|source| OpenStoreError::Engine {
+                path: path.to_owned(),
+                source,
+            })
+    }
+
+    /// The engine.
+    pub const fn engine(&self) -> &DB {
+        &self.0
+    }
+}
+
+impl Store for Plain {
+    type Error = rocksdb::Error;
+
+    #[inline]
+    fn read(&self, space: Space, key: &[u8]) -> Result<bool, rocksdb::Error> {
+        let value = match space {
+            Space::Default => self.0.get_pinned(key),
+            _ => self.0.get_pinned_cf(family(&self.0, space), key),
+        };
+        value.map(|value| value.is_some())
+    }
+
+    fn read_many(&self, keys: &[&[u8]]) -> Result<usize, rocksdb::Error> {
+        let family = family(&self.0, Space::Default);
+        count_found(self.0.batched_multi_get_cf(family, keys, SORTED))
+    }
+
+    fn blocks_read(&self) -> u64 {
+        blocks_read()
+    }
+
+    fn write(&mut self, space: Space, key: &[u8], value: &[u8]) -> Result<(), rocksdb::Error> {
+        match space {
+            Space::Default => self.0.put(key, value),
+            _ => self.0.put_cf(family(&self.0, space), key, value),
+        }
+    }
+
+    fn flush(&mut self) -> Result<(), rocksdb::Error> {
+        [Space::Default, Space::Main, Space::Differential]
+            .iter()
+            .filter_map(|space| self.0.cf_handle(space.name()))
+            .try_for_each(|family| self.0.flush_cf(family))
+    }
+}
+
+fn family(db: &DB, space: Space) -> &rocksdb::ColumnFamily {
+    db.cf_handle(space.name())
+        .expect("opened with every space of its workload")
+}
+
+/// A RocksDB with the front.
+pub struct Sieve(SieveDb);
+
+impl Sieve {
+    /// Opens the database in `path`, with a column family for each of `spaces`.
+    ///
+    /// # Errors
+    /// [`OpenStoreError`].
+    pub fn open(
+        options: &Options,
+        sieve: &SieveOptions,
+        path: &Path,
+        spaces: &[Space],
+    ) -> Result<Self, OpenStoreError> {
+        let names = with_spaces(path, spaces)?;
+        SieveDb::open_cf(options, sieve, path, names)
+            .map(Self)
+            .map_err(|source| OpenStoreError::Front {
+                path: path.to_owned(),
+                source,
+            })
+    }
+
+    /// The database with its front.
+    pub const fn front(&self) -> &SieveDb {
+        &self.0
+    }
+}
+
+fn sieve_family(db: &SieveDb, space: Space) -> impl AsColumnFamilyRef {
+    db.cf_handle(space.name())
+        .expect("opened with every space of its workload")
+}
+
+impl Store for Sieve {
+    type Error = rocksdb::Error;
+
+    #[inline]
+    fn read(&self, space: Space, key: &[u8]) -> Result<bool, rocksdb::Error> {
+        let value = match space {
+            Space::Default => self.0.get_pinned(key),
+            _ => self.0.get_pinned_cf(&sieve_family(&self.0, space), key),
+        };
+        value.map(|value| value.is_some())
+    }
+
+    fn read_many(&self, keys: &[&[u8]]) -> Result<usize, rocksdb::Error> {
+        let family = sieve_family(&self.0, Space::Default);
+        count_found(self.0.batched_multi_get_cf(&family, keys, SORTED))
+    }
+
+    fn blocks_read(&self) -> u64 {
+        blocks_read()
+    }
+
+    fn write(&mut self, space: Space, key: &[u8], value: &[u8]) -> Result<(), rocksdb::Error> {
+        match space {
+            Space::Default => self.0.put(key, value),
+            _ => self.0.put_cf(&sieve_family(&self.0, space), key, value),
+        }
+    }
+
+    fn flush(&mut self) -> Result<(), rocksdb::Error> {
+        [Space::Default, Space::Main, Space::Differential]
+            .iter()
+            .filter_map(|space| self.0.cf_handle(space.name()))
+            .try_for_each(|family| self.0.flush_cf(&family))
+    }
+}
+
+impl Fronted for Sieve {
+    fn rules_out(&self, space: Space, key: &[u8]) -> bool {
+        let answer = match space {
+            Space::Default => self.0.answer(key),
+            _ => self.0.answer_cf(&sieve_family(&self.0, space), key),
+        };
+        answer.is_absent()
+    }
+
+    fn read_past(&self, space: Space, key: &[u8]) -> Result<bool, rocksdb::Error> {
+        let value = match space {
+            Space::Default => self.0.get_unfiltered(key),
+            _ => self.0.get_unfiltered_cf(&sieve_family(&self.0, space), key),
+        };
+        value.map(|value| value.is_some())
+    }
+}
+
+/// Has RocksDB count the blocks that this thread's reads take from disk, which costs each read some
+/// nanoseconds.
+pub fn count_blocks() {
+    set_perf_stats(PerfStatsLevel::EnableCount);
+}
+
+fn blocks_read() -> u64 {
+    PerfContext::default().metric(PerfMetric::BlockReadCount)
+}
+
+fn count_found<T>(
+    values: impl IntoIterator<Item = Result<Option<T>, rocksdb::Error>>,
+) -> Result<usize, rocksdb::Error> {
+    values
+        .into_iter()
+        .try_fold(0, |found, value| Ok(found + usize::from(value?.is_some())))
+}

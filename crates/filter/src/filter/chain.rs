@@ -1,0 +1,207 @@
+//! A sealed filter: stages that take no more keys, and the imprint of the hash that filled them.
+//!
+//! A key is absent when every stage says so. Chained stages keep their bits apart, so the rates
+//! add up; ORed ones share theirs, and the rate grows much faster.
+
+use super::merge::{same_count, same_imprint};
+use super::{Mismatch, Stage, test_many};
+use crate::hash::{Imprint, KeyHash};
+use crate::math::{Bits, Items, growth};
+
+/// An immutable filter of one or several stages. Without stages it holds no key.
+#[derive(Debug)]
+pub struct Chain {
+    imprint: Imprint,
+    stages: Vec<Stage>,
+}
+
+impl Chain {
+    /// Seals stages that were filled with hashes of this imprint.
+    pub fn new(imprint: Imprint, stages: Vec<Stage>) -> Self {
+        Self { imprint, stages }
+    }
+
+    /// A filter that answers *maybe* to every key: one small stage without a clear bit.
+    ///
+    /// It survives storing, chaining and ORing like any other.
+    pub fn saturated(imprint: Imprint) -> Self {
+        Self::new(imprint, vec![Stage::full()])
+    }
+
+    /// Which hash and seed made the filter.
+    pub fn imprint(&self) -> Imprint {
+        self.imprint
+    }
+
+    /// The stages, oldest first.
+    pub fn stages(&self) -> &[Stage] {
+        &self.stages
+    }
+
+    /// The stages, to be taken apart.
+    #[doc(hidden)]
+    pub fn into_stages(self) -> Vec<Stage> {
+        self.stages
+    }
+
+    /// False only for a key that was never inserted.
+    #[inline]
+    pub fn may_contain(&self, hash: KeyHash) -> bool {
+        // The newest stage is the largest, and answers most hits.
+        self.stages
+            .iter()
+            .rev()
+            .any(|stage| stage.may_contain(hash))
+    }
+
+    /// Asks the processor for the lines that [`Chain::may_contain`] will look at.
+    #[inline]
+    pub fn prefetch(&self, hash: KeyHash) {
+        self.stages.iter().for_each(|stage| stage.prefetch(hash));
+    }
+
+    /// Answers many keys at once, their cache misses overlapping.
+    ///
+    /// # Panics
+    /// When the slices differ in length.
+    pub fn contains_many(&self, hashes: &[KeyHash], answers: &mut [bool]) {
+        test_many(self.stages.iter(), hashes, answers);
+    }
+
+    /// Keys in all stages; after a merge, an upper bound.
+    pub fn items(&self) -> Items {
+        self.stages.iter().map(|stage| stage.items()).sum()
+    }
+
+    /// The bits of all stages.
+    pub fn size(&self) -> Bits {
+        self.stages.iter().map(|stage| stage.size()).sum()
+    }
+
+    /// The rate of all stages together, 1 − ∏ (1 − p).
+    pub fn predicted_rate(&self) -> f64 {
+        growth::compound(self.stages.iter().map(Stage::predicted_rate))
+    }
+
+    /// Whether one stage has no clear bit, so that every answer is *maybe*.
+    pub fn is_saturated(&self) -> bool {
+        self.stages.iter().any(Stage::is_full)
+    }
+
+    /// The CRC-32 of all bits, to be compared with that of another time; reads the whole filter.
+    pub fn checksum(&self) -> u32 {
+        let stages = self.stages.iter();
+        stages.fold(0, |before, stage| stage.checksum(before))
+    }
+
+    /// Both filters one after the other: their rates add up, and so do their probes.
+    ///
+    /// # Errors
+    /// When the imprints differ.
+    pub fn chain(mut self, newer: Chain) -> Result<Chain, Mismatch> {
+        same_imprint(self.imprint, newer.imprint)?;
+        self.stages.extend(newer.stages);
+        Ok(self)
+    }
+
+    /// The bits of both filters in one, stage by stage.
+    ///
+    /// # Errors
+    /// When imprints, stage counts or shapes differ, or memory does not suffice.
+    pub fn or(&self, other: &Chain) -> Result<Chain, Mismatch> {
+        same_imprint(self.imprint, other.imprint)?;
+        same_count(self.stages.len(), other.stages.len())?;
+        let pairs = self.stages.iter().zip(&other.stages);
+        let stages = pairs.map(|(a, b)| {
+            let both = a.try_clone()?;
+            both.or_with(b)?;
+            Ok(both)
+        });
+        Ok(Chain::new(
+            self.imprint,
+            stages.collect::<Result<_, Mismatch>>()?,
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::filter::Kind;
+    use crate::filter::naive::{hashes, imprint};
+    use crate::hash::HashId;
+    use crate::math::Rate;
+
+    fn one_stage(keys: std::ops::Range<usize>) -> Chain {
+        let stage = Stage::with_rate(Kind::Blocked, Items::new(1_000), Rate::ONE_PERCENT).unwrap();
+        let keys = hashes(1).skip(keys.start).take(keys.len());
+        keys.for_each(|hash| _ = stage.insert(hash));
+        Chain::new(imprint(1), vec![stage])
+    }
+
+    #[test]
+    fn chaining_and_oring_keep_all_keys() {
+        let (a, b) = (one_stage(0..500), one_stage(400..900));
+        let or = a.or(&b).unwrap();
+        let chain = a.chain(b).unwrap();
+        assert_eq!((or.stages().len(), chain.stages().len()), (1, 2));
+        for hash in hashes(1).take(900) {
+            assert!(or.may_contain(hash) && chain.may_contain(hash));
+        }
+        assert!(chain.predicted_rate() < or.predicted_rate());
+        assert_eq!(chain.items(), or.items());
+    }
+
+    #[test]
+    fn other_imprints_and_stage_counts_are_refused() {
+        let own = imprint(1);
+        let (hash, known_answer) = (HashId::SipHash13, own.known_answer + 1);
+        let refusals = [
+            (
+                Imprint { hash, ..own },
+                Mismatch::Hash {
+                    left: own.hash,
+                    right: hash,
+                },
+            ),
+            (imprint(2), Mismatch::Seed { left: 1, right: 2 }),
+            (
+                Imprint {
+                    known_answer,
+                    ..own
+                },
+                Mismatch::KnownAnswer {
+                    left: own.known_answer,
+                    right: known_answer,
+                },
+            ),
+        ];
+        for (imprint, expected) in refusals {
+            let foreign = || Chain::new(imprint, Vec::new());
+            assert_eq!(one_stage(0..9).or(&foreign()).unwrap_err(), expected);
+            assert_eq!(one_stage(0..9).chain(foreign()).unwrap_err(), expected);
+        }
+        let empty = Chain::new(imprint(1), Vec::new());
+        let refusal = one_stage(0..9).or(&empty).unwrap_err();
+        assert_eq!(refusal, Mismatch::Stages { left: 1, right: 0 });
+    }
+
+    #[test]
+    fn a_saturated_chain_never_says_absent() {
+        let lost = Chain::saturated(imprint(1));
+        assert!(lost.is_saturated());
+        assert_eq!(lost.predicted_rate(), 1.0);
+        let chain = one_stage(0..9).chain(lost).unwrap();
+        assert!(hashes(7).take(1_000).all(|hash| chain.may_contain(hash)));
+    }
+
+    #[test]
+    fn batches_answer_like_single_look_ups() {
+        let chain = one_stage(0..500);
+        let asked: Vec<_> = hashes(1).take(1_001).collect();
+        let mut answers = vec![false; asked.len()];
+        chain.contains_many(&asked, &mut answers);
+        let single: Vec<_> = asked.iter().map(|&hash| chain.may_contain(hash)).collect();
+        assert_eq!(answers, single);
+    }
+}

@@ -1,0 +1,175 @@
+//! Stages brought together, and filters taken apart and put together again.
+
+use super::{KINDS, insert_all, scalable, stage, words};
+use crate::filter::naive::{hashes, imprint};
+use crate::filter::{Chain, Kind, Mismatch, ResizeError, Stage};
+use crate::math::Rate;
+
+#[test]
+fn a_union_is_what_inserting_both_makes() {
+    for kind in KINDS {
+        let [left, right, both] = [(); 3].map(|()| stage(kind, 1_000, 0.01));
+        insert_all(&left, hashes(1).take(700));
+        insert_all(&right, hashes(1).skip(300).take(700));
+        insert_all(&both, hashes(1).take(1_000));
+        left.or_with(&right).unwrap();
+        assert_eq!(words(&left), words(&both));
+        assert!(left.items() >= both.items());
+    }
+}
+
+/// Every stage at once: commutes, associates, and twice is once.
+#[test]
+fn unions_may_be_made_in_any_order() {
+    for kind in KINDS {
+        let part = |i: usize| {
+            let part = stage(kind, 1_000, 0.01);
+            insert_all(&part, hashes(1).skip(300 * i).take(400));
+            part
+        };
+        let union = |order: &[usize]| {
+            let all = stage(kind, 1_000, 0.01);
+            order.iter().for_each(|&i| all.or_with(&part(i)).unwrap());
+            words(&all)
+        };
+        let once = union(&[0, 1, 2]);
+        for order in [&[2, 1, 0][..], &[1, 2, 0], &[0, 0, 1, 2, 2]] {
+            assert_eq!(union(order), once);
+        }
+    }
+}
+
+#[test]
+fn an_intersection_keeps_the_common_keys_and_the_stricter_rate() {
+    for kind in KINDS {
+        let [left, right, common] = [(); 3].map(|()| stage(kind, 3_000, 0.01));
+        insert_all(&left, hashes(1).take(2_000));
+        insert_all(&right, hashes(1).skip(1_000).take(2_000));
+        insert_all(&common, hashes(1).skip(1_000).take(1_000));
+        let both = left.and(&right).unwrap();
+        assert!(
+            hashes(1)
+                .skip(1_000)
+                .take(1_000)
+                .all(|hash| both.may_contain(hash))
+        );
+        let maybe = |filter: &Stage| {
+            let strangers = hashes(2).take(100_000);
+            strangers.filter(|&hash| filter.may_contain(hash)).count()
+        };
+        assert!(maybe(&both) <= maybe(&left).min(maybe(&right)));
+        // More than the stage of the common keys, which its bits contain.
+        assert!(
+            words(&common)
+                .iter()
+                .zip(words(&both))
+                .all(|(c, b)| c & b == *c)
+        );
+        assert_ne!(words(&common), words(&both));
+        assert_eq!(both.items(), left.items().min(right.items()));
+    }
+}
+
+#[test]
+fn what_does_not_match_is_refused_whole() {
+    for kind in KINDS {
+        for other in KINDS.into_iter().filter(|other| *other != kind) {
+            let (a, b) = (stage(kind, 100, 0.01), stage(other, 100, 0.01));
+            insert_all(&b, hashes(1).take(100));
+            let (left, right) = (kind, other);
+            assert_eq!(a.or_with(&b), Err(Mismatch::Kind { left, right }));
+            assert_eq!(a.and(&b).unwrap_err(), Mismatch::Kind { left, right });
+            assert_eq!(a.fill(), 0.0);
+        }
+    }
+}
+
+/// Of a static stage no bit is one key's, so there is nothing to keep of two.
+#[test]
+fn static_stages_are_refused_whole() {
+    let fixed = |seed| Stage::ribbon(hashes(seed).take(100).collect(), Rate::ONE_PERCENT).unwrap();
+    let (a, b) = (fixed(1), fixed(2));
+    assert_eq!(a.shape(), b.shape());
+    assert_eq!(a.or_with(&b), Err(Mismatch::Static(Kind::Ribbon)));
+    assert_eq!(a.and(&b).unwrap_err(), Mismatch::Static(Kind::Ribbon));
+    assert_eq!(a.fold().unwrap_err(), ResizeError::Kind(Kind::Ribbon));
+    assert_eq!(a.expand().unwrap_err(), ResizeError::Kind(Kind::Ribbon));
+    let [left, right] = [1, 2].map(|seed| Chain::new(imprint(1), vec![fixed(seed)]));
+    assert_eq!(left.or(&right).unwrap_err(), Mismatch::Static(Kind::Ribbon));
+    let both = left.chain(right).unwrap();
+    let members = hashes(1).take(100).chain(hashes(2).take(100));
+    assert!(members.into_iter().all(|hash| both.may_contain(hash)));
+}
+
+/// A chain is maybe exactly where one of its stages is.
+#[test]
+fn a_chain_answers_for_each_of_its_stages() {
+    for kind in KINDS {
+        let [left, right] = [0, 900].map(|skip| {
+            let part = stage(kind, 1_000, 0.1);
+            insert_all(&part, hashes(1).skip(skip).take(1_000));
+            part
+        });
+        let sealed = |stage: &Stage| Chain::new(imprint(1), vec![stage.try_clone().unwrap()]);
+        let chain = sealed(&left).chain(sealed(&right)).unwrap();
+        for hash in hashes(1).take(10_000) {
+            let either = left.may_contain(hash) || right.may_contain(hash);
+            assert_eq!(chain.may_contain(hash), either);
+        }
+    }
+}
+
+/// Down and up and down again, at every size: the keys stay, and so does the smallest stage.
+#[test]
+fn folding_and_expanding_lose_no_key() {
+    let made = |items| {
+        let sized = stage(Kind::Blocked, items, 0.01).shape();
+        let lines = (sized.bits.get() / 512).next_power_of_two();
+        let bits = crate::math::Bits::new(lines * 512);
+        let stage = Stage::new(crate::filter::Shape { bits, ..sized }).unwrap();
+        insert_all(&stage, hashes(1).take(1_000));
+        stage
+    };
+    for items in [1_000, 2_000, 40_000] {
+        let mut folded = made(items);
+        while let Ok(half) = folded.fold() {
+            let again = half.expand().unwrap();
+            assert_eq!(words(&again.fold().unwrap()), words(&half));
+            for stage in [&half, &again] {
+                assert!(hashes(1).take(1_000).all(|hash| stage.may_contain(hash)));
+            }
+            folded = half;
+        }
+        assert_eq!(folded.size().get(), 512);
+    }
+}
+
+#[test]
+fn words_make_the_stage_they_came_from() {
+    for kind in KINDS {
+        let original = stage(kind, 1_000, 0.01);
+        insert_all(&original, hashes(1).take(1_000));
+        let copy = Stage::from_words(original.shape(), original.items(), words(&original)).unwrap();
+        assert_eq!(words(&copy), words(&original));
+        assert_eq!(
+            (copy.shape(), copy.items()),
+            (original.shape(), original.items())
+        );
+        for hash in hashes(2).take(10_000) {
+            assert_eq!(copy.may_contain(hash), original.may_contain(hash));
+        }
+    }
+}
+
+#[test]
+fn sealing_and_loading_keeps_every_key() {
+    for kind in KINDS {
+        let filter = scalable(kind);
+        insert_all(&filter, hashes(1).take(10_000));
+        let sealed = filter.to_chain();
+        let load = |s: &Stage| Stage::from_words(s.shape(), s.items(), words(s)).unwrap();
+        let loaded = Chain::new(sealed.imprint(), sealed.stages().iter().map(load).collect());
+        assert!(hashes(1).take(10_000).all(|hash| loaded.may_contain(hash)));
+        assert_eq!(loaded.predicted_rate(), sealed.predicted_rate());
+    }
+}

@@ -1,0 +1,227 @@
+//! What every filter must keep, whatever its layout: the promise here, the rest one matter a file.
+//!
+//! With the feature `laws` other crates hold their filters to it.
+
+#![cfg_attr(
+    not(test),
+    allow(
+        clippy::unwrap_used,
+        dead_code,
+        unused_imports,
+        reason = "these are tests, and what the tests of other crates share with them"
+    )
+)]
+
+pub mod golden;
+#[cfg(test)]
+mod merging;
+pub mod rates;
+pub mod shapes;
+
+use super::naive::{Naive, hashes, imprint};
+use super::{Filter, Insert, Kind, Scalable, ScalableOptions, Stage};
+use crate::hash::KeyHash;
+use crate::math::{Items, Rate};
+
+/// The layouts of a stage.
+pub const KINDS: [Kind; 4] = [
+    Kind::Standard,
+    Kind::Partitioned,
+    Kind::Blocked,
+    Kind::Classic,
+];
+
+pub fn stage(kind: Kind, items: u64, rate: f64) -> Stage {
+    Stage::with_rate(kind, Items::new(items), Rate::new(rate).unwrap()).unwrap()
+}
+
+pub fn scalable(kind: Kind) -> Scalable {
+    let first = Items::new(100);
+    Scalable::new(
+        imprint(1),
+        ScalableOptions {
+            kind,
+            first,
+            ..ScalableOptions::default()
+        },
+    )
+}
+
+/// What the laws are about.
+pub trait Subject: Filter + Insert {}
+
+impl<F: Filter + Insert> Subject for F {}
+
+pub type Boxed = Box<dyn Subject>;
+
+/// Filters that count a key once however often it is inserted, for 1,000 keys at 1 %.
+fn sets() -> Vec<Boxed> {
+    let stages = KINDS.map(|kind| Box::new(stage(kind, 1_000, 0.01)) as Boxed);
+    let scalable = KINDS.map(|kind| Box::new(scalable(kind)) as Boxed);
+    let mut all: Vec<Boxed> = stages.into_iter().chain(scalable).collect();
+    all.push(Box::<Naive>::default());
+    all
+}
+
+pub fn insert_all(mut filter: impl Insert, keys: impl IntoIterator<Item = KeyHash>) {
+    keys.into_iter().for_each(|hash| _ = filter.insert(hash));
+}
+
+pub fn words(stage: &Stage) -> Vec<u64> {
+    stage.words().collect()
+}
+
+/// The promise. Thirty times the keys asked for, so that overfull filters are held to it as well.
+#[test]
+fn no_key_is_answered_absent() {
+    deny_no_key(sets());
+}
+
+/// The law of that name.
+pub fn deny_no_key(filters: Vec<Boxed>) {
+    for mut filter in filters {
+        for hash in hashes(1).take(30_000) {
+            filter.insert(hash);
+            assert!(
+                filter.may_contain(hash),
+                "absent right after it was inserted"
+            );
+        }
+        assert!(hashes(1).take(30_000).all(|hash| filter.may_contain(hash)));
+    }
+}
+
+/// `insert` says *new* exactly when the filter said *absent*; what the oracle calls old never is.
+#[test]
+fn insertion_tells_what_a_look_up_would() {
+    tell_what_a_look_up_would(sets());
+}
+
+/// The law of that name.
+pub fn tell_what_a_look_up_would(filters: Vec<Boxed>) {
+    for mut filter in filters {
+        let mut oracle = Naive::default();
+        let repeated = hashes(1).take(500).chain(hashes(1).take(1_000));
+        for hash in repeated {
+            let absent = !filter.may_contain(hash);
+            let inserted = filter.insert(hash);
+            assert_eq!(inserted, absent);
+            assert!(oracle.insert(hash) || !inserted);
+        }
+        assert!(filter.items() <= oracle.items());
+        assert!(filter.items().get() > 980);
+    }
+}
+
+#[test]
+fn an_empty_filter_holds_nothing() {
+    hold_nothing_when_empty(sets());
+}
+
+/// The law of that name.
+pub fn hold_nothing_when_empty(filters: Vec<Boxed>) {
+    for filter in filters {
+        assert!(!hashes(1).take(1_000).any(|hash| filter.may_contain(hash)));
+        assert_eq!(filter.predicted_rate(), 0.0);
+        assert_eq!(filter.items().get(), 0);
+    }
+}
+
+/// Where an insertion does not look at what the others left. Those that do are below.
+#[test]
+fn the_order_of_insertion_leaves_no_trace() {
+    for kind in KINDS {
+        let (forward, backward) = in_both_orders(|| stage(kind, 1_000, 0.01));
+        assert_eq!(words(&forward), words(&backward));
+    }
+}
+
+/// Growth puts into a later stage what comes later. In either order all members stay, which is the
+/// law above.
+#[test]
+fn some_filters_remember_the_order() {
+    for kind in KINDS {
+        let (forward, backward) = in_both_orders(|| scalable(kind));
+        let [first, other] =
+            [forward, backward].map(|filter| words(&filter.to_chain().stages()[0]));
+        assert_ne!(first, other);
+    }
+}
+
+/// A thousand keys, the middle ones twice, and the same from the last to the first.
+pub fn in_both_orders<F: Subject>(make: impl Fn() -> F) -> (F, F) {
+    let middle = hashes(1).skip(450).take(100);
+    let keys: Vec<_> = hashes(1).take(1_000).chain(middle).collect();
+    let (mut forward, mut backward) = (make(), make());
+    insert_all(&mut forward, keys.iter().copied());
+    insert_all(&mut backward, keys.iter().rev().copied());
+    assert!(
+        keys.iter()
+            .all(|&key| forward.may_contain(key) && backward.may_contain(key))
+    );
+    (forward, backward)
+}
+
+#[test]
+fn batches_insert_what_single_calls_do() {
+    let keys: Vec<_> = hashes(1).take(1_001).collect();
+    for kind in KINDS {
+        // Of the blocked kind, patterns of two groups and of four.
+        for rate in [0.2, 0.01, 0.001] {
+            let (single, mut batched) = (stage(kind, 1_000, rate), stage(kind, 1_000, rate));
+            insert_all(&single, keys.iter().copied());
+            batched.insert_many(&keys);
+            assert_eq!(words(&single), words(&batched));
+            assert_eq!(single.items(), batched.items());
+        }
+
+        let (single, batched) = (scalable(kind), scalable(kind));
+        insert_all(&single, keys.iter().copied());
+        batched.insert_many(&keys);
+        assert_eq!(
+            (single.items(), single.stages()),
+            (batched.items(), batched.stages())
+        );
+        assert!(keys.iter().all(|&hash| batched.may_contain(hash)));
+    }
+}
+
+#[test]
+fn four_threads_lose_nothing() {
+    for kind in KINDS {
+        filled_by_four(&stage(kind, 1_000, 0.01));
+        filled_by_four(&scalable(kind));
+    }
+}
+
+fn filled_by_four<F: Filter + Sync>(filter: &F)
+where
+    for<'a> &'a F: Insert,
+{
+    const EACH: usize = if cfg!(miri) { 200 } else { 20_000 };
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            // Each thread shares half of its keys with the next one.
+            let keys = hashes(1).skip(thread * EACH / 2).take(EACH);
+            scope.spawn(move || insert_all(filter, keys));
+        }
+    });
+    let mut inserted = hashes(1).take(EACH / 2 * 5);
+    assert!(inserted.all(|hash| filter.may_contain(hash)));
+    // One key from two threads at once may count twice, and nothing counts more often.
+    assert!(filter.items().get() <= 4 * EACH as u64);
+}
+
+/// Keys sealed while others are being inserted: what came before the call is in the copy.
+#[test]
+fn a_copy_taken_amid_insertions_has_what_came_before() {
+    let filter = scalable(Kind::Blocked);
+    insert_all(&filter, hashes(1).take(5_000));
+    std::thread::scope(|scope| {
+        scope.spawn(|| insert_all(&filter, hashes(2).take(50_000)));
+        for _ in 0..20 {
+            let chain = filter.to_chain();
+            assert!(hashes(1).take(5_000).all(|hash| chain.may_contain(hash)));
+        }
+    });
+}

@@ -1,0 +1,255 @@
+//! One stable 64-bit hash a key, taken once, at the edge; no filter sees key bytes.
+//!
+//! A filter outlives the process that wrote it, so the hash must give the same value on every
+//! machine and in every release: XXH3-64 is frozen by its specification, SipHash-1-3 by its paper.
+//! Both are keyed with a secret [`Seed`] of the database. [`KeyHasher::imprint`] says which hash
+//! and which seed made a filter, without giving the seed away: filters of different imprints are
+//! never compared, merged or consulted for one another.
+//!
+//! XXH3 is not meant to withstand an attacker who can guess the seed by watching answers; choose
+//! [`HashId::SipHash13`] when keys come from someone hostile.
+
+use siphasher::sip::SipHasher13;
+use std::hash::Hasher as _;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+/// The 64-bit hash of one key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct KeyHash(u64);
+
+impl KeyHash {
+    /// Wraps a hash value.
+    #[inline]
+    pub const fn new(hash: u64) -> Self {
+        Self(hash)
+    }
+
+    /// The bare value.
+    #[inline]
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+
+    /// Another hash of the same key, made from this one. Filters of one shape agree in their false
+    /// positives when they hold the same keys under the same hash; a second filter that should
+    /// correct the first must not.
+    #[inline]
+    #[must_use]
+    pub const fn remixed(self) -> Self {
+        Self((self.0 ^ (self.0 >> 32)).wrapping_mul(REMIX))
+    }
+}
+
+/// An odd constant of SplitMix64's; frozen, since stored bits depend on it.
+const REMIX: u64 = 0xbf58_476d_1ce4_e5b9;
+
+/// Which hash function; the number is what files hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum HashId {
+    /// XXH3-64 with a seed: the fastest with a frozen specification.
+    #[default]
+    Xxh3 = 1,
+    /// SipHash-1-3 with a 128-bit key, for keys chosen by someone hostile.
+    SipHash13 = 2,
+}
+
+impl HashId {
+    /// The hash with this number, if there is one.
+    pub const fn from_u8(id: u8) -> Option<Self> {
+        match id {
+            1 => Some(Self::Xxh3),
+            2 => Some(Self::SipHash13),
+            _ => None,
+        }
+    }
+}
+
+/// The secret that keys a database's hash.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Seed([u8; 16]);
+
+impl Seed {
+    /// A new secret from the operating system.
+    ///
+    /// # Errors
+    /// When the system has no randomness to give.
+    pub fn random() -> std::io::Result<Self> {
+        let mut bytes = [0; 16];
+        getrandom::fill(&mut bytes)?;
+        Ok(Self(bytes))
+    }
+
+    /// A seed from given bytes: for tests and for reading back a stored one.
+    pub const fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(bytes)
+    }
+
+    /// The secret bytes, to be stored where only the owner can read them.
+    pub const fn as_bytes(&self) -> &[u8; 16] {
+        &self.0
+    }
+}
+
+impl std::fmt::Debug for Seed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Seed(secret)")
+    }
+}
+
+/// What two filters must share before one may speak for the other's keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Imprint {
+    /// The hash function.
+    pub hash: HashId,
+    /// A value derived from the seed; equal for equal seeds.
+    pub seed_id: u64,
+    /// The hash of a fixed key under this seed: notices a hash that drifted.
+    pub known_answer: u64,
+}
+
+impl Imprint {
+    /// The imprint of a filter of [`KeyHash::remixed`] hashes.
+    #[must_use]
+    pub const fn remixed(self) -> Self {
+        Self {
+            known_answer: KeyHash(self.known_answer).remixed().0,
+            ..self
+        }
+    }
+}
+
+/// Hashes keys with one function and one seed.
+#[derive(Clone, Copy)]
+pub struct KeyHasher {
+    id: HashId,
+    seed: Seed,
+    /// The part of the secret that XXH3 takes.
+    low: u64,
+}
+
+impl std::fmt::Debug for KeyHasher {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut hasher = f.debug_struct("KeyHasher");
+        hasher.field("id", &self.id).field("seed", &self.seed);
+        hasher.finish_non_exhaustive()
+    }
+}
+
+/// Bytes up to which XXH3 has neither loop nor table.
+const SHORT: usize = 128;
+
+const KNOWN_KEY: &[u8] = b"lsm-sieve known answer";
+const SEED_KEY: &[u8] = b"lsm-sieve seed identity";
+
+impl KeyHasher {
+    /// A hasher with this function and seed.
+    #[inline]
+    pub fn new(id: HashId, seed: Seed) -> Self {
+        let [a, b, c, d, e, f, g, h, ..] = seed.0;
+        Self {
+            id,
+            seed,
+            low: u64::from_le_bytes([a, b, c, d, e, f, g, h]),
+        }
+    }
+
+    /// The hash of a key's bytes.
+    #[inline]
+    pub fn hash(&self, key: &[u8]) -> KeyHash {
+        match self.at_once(key) {
+            Some(hash) => hash,
+            None => self.hash_any(key),
+        }
+    }
+
+    /// [`KeyHasher::hash`] where it takes no call: XXH3 of a short key.
+    #[doc(hidden)]
+    #[inline]
+    pub fn at_once(&self, key: &[u8]) -> Option<KeyHash> {
+        match self.id {
+            HashId::Xxh3 if key.len() <= SHORT => Some(KeyHash(xxh3_64_with_seed(key, self.low))),
+            _ => None,
+        }
+    }
+
+    #[inline(never)]
+    fn hash_any(&self, key: &[u8]) -> KeyHash {
+        match self.id {
+            HashId::Xxh3 => KeyHash(xxh3_64_with_seed(key, self.low)),
+            HashId::SipHash13 => KeyHash(self.sip(key)),
+        }
+    }
+
+    fn sip(&self, bytes: &[u8]) -> u64 {
+        let mut sip = SipHasher13::new_with_key(&self.seed.0);
+        sip.write(bytes);
+        sip.finish()
+    }
+
+    /// Which function this hasher uses.
+    pub const fn id(&self) -> HashId {
+        self.id
+    }
+
+    /// The seed in use.
+    pub const fn seed(&self) -> &Seed {
+        &self.seed
+    }
+
+    /// What a filter made with this hasher carries in its header.
+    pub fn imprint(&self) -> Imprint {
+        Imprint {
+            hash: self.id,
+            // SipHash is a pseudo-random function: its value does not reveal the seed.
+            seed_id: self.sip(SEED_KEY),
+            known_answer: self.hash(KNOWN_KEY).0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SEED: Seed = Seed::from_bytes([7; 16]);
+
+    /// A change of any of these values would make every stored filter answer for other keys.
+    #[test]
+    fn hashes_are_frozen() {
+        let xxh3 = KeyHasher::new(HashId::Xxh3, Seed::from_bytes([0; 16]));
+        assert_eq!(xxh3.hash(b"").get(), 0x2d06_8005_38d3_94c2);
+        let sip = KeyHasher::new(HashId::SipHash13, SEED);
+        assert_ne!(sip.hash(b"a"), xxh3.hash(b"a"));
+    }
+
+    #[test]
+    fn an_imprint_tells_function_and_seed_apart() {
+        let a = KeyHasher::new(HashId::Xxh3, SEED).imprint();
+        let b = KeyHasher::new(HashId::SipHash13, SEED).imprint();
+        let c = KeyHasher::new(HashId::Xxh3, Seed::from_bytes([8; 16])).imprint();
+        assert_ne!(a, b);
+        assert_ne!(a, c);
+        assert_eq!(a, KeyHasher::new(HashId::Xxh3, SEED).imprint());
+    }
+
+    #[test]
+    fn remixing_loses_no_hash_and_is_frozen() {
+        let golden = KeyHash::new(0x0123_4567_89ab_cdef).remixed();
+        assert_eq!(golden.get(), 0xe977_2764_45ec_5248);
+        let hashes: std::collections::HashSet<_> = (0..10_000_u64)
+            .map(|i| KeyHash::new(i << 30).remixed())
+            .collect();
+        assert_eq!(hashes.len(), 10_000, "it is a bijection");
+        let imprint = KeyHasher::new(HashId::Xxh3, SEED).imprint();
+        assert_ne!(imprint.remixed(), imprint);
+    }
+
+    #[test]
+    fn a_seed_does_not_print_itself() {
+        assert_eq!(format!("{SEED:?}"), "Seed(secret)");
+        // The half of it that XXH3 takes once did: every struct with a hasher printed it.
+        let hasher = format!("{:?}", KeyHasher::new(HashId::Xxh3, SEED));
+        assert_eq!(hasher, "KeyHasher { id: Xxh3, seed: Seed(secret), .. }");
+    }
+}

@@ -1,0 +1,11 @@
+//! What the crates of lsm-sieve stand on, and nobody else should: fault points, and atomics and locks
+//! that a checker of interleavings can replace.
+//!
+//! # Map
+//!
+//! `planted` -> `sync`.
+
+#[doc(hidden)]
+pub mod planted;
+#[doc(hidden)]
+pub mod sync;

@@ -1,0 +1,9 @@
+//! The tests of the command `lsm-sieve-stress`.
+
+#[expect(dead_code, reason = "the tests of another command need all of it")]
+#[path = "../cli/cli.rs"]
+mod cli;
+mod stress;
+
+/// What is tested.
+const COMMAND: &str = env!("CARGO_BIN_EXE_lsm-sieve-stress");

@@ -1,0 +1,220 @@
+//! A case: settings and steps, drawn from a seed or read from a file.
+//!
+//! ```text
+//! # a line of text                       any number of these
+//! {"sieve":{"keys":...}}                  what is fixed
+//! {"write":{...}}                         a step
+//! {"read":{...}}                          and so on
+//! ```
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+
+use lsm_sieve_cli::workload::random::Random;
+use lsm_sieve_cli::workload::{Interrupted, Watch};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::verdict::{Tally, Violation};
+use super::{crowd, differential, sieve};
+
+/// What one kind of store sets and does.
+pub(super) trait Subject: Clone + Serialize + DeserializeOwned {
+    type Step: Clone + Serialize + DeserializeOwned;
+
+    /// Does the steps in a new folder.
+    fn run(
+        &self,
+        steps: &[Self::Step],
+        home: &Path,
+        tally: &mut Tally,
+        watch: &mut impl Watch,
+    ) -> Result<(), Failure>;
+
+    /// The same with one setting less, in every way.
+    fn simpler(&self) -> Vec<Self>;
+}
+
+/// Why a run did not come to its end.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// At the step with this index, or after the last.
+    Violation {
+        step: usize,
+        violation: Violation,
+    },
+    Interrupted,
+}
+
+impl Failure {
+    /// Of the step with this index.
+    pub(super) fn at(step: usize) -> impl FnOnce(Violation) -> Self {
+        move |violation| Self::Violation { step, violation }
+    }
+}
+
+impl From<Interrupted> for Failure {
+    fn from(_: Interrupted) -> Self {
+        Self::Interrupted
+    }
+}
+
+/// A store to be, and what will happen to it.
+#[derive(Clone, Debug)]
+pub(super) struct Plan<S: Subject> {
+    pub(super) subject: S,
+    pub(super) steps: Vec<S::Step>,
+}
+
+impl<S: Subject> Plan<S> {
+    fn new((subject, steps): (S, Vec<S::Step>)) -> Self {
+        Self { subject, steps }
+    }
+
+    /// Runs the case in a new folder below `home`, which is removed; a panic is a violation.
+    pub(super) fn run(
+        &self,
+        home: &Path,
+        tally: &mut Tally,
+        watch: &mut impl Watch,
+    ) -> Result<(), Failure> {
+        let folder = tempfile::Builder::new().prefix("case-").tempdir_in(home);
+        let folder = folder.map_err(|error| Failure::at(0)(error.into()))?;
+        let run = || self.subject.run(&self.steps, folder.path(), tally, watch);
+        let ran = catch_unwind(AssertUnwindSafe(run));
+        ran.unwrap_or_else(|panic| {
+            let said = panic.downcast_ref::<String>().map(String::as_str);
+            let said = said.or_else(|| panic.downcast_ref::<&str>().copied());
+            let what = format!("a panic: {}", said.unwrap_or("without a word"));
+            Err(Failure::at(self.steps.len())(Violation::other(what)))
+        })
+    }
+
+    fn lines(&self) -> Vec<String> {
+        self.steps.iter().map(line).collect()
+    }
+}
+
+fn line(value: &impl Serialize) -> String {
+    serde_json::to_string(value).unwrap_or_else(|error| format!("# not to be written: {error}"))
+}
+
+/// A case on one of the stores there are.
+#[derive(Clone, Debug)]
+pub(super) enum Case {
+    Sieve(Plan<sieve::Sieve>),
+    Differential(Plan<differential::Differential>),
+    Crowd(Plan<crowd::Crowd>),
+}
+
+/// The first line of a case file.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Head {
+    Sieve(sieve::Sieve),
+    Differential(differential::Differential),
+    Crowd(crowd::Crowd),
+}
+
+impl Case {
+    /// One case in so many is about the differential store.
+    const DIFFERENTIAL: u64 = 8;
+
+    /// The case of a seed, for so many threads.
+    pub(super) fn draw(seed: u64, threads: usize) -> Self {
+        let mut random = Random::new(seed);
+        // The first word of neighbouring seeds differs, the second is theirs alone.
+        let mut random = Random::new(random.word() ^ seed.rotate_left(32));
+        if threads > 1 {
+            let subject = crowd::Crowd::draw(&mut random, threads);
+            return Self::Crowd(Plan {
+                subject,
+                steps: Vec::new(),
+            });
+        }
+        let steps = 300 << random.below(6);
+        let steps = steps + random.index(steps);
+        if random.one_in(Self::DIFFERENTIAL) {
+            Self::Differential(Plan::new(differential::draw(&mut random, steps)))
+        } else {
+            Self::Sieve(Plan::new(sieve::draw(&mut random, steps)))
+        }
+    }
+
+    /// The case that a text describes.
+    ///
+    /// # Errors
+    /// A sentence that names the line.
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        let lines = text.lines().enumerate();
+        let mut lines = lines.filter(|(_, line)| !line.starts_with('#') && !line.trim().is_empty());
+        let (at, first) = lines.next().ok_or("there is no case in it")?;
+        match parsed(at, first)? {
+            Head::Sieve(subject) => Ok(Self::Sieve(plan(subject, lines)?)),
+            Head::Differential(subject) => Ok(Self::Differential(plan(subject, lines)?)),
+            Head::Crowd(subject) => Ok(Self::Crowd(plan(subject, lines)?)),
+        }
+    }
+
+    /// The text that [`Case::parse`] understands.
+    pub(super) fn text(&self) -> String {
+        let (head, steps): (_, Vec<String>) = match self {
+            Self::Sieve(plan) => (Head::Sieve(plan.subject.clone()), plan.lines()),
+            Self::Differential(plan) => (Head::Differential(plan.subject.clone()), plan.lines()),
+            Self::Crowd(plan) => (Head::Crowd(plan.subject.clone()), plan.lines()),
+        };
+        let lines = std::iter::once(line(&head)).chain(steps);
+        lines.map(|line| line + "\n").collect()
+    }
+
+    pub(super) fn run(
+        &self,
+        home: &Path,
+        tally: &mut Tally,
+        watch: &mut impl Watch,
+    ) -> Result<(), Failure> {
+        match self {
+            Self::Sieve(plan) => plan.run(home, tally, watch),
+            Self::Differential(plan) => plan.run(home, tally, watch),
+            Self::Crowd(plan) => plan.run(home, tally, watch),
+        }
+    }
+}
+
+fn plan<'a, S: Subject>(
+    subject: S,
+    lines: impl Iterator<Item = (usize, &'a str)>,
+) -> Result<Plan<S>, String> {
+    let steps = lines
+        .map(|(at, line)| parsed(at, line))
+        .collect::<Result<_, _>>()?;
+    Ok(Plan { subject, steps })
+}
+
+fn parsed<T: DeserializeOwned>(at: usize, line: &str) -> Result<T, String> {
+    serde_json::from_str(line).map_err(|error| format!("line {}: {error}", at + 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_case_is_its_seed_and_its_text() {
+        for (seed, threads) in (0..40).zip([1, 1, 1, 4].into_iter().cycle()) {
+            let text = Case::draw(seed, threads).text();
+            assert!(text == Case::draw(seed, threads).text(), "seed {seed}");
+            let read = Case::parse(&format!("# a story\n\n{text}")).unwrap();
+            assert!(read.text() == text, "seed {seed} is read as another case");
+        }
+    }
+
+    #[test]
+    fn a_line_that_is_no_step_is_named() {
+        let text = Case::draw(3, 1).text() + "{\"jump\":1}\n";
+        let last = text.lines().count();
+        let error = Case::parse(&text).unwrap_err();
+        assert!(error.starts_with(&format!("line {last}: ")), "{error}");
+        assert!(Case::parse("# nothing but a story\n").is_err());
+    }
+}

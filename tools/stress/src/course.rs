@@ -1,0 +1,42 @@
+//! The steps of a case: those that are done, and those to come.
+//!
+//! A store is closed and opened again between some of them; the course runs over all its lives, and
+//! knows at which step something went wrong.
+
+use lsm_sieve_cli::workload::{Interrupted, Watch};
+
+use super::case::Failure;
+use super::verdict::Violation;
+
+/// Steps between two looks at the watch.
+const PATCH: usize = 256;
+
+pub(super) struct Course<'a, Step> {
+    steps: &'a [Step],
+    done: usize,
+}
+
+impl<'a, Step> Course<'a, Step> {
+    pub(super) const fn new(steps: &'a [Step]) -> Self {
+        Self { steps, done: 0 }
+    }
+
+    /// The step to do.
+    pub(super) fn step(&self) -> Option<&'a Step> {
+        self.steps.get(self.done)
+    }
+
+    /// What came of doing it, or of what goes before it.
+    pub(super) fn at<T, E: Into<Violation>>(&self, came: Result<T, E>) -> Result<T, Failure> {
+        came.map_err(|error| Failure::at(self.done)(error.into()))
+    }
+
+    /// Goes on to the next step.
+    pub(super) fn advance(&mut self, watch: &mut impl Watch) -> Result<(), Interrupted> {
+        self.done += 1;
+        if self.done.is_multiple_of(PATCH) {
+            watch.advance(PATCH as u64)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,114 @@
+//! What goes on in the background: work on tables, on filters, on families.
+
+use std::path::Path;
+
+use lsm_sieve::Rate;
+use lsm_sieve_cli::workload::random::Random;
+use rocksdb::checkpoint::Checkpoint;
+
+use super::super::closed;
+use super::super::ground::Ground;
+use super::super::model::{FAMILIES, Model, value};
+use super::super::session::PATIENCE;
+use super::super::settings::draw_rate;
+use super::super::verdict::{Certainty, Checked, Tally, Violation};
+use super::Shared;
+use super::versions::{judge, wrong};
+
+/// The family that comes and goes.
+const LATE: usize = FAMILIES.len() - 1;
+
+pub(super) struct Keeper<'a> {
+    pub(super) shared: &'a Shared<'a>,
+    pub(super) ground: Ground<'a>,
+    pub(super) random: Random,
+    pub(super) home: &'a Path,
+    pub(super) tally: Tally,
+}
+
+impl Keeper<'_> {
+    pub(super) fn step(&mut self) -> Checked {
+        let db = self.ground.db;
+        let family = self.random.index(self.shared.families);
+        let Some(handle) = self.ground.handle(family) else {
+            return Err(Violation::lost("a family is gone that nobody drops"));
+        };
+        if self.shared.is_foreign(&mut self.random, 10) {
+            return if self.shared.unlogged || self.random.one_in(2) {
+                Ok(db.with_engine(|engine| engine.flush_wal(false))?)
+            } else {
+                self.checkpoint()
+            };
+        }
+        match self.random.below(28) {
+            0..=7 => db.flush_cf(handle)?,
+            8..=11 => db.compact_range_cf(handle, None::<&[u8]>, None::<&[u8]>),
+            // What keeps it from its end, such as keys from outside, is no fault.
+            12..=14 => _ = db.consolidate(),
+            15..=17 => _ = db.wait_until_known(PATIENCE),
+            18..=20 => _ = db.wait_until_covered(std::time::Duration::from_millis(20)),
+            21..=23 => db.set_rate(Rate::new(draw_rate(&mut self.random))?),
+            24..=26 => self.churn()?,
+            _ => self.ground.verify(&mut self.tally)?,
+        }
+        Ok(())
+    }
+
+    /// A family comes, is written and read, and goes.
+    fn churn(&mut self) -> Checked {
+        let db = self.ground.db;
+        let options = self.ground.settings.family(LATE)?;
+        db.create_cf(FAMILIES[LATE], &options)?;
+        let Some(handle) = db.cf_handle(FAMILIES[LATE]) else {
+            return Err(Violation::lost("a family that was made is not there"));
+        };
+        for rank in 0..self.ground.keys.len().min(50) {
+            let key = self.ground.keys.get(rank).unwrap_or_default();
+            if db.get_cf(&handle, key)?.is_some() {
+                return Err(Violation::other(format!(
+                    "key {rank} of an earlier family is there"
+                )));
+            }
+            db.put_cf(&handle, key, value(rank as u64))?;
+            if db.get_cf(&handle, key)? != Some(value(rank as u64)) {
+                return Err(Violation::lost(format!("key {rank} of a new family")));
+            }
+            self.tally.wrote(1);
+            self.tally.read(Certainty::MustNotExist);
+            self.tally.read(Certainty::MustExist);
+        }
+        Ok(db.drop_cf(FAMILIES[LATE])?)
+    }
+
+    /// A checkpoint shows for each key a version between those before and after it was made.
+    fn checkpoint(&mut self) -> Checked {
+        let lows = self.shared.versions.lows();
+        let copy = self.home.join("copy");
+        let db = self.ground.db;
+        let alone = self.shared.ingesting.write();
+        db.with_engine(|engine| Checkpoint::new(engine)?.create_checkpoint(&copy))?;
+        drop(alone);
+        let highs = self.shared.versions.highs();
+        let settings = self.ground.settings;
+        let front = settings.front.options().map_err(Violation::other)?;
+        let model = Model::new(0);
+        let copied = closed::open(settings, &front, &copy, &model)?;
+        self.tally.opened += 1;
+        for family in 0..self.shared.families {
+            let Some(handle) = copied.cf_handle(FAMILIES[family]) else {
+                return Err(Violation::lost("a family is not in a checkpoint"));
+            };
+            for rank in 0..self.ground.keys.len() {
+                let key = self.ground.keys.get(rank).unwrap_or_default();
+                let found = copied.get_cf(&handle, key)?;
+                let (low, high) = (lows[family][rank], highs[family][rank]);
+                let certainty = judge(found.as_deref(), low, high).map_err(|what| {
+                    wrong("get in a checkpoint", family, rank, found.is_none(), &what)
+                })?;
+                self.tally.read(certainty);
+            }
+        }
+        drop(copied);
+        Ok(std::fs::remove_dir_all(&copy)?)
+    }
+}

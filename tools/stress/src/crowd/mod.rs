@@ -1,0 +1,284 @@
+//! Many threads on one database: each key has one writer, all keys have all readers, and a keeper
+//! flushes, compacts, consolidates, copies and makes families meanwhile.
+//!
+//! The order of threads is nobody's to repeat, so a case has no steps: what a failure can be
+//! shortened by is its settings.
+
+mod keeper;
+mod reader;
+mod versions;
+mod writer;
+
+use std::path::Path;
+use std::sync::RwLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, ScopedJoinHandle};
+use std::time::Duration;
+
+use lsm_sieve::SieveDb;
+use lsm_sieve_cli::workload::random::Random;
+use lsm_sieve_cli::workload::{Interrupted, Watch};
+use serde::{Deserialize, Serialize};
+
+use super::case::{Failure, Subject};
+use super::closed;
+use super::ground::Ground;
+use super::keys::KeySpace;
+use super::model::{FAMILIES, Model};
+use super::settings::Settings;
+use super::verdict::{Checked, Tally, Violation};
+use super::watchdog::Pulse;
+use keeper::Keeper;
+use reader::Reader;
+use versions::Versions;
+use writer::Writer;
+
+/// Reads of one reader until a case is over.
+const READS: u64 = 300_000;
+
+/// How often it is looked whether all have ended.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// Operations of one writer that end it as well: each read of a vector memtable sorts what was written.
+const WRITES: u64 = 3_000_000;
+
+/// What is fixed of a case.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Crowd {
+    seed: u64,
+    threads: usize,
+    settings: Settings,
+}
+
+/// A case has no steps: what is done is drawn from the seed as it goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Nothing {}
+
+impl Subject for Crowd {
+    type Step = Nothing;
+
+    fn run(
+        &self,
+        _steps: &[Nothing],
+        home: &Path,
+        tally: &mut Tally,
+        watch: &mut impl Watch,
+    ) -> Result<(), Failure> {
+        watch.advance(1)?;
+        *tally += self.work(home, watch)?;
+        Ok(())
+    }
+
+    fn simpler(&self) -> Vec<Self> {
+        let settings = self.settings.simpler().into_iter();
+        settings
+            .map(|settings| Self {
+                settings,
+                ..self.clone()
+            })
+            .collect()
+    }
+}
+
+/// What the threads share.
+struct Shared<'a> {
+    db: &'a SieveDb,
+    settings: &'a Settings,
+    keys: &'a KeySpace,
+    versions: Versions,
+    /// Families that are always there.
+    families: usize,
+    /// Not with unordered writes: a write may come to an older snapshot.
+    snapshots_stay: bool,
+    /// Whether some writes pass the log. A checkpoint may then hold a write without the one before.
+    unlogged: bool,
+    /// Keys come past the front so much more seldom, if they do: while they come, and until upkeep
+    /// has looked at the tables, nothing is ruled out.
+    calm: Option<u64>,
+    /// Held by who ingests, and alone by who takes a checkpoint: that has what was logged up to its
+    /// end, but of ingested tables, which no log has, only those from before its list of files.
+    ingesting: RwLock<()>,
+    over: AtomicBool,
+}
+
+/// Ends the work of all when one is done, or has failed.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+impl Crowd {
+    pub(super) fn draw(random: &mut Random, threads: usize) -> Self {
+        let mut settings = Settings::draw(random).for_a_crowd();
+        // A key of its own for every writer, at least.
+        settings.keys.count += threads;
+        Self {
+            seed: random.word(),
+            threads,
+            settings,
+        }
+    }
+
+    fn work(&self, home: &Path, watch: &mut impl Watch) -> Result<Tally, Failure> {
+        let settings = &self.settings;
+        let keys = KeySpace::new(&settings.keys);
+        let front = settings.front.options().map_err(Violation::other);
+        let db = front
+            .and_then(|front| closed::open(settings, &front, &home.join("db"), &Model::new(0)))
+            .map_err(Failure::at(0))?;
+        let families = FAMILIES.len() - 1;
+        let mut random = Random::new(self.seed);
+        let shared = Shared {
+            db: &db,
+            settings,
+            keys: &keys,
+            versions: Versions::new(families, keys.len()),
+            families,
+            snapshots_stay: !settings.is_unordered(),
+            unlogged: random.one_in(2),
+            calm: *random.pick(&[Some(1), Some(16), Some(256), None]),
+            ingesting: RwLock::default(),
+            over: AtomicBool::new(false),
+        };
+        let mut tally = shared.work(random, self.threads, home, watch)?;
+        tally.opened += 1;
+        Ok(tally)
+    }
+}
+
+type Worked = Result<Tally, Violation>;
+
+impl Shared<'_> {
+    fn work(
+        &self,
+        mut random: Random,
+        threads: usize,
+        home: &Path,
+        watch: &mut impl Watch,
+    ) -> Result<Tally, Failure> {
+        let writers = (threads / 2).max(1);
+        let readers = (threads - writers).max(1);
+        thread::scope(|scope| {
+            let mut workers: Vec<ScopedJoinHandle<'_, Worked>> = Vec::new();
+            for index in 0..writers {
+                let (random, pulse) = (Random::new(random.word()), Pulse::of("a writer"));
+                workers.push(scope.spawn(move || self.write(index, writers, random, home, &pulse)));
+            }
+            for _ in 0..readers {
+                let (random, pulse) = (Random::new(random.word()), Pulse::of("a reader"));
+                workers.push(scope.spawn(move || self.read(random, &pulse)));
+            }
+            let (random, pulse) = (Random::new(random.word()), Pulse::of("the keeper"));
+            workers.push(scope.spawn(move || self.keep(random, home, &pulse)));
+            let watched = self.watch(&workers, watch);
+            let worked = workers.into_iter().map(|worker| {
+                let panicked = |_| Err(Violation::other("a thread panicked"));
+                worker.join().unwrap_or_else(panicked)
+            });
+            // All of them, so that the first violation is found whosever it is.
+            let worked: Vec<Worked> = worked.collect();
+            let mut sum = Tally::default();
+            for worked in worked {
+                sum += worked.map_err(Failure::at(0))?;
+            }
+            watched?;
+            Ok(sum)
+        })
+    }
+
+    /// Until all have ended. Each has a pulse of its own: that of their case tells nothing of them, and
+    /// beats as long as they are at work.
+    fn watch(
+        &self,
+        workers: &[ScopedJoinHandle<'_, Worked>],
+        watch: &mut impl Watch,
+    ) -> Result<(), Interrupted> {
+        let _over = Over(&self.over);
+        while !workers.iter().all(ScopedJoinHandle::is_finished) {
+            watch.advance(0)?;
+            thread::sleep(LOOK);
+        }
+        Ok(())
+    }
+
+    /// Whether to go past the front, once in about so many times.
+    fn is_foreign(&self, random: &mut Random, one_in: u64) -> bool {
+        self.calm.is_some_and(|calm| random.one_in(calm * one_in))
+    }
+
+    fn ground(&self) -> Ground<'_> {
+        Ground::new(self.db, self.settings, self.keys)
+    }
+
+    /// Steps until all is over, or one says that it was the last; that, an error, or a panic ends the
+    /// others' work too.
+    fn until_over(
+        &self,
+        pulse: &Pulse,
+        mut step: impl FnMut() -> Result<bool, Violation>,
+    ) -> Checked {
+        let over = Over(&self.over);
+        while !self.over.load(Ordering::SeqCst) {
+            if step()? {
+                break;
+            }
+            pulse.beat();
+        }
+        drop(over);
+        Ok(())
+    }
+
+    fn write(
+        &self,
+        index: usize,
+        writers: usize,
+        random: Random,
+        home: &Path,
+        pulse: &Pulse,
+    ) -> Worked {
+        let from = index * self.keys.len() / writers;
+        let mut writer = Writer {
+            shared: self,
+            ground: self.ground(),
+            random,
+            from,
+            count: (index + 1) * self.keys.len() / writers - from,
+            path: home.join(format!("ingested-{index}.sst")),
+            tally: Tally::default(),
+        };
+        self.until_over(pulse, || {
+            writer.step()?;
+            Ok(writer.tally.operations >= WRITES)
+        })?;
+        Ok(writer.tally)
+    }
+
+    fn read(&self, random: Random, pulse: &Pulse) -> Worked {
+        let mut reader = Reader {
+            shared: self,
+            ground: self.ground(),
+            random,
+            tally: Tally::default(),
+        };
+        self.until_over(pulse, || {
+            reader.step()?;
+            Ok(reader.tally.reads >= READS)
+        })?;
+        Ok(reader.tally)
+    }
+
+    fn keep(&self, random: Random, home: &Path, pulse: &Pulse) -> Worked {
+        let mut keeper = Keeper {
+            shared: self,
+            ground: self.ground(),
+            random,
+            home,
+            tally: Tally::default(),
+        };
+        self.until_over(pulse, || keeper.step().map(|()| false))?;
+        Ok(keeper.tally)
+    }
+}

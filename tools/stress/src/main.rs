@@ -1,0 +1,224 @@
+//! `lsm-sieve-stress`: random operations on random settings, each answer held against a model.
+//!
+//! ```text
+//!   seed --> case: settings and steps --> database --> answers
+//!                                    \--> model ----> the same?   no: shrink, print, exit code 1
+//! ```
+//!
+//! A case is one seed. It makes a database of its own, does its steps, and is gone; the next seed
+//! is the next case. What fails is shortened and printed as text that `--replay` runs again.
+
+mod case;
+mod closed;
+mod course;
+mod crowd;
+mod differential;
+mod follower;
+mod ground;
+mod keys;
+mod model;
+mod report;
+mod script;
+mod session;
+mod settings;
+mod shrink;
+mod sieve;
+mod step;
+mod texts;
+mod verdict;
+mod watchdog;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use clap::Parser;
+use lsm_sieve_cli::workload::{Interrupted, Watch};
+use lsm_sieve_cli::{outcome, output, progress};
+
+use case::{Case, Failure};
+use outcome::Stop;
+use output::Output;
+use progress::Progress;
+use report::{Finding, Report};
+use watchdog::{Pulse, Watchdog};
+
+const AFTER_HELP: &str = "Examples:
+  lsm-sieve-stress
+  lsm-sieve-stress --seconds 600 --db /dev/shm --json
+  lsm-sieve-stress --seed 42 --ops 1
+  lsm-sieve-stress --replay failed.case
+
+A case that fails is shortened and printed; keep its lines in a file for --replay. Folders in memory
+are fastest.";
+
+/// Do random operations on random settings, and hold every answer against a model.
+#[derive(Parser)]
+#[command(version, after_help = AFTER_HELP)]
+struct Arguments {
+    /// The seed of the first case; the next case has the next seed. Random if left out.
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Stop after the case in which so many operations are reached.
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 1_000_000,
+        conflicts_with = "seconds"
+    )]
+    ops: u64,
+    /// Stop after the case in which so many seconds are over, instead.
+    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..))]
+    seconds: Option<u64>,
+    /// From 2 on: so many threads share each database, half of them writers, and are judged by the
+    /// versions before and after each read.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
+    threads: u16,
+    /// The folder for the databases, which are removed.
+    #[arg(long, value_name = "DIR")]
+    db: Option<PathBuf>,
+    /// Run the case in this file instead.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["seed", "ops", "seconds", "threads"])]
+    replay: Option<PathBuf>,
+    /// Stop shortening a failing case after so many seconds.
+    #[arg(long, value_name = "S", default_value_t = 60)]
+    shrink_seconds: u64,
+    /// Print the result as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(stop) => stop.report(),
+    }
+}
+
+fn run() -> Result<(), Stop> {
+    let arguments =
+        Arguments::try_parse().or_else(|error| outcome::usage(&error, env!("CARGO_BIN_NAME")))?;
+    output::log_to_stderr();
+    progress::heed_interrupts()?;
+    let output = Output::new(arguments.json);
+    let home = home(arguments.db.as_deref())?;
+    match &arguments.replay {
+        Some(file) => replay(&arguments, file, home.path(), output),
+        None => stress(&arguments, home.path(), output),
+    }
+}
+
+/// A folder that is removed at the end.
+fn home(parent: Option<&Path>) -> Result<tempfile::TempDir, Stop> {
+    let parent = parent.map_or_else(std::env::temp_dir, Path::to_path_buf);
+    let made = tempfile::Builder::new()
+        .prefix("lsm-sieve-stress-")
+        .tempdir_in(&parent);
+    made.map_err(|error| {
+        Stop::input(format!(
+            "cannot make a folder in {}: {error}; name another with --db",
+            parent.display()
+        ))
+    })
+}
+
+fn stress(arguments: &Arguments, home: &Path, output: Output) -> Result<(), Stop> {
+    let first = match arguments.seed {
+        Some(seed) => seed,
+        // Below 2^53, so that every reader of JSON keeps it whole.
+        None => getrandom::u64()? >> 11,
+    };
+    let begun = Instant::now();
+    let over = |report: &Report| match arguments.seconds {
+        Some(seconds) => begun.elapsed() >= Duration::from_secs(seconds),
+        None => report.tally.operations >= arguments.ops,
+    };
+    let mut report = Report::new(Some(first));
+    let mut run = Run::new(arguments, home, "stress: steps");
+    for seed in (0..).map(|case: u64| first.wrapping_add(case)) {
+        tracing::info!(seed, "case");
+        let case = Case::draw(seed, arguments.threads.into());
+        run.try_case(&case, Some(seed), &mut report)?;
+        if report.finding.is_some() || over(&report) {
+            break;
+        }
+    }
+    drop(run);
+    report.print(begun.elapsed(), output)
+}
+
+fn replay(arguments: &Arguments, file: &Path, home: &Path, output: Output) -> Result<(), Stop> {
+    let text = std::fs::read_to_string(file).map_err(|error| {
+        let file = file.display();
+        Stop::input(format!("cannot read {file}: {error}; name a case file"))
+    })?;
+    let case = Case::parse(&text)
+        .map_err(|error| Stop::input(format!("{} is no case: {error}", file.display())))?;
+    let begun = Instant::now();
+    let mut report = Report::new(None);
+    let mut run = Run::new(arguments, home, "replaying");
+    run.try_case(&case, None, &mut report)?;
+    drop(run);
+    report.print(begun.elapsed(), output)
+}
+
+/// What all cases of a run have in common.
+struct Run<'a> {
+    home: &'a Path,
+    shrink: Duration,
+    watch: Watched,
+    _dog: Watchdog,
+}
+
+impl<'a> Run<'a> {
+    fn new(arguments: &Arguments, home: &'a Path, what: &'static str) -> Self {
+        Self {
+            home,
+            shrink: Duration::from_secs(arguments.shrink_seconds),
+            watch: Watched {
+                progress: Progress::unbounded(what),
+                pulse: Pulse::of("a case"),
+            },
+            _dog: Watchdog::start(),
+        }
+    }
+
+    /// Runs a case, and shortens it if it fails; a full disk says nothing about it.
+    fn try_case(
+        &mut self,
+        case: &Case,
+        seed: Option<u64>,
+        report: &mut Report,
+    ) -> Result<(), Stop> {
+        report.cases += 1;
+        let (step, violation) = match case.run(self.home, &mut report.tally, &mut self.watch) {
+            Ok(()) => return Ok(()),
+            Err(Failure::Interrupted) => return Err(Interrupted.into()),
+            Err(Failure::Violation { step, violation }) => (step, violation),
+        };
+        if violation.is_a_full_disk() {
+            return Err(Stop::input(format!(
+                "{}; free some space, or name a folder on a larger disk with --db",
+                violation.what
+            )));
+        }
+        let first = violation.what.clone();
+        let watch = &mut self.watch;
+        let shrunk = shrink::shrink(case, step, violation, self.home, self.shrink, watch);
+        report.finding = Some(Finding::new(seed, first, shrunk));
+        Ok(())
+    }
+}
+
+/// Shows how far a case is, and that it gets on.
+struct Watched {
+    progress: Progress,
+    pulse: Pulse,
+}
+
+impl Watch for Watched {
+    fn advance(&mut self, steps: u64) -> Result<(), Interrupted> {
+        self.pulse.beat();
+        self.progress.advance(steps)
+    }
+}

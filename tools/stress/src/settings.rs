@@ -1,0 +1,250 @@
+//! What a case sets: the options of the engine, as texts, and those of the front.
+
+use std::num::NonZeroU64;
+
+use lsm_sieve::{Bits, HashId, Items, Rate, SieveOptions};
+use lsm_sieve_cli::workload::random::Random;
+use rocksdb::{Options, TransactionDBOptions};
+use serde::{Deserialize, Serialize};
+
+use super::keys::KeySettings;
+use super::model::FAMILIES;
+use super::texts::{self, Texts};
+
+/// Everything that is fixed before the first step.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Settings {
+    pub(super) keys: KeySettings,
+    pub(super) front: FrontSettings,
+    pub(super) database: Texts,
+    pub(super) families: [Texts; FAMILIES.len()],
+    #[serde(default)]
+    transactions: bool,
+    /// Transactions that lock their keys, instead of optimistic ones.
+    #[serde(default)]
+    locks: bool,
+}
+
+/// How precise a filter is to be.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Precision {
+    Rate(f64),
+    BitsPerKey(f64),
+}
+
+/// The front's options.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct FrontSettings {
+    pub(super) summary: Precision,
+    /// None leaves RocksDB its own filters.
+    pub(super) segments: Option<Precision>,
+    pub(super) expected_keys: u64,
+    pub(super) budget_bits: Option<u64>,
+    /// SipHash-1-3 instead of XXH3.
+    pub(super) keyed: bool,
+    #[serde(default)]
+    pub(super) made_static: bool,
+    #[serde(default)]
+    hashes_at_once: Option<NonZeroU64>,
+    /// A family without a front, by its index; never the first.
+    #[serde(default)]
+    pub(super) left_out: Option<usize>,
+    #[serde(default)]
+    pub(super) spares_hits: bool,
+}
+
+impl Settings {
+    pub(super) fn draw(random: &mut Random) -> Self {
+        let writes = *random.pick(&texts::WRITES);
+        let database = texts::draw_database(random, writes);
+        Self {
+            keys: KeySettings::draw(random),
+            front: FrontSettings::draw(random),
+            families: FAMILIES.map(|_| texts::draw_family(random, writes)),
+            database,
+            transactions: random.one_in(2),
+            locks: random.one_in(2),
+        }
+    }
+
+    /// Whether there are transactions: not beside unordered writes.
+    pub(super) fn has_transactions(&self) -> bool {
+        self.transactions && !self.is_unordered()
+    }
+
+    pub(super) fn has_locks(&self) -> bool {
+        self.has_transactions() && self.locks
+    }
+
+    /// A front with these transactions.
+    pub(super) fn front_of(&self, front: &SieveOptions) -> SieveOptions {
+        let front = front.clone();
+        if self.has_locks() {
+            return front.locking_transactions(TransactionDBOptions::default());
+        }
+        front.transactions(self.has_transactions())
+    }
+
+    pub(super) fn is_unordered(&self) -> bool {
+        let mut database = self.database.iter();
+        database.any(|text| text == texts::UNORDERED_WRITE)
+    }
+
+    /// The same, for many threads that read beside flushes.
+    pub(super) fn for_a_crowd(mut self) -> Self {
+        self.database.retain(|text| text != texts::ATOMIC_FLUSH);
+        self
+    }
+
+    /// RocksDB's options of a family; those of the database are among them.
+    pub(super) fn family(&self, family: usize) -> Result<Options, rocksdb::Error> {
+        let own = &self.families[family];
+        texts::parse(&[&self.database[..], own].concat())
+    }
+
+    /// Whether a family sorts its keys from last to first.
+    pub(super) fn is_reversed(&self, family: usize) -> bool {
+        self.says(family, "ReverseBytewise")
+    }
+
+    /// Whether a family has a prefix extractor: its iterators then cross from prefix to prefix only
+    /// if they are told to.
+    pub(super) fn has_prefixes(&self, family: usize) -> bool {
+        self.says(family, "prefix_extractor")
+    }
+
+    fn says(&self, family: usize, word: &str) -> bool {
+        self.families[family].iter().any(|text| text.contains(word))
+    }
+}
+
+/// A rate from a half to one in ten thousand, in millionths: a decimal so short is the same number
+/// when it is read from a case file.
+pub(super) fn draw_rate(random: &mut Random) -> f64 {
+    const MILLION: f64 = 1e6;
+    (0.5 * 2e-4_f64.powf(random.unit()) * MILLION).round() / MILLION
+}
+
+impl Precision {
+    fn draw(random: &mut Random) -> Self {
+        if random.one_in(2) {
+            Self::Rate(draw_rate(random))
+        } else {
+            Self::BitsPerKey(1.0 + random.below(64) as f64)
+        }
+    }
+}
+
+impl FrontSettings {
+    pub(super) fn draw(random: &mut Random) -> Self {
+        const BUDGETS: [u64; 5] = [0, 511, 4_096, 40_000, 1 << 22];
+        Self {
+            summary: Precision::draw(random),
+            segments: (!random.one_in(4)).then(|| Precision::draw(random)),
+            expected_keys: 1 << random.below(13),
+            budget_bits: random.one_in(4).then(|| *random.pick(&BUDGETS)),
+            keyed: random.one_in(3),
+            made_static: random.one_in(3),
+            hashes_at_once: random
+                .one_in(2)
+                .then(|| NonZeroU64::MIN.saturating_add(50 + random.below(400))),
+            left_out: random
+                .one_in(4)
+                .then(|| 1 + random.index(FAMILIES.len() - 1)),
+            spares_hits: random.one_in(4),
+        }
+    }
+
+    /// The front's options, or what is wrong with them.
+    pub(super) fn options(&self) -> Result<SieveOptions, String> {
+        let mut options = SieveOptions::default()
+            .segment_rate(None)
+            .expected_keys(Items::new(self.expected_keys))
+            .static_filters(self.made_static)
+            .spare_hits(self.spares_hits)
+            .hash(if self.keyed {
+                HashId::SipHash13
+            } else {
+                HashId::Xxh3
+            });
+        if let Some(hashes) = self.hashes_at_once {
+            options = options.hashes_at_once(hashes);
+        }
+        if let Some(bits) = self.budget_bits {
+            options = options.memory_budget(Bits::new(bits));
+        }
+        if let Some(family) = self.left_out {
+            options = options.leave_out(FAMILIES.get(family).copied());
+        }
+        options = match self.summary {
+            Precision::Rate(rate) => options.summary_rate(checked(rate)?),
+            Precision::BitsPerKey(bits) => options.summary_bits_per_key(bits),
+        };
+        Ok(match self.segments {
+            None => options,
+            Some(Precision::Rate(rate)) => options.segment_rate(Some(checked(rate)?)),
+            Some(Precision::BitsPerKey(bits)) => options.segment_bits_per_key(bits),
+        })
+    }
+}
+
+fn checked(rate: f64) -> Result<Rate, String> {
+    Rate::new(rate).map_err(|error| error.to_string())
+}
+
+impl Settings {
+    /// The same with one option less, or a default front, in every way.
+    pub(super) fn simpler(&self) -> Vec<Self> {
+        let plain = FrontSettings::default();
+        let mut simpler = Vec::new();
+        if self.front != plain {
+            simpler.push(Self {
+                front: plain,
+                ..self.clone()
+            });
+        }
+        if self.transactions {
+            simpler.push(Self {
+                transactions: false,
+                ..self.clone()
+            });
+        }
+        if self.locks {
+            simpler.push(Self {
+                locks: false,
+                ..self.clone()
+            });
+        }
+        for at in 0..self.database.len() {
+            let mut less = self.clone();
+            less.database.remove(at);
+            simpler.push(less);
+        }
+        for family in 0..self.families.len() {
+            for at in 0..self.families[family].len() {
+                let mut less = self.clone();
+                less.families[family].remove(at);
+                simpler.push(less);
+            }
+        }
+        simpler
+    }
+}
+
+impl Default for FrontSettings {
+    /// One percent, and stages small enough that a case fills some.
+    fn default() -> Self {
+        Self {
+            summary: Precision::Rate(0.01),
+            segments: Some(Precision::Rate(0.01)),
+            expected_keys: 64,
+            budget_bits: None,
+            keyed: false,
+            made_static: false,
+            hashes_at_once: None,
+            left_out: None,
+            spares_hits: false,
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! Shortens what fails: delta debugging (Zeller and Hildebrandt, "Simplifying and Isolating
+//! Failure-Inducing Input", IEEE TSE 28(2), 2002), by leaving chunks out.
+//!
+//! A failure may need luck, in the order of background threads; so each candidate is tried as often
+//! as the case itself needed to fail again.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use lsm_sieve_cli::workload::Watch;
+
+use super::case::{Case, Failure, Plan, Subject};
+use super::verdict::{Tally, Violation};
+
+/// Tries of a case until it is called irreproducible.
+const TRIES: usize = 10;
+
+/// Leaves out chunks, ever smaller ones, as long as the rest `fails`.
+pub(super) fn shortest<T: Clone>(items: &[T], mut fails: impl FnMut(&[T]) -> bool) -> Vec<T> {
+    let mut items = items.to_vec();
+    let mut chunk = items.len().div_ceil(2);
+    while chunk > 0 {
+        let mut at = 0;
+        let mut shorter = false;
+        while at < items.len() {
+            let end = (at + chunk).min(items.len());
+            let rest = [&items[..at], &items[end..]].concat();
+            if fails(&rest) {
+                items = rest;
+                shorter = true;
+            } else {
+                at = end;
+            }
+        }
+        if chunk == 1 && !shorter {
+            break;
+        }
+        // Single items are gone over again as long as one of them can go.
+        chunk = chunk.div_ceil(2);
+    }
+    items
+}
+
+/// A failing case made short.
+pub(super) struct Shrunk {
+    pub(super) case: Case,
+    /// What the short one fails with.
+    pub(super) violation: Violation,
+    /// Whether it failed when it was tried again.
+    pub(super) again: bool,
+}
+
+/// Shortens a case that failed at this step, within a time.
+pub(super) fn shrink(
+    case: &Case,
+    step: usize,
+    violation: Violation,
+    home: &Path,
+    limit: Duration,
+    watch: &mut impl Watch,
+) -> Shrunk {
+    let deadline = Instant::now() + limit;
+    match case {
+        Case::Sieve(plan) => {
+            let shrunk = Shrinking::new(home, deadline, violation).shrink(plan, step, watch);
+            shrunk.wrap(Case::Sieve)
+        }
+        Case::Differential(plan) => {
+            let shrunk = Shrinking::new(home, deadline, violation).shrink(plan, step, watch);
+            shrunk.wrap(Case::Differential)
+        }
+        Case::Crowd(plan) => {
+            let shrunk = Shrinking::new(home, deadline, violation).shrink(plan, step, watch);
+            shrunk.wrap(Case::Crowd)
+        }
+    }
+}
+
+struct Shrinking<'a> {
+    home: &'a Path,
+    deadline: Instant,
+    tries: usize,
+    violation: Violation,
+}
+
+struct Short<S: Subject> {
+    plan: Plan<S>,
+    violation: Violation,
+    again: bool,
+}
+
+impl<S: Subject> Short<S> {
+    fn wrap(self, case: impl FnOnce(Plan<S>) -> Case) -> Shrunk {
+        Shrunk {
+            case: case(self.plan),
+            violation: self.violation,
+            again: self.again,
+        }
+    }
+}
+
+impl<'a> Shrinking<'a> {
+    fn new(home: &'a Path, deadline: Instant, violation: Violation) -> Self {
+        Self {
+            home,
+            deadline,
+            tries: TRIES,
+            violation,
+        }
+    }
+
+    fn shrink<S: Subject>(
+        mut self,
+        plan: &Plan<S>,
+        step: usize,
+        watch: &mut impl Watch,
+    ) -> Short<S> {
+        let mut plan = plan.clone();
+        plan.steps.truncate(step.saturating_add(1));
+        let Some(needed) = self.tries_until_failure(&plan, watch) else {
+            return Short {
+                plan,
+                violation: self.violation,
+                again: false,
+            };
+        };
+        self.tries = needed;
+        let subject = plan.subject.clone();
+        let mut steps = self.shorten(&subject, &plan.steps, watch);
+        plan = self.simplify(
+            Plan {
+                subject,
+                steps: steps.clone(),
+            },
+            watch,
+        );
+        if steps.len() > 1 {
+            // Simpler settings may need fewer steps.
+            steps = self.shorten(&plan.subject, &plan.steps, watch);
+            plan.steps = steps;
+        }
+        Short {
+            plan,
+            violation: self.violation,
+            again: true,
+        }
+    }
+
+    fn shorten<S: Subject>(
+        &mut self,
+        subject: &S,
+        steps: &[S::Step],
+        watch: &mut impl Watch,
+    ) -> Vec<S::Step> {
+        shortest(steps, |steps| {
+            let plan = Plan {
+                subject: subject.clone(),
+                steps: steps.to_vec(),
+            };
+            self.fails(&plan, watch)
+        })
+    }
+
+    /// Without each setting that the failure does not need.
+    fn simplify<S: Subject>(&mut self, mut plan: Plan<S>, watch: &mut impl Watch) -> Plan<S> {
+        let mut at = 0;
+        while let Some(subject) = plan.subject.simpler().into_iter().nth(at) {
+            let steps = plan.steps.clone();
+            let simpler = Plan { subject, steps };
+            if self.fails(&simpler, watch) {
+                plan = simpler;
+            } else {
+                at += 1;
+            }
+        }
+        plan
+    }
+
+    fn fails<S: Subject>(&mut self, plan: &Plan<S>, watch: &mut impl Watch) -> bool {
+        self.tries_until_failure(plan, watch).is_some()
+    }
+
+    /// Runs until one fails alike; `None` when none does, or the time is over.
+    fn tries_until_failure<S: Subject>(
+        &mut self,
+        plan: &Plan<S>,
+        watch: &mut impl Watch,
+    ) -> Option<usize> {
+        for tried in 1..=self.tries {
+            if Instant::now() > self.deadline || watch.advance(0).is_err() {
+                return None;
+            }
+            let ran = plan.run(self.home, &mut Tally::default(), &mut ());
+            if let Err(Failure::Violation { violation, .. }) = ran
+                && violation.lost == self.violation.lost
+            {
+                self.violation = violation;
+                return Some(tried);
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_failure_needs_is_left_and_nothing_else() {
+        let items: Vec<u32> = (0..1_000).collect();
+        for needed in [&[][..], &[0], &[999], &[3, 500, 501, 998], &[7, 8, 9]] {
+            let mut runs = 0;
+            let short = shortest(&items, |rest| {
+                runs += 1;
+                needed.iter().all(|item| rest.contains(item))
+            });
+            assert_eq!(short, needed);
+            assert!(runs < 200, "{runs} runs for {needed:?}");
+        }
+    }
+
+    /// Where leaving out one thing makes room for leaving out another.
+    #[test]
+    fn single_items_are_tried_again_after_a_success() {
+        let items = ['a', 'b', 'c'];
+        let short = shortest(&items, |rest| {
+            let has = |item| rest.contains(&item);
+            has('c') && (has('b') || !has('a'))
+        });
+        assert_eq!(short, ['c']);
+    }
+}
