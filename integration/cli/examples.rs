@@ -7,7 +7,8 @@
     reason = "a test fails by panicking, in its helpers as well"
 )]
 
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::traces;
@@ -63,6 +64,25 @@ fn each_request_is_carried_out_once() {
 fn the_stores_keep_what_their_examples_assert() {
     for example in ["front", "adopt", "differential"] {
         assert_eq!(printed(example), "", "{example}");
+    }
+}
+
+/// A chart that is older than its figures would show what was never measured.
+#[test]
+fn readme_charts_match_the_recorded_figures() {
+    let home = tempfile::tempdir().unwrap();
+    let drawn = answered("readme_chart", &[home.path().to_str().unwrap()]);
+    assert_eq!(drawn, "");
+    let mut folders = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
+    let kept = folders.find_map(|folder| Some(folder.join("docs/images")).filter(|it| it.is_dir()));
+    let kept = kept.unwrap();
+    for name in ["gain-light.svg", "gain-dark.svg"] {
+        let [drawn, kept] =
+            [home.path(), kept.as_path()].map(|at| fs::read_to_string(at.join(name)).unwrap());
+        assert!(
+            drawn == kept,
+            "{name} differs: draw it again, as the example says"
+        );
     }
 }
 

@@ -79,12 +79,17 @@ impl Chart {
         draw::svg(self, &style_sheet())
     }
 
+    /// A file of its own on one ground, for a page that chooses between two files.
+    pub fn svg_on(&self, ground: Ground) -> String {
+        draw::svg(self, &ground.rules())
+    }
+
     /// A picture of 840 pixels' width: two for every unit.
     ///
     /// # Errors
     /// When the drawing cannot be rasterised, which no data should cause.
     pub fn png(&self, ground: Ground) -> Result<Vec<u8>, PngError> {
-        raster::png(&draw::svg(self, &ground.rules()))
+        raster::png(&self.svg_on(ground))
     }
 }
 
@@ -253,6 +258,17 @@ mod tests {
     fn a_drawing_holds_no_colour_and_a_file_holds_both_grounds() {
         assert!(!sample().inline_svg().contains("<style"));
         assert!(sample().svg().contains("prefers-color-scheme: dark"));
+    }
+
+    #[test]
+    fn svg_on_one_ground_has_the_colours_of_that_ground_alone() {
+        let [light, dark] = [Ground::Light, Ground::Dark].map(|ground| sample().svg_on(ground));
+        for file in [&light, &dark] {
+            assert!(!file.contains("prefers-color-scheme"));
+        }
+        let (of_light, of_dark) = (Ground::Light.rules(), Ground::Dark.rules());
+        assert!(light.contains(&of_light) && !light.contains(&of_dark));
+        assert!(dark.contains(&of_dark) && !dark.contains(&of_light));
     }
 
     #[test]

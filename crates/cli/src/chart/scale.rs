@@ -1,7 +1,7 @@
 //! From data to places along an axis, and the ticks that let a reader go back.
 //!
 //! Ticks of a linear axis are multiples of 1, 2 or 5 times a power of ten; those of a logarithmic
-//! one are powers of ten, or 1, 2 and 5 times them where the axis spans less than two.
+//! one are powers of ten, or 1, 2 and 5 times them if the axis spans no more than some two decades.
 
 use super::{Axis, Scale};
 
@@ -73,7 +73,7 @@ impl Range {
     fn log_ticks(self) -> Vec<f64> {
         let decades = self.high - self.low;
         let every = (decades / MOST_TICKS).ceil().max(1.0) as i32;
-        let within: &[f64] = if decades < 2.0 {
+        let within: &[f64] = if decades < FINE_DECADES {
             &[1.0, 2.0, 5.0]
         } else {
             &[1.0]
@@ -88,6 +88,9 @@ impl Range {
 }
 
 const MOST_TICKS: f64 = 8.0;
+
+/// An axis that spans less has three ticks in each decade, which are no more than [`MOST_TICKS`].
+const FINE_DECADES: f64 = 2.3;
 
 fn place(scale: Scale, value: f64) -> Option<f64> {
     let at = match scale {
@@ -179,6 +182,8 @@ mod tests {
         assert_eq!(range.ticks(), [1.0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6]);
         let short = Range::of(&Axis::log(""), [1.0, 30.0]);
         assert_eq!(short.ticks(), [1.0, 2.0, 5.0, 10.0, 20.0]);
+        let longer = Range::of(&Axis::log(""), [0.9, 90.0]);
+        assert_eq!(longer.ticks(), [1.0, 2.0, 5.0, 10.0, 20.0, 50.0]);
         assert_eq!(range.share(0.0), None);
     }
 
