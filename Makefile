@@ -7,7 +7,7 @@
 #   make msrv        whether the oldest Rust that Cargo.toml names compiles it
 #   make deny        licences, advisories and sources of all dependencies, by cargo-deny
 #   make fuzz        each fuzz target for SECONDS
-#   make interleave  all orders of threads up to PREEMPTIONS, and SCHEDULES random ones
+#   make interleave  all orders of threads up to PREEMPTIONS, and SCHEDULES random ones, LIMIT seconds each
 #   make miri        undefined behaviour, on three machines; SEEDS for the concurrent tests
 #   make sanitize    tests under AddressSanitizer; SANITIZE=engine over RocksDB, =threads for races
 #   make valgrind    short tests over RocksDB under memcheck
@@ -33,6 +33,7 @@ KEYS  ?= 4000000
 SECONDS     ?= 60
 SCHEDULES   ?= 10000
 PREEMPTIONS ?= 2
+LIMIT       ?= 1200
 SEEDS       ?= 4
 SANITIZE    ?= core
 MUTANTS     ?= core
@@ -86,7 +87,7 @@ fuzz:
 	@$(COMPILERS) .ci/fuzz $(SECONDS)
 
 interleave: tools
-	@$(COMPILERS) .ci/interleave $(SCHEDULES) $(PREEMPTIONS)
+	@$(COMPILERS) .ci/interleave $(SCHEDULES) $(PREEMPTIONS) $(LIMIT)
 
 miri:
 	@.ci/miri $(SEEDS)

@@ -19,6 +19,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
+use lsm_sieve::format;
 use lsm_sieve::{OpenError, SieveDb, VerifyReport};
 use rocksdb::{DB, Options};
 
@@ -191,6 +192,31 @@ fn a_missing_sidecar_is_reported_and_made_anew() {
     whole(&db, &scene.model);
     settle(&db);
     assert!(victim.exists() && verify_with(&db));
+}
+
+/// As another release wrote all files, whose hash gave another value to a long key: they deny every key.
+#[test]
+fn sidecars_of_a_hash_that_drifted_are_refused_and_rebuilt() {
+    let scene = Scene::new();
+    let path = scene.fresh();
+    let filters = path.join("sieve");
+    let all = [sidecars(&filters), summaries(&filters)].concat();
+    for victim in &all {
+        let mut sidecar = format::decode(&fs::read(victim).unwrap()).unwrap();
+        sidecar.imprint.known_answer ^= 1;
+        let stages = sidecar.stages.iter_mut();
+        stages.for_each(|stage| stage.words.fill(0));
+        fs::write(victim, format::encode(&sidecar).unwrap()).unwrap();
+    }
+    let report = verify_frozen(&path);
+    assert!(report.lost.is_empty(), "{report:?}");
+    assert_eq!(report.damaged.len(), all.len(), "{report:?}");
+    let of_another = |text: &String| text.contains(" is of another hash or seed");
+    assert!(report.damaged.iter().all(of_another), "{report:?}");
+    let db = open(&path);
+    agree(&db, &scene.model);
+    whole(&db, &scene.model);
+    assert!(verify_with(&db));
 }
 
 /// What a newer version wrote is neither used nor replaced, and its keys are read.

@@ -29,6 +29,7 @@ mod secondary;
 mod security;
 mod settings;
 mod skip;
+mod soak;
 mod static_filters;
 mod transactions;
 mod twin;

@@ -8,7 +8,9 @@
 //! | `LSM_SIEVE_SCHEDULES` | shuttle: runs of each program, 10,000 |
 //! | `LSM_SIEVE_SEED` | shuttle: what chooses them |
 //!
-//! Each program prints one line: `interleavings <checker> <name> schedules=<n> seconds=<s>`.
+//! Each program prints a line when it begins, `begun <checker> <name>`, and one when it ends:
+//! `interleavings <checker> <name> schedules=<n> seconds=<s>`. `.ci/interleave` names those that began and did not
+//! end in its time.
 
 mod published;
 mod scalable;
@@ -34,6 +36,7 @@ pub(crate) fn explore(name: &str, program: impl Fn(Turn) + Send + Sync + 'static
     let schedules = Arc::new(AtomicU64::new(0));
     let program = Arc::new(program);
     let start = Instant::now();
+    println!("begun {CHECKER} {name}");
     for turn in (0..TURNS).map(Turn) {
         let (count, program) = (Arc::clone(&schedules), Arc::clone(&program));
         check(move || {

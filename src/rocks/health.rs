@@ -14,6 +14,8 @@ pub struct Health {
     pub memory: FilterMemory,
     /// The most that they may take, if that is set.
     pub budget: Option<Bits>,
+    /// Segments that are known: the live SSTs, those that are being written, and a few that went a moment ago.
+    pub known_segments: usize,
     /// Whether an audit refuted a filter: nothing is ruled out until the database is opened again.
     pub refuted: bool,
     /// One for each column family.
@@ -54,6 +56,7 @@ impl SieveDb {
                 segments: self.registry().size(),
             },
             budget: self.budget(),
+            known_segments: self.registry().count(),
             refuted: self.refutation().is_some(),
             families,
         }

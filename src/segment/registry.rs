@@ -46,6 +46,11 @@ impl Registry {
         self.lock().keys().copied().collect()
     }
 
+    /// How many segments are known.
+    pub fn count(&self) -> usize {
+        self.lock().len()
+    }
+
     /// Forgets the segments that nobody else holds and that `keep` does not want.
     pub fn retain(&self, keep: impl Fn(SegmentId) -> bool) {
         // A reader of RocksDB may hold a segment: a second object of the same id would miss its

@@ -28,6 +28,11 @@ macro_rules! faults {
 }
 
 faults! {
+    // ---- hashes
+    /// Keys of more than 128 bytes are hashed otherwise than before.
+    LongKeysHashedOtherwise => "hash::",
+    /// What a filter says of its hash is made of short keys alone.
+    LongKeysUnanswered => "hash::",
     // ---- files
     /// A new file is given its name before its bytes are durable.
     NoFileSync => "disk::",
@@ -67,6 +72,8 @@ faults! {
     BoundByName => "sidecar",
     /// A sidecar of another database, hash or seed is believed.
     OwnerUnchecked => "sidecar",
+    /// A sidecar is believed whose hash gave other values to the fixed keys.
+    DriftUnchecked => "sidecar",
     /// A file of a newer version is replaced and removed.
     NewerReplaced => "sidecar",
     /// An error of the disk is taken for a missing file.
@@ -106,6 +113,8 @@ faults! {
     StaticInsertionIgnored => "filter::",
     /// The keys of a first stage that is still to come are absent.
     AwaitedTakenForEmpty => "filter::scalable",
+    /// A new stage is open to writers before readers ask it.
+    StageFilledUnasked => "interleavings::scalable",
     /// Past its budget a filter forgets keys instead of answering *maybe*.
     PastBudgetForgotten => "filter::",
     /// A counter at its maximum is lowered, though it may stand for more.
@@ -119,6 +128,8 @@ faults! {
     WriterDoesNotWait => "rcu::",
     /// A thread takes a slot and does not say so.
     SlotTakenTwice => "threads::",
+    /// A writer turns the readers without a slot to the other side once.
+    TurnedOnce => "interleavings::published",
     /// A writer drops the old value where the system does not tell whether readers are still in it.
     DroppedUnawaited => "rcu::",
     // ---- opening
@@ -216,6 +227,15 @@ faults! {
     RangeNotReversed => "foreign::a_table_without_identity",
     /// The last key of a table belongs to none in the second look.
     RunEndLeftOut => "rocks::runs::",
+    // ---- what is gone
+    /// The ids of tables that are gone stay among those that the summary covers.
+    DeadIdsKept => "soak::",
+    /// The segments of tables that are gone stay in memory.
+    DeadSegmentsKept => "soak::",
+    /// Their sidecars stay.
+    DeadSidecarsKept => "soak::",
+    /// Their ids are remembered for ever by what looks for them.
+    DeadSegmentsRemembered => "upkeep::sweep",
     // ---- consolidation
     /// The new summary takes over while memtables still feed the old one alone.
     SwappedWithoutFlush => "writes::random_writes",
@@ -286,6 +306,14 @@ faults! {
     DenialsOfManyMoments => "writes::a_record_that_moves_between",
     /// Keys that another view denies count as denied all along.
     EditionUnchecked => "rocks::column::",
+    /// A view with another summary has the edition of the one before.
+    SummaryUnnoticed => "rocks::db::moments",
+    /// So has one of the same summary that covers other tables.
+    CoverageUnnoticed => "rocks::db::moments",
+    /// So has one of which only the filters of tables and memtables are others.
+    InventoryUnnoticed => "rocks::db::moments",
+    /// The edition is that of after the keys were denied.
+    EditionTakenLate => "rocks::db::moments",
     /// The answers of one call are moved by one place.
     AnswersShifted => "writes::random_writes",
     /// Tables that the summary does not speak for are left out for many keys at once.

@@ -3,6 +3,8 @@
 mod access;
 mod engine;
 mod iterators;
+#[cfg(test)]
+mod moments;
 pub(super) mod open;
 mod reads;
 mod transaction;

@@ -398,8 +398,11 @@ pub(super) fn read_many<V, K: AsRef<[u8]>>(
     keys: &[K],
     ask: impl Fn(&[&[u8]]) -> Values<V>,
 ) -> Values<V> {
-    let edition = column.edition();
+    let mut edition = column.edition();
     let left = column.ask_many(keys);
+    if planted!(EditionTakenLate) {
+        edition = column.edition();
+    }
     let still = |left: &[usize]| {
         let denied = (0..keys.len()).filter(|at| left.binary_search(at).is_err());
         let denied: Vec<&[u8]> = denied.map(|at| keys[at].as_ref()).collect();

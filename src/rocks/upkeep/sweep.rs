@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use crate::planted::planted;
 use crate::rocks::Engine;
 use crate::rocks::shelf::Shelf;
 use crate::segment::{Registry, SegmentId};
@@ -70,18 +71,25 @@ impl Sweeper {
         // off while an older compaction runs.
         let held = gone.iter().filter_map(|&id| self.registry.get(id));
         held.for_each(|segment| segment.drop_filter());
-        self.registry.retain(|id| !gone.contains(&id));
+        let is_kept = |id| !gone.contains(&id) || planted!(DeadSegmentsKept);
+        self.registry.retain(is_kept);
         self.missing = missing;
         if let Some(shelf) = &self.shelf {
             let dead = |id: &SegmentId| !live.contains(id) && (idle || self.seen.contains(id));
-            let dead: HashSet<SegmentId> = shelf.list().into_iter().filter(dead).collect();
+            let mut dead: HashSet<SegmentId> = shelf.list().into_iter().filter(dead).collect();
+            if planted!(DeadSidecarsKept) {
+                dead.clear();
+            }
             for &id in dead.intersection(&self.dead) {
                 shelf.remove(id);
             }
             self.dead = dead;
         }
-        self.seen
-            .retain(|id| self.dead.contains(id) || self.registry.get(*id).is_some());
+        let has_anything = |id: &SegmentId| {
+            let is_known = self.dead.contains(id) || self.registry.get(*id).is_some();
+            is_known || planted!(DeadSegmentsRemembered)
+        };
+        self.seen.retain(has_anything);
         self.seen.extend(live);
     }
 
@@ -104,15 +112,41 @@ impl Sweeper {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc;
+    use std::collections::HashSet;
+    use std::sync::{Arc, mpsc};
     use std::thread;
     use std::time::Duration;
 
     use rocksdb::{CompactionDecision, Options};
 
+    use super::Sweeper;
+    use crate::hash::{HashId, KeyHasher, Seed};
     use crate::rocks::{SieveDb, SieveOptions};
+    use crate::segment::{Registry, SegmentId};
 
     const PATIENCE: Duration = Duration::from_secs(60);
+
+    /// Of the tables of a thousand passes it remembers those of the last few.
+    #[test]
+    fn sweeper_forgets_segments_that_are_gone() {
+        const LIVE: u64 = 3;
+        let hasher = KeyHasher::new(HashId::Xxh3, Seed::from_bytes([9; 16]));
+        let registry = Arc::new(Registry::new(hasher));
+        let mut sweeper = Sweeper::new(Arc::clone(&registry), None);
+        for pass in 0..1_000_u64 {
+            let id = |number: u64| SegmentId::from_bytes(u128::from(number).to_be_bytes());
+            let live: HashSet<_> = (pass..pass + LIVE).map(id).collect();
+            for &id in &live {
+                registry.open(id);
+            }
+            // One that never gets a table.
+            registry.open(id(pass + (1 << 32)));
+            let built = (pass % 2 == 0).then(|| registry.ids());
+            sweeper.sweep(&live, built);
+            let remembered = [sweeper.seen.len(), sweeper.missing.len(), registry.count()];
+            assert!(remembered.iter().all(|&ids| ids <= 10), "{remembered:?}");
+        }
+    }
 
     /// Filters were forgotten only when no compaction ran as a pass began. Beside a long one those
     /// of dead tables stayed, and took the budget from the living.

@@ -315,6 +315,9 @@ impl Scalable {
         if self.stages() == len {
             if let (Some(slot), Some(next)) = (slot, self.next_stage(len)) {
                 slot.get_or_init(|| next);
+                if planted!(StageFilledUnasked) {
+                    self.len.store(len + 1, Ordering::Release);
+                }
                 // Before `len`, by which others find the stage and fill it.
                 self.asked.store(len + 1, Ordering::Release);
                 self.len.store(len + 1, Ordering::Release);

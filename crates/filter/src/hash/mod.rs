@@ -13,6 +13,8 @@ use siphasher::sip::SipHasher13;
 use std::hash::Hasher as _;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
+use crate::planted::planted;
+
 /// The 64-bit hash of one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KeyHash(u64);
@@ -104,7 +106,7 @@ pub struct Imprint {
     pub hash: HashId,
     /// A value derived from the seed; equal for equal seeds.
     pub seed_id: u64,
-    /// The hash of a fixed key under this seed: notices a hash that drifted.
+    /// Made of the hashes of fixed keys, short and long, under this seed: notices a hash that drifted.
     pub known_answer: u64,
 }
 
@@ -139,8 +141,33 @@ impl std::fmt::Debug for KeyHasher {
 /// Bytes up to which XXH3 has neither loop nor table.
 const SHORT: usize = 128;
 
-const KNOWN_KEY: &[u8] = b"lsm-sieve known answer";
+/// The fixed keys are the beginnings of these bytes.
+const KNOWN_BYTES: [u8; 2_500] = known_bytes();
+/// So long are they: XXH3 has another way for the keys up to each of these lengths, and the longest takes more than
+/// one block of 1,024 bytes.
+const KNOWN_LENGTHS: [usize; 8] = [0, 3, 8, 16, 128, 240, 1_000, KNOWN_BYTES.len()];
 const SEED_KEY: &[u8] = b"lsm-sieve seed identity";
+
+/// The byte at `i` is `i * i / 16`, cut to 8 bits.
+const fn known_bytes<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    let mut i = 0;
+    while i < N {
+        bytes[i] = (i * i / 16) as u8;
+        i += 1;
+    }
+    bytes
+}
+
+/// The hashes of all fixed keys in one value. Each step is a bijection of each of its two sides, so that it changes
+/// with any one of them.
+fn known_answer(hash: impl Fn(&[u8]) -> KeyHash) -> u64 {
+    let are_asked = |length: &&usize| **length <= SHORT || !planted!(LongKeysUnanswered);
+    let lengths = KNOWN_LENGTHS.iter().filter(are_asked);
+    lengths.fold(0, |answer, &length| {
+        KeyHash(answer ^ hash(&KNOWN_BYTES[..length]).0).remixed().0
+    })
+}
 
 impl KeyHasher {
     /// A hasher with this function and seed.
@@ -175,6 +202,9 @@ impl KeyHasher {
 
     #[inline(never)]
     fn hash_any(&self, key: &[u8]) -> KeyHash {
+        if planted!(LongKeysHashedOtherwise) && key.len() > SHORT {
+            return KeyHash(xxh3_64_with_seed(key, !self.low));
+        }
         match self.id {
             HashId::Xxh3 => KeyHash(xxh3_64_with_seed(key, self.low)),
             HashId::SipHash13 => KeyHash(self.sip(key)),
@@ -203,53 +233,10 @@ impl KeyHasher {
             hash: self.id,
             // SipHash is a pseudo-random function: its value does not reveal the seed.
             seed_id: self.sip(SEED_KEY),
-            known_answer: self.hash(KNOWN_KEY).0,
+            known_answer: known_answer(|key| self.hash(key)),
         }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const SEED: Seed = Seed::from_bytes([7; 16]);
-
-    /// A change of any of these values would make every stored filter answer for other keys.
-    #[test]
-    fn hashes_are_frozen() {
-        let xxh3 = KeyHasher::new(HashId::Xxh3, Seed::from_bytes([0; 16]));
-        assert_eq!(xxh3.hash(b"").get(), 0x2d06_8005_38d3_94c2);
-        let sip = KeyHasher::new(HashId::SipHash13, SEED);
-        assert_ne!(sip.hash(b"a"), xxh3.hash(b"a"));
-    }
-
-    #[test]
-    fn an_imprint_tells_function_and_seed_apart() {
-        let a = KeyHasher::new(HashId::Xxh3, SEED).imprint();
-        let b = KeyHasher::new(HashId::SipHash13, SEED).imprint();
-        let c = KeyHasher::new(HashId::Xxh3, Seed::from_bytes([8; 16])).imprint();
-        assert_ne!(a, b);
-        assert_ne!(a, c);
-        assert_eq!(a, KeyHasher::new(HashId::Xxh3, SEED).imprint());
-    }
-
-    #[test]
-    fn remixing_loses_no_hash_and_is_frozen() {
-        let golden = KeyHash::new(0x0123_4567_89ab_cdef).remixed();
-        assert_eq!(golden.get(), 0xe977_2764_45ec_5248);
-        let hashes: std::collections::HashSet<_> = (0..10_000_u64)
-            .map(|i| KeyHash::new(i << 30).remixed())
-            .collect();
-        assert_eq!(hashes.len(), 10_000, "it is a bijection");
-        let imprint = KeyHasher::new(HashId::Xxh3, SEED).imprint();
-        assert_ne!(imprint.remixed(), imprint);
-    }
-
-    #[test]
-    fn a_seed_does_not_print_itself() {
-        assert_eq!(format!("{SEED:?}"), "Seed(secret)");
-        // The half of it that XXH3 takes once did: every struct with a hasher printed it.
-        let hasher = format!("{:?}", KeyHasher::new(HashId::Xxh3, SEED));
-        assert_eq!(hasher, "KeyHasher { id: Xxh3, seed: Seed(secret), .. }");
-    }
-}
+mod tests;

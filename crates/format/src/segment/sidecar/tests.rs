@@ -20,8 +20,22 @@ fn imprint(seed: u8) -> Imprint {
 }
 
 fn folder_of(disk: &MemoryDisk, store: StoreId, seed: u8) -> SidecarFolder {
+    folder_with(disk, store, imprint(seed))
+}
+
+/// As a release opens it whose hash gives another value to one of the fixed keys.
+fn folder_after_drift(disk: &MemoryDisk) -> SidecarFolder {
+    let known_answer = imprint(1).known_answer ^ 1;
+    let drifted = Imprint {
+        known_answer,
+        ..imprint(1)
+    };
+    folder_with(disk, STORE, drifted)
+}
+
+fn folder_with(disk: &MemoryDisk, store: StoreId, imprint: Imprint) -> SidecarFolder {
     let disk = Arc::new(disk.clone());
-    let folder = SidecarFolder::new(disk, "/sieve".into(), store, imprint(seed));
+    let folder = SidecarFolder::new(disk, "/sieve".into(), store, imprint);
     folder.prepare().unwrap();
     folder
 }
@@ -136,11 +150,13 @@ fn a_sidecar_of_anything_else_is_refused() {
     put(&disk, "summary-00000000.sieve", &bytes_of(&disk, ONE));
     let other_store = folder_of(&disk, StoreId::from_bytes([2; 16]), 1);
     let other_seed = folder_of(&disk, STORE, 2);
+    let drifted = folder_after_drift(&disk);
     for (refused, expected) in [
         (folder.load(SECOND), "subject"),
         (folder.load(SidecarName::Summary(0)), "subject"),
         (other_store.load(FIRST), "database"),
         (other_seed.load(FIRST), "hash or seed"),
+        (drifted.load(FIRST), "hash or seed"),
         (
             other_seed.store(&of_segment(ONE, 5)).map(|_| None),
             "hash or seed",

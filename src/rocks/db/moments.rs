@@ -1,0 +1,468 @@
+//! The answers to a batch of keys are those of one moment: where the filters that denied a key are replaced while
+//! the engine is asked for the others, it is asked for all keys again.
+//!
+//! Here each way to replace them is tried alone. A key is denied before the change and after it, so that nothing
+//! but the edition of the view tells.
+
+use std::cell::Cell;
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use rocksdb::{DEFAULT_COLUMN_FAMILY_NAME, Options, SstFileWriter, WriteBatch};
+
+use super::SieveDb;
+use super::reads::read_many;
+use crate::filter::Scalable;
+use crate::hash::{HashId, KeyHasher, Seed};
+use crate::math::{Bits, Items};
+use crate::rocks::column::Column;
+use crate::rocks::coverage::{Coverage, View};
+use crate::rocks::inventory::{Inventory, in_runs};
+use crate::rocks::range::KeyRange;
+use crate::rocks::runs::Spanning;
+use crate::rocks::{Engine, SieveOptions, ffi};
+use crate::segment::Registry;
+
+const THERE: &[u8] = b"there";
+const DENIED: &[u8] = b"denied";
+
+/// A database and the filters of its one family; no maintenance changes them but what a test does.
+struct Scene {
+    engine: Engine,
+    column: Arc<Column>,
+    registry: Arc<Registry>,
+    home: tempfile::TempDir,
+}
+
+fn hasher() -> KeyHasher {
+    KeyHasher::new(HashId::Xxh3, Seed::from_bytes([6; 16]))
+}
+
+fn sieve() -> SieveOptions {
+    SieveOptions::default().spare_hits(false)
+}
+
+/// A summary of these keys.
+fn summary(keys: &[&[u8]]) -> Arc<Scalable> {
+    let options = sieve().summary(Items::new(0), Bits::new(0));
+    let summary = Scalable::new(hasher().imprint().remixed(), options);
+    for key in keys {
+        summary.insert(hasher().hash(key).remixed());
+    }
+    Arc::new(summary)
+}
+
+/// A table without a filter of its own that has neither key.
+fn beside(first: &[u8], last: &[u8]) -> Coverage {
+    let range = KeyRange::new(first, last);
+    Coverage::all_but(vec![Spanning {
+        filter: None,
+        range: Some(&range),
+    }])
+}
+
+impl Scene {
+    /// The summary speaks for all tables; there is a key in one, and nothing in a memtable.
+    fn new() -> Self {
+        let registry = Arc::new(Registry::new(hasher()));
+        let column = Column::new(
+            DEFAULT_COLUMN_FAMILY_NAME,
+            hasher(),
+            Arc::clone(&registry),
+            Arc::default(),
+            &sieve(),
+            (summary(&[]), HashSet::new()),
+        );
+        let home = tempfile::tempdir().unwrap();
+        let mut options = Options::default();
+        options.create_if_missing(true);
+        options.set_disable_auto_compactions(true);
+        ffi::install(&mut options, Arc::clone(&column), &ffi::HOOKS);
+        let families = [(DEFAULT_COLUMN_FAMILY_NAME, options.clone())];
+        let path = home.path().join("db");
+        let scene = Self {
+            engine: Engine::open_cf_with_opts(&options, path, families).unwrap(),
+            column,
+            registry,
+            home,
+        };
+        scene.publish(scene.summary(), Coverage::Complete);
+        scene.engine.put(THERE, "value").unwrap();
+        scene.engine.flush().unwrap();
+        scene
+    }
+
+    fn with_inventory() -> Self {
+        let scene = Self::new();
+        scene.take_inventory();
+        scene
+    }
+
+    fn summary(&self) -> Arc<Scalable> {
+        self.column.view().summary
+    }
+
+    fn publish(&self, summary: Arc<Scalable>, coverage: Coverage) {
+        let (epoch, covers) = (self.column.epoch(), HashSet::new());
+        assert!(self.column.publish(epoch, summary, coverage, covers));
+    }
+
+    /// As `Upkeep::take_inventory` does it.
+    fn take_inventory(&self) {
+        let epoch = self.column.epoch();
+        let recent = self.column.collect_recent();
+        let family = self.engine.cf_handle(DEFAULT_COLUMN_FAMILY_NAME).unwrap();
+        let tables = ffi::live_tables(&family).unwrap();
+        let spanning = tables.iter().map(|table| Spanning {
+            filter: self.registry.open(table.id().unwrap()).filter().unwrap(),
+            range: table.range.as_ref(),
+        });
+        let runs = in_runs(spanning.collect()).unwrap();
+        self.column
+            .publish_inventory(epoch, Inventory::new(runs, recent));
+        assert!(self.column.view().inventory.is_some());
+    }
+
+    fn compact(&self) {
+        self.engine.flush().unwrap();
+        self.engine.compact_range::<&[u8], &[u8]>(None, None);
+    }
+
+    fn denies(&self, key: &[u8]) -> bool {
+        self.column.look_up(key).is_absent()
+    }
+
+    /// Asks for both keys. How often the engine is asked, when `change` comes between the filters and it.
+    fn asked_beside(&self, change: impl Fn(&Self)) -> usize {
+        let asked = Cell::new(0);
+        assert!(self.denies(DENIED) && !self.denies(THERE));
+        let answers = read_many(&self.column, &[THERE, DENIED], |keys| {
+            if asked.replace(asked.get() + 1) == 0 {
+                assert_eq!(keys, [THERE]);
+                change(self);
+            } else {
+                assert_eq!(keys, [THERE, DENIED]);
+            }
+            keys.iter().map(|key| self.engine.get(key)).collect()
+        });
+        let there = answers.into_iter().map(|answer| answer.unwrap().is_some());
+        assert!(there.eq([true, false]));
+        asked.get()
+    }
+}
+
+/// A new field of it is a new way to change what readers are told, and needs a test here.
+#[test]
+fn view_has_no_other_fields() {
+    let View {
+        summary: _,
+        coverage: _,
+        inventory: _,
+        edition: _,
+    } = Scene::new().column.view();
+}
+
+#[test]
+fn batch_is_asked_once_beside_what_readers_cannot_tell_apart() {
+    for scene in [Scene::new(), Scene::with_inventory()] {
+        assert_eq!(scene.asked_beside(|_| ()), 1);
+        let lists_tables = |scene: &Scene| {
+            let id = crate::segment::SegmentId::from_bytes([1; 16]);
+            let (epoch, covers) = (scene.column.epoch(), HashSet::from([id]));
+            let (summary, all) = (scene.summary(), Coverage::Complete);
+            assert!(scene.column.publish(epoch, summary, all, covers));
+        };
+        assert_eq!(scene.asked_beside(lists_tables), 1);
+        assert_eq!(scene.asked_beside(|scene| scene.engine.flush().unwrap()), 1);
+    }
+    // Without memtable filters among what readers ask.
+    let retargeted = |scene: &Scene| scene.column.retarget(vec![scene.summary()]);
+    assert_eq!(Scene::new().asked_beside(retargeted), 1);
+}
+
+/// A way to replace filters.
+type Change = (&'static str, fn(&Scene));
+
+#[test]
+fn batch_is_asked_again_when_the_summary_is_replaced() {
+    let changes: [Change; 2] = [
+        ("consolidated", |scene| {
+            scene.publish(summary(&[THERE]), Coverage::Complete);
+        }),
+        ("dropped", |scene| assert!(scene.column.drop_summary())),
+    ];
+    for (change, replace) in changes {
+        let scene = Scene::with_inventory();
+        assert_eq!(scene.asked_beside(replace), 2, "{change}");
+        assert!(scene.denies(DENIED), "{change}");
+    }
+}
+
+/// Of the same summary.
+#[test]
+fn batch_is_asked_again_when_coverage_changes() {
+    let publish = |scene: &Scene, coverage| scene.publish(scene.summary(), coverage);
+    let scene = Scene::new();
+    let changes: [Change; 3] = [
+        ("a table is uncovered", |scene| {
+            scene.publish(scene.summary(), beside(b"a", b"b"));
+        }),
+        ("another one", |scene| {
+            scene.publish(scene.summary(), beside(b"x", b"y"));
+        }),
+        ("it is covered", |scene| {
+            scene.publish(scene.summary(), Coverage::Complete);
+        }),
+    ];
+    for (change, replace) in changes {
+        assert_eq!(scene.asked_beside(replace), 2, "{change}");
+        assert!(scene.denies(DENIED), "{change}");
+    }
+    // Unknown for a while.
+    let announced = |scene: &Scene| {
+        drop(scene.column.expect_foreign_keys());
+        publish(scene, Coverage::Complete);
+    };
+    assert_eq!(scene.asked_beside(announced), 2);
+    assert!(scene.denies(DENIED));
+}
+
+#[test]
+fn batch_is_asked_again_when_nothing_is_denied_any_more() {
+    let changes: [Change; 3] = [
+        ("external writes", |scene| {
+            scene.column.foreign_keys_arrived();
+        }),
+        ("given up", |scene| scene.column.give_up()),
+        ("retired", |scene| scene.column.retire()),
+    ];
+    for (change, replace) in changes {
+        let scene = Scene::with_inventory();
+        assert_eq!(scene.asked_beside(replace), 2, "{change}");
+        assert!(!scene.denies(DENIED), "{change}");
+    }
+}
+
+/// No view is published then: the filter is asked once more.
+#[test]
+fn batch_is_asked_again_when_the_filter_of_an_uncovered_table_goes() {
+    let scene = Scene::new();
+    let segments = scene.registry.ids().into_iter();
+    let spanning = segments.map(|id| Spanning {
+        filter: Some(scene.registry.open(id)),
+        range: None,
+    });
+    scene.publish(scene.summary(), Coverage::all_but(spanning.collect()));
+    let before = scene.column.edition();
+    let distrust = |scene: &Scene| scene.registry.distrust();
+    assert_eq!(scene.asked_beside(distrust), 2);
+    assert!(!scene.denies(DENIED) && scene.column.edition() == before);
+}
+
+/// A key that does something when it is looked at.
+struct Watched<'a>(&'static [u8], &'a dyn Fn());
+
+impl AsRef<[u8]> for Watched<'_> {
+    fn as_ref(&self) -> &[u8] {
+        self.1();
+        self.0
+    }
+}
+
+#[test]
+fn batch_is_asked_again_when_filters_change_while_they_deny() {
+    let scene = Scene::new();
+    let before = scene.column.edition();
+    let asked = Cell::new(0);
+    std::thread::scope(|scope| {
+        let (begin, begun) = channel();
+        let (column, anew) = (&scene.column, summary(&[THERE]));
+        scope.spawn(move || {
+            begun.recv().unwrap();
+            let (epoch, nothing) = (column.epoch(), HashSet::new());
+            // The view is replaced, and then it waits for those who are in the old one.
+            assert!(column.publish(epoch, anew, Coverage::Complete, nothing));
+        });
+        let replace = || {
+            if scene.column.edition() == before {
+                begin.send(()).unwrap();
+            }
+            while scene.column.edition() == before {
+                std::thread::yield_now();
+            }
+        };
+        let keys = [THERE, DENIED].map(|key| Watched(key, &replace));
+        let answers = read_many(&scene.column, &keys, |keys| {
+            asked.set(asked.get() + 1);
+            keys.iter().map(|key| scene.engine.get(key)).collect()
+        });
+        assert_eq!(answers.len(), 2);
+    });
+    assert_eq!(asked.get(), 2);
+}
+
+/// The summary, and what it covers, stay the same.
+#[test]
+fn batch_is_asked_again_when_only_segment_or_memtable_filters_change() {
+    let changes: [Change; 6] = [
+        ("listed", Scene::take_inventory),
+        ("listed again", Scene::take_inventory),
+        ("a memtable filter more", |scene| {
+            scene.column.retarget(vec![scene.summary()]);
+        }),
+        ("a damaged one is dropped", |scene| {
+            let mut segments = scene.registry.ids().into_iter();
+            let filter = segments.find_map(|id| scene.registry.get(id)?.filter());
+            scene.column.drop_second_look_at(&filter.unwrap());
+            assert!(scene.column.view().inventory.is_none());
+        }),
+        ("listed once more", Scene::take_inventory),
+        ("none has room", |scene| scene.column.drop_inventory()),
+    ];
+    let scene = Scene::new();
+    for (change, replace) in changes {
+        assert_eq!(scene.asked_beside(replace), 2, "{change}");
+        assert!(scene.denies(DENIED), "{change}");
+    }
+}
+
+/// A record that is under one of two keys at every moment, and is moved there and back while the engine is asked.
+struct Moved<'a>(&'a Scene);
+
+const HOME: &[u8] = b"home";
+const AWAY: &[u8] = b"away";
+
+impl Moved<'_> {
+    fn go(&self, from: &[u8], to: &[u8]) {
+        let mut batch = WriteBatch::default();
+        batch.delete(from);
+        batch.put(to, "record");
+        self.0.engine.write(batch).unwrap();
+    }
+
+    /// Asks for both keys, of which the filters deny one, before and after. `leave` and `come_back` are all that
+    /// happens meanwhile; the engine is asked between them.
+    fn is_seen_once(&self, leave: impl Fn(), come_back: impl Fn()) {
+        let Self(scene) = self;
+        let first = Cell::new(true);
+        assert!(scene.denies(AWAY) && !scene.denies(HOME));
+        let answers = read_many(&scene.column, &[HOME, AWAY], |keys| {
+            let moves = first.replace(false);
+            if moves {
+                leave();
+            }
+            let answers = keys.iter().map(|key| scene.engine.get(key)).collect();
+            if moves {
+                come_back();
+            }
+            answers
+        });
+        assert!(scene.denies(AWAY), "else the edition tells nothing");
+        let found = answers.into_iter().filter_map(Result::unwrap);
+        assert_eq!(found.count(), 1, "a batch was torn");
+    }
+}
+
+#[test]
+fn record_that_comes_back_before_a_consolidation_is_seen_once() {
+    let scene = Scene::new();
+    let record = Moved(&scene);
+    scene.engine.put(HOME, "record").unwrap();
+    let come_back = || {
+        record.go(AWAY, HOME);
+        let anew = summary(&[THERE, HOME]);
+        scene.column.retarget(vec![Arc::clone(&anew)]);
+        scene.compact();
+        scene.publish(anew, Coverage::Complete);
+    };
+    record.is_seen_once(|| record.go(HOME, AWAY), come_back);
+}
+
+/// The summary has had both keys all along: the segment filters and those of memtables deny one.
+#[test]
+fn record_that_comes_back_before_filters_are_listed_is_seen_once() {
+    let scene = Scene::new();
+    let record = Moved(&scene);
+    scene.engine.put(HOME, "record").unwrap();
+    scene.compact();
+    record.go(HOME, AWAY);
+    record.go(AWAY, HOME);
+    let list_anew = || {
+        scene.compact();
+        scene.take_inventory();
+    };
+    list_anew();
+    let come_back = || {
+        record.go(AWAY, HOME);
+        list_anew();
+    };
+    record.is_seen_once(|| record.go(HOME, AWAY), come_back);
+}
+
+/// No memtable has the other key, and the summary never hears of it.
+#[test]
+fn record_that_is_ingested_under_another_key_is_seen() {
+    let scene = Scene::new();
+    let record = Moved(&scene);
+    scene.engine.put(HOME, "record").unwrap();
+    let leave = || {
+        let file = scene.home.path().join("away.sst");
+        let options = Options::default();
+        let mut writer = SstFileWriter::create(&options);
+        writer.open(&file).unwrap();
+        writer.put(AWAY, "record").unwrap();
+        writer.finish().unwrap();
+        let _announced = scene.column.expect_foreign_keys();
+        scene.engine.ingest_external_file(vec![file]).unwrap();
+        scene.engine.delete(HOME).unwrap();
+    };
+    let come_back = || {
+        scene.engine.put(HOME, "record").unwrap();
+        let family = scene.engine.cf_handle(DEFAULT_COLUMN_FAMILY_NAME).unwrap();
+        let end = [AWAY, b"+"].concat();
+        scene.engine.delete_range_cf(&family, AWAY, &end).unwrap();
+        scene.compact();
+        scene.publish(scene.summary(), Coverage::Complete);
+    };
+    record.is_seen_once(leave, come_back);
+}
+
+/// The other family's filters stay as they are.
+#[test]
+fn batch_over_families_is_asked_again_when_filters_of_one_change() {
+    const LIMIT: Duration = Duration::from_secs(60);
+    let changes: [(&str, fn(&SieveDb)); 2] = [
+        ("replaced", |db| {
+            let column = db.columns().all().remove(1);
+            column.foreign_keys_arrived();
+            assert!(db.wait_until_covered(LIMIT) && column.look_up(DENIED).is_absent());
+        }),
+        ("dropped", |db| db.drop_cf("other").unwrap()),
+    ];
+    for (change, replace) in changes {
+        let home = tempfile::tempdir().unwrap();
+        let mut options = Options::default();
+        options.create_if_missing(true);
+        options.create_missing_column_families(true);
+        let db = SieveDb::open_cf(&options, &sieve(), home.path(), ["other"]).unwrap();
+        db.put(THERE, "value").unwrap();
+        assert!(db.wait_until_covered(LIMIT));
+        let families = [DEFAULT_COLUMN_FAMILY_NAME, "other"].map(|name| db.cf_handle(name));
+        let [default, other] = families.map(Option::unwrap);
+        let asked = Cell::new(0);
+        let keys = [(&default, THERE), (&other, DENIED)];
+        let answers = db.read_many_of(&keys, |left| {
+            if asked.replace(asked.get() + 1) == 0 {
+                assert_eq!(left, [0]);
+                replace(&db);
+            }
+            let read = |&at: &usize| db.get_unfiltered_cf(keys[at].0, keys[at].1);
+            left.iter().map(read).collect()
+        });
+        assert_eq!(asked.get(), 2, "{change}");
+        let there = answers.into_iter().map(|answer| answer.unwrap().is_some());
+        assert!(there.eq([true, false]), "{change}");
+    }
+}
