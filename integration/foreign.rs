@@ -1,6 +1,6 @@
 //! Databases that were written without the plugin, and databases that are to be read without it.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rocksdb::{
     BlockBasedOptions, BottommostLevelCompaction, Cache, ChecksumType, CompactOptions, DB,
@@ -9,6 +9,7 @@ use rocksdb::{
 
 use lsm_sieve::SieveDb;
 
+use crate::old_tables::{make_old, replace_in_table, unchecked};
 use crate::twin::{
     Dice, Model, absent_key, agree, cover, fill, key, nothing_is_lost, open, options, scribble,
     settle, sieve, whole,
@@ -261,50 +262,36 @@ fn without_segment_filters_rocksdb_builds_its_own() {
     whole(&open(home.path()), &model);
 }
 
-/// Replaces a part of the only table in this folder by another of its length.
-#[expect(clippy::disallowed_methods, reason = "it stands for another RocksDB")]
-fn replace_in_table(folder: &Path, part: &[u8], by: &[u8]) {
-    let entries = std::fs::read_dir(folder).expect("the database's folder");
-    let paths = entries.map(|entry| entry.expect("a file").path());
-    let is_table = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "sst");
-    let tables: Vec<PathBuf> = paths.filter(is_table).collect();
-    let [table] = tables.as_slice() else {
-        panic!("not one table: {tables:?}");
-    };
-    let mut bytes = std::fs::read(table).expect("a table");
-    let at = bytes.windows(part.len()).position(|bytes| bytes == part);
-    let at = at.expect("tables of today have it");
-    bytes[at..at + part.len()].copy_from_slice(by);
-    std::fs::write(table, bytes).expect("a table");
-}
-
-/// A table of a RocksDB before 6.24 says neither session nor file number, so that no filter can be
-/// bound to it: it is asked by its range of keys until it is rewritten.
+/// A table of a RocksDB before 6.24 has no filter where the database is open to read only: it is asked by its
+/// range of keys.
 #[test]
-fn a_table_without_identity_is_asked_by_its_range_until_it_is_rewritten() {
+fn a_table_without_identity_is_asked_by_its_range_until_it_is_covered() {
     for comparator in [
         "leveldb.BytewiseComparator",
         "rocksdb.ReverseBytewiseComparator",
     ] {
         let home = tempfile::tempdir().unwrap();
-        // Without checksums, so that a property can be taken away by its name.
-        let mut options = with_filter(|table| table.set_checksum_type(ChecksumType::NoChecksum));
-        let text = format!("verify_sst_unique_id_in_manifest=false;comparator={comparator}");
+        let mut options = unchecked();
+        let text = format!("comparator={comparator}");
         let options = options.get_options_from_string(text).unwrap();
         let model = one_plain_table(&options, home.path());
-        // Properties are sorted by name, and it is the last of its prefix.
-        replace_in_table(home.path(), b"session.identity", b"zession.identity");
-
-        let db = SieveDb::open(&options, &sieve(), home.path()).unwrap();
-        settle(&db);
+        make_old(home.path());
         let column = |db: &SieveDb| db.inspect().unwrap().columns.remove(0);
+        {
+            let sieve = sieve().frozen(true);
+            let db = SieveDb::open(&options, &sieve, home.path()).unwrap();
+            settle(&db);
+            assert_eq!(column(&db).segments[0].id, None);
+            assert_eq!(column(&db).uncovered, Some(1));
+            agree(&db, &model);
+            assert!(db.answer(key(299)).is_absent(), "before its range");
+            assert!(!db.answer(absent_key(450)).is_absent(), "within its range");
+            assert!(db.answer(key(600)).is_absent(), "behind its range");
+            nothing_is_lost(&db);
+        }
+        let db = SieveDb::open(&options, &sieve(), home.path()).unwrap();
+        whole(&db, &model);
         assert_eq!(column(&db).segments[0].id, None);
-        assert_eq!(column(&db).uncovered, Some(1));
-        agree(&db, &model);
-        assert!(db.answer(key(299)).is_absent(), "before its range");
-        assert!(!db.answer(absent_key(450)).is_absent(), "within its range");
-        assert!(db.answer(key(600)).is_absent(), "behind its range");
-        nothing_is_lost(&db);
 
         let mut rewritten = CompactOptions::default();
         rewritten.set_bottommost_level_compaction(BottommostLevelCompaction::Force);

@@ -21,6 +21,8 @@ mod faults;
 mod foreign;
 mod ingestion;
 mod left_out;
+mod maintenance;
+mod old_tables;
 mod rate;
 mod read_only;
 mod recovery;

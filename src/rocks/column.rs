@@ -14,6 +14,7 @@ use self::knowledge::Knowledge;
 use super::audit::{Auditor, Sample};
 use super::bell::Bell;
 use super::coverage::{Coverage, View};
+use super::instance_ids::InstanceIds;
 use super::inventory::Inventory;
 use super::memtables::Memtables;
 use super::options::SieveOptions;
@@ -42,6 +43,7 @@ pub(crate) struct Column {
     view: Published<View>,
     memtables: Memtables,
     knowledge: Mutex<Knowledge>,
+    instance_ids: InstanceIds,
     segment_rate: Mutex<Option<Rate>>,
     static_filters: bool,
     /// Whether the summary that readers ask begins static; a hint.
@@ -89,6 +91,7 @@ impl Column {
             begins_static: AtomicBool::new(summary.begins_static()),
             memtables: Memtables::new(hasher, options, summary, me),
             knowledge: Mutex::new(Knowledge::of_tables(covers)),
+            instance_ids: InstanceIds::default(),
             segment_rate: Mutex::new(options.get_segment_rate()),
             static_filters: options.has_static_filters(),
             spares_hits: options.spares_hits(),
@@ -117,9 +120,23 @@ impl Column {
         self.hasher
     }
 
+    /// The ids of tables that carry none.
+    pub(crate) fn instance_ids(&self) -> &InstanceIds {
+        &self.instance_ids
+    }
+
     /// Whether the summary speaks for every table.
     pub(crate) fn is_complete(&self) -> bool {
         self.view.with(|view| view.coverage.is_complete())
+    }
+
+    /// Whether the tables are known, and the summary will not speak for more of them: where none is read, or
+    /// the others have no id.
+    pub(crate) fn stays_uncovered(&self, none_is_read: bool) -> bool {
+        self.view.with(|view| {
+            let uncovered = view.uncovered().unwrap_or_default();
+            uncovered > 0 && (none_is_read || uncovered == view.without_id())
+        })
     }
 
     pub(crate) fn view(&self) -> View {

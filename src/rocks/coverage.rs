@@ -94,6 +94,8 @@ pub(crate) type OwnFilter = Option<Arc<Segment>>;
 #[derive(Debug)]
 pub(crate) struct Uncovered {
     count: usize,
+    /// How many of these have no id: no filter will be bound to them.
+    without_id: usize,
     /// `None` where too many lie over one another: any of them may hold any key.
     tables: Option<SortedRuns<OwnFilter>>,
 }
@@ -102,6 +104,7 @@ impl Uncovered {
     fn new(tables: Vec<Spanning<'_, OwnFilter>>) -> Self {
         Self {
             count: tables.len(),
+            without_id: tables.iter().filter(|table| table.filter.is_none()).count(),
             tables: SortedRuns::new(tables, MOST_RUNS),
         }
     }
@@ -278,6 +281,14 @@ impl View {
             Coverage::Unknown => None,
             Coverage::Complete => Some(0),
             Coverage::AllBut(uncovered) => Some(uncovered.count),
+        }
+    }
+
+    /// How many of those have no id.
+    pub(crate) fn without_id(&self) -> usize {
+        match &self.coverage {
+            Coverage::Unknown | Coverage::Complete => 0,
+            Coverage::AllBut(uncovered) => uncovered.without_id,
         }
     }
 }

@@ -3,6 +3,7 @@
 use super::column::Column;
 use super::{FilterMemory, SieveDb};
 use crate::math::{Bits, Items};
+use crate::planted::planted;
 use crate::stats::Stats;
 
 /// The state of all filters at a glance. It is told without reading a filter or a table, so it may be
@@ -39,6 +40,10 @@ pub struct FamilyHealth {
     pub predicted_rate: f64,
     /// Live tables that the summary does not speak for; `None`: not known, and nothing is ruled out.
     pub uncovered: Option<usize>,
+    /// How many of these stay so until they are compacted: they are from a RocksDB before 6.24, which wrote no
+    /// id to bind filters to, and this is a secondary or is open to read only. Else a file is known by its name
+    /// for as long as the database is open.
+    pub without_id: usize,
     /// Whether the tables' filters are asked where the summary says *maybe*.
     pub looks_twice: bool,
     /// What the filters did so far.
@@ -49,6 +54,9 @@ impl SieveDb {
     /// The state of all filters at a glance.
     pub fn health(&self) -> Health {
         let columns = self.columns().all();
+        if planted!(HealthWakes) {
+            columns.iter().for_each(|column| column.wake());
+        }
         let families: Vec<_> = columns.iter().map(|column| column.health()).collect();
         Health {
             memory: FilterMemory {
@@ -73,6 +81,7 @@ impl Column {
             memory: self.size(),
             predicted_rate: view.summary.predicted_rate(),
             uncovered: view.uncovered(),
+            without_id: view.without_id(),
             looks_twice: view.inventory.is_some(),
             stats: self.stats(),
         }
@@ -81,7 +90,7 @@ impl Column {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::time::{Duration, Instant};
 
     use rocksdb::Options;
 
@@ -137,6 +146,31 @@ mod tests {
         assert_eq!(family.uncovered, Some(0));
         assert!(family.looks_twice);
         assert_eq!(family.stats.lookups(), 1);
+    }
+
+    /// Else whoever watches would hide that a wake-up was forgotten.
+    #[test]
+    fn reports_wake_nothing() {
+        let home = tempfile::tempdir().unwrap();
+        let db = open(home.path(), &SieveOptions::default());
+        db.put(b"key", b"value").unwrap();
+        let bell = db.shared_bell();
+        let at_rest = || {
+            let passes = bell.passes();
+            std::thread::sleep(Duration::from_millis(1_500));
+            bell.passes() == passes
+        };
+        while !at_rest() {}
+        let passes = bell.passes();
+        let began = Instant::now();
+        while began.elapsed() < Duration::from_millis(300) {
+            assert_eq!(db.health().families.len(), 2);
+            let _ = (db.stats(), db.stats_cf("users"), db.scrubbed());
+            assert!(!db.answer(b"key").is_absent());
+            assert_eq!(db.inspect().unwrap().columns.len(), 2);
+            assert_eq!(db.refutation(), None);
+        }
+        assert_eq!(bell.passes(), passes);
     }
 
     #[test]

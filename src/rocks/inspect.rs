@@ -51,7 +51,8 @@ pub struct ColumnReport {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SegmentReport {
-    /// The identity that binds filter and table; `None` for tables older than RocksDB 6.24.
+    /// The identity that binds filter and table; `None` for tables older than RocksDB 6.24, whose filters are
+    /// not stored.
     pub id: Option<SegmentId>,
     /// The table's file.
     pub file: String,
@@ -145,7 +146,7 @@ impl SieveDb {
         let segment = id.and_then(|id| self.registry().get(id));
         let filter = segment.as_ref().and_then(|segment| segment.filter());
         SegmentReport {
-            id,
+            id: table.lasting_id(),
             file: table.path.clone(),
             level: table.level,
             entries: table.entries,
@@ -176,10 +177,15 @@ impl SieveDb {
     /// The live tables of a front's family; none when that is gone.
     pub(super) fn tables(&self, column: &Column) -> Result<Vec<LiveTable>, InspectError> {
         match bound::family(column, self.engine()) {
-            Some(handle) => ffi::live_tables(&handle).map_err(|reason| InspectError::List {
-                column: column.name().to_owned(),
-                reason,
-            }),
+            Some(handle) => {
+                let listed = ffi::live_tables(&handle).map_err(|reason| InspectError::List {
+                    column: column.name().to_owned(),
+                    reason,
+                });
+                let mut tables = listed?;
+                column.instance_ids().recall(&mut tables);
+                Ok(tables)
+            }
             None => Ok(Vec::new()),
         }
     }

@@ -10,6 +10,7 @@
 //! | `inventory` | the second look: the filters of the tables and of the latest memtables |
 //! | `range`, `runs` | what a table spans; of many tables' filters, those that a key concerns |
 //! | `bound` | the family that a front is bound to |
+//! | `instance_ids` | what binds an SST that carries no id, while the database is open |
 //! | `audit`, `pace`, `trust` | negatives that are checked now and then, and what follows from a false one |
 //! | `table` | the filter of an SST while it is written |
 //! | `bell`, `upkeep`, `shelf` | the background thread and the folder of filters |
@@ -36,6 +37,7 @@ mod health;
 #[cfg(test)]
 mod held;
 mod inspect;
+mod instance_ids;
 #[cfg(all(test, interleave = "shuttle"))]
 mod interleavings;
 mod inventory;

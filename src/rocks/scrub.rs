@@ -178,7 +178,9 @@ impl Scrubber {
         for column in self.columns.all() {
             column.drop_second_look_at(&filter);
         }
-        self.bell.ring();
+        if !planted!(NoWakeForDamagedFilter) {
+            self.bell.ring();
+        }
         tracing::error!(
             segment = %id,
             "a filter changed in memory; it was dropped and will be made anew: test this \
@@ -193,7 +195,9 @@ impl Scrubber {
         if !intact {
             filter.saturate();
             column.note_consolidated(None);
-            self.bell.call(|calls| calls.consolidate = true);
+            if !planted!(NoWakeForDamagedSummary) {
+                self.bell.call(|calls| calls.consolidate = true);
+            }
             tracing::error!(
                 column = column.name(),
                 "a growing filter changed in memory; it rules nothing out until it is made anew: \
@@ -386,6 +390,37 @@ mod tests {
             assert!(db.wait_until_known(PATIENCE));
         }
         settle(&db);
+        whole(&db);
+    }
+
+    /// Nobody waits for them, nor do the writers pause, which would bring another summary as well.
+    #[test]
+    fn damaged_filters_are_made_anew_without_a_call() {
+        let home = tempfile::tempdir().unwrap();
+        let often = SieveOptions::default().scrub_every(Some(Duration::from_millis(1)));
+        let db = open(home.path(), &often);
+        let becomes = |what: &str, is_so: &dyn Fn() -> bool| {
+            let deadline = Instant::now() + PATIENCE / 2;
+            while !is_so() {
+                assert!(Instant::now() < deadline, "never: {what}");
+                db.put(key(0), b"value").unwrap();
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        };
+        let segment = the_segment(&db);
+        segment.filter().unwrap().chain.stages()[0].lose_a_bit();
+        becomes("the table has a filter that is intact", &|| {
+            segment.filter().is_some_and(|filter| filter.is_intact())
+        });
+        let read = db.scrubbed().filters;
+        becomes("the summary was read", &|| db.scrubbed().filters > read + 6);
+        let column = db.columns().all().remove(0);
+        let damaged = column.view().summary;
+        damaged.lose_a_bit();
+        becomes("another summary is there", &|| {
+            !Arc::ptr_eq(&damaged, &column.view().summary)
+        });
+        becomes("it rules keys out", &|| db.answer(key(KEYS)).is_absent());
         whole(&db);
     }
 

@@ -548,8 +548,12 @@ class Waker : public EventListener {
   Waker(ColumnPtr column, std::string name, bool wakes)
       : column_(std::move(column)), name_(std::move(name)), wakes_(wakes) {}
   const char* Name() const override { return "lsm-sieve"; }
-  void OnFlushCompleted(DB*, const FlushJobInfo&) override { Changed(); }
-  void OnCompactionCompleted(DB*, const CompactionJobInfo&) override { Changed(); }
+  void OnFlushCompleted(DB*, const FlushJobInfo&) override {
+    if (!Planted("NoWakeAfterFlush")) Changed();
+  }
+  void OnCompactionCompleted(DB*, const CompactionJobInfo&) override {
+    if (!Planted("NoWakeAfterCompaction")) Changed();
+  }
   void OnExternalFileIngested(DB*, const ExternalFileIngestionInfo& info) override {
     if (info.cf_name == name_) column_->hooks()->keys_ingested(column_->front());
   }

@@ -30,7 +30,8 @@ pub struct VerifyReport {
     /// Sidecars, of tables or of a summary, that cannot be used, with the reason and the remedy; or
     /// the identity alone, without which none can.
     pub damaged: Vec<String>,
-    /// Live tables without a sidecar that is known to be theirs: they are asked, until upkeep has built one.
+    /// Live SSTs without a sidecar that is known to be theirs: lookups enter them until maintenance has built
+    /// one. SSTs from before RocksDB 6.24 never have one: their filters are made again at each open.
     pub missing: Vec<String>,
     /// Raw entries asked of their table's filter and of the front; 0 unless asked for.
     pub entries_checked: u64,
@@ -184,7 +185,7 @@ impl Check<'_> {
     }
 
     fn sidecar(&self, table: &LiveTable, report: &mut VerifyReport) -> Option<Chain> {
-        let id = table.id().filter(|_| self.is_identified);
+        let id = table.lasting_id().filter(|_| self.is_identified);
         let loaded = id.map(|id| self.db.shelf().load_checked(id));
         match loaded {
             Some(Ok(Some(filter))) => {

@@ -221,6 +221,14 @@ faults! {
     SummaryAlwaysSuffices => "foreign::",
     /// What the summary lets by and denies is believed beside tables that it does not cover.
     BelievedUncovered => "rocks::coverage::",
+    /// Tables of a RocksDB before 6.24 stay uncovered.
+    OldTablesUnbound => "old_tables::",
+    /// What is known of such a file is believed of another one with its number.
+    NumberBindsForEver => "old_tables::",
+    /// A filter is stored for such a table, which no other open finds.
+    InstanceFilterStored => "old_tables::",
+    /// Whoever waits for coverage waits for tables that will not be covered.
+    WaitsForUnidentified => "old_tables::",
     /// A range that is not known is empty.
     UnknownRangeIsEmpty => "rocks::coverage",
     /// Under the reverse comparator a range is empty.
@@ -285,6 +293,45 @@ faults! {
     UnfinishedSummaryFed => "consolidations_that_fail",
     /// Memtables no longer feed a summary that is dropped while readers still ask it.
     DroppedSummaryStarved => "rocks::column::",
+    // ---- what wakes maintenance
+    /// It is not woken when the database is open.
+    NoWakeAtOpen => "maintenance::tables::tables_without_filters",
+    /// Nor when a family is made.
+    NoWakeAfterCreateCf => "maintenance::tables::a_family",
+    /// Nor when one is dropped.
+    NoWakeAfterDropCf => "maintenance::filters::filters_go_after_drop_cf",
+    /// Nor when the rate is changed.
+    NoWakeAfterSetRate => "maintenance::filters::filters_have_another_rate",
+    /// Nor when keys have come past the memtables.
+    NoWakeAfterExternalWrite => "maintenance::tables::",
+    /// Nor by a flush.
+    NoWakeAfterFlush => "maintenance::filters::filters_are_stored_after_each_flush",
+    /// Nor by a compaction.
+    NoWakeAfterCompaction => "maintenance::filters::filters_are_stored_and_removed",
+    /// Nor when it has dropped filters that the second look still asks.
+    NoWakeAfterDrop => "maintenance::filters::filters_that_do_not_fit",
+    /// Nor when a table's filter was damaged, and dropped.
+    NoWakeForDamagedFilter => "rocks::scrub::tests::damaged_filters_are_made_anew_without_a_call",
+    /// Nor when a summary was.
+    NoWakeForDamagedSummary => "rocks::scrub::tests::damaged_filters_are_made_anew_without_a_call",
+    /// Sidecars of tables that are gone wait for the next wake-up.
+    NoSecondSweep => "maintenance::filters::",
+    /// Nothing is saved at the close.
+    NoSaveAtClose => "maintenance::filters::what_is_new",
+    /// What failed is not tried again unless somebody asks.
+    NoRetryByItself => "maintenance::tables::a_table_that_cannot",
+    /// Nor are filters scrubbed.
+    NoScrubByItself => "maintenance::filters::filters_are_scrubbed",
+    /// A pause of the writers brings no consolidation.
+    NoConsolidationAtPause => "maintenance::consolidation::",
+    /// Nor do many stages beside busy writers.
+    NoConsolidationBesideWriters => "maintenance::consolidation::a_summary_of_many_stages",
+    /// Nor do many keys of uncovered tables.
+    NoConsolidationAtAdoption => "maintenance::consolidation::a_summary_for_many_uncovered",
+    /// Nor does room in the budget.
+    NoConsolidationWhenRoomAgain => "maintenance::consolidation::a_summary_without_room",
+    /// The state of the filters is not told without a wake-up.
+    HealthWakes => "rocks::health::tests::reports_wake_nothing",
     // ---- the second look
     /// Generations of memtables that are not flushed yet are left out.
     OlderGenerationsLeftOut => "second_look::",

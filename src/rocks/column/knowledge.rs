@@ -85,7 +85,9 @@ impl Column {
             knowledge.foreign_epoch += 1;
             knowledge.foreign_in_flight -= 1;
         }
-        self.wake();
+        if !planted!(NoWakeAfterExternalWrite) {
+            self.wake();
+        }
     }
 
     /// Puts a summary that answers *maybe* in the place of the one that there is, whose memory is

@@ -439,7 +439,9 @@ impl SieveDb {
             Arc::clone(&bell),
             Arc::clone(&scrubs),
         );
-        bell.ring();
+        if !planted!(NoWakeAtOpen) {
+            bell.ring();
+        }
         let upkeep = thread::Builder::new()
             .name("lsm-sieve-upkeep".to_owned())
             .spawn(move || upkeep.run())
@@ -508,7 +510,9 @@ impl SieveDb {
         watch(&column, &self.engine, &self.trust);
         // Not the family that has the name now, which may have been dropped and made again.
         self.columns.insert(bound_family(&column)?, column);
-        self.bell.ring();
+        if !planted!(NoWakeAfterCreateCf) {
+            self.bell.ring();
+        }
         Ok(())
     }
 
@@ -528,7 +532,9 @@ impl SieveDb {
         if !self.options.is_frozen() {
             self.shelf.remove_summary(name);
         }
-        self.bell.ring();
+        if !planted!(NoWakeAfterDropCf) {
+            self.bell.ring();
+        }
         Ok(())
     }
 

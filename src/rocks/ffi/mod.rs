@@ -44,6 +44,8 @@ const _: &[Fault] = &[
     Fault::ReadErrorIsEnd,
     Fault::FlushWaitsForCompactions,
     Fault::FreedFamiliesKept,
+    Fault::NoWakeAfterFlush,
+    Fault::NoWakeAfterCompaction,
     Fault::CommitLooksBeside,
     Fault::OwnWritesUnasked,
     Fault::DenialUnwatched,

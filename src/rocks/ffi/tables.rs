@@ -52,6 +52,8 @@ pub(crate) struct LiveTable {
     pub(crate) captured: Option<SegmentId>,
     /// RocksDB's own unique id of the table; none before RocksDB 6.24.
     pub(crate) unique: Option<SegmentId>,
+    /// What stands for it while the database is open: see `instance_ids`.
+    pub(crate) instance: Option<SegmentId>,
     /// Point entries, old versions and tombstones included.
     pub(crate) entries: u64,
     /// Level of the table, if it is still placed.
@@ -61,9 +63,34 @@ pub(crate) struct LiveTable {
 }
 
 impl LiveTable {
-    /// What binds a filter to this table, for ever: never its name, number or time.
+    /// What binds a filter in memory to this table.
     pub(crate) fn id(&self) -> Option<SegmentId> {
+        self.lasting_id().or(self.instance)
+    }
+
+    /// What binds a filter to this table for ever: never its name, number or time.
+    pub(crate) fn lasting_id(&self) -> Option<SegmentId> {
         self.captured.or(self.unique)
+    }
+
+    /// Whether the table carries no id.
+    pub(crate) fn has_no_id(&self) -> bool {
+        self.lasting_id().is_none()
+    }
+
+    /// A table of this path and nothing else.
+    #[cfg(test)]
+    pub(crate) fn without_id(path: &str) -> Self {
+        Self {
+            path: path.to_owned(),
+            file: path.into(),
+            captured: None,
+            unique: None,
+            instance: None,
+            entries: 0,
+            level: None,
+            range: None,
+        }
     }
 }
 
@@ -126,6 +153,7 @@ extern "C" fn each_table(context: *mut c_void, table: *const RawTable) {
         file: path.to_owned(),
         captured: captured.copied().map(SegmentId::from_bytes),
         unique: unique.copied().map(SegmentId::from_bytes),
+        instance: None,
         entries: table.entries,
         level: u32::try_from(table.level).ok(),
         range: placed.then(|| KeyRange::new(smallest, largest)),

@@ -67,7 +67,7 @@ impl Upkeep {
         }
         // Inventories hold what was dropped until they are taken anew. Where nothing could be, another
         // pass would find the same.
-        if !dropped.is_empty() {
+        if !dropped.is_empty() && !planted!(NoWakeAfterDrop) {
             self.bell.ring();
         }
     }

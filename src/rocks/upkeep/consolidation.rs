@@ -71,7 +71,7 @@ impl Upkeep {
             return false;
         }
         let summary = column.view().summary;
-        let due = summary.stages() > BUSY_STAGES
+        let due = has_grown_beside_writers(&summary)
             || (quiet && self.would_be_better(&summary))
             || (summary.is_saturated() && self.has_room_again(column));
         if quiet && !due && !summary.is_saturated() {
@@ -83,6 +83,9 @@ impl Upkeep {
 
     /// Whether a summary made anew would take less, let less by, or be of the kind that is asked for.
     fn would_be_better(&self, summary: &Scalable) -> bool {
+        if planted!(NoConsolidationAtPause) {
+            return false;
+        }
         let is_another_kind = self.options.has_static_filters() && !summary.begins_static();
         is_outgrown(summary, &self.summary_options())
             || (summary.items() > Items::new(0) && is_another_kind)
@@ -91,6 +94,9 @@ impl Upkeep {
     /// Whether the budget has room for all keys of a summary that ran out of it, and for a quarter
     /// more: else the next one would soon run out as well.
     fn has_room_again(&self, column: &Column) -> bool {
+        if planted!(NoConsolidationWhenRoomAgain) {
+            return false;
+        }
         let Some(budget) = self.options.get_memory_budget() else {
             return false;
         };
@@ -368,6 +374,14 @@ impl Upkeep {
             }
         }
     }
+}
+
+/// Whether a summary has grown so much that it is made anew even beside busy writers.
+fn has_grown_beside_writers(summary: &Scalable) -> bool {
+    if planted!(NoConsolidationBesideWriters) {
+        return false;
+    }
+    summary.stages() > BUSY_STAGES
 }
 
 /// Whether a summary lets more by than was promised, or takes a third more memory than one of the

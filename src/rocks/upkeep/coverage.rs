@@ -59,7 +59,8 @@ impl Upkeep {
     ) -> Result<(), UpkeepError> {
         let summary = Arc::clone(&column.view().summary);
         let mut covers = column.covers();
-        // A table without identity (older than RocksDB 6.24) stays uncovered until it is rewritten.
+        // One without an id stays uncovered until it is rewritten: of a secondary, or where the system had no
+        // randomness for an id.
         let missing = tables
             .iter()
             .filter(|table| table.id().is_some_and(|id| !covers.contains(&id)))
@@ -70,7 +71,8 @@ impl Upkeep {
             .iter()
             .filter(|table| !setback.failed_before(&table.path));
         let entries: u64 = fresh.map(|table| table.entries).sum();
-        let many = entries > summary.items().get() / 2 && entries > 0;
+        let mut many = entries > summary.items().get() / 2 && entries > 0;
+        many &= !planted!(NoConsolidationAtAdoption);
         if many && self.may_consolidate() && !planted!(CoveredUnread) {
             // In a wait it is this that failed, or would fail.
             if setback.is_waiting() {
@@ -167,7 +169,8 @@ impl Upkeep {
             && !self.options.is_frozen()
         {
             let stored = column.to_store(&summary);
-            let (name, covers) = (column.name(), column.covers());
+            let (name, mut covers) = (column.name(), column.covers());
+            column.instance_ids().remove_from(&mut covers);
             let is_good =
                 || planted!(DamagedSummaryStored) || self.scrubber.scrub_growing(column, &summary);
             if self.shelf.save_summary(name, &summary, covers, is_good) {

@@ -142,11 +142,15 @@ impl Upkeep {
         loop {
             let (calls, ticket) = self.bell.listen(PATIENCE);
             if calls.stop {
-                self.save_last();
+                if !planted!(NoSaveAtClose) {
+                    self.save_last();
+                }
                 self.bell.answer(ticket, None);
                 return;
             }
-            self.scrub_in_turn();
+            if !planted!(NoScrubByItself) {
+                self.scrub_in_turn();
+            }
             let called = calls.look || calls.retry || calls.consolidate || calls.scrub;
             let quiet = self.is_quiet();
             if !called && !self.something_is_due(quiet) {
@@ -171,6 +175,7 @@ impl Upkeep {
     fn something_is_due(&self, quiet: bool) -> bool {
         let now = Instant::now();
         let due = |column: &Column| match self.setbacks.get(column.name()) {
+            Some(_) if planted!(NoRetryByItself) => false,
             Some(setback) => setback.is_due(now),
             None => self.consolidation_is_due(column, quiet),
         };
@@ -249,8 +254,11 @@ impl Upkeep {
         }
         let families = self.columns.all();
         let families = families.iter().map(|column| column.name());
-        if let Some(live) = self.live.of(families) {
-            self.sweeper.sweep(&live, built);
+        if let Some(live) = self.live.of(families)
+            && self.sweeper.sweep(&live, built)
+            && !planted!(NoSecondSweep)
+        {
+            self.bell.ring();
         }
         self.keep_within_budget();
         failure
@@ -375,6 +383,9 @@ impl Upkeep {
             column: column.name().to_owned(),
             reason,
         })?;
+        if !self.options.is_frozen() {
+            column.instance_ids().assign(&mut tables);
+        }
         // What the budget has room for goes to the best.
         tables.sort_by_key(|table| planning::worth(table.level, table.entries));
         Ok(tables)

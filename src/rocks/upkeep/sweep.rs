@@ -48,11 +48,16 @@ impl Sweeper {
         idle.then(|| self.registry.ids())
     }
 
-    /// Removes what belongs to no live table: segments at once, sidecars in the second pass.
+    /// Removes what belongs to no live table: segments at once, sidecars in the second pass. Returns whether
+    /// some sidecars wait for that.
     ///
     /// A table that was live once does not come back. One that never was may be under construction,
     /// unless it was known (`built`) while nothing was being written.
-    pub(super) fn sweep(&mut self, live: &HashSet<SegmentId>, built: Option<HashSet<SegmentId>>) {
+    pub(super) fn sweep(
+        &mut self,
+        live: &HashSet<SegmentId>,
+        built: Option<HashSet<SegmentId>>,
+    ) -> bool {
         let idle = built.is_some();
         let built = built.unwrap_or_default();
         let known = self.registry.ids();
@@ -74,6 +79,7 @@ impl Sweeper {
         let is_kept = |id| !gone.contains(&id) || planted!(DeadSegmentsKept);
         self.registry.retain(is_kept);
         self.missing = missing;
+        let mut some_wait = false;
         if let Some(shelf) = &self.shelf {
             let dead = |id: &SegmentId| !live.contains(id) && (idle || self.seen.contains(id));
             let mut dead: HashSet<SegmentId> = shelf.list().into_iter().filter(dead).collect();
@@ -83,6 +89,7 @@ impl Sweeper {
             for &id in dead.intersection(&self.dead) {
                 shelf.remove(id);
             }
+            some_wait = !dead.is_subset(&self.dead);
             self.dead = dead;
         }
         let has_anything = |id: &SegmentId| {
@@ -91,6 +98,7 @@ impl Sweeper {
         };
         self.seen.retain(has_anything);
         self.seen.extend(live);
+        some_wait
     }
 
     /// Stores a filter whose table is long in coming: the output of a long compaction, or of one

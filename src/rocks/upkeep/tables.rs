@@ -47,7 +47,11 @@ impl Upkeep {
         if self.options.is_frozen() {
             return;
         }
-        for id in tables.iter().filter_map(LiveTable::id) {
+        let id_of = match planted!(InstanceFilterStored) {
+            true => LiveTable::id,
+            false => LiveTable::lasting_id,
+        };
+        for id in tables.iter().filter_map(id_of) {
             let Some(segment) = self.registry.get(id) else {
                 continue;
             };

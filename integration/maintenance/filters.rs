@@ -1,0 +1,149 @@
+//! Filters that are loaded, made, stored and removed.
+
+use rocksdb::DEFAULT_COLUMN_FAMILY_NAME as DEFAULT;
+
+use lsm_sieve::{Bits, Rate};
+
+use super::*;
+
+/// Where filters are frozen none is made: those are there that were stored.
+#[test]
+fn what_is_new_is_stored_at_close_and_loaded_at_open() {
+    let home = tempfile::tempdir().unwrap();
+    let db = made(home.path(), &roomy());
+    for first in [10, 500] {
+        put(&db, first..first + 490);
+        db.flush().unwrap();
+    }
+    drop(db);
+    for frozen in [true, false] {
+        let db = open(home.path(), &roomy().frozen(frozen));
+        becomes("all is loaded", || {
+            let is_there = is_covered(&db) && rules_out(&db);
+            is_there && db.health().memory.segments > Bits::new(0)
+        });
+        assert!(frozen || sidecars(home.path()).len() == 2);
+    }
+}
+
+/// Also of a family that RocksDB's listener of before has not heard of, once the first of all is gone.
+#[test]
+fn filters_are_stored_after_each_flush() {
+    let home = tempfile::tempdir().unwrap();
+    let families = ["first", DEFAULT];
+    let db = SieveDb::open_cf(&options(), &roomy(), home.path(), families).unwrap();
+    becomes("a new database is known", || is_covered(&db));
+    db.drop_cf("first").unwrap();
+    db.create_cf("later", &options()).unwrap();
+    becomes("both families are known", || is_covered(&db));
+    for round in 0..6_u64 {
+        let before = sidecars(home.path());
+        let family = db
+            .cf_handle(["later", DEFAULT][round as usize % 2])
+            .unwrap();
+        (0..100).for_each(|i| db.put_cf(&family, key(i), b"value").unwrap());
+        db.flush_cf(&family).unwrap();
+        becomes("the table's filter is stored", || {
+            sidecars(home.path()).len() > before.len()
+        });
+    }
+}
+
+#[test]
+fn filters_are_stored_and_removed_after_each_compaction() {
+    let home = tempfile::tempdir().unwrap();
+    let db = made(home.path(), &roomy());
+    for _ in 0..4 {
+        for _ in 0..2 {
+            let before = sidecars(home.path());
+            put(&db, 10..300);
+            db.flush().unwrap();
+            becomes("the table's filter is stored", || {
+                sidecars(home.path()).difference(&before).count() == 1
+            });
+        }
+        let before = sidecars(home.path());
+        db.compact_range::<&[u8], &[u8]>(None, None);
+        becomes("the filter of one table is there alone", || {
+            let now = sidecars(home.path());
+            now.len() == 1 && now.is_disjoint(&before)
+        });
+    }
+}
+
+#[test]
+fn filters_go_after_drop_cf() {
+    let home = tempfile::tempdir().unwrap();
+    let db = made(home.path(), &roomy());
+    db.create_cf("dropped", &options()).unwrap();
+    becomes("it is known", || is_covered(&db));
+    let dropped = db.cf_handle("dropped").unwrap();
+    (0..500).for_each(|i| db.put_cf(&dropped, key(i), b"value").unwrap());
+    db.flush_cf(&dropped).unwrap();
+    drop(dropped);
+    becomes("its table's filter is stored", || {
+        sidecars(home.path()).len() == 1
+    });
+    db.drop_cf("dropped").unwrap();
+    becomes("nothing is in memory", || {
+        db.health().memory.segments == Bits::new(0)
+    });
+    becomes("nothing is stored", || sidecars(home.path()).is_empty());
+}
+
+#[test]
+fn filters_have_another_rate_after_set_rate() {
+    let home = tempfile::tempdir().unwrap();
+    let db = made(home.path(), &roomy());
+    put(&db, 10..5_000);
+    db.flush().unwrap();
+    becomes("the table has its filter", || {
+        sidecars(home.path()).len() == 1
+    });
+    let (before, taken) = (health(&db), db.health().memory.segments);
+    // It makes a summary in a pause as well.
+    beside_a_writer(&db, || {
+        db.set_rate(Rate::new(0.000_01).unwrap());
+        becomes("the summary has the new rate", || {
+            health(&db).predicted_rate < before.predicted_rate.min(0.000_01)
+        });
+        becomes("so have the tables' filters", || {
+            db.health().memory.segments.get() > taken.get() * 3 / 2
+        });
+    });
+}
+
+#[test]
+fn filters_are_scrubbed_in_turn() {
+    let home = tempfile::tempdir().unwrap();
+    let often = roomy().scrub_every(Some(Duration::from_millis(1)));
+    let db = made(home.path(), &often);
+    put(&db, 10..1_000);
+    db.flush().unwrap();
+    becomes("the table has its filter", || {
+        sidecars(home.path()).len() == 1
+    });
+    for _ in 0..3 {
+        let before = db.scrubbed().filters;
+        becomes("all filters were read", || {
+            db.scrubbed().filters >= before + 3
+        });
+    }
+    assert_eq!(db.scrubbed().damaged, 0);
+}
+
+/// The second look ends as well: it would go on asking what was dropped, and keep it in memory.
+#[test]
+fn filters_that_do_not_fit_the_budget_go_by_themselves() {
+    let home = tempfile::tempdir().unwrap();
+    let budget = Bits::new(60_000);
+    let db = made(home.path(), &growing().memory_budget(budget));
+    for first in (10..6_000).step_by(300) {
+        put(&db, first..first + 300);
+        db.flush().unwrap();
+    }
+    becomes("the filters keep to the budget", || {
+        let memory = db.health().memory;
+        memory.summary + memory.segments <= budget && !health(&db).looks_twice
+    });
+}
