@@ -18,6 +18,7 @@ fn figures(family: &FamilyHealth) -> [(&'static str, f64); 9] {
         ("uncovered_tables", uncovered),
         ("predicted_rate", family.predicted_rate),
         ("summary_bytes", family.memory.to_bytes() as f64),
+        ("front_bytes", family.front.to_bytes() as f64),
     ]
 }
 

@@ -6,14 +6,14 @@ use rocksdb::statistics::Ticker;
 
 use crate::twin::{
     Dice, Model, absent_key, agree, agree_in, cover, fill, key, nothing_is_lost, options, scribble,
-    settle, sieve, whole,
+    settle, sieve, whole, within,
 };
 
 #[test]
 fn with_no_room_for_filters_everything_may_be_there() {
     for bits in [0, 1, 511, 512, 4_096] {
         let home = tempfile::tempdir().unwrap();
-        let tiny = || sieve().memory_budget(Bits::new(bits));
+        let tiny = || within(sieve(), bits, 1);
         let mut model = Model::new();
         {
             let db = SieveDb::open(&options(), &tiny(), home.path()).unwrap();
@@ -51,7 +51,7 @@ fn with_no_room_for_filters_everything_may_be_there() {
 #[test]
 fn a_summary_that_outgrows_its_budget_loses_no_key() {
     let home = tempfile::tempdir().unwrap();
-    let budget = sieve().memory_budget(Bits::new(20_000));
+    let budget = within(sieve(), 20_000, 1);
     let db = SieveDb::open(&options(), &budget, home.path()).unwrap();
     let mut model = Model::new();
     fill(&db, &mut model, 0..100);
@@ -87,7 +87,7 @@ fn filters_that_fit_the_budget_stay() {
         .filter_map(|table| table.filter.as_ref());
     let used = column.summary.bits + segments.map(|filter| filter.bits).sum::<u64>();
     drop(unbounded);
-    let budget = sieve().memory_budget(Bits::new(used + used / 10));
+    let budget = within(sieve(), used + used / 10, 1);
     let db = SieveDb::open(&settings, &budget, home.path()).unwrap();
     cover(&db);
     settle(&db);
@@ -104,7 +104,7 @@ fn for_a_summary_without_room_nothing_is_flushed() {
     let home = tempfile::tempdir().unwrap();
     let mut settings = options();
     settings.set_disable_auto_compactions(true);
-    let budget = sieve().memory_budget(Bits::new(4_096));
+    let budget = within(sieve(), 4_096, 1);
     let db = SieveDb::open(&settings, &budget, home.path()).unwrap();
     let mut model = Model::new();
     fill(&db, &mut model, 0..3_000);
@@ -139,7 +139,7 @@ fn upkeep_comes_to_rest_within_any_budget() {
         let mut settings = options();
         settings.enable_statistics();
         settings.set_disable_auto_compactions(true);
-        let budget = sieve().memory_budget(Bits::new(bits));
+        let budget = within(sieve(), bits, 1);
         let db = SieveDb::open(&settings, &budget, home.path()).unwrap();
         let mut model = Model::new();
         for table in 0..4 {
@@ -211,7 +211,7 @@ fn all_families_together_keep_the_budget() {
     const LINES: u64 = 8 * 512;
     for bits in [0, 30_000, 90_000, 150_000, 1 << 30] {
         let home = tempfile::tempdir().unwrap();
-        let budget = || sieve().memory_budget(Bits::new(bits));
+        let budget = || within(sieve(), bits, 4);
         let models: Vec<Model> = (0..3_u64)
             .map(|family| {
                 (family * 1_000..family * 1_000 + 3_000)
@@ -266,7 +266,7 @@ fn the_filters_of_the_last_level_go_first() {
         cover(&db);
         db.consolidate().unwrap();
         settle(&db);
-        bits_of(&db)
+        bits_of(&db) + db.health().memory.fronts.get()
     };
     let budget = sieve().memory_budget(Bits::new(used - 1_000));
     let db = SieveDb::open(&settings, &budget, home.path()).unwrap();
@@ -291,7 +291,7 @@ fn the_filters_of_the_last_level_go_first() {
 fn writers_read_their_own_keys_while_summaries_come_and_go() {
     const FAMILIES: [&str; 2] = ["a", "b"];
     let home = tempfile::tempdir().unwrap();
-    let budget = sieve().memory_budget(Bits::new(120_000));
+    let budget = within(sieve(), 120_000, 3);
     let db = SieveDb::open_cf(&options(), &budget, home.path(), FAMILIES).unwrap();
     cover(&db);
     std::thread::scope(|scope| {

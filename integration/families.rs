@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use lsm_sieve::disk::{Disk as _, RealDisk};
 use lsm_sieve::{Answer, SieveDb};
+use rocksdb::DB;
 use rocksdb::{DEFAULT_COLUMN_FAMILY_NAME, Options};
 
 use crate::twin::{
@@ -270,4 +271,64 @@ fn a_family_made_again_has_its_front_after_a_reopen() {
         db.answer_cf(&family, b"certainly nowhere").is_absent(),
         "the front is not asked"
     );
+}
+
+/// As `list_cf` and the default family's name make together. RocksDB takes the options of the first.
+#[test]
+fn a_family_that_is_named_twice_is_opened_once() {
+    let home = tempfile::tempdir().unwrap();
+    let mut model = Model::new();
+    {
+        let db = SieveDb::open_cf(&options(), &sieve(), home.path(), ["other"]).unwrap();
+        scribble(&db, "other", &mut model, &mut Dice(7), 300);
+        db.flush_cf(&db.cf_handle("other").unwrap()).unwrap();
+    }
+    let mut names = SieveDb::list_cf(&options(), home.path()).unwrap();
+    names.extend([DEFAULT_COLUMN_FAMILY_NAME.to_owned(), "other".to_owned()]);
+    let families = names.iter().map(|name| (name, options()));
+    drop(DB::open_cf_with_opts(&options(), home.path(), families).unwrap());
+
+    let one_memtable = |number| {
+        let mut options = options();
+        options.set_max_write_buffer_number(number);
+        options
+    };
+    let mut families: Vec<_> = names.iter().map(|name| (name, one_memtable(3))).collect();
+    let twice = names.iter().map(|name| (name, one_memtable(5)));
+    families.extend(twice);
+    {
+        let db = SieveDb::open_cf_with_opts(&options(), &sieve(), home.path(), families).unwrap();
+        cover(&db);
+        agree_in(&db, "other", &model);
+        scribble(&db, "other", &mut model, &mut Dice(8), 300);
+        agree_in(&db, "other", &model);
+        let families = db.health().families;
+        let names: Vec<_> = families.iter().map(|family| &*family.name).collect();
+        assert_eq!(names, [DEFAULT_COLUMN_FAMILY_NAME, "other"]);
+    }
+    let file = newest_options(home.path());
+    let numbers = file
+        .lines()
+        .filter(|line| line.contains("max_write_buffer_number="));
+    assert!(numbers.clone().count() == 2 && numbers.clone().all(|line| line.ends_with("=3")));
+
+    let (options, path) = (options(), home.path());
+    let messages = tempfile::tempdir().unwrap();
+    let open = || SieveDb::open_cf(&options, &sieve(), path, &names);
+    let to_read = || SieveDb::open_cf_for_read_only(&options, &sieve(), path, &names, false);
+    let as_secondary =
+        || SieveDb::open_cf_as_secondary(&options, &sieve(), path, messages.path(), &names);
+    agree_in(&open().unwrap(), "other", &model);
+    agree_in(&to_read().unwrap(), "other", &model);
+    agree_in(&as_secondary().unwrap(), "other", &model);
+}
+
+/// What RocksDB has written down of the options that the database was opened with last.
+fn newest_options(database: &std::path::Path) -> String {
+    let files = RealDisk.list(database).unwrap();
+    let newest = files
+        .iter()
+        .filter(|name| name.starts_with("OPTIONS-"))
+        .max();
+    std::fs::read_to_string(database.join(newest.unwrap())).unwrap()
 }

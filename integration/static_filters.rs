@@ -9,11 +9,11 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use lsm_sieve::{Bits, ColumnReport, FilterReport, Items, SieveDb, SieveOptions};
+use lsm_sieve::{ColumnReport, FilterReport, Items, SieveDb, SieveOptions};
 
 use crate::twin::{
     Dice, Model, absent_key, agree, agrees_within, cover, fill, key, nothing_is_lost, options,
-    report, scribble, settle, whole,
+    report, scribble, settle, whole, within,
 };
 
 const MANY: u64 = 40_000;
@@ -152,7 +152,7 @@ fn a_static_summary_keeps_to_the_budget() {
     let all = memory.summary.get() + memory.segments.get();
     for budget in [all * 2, memory.summary.get() * 9 / 10, 1_000] {
         let home = tempfile::tempdir().unwrap();
-        let sieve = sieve().memory_budget(Bits::new(budget));
+        let sieve = within(sieve(), budget, 1);
         let (db, model) = filled(home.path(), &sieve);
         let report = report(&db);
         assert_eq!(

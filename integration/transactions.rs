@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
-use lsm_sieve::{Bits, SieveDb, SieveOptions, Transaction, TransactionSettings};
+use lsm_sieve::{SieveDb, SieveOptions, Transaction, TransactionSettings};
 use rocksdb::{
     AsColumnFamilyRef, BoundColumnFamily, DBPinnableSlice, DEFAULT_COLUMN_FAMILY_NAME as DEFAULT,
     Error, ErrorKind, IteratorMode, OptimisticTransactionOptions, Options, ReadOptions,
@@ -20,7 +20,7 @@ use rocksdb::{
 
 use crate::twin::{
     Dice, KEYS, Model, absent_key, agree, agree_in, cover, fill, key, nothing_is_lost, options,
-    settle, sieve,
+    settle, sieve, within,
 };
 
 mod locks;
@@ -634,7 +634,7 @@ fn random_transactions_leave_what_their_model_says() {
         sieve(),
         sieve().static_filters(true),
         sieve().segment_rate(None),
-        sieve().memory_budget(Bits::new(4_096)),
+        within(sieve(), 4_096, 2),
         sieve().spare_hits(true),
         sieve().leave_out([OTHER]),
     ];

@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use lsm_sieve::{ColumnReport, Items, SieveDb, SieveOptions};
+use lsm_sieve::{Bits, ColumnReport, Items, SieveDb, SieveOptions};
 use rocksdb::{
     AsColumnFamilyRef, DBCompressionType, DEFAULT_COLUMN_FAMILY_NAME, IteratorMode, MergeOperands,
     Options, ReadOptions, WriteBatch, WriteOptions,
@@ -74,7 +74,7 @@ pub(crate) fn report(db: &SieveDb) -> ColumnReport {
     db.inspect().unwrap().columns.remove(0)
 }
 
-/// Checks that a database reads as its model, with all its filters within so many bits; the last line of one
+/// Checks that a database reads as its model, with all its filters within so many bits beside its fronts; the last line of one
 /// takes up to 2,000.
 pub(crate) fn agrees_within(db: &SieveDb, model: &Model, budget: u64) {
     let taken = db.health().memory;
@@ -84,6 +84,12 @@ pub(crate) fn agrees_within(db: &SieveDb, model: &Model, budget: u64) {
     );
     agree(db, model);
     nothing_is_lost(db);
+}
+
+/// These settings with a budget that leaves so many bits for filters beside the fronts of so many families.
+pub(crate) fn within(sieve: SieveOptions, filters: u64, families: u64) -> SieveOptions {
+    let fronts = sieve.memory_for(Items::new(0)).fronts.get() * families;
+    sieve.memory_budget(Bits::new(fronts + filters))
 }
 
 /// Settings under which every read tries the filters.

@@ -5,6 +5,7 @@
 
 use std::array;
 use std::hash::{BuildHasher as _, RandomState};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 use crate::threads::{OwnSlot, SLOTS};
@@ -76,7 +77,8 @@ impl Event {
 /// Event counts of one column family.
 #[derive(Debug)]
 pub(crate) struct Counters {
-    slots: Box<[Slot; SLOTS + 1]>,
+    /// Made when its thread comes first: of a thousand families, most are asked by few threads.
+    slots: [OnceLock<Box<Slot>>; SLOTS + 1],
     begun: Begun,
 }
 
@@ -99,18 +101,35 @@ impl Begun {
 const FAR: u64 = 0xa076_1d64_78bd_642f;
 
 impl Counters {
+    /// What counters take beside themselves that eight threads came to.
+    pub(crate) const SIZE_OF_A_FEW: usize = 8 * size_of::<Slot>();
+
     pub(crate) fn new() -> Self {
-        let begun = Begun::anywhere();
-        let slot = |slot| Slot {
-            next: array::from_fn(|event| AtomicU64::new(begun.with(slot, event))),
-            there_in_turn: AtomicU64::new(0),
-            passed_rightly_in_turn: AtomicI64::new(0),
-            tables_were_asked: AtomicBool::new(false),
-        };
         Self {
-            slots: Box::new(array::from_fn(slot)),
-            begun,
+            slots: [const { OnceLock::new() }; SLOTS + 1],
+            begun: Begun::anywhere(),
         }
+    }
+
+    #[inline]
+    fn slot(&self, index: usize) -> &Slot {
+        match self.slots[index].get() {
+            Some(slot) => slot,
+            None => self.make_slot(index),
+        }
+    }
+
+    #[cold]
+    fn make_slot(&self, index: usize) -> &Slot {
+        let next = |event| AtomicU64::new(self.begun.with(index, event));
+        self.slots[index].get_or_init(|| {
+            Box::new(Slot {
+                next: array::from_fn(next),
+                there_in_turn: AtomicU64::new(0),
+                passed_rightly_in_turn: AtomicI64::new(0),
+                tables_were_asked: AtomicBool::new(false),
+            })
+        })
     }
 
     /// Counts `times` events; returns the ordinal of the first of them: those of one kind and slot are
@@ -119,7 +138,7 @@ impl Counters {
     pub(crate) fn add(&self, event: Event, times: u64) -> u64 {
         match OwnSlot::get() {
             Some(slot) => self.add_to(slot, event, times),
-            None => self.slots[SLOTS].next[event as usize].fetch_add(times, Ordering::Relaxed),
+            None => self.slot(SLOTS).next[event as usize].fetch_add(times, Ordering::Relaxed),
         }
     }
 
@@ -127,7 +146,7 @@ impl Counters {
     #[inline]
     pub(crate) fn add_to(&self, slot: OwnSlot, event: Event, times: u64) -> u64 {
         // Nobody else writes this slot.
-        let next = &self.slots[slot.index()].next[event as usize];
+        let next = &self.slot(slot.index()).next[event as usize];
         let ordinal = next.load(Ordering::Relaxed);
         next.store(ordinal.wrapping_add(times), Ordering::Relaxed);
         ordinal
@@ -140,7 +159,7 @@ impl Counters {
             there_in_turn,
             passed_rightly_in_turn,
             ..
-        } = &self.slots[slot.index()];
+        } = self.slot(slot.index());
         match fate {
             Fate::There => {
                 let there = there_in_turn.load(Ordering::Relaxed);
@@ -156,7 +175,7 @@ impl Counters {
     /// Notes that of several keys which the summary let by some were denied by a second look; the others, so
     /// many, are noted after this, as if they had been before it.
     pub(crate) fn note_in_vain_among(&self, slot: OwnSlot, others: usize) {
-        let slot = &self.slots[slot.index()];
+        let slot = self.slot(slot.index());
         slot.there_in_turn.store(0, Ordering::Relaxed);
         slot.passed_rightly_in_turn
             .store(-(others as i64), Ordering::Relaxed);
@@ -184,7 +203,7 @@ impl Counters {
     /// `None` where that is to be looked at, and [noted](Counters::note_tables).
     #[inline]
     pub(crate) fn foretell_tables(&self, slot: OwnSlot) -> Option<bool> {
-        let asked = &self.slots[slot.index()].tables_were_asked;
+        let asked = &self.slot(slot.index()).tables_were_asked;
         let is_foretold = self.passed_rightly_in_turn(slot) % TELL != 0;
         is_foretold.then(|| asked.load(Ordering::Relaxed))
     }
@@ -192,28 +211,28 @@ impl Counters {
     /// Notes whether the engine asks its tables for this thread's next key: it does for one that is in no memtable.
     #[inline]
     pub(crate) fn note_tables(&self, slot: OwnSlot, are_asked: bool) {
-        let asked = &self.slots[slot.index()].tables_were_asked;
+        let asked = &self.slot(slot.index()).tables_were_asked;
         asked.store(are_asked, Ordering::Relaxed);
     }
 
     #[inline]
     fn there_in_turn(&self, slot: OwnSlot) -> u64 {
-        let in_turn = &self.slots[slot.index()].there_in_turn;
+        let in_turn = &self.slot(slot.index()).there_in_turn;
         in_turn.load(Ordering::Relaxed)
     }
 
     #[inline]
     fn passed_rightly_in_turn(&self, slot: OwnSlot) -> i64 {
-        let in_turn = &self.slots[slot.index()].passed_rightly_in_turn;
+        let in_turn = &self.slot(slot.index()).passed_rightly_in_turn;
         in_turn.load(Ordering::Relaxed)
     }
 
     pub(crate) fn stats(&self) -> Stats {
         let sum = |event: Event| {
             let event = event as usize;
-            let counted = |(slot, own): (usize, &Slot)| {
-                let next = own.next[event].load(Ordering::Relaxed);
-                next.wrapping_sub(self.begun.with(slot, event))
+            let counted = |(slot, own): (usize, &OnceLock<Box<Slot>>)| {
+                let next = own.get().map(|own| own.next[event].load(Ordering::Relaxed));
+                next.map_or(0, |next| next.wrapping_sub(self.begun.with(slot, event)))
             };
             self.slots.iter().enumerate().map(counted).sum()
         };

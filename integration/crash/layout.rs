@@ -5,7 +5,7 @@
 use std::num::NonZeroU64;
 use std::path::Path;
 
-use lsm_sieve::{Bits, Engine, HashId, Items, OpenError, Rate, SieveDb, SieveOptions};
+use lsm_sieve::{Engine, HashId, Items, OpenError, Rate, SieveDb, SieveOptions};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use rocksdb::{
@@ -14,7 +14,7 @@ use rocksdb::{
 };
 
 use super::script::{self, FAMILIES};
-use crate::twin::strict;
+use crate::twin::{strict, within};
 
 /// The options of one folder.
 #[derive(Clone, Debug)]
@@ -114,7 +114,8 @@ impl Layout {
             sieve = sieve.segment_rate(None);
         }
         if random.random_bool(0.1) {
-            sieve = sieve.memory_budget(Bits::new(random.random_range(1_000..200_000)));
+            let filters = random.random_range(1_000..200_000);
+            sieve = within(sieve, filters, FAMILIES.len() as u64);
         }
         sieve = sieve.static_filters(random.random_bool(0.3));
         if random.random_bool(0.5) {

@@ -16,7 +16,7 @@ use super::bell::Bell;
 use super::coverage::{Coverage, View};
 use super::instance_ids::InstanceIds;
 use super::inventory::Inventory;
-use super::memtables::Memtables;
+use super::memtables::{Memtables, WriteTarget};
 use super::options::SieveOptions;
 use super::pace::Pace;
 use super::table::TableBuild;
@@ -56,6 +56,12 @@ pub(crate) struct Column {
     /// Once the engine is open.
     auditor: OnceLock<Auditor>,
 }
+
+/// What the shim and RocksDB keep for the hooks of one family: the factories of its memtables and tables.
+const HOOKS: usize = 3 << 10;
+
+/// Room for the lists of a few tables.
+const LISTS: Bits = Bits::from_bytes(1 << 10);
 
 /// No id of a family: RocksDB counts them from 0.
 const NO_FAMILY: u32 = u32::MAX;
@@ -159,6 +165,27 @@ impl Column {
         filters.sort_unstable_by_key(Arc::as_ptr);
         filters.dedup_by(|one, other| Arc::ptr_eq(one, other));
         filters.iter().map(|filter| filter.size()).sum()
+    }
+
+    /// What a front takes beside filters that knows a few tables.
+    pub(crate) const FRONT: Bits = {
+        // The summary and the filter of the latest memtables.
+        let filters = 2 * Scalable::SIZE_BESIDE_STAGES;
+        let parts = size_of::<Self>() + size_of::<View>() + size_of::<WriteTarget>();
+        let all = parts + Counters::SIZE_OF_A_FEW + filters + HOOKS;
+        Bits::new(Bits::from_bytes(all as u64).get() + LISTS.get())
+    };
+
+    /// Memory that the front takes beside filters.
+    pub(crate) fn size_beside_filters(&self) -> Bits {
+        if planted!(FrontsUntold) {
+            return Bits::new(0);
+        }
+        let view = self.view();
+        let listed = view.inventory.as_ref().map(Inventory::size_beside_filters);
+        let known = unpoisoned(self.knowledge.lock()).size();
+        let lists = listed.unwrap_or_default() + known;
+        Self::FRONT + Bits::new(lists.get().saturating_sub(LISTS.get()))
     }
 
     pub(crate) fn wake(&self) {

@@ -14,6 +14,7 @@ use crate::sync::{Mutex, unpoisoned};
 use crate::threads::OwnSlot;
 
 /// All fronts.
+#[derive(Debug)]
 pub(crate) struct Columns {
     by_id: Published<Vec<Option<Arc<Column>>>>,
     arrivals: Mutex<Arrivals>,
@@ -21,7 +22,7 @@ pub(crate) struct Columns {
 }
 
 /// Keys that come from outside now, into families that may not have a front yet.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Arrivals {
     under_way: usize,
     /// Fronts that became known meanwhile.
@@ -123,6 +124,12 @@ impl Columns {
     pub(crate) fn size_of_summaries(&self, without: Option<&Column>) -> Bits {
         let others = self.all_without(without);
         others.map(|other| other.view().summary.size()).sum()
+    }
+
+    /// Memory that the fronts take beside filters.
+    pub(crate) fn size_of_fronts(&self) -> Bits {
+        let fronts = self.all().into_iter();
+        fronts.map(|column| column.size_beside_filters()).sum()
     }
 
     fn all_without(&self, column: Option<&Column>) -> impl Iterator<Item = Arc<Column>> {

@@ -1,5 +1,6 @@
 //! What can go wrong when a database is opened.
 
+use std::error::Error;
 use std::path::PathBuf;
 
 use super::options::SieveOptions;
@@ -7,6 +8,8 @@ use crate::math::Rate;
 use crate::segment::{IdentityError, SidecarError};
 
 /// A database or a column family could not be opened behind filters. No key was touched.
+///
+/// Its text says why, down to the last cause; [`source`](Error::source) gives the causes one by one.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
@@ -25,8 +28,14 @@ pub enum OpenError {
     /// No filter keeps such a rate.
     #[error("no filter keeps the rate {0}; ask for {least} or more", least = SieveOptions::LEAST_RATE)]
     Rate(Rate),
+    /// A database is a folder.
+    #[error("cannot open {}: it is a file, and a database is a folder", path.display())]
+    IsAFile {
+        /// What is no folder.
+        path: PathBuf,
+    },
     /// RocksDB did not open the database.
-    #[error("RocksDB cannot open {}", path.display())]
+    #[error("RocksDB cannot open {}: {source}", path.display())]
     Engine {
         /// The database.
         path: PathBuf,
@@ -34,7 +43,7 @@ pub enum OpenError {
         source: rocksdb::Error,
     },
     /// RocksDB did not create the column family.
-    #[error("RocksDB cannot create column family {column:?}")]
+    #[error("RocksDB cannot create column family {column:?}: {source}")]
     Create {
         /// The column family.
         column: String,
@@ -42,10 +51,10 @@ pub enum OpenError {
         source: rocksdb::Error,
     },
     /// The folder of filters cannot be used.
-    #[error("cannot use the filter folder")]
+    #[error("cannot use the filter folder: {}", with_causes(.0))]
     Folder(#[source] Box<SidecarError>),
     /// Who the database is cannot be read or written down.
-    #[error("cannot use the identity of the filters")]
+    #[error("cannot use the identity of the filters: {}", with_causes(.0))]
     Identity(#[source] Box<IdentityError>),
     /// This RocksDB is not the one that the plugin was built for.
     #[error(
@@ -63,10 +72,12 @@ pub enum OpenError {
         what: &'static str,
     },
     /// The scratch database of the self-check could not be used.
-    #[error("RocksDB cannot make a temporary database, which the self-check of the hooks needs")]
+    #[error(
+        "RocksDB cannot make a temporary database, which the self-check of the hooks needs: {0}"
+    )]
     Probe(#[source] rocksdb::Error),
     /// The upkeep thread could not be started.
-    #[error("cannot start the upkeep thread")]
+    #[error("cannot start the upkeep thread: {0}")]
     Thread(#[source] std::io::Error),
 }
 
@@ -109,3 +120,14 @@ pub enum InspectError {
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("upkeep did not finish, and tries again what may come right: {0}")]
 pub struct UpkeepFailed(pub(crate) String);
+
+/// An error, and what caused it, down to the last.
+pub(super) fn with_causes(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
+}

@@ -11,9 +11,9 @@ use crate::stats::Stats;
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Health {
-    /// What the filters take: those that memtables feed, and those of all SSTs.
+    /// What the filters take, those that memtables feed and those of all SSTs, and their fronts.
     pub memory: FilterMemory,
-    /// The most that they may take, if that is set.
+    /// The most that all of it may be, if that is set.
     pub budget: Option<Bits>,
     /// Segments that are known: the live SSTs, those that are being written, and a few that went a moment ago.
     pub known_segments: usize,
@@ -35,6 +35,8 @@ pub struct FamilyHealth {
     pub stages: usize,
     /// What the summary and the filters of the latest memtables take.
     pub memory: Bits,
+    /// What the front takes beside filters: counters, lists of tables, and the objects of its hooks.
+    pub front: Bits,
     /// The chance that the summary lets an absent key by, computed from its keys; 1 where the budget
     /// has no room for it.
     pub predicted_rate: f64,
@@ -62,6 +64,7 @@ impl SieveDb {
             memory: FilterMemory {
                 summary: families.iter().map(|family| family.memory).sum(),
                 segments: self.registry().size(),
+                fronts: families.iter().map(|family| family.front).sum(),
             },
             budget: self.budget(),
             known_segments: self.registry().count(),
@@ -79,6 +82,7 @@ impl Column {
             keys: view.summary.items(),
             stages: view.summary.stages(),
             memory: self.size(),
+            front: self.size_beside_filters(),
             predicted_rate: view.summary.predicted_rate(),
             uncovered: view.uncovered(),
             without_id: view.without_id(),

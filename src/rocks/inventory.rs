@@ -26,8 +26,10 @@ use crate::math::growth::Tightening;
 use crate::math::{Bits, Items, Rate};
 use crate::segment::SealedFilter;
 
-/// Keys of a recent filter's first stage: 24 KiB.
-const FIRST_KEYS: Items = Items::new(1 << 14);
+/// Keys of a recent filter's first stage, 1.5 KiB: most families have few keys in memtables.
+const FIRST_KEYS: Items = Items::new(1 << 10);
+/// And of its second, 26 KiB.
+const SECOND_KEYS: Items = Items::new(1 << 14);
 /// The most that one recent filter takes, 4 MiB; with more keys it answers *maybe*.
 const RECENT_BUDGET: u64 = 1 << 25;
 /// And of a budget for all filters, the 32nd part; of many families that are opened together, all take a
@@ -101,6 +103,12 @@ impl Inventory {
         self.recent.len()
     }
 
+    /// Memory beside the filters.
+    pub(crate) fn size_beside_filters(&self) -> Bits {
+        let recent = size_of_val(&*self.recent) as u64;
+        Bits::from_bytes(recent) + self.tables.size_beside_filters()
+    }
+
     /// Asks the processor for the lines that [`Inventory::may_contain`] will look at first.
     pub(crate) fn prefetch(&self, hash: KeyHash, key: &[u8]) {
         self.prefetch_recent(hash);
@@ -154,6 +162,7 @@ pub(crate) fn recent_options(most: Bits) -> ScalableOptions {
     ScalableOptions {
         rate: Rate::ONE_PERCENT,
         first: FIRST_KEYS,
+        second: Some(SECOND_KEYS),
         growth: 4,
         tightening: Tightening::Geometric(0.5),
         budget: Some(most),

@@ -13,6 +13,7 @@
 //! | `instance_ids` | what binds an SST that carries no id, while the database is open |
 //! | `audit`, `pace`, `trust` | negatives that are checked now and then, and what follows from a false one |
 //! | `table` | the filter of an SST while it is written |
+//! | `listener` | what hears of flushes, compactions and ingestions |
 //! | `bell`, `upkeep`, `shelf` | the background thread and the folder of filters |
 //! | `setback` | what failed, and when it is tried again |
 //! | `scrub` | whether the filters in memory are what they were |
@@ -41,6 +42,7 @@ mod instance_ids;
 #[cfg(all(test, interleave = "shuttle"))]
 mod interleavings;
 mod inventory;
+mod listener;
 mod memtables;
 mod options;
 mod pace;

@@ -10,12 +10,14 @@ use std::time::Duration;
 use rocksdb::TransactionDBOptions;
 
 use super::audit::Sample;
+use super::column::Column;
 use super::inventory::recent_budget;
 use super::pace::Pace;
 use crate::filter::{ScalableOptions, Stage};
 use crate::hash::HashId;
 use crate::math::growth::Tightening;
 use crate::math::{Bits, Items, Rate, blocked, ribbon};
+use crate::planted::planted;
 use crate::segment::SegmentBuilder;
 
 /// Settings of a [`SieveDb`](super::SieveDb).
@@ -48,6 +50,8 @@ pub struct SieveOptions {
     transactions: Option<Isolation>,
     publishes_first: bool,
     families: usize,
+    /// What their fronts take beside filters.
+    fronts: Bits,
     access: Access,
 }
 
@@ -94,11 +98,25 @@ pub struct FilterMemory {
     pub summary: Bits,
     /// The filters of all SSTs, which RocksDB asks.
     pub segments: Bits,
+    /// What the front of a column family takes beside filters, or those of all: counters, lists of tables, and the
+    /// objects of its hooks.
+    pub fronts: Bits,
 }
 
 /// The first stage of a summary whose database does not say how many keys will come: small
 /// enough (0.4 MB) for a small database, large enough that a few stages hold millions of keys.
 const FIRST_STAGE: Items = Items::new(1 << 18);
+
+/// The first stages of all families together take so many keys (6 MB), so that those of more than 16 are
+/// smaller: of a thousand families most are small.
+const FIRST_STAGES: u64 = 1 << 22;
+
+/// But no less than this (6 KiB), which is little beside the memtable of a family.
+const LEAST_FIRST_STAGE: u64 = 1 << 12;
+
+/// A first stage that is small for their sake is followed by one of so many times the keys, up to
+/// [`FIRST_STAGE`]: each stage is a line of a miss until the summary is consolidated.
+const LEAP: u64 = 16;
 
 /// Stage growth s. Consolidation makes one stage of all, so few stages ever stand at once, and a
 /// larger s would only allocate more for keys that may not come.
@@ -160,6 +178,7 @@ impl Default for SieveOptions {
             transactions: None,
             publishes_first: false,
             families: 1,
+            fronts: Column::FRONT,
             access: Access::Write,
         }
     }
@@ -257,6 +276,7 @@ impl SieveOptions {
                 Some(rate) => blocked::size_in_bits(keys, rate),
                 None => Bits::new(0),
             },
+            fronts: Column::FRONT,
         }
     }
 
@@ -270,7 +290,7 @@ impl SieveOptions {
         if is_static {
             static_size(keys, self.first_rate())
         } else {
-            self.stage_size(roomy(keys).max(self.first_stage()))
+            self.stage_size(self.with_room(keys).max(self.first_stage()))
         }
     }
 
@@ -293,7 +313,33 @@ impl SieveOptions {
     }
 
     fn first_stage(&self) -> Items {
-        self.expected_keys.unwrap_or(FIRST_STAGE)
+        self.expected_keys.unwrap_or_else(|| {
+            if planted!(FirstStagesLarge) {
+                return FIRST_STAGE;
+            }
+            let share = FIRST_STAGES / self.families.max(1).next_power_of_two() as u64;
+            Items::new(share.max(LEAST_FIRST_STAGE)).min(FIRST_STAGE)
+        })
+    }
+
+    /// The keys that the first stage of a summary is made for which shall hold so many. Few get room for as many
+    /// again: they would be read again for each third that comes.
+    pub(crate) fn with_room(&self, keys: Items) -> Items {
+        let twice = Items::new(keys.get().saturating_mul(2)).min(FIRST_STAGE);
+        match self.expected_keys {
+            None => roomy(keys).max(twice),
+            Some(_) => roomy(keys),
+        }
+    }
+
+    /// The keys of the stage after one for so many.
+    fn second_stage(&self, first: Items) -> Items {
+        let doubled = first.min(FIRST_STAGE).get() * u64::from(GROWTH);
+        let leap = match self.expected_keys {
+            None => (first.get().saturating_mul(LEAP)).min(FIRST_STAGE.get()),
+            Some(_) => 0,
+        };
+        Items::new(doubled.max(leap).max(first.get() / SECOND))
     }
 
     /// How many keys each column family will hold, if that is known: its summary then starts at
@@ -304,8 +350,8 @@ impl SieveOptions {
         self
     }
 
-    /// The most memory that all filters may take, in bits ([`Bits::from_bytes`]); none is set by default, and
-    /// filters take what [`SieveOptions::memory_for`] says. Past it whole filters are dropped, first those of
+    /// The most memory that all filters and their fronts may take, in bits ([`Bits::from_bytes`]); none is set by
+    /// default, and they take what [`SieveOptions::memory_for`] says. Past it whole filters are dropped, first those of
     /// the tables that the fewest look-ups pass through, and a summary that would grow answers
     /// *maybe*; writes never fail for it. A table that was just written may exceed it until upkeep
     /// has looked, and so may the filters of the latest memtables: each takes a 32nd part at most, where
@@ -480,6 +526,13 @@ impl SieveOptions {
     /// How many column families with fronts share the budget.
     pub(crate) fn shared_by(mut self, families: usize) -> Self {
         self.families = families;
+        let front = Column::FRONT.get();
+        self.beside_fronts(Bits::new(front.saturating_mul(families as u64)))
+    }
+
+    /// What those fronts take.
+    pub(crate) fn beside_fronts(mut self, fronts: Bits) -> Self {
+        self.fronts = fronts;
         self
     }
 
@@ -489,7 +542,7 @@ impl SieveOptions {
         if self.segments.is_none() || self.access == Access::Read {
             return Bits::new(0);
         }
-        recent_budget(self.memory_budget, self.families)
+        recent_budget(self.filter_budget(), self.families)
     }
 
     pub(crate) fn get_publishes_first(&self) -> bool {
@@ -554,6 +607,17 @@ impl SieveOptions {
         self.memory_budget
     }
 
+    /// What the fronts leave of the budget for filters.
+    fn filter_budget(&self) -> Option<Bits> {
+        self.filter_budget_beside(self.fronts)
+    }
+
+    /// What fronts that take so much leave of the budget for filters.
+    pub(crate) fn filter_budget_beside(&self, fronts: Bits) -> Option<Bits> {
+        let left = |budget: Bits| Bits::new(budget.get().saturating_sub(fronts.get()));
+        self.memory_budget.map(left)
+    }
+
     pub(crate) fn get_hash(&self) -> HashId {
         self.hash
     }
@@ -576,7 +640,7 @@ impl SieveOptions {
     /// What summaries that take so much leave of the budget for another one.
     pub(crate) fn room_beside(&self, others: Bits) -> Option<Bits> {
         let left = |budget: Bits| Bits::new(budget.get().saturating_sub(others.get()));
-        self.memory_budget.map(left)
+        self.filter_budget().map(left)
     }
 
     /// A summary whose static first stage of so many keys is still to come, beside others that take so
@@ -594,14 +658,13 @@ impl SieveOptions {
     /// leaves some for the filters of memtables.
     pub(crate) fn summary(&self, keys: Items, others: Bits) -> ScalableOptions {
         let first = keys.max(self.first_stage());
-        let doubled = first.min(FIRST_STAGE).get() * u64::from(GROWTH);
         let recent = std::iter::repeat_n(self.recent_budget(), self.families);
         let spared = self.room_beside(others + recent.sum());
         let fits = |room: &Bits| self.stage_size(first) <= *room;
         ScalableOptions {
             rate: self.get_summary_rate(),
             first,
-            second: Some(Items::new(doubled.max(first.get() / SECOND))),
+            second: Some(self.second_stage(first)),
             growth: GROWTH,
             tightening: Tightening::Geometric(TIGHTENING),
             budget: spared.filter(fits).or(self.room_beside(others)),
@@ -630,7 +693,7 @@ fn static_rate_of(bits_a_key: f64) -> Rate {
 }
 
 /// Keys, and room for some more.
-pub(crate) fn roomy(keys: Items) -> Items {
+fn roomy(keys: Items) -> Items {
     Items::new((keys.get() as f64 * HEADROOM).ceil() as u64)
 }
 
@@ -662,6 +725,31 @@ mod tests {
                 assert!((bits - 0.1..=bits).contains(&takes), "{bits}: {takes}");
             }
         }
+    }
+
+    /// Else a thousand families take 0.4 GB before they have a key.
+    #[test]
+    fn first_stages_of_many_families_are_small_and_grow_by_leaps() {
+        let stages = |families, keys| {
+            let options = SieveOptions::default().shared_by(families);
+            let summary = options.summary(options.with_room(Items::new(keys)), Bits::new(0));
+            [summary.first.get(), summary.second.unwrap().get()]
+        };
+        for families in [0, 1, 2, 16] {
+            assert_eq!(stages(families, 0), [1 << 18, 1 << 19]);
+            assert_eq!(stages(families, 100_000), [1 << 18, 1 << 19]);
+        }
+        assert_eq!(stages(17, 0), [1 << 17, 1 << 18]);
+        assert_eq!(stages(1_000, 0), [1 << 12, 1 << 16]);
+        assert_eq!(stages(1_000_000, 0), [1 << 12, 1 << 16]);
+        // What is made of keys at hand has room for as many again, while they are few.
+        assert_eq!(stages(1_000, 5_000), [10_000, 160_000]);
+        assert_eq!(stages(1_000, 200_000), [1 << 18, 1 << 19]);
+        assert_eq!(stages(1_000, 4_000_000), [4_080_000, 1_020_000]);
+
+        let told = SieveOptions::default().expected_keys(Items::new(100));
+        let summary = told.shared_by(1_000).summary(Items::new(0), Bits::new(0));
+        assert_eq!(summary.first, Items::new(100));
     }
 
     /// What could never be built would be looked for again and again.

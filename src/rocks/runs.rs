@@ -14,6 +14,7 @@ use std::cmp::Ordering;
 use std::ops::Range;
 
 use super::range::KeyRange;
+use crate::math::Bits;
 use crate::planted::planted;
 
 /// What is asked of a table, as its filter, and the keys that the table spans, if known.
@@ -105,6 +106,20 @@ impl<F> SortedRuns<F> {
             Ordering::Greater => false,
         };
         reaches.then(|| &self.filters[last])
+    }
+
+    /// Memory beside what is asked of the tables.
+    pub(crate) fn size_beside_filters(&self) -> Bits {
+        let ends = self.ranges.iter();
+        let ends = ends.map(|range| range.low().len() + range.high().len());
+        let parts = [
+            ends.sum(),
+            self.common.len(),
+            size_of_val(&*self.lows) + size_of_val(&*self.highs),
+            size_of_val(&*self.ranges) + size_of_val(&*self.filters),
+            size_of_val(&*self.runs),
+        ];
+        Bits::from_bytes(parts.iter().sum::<usize>() as u64)
     }
 
     /// The filters of all tables.

@@ -34,6 +34,7 @@
 #include "rocksdb/table.h"
 #include "rocksdb/table_properties.h"
 #include "rocksdb/unique_id.h"
+#include "rocksdb/utilities/options_util.h"
 #include "rocksdb/utilities/transaction.h"
 #include "rocksdb/utilities/write_batch_with_index.h"
 #include "table/block_based/filter_policy_internal.h"
@@ -67,7 +68,8 @@ struct rocksdb_transaction_t {
 
 extern "C" {
 
-// What the Rust side does when something passes by. `column` is one column family's front.
+// What the Rust side does when something passes by. `column` is one column family's front, `listener` what
+// hears of the events of the whole database.
 struct lsm_sieve_hooks {
   void (*column_release)(void* column);
   void (*memtable_created)(void* column, uint32_t family);
@@ -87,8 +89,9 @@ struct lsm_sieve_hooks {
   void (*segment_may_contain_many)(void* segment, size_t count, const char* const* keys,
                                    const size_t* sizes, bool* answers);
   void (*segment_release)(void* segment);
-  void (*engine_changed)(void* column);
-  void (*keys_ingested)(void* column);
+  void (*listener_release)(void* listener);
+  void (*engine_changed)(void* listener);
+  void (*keys_ingested)(void* listener, const char* family, size_t size);
 };
 
 struct lsm_sieve_table {
@@ -541,31 +544,29 @@ class CollectorFactory : public TablePropertiesCollectorFactory {
 
 // ---------------------------------------------------------------- events
 
-// Callbacks come late, out of order or never: they only wake the upkeep. It is one for all column
-// families, and one listener wakes it for all: a database takes none for a family that is created later.
+// Callbacks come late, out of order or never: they only wake the upkeep. One listener hears of all column
+// families: RocksDB copies the list of them into each, and takes none for a family that is created later.
 class Waker : public EventListener {
  public:
-  Waker(ColumnPtr column, std::string name, bool wakes)
-      : column_(std::move(column)), name_(std::move(name)), wakes_(wakes) {}
+  Waker(void* listener, const lsm_sieve_hooks* hooks) : listener_(listener), hooks_(hooks) {}
+  ~Waker() override { hooks_->listener_release(listener_); }
+  Waker(const Waker&) = delete;
+  Waker& operator=(const Waker&) = delete;
+
   const char* Name() const override { return "lsm-sieve"; }
   void OnFlushCompleted(DB*, const FlushJobInfo&) override {
-    if (!Planted("NoWakeAfterFlush")) Changed();
+    if (!Planted("NoWakeAfterFlush")) hooks_->engine_changed(listener_);
   }
   void OnCompactionCompleted(DB*, const CompactionJobInfo&) override {
-    if (!Planted("NoWakeAfterCompaction")) Changed();
+    if (!Planted("NoWakeAfterCompaction")) hooks_->engine_changed(listener_);
   }
   void OnExternalFileIngested(DB*, const ExternalFileIngestionInfo& info) override {
-    if (info.cf_name == name_) column_->hooks()->keys_ingested(column_->front());
+    hooks_->keys_ingested(listener_, info.cf_name.data(), info.cf_name.size());
   }
 
  private:
-  void Changed() {
-    if (wakes_) column_->hooks()->engine_changed(column_->front());
-  }
-
-  const ColumnPtr column_;
-  const std::string name_;
-  const bool wakes_;
+  void* const listener_;
+  const lsm_sieve_hooks* const hooks_;
 };
 
 // ---------------------------------------------------------------- helpers
@@ -614,6 +615,10 @@ std::string Refusal(const Options& options) {
   }
   if (options.allow_ingest_behind || options.cf_allow_ingest_behind) {
     return "allow_ingest_behind is not supported; switch it off";
+  }
+  if (options.experimental_mempurge_threshold > 0.0 && !Planted("MempurgeTaken")) {
+    return "with experimental_mempurge_threshold RocksDB 11.8.1 itself loses keys and reads values "
+           "that were overwritten; leave it at 0";
   }
   if (options.compaction_style != kCompactionStyleLevel &&
       options.compaction_style != kCompactionStyleUniversal &&
@@ -770,6 +775,35 @@ bool lsm_sieve_layout_matches(const rocksdb_options_t* options, size_t write_buf
           options->rep.max_background_jobs == max_background_jobs);
 }
 
+// Reads the options that the database at this path was opened with last into `options`, but for the environment,
+// and those of its families into what `each` returns, with the block cache that was in `options`. Returns an
+// error to free, or null.
+char* lsm_sieve_latest_options(rocksdb_options_t* options, const char* path, size_t path_size,
+                               void* context,
+                               rocksdb_options_t* (*each)(void* context, const char* name,
+                                                          size_t size)) noexcept {
+  Env* const env = options->rep.env;
+  const auto* table = options->rep.table_factory->GetOptions<BlockBasedTableOptions>();
+  std::shared_ptr<Cache> cache = table == nullptr ? nullptr : table->block_cache;
+  ConfigOptions config;
+  config.input_strings_escaped = true;
+  config.ignore_unknown_options = false;
+  config.env = env;
+  DBOptions database;
+  std::vector<ColumnFamilyDescriptor> families;
+  const Status status = LoadLatestOptions(config, std::string(path, path_size), &database,
+                                          &families, cache == nullptr ? nullptr : &cache);
+  if (!status.ok()) return ErrorOf(status);
+  database.env = env;
+  options->rep = Options(database, ColumnFamilyOptions());
+  for (const ColumnFamilyDescriptor& family : families) {
+    rocksdb_options_t* const filled = each(context, family.name.data(), family.name.size());
+    if (filled == nullptr) return CopyString("the options of a family could not be taken");
+    if (!Planted("FamilyOptionsUnread")) filled->rep = Options(DBOptions(), family.options);
+  }
+  return nullptr;
+}
+
 // Why transactions do not go with these options of a database or a family, if they do not.
 char* lsm_sieve_transactions_refusal(const rocksdb_options_t* options) noexcept {
   if (options->rep.unordered_write) {
@@ -808,18 +842,19 @@ bool lsm_sieve_install(rocksdb_options_t* options, void* front,
   rep.table_properties_collector_factories.push_back(std::make_shared<CollectorFactory>(column));
   const auto* table = rep.table_factory->GetOptions<BlockBasedTableOptions>();
   if (table == nullptr || !CanServeFilters(rep, *table)) return false;
-  BlockBasedTableOptions with_policy = *table;
-  with_policy.filter_policy = std::make_shared<SegmentPolicy>(table->filter_policy, column);
-  rep.table_factory.reset(NewBlockBasedTableFactory(with_policy));
+  // A copy, and none made anew, which would mend what RocksDB alone refuses.
+  std::unique_ptr<TableFactory> fronted = rep.table_factory->Clone();
+  if (Planted("TablesMadeAnew")) fronted.reset(NewBlockBasedTableFactory(*table));
+  fronted->GetOptions<BlockBasedTableOptions>()->filter_policy =
+      std::make_shared<SegmentPolicy>(table->filter_policy, column);
+  rep.table_factory = std::move(fronted);
   return true;
 }
 
-// Takes over one reference on `front`, the front of the column family of this name.
-void lsm_sieve_listen(rocksdb_options_t* options, void* front, const lsm_sieve_hooks* hooks,
-                      const char* name, size_t name_size, bool wakes) noexcept {
-  auto column = std::make_shared<const Column>(front, hooks);
-  options->rep.listeners.push_back(
-      std::make_shared<Waker>(std::move(column), std::string(name, name_size), wakes));
+// Takes over `listener`, which hears of the events of the database that is opened with these options.
+void lsm_sieve_listen(rocksdb_options_t* options, void* listener,
+                      const lsm_sieve_hooks* hooks) noexcept {
+  options->rep.listeners.push_back(std::make_shared<Waker>(listener, hooks));
 }
 
 // Calls `each` for every live table of the column family: of the newest version, or of the one that

@@ -4,14 +4,13 @@
 //! against each key: that of the filter on disk, that of the filter in memory, and the front's.
 
 use std::collections::HashSet;
-use std::error::Error;
 use std::fmt;
 use std::ops::ControlFlow;
 
 use super::SieveDb;
 use super::bound;
 use super::column::Column;
-use super::error::InspectError;
+use super::error::{InspectError, with_causes};
 use super::ffi::{self, LiveTable};
 use crate::filter::Chain;
 use crate::planted::planted;
@@ -99,7 +98,7 @@ impl SieveDb {
         let mut report = VerifyReport::default();
         let identity = self.shelf().check_identity();
         if let Err(error) = &identity {
-            report.damaged.push(full_text(error));
+            report.damaged.push(with_causes(error));
         }
         let mut check = Check {
             db: self,
@@ -130,7 +129,7 @@ impl Check<'_> {
         }
         match self.db.shelf().check_summary(column.name()) {
             Ok(is_there) => report.summaries_checked += u64::from(is_there),
-            Err(error) => report.damaged.push(full_text(&error)),
+            Err(error) => report.damaged.push(with_causes(&error)),
         }
     }
 
@@ -192,7 +191,7 @@ impl Check<'_> {
                 report.sidecars_checked += 1;
                 return Some(filter.chain);
             }
-            Some(Err(error)) => report.damaged.push(full_text(&error)),
+            Some(Err(error)) => report.damaged.push(with_causes(&error)),
             None | Some(Ok(None)) => report.missing.push(table.path.clone()),
         }
         None
@@ -254,14 +253,4 @@ impl Check<'_> {
             found,
         })
     }
-}
-
-fn full_text(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    text
 }

@@ -147,6 +147,22 @@ faults! {
     UnaskedFilterPassed => "rocks::probe",
     /// The options of the database itself are not looked at.
     DatabaseOptionsUnchecked => "settings::options_of_the_database",
+    /// An option is taken with which RocksDB itself loses keys.
+    MempurgeTaken => "settings::memtables_that_are_purged",
+    /// Options of tables that RocksDB refuses are mended on their way.
+    TablesMadeAnew => "settings::what_rocksdb_alone_refuses",
+    /// A file is opened as if it were a database.
+    FileTakenForFolder => "opening::a_file",
+    /// A family is opened with other options than RocksDB has written down.
+    FamilyOptionsUnread => "opening::families_of_any_order",
+    /// Each family has a listener, which the options of every family then hold.
+    ListenerPerFamily => "family_memory::",
+    /// A family's first filters are as large as those of the only one.
+    FirstStagesLarge => "family_memory::",
+    /// The fronts are left out of what is told.
+    FrontsUntold => "family_memory::",
+    /// A family that is named twice gets two fronts, of which its memtables feed one.
+    FamilyFrontedTwice => "families::a_family_that_is_named_twice",
     /// The folder of filters is changed before the engine's lock is taken.
     FolderChangedUnlocked => "recovery::two_fronts",
     // ---- building a segment's filter
@@ -199,6 +215,8 @@ faults! {
     EpochAfterListing => "ingestion::a_table_that_comes",
     /// What upkeep has learnt is published in a front that gave up meanwhile.
     PublishedAfterGivingUp => "rocks::column::",
+    /// What is ingested into the bare engine is not announced.
+    IngestionUnheard => "rocks::listener",
     /// Keys that come past the memtables are not announced.
     ForeignUnannounced => "ingestion::",
     /// Nor are those that a catch-up brings.

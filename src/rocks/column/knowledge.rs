@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 
 use super::Column;
 use crate::filter::{Chain, Scalable};
-use crate::math::Items;
+use crate::math::{Bits, Items};
 use crate::planted::planted;
 use crate::rocks::coverage::{Coverage, View};
 use crate::rocks::inventory::Inventory;
@@ -340,6 +340,13 @@ impl Knowledge {
             covers,
             ..Self::default()
         }
+    }
+
+    /// Memory of the lists.
+    pub(super) fn size(&self) -> Bits {
+        let an_entry = size_of::<SegmentId>() + size_of::<u8>();
+        let shares = self.shares.capacity() * size_of::<(SegmentId, Share)>();
+        Bits::from_bytes((self.covers.capacity() * an_entry + shares) as u64)
     }
 
     /// Whether what was learnt at `epoch` may not be published any more.

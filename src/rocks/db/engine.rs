@@ -160,6 +160,9 @@ impl SieveDb {
     /// seen by the filters; so that no other way in can be missed, nothing is ruled out, in any column
     /// family, until upkeep has looked at the tables afterwards: not for what is done every second. Of
     /// an engine that is open to read only, RocksDB leaves it to the caller to change nothing.
+    ///
+    /// `rocksdb` gives a raw pointer of its `DB` alone (`AsRawPtr`, with the feature `raw-ptr`). That is a database
+    /// for one thread, and has none of an [`Engine`], unless `rocksdb`'s feature `multi-threaded-cf` makes it one.
     pub fn with_engine<R>(&self, use_engine: impl FnOnce(&Engine) -> R) -> R {
         let _arriving = self.columns.expect_foreign_keys(None);
         let done = use_engine(&self.engine);
@@ -353,6 +356,7 @@ impl SieveDb {
     /// What RocksDB says.
     pub fn set_options(&self, options: &[(&str, &str)]) -> Result<(), Error> {
         self.refuse_if_reader()?;
+        refuse_mempurge(options)?;
         self.engine.set_options(options)
     }
 
@@ -366,6 +370,7 @@ impl SieveDb {
         options: &[(&str, &str)],
     ) -> Result<(), Error> {
         self.refuse_if_reader()?;
+        refuse_mempurge(options)?;
         self.engine.set_options_cf(cf, options)
     }
 
@@ -412,6 +417,26 @@ impl SieveDb {
     /// Where the database is.
     pub fn path(&self) -> &Path {
         self.engine.path()
+    }
+}
+
+/// With it RocksDB 11.8.1 loses keys, as where it is set at open.
+fn refuse_mempurge(options: &[(&str, &str)]) -> Result<(), Error> {
+    const NAME: &str = "experimental_mempurge_threshold";
+    let is_on = |value: &str| {
+        value
+            .parse::<f64>()
+            .map_or(true, |threshold| threshold > 0.0)
+    };
+    match options
+        .iter()
+        .any(|&(name, value)| name == NAME && is_on(value))
+    {
+        true => Err(ffi::error_of(format!(
+            "Not implemented: with {NAME} RocksDB 11.8.1 itself loses keys and reads values that were overwritten; \
+             leave it at 0"
+        ))),
+        false => Ok(()),
     }
 }
 

@@ -3,6 +3,7 @@
 mod access;
 mod engine;
 mod iterators;
+mod latest;
 #[cfg(test)]
 mod moments;
 pub(super) mod open;
@@ -53,8 +54,8 @@ const PATIENCE: Duration = Duration::from_millis(100);
 ///
 /// - Opening takes [`SieveOptions`] too, and its error is an [`OpenError`](super::OpenError), whose
 ///   variant `Engine` holds RocksDB's. Families come as pairs of name and options
-///   ([`SieveDb::open_cf_with_opts`]), since a `ColumnFamilyDescriptor` hides its options; where only names
-///   are given ([`SieveDb::open_cf`]), families have the options of the database, not the defaults.
+///   ([`SieveDb::open_cf_with_opts`]), since a `ColumnFamilyDescriptor` hides its options; those that the
+///   database was opened with last come so from [`SieveDb::latest_options`]. Where only names are given ([`SieveDb::open_cf`]), families have the options of the database, not the defaults.
 /// - Iterators are over [`Engine`]; a [`Snapshot`] is over the database, and its own reads ask the filters.
 /// - Checkpoints, backups and sums of memory are made by methods here ([`SieveDb::checkpoint`],
 ///   [`SieveDb::create_new_backup_flush`], [`SieveDb::add_to_memory_usage`]).

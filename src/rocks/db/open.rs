@@ -22,6 +22,7 @@ use crate::rocks::audit::Auditor;
 use crate::rocks::bell::Bell;
 use crate::rocks::column::Column;
 use crate::rocks::columns::Columns;
+use crate::rocks::listener::Listener;
 use crate::rocks::options::{Isolation, SieveOptions};
 use crate::rocks::scrub::ScrubLog;
 use crate::rocks::shelf::Shelf;
@@ -67,7 +68,8 @@ impl SieveDb {
         Self::open_cf(options, sieve, path, [DEFAULT_COLUMN_FAMILY_NAME])
     }
 
-    /// Opens a database with these column families, all with the same options.
+    /// Opens a database with these column families, all with the same options. One that is named twice, here or
+    /// where each has options of its own, is opened once, as it is named first.
     ///
     /// # Errors
     /// As [`SieveDb::open`].
@@ -160,7 +162,7 @@ impl SieveDb {
         let families: Vec<_> = families
             .into_iter()
             .map(|(name, options, ttl)| {
-                ttls.insert(name.as_ref().to_owned(), ttl);
+                ttls.entry(name.as_ref().to_owned()).or_insert(ttl);
                 (name, options)
             })
             .collect();
@@ -319,6 +321,7 @@ impl SieveDb {
         path: &Path,
         families: impl IntoIterator<Item = (N, Options)>,
     ) -> Result<Self, OpenError> {
+        refuse_file(path)?;
         if let Some(rate) = sieve.rate_out_of_reach() {
             return Err(OpenError::Rate(rate));
         }
@@ -330,10 +333,7 @@ impl SieveDb {
             probe::hooks_fire()?;
         }
         let publishes_first = ffi::publishes_first(options) && !planted!(UnorderedUnnoticed);
-        let mut families: Families = families
-            .into_iter()
-            .map(|(name, options)| (name.as_ref().to_owned(), options))
-            .collect();
+        let mut families = each_once(families);
         if !families
             .iter()
             .any(|(name, _)| name == DEFAULT_COLUMN_FAMILY_NAME)
@@ -371,9 +371,17 @@ impl SieveDb {
             let column = opening.column(&name, sieve, taken);
             taken = taken + column.view().summary.size();
             hooked.push((name, hooked_options(&options, &column)?));
-            let is_first = fronts.is_empty();
-            ffi::listen(&mut database_options, Arc::clone(&column), is_first);
             fronts.push(column);
+        }
+        let columns = Arc::new(Columns::new(sieve.get_summary_rate()));
+        let listeners = if planted!(ListenerPerFamily) {
+            fronts.len()
+        } else {
+            1
+        };
+        for _ in 0..listeners {
+            let listener = Listener::new(Arc::clone(&opening.bell), Arc::clone(&columns));
+            ffi::listen(&mut database_options, listener);
         }
         if planted!(FolderChangedUnlocked) {
             opening.keep(&identity)?;
@@ -386,13 +394,13 @@ impl SieveDb {
         } else {
             opening.keep(&identity)?;
         }
-        Self::start(Arc::new(engine), opening, fronts, sieve.clone())
+        Self::start(Arc::new(engine), opening, (columns, fronts), sieve.clone())
     }
 
     fn start(
         engine: Arc<Engine>,
         opening: Opening,
-        fronts: Vec<Arc<Column>>,
+        (columns, fronts): (Arc<Columns>, Vec<Arc<Column>>),
         options: SieveOptions,
     ) -> Result<Self, OpenError> {
         let Opening {
@@ -407,7 +415,6 @@ impl SieveDb {
                 .map_err(|source| not_opened(engine.path(), source))
         });
         let transactions = transactions.transpose()?;
-        let columns = Arc::new(Columns::new(options.get_summary_rate()));
         let kept = (!options.is_frozen()).then(|| Arc::clone(&shelf));
         let trust = Arc::new(Trust::new(Arc::clone(&registry), kept));
         let mut default = None;
@@ -629,12 +636,31 @@ impl Opening {
     }
 }
 
+/// Each family once, as it is named first, which is how RocksDB takes one that is named again.
+fn each_once<N: AsRef<str>>(families: impl IntoIterator<Item = (N, Options)>) -> Families {
+    let mut named = HashSet::new();
+    let families = families.into_iter();
+    let families = families.map(|(name, options)| (name.as_ref().to_owned(), options));
+    families
+        .filter(|(name, _)| named.insert(name.clone()) || planted!(FamilyFrontedTwice))
+        .collect()
+}
+
 /// Says that there is no database where there is no folder: to open one to read makes the folder.
 fn refuse_none(options: &Options, path: &Path) -> Result<(), OpenError> {
+    refuse_file(path)?;
     if !path.is_dir() {
         Engine::list_cf(options, path).map_err(|source| not_opened(path, source))?;
     }
     Ok(())
+}
+
+fn refuse_file(path: &Path) -> Result<(), OpenError> {
+    let path = path.to_owned();
+    match path.is_file() && !planted!(FileTakenForFolder) {
+        true => Err(OpenError::IsAFile { path }),
+        false => Ok(()),
+    }
 }
 
 fn not_opened(path: &Path, source: Error) -> OpenError {

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use crate::hash::KeyHash;
 use crate::planted::planted;
 use crate::rocks::column::Column;
+use crate::rocks::listener::Listener;
 use crate::rocks::memtables::WriteTarget;
 use crate::rocks::table::TableBuild;
 use crate::segment::{Segment, SegmentId};
@@ -42,8 +43,9 @@ pub(crate) struct Hooks {
     segment_may_contain_many:
         extern "C" fn(*mut c_void, usize, *const *const u8, *const usize, *mut bool),
     segment_release: extern "C" fn(*mut c_void),
+    listener_release: extern "C" fn(*mut c_void),
     engine_changed: extern "C" fn(*mut c_void),
-    keys_ingested: extern "C" fn(*mut c_void),
+    keys_ingested: extern "C" fn(*mut c_void, *const u8, usize),
 }
 
 pub(crate) static HOOKS: Hooks = Hooks {
@@ -63,6 +65,7 @@ pub(crate) static HOOKS: Hooks = Hooks {
     segment_may_contain,
     segment_may_contain_many,
     segment_release,
+    listener_release,
     engine_changed,
     keys_ingested,
 };
@@ -105,7 +108,7 @@ unsafe fn release<T>(pointer: *mut c_void) {
 }
 
 extern "C" fn column_release(column: *mut c_void) {
-    // SAFETY: the shim gives back the reference that `install` or `listen` handed over.
+    // SAFETY: the shim gives back the reference that `install` handed over.
     unsafe { release::<Column>(column) }
 }
 
@@ -263,16 +266,23 @@ extern "C" fn segment_release(segment: *mut c_void) {
     unsafe { release::<Segment>(segment) }
 }
 
-extern "C" fn engine_changed(column: *mut c_void) {
-    // SAFETY: the shim holds a reference on the column.
-    let column: &Column = unsafe { shared(column) };
-    guarded((), || column.wake());
+extern "C" fn listener_release(listener: *mut c_void) {
+    // SAFETY: the shim gives back what `listen` handed over.
+    unsafe { release::<Listener>(listener) }
 }
 
-extern "C" fn keys_ingested(column: *mut c_void) {
-    // SAFETY: the shim holds a reference on the column.
-    let column: &Column = unsafe { shared(column) };
-    guarded((), || column.foreign_keys_arrived());
+extern "C" fn engine_changed(listener: *mut c_void) {
+    // SAFETY: the shim holds the listener until `listener_release`.
+    let listener: &Listener = unsafe { shared(listener) };
+    guarded((), || listener.engine_changed());
+}
+
+extern "C" fn keys_ingested(listener: *mut c_void, family: *const u8, size: usize) {
+    // SAFETY: the shim holds the listener until `listener_release`.
+    let listener: &Listener = unsafe { shared(listener) };
+    // SAFETY: RocksDB's name of the family outlives this call.
+    let family = unsafe { bytes(family, size) };
+    guarded((), || listener.keys_ingested(family));
 }
 
 #[cfg(test)]

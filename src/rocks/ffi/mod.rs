@@ -3,6 +3,7 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `mod` | calls into RocksDB that need the shim |
+//! | `latest` | the options that a database was opened with last |
 //! | `tables` | live tables, and the raw keys of one |
 //! | `transactions` | transactions on an engine that was opened without |
 //! | `hooks` | what RocksDB calls |
@@ -13,6 +14,7 @@
 )]
 
 mod hooks;
+mod latest;
 mod tables;
 mod transactions;
 
@@ -28,10 +30,12 @@ use rocksdb::{
 #[cfg(test)]
 pub(crate) use self::hooks::SILENT;
 pub(crate) use self::hooks::{HOOKS, Hooks};
+pub(crate) use self::latest::latest_options;
 pub(crate) use self::tables::{LiveTable, live_tables, raw_keys, tables_of_readers};
-pub(crate) use self::transactions::{Locks, Optimism, has_written, plain_batch, watch};
+pub(crate) use self::transactions::{Locks, Optimism, error_of, has_written, plain_batch, watch};
 use super::Engine;
 use super::column::Column;
+use super::listener::Listener;
 use crate::planted::Fault;
 
 /// Faults that are planted in the shim, which looks at the environment itself.
@@ -41,6 +45,9 @@ const _: &[Fault] = &[
     Fault::LostBindUnsealed,
     Fault::PrefixBlockNamed,
     Fault::LayoutUnchecked,
+    Fault::MempurgeTaken,
+    Fault::TablesMadeAnew,
+    Fault::FamilyOptionsUnread,
     Fault::ReadErrorIsEnd,
     Fault::FlushWaitsForCompactions,
     Fault::FreedFamiliesKept,
@@ -69,11 +76,8 @@ unsafe extern "C" {
     ) -> bool;
     fn lsm_sieve_listen(
         options: *mut sys::rocksdb_options_t,
-        front: *mut c_void,
+        listener: *mut c_void,
         hooks: *const Hooks,
-        name: *const u8,
-        name_size: usize,
-        wakes: bool,
     );
     fn lsm_sieve_flush_would_wait(column: *mut sys::rocksdb_column_family_handle_t) -> bool;
     fn lsm_sieve_forget_freed_families(column: *mut sys::rocksdb_column_family_handle_t) -> usize;
@@ -164,24 +168,13 @@ pub(crate) fn install(options: &mut Options, column: Arc<Column>, hooks: &'stati
     unsafe { lsm_sieve_install(raw, front, hooks) }
 }
 
-/// Installs a listener in the options of the column's database. It tells of what is ingested into the
-/// family; one that `wakes` rings for the flushes and compactions of all families.
-pub(crate) fn listen(options: &mut Options, column: Arc<Column>, wakes: bool) {
+/// Has a listener hear of the events of the database that is opened with these options.
+pub(crate) fn listen(options: &mut Options, listener: Listener) {
     // SAFETY: `options` lives through the call.
     let raw = unsafe { options.as_raw_ptr() };
-    let name = column.name().to_owned();
-    let front = Arc::into_raw(column).cast_mut().cast();
-    // SAFETY: as in `install`; the shim copies the name.
-    unsafe {
-        lsm_sieve_listen(
-            raw,
-            front,
-            &raw const HOOKS,
-            name.as_ptr(),
-            name.len(),
-            wakes,
-        )
-    }
+    let listener = Arc::into_raw(Arc::new(listener)).cast_mut().cast();
+    // SAFETY: as in `install`; the shim gives the listener back through `listener_release`.
+    unsafe { lsm_sieve_listen(raw, listener, &raw const HOOKS) }
 }
 
 /// Whether a flush would wait for compactions, so as to slow no writer.

@@ -243,12 +243,12 @@ unsafe fn owned<'db>(begun: *mut sys::rocksdb_transaction_t) -> EngineTransactio
 }
 
 /// What failed, if RocksDB or the shim has a word on it.
-fn error(text: *mut c_char) -> Result<(), Error> {
+pub(super) fn error(text: *mut c_char) -> Result<(), Error> {
     take_text(text).map_or(Ok(()), |message| Err(error_of(message)))
 }
 
 /// An error that `rocksdb` would make of this text, but lets nobody else make.
-fn error_of(message: String) -> Error {
+pub(crate) fn error_of(message: String) -> Error {
     const { assert!(size_of::<String>() == size_of::<Error>()) };
     // SAFETY: `message: String` is its one field, which takes all of its bytes.
     unsafe { mem::transmute::<String, Error>(message) }

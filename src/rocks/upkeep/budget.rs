@@ -16,12 +16,17 @@ impl Upkeep {
         room(&self.options, &self.columns, &self.registry, own)
     }
 
+    /// What the fronts leave of the budget for filters.
+    pub(super) fn filter_budget(&self) -> Option<Bits> {
+        filter_budget(&self.options, &self.columns)
+    }
+
     /// Whether memtables have filters for a second look, and there is room for them beside all summaries.
     pub(super) fn second_look_fits(&self, column: &Column) -> bool {
         if !column.memtables().may_have_recent() {
             return false;
         }
-        let Some(budget) = self.options.get_memory_budget() else {
+        let Some(budget) = self.filter_budget() else {
             return true;
         };
         let others = self.columns.size_without(Some(column)).get();
@@ -33,7 +38,7 @@ impl Upkeep {
     /// Drops whole filters until all that are left fit the budget. Those of tables go before summaries,
     /// of which each bit spares more of the engine's work; second looks go before these.
     pub(super) fn keep_within_budget(&self) {
-        let Some(budget) = self.options.get_memory_budget() else {
+        let Some(budget) = self.filter_budget() else {
             return;
         };
         for column in self.columns.all() {
@@ -89,6 +94,10 @@ impl Upkeep {
     }
 }
 
+fn filter_budget(options: &SieveOptions, columns: &Columns) -> Option<Bits> {
+    options.filter_budget_beside(columns.size_of_fronts())
+}
+
 /// What the memory budget leaves for a segment's filter that takes `own` of it now.
 pub(crate) fn room(
     options: &SieveOptions,
@@ -96,7 +105,7 @@ pub(crate) fn room(
     registry: &Registry,
     own: Bits,
 ) -> Bits {
-    let Some(budget) = options.get_memory_budget() else {
+    let Some(budget) = filter_budget(options, columns) else {
         return Bits::new(u64::MAX);
     };
     let summaries = columns.size_without(None).get();
@@ -135,8 +144,8 @@ mod tests {
         let sieve = SieveOptions::default()
             .segment_rate(None)
             .expected_keys(keys);
-        let alone = sieve.memory_for(keys).summary;
-        let sieve = sieve.memory_budget(alone);
+        let alone = sieve.memory_for(keys);
+        let sieve = sieve.memory_budget(alone.summary + alone.fronts);
         let open = || SieveDb::open(&options(), &sieve, home.path()).unwrap();
         let is_saturated = |db: &SieveDb| {
             let column = db.columns().all().remove(0);
@@ -166,7 +175,7 @@ mod tests {
             column.retarget(waiting.summaries().to_vec());
             waiting
         };
-        let waiting: Vec<_> = (0..5).map(wait).collect();
+        let waiting: Vec<_> = (0..100).map(wait).collect();
         assert!(column.size() > BUDGET);
         for _ in 0..3 {
             assert!(db.wait_until_known(LIMIT));
@@ -196,6 +205,6 @@ mod tests {
             assert!(!column.view().summary.is_saturated(), "{}", column.name());
         }
         let memory = db.health().memory;
-        assert!(memory.summary <= BUDGET, "{memory:?}");
+        assert!(memory.summary + memory.fronts <= BUDGET, "{memory:?}");
     }
 }

@@ -18,7 +18,7 @@ use crate::planted::planted;
 use crate::rocks::column::{Column, Epoch};
 use crate::rocks::coverage::Coverage;
 use crate::rocks::ffi::{self, LiveTable};
-use crate::rocks::options::{SieveOptions, roomy};
+use crate::rocks::options::SieveOptions;
 use crate::rocks::setback::Setback;
 use crate::segment::SegmentId;
 
@@ -97,7 +97,7 @@ impl Upkeep {
         if planted!(NoConsolidationWhenRoomAgain) {
             return false;
         }
-        let Some(budget) = self.options.get_memory_budget() else {
+        let Some(budget) = self.filter_budget() else {
             return false;
         };
         let Ok(entries) = self.entries(column) else {
@@ -110,10 +110,13 @@ impl Upkeep {
         others + needed <= budget
     }
 
-    /// The settings with the summaries' rate of now.
+    /// The settings with the summaries' rate and the families of now.
     pub(super) fn summary_options(&self) -> SieveOptions {
-        let rate = self.columns.summary_rate();
-        self.options.clone().summary_rate(rate)
+        let options = self.options.clone();
+        options
+            .summary_rate(self.columns.summary_rate())
+            .shared_by(self.columns.all().len())
+            .beside_fronts(self.columns.size_of_fronts())
     }
 
     /// Whether a flush would wait for compactions. Nobody asked for the consolidation then, and
@@ -185,7 +188,7 @@ impl Upkeep {
             let size = options.summary_size(keys);
             Scalable::awaiting(imprint, options.static_summary(keys, others), size)
         } else {
-            Scalable::new(imprint, options.summary(roomy(keys), others))
+            Scalable::new(imprint, options.summary(options.with_room(keys), others))
         })
     }
 

@@ -172,7 +172,10 @@ impl FrontSettings {
             options = options.hashes_at_once(hashes);
         }
         if let Some(bits) = self.budget_bits {
-            options = options.memory_budget(Bits::new(bits));
+            // Of the filters: the fronts come on top.
+            let front = options.memory_for(Items::new(0)).fronts.get();
+            let fronts = front * FAMILIES.len() as u64;
+            options = options.memory_budget(Bits::new(fronts.saturating_add(bits)));
         }
         if let Some(family) = self.left_out {
             options = options.leave_out(FAMILIES.get(family).copied());

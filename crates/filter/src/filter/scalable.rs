@@ -135,8 +135,8 @@ pub struct Scalable {
     first: OnceLock<Open>,
     /// What the first stage will take that is still to come.
     awaited: Bits,
-    /// As many as are open, after the first one; none is ever replaced.
-    later: Box<[OnceLock<Open>]>,
+    /// As many as are open, after the first one; none is ever replaced. Boxed, since most filters never have one.
+    later: Box<[OnceLock<Box<Open>>]>,
     /// Open stages: at least the first, but for a filter that was born saturated.
     len: AtomicUsize,
     /// Held while a stage is allocated, so that one thread does and the others wait.
@@ -161,6 +161,11 @@ struct Held {
 }
 
 impl Scalable {
+    /// What a filter of one stage takes beside that.
+    #[cfg(feature = "rocksdb")]
+    pub(crate) const SIZE_BESIDE_STAGES: usize =
+        size_of::<Self>() + (MAX_STAGES - 1) * size_of::<OnceLock<Box<Open>>>();
+
     /// An empty filter with its first stage allocated.
     ///
     /// When not even that fits into the budget or into memory, the filter is born saturated.
@@ -203,8 +208,9 @@ impl Scalable {
         stages: Vec<Open>,
         (asked, len): (usize, usize),
     ) -> Self {
-        let mut stages = stages.into_iter().map(OnceLock::from);
-        let first = stages.next().unwrap_or_else(OnceLock::new);
+        let mut stages = stages.into_iter();
+        let first = stages.next().map_or_else(OnceLock::new, OnceLock::from);
+        let stages = stages.map(|open| OnceLock::from(Box::new(open)));
         let unopened = (1..MAX_STAGES).map(|_| OnceLock::new());
         Self {
             imprint,
@@ -298,7 +304,7 @@ impl Scalable {
         match self.stages() {
             0 => None,
             1 => self.first.get(),
-            len => self.later[len - 2].get(),
+            len => self.later[len - 2].get().map(Box::as_ref),
         }
     }
 
@@ -314,7 +320,7 @@ impl Scalable {
         }
         if self.stages() == len {
             if let (Some(slot), Some(next)) = (slot, self.next_stage(len)) {
-                slot.get_or_init(|| next);
+                slot.get_or_init(|| Box::new(next));
                 if planted!(StageFilledUnasked) {
                     self.len.store(len + 1, Ordering::Release);
                 }
@@ -347,7 +353,7 @@ impl Scalable {
         let later = &self.later[..len.saturating_sub(1)];
         first
             .into_iter()
-            .chain(later.iter().filter_map(OnceLock::get))
+            .chain(later.iter().filter_map(|slot| Some(&**slot.get()?)))
     }
 
     /// All stages, oldest first.
@@ -558,8 +564,9 @@ impl Scalable {
         if self.awaits() || self.is_saturated() {
             return Chain::saturated(self.imprint);
         }
-        let slots = std::iter::once(self.first).chain(self.later);
-        let stages = slots.filter_map(OnceLock::into_inner);
+        let first = self.first.into_inner();
+        let later = self.later.into_iter().filter_map(OnceLock::into_inner);
+        let stages = first.into_iter().chain(later.map(|open| *open));
         Chain::new(self.imprint, stages.map(|open| open.stage).collect())
     }
 }

@@ -1,0 +1,117 @@
+//! What a front takes in memory for each family, where there are many: little beside its filters, and all of it
+//! is told.
+//!
+//! What the process has allocated is asked of the C library, whose allocator RocksDB and the tests share. So a
+//! child does it, which is alone in its process.
+
+#![expect(unsafe_code, reason = "the C library is asked")]
+
+use std::process::Command;
+use std::time::Duration;
+
+use lsm_sieve::{SieveDb, SieveOptions};
+use rocksdb::{DB, Options};
+
+use crate::skip::skip;
+use crate::twin::PATIENCE;
+
+const CHILD: &str = "LSM_SIEVE_FAMILIES_CHILD";
+
+/// How many families; a thousand where it does not say.
+const FAMILIES: &str = "LSM_SIEVE_FAMILIES";
+
+/// The most that a family's front takes beside its filters.
+const MOST_BESIDE_FILTERS: u64 = 16 << 10;
+
+/// And the most that the filters of a family take which has a few keys.
+const MOST_FILTERS: u64 = 16 << 10;
+
+/// Keys of each family, so that each has a memtable and an entry in each filter.
+const KEYS: u32 = 10;
+
+#[test]
+fn a_thousand_families_take_little_beside_their_filters() {
+    if allocated().is_none() {
+        return skip("this C library does not tell what is allocated");
+    }
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "family_memory::child", "--nocapture"])
+        .env(CHILD, "1")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}\n{complaint}");
+    print!("{said}");
+}
+
+/// The other half: does nothing unless told by its parent.
+#[test]
+fn child() {
+    if std::env::var_os(CHILD).is_some() {
+        measure();
+    }
+}
+
+fn measure() {
+    let count: u64 = std::env::var(FAMILIES).map_or(1_000, |count| count.parse().unwrap());
+    let home = tempfile::tempdir().unwrap();
+    let names: Vec<_> = (0..count).map(|i| format!("family-{i}")).collect();
+    let options = options();
+    drop(DB::open_cf(&options, home.path(), &names).unwrap());
+
+    let before = allocated().unwrap();
+    let plain = DB::open_cf(&options, home.path(), &names).unwrap();
+    for name in &names {
+        let family = plain.cf_handle(name).unwrap();
+        (0..KEYS).for_each(|key| plain.put_cf(&family, key.to_be_bytes(), b"value").unwrap());
+    }
+    let alone = allocated().unwrap() - before;
+    drop(plain);
+
+    let before = allocated().unwrap();
+    let db = SieveDb::open_cf(&options, &SieveOptions::default(), home.path(), &names).unwrap();
+    assert!(db.wait_until_covered(PATIENCE) && db.wait_until_known(PATIENCE));
+    for name in &names {
+        let family = db.cf_handle(name).unwrap();
+        (0..KEYS).for_each(|key| db.put_cf(&family, key.to_be_bytes(), b"value").unwrap());
+        assert!(db.answer_cf(&family, b"absent").is_absent());
+    }
+    std::thread::sleep(Duration::from_millis(100));
+    let fronted = allocated().unwrap() - before;
+    let memory = db.health().memory;
+    let filters = memory.summary.to_bytes() + memory.segments.to_bytes();
+    let fronts = memory.fronts.to_bytes();
+    let beside = fronted - alone - filters as i64;
+    println!(
+        r#"{{"families":{count},"plain":{alone},"fronted":{fronted},"filters":{filters},"fronts":{fronts},"beside_filters_each":{}}}"#,
+        beside / count as i64
+    );
+    assert!(beside <= (count * MOST_BESIDE_FILTERS) as i64, "{beside}");
+    assert!(filters <= count * MOST_FILTERS, "{filters}");
+    // All of it is told.
+    assert!(beside <= fronts as i64, "{beside} of {fronts}");
+    assert!(fronts <= count * MOST_BESIDE_FILTERS, "{fronts}");
+}
+
+/// Small memtables, so that what RocksDB takes varies little.
+fn options() -> Options {
+    let mut options = Options::default();
+    options.create_if_missing(true);
+    options.create_missing_column_families(true);
+    options.set_write_buffer_size(64 << 10);
+    options
+}
+
+/// What the process has allocated now.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+fn allocated() -> Option<i64> {
+    // SAFETY: it asks nothing of its caller.
+    let told = unsafe { libc::mallinfo2() };
+    Some((told.uordblks + told.hblkhd) as i64)
+}
+
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+fn allocated() -> Option<i64> {
+    None
+}

@@ -1,0 +1,118 @@
+//! What an open says that fails, and what a database is opened with.
+
+use std::error::Error as _;
+
+use lsm_sieve::disk::{Disk as _, RealDisk};
+use lsm_sieve::{OpenError, SieveDb, SieveOptions};
+use rocksdb::{DB, IteratorMode, Options};
+
+use crate::twin::{Model, agree_in, cover, key, nothing_is_lost, options, sieve};
+
+/// The text of a refused open, and those of its causes.
+fn said(opened: Result<SieveDb, OpenError>) -> (String, Vec<String>) {
+    let error = opened.expect_err("a refusal");
+    let mut causes = Vec::new();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        causes.push(error.to_string());
+        cause = error.source();
+    }
+    (error.to_string(), causes)
+}
+
+#[test]
+fn errors_of_an_open_tell_their_cause_and_keep_it() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("db");
+    drop(SieveDb::open_cf(&options(), &sieve(), &path, ["a", "b"]).unwrap());
+    let (text, causes) = said(SieveDb::open(&options(), &sieve(), &path));
+    let [cause] = causes.as_slice() else {
+        panic!("{causes:?}");
+    };
+    assert!(cause.starts_with("Invalid argument: Column families not opened: "));
+    assert_eq!(
+        text,
+        format!("RocksDB cannot open {}: {cause}", path.display())
+    );
+
+    let folder = home.path().join("a file");
+    drop(RealDisk.create_new(&folder).unwrap());
+    let elsewhere = sieve().folder(folder.join("sieve"));
+    for (options, sieve, path) in [
+        (&Options::default(), sieve(), home.path().join("none")),
+        (&options(), elsewhere, path),
+    ] {
+        let (text, causes) = said(SieveDb::open(options, &sieve, path));
+        assert!(!causes.is_empty(), "{text}");
+        let is_told = |cause: &String| text.contains(cause.as_str());
+        assert!(causes.iter().all(is_told), "{text}, not all of {causes:?}");
+    }
+}
+
+#[test]
+fn a_file_is_not_taken_for_a_database() {
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("users.db");
+    drop(RealDisk.create_new(&file).unwrap());
+    let (options, sieve) = (options(), SieveOptions::default());
+    let messages = home.path().join("messages");
+    for opened in [
+        SieveDb::open(&options, &sieve, &file),
+        SieveDb::open_cf(&options, &sieve, &file, ["a"]),
+        SieveDb::open_for_read_only(&options, &sieve, &file, false),
+        SieveDb::open_as_secondary(&options, &sieve, &file, &messages),
+    ] {
+        let (text, _) = said(opened);
+        assert!(text.contains("users.db: it is a file"), "{text}");
+    }
+    assert!(file.is_file() && !messages.exists());
+}
+
+/// A family in reverse order, or of another number of levels, opens with no other options.
+#[test]
+fn families_of_any_order_open_with_the_options_of_last_time() {
+    let home = tempfile::tempdir().unwrap();
+    let text = "comparator=rocksdb.ReverseBytewiseComparator;num_levels=9";
+    let reverse = options().get_options_from_string(text).unwrap();
+    let mut model = Model::new();
+    {
+        // Without the front first, and then written by it.
+        let families = [("reverse", reverse.clone())];
+        let plain = DB::open_cf_with_opts(&options(), home.path(), families).unwrap();
+        let family = plain.cf_handle("reverse").unwrap();
+        for i in 10..300 {
+            plain.put_cf(&family, key(i), b"plain").unwrap();
+            model.insert(key(i), b"plain".to_vec());
+        }
+        plain.flush_cf(&family).unwrap();
+    }
+    let latest = || SieveDb::latest_options(&Options::default(), home.path()).unwrap();
+    for round in 0..2_u64 {
+        let (options, families) = latest();
+        let names: Vec<_> = families.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["default", "reverse"]);
+        let db = SieveDb::open_cf_with_opts(&options, &sieve(), home.path(), families).unwrap();
+        cover(&db);
+        agree_in(&db, "reverse", &model);
+        let family = db.cf_handle("reverse").unwrap();
+        let new = 1_000 + round;
+        db.put_cf(&family, key(new), b"fronted").unwrap();
+        model.insert(key(new), b"fronted".to_vec());
+        let first = db.iterator_cf(&family, IteratorMode::Start).next();
+        assert_eq!(&*first.unwrap().unwrap().0, key(new));
+        nothing_is_lost(&db);
+    }
+    let (options, families) = latest();
+    let messages = home.path().join("messages");
+    let secondary = SieveDb::open_cf_with_opts_as_secondary(
+        &options,
+        &sieve(),
+        home.path(),
+        messages,
+        families,
+    );
+    agree_in(&secondary.unwrap(), "reverse", &model);
+
+    let nothing = SieveDb::latest_options(&options, home.path().join("none"));
+    assert!(nothing.is_err());
+}
