@@ -4,7 +4,7 @@
 
 use lsm_sieve::{FamilyHealth, Health, SieveDb, SieveOptions};
 
-fn figures(family: &FamilyHealth) -> [(&'static str, f64); 9] {
+fn figures(family: &FamilyHealth) -> [(&'static str, f64); 10] {
     let stats = &family.stats;
     // Nothing is ruled out while it is not known what the summary does not speak for.
     let uncovered = family.uncovered.map_or(f64::NAN, |tables| tables as f64);

@@ -1,6 +1,11 @@
 //! The order of reading is the order of building: within each crate, a module uses only what stands
 //! before it. Between crates the compiler sees to it.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, in its helpers as well"
+)]
+
 use std::fs;
 use std::path::{Path, PathBuf};
 

@@ -4,6 +4,14 @@
 //! What the process has allocated is asked of the C library, whose allocator RocksDB and the tests share. So a
 //! child does it, which is alone in its process.
 
+#![expect(
+    clippy::print_stdout,
+    reason = "its figures are read by whoever runs it"
+)]
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, in its helpers as well"
+)]
 #![expect(unsafe_code, reason = "the C library is asked")]
 
 use std::process::Command;

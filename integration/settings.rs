@@ -568,12 +568,15 @@ fn what_rocksdb_alone_refuses_is_refused_behind_a_front() {
             Some(plain.as_ref()),
             "{text}: {fronted}"
         );
+        // RocksDB checks less when it creates a column family.
+        let mut alone = rocksdb::DB::open(&self::options(), home.path().join("alone")).unwrap();
+        let alone = alone.create_cf("refused", &options).err();
         let db = open(&home.path().join("family"));
-        let made = db.create_cf("refused", &options).expect_err(text);
+        let made = db.create_cf("refused", &options).err();
         assert_eq!(
-            said(&made).as_deref(),
-            Some(plain.as_ref()),
-            "{text}: {made}"
+            made.as_ref().and_then(said),
+            alone.map(rocksdb::Error::into_string),
+            "{text}: {made:?}"
         );
     }
     assert!(refused >= 10, "{refused}");

@@ -23,7 +23,7 @@ use lsm_sieve::SieveDb;
 use lsm_sieve::format::{self, Subject};
 
 use crate::copy::{stamps, summaries};
-use crate::crash::number_from;
+use crate::environment::number_from;
 use crate::twin::{Dice, Model, agree, key, nothing_is_lost, open, options, settle};
 
 const STEPS: u64 = 60;

@@ -271,7 +271,7 @@ pub struct Stats {
 }
 
 impl Stats {
-    /// All look-ups.
+    /// All look-ups that did not end with an error of RocksDB's.
     pub fn lookups(&self) -> u64 {
         self.absent + self.engine_reads()
     }

@@ -59,7 +59,6 @@ fn help_of_every_command_is_printed_and_is_no_error() {
         &["report", "--help"],
         &["verify", "--help"],
         &["reorganize", "--help"],
-        &["stress", "--help"],
     ] {
         let help = succeeds(arguments);
         assert!(help.contains("\nExamples:\n"), "{arguments:?}: {help}");

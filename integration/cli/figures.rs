@@ -4,6 +4,10 @@
     clippy::unwrap_used,
     reason = "a test fails by panicking, in its helpers as well"
 )]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the files are those that the command must not lose"
+)]
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};

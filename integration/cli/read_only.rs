@@ -1,10 +1,5 @@
 //! A database that is only read, by the command beside the library.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "a test fails by panicking, in its helpers as well"
-)]
-
 use lsm_sieve::SieveDb;
 use lsm_sieve::differential::{DifferentialOptions, DifferentialStore, MainFile};
 use rocksdb::DEFAULT_COLUMN_FAMILY_NAME as DEFAULT;

@@ -1,9 +1,9 @@
 //! When a summary is made anew.
 
-use lsm_sieve::Bits;
 use rocksdb::DB;
 
 use super::*;
+use crate::twin::within;
 
 /// Stages that a summary has besides its first one when it is made anew beside writers.
 const FURTHER: usize = 6;
@@ -80,7 +80,7 @@ fn a_summary_of_many_stages_is_made_anew_beside_writers() {
 #[test]
 fn a_summary_without_room_is_made_anew_beside_writers_when_there_is_room() {
     let home = tempfile::tempdir().unwrap();
-    let db = made(home.path(), &growing().memory_budget(Bits::new(40_000)));
+    let db = made(home.path(), &within(growing(), 40_000, 1));
     beside_a_writer(&db, || {
         put(&db, 10..6_000);
         db.flush().unwrap();

@@ -58,7 +58,7 @@ pub(crate) struct Column {
 }
 
 /// What the shim and RocksDB keep for the hooks of one family: the factories of its memtables and tables.
-const HOOKS: usize = 3 << 10;
+const HOOKS: usize = 6 << 10;
 
 /// Room for the lists of a few tables.
 const LISTS: Bits = Bits::from_bytes(1 << 10);

@@ -150,6 +150,9 @@ impl Columns {
         if arrivals.under_way > 0 && !planted!(NewFamilyNotTold) {
             // They may be arriving here.
             arrivals.held.push(column.expect_foreign_keys());
+            if planted!(NewFamilyToldBriefly) {
+                arrivals.held.clear();
+            }
         }
         self.change(|columns| {
             let index = id as usize;

@@ -24,6 +24,7 @@ use super::column::Column;
 use super::columns::Columns;
 use crate::filter::Scalable;
 use crate::math::Bits;
+use crate::planted::planted;
 use crate::segment::{Registry, SegmentId};
 use crate::sync::unpoisoned;
 

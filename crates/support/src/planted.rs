@@ -221,6 +221,18 @@ faults! {
     ForeignUnannounced => "ingestion::",
     /// Nor are those that a catch-up brings.
     CatchUpUnannounced => "secondary::",
+    /// They are announced once they have come.
+    CatchUpAnnouncedLate => "announcements::",
+    /// Keys that a catch-up brings are announced for a moment, and not until they have come.
+    CatchUpAnnouncedBriefly => "announcements::",
+    /// So are those that whoever uses the bare engine may bring.
+    EngineUseAnnouncedBriefly => "announcements::",
+    /// So are those of ingested files.
+    IngestionAnnouncedBriefly => "announcements::",
+    /// So are those of files that are ingested into a named family.
+    FamilyIngestionAnnouncedBriefly => "announcements::",
+    /// A family that is made while keys come from outside is told for a moment.
+    NewFamilyToldBriefly => "announcements::",
     /// Filters are taken from tables that readers do not have yet.
     TablesAheadOfReaders => "secondary::",
     /// What was learnt before keys came from outside is published after it.
@@ -299,6 +311,8 @@ faults! {
     CommitLooksBeside => "transactions::no_plain_write",
     /// A key that is read for update is not watched; only its commit would tell.
     DenialUnwatched => "transactions::",
+    /// A read for update watches the key of the default column family, whichever family it reads.
+    DefaultFamilyWatched => "calls::transactions",
     /// A panic in a pass ends upkeep.
     PanicEndsUpkeep => "rocks::upkeep::tests",
     /// A panic in scrubbing does.
@@ -381,6 +395,10 @@ faults! {
     EditionTakenLate => "rocks::db::moments",
     /// The answers of one call are moved by one place.
     AnswersShifted => "writes::random_writes",
+    /// Of several keys that are absent, one is not counted, nor drawn for an audit.
+    AbsentCountedShort => "counts::",
+    /// Of several keys that the engine was asked for, one is not counted.
+    EngineReadCountedShort => "counts::",
     /// Tables that the summary does not speak for are left out for many keys at once.
     ManyIgnoreUncovered => "foreign::",
     // ---- the differential store

@@ -345,8 +345,7 @@ impl Knowledge {
     /// Memory of the lists.
     pub(super) fn size(&self) -> Bits {
         let an_entry = size_of::<SegmentId>() + size_of::<u8>();
-        let shares = self.shares.capacity() * size_of::<(SegmentId, Share)>();
-        Bits::from_bytes((self.covers.capacity() * an_entry + shares) as u64)
+        Bits::from_bytes((self.covers.capacity() * an_entry) as u64)
     }
 
     /// Whether what was learnt at `epoch` may not be published any more.

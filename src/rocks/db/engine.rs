@@ -11,7 +11,7 @@ use rocksdb::{
     DEFAULT_COLUMN_FAMILY_NAME, Error, FlushOptions, LiveFile, Range, WaitForCompactOptions,
 };
 
-use super::SieveDb;
+use super::{LONG, SieveDb};
 use crate::planted::planted;
 use crate::rocks::family::Family;
 use crate::rocks::{Engine, ffi};
@@ -164,7 +164,8 @@ impl SieveDb {
     /// `rocksdb` gives a raw pointer of its `DB` alone (`AsRawPtr`, with the feature `raw-ptr`). That is a database
     /// for one thread, and has none of an [`Engine`], unless `rocksdb`'s feature `multi-threaded-cf` makes it one.
     pub fn with_engine<R>(&self, use_engine: impl FnOnce(&Engine) -> R) -> R {
-        let _arriving = self.columns.expect_foreign_keys(None);
+        let arriving = self.columns.expect_foreign_keys(None);
+        let _arriving = (!planted!(EngineUseAnnouncedBriefly)).then_some(arriving);
         let done = use_engine(&self.engine);
         self.extend_locks();
         done
@@ -180,7 +181,17 @@ impl SieveDb {
     pub fn try_catch_up_with_primary(&self) -> Result<(), Error> {
         // Memtables are given up here before their tables can be listed.
         let announced = self.options.is_secondary() && !planted!(CatchUpUnannounced);
-        let _arriving = announced.then(|| self.columns.expect_foreign_keys(None));
+        if planted!(CatchUpAnnouncedLate) {
+            let caught_up = self.engine.try_catch_up_with_primary();
+            drop(self.columns.expect_foreign_keys(None));
+            return caught_up;
+        }
+        let arriving = announced.then(|| self.columns.expect_foreign_keys(None));
+        let _arriving = arriving.filter(|_| !planted!(CatchUpAnnouncedBriefly));
+        if planted!(CatchUpAnnouncedBriefly) {
+            // Upkeep may list the tables before the engine is locked.
+            self.wait_until_known(LONG);
+        }
         self.engine.try_catch_up_with_primary()
     }
 

@@ -1,6 +1,8 @@
 //! A RocksDB behind its filters, in the vocabulary of the `rocksdb` crate.
 
 mod access;
+#[cfg(test)]
+mod announcements;
 mod engine;
 mod iterators;
 mod latest;

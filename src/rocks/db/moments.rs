@@ -433,7 +433,8 @@ fn record_that_is_ingested_under_another_key_is_seen() {
 #[test]
 fn batch_over_families_is_asked_again_when_filters_of_one_change() {
     const LIMIT: Duration = Duration::from_secs(60);
-    let changes: [(&str, fn(&SieveDb)); 2] = [
+    type Change = fn(&SieveDb);
+    let changes: [(&str, Change); 2] = [
         ("replaced", |db| {
             let column = db.columns().all().remove(1);
             column.foreign_keys_arrived();

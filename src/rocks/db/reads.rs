@@ -439,8 +439,11 @@ fn past_filters<V>(
         left = (0..count).collect();
         answers = ask(&left);
     }
-    for (at, answer) in left.into_iter().zip(answers) {
-        if let Ok(value) = &answer {
+    let counted = left.len() - usize::from(planted!(EngineReadCountedShort));
+    for (nth, (at, answer)) in left.into_iter().zip(answers).enumerate() {
+        if let Ok(value) = &answer
+            && nth < counted
+        {
             answered(at, value.is_some());
         }
         let at = if planted!(AnswersShifted) {

@@ -252,7 +252,8 @@ impl SieveDb {
         paths: Vec<P>,
     ) -> Result<(), Error> {
         // Their keys come past the memtables.
-        let _arriving = self.columns.expect_foreign_keys(Some(ffi::DEFAULT_ID));
+        let arriving = self.columns.expect_foreign_keys(Some(ffi::DEFAULT_ID));
+        let _arriving = (!planted!(IngestionAnnouncedBriefly)).then_some(arriving);
         self.engine.ingest_external_file_opts(options, paths)
     }
 
@@ -279,7 +280,8 @@ impl SieveDb {
         paths: Vec<P>,
     ) -> Result<(), Error> {
         let arriving = || self.columns.expect_foreign_keys(Some(ffi::column_id(cf)));
-        let _arriving = (!planted!(FamilyNotToldOfFiles)).then(arriving);
+        let arriving = (!planted!(FamilyNotToldOfFiles)).then(arriving);
+        let _arriving = arriving.filter(|_| !planted!(FamilyIngestionAnnouncedBriefly));
         self.engine.ingest_external_file_cf_opts(cf, options, paths)
     }
 }

@@ -161,9 +161,9 @@ struct Held {
 }
 
 impl Scalable {
-    /// What a filter of one stage takes beside that.
-    #[cfg(feature = "rocksdb")]
-    pub(crate) const SIZE_BESIDE_STAGES: usize =
+    /// Bytes that a filter takes beside its stages.
+    #[doc(hidden)]
+    pub const SIZE_BESIDE_STAGES: usize =
         size_of::<Self>() + (MAX_STAGES - 1) * size_of::<OnceLock<Box<Open>>>();
 
     /// An empty filter with its first stage allocated.

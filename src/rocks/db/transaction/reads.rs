@@ -3,6 +3,7 @@
 use rocksdb::{AsColumnFamilyRef, DBPinnableSlice, Error, ReadOptions};
 
 use super::Transaction;
+use crate::planted::planted;
 use crate::rocks::db::reads::{Values, read, read_many};
 use crate::rocks::ffi;
 
@@ -297,6 +298,7 @@ impl Transaction<'_> {
         key: &[u8],
         exclusive: bool,
     ) -> Result<(), Error> {
+        let cf = cf.filter(|_| !planted!(DefaultFamilyWatched));
         ffi::watch(&self.engine, cf, key, exclusive)
     }
 }

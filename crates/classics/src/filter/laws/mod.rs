@@ -57,22 +57,14 @@ const WIDTH: CounterWidth = CounterWidth::Sixteen;
 /// which cannot be overfilled, for 30,000.
 fn sets() -> Vec<Boxed> {
     let (items, rate) = (Items::new(1_000), Rate::ONE_PERCENT);
-    let mut all: Vec<Boxed> = Vec::new();
-    all.push(Box::new(Roomy::with_rate(30_000, rate)));
-    all.push(Box::new(Spectral::with_rate(items, rate, WIDTH).unwrap()));
-    all.push(Box::new(
-        MinimalIncrease::with_rate(items, rate, WIDTH).unwrap(),
-    ));
-    all.push(Box::new(
-        RecurringMinimum::with_rate(items, rate, WIDTH).unwrap(),
-    ));
-    all.push(Box::new(
-        Growing::<Spectral>::spectral(growth(), WIDTH).unwrap(),
-    ));
-    all.push(Box::new(
-        Growing::<MinimalIncrease>::spectral(growth(), WIDTH).unwrap(),
-    ));
-    all
+    vec![
+        Box::new(Roomy::with_rate(30_000, rate)),
+        Box::new(Spectral::with_rate(items, rate, WIDTH).unwrap()),
+        Box::new(MinimalIncrease::with_rate(items, rate, WIDTH).unwrap()),
+        Box::new(RecurringMinimum::with_rate(items, rate, WIDTH).unwrap()),
+        Box::new(Growing::<Spectral>::spectral(growth(), WIDTH).unwrap()),
+        Box::new(Growing::<MinimalIncrease>::spectral(growth(), WIDTH).unwrap()),
+    ]
 }
 
 /// Every filter there is here; the last ones count each insertion.

@@ -33,7 +33,7 @@ const AFTER_HELP: &str = "Exit codes: 0 all is well, 1 a finding (a lost key, a 
 
 /// Scalable Bloom filters before a RocksDB: show, measure, inspect and check them.
 #[derive(Parser)]
-#[command(version, after_help = AFTER_HELP, arg_required_else_help = false)]
+#[command(name = "lsm-sieve", version, after_help = AFTER_HELP, arg_required_else_help = false)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,

@@ -1,0 +1,230 @@
+//! Every call that takes a column family, by a handle, by name or in a batch, over a second family whose content
+//! is not that of the default family, without transactions and with those of either kind.
+//!
+//! ```text
+//!            default family   second family
+//!   d00..         there              -        each: the first half in an SST, the rest in a memtable
+//!   o00..           -              there
+//!   b00..         there            there      each with a value of its own
+//! ```
+//!
+//! The calls are in tables, one for each way to check them; `sources` lists those that there are, and a test holds
+//! the one against the other: a new method needs a row.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, in its helpers as well"
+)]
+
+mod cfs;
+mod engine;
+mod iterators;
+mod reads;
+pub(crate) mod sources;
+mod transactions;
+mod writes;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use lsm_sieve::{SieveDb, SieveOptions};
+use rocksdb::{
+    BoundColumnFamily, DEFAULT_COLUMN_FAMILY_NAME as DEFAULT, Error, ErrorKind,
+    TransactionDBOptions,
+};
+use tempfile::TempDir;
+
+use crate::twin::{Model, cover, options, settle, sieve};
+
+const OTHER: &str = "other";
+
+type Handle<'db> = Arc<BoundColumnFamily<'db>>;
+
+/// A kind of database: how its transactions are kept apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Plain,
+    Optimistic,
+    Locking,
+}
+
+const KINDS: [Kind; 3] = [Kind::Plain, Kind::Optimistic, Kind::Locking];
+
+impl Kind {
+    /// Locks are not waited for.
+    fn sieve(self) -> SieveOptions {
+        match self {
+            Self::Plain => sieve(),
+            Self::Optimistic => sieve().transactions(true),
+            Self::Locking => {
+                let mut locks = TransactionDBOptions::default();
+                locks.set_default_lock_timeout(0);
+                locks.set_txn_lock_timeout(0);
+                sieve().locking_transactions(locks)
+            }
+        }
+    }
+}
+
+/// A database with two families, and what is in them.
+struct World {
+    db: SieveDb,
+    kind: Kind,
+    default: Model,
+    other: Model,
+    home: TempDir,
+}
+
+/// So many keys of each sort, of which half are in an SST.
+const EACH: usize = 12;
+
+fn keys(sort: char) -> impl Iterator<Item = Vec<u8>> {
+    (0..EACH).map(move |i| format!("{sort}{i:02}").into_bytes())
+}
+
+/// Of each sort one key in an SST, and one in a memtable.
+const SAMPLE: [usize; 2] = [0, EACH - 1];
+
+/// Of each sort, and of keys that are nowhere.
+fn sampled_keys() -> impl Iterator<Item = Vec<u8>> {
+    let sorts = ['d', 'o', 'b', 'n'].into_iter();
+    sorts.flat_map(|sort| SAMPLE.map(|i| format!("{sort}{i:02}").into_bytes()))
+}
+
+impl World {
+    fn new(kind: Kind) -> Self {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("db");
+        let db = SieveDb::open_cf(&options(), &kind.sieve(), path, [DEFAULT, OTHER]).unwrap();
+        let (default, other) = (Model::new(), Model::new());
+        let mut world = Self {
+            db,
+            kind,
+            default,
+            other,
+            home,
+        };
+        world.fill(0..EACH / 2);
+        for family in [DEFAULT, OTHER] {
+            world.db.flush_cf(&world.handle(family)).unwrap();
+        }
+        world.fill(EACH / 2..EACH);
+        cover(&world.db);
+        settle(&world.db);
+        world
+    }
+
+    fn fill(&mut self, numbers: std::ops::Range<usize>) {
+        for (family, sorts) in [(DEFAULT, ['d', 'b']), (OTHER, ['o', 'b'])] {
+            for key in sorts.into_iter().flat_map(keys) {
+                let number = String::from_utf8_lossy(&key[1..]);
+                let number: usize = number.parse().unwrap();
+                if numbers.contains(&number) {
+                    let value = [family.as_bytes(), b"'s ", &key].concat();
+                    self.db.put_cf(&self.handle(family), &key, &value).unwrap();
+                    self.model(family).insert(key, value);
+                }
+            }
+        }
+    }
+
+    fn model(&mut self, family: &str) -> &mut Model {
+        match family {
+            DEFAULT => &mut self.default,
+            _ => &mut self.other,
+        }
+    }
+
+    fn handle(&self, family: &str) -> Handle<'_> {
+        self.db.cf_handle(family).unwrap()
+    }
+
+    /// What the second family has under this key.
+    fn of_other(&self, key: &[u8]) -> Option<Vec<u8>> {
+        self.other.get(key).cloned()
+    }
+}
+
+/// All keys of all sorts, and some that are nowhere.
+fn all_keys() -> impl Iterator<Item = Vec<u8>> {
+    ['d', 'o', 'b', 'n'].into_iter().flat_map(keys)
+}
+
+/// A key that is nowhere.
+const NOWHERE: &[u8] = b"nowhere";
+
+/// What a read of one key found, or one of several keys: the first's.
+trait Found {
+    fn value(self) -> Option<Vec<u8>>;
+}
+
+impl<V: AsRef<[u8]>> Found for Result<Option<V>, Error> {
+    fn value(self) -> Option<Vec<u8>> {
+        self.unwrap().map(|value| value.as_ref().to_vec())
+    }
+}
+
+impl<V: AsRef<[u8]>> Found for Vec<Result<Option<V>, Error>> {
+    fn value(self) -> Option<Vec<u8>> {
+        let [first, second] = <[_; 2]>::try_from(self).ok().expect("two were asked for");
+        assert_eq!(second.value(), None);
+        first.value()
+    }
+}
+
+/// Rows of a table of reads: the name of each method, and how it is called.
+macro_rules! read_rows {
+    (|$on:ident, $cf:ident, $key:ident| $($method:ident($($argument:expr),*),)*) => {
+        &[$((
+            stringify!($method),
+            |$on, $cf, $key| Found::value($on.$method($($argument),*)),
+        ),)*]
+    };
+}
+use read_rows;
+
+/// Rows of a table of calls whose results are alike.
+macro_rules! call_rows {
+    (|$on:ident, $cf:ident, $key:ident| $($method:ident($($argument:expr),*),)*) => {
+        &[$((stringify!($method), |$on, $cf, $key| $on.$method($($argument),*)),)*]
+    };
+}
+use call_rows;
+
+fn kind_of<T: std::fmt::Debug>(result: Result<T, Error>) -> ErrorKind {
+    result.unwrap_err().kind()
+}
+
+/// The calls that the tables have, as `Type::method`.
+fn table() -> BTreeSet<String> {
+    let tables = [
+        reads::names(),
+        iterators::names(),
+        writes::names(),
+        transactions::names(),
+        engine::names(),
+        cfs::names(),
+    ];
+    let mut table = BTreeSet::new();
+    for name in tables.into_iter().flatten() {
+        assert!(table.insert(name.clone()), "{name} has two rows");
+    }
+    table
+}
+
+#[test]
+fn every_method_that_takes_a_cf_has_a_row() {
+    let (table, there) = (table(), sources::methods_that(sources::take_a_cf));
+    let missing: Vec<_> = there.difference(&table).collect();
+    assert!(missing.is_empty(), "without a row: {missing:?}");
+    let unknown: Vec<_> = table.difference(&there).collect();
+    assert!(unknown.is_empty(), "rows of no method: {unknown:?}");
+    assert!(table.len() >= 79, "the search is broken: {}", table.len());
+}
+
+/// Says how many calls were made in how many ways; `-- --nocapture` shows it.
+#[expect(clippy::print_stdout, reason = "it is what the test is asked for")]
+fn report(what: &str, calls: usize, variants: usize) {
+    assert!(variants >= calls, "{what}: a call was left out");
+    println!("{{\"calls\":\"{what}\",\"methods\":{calls},\"variants\":{variants}}}");
+}

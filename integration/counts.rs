@@ -1,0 +1,387 @@
+//! Counts that add up: of so many look-ups, each is counted once, as what it came to.
+//!
+//! ```text
+//! look-ups = absent                                       the filters ruled the key out
+//!          + found                                        the engine found it
+//!          + false_positives | uncovered | unasked        the engine found nothing
+//! audited <= absent                                       one in so many of them; with 1 in 1, all
+//! ```
+//!
+//! A read that failed is no look-up. Of answers without a read, only *absent* is counted.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, in its helpers as well"
+)]
+
+mod table;
+
+use std::time::Instant;
+
+use lsm_sieve::{Bits, Rate, SieveDb, SieveOptions, Stats};
+use rocksdb::{
+    BlockBasedOptions, DEFAULT_COLUMN_FAMILY_NAME as DEFAULT, Options, ReadOptions, ReadTier,
+    TransactionDBOptions,
+};
+use table::{ANSWERS, READS, SNAPSHOT_READS, TRANSACTION_READS, Tally};
+use tempfile::TempDir;
+
+use crate::twin::{PATIENCE, absent_key, cover, key, options, settle, sieve};
+
+const OTHER: &str = "other";
+
+/// Keys that are there, half of them in an SST and half in a memtable, beside as many that are not.
+const KEYS: u64 = 1_000;
+
+struct World {
+    db: SieveDb,
+    _home: TempDir,
+}
+
+impl World {
+    fn new(sieve: &SieveOptions, options: &Options) -> Self {
+        let home = tempfile::tempdir().unwrap();
+        let db = SieveDb::open_cf(options, sieve, home.path(), [DEFAULT, OTHER]).unwrap();
+        let fill = |numbers: std::ops::Range<u64>| {
+            for family in [DEFAULT, OTHER] {
+                let cf = db.cf_handle(family).unwrap();
+                let put = |i| db.put_cf(&cf, key(i), "value").unwrap();
+                numbers.clone().for_each(put);
+            }
+        };
+        fill(0..KEYS / 2);
+        for family in [DEFAULT, OTHER] {
+            db.flush_cf(&db.cf_handle(family).unwrap()).unwrap();
+        }
+        db.consolidate().unwrap();
+        fill(KEYS / 2..KEYS);
+        cover(&db);
+        settle(&db);
+        Self { db, _home: home }
+    }
+
+    /// Waits until the segment filters are asked where the summary says *maybe*.
+    fn with_segment_filters(self) -> Self {
+        let began = Instant::now();
+        let are_asked = || {
+            let families = self.db.health().families;
+            families.iter().all(|family| family.looks_twice)
+        };
+        while !are_asked() {
+            assert!(
+                began.elapsed() < PATIENCE,
+                "the segment filters are not asked"
+            );
+            std::thread::yield_now();
+        }
+        settle(&self.db);
+        self
+    }
+
+    fn stats(&self, family: &str) -> Stats {
+        self.db.stats_cf(family).unwrap()
+    }
+
+    /// What a call adds to the counts of its family; to those of the other it adds nothing.
+    fn counted<R>(&self, name: &str, family: &str, call: impl FnOnce() -> R) -> (Stats, R) {
+        let other = if family == DEFAULT { OTHER } else { DEFAULT };
+        let before = [family, other].map(|family| self.stats(family));
+        let done = call();
+        let after = [family, other].map(|family| self.stats(family));
+        assert_eq!(after[1], before[1], "{name} was counted in {other}");
+        assert_eq!(
+            self.db.stats(),
+            after[0] + after[1],
+            "{name}: the sum of both"
+        );
+        let healths = self.db.health().families;
+        let health = healths.into_iter().find(|health| health.name == family);
+        assert_eq!(health.unwrap().stats, after[0], "{name}: health");
+        (difference(after[0], before[0]), done)
+    }
+}
+
+fn difference(after: Stats, before: Stats) -> Stats {
+    let mut difference = after;
+    difference.absent -= before.absent;
+    difference.found -= before.found;
+    difference.false_positives -= before.false_positives;
+    difference.uncovered -= before.uncovered;
+    difference.unasked -= before.unasked;
+    difference.audited -= before.audited;
+    difference.refuted -= before.refuted;
+    difference
+}
+
+/// Keys that are there and keys that are not, of which one follows another in no order.
+fn mixed() -> Vec<Vec<u8>> {
+    let there = (0..KEYS).map(key);
+    let absent = (0..KEYS).map(absent_key);
+    let mut keys: Vec<_> = there.chain(absent).collect();
+    keys.sort_by_key(|key| crc32fast::hash(key));
+    keys
+}
+
+/// The family of a call: it says so if it takes one.
+fn family_of(name: &str) -> &'static str {
+    if name.contains("_cf") { OTHER } else { DEFAULT }
+}
+
+/// Checks that the counts of a call are what it came to. `audits`: whether every *absent* of the filters is
+/// audited.
+fn adds_up(name: &str, stats: Stats, tally: Tally, audits: bool) {
+    let misses = stats.absent + stats.false_positives + stats.uncovered + stats.unasked;
+    let counted = Tally {
+        found: stats.found,
+        missing: misses,
+        failed: tally.failed,
+    };
+    assert_eq!(counted, tally, "{name}: {stats:?}");
+    assert_eq!(stats.lookups(), tally.found + tally.missing, "{name}");
+    let audited = if audits { stats.absent } else { 0 };
+    assert_eq!((stats.audited, stats.refuted), (audited, 0), "{name}");
+}
+
+/// What all of the keys come to.
+const ALL: Tally = Tally {
+    found: KEYS,
+    missing: KEYS,
+    failed: 0,
+};
+
+/// Every read of the database and of a snapshot, of batches of several sizes.
+fn every_read_adds_up(world: &World, audits: bool) -> Stats {
+    let keys = mixed();
+    let mut sum = Stats::default();
+    let snapshot = world.db.snapshot();
+    for size in [keys.len(), 64, 7, 1] {
+        let mut check = |name: &str, read: &dyn Fn(&[Vec<u8>]) -> Tally| {
+            let read = || keys.chunks(size).map(read).sum::<Tally>();
+            let (stats, tally) = world.counted(name, family_of(name), read);
+            assert_eq!(tally, ALL, "{name}");
+            adds_up(name, stats, tally, audits);
+            sum = sum + stats;
+        };
+        for (name, read) in READS {
+            let cf = world.db.cf_handle(family_of(name)).unwrap();
+            check(name, &|keys| {
+                read(&world.db, &cf, keys, ReadOptions::default)
+            });
+        }
+        for (name, read) in SNAPSHOT_READS {
+            let cf = world.db.cf_handle(family_of(name)).unwrap();
+            check(name, &|keys| {
+                read(&snapshot, &cf, keys, ReadOptions::default)
+            });
+        }
+    }
+    sum
+}
+
+fn audited() -> SieveOptions {
+    sieve().audit(1)
+}
+
+#[test]
+fn summary_filters_count_each_lookup_once() {
+    let world = World::new(&audited().segment_rate(None), &options());
+    assert!(
+        !world
+            .db
+            .health()
+            .families
+            .iter()
+            .any(|family| family.looks_twice)
+    );
+    let stats = every_read_adds_up(&world, true);
+    assert!(stats.absent > stats.found * 9 / 10, "{stats:?}");
+}
+
+/// The summary filters let most absent keys by here.
+#[test]
+fn segment_filters_count_each_lookup_once() {
+    let sieve = audited().summary_rate(Rate::new(0.9).unwrap());
+    let world = World::new(&sieve, &options()).with_segment_filters();
+    let families = world.db.health().families;
+    let lets_by = families.iter().all(|family| family.predicted_rate > 0.3);
+    assert!(lets_by, "{families:?}");
+    let stats = every_read_adds_up(&world, true);
+    assert!(stats.absent > stats.found * 9 / 10, "{stats:?}");
+}
+
+#[test]
+fn filters_of_any_settings_count_each_lookup_once() {
+    let settings = [
+        sieve().audit(0),
+        audited(),
+        audited().spare_hits(true),
+        audited().static_filters(true),
+        audited().memory_budget(Bits::new(4_096)),
+        audited().transactions(true),
+    ];
+    for (at, sieve) in settings.iter().enumerate() {
+        let world = World::new(sieve, &options());
+        every_read_adds_up(&world, at > 0);
+    }
+}
+
+/// With a family whose coverage is not known.
+#[test]
+fn lookups_under_filters_that_know_nothing_are_counted_once() {
+    let world = World::new(&audited(), &options());
+    let stats = world.db.with_engine(|_| every_read_adds_up(&world, true));
+    assert_eq!((stats.absent, stats.false_positives), (0, 0));
+    assert!(stats.uncovered > 0);
+}
+
+#[test]
+fn lookups_of_transactions_are_counted_once() {
+    let kinds = [
+        audited().transactions(true),
+        audited().locking_transactions(TransactionDBOptions::default()),
+    ];
+    for sieve in kinds {
+        let world = World::new(&sieve, &options());
+        let keys = mixed();
+        for (name, read) in TRANSACTION_READS {
+            let family = family_of(name);
+            let cf = world.db.cf_handle(family).unwrap();
+            let transaction = world.db.transaction();
+            let read = || read(&transaction, &cf, &keys, ReadOptions::default);
+            let (stats, tally) = world.counted(name, family, read);
+            assert_eq!(tally, ALL, "{name}");
+            adds_up(name, stats, tally, true);
+        }
+    }
+}
+
+/// A key that the transaction wrote is not looked up; nor is a batch with one.
+#[test]
+fn reads_of_own_writes_are_no_lookups() {
+    const OWN: u64 = 30;
+    let world = World::new(&audited().transactions(true), &options());
+    let keys = mixed();
+    for (name, read) in TRANSACTION_READS {
+        let family = family_of(name);
+        let cf = world.db.cf_handle(family).unwrap();
+        let transaction = world.db.transaction();
+        let own = (0..OWN).map(absent_key);
+        own.for_each(|key| transaction.put_cf(&cf, key, "its own").unwrap());
+        let read = || read(&transaction, &cf, &keys, ReadOptions::default);
+        let (stats, tally) = world.counted(name, family, read);
+        let missing = KEYS - OWN;
+        let found = KEYS + OWN;
+        assert_eq!((tally.found, tally.missing), (found, missing), "{name}");
+        let counted = match name.contains("multi_get") {
+            true => Tally::default(),
+            false => {
+                ALL - Tally {
+                    missing: OWN,
+                    ..Tally::default()
+                }
+            }
+        };
+        adds_up(name, stats, counted, true);
+    }
+}
+
+/// Read from memory alone, what is in an SST ends in an error.
+#[test]
+fn reads_that_fail_are_no_lookups() {
+    let mut uncached = BlockBasedOptions::default();
+    uncached.disable_cache();
+    let mut options = options();
+    options.set_block_based_table_factory(&uncached);
+    let from_memory = || {
+        let mut options = ReadOptions::default();
+        options.set_read_tier(ReadTier::BlockCache);
+        options
+    };
+    let world = World::new(&audited().transactions(true), &options);
+    let (keys, snapshot) = (mixed(), world.db.snapshot());
+    let check = |name: &str, read: &dyn Fn(&[Vec<u8>]) -> Tally| {
+        let (stats, tally) = world.counted(name, family_of(name), || read(&keys));
+        // RocksDB reads a batch of keys from an SST without a cache all the same.
+        let is_read = name.contains("multi_get") && tally.failed == 0;
+        let found = if is_read { KEYS } else { KEYS / 2 };
+        assert_eq!(tally.found, found, "{name}");
+        assert!(
+            (is_read || tally.failed >= KEYS / 2) && tally.missing > KEYS / 2,
+            "{name}: {tally:?}"
+        );
+        adds_up(name, stats, tally, true);
+    };
+    let takes_options = |name: &str| name.ends_with("_opt");
+    for (name, read) in READS.iter().filter(|(name, _)| takes_options(name)) {
+        let cf = world.db.cf_handle(family_of(name)).unwrap();
+        check(name, &|keys| read(&world.db, &cf, keys, from_memory));
+    }
+    for (name, read) in SNAPSHOT_READS
+        .iter()
+        .filter(|(name, _)| takes_options(name))
+    {
+        let cf = world.db.cf_handle(family_of(name)).unwrap();
+        check(name, &|keys| read(&snapshot, &cf, keys, from_memory));
+    }
+    for (name, read) in TRANSACTION_READS
+        .iter()
+        .filter(|(name, _)| takes_options(name))
+    {
+        let cf = world.db.cf_handle(family_of(name)).unwrap();
+        let transaction = world.db.transaction();
+        check(name, &|keys| read(&transaction, &cf, keys, from_memory));
+    }
+}
+
+#[test]
+fn answers_count_what_is_absent_and_nothing_else() {
+    for spare_hits in [false, true] {
+        let world = World::new(&audited().spare_hits(spare_hits), &options());
+        let world = world.with_segment_filters();
+        let keys = mixed();
+        let denied = keys.iter().filter(|key| world.db.answer(key).is_absent());
+        let denied = denied.count() as u64;
+        assert!(denied > KEYS * 9 / 10 && denied <= KEYS);
+        for (name, may_be_there) in ANSWERS {
+            let family = family_of(name);
+            let cf = world.db.cf_handle(family).unwrap();
+            let ask = || {
+                let absent = keys.iter().filter(|key| !may_be_there(&world.db, &cf, key));
+                absent.count() as u64
+            };
+            let (stats, absent) = world.counted(name, family, ask);
+            let expected = Tally {
+                missing: stats.absent,
+                ..Tally::default()
+            };
+            adds_up(name, stats, expected, true);
+            // RocksDB may know of the others.
+            assert!(
+                absent >= stats.absent && stats.absent > KEYS * 9 / 10,
+                "{name}"
+            );
+            if name.starts_with("answer") {
+                assert_eq!(absent, stats.absent, "{name}");
+            }
+            if family == DEFAULT {
+                assert_eq!(stats.absent, denied, "{name}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_family_that_is_left_out_is_not_counted() {
+    let world = World::new(&audited().leave_out([OTHER]), &options());
+    let cf = world.db.cf_handle(OTHER).unwrap();
+    assert_eq!(world.db.stats_cf(OTHER), None);
+    for (name, read) in READS.iter().filter(|(name, _)| family_of(name) == OTHER) {
+        let before = world.db.stats();
+        assert_eq!(
+            read(&world.db, &cf, &mixed(), ReadOptions::default),
+            ALL,
+            "{name}"
+        );
+        assert_eq!(world.db.stats(), before, "{name}");
+    }
+}
