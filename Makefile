@@ -1,27 +1,27 @@
-# Everything a developer runs, and all that continuous integration runs.
+# All commands that developers and continuous integration run.
 #
-#   make demo        installs what is missing, builds, and runs the main job
+#   make demo        installs missing tools, builds, and runs the demonstration
 #   make test        all tests
 #   make core        the tests that need no RocksDB, in seconds
 #   make lint        formatting, lints, documentation; examples and benches compiled
-#   make msrv        whether the oldest Rust that Cargo.toml names compiles it
+#   make msrv        compiles with the oldest Rust that Cargo.toml names
 #   make deny        licences, advisories and sources of all dependencies, by cargo-deny
 #   make fuzz        each fuzz target for SECONDS
-#   make interleave  all orders of threads up to PREEMPTIONS, and SCHEDULES random ones, LIMIT seconds each
-#   make miri        undefined behaviour, on three machines; SEEDS for the concurrent tests
+#   make interleave  all interleavings up to PREEMPTIONS, and SCHEDULES random ones, LIMIT seconds each
+#   make miri        undefined behaviour, on three targets; SEEDS for the concurrent tests
 #   make sanitize    tests under AddressSanitizer; SANITIZE=engine over RocksDB, =threads for races
 #   make valgrind    short tests over RocksDB under memcheck
-#   make mutants     each small change of what lost reads begin in; MUTANTS=engine over RocksDB
-#   make planted     each fault of crates/support/src/planted.rs in turn, to see its tests fail
-#   make reliability the hunt for lost reads, TIER=pr (15 minutes), nightly or release
-#   make bench       the benchmarks of the README; KEYS=1000000 makes them shorter
+#   make mutants     mutation tests of the code that could lose reads; MUTANTS=engine over RocksDB
+#   make planted     injects each fault of crates/support/src/planted.rs; its tests must fail
+#   make reliability the search for lost reads, TIER=pr (15 minutes), nightly or release
+#   make bench       the benchmarks of the README; shorter with KEYS=1000000
 #
-# RocksDB's C++ takes about 20 minutes on 2 cores, once: one target folder outside the tree serves
-# every checkout, and ccache keeps the objects for another profile.
+# Compiling RocksDB's C++ takes about 20 minutes on 2 cores. This happens once: all checkouts share
+# one target folder outside the tree, and ccache keeps the objects for other profiles.
 
 export CARGO_TARGET_DIR ?= $(HOME)/.cache/lsm-sieve/target
 
-# Cargo would take what another checkout built there for this one's, where no file here is newer.
+# Otherwise Cargo would use the build of another checkout if no file of this one is newer.
 ifneq ($(shell cat "$(CARGO_TARGET_DIR)/checkout" 2>/dev/null),$(CURDIR))
 $(shell mkdir -p "$(CARGO_TARGET_DIR)" && touch build.rs src/lib.rs crates/*/build.rs crates/*/src/lib.rs tools/*/src/main.rs && \
     echo "$(CURDIR)" >"$(CARGO_TARGET_DIR)/checkout")
@@ -39,8 +39,8 @@ SANITIZE    ?= core
 MUTANTS     ?= core
 TIER        ?= pr
 
-# Expanded when a recipe runs, hence after `tools` has installed what was missing. The redirection
-# makes sure that a shell looks `command` up.
+# Expanded when a recipe runs, so after `tools` has installed missing tools. The redirection makes
+# make use a shell, which `command` needs.
 CCACHE    = $(shell command -v ccache 2>/dev/null)
 COMPILERS = $(if $(CCACHE),CC="ccache cc" CXX="ccache c++")
 BUILD     = $(COMPILERS) $(CARGO)
@@ -48,7 +48,7 @@ SIEVE     = $(BUILD) run --quiet --release --locked --bin lsm-sieve --
 
 MSRV = $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 
-# The crates without C++, and the library without its plugin.
+# The crates without C++, and the library without its RocksDB part.
 CORE = --no-default-features -p lsm-sieve-support -p lsm-sieve-filter -p lsm-sieve-format \
     -p lsm-sieve-classics -p lsm-sieve-cli -p lsm-sieve
 
@@ -123,6 +123,6 @@ bench: tools
 	$(SIEVE) bench miss --keys $(KEYS) --runs 4 --split 12
 	$(SIEVE) bench miss --keys $(KEYS) --runs leveled --cache 32 --lookups 20000
 
-# bindgen needs libclang; ccache is worth having but can be done without.
+# bindgen needs libclang; ccache is recommended but optional.
 tools:
 	@.ci/tools

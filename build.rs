@@ -10,9 +10,9 @@ mod shim {
     use std::{env, path::PathBuf};
 
     const SOURCE: &str = "src/rocks/shim.cc";
-    /// Set for faults that the tests shall find, see `crates/support/src/planted.rs`.
+    /// Set to inject a fault that tests must find; see `crates/support/src/planted.rs`.
     const PLANTED: &str = "LSM_SIEVE_PLANTED";
-    /// Set for a shim that is checked as it runs; see `.ci/sanitize`.
+    /// Set to check the shim for undefined behaviour at run time; see `.ci/sanitize`.
     const TRAP_UB: &str = "LSM_SIEVE_TRAP_UB";
 
     pub(crate) fn compile() {
@@ -36,17 +36,17 @@ mod shim {
             .include(&rocksdb)
             .include(&sys)
             .flag("-std=c++20")
-            // Derived classes then need no type information of RocksDB's own.
+            // Without it, derived classes need no type information from RocksDB.
             .flag("-fno-rtti")
             .flag("-include")
             .flag("cstdint")
-            // These change the layout of what is shared, and are the same as for RocksDB itself.
+            // These change the layout of shared classes, so they must be the same as for RocksDB.
             .define("NDEBUG", "1")
             .define("HAVE_ALIGNED_NEW", None)
             .define("HAVE_UINT128_EXTENSION", None)
             .flag_if_supported("-Wno-unused-parameter");
         if env::var_os(TRAP_UB).is_some() {
-            // Stops where behaviour is undefined; needs no library, and no type information.
+            // Traps on undefined behaviour; needs no run-time library and no type information.
             build
                 .flag("-fsanitize=undefined")
                 .flag("-fno-sanitize=vptr")
@@ -61,8 +61,9 @@ mod shim {
         build.compile("lsm_sieve_shim");
     }
 
-    /// `librocksdb-sys` links what `ROCKSDB_LIB_DIR` names instead of building its own sources, whose
-    /// private headers the shim is compiled against.
+    /// With `ROCKSDB_LIB_DIR`, `librocksdb-sys` links another library instead of its own sources.
+    /// The shim is compiled against the private headers of these sources, so it cannot be used
+    /// then.
     fn refuse_foreign_library() {
         const LIBRARY: &str = "ROCKSDB_LIB_DIR";
         const COMPILE: &str = "ROCKSDB_COMPILE";
@@ -81,7 +82,7 @@ mod shim {
         }
     }
 
-    /// What the build script of `librocksdb-sys` defines for each system.
+    /// The macros that the build script of `librocksdb-sys` defines for each system.
     fn platform_defines(os: &str) -> &'static [&'static str] {
         match os {
             "linux" => &[
@@ -98,7 +99,7 @@ mod shim {
                 "ROCKSDB_PLATFORM_POSIX",
                 "ROCKSDB_LIB_IO_POSIX",
             ],
-            other => panic!("lsm-sieve fronts RocksDB on Linux and macOS, not on {other}"),
+            other => panic!("lsm-sieve supports RocksDB on Linux and macOS, not on {other}"),
         }
     }
 }

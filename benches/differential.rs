@@ -1,6 +1,6 @@
-//! What the differential file costs whoever reads past it, and what it costs to move it.
+//! The cost of a differential file for reads of the main file, and the cost of a reorganisation.
 //!
-//! N records in the main file, N/10 others in the differential one, read behind its filter.
+//! N records in the main file, N/10 others in the differential file; reads check its filter first.
 //!
 //! Run with `cargo bench --bench differential`; `-- 10000000` for another N.
 
@@ -59,7 +59,7 @@ fn update(store: &DifferentialStore, ids: impl Iterator<Item = u64>) -> Result<(
     Ok(())
 }
 
-/// All memtables to tables, those compacted, and the filters made of one piece.
+/// Flushes all memtables, compacts the SSTs, and consolidates the filters.
 fn settle(store: &DifferentialStore) -> Result<(), Failed> {
     let db = store.front();
     for name in ["main", &store.family()] {
@@ -70,8 +70,8 @@ fn settle(store: &DifferentialStore) -> Result<(), Failed> {
     Ok(db.consolidate()?)
 }
 
-/// Reads of unmodified records, through the store and of its main family alone, both behind the
-/// main family's own front and both past it.
+/// Reads of unmodified records, through the store and of its main column family alone: both with
+/// the filters of the main column family, and both without.
 #[expect(clippy::print_stdout, reason = "a bench reports on standard output")]
 fn reads(keys: u64) -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
@@ -86,7 +86,7 @@ fn reads(keys: u64) -> Result<(), Failed> {
     for ask_main in [true, false] {
         let store = open(folder.path(), ask_main)?;
         let db = store.front();
-        if !db.wait_until_covered(Duration::from_secs(600)) {
+        if !db.wait_until_complete(Duration::from_secs(600)) {
             return Err("the filters do not come to rest".into());
         }
         let main = db.cf_handle("main").ok_or("no main file")?;
@@ -109,13 +109,13 @@ fn reads(keys: u64) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Times both in turns; each round has keys of its own, and the other one first.
+/// Times both in turn. Each round has its own keys, and the order alternates.
 #[expect(clippy::print_stdout, reason = "a bench reports on standard output")]
 fn compare(keys: u64, through_store: &Read, main_alone: &Read) {
     let [mut store_ns, mut main_ns] = [const { Vec::new() }; 2];
     for round in 0..ROUNDS {
         let asked: Vec<[u8; 16]> = unmodified(keys).skip(round * READS).take(READS).collect();
-        // The first look brings the blocks into the cache, for both.
+        // Loads the blocks into the cache, for both.
         ns_a_read(&asked, main_alone);
         if round % 2 == 0 {
             main_ns.push(ns_a_read(&asked, main_alone));
@@ -138,13 +138,13 @@ fn compare(keys: u64, through_store: &Read, main_alone: &Read) {
     println!("  ratio, median of {ROUNDS} pairs   {ratio:>8.3}");
 }
 
-/// Keys of the main file that are in no other, in an order that no cache follows.
+/// Keys that are only in the main file, in an order that defeats caches.
 fn unmodified(keys: u64) -> impl Iterator<Item = [u8; 16]> {
     let ids = (1_u64..).map(move |at| at.wrapping_mul(0x9e37_79b9_7f4a_7c15) % keys);
     ids.filter(|id| !id.is_multiple_of(10)).map(key)
 }
 
-/// Nanoseconds a read, all of which must find their record.
+/// Nanoseconds per read. Every read must find its record.
 fn ns_a_read(keys: &[[u8; 16]], read: &Read) -> f64 {
     let start = Instant::now();
     let found = black_box(keys.iter().filter(|key| read(key)).count());
@@ -183,7 +183,7 @@ fn each(took: Duration, records: u64) -> f64 {
     took.as_secs_f64() * 1e6 / records as f64
 }
 
-/// Memory of the process that is in use, as Linux says.
+/// Resident memory of the process, from Linux.
 fn resident_bytes() -> Result<u64, Failed> {
     const KIB: u64 = 1024;
     let status = std::fs::read_to_string("/proc/self/status")?;

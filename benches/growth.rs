@@ -1,10 +1,10 @@
-//! What growing costs: a filter grown from 1,000 keys beside one of the right size, and a peer.
+//! The cost of growth: a filter grown from 1,000 keys, one of the right size, and another library.
 //!
 //! ```sh
 //! cargo bench --no-default-features --bench growth [-- KEYS]
 //! ```
 //!
-//! All contestants get the same hashes, ready-made, and promise 1 %.
+//! All filters get the same precomputed hashes and are made for a false-positive rate of 1 %.
 #![expect(clippy::print_stdout, reason = "a benchmark prints its table")]
 
 #[expect(dead_code, reason = "each bench uses what it needs of it")]
@@ -35,7 +35,7 @@ fn main() {
             row.push(run(build().as_ref(), &members, &strangers));
         }
     }
-    println!("{keys} keys, promised 1 %");
+    println!("{keys} keys, false-positive rate 1 %");
     println!("filter                       stages  bits/key  rate     insert  miss   hit");
     for ((name, _), row) in contestants.iter().zip(rows) {
         println!("{name:<27}  {}", summary(&row));
@@ -66,7 +66,7 @@ fn contestants(keys: u64) -> Vec<(String, Build)> {
     all
 }
 
-/// What the bench asks of a filter.
+/// The operations that the benchmark needs of a filter.
 trait Contestant {
     fn insert(&self, hashes: &[KeyHash]) -> f64;
     fn look_up(&self, hashes: &[KeyHash]) -> (f64, usize);
@@ -140,7 +140,7 @@ struct Row {
 fn run(filter: &dyn Contestant, members: &[KeyHash], strangers: &[KeyHash]) -> Row {
     let insert = filter.insert(members);
     let (miss, maybe) = filter.look_up(strangers);
-    // Every key in turn, so that all stages are asked for theirs.
+    // Keys from all stages are looked up in turn.
     let step = members.len() / strangers.len();
     let sample: Vec<_> = members.iter().copied().step_by(step).collect();
     let (hit, found) = filter.look_up(&sample);

@@ -1,13 +1,13 @@
-//! This crate's filters beside other libraries': rate, bits per key, and nanoseconds an operation.
+//! This crate's filters compared with other libraries: false-positive rate, bits per key, and
+//! nanoseconds per operation.
 //!
 //! ```sh
 //! cargo bench --no-default-features --bench peers [-- KEYS]
 //! ```
 //!
-//! All get the same ready-made hashes and are asked for 1 % at the right size. Libraries that take
-//! keys only hash the eight bytes once more, with a hash of their own. Each is an oracle besides:
-//! whoever answers *absent* for a member ends the run. Filling is timed once, look-ups by the
-//! median of three.
+//! All get the same precomputed hashes and are sized for 1 %. Libraries that take only keys hash
+//! the eight bytes again, with their own hash. Each filter is also checked: if one answers *absent*
+//! for an inserted key, the run ends. Filling is timed once; lookups are the median of three.
 #![expect(clippy::print_stdout, reason = "a benchmark prints its table")]
 
 #[expect(dead_code, reason = "each bench uses what it needs of it")]
@@ -40,7 +40,7 @@ fn main() {
         members: hashes(1).take(keys).collect(),
         strangers: hashes(2).take(keys.max(100_000)).collect(),
     };
-    println!("{keys} keys, 1 % asked for");
+    println!("{keys} keys, false-positive rate 1 %");
     println!("filter                        rate      bits/key  insert   miss     hit");
     ours(&set);
     with_removal(&set);
@@ -57,7 +57,7 @@ impl Set {
         Items::new(self.members.len() as u64)
     }
 
-    /// Fills a filter and prints its line; `bits` is `None` where the library does not tell.
+    /// Fills a filter and prints its line; `bits` returns `None` if the library does not report it.
     fn measure<F>(
         &self,
         name: &str,
@@ -114,7 +114,7 @@ fn ours(set: &Set) {
     set.measure("Scalable, from 1,000", fill, Scalable::may_contain, bits);
 }
 
-/// Fills a filter that has one writer.
+/// Fills a filter that allows only one writer.
 fn filled<F, T>(
     mut filter: F,
     insert: impl Fn(&mut F, KeyHash) -> T,
@@ -199,7 +199,7 @@ fn theirs(set: &Set) {
         |filter, hash| filter.contains_fingerprint(hash.get()),
         |filter| Some(filter.memory_usage() as u64 * 8),
     );
-    // Bits a key come in whole numbers; 11 are the first to keep 1 %.
+    // Bits per key are whole numbers; 11 is the lowest that reaches 1 %.
     set.measure(
         "sbbf-rs-safe, 11 bits",
         filled(sbbf_rs_safe::Filter::new(11, keys), |filter, hash| {

@@ -1,12 +1,12 @@
-//! What one operation on a blocked stage costs, at 10 and 12 bits per key.
+//! The cost of one operation on a blocked stage, at 10 and 12 bits per key.
 //!
 //! ```sh
 //! cargo bench --no-default-features --bench probe [-- KEYS]
 //! ```
 //!
-//! Look-ups are independent, as in a server under load. `many` is an insertion through
-//! `Stage::insert_many`, `batch` a miss through `Chain::contains_many`, and `line` the same walk
-//! over as much memory with one load and no filter: the machine's limit.
+//! Lookups are independent, as in a server under load. `many` is an insertion through
+//! `Stage::insert_many`, and `batch` a miss through `Chain::contains_many`. `line` accesses as much
+//! memory in the same order, with one load and no filter: the limit of the machine.
 #![expect(clippy::print_stdout, reason = "a benchmark prints its table")]
 
 #[expect(dead_code, reason = "each bench uses what it needs of it")]

@@ -1,11 +1,13 @@
-//! What storing and loading a large filter takes, in time and in memory, beside a plain file of as many bytes.
+//! The time and memory to store and load a large filter, compared with a plain file of the same
+//! size.
 //!
 //! ```sh
 //! cargo bench --no-default-features --bench sidecar [-- KEYS]
 //! ```
 //!
-//! Of several rounds the fastest, since pages that a virtual machine has not used for a while take several times
-//! longer, and the most memory that the process had at once beyond what it had before, which Linux tells.
+//! The time is that of the fastest of several rounds, since pages that a virtual machine has not
+//! used for a while take several times longer. The memory is the peak of the process above its
+//! memory before the step, from Linux.
 #![expect(clippy::print_stdout, reason = "a benchmark prints its table")]
 #![expect(
     clippy::disallowed_methods,
@@ -76,7 +78,7 @@ fn main() {
         }
     }
     println!("a filter of {keys} keys, {} MiB", bytes >> 20);
-    println!("step                    ms  MiB at once");
+    println!("step                    ms     peak MiB");
     for ((name, _), row) in steps.iter().zip(rows) {
         let (ms, memory): (Vec<f64>, Vec<f64>) = row.into_iter().unzip();
         let fastest = ms.into_iter().fold(f64::INFINITY, f64::min);
@@ -105,9 +107,9 @@ fn filled(keys: usize) -> Stage {
     }
 }
 
-/// Milliseconds that a step takes, and the memory that it has at once.
+/// Milliseconds of a step, and its peak memory.
 fn measured(step: &dyn Fn()) -> (f64, f64) {
-    // So that the most is that of the step.
+    // Resets the peak, so that it is that of the step.
     _ = fs::write("/proc/self/clear_refs", "5");
     let before = mebibytes("VmRSS:");
     let start = Instant::now();
@@ -116,7 +118,7 @@ fn measured(step: &dyn Fn()) -> (f64, f64) {
     (ms, mebibytes("VmHWM:") - before)
 }
 
-/// What Linux says of this process; not a number elsewhere.
+/// A figure of this process from Linux; NaN on other systems.
 fn mebibytes(what: &str) -> f64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix(what));
@@ -124,7 +126,7 @@ fn mebibytes(what: &str) -> f64 {
     kibibytes.map_or(f64::NAN, |kibibytes| kibibytes / 1024.0)
 }
 
-/// Writes so many bytes, and syncs them.
+/// Writes a file of this many bytes, and syncs it.
 fn write(path: &Path, bytes: u64) {
     let mut file = File::create(path).expect("there is a disk");
     let piece = vec![0x5a; TOGETHER];

@@ -1,14 +1,15 @@
-//! Transactions that make a key unless it is there, beside those of RocksDB alone: an
-//! `OptimisticTransactionDB`, then a `TransactionDB`, with a Bloom filter of 10 bits per key, all of it cached.
+//! Transactions that insert a key if it is absent, compared with those of RocksDB alone: an
+//! `OptimisticTransactionDB`, then a `TransactionDB`, with a Bloom filter of 10 bits per key, all
+//! of it cached.
 //!
 //! ```text
 //! look      begin; get_for_update of an absent key; drop
 //! make      begin; get_for_update of an absent key; put; commit
-//! there     begin; get_for_update of a key that is there; drop
+//! there     begin; get_for_update of a present key; drop
 //! ```
 //!
-//! The two databases take turns, round by round; times are medians of the rounds. Run with `cargo bench
-//! --bench transactions`; `-- 1000000` for another number of keys.
+//! The two databases take turns, round by round; times are medians over the rounds. Run with `cargo
+//! bench --bench transactions`; `-- 1000000` for another number of keys.
 
 #[expect(dead_code, reason = "each bench uses what it needs of it")]
 mod common;
@@ -27,13 +28,13 @@ use rocksdb::{
 const ROUNDS: u64 = 9;
 const LOOKS: u64 = 100_000;
 
-/// Fewer than fill a memtable, so that nothing is flushed meanwhile.
+/// Too few to fill a memtable, so that nothing is flushed meanwhile.
 const MADE: u64 = 20_000;
 
 /// Sorted runs.
 const RUNS: u64 = 4;
 
-/// Where the ids of absent keys begin.
+/// The first id of absent keys.
 const ABSENT: u64 = 1 << 40;
 
 fn options() -> Options {
@@ -52,9 +53,9 @@ fn options() -> Options {
 trait Subject {
     fn put(&self, key: &[u8], value: &[u8]) -> Result<(), Error>;
     fn flush(&self) -> Result<(), Error>;
-    /// Reads every key, so that all is cached; returns how many there are.
+    /// Reads every key, so that all is cached; returns their number.
     fn count(&self) -> usize;
-    /// Whether the key is there, as a transaction sees that does no more.
+    /// Whether the key is present, in a transaction that does nothing else.
     fn look(&self, key: &[u8]) -> Result<bool, Error>;
     fn make(&self, key: &[u8], value: &[u8]) -> Result<(), Error>;
 }
@@ -107,7 +108,7 @@ fn fill(subject: &impl Subject, keys: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// What one key of these takes.
+/// Nanoseconds per key.
 fn ns_each(
     ids: Range<u64>,
     mut work: impl FnMut(&[u8]) -> Result<(), Error>,
@@ -118,7 +119,7 @@ fn ns_each(
     Ok(start.elapsed().as_nanos() as f64 / keys.len() as f64)
 }
 
-/// A round of one database.
+/// One round of one database.
 type Round<'a> = &'a dyn Fn(u64) -> Result<f64, Error>;
 
 #[expect(clippy::print_stdout, reason = "a bench reports on standard output")]
@@ -134,7 +135,7 @@ fn compare(what: &str, native: Round<'_>, sieve: Round<'_>) -> Result<(), Error>
     Ok(())
 }
 
-/// What transactions of either kind take, of RocksDB alone and with the front.
+/// The times of transactions of both kinds, with RocksDB alone and with the filters.
 fn compare_all(
     native: &impl Subject,
     sieve: &SieveDb,

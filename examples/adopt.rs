@@ -1,4 +1,4 @@
-//! A database that RocksDB filled takes filters while it serves, and does without them again:
+//! Adds filters to an existing RocksDB database while it serves reads, and removes them again:
 //! `cargo run --example adopt`
 
 use std::path::Path;
@@ -11,7 +11,7 @@ type Outcome = Result<(), Box<dyn std::error::Error>>;
 
 const USERS: std::ops::Range<u32> = 0..10_000;
 
-/// What the program did before.
+/// The program before: RocksDB alone.
 fn fill(options: &Options, folder: &Path) -> Outcome {
     let db = DB::open(options, folder)?;
     for user in USERS {
@@ -20,12 +20,13 @@ fn fill(options: &Options, folder: &Path) -> Outcome {
     Ok(db.flush()?)
 }
 
-/// The same options; the tables stay as they are.
+/// Opens the database with filters, with the same options. The SSTs are not rewritten.
 fn adopt(options: &Options, folder: &Path) -> Outcome {
     let db = SieveDb::open(options, &SieveOptions::default(), folder)?;
-    // Right at once: until a table's keys are read, look-ups go to the engine.
+    // Answers are right from the start: until the keys of an SST are read, lookups go to the
+    // engine.
     assert!(db.get(42_u32.to_be_bytes())?.is_some());
-    assert!(db.wait_until_covered(Duration::from_secs(60)));
+    assert!(db.wait_until_complete(Duration::from_secs(60)));
     for stranger in USERS.end..2 * USERS.end {
         assert!(db.get(stranger.to_be_bytes())?.is_none());
     }
@@ -34,7 +35,7 @@ fn adopt(options: &Options, folder: &Path) -> Outcome {
     Ok(())
 }
 
-/// The program of before, should you want it back.
+/// Goes back to RocksDB alone.
 fn take_out(options: &Options, folder: &Path) -> Outcome {
     let db = DB::open(options, folder)?;
     for user in USERS {

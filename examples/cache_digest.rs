@@ -1,8 +1,10 @@
-//! What another cache holds, in a byte or two a key (Fan et al., *Summary Cache*, 2000): it is asked
-//! only for what its digest has. `cargo run --example cache_digest [-- FILE lis|u64be|u32be|lines]`
+//! A digest of another cache's keys in one or two bytes per key (Fan et al., *Summary Cache*,
+//! 2000): a peer queries the cache only for keys in its digest.
+//! `cargo run --example cache_digest [-- FILE lis|u64be|u32be|lines]`
 //!
-//! What the cache evicts must leave its digest, so that counts: each id goes in once and out once.
-//! Its peer gets the bits, a quarter of the counters, anew after every fiftieth look-up.
+//! Evicted keys must be removed from the digest, so it is a counting filter: each id is inserted
+//! once and removed once. After every fiftieth lookup, the peer gets the bits again, which take a
+//! quarter of the counters.
 
 #![expect(clippy::print_stdout, reason = "an example for the command line")]
 
@@ -32,7 +34,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (mut found, mut vain, mut overlooked, mut spared) = (0, 0, 0, 0);
     for (turn, id) in ids.into_iter().enumerate() {
         let (hash, held) = (hasher.hash(&trace_key(id)), cached.contains(&id));
-        // Every other look-up is the peer's, which knows no more than what was sent.
+        // Every second lookup is the peer's, which has only the digest that was sent last.
         match (turn % 2, sent.may_contain(hash), held) {
             (1, true, true) => found += 1,
             (1, true, false) => vain += 1,
@@ -52,7 +54,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             sent = digest.to_stage()?;
         }
     }
-    println!("{found} found, {vain} asked in vain, {overlooked} overlooked, {spared} spared");
-    println!("by a digest of {} bytes", sent.size().get() / 8);
+    println!("{found} found, {vain} not found, {overlooked} missed, {spared} queries avoided");
+    println!("with a digest of {} bytes", sent.size().get() / 8);
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Idempotent requests: each is carried out once, whoever sends it again: `cargo run --example
+//! Idempotent requests: each is carried out once, however often it is sent: `cargo run --example
 //! create_if_absent`.
 
 #![expect(clippy::print_stdout, reason = "an example for the command line")]
@@ -8,17 +8,18 @@ use std::time::Duration;
 use lsm_sieve::rocksdb::ErrorKind;
 use lsm_sieve::{SieveDb, SieveOptions};
 
-/// Whether the request was new; it is noted with what it led to.
+/// Carries out a request unless it is recorded, and records it with its result. Returns whether it
+/// was new.
 fn carry_out(db: &SieveDb, request: &[u8]) -> Result<bool, lsm_sieve::rocksdb::Error> {
     loop {
         let transaction = db.transaction();
-        // Watched, though the filters mostly say at once that it is not there.
+        // The key is tracked for conflicts even if the filters answer that it is absent.
         if transaction.get_for_update(request, true)?.is_some() {
             return Ok(false);
         }
         transaction.put(request, b"what it led to")?;
         match transaction.commit() {
-            // Somebody else noted it meanwhile, or it cannot be known: look again.
+            // Another transaction recorded it meanwhile, or that cannot be excluded: try again.
             Err(error) if matches!(error.kind(), ErrorKind::Busy | ErrorKind::TryAgain) => {}
             committed => return committed.map(|()| true),
         }
@@ -32,8 +33,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let sieve = SieveOptions::default().transactions(true);
 
     let db = SieveDb::open(&options, &sieve, folder.path())?;
-    db.wait_until_covered(Duration::from_secs(60));
-    // Each is sent three times.
+    db.wait_until_complete(Duration::from_secs(60));
+    // Each request is sent three times.
     let mut carried_out = 0;
     for request in (0..30_000_u32).map(|request| request % 10_000) {
         carried_out += usize::from(carry_out(&db, &request.to_be_bytes())?);

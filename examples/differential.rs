@@ -1,4 +1,4 @@
-//! A differential file before a main file: `cargo run --example differential`.
+//! A differential file in front of a main file: `cargo run --example differential`.
 
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -17,7 +17,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         store.put(student.to_be_bytes(), "moved house")?;
     }
     store.delete(5_u32.to_be_bytes())?;
-    store.front().wait_until_covered(Duration::from_secs(60));
+    store.front().wait_until_complete(Duration::from_secs(60));
 
     // The filter of the differential file sends most reads straight to the main file.
     let before = store.snapshot();
@@ -28,7 +28,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     assert_eq!((stats.reads(), stats.found), (30_000, 6_000));
     assert!(stats.avoided > 23_000, "{stats:?}");
 
-    // The updates become the main file; whoever looks at the past still can.
+    // The updates move into the main file; the snapshot still reads the old state.
     let done = store.reorganize(|_| ControlFlow::Continue(()))?;
     assert!(done.finished && done.records == 6_000);
     store.put(5_u32.to_be_bytes(), "back again")?;

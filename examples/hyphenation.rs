@@ -1,6 +1,7 @@
-//! The application that Bloom wrote for (CACM 13(7), 1970): most words hyphenate by rule, the
-//! exceptions lie on a disk, and what memory knows of them spares most reads. `cargo run --example
-//! hyphenation` compares his three methods: whole hash codes, truncated ones, and his filter.
+//! The application in Bloom's paper (CACM 13(7), 1970): most words are hyphenated by rule, and the
+//! exceptions are on a disk. A filter of the exceptions in memory avoids most reads. `cargo run
+//! --example hyphenation` compares his three methods: whole hash codes, truncated codes, and his
+//! filter.
 
 #![expect(clippy::print_stdout, reason = "an example for the command line")]
 
@@ -9,13 +10,14 @@ use lsm_sieve::math::{Items, Rate};
 use lsm_sieve_classics::filter::{Filter, HashCoding, Kind, MAX_CODE_BITS, Stage};
 use std::collections::HashMap;
 
-/// What the rule gets wrong. Stands for the file on the disk, which is read once a look-up.
+/// The words for which the rule is wrong. Stands for the file on disk, which is read once per
+/// lookup.
 const EXCEPTIONS: &str = include_str!("data/exceptions.txt");
 
 const TEXT: &str = "after winter the children of the bishop put on their number and letter of the \
     program under the garden lantern and every athlete went to the market for butter and silver";
 
-/// The rule: between two consonants that stand between vowels.
+/// The rule: hyphenate between two consonants that are between vowels.
 fn by_rule(word: &str) -> String {
     let is_vowel = |at: usize| b"aeiouy".contains(&word.as_bytes()[at]);
     let pattern = |at: usize| [0, 1, 2, 3].map(|i| is_vowel(at + i));
@@ -46,7 +48,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for word in TEXT.split_whitespace() {
         let maybe = methods.map(|method| method.may_contain(hash(word)));
         (0..3).for_each(|method| reads[method] += usize::from(maybe[method]));
-        // A false positive reads for nothing, and the rule still holds.
+        // After a false positive, the read finds nothing, and the rule applies.
         let read = maybe[2].then(|| disk.get(word)).flatten();
         print!("{} ", read.map_or_else(|| by_rule(word), |h| h.to_string()));
     }

@@ -1,8 +1,9 @@
-//! How often does each word come? Counted in four ways without keeping a word: `cargo run --example
-//! key_frequency [-- FILE]`; without a file, over the text of this crate's licence.
+//! Counts how often each word occurs, in four ways that do not store the words: `cargo run
+//! --example key_frequency [-- FILE]`; without a file, over the text of this crate's licence.
 //!
-//! Only recurring minimum may be too low. Minimal increase errs least, and cannot forget a word;
-//! selection can, and its stages grow with the words, which the others must know the number of.
+//! Only recurring minimum may be too low. Minimal increase errs least, but cannot remove a word.
+//! Minimum selection can, and its stages can grow with the words; the others must be sized for the
+//! number of words.
 
 #![expect(clippy::print_stdout, reason = "an example for the command line")]
 
@@ -29,7 +30,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         wide,
     )?;
     let hasher = KeyHasher::new(HashId::Xxh3, Seed::from_bytes(*b"words and counts"));
-    // The truth, which takes every word, is kept only to compare.
+    // The exact counts store every word and are kept only for comparison.
     let mut truth: HashMap<String, u64> = HashMap::new();
     let words = text.split(|c: char| !c.is_alphabetic());
     for word in words.filter(|word| !word.is_empty()).map(str::to_lowercase) {

@@ -1,36 +1,36 @@
-//! The front's figures as a scraper of Prometheus' reads them: `cargo run --example metrics`
+//! Prints the metrics of the filters in the format of Prometheus: `cargo run --example metrics`
 
 #![expect(clippy::print_stdout, reason = "an example for the command line")]
 
-use lsm_sieve::{FamilyHealth, Health, SieveDb, SieveOptions};
+use lsm_sieve::{CfHealth, Health, SieveDb, SieveOptions};
 
-fn figures(family: &FamilyHealth) -> [(&'static str, f64); 10] {
+fn figures(family: &CfHealth) -> [(&'static str, f64); 10] {
     let stats = &family.stats;
-    // Nothing is ruled out while it is not known what the summary does not speak for.
+    // While coverage is not known, every answer is *maybe*.
     let uncovered = family.uncovered.map_or(f64::NAN, |tables| tables as f64);
     [
         ("reads_avoided_total", stats.absent as f64),
         ("reads_found_total", stats.found as f64),
         ("false_positives_total", stats.false_positives as f64),
         ("reads_uncovered_total", stats.uncovered as f64),
-        ("reads_unasked_total", stats.unasked as f64),
-        ("refuted_total", stats.refuted as f64),
-        ("uncovered_tables", uncovered),
+        ("reads_not_consulted_total", stats.not_consulted as f64),
+        ("false_negatives_total", stats.false_negatives as f64),
+        ("uncovered_ssts", uncovered),
         ("predicted_rate", family.predicted_rate),
         ("summary_bytes", family.memory.to_bytes() as f64),
-        ("front_bytes", family.front.to_bytes() as f64),
+        ("front_bytes", family.overhead.to_bytes() as f64),
     ]
 }
 
 fn print(health: &Health) {
-    for family in &health.families {
+    for family in &health.cfs {
         for (name, value) in figures(family) {
             println!("lsm_sieve_{name}{{family={:?}}} {value}", family.name);
         }
     }
     let segments = health.memory.segments.to_bytes();
     println!("lsm_sieve_segment_bytes {segments}");
-    println!("lsm_sieve_refuted {}", u8::from(health.refuted));
+    println!("lsm_sieve_distrusted {}", u8::from(health.false_negatives));
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -1,4 +1,4 @@
-//! A skewed workload over a store of one's own, here a set: `cargo run --example own_store`
+//! Runs a skewed workload on a custom store, here a set: `cargo run --example own_store`
 
 #![expect(clippy::print_stdout, reason = "an example for the command line")]
 
@@ -40,9 +40,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .take(1_000_000);
     let mut store = Set::default();
     let spent = replay::time(ids.map(Ok), Mode::Upsert, &mut store, &mut ())?;
-    println!(
-        "{} of 100,000 ids were asked for, in {spent:?}",
-        store.0.len()
-    );
+    println!("{} of 100,000 ids were read, in {spent:?}", store.0.len());
     Ok(())
 }

@@ -1,10 +1,11 @@
-//! Is a password one of the obvious ones? After OPUS (Spafford, *Computers & Security* 11(3),
-//! 1992): a word list of megabytes becomes a filter of kilobytes that every machine can keep.
-//! `cargo run --example password_check -- PASSWORD [WORD_LIST]`
+//! Checks whether a password is an obvious one, as OPUS does (Spafford, *Computers & Security*
+//! 11(3), 1992): a word list of megabytes becomes a filter of kilobytes, which fits on every
+//! machine. `cargo run --example password_check -- PASSWORD [WORD_LIST]`
 //!
-//! A false positive refuses a good password, and costs its owner another idea: one in 10,000 here.
-//! What a site withdraws from the list it need not rebuild it for: a second filter has these words,
-//! and lets one word in 1,000 pass that is on the list and was not withdrawn.
+//! A false positive refuses a good password, so its owner has to choose another: one in 10,000
+//! here. A site can withdraw words from the list without rebuilding the filter: a second filter has
+//! the withdrawn words. Its false positives accept one in 1,000 words that are on the list and were
+//! not withdrawn.
 
 #![expect(clippy::print_stdout, reason = "an example for the command line")]
 
@@ -12,16 +13,16 @@ use lsm_sieve::hash::{HashId, KeyHash, KeyHasher, Seed};
 use lsm_sieve::math::{Items, Rate};
 use lsm_sieve_classics::filter::{Composite, Kind, Membership};
 
-/// What people type first; a real list has millions.
+/// Obvious passwords; a real list has millions.
 const WORDS: &str = include_str!("data/passwords.txt");
 
-/// On the list, and allowed nevertheless.
+/// Words on the list that are allowed.
 const WITHDRAWN: [&str; 2] = ["starwars", "sunshine"];
 
-/// Nobody gains by guessing this seed: the list is public.
+/// This seed need not be secret: the list is public.
 const SEED: Seed = Seed::from_bytes(*b"obvious password");
 
-/// Letters count alike in either case, and digits at the end hide nothing.
+/// Ignores case, and digits at the end.
 fn hash(hasher: &KeyHasher, word: &str) -> KeyHash {
     let word = word.trim().to_lowercase();
     let stem = word.trim_end_matches(|c: char| c.is_ascii_digit());
@@ -48,7 +49,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let withdrawn = WITHDRAWN.iter();
     withdrawn.for_each(|word| list.remove(hash(&hasher, word)));
     let verdict = match list.membership(hash(&hasher, &password)) {
-        Membership::ProbablyIn => "refused: it is among the first that anybody tries",
+        Membership::ProbablyIn => "refused: it is among the first that an attacker tries",
         Membership::ProbablyOut => "accepted: it was withdrawn from the list",
         Membership::NeverIn => "accepted: it is certainly not on the list",
     };

@@ -1,8 +1,8 @@
 //! Draws the picture of the README from recorded figures:
 //! `cargo run -p lsm-sieve-cli --example readme_chart -- docs/images`
 //!
-//! `benches/record/gain.json` holds every figure with its commit, machine and command. A point is
-//! the middle of its runs; its error bar reaches from the lowest to the highest.
+//! `benches/record/gain.json` has every figure with its commit, machine and command. A point is in
+//! the middle of its runs; its error bar extends from the lowest to the highest.
 
 #![expect(
     clippy::disallowed_methods,

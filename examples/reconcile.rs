@@ -1,8 +1,8 @@
-//! Two replicas that drifted apart learn from each other's filters what to send, and send hardly
-//! anything twice: `cargo run --example reconcile`
+//! Two replicas with different keys find out from each other's filters which keys to send, and send
+//! hardly any key twice: `cargo run --example reconcile`
 //!
-//! A key is sent when the other's filter says *absent*. A false positive holds one in a hundred
-//! back; the next round has another seed, so two rounds or three do.
+//! A key is sent if the other replica's filter says *absent*. A false positive withholds one key in
+//! a hundred. The next round has another seed, so two or three rounds suffice.
 
 #![expect(clippy::print_stdout, reason = "an example for the command line")]
 
@@ -17,7 +17,7 @@ fn hash(round: u8, key: u64) -> KeyHash {
     KeyHasher::new(HashId::Xxh3, Seed::from_bytes([round; 16])).hash(&key.to_be_bytes())
 }
 
-/// Both replicas size alike, so that their filters can be compared.
+/// Both replicas use the same size, so that their filters can be compared.
 fn filter(round: u8, keys: &Replica) -> Result<Stage, StageError> {
     let filter = Stage::with_rate(Kind::Partitioned, Items::new(60_000), Rate::ONE_PERCENT)?;
     keys.iter()
@@ -35,7 +35,7 @@ fn main() -> Result<(), Mismatch> {
     let mut right: Replica = (3_000..52_000).collect();
     for round in 1.. {
         let (ours, theirs) = (filter(round, &left)?, filter(round, &right)?);
-        // |A ∩ B| = |A| + |B| − |A ∪ B|, each from the set bits alone; AND bounds it from above.
+        // |A ∩ B| = |A| + |B| − |A ∪ B|, each estimated from set bits; AND gives an upper bound.
         let union = ours.try_clone()?;
         union.or_with(&theirs)?;
         let estimate = |stage: &Stage| stage.estimated_items().get();
@@ -50,7 +50,7 @@ fn main() -> Result<(), Mismatch> {
         println!("round {round}: about {common} in common (AND: {bound}), {sent:?} sent");
         right.extend(&to_right);
         left.extend(&to_left);
-        // A digest of both sets would tell.
+        // A real system would compare digests of the two sets.
         if left == right {
             break;
         }

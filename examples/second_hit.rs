@@ -1,6 +1,6 @@
-//! Cache on the second hit: what is asked for once within a window is not worth a write to the
-//! cache, and a sliding filter remembers it in a byte or two. `cargo run --example second_hit [--
-//! FILE lis|u64be|u32be|lines]`; without a trace, draws from Zipf's law.
+//! Cache on the second hit: a key that is read only once within a window is not worth a write to
+//! the cache. A sliding filter remembers the keys in one or two bytes each. `cargo run --example
+//! second_hit [-- FILE lis|u64be|u32be|lines]`; without a trace, it draws keys from Zipf's law.
 
 #![expect(clippy::print_stdout, reason = "an example for the command line")]
 
@@ -15,7 +15,7 @@ use std::path::Path;
 
 const CACHED: usize = 5_000;
 
-/// Hits and writes of a first-in-first-out cache that takes every miss, or the second one only.
+/// Hits and writes of a FIFO cache that admits keys on every miss, or only on their second miss.
 fn run(ids: &[u64], mut seen: Option<Sliding>) -> (usize, usize) {
     let hasher = KeyHasher::new(HashId::Xxh3, Seed::from_bytes(*b"seen but not yet"));
     let (mut cached, mut order) = (HashSet::new(), VecDeque::new());

@@ -1,5 +1,5 @@
-//! How many look-ups of a trace a filter could spare: those of ids not seen before, if the first
-//! access to an id inserts it. `cargo run --example would_it_help -- FILE lis|u64be|u32be|lines`
+//! Counts the lookups of a trace that a filter could answer: those of new ids, if the first access
+//! to an id inserts it. `cargo run --example would_it_help -- FILE lis|u64be|u32be|lines`
 
 #![expect(clippy::print_stdout, reason = "an example for the command line")]
 
@@ -23,11 +23,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     let share = 100.0 * seen.len() as f64 / lookups as f64;
     println!(
-        "{} of {lookups} look-ups ({share:.1} %) are first ones",
+        "{} of {lookups} lookups ({share:.1} %) are of new ids",
         seen.len()
     );
     if share < 10.0 {
-        println!("hardly any miss: filters would cost more than they spare");
+        println!("too few misses: filters would cost more than they save");
     }
     Ok(())
 }

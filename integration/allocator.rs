@@ -1,7 +1,8 @@
-//! The allocator of the tests: the system's, until it is told to fail.
+//! The allocator of the tests: the system's, with allocations that fail on request.
 //!
-//! What fails is the n-th allocation of at least so many bytes, once or from then on, of all
-//! threads: so only a test that is alone in its process may ask for it.
+//! A [`Shortage`] names which allocations of at least a given size fail: the n-th alone, or it and
+//! all that follow. It counts those of all threads, so a test that uses it must be alone in its
+//! process.
 
 #![expect(unsafe_code, reason = "an allocator is an unsafe trait")]
 
@@ -15,7 +16,7 @@ static ALLOCATOR: Failing = Failing;
 
 struct Failing;
 
-/// Smaller allocations succeed and do not count.
+/// Smaller allocations succeed and are not counted.
 static LEAST_BYTES: AtomicUsize = AtomicUsize::new(usize::MAX);
 static SEEN: AtomicU64 = AtomicU64::new(0);
 static NTH: AtomicU64 = AtomicU64::new(0);
@@ -25,15 +26,15 @@ static STRUCK: AtomicU64 = AtomicU64::new(0);
 /// Which allocations fail.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shortage {
-    /// Of at least so many bytes,
+    /// The least size that counts.
     pub(crate) least_bytes: usize,
-    /// the one of this number, from 0,
+    /// The number of the allocation that fails, from 0.
     pub(crate) nth: u64,
-    /// and all that follow.
+    /// Whether all that follow fail too.
     pub(crate) for_ever: bool,
 }
 
-/// Does something while allocations fail; how many did.
+/// Runs `work` while allocations fail. Returns its result and how many failed.
 pub(crate) fn during<T>(shortage: Shortage, work: impl FnOnce() -> T) -> (T, u64) {
     SEEN.store(0, Relaxed);
     STRUCK.store(0, Relaxed);

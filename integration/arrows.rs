@@ -1,5 +1,5 @@
-//! The order of reading is the order of building: within each crate, a module uses only what stands
-//! before it. Between crates the compiler sees to it.
+//! Checks the order of modules: within each crate, a module uses only what stands before it in the
+//! map of `lib.rs`. Between crates the compiler checks it.
 
 #![expect(
     clippy::unwrap_used,
@@ -28,7 +28,7 @@ fn lib(root: &Path) -> String {
     fs::read_to_string(root.join("lib.rs")).expect("a crate has a lib.rs")
 }
 
-/// The modules in the order of the map in `lib.rs`, where each stands between backticks.
+/// The modules in the order of the map in `lib.rs`, where each is named in backticks.
 fn order(lib: &str) -> Vec<&str> {
     let (_, map) = lib.split_once("# Map").expect("lib.rs has a map");
     let (map, _) = map.split_once("\n\n").expect("the map has an end");
@@ -79,7 +79,7 @@ fn every_module_uses_only_what_stands_before_it() {
     );
 }
 
-/// How many uses were looked at in one crate.
+/// Checks one crate. Returns the number of uses that were checked.
 fn checked(root: &Path) -> usize {
     let lib = lib(root);
     let order = order(&lib);
@@ -100,7 +100,7 @@ fn checked(root: &Path) -> usize {
 }
 
 #[test]
-fn the_map_has_every_module_but_that_of_tests_and_no_other() {
+fn map_lists_every_module_except_tests() {
     for root in roots() {
         let lib = lib(&root);
         let mut declared: Vec<_> = declared(&lib)

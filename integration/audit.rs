@@ -1,8 +1,8 @@
-//! A filter that lies is found out by the audits, and nothing is lost from then on.
+//! Audits find a filter that says *absent* for a key that is there. From then on no read is lost.
 //!
-//! The lies are planted on disk, all checksums right: a summary or a table's filter without its
-//! keys, as a fault of memory or of this crate would leave them. Sampling is by 1 in 16 and the
-//! expected number of reads of a key until one is audited is 16; 8 times that must do.
+//! The false negatives are injected on disk, with right checksums: a summary or segment filter
+//! without its keys, as a fault of memory or of this crate would leave it. One negative in 16 is
+//! audited, so 16 reads of a key are expected until one is. The tests allow 8 times as many.
 
 #![expect(
     clippy::unwrap_used,
@@ -20,7 +20,7 @@ use rocksdb::{DEFAULT_COLUMN_FAMILY_NAME, ReadOptions};
 
 use crate::copy::{sidecars, stamps, summaries};
 use crate::twin::{
-    Model, absent_key, agree, cover, fill, key, options, settle, sieve, strict, whole,
+    Model, absent_key, agree, check_settled, cover, fill, key, options, settle, sieve, strict,
 };
 use crate::verification::without_keys;
 
@@ -28,7 +28,7 @@ const KEYS: u64 = 500;
 const ONE_IN: u32 = 16;
 const READS: u64 = 8 * ONE_IN as u64;
 
-/// With room for all keys: upkeep puts no summary of its own in the place of the one that lies.
+/// The summary has room for all keys, so that maintenance does not replace the faulty one.
 fn audited() -> SieveOptions {
     let room = Items::new(2 * KEYS);
     strict().expected_keys(room).audit(ONE_IN)
@@ -42,7 +42,7 @@ fn filters(path: &Path) -> PathBuf {
     path.join("sieve")
 }
 
-/// A closed database of one table, and its model.
+/// A closed database of one SST, and its model.
 fn write(path: &Path) -> Model {
     let db = open(path);
     let mut model = Model::new();
@@ -53,21 +53,21 @@ fn write(path: &Path) -> Model {
     model
 }
 
-/// What must hold of a database whose filters were refuted: every read is right, nothing is ruled
-/// out and nothing stored; and after a reopen it has new filters, which are right.
-fn is_cured(db: SieveDb, path: &Path, model: &Model) {
-    let refutation = db.refutation().expect("an audit refuted a filter");
-    assert_eq!(refutation.family, DEFAULT_COLUMN_FAMILY_NAME);
-    assert!(refutation.noted, "the folder says so");
-    assert_eq!(db.inspect().unwrap().refutation, Some(refutation));
-    assert_eq!(db.stats().refuted, 1);
+/// Checks a database in which a false negative was found: every read is right, no answer is
+/// *absent* and no filter is stored. After a reopen it has new filters, which are right.
+fn recovers_from_false_negative(db: SieveDb, path: &Path, model: &Model) {
+    let false_negative = db.false_negative().expect("an audit refuted a filter");
+    assert_eq!(false_negative.cf, DEFAULT_COLUMN_FAMILY_NAME);
+    assert!(false_negative.noted, "the folder says so");
+    assert_eq!(db.inspect().unwrap().false_negative, Some(false_negative));
+    assert_eq!(db.stats().false_negatives, 1);
     agree(&db, model);
-    assert_eq!(db.answer(absent_key(1)), Answer::Maybe);
+    assert_eq!(db.filter_answer(absent_key(1)), Answer::Maybe);
     assert!(db.consolidate().is_err());
-    assert!(!db.wait_until_covered(std::time::Duration::from_secs(1)));
+    assert!(!db.wait_until_complete(std::time::Duration::from_secs(1)));
     db.create_cf("later", &options()).unwrap();
     let later = db.cf_handle("later").unwrap();
-    assert_eq!(db.answer_cf(&later, b"x"), Answer::Maybe);
+    assert_eq!(db.filter_answer_cf(&later, b"x"), Answer::Maybe);
     drop(later);
     db.put(b"written later", b"1").unwrap();
     db.flush().unwrap();
@@ -84,23 +84,24 @@ fn is_cured(db: SieveDb, path: &Path, model: &Model) {
     model.insert(b"written later".to_vec(), b"1".to_vec());
     let db = open(path);
     agree(&db, &model);
-    whole(&db, &model);
-    assert_eq!(db.refutation(), None);
-    assert_eq!(db.stats().refuted, 0);
-    assert_eq!(db.inspect().unwrap().refuted_runs, 1);
+    check_settled(&db, &model);
+    assert_eq!(db.false_negative(), None);
+    assert_eq!(db.stats().false_negatives, 0);
+    assert_eq!(db.inspect().unwrap().distrusted_runs, 1);
     drop(db);
     let db = SieveDb::open_for_read_only(&options(), &audited(), path, false).unwrap();
-    assert_eq!(db.inspect().unwrap().refuted_runs, 1);
+    assert_eq!(db.inspect().unwrap().distrusted_runs, 1);
 }
 
-/// Reads of one key until it is found; the reads before were lies that nobody noticed.
+/// Reads one key until it is found. Returns the number of reads before that, which were undetected
+/// false negatives.
 fn reads_until_found(read: impl Fn(&[u8]) -> bool) -> u64 {
     let key = key(7);
     (1..=READS).find(|_| read(&key)).expect("no audit in time")
 }
 
 #[test]
-fn a_summary_that_lost_its_keys_is_refuted_by_every_kind_of_read() {
+fn summary_false_negative_is_found_by_every_kind_of_read() {
     type Read = fn(&SieveDb, &[u8]) -> bool;
     let reads: [(&str, Read); 6] = [
         ("get", |db, key| db.get(key).unwrap().is_some()),
@@ -119,7 +120,9 @@ fn a_summary_that_lost_its_keys_is_refuted_by_every_kind_of_read() {
             let answers = db.multi_get([&b"absent"[..], key, b"absent too"]);
             answers[1].as_ref().unwrap().is_some()
         }),
-        ("answer", |db, key| !db.answer(key).is_absent()),
+        ("filter_answer", |db, key| {
+            !db.filter_answer(key).is_absent()
+        }),
     ];
     for (name, read) in reads {
         let home = tempfile::tempdir().unwrap();
@@ -127,32 +130,32 @@ fn a_summary_that_lost_its_keys_is_refuted_by_every_kind_of_read() {
         without_keys(&summaries(&filters(home.path()))[0]);
         let db = open(home.path());
         settle(&db);
-        assert!(db.refutation().is_none(), "{name}");
+        assert!(db.false_negative().is_none(), "{name}");
         let reads = reads_until_found(|key| read(&db, key));
         assert!(
             reads > 1 || db.stats().audited > 0,
             "{name}: it did not lie"
         );
-        is_cured(db, home.path(), &model);
+        recovers_from_false_negative(db, home.path(), &model);
     }
 }
 
-/// The table's filter has a part in the front's second look and is asked by RocksDB as well: an
-/// audit that went through it would believe it.
+/// The segment filter takes part in the segment-filter check, and RocksDB probes it as well. An
+/// audit whose read went through it would trust it.
 #[test]
-fn a_table_filter_that_lost_its_keys_is_refuted() {
+fn segment_filter_false_negative_is_found() {
     let home = tempfile::tempdir().unwrap();
     let model = write(home.path());
     without_keys(&sidecars(&filters(home.path()))[0]);
     let db = open(home.path());
     settle(&db);
     reads_until_found(|key| db.get(key).unwrap().is_some());
-    is_cured(db, home.path(), &model);
+    recovers_from_false_negative(db, home.path(), &model);
 }
 
-/// Both layers deny the same key, and the audit asks neither.
+/// Summary filter and segment filter deny the same key. The audit reads past both.
 #[test]
-fn filters_that_agree_on_a_lie_are_refuted() {
+fn false_negative_of_both_filters_is_found() {
     let home = tempfile::tempdir().unwrap();
     let model = write(home.path());
     without_keys(&summaries(&filters(home.path()))[0]);
@@ -160,12 +163,12 @@ fn filters_that_agree_on_a_lie_are_refuted() {
     let db = open(home.path());
     settle(&db);
     reads_until_found(|key| db.get(key).unwrap().is_some());
-    is_cured(db, home.path(), &model);
+    recovers_from_false_negative(db, home.path(), &model);
 }
 
-/// Here a lie is no missing record but an old one: the main file's.
+/// Here a false negative does not hide a record: it returns the older one of the main file.
 #[test]
-fn a_differential_file_whose_filter_lost_its_keys_is_refuted() {
+fn differential_file_false_negative_is_found() {
     let home = tempfile::tempdir().unwrap();
     let settings = DifferentialOptions {
         front: audited(),
@@ -195,47 +198,47 @@ fn a_differential_file_whose_filter_lost_its_keys_is_refuted() {
         let store = open();
         settle(store.front());
         if !many {
-            let refuted = reads_until_found(|key| read(&store, key) == b"new");
-            assert!(refuted > 0);
-            assert_eq!(store.front().refutation().unwrap().family, family);
+            let false_negatives = reads_until_found(|key| read(&store, key) == b"new");
+            assert!(false_negatives > 0);
+            assert_eq!(store.front().false_negative().unwrap().cf, family);
         }
         assert!(keys().all(|key| read(&store, &key) == b"new"));
     }
     let store = open();
     cover(store.front());
     assert!(keys().all(|key| store.get(key).unwrap().unwrap() == b"new"));
-    assert_eq!(store.front().refutation(), None);
+    assert_eq!(store.front().false_negative(), None);
 }
 
 #[test]
-fn without_audits_a_lie_stays() {
+fn without_audits_a_false_negative_stays() {
     let home = tempfile::tempdir().unwrap();
     write(home.path());
     without_keys(&summaries(&filters(home.path()))[0]);
     let db = SieveDb::open(&options(), &sieve().audit(0), home.path()).unwrap();
     settle(&db);
     assert!((0..READS * 10).all(|_| db.get(key(7)).unwrap().is_none()));
-    assert_eq!((db.stats().audited, db.refutation()), (0, None));
+    assert_eq!((db.stats().audited, db.false_negative()), (0, None));
 }
 
-/// A frozen front changes no file, not even for this.
+/// With read-only filters no file is changed, not even by a false negative.
 #[test]
-fn a_frozen_front_is_refuted_in_memory_alone() {
+fn read_only_filters_are_distrusted_in_memory_only() {
     let home = tempfile::tempdir().unwrap();
     write(home.path());
     without_keys(&summaries(&filters(home.path()))[0]);
     let before = stamps(&filters(home.path()), "");
-    let db = SieveDb::open(&options(), &audited().frozen(true), home.path()).unwrap();
+    let db = SieveDb::open(&options(), &audited().read_only_filters(true), home.path()).unwrap();
     settle(&db);
     reads_until_found(|key| db.get(key).unwrap().is_some());
-    assert!(!db.refutation().unwrap().noted);
+    assert!(!db.false_negative().unwrap().noted);
     drop(db);
     assert_eq!(stamps(&filters(home.path()), ""), before);
 }
 
-/// Audits race with writers, flushes and new summaries; none of them is a lie.
+/// Audits race with writers, flushes and new summary filters. None of these is a false negative.
 #[test]
-fn a_key_that_is_written_during_an_audit_refutes_nothing() {
+fn key_written_during_an_audit_is_no_false_negative() {
     const ROUNDS: u64 = 30_000;
     let home = tempfile::tempdir().unwrap();
     let db = SieveDb::open(&options(), &sieve().audit(1), home.path()).unwrap();
@@ -261,7 +264,7 @@ fn a_key_that_is_written_during_an_audit_refutes_nothing() {
             }
             match i % 3_000 {
                 0 => db.flush().unwrap(),
-                // Fails once something is refuted, which is told below.
+                // Fails once a false negative was found, which is asserted below.
                 1_500 => drop(db.consolidate()),
                 _ => {}
             }
@@ -270,12 +273,13 @@ fn a_key_that_is_written_during_an_audit_refutes_nothing() {
     });
     let stats = db.stats();
     assert!(stats.audited > 1_000, "{stats:?}");
-    assert_eq!((stats.refuted, db.refutation()), (0, None));
+    assert_eq!((stats.false_negatives, db.false_negative()), (0, None));
 }
 
-/// With unordered writes a key may be seen before its memtable has taken it, and no filter lied.
+/// With unordered writes a key may be visible before its memtable has it. That is no false
+/// negative.
 #[test]
-fn writers_without_order_refute_nothing() {
+fn unordered_writes_are_no_false_negatives() {
     const ROUNDS: u64 = 10_000;
     const KEPT: u64 = 2;
     let home = tempfile::tempdir().unwrap();
@@ -306,5 +310,5 @@ fn writers_without_order_refute_nothing() {
         over.store(true, Ordering::Relaxed);
         assert!(ended.iter().all(Result::is_ok));
     });
-    assert_eq!(db.refutation(), None);
+    assert_eq!(db.false_negative(), None);
 }

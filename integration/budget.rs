@@ -1,23 +1,23 @@
-//! A budget of memory costs look-ups, never a write and never a key.
+//! A memory budget costs lookups, never a write and never a key.
 
 use lsm_sieve::{Answer, Bits, SieveDb};
 use rocksdb::DEFAULT_COLUMN_FAMILY_NAME;
 use rocksdb::statistics::Ticker;
 
 use crate::twin::{
-    Dice, Model, absent_key, agree, agree_in, cover, fill, key, nothing_is_lost, options, scribble,
-    settle, sieve, whole, within,
+    Dice, Model, absent_key, agree, agree_in, check_settled, cover, fill, key, options, settle,
+    sieve, verify_finds_every_key, within, write_randomly,
 };
 
 #[test]
-fn with_no_room_for_filters_everything_may_be_there() {
+fn without_memory_for_filters_every_answer_is_maybe() {
     for bits in [0, 1, 511, 512, 4_096] {
         let home = tempfile::tempdir().unwrap();
         let tiny = || within(sieve(), bits, 1);
         let mut model = Model::new();
         {
             let db = SieveDb::open(&options(), &tiny(), home.path()).unwrap();
-            scribble(
+            write_randomly(
                 &db,
                 DEFAULT_COLUMN_FAMILY_NAME,
                 &mut model,
@@ -31,46 +31,46 @@ fn with_no_room_for_filters_everything_may_be_there() {
             db.consolidate().unwrap();
             cover(&db);
             agree(&db, &model);
-            let maybe = (0..100).filter(|&i| db.answer(absent_key(i)) == Answer::Maybe);
+            let maybe = (0..100).filter(|&i| db.filter_answer(absent_key(i)) == Answer::Maybe);
             assert_eq!(maybe.count(), 100, "{bits} bits cannot rule out anything");
-            nothing_is_lost(&db);
+            verify_finds_every_key(&db);
         }
         let db = SieveDb::open(&options(), &tiny(), home.path()).unwrap();
         agree(&db, &model);
         drop(db);
-        // With room again, the filters come back.
+        // With a larger budget, the filters come back.
         let db = SieveDb::open(&options(), &sieve(), home.path()).unwrap();
         agree(&db, &model);
         cover(&db);
         db.consolidate().unwrap();
-        whole(&db, &model);
+        check_settled(&db, &model);
     }
 }
 
-/// Past a budget that held at first, a summary that would grow answers maybe.
+/// A summary that would outgrow its budget, which it kept at first, answers *maybe*.
 #[test]
-fn a_summary_that_outgrows_its_budget_loses_no_key() {
+fn summary_over_budget_loses_no_key() {
     let home = tempfile::tempdir().unwrap();
     let budget = within(sieve(), 20_000, 1);
     let db = SieveDb::open(&options(), &budget, home.path()).unwrap();
     let mut model = Model::new();
     fill(&db, &mut model, 0..100);
     cover(&db);
-    assert!(db.answer(absent_key(7)).is_absent());
+    assert!(db.filter_answer(absent_key(7)).is_absent());
     fill(&db, &mut model, 100..6_000);
     for i in 0..6_000 {
-        assert_eq!(db.answer(key(i)), Answer::Maybe);
+        assert_eq!(db.filter_answer(key(i)), Answer::Maybe);
     }
     db.flush().unwrap();
     agree(&db, &model);
     cover(&db);
     agree(&db, &model);
-    nothing_is_lost(&db);
+    verify_finds_every_key(&db);
 }
 
-/// A budget with room for all filters takes none away.
+/// A budget with room for all filters evicts none.
 #[test]
-fn filters_that_fit_the_budget_stay() {
+fn filters_within_budget_are_kept() {
     let home = tempfile::tempdir().unwrap();
     let mut settings = options();
     settings.set_disable_auto_compactions(true);
@@ -80,7 +80,7 @@ fn filters_that_fit_the_budget_stay() {
     unbounded.flush().unwrap();
     cover(&unbounded);
     unbounded.consolidate().unwrap();
-    let column = &unbounded.inspect().unwrap().columns[0];
+    let column = &unbounded.inspect().unwrap().cfs[0];
     let segments = column
         .segments
         .iter()
@@ -91,16 +91,16 @@ fn filters_that_fit_the_budget_stay() {
     let db = SieveDb::open(&settings, &budget, home.path()).unwrap();
     cover(&db);
     settle(&db);
-    for table in &db.inspect().unwrap().columns[0].segments {
+    for table in &db.inspect().unwrap().cfs[0].segments {
         assert!(table.filter.is_some(), "{table:?}");
     }
-    whole(&db, &model);
+    check_settled(&db, &model);
 }
 
-/// It was flushed for and all tables were read, at each pause of the writers, for one that would
-/// answer maybe as well.
+/// At each pause of the writers, maintenance flushed and read all SSTs, only to build a summary
+/// that would answer *maybe* as well.
 #[test]
-fn for_a_summary_without_room_nothing_is_flushed() {
+fn summary_over_budget_causes_no_flush() {
     let home = tempfile::tempdir().unwrap();
     let mut settings = options();
     settings.set_disable_auto_compactions(true);
@@ -110,20 +110,20 @@ fn for_a_summary_without_room_nothing_is_flushed() {
     fill(&db, &mut model, 0..3_000);
     db.flush().unwrap();
     settle(&db);
-    let tables = || db.inspect().unwrap().columns[0].segments.len();
+    let tables = || db.inspect().unwrap().cfs[0].segments.len();
     let before = tables();
     for i in 3_000..3_005 {
         fill(&db, &mut model, i..i + 1);
         db.consolidate().unwrap();
-        assert_eq!(db.answer(absent_key(i)), Answer::Maybe);
+        assert_eq!(db.filter_answer(absent_key(i)), Answer::Maybe);
     }
     assert_eq!(tables(), before);
     agree(&db, &model);
 }
 
-/// The budget holds for the tables' filters as well, and once it does, upkeep reads no more.
+/// The budget covers segment filters too. Once it is kept, maintenance reads nothing more.
 #[test]
-fn upkeep_comes_to_rest_within_any_budget() {
+fn maintenance_settles_under_any_budget() {
     for bits in [
         0,
         4_096,
@@ -149,7 +149,8 @@ fn upkeep_comes_to_rest_within_any_budget() {
         cover(&db);
         db.consolidate().unwrap();
         let look = || settle(&db);
-        // One pass to make filters, one to drop those that do not fit, one to find it quiet.
+        // One maintenance run to build filters, one to drop those over budget, one to find nothing
+        // to do.
         (0..3).for_each(|_| look());
         let blocks_read = || {
             let hits = settings.get_ticker_count(Ticker::BlockCacheDataHit);
@@ -166,7 +167,7 @@ fn upkeep_comes_to_rest_within_any_budget() {
         let read = blocks_read() > before;
         look();
 
-        let column = &db.inspect().unwrap().columns[0];
+        let column = &db.inspect().unwrap().cfs[0];
         let filters = column
             .segments
             .iter()
@@ -192,7 +193,7 @@ fn upkeep_comes_to_rest_within_any_budget() {
 }
 
 fn bits_of(db: &SieveDb) -> u64 {
-    let columns = db.inspect().expect("tables can be listed").columns;
+    let columns = db.inspect().expect("tables can be listed").cfs;
     let families = columns.iter().map(|column| {
         let filters = column
             .segments
@@ -203,11 +204,11 @@ fn bits_of(db: &SieveDb) -> u64 {
     families.sum()
 }
 
-/// The filters of several families share one budget.
+/// The filters of several column families share one budget.
 #[test]
-fn all_families_together_keep_the_budget() {
+fn all_cfs_share_one_budget() {
     const FAMILIES: [&str; 3] = ["a", "b", "c"];
-    // The least that a summary or a filter of a line takes, for each.
+    // The least size of a summary filter and of a segment filter of one cache line, for each.
     const LINES: u64 = 8 * 512;
     for bits in [0, 30_000, 90_000, 150_000, 1 << 30] {
         let home = tempfile::tempdir().unwrap();
@@ -247,9 +248,9 @@ fn all_families_together_keep_the_budget() {
     }
 }
 
-/// Every look-up passes through the tables of level 0, few through any one of the last level.
+/// Every lookup reaches the SSTs of level 0; few reach any one SST of the last level.
 #[test]
-fn the_filters_of_the_last_level_go_first() {
+fn filters_of_the_last_level_are_evicted_first() {
     let home = tempfile::tempdir().unwrap();
     let mut settings = options();
     settings.set_disable_auto_compactions(true);
@@ -266,15 +267,15 @@ fn the_filters_of_the_last_level_go_first() {
         cover(&db);
         db.consolidate().unwrap();
         settle(&db);
-        bits_of(&db) + db.health().memory.fronts.get()
+        bits_of(&db) + db.health().memory.overhead.get()
     };
     let budget = sieve().memory_budget(Bits::new(used - 1_000));
     let db = SieveDb::open(&settings, &budget, home.path()).unwrap();
     for round in 0..2 {
         cover(&db);
         (0..3).for_each(|_| settle(&db));
-        let tables = &db.inspect().unwrap().columns[0].segments;
-        // Upkeep may flush in the middle of a fill.
+        let tables = &db.inspect().unwrap().cfs[0].segments;
+        // Maintenance may flush in the middle of a fill.
         assert!(tables.len() as u64 >= 3 + round);
         for table in tables {
             let is_upper = table.level == Some(0);
@@ -286,9 +287,9 @@ fn the_filters_of_the_last_level_go_first() {
     }
 }
 
-/// Summaries that outgrow their share are dropped and made anew under the writers' feet.
+/// Summaries that outgrow their share are dropped and rebuilt while writers insert.
 #[test]
-fn writers_read_their_own_keys_while_summaries_come_and_go() {
+fn writers_read_their_own_keys_while_summaries_are_dropped_and_rebuilt() {
     const FAMILIES: [&str; 2] = ["a", "b"];
     let home = tempfile::tempdir().unwrap();
     let budget = within(sieve(), 120_000, 3);
@@ -301,7 +302,10 @@ fn writers_read_their_own_keys_while_summaries_come_and_go() {
                 let cf = db.cf_handle(name).unwrap();
                 for i in 0..20_000 {
                     db.put_cf(&cf, key(i), b"mine").unwrap();
-                    assert!(!db.answer_cf(&cf, key(i)).is_absent(), "key {i} is lost");
+                    assert!(
+                        !db.filter_answer_cf(&cf, key(i)).is_absent(),
+                        "key {i} is lost"
+                    );
                     if i % 1_000 == 0 {
                         db.flush_cf(&cf).unwrap();
                     }
@@ -313,13 +317,13 @@ fn writers_read_their_own_keys_while_summaries_come_and_go() {
             .all(std::thread::ScopedJoinHandle::is_finished)
         {
             settle(&db);
-            // What does not fit is told, and costs no key.
+            // A summary over budget is an error, and loses no key.
             drop(db.consolidate());
         }
     });
     for name in FAMILIES {
         let cf = db.cf_handle(name).unwrap();
-        let lost = (0..20_000).filter(|&i| db.answer_cf(&cf, key(i)).is_absent());
+        let lost = (0..20_000).filter(|&i| db.filter_answer_cf(&cf, key(i)).is_absent());
         assert_eq!(lost.count(), 0, "{name}");
     }
 }

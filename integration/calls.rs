@@ -1,15 +1,16 @@
-//! Every call that takes a column family, by a handle, by name or in a batch, over a second family whose content
-//! is not that of the default family, without transactions and with those of either kind.
+//! Every call that takes a column family, by a handle, by name or in a batch. Each is made on a
+//! second family whose keys differ from those of the default family: without transactions, and with
+//! either kind of them.
 //!
 //! ```text
 //!            default family   second family
-//!   d00..         there              -        each: the first half in an SST, the rest in a memtable
-//!   o00..           -              there
-//!   b00..         there            there      each with a value of its own
+//!   d00..        present            -        each: half of them in an SST, half in a memtable
+//!   o00..           -            present
+//!   b00..        present         present     each with a value of its own
 //! ```
 //!
-//! The calls are in tables, one for each way to check them; `sources` lists those that there are, and a test holds
-//! the one against the other: a new method needs a row.
+//! The calls are in tables, one for each way to check them. `sources` lists the methods that exist,
+//! and a test compares both: a new method needs a row.
 
 #![expect(
     clippy::unwrap_used,
@@ -40,7 +41,7 @@ const OTHER: &str = "other";
 
 type Handle<'db> = Arc<BoundColumnFamily<'db>>;
 
-/// A kind of database: how its transactions are kept apart.
+/// A kind of database: how it isolates transactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Plain,
@@ -51,7 +52,7 @@ enum Kind {
 const KINDS: [Kind; 3] = [Kind::Plain, Kind::Optimistic, Kind::Locking];
 
 impl Kind {
-    /// Locks are not waited for.
+    /// No call waits for a lock.
     fn sieve(self) -> SieveOptions {
         match self {
             Self::Plain => sieve(),
@@ -66,7 +67,7 @@ impl Kind {
     }
 }
 
-/// A database with two families, and what is in them.
+/// A database with two families, and what they hold.
 struct World {
     db: SieveDb,
     kind: Kind,
@@ -75,17 +76,17 @@ struct World {
     home: TempDir,
 }
 
-/// So many keys of each sort, of which half are in an SST.
+/// Keys of each kind. Half of them are in an SST.
 const EACH: usize = 12;
 
 fn keys(sort: char) -> impl Iterator<Item = Vec<u8>> {
     (0..EACH).map(move |i| format!("{sort}{i:02}").into_bytes())
 }
 
-/// Of each sort one key in an SST, and one in a memtable.
+/// The sampled keys of each kind: one in an SST, one in a memtable.
 const SAMPLE: [usize; 2] = [0, EACH - 1];
 
-/// Of each sort, and of keys that are nowhere.
+/// The sampled keys of each kind, and some that do not exist.
 fn sampled_keys() -> impl Iterator<Item = Vec<u8>> {
     let sorts = ['d', 'o', 'b', 'n'].into_iter();
     sorts.flat_map(|sort| SAMPLE.map(|i| format!("{sort}{i:02}").into_bytes()))
@@ -139,21 +140,21 @@ impl World {
         self.db.cf_handle(family).unwrap()
     }
 
-    /// What the second family has under this key.
+    /// The value of the second family under this key.
     fn of_other(&self, key: &[u8]) -> Option<Vec<u8>> {
         self.other.get(key).cloned()
     }
 }
 
-/// All keys of all sorts, and some that are nowhere.
+/// All keys of all kinds, and some that do not exist.
 fn all_keys() -> impl Iterator<Item = Vec<u8>> {
     ['d', 'o', 'b', 'n'].into_iter().flat_map(keys)
 }
 
-/// A key that is nowhere.
+/// A key that does not exist.
 const NOWHERE: &[u8] = b"nowhere";
 
-/// What a read of one key found, or one of several keys: the first's.
+/// The result of a read of one key; of several keys, that of the first.
 trait Found {
     fn value(self) -> Option<Vec<u8>>;
 }
@@ -172,7 +173,7 @@ impl<V: AsRef<[u8]>> Found for Vec<Result<Option<V>, Error>> {
     }
 }
 
-/// Rows of a table of reads: the name of each method, and how it is called.
+/// Rows of a table of reads: the name of each method, and how to call it.
 macro_rules! read_rows {
     (|$on:ident, $cf:ident, $key:ident| $($method:ident($($argument:expr),*),)*) => {
         &[$((
@@ -183,7 +184,7 @@ macro_rules! read_rows {
 }
 use read_rows;
 
-/// Rows of a table of calls whose results are alike.
+/// Rows of a table of calls with the same type of result.
 macro_rules! call_rows {
     (|$on:ident, $cf:ident, $key:ident| $($method:ident($($argument:expr),*),)*) => {
         &[$((stringify!($method), |$on, $cf, $key| $on.$method($($argument),*)),)*]
@@ -195,7 +196,7 @@ fn kind_of<T: std::fmt::Debug>(result: Result<T, Error>) -> ErrorKind {
     result.unwrap_err().kind()
 }
 
-/// The calls that the tables have, as `Type::method`.
+/// The calls in the tables, as `Type::method`.
 fn table() -> BTreeSet<String> {
     let tables = [
         reads::names(),
@@ -222,7 +223,7 @@ fn every_method_that_takes_a_cf_has_a_row() {
     assert!(table.len() >= 79, "the search is broken: {}", table.len());
 }
 
-/// Says how many calls were made in how many ways; `-- --nocapture` shows it.
+/// Prints how many calls were made in how many variants (`-- --nocapture` shows it).
 #[expect(clippy::print_stdout, reason = "it is what the test is asked for")]
 fn report(what: &str, calls: usize, variants: usize) {
     assert!(variants >= calls, "{what}: a call was left out");

@@ -1,4 +1,4 @@
-//! A database closes when it is told to, whatever its engine is busy with.
+//! A database closes at once, whatever its engine is doing.
 
 use std::path::Path;
 use std::sync::mpsc;
@@ -12,10 +12,10 @@ use crate::twin::{PATIENCE, key, options, settle, sieve};
 
 const KEYS: u64 = 20_000;
 
-/// What RocksDB writes into its log when a flush waits for a compaction.
+/// RocksDB's log message when a flush waits for a compaction.
 const WAITS: &str = "waiting on stall conditions to clear";
 
-/// Level 0 has so many tables that writers are slowed, and the compaction that would help takes
+/// Level 0 has so many SSTs that writers are slowed down, and the compaction that would help takes
 /// minutes.
 fn overloaded(path: &Path) -> Options {
     let mut options = options();
@@ -40,18 +40,18 @@ fn a_flush_waits(path: &Path) -> bool {
     log.expect("RocksDB keeps a log").contains(WAITS)
 }
 
-/// Consolidation flushes, and a flush waits until it would slow no writer. Closing waited for
-/// upkeep, which waited for the flush: minutes, where RocksDB alone ends at once.
+/// A consolidation flushes, and a flush waits until it would not slow writers down. Closing waited
+/// for maintenance, which waited for the flush: for minutes, although RocksDB alone closes at once.
 #[test]
-fn closing_waits_for_no_flush_that_waits_for_compactions() {
+fn close_does_not_wait_for_a_stalled_flush() {
     let home = tempfile::tempdir().unwrap();
     let options = overloaded(home.path());
     let db = SieveDb::open(&options, &sieve(), home.path()).unwrap();
     settle(&db);
     db.set_rate(Rate::ONE_PERCENT);
     let deadline = Instant::now() + PATIENCE;
-    // Until the pass that is to consolidate no longer ends.
-    while db.wait_until_known(Duration::from_millis(50)) {
+    // Until the maintenance run that is to consolidate no longer ends.
+    while db.wait_for_maintenance(Duration::from_millis(50)) {
         assert!(Instant::now() < deadline, "no flush waits");
     }
     let mut asked = 0;
@@ -59,7 +59,7 @@ fn closing_waits_for_no_flush_that_waits_for_compactions() {
         asked += 1;
         asked < 3
     };
-    assert!(!db.wait_until_known_while(PATIENCE, go_on) && asked == 3);
+    assert!(!db.wait_for_maintenance_while(PATIENCE, go_on) && asked == 3);
     assert!(
         !a_flush_waits(home.path()),
         "the engine cannot be told to stop"
@@ -78,9 +78,10 @@ fn closing_waits_for_no_flush_that_waits_for_compactions() {
     assert!(plain.get(key(KEYS - 1)).unwrap().is_some());
 }
 
-/// Upkeep waited for them without end, and with it whoever had asked, and every other family.
+/// Maintenance waited for stopped compactions without end. So did its callers and all other
+/// families.
 #[test]
-fn a_consolidation_waits_for_no_compaction_that_has_stopped() {
+fn consolidation_does_not_wait_for_stopped_compactions() {
     let home = tempfile::tempdir().unwrap();
     let options = overloaded(home.path());
     let db = SieveDb::open(&options, &sieve(), home.path()).unwrap();
@@ -90,16 +91,17 @@ fn a_consolidation_waits_for_no_compaction_that_has_stopped() {
     thread::scope(|scope| {
         scope.spawn(|| ended.send(db.consolidate()).unwrap());
         let end = end.recv_timeout(PATIENCE);
-        // What hangs would keep the scope open.
+        // A hanging thread would keep the scope open.
         let Ok(end) = end else { std::process::abort() };
         assert!(end.is_err(), "{end:?}");
     });
 }
 
 /// With `atomic_flush`, RocksDB 11.8.1 may take the end of one family's flush for that of another.
-/// Its flush at the end, which alone keeps what is in no log, must not run beside one of upkeep's.
+/// Its flush at close, which alone saves unlogged writes, must not run beside a flush of
+/// maintenance.
 #[test]
-fn closing_beside_a_consolidation_keeps_what_is_in_no_log() {
+fn close_beside_a_consolidation_keeps_unlogged_writes() {
     const ROUNDS: u64 = 100;
     const FAMILIES: [&str; 4] = ["default", "one", "two", "three"];
     let home = tempfile::tempdir().unwrap();
@@ -122,8 +124,8 @@ fn closing_beside_a_consolidation_keeps_what_is_in_no_log() {
                 .unwrap();
         }
         db.set_rate(Rate::ONE_PERCENT);
-        // Now upkeep flushes one family after the other.
-        db.wait_until_known(Duration::from_micros(round * 397 % 40_000));
+        // Now maintenance flushes one family after the other.
+        db.wait_for_maintenance(Duration::from_micros(round * 397 % 40_000));
         if round % 2 == 1 {
             // The same flush, by a call.
             db.cancel_all_background_work(true);

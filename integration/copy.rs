@@ -1,8 +1,8 @@
 //! The folder of a database as another process would find it.
 //!
-//! Copying the folder of an *open* database is what a crash leaves behind: the tail of the log
-//! that was written, no goodbye of the engine, no last save of the filters. (What a crash leaves
-//! of unsynced writes is the matter of the disk's own tests.)
+//! A copy of the folder of an *open* database is what a crash leaves: a log that ends where it was
+//! written last, no clean close of the engine, no last save of the filters. (What a crash leaves of
+//! unsynced writes is covered by the tests of `disk`.)
 
 #![expect(
     clippy::unwrap_used,
@@ -16,8 +16,8 @@ use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-/// Copies a folder with all that is in it, as it stands at one moment: when a file comes, goes or
-/// grows meanwhile, the copy is made anew.
+/// Copies a folder and all that is in it, as of one moment. If a file is created, removed or grows
+/// meanwhile, the copy starts again.
 pub(crate) fn copy(from: &Path, to: &Path) {
     loop {
         let before = names(from);
@@ -43,8 +43,8 @@ fn copy_once(from: &Path, to: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The names in a folder and the folders below, each with the length of the file; RocksDB's own
-/// log of events is passed over.
+/// The names in a folder and the folders below it, each with the length of the file. RocksDB's own
+/// event log is left out.
 fn names(folder: &Path) -> BTreeMap<PathBuf, u64> {
     let mut found = BTreeMap::new();
     for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
@@ -57,7 +57,7 @@ fn names(folder: &Path) -> BTreeMap<PathBuf, u64> {
     found
 }
 
-/// A folder, the folders below it, and every file in them with what it holds.
+/// A folder, the folders below it, and every file in them with its content.
 pub(crate) fn contents(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::from([(folder.to_owned(), Vec::new())]);
     for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
@@ -70,10 +70,10 @@ pub(crate) fn contents(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     found
 }
 
-/// What tells a rewritten file from one that was left alone: inode, length, time of the change.
+/// Distinguishes a rewritten file from an unchanged one: inode, length, time of the change.
 pub(crate) type Stamp = (u64, u64, i64, i64);
 
-/// The files of a folder whose names end so, with their stamps.
+/// The files of a folder with this suffix, with their stamps.
 pub(crate) fn stamps(folder: &Path, suffix: &str) -> BTreeMap<OsString, Stamp> {
     let entries = fs::read_dir(folder).unwrap().map(Result::unwrap);
     let stamp = |entry: fs::DirEntry| {
@@ -87,14 +87,14 @@ pub(crate) fn stamps(folder: &Path, suffix: &str) -> BTreeMap<OsString, Stamp> {
         .collect()
 }
 
-/// The sidecars of the segments in a filter folder, sorted; the summaries are not among them.
+/// The sidecars of segment filters in a filter folder, sorted, without those of summary filters.
 pub(crate) fn sidecars(filters: &Path) -> Vec<PathBuf> {
     let named = stamps(filters, ".sieve");
     let paths = named.keys().map(|name| filters.join(name));
     paths.filter(|path| !is_summary(path)).collect()
 }
 
-/// The summaries in a filter folder.
+/// The sidecars of summary filters in a filter folder.
 pub(crate) fn summaries(filters: &Path) -> Vec<PathBuf> {
     let named = stamps(filters, ".sieve");
     let paths = named.keys().map(|name| filters.join(name));

@@ -1,13 +1,13 @@
-//! Counts that add up: of so many look-ups, each is counted once, as what it came to.
+//! Counters that add up: each lookup is counted once, by its outcome.
 //!
 //! ```text
-//! look-ups = absent                                       the filters ruled the key out
-//!          + found                                        the engine found it
-//!          + false_positives | uncovered | unasked        the engine found nothing
-//! audited <= absent                                       one in so many of them; with 1 in 1, all
+//! lookups = absent                                         the filters denied the key
+//!         + found                                          the engine found it
+//!         + false_positives | uncovered | not_consulted    the engine found nothing
+//! audited <= the lookups that found nothing                one in n of them; with n = 1, all
 //! ```
 //!
-//! A read that failed is no look-up. Of answers without a read, only *absent* is counted.
+//! A failed read is no lookup. Of filter answers without a read, only *absent* is counted.
 
 #![expect(
     clippy::unwrap_used,
@@ -30,7 +30,7 @@ use crate::twin::{PATIENCE, absent_key, cover, key, options, settle, sieve};
 
 const OTHER: &str = "other";
 
-/// Keys that are there, half of them in an SST and half in a memtable, beside as many that are not.
+/// Keys that exist, half of them in an SST and half in a memtable, and as many that do not.
 const KEYS: u64 = 1_000;
 
 struct World {
@@ -60,12 +60,12 @@ impl World {
         Self { db, _home: home }
     }
 
-    /// Waits until the segment filters are asked where the summary says *maybe*.
+    /// Waits until segment filters are checked if the summary says *maybe*.
     fn with_segment_filters(self) -> Self {
         let began = Instant::now();
         let are_asked = || {
-            let families = self.db.health().families;
-            families.iter().all(|family| family.looks_twice)
+            let families = self.db.health().cfs;
+            families.iter().all(|family| family.asks_segment_filters)
         };
         while !are_asked() {
             assert!(
@@ -82,7 +82,7 @@ impl World {
         self.db.stats_cf(family).unwrap()
     }
 
-    /// What a call adds to the counts of its family; to those of the other it adds nothing.
+    /// What a call adds to the counters of its family. It adds nothing to those of the other.
     fn counted<R>(&self, name: &str, family: &str, call: impl FnOnce() -> R) -> (Stats, R) {
         let other = if family == DEFAULT { OTHER } else { DEFAULT };
         let before = [family, other].map(|family| self.stats(family));
@@ -94,7 +94,7 @@ impl World {
             after[0] + after[1],
             "{name}: the sum of both"
         );
-        let healths = self.db.health().families;
+        let healths = self.db.health().cfs;
         let health = healths.into_iter().find(|health| health.name == family);
         assert_eq!(health.unwrap().stats, after[0], "{name}: health");
         (difference(after[0], before[0]), done)
@@ -107,13 +107,13 @@ fn difference(after: Stats, before: Stats) -> Stats {
     difference.found -= before.found;
     difference.false_positives -= before.false_positives;
     difference.uncovered -= before.uncovered;
-    difference.unasked -= before.unasked;
+    difference.not_consulted -= before.not_consulted;
     difference.audited -= before.audited;
-    difference.refuted -= before.refuted;
+    difference.false_negatives -= before.false_negatives;
     difference
 }
 
-/// Keys that are there and keys that are not, of which one follows another in no order.
+/// Keys that exist and keys that do not, mixed.
 fn mixed() -> Vec<Vec<u8>> {
     let there = (0..KEYS).map(key);
     let absent = (0..KEYS).map(absent_key);
@@ -122,15 +122,15 @@ fn mixed() -> Vec<Vec<u8>> {
     keys
 }
 
-/// The family of a call: it says so if it takes one.
+/// The family of a call: its name says whether it takes one.
 fn family_of(name: &str) -> &'static str {
     if name.contains("_cf") { OTHER } else { DEFAULT }
 }
 
-/// Checks that the counts of a call are what it came to. `audits`: whether every *absent* of the filters is
+/// Checks that the counters of a call match its outcome. `audits`: whether every negative is
 /// audited.
 fn adds_up(name: &str, stats: Stats, tally: Tally, audits: bool) {
-    let misses = stats.absent + stats.false_positives + stats.uncovered + stats.unasked;
+    let misses = stats.absent + stats.false_positives + stats.uncovered + stats.not_consulted;
     let counted = Tally {
         found: stats.found,
         missing: misses,
@@ -139,17 +139,21 @@ fn adds_up(name: &str, stats: Stats, tally: Tally, audits: bool) {
     assert_eq!(counted, tally, "{name}: {stats:?}");
     assert_eq!(stats.lookups(), tally.found + tally.missing, "{name}");
     let audited = if audits { stats.absent } else { 0 };
-    assert_eq!((stats.audited, stats.refuted), (audited, 0), "{name}");
+    assert_eq!(
+        (stats.audited, stats.false_negatives),
+        (audited, 0),
+        "{name}"
+    );
 }
 
-/// What all of the keys come to.
+/// The outcome of reading all keys.
 const ALL: Tally = Tally {
     found: KEYS,
     missing: KEYS,
     failed: 0,
 };
 
-/// Every read of the database and of a snapshot, of batches of several sizes.
+/// Every read of the database and of a snapshot, in batches of several sizes.
 fn every_read_adds_up(world: &World, audits: bool) -> Stats {
     let keys = mixed();
     let mut sum = Stats::default();
@@ -189,20 +193,20 @@ fn summary_filters_count_each_lookup_once() {
         !world
             .db
             .health()
-            .families
+            .cfs
             .iter()
-            .any(|family| family.looks_twice)
+            .any(|family| family.asks_segment_filters)
     );
     let stats = every_read_adds_up(&world, true);
     assert!(stats.absent > stats.found * 9 / 10, "{stats:?}");
 }
 
-/// The summary filters let most absent keys by here.
+/// Most absent keys pass the summary filters here.
 #[test]
 fn segment_filters_count_each_lookup_once() {
     let sieve = audited().summary_rate(Rate::new(0.9).unwrap());
     let world = World::new(&sieve, &options()).with_segment_filters();
-    let families = world.db.health().families;
+    let families = world.db.health().cfs;
     let lets_by = families.iter().all(|family| family.predicted_rate > 0.3);
     assert!(lets_by, "{families:?}");
     let stats = every_read_adds_up(&world, true);
@@ -225,11 +229,13 @@ fn filters_of_any_settings_count_each_lookup_once() {
     }
 }
 
-/// With a family whose coverage is not known.
+/// With a family whose coverage is unknown.
 #[test]
-fn lookups_under_filters_that_know_nothing_are_counted_once() {
+fn lookups_without_coverage_are_counted_once() {
     let world = World::new(&audited(), &options());
-    let stats = world.db.with_engine(|_| every_read_adds_up(&world, true));
+    let stats = world
+        .db
+        .with_engine_untracked(|_| every_read_adds_up(&world, true));
     assert_eq!((stats.absent, stats.false_positives), (0, 0));
     assert!(stats.uncovered > 0);
 }
@@ -255,7 +261,7 @@ fn lookups_of_transactions_are_counted_once() {
     }
 }
 
-/// A key that the transaction wrote is not looked up; nor is a batch with one.
+/// A key that the transaction wrote is no lookup, nor is a batch with one.
 #[test]
 fn reads_of_own_writes_are_no_lookups() {
     const OWN: u64 = 30;
@@ -285,9 +291,9 @@ fn reads_of_own_writes_are_no_lookups() {
     }
 }
 
-/// Read from memory alone, what is in an SST ends in an error.
+/// Reads limited to the block cache fail if the key is in an SST.
 #[test]
-fn reads_that_fail_are_no_lookups() {
+fn failed_reads_are_no_lookups() {
     let mut uncached = BlockBasedOptions::default();
     uncached.disable_cache();
     let mut options = options();
@@ -334,12 +340,14 @@ fn reads_that_fail_are_no_lookups() {
 }
 
 #[test]
-fn answers_count_what_is_absent_and_nothing_else() {
+fn filter_answers_count_only_absent_keys() {
     for spare_hits in [false, true] {
         let world = World::new(&audited().spare_hits(spare_hits), &options());
         let world = world.with_segment_filters();
         let keys = mixed();
-        let denied = keys.iter().filter(|key| world.db.answer(key).is_absent());
+        let denied = keys
+            .iter()
+            .filter(|key| world.db.filter_answer(key).is_absent());
         let denied = denied.count() as u64;
         assert!(denied > KEYS * 9 / 10 && denied <= KEYS);
         for (name, may_be_there) in ANSWERS {
@@ -355,12 +363,12 @@ fn answers_count_what_is_absent_and_nothing_else() {
                 ..Tally::default()
             };
             adds_up(name, stats, expected, true);
-            // RocksDB may know of the others.
+            // RocksDB may find the others in memory.
             assert!(
                 absent >= stats.absent && stats.absent > KEYS * 9 / 10,
                 "{name}"
             );
-            if name.starts_with("answer") {
+            if name.starts_with("filter_answer") {
                 assert_eq!(absent, stats.absent, "{name}");
             }
             if family == DEFAULT {
@@ -371,8 +379,8 @@ fn answers_count_what_is_absent_and_nothing_else() {
 }
 
 #[test]
-fn a_family_that_is_left_out_is_not_counted() {
-    let world = World::new(&audited().leave_out([OTHER]), &options());
+fn excluded_cf_is_not_counted() {
+    let world = World::new(&audited().exclude_cfs([OTHER]), &options());
     let cf = world.db.cf_handle(OTHER).unwrap();
     assert_eq!(world.db.stats_cf(OTHER), None);
     for (name, read) in READS.iter().filter(|(name, _)| family_of(name) == OTHER) {

@@ -1,20 +1,21 @@
-//! Kill -9 at any moment, many times over, and not one key is lost.
+//! Kill -9 at any moment, many times over: no key is lost.
 //!
 //! ```text
 //!   parent                       child (this binary, run again)
 //!   start ------------------->   open, write, flush, compact, ingest, consolidate, close, open ..
 //!   read acknowledgements <---   one line a step
 //!   SIGKILL ----------------->   (dead)
-//!   perhaps start the next on the same folder, unchecked: deaths nest
+//!   perhaps start the next on the same folder, unchecked: kills nest
 //!   copy the folder, check the copy; the original goes on as it was left
 //! ```
 //!
-//! Death follows the work: it comes some microseconds after a random number of lines, or soon
+//! The kill follows the work: it comes some microseconds after a random number of lines, or soon
 //! after the start, or while the child closes. The steps of a child are fixed by its seed, so the
-//! parent knows what every acknowledged one wrote.
+//! parent knows what every acknowledged step wrote.
 //!
-//! `LSM_SIEVE_KILLS=100000` makes a long run, `LSM_SIEVE_SEED=n` repeats the seeds of another.
-//! What a scheduler does is not in the seed: repeating one replays the work, not the instant.
+//! `LSM_SIEVE_KILLS=100000` makes a long run. `LSM_SIEVE_SEED=n` repeats the seeds of another run.
+//! Scheduling does not depend on the seed: a repetition repeats the work, not the moment of the
+//! kill.
 
 mod check;
 mod layout;
@@ -45,16 +46,16 @@ use worker::{Failed, Task};
 /// Kills of an ordinary run.
 const KILLS: u64 = 500;
 
-/// Folders that are worked on at once.
+/// Folders in use at once.
 const LANES: u64 = 2;
 
 /// Kills before a fresh folder.
 const KILLS_A_FOLDER: u64 = 25;
 
-/// A child that is silent for so long hangs.
+/// A child that prints nothing for this long hangs.
 const SILENCE: Duration = Duration::from_secs(60);
 
-/// The other half of the harness: does nothing unless told by its parent.
+/// The child half of the harness. Does nothing unless its parent started it.
 #[test]
 fn child() {
     let Some(task) = std::env::var(Task::VARIABLE)
@@ -102,11 +103,11 @@ fn kill_9_loses_no_key() {
     assert!(census.tally.absent > census.tally.keys / 20, "{census:?}");
 }
 
-/// What was done, and where death came.
+/// What was done, and when the kills came.
 #[derive(Debug, Default)]
 struct Census {
     kills: u64,
-    /// Lives that RocksDB ended, alone.
+    /// Children that crashed in RocksDB alone.
     crashes: Vec<String>,
     folders: u64,
     checks: u64,
@@ -165,7 +166,7 @@ struct Folder {
     copy: PathBuf,
     model: Model,
     history: Vec<Life>,
-    /// Some child got as far as a whole database.
+    /// Some child created the whole database.
     exists: bool,
 }
 
@@ -187,7 +188,7 @@ impl Folder {
         while killed < KILLS_A_FOLDER {
             for _ in 0..self.random.random_range(1..=3) {
                 killed += 1;
-                self.live_and_die(census)?;
+                self.run_and_kill(census)?;
                 let more = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
                     left.checked_sub(1)
                 });
@@ -203,7 +204,7 @@ impl Folder {
         Ok(())
     }
 
-    fn live_and_die(&mut self, census: &mut Census) -> Result<(), Failed> {
+    fn run_and_kill(&mut self, census: &mut Census) -> Result<(), Failed> {
         let task = Task {
             layout: self.layout.seed,
             seed: self.random.random(),
@@ -237,7 +238,7 @@ impl Folder {
         Ok(())
     }
 
-    /// Checks a copy, so that the original stays as death left it.
+    /// Checks a copy, so that the original stays as the kill left it.
     fn check(&mut self, census: &mut Census) -> Result<(), Failed> {
         if !self.exists {
             return Ok(());
@@ -259,14 +260,14 @@ impl Folder {
     }
 }
 
-/// When a child is to die.
+/// When to kill a child.
 #[derive(Clone, Copy, Debug)]
 struct Death {
-    /// After so many lines,
+    /// After this many lines,
     lines: u64,
-    /// or at the line that says that it closes,
+    /// or at the line that announces the close,
     at_close: bool,
-    /// and so much later.
+    /// and this much later.
     later: Duration,
 }
 
@@ -286,7 +287,7 @@ impl Death {
     }
 }
 
-/// How a child lived.
+/// What one child did.
 #[derive(Debug)]
 struct Life {
     #[expect(dead_code, reason = "printed when a check fails")]
@@ -297,17 +298,17 @@ struct Life {
     opened: bool,
     /// The last of open, opened, close, closed.
     stage: String,
-    /// What upkeep was called for last.
+    /// The last maintenance call.
     upkeep: String,
-    /// Steps that each writer reported as done.
+    /// The steps that each writer reported as done.
     done: [u64; WRITERS as usize],
-    /// It died by itself. Without the plugin that is RocksDB's own fault, and a death like another.
+    /// It crashed by itself. Without the plugin that is a bug of RocksDB, and counts as a kill.
     crashed: bool,
 }
 
 impl Life {
     fn note(&mut self, line: &str) -> Result<(), Failed> {
-        // The test runner may have begun the line.
+        // The test runner may have printed the start of the line.
         let Some((_, line)) = line.split_once('@') else {
             return Ok(());
         };
@@ -327,7 +328,7 @@ impl Life {
     }
 }
 
-/// Starts a child, kills it, and tells what it had said.
+/// Starts a child, kills it, and returns what it printed.
 fn live(task: &Task, death: Death) -> Result<Life, Failed> {
     let mut child = Command::new(std::env::current_exe()?)
         .args(["--exact", "crash::child", "--nocapture", "--test-threads=1"])
@@ -346,7 +347,7 @@ fn live(task: &Task, death: Death) -> Result<Life, Failed> {
         crashed: false,
     };
     let outcome = watch(&mut child, death, &mut life);
-    // It may have ended by itself; then it said why.
+    // It may have ended by itself, after printing the reason.
     child.kill()?;
     let status = child.wait()?;
     let rest = outcome?;
@@ -361,7 +362,7 @@ fn live(task: &Task, death: Death) -> Result<Life, Failed> {
     Ok(life)
 }
 
-/// Reads a child's lines until its time has come; returns those still to come.
+/// Reads the lines of a child until it is to be killed. Returns the rest of its lines.
 fn watch(child: &mut Child, death: Death, life: &mut Life) -> Result<Receiver<String>, Failed> {
     let output = child.stdout.take().ok_or("a child without output")?;
     let (send, lines) = channel();
@@ -389,7 +390,7 @@ fn watch(child: &mut Child, death: Death, life: &mut Life) -> Result<Receiver<St
     Ok(lines)
 }
 
-/// Copies a database whose process is dead. Tables never change, so links stand for copies.
+/// Copies a database whose process is dead. SSTs never change, so they are hard links.
 fn copy_folder(from: &Path, to: &Path) -> Result<(), Failed> {
     std::fs::create_dir_all(to)?;
     for entry in std::fs::read_dir(from)? {

@@ -1,10 +1,10 @@
-//! Damage to the files of filters costs time, never an answer.
+//! Damage to filter files costs time, never an answer.
 //!
-//! Each kind of damage is done to a segment's sidecar, to the summary and to the identity of a
-//! closed database. It is then opened: every key is there at once, by every read; `verify` of a
-//! frozen front has said what is wrong; upkeep has made the file anew, unless it is of a newer
-//! version or no file of ours. That *every* flipped bit is noticed is shown in `crates/format/src/format`; here
-//! the bits are sampled.
+//! Each kind of damage is done to a segment filter's sidecar, to the summary's sidecar and to the
+//! identity of a closed database. Before it is opened, `verify` with read-only filters reports the
+//! damage. After the open every read finds every key at once, and maintenance rebuilds the file,
+//! unless it is of a newer version or not ours. That *every* flipped bit is detected is shown in
+//! `crates/format/src/format`; here the bits are sampled.
 
 #![expect(
     clippy::unwrap_used,
@@ -24,12 +24,12 @@ use lsm_sieve::{OpenError, SieveDb, VerifyReport};
 use rocksdb::{DB, Options};
 
 use crate::copy::{copy, sidecars, stamps, summaries};
-use crate::twin::{Dice, Model, agree, cover, fill, options, settle, sieve, whole};
+use crate::twin::{Dice, Model, agree, check_settled, cover, fill, options, settle, sieve};
 
-/// What a file may be that is whole and not ours.
+/// What an intact file of another database is called.
 const FOREIGN: &str = "of another database";
 
-/// A closed database of four tables and some log, and another of the same keys.
+/// A closed database of four SSTs and some log, and another of the same keys.
 struct Scene {
     home: tempfile::TempDir,
     model: Model,
@@ -81,13 +81,13 @@ impl Scene {
 }
 
 fn verify_frozen(path: &Path) -> VerifyReport {
-    let db = SieveDb::open(&settings(), &sieve().frozen(true), path).unwrap();
+    let db = SieveDb::open(&settings(), &sieve().read_only_filters(true), path).unwrap();
     settle(&db);
     db.verify(true).unwrap()
 }
 
-/// Ways to spoil a file: its bytes become others.
-pub(crate) fn spoilt(bytes: &[u8], dice: &mut Dice) -> Vec<(String, Vec<u8>)> {
+/// Ways to damage a file: its bytes replaced by others.
+pub(crate) fn damaged_variants(bytes: &[u8], dice: &mut Dice) -> Vec<(String, Vec<u8>)> {
     let mut kinds = vec![("emptied".to_owned(), Vec::new())];
     for _ in 0..3 {
         let length = dice.below(bytes.len() as u64) as usize;
@@ -104,7 +104,7 @@ pub(crate) fn spoilt(bytes: &[u8], dice: &mut Dice) -> Vec<(String, Vec<u8>)> {
     kinds
 }
 
-/// The same file as a later version might write it, its checksum right.
+/// The same file as a later version might write it, with a right checksum.
 fn newer(bytes: &[u8]) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     bytes[8] = u8::MAX;
@@ -115,11 +115,11 @@ fn newer(bytes: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn a_damaged_sidecar_is_reported_rebuilt_and_loses_no_key() {
+fn damaged_sidecar_is_reported_rebuilt_and_loses_no_key() {
     let scene = Scene::new();
     let mut dice = Dice(1);
     let first = sidecars(&scene.fresh().join("sieve")).remove(0);
-    for (what, bytes) in spoilt(&fs::read(first).unwrap(), &mut dice) {
+    for (what, bytes) in damaged_variants(&fs::read(first).unwrap(), &mut dice) {
         let path = scene.fresh();
         let victim = sidecars(&path.join("sieve")).remove(0);
         fs::write(&victim, &bytes).unwrap();
@@ -131,7 +131,7 @@ fn a_damaged_sidecar_is_reported_rebuilt_and_loses_no_key() {
         assert_eq!(fs::read(&victim).unwrap(), bytes, "{what}: frozen");
         let db = open(&path);
         agree(&db, &scene.model);
-        whole(&db, &scene.model);
+        check_settled(&db, &scene.model);
         assert_ne!(fs::read(&victim).unwrap(), bytes, "{what}: not rebuilt");
         assert_eq!(
             db.verify(true).unwrap().missing,
@@ -142,7 +142,7 @@ fn a_damaged_sidecar_is_reported_rebuilt_and_loses_no_key() {
 }
 
 #[test]
-fn a_sidecar_in_the_place_of_another_is_refused() {
+fn sidecar_in_the_place_of_another_is_refused() {
     let scene = Scene::new();
     let foreign = sidecars(&scene.other());
     for what in ["swapped", FOREIGN, "a summary"] {
@@ -167,7 +167,7 @@ fn a_sidecar_in_the_place_of_another_is_refused() {
         assert!(report.damaged[0].contains(" is of another "), "{report:?}");
         let db = open(&path);
         agree(&db, &scene.model);
-        whole(&db, &scene.model);
+        check_settled(&db, &scene.model);
         assert!(verify_with(&db), "{what}");
     }
 }
@@ -178,7 +178,7 @@ fn verify_with(db: &SieveDb) -> bool {
 }
 
 #[test]
-fn a_missing_sidecar_is_reported_and_made_anew() {
+fn missing_sidecar_is_reported_and_rebuilt() {
     let scene = Scene::new();
     let path = scene.fresh();
     let all = sidecars(&path.join("sieve"));
@@ -189,14 +189,14 @@ fn a_missing_sidecar_is_reported_and_made_anew() {
     assert!(!report.missing.is_empty(), "{report:?}");
     let db = open(&path);
     agree(&db, &scene.model);
-    whole(&db, &scene.model);
+    check_settled(&db, &scene.model);
     settle(&db);
     assert!(victim.exists() && verify_with(&db));
 }
 
-/// As another release wrote all files, whose hash gave another value to a long key: they deny every key.
+/// Files of another release, whose hash gave long keys another value: they deny every key.
 #[test]
-fn sidecars_of_a_hash_that_drifted_are_refused_and_rebuilt() {
+fn sidecars_of_a_changed_hash_are_refused_and_rebuilt() {
     let scene = Scene::new();
     let path = scene.fresh();
     let filters = path.join("sieve");
@@ -215,13 +215,13 @@ fn sidecars_of_a_hash_that_drifted_are_refused_and_rebuilt() {
     assert!(report.damaged.iter().all(of_another), "{report:?}");
     let db = open(&path);
     agree(&db, &scene.model);
-    whole(&db, &scene.model);
+    check_settled(&db, &scene.model);
     assert!(verify_with(&db));
 }
 
-/// What a newer version wrote is neither used nor replaced, and its keys are read.
+/// Files of a newer version are neither used nor replaced, and their keys are found.
 #[test]
-fn newer_files_are_left_alone_and_lose_no_key() {
+fn newer_files_are_unchanged_and_lose_no_key() {
     let scene = Scene::new();
     let path = scene.fresh();
     let filters = path.join("sieve");
@@ -251,14 +251,14 @@ fn newer_files_are_left_alone_and_lose_no_key() {
 }
 
 #[test]
-fn a_damaged_summary_is_made_anew_and_loses_no_key() {
+fn damaged_summary_is_rebuilt_and_loses_no_key() {
     let scene = Scene::new();
     let mut dice = Dice(2);
     let path = scene.fresh();
     let bytes = fs::read(&summaries(&path.join("sieve"))[0]).unwrap();
     let foreign = fs::read(&summaries(&scene.other())[0]).unwrap();
     let of_segment = fs::read(&sidecars(&path.join("sieve"))[0]).unwrap();
-    let mut kinds = spoilt(&bytes, &mut dice);
+    let mut kinds = damaged_variants(&bytes, &mut dice);
     kinds.push((FOREIGN.to_owned(), foreign));
     kinds.push(("a segment's".to_owned(), of_segment));
     for (what, bytes) in kinds {
@@ -271,25 +271,25 @@ fn a_damaged_summary_is_made_anew_and_loses_no_key() {
         assert!(report.damaged[0].contains("summary-"), "{what}: {report:?}");
         let db = open(&path);
         agree(&db, &scene.model);
-        whole(&db, &scene.model);
+        check_settled(&db, &scene.model);
         drop(db);
         assert_ne!(fs::read(&victim).unwrap(), bytes, "{what}: not made anew");
         assert!(verify_frozen(&path).damaged.is_empty(), "{what}");
     }
     let path = scene.fresh();
     fs::remove_file(summaries(&path.join("sieve")).remove(0)).unwrap();
-    whole(&open(&path), &scene.model);
+    check_settled(&open(&path), &scene.model);
     assert_eq!(summaries(&path.join("sieve")).len(), 1);
 }
 
-/// Whose identity is lost is a new database to its filters: they are all made anew.
+/// Without its identity a database is a new one to its filters: all are rebuilt.
 #[test]
-fn a_damaged_identity_is_put_aside_and_loses_no_key() {
+fn damaged_identity_is_replaced_and_loses_no_key() {
     let scene = Scene::new();
     let mut dice = Dice(3);
     let good = fs::read(scene.fresh().join("sieve").join("identity")).unwrap();
     let foreign = fs::read(scene.other().join("identity")).unwrap();
-    let mut kinds = spoilt(&good, &mut dice);
+    let mut kinds = damaged_variants(&good, &mut dice);
     kinds.push((FOREIGN.to_owned(), foreign));
     for (what, bytes) in kinds {
         let path = scene.fresh();
@@ -304,7 +304,7 @@ fn a_damaged_identity_is_put_aside_and_loses_no_key() {
         }
         let db = open(&path);
         agree(&db, &scene.model);
-        whole(&db, &scene.model);
+        check_settled(&db, &scene.model);
         assert!(verify_with(&db), "{what}");
         drop(db);
         assert_ne!(
@@ -312,17 +312,17 @@ fn a_damaged_identity_is_put_aside_and_loses_no_key() {
             good,
             "{what}: the secret of old came back"
         );
-        whole(&open(&path), &scene.model);
+        check_settled(&open(&path), &scene.model);
     }
     let path = scene.fresh();
     fs::remove_file(path.join("sieve").join("identity")).unwrap();
-    whole(&open(&path), &scene.model);
+    check_settled(&open(&path), &scene.model);
 }
 
-/// An identity that must be left alone, or is no file of ours, stops the front and changes
-/// nothing; the database itself opens as ever.
+/// An identity that must not be replaced, or is no file of ours, refuses the open and changes
+/// nothing. RocksDB alone still opens the database.
 #[test]
-fn an_identity_that_is_not_ours_to_replace_refuses_the_open() {
+fn irreplaceable_identity_refuses_the_open() {
     let scene = Scene::new();
     for what in ["newer", "symlink", "folder"] {
         let path = scene.fresh();
@@ -347,16 +347,16 @@ fn an_identity_that_is_not_ours_to_replace_refuses_the_open() {
             assert_eq!(plain.get(key).unwrap().as_ref(), Some(value), "{what}");
         }
         drop(plain);
-        // The remedy of the message.
+        // The remedy that the message names.
         let aside = path.join("aside");
         fs::rename(&victim, &aside).unwrap();
-        whole(&open(&path), &scene.model);
+        check_settled(&open(&path), &scene.model);
     }
 }
 
 /// A symlink is neither followed nor trusted, even if it leads to the right file.
 #[test]
-fn a_symlink_in_the_place_of_a_filter_is_not_followed() {
+fn symlink_in_place_of_a_filter_is_not_followed() {
     let scene = Scene::new();
     for summary in [false, true] {
         let path = scene.fresh();
@@ -374,26 +374,26 @@ fn a_symlink_in_the_place_of_a_filter_is_not_followed() {
         assert_eq!(report.damaged.len(), 1, "{report:?}");
         let db = open(&path);
         agree(&db, &scene.model);
-        whole_but_for_files(&db, &scene.model);
+        check_settled_but_for_files(&db, &scene.model);
         drop(db);
         assert_eq!(fs::read(&elsewhere).unwrap(), target, "written through");
         let db = open(&path);
         agree(&db, &scene.model);
-        whole_but_for_files(&db, &scene.model);
+        check_settled_but_for_files(&db, &scene.model);
     }
 }
 
-/// As [`whole`], where a file stays that cannot be used.
-fn whole_but_for_files(db: &SieveDb, model: &Model) {
+/// As [`check_settled`], but an unusable file may stay.
+fn check_settled_but_for_files(db: &SieveDb, model: &Model) {
     cover(db);
     let tally = agree(db, model);
     assert!(tally.ruled_out * 10 >= tally.missing * 9, "{tally:?}");
     assert!(db.verify(true).unwrap().lost.is_empty());
 }
 
-/// Everything at once, and rubbish beside it.
+/// Every kind of damage at once, with garbage files beside it.
 #[test]
-fn a_folder_of_rubbish_loses_no_key() {
+fn folder_of_garbage_loses_no_key() {
     let scene = Scene::new();
     let mut dice = Dice(9);
     for _ in 0..5 {
@@ -402,7 +402,7 @@ fn a_folder_of_rubbish_loses_no_key() {
         for name in stamps(&filters, "").keys() {
             let file = filters.join(name);
             let mut bytes = fs::read(&file).unwrap();
-            let spoil = spoilt(&bytes, &mut dice);
+            let spoil = damaged_variants(&bytes, &mut dice);
             let choice = dice.below(spoil.len() as u64 + 1) as usize;
             bytes = spoil
                 .into_iter()
@@ -415,7 +415,7 @@ fn a_folder_of_rubbish_loses_no_key() {
         fs::create_dir(filters.join("folder.sieve")).unwrap();
         let db = open(&path);
         agree(&db, &scene.model);
-        whole(&db, &scene.model);
+        check_settled(&db, &scene.model);
         assert!(filters.join("notes.txt").exists() && filters.join("0000.sieve").exists());
     }
 }

@@ -1,4 +1,5 @@
-//! The differential store: beside its model, under kill -9, with many threads, and refusing.
+//! The differential store: compared with its model, under kill -9, with many threads, and what it
+//! refuses.
 
 mod concurrency;
 mod counters;
@@ -20,13 +21,13 @@ use lsm_sieve::differential::{
 use lsm_sieve::math::Probes;
 use rocksdb::Options;
 
-/// A filter so small that nearly every probe of it says *maybe*.
+/// A filter so small that nearly every probe says *maybe*.
 const TINY: FilterChoice = FilterChoice::Fixed {
     bits: Bits::new(128),
     probes: Probes::new(2),
 };
 
-/// A filter that rules most other keys out, for as many records as the tests have.
+/// A filter that denies most absent keys, for the number of records of these tests.
 const FIXED: FilterChoice = FilterChoice::Fixed {
     bits: Bits::new(16_384),
     probes: Probes::new(6),
@@ -40,12 +41,12 @@ fn engine() -> Options {
     options
 }
 
-/// Small batches, so that a reorganisation takes many.
+/// Small batches, so that a reorganisation needs many.
 fn with_filter(filter: FilterChoice) -> DifferentialOptions {
     DifferentialOptions {
         filter,
         batch_bytes: 4 << 10,
-        // One of the two ways for each filter: the others read past the main file's front.
+        // One of two ways to read the main file for each filter: the others read past its filters.
         ask_main: filter == FilterChoice::Scalable,
         ..DifferentialOptions::default()
     }

@@ -1,6 +1,7 @@
-//! What the environment asks of the tests.
+//! Environment variables that the tests read.
 
-/// What an environment variable says; a text that is no number must not pass for silence.
+/// The number in an environment variable. A text that is no number must not pass for an unset
+/// variable.
 pub(crate) fn number_from(variable: &str) -> Option<u64> {
     let text = std::env::var(variable).ok()?;
     let number = text.parse();

@@ -1,4 +1,4 @@
-//! What the engine drops by itself: entries whose time is over, and tables that are the oldest.
+//! Entries that the engine drops by itself: expired ones, and those of the oldest SSTs.
 
 #![expect(
     clippy::unwrap_used,
@@ -16,16 +16,16 @@ use rocksdb::{
 
 use crate::copy::sidecars;
 use crate::twin::{
-    Dice, Model, agree, agree_in, cover, fill, key, nothing_is_lost, options, report, scribble,
-    settle, sieve, whole,
+    Dice, Model, agree, agree_in, check_settled, cover, fill, key, options, report, settle, sieve,
+    verify_finds_every_key, write_randomly,
 };
 
 const DEFAULT: &str = DEFAULT_COLUMN_FAMILY_NAME;
 
-/// Longer than to write some entries and to compact them takes on a busy machine.
+/// Longer than a busy machine takes to write and compact some entries.
 const TTL: Duration = Duration::from_secs(4);
 
-/// Times are whole seconds, and an entry lives through the one in which its time ends.
+/// Times are whole seconds, and an entry lives through the second in which it expires.
 const LONG_ENOUGH: Duration = Duration::from_millis(5_200);
 
 fn kinds_of_filters() -> [SieveOptions; 2] {
@@ -36,9 +36,9 @@ fn compact(db: &SieveDb) {
     db.compact_range::<&[u8], &[u8]>(None, None);
 }
 
-/// The oldest tables are dropped, with whatever is in them: what is left is found.
+/// The oldest SSTs are dropped with all their keys. The keys that are left are found.
 #[test]
-fn what_is_left_when_tables_age_out_is_found() {
+fn keys_left_after_fifo_compaction_are_found() {
     let mut oldest_first = FifoCompactOptions::default();
     oldest_first.set_max_table_files_size(250_000);
     let mut options = options();
@@ -51,12 +51,12 @@ fn what_is_left_when_tables_age_out_is_found() {
             let db = SieveDb::open(&options, &settings, home.path()).unwrap();
             for _ in 0..3 {
                 for _ in 0..6 {
-                    scribble(&db, DEFAULT, &mut model, &mut dice, 300);
+                    write_randomly(&db, DEFAULT, &mut model, &mut dice, 300);
                     db.flush().unwrap();
                     reads_as_a_scan_finds(&db);
                 }
                 db.consolidate().unwrap();
-                whole(&db, &scanned(&db));
+                check_settled(&db, &scanned(&db));
             }
             reads_as_a_scan_finds(&db)
         };
@@ -66,9 +66,9 @@ fn what_is_left_when_tables_age_out_is_found() {
         assert_eq!(reads_as_a_scan_finds(&db), left);
         cover(&db);
         settle(&db);
-        nothing_is_lost(&db);
+        verify_finds_every_key(&db);
         let tables = report(&db).segments.len();
-        // One more may wait for a second listing that lacks its table.
+        // One more may wait for a second listing that lacks its SST.
         let filters = sidecars(&home.path().join("sieve")).len();
         assert!(
             filters <= tables + 1,
@@ -77,9 +77,9 @@ fn what_is_left_when_tables_age_out_is_found() {
     }
 }
 
-/// All that a scan finds, which asks no filter.
+/// All keys that a scan finds. A scan checks no filter.
 fn scanned(db: &SieveDb) -> Model {
-    // So that no table is dropped between one read and the next.
+    // So that no SST is dropped between one read and the next.
     db.wait_for_compact(&WaitForCompactOptions::default())
         .unwrap();
     let scan = db.iterator(IteratorMode::Start).map(Result::unwrap);
@@ -87,14 +87,14 @@ fn scanned(db: &SieveDb) -> Model {
         .collect()
 }
 
-/// Checks look-ups against a scan; how many keys there are.
+/// Compares lookups with a scan. Returns the number of keys.
 fn reads_as_a_scan_finds(db: &SieveDb) -> usize {
     let left = scanned(db);
     agree(db, &left);
     left.len()
 }
 
-/// Writes in every way that a time to live allows.
+/// Writes in every way that a TTL allows.
 fn write(db: &SieveDb, model: &mut Model, numbers: std::ops::Range<u64>) {
     fill(db, model, numbers.clone());
     for number in numbers.step_by(10) {
@@ -111,8 +111,8 @@ fn write(db: &SieveDb, model: &mut Model, numbers: std::ops::Range<u64>) {
 }
 
 #[test]
-fn entries_expire_and_what_is_left_is_found() {
-    // At once: they wait most of the time.
+fn keys_left_after_ttl_expiry_are_found() {
+    // In parallel: the threads mostly wait.
     thread::scope(|scope| {
         for settings in kinds_of_filters() {
             scope.spawn(move || write_and_expire(&settings));
@@ -131,7 +131,7 @@ fn write_and_expire(settings: &SieveOptions) {
         db.flush().unwrap();
         agree(&db, &model);
         sleep(LONG_ENOUGH);
-        // Until a compaction they are there.
+        // Expired entries are visible until a compaction.
         agree(&db, &model);
         model.clear();
         write(&db, &mut model, 300..600);
@@ -140,8 +140,8 @@ fn write_and_expire(settings: &SieveOptions) {
         agree(&db, &model);
         assert_eq!(scanned(&db), model, "the others have expired");
         db.consolidate().unwrap();
-        whole(&db, &model);
-        let expired = (10..300).filter(|&number| db.answer(key(number)).is_absent());
+        check_settled(&db, &model);
+        let expired = (10..300).filter(|&number| db.filter_answer(key(number)).is_absent());
         assert!(
             expired.count() > 250,
             "of those that expired few are ruled out"
@@ -154,12 +154,13 @@ fn write_and_expire(settings: &SieveOptions) {
     write(&db, &mut model, 700..710);
     db.flush().unwrap();
     compact(&db);
-    whole(&db, &model);
+    check_settled(&db, &model);
 }
 
-/// RocksDB takes seconds in 31 bits: a hundred years would be over before they began, and half a second is none.
+/// RocksDB keeps seconds in 31 bits: a TTL of a hundred years would have expired at once, and half
+/// a second would be no TTL.
 #[test]
-fn a_long_time_is_not_cut_short_and_a_short_one_is_not_for_ever() {
+fn extreme_ttls_expire_neither_early_nor_never() {
     let home = tempfile::tempdir().unwrap();
     let (ages, half) = (
         Duration::from_secs((1 << 32) + 1),
@@ -189,7 +190,7 @@ fn a_long_time_is_not_cut_short_and_a_short_one_is_not_for_ever() {
 }
 
 #[test]
-fn families_have_times_of_their_own() {
+fn cfs_have_their_own_ttl() {
     let home = tempfile::tempdir().unwrap();
     let never = ColumnFamilyTtl::Disabled;
     let later = ColumnFamilyTtl::Duration(Duration::from_secs(3_600));
@@ -224,12 +225,12 @@ fn families_have_times_of_their_own() {
         agree_in(&db, name, &left);
     }
     cover(&db);
-    nothing_is_lost(&db);
+    verify_finds_every_key(&db);
 }
 
-/// RocksDB's transactions would write values without the time, which no read would understand.
+/// RocksDB's transactions would write values without their time, which reads could not parse.
 #[test]
-fn a_time_to_live_does_not_go_with_transactions() {
+fn ttl_with_transactions_is_refused() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("db");
     let settings = sieve().transactions(true);
@@ -239,9 +240,9 @@ fn a_time_to_live_does_not_go_with_transactions() {
     assert!(!path.exists(), "it left something behind");
 }
 
-/// An entry that is too short for a time is told as what it is, by the engine.
+/// An entry that is too short for a time is reported by the engine.
 #[test]
-fn a_database_without_times_is_not_read_as_one_with_them() {
+fn database_without_ttl_cannot_be_read_with_ttl() {
     let home = tempfile::tempdir().unwrap();
     let options = Options::default();
     {

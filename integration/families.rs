@@ -1,4 +1,4 @@
-//! Column families that come and go, and come back under the same name.
+//! Column families that are created, dropped, and created again under the same name.
 
 #![expect(
     clippy::unwrap_used,
@@ -15,16 +15,16 @@ use rocksdb::DB;
 use rocksdb::{DEFAULT_COLUMN_FAMILY_NAME, Options};
 
 use crate::twin::{
-    Dice, Model, agree, agree_in, cover, key, nothing_is_lost, open, options, scribble, settle,
-    sieve, whole,
+    Dice, Model, agree, agree_in, check_settled, cover, key, open, options, settle, sieve,
+    verify_finds_every_key, write_randomly,
 };
 
 #[test]
-fn a_family_dropped_and_made_again_holds_its_new_keys_and_none_of_the_old() {
+fn recreated_cf_has_its_new_keys_only() {
     let home = tempfile::tempdir().unwrap();
     let db = open(home.path());
     let mut default = Model::new();
-    scribble(
+    write_randomly(
         &db,
         DEFAULT_COLUMN_FAMILY_NAME,
         &mut default,
@@ -35,13 +35,13 @@ fn a_family_dropped_and_made_again_holds_its_new_keys_and_none_of_the_old() {
         db.create_cf("again", &options()).unwrap();
         let mut model = Model::new();
         agree_in(&db, "again", &model);
-        scribble(&db, "again", &mut model, &mut Dice(round), 400);
+        write_randomly(&db, "again", &mut model, &mut Dice(round), 400);
         agree_in(&db, "again", &model);
         db.flush_cf(&db.cf_handle("again").unwrap()).unwrap();
         cover(&db);
         db.consolidate().unwrap();
         agree_in(&db, "again", &model);
-        nothing_is_lost(&db);
+        verify_finds_every_key(&db);
         db.drop_cf("again").unwrap();
         assert!(db.cf_handle("again").is_none());
         assert!(db.stats_cf("again").is_none());
@@ -49,13 +49,13 @@ fn a_family_dropped_and_made_again_holds_its_new_keys_and_none_of_the_old() {
         let summaries = files.iter().filter(|name| name.starts_with("summary-"));
         assert_eq!(summaries.count(), 1, "the default family's: {files:?}");
     }
-    whole(&db, &default);
+    check_settled(&db, &default);
 }
 
-/// RocksDB takes no listener for it; tables would be unsaved, and filters of tables that are gone kept, until
-/// another family changed.
+/// RocksDB accepts no listener for a created family. New filters would not be stored, and filters
+/// of dead SSTs would be kept, until another family changed.
 #[test]
-fn a_family_made_on_the_way_is_looked_after_when_a_compaction_ends() {
+fn compaction_in_a_created_cf_wakes_maintenance() {
     let home = tempfile::tempdir().unwrap();
     let db = open(home.path());
     db.create_cf("late", &options()).unwrap();
@@ -71,7 +71,7 @@ fn a_family_made_on_the_way_is_looked_after_when_a_compaction_ends() {
     db.compact_range_cf::<&[u8], &[u8]>(&late, None, None);
     let began = Instant::now();
     loop {
-        let late = db.inspect().unwrap().columns;
+        let late = db.inspect().unwrap().cfs;
         let late = late.into_iter().find(|column| column.name == "late");
         let tables = late.unwrap().segments;
         assert_eq!(tables.len(), 1);
@@ -83,9 +83,9 @@ fn a_family_made_on_the_way_is_looked_after_when_a_compaction_ends() {
     }
 }
 
-/// A handle outlives its family: reads through it go to the engine, which still has the data.
+/// A handle outlives its family: its reads go to the engine, which still has the data.
 #[test]
-fn a_handle_of_a_dropped_family_reads_on() {
+fn handle_of_a_dropped_cf_stays_readable() {
     let home = tempfile::tempdir().unwrap();
     let db = open(home.path());
     db.create_cf("old", &options()).unwrap();
@@ -101,7 +101,7 @@ fn a_handle_of_a_dropped_family_reads_on() {
         Some(&b"old"[..])
     );
     assert_eq!(db.get_cf(&old, b"fresh").unwrap(), None);
-    assert_eq!(db.answer_cf(&old, b"kept"), Answer::Maybe);
+    assert_eq!(db.filter_answer_cf(&old, b"kept"), Answer::Maybe);
     let both = db.multi_get_cf([(&old, &b"kept"[..]), (&old, b"fresh")]);
     assert!(both[0].as_ref().unwrap().is_some() && both[1].as_ref().unwrap().is_none());
     assert_eq!(db.get_cf(&new, b"kept").unwrap(), None);
@@ -109,7 +109,7 @@ fn a_handle_of_a_dropped_family_reads_on() {
 }
 
 #[test]
-fn the_default_family_cannot_be_dropped_and_is_read_on() {
+fn default_cf_cannot_be_dropped() {
     let home = tempfile::tempdir().unwrap();
     let db = open(home.path());
     db.put("key", "value").unwrap();
@@ -120,35 +120,35 @@ fn the_default_family_cannot_be_dropped_and_is_read_on() {
 }
 
 #[test]
-fn families_made_at_run_time_are_fronted_after_a_reopen() {
+fn created_cfs_have_filters_after_a_reopen() {
     let home = tempfile::tempdir().unwrap();
     let mut model = Model::new();
     {
         let db = open(home.path());
         db.create_cf("late", &options()).unwrap();
-        scribble(&db, "late", &mut model, &mut Dice(4), 500);
+        write_randomly(&db, "late", &mut model, &mut Dice(4), 500);
     }
     let db = SieveDb::open_cf(&options(), &sieve(), home.path(), ["late"]).unwrap();
     agree_in(&db, "late", &model);
     cover(&db);
     let tally = agree_in(&db, "late", &model);
     assert!(tally.ruled_out * 10 > tally.missing * 5, "{tally:?}");
-    nothing_is_lost(&db);
+    verify_finds_every_key(&db);
 }
 
-/// A family that was made past the front has none: it is read, never denied.
+/// A family that was created by the bare engine has no filters: it is read, and no key is denied.
 #[test]
-fn a_family_made_through_the_bare_engine_is_read_unfiltered() {
+fn cf_created_by_the_bare_engine_is_read_unfiltered() {
     let home = tempfile::tempdir().unwrap();
     let db = open(home.path());
-    db.with_engine(|engine| {
+    db.with_engine_untracked(|engine| {
         engine.create_cf("bare", &Options::default()).unwrap();
         let cf = engine.cf_handle("bare").unwrap();
         engine.put_cf(&cf, b"k", b"v").unwrap();
     });
     let cf = db.cf_handle("bare").unwrap();
-    assert_eq!(db.answer_cf(&cf, b"k"), Answer::Maybe);
-    assert_eq!(db.answer_cf(&cf, b"none"), Answer::Maybe);
+    assert_eq!(db.filter_answer_cf(&cf, b"k"), Answer::Maybe);
+    assert_eq!(db.filter_answer_cf(&cf, b"none"), Answer::Maybe);
     assert!(db.get_cf(&cf, b"k").unwrap().is_some());
     assert!(
         db.multi_get_cf([(&cf, b"k")])[0]
@@ -165,9 +165,9 @@ fn a_family_made_through_the_bare_engine_is_read_unfiltered() {
     agree(&db, &Model::new());
 }
 
-/// Two names with one CRC-32 share the file of their summaries.
+/// Two names with one CRC-32 share the file of their summary filters.
 #[test]
-fn families_whose_names_collide_do_not_take_each_others_filters() {
+fn cfs_with_colliding_names_do_not_share_filters() {
     // CRC-32 of both is 0x4ddb0c25 (a known pair of English words).
     let names = ["plumless", "buckeroo"];
     let crc = |name: &str| crc32fast::hash(name.as_bytes());
@@ -178,7 +178,7 @@ fn families_whose_names_collide_do_not_take_each_others_filters() {
         let db = SieveDb::open_cf(&options(), &sieve(), home.path(), names).unwrap();
         for ((name, model), seed) in names.iter().zip(&mut models).zip(0..) {
             agree_in(&db, name, model);
-            scribble(&db, name, model, &mut Dice(seed * 10 + round), 200);
+            write_randomly(&db, name, model, &mut Dice(seed * 10 + round), 200);
             db.flush_cf(&db.cf_handle(name).unwrap()).unwrap();
             agree_in(&db, name, model);
         }
@@ -187,20 +187,20 @@ fn families_whose_names_collide_do_not_take_each_others_filters() {
             agree_in(&db, name, model);
         }
         assert_eq!(db.get(key(1)).unwrap(), None);
-        nothing_is_lost(&db);
+        verify_finds_every_key(&db);
     }
 }
 
-/// A family that the bare engine dropped and made again has no front; the old one must not speak
-/// for it, nor be saved as if it did.
+/// A family that the bare engine dropped and created again has no filters. The old ones must
+/// neither answer for it nor be stored for it.
 #[test]
-fn a_family_made_again_behind_our_back_is_read_whole_after_a_reopen() {
+fn cf_recreated_by_the_bare_engine_loses_no_key_after_a_reopen() {
     let home = tempfile::tempdir().unwrap();
     let mut model = Model::new();
     {
         let db = SieveDb::open_cf(&options(), &sieve(), home.path(), ["a"]).unwrap();
         cover(&db);
-        db.with_engine(|engine| {
+        db.with_engine_untracked(|engine| {
             engine.drop_cf("a").unwrap();
             engine.create_cf("a", &options()).unwrap();
         });
@@ -219,12 +219,12 @@ fn a_family_made_again_behind_our_back_is_read_whole_after_a_reopen() {
     agree_in(&db, "a", &model);
     cover(&db);
     agree_in(&db, "a", &model);
-    nothing_is_lost(&db);
+    verify_finds_every_key(&db);
 }
 
-/// The handle that a name leads to may be that of another family by the time it is looked up.
+/// The handle under a name may be that of another family by the time it is looked up.
 #[test]
-fn two_threads_may_make_and_drop_families_of_one_name() {
+fn two_threads_create_and_drop_cfs_of_one_name() {
     const ROUNDS: u64 = 150;
     let home = tempfile::tempdir().unwrap();
     let db = open(home.path());
@@ -233,10 +233,10 @@ fn two_threads_may_make_and_drop_families_of_one_name() {
         for thread in 0..2_u64 {
             let (db, read_back) = (&db, &read_back);
             scope.spawn(move || {
-                // In step with each other, nearly all writes find their family dropped.
+                // If the threads run in lockstep, nearly all writes find their family dropped.
                 let enough = |round| round >= ROUNDS && read_back.load(Ordering::Relaxed) > 0;
                 for round in (0..100 * ROUNDS).take_while(|&round| !enough(round)) {
-                    // Either may fail: the other thread was faster.
+                    // Either call may fail: the other thread was faster.
                     drop(db.create_cf("a", &options()));
                     if let Some(family) = db.cf_handle("a") {
                         let key = key(2 * round + thread);
@@ -256,9 +256,9 @@ fn two_threads_may_make_and_drop_families_of_one_name() {
     assert!(db.stats_cf("a").is_some(), "the family has no front");
 }
 
-/// While the database opens, RocksDB makes the family that was dropped as well, and drops it again.
+/// While the database opens, RocksDB also creates the dropped family, and drops it again.
 #[test]
-fn a_family_made_again_has_its_front_after_a_reopen() {
+fn recreated_cf_has_filters_after_a_reopen() {
     let home = tempfile::tempdir().unwrap();
     let mut model = Model::new();
     {
@@ -266,26 +266,28 @@ fn a_family_made_again_has_its_front_after_a_reopen() {
         db.create_cf("again", &options()).unwrap();
         db.drop_cf("again").unwrap();
         db.create_cf("again", &options()).unwrap();
-        scribble(&db, "again", &mut model, &mut Dice(5), 300);
+        write_randomly(&db, "again", &mut model, &mut Dice(5), 300);
     }
     let db = SieveDb::open_cf(&options(), &sieve(), home.path(), ["again"]).unwrap();
     cover(&db);
     agree_in(&db, "again", &model);
     let family = db.cf_handle("again").unwrap();
     assert!(
-        db.answer_cf(&family, b"certainly nowhere").is_absent(),
+        db.filter_answer_cf(&family, b"certainly nowhere")
+            .is_absent(),
         "the front is not asked"
     );
 }
 
-/// As `list_cf` and the default family's name make together. RocksDB takes the options of the first.
+/// As `list_cf` and the default family's name together yield. RocksDB takes the options of the
+/// first.
 #[test]
-fn a_family_that_is_named_twice_is_opened_once() {
+fn cf_named_twice_is_opened_once() {
     let home = tempfile::tempdir().unwrap();
     let mut model = Model::new();
     {
         let db = SieveDb::open_cf(&options(), &sieve(), home.path(), ["other"]).unwrap();
-        scribble(&db, "other", &mut model, &mut Dice(7), 300);
+        write_randomly(&db, "other", &mut model, &mut Dice(7), 300);
         db.flush_cf(&db.cf_handle("other").unwrap()).unwrap();
     }
     let mut names = SieveDb::list_cf(&options(), home.path()).unwrap();
@@ -305,9 +307,9 @@ fn a_family_that_is_named_twice_is_opened_once() {
         let db = SieveDb::open_cf_with_opts(&options(), &sieve(), home.path(), families).unwrap();
         cover(&db);
         agree_in(&db, "other", &model);
-        scribble(&db, "other", &mut model, &mut Dice(8), 300);
+        write_randomly(&db, "other", &mut model, &mut Dice(8), 300);
         agree_in(&db, "other", &model);
-        let families = db.health().families;
+        let families = db.health().cfs;
         let names: Vec<_> = families.iter().map(|family| &*family.name).collect();
         assert_eq!(names, [DEFAULT_COLUMN_FAMILY_NAME, "other"]);
     }
@@ -328,7 +330,7 @@ fn a_family_that_is_named_twice_is_opened_once() {
     agree_in(&as_secondary().unwrap(), "other", &model);
 }
 
-/// What RocksDB has written down of the options that the database was opened with last.
+/// The options file that RocksDB wrote at the last open.
 fn newest_options(database: &std::path::Path) -> String {
     let files = RealDisk.list(database).unwrap();
     let newest = files

@@ -1,8 +1,8 @@
-//! What a front takes in memory for each family, where there are many: little beside its filters, and all of it
-//! is told.
+//! The memory that a database with many column families takes for each: little beside its filters,
+//! and all of it is reported.
 //!
-//! What the process has allocated is asked of the C library, whose allocator RocksDB and the tests share. So a
-//! child does it, which is alone in its process.
+//! The C library says what the process has allocated; RocksDB and the tests share its allocator. So
+//! a child does the work, alone in its process.
 
 #![expect(
     clippy::print_stdout,
@@ -25,20 +25,20 @@ use crate::twin::PATIENCE;
 
 const CHILD: &str = "LSM_SIEVE_FAMILIES_CHILD";
 
-/// How many families; a thousand where it does not say.
+/// The number of families; a thousand if unset.
 const FAMILIES: &str = "LSM_SIEVE_FAMILIES";
 
-/// The most that a family's front takes beside its filters.
+/// The most memory of a family beside its filters.
 const MOST_BESIDE_FILTERS: u64 = 16 << 10;
 
-/// And the most that the filters of a family take which has a few keys.
+/// The most memory of the filters of a family with a few keys.
 const MOST_FILTERS: u64 = 16 << 10;
 
 /// Keys of each family, so that each has a memtable and an entry in each filter.
 const KEYS: u32 = 10;
 
 #[test]
-fn a_thousand_families_take_little_beside_their_filters() {
+fn a_thousand_cfs_take_little_memory_beside_their_filters() {
     if allocated().is_none() {
         return skip("this C library does not tell what is allocated");
     }
@@ -53,7 +53,7 @@ fn a_thousand_families_take_little_beside_their_filters() {
     print!("{said}");
 }
 
-/// The other half: does nothing unless told by its parent.
+/// The child half. Does nothing unless its parent started it.
 #[test]
 fn child() {
     if std::env::var_os(CHILD).is_some() {
@@ -79,17 +79,17 @@ fn measure() {
 
     let before = allocated().unwrap();
     let db = SieveDb::open_cf(&options, &SieveOptions::default(), home.path(), &names).unwrap();
-    assert!(db.wait_until_covered(PATIENCE) && db.wait_until_known(PATIENCE));
+    assert!(db.wait_until_complete(PATIENCE) && db.wait_for_maintenance(PATIENCE));
     for name in &names {
         let family = db.cf_handle(name).unwrap();
         (0..KEYS).for_each(|key| db.put_cf(&family, key.to_be_bytes(), b"value").unwrap());
-        assert!(db.answer_cf(&family, b"absent").is_absent());
+        assert!(db.filter_answer_cf(&family, b"absent").is_absent());
     }
     std::thread::sleep(Duration::from_millis(100));
     let fronted = allocated().unwrap() - before;
     let memory = db.health().memory;
     let filters = memory.summary.to_bytes() + memory.segments.to_bytes();
-    let fronts = memory.fronts.to_bytes();
+    let fronts = memory.overhead.to_bytes();
     let beside = fronted - alone - filters as i64;
     println!(
         r#"{{"families":{count},"plain":{alone},"fronted":{fronted},"filters":{filters},"fronts":{fronts},"beside_filters_each":{}}}"#,
@@ -97,12 +97,12 @@ fn measure() {
     );
     assert!(beside <= (count * MOST_BESIDE_FILTERS) as i64, "{beside}");
     assert!(filters <= count * MOST_FILTERS, "{filters}");
-    // All of it is told.
+    // All of it is reported.
     assert!(beside <= fronts as i64, "{beside} of {fronts}");
     assert!(fronts <= count * MOST_BESIDE_FILTERS, "{fronts}");
 }
 
-/// Small memtables, so that what RocksDB takes varies little.
+/// Small memtables, so that RocksDB's own memory varies little.
 fn options() -> Options {
     let mut options = Options::default();
     options.create_if_missing(true);
@@ -111,7 +111,7 @@ fn options() -> Options {
     options
 }
 
-/// What the process has allocated now.
+/// Bytes that the process has allocated now.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 fn allocated() -> Option<i64> {
     // SAFETY: it asks nothing of its caller.

@@ -1,8 +1,9 @@
-//! Faults from below: calls that fail, power that goes, disks that fill, memory that runs out.
+//! Faults from below: system calls that fail, power cuts, full disks, memory that runs out.
 //!
-//! `steps` says what is done, `work` does it, `model` knows what may have come of it, and `judge`
-//! holds the folder against the truth afterwards. `traced` runs the work under strace, which lets its
-//! calls fail (`calls`) or records them (`recorded`) for a `machine` that loses its power (`power`).
+//! `steps` lists the steps, `work` carries them out, `model` knows the possible results, and
+//! `judge` compares the folder with the truth afterwards. `traced` runs the work under strace,
+//! which makes calls fail (`calls`) or records them (`recorded`) for a `machine` that loses its
+//! power (`power`).
 
 #![expect(
     clippy::unwrap_used,
@@ -23,7 +24,7 @@ mod steps;
 mod traced;
 mod work;
 
-/// The other half of the harness: does nothing unless told by its parent.
+/// The child half of the harness. Does nothing unless its parent started it.
 #[test]
 fn child() {
     if let Ok(task) = std::env::var(traced::CHILD) {

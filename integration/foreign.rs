@@ -1,4 +1,4 @@
-//! Databases that were written without the plugin, and databases that are to be read without it.
+//! Databases that were written without the plugin, and databases that are read without it again.
 
 use std::path::Path;
 
@@ -11,11 +11,11 @@ use lsm_sieve::SieveDb;
 
 use crate::old_tables::{make_old, replace_in_table, unchecked};
 use crate::twin::{
-    Dice, Model, absent_key, agree, cover, fill, key, nothing_is_lost, open, options, scribble,
-    settle, sieve, whole,
+    Dice, Model, absent_key, agree, check_settled, cover, fill, key, open, options, settle, sieve,
+    verify_finds_every_key, write_randomly,
 };
 
-/// The options of [`options`] with one of RocksDB's own filters.
+/// [`options`] with one of RocksDB's own filters.
 fn with_filter(set: impl FnOnce(&mut BlockBasedOptions)) -> Options {
     let mut table = BlockBasedOptions::default();
     set(&mut table);
@@ -44,7 +44,7 @@ fn native_filters() -> [(&'static str, Options); 4] {
     ]
 }
 
-/// Writes three tables and some log without the plugin; returns what must be there.
+/// Writes three SSTs and some log without the plugin. Returns the model.
 fn written_plainly(options: &Options, path: &Path) -> Model {
     let mut model = Model::new();
     let db = DB::open(options, path).expect("it opens without the plugin");
@@ -67,7 +67,7 @@ fn written_plainly(options: &Options, path: &Path) -> Model {
     model
 }
 
-/// One table of 300 keys, made without the plugin.
+/// One SST of 300 keys, written without the plugin.
 fn one_plain_table(options: &Options, path: &Path) -> Model {
     let mut model = Model::new();
     let db = DB::open(options, path).expect("it opens without the plugin");
@@ -93,18 +93,18 @@ fn reads_plainly(db: &DB, model: &Model) {
 }
 
 #[test]
-fn a_database_filled_without_the_plugin_is_right_at_once_and_covered_soon() {
+fn plain_database_is_correct_at_once_and_covered_soon() {
     for (name, options) in native_filters() {
         let home = tempfile::tempdir().unwrap();
         let mut model = written_plainly(&options, home.path());
         println!("{name}");
         let db = SieveDb::open(&options, &sieve(), home.path()).unwrap();
         agree(&db, &model);
-        whole(&db, &model);
-        for segment in &db.inspect().unwrap().columns[0].segments {
+        check_settled(&db, &model);
+        for segment in &db.inspect().unwrap().cfs[0].segments {
             assert!(segment.covered && segment.filter.is_some(), "{name}");
         }
-        scribble(
+        write_randomly(
             &db,
             DEFAULT_COLUMN_FAMILY_NAME,
             &mut model,
@@ -112,28 +112,28 @@ fn a_database_filled_without_the_plugin_is_right_at_once_and_covered_soon() {
             500,
         );
         db.flush().unwrap();
-        whole(&db, &model);
+        check_settled(&db, &model);
         db.compact_range::<&[u8], &[u8]>(None, None);
-        whole(&db, &model);
+        check_settled(&db, &model);
     }
 }
 
-/// Folders have names of bytes, which need not be text.
+/// Paths are bytes, which need not be UTF-8.
 #[cfg(target_os = "linux")]
 #[test]
-fn a_database_in_a_folder_whose_name_is_no_text_is_covered() {
+fn database_in_a_non_utf8_folder_is_covered() {
     use std::ffi::OsStr;
     use std::os::unix::ffi::OsStrExt;
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join(OsStr::from_bytes(b"caf\xe9"));
     let model = written_plainly(&options(), &path);
     let db = SieveDb::open(&options(), &sieve(), &path).unwrap();
-    whole(&db, &model);
+    check_settled(&db, &model);
 }
 
 /// With the plugin, without it, and with it again, each time writing and compacting.
 #[test]
-fn the_plugin_can_be_left_out_and_taken_back() {
+fn database_opens_without_the_plugin_and_with_it_again() {
     for (name, options) in native_filters() {
         let home = tempfile::tempdir().unwrap();
         let mut model = Model::new();
@@ -141,7 +141,7 @@ fn the_plugin_can_be_left_out_and_taken_back() {
         for round in 0..2 {
             let db = SieveDb::open(&options, &sieve(), home.path()).unwrap();
             agree(&db, &model);
-            scribble(
+            write_randomly(
                 &db,
                 DEFAULT_COLUMN_FAMILY_NAME,
                 &mut model,
@@ -150,7 +150,7 @@ fn the_plugin_can_be_left_out_and_taken_back() {
             );
             db.flush().unwrap();
             fill(&db, &mut model, 30..60);
-            whole(&db, &model);
+            check_settled(&db, &model);
             drop(db);
 
             let plain = DB::open(&options, home.path()).unwrap();
@@ -170,19 +170,19 @@ fn the_plugin_can_be_left_out_and_taken_back() {
         }
         let db = SieveDb::open(&options, &sieve(), home.path()).unwrap();
         agree(&db, &model);
-        whole(&db, &model);
+        check_settled(&db, &model);
     }
 }
 
 /// The OPTIONS file names nothing that a RocksDB without the plugin does not know.
 #[test]
-fn the_options_file_loads_without_the_plugin() {
+fn options_file_loads_without_the_plugin() {
     for (name, options) in native_filters() {
         let home = tempfile::tempdir().unwrap();
         let mut model = Model::new();
         {
             let db = SieveDb::open(&options, &sieve(), home.path()).unwrap();
-            scribble(
+            write_randomly(
                 &db,
                 DEFAULT_COLUMN_FAMILY_NAME,
                 &mut model,
@@ -196,7 +196,7 @@ fn the_options_file_loads_without_the_plugin() {
         let (loaded, mut families) =
             Options::load_latest(home.path(), Env::new().unwrap(), strict, cache).unwrap();
         println!("{name}: {} families", families.len());
-        // A merge operator cannot come out of a file: the one of this process is set again.
+        // A merge operator cannot be loaded from a file: the one of this process is set again.
         assert_eq!(families.len(), 1);
         families.clear();
         let mut loaded = loaded;
@@ -210,7 +210,7 @@ fn the_options_file_loads_without_the_plugin() {
         plain.compact_range::<&[u8], &[u8]>(None, None);
         reads_plainly(&plain, &model);
         drop(plain);
-        whole(
+        check_settled(
             &SieveDb::open(&options, &sieve(), home.path()).unwrap(),
             &model,
         );
@@ -222,7 +222,7 @@ fn the_options_file_loads_without_the_plugin() {
 fn without_segment_filters_rocksdb_builds_its_own() {
     let bloom = || with_filter(|table| table.set_bloom_filter(10.0, false));
     let filter_bytes = |db: &SieveDb| -> u64 {
-        let properties = db.with_engine(|engine| {
+        let properties = db.with_engine_untracked(|engine| {
             engine
                 .property_value("rocksdb.aggregated-table-properties")
                 .unwrap()
@@ -237,8 +237,8 @@ fn without_segment_filters_rocksdb_builds_its_own() {
     fill(&db, &mut model, 0..1_400);
     db.flush().unwrap();
     assert!(filter_bytes(&db) >= 1_400, "{} bytes", filter_bytes(&db));
-    whole(&db, &model);
-    let column = &db.inspect().unwrap().columns[0];
+    check_settled(&db, &model);
+    let column = &db.inspect().unwrap().cfs[0];
     assert!(
         column
             .segments
@@ -246,10 +246,10 @@ fn without_segment_filters_rocksdb_builds_its_own() {
             .all(|segment| segment.filter.is_none())
     );
     drop(db);
-    // And back again: the tables are then given filters of ours.
+    // And back again: the SSTs then get our filters.
     let db = SieveDb::open(&bloom(), &sieve(), home.path()).unwrap();
-    whole(&db, &model);
-    let column = &db.inspect().unwrap().columns[0];
+    check_settled(&db, &model);
+    let column = &db.inspect().unwrap().cfs[0];
     assert!(
         column
             .segments
@@ -257,15 +257,15 @@ fn without_segment_filters_rocksdb_builds_its_own() {
             .all(|segment| segment.filter.is_some())
     );
     db.compact_range::<&[u8], &[u8]>(None, None);
-    nothing_is_lost(&db);
+    verify_finds_every_key(&db);
     drop(db);
-    whole(&open(home.path()), &model);
+    check_settled(&open(home.path()), &model);
 }
 
-/// A table of a RocksDB before 6.24 has no filter where the database is open to read only: it is asked by its
-/// range of keys.
+/// An SST of a RocksDB before 6.24 has no filter in a read-only database. Every key in its key
+/// range is *maybe*.
 #[test]
-fn a_table_without_identity_is_asked_by_its_range_until_it_is_covered() {
+fn sst_without_unique_id_is_maybe_in_its_range_until_covered() {
     for comparator in [
         "leveldb.BytewiseComparator",
         "rocksdb.ReverseBytewiseComparator",
@@ -276,35 +276,41 @@ fn a_table_without_identity_is_asked_by_its_range_until_it_is_covered() {
         let options = options.get_options_from_string(text).unwrap();
         let model = one_plain_table(&options, home.path());
         make_old(home.path());
-        let column = |db: &SieveDb| db.inspect().unwrap().columns.remove(0);
+        let column = |db: &SieveDb| db.inspect().unwrap().cfs.remove(0);
         {
-            let sieve = sieve().frozen(true);
+            let sieve = sieve().read_only_filters(true);
             let db = SieveDb::open(&options, &sieve, home.path()).unwrap();
             settle(&db);
             assert_eq!(column(&db).segments[0].id, None);
             assert_eq!(column(&db).uncovered, Some(1));
             agree(&db, &model);
-            assert!(db.answer(key(299)).is_absent(), "before its range");
-            assert!(!db.answer(absent_key(450)).is_absent(), "within its range");
-            assert!(db.answer(key(600)).is_absent(), "behind its range");
+            assert!(db.filter_answer(key(299)).is_absent(), "before its range");
+            assert!(
+                !db.filter_answer(absent_key(450)).is_absent(),
+                "within its range"
+            );
+            assert!(db.filter_answer(key(600)).is_absent(), "behind its range");
             let lost = db.verify(true).unwrap().lost;
             assert!(lost.is_empty(), "{lost:?}");
         }
         let db = SieveDb::open(&options, &sieve(), home.path()).unwrap();
-        whole(&db, &model);
+        check_settled(&db, &model);
         assert_eq!(column(&db).segments[0].id, None);
 
         let mut rewritten = CompactOptions::default();
         rewritten.set_bottommost_level_compaction(BottommostLevelCompaction::Force);
-        db.with_engine(|engine| engine.compact_range_opt::<&[u8], &[u8]>(None, None, &rewritten));
-        whole(&db, &model);
+        db.with_engine_untracked(|engine| {
+            engine.compact_range_opt::<&[u8], &[u8]>(None, None, &rewritten)
+        });
+        check_settled(&db, &model);
         assert!(column(&db).segments[0].id.is_some());
     }
 }
 
-/// A reader that stops early must not be believed: what it did not give may be anywhere.
+/// A reader that stops early must not be trusted: the keys that it did not return may be in the
+/// SST.
 #[test]
-fn a_table_that_holds_more_than_is_read_is_not_taken_for_covered() {
+fn sst_that_was_read_in_part_is_not_covered() {
     let home = tempfile::tempdir().unwrap();
     // Without checksums, so that a property can be changed.
     let options = with_filter(|table| table.set_checksum_type(ChecksumType::NoChecksum));
@@ -314,7 +320,7 @@ fn a_table_that_holds_more_than_is_read_is_not_taken_for_covered() {
 
     let db = SieveDb::open(&options, &sieve(), home.path()).unwrap();
     settle(&db);
-    let column = db.inspect().unwrap().columns.remove(0);
+    let column = db.inspect().unwrap().cfs.remove(0);
     assert_eq!(column.segments[0].entries, 301);
     assert_eq!(column.uncovered, Some(1));
     agree(&db, &model);

@@ -1,4 +1,5 @@
-//! Table files that come past the memtables: the filters must hear of them before a reader can.
+//! SST files that are ingested past the memtables: the filters must be told before a reader can see
+//! them.
 
 mod generated;
 
@@ -11,11 +12,11 @@ use lsm_sieve::SieveDb;
 use rocksdb::{DB, DEFAULT_COLUMN_FAMILY_NAME, IngestExternalFileOptions, Options, SstFileWriter};
 
 use crate::twin::{
-    Dice, Model, PATIENCE, absent_key, agree, agree_in, cover, fill, key, nothing_is_lost, open,
-    options, scribble, settle, sieve, whole,
+    Dice, Model, PATIENCE, absent_key, agree, agree_in, check_settled, cover, fill, key, open,
+    options, settle, sieve, verify_finds_every_key, write_randomly,
 };
 
-/// Writes a table file of these keys outside of the database.
+/// Writes an SST file of these keys outside of the database.
 fn table_file(options: &Options, path: PathBuf, numbers: std::ops::Range<u64>) -> PathBuf {
     let mut writer = SstFileWriter::create(options);
     writer.open(&path).expect("a new file");
@@ -33,7 +34,7 @@ fn ingested(model: &mut Model, numbers: std::ops::Range<u64>) {
 }
 
 #[test]
-fn ingested_files_are_read_at_once_and_covered_soon() {
+fn ingested_keys_are_read_at_once_and_covered_soon() {
     let home = tempfile::tempdir().unwrap();
     let db = SieveDb::open_cf(&options(), &sieve(), home.path().join("db"), ["other"]).unwrap();
     let (mut model, mut other) = (Model::new(), Model::new());
@@ -44,7 +45,7 @@ fn ingested_files_are_read_at_once_and_covered_soon() {
     db.ingest_external_file(vec![file("a", 200..500)]).unwrap();
     ingested(&mut model, 200..500);
     agree(&db, &model);
-    whole(&db, &model);
+    check_settled(&db, &model);
 
     let handle = db.cf_handle("other").unwrap();
     let mut settings = IngestExternalFileOptions::default();
@@ -57,13 +58,13 @@ fn ingested_files_are_read_at_once_and_covered_soon() {
     cover(&db);
     agree_in(&db, "other", &other);
 
-    db.with_engine(|engine| engine.ingest_external_file(vec![file("d", 600..700)]))
+    db.with_engine_untracked(|engine| engine.ingest_external_file(vec![file("d", 600..700)]))
         .unwrap();
     ingested(&mut model, 600..700);
     agree(&db, &model);
-    whole(&db, &model);
+    check_settled(&db, &model);
 
-    // The same contents twice: two tables, one identity.
+    // The same contents twice: two SSTs, one identity.
     let copies = [home.path().join("e1"), home.path().join("e2")];
     let written = file("e", 800..900);
     for copy in &copies {
@@ -71,24 +72,25 @@ fn ingested_files_are_read_at_once_and_covered_soon() {
         db.ingest_external_file(vec![copy]).unwrap();
     }
     ingested(&mut model, 800..900);
-    whole(&db, &model);
+    check_settled(&db, &model);
     db.delete(key(850)).unwrap();
     model.remove(&key(850));
     db.compact_range::<&[u8], &[u8]>(None, None);
     db.consolidate().unwrap();
-    whole(&db, &model);
+    check_settled(&db, &model);
     agree_in(&db, "other", &other);
     drop(handle);
     drop(db);
     let db = SieveDb::open_cf(&options(), &sieve(), home.path().join("db"), ["other"]).unwrap();
     agree(&db, &model);
     agree_in(&db, "other", &other);
-    whole(&db, &model);
+    check_settled(&db, &model);
 }
 
-/// RocksDB tells nobody of the files that come into such a family: the call itself must.
+/// RocksDB notifies no listener of files ingested into such a family: the call itself must announce
+/// them.
 #[test]
-fn a_family_made_on_the_way_is_told_of_its_files() {
+fn cf_created_at_run_time_is_told_of_ingested_files() {
     let home = tempfile::tempdir().unwrap();
     let db = open(&home.path().join("db"));
     db.create_cf("late", &options()).unwrap();
@@ -96,12 +98,12 @@ fn a_family_made_on_the_way_is_told_of_its_files() {
     let file = table_file(&options(), home.path().join("a"), 4..400);
     let handle = db.cf_handle("late").unwrap();
     db.ingest_external_file_cf(&handle, vec![file]).unwrap();
-    late_has_all_at_once_and_once_covered(&db);
+    late_has_all_keys_before_and_after_coverage(&db);
 }
 
-/// A table of another fronted database carries an identity of ours, and no filter here.
+/// An SST of another database with filters has a segment id of ours, but no filter here.
 #[test]
-fn a_table_of_another_fronted_database_brings_its_keys() {
+fn ingested_sst_of_another_filtered_database_loses_no_key() {
     let home = tempfile::tempdir().unwrap();
     let mut model = Model::new();
     let (from, to) = (home.path().join("from"), home.path().join("to"));
@@ -110,27 +112,27 @@ fn a_table_of_another_fronted_database_brings_its_keys() {
     fill(&donor, &mut lent, 10..400);
     donor.flush().unwrap();
     donor.compact_range::<&[u8], &[u8]>(None, None);
-    whole(&donor, &lent);
-    let table = donor.inspect().unwrap().columns[0].segments.remove(0);
+    check_settled(&donor, &lent);
+    let table = donor.inspect().unwrap().cfs[0].segments.remove(0);
     let carried = home.path().join("carried.sst");
     std::fs::copy(Path::new(&table.file), &carried).unwrap();
     let db = open(&to);
-    // RocksDB takes such a table only beside the keys that it has, and only when told to.
+    // RocksDB ingests such an SST only if its keys do not overlap others, and only if allowed to.
     fill(&db, &mut model, 400..420);
     cover(&db);
     db.ingest_external_file(vec![&carried]).unwrap_err();
-    whole(&db, &model);
+    check_settled(&db, &model);
     drop(db);
     generated::ingest(&DB::open(&options(), &to).unwrap(), &carried).unwrap();
     model.extend(lent);
     let db = open(&to);
     agree(&db, &model);
-    let segments = db.inspect().unwrap().columns.remove(0).segments;
+    let segments = db.inspect().unwrap().cfs.remove(0).segments;
     assert!(segments.iter().any(|segment| segment.id == table.id));
-    whole(&db, &model);
+    check_settled(&db, &model);
 }
 
-/// Readers run at full speed while files arrive; what a finished call brought in is never absent.
+/// Readers run at full speed while files are ingested. A key of a finished call is never *absent*.
 #[test]
 fn readers_see_ingested_keys_as_soon_as_the_call_returns() {
     const FILES: u64 = 30;
@@ -166,7 +168,9 @@ fn readers_see_ingested_keys_as_soon_as_the_call_returns() {
             let path = table_file(&options(), path, from..from + EACH);
             match file % 3 {
                 0 => db.ingest_external_file(vec![path]).unwrap(),
-                1 => db.with_engine(|engine| engine.ingest_external_file(vec![path]).unwrap()),
+                1 => db.with_engine_untracked(|engine| {
+                    engine.ingest_external_file(vec![path]).unwrap()
+                }),
                 _ => {
                     let cf = db.cf_handle(DEFAULT_COLUMN_FAMILY_NAME).unwrap();
                     let settings = IngestExternalFileOptions::default();
@@ -185,12 +189,12 @@ fn readers_see_ingested_keys_as_soon_as_the_call_returns() {
     });
     ingested(&mut model, 1_000..1_000 + FILES * EACH);
     agree(&db, &model);
-    whole(&db, &model);
+    check_settled(&db, &model);
 }
 
-/// Upkeep wakes at the first table, and has listed those that there are when the second one comes.
+/// Maintenance wakes at the first SST, and has listed the live ones when the second arrives.
 #[test]
-fn a_table_that_comes_behind_a_listing_is_read() {
+fn sst_ingested_after_the_listing_is_covered() {
     let home = tempfile::tempdir().unwrap();
     let db = SieveDb::open(&options(), &sieve().audit(0), home.path().join("db")).unwrap();
     let mut model = Model::new();
@@ -212,7 +216,7 @@ fn a_table_that_comes_behind_a_listing_is_read() {
         settle(&db);
     }
     agree(&db, &model);
-    nothing_is_lost(&db);
+    verify_finds_every_key(&db);
 }
 
 #[test]
@@ -222,7 +226,7 @@ fn writes_and_ingested_files_mix() {
     let mut model = Model::new();
     let mut dice = Dice(12);
     for round in 0..6 {
-        scribble(&db, DEFAULT_COLUMN_FAMILY_NAME, &mut model, &mut dice, 200);
+        write_randomly(&db, DEFAULT_COLUMN_FAMILY_NAME, &mut model, &mut dice, 200);
         let from = 4 + round * 200;
         let path = home.path().join(format!("{round}.sst"));
         let path = table_file(&options(), path, from..from + 150);
@@ -230,49 +234,49 @@ fn writes_and_ingested_files_mix() {
         ingested(&mut model, from..from + 150);
         agree(&db, &model);
     }
-    whole(&db, &model);
-    nothing_is_lost(&db);
+    check_settled(&db, &model);
+    verify_finds_every_key(&db);
 }
 
-/// What was ingested into the family `late` is read at once, and when its tables are covered.
-fn late_has_all_at_once_and_once_covered(db: &SieveDb) {
+/// All keys ingested into the family `late` are found at once, and again when its SSTs are covered.
+fn late_has_all_keys_before_and_after_coverage(db: &SieveDb) {
     let mut model = Model::new();
     ingested(&mut model, 4..400);
     agree_in(db, "late", &model);
     cover(db);
     agree_in(db, "late", &model);
-    nothing_is_lost(db);
+    verify_finds_every_key(db);
 }
 
-/// A family that gets its front while keys arrive by the bare engine: they may be arriving there.
+/// A family gets its filters while the bare engine is in use: external writes may go to it.
 #[test]
-fn a_family_made_while_keys_arrive_loses_none_of_them() {
+fn cf_created_during_external_writes_loses_no_key() {
     let home = tempfile::tempdir().unwrap();
     let db = SieveDb::open(&options(), &sieve(), home.path().join("db")).unwrap();
     let file = table_file(&options(), home.path().join("a"), 4..400);
-    db.with_engine(|engine| {
+    db.with_engine_untracked(|engine| {
         db.create_cf("late", &options()).unwrap();
         settle(&db);
         let handle = engine.cf_handle("late").unwrap();
         engine.ingest_external_file_cf(&handle, vec![file]).unwrap();
     });
-    late_has_all_at_once_and_once_covered(&db);
+    late_has_all_keys_before_and_after_coverage(&db);
 }
 
-/// Of two that arrive at once, one may end long before the other.
+/// Of two external writes that begin at once, one may end long before the other.
 #[test]
-fn a_family_made_while_keys_arrive_is_told_until_the_last_has_come() {
+fn cf_created_during_external_writes_waits_for_the_last() {
     let home = tempfile::tempdir().unwrap();
     let db = open(&home.path().join("db"));
     let file = table_file(&options(), home.path().join("a"), 4..400);
-    db.with_engine(|engine| {
-        db.with_engine(|_| db.create_cf("late", &options()))
+    db.with_engine_untracked(|engine| {
+        db.with_engine_untracked(|_| db.create_cf("late", &options()))
             .unwrap();
         settle(&db);
         let handle = engine.cf_handle("late").unwrap();
         engine.ingest_external_file_cf(&handle, vec![file]).unwrap();
     });
-    late_has_all_at_once_and_once_covered(&db);
+    late_has_all_keys_before_and_after_coverage(&db);
 }
 
 /// The stored summary of the default family.
@@ -281,9 +285,9 @@ fn stored(database: &Path) -> Vec<u8> {
     std::fs::read(database.join("sieve").join(name)).expect("a stored summary")
 }
 
-/// What a crash would have to read again is little; a large summary takes seconds to write.
+/// A crash would have to read little again, while writing a large summary takes seconds.
 #[test]
-fn a_small_file_has_no_summary_stored_anew() {
+fn ingesting_a_small_file_does_not_store_the_summary_again() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("db");
     let db = open(&path);
@@ -303,7 +307,7 @@ fn a_small_file_has_no_summary_stored_anew() {
     assert!(ingest(20_000..20_100) == consolidated);
     assert!(ingest(21_000..21_200) == consolidated);
     ingest(30_000..33_000);
-    // Upkeep stores it once readers know of it.
+    // Maintenance stores it after it is published to readers.
     let begun = Instant::now();
     while stored(&path) == consolidated {
         assert!(begun.elapsed() < PATIENCE, "a large file has");
@@ -314,11 +318,11 @@ fn a_small_file_has_no_summary_stored_anew() {
     drop(db);
     assert!(stored(&path) != with_many, "at the end all is");
     let db = open(&path);
-    whole(&db, &model);
+    check_settled(&db, &model);
 }
 
 #[test]
-fn what_is_stored_as_it_is_is_not_stored_again() {
+fn unchanged_filters_are_not_stored_again() {
     let home = tempfile::tempdir().unwrap();
     let db = open(home.path());
     let mut model = Model::new();
@@ -335,7 +339,7 @@ fn what_is_stored_as_it_is_is_not_stored_again() {
     let before = changes();
     let db = open(home.path());
     settle(&db);
-    whole(&db, &model);
+    check_settled(&db, &model);
     drop(db);
     assert_eq!(changes(), before);
     let db = open(home.path());
@@ -344,9 +348,10 @@ fn what_is_stored_as_it_is_is_not_stored_again() {
     assert!(changes() > before);
 }
 
-/// It takes longer than the time between two files, and would not end if each had it begin again.
+/// A consolidation takes longer than the time between two files. It would never end if each file
+/// restarted it.
 #[test]
-fn a_consolidation_beside_ingestions_comes_to_an_end() {
+fn consolidation_beside_ingestions_completes() {
     let home = tempfile::tempdir().unwrap();
     let settings = sieve().static_filters(true);
     let db = SieveDb::open(&options(), &settings, home.path().join("db")).unwrap();
@@ -371,5 +376,5 @@ fn a_consolidation_beside_ingestions_comes_to_an_end() {
         assert!(ended.is_ok(), "{ended:?}");
     }
     assert!(db.get(key(1_000_005)).unwrap().is_some());
-    nothing_is_lost(&db);
+    verify_finds_every_key(&db);
 }

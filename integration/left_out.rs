@@ -1,4 +1,4 @@
-//! Column families without a front, beside others that have one.
+//! Column families without filters, beside others that have some.
 
 use std::path::Path;
 
@@ -7,24 +7,24 @@ use rocksdb::{Options, SstFileWriter};
 
 use crate::copy::{sidecars, summaries};
 use crate::twin::{
-    Dice, Model, absent_key, agree_in, cover, nothing_is_lost, options, scribble, settle, sieve,
-    whole,
+    Dice, Model, absent_key, agree_in, check_settled, cover, options, settle, sieve,
+    verify_finds_every_key, write_randomly,
 };
 
 const LEFT_OUT: &str = "archive";
 
 fn left_out() -> SieveOptions {
-    sieve().leave_out([LEFT_OUT])
+    sieve().exclude_cfs([LEFT_OUT])
 }
 
 fn open(path: &Path, settings: &SieveOptions) -> SieveDb {
     SieveDb::open_cf(&options(), settings, path, [LEFT_OUT]).expect("it opens")
 }
 
-/// Writes to both families, and to tables.
+/// Writes to both families, and flushes.
 fn write(db: &SieveDb, models: &mut [Model; 2], dice: &mut Dice) {
     for (name, model) in ["default", LEFT_OUT].into_iter().zip(models) {
-        scribble(db, name, model, dice, 600);
+        write_randomly(db, name, model, dice, 600);
         let family = db.cf_handle(name).expect("it is there");
         db.flush_cf(&family).expect("it flushes");
     }
@@ -33,7 +33,7 @@ fn write(db: &SieveDb, models: &mut [Model; 2], dice: &mut Dice) {
 }
 
 #[test]
-fn a_family_comes_and_goes_behind_a_front_and_loses_no_key() {
+fn excluding_and_including_a_cf_loses_no_key() {
     let home = tempfile::tempdir().unwrap();
     let filters = home.path().join("sieve");
     let mut models = [Model::new(), Model::new()];
@@ -43,11 +43,11 @@ fn a_family_comes_and_goes_behind_a_front_and_loses_no_key() {
             let db = open(home.path(), &left_out());
             agree_in(&db, LEFT_OUT, &models[1]);
             write(&db, &mut models, &mut dice);
-            whole(&db, &models[0]);
+            check_settled(&db, &models[0]);
             let tally = agree_in(&db, LEFT_OUT, &models[1]);
             assert_eq!(tally.ruled_out, 0, "nobody rules a key out: {tally:?}");
             assert_eq!(db.stats_cf(LEFT_OUT), None);
-            let fronts = db.health().families;
+            let fronts = db.health().cfs;
             assert_eq!(fronts.len(), 1, "round {round}: {fronts:?}");
         }
         assert_eq!(summaries(&filters).len(), 1, "the default family's");
@@ -56,7 +56,7 @@ fn a_family_comes_and_goes_behind_a_front_and_loses_no_key() {
         write(&db, &mut models, &mut dice);
         let tally = agree_in(&db, LEFT_OUT, &models[1]);
         assert!(tally.ruled_out > 0, "round {round}: {tally:?}");
-        nothing_is_lost(&db);
+        verify_finds_every_key(&db);
         let tables = db.live_files().unwrap().len();
         drop(db);
         assert!(sidecars(&filters).len() >= tables, "round {round}");
@@ -64,14 +64,14 @@ fn a_family_comes_and_goes_behind_a_front_and_loses_no_key() {
     }
 }
 
-/// Whoever has no front cannot be lied about by one.
+/// A family without filters has no false negatives.
 #[test]
-fn files_ingested_into_it_leave_other_fronts_alone() {
+fn ingestion_into_an_excluded_cf_keeps_coverage_of_others() {
     let home = tempfile::tempdir().unwrap();
     let db = open(&home.path().join("db"), &left_out());
     let mut models = [Model::new(), Model::new()];
     write(&db, &mut models, &mut Dice(12));
-    let ruled_out = |i: &u64| db.answer(absent_key(*i)).is_absent();
+    let ruled_out = |i: &u64| db.filter_answer(absent_key(*i)).is_absent();
     let stranger = (0..100).find(ruled_out).expect("some key is ruled out");
     let family = db.cf_handle(LEFT_OUT).unwrap();
     for number in 0..20 {
@@ -82,7 +82,7 @@ fn files_ingested_into_it_leave_other_fronts_alone() {
         writer.put(format!("file {number}"), b"ingested").unwrap();
         writer.finish().unwrap();
         db.ingest_external_file_cf(&family, vec![file]).unwrap();
-        // At once, before upkeep can have looked.
+        // At once, before maintenance can run.
         assert!(ruled_out(&stranger), "file {number}");
         let read = db.get_cf(&family, format!("file {number}")).unwrap();
         assert_eq!(read.as_deref(), Some(&b"ingested"[..]));
@@ -90,7 +90,7 @@ fn files_ingested_into_it_leave_other_fronts_alone() {
 }
 
 #[test]
-fn it_may_have_what_filters_cannot_serve() {
+fn excluded_cf_may_have_unsupported_options() {
     let home = tempfile::tempdir().unwrap();
     let mut by_length = options();
     by_length.set_comparator(
@@ -118,20 +118,20 @@ fn it_may_have_what_filters_cannot_serve() {
 }
 
 #[test]
-fn a_family_made_by_such_a_name_has_no_front_and_the_default_one_always_has() {
+fn created_cf_with_an_excluded_name_has_no_filters() {
     let home = tempfile::tempdir().unwrap();
-    let settings = sieve().leave_out(["late"]).leave_out([LEFT_OUT]);
+    let settings = sieve().exclude_cfs(["late"]).exclude_cfs([LEFT_OUT]);
     let db = open(home.path(), &settings);
     for _ in 0..2 {
         db.create_cf("late", &options()).unwrap();
         let mut model = Model::new();
-        scribble(&db, "late", &mut model, &mut Dice(13), 300);
+        write_randomly(&db, "late", &mut model, &mut Dice(13), 300);
         assert_eq!(agree_in(&db, "late", &model).ruled_out, 0);
-        assert_eq!(db.health().families.len(), 1);
+        assert_eq!(db.health().cfs.len(), 1);
         db.drop_cf("late").unwrap();
     }
     drop(db);
-    let refused = SieveDb::open(&options(), &sieve().leave_out(["default"]), home.path());
+    let refused = SieveDb::open(&options(), &sieve().exclude_cfs(["default"]), home.path());
     let refused = refused.map(|_| ()).unwrap_err().to_string();
     assert!(refused.contains("cannot be left out"), "{refused}");
 }

@@ -1,8 +1,8 @@
-//! The integration tests: one binary, because each would link RocksDB anew.
+//! The integration tests of the library: one binary, because each binary links RocksDB.
 //!
-//! `twin` (a database beside its model), `copy` (the files of a database), `environment` (what it asks
-//! for) and `skip` (what is missing here) are what the others stand on; every other file is about one
-//! thing that must hold. The commands have tests of their own, in `cli` and in `stress`.
+//! The shared modules are `twin` (a database beside its model), `copy` (the files of a database),
+//! `environment` (variables that the tests read) and `skip` (tests that cannot run here). Every
+//! other file checks one property. The commands have their own tests, in `cli` and in `stress`.
 #![cfg(feature = "rocksdb")]
 
 mod allocator;

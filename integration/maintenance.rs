@@ -1,8 +1,8 @@
-//! What maintenance does by itself: nothing here calls it.
+//! What maintenance does by itself: these tests never wake it.
 //!
-//! `wait_until_covered`, `wait_until_known`, `consolidate` and `scrub` wake it, and hide a wake-up that was
-//! forgotten. So these tests ask again and again for what `health`, `stats`, an answer or the folder tells,
-//! none of which wakes it, until it is as README promises.
+//! `wait_until_complete`, `wait_for_maintenance`, `consolidate` and `scrub` wake it, and would hide
+//! a forgotten wakeup. So these tests poll `health`, `stats`, an answer or the folder, none of
+//! which wakes it, until the state is the one that README promises.
 
 #![expect(
     clippy::unwrap_used,
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lsm_sieve::{FamilyHealth, Items, SieveDb, SieveOptions};
+use lsm_sieve::{CfHealth, Items, SieveDb, SieveOptions};
 use rocksdb::{Options, SstFileWriter};
 
 use crate::twin::{self, absent_key, key, strict};
@@ -26,8 +26,8 @@ mod tables;
 
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// Asks until it is so.
-pub(crate) fn becomes(what: &str, mut is_so: impl FnMut() -> bool) {
+/// Polls until the condition holds.
+pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     let began = Instant::now();
     while !is_so() {
         assert!(began.elapsed() < DEADLINE, "never: {what}");
@@ -45,7 +45,7 @@ fn beside_a_writer<R>(db: &SieveDb, act: impl FnOnce() -> R) -> R {
     }
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
-        // However `act` ends.
+        // Also if `act` panics.
         let _over = Over(&is_over);
         scope.spawn(|| {
             while !is_over.load(Ordering::Acquire) {
@@ -57,15 +57,15 @@ fn beside_a_writer<R>(db: &SieveDb, act: impl FnOnce() -> R) -> R {
     })
 }
 
-/// RocksDB's options under which no compaction comes by itself.
+/// RocksDB options without automatic compactions.
 fn options() -> Options {
     let mut options = twin::options();
     options.set_disable_auto_compactions(true);
     options
 }
 
-/// Settings whose summaries have room for all keys of a test: nothing is there to be consolidated.
-pub(crate) fn roomy() -> SieveOptions {
+/// Settings whose summaries have room for all keys of a test, so that none is consolidated.
+pub(crate) fn with_headroom() -> SieveOptions {
     strict().expected_keys(Items::new(50_000))
 }
 
@@ -78,10 +78,10 @@ fn open(path: &Path, sieve: &SieveOptions) -> SieveDb {
     SieveDb::open(&options(), sieve, path).unwrap()
 }
 
-/// An open database whose maintenance has seen that there are no tables.
+/// An open database whose maintenance has seen that there are no SSTs.
 fn made(path: &Path, sieve: &SieveOptions) -> SieveDb {
     let db = open(path, sieve);
-    becomes("a new database is known", || is_covered(&db));
+    eventually("a new database is known", || is_covered(&db));
     db
 }
 
@@ -89,23 +89,23 @@ fn put(db: &SieveDb, numbers: std::ops::Range<u64>) {
     numbers.for_each(|i| db.put(key(i), b"value").unwrap());
 }
 
-pub(crate) fn health(db: &SieveDb) -> FamilyHealth {
-    db.health().families.remove(0)
+pub(crate) fn health(db: &SieveDb) -> CfHealth {
+    db.health().cfs.remove(0)
 }
 
-/// Whether the summaries speak for every table.
+/// Whether the summaries cover every SST.
 pub(crate) fn is_covered(db: &SieveDb) -> bool {
-    let families = db.health().families;
+    let families = db.health().cfs;
     families.iter().all(|family| family.uncovered == Some(0))
 }
 
-/// Whether nearly all keys are ruled out that lie among the first thousand and are not there.
+/// Whether nearly all absent keys among the first thousand are denied.
 pub(crate) fn rules_out(db: &SieveDb) -> bool {
-    let denied = (10..1_000).filter(|&i| db.answer(absent_key(i)).is_absent());
+    let denied = (10..1_000).filter(|&i| db.filter_answer(absent_key(i)).is_absent());
     denied.count() > 900
 }
 
-/// The files of tables' filters in the folder of a database.
+/// The sidecars of segment filters in the folder of a database.
 pub(crate) fn sidecars(database: &Path) -> BTreeSet<String> {
     let folder = std::fs::read_dir(database.join(SieveOptions::FOLDER)).unwrap();
     let names = folder.map(|file| file.unwrap().file_name().into_string().unwrap());
@@ -114,7 +114,7 @@ pub(crate) fn sidecars(database: &Path) -> BTreeSet<String> {
         .collect()
 }
 
-/// Writes a table file of these keys outside of a database.
+/// Writes an SST file of these keys outside of a database.
 fn write_table(path: &Path, numbers: std::ops::Range<u64>) {
     let options = options();
     let mut writer = SstFileWriter::create(&options);

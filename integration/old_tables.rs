@@ -1,5 +1,5 @@
-//! SSTs of a RocksDB before 6.24: nothing in them says which file they are, so that no filter can be bound to
-//! them for ever. They are covered like others, and read once at each open.
+//! SSTs of a RocksDB before 6.24: they have no unique id, so that no filter can be bound to them
+//! across opens. They are covered like others, and read once at each open.
 
 #![expect(
     clippy::unwrap_used,
@@ -15,10 +15,12 @@ use lsm_sieve::{SieveDb, SieveOptions};
 use rocksdb::{BlockBasedOptions, ChecksumType, DB, Options, SstFileWriter};
 
 use crate::copy::copy;
-use crate::maintenance::{becomes, growing, health, is_covered, roomy, rules_out, sidecars};
-use crate::twin::{self, absent_key, cover, key, nothing_is_lost, report};
+use crate::maintenance::{
+    eventually, growing, health, is_covered, rules_out, sidecars, with_headroom,
+};
+use crate::twin::{self, absent_key, cover, key, report, verify_finds_every_key};
 
-/// Options whose tables have no checksums, so that a property can be taken away by its name.
+/// Options whose SSTs have no checksums, so that a property can be removed by its name.
 pub(crate) fn unchecked() -> Options {
     let mut table = BlockBasedOptions::default();
     table.set_checksum_type(ChecksumType::NoChecksum);
@@ -29,7 +31,7 @@ pub(crate) fn unchecked() -> Options {
     options.get_options_from_string(text).unwrap()
 }
 
-/// Replaces a part of the only table in this folder by another of its length.
+/// Replaces a part of the only SST in this folder by another of the same length.
 #[expect(clippy::disallowed_methods, reason = "it stands for another RocksDB")]
 pub(crate) fn replace_in_table(folder: &Path, part: &[u8], by: &[u8]) {
     let table = the_table(folder);
@@ -51,13 +53,13 @@ fn the_table(folder: &Path) -> PathBuf {
     table.clone()
 }
 
-/// Takes away of the only table in this folder what its unique id is made of.
+/// Removes the properties that the unique id of the only SST in this folder is made of.
 pub(crate) fn make_old(folder: &Path) {
-    // Properties are sorted by name, and it is the last of its prefix.
+    // Properties are sorted by name, and this is the last of its prefix.
     replace_in_table(folder, b"session.identity", b"zession.identity");
 }
 
-/// A database of one old table, written without the plugin.
+/// A database of one such SST, written without the plugin.
 fn old_database(path: &Path, numbers: impl Iterator<Item = u64>) {
     let db = DB::open(&unchecked(), path).unwrap();
     numbers.for_each(|i| db.put(key(i), b"value").unwrap());
@@ -73,60 +75,61 @@ fn open(path: &Path, sieve: &SieveOptions) -> SieveDb {
 fn finds(db: &SieveDb, numbers: std::ops::Range<u64>) {
     for i in numbers {
         assert!(db.get(key(i)).unwrap().is_some(), "{i}");
-        assert!(!db.answer(key(i)).is_absent(), "{i}");
+        assert!(!db.filter_answer(key(i)).is_absent(), "{i}");
     }
 }
 
 #[test]
-fn an_old_table_is_covered_at_each_open_and_nothing_of_it_is_stored() {
+fn sst_without_unique_id_is_covered_at_each_open_and_not_stored() {
     let home = tempfile::tempdir().unwrap();
     let [path, crashed] = ["db", "crashed"].map(|name| home.path().join(name));
     old_database(&path, 10..1_100);
     for _ in 0..3 {
-        let db = open(&path, &roomy());
+        let db = open(&path, &with_headroom());
         finds(&db, 10..1_100);
-        becomes("it is covered", || is_covered(&db) && rules_out(&db));
-        becomes("it has a filter", || health(&db).looks_twice);
+        eventually("it is covered", || is_covered(&db) && rules_out(&db));
+        eventually("it has a filter", || health(&db).asks_segment_filters);
         finds(&db, 10..1_100);
-        assert!(db.wait_until_covered(Duration::from_secs(30)));
+        assert!(db.wait_until_complete(Duration::from_secs(30)));
         let table = report(&db).segments.remove(0);
         assert!(table.covered && table.filter.is_some() && !table.saved);
         assert_eq!((table.id, health(&db).without_id), (None, 0));
-        nothing_is_lost(&db);
+        verify_finds_every_key(&db);
         if !crashed.exists() {
             copy(&path, &crashed);
         }
         drop(db);
         assert_eq!(sidecars(&path).len(), 0);
     }
-    let db = open(&crashed, &roomy());
+    let db = open(&crashed, &with_headroom());
     finds(&db, 10..1_100);
-    becomes("it is covered", || is_covered(&db) && rules_out(&db));
+    eventually("it is covered", || is_covered(&db) && rules_out(&db));
     finds(&db, 10..1_100);
 }
 
-/// One old table of a few keys kept the summary of its family in all the stages that it had grown to.
+/// One such SST of a few keys kept the summary of its family at all the stages that it had grown
+/// to.
 #[test]
-fn the_summary_of_a_family_with_an_old_table_is_consolidated() {
+fn summary_over_an_sst_without_unique_id_is_consolidated() {
     for sieve in [growing(), growing().static_filters(true)] {
         let home = tempfile::tempdir().unwrap();
         old_database(home.path(), 10..60);
         let db = open(home.path(), &sieve);
-        becomes("it is covered", || is_covered(&db));
+        eventually("it is covered", || is_covered(&db));
         (60..1_500).for_each(|i| db.put(key(i), b"value").unwrap());
         db.flush().unwrap();
-        becomes("the summary has one stage", || {
+        eventually("the summary has one stage", || {
             let health = health(&db);
-            health.stages == 1 && health.keys.get() > 1_400 && health.looks_twice
+            health.stages == 1 && health.keys.get() > 1_400 && health.asks_segment_filters
         });
         assert!(rules_out(&db));
         finds(&db, 10..1_500);
     }
 }
 
-/// As after a crash, where a file number comes back with other contents.
+/// As after a crash, when a file number comes back with other contents.
 #[test]
-fn an_old_table_is_not_taken_for_another_one_of_its_number() {
+fn sst_without_unique_id_is_not_matched_by_file_number() {
     let home = tempfile::tempdir().unwrap();
     let paths = ["before", "after"].map(|name| home.path().join(name));
     for (path, rest) in paths.iter().zip([0, 1]) {
@@ -135,21 +138,21 @@ fn an_old_table_is_not_taken_for_another_one_of_its_number() {
     let [before, after] = paths.clone().map(|path| the_table(&path));
     assert_eq!(before.file_name(), after.file_name());
     for (path, rest) in paths.iter().zip([0, 1]) {
-        let db = open(path, &roomy().folder(home.path().join("filters")));
+        let db = open(path, &with_headroom().folder(home.path().join("filters")));
         let mut numbers = (10..2_000).filter(|i| i % 2 == rest);
-        assert!(numbers.all(|i| !db.answer(key(i)).is_absent()));
-        becomes("it is covered", || is_covered(&db) && rules_out(&db));
+        assert!(numbers.all(|i| !db.filter_answer(key(i)).is_absent()));
+        eventually("it is covered", || is_covered(&db) && rules_out(&db));
         let mut numbers = (10..2_000).filter(|i| i % 2 == rest);
         assert!(numbers.all(|i| db.get(key(i)).unwrap().is_some()));
-        nothing_is_lost(&db);
+        verify_finds_every_key(&db);
     }
 }
 
 #[test]
-fn an_old_table_that_is_ingested_is_covered() {
+fn ingested_sst_without_unique_id_is_covered() {
     let home = tempfile::tempdir().unwrap();
-    let db = open(&home.path().join("db"), &roomy());
-    becomes("a new database is known", || is_covered(&db));
+    let db = open(&home.path().join("db"), &with_headroom());
+    eventually("a new database is known", || is_covered(&db));
     for first in [10, 600] {
         let file = home.path().join("old.sst");
         let options = unchecked();
@@ -161,7 +164,7 @@ fn an_old_table_that_is_ingested_is_covered() {
         make_old(home.path());
         db.ingest_external_file(vec![&file]).unwrap();
         finds(&db, 10..first + 590);
-        becomes("it is covered", || is_covered(&db));
+        eventually("it is covered", || is_covered(&db));
     }
     assert!(rules_out(&db));
     let tables = report(&db).segments;
@@ -171,26 +174,32 @@ fn an_old_table_that_is_ingested_is_covered() {
     finds(&db, 10..1_190);
 }
 
-/// Where another process gives the numbers, and where no table is read.
+/// If another process assigns the file numbers, and no SST is read.
 #[test]
-fn an_old_table_stays_uncovered_where_nobody_writes() {
+fn sst_without_unique_id_stays_uncovered_without_a_writer() {
     let home = tempfile::tempdir().unwrap();
     let [path, messages] = ["db", "messages"].map(|name| home.path().join(name));
     old_database(&path, 10..1_000);
     let readers = [
-        SieveDb::open_as_secondary(&unchecked(), &roomy(), &path, messages),
-        SieveDb::open_for_read_only(&unchecked(), &roomy(), &path, false),
+        SieveDb::open_as_secondary(&unchecked(), &with_headroom(), &path, messages),
+        SieveDb::open_for_read_only(&unchecked(), &with_headroom(), &path, false),
     ];
     for db in readers {
         let db = Arc::new(db.unwrap());
-        becomes("it is told", || health(&db).without_id == 1);
+        eventually("it is told", || health(&db).without_id == 1);
         assert_eq!(health(&db).uncovered, Some(1));
         finds(&db, 10..1_000);
-        assert!(db.answer(absent_key(5)).is_absent(), "before its range");
-        assert!(!db.answer(absent_key(500)).is_absent(), "within its range");
+        assert!(
+            db.filter_answer(absent_key(5)).is_absent(),
+            "before its range"
+        );
+        assert!(
+            !db.filter_answer(absent_key(500)).is_absent(),
+            "within its range"
+        );
         let (done, ended) = mpsc::channel();
         let waiting = Arc::clone(&db);
-        thread::spawn(move || done.send(waiting.wait_until_covered(Duration::from_secs(3_600))));
+        thread::spawn(move || done.send(waiting.wait_until_complete(Duration::from_secs(3_600))));
         let is_covered = ended.recv_timeout(Duration::from_secs(30));
         assert!(!is_covered.expect("it waits for what does not come"));
     }

@@ -1,4 +1,4 @@
-//! What an open says that fails, and what a database is opened with.
+//! Error texts of a failed open, and the options that a database is opened with.
 
 use std::error::Error as _;
 
@@ -6,7 +6,7 @@ use lsm_sieve::disk::{Disk as _, RealDisk};
 use lsm_sieve::{OpenError, SieveDb, SieveOptions};
 use rocksdb::{DB, IteratorMode, Options};
 
-use crate::twin::{Model, agree_in, cover, key, nothing_is_lost, options, sieve};
+use crate::twin::{Model, agree_in, cover, key, options, sieve, verify_finds_every_key};
 
 /// The text of a refused open, and those of its causes.
 fn said(opened: Result<SieveDb, OpenError>) -> (String, Vec<String>) {
@@ -21,7 +21,7 @@ fn said(opened: Result<SieveDb, OpenError>) -> (String, Vec<String>) {
 }
 
 #[test]
-fn errors_of_an_open_tell_their_cause_and_keep_it() {
+fn open_errors_state_and_keep_their_cause() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("db");
     drop(SieveDb::open_cf(&options(), &sieve(), &path, ["a", "b"]).unwrap());
@@ -50,7 +50,7 @@ fn errors_of_an_open_tell_their_cause_and_keep_it() {
 }
 
 #[test]
-fn a_file_is_not_taken_for_a_database() {
+fn file_in_place_of_a_database_is_refused() {
     let home = tempfile::tempdir().unwrap();
     let file = home.path().join("users.db");
     drop(RealDisk.create_new(&file).unwrap());
@@ -68,15 +68,15 @@ fn a_file_is_not_taken_for_a_database() {
     assert!(file.is_file() && !messages.exists());
 }
 
-/// A family in reverse order, or of another number of levels, opens with no other options.
+/// A family in reverse order, or with another number of levels, opens with no other options.
 #[test]
-fn families_of_any_order_open_with_the_options_of_last_time() {
+fn cfs_open_with_their_stored_options() {
     let home = tempfile::tempdir().unwrap();
     let text = "comparator=rocksdb.ReverseBytewiseComparator;num_levels=9";
     let reverse = options().get_options_from_string(text).unwrap();
     let mut model = Model::new();
     {
-        // Without the front first, and then written by it.
+        // First without the plugin, then written by it.
         let families = [("reverse", reverse.clone())];
         let plain = DB::open_cf_with_opts(&options(), home.path(), families).unwrap();
         let family = plain.cf_handle("reverse").unwrap();
@@ -100,7 +100,7 @@ fn families_of_any_order_open_with_the_options_of_last_time() {
         model.insert(key(new), b"fronted".to_vec());
         let first = db.iterator_cf(&family, IteratorMode::Start).next();
         assert_eq!(&*first.unwrap().unwrap().0, key(new));
-        nothing_is_lost(&db);
+        verify_finds_every_key(&db);
     }
     let (options, families) = latest();
     let messages = home.path().join("messages");

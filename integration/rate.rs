@@ -1,4 +1,4 @@
-//! A stricter promise on a filled database: filters change under the readers, tables do not.
+//! A stricter rate for a filled database: filters change beside readers, SSTs do not.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,22 +6,22 @@ use std::sync::mpsc;
 
 use lsm_sieve::math::{Items, Rate};
 use lsm_sieve::segment::SegmentId;
-use lsm_sieve::{ColumnReport, SieveDb, SieveOptions};
+use lsm_sieve::{CfReport, SieveDb, SieveOptions};
 use rocksdb::Options;
 
 use crate::copy::stamps;
 use crate::twin::{
-    KEYS, Model, absent_key, agree, cover, fill, key, nothing_is_lost, open, options, settle,
-    sieve, whole,
+    KEYS, Model, absent_key, agree, check_settled, cover, fill, key, open, options, settle, sieve,
+    verify_finds_every_key,
 };
 
-fn report(db: &SieveDb) -> ColumnReport {
-    let mut columns = db.inspect().expect("the tables can be listed").columns;
+fn report(db: &SieveDb) -> CfReport {
+    let mut columns = db.inspect().expect("the tables can be listed").cfs;
     columns.remove(0)
 }
 
-/// The mean observed rate of the tables' filters.
-fn of_segments(report: &ColumnReport) -> f64 {
+/// The mean observed rate of the segment filters.
+fn of_segments(report: &CfReport) -> f64 {
     let filters = report
         .segments
         .iter()
@@ -30,8 +30,8 @@ fn of_segments(report: &ColumnReport) -> f64 {
     rates.iter().sum::<f64>() / rates.len() as f64
 }
 
-/// What binds the filters to the tables.
-fn ids_of(report: &ColumnReport) -> BTreeSet<Option<SegmentId>> {
+/// The segment ids, which bind filters to SSTs.
+fn ids_of(report: &CfReport) -> BTreeSet<Option<SegmentId>> {
     report.segments.iter().map(|table| table.id).collect()
 }
 
@@ -40,7 +40,7 @@ fn rate(rate: f64) -> Rate {
 }
 
 #[test]
-fn a_stricter_rate_rewrites_no_table_and_loses_no_read_while_it_comes() {
+fn stricter_rate_rewrites_no_sst_and_loses_no_read() {
     const TABLES: u64 = 6;
     let home = tempfile::tempdir().unwrap();
     let mut settings = options();
@@ -98,21 +98,21 @@ fn a_stricter_rate_rewrites_no_table_and_loses_no_read_while_it_comes() {
     assert!(of_segments(&after) <= 0.0015, "{after:?}");
     assert!((after.summary.promised_rate - 0.001).abs() < 1e-9);
     agree(&db, &model);
-    nothing_is_lost(&db);
+    verify_finds_every_key(&db);
     drop(db);
-    // The stricter filters are the ones that were saved.
+    // The stricter filters are the stored ones.
     let db = SieveDb::open(&settings, &sieve().rate(rate(0.001)), home.path()).unwrap();
     cover(&db);
     for table in &report(&db).segments {
         assert_eq!(table.filter.as_ref().unwrap().source, "raw keys");
         assert!(table.saved);
     }
-    whole(&db, &model);
+    check_settled(&db, &model);
 }
 
-/// Opened with another rate than it was closed with, a database gets filters of the new one.
+/// Opened with another rate than before, a database gets filters of the new rate.
 #[test]
-fn a_rate_given_at_open_is_the_one_that_holds() {
+fn rate_given_at_open_takes_effect() {
     let home = tempfile::tempdir().unwrap();
     let mut model = Model::new();
     {
@@ -128,11 +128,11 @@ fn a_rate_given_at_open_is_the_one_that_holds() {
     let report = report(&db);
     assert!(report.summary.observed_rate <= 0.0008, "{report:?}");
     assert!(of_segments(&report) <= 0.0008, "{report:?}");
-    whole(&db, &model);
+    check_settled(&db, &model);
 }
 
 #[test]
-fn a_family_made_after_a_change_of_rate_keeps_the_new_one() {
+fn cf_created_after_set_rate_has_the_new_rate() {
     let home = tempfile::tempdir().unwrap();
     let db = open(home.path());
     db.set_rate(rate(0.0005));
@@ -144,16 +144,15 @@ fn a_family_made_after_a_change_of_rate_keeps_the_new_one() {
     db.flush_cf(&cf).unwrap();
     cover(&db);
     db.consolidate().unwrap();
-    let columns = db.inspect().unwrap().columns;
+    let columns = db.inspect().unwrap().cfs;
     let late = columns.iter().find(|column| column.name == "late").unwrap();
     assert!(late.summary.observed_rate <= 0.0008, "{late:?}");
     assert!(of_segments(late) <= 0.0008, "{late:?}");
 }
 
-/// Upkeep leaves alone what keeps its promise: a filter that is rebuilt without need is a table
-/// that is read without need.
+/// Maintenance leaves a filter alone that keeps its rate: rebuilding one reads a whole SST.
 #[test]
-fn a_filter_that_keeps_its_promise_is_never_rebuilt() {
+fn filter_that_keeps_its_rate_is_never_rebuilt() {
     let home = tempfile::tempdir().unwrap();
     let mut settings = options();
     settings.set_disable_auto_compactions(true);
@@ -185,9 +184,9 @@ fn a_filter_that_keeps_its_promise_is_never_rebuilt() {
     assert!(next > KEYS);
 }
 
-/// At a loose rate many a key changes no bit of the grown summary, and is not counted there.
+/// At a loose rate many keys change no bit of the grown summary, and are not counted there.
 #[test]
-fn a_loose_summary_is_consolidated_into_one_stage() {
+fn loose_summary_is_consolidated_into_one_stage() {
     const FIRST: u64 = 500;
     let home = tempfile::tempdir().unwrap();
     let settings = SieveOptions::default()

@@ -1,4 +1,4 @@
-//! A database that is opened to be read: its filters speak, and no file of it changes.
+//! A database that is opened read only: its filters are used, and no file of it changes.
 
 #![expect(
     clippy::unwrap_used,
@@ -22,12 +22,12 @@ fn open_to_read(path: &Path) -> SieveDb {
 
 fn filters_speak(db: &SieveDb) -> bool {
     const ASKED: u64 = 1_000;
-    let denied = (0..ASKED).filter(|&i| db.answer(absent_key(i)).is_absent());
+    let denied = (0..ASKED).filter(|&i| db.filter_answer(absent_key(i)).is_absent());
     denied.count() as u64 > ASKED * 9 / 10
 }
 
 #[test]
-fn filters_answer_and_no_file_changes() {
+fn read_only_open_uses_filters_and_changes_no_file() {
     let home = tempfile::tempdir().unwrap();
     let mut model = Model::new();
     {
@@ -54,7 +54,8 @@ fn filters_answer_and_no_file_changes() {
     assert!(matches!(refused, Err(OpenError::Engine { .. })));
 }
 
-/// Checks that every call which would change a database, or copies it by halves, is refused for this reason.
+/// Checks that every call that would change a database, or would copy only a part of it, is refused
+/// for this reason.
 pub(crate) fn all_refused(db: &SieveDb, family: &str, aside: &Path, reason: &str) {
     let cf = db.cf_handle(family).unwrap();
     let backups = tempfile::tempdir().unwrap();
@@ -90,9 +91,10 @@ pub(crate) fn all_refused(db: &SieveDb, family: &str, aside: &Path, reason: &str
     }
 }
 
-/// RocksDB's read-only instance drops families, removes tables, and waits for flushes that never come.
+/// RocksDB's read-only instance drops families, removes SSTs, and waits for flushes that never
+/// come.
 #[test]
-fn what_would_change_the_database_is_refused() {
+fn calls_that_change_the_database_are_refused() {
     let home = tempfile::tempdir().unwrap();
     let mut options = options();
     options.set_atomic_flush(true);
@@ -123,7 +125,7 @@ fn what_would_change_the_database_is_refused() {
 
 /// Larger than a memtable may be.
 #[test]
-fn a_log_is_read_into_memtables_that_feed_the_filters() {
+fn replayed_log_feeds_the_filters() {
     let home = tempfile::tempdir().unwrap();
     let mut model = Model::new();
     fill(&open(home.path()), &mut model, 0..1_000);
@@ -139,9 +141,10 @@ fn a_log_is_read_into_memtables_that_feed_the_filters() {
     assert!(contents(home.path()) == before, "a file has changed");
 }
 
-/// Nobody should; what it has is found all the same, though tables and filters go meanwhile.
+/// Such a writer is not supported. The keys of the reader are found all the same, though SSTs and
+/// filters are removed meanwhile.
 #[test]
-fn beside_a_writer_the_database_is_read_as_it_was() {
+fn read_only_open_beside_a_writer_reads_the_state_at_open() {
     let home = tempfile::tempdir().unwrap();
     let mut model = Model::new();
     let db = open(home.path());

@@ -1,4 +1,4 @@
-//! After the end, clean or not, every key is there at once and the filters find their way back.
+//! After a close or a crash, every key is found at once, and the filters become complete again.
 
 use std::collections::BTreeSet;
 use std::error::Error as _;
@@ -6,49 +6,54 @@ use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
 use lsm_sieve::disk::{Disk as _, RealDisk};
-use lsm_sieve::{ColumnReport, HashId, SieveDb, SieveOptions};
+use lsm_sieve::{CfReport, HashId, SieveDb, SieveOptions};
 use rocksdb::backup::{BackupEngine, BackupEngineOptions, RestoreOptions};
 use rocksdb::checkpoint::Checkpoint;
 use rocksdb::{DEFAULT_COLUMN_FAMILY_NAME, Env, Options};
 
 use crate::copy::{copy, sidecars, stamps, summaries};
 use crate::twin::{
-    Dice, KEYS, Model, agree, cover, fill, key, nothing_is_lost, open, options, scribble, settle,
-    sieve, whole,
+    Dice, KEYS, Model, agree, check_settled, cover, fill, key, open, options, settle, sieve,
+    verify_finds_every_key, write_randomly,
 };
 
 const DEFAULT: &str = DEFAULT_COLUMN_FAMILY_NAME;
 
 /// The default column family's report.
-fn report(db: &SieveDb) -> ColumnReport {
-    let mut columns = db.inspect().expect("the tables can be listed").columns;
+fn report(db: &SieveDb) -> CfReport {
+    let mut columns = db.inspect().expect("the tables can be listed").cfs;
     columns.remove(0)
 }
 
-/// The table captures and the summary that a frozen front, which reads no table, finds.
-fn found_frozen(path: &Path, options: &Options) -> ColumnReport {
-    let db = SieveDb::open(options, &sieve().frozen(true), path).expect("it opens");
+/// The segment filters and the summary that an open with read-only filters, which reads no SST,
+/// finds.
+fn found_with_read_only_filters(path: &Path, options: &Options) -> CfReport {
+    let db = SieveDb::open(options, &sieve().read_only_filters(true), path).expect("it opens");
     settle(&db);
     report(&db)
 }
 
 #[test]
-fn after_a_clean_close_the_summary_speaks_at_once_and_no_table_is_read() {
+fn after_a_clean_close_coverage_is_complete_and_no_sst_is_read() {
     let home = tempfile::tempdir().unwrap();
     let mut model = Model::new();
     {
         let db = open(home.path());
-        scribble(&db, DEFAULT, &mut model, &mut Dice(1), 900);
+        write_randomly(&db, DEFAULT, &mut model, &mut Dice(1), 900);
         db.flush().unwrap();
-        scribble(&db, DEFAULT, &mut model, &mut Dice(2), 900);
+        write_randomly(&db, DEFAULT, &mut model, &mut Dice(2), 900);
         db.flush().unwrap();
         cover(&db);
     }
     let before = stamps(&home.path().join("sieve"), "");
-    let frozen = found_frozen(home.path(), &options());
-    assert_eq!(frozen.uncovered, Some(0), "the snapshot covers all tables");
-    assert!(!frozen.segments.is_empty());
-    for segment in &frozen.segments {
+    let read_only_filters = found_with_read_only_filters(home.path(), &options());
+    assert_eq!(
+        read_only_filters.uncovered,
+        Some(0),
+        "the snapshot covers all tables"
+    );
+    assert!(!read_only_filters.segments.is_empty());
+    for segment in &read_only_filters.segments {
         assert!(segment.covered && segment.consulted && segment.saved);
         let filter = segment.filter.as_ref().unwrap();
         assert_eq!(filter.source, "table capture", "not from the table's keys");
@@ -56,12 +61,12 @@ fn after_a_clean_close_the_summary_speaks_at_once_and_no_table_is_read() {
     assert_eq!(before, stamps(&home.path().join("sieve"), ""), "frozen");
     let db = open(home.path());
     agree(&db, &model);
-    whole(&db, &model);
+    check_settled(&db, &model);
 }
 
-/// The log is replayed into memtables, and those feed the filters as at any other time.
+/// The log is replayed into memtables, which feed the filters as usual.
 #[test]
-fn after_an_abrupt_end_every_key_is_read_and_all_is_covered_again() {
+fn after_a_crash_every_key_is_found_and_covered_again() {
     for keep_in_memtable in [false, true] {
         for seed in 0..2 {
             let home = tempfile::tempdir().unwrap();
@@ -70,11 +75,11 @@ fn after_an_abrupt_end_every_key_is_read_and_all_is_covered_again() {
             let options = options.get_options_from_string(text).unwrap();
             let db = SieveDb::open(&options, &sieve(), home.path().join("db")).unwrap();
             let mut model = Model::new();
-            scribble(&db, DEFAULT, &mut model, &mut Dice(seed), 500);
+            write_randomly(&db, DEFAULT, &mut model, &mut Dice(seed), 500);
             db.flush().unwrap();
             cover(&db);
-            scribble(&db, DEFAULT, &mut model, &mut Dice(seed + 10), 500);
-            // What is not in the log is lost by right; so no write may be past it from here on.
+            write_randomly(&db, DEFAULT, &mut model, &mut Dice(seed + 10), 500);
+            // Unlogged writes may be lost in a crash, so there must be none from here on.
             db.flush().unwrap();
             fill(&db, &mut model, 500..700);
             db.delete(key(600)).unwrap();
@@ -86,10 +91,10 @@ fn after_an_abrupt_end_every_key_is_read_and_all_is_covered_again() {
                 copy(&home.path().join("db"), &image);
                 let crashed = SieveDb::open(&options, &sieve(), &image).unwrap();
                 agree(&crashed, &model);
-                whole(&crashed, &model);
+                check_settled(&crashed, &model);
                 drop(crashed);
                 let again = SieveDb::open(&options, &sieve(), &image).unwrap();
-                whole(&again, &model);
+                check_settled(&again, &model);
                 if stage == 0 {
                     db.consolidate().unwrap();
                     fill(&db, &mut model, 700..750);
@@ -99,9 +104,9 @@ fn after_an_abrupt_end_every_key_is_read_and_all_is_covered_again() {
     }
 }
 
-/// Files copied while upkeep publishes sidecars: any mixture of old and new must do.
+/// Files are copied while maintenance publishes sidecars: any mixture of old and new must work.
 #[test]
-fn an_image_taken_at_any_time_loses_no_key() {
+fn copy_taken_at_any_time_loses_no_key() {
     let home = tempfile::tempdir().unwrap();
     let original = home.path().join("db");
     let db = open(&original);
@@ -109,46 +114,46 @@ fn an_image_taken_at_any_time_loses_no_key() {
     for round in 0..8 {
         fill(&db, &mut model, round * 150..(round + 1) * 150);
         db.flush().unwrap();
-        // A checkpoint holds tables and log, the folder of filters is copied beside it.
+        // A checkpoint has SSTs and log. The filter folder is copied beside it.
         let image = home.path().join(format!("image-{round}"));
         let filters = home.path().join(format!("filters-{round}"));
-        copy_what_stays(&original.join("sieve"), &filters);
-        db.with_engine(|engine| {
+        copy_existing(&original.join("sieve"), &filters);
+        db.with_engine_untracked(|engine| {
             let checkpoint = Checkpoint::new(engine).unwrap();
             checkpoint.create_checkpoint(&image).unwrap();
         });
         let options_there = sieve().folder(&filters);
         let copy = SieveDb::open(&options(), &options_there, &image).unwrap();
         agree(&copy, &model);
-        whole(&copy, &model);
+        check_settled(&copy, &model);
         if round % 3 == 2 {
             db.compact_range::<&[u8], &[u8]>(None, None);
         }
     }
-    whole(&db, &model);
+    check_settled(&db, &model);
 }
 
-/// Copies the files of a folder that are still there when their turn comes.
-fn copy_what_stays(from: &Path, to: &Path) {
+/// Copies those files of a folder that still exist when their turn comes.
+fn copy_existing(from: &Path, to: &Path) {
     std::fs::create_dir(to).expect("a new folder");
-    for name in stamps_that_stay(from) {
+    for name in file_names(from) {
         drop(std::fs::copy(from.join(&name), to.join(&name)));
     }
 }
 
-fn stamps_that_stay(folder: &Path) -> Vec<std::ffi::OsString> {
+fn file_names(folder: &Path) -> Vec<std::ffi::OsString> {
     let entries = std::fs::read_dir(folder).expect("the folder of filters");
     entries.flatten().map(|entry| entry.file_name()).collect()
 }
 
 #[test]
-fn a_checkpoint_without_filters_is_read_and_covered() {
+fn checkpoint_without_filters_is_read_and_covered() {
     let home = tempfile::tempdir().unwrap();
     let db = open(&home.path().join("db"));
     let mut model = Model::new();
-    scribble(&db, DEFAULT, &mut model, &mut Dice(5), 700);
+    write_randomly(&db, DEFAULT, &mut model, &mut Dice(5), 700);
     let image = home.path().join("checkpoint");
-    db.with_engine(|engine| {
+    db.with_engine_untracked(|engine| {
         Checkpoint::new(engine)
             .unwrap()
             .create_checkpoint(&image)
@@ -157,19 +162,22 @@ fn a_checkpoint_without_filters_is_read_and_covered() {
     assert!(!image.join("sieve").exists());
     let copy = open(&image);
     agree(&copy, &model);
-    whole(&copy, &model);
+    check_settled(&copy, &model);
 }
 
 #[test]
-fn a_restored_backup_is_read_and_covered() {
+fn restored_backup_is_read_and_covered() {
     let home = tempfile::tempdir().unwrap();
     let db = open(&home.path().join("db"));
     let mut model = Model::new();
-    scribble(&db, DEFAULT, &mut model, &mut Dice(6), 700);
+    write_randomly(&db, DEFAULT, &mut model, &mut Dice(6), 700);
     let folder = BackupEngineOptions::new(home.path().join("backups")).unwrap();
     let mut backups = BackupEngine::open(&folder, &Env::new().unwrap()).unwrap();
     db.create_new_backup_flush(&mut backups, true).unwrap();
-    assert!(db.answer(key(1_000_000)).is_absent(), "the front goes on");
+    assert!(
+        db.filter_answer(key(1_000_000)).is_absent(),
+        "the front goes on"
+    );
     let restored = home.path().join("restored");
     let options = RestoreOptions::default();
     backups
@@ -178,19 +186,19 @@ fn a_restored_backup_is_read_and_covered() {
     assert!(!restored.join("sieve").exists());
     let copy = open(&restored);
     agree(&copy, &model);
-    whole(&copy, &model);
+    check_settled(&copy, &model);
 }
 
-/// Tables that are removed by a call take keys away and bring none.
+/// SSTs that are deleted by a call take their keys with them, and no other keys.
 #[test]
-fn tables_that_are_removed_by_a_call_take_their_keys_along_and_no_other() {
+fn ssts_deleted_by_a_call_lose_no_other_key() {
     let home = tempfile::tempdir().unwrap();
     let db = open(home.path());
     db.set_options(&[("disable_auto_compactions", "true")])
         .unwrap();
     let row = |i: u32| format!("row {i:04}");
     (0..900).for_each(|i| db.put(row(i), b"value").unwrap());
-    // Tables can be removed from the levels below the first.
+    // Only SSTs below the first level can be deleted.
     db.compact_range(None::<&[u8]>, None::<&[u8]>);
     let mut left = Model::new();
     fill(&db, &mut left, 0..300);
@@ -202,12 +210,12 @@ fn tables_that_are_removed_by_a_call_take_their_keys_along_and_no_other() {
     agree(&db, &left);
     fill(&db, &mut left, 0..100);
     agree(&db, &left);
-    whole(&db, &left);
+    check_settled(&db, &left);
 }
 
-/// A table that a compaction only moves is its input and its output at once.
+/// An SST that a compaction only moves is its input and its output at once.
 #[test]
-fn a_table_that_is_moved_keeps_its_filter_and_its_keys() {
+fn trivially_moved_sst_keeps_its_filter_and_keys() {
     let home = tempfile::tempdir().unwrap();
     let filters = home.path().join("sieve");
     let db = open(home.path());
@@ -238,45 +246,45 @@ fn a_table_that_is_moved_keeps_its_filter_and_its_keys() {
     let (moved, levels) = places();
     assert_eq!(files, moved, "RocksDB moved them and wrote none anew");
     assert!(levels.iter().all(|level| *level > Some(0)), "{levels:?}");
-    // A filter is dropped once two listings in turn lack its table.
+    // A filter is dropped after two listings in a row lack its SST.
     for _ in 0..3 {
         db.consolidate().unwrap();
         settle(&db);
         agree(&db, &model);
     }
     assert_eq!(before, written());
-    whole(&db, &model);
+    check_settled(&db, &model);
 }
 
-/// A repair makes tables of logs, gives the others new places, and knows of no filters.
+/// A repair turns logs into SSTs, moves other SSTs, and does not know of filters.
 #[test]
-fn a_repaired_database_is_right_at_once_and_covered_soon() {
+fn repaired_database_is_correct_at_once_and_covered_soon() {
     let home = tempfile::tempdir().unwrap();
     let mut model = Model::new();
     {
         let db = open(home.path());
-        scribble(&db, DEFAULT, &mut model, &mut Dice(3), 900);
+        write_randomly(&db, DEFAULT, &mut model, &mut Dice(3), 900);
         db.flush().unwrap();
         cover(&db);
-        scribble(&db, DEFAULT, &mut model, &mut Dice(4), 300);
+        write_randomly(&db, DEFAULT, &mut model, &mut Dice(4), 300);
     }
     RealDisk.remove(&home.path().join("CURRENT")).unwrap();
     SieveDb::open(&options(), &sieve(), home.path()).unwrap_err();
     rocksdb::DB::repair(&options(), home.path()).unwrap();
     let db = open(home.path());
     agree(&db, &model);
-    whole(&db, &model);
+    check_settled(&db, &model);
 }
 
-/// Newer filters beside an older backup: filters are bound to tables, never to a time.
+/// Newer filters beside an older backup: filters are bound to SSTs, never to a time.
 #[test]
-fn an_older_database_under_newer_filters_loses_no_key() {
+fn older_database_with_newer_filters_loses_no_key() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("db");
     let mut old_model = Model::new();
     {
         let db = open(&path);
-        scribble(&db, DEFAULT, &mut old_model, &mut Dice(8), 700);
+        write_randomly(&db, DEFAULT, &mut old_model, &mut Dice(8), 700);
         db.flush().unwrap();
         fill(&db, &mut old_model, 0..50);
     }
@@ -293,12 +301,12 @@ fn an_older_database_under_newer_filters_loses_no_key() {
     copy(&path.join("sieve"), &backup.join("sieve"));
     let db = open(&backup);
     agree(&db, &old_model);
-    whole(&db, &old_model);
+    check_settled(&db, &old_model);
 }
 
 /// The same file numbers come back with other contents.
 #[test]
-fn a_new_database_in_the_place_of_a_destroyed_one_trusts_none_of_its_filters() {
+fn new_database_ignores_filters_of_a_destroyed_one() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("db");
     let filters = home.path().join("filters");
@@ -309,7 +317,7 @@ fn a_new_database_in_the_place_of_a_destroyed_one_trusts_none_of_its_filters() {
         agree(&db, &model);
         fill(&db, &mut model, round * 300..round * 300 + 300);
         db.flush().unwrap();
-        whole(&db, &model);
+        check_settled(&db, &model);
         drop(db);
         rocksdb::DB::destroy(&options(), &path).unwrap();
         assert!(!sidecars(&filters).is_empty() && !summaries(&filters).is_empty());
@@ -317,7 +325,7 @@ fn a_new_database_in_the_place_of_a_destroyed_one_trusts_none_of_its_filters() {
 }
 
 #[test]
-fn another_hash_makes_all_filters_anew_and_loses_no_key() {
+fn another_hash_rebuilds_all_filters_and_loses_no_key() {
     let home = tempfile::tempdir().unwrap();
     let mut model = Model::new();
     for (seed, hash) in [HashId::Xxh3, HashId::SipHash13, HashId::Xxh3]
@@ -326,16 +334,16 @@ fn another_hash_makes_all_filters_anew_and_loses_no_key() {
     {
         let db = SieveDb::open(&options(), &sieve().hash(hash), home.path()).unwrap();
         agree(&db, &model);
-        scribble(&db, DEFAULT, &mut model, &mut Dice(seed as u64), 400);
-        whole(&db, &model);
+        write_randomly(&db, DEFAULT, &mut model, &mut Dice(seed as u64), 400);
+        check_settled(&db, &model);
         db.flush().unwrap();
         cover(&db);
     }
 }
 
-/// RocksDB's cache may outlive the database and hand the readers of its filters to the next one.
+/// RocksDB's cache may outlive the database and hand its filter readers to the next one.
 #[test]
-fn a_block_cache_that_outlives_the_database_brings_no_wrong_filter() {
+fn block_cache_shared_across_opens_yields_no_wrong_filter() {
     let home = tempfile::tempdir().unwrap();
     let cache = rocksdb::Cache::new_lru_cache(8 << 20);
     let mut table = rocksdb::BlockBasedOptions::default();
@@ -349,25 +357,25 @@ fn a_block_cache_that_outlives_the_database_brings_no_wrong_filter() {
         {
             let db = SieveDb::open(&options, &sieve().hash(hash), home.path()).unwrap();
             agree(&db, &model);
-            scribble(&db, DEFAULT, &mut model, &mut Dice(hash as u64), 300);
+            write_randomly(&db, DEFAULT, &mut model, &mut Dice(hash as u64), 300);
             db.flush().unwrap();
-            whole(&db, &model);
+            check_settled(&db, &model);
         }
         let plain = rocksdb::DB::open(&options, home.path()).unwrap();
         for (key, value) in &model {
             assert_eq!(plain.get(key).unwrap().as_ref(), Some(value));
         }
     }
-    nothing_is_lost(&SieveDb::open(&options, &sieve(), home.path()).unwrap());
+    verify_finds_every_key(&SieveDb::open(&options, &sieve(), home.path()).unwrap());
 }
 
 #[test]
-fn two_fronts_never_open_one_database() {
+fn second_open_of_one_database_is_refused() {
     let home = tempfile::tempdir().unwrap();
     let db = open(home.path());
     settle(&db);
     let filters = home.path().join("sieve");
-    // As if the first front were about to publish it: whoever has the lock sweeps such files away.
+    // As if the first instance were about to publish it: the holder of the lock removes such files.
     let unfinished = filters.join("identity.0123456789abcdef.tmp");
     drop(RealDisk.create_new(&unfinished).unwrap());
     let before = stamps(&filters, "");
@@ -380,9 +388,9 @@ fn two_fronts_never_open_one_database() {
     assert!(db.get(b"still").unwrap().is_some());
 }
 
-/// A front that only looks must not replace the secret that the filters were made with.
+/// An open with read-only filters must not replace the secret that the filters were built with.
 #[test]
-fn a_frozen_front_of_another_hash_uses_and_changes_nothing() {
+fn read_only_filters_of_another_hash_are_unused_and_unchanged() {
     let home = tempfile::tempdir().unwrap();
     let mut model = Model::new();
     {
@@ -394,26 +402,26 @@ fn a_frozen_front_of_another_hash_uses_and_changes_nothing() {
     }
     let before = stamps(&home.path().join("sieve"), "");
     {
-        let db = SieveDb::open(&options(), &sieve().frozen(true), home.path()).unwrap();
+        let db = SieveDb::open(&options(), &sieve().read_only_filters(true), home.path()).unwrap();
         settle(&db);
         assert_eq!(report(&db).uncovered, Some(0));
-        nothing_is_lost(&db);
+        verify_finds_every_key(&db);
         agree(&db, &model);
         let refused = db.consolidate().unwrap_err().to_string();
         assert!(refused.contains("frozen"), "{refused}");
     }
     assert_eq!(stamps(&home.path().join("sieve"), ""), before);
-    // Nor does it leave a folder where there was none.
+    // Nor does it create a missing folder.
     let plain = tempfile::tempdir().unwrap();
     drop(rocksdb::DB::open(&options(), plain.path()).unwrap());
-    drop(SieveDb::open(&options(), &sieve().frozen(true), plain.path()).unwrap());
+    drop(SieveDb::open(&options(), &sieve().read_only_filters(true), plain.path()).unwrap());
     assert!(!plain.path().join("sieve").exists());
 }
 
-/// A table that cannot be read to its end is asked itself, and the engine then says what is wrong:
-/// a filter of the keys before the damage would deny those behind it.
+/// A key in the range of an unreadable SST is *maybe*, and the engine then reports the damage: a
+/// filter of the keys before the damage would deny those behind it.
 #[test]
-fn a_table_that_cannot_be_read_is_never_taken_for_covered() {
+fn unreadable_sst_is_never_covered() {
     let home = tempfile::tempdir().unwrap();
     let mut options = options();
     options.set_compression_type(rocksdb::DBCompressionType::None);
@@ -433,16 +441,16 @@ fn a_table_that_cannot_be_read_is_never_taken_for_covered() {
     settle(&db);
     let error = db.consolidate().unwrap_err().to_string();
     assert!(error.contains("cannot read the keys of"), "{error}");
-    let denied = model.keys().filter(|key| db.answer(key).is_absent());
+    let denied = model.keys().filter(|key| db.filter_answer(key).is_absent());
     assert_eq!(denied.count(), 0);
     let unread = model.keys().filter(|key| db.get(key).is_err());
     assert!(unread.count() > 0, "nothing was damaged");
 }
 
-/// It was tried again at once, each time with a new summary, a flush and all tables read: the flush
-/// woke upkeep, and beside a writer that never ended.
+/// It was retried at once, each time with a new summary, a flush and all SSTs read. The flush woke
+/// maintenance, and beside a writer that never ended.
 #[test]
-fn a_table_that_cannot_be_read_is_not_flushed_for_again_and_again() {
+fn unreadable_sst_causes_no_endless_flushes() {
     const LOOKS: u64 = 30;
     let home = tempfile::tempdir().unwrap();
     let mut options = options();
@@ -456,8 +464,8 @@ fn a_table_that_cannot_be_read_is_not_flushed_for_again_and_again() {
         db.flush().unwrap();
     }
     std::fs::remove_dir_all(home.path().join("sieve")).unwrap();
-    let frozen = found_frozen(home.path(), &options);
-    let tables = frozen.segments.iter();
+    let read_only_filters = found_with_read_only_filters(home.path(), &options);
+    let tables = read_only_filters.segments.iter();
     let damaged = &tables.max_by_key(|table| table.entries).unwrap().file;
     let middle = std::fs::metadata(damaged).unwrap().len() / 2;
     let file = std::fs::File::options().write(true).open(damaged).unwrap();
@@ -468,25 +476,25 @@ fn a_table_that_cannot_be_read_is_not_flushed_for_again_and_again() {
         fill(&db, &mut model, 20_000 + i..20_001 + i);
         settle(&db);
     }
-    let flushed = report(&db).segments.len() - frozen.segments.len();
+    let flushed = report(&db).segments.len() - read_only_filters.segments.len();
     assert!(flushed <= 2, "{flushed} flushes in {LOOKS} looks");
     for table in report(&db).segments {
         let whole = table.file != *damaged;
         assert_eq!(table.covered, whole, "{}", table.file);
         assert_eq!(table.filter.is_some() && table.saved, whole);
     }
-    let denied = model.keys().filter(|key| db.answer(key).is_absent());
+    let denied = model.keys().filter(|key| db.filter_answer(key).is_absent());
     assert_eq!(denied.count(), 0);
 }
 
-/// RocksDB asks a table's filter before it reads the table: without its deletions in it, the older
-/// table's value would come back.
+/// RocksDB probes a segment filter before it reads the SST: without its tombstones in the filter,
+/// the value of an older SST would come back.
 #[test]
 #[expect(
     clippy::disallowed_methods,
     reason = "it stands for a disk that loses a file"
 )]
-fn a_filter_made_anew_knows_the_deletions_of_its_table() {
+fn rebuilt_filter_has_the_tombstones_of_its_sst() {
     let home = tempfile::tempdir().unwrap();
     let mut options = options();
     options.set_disable_auto_compactions(true);
@@ -501,7 +509,8 @@ fn a_filter_made_anew_knows_the_deletions_of_its_table() {
         }
         db.flush().unwrap();
     }
-    // With the summary, all filters are made on the way; without the sidecars alone, one by one.
+    // Without the summary, all filters are built during its rebuild; without the sidecars alone,
+    // one by one.
     let filters = home.path().join("sieve");
     for lost in [
         sidecars(&filters),
@@ -511,7 +520,7 @@ fn a_filter_made_anew_knows_the_deletions_of_its_table() {
             std::fs::remove_file(file).unwrap();
         }
         let db = SieveDb::open(&options, &sieve(), home.path()).unwrap();
-        whole(&db, &model);
+        check_settled(&db, &model);
         let segments = report(&db).segments;
         assert!(segments.len() >= 2, "keys and deletions lie apart");
         for segment in segments {

@@ -1,7 +1,7 @@
-//! The tables' own filters are asked where the summary says *maybe*, and lose no key either.
+//! If the summary filter says *maybe*, the segment filters are checked. They lose no key either.
 //!
-//! The summary here is loose on purpose: one absent key in three passes it, and every key that is
-//! there does, so that the second look decides.
+//! The summary here is loose on purpose: one absent key in three passes it, and every present key
+//! does, so that the segment-filter check decides.
 
 #![expect(
     clippy::unwrap_used,
@@ -20,22 +20,22 @@ fn loose() -> SieveOptions {
         .summary_rate(Rate::new(0.3).unwrap())
 }
 
-/// How many of the first so many absent keys the filters cannot rule out.
+/// How many of this many absent keys the filters cannot deny.
 fn passed(db: &SieveDb, asked: u64) -> usize {
     (0..asked)
-        .filter(|&i| !db.answer(absent_key(i)).is_absent())
+        .filter(|&i| !db.filter_answer(absent_key(i)).is_absent())
         .count()
 }
 
-fn whole(db: &SieveDb, model: &Model) {
+fn no_key_is_lost(db: &SieveDb, model: &Model) {
     for (key, value) in model {
-        assert!(!db.answer(key).is_absent(), "{key:?} is lost");
+        assert!(!db.filter_answer(key).is_absent(), "{key:?} is lost");
         assert_eq!(db.get(key).unwrap().as_ref(), Some(value));
     }
 }
 
 #[test]
-fn false_positives_of_the_summary_are_taken_back() {
+fn segment_filters_deny_false_positives_of_the_summary() {
     let home = tempfile::tempdir().unwrap();
     let mut settings = options();
     settings.set_disable_auto_compactions(true);
@@ -47,17 +47,17 @@ fn false_positives_of_the_summary_are_taken_back() {
     }
     cover(&db);
     settle(&db);
-    let summary = db.inspect().unwrap().columns[0].summary.predicted_rate;
+    let summary = db.inspect().unwrap().cfs[0].summary.predicted_rate;
     let tables = 3.0 * 0.01;
     let rate = passed(&db, 20_000) as f64 / 20_000.0;
     assert!(rate < summary * tables * 2.0, "{rate} of {summary}");
-    whole(&db, &model);
+    no_key_is_lost(&db, &model);
 }
 
-/// Memtables of several generations stand before the tables at once: some flushed, some not, some
-/// bound before a listing and written after it.
+/// Several memtable filters are in use at once: of memtables that were flushed, that were not, and
+/// that were bound before a listing and written after it.
 #[test]
-fn keys_of_every_generation_stay() {
+fn keys_of_every_memtable_filter_are_found() {
     let home = tempfile::tempdir().unwrap();
     let db = SieveDb::open(&options(), &loose(), home.path()).unwrap();
     let mut model = Model::new();
@@ -74,16 +74,17 @@ fn keys_of_every_generation_stay() {
             _ => db.consolidate().unwrap(),
         }
         fill(&db, &mut model, round * 100 + 50..(round + 1) * 100);
-        whole(&db, &model);
+        no_key_is_lost(&db, &model);
     }
     settle(&db);
-    whole(&db, &model);
+    no_key_is_lost(&db, &model);
     assert!(passed(&db, 4_000) < 4_000 / 5);
 }
 
-/// A memtable that is never flushed is bound to the first generation while others come and go.
+/// A memtable that is never flushed feeds the first memtable filter while others are added and
+/// dropped.
 #[test]
-fn a_memtable_outlives_many_listings() {
+fn memtable_filter_survives_many_listings() {
     let home = tempfile::tempdir().unwrap();
     let db = SieveDb::open(&options(), &loose(), home.path()).unwrap();
     let mut model = Model::new();
@@ -91,14 +92,14 @@ fn a_memtable_outlives_many_listings() {
     for i in 0..200 {
         fill(&db, &mut model, i..i + 1);
         settle(&db);
-        assert!(!db.answer(key(i)).is_absent());
+        assert!(!db.filter_answer(key(i)).is_absent());
     }
-    whole(&db, &model);
+    no_key_is_lost(&db, &model);
 }
 
-/// Tables are compacted and listed anew while a memtable holds keys that are in none of them.
+/// SSTs are compacted and listed again while a memtable holds keys that are in none of them.
 #[test]
-fn a_memtable_outlives_a_compaction_beside_it() {
+fn memtable_filter_survives_a_compaction() {
     let home = tempfile::tempdir().unwrap();
     let mut settings = options();
     settings.set_disable_auto_compactions(true);
@@ -118,16 +119,16 @@ fn a_memtable_outlives_a_compaction_beside_it() {
     db.compact_range(Some("table 000"), Some("table 399"));
     cover(&db);
     settle(&db);
-    let columns = db.inspect().unwrap().columns;
+    let columns = db.inspect().unwrap().cfs;
     assert_eq!(columns[0].segments.len(), 1, "the memtable was flushed too");
     for key in &written {
-        assert!(!db.answer(key).is_absent(), "{key} is lost");
+        assert!(!db.filter_answer(key).is_absent(), "{key} is lost");
     }
 }
 
-/// A writer finds each of its keys at once, while generations change under it.
+/// A writer finds each of its keys at once, while memtable filters are replaced.
 #[test]
-fn writers_read_their_own_keys_while_tables_are_listed() {
+fn writers_read_their_own_keys_while_ssts_are_listed() {
     let home = tempfile::tempdir().unwrap();
     let db = SieveDb::open(&options(), &loose(), home.path()).unwrap();
     cover(&db);
@@ -137,7 +138,7 @@ fn writers_read_their_own_keys_while_tables_are_listed() {
         let writer = scope.spawn(|| {
             for i in 0..60_000 {
                 db.put(key(i), b"mine").unwrap();
-                assert!(!db.answer(key(i)).is_absent(), "key {i} is lost");
+                assert!(!db.filter_answer(key(i)).is_absent(), "key {i} is lost");
             }
             done.store(true, Ordering::Release);
         });
@@ -148,13 +149,14 @@ fn writers_read_their_own_keys_while_tables_are_listed() {
         }
     });
     for i in 0..60_000 {
-        assert!(!db.answer(key(i)).is_absent(), "key {i} is lost");
+        assert!(!db.filter_answer(key(i)).is_absent(), "key {i} is lost");
     }
 }
 
-/// Keys go from a memtable to a table while upkeep collects the one and lists the other.
+/// Keys move from a memtable to an SST while maintenance collects the memtable filters and lists
+/// the SSTs.
 #[test]
-fn keys_flushed_while_tables_are_listed_stay() {
+fn keys_flushed_while_ssts_are_listed_are_found() {
     const ROUNDS: u64 = 100;
     let home = tempfile::tempdir().unwrap();
     let db = SieveDb::open(&options(), &loose().audit(0), home.path()).unwrap();
@@ -163,15 +165,15 @@ fn keys_flushed_while_tables_are_listed_stay() {
         db.put(key(round), b"mine").unwrap();
         db.flush().unwrap();
         for i in 0..=round {
-            assert!(!db.answer(key(i)).is_absent(), "key {i} is lost");
+            assert!(!db.filter_answer(key(i)).is_absent(), "key {i} is lost");
         }
     }
 }
 
-/// A second look asks of many tables those that span the key; with more than it takes over one
-/// another, the engine is asked, as without one.
+/// The segment-filter check covers the SSTs whose range spans the key. If too many of them overlap,
+/// the engine is read, as without the check.
 #[test]
-fn tables_beside_one_another_are_looked_at_however_many() {
+fn any_number_of_disjoint_ssts_is_checked() {
     const KEYS: u64 = 2_080;
     let loaded = |tables: u64, number: &dyn Fn(u64, u64) -> u64, comparator: &str| {
         let home = tempfile::tempdir().unwrap();
@@ -187,31 +189,31 @@ fn tables_beside_one_another_are_looked_at_however_many() {
             }
             db.flush().unwrap();
         }
-        // From the first key to the last, of which no table knows.
+        // Keys at both ends of the order, which are in no SST.
         fill(&db, &mut model, 0..4);
         cover(&db);
         settle(&db);
-        whole(&db, &model);
+        no_key_is_lost(&db, &model);
         let passed = passed(&db, 10 + KEYS);
-        // One more where upkeep took the pause to make the summary anew, and flushed for it.
-        let live = db.inspect().unwrap().columns[0].segments.len() as u64;
+        // One more if maintenance used the pause to rebuild the summary, and flushed for it.
+        let live = db.inspect().unwrap().cfs[0].segments.len() as u64;
         assert!((tables..=tables + 1).contains(&live), "{live} tables");
-        (passed, db.health().families[0].looks_twice)
+        (passed, db.health().cfs[0].asks_segment_filters)
     };
     let over = |tables: u64| move |run, i| i * tables + run;
-    let (many, looks_twice) = loaded(260, &over(260), "BytewiseComparator");
-    assert!(!looks_twice);
+    let (many, asks_segment_filters) = loaded(260, &over(260), "BytewiseComparator");
+    assert!(!asks_segment_filters);
     for comparator in ["BytewiseComparator", "ReverseBytewiseComparator"] {
         let beside = |run, i| run * (KEYS / 20) + i;
-        let (few, looks_twice) = loaded(20, &beside, comparator);
-        assert!(looks_twice);
+        let (few, asks_segment_filters) = loaded(20, &beside, comparator);
+        assert!(asks_segment_filters);
         assert!(
             few * 20 < many,
             "{few} pass beside, {many} over one another"
         );
-        // More than are looked at together.
-        let (fewer, looks_twice) = loaded(40, &over(40), comparator);
-        assert!(looks_twice);
+        // More than are checked together.
+        let (fewer, asks_segment_filters) = loaded(40, &over(40), comparator);
+        assert!(asks_segment_filters);
         assert!(
             fewer * 2 < many,
             "{fewer} pass 40 over one another, {many} all"

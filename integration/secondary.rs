@@ -1,4 +1,4 @@
-//! A database that is read while another instance writes it, and catches up when told.
+//! A database that is read while another instance writes it, and that catches up on request.
 
 #![expect(
     clippy::unwrap_used,
@@ -32,7 +32,7 @@ use crate::twin::{
 
 const OTHER: &str = "other";
 
-/// Where the writer keeps the database, and the secondary its messages.
+/// The writer's database, and the secondary's messages.
 struct Home(TempDir);
 
 impl Home {
@@ -53,7 +53,7 @@ impl Home {
         SieveDb::open_as_secondary(options, &sieve(), database, messages).unwrap()
     }
 
-    /// With both families.
+    /// Opens both families.
     fn follow_both(&self) -> SieveDb {
         let (database, messages) = (self.database(), self.messages());
         SieveDb::open_cf_as_secondary(&options(), &sieve(), database, messages, [OTHER]).unwrap()
@@ -64,14 +64,14 @@ fn compact(db: &SieveDb) {
     db.compact_range::<&[u8], &[u8]>(None, None);
 }
 
-/// Waits until the filters rule out nearly all keys that nobody wrote, catching up with a writer who removes
-/// tables before they were read.
+/// Waits until the filters deny nearly all absent keys. Catches up repeatedly, because the writer
+/// may remove SSTs before they were read.
 fn await_filters(db: &SieveDb) {
     const ASKED: u64 = 1_000;
     let began = Instant::now();
     loop {
         settle(db);
-        let denied = (0..ASKED).filter(|&i| db.answer(absent_key(i)).is_absent());
+        let denied = (0..ASKED).filter(|&i| db.filter_answer(absent_key(i)).is_absent());
         if denied.count() as u64 > ASKED * 9 / 10 {
             return;
         }
@@ -81,8 +81,8 @@ fn await_filters(db: &SieveDb) {
     }
 }
 
-/// Writes by log and, under names of their own, past it; merges nothing. Else reads of RocksDB's secondary
-/// disagree among themselves.
+/// Writes with the log and, under separate names, without it. Merges nothing: otherwise reads of
+/// RocksDB's secondary disagree among themselves.
 fn change(db: &SieveDb, name: &str, model: &mut Model, dice: &mut Dice) {
     let cf = db.cf_handle(name).unwrap();
     let mut unlogged = WriteOptions::default();
@@ -112,9 +112,9 @@ fn change(db: &SieveDb, name: &str, model: &mut Model, dice: &mut Dice) {
     }
 }
 
-/// Checks that every way to read finds what the engine finds past the front. That need not be what the
-/// writer has: see [`SieveDb::open_as_secondary`].
-fn hides_nothing(db: &SieveDb, name: &str, model: &Model) {
+/// Checks that every way to read finds what the engine finds past the filters. That need not be
+/// what the writer has: see [`SieveDb::open_as_secondary`].
+fn finds_engine_keys(db: &SieveDb, name: &str, model: &Model) {
     let cf = db.cf_handle(name).unwrap();
     let keys = probes(model);
     let there = keys
@@ -124,7 +124,7 @@ fn hides_nothing(db: &SieveDb, name: &str, model: &Model) {
     for (key, there) in keys.iter().zip(&there) {
         let name = key.escape_ascii();
         assert_eq!(db.get_cf(&cf, key).unwrap(), *there, "get_cf {name}");
-        let denied = db.answer_cf(&cf, key).is_absent();
+        let denied = db.filter_answer_cf(&cf, key).is_absent();
         assert!(!denied || there.is_none(), "lost {name}");
     }
     let many = db.multi_get_cf(keys.iter().map(|key| (&cf, key)));
@@ -136,7 +136,7 @@ fn hides_nothing(db: &SieveDb, name: &str, model: &Model) {
 }
 
 #[test]
-fn a_secondary_reads_the_writers_filters_and_changes_no_file() {
+fn secondary_loads_the_writers_filters_and_changes_no_file() {
     let home = Home::new();
     let mut model = Model::new();
     {
@@ -168,16 +168,17 @@ fn a_secondary_reads_the_writers_filters_and_changes_no_file() {
     agree(&db, &model);
 }
 
-/// By log, by flush, by compaction and by ingestion; some of it never was in a memtable here.
+/// By log, by flush, by compaction and by ingestion. Some of the keys were never in a memtable
+/// here.
 #[test]
-fn what_a_catch_up_brings_is_found_at_once() {
+fn keys_from_a_catch_up_are_found_at_once() {
     let home = Home::new();
     let mut models = [Model::new(), Model::new()];
     let names = [DEFAULT, OTHER];
     let db = SieveDb::open_cf(&options(), &sieve(), home.database(), [OTHER]).unwrap();
     let hide_nothing = |secondary: &SieveDb, models: &[Model]| {
         let families = names.iter().zip(models);
-        families.for_each(|(name, model)| hides_nothing(secondary, name, model));
+        families.for_each(|(name, model)| finds_engine_keys(secondary, name, model));
     };
     let secondary = home.follow_both();
     let file = home.0.path().join("ingested.sst");
@@ -213,9 +214,9 @@ fn what_a_catch_up_brings_is_found_at_once() {
         secondary.try_catch_up_with_primary().unwrap();
         hide_nothing(&secondary, &models);
     }
-    // The writer removes tables before they have been read here, until it has nothing left to compact.
+    // The writer removes SSTs before they were read here, until it has nothing left to compact.
     let began = Instant::now();
-    while !secondary.wait_until_covered(Duration::from_secs(1)) {
+    while !secondary.wait_until_complete(Duration::from_secs(1)) {
         assert!(began.elapsed() < PATIENCE, "the filters never covered");
         secondary.try_catch_up_with_primary().unwrap();
     }
@@ -229,9 +230,10 @@ fn what_a_catch_up_brings_is_found_at_once() {
     }
 }
 
-/// It stops between the manifest, which it has read, and the log: what readers have is what they had.
+/// It stops after the manifest was read and before the log was: readers still have the earlier
+/// state.
 #[test]
-fn what_readers_still_have_after_half_a_catch_up_is_found() {
+fn interrupted_catch_up_hides_no_key() {
     let home = Home::new();
     let mut model = Model::new();
     let db = open(&home.database());
@@ -282,9 +284,9 @@ fn newest_log(database: &Path) -> PathBuf {
     logs.max().unwrap()
 }
 
-/// While catch-ups come one after the other.
+/// During one catch-up after another.
 #[test]
-fn a_reader_finds_what_the_engine_has_beside_a_busy_writer() {
+fn secondary_hides_no_key_beside_a_busy_writer() {
     const WRITTEN: u64 = 6_000;
     let home = Home::new();
     let db = open(&home.database());
@@ -310,7 +312,8 @@ fn a_reader_finds_what_the_engine_has_beside_a_busy_writer() {
                     let never = absent_key(dice.below(KEYS));
                     assert!(secondary.get(never).unwrap().is_none());
                     let key = name(dice.below(WRITTEN));
-                    // Never deleted, so what the engine has before and after it has between.
+                    // These keys are never deleted, so what the engine has before and after, it has
+                    // in between.
                     let engine = || secondary.get_unfiltered(key).unwrap().is_some();
                     let had = engine();
                     let found = secondary.get(key).unwrap().is_some();
@@ -320,20 +323,20 @@ fn a_reader_finds_what_the_engine_has_beside_a_busy_writer() {
         }
         while !writer.is_finished() {
             secondary.try_catch_up_with_primary().unwrap();
-            // Time for the filters to speak.
+            // Time for the coverage to become complete.
             thread::sleep(Duration::from_millis(3));
         }
         over.store(true, Ordering::Release);
     });
-    assert_eq!(secondary.refutation(), None);
+    assert_eq!(secondary.false_negative(), None);
     secondary.try_catch_up_with_primary().unwrap();
     await_filters(&secondary);
     assert!((0..WRITTEN).all(|i| secondary.get(name(i)).unwrap().is_some()));
 }
 
-/// RocksDB makes a version of every family at each catch-up, and hands readers those of the others.
+/// RocksDB makes a version of every family at each catch-up, and gives readers those of the others.
 #[test]
-fn catch_ups_that_bring_nothing_leave_the_filters_speaking() {
+fn empty_catch_ups_keep_coverage() {
     let home = Home::new();
     let mut model = Model::new();
     let db = SieveDb::open_cf(&options(), &sieve(), home.database(), [OTHER]).unwrap();
@@ -355,7 +358,7 @@ fn catch_ups_that_bring_nothing_leave_the_filters_speaking() {
 }
 
 #[test]
-fn what_would_change_the_database_is_refused() {
+fn calls_that_change_the_database_are_refused() {
     let home = Home::new();
     let mut options = options();
     options.set_atomic_flush(true);
@@ -395,9 +398,9 @@ fn what_would_change_the_database_is_refused() {
     assert!(!none.parent().unwrap().exists(), "a folder was made");
 }
 
-/// Its tables have no filters of ours; they are made here, and kept in no folder.
+/// Its SSTs have no filters of ours. They are built here, and stored in no folder.
 #[test]
-fn a_writer_without_the_front_is_followed() {
+fn secondary_follows_a_writer_without_the_plugin() {
     let home = Home::new();
     let db = rocksdb::DB::open(&options(), home.database()).unwrap();
     let secondary = home.follow(&options());

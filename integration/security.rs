@@ -1,4 +1,4 @@
-//! What someone hostile on the same machine, or with a hand on the files, can and cannot do.
+//! What an attacker on the same machine, or with access to the files, can and cannot do.
 //!
 //! The threat model is in SECURITY.md. Damage of every kind is in `damage`, hostile headers are in
 //! `crates/format/src/format`.
@@ -24,11 +24,11 @@ use lsm_sieve::{OpenError, SieveDb};
 use rocksdb::DB;
 
 use crate::copy::{sidecars, stamps};
-use crate::twin::{Model, agree, cover, fill, open, options, settle, sieve, whole};
+use crate::twin::{Model, agree, check_settled, cover, fill, open, options, settle, sieve};
 
 const KEYS: u64 = 300;
 
-/// A closed database of one table.
+/// A closed database of one SST.
 fn write(path: &Path) -> Model {
     let db = open(path);
     let mut model = Model::new();
@@ -45,7 +45,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn what_is_kept_is_open_to_its_owner_alone() {
+fn filter_files_are_readable_by_their_owner_only() {
     let home = tempfile::tempdir().unwrap();
     write(home.path());
     let folder = home.path().join("sieve");
@@ -58,9 +58,9 @@ fn what_is_kept_is_open_to_its_owner_alone() {
     }
 }
 
-/// Whoever gets hold of a sidecar alone, from a bucket or a bug report, learns no seed by it.
+/// A sidecar alone, from a bucket or a bug report, does not reveal the seed.
 #[test]
-fn the_secret_is_in_the_identity_file_and_nowhere_else() {
+fn secret_seed_is_in_the_identity_file_only() {
     let home = tempfile::tempdir().unwrap();
     write(home.path());
     let folder = home.path().join("sieve");
@@ -78,9 +78,9 @@ fn the_secret_is_in_the_identity_file_and_nowhere_else() {
     assert_eq!(holders, ["identity"]);
 }
 
-/// Nothing is written through a link, and the database itself opens as ever.
+/// Nothing is written through a link, and RocksDB alone still opens the database.
 #[test]
-fn a_folder_that_is_a_link_or_open_to_others_is_refused() {
+fn filter_folder_that_is_a_link_or_shared_is_refused() {
     for what in ["link", "open to others"] {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("database");
@@ -94,8 +94,13 @@ fn a_folder_that_is_a_link_or_open_to_others_is_refused() {
             fs::set_permissions(&folder, Permissions::from_mode(0o770)).unwrap();
         }
         let before = stamps(&folder, "");
-        for frozen in [false, true] {
-            let error = SieveDb::open(&options(), &sieve().frozen(frozen), &path).unwrap_err();
+        for read_only_filters in [false, true] {
+            let error = SieveDb::open(
+                &options(),
+                &sieve().read_only_filters(read_only_filters),
+                &path,
+            )
+            .unwrap_err();
             let refused = matches!(error, OpenError::Folder(_) | OpenError::Identity(_));
             assert!(refused, "{what}: {error}");
         }
@@ -111,13 +116,13 @@ fn a_folder_that_is_a_link_or_open_to_others_is_refused() {
         } else {
             fs::set_permissions(&folder, Permissions::from_mode(0o700)).unwrap();
         }
-        whole(&open(&path), &model);
+        check_settled(&open(&path), &model);
     }
 }
 
-/// A sidecar whose every checksum is right, for the right table, and 100,000 times as large.
+/// A sidecar with right checksums, for the right SST, and 100,000 times too large.
 #[test]
-fn a_sidecar_larger_than_its_table_warrants_takes_no_memory() {
+fn oversized_sidecar_is_not_loaded() {
     const WORDS: usize = 1 << 18;
     let home = tempfile::tempdir().unwrap();
     let model = write(home.path());
@@ -137,16 +142,17 @@ fn a_sidecar_larger_than_its_table_warrants_takes_no_memory() {
     sidecar.stages = vec![stage(), stage()];
     let name = file.file_name().unwrap().to_str().unwrap();
     publish(&RealDisk, &folder, name, &encode(&sidecar).unwrap()).unwrap();
-    // One that makes no other in its place.
-    let frozen = SieveDb::open(&options(), &sieve().frozen(true), home.path()).unwrap();
-    settle(&frozen);
-    let column = &frozen.inspect().unwrap().columns[0];
+    // An open that builds no other filter in its place.
+    let read_only_filters =
+        SieveDb::open(&options(), &sieve().read_only_filters(true), home.path()).unwrap();
+    settle(&read_only_filters);
+    let column = &read_only_filters.inspect().unwrap().cfs[0];
     assert!(column.segments[0].filter.is_none(), "it was read");
-    drop(frozen);
+    drop(read_only_filters);
     let db = open(home.path());
     agree(&db, &model);
-    whole(&db, &model);
-    let column = &db.inspect().unwrap().columns[0];
+    check_settled(&db, &model);
+    let column = &db.inspect().unwrap().cfs[0];
     let filter = column.segments[0].filter.as_ref().unwrap();
     assert!(filter.bits < 20 * KEYS, "{filter:?}");
     assert!(

@@ -1,4 +1,4 @@
-//! The options of an engine: those that must work with the front, and those that it must refuse.
+//! The options of an engine: those that must work with the plugin, and those that it must refuse.
 
 use std::cmp::Ordering;
 use std::error::Error as _;
@@ -13,8 +13,8 @@ use rocksdb::{
 };
 
 use crate::twin::{
-    Dice, Model, absent_key, agree, cover, fill, key, nothing_is_lost, open, options, scribble,
-    settle, sieve, whole,
+    Dice, Model, absent_key, agree, check_settled, cover, fill, key, open, options, settle, sieve,
+    verify_finds_every_key, write_randomly,
 };
 
 const DEFAULT: &str = DEFAULT_COLUMN_FAMILY_NAME;
@@ -103,7 +103,7 @@ const SUPPORTED: [Setting; 15] = [
 ];
 
 #[test]
-fn the_front_is_right_under_every_supported_option() {
+fn answers_are_correct_under_every_supported_option() {
     for (name, set) in SUPPORTED {
         println!("{name}");
         let home = tempfile::tempdir().unwrap();
@@ -114,26 +114,27 @@ fn the_front_is_right_under_every_supported_option() {
         {
             let db = SieveDb::open(&options, &sieve(), home.path()).unwrap();
             for _ in 0..3 {
-                scribble(&db, DEFAULT, &mut model, &mut dice, 400);
+                write_randomly(&db, DEFAULT, &mut model, &mut dice, 400);
                 db.flush().unwrap();
             }
             agree(&db, &model);
             db.compact_range::<&[u8], &[u8]>(None, None);
-            whole(&db, &model);
+            check_settled(&db, &model);
             db.consolidate().unwrap();
-            scribble(&db, DEFAULT, &mut model, &mut dice, 200);
+            write_randomly(&db, DEFAULT, &mut model, &mut dice, 200);
             db.flush().unwrap();
-            whole(&db, &model);
+            check_settled(&db, &model);
         }
         let db = SieveDb::open(&options, &sieve(), home.path()).unwrap();
         agree(&db, &model);
-        whole(&db, &model);
+        check_settled(&db, &model);
     }
 }
 
-/// A filter of compactions may drop entries and change values, but no key: what is left is found.
+/// A compaction filter may drop entries and change values, but not keys. The keys that are left are
+/// found.
 #[test]
-fn what_a_compaction_filter_leaves_is_found() {
+fn keys_left_by_a_compaction_filter_are_found() {
     let home = tempfile::tempdir().unwrap();
     let mut options = busy();
     options.set_compaction_filter("every third", |_, key: &[u8], _: &[u8]| {
@@ -147,16 +148,18 @@ fn what_a_compaction_filter_leaves_is_found() {
     let mut dice = Dice(34);
     for round in 0..3 {
         let db = SieveDb::open(&options, &sieve(), home.path()).unwrap();
-        scribble(&db, DEFAULT, &mut model, &mut dice, 600);
+        write_randomly(&db, DEFAULT, &mut model, &mut dice, 600);
         db.flush().unwrap();
-        // While entries wait for a compaction, what they are worth is the engine's to say.
+        // While entries wait for a compaction, their values are up to the engine.
         for key in model.keys() {
             assert_eq!(db.get(key).unwrap(), db.get_unfiltered(key).unwrap());
         }
         db.compact_range::<&[u8], &[u8]>(None, None);
         let mut every_level = CompactOptions::default();
         every_level.set_bottommost_level_compaction(BottommostLevelCompaction::Force);
-        db.with_engine(|engine| engine.compact_range_opt::<&[u8], &[u8]>(None, None, &every_level));
+        db.with_engine_untracked(|engine| {
+            engine.compact_range_opt::<&[u8], &[u8]>(None, None, &every_level)
+        });
         let before = model.len();
         model.retain(|key, _| key.last().is_none_or(|last| last % 3 != 0));
         assert!(model.len() < before, "round {round}: nothing was dropped");
@@ -166,13 +169,13 @@ fn what_a_compaction_filter_leaves_is_found() {
             }
         }
         agree(&db, &model);
-        whole(&db, &model);
+        check_settled(&db, &model);
     }
 }
 
-/// With a prefix extractor RocksDB keeps its own filters, and its prefix iterators what they need.
+/// With a prefix extractor RocksDB keeps its own filters, which its prefix iterators need.
 #[test]
-fn prefix_iterators_find_what_they_look_for() {
+fn prefix_iterators_find_their_keys() {
     let home = tempfile::tempdir().unwrap();
     let mut options = options();
     options.set_prefix_extractor(SliceTransform::create_fixed_prefix(9));
@@ -183,8 +186,8 @@ fn prefix_iterators_find_what_they_look_for() {
     fill(&db, &mut model, 10..900);
     db.flush().unwrap();
     fill(&db, &mut model, 900..1_200);
-    whole(&db, &model);
-    for column in db.inspect().unwrap().columns {
+    check_settled(&db, &model);
+    for column in db.inspect().unwrap().cfs {
         assert!(
             column
                 .segments
@@ -195,19 +198,19 @@ fn prefix_iterators_find_what_they_look_for() {
     every_prefix_is_found(&db, &model);
 }
 
-/// A table that is built with an extractor is asked for prefixes, whenever that came.
+/// An SST that is built with an extractor is probed for prefixes, whenever the extractor was set.
 #[test]
-fn prefix_iterators_find_what_was_written_after_the_extractor_was_set() {
+fn prefix_iterators_find_keys_written_after_the_extractor_was_set() {
     let home = tempfile::tempdir().unwrap();
     let db = open(home.path());
     let extractor = [("prefix_extractor", "fixed:10")];
-    db.with_engine(|engine| engine.set_options(&extractor))
+    db.with_engine_untracked(|engine| engine.set_options(&extractor))
         .unwrap();
     let mut model = Model::new();
     fill(&db, &mut model, 10..1_200);
     db.flush().unwrap();
     every_prefix_is_found(&db, &model);
-    whole(&db, &model);
+    check_settled(&db, &model);
 }
 
 /// Iterates over each hundred of the keys below 1,200.
@@ -218,7 +221,7 @@ fn every_prefix_is_found(db: &SieveDb, model: &Model) {
         let mut same = ReadOptions::default();
         same.set_prefix_same_as_start(true);
         let mode = IteratorMode::From(prefix, Direction::Forward);
-        let found = db.with_engine(|engine| {
+        let found = db.with_engine_untracked(|engine| {
             let found = engine.iterator_opt(mode, same);
             let found = found.map(|entry| entry.expect("a read"));
             found.filter(|(key, _)| key.starts_with(prefix)).count()
@@ -228,11 +231,11 @@ fn every_prefix_is_found(db: &SieveDb, model: &Model) {
     }
 }
 
-/// Set on the running engine, a prefix extractor changes what RocksDB puts into filters.
+/// A prefix extractor that is set on the running engine changes the input of RocksDB's filters.
 #[test]
 fn options_changed_on_the_running_engine_lose_no_key() {
     let blocks = "block_based_table_factory";
-    // Without the index of two levels RocksDB itself crashes.
+    // Without the two-level index RocksDB itself crashes.
     let partitioned =
         "{index_type=kTwoLevelIndexSearch;partition_filters=true;metadata_block_size=128}";
     let whole_index = "{index_type=kBinarySearch;partition_filters=false}";
@@ -253,23 +256,23 @@ fn options_changed_on_the_running_engine_lose_no_key() {
     let mut model = Model::new();
     let mut dice = Dice(31);
     for change in changes {
-        scribble(&db, DEFAULT, &mut model, &mut dice, 200);
+        write_randomly(&db, DEFAULT, &mut model, &mut dice, 200);
         db.flush().unwrap();
-        let changed = db.with_engine(|engine| engine.set_options(&[change]));
+        let changed = db.with_engine_untracked(|engine| engine.set_options(&[change]));
         println!("{change:?}: {changed:?}");
         agree(&db, &model);
-        scribble(&db, DEFAULT, &mut model, &mut dice, 200);
+        write_randomly(&db, DEFAULT, &mut model, &mut dice, 200);
         db.flush().unwrap();
         agree(&db, &model);
-        whole(&db, &model);
+        check_settled(&db, &model);
     }
     db.compact_range::<&[u8], &[u8]>(None, None);
-    whole(&db, &model);
+    check_settled(&db, &model);
 }
 
-/// Where RocksDB filters by prefix alone, its builder is fed prefixes: they are not the keys.
+/// If RocksDB filters by prefix alone, its builder is fed prefixes, which are not the keys.
 #[test]
-fn filters_are_of_whole_keys_whatever_the_running_engine_is_told() {
+fn filters_hold_whole_keys_after_options_change() {
     let home = tempfile::tempdir().unwrap();
     let mut model = Model::new();
     {
@@ -278,7 +281,7 @@ fn filters_are_of_whole_keys_whatever_the_running_engine_is_told() {
             ("prefix_extractor", "fixed:4"),
             ("block_based_table_factory", "{whole_key_filtering=false}"),
         ];
-        db.with_engine(|engine| engine.set_options(&change))
+        db.with_engine_untracked(|engine| engine.set_options(&change))
             .unwrap();
         fill(&db, &mut model, 10..400);
         db.flush().unwrap();
@@ -287,21 +290,21 @@ fn filters_are_of_whole_keys_whatever_the_running_engine_is_told() {
         agree(&db, &model);
         db.set_rate(lsm_sieve::Rate::new(0.001).unwrap());
         db.consolidate().unwrap();
-        whole(&db, &model);
+        check_settled(&db, &model);
     }
     let db = open(home.path());
     agree(&db, &model);
-    whole(&db, &model);
+    check_settled(&db, &model);
 }
 
 #[test]
-fn the_reverse_order_is_supported() {
+fn reverse_comparator_is_supported() {
     let home = tempfile::tempdir().unwrap();
     let text = "comparator=rocksdb.ReverseBytewiseComparator";
     let options = busy().get_options_from_string(text).unwrap();
     let mut model = Model::new();
     let mut dice = Dice(17);
-    // Filled without the front first: uncovered tables are then asked by their key ranges.
+    // First filled without the plugin: uncovered SSTs are then checked by their key ranges.
     {
         let plain = rocksdb::DB::open(&options, home.path()).unwrap();
         for i in 0..500 {
@@ -313,7 +316,7 @@ fn the_reverse_order_is_supported() {
     let db = SieveDb::open(&options, &sieve(), home.path()).unwrap();
     agree(&db, &model);
     for _ in 0..3 {
-        // Range deletes are written for the other order; the rest of the operations are the same.
+        // Range deletes are written for the other order. The other operations are the same.
         fill(&db, &mut model, dice.below(500)..700);
         db.delete(key(33)).unwrap();
         model.remove(&key(33));
@@ -321,7 +324,7 @@ fn the_reverse_order_is_supported() {
         agree(&db, &model);
     }
     db.compact_range::<&[u8], &[u8]>(None, None);
-    whole(&db, &model);
+    check_settled(&db, &model);
     let first = db.iterator(IteratorMode::Start).next().unwrap().unwrap();
     assert_eq!(Some(&*first.0), model.keys().next_back().map(Vec::as_slice));
 }
@@ -330,7 +333,7 @@ fn caseless(a: &[u8], b: &[u8]) -> Ordering {
     a.to_ascii_lowercase().cmp(&b.to_ascii_lowercase())
 }
 
-/// A setting, a word of the reason, and how it is set.
+/// A setting, a word of the reason, and how to set it.
 type Refused = (&'static str, &'static str, fn(&mut Options));
 
 const REFUSED: [Refused; 8] = [
@@ -382,9 +385,9 @@ const REFUSED: [Refused; 8] = [
     }),
 ];
 
-/// Refused with the reason and what to do, before anything is written.
+/// Refused with the reason and a remedy, before anything is written.
 #[test]
-fn options_that_filters_cannot_serve_are_refused_with_the_reason() {
+fn unsupported_options_are_refused_with_the_reason() {
     for (name, reason, set) in REFUSED {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("db");
@@ -408,13 +411,13 @@ fn options_that_filters_cannot_serve_are_refused_with_the_reason() {
         assert!(db.cf_handle("refused").is_none(), "{name}");
         db.put(b"k", b"v").unwrap();
         cover(&db);
-        nothing_is_lost(&db);
+        verify_finds_every_key(&db);
     }
 }
 
-/// Some are the database's own, whatever its families are told.
+/// Some options are those of the database, independent of its families.
 #[test]
-fn options_of_the_database_alone_are_refused_alike() {
+fn unsupported_database_options_are_refused() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("db");
     let mut refused = options();
@@ -425,9 +428,9 @@ fn options_of_the_database_alone_are_refused_alike() {
     assert!(!path.exists(), "it left something behind");
 }
 
-/// Nothing was built for it, and each look-up asked an engine that had no filters either.
+/// No filter was built for it, and each lookup went to an engine that had no filters either.
 #[test]
-fn a_rate_that_no_filter_keeps_is_refused() {
+fn unattainable_rate_is_refused() {
     let home = tempfile::tempdir().unwrap();
     let rate = |rate: f64| Rate::new(rate).unwrap();
     let least = SieveOptions::LEAST_RATE;
@@ -439,23 +442,23 @@ fn a_rate_that_no_filter_keeps_is_refused() {
         let refused = SieveDb::open(&options(), &settings, home.path());
         assert!(matches!(refused, Err(OpenError::Rate(_))), "{refused:?}");
     }
-    // The least one is kept by filters that grow.
+    // A growing filter keeps the least rate.
     let settings = sieve().rate(rate(least)).expected_keys(Items::new(10));
     let db = SieveDb::open(&options(), &settings, home.path()).unwrap();
     let mut model = Model::new();
     fill(&db, &mut model, 0..500);
     cover(&db);
-    assert!((0..100).all(|i| db.answer(absent_key(i)).is_absent()));
+    assert!((0..100).all(|i| db.filter_answer(absent_key(i)).is_absent()));
     db.set_rate(rate(1e-300));
     db.consolidate().unwrap();
-    assert!((0..100).all(|i| db.answer(absent_key(i)).is_absent()));
-    whole(&db, &model);
+    assert!((0..100).all(|i| db.filter_answer(absent_key(i)).is_absent()));
+    check_settled(&db, &model);
 }
 
-/// RocksDB drops the request for such a flush that comes beside another, and who waited for it
-/// waited for ever.
+/// RocksDB drops the request for such a flush if another is running, and its caller waited for
+/// ever.
 #[test]
-fn a_flush_that_takes_two_memtables_keeps_no_consolidation_waiting() {
+fn consolidation_does_not_wait_for_a_flush_of_two_memtables() {
     const ROUNDS: u64 = 100;
     let home = tempfile::tempdir().unwrap();
     let mut options = options();
@@ -473,12 +476,12 @@ fn a_flush_that_takes_two_memtables_keeps_no_consolidation_waiting() {
             db.consolidate().unwrap();
         });
     }
-    whole(&db, &model);
+    check_settled(&db, &model);
 }
 
-/// Options by text, for what the binding has no method for.
+/// Options by text, for those that the binding has no method for.
 #[test]
-fn options_by_text_are_refused_alike() {
+fn unsupported_options_by_text_are_refused() {
     for (text, reason) in [
         ("disallow_memtable_writes=true", "disallow_memtable_writes"),
         ("cf_allow_ingest_behind=true", "allow_ingest_behind"),
@@ -494,9 +497,9 @@ fn options_by_text_are_refused_alike() {
     }
 }
 
-/// With RocksDB alone, about one run in 20 then reads values that were overwritten, and loses keys.
+/// With RocksDB alone, about one run in 20 then reads overwritten values, and loses keys.
 #[test]
-fn memtables_that_are_purged_of_old_values_are_refused() {
+fn mempurge_is_refused() {
     let home = tempfile::tempdir().unwrap();
     let mut purged = options();
     purged.set_experimental_mempurge_threshold(1.0);
@@ -521,7 +524,7 @@ fn memtables_that_are_purged_of_old_values_are_refused() {
     set("0").into_iter().for_each(Result::unwrap);
 }
 
-/// Options by text, which RocksDB mends nowhere and refuses, if it knows them.
+/// Options by text that RocksDB refuses and never corrects, if it knows them.
 const REFUSED_BY_ROCKSDB: [&str; 14] = [
     "block_based_table_factory={format_version=1}",
     "block_based_table_factory={format_version=99}",
@@ -539,9 +542,10 @@ const REFUSED_BY_ROCKSDB: [&str; 14] = [
     "enable_blob_garbage_collection=true;blob_garbage_collection_age_cutoff=2",
 ];
 
-/// It may be opened without the front one day, and nothing may depend on that then.
+/// The database may be opened without the plugin one day, and then nothing may depend on such an
+/// option.
 #[test]
-fn what_rocksdb_alone_refuses_is_refused_behind_a_front() {
+fn options_that_rocksdb_refuses_are_refused() {
     let mut refused = 0;
     for text in REFUSED_BY_ROCKSDB {
         let home = tempfile::tempdir().unwrap();

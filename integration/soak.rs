@@ -1,12 +1,12 @@
-//! What a database keeps for its filters does not grow with its age: of what is gone nothing stays, neither in the
-//! folder of filters nor in memory.
+//! The files and the memory of a database's filters do not grow with its age: nothing of dropped
+//! families and dead SSTs stays.
 //!
-//! Each step writes over the same few keys, flushes, compacts, and makes and drops a column family of a new name.
-//! After each one it is counted what there is; the most of the second half of all steps must be about that of the
-//! first. It is done in a process of its own, whose memory no other test changes, once without a pause and once
-//! with the database opened anew at each step.
+//! Each step overwrites the same few keys, flushes, compacts, and creates and drops a column family
+//! of a new name. After each step the resources are counted. The maximum of the second half of all
+//! steps must be about that of the first. The steps run in a process of their own, whose memory no
+//! other test changes: once without a pause, and once with the database reopened at each step.
 //!
-//! `LSM_SIEVE_SOAK_STEPS=1000` makes a long run of it.
+//! `LSM_SIEVE_SOAK_STEPS=1000` makes a long run.
 
 #![expect(
     clippy::unwrap_used,
@@ -24,7 +24,7 @@ use lsm_sieve::format::{self, Subject};
 
 use crate::copy::{stamps, summaries};
 use crate::environment::number_from;
-use crate::twin::{Dice, Model, agree, key, nothing_is_lost, open, options, settle};
+use crate::twin::{Dice, Model, agree, key, open, options, settle, verify_finds_every_key};
 
 const STEPS: u64 = 60;
 const KEYS: u64 = 1_000;
@@ -32,10 +32,10 @@ const KEYS_A_STEP: u64 = 100;
 const KEYS_OF_A_FAMILY: u64 = 20;
 const STEPS_A_SUMMARY: u64 = 5;
 
-/// Tells the child what to do: the steps, and whether it opens the database anew at each.
+/// Tells the child what to do: the number of steps, and whether it reopens the database at each.
 const CHILD: &str = "LSM_SIEVE_SOAK_CHILD";
 
-/// What is counted, each with what the second half may have above five fourths of the first.
+/// The counted resources, each with the slack of the second half above five fourths of the first.
 const COUNTED: [(&str, u64); 6] = [
     ("files", 8),
     ("file_bytes", 64 << 10),
@@ -48,12 +48,12 @@ const COUNTED: [(&str, u64); 6] = [
 type Counts = [u64; COUNTED.len()];
 
 #[test]
-fn filters_of_an_open_database_level_off() {
+fn filters_of_an_open_database_stop_growing() {
     soak("open");
 }
 
 #[test]
-fn filters_of_a_database_that_is_opened_again_level_off() {
+fn filters_of_a_reopened_database_stop_growing() {
     soak("reopened");
 }
 
@@ -73,7 +73,7 @@ fn soak(mode: &str) {
     assert!(child.status.success(), "{said}\n{complaint}");
 }
 
-/// The other half of the harness: does nothing unless told by its parent.
+/// The child half of the harness. Does nothing unless its parent started it.
 #[test]
 fn child() {
     let Ok(task) = std::env::var(CHILD) else {
@@ -106,7 +106,7 @@ fn most(counted: &[Counts]) -> Counts {
     counted.iter().fold(Counts::default(), larger)
 }
 
-/// Takes so many steps; what there was after each.
+/// Takes this many steps. Returns the counts after each.
 fn live(steps: u64, reopens: bool) -> Vec<Counts> {
     let home = tempfile::tempdir().unwrap();
     let mut db = open(home.path());
@@ -124,25 +124,25 @@ fn live(steps: u64, reopens: bool) -> Vec<Counts> {
         }
         db.flush_cf(&handle).unwrap();
         if step % 2 == 0 {
-            // Else it goes while its filters are being stored.
+            // Otherwise it is dropped while its filters are being stored.
             settle(&db);
         }
         drop(handle);
         db.drop_cf(&family).unwrap();
         if step % STEPS_A_SUMMARY == 0 {
-            // The summary of an open database is stored then.
+            // This stores the summary of an open database.
             db.consolidate().unwrap();
         }
         if reopens {
             drop(db);
             db = open(home.path());
         }
-        // What is gone is removed by the second pass that finds it so.
+        // A dead file is removed by the second maintenance run that finds it dead.
         (0..2).for_each(|_| settle(&db));
         counted.push(count(&db, home.path()));
     }
     agree(&db, &model);
-    nothing_is_lost(&db);
+    verify_finds_every_key(&db);
     counted
 }
 
@@ -165,7 +165,7 @@ fn count(db: &SieveDb, home: &Path) -> Counts {
     let covered = |file: &std::path::PathBuf| {
         let summary = format::decode(&fs::read(file).unwrap()).unwrap();
         match summary.subject {
-            Subject::Summary { covers, .. } => covers.len() as u64,
+            Subject::Summary { covered, .. } => covered.len() as u64,
             Subject::Segment(_) => unreachable!("it is a summary"),
         }
     };
@@ -181,7 +181,7 @@ fn count(db: &SieveDb, home: &Path) -> Counts {
     ]
 }
 
-/// Memory of this process; 0 where the system does not tell.
+/// Memory of this process; 0 if the system does not tell.
 fn resident_bytes() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mut lines = status.lines();

@@ -1,4 +1,4 @@
-//! Static filters: smaller, made of all keys at once, and no key that comes later is lost to them.
+//! Static filters: smaller, built from all keys at once. Keys written later are not lost.
 
 #![expect(
     clippy::unwrap_used,
@@ -9,11 +9,11 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use lsm_sieve::{ColumnReport, FilterReport, Items, SieveDb, SieveOptions};
+use lsm_sieve::{CfReport, FilterReport, Items, SieveDb, SieveOptions};
 
 use crate::twin::{
-    Dice, Model, absent_key, agree, agrees_within, cover, fill, key, nothing_is_lost, options,
-    report, scribble, settle, whole, within,
+    Dice, Model, absent_key, agree, agrees_within, check_settled, cover, fill, key, options,
+    report, settle, verify_finds_every_key, within, write_randomly,
 };
 
 const MANY: u64 = 40_000;
@@ -28,7 +28,7 @@ fn open(path: &Path, sieve: &SieveOptions) -> SieveDb {
     SieveDb::open(&options, sieve, path).unwrap()
 }
 
-/// A consolidated database of so many keys in two tables.
+/// A consolidated database of this many keys in two SSTs.
 fn filled(path: &Path, sieve: &SieveOptions) -> (SieveDb, Model) {
     let (db, mut model) = (open(path, sieve), Model::new());
     for half in [0..MANY / 2, MANY / 2..MANY] {
@@ -41,18 +41,18 @@ fn filled(path: &Path, sieve: &SieveOptions) -> (SieveDb, Model) {
     (db, model)
 }
 
-/// 7.9 bits a key for many keys, a little more for so few.
+/// 7.9 bits per key for many keys, a little more for this few.
 fn is_static(filter: &FilterReport) -> bool {
     filter.stages == 1 && (7.9..8.4).contains(&filter.bits_per_key)
 }
 
-fn tables(report: &ColumnReport) -> Vec<&FilterReport> {
+fn tables(report: &CfReport) -> Vec<&FilterReport> {
     let filters = report.segments.iter().map(|table| table.filter.as_ref());
     filters.map(Option::unwrap).collect()
 }
 
 #[test]
-fn static_filters_take_fewer_bits_keep_the_rate_and_come_back() {
+fn static_filters_are_smaller_keep_the_rate_and_reload() {
     let home = tempfile::tempdir().unwrap();
     let (db, mut model) = filled(home.path(), &sieve());
     let check = |db: &SieveDb, model: &Model| {
@@ -60,10 +60,10 @@ fn static_filters_take_fewer_bits_keep_the_rate_and_come_back() {
         assert!(is_static(&report.summary), "{report:?}");
         assert!(report.summary.observed_rate <= 0.006, "{report:?}");
         assert!(tables(&report).into_iter().all(is_static), "{report:?}");
-        let passed = (0..20_000).filter(|&i| !db.answer(absent_key(i)).is_absent());
+        let passed = (0..20_000).filter(|&i| !db.filter_answer(absent_key(i)).is_absent());
         assert!(passed.count() < 20);
-        whole(db, model);
-        nothing_is_lost(db);
+        check_settled(db, model);
+        verify_finds_every_key(db);
     };
     check(&db, &model);
     drop(db);
@@ -71,20 +71,20 @@ fn static_filters_take_fewer_bits_keep_the_rate_and_come_back() {
     cover(&db);
     check(&db, &model);
 
-    // What is written now goes to a stage beside the static one.
+    // Keys written now go to a stage beside the static one.
     fill(&db, &mut model, MANY..MANY + 5_000);
-    scribble(&db, "default", &mut model, &mut Dice(1), 2_000);
+    write_randomly(&db, "default", &mut model, &mut Dice(1), 2_000);
     agree(&db, &model);
     assert!(report(&db).summary.stages > 1);
     db.consolidate().unwrap();
     assert_eq!(report(&db).summary.stages, 1);
     agree(&db, &model);
-    nothing_is_lost(&db);
+    verify_finds_every_key(&db);
 }
 
-/// Half of all keys are in no table yet when their filter is worked out.
+/// Half of all keys are in no SST yet while the filter is solved.
 #[test]
-fn keys_written_while_a_static_summary_is_made_are_found() {
+fn keys_written_during_a_static_build_are_found() {
     let home = tempfile::tempdir().unwrap();
     let (db, _) = filled(home.path(), &sieve());
     let done = AtomicBool::new(false);
@@ -95,7 +95,7 @@ fn keys_written_while_a_static_summary_is_made_are_found() {
                 let i = MANY + written.next().unwrap();
                 db.put(key(i), b"value").unwrap();
                 assert!(
-                    !db.answer(key(i)).is_absent(),
+                    !db.filter_answer(key(i)).is_absent(),
                     "key {i} right after it was written"
                 );
             }
@@ -111,19 +111,19 @@ fn keys_written_while_a_static_summary_is_made_are_found() {
             assert!(db.get(key(i)).unwrap().is_some(), "key {i}");
         }
     });
-    nothing_is_lost(&db);
+    verify_finds_every_key(&db);
 }
 
-/// Nobody has to consolidate: upkeep does when the writers pause.
+/// No call is needed: maintenance consolidates when the writers pause.
 #[test]
-fn a_database_takes_static_filters_and_leaves_them_again() {
+fn static_filters_can_be_turned_on_and_off() {
     let home = tempfile::tempdir().unwrap();
     let (db, model) = filled(home.path(), &crate::twin::sieve());
     assert!(!tables(&report(&db)).into_iter().any(is_static));
     drop(db);
     let db = open(home.path(), &sieve());
     cover(&db);
-    whole(&db, &model);
+    check_settled(&db, &model);
     for _ in 0..1_000 {
         if is_static(&report(&db).summary) {
             break;
@@ -133,7 +133,7 @@ fn a_database_takes_static_filters_and_leaves_them_again() {
     }
     let there = report(&db);
     assert!(is_static(&there.summary), "{there:?}");
-    // Those of tables are as good as they were.
+    // The filters of the SSTs stay as they were.
     assert!(!tables(&there).into_iter().any(is_static));
     agree(&db, &model);
     drop(db);
@@ -143,11 +143,11 @@ fn a_database_takes_static_filters_and_leaves_them_again() {
     db.consolidate().unwrap();
     assert!(!is_static(&report(&db).summary));
     agree(&db, &model);
-    nothing_is_lost(&db);
+    verify_finds_every_key(&db);
 }
 
 #[test]
-fn a_static_summary_keeps_to_the_budget() {
+fn static_summary_keeps_the_memory_budget() {
     let memory = sieve().memory_for(Items::new(MANY));
     let all = memory.summary.get() + memory.segments.get();
     for budget in [all * 2, memory.summary.get() * 9 / 10, 1_000] {
@@ -165,12 +165,12 @@ fn a_static_summary_keeps_to_the_budget() {
 }
 
 #[test]
-fn bits_per_key_are_what_static_filters_take() {
+fn bits_per_key_is_the_size_of_static_filters() {
     let home = tempfile::tempdir().unwrap();
     let sieve = sieve().summary_bits_per_key(12.0).segment_bits_per_key(5.0);
     let (db, model) = filled(home.path(), &sieve);
     let report = report(&db);
-    // Of so few keys they take a little more than of millions.
+    // With few keys they take a little more than with millions.
     assert!(
         (11.8..12.3).contains(&report.summary.bits_per_key),
         "{report:?}"
@@ -179,5 +179,5 @@ fn bits_per_key_are_what_static_filters_take() {
     for table in tables(&report) {
         assert!((4.9..5.3).contains(&table.bits_per_key), "{table:?}");
     }
-    whole(&db, &model);
+    check_settled(&db, &model);
 }

@@ -1,4 +1,4 @@
-//! Transactions: what they read past the filters, and what their commits find out.
+//! Transactions: what they read past the filters, and the conflicts that their commits detect.
 
 #![expect(
     clippy::unwrap_used,
@@ -19,8 +19,8 @@ use rocksdb::{
 };
 
 use crate::twin::{
-    Dice, KEYS, Model, absent_key, agree, agree_in, cover, fill, key, nothing_is_lost, options,
-    settle, sieve, within,
+    Dice, KEYS, Model, absent_key, agree, agree_in, cover, fill, key, options, settle, sieve,
+    verify_finds_every_key, within,
 };
 
 mod locks;
@@ -35,14 +35,14 @@ fn locking(sieve: SieveOptions) -> SieveOptions {
     sieve.locking_transactions(TransactionDBOptions::default())
 }
 
-/// Settings with transactions of either kind.
+/// Settings with either kind of transactions.
 const KINDS: [fn(SieveOptions) -> SieveOptions; 2] = [optimistic, locking];
 
 fn open(path: &Path, sieve: &SieveOptions) -> SieveDb {
     SieveDb::open_cf(&options(), sieve, path, [DEFAULT, OTHER]).unwrap()
 }
 
-/// A database whose filters rule out what is not there, and its model.
+/// A database whose filters deny absent keys, and its model.
 fn covered(path: &Path, sieve: &SieveOptions) -> (SieveDb, Model) {
     let db = open(path, sieve);
     let mut model = Model::new();
@@ -53,10 +53,10 @@ fn covered(path: &Path, sieve: &SieveOptions) -> (SieveDb, Model) {
     (db, model)
 }
 
-/// Of so many keys that are not there, the first that the filters rule out.
+/// The first absent key from this number on that the filters deny.
 fn denied(db: &SieveDb, cf: &impl AsColumnFamilyRef, from: u64) -> Vec<u8> {
     let mut absent = (from..from + 100).map(absent_key);
-    let denied = absent.find(|key| db.answer_cf(cf, key).is_absent());
+    let denied = absent.find(|key| db.filter_answer_cf(cf, key).is_absent());
     denied.expect("the filters rule nothing out")
 }
 
@@ -89,7 +89,7 @@ const READS: [(&str, Read); 5] = [
     }),
 ];
 
-/// Those of the default family.
+/// The reads of the default family.
 const DEFAULT_READS: [(&str, Read); 5] = [
     ("get", |of, _, key| of.get(key)),
     ("get_opt", |of, _, key| {
@@ -120,7 +120,7 @@ const READS_FOR_UPDATE: [(&str, Read); 4] = [
     }),
 ];
 
-/// Those of the default family.
+/// The reads for update of the default family.
 const DEFAULT_READS_FOR_UPDATE: [(&str, Read); 4] = [
     ("get_for_update", |of, _, key| of.get_for_update(key, true)),
     ("get_for_update_opt", |of, _, key| {
@@ -145,7 +145,7 @@ fn reads(family: &str) -> Vec<(&'static str, Read)> {
     reads
 }
 
-/// Checks that every way to read a key finds this.
+/// Checks that every way to read a key returns this value.
 fn finds(of: &Transaction<'_>, db: &SieveDb, family: &str, key: &[u8], expected: Option<&[u8]>) {
     let cf = db.cf_handle(family).unwrap();
     for (name, read) in reads(family) {
@@ -155,7 +155,7 @@ fn finds(of: &Transaction<'_>, db: &SieveDb, family: &str, key: &[u8], expected:
 }
 
 #[test]
-fn what_a_transaction_wrote_is_read_though_the_filters_deny_it() {
+fn transaction_reads_its_own_writes_that_filters_deny() {
     for kind in KINDS {
         let home = tempfile::tempdir().unwrap();
         let (db, model) = covered(home.path(), &kind(sieve()));
@@ -174,9 +174,9 @@ fn what_a_transaction_wrote_is_read_though_the_filters_deny_it() {
             transaction.rollback_to_savepoint().unwrap();
             transaction.merge_cf(&cf, &own, "+").unwrap();
             finds(&transaction, &db, family, &own, Some(b"written+"));
-            // Nobody else knows.
+            // Not visible outside the transaction.
             assert!(db.get_cf(&cf, &own).unwrap().is_none());
-            assert!(db.answer_cf(&cf, &own).is_absent());
+            assert!(db.filter_answer_cf(&cf, &own).is_absent());
             transaction.rollback().unwrap();
             finds(&transaction, &db, family, &own, None);
         }
@@ -185,7 +185,7 @@ fn what_a_transaction_wrote_is_read_though_the_filters_deny_it() {
 }
 
 #[test]
-fn a_merge_is_on_top_of_what_the_database_has() {
+fn merge_in_transaction_applies_to_the_database_value() {
     for kind in KINDS {
         let home = tempfile::tempdir().unwrap();
         let (db, model) = covered(home.path(), &kind(sieve()));
@@ -201,7 +201,7 @@ fn a_merge_is_on_top_of_what_the_database_has() {
 }
 
 #[test]
-fn transactions_ask_the_filters() {
+fn transaction_reads_use_the_filters() {
     for kind in KINDS {
         let home = tempfile::tempdir().unwrap();
         let (db, _model) = covered(home.path(), &kind(sieve()));
@@ -210,7 +210,7 @@ fn transactions_ask_the_filters() {
         for family in [DEFAULT, OTHER] {
             let cf = db.cf_handle(family).unwrap();
             let sought = denied(&db, &cf, 0);
-            assert!(db.answer_cf(&cf, b"absent").is_absent());
+            assert!(db.filter_answer_cf(&cf, b"absent").is_absent());
             let before = db.stats_cf(family).unwrap();
             let mut asked = 0;
             for (name, read) in reads(family) {
@@ -224,7 +224,7 @@ fn transactions_ask_the_filters() {
 }
 
 #[test]
-fn a_key_that_the_filters_deny_is_watched() {
+fn reads_for_update_track_keys_that_filters_deny() {
     let home = tempfile::tempdir().unwrap();
     let (db, _model) = covered(home.path(), &optimistic(sieve()));
     let default = db.cf_handle(DEFAULT).unwrap();
@@ -250,9 +250,9 @@ fn a_key_that_the_filters_deny_is_watched() {
     assert!(db.get_cf(&other, &sought).unwrap().is_some());
 }
 
-/// The use that misses come from: a key that is made unless it is there.
+/// The use case with many misses: a key is created unless it exists.
 #[test]
-fn of_many_that_make_a_key_if_it_is_absent_one_does() {
+fn one_of_many_concurrent_creates_of_an_absent_key_commits() {
     KINDS.iter().for_each(|kind| make_if_absent(&kind(sieve())));
 }
 
@@ -267,7 +267,7 @@ fn make_if_absent(sieve: &SieveOptions) {
         if transaction.get_for_update(key, true)?.is_some() {
             return Ok(false);
         }
-        // The others' turn.
+        // Lets the other threads run.
         thread::yield_now();
         transaction.put(key, maker.to_string())?;
         transaction.commit().map(|()| true)
@@ -298,7 +298,7 @@ fn make_if_absent(sieve: &SieveOptions) {
 }
 
 #[test]
-fn a_snapshot_is_read_through_and_conflicts_are_counted_from_it() {
+fn transaction_snapshot_bounds_reads_and_conflicts() {
     let home = tempfile::tempdir().unwrap();
     let (db, model) = covered(home.path(), &optimistic(sieve()));
     let (there, value) = model.last_key_value().unwrap();
@@ -318,7 +318,7 @@ fn a_snapshot_is_read_through_and_conflicts_are_counted_from_it() {
     let many: Vec<_> = many.into_iter().map(Result::unwrap).collect();
     assert_eq!(many, found);
     assert_eq!(snapshot.get(there).unwrap().as_ref(), Some(value));
-    // Without it, of now.
+    // Without it, a read sees the present.
     assert_eq!(transaction.get(&new).unwrap().as_deref(), Some(&b"new"[..]));
     let found = transaction.get_for_update_opt(&new, true, &then).unwrap();
     assert_eq!(found, None);
@@ -326,9 +326,9 @@ fn a_snapshot_is_read_through_and_conflicts_are_counted_from_it() {
     assert_eq!(kind_of(transaction.commit()), ErrorKind::Busy);
 }
 
-/// A commit can only look for conflicts in memtables.
+/// A commit can check conflicts only in memtables.
 #[test]
-fn conflicts_are_found_in_memtables_that_were_flushed() {
+fn conflicts_are_detected_after_a_flush() {
     let home = tempfile::tempdir().unwrap();
     let db = open(home.path(), &optimistic(sieve()));
     db.create_cf("made later", &options()).unwrap();
@@ -350,15 +350,16 @@ fn conflicts_are_found_in_memtables_that_were_flushed() {
 
 #[test]
 #[should_panic(expected = "opened with `SieveOptions::transactions(true)`")]
-fn without_the_setting_there_are_no_transactions() {
+fn transactions_need_their_setting() {
     let home = tempfile::tempdir().unwrap();
     let db = SieveDb::open(&options(), &sieve(), home.path()).unwrap();
     drop(db.transaction());
 }
 
-/// As it may in RocksDB's default, which looks for conflicts before a commit's turn among the writers.
+/// RocksDB's default may overwrite one: it checks conflicts before the commit's turn among the
+/// writers.
 #[test]
-fn no_plain_write_is_overwritten_by_a_commit_that_did_not_see_it() {
+fn commit_does_not_overwrite_an_unseen_plain_write() {
     write_beside_commits(&optimistic(sieve()), 150_000);
     write_beside_commits(&locking(sieve()), 20_000);
 }
@@ -396,9 +397,9 @@ fn write_beside_commits(sieve: &SieveOptions, writes: u64) {
     });
 }
 
-/// A sequence number can be read there before its write can.
+/// With unordered writes a sequence number may be visible before its write is.
 #[test]
-fn unordered_writes_are_refused_beside_transactions() {
+fn unordered_writes_with_transactions_are_refused() {
     let home = tempfile::tempdir().unwrap();
     let mut options = options();
     options.set_unordered_write(true);
@@ -409,7 +410,7 @@ fn unordered_writes_are_refused_beside_transactions() {
 }
 
 #[test]
-fn readers_read_in_transactions_and_commit_none() {
+fn read_only_transactions_read_but_cannot_commit() {
     let home = tempfile::tempdir().unwrap();
     let (database, messages) = (home.path().join("db"), home.path().join("secondary"));
     let (writer, model) = covered(&database, &optimistic(sieve()));
@@ -434,9 +435,9 @@ fn readers_read_in_transactions_and_commit_none() {
     refuses(&reader.unwrap());
 }
 
-/// A commit looks its families up; who makes and drops some must not do it meanwhile.
+/// A commit looks up its families. None must be created or dropped meanwhile.
 #[test]
-fn families_come_and_go_beside_commits() {
+fn cfs_are_created_and_dropped_beside_commits() {
     for (kind, ignores_missing) in KINDS.into_iter().zip([false, true]) {
         let home = tempfile::tempdir().unwrap();
         let db = open(home.path(), &kind(sieve()));
@@ -446,7 +447,7 @@ fn families_come_and_go_beside_commits() {
                 let (db, done) = (&db, &done);
                 scope.spawn(move || {
                     let mut writing = WriteOptions::default();
-                    // RocksDB ends all writing otherwise, after a commit that did not look for conflicts.
+                    // Otherwise RocksDB stops all writes after a commit that checked no conflicts.
                     writing.set_ignore_missing_column_families(ignores_missing);
                     for i in 0_u64.. {
                         if done.load(Ordering::Relaxed) {
@@ -465,7 +466,7 @@ fn families_come_and_go_beside_commits() {
                         }
                         match transaction.commit() {
                             Ok(()) => assert!(db.get(&key).unwrap().is_some(), "{key}"),
-                            // The family is gone.
+                            // The family was dropped.
                             Err(error) => assert_eq!(error.kind(), ErrorKind::InvalidArgument),
                         }
                     }
@@ -482,7 +483,7 @@ fn families_come_and_go_beside_commits() {
 }
 
 #[test]
-fn iterators_see_what_a_transaction_wrote() {
+fn transaction_iterators_see_its_own_writes() {
     for kind in KINDS {
         let home = tempfile::tempdir().unwrap();
         let db = open(home.path(), &kind(sieve()));
@@ -506,9 +507,9 @@ fn iterators_see_what_a_transaction_wrote() {
     }
 }
 
-/// Those of `rocksdb`'s transactional databases are of a type of their own.
+/// Batches of `rocksdb`'s transactional databases have a type of their own.
 #[test]
-fn batches_of_either_type_are_written() {
+fn both_types_of_write_batches_are_written() {
     for kind in KINDS {
         let home = tempfile::tempdir().unwrap();
         let db = open(home.path(), &kind(sieve()));
@@ -525,9 +526,9 @@ fn batches_of_either_type_are_written() {
     }
 }
 
-/// What is watched since the mark is no longer, and what was before it is.
+/// Keys tracked since the savepoint are released, and those tracked before it are not.
 #[test]
-fn a_savepoint_keeps_what_was_watched_before_it() {
+fn rollback_to_a_savepoint_keeps_earlier_tracked_keys() {
     let home = tempfile::tempdir().unwrap();
     let (db, _model) = covered(home.path(), &optimistic(sieve()));
     let cf = db.cf_handle(DEFAULT).unwrap();
@@ -548,7 +549,7 @@ fn a_savepoint_keeps_what_was_watched_before_it() {
     }
 }
 
-/// What a transaction did to one family, over what the database has.
+/// A transaction's changes to one family, on top of the database.
 type Changes = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
 /// One random step of a transaction and its model.
@@ -586,7 +587,7 @@ fn step(
     }
 }
 
-/// Random transactions and reopenings under these settings.
+/// Random transactions and reopens under these settings.
 fn transact_at_random(
     sieve: &SieveOptions,
     kind: fn(SieveOptions) -> SieveOptions,
@@ -624,19 +625,19 @@ fn transact_at_random(
         agree(&db, &models[0]);
         agree_in(&db, OTHER, &models[1]);
         cover(&db);
-        nothing_is_lost(&db);
+        verify_finds_every_key(&db);
     }
 }
 
 #[test]
-fn random_transactions_leave_what_their_model_says() {
+fn random_transactions_match_their_model() {
     let settings = [
         sieve(),
         sieve().static_filters(true),
         sieve().segment_rate(None),
         within(sieve(), 4_096, 2),
         sieve().spare_hits(true),
-        sieve().leave_out([OTHER]),
+        sieve().exclude_cfs([OTHER]),
     ];
     let mut pipelined = options();
     pipelined.set_enable_pipelined_write(true);

@@ -1,4 +1,4 @@
-//! A database beside its model: what every way to read must say is what a `BTreeMap` says.
+//! A database beside its model: every way to read must agree with a `BTreeMap`.
 //!
 //! ```text
 //!   operation ---> SieveDb ---> filters ---> RocksDB
@@ -6,8 +6,8 @@
 //!                    \---- the same? ----------/   every read API, and past the filters
 //! ```
 //!
-//! The random operations come from a fixed seed, so that a failure comes back. Single deletes have
-//! keys of their own: RocksDB leaves the mixture with other writes undefined.
+//! The random operations come from a fixed seed, so that a failure can be repeated. Single deletes
+//! have their own keys: RocksDB leaves a mixture with other writes undefined.
 
 #![expect(
     clippy::unwrap_used,
@@ -18,22 +18,22 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use lsm_sieve::{Bits, ColumnReport, Items, SieveDb, SieveOptions};
+use lsm_sieve::{Bits, CfReport, Items, SieveDb, SieveOptions};
 use rocksdb::{
     AsColumnFamilyRef, DBCompressionType, DEFAULT_COLUMN_FAMILY_NAME, IteratorMode, MergeOperands,
     Options, ReadOptions, WriteBatch, WriteOptions,
 };
 
-/// What the keys of one column family are worth.
+/// The values of the keys of one column family.
 pub(crate) type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// Long enough for any wait here; a test that comes near it has failed.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The keys that [`scribble`] writes are the first so many of [`key`].
+/// The number of keys that [`write_randomly`] writes, from the first [`key`] on.
 pub(crate) const KEYS: u64 = 1_500;
 
-/// A key; the first few are the strange ones.
+/// A key. The first few are edge cases.
 pub(crate) fn key(i: u64) -> Vec<u8> {
     match i {
         0 => Vec::new(),
@@ -69,13 +69,13 @@ fn append(_: &[u8], old: Option<&[u8]>, operands: &MergeOperands) -> Option<Vec<
     Some(value)
 }
 
-/// The state of the default column family's filters.
-pub(crate) fn report(db: &SieveDb) -> ColumnReport {
-    db.inspect().unwrap().columns.remove(0)
+/// The report of the default column family's filters.
+pub(crate) fn report(db: &SieveDb) -> CfReport {
+    db.inspect().unwrap().cfs.remove(0)
 }
 
-/// Checks that a database reads as its model, with all its filters within so many bits beside its fronts; the last line of one
-/// takes up to 2,000.
+/// Checks that a database agrees with its model, and that all its filters fit into this many bits
+/// beyond the fixed memory of its families. The last cache line of a filter takes up to 2,000.
 pub(crate) fn agrees_within(db: &SieveDb, model: &Model, budget: u64) {
     let taken = db.health().memory;
     assert!(
@@ -83,16 +83,17 @@ pub(crate) fn agrees_within(db: &SieveDb, model: &Model, budget: u64) {
         "{taken:?}"
     );
     agree(db, model);
-    nothing_is_lost(db);
+    verify_finds_every_key(db);
 }
 
-/// These settings with a budget that leaves so many bits for filters beside the fronts of so many families.
+/// These settings with a budget that leaves this many bits for filters beyond the fixed memory of
+/// this many families.
 pub(crate) fn within(sieve: SieveOptions, filters: u64, families: u64) -> SieveOptions {
-    let fronts = sieve.memory_for(Items::new(0)).fronts.get() * families;
+    let fronts = sieve.memory_for(Items::new(0)).overhead.get() * families;
     sieve.memory_budget(Bits::new(fronts + filters))
 }
 
-/// Settings under which every read tries the filters.
+/// Settings under which every read checks the filters.
 pub(crate) fn strict() -> SieveOptions {
     SieveOptions::default().spare_hits(false)
 }
@@ -107,14 +108,17 @@ pub(crate) fn open(path: &Path) -> SieveDb {
     SieveDb::open(&options(), &sieve(), path).unwrap()
 }
 
-/// Waits until the filters speak for every table.
+/// Waits until the filters cover every SST.
 pub(crate) fn cover(db: &SieveDb) {
-    assert!(db.wait_until_covered(PATIENCE), "the filters never covered");
+    assert!(
+        db.wait_until_complete(PATIENCE),
+        "the filters never covered"
+    );
 }
 
-/// Waits for a whole pass of upkeep: every table then has its filter and its sidecar.
+/// Waits for a whole maintenance run: every SST then has its filter and its sidecar.
 pub(crate) fn settle(db: &SieveDb) {
-    assert!(db.wait_until_known(PATIENCE), "upkeep made no pass");
+    assert!(db.wait_for_maintenance(PATIENCE), "upkeep made no pass");
 }
 
 /// Puts the keys of these numbers, each with its number as its value.
@@ -140,8 +144,14 @@ impl Dice {
     }
 }
 
-/// Random writes by every way in, to one column family and its model.
-pub(crate) fn scribble(db: &SieveDb, name: &str, model: &mut Model, dice: &mut Dice, times: u64) {
+/// Random writes by every method, to one column family and its model.
+pub(crate) fn write_randomly(
+    db: &SieveDb,
+    name: &str,
+    model: &mut Model,
+    dice: &mut Dice,
+    times: u64,
+) {
     for step in 0..times {
         let (one, other) = (key(dice.below(KEYS)), key(dice.below(KEYS)));
         let value = format!("{step}.{};", dice.below(1 << 40)).into_bytes();
@@ -160,7 +170,7 @@ pub(crate) fn scribble(db: &SieveDb, name: &str, model: &mut Model, dice: &mut D
             14..=16 => batch(db, name, model, [one, other], &value),
             17 => delete_range(db, name, model, &one, dice),
             18 => once(db, name, model, dice),
-            _ => db.with_engine(|engine| {
+            _ => db.with_engine_untracked(|engine| {
                 let cf = engine.cf_handle(name).unwrap();
                 engine.put_cf(&cf, &one, &value).unwrap();
                 model.insert(one, value);
@@ -225,17 +235,17 @@ fn once(db: &SieveDb, name: &str, model: &mut Model, dice: &mut Dice) {
     }
 }
 
-/// What a comparison met.
+/// What a comparison found.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
-    /// Keys that are not there.
+    /// Absent keys.
     pub(crate) missing: usize,
-    /// Those of them that the filters ruled out.
+    /// Absent keys that the filters denied.
     pub(crate) ruled_out: usize,
 }
 
-/// The keys that a comparison asks for: all of the model, all that [`scribble`] may have written,
-/// and as many that nobody wrote.
+/// The keys that a comparison reads: all of the model, all that [`write_randomly`] may have
+/// written, and as many that are never written.
 pub(crate) fn probes(model: &Model) -> Vec<Vec<u8>> {
     let mut probes: Vec<Vec<u8>> = model.keys().cloned().collect();
     probes.extend((0..KEYS).map(key));
@@ -243,7 +253,7 @@ pub(crate) fn probes(model: &Model) -> Vec<Vec<u8>> {
     probes
 }
 
-/// Checks that every way to read the default column family says what the model says.
+/// Checks that every way to read the default column family agrees with the model.
 pub(crate) fn agree(db: &SieveDb, model: &Model) -> Tally {
     let keys = probes(model);
     let plain = ReadOptions::default();
@@ -257,7 +267,7 @@ pub(crate) fn agree(db: &SieveDb, model: &Model) -> Tally {
         assert_eq!(db.get_unfiltered(key).unwrap(), expected, "engine {name}");
         assert!(expected.is_none() || db.key_may_exist(key), "may {name}");
         assert!(
-            expected.is_none() || !db.answer(key).is_absent(),
+            expected.is_none() || !db.filter_answer(key).is_absent(),
             "lost {name}"
         );
     }
@@ -306,7 +316,7 @@ pub(crate) fn agree_in(db: &SieveDb, name: &str, model: &Model) -> Tally {
     tally
 }
 
-/// Whether the filters rule a key out, once every read has said what it must.
+/// Checks every read, and returns whether the filters deny the key.
 fn check_in(
     db: &SieveDb,
     cf: &impl AsColumnFamilyRef,
@@ -315,7 +325,7 @@ fn check_in(
 ) -> bool {
     let name = key.escape_ascii();
     let plain = ReadOptions::default();
-    let absent = db.answer_cf(cf, key).is_absent();
+    let absent = db.filter_answer_cf(cf, key).is_absent();
     assert!(!absent || expected.is_none(), "lost {name}");
     let found = db.get_cf(cf, key).unwrap();
     assert_eq!(found.as_ref(), expected, "get_cf {name}");
@@ -330,23 +340,22 @@ fn check_in(
 }
 
 /// Checks that `verify` finds every key in its filters.
-pub(crate) fn nothing_is_lost(db: &SieveDb) {
+pub(crate) fn verify_finds_every_key(db: &SieveDb) {
     let report = db.verify(true).unwrap();
     assert!(report.lost.is_empty(), "{:?}", report.lost);
     assert!(report.damaged.is_empty(), "{:?}", report.damaged);
 }
 
-/// Checks what must hold of a settled database: all covered, nearly every absent key ruled out,
-/// no key lost.
-pub(crate) fn whole(db: &SieveDb, model: &Model) {
+/// Checks a settled database: complete coverage, nearly every absent key denied, no key lost.
+pub(crate) fn check_settled(db: &SieveDb, model: &Model) {
     cover(db);
     settle(db);
     let tally = agree(db, model);
-    // 0.9 where 0.99 is promised: deleted keys stay in the filters until they are made anew.
+    // 0.9 although 0.99 is promised: deleted keys stay in the filters until these are rebuilt.
     let never = KEYS as usize;
     assert!(
         tally.ruled_out * 10 >= never * 9,
         "{tally:?}: the filters hardly rule anything out"
     );
-    nothing_is_lost(db);
+    verify_finds_every_key(db);
 }

@@ -1,4 +1,4 @@
-//! `verify` can fail: a filter that lacks a key, its checksums right, is found out.
+//! `verify` can fail: it finds a filter that lacks a key although its checksums are right.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +10,7 @@ use lsm_sieve::{InspectError, SieveDb, SieveOptions};
 use crate::copy::{sidecars, summaries};
 use crate::twin::{Model, cover, fill, open, options, settle, sieve};
 
-/// Clears all bits of a stored filter and makes the checksums right again.
+/// Clears all bits of a stored filter and recomputes the checksums.
 pub(crate) fn without_keys(file: &std::path::Path) {
     let bytes = read_file(&RealDisk, file, 1 << 30).expect("a sidecar");
     let mut sidecar = decode(&bytes).expect("a whole one");
@@ -23,15 +23,15 @@ pub(crate) fn without_keys(file: &std::path::Path) {
     publish(&RealDisk, folder, &name, &bytes).expect("it is stored");
 }
 
-fn frozen(path: &std::path::Path) -> SieveDb {
-    let settings: SieveOptions = sieve().frozen(true);
+fn read_only_filters(path: &std::path::Path) -> SieveDb {
+    let settings: SieveOptions = sieve().read_only_filters(true);
     let db = SieveDb::open(&options(), &settings, path).expect("it opens");
     settle(&db);
     db
 }
 
 #[test]
-fn a_sidecar_without_its_keys_is_found_by_a_full_check() {
+fn full_verify_finds_a_sidecar_without_its_keys() {
     const KEYS: u64 = 500;
     let home = tempfile::tempdir().unwrap();
     {
@@ -45,7 +45,7 @@ fn a_sidecar_without_its_keys_is_found_by_a_full_check() {
         assert!(report.lost.is_empty());
     }
     without_keys(&sidecars(&home.path().join("sieve"))[0]);
-    let db = frozen(home.path());
+    let db = read_only_filters(home.path());
     let quick = db.verify(false).unwrap();
     assert!(
         quick.damaged.is_empty() && quick.lost.is_empty(),
@@ -61,7 +61,7 @@ fn a_sidecar_without_its_keys_is_found_by_a_full_check() {
 }
 
 #[test]
-fn a_summary_without_its_keys_is_found_by_a_full_check() {
+fn full_verify_finds_a_summary_without_its_keys() {
     const KEYS: u64 = 500;
     let home = tempfile::tempdir().unwrap();
     {
@@ -73,14 +73,15 @@ fn a_summary_without_its_keys_is_found_by_a_full_check() {
         cover(&db);
     }
     without_keys(&summaries(&home.path().join("sieve"))[0]);
-    let full = frozen(home.path()).verify(true).unwrap();
+    let full = read_only_filters(home.path()).verify(true).unwrap();
     assert_eq!(full.lost.len() as u64, KEYS, "the tombstone is no loss");
     assert!(full.lost.iter().all(|lost| lost.filter == "the front"));
 }
 
-/// A table may be compacted away between its listing and its reading; its keys are in another then.
+/// An SST may be compacted away between its listing and its reading. Its keys are then in another
+/// one.
 #[test]
-fn a_database_can_be_verified_while_it_is_written_and_compacted() {
+fn verify_runs_beside_writes_and_compactions() {
     const ROUNDS: u64 = 40;
     const KEYS: u64 = 2_000;
     let home = tempfile::tempdir().unwrap();
@@ -106,7 +107,7 @@ fn a_database_can_be_verified_while_it_is_written_and_compacted() {
 }
 
 #[test]
-fn a_check_says_how_far_it_is_and_ends_when_it_is_told_to() {
+fn verify_reports_progress_and_can_be_stopped() {
     const KEYS: u64 = 10_000;
     let home = tempfile::tempdir().unwrap();
     let db = open(home.path());

@@ -1,5 +1,5 @@
-//! Every way in: whatever write reaches a memtable is in the filters before it is visible, and
-//! stays there through flush, compaction and consolidation.
+//! Every write that reaches a memtable is in the filters before it is visible, and stays there
+//! through flush, compaction and consolidation.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,8 +11,8 @@ use rocksdb::{
 };
 
 use crate::twin::{
-    Dice, KEYS, Model, absent_key, agree, agree_in, cover, fill, key, nothing_is_lost, open,
-    options, scribble, sieve, strict, whole,
+    Dice, KEYS, Model, absent_key, agree, agree_in, check_settled, cover, fill, key, open, options,
+    sieve, strict, verify_finds_every_key, write_randomly,
 };
 
 #[test]
@@ -24,7 +24,7 @@ fn random_writes_are_read_back_at_every_stage_of_their_life() {
         let mut dice = Dice(seed);
         agree(&db, &model);
         for round in 0..5 {
-            scribble(&db, DEFAULT_COLUMN_FAMILY_NAME, &mut model, &mut dice, 600);
+            write_randomly(&db, DEFAULT_COLUMN_FAMILY_NAME, &mut model, &mut dice, 600);
             agree(&db, &model);
             match round {
                 0 | 2 => db.flush().unwrap(),
@@ -34,15 +34,15 @@ fn random_writes_are_read_back_at_every_stage_of_their_life() {
             }
             agree(&db, &model);
         }
-        whole(&db, &model);
+        check_settled(&db, &model);
         db.compact_range::<&[u8], &[u8]>(None, None);
         db.consolidate().unwrap();
-        whole(&db, &model);
+        check_settled(&db, &model);
     }
 }
 
 #[test]
-fn column_families_are_filtered_apart() {
+fn cfs_have_separate_filters() {
     let home = tempfile::tempdir().unwrap();
     let names = ["one", "two"];
     let db = SieveDb::open_cf(&options(), &sieve(), home.path(), names).unwrap();
@@ -50,7 +50,7 @@ fn column_families_are_filtered_apart() {
     let mut dice = Dice(7);
     for _ in 0..4 {
         for (name, model) in names.iter().zip(&mut models) {
-            scribble(&db, name, model, &mut dice, 300);
+            write_randomly(&db, name, model, &mut dice, 300);
             db.flush_cf(&db.cf_handle(name).unwrap()).unwrap();
             agree_in(&db, name, model);
         }
@@ -63,14 +63,14 @@ fn column_families_are_filtered_apart() {
         db.put_cf(&cf, only_here, b"x").unwrap();
         let elsewhere = names.iter().find(|other| *other != name).unwrap();
         let elsewhere = db.cf_handle(elsewhere).unwrap();
-        assert_eq!(db.answer_cf(&cf, only_here), Answer::Maybe);
+        assert_eq!(db.filter_answer_cf(&cf, only_here), Answer::Maybe);
         assert_eq!(db.get_cf(&elsewhere, only_here).unwrap(), None);
         db.delete_cf(&cf, only_here).unwrap();
     }
-    nothing_is_lost(&db);
+    verify_finds_every_key(&db);
 }
 
-/// Lets RocksDB remember where in the memtable it inserted the last key of each prefix.
+/// Makes RocksDB remember where in the memtable it inserted the last key of each prefix.
 const HINTED: &str = "memtable_insert_with_hint_prefix_extractor=fixed:4";
 
 /// The ways in which RocksDB can order memtable inserts and visibility.
@@ -101,7 +101,7 @@ fn every_write_mode_feeds_the_filters() {
         let db = SieveDb::open(&options, &sieve(), home.path()).unwrap();
         let mut model = Model::new();
         println!("{name}");
-        scribble(
+        write_randomly(
             &db,
             DEFAULT_COLUMN_FAMILY_NAME,
             &mut model,
@@ -110,20 +110,20 @@ fn every_write_mode_feeds_the_filters() {
         );
         agree(&db, &model);
         db.flush().unwrap();
-        scribble(
+        write_randomly(
             &db,
             DEFAULT_COLUMN_FAMILY_NAME,
             &mut model,
             &mut Dice(4),
             400,
         );
-        whole(&db, &model);
+        check_settled(&db, &model);
         db.consolidate().unwrap();
-        whole(&db, &model);
+        check_settled(&db, &model);
     }
 }
 
-/// RocksDB inserts such keys by calls of their own.
+/// RocksDB inserts such keys by separate calls.
 #[test]
 fn keys_inserted_by_a_hint_are_in_the_filters() {
     let by_prefix = options().get_options_from_string(HINTED).unwrap();
@@ -140,13 +140,16 @@ fn keys_inserted_by_a_hint_are_in_the_filters() {
         cover(&db);
         for i in 10..100 {
             db.put_opt(key(i), b"hinted", &write).unwrap();
-            assert!(!db.answer(key(i)).is_absent(), "{name}: key {i} is lost");
+            assert!(
+                !db.filter_answer(key(i)).is_absent(),
+                "{name}: key {i} is lost"
+            );
         }
     }
 }
 
-/// Eight writers, each reading its own writes at once, while tables are flushed, compacted and
-/// filters made anew beneath them.
+/// Eight writers each read their own writes at once, while SSTs are flushed and compacted and
+/// filters are rebuilt.
 #[test]
 fn eight_writers_at_once_read_their_own_writes() {
     const EACH: u64 = 1_500;
@@ -176,7 +179,7 @@ fn eight_writers_at_once_read_their_own_writes() {
                     } else {
                         db.merge(&key, b"merge").unwrap();
                     }
-                    assert_eq!(db.answer(&key), Answer::Maybe);
+                    assert_eq!(db.filter_answer(&key), Answer::Maybe);
                     assert!(db.get(&key).unwrap().is_some());
                     assert!(db.get(absent_key(i)).unwrap().is_none());
                 }
@@ -184,7 +187,7 @@ fn eight_writers_at_once_read_their_own_writes() {
         });
         let writers: Vec<_> = writers.collect();
         let ended: Vec<_> = writers.into_iter().map(|writer| writer.join()).collect();
-        // Before a writer's failure is reported: nobody waits for the other then.
+        // Before a writer's failure is reported, so that no thread waits for the other.
         done.store(true, Ordering::Relaxed);
         upkeep.join().unwrap();
         ended.into_iter().for_each(|ended| ended.unwrap());
@@ -196,13 +199,13 @@ fn eight_writers_at_once_read_their_own_writes() {
             .into_iter()
             .all(|value| value.unwrap().is_some())
     );
-    nothing_is_lost(&db);
+    verify_finds_every_key(&db);
 }
 
-/// A delete folds into nothing in the view of an iterator, but an older snapshot still sees the
-/// key: a consolidation must take it along.
+/// An iterator skips a deleted key, but an older snapshot still sees it: a consolidation must keep
+/// it.
 #[test]
-fn a_snapshot_older_than_a_consolidation_reads_its_deleted_keys() {
+fn snapshot_older_than_a_consolidation_reads_deleted_keys() {
     let home = tempfile::tempdir().unwrap();
     let db = open(home.path());
     let mut model = Model::new();
@@ -235,10 +238,10 @@ fn a_snapshot_older_than_a_consolidation_reads_its_deleted_keys() {
     for i in (0..KEYS).step_by(3) {
         assert_eq!(db.get(key(i)).unwrap(), None);
     }
-    nothing_is_lost(&db);
+    verify_finds_every_key(&db);
 }
 
-/// By every read of a snapshot, as one makes it who is given any of `rocksdb`'s databases.
+/// By every read of a snapshot that code written for any of `rocksdb`'s databases may use.
 fn found_in(
     db: &impl DBAccess,
     cf: &impl AsColumnFamilyRef,
@@ -256,7 +259,7 @@ fn found_in(
 }
 
 #[test]
-fn a_snapshots_own_reads_ask_the_filters() {
+fn snapshot_reads_use_the_filters() {
     let home = tempfile::tempdir().unwrap();
     let sieve = sieve().audit(0).spare_hits(false).transactions(true);
     let db = SieveDb::open(&options(), &sieve, home.path()).unwrap();
@@ -264,7 +267,9 @@ fn a_snapshots_own_reads_ask_the_filters() {
     db.flush().unwrap();
     cover(&db);
     let cf = db.cf_handle(DEFAULT_COLUMN_FAMILY_NAME).unwrap();
-    let stranger = (0..).map(absent_key).find(|key| db.answer(key).is_absent());
+    let stranger = (0..)
+        .map(absent_key)
+        .find(|key| db.filter_answer(key).is_absent());
     let transaction = db.transaction();
     for (key, is_there) in [(key(1), true), (stranger.unwrap(), false)] {
         let before = db.stats();
@@ -281,25 +286,27 @@ fn a_snapshots_own_reads_ask_the_filters() {
 }
 
 #[test]
-fn deleted_keys_leave_the_filters_with_the_tables_that_held_them() {
+fn deleted_keys_leave_the_filters_with_their_ssts() {
     let home = tempfile::tempdir().unwrap();
     let db = open(home.path());
     let mut model = Model::new();
     fill(&db, &mut model, 0..KEYS);
     db.flush().unwrap();
     (0..KEYS).for_each(|i| db.delete(key(i)).unwrap());
-    assert_eq!(db.answer(key(9)), Answer::Maybe, "it was there");
+    assert_eq!(db.filter_answer(key(9)), Answer::Maybe, "it was there");
     db.compact_range::<&[u8], &[u8]>(None, None);
     cover(&db);
     db.consolidate().unwrap();
-    let absent = (0..KEYS).filter(|&i| db.answer(key(i)).is_absent()).count();
+    let absent = (0..KEYS)
+        .filter(|&i| db.filter_answer(key(i)).is_absent())
+        .count();
     assert!(absent as u64 * 100 >= KEYS * 97, "{absent} of {KEYS}");
     agree(&db, &Model::new());
 }
 
 /// By a handle, or in the default family.
 #[test]
-fn after_many_keys_that_were_there_reads_spare_the_filters_until_one_is_not() {
+fn after_many_hits_reads_skip_the_filters_until_a_miss() {
     const SPARED_AFTER: u64 = 32;
     let home = tempfile::tempdir().unwrap();
     let db = SieveDb::open(&options(), &SieveOptions::default(), home.path()).unwrap();
@@ -312,13 +319,13 @@ fn after_many_keys_that_were_there_reads_spare_the_filters_until_one_is_not() {
     for read in reads {
         let before = db.stats();
         assert!((0..SPARED_AFTER).all(|i| read(key(i))));
-        let denied = u64::from(db.answer(absent_key(0)).is_absent());
+        let denied = u64::from(db.filter_answer(absent_key(0)).is_absent());
         assert!((0..500).all(|i| read(key(i))));
         assert!((0..3).all(|i| !read(absent_key(i))));
         let after = db.stats();
         assert_eq!(after.found - before.found, 500 + SPARED_AFTER);
-        // The first was spared; but for a false positive the filters deny the others.
-        assert_eq!(after.unasked - before.unasked, 1);
+        // The first lookup skipped the filters. They deny the others, except for a false positive.
+        assert_eq!(after.not_consulted - before.not_consulted, 1);
         let asked =
             (after.absent - before.absent) + (after.false_positives - before.false_positives);
         assert_eq!(asked, denied + 2);
@@ -329,9 +336,9 @@ fn after_many_keys_that_were_there_reads_spare_the_filters_until_one_is_not() {
     }
 }
 
-/// What is told to read from memory alone fails where it would have to read a file.
+/// A read limited to the block cache fails if it would have to read a file.
 #[test]
-fn reads_that_fail_spare_no_filters() {
+fn failed_reads_do_not_make_the_predictor_skip_filters() {
     let home = tempfile::tempdir().unwrap();
     let db = SieveDb::open(&options(), &SieveOptions::default(), home.path()).unwrap();
     fill(&db, &mut Model::new(), 0..500);
@@ -349,23 +356,23 @@ fn reads_that_fail_spare_no_filters() {
         assert!((500..540).all(|i| read(key(i)).unwrap().is_some()));
         assert!(read(key(4)).is_err(), "its block is in no cache");
         assert_eq!(db.get(absent_key(0)).unwrap(), None);
-        assert_eq!(db.stats().unasked, 0);
+        assert_eq!(db.stats().not_consulted, 0);
     }
 }
 
 #[test]
-fn where_reads_are_strict_every_one_asks_the_filters() {
+fn strict_reads_always_use_the_filters() {
     let home = tempfile::tempdir().unwrap();
     let db = SieveDb::open(&options(), &strict(), home.path()).unwrap();
     fill(&db, &mut Model::new(), 0..500);
     cover(&db);
     assert!((0..500).all(|i| db.get(key(i)).unwrap().is_some()));
     assert_eq!(db.get(absent_key(0)).unwrap(), None);
-    assert_eq!(db.stats().unasked, 0);
+    assert_eq!(db.stats().not_consulted, 0);
 }
 
 #[test]
-fn each_look_up_is_counted_once_under_the_right_name() {
+fn each_lookup_is_counted_once_by_outcome() {
     let home = tempfile::tempdir().unwrap();
     let db = SieveDb::open(&options(), &SieveOptions::default(), home.path()).unwrap();
     let mut model = Model::new();
@@ -392,13 +399,13 @@ fn each_look_up_is_counted_once_under_the_right_name() {
     assert_eq!(db.stats_cf("no such family"), None);
     assert!(after.observed_rate() < 0.05);
     assert_ne!(after, Stats::default());
-    // Past the filters is past the counters.
+    // Reads past the filters are not counted.
     db.get_unfiltered(key(1)).unwrap();
     assert_eq!(db.stats(), after);
 }
 
-/// A key that, when it is read for the second time, may write a batch: after the filters were asked,
-/// and before the engine is.
+/// A key that, on its second read, may write a batch: after the filters were checked, and before
+/// the engine is read.
 struct Trap<'a> {
     key: &'static str,
     batch: Option<(&'a Cell<u32>, &'a dyn Fn())>,
@@ -416,20 +423,20 @@ impl AsRef<[u8]> for Trap<'_> {
     }
 }
 
-/// `to` and `from`, of which the second writes the batch; `reads` are those that it has had.
+/// `to` and `from`, of which the second writes the batch. `reads` counts its reads.
 fn to_and_from<'a>(reads: &'a Cell<u32>, batch: &'a dyn Fn()) -> [Trap<'a>; 2] {
     let trap = |key, batch| Trap { key, batch };
     [trap("to", None), trap("from", Some((reads, batch)))]
 }
 
-/// The engine reads many keys at one moment, and so does the front.
+/// The engine reads many keys at one sequence number, and so does `SieveDb`.
 #[test]
-fn a_batch_that_moves_a_record_is_seen_whole_or_not_at_all() {
+fn multi_get_sees_a_write_batch_whole_or_not_at_all() {
     let home = tempfile::tempdir().unwrap();
     let db = SieveDb::open(&options(), &sieve().audit(0), home.path()).unwrap();
     db.put("from", "record").unwrap();
     cover(&db);
-    assert!(db.answer("to").is_absent());
+    assert!(db.filter_answer("to").is_absent());
     let moving = || {
         let mut batch = WriteBatch::default();
         batch.put("to", "record");
@@ -444,9 +451,9 @@ fn a_batch_that_moves_a_record_is_seen_whole_or_not_at_all() {
     assert_eq!(found, [Some(b"record".to_vec()), None]);
 }
 
-/// Each of the two was denied when its turn came, and yet the record was always there.
+/// Each of the two keys was denied at its turn, and yet the record always existed.
 #[test]
-fn a_record_that_moves_between_two_denials_is_found() {
+fn record_that_moves_between_two_absent_answers_is_found() {
     let home = tempfile::tempdir().unwrap();
     let db = SieveDb::open(&options(), &sieve().audit(0), home.path()).unwrap();
     let cf = db.cf_handle(DEFAULT_COLUMN_FAMILY_NAME).unwrap();
@@ -458,50 +465,50 @@ fn a_record_that_moves_between_two_denials_is_found() {
         batch.delete("from");
         db.write(batch).unwrap();
         db.consolidate().unwrap();
-        assert!(db.answer("from").is_absent());
+        assert!(db.filter_answer("from").is_absent());
     };
     let reads = Cell::new(1);
     let keys = to_and_from(&reads, &moving);
-    assert!(db.answer("to").is_absent());
+    assert!(db.filter_answer("to").is_absent());
     let found = db.multi_get_cf(keys.into_iter().map(|key| (&cf, key)));
     let found: Vec<_> = found.into_iter().map(Result::unwrap).collect();
     assert!(reads.get() >= 2, "the batch was written");
     assert_eq!(found, [Some(b"record".to_vec()), None]);
 }
 
-/// Until a call through the bare engine is over, nothing is ruled out.
+/// Until a call through the bare engine has returned, no key is denied.
 #[test]
-fn while_the_bare_engine_is_used_every_answer_is_maybe() {
+fn every_answer_is_maybe_while_the_bare_engine_is_used() {
     let home = tempfile::tempdir().unwrap();
     let db = open(home.path());
     let mut model = Model::new();
     fill(&db, &mut model, 0..200);
     cover(&db);
-    db.with_engine(|engine| {
+    db.with_engine_untracked(|engine| {
         engine.put(b"by the engine", b"x").unwrap();
-        db.wait_until_known(std::time::Duration::from_secs(5));
+        db.wait_for_maintenance(std::time::Duration::from_secs(5));
         for i in 0..200 {
-            assert_eq!(db.answer(absent_key(i)), Answer::Maybe);
+            assert_eq!(db.filter_answer(absent_key(i)), Answer::Maybe);
         }
-        assert!(!db.wait_until_covered(std::time::Duration::ZERO));
+        assert!(!db.wait_until_complete(std::time::Duration::ZERO));
     });
     model.insert(b"by the engine".to_vec(), b"x".to_vec());
-    whole(&db, &model);
+    check_settled(&db, &model);
 }
 
 #[test]
-fn a_panic_in_the_bare_engine_does_not_silence_the_filters_for_ever() {
+fn filters_resume_after_a_panic_in_the_bare_engine() {
     let home = tempfile::tempdir().unwrap();
     let db = open(home.path());
     let mut model = Model::new();
     fill(&db, &mut model, 0..200);
     let used = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        db.with_engine(|engine| {
+        db.with_engine_untracked(|engine| {
             engine.put(b"then it panicked", b"x").unwrap();
             std::panic::resume_unwind(Box::new("planted"));
         });
     }));
     assert!(used.is_err());
     model.insert(b"then it panicked".to_vec(), b"x".to_vec());
-    whole(&db, &model);
+    check_settled(&db, &model);
 }

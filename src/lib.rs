@@ -1,7 +1,8 @@
-//! A front of scalable Bloom filters for LSM stores: a miss is answered before the engine is entered.
+//! Scalable Bloom filters in front of an LSM store: a miss is answered before the engine is
+//! entered.
 //!
-//! A key that was added is never answered absent; a filter is derived, so damage to it costs time,
-//! never an answer; every doubt means *maybe*.
+//! A key that was added is never answered absent. A filter is derived from the data, so damage to
+//! it costs time, never an answer. Every doubt means *maybe*.
 //!
 //! ```no_run
 //! # #[cfg(feature = "rocksdb")] {
@@ -11,18 +12,19 @@
 //! options.create_if_missing(true);
 //! let db = SieveDb::open(&options, &SieveOptions::default(), "/tmp/users")?;
 //! db.put(b"ada", b"1815")?;
-//! assert!(db.get(b"charles")?.is_none()); // hardly ever asks the engine
+//! assert!(db.get(b"charles")?.is_none()); // almost never enters the engine
 //! # }
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! It stands on `lsm-sieve-filter` ([`math`], [`hash`], [`filter`]), `lsm-sieve-format` ([`disk`],
-//! [`mod@format`]) and `lsm-sieve-support` (fault points, atomics), which have maps of their own.
+//! The crate builds on `lsm-sieve-filter` ([`math`], [`hash`], [`filter`]), `lsm-sieve-format`
+//! ([`disk`], [`mod@format`]) and `lsm-sieve-support` (fault points, atomics). Each of them has its
+//! own map.
 //!
 //! # Map
 //!
-//! Each module uses only what stands before it:
-//! `threads` -> `rcu` -> [`segment`] -> `stats` -> `rocks` -> `differential`.
+//! Each module uses only what stands before it: `threads` -> `rcu` -> [`segment`] -> `predictor` ->
+//! `stats` -> `rocks` -> `differential`.
 
 #[cfg(all(test, interleave))]
 mod interleavings;
@@ -32,6 +34,8 @@ mod threads;
 
 #[cfg(feature = "rocksdb")]
 pub mod differential;
+#[cfg(feature = "rocksdb")]
+mod predictor;
 #[cfg(feature = "rocksdb")]
 mod rocks;
 #[cfg(feature = "rocksdb")]
@@ -46,7 +50,7 @@ use lsm_sieve_support::{planted, sync};
 pub use math::{Bits, Items, Rate, RateError};
 #[cfg(feature = "rocksdb")]
 pub use rocks::*;
-/// The binding whose options, batches and errors [`SieveDb`] takes and gives.
+/// The RocksDB binding whose options, batches and errors [`SieveDb`] accepts and returns.
 #[cfg(feature = "rocksdb")]
 pub use rocksdb;
 #[cfg(feature = "rocksdb")]

@@ -1,10 +1,11 @@
-//! Values that many read without a pause and few replace (read-copy-update).
+//! Values that many threads read without waiting and few replace (read-copy-update).
 //!
-//! A reader of a filter does a dozen loads that the processor overlaps with those of the next
-//! look-up. One locked instruction, as any reference count or hazard pointer needs, ends that: it
-//! waits for all of them. So a reader here only stores to a slot of its own thread, and the writer
-//! pays: it swaps the value, makes every running thread pass a barrier (`membarrier(2)`), and
-//! waits until each slot has been seen idle before it drops the old value.
+//! A lookup in a filter does a dozen loads, which the processor overlaps with those of the next
+//! lookup. One locked instruction, as any reference count or hazard pointer needs, ends the
+//! overlap: it waits for all of those loads. So a reader here only stores to a slot of its own
+//! thread, and the writer pays. The writer swaps the value, makes every running thread pass a
+//! barrier (`membarrier(2)`), and waits until it has seen each slot idle. Then it drops the old
+//! value.
 //!
 //! ```text
 //! reader   slot = busy;  (compiler barrier)   load value;  use it;   slot = idle
@@ -12,12 +13,13 @@
 //! ```
 //!
 //! *Invariant.* Either the writer's wait sees the slot busy, or the reader's load sees the new
-//! value: the two barriers order store before load on one side and swap before look on the other
-//! (Dekker). Where the system has no such barrier, readers pay for a fence. It holds for every load
-//! while the slot is busy, so one read may look at several values.
+//! value. The two barriers guarantee it: they order the reader's store before its load, and the
+//! writer's swap before its check of the slot (Dekker). If the system has no such barrier, readers
+//! pay for a fence. The invariant holds for every load while the slot is busy, so one read may use
+//! several values.
 //!
-//! Threads that find all slots taken share two counters and pay for atomic additions. Reading must be
-//! short and must not wait for a writer; reads may nest.
+//! Threads that find all slots taken share two counters and pay for atomic additions. A read must
+//! be short and must not wait for a writer. Reads may nest.
 
 #![expect(
     unsafe_code,
@@ -33,8 +35,9 @@ use crate::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering, fence};
 use crate::sync::{Mutex, unpoisoned, yield_now};
 use crate::threads::{OwnSlot, SLOTS};
 
-/// Where all readers of a process say that they read: one place, so that a read costs no pointer to
-/// it. A writer waits for the reads of other values too; they are as short as those of its own.
+/// All readers of the process announce their reads here. There is only one such place, so a read
+/// needs no pointer to it. A writer also waits for reads of other values; they are as short as
+/// those of its own.
 #[derive(Debug)]
 struct Readers {
     slots: [Slot; SLOTS],
@@ -62,16 +65,17 @@ crate::sync::lazy_static! {
     };
 }
 
-/// How many reads one thread has under way, on a cache line that only it writes; and [`FENCED`].
+/// Number of reads that one thread has under way, and [`FENCED`]. Only this thread writes the cache
+/// line.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Slot(AtomicU32);
 
-/// In a slot: its thread pays for a fence, unless the writer was found to pay for both since.
+/// Bit in a slot: its thread pays for a fence, until it finds that the writer pays for both sides.
 const FENCED: u32 = 1 << 31;
 
 impl Readers {
-    /// Begins a read where that takes one store: the thread reads nothing now and need not pay for
+    /// Begins a read with a single store. `None` if the thread is reading already or has to pay for
     /// a fence.
     #[inline]
     fn read_at_once(&'static self, own: OwnSlot) -> Option<Reading> {
@@ -79,8 +83,8 @@ impl Readers {
         if slot.load(Ordering::Relaxed) != 0 {
             return None;
         }
-        // A constant is stored, and not a sum: the look-up before may still be waiting for its own
-        // store to this place.
+        // Stores a constant and not a sum: the previous lookup may still be waiting for its own
+        // store to this slot.
         slot.store(1, Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);
         Some(Reading::own(slot, 0))
@@ -106,7 +110,7 @@ impl Readers {
         Reading::own(slot, before)
     }
 
-    /// Waits until every read that began before is over; false when that cannot be known.
+    /// Waits until every read that began before is over. False if the system cannot tell.
     fn wait(&self) -> bool {
         if !heavy_barrier() {
             return false;
@@ -119,10 +123,10 @@ impl Readers {
     }
 }
 
-/// The readers without a slot of their own. Each counts itself on the side of the day; a writer
-/// turns to the other side and waits for the one it left, twice, so that readers who keep coming
-/// never keep it waiting. A reader who counts itself on a side after the writer has found it empty
-/// comes after the writer's swap, and loads the new value.
+/// The readers without a slot of their own. Each counts itself on the current side. A writer
+/// switches to the other side and waits until the one it left is empty, twice, so that a stream of
+/// new readers never keeps it waiting. A reader that counts itself on a side after the writer has
+/// found it empty comes after the writer's swap, so it loads the new value.
 #[derive(Debug)]
 struct Crowd {
     sides: [Slot; 2],
@@ -134,7 +138,7 @@ impl Crowd {
     fn enter(&self) -> &AtomicU32 {
         let slot = &self.sides[self.side.load(Ordering::SeqCst)].0;
         slot.fetch_add(1, Ordering::SeqCst);
-        // An atomic addition orders no later load of another place.
+        // An atomic addition does not order later loads from other addresses.
         fence(Ordering::SeqCst);
         slot
     }
@@ -155,24 +159,25 @@ fn wait_until_idle(slot: &AtomicU32) {
     }
 }
 
-/// A read under way: values loaded under it live until it is dropped. It stays on its thread.
+/// A read under way. Values loaded under it live until it is dropped. It stays on its thread.
 #[derive(Debug)]
 pub(crate) struct Reading {
     slot: &'static AtomicU32,
-    /// What to put back; `None` in the crowd, where others count too.
+    /// The value to restore; `None` in the crowd, where other threads count in the same slot.
     before: Option<u32>,
     _here: PhantomData<*const ()>,
 }
 
 impl Reading {
-    /// A read that begins now.
+    /// Begins a read.
     #[inline]
     pub(crate) fn begin() -> Self {
         let at_once = OwnSlot::get().and_then(Self::begin_at_once);
         at_once.unwrap_or_else(|| READERS.read())
     }
 
-    /// [`Reading::begin`] where it takes neither a call nor a fence; `None` within another read.
+    /// [`Reading::begin`] if it needs neither a call nor a fence; `None` otherwise, as in a nested
+    /// read.
     #[inline]
     pub(crate) fn begin_at_once(own: OwnSlot) -> Option<Self> {
         READERS.read_at_once(own)
@@ -207,7 +212,7 @@ impl Drop for Reading {
     }
 }
 
-/// A value that is replaced while it is read.
+/// A value that can be replaced while it is read.
 #[derive(Debug)]
 pub(crate) struct Published<T> {
     current: AtomicPtr<T>,
@@ -228,11 +233,11 @@ impl<T: Send + Sync> Published<T> {
     /// Calls `read` with the current value. `read` must be short and publish nothing.
     #[inline]
     pub(crate) fn with<R>(&self, read: impl FnOnce(&T) -> R) -> R {
-        // One call of `read`, whichever way it begins: then it is compiled into its caller.
+        // Only one call of `read`, however the read begins, so that it is inlined into the caller.
         read(self.get(&Reading::begin()))
     }
 
-    /// The value that is current now, for as long as the read is under way.
+    /// The current value, for as long as the read is under way.
     #[inline]
     pub(crate) fn get<'r>(&'r self, _under: &'r Reading) -> &'r T {
         // SAFETY: the pointer came from a box; the writer that replaces it frees the box only
@@ -240,8 +245,8 @@ impl<T: Send + Sync> Published<T> {
         unsafe { &*self.current.load(Ordering::Acquire) }
     }
 
-    /// Replaces the value and drops the old one once nobody reads it. Where the system cannot tell
-    /// any more, the old one is never dropped: memory is lost, and not a read.
+    /// Replaces the value and drops the old one once no read uses it. If the system can no longer
+    /// tell, the old value is never dropped: memory is lost, but no read.
     pub(crate) fn publish(&self, value: T) {
         let old = self
             .current
@@ -275,7 +280,8 @@ fn prepare_barriers() {
     });
 }
 
-/// False when the system, which agreed at the start, refuses: a sandbox put up later may.
+/// False if the system refuses, although it agreed at the start: a sandbox set up later may do
+/// that.
 fn heavy_barrier() -> bool {
     fence(Ordering::SeqCst);
     !WRITER_PAYS.load(Ordering::SeqCst) || barriers::everywhere()
@@ -295,7 +301,8 @@ mod barriers {
     }
 }
 
-/// Nor does Miri or a checker model one: there both sides pay for a fence.
+/// Other systems have no such barrier, and neither Miri nor a checker models one: both sides pay
+/// for a fence.
 #[cfg(not(all(target_os = "linux", not(miri), not(interleave))))]
 mod barriers {
     pub(super) fn register() -> bool {
@@ -311,7 +318,7 @@ mod barriers {
 mod tests {
     use super::*;
 
-    /// Says in `alive`, which outlives it, whether it has been dropped.
+    /// Notes in `alive`, which outlives it, whether it has been dropped.
     struct Canary<'a> {
         alive: &'a AtomicBool,
     }
@@ -341,7 +348,7 @@ mod tests {
                         value.with(|outer| {
                             let alive = outer.alive;
                             value.with(|inner| assert!(inner.alive.load(Ordering::SeqCst)));
-                            // The writer's chance to drop what is being read.
+                            // Gives the writer a chance to drop the value that is being read.
                             std::thread::yield_now();
                             assert!(alive.load(Ordering::SeqCst), "dropped under a reader");
                         });
@@ -370,16 +377,16 @@ mod tests {
         read_while_replacing(SLOTS + 6, 20);
     }
 
-    /// Lets the system refuse a call to this thread, as a sandbox does.
+    /// Makes the system refuse a call to this thread, as a sandbox does.
     #[cfg(all(target_os = "linux", not(miri), not(interleave)))]
     fn forbid(call: std::ffi::c_long) -> std::io::Result<()> {
-        // What <linux/filter.h> puts together from its parts.
+        // Codes that <linux/filter.h> combines from parts.
         const LOAD: u16 = 0x20;
         const SKIP_UNLESS: u16 = 0x15;
         const RETURN: u16 = 0x06;
         let step = |code, jf, k| libc::sock_filter { code, jt: 0, jf, k };
         let mut steps = [
-            // The call's number comes first in what a filter is shown.
+            // The call's number comes first in the data that a filter gets.
             step(LOAD, 0, 0),
             step(SKIP_UNLESS, 1, call as u32),
             step(RETURN, 0, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32),
@@ -400,7 +407,7 @@ mod tests {
         }
     }
 
-    /// A sandbox may be put up after the start. Nobody can tell any more who reads the old value.
+    /// A sandbox may be set up after the start. Then no one can tell who reads the old value.
     #[cfg(all(target_os = "linux", not(miri), not(interleave)))]
     #[test]
     fn a_value_stays_where_the_system_refuses_the_barrier() {

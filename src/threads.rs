@@ -1,7 +1,7 @@
 //! A small number for each thread, so that it can have memory that no other thread writes.
 //!
-//! *Invariant.* A slot belongs to one thread at a time. Who takes it sees all that the threads before
-//! wrote in their memory of that number, since each gave it back when it ended.
+//! *Invariant.* A slot belongs to one thread at a time. A new owner sees everything that earlier
+//! owners wrote to the memory of that slot, because each released the slot when it ended.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -9,25 +9,25 @@ use std::marker::PhantomData;
 use crate::planted::planted;
 use crate::sync::atomic::{AtomicU64, Ordering};
 
-/// How many threads of a process have a slot of their own at once.
+/// Maximum number of threads that have a slot at the same time.
 pub(crate) const SLOTS: usize = match (cfg!(interleave), cfg!(miri)) {
     (true, _) => 1,
     (_, true) => 4,
     _ => 64,
 };
 
-/// A bit for each slot that a thread has.
+/// One bit for each slot, set while a thread has it.
 #[cfg(not(interleave))]
 static TAKEN: AtomicU64 = AtomicU64::new(0);
 
 const _: () = assert!(SLOTS <= u64::BITS as usize);
 
-/// The number of a thread that has none.
+/// The number of a thread without a slot.
 const NONE: usize = usize::MAX;
 
 #[cfg(not(interleave))]
 thread_local! {
-    // Constant and without a destructor: one load, in a thread that is ending as well.
+    // Constant and without a destructor: reading it is one load, even in a thread that is ending.
     static MINE: Cell<usize> = const { Cell::new(NONE) };
     static LEAVING: Leaving = const { Leaving };
 }
@@ -41,7 +41,7 @@ crate::sync::thread_local! {
     static MINE: Cell<usize> = Cell::new(NONE);
 }
 
-/// Gives the slot of its thread back when that ends.
+/// Releases the slot of its thread when the thread ends.
 #[cfg(not(interleave))]
 struct Leaving;
 
@@ -55,14 +55,15 @@ impl Drop for Leaving {
     }
 }
 
-/// Whether this thread will give back what it takes: not if it is ending. One that comes here for the first
-/// time from a destructor of its C library may keep its slot; it is one less for others.
+/// Whether this thread will release a slot that it takes: not if it is ending. A thread that calls
+/// this for the first time from a destructor of its C library may keep its slot, which is then lost
+/// to others.
 #[cfg(not(interleave))]
 fn gives_back() -> bool {
     LEAVING.try_with(|_| ()).is_ok()
 }
 
-/// The threads of a checked program end with it.
+/// A checked program ends together with its threads, so it needs no release.
 #[cfg(interleave)]
 fn gives_back() -> bool {
     true
@@ -76,13 +77,14 @@ pub(crate) struct OwnSlot {
 }
 
 impl OwnSlot {
-    /// The slot of this thread; `None` while others have all of them, and in a thread that is ending.
+    /// The slot of this thread. `None` while other threads have all slots, and in a thread that is
+    /// ending.
     #[inline]
     pub(crate) fn get() -> Option<Self> {
         Self::known().or_else(Self::ask)
     }
 
-    /// The slot of this thread if it has asked for one: without a call.
+    /// The slot of this thread if it has taken one. Makes no call.
     #[inline]
     pub(crate) fn known() -> Option<Self> {
         let index = MINE.with(Cell::get);
@@ -112,7 +114,7 @@ impl OwnSlot {
         Self::known()
     }
 
-    /// Below [`SLOTS`].
+    /// The slot's number, below [`SLOTS`].
     #[inline]
     pub(crate) fn index(self) -> usize {
         self.index
@@ -127,7 +129,7 @@ mod tests {
 
     use super::*;
 
-    /// A pool that lets idle threads go and starts others would be without slots one day.
+    /// Otherwise a pool that ends idle threads and starts new ones would run out of slots one day.
     #[test]
     fn a_slot_is_taken_again_when_its_thread_has_ended() {
         let has_slot = || thread::spawn(|| OwnSlot::get().is_some()).join().unwrap();
@@ -147,7 +149,7 @@ mod tests {
                     assert!(first.is_none() || first == again, "kept");
                     let (go_on, until) = channel::<()>();
                     send.send((again, go_on)).unwrap();
-                    // Until all have asked.
+                    // Until every thread has asked for a slot.
                     assert!(until.recv().is_err());
                 });
             }
@@ -161,7 +163,7 @@ mod tests {
         });
     }
 
-    /// Asks when it is dropped.
+    /// Asks for a slot when it is dropped.
     struct Late(RefCell<Option<Sender<bool>>>);
 
     impl Drop for Late {
@@ -176,7 +178,7 @@ mod tests {
         static LATE: Late = const { Late(RefCell::new(None)) };
     }
 
-    /// Its number may be another's by then.
+    /// By then, its number may belong to another thread.
     #[test]
     fn a_thread_that_ends_asks_in_vain() {
         let (send, late) = channel();

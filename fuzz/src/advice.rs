@@ -1,4 +1,4 @@
-//! What is known of a filter, whatever it is: advice that keeps what it says, or a reason.
+//! Any known properties of a filter: advice that keeps its promises, or a reason.
 
 use arbitrary::{Arbitrary, Result, Unstructured};
 use lsm_sieve::math::{Bits, Items, Probes, Rate};
@@ -6,7 +6,7 @@ use lsm_sieve_cli::advise::design::Design;
 use lsm_sieve_cli::advise::filter::{Advice, Wish};
 use lsm_sieve_cli::advise::front::Measured;
 
-/// The input as a wish, and as what was measured.
+/// Reads the input as a request, and as measurements.
 pub fn run(bytes: &[u8]) {
     let mut input = Unstructured::new(bytes);
     if let Ok(wish) = wish(&mut input)

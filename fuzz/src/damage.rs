@@ -1,5 +1,5 @@
-//! A file of ours that was damaged: every error of up to three bits in a block, and every file of
-//! another length, is noticed; damage whose checksums fit is refused or read as what it says.
+//! A damaged file of ours: every error of up to three bits in a block, and every file of another
+//! length, is detected. Damage with matching checksums is refused, or read as what it says.
 
 use super::{mend, sidecar, store};
 use arbitrary::{Result, Unstructured};
@@ -9,7 +9,7 @@ use lsm_sieve::hash::{HashId, Seed};
 use lsm_sieve::math::{Bits, Items, Probes};
 use lsm_sieve::segment::SegmentId;
 
-/// Makes a file, and damages it as the rest of the input says.
+/// Builds a file, and damages it as the rest of the input says.
 pub fn run(bytes: &[u8]) {
     _ = damage(&mut Unstructured::new(bytes));
 }
@@ -62,19 +62,19 @@ fn spoilt(good: &[u8], input: &mut Unstructured<'_>) -> Result<Vec<u8>> {
     Ok(spoilt)
 }
 
-/// A sidecar of any kind, that may say what none can.
+/// A sidecar of any kind, possibly with impossible values.
 pub fn written(input: &mut Unstructured<'_>) -> Result<Sidecar> {
-    let covers = input.int_in_range(0..=300_u32)?;
+    let covered = input.int_in_range(0..=300_u32)?;
     let id = |number: u32| SegmentId::from_bytes(u128::from(number).to_le_bytes());
     let stages = 0..input.int_in_range(1..=5)?;
     let stages: Vec<StageRecord> = stages.map(|_| stage(input)).collect::<Result<_>>()?;
     let subject = if input.arbitrary()? {
-        Subject::Segment(id(covers))
+        Subject::Segment(id(covered))
     } else {
-        let covers: Vec<SegmentId> = (0..covers).map(id).collect();
+        let covered: Vec<SegmentId> = (0..covered).map(id).collect();
         Subject::Summary {
             key_space: input.arbitrary()?,
-            covers,
+            covered,
         }
     };
     Ok(Sidecar {

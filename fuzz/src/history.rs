@@ -1,5 +1,5 @@
-//! A filter's life, step by step beside a table that is never wrong: keys come and are validly
-//! removed, filters are merged, resized, stored and read back, and no member is ever denied.
+//! The life of a filter, step by step beside an exact table: keys are added and validly removed,
+//! filters are merged, resized, stored and read back, and no member is ever denied.
 
 use super::store;
 use arbitrary::{Result, Unstructured};
@@ -11,10 +11,10 @@ use lsm_sieve_classics::filter::{
 };
 use std::collections::{HashMap, HashSet, VecDeque};
 
-/// Every step looks at all keys, so a long life takes long and shows little that is new.
+/// Every step checks all keys, so a long life takes long and shows little that is new.
 const BYTES_MAX: usize = 1_000;
 
-/// Chooses a filter, and lives through the rest of the input.
+/// Chooses a filter, and takes its steps from the rest of the input.
 pub fn run(bytes: &[u8]) {
     _ = live(&mut Unstructured::new(&bytes[..bytes.len().min(BYTES_MAX)]));
 }
@@ -81,7 +81,7 @@ fn stages(items: Items, rate: Rate, input: &mut Unstructured<'_>) -> Result<()> 
                 None
             }
         };
-        // Few at a time, and of few bits: an expanded one is expanded again.
+        // Few at a time, and of few bits: an expanded one may be expanded again.
         let fits = |(stage, _): &(Stage, _)| stage.size().get() < 1 << 16;
         all.extend(made.filter(fits));
         if all.len() > 4 {
@@ -100,16 +100,16 @@ fn stages(items: Items, rate: Rate, input: &mut Unstructured<'_>) -> Result<()> 
 
 // ------------------------------------------------------------------ counters
 
-/// A filter that knows how often a key was inserted, never too low, and forgets what is removed.
+/// A filter that counts how often a key was inserted, never too low, and supports removal.
 trait Counts: Sized {
     fn insert(&mut self, key: KeyHash);
-    /// Takes back an insertion; false when it cannot tell where it went.
+    /// Removes an insertion. Returns false if it cannot tell where it went.
     fn remove(&mut self, key: KeyHash) -> bool;
-    /// The most that the key may have been inserted.
+    /// An upper bound on how often the key was inserted.
     fn at_most(&self, key: KeyHash) -> u64;
     /// The same filter, from its words.
     fn reread(&self) -> Self;
-    /// Takes in all insertions of a copy of itself.
+    /// Adds all insertions of a copy of itself.
     fn doubled(&mut self) -> bool;
 }
 
@@ -272,7 +272,7 @@ fn counted<F: Counts>(filter: Option<F>, input: &mut Unstructured<'_>) -> Result
     Ok(())
 }
 
-/// Counters that are raised only where they are least: nothing can be removed.
+/// Counters that are raised only if they are the least: nothing can be removed.
 fn minimal(filter: Option<MinimalIncrease>, input: &mut Unstructured<'_>) -> Result<()> {
     let Some(mut filter) = filter else {
         return Ok(());
@@ -313,7 +313,7 @@ fn growing(growth: Growth, width: CounterWidth, input: &mut Unstructured<'_>) ->
 
 // ------------------------------------------------------------------ the exceptions
 
-/// A key is recent until (g - 1) n newer ones came; here by count.
+/// A key is recent until (g - 1) n newer ones were added, here by count.
 fn sliding(items: Items, rate: Rate, input: &mut Unstructured<'_>) -> Result<()> {
     let options = SlidingOptions {
         kind: *input.choose(&store::LAYOUTS)?,
@@ -345,7 +345,7 @@ fn sliding(items: Items, rate: Rate, input: &mut Unstructured<'_>) -> Result<()>
     Ok(())
 }
 
-/// Bloom's table of codes takes keys until one cell is left.
+/// Bloom's hash-coded table takes keys until one cell is left.
 fn coded(table: Option<HashCoding>, input: &mut Unstructured<'_>) -> Result<()> {
     let Some(mut table) = table else {
         return Ok(());
@@ -364,7 +364,7 @@ fn coded(table: Option<HashCoding>, input: &mut Unstructured<'_>) -> Result<()> 
     Ok(())
 }
 
-/// A composite may deny a member, and never says of one that it was never added.
+/// A composite filter may deny a member, but never says that a member was never added.
 fn composite(sized: (Items, Rate), input: &mut Unstructured<'_>) -> Result<()> {
     let kind = *input.choose(&store::LAYOUTS)?;
     let Ok(set) = Composite::with_rates(kind, sized, sized) else {

@@ -1,19 +1,19 @@
-//! What must hold of the crate for any input, one matter a file; each `run` panics where it does
-//! not.
+//! The properties that hold for any input, one subject a file. Each `run` panics if one does not
+//! hold.
 //!
-//! | target | input | must hold |
+//! | target | input | property |
 //! |---|---|---|
 //! | [`sidecar`] | a file | refused, or read as the one file of that filter; never a panic |
-//! | [`damage`] | a filter, and what befalls its file | the damage is noticed |
-//! | [`snapshot`] | a summary, and what befalls its folder | no key is lost, on any way back |
+//! | [`damage`] | a filter, and damage to its file | the damage is detected |
+//! | [`snapshot`] | a summary, and faults of its folder | no key is lost, on any way back |
 //! | [`history`] | steps in the life of a filter | no member is denied |
 //! | [`state`] | the differential store's own records | refused, or the one encoding |
 //! | [`trace`] | a trace, packed or not | every id or an error, never fewer ids |
-//! | [`advice`] | what is known of a filter | no panic, and no promise that is not kept |
+//! | [`advice`] | known properties of a filter | no panic, and no promise that is not kept |
 //!
-//! Two users: the fuzzer, which looks for inputs (`make fuzz`), and the test suite of the crate,
-//! which includes this file and runs the inputs that were found worth keeping, on a stable
-//! compiler: `seeds/`, made by `cargo run --bin seeds`, and `regressions/`, one for each bug.
+//! Two users: the fuzzer, which searches for inputs (`make fuzz`), and the test suite of the crate.
+//! The test suite includes this file and runs the inputs that were worth keeping, on a stable
+//! compiler: `seeds/`, written by `cargo run --bin seeds`, and `regressions/`, one for each bug.
 
 pub mod advice;
 pub mod damage;
@@ -28,7 +28,7 @@ pub mod trace;
 
 pub use store::spread;
 
-/// A target: its name, and what it does with an input.
+/// A target: its name, and the function that runs an input.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All of them.

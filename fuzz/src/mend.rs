@@ -1,15 +1,14 @@
-//! Checksums put right again, so that what stands behind them is reached.
+//! Recomputes checksums, so that the checks behind them are reached.
 
-/// What ends a header and each block.
+/// The checksum that ends a header and each block.
 const CRC: usize = 4;
 const BLOCK: usize = 4096;
 const TRAILER: usize = 20;
-/// Where a header says how long it is.
+/// The offset of a header's length.
 const AT_HEADER_LENGTH: usize = 12;
 const AT_TOTAL_LENGTH: usize = 16;
 
-/// The same sidecar with lengths and checksums that fit; the bytes as they are where there is no
-/// room for them.
+/// The same sidecar with matching lengths and checksums; the bytes unchanged if they are too short.
 pub fn sidecar(bytes: &[u8]) -> Vec<u8> {
     let mut mended = bytes.to_vec();
     _ = mend(&mut mended);
@@ -35,14 +34,14 @@ fn mend(bytes: &mut [u8]) -> Option<()> {
     Some(())
 }
 
-/// Makes the last four bytes the checksum of those before, and returns it.
+/// Sets the last four bytes to the checksum of those before, and returns it.
 fn checksum(part: &mut [u8]) -> Option<[u8; CRC]> {
     let (data, crc) = part.split_last_chunk_mut::<CRC>()?;
     *crc = crc32fast::hash(data).to_le_bytes();
     Some(*crc)
 }
 
-/// The same identity with a length and a checksum that fit.
+/// The same identity with a matching length and checksum.
 pub fn identity(bytes: &[u8]) -> Vec<u8> {
     let mut mended = bytes.to_vec();
     let length = u32::try_from(mended.len())

@@ -1,14 +1,15 @@
-//! A bound on memory: bytes from a disk must not make a reader ask for much more than they are.
+//! A bound on memory: bytes from a disk must not make a reader allocate much more than their size.
 //!
-//! Counted by the allocator of the fuzzer's programs alone (`cfg(fuzzing)`); the test suite has
-//! another one. How long an input may take is the fuzzer's `-timeout`.
+//! Only the allocator of the fuzzer's programs counts (`cfg(fuzzing)`); the test suite has another
+//! one. The time of an input is limited by the fuzzer's `-timeout`.
 
-/// What a reader may hold for an input of so many bytes: four times as much, and 64 KiB.
+/// The memory that a reader may hold for an input of this many bytes: four times as much, and 64
+/// KiB.
 pub fn allowance(input: usize) -> usize {
     input.saturating_mul(4).saturating_add(64 << 10)
 }
 
-/// Runs `work`; it may hold `most` bytes more than were held before.
+/// Runs `work`, which may hold `most` bytes more than before.
 #[cfg(not(fuzzing))]
 pub fn within<T>(_most: usize, work: impl FnOnce() -> T) -> T {
     work()

@@ -1,15 +1,15 @@
-//! Any bytes as a sidecar, and as an identity: refused with a reason, or read as the one file that
-//! says this.
+//! Any bytes as a sidecar, and as an identity: refused with a reason, or read as the one file with
+//! this content.
 
 use super::{mend, meter};
 use lsm_sieve::filter::Stage;
 use lsm_sieve::format::{self, FormatError, Sidecar, StageRecord};
 use lsm_sieve::hash::KeyHash;
 
-/// The high byte of the flags, which a reader may ignore and a writer leaves out.
+/// The high byte of the flags, which a reader may ignore and a writer sets to zero.
 const AT_IGNORED_FLAGS: usize = 11;
 
-/// The bytes as they are, and again with checksums that fit.
+/// Reads the bytes as they are, and again with matching checksums.
 pub fn run(bytes: &[u8]) {
     _ = read(bytes);
     _ = read(&mend::sidecar(bytes));
@@ -17,7 +17,7 @@ pub fn run(bytes: &[u8]) {
     identity(&mend::identity(bytes));
 }
 
-/// The sidecar in these bytes, held to what must be true of every one.
+/// The sidecar in these bytes, checked for the properties that every sidecar has.
 pub fn read(bytes: &[u8]) -> Result<Sidecar, FormatError> {
     let allowed = meter::allowance(bytes.len());
     let decoded = meter::within(allowed, || format::decode(bytes));
@@ -37,7 +37,7 @@ pub fn read(bytes: &[u8]) -> Result<Sidecar, FormatError> {
     decoded
 }
 
-/// Whatever a stage holds, it can be asked, or is refused.
+/// Any stage can be probed, or is refused.
 fn ask(stage: &StageRecord) {
     let StageRecord {
         shape,

@@ -1,5 +1,5 @@
-//! A summary, put away and read back: whatever befalls its folder, what is loaded is what was
-//! stored, and the filter goes on with all of its keys.
+//! A summary that is stored and loaded: whatever happens to its folder, the loaded one is a stored
+//! one, and the filter goes on with all of its keys.
 
 use super::store;
 use arbitrary::{Result, Unstructured};
@@ -19,13 +19,14 @@ const KEY_SPACE: u32 = 3;
 /// A long life takes long and shows little that is new.
 const BYTES_MAX: usize = 600;
 
-/// Grows a summary and stores it more than once, on a disk that fails, loses power and rots.
+/// Grows a summary and stores it more than once, on a disk that fails, loses power and corrupts
+/// data.
 pub fn run(bytes: &[u8]) {
     _ = live(&mut Unstructured::new(&bytes[..bytes.len().min(BYTES_MAX)]));
 }
 
 fn live(input: &mut Unstructured<'_>) -> Result<()> {
-    let imprint = store::imprint().remixed();
+    let imprint = store::imprint().for_summary();
     let options = options(input)?;
     let mut summary = Scalable::new(imprint, options);
     let mut keys = Vec::new();
@@ -38,7 +39,7 @@ fn live(input: &mut Unstructured<'_>) -> Result<()> {
         match input.int_in_range(0..=9)? {
             0..=4 => insert(&summary, &mut keys, input)?,
             5 => {
-                // Noted whatever comes of it: the file may be there after an error, too.
+                // Recorded whatever the result: the file may exist after an error, too.
                 stored.push((snapshot(&summary), keys.clone()));
                 _ = folder(&disk).store(&stored[stored.len() - 1].0);
             }
@@ -111,7 +112,7 @@ fn snapshot(summary: &Scalable) -> Sidecar {
         imprint: chain.imprint(),
         subject: Subject::Summary {
             key_space: KEY_SPACE,
-            covers: vec![SegmentId::from_bytes([5; 16])],
+            covered: vec![SegmentId::from_bytes([5; 16])],
         },
         source: Source::Snapshot,
         entries: chain.items().get(),
@@ -124,10 +125,10 @@ fn chain(sidecar: &Sidecar, imprint: Imprint) -> Chain {
     Chain::new(imprint, sidecar.stages.iter().map(store::stage).collect())
 }
 
-/// A snapshot, and the keys that it speaks for.
+/// A snapshot, and the keys that it covers.
 type Stored = (Sidecar, Vec<KeyHash>);
 
-/// What the folder holds, if it can be read: one of those that were stored, to the last bit.
+/// The content of the folder, if it can be read: one of the stored snapshots, bit for bit.
 fn load<'a>(disk: &MemoryDisk, stored: &'a [Stored]) -> Option<&'a Stored> {
     let found = folder(disk).load(SidecarName::Summary(KEY_SPACE)).ok()??;
     let known = stored.iter().find(|(sidecar, _)| *sidecar == found);
@@ -149,7 +150,7 @@ fn after_power_cut(disk: &MemoryDisk, input: &mut Unstructured<'_>) -> Result<Me
     Ok(found.expect("there is a disk when the power comes back"))
 }
 
-/// A flipped bit in the file of the summary, past the door that writes files whole.
+/// Flips a bit in the summary's file, past the functions that write files whole.
 fn rot(disk: &MemoryDisk, input: &mut Unstructured<'_>) -> Result<()> {
     let Ok(names) = disk.list(Path::new(FOLDER)) else {
         return Ok(());

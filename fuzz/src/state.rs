@@ -1,5 +1,5 @@
-//! What the differential store writes of its own: its state, its records, the names of its files.
-//! The decoders are included as they stand, since nothing outside of the store sees them.
+//! The data that the differential store itself writes: its state, its records, the names of its
+//! families. The decoders are included by path, since they are private to the store.
 
 use super::meter;
 
@@ -11,7 +11,7 @@ mod record;
 
 use kept::{State, StateError, VERSION};
 
-/// The bytes as a state, as a record and as the name of a column family.
+/// Reads the bytes as a state, as a record and as the name of a column family.
 pub fn run(bytes: &[u8]) {
     match meter::within(meter::allowance(bytes.len()), || State::decode(bytes)) {
         Ok(state) => holds(&state, bytes),
@@ -29,23 +29,26 @@ pub fn run(bytes: &[u8]) {
     }
 }
 
-/// A state that was read is the one of its bytes, and so are those that follow it.
+/// A decoded state has one encoding, and so have the states that follow it.
 fn holds(state: &State, bytes: &[u8]) {
     assert_eq!(state.encode(), bytes, "one state, one encoding");
     assert!((1..=state.newest).contains(&state.oldest));
     assert!(state.main_is_here || state.oldest == 1);
-    assert!(state.frozen().newest > state.newest, "no number is left");
+    assert!(
+        state.with_new_generation().newest > state.newest,
+        "no number is left"
+    );
     for next in [state.moved_to(bytes), state.moved_to(b""), state.unmoved()] {
         assert_eq!(State::decode(&next.encode()), Ok(next));
     }
 }
 
-/// A few inputs of each kind that are accepted.
+/// A few accepted inputs of each kind.
 pub fn examples() -> Vec<Vec<u8>> {
     let new = State::new(true);
     let states = [
         new.clone(),
-        new.frozen().moved_to(b"key"),
+        new.with_new_generation().moved_to(b"key"),
         new.retired(),
         State::new(false),
     ];

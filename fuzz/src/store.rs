@@ -1,4 +1,4 @@
-//! What several targets make: filters and their sidecars, out of the fuzzer's bytes.
+//! What several targets need: filters and their sidecars, built from the fuzzer's bytes.
 
 use arbitrary::{Result, Unstructured};
 use lsm_sieve::filter::{Kind, Stage};
@@ -21,7 +21,7 @@ pub fn imprint() -> Imprint {
     KeyHasher::new(HashId::Xxh3, Seed::from_bytes([7; 16])).imprint()
 }
 
-/// One of few keys, so that steps meet; now and then any hash there is.
+/// One of few keys, so that steps collide; sometimes any hash.
 pub fn key(input: &mut Unstructured<'_>) -> Result<KeyHash> {
     match input.arbitrary()? {
         255_u8 => Ok(KeyHash::new(input.arbitrary()?)),
@@ -29,7 +29,7 @@ pub fn key(input: &mut Unstructured<'_>) -> Result<KeyHash> {
     }
 }
 
-/// Distinct hashes all over the range: SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
+/// Distinct hashes over the whole range: SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
 pub fn spread(number: u64) -> KeyHash {
     let z = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -37,7 +37,7 @@ pub fn spread(number: u64) -> KeyHash {
     KeyHash::new(z ^ (z >> 31))
 }
 
-/// Some rate, most often a usual one; none so strict that a filter of few keys takes all memory.
+/// A rate, most often a usual one, and never so strict that a filter of few keys takes all memory.
 pub fn rate(input: &mut Unstructured<'_>) -> Result<Rate> {
     let usual = [0.5, 0.1, 0.01, 0.001, 1e-6];
     let rate = match input.int_in_range(0..=7_usize)? {
@@ -66,7 +66,7 @@ pub fn stage(record: &StageRecord) -> Stage {
     Stage::from_words(shape, items, words).expect("a stage that was written can be read")
 }
 
-/// Any of the ways to share a rate among stages, senseless ones too.
+/// Any way to share a rate among stages, including senseless ones.
 pub fn tightening(input: &mut Unstructured<'_>) -> Result<Tightening> {
     let r = f64::from_bits(input.arbitrary()?);
     Ok(match input.int_in_range(0..=3)? {

@@ -5,15 +5,16 @@ use super::meter;
 use lsm_sieve_cli::workload::trace::{Format, Packing, Trace, TraceError};
 use std::io::{self, Seek as _, Write as _};
 
-/// A line of a `lis` trace names as many ids as it likes; so many are looked at.
+/// A line of a `lis` trace may name any number of ids; this many are read.
 const IDS: usize = 10_000;
-/// Buffers of reader and decoder, and the tables of the decoder, which are as large as the format
-/// says and not as the file is.
+/// Buffers of reader and decoder, and the tables of the decoder, whose size depends on the format
+/// and not on the file.
 const READING_BYTES: usize = 256 << 10;
 
 type Ids = Result<Vec<u64>, TraceError>;
 
-/// The first byte chooses the format, the rest is the file; then the file packed in each way.
+/// The first byte chooses the format, and the rest is the file. Then the file is packed in each
+/// way.
 pub fn run(bytes: &[u8]) {
     let Some((choice, file)) = bytes.split_first() else {
         return;
@@ -55,7 +56,7 @@ fn read(bytes: &[u8], format: Format) -> (Option<Packing>, Ids) {
     (Some(packing), ids)
 }
 
-/// What a plain trace of fixed width must yield, computed here.
+/// The expected ids of a plain trace of fixed width, computed here.
 fn right(file: &[u8], format: Format, ids: &Ids) {
     let (width, expected): (_, Vec<u64>) = match format {
         Format::U64Be => (
@@ -89,7 +90,7 @@ fn right(file: &[u8], format: Format, ids: &Ids) {
     }
 }
 
-/// What must not depend on the packing: the ids, or where they break off and why.
+/// The results that must not depend on the packing: the ids, or where they break off and why.
 fn summary(ids: &Ids) -> Result<&[u64], String> {
     ids.as_deref().map_err(|error| match error {
         TraceError::BadLine { line, reason, .. } => format!("line {line} {reason}"),

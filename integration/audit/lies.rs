@@ -1,8 +1,8 @@
-//! Lies planted at random: how many reads it takes until an audit finds each, and that it stays
+//! Random false negatives: how many reads it takes until an audit finds each, and that it stays
 //! found.
 //!
-//! `LSM_SIEVE_LIES=1000` makes a long run, `LSM_SIEVE_SEED=n` repeats one but for the databases' own
-//! secrets. The last line printed is a JSON object with the figures.
+//! `LSM_SIEVE_LIES=1000` makes a long run. `LSM_SIEVE_SEED=n` repeats one, except for the secrets
+//! of the databases. The last line printed is a JSON object with the figures.
 
 use std::path::Path;
 use std::time::Instant;
@@ -14,16 +14,16 @@ use serde_json::json;
 use super::filters;
 use crate::copy::{sidecars, summaries};
 use crate::environment::number_from;
-use crate::twin::{Dice, Model, cover, fill, key, nothing_is_lost, options, settle, strict};
+use crate::twin::{Dice, Model, cover, fill, key, options, settle, strict, verify_finds_every_key};
 use crate::verification::without_keys;
 
-/// Lies of an ordinary run.
+/// False negatives of an ordinary run.
 const LIES: u64 = 8;
 
-/// Keys of one table.
+/// Keys of one SST.
 const KEYS: u64 = 40;
 
-/// Which filters lie.
+/// Which filters lack their keys.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Lie {
     Summary,
@@ -31,7 +31,7 @@ enum Lie {
     Both,
 }
 
-/// A database, what lies in it, and how often it is audited.
+/// A database, its faulty filters, and its audit rate.
 #[derive(Clone, Copy, Debug)]
 struct Scene {
     lie: Lie,
@@ -49,7 +49,7 @@ impl Scene {
         }
     }
 
-    /// Reads of one key, on average, until one is audited.
+    /// The mean number of reads of one key until one is audited.
     fn expected(&self) -> u64 {
         u64::from(self.one_in)
     }
@@ -86,7 +86,7 @@ impl Scene {
         }
     }
 
-    /// Plants the lie, and reads one key until it is found, then all of them.
+    /// Injects the false negative, reads one key until it is found, then reads all keys.
     fn play(&self, dice: &mut Dice) -> Outcome {
         let home = tempfile::tempdir().unwrap();
         let mut settings = options();
@@ -97,7 +97,7 @@ impl Scene {
         settle(&db);
         let wanted = key(4 + dice.below(self.tables * KEYS));
         let until_found = (1..=16 * self.expected()).find(|_| db.get(&wanted).unwrap().is_some());
-        assert!(until_found.is_none() || db.refutation().is_some());
+        assert!(until_found.is_none() || db.false_negative().is_some());
         let mut lost = lost(&db, &model);
         drop(db);
         let db = self.open(&settings, home.path());
@@ -105,17 +105,17 @@ impl Scene {
         cover(&db);
         settle(&db);
         lost += self::lost(&db, &model);
-        nothing_is_lost(&db);
-        assert_eq!(db.refutation(), None, "{self:?}");
+        verify_finds_every_key(&db);
+        assert_eq!(db.false_negative(), None, "{self:?}");
         Outcome { until_found, lost }
     }
 }
 
-/// What became of a lie.
+/// The outcome of one false negative.
 struct Outcome {
-    /// Reads of one key until it was there again.
+    /// Reads of one key until it was found.
     until_found: Option<u64>,
-    /// Reads that went wrong from then on.
+    /// Wrong reads after that.
     lost: u64,
 }
 
@@ -127,7 +127,7 @@ fn lost(db: &SieveDb, model: &Model) -> u64 {
 }
 
 #[test]
-fn every_planted_lie_is_found_in_time_and_stays_found() {
+fn every_injected_false_negative_is_found_in_time_and_stays_found() {
     let lies = number_from("LSM_SIEVE_LIES").unwrap_or(LIES);
     let seed = number_from("LSM_SIEVE_SEED").unwrap_or_else(rand::random);
     println!("{lies} lies, LSM_SIEVE_SEED={seed}");

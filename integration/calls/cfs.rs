@@ -1,4 +1,4 @@
-//! Calls that take families by name: those that open them, make and drop them, and tell of them.
+//! Calls that take families by name: those that open, create, drop and describe them.
 
 use std::path::Path;
 use std::time::Duration;
@@ -9,10 +9,10 @@ use rocksdb::{ColumnFamilyTtl, DEFAULT_COLUMN_FAMILY_NAME as DEFAULT, Options};
 use super::{EACH, KINDS, Kind, OTHER, World, keys, report};
 use crate::twin::{cover, options, settle, sieve};
 
-/// Opens the second family, with options of its own where the call takes some, and the default family.
+/// Opens the default family and the second one, which has options of its own if the call takes any.
 type Open = fn(&SieveOptions, &Path, Options) -> Result<SieveDb, OpenError>;
 
-/// Whether a call gives the second family options of its own.
+/// Whether a call gives the second family its own options.
 #[derive(Clone, Copy, PartialEq)]
 enum With {
     Names,
@@ -21,7 +21,7 @@ enum With {
 
 const TTL: Duration = Duration::from_secs(1 << 20);
 
-/// Of those that write.
+/// The opens for writing.
 const OPENS: [(&str, With, Open); 2] = [
     ("open_cf", With::Names, |sieve, path, _| {
         SieveDb::open_cf(&options(), sieve, path, [OTHER])
@@ -31,7 +31,7 @@ const OPENS: [(&str, With, Open); 2] = [
     }),
 ];
 
-/// Of those that do not, or whose values are longer.
+/// The opens that do not write, or that append a time to values.
 const OTHER_OPENS: [(&str, With, Open); 6] = [
     ("open_cf_for_read_only", With::Names, |sieve, path, _| {
         SieveDb::open_cf_for_read_only(&options(), sieve, path, [OTHER], false)
@@ -121,28 +121,28 @@ pub(super) fn names() -> Vec<String> {
     let calls = CALLS.iter().map(|(name, _)| *name);
     let names = opens.chain(calls).map(|name| format!("SieveDb::{name}"));
     names
-        .chain(["SieveOptions::leave_out".to_owned()])
+        .chain(["SieveOptions::exclude_cfs".to_owned()])
         .collect()
 }
 
-/// With other levels than the default family's.
+/// With another number of levels than the default family.
 fn own_options() -> Options {
     let mut own = options();
     own.set_num_levels(3);
     own
 }
 
-/// Whether each family, the default family first, has as many levels as RocksDB's default.
+/// Whether each family has RocksDB's default number of levels; the default family first.
 fn deep(db: &SieveDb) -> [bool; 2] {
     let level = "rocksdb.num-files-at-level6";
     [DEFAULT, OTHER].map(|family| {
         let cf = db.cf_handle(family).unwrap();
-        let files = db.with_engine(|engine| engine.property_value_cf(&cf, level));
+        let files = db.with_engine_untracked(|engine| engine.property_value_cf(&cf, level));
         files.unwrap().is_some()
     })
 }
 
-/// Checks that both families are there, each with its content, options and filters.
+/// Checks that both families exist, each with its content, options and filters.
 fn has_both(name: &str, db: &SieveDb, with: With, [default, other]: [&[u8]; 2]) {
     let handle = db.cf_handle(OTHER).unwrap();
     let values = [db.get("b00"), db.get_cf(&handle, "b00")];
@@ -153,7 +153,7 @@ fn has_both(name: &str, db: &SieveDb, with: With, [default, other]: [&[u8]; 2]) 
 }
 
 #[test]
-fn families_are_opened_by_their_names() {
+fn cfs_are_opened_by_name() {
     let mut variants = 0;
     for kind in KINDS {
         for (name, with, open) in OPENS {
@@ -171,7 +171,7 @@ fn families_are_opened_by_their_names() {
             cover(&db);
             settle(&db);
             let cf = db.cf_handle(OTHER).unwrap();
-            let absent = keys('d').filter(|key| db.answer_cf(&cf, key).is_absent());
+            let absent = keys('d').filter(|key| db.filter_answer_cf(&cf, key).is_absent());
             assert!(absent.count() + 2 >= EACH, "{name}: no filters of its own");
             variants += 1;
         }
@@ -180,7 +180,7 @@ fn families_are_opened_by_their_names() {
 }
 
 #[test]
-fn families_are_opened_by_their_names_to_read_or_to_expire() {
+fn cfs_are_opened_by_name_read_only_or_with_ttl() {
     for (name, with, open) in OTHER_OPENS {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("db");
@@ -201,7 +201,7 @@ fn families_are_opened_by_their_names_to_read_or_to_expire() {
         has_both(name, &db, with, [b"the default family's", b"its own"]);
         drop(db);
         if expires {
-            // Behind the value there is the time.
+            // With a TTL, each value ends with its time.
             let db =
                 SieveDb::open_cf_with_opts(&options(), &sieve(), &path, [(OTHER, own_options())]);
             let db = db.unwrap();
@@ -213,7 +213,7 @@ fn families_are_opened_by_their_names_to_read_or_to_expire() {
 }
 
 #[test]
-fn families_are_made_dropped_and_told_of_by_their_names() {
+fn cfs_are_created_dropped_and_reported_by_name() {
     for kind in KINDS {
         for (_, check) in CALLS {
             check(World::new(kind));
@@ -223,19 +223,19 @@ fn families_are_made_dropped_and_told_of_by_their_names() {
 }
 
 #[test]
-fn a_family_that_is_left_out_alone_has_no_filters() {
+fn only_the_excluded_cf_has_no_filters() {
     for kind in [Kind::Plain, Kind::Optimistic, Kind::Locking] {
         let World { db, home, .. } = World::new(kind);
         drop(db);
-        let sieve = kind.sieve().leave_out([OTHER]);
+        let sieve = kind.sieve().exclude_cfs([OTHER]);
         let db = SieveDb::open_cf(&options(), &sieve, home.path().join("db"), [OTHER]).unwrap();
         cover(&db);
         settle(&db);
         let fronted = [DEFAULT, OTHER].map(|family| db.stats_cf(family).is_some());
         assert_eq!(fronted, [true, false]);
         let cf = db.cf_handle(OTHER).unwrap();
-        assert!(keys('d').all(|key| !db.answer_cf(&cf, key).is_absent()));
-        assert!(keys('o').any(|key| db.answer(key).is_absent()));
+        assert!(keys('d').all(|key| !db.filter_answer_cf(&cf, key).is_absent()));
+        assert!(keys('o').any(|key| db.filter_answer(key).is_absent()));
         assert!(keys('o').all(|key| db.get_cf(&cf, key).unwrap().is_some()));
     }
 }

@@ -1,4 +1,4 @@
-//! What is asked of the engine behind the filters: flushes, compactions, options, and what it says of itself.
+//! Calls to the engine behind the filters: flushes, compactions, options, and properties.
 //!
 //! The bare engine is the oracle: its answers for the two families differ.
 
@@ -11,7 +11,7 @@ use super::{Handle, KINDS, OTHER, World, report};
 
 type Check = fn(&World, &Handle<'_>);
 
-/// What a call does to the second family, and leaves of the default family.
+/// Checks what a call changes in the second family, and that the default family is unchanged.
 const CALLS: [(&str, Check); 12] = [
     ("flush_cf", |world, cf| {
         flushes(world, || world.db.flush_cf(cf).unwrap());
@@ -43,7 +43,7 @@ const CALLS: [(&str, Check); 12] = [
         });
     }),
     ("delete_file_in_range_cf", |world, cf| {
-        world.db.with_engine(|engine| {
+        world.db.with_engine_untracked(|engine| {
             for family in [DEFAULT, OTHER] {
                 engine.compact_range_cf::<&[u8], &[u8]>(&world.handle(family), None, None);
             }
@@ -83,7 +83,11 @@ const CALLS: [(&str, Check); 12] = [
     }),
     ("cf_handle", |world, cf| {
         let handle = world.db.cf_handle(OTHER).unwrap();
-        let read = |cf: &Handle<'_>| world.db.with_engine(|engine| engine.get_cf(cf, "o00"));
+        let read = |cf: &Handle<'_>| {
+            world
+                .db
+                .with_engine_untracked(|engine| engine.get_cf(cf, "o00"))
+        };
         assert_eq!(read(&handle), read(cf));
         assert!(read(&handle).unwrap().is_some());
         assert!(world.db.cf_handle("none").is_none());
@@ -96,11 +100,11 @@ pub(super) fn names() -> Vec<String> {
 }
 
 #[test]
-fn maintenance_and_reports_are_of_their_cf() {
+fn engine_calls_act_on_their_cf() {
     for kind in KINDS {
         for (name, check) in CALLS {
             let world = World::new(kind);
-            // So that the families differ in number as well.
+            // So that the families differ in the number of keys as well.
             world.db.put("one more", "value").unwrap();
             let entries = entries_in_memtables(&world);
             assert!(
@@ -120,9 +124,10 @@ fn maintenance_and_reports_are_of_their_cf() {
 
 const ENTRIES: &str = "rocksdb.num-entries-active-mem-table";
 
-/// What the bare engine says of both families, the default family first.
+/// The bare engine's answer for each family, the default family first.
 fn of_both<T>(db: &SieveDb, ask: impl Fn(&lsm_sieve::Engine, &Handle<'_>) -> T) -> [T; 2] {
-    let ask = |family| db.with_engine(|engine| ask(engine, &engine.cf_handle(family).unwrap()));
+    let ask =
+        |family| db.with_engine_untracked(|engine| ask(engine, &engine.cf_handle(family).unwrap()));
     [DEFAULT, OTHER].map(ask)
 }
 
@@ -134,7 +139,9 @@ fn entries_in_memtables(world: &World) -> [u64; 2] {
 
 /// SSTs of each family.
 fn tables(world: &World) -> [usize; 2] {
-    let files = world.db.with_engine(|engine| engine.live_files().unwrap());
+    let files = world
+        .db
+        .with_engine_untracked(|engine| engine.live_files().unwrap());
     let of = |family| {
         files
             .iter()
@@ -144,7 +151,7 @@ fn tables(world: &World) -> [usize; 2] {
     [DEFAULT, OTHER].map(of)
 }
 
-/// SSTs of each family that no compaction has made.
+/// SSTs of each family that come from a flush and not from a compaction.
 fn flushed_tables(world: &World) -> [u64; 2] {
     let level = "rocksdb.num-files-at-level0";
     let number = |text: Option<String>| text.unwrap().parse::<u64>().unwrap();
@@ -167,7 +174,7 @@ fn compacts(world: &World, compact: impl Fn()) {
     assert_eq!((tables(world), flushed_tables(world)), ([1, 1], [1, 0]));
 }
 
-/// What the newest file of options says of a family.
+/// The section of a family in the newest options file.
 fn stored_options(world: &World, family: &str) -> String {
     let files = fs::read_dir(world.db.path()).unwrap();
     let paths = files.map(|file| file.unwrap().path());

@@ -1,4 +1,4 @@
-//! Iterators, of the database, of its snapshots and of transactions.
+//! Iterators of the database, of its snapshots and of transactions.
 
 use lsm_sieve::{SieveDb, Snapshot, Transaction};
 use rocksdb::{
@@ -8,7 +8,7 @@ use rocksdb::{
 use super::{Handle, KINDS, Kind, OTHER, World, report};
 use crate::twin::Model;
 
-/// What an iterator goes over.
+/// What an iterator returns.
 trait Entries {
     fn entries(self) -> Model;
 }
@@ -87,7 +87,7 @@ pub(super) fn names() -> Vec<String> {
 }
 
 #[test]
-fn iterators_go_over_their_cf() {
+fn iterators_cover_their_cf() {
     let mut variants = 0;
     for kind in KINDS {
         let world = World::new(kind);
@@ -107,7 +107,7 @@ fn iterators_go_over_their_cf() {
     report("iterators", names().len(), variants);
 }
 
-/// Returns how many iterators there are.
+/// Returns the number of iterators.
 fn over_own_writes(world: &World, cf: &Handle<'_>) -> usize {
     let transaction = world.db.transaction();
     transaction.put("of the default family", "value").unwrap();

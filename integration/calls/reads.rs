@@ -7,7 +7,7 @@ use super::{EACH, Found, Handle, KINDS, NOWHERE, OTHER, World, all_keys, keys, r
 
 type Read<On> = fn(&On, &Handle<'_>, &[u8]) -> Option<Vec<u8>>;
 
-/// Those that ask the filters.
+/// Reads that check the filters.
 const READS: &[(&str, Read<SieveDb>)] = read_rows! {|db, cf, key|
     get_cf(cf, key),
     get_cf_opt(cf, key, &ReadOptions::default()),
@@ -19,12 +19,12 @@ const READS: &[(&str, Read<SieveDb>)] = read_rows! {|db, cf, key|
     batched_multi_get_cf_opt(cf, [key, NOWHERE], false, &ReadOptions::default()),
 };
 
-/// Those that do not.
+/// Reads that do not.
 const UNFILTERED: &[(&str, Read<SieveDb>)] = read_rows! {|db, cf, key|
     get_unfiltered_cf(cf, key),
 };
 
-/// By the trait that `rocksdb`'s snapshots read through.
+/// Reads by the trait that `rocksdb`'s snapshots read through.
 const BY_TRAIT: &[(&str, Read<SieveDb>)] = &[
     ("get_cf_opt", |db, cf, key| {
         DBAccess::get_cf_opt(db, cf, key, &ReadOptions::default()).value()
@@ -49,12 +49,12 @@ const SNAPSHOT_READS: &[(&str, OfSnapshot)] = read_rows! {|snapshot, cf, key|
     multi_get_cf_opt([(cf, key), (cf, NOWHERE)], ReadOptions::default()),
 };
 
-/// Whether a key may be there.
+/// Whether a key may exist.
 type May = fn(&SieveDb, &Handle<'_>, &[u8]) -> bool;
 
 const MAY: [(&str, May); 3] = [
-    ("answer_cf", |db, cf, key| {
-        !db.answer_cf(cf, key).is_absent()
+    ("filter_answer_cf", |db, cf, key| {
+        !db.filter_answer_cf(cf, key).is_absent()
     }),
     ("key_may_exist_cf", |db, cf, key| {
         db.key_may_exist_cf(cf, key)
@@ -75,12 +75,13 @@ pub(super) fn names() -> Vec<String> {
         .collect()
 }
 
-/// The look-ups that the filters of both families counted.
+/// The lookups that the filters of both families counted.
 fn lookups(world: &World) -> [u64; 2] {
     [DEFAULT, OTHER].map(|family| world.db.stats_cf(family).unwrap().lookups())
 }
 
-/// Checks that a read finds what the second family has, and that its filters alone are asked, so often a key.
+/// Checks that a read returns the value of the second family, and that only that family's filters
+/// are checked, this many times per key.
 fn finds_what_the_cf_has(
     world: &World,
     name: &str,
@@ -108,7 +109,7 @@ fn keys_a_call(name: &str) -> u64 {
 }
 
 #[test]
-fn reads_find_what_their_cf_has() {
+fn reads_return_values_of_their_cf() {
     let mut variants = 0;
     for kind in KINDS {
         let world = World::new(kind);
@@ -130,9 +131,9 @@ fn reads_find_what_their_cf_has() {
     report("reads", names().len(), variants * all_keys().count());
 }
 
-/// In one call.
+/// All in one call.
 #[test]
-fn keys_of_several_cfs_are_read_each_in_its_own() {
+fn multi_get_reads_each_key_in_its_cf() {
     for kind in KINDS {
         let world = World::new(kind);
         let (default, other) = (world.handle(DEFAULT), world.handle(OTHER));
@@ -163,7 +164,7 @@ fn filters_answer_for_their_cf() {
         for (name, may_be_there) in MAY {
             let may_be_there = |key: &Vec<u8>| may_be_there(&world.db, &cf, key);
             assert!(world.other.keys().all(may_be_there), "{name} lost a key");
-            // A false positive or two.
+            // At most two false positives.
             let absent = keys('d').filter(|key| !may_be_there(key)).count();
             assert!(absent + 2 >= EACH, "{name} answered for the default family");
         }

@@ -1,10 +1,10 @@
-//! The public methods of the plugin, as its sources have them.
+//! The public methods of the plugin, read from its sources.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What makes a signature one that takes a family: by its handle, by name, or in a batch.
+/// Patterns of a signature that takes a family: by handle, by name, or in a batch.
 const TAKES_A_CF: [&str; 6] = [
     "AsColumnFamilyRef",
     "rocksdb_column_family_handle_t",
@@ -19,7 +19,8 @@ pub(crate) fn take_a_cf(name: &str, signature: &str) -> bool {
     takes_a_cf || name.ends_with("_cf") || name.contains("_cf_")
 }
 
-/// Those of this name and signature, as `Type::method`, or `Trait::method` where the trait is `rocksdb`'s.
+/// The methods whose name and signature match, as `Type::method`, or as `Trait::method` for a trait
+/// of `rocksdb`.
 pub(crate) fn methods_that(are_sought: fn(&str, &str) -> bool) -> BTreeSet<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/rocks");
     let mut methods = BTreeSet::new();
@@ -39,7 +40,7 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
     files.into_iter().filter(is_source).chain(inner).collect()
 }
 
-/// Those of one source.
+/// The matching methods of one source file.
 fn methods_in(text: &str, are_sought: fn(&str, &str) -> bool) -> Vec<String> {
     let (text, _) = text.split_once("\nmod tests {").unwrap_or((text, ""));
     let mut methods = Vec::new();
@@ -91,7 +92,7 @@ fn name_of(signature: &str) -> &str {
 }
 
 #[test]
-fn methods_are_found_by_what_they_take() {
+fn methods_are_found_by_their_parameters() {
     let found = methods_in(
         "impl<'db> Store<'db> {
     pub fn get_cf(

@@ -1,4 +1,4 @@
-//! What transactions read, write and watch: the key of the family that they are given.
+//! Transactions read, write and track the key of the family that they are given.
 
 use lsm_sieve::Transaction;
 use rocksdb::{
@@ -33,7 +33,7 @@ const SNAPSHOT_READS: &[(&str, SnapshotRead)] = read_rows! {|snapshot, cf, key|
     multi_get_cf_opt([(cf, key), (cf, NOWHERE)], ReadOptions::default()),
 };
 
-/// By a lock that is exclusive or not.
+/// A read for update under a lock that is exclusive or not.
 type ReadForUpdate =
     fn(&Transaction<'_>, &Handle<'_>, &[u8], bool) -> Result<Option<Vec<u8>>, Error>;
 
@@ -56,7 +56,7 @@ const READS_FOR_UPDATE: &[(&str, ReadForUpdate)] = reads_for_update! {|on, cf, k
     get_pinned_for_update_cf_opt(cf, key, exclusive, &ReadOptions::default()),
 };
 
-/// Those of the default family; the table of the sources' methods has them not.
+/// The reads of the default family. The sources' table of methods does not list them.
 const DEFAULT_READS_FOR_UPDATE: &[(&str, ReadForUpdate)] = reads_for_update! {|on, _cf, key, exclusive|
     get_for_update(key, exclusive),
     get_for_update_opt(key, exclusive, &ReadOptions::default()),
@@ -96,13 +96,13 @@ fn all_reads() -> Vec<(&'static str, AnyRead)> {
 }
 
 #[test]
-fn transactions_read_what_their_cf_has() {
+fn transactions_read_values_of_their_cf() {
     let mut variants = 0;
     for kind in KINDS {
         let world = World::new(kind);
         let cf = world.handle(OTHER);
         let transaction = world.db.transaction();
-        // The same keys of the default family are others.
+        // The same keys in the default family are other keys.
         for key in all_keys() {
             transaction.put(&key, "of the default family").unwrap();
         }
@@ -132,9 +132,9 @@ fn transactions_read_what_their_cf_has() {
     report("reads of transactions", calls, variants);
 }
 
-/// In one call, of which the transaction wrote none or one.
+/// All in one call. The transaction has written none or one of them.
 #[test]
-fn transactions_read_keys_of_several_cfs_each_in_its_own() {
+fn transactional_multi_get_reads_each_key_in_its_cf() {
     for kind in KINDS {
         let world = World::new(kind);
         let (default, other) = (world.handle(DEFAULT), world.handle(OTHER));
@@ -156,7 +156,7 @@ fn transactions_read_keys_of_several_cfs_each_in_its_own() {
     }
 }
 
-/// Each read for update, with the family whose key it watches and the one whose key it does not.
+/// Each read for update, with the family whose key it tracks and the one whose key it does not.
 fn watches() -> impl Iterator<Item = (&'static str, ReadForUpdate, [&'static str; 2])> {
     let given = READS_FOR_UPDATE
         .iter()
@@ -166,7 +166,7 @@ fn watches() -> impl Iterator<Item = (&'static str, ReadForUpdate, [&'static str
 }
 
 #[test]
-fn commits_notice_writes_to_what_was_read_for_update_in_its_cf() {
+fn commits_detect_writes_to_reads_for_update_in_their_cf() {
     let world = World::new(Kind::Optimistic);
     let mut variants = 0;
     for (name, read, families) in watches() {
@@ -226,7 +226,7 @@ fn reads_for_update_lock_the_key_of_their_cf() {
     report("reads for update that lock", watches().count(), variants);
 }
 
-/// What such a write makes of a value.
+/// The value that such a write leaves.
 fn written(name: &str, old: Option<Vec<u8>>) -> Option<Vec<u8>> {
     match name {
         "delete_cf" => None,

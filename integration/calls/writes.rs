@@ -50,7 +50,7 @@ const DELETES: &[(&str, Write)] = call_rows! {|db, cf, key|
     delete_cf_opt(cf, key, &WriteOptions::default()),
 };
 
-/// Of which neither locks nor commits hear.
+/// Neither locks nor commits see range deletes.
 const RANGE_DELETES: &[(&str, Write)] = call_rows! {|db, cf, key|
     delete_range_cf(cf, key, &*next(key)),
     delete_range_cf_opt(cf, key, &*next(key), &WriteOptions::default()),
@@ -63,7 +63,7 @@ const INGESTIONS: &[(&str, Ingest)] = call_rows! {|db, cf, file|
     ingest_external_file_cf_opts(cf, &IngestExternalFileOptions::default(), vec![file]),
 };
 
-/// Of one key.
+/// Writes of one key.
 const WRITES: [&[(&str, Write)]; 4] = [PUTS, MERGES, DELETES, RANGE_DELETES];
 
 pub(super) fn names() -> Vec<String> {
@@ -73,7 +73,7 @@ pub(super) fn names() -> Vec<String> {
     names.map(|name| format!("SieveDb::{name}")).collect()
 }
 
-/// What such a write makes of a value.
+/// The value that such a write leaves.
 fn written(name: &str, old: Option<Vec<u8>>) -> Option<Vec<u8>> {
     match name {
         _ if name.starts_with("delete") => None,
@@ -82,7 +82,7 @@ fn written(name: &str, old: Option<Vec<u8>>) -> Option<Vec<u8>> {
     }
 }
 
-/// Checks that one family has the write, and the other what it had.
+/// Checks that one family has the write, and that the other is unchanged.
 fn is_in_its_cf(world: &World, name: &str, key: &[u8]) {
     let (db, default, other) = (&world.db, world.handle(DEFAULT), world.handle(OTHER));
     let key_name = format!("{name} {} {:?}", key.escape_ascii(), world.kind);
@@ -133,8 +133,8 @@ fn sst(folder: &Path, key: &[u8]) -> PathBuf {
     path
 }
 
-/// Those that transactions hear of.
-fn heard() -> Vec<(&'static str, Write)> {
+/// The writes that transactions see.
+fn tracked_writes() -> Vec<(&'static str, Write)> {
     [PUTS, MERGES, DELETES].concat()
 }
 
@@ -142,7 +142,7 @@ fn heard() -> Vec<(&'static str, Write)> {
 fn writes_wait_for_the_lock_of_their_cf() {
     let world = World::new(Kind::Locking);
     let (db, default, other) = (&world.db, world.handle(DEFAULT), world.handle(OTHER));
-    for (name, write) in heard() {
+    for (name, write) in tracked_writes() {
         for key in sampled_keys() {
             let holder = db.transaction();
             holder.put_cf(&other, &key, "held").unwrap();
@@ -157,16 +157,16 @@ fn writes_wait_for_the_lock_of_their_cf() {
     }
     report(
         "writes beside locks",
-        heard().len(),
-        2 * heard().len() * sampled_keys().count(),
+        tracked_writes().len(),
+        2 * tracked_writes().len() * sampled_keys().count(),
     );
 }
 
 #[test]
-fn commits_notice_writes_to_their_cf() {
+fn commits_detect_writes_to_their_cf() {
     let world = World::new(Kind::Optimistic);
     let (db, default, other) = (&world.db, world.handle(DEFAULT), world.handle(OTHER));
-    for (name, write) in heard() {
+    for (name, write) in tracked_writes() {
         for key in sampled_keys() {
             for (own, conflict) in [(&other, Some(ErrorKind::Busy)), (&default, None)] {
                 let transaction = db.transaction();
@@ -179,7 +179,7 @@ fn commits_notice_writes_to_their_cf() {
     }
     report(
         "writes beside commits",
-        heard().len(),
-        2 * heard().len() * sampled_keys().count(),
+        tracked_writes().len(),
+        2 * tracked_writes().len() * sampled_keys().count(),
     );
 }

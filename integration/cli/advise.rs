@@ -1,4 +1,4 @@
-//! Advice, on a filter and on a differential file, as a user meets it.
+//! Advice on a filter and on a differential file, as a user meets it.
 
 #![expect(
     clippy::unwrap_used,
@@ -59,9 +59,10 @@ const KINDS: [&str; 11] = [
     "composite",
 ];
 
-/// Of {items, rate, bits, probes, growth} any three that decide a filter, and the rest of it.
+/// Of {items, rate, bits, probes, growth} any three that determine a filter also determine the
+/// rest.
 #[test]
-fn three_of_five_decide_the_rest() {
+fn three_of_five_parameters_determine_the_rest() {
     let given = [
         ("--items", "100000"),
         ("--rate", "0.01"),
@@ -69,7 +70,7 @@ fn three_of_five_decide_the_rest() {
         ("--probes", "5"),
         ("--growth", "31"),
     ];
-    // Neither items nor bits: any number of keys would do.
+    // Neither items nor bits: any number of keys would fit.
     let open = ["--rate", "--probes", "--growth"];
     for kind in ["standard", "classic", "partitioned"] {
         let mut decided = 0;
@@ -98,7 +99,7 @@ fn three_of_five_decide_the_rest() {
     }
 }
 
-/// The table has a row a kind; reasons and verdict are lines below it.
+/// The table has one row per kind. Reasons and verdict are lines below it.
 #[test]
 fn the_table_is_followed_by_the_reasons() {
     let text = succeeds(&["advise", "filter", "--items", "1000000", "--rate", "0.01"]);
@@ -129,7 +130,7 @@ fn advise(more: &[&str]) -> Value {
 }
 
 #[test]
-fn advice_names_a_filter_and_an_interval_where_they_pay() {
+fn advice_names_a_filter_and_an_interval_if_they_pay() {
     let advice = advise(&["--search-us", "100", "--held-ns", "1"]);
     let filter = &advice["filter"];
     assert!(number(&filter["saved_us"]) > number(&filter["paid_us"]));
@@ -153,7 +154,7 @@ fn advice_names_a_filter_and_an_interval_where_they_pay() {
 }
 
 #[test]
-fn advice_says_do_not_where_nothing_pays() {
+fn advice_is_negative_if_nothing_pays() {
     let advice = advise(&["--search-us", "0.001"]);
     assert!(
         advice["filter"].is_null() && advice["interval"].is_null(),
@@ -205,7 +206,7 @@ fn advice_on_too_little_or_the_impossible_is_one_line_and_exit_code_2() {
 
 const LOADED: u32 = 20_000;
 
-/// A database that counts its look-ups, half of its keys in an SST and half in a memtable.
+/// A database that counts its lookups, with half of its keys in an SST and half in a memtable.
 fn counting(folder: &Path, options: &mut Options) -> DB {
     options.create_if_missing(true);
     options.enable_statistics();
@@ -219,7 +220,7 @@ fn counting(folder: &Path, options: &mut Options) -> DB {
     db
 }
 
-/// One look-up in four finds its key, one by one and many at once.
+/// One lookup in four is a hit, in single reads and batch reads.
 fn ask(db: &DB) -> (u64, u64) {
     let asked = (0..LOADED * 4).step_by(20).map(u32::to_be_bytes);
     let keys: Vec<_> = asked.collect();
@@ -243,15 +244,15 @@ fn front(folder: &Path, more: &[&str]) -> Value {
 
 /// In use by another process, which goes on using it.
 #[test]
-fn a_front_is_advised_by_what_the_engine_counted() {
+fn front_advice_uses_engine_counters() {
     let home = tempfile::tempdir().unwrap();
     let (folder, file) = (home.path().join("db"), home.path().join("statistics"));
     let mut options = Options::default();
     let db = counting(&folder, &mut options);
-    // Nobody has asked yet, so there is no verdict.
+    // There was no lookup yet, so there is no verdict.
     std::fs::write(&file, options.get_statistics().unwrap()).unwrap();
-    let (path, unasked) = (folder.to_str().unwrap(), file.to_str().unwrap());
-    is_refused(&["advise", "front", path, "--statistics", unasked]);
+    let (path, not_consulted) = (folder.to_str().unwrap(), file.to_str().unwrap());
+    is_refused(&["advise", "front", path, "--statistics", not_consulted]);
     is_refused(&["advise", "front", path, "--keys", "/dev/null"]);
     is_refused(&["advise", "front", path, "--reads", "0", "--misses", "0"]);
     let (reads, misses) = ask(&db);
@@ -268,7 +269,7 @@ fn a_front_is_advised_by_what_the_engine_counted() {
     assert!((number(&verdict["memory_bytes"]) - bytes).abs() <= 1.0);
     assert_eq!(number(&advised["keys"]), f64::from(LOADED));
 
-    // The same of this database, and of one that is asked for what it has.
+    // This database has no verdict either. One whose lookups are all hits has a negative one.
     let unknown = front(&folder, &[]);
     assert!(unknown["verdict"].is_null() && number(&unknown["break_even_share"]) < 0.5);
     let hits = front(&folder, &["--reads", "1000", "--misses", "0"]);
@@ -277,7 +278,7 @@ fn a_front_is_advised_by_what_the_engine_counted() {
 }
 
 #[test]
-fn a_front_is_advised_by_the_log_of_a_running_database() {
+fn front_advice_uses_the_log_of_a_running_database() {
     let home = tempfile::tempdir().unwrap();
     let mut options = Options::default();
     options.set_stats_dump_period_sec(1);
@@ -295,7 +296,7 @@ fn a_front_is_advised_by_the_log_of_a_running_database() {
 }
 
 #[test]
-fn a_front_is_advised_by_the_keys_that_are_asked_for() {
+fn front_advice_uses_looked_up_keys() {
     let home = tempfile::tempdir().unwrap();
     let (folder, file) = (home.path().join("db"), home.path().join("asked.txt"));
     let mut options = Options::default();
@@ -323,7 +324,7 @@ fn a_front_is_advised_by_the_keys_that_are_asked_for() {
 }
 
 #[test]
-fn a_front_is_not_advised_where_there_is_nothing_to_measure() {
+fn no_front_advice_without_measurements() {
     let home = tempfile::tempdir().unwrap();
     let (empty, fronted) = (home.path().join("empty"), home.path().join("fronted"));
     let mut options = Options::default();
@@ -336,9 +337,9 @@ fn a_front_is_not_advised_where_there_is_nothing_to_measure() {
     is_refused(&["advise", "front", fronted]);
 }
 
-/// What is said of a front before there is one, and what it then takes.
+/// The memory that the advice names before there are filters, and what they then take.
 #[test]
-fn the_memory_of_a_front_is_what_was_said() {
+fn front_memory_matches_the_advice() {
     let home = tempfile::tempdir().unwrap();
     let mut options = Options::default();
     options.create_if_missing(true);
@@ -351,9 +352,9 @@ fn the_memory_of_a_front_is_what_was_said() {
     }
     db.flush().unwrap();
     db.compact_range(None::<&[u8]>, None::<&[u8]>);
-    assert!(db.wait_until_covered(Duration::from_secs(60)));
+    assert!(db.wait_until_complete(Duration::from_secs(60)));
     db.consolidate().unwrap();
-    let column = &db.inspect().unwrap().columns[0];
+    let column = &db.inspect().unwrap().cfs[0];
     let segments = column
         .segments
         .iter()

@@ -23,12 +23,12 @@ pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// What a command that ended somehow printed as JSON.
+/// The JSON that a command printed, whatever its exit code.
 pub(crate) fn parsed(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// What is printed on the way to exit code 0, without a complaint.
+/// The output of a command that ends with exit code 0 and prints no error.
 pub(crate) fn succeeds(arguments: &[&str]) -> String {
     let output = run(arguments.iter().copied());
     let said = text(&output.stderr);
@@ -43,7 +43,7 @@ pub(crate) fn json(arguments: &[&str]) -> Value {
     serde_json::from_str(&printed).unwrap()
 }
 
-/// Checks that a command ended with this code and said why on one line.
+/// Checks that a command ended with this exit code and printed the reason on one line.
 pub(crate) fn ends_with_one_line(output: &Output, code: i32, about: &str) {
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(code), "{about}: {said}");
@@ -61,7 +61,7 @@ pub(crate) fn is_refused(arguments: &[&str]) {
     assert!(output.stdout.is_empty(), "{arguments:?}");
 }
 
-/// Starts a command, its output kept, and waits until it is at work.
+/// Starts a command, captures its output, and waits until it is at work.
 pub(crate) fn started(command: &mut Command, at_work: impl Fn(&Child) -> bool) -> Child {
     let piped = command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = piped.spawn().unwrap();

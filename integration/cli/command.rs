@@ -1,5 +1,5 @@
 //! The command `lsm-sieve` as a user or a script meets it: exit codes, one line for each error,
-//! JSON that parses, nothing left behind.
+//! JSON that parses, no files left behind.
 
 #![expect(
     clippy::unwrap_used,
@@ -118,9 +118,9 @@ fn more_keys_than_the_disk_holds_are_refused() {
     }
 }
 
-/// What helps is told by what went wrong, not by what the folder is called.
+/// The remedy follows from the error, not from the name of the folder.
 #[test]
-fn a_path_is_not_taken_for_the_engine_s_words() {
+fn path_text_is_not_mistaken_for_an_engine_error() {
     let home = tempfile::tempdir().unwrap();
     for name in ["LOCK", "Corruption: of a kind"] {
         let output = run(["inspect", home.path().join(name).to_str().unwrap()]);
@@ -134,7 +134,7 @@ fn a_path_is_not_taken_for_the_engine_s_words() {
 }
 
 #[test]
-fn a_path_that_is_no_database_is_one_line_and_untouched() {
+fn path_without_a_database_is_refused_and_unchanged() {
     let home = tempfile::tempdir().unwrap();
     let empty = home.path().join("empty");
     let other = home.path().join("other");
@@ -170,7 +170,7 @@ fn a_database_in_use_is_refused_with_the_reason() {
 }
 
 #[test]
-fn a_trace_that_cannot_be_read_is_one_line_and_leaves_no_folder() {
+fn unreadable_trace_is_refused_and_leaves_no_folder() {
     let home = tempfile::tempdir().unwrap();
     let made = |name: &str, bytes: &[u8]| {
         let path = home.path().join(name);
@@ -216,7 +216,7 @@ fn a_trace_that_cannot_be_read_is_one_line_and_leaves_no_folder() {
 }
 
 #[test]
-fn inspect_and_verify_speak_json() {
+fn inspect_and_verify_print_json() {
     let home = tempfile::tempdir().unwrap();
     database(home.path());
     let path = home.path().to_str().unwrap();
@@ -260,15 +260,15 @@ fn inspect_and_verify_speak_json() {
             assert_eq!(report[empty], Value::Array(Vec::new()), "{empty}");
         }
     }
-    // For people, the same without a change.
+    // The text output must not change either.
     for verb in ["inspect", "verify"] {
         assert!(succeeds(&[verb, path]).lines().count() > 3);
     }
 }
 
-/// It is not opened, and no folder is made for filters.
+/// It is not opened, and no folder for filters is created.
 #[test]
-fn a_plain_database_is_left_as_it_is() {
+fn plain_database_is_unchanged() {
     let home = tempfile::tempdir().unwrap();
     {
         let db = DB::open(&options(), home.path()).unwrap();
@@ -284,10 +284,10 @@ fn a_plain_database_is_left_as_it_is() {
     assert!(contents(home.path()) == before, "a file has changed");
 }
 
-/// Not the tables, which a compaction would merge; not the log, whose operands nobody could merge here;
-/// not the options as they were written down.
+/// Not the SSTs, which a compaction would merge. Not the log, whose operands cannot be merged here.
+/// Not the options file.
 #[test]
-fn a_look_changes_no_file() {
+fn inspect_and_verify_change_no_file() {
     const TABLES: usize = 9;
     let home = tempfile::tempdir().unwrap();
     let (path, filters) = (home.path().join("db"), home.path().join("filters"));
@@ -331,9 +331,9 @@ fn a_look_changes_no_file() {
     }
 }
 
-/// A service that starts meanwhile would compact away what is being read.
+/// A service that starts meanwhile would compact away the files that are being read.
 #[test]
-fn nobody_can_write_a_database_while_it_is_looked_at() {
+fn database_cannot_be_written_while_it_is_inspected() {
     let home = tempfile::tempdir().unwrap();
     database(home.path());
     let files_of = |child: &Child| -> Vec<PathBuf> {
@@ -348,7 +348,7 @@ fn nobody_can_write_a_database_while_it_is_looked_at() {
         files.any(|file| file.extension().is_some_and(|end| end == "sst"))
     };
     let is_over = |child: &Child| files_of(child).is_empty();
-    // It may be over before it is stopped.
+    // It may end before it is stopped.
     let stopped = |_| {
         let mut verify = command();
         let mut looking = started(
@@ -371,7 +371,7 @@ fn nobody_can_write_a_database_while_it_is_looked_at() {
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
 }
 
-/// Flips a bit in a sidecar; gives its path, and what it holds now.
+/// Flips a bit in a sidecar. Returns its path and its new content.
 fn damage_a_sidecar(database: &Path) -> (PathBuf, Vec<u8>) {
     let victim = sidecars(&database.join("sieve")).remove(0);
     let mut bytes = fs::read(&victim).unwrap();
@@ -382,7 +382,7 @@ fn damage_a_sidecar(database: &Path) -> (PathBuf, Vec<u8>) {
 }
 
 #[test]
-fn a_damaged_sidecar_makes_verify_exit_with_1_and_stays_as_it_is() {
+fn damaged_sidecar_makes_verify_exit_with_1_and_is_unchanged() {
     let home = tempfile::tempdir().unwrap();
     database(home.path());
     let (victim, bytes) = damage_a_sidecar(home.path());
@@ -403,7 +403,7 @@ fn a_damaged_sidecar_makes_verify_exit_with_1_and_stays_as_it_is() {
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
 }
 
-/// The reader of the output has gone away before there was any.
+/// The reader of the output has gone before anything was printed.
 #[test]
 fn output_into_a_closed_pipe_is_quiet() {
     let home = tempfile::tempdir().unwrap();
@@ -422,9 +422,9 @@ fn output_into_a_closed_pipe_is_quiet() {
     }
 }
 
-/// A finding is told whatever becomes of the report.
+/// A finding decides the exit code, even if the report cannot be written.
 #[test]
-fn a_finding_wins_over_an_output_that_fails() {
+fn finding_takes_precedence_over_an_output_error() {
     let home = tempfile::tempdir().unwrap();
     database(home.path());
     damage_a_sidecar(home.path());
@@ -445,7 +445,7 @@ fn a_finding_wins_over_an_output_that_fails() {
 
 /// It would be read as empty, or wait for its writer for ever.
 #[test]
-fn a_trace_that_can_be_read_once_is_refused() {
+fn irregular_trace_file_is_refused() {
     let asked = "replay --trace /dev/null --format lines --mode upsert";
     let output = run(asked.split(' '));
     ends_with_one_line(&output, 2, "replay");
@@ -456,9 +456,10 @@ fn a_trace_that_can_be_read_once_is_refused() {
     );
 }
 
-/// The smallest parts that a split can have make filters; with all of it in front, tables have none.
+/// The smallest parts that a split can have make filters. If all memory goes to the summary filter,
+/// segment filters have none.
 #[test]
-fn the_least_split_is_measured() {
+fn smallest_memory_split_is_measured() {
     let asked = "bench miss --keys 2000 --runs 1 --rounds 1 --lookups 200 --native none --split 5";
     let report = json(&asked.split(' ').collect::<Vec<_>>());
     let splits = report["splits"].as_array().unwrap();
@@ -521,7 +522,7 @@ fn blocks_that_are_read_from_disk_are_counted() {
 }
 
 /// Whether a process has a handler for SIGINT and SIGTERM.
-fn heeds_interrupts(child: &Child) -> bool {
+fn handles_interrupts(child: &Child) -> bool {
     const WANTED: u64 = 1 << 1 | 1 << 14;
     let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
     let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
@@ -529,7 +530,7 @@ fn heeds_interrupts(child: &Child) -> bool {
     caught & WANTED == WANTED
 }
 
-/// The command waits for a reader that never comes, and does not get to see the first signal.
+/// The command waits for a reader that never comes, and does not notice the first signal.
 #[test]
 fn a_second_signal_stops_at_once() {
     let home = tempfile::tempdir().unwrap();
@@ -538,7 +539,7 @@ fn a_second_signal_stops_at_once() {
     assert!(made.unwrap().success());
     let mut model = command();
     model.args(["model", "fig6", "--svg"]).arg(&pipe);
-    let child = started(&mut model, heeds_interrupts);
+    let child = started(&mut model, handles_interrupts);
     signal(&child, "INT");
     std::thread::sleep(Duration::from_secs(1));
     signal(&child, "TERM");
@@ -547,7 +548,7 @@ fn a_second_signal_stops_at_once() {
     assert!(text(&output.stderr).contains("stopped at once"));
 }
 
-/// The signal comes while the database is opened, or now and then too late.
+/// The signal comes while the database is being opened, or sometimes too late.
 #[test]
 fn an_interrupted_verification_says_so() {
     let home = tempfile::tempdir().unwrap();
@@ -555,7 +556,7 @@ fn an_interrupted_verification_says_so() {
     let mut verify = command();
     verify.args(["verify", "--full"]).arg(home.path());
     for _ in 0..50 {
-        let child = started(&mut verify, heeds_interrupts);
+        let child = started(&mut verify, handles_interrupts);
         signal(&child, "INT");
         let output = child.wait_with_output().unwrap();
         if output.status.code() == Some(2) {
@@ -570,7 +571,7 @@ fn an_interrupted_verification_says_so() {
     panic!("no signal ended it");
 }
 
-/// Ids enough to be at work for long, in both modes.
+/// Enough ids to be at work for long, in both modes.
 fn long_trace(path: &Path) {
     let ids = (0..3_000_000_u64).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20);
     let bytes: Vec<u8> = ids.flat_map(u64::to_be_bytes).collect();
@@ -621,7 +622,7 @@ fn an_interrupted_replay_says_so_and_leaves_no_folder() {
     }
 }
 
-/// The database that a command made below its folder for temporary ones.
+/// The database that a command created in its folder for temporary ones.
 fn database_in(scratch: &Path) -> Option<PathBuf> {
     let folders = fs::read_dir(scratch)
         .unwrap()
@@ -689,7 +690,7 @@ fn a_small_trace_is_replayed_in_every_format_and_kept_where_asked() {
 
 /// Its first record would be an id, and the store could not be opened again.
 #[test]
-fn upserts_are_replayed_into_no_differential_store() {
+fn upserts_are_refused_for_a_differential_store() {
     let home = tempfile::tempdir().unwrap();
     let (trace, store) = (home.path().join("ids"), home.path().join("store"));
     fs::write(&trace, "1\n2\n1\n").unwrap();
@@ -741,9 +742,9 @@ fn the_published_traces_lose_no_key_and_keep_the_promised_rate() {
     }
 }
 
-/// The demonstration, small.
+/// The demo, small.
 #[test]
-fn the_demonstration_loses_nothing_and_keeps_its_rate() {
+fn demo_loses_no_key_and_keeps_its_rate() {
     let mut child = command()
         .args(["demo", "--keys", "20000", "--json"])
         .stdout(Stdio::piped())

@@ -1,6 +1,6 @@
-//! The examples, run as a reader would, and what they print.
+//! The examples, run as a reader would, and their output.
 //!
-//! `cargo test` builds them; where a narrower command did not, the tests say how.
+//! `cargo test` builds them. If a narrower command did not, the tests say how.
 
 #![expect(
     clippy::unwrap_used,
@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 
 use crate::traces;
 
-/// `target/<profile>/examples`, beside the `deps` that this test is in.
+/// `target/<profile>/examples`, beside the `deps` that contains this test.
 fn path(example: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let profile = test.parent().and_then(|deps| deps.parent()).unwrap();
@@ -21,7 +21,7 @@ fn path(example: &str) -> PathBuf {
     profile.join("examples").join(name)
 }
 
-/// What an example prints on its way to exit code 0.
+/// The output of an example that ends with exit code 0.
 fn printed(example: &str) -> String {
     answered(example, &[])
 }
@@ -43,7 +43,7 @@ fn answered(example: &str, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The numbers of a line, with a point or thousands' commas in them or not.
+/// The numbers in a line, with or without a decimal point or thousands separators.
 fn numbers(line: &str) -> Vec<f64> {
     let words = line.split(|c: char| !c.is_ascii_digit() && c != '.' && c != ',');
     words
@@ -67,7 +67,7 @@ fn the_stores_keep_what_their_examples_assert() {
     }
 }
 
-/// A chart that is older than its figures would show what was never measured.
+/// A chart older than its figures would show what was never measured.
 #[test]
 fn readme_charts_match_the_recorded_figures() {
     let home = tempfile::tempdir().unwrap();
@@ -87,7 +87,7 @@ fn readme_charts_match_the_recorded_figures() {
 }
 
 #[test]
-fn the_metrics_tell_what_the_filters_did() {
+fn metrics_report_filter_counters() {
     let text = printed("metrics");
     let figure = |name: &str| -> f64 {
         let line = text.lines().find(|line| line.starts_with(name));
@@ -99,9 +99,9 @@ fn the_metrics_tell_what_the_filters_did() {
     let family = |name: &str| figure(&format!("lsm_sieve_{name}{{family=\"default\"}}"));
     assert_eq!(family("reads_found_total"), 10_000.0, "{text}");
     assert!(family("reads_avoided_total") > 9_000.0, "{text}");
-    assert_eq!(family("uncovered_tables"), 0.0, "{text}");
+    assert_eq!(family("uncovered_ssts"), 0.0, "{text}");
     assert!(family("summary_bytes") > 10_000.0, "{text}");
-    assert_eq!(figure("lsm_sieve_refuted"), 0.0, "{text}");
+    assert_eq!(figure("lsm_sieve_distrusted"), 0.0, "{text}");
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn hyphenation_reads_the_exceptions_and_little_else() {
     assert_eq!(whole, 4.0, "{text}");
     assert!(truncated >= 4.0 && truncated <= words / 3.0, "{text}");
     assert!(filter >= 4.0 && filter <= words / 3.0, "{text}");
-    // Bloom's conclusion: errors save space, and his filter saves more.
+    // Bloom's conclusion: allowing errors saves space, and his filter saves more.
     assert!(
         filter_bits < truncated_bits && truncated_bits < whole_bits,
         "{text}"
@@ -171,9 +171,10 @@ fn obvious_passwords_are_refused_and_withdrawn_ones_are_not() {
     }
 }
 
-/// A peer that is asked for what it has not: the filter's rate, and what was evicted since.
+/// A peer is queried for objects that it lacks: by the filter's false positives, and for what was
+/// evicted since.
 #[test]
-fn a_digest_spares_most_questions_and_overlooks_little() {
+fn digest_avoids_most_queries_and_misses_few_objects() {
     assert_digest_pays(&printed("cache_digest"));
 }
 
@@ -204,7 +205,7 @@ fn a_store_of_ones_own_meets_most_of_the_ids() {
     assert!((50_000.0..=100_000.0).contains(&asked[0]), "{text}");
 }
 
-/// 3,000 keys are lacking on one side and 2,000 on the other; each is sent once.
+/// 3,000 keys are missing on one side and 2,000 on the other. Each is sent once.
 #[test]
 fn replicas_send_what_the_other_lacks_and_no_more() {
     let text = printed("reconcile");
@@ -221,7 +222,7 @@ fn replicas_send_what_the_other_lacks_and_no_more() {
 }
 
 #[test]
-fn caching_on_the_second_hit_spares_most_writes() {
+fn caching_on_the_second_hit_avoids_most_writes() {
     let text = printed("second_hit");
     let lines: Vec<_> = text.lines().map(numbers).collect();
     let [every, second] = &lines[..] else {

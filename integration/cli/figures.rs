@@ -18,7 +18,7 @@ use resvg::usvg::roxmltree::Document;
 
 use crate::cli::{is_refused, json, succeeds};
 
-/// What `model` knows and `report` shows.
+/// The figures that `model` computes and `report` shows.
 pub(crate) const FIGURES: [&str; 12] = [
     "table1",
     "fig1",
@@ -65,7 +65,7 @@ fn every_figure_is_printed_and_written_in_every_form() {
 }
 
 #[test]
-fn without_a_name_there_is_a_list_of_all_figures() {
+fn figures_without_a_name_are_listed() {
     let listed = succeeds(&["model"]);
     for name in FIGURES {
         assert_eq!(listed.matches(&format!("│ {name} ")).count(), 1, "{listed}");
@@ -89,7 +89,7 @@ fn table_1_prints_the_papers_numbers() {
 }
 
 #[test]
-fn a_figure_that_cannot_be_is_one_line_and_exit_code_2() {
+fn impossible_figure_is_one_line_and_exit_code_2() {
     let home = tempfile::tempdir().unwrap();
     let nowhere = home.path().join("none/f.svg");
     let file = home.path().join("f.svg");
@@ -121,9 +121,9 @@ fn under(umask: &str, arguments: &[&str]) {
     assert!(output.status.success(), "{umask} {arguments:?}: {said}");
 }
 
-/// In a folder that everybody may write, as `/tmp` is, and under every umask.
+/// In a folder that is writable by everybody, as `/tmp` is, and under every umask.
 #[test]
-fn a_figure_is_as_open_as_any_file_of_its_user() {
+fn figure_file_follows_the_umask() {
     let home = tempfile::tempdir().unwrap();
     fs::set_permissions(home.path(), Permissions::from_mode(0o777)).unwrap();
     let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
@@ -137,7 +137,7 @@ fn a_figure_is_as_open_as_any_file_of_its_user() {
         assert_eq!(fs::read_dir(&pages).unwrap().count(), 1, "{umask}");
     }
     assert_eq!(fs::read_dir(home.path()).unwrap().count(), 6);
-    // Drawn anew, it stays as private as it was made.
+    // Drawn again, it keeps its private mode.
     let private = home.path().join("077");
     let file = private.to_str().unwrap();
     under("022", &["model", "fig6", "--svg", file]);
@@ -152,10 +152,10 @@ fn a_figure_is_written_into_a_pipe() {
     assert!(text.contains('│'), "the table comes after it");
 }
 
-/// The commands that write where a user says treat a link as the user's own: it stays, and the file
-/// that it names is replaced. One that names none is refused.
+/// The commands that write to a path of the user follow a link: the link stays, and its target is
+/// replaced. A dangling link is refused.
 #[test]
-fn figures_and_pages_are_written_to_what_a_link_names() {
+fn figures_and_pages_follow_a_symlink() {
     let home = tempfile::tempdir().unwrap();
     let behind = tempfile::tempdir().unwrap();
     let figure = home.path().join("figure.svg");

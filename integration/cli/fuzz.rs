@@ -1,7 +1,8 @@
-//! What holds for any input, on the inputs that were worth keeping: the seeds, one for each bug that
-//! was found, and mutants of both. The fuzzer itself is `make fuzz`.
+//! The properties that hold for any input, checked on the inputs that were worth keeping: the
+//! seeds, one input for each bug that was found, and mutants of both. The fuzzer itself is `make
+//! fuzz`.
 //!
-//! `LSM_SIEVE_MUTANTS=n` tries so many mutants of each target, 200 otherwise.
+//! `LSM_SIEVE_MUTANTS=n` tries n mutants of each target, 200 by default.
 
 #![expect(
     clippy::unwrap_used,
@@ -26,7 +27,7 @@ mod targets;
 
 const MUTANTS: u64 = 200;
 
-/// The files of a target in a folder of `fuzz/`; none is missing but where there was no bug.
+/// The files of a target in a folder of `fuzz/`. A folder may be missing only if there was no bug.
 fn inputs(folder: &str, target: &str) -> Vec<(PathBuf, Vec<u8>)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../fuzz")
@@ -77,7 +78,7 @@ fn mutants_hold() {
     println!("fuzz mutants={inputs} violations=0 seconds={seconds:.1}");
 }
 
-/// One seed with the end of another one, some bytes changed, and cut.
+/// One seed with the end of another, some bytes changed, and cut.
 fn mutated(seeds: &[(PathBuf, Vec<u8>)], dice: &mut Dice) -> Vec<u8> {
     let mut any = |limit: usize| dice.below(limit.max(1) as u64) as usize;
     let (head, tail) = (&seeds[any(seeds.len())].1, &seeds[any(seeds.len())].1);

@@ -13,7 +13,7 @@ fn number(value: &Value) -> f64 {
     value.as_f64().unwrap()
 }
 
-/// The whole of it: 21 cells, two ways of access, two starts, thirty seeds.
+/// The whole experiment: 21 cells, two ways of access, two starts, thirty seeds.
 #[test]
 fn every_mean_of_the_default_run_holds_the_exact_rate() {
     let report = json(&["gremillion"]);
@@ -40,9 +40,10 @@ fn every_mean_of_the_default_run_holds_the_exact_rate() {
     }
 }
 
-/// With the fold that fits his rates, and uniform access, a run comes as near to them as the fit.
+/// With the fold that fits his rates, and uniform access, a run comes as near to them as the fit
+/// does.
 #[test]
-fn a_weak_hash_brings_out_the_floor_of_1982() {
+fn weak_hash_reproduces_the_error_floor_of_1982() {
     let run = |hash| {
         json(&[
             "gremillion",
@@ -90,7 +91,7 @@ fn pictures_are_drawn_for_each_number_of_functions() {
 }
 
 #[test]
-fn the_store_avoids_in_rocksdb_what_its_filter_says_and_loses_nothing() {
+fn store_avoids_the_predicted_reads_and_loses_nothing() {
     let report = json(&["gremillion", "--store", "--access", "uniform"]);
     let cells = report["cells"].as_array().unwrap();
     assert_eq!(cells.len(), 21);

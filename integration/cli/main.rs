@@ -1,5 +1,5 @@
-//! The tests of the command `lsm-sieve`, and of what its crate brings along; those of the library are
-//! a level higher, with `twin`, `copy` and `skip`, which both stand on.
+//! The tests of the command `lsm-sieve` and of its crate. Those of the library are one level up,
+//! with `twin`, `copy` and `skip`, which both use.
 
 mod advise;
 mod cli;
@@ -23,5 +23,5 @@ mod traces;
 #[path = "../twin.rs"]
 mod twin;
 
-/// What is tested.
+/// The command under test.
 const COMMAND: &str = env!("CARGO_BIN_EXE_lsm-sieve");

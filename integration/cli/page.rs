@@ -1,6 +1,7 @@
-//! The page of all figures, as a reader and a browser find it.
+//! The page of all figures, as a reader and a browser see it.
 //!
-//! The test in a browser wants chromium or chrome in the path, and skips with a message without.
+//! The test in a browser needs chromium or chrome in the path, and is skipped with a message
+//! without it.
 
 #![expect(
     clippy::unwrap_used,
@@ -22,14 +23,14 @@ use crate::cli::{is_refused, json};
 use crate::figures::FIGURES;
 use crate::skip::skip;
 
-/// Writes the page and gives its path.
+/// Writes the page and returns its path.
 fn report(home: &Path) -> PathBuf {
     let written = json(&["report", home.to_str().unwrap()]);
     assert_eq!(written["figures"], FIGURES.len());
     PathBuf::from(written["file"].as_str().unwrap())
 }
 
-/// The page without what stands in its scripts, which is no markup.
+/// The page without the content of its scripts, which is no markup.
 fn without_scripts(page: &str) -> String {
     let mut parts = page.split("<script");
     let mut markup = parts.next().unwrap().to_owned();
@@ -40,7 +41,7 @@ fn without_scripts(page: &str) -> String {
 }
 
 #[test]
-fn the_page_is_well_formed_whole_and_alone() {
+fn page_is_well_formed_complete_and_self_contained() {
     let home = tempfile::tempdir().unwrap();
     let page = fs::read_to_string(report(home.path())).unwrap();
     let markup = without_scripts(&page);
@@ -88,7 +89,7 @@ fn a_page_without_a_folder_is_one_line_and_exit_code_2() {
     is_refused(&["report", home.path().to_str().unwrap()]);
 }
 
-/// A browser that runs without a screen; without one a test is left out.
+/// A headless browser; without one the test is skipped.
 fn browser() -> Option<PathBuf> {
     let folders = std::env::var_os("PATH").unwrap_or_default();
     let names = ["chromium", "chromium-browser", "google-chrome"];
@@ -100,13 +101,13 @@ fn browser() -> Option<PathBuf> {
     found
 }
 
-/// Presses what a reader would, and leaves what was seen in an element of its own.
+/// Presses the controls as a reader would, and stores what was seen in an element of its own.
 const READER: &str = r#"<script>
 {
   const seen = { answers: [], errors: [] };
   const press = (word) => {
     [...at("words").children].find((button) => button.textContent === word).click();
-    seen.answers.push(at("answer").textContent);
+    seen.answers.push(at("filter_answer").textContent);
   };
   const words = [...at("words").children].map((button) => button.textContent);
   seen.words = words;
@@ -131,7 +132,7 @@ const READER: &str = r#"<script>
 </script>
 "#;
 
-/// What the scripts of a page left in its element `seen`, once it was loaded.
+/// The JSON that the page's scripts left in its element `seen` after it was loaded.
 fn seen_by(browser: &Path, file: &Path) -> Value {
     let profile = file.with_extension("profile");
     let output = Command::new(browser)
@@ -208,8 +209,8 @@ fn a_browser_shows_the_page_and_its_filter_answers() {
     assert_eq!(seen["wide"], false, "nothing reaches beyond the window");
 }
 
-/// Looks at the page through frames of a phone's width, which a window cannot have: one a colour
-/// scheme, told by the frame's own.
+/// Shows the page in frames of a phone's width, which a window cannot have: one per color scheme,
+/// set by the frame's own.
 const PHONES: &str = r##"<script>
 const channels = (colour) => colour.match(/[\d.]+/g).map(Number);
 const light = (colour) => {
@@ -283,7 +284,7 @@ fn the_page_fits_a_phone_in_light_and_in_dark() {
         let scrolls = phone["scrolls"].as_u64().unwrap();
         assert!(scrolls <= 360, "scrolls sideways: {phone}");
         assert_eq!(phone["ground"].as_f64().unwrap() < 0.2, dark, "{phone}");
-        // What WCAG 2 asks of text.
+        // The contrast that WCAG 2 requires of text.
         for (what, contrast) in phone["contrasts"].as_object().unwrap() {
             assert!(contrast.as_f64().unwrap() >= 4.5, "{what}: {phone}");
         }

@@ -1,4 +1,4 @@
-//! A database that is only read, by the command beside the library.
+//! A database that is only read, by the command and by the library.
 
 use lsm_sieve::SieveDb;
 use lsm_sieve::differential::{DifferentialOptions, DifferentialStore, MainFile};
@@ -8,9 +8,9 @@ use crate::cli::json;
 use crate::copy::contents;
 use crate::twin::{Model, agree, fill, options, settle, sieve};
 
-/// RocksDB 11.8.1 follows a null pointer there, unless it is told to check such logs.
+/// RocksDB 11.8.1 dereferences a null pointer there, unless it is told to check such logs.
 #[test]
-fn a_log_that_the_manifest_lists_is_read_by_all_that_only_read() {
+fn log_listed_in_the_manifest_is_read_by_read_only_opens() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("db");
     let mut model = Model::new();

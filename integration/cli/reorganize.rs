@@ -24,8 +24,8 @@ fn key(index: u64) -> [u8; 8] {
     index.to_be_bytes()
 }
 
-/// A closed store whose main file holds the even ones of `records` keys, and whose differential
-/// file updates all but the first, which it deletes.
+/// A closed store whose main file holds the even ones of `records` keys. Its differential file
+/// updates all but the first, which it deletes.
 fn store(path: &Path, records: u64) {
     const BATCH: usize = 1_000;
     let store = open(path);
@@ -110,7 +110,7 @@ fn nothing_is_moved_before_it_is_due() {
 }
 
 #[test]
-fn what_is_no_store_is_refused_and_left_as_it_is() {
+fn folder_without_a_store_is_refused_and_unchanged() {
     let home = tempfile::tempdir().unwrap();
     let [empty, other, missing] = ["empty", "other", "missing"].map(|name| home.path().join(name));
     let mut options = Options::default();
@@ -149,11 +149,11 @@ fn a_wrong_condition_or_a_store_in_use_is_one_line_and_exit_code_2() {
     in_use.put(b"still", b"here").unwrap();
 }
 
-/// Starts a reorganisation and interrupts it when its records begin to move.
+/// Starts a reorganisation and interrupts it when records begin to move.
 fn interrupted(path: &Path) -> Output {
     let mut reorganize = command();
     reorganize.args(["reorganize", "--json"]).arg(path);
-    // Records move once a new generation takes the writes.
+    // Records begin to move after a new generation has taken over the writes.
     let families = || DB::list_cf(&Options::default(), path).unwrap_or_default();
     let moves = |_: &Child| families().iter().any(|name| name == "differential-2");
     let child = started(&mut reorganize, moves);
@@ -162,7 +162,7 @@ fn interrupted(path: &Path) -> Output {
 }
 
 #[test]
-fn an_interrupted_reorganisation_is_continued_where_it_stopped() {
+fn interrupted_reorganisation_resumes_where_it_stopped() {
     const RECORDS: u64 = 400_000;
     let home = tempfile::tempdir().unwrap();
     store(home.path(), RECORDS);

@@ -1,4 +1,4 @@
-//! The published traces, where there are any.
+//! The published traces, if they are present.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use lsm_sieve_cli::workload::trace::{Format, Trace};
 
 use crate::skip::skip;
 
-/// Their folder; without one a test is left out.
+/// Their folder; without one the test is skipped.
 pub(crate) fn folder() -> Option<PathBuf> {
     let folder = std::env::var_os("LSM_SIEVE_DATA").map(PathBuf::from);
     if folder.is_none() {
@@ -16,7 +16,7 @@ pub(crate) fn folder() -> Option<PathBuf> {
     folder
 }
 
-/// The counts that come with them.
+/// The counts that were published with them.
 #[test]
 fn published_traces_have_their_published_counts() {
     let Some(folder) = folder() else {

@@ -1,4 +1,4 @@
-//! Every read, and what it came to.
+//! Every read, and its outcome.
 
 use std::collections::BTreeSet;
 use std::iter::Sum;
@@ -12,7 +12,7 @@ use crate::calls::sources;
 
 type Handle<'db> = Arc<BoundColumnFamily<'db>>;
 
-/// What the reads of several keys came to.
+/// The outcomes of reads of several keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Tally {
     pub(super) found: u64,
@@ -65,7 +65,8 @@ fn of<V>(values: impl IntoIterator<Item = Result<Option<V>, Error>>) -> Tally {
     tally
 }
 
-/// A table of reads of one key, called for each in turn, and of reads of several, called for all at once.
+/// A table of reads of one key, called once per key, and of reads of several keys, called once for
+/// all.
 macro_rules! reads {
     (
         |$on:ident, $cf:ident, $options:ident|
@@ -160,13 +161,15 @@ pub(super) const TRANSACTION_READS: &[(&str, OfTransaction)] = reads! {|transact
     }
 };
 
-/// Whether a key may be there.
+/// Whether a key may exist.
 type May = fn(&SieveDb, &Handle<'_>, &[u8]) -> bool;
 
 pub(super) const ANSWERS: [(&str, May); 6] = [
-    ("answer", |db, _, key| !db.answer(key).is_absent()),
-    ("answer_cf", |db, cf, key| {
-        !db.answer_cf(cf, key).is_absent()
+    ("filter_answer", |db, _, key| {
+        !db.filter_answer(key).is_absent()
+    }),
+    ("filter_answer_cf", |db, cf, key| {
+        !db.filter_answer_cf(cf, key).is_absent()
     }),
     ("key_may_exist", |db, _, key| db.key_may_exist(key)),
     ("key_may_exist_opt", |db, _, key| {
@@ -203,7 +206,7 @@ fn every_read_has_a_row() {
     let uncounted = UNCOUNTED.iter().map(ToString::to_string);
     let table: BTreeSet<_> = of_db.chain(of_transaction).chain(uncounted).collect();
     let mut there = sources::methods_that(is_a_read);
-    // Snapshots read by the methods of the same names.
+    // Snapshots read by methods of the same names.
     there.retain(|method| !method.starts_with("DBAccess::"));
     assert_eq!(table, there);
 }

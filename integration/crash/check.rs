@@ -1,9 +1,10 @@
-//! The check after a kill: what the filters say against a RocksDB that never heard of them.
+//! The check after a kill: compares the filters with a RocksDB that does not use the plugin.
 //!
-//! The truth is what a plain, read-only RocksDB iterates over. Against it are held, at once after
-//! the open, when every table is covered, and after a consolidation: the front's answer for every
-//! key ever used and many never used, its reads one by one and many at once, the engine's reads
-//! past the front (which the segment filters still guide), and the engine's iterator.
+//! The truth is what a plain, read-only RocksDB iterates over. Compared with it are `SieveDb`'s
+//! filter answer for every key ever used and for many never used, its single reads and batch reads,
+//! the engine's reads past the filters (which still probe segment filters), and the engine's
+//! iterator. All this is done three times: at once after the open, when every SST is covered, and
+//! after a consolidation.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -26,11 +27,11 @@ const LONG: Duration = Duration::from_secs(60);
 /// What was checked.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Tally {
-    /// Keys of which the front was asked.
+    /// Keys that the filters were checked for.
     pub(super) keys: u64,
     /// Of these, keys that the engine holds.
     pub(super) present: u64,
-    /// Of these, keys that the front ruled out, rightly.
+    /// Of these, keys that the filters denied, rightly.
     pub(super) absent: u64,
     /// Absent answers given at once after the open.
     pub(super) absent_at_open: u64,
@@ -67,7 +68,7 @@ impl Truth {
                 let (key, value) = entry?;
                 held.insert(key.into(), value.into());
             }
-            // Without the plugin no filter of ours is asked: reads must agree with the iterator.
+            // Without the plugin no filter of ours is probed: reads must agree with the iterator.
             for index in (0..ASKED).step_by(7) {
                 let key = script::key(index);
                 if db.get_cf(&family, &key)?.as_ref() != held.get(&key) {
@@ -79,7 +80,7 @@ impl Truth {
         Ok(Self { families })
     }
 
-    /// The number that a key of a lasting family holds.
+    /// The number under a key of a permanent family.
     pub(super) fn held(&self, family: usize, key: u32) -> Option<u64> {
         let value = self
             .families
@@ -88,7 +89,7 @@ impl Truth {
         script::number(value)
     }
 
-    /// Acknowledged writes must be there; those under way may be.
+    /// Acknowledged writes must be there; unacknowledged ones may be.
     pub(super) fn check_model(&self, layout: &Layout, model: &Model) -> Result<(), Failed> {
         for family in (0..FAMILIES.len()).filter(|&family| layout.unlogged != Some(family)) {
             for key in 0..ASKED {
@@ -107,7 +108,7 @@ impl Truth {
     }
 }
 
-/// Opens the database behind filters and checks it three times.
+/// Opens the database with filters and checks it three times.
 pub(super) fn check(
     layout: &Layout,
     sieve: &SieveOptions,
@@ -116,7 +117,7 @@ pub(super) fn check(
 ) -> Result<Tally, Failed> {
     let unfinished = temporaries(path)?;
     let db = layout.open(path, sieve)?;
-    // Names are random: what is there now and was before is left over.
+    // Names are random, so a file that was there before and is there now is left over.
     let mut left_over = temporaries(path)?;
     left_over.retain(|name| unfinished.contains(name));
     if !left_over.is_empty() {
@@ -125,12 +126,12 @@ pub(super) fn check(
     let mut tally = check_all(&db, truth).map_err(|error| format!("after open: {error}"))?;
     tally.absent_at_open = tally.absent;
     tally.swept = unfinished.len() as u64;
-    if !db.wait_until_covered(LONG) {
-        let refuted = db.refutation();
-        return Err(format!("not covered after a minute; refuted: {refuted:?}").into());
+    if !db.wait_until_complete(LONG) {
+        let false_negatives = db.false_negative();
+        return Err(format!("not covered after a minute; refuted: {false_negatives:?}").into());
     }
     tally += check_all(&db, truth).map_err(|error| format!("once covered: {error}"))?;
-    // A family or a table may be gone meanwhile; then upkeep says so, and tries again.
+    // A family or an SST may be gone meanwhile. Maintenance then reports it and tries again.
     if let Err(first) = db.consolidate() {
         db.consolidate()
             .map_err(|second| format!("cannot consolidate: {first}; {second}"))?;
@@ -194,7 +195,7 @@ fn check_key(
     key: &[u8],
     held: Option<&Vec<u8>>,
 ) -> Result<Tally, Failed> {
-    let absent = db.answer_cf(family, key).is_absent();
+    let absent = db.filter_answer_cf(family, key).is_absent();
     if absent && held.is_some() {
         return Err(format!("the front LOST {}", key.escape_ascii()).into());
     }
@@ -223,7 +224,7 @@ pub(super) fn temporaries(path: &Path) -> Result<Vec<String>, Failed> {
     Ok(names)
 }
 
-/// Damages one sidecar, if there is one: cut, or a byte changed.
+/// Damages one sidecar, if there is one: cuts it or changes a byte.
 pub(super) fn damage(path: &Path, seed: u64) -> Result<(), Failed> {
     let mut random = StdRng::seed_from_u64(seed);
     let folder = path.join("sieve");

@@ -1,4 +1,4 @@
-//! How a database is set up: drawn from a seed, the same at every open of one folder.
+//! The setup of a database: drawn from a seed, the same at every open of one folder.
 //!
 //! Everything is small, so that a second of work flushes and compacts many times.
 
@@ -28,8 +28,8 @@ pub(super) struct Layout {
     atomic_flush: bool,
     sparse_last_level: bool,
     inner_filter: bool,
-    /// None, a plain one, one with a dictionary, one on two threads: each writes tables in a way
-    /// of its own.
+    /// None, a plain one, one with a dictionary, one on two threads: each writes SSTs in its own
+    /// way.
     compression: u8,
     hash: HashId,
 }
@@ -100,7 +100,7 @@ impl Layout {
         options
     }
 
-    /// Settings of the filters, drawn anew for each open.
+    /// Settings of the filters, drawn again for each open.
     pub(super) fn sieve(&self, seed: u64) -> SieveOptions {
         let mut random = StdRng::seed_from_u64(seed);
         let mut sieve = strict();
@@ -129,7 +129,7 @@ impl Layout {
         })
     }
 
-    /// The families of a database, those that must be there included.
+    /// The families of a database, including those that must exist.
     fn families(&self, path: &Path) -> Vec<(String, Options)> {
         let mut names = Engine::list_cf(&Options::default(), path).unwrap_or_default();
         for family in FAMILIES {
@@ -144,17 +144,17 @@ impl Layout {
             .collect()
     }
 
-    /// Opens a database behind filters.
+    /// Opens a database with filters.
     pub(super) fn open(&self, path: &Path, sieve: &SieveOptions) -> Result<SieveDb, OpenError> {
         SieveDb::open_cf_with_opts(&self.options(), sieve, path, self.families(path))
     }
 
-    /// Opens a database without the plugin, to write.
+    /// Opens a database without the plugin, for writing.
     pub(super) fn open_plain(&self, path: &Path) -> Result<Engine, rocksdb::Error> {
         Engine::open_cf_with_opts(&self.options(), path, self.families(path))
     }
 
-    /// Opens a database without the plugin, to read; changes nothing.
+    /// Opens a database without the plugin, read only. Changes nothing.
     pub(super) fn open_read_only(&self, path: &Path) -> Result<Engine, rocksdb::Error> {
         let options = self.options();
         let names = Engine::list_cf(&Options::default(), path)?;

@@ -1,4 +1,4 @@
-//! What each key may hold: one value when its write was acknowledged, either when it was not.
+//! What each key may hold: one value if its write was acknowledged, the old or the new one if not.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ pub(super) struct Model {
 }
 
 impl Model {
-    /// Of an empty database.
+    /// The model of an empty database.
     pub(super) fn empty() -> Self {
         Self {
             start: vec![None],
@@ -19,7 +19,7 @@ impl Model {
         }
     }
 
-    /// Of a database that is not known: a key is, once it was set.
+    /// The model of an unknown database: a key is known once it was written.
     pub(super) fn unknown() -> Self {
         Self {
             start: Vec::new(),
@@ -27,7 +27,7 @@ impl Model {
         }
     }
 
-    /// What a key may hold; nothing at all means that it is not known.
+    /// What a key may hold. An empty list means that it is unknown.
     pub(super) fn possible(&self, family: usize, key: u32) -> &[Option<u64>] {
         self.possible.get(&(family, key)).unwrap_or(&self.start)
     }

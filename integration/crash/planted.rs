@@ -1,7 +1,7 @@
-//! Losses planted on purpose: a check that cannot fail proves nothing.
+//! Injected losses: a check that cannot fail proves nothing.
 //!
-//! A bit of a key is cleared in a filter on disk and the checksums are made right, as a fault of
-//! the plugin would leave it; the check must name the key, or one that shared the bit.
+//! A bit of a key is cleared in a filter on disk and the checksums are recomputed, as a bug of the
+//! plugin would leave it. The check must name the key, or one that shared the bit.
 
 use std::path::{Path, PathBuf};
 
@@ -21,7 +21,7 @@ use crate::twin::strict;
 /// The key to lose.
 const LOST: u32 = 0;
 
-/// A closed database with a table or more, all covered by its summary.
+/// A closed database with at least one SST. Its summary filter covers all SSTs.
 struct Database {
     home: tempfile::TempDir,
     layout: Layout,
@@ -41,7 +41,8 @@ impl Database {
             }
             db.flush_cf(&family)?;
         }
-        // At rest: a later compaction would make other tables, and bring the key back.
+        // Let compactions finish: a later one would build new filters, and the key would be found
+        // again.
         db.compact_range_cf(&family, None::<&[u8]>, None::<&[u8]>);
         db.consolidate()?;
         drop(family);
@@ -55,12 +56,13 @@ impl Database {
 
     fn check(&self) -> Result<(), Failed> {
         let truth = Truth::read(&self.layout, &self.path())?;
-        // An audit may find the loss first, and nothing is covered from then on.
+        // An audit may find the loss first, and nothing is covered after that.
         let sieve = strict().audit(0);
         check::check(&self.layout, &sieve, &self.path(), &truth).map(drop)
     }
 
-    /// Clears a bit of a key in each sidecar whose subject is wanted; returns how many there were.
+    /// Clears a bit of a key in each sidecar whose subject is wanted. Returns the number of
+    /// sidecars.
     fn lose(&self, key: &[u8], wanted: impl Fn(&Subject) -> bool) -> Result<usize, Failed> {
         let folder = self.path().join("sieve");
         let identity = Identity::load_or_new(&RealDisk, &folder, HashId::default())?;
@@ -88,7 +90,7 @@ fn lose_in(
         return Ok(false);
     }
     let hash = if is_summary(&sidecar.subject) {
-        hash.remixed()
+        hash.for_summary()
     } else {
         hash
     };
@@ -99,7 +101,7 @@ fn lose_in(
     Ok(true)
 }
 
-/// Which bits are the key's is what an empty stage of this shape shows.
+/// An empty stage of this shape shows which bits belong to the key.
 fn clear_a_bit(record: &mut StageRecord, hash: KeyHash) -> Result<(), Failed> {
     let words = vec![0; record.words.len()];
     let stage = Stage::from_words(record.shape, Items::new(0), words)?;
@@ -117,12 +119,12 @@ fn is_summary(subject: &Subject) -> bool {
 }
 
 #[test]
-fn the_check_passes_where_nothing_was_lost() {
+fn check_passes_if_nothing_was_lost() {
     Database::new().unwrap().check().unwrap();
 }
 
 #[test]
-fn the_check_notices_a_lost_key() {
+fn check_detects_a_lost_key() {
     let database = Database::new().unwrap();
     assert!(database.lose(&script::key(LOST), is_summary).unwrap() > 0);
     let error = database.check().unwrap_err().to_string();
@@ -130,7 +132,7 @@ fn the_check_notices_a_lost_key() {
 }
 
 #[test]
-fn the_check_notices_a_key_lost_by_a_segment() {
+fn check_detects_a_key_lost_by_a_segment_filter() {
     let database = Database::new().unwrap();
     let segments = |subject: &Subject| !is_summary(subject);
     assert!(database.lose(&script::key(LOST), segments).unwrap() > 0);
@@ -139,7 +141,7 @@ fn the_check_notices_a_key_lost_by_a_segment() {
 }
 
 #[test]
-fn the_check_notices_a_lost_write() {
+fn check_detects_a_lost_write() {
     let database = Database::new().unwrap();
     let truth = Truth::read(&database.layout, &database.path()).unwrap();
     let mut model = Model::empty();
@@ -152,10 +154,10 @@ fn the_check_notices_a_lost_write() {
     truth.check_model(&database.layout, &model).unwrap_err();
 }
 
-/// Temporaries of sidecars were swept, but one of the identity, from a kill in a database's first
-/// open, stayed for ever.
+/// Temporary files of sidecars were removed. One of the identity, from a kill in a database's first
+/// open, was never removed.
 #[test]
-fn what_a_kill_left_unfinished_is_swept() {
+fn unfinished_files_left_by_a_kill_are_removed() {
     let database = Database::new().unwrap();
     let folder = database.path().join("sieve");
     for name in [

@@ -1,23 +1,23 @@
-//! What a writer does, fixed by its seed: the child carries it out, the parent knows it too.
+//! The steps of a writer, fixed by its seed: the child carries them out, and the parent knows them.
 //!
-//! Each writer owns a range of the key space, so that the order of two writers does not matter.
-//! A value is a number; a merge adds to it, which is associative, so the model is a number too.
+//! Each writer owns a range of the key space, so that the order of two writers does not matter. A
+//! value is a number. A merge adds to it, which is associative, so the model is a number too.
 
 use std::ops::Range;
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-/// The column families that are always there.
+/// The permanent column families.
 pub(super) const FAMILIES: [&str; 3] = ["default", "one", "two"];
 
-/// One that comes and goes.
+/// One that is created and dropped.
 pub(super) const TEMPORARY: &str = "temporary";
 
 /// Keys of a family that may be written.
 pub(super) const KEYS: u32 = 2_000;
 
-/// Keys that are asked for: the last ones are never written.
+/// Keys that are looked up. The last ones are never written.
 pub(super) const ASKED: u32 = 2_500;
 
 /// Threads that write.
@@ -38,7 +38,7 @@ pub(super) fn value(number: u64) -> Vec<u8> {
     bytes
 }
 
-/// The number of a value; `None` for what is no value.
+/// The number of a value; `None` for other bytes.
 pub(super) fn number(bytes: &[u8]) -> Option<u64> {
     let number = u64::from_le_bytes(*bytes.first_chunk()?);
     (value(number) == bytes).then_some(number)
@@ -58,7 +58,8 @@ pub(super) enum Step {
     Write(usize, u32, Change),
     Batch(Vec<(usize, u32, Change)>),
     RemoveRange(usize, Range<u32>),
-    /// A table file made aside, every `stride`-th key of a range, all with one number.
+    /// An SST file written outside the database: every `stride`-th key of a range, all with one
+    /// number.
     Ingest {
         family: usize,
         keys: Range<u32>,
@@ -76,7 +77,7 @@ pub(super) enum Step {
 }
 
 impl Step {
-    /// What the step does to the families that are always there.
+    /// The changes of the step to the permanent families.
     pub(super) fn changes(&self) -> Vec<(usize, u32, Change)> {
         match self {
             Self::Write(family, key, change) => vec![(*family, *key, *change)],
@@ -104,7 +105,7 @@ impl Step {
         }
     }
 
-    /// For the statistics of where death came.
+    /// For the statistics of when kills came.
     pub(super) fn name(&self) -> &'static str {
         match self {
             Self::Write(..) => "write",
@@ -124,7 +125,7 @@ impl Step {
 pub(super) struct Script {
     random: StdRng,
     writer: u32,
-    /// Many writes go to few keys, others to many, each script in its own way.
+    /// Many writes go to few keys, others to many; each script has its own mixture.
     hot: u32,
 }
 
@@ -152,7 +153,7 @@ impl Script {
         self.writer * OWN + self.random.random_range(0..width)
     }
 
-    /// Half of the numbers make long values.
+    /// Half of the numbers have long values.
     fn number(&mut self) -> u64 {
         self.random.random_range(0..1_u64 << 40)
     }

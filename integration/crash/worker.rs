@@ -1,7 +1,7 @@
 //! The child: it opens, works and closes, over and over, until it is killed.
 //!
-//! Two writers carry out their scripts and report each step once the engine acknowledged it; a
-//! keeper meanwhile calls for upkeep. Each writer also asks for its own keys, which nobody else
+//! Two writers carry out their scripts and report each step once the engine has acknowledged it. A
+//! keeper calls maintenance meanwhile. Each writer also reads its own keys, which no other thread
 //! changes. A report is one line on the standard output that starts with `@`.
 
 use std::error::Error;
@@ -25,14 +25,14 @@ use super::script::{self, Change, FAMILIES, Script, Step, TEMPORARY, WRITERS};
 
 pub(super) type Failed = Box<dyn Error + Send + Sync>;
 
-/// What a child is told.
+/// The task of a child.
 #[derive(Clone, Debug)]
 pub(super) struct Task {
     pub(super) layout: u64,
     pub(super) seed: u64,
     /// Work without the plugin.
     pub(super) plain: bool,
-    /// The database; a folder for table files to ingest is made beside it.
+    /// The database. A folder for SST files to ingest is made beside it.
     pub(super) path: PathBuf,
 }
 
@@ -55,7 +55,7 @@ impl Task {
     }
 }
 
-/// Tells the parent; a child without parent ends.
+/// Reports to the parent. A child without a parent exits.
 pub(super) fn report(line: &str) {
     let line = format!("@{line}\n");
     if std::io::stdout().write_all(line.as_bytes()).is_err() {
@@ -92,7 +92,7 @@ pub(super) fn run(task: &Task) -> Result<(), Failed> {
             Store::Sieve(Box::new(layout.open(&task.path, &sieve)?))
         };
         report("opened");
-        // As many short sessions as long ones: a close often finds upkeep with work to do.
+        // As many short sessions as long ones, so that a close often finds maintenance busy.
         let most: u64 = 1 << random.random_range(1..11);
         let length = random.random_range(most / 2..=most);
         session(&store, &layout, &mut writers, length, random.random())?;
@@ -135,7 +135,7 @@ fn keep(store: &Store, nudged: &Receiver<()>, seed: u64) -> Result<(), Failed> {
         match random.random_range(0..10) {
             0..3 => {
                 report("keep consolidate");
-                // It may fail while a family is dropped; then it is tried again.
+                // It may fail while a family is dropped. Then it is tried again.
                 drop(db.consolidate());
             }
             3..5 => {
@@ -144,17 +144,17 @@ fn keep(store: &Store, nudged: &Receiver<()>, seed: u64) -> Result<(), Failed> {
             }
             5..7 => {
                 report("keep wait");
-                db.wait_until_covered(Duration::from_millis(50));
+                db.wait_until_complete(Duration::from_millis(50));
             }
             7 => {
                 report("keep with engine");
-                db.with_engine(|engine| engine.latest_sequence_number());
+                db.with_engine_untracked(|engine| engine.latest_sequence_number());
             }
             8 => {
                 report("keep inspect");
                 drop(db.inspect());
             }
-            _ => _ = db.wait_until_known(Duration::from_millis(5)),
+            _ => _ = db.wait_for_maintenance(Duration::from_millis(5)),
         }
         report("keep nothing");
     }
@@ -167,7 +167,7 @@ struct Writer {
     script: Script,
     done: u64,
     known: Model,
-    /// Where table files are made that are to be ingested.
+    /// The folder for SST files to ingest.
     nursery: PathBuf,
 }
 
@@ -195,7 +195,7 @@ impl<'a> Moment<'a> {
     }
 }
 
-/// A snapshot and what its keys held.
+/// A snapshot and the values of its keys.
 struct Held<'a> {
     moment: Moment<'a>,
     family: usize,
@@ -295,8 +295,8 @@ impl Writer {
         let mut how = IngestExternalFileOptions::default();
         how.set_move_files(moved);
         let family = handle(store, FAMILIES[family])?;
-        // With atomic flushes RocksDB may find a memtable filled between its flush and the
-        // ingestion; nothing has happened then, and it says so.
+        // With atomic flushes RocksDB may find a filled memtable between its flush and the
+        // ingestion. It then returns an error and has changed nothing.
         loop {
             let done =
                 on!(store, db => db.ingest_external_file_cf_opts(&family, &how, vec![&file]));
@@ -307,14 +307,14 @@ impl Writer {
         }
     }
 
-    /// Nobody else writes this key, so the front must say what the engine says.
+    /// No other thread writes this key, so `SieveDb` must agree with the engine.
     fn read(&self, store: &Store, family: usize, key: u32) -> Result<(), Failed> {
         let Store::Sieve(db) = store else {
             return Ok(());
         };
         let column = handle(store, FAMILIES[family])?;
         let bytes = script::key(key);
-        let answer = db.answer_cf(&column, &bytes);
+        let answer = db.filter_answer_cf(&column, &bytes);
         let front = db.get_cf(&column, &bytes)?;
         let engine = db.get_unfiltered_cf(&column, &bytes)?;
         let known = self.known.possible(family, key);
@@ -398,8 +398,8 @@ fn take(store: &Store, family: usize, key: u32) -> Result<Held<'_>, Failed> {
     let column = handle(store, FAMILIES[family])?;
     let moment = Moment::of(store);
     let mut values = Vec::new();
-    // The range of the other writer may follow: its keys are read as of the snapshot too. An
-    // iterator asks the engine, past the filters.
+    // The range of the other writer may follow. Its keys are read at the snapshot too. An iterator
+    // reads the engine, past the filters.
     for number in key..key + 8 {
         let key = script::key(number);
         let mut found = on!(store, db => db.raw_iterator_cf_opt(&column, moment.options()));
@@ -431,7 +431,7 @@ fn release(store: &Store, held: &Held<'_>) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Creates a family with some keys; next time adds to it or drops it.
+/// Creates a family with some keys. The next call adds to it or drops it.
 fn churn(store: &Store, layout: &Layout, number: u64) -> Result<(), Failed> {
     let there = on!(store, db => db.cf_handle(TEMPORARY).is_some());
     if there && number.is_multiple_of(2) {

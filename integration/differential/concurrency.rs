@@ -1,4 +1,4 @@
-//! Readers and writers while records move: no reader ever goes back in time.
+//! Readers and writers while records move: no reader ever sees an older version after a newer one.
 
 #![expect(
     clippy::unwrap_used,
@@ -21,11 +21,11 @@ use super::{FIXED, TINY, engine, open, with_filter};
 const WRITERS: u64 = 2;
 const READERS: u64 = 3;
 const KEYS: u64 = 64;
-/// Generations that are moved while the others read and write.
+/// Generations that are moved during the reads and writes.
 const MOVES: u64 = 12;
 
 #[test]
-fn a_scan_does_not_notice_what_is_written_and_moved_meanwhile() {
+fn scan_ignores_concurrent_writes_and_moves() {
     let home = tempfile::tempdir().unwrap();
     let store = open(home.path(), FilterChoice::Scalable).unwrap();
     let before: Vec<_> = (0..KEYS)
@@ -57,21 +57,21 @@ fn a_scan_does_not_notice_what_is_written_and_moved_meanwhile() {
 }
 
 #[test]
-fn readers_see_versions_grow_while_records_move() {
-    versions_grow(FilterChoice::Scalable);
+fn versions_never_go_back_while_records_move() {
+    check_versions_never_go_back(FilterChoice::Scalable);
 }
 
 #[test]
-fn readers_see_versions_grow_behind_a_fixed_filter() {
-    versions_grow(FIXED);
+fn versions_never_go_back_with_a_fixed_filter() {
+    check_versions_never_go_back(FIXED);
 }
 
 #[test]
-fn readers_see_versions_grow_behind_a_filter_full_of_false_positives() {
-    versions_grow(TINY);
+fn versions_never_go_back_with_a_tiny_filter() {
+    check_versions_never_go_back(TINY);
 }
 
-/// Version v of a key is its number, or a delete when v is a multiple of three.
+/// Version v of a key is its number, or a delete if v is a multiple of three.
 fn is_deleted(version: u64) -> bool {
     version.is_multiple_of(3)
 }
@@ -83,7 +83,7 @@ struct Versions {
     over: AtomicBool,
 }
 
-/// Ends the work of all when one is done, or panics.
+/// Ends the work of all threads when one is done, or panics.
 struct Over<'a>(&'a AtomicBool);
 
 impl Drop for Over<'_> {
@@ -92,7 +92,7 @@ impl Drop for Over<'_> {
     }
 }
 
-fn versions_grow(filter: FilterChoice) {
+fn check_versions_never_go_back(filter: FilterChoice) {
     let home = tempfile::tempdir().unwrap();
     let store = open(home.path(), filter).unwrap();
     let none = || (0..KEYS).map(|_| AtomicU64::new(0)).collect();
@@ -142,8 +142,8 @@ fn write(store: &DifferentialStore, versions: &Versions, writer: u64) {
     }
 }
 
-/// Reads every key over and over; what it finds is no older than what was acknowledged before it
-/// looked, and no newer than what was begun before it had looked.
+/// Reads every key over and over. What it finds is no older than the version acknowledged before
+/// the read, and no newer than the version begun before the read ended.
 fn read(store: &DifferentialStore, versions: &Versions, reader: u64) -> u64 {
     let _over = Over(&versions.over);
     let mut reads = 0;
@@ -184,10 +184,10 @@ fn reorganize(store: &DifferentialStore, versions: &Versions) {
     }
 }
 
-/// One batch gives every key the same version, so any two records of one moment agree.
+/// One batch gives every key the same version, so any two records of one snapshot agree.
 #[test]
 fn snapshots_and_checkpoints_see_whole_batches_while_records_move() {
-    /// Checkpoints that are made beside them.
+    /// Checkpoints that are made meanwhile.
     const COPIES: u64 = 3;
     for filter in [FilterChoice::Scalable, FIXED] {
         let home = tempfile::tempdir().unwrap();
@@ -196,13 +196,13 @@ fn snapshots_and_checkpoints_see_whole_batches_while_records_move() {
         let looks = thread::scope(|scope| {
             let (store, over, copies) = (&store, &over, &copies);
             scope.spawn(move || write_batches(store, over));
-            let reader = scope.spawn(move || look_at_snapshots(store, over));
+            let reader = scope.spawn(move || check_snapshots(store, over));
             let home = home.path();
             scope.spawn(move || {
                 let _over = Over(over);
                 while !over.load(Ordering::SeqCst) {
                     let copy = copies.load(Ordering::SeqCst);
-                    look_at_checkpoint(store, &home.join(format!("copy-{copy}")), filter);
+                    check_checkpoint(store, &home.join(format!("copy-{copy}")), filter);
                     copies.store(copy + 1, Ordering::SeqCst);
                 }
             });
@@ -221,7 +221,7 @@ fn snapshots_and_checkpoints_see_whole_batches_while_records_move() {
     }
 }
 
-/// A load gives two records one version. Then the first is written again, the same, and moved.
+/// A load gives two records one version. Then the first is written again, unchanged, and moved.
 #[test]
 fn snapshots_see_whole_loads_while_records_move() {
     const ROUNDS: u64 = 50;
@@ -245,7 +245,7 @@ fn snapshots_see_whole_loads_while_records_move() {
         for version in 0..ROUNDS {
             let records = [0, 1].map(|index| (key(index), version.to_le_bytes()));
             store.load(records).unwrap();
-            // Those that were under way are over then.
+            // Reads that were under way have ended by then.
             let enough = looks.load(Ordering::SeqCst) + 2 * READERS;
             while looks.load(Ordering::SeqCst) < enough && !over.load(Ordering::SeqCst) {
                 thread::yield_now();
@@ -256,10 +256,10 @@ fn snapshots_see_whole_loads_while_records_move() {
     });
 }
 
-/// Were it there before its key is in the filter, the next reader would be sent to the main file,
-/// and an audit would refute a filter that is right.
+/// If the record were visible before its key is in the filter, the next reader would go to the main
+/// file, and an audit would report a false negative of a correct filter.
 #[test]
-fn a_record_that_was_seen_behind_a_fixed_filter_stays_seen() {
+fn visible_record_stays_visible_with_a_fixed_filter() {
     const RECORDS: u64 = 300;
     const NO_AUDIT: u32 = 0;
     const EVERY_ONE: u32 = 1;
@@ -287,7 +287,7 @@ fn a_record_that_was_seen_behind_a_fixed_filter_stays_seen() {
     }
 }
 
-/// Writes so many records, alone and in batches of one by turns.
+/// Writes this many records, alone and in batches of one in turn.
 fn write_each(store: &DifferentialStore, records: u64) {
     for index in 0..records {
         if index.is_multiple_of(2) {
@@ -318,7 +318,7 @@ fn write_batches(store: &DifferentialStore, over: &AtomicBool) {
     }
 }
 
-fn look_at_snapshots(store: &DifferentialStore, over: &AtomicBool) -> u64 {
+fn check_snapshots(store: &DifferentialStore, over: &AtomicBool) -> u64 {
     let _over = Over(over);
     let mut looks = 0;
     while !over.load(Ordering::SeqCst) {
@@ -333,12 +333,12 @@ fn look_at_snapshots(store: &DifferentialStore, over: &AtomicBool) -> u64 {
     looks
 }
 
-fn look_at_checkpoint(store: &DifferentialStore, path: &Path, filter: FilterChoice) {
+fn check_checkpoint(store: &DifferentialStore, path: &Path, filter: FilterChoice) {
     store.checkpoint(path).unwrap();
     versions_in(&open(path, filter).unwrap().snapshot());
 }
 
-/// The versions of all records, which are all or none, and all the same.
+/// The versions of all records: all or none exist, and all are the same.
 fn versions_in(snapshot: &Snapshot<'_>) -> Vec<Vec<u8>> {
     let records = snapshot.scan::<&[u8]>(..).map(|record| record.unwrap().1);
     let versions: Vec<_> = records.collect();

@@ -1,4 +1,4 @@
-//! What a store says that it did, and when it says that it is time.
+//! The counters of a store, and when it says that a reorganisation is due.
 
 use std::ops::ControlFlow;
 
@@ -25,7 +25,7 @@ fn each_read_is_counted_once_and_by_kind() {
     for filter in [FilterChoice::Scalable, GREMILLION] {
         let home = tempfile::tempdir().unwrap();
         let store = open(home.path(), filter).unwrap();
-        assert!(store.front().wait_until_covered(Duration::from_secs(60)));
+        assert!(store.front().wait_until_complete(Duration::from_secs(60)));
         store
             .load((0..1_000).map(|index| (key(index), b"main")))
             .unwrap();
@@ -51,7 +51,7 @@ fn each_read_is_counted_once_and_by_kind() {
 }
 
 #[test]
-fn a_read_that_fails_is_not_counted() {
+fn failed_reads_are_not_counted() {
     let home = tempfile::tempdir().unwrap();
     make(home.path());
     let db = bare(home.path());
@@ -68,7 +68,7 @@ fn a_read_that_fails_is_not_counted() {
 }
 
 #[test]
-fn with_sync_every_write_waits_for_the_disk() {
+fn with_sync_every_write_is_synced() {
     let home = tempfile::tempdir().unwrap();
     let mut engine = engine();
     engine.enable_statistics();
@@ -95,7 +95,7 @@ fn with_sync_every_write_waits_for_the_disk() {
 
 /// (1 - (1 - 1/N)^(mk))^m with N = 16,384, m = 4, k = 7,000 is 0.4498 (Mullin 1983).
 #[test]
-fn a_small_fixed_filter_lets_by_what_the_formula_says() {
+fn small_fixed_filter_has_the_predicted_false_positive_rate() {
     let home = tempfile::tempdir().unwrap();
     let filter = FilterChoice::Fixed {
         bits: Bits::new(16_384),
@@ -104,7 +104,7 @@ fn a_small_fixed_filter_lets_by_what_the_formula_says() {
     let store = open(home.path(), filter).unwrap();
     (0..7_000).for_each(|index| store.put(key(index), b"newer").unwrap());
     (10_000..30_000).for_each(|index| _ = store.get(key(index)).unwrap());
-    // Six standard deviations of 20,000 throws, and 1 % for the fill's own.
+    // Six standard deviations of 20,000 probes, and 1 % for the variation of the fill ratio.
     let rate = store.stats().observed_rate();
     assert!((rate - 0.4498).abs() < 0.022 + 0.01, "{rate}");
     let predicted = store.extent().unwrap().predicted_rate;
@@ -150,9 +150,9 @@ fn a_reorganisation_empties_the_differential_file_and_its_filter() {
     }
 }
 
-/// The interval that the cost model finds best, counted by the store.
+/// The best interval by the cost model, counted by the store.
 #[test]
-fn an_interval_of_the_cost_model_comes_due_and_begins_again() {
+fn cost_model_interval_comes_due_and_restarts() {
     let operation = Operation {
         records: Items::new(1_000_000),
         updates: 0.08,

@@ -1,10 +1,11 @@
-//! Kill -9 while records are written and moved: nothing is lost, nothing comes back.
+//! Kill -9 while records are written and moved: no update is lost, and no deleted record comes
+//! back.
 //!
-//! As in the crash tests of the front, a child works until it is killed and reports each step that
-//! was acknowledged; its steps are fixed by its seed, so the parent knows what they wrote. Here a
-//! child's third thread freezes, reorganises (sometimes in part) and flushes all the time. What
-//! death left is copied; the copy is opened and held against the model, and, every other time,
-//! reorganised to the end and held against it again. The original goes on as it was left.
+//! As in the crash tests of `SieveDb`, a child works until it is killed and reports each
+//! acknowledged step. Its steps are fixed by its seed, so the parent knows what they wrote. Here a
+//! third thread of the child freezes, reorganises (sometimes in part) and flushes all the time.
+//! After a kill the folder is copied. The copy is opened and compared with the model; every other
+//! time it is reorganised to the end and compared again. The original goes on as it was left.
 //!
 //! `LSM_SIEVE_KILLS` and `LSM_SIEVE_SEED` as there.
 
@@ -34,18 +35,18 @@ const LANES: u64 = 2;
 const KILLS_A_FOLDER: u64 = 25;
 const WRITERS: u64 = 2;
 const KEYS: u64 = 600;
-/// A child that is silent for so long hangs.
+/// A child that prints nothing for this long hangs.
 const SILENCE: Duration = Duration::from_secs(60);
 const CHILD: &str = "LSM_SIEVE_DIFFERENTIAL_CHILD";
 
 const FILTERS: [FilterChoice; 3] = [FilterChoice::Scalable, TINY, FIXED];
 
-// ------------------------------------------------------------------ what a writer does
+// ------------------------------------------------------------------ the steps of a writer
 
-/// What happens to one key: a number as its value, or none.
+/// A change of one key: the number of its value, or none.
 type Update = (u64, Option<u64>);
 
-/// An endless stream of steps over the keys of one writer; a step is applied as a whole.
+/// An endless stream of steps over the keys of one writer. A step is applied as a whole.
 struct Script {
     random: StdRng,
     writer: u64,
@@ -86,7 +87,7 @@ fn value(number: u64) -> Vec<u8> {
 
 // ------------------------------------------------------------------ the child
 
-/// The other half: does nothing unless told by its parent.
+/// The child half. Does nothing unless its parent started it.
 #[test]
 fn child() {
     let Some(task) = std::env::var(CHILD).ok() else {
@@ -98,7 +99,7 @@ fn child() {
     }
 }
 
-/// Says a line in one piece; a parent that is gone ends the child.
+/// Prints a line in one piece. Without a parent the child exits.
 fn report(line: &str) {
     let line = format!("@{line}\n");
     if std::io::stdout().write_all(line.as_bytes()).is_err() {
@@ -239,7 +240,7 @@ fn kill_9_loses_no_update_and_brings_no_delete_back() {
         census.kills
     );
     assert!(census.kills >= kills);
-    // Death must find the mover at work, or nothing was tried.
+    // Kills must come during moves, or the test shows nothing.
     let moving = census.stages.get("moving").copied().unwrap_or(0);
     assert!(
         moving > census.kills / 10 && census.half_moved > 0,
@@ -247,7 +248,7 @@ fn kill_9_loses_no_update_and_brings_no_delete_back() {
     );
 }
 
-/// What was done, and where death came.
+/// What was done, and when the kills came.
 #[derive(Debug, Default)]
 struct Census {
     kills: u64,
@@ -289,8 +290,7 @@ struct Folder {
     random: StdRng,
     filter: usize,
     home: PathBuf,
-    /// The whole of it, as it may be: each step that was not acknowledged is there with all its
-    /// updates or with none.
+    /// All possible contents: each unacknowledged step is there with all its updates or with none.
     worlds: Vec<Model>,
 }
 
@@ -307,9 +307,9 @@ impl Folder {
 
     fn run(&mut self, left: &AtomicU64, census: &mut Census) -> Result<(), Failed> {
         for _ in 0..KILLS_A_FOLDER {
-            // Deaths nest: the next child may be started on what nobody has looked at.
+            // Kills nest: the next child may start on a folder that was not checked.
             for _ in 0..self.random.random_range(1..=3) {
-                self.live_and_die(census)?;
+                self.run_and_kill(census)?;
                 census.kills += 1;
                 let one_less = |left: u64| left.checked_sub(1);
                 _ = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less);
@@ -326,7 +326,7 @@ impl Folder {
         self.home.join("store")
     }
 
-    fn live_and_die(&mut self, census: &mut Census) -> Result<(), Failed> {
+    fn run_and_kill(&mut self, census: &mut Census) -> Result<(), Failed> {
         let seed = self.random.random();
         let task = format!("{seed} {} {}", self.filter, self.store().display());
         let life = live(&task, &mut self.random)?;
@@ -337,7 +337,7 @@ impl Folder {
             self.worlds
                 .iter_mut()
                 .for_each(|world| apply(world, &acknowledged));
-            // The next step was perhaps begun, perhaps acknowledged and not yet reported.
+            // The next step may have begun, and may have been acknowledged but not yet reported.
             let next = script.next().unwrap_or_default();
             let mut with_next = self.worlds.clone();
             with_next.iter_mut().for_each(|world| apply(world, &next));
@@ -346,10 +346,10 @@ impl Folder {
         Ok(())
     }
 
-    /// What was found must be one of the worlds, and is the only one from here on.
+    /// The content must be one of the possible ones, and is the only one from here on.
     fn settle(&mut self, found: &Model) -> Result<(), Failed> {
         if !self.worlds.contains(found) {
-            let apart = self.worlds.iter().map(|world| apart(found, world));
+            let apart = self.worlds.iter().map(|world| differing_keys(found, world));
             let least = apart.min_by_key(Vec::len).unwrap_or_default();
             return Err(format!("LOST, brought back, or torn: {}", least.join(", ")).into());
         }
@@ -357,7 +357,7 @@ impl Folder {
         Ok(())
     }
 
-    /// Checks a copy, so that the original stays as death left it.
+    /// Checks a copy, so that the original stays as the kill left it.
     fn check(&mut self, census: &mut Census) -> Result<(), Failed> {
         if !self.store().exists() {
             return self.settle(&Model::new());
@@ -378,7 +378,7 @@ impl Folder {
         Ok(std::fs::remove_dir_all(copied)?)
     }
 
-    /// Moves everything: then the main file alone is the model, and holds nothing else.
+    /// Moves everything. Then the main file alone equals the model.
     fn check_the_end(&mut self) -> Result<(), Failed> {
         let store = open(&self.store(), FILTERS[self.filter])?;
         let done = store.reorganize(|_| ControlFlow::Continue(()))?;
@@ -403,14 +403,14 @@ fn apply(world: &mut Model, updates: &[Update]) {
 }
 
 /// The keys in which the two differ.
-fn apart(found: &Model, world: &Model) -> Vec<String> {
+fn differing_keys(found: &Model, world: &Model) -> Vec<String> {
     let keys: BTreeSet<_> = found.keys().chain(world.keys()).collect();
     let differs = |key: &&Vec<u8>| found.get(*key) != world.get(*key);
     let name = |key: &Vec<u8>| String::from_utf8_lossy(key).into_owned();
     keys.into_iter().filter(differs).map(name).collect()
 }
 
-/// How a child lived: what it did last, and the steps that each writer reported.
+/// What a child did last, and the steps that each writer reported.
 struct Life {
     lines: u64,
     stage: String,
@@ -419,7 +419,7 @@ struct Life {
 
 impl Life {
     fn note(&mut self, line: &str) -> Result<(), Failed> {
-        // The test runner may have begun the line.
+        // The test runner may have printed the start of the line.
         let Some((_, line)) = line.split_once('@') else {
             return Ok(());
         };
@@ -434,7 +434,7 @@ impl Life {
     }
 }
 
-/// Starts a child, kills it after some lines and a little later, and tells what it had said.
+/// Starts a child, kills it a little after some lines, and returns what it printed.
 fn live(task: &str, random: &mut StdRng) -> Result<Life, Failed> {
     let mut child = Command::new(std::env::current_exe()?)
         .args([
@@ -461,7 +461,7 @@ fn live(task: &str, random: &mut StdRng) -> Result<Life, Failed> {
         done: [0; WRITERS as usize],
     };
     let outcome = watch(&mut child, lines, later, &mut life);
-    // It may have ended by itself; then it said why.
+    // It may have ended by itself, after printing the reason.
     child.kill()?;
     let status = child.wait()?;
     for line in outcome? {
@@ -473,7 +473,7 @@ fn live(task: &str, random: &mut StdRng) -> Result<Life, Failed> {
     Ok(life)
 }
 
-/// Reads a child's lines until its time has come; returns those still to come.
+/// Reads the lines of a child until it is to be killed. Returns the rest of its lines.
 fn watch(
     child: &mut Child,
     most: u64,

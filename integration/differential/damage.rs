@@ -1,11 +1,11 @@
-//! Damage to the filters of a store costs time, never a record; damage to its tables is told.
+//! Damage to a store's filters costs time, never a record. Damage to its SSTs is reported.
 //!
-//! A store's filters are those of its column families. A generation's filter that lacked a key would
-//! send the reader to the main file: to an older value, or to what was deleted. So each file of a
-//! closed store's filters is damaged in every way that [`crate::damage`] knows, put in the place of
-//! each other, and taken away.
+//! A store's filters are those of its column families. If a generation's filter lacked a key, the
+//! reader would go to the main file: to an older value, or to a deleted record. So each filter file
+//! of a closed store is damaged in every way that [`crate::damage`] knows, replaced by each other
+//! one, and removed.
 //!
-//! A table that cannot be read looks, to whoever goes through it, as if it ended there.
+//! An iterator over an SST that cannot be read looks as if the SST ended there.
 
 #![expect(
     clippy::unwrap_used,
@@ -27,13 +27,13 @@ use rocksdb::{DB, DBCompressionType};
 use super::model::{Model, check_now, key};
 use super::{FIXED, engine, open, with_filter};
 use crate::copy::{copy, stamps};
-use crate::damage::spoilt;
+use crate::damage::damaged_variants;
 use crate::twin::Dice;
 
 const KEYS: u64 = 300;
 
-/// A main file, a frozen generation that is moved in part, and a newest one, each newer for some
-/// keys than the one before; some are deleted again.
+/// A main file, a frozen generation that was moved in part, and a newest one. Each has newer
+/// records for some keys than the one before, and some are deleted again.
 fn write(path: &Path, filter: FilterChoice) -> Model {
     let store = open(path, filter).unwrap();
     let mut model = Model::new();
@@ -72,7 +72,7 @@ fn damage_to_the_filters_of_a_store_loses_no_record() {
             let good = fs::read(original.join("sieve").join(name)).unwrap();
             let neighbour = &names[(at + 1) % names.len()];
             let neighbour = fs::read(original.join("sieve").join(neighbour)).unwrap();
-            let mut kinds = spoilt(&good, &mut dice);
+            let mut kinds = damaged_variants(&good, &mut dice);
             kinds.push(("its neighbour's".to_owned(), neighbour));
             for (what, bytes) in kinds {
                 copy(&original, &copied);
@@ -89,10 +89,10 @@ fn damage_to_the_filters_of_a_store_loses_no_record() {
     println!(r#"{{"part":"damage of a differential store","damages":{damages},"lost":0}}"#);
 }
 
-/// Records in a table that cannot be read in its middle.
+/// Records in an SST that cannot be read in its middle.
 const RECORDS: u64 = 5_000;
 
-/// A closed store with such a table in its differential file.
+/// A closed store with such an SST in its differential file.
 fn write_unreadable(path: &Path) {
     let mut engine = engine();
     engine.set_write_buffer_size(1 << 20);
@@ -110,7 +110,7 @@ fn write_unreadable(path: &Path) {
 }
 
 #[test]
-fn a_generation_that_cannot_be_read_to_its_end_is_not_dropped() {
+fn unreadable_generation_is_not_dropped() {
     let home = tempfile::tempdir().unwrap();
     write_unreadable(home.path());
     let store = open(home.path(), FilterChoice::Scalable).unwrap();
@@ -124,9 +124,9 @@ fn a_generation_that_cannot_be_read_to_its_end_is_not_dropped() {
     assert!(store.is_modified(key(RECORDS - 1)).unwrap());
 }
 
-/// It would rule out the records behind the place that cannot be read.
+/// Such a filter would deny the records behind the unreadable block.
 #[test]
-fn a_fixed_filter_is_not_made_of_a_table_that_cannot_be_read_to_its_end() {
+fn fixed_filter_is_not_built_from_an_unreadable_sst() {
     let home = tempfile::tempdir().unwrap();
     write_unreadable(home.path());
     let error = open(home.path(), FIXED).unwrap_err().to_string();
@@ -137,7 +137,7 @@ fn a_fixed_filter_is_not_made_of_a_table_that_cannot_be_read_to_its_end() {
 }
 
 #[test]
-fn a_scan_says_where_it_cannot_read_on() {
+fn scan_reports_where_it_cannot_read_on() {
     let home = tempfile::tempdir().unwrap();
     write_unreadable(home.path());
     let store = open(home.path(), FilterChoice::Scalable).unwrap();

@@ -1,4 +1,4 @@
-//! A disk that is really full: a small one in memory, in a mount of the child's own.
+//! A disk that is really full: a small one in memory, mounted by the child.
 
 #![expect(
     clippy::unwrap_used,
@@ -18,12 +18,12 @@ use super::{engine, with_filter};
 use crate::skip::skip;
 
 const CHILD: &str = "LSM_SIEVE_FULL_DISK";
-/// Said by the child when it stands on the small disk.
+/// Printed by the child once it uses the small disk.
 const BEGUN: &str = "on the small disk";
 const MOUNT: &str = r#"mount -t tmpfs -o size=64m tmpfs "$1" && exec "$2" --exact differential::full::child --nocapture"#;
 
 #[test]
-fn a_full_disk_is_told_and_loses_no_acknowledged_record() {
+fn full_disk_is_reported_and_loses_no_acknowledged_record() {
     let home = tempfile::tempdir().unwrap();
     let test = std::env::current_exe().unwrap();
     let output = Command::new("unshare")
@@ -46,15 +46,15 @@ fn a_full_disk_is_told_and_loses_no_acknowledged_record() {
     assert!(output.status.success(), "{said}\n{complaint}");
 }
 
-/// Memtables larger than the disk: the log is what does not fit. Where a table does not, RocksDB
-/// makes writers wait until space is freed, and says nothing.
+/// Memtables are larger than the disk, so it is the log that does not fit. If an SST does not fit,
+/// RocksDB makes writers wait until space is freed, and reports nothing.
 fn open(path: &Path) -> DifferentialStore {
     let mut options = engine();
     options.set_write_buffer_size(64 << 20);
     DifferentialStore::open(&options, &with_filter(FilterChoice::Scalable), path).unwrap()
 }
 
-/// The other half: does nothing unless told by its parent.
+/// The child half. Does nothing unless its parent started it.
 #[test]
 fn child() {
     let Some(disk) = std::env::var_os(CHILD) else {
@@ -103,7 +103,7 @@ fn fill_free_and_reopen(disk: &Path) {
     }
 }
 
-/// Bytes that do not compress, 4 KiB of them: a multiplicative congruence.
+/// 4 KiB of bytes that do not compress, from a multiplicative congruence.
 fn value(seed: u64) -> Vec<u8> {
     let mut state = seed + 1;
     let words = std::iter::repeat_with(|| {

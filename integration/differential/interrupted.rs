@@ -1,4 +1,4 @@
-//! What happens between a reorganisation that was stopped and the one that goes on.
+//! What happens between a stopped reorganisation and its resumption.
 
 #![expect(
     clippy::unwrap_used,
@@ -32,10 +32,10 @@ fn finish(store: &DifferentialStore) {
     );
 }
 
-/// A record that was moved already and is then loaded over would be an update lost, or a delete
-/// undone, once its generation is gone.
+/// If a record that was already moved is then loaded over, an update would be lost, or a delete
+/// undone, once its generation is dropped.
 #[test]
-fn what_is_loaded_meanwhile_stays_older() {
+fn records_loaded_during_a_reorganisation_stay_older() {
     let home = tempfile::tempdir().unwrap();
     let store = open(home.path(), FilterChoice::Scalable).unwrap();
     for i in 0..KEYS {
@@ -59,8 +59,8 @@ fn what_is_loaded_meanwhile_stays_older() {
     assert_eq!(store.extent().unwrap().records.get(), 0);
 }
 
-/// An empty batch has a dozen bytes. One that was full with them moved nothing, and the generation
-/// was dropped as if all of it had been moved.
+/// An empty batch has a dozen bytes. If these were enough to make a batch full, nothing was moved,
+/// and the generation was dropped as if all of it had been.
 #[test]
 fn batches_of_any_size_move_every_record() {
     for batch_bytes in [0, 1, 12, 13, 64] {
@@ -86,9 +86,9 @@ fn batches_of_any_size_move_every_record() {
     }
 }
 
-/// A prefix extractor of the user's makes a plain search end at the first prefix that is not there.
+/// With a prefix extractor of the user, a plain seek ends at the first prefix that does not exist.
 #[test]
-fn a_prefix_extractor_hides_no_record_from_the_next_call() {
+fn prefix_extractor_hides_no_record_from_a_resumed_reorganisation() {
     let home = tempfile::tempdir().unwrap();
     let mut settings = engine();
     settings.set_disable_auto_compactions(true);

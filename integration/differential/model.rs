@@ -13,7 +13,7 @@ pub(super) fn key(index: u64) -> Vec<u8> {
     format!("key-{index:05}").into_bytes()
 }
 
-/// Everything that a store can be asked for at one moment, held against the model.
+/// Compares every read of a snapshot with the model.
 pub(super) fn check(snapshot: &Snapshot<'_>, model: &Model, keys: u64) -> Result<(), Failed> {
     let scanned: Model = snapshot.scan::<&[u8]>(..).collect::<Result<_, _>>()?;
     if scanned != *model {
@@ -32,7 +32,7 @@ pub(super) fn check(snapshot: &Snapshot<'_>, model: &Model, keys: u64) -> Result
     Ok(())
 }
 
-/// As [`check`], and without a snapshot too: to be called while nobody writes.
+/// As [`check`], and also without a snapshot. Call it only while no thread writes.
 pub(super) fn check_now(store: &DifferentialStore, model: &Model, keys: u64) -> Result<(), Failed> {
     check(&store.snapshot(), model, keys)?;
     let scanned: Model = store.scan::<&[u8]>(..).collect::<Result<_, _>>()?;

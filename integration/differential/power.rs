@@ -1,4 +1,4 @@
-//! The tail of the log lost, as by a power cut: what is left is a state that was, and none from
+//! The tail of the log is lost, as by a power cut. What is left is an earlier state, and none from
 //! before everything was last made durable.
 
 #![expect(
@@ -25,7 +25,7 @@ const STEPS: usize = 120;
 const CUTS: usize = 20;
 
 #[test]
-fn a_log_cut_anywhere_leaves_a_state_that_was() {
+fn log_cut_anywhere_leaves_an_earlier_state() {
     let seed = number_from("LSM_SIEVE_SEED").unwrap_or_else(rand::random);
     println!("LSM_SIEVE_SEED={seed}");
     let mut random = StdRng::seed_from_u64(seed);
@@ -35,7 +35,7 @@ fn a_log_cut_anywhere_leaves_a_state_that_was() {
         let (path, cut) = (home.path().join("store"), home.path().join("cut"));
         let store = open(&path, filter).unwrap();
         let mut states = vec![Model::new()];
-        // The first state that may be left, and what its log held: all that is synced.
+        // The first state that may be left, and its log: all of it is synced.
         let mut floor = 0;
         let mut synced = (OsString::new(), 0);
         for _ in 0..CUTS {
@@ -80,7 +80,7 @@ fn a_log_cut_anywhere_leaves_a_state_that_was() {
     assert!(kept > 0, "everything was at stake all the time");
 }
 
-/// An update, or something that moves records; true when all that was written is durable now.
+/// An update, or a step that moves records. Returns true if all writes are durable now.
 fn step(store: &DifferentialStore, model: &mut Model, random: &mut StdRng) -> bool {
     match random.random_range(0..20) {
         0 => store.freeze().unwrap(),
@@ -90,7 +90,7 @@ fn step(store: &DifferentialStore, model: &mut Model, random: &mut StdRng) -> bo
                 true => ControlFlow::Break(()),
                 false => ControlFlow::Continue(()),
             });
-            // Before it drops a generation, it makes all durable that was written.
+            // Before it drops a generation, it makes all writes durable.
             return done.unwrap().generations > 0;
         }
         3 => {
@@ -112,7 +112,7 @@ fn step(store: &DifferentialStore, model: &mut Model, random: &mut StdRng) -> bo
     false
 }
 
-/// Cuts the newest log at a random length, and nothing off that was synced.
+/// Cuts the newest log at a random length, but not below its synced part.
 fn cut_log(store: &Path, (log, length): &(OsString, u64), random: &mut StdRng) {
     let newest = newest_log(store);
     let least = if newest.file_name() == Some(log) {

@@ -23,19 +23,19 @@ fn refused(path: &Path) -> String {
     open(path, FilterChoice::Scalable).unwrap_err().to_string()
 }
 
-/// Makes a store without a record.
+/// Creates a store without a record.
 pub(super) fn make(path: &Path) {
     open(path, FilterChoice::Scalable).unwrap().close().unwrap();
 }
 
-/// Opens the store's bare database.
+/// Opens the bare database of the store.
 pub(super) fn bare(path: &Path) -> DB {
     let names = DB::list_cf(&engine(), path).unwrap();
     DB::open_cf(&engine(), path, names).unwrap()
 }
 
 #[test]
-fn a_missing_database_is_not_made_unasked() {
+fn missing_database_is_not_created_by_default() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("nothing");
     let options = DifferentialOptions::default();
@@ -51,7 +51,7 @@ fn a_missing_database_is_not_made_unasked() {
 }
 
 #[test]
-fn another_database_is_refused_and_left_alone() {
+fn unrelated_database_is_refused_and_unchanged() {
     let home = tempfile::tempdir().unwrap();
     let db = SieveDb::open(&engine(), &SieveOptions::default(), home.path()).unwrap();
     db.put(b"mine", b"1").unwrap();
@@ -66,7 +66,7 @@ fn another_database_is_refused_and_left_alone() {
 }
 
 #[test]
-fn a_second_writer_is_refused_until_the_first_is_gone() {
+fn second_writer_is_refused_until_the_first_closes() {
     let home = tempfile::tempdir().unwrap();
     let first = open(home.path(), FilterChoice::Scalable).unwrap();
     first.put(b"a", b"1").unwrap();
@@ -85,9 +85,9 @@ fn a_second_writer_is_refused_until_the_first_is_gone() {
     assert_eq!(second.get(b"a").unwrap().as_deref(), Some(&b"1"[..]));
 }
 
-/// What is wrong with the lock's file, or in a folder of such a name, is no other writer.
+/// An error of the lock file itself, or a folder of its name, is not a second writer.
 #[test]
-fn a_lock_that_cannot_be_taken_is_not_taken_for_another_writer() {
+fn lock_file_error_is_not_reported_as_a_second_writer() {
     let home = tempfile::tempdir().unwrap();
     let [lock, folder] = ["store", "LOCKS"].map(|name| home.path().join(name));
     std::fs::create_dir_all(lock.join("LOCK")).unwrap();
@@ -102,7 +102,7 @@ fn a_lock_that_cannot_be_taken_is_not_taken_for_another_writer() {
 }
 
 #[test]
-fn a_lost_generation_is_damage_and_not_an_empty_one() {
+fn lost_generation_is_damage_and_not_an_empty_one() {
     let home = tempfile::tempdir().unwrap();
     let store = open(home.path(), FilterChoice::Scalable).unwrap();
     store.put(b"a", b"1").unwrap();
@@ -125,7 +125,7 @@ fn a_lost_generation_is_damage_and_not_an_empty_one() {
 }
 
 #[test]
-fn a_damaged_or_newer_state_is_told() {
+fn damaged_or_newer_state_is_reported() {
     let cases: [(&[u8], &[u8], &str); 4] = [
         (b"state", b"\x01\x01", "its state is cut short"),
         (
@@ -148,9 +148,9 @@ fn a_damaged_or_newer_state_is_told() {
     }
 }
 
-/// A new one would name the first generation alone, and forget what is moved.
+/// A new state would name the first generation alone, and not know what was moved.
 #[test]
-fn a_store_that_lost_its_state_is_refused() {
+fn store_without_its_state_is_refused() {
     let home = tempfile::tempdir().unwrap();
     make(home.path());
     bare(home.path()).delete("state").unwrap();
@@ -158,9 +158,9 @@ fn a_store_that_lost_its_state_is_refused() {
     assert!(text.contains("its state record is missing"), "{text}");
 }
 
-/// The first generation is 1: a family with the number before is nobody's to drop.
+/// The first generation is 1. A family with a lower number is not ours to drop.
 #[test]
-fn a_family_that_no_generation_has_is_refused_and_left_alone() {
+fn cf_of_no_generation_is_refused_and_unchanged() {
     let home = tempfile::tempdir().unwrap();
     make(home.path());
     let mut db = bare(home.path());
@@ -179,7 +179,7 @@ fn a_family_that_no_generation_has_is_refused_and_left_alone() {
 }
 
 #[test]
-fn a_damaged_record_is_named_and_not_moved() {
+fn damaged_record_is_reported_and_not_moved() {
     let home = tempfile::tempdir().unwrap();
     make(home.path());
     let db = bare(home.path());
@@ -209,7 +209,7 @@ fn a_damaged_record_is_named_and_not_moved() {
 }
 
 #[test]
-fn damaged_files_are_told_by_the_engine_and_passed_on() {
+fn engine_errors_about_damaged_files_are_passed_on() {
     let home = tempfile::tempdir().unwrap();
     make(home.path());
     let current = home.path().join("CURRENT");
@@ -228,7 +228,7 @@ fn damaged_files_are_told_by_the_engine_and_passed_on() {
 }
 
 #[test]
-fn a_main_file_elsewhere_is_read_and_never_written() {
+fn external_main_file_is_read_and_never_written() {
     let home = tempfile::tempdir().unwrap();
     let (main, store) = (home.path().join("main"), home.path().join("store"));
     let db = DB::open(&engine(), &main).unwrap();
@@ -284,7 +284,7 @@ fn a_main_file_elsewhere_is_read_and_never_written() {
 }
 
 #[test]
-fn a_filter_that_cannot_be_is_refused() {
+fn impossible_filter_is_refused() {
     let home = tempfile::tempdir().unwrap();
     let filter = FilterChoice::Fixed {
         bits: Bits::new(100),
@@ -299,7 +299,7 @@ fn a_filter_that_cannot_be_is_refused() {
 }
 
 #[test]
-fn a_reversed_order_is_refused() {
+fn reverse_comparator_is_refused() {
     let home = tempfile::tempdir().unwrap();
     let text = "comparator=rocksdb.ReverseBytewiseComparator";
     let reversed = engine().get_options_from_string(text).unwrap();
@@ -322,9 +322,10 @@ fn a_checkpoint_does_not_overwrite() {
     assert!(error.contains("it must not exist"), "{error}");
 }
 
-/// Part of the log may be gone, and with it the note of a new generation: its records are not.
+/// Part of the log may be lost, and with it the note of a new generation, while its records are
+/// still there.
 #[test]
-fn a_generation_that_the_state_does_not_know_of_is_not_dropped_with_its_records() {
+fn generation_unknown_to_the_state_is_not_dropped() {
     let home = tempfile::tempdir().unwrap();
     let store = open(home.path(), FilterChoice::Scalable).unwrap();
     store.put(key(1), b"first").unwrap();
@@ -348,9 +349,9 @@ fn a_generation_that_the_state_does_not_know_of_is_not_dropped_with_its_records(
     assert_eq!(store.get(key(2)).unwrap().unwrap(), b"second");
 }
 
-/// It would drop deletes, and bring the main file's values back.
+/// A compaction filter would drop deletes, and the main file's values would come back.
 #[test]
-fn what_drops_or_changes_records_is_refused() {
+fn options_that_drop_or_change_records_are_refused() {
     let settings: [fn(&mut Options); 2] = [
         |options| {
             options.set_compaction_filter("keep", |_, _: &[u8], _: &[u8]| CompactionDecision::Keep);

@@ -1,4 +1,4 @@
-//! Random operations on a store and on its model; they must agree after each stretch.
+//! Random operations on a store and on its model. They must agree after each stretch.
 //!
 //! `LSM_SIEVE_SEED=n` repeats a run.
 
@@ -16,17 +16,17 @@ const OPERATIONS: usize = 3_000;
 const RUNS: u64 = 3;
 
 #[test]
-fn a_store_with_a_scalable_filter_answers_as_its_model() {
+fn store_with_a_scalable_filter_matches_its_model() {
     run_all(FilterChoice::Scalable);
 }
 
 #[test]
-fn a_store_with_a_fixed_filter_answers_as_its_model() {
+fn store_with_a_fixed_filter_matches_its_model() {
     run_all(FIXED);
 }
 
 #[test]
-fn a_store_with_a_filter_full_of_false_positives_answers_as_its_model() {
+fn store_with_a_tiny_filter_matches_its_model() {
     run_all(TINY);
 }
 
@@ -75,17 +75,17 @@ impl Twin {
             twin.stretch(stretch)?;
             left -= stretch;
             check_now(&twin.store, &twin.model, KEYS)?;
-            twin = twin.perhaps_reopen()?;
+            twin = twin.reopen_sometimes()?;
         }
         twin.store.reorganize(|_| ControlFlow::Continue(()))?;
         assert_eq!(twin.store.extent()?.generations, 1);
         check_now(&twin.store, &twin.model, KEYS)
     }
 
-    /// Some operations, under a snapshot that must not notice them.
+    /// Some operations, under a snapshot that must not see them.
     fn stretch(&mut self, operations: usize) -> Result<(), Failed> {
         let before = self.model.clone();
-        // Borrowing the store alone leaves the rest to be changed.
+        // Borrows the store alone, so that the other fields can be changed.
         let Self {
             store,
             model,
@@ -117,7 +117,7 @@ impl Twin {
         check(&snapshot, &before, KEYS)
     }
 
-    fn perhaps_reopen(mut self) -> Result<Self, Failed> {
+    fn reopen_sometimes(mut self) -> Result<Self, Failed> {
         if self.random.random_bool(0.5) {
             let path = self.store.front().path().to_owned();
             self.store.close()?;
@@ -173,7 +173,7 @@ fn scan_a_range(snapshot: &Snapshot<'_>, model: &Model, random: &mut StdRng) -> 
         1 => Bound::Excluded(key),
         _ => Bound::Unbounded,
     };
-    // The map does not take a range that ends before it starts.
+    // The map does not accept a range that ends before it starts.
     let range = (bound(key(KEYS / 3)), bound(key(KEYS / 2)));
     let found: Vec<_> = snapshot.scan(range.clone()).collect::<Result<_, _>>()?;
     let expected = model.range(range);

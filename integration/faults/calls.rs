@@ -1,12 +1,12 @@
-//! Every call to the system fails in its turn, once and for ever, with every error.
+//! Every system call fails in its turn, once and for ever, with every error.
 //!
-//! After SQLite's loops over the n-th fault. A run without faults counts the calls of each thread;
-//! then "the n-th call of this name" fails in a run of its own, for every n that any thread
-//! reaches. In the midst of it a read may fail but must not lose a key; afterwards, without faults,
-//! the database opens and says what a plain RocksDB says, of which the filters never knew.
+//! After SQLite's loops over the n-th fault. A run without faults counts the calls of each thread.
+//! Then "the n-th call of this name" fails in a run of its own, for every n that any thread
+//! reaches. During the fault a read may fail but must not lose a key. Afterwards, without faults,
+//! the database opens and agrees with a plain RocksDB without the plugin.
 //!
-//! `LSM_SIEVE_CALLS=1000000` tries all; fewer are drawn at random, but none twice of one call before
-//! every call has had its turn. `LSM_SIEVE_SEED=n` repeats the draw.
+//! `LSM_SIEVE_CALLS=1000000` tries all faults. Fewer are drawn at random, but no call is drawn
+//! twice before every call was drawn once. `LSM_SIEVE_SEED=n` repeats the draw.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -56,7 +56,7 @@ const ERRORS: [&str; 7] = [
     "EIO", "ENOSPC", "EDQUOT", "EACCES", "EMFILE", "EROFS", "EINTR",
 ];
 
-/// The n-th call of this name fails, in every thread that gets so far.
+/// The n-th call of this name fails, in every thread that makes that many.
 #[derive(Clone, Copy, Debug)]
 struct Fault {
     call: &'static str,
@@ -81,7 +81,7 @@ impl fmt::Display for Fault {
 /// The calls of one run, by name and thread.
 type Calls = BTreeMap<&'static str, BTreeMap<String, u64>>;
 
-/// Counts the calls in a log of strace; each line begins with the thread.
+/// Counts the calls in a log of strace. Each line begins with the thread.
 fn count(log: &str, wanted: impl Fn(&str) -> bool) -> Calls {
     let mut calls = Calls::new();
     for line in log.lines().filter(|line| wanted(line)) {
@@ -119,25 +119,25 @@ fn traced(
     Ok(Some((life, fs::read_to_string(log)?)))
 }
 
-/// What came of it.
+/// The outcome of the faults.
 #[derive(Debug, Default)]
 struct Census {
     runs: u64,
     /// Calls that failed.
     struck: u64,
     failed_steps: u64,
-    /// Runs that waited without end; they were killed and judged.
+    /// Runs that waited without end. They were killed and judged.
     stuck: Vec<String>,
-    /// Folders that RocksDB itself does not open any more, and why.
+    /// Folders that RocksDB itself no longer opens, and why.
     refused: Vec<String>,
-    /// Folders in which RocksDB itself lost what it had acknowledged.
+    /// Folders in which RocksDB itself lost acknowledged writes.
     engine_lost: Vec<String>,
     tally: Tally,
     violations: Vec<String>,
 }
 
 impl Census {
-    /// What came of one fault.
+    /// The outcome of one fault.
     fn of(subject: Subject, fault: Fault, life: &Life, log: &str, database: &Path) -> Self {
         let mut census = Self {
             runs: 1,
@@ -172,7 +172,7 @@ impl Census {
         }
     }
 
-    /// Takes another's findings in, and says what is new.
+    /// Adds the findings of another census, and prints new ones.
     fn add(&mut self, more: Self) {
         self.runs += more.runs;
         self.struck += more.struck;
@@ -193,8 +193,8 @@ impl Census {
     }
 }
 
-/// All faults that these calls can meet. An interruption that never ends is none: whoever is
-/// interrupted tries again.
+/// All faults that these calls can meet. An interruption that never ends is left out: an
+/// interrupted caller tries again.
 fn faults(calls: &Calls) -> Vec<Fault> {
     let mut faults = Vec::new();
     for (&call, threads) in calls {
@@ -215,7 +215,7 @@ fn faults(calls: &Calls) -> Vec<Fault> {
     faults
 }
 
-/// So many of them, as evenly over the calls as can be.
+/// Draws this many faults, as evenly over the calls as possible.
 fn draw(mut faults: Vec<Fault>, runs: usize, seed: u64) -> Vec<Fault> {
     faults.shuffle(&mut StdRng::seed_from_u64(seed));
     let mut turns: BTreeMap<(&str, u64), usize> = BTreeMap::new();
@@ -241,8 +241,8 @@ fn run(subject: Subject, fault: Fault, census: &Mutex<Census>) -> Result<(), Fai
     Ok(())
 }
 
-/// Makes each of these faults happen, in a run of its own.
-fn strike(subject: Subject, faults: Vec<Fault>) -> Census {
+/// Injects each of these faults, in a run of its own.
+fn inject_all(subject: Subject, faults: Vec<Fault>) -> Census {
     let queue = Mutex::new(faults.into_iter());
     let census = Mutex::new(Census::default());
     thread::scope(|scope| {
@@ -257,7 +257,8 @@ fn strike(subject: Subject, faults: Vec<Fault>) -> Census {
     census.into_inner().unwrap()
 }
 
-/// Of all calls those that must not fail unnoticed: what is not durable must not be acknowledged as if it were.
+/// Of all calls those that must not fail unnoticed: a write that is not durable must not be
+/// acknowledged as synced.
 #[test]
 fn no_failing_sync_loses_a_record() {
     let home = tempfile::tempdir().unwrap();
@@ -271,7 +272,7 @@ fn no_failing_sync_loses_a_record() {
     faults.retain(|fault| fault.call == "fdatasync" && fault.error == "EIO" && is_tried(fault));
     println!("{} faults", faults.len());
     assert!(faults.len() > 4, "the log is synced again and again");
-    let census = strike(Subject::Differential, faults);
+    let census = inject_all(Subject::Differential, faults);
     assert!(census.violations.is_empty() && census.engine_lost.is_empty());
     assert!(census.struck > 0 && census.failed_steps > 0);
 }
@@ -306,7 +307,7 @@ fn try_all(subject: Subject) {
     println!("{runs} of {all} faults, LSM_SIEVE_SEED={seed}");
     let faults = draw(faults, runs, seed);
     let tried: BTreeSet<_> = faults.iter().map(|fault| (fault.call, fault.nth)).collect();
-    let census = strike(subject, faults);
+    let census = inject_all(subject, faults);
     println!(
         r#"{{"part":"system calls","of_a":"{subject:?}","seed":{seed},"runs":{},"of":{all},"calls_made":{made},"calls_tried":{},"calls_failed":{},"steps_failed":{},"stuck":{},"refused_by_rocksdb":{},"lost_by_rocksdb":{},"answers":{},"absent":{},"violations":{},"seconds":{:.1}}}"#,
         census.runs,
@@ -321,7 +322,8 @@ fn try_all(subject: Subject) {
         census.violations.len(),
         began.elapsed().as_secs_f64()
     );
-    // A front may say what RocksDB says; a store answers for its records itself.
+    // For a `SieveDb`, RocksDB's own loss counts as the truth. A differential store is responsible
+    // for its records.
     let lost_data = subject == Subject::Differential && !census.engine_lost.is_empty();
     assert!(
         census.violations.is_empty() && !lost_data,

@@ -1,17 +1,17 @@
-//! A disk that is filled, freed and filled again: nothing acknowledged is lost, writes resume.
+//! A disk that is filled, freed and filled again: no acknowledged write is lost, and writes resume.
 //!
 //! ```text
 //!   open, write       must succeed: there is room
 //!   ballast           all but some KiB of the disk
 //!   write, delete, flush, consolidate       may fail
-//!   read              may fail, but says nothing that cannot be
-//!   close before or after the ballast goes
+//!   read              may fail, but returns no impossible value
+//!   close before or after the ballast is removed
 //! ```
 //!
-//! The disk is a small one in memory, in a mount of the child's own. RocksDB lets a writer wait for
-//! space as long as there is none: whoever waits long has the ballast taken away.
+//! The disk is a small one in memory, mounted by the child. RocksDB makes a writer wait while there
+//! is no space, so the ballast is removed if a child waits long.
 //!
-//! `LSM_SIEVE_FULL_CYCLES=5000` makes a long run, `LSM_SIEVE_SEED=n` repeats its draw.
+//! `LSM_SIEVE_FULL_CYCLES=5000` makes a long run. `LSM_SIEVE_SEED=n` repeats its draw.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -41,20 +41,20 @@ const CYCLES: u64 = 40;
 /// Cycles on one disk.
 const CYCLES_A_DISK: u64 = 10;
 
-/// Disks at once: RocksDB mostly waits, by the clock, for the space that it missed.
+/// Disks at once: RocksDB mostly waits, by the clock, for free space.
 const LANES: u64 = 4;
 
-/// Keys that are written; as many again never are.
+/// Keys that are written. As many again are never written.
 const KEYS: u32 = 200;
 
-/// What is not freed by itself for so long is freed by taking the ballast away.
+/// After this long without progress the ballast is removed.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 const CHILD: &str = "LSM_SIEVE_FULL_CHILD";
 const MOUNT: &str = r#"mount -t tmpfs -o size="$3" tmpfs "$1" && exec "$2" --exact faults::full::child --nocapture"#;
 
 #[test]
-fn a_disk_that_fills_and_empties_loses_no_key() {
+fn disk_that_fills_and_empties_loses_no_key() {
     let cycles = number_from("LSM_SIEVE_FULL_CYCLES").unwrap_or(CYCLES);
     let seed = number_from("LSM_SIEVE_SEED").unwrap_or_else(rand::random);
     println!("{cycles} cycles, LSM_SIEVE_SEED={seed}");
@@ -94,7 +94,7 @@ fn a_disk_that_fills_and_empties_loses_no_key() {
     assert!(refused > 0 && resumed > 0 && present > 0 && absent > 0);
 }
 
-/// What a child counted; `None`, with a message, where it may not mount.
+/// The counts of a child; `None`, with a message, if it may not mount.
 fn run_child(seed: u64, mebibytes: u64) -> Option<String> {
     let home = tempfile::tempdir().unwrap();
     let output = Command::new("unshare")
@@ -124,7 +124,7 @@ fn run_child(seed: u64, mebibytes: u64) -> Option<String> {
     Some(counted.expect("a child counts").1.to_owned())
 }
 
-/// The other half: does nothing unless told by its parent.
+/// The child half. Does nothing unless its parent started it.
 #[test]
 fn child() {
     let Ok(task) = std::env::var(CHILD) else {
@@ -157,7 +157,7 @@ fn child() {
     println!(" {waited} {keys} {present} {absent}");
 }
 
-/// Takes the ballast away whenever nothing goes on; returns how often.
+/// Removes the ballast whenever there is no progress. Returns how often.
 fn watch(progress: &Receiver<()>, ballast: &Path) -> u64 {
     let mut waited = 0;
     loop {
@@ -187,7 +187,7 @@ struct Scene {
     resumed: u64,
 }
 
-/// Small memtables, so that tables are what does not fit as often as the log.
+/// Small memtables, so that SSTs fail to fit as often as the log.
 fn engine() -> Options {
     let mut options = work::engine();
     options.set_write_buffer_size(128 << 10);
@@ -238,7 +238,7 @@ impl Scene {
         Ok(())
     }
 
-    /// Puts or deletes a key, and notes what may have come of it.
+    /// Puts or deletes a key, and records the possible outcomes.
     fn write(&mut self, db: &SieveDb) -> Result<(), Failed> {
         let index = self.random.random_range(0..KEYS);
         self.version += 1;
@@ -255,7 +255,7 @@ impl Scene {
         Ok(done?)
     }
 
-    /// Leaves some KiB of the disk.
+    /// Fills the disk except for some KiB.
     fn fill(&mut self) -> Result<(), Failed> {
         let mut file = File::create_new(&self.ballast)?;
         while file.write_all(&[1; 64 << 10]).is_ok() {}
@@ -265,24 +265,24 @@ impl Scene {
     }
 
     fn free(&self) {
-        // The watch may have taken it.
+        // The watcher may have removed it.
         _ = RealDisk.remove(&self.ballast);
     }
 
-    /// Reads may fail, but say nothing that cannot be.
+    /// Reads may fail, but return no impossible value.
     fn read(&self, db: &SieveDb) -> Result<(), Failed> {
         for index in 0..KEYS * 2 {
             if let Ok(found) = db.get(key(index))
                 && !self.model.allows(index, found.as_deref())
             {
-                let (answer, possible) = (db.answer(key(index)), self.model.possible(index));
+                let (answer, possible) = (db.filter_answer(key(index)), self.model.possible(index));
                 return Err(format!("LOST key {index}: {answer:?}, not of {possible:?}").into());
             }
         }
         Ok(())
     }
 
-    /// Judges what is there in the end.
+    /// Judges the final content.
     fn end(&self) -> Result<Tally, Failed> {
         let truth = judge::truth(&self.database)?;
         if let Some(key) = self.model.wrong(&truth) {

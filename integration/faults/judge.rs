@@ -1,4 +1,4 @@
-//! What the filters say of a folder, against a RocksDB that never heard of them.
+//! Compares the filters of a folder with a RocksDB that does not use the plugin.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -20,12 +20,12 @@ pub(super) type Truth = BTreeMap<Vec<u8>, Vec<u8>>;
 /// What was judged.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Tally {
-    /// Keys asked for.
+    /// Keys that were looked up.
     pub(super) keys: u64,
     /// Of these, keys that the engine holds.
     pub(super) present: u64,
-    /// Of these, keys that the filters ruled out, rightly; of a differential store, out of the
-    /// differential file.
+    /// Of these, keys that the filters denied, rightly; for a differential store, keys that they
+    /// denied for the differential file.
     pub(super) absent: u64,
 }
 
@@ -37,7 +37,7 @@ impl std::ops::AddAssign for Tally {
     }
 }
 
-/// The truth; an error when RocksDB itself does not open the folder. Changes nothing.
+/// The truth; an error if RocksDB itself does not open the folder. Changes nothing.
 pub(super) fn truth(path: &Path) -> Result<Truth, rocksdb::Error> {
     if !path.join("CURRENT").exists() {
         return Ok(Truth::new());
@@ -53,11 +53,11 @@ pub(super) fn truth(path: &Path) -> Result<Truth, rocksdb::Error> {
 pub(super) enum Refusal {
     /// RocksDB itself does not open it.
     Engine(rocksdb::Error),
-    /// A wrong answer, or none where there must be one.
+    /// A wrong answer, or a missing one.
     Wrong(Failed),
 }
 
-/// Judges what is open to judge, and tells what is there.
+/// Judges all that opens, and returns what was found.
 pub(super) fn of(
     subject: Subject,
     path: &Path,
@@ -78,14 +78,14 @@ pub(super) fn of(
     }
 }
 
-/// Whether RocksDB opens all that is there.
+/// Whether RocksDB opens the folder.
 fn plain(path: &Path) -> Result<(), rocksdb::Error> {
     let names = DB::list_cf(&engine(), path)?;
     DB::open_cf(&engine(), path, names).map(drop)
 }
 
-/// Of a differential store the truth is a scan, which asks no filter. It is the same when all is in
-/// the main file.
+/// Of a differential store the truth is a scan, which checks no filter. It is the same after all
+/// records were moved to the main file.
 fn judge_differential(
     subject: Subject,
     path: &Path,
@@ -123,7 +123,7 @@ fn judge_differential(
     Ok((truth, tally))
 }
 
-/// Opens the folder and judges every answer: at once, when every table is covered, and after a
+/// Opens the folder and judges every answer: at once, when every SST is covered, and after a
 /// consolidation.
 pub(super) fn judge(
     path: &Path,
@@ -134,7 +134,7 @@ pub(super) fn judge(
     keys.extend(truth.keys().cloned());
     let db = SieveDb::open(&engine(), &sieve(), path)?;
     let mut tally = ask(&db, truth, &keys).map_err(|error| format!("after open: {error}"))?;
-    if !db.wait_until_covered(LONG) {
+    if !db.wait_until_complete(LONG) {
         return Err("not covered after a minute".into());
     }
     tally += ask(&db, truth, &keys).map_err(|error| format!("once covered: {error}"))?;
@@ -146,12 +146,12 @@ pub(super) fn judge(
     }
 }
 
-/// Asks for all of these keys in every way.
+/// Looks up all of these keys in every way.
 pub(super) fn ask(db: &SieveDb, truth: &Truth, keys: &[Vec<u8>]) -> Result<Tally, Failed> {
     let mut tally = Tally::default();
     for (key, many) in keys.iter().zip(db.multi_get(keys)) {
         let held = truth.get(key);
-        let absent = db.answer(key).is_absent();
+        let absent = db.filter_answer(key).is_absent();
         let right = (!absent || held.is_none())
             && db.get(key)?.as_ref() == held
             && db.get_unfiltered(key)?.as_ref() == held

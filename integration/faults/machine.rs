@@ -1,8 +1,9 @@
-//! A machine that carries recorded deeds out and loses its power: what its disk then holds.
+//! A machine that carries out recorded file operations and loses its power: what its disk then
+//! holds.
 //!
-//! As [`lsm_sieve::disk::MemoryDisk`], of which the filters alone know, but for files that are
-//! written in any place and synced many times, as a database's are. What was not synced survives in
-//! any part: a name, a length, a write or the sectors of one.
+//! As [`lsm_sieve::disk::MemoryDisk`], which only the filters use, but for files that are written
+//! at any place and synced many times, as those of a database are. Of unsynced changes any part
+//! survives: a name, a length, a write or some sectors of one.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -49,16 +50,16 @@ struct Opened {
     position: usize,
 }
 
-/// How much survives of what was not synced.
+/// How much of the unsynced changes survives.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Survival {
     Nothing,
     All,
-    /// Each change with this chance, in sectors of so many bytes.
+    /// Each change with this probability, in sectors of this many bytes.
     Some(f64, usize),
-    /// All of a file or nothing, with this chance, as the system writes back file by file.
+    /// All of a file or nothing, with this probability, as the system writes back file by file.
     Files(f64),
-    /// All of the newest log that has something to lose, and nothing of other files.
+    /// All of the newest log with unsynced changes, and nothing of other files.
     Newest,
 }
 
@@ -96,18 +97,18 @@ impl Machine {
         }
     }
 
-    /// Changes that wait to be made durable.
+    /// Changes that are not durable yet.
     pub(super) fn waiting(&self) -> usize {
         let writes: usize = self.files.iter().map(|file| file.waiting.len()).sum();
         self.waiting.len() + writes
     }
 
-    /// Logs of RocksDB's of which something is not durable.
+    /// Logs of RocksDB that are not wholly durable.
     pub(super) fn logs_waiting(&self) -> usize {
         self.waiting_logs().count()
     }
 
-    /// The same, each a later one when its number is larger.
+    /// The same logs. A larger number is a later log.
     fn waiting_logs(&self) -> impl Iterator<Item = usize> {
         self.names.iter().filter_map(|(path, node)| match node {
             Node::File(inode) if recorded::is_log(path) => {
@@ -117,7 +118,7 @@ impl Machine {
         })
     }
 
-    /// The path of a file that is open.
+    /// The path of an open file.
     pub(super) fn path(&self, file: i32) -> Option<&Path> {
         Some(&self.open.get(&file)?.path)
     }
@@ -230,7 +231,7 @@ impl Machine {
         }
     }
 
-    /// Writes what the disk holds after a power cut into a folder.
+    /// Writes the disk's content after a power cut into a folder.
     pub(super) fn image(
         &self,
         survival: Survival,
@@ -271,7 +272,7 @@ impl Machine {
     }
 }
 
-/// As the recorded files were made: for their owner alone.
+/// With the mode of the recorded files: for their owner alone.
 fn write_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
     use std::io::Write as _;
     use std::os::unix::fs::OpenOptionsExt as _;
@@ -288,7 +289,7 @@ fn write_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
 fn survives(survival: Survival, random: &mut StdRng) -> bool {
     match survival {
         Survival::Nothing => false,
-        // Of names.
+        // Changes of names.
         Survival::All | Survival::Files(_) | Survival::Newest => true,
         Survival::Some(chance, _) => random.random_bool(chance),
     }

@@ -1,10 +1,10 @@
-//! Memory runs out while filters are made, stored or loaded: an error or *maybe*, never the end of the
-//! process.
+//! Memory runs out while filters are built, stored or loaded: an error or *maybe*, never the end of
+//! the process.
 //!
-//! Rust ends the process when an ordinary allocation fails, so whatever a file or the number of keys
-//! makes large must ask first. There are so many here that every allocation of [`LARGE`] bytes is their
-//! doing; the n-th of these fails, for every n there is, once and for ever. A child does it: if it is
-//! ended, the parent says in which case.
+//! Rust ends the process when an ordinary allocation fails, so every allocation whose size depends
+//! on a file or on the number of keys must be fallible. With this many keys, all allocations of
+//! [`LARGE`] bytes are of that kind. The n-th of these fails, for every n, once and for ever. A
+//! child does the work: if it dies, the parent says in which case.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -29,13 +29,13 @@ use crate::allocator::{Shortage, during};
 
 const CHILD: &str = "LSM_SIEVE_MEMORY_CHILD";
 
-/// Bytes that nothing but keys and the contents of files ask for at once.
+/// Allocations of this size are made for keys and contents of files alone.
 const LARGE: usize = 64 << 10;
 
 const SEGMENT: SegmentId = SegmentId::from_bytes([7; 16]);
 const KEY_SPACE: u32 = 7;
 
-/// Keys of the database that is opened: its filters are larger than [`LARGE`].
+/// Keys of the database that is opened. Its filters are larger than [`LARGE`].
 const KEYS: u32 = 120_000;
 
 #[test]
@@ -66,7 +66,7 @@ fn no_failing_allocation_ends_the_process_or_loses_a_key() {
     assert!(cases.len() == 13 && failed > 100, "{said}");
 }
 
-/// The other half: does nothing unless told by its parent.
+/// The child half. Does nothing unless its parent started it.
 #[test]
 fn child() {
     if std::env::var_os(CHILD).is_some() {
@@ -88,7 +88,8 @@ fn child() {
     }
 }
 
-/// Tries a case with every allocation failing in its turn. `case` errs when what it got is wrong.
+/// Tries a case with every allocation failing in its turn. `case` returns an error if its result is
+/// wrong.
 fn exhaust(name: &str, mut case: impl FnMut() -> Result<(), Failed>) -> Result<(), Failed> {
     let (mut runs, mut failed) = (0, 0);
     for for_ever in [false, true] {
@@ -132,7 +133,7 @@ fn sidecar(identity: &Identity, subject: Subject) -> Sidecar {
         store: identity.store,
         imprint: match subject {
             Subject::Segment(_) => imprint,
-            Subject::Summary { .. } => imprint.remixed(),
+            Subject::Summary { .. } => imprint.for_summary(),
         },
         subject,
         source: Source::RawKeys,
@@ -154,7 +155,7 @@ fn files(folder: &Path) -> Result<(), Failed> {
     let sidecars = SidecarFolder::new(Arc::new(RealDisk), folder.into(), identity.store, imprint);
     let summary = Subject::Summary {
         key_space: KEY_SPACE,
-        covers: many_segments().collect(),
+        covered: many_segments().collect(),
     };
     let segment = sidecar(&identity, Subject::Segment(SEGMENT));
     let summary = sidecar(&identity, summary);
@@ -202,7 +203,7 @@ fn files(folder: &Path) -> Result<(), Failed> {
     })?;
     exhaust("make a stage", || {
         let StageRecord { shape, items, .. } = segment.stages[0];
-        // The words are the case's own allocation, which may fail as well.
+        // The words are an allocation of the case itself, which may fail as well.
         let mut words = Vec::new();
         if words
             .try_reserve_exact(segment.stages[0].words.len())
@@ -220,8 +221,8 @@ fn files(folder: &Path) -> Result<(), Failed> {
     })
 }
 
-/// What is in memory already is written as it lies there, and what is verified is not kept: a summary of
-/// gigabytes must not take as much again each time that it is stored.
+/// A filter in memory is written without a copy, and a verified one is not kept: storing a summary
+/// of gigabytes must not take as much memory again.
 fn stored_without_a_copy(folder: &Path) -> Result<(), Failed> {
     RealDisk.create_folder(folder)?;
     let identity = Identity::random(HashId::Xxh3)?;
@@ -241,8 +242,8 @@ fn stored_without_a_copy(folder: &Path) -> Result<(), Failed> {
     }
 }
 
-/// A file of another length than its header says, or of a version that is not known, is not read:
-/// nothing asks for as much memory as it has bytes.
+/// A file whose length differs from its header, or of an unknown version, is not read, so no memory
+/// of the file's size is allocated.
 fn far_too_long(folder: &Path) -> Result<(), Failed> {
     RealDisk.create_folder(folder)?;
     let identity = Identity::random(HashId::Xxh3)?;
@@ -262,7 +263,7 @@ fn far_too_long(folder: &Path) -> Result<(), Failed> {
         options.create(true).truncate(true).write(true).mode(0o600);
         let mut file = options.open(&path)?;
         file.write_all(&bytes)?;
-        // A hole: the disk keeps none of it.
+        // A hole: it takes no space on the disk.
         file.set_len(MAX_SIDECAR_BYTES)?;
         let any = Shortage {
             least_bytes: LARGE,
@@ -310,13 +311,13 @@ fn fill(db: &SieveDb) -> Result<(), Failed> {
 fn check(db: &SieveDb) -> Result<(), Failed> {
     for index in (0..KEYS).step_by(997) {
         if db.get(key(index))?.is_none() {
-            return Err(format!("LOST key {index}: {:?}", db.answer(key(index))).into());
+            return Err(format!("LOST key {index}: {:?}", db.filter_answer(key(index))).into());
         }
     }
     Ok(())
 }
 
-/// A database is filled, its filters are made, stored and made anew.
+/// Fills a database. Its filters are built, stored and rebuilt.
 fn written(home: &Path, name: &str, sieve: &SieveOptions) -> Result<(), Failed> {
     exhaust(name, || {
         let folder = tempfile::tempdir_in(home)?;
@@ -324,7 +325,7 @@ fn written(home: &Path, name: &str, sieve: &SieveOptions) -> Result<(), Failed> 
         fill(&db)?;
         db.flush()?;
         check(&db)?;
-        // Without memory for another summary, the old one goes on.
+        // Without memory for another summary, the old one stays in use.
         drop(db.consolidate());
         check(&db)?;
         drop(db);
@@ -332,7 +333,7 @@ fn written(home: &Path, name: &str, sieve: &SieveOptions) -> Result<(), Failed> 
     })
 }
 
-/// A database is opened whose filters do not fit.
+/// Opens a database whose filters do not fit into memory.
 fn database(path: &Path) -> Result<(), Failed> {
     {
         let db = SieveDb::open(&engine(), &sieve(), path)?;
@@ -341,8 +342,8 @@ fn database(path: &Path) -> Result<(), Failed> {
         db.consolidate()?;
     }
     let open = || -> Result<(), Failed> {
-        let db = SieveDb::open(&engine(), &sieve().frozen(true), path)?;
-        db.wait_until_known(std::time::Duration::from_secs(60));
+        let db = SieveDb::open(&engine(), &sieve().read_only_filters(true), path)?;
+        db.wait_for_maintenance(std::time::Duration::from_secs(60));
         check(&db)
     };
     exhaust("open a database", open)?;
@@ -350,7 +351,7 @@ fn database(path: &Path) -> Result<(), Failed> {
     exhaust("open a database of many tables", open)
 }
 
-/// Lets the summary say that it covers many tables more, none of which is there.
+/// Makes the summary claim to cover many more SSTs, none of which exists.
 fn cover_many(folder: &Path) -> Result<(), Failed> {
     let identity = Identity::load(&RealDisk, folder)?.ok_or("no identity")?;
     let imprint = identity.hasher().imprint();
@@ -362,10 +363,10 @@ fn cover_many(folder: &Path) -> Result<(), Failed> {
     });
     let summary = sidecars.load(SidecarName::Summary(number.ok_or("no summary")?))?;
     let mut summary = summary.ok_or("no summary")?;
-    let Subject::Summary { covers, .. } = &mut summary.subject else {
+    let Subject::Summary { covered, .. } = &mut summary.subject else {
         return Err("a summary of a segment".into());
     };
-    covers.extend(many_segments());
+    covered.extend(many_segments());
     sidecars.store(&summary)?;
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! What each key may hold: one version once its write was acknowledged, several while it was not.
+//! What each key may hold: one version if its write was acknowledged, several if it was not.
 
 use super::judge::Truth;
 use super::steps::{Step, key, version};
@@ -8,7 +8,7 @@ use super::steps::{Step, key, version};
 pub(super) struct Model(Vec<Vec<Option<u32>>>);
 
 impl Model {
-    /// Of an empty database, of so many keys.
+    /// The model of an empty database of this many keys.
     pub(super) fn empty(keys: u32) -> Self {
         Self(vec![vec![None]; keys as usize])
     }
@@ -23,17 +23,17 @@ impl Model {
         keys.for_each(|key| self.0[key as usize].push(version));
     }
 
-    /// The step of this number was done.
+    /// The step of this number was carried out.
     pub(super) fn done(&mut self, number: usize, step: Step) {
         self.set(step.keys(), step.outcome(number));
     }
 
-    /// The step of this number may have been done.
+    /// The step of this number may have been carried out.
     pub(super) fn may_be_done(&mut self, number: usize, step: Step) {
         self.may_set(step.keys(), step.outcome(number));
     }
 
-    /// Whether this may be what a key holds.
+    /// Whether a key may hold this value.
     pub(super) fn allows(&self, key: u32, held: Option<&[u8]>) -> bool {
         self.0[key as usize].contains(&held.and_then(version))
     }
@@ -43,7 +43,7 @@ impl Model {
         &self.0[key as usize]
     }
 
-    /// The first key that holds what it cannot.
+    /// The first key with an impossible value.
     pub(super) fn wrong(&self, truth: &Truth) -> Option<u32> {
         let held = |index| truth.get(&key(index)).map(Vec::as_slice);
         (0..)

@@ -1,21 +1,22 @@
-//! The power goes under a whole database: RocksDB's files and ours lose what they had not synced.
+//! Power cuts under a whole database: RocksDB's files and ours lose their unsynced changes.
 //!
 //! ```text
 //!   child: open, write, flush, compact, ..   strace: every write, rename and sync
 //!                                               |
 //!   machine: the same, up to a random moment <--/   power cut
-//!     -> a folder of what was synced, and a random part of what was not
+//!     -> a folder of all synced changes, and a random part of the others
 //!          plain RocksDB: the truth         SieveDb: must say the same
 //! ```
 //!
-//! What is left must be a state that was, no older than the last write that was synced: to RocksDB
-//! that is a duty of its own, to the differential store, which moves records from file to file, ours.
+//! What is left must be an earlier state, no older than the last synced write. RocksDB guarantees
+//! that for itself. The differential store, which moves records from file to file, must guarantee
+//! it too.
 //!
-//! No file system is asked to lose anything, and nothing is compiled into RocksDB: the log of calls
-//! says what the disk was told, hence what it may have lost. (What is cut in the filters' folder
-//! alone, a hundred times as often, is in the library's own tests.)
+//! No file system has to lose anything, and nothing is compiled into RocksDB: the log of calls says
+//! what the disk was told, hence what it may have lost. (Power cuts within the filter folder alone,
+//! a hundred times as many, are in the library's own tests.)
 //!
-//! `LSM_SIEVE_DATABASE_IMAGES=20000` makes a long run, `LSM_SIEVE_SEED=n` repeats its draw.
+//! `LSM_SIEVE_DATABASE_IMAGES=20000` makes a long run. `LSM_SIEVE_SEED=n` repeats its draw.
 
 use std::fmt;
 use std::path::Path;
@@ -43,17 +44,17 @@ const IMAGES_A_RECORD: u64 = 1_000;
 struct Census {
     images: u64,
     deeds: u64,
-    /// Changes that were not synced, over all images.
+    /// Unsynced changes, over all images.
     waiting: u64,
     /// Folders that RocksDB does not open.
     refused: u64,
-    /// Keys ruled out by what the cut left of the filters, before upkeep made any.
+    /// Keys denied by the filters that survived the cut, before maintenance built any.
     tally: Tally,
 }
 
 fn survival(subject: Subject, random: &mut StdRng) -> Survival {
     let sectors = [1, 512, 4096];
-    // RocksDB itself may then keep a write and lose an older one, of which none was synced.
+    // RocksDB itself may then keep a write and lose an older one, if neither was synced.
     if subject == Subject::Moves && random.random_bool(0.8) {
         let file_by_file = random.random_bool(0.3);
         return if file_by_file {
@@ -70,18 +71,18 @@ fn survival(subject: Subject, random: &mut StdRng) -> Survival {
     }
 }
 
-/// The life of a child, to be cut.
+/// The recorded life of a child, to be cut.
 struct Recording {
     subject: Subject,
     home: tempfile::TempDir,
     deeds: Vec<Deed>,
-    /// What there was after each step.
+    /// The content after each step.
     states: Vec<Truth>,
     steps: Vec<Step>,
 }
 
 impl Recording {
-    /// `None` where there is no strace.
+    /// `None` without strace.
     fn new(subject: Subject) -> Result<Option<Self>, Failed> {
         let home = tempfile::tempdir()?;
         let deeds = recorded::record(subject, home.path())?;
@@ -94,9 +95,9 @@ impl Recording {
         }))
     }
 
-    /// The moments that show whether a log outlives what it builds on in another, or the list of tables
-    /// what it builds on in a log: where the newest of several logs ends or is synced, and after each
-    /// sync of that list.
+    /// The moments that show whether a log survives the records of another log that it depends on,
+    /// or whether the manifest survives the log records that it depends on: when the newest of
+    /// several logs ends or is synced, and after each sync of the manifest.
     fn crossings(&self) -> Vec<(usize, Survival)> {
         let mut crossings = Vec::new();
         if self.subject != Subject::Moves {
@@ -122,12 +123,12 @@ impl Recording {
         crossings
     }
 
-    /// Whether that is a state that was, and none from before the last synced write.
+    /// Whether this is an earlier state, and none from before the last synced write.
     fn admits(&self, truth: &Truth, synced: usize) -> bool {
         self.states[synced..].contains(truth)
     }
 
-    /// In which keys a folder differs from the nearest of those states.
+    /// The keys in which a folder differs from the nearest of those states.
     fn difference(&self, truth: &Truth, synced: usize) -> String {
         let told = |state: &Truth| -> Vec<String> {
             let versions = (0..ASKED).map(|index| {
@@ -163,7 +164,7 @@ impl Census {
         let mut moments = recording.crossings();
         moments.extend((0..images).map(|_| {
             let moment = match after_steps.choose(random) {
-                // What is at stake then stays so, as long as nobody does anything.
+                // Such a state lasts as long as nothing is written.
                 Some(&end) if random.random_bool(0.5) => end,
                 _ => random.random_range(0..=deeds.len()),
             };
@@ -249,10 +250,10 @@ fn no_power_cut_under_a_differential_store_loses_a_record() {
     cut_all(Subject::Differential);
 }
 
-/// Where every few records another log begins: what is noted in one must not outlive what it speaks of
-/// in the one before.
+/// A new log begins every few records. A note in one log must not survive the records of the log
+/// before that it describes.
 #[test]
-fn no_power_cut_while_records_are_moved_from_log_to_log_loses_one() {
+fn no_power_cut_during_moves_across_logs_loses_a_record() {
     cut_all(Subject::Moves);
 }
 

@@ -1,8 +1,8 @@
-//! What a child did to its files, as strace saw it.
+//! The file operations of a child, as strace saw them.
 //!
-//! The log says `-xx`: every string is hexadecimal, paths and contents alike. A call that another
-//! thread interrupts is told in two lines; it counts where it ends,
-//! but for a close: its number is free, and may be another file's, before it returns.
+//! The log is written with `-xx`: every string is hexadecimal, paths and contents alike. A call
+//! that another thread interrupts takes two lines. It counts at its end, except for a close: its
+//! number is free, and may be another file's, before the call returns.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -18,7 +18,7 @@ use super::work::Failed;
 const CALLS: &str =
     "openat,write,writev,pwrite64,ftruncate,rename,unlink,mkdir,fsync,fdatasync,close";
 
-/// One thing done to the files.
+/// One file operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Deed {
     Open {
@@ -27,7 +27,7 @@ pub(super) enum Deed {
         create: bool,
         truncate: bool,
     },
-    /// At an offset, or where the last write ended.
+    /// At an offset, or after the last write.
     Write {
         file: i32,
         at: Option<usize>,
@@ -46,18 +46,18 @@ pub(super) enum Deed {
     Done(usize),
 }
 
-/// Whether that is a write-ahead log of RocksDB's.
+/// Whether this is a write-ahead log of RocksDB.
 pub(super) fn is_log(path: &Path) -> bool {
     path.extension().is_some_and(|ending| ending == "log")
 }
 
-/// Whether that is RocksDB's list of tables and families.
+/// Whether this is RocksDB's manifest.
 pub(super) fn is_list(path: &Path) -> bool {
     let name = path.file_name().and_then(OsStr::to_str);
     name.is_some_and(|name| name.starts_with("MANIFEST"))
 }
 
-/// All that a child did in its work; `None` where there is no strace.
+/// All file operations of a child; `None` without strace.
 pub(super) fn record(subject: Subject, home: &Path) -> Result<Option<Vec<Deed>>, Failed> {
     let log = home.join("deeds");
     let arguments = ["-o", &log.display().to_string(), "-xx", "-s", "4194304"];
@@ -74,7 +74,7 @@ pub(super) fn record(subject: Subject, home: &Path) -> Result<Option<Vec<Deed>>,
     Ok(Some(understand(&fs::read_to_string(log)?)))
 }
 
-/// The deeds in a log, in their order; what failed was none.
+/// The operations in a log, in order. Failed ones are left out.
 fn understand(log: &str) -> Vec<Deed> {
     const UNFINISHED: &str = " <unfinished ...>";
     let mut begun: HashMap<&str, &str> = HashMap::new();
@@ -97,7 +97,7 @@ fn understand(log: &str) -> Vec<Deed> {
     deeds
 }
 
-/// The deed in a whole line, such as `write(3, "\x61", 1) = 1`.
+/// The operation in a whole line, such as `write(3, "\x61", 1) = 1`.
 fn deed(line: &str) -> Option<Deed> {
     let (call, result) = line.rsplit_once(" = ")?;
     let result: i64 = result.split(' ').next()?.parse().ok()?;
@@ -165,7 +165,7 @@ fn bytes(text: &str) -> Option<Vec<u8>> {
 }
 
 #[test]
-fn a_log_of_calls_is_understood() {
+fn strace_log_is_parsed() {
     let log = r#"8 close(5 <unfinished ...>
 7 openat(AT_FDCWD, "\x2f\x61", O_WRONLY|O_CREAT|O_TRUNC|O_CLOEXEC, 0644) = 5
 8 <... close resumed>)              = 0

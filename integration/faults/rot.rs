@@ -1,12 +1,12 @@
-//! A sidecar that rots, in every way that can be counted out, is refused.
+//! A corrupted sidecar is refused, for every kind of corruption that can be enumerated.
 //!
-//! Of a table's sidecar and of a summary: every bit flipped, every byte 00 and FF, every length but
-//! the right one, every sector zeroed, filled, doubled, swapped, removed, every joint with another
-//! good sidecar, and random flips of many bits. Then every good sidecar in every wrong place.
-//! (What an open database does about it is in `damage`.)
+//! Of a segment filter's sidecar and of a summary's: every bit flipped, every byte 00 and FF, every
+//! wrong length, every sector zeroed, filled, doubled, swapped and removed, every joint with
+//! another intact sidecar, and random flips of many bits. Then every intact sidecar in every wrong
+//! place. (What an open database does about it is in `damage`.)
 //!
 //! `LSM_SIEVE_ROT_BYTES=1048576` takes larger files, `LSM_SIEVE_ROT_RANDOM=10000000` more random
-//! damage, `LSM_SIEVE_SEED=n` repeats it.
+//! damage. `LSM_SIEVE_SEED=n` repeats it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use rand::{RngExt as _, SeedableRng as _};
 
 use crate::environment::number_from;
 
-/// Bytes of the sidecars of an ordinary run, about.
+/// Approximate size of the sidecars of an ordinary run.
 const BYTES: u64 = 24 << 10;
 
 /// Random damage of an ordinary run.
@@ -31,16 +31,16 @@ const RANDOM: u64 = 100_000;
 
 const SECTORS: [usize; 3] = [64, 512, 4096];
 
-/// A sidecar of a table, of about so many bytes, its words drawn.
+/// A sidecar of an SST, of about this many bytes, with random words.
 fn of_segment(identity: &Identity, number: u8, bytes: u64, random: &mut StdRng) -> Sidecar {
     let subject = Subject::Segment(SegmentId::from_bytes([number; 16]));
     sidecar(identity, subject, bytes, random)
 }
 
 fn of_summary(identity: &Identity, key_space: u32, bytes: u64, random: &mut StdRng) -> Sidecar {
-    let covers = (0..bytes / 64).map(|_| SegmentId::from_bytes(random.random()));
-    let covers = covers.collect();
-    let subject = Subject::Summary { key_space, covers };
+    let covered = (0..bytes / 64).map(|_| SegmentId::from_bytes(random.random()));
+    let covered = covered.collect();
+    let subject = Subject::Summary { key_space, covered };
     sidecar(identity, subject, bytes * 3 / 4, random)
 }
 
@@ -61,7 +61,7 @@ fn sidecar(identity: &Identity, subject: Subject, bytes: u64, random: &mut StdRn
         store: identity.store,
         imprint: match subject {
             Subject::Segment(_) => imprint,
-            Subject::Summary { .. } => imprint.remixed(),
+            Subject::Summary { .. } => imprint.for_summary(),
         },
         subject,
         source: Source::RawKeys,
@@ -76,7 +76,7 @@ fn sidecar(identity: &Identity, subject: Subject, bytes: u64, random: &mut StdRn
 struct Census(BTreeMap<&'static str, u64>);
 
 impl Census {
-    /// Holds damaged bytes against the good ones; what did not change them was none.
+    /// Checks that damaged bytes are refused. Bytes equal to the intact ones are skipped.
     fn refuse(&mut self, what: &'static str, bytes: &[u8], good: &[u8]) {
         if bytes == good {
             return;
@@ -145,7 +145,7 @@ impl Census {
         }
     }
 
-    /// The start of one and the rest of another; both whole ones are good, in their own places.
+    /// The start of one sidecar and the rest of another. Both are intact, in their own places.
     fn joints(&mut self, good: &[u8], other: &[u8]) {
         let most = good.len().min(other.len());
         for at in 1..most {
@@ -174,7 +174,7 @@ impl Census {
 }
 
 #[test]
-fn every_kind_of_rot_is_refused() {
+fn every_kind_of_corruption_is_refused() {
     let size = number_from("LSM_SIEVE_ROT_BYTES").unwrap_or(BYTES);
     let times = number_from("LSM_SIEVE_ROT_RANDOM").unwrap_or(RANDOM);
     let seed = number_from("LSM_SIEVE_SEED").unwrap_or_else(rand::random);
@@ -182,7 +182,8 @@ fn every_kind_of_rot_is_refused() {
     let (began, mut random) = (Instant::now(), StdRng::seed_from_u64(seed));
     let [ours, theirs] = [(); 2].map(|()| Identity::random(HashId::Xxh3).unwrap());
     let mut census = Census::default();
-    // The same table's filter made anew, another table's, another database's: of one length.
+    // The filter of the same SST rebuilt, that of another SST, and that of another database: all of
+    // one length.
     let segments = [(&ours, 1), (&ours, 1), (&ours, 2), (&theirs, 1)]
         .map(|(identity, number)| of_segment(identity, number, size, &mut random));
     let summaries = [(&ours, 1), (&ours, 1), (&ours, 2), (&theirs, 1)]
@@ -194,7 +195,8 @@ fn every_kind_of_rot_is_refused() {
         SECTORS
             .iter()
             .for_each(|&sector| census.sectors(&good, sector));
-        // A joint at every byte takes the square of the length: of the longest files, a part.
+        // A joint at every byte takes time quadratic in the length: only a part of the longest
+        // files is tried.
         let part = good.len().min(16 << 10);
         let ends = good.len() - part..;
         for other in &others {
@@ -217,15 +219,15 @@ fn every_kind_of_rot_is_refused() {
     assert_eq!(census.0.len(), 12, "{census:?}");
 }
 
-/// A folder of filters, and what is stored in it.
-struct Shelf {
+/// A folder of filters, and the sidecars stored in it.
+struct FilterFolder {
     folder: SidecarFolder,
     sidecars: Vec<Sidecar>,
 }
 
-/// Every file under every name of every database: only at home is it taken.
+/// Every file under every name of every database: it is accepted only in its own place.
 #[test]
-fn a_good_sidecar_in_a_wrong_place_is_refused() {
+fn intact_sidecar_in_a_wrong_place_is_refused() {
     let mut random = StdRng::seed_from_u64(1);
     let disk = MemoryDisk::new();
     let ours = Identity::random(HashId::Xxh3).unwrap();
@@ -238,7 +240,7 @@ fn a_good_sidecar_in_a_wrong_place_is_refused() {
         ..Identity::random(HashId::Xxh3).unwrap()
     };
     let theirs = Identity::random(HashId::Xxh3).unwrap();
-    let shelves: Vec<Shelf> = [ours, rehashed, reseeded, theirs]
+    let shelves: Vec<FilterFolder> = [ours, rehashed, reseeded, theirs]
         .into_iter()
         .enumerate()
         .map(|(number, identity)| {
@@ -256,7 +258,7 @@ fn a_good_sidecar_in_a_wrong_place_is_refused() {
                 of_summary(&identity, 1, 500, &mut random),
                 of_summary(&identity, 2, 500, &mut random),
             ];
-            Shelf { folder, sidecars }
+            FilterFolder { folder, sidecars }
         })
         .collect();
     let mut refused = 0;

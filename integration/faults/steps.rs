@@ -1,21 +1,21 @@
-//! What is done to a database or a store, step by step, and what it then holds.
+//! The steps on a database or a store, and the content after each.
 //!
 //! A writing step is one batch: after a power cut all of it is there or nothing. Its values are the
-//! number of the step, so that a value tells which write it is of.
+//! number of the step, so that a value tells which write it is from.
 
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 
 use super::judge::Truth;
 
-/// Keys that are asked for; the last ones are never written.
+/// Keys that are looked up. The last ones are never written.
 pub(super) const ASKED: u32 = 300;
 
 pub(super) fn key(index: u32) -> Vec<u8> {
     format!("key-{index:05}").into_bytes()
 }
 
-/// The version, and bytes that do not compress.
+/// The version, followed by bytes that do not compress.
 pub(super) fn value(version: u32, padding: usize) -> Vec<u8> {
     let mut random = StdRng::seed_from_u64(version.into());
     let mut bytes = version.to_le_bytes().to_vec();
@@ -23,24 +23,24 @@ pub(super) fn value(version: u32, padding: usize) -> Vec<u8> {
     bytes
 }
 
-/// The version that a value is of.
+/// The version in a value.
 pub(super) fn version(value: &[u8]) -> Option<u32> {
     Some(u32::from_le_bytes(*value.first_chunk()?))
 }
 
-/// What is worked on.
+/// What the steps work on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Subject {
-    /// A database behind its front.
+    /// A `SieveDb`.
     Front,
     /// A differential store.
     Differential,
-    /// One whose logs end every few records, while those are moved.
+    /// A differential store whose logs end every few records, while those are moved.
     Moves,
 }
 
 impl Subject {
-    /// Bytes of a value, beside its version.
+    /// Bytes of a value beyond its version.
     pub(super) fn padding(self) -> usize {
         match self {
             Self::Front | Self::Differential => 60,
@@ -52,29 +52,29 @@ impl Subject {
 /// One step.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Step {
-    /// Put every third key of some, synced or not.
+    /// Put every third key of a span, synced or not.
     Write {
         first: u32,
         synced: bool,
     },
-    /// Delete every seventh key of some.
+    /// Delete every seventh key of a span.
     Delete {
         first: u32,
     },
     Flush,
     Read,
     Reopen,
-    /// Of a front alone, as the next two.
+    /// Only for a `SieveDb`, as the next two.
     Compact,
     Consolidate,
-    /// Wait for a pass of upkeep.
+    /// Wait for a maintenance run.
     Settle,
-    /// Of a differential store alone, as the next three.
+    /// Only for a differential store, as the next three.
     Freeze,
     /// Reorganise, and stop after a batch.
     MoveSome,
     MoveAll,
-    /// Load every third key of some into the main file, all of which have newer records.
+    /// Load every third key of a span into the main file. All of them have newer records.
     LoadBeneath {
         first: u32,
     },
@@ -94,18 +94,18 @@ impl Step {
         spanned(first, stride)
     }
 
-    /// What its keys hold afterwards, when it is the step of this number.
+    /// The value of its keys after the step of this number.
     pub(super) fn outcome(self, number: usize) -> Option<u32> {
         matches!(self, Self::Write { .. }).then(|| u32::try_from(number).unwrap())
     }
 }
 
-/// The keys from one on, so many apart.
+/// The keys of a span from the first one, with this stride.
 pub(super) fn spanned(first: u32, stride: usize) -> impl Iterator<Item = u32> {
     (first..(first + SPAN).min(ASKED)).step_by(stride)
 }
 
-/// All that is done, in its order. Each writing step is one batch.
+/// All steps, in order. Each writing step is one batch.
 pub(super) fn steps(subject: Subject) -> Vec<Step> {
     use Step::{
         Compact, Consolidate, Delete, Flush, Freeze, LoadBeneath, MoveAll, MoveSome, Read, Reopen,
@@ -140,8 +140,9 @@ pub(super) fn steps(subject: Subject) -> Vec<Step> {
             [write(41), MoveAll, Read, Reopen, Read],
         ]
         .concat(),
-        // What is written is made durable before anything else is written, but for the same keys again:
-        // then RocksDB keeps a state that was, whichever logs it loses, and what a cut takes is of the moves.
+        // Each write is made durable before anything else is written, except for the same keys
+        // again. Then RocksDB keeps an earlier state, whichever logs it loses, and a cut takes only
+        // moves.
         Subject::Moves => [
             [write(0), write(60), write(120), write(2), MoveAll],
             [Reopen, delete(60), Flush, write(0), write(60)],
@@ -156,7 +157,7 @@ pub(super) fn steps(subject: Subject) -> Vec<Step> {
     }
 }
 
-/// What the database holds before the first writing step and after each.
+/// The content before the first writing step and after each.
 pub(super) fn states(subject: Subject) -> Vec<Truth> {
     let mut states = vec![Truth::new()];
     for (number, step) in steps(subject).into_iter().enumerate() {

@@ -1,4 +1,4 @@
-//! A child under `strace`, which records its calls or lets some of them fail.
+//! A child under `strace`, which records its calls or makes some of them fail.
 //!
 //! ```text
 //!   parent                 child (this binary, run again)     strace
@@ -9,9 +9,9 @@
 //!   wait <--------------   (end)                              (end)
 //! ```
 //!
-//! Nothing of the loader or of the test runner is counted. strace counts the calls of each thread by
-//! themselves: "the third `write`" is that of every thread that has three. The child reports by
-//! `writev`, its panics too, which nothing here lets fail, and leaves before the test runner speaks.
+//! Calls of the loader and of the test runner are not counted. strace counts per thread: "the third
+//! `write`" is that of every thread that has three. The child reports by `writev`, also its panics;
+//! no test makes that call fail. It exits before the test runner prints anything.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, IoSlice, Write as _, read_to_string};
@@ -27,13 +27,14 @@ use super::model::Model;
 use super::steps::{ASKED, Step, Subject, steps};
 use super::work::{Failed, Work};
 
-/// What a child works on, and in which folder.
+/// The subject of a child, and its folder.
 pub(super) const CHILD: &str = "LSM_SIEVE_FAULTS_CHILD";
 
-/// A child that is silent for so long is stuck: RocksDB lets writers wait for a disk without end.
+/// A child that prints nothing for this long is stuck: RocksDB makes writers wait for a disk
+/// without end.
 const SILENCE: Duration = Duration::from_secs(10);
 
-/// How a child lived.
+/// What one child did.
 #[derive(Debug)]
 pub(super) struct Life {
     pub(super) model: Model,
@@ -41,24 +42,25 @@ pub(super) struct Life {
     pub(super) failed: u64,
     /// Reads that were wrong.
     pub(super) lost: Vec<String>,
-    /// It came to its end by itself.
+    /// It ended by itself.
     pub(super) ended: bool,
-    /// It was silent and killed.
+    /// It was stuck and killed.
     pub(super) stuck: bool,
     pub(super) status: ExitStatus,
     pub(super) panics: Vec<String>,
-    /// What it said to the terminal.
+    /// Its standard error.
     pub(super) complaint: String,
 }
 
 impl Life {
-    /// Whether something of ours, or of the engine, gave up in a way that no caller can handle.
+    /// Whether our code, or the engine, ended in a way that no caller can handle.
     pub(super) fn crashed(&self) -> bool {
         let killed_by_us = self.stuck && self.status.signal() == Some(9);
         !self.panics.is_empty() || !(killed_by_us || self.status.success())
     }
 
-    /// What the child said; the step after the last of which it spoke may have been done.
+    /// Parses what the child reported. The step after the last reported one may have been carried
+    /// out.
     fn understand(&mut self, said: &[String], steps: &[Step]) -> Result<(), Failed> {
         let mut next = 0;
         for line in said {
@@ -88,7 +90,7 @@ impl Life {
     }
 }
 
-/// The child: waits until strace is there, works, and ends the process.
+/// The child: waits until strace is attached, works, and ends the process.
 pub(super) fn child(task: &str) -> Result<(), Failed> {
     let (subject, path) = match task.split_once(' ').ok_or("no task")? {
         ("Front", path) => (Subject::Front, path.to_owned()),
@@ -101,7 +103,7 @@ pub(super) fn child(task: &str) -> Result<(), Failed> {
         say(&panics, &format!("panic {panic}"));
     }));
     say(&output, "ready");
-    // This read may be the first that fails; it has told what it had to, all the same.
+    // This read may be the first call that fails. It has served its purpose all the same.
     _ = std::io::stdin().read_line(&mut String::new());
     let work = Work::new(subject, Path::new(&path), move |line: &str| {
         say(&output, line)
@@ -110,7 +112,7 @@ pub(super) fn child(task: &str) -> Result<(), Failed> {
     std::process::exit(i32::from(worked.is_err()));
 }
 
-/// Tells the parent; its end is the end of the child.
+/// Reports to the parent. Without a parent the child exits.
 fn say(mut output: &File, line: &str) {
     let line = line.replace('\n', " | ");
     let parts = [b"@", line.as_bytes(), b"\n"].map(IoSlice::new);
@@ -119,8 +121,7 @@ fn say(mut output: &File, line: &str) {
     }
 }
 
-/// Runs a child under strace with these arguments; `None` where there is no strace, or it may not
-/// attach.
+/// Runs a child under strace with these arguments; `None` without strace, or if it may not attach.
 pub(super) fn live(
     subject: Subject,
     path: &Path,
@@ -139,7 +140,7 @@ pub(super) fn live(
     Ok(Some(life))
 }
 
-/// A child that waits to begin, and what it says.
+/// A child that waits to begin, and its output.
 struct Talk {
     child: Child,
     lines: Receiver<String>,
@@ -161,7 +162,7 @@ impl Talk {
         let (send, lines) = channel();
         thread::spawn(move || {
             for line in BufReader::new(output).lines().map_while(Result::ok) {
-                // The test runner may have begun the line.
+                // The test runner may have printed the start of the line.
                 if let Some((_, line)) = line.split_once('@') {
                     _ = send.send(line.to_owned());
                 }
@@ -178,7 +179,7 @@ impl Talk {
         })
     }
 
-    /// Listens until the child has ended, or is stuck and killed.
+    /// Reads until the child has ended, or is stuck and killed.
     fn follow(mut self, subject: Subject) -> Result<Life, Failed> {
         let mut said = Vec::new();
         let stuck = loop {
@@ -192,7 +193,7 @@ impl Talk {
             self.child.kill()?;
         }
         let status = self.child.wait()?;
-        // Ends with the child, whose end of the pipe closes.
+        // Ends with the child, which closes its end of the pipe.
         said.extend(self.lines.iter());
         let complaint = self.complaint.join().map_err(|_| "a listener panicked")?;
         let mut life = Life {
@@ -222,7 +223,7 @@ fn attach(child: &Child, arguments: &[String]) -> Result<Option<Child>, Failed> 
     let said = tracer.stderr.take().ok_or("strace without errors")?;
     let mut said = BufReader::new(said).lines().map_while(Result::ok);
     let attached = said.any(|line| line.contains(" attached"));
-    // Whoever wrote to a closed pipe would die of it.
+    // A writer to a closed pipe would be killed.
     thread::spawn(move || said.for_each(drop));
     if !attached {
         tracer.wait()?;

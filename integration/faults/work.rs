@@ -1,8 +1,8 @@
-//! The work that faults befall.
+//! The work during which faults happen.
 //!
-//! It never gives up: a step that fails is noted, a database that does not open is opened again at
-//! the next step. Each step is reported as done or failed, so that whoever looks at the folder
-//! afterwards knows what must be in it.
+//! It never gives up: a failed step is recorded, and a database that does not open is opened again
+//! at the next step. Each step is reported as done or failed, so that the judge of the folder knows
+//! what must be in it.
 
 use std::error::Error;
 use std::ops::ControlFlow;
@@ -21,10 +21,10 @@ use crate::twin::strict;
 
 pub(super) type Failed = Box<dyn Error + Send + Sync>;
 
-/// Upkeep is waited for so long: with a fault that stays, it never comes to its end.
+/// The wait for maintenance: with a permanent fault it never ends.
 const PATIENCE: Duration = Duration::from_millis(300);
 
-/// Explicit flushes alone, and no thread that wakes up by the clock.
+/// Explicit flushes only, and no thread that wakes up by the clock.
 pub(super) fn engine() -> Options {
     let mut options = Options::default();
     options.create_if_missing(true);
@@ -40,7 +40,7 @@ pub(super) fn sieve() -> SieveOptions {
     strict().expected_keys(Items::new(100))
 }
 
-/// A subject that is open.
+/// An open subject.
 #[expect(clippy::large_enum_variant, reason = "there is one in a process")]
 enum Store {
     Front(SieveDb),
@@ -82,7 +82,9 @@ impl Store {
                 });
                 store.write(&batch)?;
                 if synced {
-                    store.front().with_engine(|engine| engine.flush_wal(true))?;
+                    store
+                        .front()
+                        .with_engine_untracked(|engine| engine.flush_wal(true))?;
                 }
             }
         }
@@ -112,7 +114,7 @@ impl Store {
     }
 }
 
-/// Small batches, so that a reorganisation takes many.
+/// Small batches, so that a reorganisation needs many.
 pub(super) fn open_differential(
     subject: Subject,
     path: &Path,
@@ -132,7 +134,7 @@ pub(super) fn open_differential(
     DifferentialStore::open(&engine, &options, path)
 }
 
-/// A subject that is worked on.
+/// A subject and the work on it.
 pub(super) struct Work<R> {
     subject: Subject,
     path: PathBuf,
@@ -152,7 +154,7 @@ impl<R: FnMut(&str)> Work<R> {
         }
     }
 
-    /// Carries all steps out, as far as they can be.
+    /// Carries out all steps, as far as possible.
     pub(super) fn run(mut self) {
         for (number, step) in steps(self.subject).into_iter().enumerate() {
             match self.carry_out(number, step) {
@@ -194,7 +196,7 @@ impl<R: FnMut(&str)> Work<R> {
                 db.compact_range(None::<&[u8]>, None::<&[u8]>);
             }
             (Step::Consolidate, Store::Front(db)) => db.consolidate()?,
-            (Step::Settle, Store::Front(db)) => _ = db.wait_until_known(PATIENCE),
+            (Step::Settle, Store::Front(db)) => _ = db.wait_for_maintenance(PATIENCE),
             (Step::Freeze, Store::Differential(store)) => store.freeze()?,
             (Step::MoveSome, Store::Differential(store)) => {
                 let most = if self.subject == Subject::Moves {
@@ -221,7 +223,7 @@ impl<R: FnMut(&str)> Work<R> {
     }
 }
 
-/// Reads every key. A read may fail, but not say what cannot be.
+/// Reads every key. A read may fail, but returns no impossible value.
 fn read(store: &Store, model: &Model, report: &mut impl FnMut(&str)) {
     for index in 0..ASKED {
         for found in store.reads(&key(index)) {

@@ -1,5 +1,5 @@
-//! Ingests a table that a database wrote. RocksDB takes those of an `SstFileWriter` alone unless it is
-//! told otherwise, and the binding has no name for that option.
+//! Ingests an SST that a database wrote. RocksDB accepts only those of an `SstFileWriter` unless an
+//! option says otherwise, and the binding has no method for that option.
 
 #![expect(unsafe_code, reason = "calls of RocksDB's C interface")]
 
@@ -10,7 +10,7 @@ use std::ptr::null_mut;
 use librocksdb_sys as sys;
 use rocksdb::{AsRawPtr as _, DB};
 
-/// What RocksDB says against it, if it refuses.
+/// Returns RocksDB's error, if it refuses.
 pub(super) fn ingest(engine: &DB, table: &Path) -> Result<(), String> {
     let path = CString::new(table.as_os_str().as_encoded_bytes()).expect("a path has no zero");
     let files = [path.as_ptr()];

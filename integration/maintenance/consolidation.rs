@@ -1,44 +1,44 @@
-//! When a summary is made anew.
+//! When a summary filter is consolidated.
 
 use rocksdb::DB;
 
 use super::*;
 use crate::twin::within;
 
-/// Stages that a summary has besides its first one when it is made anew beside writers.
+/// Stages beyond the first one at which a summary is consolidated beside writers.
 const FURTHER: usize = 6;
 
 #[test]
-fn a_grown_summary_is_made_anew_when_the_writers_pause() {
+fn grown_summary_is_consolidated_when_writers_pause() {
     let home = tempfile::tempdir().unwrap();
     let db = made(home.path(), &growing());
     put(&db, 10..1_500);
-    becomes("the summary has one stage", || {
+    eventually("the summary has one stage", || {
         health(&db).stages == 1 && health(&db).keys >= Items::new(1_400)
     });
     assert!(rules_out(&db));
 }
 
 #[test]
-fn a_summary_of_another_kind_is_made_when_the_writers_pause() {
+fn summary_of_another_kind_is_built_when_writers_pause() {
     let home = tempfile::tempdir().unwrap();
-    let bits = |db: &SieveDb| db.inspect().unwrap().columns[0].summary.bits;
+    let bits = |db: &SieveDb| db.inspect().unwrap().cfs[0].summary.bits;
     let before = {
-        let db = made(home.path(), &roomy());
+        let db = made(home.path(), &with_headroom());
         put(&db, 10..20_000);
         bits(&db)
     };
-    let db = open(home.path(), &roomy().static_filters(true));
-    becomes("the summary takes what a static one does", || {
+    let db = open(home.path(), &with_headroom().static_filters(true));
+    eventually("the summary takes what a static one does", || {
         bits(&db) < before / 2
     });
     assert!(rules_out(&db));
 }
 
-/// Else a summary for few keys would grow stage by stage while the tables are read, and keep its stages for as
-/// long as something is written.
+/// Otherwise a summary for few keys would grow stage by stage while the SSTs are read, and keep its
+/// stages as long as writes go on.
 #[test]
-fn a_summary_for_many_uncovered_keys_is_made_at_once_beside_writers() {
+fn summary_for_many_uncovered_keys_is_consolidated_beside_writers() {
     let home = tempfile::tempdir().unwrap();
     {
         let plain = DB::open(&options(), home.path()).unwrap();
@@ -47,19 +47,19 @@ fn a_summary_for_many_uncovered_keys_is_made_at_once_beside_writers() {
     }
     let db = open(home.path(), &growing());
     beside_a_writer(&db, || {
-        becomes("the table is covered", || is_covered(&db));
+        eventually("the table is covered", || is_covered(&db));
         let health = health(&db);
         assert_eq!(health.stages, 1, "{health:?}");
     });
 }
 
 #[test]
-fn a_summary_of_many_stages_is_made_anew_beside_writers() {
+fn summary_of_many_stages_is_consolidated_beside_writers() {
     let home = tempfile::tempdir().unwrap();
     let db = made(home.path(), &growing());
     beside_a_writer(&db, || {
         let (mut most, mut next) = (1, 10);
-        becomes("the summary has fewer stages than before", || {
+        eventually("the summary has fewer stages than before", || {
             let stages = health(&db).stages;
             if stages < most {
                 return true;
@@ -76,22 +76,22 @@ fn a_summary_of_many_stages_is_made_anew_beside_writers() {
     });
 }
 
-/// It answered *maybe* to all keys, as there were too many for it.
+/// It had answered *maybe* for all keys, because there were too many for it.
 #[test]
-fn a_summary_without_room_is_made_anew_beside_writers_when_there_is_room() {
+fn summary_over_budget_is_rebuilt_beside_writers_when_memory_allows() {
     let home = tempfile::tempdir().unwrap();
     let db = made(home.path(), &within(growing(), 40_000, 1));
     beside_a_writer(&db, || {
         put(&db, 10..6_000);
         db.flush().unwrap();
-        becomes("the summary has no room", || {
+        eventually("the summary has no room", || {
             health(&db).predicted_rate == 1.0
         });
         let default = db.cf_handle("default").unwrap();
         db.delete_range_cf(&default, key(100), key(6_000)).unwrap();
         db.flush().unwrap();
         db.compact_range::<&[u8], &[u8]>(None, None);
-        becomes("the summary has room", || health(&db).predicted_rate < 0.1);
+        eventually("the summary has room", || health(&db).predicted_rate < 0.1);
         assert!(rules_out(&db));
     });
 }

@@ -1,4 +1,4 @@
-//! Filters that are loaded, made, stored and removed.
+//! Filters that are loaded, built, stored and removed.
 
 use rocksdb::DEFAULT_COLUMN_FAMILY_NAME as DEFAULT;
 
@@ -6,36 +6,39 @@ use lsm_sieve::{Bits, Rate};
 
 use super::*;
 
-/// Where filters are frozen none is made: those are there that were stored.
+/// Read-only filters are never built: those in memory are the ones that were stored.
 #[test]
-fn what_is_new_is_stored_at_close_and_loaded_at_open() {
+fn new_filters_are_stored_at_close_and_loaded_at_open() {
     let home = tempfile::tempdir().unwrap();
-    let db = made(home.path(), &roomy());
+    let db = made(home.path(), &with_headroom());
     for first in [10, 500] {
         put(&db, first..first + 490);
         db.flush().unwrap();
     }
     drop(db);
-    for frozen in [true, false] {
-        let db = open(home.path(), &roomy().frozen(frozen));
-        becomes("all is loaded", || {
+    for read_only_filters in [true, false] {
+        let db = open(
+            home.path(),
+            &with_headroom().read_only_filters(read_only_filters),
+        );
+        eventually("all is loaded", || {
             let is_there = is_covered(&db) && rules_out(&db);
             is_there && db.health().memory.segments > Bits::new(0)
         });
-        assert!(frozen || sidecars(home.path()).len() == 2);
+        assert!(read_only_filters || sidecars(home.path()).len() == 2);
     }
 }
 
-/// Also of a family that RocksDB's listener of before has not heard of, once the first of all is gone.
+/// Also in a family that RocksDB's earlier listeners do not know, after the first family was dropped.
 #[test]
 fn filters_are_stored_after_each_flush() {
     let home = tempfile::tempdir().unwrap();
     let families = ["first", DEFAULT];
-    let db = SieveDb::open_cf(&options(), &roomy(), home.path(), families).unwrap();
-    becomes("a new database is known", || is_covered(&db));
+    let db = SieveDb::open_cf(&options(), &with_headroom(), home.path(), families).unwrap();
+    eventually("a new database is known", || is_covered(&db));
     db.drop_cf("first").unwrap();
     db.create_cf("later", &options()).unwrap();
-    becomes("both families are known", || is_covered(&db));
+    eventually("both families are known", || is_covered(&db));
     for round in 0..6_u64 {
         let before = sidecars(home.path());
         let family = db
@@ -43,7 +46,7 @@ fn filters_are_stored_after_each_flush() {
             .unwrap();
         (0..100).for_each(|i| db.put_cf(&family, key(i), b"value").unwrap());
         db.flush_cf(&family).unwrap();
-        becomes("the table's filter is stored", || {
+        eventually("the table's filter is stored", || {
             sidecars(home.path()).len() > before.len()
         });
     }
@@ -52,19 +55,19 @@ fn filters_are_stored_after_each_flush() {
 #[test]
 fn filters_are_stored_and_removed_after_each_compaction() {
     let home = tempfile::tempdir().unwrap();
-    let db = made(home.path(), &roomy());
+    let db = made(home.path(), &with_headroom());
     for _ in 0..4 {
         for _ in 0..2 {
             let before = sidecars(home.path());
             put(&db, 10..300);
             db.flush().unwrap();
-            becomes("the table's filter is stored", || {
+            eventually("the table's filter is stored", || {
                 sidecars(home.path()).difference(&before).count() == 1
             });
         }
         let before = sidecars(home.path());
         db.compact_range::<&[u8], &[u8]>(None, None);
-        becomes("the filter of one table is there alone", || {
+        eventually("the filter of one table is there alone", || {
             let now = sidecars(home.path());
             now.len() == 1 && now.is_disjoint(&before)
         });
@@ -72,42 +75,42 @@ fn filters_are_stored_and_removed_after_each_compaction() {
 }
 
 #[test]
-fn filters_go_after_drop_cf() {
+fn filters_are_removed_after_drop_cf() {
     let home = tempfile::tempdir().unwrap();
-    let db = made(home.path(), &roomy());
+    let db = made(home.path(), &with_headroom());
     db.create_cf("dropped", &options()).unwrap();
-    becomes("it is known", || is_covered(&db));
+    eventually("it is known", || is_covered(&db));
     let dropped = db.cf_handle("dropped").unwrap();
     (0..500).for_each(|i| db.put_cf(&dropped, key(i), b"value").unwrap());
     db.flush_cf(&dropped).unwrap();
     drop(dropped);
-    becomes("its table's filter is stored", || {
+    eventually("its table's filter is stored", || {
         sidecars(home.path()).len() == 1
     });
     db.drop_cf("dropped").unwrap();
-    becomes("nothing is in memory", || {
+    eventually("nothing is in memory", || {
         db.health().memory.segments == Bits::new(0)
     });
-    becomes("nothing is stored", || sidecars(home.path()).is_empty());
+    eventually("nothing is stored", || sidecars(home.path()).is_empty());
 }
 
 #[test]
-fn filters_have_another_rate_after_set_rate() {
+fn filters_have_the_new_rate_after_set_rate() {
     let home = tempfile::tempdir().unwrap();
-    let db = made(home.path(), &roomy());
+    let db = made(home.path(), &with_headroom());
     put(&db, 10..5_000);
     db.flush().unwrap();
-    becomes("the table has its filter", || {
+    eventually("the table has its filter", || {
         sidecars(home.path()).len() == 1
     });
     let (before, taken) = (health(&db), db.health().memory.segments);
-    // It makes a summary in a pause as well.
+    // A pause would also build a summary.
     beside_a_writer(&db, || {
         db.set_rate(Rate::new(0.000_01).unwrap());
-        becomes("the summary has the new rate", || {
+        eventually("the summary has the new rate", || {
             health(&db).predicted_rate < before.predicted_rate.min(0.000_01)
         });
-        becomes("so have the tables' filters", || {
+        eventually("so have the tables' filters", || {
             db.health().memory.segments.get() > taken.get() * 3 / 2
         });
     });
@@ -116,25 +119,26 @@ fn filters_have_another_rate_after_set_rate() {
 #[test]
 fn filters_are_scrubbed_in_turn() {
     let home = tempfile::tempdir().unwrap();
-    let often = roomy().scrub_every(Some(Duration::from_millis(1)));
+    let often = with_headroom().scrub_every(Some(Duration::from_millis(1)));
     let db = made(home.path(), &often);
     put(&db, 10..1_000);
     db.flush().unwrap();
-    becomes("the table has its filter", || {
+    eventually("the table has its filter", || {
         sidecars(home.path()).len() == 1
     });
     for _ in 0..3 {
         let before = db.scrubbed().filters;
-        becomes("all filters were read", || {
+        eventually("all filters were read", || {
             db.scrubbed().filters >= before + 3
         });
     }
     assert_eq!(db.scrubbed().damaged, 0);
 }
 
-/// The second look ends as well: it would go on asking what was dropped, and keep it in memory.
+/// The segment-filter check ends as well: otherwise it would go on with dropped filters, and keep
+/// them in memory.
 #[test]
-fn filters_that_do_not_fit_the_budget_go_by_themselves() {
+fn filters_over_budget_are_evicted() {
     let home = tempfile::tempdir().unwrap();
     let budget = Bits::new(60_000);
     let db = made(home.path(), &growing().memory_budget(budget));
@@ -142,8 +146,8 @@ fn filters_that_do_not_fit_the_budget_go_by_themselves() {
         put(&db, first..first + 300);
         db.flush().unwrap();
     }
-    becomes("the filters keep to the budget", || {
+    eventually("the filters keep to the budget", || {
         let memory = db.health().memory;
-        memory.summary + memory.segments <= budget && !health(&db).looks_twice
+        memory.summary + memory.segments <= budget && !health(&db).asks_segment_filters
     });
 }

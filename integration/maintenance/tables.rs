@@ -1,4 +1,4 @@
-//! Tables that maintenance finds, or that come: each is covered, whatever brought it.
+//! SSTs that maintenance finds, or that are added: each is covered, whatever created it.
 
 use std::os::unix::fs::FileExt as _;
 
@@ -6,7 +6,7 @@ use rocksdb::DB;
 
 use super::*;
 
-/// What RocksDB alone wrote in so many tables.
+/// This many SSTs, written by RocksDB alone.
 fn written_plainly(path: &Path, tables: u64, keys_a_table: u64) -> DB {
     let db = DB::open(&options(), path).unwrap();
     for table in 0..tables {
@@ -18,71 +18,72 @@ fn written_plainly(path: &Path, tables: u64, keys_a_table: u64) -> DB {
 }
 
 #[test]
-fn tables_without_filters_are_covered_after_open() {
+fn ssts_without_filters_are_covered_after_open() {
     let home = tempfile::tempdir().unwrap();
     drop(written_plainly(home.path(), 3, 500));
-    let db = open(home.path(), &roomy());
-    becomes("they are covered", || is_covered(&db) && rules_out(&db));
-    becomes("they have filters", || {
-        sidecars(home.path()).len() == 3 && health(&db).looks_twice
+    let db = open(home.path(), &with_headroom());
+    eventually("they are covered", || is_covered(&db) && rules_out(&db));
+    eventually("they have filters", || {
+        sidecars(home.path()).len() == 3 && health(&db).asks_segment_filters
     });
 }
 
 #[test]
-fn a_family_is_known_after_create_cf() {
+fn cf_is_complete_after_create_cf() {
     let home = tempfile::tempdir().unwrap();
-    let db = made(home.path(), &roomy());
+    let db = made(home.path(), &with_headroom());
     db.create_cf("later", &options()).unwrap();
     let later = db.cf_handle("later").unwrap();
     db.put_cf(&later, b"key", b"value").unwrap();
-    becomes("an absent key is ruled out", || {
-        db.answer_cf(&later, b"absent").is_absent()
+    eventually("an absent key is ruled out", || {
+        db.filter_answer_cf(&later, b"absent").is_absent()
     });
-    assert!(!db.answer_cf(&later, b"key").is_absent());
+    assert!(!db.filter_answer_cf(&later, b"key").is_absent());
 }
 
 #[test]
-fn a_table_is_covered_after_ingestion() {
+fn sst_is_covered_after_ingestion() {
     let home = tempfile::tempdir().unwrap();
-    let db = made(&home.path().join("db"), &roomy());
+    let db = made(&home.path().join("db"), &with_headroom());
     let file = home.path().join("keys.sst");
     write_table(&file, 10..1_500);
     db.ingest_external_file(vec![&file]).unwrap();
-    becomes("it is covered", || is_covered(&db) && rules_out(&db));
-    assert!((10..1_500).all(|i| !db.answer(key(i)).is_absent()));
+    eventually("it is covered", || is_covered(&db) && rules_out(&db));
+    assert!((10..1_500).all(|i| !db.filter_answer(key(i)).is_absent()));
 }
 
-/// Nothing is ruled out while it has the engine.
+/// No key is denied while the bare engine is in use.
 #[test]
-fn the_filters_speak_again_after_with_engine() {
+fn filters_resume_after_with_engine_untracked() {
     let home = tempfile::tempdir().unwrap();
-    let db = made(home.path(), &roomy());
-    db.with_engine(|engine| engine.put(key(10), b"value"))
+    let db = made(home.path(), &with_headroom());
+    db.with_engine_untracked(|engine| engine.put(key(10), b"value"))
         .unwrap();
-    becomes("absent keys are ruled out", || rules_out(&db));
+    eventually("absent keys are ruled out", || rules_out(&db));
 }
 
 #[test]
-fn a_table_is_covered_after_the_catch_up_of_a_secondary() {
+fn sst_is_covered_after_a_secondary_catches_up() {
     let home = tempfile::tempdir().unwrap();
     let [database, messages] = ["db", "messages"].map(|name| home.path().join(name));
     let writer = written_plainly(&database, 1, 100);
-    let secondary = SieveDb::open_as_secondary(&options(), &roomy(), &database, &messages).unwrap();
-    becomes("what it found is covered", || is_covered(&secondary));
+    let secondary =
+        SieveDb::open_as_secondary(&options(), &with_headroom(), &database, &messages).unwrap();
+    eventually("what it found is covered", || is_covered(&secondary));
     for i in 110..1_500 {
         writer.put(key(i), b"value").unwrap();
     }
     writer.flush().unwrap();
     secondary.try_catch_up_with_primary().unwrap();
-    becomes("what came is covered", || {
+    eventually("what came is covered", || {
         is_covered(&secondary) && rules_out(&secondary)
     });
     assert!((10..1_500).all(|i| secondary.get(key(i)).unwrap().is_some()));
 }
 
-/// It is damaged, and whole again later; what else there is, is covered meanwhile.
+/// The SST is damaged, and restored later. All other SSTs are covered meanwhile.
 #[test]
-fn a_table_that_cannot_be_read_is_tried_again() {
+fn unreadable_sst_is_retried() {
     let home = tempfile::tempdir().unwrap();
     let plain = written_plainly(home.path(), 2, 700);
     let table = plain.live_files().unwrap().remove(0).name;
@@ -98,12 +99,12 @@ fn a_table_that_cannot_be_read_is_tried_again() {
     file.read_exact_at(&mut whole, middle).unwrap();
     file.write_all_at(&[0xee; 64], middle).unwrap();
 
-    let db = open(home.path(), &roomy());
-    becomes("the other one is covered", || {
+    let db = open(home.path(), &with_headroom());
+    eventually("the other one is covered", || {
         health(&db).uncovered == Some(1)
     });
     file.write_all_at(&whole, middle).unwrap();
-    becomes("it is covered as well", || {
+    eventually("it is covered as well", || {
         is_covered(&db) && rules_out(&db)
     });
 }

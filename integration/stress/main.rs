@@ -5,5 +5,5 @@
 mod cli;
 mod stress;
 
-/// What is tested.
+/// The command under test.
 const COMMAND: &str = env!("CARGO_BIN_EXE_lsm-sieve-stress");

@@ -1,4 +1,5 @@
-//! `lsm-sieve-stress`: a short run of each kind, and the proof that it finds what is planted.
+//! `lsm-sieve-stress`: a short run of each kind, and the proof that it finds an injected lost
+//! write.
 //!
 //! `LSM_SIEVE_SEED=n` repeats the fresh part of a run. `integration/regressions` has cases that
 //! failed once, shortened: all of them must pass.
@@ -16,7 +17,7 @@ use serde_json::Value;
 
 use crate::cli::{is_refused, json, parsed, run, text};
 
-/// Runs cases from a seed on, all of which must pass.
+/// Runs cases from a seed on. All must pass.
 fn passes(arguments: &[&str]) -> Value {
     let report = json(arguments);
     assert_eq!(report["violations"], 0, "{report}");
@@ -55,7 +56,7 @@ fn cases_from_a_fresh_seed_pass() {
 }
 
 #[test]
-fn threads_from_a_fixed_seed_pass() {
+fn multithreaded_cases_from_a_fixed_seed_pass() {
     let report = passes(&["--seed", "4", "--ops", "1", "--threads", "3"]);
     for kind in ["must_exist", "must_not_exist", "either"] {
         assert!(count(&report, kind) > 0, "{kind}: {report}");
@@ -63,7 +64,7 @@ fn threads_from_a_fixed_seed_pass() {
 }
 
 #[test]
-fn cases_that_failed_once_pass() {
+fn regression_cases_pass() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../integration/regressions");
     let files = fs::read_dir(folder)
         .unwrap()
@@ -88,8 +89,8 @@ const SIEVE: &str = r#"{"sieve":{"keys":{"shape":"mixed","count":300,"seed":1},"
 
 const DIFFERENTIAL: &str = r#"{"differential":{"keys":{"shape":"fixed","count":300,"seed":1},"front":{"summary":{"rate":0.5},"segments":null,"expected_keys":8,"budget_bits":null,"keyed":true},"engine":["max_background_jobs=4"],"fixed":[128,2],"ask_main":true,"batch_bytes":64}}"#;
 
-/// Many steps, with a lie among them: the model hears of a write that the database does not.
-fn lying_sieve() -> String {
+/// Many steps with one injected fault: the model receives a write that the database does not.
+fn faulty_sieve() -> String {
     let write = |key: u64| {
         format!(
             r#"{{"write":{{"update":{{"family":{},"key":{key},"change":{{"put":{key}}}}},"way":"front"}}}}"#,
@@ -108,7 +109,7 @@ fn lying_sieve() -> String {
     lines.join("\n")
 }
 
-fn lying_differential() -> String {
+fn faulty_differential() -> String {
     let mut lines = vec![DIFFERENTIAL.to_owned()];
     let put = |key: u64| format!(r#"{{"put":{{"key":{key},"number":{key}}}}}"#);
     lines.extend((0..100).map(|key| put(key * 2)));
@@ -119,11 +120,11 @@ fn lying_differential() -> String {
     lines.join("\n")
 }
 
-/// A lost read is found, said and shortened to the lie and what needs it, and the short case fails
-/// again.
+/// A lost read is found, reported and shrunk to the faulty step and the steps that it needs, and
+/// the short case fails again.
 #[test]
-fn a_planted_lie_is_found_and_shortened() {
-    for (lying, steps) in [(lying_sieve(), 2), (lying_differential(), 2)] {
+fn injected_lost_write_is_found_and_shrunk() {
+    for (lying, steps) in [(faulty_sieve(), 2), (faulty_differential(), 2)] {
         let file = case_file(&lying);
         let path = file.path().to_str().unwrap();
         let output = run(["--json", "--replay", path]);
@@ -148,7 +149,7 @@ fn a_planted_lie_is_found_and_shortened() {
 }
 
 #[test]
-fn what_is_no_case_is_refused() {
+fn invalid_case_file_is_refused() {
     is_refused(&["--replay", "/no/such/file"]);
     let steps = case_file(&format!("{SIEVE}\n{{\"jump\":3}}\n"));
     is_refused(&["--replay", steps.path().to_str().unwrap()]);

@@ -1,4 +1,4 @@
-//! Transactions that lock their keys: who waits for whom, and who has no locks.
+//! Transactions that lock their keys: which calls wait for a lock, and which databases have none.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Barrier};
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::twin::{absent_key, options, settle, sieve};
 
-/// Settings under which nobody waits for a lock.
+/// Settings under which no call waits for a lock.
 fn impatient() -> SieveOptions {
     let mut locks = TransactionDBOptions::default();
     locks.set_default_lock_timeout(0);
@@ -29,7 +29,7 @@ fn ways_to_lock() -> Vec<(&'static str, Read)> {
 }
 
 #[test]
-fn a_key_that_the_filters_deny_is_locked() {
+fn key_that_filters_deny_is_locked() {
     let home = tempfile::tempdir().unwrap();
     let (db, _model) = covered(home.path(), &impatient());
     let default = db.cf_handle(DEFAULT).unwrap();
@@ -61,7 +61,7 @@ fn a_key_that_the_filters_deny_is_locked() {
 
 type Write = fn(&SieveDb, &Arc<BoundColumnFamily<'_>>, &[u8]) -> Result<(), Error>;
 
-/// Every write outside of transactions, of single keys.
+/// Every write of a single key outside of transactions.
 const WRITES: [(&str, Write); 15] = [
     ("put", |db, _, key| db.put(key, "")),
     ("put_opt", |db, _, key| {
@@ -96,7 +96,7 @@ const WRITES: [(&str, Write); 15] = [
     }),
 ];
 
-/// A write of this key, behind one that nobody has locked.
+/// A batch that writes this key after an unlocked one.
 fn batch(cf: &Arc<BoundColumnFamily<'_>>, key: &[u8]) -> WriteBatch {
     let mut batch = WriteBatch::default();
     batch.put_cf(cf, "free", "");
@@ -105,7 +105,7 @@ fn batch(cf: &Arc<BoundColumnFamily<'_>>, key: &[u8]) -> WriteBatch {
 }
 
 #[test]
-fn every_write_waits_for_the_lock_of_its_key() {
+fn every_write_waits_for_its_key_lock() {
     let home = tempfile::tempdir().unwrap();
     let db = open(home.path(), &impatient());
     let default = db.cf_handle(DEFAULT).unwrap();
@@ -126,7 +126,7 @@ fn every_write_waits_for_the_lock_of_its_key() {
 }
 
 #[test]
-fn locks_that_are_not_exclusive_are_shared() {
+fn non_exclusive_locks_are_shared() {
     let home = tempfile::tempdir().unwrap();
     let (db, _model) = covered(home.path(), &impatient());
     let sought = denied(&db, &db.cf_handle(DEFAULT).unwrap(), 0);
@@ -143,7 +143,7 @@ fn locks_that_are_not_exclusive_are_shared() {
 }
 
 #[test]
-fn a_transaction_has_the_options_that_it_was_given() {
+fn transaction_options_take_effect() {
     let home = tempfile::tempdir().unwrap();
     let (db, _model) = covered(home.path(), &locking(sieve()));
     let begin = |set: fn(&mut TransactionOptions)| {
@@ -175,9 +175,9 @@ fn a_transaction_has_the_options_that_it_was_given() {
     assert!(refused.to_string().contains("lock"), "{refused}");
 }
 
-/// Two that wait for each other, of which one notices.
+/// Two transactions wait for each other, and one of them gets an error.
 #[test]
-fn transactions_that_wait_for_one_another_are_told() {
+fn deadlocked_transactions_get_an_error() {
     let home = tempfile::tempdir().unwrap();
     let db = open(home.path(), &locking(sieve()));
     let mut noticing = TransactionOptions::default();
@@ -205,9 +205,9 @@ fn by_front(db: &SieveDb, name: &str) {
     db.create_cf(name, &options()).unwrap();
 }
 
-/// Behind another one, which is no more.
+/// By the bare engine, which is then dropped.
 fn by_engine(db: &SieveDb, name: &str) {
-    let created = db.with_engine(|engine| {
+    let created = db.with_engine_untracked(|engine| {
         engine.create_cf("of a moment", &options())?;
         engine.drop_cf("of a moment")?;
         engine.create_cf(name, &options())
@@ -216,9 +216,9 @@ fn by_engine(db: &SieveDb, name: &str) {
 }
 
 #[test]
-fn families_that_come_have_locks() {
+fn created_cfs_have_locks() {
     let home = tempfile::tempdir().unwrap();
-    let left_out = impatient().leave_out(["left out", OTHER]);
+    let left_out = impatient().exclude_cfs(["left out", OTHER]);
     let db = open(home.path(), &left_out);
     let ways = [
         ("made", by_front as Create),
@@ -244,9 +244,10 @@ fn families_that_come_have_locks() {
     }
 }
 
-/// What `rocksdb` committed in two phases is there, and what it only prepared waits for it.
+/// Transactions that `rocksdb` committed in two phases are there. Those that it only prepared wait
+/// for it.
 #[test]
-fn what_rocksdb_prepared_is_left_to_rocksdb() {
+fn prepared_transactions_are_left_to_rocksdb() {
     let home = tempfile::tempdir().unwrap();
     let native = || {
         let locks = TransactionDBOptions::default();
@@ -280,7 +281,7 @@ fn what_rocksdb_prepared_is_left_to_rocksdb() {
 }
 
 #[test]
-fn readers_have_no_locks() {
+fn read_only_open_with_locks_is_refused() {
     let home = tempfile::tempdir().unwrap();
     drop(open(home.path(), &locking(sieve())));
     let names = [DEFAULT, OTHER];
@@ -296,7 +297,7 @@ fn readers_have_no_locks() {
 }
 
 #[test]
-fn unordered_writes_do_not_go_with_locks() {
+fn unordered_writes_with_locks_are_refused() {
     let home = tempfile::tempdir().unwrap();
     let mut options = options();
     options.set_unordered_write(true);
@@ -306,7 +307,7 @@ fn unordered_writes_do_not_go_with_locks() {
 }
 
 #[test]
-fn options_of_the_other_kind_are_refused() {
+fn options_of_the_other_transaction_kind_are_refused() {
     for kind in KINDS {
         let home = tempfile::tempdir().unwrap();
         let db = open(home.path(), &kind(sieve()));
@@ -322,9 +323,9 @@ fn options_of_the_other_kind_are_refused() {
     }
 }
 
-/// As many as one has are locked, and no more.
+/// Up to the limit keys are locked, and no more.
 #[test]
-fn locks_have_the_options_of_the_database() {
+fn lock_options_of_the_database_take_effect() {
     let home = tempfile::tempdir().unwrap();
     let mut locks = TransactionDBOptions::default();
     locks.set_max_num_locks(2);

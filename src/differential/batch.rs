@@ -1,7 +1,7 @@
 //! Updates that are applied together, all or none.
 
-/// A list of updates for [`DifferentialStore::write`](super::DifferentialStore::write); of two for
-/// the same key the later counts.
+/// A list of updates for [`DifferentialStore::write`](super::DifferentialStore::write). If it has
+/// several for one key, the last one counts.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
     updates: Vec<(Vec<u8>, Vec<u8>)>,
@@ -23,12 +23,12 @@ impl Batch {
         self.updates.push((key.to_owned(), record));
     }
 
-    /// How many updates there are.
+    /// Number of updates.
     pub fn len(&self) -> usize {
         self.updates.len()
     }
 
-    /// Whether there is no update.
+    /// Whether there are no updates.
     pub fn is_empty(&self) -> bool {
         self.updates.is_empty()
     }

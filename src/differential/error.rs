@@ -1,40 +1,40 @@
-//! What can go wrong: when a store is opened, and afterwards.
+//! Errors of opening a store and of operations on an open one.
 
 use std::path::PathBuf;
 
 use crate::OpenError;
 use crate::filter::StageError;
 
-/// A differential store could not be opened. Its records are as they were.
+/// A differential store could not be opened. Its records are unchanged.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenDifferentialError {
-    /// There is nothing to open.
+    /// There is no database.
     #[error(
-        "there is no database at {}: check the path, or set `create_if_missing` to make one",
+        "there is no database at {}: check the path, or set `create_if_missing` to create one",
         path.display()
     )]
     Missing {
-        /// Where one was expected.
+        /// Where it was expected.
         path: PathBuf,
     },
-    /// The database holds something else.
+    /// The database is not a differential store.
     #[error("{} is not a differential store: {reason}; name another folder", path.display())]
     NotAStore {
         /// The database.
         path: PathBuf,
-        /// What gave it away.
+        /// How it was recognised.
         reason: String,
     },
-    /// Someone else has it open for writing.
+    /// Another process or handle has the store open for writing.
     #[error("{} is open elsewhere: a store has one writer at a time; close the other first", path.display())]
     Locked {
         /// The database.
         path: PathBuf,
-        /// What RocksDB says.
+        /// The error of RocksDB.
         source: rocksdb::Error,
     },
-    /// Its files contradict each other or themselves.
+    /// The store's files contradict each other or themselves.
     #[error("{} is damaged: {reason}; restore it from a checkpoint", path.display())]
     Damaged {
         /// The database.
@@ -42,31 +42,32 @@ pub enum OpenDifferentialError {
         /// What is wrong.
         reason: String,
     },
-    /// It was written by a later release.
+    /// The store was written by a later release.
     #[error("{} has layout {found}, newer than this release's {known}: upgrade lsm-sieve", path.display())]
     Newer {
         /// The database.
         path: PathBuf,
-        /// The layout that it names.
+        /// The layout version of the store.
         found: u8,
-        /// The newest layout that this release reads.
+        /// The newest layout version that this release reads.
         known: u8,
     },
-    /// The main file is not where the options say.
+    /// The options name another main file than the store was created with.
     #[error(
-        "the main file of {} is {kept}, the options say {asked}: open it with the main file that it was made with",
+        "the main file of {} is {kept}, the options say {asked}: open it with the main file that it was created with",
         path.display()
     )]
     OtherMain {
         /// The database.
         path: PathBuf,
-        /// Where the store was made with its main file.
+        /// Where the store has its main file.
         kept: &'static str,
-        /// Where the options look for it.
+        /// Where the options place it.
         asked: &'static str,
     },
-    /// A compaction filter would drop or change what the store has written, its own state too, and FIFO
-    /// compaction drops it with the oldest tables: a delete that goes brings the main file's value back.
+    /// A compaction filter would drop or change the store's records, including its own state. FIFO
+    /// compaction would drop the oldest SSTs, and a dropped delete brings the main file's value
+    /// back.
     #[error(
         "{}: the options have a compaction filter or FIFO compaction, which would drop or change the \
          store's records; open it without",
@@ -76,71 +77,71 @@ pub enum OpenDifferentialError {
         /// The database.
         path: PathBuf,
     },
-    /// The main file of another database cannot be read.
+    /// The main file in another database cannot be opened.
     #[error("cannot open the main file, column family {family:?} of {}, read-only", path.display())]
     MainElsewhere {
         /// The other database.
         path: PathBuf,
         /// The column family.
         family: String,
-        /// What RocksDB says.
+        /// The error of RocksDB.
         source: rocksdb::Error,
     },
-    /// The comparator sorts in another order than the scans merge.
+    /// The comparator does not sort in bytewise order, which scans need for merging.
     #[error("{}: scans need keys in bytewise order: use the default comparator", path.display())]
     Order {
         /// The database.
         path: PathBuf,
     },
-    /// There is no filter of this size.
-    #[error("the fixed filter cannot be made")]
+    /// The fixed filter could not be created with this size.
+    #[error("cannot create the fixed filter")]
     Filter(#[from] StageError),
-    /// The front or the engine refuses.
+    /// The engine, or the filters in front of it, could not be opened.
     #[error("cannot open the differential store")]
     Front(#[source] OpenError),
-    /// The engine failed while the store's own records were read or made.
+    /// The engine failed while the store's own records were read or written.
     #[error("cannot {operation} while opening {}", path.display())]
     Engine {
-        /// What was being done.
+        /// The operation that failed.
         operation: &'static str,
         /// The database.
         path: PathBuf,
-        /// What RocksDB says.
+        /// The error of RocksDB.
         source: rocksdb::Error,
     },
 }
 
-/// An operation on an open store failed. What was acknowledged before is kept.
+/// An operation on an open store failed. Writes that were acknowledged before are kept.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DifferentialError {
     /// A file could not be read.
     #[error("cannot read the {file} file")]
     Read {
-        /// Which one.
+        /// Which file.
         file: &'static str,
-        /// What RocksDB says.
+        /// The error of RocksDB.
         source: rocksdb::Error,
     },
-    /// The disk is full. RocksDB does not always say so: a write that finds its memory full, and no
-    /// room for a table, waits until space is freed.
+    /// The disk is full. RocksDB does not always report it: a write that finds the memtables full,
+    /// and no space for an SST, waits until space is freed.
     #[error(
-        "the disk is full, and this write is not acknowledged: free space and open the store again, \
-         which shows whether it is kept"
+        "the disk is full, and this write is not acknowledged: free space and open the store again \
+         to see whether it was kept"
     )]
     DiskFull(#[source] rocksdb::Error),
-    /// A write was not taken.
+    /// A write failed.
     #[error(
-        "cannot {operation}, and it is not acknowledged: see to the cause and open the store again, \
-         which shows whether it is kept"
+        "cannot {operation}, and it is not acknowledged: fix the cause and open the store again to \
+         see whether it was kept"
     )]
     Write {
-        /// What was being done.
+        /// The operation that failed.
         operation: &'static str,
-        /// What RocksDB says.
+        /// The error of RocksDB.
         source: rocksdb::Error,
     },
-    /// A record of the differential file cannot be understood.
+    /// A record of the differential file cannot be decoded.
     #[error(
         "generation {generation} of the differential file is damaged at key {key}: {reason}; \
          restore the store from a checkpoint"
@@ -162,24 +163,25 @@ pub enum DifferentialError {
         /// The other database.
         path: PathBuf,
     },
-    /// A new generation could not be started; writes go to the old one as before. Where the engine made
-    /// its column family and failed afterwards, none can be until the store is opened again.
+    /// A new generation could not be started; writes go to the old one as before. If the engine
+    /// created its column family and failed afterwards, no other can be started until the store is
+    /// opened again.
     #[error("cannot start generation {generation} of the differential file")]
     Freeze {
-        /// Its number.
+        /// The number of the new generation.
         generation: u64,
-        /// What the front or the engine says.
+        /// The error of the database.
         source: OpenError,
     },
-    /// The new generation's filter could not be made; writes go to the old one as before.
-    #[error("cannot make the filter of a new generation")]
+    /// The filter of the new generation could not be created; writes go to the old one as before.
+    #[error("cannot create the filter of a new generation")]
     Filter(#[from] StageError),
-    /// No copy was made.
-    #[error("cannot write a checkpoint to {}: it must not exist, on the same file system for links", path.display())]
+    /// The checkpoint could not be written.
+    #[error("cannot write a checkpoint to {}: it must not exist, and must be on the same file system for its files to be linked", path.display())]
     Checkpoint {
-        /// Where to.
+        /// The folder of the checkpoint.
         path: PathBuf,
-        /// What RocksDB says.
+        /// The error of RocksDB.
         source: rocksdb::Error,
     },
 }
@@ -191,7 +193,7 @@ impl DifferentialError {
 
     pub(super) fn write(operation: &'static str) -> impl FnOnce(rocksdb::Error) -> Self {
         move |source| {
-            // RocksDB names no kind for it; the text is the system's.
+            // RocksDB has no error kind for it. The text is the system's.
             if source.as_ref().contains("No space left on device") {
                 Self::DiskFull(source)
             } else {

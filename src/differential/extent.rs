@@ -1,31 +1,31 @@
-//! How large the differential file is, and whether that is too large.
+//! Measures the differential file and decides whether it is too large.
 
 use super::error::DifferentialError;
 use super::options::Trigger;
 use super::store::DifferentialStore;
 use crate::math::{Bits, Items};
 
-/// The differential file as it is, over all generations.
+/// The size of the differential file, over all generations.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Extent {
-    /// How many generations there are: one, and those that wait to be moved.
+    /// Number of generations: the newest, and those that wait to be moved.
     pub generations: usize,
-    /// Keys, about; one that is in two generations counts twice.
+    /// Approximate number of keys. A key that is in two generations counts twice.
     pub records: Items,
     /// Bytes in memory and on disk.
     pub bytes: u64,
-    /// Memory that the filters take.
+    /// Memory used by the filters.
     pub filters: Bits,
-    /// The chance that the read of an unmodified record searches some generation, computed from
-    /// the filters.
+    /// Probability that reading an unmodified record searches some generation, computed from the
+    /// filters.
     pub predicted_rate: f64,
 }
 
 impl DifferentialStore {
-    /// How large the differential file is. Reads a fixed filter as a whole.
+    /// Measures the differential file. Reads the whole of a fixed filter.
     ///
     /// # Errors
-    /// When the engine does not say.
+    /// If the engine does not return its properties.
     pub fn extent(&self) -> Result<Extent, DifferentialError> {
         let generations = self.generations();
         let mut extent = Extent {
@@ -48,10 +48,10 @@ impl DifferentialStore {
     }
 
     /// Whether it is time to [reorganise](DifferentialStore::reorganize). The store has no thread
-    /// of its own for that: ask after a batch of writes, and reorganise where it suits.
+    /// of its own for that: call this after a batch of writes, and reorganise when convenient.
     ///
     /// # Errors
-    /// As [`DifferentialStore::extent`].
+    /// The same as [`DifferentialStore::extent`].
     pub fn is_due(&self, trigger: Trigger) -> Result<bool, DifferentialError> {
         let extent = self.extent()?;
         Ok(match trigger {

@@ -1,4 +1,4 @@
-//! One generation of the differential file: its records, and the filter before them.
+//! One generation of the differential file: its records and its filter.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -12,25 +12,25 @@ use crate::filter::{Kind, Shape, Stage, StageError};
 use crate::hash::KeyHasher;
 use crate::math::{Bits, Items};
 use crate::planted::planted;
-use crate::rocks::Family;
+use crate::rocks::CfReader;
 
-/// A generation. Its filter holds every key that it ever took, deleted ones too.
+/// A generation. Its filter has every key that was ever written to it, including deleted ones.
 pub(super) struct Generation {
     number: u64,
-    family: Family,
+    family: CfReader,
     fixed: Option<Fixed>,
 }
 
-/// A filter of fixed size, in place of the family's own front.
+/// A filter of fixed size, used in place of the filters of the column family.
 struct Fixed {
     hasher: KeyHasher,
     stage: Stage,
-    /// An audit refuted it: it rules nothing out any more.
-    refuted: AtomicBool,
+    /// An audit found a false negative. The filter answers *maybe* from then on.
+    is_distrusted: AtomicBool,
 }
 
 impl Fixed {
-    fn new(choice: FilterChoice, family: &Family) -> Result<Option<Self>, StageError> {
+    fn new(choice: FilterChoice, family: &CfReader) -> Result<Option<Self>, StageError> {
         let (FilterChoice::Fixed { bits, probes }, Some(hasher)) = (choice, family.hasher()) else {
             return Ok(None);
         };
@@ -44,30 +44,30 @@ impl Fixed {
         Ok(Some(Self {
             hasher,
             stage,
-            refuted: AtomicBool::new(false),
+            is_distrusted: AtomicBool::new(false),
         }))
     }
 
     #[inline]
     fn may_contain(&self, key: &[u8]) -> bool {
-        self.stage.may_contain(self.hasher.hash(key)) || self.refuted.load(Ordering::Acquire)
+        self.stage.may_contain(self.hasher.hash(key)) || self.is_distrusted.load(Ordering::Acquire)
     }
 
-    fn give_up(&self, generation: u64) {
-        self.refuted.store(true, Ordering::Release);
+    fn disable(&self, generation: u64) {
+        self.is_distrusted.store(true, Ordering::Release);
         tracing::error!(
             generation,
-            "an audit found a record that the filter had ruled out; the generation is read from now \
-             on, until the store is opened again and makes its filter anew: report this"
+            "an audit found a record that the filter had ruled out; reads of this generation skip \
+             its filter until the store is opened again and rebuilds it: report this"
         );
     }
 }
 
 impl Generation {
-    /// A generation without a record.
+    /// An empty generation.
     pub(super) fn new(
         number: u64,
-        family: Family,
+        family: CfReader,
         choice: FilterChoice,
     ) -> Result<Self, StageError> {
         let fixed = Fixed::new(choice, &family)?;
@@ -78,7 +78,7 @@ impl Generation {
         })
     }
 
-    /// Reads every key again into a fixed filter; the family's own front remembers by itself.
+    /// Inserts every key into a fixed filter again. The filters of the column family need no help.
     pub(super) fn recover(&self) -> Result<(), rocksdb::Error> {
         if self.fixed.is_none() || planted!(FixedFilterNotRefilled) {
             return Ok(());
@@ -99,18 +99,18 @@ impl Generation {
         self.number
     }
 
-    pub(super) fn family(&self) -> &Family {
+    pub(super) fn family(&self) -> &CfReader {
         &self.family
     }
 
-    /// Adds a key to the filter; to be called before its record is written.
+    /// Inserts a key into a fixed filter. Call this before the key's record is written.
     pub(super) fn expect(&self, key: &[u8]) {
         if let Some(Fixed { hasher, stage, .. }) = &self.fixed {
             stage.insert(hasher.hash(key));
         }
     }
 
-    /// False only when the filter rules the key out.
+    /// False only if the filter rules the key out.
     #[inline]
     pub(super) fn may_contain(&self, key: &[u8]) -> bool {
         match &self.fixed {
@@ -119,45 +119,47 @@ impl Generation {
         }
     }
 
-    /// False only when the filter rules the key out; a front audits one in so many, a fixed filter
-    /// leaves that to its store. Not for use within a read of a published value.
-    pub(super) fn lets_by(&self, key: &[u8]) -> bool {
+    /// False only if the filter rules the key out. The filters of the column family audit a sample
+    /// of these answers; for a fixed filter the store does. Do not call this within a read of a
+    /// published value.
+    pub(super) fn may_contain_audited(&self, key: &[u8]) -> bool {
         match &self.fixed {
             Some(fixed) => fixed.may_contain(key),
-            None => self.family.lets_by(key),
+            None => self.family.may_contain_audited(key),
         }
     }
 
-    /// Whether an audit finds no record where the filter rules it out.
-    pub(super) fn denial_stands(&self, key: &[u8], options: &ReadOptions) -> bool {
+    /// Audits a negative: true if there is no record that the filter rules out.
+    pub(super) fn audit_negative(&self, key: &[u8], options: &ReadOptions) -> bool {
         let Some(fixed) = &self.fixed else {
-            return self.family.denial_stands(key);
+            return self.family.audit_negative(key);
         };
-        // A key is in the filter before its record is there: whoever finds one knows the other.
+        // The filter gets a key before its record is written. So if the record is found here, the
+        // filter must have the key by now.
         let found = matches!(self.family.fetch(key, options), Ok(Some(_)));
         if found && !fixed.may_contain(key) {
-            fixed.give_up(self.number);
+            fixed.disable(self.number);
         }
         !found
     }
 
-    /// The indexes of the keys that the filter does not rule out, ascending.
-    pub(super) fn indexes_let_by(&self, keys: &[&[u8]]) -> Vec<usize> {
+    /// Ascending indexes of the keys that pass the filter.
+    pub(super) fn candidate_indexes(&self, keys: &[&[u8]]) -> Vec<usize> {
         match &self.fixed {
             Some(fixed) => {
                 let indexes = 0..keys.len();
                 indexes.filter(|&at| fixed.may_contain(keys[at])).collect()
             }
-            None => self.family.indexes_let_by(keys),
+            None => self.family.candidate_indexes(keys),
         }
     }
 
-    /// Whether the filter speaks for every record.
+    /// Whether the filter has the keys of all records.
     pub(super) fn is_complete(&self) -> bool {
         self.fixed.is_some() || self.family.is_complete()
     }
 
-    /// What the generation says of a key, whatever its filter does; `None` when it holds no record.
+    /// Reads a key without its filter; `None` if there is no record.
     pub(super) fn fetch(
         &self,
         key: &[u8],
@@ -166,7 +168,7 @@ impl Generation {
         self.understand(key, self.family.fetch(key, options))
     }
 
-    /// What the generation says of a key that its filter let by.
+    /// Reads a key that passed the filter.
     pub(super) fn read(
         &self,
         key: &[u8],
@@ -200,7 +202,7 @@ impl Generation {
         Ok(Some(record.map(<[u8]>::to_vec)))
     }
 
-    /// The record of a key in these bytes.
+    /// Decodes the record of a key.
     pub(super) fn decode<'a>(
         &self,
         key: &[u8],
@@ -213,7 +215,7 @@ impl Generation {
         })
     }
 
-    /// Whether there is no record at this moment.
+    /// Whether there is no record now.
     pub(super) fn is_empty(&self) -> Result<bool, DifferentialError> {
         let mut records = self.family.iterate(ReadOptions::default());
         records.seek_to_first();
@@ -224,8 +226,7 @@ impl Generation {
         Ok(empty)
     }
 
-    /// About how many keys there are, the size of the filter, and the share of other keys that it
-    /// lets by.
+    /// Approximate number of keys, the size of the filter, and its false-positive rate.
     pub(super) fn filter(&self) -> Result<(Items, Bits, f64), DifferentialError> {
         let (items, size, rate) = match &self.fixed {
             Some(Fixed { stage, .. }) => {
@@ -233,13 +234,14 @@ impl Generation {
             }
             None => self.family.summary(),
         };
-        // The engine counts every update of a key, a filter without a clear bit counts for ever.
+        // Takes the smaller estimate: the engine counts every update of a key, and a filter without
+        // a clear bit estimates infinitely many keys.
         let entries = self.family.property(ESTIMATE_NUM_KEYS);
         let entries = entries.map_err(DifferentialError::read("differential"))?;
         Ok((items.min(Items::new(entries)), size, rate))
     }
 
-    /// Bytes of memtables and tables.
+    /// Bytes of memtables and SSTs.
     pub(super) fn bytes(&self) -> Result<u64, DifferentialError> {
         let bytes = |name| self.family.property(name);
         let sum = bytes(CUR_SIZE_ALL_MEM_TABLES)
@@ -285,7 +287,7 @@ mod tests {
             assert_eq!(read(&store), b"new");
             let generations = store.generations();
             let fixed = generations[0].fixed.as_ref().unwrap();
-            fixed.stage.lose_a_bit();
+            fixed.stage.clear_one_bit();
             assert!(!store.may_be_modified(KEY), "it lies");
             let right = (0..8 * ONE_IN).any(|_| read(&store) == b"new");
             assert!(right, "no audit in time: {kind}");
@@ -293,7 +295,7 @@ mod tests {
             for _ in 0..100 {
                 assert_eq!(read(&store), b"new");
             }
-            assert_eq!(store.stats().refuted, 1);
+            assert_eq!(store.stats().false_negatives, 1);
         }
     }
 }

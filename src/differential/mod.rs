@@ -1,9 +1,10 @@
-//! A differential file before a main file, in one RocksDB (Severance & Lohman, "Differential Files:
-//! Their Application to the Maintenance of Large Databases", ACM TODS 1(3), 1976).
+//! A differential file in front of a main file, in one RocksDB (Severance & Lohman, "Differential
+//! Files: Their Application to the Maintenance of Large Databases", ACM TODS 1(3), 1976).
 //!
-//! The *main file* does not change between reorganisations; the *differential file* takes every
-//! update since. Whoever reads must know whether a record has been updated, and the differential
-//! file's filter says so: for most records it says no, and the main file is read at once.
+//! The *main file* does not change between reorganisations. The *differential file* takes every
+//! update since the last one. A read must know whether the record has been updated. The filter of
+//! the differential file tells: for most records it answers absent, and the main file is read at
+//! once.
 //!
 //! ```text
 //!   put, delete                            get
@@ -11,52 +12,54 @@
 //!       v                                   v
 //!   differential file -- newest -------> filter: maybe? -> read it -> found
 //!   differential file -- frozen -------> filter: maybe? -> read it -> found
-//!       |  reorganize                       |  absent, all of them: the rule
+//!       |  reorganize                       |  all absent: the usual case
 //!       v                                   v
 //!   main file ---------------------------> read it
 //! ```
 //!
-//! Unlike a filter, these files are *data*, and are held to a database's rules.
+//! Unlike a filter, these files are *data* and are held to a database's rules.
 //!
 //! # Files
 //!
 //! Each file is a column family: `main`, and `differential-<n>` for every *generation* n of the
-//! differential file. Writes go to the newest. [`DifferentialStore::freeze`] starts another;
-//! [`DifferentialStore::reorganize`] moves the frozen ones into the main file, oldest first, and
-//! drops them with their filters. A delete is a record like any other, so it is in the filter: were
-//! it not, the reader would be sent to the main file and find what was deleted there.
+//! differential file. Writes go to the newest generation. [`DifferentialStore::freeze`] starts
+//! another. [`DifferentialStore::reorganize`] moves the frozen ones into the main file, oldest
+//! first, and drops them with their filters. A delete is a record like any other, so its key is in
+//! the filter. Otherwise a reader would go to the main file and find the deleted record there.
 //!
 //! The main file may instead belong to another RocksDB, opened read-only ([`MainFile::Elsewhere`]).
-//! Such a store cannot be reorganised, and says so: whoever owns the main file opens it for that.
+//! Such a store cannot be reorganised and returns an error. The store that owns the main file can.
 //!
 //! # Filters
 //!
-//! A generation's filter is the front that [`SieveDb`](crate::SieveDb) gives its column family
-//! ([`FilterChoice::Scalable`]). It takes each key on its way into the memtable, on recovery from
-//! the log too; it is kept beside the data; and while it is not complete it answers *maybe*. There
-//! is no second filter to keep in step, so there is no order of two things to get wrong.
+//! By default, a generation's filters are those that [`SieveDb`](crate::SieveDb) keeps for its
+//! column family ([`FilterChoice::Scalable`]). They take each key on its way into the memtable,
+//! also during recovery from the log. They are stored beside the data, and answer *maybe* while
+//! they are not complete. The store itself keeps no second filter in step with the data, so it has
+//! no order of updates to get wrong.
 //!
-//! [`FilterChoice::Fixed`] is a filter of N bits and m functions, for experiments and for tight
-//! memory. The store inserts a key before it writes the record, and reads the keys of the
-//! differential file again at each open: it is not kept on disk, so it cannot be stale there.
+//! [`FilterChoice::Fixed`] is a filter of N bits and m functions, for experiments and for little
+//! memory. The store inserts a key before it writes the record, and reads all keys of the
+//! differential file at each open: the filter is not stored on disk, so it cannot be stale there.
 //!
-//! Several generations are asked one after the other and never ORed: the answer must say *which*
-//! file to read, and each filter dies with its own file.
+//! Several generations are checked one after the other, and their filters are never ORed: the
+//! answer must say *which* file to read, and each filter is dropped with its own file.
 //!
-//! The main file has a front too, as every column family has. [`DifferentialOptions::ask_main`] says
-//! whether reads ask it: it pays where many keys are in no file at all.
+//! The main file has filters too, as every column family has. [`DifferentialOptions::ask_main`]
+//! says whether reads check them. That pays off if many keys are in no file at all.
 //!
 //! # Moving records
 //!
-//! Records are moved in batches that write them to the main file. The generation itself stays whole, and
-//! before the main file, until its last record is there; so a reader sees one value before, during and
-//! after, a snapshot that is older keeps the file it needs, and to move a record twice does no harm. Now and
-//! then, and when a reorganisation is stopped, the store notes up to which key a generation is moved:
-//! whoever is killed goes on from there. What was moved is made durable before it is noted, and the note
+//! Records are moved in batches that write them to the main file. The generation itself stays
+//! whole, and in front of the main file, until its last record has been moved. So a reader sees one
+//! value before, during and after the move, an older snapshot keeps the file it needs, and moving a
+//! record twice does no harm. From time to time, and when a reorganisation is stopped, the store
+//! notes up to which key a generation has been moved. If the process is killed, the next
+//! reorganisation continues there. The moved records are made durable before the note, and the note
 //! before the generation is dropped.
 //!
-//! Writers stop only for the moment in which a new generation takes the place of the old; readers
-//! never do.
+//! Writers wait only while a new generation replaces the old one as the target of writes. Readers
+//! never wait.
 //!
 //! ```no_run
 //! use lsm_sieve::differential::{DifferentialOptions, DifferentialStore};

@@ -1,4 +1,4 @@
-//! Opening: look before anything is changed, open what the state names, drop what it left behind.
+//! Opens a store: checks first, opens the files that the state names, then drops stray ones.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::state::{
 };
 use super::store::{DifferentialStore, Parts, SYNC};
 use crate::planted::planted;
-use crate::rocks::{Engine, Family, OpenError, SieveDb, drops_entries, read_only};
+use crate::rocks::{CfReader, Engine, OpenError, SieveDb, drops_entries, read_only};
 
 type Result<T> = std::result::Result<T, OpenDifferentialError>;
 
@@ -72,7 +72,7 @@ impl Opening<'_> {
         }))
     }
 
-    /// The column families to open: those of the store, or of a new one.
+    /// The column families to open: those of the existing store, or those of a new one.
     fn families(&self) -> Result<Vec<String>> {
         let new = || [MAIN.to_owned(), family_name(1)].to_vec();
         if !self.path.join("CURRENT").exists() {
@@ -89,8 +89,8 @@ impl Opening<'_> {
         if main && names.iter().any(|name| generation_of(name).is_some()) {
             return Ok(names);
         }
-        // A database without these is one that was just being made, or somebody else's: the latter
-        // must not be given any.
+        // A database without these is either being created right now or belongs to something else.
+        // In the latter case, no column family may be added to it.
         match (self.was_written()?, main) {
             (false, _) => Ok(new()),
             (true, true) => Err(self.damaged("it has no differential file".to_owned())),
@@ -118,8 +118,8 @@ impl Opening<'_> {
         })
     }
 
-    /// The state that is kept; a new one in a database that was never written to.
-    fn state(&self, db: &SieveDb, home: &Family) -> Result<State> {
+    /// Reads the stored state. Creates one in a database that was never written to.
+    fn state(&self, db: &SieveDb, home: &CfReader) -> Result<State> {
         let read = |key| self.read(home, key);
         let Some(bytes) = read(STATE_KEY)? else {
             return self.make_state(db, home);
@@ -141,7 +141,7 @@ impl Opening<'_> {
         Ok(state)
     }
 
-    fn make_state(&self, db: &SieveDb, home: &Family) -> Result<State> {
+    fn make_state(&self, db: &SieveDb, home: &CfReader) -> Result<State> {
         if db.engine().latest_sequence_number() > 0 && !planted!(StateMadeAnew) {
             return Err(self.not_a_store("its state record is missing".to_owned()));
         }
@@ -149,7 +149,7 @@ impl Opening<'_> {
         let mut batch = WriteBatch::default();
         batch.put_cf(home.handle(), FORMAT_KEY, FORMAT);
         batch.put_cf(home.handle(), STATE_KEY, state.encode());
-        // No record may be durable in a later log, and not the state.
+        // Otherwise a record in a later log could be durable without the state.
         db.write(batch)
             .and_then(|()| db.engine().flush_wal(SYNC))
             .map_err(|source| self.failed("note the state", source))?;
@@ -157,8 +157,9 @@ impl Opening<'_> {
         Ok(state)
     }
 
-    /// Of the two records that every store has, the first in bytewise order comes first.
-    fn check_order(&self, home: &Family) -> Result<()> {
+    /// Checks for bytewise order: of the two records that every store has, `format` must come
+    /// first.
+    fn check_order(&self, home: &CfReader) -> Result<()> {
         let mut records = home.iterate(ReadOptions::default());
         records.seek_to_first();
         match records.key() {
@@ -186,7 +187,7 @@ impl Opening<'_> {
         })
     }
 
-    fn main_elsewhere(&self, path: &Path, family: &str) -> Result<Family> {
+    fn main_elsewhere(&self, path: &Path, family: &str) -> Result<CfReader> {
         let refused = |source| OpenDifferentialError::MainElsewhere {
             path: path.to_owned(),
             family: family.to_owned(),
@@ -197,16 +198,16 @@ impl Opening<'_> {
         let engine =
             Engine::open_cf_with_opts_for_read_only(&engine, path, families, LOG_IS_AN_ERROR);
         let engine = Arc::new(engine.map_err(refused)?);
-        Ok(Family::new(&engine, family).expect("opened by this name"))
+        Ok(CfReader::new(&engine, family).expect("opened by this name"))
     }
 
-    /// Drops generations that were moved, and those that no record came to: the state names a
-    /// generation before it takes one.
+    /// Drops generations that were moved, and those without a record: the state names a generation
+    /// before it takes the first one.
     fn drop_strays(
         &self,
         db: &SieveDb,
         state: &State,
-        home: &Family,
+        home: &CfReader,
         names: &[String],
     ) -> Result<()> {
         let numbers = || names.iter().filter_map(|name| generation_of(name));
@@ -214,7 +215,8 @@ impl Opening<'_> {
             self.refuse_records(db, number, state)?;
         }
         if numbers().any(|number| number < state.oldest) {
-            // The log that it was read from need not be durable: once more, into a log that is synced.
+            // The log that the state was read from need not be durable. Write it again, to a synced
+            // log.
             db.put_cf(home.handle(), STATE_KEY, state.encode())
                 .map_err(|source| self.failed("note the state", source))?;
         }
@@ -255,18 +257,18 @@ impl Opening<'_> {
         Ok(generation)
     }
 
-    fn family(&self, db: &SieveDb, name: &str) -> Result<Family> {
-        db.family(name)
+    fn family(&self, db: &SieveDb, name: &str) -> Result<CfReader> {
+        db.cf(name)
             .ok_or_else(|| self.damaged(format!("its column family {name:?} is missing")))
     }
 
-    fn read(&self, home: &Family, key: &[u8]) -> Result<Option<Vec<u8>>> {
+    fn read(&self, home: &CfReader, key: &[u8]) -> Result<Option<Vec<u8>>> {
         let value = home.read(key, &ReadOptions::default());
         let value = value.map_err(|source| self.failed("read the state", source))?;
         Ok(value.map(|value| value.to_vec()))
     }
 
-    /// Why RocksDB did not open the database.
+    /// Turns RocksDB's error on opening into one of the store.
     fn refused(&self, source: rocksdb::Error) -> OpenDifferentialError {
         let path = self.path.to_owned();
         let text = source.as_ref();
@@ -305,8 +307,8 @@ impl Opening<'_> {
     }
 }
 
-/// Whether RocksDB's words for an error are those for a lock that is held: by this process, or by
-/// another, when the system says that it would have to wait.
+/// Whether RocksDB's error text means that the lock is held: by this process, or by another one,
+/// in which case the system says that it would have to wait.
 fn is_held_lock(text: &str) -> bool {
     let here = "IO error: lock hold by current process, ";
     let elsewhere = "IO error: While lock file: ";

@@ -1,28 +1,28 @@
-//! What a differential store may be told.
+//! The options of a differential store.
 
 use std::path::PathBuf;
 
 use crate::math::{Bits, Items, Probes, Rate};
 use crate::rocks::SieveOptions;
 
-/// Settings of a [`DifferentialStore`](super::DifferentialStore).
+/// Options of a [`DifferentialStore`](super::DifferentialStore).
 #[derive(Clone, Debug)]
 pub struct DifferentialOptions {
-    /// How the filters of all files are made and kept.
+    /// Options for the filters of all files.
     pub front: SieveOptions,
-    /// The filter of the differential file.
+    /// The kind of filter for the differential file.
     pub filter: FilterChoice,
     /// Where the main file is.
     pub main: MainFile,
-    /// Whether the main file's front is asked before the main file is read. It spares the engine
-    /// the reads of records that are in no file, and costs those of all others a cache line or two.
+    /// Whether the filters of the main file are checked before it is read. That saves reads of
+    /// records that are in no file, and costs all other reads a cache line or two.
     pub ask_main: bool,
-    /// Whether a write waits until the disk has it. Without, an acknowledged write survives the
-    /// death of the process, but not always that of the machine.
+    /// Whether a write waits until it is on the disk. If not, an acknowledged write survives a
+    /// crash of the process, but not always one of the machine.
     pub sync: bool,
-    /// The bytes after which a batch of a reorganisation or a load is written; one record more
-    /// may be in it, so that 0 writes each by itself. Writers wait for the one that is being
-    /// written.
+    /// A batch of a reorganisation or of a load is written once it has this many bytes. It may have
+    /// one record more, so 0 writes each record by itself. Other writers wait while a batch is
+    /// being written.
     pub batch_bytes: usize,
 }
 
@@ -39,15 +39,16 @@ impl Default for DifferentialOptions {
     }
 }
 
-/// The filter that says whether the differential file must be read.
+/// The filter that decides whether the differential file must be read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FilterChoice {
-    /// Grows with the file and keeps the front's rate.
+    /// Grows with the file and keeps the false-positive rate of [`SieveOptions`].
     #[default]
     Scalable,
-    /// N bits and m functions, whatever comes: Gremillion's and Mullin's filter. Reads that it
-    /// sends straight to the main file are audited, one in so many as [`SieveOptions::audit`] says;
-    /// one that is refuted is asked no more until the store is opened again, the others are.
+    /// N bits and m functions, however many keys come: the filter of Gremillion and of Mullin. A
+    /// sample of the reads that it sends straight to the main file is audited, as
+    /// [`SieveOptions::audit`] says. A filter with a false negative is not used until the store is
+    /// opened again; the others still are.
     Fixed {
         /// N, a multiple of 64.
         bits: Bits,
@@ -56,17 +57,17 @@ pub enum FilterChoice {
     },
 }
 
-/// Where the main file is. A store keeps to the one that it was made with.
+/// Where the main file is. A store keeps the main file that it was created with.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum MainFile {
     /// In the store's own database.
     #[default]
     Here,
-    /// A column family of another RocksDB, read as it is when the store is opened.
+    /// In a column family of another RocksDB, in its state when the store is opened.
     Elsewhere {
         /// The other database.
         path: PathBuf,
-        /// The column family: `default`, or `main` for that of another store.
+        /// The column family: `default`, or `main` if the other database is a store as well.
         family: String,
     },
 }
@@ -80,18 +81,20 @@ impl MainFile {
     }
 }
 
-/// When it is time to reorganise; see [`DifferentialStore::is_due`](super::DifferentialStore::is_due).
+/// When it is time to reorganise; see
+/// [`DifferentialStore::is_due`](super::DifferentialStore::is_due).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Trigger {
-    /// When someone says so.
+    /// Never; the caller decides.
     ByHand,
-    /// When the differential file takes so many bytes, in memory and on disk.
+    /// If the differential file has this many bytes, in memory and on disk.
     Bytes(u64),
-    /// When it holds so many keys.
+    /// If it has this many keys.
     Records(Items),
-    /// When so large a share of the reads of unmodified records would search it in vain.
+    /// If this share of the reads of unmodified records would search it and find nothing.
     FilterRate(Rate),
-    /// After so many transactions since the last reorganisation, or since the store was opened: the
-    /// interval of a cost model's plan, such as `math::differential::Advice` of `lsm-sieve-classics`.
+    /// After this many transactions since the last reorganisation, or since the store was opened.
+    /// Such an interval comes from a cost model's plan, for instance `math::differential::Advice`
+    /// of `lsm-sieve-classics`.
     Transactions(u64),
 }

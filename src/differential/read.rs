@@ -1,9 +1,9 @@
-//! Reading: the generations that may hold the key, newest first, then the main file.
+//! Reads: first the generations that may have the key, newest first, then the main file.
 //!
-//! A read of an unmodified record costs the filters and one look into the main file: no lock, no
-//! reference count. What it does to the list of generations is over before the engine is entered,
-//! so that a slow disk keeps nobody from changing the list; a main file read after that may be newer
-//! than the list, never older.
+//! A read of an unmodified record costs the filter probes and one read of the main file. It takes
+//! no lock and no reference count. It is done with the list of generations before it enters the
+//! engine, so a slow disk does not delay a change of the list. The main file is read after that: it
+//! may be newer than the list, never older.
 
 use std::ops::RangeBounds;
 use std::sync::Arc;
@@ -22,10 +22,10 @@ use crate::stats::Event;
 type Value = Result<Option<Vec<u8>>, DifferentialError>;
 
 impl DifferentialStore {
-    /// The value of a key.
+    /// Reads the value of a key.
     ///
     /// # Errors
-    /// When a file cannot be read, or a record in it is damaged.
+    /// If a file cannot be read or a record in it is damaged.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>, DifferentialError> {
         let key = key.as_ref();
         let searched = self.view.with(|generations| {
@@ -40,8 +40,9 @@ impl DifferentialStore {
         }
     }
 
-    /// The values of several keys, in their order. Each file is asked once, for the keys that may
-    /// be there. The values need not be of one moment; a [`Snapshot`]'s are.
+    /// Reads the values of several keys, in their order. Each file is read once, for the keys that
+    /// may be in it. The values need not all be of the same point in time; those of a [`Snapshot`]
+    /// are.
     pub fn multi_get<K: AsRef<[u8]>>(
         &self,
         keys: impl IntoIterator<Item = K>,
@@ -49,7 +50,7 @@ impl DifferentialStore {
         self.read_many(&self.generations(), keys, Sight::of_now(&self.reading))
     }
 
-    /// Whether the filters send a read of the key to the differential file first. When false, no
+    /// Whether the filters send a read of the key to the differential file first. If false, no
     /// generation has a record of it.
     pub fn may_be_modified(&self, key: impl AsRef<[u8]>) -> bool {
         let key = key.as_ref();
@@ -57,18 +58,19 @@ impl DifferentialStore {
         self.view.with(asked)
     }
 
-    /// Whether the differential file has a record of the key, be it a delete; past the filters.
+    /// Whether the differential file has a record of the key, which may be a delete. Does not use
+    /// the filters.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// If a file cannot be read.
     pub fn is_modified(&self, key: impl AsRef<[u8]>) -> Result<bool, DifferentialError> {
         Ok(self.recorded(key.as_ref())?.is_some())
     }
 
-    /// The value of a key as the files say, past the filters; nothing is counted.
+    /// Reads the value of a key without the filters. No counter changes.
     ///
     /// # Errors
-    /// As [`DifferentialStore::get`].
+    /// The same as [`DifferentialStore::get`].
     pub fn get_unfiltered(
         &self,
         key: impl AsRef<[u8]>,
@@ -91,13 +93,13 @@ impl DifferentialStore {
         Ok(None)
     }
 
-    /// All records as they are now, whatever is written or moved from here on.
+    /// All records as they are now. Later writes and reorganisations do not change it.
     pub fn snapshot(&self) -> Snapshot<'_> {
         Snapshot::new(self)
     }
 
-    /// The records of a range of keys as they are now, ascending; `..` for all. What is written or
-    /// moved while the scan goes on is not noticed. Filters are not asked.
+    /// The records of a range of keys as they are now, ascending; `..` for all. The scan does not
+    /// see records that are written or moved meanwhile. Filters are not used.
     pub fn scan<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Scan<'_> {
         self.snapshot().into_scan(range)
     }
@@ -111,7 +113,7 @@ impl DifferentialStore {
     ) -> Result<Option<Vec<u8>>, DifferentialError> {
         let mut event = Event::Absent;
         for generation in generations {
-            if !generation.lets_by(key) {
+            if !generation.may_contain_audited(key) {
                 continue;
             }
             if let Some(record) = generation.read(key, how.own)? {
@@ -127,24 +129,24 @@ impl DifferentialStore {
         self.read_main(key, how)
     }
 
-    /// Counts a read that no generation was searched for; false when an audit of it found a record.
+    /// Counts a read for which no generation was searched. False if an audit of it found a record.
     fn absence_stands(&self, key: &[u8]) -> bool {
         let ordinal = self.counters.add(Event::Absent, 1);
-        !self.draws(ordinal) || self.stand_or_rest(&self.generations(), key, &self.reading)
+        !self.is_sampled(ordinal) || self.stand_or_rest(&self.generations(), key, &self.reading)
     }
 
-    /// Whether to audit a read that counts as this event, with this ordinal. Fronts have audited their
-    /// denials by then, a fixed filter has not.
+    /// Whether to audit a read with this event and ordinal. The filters of a column family have
+    /// already audited their negatives by then; a fixed filter has not.
     fn doubts(&self, event: Event, ordinal: u64) -> bool {
         let fixed = matches!(self.options.filter, FilterChoice::Fixed { .. });
-        fixed && matches!(event, Event::Absent) && self.draws(ordinal)
+        fixed && matches!(event, Event::Absent) && self.is_sampled(ordinal)
     }
 
-    fn draws(&self, ordinal: u64) -> bool {
-        self.sample.draws(ordinal)
+    fn is_sampled(&self, ordinal: u64) -> bool {
+        self.sample.is_sampled(ordinal)
     }
 
-    /// [`DifferentialStore::denials_stand`], or audits rest.
+    /// [`DifferentialStore::denials_stand`]; true without an audit while audits are throttled.
     fn stand_or_rest(
         &self,
         generations: &[Arc<Generation>],
@@ -152,11 +154,11 @@ impl DifferentialStore {
         options: &ReadOptions,
     ) -> bool {
         let audit = || self.denials_stand(generations, key, options);
-        self.pace.run(audit).unwrap_or(true)
+        self.throttle.run(audit).unwrap_or(true)
     }
 
-    /// Whether an audit finds no record that all filters rule out. A filter that ruled one out does
-    /// so no more.
+    /// Audits a negative: true if there is no record that all filters rule out. A filter that did
+    /// rule one out is disabled.
     fn denials_stand(
         &self,
         generations: &[Arc<Generation>],
@@ -164,17 +166,17 @@ impl DifferentialStore {
         options: &ReadOptions,
     ) -> bool {
         self.counters.add(Event::Audited, 1);
-        let stands = |file: &Arc<Generation>| file.denial_stands(key, options);
+        let stands = |file: &Arc<Generation>| file.audit_negative(key, options);
         let stand = generations.iter().all(stands);
         if !stand {
-            self.counters.add(Event::Refuted, 1);
+            self.counters.add(Event::FalseNegative, 1);
         }
         stand
     }
 
     #[inline]
     fn read_main(&self, key: &[u8], how: Sight<'_>) -> Result<Option<Vec<u8>>, DifferentialError> {
-        if !self.main.lets_by(key) {
+        if !self.main.may_contain_audited(key) {
             return Ok(None);
         }
         let value = self.main.read(key, how.main);
@@ -182,7 +184,7 @@ impl DifferentialStore {
         Ok(value.map(|value| value.to_vec()))
     }
 
-    /// [`DifferentialStore::read`] for several keys, file by file.
+    /// [`DifferentialStore::read`] for several keys, one file at a time.
     pub(super) fn read_many<K: AsRef<[u8]>>(
         &self,
         generations: &[Arc<Generation>],
@@ -190,9 +192,12 @@ impl DifferentialStore {
         how: Sight<'_>,
     ) -> Vec<Value> {
         let keys: Vec<K> = keys.into_iter().collect();
-        let mut looks: Vec<Look<'_>> = keys.iter().map(|key| Look::new(key.as_ref())).collect();
+        let mut looks: Vec<PendingLookup<'_>> = keys
+            .iter()
+            .map(|key| PendingLookup::new(key.as_ref()))
+            .collect();
         for generation in generations {
-            let mut asked = open_looks(&mut looks, |keys| generation.indexes_let_by(keys));
+            let mut asked = open_lookups(&mut looks, |keys| generation.candidate_indexes(keys));
             let answers = generation.read_many(&keys_of(&asked), how.own);
             for (look, answer) in asked.iter_mut().zip(answers) {
                 look.event = match answer {
@@ -212,7 +217,7 @@ impl DifferentialStore {
                 look.value = Some(self.read(generations, look.key, how));
             }
         }
-        let mut asked = open_looks(&mut looks, |keys| self.main.indexes_let_by(keys));
+        let mut asked = open_lookups(&mut looks, |keys| self.main.candidate_indexes(keys));
         let answers = self.main.read_many(&keys_of(&asked), how.main);
         for (look, answer) in asked.iter_mut().zip(answers) {
             let answer = answer.map_err(DifferentialError::read("main"));
@@ -223,7 +228,7 @@ impl DifferentialStore {
     }
 }
 
-/// How the store's own files are read, and how a main file is that may be another database's.
+/// Read options for the store's own files, and for a main file that may be in another database.
 #[derive(Clone, Copy)]
 pub(super) struct Sight<'a> {
     pub(super) own: &'a ReadOptions,
@@ -239,8 +244,8 @@ impl<'a> Sight<'a> {
     }
 }
 
-/// What a read counts as that was `event` before this generation was searched in vain: a search
-/// is unnecessary only if no filter was at a loss.
+/// The event of a read, which was `event` before, after a search of this generation that found
+/// nothing. Such a search counts as unnecessary only if all filters were complete.
 fn after_a_search_in_vain(event: Event, generation: &Generation) -> Event {
     match event {
         Event::Uncovered => event,
@@ -249,15 +254,15 @@ fn after_a_search_in_vain(event: Event, generation: &Generation) -> Event {
     }
 }
 
-/// One of several keys that are looked up together; it is open until it has a value. One that
-/// failed counts as nothing.
-struct Look<'a> {
+/// One of several keys that are looked up together. It is open until it has a value. A lookup that
+/// failed is not counted.
+struct PendingLookup<'a> {
     key: &'a [u8],
     value: Option<Value>,
     event: Event,
 }
 
-impl<'a> Look<'a> {
+impl<'a> PendingLookup<'a> {
     fn new(key: &'a [u8]) -> Self {
         Self {
             key,
@@ -267,17 +272,17 @@ impl<'a> Look<'a> {
     }
 }
 
-/// The open ones whose keys a filter lets by; it gives their indexes, ascending.
-fn open_looks<'l, 'a>(
-    looks: &'l mut [Look<'a>],
-    let_by: impl FnOnce(&[&[u8]]) -> Vec<usize>,
-) -> Vec<&'l mut Look<'a>> {
-    let mut open: Vec<&mut Look<'a>> = looks
+/// The open lookups whose keys pass a filter; `passed` returns their indexes, ascending.
+fn open_lookups<'l, 'a>(
+    looks: &'l mut [PendingLookup<'a>],
+    passed: impl FnOnce(&[&[u8]]) -> Vec<usize>,
+) -> Vec<&'l mut PendingLookup<'a>> {
+    let mut open: Vec<&mut PendingLookup<'a>> = looks
         .iter_mut()
         .filter(|look| look.value.is_none())
         .collect();
     let keys: Vec<&[u8]> = open.iter().map(|look| look.key).collect();
-    let mut asked = let_by(&keys).into_iter().peekable();
+    let mut asked = passed(&keys).into_iter().peekable();
     let mut at = 0;
     open.retain(|_| {
         let asked = asked.next_if_eq(&at).is_some();
@@ -287,6 +292,6 @@ fn open_looks<'l, 'a>(
     open
 }
 
-fn keys_of<'a>(looks: &[&mut Look<'a>]) -> Vec<&'a [u8]> {
+fn keys_of<'a>(looks: &[&mut PendingLookup<'a>]) -> Vec<&'a [u8]> {
     looks.iter().map(|look| look.key).collect()
 }

@@ -1,4 +1,4 @@
-//! A record of the differential file: a value, or the word that there is none.
+//! A record of the differential file: a value, or the mark of a delete.
 //!
 //! ```text
 //! value     1, then its bytes
@@ -8,10 +8,10 @@
 const VALUE: u8 = 1;
 const DELETED: u8 = 2;
 
-/// What the differential file says of a key; `None` is "deleted".
+/// The differential file's entry for a key; `None` means deleted.
 pub(super) type Record<T> = Option<T>;
 
-/// The bytes of a record.
+/// Encodes a record.
 pub(super) fn encode(record: Record<&[u8]>) -> Vec<u8> {
     match record {
         Some(value) => {
@@ -24,7 +24,7 @@ pub(super) fn encode(record: Record<&[u8]>) -> Vec<u8> {
     }
 }
 
-/// The record in these bytes, or what is wrong with them.
+/// Decodes a record, or says what is wrong with the bytes.
 pub(super) fn decode(bytes: &[u8]) -> Result<Record<&[u8]>, String> {
     match bytes {
         [VALUE, value @ ..] => Ok(Some(value)),

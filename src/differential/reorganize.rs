@@ -1,19 +1,19 @@
-//! Freezing a generation, and moving the frozen ones into the main file.
+//! Freezes a generation, and moves frozen ones into the main file.
 //!
 //! ```text
-//! freeze   make the family of n+1 -> state: newest = n+1 | readers see it -> [no writer] writers do
+//! freeze   create family n+1 -> state: newest = n+1 | readers see it -> [no writer] writers use it
 //! move     batch: records to main -> batch -> ... | state: moved up to key -> batch -> ...
 //!          | state: oldest = n+1 -> readers see it gone | drop the family
 //! ```
 //!
-//! Each arrow may be the last thing that happens, and at each bar all that was written before is made
-//! durable. A family without a state is dropped at the next open, and so is one that the state has left
-//! behind; a batch that was not acknowledged is there as a whole or not at all. Moving a record twice
-//! does what moving it once does.
+//! A crash may happen at each arrow, and at each bar everything written before is made durable. The
+//! next open drops a family that the state does not name yet, and one that the state no longer
+//! names. A batch that was not acknowledged is there as a whole or not at all. Moving a record
+//! twice has the same effect as moving it once.
 //!
-//! The bars are there because RocksDB keeps the order of writes within a log alone: one that it ends is
-//! synced when its memtable is next flushed, and a power cut may take of it what the next log, durable
-//! by chance, builds on.
+//! The bars are needed because RocksDB keeps the order of writes only within one log. A log that it
+//! ends is synced when its memtable is next flushed. Before that, a power cut may remove from it
+//! writes that the next log, durable by chance, depends on.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -25,52 +25,52 @@ use super::generation::Generation;
 use super::state::{STATE_KEY, State, family_name};
 use super::store::{DifferentialStore, SYNC};
 use crate::planted::planted;
-use crate::rocks::{Engine, Family, SieveDb};
+use crate::rocks::{CfReader, Engine, SieveDb};
 use crate::sync::unpoisoned;
 
-/// How far a reorganisation is, after each batch.
+/// The progress of a reorganisation, after each batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// The generation that is moved.
+    /// The generation being moved.
     pub generation: u64,
-    /// Records moved by this call, over all generations.
+    /// Records moved by this call so far, over all generations.
     pub moved: u64,
-    /// Records that there were to move, about.
+    /// Approximate number of records to move.
     pub of: u64,
 }
 
-/// What a reorganisation did.
+/// The result of a reorganisation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reorganized {
     /// Records moved by this call.
     pub records: u64,
-    /// Generations that are gone.
+    /// Generations that were dropped.
     pub generations: u64,
-    /// Whether every record that was there at the start is in the main file now.
+    /// Whether every record that existed at the start is in the main file now.
     pub finished: bool,
 }
 
 type Records<'a> = DBRawIteratorWithThreadMode<'a, Engine>;
 
-/// Batches after which it is noted how far a generation is moved: a process that dies moves no more of
-/// them again.
+/// Number of batches after which the store notes how far a generation has been moved. A process
+/// that dies repeats at most this many.
 const NOTED: usize = 64;
 
 impl DifferentialStore {
-    /// Starts a new generation: what was written before can be moved, what is written from here on
-    /// goes elsewhere. Does nothing when nothing was written since the last time.
+    /// Starts a new generation. Records written before can then be moved; later ones go to the new
+    /// generation. Does nothing if nothing was written since the last freeze.
     ///
     /// # Errors
-    /// When the new generation cannot be made or noted down; writes then go where they went.
+    /// If the new generation cannot be created or noted. Writes then go to the old one as before.
     pub fn freeze(&self) -> Result<(), DifferentialError> {
         let mut state = unpoisoned(self.state.lock());
         let generations = self.generations();
         if generations[0].is_empty()? {
             return Ok(());
         }
-        let next = state.frozen();
+        let next = state.with_new_generation();
         let fresh = Arc::new(self.make_generation(next.newest)?);
-        self.note(&next, "note a new generation")?;
+        self.record(&next, "note a new generation")?;
         if !planted!(FrozenBeforeDurable) {
             self.sync()?;
         }
@@ -93,20 +93,18 @@ impl DifferentialStore {
                 source,
             })?;
         }
-        let family = self
-            .db
-            .family(&name)
-            .expect("made above, dropped nowhere else");
+        let family = self.db.cf(&name).expect("made above, dropped nowhere else");
         Ok(Generation::new(number, family, self.options.filter)?)
     }
 
-    /// Moves everything that was written before the call into the main file; reads and writes go
-    /// on. `watch` is called after each batch and may stop it: a later call goes on from there, in
-    /// this process or another. Calls take turns, with those of [`DifferentialStore::load`] too, so
-    /// `watch` must make neither: it would wait for itself.
+    /// Moves every record that was written before the call into the main file. Reads and writes
+    /// continue meanwhile. `watch` is called after each batch and may stop the reorganisation: a
+    /// later call continues from there, in this process or another. Only one call runs at a time,
+    /// and none while [`DifferentialStore::load`] runs. So `watch` must call neither: it would wait
+    /// for itself.
     ///
     /// # Errors
-    /// When the main file is another database's, or the engine fails; a later call goes on.
+    /// If the main file is in another database, or the engine fails. A later call continues.
     pub fn reorganize(
         &self,
         mut watch: impl FnMut(&Progress) -> ControlFlow<()>,
@@ -139,23 +137,23 @@ impl DifferentialStore {
         Ok(done)
     }
 
-    /// Writes what was moved to tables, so that the engine can remove its logs. Nothing depends on it: the
-    /// records are durable, and a memtable that fills is flushed in any case.
+    /// Flushes the moved records, so that the engine can remove its logs. Nothing depends on it:
+    /// the records are durable, and a full memtable is flushed in any case.
     fn let_logs_go(&self) {
         for family in [&self.main, &self.home] {
             if let Err(error) = family.flush_at_once() {
-                tracing::warn!(%error, "the logs of a reorganisation stay for now");
+                tracing::warn!(%error, "cannot flush moved records; their logs stay for now");
             }
         }
     }
 
-    /// Lets the next call move the oldest generation from its start, once more where it was moved.
-    /// For whoever is about to write over what it has brought into the main file.
+    /// Makes the next call move the oldest generation from its start again. Called before records
+    /// in the main file are overwritten that may have been moved there.
     pub(super) fn move_again(&self) -> Result<(), DifferentialError> {
         let mut state = unpoisoned(self.state.lock());
         if state.moved.is_some() {
             let next = state.unmoved();
-            self.note(&next, "begin a generation again")?;
+            self.record(&next, "begin a generation again")?;
             *state = next;
             if !planted!(LoadedBeforeDurable) {
                 self.sync()?;
@@ -164,7 +162,7 @@ impl DifferentialStore {
         Ok(())
     }
 
-    /// Drops what an earlier call left behind when the engine failed it.
+    /// Drops generations that an earlier call did not drop because the engine failed.
     fn drop_left_behind(&self) -> Result<(), DifferentialError> {
         let oldest = unpoisoned(self.state.lock()).oldest;
         let behind = (1..oldest).rev();
@@ -176,7 +174,7 @@ impl DifferentialStore {
         Ok(())
     }
 
-    /// Moves what is left of the oldest generation.
+    /// Moves the rest of the oldest generation.
     fn move_records(
         &self,
         generation: &Generation,
@@ -202,7 +200,8 @@ impl DifferentialStore {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// The next records as writes to the main file, the last key and their number; `None` at the end.
+    /// The next records as a batch for the main file, with the last key and the number of records;
+    /// `None` at the end.
     fn next_batch(
         &self,
         generation: &Generation,
@@ -211,7 +210,7 @@ impl DifferentialStore {
         let main = self.main.handle();
         let mut batch = WriteBatch::default();
         let (mut last, mut count) = (Vec::new(), 0);
-        // One at least: no record would look like the end.
+        // At least one record: an empty batch would look like the end.
         let none = |count| count == 0 && !planted!(BatchFullWhenEmpty);
         while (none(count) || batch.size_in_bytes() < self.options.batch_bytes)
             && let Some((key, bytes)) = records.item()
@@ -231,21 +230,21 @@ impl DifferentialStore {
         Ok((count > 0).then_some((batch, last, count)))
     }
 
-    /// Takes the oldest generation, all of which is in the main file, from before it.
+    /// Removes the oldest generation, all of whose records are in the main file.
     fn retire(&self, generation: &Generation) -> Result<(), DifferentialError> {
         self.advance(State::retired)?;
         drop_moved(&self.db, generation.number())
             .map_err(DifferentialError::write("drop a generation that was moved"))
     }
 
-    /// Notes what the records that were moved lead to, once they are durable.
+    /// Makes the moved records durable, then stores the state that follows from them.
     fn advance(&self, next: impl FnOnce(&State) -> State) -> Result<(), DifferentialError> {
         if !planted!(NotedBeforeDurable) {
             self.sync()?;
         }
         let mut state = unpoisoned(self.state.lock());
         let next = next(&state);
-        self.note(&next, "note what was moved")?;
+        self.record(&next, "note what was moved")?;
         if next.oldest > state.oldest {
             let generations = self.generations();
             let left = &generations[..generations.len() - 1];
@@ -255,15 +254,15 @@ impl DifferentialStore {
         Ok(())
     }
 
-    fn note(&self, state: &State, operation: &'static str) -> Result<(), DifferentialError> {
+    fn record(&self, state: &State, operation: &'static str) -> Result<(), DifferentialError> {
         let mut batch = WriteBatch::default();
         batch.put_cf(self.home.handle(), STATE_KEY, state.encode());
         self.commit(batch, operation)
     }
 }
 
-/// Drops a generation that the state has left behind, once the state is durable: until then a power
-/// cut could take it back, and the generation would be missed.
+/// Makes the state durable, then drops a generation that it no longer names. Otherwise a power cut
+/// could bring the old state back, and the generation would be missing.
 pub(super) fn drop_moved(db: &SieveDb, generation: u64) -> Result<(), rocksdb::Error> {
     if !planted!(DroppedBeforeDurable) {
         db.engine().flush_wal(SYNC)?;
@@ -271,10 +270,10 @@ pub(super) fn drop_moved(db: &SieveDb, generation: u64) -> Result<(), rocksdb::E
     db.drop_cf(&family_name(generation))
 }
 
-/// An iterator that stands after this key, or at the start.
-fn records_after<'a>(family: &'a Family, key: Option<&[u8]>) -> Records<'a> {
+/// An iterator positioned after this key, or at the start.
+fn records_after<'a>(family: &'a CfReader, key: Option<&[u8]>) -> Records<'a> {
     let mut options = ReadOptions::default();
-    // Each record is read once: let those of others stay in the cache.
+    // Each record is read only once: do not displace others from the cache.
     options.fill_cache(false);
     let mut records = family.iterate(options);
     match key {

@@ -1,7 +1,8 @@
-//! The files of a store, merged: of the records of a key the newest counts, and a delete hides it.
+//! Merges the files of a store. For each key, the record of the newest file counts, and a delete
+//! hides the key.
 //!
-//! There are as many cursors as files, which are few; so the least key is looked for, and no heap
-//! is kept.
+//! There is one cursor per file, so they are few: the least key is found by comparing them all,
+//! without a heap.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -14,27 +15,27 @@ use super::snapshot::Snapshot;
 use crate::planted::planted;
 use crate::rocks::Engine;
 
-/// An iterator over keys and values, in bytewise order of the keys. After an error it ends.
+/// An iterator over keys and values, in bytewise order of the keys. It ends after an error.
 pub struct Scan<'a> {
     /// Newest first, the main file last.
     cursors: Vec<Cursor<'a>>,
     end: Bound<Vec<u8>>,
     failed: bool,
-    /// The moment at which the cursors look, unless someone else holds it; goes after them.
-    moment: Option<Snapshot<'a>>,
+    /// The snapshot that the cursors read, unless the caller keeps it. Dropped after them.
+    snapshot: Option<Snapshot<'a>>,
 }
 
-/// A place in one file.
+/// A position in one file.
 pub(super) struct Cursor<'a> {
     records: DBRawIteratorWithThreadMode<'a, Engine>,
-    /// The generation, or the main file.
+    /// The generation; `None` for the main file.
     generation: Option<Arc<Generation>>,
 }
 
 type Entry = (Vec<u8>, Vec<u8>);
 
 impl<'a> Scan<'a> {
-    /// Over these files, the newest first and the main file last.
+    /// Merges these files: the newest first, the main file last.
     pub(super) fn new(
         files: impl Iterator<Item = Cursor<'a>>,
         (from, to): (Bound<&[u8]>, Bound<&[u8]>),
@@ -45,19 +46,19 @@ impl<'a> Scan<'a> {
             cursors,
             end: to.map(<[u8]>::to_vec),
             failed: false,
-            moment: None,
+            snapshot: None,
         }
     }
 
-    /// Keeps the snapshot that the cursors look at as long as they do.
-    pub(super) fn holding(self, moment: Snapshot<'a>) -> Self {
+    /// Keeps the snapshot alive as long as the cursors that read it.
+    pub(super) fn holding(self, snapshot: Snapshot<'a>) -> Self {
         Self {
-            moment: Some(moment),
+            snapshot: Some(snapshot),
             ..self
         }
     }
 
-    /// The least key at which a cursor stands, if it is within the range.
+    /// The least key of all cursors, if it is within the range.
     fn least(&self) -> Option<Vec<u8>> {
         let keys = self
             .cursors
@@ -72,7 +73,7 @@ impl<'a> Scan<'a> {
         within.then(|| least.to_owned())
     }
 
-    /// What the newest file that holds the key says; all cursors go past it.
+    /// The value in the newest file that has the key. Moves all cursors past it.
     fn take(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>, DifferentialError> {
         let mut newest = None;
         for cursor in &mut self.cursors {
@@ -89,7 +90,7 @@ impl<'a> Scan<'a> {
 
     fn advance(&mut self) -> Result<Option<Entry>, DifferentialError> {
         loop {
-            // A cursor that failed looks as if it were at the end.
+            // A cursor that failed looks as if it were at the end, so check for errors first.
             self.cursors.iter().try_for_each(Cursor::check)?;
             let Some(key) = self.least() else {
                 return Ok(None);
@@ -102,7 +103,8 @@ impl<'a> Scan<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    /// In a generation, which it keeps: so the family outlives the iterator.
+    /// A cursor in a generation. Holds the generation, so that its column family outlives the
+    /// iterator.
     pub(super) fn of_generation(
         generation: &Arc<Generation>,
         engine: &'a Engine,
@@ -147,7 +149,7 @@ impl<'a> Cursor<'a> {
             Some(_) => "differential",
             None => "main",
         };
-        // Only a cursor that stands nowhere can have failed; asking each time costs a call.
+        // Only an invalid cursor can have failed. Checking its status each time would cost a call.
         if self.records.valid() || planted!(ScanStopsShort) {
             return Ok(());
         }
@@ -172,7 +174,7 @@ impl std::fmt::Debug for Scan<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Scan")
             .field("files", &self.cursors.len())
-            .field("moment", &self.moment)
+            .field("moment", &self.snapshot)
             .finish_non_exhaustive()
     }
 }

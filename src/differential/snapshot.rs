@@ -1,4 +1,4 @@
-//! All files as they were at one moment.
+//! All files as they were at one point in time.
 
 use std::ops::RangeBounds;
 use std::sync::Arc;
@@ -15,55 +15,57 @@ use crate::rocks::Snapshot as SieveSnapshot;
 
 /// A view of a store that does not change; see [`DifferentialStore::snapshot`].
 ///
-/// It holds the generations of its moment: one that is moved and dropped meanwhile stays readable,
-/// and on disk, as long as a snapshot needs it.
+/// It holds the generations that existed when it was taken. One that is moved and dropped meanwhile
+/// stays readable, and on disk, as long as a snapshot needs it.
 pub struct Snapshot<'a> {
     store: &'a DifferentialStore,
     generations: Generations,
-    /// They point at `moment`.
+    /// Both read options refer to `snapshot`.
     own: ReadOptions,
     main: ReadOptions,
-    moment: SieveSnapshot<'a>,
+    snapshot: SieveSnapshot<'a>,
 }
 
 impl<'a> Snapshot<'a> {
-    /// Of this moment.
+    /// Takes a snapshot now.
     pub(super) fn new(store: &'a DifferentialStore) -> Self {
         Self::taken(store, || {})
     }
 
-    /// Of this moment; `between` is called when the generations are listed and the moment is to come.
+    /// Takes a snapshot now. `between` is called after the generations are listed and before the
+    /// engine's snapshot is taken.
     fn taken(store: &'a DifferentialStore, mut between: impl FnMut()) -> Self {
-        // The list must be of the moment: one that was made later would be missing with its records,
-        // and one that was moved before would stand before what was loaded into the main file since.
-        let (generations, moment) = loop {
+        // List and engine snapshot must be of the same time. Otherwise the records of a generation
+        // started between them would be missing. Or a generation moved between them would hide what
+        // was loaded into the main file since.
+        let (generations, snapshot) = loop {
             let before = store.generations();
             between();
-            let moment = store.db.snapshot();
+            let snapshot = store.db.snapshot();
             let same = Arc::ptr_eq(&before, &store.generations());
             if same || planted!(ListOfAnotherMoment) {
-                break (before, moment);
+                break (before, snapshot);
             }
         };
         Self {
             store,
             generations,
-            own: at_moment(&moment, true),
-            main: at_moment(&moment, store.options.main == MainFile::Here),
-            moment,
+            own: at_moment(&snapshot, true),
+            main: at_moment(&snapshot, store.options.main == MainFile::Here),
+            snapshot,
         }
     }
 
-    /// The value that a key had.
+    /// The value of a key in the snapshot.
     ///
     /// # Errors
-    /// As [`DifferentialStore::get`].
+    /// The same as [`DifferentialStore::get`].
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>, DifferentialError> {
         self.store
             .read(&self.generations, key.as_ref(), self.sight())
     }
 
-    /// The values that several keys had, in their order.
+    /// The values of several keys in the snapshot, in their order.
     pub fn multi_get<K: AsRef<[u8]>>(
         &self,
         keys: impl IntoIterator<Item = K>,
@@ -71,25 +73,25 @@ impl<'a> Snapshot<'a> {
         self.store.read_many(&self.generations, keys, self.sight())
     }
 
-    /// The records of a range of keys, ascending; `..` for all. Filters are not asked.
+    /// The records of a range of keys, ascending; `..` for all. Filters are not used.
     pub fn scan<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Scan<'_> {
         self.merged(range)
     }
 
-    /// [`Snapshot::scan`] that keeps the snapshot itself.
+    /// [`Snapshot::scan`], but the scan keeps the snapshot alive.
     pub(super) fn into_scan<K: AsRef<[u8]>>(self, range: impl RangeBounds<K>) -> Scan<'a> {
         self.merged(range).holding(self)
     }
 
-    /// The files merged; the snapshot must outlive what is returned.
+    /// Merges the files. The snapshot must outlive the result.
     fn merged<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Scan<'a> {
         let store = self.store;
         let engine = store.db.engine();
         let newer = self.generations.iter().map(|generation| {
-            Cursor::of_generation(generation, engine, at_moment(&self.moment, true))
+            Cursor::of_generation(generation, engine, at_moment(&self.snapshot, true))
         });
         let own = store.options.main == MainFile::Here;
-        let main = store.main.iterate(at_moment(&self.moment, own));
+        let main = store.main.iterate(at_moment(&self.snapshot, own));
         let from = range.start_bound().map(AsRef::as_ref);
         let to = range.end_bound().map(AsRef::as_ref);
         Scan::new(newer.chain([Cursor::of_main(main)]), (from, to))
@@ -103,13 +105,15 @@ impl<'a> Snapshot<'a> {
     }
 }
 
-/// How a file is read at a moment of the store's own database; another's is read as it is.
-fn at_moment(moment: &SieveSnapshot<'_>, own: bool) -> ReadOptions {
+/// Read options for this snapshot, if the file is in the store's `own` database. Another database
+/// is read as it is.
+fn at_moment(snapshot: &SieveSnapshot<'_>, own: bool) -> ReadOptions {
     let mut options = ReadOptions::default();
-    // A prefix extractor of the user's would end a search at the first prefix that it rules out.
+    // Otherwise a prefix extractor of the user could end a search at the first prefix that it
+    // rules out.
     options.set_total_order_seek(true);
     if own {
-        options.set_snapshot(moment);
+        options.set_snapshot(snapshot);
     }
     options
 }
@@ -129,7 +133,7 @@ mod tests {
     use super::super::options::DifferentialOptions;
     use super::*;
 
-    /// What is written into a generation that the list does not have would be missing.
+    /// Otherwise records in a generation that is not in the list would be missing.
     #[test]
     fn a_list_of_another_moment_is_not_taken() {
         let home = tempfile::tempdir().unwrap();

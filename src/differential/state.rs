@@ -1,6 +1,7 @@
-//! Which files there are, and how far the oldest is moved: one record, changed in one write.
+//! The state: which files exist, and how far the oldest generation has been moved. It is one
+//! record, changed in one write.
 //!
-//! It is kept in the default column family, under `state`, beside the constant `format`:
+//! It is stored in the default column family under `state`, beside the constant `format`:
 //!
 //! ```text
 //! byte   0        1               2        10       18            19
@@ -9,17 +10,18 @@
 //!                 2 elsewhere
 //! ```
 //!
-//! The generations are `oldest..=newest`, without a gap; the first is 1, and there is a number
-//! after the newest. A family with a smaller number has been moved and only waits to be dropped; one
-//! with a larger number was made, and nobody was told. Nothing is moved into a main file elsewhere.
+//! The generations are `oldest..=newest`, without a gap. The first is 1, and `newest` is less than
+//! the maximum, so that there is a number for the next. A column family with a smaller number has
+//! been moved and waits to be dropped. One with a larger number was created but never noted in the
+//! state. Records are not moved into a main file elsewhere.
 
-/// Under this key of the default family stands [`FORMAT`].
+/// The key, in the default column family, of [`FORMAT`].
 pub(super) const FORMAT_KEY: &[u8] = b"format";
 pub(super) const FORMAT: &[u8] = b"lsm-sieve differential store";
-/// Under this one stands the state. It sorts after [`FORMAT_KEY`].
+/// The key of the state. It sorts after [`FORMAT_KEY`].
 pub(super) const STATE_KEY: &[u8] = b"state";
 
-/// The layout above.
+/// The version of the layout above.
 pub(super) const VERSION: u8 = 1;
 
 const HERE: u8 = 1;
@@ -31,11 +33,11 @@ pub(super) struct State {
     pub(super) main_is_here: bool,
     pub(super) oldest: u64,
     pub(super) newest: u64,
-    /// Up to this key the oldest generation is in the main file already.
+    /// The oldest generation is in the main file up to this key.
     pub(super) moved: Option<Vec<u8>>,
 }
 
-/// Why there is no state in some bytes.
+/// Why a state cannot be decoded.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum StateError {
     Newer(u8),
@@ -43,7 +45,7 @@ pub(super) enum StateError {
 }
 
 impl State {
-    /// Of a new store: one generation.
+    /// The state of a new store: one generation.
     pub(super) fn new(main_is_here: bool) -> Self {
         Self {
             main_is_here,
@@ -53,8 +55,8 @@ impl State {
         }
     }
 
-    /// With a generation more.
-    pub(super) fn frozen(&self) -> Self {
+    /// With one more generation.
+    pub(super) fn with_new_generation(&self) -> Self {
         Self {
             newest: self.newest + 1,
             ..self.clone()
@@ -127,12 +129,12 @@ impl State {
     }
 }
 
-/// The column family of a generation.
+/// The name of a generation's column family.
 pub(super) fn family_name(generation: u64) -> String {
     format!("differential-{generation}")
 }
 
-/// The generation of a column family, if it is of one.
+/// The generation that a column family belongs to, if any.
 pub(super) fn generation_of(family: &str) -> Option<u64> {
     let number: u64 = family.strip_prefix("differential-")?.parse().ok()?;
     (number > 0 && family_name(number) == family).then_some(number)
@@ -144,14 +146,14 @@ mod tests {
 
     fn states() -> [State; 5] {
         let new = State::new(true);
-        let frozen = new.frozen();
-        let moved = frozen.moved_to(b"key");
-        let elsewhere = State::new(false).frozen();
+        let read_only_filters = new.with_new_generation();
+        let moved = read_only_filters.moved_to(b"key");
+        let elsewhere = State::new(false).with_new_generation();
         [
-            frozen.moved_to(b""),
+            read_only_filters.moved_to(b""),
             moved.retired(),
             moved,
-            frozen,
+            read_only_filters,
             elsewhere,
         ]
     }
@@ -165,7 +167,7 @@ mod tests {
 
     #[test]
     fn the_layout_is_the_one_in_the_picture() {
-        let state = State::new(true).frozen().moved_to(b"k");
+        let state = State::new(true).with_new_generation().moved_to(b"k");
         let numbers = [1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0];
         assert_eq!(state.encode(), [&[1, 1][..], &numbers, &[1, b'k']].concat());
     }
@@ -184,7 +186,7 @@ mod tests {
             newest: u64::MAX,
             ..State::new(true)
         };
-        let moved_elsewhere = State::new(false).frozen().retired();
+        let moved_elsewhere = State::new(false).with_new_generation().retired();
         changed.extend([last.encode(), moved_elsewhere.encode()]);
         for bytes in changed {
             let error = State::decode(&bytes).unwrap_err();

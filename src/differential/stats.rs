@@ -1,8 +1,8 @@
-//! What a store did since it was opened.
+//! Counters of a store since it was opened.
 
 use crate::stats::Stats;
 
-/// Counts since the store was opened. Each read counts once, however many generations it searched.
+/// Counts since the store was opened. Each read counts once, however many generations it searches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DifferentialStats {
     /// Records put or deleted.
@@ -11,15 +11,17 @@ pub struct DifferentialStats {
     pub avoided: u64,
     /// Reads that found a record, or a delete, in the differential file.
     pub found: u64,
-    /// Reads that searched it in vain under complete filters: *unnecessary searches*.
+    /// Reads that searched it and found nothing although the filters were complete: *unnecessary
+    /// searches*.
     pub unnecessary: u64,
-    /// Reads that searched it in vain because a filter was not complete, as after an open.
+    /// Reads that searched it and found nothing because a filter was not complete, as after an
+    /// open.
     pub uncovered: u64,
-    /// Reads sent straight to the main file that an audit searched the differential file for.
+    /// Reads sent straight to the main file for which an audit searched the differential file.
     pub audited: u64,
-    /// Audited reads whose record was there after all: written that moment, or denied by a filter
-    /// that was refuted and is asked no more.
-    pub refuted: u64,
+    /// Audited reads whose record was there after all. Either it was written at that time, or the
+    /// filter had a false negative and is no longer used.
+    pub false_negatives: u64,
 }
 
 impl DifferentialStats {
@@ -31,7 +33,7 @@ impl DifferentialStats {
             unnecessary: reads.false_positives,
             uncovered: reads.uncovered,
             audited: reads.audited,
-            refuted: reads.refuted,
+            false_negatives: reads.false_negatives,
         }
     }
 
@@ -55,8 +57,8 @@ impl DifferentialStats {
         self.reads() - self.found
     }
 
-    /// Unnecessary searches among the reads of unmodified records, under complete filters; 0
-    /// without any.
+    /// Share of unnecessary searches among the reads of unmodified records, with complete filters.
+    /// 0 if there were no such reads.
     pub fn observed_rate(&self) -> f64 {
         let unmodified = self.avoided + self.unnecessary;
         if unmodified == 0 {

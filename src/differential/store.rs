@@ -1,10 +1,12 @@
-//! The store: its parts, its writers, and which lock is for what.
+//! The store: its parts, its writers, and its locks.
 //!
-//! - Readers take no lock: the list of generations is [`Published`], the main file never changes.
-//! - Writers share `writing`, and [`DifferentialStore::freeze`] takes it alone: when it has it, no
-//!   write is under way to the generation that is to be frozen. The list has the new one before that.
-//! - `state` is held by whoever changes the list of files; `moving` by whoever moves records.
-//!   They are taken in the order `moving`, `state`, `writing`.
+//! - Readers take no lock: the list of generations is [`Published`], and the main file never
+//!   changes.
+//! - Writers share `writing`, and [`DifferentialStore::freeze`] takes it exclusively. While it has
+//!   the lock, no write to the generation to be frozen is under way. The list has the new
+//!   generation before that.
+//! - Hold `state` to change the list of files, and `moving` to move records.
+//!   The order of locking is `moving`, `state`, `writing`.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,38 +24,38 @@ use super::state::{State, family_name};
 use super::stats::DifferentialStats;
 use crate::planted::planted;
 use crate::rcu::Published;
-use crate::rocks::{Family, Pace, Sample, SieveDb};
+use crate::rocks::{CfReader, Sampler, SieveDb, Throttle};
 use crate::stats::Counters;
 use crate::sync::unpoisoned;
 
-/// That the log is synced, not only handed to the system.
+/// Sync the log, instead of only handing it to the system.
 pub(super) const SYNC: bool = true;
 
-/// The generations before the main file, newest first.
+/// The generations in front of the main file, newest first.
 pub(super) type Generations = Arc<[Arc<Generation>]>;
 
-/// A main file, the differential file before it, and the filters of that.
+/// A main file, the differential file in front of it, and the filters of the latter.
 ///
-/// Any number of threads may read, write and reorganise at once. See the [module](super) for what
-/// is where.
+/// Any number of threads may read, write and reorganise at the same time. See the [module](super)
+/// for the files and their filters.
 pub struct DifferentialStore {
     pub(super) view: Published<Generations>,
-    /// The generation that takes the writes.
+    /// The generation that takes writes.
     pub(super) writing: RwLock<Arc<Generation>>,
-    pub(super) main: Family,
+    pub(super) main: CfReader,
     /// The default column family, for the store's own records.
-    pub(super) home: Family,
+    pub(super) home: CfReader,
     pub(super) state: Mutex<State>,
     pub(super) moving: Mutex<()>,
     pub(super) counters: Counters,
-    /// Which of the reads that no generation was searched for are audited.
-    pub(super) sample: Sample,
-    /// And how often at most.
-    pub(super) pace: Pace,
+    /// Samples the reads for which no generation was searched, for audits.
+    pub(super) sample: Sampler,
+    /// Limits how often they are audited.
+    pub(super) throttle: Throttle,
     writes: AtomicU64,
-    /// Transactions until the last reorganisation was through.
+    /// Number of transactions when the last reorganisation finished.
     moved_at: AtomicU64,
-    /// For reads of now: making them anew costs an allocation a read.
+    /// Read options for reads outside snapshots. Creating them costs an allocation for each read.
     pub(super) reading: ReadOptions,
     pub(super) engine_options: Options,
     pub(super) options: DifferentialOptions,
@@ -64,8 +66,8 @@ pub struct DifferentialStore {
 pub(super) struct Parts {
     pub(super) generations: Vec<Arc<Generation>>,
     pub(super) current: Arc<Generation>,
-    pub(super) main: Family,
-    pub(super) home: Family,
+    pub(super) main: CfReader,
+    pub(super) home: CfReader,
     pub(super) state: State,
     pub(super) engine_options: Options,
     pub(super) options: DifferentialOptions,
@@ -73,8 +75,8 @@ pub(super) struct Parts {
 }
 
 impl DifferentialStore {
-    /// Opens a store, or makes one where there is none and `create_if_missing` is set. A
-    /// reorganisation that was cut short waits to be continued.
+    /// Opens a store. Creates one if there is none and `create_if_missing` is set. A reorganisation
+    /// that was interrupted can be continued.
     ///
     /// # Errors
     /// [`OpenDifferentialError`] says what is wrong and what to do.
@@ -95,8 +97,8 @@ impl DifferentialStore {
             state: Mutex::new(parts.state),
             moving: Mutex::default(),
             counters: Counters::new(),
-            sample: parts.options.front.audit_sample(),
-            pace: parts.options.front.audit_pace(),
+            sample: parts.options.front.audit_sampler(),
+            throttle: parts.options.front.audit_throttle(),
             writes: AtomicU64::new(0),
             moved_at: AtomicU64::new(0),
             reading: ReadOptions::default(),
@@ -109,8 +111,9 @@ impl DifferentialStore {
     /// Sets the value of a key.
     ///
     /// # Errors
-    /// When the engine does not take the record. It is not seen then; but a log that could not be
-    /// synced may hold it, and bring it back when the store is opened again.
+    /// If the engine does not accept the record. The record is not visible then. But if the log
+    /// could not be synced, it may have the record, which then comes back when the store is opened
+    /// again.
     pub fn put(
         &self,
         key: impl AsRef<[u8]>,
@@ -122,7 +125,7 @@ impl DifferentialStore {
     /// Removes a key.
     ///
     /// # Errors
-    /// As [`DifferentialStore::put`].
+    /// The same as [`DifferentialStore::put`].
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<(), DifferentialError> {
         self.update(key.as_ref(), None)
     }
@@ -140,7 +143,7 @@ impl DifferentialStore {
         self.add(&current, key, record)
     }
 
-    /// Adds a record to the generation that takes the writes, which must not be frozen meanwhile.
+    /// Adds a record to the generation that takes writes. It must not be frozen meanwhile.
     fn add(
         &self,
         current: &Generation,
@@ -165,7 +168,7 @@ impl DifferentialStore {
     /// Applies a batch, all of it or nothing.
     ///
     /// # Errors
-    /// As [`DifferentialStore::put`].
+    /// The same as [`DifferentialStore::put`].
     pub fn write(&self, batch: &Batch) -> Result<(), DifferentialError> {
         let current = self.writing();
         let mut writes = WriteBatch::default();
@@ -178,22 +181,23 @@ impl DifferentialStore {
         Ok(())
     }
 
-    /// Writes records into the main file, over what it has of their keys; what the differential
-    /// file says of them stays newer. For the first filling of a store.
+    /// Writes records into the main file and overwrites the values that it has for their keys.
+    /// Records in the differential file still count as newer. Use this to fill a store for the
+    /// first time.
     ///
     /// Waits for a [reorganisation](DifferentialStore::reorganize) that is under way, and keeps
-    /// others waiting until the last record is taken; so what yields the records must neither load
-    /// nor reorganise: it would wait for itself.
+    /// others waiting until the last record is written. So the iterator of records must neither
+    /// load nor reorganise: it would wait for itself.
     ///
     /// # Errors
-    /// When the main file is another database's, or the engine refuses; the records before the one
-    /// that failed may be there.
+    /// If the main file is in another database, or the engine fails. Records before the one that
+    /// failed may have been written.
     pub fn load<K: AsRef<[u8]>, V: AsRef<[u8]>>(
         &self,
         records: impl IntoIterator<Item = (K, V)>,
     ) -> Result<(), DifferentialError> {
         self.main_is_ours()?;
-        // Over a record that was just moved here, an older one would be an update lost.
+        // Writing an older record over one that was just moved would lose an update.
         let alone = || unpoisoned(self.moving.lock());
         let _nothing_moves = (!planted!(LoadsBesideMoves)).then(alone);
         self.move_again()?;
@@ -231,10 +235,10 @@ impl DifferentialStore {
         }
     }
 
-    /// Writes everything in memory to tables and waits for it.
+    /// Flushes all memtables to SSTs and waits for it.
     ///
     /// # Errors
-    /// When the engine cannot.
+    /// If the engine fails.
     pub fn flush(&self) -> Result<(), DifferentialError> {
         for generation in self.generations().iter() {
             self.flush_generation(generation)?;
@@ -245,8 +249,8 @@ impl DifferentialStore {
         self.flush_family(&self.home)
     }
 
-    /// One that was dropped meanwhile cannot be flushed, and need not: its records are in the main
-    /// file.
+    /// A generation that was dropped meanwhile cannot be flushed, and need not be: its records are
+    /// in the main file.
     fn flush_generation(&self, generation: &Arc<Generation>) -> Result<(), DifferentialError> {
         let is_it = |other: &Arc<Generation>| Arc::ptr_eq(other, generation);
         match self.flush_family(generation.family()) {
@@ -255,7 +259,7 @@ impl DifferentialStore {
         }
     }
 
-    fn flush_family(&self, family: &Family) -> Result<(), DifferentialError> {
+    fn flush_family(&self, family: &CfReader) -> Result<(), DifferentialError> {
         let done = self.db.flush_cf(family.handle());
         done.map_err(DifferentialError::write("flush"))
     }
@@ -263,7 +267,7 @@ impl DifferentialStore {
     /// Makes every acknowledged write durable and closes the store.
     ///
     /// # Errors
-    /// When the disk does not take them; what is lost then is lost at a power cut only.
+    /// If the disk fails. The writes are then lost only if the power is cut.
     pub fn close(self) -> Result<(), DifferentialError> {
         self.sync()
     }
@@ -273,14 +277,14 @@ impl DifferentialStore {
         done.map_err(DifferentialError::write("make the log durable"))
     }
 
-    /// Writes a copy of the store as it is now, which opens by itself; its filters are made anew.
-    /// A main file elsewhere is not part of it.
+    /// Writes a copy of the store as it is now. The copy can be opened by itself; its filters are
+    /// rebuilt. A main file elsewhere is not part of it.
     ///
     /// # Errors
-    /// When the folder exists or cannot be written.
+    /// If the folder exists or cannot be written.
     pub fn checkpoint(&self, path: impl AsRef<Path>) -> Result<(), DifferentialError> {
-        // The copy's list of column families and its records are taken one after the other: no
-        // generation may come or go between.
+        // The list of column families and the records are copied one after the other: no generation
+        // may start or end in between.
         let unchanged = || unpoisoned(self.state.lock());
         let _no_change = (!planted!(CopiedBesideChanges)).then(unchanged);
         let path = path.as_ref();
@@ -292,7 +296,7 @@ impl DifferentialStore {
             })
     }
 
-    /// What the store did since it was opened.
+    /// Counters since the store was opened.
     pub fn stats(&self) -> DifferentialStats {
         let writes = self.writes.load(Ordering::Relaxed);
         DifferentialStats::new(writes, self.counters.stats())
@@ -309,13 +313,13 @@ impl DifferentialStore {
         self.stats().transactions().saturating_sub(moved_at)
     }
 
-    /// The column family that takes the writes now.
+    /// The column family that takes writes now.
     pub fn family(&self) -> String {
         family_name(self.generations()[0].number())
     }
 
-    /// The database below, for its numbers and the upkeep of its filters. Whatever is written or
-    /// dropped there goes past the store, and the store's answers no longer hold.
+    /// The underlying database, for its statistics and the maintenance of its filters. Writes and
+    /// drops there bypass the store, whose answers are then wrong.
     pub fn front(&self) -> &SieveDb {
         &self.db
     }
@@ -359,13 +363,13 @@ mod tests {
         store.expect("a new store")
     }
 
-    /// The key whose writer is stopped where the engine has it in hand.
+    /// The key whose writer is stopped inside the engine.
     const HELD: &[u8] = b"held";
     static IS_HELD: AtomicBool = AtomicBool::new(false);
     static IN_HAND: Barrier = Barrier::new(2);
     static LOOKED_AT: Barrier = Barrier::new(2);
 
-    /// RocksDB asks this of each key that a memtable takes.
+    /// RocksDB calls this for each key that a memtable takes.
     fn stop_its_writer(key: &[u8]) -> bool {
         if key == HELD && !IS_HELD.swap(true, Ordering::SeqCst) {
             IN_HAND.wait();
@@ -374,7 +378,8 @@ mod tests {
         true
     }
 
-    /// A record that comes to a generation behind the key up to which it is moved would be lost.
+    /// A record that reached a generation at a key that was already passed by the move would be
+    /// lost.
     #[test]
     fn no_generation_is_frozen_beneath_a_write() {
         let home = tempfile::tempdir().unwrap();
@@ -394,7 +399,7 @@ mod tests {
         assert!(!may_be_frozen);
     }
 
-    /// An older record would be written over one that is moved at the same moment.
+    /// Otherwise an older record could overwrite one that is moved at the same time.
     #[test]
     fn nothing_moves_while_records_are_loaded() {
         let home = tempfile::tempdir().unwrap();
@@ -408,7 +413,7 @@ mod tests {
         assert!(!may_move);
     }
 
-    /// RocksDB writes a copy under another name until it is whole.
+    /// RocksDB writes a copy under another name until it is complete.
     #[test]
     fn no_generation_comes_or_goes_while_a_copy_is_written() {
         const COPIES: u32 = 3;
@@ -421,7 +426,7 @@ mod tests {
             thread::scope(|scope| {
                 let copying = scope.spawn(|| store.checkpoint(&copy));
                 while !copying.is_finished() {
-                    // Whoever has the lock may change the list of generations.
+                    // If this thread gets the lock, it could change the list of generations.
                     if unfinished.exists()
                         && let Ok(_changing) = store.state.try_lock()
                     {

@@ -1,16 +1,16 @@
-//! What must hold however threads take turns: small programs that a checker runs in every order
-//! (loom, up to a bound of preemptions) or in very many (shuttle). Run by `make interleave`.
+//! Properties that must hold in all orders of threads: small programs that a checker runs in every
+//! order (loom, up to a bound of preemptions) or in very many (shuttle). Run by `make interleave`.
 //!
 //! | variable | meaning |
 //! |---|---|
-//! | `LSM_SIEVE_PREEMPTIONS` | loom: how often a thread may be interrupted in one run, 2 |
-//! | `LSM_SIEVE_SECONDS` | loom: the longest that one program takes, 20 |
-//! | `LSM_SIEVE_SCHEDULES` | shuttle: runs of each program, 10,000 |
-//! | `LSM_SIEVE_SEED` | shuttle: what chooses them |
+//! | `LSM_SIEVE_PREEMPTIONS` | loom: how often a thread may be preempted in one run; default 2 |
+//! | `LSM_SIEVE_SECONDS` | loom: maximum time of one program, in seconds; default 20 |
+//! | `LSM_SIEVE_SCHEDULES` | shuttle: runs of each program; default 10,000 |
+//! | `LSM_SIEVE_SEED` | shuttle: seed that chooses the runs |
 //!
 //! Each program prints a line when it begins, `begun <checker> <name>`, and one when it ends:
-//! `interleavings <checker> <name> schedules=<n> seconds=<s>`. `.ci/interleave` names those that began and did not
-//! end in its time.
+//! `interleavings <checker> <name> schedules=<n> seconds=<s>`. `.ci/interleave` reports programs
+//! that began and did not end in time.
 
 mod published;
 mod scalable;
@@ -24,14 +24,14 @@ pub(crate) use loom::thread;
 #[cfg(interleave = "shuttle")]
 pub(crate) use shuttle::thread;
 
-/// Which of several parts runs on the main thread. It makes a difference: loom lets the main thread
-/// go first, and looks for other orders only where two accesses conflict with nothing in between.
+/// Which of several parts runs on the main thread. It matters: loom lets the main thread go first,
+/// and tries other orders only if two accesses conflict with nothing in between.
 #[derive(Clone, Copy)]
 pub(crate) struct Turn(usize);
 
 const TURNS: usize = 3;
 
-/// Runs a program in all interleavings that the checker is asked for.
+/// Runs a program in all interleavings that the checker is configured for.
 pub(crate) fn explore(name: &str, program: impl Fn(Turn) + Send + Sync + 'static) {
     let schedules = Arc::new(AtomicU64::new(0));
     let program = Arc::new(program);
@@ -62,15 +62,15 @@ fn check(program: impl Fn() + Send + Sync + 'static) {
     let mut checker = loom::model::Builder::new();
     checker.max_duration =
         Some(std::time::Duration::from_secs(number("LSM_SIEVE_SECONDS", 20)) / TURNS as u32);
-    // How often it looks at the clock.
+    // Iterations between two checks of the time limit.
     checker.checkpoint_interval = 100;
     checker.preemption_bound = Some(usize::try_from(preemptions).unwrap());
     checker.max_branches = 100_000;
     checker.check(program);
 }
 
-/// Half of the runs by priorities that change at few points (Burckhardt et al., ASPLOS 2010), which
-/// finds what needs few interruptions; half at random.
+/// Half of the runs use priorities that change at few points (Burckhardt et al., ASPLOS 2010),
+/// which finds bugs that need few preemptions; half are random.
 #[cfg(interleave = "shuttle")]
 fn check(program: impl Fn() + Send + Sync + 'static) {
     use shuttle::scheduler::{PctScheduler, RandomScheduler};
@@ -91,14 +91,14 @@ fn number(variable: &str, otherwise: u64) -> u64 {
     std::env::var(variable).map_or(otherwise, |text| text.parse().unwrap())
 }
 
-/// Something that a thread does.
+/// The work of one thread.
 pub(crate) type Part = Box<dyn FnOnce() + Send>;
 
 pub(crate) fn part(work: impl FnOnce() + Send + 'static) -> Part {
     Box::new(work)
 }
 
-/// Runs all parts at the same time, the one whose turn it is on this thread, and waits for them.
+/// Runs all parts concurrently, one of them on this thread as `turn` says, and waits for them.
 pub(crate) fn at_once<const N: usize>(turn: Turn, parts: [Part; N]) {
     let mut parts = Vec::from(parts);
     let here = parts.swap_remove(turn.0 % N);

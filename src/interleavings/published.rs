@@ -1,4 +1,4 @@
-//! A value that is replaced while it is read: no reader sees one that was dropped.
+//! A value that is replaced while it is read: no reader sees a dropped one.
 
 use std::sync::Arc;
 
@@ -11,19 +11,19 @@ use super::{at_once, explore, part};
 use crate::rcu::{Published, Reading};
 use crate::sync::atomic::{AtomicBool, Ordering};
 
-/// Tells whether it was dropped, to those who hold no reference to it. Relaxed: that it is dropped
-/// late enough must follow from nothing that is said here.
+/// Reports whether it was dropped to threads that hold no reference to it. Relaxed, so that this
+/// report adds no ordering: that the drop is late enough must follow from the code under test.
 struct Canary {
     dropped: Arc<[AtomicBool]>,
     number: usize,
-    /// Loom's word on whether every read happens before the drop.
+    /// Lets loom check that every read happens before the drop.
     #[cfg(interleave = "loom")]
     contents: loom::cell::UnsafeCell<()>,
 }
 
 #[cfg(interleave = "loom")]
 #[expect(unsafe_code, reason = "loom's cell is what tells on a race")]
-// SAFETY: there is nothing in the cell.
+// SAFETY: the cell is empty.
 unsafe impl Sync for Canary {}
 
 impl Drop for Canary {
@@ -34,7 +34,7 @@ impl Drop for Canary {
     }
 }
 
-/// So many canaries, which are published one after the other.
+/// A published first canary, and a function that makes the others of `count`.
 fn cage(count: usize) -> (Shared<Published<Canary>>, impl Fn(usize) -> Canary + Clone) {
     let dropped: Arc<[AtomicBool]> = (0..count).map(|_| AtomicBool::new(false)).collect();
     let canary = move |number| Canary {
@@ -50,7 +50,7 @@ fn read(value: &Published<Canary>) {
     value.with(look_at);
 }
 
-/// Looks twice at the value, the second time at the end of its read.
+/// Checks the value twice, the second time at the end of its read.
 fn look_at(canary: &Canary) {
     let (dropped, number) = (Arc::clone(&canary.dropped), canary.number);
     assert!(
@@ -66,8 +66,8 @@ fn look_at(canary: &Canary) {
     );
 }
 
-/// One reader has a slot, the other one is in the crowd, and may have chosen its side before the
-/// first of two replacements.
+/// One reader has its own slot; the other shares the common one, and may have chosen its side
+/// before the first of two replacements.
 #[test]
 fn no_reader_sees_a_dropped_value() {
     explore("published_read_read_publish_twice", |turn| {
@@ -94,7 +94,7 @@ fn read_while_replacing(name: &str, reads: fn(&Published<Canary>)) {
     });
 }
 
-/// A reader who comes again and again, and whose reads nest.
+/// A reader whose reads repeat and nest.
 #[test]
 fn nested_reads_keep_their_values() {
     read_while_replacing("published_nested_publish_twice", |value| {
@@ -103,7 +103,7 @@ fn nested_reads_keep_their_values() {
     });
 }
 
-/// What is loaded first and what is loaded later, both are kept until the read is over.
+/// All values loaded in one read are kept until the read is over.
 #[test]
 fn one_read_keeps_all_that_it_loads() {
     read_while_replacing("published_load_load_publish_twice", |value| {
@@ -114,7 +114,7 @@ fn one_read_keeps_all_that_it_loads() {
     });
 }
 
-/// Two writers: each drops what it replaced, and nothing twice.
+/// Two writers: each drops the value that it replaced, and none twice.
 #[test]
 fn two_writers_drop_what_they_replaced() {
     explore("published_read_publish_publish", |turn| {

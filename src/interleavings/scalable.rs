@@ -1,4 +1,4 @@
-//! A filter that grows while it is filled: whoever hears of a key finds it.
+//! A filter that grows while it is filled: a thread that knows of a key finds it.
 
 use std::sync::Arc;
 
@@ -8,8 +8,8 @@ use crate::hash::{HashId, Imprint, KeyHash};
 use crate::math::{Bits, Items, Rate};
 use crate::sync::atomic::{AtomicBool, Ordering};
 
-/// One line of bits for one key, then another one, within a budget of so many lines. The rate is
-/// loose, so that one line is enough.
+/// One cache line for one key, then a second one, within a budget of `lines`. The false-positive
+/// rate is high, so that one line is enough.
 fn filter(lines: u64) -> Arc<Scalable> {
     let imprint = Imprint {
         hash: HashId::Xxh3,
@@ -28,14 +28,14 @@ fn filter(lines: u64) -> Arc<Scalable> {
     Arc::new(filter)
 }
 
-/// Keys that differ in every word of a line.
+/// Keys whose bits differ in every word of a line.
 fn key(number: u64) -> KeyHash {
     KeyHash::new(number.wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
 
 const ROOM: u64 = 8;
 
-/// Growth, by another thread, between a key's insertion and the look-up of whoever was told of it.
+/// Another thread grows the filter between a key's insertion and a lookup that knows of the key.
 fn told(name: &str, room: u64, insert: fn(&Scalable, KeyHash)) {
     explore(name, move |turn| {
         let filter = filter(room);
@@ -79,13 +79,13 @@ fn an_appended_key_is_found_while_the_filter_grows() {
     told("scalable_append", ROOM, Scalable::append);
 }
 
-/// The second stage does not fit: keys are lost, and every answer is *maybe*.
+/// The second stage does not fit in the budget: keys are lost, and every answer is *maybe*.
 #[test]
 fn a_key_is_found_while_the_filter_saturates() {
     told("scalable_saturate", 1, |filter, key| _ = filter.insert(key));
 }
 
-/// Both find the first stage full at once.
+/// Both find the first stage full at the same time.
 #[test]
 fn threads_that_open_a_stage_together_lose_no_key() {
     explore("scalable_open_together", |turn| {
@@ -104,7 +104,7 @@ fn threads_that_open_a_stage_together_lose_no_key() {
     });
 }
 
-/// A copy that is taken amid growth has what was there before.
+/// A copy that is taken during growth has all earlier keys.
 #[test]
 fn a_copy_has_what_came_before_it() {
     explore("scalable_copy", |turn| {

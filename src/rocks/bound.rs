@@ -1,18 +1,18 @@
-//! The family that a front is bound to, among those that the engine has now.
+//! Finds the column family that a [`CfFilter`] belongs to, among those that the engine has now.
 
 use std::sync::Arc;
 
 use rocksdb::BoundColumnFamily;
 
 use super::Engine;
-use super::column::Column;
+use super::cf_filter::CfFilter;
 use super::ffi;
 
-/// The family of a front; `None` when it was dropped, though another may have taken its name since.
-pub(crate) fn family<'e>(
-    column: &Column,
+/// The column family of these filters; `None` if it was dropped, even if another has its name now.
+pub(crate) fn cf<'e>(
+    cf_filter: &CfFilter,
     engine: &'e Engine,
 ) -> Option<Arc<BoundColumnFamily<'e>>> {
-    let named = engine.cf_handle(column.name())?;
-    column.is_front_of(ffi::column_id(&named)).then_some(named)
+    let named = engine.cf_handle(cf_filter.name())?;
+    cf_filter.is_front_of(ffi::cf_id(&named)).then_some(named)
 }

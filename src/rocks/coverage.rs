@@ -1,17 +1,17 @@
-//! What a reader consults: one view, loaded once, that says which keys are nowhere.
+//! What a lookup reads: one view, loaded once, that proves which keys are absent.
 //!
-//! *Absent* may be answered only by a view that is complete: its summary holds every key that a
-//! memtable ever took and every key of the tables that were live when the view was made, except
-//! the tables that it lists as uncovered, which are asked one by one. Keys are added to the
-//! summary before the engine makes them visible; compaction only removes keys; so a complete view
-//! stays complete until keys arrive from outside (an ingested file), and then another view, which
-//! knows nothing, is published first.
+//! *Absent* may be answered only by a view of known coverage. Its summary filter holds every key
+//! that a memtable ever took, and every key of the SSTs that were live when the view was made. The
+//! exceptions are the SSTs that the view lists as uncovered, which are checked one by one. Keys are
+//! inserted into the summary filter before the engine makes them visible, and compaction only
+//! removes keys. So a view stays valid until external writes arrive, such as an ingested file.
+//! Before they do, another view of unknown coverage is published.
 
 use std::sync::Arc;
 
-use super::inventory::Inventory;
-use super::runs::{SortedRuns, Spanning};
-use crate::filter::{Glance, Lens, Scalable};
+use super::runs::{SortedRuns, WithRange};
+use super::segment_filters::SegmentFilters;
+use crate::filter::{Scalable, Simd};
 use crate::hash::{KeyHash, KeyHasher};
 use crate::planted::planted;
 use crate::segment::Segment;
@@ -19,60 +19,64 @@ use crate::segment::Segment;
 /// The answer of the filters to "is this key in the database?".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// It is in no memtable and in no table.
-    Absent(Proof),
-    /// It may be there; ask the engine.
+    /// The key is in no memtable and in no SST.
+    Absent(AbsenceProof),
+    /// The key may exist; read the engine.
     Maybe,
 }
 
 impl Answer {
-    /// Whether the key is certainly not there.
+    /// Whether the key certainly does not exist.
     pub fn is_absent(self) -> bool {
         matches!(self, Self::Absent(_))
     }
 }
 
-/// Evidence of a complete view without a match; nothing else can make one.
+/// Proof that a view of known coverage denies a key. Nothing else can make one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Proof(());
+pub struct AbsenceProof(());
+
+/// A key passed a filter.
+pub(crate) struct Passed;
 
 /// Keys that are looked up together.
 pub(crate) const CHUNK: usize = 64;
 
-/// Of these, so many are looked at before the lines are asked for that their second looks need: those
-/// come while the next are looked at.
+/// Of these, the keys that are probed before the lines for their segment-filter checks are
+/// prefetched. Those lines arrive while the next keys are probed.
 const STRIDE: usize = 16;
 
-/// More uncovered tables than this over one another are not told apart: to ask each would take as long as the
-/// engine does.
+/// If more uncovered SSTs than this overlap at one key, none is checked and every key is *maybe*.
+/// Probing each would take as long as the engine does.
 const MOST_RUNS: usize = 64;
 
 /// One consistent set of filters.
 #[derive(Clone, Debug)]
 pub(crate) struct View {
-    /// Fed by the memtables, with remixed hashes: its false positives are not the tables'.
+    /// Memtables insert into it. Its hashes are remixed, so that its false positives are
+    /// independent of those of the segment filters.
     pub(crate) summary: Arc<Scalable>,
     pub(crate) coverage: Coverage,
-    /// Asked where the summary says *maybe*, if that is not believed; complete by itself. None beside unknown
-    /// coverage.
-    pub(crate) inventory: Option<Inventory>,
-    /// Grows with each view of a column that is published.
+    /// Checked if the summary filter says *maybe*, unless the summary filter alone decides. It
+    /// holds all keys by itself. `None` if coverage is unknown.
+    pub(crate) segment_filters: Option<SegmentFilters>,
+    /// Grows with each view of a column family that is published.
     pub(crate) edition: u64,
 }
 
-/// Which tables the summary does not speak for.
+/// Which SSTs the summary filter does not cover.
 #[derive(Clone, Debug)]
 pub(crate) enum Coverage {
-    /// Not known: nothing can be ruled out.
+    /// Unknown: no key can be proved absent.
     Unknown,
-    /// None: a case of its own, since each look-up asks.
+    /// It covers all. This is a case of its own, since each lookup checks it.
     Complete,
-    /// These, and no others.
+    /// It covers all but these.
     AllBut(Arc<Uncovered>),
 }
 
 impl Coverage {
-    pub(crate) fn all_but(uncovered: Vec<Spanning<'_, OwnFilter>>) -> Self {
+    pub(crate) fn all_but(uncovered: Vec<WithRange<'_, MaybeFilter>>) -> Self {
         if uncovered.is_empty() {
             Self::Complete
         } else {
@@ -86,22 +90,22 @@ impl Coverage {
     }
 }
 
-/// The filter of a live table whose keys are not all in the summary, where the table has an identity to bind
-/// one to.
-pub(crate) type OwnFilter = Option<Arc<Segment>>;
+/// The segment filter of a live SST that is not covered. `None` if the SST has no id to bind a
+/// filter to.
+pub(crate) type MaybeFilter = Option<Arc<Segment>>;
 
-/// Live tables whose keys are not all in the summary: one at least.
+/// Live SSTs that are not covered: at least one.
 #[derive(Debug)]
 pub(crate) struct Uncovered {
     count: usize,
-    /// How many of these have no id: no filter will be bound to them.
+    /// How many of these have no id, so that no filter will be bound to them.
     without_id: usize,
-    /// `None` where too many lie over one another: any of them may hold any key.
-    tables: Option<SortedRuns<OwnFilter>>,
+    /// `None` if too many SSTs overlap: any of them may hold any key.
+    tables: Option<SortedRuns<MaybeFilter>>,
 }
 
 impl Uncovered {
-    fn new(tables: Vec<Spanning<'_, OwnFilter>>) -> Self {
+    fn new(tables: Vec<WithRange<'_, MaybeFilter>>) -> Self {
         Self {
             count: tables.len(),
             without_id: tables.iter().filter(|table| table.filter.is_none()).count(),
@@ -116,7 +120,7 @@ impl Uncovered {
         let Some(tables) = &self.tables else {
             return true;
         };
-        tables.that_may_hold(key).any(|segment| {
+        tables.candidates(key).any(|segment| {
             let answer = segment.as_ref().and_then(|segment| segment.answer(hash));
             answer.unwrap_or(true)
         })
@@ -124,143 +128,140 @@ impl Uncovered {
 }
 
 impl View {
-    /// A view that rules nothing out.
+    /// A view of unknown coverage.
     pub(crate) fn unknown(summary: Arc<Scalable>) -> Self {
         Self {
             summary,
             coverage: Coverage::Unknown,
-            inventory: None,
+            segment_filters: None,
             edition: 0,
         }
     }
 
-    /// Evidence that a glance at the summary gives, if the summary speaks for all tables.
+    /// The proof of absence from a fast probe of the summary filter, if it covers all SSTs.
     #[inline(always)]
-    pub(crate) fn absent_at_a_glance<G: Glance>(
+    pub(crate) fn probe_fast(
         &self,
-        lens: impl Lens,
+        simd: impl Simd,
         hash: KeyHash,
-    ) -> Option<Proof> {
+    ) -> Option<Result<AbsenceProof, Passed>> {
         if !self.coverage.is_complete() && !planted!(SummaryAlwaysSuffices) {
             return None;
         }
-        let is_denied = self.summary.denies::<G>(lens, hash.remixed());
-        is_denied.then_some(Proof(()))
+        let passes = self.summary.may_contain_fast(simd, hash.for_summary())?;
+        Some(if passes {
+            Err(Passed)
+        } else {
+            Ok(AbsenceProof(()))
+        })
     }
 
-    /// The view's answer for a key and its hash.
-    pub(crate) fn answer(&self, hash: KeyHash, key: &[u8]) -> Answer {
-        self.answer_and_pass(hash, key).0
-    }
-
-    /// [`View::answer`], and whether the summary let the key by, or had to.
-    pub(crate) fn answer_and_pass(&self, hash: KeyHash, key: &[u8]) -> (Answer, bool) {
-        if !self.is_known() {
-            return (Answer::Maybe, true);
-        }
-        let summary = self.summary.may_contain(hash.remixed());
-        if self.may_hold(summary, hash, key) {
-            return (Answer::Maybe, summary);
-        }
-        (Answer::Absent(Proof(())), summary)
-    }
-
-    /// Whether filters that are known here are asked by the engine for a key that is there: those of tables for one
-    /// that is in no memtable.
-    pub(crate) fn tables_are_asked(&self, hash: KeyHash) -> bool {
-        let inventory = self.inventory.as_ref();
-        inventory.is_some_and(|inventory| !inventory.recent_may_contain(hash))
-    }
-
-    /// Asks the processor for the lines of these filters.
-    pub(crate) fn prefetch_tables(&self, hash: KeyHash, key: &[u8]) {
-        if let Some(inventory) = &self.inventory {
-            inventory.prefetch_tables(hash, key);
-        }
-    }
-
-    /// Evidence that the summary gives by itself, without the filter of a table.
-    pub(crate) fn denied_by_summary(&self, hash: KeyHash) -> Option<Proof> {
-        if !self.coverage.is_complete() && !planted!(SummaryAlwaysSuffices) {
-            return None;
-        }
-        let is_denied = !self.summary.may_contain(hash.remixed());
-        is_denied.then_some(Proof(()))
-    }
-
-    /// Whether there is a second look, and nothing between it and the summary.
-    pub(crate) fn has_second_look(&self) -> bool {
-        let is_complete = self.coverage.is_complete() || planted!(BelievedUncovered);
-        is_complete && self.inventory.is_some()
-    }
-
-    /// False only for an absent key; `summary` is what the summary says of it.
+    /// Whether a key passes the summary filter: false if it is in no covered SST and no memtable.
     #[inline(always)]
-    fn may_hold(&self, summary: bool, hash: KeyHash, key: &[u8]) -> bool {
-        let found = summary
-            || match &self.coverage {
-                Coverage::Unknown => true,
-                Coverage::Complete => false,
-                Coverage::AllBut(uncovered) => uncovered.may_contain(hash, key),
-            };
-        let inventory = self.inventory.as_ref();
-        found && inventory.is_none_or(|inventory| inventory.may_contain(hash, key))
+    pub(crate) fn passes_summary(&self, hash: KeyHash) -> bool {
+        self.summary.may_contain(hash.for_summary())
     }
 
-    /// [`View::answer`] for up to [`CHUNK`] keys: false where the key is certainly absent. What the summary lets by
-    /// is not looked at again where it is `believed`.
-    pub(crate) fn answer_many(
+    /// The answer of all filters for a key and its hash.
+    pub(crate) fn answer(&self, hash: KeyHash, key: &[u8]) -> Answer {
+        match self.check(self.passes_summary(hash), hash, key) {
+            Some(proof) => Answer::Absent(proof),
+            None => Answer::Maybe,
+        }
+    }
+
+    /// Proof that a key is absent, from all filters; `passed` is what the summary filter says of it.
+    pub(crate) fn check(&self, passed: bool, hash: KeyHash, key: &[u8]) -> Option<AbsenceProof> {
+        (!self.may_hold(passed, hash, key)).then_some(AbsenceProof(()))
+    }
+
+    /// Whether the engine checks segment filters for a key that it finds: for one that is in no
+    /// memtable.
+    pub(crate) fn reads_segments(&self, hash: KeyHash) -> bool {
+        let filters = self.segment_filters.as_ref();
+        filters.is_some_and(|filters| !filters.memtable_filters_may_contain(hash))
+    }
+
+    /// Prefetches the lines of the segment filters that a key concerns.
+    pub(crate) fn prefetch_segment_filters(&self, hash: KeyHash, key: &[u8]) {
+        if let Some(filters) = &self.segment_filters {
+            filters.prefetch_tables(hash, key);
+        }
+    }
+
+    /// Whether segment filters are all that is checked after the summary filter.
+    pub(crate) fn has_segment_filters(&self) -> bool {
+        let is_complete = self.coverage.is_complete() || planted!(BelievedUncovered);
+        is_complete && self.segment_filters.is_some()
+    }
+
+    /// False only for an absent key; `summary` is what the summary filter says.
+    #[inline(always)]
+    fn may_hold(&self, passed: bool, hash: KeyHash, key: &[u8]) -> bool {
+        let passed = match &self.coverage {
+            Coverage::Unknown => return true,
+            Coverage::Complete => passed,
+            Coverage::AllBut(uncovered) => passed || uncovered.may_contain(hash, key),
+        };
+        let filters = self.segment_filters.as_ref();
+        passed && filters.is_none_or(|filters| filters.may_contain(hash, key))
+    }
+
+    /// [`View::answer`] for up to [`CHUNK`] keys: false if the key is certainly absent. If
+    /// `believed`, keys that pass the summary filter are not checked against the segment filters.
+    pub(crate) fn check_many(
         &self,
         hasher: KeyHasher,
         keys: &[impl AsRef<[u8]>],
         maybe: &mut [bool],
-        believed: bool,
-    ) -> LetBy {
+        summary_only: bool,
+    ) -> PassCounts {
         if !self.is_known() {
             maybe.fill(true);
-            return LetBy::alike(keys.len());
+            return PassCounts::same(keys.len());
         }
-        let believed = believed && self.has_second_look();
-        let mut remixed = [KeyHash::new(0); CHUNK];
-        let remixed = &mut remixed[..keys.len()];
-        for (remixed, key) in remixed.iter_mut().zip(keys) {
-            *remixed = hasher.hash(key.as_ref()).remixed();
-            // At once: the lines come while the next keys are hashed.
-            self.summary.prefetch(*remixed);
+        let summary_only = summary_only && self.has_segment_filters();
+        let mut for_summary = [KeyHash::new(0); CHUNK];
+        let for_summary = &mut for_summary[..keys.len()];
+        for (for_summary, key) in for_summary.iter_mut().zip(keys) {
+            *for_summary = hasher.hash(key.as_ref()).for_summary();
+            // Prefetched at once: the lines arrive while the next keys are hashed.
+            self.summary.prefetch(*for_summary);
         }
-        let mut by_summary = 0;
-        let strides = remixed.chunks(STRIDE).zip(keys.chunks(STRIDE));
-        for ((remixed, keys), maybe) in strides.zip(maybe.chunks_mut(STRIDE)) {
-            self.summary.contains_prefetched(remixed, maybe);
-            let let_by = count(maybe);
-            by_summary += let_by;
-            if let_by > 0 && !believed {
-                self.prefetch_inventory(hasher, keys, maybe);
+        let mut summary_passed = 0;
+        let strides = for_summary.chunks(STRIDE).zip(keys.chunks(STRIDE));
+        for ((for_summary, keys), maybe) in strides.zip(maybe.chunks_mut(STRIDE)) {
+            self.summary.contains_prefetched(for_summary, maybe);
+            let passed = count(maybe);
+            summary_passed += passed;
+            if passed > 0 && !summary_only {
+                self.prefetch_passed(hasher, keys, maybe);
             }
         }
-        if believed || (by_summary == 0 && self.coverage.is_complete()) {
-            return LetBy::alike(by_summary);
+        if summary_only || (summary_passed == 0 && self.coverage.is_complete()) {
+            return PassCounts::same(summary_passed);
         }
-        self.look_again(hasher, keys, maybe);
-        LetBy {
-            by_summary,
-            in_the_end: count(maybe),
+        self.filter_again(hasher, keys, maybe);
+        PassCounts {
+            summary: summary_passed,
+            all_filters: count(maybe),
         }
     }
 
-    /// Asks the processor for what [`View::look_again`] will look at.
+    /// Prefetches what [`View::filter_again`] will probe.
     #[cold]
-    fn prefetch_inventory(&self, hasher: KeyHasher, keys: &[impl AsRef<[u8]>], maybe: &[bool]) {
-        if let Some(inventory) = &self.inventory {
+    fn prefetch_passed(&self, hasher: KeyHasher, keys: &[impl AsRef<[u8]>], maybe: &[bool]) {
+        if let Some(segment_filters) = &self.segment_filters {
             let found = keys.iter().zip(maybe).filter(|(_, maybe)| **maybe);
             let keys = found.map(|(key, _)| key.as_ref());
-            keys.for_each(|key| inventory.prefetch(hasher.hash(key), key));
+            keys.for_each(|key| segment_filters.prefetch(hasher.hash(key), key));
         }
     }
 
-    /// What else there is to say of keys of which the summary says `maybe`, or not. Few are *maybe* as a
-    /// rule, and no other key is hashed again.
-    fn look_again(&self, hasher: KeyHasher, keys: &[impl AsRef<[u8]>], maybe: &mut [bool]) {
+    /// Completes the answers of the summary filter: probes the segment filters for keys that are
+    /// `maybe`, and the filters of uncovered SSTs, if there are any, for all keys. Usually few keys
+    /// are *maybe*, and only they are hashed again.
+    fn filter_again(&self, hasher: KeyHasher, keys: &[impl AsRef<[u8]>], maybe: &mut [bool]) {
         let any_is_uncovered = !self.coverage.is_complete() && !planted!(ManyIgnoreUncovered);
         for (maybe, key) in maybe.iter_mut().zip(keys) {
             if *maybe || any_is_uncovered {
@@ -270,12 +271,12 @@ impl View {
         }
     }
 
-    /// Whether anything can be ruled out.
+    /// Whether any key can be proved absent.
     pub(crate) fn is_known(&self) -> bool {
         !matches!(self.coverage, Coverage::Unknown)
     }
 
-    /// How many live tables the summary does not speak for; `None` when that is not known.
+    /// How many live SSTs the summary filter does not cover; `None` if that is unknown.
     pub(crate) fn uncovered(&self) -> Option<usize> {
         match &self.coverage {
             Coverage::Unknown => None,
@@ -293,20 +294,20 @@ impl View {
     }
 }
 
-/// How many of several keys were let by.
+/// How many keys of a batch passed the filters.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct LetBy {
-    /// By the summary.
-    pub(crate) by_summary: usize,
-    /// By what was looked at after it as well.
-    pub(crate) in_the_end: usize,
+pub(crate) struct PassCounts {
+    /// Those that passed the summary filter.
+    pub(crate) summary: usize,
+    /// Those that also passed what was checked after it.
+    pub(crate) all_filters: usize,
 }
 
-impl LetBy {
-    fn alike(count: usize) -> Self {
+impl PassCounts {
+    fn same(count: usize) -> Self {
         Self {
-            by_summary: count,
-            in_the_end: count,
+            summary: count,
+            all_filters: count,
         }
     }
 }
@@ -323,11 +324,11 @@ mod tests {
     use crate::format::Source;
     use crate::hash::{HashId, Seed};
     use crate::math::Rate;
-    use crate::rocks::inventory::in_runs;
     use crate::rocks::range::KeyRange;
+    use crate::rocks::segment_filters::in_runs;
     use crate::segment::SealedFilter;
 
-    /// Look-ups ask whether coverage is complete before they ask for one line alone.
+    /// Lookups check that coverage is complete before they use the fast probe.
     #[test]
     fn coverage_of_all_but_none_is_complete() {
         assert!(Coverage::all_but(Vec::new()).is_complete());
@@ -337,10 +338,10 @@ mod tests {
         KeyHasher::new(HashId::Xxh3, Seed::from_bytes([4; 16]))
     }
 
-    /// Of an empty summary, beside tables without filters that span this.
+    /// A view of an empty summary filter beside SSTs without filters that have these ranges.
     fn view_beside(ranges: &[Option<KeyRange>]) -> View {
-        let summary = Scalable::new(hasher().imprint().remixed(), ScalableOptions::default());
-        let spanning = ranges.iter().map(|range| Spanning {
+        let summary = Scalable::new(hasher().imprint().for_summary(), ScalableOptions::default());
+        let spanning = ranges.iter().map(|range| WithRange {
             filter: None,
             range: range.as_ref(),
         });
@@ -350,39 +351,39 @@ mod tests {
         }
     }
 
-    /// The answer for a key alone, which is also that for the key among others.
+    /// The answer for a single key, which must equal that for the key in a batch.
     fn rules_out(view: &View, key: &[u8]) -> bool {
         let alone = view.answer(hasher().hash(key), key).is_absent();
         let mut maybe = [true; 2];
-        view.answer_many(hasher(), &[b"~", key], &mut maybe, false);
+        view.check_many(hasher(), &[b"~", key], &mut maybe, false);
         assert_eq!(maybe[1], !alone, "{key:?}");
         alone
     }
 
-    /// RocksDB tells tables and ranges in two calls; between them a table may be compacted away.
+    /// RocksDB lists SSTs and ranges in two calls; an SST may be compacted away in between.
     #[test]
     fn a_table_whose_range_is_not_known_may_hold_any_key() {
         assert!(!rules_out(&view_beside(&[None]), b"key"));
     }
 
-    /// It has no key of a table that it does not cover.
+    /// The summary filter has no key of an uncovered SST.
     #[test]
     fn a_summary_is_not_believed_beside_tables_that_it_does_not_cover() {
         let nothing = Chain::saturated(hasher().imprint());
         let filter = SealedFilter::new(nothing, 0, Rate::ONE_PERCENT, Source::TableCapture);
-        let table = Spanning {
+        let table = WithRange {
             filter: Arc::new(filter),
             range: None,
         };
         let tables = in_runs(vec![table]).unwrap();
         let view = View {
-            inventory: Some(Inventory::new(tables, Vec::new())),
+            segment_filters: Some(SegmentFilters::new(tables, Vec::new())),
             ..view_beside(&[None])
         };
         for believed in [false, true] {
             let mut maybe = [true];
-            let let_by = view.answer_many(hasher(), &[b"key"], &mut maybe, believed);
-            assert_eq!((maybe, let_by.in_the_end), ([true], 1));
+            let passed = view.check_many(hasher(), &[b"key"], &mut maybe, believed);
+            assert_eq!((maybe, passed.all_filters), ([true], 1));
         }
     }
 

@@ -1,4 +1,4 @@
-//! What can go wrong when a database is opened.
+//! Errors of open, maintenance and reports.
 
 use std::error::Error;
 use std::path::PathBuf;
@@ -7,121 +7,120 @@ use super::options::SieveOptions;
 use crate::math::Rate;
 use crate::segment::{IdentityError, SidecarError};
 
-/// A database or a column family could not be opened behind filters. No key was touched.
+/// A database or a column family could not be opened with filters. No key was touched.
 ///
-/// Its text says why, down to the last cause; [`source`](Error::source) gives the causes one by one.
+/// The text gives the reason with all its causes. [`source`](Error::source) gives the causes one by
+/// one.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// The options ask for something that filters over key bytes cannot serve, or that has not
-    /// been proved to work with them.
+    /// The options ask for something that filters over key bytes cannot serve, or that has not been
+    /// proved to work with them.
     #[error(
-        "column family {column:?} cannot be fronted: {reason}; any but the default one can be left out \
-         (`SieveOptions::leave_out`)"
+        "column family {cf_filter:?} cannot be fronted: {reason}; any but the default one can be left out \
+         (`SieveOptions::exclude_cfs`)"
     )]
     Unsupported {
         /// The column family.
-        column: String,
+        cf_filter: String,
         /// Why, and what to do.
         reason: String,
     },
-    /// No filter keeps such a rate.
-    #[error("no filter keeps the rate {0}; ask for {least} or more", least = SieveOptions::LEAST_RATE)]
+    /// The rate is below [`SieveOptions::LEAST_RATE`].
+    #[error("no filter keeps the rate {0}; set {least} or more", least = SieveOptions::LEAST_RATE)]
     Rate(Rate),
-    /// A database is a folder.
-    #[error("cannot open {}: it is a file, and a database is a folder", path.display())]
+    /// The path is a file, and a database is a folder.
+    #[error("cannot open {}: it is a file; give the folder of a database", path.display())]
     IsAFile {
-        /// What is no folder.
+        /// The path.
         path: PathBuf,
     },
-    /// RocksDB did not open the database.
+    /// RocksDB could not open the database.
     #[error("RocksDB cannot open {}: {source}", path.display())]
     Engine {
-        /// The database.
+        /// The path of the database.
         path: PathBuf,
-        /// What RocksDB says.
+        /// RocksDB's error.
         source: rocksdb::Error,
     },
-    /// RocksDB did not create the column family.
-    #[error("RocksDB cannot create column family {column:?}: {source}")]
+    /// RocksDB could not create the column family.
+    #[error("RocksDB cannot create column family {cf_filter:?}: {source}")]
     Create {
         /// The column family.
-        column: String,
-        /// What RocksDB says.
+        cf_filter: String,
+        /// RocksDB's error.
         source: rocksdb::Error,
     },
     /// The folder of filters cannot be used.
     #[error("cannot use the filter folder: {}", with_causes(.0))]
     Folder(#[source] Box<SidecarError>),
-    /// Who the database is cannot be read or written down.
-    #[error("cannot use the identity of the filters: {}", with_causes(.0))]
+    /// The identity of the database cannot be read or written.
+    #[error("cannot read or write the identity of the filters: {}", with_causes(.0))]
     Identity(#[source] Box<IdentityError>),
-    /// This RocksDB is not the one that the plugin was built for.
+    /// This is not the RocksDB that the plugin was built for.
     #[error(
-        "the private layout of this RocksDB is not the one that lsm-sieve was built for; build \
-         with exactly the versions of `rocksdb` and `librocksdb-sys` that its Cargo.toml names"
+        "this RocksDB does not have the private layout that lsm-sieve was built for; build with \
+         exactly the versions of `rocksdb` and `librocksdb-sys` that its Cargo.toml names"
     )]
     Layout,
-    /// A hook was installed and does not fire.
+    /// A hook was installed but does not fire.
     #[error(
         "{what} does not fire: RocksDB was built from other sources than lsm-sieve expects; build \
          with exactly the versions of `rocksdb` and `librocksdb-sys` that its Cargo.toml names"
     )]
     HooksSilent {
-        /// Which one.
+        /// The hook.
         what: &'static str,
     },
-    /// The scratch database of the self-check could not be used.
-    #[error(
-        "RocksDB cannot make a temporary database, which the self-check of the hooks needs: {0}"
-    )]
+    /// The self-check could not use its scratch database.
+    #[error("RocksDB cannot create the in-memory database for the self-check of the hooks: {0}")]
     Probe(#[source] rocksdb::Error),
-    /// The upkeep thread could not be started.
-    #[error("cannot start the upkeep thread: {0}")]
+    /// The maintenance thread could not be started.
+    #[error("cannot start the maintenance thread: {0}")]
     Thread(#[source] std::io::Error),
 }
 
-/// The state of the filters could not be told.
+/// The state of the filters could not be reported.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum InspectError {
-    /// RocksDB could not list the tables of a column family.
-    #[error("cannot list the live tables of column family {column:?}: {reason}")]
+    /// RocksDB could not list the SSTs of a column family.
+    #[error("cannot list the live SSTs of column family {cf_filter:?}: {reason}")]
     List {
         /// The column family.
-        column: String,
-        /// What RocksDB says.
+        cf_filter: String,
+        /// RocksDB's error.
         reason: String,
     },
-    /// RocksDB could not read the keys of a table.
+    /// RocksDB could not read the keys of an SST.
     #[error("cannot read the keys of {path}: {reason}")]
     Read {
-        /// The table's file.
+        /// The file of the SST.
         path: String,
-        /// What RocksDB says.
+        /// RocksDB's error.
         reason: String,
     },
-    /// A table gave another number of entries than it says it holds.
+    /// An SST does not have the number of entries that its properties give.
     #[error("{path} holds {expected} entries but {found} were read")]
     Miscount {
-        /// The table's file.
+        /// The file of the SST.
         path: String,
-        /// The entries that it says it holds.
+        /// The entries by its properties.
         expected: u64,
-        /// Those that were read.
+        /// The entries that were read.
         found: u64,
     },
-    /// Whoever was asked whether to go on said no.
+    /// The caller's callback stopped the work.
     #[error("stopped before all was checked; nothing was changed")]
     Stopped,
 }
 
-/// Upkeep could not finish what it was asked for; what may come right it tries again by itself.
+/// A maintenance run could not finish. Transient failures are retried automatically.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("upkeep did not finish, and tries again what may come right: {0}")]
-pub struct UpkeepFailed(pub(crate) String);
+#[error("maintenance did not finish: {0}; transient failures are retried automatically")]
+pub struct MaintenanceError(pub(crate) String);
 
-/// An error, and what caused it, down to the last.
+/// The text of an error with all its causes.
 pub(super) fn with_causes(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

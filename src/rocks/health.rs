@@ -1,92 +1,98 @@
-//! How the filters are, in figures that cost next to nothing: for a dashboard.
+//! Health of the filters: cheap figures for a dashboard.
 
-use super::column::Column;
+use super::cf_filter::CfFilter;
 use super::{FilterMemory, SieveDb};
 use crate::math::{Bits, Items};
 use crate::planted::planted;
 use crate::stats::Stats;
 
-/// The state of all filters at a glance. It is told without reading a filter or a table, so it may be
-/// asked every second; [`SieveDb::inspect`] reads them all, and says more.
+/// The state of all filters. Reads no filter and no SST, so it may be called every second.
+/// [`SieveDb::inspect`] reads them all and reports more.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Health {
-    /// What the filters take, those that memtables feed and those of all SSTs, and their fronts.
+    /// Memory of the summary, memtable and segment filters, and of the objects around them.
     pub memory: FilterMemory,
-    /// The most that all of it may be, if that is set.
+    /// The memory budget, if it is set.
     pub budget: Option<Bits>,
-    /// Segments that are known: the live SSTs, those that are being written, and a few that went a moment ago.
+    /// Known segments: live SSTs, SSTs that are being written, and a few that were removed just
+    /// now.
     pub known_segments: usize,
-    /// Whether an audit refuted a filter: nothing is ruled out until the database is opened again.
-    pub refuted: bool,
-    /// One for each column family.
-    pub families: Vec<FamilyHealth>,
+    /// Whether an audit found a false negative. If so, no key is answered absent until the database
+    /// is opened again.
+    pub false_negatives: bool,
+    /// One entry per column family.
+    pub cfs: Vec<CfHealth>,
 }
 
-/// The state of one column family's front.
+/// The state of one column family's filters.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct FamilyHealth {
-    /// Its name.
+pub struct CfHealth {
+    /// The column family's name.
     pub name: String,
-    /// Distinct keys of the summary.
+    /// Distinct keys of the summary filter.
     pub keys: Items,
-    /// Stages that the summary has grown to; one when it was just consolidated.
+    /// Stages of the summary filter; one right after a consolidation.
     pub stages: usize,
-    /// What the summary and the filters of the latest memtables take.
+    /// Memory of the summary filter and of the newest memtable filters.
     pub memory: Bits,
-    /// What the front takes beside filters: counters, lists of tables, and the objects of its hooks.
-    pub front: Bits,
-    /// The chance that the summary lets an absent key by, computed from its keys; 1 where the budget
-    /// has no room for it.
+    /// Memory beside the filters: counters, lists of SSTs, and the objects of the hooks.
+    pub overhead: Bits,
+    /// The summary filter's false-positive rate, computed from its keys; 1 if the budget has no
+    /// room for it.
     pub predicted_rate: f64,
-    /// Live tables that the summary does not speak for; `None`: not known, and nothing is ruled out.
+    /// Live SSTs that the summary filter does not cover. `None` if unknown; then no key is answered
+    /// absent.
     pub uncovered: Option<usize>,
-    /// How many of these stay so until they are compacted: they are from a RocksDB before 6.24, which wrote no
-    /// id to bind filters to, and this is a secondary or is open to read only. Else a file is known by its name
-    /// for as long as the database is open.
+    /// How many of these stay uncovered until they are compacted. They are from a RocksDB before
+    /// 6.24, which wrote no id to bind filters to, and this is a secondary or open for reading
+    /// only. Otherwise such an SST is known by its file name while the database is open.
     pub without_id: usize,
-    /// Whether the tables' filters are asked where the summary says *maybe*.
-    pub looks_twice: bool,
-    /// What the filters did so far.
+    /// Whether the segment filters are checked after a *maybe* of the summary filter.
+    pub asks_segment_filters: bool,
+    /// The counters of these filters.
     pub stats: Stats,
 }
 
 impl SieveDb {
-    /// The state of all filters at a glance.
+    /// The state of all filters, from cheap figures.
     pub fn health(&self) -> Health {
-        let columns = self.columns().all();
+        let cf_filters = self.cf_filters().all();
         if planted!(HealthWakes) {
-            columns.iter().for_each(|column| column.wake());
+            cf_filters.iter().for_each(|cf_filter| cf_filter.wake());
         }
-        let families: Vec<_> = columns.iter().map(|column| column.health()).collect();
+        let cfs: Vec<_> = cf_filters
+            .iter()
+            .map(|cf_filter| cf_filter.health())
+            .collect();
         Health {
             memory: FilterMemory {
-                summary: families.iter().map(|family| family.memory).sum(),
+                summary: cfs.iter().map(|cf| cf.memory).sum(),
                 segments: self.registry().size(),
-                fronts: families.iter().map(|family| family.front).sum(),
+                overhead: cfs.iter().map(|cf| cf.overhead).sum(),
             },
             budget: self.budget(),
             known_segments: self.registry().count(),
-            refuted: self.refutation().is_some(),
-            families,
+            false_negatives: self.false_negative().is_some(),
+            cfs,
         }
     }
 }
 
-impl Column {
-    fn health(&self) -> FamilyHealth {
+impl CfFilter {
+    fn health(&self) -> CfHealth {
         let view = self.view();
-        FamilyHealth {
+        CfHealth {
             name: self.name().to_owned(),
             keys: view.summary.items(),
             stages: view.summary.stages(),
             memory: self.size(),
-            front: self.size_beside_filters(),
+            overhead: self.size_beside_filters(),
             predicted_rate: view.summary.predicted_rate(),
             uncovered: view.uncovered(),
             without_id: view.without_id(),
-            looks_twice: view.inventory.is_some(),
+            asks_segment_filters: view.segment_filters.is_some(),
             stats: self.stats(),
         }
     }
@@ -121,60 +127,59 @@ mod tests {
             db.put_cf(&users, key.to_be_bytes(), b"value").unwrap();
         }
         db.flush_cf(&users).unwrap();
-        assert!(db.wait_until_covered(LIMIT) && db.wait_until_known(LIMIT));
+        assert!(db.wait_until_complete(LIMIT) && db.wait_for_maintenance(LIMIT));
         assert!(db.get_cf(&users, b"absent").unwrap().is_none());
 
         let (health, inspection) = (db.health(), db.inspect().unwrap());
-        assert_eq!((health.budget, health.refuted), (Some(budget), false));
+        assert_eq!(
+            (health.budget, health.false_negatives),
+            (Some(budget), false)
+        );
         let filters = inspection
-            .columns
+            .cfs
             .iter()
-            .flat_map(|column| &column.segments);
+            .flat_map(|cf_filter| &cf_filter.segments);
         let bits = filters.filter_map(|segment| Some(segment.filter.as_ref()?.bits));
         assert_eq!(health.memory.segments.get(), bits.sum::<u64>());
         assert!(health.memory.segments.get() > 0);
-        let memory: u64 = health
-            .families
-            .iter()
-            .map(|family| family.memory.get())
-            .sum();
+        let memory: u64 = health.cfs.iter().map(|cf| cf.memory.get()).sum();
         assert_eq!(health.memory.summary.get(), memory);
 
-        let column = &inspection.columns[1];
-        let family = &health.families[1];
-        assert_eq!((&*family.name, &*column.name), ("users", "users"));
-        assert!(family.memory.get() >= column.summary.bits);
-        assert_eq!(family.keys.get(), column.summary.keys);
-        assert_eq!(family.stages, column.summary.stages);
-        assert_eq!(family.predicted_rate, column.summary.predicted_rate);
-        assert_eq!(family.uncovered, Some(0));
-        assert!(family.looks_twice);
-        assert_eq!(family.stats.lookups(), 1);
+        let cf_filter = &inspection.cfs[1];
+        let cf = &health.cfs[1];
+        assert_eq!((&*cf.name, &*cf_filter.name), ("users", "users"));
+        assert!(cf.memory.get() >= cf_filter.summary.bits);
+        assert_eq!(cf.keys.get(), cf_filter.summary.keys);
+        assert_eq!(cf.stages, cf_filter.summary.stages);
+        assert_eq!(cf.predicted_rate, cf_filter.summary.predicted_rate);
+        assert_eq!(cf.uncovered, Some(0));
+        assert!(cf.asks_segment_filters);
+        assert_eq!(cf.stats.lookups(), 1);
     }
 
-    /// Else whoever watches would hide that a wake-up was forgotten.
+    /// Otherwise a caller that polls would hide a forgotten wakeup.
     #[test]
     fn reports_wake_nothing() {
         let home = tempfile::tempdir().unwrap();
         let db = open(home.path(), &SieveOptions::default());
         db.put(b"key", b"value").unwrap();
-        let bell = db.shared_bell();
+        let wakeup = db.shared_wakeup();
         let at_rest = || {
-            let passes = bell.passes();
+            let passes = wakeup.passes();
             std::thread::sleep(Duration::from_millis(1_500));
-            bell.passes() == passes
+            wakeup.passes() == passes
         };
         while !at_rest() {}
-        let passes = bell.passes();
+        let passes = wakeup.passes();
         let began = Instant::now();
         while began.elapsed() < Duration::from_millis(300) {
-            assert_eq!(db.health().families.len(), 2);
+            assert_eq!(db.health().cfs.len(), 2);
             let _ = (db.stats(), db.stats_cf("users"), db.scrubbed());
-            assert!(!db.answer(b"key").is_absent());
-            assert_eq!(db.inspect().unwrap().columns.len(), 2);
-            assert_eq!(db.refutation(), None);
+            assert!(!db.filter_answer(b"key").is_absent());
+            assert_eq!(db.inspect().unwrap().cfs.len(), 2);
+            assert_eq!(db.false_negative(), None);
         }
-        assert_eq!(bell.passes(), passes);
+        assert_eq!(wakeup.passes(), passes);
     }
 
     #[test]
@@ -184,8 +189,8 @@ mod tests {
         let db = open(home.path(), &sieve);
         let none = db.health();
         assert_eq!(none.memory.summary, Bits::new(0));
-        assert_eq!(none.families[0].predicted_rate, 1.0);
-        db.columns().all()[0].give_up();
-        assert_eq!(db.health().families[0].uncovered, None);
+        assert_eq!(none.cfs[0].predicted_rate, 1.0);
+        db.cf_filters().all()[0].disable();
+        assert_eq!(db.health().cfs[0].uncovered, None);
     }
 }

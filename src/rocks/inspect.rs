@@ -1,11 +1,11 @@
-//! What there is: the state of every filter.
+//! Inspection: reads every filter and reports its state.
 
 use std::collections::HashSet;
 
 use super::SieveDb;
-use super::audit::Refutation;
+use super::audit::FalseNegative;
 use super::bound;
-use super::column::Column;
+use super::cf_filter::CfFilter;
 use super::error::InspectError;
 use super::ffi::{self, LiveTable};
 use super::planning::FilterPlan;
@@ -16,59 +16,61 @@ use crate::hash::KeyHash;
 use crate::math::{Bits, Items, Rate, growth};
 use crate::segment::{SealedFilter, SegmentId};
 
-/// Random hashes that a filter is asked for its observed rate.
+/// Random hashes that a filter is probed with to measure its rate.
 const SAMPLE: u64 = 100_000;
 
 /// The state of all filters of a database.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Inspection {
-    /// One report a column family.
-    pub columns: Vec<ColumnReport>,
-    /// What ended the trust in the filters, if an audit did since the database was opened.
-    pub refutation: Option<Refutation>,
-    /// Runs that ended in a refutation: each left an `identity.void-` file beside the filters.
-    pub refuted_runs: usize,
-    /// What scrubbing has read and found since then.
+    /// One report per column family.
+    pub cfs: Vec<CfReport>,
+    /// The false negative that an audit found since the open, if any; it ended the trust in the
+    /// filters.
+    pub false_negative: Option<FalseNegative>,
+    /// Runs that ended with a false negative: each left an `identity.void-` file beside the
+    /// filters.
+    pub distrusted_runs: usize,
+    /// What scrubbing has read and found since the open.
     pub scrubbed: Scrubbed,
 }
 
 /// The state of one column family's filters.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct ColumnReport {
-    /// Its name.
+pub struct CfReport {
+    /// The column family's name.
     pub name: String,
-    /// The filter over all its keys.
+    /// The summary filter.
     pub summary: FilterReport,
-    /// Live tables that the summary does not speak for; `None`: not known yet.
+    /// Live SSTs that the summary filter does not cover; `None` if not known yet.
     pub uncovered: Option<usize>,
-    /// Its live tables.
+    /// Its live SSTs.
     pub segments: Vec<SegmentReport>,
 }
 
-/// The state of one table's filter.
+/// The state of one SST's segment filter.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SegmentReport {
-    /// The identity that binds filter and table; `None` for tables older than RocksDB 6.24, whose filters are
+    /// The id that binds filter and SST. `None` for SSTs older than RocksDB 6.24, whose filters are
     /// not stored.
     pub id: Option<SegmentId>,
-    /// The table's file.
+    /// The SST's file.
     pub file: String,
-    /// Its level; `None` when it was compacted away meanwhile.
+    /// The SST's level; `None` if it was compacted away meanwhile.
     pub level: Option<u32>,
-    /// Raw entries of the table.
+    /// Raw entries of the SST.
     pub entries: u64,
-    /// Whether the summary speaks for the table.
+    /// Whether the summary filter covers the SST.
     pub covered: bool,
-    /// Whether RocksDB itself asks this filter: the table was built with the plugin.
+    /// Whether RocksDB itself probes this filter, because the SST was written with the plugin.
     pub consulted: bool,
     /// Whether its sidecar is on disk.
     pub saved: bool,
-    /// The filter, if there is one; without, every key may be in the table.
+    /// The filter, if there is one. Without it, any key may be in the SST.
     pub filter: Option<FilterReport>,
-    /// What upkeep makes of it; `None` where no filter is wanted.
+    /// What maintenance will do with it; `None` if no segment filter is wanted.
     pub decision: Option<FilterPlan>,
 }
 
@@ -82,54 +84,54 @@ pub struct FilterReport {
     pub stages: usize,
     /// Bits of all stages.
     pub bits: u64,
-    /// Bits a key.
+    /// Bits per key.
     pub bits_per_key: f64,
-    /// Share of bits that are set.
+    /// The fill ratio: share of bits that are set.
     pub fill: f64,
-    /// Rate computed from the keys.
+    /// The false-positive rate computed from the keys.
     pub predicted_rate: f64,
-    /// Rate measured with random hashes.
+    /// The false-positive rate measured with random hashes.
     pub observed_rate: f64,
-    /// Rate asked for.
+    /// The configured false-positive rate.
     pub promised_rate: f64,
-    /// Where the keys came from.
+    /// Where its keys came from.
     pub source: String,
 }
 
 impl SieveDb {
-    /// The state of every filter.
+    /// Reads and reports the state of every filter.
     ///
     /// # Errors
-    /// When RocksDB cannot list its tables.
+    /// If RocksDB cannot list its SSTs.
     pub fn inspect(&self) -> Result<Inspection, InspectError> {
-        let columns = self.columns().all();
-        let columns = columns
+        let cfs = self.cf_filters().all();
+        let cfs = cfs
             .iter()
-            .map(|column| self.report(column))
+            .map(|cf_filter| self.report(cf_filter))
             .collect::<Result<_, _>>()?;
         Ok(Inspection {
-            columns,
-            refutation: self.refutation(),
-            refuted_runs: self.shelf().disowned(),
+            cfs,
+            false_negative: self.false_negative(),
+            distrusted_runs: self.filter_store().distrusted_runs(),
             scrubbed: self.scrubbed(),
         })
     }
 
-    fn report(&self, column: &Column) -> Result<ColumnReport, InspectError> {
-        let view = column.view();
-        let covers = column.covers();
-        // Not a copy: a summary may be large.
+    fn report(&self, cf_filter: &CfFilter) -> Result<CfReport, InspectError> {
+        let view = cf_filter.view();
+        let covered = cf_filter.covered();
+        // Not a copy: a summary filter may be large.
         let saturated = Chain::saturated(view.summary.imprint());
-        let stages = view.summary.complete_stages();
+        let stages = view.summary.all_stages();
         let stages = stages.unwrap_or_else(|| saturated.stages().iter().collect());
-        let promised = self.columns().summary_rate();
-        let tables = self.tables(column)?;
+        let promised = self.cf_filters().summary_rate();
+        let tables = self.tables(cf_filter)?;
         let segments = tables
             .iter()
-            .map(|table| self.report_table(column, table, &covers))
+            .map(|table| self.report_table(cf_filter, table, &covered))
             .collect();
-        Ok(ColumnReport {
-            name: column.name().to_owned(),
+        Ok(CfReport {
+            name: cf_filter.name().to_owned(),
             summary: FilterReport::of(&stages, promised, Source::Snapshot),
             uncovered: view.uncovered(),
             segments,
@@ -138,9 +140,9 @@ impl SieveDb {
 
     fn report_table(
         &self,
-        column: &Column,
+        cf_filter: &CfFilter,
         table: &LiveTable,
-        covers: &HashSet<SegmentId>,
+        covered: &HashSet<SegmentId>,
     ) -> SegmentReport {
         let id = table.id();
         let segment = id.and_then(|id| self.registry().get(id));
@@ -150,10 +152,10 @@ impl SieveDb {
             file: table.path.clone(),
             level: table.level,
             entries: table.entries,
-            covered: id.is_some_and(|id| covers.contains(&id)),
+            covered: id.is_some_and(|id| covered.contains(&id)),
             consulted: table.captured.is_some(),
             saved: segment.is_some_and(|segment| segment.is_saved()),
-            decision: self.decision(column, table, filter.as_deref()),
+            decision: self.decision(cf_filter, table, filter.as_deref()),
             filter: filter.map(|filter| {
                 let stages: Vec<&Stage> = filter.chain.stages().iter().collect();
                 FilterReport::of(&stages, filter.rate, filter.source)
@@ -163,27 +165,27 @@ impl SieveDb {
 
     fn decision(
         &self,
-        column: &Column,
+        cf_filter: &CfFilter,
         table: &LiveTable,
         filter: Option<&SealedFilter>,
     ) -> Option<FilterPlan> {
-        let (rate, _) = column.segment_rate().zip(table.id())?;
+        let (rate, _) = cf_filter.segment_rate().zip(table.id())?;
         let own = filter.map(|filter| filter.chain.size());
         let needed = self.segment_size(Items::new(table.entries), rate);
         let room = || self.room(own.unwrap_or_default());
         Some(FilterPlan::of(filter, rate, needed, room))
     }
 
-    /// The live tables of a front's family; none when that is gone.
-    pub(super) fn tables(&self, column: &Column) -> Result<Vec<LiveTable>, InspectError> {
-        match bound::family(column, self.engine()) {
+    /// The live SSTs of a column family; none if it is gone.
+    pub(super) fn tables(&self, cf_filter: &CfFilter) -> Result<Vec<LiveTable>, InspectError> {
+        match bound::cf(cf_filter, self.engine()) {
             Some(handle) => {
                 let listed = ffi::live_tables(&handle).map_err(|reason| InspectError::List {
-                    column: column.name().to_owned(),
+                    cf_filter: cf_filter.name().to_owned(),
                     reason,
                 });
                 let mut tables = listed?;
-                column.instance_ids().recall(&mut tables);
+                cf_filter.instance_ids().recall(&mut tables);
                 Ok(tables)
             }
             None => Ok(Vec::new()),
@@ -211,8 +213,8 @@ impl FilterReport {
     }
 }
 
-/// The share of random hashes that a filter does not rule out. A hash is uniform, so a random one
-/// stands for an absent key.
+/// The share of random hashes that pass a filter. Hashes are uniform, so a random one stands for an
+/// absent key.
 fn observed_rate(may_contain: impl Fn(KeyHash) -> bool) -> f64 {
     // The golden-ratio sequence: evenly spread and the same in each run.
     let hash = |i: u64| KeyHash::new(i.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ i.rotate_left(32));
@@ -220,7 +222,7 @@ fn observed_rate(may_contain: impl Fn(KeyHash) -> bool) -> f64 {
     matches as f64 / SAMPLE as f64
 }
 
-/// The share of set bits; none are in no stage.
+/// The share of set bits; 0 without stages.
 fn fill_of(stages: &[&Stage]) -> f64 {
     let bits_of = |stage: &Stage| stage.size().get() as f64;
     let set: f64 = stages
@@ -238,8 +240,8 @@ mod tests {
     use super::*;
     use crate::SieveOptions;
 
-    /// Tables were looked up by the family's name alone: until upkeep had noticed, those of the new
-    /// family were listed and checked as the old one's.
+    /// SSTs used to be looked up by the column family's name alone. Until maintenance noticed,
+    /// those of a new column family were listed and checked as the old one's.
     #[test]
     fn the_tables_of_a_family_made_again_behind_our_back_are_not_the_old_ones() {
         let home = tempfile::tempdir().unwrap();
@@ -248,20 +250,23 @@ mod tests {
         options.create_missing_column_families(true);
         let sieve = SieveOptions::default();
         let db = SieveDb::open_cf(&options, &sieve, home.path(), ["again"]).unwrap();
-        let fronts = db.columns().all();
-        let front = fronts.iter().find(|front| front.name() == "again").unwrap();
+        let filters = db.cf_filters().all();
+        let cf_filter = filters
+            .iter()
+            .find(|cf_filter| cf_filter.name() == "again")
+            .unwrap();
         let write = || {
-            let family = db.cf_handle("again").unwrap();
-            db.put_cf(&family, b"key", b"value").unwrap();
-            db.flush_cf(&family).unwrap();
+            let cf = db.cf_handle("again").unwrap();
+            db.put_cf(&cf, b"key", b"value").unwrap();
+            db.flush_cf(&cf).unwrap();
         };
         write();
-        assert_eq!(db.tables(front).unwrap().len(), 1);
-        db.with_engine(|engine| {
+        assert_eq!(db.tables(cf_filter).unwrap().len(), 1);
+        db.with_engine_untracked(|engine| {
             engine.drop_cf("again").unwrap();
             engine.create_cf("again", &options).unwrap();
         });
         write();
-        assert!(db.tables(front).unwrap().is_empty());
+        assert!(db.tables(cf_filter).unwrap().is_empty());
     }
 }

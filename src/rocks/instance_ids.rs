@@ -1,13 +1,14 @@
-//! Ids of SSTs that carry none: those of a RocksDB before 6.24, whose properties lack what a unique id is
-//! made of.
+//! Ids of SSTs that carry none. They were written by a RocksDB before 6.24, and their properties
+//! lack the parts of a unique id.
 //!
-//! Such an SST is bound by its file, for as long as the database is open and no longer. While a database is
-//! open to be written, RocksDB 11.8.1 gives no number twice: `VersionSet::next_file_number_` only grows, by
-//! `NewFileNumber` and `FetchAddFileNumber`; what stores another value runs while the database opens. So a file
-//! that is live has the contents that it had when it was listed first. After a crash a number may come back
-//! with other contents: ids are random, and none is stored. The next open reads such an SST once more.
+//! Such an SST is identified by its file, but only while the database is open. While a database is
+//! open to be written, RocksDB 11.8.1 uses no file number twice: `VersionSet::next_file_number_`
+//! only grows, by `NewFileNumber` and `FetchAddFileNumber`, and code that stores another value runs
+//! only during open. So a live file has the contents that it had when it was listed first. After a
+//! crash a number may come back with other contents. Therefore these ids are random and never
+//! stored, and the next open reads such an SST again.
 //!
-//! A secondary has none of these ids: the numbers that it sees are given by another process, which may crash.
+//! A secondary gives none of these ids: another process assigns the file numbers, and it may crash.
 
 use std::collections::{HashMap, HashSet};
 
@@ -16,12 +17,12 @@ use crate::planted::planted;
 use crate::segment::SegmentId;
 use crate::sync::{Mutex, unpoisoned};
 
-/// Those of one column family, by the paths of the files.
+/// The ids of one column family, by the paths of the files.
 #[derive(Debug, Default)]
 pub(crate) struct InstanceIds(Mutex<HashMap<String, SegmentId>>);
 
 impl InstanceIds {
-    /// Gives each of these SSTs an id that has none. They are all that are live: what is not among them is
+    /// Gives an id to each of these SSTs that has none. `tables` are all live SSTs; others are
     /// forgotten.
     pub(crate) fn assign(&self, tables: &mut [LiveTable]) {
         let mut ids = unpoisoned(self.0.lock());
@@ -34,7 +35,7 @@ impl InstanceIds {
         *ids = live;
     }
 
-    /// Tells the ids of these SSTs that were given before.
+    /// Sets the ids of these SSTs that were given before.
     pub(crate) fn recall(&self, tables: &mut [LiveTable]) {
         let ids = unpoisoned(self.0.lock());
         for table in tables.iter_mut().filter(|table| table.has_no_id()) {
@@ -42,7 +43,7 @@ impl InstanceIds {
         }
     }
 
-    /// Takes them out of what is to be stored.
+    /// Removes them from what is to be stored.
     pub(crate) fn remove_from(&self, ids: &mut HashSet<SegmentId>) {
         if planted!(NumberBindsForEver) {
             return;
@@ -53,15 +54,17 @@ impl InstanceIds {
     }
 }
 
-/// `None` where the system has no randomness to give: the SST then stays uncovered.
+/// `None` if the system has no randomness: the SST then stays uncovered.
 fn new_id(path: &str) -> Option<SegmentId> {
     if planted!(OldTablesUnbound) {
         return None;
     }
     if planted!(NumberBindsForEver) {
         let mut bytes = [0; 16];
-        let name = path.bytes().rev().zip(&mut bytes);
-        name.for_each(|(byte, to)| *to = byte);
+        let name = path.rsplit('/').next().unwrap_or(path);
+        name.bytes()
+            .zip(&mut bytes)
+            .for_each(|(byte, to)| *to = byte);
         return Some(SegmentId::from_bytes(bytes));
     }
     SegmentId::random().ok()
@@ -109,9 +112,9 @@ mod tests {
         given.assign(&mut two);
         assert_eq!((two[0].id(), two[0].lasting_id()), (Some(own), Some(own)));
         assert_eq!(two[1].lasting_id(), None);
-        let mut covers: HashSet<_> = two.iter().filter_map(LiveTable::id).collect();
-        assert_eq!(covers.len(), 2);
-        given.remove_from(&mut covers);
-        assert_eq!(covers, HashSet::from([own]));
+        let mut covered: HashSet<_> = two.iter().filter_map(LiveTable::id).collect();
+        assert_eq!(covered.len(), 2);
+        given.remove_from(&mut covered);
+        assert_eq!(covered, HashSet::from([own]));
     }
 }

@@ -1,39 +1,40 @@
-//! What hears of the events of a database: of the flushes, compactions and ingestions of all its families.
+//! The event listener of a database: flushes, compactions and ingestions in all its column
+//! families.
 
 use std::sync::Arc;
 
-use super::bell::Bell;
-use super::columns::Columns;
+use super::cf_filters::CfFilters;
+use super::wakeup::Wakeup;
 use crate::planted::planted;
 
 /// The one listener of a database.
 #[derive(Debug)]
 pub(crate) struct Listener {
-    bell: Arc<Bell>,
-    columns: Arc<Columns>,
+    wakeup: Arc<Wakeup>,
+    cf_filters: Arc<CfFilters>,
 }
 
 impl Listener {
-    /// One that wakes upkeep, and tells these fronts of what is ingested.
-    pub(crate) fn new(bell: Arc<Bell>, columns: Arc<Columns>) -> Self {
-        Self { bell, columns }
+    /// A listener that wakes maintenance, and reports ingestions to these filters.
+    pub(crate) fn new(wakeup: Arc<Wakeup>, cf_filters: Arc<CfFilters>) -> Self {
+        Self { wakeup, cf_filters }
     }
 
     pub(crate) fn engine_changed(&self) {
-        self.bell.ring();
+        self.wakeup.notify();
     }
 
-    /// Keys came into the families with this name past their memtables. Only what an ingestion into the bare
-    /// engine brings is news.
-    pub(crate) fn keys_ingested(&self, family: &[u8]) {
+    /// External writes went into the column families with this name. They were not announced only
+    /// if the file was ingested through the bare engine.
+    pub(crate) fn keys_ingested(&self, cf: &[u8]) {
         if planted!(IngestionUnheard) {
             return;
         }
-        let fronts = self.columns.all();
-        let concerned = fronts
+        let filters = self.cf_filters.all();
+        let concerned = filters
             .iter()
-            .filter(|front| front.name().as_bytes() == family);
-        concerned.for_each(|front| front.foreign_keys_arrived());
+            .filter(|cf_filter| cf_filter.name().as_bytes() == cf);
+        concerned.for_each(|cf_filter| cf_filter.external_writes_happened());
     }
 }
 
@@ -47,7 +48,7 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_secs(60);
 
-    /// Nobody announces those: not `SieveDb`, and not whoever borrowed the engine from it.
+    /// These are announced neither by `SieveDb` nor by the caller that borrowed the engine.
     #[test]
     fn families_hear_of_ingestions_into_the_bare_engine() {
         let home = tempfile::tempdir().unwrap();
@@ -58,24 +59,24 @@ mod tests {
         let db = SieveDb::open_cf(&options, &sieve, path, ["early"]).unwrap();
         db.create_cf("late", &options).unwrap();
         for name in [DEFAULT_COLUMN_FAMILY_NAME, "early", "late"] {
-            assert!(db.wait_until_covered(PATIENCE));
-            let family = db.cf_handle(name).unwrap();
-            assert!(db.answer_cf(&family, name).is_absent());
+            assert!(db.wait_until_complete(PATIENCE));
+            let cf = db.cf_handle(name).unwrap();
+            assert!(db.filter_answer_cf(&cf, name).is_absent());
             let file = home.path().join(name);
             let mut writer = SstFileWriter::create(&options);
             writer.open(&file).unwrap();
             writer.put(name, b"ingested").unwrap();
             writer.finish().unwrap();
-            let ingested = db.engine().ingest_external_file_cf(&family, vec![&file]);
+            let ingested = db.engine().ingest_external_file_cf(&cf, vec![&file]);
             ingested.unwrap();
-            assert!(!db.answer_cf(&family, name).is_absent(), "{name}");
-            // The others hear nothing.
+            assert!(!db.filter_answer_cf(&cf, name).is_absent(), "{name}");
+            // The others get no event.
             let heard = db
-                .columns()
+                .cf_filters()
                 .all()
                 .into_iter()
-                .filter(|front| !front.is_settled());
-            let heard: Vec<_> = heard.map(|front| front.name().to_owned()).collect();
+                .filter(|cf_filter| !cf_filter.is_complete_by_construction());
+            let heard: Vec<_> = heard.map(|cf_filter| cf_filter.name().to_owned()).collect();
             assert!(heard.iter().all(|heard| heard == name), "{heard:?}");
         }
     }

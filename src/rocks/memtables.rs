@@ -1,10 +1,10 @@
-//! What memtables feed: the filters of their generation.
+//! The filters that memtables feed.
 
 use std::sync::{Arc, Weak};
 
-use super::column::Column;
-use super::inventory;
+use super::cf_filter::CfFilter;
 use super::options::SieveOptions;
+use super::segment_filters;
 use crate::filter::{Scalable, ScalableOptions};
 use crate::hash::{KeyHash, KeyHasher};
 use crate::math::Bits;
@@ -12,43 +12,44 @@ use crate::planted::planted;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{Mutex, unpoisoned};
 
-/// The filters that one generation of memtables feeds: summaries, and one of its own.
+/// The filters that a group of memtables feeds: summary filters, and one memtable filter.
 ///
-/// A memtable takes the column's target when its first key arrives and feeds it until it is flushed. So once
-/// a new target is named and the column flushed, no memtable feeds only the old one.
+/// A memtable binds the current filter set when its first key arrives, and feeds it until it is
+/// flushed. So once the set was switched and the column family flushed, no memtable feeds only the
+/// old set.
 #[derive(Debug)]
-pub(crate) struct WriteTarget {
+pub(crate) struct FilterSet {
     hasher: KeyHasher,
     summaries: Vec<Arc<Scalable>>,
-    recent: Arc<Scalable>,
+    memtable_filters: Arc<Scalable>,
     publishes_first: bool,
     open: AtomicUsize,
-    column: Weak<Column>,
+    cf_filter: Weak<CfFilter>,
 }
 
-impl WriteTarget {
+impl FilterSet {
     fn new(
         hasher: KeyHasher,
         summaries: Vec<Arc<Scalable>>,
         memtables: MemtableOptions,
-        column: &Weak<Column>,
+        cf_filter: &Weak<CfFilter>,
     ) -> Self {
         Self {
             hasher,
             summaries,
-            recent: Arc::new(Scalable::new(hasher.imprint(), memtables.recent)),
+            memtable_filters: Arc::new(Scalable::new(hasher.imprint(), memtables.memtable_filters)),
             publishes_first: memtables.publishes_first,
             open: AtomicUsize::new(0),
-            column: Weak::clone(column),
+            cf_filter: Weak::clone(cf_filter),
         }
     }
 
-    /// The filter of this generation alone.
-    pub(crate) fn recent(&self) -> &Arc<Scalable> {
-        &self.recent
+    /// The memtable filter of this set.
+    pub(crate) fn memtable_filters(&self) -> &Arc<Scalable> {
+        &self.memtable_filters
     }
 
-    /// The summaries that it feeds.
+    /// The summary filters of this set.
     pub(crate) fn summaries(&self) -> &[Arc<Scalable>] {
         &self.summaries
     }
@@ -57,18 +58,19 @@ impl WriteTarget {
         self.summaries.iter().any(|fed| Arc::ptr_eq(fed, filter))
     }
 
-    /// The hash of a key that the memtable is about to take. The filters' lines are on their way; where
-    /// the write may be seen before the memtable has taken it, the key is in the filters.
+    /// The hash of a key that the memtable is about to insert. Prefetches the filters' lines. If a
+    /// write may become visible before the memtable has it, the key is inserted into the filters
+    /// here.
     pub(crate) fn prepare(&self, key: &[u8]) -> KeyHash {
         let hash = self.hasher.hash(key);
         if self.comes_first() {
             self.add(hash);
         } else {
-            self.recent.prefetch_append(hash);
-            let remixed = hash.remixed();
+            self.memtable_filters.prefetch_append(hash);
+            let for_summary = hash.for_summary();
             self.summaries
                 .iter()
-                .for_each(|summary| summary.prefetch_append(remixed));
+                .for_each(|summary| summary.prefetch_append(for_summary));
         }
         hash
     }
@@ -85,36 +87,36 @@ impl WriteTarget {
     }
 
     fn add(&self, hash: KeyHash) {
-        self.recent.append(hash);
-        let remixed = hash.remixed();
+        self.memtable_filters.append(hash);
+        let for_summary = hash.for_summary();
         if planted!(MemtableKeyMissed) && hash.get().is_multiple_of(97) {
             return;
         }
         assert!(!planted!(PanicSwallowed) || !hash.get().is_multiple_of(97));
         self.summaries
             .iter()
-            .for_each(|summary| summary.append(remixed));
+            .for_each(|summary| summary.append(for_summary));
     }
 
-    /// The keys of one memtable are in a table, or gone with it.
+    /// The keys of one memtable are in an SST, or were dropped with the memtable.
     pub(crate) fn seal(&self) {
         self.open.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// A memtable gives its reference back, perhaps under the engine's mutex, where nobody may wait for
-    /// gigabytes to be freed.
+    /// A memtable drops its reference. Freeing is deferred: this may be called under the engine's
+    /// mutex, where no thread may wait for gigabytes to be freed.
     pub(crate) fn release(self: Arc<Self>) {
-        if let Some(column) = self.column.upgrade() {
-            column.memtables().spend(self);
+        if let Some(cf_filter) = self.cf_filter.upgrade() {
+            cf_filter.memtables().defer_free(self);
         }
     }
 
-    /// A key may have been missed: the column answers *maybe* from now on.
-    pub(crate) fn give_up(&self) {
-        if let Some(column) = self.column.upgrade()
+    /// A key may have been missed: the column family answers *maybe* from now on.
+    pub(crate) fn disable(&self) {
+        if let Some(cf_filter) = self.cf_filter.upgrade()
             && !planted!(PanicSwallowed)
         {
-            column.give_up();
+            cf_filter.disable();
         }
     }
 }
@@ -122,141 +124,148 @@ impl WriteTarget {
 /// How memtables feed their filters.
 #[derive(Clone, Copy, Debug)]
 struct MemtableOptions {
-    /// The filter of one generation.
-    recent: ScalableOptions,
-    /// Whether a write may be seen before its memtable has taken it, so that the filters come first.
+    /// The memtable filter.
+    memtable_filters: ScalableOptions,
+    /// Whether a write may become visible before its memtable has it, so that filters are fed
+    /// first.
     publishes_first: bool,
 }
 
 impl MemtableOptions {
-    fn without_recent(mut self) -> Self {
-        self.recent.budget = Some(Bits::new(0));
+    fn without_memtable_filter(mut self) -> Self {
+        self.memtable_filters.budget = Some(Bits::new(0));
         self
     }
 }
 
-/// The memtables of one column family, by what they feed.
+/// The memtables of one column family, by the filters that they feed.
 #[derive(Debug)]
 pub(crate) struct Memtables {
     hasher: KeyHasher,
     options: MemtableOptions,
-    column: Weak<Column>,
-    targets: Mutex<Targets>,
-    /// Of memtables that are flushed, until upkeep frees them.
-    spent: Mutex<Vec<Arc<WriteTarget>>>,
+    cf_filter: Weak<CfFilter>,
+    targets: Mutex<FilterSets>,
+    /// The filters of flushed memtables, until maintenance frees them.
+    to_free: Mutex<Vec<Arc<FilterSet>>>,
 }
 
-/// The targets of the memtables of now and of those before.
+/// The filter sets of the current memtables and of older ones.
 #[derive(Debug)]
-struct Targets {
-    current: Arc<WriteTarget>,
-    older: Vec<Weak<WriteTarget>>,
+struct FilterSets {
+    current: Arc<FilterSet>,
+    older: Vec<Weak<FilterSet>>,
 }
 
-impl Targets {
-    /// All that may still take keys, or have some in no table.
-    fn alive(&self) -> impl Iterator<Item = Arc<WriteTarget>> {
+impl FilterSets {
+    /// All sets whose memtables may still take keys, or have keys in no SST.
+    fn alive(&self) -> impl Iterator<Item = Arc<FilterSet>> {
         let older = self.older.iter().filter_map(Weak::upgrade);
         older.chain([Arc::clone(&self.current)])
     }
 }
 
 impl Memtables {
-    /// The memtables to come, which feed this summary.
+    /// The memtables to come, which feed this summary filter.
     pub(crate) fn new(
         hasher: KeyHasher,
         options: &SieveOptions,
         summary: Arc<Scalable>,
-        column: &Weak<Column>,
+        cf_filter: &Weak<CfFilter>,
     ) -> Self {
         let options = MemtableOptions {
-            recent: inventory::recent_options(options.recent_budget()),
+            memtable_filters: segment_filters::memtable_filter_options(
+                options.memtable_filter_budget(),
+            ),
             publishes_first: options.get_publishes_first(),
         };
-        let current = WriteTarget::new(hasher, vec![summary], options, column);
+        let current = FilterSet::new(hasher, vec![summary], options, cf_filter);
         Self {
             hasher,
             options,
-            column: Weak::clone(column),
-            targets: Mutex::new(Targets {
+            cf_filter: Weak::clone(cf_filter),
+            targets: Mutex::new(FilterSets {
                 current: Arc::new(current),
                 older: Vec::new(),
             }),
-            spent: Mutex::default(),
+            to_free: Mutex::default(),
         }
     }
 
-    /// Whether the latest memtables have a recent filter that says anything.
-    pub(crate) fn may_have_recent(&self) -> bool {
+    /// Whether memtables get a memtable filter: one that takes memory, even if it is full.
+    pub(crate) fn may_have_memtable_filter(&self) -> bool {
         let current = self.current();
-        !current.recent().is_saturated() || current.recent().size() > Bits::new(0)
+        !current.memtable_filters().is_saturated()
+            || current.memtable_filters().size() > Bits::new(0)
     }
 
     /// The filters for a memtable that takes its first key now.
-    pub(crate) fn bind(&self) -> Arc<WriteTarget> {
+    pub(crate) fn bind(&self) -> Arc<FilterSet> {
         let targets = unpoisoned(self.targets.lock());
         targets.current.open.fetch_add(1, Ordering::AcqRel);
         Arc::clone(&targets.current)
     }
 
-    /// The filters that a memtable would feed which took its first key now.
-    pub(crate) fn current(&self) -> Arc<WriteTarget> {
+    /// The filters that a memtable would feed if it took its first key now.
+    pub(crate) fn current(&self) -> Arc<FilterSet> {
         Arc::clone(&unpoisoned(self.targets.lock()).current)
     }
 
-    /// Filters for a generation to come: these summaries, and one of its own.
-    pub(crate) fn next(&self, summaries: Vec<Arc<Scalable>>) -> Arc<WriteTarget> {
-        let target = WriteTarget::new(self.hasher, summaries, self.options, &self.column);
+    /// A filter set for later: these summary filters, and a new memtable filter.
+    pub(crate) fn next(&self, summaries: Vec<Arc<Scalable>>) -> Arc<FilterSet> {
+        let target = FilterSet::new(self.hasher, summaries, self.options, &self.cf_filter);
         Arc::new(target)
     }
 
-    /// Filters for a generation of which no answer is asked: this summary alone.
-    pub(crate) fn last(&self, summary: Arc<Scalable>) -> Arc<WriteTarget> {
-        let options = self.options.without_recent();
-        let target = WriteTarget::new(self.hasher, vec![summary], options, &self.column);
+    /// A filter set that no lookup uses: this summary filter alone.
+    pub(crate) fn last(&self, summary: Arc<Scalable>) -> Arc<FilterSet> {
+        let options = self.options.without_memtable_filter();
+        let target = FilterSet::new(self.hasher, vec![summary], options, &self.cf_filter);
         Arc::new(target)
     }
 
-    /// Lets memtables feed `next` whose first key arrives from now on.
-    pub(crate) fn turn_to(&self, next: Arc<WriteTarget>) {
+    /// Memtables whose first key arrives from now on feed `next`.
+    pub(crate) fn switch_to(&self, next: Arc<FilterSet>) {
         let mut targets = unpoisoned(self.targets.lock());
         let old = std::mem::replace(&mut targets.current, next);
         targets.older.retain(|target| target.strong_count() > 0);
         targets.older.push(Arc::downgrade(&old));
     }
 
-    /// The recent filters of all memtables that have keys in no table or will be bound before the next
-    /// [`Memtables::turn_to`].
-    pub(crate) fn recent(&self) -> Vec<Arc<Scalable>> {
+    /// The memtable filters of all memtables that have keys in no SST, or will be bound before the
+    /// next [`Memtables::switch_to`].
+    pub(crate) fn memtable_filters(&self) -> Vec<Arc<Scalable>> {
         let targets = unpoisoned(self.targets.lock());
-        let is_open = |target: &WriteTarget| {
+        let is_open = |target: &FilterSet| {
             target.open.load(Ordering::Acquire) > 0 && !planted!(OlderGenerationsLeftOut)
         };
         let asked = targets
             .alive()
             .filter(|target| is_open(target) || Arc::ptr_eq(target, &targets.current));
-        asked.map(|target| Arc::clone(&target.recent)).collect()
+        asked
+            .map(|target| Arc::clone(&target.memtable_filters))
+            .collect()
     }
 
-    fn spend(&self, target: Arc<WriteTarget>) {
-        unpoisoned(self.spent.lock()).push(target);
+    fn defer_free(&self, target: Arc<FilterSet>) {
+        unpoisoned(self.to_free.lock()).push(target);
     }
 
-    /// Frees what only memtables held that are flushed.
-    pub(crate) fn drop_spent(&self) {
-        let spent = std::mem::take(&mut *unpoisoned(self.spent.lock()));
-        // The lock is let go: who holds the engine's mutex waits for it.
-        drop(spent);
+    /// Frees the filters that only flushed memtables held.
+    pub(crate) fn free_deferred(&self) {
+        let to_free = std::mem::take(&mut *unpoisoned(self.to_free.lock()));
+        // The lock was released: a thread that holds the engine's mutex may wait for it.
+        drop(to_free);
     }
 
-    /// Whether some memtable that does not feed `filter` may take keys or has some in no table.
+    /// Whether some memtable that does not feed `filter` may still take keys, or has keys in no
+    /// SST.
     pub(crate) fn some_do_not_feed(&self, filter: &Arc<Scalable>) -> bool {
         let targets = unpoisoned(self.targets.lock());
         let mut past = targets.alive().filter(|target| !target.feeds(filter));
         past.any(|target| target.open.load(Ordering::Acquire) > 0)
     }
 
-    /// Memtables whose keys are not all in tables yet.
+    /// Memtables whose keys are not all in SSTs yet.
     #[cfg(test)]
     pub(crate) fn open(&self) -> usize {
         let targets = unpoisoned(self.targets.lock());
@@ -277,34 +286,41 @@ mod tests {
     use crate::math::Bits;
     use crate::rocks::{SieveDb, SieveOptions};
 
-    /// A line of each write and up to four megabytes, for nothing.
+    /// It would cost a cache line per write and up to four MiB, for nothing.
     #[test]
     fn memtables_have_no_recent_filter_where_there_is_no_second_look() {
         let sieves = [
             (SieveOptions::default(), true),
             (SieveOptions::default().segment_rate(None), false),
         ];
-        for (sieve, has_second_look) in sieves {
+        for (sieve, has_segment_filters) in sieves {
             let home = tempfile::tempdir().unwrap();
             let mut options = Options::default();
             options.create_if_missing(true);
             let db = SieveDb::open(&options, &sieve, home.path()).unwrap();
             db.put("first", "value").unwrap();
             db.consolidate().unwrap();
-            assert!(db.wait_until_known(Duration::from_secs(20)));
+            assert!(db.wait_for_maintenance(Duration::from_secs(20)));
             db.put("second", "value").unwrap();
-            let column = db.columns().all().remove(0);
-            let recent = column.memtables().current().recent().size();
-            assert_eq!(recent > Bits::new(0), has_second_look, "{sieve:?}");
-            assert_eq!(column.view().inventory.is_some(), has_second_look);
+            let cf_filter = db.cf_filters().all().remove(0);
+            let memtable_filters = cf_filter.memtables().current().memtable_filters().size();
+            assert_eq!(
+                memtable_filters > Bits::new(0),
+                has_segment_filters,
+                "{sieve:?}"
+            );
+            assert_eq!(
+                cf_filter.view().segment_filters.is_some(),
+                has_segment_filters
+            );
             for key in ["first", "second"] {
-                assert!(!db.answer(key).is_absent());
+                assert!(!db.filter_answer(key).is_absent());
             }
         }
     }
 
-    /// RocksDB then keeps memtables that were flushed. A summary of gigabytes would stay with them, and a
-    /// filter of each would be asked.
+    /// RocksDB then keeps flushed memtables. They would keep a summary filter of gigabytes alive,
+    /// and each of their memtable filters would be probed.
     #[test]
     fn memtables_that_are_kept_for_transactions_hold_no_filters() {
         let home = tempfile::tempdir().unwrap();
@@ -312,17 +328,17 @@ mod tests {
         options.create_if_missing(true);
         let sieve = SieveOptions::default().transactions(true);
         let db = SieveDb::open(&options, &sieve, home.path()).unwrap();
-        let column = db.columns().all().remove(0);
+        let cf_filter = db.cf_filters().all().remove(0);
         db.put("first", "value").unwrap();
-        let summary = Arc::downgrade(&column.view().summary);
+        let summary = Arc::downgrade(&cf_filter.view().summary);
         db.consolidate().unwrap();
-        assert!(db.wait_until_known(Duration::from_secs(20)));
-        assert_eq!(column.memtables().open(), 0);
+        assert!(db.wait_for_maintenance(Duration::from_secs(20)));
+        assert_eq!(cf_filter.memtables().open(), 0);
         assert_eq!(summary.strong_count(), 0, "the summary of before");
-        assert_eq!(column.memtables().recent().len(), 1);
+        assert_eq!(cf_filter.memtables().memtable_filters().len(), 1);
     }
 
-    /// A reader may see the key before its memtable has taken it, and must be let by.
+    /// A reader may see the key before its memtable has it; the filters must say *maybe* by then.
     #[test]
     fn of_an_unordered_write_the_filters_hear_first() {
         let home = tempfile::tempdir().unwrap();
@@ -330,12 +346,12 @@ mod tests {
         options.create_if_missing(true);
         options.set_unordered_write(true);
         let db = SieveDb::open(&options, &SieveOptions::default(), home.path()).unwrap();
-        let column = db.columns().all().remove(0);
-        let target = column.memtables().bind();
+        let cf_filter = db.cf_filters().all().remove(0);
+        let target = cf_filter.memtables().bind();
         let hash = target.prepare(b"key");
-        assert!(target.recent().may_contain(hash));
+        assert!(target.memtable_filters().may_contain(hash));
         for summary in target.summaries() {
-            assert!(summary.may_contain(hash.remixed()));
+            assert!(summary.may_contain(hash.for_summary()));
         }
         target.seal();
     }

@@ -1,39 +1,45 @@
 //! The RocksDB plugin.
 //!
+//! One column family has a `cf_filter::CfFilter`: its summary filter, its memtable filters and
+//! its segment filters. The hooks feed it, lookups read it, and the maintenance thread rebuilds it.
+//!
 //! | file | what it holds |
 //! |---|---|
 //! | `shim.cc`, `ffi` | the hooks inside RocksDB; with `db/access`, the only unsafe code |
-//! | `options` | what a front may be told |
-//! | `coverage` | what a reader consults, and when it may say *absent* |
-//! | `column`, `columns` | the front of one column family: readers, memtables, tables; all of them |
-//! | `memtables` | what memtables feed |
-//! | `inventory` | the second look: the filters of the tables and of the latest memtables |
-//! | `range`, `runs` | what a table spans; of many tables' filters, those that a key concerns |
-//! | `bound` | the family that a front is bound to |
-//! | `instance_ids` | what binds an SST that carries no id, while the database is open |
-//! | `audit`, `pace`, `trust` | negatives that are checked now and then, and what follows from a false one |
-//! | `table` | the filter of an SST while it is written |
-//! | `listener` | what hears of flushes, compactions and ingestions |
-//! | `bell`, `upkeep`, `shelf` | the background thread and the folder of filters |
-//! | `setback` | what failed, and when it is tried again |
-//! | `scrub` | whether the filters in memory are what they were |
-//! | `planning` | what becomes of the filters of tables |
-//! | `probe` | the proof, before a database is opened, that the hooks fire |
+//! | `options` | [`SieveOptions`]: every setting and the sizes that follow from it |
+//! | `range`, `runs` | the key range of an SST; SSTs in sorted runs, searched by key |
+//! | `segment_filters` | the segment filters of all live SSTs, and the memtable filters |
+//! | `coverage` | the view that a lookup reads, and the proof that a key is *absent* |
+//! | `memtables` | the filters that each memtable feeds |
+//! | `cf_filter`, `cf_filters` | the filters of one column family; those of all |
+//! | `table` | the segment filter of an SST while RocksDB writes it |
+//! | `audit`, `throttle`, `trust` | sampled negatives, read again; how often; false negatives |
+//! | `bound` | finds the column family that a `CfFilter` belongs to |
+//! | `instance_ids` | ids for SSTs without one, valid while the database is open |
+//! | `listener` | flush, compaction and ingestion events |
+//! | `planning` | which segment filters are kept, rebuilt or dropped |
+//! | `filter_store` | the folder of sidecars |
+//! | `wakeup`, `maintenance` | how the background thread is woken; its runs |
+//! | `backoff` | failed work, and when it is tried again |
+//! | `scrub` | verifies the checksums of the filters in memory |
+//! | `probe` | the self-check of the hooks before the first open |
+//! | `cf` | a column family whose handle and filters are looked up once |
 //! | `db` | [`SieveDb`] |
-//! | `family` | a column family that is looked up once |
-//! | `health`, `inspect`, `verify` | what there is, at a glance and in full, and whether it is right |
-//! | `error` | what can go wrong while a database is opened or looked at |
+//! | `health`, `inspect`, `verify` | reports: cheap, in full, and checked against all keys |
+//! | `error` | errors of open, maintenance and reports |
+//! | `held`, `interleavings`, `power` | tests: blocked flushes, interleavings, power cuts |
 
 mod audit;
-mod bell;
+mod backoff;
 mod bound;
-mod column;
-mod columns;
+mod cf;
+mod cf_filter;
+mod cf_filters;
 mod coverage;
 mod db;
 mod error;
-mod family;
 mod ffi;
+mod filter_store;
 mod health;
 #[cfg(test)]
 mod held;
@@ -41,11 +47,10 @@ mod inspect;
 mod instance_ids;
 #[cfg(all(test, interleave = "shuttle"))]
 mod interleavings;
-mod inventory;
 mod listener;
+mod maintenance;
 mod memtables;
 mod options;
-mod pace;
 mod planning;
 #[cfg(test)]
 mod power;
@@ -53,46 +58,47 @@ mod probe;
 mod range;
 mod runs;
 mod scrub;
-mod setback;
-mod shelf;
+mod segment_filters;
 mod table;
+mod throttle;
 mod trust;
-mod upkeep;
 mod verify;
+mod wakeup;
 
-pub use audit::Refutation;
-pub(crate) use audit::Sample;
-pub use coverage::{Answer, Proof};
+pub use audit::FalseNegative;
+pub(crate) use audit::Sampler;
+pub(crate) use cf::CfReader;
+pub use coverage::{AbsenceProof, Answer};
 pub use db::{ColumnFamilyMetaData, SieveDb, Snapshot, Transaction, TransactionSettings};
-pub use error::{InspectError, OpenError, UpkeepFailed};
-pub(crate) use family::Family;
+pub use error::{InspectError, MaintenanceError, OpenError};
 pub(crate) use ffi::drops_entries;
-pub use health::{FamilyHealth, Health};
-pub use inspect::{ColumnReport, FilterReport, Inspection, SegmentReport};
+pub use health::{CfHealth, Health};
+pub use inspect::{CfReport, FilterReport, Inspection, SegmentReport};
 pub use options::{FilterMemory, SieveOptions};
-pub(crate) use pace::Pace;
 pub use planning::FilterPlan;
 pub use scrub::Scrubbed;
+pub(crate) use throttle::Throttle;
 pub use verify::{LostKey, VerifyReport};
 
-/// The wrapped engine: a RocksDB whose column families may be created and dropped while shared.
+/// The wrapped engine: a RocksDB whose column families may be created and dropped while it is
+/// shared.
 pub type Engine = rocksdb::DBWithThreadMode<rocksdb::MultiThreaded>;
 
-/// These options, to open an engine to read only.
+/// These options, changed for an engine that is opened to read only.
 ///
-/// Where the manifest lists logs and the options do not, RocksDB 11.8.1 strikes them from it; its
-/// read-only instance, which cannot, follows a null pointer.
+/// If the manifest tracks WALs and the options do not, RocksDB 11.8.1 removes them from the
+/// manifest. Its read-only instance cannot, and dereferences a null pointer.
 pub(crate) fn read_only(options: &rocksdb::Options) -> rocksdb::Options {
     let mut options = options.clone();
     options.set_track_and_verify_wals_in_manifest(true);
     options
 }
 
-/// These options, to open an engine as a secondary.
+/// These options, changed for an engine that is opened as a secondary.
 ///
-/// RocksDB 11.8.1 knows a table by its number, which may come back as another one unless all are kept open;
-/// its secondary archives and removes the writer's logs by these settings; and it crashes where it flushes a
-/// log of its own by hand.
+/// RocksDB 11.8.1 identifies an SST by its file number, and the number may come back as another SST
+/// unless all files are kept open. Its secondary archives and deletes the writer's WALs by the
+/// settings below. It crashes when it flushes a WAL of its own manually.
 pub(crate) fn secondary(options: &rocksdb::Options) -> rocksdb::Options {
     const NEVER: u64 = 1 << 62;
     let mut options = options.clone();

@@ -1,4 +1,4 @@
-//! What a front may be told; every setting has a default that is argued here.
+//! The settings. Each has a default, and the reason for it is given here.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use rocksdb::TransactionDBOptions;
 
-use super::audit::Sample;
-use super::column::Column;
-use super::inventory::recent_budget;
-use super::pace::Pace;
+use super::audit::Sampler;
+use super::cf_filter::CfFilter;
+use super::segment_filters::memtable_filter_budget;
+use super::throttle::Throttle;
 use crate::filter::{ScalableOptions, Stage};
 use crate::hash::HashId;
 use crate::math::growth::Tightening;
@@ -33,7 +33,7 @@ use crate::segment::SegmentBuilder;
 #[derive(Clone, Debug)]
 pub struct SieveOptions {
     summary: Precision,
-    /// None leaves RocksDB its own filters.
+    /// `None` leaves RocksDB's own filters in place.
     segments: Option<Precision>,
     static_filters: bool,
     hashes_at_once: Option<NonZeroU64>,
@@ -41,26 +41,26 @@ pub struct SieveOptions {
     memory_budget: Option<Bits>,
     hash: HashId,
     folder: Option<PathBuf>,
-    frozen: bool,
-    /// By default as [`AUDITED`] and [`AUDITS_REST`] say.
+    read_only_filters: bool,
+    /// `None` means the default: [`AUDITED`], throttled by [`AUDITS_REST`].
     audit: Option<u32>,
     scrub_every: Option<Duration>,
-    left_out: BTreeSet<String>,
+    excluded: BTreeSet<String>,
     spares_hits: bool,
     transactions: Option<Isolation>,
     publishes_first: bool,
-    families: usize,
-    /// What their fronts take beside filters.
-    fronts: Bits,
+    cfs: usize,
+    /// Memory of the column families' filters beside the filters themselves: see [`FilterMemory`].
+    overhead: Bits,
     access: Access,
 }
 
-/// What keeps transactions apart.
+/// How transactions are isolated.
 #[derive(Clone)]
 pub(crate) enum Isolation {
     /// A commit that finds a conflict fails.
     Optimistic,
-    /// Each key that is written or read for update.
+    /// Each key that is written or read for update is locked.
     Locks(Arc<TransactionDBOptions>),
 }
 
@@ -73,93 +73,97 @@ impl fmt::Debug for Isolation {
     }
 }
 
-/// How precise a filter is to be.
+/// The configured precision of a filter.
 #[derive(Clone, Copy, Debug)]
 enum Precision {
     Rate(Rate),
     BitsPerKey(f64),
 }
 
-/// What the engine is opened for.
+/// How the engine is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Access {
     Write,
-    /// It has the database as it was when it was opened.
+    /// It sees the database as it was at open.
     Read,
-    /// It reads what another process writes, and catches up with it when told.
+    /// A secondary: it reads what another process writes, and catches up on request.
     Follow,
 }
 
-/// What filters take.
+/// Memory of filters, in bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FilterMemory {
-    /// The summary of a column family, which is asked first; or those of all.
+    /// The summary filter of a column family, which lookups check first; or those of all.
     pub summary: Bits,
-    /// The filters of all SSTs, which RocksDB asks.
+    /// The segment filters of all SSTs, which RocksDB also checks.
     pub segments: Bits,
-    /// What the front of a column family takes beside filters, or those of all: counters, lists of tables, and the
-    /// objects of its hooks.
-    pub fronts: Bits,
+    /// Memory beside the filters, of a column family or of all: counters, lists of SSTs and hook
+    /// objects.
+    pub overhead: Bits,
 }
 
-/// The first stage of a summary whose database does not say how many keys will come: small
-/// enough (0.4 MB) for a small database, large enough that a few stages hold millions of keys.
+/// Keys of a summary filter's first stage if [`SieveOptions::expected_keys`] is not set. It is
+/// small enough (0.4 MB) for a small database, and large enough that a few stages hold millions of
+/// keys.
 const FIRST_STAGE: Items = Items::new(1 << 18);
 
-/// The first stages of all families together take so many keys (6 MB), so that those of more than 16 are
-/// smaller: of a thousand families most are small.
+/// The first stages of all column families together hold this many keys (6 MB). With more than 16
+/// column families each gets less: of a thousand column families most are small.
 const FIRST_STAGES: u64 = 1 << 22;
 
-/// But no less than this (6 KiB), which is little beside the memtable of a family.
+/// The least that a first stage holds (6 KiB): little beside the memtable of a column family.
 const LEAST_FIRST_STAGE: u64 = 1 << 12;
 
-/// A first stage that is small for their sake is followed by one of so many times the keys, up to
-/// [`FIRST_STAGE`]: each stage is a line of a miss until the summary is consolidated.
+/// If [`FIRST_STAGES`] made the first stage small, the second holds this many times its keys, up to
+/// [`FIRST_STAGE`]. Each stage costs a miss one cache line until the summary filter is
+/// consolidated.
 const LEAP: u64 = 16;
 
-/// Stage growth s. Consolidation makes one stage of all, so few stages ever stand at once, and a
-/// larger s would only allocate more for keys that may not come.
+/// Stage growth s. Consolidation replaces all stages by one, so few stages exist at a time. A
+/// larger s would only allocate more memory for keys that may not come.
 const GROWTH: u32 = 2;
 
-/// The second stage takes this part of a large first one: that was made for all keys there were, and
-/// with s = 2 the next key would treble the memory.
+/// A large first stage is followed by a second one of 1/4 its capacity. The first was sized for all
+/// keys that existed. With s = 2, one more key would triple the memory.
 const SECOND: u64 = 4;
 
-/// Tightening r. A consolidated summary is one stage of rate P(1 - r) for as long as it can be: half
-/// the promise costs 1.4 bits a key, and spares every other second look, and every other walk
-/// of the engine where there is none; a little less than half, and one percent costs 12 bits. Later
-/// stages live only until the next consolidation.
+/// Tightening ratio r. A consolidated summary filter is one stage of rate P(1 - r) for as long as
+/// it can be. Half the configured rate costs 1.4 bits per key. It halves the segment-filter checks
+/// or, without segment filters, the reads of the engine. At slightly less than half, one percent
+/// costs 12 bits per key. Later stages live only until the next consolidation.
 const TIGHTENING: f64 = 0.52;
 
-/// Of the rate that is promised, what each segment's filter keeps: for 1.7 bits a key, less than half as
-/// many tables are searched in vain, and one percent costs 12 bits. An absent key that passes both the
-/// summary and a table's filter costs as much as several hundred that do not, and a hit passes tables on
-/// its way.
+/// The rate of a segment filter, as a part of the configured rate. For 1.7 bits per key, less than
+/// half as many SSTs are searched for a key that they do not have, and one percent costs 12 bits
+/// per key. An absent key that passes both the summary filter and a segment filter costs as much as
+/// several hundred that do not. A hit also passes SSTs on its way.
 const SEGMENT_PART: f64 = 0.44;
 
-/// As many hashes are in memory by default while a static summary is made.
+/// Hashes in memory while a static summary filter is built, by default.
 const HASHES_AT_ONCE: u64 = 1 << 26;
 
-/// Or those of so many parts of all keys, which are a byte a key: as much as the summary itself. So tables are
-/// read so often at most.
+/// By default a static summary filter is built in at most this many parts, so each SST is read at
+/// most this many times. An eighth of all hashes is one byte per key: as much as the summary filter
+/// itself.
 const MOST_PARTS: u64 = 8;
 
-/// One negative in so many is audited. An audit is a missing read of the engine, whose code and blocks
-/// the front keeps out of the processor's caches: seven microseconds, of which each of 8,192 negatives
-/// pays nine tenths of a nanosecond.
+/// One negative in this many is audited. An audit is a read of the engine that misses. It takes
+/// seven microseconds, because the engine's code and blocks are usually not in the processor's
+/// caches: the filters answer most misses. Spread over 8,192 negatives that is 0.9 ns each.
 const AUDITED: u32 = 8_192;
 
-/// That would be a tenth of what a negative costs in a loop of batches, so audits rest so many times as
-/// long as they take: a hundredth of the time, which is still a thousand audits a second.
+/// In a loop of batches 0.9 ns would be a tenth of what a negative costs. So after an audit, no
+/// other runs for this many times as long as it took. Audits then take 1% of the time, which is
+/// still a thousand audits per second.
 const AUDITS_REST: u32 = 99;
 
-/// Every filter in memory is read once in so long, a quarter of a gibibyte a second. An hour, because that
-/// is a thousandth of the time for a gibibyte of filters.
+/// Each filter in memory is scrubbed once per interval, at a quarter of a GiB per second. With an
+/// hour, scrubbing 1 GiB of filters takes a thousandth of the time.
 const SCRUBBED: Duration = Duration::from_secs(60 * 60);
 
 impl Default for SieveOptions {
-    /// One percent, XXH3, no budget.
+    /// One percent false positives, XXH3, no memory budget.
     fn default() -> Self {
         Self {
             summary: Precision::Rate(Rate::ONE_PERCENT),
@@ -170,122 +174,135 @@ impl Default for SieveOptions {
             memory_budget: None,
             hash: HashId::Xxh3,
             folder: None,
-            frozen: false,
+            read_only_filters: false,
             audit: None,
             scrub_every: Some(SCRUBBED),
-            left_out: BTreeSet::new(),
+            excluded: BTreeSet::new(),
             spares_hits: true,
             transactions: None,
             publishes_first: false,
-            families: 1,
-            fronts: Column::FRONT,
+            cfs: 1,
+            overhead: CfFilter::OVERHEAD,
             access: Access::Write,
         }
     }
 }
 
-/// Room for new keys in a consolidated summary before its second stage opens.
+/// A consolidated summary filter has room for this many times its keys before its second stage
+/// opens.
 const HEADROOM: f64 = 1.02;
 
 impl SieveOptions {
-    /// Where filters are, in the folder of their database, unless told otherwise.
+    /// The default folder of the filters, inside the database's own folder.
     pub const FOLDER: &str = "sieve";
 
-    /// The least rate that a front keeps while it grows: below, stages run out of hash bits. Whoever
-    /// asks for less is refused at open.
+    /// The lowest rate that a growing filter can keep. Below it, stages run out of hash bits. Open
+    /// fails with [`OpenError::Rate`](super::OpenError::Rate) if a lower rate is set.
     pub const LEAST_RATE: f64 = 1e-8;
 
-    /// The false-positive rate of the summary, not below [`SieveOptions::LEAST_RATE`]. Each segment's
-    /// filter keeps less than half of it, so that few of the keys that pass the summary pass a table too;
-    /// where there are none ([`SieveOptions::segment_rate`]), there are none.
+    /// Sets the false-positive rates of the summary filter and the segment filters. The default is
+    /// 0.01. The rate must be at least [`SieveOptions::LEAST_RATE`].
+    ///
+    /// The summary filter gets this rate, and the segment filters less than half of it. So few of
+    /// the keys that pass the summary filter pass a segment filter too. If segment filters are off
+    /// ([`segment_rate(None)`](SieveOptions::segment_rate)), they stay off.
     #[must_use]
     pub fn rate(self, rate: Rate) -> Self {
         let segments = self.segments.map(|_| segment_part(rate));
         self.summary_rate(rate).segment_rate(segments)
     }
 
-    /// The rate of the summary: of all look-ups of absent keys, at most this share enters the engine.
+    /// The false-positive rate of the summary filter alone. At most this share of the lookups of
+    /// absent keys enters the engine. The default is 0.01.
     #[must_use]
     pub fn summary_rate(mut self, rate: Rate) -> Self {
         self.summary = Precision::Rate(rate);
         self
     }
 
-    /// The rate of each segment's filter, which RocksDB consults file by file; `None` leaves
-    /// RocksDB's own filters in place and builds none.
+    /// The false-positive rate of each segment filter, which RocksDB checks SST by SST. `None`
+    /// builds no segment filters and leaves RocksDB's own in place. The default is 0.0044, which is
+    /// 0.44 of the summary filter's.
     #[must_use]
     pub fn segment_rate(mut self, rate: Option<Rate>) -> Self {
         self.segments = rate.map(Precision::Rate);
         self
     }
 
-    /// The summary's rate as the bits that each key may cost once it is consolidated.
+    /// Sets the summary filter's rate by its size: bits per key once the summary filter is
+    /// consolidated. By default the size follows from the rate.
     ///
     /// # Panics
-    /// When `bits` is not between 1 and 256.
+    /// If `bits` is not between 1 and 256.
     #[must_use]
     pub fn summary_bits_per_key(mut self, bits: f64) -> Self {
-        self.summary = Precision::BitsPerKey(blocked::makes_a_filter(bits));
+        self.summary = Precision::BitsPerKey(blocked::validate_bits_per_key(bits));
         self
     }
 
-    /// The segments' rate as the bits that each key may cost.
+    /// Sets the segment filters' rate by their size in bits per key. By default the size follows
+    /// from the rate.
     ///
     /// # Panics
-    /// When `bits` is not between 1 and 256.
+    /// If `bits` is not between 1 and 256.
     #[must_use]
     pub fn segment_bits_per_key(mut self, bits: f64) -> Self {
-        self.segments = Some(Precision::BitsPerKey(blocked::makes_a_filter(bits)));
+        self.segments = Some(Precision::BitsPerKey(blocked::validate_bits_per_key(bits)));
         self
     }
 
-    /// Whether filters of keys at hand, which are those of SSTs and of consolidated summaries, are bumped
-    /// ribbon filters ([`Stage::ribbon`]). One percent then costs 7.9 bits a key
-    /// instead of 12, and with 12 bits one absent key in 3,600 passes instead of one in two
-    /// hundred; but a look takes two cache lines that follow each other instead of one, and a filter longer to make. For filters
-    /// that have to be small, and keys that rest.
+    /// Whether filters that are built from all keys at once are static: bumped ribbon filters
+    /// ([`Stage::ribbon`]). These are the segment filters and the consolidated summary filters. Off
+    /// by default.
     ///
-    /// A summary is made so when its writers pause; its keys' hashes are then in memory, 8 bytes each, or a part of
-    /// them ([`SieveOptions::hashes_at_once`]). Keys that come later go to a stage beside it. Of a table of more than
-    /// 2^23 keys the filter is what it is by default, and filters that are there already are left.
+    /// A false-positive rate of one percent then costs 7.9 bits per key instead of 12. At 12 bits
+    /// per key, one absent key in 3,600 passes instead of one in 200. But a probe reads two
+    /// adjacent cache lines instead of one, and a filter takes longer to build. Use it if filters
+    /// must be small and data rarely changes.
+    ///
+    /// A static summary filter is built when writes pause. Meanwhile the hashes of its keys are in
+    /// memory, 8 bytes each, or a part of them ([`SieveOptions::hashes_at_once`]). Later keys go to
+    /// a growing stage beside it. An SST with more than 2^23 keys gets the default filter. Existing
+    /// filters are kept.
     #[must_use]
     pub fn static_filters(mut self, are: bool) -> Self {
         self.static_filters = are;
         self
     }
 
-    /// How many hashes may be in memory, about, while a static summary is made. Of tables with more entries
-    /// it is made in parts, for each of which all tables are read. By default 2^26, or an eighth of all entries
-    /// where that is more.
+    /// About how many hashes may be in memory while a static summary filter is built, 8 bytes each.
+    /// If the SSTs have more entries, the filter is built in parts, and each part reads all SSTs.
+    /// The default is 2^26 hashes (512 MiB), or an eighth of all entries if that is more.
     #[must_use]
     pub fn hashes_at_once(mut self, hashes: NonZeroU64) -> Self {
         self.hashes_at_once = Some(hashes);
         self
     }
 
-    /// What the filters of so many keys take, in a column family whose summary is consolidated and
-    /// whose SSTs hold each key once. More while the summary grows or SSTs overlap.
+    /// The memory that filters for `keys` keys take, in a column family whose summary filter is
+    /// consolidated and whose SSTs hold each key once. It is more while the summary filter grows or
+    /// SSTs overlap.
     pub fn memory_for(&self, keys: Items) -> FilterMemory {
         FilterMemory {
             summary: match self.static_filters {
                 true => static_size(keys, self.first_rate()),
-                false => self.stage_size(roomy(keys)),
+                false => self.stage_size(with_headroom(keys)),
             },
             segments: match self.get_segment_rate() {
                 Some(rate) if self.static_filters => static_size(keys, rate),
                 Some(rate) => blocked::size_in_bits(keys, rate),
                 None => Bits::new(0),
             },
-            fronts: Column::FRONT,
+            overhead: CfFilter::OVERHEAD,
         }
     }
 
-    /// What a summary takes that is made for so many keys.
+    /// The size of a summary filter that is built for `keys` keys.
     pub(crate) fn summary_size(&self, keys: Items) -> Bits {
         self.size_of_kind(self.static_filters, keys)
     }
 
-    /// What a summary of so many keys takes whose first stage is static, or is not.
+    /// The size of a summary filter of `keys` keys whose first stage is static, or is not.
     pub(crate) fn size_of_kind(&self, is_static: bool, keys: Items) -> Bits {
         if is_static {
             static_size(keys, self.first_rate())
@@ -294,7 +311,7 @@ impl SieveOptions {
         }
     }
 
-    /// What the filter of a table of so many keys takes.
+    /// The size of the segment filter of an SST with `keys` keys.
     pub(crate) fn segment_size(&self, keys: Items, rate: Rate) -> Bits {
         if self.static_filters && keys <= SegmentBuilder::MOST_STATIC {
             static_size(keys, rate)
@@ -307,7 +324,8 @@ impl SieveOptions {
         blocked::size_in_bits(keys, self.first_rate())
     }
 
-    /// The rate of a summary's first stage, which a consolidated one consists of.
+    /// The rate of a summary filter's first stage. A consolidated summary filter has only this
+    /// stage.
     pub(crate) fn first_rate(&self) -> Rate {
         Tightening::Geometric(TIGHTENING).rate(self.get_summary_rate(), 0)
     }
@@ -317,22 +335,22 @@ impl SieveOptions {
             if planted!(FirstStagesLarge) {
                 return FIRST_STAGE;
             }
-            let share = FIRST_STAGES / self.families.max(1).next_power_of_two() as u64;
+            let share = FIRST_STAGES / self.cfs.max(1).next_power_of_two() as u64;
             Items::new(share.max(LEAST_FIRST_STAGE)).min(FIRST_STAGE)
         })
     }
 
-    /// The keys that the first stage of a summary is made for which shall hold so many. Few get room for as many
-    /// again: they would be read again for each third that comes.
+    /// The capacity of the first stage of a summary filter that has to hold `keys` keys. A small
+    /// number of keys is doubled; otherwise they would be read again each time a third more came.
     pub(crate) fn with_room(&self, keys: Items) -> Items {
         let twice = Items::new(keys.get().saturating_mul(2)).min(FIRST_STAGE);
         match self.expected_keys {
-            None => roomy(keys).max(twice),
-            Some(_) => roomy(keys),
+            None => with_headroom(keys).max(twice),
+            Some(_) => with_headroom(keys),
         }
     }
 
-    /// The keys of the stage after one for so many.
+    /// The capacity of the stage after a first one for `first` keys.
     fn second_stage(&self, first: Items) -> Items {
         let doubled = first.min(FIRST_STAGE).get() * u64::from(GROWTH);
         let leap = match self.expected_keys {
@@ -342,99 +360,118 @@ impl SieveOptions {
         Items::new(doubled.max(leap).max(first.get() / SECOND))
     }
 
-    /// How many keys each column family will hold, if that is known: its summary then starts at
-    /// the right size, which each family's takes from the start.
+    /// How many keys each column family will hold. The summary filter of every column family then
+    /// has this size from the start. Not set by default: summary filters start small and grow.
     #[must_use]
     pub fn expected_keys(mut self, keys: Items) -> Self {
         self.expected_keys = Some(keys);
         self
     }
 
-    /// The most memory that all filters and their fronts may take, in bits ([`Bits::from_bytes`]); none is set by
-    /// default, and they take what [`SieveOptions::memory_for`] says. Past it whole filters are dropped, first those of
-    /// the tables that the fewest look-ups pass through, and a summary that would grow answers
-    /// *maybe*; writes never fail for it. A table that was just written may exceed it until upkeep
-    /// has looked, and so may the filters of the latest memtables: each takes a 32nd part at most, where
-    /// many families were opened together less. While a family's summary is made anew, readers ask the old one,
-    /// which is then beside the budget, as are the hashes that a static one is made from.
+    /// The most memory that all filters and their hooks may take, in bits ([`Bits::from_bytes`]).
+    /// Not set by default: they take what [`SieveOptions::memory_for`] says.
+    ///
+    /// Over the budget whole filters are dropped, first those of the SSTs that the fewest lookups
+    /// reach. A summary filter that would have to grow answers *maybe*. Writes never fail because
+    /// of the budget.
+    ///
+    /// The budget can be exceeded for a while. The segment filter of a new SST counts only after
+    /// the next maintenance run. Each memtable filter may take up to 1/32 of the budget, or less if
+    /// many column families were opened together. While a summary filter is rebuilt, lookups use
+    /// the old one, which is not counted. Neither are the hashes that a static summary filter is
+    /// built from.
     #[must_use]
     pub fn memory_budget(mut self, budget: Bits) -> Self {
         self.memory_budget = Some(budget);
         self
     }
 
-    /// The hash of the keys. Filters that were made with another are rebuilt.
+    /// The hash function of the keys, by default XXH3. Filters that were built with another are
+    /// rebuilt.
     #[must_use]
     pub fn hash(mut self, hash: HashId) -> Self {
         self.hash = hash;
         self
     }
 
-    /// Where the filters are kept; by default the folder `sieve` inside the database's own, so
-    /// that a copied or moved database takes them along.
+    /// The folder of the filters. The default is `sieve` inside the database's folder, so that a
+    /// copied or moved database takes its filters along.
     #[must_use]
     pub fn folder(mut self, folder: impl Into<PathBuf>) -> Self {
         self.folder = Some(folder.into());
         self
     }
 
-    /// Column families that get no front, beside those named before: they take no memory for filters,
-    /// all their look-ups go to the engine, and they may have options that filters cannot serve. For
-    /// families whose keys are nearly always there. The default family cannot be left out.
+    /// Excludes column families from filtering, in addition to those excluded before. None is
+    /// excluded by default. Excluded ones take no memory for filters, and all their lookups go to
+    /// the engine. They may have options that filters cannot serve. Use it for column families
+    /// whose keys are nearly always found. The default column family cannot be excluded.
     #[must_use]
-    pub fn leave_out<N: Into<String>>(mut self, families: impl IntoIterator<Item = N>) -> Self {
-        self.left_out.extend(families.into_iter().map(Into::into));
+    pub fn exclude_cfs<N: Into<String>>(mut self, cfs: impl IntoIterator<Item = N>) -> Self {
+        self.excluded.extend(cfs.into_iter().map(Into::into));
         self
     }
 
-    /// Whether a thread's reads of single keys go to the engine at once while its last 32 keys of the family
-    /// were all found, until one is not; they do by default. A front then costs next to nothing where keys are
-    /// nearly always there, for good or for a while, and saves time where they are in tables: the memory of
-    /// filters that the engine will look at is fetched ahead. An absent key that comes after 32 such reads
-    /// costs what it costs the engine: where one key in fifty is absent, in no order, that is half of the absent
-    /// keys, and where one in ten is, one in thirty of them. Other reads, those of many keys among them, ask the
-    /// summary, and do not ask the tables' filters what it lets by while the last eight keys that it let by were
-    /// there. [`SieveDb::answer`](super::SieveDb::answer) and single reads of differential stores always ask all
-    /// filters, and so does every read if this is off.
+    /// Whether reads may skip filters while keys are likely to be found. On by default.
+    ///
+    /// After 32 hits in a row in a column family, a thread's reads of single keys go to the engine
+    /// at once, until one misses. So filters cost next to nothing while nearly all keys exist. If
+    /// the keys are in SSTs, reads even get faster: the cache lines of the segment filters that the
+    /// engine will probe are prefetched. An absent key that comes after 32 hits costs what it costs
+    /// the engine. If one key in fifty is absent, in random order, that is half of the absent keys.
+    /// If one in ten is, it is one in thirty of them.
+    ///
+    /// Other reads, such as those of many keys, always check the summary filter. They skip the
+    /// segment-filter check while the last eight keys that passed the summary filter were hits.
+    ///
+    /// [`SieveDb::filter_answer`](super::SieveDb::filter_answer) and single reads of differential stores always
+    /// check all filters. If this is off, every read does.
     #[must_use]
     pub fn spare_hits(mut self, spare: bool) -> Self {
         self.spares_hits = spare;
         self
     }
 
-    /// Whether [transactions](super::SieveDb::transaction) can be begun; off by default. Memtables that were
-    /// flushed are then kept, so that a commit can look there for conflicts, as in an
-    /// `OptimisticTransactionDB` of `rocksdb`: for each column family one more than `max_write_buffer_number`
-    /// times `write_buffer_size` of memory has room for, or as much as its
-    /// `max_write_buffer_size_to_maintain` says; families that the bare engine makes keep none. A
-    /// `WriteBufferManager` counts these memtables too: one that stalls writers needs room for all of them.
+    /// Whether [transactions](super::SieveDb::transaction) can be begun. Off by default. They are
+    /// optimistic, as in an `OptimisticTransactionDB` of `rocksdb`.
     ///
-    /// Databases with `unordered_write` are refused: there a transaction could not tell what was written before
-    /// it looked; so are families with `enable_blob_direct_write`.
+    /// Flushed memtables are then kept in memory, so that a commit can check them for conflicts.
+    /// Per column family this is one memtable more than fit into `max_write_buffer_number` times
+    /// `write_buffer_size`, or as much as `max_write_buffer_size_to_maintain` says. Column families
+    /// that are created through the bare engine keep none. A `WriteBufferManager` counts these
+    /// memtables too: one that stalls writers needs room for all of them.
+    ///
+    /// Databases with `unordered_write` are refused, because a transaction could not tell what was
+    /// written before it read. Column families with `enable_blob_direct_write` are refused too.
     #[must_use]
     pub fn transactions(mut self, transactions: bool) -> Self {
         self.transactions = transactions.then_some(Isolation::Optimistic);
         self
     }
 
-    /// [`SieveOptions::transactions`] that lock the keys that they write or read for update, with these options,
-    /// as those of a `TransactionDB` of `rocksdb` do. Memtables are kept, and databases are refused, as there.
+    /// [`SieveOptions::transactions`] with locks, as in a `TransactionDB` of `rocksdb`: a
+    /// transaction locks each key that it writes or reads for update. `locks` are its options.
+    /// Memtables are kept and databases are refused as with [`SieveOptions::transactions`].
     ///
-    /// Writes of the [`SieveDb`](super::SieveDb) outside of transactions lock their keys too, for as long as they
-    /// take. They wait for transactions that have them, as long as `set_default_lock_timeout` says, and end with an
-    /// error of the kind `TimedOut` then; so does the write of a thread whose own transaction has the key. There
-    /// are no locks for ranges that are deleted, for files that are ingested or deleted, and for what the bare
-    /// [engine](super::SieveDb::with_engine) writes. RocksDB refuses batches that delete a range, and single
-    /// deletes in them for all families but the default one, where those take no lock.
+    /// Writes of the [`SieveDb`](super::SieveDb) outside of transactions lock their keys too, for
+    /// as long as they take. They wait for the transaction that holds a lock, at most as long as
+    /// `set_default_lock_timeout` says, and then fail with an error of the kind `TimedOut`. This
+    /// also happens to a write of the thread whose own transaction holds the lock. Deleted ranges,
+    /// ingested files, deleted files and writes of the bare
+    /// [engine](super::SieveDb::with_engine_untracked) take no locks. RocksDB refuses batches that
+    /// delete a range. It also refuses single deletes in batches, except in the default column
+    /// family, where they take no lock.
     ///
-    /// Drop no family while transactions that wrote to it are open: after the commit of one, RocksDB takes no more
-    /// writes, unless `ignore_missing_column_families` is among its write options.
+    /// Drop no column family while a transaction that wrote to it is open. After such a transaction
+    /// commits, RocksDB accepts no more writes, unless `ignore_missing_column_families` is among
+    /// its write options.
     ///
-    /// Of what a `TransactionDB` of `rocksdb` prepared, the committed is taken up here; opened without locks, RocksDB
-    /// forgets what of it was not flushed. What was neither committed nor rolled back is left to a `TransactionDB`,
-    /// and the database refused until then.
+    /// Transactions that a `TransactionDB` of `rocksdb` prepared and committed are recovered. If
+    /// the database is opened without locks, RocksDB loses those of their writes that were not
+    /// flushed. If a prepared transaction was neither committed nor rolled back, the database is
+    /// refused until a `TransactionDB` has finished it.
     ///
-    /// A database that is opened to read only, or as a secondary, has no locks, and is refused.
+    /// A database that is opened to read only, or as a secondary, has no locks and is refused.
     ///
     /// ```no_run
     /// # use lsm_sieve::{SieveDb, SieveOptions, rocksdb::TransactionDBOptions};
@@ -443,7 +480,7 @@ impl SieveOptions {
     /// let db = SieveDb::open(&options, &sieve, "/tmp/accounts")?;
     /// let transaction = db.transaction();
     /// if transaction.get_for_update(b"ada", true)?.is_none() {
-    ///     transaction.put(b"ada", b"100")?; // nobody else can have made her meanwhile
+    ///     transaction.put(b"ada", b"100")?; // no other writer can have inserted the key meanwhile
     /// }
     /// transaction.commit()?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -454,40 +491,42 @@ impl SieveOptions {
         self
     }
 
-    /// Reads the filters that are there and changes none: nothing is rebuilt, saved or removed.
-    /// For tools that look at a database as it is.
+    /// Whether existing filters are only read: none is rebuilt, stored or removed. Off by default.
+    /// For tools that inspect a database as it is.
     #[must_use]
-    pub fn frozen(mut self, frozen: bool) -> Self {
-        self.frozen = frozen;
+    pub fn read_only_filters(mut self, read_only_filters: bool) -> Self {
+        self.read_only_filters = read_only_filters;
         self
     }
 
-    /// How many negatives there are to each one that is read from the engine all the same, to see
-    /// that it is none; 0 audits none. One that is wrong ends the trust in all filters of the
-    /// database until it is opened again: see [`SieveDb::refutation`](super::SieveDb::refutation).
+    /// Audits one negative in `one_in`: it is read from the engine all the same, to verify that the
+    /// key does not exist. 0 audits none. If the key exists, all filters of the database are
+    /// distrusted until it is opened again: see
+    /// [`SieveDb::false_negative`](super::SieveDb::false_negative).
     ///
-    /// Unless this is set, it is one in 8,192, and less often where audits of a column family would
-    /// take more than a hundredth of the time. What is set is kept, whatever time it takes.
+    /// The default is one in 8,192, throttled so that the audits of a column family take at
+    /// most 1% of the time. A value that is set here is not throttled.
     #[must_use]
     pub fn audit(mut self, one_in: u32) -> Self {
         self.audit = Some(one_in);
         self
     }
 
-    /// How often the filters in memory are read in the background, to see that no bit of them has
-    /// fallen; `None` for never. [`SieveDb::scrub`](super::SieveDb::scrub) does it at once.
+    /// How often the filters in memory are scrubbed in the background, to find flipped bits. The
+    /// default is one hour; `None` turns it off. [`SieveDb::scrub`](super::SieveDb::scrub) scrubs
+    /// at once.
     #[must_use]
     pub fn scrub_every(mut self, interval: Option<Duration>) -> Self {
         self.scrub_every = interval;
         self
     }
 
-    pub(crate) fn left_out(&self) -> impl Iterator<Item = &str> {
-        self.left_out.iter().map(String::as_str)
+    pub(crate) fn excluded(&self) -> impl Iterator<Item = &str> {
+        self.excluded.iter().map(String::as_str)
     }
 
-    pub(crate) fn leaves_out(&self, family: &str) -> bool {
-        self.left_out.contains(family)
+    pub(crate) fn is_excluded(&self, cf: &str) -> bool {
+        self.excluded.contains(cf)
     }
 
     pub(crate) fn spares_hits(&self) -> bool {
@@ -502,63 +541,63 @@ impl SieveOptions {
         self.scrub_every
     }
 
-    /// Which negatives are audited, unless audits rest.
-    pub(crate) fn audit_sample(&self) -> Sample {
-        Sample::one_in(self.audit.unwrap_or(AUDITED))
+    /// Which negatives are audited, unless audits are throttled.
+    pub(crate) fn audit_sampler(&self) -> Sampler {
+        Sampler::one_in(self.audit.unwrap_or(AUDITED))
     }
 
-    pub(crate) fn audit_pace(&self) -> Pace {
-        Pace::resting(self.audit.map_or(AUDITS_REST, |_| 0))
+    pub(crate) fn audit_throttle(&self) -> Throttle {
+        Throttle::with_rest(self.audit.map_or(AUDITS_REST, |_| 0))
     }
 
-    /// Notes that the engine lets a write be seen before its memtable has taken it.
+    /// Sets whether the engine may make a write visible before its memtable has the key.
     pub(crate) fn publishes_first(mut self, first: bool) -> Self {
         self.publishes_first = first;
         self
     }
 
-    /// With rates in the place of bits, which take a while to be worked out.
+    /// Replaces bits per key by rates, which take a while to compute.
     pub(crate) fn with_rates(self) -> Self {
         let (summary, segments) = (self.get_summary_rate(), self.get_segment_rate());
         self.summary_rate(summary).segment_rate(segments)
     }
 
-    /// How many column families with fronts share the budget.
-    pub(crate) fn shared_by(mut self, families: usize) -> Self {
-        self.families = families;
-        let front = Column::FRONT.get();
-        self.beside_fronts(Bits::new(front.saturating_mul(families as u64)))
+    /// Sets how many filtered column families share the budget.
+    pub(crate) fn shared_by(mut self, cfs: usize) -> Self {
+        self.cfs = cfs;
+        let cf_filter = CfFilter::OVERHEAD.get();
+        self.with_overhead(Bits::new(cf_filter.saturating_mul(cfs as u64)))
     }
 
-    /// What those fronts take.
-    pub(crate) fn beside_fronts(mut self, fronts: Bits) -> Self {
-        self.fronts = fronts;
+    /// Sets the memory that those column families take beside their filters.
+    pub(crate) fn with_overhead(mut self, overhead: Bits) -> Self {
+        self.overhead = overhead;
         self
     }
 
-    /// The most that the filter of one generation of a column family's memtables takes: nothing where
-    /// there is no second look for it.
-    pub(crate) fn recent_budget(&self) -> Bits {
+    /// The most that one memtable filter of a column family takes. It is 0 if there is no
+    /// segment-filter check to use it.
+    pub(crate) fn memtable_filter_budget(&self) -> Bits {
         if self.segments.is_none() || self.access == Access::Read {
             return Bits::new(0);
         }
-        recent_budget(self.filter_budget(), self.families)
+        memtable_filter_budget(self.filter_budget(), self.cfs)
     }
 
     pub(crate) fn get_publishes_first(&self) -> bool {
         self.publishes_first
     }
 
-    /// Of an engine that changes no file; then no filter is changed either.
+    /// For an engine that changes no file; then no filter is changed either.
     pub(super) fn read_only(mut self) -> Self {
         self.access = Access::Read;
-        self.frozen(true)
+        self.read_only_filters(true)
     }
 
-    /// Of an engine that follows one which writes.
+    /// For an engine that follows one that writes.
     pub(super) fn secondary(mut self) -> Self {
         self.access = Access::Follow;
-        self.frozen(true)
+        self.read_only_filters(true)
     }
 
     /// Whether the engine writes nothing.
@@ -570,8 +609,8 @@ impl SieveOptions {
         self.access == Access::Follow
     }
 
-    pub(crate) fn is_frozen(&self) -> bool {
-        self.frozen
+    pub(crate) fn has_read_only_filters(&self) -> bool {
+        self.read_only_filters
     }
 
     pub(crate) fn get_summary_rate(&self) -> Rate {
@@ -591,12 +630,12 @@ impl SieveOptions {
         })
     }
 
-    /// Whether filters of keys at hand are static.
+    /// Whether filters that are built from all keys at once are static.
     pub(crate) fn has_static_filters(&self) -> bool {
         self.static_filters
     }
 
-    /// In how many parts a static summary of tables with so many entries is made.
+    /// The number of parts that a static summary filter of `entries` entries is built in.
     pub(crate) fn static_parts(&self, entries: u64) -> NonZeroU64 {
         let by_default = || HASHES_AT_ONCE.max(entries.div_ceil(MOST_PARTS));
         let at_once = self.hashes_at_once.map_or_else(by_default, NonZeroU64::get);
@@ -607,14 +646,14 @@ impl SieveOptions {
         self.memory_budget
     }
 
-    /// What the fronts leave of the budget for filters.
+    /// The part of the budget that is left for filters.
     fn filter_budget(&self) -> Option<Bits> {
-        self.filter_budget_beside(self.fronts)
+        self.filter_budget_beside(self.overhead)
     }
 
-    /// What fronts that take so much leave of the budget for filters.
-    pub(crate) fn filter_budget_beside(&self, fronts: Bits) -> Option<Bits> {
-        let left = |budget: Bits| Bits::new(budget.get().saturating_sub(fronts.get()));
+    /// The part of the budget that is left for filters beside `new_filters` bits of other memory.
+    pub(crate) fn filter_budget_beside(&self, overhead: Bits) -> Option<Bits> {
+        let left = |budget: Bits| Bits::new(budget.get().saturating_sub(overhead.get()));
         self.memory_budget.map(left)
     }
 
@@ -628,7 +667,7 @@ impl SieveOptions {
             .unwrap_or_else(|| database.join(Self::FOLDER))
     }
 
-    /// A rate below the least one.
+    /// A configured rate below the lowest one.
     pub(crate) fn rate_out_of_reach(&self) -> Option<Rate> {
         let mut rates = self
             .get_segment_rate()
@@ -637,14 +676,14 @@ impl SieveOptions {
         rates.find(|rate| rate.get() < Self::LEAST_RATE)
     }
 
-    /// What summaries that take so much leave of the budget for another one.
+    /// The part of the budget that is left for a summary filter if others take `others` bits.
     pub(crate) fn room_beside(&self, others: Bits) -> Option<Bits> {
         let left = |budget: Bits| Bits::new(budget.get().saturating_sub(others.get()));
         self.filter_budget().map(left)
     }
 
-    /// A summary whose static first stage of so many keys is still to come, beside others that take so
-    /// much of the budget.
+    /// The options of a summary filter whose static first stage of `keys` keys is still to come.
+    /// Others take `others` bits of the budget.
     pub(crate) fn static_summary(&self, keys: Items, others: Bits) -> ScalableOptions {
         let second = Items::new(keys.get() / SECOND);
         ScalableOptions {
@@ -654,12 +693,12 @@ impl SieveOptions {
         }
     }
 
-    /// A summary for at least `keys` keys, beside others that take so much of the budget. If it can, it
-    /// leaves some for the filters of memtables.
+    /// The options of a summary filter for at least `keys` keys. Others take `others` bits of the
+    /// budget. If possible, it leaves some for the memtable filters.
     pub(crate) fn summary(&self, keys: Items, others: Bits) -> ScalableOptions {
         let first = keys.max(self.first_stage());
-        let recent = std::iter::repeat_n(self.recent_budget(), self.families);
-        let spared = self.room_beside(others + recent.sum());
+        let memtable_filters = std::iter::repeat_n(self.memtable_filter_budget(), self.cfs);
+        let spared = self.room_beside(others + memtable_filters.sum());
         let fits = |room: &Bits| self.stage_size(first) <= *room;
         ScalableOptions {
             rate: self.get_summary_rate(),
@@ -673,17 +712,18 @@ impl SieveOptions {
     }
 }
 
-/// What each segment's filter keeps, where the front promises so much.
+/// The rate of the segment filters for a configured rate.
 pub(super) fn segment_part(promised: Rate) -> Rate {
     Rate::clamped((promised.get() * SEGMENT_PART).max(SieveOptions::LEAST_RATE))
 }
 
-/// What a static filter takes; more than there can be where there is none.
+/// The size of a static filter. If none of this rate exists, it is larger than any budget.
 fn static_size(keys: Items, rate: Rate) -> Bits {
     Stage::ribbon_size(keys, rate).unwrap_or(Bits::new(u64::MAX))
 }
 
-/// The rate of a static filter of so many bits a key, within what stages can grow to beside it.
+/// The rate of a static filter of `bits_a_key` bits per key, but not below what the growing stages
+/// beside it can keep.
 fn static_rate_of(bits_a_key: f64) -> Rate {
     Rate::clamped(
         ribbon::rate_of(bits_a_key)
@@ -692,8 +732,8 @@ fn static_rate_of(bits_a_key: f64) -> Rate {
     )
 }
 
-/// Keys, and room for some more.
-fn roomy(keys: Items) -> Items {
+/// Keys plus [`HEADROOM`].
+fn with_headroom(keys: Items) -> Items {
     Items::new((keys.get() as f64 * HEADROOM).ceil() as u64)
 }
 
@@ -727,22 +767,22 @@ mod tests {
         }
     }
 
-    /// Else a thousand families take 0.4 GB before they have a key.
+    /// Otherwise a thousand column families take 0.4 GB before they have a key.
     #[test]
     fn first_stages_of_many_families_are_small_and_grow_by_leaps() {
-        let stages = |families, keys| {
-            let options = SieveOptions::default().shared_by(families);
+        let stages = |cfs, keys| {
+            let options = SieveOptions::default().shared_by(cfs);
             let summary = options.summary(options.with_room(Items::new(keys)), Bits::new(0));
             [summary.first.get(), summary.second.unwrap().get()]
         };
-        for families in [0, 1, 2, 16] {
-            assert_eq!(stages(families, 0), [1 << 18, 1 << 19]);
-            assert_eq!(stages(families, 100_000), [1 << 18, 1 << 19]);
+        for cfs in [0, 1, 2, 16] {
+            assert_eq!(stages(cfs, 0), [1 << 18, 1 << 19]);
+            assert_eq!(stages(cfs, 100_000), [1 << 18, 1 << 19]);
         }
         assert_eq!(stages(17, 0), [1 << 17, 1 << 18]);
         assert_eq!(stages(1_000, 0), [1 << 12, 1 << 16]);
         assert_eq!(stages(1_000_000, 0), [1 << 12, 1 << 16]);
-        // What is made of keys at hand has room for as many again, while they are few.
+        // A summary filter that is built from few existing keys has room for as many again.
         assert_eq!(stages(1_000, 5_000), [10_000, 160_000]);
         assert_eq!(stages(1_000, 200_000), [1 << 18, 1 << 19]);
         assert_eq!(stages(1_000, 4_000_000), [4_080_000, 1_020_000]);
@@ -752,7 +792,7 @@ mod tests {
         assert_eq!(summary.first, Items::new(100));
     }
 
-    /// What could never be built would be looked for again and again.
+    /// A filter that could never be built would be planned again and again.
     #[test]
     fn the_filter_of_a_table_takes_what_is_said_whatever_its_entries() {
         let options = SieveOptions::default().static_filters(true);
@@ -806,7 +846,7 @@ mod tests {
             }
             for bits in [1.0, 1.01, 10.0, 256.0] {
                 assert!(with(bits).is_ok(), "{bits}");
-                // So many bits make no stage that could stand beside a static one.
+                // A growing stage beside a static one could not keep the rate of this many bits.
                 let options = with(bits).unwrap().static_filters(true);
                 assert_eq!(options.rate_out_of_reach(), None, "{bits}");
             }

@@ -1,8 +1,8 @@
-//! What becomes of the filters of tables: which is made anew, and which go where the budget is too small.
+//! Plans for segment filters: which are rebuilt, and which are dropped if the budget is too small.
 //!
-//! Flush and compaction hand every key of the table that they write to its builder, so its filter
-//! is rebuilt at the right size for nothing. A table that came otherwise, or whose filter no longer
-//! keeps the promise, has its keys on disk.
+//! Flush and compaction pass every key of the SST that they write to its filter builder, so its
+//! filter is rebuilt at the right size for free. If an SST came another way, or its filter no
+//! longer keeps the configured rate, the keys are read from disk.
 
 use std::cmp::Reverse;
 use std::fmt;
@@ -10,34 +10,36 @@ use std::fmt;
 use crate::math::{Bits, Rate};
 use crate::segment::{SealedFilter, SegmentId};
 
-/// Stages that the filter of one table may have: each is a cache line of a look-up in it.
+/// The most stages of a segment filter: each is a cache line of a probe.
 const STAGES: usize = 4;
 
-/// Above the promised rate by so little is rounding.
+/// A rate that is higher than the configured one by at most this factor is a rounding error.
 const ROUNDING: f64 = 1.0 + 1e-9;
 
-/// What becomes of the filter of a table.
+/// What happens to the filter of an SST.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FilterPlan {
-    /// It keeps the promised rate.
+    /// It keeps the configured rate.
     Keep,
-    /// One is made anew from the keys on disk.
+    /// It is rebuilt from the keys on disk.
     Rebuild,
-    /// There is room for none: reads ask the table.
+    /// The budget has no room for one: lookups read the SST.
     Drop,
 }
 
 impl FilterPlan {
-    /// Of a table whose filter, if it has one, is this, and takes so much if it is made anew. `room` is the memory
-    /// for another one, what the table's filter takes now included; it is asked only if one may be made.
+    /// The plan for an SST. `filter` is its filter, if it has one, and `needed` the size of a
+    /// rebuilt one. `room` is the memory for a rebuilt one, including what the current filter
+    /// takes. It is called only if a filter may be rebuilt.
     pub(crate) fn of(
         filter: Option<&SealedFilter>,
         promised: Rate,
         needed: Bits,
         room: impl FnOnce() -> Bits,
     ) -> Self {
-        // Which filter goes when there are too many is not said by the order of the tables.
+        // A good filter is kept even over the budget: which ones are dropped is not left to the
+        // order of the SSTs.
         if filter.is_some_and(|filter| keeps(filter, promised)) {
             Self::Keep
         } else if needed <= room() {
@@ -58,37 +60,37 @@ impl fmt::Display for FilterPlan {
     }
 }
 
-/// Whether a filter is one that would be made for this rate.
+/// Whether a filter is as one that would be built for this rate.
 fn keeps(filter: &SealedFilter, promised: Rate) -> bool {
     filter.rate == promised
         && filter.chain.stages().len() <= STAGES
         && filter.chain.predicted_rate() <= promised.get() * ROUNDING
 }
 
-/// A filter in memory, as the budget sees it.
+/// A filter in memory that the budget may drop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Held {
+pub(crate) struct ResidentFilter {
     pub(crate) id: SegmentId,
-    /// The table's level; `None` when it is not placed.
+    /// The level of the SST; `None` if it is unknown.
     pub(crate) level: Option<u32>,
     pub(crate) size: Bits,
 }
 
-/// What orders tables by the worth of a bit of their filters, the best first.
+/// Orders segment filters by what a bit of them is worth, the best first.
 ///
-/// A look-up goes through one table a level, and through all of level 0. So the filter of a table in
-/// level 0 is asked by each, that of one of a hundred tables by one in a hundred, for as many bits;
-/// and where a look-up finds its key, that is mostly in the last level, whose filters then were asked
-/// for nothing. (Dayan, Athanassoulis & Idreos, "Monkey", SIGMOD 2017, spend the fewest bits there
-/// for the same reason.) Within a level a filter is asked as often as its table is large; the larger
-/// goes first, so that fewer go.
-pub(crate) fn worth(level: Option<u32>, size: u64) -> (u32, u64) {
+/// A lookup goes through one SST per level, and through all of level 0. So every lookup probes the
+/// filter of an SST in level 0. The filter of one of a hundred SSTs is probed by one lookup in a
+/// hundred, for as many bits. Hits are mostly found in the last level, whose filters were then
+/// probed for nothing. (Dayan, Athanassoulis & Idreos, "Monkey", SIGMOD 2017, spend the fewest bits
+/// there for the same reason.) Within a level, a filter is probed in proportion to the size of its
+/// SST. The larger is dropped first, so that fewer are dropped.
+pub(crate) fn eviction_rank(level: Option<u32>, size: u64) -> (u32, u64) {
     (level.unwrap_or(u32::MAX), size)
 }
 
-/// The filters to drop in order to take `over` bits less, those of the least worth.
-pub(crate) fn least_worth(mut held: Vec<Held>, over: Bits) -> Vec<SegmentId> {
-    held.sort_by_key(|filter| Reverse(worth(filter.level, filter.size.get())));
+/// The filters of the least worth that must be dropped to free `over` bits.
+pub(crate) fn lowest_ranked(mut held: Vec<ResidentFilter>, over: Bits) -> Vec<SegmentId> {
+    held.sort_by_key(|filter| Reverse(eviction_rank(filter.level, filter.size.get())));
     let mut freed = 0_u64;
     let goes = held.iter().take_while(|filter| {
         let goes = freed < over.get();
@@ -107,8 +109,8 @@ mod tests {
     use crate::math::Items;
     use crate::math::ribbon::{PARTS, rate};
 
-    fn held(id: u8, level: Option<u32>, bits: u64) -> Held {
-        Held {
+    fn held(id: u8, level: Option<u32>, bits: u64) -> ResidentFilter {
+        ResidentFilter {
             id: SegmentId::from_bytes([id; 16]),
             level,
             size: Bits::new(bits),
@@ -124,7 +126,7 @@ mod tests {
         SealedFilter::new(chain, keys, made_for, Source::RawKeys)
     }
 
-    /// Which takes what it takes is not asked then.
+    /// The room is not computed then.
     #[test]
     fn a_filter_of_the_promised_rate_is_kept() {
         let rate = Rate::ONE_PERCENT;
@@ -141,7 +143,7 @@ mod tests {
         assert_eq!(plan(&lost, rate), FilterPlan::Rebuild);
     }
 
-    /// Of a static one the rate may be the promised one to the last bit.
+    /// The rate of a static filter may be the configured one to the last bit.
     #[test]
     fn no_rate_is_broken_by_rounding() {
         for parts in PARTS..PARTS * 24 {
@@ -184,7 +186,7 @@ mod tests {
             (911, &[5, 4, 2, 3, 1]),
             (u64::MAX, &[5, 4, 2, 3, 1]),
         ] {
-            let dropped = least_worth(all.to_vec(), Bits::new(over));
+            let dropped = lowest_ranked(all.to_vec(), Bits::new(over));
             let expected: Vec<_> = gone
                 .iter()
                 .map(|&id| SegmentId::from_bytes([id; 16]))

@@ -1,4 +1,4 @@
-//! The power goes at any moment of any work on the folder of filters; then it is opened again.
+//! Power cuts at any point of any work on the filter folder, each followed by an open.
 //!
 //! ```text
 //!   steps: save, remove, summarize, forget, reopen   on a `MemoryDisk`
@@ -7,19 +7,20 @@
 //!         open as the plugin does, judge
 //! ```
 //!
-//! First comes every sequence of one step, of two, of three, of four, as far as the number of images
-//! reaches: nearly all crash bugs of file systems need no more than three (Mohan et al., "Finding
+//! First come all sequences of one step, of two, of three, of four, as far as the number of images
+//! allows. Nearly all crash bugs of file systems need no more than three (Mohan et al., "Finding
 //! Crash-Consistency Bugs with Bounded Black-Box Crash Testing", OSDI 2018). Then come long random
-//! ones that go on after each cut. An image is judged by what a reader relies on:
+//! sequences that continue after each cut. An image is judged by what a reader relies on:
 //!
-//! - a filter that is accepted has every key of its table, a summary those of all that it covers;
+//! - a filter that is accepted has every key of its SST, a summary filter those of all SSTs that it
+//!   covers;
 //! - what was stored before the cut is found;
-//! - nothing unfinished stays.
+//! - no unfinished file stays.
 //!
-//! Of a disk that failed, or lied about its syncs, only the first is asked: a liar's torn files have
-//! good names, and checksums are all that stands between them and a reader.
+//! On a disk that failed, or lied about its syncs, only the first is checked. The torn files of a
+//! lying disk have valid names, so checksums are all that protects a reader from them.
 //!
-//! `LSM_SIEVE_IMAGES=1000000` makes a long run, `LSM_SIEVE_SEED=n` repeats another.
+//! `LSM_SIEVE_IMAGES=1000000` makes a long run, `LSM_SIEVE_SEED=n` chooses another one.
 
 mod world;
 
@@ -33,13 +34,13 @@ use rand::{RngExt as _, SeedableRng as _};
 use crate::disk::{Fault, MemoryDisk};
 use world::{STEPS, Step, World};
 
-/// Images of an ordinary run.
+/// Images of a default run.
 const IMAGES: u64 = 20_000;
 
-/// Of the images, so many in four are of the short sequences.
+/// Quarters of the images that go to the short sequences.
 const SHORT_IN_FOUR: u64 = 3;
 
-/// What a disk operation may come to, beside the end of the power.
+/// How a disk operation may fail, besides a power cut.
 const FAILURES: [Fault; 3] = [
     Fault::Once(io::ErrorKind::Other),
     Fault::Forever(io::ErrorKind::StorageFull),
@@ -53,15 +54,15 @@ const LONGEST_SHORT: u32 = 4;
 struct Census {
     images: u64,
     sequences: u64,
-    /// Up to this length, all of them.
+    /// All sequences up to this length were tried.
     complete: u32,
-    /// Operations that failed, the power staying on.
+    /// Operations that failed without a power cut.
     failures: u64,
-    /// Cuts in the midst of long sequences.
+    /// Cuts within long sequences.
     long: u64,
-    /// Filters that were found and judged, of tables and of families.
+    /// Segment and summary filters that were accepted and judged.
     accepted: u64,
-    /// Images by what could be used in them.
+    /// Images by the filters in them that could be used.
     found: BTreeMap<(usize, bool), u64>,
 }
 
@@ -76,7 +77,7 @@ impl Census {
         woken
     }
 
-    /// Every sequence of so many steps, as long as there are images left; false when there are not.
+    /// Every sequence of `length` steps, until `images` are reached; false if they are.
     fn short(&mut self, length: u32, images: u64) -> bool {
         for number in 0..STEPS.len().pow(length) {
             let at = |place| STEPS[number / STEPS.len().pow(place) % STEPS.len()];
@@ -91,8 +92,8 @@ impl Census {
         true
     }
 
-    /// Cuts the power after every disk operation of the last step, lets the operation fail, and
-    /// lets all be lost by a liar.
+    /// Cuts the power after every disk operation of the last step, makes that operation fail, and
+    /// loses everything on a disk that lies about syncs.
     fn cut_last(&mut self, steps: &[Step]) {
         let liar = World::empty().lying().after(steps);
         self.judge_all(&liar, 0, &|| format!("{steps:?} on a disk that lies"));
@@ -123,7 +124,7 @@ impl Census {
         }
     }
 
-    /// Random steps, cut and woken again and again.
+    /// Random steps, with repeated cuts and opens.
     fn long(&mut self, random: &mut StdRng) {
         let mut world = World::empty();
         let mut steps = Vec::new();
@@ -152,7 +153,7 @@ impl Census {
     }
 }
 
-/// What an environment variable says; a text that is no number must not pass for silence.
+/// The number in an environment variable. A text that is no number must not count as unset.
 fn number_from(variable: &str) -> Option<u64> {
     let text = std::env::var(variable).ok()?;
     let number = text.parse();

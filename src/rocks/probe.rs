@@ -1,17 +1,17 @@
-//! The proof that the hooks fire, made once a process on a scratch database in memory.
+//! The self-check: proves that the hooks fire, once per process, on a scratch database in memory.
 //!
-//! The shim reaches RocksDB through its private layout. If that moved, a memtable might take keys
-//! that no filter hears of, which is a lost read. So before the first database is opened, a scratch
-//! one must show that the hooks saw exactly what was done to it: keys in a memtable, keys in a table,
-//! the questions to its filter, its raw keys. What a listener is told rests on a public interface and
-//! is not tried here.
+//! The shim reaches RocksDB through its private layout. If that changed, a memtable might take keys
+//! that no filter sees, and reads would be lost. So before the first database is opened, the hooks
+//! of a scratch database must see exactly what happened in it: keys in a memtable, keys in an SST,
+//! probes of its filter, its raw keys. The listener relies on a public interface and is not checked
+//! here.
 
 use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
 
 use rocksdb::{DEFAULT_COLUMN_FAMILY_NAME, Env, Options};
 
-use super::column::Column;
+use super::cf_filter::CfFilter;
 use super::ffi::{self, HOOKS, Hooks};
 use super::options::SieveOptions;
 use super::{Engine, OpenError};
@@ -23,7 +23,7 @@ use crate::segment::Registry;
 
 const PATH: &str = "/lsm-sieve-self-check";
 
-/// Checks layout and hooks; the first success is remembered.
+/// Checks layout and hooks; the first success is cached.
 pub(crate) fn hooks_fire() -> Result<(), OpenError> {
     static PROVED: OnceLock<()> = OnceLock::new();
     #[cfg(test)]
@@ -42,18 +42,18 @@ fn check(hooks: &'static Hooks) -> Result<(), OpenError> {
         return Err(OpenError::Layout);
     }
     let registry = Arc::new(Registry::new(hasher()));
-    let column = column(&registry);
+    let cf_filter = cf_filter(&registry);
     let mut options = Options::default();
     options.create_if_missing(true);
     options.set_env(&Env::mem_env().map_err(OpenError::Probe)?);
-    if !ffi::install(&mut options, Arc::clone(&column), hooks) {
+    if !ffi::install(&mut options, Arc::clone(&cf_filter), hooks) {
         return Err(OpenError::HooksSilent {
             what: "the filter policy",
         });
     }
-    let families = [(DEFAULT_COLUMN_FAMILY_NAME, options.clone())];
-    let engine = Engine::open_cf_with_opts(&options, PATH, families).map_err(OpenError::Probe)?;
-    write_and_read(&engine, &column).map_err(OpenError::Probe)??;
+    let cfs = [(DEFAULT_COLUMN_FAMILY_NAME, options.clone())];
+    let engine = Engine::open_cf_with_opts(&options, PATH, cfs).map_err(OpenError::Probe)?;
+    write_and_read(&engine, &cf_filter).map_err(OpenError::Probe)??;
     tables_are_seen(&engine, &registry)
 }
 
@@ -61,15 +61,15 @@ fn hasher() -> KeyHasher {
     KeyHasher::new(HashId::Xxh3, Seed::from_bytes(*b"self-check seed."))
 }
 
-fn column(registry: &Arc<Registry>) -> Arc<Column> {
+fn cf_filter(registry: &Arc<Registry>) -> Arc<CfFilter> {
     let options = SieveOptions::default();
     let summary = Scalable::new(
-        hasher().imprint().remixed(),
+        hasher().imprint().for_summary(),
         options.summary(Items::new(0), Bits::new(0)),
     );
     let empty = (Arc::new(summary), HashSet::new());
     let registry = Arc::clone(registry);
-    Column::new(
+    CfFilter::new(
         DEFAULT_COLUMN_FAMILY_NAME,
         hasher(),
         registry,
@@ -81,13 +81,13 @@ fn column(registry: &Arc<Registry>) -> Arc<Column> {
 
 type Checked = Result<(), OpenError>;
 
-/// Three entries, one of them a tombstone: the summary must know two keys, the table three.
-fn write_and_read(engine: &Engine, column: &Column) -> Result<Checked, rocksdb::Error> {
+/// Three entries, one of them a tombstone: the summary filter must have two keys, the SST three.
+fn write_and_read(engine: &Engine, cf_filter: &CfFilter) -> Result<Checked, rocksdb::Error> {
     engine.put(b"put", b"1")?;
     engine.put(b"also put", b"2")?;
     engine.delete(b"deleted")?;
-    let bound = column.family().is_some() || planted!(UnboundFrontPassed);
-    let fed = column.view().summary.items() == Items::new(2) || planted!(UnfedSummaryPassed);
+    let bound = cf_filter.cf().is_some() || planted!(UnboundFrontPassed);
+    let fed = cf_filter.view().summary.items() == Items::new(2) || planted!(UnfedSummaryPassed);
     if !(bound && fed) {
         return Ok(Err(OpenError::HooksSilent {
             what: "the memtable capture",
@@ -121,7 +121,8 @@ fn tables_are_seen(engine: &Engine, registry: &Registry) -> Checked {
     if !(whole || planted!(MissedKeysPassed)) {
         return Err(silent("the table capture"));
     }
-    // The table's reader asks through a reference of its own; the registry and we hold two more.
+    // The SST's reader probes through a reference of its own; the registry and this function hold
+    // two.
     if Arc::strong_count(&segment) < 3 && !planted!(UnaskedFilterPassed) {
         return Err(silent("the filter policy"));
     }
@@ -146,7 +147,7 @@ mod tests {
     use crate::rocks::SieveDb;
 
     thread_local! {
-        /// What this thread checks, if not the hooks.
+        /// The hooks that this thread checks, if not the real ones.
         static SILENCED: Cell<Option<&'static Hooks>> = const { Cell::new(None) };
     }
 

@@ -1,8 +1,8 @@
-//! What a table spans.
+//! The key range of an SST.
 
 use crate::planted::planted;
 
-/// The keys from one to another, bytewise, both of them included.
+/// All keys from `low` to `high`, bytewise, both included.
 #[derive(Clone, Debug)]
 pub(crate) struct KeyRange {
     low: Vec<u8>,
@@ -10,8 +10,8 @@ pub(crate) struct KeyRange {
 }
 
 impl KeyRange {
-    /// From the smallest key to the largest in the order of a comparator: under the reverse one, the
-    /// smallest is the bytewise largest.
+    /// From the smallest key to the largest in the order of a comparator. Under the reverse
+    /// comparator, the smallest is the bytewise largest.
     pub(crate) fn new(smallest: &[u8], largest: &[u8]) -> Self {
         let (low, high) = if smallest <= largest || planted!(RangeNotReversed) {
             (smallest, largest)

@@ -1,14 +1,14 @@
-//! What is asked of tables, in sorted runs: of each run, one table at most may hold a given key.
+//! SSTs in sorted runs: of each run, at most one SST may hold a given key.
 //!
 //! ```text
-//! run 0   |-- t1 --|  |-- t4 --|        |- t6 -|          lows, highs: where tables begin and end
-//! run 1     |----- t2 -----| |---- t5 ----|               t4 and t5 are asked for a key at x
+//! run 0   |-- t1 --|  |-- t4 --|        |- t6 -|          lows, highs: where SSTs begin and end
+//! run 1     |----- t2 -----| |---- t5 ----|               for a key at x, t4 and t5 are probed
 //! run 2       |----- t3 ----|
 //!                             x
 //! ```
 //!
-//! Keys are compared as numbers of 16 bytes, those after what all ends have in common; where the
-//! numbers are equal, whole.
+//! Keys are compared as 16-byte numbers, taken after the bytes that all range ends have in common.
+//! If the numbers are equal, the whole keys are compared.
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -17,35 +17,35 @@ use super::range::KeyRange;
 use crate::math::Bits;
 use crate::planted::planted;
 
-/// What is asked of a table, as its filter, and the keys that the table spans, if known.
+/// The filter of an SST, and the key range of the SST, if known.
 #[derive(Debug)]
-pub(crate) struct Spanning<'a, F> {
+pub(crate) struct WithRange<'a, F> {
     pub(crate) filter: F,
     pub(crate) range: Option<&'a KeyRange>,
 }
 
-/// Filters by what their tables span.
+/// Filters by the key ranges of their SSTs.
 #[derive(Debug)]
 pub(crate) struct SortedRuns<F> {
-    /// All ends begin with it.
+    /// The bytes that all range ends begin with.
     common: Vec<u8>,
-    /// Where tables begin; those of one run after those of another, ascending within it.
-    lows: Vec<Place>,
-    highs: Vec<Place>,
+    /// Where SSTs begin, run after run, ascending within each run.
+    lows: Vec<KeyPrefix>,
+    highs: Vec<KeyPrefix>,
     ranges: Vec<KeyRange>,
-    /// In the same order, and then those of tables that span nobody knows what.
+    /// In the same order; then those of SSTs whose range is unknown.
     filters: Vec<F>,
     runs: Vec<Range<usize>>,
 }
 
-/// Part of a key as a number that grows with the key, or stays.
-type Place = u128;
+/// Part of a key as a number that does not decrease as the key grows.
+type KeyPrefix = u128;
 
 impl<F> SortedRuns<F> {
-    /// `None` where more than `most` tables may span one key.
-    pub(crate) fn new(tables: Vec<Spanning<'_, F>>, most: usize) -> Option<Self> {
+    /// `None` if more than `most` SSTs may span one key.
+    pub(crate) fn new(tables: Vec<WithRange<'_, F>>, most: usize) -> Option<Self> {
         let (mut placed, mut unplaced) = (Vec::new(), Vec::new());
-        for Spanning { filter, range } in tables {
+        for WithRange { filter, range } in tables {
             match range {
                 Some(range) => placed.push((range, filter)),
                 None => unplaced.push(filter),
@@ -67,7 +67,7 @@ impl<F> SortedRuns<F> {
         }
         filters.append(&mut unplaced);
         let places = |end: fn(&KeyRange) -> &[u8]| -> Option<_> {
-            let places = ranges.iter().map(|range| place_after(&common, end(range)));
+            let places = ranges.iter().map(|range| prefix_after(&common, end(range)));
             places.collect()
         };
         Some(Self {
@@ -80,9 +80,9 @@ impl<F> SortedRuns<F> {
         })
     }
 
-    /// The filters of the tables that may hold the key: `most` at most.
-    pub(crate) fn that_may_hold(&self, key: &[u8]) -> impl Iterator<Item = &F> {
-        let place = place_after(&self.common, key);
+    /// The filters of the SSTs that may hold the key: at most `most`.
+    pub(crate) fn candidates(&self, key: &[u8]) -> impl Iterator<Item = &F> {
+        let place = prefix_after(&self.common, key);
         let in_runs = self.runs.iter();
         let spanning = in_runs.filter_map(move |run| self.in_run(run, key, place?));
         let unplaced = match planted!(UnknownRangeIsEmpty) {
@@ -92,7 +92,7 @@ impl<F> SortedRuns<F> {
         spanning.chain(unplaced)
     }
 
-    fn in_run(&self, run: &Range<usize>, key: &[u8], place: Place) -> Option<&F> {
+    fn in_run(&self, run: &Range<usize>, key: &[u8], place: KeyPrefix) -> Option<&F> {
         let lows = &self.lows[run.clone()];
         let mut begun = lows.partition_point(|&low| low <= place);
         if lows[begun.checked_sub(1)?] == place {
@@ -108,7 +108,7 @@ impl<F> SortedRuns<F> {
         reaches.then(|| &self.filters[last])
     }
 
-    /// Memory beside what is asked of the tables.
+    /// Memory beside the filters.
     pub(crate) fn size_beside_filters(&self) -> Bits {
         let ends = self.ranges.iter();
         let ends = ends.map(|range| range.low().len() + range.high().len());
@@ -122,13 +122,13 @@ impl<F> SortedRuns<F> {
         Bits::from_bytes(parts.iter().sum::<usize>() as u64)
     }
 
-    /// The filters of all tables.
+    /// The filters of all SSTs.
     pub(crate) fn filters(&self) -> &[F] {
         &self.filters
     }
 }
 
-/// What the ends of all ranges begin with.
+/// The bytes that the ends of all ranges begin with.
 fn common_start<'a>(ranges: impl Iterator<Item = &'a KeyRange> + Clone) -> Vec<u8> {
     let lowest = ranges.clone().map(KeyRange::low).min();
     let highest = ranges.map(KeyRange::high).max();
@@ -141,26 +141,26 @@ fn common_start<'a>(ranges: impl Iterator<Item = &'a KeyRange> + Clone) -> Vec<u
         .collect()
 }
 
-/// The 16 bytes after `common`; `None` of a key that does not begin with it.
-fn place_after(common: &[u8], key: &[u8]) -> Option<Place> {
-    // Nothing is not compared: an empty vector points nowhere, and to be masked off a page that is not there
-    // takes a processor with AVX-512 longer than all else here.
+/// The 16 bytes after `common`; `None` if the key does not begin with it.
+fn prefix_after(common: &[u8], key: &[u8]) -> Option<KeyPrefix> {
+    // An empty prefix is not compared. An empty vector has a dangling pointer, and on a processor
+    // with AVX-512 a masked load from an unmapped page takes longer than all else here.
     let rest = match common {
         [] => key,
         _ => key.strip_prefix(common)?,
     };
     let bytes = rest.first_chunk().copied().unwrap_or_else(|| {
-        let mut bytes = [0; size_of::<Place>()];
+        let mut bytes = [0; size_of::<KeyPrefix>()];
         bytes[..rest.len()].copy_from_slice(rest);
         bytes
     });
-    Some(Place::from_be_bytes(bytes))
+    Some(KeyPrefix::from_be_bytes(bytes))
 }
 
 type Placed<'a, F> = (&'a KeyRange, F);
 
-/// The fewest runs that hold all tables, given up at one more than `most`: a table goes into the
-/// first run whose tables all end before it begins.
+/// The fewest runs that hold all SSTs. It stops when there are more than `most` of them. An SST
+/// goes into the first run whose SSTs all end before it begins.
 fn sorted_runs<F>(mut tables: Vec<Placed<'_, F>>, most: usize) -> Vec<Vec<Placed<'_, F>>> {
     tables.sort_by_key(|&(range, _)| range.low());
     let mut runs: Vec<Vec<Placed<'_, F>>> = Vec::new();
@@ -201,16 +201,16 @@ mod tests {
         known_answer: 0,
     };
 
-    fn table(range: Option<&KeyRange>) -> Spanning<'_, Arc<SealedFilter>> {
+    fn table(range: Option<&KeyRange>) -> WithRange<'_, Arc<SealedFilter>> {
         let chain = Chain::new(IMPRINT, Vec::new());
         let filter = SealedFilter::new(chain, 0, Rate::ONE_PERCENT, Source::TableCapture);
-        Spanning {
+        WithRange {
             filter: Arc::new(filter),
             range,
         }
     }
 
-    /// Keys that are short, long, alike in their first parts, or one the start of another.
+    /// Keys that are short or long, share their first bytes, or are prefixes of one another.
     fn key(random: &mut impl Rng, common: &[u8]) -> Vec<u8> {
         let mut key = common.to_vec();
         if random.random_range(0..8) == 0 {
@@ -234,7 +234,7 @@ mod tests {
                 ranges.push((random.random_range(0..40) > 0).then_some(range));
             }
             let tables: Vec<_> = ranges.iter().map(|range| table(range.as_ref())).collect();
-            let listed = |table: &Spanning<'_, Arc<SealedFilter>>| {
+            let listed = |table: &WithRange<'_, Arc<SealedFilter>>| {
                 (Arc::clone(&table.filter), table.range.cloned())
             };
             let all: Vec<_> = tables.iter().map(listed).collect();
@@ -247,7 +247,7 @@ mod tests {
             let ends = all.iter().filter_map(|(_, range)| range.as_ref());
             let ends = ends.flat_map(|range| [range.low().to_vec(), range.high().to_vec()]);
             for key in near.chain(ends).chain([Vec::new(), vec![0xff; 40]]) {
-                let asked: Vec<_> = runs.that_may_hold(&key).collect();
+                let asked: Vec<_> = runs.candidates(&key).collect();
                 assert!(asked.len() <= MOST_RUNS);
                 for (filter, range) in &all {
                     let asks = asked.iter().any(|other| Arc::ptr_eq(other, filter));
@@ -264,14 +264,14 @@ mod tests {
         );
     }
 
-    fn alike(i: u32) -> Vec<u8> {
+    fn same(i: u32) -> Vec<u8> {
         format!("a name that they have in common/{i:06}").into_bytes()
     }
 
-    /// A thousand tables, each of nine keys in ten, in the order of a comparator or its reverse.
+    /// A thousand SSTs, each with nine keys in ten, in the order of a comparator or its reverse.
     fn beside(reverse: bool) -> Vec<KeyRange> {
         let ranges = (0..1_000).map(|i| {
-            let (first, last) = (alike(i * 10), alike(i * 10 + 8));
+            let (first, last) = (same(i * 10), same(i * 10 + 8));
             if reverse {
                 KeyRange::new(&last, &first)
             } else {
@@ -285,18 +285,18 @@ mod tests {
         let tables = ranges.iter().map(|range| table(Some(range)));
         let runs = SortedRuns::new(tables.collect(), MOST_RUNS).unwrap();
         for i in 0..10_000 {
-            let asked = runs.that_may_hold(&alike(i)).count();
+            let asked = runs.candidates(&same(i)).count();
             assert_eq!(asked, usize::from(i % 10 != 9), "key {i}");
         }
         runs
     }
 
-    /// As they are on a level of many, however alike their names are.
+    /// As on a level of many SSTs, however similar their keys are.
     #[test]
     fn of_tables_beside_one_another_one_is_asked() {
         for reverse in [false, true] {
             let runs = runs_of_one_a_key(&beside(reverse));
-            assert_eq!(runs.that_may_hold(b"another name").count(), 0);
+            assert_eq!(runs.candidates(b"another name").count(), 0);
         }
     }
 
@@ -304,20 +304,20 @@ mod tests {
     fn a_table_of_unknown_ends_is_asked_for_every_key() {
         let known = KeyRange::new(b"prefix/b", b"prefix/d");
         let runs = SortedRuns::new(vec![table(Some(&known)), table(None)], MOST_RUNS).unwrap();
-        let asked = |key: &[u8]| runs.that_may_hold(key).count();
+        let asked = |key: &[u8]| runs.candidates(key).count();
         assert_eq!(
             [asked(b"prefix/c"), asked(b"prefix/e"), asked(b"")],
             [2, 1, 1]
         );
     }
 
-    /// However long what they have in common with one another, but not with a table beside them.
+    /// The SSTs share a long prefix with one another, but not with an SST beside them.
     #[test]
     fn tables_whose_keys_are_alike_are_not_over_one_another() {
         let mut ranges = beside(false);
         ranges.push(KeyRange::new(b"another", b"another"));
         let runs = runs_of_one_a_key(&ranges);
-        assert_eq!(runs.that_may_hold(b"another").count(), 1);
+        assert_eq!(runs.candidates(b"another").count(), 1);
     }
 
     #[test]

@@ -1,46 +1,46 @@
-//! Scrubbing: whether the filters in memory still are what they were when they were made.
+//! Scrubbing: verifies that the filters in memory are still as they were built.
 //!
-//! A bit of memory that falls from 1 to 0 makes a filter deny a key that it holds. So each resident
+//! A bit of memory that flips from 1 to 0 makes a filter deny a key that it holds. So each resident
 //! filter is read again from time to time:
 //!
-//! - a table's filter against the checksum that it was sealed with;
-//! - a growing one (a summary, a generation of memtables) stage by stage against the look before,
-//!   where no key came in between.
+//! - a segment filter is checked against the checksum that it was sealed with;
+//! - a growing filter (summary filter, memtable filter) is checked stage by stage against the last
+//!   scrub's checksum, if no key was inserted in between.
 //!
-//! One that changed is dropped whole, *maybe* from then on, and made anew: a table's filter from its
-//! sidecar or the table's keys, a summary from all tables. A filter is also looked at before it is
-//! stored: no damage to a table's filter gets a good checksum on disk, nor any to a summary that was
-//! there at the look before.
+//! A filter that changed is dropped as a whole, answers *maybe* from then on, and is rebuilt: a
+//! segment filter from its sidecar or the SST's keys, a summary filter from all SSTs. A filter is
+//! also checked before it is stored. So no damaged segment filter gets a valid checksum on disk,
+//! nor does a summary filter with damage that the last scrub could have seen.
 //!
-//! The memory is read at a bounded rate, a filter at a time. It all happens on upkeep's thread, which
-//! alone hands filters around.
+//! The memory is read at a bounded rate, one filter at a time. It all happens on the maintenance
+//! thread, which alone publishes and replaces filters.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
-use super::bell::Bell;
-use super::column::Column;
-use super::columns::Columns;
+use super::cf_filter::CfFilter;
+use super::cf_filters::CfFilters;
+use super::wakeup::Wakeup;
 use crate::filter::Scalable;
 use crate::math::Bits;
 use crate::planted::planted;
 use crate::segment::{Registry, SegmentId};
 use crate::sync::unpoisoned;
 
-/// Memory that is read in a second: a hundredth of what a machine can, so that nobody notices.
+/// Memory read in a second: a hundredth of what a machine can read, so that it does not disturb.
 const BYTES_A_SECOND: u64 = 256 << 20;
 const NANOS: u64 = 1_000_000_000;
 
-/// What scrubbing has read, and what it found.
+/// What scrubbing has read and found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Scrubbed {
     /// Filters that were read.
     pub filters: u64,
-    /// Their bytes.
+    /// The bytes of these filters.
     pub bytes: u64,
-    /// Those that were damaged, and dropped.
+    /// Filters that were damaged and dropped.
     pub damaged: u64,
 }
 
@@ -56,7 +56,7 @@ impl std::ops::Sub for Scrubbed {
     }
 }
 
-/// What scrubbing has done since the database was opened.
+/// The totals since the database was opened.
 #[derive(Debug, Default)]
 pub(crate) struct ScrubLog(Mutex<Scrubbed>);
 
@@ -65,7 +65,7 @@ impl ScrubLog {
         *unpoisoned(self.0.lock())
     }
 
-    fn note(&self, size: Bits, intact: bool) {
+    fn record(&self, size: Bits, intact: bool) {
         let mut log = unpoisoned(self.0.lock());
         log.filters += 1;
         log.bytes += size.get() / 8;
@@ -73,40 +73,40 @@ impl ScrubLog {
     }
 }
 
-/// A filter whose turn will come; it may be gone by then.
+/// A filter to be scrubbed; it may be gone by then.
 #[derive(Debug)]
 enum Target {
     Sealed(SegmentId),
-    Growing(Weak<Column>, Weak<Scalable>),
+    Growing(Weak<CfFilter>, Weak<Scalable>),
 }
 
-/// Reads filters, and drops those that changed.
+/// Scrubs filters, and drops those that changed.
 pub(crate) struct Scrubber {
-    columns: Arc<Columns>,
+    cf_filters: Arc<CfFilters>,
     registry: Arc<Registry>,
-    bell: Arc<Bell>,
+    wakeup: Arc<Wakeup>,
     log: Arc<ScrubLog>,
     every: Option<Duration>,
     /// When the last round began.
     began: Instant,
     left: VecDeque<Target>,
-    /// When what was read so far has been paid for.
+    /// When the bytes read so far are within the rate.
     rested: Instant,
 }
 
 impl Scrubber {
     pub(crate) fn new(
-        columns: Arc<Columns>,
+        cf_filters: Arc<CfFilters>,
         registry: Arc<Registry>,
-        bell: Arc<Bell>,
+        wakeup: Arc<Wakeup>,
         log: Arc<ScrubLog>,
         every: Option<Duration>,
     ) -> Self {
         let now = Instant::now();
         Self {
-            columns,
+            cf_filters,
             registry,
-            bell,
+            wakeup,
             log,
             every,
             began: now,
@@ -115,13 +115,13 @@ impl Scrubber {
         }
     }
 
-    /// Reads every filter now.
+    /// Scrubs every filter now.
     pub(crate) fn scrub_all(&self) {
         let all = self.targets();
         all.iter().for_each(|target| self.scrub(target));
     }
 
-    /// Reads the filters whose turn has come, as many as the rate allows.
+    /// Scrubs the filters that are due, as many as the rate allows.
     pub(crate) fn scrub_in_turn(&mut self, now: Instant) {
         if self.left.is_empty() && self.every.is_some_and(|every| now - self.began >= every) {
             self.began = now;
@@ -145,10 +145,11 @@ impl Scrubber {
             .into_iter()
             .map(Target::Sealed)
             .collect();
-        for column in self.columns.all() {
-            let growing = column.growing_filters();
+        for cf_filter in self.cf_filters.all() {
+            let growing = cf_filter.growing_filters();
             let growing = growing.iter().map(Arc::downgrade);
-            targets.extend(growing.map(|filter| Target::Growing(Arc::downgrade(&column), filter)));
+            targets
+                .extend(growing.map(|filter| Target::Growing(Arc::downgrade(&cf_filter), filter)));
         }
         targets
     }
@@ -156,9 +157,9 @@ impl Scrubber {
     fn scrub(&self, target: &Target) {
         match target {
             Target::Sealed(id) => self.scrub_sealed(*id),
-            Target::Growing(column, filter) => {
-                if let (Some(column), Some(filter)) = (column.upgrade(), filter.upgrade()) {
-                    self.scrub_growing(&column, &filter);
+            Target::Growing(cf_filter, filter) => {
+                if let (Some(cf_filter), Some(filter)) = (cf_filter.upgrade(), filter.upgrade()) {
+                    self.scrub_growing(&cf_filter, &filter);
                 }
             }
         }
@@ -171,37 +172,37 @@ impl Scrubber {
             return;
         };
         let intact = filter.is_intact();
-        self.log.note(filter.chain.size(), intact);
+        self.log.record(filter.chain.size(), intact);
         if intact {
             return;
         }
         segment.drop_filter();
-        for column in self.columns.all() {
-            column.drop_second_look_at(&filter);
+        for cf_filter in self.cf_filters.all() {
+            cf_filter.drop_segment_filters_with(&filter);
         }
         if !planted!(NoWakeForDamagedFilter) {
-            self.bell.ring();
+            self.wakeup.notify();
         }
         tracing::error!(
             segment = %id,
-            "a filter changed in memory; it was dropped and will be made anew: test this \
+            "a filter changed in memory; it was dropped and will be rebuilt: test this \
              machine's memory"
         );
     }
 
-    /// Whether a growing filter is intact; one that is not answers *maybe* from here on.
-    pub(crate) fn scrub_growing(&self, column: &Column, filter: &Scalable) -> bool {
+    /// Whether a growing filter is intact. If not, it answers *maybe* from here on.
+    pub(crate) fn scrub_growing(&self, cf_filter: &CfFilter, filter: &Scalable) -> bool {
         let intact = filter.is_intact();
-        self.log.note(filter.size(), intact);
+        self.log.record(filter.size(), intact);
         if !intact {
             filter.saturate();
-            column.note_consolidated(None);
+            cf_filter.note_consolidated(None);
             if !planted!(NoWakeForDamagedSummary) {
-                self.bell.call(|calls| calls.consolidate = true);
+                self.wakeup.call(|requests| requests.consolidate = true);
             }
             tracing::error!(
-                column = column.name(),
-                "a growing filter changed in memory; it rules nothing out until it is made anew: \
+                cf_filter = cf_filter.name(),
+                "a growing filter changed in memory; it answers maybe until it is rebuilt: \
                  test this machine's memory"
             );
         }
@@ -234,17 +235,17 @@ mod tests {
     }
 
     fn settle(db: &SieveDb) {
-        assert!(db.wait_until_known(PATIENCE));
-        assert!(db.wait_until_covered(PATIENCE));
-        assert!(db.wait_until_known(PATIENCE));
+        assert!(db.wait_for_maintenance(PATIENCE));
+        assert!(db.wait_until_complete(PATIENCE));
+        assert!(db.wait_for_maintenance(PATIENCE));
     }
 
-    /// Every key is found, no filter denies one, and nearly all others are ruled out.
+    /// Every key is found, no filter denies one, and nearly all absent keys are denied.
     fn whole(db: &SieveDb) {
         for i in 0..KEYS {
             assert!(db.get(key(i)).unwrap().is_some());
         }
-        let absent = (KEYS..2 * KEYS).filter(|&i| db.answer(key(i)).is_absent());
+        let absent = (KEYS..2 * KEYS).filter(|&i| db.filter_answer(key(i)).is_absent());
         assert!(absent.count() > 1_900);
         let report = db.verify(true).unwrap();
         assert!(report.lost.is_empty() && report.damaged.is_empty());
@@ -275,7 +276,7 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let db = open(home.path(), &SieveOptions::default());
         let damaged = the_segment(&db).filter().unwrap();
-        damaged.chain.stages()[0].lose_a_bit();
+        damaged.chain.stages()[0].clear_one_bit();
         assert!(!db.verify(true).unwrap().lost.is_empty(), "it lies");
         assert_eq!(db.scrub().unwrap().damaged, 1);
         settle(&db);
@@ -290,11 +291,11 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let db = open(home.path(), &SieveOptions::default());
         assert_eq!(db.scrub().unwrap().damaged, 0, "the look to compare with");
-        db.columns().all()[0].view().summary.lose_a_bit();
+        db.cf_filters().all()[0].view().summary.clear_one_bit();
         assert!(!db.verify(true).unwrap().lost.is_empty(), "it lies");
         assert_eq!(db.scrub().unwrap().damaged, 1);
         for i in 0..KEYS {
-            assert!(!db.answer(key(i)).is_absent(), "{i}");
+            assert!(!db.filter_answer(key(i)).is_absent(), "{i}");
         }
         db.consolidate().unwrap();
         settle(&db);
@@ -302,56 +303,61 @@ mod tests {
         assert_eq!(db.scrub().unwrap().damaged, 0);
     }
 
-    /// A checksum is right for whatever it is computed from.
+    /// A checksum matches whatever it is computed from, damage included.
     #[test]
     fn damage_in_memory_does_not_reach_the_disk() {
         let home = tempfile::tempdir().unwrap();
         let db = open(home.path(), &SieveOptions::default());
         let segment = the_segment(&db);
         let filter = segment.filter().unwrap();
-        assert!(db.shelf().save(segment.id(), &filter));
-        filter.chain.stages()[0].lose_a_bit();
-        assert!(!db.shelf().save(segment.id(), &filter));
-        let stored = db.shelf().load(segment.id()).unwrap();
+        assert!(db.filter_store().save(segment.id(), &filter));
+        filter.chain.stages()[0].clear_one_bit();
+        assert!(!db.filter_store().save(segment.id(), &filter));
+        let stored = db.filter_store().load(segment.id()).unwrap();
         assert!(stored.is_intact() && stored.chain.checksum() != filter.chain.checksum());
     }
 
-    /// The last look at a summary is the one before it is stored.
+    /// The last scrub of a summary filter is the one before it is stored.
     #[test]
     fn damage_of_a_summary_in_memory_does_not_reach_the_disk() {
         let home = tempfile::tempdir().unwrap();
         let db = open(home.path(), &SieveOptions::default());
         assert_eq!(db.scrub().unwrap().damaged, 0, "the look to compare with");
-        db.columns().all()[0].view().summary.lose_a_bit();
+        db.cf_filters().all()[0].view().summary.clear_one_bit();
         drop(db);
-        // Frozen: it takes what is stored as it is.
-        let frozen = SieveOptions::default().frozen(true);
-        let db = SieveDb::open(&rocksdb::Options::default(), &frozen, home.path()).unwrap();
-        assert!(db.wait_until_known(PATIENCE));
+        // Read-only: it takes what is stored as it is.
+        let read_only_filters = SieveOptions::default().read_only_filters(true);
+        let db = SieveDb::open(
+            &rocksdb::Options::default(),
+            &read_only_filters,
+            home.path(),
+        )
+        .unwrap();
+        assert!(db.wait_for_maintenance(PATIENCE));
         assert!(db.verify(true).unwrap().lost.is_empty());
     }
 
-    /// Not only once upkeep has made it anew.
+    /// At once, not only after maintenance has rebuilt it.
     #[test]
     fn a_damaged_filter_is_asked_no_more_from_then_on() {
         let home = tempfile::tempdir().unwrap();
         let db = open(home.path(), &SieveOptions::default());
-        let column = db.columns().all().remove(0);
+        let cf_filter = db.cf_filters().all().remove(0);
         let damaged = the_segment(&db).filter().unwrap();
         let is_asked = || {
-            let inventory = column.view().inventory;
-            inventory.is_some_and(|inventory| inventory.asks(&damaged))
+            let segment_filters = cf_filter.view().segment_filters;
+            segment_filters.is_some_and(|segment_filters| segment_filters.asks(&damaged))
         };
         assert!(is_asked());
-        damaged.chain.stages()[0].lose_a_bit();
-        // Upkeep does not hear its bell.
-        let (columns, registry) = (db.shared_columns(), db.shared_registry());
-        Scrubber::new(columns, registry, Arc::default(), Arc::default(), None).scrub_all();
+        damaged.chain.stages()[0].clear_one_bit();
+        // Maintenance is not notified.
+        let (cf_filters, registry) = (db.shared_cf_filters(), db.shared_registry());
+        Scrubber::new(cf_filters, registry, Arc::default(), Arc::default(), None).scrub_all();
         assert!(!is_asked());
     }
 
-    /// A block cache may keep readers of filters that nobody scrubs any more, and lend them to the
-    /// next front of the same tables.
+    /// A block cache may keep readers of filters that are no longer scrubbed, and pass them on to
+    /// the next filters of the same SSTs.
     #[test]
     fn a_filter_that_outlives_its_database_rules_nothing_out() {
         let home = tempfile::tempdir().unwrap();
@@ -367,13 +373,13 @@ mod tests {
         db.flush().unwrap();
         settle(&db);
         let segment = the_segment(&db);
-        let front = db.columns().all().remove(0);
+        let cf_filter = db.cf_filters().all().remove(0);
         assert!(db.get(key(0)).unwrap().is_some(), "its reader is cached");
         drop(db);
         let rules_out = |i: u32| !segment.may_contain(&key(i));
         assert!(!(KEYS..2 * KEYS).any(rules_out));
-        assert!(!(KEYS..2 * KEYS).any(|i| front.look_up(&key(i)).is_absent()));
-        assert!(front.size().get() <= 512, "its memory is given back");
+        assert!(!(KEYS..2 * KEYS).any(|i| cf_filter.answer(&key(i)).is_absent()));
+        assert!(cf_filter.size().get() <= 512, "its memory is given back");
         let again = SieveDb::open(&options, &sieve, home.path()).unwrap();
         settle(&again);
         whole(&again);
@@ -384,17 +390,18 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let often = SieveOptions::default().scrub_every(Some(Duration::from_millis(1)));
         let db = open(home.path(), &often);
-        the_segment(&db).filter().unwrap().chain.stages()[0].lose_a_bit();
+        the_segment(&db).filter().unwrap().chain.stages()[0].clear_one_bit();
         let deadline = Instant::now() + PATIENCE;
         while db.scrubbed().damaged == 0 {
             assert!(Instant::now() < deadline, "no round came");
-            assert!(db.wait_until_known(PATIENCE));
+            assert!(db.wait_for_maintenance(PATIENCE));
         }
         settle(&db);
         whole(&db);
     }
 
-    /// Nobody waits for them, nor do the writers pause, which would bring another summary as well.
+    /// No call waits for the scrub, and the writers do not pause, which would also replace the
+    /// summary filter.
     #[test]
     fn damaged_filters_are_made_anew_without_a_call() {
         let home = tempfile::tempdir().unwrap();
@@ -409,30 +416,33 @@ mod tests {
             }
         };
         let segment = the_segment(&db);
-        segment.filter().unwrap().chain.stages()[0].lose_a_bit();
+        segment.filter().unwrap().chain.stages()[0].clear_one_bit();
         becomes("the table has a filter that is intact", &|| {
             segment.filter().is_some_and(|filter| filter.is_intact())
         });
         let read = db.scrubbed().filters;
         becomes("the summary was read", &|| db.scrubbed().filters > read + 6);
-        let column = db.columns().all().remove(0);
-        let damaged = column.view().summary;
-        damaged.lose_a_bit();
+        let cf_filter = db.cf_filters().all().remove(0);
+        let damaged = cf_filter.view().summary;
+        damaged.clear_one_bit();
         becomes("another summary is there", &|| {
-            !Arc::ptr_eq(&damaged, &column.view().summary)
+            !Arc::ptr_eq(&damaged, &cf_filter.view().summary)
         });
-        becomes("it rules keys out", &|| db.answer(key(KEYS)).is_absent());
+        becomes("it rules keys out", &|| {
+            db.filter_answer(key(KEYS)).is_absent()
+        });
         whole(&db);
     }
 
-    /// Filters of many times the rate are not read at one go.
+    /// Filters of many times the rate are not scrubbed in one go.
     #[test]
     fn a_round_rests_when_it_has_read_its_share() {
         let home = tempfile::tempdir().unwrap();
         let db = open(home.path(), &SieveOptions::default().scrub_every(None));
         let every = Some(Duration::from_secs(10));
-        let (columns, registry) = (db.shared_columns(), db.shared_registry());
-        let mut scrubber = Scrubber::new(columns, registry, Arc::default(), Arc::default(), every);
+        let (cf_filters, registry) = (db.shared_cf_filters(), db.shared_registry());
+        let mut scrubber =
+            Scrubber::new(cf_filters, registry, Arc::default(), Arc::default(), every);
         let start = scrubber.began;
         scrubber.scrub_in_turn(start + Duration::from_secs(9));
         assert_eq!(scrubber.log.so_far().filters, 0, "not yet");

@@ -1,10 +1,10 @@
 // The part of the plugin that must be C++: RocksDB's C API has no custom memtable, filter policy
 // or table-properties collector, and no reader of raw SST keys.
 //
-// Nothing here decides anything. Each class forwards to RocksDB's own object and tells the Rust
-// side, through the table of functions in `lsm_sieve_hooks`, what passes by. The Rust functions
-// never unwind. Nor does an exception leave this file for Rust: where there is no memory for a
-// container, the process ends, as it does in RocksDB.
+// It makes no decisions. Each class forwards to RocksDB's own object and reports each call to the
+// Rust side, through the table of functions in `lsm_sieve_hooks`. The Rust functions never unwind.
+// No exception leaves this file for Rust either: if a container cannot be allocated, the process
+// aborts, as it does in RocksDB.
 
 #include <algorithm>
 #include <atomic>
@@ -44,8 +44,8 @@
 
 using namespace ROCKSDB_NAMESPACE;
 
-// RocksDB's private structures behind its C API (db/c.cc). `lsm_sieve_layout_matches` looks into the
-// first; the self-check of the hooks goes through the second, and the tests through the others.
+// RocksDB's private structures behind its C API (db/c.cc). `lsm_sieve_layout_matches` checks the
+// first; the self-check of the hooks uses the second, and the tests use the others.
 struct rocksdb_options_t {
   Options rep;
 };
@@ -68,37 +68,37 @@ struct rocksdb_transaction_t {
 
 extern "C" {
 
-// What the Rust side does when something passes by. `column` is one column family's front, `listener` what
-// hears of the events of the whole database.
+// The Rust functions that are called on events. `cf_filter` is the filters of one column family,
+// `listener` receives the events of the whole database.
 struct lsm_sieve_hooks {
-  void (*column_release)(void* column);
-  void (*memtable_created)(void* column, uint32_t family);
-  void* (*memtable_bind)(void* column);
+  void (*column_release)(void* cf_filter);
+  void (*memtable_created)(void* cf_filter, uint32_t cf);
+  void* (*memtable_bind)(void* cf_filter);
   uint64_t (*memtable_prepare)(void* target, const char* key, size_t size);
   void (*memtable_insert)(void* target, uint64_t hash);
   void (*memtable_sealed)(void* target);
   void (*memtable_release)(void* target);
-  void* (*table_begin)(void* column);
+  void* (*table_begin)(void* cf_filter);
   void (*table_add)(void* table, const char* key, size_t size);
   void (*table_id)(void* table, uint8_t id[16]);
-  // Seals the filter of a table with this many point entries; false: bind nothing to it.
+  // Seals the filter of an SST with this many point entries. If false, the SST gets no id.
   bool (*table_finish)(void* table, uint64_t entries);
   void (*table_release)(void* table);
-  void* (*segment_open)(void* column, const uint8_t id[16]);
+  void* (*segment_open)(void* cf_filter, const uint8_t id[16]);
   bool (*segment_may_contain)(void* segment, const char* key, size_t size);
   void (*segment_may_contain_many)(void* segment, size_t count, const char* const* keys,
                                    const size_t* sizes, bool* answers);
   void (*segment_release)(void* segment);
   void (*listener_release)(void* listener);
   void (*engine_changed)(void* listener);
-  void (*keys_ingested)(void* listener, const char* family, size_t size);
+  void (*keys_ingested)(void* listener, const char* cf, size_t size);
 };
 
 struct lsm_sieve_table {
   const char* path;
   size_t path_size;
-  const uint8_t* segment;  // 16 bytes, or null: the table was built without the plugin
-  const uint8_t* unique;   // 16 bytes, or null: older than RocksDB 6.24
+  const uint8_t* segment;  // 16 bytes, or null: the SST was built without the plugin
+  const uint8_t* unique;   // 16 bytes, or null: the SST is older than RocksDB 6.24
   uint64_t entries;  // point entries: old versions, merge operands and tombstones included
   int level;             // -1: unknown
   const char* smallest;  // null: key range unknown
@@ -110,31 +110,31 @@ struct lsm_sieve_table {
 
 namespace {
 
-// Whether this fault is planted in this process; see crates/support/src/planted.rs.
+// Whether this fault is injected in this process; see crates/support/src/planted.rs.
 #ifdef LSM_SIEVE_PLANTED
-bool Planted(const char* fault) {
+bool Fault(const char* fault) {
   static const char* const named = std::getenv("LSM_SIEVE_PLANT");
   return named != nullptr && std::strcmp(named, fault) == 0;
 }
 #else
-constexpr bool Planted(const char*) { return false; }
+constexpr bool Fault(const char*) { return false; }
 #endif
 
 constexpr char kSegmentProperty[] = "lsm-sieve.segment";
 
-// A filter block of ours: the segment's id, then a trailer as long as RocksDB's own whose marker
-// byte is none of RocksDB's, so that a RocksDB without the plugin answers "may match".
+// A filter block of ours: the segment's id, then a trailer as long as RocksDB's own. Its marker
+// byte is none of RocksDB's, so a RocksDB without the plugin answers "may match".
 constexpr size_t kIdSize = 16;
 constexpr char kTrailer[] = {static_cast<char>(0xFB), 'S', 'I', 'V', '1'};
 constexpr size_t kBlockSize = kIdSize + sizeof(kTrailer);
 
-// One reference on a column's front, released with the last factory that holds it.
-class Column {
+// One reference on a column family's filters. It is released with the last factory that holds it.
+class CfFilter {
  public:
-  Column(void* front, const lsm_sieve_hooks* hooks) : front_(front), hooks_(hooks) {}
-  ~Column() { hooks_->column_release(front_); }
-  Column(const Column&) = delete;
-  Column& operator=(const Column&) = delete;
+  CfFilter(void* front, const lsm_sieve_hooks* hooks) : front_(front), hooks_(hooks) {}
+  ~CfFilter() { hooks_->column_release(front_); }
+  CfFilter(const CfFilter&) = delete;
+  CfFilter& operator=(const CfFilter&) = delete;
   void* front() const { return front_; }
   const lsm_sieve_hooks* hooks() const { return hooks_; }
 
@@ -142,7 +142,7 @@ class Column {
   void* const front_;
   const lsm_sieve_hooks* const hooks_;
 };
-using ColumnPtr = std::shared_ptr<const Column>;
+using ColumnPtr = std::shared_ptr<const CfFilter>;
 
 // ---------------------------------------------------------------- memtable capture
 
@@ -151,16 +151,15 @@ bool IsDeletion(uint8_t type) {
          type == kTypeDeletionWithTimestamp || type == kTypeRangeDeletion;
 }
 
-// Adds each key to the front's filters before the sequence number that makes it visible is
-// published, which is after the memtable has taken it.
+// Adds each key to the filters before the sequence number that makes it visible is published.
+// RocksDB publishes it after the memtable has taken the key.
 //
-// The filters are those that the front names when the *first* key arrives; they stay the same until
-// the memtable is flushed. So a flush is all it takes to know that no memtable feeds an older set of
-// filters any more.
+// The set of filters is chosen when the *first* key arrives and stays the same until the memtable
+// is flushed. So after a flush no memtable feeds an older set of filters any more.
 class CapturedRep : public MemTableRep {
  public:
-  CapturedRep(MemTableRep* inner, Allocator* allocator, ColumnPtr column)
-      : MemTableRep(allocator), inner_(inner), column_(std::move(column)) {}
+  CapturedRep(MemTableRep* inner, Allocator* allocator, ColumnPtr cf_filter)
+      : MemTableRep(allocator), inner_(inner), column_(std::move(cf_filter)) {}
 
   ~CapturedRep() override { Release(); }
 
@@ -178,7 +177,7 @@ class CapturedRep : public MemTableRep {
     inner_->InsertWithHint(handle, hint);
   }
   bool InsertKeyWithHint(KeyHandle handle, void** hint) override {
-    const Capture capture(*this, handle, Planted("PrefixHintUnseen"));
+    const Capture capture(*this, handle, Fault("PrefixHintUnseen"));
     return inner_->InsertKeyWithHint(handle, hint);
   }
   void InsertWithHintConcurrently(KeyHandle handle, void** hint) override {
@@ -186,7 +185,7 @@ class CapturedRep : public MemTableRep {
     inner_->InsertWithHintConcurrently(handle, hint);
   }
   bool InsertKeyWithHintConcurrently(KeyHandle handle, void** hint) override {
-    const Capture capture(*this, handle, Planted("BatchHintUnseen"));
+    const Capture capture(*this, handle, Fault("BatchHintUnseen"));
     return inner_->InsertKeyWithHintConcurrently(handle, hint);
   }
   void InsertConcurrently(KeyHandle handle) override {
@@ -199,9 +198,10 @@ class CapturedRep : public MemTableRep {
   }
   void BatchPostProcess() override { inner_->BatchPostProcess(); }
   bool Contains(const char* key) const override { return inner_->Contains(key); }
-  // Not the end of its insertions: the switch to the next memtable may still fail.
+  // Insertions may continue: the switch to the next memtable may still fail.
   void MarkReadOnly() override { inner_->MarkReadOnly(); }
-  // RocksDB may keep the memtable for long after this, for transactions to look in; not the filters.
+  // RocksDB may keep the memtable long after this, for transactions to check for conflicts. The
+  // filters are released.
   void MarkFlushed() override {
     Release();
     inner_->MarkFlushed();
@@ -242,15 +242,15 @@ class CapturedRep : public MemTableRep {
   bool IsSnapshotSupported() const override { return inner_->IsSnapshotSupported(); }
 
  private:
-  // Spans one insertion. The filters' cache lines are asked for before the memtable searches its
-  // place, and written after it: an atomic write to a line that is not there yet would stop the
-  // processor for as long as the search itself takes.
+  // Spans one insertion. The filters' cache lines are prefetched before the memtable searches for
+  // the position, and written after it: an atomic write to a line that is not in the cache would
+  // stall the processor for as long as the search takes.
   //
-  // The handle of the memtables that are let in is the entry itself: a length-prefixed internal
-  // key, whose last eight bytes are sequence number and value type, the type lowest.
+  // With the supported memtables the handle is the entry itself: a length-prefixed internal key,
+  // whose last eight bytes are sequence number and value type, the type lowest.
   class Capture {
    public:
-    // `unseen`: a planted fault.
+    // `unseen`: a fault point.
     Capture(CapturedRep& rep, KeyHandle handle, bool unseen = false)
         : hooks_(rep.column_->hooks()) {
       const Slice internal = GetLengthPrefixedSlice(static_cast<const char*>(handle));
@@ -281,12 +281,13 @@ class CapturedRep : public MemTableRep {
     if (target_.compare_exchange_strong(target, fresh, std::memory_order_acq_rel)) {
       return fresh;
     }
-    if (!Planted("LostBindUnsealed")) column_->hooks()->memtable_sealed(fresh);
+    if (!Fault("LostBindUnsealed")) column_->hooks()->memtable_sealed(fresh);
     column_->hooks()->memtable_release(fresh);
     return target;
   }
 
-  // No more keys come, and those that came are in a table or another memtable, or gone with this one.
+  // No more keys arrive. Those that arrived are in an SST, in another memtable, or gone with this
+  // one.
   void Release() {
     if (void* target = target_.exchange(nullptr, std::memory_order_acq_rel)) {
       column_->hooks()->memtable_sealed(target);
@@ -299,11 +300,11 @@ class CapturedRep : public MemTableRep {
   std::atomic<void*> target_{nullptr};
 };
 
-// Keeps the wrapped factory's name and id, so that the OPTIONS file loads without the plugin.
+// Has the wrapped factory's name and id, so that the OPTIONS file loads without the plugin.
 class CapturedRepFactory : public MemTableRepFactory {
  public:
-  CapturedRepFactory(std::shared_ptr<MemTableRepFactory> inner, ColumnPtr column)
-      : inner_(std::move(inner)), column_(std::move(column)) {}
+  CapturedRepFactory(std::shared_ptr<MemTableRepFactory> inner, ColumnPtr cf_filter)
+      : inner_(std::move(inner)), column_(std::move(cf_filter)) {}
 
   const char* Name() const override { return inner_->Name(); }
   std::string GetId() const override { return inner_->GetId(); }
@@ -314,7 +315,7 @@ class CapturedRepFactory : public MemTableRepFactory {
   }
   bool CanHandleDuplicatedKey() const override { return inner_->CanHandleDuplicatedKey(); }
 
-  // RocksDB does not call this one, which does not say whose memtable it is.
+  // RocksDB does not call this overload; it does not say which column family the memtable is for.
   MemTableRep* CreateMemTableRep(const MemTableRep::KeyComparator& comparator,
                                  Allocator* allocator, const SliceTransform* transform,
                                  Logger* logger) override {
@@ -335,22 +336,22 @@ class CapturedRepFactory : public MemTableRepFactory {
   const ColumnPtr column_;
 };
 
-// ---------------------------------------------------------------- table capture and filter policy
+// ---------------------------------------------------------------- SST capture and filter policy
 
-// The filter of a table under construction, shared by the two objects that RocksDB makes for it:
-// the filter builder, which sees each key and writes the block that names the segment, and the
-// collector, which counts the entries and binds the segment to the table's properties.
-class TableBuild {
+// The filter of an SST under construction. It is shared by the two objects that RocksDB creates for
+// the SST: the filter builder sees each key and writes the block that names the segment; the
+// collector counts the entries and writes the segment's id into the SST's properties.
+class SegmentFilterBuild {
  public:
-  explicit TableBuild(ColumnPtr column)
-      : column_(std::move(column)), table_(column_->hooks()->table_begin(column_->front())) {}
-  ~TableBuild() {
+  explicit SegmentFilterBuild(ColumnPtr cf_filter)
+      : column_(std::move(cf_filter)), table_(column_->hooks()->table_begin(column_->front())) {}
+  ~SegmentFilterBuild() {
     if (table_ != nullptr) column_->hooks()->table_release(table_);
   }
-  TableBuild(const TableBuild&) = delete;
-  TableBuild& operator=(const TableBuild&) = delete;
+  SegmentFilterBuild(const SegmentFilterBuild&) = delete;
+  SegmentFilterBuild& operator=(const SegmentFilterBuild&) = delete;
 
-  const Column* column() const { return column_.get(); }
+  const CfFilter* cf_filter() const { return column_.get(); }
   bool wanted() const { return table_ != nullptr; }
   void Add(const Slice& key) {
     if (table_ != nullptr) column_->hooks()->table_add(table_, key.data(), key.size());
@@ -366,25 +367,25 @@ class TableBuild {
 
  private:
   const ColumnPtr column_;
-  void* const table_;  // null: the Rust side had nothing to give
+  void* const table_;  // null: no segment filter is configured, or a hook failed
 };
 
-// The build whose collector is still to come. A table builder's constructor makes its filter
-// builder and then its collectors, on one thread, with no other table in between.
-thread_local std::shared_ptr<TableBuild> pending_build;
+// The build whose collector is not created yet. The constructor of a table builder creates its
+// filter builder and then its collectors, on one thread, with no other SST in between.
+thread_local std::shared_ptr<SegmentFilterBuild> pending_build;
 
 class SegmentBuilder : public FilterBitsBuilder {
  public:
-  explicit SegmentBuilder(std::shared_ptr<TableBuild> build) : build_(std::move(build)) {}
+  explicit SegmentBuilder(std::shared_ptr<SegmentFilterBuild> build) : build_(std::move(build)) {}
 
   void AddKey(const Slice& key) override {
     ++added_;
     build_->Add(key);
   }
-  // Prefixes are refused at install; where an extractor is set on the running engine, which then
-  // asks for prefixes, the block names no segment.
+  // Prefix extractors are refused at install. If one is set on the running engine, lookups pass
+  // prefixes to the filter; so the block names no segment.
   void AddKeyAndAlt(const Slice& key, const Slice&) override {
-    nameless_ = !Planted("PrefixBlockNamed");
+    nameless_ = !Fault("PrefixBlockNamed");
     AddKey(key);
   }
   size_t EstimateEntriesAdded() override { return added_; }
@@ -402,14 +403,14 @@ class SegmentBuilder : public FilterBitsBuilder {
   double EstimatedFpRate(size_t, size_t) override { return 0.01; }
 
  private:
-  const std::shared_ptr<TableBuild> build_;
+  const std::shared_ptr<SegmentFilterBuild> build_;
   size_t added_ = 0;
   bool nameless_ = false;
 };
 
 class SegmentReader : public FilterBitsReader {
  public:
-  SegmentReader(ColumnPtr column, void* segment) : column_(std::move(column)), segment_(segment) {}
+  SegmentReader(ColumnPtr cf_filter, void* segment) : column_(std::move(cf_filter)), segment_(segment) {}
   ~SegmentReader() override {
     if (segment_ != nullptr) column_->hooks()->segment_release(segment_);
   }
@@ -437,7 +438,7 @@ class SegmentReader : public FilterBitsReader {
 
  private:
   const ColumnPtr column_;
-  void* const segment_;  // null: nothing is known of this table, every key may be there
+  void* const segment_;  // null: nothing is known of this SST, every key is maybe
 };
 
 bool IsSegmentBlock(const Slice& contents) {
@@ -450,14 +451,14 @@ bool IsNull(const char* id) {
   return std::memcmp(id, kNull, kIdSize) == 0;
 }
 
-// Names segments in the tables that are built and asks the Rust side when they are read; RocksDB's
+// Names the segment in each SST that is built, and calls the Rust side when it is probed. RocksDB's
 // own filter blocks are read by RocksDB's own reader.
 class SegmentPolicy : public FilterPolicy {
  public:
-  SegmentPolicy(std::shared_ptr<const FilterPolicy> inner, ColumnPtr column)
-      : inner_(std::move(inner)), column_(std::move(column)) {}
+  SegmentPolicy(std::shared_ptr<const FilterPolicy> inner, ColumnPtr cf_filter)
+      : inner_(std::move(inner)), column_(std::move(cf_filter)) {}
 
-  // As if the plugin were not there: the OPTIONS file then loads anywhere.
+  // The names are as without the plugin, so that the OPTIONS file loads anywhere.
   const char* Name() const override { return inner_ ? inner_->Name() : BuiltinName(); }
   std::string GetId() const override { return inner_ ? inner_->GetId() : BuiltinName(); }
   bool IsInstanceOf(const std::string&) const override { return false; }
@@ -466,10 +467,11 @@ class SegmentPolicy : public FilterPolicy {
 
   FilterBitsBuilder* GetBuilderWithContext(const FilterBuildingContext& context) const override {
     const auto theirs = [&] { return inner_ ? inner_->GetBuilderWithContext(context) : nullptr; };
-    // Set on the running engine: it would be fed prefixes, and asked for them, for ever.
+    // Changed on the running engine. A filter of ours would be built from prefixes and probed with
+    // them.
     if (!context.table_options.whole_key_filtering) return theirs();
-    auto build = std::make_shared<TableBuild>(column_);
-    // No filter of ours is wanted: RocksDB's own keeps its place.
+    auto build = std::make_shared<SegmentFilterBuild>(column_);
+    // No segment filter of ours is configured: RocksDB builds its own.
     if (!build->wanted()) return theirs();
     pending_build = std::move(build);
     return new SegmentBuilder(pending_build);
@@ -496,8 +498,8 @@ class SegmentPolicy : public FilterPolicy {
 
 class Collector : public TablePropertiesCollector {
  public:
-  // `feeds`: no filter builder sees this table's keys, so the collector hands them over.
-  Collector(std::shared_ptr<TableBuild> build, bool feeds)
+  // `feeds`: no filter builder sees this SST's keys, so the collector adds them.
+  Collector(std::shared_ptr<SegmentFilterBuild> build, bool feeds)
       : build_(std::move(build)), feeds_(feeds) {}
 
   const char* Name() const override { return "lsm-sieve"; }
@@ -519,23 +521,23 @@ class Collector : public TablePropertiesCollector {
   UserCollectedProperties GetReadableProperties() const override { return {}; }
 
  private:
-  const std::shared_ptr<TableBuild> build_;
+  const std::shared_ptr<SegmentFilterBuild> build_;
   const bool feeds_;
   uint64_t entries_ = 0;
 };
 
 class CollectorFactory : public TablePropertiesCollectorFactory {
  public:
-  explicit CollectorFactory(ColumnPtr column) : column_(std::move(column)) {}
+  explicit CollectorFactory(ColumnPtr cf_filter) : column_(std::move(cf_filter)) {}
 
   const char* Name() const override { return "lsm-sieve"; }
   TablePropertiesCollector* CreateTablePropertiesCollector(Context) override {
-    std::shared_ptr<TableBuild> build = std::move(pending_build);
+    std::shared_ptr<SegmentFilterBuild> build = std::move(pending_build);
     pending_build.reset();
-    if (build != nullptr && build->column() == column_.get()) {
+    if (build != nullptr && build->cf_filter() == column_.get()) {
       return new Collector(std::move(build), false);
     }
-    return new Collector(std::make_shared<TableBuild>(column_), true);
+    return new Collector(std::make_shared<SegmentFilterBuild>(column_), true);
   }
 
  private:
@@ -544,8 +546,9 @@ class CollectorFactory : public TablePropertiesCollectorFactory {
 
 // ---------------------------------------------------------------- events
 
-// Callbacks come late, out of order or never: they only wake the upkeep. One listener hears of all column
-// families: RocksDB copies the list of them into each, and takes none for a family that is created later.
+// Callbacks may come late, out of order or never: they only wake maintenance. One listener serves
+// all column families: RocksDB copies the list of listeners into each, and accepts none for a
+// column family that is created later.
 class Waker : public EventListener {
  public:
   Waker(void* listener, const lsm_sieve_hooks* hooks) : listener_(listener), hooks_(hooks) {}
@@ -555,10 +558,10 @@ class Waker : public EventListener {
 
   const char* Name() const override { return "lsm-sieve"; }
   void OnFlushCompleted(DB*, const FlushJobInfo&) override {
-    if (!Planted("NoWakeAfterFlush")) hooks_->engine_changed(listener_);
+    if (!Fault("NoWakeAfterFlush")) hooks_->engine_changed(listener_);
   }
   void OnCompactionCompleted(DB*, const CompactionJobInfo&) override {
-    if (!Planted("NoWakeAfterCompaction")) hooks_->engine_changed(listener_);
+    if (!Fault("NoWakeAfterCompaction")) hooks_->engine_changed(listener_);
   }
   void OnExternalFileIngested(DB*, const ExternalFileIngestionInfo& info) override {
     hooks_->keys_ingested(listener_, info.cf_name.data(), info.cf_name.size());
@@ -571,8 +574,8 @@ class Waker : public EventListener {
 
 // ---------------------------------------------------------------- helpers
 
-// What is said where there is no memory for the text: no text would mean that all is well.
-char kNoMemoryForText[] = "an error whose text there was no memory for";
+// Returned if the text cannot be allocated: a null text would mean success.
+char kNoMemoryForText[] = "an error; no memory for its text";
 
 // For `lsm_sieve_free`; never null.
 char* CopyString(const std::string& text) {
@@ -591,7 +594,7 @@ bool HasName(const Customizable* object, std::initializer_list<const char*> name
   return false;
 }
 
-// Why these options cannot be fronted; empty when they can. An allow-list.
+// Why these options are not supported; empty if they are. An allow-list.
 std::string Refusal(const Options& options) {
   const Comparator* order = options.comparator;
   if (order != BytewiseComparator() && order != ReverseBytewiseComparator()) {
@@ -616,7 +619,7 @@ std::string Refusal(const Options& options) {
   if (options.allow_ingest_behind || options.cf_allow_ingest_behind) {
     return "allow_ingest_behind is not supported; switch it off";
   }
-  if (options.experimental_mempurge_threshold > 0.0 && !Planted("MempurgeTaken")) {
+  if (options.experimental_mempurge_threshold > 0.0 && !Fault("MempurgeTaken")) {
     return "with experimental_mempurge_threshold RocksDB 11.8.1 itself loses keys and reads values "
            "that were overwritten; leave it at 0";
   }
@@ -628,23 +631,24 @@ std::string Refusal(const Options& options) {
   return "";
 }
 
-// RocksDB asks our filters only where it asks for whole keys and finds one block a table.
+// RocksDB probes our filters only with whole keys, and only with one filter block per SST.
 bool CanServeFilters(const Options& options, const BlockBasedTableOptions& table) {
   return options.prefix_extractor == nullptr && table.whole_key_filtering &&
          !table.partition_filters;
 }
 
-DB* EngineOf(rocksdb_column_family_handle_t* column) {
-  return static_cast_with_check<ColumnFamilyHandleImpl>(column->rep)->db();
+DB* EngineOf(rocksdb_column_family_handle_t* cf_filter) {
+  return static_cast_with_check<ColumnFamilyHandleImpl>(cf_filter->rep)->db();
 }
 
-// An engine for whoever takes it for its own.
+// A pointer for owners that must not free the engine.
 std::shared_ptr<DB> Borrowed(DB* engine) {
   return std::shared_ptr<DB>(engine, [](DB*) {});
 }
 
-// Begins transactions on an engine that is not its own. RocksDB's class takes what it is made with for its
-// own, and a transaction takes what that is for the engine itself, so nothing can stand between the two.
+// Begins transactions on an engine that it does not own. RocksDB's class owns what it is
+// constructed with, and a transaction takes that for the engine itself. So no wrapper can stand
+// between the two.
 class BorrowedTransactions final : public OptimisticTransactionDBImpl {
  public:
   explicit BorrowedTransactions(DB* engine)
@@ -654,18 +658,18 @@ class BorrowedTransactions final : public OptimisticTransactionDBImpl {
   }
 
  private:
-  // Commits look for conflicts in their turn among the writers. RocksDB's default looks beside them, in
-  // families that may be dropped meanwhile, and does not see a plain write that comes between the look
-  // and its own.
+  // Commits are validated serially, in their turn among the writers. RocksDB's default validates
+  // beside them. It checks column families that may be dropped meanwhile, and misses a plain write
+  // between the check and the commit's own write.
   static OptimisticTransactionDBOptions Serial() {
     OptimisticTransactionDBOptions options;
-    options.validate_policy = Planted("CommitLooksBeside") ? OccValidationPolicy::kValidateParallel
+    options.validate_policy = Fault("CommitLooksBeside") ? OccValidationPolicy::kValidateParallel
                                                            : OccValidationPolicy::kValidateSerial;
     return options;
   }
 };
 
-// Stands for a family that is made later.
+// Stands for a column family that is created later.
 class LaterFamily final : public ColumnFamilyHandle {
  public:
   explicit LaterFamily(uint32_t id) : id_(id) {}
@@ -680,40 +684,41 @@ class LaterFamily final : public ColumnFamilyHandle {
   const std::string name_;
 };
 
-// Begins transactions with locks on an engine that is not its own. Locks go by the numbers of families, and
-// are there before a family is, which others may find before the call that makes it returns. Those of a
-// dropped family stay, some kilobytes: RocksDB 11.8.1 would free with them what other threads look in.
+// Begins transactions with locks on an engine that it does not own. Locks are keyed by column
+// family id. They are created before the column family, because other threads may find it before
+// the call that creates it returns. The locks of a dropped column family stay, some kilobytes:
+// RocksDB 11.8.1 would free structures with them that other threads use.
 class BorrowedLocks final : public WriteCommittedTxnDB {
  public:
   BorrowedLocks(DB* engine, const TransactionDBOptions& options)
       : WriteCommittedTxnDB(new StackableDB(Borrowed(engine)), Committed(options)) {}
 
-  // Of an engine with these families, and no others.
-  Status Start(const std::vector<ColumnFamilyHandle*>& families) {
-    // RocksDB 11.8.1 mistakes one for another where both had a name, and reads the families of what it
-    // takes up without a look whether they are still there.
+  // For an engine with these column families and no others.
+  Status Start(const std::vector<ColumnFamilyHandle*>& cfs) {
+    // RocksDB 11.8.1 confuses recovered transactions that had the same name, and uses their column
+    // families without checking that these still exist.
     if (!db_impl_->recovered_transactions().empty()) {
       return Status::InvalidArgument(
           "transactions were prepared, and neither committed nor rolled back; open the database as a "
           "`TransactionDB` and do one or the other, then try again");
     }
     next_ = Coming();
-    const Status status = Initialize({}, families);
+    const Status status = Initialize({}, cfs);
     if (status.ok()) Extend();
     return status;
   }
 
-  // Makes locks for the families that came since, and for the one that comes next.
+  // Creates locks for the column families created since, and for the next one.
   void Extend() {
     const std::lock_guard<std::mutex> turn(extending_);
     for (const uint32_t coming = Coming(); next_ <= coming; ++next_) {
-      LaterFamily family(next_);
-      AddColumnFamily(&family);
+      LaterFamily cf(next_);
+      AddColumnFamily(&cf);
     }
   }
 
  private:
-  // What is not committed is in the transaction alone.
+  // Uncommitted writes are only in the transaction.
   static TransactionDBOptions Committed(const TransactionDBOptions& options) {
     TransactionDBOptions committed = ValidateTxnDBOptions(options);
     committed.write_policy = WRITE_COMMITTED;
@@ -726,12 +731,12 @@ class BorrowedLocks final : public WriteCommittedTxnDB {
   }
 
   std::mutex extending_;
-  // The first that has no locks.
+  // The first column family id without locks.
   uint32_t next_ = 0;
 };
 
-// What a secondary reads the manifest with, which is private: in an explicit instantiation any member may
-// be named.
+// The member with which a secondary reads the manifest. It is private, but an explicit
+// instantiation may name any member.
 struct Tailer {
   using Member = std::unique_ptr<ManifestTailer> ReactiveVersionSet::*;
   friend Member MemberOf(Tailer);
@@ -761,23 +766,23 @@ std::unordered_map<std::string, Placement> Placements(const ColumnFamilyMetaData
 
 extern "C" {
 
-// Whether the library that was linked is the one of these headers, and the options object has the
-// layout that this file assumes: what the C API sets must be what is read here.
+// Whether the linked library has the version of these headers, and the options object has the
+// layout that this file assumes: values set through the C API must be read back here.
 bool lsm_sieve_layout_matches(const rocksdb_options_t* options, size_t write_buffer_size,
                               int num_levels, int max_background_jobs) noexcept {
   const std::string version = std::to_string(ROCKSDB_MAJOR) + "." +
                               std::to_string(ROCKSDB_MINOR) + "." +
                               std::to_string(ROCKSDB_PATCH);
-  return Planted("LayoutUnchecked") ||
+  return Fault("LayoutUnchecked") ||
          (GetRocksVersionAsString() == version &&
           options->rep.write_buffer_size == write_buffer_size &&
           options->rep.num_levels == num_levels &&
           options->rep.max_background_jobs == max_background_jobs);
 }
 
-// Reads the options that the database at this path was opened with last into `options`, but for the environment,
-// and those of its families into what `each` returns, with the block cache that was in `options`. Returns an
-// error to free, or null.
+// Reads the options that the database at this path was last opened with into `options`, except for
+// the environment. Those of its column families go into the objects that `each` returns, with the
+// block cache that was in `options`. Returns an error to free, or null.
 char* lsm_sieve_latest_options(rocksdb_options_t* options, const char* path, size_t path_size,
                                void* context,
                                rocksdb_options_t* (*each)(void* context, const char* name,
@@ -790,28 +795,29 @@ char* lsm_sieve_latest_options(rocksdb_options_t* options, const char* path, siz
   config.ignore_unknown_options = false;
   config.env = env;
   DBOptions database;
-  std::vector<ColumnFamilyDescriptor> families;
+  std::vector<ColumnFamilyDescriptor> cfs;
   const Status status = LoadLatestOptions(config, std::string(path, path_size), &database,
-                                          &families, cache == nullptr ? nullptr : &cache);
+                                          &cfs, cache == nullptr ? nullptr : &cache);
   if (!status.ok()) return ErrorOf(status);
   database.env = env;
   options->rep = Options(database, ColumnFamilyOptions());
-  for (const ColumnFamilyDescriptor& family : families) {
-    rocksdb_options_t* const filled = each(context, family.name.data(), family.name.size());
-    if (filled == nullptr) return CopyString("the options of a family could not be taken");
-    if (!Planted("FamilyOptionsUnread")) filled->rep = Options(DBOptions(), family.options);
+  for (const ColumnFamilyDescriptor& cf : cfs) {
+    rocksdb_options_t* const filled = each(context, cf.name.data(), cf.name.size());
+    if (filled == nullptr) return CopyString("the options of a column family could not be taken");
+    if (!Fault("FamilyOptionsUnread")) filled->rep = Options(DBOptions(), cf.options);
   }
   return nullptr;
 }
 
-// Why transactions do not go with these options of a database or a family, if they do not.
+// Why transactions are not supported with these options of a database or column family; null if
+// they are.
 char* lsm_sieve_transactions_refusal(const rocksdb_options_t* options) noexcept {
   if (options->rep.unordered_write) {
-    return CopyString("unordered_write does not go with transactions; switch one of them off");
+    return CopyString("unordered_write does not work with transactions; switch one of them off");
   }
-  // What RocksDB 11.8.1 takes back when it refuses a commit may be others' values as well.
+  // When RocksDB 11.8.1 refuses a commit, it may roll back values of other writes as well.
   if (options->rep.enable_blob_direct_write) {
-    return CopyString("enable_blob_direct_write does not go with transactions; switch one of them off");
+    return CopyString("enable_blob_direct_write does not work with transactions; switch one off");
   }
   return nullptr;
 }
@@ -821,7 +827,7 @@ char* lsm_sieve_refusal(const rocksdb_options_t* options) noexcept {
   return reason.empty() ? nullptr : CopyString(reason);
 }
 
-// Whether entries may be dropped or changed on their way to another table, or with their table.
+// Whether entries may be dropped or changed on their way to another SST, or dropped with their SST.
 bool lsm_sieve_drops_entries(const rocksdb_options_t* options) noexcept {
   return options->rep.compaction_filter != nullptr ||
          options->rep.compaction_filter_factory != nullptr ||
@@ -833,44 +839,45 @@ bool lsm_sieve_publishes_first(const rocksdb_options_t* options) noexcept {
   return options->rep.unordered_write;
 }
 
-// Takes over one reference on `front`. Returns whether RocksDB will ask the segment filters.
+// Takes over one reference on `front`. Returns whether RocksDB will probe the segment filters.
 bool lsm_sieve_install(rocksdb_options_t* options, void* front,
                        const lsm_sieve_hooks* hooks) noexcept {
-  auto column = std::make_shared<const Column>(front, hooks);
+  auto cf_filter = std::make_shared<const CfFilter>(front, hooks);
   Options& rep = options->rep;
-  rep.memtable_factory = std::make_shared<CapturedRepFactory>(rep.memtable_factory, column);
-  rep.table_properties_collector_factories.push_back(std::make_shared<CollectorFactory>(column));
+  rep.memtable_factory = std::make_shared<CapturedRepFactory>(rep.memtable_factory, cf_filter);
+  rep.table_properties_collector_factories.push_back(std::make_shared<CollectorFactory>(cf_filter));
   const auto* table = rep.table_factory->GetOptions<BlockBasedTableOptions>();
   if (table == nullptr || !CanServeFilters(rep, *table)) return false;
-  // A copy, and none made anew, which would mend what RocksDB alone refuses.
+  // A clone. A newly created factory would correct options that RocksDB refuses without us.
   std::unique_ptr<TableFactory> fronted = rep.table_factory->Clone();
-  if (Planted("TablesMadeAnew")) fronted.reset(NewBlockBasedTableFactory(*table));
+  if (Fault("TablesMadeAnew")) fronted.reset(NewBlockBasedTableFactory(*table));
   fronted->GetOptions<BlockBasedTableOptions>()->filter_policy =
-      std::make_shared<SegmentPolicy>(table->filter_policy, column);
+      std::make_shared<SegmentPolicy>(table->filter_policy, cf_filter);
   rep.table_factory = std::move(fronted);
   return true;
 }
 
-// Takes over `listener`, which hears of the events of the database that is opened with these options.
+// Takes over `listener`, which receives the events of the database that is opened with these
+// options.
 void lsm_sieve_listen(rocksdb_options_t* options, void* listener,
                       const lsm_sieve_hooks* hooks) noexcept {
   options->rep.listeners.push_back(std::make_shared<Waker>(listener, hooks));
 }
 
-// Calls `each` for every live table of the column family: of the newest version, or of the one that
-// readers have. Returns an error to free, or null.
+// Calls `each` for every live SST of the column family: of the newest version, or of the one that
+// readers use. Returns an error to free, or null.
 //
-// A flush may be over before readers have its table, so whoever waited for it asks for the newest. A
-// secondary makes a version of each family at each catch-up, and hands it to readers only where
-// something came and all went well; it waits for no flush.
-char* lsm_sieve_live_tables(rocksdb_column_family_handle_t* column, bool of_readers, void* context,
+// A flush may be done before readers have its SST, so callers that waited for a flush list the
+// newest version. A secondary creates a version of each column family at each catch-up, and passes
+// it to readers only if something changed and all succeeded; it waits for no flush.
+char* lsm_sieve_live_tables(rocksdb_column_family_handle_t* cf_filter, bool of_readers, void* context,
                             void (*each)(void* context, const lsm_sieve_table* table)) noexcept {
-  DB* db = EngineOf(column);
+  DB* db = EngineOf(cf_filter);
   TablePropertiesCollection tables;
   ColumnFamilyMetaData metadata;
   Status status;
   if (of_readers) {
-    auto* handle = static_cast_with_check<ColumnFamilyHandleImpl>(column->rep);
+    auto* handle = static_cast_with_check<ColumnFamilyHandleImpl>(cf_filter->rep);
     auto* engine = static_cast_with_check<DBImpl>(handle->db());
     SuperVersion* readers = handle->cfd()->GetReferencedSuperVersion(engine);
     status = readers->current->GetPropertiesOfAllTables(ReadOptions(), &tables);
@@ -880,8 +887,8 @@ char* lsm_sieve_live_tables(rocksdb_column_family_handle_t* column, bool of_read
     }
     engine->CleanupSuperVersion(readers);
   } else {
-    status = db->GetPropertiesOfAllTables(column->rep, &tables);
-    db->GetColumnFamilyMetaData(column->rep, &metadata);
+    status = db->GetPropertiesOfAllTables(cf_filter->rep, &tables);
+    db->GetColumnFamilyMetaData(cf_filter->rep, &metadata);
   }
   if (!status.ok()) return ErrorOf(status);
   const auto placements = Placements(metadata);
@@ -915,65 +922,66 @@ char* lsm_sieve_live_tables(rocksdb_column_family_handle_t* column, bool of_read
 }
 
 // Whether a flush of the column family would have to wait until it slows no writer: the condition
-// that RocksDB waits for (DBImpl::WaitUntilFlushWouldNotStallWrites).
-bool lsm_sieve_flush_would_wait(rocksdb_column_family_handle_t* column) noexcept {
-  auto* handle = static_cast_with_check<ColumnFamilyHandleImpl>(column->rep);
+// of RocksDB's DBImpl::WaitUntilFlushWouldNotStallWrites.
+bool lsm_sieve_flush_would_wait(rocksdb_column_family_handle_t* cf_filter) noexcept {
+  auto* handle = static_cast_with_check<ColumnFamilyHandleImpl>(cf_filter->rep);
   auto* engine = static_cast_with_check<DBImpl>(handle->db());
-  ColumnFamilyData* family = handle->cfd();
+  ColumnFamilyData* cf = handle->cfd();
   InstrumentedMutexLock lock(engine->mutex());
-  const auto& options = family->GetLatestMutableCFOptions();
-  const auto* storage = family->current()->storage_info();
+  const auto& options = cf->GetLatestMutableCFOptions();
+  const auto* storage = cf->current()->storage_info();
   const int tables = storage->l0_delay_trigger_count();
-  if (family->imm()->NumNotFlushed() < family->ioptions().min_write_buffer_number_to_merge &&
+  if (cf->imm()->NumNotFlushed() < cf->ioptions().min_write_buffer_number_to_merge &&
       tables < options.level0_file_num_compaction_trigger) {
     return false;
   }
   const auto stall = ColumnFamilyData::GetWriteStallConditionAndCause(
-      family->GetUnflushedMemTableCountForWriteStallCheck(), tables + 1,
-      storage->estimated_compaction_needed_bytes(), options, family->ioptions());
+      cf->GetUnflushedMemTableCountForWriteStallCheck(), tables + 1,
+      storage->estimated_compaction_needed_bytes(), options, cf->ioptions());
   return stall.first != WriteStallCondition::kNormal;
 }
 
-// Of a secondary that was just opened: RocksDB 11.8.1 notes each family that it saw change in the manifest,
-// those as well that it freed when it came to where they were dropped, and its first catch-up reads all that
-// are noted. Forgets those that are freed; returns how many.
-size_t lsm_sieve_forget_freed_families(rocksdb_column_family_handle_t* column) noexcept {
-  auto* engine = static_cast_with_check<DBImpl>(EngineOf(column));
+// For a secondary that was just opened. RocksDB 11.8.1 records each column family that changed in
+// the manifest, also those that it freed when it reached their drop. Its first catch-up reads all
+// that are recorded. Forgets those that are freed; returns how many.
+size_t lsm_sieve_forget_freed_families(rocksdb_column_family_handle_t* cf_filter) noexcept {
+  auto* engine = static_cast_with_check<DBImpl>(EngineOf(cf_filter));
   InstrumentedMutexLock lock(engine->mutex());
   auto* versions = static_cast_with_check<ReactiveVersionSet>(engine->GetVersionSet());
   const std::unordered_set<ColumnFamilyData*> live(versions->GetColumnFamilySet()->begin(),
                                                    versions->GetColumnFamilySet()->end());
   auto& changed = (versions->*MemberOf(Tailer()))->GetUpdatedColumnFamilies();
   const size_t before = changed.size();
-  if (Planted("FreedFamiliesKept")) return 0;
-  for (auto family = changed.begin(); family != changed.end();) {
-    family = live.count(*family) > 0 ? std::next(family) : changed.erase(family);
+  if (Fault("FreedFamiliesKept")) return 0;
+  for (auto cf = changed.begin(); cf != changed.end();) {
+    cf = live.count(*cf) > 0 ? std::next(cf) : changed.erase(cf);
   }
   return before - changed.size();
 }
 
-// Writes the column family's memtables to a table, waiting for no compaction; nor for the flush where
-// that takes several memtables, since RocksDB may drop the request. Returns an error to free, or null.
-char* lsm_sieve_flush(rocksdb_column_family_handle_t* column) noexcept {
-  auto* handle = static_cast_with_check<ColumnFamilyHandleImpl>(column->rep);
+// Flushes the column family's memtables to an SST without waiting for compactions. If a flush takes
+// several memtables it does not wait for the flush either, since RocksDB may drop the request.
+// Returns an error to free, or null.
+char* lsm_sieve_flush(rocksdb_column_family_handle_t* cf_filter) noexcept {
+  auto* handle = static_cast_with_check<ColumnFamilyHandleImpl>(cf_filter->rep);
   FlushOptions options;
   options.wait = handle->cfd()->ioptions().min_write_buffer_number_to_merge <= 1;
-  options.allow_write_stall = !Planted("FlushWaitsForCompactions");
-  const Status status = EngineOf(column)->Flush(options, column->rep);
+  options.allow_write_stall = !Fault("FlushWaitsForCompactions");
+  const Status status = EngineOf(cf_filter)->Flush(options, cf_filter->rep);
   return ErrorOf(status);
 }
 
-// Calls `each` for every raw entry of one table file: old versions, merge operands and tombstones
-// (`deletion`) included; `each` returns false to stop. Returns an error to free, or null.
-char* lsm_sieve_raw_keys(rocksdb_column_family_handle_t* column, const char* path,
+// Calls `each` for every raw entry of one SST file, including old versions, merge operands and
+// tombstones (`deletion`). `each` returns false to stop. Returns an error to free, or null.
+char* lsm_sieve_raw_keys(rocksdb_column_family_handle_t* cf_filter, const char* path,
                          size_t path_size, void* context,
                          bool (*each)(void* context, const char* key, size_t size,
                                       bool deletion)) noexcept {
-  SstFileReader reader(EngineOf(column)->GetOptions(column->rep));
+  SstFileReader reader(EngineOf(cf_filter)->GetOptions(cf_filter->rep));
   Status status = reader.Open(std::string(path, path_size));
   if (!status.ok()) return ErrorOf(status);
   const std::unique_ptr<Iterator> entries = reader.NewTableIterator();
-  if (entries == nullptr) return CopyString("the table cannot be iterated");
+  if (entries == nullptr) return CopyString("the SST cannot be iterated");
   for (entries->SeekToFirst(); entries->Valid(); entries->Next()) {
     ParsedEntryInfo entry;
     status = reader.ParseTableIteratorKey(entries->key(), &entry);
@@ -982,13 +990,13 @@ char* lsm_sieve_raw_keys(rocksdb_column_family_handle_t* column, const char* pat
                           entry.type == kEntryDeleteWithTimestamp;
     if (!each(context, entry.user_key.data(), entry.user_key.size(), deletion)) return nullptr;
   }
-  return Planted("ReadErrorIsEnd") ? nullptr : ErrorOf(entries->status());
+  return Fault("ReadErrorIsEnd") ? nullptr : ErrorOf(entries->status());
 }
 
-// What begins transactions on the engine of this column family, and must be freed before that is closed.
+// Begins transactions on the engine of this column family. Free it before the engine is closed.
 rocksdb_optimistictransactiondb_t* lsm_sieve_transactions(
-    rocksdb_column_family_handle_t* column) noexcept {
-  return new rocksdb_optimistictransactiondb_t{new BorrowedTransactions(EngineOf(column))};
+    rocksdb_column_family_handle_t* cf_filter) noexcept {
+  return new rocksdb_optimistictransactiondb_t{new BorrowedTransactions(EngineOf(cf_filter))};
 }
 
 void lsm_sieve_transactions_free(rocksdb_optimistictransactiondb_t* transactions) noexcept {
@@ -996,15 +1004,15 @@ void lsm_sieve_transactions_free(rocksdb_optimistictransactiondb_t* transactions
   delete transactions;
 }
 
-// What begins transactions with locks on the engine of these column families, which are all that it has;
-// to be freed before that is closed. Null where there is an error.
+// Begins transactions with locks on the engine of these column families, which must be all that it
+// has. Free it before the engine is closed. Null on an error.
 rocksdb_transactiondb_t* lsm_sieve_locks(const rocksdb_transactiondb_options_t* options,
-                                         rocksdb_column_family_handle_t* const* columns,
+                                         rocksdb_column_family_handle_t* const* cf_filters,
                                          size_t count, char** error) noexcept {
-  std::vector<ColumnFamilyHandle*> families;
-  for (size_t at = 0; at < count; ++at) families.push_back(columns[at]->rep);
-  auto locks = std::make_unique<BorrowedLocks>(EngineOf(columns[0]), options->rep);
-  const Status status = locks->Start(families);
+  std::vector<ColumnFamilyHandle*> cfs;
+  for (size_t at = 0; at < count; ++at) cfs.push_back(cf_filters[at]->rep);
+  auto locks = std::make_unique<BorrowedLocks>(EngineOf(cf_filters[0]), options->rep);
+  const Status status = locks->Start(cfs);
   if (!status.ok()) {
     *error = ErrorOf(status);
     return nullptr;
@@ -1017,37 +1025,38 @@ void lsm_sieve_locks_free(rocksdb_transactiondb_t* locks) noexcept {
   delete locks;
 }
 
-// To be called after the engine has made a family.
+// Call after the engine has created a column family.
 void lsm_sieve_locks_extend(rocksdb_transactiondb_t* locks) noexcept {
   static_cast<BorrowedLocks*>(locks->rep)->Extend();
 }
 
-// Whether the transaction itself has written to this key; the default column family's where that is null.
+// Whether the transaction itself has written to this key. A null handle means the default column
+// family.
 bool lsm_sieve_transaction_wrote(rocksdb_transaction_t* transaction,
-                                 rocksdb_column_family_handle_t* column, const char* key,
+                                 rocksdb_column_family_handle_t* cf_filter, const char* key,
                                  size_t size) noexcept {
   WriteBatchWithIndex* batch = transaction->rep->GetWriteBatch();
-  if (batch->GetWriteBatch()->Count() == 0 || Planted("OwnWritesUnasked")) return false;
+  if (batch->GetWriteBatch()->Count() == 0 || Fault("OwnWritesUnasked")) return false;
   const std::unique_ptr<WBWIIterator> entries(
-      column == nullptr ? batch->NewIterator() : batch->NewIterator(column->rep));
+      cf_filter == nullptr ? batch->NewIterator() : batch->NewIterator(cf_filter->rep));
   const Slice sought(key, size);
   entries->Seek(sought);
   return entries->Valid() && entries->Entry().key == sought;
 }
 
-// Keeps others from writing to this key until the transaction has ended, or notes it, so that its commit
-// fails if somebody else writes to it from here on, or did since the transaction's snapshot: as the
-// transaction is locking or optimistic. Only a lock can fail.
+// With locks: keeps others from writing to this key until the transaction has ended. Optimistic:
+// records the key, so that the commit fails if somebody else writes to it from here on, or did
+// since the transaction's snapshot. Only a lock can fail.
 char* lsm_sieve_transaction_watch(rocksdb_transaction_t* transaction,
-                                  rocksdb_column_family_handle_t* column, const char* key,
+                                  rocksdb_column_family_handle_t* cf_filter, const char* key,
                                   size_t size, bool exclusive) noexcept {
-  if (Planted("DenialUnwatched")) return nullptr;
+  if (Fault("DenialUnwatched")) return nullptr;
   std::string* const unread = nullptr;
   const Slice watched(key, size);
   Transaction* const rep = transaction->rep;
   const Status status =
-      column == nullptr ? rep->GetForUpdate(ReadOptions(), watched, unread, exclusive)
-                        : rep->GetForUpdate(ReadOptions(), column->rep, watched, unread, exclusive);
+      cf_filter == nullptr ? rep->GetForUpdate(ReadOptions(), watched, unread, exclusive)
+                        : rep->GetForUpdate(ReadOptions(), cf_filter->rep, watched, unread, exclusive);
   return ErrorOf(status);
 }
 

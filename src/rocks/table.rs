@@ -1,34 +1,34 @@
-//! Table capture: the filter of an SST while RocksDB writes it, in flush, compaction, recovery.
+//! SST capture: the filter of an SST while RocksDB writes it, in flush, compaction and recovery.
 
 use std::sync::Arc;
 
-use super::column::Column;
+use super::cf_filter::CfFilter;
 use crate::format::Source;
 use crate::segment::{SegmentBuilder, SegmentId};
 
-/// One table under construction.
+/// The filter of one SST that is being written.
 #[derive(Debug)]
-pub(crate) struct TableBuild {
-    column: Arc<Column>,
+pub(crate) struct SegmentFilterBuild {
+    cf_filter: Arc<CfFilter>,
     id: SegmentId,
     builder: Option<SegmentBuilder>,
 }
 
-impl TableBuild {
-    pub(crate) fn new(column: Arc<Column>, builder: SegmentBuilder) -> Self {
+impl SegmentFilterBuild {
+    pub(crate) fn new(cf_filter: Arc<CfFilter>, builder: SegmentBuilder) -> Self {
         Self {
-            column,
+            cf_filter,
             id: builder.id(),
             builder: Some(builder),
         }
     }
 
-    /// The identity that the table will carry.
+    /// The id that the SST will carry.
     pub(crate) fn id(&self) -> SegmentId {
         self.id
     }
 
-    /// Adds the key of one entry, deleted keys too: a filter that decides whether a table is read
+    /// Adds the key of one entry, tombstones included: a filter that decides whether an SST is read
     /// must know its tombstones.
     pub(crate) fn add(&mut self, key: &[u8]) {
         if let Some(builder) = &mut self.builder {
@@ -36,18 +36,18 @@ impl TableBuild {
         }
     }
 
-    /// Seals the filter before the table can become visible. Returns whether the table may carry
-    /// the identity; a table whose filter could not be built carries it too and is rebuilt later.
+    /// Seals the filter before the SST can become visible. Returns whether the SST may carry the
+    /// id. An SST whose filter could not be built carries it too; its filter is rebuilt later.
     pub(crate) fn finish(&mut self, entries: u64) -> bool {
         let Some(builder) = self.builder.take() else {
             return false;
         };
         match builder.seal(entries, Source::TableCapture) {
-            Some(filter) => self.column.table_captured(self.id, filter),
+            Some(filter) => self.cf_filter.table_captured(self.id, filter),
             None => tracing::warn!(
                 segment = %self.id,
                 entries,
-                "no filter for this table: a key was missed or memory ran out; it will be rebuilt"
+                "an SST has no filter: a key was missed or memory ran out; the filter will be rebuilt"
             ),
         }
         true

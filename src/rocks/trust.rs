@@ -1,23 +1,24 @@
-//! Whether the filters of a database are believed: until one is refuted, and then not again.
+//! Whether the filters of a database are trusted: until a false negative is found, and then never
+//! again.
 //!
-//! What one audit refuted, others may be as wrong: a fault of memory, of the disk or of this crate
-//! does not stop at one key. So all filters of the database fall at once, before the audited read
-//! returns:
+//! If one filter was wrong, others may be as wrong: a fault of memory, of the disk or of this crate
+//! does not stop at one key. So all filters of the database are distrusted at once, before the
+//! audited read returns:
 //!
-//! 1. no front rules anything out, and every table's filter is dropped (memory);
-//! 2. the identity file is renamed, durably (disk): with it goes the seed, without which each stored
-//!    filter is one of another database.
+//! 1. no column family rules out any key, and every segment filter is dropped (memory);
+//! 2. the identity file is renamed, durably (disk). With it goes the seed, and without the seed
+//!    each stored filter belongs to another database.
 //!
-//! The rename needs no room on the disk and no format of its own, and a version of this crate that
-//! knows nothing of audits obeys it as well. The next open makes a new seed and, from the tables'
-//! raw keys, new filters. Within the process there is no way back: the memory and the code that lied
-//! would judge themselves.
+//! The rename needs no space on the disk and no format of its own, and a version of this crate that
+//! knows nothing of audits obeys it as well. The next open creates a new seed and builds new
+//! filters from the raw keys of the SSTs. Within the process there is no way back: the memory and
+//! the code that were wrong would judge themselves.
 
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
-use super::audit::Refutation;
-use super::column::Column;
-use super::shelf::Shelf;
+use super::audit::FalseNegative;
+use super::cf_filter::CfFilter;
+use super::filter_store::FilterStore;
 use crate::segment::Registry;
 use crate::sync::unpoisoned;
 
@@ -25,63 +26,66 @@ use crate::sync::unpoisoned;
 #[derive(Debug)]
 pub(crate) struct Trust {
     registry: Arc<Registry>,
-    /// `None` where no file may be changed.
-    shelf: Option<Arc<Shelf>>,
-    fronts: Mutex<Vec<Weak<Column>>>,
-    lost: OnceLock<Refutation>,
+    /// `None` if no file may be changed.
+    filter_store: Option<Arc<FilterStore>>,
+    cf_filters: Mutex<Vec<Weak<CfFilter>>>,
+    lost: OnceLock<FalseNegative>,
 }
 
 impl Trust {
-    pub(crate) fn new(registry: Arc<Registry>, shelf: Option<Arc<Shelf>>) -> Self {
+    pub(crate) fn new(registry: Arc<Registry>, filter_store: Option<Arc<FilterStore>>) -> Self {
         Self {
             registry,
-            shelf,
-            fronts: Mutex::default(),
+            filter_store,
+            cf_filters: Mutex::default(),
             lost: OnceLock::new(),
         }
     }
 
-    /// Binds a front to the fate of all.
-    pub(crate) fn cover(&self, front: &Arc<Column>) {
-        let mut fronts = unpoisoned(self.fronts.lock());
-        fronts.retain(|front| front.strong_count() > 0);
-        fronts.push(Arc::downgrade(front));
+    /// Adds a column family whose filters are disabled when the trust is lost.
+    pub(crate) fn cover(&self, cf_filter: &Arc<CfFilter>) {
+        let mut cf_filters = unpoisoned(self.cf_filters.lock());
+        cf_filters.retain(|cf_filter| cf_filter.strong_count() > 0);
+        cf_filters.push(Arc::downgrade(cf_filter));
         if self.lost().is_some() {
-            front.give_up();
+            cf_filter.disable();
         }
     }
 
-    /// What ended the trust, if something did.
-    pub(crate) fn lost(&self) -> Option<&Refutation> {
+    /// The false negative that ended the trust, if there was one.
+    pub(crate) fn lost(&self) -> Option<&FalseNegative> {
         self.lost.get()
     }
 
-    /// Ends it. When this returns, nothing is ruled out any more, here or after the next open.
+    /// Ends the trust. When this returns, no key is ruled out, neither now nor after the next open.
     ///
-    /// Must not be called within a read of a published value: it waits for them.
-    pub(crate) fn lose(&self, refutation: Refutation) {
-        // Held to the end: who comes second returns when all is done, as well.
-        let fronts = unpoisoned(self.fronts.lock());
+    /// Must not be called within a read of a published value, because it waits for such reads.
+    pub(crate) fn revoke(&self, false_negative: FalseNegative) {
+        // Held to the end: a second caller also returns only when all is done.
+        let cf_filters = unpoisoned(self.cf_filters.lock());
         if self.lost().is_some() {
             return;
         }
         self.registry.distrust();
-        fronts
+        cf_filters
             .iter()
             .filter_map(Weak::upgrade)
-            .for_each(|front| front.give_up());
-        let noted = self.shelf.as_ref().is_some_and(|shelf| shelf.disown());
+            .for_each(|cf_filter| cf_filter.disable());
+        let noted = self
+            .filter_store
+            .as_ref()
+            .is_some_and(|filter_store| filter_store.distrust_stored());
         tracing::error!(
-            family = %refutation.family,
-            key_hash = %format_args!("{:016x}", refutation.key_hash),
-            seed_id = %format_args!("{:016x}", refutation.seed_id),
+            cf = %false_negative.cf,
+            key_hash = %format_args!("{:016x}", false_negative.key_hash),
+            seed_id = %format_args!("{:016x}", false_negative.seed_id),
             noted,
-            "an audit found a key that a filter had ruled out; every look-up goes to the engine, \
-             reopen the database to make all filters anew, and report this"
+            "an audit found a key that the filters had denied: all lookups go to the engine; open the \
+             database again to rebuild all filters, and report this"
         );
-        let _first = self.lost.set(Refutation {
+        let _first = self.lost.set(FalseNegative {
             noted,
-            ..refutation
+            ..false_negative
         });
     }
 }

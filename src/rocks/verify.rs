@@ -1,7 +1,7 @@
-//! Whether every filter is right: its file whole, and no key of its table denied.
+//! Verification: every sidecar is whole, and no filter denies a key of its SST.
 //!
-//! A full check reads the raw entries of every live table, past all filters, and holds three answers
-//! against each key: that of the filter on disk, that of the filter in memory, and the front's.
+//! A full check reads the raw entries of every live SST, bypassing all filters. It compares three
+//! answers for each key: of the filter on disk, of the filter in memory, and of a lookup.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -9,32 +9,34 @@ use std::ops::ControlFlow;
 
 use super::SieveDb;
 use super::bound;
-use super::column::Column;
+use super::cf_filter::CfFilter;
 use super::error::{InspectError, with_causes};
 use super::ffi::{self, LiveTable};
 use crate::filter::Chain;
 use crate::planted::planted;
 
-/// Entries between two questions whether to go on.
+/// Entries between two calls of `go_on`.
 const STRETCH: u64 = 4_096;
 
-/// What a verification found.
+/// The result of a verification.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct VerifyReport {
-    /// Sidecars of live tables read and checked.
+    /// Sidecars of live SSTs that were read and checked.
     pub sidecars_checked: u64,
-    /// Sidecars of summaries read and checked.
+    /// Sidecars of summary filters that were read and checked.
     pub summaries_checked: u64,
-    /// Sidecars, of tables or of a summary, that cannot be used, with the reason and the remedy; or
-    /// the identity alone, without which none can.
+    /// Sidecars that cannot be used, with the reason and the remedy; or the identity alone, without
+    /// which none can be used.
     pub damaged: Vec<String>,
-    /// Live SSTs without a sidecar that is known to be theirs: lookups enter them until maintenance has built
-    /// one. SSTs from before RocksDB 6.24 never have one: their filters are made again at each open.
+    /// Live SSTs without a sidecar known to be theirs. Lookups read them until maintenance has
+    /// built one. SSTs from before RocksDB 6.24 never have one: their filters are rebuilt at each
+    /// open.
     pub missing: Vec<String>,
-    /// Raw entries asked of their table's filter and of the front; 0 unless asked for.
+    /// Raw entries that were checked against their segment filter and the column family's filters;
+    /// 0 unless `full`.
     pub entries_checked: u64,
-    /// Keys that a filter denies though they are there. There must be none.
+    /// Keys that exist but are denied by a filter. Must be empty.
     pub lost: Vec<LostKey>,
 }
 
@@ -49,13 +51,13 @@ impl VerifyReport {
     }
 }
 
-/// A key that a filter denies though it is there: a fault of lsm-sieve or of the machine.
+/// A key that exists but is denied by a filter: a bug of lsm-sieve or a fault of the machine.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct LostKey {
     /// The key.
     pub key: Vec<u8>,
-    /// The table that holds it.
+    /// The SST that holds it.
     pub file: String,
     /// The filter that denies it.
     pub filter: &'static str,
@@ -74,29 +76,29 @@ impl fmt::Display for LostKey {
 }
 
 impl SieveDb {
-    /// Checks the summaries and the sidecars of all live tables; with `full` also asks every filter,
-    /// on disk and in memory, for every raw key of its table, and the front for every key that is
-    /// not a tombstone.
+    /// Checks the sidecars of all summary filters and live SSTs. With `full` it also probes every
+    /// segment filter, on disk and in memory, with every raw key of its SST, and looks up every key
+    /// that is not a tombstone in the column family's filters.
     ///
     /// # Errors
-    /// When RocksDB cannot list or read its tables, or a table gives fewer entries than it holds.
+    /// If RocksDB cannot list or read its SSTs, or if an SST yields fewer entries than it has.
     pub fn verify(&self, full: bool) -> Result<VerifyReport, InspectError> {
         self.verify_while(full, |_| ControlFlow::Continue(()))
     }
 
-    /// [`SieveDb::verify`], for as long as `go_on` says. It is told now and then for how many more
-    /// entries of tables the check is done: in all as many as the tables hold, and those again of
-    /// tables that were compacted away meanwhile.
+    /// [`SieveDb::verify`] that stops when `go_on` returns [`ControlFlow::Break`]. From time to
+    /// time `go_on` gets the number of entries checked since its last call. The sum is the number
+    /// of entries in the SSTs, counted again for SSTs that were compacted away meanwhile.
     ///
     /// # Errors
-    /// As above, and [`InspectError::Stopped`].
+    /// As [`SieveDb::verify`], and [`InspectError::Stopped`].
     pub fn verify_while(
         &self,
         full: bool,
         mut go_on: impl FnMut(u64) -> ControlFlow<()>,
     ) -> Result<VerifyReport, InspectError> {
         let mut report = VerifyReport::default();
-        let identity = self.shelf().check_identity();
+        let identity = self.filter_store().check_identity();
         if let Err(error) = &identity {
             report.damaged.push(with_causes(error));
         }
@@ -106,15 +108,15 @@ impl SieveDb {
             full,
             go_on: &mut go_on,
         };
-        for column in self.columns().all() {
-            check.summary(&column, &mut report);
-            check.family(&column, &mut report)?;
+        for cf_filter in self.cf_filters().all() {
+            check.summary(&cf_filter, &mut report);
+            check.cf(&cf_filter, &mut report)?;
         }
         Ok(report)
     }
 }
 
-/// A verification under way.
+/// A running verification.
 struct Check<'a> {
     db: &'a SieveDb,
     is_identified: bool,
@@ -123,32 +125,32 @@ struct Check<'a> {
 }
 
 impl Check<'_> {
-    fn summary(&self, column: &Column, report: &mut VerifyReport) {
+    fn summary(&self, cf_filter: &CfFilter, report: &mut VerifyReport) {
         if !self.is_identified {
             return;
         }
-        match self.db.shelf().check_summary(column.name()) {
+        match self.db.filter_store().check_summary(cf_filter.name()) {
             Ok(is_there) => report.summaries_checked += u64::from(is_there),
             Err(error) => report.damaged.push(with_causes(&error)),
         }
     }
 
-    /// A table that is compacted away meanwhile hands its keys to others: what was found in it is
-    /// void, and the tables that are new since are checked as well.
-    fn family(&mut self, column: &Column, report: &mut VerifyReport) -> Result<(), InspectError> {
+    /// If an SST is compacted away meanwhile, its keys move to others. Findings in it are
+    /// discarded, and the SSTs that are new since are checked as well.
+    fn cf(&mut self, cf_filter: &CfFilter, report: &mut VerifyReport) -> Result<(), InspectError> {
         let mut verified: HashSet<String> = HashSet::new();
         loop {
-            let mut fresh = self.db.tables(column)?;
+            let mut fresh = self.db.tables(cf_filter)?;
             fresh.retain(|table| !verified.contains(&table.path));
             let mut checked = Vec::new();
             for table in fresh {
-                let found = self.table(column, &table);
+                let found = self.table(cf_filter, &table);
                 if matches!(found, Err(InspectError::Stopped)) {
                     return Err(InspectError::Stopped);
                 }
                 checked.push((found, table.path));
             }
-            let live = self.db.tables(column)?;
+            let live = self.db.tables(cf_filter)?;
             let is_live = |path: &String| live.iter().any(|table| &table.path == path);
             let mut gone = false;
             for (found, path) in checked {
@@ -165,11 +167,15 @@ impl Check<'_> {
         }
     }
 
-    fn table(&mut self, column: &Column, table: &LiveTable) -> Result<VerifyReport, InspectError> {
+    fn table(
+        &mut self,
+        cf_filter: &CfFilter,
+        table: &LiveTable,
+    ) -> Result<VerifyReport, InspectError> {
         let mut report = VerifyReport::default();
         let stored = self.sidecar(table, &mut report);
         if self.full {
-            self.keys(column, table, stored.as_ref(), &mut report)?;
+            self.keys(cf_filter, table, stored.as_ref(), &mut report)?;
         } else {
             self.advance(table.entries)?;
         }
@@ -185,7 +191,7 @@ impl Check<'_> {
 
     fn sidecar(&self, table: &LiveTable, report: &mut VerifyReport) -> Option<Chain> {
         let id = table.lasting_id().filter(|_| self.is_identified);
-        let loaded = id.map(|id| self.db.shelf().load_checked(id));
+        let loaded = id.map(|id| self.db.filter_store().load_checked(id));
         match loaded {
             Some(Ok(Some(filter))) => {
                 report.sidecars_checked += 1;
@@ -199,15 +205,15 @@ impl Check<'_> {
 
     fn keys(
         &mut self,
-        column: &Column,
+        cf_filter: &CfFilter,
         table: &LiveTable,
         stored: Option<&Chain>,
         report: &mut VerifyReport,
     ) -> Result<(), InspectError> {
-        let hasher = column.hasher();
-        let view = column.view();
+        let hasher = cf_filter.hasher();
+        let view = cf_filter.view();
         let segment = table.id().and_then(|id| self.db.registry().get(id));
-        let Some(handle) = bound::family(column, self.db.engine()) else {
+        let Some(handle) = bound::cf(cf_filter, self.db.engine()) else {
             return Ok(());
         };
         let mut found = 0;
@@ -243,7 +249,7 @@ impl Check<'_> {
         }
         self.advance(found % STRETCH)?;
         report.entries_checked += found;
-        // What was not read was not checked.
+        // Entries that were not read were not checked.
         if found == table.entries || planted!(ShortCheckAccepted) {
             return Ok(());
         }

@@ -1,11 +1,14 @@
-//! A segment's filter while the segment is being written.
+//! Builds a segment's filter while the segment is being written.
 //!
-//! How many keys will come is not known while a table is written, so the filter must grow. While
-//! budget and memory allow, the hashes are kept and sealing makes one stage of exactly the right size, of
-//! static slots where that is asked for;
-//! past that the hashes go into a scalable filter, which takes less, and whose stages are what sealing
-//! returns. Of a table that is there the entries are known: where their hashes could not be kept, one
-//! stage takes them, of the size that they need if all are of different keys.
+//! The number of keys is not known while an SST is written, so the filter must grow:
+//!
+//! - While budget and memory allow, the hashes are kept. Sealing then makes one stage of exactly
+//!   the right size, a static one if that is asked for.
+//! - Past that, the hashes go into a scalable filter, which takes less memory. Sealing returns its
+//!   stages.
+//!
+//! If the SST exists already, its number of entries is known. If its hashes are too many to keep,
+//! they go into one stage, sized as if every entry had a different key.
 
 use super::{SealedFilter, SegmentId};
 use crate::filter::{Chain, Kind, Scalable, ScalableOptions, Stage};
@@ -14,7 +17,7 @@ use crate::hash::{KeyHash, KeyHasher};
 use crate::math::{Items, Rate};
 use crate::planted::planted;
 
-/// Hashes kept before the builder turns to a scalable filter: 64 MiB of them.
+/// Number of hashes kept before the builder switches to a scalable filter: 64 MiB of them.
 const KEPT_HASHES: usize = SegmentBuilder::MOST_STATIC.get() as usize;
 
 /// Collects the keys of one segment and seals its filter.
@@ -30,26 +33,27 @@ pub struct SegmentBuilder {
     added: u64,
 }
 
-/// Where the hashes are.
+/// Where the hashes go.
 #[derive(Debug)]
 enum Hashes {
     Kept(Vec<KeyHash>),
-    /// In a filter that grows.
+    /// Into a filter that grows.
     Growing(Box<Scalable>),
-    /// In a filter of the size that it needs.
+    /// Into a stage of the size needed.
     Sized(Box<Stage>),
 }
 
 impl SegmentBuilder {
-    /// Entries that a segment may have for its filter to be a static one.
+    /// Maximum number of entries of a segment whose filter can be static.
     pub const MOST_STATIC: Items = Items::new(8 << 20);
 
-    /// A builder for the segment of this id, whose filter shall keep `rate`.
+    /// A builder for the segment with this id, whose filter is to have the false-positive rate
+    /// `rate`.
     pub fn new(id: SegmentId, hasher: KeyHasher, rate: Rate) -> Self {
         Self::with_budget(id, hasher, rate, KEPT_HASHES)
     }
 
-    /// [`SegmentBuilder::new`] for a segment that is there, with so many entries.
+    /// [`SegmentBuilder::new`] for an existing segment with this number of entries.
     pub fn for_entries(id: SegmentId, hasher: KeyHasher, rate: Rate, entries: Items) -> Self {
         Self::with_budget(id, hasher, rate, KEPT_HASHES).sized(entries)
     }
@@ -67,15 +71,15 @@ impl SegmentBuilder {
         }
     }
 
-    /// Whether the filter is a static one ([`Stage::ribbon`]), of [`SegmentBuilder::MOST_STATIC`] entries at
-    /// most.
+    /// Whether to make the filter static ([`Stage::ribbon`]) if the segment has at most
+    /// [`SegmentBuilder::MOST_STATIC`] entries.
     #[must_use]
     pub fn made_static(mut self, is: bool) -> Self {
         self.made_static = is;
         self
     }
 
-    /// Where so many hashes are not kept and there is memory for it: one stage for them.
+    /// If the hashes are too many to keep, allocates one stage for them, if memory suffices.
     fn sized(mut self, entries: Items) -> Self {
         if entries.get() > self.budget as u64
             && let Ok(stage) = Stage::with_rate(Kind::Blocked, entries, self.rate)
@@ -85,19 +89,19 @@ impl SegmentBuilder {
         self
     }
 
-    /// The segment that is being built.
+    /// The id of the segment being built.
     pub fn id(&self) -> SegmentId {
         self.id
     }
 
-    /// Adds the key of one entry. Entries of one key follow each other and count once.
+    /// Adds the key of one entry. Entries with the same key must be consecutive; they count once.
     pub fn add(&mut self, key: &[u8]) {
         let hash = self.hasher.hash(key);
         let missed = planted!(TableKeyMissed) && self.added % 97 == 96;
         if !missed && self.last.replace(hash) != Some(hash) {
             self.keep(hash);
         }
-        // Last: an entry that a panic kept from being added is missed when the filter is sealed.
+        // Last: if adding an entry panics, the count shows at sealing that one is missing.
         self.added += 1;
     }
 
@@ -118,7 +122,7 @@ impl SegmentBuilder {
         }
     }
 
-    /// A filter of these hashes that grows.
+    /// A scalable filter with these hashes.
     fn grown(&self, kept: &[KeyHash], hash: KeyHash) -> Scalable {
         let options = ScalableOptions {
             rate: self.rate,
@@ -131,8 +135,8 @@ impl SegmentBuilder {
         grown
     }
 
-    /// Seals the filter of a segment that has this many entries. `None` when the builder saw
-    /// another number of them (a filter that may lack a key is no filter) or memory ran out.
+    /// Seals the filter of a segment with this many entries. `None` if the builder saw another
+    /// number of entries (the filter might lack a key) or if memory ran out.
     pub fn seal(self, entries: u64, source: Source) -> Option<SealedFilter> {
         if self.added != entries && !planted!(MiscountSealed) {
             return None;
@@ -166,7 +170,7 @@ mod tests {
     use crate::hash::{HashId, Seed};
 
     thread_local! {
-        /// Whether the next key that this thread adds makes it panic.
+        /// Whether the next key that this thread adds causes a panic.
         static DUE: Cell<bool> = const { Cell::new(false) };
     }
 
@@ -198,7 +202,8 @@ mod tests {
         }
     }
 
-    /// Past four stages a filter was built anew from the keys on disk, and had as many again.
+    /// Past four stages, the filter was rebuilt from the keys on disk, and had as many stages
+    /// again.
     #[test]
     fn of_known_entries_one_stage_of_the_right_size_is_made() {
         const ENTRIES: u32 = 20_000;
@@ -224,7 +229,7 @@ mod tests {
         assert_eq!(sealed.chain.items(), Items::new(1));
     }
 
-    /// RocksDB's hook catches the panic and goes on with the next entry.
+    /// RocksDB's hook catches the panic and continues with the next entry.
     #[test]
     fn an_entry_that_panics_counts_as_missed() {
         let mut segment = builder(100);
@@ -235,7 +240,7 @@ mod tests {
         assert!(segment.seal(3, Source::TableCapture).is_none());
     }
 
-    /// A filter built from fewer entries than the segment holds would lose reads.
+    /// A filter built from fewer entries than the segment has would lose reads.
     #[test]
     fn a_missed_entry_seals_nothing() {
         let mut segment = builder(100);

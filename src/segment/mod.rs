@@ -1,4 +1,4 @@
-//! Segments: what one filter speaks for, from its first key to its removal.
+//! Segments and their filters, from the first key to the removal.
 
 mod build;
 mod registry;

@@ -1,4 +1,4 @@
-//! The segments that a database's filters speak for, by identity.
+//! The segments of a database, by id.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use crate::math::Bits;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Mutex, MutexGuard, unpoisoned};
 
-/// All segments that somebody reads, builds or keeps.
+/// All segments that are being read or built, or whose filters are kept.
 #[derive(Debug)]
 pub struct Registry {
     hasher: KeyHasher,
@@ -18,7 +18,7 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// An empty registry; all its segments share one hasher.
+    /// An empty registry. All its segments use the same hasher.
     pub fn new(hasher: KeyHasher) -> Self {
         Self {
             hasher,
@@ -27,7 +27,7 @@ impl Registry {
         }
     }
 
-    /// The segment with this id; one without filter when it was not known.
+    /// The segment with this id. If it was unknown, it is added without a filter.
     pub fn open(&self, id: SegmentId) -> Arc<Segment> {
         let mut segments = self.lock();
         let segment = segments
@@ -41,25 +41,25 @@ impl Registry {
         self.lock().get(&id).cloned()
     }
 
-    /// All known segments.
+    /// The ids of all known segments.
     pub fn ids(&self) -> HashSet<SegmentId> {
         self.lock().keys().copied().collect()
     }
 
-    /// How many segments are known.
+    /// Number of known segments.
     pub fn count(&self) -> usize {
         self.lock().len()
     }
 
-    /// Forgets the segments that nobody else holds and that `keep` does not want.
+    /// Removes the segments that are not in use and for which `keep` is false.
     pub fn retain(&self, keep: impl Fn(SegmentId) -> bool) {
-        // A reader of RocksDB may hold a segment: a second object of the same id would miss its
-        // later filters.
+        // RocksDB's reader of an SST may hold the segment. A second object with the same id would
+        // not get its later filters.
         self.lock()
             .retain(|&id, segment| keep(id) || Arc::strong_count(segment) > 1);
     }
 
-    /// Drops all filters, and whatever filters are made from here on: every key may be anywhere.
+    /// Drops all filters, and all that are built later. Every key may then be in every segment.
     pub fn distrust(&self) {
         self.trusted.store(false, Ordering::SeqCst);
         let segments = self.all();
@@ -93,7 +93,7 @@ mod tests {
     use crate::math::Rate;
     use crate::segment::{SealedFilter, SegmentBuilder};
 
-    /// A table that was being written when an audit refuted a filter is finished after it.
+    /// An SST that was being written when an audit found a false negative is finished after it.
     #[test]
     fn a_filter_that_comes_after_the_trust_is_lost_is_dropped() {
         let hasher = KeyHasher::new(HashId::Xxh3, Seed::from_bytes([3; 16]));

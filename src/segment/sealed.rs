@@ -1,7 +1,8 @@
-//! A segment and the filter that speaks for it, if one is there yet.
+//! A segment and its filter, if it has one already.
 //!
-//! A segment never changes; its filter may: it is unknown at first, loaded from its sidecar,
-//! rebuilt for another rate. Readers see either the old or the new one, whole.
+//! A segment never changes. Its filter may: at first there is none, then one is loaded from the
+//! sidecar, or rebuilt for another false-positive rate. Readers see either the old filter or the
+//! new one, whole.
 
 use std::sync::Arc;
 
@@ -14,26 +15,26 @@ use crate::planted::planted;
 use crate::rcu::Published;
 use crate::sync::atomic::{AtomicBool, Ordering};
 
-/// Keys that are hashed before the first of them is looked up.
+/// Number of keys that are hashed before the first of them is probed.
 const BATCH: usize = 32;
 
-/// A finished filter over every key of one segment, deleted ones included.
+/// A finished filter over every key of one segment, including deleted ones.
 #[derive(Debug)]
 pub struct SealedFilter {
     /// The stages.
     pub chain: Chain,
-    /// Entries that the segment holds; one key may have several.
+    /// Number of entries in the segment. One key may have several.
     pub entries: u64,
-    /// The rate that was asked for.
+    /// The false-positive rate that was asked for.
     pub rate: Rate,
     /// Where its keys came from.
     pub source: Source,
-    /// Of the stages, when they were sealed.
+    /// Checksum of the stages when they were sealed.
     checksum: u32,
 }
 
 impl SealedFilter {
-    /// Seals stages that hold the keys of so many entries.
+    /// Seals stages that have the keys of `entries` entries.
     pub fn new(chain: Chain, entries: u64, rate: Rate, source: Source) -> Self {
         Self {
             checksum: chain.checksum(),
@@ -44,25 +45,25 @@ impl SealedFilter {
         }
     }
 
-    /// Whether every bit is what it was when the filter was sealed; reads the whole filter.
+    /// Verifies the checksum that was taken when the filter was sealed. Reads the whole filter.
     pub fn is_intact(&self) -> bool {
         self.chain.checksum() == self.checksum
     }
 }
 
-/// One immutable segment: an SST, a differential file.
+/// One immutable segment: an SST or a differential file.
 #[derive(Debug)]
 pub struct Segment {
     id: SegmentId,
     hasher: KeyHasher,
     filter: Published<Option<Arc<SealedFilter>>>,
     saved: AtomicBool,
-    /// Of all segments of the registry.
+    /// Shared by all segments of the registry.
     trusted: Arc<AtomicBool>,
 }
 
 impl Segment {
-    /// A segment of which nothing is known yet: every key may be in it.
+    /// A segment without a filter: every key may be in it.
     pub(crate) fn unknown(id: SegmentId, hasher: KeyHasher, trusted: &Arc<AtomicBool>) -> Self {
         Self {
             id,
@@ -73,7 +74,7 @@ impl Segment {
         }
     }
 
-    /// What names it.
+    /// The segment's id.
     pub fn id(&self) -> SegmentId {
         self.id
     }
@@ -83,13 +84,13 @@ impl Segment {
         self.filter.with(Clone::clone)
     }
 
-    /// Whether the key may be in the segment; true when it has no filter.
+    /// Whether the key may be in the segment. True if there is no filter.
     #[inline]
     pub fn may_contain(&self, key: &[u8]) -> bool {
         self.answer(self.hasher.hash(key)).unwrap_or(true)
     }
 
-    /// The filter's answer for a hashed key; `None` when there is no filter.
+    /// The filter's answer for a hashed key; `None` if there is no filter.
     #[inline]
     pub fn answer(&self, hash: KeyHash) -> Option<bool> {
         self.filter.with(|filter| {
@@ -98,8 +99,9 @@ impl Segment {
         })
     }
 
-    /// [`Segment::may_contain`] for several keys at once, their memory fetched in parallel.
-    /// Answers beyond the keys, and all answers of a segment without filter, stay as they are.
+    /// [`Segment::may_contain`] for several keys at once, with their cache lines fetched in
+    /// parallel. Answers beyond the keys are left unchanged, and so are all answers if there is no
+    /// filter.
     pub fn may_contain_many<'k>(
         &self,
         mut keys: impl Iterator<Item = &'k [u8]>,
@@ -119,27 +121,27 @@ impl Segment {
         });
     }
 
-    /// Gives the segment a filter, or another one; none once the registry is distrusted.
+    /// Sets or replaces the filter. If the registry is distrusted, the segment has none afterwards.
     pub fn set_filter(&self, filter: SealedFilter, saved: bool) {
         self.filter.publish(Some(Arc::new(filter)));
         self.saved.store(saved, Ordering::Release);
-        // Looked at last: whoever distrusts drops all filters after having said so.
+        // Checked last: `Registry::distrust` clears the flag before it drops all filters.
         if !self.trusted.load(Ordering::SeqCst) && !planted!(FilterAfterDistrust) {
             self.drop_filter();
         }
     }
 
-    /// Takes the filter away: every key may be in the segment.
+    /// Drops the filter: every key may be in the segment.
     pub fn drop_filter(&self) {
         self.filter.publish(None);
     }
 
-    /// Whether the sidecar on disk holds this filter.
+    /// Whether the sidecar on disk has this filter.
     pub fn is_saved(&self) -> bool {
         self.saved.load(Ordering::Acquire)
     }
 
-    /// Notes that the sidecar on disk holds this filter.
+    /// Notes that the sidecar on disk has this filter.
     pub fn mark_saved(&self) {
         self.saved.store(true, Ordering::Release);
     }

@@ -1,7 +1,8 @@
-//! Filters and formulas of the literature, beside the ones that lsm-sieve answers with.
+//! Filters and formulas of the literature that lsm-sieve itself does not use for lookups.
 //!
-//! - [`filter`]: filters of counters, which remove and count; of codes; over a window.
-//! - [`math`]: what papers and textbooks say of filters, and of differential files.
+//! - [`filter`]: filters of counters, which can remove and count keys; tables of hash codes;
+//!   filters over a sliding window.
+//! - [`math`]: formulas of papers and textbooks on filters and differential files.
 //!
 //! # Map
 //!

@@ -1,5 +1,6 @@
-//! What the command `lsm-sieve` is made of, for its tests, its examples and the tools beside it: no
-//! part of the library, and of no promise.
+//! The parts of the command `lsm-sieve`, for its tests, its examples and the workspace's tools.
+//!
+//! This crate is not part of the library and makes no promise of stability.
 //!
 //! # Map
 //!

@@ -1,4 +1,4 @@
-//! How a command ends: what is said, on one line, and with which exit code.
+//! How a command ends: one line of text, and an exit code.
 
 use std::error::Error;
 use std::io::{self, Write as _};
@@ -6,11 +6,11 @@ use std::process::ExitCode;
 
 /// Why a command ends without the exit code 0. Any error becomes [`Stop::Input`].
 pub enum Stop {
-    /// The command did its work and found something that must not be: exit code 1.
+    /// The command did its work and found something that must not happen: exit code 1.
     Finding(String),
     /// The command could not do its work: exit code 2.
     Input(String),
-    /// Help was asked for and printed, or nobody reads the output any more: exit code 0.
+    /// Help was printed, or the reader of the output is gone: exit code 0.
     Quiet,
 }
 
@@ -26,7 +26,7 @@ impl Stop {
         Self::Input(text.into())
     }
 
-    /// Says why on standard error and gives the exit code.
+    /// Prints the reason to standard error and returns the exit code.
     pub fn report(self) -> ExitCode {
         let (text, code) = match self {
             Self::Quiet => return ExitCode::SUCCESS,
@@ -34,14 +34,14 @@ impl Stop {
             Self::Input(text) => (text, 2),
         };
         let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        // Nobody is left to be told if this fails.
+        // If this fails, the error cannot be reported anywhere.
         let _ = writeln!(io::stderr(), "lsm-sieve: {line}");
         ExitCode::from(code)
     }
 }
 
-/// What the command line's parser said: help goes out whole, an error as one line. `asked` is the
-/// command with those of its subcommands that were named.
+/// Handles the result of the command line's parser: help is printed whole, an error becomes one
+/// line. `asked` is the command with the subcommands that were given.
 pub fn usage<T>(error: &clap::Error, asked: &str) -> Result<T, Stop> {
     if !error.use_stderr() {
         return match error.print() {
@@ -52,12 +52,10 @@ pub fn usage<T>(error: &clap::Error, asked: &str) -> Result<T, Stop> {
     let text = error.to_string();
     let reason = text.split("\n\n").next().unwrap_or(&text);
     let reason = reason.trim_start_matches("error: ");
-    Err(Stop::input(format!(
-        "{reason}; `{asked} --help` lists what there is"
-    )))
+    Err(Stop::input(format!("{reason}; see `{asked} --help`")))
 }
 
-/// Standard output failed.
+/// Writing to standard output failed.
 pub fn writing(error: io::Error) -> Stop {
     match error.kind() {
         io::ErrorKind::BrokenPipe => Stop::Quiet,
@@ -67,7 +65,7 @@ pub fn writing(error: io::Error) -> Stop {
     }
 }
 
-/// An error, its causes, and what helps against the last of them.
+/// The text of an error, of its causes, and of the remedy for the last cause.
 fn chain(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut said = text.clone();
@@ -82,7 +80,8 @@ fn chain(error: &(dyn Error + 'static)) -> String {
     text + remedy(&said)
 }
 
-/// The engine names what happened and leaves out what to do. A path may be named like a sign.
+/// The remedy for an engine's error, whose text has none. It is found by a phrase in the text; a
+/// path in the text may contain such a phrase as well.
 fn remedy(text: &str) -> &'static str {
     let remedies = [
         (
@@ -101,11 +100,11 @@ fn remedy(text: &str) -> &'static str {
         ("Too many open files", "; raise the limit with `ulimit -n`"),
         (
             "does not match existing comparator",
-            "; its keys are in another order: look at it through the library",
+            "; its keys have another order: open it through the library",
         ),
         (
             "Can't access ",
-            "; restore the file, or look at a database whose files lie in several folders through the library",
+            "; restore the file; if the files of the database are in several folders, open it through the library",
         ),
         (
             "Corruption: ",

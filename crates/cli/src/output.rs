@@ -1,4 +1,4 @@
-//! Results on standard output, a table for people, JSON for programs.
+//! Prints results on standard output, as a table for people or as JSON for programs.
 
 use std::io::{self, Write as _};
 
@@ -18,7 +18,7 @@ impl Output {
         Self { json }
     }
 
-    /// Prints one result; a reader that has gone away ends the command quietly.
+    /// Prints one result. If the reader of the output is gone, the command ends quietly.
     pub fn print<R: Serialize + Tabular>(self, report: &R) -> Result<(), Stop> {
         let text = if self.json {
             serde_json::to_string_pretty(report)?
@@ -33,7 +33,7 @@ impl Output {
             .map_err(writing)
     }
 
-    /// Prints the result that a verdict is about; a finding wins over an output that fails.
+    /// Prints the result and returns its verdict. A finding takes precedence over an output error.
     pub fn conclude<R: Serialize + Tabular>(
         self,
         report: &R,
@@ -44,7 +44,7 @@ impl Output {
     }
 }
 
-/// What the library logs, as far as the environment variable RUST_LOG asks for it.
+/// Writes the library's log to standard error, filtered by the environment variable RUST_LOG.
 pub fn log_to_stderr() {
     tracing_subscriber::fmt()
         .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())

@@ -1,8 +1,8 @@
 //! A progress bar, and Ctrl-C.
 //!
-//! The bar appears on standard error after a second of work, and never when that is no terminal.
-//! Ctrl-C only sets a flag, which every driver sees through its watch: the command then unwinds
-//! as from any error, and what it made is removed on the way. A second Ctrl-C does not wait for that.
+//! The bar appears on standard error after a second of work, if that is a terminal. Ctrl-C only
+//! sets a flag, which every driver checks through its watch. The command then returns as from any
+//! error, and removes its temporary files. A second Ctrl-C ends the process at once.
 
 use std::ops::ControlFlow;
 use std::sync::OnceLock;
@@ -13,16 +13,17 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::outcome::Stop;
 
-/// When Ctrl-C was pressed first.
+/// The time of the first Ctrl-C.
 static STOP: OnceLock<Instant> = OnceLock::new();
 
-/// What comes sooner after the first is no second Ctrl-C: a shell may signal a command and then its group.
+/// A signal sooner after the first does not count as a second Ctrl-C: a shell may signal a command
+/// and then its process group.
 const SAME: Duration = Duration::from_millis(500);
 
-/// Work that ends sooner shows no bar.
+/// Shorter work shows no bar.
 const UNSEEN: Duration = Duration::from_secs(1);
 
-/// From now on Ctrl-C and SIGTERM are asked for politely, by [`Watch::advance`].
+/// Installs the handler of Ctrl-C and SIGTERM. From then on, [`Watch::advance`] checks for them.
 pub fn heed_interrupts() -> Result<(), Stop> {
     ctrlc::set_handler(|| {
         if STOP.get_or_init(Instant::now).elapsed() > SAME {
@@ -33,7 +34,7 @@ pub fn heed_interrupts() -> Result<(), Stop> {
     Ok(())
 }
 
-/// How far one stretch of work is.
+/// The progress of one task.
 pub struct Progress {
     bar: ProgressBar,
     since: Instant,
@@ -41,7 +42,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Starts a stretch of `total` steps.
+    /// Starts a task of `total` steps.
     pub fn new(what: &'static str, total: u64) -> Self {
         Self::with_style(
             what,
@@ -50,12 +51,12 @@ impl Progress {
         )
     }
 
-    /// Starts a stretch whose end is not known.
+    /// Starts a task whose number of steps is not known.
     pub fn unbounded(what: &'static str) -> Self {
         Self::with_style(what, None, "{msg:24} {spinner} {human_pos}, {elapsed}")
     }
 
-    /// [`Watch::advance`], for those who ask whether to go on.
+    /// [`Watch::advance`], for callbacks that return whether to continue.
     pub fn pass(&mut self, steps: u64) -> ControlFlow<()> {
         match self.advance(steps) {
             Ok(()) => ControlFlow::Continue(()),

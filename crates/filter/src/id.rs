@@ -1,11 +1,11 @@
-//! The identity of a segment: 16 bytes that travel inside the data itself.
+//! The identity of a segment: 16 bytes that are stored inside the data itself.
 //!
-//! File numbers, names and times come back with other contents after a crash, so none of them
-//! ever binds a filter to its data.
+//! File numbers, names and times may come back with other contents after a crash, so they are never
+//! used to bind a filter to its data.
 
 use std::fmt;
 
-/// Sixteen bytes that name one immutable segment for ever.
+/// Sixteen bytes that identify one immutable segment permanently.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SegmentId([u8; 16]);
 
@@ -13,14 +13,14 @@ impl SegmentId {
     /// A new identity from the operating system's randomness.
     ///
     /// # Errors
-    /// When the system has no randomness to give.
+    /// If the system cannot provide randomness.
     pub fn random() -> std::io::Result<Self> {
         let mut bytes = [0; 16];
         getrandom::fill(&mut bytes)?;
         Ok(Self(bytes))
     }
 
-    /// An identity read back from where it was stored.
+    /// An identity from its stored bytes.
     pub const fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(bytes)
     }

@@ -1,11 +1,12 @@
-//! Bloom filters that grow, merge and are stored: what lsm-sieve puts before an LSM store.
+//! Bloom filters that grow, merge and are stored: the filters that lsm-sieve puts in front of an
+//! LSM store.
 //!
 //! A key that was added is never answered absent; every doubt means *maybe*.
 //!
 //! # Map
 //!
-//! Each module uses only what stands before it:
-//! [`math`] -> [`hash`] -> `bits` -> [`filter`] -> `id` -> [`plan`].
+//! Each module uses only the modules before it: [`math`] -> [`hash`] -> `bits` -> [`filter`] ->
+//! `id` -> [`plan`].
 
 #[doc(hidden)]
 pub mod bits;

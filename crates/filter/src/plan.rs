@@ -1,26 +1,25 @@
-//! What becomes of the filters when segments merge: a pure function from facts to a decision.
+//! What happens to the filters when segments merge: a pure function from facts to a decision.
 //!
-//! The outputs of a merge hold no key that its inputs did not hold, so the inputs' filters,
-//! consulted one after the other, cover the outputs at once. What that costs, and what else could
-//! be done:
+//! The outputs of a merge hold no key that its inputs did not hold. So the inputs' filters,
+//! consulted one after the other, cover the outputs at once. What that costs, and the alternatives:
 //!
 //! ```text
-//!   Rebuild   from keys at hand for nothing, from disk in the background: as good as new
+//!   Rebuild   for free if the keys are at hand, else from disk in the background: as good as new
 //!   Chain     consult them all: rates add up, probes add up, nothing is read
-//!   Or        one filter with the bits of all: one probe, but the fills add up, and the rate is
-//!             their k-th power: two half-full filters of 10 bits per key go from 0.8 % to 13.8 %,
-//!             four to 64 %, where a chain has 1.6 % and 3.2 %
+//!   Or        one filter with the bits of all: one probe, but the fill ratios add up, and the rate
+//!             is their k-th power: two half-full filters of 10 bits per key go from 0.8 % to
+//!             13.8 %, four to 64 %, while a chain has 1.6 % and 3.2 %
 //!   Fold      the halves of an over-allocated filter ORed onto each other: half the memory
 //!   Keep      one input, within the budget
-//!   Drop      nothing fits the memory: reads ask the engine
+//!   Drop      nothing fits the memory: reads go to the engine
 //! ```
 //!
-//! So an OR is chosen where the inputs overlap or have head-room, which is to say where its
-//! predicted rate keeps the promise, and as a coarse parent that spares a long chain most look-ups.
-//! Until a rebuild from disk is done, the inputs stay chained.
+//! So the inputs are ORed if they overlap or have headroom, that is if the predicted rate of the OR
+//! is within the budget. They are also ORed into a coarse parent of a long chain, so that most
+//! lookups need not probe the chain. Until a rebuild from disk is done, the inputs stay chained.
 //!
-//! Unlike hash or seed: the inputs cannot be asked with one hash, only a rebuild helps. Unlike
-//! layout: they can be chained, never ORed.
+//! If the inputs differ in hash or seed, they cannot be probed with one hash, and only a rebuild
+//! helps. If they differ in layout, they can be chained but not ORed.
 //!
 //! The rates are predictions, used to choose and to report, never to answer.
 
@@ -38,7 +37,7 @@ use std::fmt;
 pub struct Input {
     /// The segment.
     pub id: SegmentId,
-    /// Keys in it.
+    /// The number of keys in it.
     pub items: Items,
     /// The hash and the seed of its keys.
     pub imprint: Imprint,
@@ -51,19 +50,19 @@ pub struct Input {
 pub struct InputStage {
     /// Its geometry.
     pub shape: Shape,
-    /// The rate predicted from its fill.
+    /// The false-positive rate predicted from its fill ratio.
     pub rate: Fraction,
 }
 
-/// A part of a whole, from 0 to 1 by construction: an overlap, or the rate of a filter that may be
-/// empty or saturated, which no [`Rate`] is.
+/// A part of a whole, from 0 to 1 by construction: an overlap, or the false-positive rate of a
+/// filter that may be empty or saturated, which a [`Rate`] cannot express.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 pub struct Fraction(f64);
 
 impl Fraction {
-    /// Nothing of it.
+    /// Zero.
     pub const NONE: Self = Self(0.0);
-    /// All of it.
+    /// One.
     pub const ALL: Self = Self(1.0);
 
     /// Takes a number from 0 to 1; `None` for anything else, NaN included.
@@ -76,7 +75,7 @@ impl Fraction {
         self.0
     }
 
-    /// A formula's result, freed from errors of rounding.
+    /// The result of a formula, clamped against rounding errors.
     fn rounded(part: f64) -> Self {
         Self(part.clamp(0.0, 1.0))
     }
@@ -93,14 +92,14 @@ impl From<Rate> for Fraction {
 pub struct Facts {
     /// Where the keys of the outputs are.
     pub keys: Keys,
-    /// Expected part of each input's keys that the others hold too.
+    /// The expected part of each input's keys that the other inputs hold too.
     pub overlap: Fraction,
 }
 
-/// Where the keys of a merge's outputs can be had.
+/// Where the keys of a merge's outputs can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keys {
-    /// Seen while the outputs are written: a rebuild costs nothing more.
+    /// Seen while the outputs are written: a rebuild costs no further reads.
     AtHand,
     /// In the outputs on disk: a rebuild reads them in the background.
     OnDisk,
@@ -111,7 +110,7 @@ pub enum Keys {
 pub struct Budget {
     /// The highest false-positive rate.
     pub rate: Rate,
-    /// The most stages that a look-up may probe, on average.
+    /// The most stages that a lookup may probe, on average.
     pub probed_stages: u32,
     /// The most memory.
     pub bits: Bits,
@@ -131,48 +130,49 @@ pub enum Action {
         /// The size after folding.
         to: Bits,
     },
-    /// Build a new filter; from [`Keys::OnDisk`] in the background, the inputs chained until then
-    /// unless their hash or seed differs.
+    /// Build a new filter. From [`Keys::OnDisk`] this happens in the background; until then the
+    /// inputs are chained, unless their hash or seed differs.
     Rebuild {
         /// Where to take the keys from.
         from: Keys,
         /// How many keys to expect.
         items: Items,
     },
-    /// Have no filter: reads ask the engine.
+    /// Have no filter: reads go to the engine.
     Drop,
 }
 
 /// What an ORed filter is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OrRole {
-    /// In place of the inputs.
+    /// It replaces the inputs.
     Replacement,
-    /// In front of the chained inputs, which are asked where it says *maybe*.
+    /// It is probed before the chained inputs, which are probed only if it says *maybe*.
     Parent,
 }
 
-/// What to do, why, and what it will be like.
+/// What to do, why, and the expected result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decision {
     /// What to do.
     pub action: Action,
-    /// Why, for a log.
+    /// The reason, for a log.
     pub reason: String,
-    /// The predicted false-positive rate; all where there is no filter.
+    /// The predicted false-positive rate; [`Fraction::ALL`] if there will be no filter.
     pub predicted_rate: Fraction,
     /// What it will cost.
     pub cost: Cost,
 }
 
-/// What a plan costs once it is carried out.
+/// What a plan costs once it has been carried out.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cost {
     /// Memory.
     pub bits: Bits,
-    /// Stages that a look-up of an absent key probes, on average, if it probes all that it may.
+    /// The average number of stages that a miss probes, assuming that it probes every stage it may
+    /// need to.
     pub probed_stages: f64,
-    /// Keys to be read from disk.
+    /// The number of keys to be read from disk.
     pub keys_read: Items,
 }
 
@@ -213,7 +213,7 @@ impl Planner<'_> {
             .unwrap_or_else(|| self.rebuild_or_drop(self.what_the_chain_breaks()))
     }
 
-    /// Whether a choice keeps the promise within the budget.
+    /// Whether a choice is within the budget.
     fn fits(&self, choice: &Decision) -> bool {
         choice.predicted_rate <= self.budget.rate.into()
             && choice.cost.probed_stages <= f64::from(self.budget.probed_stages)
@@ -285,8 +285,8 @@ impl Planner<'_> {
         ))
     }
 
-    /// A parent answers most misses alone; a key that it lets pass is asked of the whole chain. It
-    /// holds every bit of its children, so it rejects nothing that they let pass.
+    /// A parent answers most misses alone. If it says *maybe*, the whole chain is probed. It has
+    /// every bit of its children, so it denies no key that they pass.
     fn parent(&self) -> Option<Decision> {
         let (ored, rate) = self.ored().filter(|_| self.inputs.len() > 1)?;
         let bits = ored.get().saturating_add(self.bits().get());
@@ -304,7 +304,7 @@ impl Planner<'_> {
         ))
     }
 
-    /// The smallest fold of the ORed inputs that keeps the promised rate.
+    /// The smallest fold of the ORed inputs that keeps the rate.
     fn fold(&self) -> Option<Decision> {
         let (ored, rate) = self.ored()?;
         let shape = self.one_foldable_stage()?;
@@ -330,7 +330,7 @@ impl Planner<'_> {
         })
     }
 
-    /// Size and rate of the inputs ORed; `None` when they cannot be.
+    /// The size and rate of the inputs ORed; `None` if they cannot be ORed.
     fn ored(&self) -> Option<(Bits, Fraction)> {
         let like = self.alike(shapes) || self.one_foldable_stage().is_some();
         let first = self.inputs.first().filter(|_| like)?;
@@ -350,8 +350,8 @@ impl Planner<'_> {
         Some((size, any_of(rates)))
     }
 
-    /// The common shape but for the size, when every input has one blocked stage of a power of two
-    /// of lines: such filters can be expanded to each other's size and folded.
+    /// The common shape except for the size, if every input has one blocked stage with a power of
+    /// two of lines: such filters can be expanded to each other's size and folded.
     fn one_foldable_stage(&self) -> Option<Shape> {
         let foldable = |input: &Input| match input.stages.as_slice() {
             [stage] if is_foldable(&stage.shape) => Some(stage.shape),
@@ -447,7 +447,7 @@ impl Cost {
 const LINE_BITS: u64 = 512;
 
 fn is_foldable(shape: &Shape) -> bool {
-    // A power of two from one line upwards is a power of two of lines.
+    // Bits that are a power of two and at least one line make a power of two of lines.
     let bits = shape.bits.get();
     shape.kind == Kind::Blocked && bits.is_power_of_two() && bits >= LINE_BITS
 }

@@ -1,8 +1,8 @@
-//! The files that lsm-sieve keeps: filters beside the data that they speak for. No engine here.
+//! The files of lsm-sieve: filters stored beside the data that they cover. No engine is used here.
 //!
 //! # Map
 //!
-//! Each module uses only what stands before it: [`disk`] -> [`mod@format`] -> [`segment`].
+//! Each module uses only modules to its left: [`disk`] -> [`mod@format`] -> [`segment`].
 
 pub mod disk;
 pub mod format;

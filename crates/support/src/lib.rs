@@ -1,5 +1,5 @@
-//! What the crates of lsm-sieve stand on, and nobody else should: fault points, and atomics and locks
-//! that a checker of interleavings can replace.
+//! What the crates of lsm-sieve share, not meant for other users: fault points, and atomics and
+//! locks that a checker of interleavings can replace.
 //!
 //! # Map
 //!

@@ -1,11 +1,12 @@
-//! Faults planted on purpose, each with a test that finds it: a test that cannot fail proves nothing.
+//! Fault points: places where a test can inject a fault. Each has a test that finds it, because a
+//! test that cannot fail proves nothing.
 //!
-//! An ordinary build knows none of them: `planted!(NoFileSync)` is the constant `false` there. In a
-//! build with `LSM_SIEVE_PLANTED=1` in its environment, the process breaks where the variable
-//! `LSM_SIEVE_PLANT` names a fault, and nowhere else. `make planted` goes through the list: each line
+//! An ordinary build has none of them: there, `planted!(NoFileSync)` is the constant `false`. In a
+//! build with `LSM_SIEVE_PLANTED=1` in its environment, the process injects the fault that the
+//! variable `LSM_SIEVE_PLANT` names, and no other. `make planted` runs through the list: each line
 //! names a fault, and the tests of which at least one must fail.
 
-/// Whether the named fault is planted in this process; `false` in an ordinary build.
+/// Whether the named fault is injected in this process; `false` in an ordinary build.
 #[macro_export]
 macro_rules! planted {
     ($fault:ident) => {
@@ -16,7 +17,7 @@ pub use planted;
 
 macro_rules! faults {
     ($($(#[$doc:meta])* $fault:ident => $tests:literal,)*) => {
-        /// A way to lose a read, or what keeps one from being lost.
+        /// A fault that loses a read or breaks a safeguard against it.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Fault {
             $($(#[$doc])* $fault,)*
@@ -29,417 +30,415 @@ macro_rules! faults {
 
 faults! {
     // ---- hashes
-    /// Keys of more than 128 bytes are hashed otherwise than before.
+    /// Keys of more than 128 bytes are hashed differently than before.
     LongKeysHashedOtherwise => "hash::",
-    /// What a filter says of its hash is made of short keys alone.
+    /// The known answer of a hash covers short keys only.
     LongKeysUnanswered => "hash::",
     // ---- files
-    /// A new file is given its name before its bytes are durable.
+    /// A new file is renamed into place before its bytes are durable.
     NoFileSync => "disk::",
-    /// The new name may not survive a power cut.
+    /// A rename is not made durable, so a power cut may undo it.
     NoFolderSync => "disk::",
-    /// A failed sync is taken for done, as a second one would report it.
+    /// A failed sync counts as done, as a second sync would report it.
     SyncRetried => "disk::",
-    /// What was written is not read back.
+    /// Written bytes are not read back.
     NotReadBack => "disk::",
-    /// What a short or an interrupted read did not fill is taken for zeros.
+    /// Bytes that a short or interrupted read did not fill are read as zeros.
     ShortReadAccepted => "disk::",
-    /// Symlinks, and files that others may write, are read.
+    /// Symlinks, and files that other users may write, are read.
     AnyFileRead => "disk::",
-    /// A file that took the place of the one that was looked at is read.
+    /// A file that replaced the checked one is read.
     OtherFileTaken => "disk::real",
-    /// To open a pipe is to wait for somebody who writes into it.
+    /// Opening a pipe waits for a writer.
     PipeWaitedFor => "disk::real",
-    /// On the real disk, a file is not synced.
+    /// A file on the real disk is not synced.
     FileNotSynced => "disk::real",
-    /// Nor is a folder.
+    /// A folder on the real disk is not synced.
     FolderNotSynced => "disk::real",
-    /// A file that goes on behind what was written reads back as written.
+    /// A file that is longer than what was written passes the read-back.
     LongerReadBack => "disk::publish",
     // ---- the format
-    /// The checksum of the header is not compared.
+    /// The checksum of the header is not verified.
     HeaderUnchecked => "format::",
-    /// The checksums of the blocks are not compared.
+    /// The checksums of the blocks are not verified.
     BlocksUnchecked => "format::",
-    /// The checksum of all checksums is not compared.
+    /// The checksum of all checksums is not verified.
     TrailerUnchecked => "format::",
-    /// A newer version is read as if it were known.
+    /// A file of a newer version is read as if the version were known.
     NewerVersionRead => "format::",
-    /// The last of several stages is left out when a file is read.
+    /// The last of several stages is dropped when a file is read.
     StageLost => "format::",
     // ---- sidecars
-    /// A sidecar is believed to be of the segment that its name says.
+    /// A sidecar is trusted to belong to the segment in its name.
     BoundByName => "sidecar",
-    /// A sidecar of another database, hash or seed is believed.
+    /// A sidecar of another database, hash or seed is trusted.
     OwnerUnchecked => "sidecar",
-    /// A sidecar is believed whose hash gave other values to the fixed keys.
+    /// A sidecar is trusted although its hash has another known answer.
     DriftUnchecked => "sidecar",
     /// A file of a newer version is replaced and removed.
     NewerReplaced => "sidecar",
-    /// An error of the disk is taken for a missing file.
+    /// A disk error counts as a missing file.
     ErrorIsMissing => "sidecar",
-    /// A damaged filter is taken for an empty one, which rules everything out.
+    /// A damaged filter is replaced by an empty one, which denies every key.
     DamagedIsEmpty => "damage",
     /// A sidecar of any length is read.
     AnyLengthRead => "segment::sidecar",
-    /// An identity of any length is read.
+    /// An identity file of any length is read.
     AnyIdentityRead => "segment::identity",
     /// A table's filter may take more memory than its entries warrant.
-    AnySizeLoaded => "security::a_sidecar_larger",
+    AnySizeLoaded => "security::oversized_sidecar_is_not_loaded",
     /// A filter that is finished after the trust was lost is asked.
     FilterAfterDistrust => "segment::registry",
     // ---- filters
     /// Stages of different layouts are ORed word by word.
     UnequalKindsMerged => "filter::laws::merging::what_does_not_match",
-    /// Stages of different numbers of probes are.
+    /// Stages with different numbers of probes are ORed.
     UnequalProbesMerged => "filter::merge",
-    /// Stages whose probes are spread over different numbers of words are.
+    /// Stages whose probes are spread over different numbers of words are ORed.
     UnequalGroupsMerged => "filter::merge",
-    /// Stages of different sizes are.
+    /// Stages of different sizes are ORed.
     UnequalSizesMerged => "filter::merge",
-    /// Filters of different numbers of stages are ORed as far as both have some.
+    /// Filters with different numbers of stages are ORed as far as both have stages.
     UnequalCountsMerged => "filter::chain",
     /// Filters of different hash functions are ORed or chained.
     UnequalHashesMerged => "filter::chain",
-    /// Filters of different seeds are.
+    /// Filters of different seeds are ORed or chained.
     UnequalSeedsMerged => "filter::chain",
-    /// Filters whose hash function gives different values are.
+    /// Filters of a hash function that has changed are ORed or chained.
     DriftedHashesMerged => "filter::chain",
-    /// Static stages, in which no key has bits of its own, are.
+    /// Static stages, in which no key has bits of its own, are ORed.
     StaticMerged => "filter::laws::merging",
-    /// A static stage is made without some of its keys.
+    /// A static stage is built without some of its keys.
     StaticKeyLost => "filter::ribbon",
-    /// A key that is put into a static stage afterwards leaves no trace.
+    /// A key that is inserted into a finished static stage is ignored.
     StaticInsertionIgnored => "filter::",
-    /// The keys of a first stage that is still to come are absent.
+    /// The keys of a pending first stage are absent.
     AwaitedTakenForEmpty => "filter::scalable",
-    /// A new stage is open to writers before readers ask it.
+    /// A new stage is open to writers before readers probe it.
     StageFilledUnasked => "interleavings::scalable",
-    /// Past its budget a filter forgets keys instead of answering *maybe*.
+    /// A filter beyond its budget drops keys instead of answering *maybe*.
     PastBudgetForgotten => "filter::",
-    /// A counter at its maximum is lowered, though it may stand for more.
+    /// A counter at its maximum is decremented, though it may stand for more.
     StuckCounterLowered => "filter::",
     /// A fold keeps one line of each pair.
     HalfFolded => "filter::",
-    /// A window forgets its newest generation instead of its oldest.
+    /// A sliding window drops its newest generation instead of its oldest.
     NewestForgotten => "filter::",
     // ---- the readers' lock
-    /// A writer drops the old value while readers may still be in it.
+    /// A writer drops the old value while readers may still use it.
     WriterDoesNotWait => "rcu::",
-    /// A thread takes a slot and does not say so.
+    /// A thread takes a slot without marking it as taken.
     SlotTakenTwice => "threads::",
-    /// A writer turns the readers without a slot to the other side once.
+    /// A writer switches the readers without a slot to the other side only once.
     TurnedOnce => "interleavings::published",
-    /// A writer drops the old value where the system does not tell whether readers are still in it.
+    /// A writer drops the old value although the system cannot tell whether readers still use it.
     DroppedUnawaited => "rcu::",
     // ---- opening
-    /// A database is opened whatever the self-check of the hooks comes to.
+    /// A database is opened without the self-check of the hooks.
     HooksUnproved => "rocks::probe",
-    /// The self-check passes a front that was told of no memtable.
+    /// The self-check passes filters that no memtable was bound to.
     UnboundFrontPassed => "rocks::probe",
-    /// It passes a summary that misses a key.
+    /// The self-check passes a summary filter that misses a key.
     UnfedSummaryPassed => "rocks::probe",
-    /// It passes a read that finds nothing.
+    /// The self-check passes a read with a wrong answer.
     WrongAnswerPassed => "rocks::probe",
-    /// It passes a table's filter that misses a key.
+    /// The self-check passes a segment filter that misses a key.
     MissedKeysPassed => "rocks::probe",
-    /// It passes a table's filter that RocksDB does not ask.
+    /// The self-check passes a segment filter that RocksDB does not probe.
     UnaskedFilterPassed => "rocks::probe",
     /// The options of the database itself are not looked at.
-    DatabaseOptionsUnchecked => "settings::options_of_the_database",
+    DatabaseOptionsUnchecked => "settings::unsupported_database_options_are_refused",
     /// An option is taken with which RocksDB itself loses keys.
-    MempurgeTaken => "settings::memtables_that_are_purged",
+    MempurgeTaken => "settings::mempurge_is_refused",
     /// Options of tables that RocksDB refuses are mended on their way.
-    TablesMadeAnew => "settings::what_rocksdb_alone_refuses",
+    TablesMadeAnew => "settings::options_that_rocksdb_refuses_are_refused",
     /// A file is opened as if it were a database.
-    FileTakenForFolder => "opening::a_file",
+    FileTakenForFolder => "opening::file_in_place_of_a_database_is_refused",
     /// A family is opened with other options than RocksDB has written down.
-    FamilyOptionsUnread => "opening::families_of_any_order",
+    FamilyOptionsUnread => "opening::cfs_open_with_their_stored_options",
     /// Each family has a listener, which the options of every family then hold.
     ListenerPerFamily => "family_memory::",
-    /// A family's first filters are as large as those of the only one.
+    /// The first filters of each of many column families are as large as those of a single one.
     FirstStagesLarge => "family_memory::",
-    /// The fronts are left out of what is told.
+    /// The memory report omits what the filters of a column family take besides their bits.
     FrontsUntold => "family_memory::",
     /// A family that is named twice gets two fronts, of which its memtables feed one.
-    FamilyFrontedTwice => "families::a_family_that_is_named_twice",
+    FamilyFrontedTwice => "families::cf_named_twice_is_opened_once",
     /// The folder of filters is changed before the engine's lock is taken.
-    FolderChangedUnlocked => "recovery::two_fronts",
+    FolderChangedUnlocked => "recovery::second_open_of_one_database_is_refused",
     // ---- building a segment's filter
     /// A filter that saw fewer keys than its table has is sealed.
     MiscountSealed => "segment::build",
-    /// One entry in 97 is counted and not added.
+    /// One entry in 97 is counted but not added.
     TableKeyMissed => "writes::random_writes",
     // ---- memtables
-    /// One key in 97 does not reach the summary.
+    /// One key in 97 does not reach the summary filter.
     MemtableKeyMissed => "writes::random_writes",
-    /// A key that the engine inserts by the hint of its prefix passes unseen.
+    /// A key that the engine inserts with a prefix hint is not captured.
     PrefixHintUnseen => "writes::keys_inserted_by_a_hint",
-    /// A key that the engine inserts by the hint of its batch passes unseen.
+    /// A key that the engine inserts with a batch hint is not captured.
     BatchHintUnseen => "writes::keys_inserted_by_a_hint",
-    /// Writes that are seen before their memtable has taken them are not told from others.
+    /// Options that make a write visible before its memtable has it are not recognised.
     UnorderedUnnoticed => "rocks::memtables",
-    /// Even of such a write the filters hear after the memtable.
+    /// With such options, the filters still get the key after the memtable.
     FiltersAfterMemtable => "rocks::memtables",
-    /// Of two writers who bind a memtable at once, one leaves what it bound open for ever.
+    /// If two writers bind a memtable at once, the binding that loses is never sealed.
     LostBindUnsealed => "ffi::hooks",
-    /// A hook that panics, at one key in 97, leaves its column answering.
+    /// A hook that panics, at one key in 97, leaves the column family's filters answering.
     PanicSwallowed => "writes::random_writes",
-    // ---- what the engine asks of a table's filter
-    /// A table that was built from prefixes beside keys has a filter of its keys.
+    // ---- segment filters that the engine probes
+    /// A filter block that was built from prefixes as well as keys names a segment.
     PrefixBlockNamed => "settings::prefix_iterators",
-    /// A filter that panics rules the key out.
+    /// A filter that panics denies the key.
     PanicIsAbsent => "ffi::hooks",
-    /// What a filter said of some keys stays when it panics at another.
+    /// Answers given before a filter panicked in the middle of a batch are kept.
     HalfAnswersKept => "ffi::hooks",
-    /// The engine's private layout is taken for the one that the shim was written for.
+    /// The engine's private layout is assumed to be the one that the shim was written for.
     LayoutUnchecked => "rocks::ffi::tests",
     // ---- coverage
-    /// A column answers before its tables are known.
+    /// Filters answer before the SSTs of their column family are known.
     KnownFromTheStart => "foreign::",
-    /// All tables are taken for covered as soon as they are listed.
+    /// All SSTs count as covered as soon as they are listed.
     CoveredWhenListed => "foreign::",
     /// A consolidation beside an ingestion begins with the first table again.
-    ArrivalsBeginAnew => "ingestion::a_consolidation_beside",
+    ArrivalsBeginAnew => "ingestion::consolidation_beside_ingestions_completes",
     /// A table that came between two parts of a static summary is taken for read.
-    PartsOfTablesBelieved => "upkeep::static_stage",
+    PartsOfTablesBelieved => "rocks::maintenance::static_stage",
     /// An uncovered table is noted as covered without being read.
     CoveredUnread => "foreign::",
     /// A table that gave fewer keys than it has counts as read.
-    ShortScanAccepted => "foreign::a_table_that_holds",
+    ShortScanAccepted => "foreign::sst_that_was_read_in_part_is_not_covered",
     /// The full check takes the keys that it was given for all that there are.
-    ShortCheckAccepted => "foreign::a_table_that_holds",
+    ShortCheckAccepted => "foreign::sst_that_was_read_in_part_is_not_covered",
     /// The reader of raw keys takes an error for the end of the table.
-    ReadErrorIsEnd => "recovery::a_table_that_cannot_be_read_is_never",
+    ReadErrorIsEnd => "recovery::unreadable_sst_is_never_covered",
     /// The epoch is that of after the tables were listed.
-    EpochAfterListing => "ingestion::a_table_that_comes",
+    EpochAfterListing => "ingestion::sst_ingested_after_the_listing_is_covered",
     /// What upkeep has learnt is published in a front that gave up meanwhile.
-    PublishedAfterGivingUp => "rocks::column::",
+    PublishedAfterGivingUp => "rocks::cf_filter::",
     /// What is ingested into the bare engine is not announced.
     IngestionUnheard => "rocks::listener",
-    /// Keys that come past the memtables are not announced.
+    /// External writes are not announced.
     ForeignUnannounced => "ingestion::",
-    /// Nor are those that a catch-up brings.
+    /// The external writes of a catch-up are not announced.
     CatchUpUnannounced => "secondary::",
-    /// They are announced once they have come.
+    /// The external writes of a catch-up are announced after they have arrived.
     CatchUpAnnouncedLate => "announcements::",
-    /// Keys that a catch-up brings are announced for a moment, and not until they have come.
+    /// The announcement of a catch-up ends before its keys have arrived.
     CatchUpAnnouncedBriefly => "announcements::",
-    /// So are those that whoever uses the bare engine may bring.
+    /// The announcement for a use of the bare engine ends before the use does.
     EngineUseAnnouncedBriefly => "announcements::",
-    /// So are those of ingested files.
+    /// The announcement of an ingestion ends before its keys have arrived.
     IngestionAnnouncedBriefly => "announcements::",
-    /// So are those of files that are ingested into a named family.
+    /// The announcement of an ingestion into a named column family ends too early.
     FamilyIngestionAnnouncedBriefly => "announcements::",
-    /// A family that is made while keys come from outside is told for a moment.
+    /// The announcement to a column family created during external writes ends before they do.
     NewFamilyToldBriefly => "announcements::",
-    /// Filters are taken from tables that readers do not have yet.
+    /// Filters are built from SSTs that readers do not have yet.
     TablesAheadOfReaders => "secondary::",
-    /// What was learnt before keys came from outside is published after it.
+    /// What was learnt before external writes is published after them.
     OldEpochPublished => "ingestion::",
-    /// A family that is made while keys come from outside is not told of them.
+    /// External writes are not announced to a column family that is created during them.
     NewFamilyNotTold => "ingestion::",
     /// A call that brings files into a family does not announce them.
-    FamilyNotToldOfFiles => "ingestion::a_family_made",
+    FamilyNotToldOfFiles => "ingestion::cf_created",
     /// Of two arrivals of keys, a family made on the way is told until the first has ended.
-    AnnouncedUntilTheFirstEnds => "ingestion::a_family_made",
+    AnnouncedUntilTheFirstEnds => "ingestion::cf_created",
     /// A front speaks for any family of its name.
     FrontBoundByName => "families::",
-    /// A table without a filter is ruled out, whatever its range.
+    /// Uncovered SSTs are ignored, whatever their key ranges.
     UncoveredIgnored => "foreign::",
-    /// The summary's word is taken for every table.
+    /// A negative of the summary filter counts for every SST.
     SummaryAlwaysSuffices => "foreign::",
-    /// What the summary lets by and denies is believed beside tables that it does not cover.
+    /// The predictor's plan SummaryOnly is used although coverage is incomplete.
     BelievedUncovered => "rocks::coverage::",
-    /// Tables of a RocksDB before 6.24 stay uncovered.
+    /// SSTs written by a RocksDB before 6.24 stay uncovered.
     OldTablesUnbound => "old_tables::",
-    /// What is known of such a file is believed of another one with its number.
+    /// The identity of such an SST is given to another file with its number.
     NumberBindsForEver => "old_tables::",
-    /// A filter is stored for such a table, which no other open finds.
+    /// The filter of such an SST is stored, although no other open finds it.
     InstanceFilterStored => "old_tables::",
-    /// Whoever waits for coverage waits for tables that will not be covered.
+    /// Waiting for coverage includes SSTs that will never be covered.
     WaitsForUnidentified => "old_tables::",
-    /// A range that is not known is empty.
+    /// An unknown key range counts as empty.
     UnknownRangeIsEmpty => "rocks::coverage",
     /// Under the reverse comparator a range is empty.
-    RangeNotReversed => "foreign::a_table_without_identity",
+    RangeNotReversed => "foreign::sst_without_unique_id_is_maybe_in_its_range_until_covered",
     /// The last key of a table belongs to none in the second look.
     RunEndLeftOut => "rocks::runs::",
-    // ---- what is gone
-    /// The ids of tables that are gone stay among those that the summary covers.
+    // ---- deleted SSTs
+    /// The ids of deleted SSTs stay in the summary filter's coverage.
     DeadIdsKept => "soak::",
-    /// The segments of tables that are gone stay in memory.
+    /// The segments of deleted SSTs stay in memory.
     DeadSegmentsKept => "soak::",
-    /// Their sidecars stay.
+    /// The sidecars of deleted SSTs stay.
     DeadSidecarsKept => "soak::",
     /// Their ids are remembered for ever by what looks for them.
-    DeadSegmentsRemembered => "upkeep::sweep",
+    DeadSegmentsRemembered => "rocks::maintenance::sweep",
     // ---- consolidation
-    /// The new summary takes over while memtables still feed the old one alone.
+    /// The new summary filter is published while memtables still feed the old one alone.
     SwappedWithoutFlush => "writes::random_writes",
     /// It takes over though a flush has left such memtables behind.
-    OldMemtablesOverlooked => "upkeep::consolidation",
+    OldMemtablesOverlooked => "rocks::maintenance::consolidation",
     /// The old summary is no longer fed while readers still ask it.
     OldSummaryStarved => "second_look::",
-    /// A table that could not be read counts as read.
+    /// An SST that could not be read counts as read.
     ScanErrorIgnored => "recovery::",
     /// The filter that is made anew for a table counts its deletions and does not know their keys.
-    DeletionsUnread => "recovery::a_filter_made_anew",
+    DeletionsUnread => "recovery::rebuilt_filter_has_the_tombstones_of_its_sst",
     /// The engine is ended while upkeep may be flushing.
     EndsBesideUpkeep => "rocks::db::tests",
-    /// Upkeep flushes beside a call that flushes all families.
+    /// Maintenance flushes during a call that flushes all column families.
     FlushesBesideUpkeep => "rocks::db::engine",
     /// Upkeep waits for compactions that have stopped.
-    WaitsForEver => "closing::a_consolidation_waits_for_no_compaction_that_has_stopped",
+    WaitsForEver => "closing::consolidation_does_not_wait_for_stopped_compactions",
     /// Writers who are looked at twice in a moment are taken for quiet.
-    QuietAtOnce => "upkeep::tests::writers_who_pause",
+    QuietAtOnce => "rocks::maintenance::tests::writers_who_pause",
     /// A summary goes where memtables that wait to be flushed take too much.
     SummariesGoFirst => "budget::tests::memtables_that_wait",
-    /// So it does beside a flush of several families.
+    /// Maintenance flushes during a flush of several column families.
     FamiliesFlushedBesideUpkeep => "rocks::db::engine",
-    /// And beside a checkpoint.
+    /// Maintenance flushes during a checkpoint.
     CheckpointBesideUpkeep => "rocks::db::engine",
     /// Upkeep waits for a checkpoint however long it takes.
-    CheckpointAwaited => "upkeep::consolidation",
+    CheckpointAwaited => "rocks::maintenance::consolidation",
     /// A flush of upkeep's waits for compactions, inside the engine.
     FlushWaitsForCompactions => "rocks::ffi::tests",
-    /// The first catch-up of a secondary reads families that RocksDB has freed.
+    /// The first catch-up of a secondary reads column families that RocksDB has freed.
     FreedFamiliesKept => "rocks::ffi::tests",
-    /// A transaction asks the filters for a key that it wrote itself.
+    /// A transaction checks the filters for a key that it wrote itself.
     OwnWritesUnasked => "transactions::",
     /// A commit looks for conflicts beside the writers, and one may come before its own write.
-    CommitLooksBeside => "transactions::no_plain_write",
+    CommitLooksBeside => "transactions::commit_does_not_overwrite_an_unseen_plain_write",
     /// A key that is read for update is not watched; only its commit would tell.
     DenialUnwatched => "transactions::",
-    /// A read for update watches the key of the default column family, whichever family it reads.
+    /// A read for update watches the key in the default column family, whichever it reads.
     DefaultFamilyWatched => "calls::transactions",
     /// A panic in a pass ends upkeep.
-    PanicEndsUpkeep => "rocks::upkeep::tests",
+    PanicEndsUpkeep => "rocks::maintenance::tests",
     /// A panic in scrubbing does.
-    ScrubPanicEndsUpkeep => "rocks::upkeep::tests",
+    ScrubPanicEndsUpkeep => "rocks::maintenance::tests",
     /// A summary is made anew that the budget has no room for.
-    SaturatedForSaturated => "budget::for_a_summary_without_room",
+    SaturatedForSaturated => "budget::summary_over_budget_causes_no_flush",
     /// What a failed consolidation began is left where readers ask it.
     GenerationsLeftBehind => "consolidations_that_fail",
-    /// A summary that was not finished is fed instead of the one that readers ask.
+    /// An unfinished summary filter is fed instead of the one that readers probe.
     UnfinishedSummaryFed => "consolidations_that_fail",
     /// Memtables no longer feed a summary that is dropped while readers still ask it.
-    DroppedSummaryStarved => "rocks::column::",
+    DroppedSummaryStarved => "rocks::cf_filter::",
     // ---- what wakes maintenance
     /// It is not woken when the database is open.
-    NoWakeAtOpen => "maintenance::tables::tables_without_filters",
+    NoWakeAtOpen => "maintenance::tables::ssts_without_filters_are_covered_after_open",
     /// Nor when a family is made.
-    NoWakeAfterCreateCf => "maintenance::tables::a_family",
+    NoWakeAfterCreateCf => "maintenance::tables::cf_is_complete_after_create_cf",
     /// Nor when one is dropped.
-    NoWakeAfterDropCf => "maintenance::filters::filters_go_after_drop_cf",
+    NoWakeAfterDropCf => "maintenance::filters::filters_are_removed_after_drop_cf",
     /// Nor when the rate is changed.
-    NoWakeAfterSetRate => "maintenance::filters::filters_have_another_rate",
+    NoWakeAfterSetRate => "maintenance::filters::filters_have_the_new_rate_after_set_rate",
     /// Nor when keys have come past the memtables.
     NoWakeAfterExternalWrite => "maintenance::tables::",
-    /// Nor by a flush.
+    /// A flush does not wake maintenance.
     NoWakeAfterFlush => "maintenance::filters::filters_are_stored_after_each_flush",
-    /// Nor by a compaction.
+    /// A compaction does not wake maintenance.
     NoWakeAfterCompaction => "maintenance::filters::filters_are_stored_and_removed",
-    /// Nor when it has dropped filters that the second look still asks.
-    NoWakeAfterDrop => "maintenance::filters::filters_that_do_not_fit",
     /// Nor when a table's filter was damaged, and dropped.
     NoWakeForDamagedFilter => "rocks::scrub::tests::damaged_filters_are_made_anew_without_a_call",
-    /// Nor when a summary was.
+    /// Dropping a damaged summary filter does not wake maintenance.
     NoWakeForDamagedSummary => "rocks::scrub::tests::damaged_filters_are_made_anew_without_a_call",
-    /// Sidecars of tables that are gone wait for the next wake-up.
+    /// Sidecars of deleted SSTs wait for the next wakeup.
     NoSecondSweep => "maintenance::filters::",
     /// Nothing is saved at the close.
-    NoSaveAtClose => "maintenance::filters::what_is_new",
+    NoSaveAtClose => "maintenance::filters::new_filters_are_stored_at_close_and_loaded_at_open",
     /// What failed is not tried again unless somebody asks.
-    NoRetryByItself => "maintenance::tables::a_table_that_cannot",
+    NoRetryByItself => "maintenance::tables::unreadable_sst_is_retried",
     /// Nor are filters scrubbed.
     NoScrubByItself => "maintenance::filters::filters_are_scrubbed",
-    /// A pause of the writers brings no consolidation.
+    /// A pause of the writers starts no consolidation.
     NoConsolidationAtPause => "maintenance::consolidation::",
     /// Nor do many stages beside busy writers.
-    NoConsolidationBesideWriters => "maintenance::consolidation::a_summary_of_many_stages",
+    NoConsolidationBesideWriters => "maintenance::consolidation::summary_of_many_stages_is",
     /// Nor do many keys of uncovered tables.
-    NoConsolidationAtAdoption => "maintenance::consolidation::a_summary_for_many_uncovered",
+    NoConsolidationAtAdoption => "maintenance::consolidation::summary_for_many_uncovered_keys_is",
     /// Nor does room in the budget.
-    NoConsolidationWhenRoomAgain => "maintenance::consolidation::a_summary_without_room",
+    NoConsolidationWhenRoomAgain => "maintenance::consolidation::summary_over_budget_is_rebuilt",
     /// The state of the filters is not told without a wake-up.
     HealthWakes => "rocks::health::tests::reports_wake_nothing",
-    // ---- the second look
-    /// Generations of memtables that are not flushed yet are left out.
+    // ---- the segment-filter check
+    /// The memtable filters of memtables that are not flushed yet are left out.
     OlderGenerationsLeftOut => "second_look::",
-    /// A new generation is not added before its memtables take keys.
+    /// A new memtable filter is not published before its memtables take keys.
     NewGenerationLeftOut => "second_look::",
-    /// The second look outlives the arrival of keys from outside.
+    /// The segment-filter check goes on during external writes.
     InventoryOutlivesForeign => "ingestion::",
-    /// Generations of memtables are collected after the tables were listed.
+    /// The memtable filters are collected after the SSTs were listed.
     RecentAfterListing => "second_look::keys_flushed",
-    /// The second look goes on asking a filter that was found damaged.
+    /// The segment-filter check goes on probing a filter that was found damaged.
     DamagedFilterAsked => "rocks::scrub",
     // ---- audits and scrubbing
-    /// A summary that changed in memory is stored with a good checksum.
+    /// A summary filter that changed in memory is stored with a valid checksum.
     DamagedSummaryStored => "rocks::scrub",
-    /// A view is refuted by what was read before it was published.
+    /// An audit reports a false negative of a view published after the engine was read.
     LaterViewRefuted => "rocks::audit",
     // ---- many keys at once
     /// Keys of several families that were all denied, each at its own moment, are not denied again.
-    DenialsOfManyMoments => "writes::a_record_that_moves_between",
+    DenialsOfManyMoments => "writes::record_that_moves_between_two_absent_answers_is_found",
     /// Keys that another view denies count as denied all along.
-    EditionUnchecked => "rocks::column::",
+    EditionUnchecked => "rocks::cf_filter::",
     /// A view with another summary has the edition of the one before.
     SummaryUnnoticed => "rocks::db::moments",
-    /// So has one of the same summary that covers other tables.
+    /// A view with the same summary filter but other coverage keeps the edition.
     CoverageUnnoticed => "rocks::db::moments",
-    /// So has one of which only the filters of tables and memtables are others.
+    /// A view with only other segment filters and memtable filters keeps the edition.
     InventoryUnnoticed => "rocks::db::moments",
-    /// The edition is that of after the keys were denied.
+    /// The edition is taken after the keys were denied.
     EditionTakenLate => "rocks::db::moments",
-    /// The answers of one call are moved by one place.
+    /// The answers of one call are shifted by one place.
     AnswersShifted => "writes::random_writes",
-    /// Of several keys that are absent, one is not counted, nor drawn for an audit.
+    /// If several keys are absent, one is neither counted nor sampled for an audit.
     AbsentCountedShort => "counts::",
-    /// Of several keys that the engine was asked for, one is not counted.
+    /// If several keys are read from the engine, one is not counted.
     EngineReadCountedShort => "counts::",
-    /// Tables that the summary does not speak for are left out for many keys at once.
+    /// Batched lookups ignore uncovered SSTs.
     ManyIgnoreUncovered => "foreign::",
     // ---- the differential store
-    /// A deleted key is not in the differential file, so that the main file's value comes back.
+    /// A deletion is not recorded in the differential file, so the main file's value reappears.
     DeleteNotRecorded => "differential::power",
     /// What was moved is noted before it is durable.
-    NotedBeforeDurable => "faults::power::no_power_cut_while_records_are_moved",
+    NotedBeforeDurable => "faults::power::no_power_cut_during_moves_across_logs_loses_a_record",
     /// A generation is dropped before it is durable that it was moved.
-    DroppedBeforeDurable => "faults::power::no_power_cut_while_records_are_moved",
+    DroppedBeforeDurable => "faults::power::no_power_cut_during_moves_across_logs_loses_a_record",
     /// A generation takes records before it is durable that there is one.
-    FrozenBeforeDurable => "faults::power::no_power_cut_while_records_are_moved",
+    FrozenBeforeDurable => "faults::power::no_power_cut_during_moves_across_logs_loses_a_record",
     /// Records are loaded before it is durable that a generation is moved again.
-    LoadedBeforeDurable => "faults::power::no_power_cut_while_records_are_moved",
+    LoadedBeforeDurable => "faults::power::no_power_cut_during_moves_across_logs_loses_a_record",
     /// A fixed filter is not refilled when its store is opened.
-    FixedFilterNotRefilled => "differential::twin::a_store_with_a_fixed",
+    FixedFilterNotRefilled => "differential::twin::store_with_a_fixed_filter_matches_its_model",
     /// A fixed filter is refilled up to a record that cannot be read.
-    RefillStopsShort => "differential::damage::a_fixed_filter",
+    RefillStopsShort => "differential::damage::fixed_filter_is_not_built_from_an_unreadable_sst",
     /// A record is there before its key is in a fixed filter.
-    FilterAfterRecord => "differential::concurrency::a_record_that_was_seen",
+    FilterAfterRecord => "differential::concurrency::visible_record_stays_visible_with_a_fixed",
     /// A write does not wait for the disk, though it was told to.
     WritesNotSynced => "differential::counters::with_sync",
-    /// Writers go on in a generation that is being moved.
+    /// Writers go on writing into a generation that is being moved.
     WritesIntoFrozen => "differential::power",
-    /// A generation is frozen while a record is on its way to it.
+    /// A generation is frozen while a record is being written to it.
     FrozenBeneathAWrite => "differential::store::",
-    /// Records are loaded while others move.
+    /// Records are loaded while others are moved.
     LoadsBesideMoves => "differential::store::",
-    /// Generations come and go while a checkpoint is made.
+    /// Generations are created and dropped while a checkpoint is made.
     CopiedBesideChanges => "differential::store::",
     /// A generation ends for its move where it cannot be read.
-    MoveStopsShort => "differential::damage::a_generation",
+    MoveStopsShort => "differential::damage::unreadable_generation_is_not_dropped",
     /// After an interruption the move goes on behind the last key but one batch.
     MoveSkipsAKey => "differential::interrupted",
     /// A batch of a move may be full without a record, which looks like the end.
     BatchFullWhenEmpty => "differential::interrupted::batches_of_any_size",
-    /// A snapshot takes the generations of a moment well before its own.
+    /// A snapshot uses a list of generations from before its own time.
     ListOfAnotherMoment => "differential::snapshot",
     /// A file ends for a scan where it cannot be read.
-    ScanStopsShort => "differential::damage::a_scan",
+    ScanStopsShort => "differential::damage::scan_reports_where_it_cannot_read_on",
     /// A store that lost its state is taken for a new one.
-    StateMadeAnew => "differential::refusals::a_store_that_lost",
+    StateMadeAnew => "differential::refusals::store_without_its_state_is_refused",
 }
 
 /// Whether the environment names this fault.
@@ -459,7 +458,7 @@ pub fn is_planted(fault: Fault) -> bool {
     *NAMED.get_or_init(named) == Some(fault)
 }
 
-/// Never: no fault is planted in an ordinary build.
+/// Always false: an ordinary build has no fault points.
 #[cfg(not(planted))]
 #[inline]
 pub const fn is_planted(_: Fault) -> bool {

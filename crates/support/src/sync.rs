@@ -1,13 +1,13 @@
-//! Atomics and locks under one name, so that a checker of interleavings can put its own in place.
+//! Atomics and locks under one name, so that a checker of interleavings can replace them.
 //!
 //! ```text
 //! cargo build                       the standard library's, and nothing else
-//! --cfg interleave="loom"           loom's: every interleaving, and every value that a load may yield
+//! --cfg interleave="loom"           loom's: each interleaving, each value that a load may yield
 //! --cfg interleave="shuttle"        shuttle's: a random choice of very many, one total order
 //! ```
 //!
-//! Both go with a bare `--cfg interleave`; `make interleave` sets them. What is only counted, or
-//! set once for the process, stays with the standard library everywhere.
+//! Both also need a bare `--cfg interleave`; `make interleave` sets them. Counters, and values set
+//! once per process, always use the standard library.
 
 #[cfg(interleave = "loom")]
 use loom as checker;
@@ -46,19 +46,19 @@ pub mod atomic {
     pub use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, fence};
 }
 
-/// What a lock guards, whether or not a thread panicked that held it: every value behind a lock of
-/// this crate is whole between operations, so a panic does not spoil it.
+/// The guard of a lock, even if a thread panicked while it held the lock. Each value behind a lock
+/// of these crates is consistent between operations, so a panic does not invalidate it.
 pub fn unpoisoned<G>(locked: LockResult<G>) -> G {
     locked.unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The cell that neither checker has.
+/// `OnceLock`, which neither checker has.
 #[cfg(interleave)]
 mod once {
     use super::atomic::{AtomicBool, Ordering};
 
-    /// A cell that is filled once, by one thread at a time: whoever sees it full by acquiring also
-    /// sees what is in it.
+    /// A cell that is filled once, by one thread at a time. A thread that acquires the full flag
+    /// also sees the value.
     #[derive(Debug)]
     pub struct OnceLock<T> {
         full: AtomicBool,

@@ -1,7 +1,7 @@
 //! Writes the seeds of all targets into `seeds/`: run `cargo run --bin seeds` in the folder `fuzz`.
 //!
-//! Whole files of every kind, which no fuzzer guesses; and for the targets that read their input as
-//! choices, the beginnings of a stream of random bytes.
+//! Whole files of every kind, which no fuzzer guesses. For the targets that read their input as
+//! choices, the first bytes of a random stream.
 
 use std::fs;
 use std::io;
@@ -11,7 +11,7 @@ use arbitrary::Unstructured;
 use lsm_sieve::format;
 use lsm_sieve_fuzz::{TARGETS, damage, state, trace};
 
-/// Choices of so many bytes: few steps, and many.
+/// Choices of these lengths: few steps, and many.
 const LENGTHS: [usize; 6] = [40, 100, 250, 600, 1_500, 4_000];
 const SIDECARS: u64 = 16;
 
@@ -53,7 +53,7 @@ fn sidecars() -> Vec<Vec<u8>> {
     files.take(SIDECARS as usize).collect()
 }
 
-/// For each format one trace, plain and packed, its format named by the first byte.
+/// For each format one trace, plain and packed. The first byte names the format.
 fn traces() -> io::Result<Vec<Vec<u8>>> {
     let records: [&[u8]; 4] = [
         b"5 3 0 1\n9 1 0 2\n18446744073709551610 5 0 3\n",

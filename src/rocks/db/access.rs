@@ -1,11 +1,12 @@
-//! What `rocksdb` asks of a database whose snapshots it reads: their look-ups ask the filters too.
+//! The traits through which `rocksdb` reads a snapshot's database: a snapshot's lookups check the
+//! filters too.
 
 use librocksdb_sys as raw;
 use rocksdb::{AsColumnFamilyRef, DBAccess, DBPinnableSlice, Error, ReadOptions};
 
 use super::{SieveDb, Transaction};
 
-/// Everything by the inherent method of that name; what hands out pointers, by the engine's own.
+/// Reads use the inherent method of that name. Methods that hand out pointers use the engine's own.
 macro_rules! access_like_its_engine {
     ($($database:tt)*) => {
         impl DBAccess for $($database)* {

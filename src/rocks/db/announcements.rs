@@ -1,7 +1,7 @@
 //! External writes are announced for as long as they last: whichever call brings keys past the memtables, an
 //! absent key is *maybe* in the middle of it, even once maintenance has been by.
 //!
-//! An ingestion is held in the flush that it waits for ([`Held`]), a catch-up at a pipe in the place of the log
+//! An ingestion is held in the flush that it waits for ([`BlockedFlush`]), a catch-up at a pipe in the place of the log
 //! that it reads.
 
 #![expect(
@@ -23,7 +23,7 @@ use tempfile::TempDir;
 
 use super::SieveDb;
 use crate::rocks::SieveOptions;
-use crate::rocks::held::Held;
+use crate::rocks::held::BlockedFlush;
 
 const LIMIT: Duration = Duration::from_secs(60);
 const OTHER: &str = "other";
@@ -33,7 +33,7 @@ const ANNOUNCING: [&str; 4] = [
     "ingest_external_file_cf_opts",
     "ingest_external_file_opts",
     "try_catch_up_with_primary",
-    "with_engine",
+    "with_engine_untracked",
 ];
 
 fn options() -> Options {
@@ -49,25 +49,25 @@ fn open(options: &Options, path: &Path) -> SieveDb {
 
 /// A key that the filters of this family rule out, once they are complete.
 fn absent_key(db: &SieveDb, cf: &impl AsColumnFamilyRef) -> String {
-    assert!(db.wait_until_covered(LIMIT) && db.wait_until_known(LIMIT));
+    assert!(db.wait_until_complete(LIMIT) && db.wait_for_maintenance(LIMIT));
     let mut keys = (0..100).map(|key| format!("never {key}"));
-    let absent = keys.find(|key| db.answer_cf(cf, key).is_absent());
+    let absent = keys.find(|key| db.filter_answer_cf(cf, key).is_absent());
     absent.expect("the filters rule nothing out")
 }
 
 /// Whether the filters say *maybe* of this key, and go on to when maintenance has looked at the tables.
 fn stays_maybe(db: &SieveDb, cf: &impl AsColumnFamilyRef, absent: &str) -> bool {
-    let at_first = !db.answer_cf(cf, absent).is_absent();
-    assert!(db.wait_until_known(LIMIT));
-    at_first && !db.answer_cf(cf, absent).is_absent()
+    let at_first = !db.filter_answer_cf(cf, absent).is_absent();
+    assert!(db.wait_for_maintenance(LIMIT));
+    at_first && !db.filter_answer_cf(cf, absent).is_absent()
 }
 
 fn rules_out_again(db: &SieveDb, cf: &impl AsColumnFamilyRef, absent: &str) -> bool {
-    assert!(db.wait_until_covered(LIMIT));
-    db.answer_cf(cf, absent).is_absent()
+    assert!(db.wait_until_complete(LIMIT));
+    db.filter_answer_cf(cf, absent).is_absent()
 }
 
-/// An SST with a key on either side of [`Held::KEY`].
+/// An SST with a key on either side of [`BlockedFlush::KEY`].
 fn sst(folder: &Path) -> PathBuf {
     let path = folder.join("ingested.sst");
     let options = Options::default();
@@ -82,22 +82,22 @@ fn sst(folder: &Path) -> PathBuf {
 /// Ingests these files, into the given family where the call takes one.
 type Ingest = fn(&SieveDb, Vec<PathBuf>) -> Result<(), Error>;
 
-fn ingestion_is_announced_until_its_end(family: &str, ingest: Ingest) {
+fn ingestion_is_announced_until_its_end(cf: &str, ingest: Ingest) {
     let home = tempfile::tempdir().unwrap();
     let mut options = options();
-    let held = Held::flushes_of(&mut options);
+    let held = BlockedFlush::flushes_of(&mut options);
     let db = open(&options, &home.path().join("db"));
     let held = held;
-    let cf = db.cf_handle(family).unwrap();
+    let cf = db.cf_handle(cf).unwrap();
     let absent = absent_key(&db, &cf);
-    db.put_cf(&cf, Held::KEY, "value").unwrap();
-    db.merge_cf(&cf, Held::KEY, "operand").unwrap();
+    db.put_cf(&cf, BlockedFlush::KEY, "value").unwrap();
+    db.merge_cf(&cf, BlockedFlush::KEY, "operand").unwrap();
     let files = vec![sst(home.path())];
     let announced = thread::scope(|scope| {
         let ingesting = scope.spawn(|| ingest(&db, files));
         held.wait();
         let announced = stays_maybe(&db, &cf, &absent);
-        held.let_go();
+        held.release_flush();
         ingesting.join().unwrap().unwrap();
         announced
     });
@@ -139,10 +139,10 @@ fn ingestion_is_announced_until_its_end_by_ingest_external_file_cf_opts() {
 fn use_of_the_engine_is_announced_in_every_family_until_its_end() {
     let home = tempfile::tempdir().unwrap();
     let db = open(&options(), home.path());
-    let families = [DEFAULT, OTHER].map(|name| db.cf_handle(name).unwrap());
-    let absent = families.each_ref().map(|cf| absent_key(&db, cf));
-    let of_each = || families.iter().zip(&absent);
-    db.with_engine(|_| {
+    let cfs = [DEFAULT, OTHER].map(|name| db.cf_handle(name).unwrap());
+    let absent = cfs.each_ref().map(|cf| absent_key(&db, cf));
+    let of_each = || cfs.iter().zip(&absent);
+    db.with_engine_untracked(|_| {
         for (cf, absent) in of_each() {
             assert!(stays_maybe(&db, cf, absent));
         }
@@ -155,8 +155,8 @@ fn use_of_the_engine_is_announced_in_every_family_until_its_end() {
 fn a_family_made_during_a_use_of_the_engine_is_told_until_the_end() {
     let home = tempfile::tempdir().unwrap();
     let db = open(&options(), home.path());
-    assert!(db.wait_until_covered(LIMIT));
-    let late = db.with_engine(|_| {
+    assert!(db.wait_until_complete(LIMIT));
+    let late = db.with_engine_untracked(|_| {
         db.create_cf("late", &options()).unwrap();
         let late = db.cf_handle("late").unwrap();
         assert!(stays_maybe(&db, &late, "never"));
@@ -191,7 +191,7 @@ impl Pair {
         let writer = open(&options(), &path);
         writer.put("there from the start", "value").unwrap();
         writer.flush().unwrap();
-        assert!(writer.wait_until_covered(LIMIT));
+        assert!(writer.wait_until_complete(LIMIT));
         let messages = home.path().join("secondary");
         let names = [DEFAULT, OTHER];
         let sieve = SieveOptions::default();
@@ -229,8 +229,8 @@ fn a_catch_up_is_announced_from_before_its_start_to_its_end() {
         let catching_up = scope.spawn(|| secondary.try_catch_up_with_primary());
         // Opens once the catch-up does, which has read the manifest and reads the pipe until it is closed.
         let mut pipe = File::options().write(true).open(&log).unwrap();
-        let answers =
-            [absent.as_str(), Pair::IN_AN_SST, Pair::IN_THE_LOG].map(|key| secondary.answer(key));
+        let answers = [absent.as_str(), Pair::IN_AN_SST, Pair::IN_THE_LOG]
+            .map(|key| secondary.filter_answer(key));
         pipe.write_all(&written).unwrap();
         drop(pipe);
         catching_up.join().unwrap().unwrap();
@@ -269,7 +269,7 @@ fn every_method_that_announces_external_writes_is_held_by_a_test() {
                 let end = signature.find(['(', '<']).unwrap_or(signature.len());
                 method = &signature[..end];
             }
-            if line.contains(".expect_foreign_keys(") {
+            if line.contains(".begin_external_writes(") {
                 announcing.push(method);
             }
         }

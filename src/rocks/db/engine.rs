@@ -1,4 +1,4 @@
-//! The engine behind the filters: families, flushes, compactions, numbers.
+//! The engine behind the filters: column families, flushes, compactions, properties.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,26 +13,27 @@ use rocksdb::{
 
 use super::{LONG, SieveDb};
 use crate::planted::planted;
-use crate::rocks::family::Family;
+use crate::rocks::cf::CfReader;
 use crate::rocks::{Engine, ffi};
 
-/// How much of a column family is in tables. `rocksdb` has a type of this name that it does not export.
+/// The SSTs of a column family, as RocksDB sums them up. `rocksdb` has a type of this name that it
+/// does not export.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ColumnFamilyMetaData {
-    /// The bytes of its tables.
+    /// The size of its SSTs in bytes.
     pub size: u64,
     /// Its name.
     pub name: String,
-    /// The number of its tables.
+    /// The number of its SSTs.
     pub file_count: usize,
 }
 
 impl SieveDb {
-    /// Writes the default column family's memtables to a table and waits for it.
+    /// Flushes the default column family's memtables to an SST and waits for it.
     ///
     /// # Errors
-    /// What RocksDB says.
+    /// Returns RocksDB's error.
     pub fn flush(&self) -> Result<(), Error> {
         self.engine.flush()
     }
@@ -40,15 +41,15 @@ impl SieveDb {
     /// [`SieveDb::flush`] with options.
     ///
     /// # Errors
-    /// What RocksDB says.
+    /// Returns RocksDB's error.
     pub fn flush_opt(&self, options: &FlushOptions) -> Result<(), Error> {
         self.engine.flush_opt(options)
     }
 
-    /// Writes a column family's memtables to a table and waits for it.
+    /// Flushes a column family's memtables to an SST and waits for it.
     ///
     /// # Errors
-    /// What RocksDB says.
+    /// Returns RocksDB's error.
     pub fn flush_cf(&self, cf: &impl AsColumnFamilyRef) -> Result<(), Error> {
         self.engine.flush_cf(cf)
     }
@@ -56,7 +57,7 @@ impl SieveDb {
     /// [`SieveDb::flush_cf`] with options.
     ///
     /// # Errors
-    /// What RocksDB says.
+    /// Returns RocksDB's error.
     pub fn flush_cf_opt(
         &self,
         cf: &impl AsColumnFamilyRef,
@@ -65,31 +66,31 @@ impl SieveDb {
         self.engine.flush_cf_opt(cf, options)
     }
 
-    /// Writes the memtables of several column families to tables.
+    /// Flushes the memtables of several column families to SSTs.
     ///
     /// # Errors
-    /// What RocksDB says.
+    /// Returns RocksDB's error.
     pub fn flush_cfs_opt(
         &self,
         cfs: &[&impl AsColumnFamilyRef],
         options: &FlushOptions,
     ) -> Result<(), Error> {
         self.refuse_if_reader()?;
-        let alone = || self.columns.flush_without_upkeep();
+        let alone = || self.cf_filters.flush_beside_maintenance_guard();
         let _alone = (!planted!(FamiliesFlushedBesideUpkeep)).then(alone);
         self.engine.flush_cfs_opt(cfs, options)
     }
 
-    /// Writes the log to its file, and syncs it if so asked.
+    /// Writes the log to its file, and syncs it if `sync` is set.
     ///
     /// # Errors
-    /// What RocksDB says.
+    /// Returns RocksDB's error.
     pub fn flush_wal(&self, sync: bool) -> Result<(), Error> {
         self.refuse_if_reader()?;
         self.engine.flush_wal(sync)
     }
 
-    /// Compacts a range of the default column family; `None` is before the first key, or after the
+    /// Compacts a range of the default column family. `None` means from the first key, or to the
     /// last.
     pub fn compact_range<S: AsRef<[u8]>, E: AsRef<[u8]>>(&self, start: Option<S>, end: Option<E>) {
         self.engine.compact_range(start, end);
@@ -105,7 +106,7 @@ impl SieveDb {
         self.engine.compact_range_opt(start, end, options);
     }
 
-    /// Compacts a range of a column family; `None` is before the first key, or after the last.
+    /// Compacts a range of a column family. `None` means from the first key, or to the last.
     pub fn compact_range_cf<S: AsRef<[u8]>, E: AsRef<[u8]>>(
         &self,
         cf: &impl AsColumnFamilyRef,
@@ -126,18 +127,19 @@ impl SieveDb {
         self.engine.compact_range_cf_opt(cf, start, end, options);
     }
 
-    /// Waits until no flush or compaction is under way or due.
+    /// Waits until no flush or compaction is running or pending.
     ///
     /// # Errors
-    /// What RocksDB says.
+    /// Returns RocksDB's error.
     pub fn wait_for_compact(&self, options: &WaitForCompactOptions) -> Result<(), Error> {
         self.refuse_if_reader()?;
         self.engine.wait_for_compact(options)
     }
 
-    /// Ends the engine's flushes and compactions for good, as before closing; waits for them if so asked.
+    /// Stops the engine's flushes and compactions for good, as before closing; waits for them if
+    /// `wait` is set.
     pub fn cancel_all_background_work(&self, wait: bool) {
-        let alone = || self.columns.flush_without_upkeep();
+        let alone = || self.cf_filters.flush_beside_maintenance_guard();
         let _alone = (!planted!(FlushesBesideUpkeep)).then(alone);
         self.engine.cancel_all_background_work(wait);
     }
@@ -147,56 +149,58 @@ impl SieveDb {
         self.engine.cf_handle(name)
     }
 
-    /// A column family to be asked often: looked up once, with its front.
-    pub(crate) fn family(&self, name: &str) -> Option<Family> {
-        let family = Family::new(&self.engine, name)?;
-        Some(match self.columns.get(ffi::column_id(family.handle())) {
-            Some(column) => family.behind(column),
-            None => family,
+    /// A reader of a column family for frequent use: its handle and filters are looked up once.
+    pub(crate) fn cf(&self, name: &str) -> Option<CfReader> {
+        let cf = CfReader::new(&self.engine, name)?;
+        Some(match self.cf_filters.get(ffi::cf_id(cf.handle())) {
+            Some(cf_filter) => cf.behind(cf_filter),
+            None => cf,
         })
     }
 
-    /// Runs `use_engine` with the bare engine, for what has no method here. Writes through it are
-    /// seen by the filters; so that no other way in can be missed, nothing is ruled out, in any column
-    /// family, until upkeep has looked at the tables afterwards: not for what is done every second. Of
-    /// an engine that is open to read only, RocksDB leaves it to the caller to change nothing.
+    /// Runs `use_engine` with the bare engine, for what has no method here. The filters see writes
+    /// through it. External writes that it may do are not tracked: until maintenance has listed the
+    /// SSTs afterwards, no key of any column family is answered absent. Do not call it every
+    /// second. If the engine is open for reading only, RocksDB leaves it to the caller to change
+    /// nothing.
     ///
-    /// `rocksdb` gives a raw pointer of its `DB` alone (`AsRawPtr`, with the feature `raw-ptr`). That is a database
-    /// for one thread, and has none of an [`Engine`], unless `rocksdb`'s feature `multi-threaded-cf` makes it one.
-    pub fn with_engine<R>(&self, use_engine: impl FnOnce(&Engine) -> R) -> R {
-        let arriving = self.columns.expect_foreign_keys(None);
+    /// `rocksdb` gives a raw pointer only of its `DB` (`AsRawPtr`, with the feature `raw-ptr`).
+    /// That is a single-threaded database, and an [`Engine`] has no raw pointer unless `rocksdb`'s
+    /// feature `multi-threaded-cf` makes it a `DB`.
+    pub fn with_engine_untracked<R>(&self, use_engine: impl FnOnce(&Engine) -> R) -> R {
+        let arriving = self.cf_filters.begin_external_writes(None);
         let _arriving = (!planted!(EngineUseAnnouncedBriefly)).then_some(arriving);
         let done = use_engine(&self.engine);
         self.extend_locks();
         done
     }
 
-    /// Reads what the writer of the database has written since, where this one was
-    /// [opened as a secondary](SieveDb::open_as_secondary). From here on nothing is ruled out until upkeep has
-    /// looked at the tables that came, which [`SieveDb::wait_until_known`] waits for.
+    /// Reads what the writer of the database has written since, if this one was [opened as a
+    /// secondary](SieveDb::open_as_secondary). From here on no key is answered absent until
+    /// maintenance has gone through the new SSTs; [`SieveDb::wait_for_maintenance`] waits for that.
     ///
     /// # Errors
-    /// What RocksDB says. An error that comes again and again, as after the writer made a column family, ends
-    /// when the secondary is opened anew; what was there is read until then.
+    /// Returns RocksDB's error. One that recurs, as after the writer created a column family, ends
+    /// when the secondary is opened again; until then reads return the state before it.
     pub fn try_catch_up_with_primary(&self) -> Result<(), Error> {
-        // Memtables are given up here before their tables can be listed.
+        // The engine drops memtables here before their SSTs can be listed.
         let announced = self.options.is_secondary() && !planted!(CatchUpUnannounced);
         if planted!(CatchUpAnnouncedLate) {
             let caught_up = self.engine.try_catch_up_with_primary();
-            drop(self.columns.expect_foreign_keys(None));
+            drop(self.cf_filters.begin_external_writes(None));
             return caught_up;
         }
-        let arriving = announced.then(|| self.columns.expect_foreign_keys(None));
+        let arriving = announced.then(|| self.cf_filters.begin_external_writes(None));
         let _arriving = arriving.filter(|_| !planted!(CatchUpAnnouncedBriefly));
         if planted!(CatchUpAnnouncedBriefly) {
-            // Upkeep may list the tables before the engine is locked.
-            self.wait_until_known(LONG);
+            // Maintenance may list the SSTs before the engine is locked.
+            self.wait_for_maintenance(LONG);
         }
         self.engine.try_catch_up_with_primary()
     }
 
-    /// RocksDB's own refusal, where the engine writes nothing: for what its read-only and its secondary
-    /// instance do all the same, or do by halves, crash at, or wait for without end.
+    /// RocksDB's own refusal if the engine writes nothing. For operations that its read-only and
+    /// secondary instances run all the same, run in part, crash at, or wait for without end.
     pub(super) fn refuse_if_reader(&self) -> Result<(), Error> {
         if self.options.is_reader() {
             return self.engine.flush();
@@ -204,18 +208,18 @@ impl SieveDb {
         Ok(())
     }
 
-    /// One of RocksDB's texts about the default column family.
+    /// A RocksDB property of the default column family, as text.
     ///
     /// # Errors
-    /// What RocksDB says.
+    /// Returns RocksDB's error.
     pub fn property_value(&self, name: impl CStrLike) -> Result<Option<String>, Error> {
         self.engine.property_value(name)
     }
 
-    /// One of RocksDB's texts about a column family.
+    /// A RocksDB property of a column family, as text.
     ///
     /// # Errors
-    /// What RocksDB says.
+    /// Returns RocksDB's error.
     pub fn property_value_cf(
         &self,
         cf: &impl AsColumnFamilyRef,
@@ -224,18 +228,18 @@ impl SieveDb {
         self.engine.property_value_cf(cf, name)
     }
 
-    /// One of RocksDB's numbers about the default column family.
+    /// A RocksDB property of the default column family, as a number.
     ///
     /// # Errors
-    /// What RocksDB says.
+    /// Returns RocksDB's error.
     pub fn property_int_value(&self, name: impl CStrLike) -> Result<Option<u64>, Error> {
         self.engine.property_int_value(name)
     }
 
-    /// One of RocksDB's numbers about a column family.
+    /// A RocksDB property of a column family, as a number.
     ///
     /// # Errors
-    /// What RocksDB says.
+    /// Returns RocksDB's error.
     pub fn property_int_value_cf(
         &self,
         cf: &impl AsColumnFamilyRef,
@@ -244,34 +248,34 @@ impl SieveDb {
         self.engine.property_int_value_cf(cf, name)
     }
 
-    /// The number of the newest write.
+    /// The sequence number of the newest write.
     pub fn latest_sequence_number(&self) -> u64 {
         self.engine.latest_sequence_number()
     }
 
-    /// The table files of all column families.
+    /// The SST files of all column families.
     ///
     /// # Errors
-    /// What RocksDB says.
+    /// Returns RocksDB's error.
     pub fn live_files(&self) -> Result<Vec<LiveFile>, Error> {
         self.engine.live_files()
     }
 
-    /// The log's batches from the one with this number on.
+    /// The log's batches from this sequence number on.
     ///
     /// # Errors
-    /// What RocksDB says.
+    /// Returns RocksDB's error.
     pub fn get_updates_since(&self, number: u64) -> Result<DBWALIterator, Error> {
         self.engine.get_updates_since(number)
     }
 
-    /// How much of the default column family is in tables.
+    /// The number and size of the default column family's SSTs.
     pub fn get_column_family_metadata(&self) -> ColumnFamilyMetaData {
         let default = self.cf_handle(DEFAULT_COLUMN_FAMILY_NAME);
         self.get_column_family_metadata_cf(&default.expect("every database has it"))
     }
 
-    /// How much of a column family is in tables.
+    /// The number and size of a column family's SSTs.
     pub fn get_column_family_metadata_cf(
         &self,
         cf: &impl AsColumnFamilyRef,
@@ -284,27 +288,27 @@ impl SieveDb {
         }
     }
 
-    /// Has the engine's memory counted by `usage`, as its `add_db` does. What the filters take is told
-    /// by [`SieveDb::health`].
+    /// Adds the engine's memory to `usage`, as `usage.add_db` does. For the memory of the filters
+    /// see [`SieveDb::health`].
     pub fn add_to_memory_usage<'a>(&'a self, usage: &mut MemoryUsageBuilder<'a>) {
         usage.add_db(&*self.engine);
     }
 
-    /// The name that RocksDB gave the database when it was made; ASCII as a rule.
+    /// The identity that RocksDB gave the database when it was created; usually ASCII.
     ///
     /// # Errors
-    /// What RocksDB says.
+    /// Returns RocksDB's error.
     pub fn get_db_identity(&self) -> Result<Vec<u8>, Error> {
         self.engine.get_db_identity()
     }
 
-    /// About how many bytes these ranges of the default column family take on the disk, memtables not
-    /// counted.
+    /// The approximate bytes on disk of these ranges of the default column family, without
+    /// memtables.
     pub fn get_approximate_sizes(&self, ranges: &[Range<'_>]) -> Vec<u64> {
         self.engine.get_approximate_sizes(ranges)
     }
 
-    /// About how many bytes these ranges of a column family take on the disk, memtables not counted.
+    /// The approximate bytes on disk of these ranges of a column family, without memtables.
     pub fn get_approximate_sizes_cf(
         &self,
         cf: &impl AsColumnFamilyRef,
@@ -313,27 +317,28 @@ impl SieveDb {
         self.engine.get_approximate_sizes_cf(cf, ranges)
     }
 
-    /// Makes a copy of the database as it is now, in a folder that does not exist yet. It has no
-    /// filters: a front that opens it makes them from its tables.
+    /// Copies the database as it is now into a folder that does not exist yet. The copy has no
+    /// filters: [`SieveDb::open`] builds them from its SSTs.
     ///
     /// # Errors
-    /// What RocksDB says.
+    /// Returns RocksDB's error.
     pub fn checkpoint(&self, path: impl AsRef<Path>) -> Result<(), Error> {
         self.checkpoint_with_log_size(path, 0)
     }
 
-    /// [`SieveDb::checkpoint`] that flushes the memtables only where the logs hold so many bytes or more, and
-    /// else copies the logs; writes without log are missing then. [`SieveDb::checkpoint`] always flushes.
+    /// [`SieveDb::checkpoint`] that flushes the memtables only if the logs have at least
+    /// `log_size_for_flush` bytes. Otherwise it copies the logs, and the copy lacks writes without a
+    /// log. [`SieveDb::checkpoint`] always flushes.
     ///
     /// # Errors
-    /// What RocksDB says.
+    /// Returns RocksDB's error.
     pub fn checkpoint_with_log_size(
         &self,
         path: impl AsRef<Path>,
         log_size_for_flush: u64,
     ) -> Result<(), Error> {
         self.refuse_if_reader()?;
-        let alone = || self.columns.flush_without_upkeep();
+        let alone = || self.cf_filters.flush_beside_maintenance_guard();
         let _alone = (!planted!(CheckpointBesideUpkeep)).then(alone);
         Checkpoint::new(&*self.engine)?.create_checkpoint_with_log_size(path, log_size_for_flush)
     }
@@ -341,40 +346,40 @@ impl SieveDb {
     /// [`SieveDb::create_new_backup_flush`] without a flush.
     ///
     /// # Errors
-    /// What RocksDB says.
+    /// Returns RocksDB's error.
     pub fn create_new_backup(&self, backups: &mut BackupEngine) -> Result<(), Error> {
         self.create_new_backup_flush(backups, false)
     }
 
-    /// Adds a backup of the database as it is now, after a flush if so asked. It has no filters: a front
-    /// that opens what is restored makes them from its tables.
+    /// Adds a backup of the database as it is now, after a flush if `flush` is set. It has no
+    /// filters: [`SieveDb::open`] builds them from the SSTs of the restored database.
     ///
     /// # Errors
-    /// What RocksDB says.
+    /// Returns RocksDB's error.
     pub fn create_new_backup_flush(
         &self,
         backups: &mut BackupEngine,
         flush_before_backup: bool,
     ) -> Result<(), Error> {
         self.refuse_if_reader()?;
-        let _alone = self.columns.flush_without_upkeep();
+        let _alone = self.cf_filters.flush_beside_maintenance_guard();
         backups.create_new_backup_flush(&*self.engine, flush_before_backup)
     }
 
-    /// Changes options of the default column family while it is open.
+    /// Changes options of the default column family while the database is open.
     ///
     /// # Errors
-    /// What RocksDB says.
+    /// Returns RocksDB's error.
     pub fn set_options(&self, options: &[(&str, &str)]) -> Result<(), Error> {
         self.refuse_if_reader()?;
         refuse_mempurge(options)?;
         self.engine.set_options(options)
     }
 
-    /// Changes options of a column family while it is open.
+    /// Changes options of a column family while the database is open.
     ///
     /// # Errors
-    /// What RocksDB says.
+    /// Returns RocksDB's error.
     pub fn set_options_cf(
         &self,
         cf: &impl AsColumnFamilyRef,
@@ -385,11 +390,11 @@ impl SieveDb {
         self.engine.set_options_cf(cf, options)
     }
 
-    /// Removes the tables of the default column family that lie within a range as a whole, its last key
-    /// included. Those of level 0 stay; an older snapshot may miss what was removed.
+    /// Removes the SSTs of the default column family that lie wholly within a range, including its
+    /// last key. SSTs of level 0 stay. An older snapshot may miss what was removed.
     ///
     /// # Errors
-    /// What RocksDB says.
+    /// Returns RocksDB's error.
     pub fn delete_file_in_range<K: AsRef<[u8]>>(&self, from: K, to: K) -> Result<(), Error> {
         self.refuse_if_reader()?;
         self.engine.delete_file_in_range(from, to)
@@ -398,7 +403,7 @@ impl SieveDb {
     /// [`SieveDb::delete_file_in_range`] in a column family.
     ///
     /// # Errors
-    /// What RocksDB says.
+    /// Returns RocksDB's error.
     pub fn delete_file_in_range_cf<K: AsRef<[u8]>>(
         &self,
         cf: &impl AsColumnFamilyRef,
@@ -409,29 +414,29 @@ impl SieveDb {
         self.engine.delete_file_in_range_cf(cf, from, to)
     }
 
-    /// Keeps files that are no longer needed, as for a copy of them by hand. Calls are counted.
+    /// Keeps files that are no longer needed, for example to copy them by hand. Calls are counted.
     ///
     /// # Errors
-    /// What RocksDB says.
+    /// Returns RocksDB's error.
     pub fn disable_file_deletions(&self) -> Result<(), Error> {
         self.engine.disable_file_deletions()
     }
 
-    /// Ends one [`SieveDb::disable_file_deletions`]; files are removed again when all are ended.
+    /// Ends one [`SieveDb::disable_file_deletions`]. Files are removed again once all have ended.
     ///
     /// # Errors
-    /// What RocksDB says.
+    /// Returns RocksDB's error.
     pub fn enable_file_deletions(&self) -> Result<(), Error> {
         self.engine.enable_file_deletions()
     }
 
-    /// Where the database is.
+    /// The database's folder.
     pub fn path(&self) -> &Path {
         self.engine.path()
     }
 }
 
-/// With it RocksDB 11.8.1 loses keys, as where it is set at open.
+/// With this option RocksDB 11.8.1 loses keys, also if it is set at the open.
 fn refuse_mempurge(options: &[(&str, &str)]) -> Result<(), Error> {
     const NAME: &str = "experimental_mempurge_threshold";
     let is_on = |value: &str| {
@@ -460,7 +465,7 @@ mod tests {
 
     use super::*;
     use crate::rocks::SieveOptions;
-    use crate::rocks::held::Held;
+    use crate::rocks::held::BlockedFlush;
 
     #[test]
     fn what_the_engine_says_of_itself_is_passed_on() {
@@ -488,17 +493,17 @@ mod tests {
 
         drop((usage, other));
         drop(db);
-        let families = SieveDb::list_cf(&options, home.path()).unwrap();
-        assert_eq!(families, ["default", "other"]);
+        let cfs = SieveDb::list_cf(&options, home.path()).unwrap();
+        assert_eq!(cfs, ["default", "other"]);
     }
 
-    /// Upkeep flushes beside none of them, as long as it lasts.
+    /// Maintenance does not flush while one of these calls runs.
     #[test]
     fn calls_that_flush_several_families_are_announced_while_they_last() {
         let home = tempfile::tempdir().unwrap();
         let mut options = Options::default();
         options.create_if_missing(true);
-        let held = Held::flushes_of(&mut options);
+        let held = BlockedFlush::flushes_of(&mut options);
         let path = home.path().join("db");
         let db = SieveDb::open(&options, &SieveOptions::default(), path).unwrap();
         let held = held;
@@ -507,7 +512,7 @@ mod tests {
             db.flush_cfs_opt(&[&cf], &FlushOptions::default())
         };
         let checkpoint = || db.checkpoint(home.path().join("copy"));
-        // It flushes what is in no log, and nothing after it does.
+        // It flushes what is in no log; no flush runs after it.
         let cancel = || {
             db.cancel_all_background_work(true);
             Ok(())
@@ -515,23 +520,23 @@ mod tests {
         let mut unlogged = WriteOptions::default();
         unlogged.disable_wal(true);
         db.put_opt("key", "in no log", &unlogged).unwrap();
-        let calls: [(_, &(dyn Fn() -> Result<(), Error> + Sync)); 3] = [
+        let requests: [(_, &(dyn Fn() -> Result<(), Error> + Sync)); 3] = [
             ("flush_cfs_opt", &flush),
             ("checkpoint", &checkpoint),
             ("cancel_all_background_work", &cancel),
         ];
-        for (name, call) in calls {
-            Held::write(&db);
+        for (name, call) in requests {
+            BlockedFlush::write(&db);
             let announced = thread::scope(|scope| {
                 let calling = scope.spawn(call);
                 held.wait();
-                let announced = db.columns().engine_is_flushing();
-                held.let_go();
+                let announced = db.cf_filters().is_engine_flushing();
+                held.release_flush();
                 calling.join().unwrap().unwrap();
                 announced
             });
             assert!(announced, "{name}");
-            assert!(!db.columns().engine_is_flushing(), "{name} is over");
+            assert!(!db.cf_filters().is_engine_flushing(), "{name} is over");
         }
     }
 }

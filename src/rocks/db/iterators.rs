@@ -1,5 +1,5 @@
-//! Iterators, which are the engine's own and ask no filters, since they look for what is there; and
-//! snapshots.
+//! Iterators, which are the engine's own and check no filters, because they visit keys that exist;
+//! and snapshots.
 
 use rocksdb::{
     AsColumnFamilyRef, DBIteratorWithThreadMode, DBRawIteratorWithThreadMode, IteratorMode,
@@ -46,8 +46,7 @@ impl SieveDb {
         self.engine.iterator_cf_opt(cf, options, mode)
     }
 
-    /// An iterator over the default column family in the order of the keys, whatever the prefix
-    /// extractor.
+    /// A total-order iterator over the default column family, whatever the prefix extractor.
     pub fn full_iterator(&self, mode: IteratorMode<'_>) -> DBIteratorWithThreadMode<'_, Engine> {
         self.engine.full_iterator(mode)
     }
@@ -61,8 +60,9 @@ impl SieveDb {
         self.engine.full_iterator_cf(cf, mode)
     }
 
-    /// An iterator over the default column family from the first key with this prefix on. With a prefix
-    /// extractor it ends after the last one; without, with the family.
+    /// An iterator over the default column family from the first key with this prefix on. With a
+    /// prefix extractor it ends after the last such key; without one, at the end of the column
+    /// family.
     pub fn prefix_iterator(
         &self,
         prefix: impl AsRef<[u8]>,
@@ -109,8 +109,8 @@ impl SieveDb {
         self.engine.raw_iterator_cf_opt(cf, options)
     }
 
-    /// A snapshot: the database as it is now. Its look-ups ask the filters, and so do those of the database
-    /// with options that carry it ([`ReadOptions::set_snapshot`]).
+    /// A snapshot: the database as it is now. Its lookups check the filters, and so do the
+    /// database's with options that carry it ([`ReadOptions::set_snapshot`]).
     pub fn snapshot(&self) -> Snapshot<'_> {
         Snapshot::new(self)
     }

@@ -1,4 +1,4 @@
-//! Opening a database as it was opened last.
+//! Opening a database with the options of its last open.
 
 use std::path::Path;
 
@@ -8,16 +8,17 @@ use super::SieveDb;
 use crate::rocks::ffi;
 
 impl SieveDb {
-    /// The options that a database was opened with last, as RocksDB has written them down, and those of each of
-    /// its families: for [`SieveDb::open_cf_with_opts`], and for those that open it to read only or as a secondary.
-    /// It stands for `Options::load_latest` of `rocksdb`, whose descriptors hide their options.
+    /// The options that a database was last opened with, as RocksDB stored them, and those of each
+    /// of its column families. They fit [`SieveDb::open_cf_with_opts`] and its variants for reading
+    /// only and for a secondary. It replaces `Options::load_latest` of `rocksdb`, whose descriptors
+    /// hide their options.
     ///
-    /// `options` have what no file holds: the environment, which is also read through, and a block cache, which all
-    /// families get. What is programs is not written down either, such as merge operators, compaction filters and
-    /// comparators of your own: set them again on what is returned.
+    /// `options` supplies what no file holds: the environment, through which the file is also read,
+    /// and a block cache, which all column families get. Code is not stored either, such as merge
+    /// operators, compaction filters and custom comparators: set it again on the returned options.
     ///
     /// # Errors
-    /// What RocksDB says: that there is no such file, or none that it can read.
+    /// Returns RocksDB's error if there is no options file, or none that it can read.
     ///
     /// ```no_run
     /// # use lsm_sieve::{SieveDb, SieveOptions};
@@ -31,7 +32,7 @@ impl SieveDb {
         path: impl AsRef<Path>,
     ) -> Result<(Options, Vec<(String, Options)>), Error> {
         let mut latest = options.clone();
-        let families = ffi::latest_options(&mut latest, path.as_ref())?;
-        Ok((latest, families))
+        let cfs = ffi::latest_options(&mut latest, path.as_ref())?;
+        Ok((latest, cfs))
     }
 }

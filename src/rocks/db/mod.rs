@@ -1,4 +1,4 @@
-//! A RocksDB behind its filters, in the vocabulary of the `rocksdb` crate.
+//! A RocksDB with filters in front, with the API of the `rocksdb` crate.
 
 mod access;
 #[cfg(test)]
@@ -22,121 +22,137 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::audit::Refutation;
-use super::bell::{Bell, LONG};
-use super::column::Column;
-use super::columns::Columns;
+use super::audit::FalseNegative;
+use super::cf_filter::CfFilter;
+use super::cf_filters::CfFilters;
+use super::filter_store::FilterStore;
+use super::maintenance::room;
 use super::options::{SieveOptions, segment_part};
 use super::scrub::{ScrubLog, Scrubbed};
-use super::shelf::Shelf;
 use super::trust::Trust;
-use super::upkeep::room;
-use super::{Engine, UpkeepFailed};
+use super::wakeup::{LONG, Wakeup};
+use super::{Engine, MaintenanceError};
 use crate::hash::KeyHasher;
 use crate::math::{Bits, Items, Rate};
 use crate::planted::planted;
 use crate::segment::Registry;
 use crate::stats::Stats;
 
-/// How long a wait goes on before it asks whether it should.
+/// How long a wait lasts before it checks whether to go on.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// A RocksDB whose misses are answered by filters before the engine is entered.
+/// A RocksDB with filters that answer most misses before the engine is entered.
 ///
-/// Every write, by whatever way it reaches a memtable, is in the filters before it is visible.
-/// A filter that is missing, damaged or still being made answers *maybe*, and the engine is asked.
+/// A key is in the filters before its write becomes visible, whichever way it reaches a memtable. A
+/// filter that is missing, damaged or not yet built answers *maybe*, and the engine is read.
 ///
-/// Dropping the database ends its upkeep and saves the summaries; a process that is killed loses
-/// nothing but the time to read the tables that came since the last save.
+/// Dropping the database stops maintenance and saves the summary filters. A process that is killed
+/// loses only time: the next open reads the keys of the SSTs written since the last save.
 ///
-/// # In the place of `rocksdb::DB`
+/// # As a replacement for `rocksdb::DB`
 ///
-/// It is shared by reference or in an [`Arc`], as a `DB` in `rocksdb`'s `MultiThreaded` mode is, and its
-/// methods have the names and arguments of `DB`'s. What differs:
+/// Share it by reference or in an [`Arc`], like a `DB` in `rocksdb`'s `MultiThreaded` mode. Its
+/// methods have the names and arguments of `DB`'s. The differences:
 ///
-/// - Opening takes [`SieveOptions`] too, and its error is an [`OpenError`](super::OpenError), whose
-///   variant `Engine` holds RocksDB's. Families come as pairs of name and options
-///   ([`SieveDb::open_cf_with_opts`]), since a `ColumnFamilyDescriptor` hides its options; those that the
-///   database was opened with last come so from [`SieveDb::latest_options`]. Where only names are given ([`SieveDb::open_cf`]), families have the options of the database, not the defaults.
-/// - Iterators are over [`Engine`]; a [`Snapshot`] is over the database, and its own reads ask the filters.
-/// - Checkpoints, backups and sums of memory are made by methods here ([`SieveDb::checkpoint`],
+/// - Opening also takes [`SieveOptions`]. Its error is an [`OpenError`](super::OpenError), whose
+///   variant `Engine` holds RocksDB's error. Column families are pairs of a name and options
+///   ([`SieveDb::open_cf_with_opts`]), because a `ColumnFamilyDescriptor` hides its options.
+///   [`SieveDb::latest_options`] returns the pairs that the database was last opened with. With
+///   names alone ([`SieveDb::open_cf`]), column families get the database's options, not the
+///   defaults.
+/// - Iterators are over [`Engine`]. A [`Snapshot`] is over the database, and its own reads check
+///   the filters.
+/// - Checkpoints, backups and memory usage have methods here ([`SieveDb::checkpoint`],
 ///   [`SieveDb::create_new_backup_flush`], [`SieveDb::add_to_memory_usage`]).
-/// - Transactions are those of an `OptimisticTransactionDB` or of a `TransactionDB`, and need no other type of
-///   database ([`SieveDb::transaction`]). They go with no timestamps and no time to live.
-/// - What else has no method is done by [`SieveDb::with_engine`].
+/// - Transactions are those of an `OptimisticTransactionDB` or a `TransactionDB`, without another
+///   database type ([`SieveDb::transaction`]). They cannot be combined with timestamps or a time to
+///   live.
+/// - [`SieveDb::with_engine_untracked`] gives access to everything that has no method here.
 pub struct SieveDb {
-    /// Before `engine`, which it keeps open.
+    /// Declared before `engine`, which it keeps open.
     transactions: Option<Transactions>,
     engine: Arc<Engine>,
-    default: Arc<Column>,
-    columns: Arc<Columns>,
+    default: Arc<CfFilter>,
+    cf_filters: Arc<CfFilters>,
     registry: Arc<Registry>,
-    shelf: Arc<Shelf>,
+    filter_store: Arc<FilterStore>,
     trust: Arc<Trust>,
     scrubs: Arc<ScrubLog>,
-    bell: Arc<Bell>,
+    wakeup: Arc<Wakeup>,
     hasher: KeyHasher,
     options: SieveOptions,
-    upkeep: Option<JoinHandle<()>>,
-    /// Held while a family is made or dropped: a front goes with the family of its name.
-    families: Mutex<()>,
+    maintenance: Option<JoinHandle<()>>,
+    /// Held while a column family is created or dropped: its filters are created and dropped with
+    /// it.
+    cfs: Mutex<()>,
 }
 
 impl SieveDb {
-    /// What the filters of all column families did so far.
+    /// The counters of the filters of all column families.
     pub fn stats(&self) -> Stats {
-        let stats = self.columns.all().into_iter().map(|column| column.stats());
+        let stats = self
+            .cf_filters
+            .all()
+            .into_iter()
+            .map(|cf_filter| cf_filter.stats());
         stats.fold(Stats::default(), |sum, stats| sum + stats)
     }
 
-    /// What the filters of one column family did so far; `None` when no such family has a front.
+    /// The counters of one column family's filters; `None` if no column family of this name has
+    /// filters.
     pub fn stats_cf(&self, name: &str) -> Option<Stats> {
-        let columns = self.columns.all();
-        let column = columns.iter().find(|column| column.name() == name);
-        column.map(|column| column.stats())
+        let cf_filters = self.cf_filters.all();
+        let cf_filter = cf_filters.iter().find(|cf_filter| cf_filter.name() == name);
+        cf_filter.map(|cf_filter| cf_filter.stats())
     }
 
-    /// Reads every filter in memory and drops those that have changed since they were made; what
-    /// is dropped is made anew. Returns what this call read and found, once upkeep is done with what it was
-    /// at.
+    /// Verifies the checksums of all filters in memory. A filter that has changed since it was
+    /// built is dropped and rebuilt. Waits until maintenance has finished its current run, then
+    /// returns what this scrub read and found.
     ///
     /// # Errors
-    /// When upkeep could not finish what it does besides.
-    pub fn scrub(&self) -> Result<Scrubbed, UpkeepFailed> {
+    /// If the rest of the maintenance run failed.
+    pub fn scrub(&self) -> Result<Scrubbed, MaintenanceError> {
         let before = self.scrubbed();
-        let ticket = self.bell.call(|calls| calls.scrub = true);
-        let failure = self.bell.wait_for(ticket, LONG);
+        let ticket = self.wakeup.call(|requests| requests.scrub = true);
+        let failure = self.wakeup.wait_for(ticket, LONG);
         failure.map_or_else(
             || Ok(self.scrubbed() - before),
-            |reason| Err(UpkeepFailed(reason)),
+            |reason| Err(MaintenanceError(reason)),
         )
     }
 
-    /// What scrubbing has read and found since the database was opened.
+    /// What all scrubs since the open have read and found.
     pub fn scrubbed(&self) -> Scrubbed {
         self.scrubs.so_far()
     }
 
-    /// What ended the trust in the filters: an audit that found a key which a filter had ruled out.
-    /// Every look-up goes to the engine then. To open the database again makes all filters anew,
-    /// with another seed; frozen filters are believed again, until their folder is removed.
-    pub fn refutation(&self) -> Option<Refutation> {
+    /// The false negative that ended the trust in the filters, if there was one: an audit found a
+    /// key that a filter had answered absent. From then on every lookup goes to the engine. Opening
+    /// the database again rebuilds all filters with another seed. Read-only filters are trusted
+    /// again instead, until their folder is removed.
+    pub fn false_negative(&self) -> Option<FalseNegative> {
         self.trust.lost().cloned()
     }
 
-    /// Waits until upkeep has seen to all tables once, at most `limit`; returns whether it has: the
-    /// sidecars that are there are loaded, and what was missing is read, if it could be.
-    pub fn wait_until_known(&self, limit: Duration) -> bool {
-        let ticket = self.bell.call(|calls| calls.retry = true);
-        self.bell.is_answered(ticket, limit)
+    /// Waits at most `limit` until maintenance has gone through all SSTs once; returns whether it
+    /// has. By then the existing sidecars are loaded, and the keys of missing filters are read, if
+    /// they could be.
+    pub fn wait_for_maintenance(&self, limit: Duration) -> bool {
+        let ticket = self.wakeup.call(|requests| requests.retry = true);
+        self.wakeup.is_answered(ticket, limit)
     }
 
-    /// [`SieveDb::wait_until_known`], given up when `go_on`, which is asked several times a second,
-    /// says so.
-    pub fn wait_until_known_while(&self, limit: Duration, mut go_on: impl FnMut() -> bool) -> bool {
+    /// [`SieveDb::wait_for_maintenance`] that calls `go_on` several times a second and stops
+    /// waiting when it returns false.
+    pub fn wait_for_maintenance_while(
+        &self,
+        limit: Duration,
+        mut go_on: impl FnMut() -> bool,
+    ) -> bool {
         let deadline = Instant::now() + limit.min(LONG);
-        let ticket = self.bell.call(|calls| calls.retry = true);
-        while !self.bell.is_answered(ticket, PATIENCE) {
+        let ticket = self.wakeup.call(|requests| requests.retry = true);
+        while !self.wakeup.is_answered(ticket, PATIENCE) {
             if Instant::now() >= deadline || !go_on() {
                 return false;
             }
@@ -144,91 +160,98 @@ impl SieveDb {
         true
     }
 
-    /// Waits until the summaries speak for every table, at most `limit`; returns whether they do. Where they
-    /// will not, as [`FamilyHealth::without_id`](crate::FamilyHealth::without_id) says or because frozen filters
-    /// take no keys, it does not wait for that.
-    pub fn wait_until_covered(&self, limit: Duration) -> bool {
+    /// Waits at most `limit` until the summary filters cover every SST; returns whether they do. It
+    /// does not wait for SSTs that will not be covered: those without an id
+    /// ([`CfHealth::without_id`](crate::CfHealth::without_id)), and all if the filters are
+    /// read-only and take no keys.
+    pub fn wait_until_complete(&self, limit: Duration) -> bool {
         let deadline = Instant::now() + limit.min(LONG);
         let mut asked = false;
         loop {
-            let passes = self.bell.passes();
-            let columns = self.columns.all();
-            if columns.iter().all(|column| column.is_settled()) {
+            let passes = self.wakeup.passes();
+            let cf_filters = self.cf_filters.all();
+            if cf_filters
+                .iter()
+                .all(|cf_filter| cf_filter.is_complete_by_construction())
+            {
                 return true;
             }
-            if self.columns.one_has_given_up() {
+            if self.cf_filters.any_is_disabled() {
                 return false;
             }
-            if columns.iter().any(|column| column.has_given_up()) {
-                // Its family was dropped since they were listed.
+            if cf_filters.iter().any(|cf_filter| cf_filter.is_disabled()) {
+                // Its column family was dropped after the listing.
                 continue;
             }
-            let none_is_read = self.options.is_frozen() && !self.options.is_secondary();
-            let is_final =
-                |column: &Arc<Column>| column.is_settled() || column.stays_uncovered(none_is_read);
-            if columns.iter().all(is_final) && !planted!(WaitsForUnidentified) {
+            let none_is_read = self.options.has_read_only_filters() && !self.options.is_secondary();
+            let is_final = |cf_filter: &Arc<CfFilter>| {
+                cf_filter.is_complete_by_construction() || cf_filter.stays_uncovered(none_is_read)
+            };
+            if cf_filters.iter().all(is_final) && !planted!(WaitsForUnidentified) {
                 return false;
             }
             let Some(left) = deadline.checked_duration_since(Instant::now()) else {
                 return false;
             };
-            // What fails is tried at once, and again in its time.
+            // A failed task is retried at once, and then after its backoff.
             if !std::mem::replace(&mut asked, true) {
-                self.bell.call(|calls| calls.retry = true);
+                self.wakeup.call(|requests| requests.retry = true);
             }
-            self.bell.wait_past(passes, left);
+            self.wakeup.wait_past(passes, left);
         }
     }
 
-    /// Makes one summary of the right size for each column family, rebuilds segment filters of
-    /// another rate, and waits for it, however long it takes to read all keys. Readers and writers go on; memtables are flushed. Where the
-    /// budget has no room for a summary of that size, the one that is there stays.
+    /// Rebuilds the summary filter of each column family at the right size, and the segment filters
+    /// that have another rate. Blocks until done, however long it takes to read all keys. Reads and
+    /// writes continue; memtables are flushed. If the memory budget has no room for a summary
+    /// filter of that size, the old one stays.
     ///
     /// # Errors
-    /// When it could not be finished, as where a flush would wait for compactions that do not come to an
-    /// end; the filters stay as they were, and true, and upkeep tries again later.
-    pub fn consolidate(&self) -> Result<(), UpkeepFailed> {
+    /// If it could not be finished, for example because a flush would wait for compactions that do
+    /// not end. The filters stay as they were and remain correct; maintenance tries again later.
+    pub fn consolidate(&self) -> Result<(), MaintenanceError> {
         if let Some(reason) = self.why_nothing_is_made() {
-            return Err(UpkeepFailed(reason.to_owned()));
+            return Err(MaintenanceError(reason.to_owned()));
         }
-        let ticket = self.bell.call(|calls| calls.consolidate = true);
-        self.bell
+        let ticket = self.wakeup.call(|requests| requests.consolidate = true);
+        self.wakeup
             .wait_for(ticket, LONG)
-            .map_or(Ok(()), |reason| Err(UpkeepFailed(reason)))
+            .map_or(Ok(()), |reason| Err(MaintenanceError(reason)))
     }
 
     fn why_nothing_is_made(&self) -> Option<&'static str> {
-        if self.options.is_frozen() {
+        if self.options.has_read_only_filters() {
             Some("the filters are frozen; open the database to write, without `frozen`")
         } else if self.trust.lost().is_some() {
-            Some("an audit refuted the filters; open the database again")
-        } else if self.columns.one_has_given_up() {
+            Some("an audit found a false negative; open the database again")
+        } else if self.cf_filters.any_is_disabled() {
             Some("a hook failed, and keys may have been missed; open the database again")
         } else {
             None
         }
     }
 
-    /// Changes the rate of all filters, as [`SieveOptions::rate`] sets it. They are rebuilt in the
-    /// background, from the keys of the tables as they are; no table is rewritten.
-    /// [`SieveDb::consolidate`] waits for it. What is below [`SieveOptions::LEAST_RATE`] counts as that.
+    /// Changes the false-positive rate of all filters, as [`SieveOptions::rate`] sets it. The
+    /// filters are rebuilt in the background from the keys of the existing SSTs; no SST is
+    /// rewritten. [`SieveDb::consolidate`] waits for it. Rates below [`SieveOptions::LEAST_RATE`]
+    /// are raised to it.
     pub fn set_rate(&self, rate: Rate) {
         let rate = Rate::clamped(rate.get().max(SieveOptions::LEAST_RATE));
-        self.columns.set_summary_rate(rate);
-        for column in self.columns.all() {
-            let segments = column.segment_rate().map(|_| segment_part(rate));
-            column.set_segment_rate(segments);
+        self.cf_filters.set_summary_rate(rate);
+        for cf_filter in self.cf_filters.all() {
+            let segments = cf_filter.segment_rate().map(|_| segment_part(rate));
+            cf_filter.set_segment_rate(segments);
         }
         if !planted!(NoWakeAfterSetRate) {
-            self.bell.call(|calls| calls.consolidate = true);
+            self.wakeup.call(|requests| requests.consolidate = true);
         }
     }
 
-    /// The settings with the rates of now, which may not be those of the open.
+    /// The settings with the current rates, which may have changed since the open.
     fn settings(&self) -> SieveOptions {
         let settings = self.options.clone();
         settings
-            .summary_rate(self.columns.summary_rate())
+            .summary_rate(self.cf_filters.summary_rate())
             .segment_rate(self.default.segment_rate())
     }
 
@@ -236,7 +259,7 @@ impl SieveDb {
         &self.engine
     }
 
-    /// What a table's filter of so many keys takes.
+    /// The size of a segment filter for this number of keys.
     pub(crate) fn segment_size(&self, keys: Items, rate: Rate) -> Bits {
         self.options.segment_size(keys, rate)
     }
@@ -245,26 +268,26 @@ impl SieveDb {
         self.options.get_memory_budget()
     }
 
-    /// Memory that a filter may take which takes `own` of it now.
+    /// Memory available to a filter that now takes `own`, which is counted as available.
     pub(crate) fn room(&self, own: Bits) -> Bits {
-        room(&self.options, &self.columns, &self.registry, own)
+        room(&self.options, &self.cf_filters, &self.registry, own)
     }
 
-    pub(crate) fn columns(&self) -> &Columns {
-        &self.columns
+    pub(crate) fn cf_filters(&self) -> &CfFilters {
+        &self.cf_filters
     }
 
     pub(crate) fn registry(&self) -> &Registry {
         &self.registry
     }
 
-    pub(crate) fn shelf(&self) -> &Shelf {
-        &self.shelf
+    pub(crate) fn filter_store(&self) -> &FilterStore {
+        &self.filter_store
     }
 
     #[cfg(test)]
-    pub(crate) fn shared_columns(&self) -> Arc<Columns> {
-        Arc::clone(&self.columns)
+    pub(crate) fn shared_cf_filters(&self) -> Arc<CfFilters> {
+        Arc::clone(&self.cf_filters)
     }
 
     #[cfg(test)]
@@ -273,26 +296,29 @@ impl SieveDb {
     }
 
     #[cfg(test)]
-    pub(crate) fn shared_bell(&self) -> Arc<Bell> {
-        Arc::clone(&self.bell)
+    pub(crate) fn shared_wakeup(&self) -> Arc<Wakeup> {
+        Arc::clone(&self.wakeup)
     }
 }
 
 impl Drop for SieveDb {
     fn drop(&mut self) {
-        self.bell.call(|calls| calls.stop = true);
+        self.wakeup.call(|requests| requests.stop = true);
         if planted!(EndsBesideUpkeep) {
             self.engine.cancel_all_background_work(false);
         }
-        // Before the engine's own flush at its end: see upkeep's.
-        if let Some(upkeep) = self.upkeep.take()
-            && upkeep.join().is_err()
+        // Maintenance ends first: its flush must not run beside the engine's own flush at the close.
+        if let Some(maintenance) = self.maintenance.take()
+            && maintenance.join().is_err()
         {
-            tracing::error!("upkeep ended in a panic; filters are remade at the next open");
+            tracing::error!("maintenance ended in a panic; filters are rebuilt at the next open");
         }
-        // A block cache of the user's may keep readers of our filters, and lend them to the next
-        // front of these tables, which could neither check nor drop them.
-        self.columns.all().iter().for_each(|column| column.retire());
+        // A block cache that outlives the database may keep readers of our filters and pass them on
+        // to the next filters of these SSTs, which could neither verify nor drop them.
+        self.cf_filters
+            .all()
+            .iter()
+            .for_each(|cf_filter| cf_filter.retire());
         self.registry.distrust();
     }
 }
@@ -317,26 +343,27 @@ mod tests {
     use rocksdb::{DB, Options};
 
     use super::*;
-    use crate::rocks::held::Held;
+    use crate::rocks::held::BlockedFlush;
 
-    /// The engine's end lets a flush of upkeep's fail; with `atomic_flush` its own would run beside that.
+    /// Closing the engine lets a flush of maintenance fail; with `atomic_flush` the engine's own
+    /// flush would run beside it.
     #[test]
     fn the_engine_does_not_end_while_upkeep_flushes() {
         let home = tempfile::tempdir().unwrap();
         let mut options = Options::default();
         options.create_if_missing(true);
-        let held = Held::flushes_of(&mut options);
+        let held = BlockedFlush::flushes_of(&mut options);
         let db = SieveDb::open(&options, &SieveOptions::default(), home.path()).unwrap();
         let held = held;
-        assert!(db.wait_until_covered(LONG));
-        Held::write(&db);
+        assert!(db.wait_until_complete(LONG));
+        BlockedFlush::write(&db);
         db.set_rate(Rate::ONE_PERCENT);
         held.wait();
         thread::scope(|scope| {
             let closing = scope.spawn(|| drop(db));
-            // For what must not happen meanwhile.
+            // Time for what must not happen meanwhile.
             thread::sleep(Duration::from_millis(200));
-            held.let_go();
+            held.release_flush();
             closing.join().unwrap();
         });
         let tables = DB::open_for_read_only(&options, home.path(), false);

@@ -13,15 +13,15 @@ use std::time::Duration;
 use rocksdb::{DEFAULT_COLUMN_FAMILY_NAME, Options, SstFileWriter, WriteBatch};
 
 use super::SieveDb;
-use super::reads::read_many;
 use crate::filter::Scalable;
 use crate::hash::{HashId, KeyHasher, Seed};
 use crate::math::{Bits, Items};
-use crate::rocks::column::Column;
+use crate::rocks::cf_filter::CfFilter;
+use crate::rocks::cf_filter::multi_lookup::multi_get;
 use crate::rocks::coverage::{Coverage, View};
-use crate::rocks::inventory::{Inventory, in_runs};
 use crate::rocks::range::KeyRange;
-use crate::rocks::runs::Spanning;
+use crate::rocks::runs::WithRange;
+use crate::rocks::segment_filters::{SegmentFilters, in_runs};
 use crate::rocks::{Engine, SieveOptions, ffi};
 use crate::segment::Registry;
 
@@ -31,7 +31,7 @@ const DENIED: &[u8] = b"denied";
 /// A database and the filters of its one family; no maintenance changes them but what a test does.
 struct Scene {
     engine: Engine,
-    column: Arc<Column>,
+    cf_filter: Arc<CfFilter>,
     registry: Arc<Registry>,
     home: tempfile::TempDir,
 }
@@ -47,9 +47,9 @@ fn sieve() -> SieveOptions {
 /// A summary of these keys.
 fn summary(keys: &[&[u8]]) -> Arc<Scalable> {
     let options = sieve().summary(Items::new(0), Bits::new(0));
-    let summary = Scalable::new(hasher().imprint().remixed(), options);
+    let summary = Scalable::new(hasher().imprint().for_summary(), options);
     for key in keys {
-        summary.insert(hasher().hash(key).remixed());
+        summary.insert(hasher().hash(key).for_summary());
     }
     Arc::new(summary)
 }
@@ -57,7 +57,7 @@ fn summary(keys: &[&[u8]]) -> Arc<Scalable> {
 /// A table without a filter of its own that has neither key.
 fn beside(first: &[u8], last: &[u8]) -> Coverage {
     let range = KeyRange::new(first, last);
-    Coverage::all_but(vec![Spanning {
+    Coverage::all_but(vec![WithRange {
         filter: None,
         range: Some(&range),
     }])
@@ -67,7 +67,7 @@ impl Scene {
     /// The summary speaks for all tables; there is a key in one, and nothing in a memtable.
     fn new() -> Self {
         let registry = Arc::new(Registry::new(hasher()));
-        let column = Column::new(
+        let cf_filter = CfFilter::new(
             DEFAULT_COLUMN_FAMILY_NAME,
             hasher(),
             Arc::clone(&registry),
@@ -79,12 +79,12 @@ impl Scene {
         let mut options = Options::default();
         options.create_if_missing(true);
         options.set_disable_auto_compactions(true);
-        ffi::install(&mut options, Arc::clone(&column), &ffi::HOOKS);
-        let families = [(DEFAULT_COLUMN_FAMILY_NAME, options.clone())];
+        ffi::install(&mut options, Arc::clone(&cf_filter), &ffi::HOOKS);
+        let cfs = [(DEFAULT_COLUMN_FAMILY_NAME, options.clone())];
         let path = home.path().join("db");
         let scene = Self {
-            engine: Engine::open_cf_with_opts(&options, path, families).unwrap(),
-            column,
+            engine: Engine::open_cf_with_opts(&options, path, cfs).unwrap(),
+            cf_filter,
             registry,
             home,
         };
@@ -96,33 +96,33 @@ impl Scene {
 
     fn with_inventory() -> Self {
         let scene = Self::new();
-        scene.take_inventory();
+        scene.collect_segment_filters();
         scene
     }
 
     fn summary(&self) -> Arc<Scalable> {
-        self.column.view().summary
+        self.cf_filter.view().summary
     }
 
     fn publish(&self, summary: Arc<Scalable>, coverage: Coverage) {
-        let (epoch, covers) = (self.column.epoch(), HashSet::new());
-        assert!(self.column.publish(epoch, summary, coverage, covers));
+        let (epoch, covered) = (self.cf_filter.epoch(), HashSet::new());
+        assert!(self.cf_filter.publish(epoch, summary, coverage, covered));
     }
 
-    /// As `Upkeep::take_inventory` does it.
-    fn take_inventory(&self) {
-        let epoch = self.column.epoch();
-        let recent = self.column.collect_recent();
-        let family = self.engine.cf_handle(DEFAULT_COLUMN_FAMILY_NAME).unwrap();
-        let tables = ffi::live_tables(&family).unwrap();
-        let spanning = tables.iter().map(|table| Spanning {
+    /// As `Maintenance::collect_segment_filters` does it.
+    fn collect_segment_filters(&self) {
+        let epoch = self.cf_filter.epoch();
+        let memtable_filters = self.cf_filter.collect_memtable_filters();
+        let cf = self.engine.cf_handle(DEFAULT_COLUMN_FAMILY_NAME).unwrap();
+        let tables = ffi::live_tables(&cf).unwrap();
+        let spanning = tables.iter().map(|table| WithRange {
             filter: self.registry.open(table.id().unwrap()).filter().unwrap(),
             range: table.range.as_ref(),
         });
         let runs = in_runs(spanning.collect()).unwrap();
-        self.column
-            .publish_inventory(epoch, Inventory::new(runs, recent));
-        assert!(self.column.view().inventory.is_some());
+        self.cf_filter
+            .publish_segment_filters(epoch, SegmentFilters::new(runs, memtable_filters));
+        assert!(self.cf_filter.view().segment_filters.is_some());
     }
 
     fn compact(&self) {
@@ -131,14 +131,14 @@ impl Scene {
     }
 
     fn denies(&self, key: &[u8]) -> bool {
-        self.column.look_up(key).is_absent()
+        self.cf_filter.answer(key).is_absent()
     }
 
     /// Asks for both keys. How often the engine is asked, when `change` comes between the filters and it.
     fn asked_beside(&self, change: impl Fn(&Self)) -> usize {
         let asked = Cell::new(0);
         assert!(self.denies(DENIED) && !self.denies(THERE));
-        let answers = read_many(&self.column, &[THERE, DENIED], |keys| {
+        let answers = multi_get(&self.cf_filter, &[THERE, DENIED], |keys| {
             if asked.replace(asked.get() + 1) == 0 {
                 assert_eq!(keys, [THERE]);
                 change(self);
@@ -159,9 +159,9 @@ fn view_has_no_other_fields() {
     let View {
         summary: _,
         coverage: _,
-        inventory: _,
+        segment_filters: _,
         edition: _,
-    } = Scene::new().column.view();
+    } = Scene::new().cf_filter.view();
 }
 
 #[test]
@@ -170,15 +170,15 @@ fn batch_is_asked_once_beside_what_readers_cannot_tell_apart() {
         assert_eq!(scene.asked_beside(|_| ()), 1);
         let lists_tables = |scene: &Scene| {
             let id = crate::segment::SegmentId::from_bytes([1; 16]);
-            let (epoch, covers) = (scene.column.epoch(), HashSet::from([id]));
+            let (epoch, covered) = (scene.cf_filter.epoch(), HashSet::from([id]));
             let (summary, all) = (scene.summary(), Coverage::Complete);
-            assert!(scene.column.publish(epoch, summary, all, covers));
+            assert!(scene.cf_filter.publish(epoch, summary, all, covered));
         };
         assert_eq!(scene.asked_beside(lists_tables), 1);
         assert_eq!(scene.asked_beside(|scene| scene.engine.flush().unwrap()), 1);
     }
     // Without memtable filters among what readers ask.
-    let retargeted = |scene: &Scene| scene.column.retarget(vec![scene.summary()]);
+    let retargeted = |scene: &Scene| scene.cf_filter.switch_filter_set(vec![scene.summary()]);
     assert_eq!(Scene::new().asked_beside(retargeted), 1);
 }
 
@@ -191,7 +191,7 @@ fn batch_is_asked_again_when_the_summary_is_replaced() {
         ("consolidated", |scene| {
             scene.publish(summary(&[THERE]), Coverage::Complete);
         }),
-        ("dropped", |scene| assert!(scene.column.drop_summary())),
+        ("dropped", |scene| assert!(scene.cf_filter.drop_summary())),
     ];
     for (change, replace) in changes {
         let scene = Scene::with_inventory();
@@ -222,7 +222,7 @@ fn batch_is_asked_again_when_coverage_changes() {
     }
     // Unknown for a while.
     let announced = |scene: &Scene| {
-        drop(scene.column.expect_foreign_keys());
+        drop(scene.cf_filter.begin_external_writes());
         publish(scene, Coverage::Complete);
     };
     assert_eq!(scene.asked_beside(announced), 2);
@@ -233,10 +233,10 @@ fn batch_is_asked_again_when_coverage_changes() {
 fn batch_is_asked_again_when_nothing_is_denied_any_more() {
     let changes: [Change; 3] = [
         ("external writes", |scene| {
-            scene.column.foreign_keys_arrived();
+            scene.cf_filter.external_writes_happened();
         }),
-        ("given up", |scene| scene.column.give_up()),
-        ("retired", |scene| scene.column.retire()),
+        ("given up", |scene| scene.cf_filter.disable()),
+        ("retired", |scene| scene.cf_filter.retire()),
     ];
     for (change, replace) in changes {
         let scene = Scene::with_inventory();
@@ -250,15 +250,15 @@ fn batch_is_asked_again_when_nothing_is_denied_any_more() {
 fn batch_is_asked_again_when_the_filter_of_an_uncovered_table_goes() {
     let scene = Scene::new();
     let segments = scene.registry.ids().into_iter();
-    let spanning = segments.map(|id| Spanning {
+    let spanning = segments.map(|id| WithRange {
         filter: Some(scene.registry.open(id)),
         range: None,
     });
     scene.publish(scene.summary(), Coverage::all_but(spanning.collect()));
-    let before = scene.column.edition();
+    let before = scene.cf_filter.edition();
     let distrust = |scene: &Scene| scene.registry.distrust();
     assert_eq!(scene.asked_beside(distrust), 2);
-    assert!(!scene.denies(DENIED) && scene.column.edition() == before);
+    assert!(!scene.denies(DENIED) && scene.cf_filter.edition() == before);
 }
 
 /// A key that does something when it is looked at.
@@ -274,27 +274,27 @@ impl AsRef<[u8]> for Watched<'_> {
 #[test]
 fn batch_is_asked_again_when_filters_change_while_they_deny() {
     let scene = Scene::new();
-    let before = scene.column.edition();
+    let before = scene.cf_filter.edition();
     let asked = Cell::new(0);
     std::thread::scope(|scope| {
         let (begin, begun) = channel();
-        let (column, anew) = (&scene.column, summary(&[THERE]));
+        let (cf_filter, anew) = (&scene.cf_filter, summary(&[THERE]));
         scope.spawn(move || {
             begun.recv().unwrap();
-            let (epoch, nothing) = (column.epoch(), HashSet::new());
+            let (epoch, nothing) = (cf_filter.epoch(), HashSet::new());
             // The view is replaced, and then it waits for those who are in the old one.
-            assert!(column.publish(epoch, anew, Coverage::Complete, nothing));
+            assert!(cf_filter.publish(epoch, anew, Coverage::Complete, nothing));
         });
         let replace = || {
-            if scene.column.edition() == before {
+            if scene.cf_filter.edition() == before {
                 begin.send(()).unwrap();
             }
-            while scene.column.edition() == before {
+            while scene.cf_filter.edition() == before {
                 std::thread::yield_now();
             }
         };
         let keys = [THERE, DENIED].map(|key| Watched(key, &replace));
-        let answers = read_many(&scene.column, &keys, |keys| {
+        let answers = multi_get(&scene.cf_filter, &keys, |keys| {
             asked.set(asked.get() + 1);
             keys.iter().map(|key| scene.engine.get(key)).collect()
         });
@@ -307,19 +307,21 @@ fn batch_is_asked_again_when_filters_change_while_they_deny() {
 #[test]
 fn batch_is_asked_again_when_only_segment_or_memtable_filters_change() {
     let changes: [Change; 6] = [
-        ("listed", Scene::take_inventory),
-        ("listed again", Scene::take_inventory),
+        ("listed", Scene::collect_segment_filters),
+        ("listed again", Scene::collect_segment_filters),
         ("a memtable filter more", |scene| {
-            scene.column.retarget(vec![scene.summary()]);
+            scene.cf_filter.switch_filter_set(vec![scene.summary()]);
         }),
         ("a damaged one is dropped", |scene| {
             let mut segments = scene.registry.ids().into_iter();
             let filter = segments.find_map(|id| scene.registry.get(id)?.filter());
-            scene.column.drop_second_look_at(&filter.unwrap());
-            assert!(scene.column.view().inventory.is_none());
+            scene.cf_filter.drop_segment_filters_with(&filter.unwrap());
+            assert!(scene.cf_filter.view().segment_filters.is_none());
         }),
-        ("listed once more", Scene::take_inventory),
-        ("none has room", |scene| scene.column.drop_inventory()),
+        ("listed once more", Scene::collect_segment_filters),
+        ("none has room", |scene| {
+            scene.cf_filter.drop_segment_filters()
+        }),
     ];
     let scene = Scene::new();
     for (change, replace) in changes {
@@ -348,7 +350,7 @@ impl Moved<'_> {
         let Self(scene) = self;
         let first = Cell::new(true);
         assert!(scene.denies(AWAY) && !scene.denies(HOME));
-        let answers = read_many(&scene.column, &[HOME, AWAY], |keys| {
+        let answers = multi_get(&scene.cf_filter, &[HOME, AWAY], |keys| {
             let moves = first.replace(false);
             if moves {
                 leave();
@@ -373,7 +375,7 @@ fn record_that_comes_back_before_a_consolidation_is_seen_once() {
     let come_back = || {
         record.go(AWAY, HOME);
         let anew = summary(&[THERE, HOME]);
-        scene.column.retarget(vec![Arc::clone(&anew)]);
+        scene.cf_filter.switch_filter_set(vec![Arc::clone(&anew)]);
         scene.compact();
         scene.publish(anew, Coverage::Complete);
     };
@@ -391,7 +393,7 @@ fn record_that_comes_back_before_filters_are_listed_is_seen_once() {
     record.go(AWAY, HOME);
     let list_anew = || {
         scene.compact();
-        scene.take_inventory();
+        scene.collect_segment_filters();
     };
     list_anew();
     let come_back = || {
@@ -414,15 +416,15 @@ fn record_that_is_ingested_under_another_key_is_seen() {
         writer.open(&file).unwrap();
         writer.put(AWAY, "record").unwrap();
         writer.finish().unwrap();
-        let _announced = scene.column.expect_foreign_keys();
+        let _announced = scene.cf_filter.begin_external_writes();
         scene.engine.ingest_external_file(vec![file]).unwrap();
         scene.engine.delete(HOME).unwrap();
     };
     let come_back = || {
         scene.engine.put(HOME, "record").unwrap();
-        let family = scene.engine.cf_handle(DEFAULT_COLUMN_FAMILY_NAME).unwrap();
+        let cf = scene.engine.cf_handle(DEFAULT_COLUMN_FAMILY_NAME).unwrap();
         let end = [AWAY, b"+"].concat();
-        scene.engine.delete_range_cf(&family, AWAY, &end).unwrap();
+        scene.engine.delete_range_cf(&cf, AWAY, &end).unwrap();
         scene.compact();
         scene.publish(scene.summary(), Coverage::Complete);
     };
@@ -436,9 +438,9 @@ fn batch_over_families_is_asked_again_when_filters_of_one_change() {
     type Change = fn(&SieveDb);
     let changes: [(&str, Change); 2] = [
         ("replaced", |db| {
-            let column = db.columns().all().remove(1);
-            column.foreign_keys_arrived();
-            assert!(db.wait_until_covered(LIMIT) && column.look_up(DENIED).is_absent());
+            let cf_filter = db.cf_filters().all().remove(1);
+            cf_filter.external_writes_happened();
+            assert!(db.wait_until_complete(LIMIT) && cf_filter.answer(DENIED).is_absent());
         }),
         ("dropped", |db| db.drop_cf("other").unwrap()),
     ];
@@ -449,9 +451,9 @@ fn batch_over_families_is_asked_again_when_filters_of_one_change() {
         options.create_missing_column_families(true);
         let db = SieveDb::open_cf(&options, &sieve(), home.path(), ["other"]).unwrap();
         db.put(THERE, "value").unwrap();
-        assert!(db.wait_until_covered(LIMIT));
-        let families = [DEFAULT_COLUMN_FAMILY_NAME, "other"].map(|name| db.cf_handle(name));
-        let [default, other] = families.map(Option::unwrap);
+        assert!(db.wait_until_complete(LIMIT));
+        let cfs = [DEFAULT_COLUMN_FAMILY_NAME, "other"].map(|name| db.cf_handle(name));
+        let [default, other] = cfs.map(Option::unwrap);
         let asked = Cell::new(0);
         let keys = [(&default, THERE), (&other, DENIED)];
         let answers = db.read_many_of(&keys, |left| {

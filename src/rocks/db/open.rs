@@ -1,5 +1,5 @@
-//! Opening: the user's options with the hooks in them, then the engine, then upkeep; and families
-//! that are made and dropped later.
+//! Opening: a copy of the user's options gets the hooks, then the engine opens, then maintenance
+//! starts. Also creates and drops column families later.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -19,47 +19,46 @@ use crate::hash::KeyHasher;
 use crate::math::{Bits, Items};
 use crate::planted::planted;
 use crate::rocks::audit::Auditor;
-use crate::rocks::bell::Bell;
-use crate::rocks::column::Column;
-use crate::rocks::columns::Columns;
+use crate::rocks::cf_filter::CfFilter;
+use crate::rocks::cf_filters::CfFilters;
+use crate::rocks::filter_store::FilterStore;
 use crate::rocks::listener::Listener;
+use crate::rocks::maintenance::Maintenance;
 use crate::rocks::options::{Isolation, SieveOptions};
 use crate::rocks::scrub::ScrubLog;
-use crate::rocks::shelf::Shelf;
 use crate::rocks::trust::Trust;
-use crate::rocks::upkeep::Upkeep;
+use crate::rocks::wakeup::Wakeup;
 use crate::rocks::{Engine, OpenError, ffi, probe, read_only, secondary};
 use crate::segment::{Candidate, IdentityError, Registry, SidecarFolder};
 use crate::sync::unpoisoned;
 
-/// What the fronts of one database share while it opens.
+/// What the filters of one database's column families share while it opens.
 pub(in crate::rocks) struct Opening {
     pub(in crate::rocks) hasher: KeyHasher,
     registry: Arc<Registry>,
-    pub(in crate::rocks) shelf: Arc<Shelf>,
-    bell: Arc<Bell>,
+    pub(in crate::rocks) filter_store: Arc<FilterStore>,
+    wakeup: Arc<Wakeup>,
 }
 
-/// Column families by name, each with its options.
+/// Column families: pairs of a name and options.
 type Families = Vec<(String, Options)>;
 
 impl SieveDb {
-    /// Opens a database with the default column family and default settings, or makes it.
+    /// Opens a database with the default column family and default settings; creates it if missing.
     ///
     /// # Errors
-    /// As [`SieveDb::open`].
+    /// See [`SieveDb::open`].
     pub fn open_default(path: impl AsRef<Path>) -> Result<Self, OpenError> {
         let mut options = Options::default();
         options.create_if_missing(true);
         Self::open(&options, &SieveOptions::default(), path)
     }
 
-    /// Opens a database with the default column family. The options are the user's own; the
-    /// hooks go into a copy of them.
+    /// Opens a database with the default column family. The hooks go into a copy of `options`.
     ///
     /// # Errors
-    /// [`OpenError`] names what is wrong and what to do: unsupported options, a filter folder
-    /// that cannot be used, or what RocksDB says.
+    /// [`OpenError`] says what is wrong and what to do: unsupported options, an unusable filter
+    /// folder, or RocksDB's own error.
     pub fn open(
         options: &Options,
         sieve: &SieveOptions,
@@ -68,54 +67,56 @@ impl SieveDb {
         Self::open_cf(options, sieve, path, [DEFAULT_COLUMN_FAMILY_NAME])
     }
 
-    /// Opens a database with these column families, all with the same options. One that is named twice, here or
-    /// where each has options of its own, is opened once, as it is named first.
+    /// Opens a database with these column families, all with the same options. A name that occurs
+    /// twice is opened once, with its first options, here and in [`SieveDb::open_cf_with_opts`].
     ///
     /// # Errors
-    /// As [`SieveDb::open`].
+    /// See [`SieveDb::open`].
     pub fn open_cf<N: AsRef<str>>(
         options: &Options,
         sieve: &SieveOptions,
         path: impl AsRef<Path>,
         names: impl IntoIterator<Item = N>,
     ) -> Result<Self, OpenError> {
-        let families = names.into_iter().map(|name| (name, options.clone()));
-        Self::open_cf_with_opts(options, sieve, path, families)
+        let cfs = names.into_iter().map(|name| (name, options.clone()));
+        Self::open_cf_with_opts(options, sieve, path, cfs)
     }
 
-    /// Opens a database with these column families, each with options of its own. The default family,
-    /// where it is not named, takes those of the database.
+    /// Opens a database with these column families, each with its own options. The default column
+    /// family, if it is not named, gets the database's options.
     ///
     /// # Errors
-    /// As [`SieveDb::open`].
+    /// See [`SieveDb::open`].
     pub fn open_cf_with_opts<N: AsRef<str>>(
         options: &Options,
         sieve: &SieveOptions,
         path: impl AsRef<Path>,
-        families: impl IntoIterator<Item = (N, Options)>,
+        cfs: impl IntoIterator<Item = (N, Options)>,
     ) -> Result<Self, OpenError> {
-        let open = |options: &Options, path: &Path, families: Families| {
-            Engine::open_cf_with_opts(options, path, families)
+        let open = |options: &Options, path: &Path, cfs: Families| {
+            Engine::open_cf_with_opts(options, path, cfs)
         };
-        Self::open_by(open, options, sieve, path.as_ref(), families)
+        Self::open_by(open, options, sieve, path.as_ref(), cfs)
     }
 
-    /// Opens a database with the default column family whose entries expire so long after they were written:
-    /// RocksDB drops them in compactions, and until then reads find them.
+    /// Opens a database with the default column family whose entries expire this long after they
+    /// were written. RocksDB drops expired entries in compactions; until then reads still find
+    /// them.
     ///
-    /// The time is rounded up to whole seconds, 68 years at most; none at all is for ever. RocksDB keeps the
-    /// second of each write behind its value:
+    /// The time is rounded up to whole seconds, at most 68 years. Zero means never. RocksDB appends
+    /// the time of the write, in seconds, to each value:
     ///
-    /// - Open the database so from its first write on, and always. Of values that were written otherwise, or
-    ///   are ingested, it takes the last four bytes for a time, whatever they are, and reads before the start
-    ///   of a value that is shorter. Opened otherwise, to read only too, each value has four bytes more.
-    /// - A family that is created later expires from the next open on, also what was written before;
-    ///   [`ColumnFamilyTtl::Disabled`] keeps it.
-    /// - There are no transactions, and no single deletes in batches: RocksDB passes over those to the default
-    ///   family without an error.
+    /// - Open the database this way from its first write on, and always. RocksDB takes the last
+    ///   four bytes of any value for a time. In values that were written another way or ingested
+    ///   these bytes are data, and of a value shorter than four bytes it reads memory before its
+    ///   start. Opened another way, even only to read, each value is four bytes longer.
+    /// - A column family that is created later expires from the next open on, including the entries
+    ///   written before. [`ColumnFamilyTtl::Disabled`] prevents that.
+    /// - There are no transactions. Batches must not have single deletes: RocksDB skips those to
+    ///   the default column family without an error.
     ///
     /// # Errors
-    /// As [`SieveDb::open`].
+    /// See [`SieveDb::open`].
     pub fn open_with_ttl(
         options: &Options,
         sieve: &SieveOptions,
@@ -128,7 +129,7 @@ impl SieveDb {
     /// [`SieveDb::open_with_ttl`] with these column families, all with the same options.
     ///
     /// # Errors
-    /// As [`SieveDb::open`].
+    /// See [`SieveDb::open`].
     pub fn open_cf_with_ttl<N: AsRef<str>>(
         options: &Options,
         sieve: &SieveOptions,
@@ -136,38 +137,38 @@ impl SieveDb {
         names: impl IntoIterator<Item = N>,
         ttl: Duration,
     ) -> Result<Self, OpenError> {
-        let families = names.into_iter();
-        let families = families.map(|name| (name, options.clone(), ColumnFamilyTtl::SameAsDb));
-        Self::open_cf_with_opts_with_ttl(options, sieve, path, families, ttl)
+        let cfs = names.into_iter();
+        let cfs = cfs.map(|name| (name, options.clone(), ColumnFamilyTtl::SameAsDb));
+        Self::open_cf_with_opts_with_ttl(options, sieve, path, cfs, ttl)
     }
 
-    /// [`SieveDb::open_with_ttl`] with these column families, each with options and a time of its own. The
-    /// default family, where it is not named, takes those of the database.
+    /// [`SieveDb::open_with_ttl`] with these column families, each with its own options and time.
+    /// The default column family, if it is not named, gets the database's.
     ///
     /// # Errors
-    /// As [`SieveDb::open`].
+    /// See [`SieveDb::open`].
     pub fn open_cf_with_opts_with_ttl<N: AsRef<str>>(
         options: &Options,
         sieve: &SieveOptions,
         path: impl AsRef<Path>,
-        families: impl IntoIterator<Item = (N, Options, ColumnFamilyTtl)>,
+        cfs: impl IntoIterator<Item = (N, Options, ColumnFamilyTtl)>,
         ttl: Duration,
     ) -> Result<Self, OpenError> {
         if sieve.isolation().is_some() {
-            // They would write values without the time.
-            let reason = "transactions do not go with a time to live; switch one of them off";
+            // Transactions would write values without the time.
+            let reason = "transactions do not work with a time to live; switch one of them off";
             return Err(unsupported(DEFAULT_COLUMN_FAMILY_NAME, reason.to_owned()));
         }
         let mut ttls = HashMap::new();
-        let families: Vec<_> = families
+        let cfs: Vec<_> = cfs
             .into_iter()
             .map(|(name, options, ttl)| {
                 ttls.entry(name.as_ref().to_owned()).or_insert(ttl);
                 (name, options)
             })
             .collect();
-        let open = |options: &Options, path: &Path, families: Families| {
-            let families = families.into_iter().map(|(name, options)| {
+        let open = |options: &Options, path: &Path, cfs: Families| {
+            let cfs = cfs.into_iter().map(|(name, options)| {
                 let ttl = match ttls.get(&name) {
                     Some(ColumnFamilyTtl::Duration(ttl)) => {
                         ColumnFamilyTtl::Duration(whole_seconds(*ttl))
@@ -177,24 +178,24 @@ impl SieveDb {
                 };
                 ColumnFamilyDescriptor::new_with_ttl(name, options, ttl)
             });
-            Engine::open_cf_descriptors_with_ttl(options, path, families, whole_seconds(ttl))
+            Engine::open_cf_descriptors_with_ttl(options, path, cfs, whole_seconds(ttl))
         };
-        Self::open_by(open, options, sieve, path.as_ref(), families)
+        Self::open_by(open, options, sieve, path.as_ref(), cfs)
     }
 
-    /// Opens a database with the default column family to read it: RocksDB refuses writes, and no file is
-    /// changed. `error_if_log_file_exist` refuses a database whose log has writes.
+    /// Opens a database with the default column family for reading: RocksDB refuses writes, and no
+    /// file is changed. `error_if_log_file_exist` refuses a database whose log has writes.
     ///
-    /// The filters are [`frozen`](SieveOptions::frozen): those that are there are read, and what has
-    /// none is asked.
+    /// The filters are [`read_only_filters`](SieveOptions::read_only_filters): existing filters are
+    /// loaded, and for an SST without one the engine is read.
     ///
-    /// Nobody should write the database meanwhile, which is not checked. Beside a writer RocksDB's
-    /// read-only instance has the tables and the log as it met them, one after the other: what a flush moved
-    /// between the two is missing, and what a compaction removed ends the open with an error. A
-    /// [refutation](SieveDb::refutation) in one process is not seen by the other.
+    /// No process may write the database meanwhile; this is not checked. RocksDB's read-only
+    /// instance lists the SSTs and reads the log one after the other. Beside a writer, it misses
+    /// what a flush moved between the two, and the open fails if a compaction removed an SST. A
+    /// [false negative](SieveDb::false_negative) found in one process is not seen by the other.
     ///
     /// # Errors
-    /// As [`SieveDb::open`].
+    /// See [`SieveDb::open`].
     pub fn open_for_read_only(
         options: &Options,
         sieve: &SieveOptions,
@@ -208,7 +209,7 @@ impl SieveDb {
     /// [`SieveDb::open_for_read_only`] with these column families, all with the same options.
     ///
     /// # Errors
-    /// As [`SieveDb::open`].
+    /// See [`SieveDb::open`].
     pub fn open_cf_for_read_only<N: AsRef<str>>(
         options: &Options,
         sieve: &SieveOptions,
@@ -216,52 +217,54 @@ impl SieveDb {
         names: impl IntoIterator<Item = N>,
         error_if_log_file_exist: bool,
     ) -> Result<Self, OpenError> {
-        let families = names.into_iter().map(|name| (name, options.clone()));
+        let cfs = names.into_iter().map(|name| (name, options.clone()));
         let refuse_log = error_if_log_file_exist;
-        Self::open_cf_with_opts_for_read_only(options, sieve, path, families, refuse_log)
+        Self::open_cf_with_opts_for_read_only(options, sieve, path, cfs, refuse_log)
     }
 
-    /// [`SieveDb::open_for_read_only`] with these column families, each with options of its own.
+    /// [`SieveDb::open_for_read_only`] with these column families, each with its own options.
     ///
     /// # Errors
-    /// As [`SieveDb::open`].
+    /// See [`SieveDb::open`].
     pub fn open_cf_with_opts_for_read_only<N: AsRef<str>>(
         options: &Options,
         sieve: &SieveOptions,
         path: impl AsRef<Path>,
-        families: impl IntoIterator<Item = (N, Options)>,
+        cfs: impl IntoIterator<Item = (N, Options)>,
         error_if_log_file_exist: bool,
     ) -> Result<Self, OpenError> {
         let path = path.as_ref();
         refuse_none(options, path)?;
-        let open = |options: &Options, path: &Path, families: Families| {
+        let open = |options: &Options, path: &Path, cfs: Families| {
             let options = read_only(options);
             let refuse_log = error_if_log_file_exist;
-            Engine::open_cf_with_opts_for_read_only(&options, path, families, refuse_log)
+            Engine::open_cf_with_opts_for_read_only(&options, path, cfs, refuse_log)
         };
         let sieve = sieve.clone().read_only();
-        Self::open_by(open, options, &sieve, path, families)
+        Self::open_by(open, options, &sieve, path, cfs)
     }
 
-    /// Opens a database that another process writes, with the default column family, as a secondary:
-    /// RocksDB refuses writes, keeps its own messages in the folder `secondary_path`, and follows the
-    /// writer with each [`SieveDb::try_catch_up_with_primary`].
+    /// Opens a database that another process writes, with the default column family, as a
+    /// secondary. RocksDB refuses writes, writes its own messages into the folder `secondary_path`,
+    /// and follows the writer with each [`SieveDb::try_catch_up_with_primary`].
     ///
-    /// The filters are those that the writer's front keeps, and go on from there in memory: upkeep reads the
-    /// keys of each table that comes, once, and writes nothing. The summary takes new keys and loses
-    /// none, since memtables cannot be flushed here; one that has grown too large is made anew by opening
-    /// again.
+    /// It starts with the filters that the writer has stored and continues them in memory:
+    /// maintenance reads the keys of each new SST once and writes nothing. The summary filter takes
+    /// new keys and drops none, because memtables cannot be flushed here. To rebuild one that has
+    /// grown too large, open the secondary again.
     ///
-    /// All tables are kept open, whatever `max_open_files` says: the writer removes what it compacted. Open it
-    /// anew where the writer made a column family, or made its filters anew. As with
-    /// [`SieveDb::open_for_read_only`], neither process sees the other's [refutation](SieveDb::refutation).
+    /// All SSTs are kept open whatever `max_open_files` says, because the writer removes those that
+    /// it has compacted. Open the secondary again after the writer created a column family or
+    /// rebuilt its filters with another seed. As with [`SieveDb::open_for_read_only`], neither
+    /// process sees the other's [false negative](SieveDb::false_negative).
     ///
-    /// RocksDB's secondary has no snapshots. It hears of a write past the log when that is flushed, may miss
-    /// for one catch-up what is flushed meanwhile, and while it has an entry both in its memtable and in a
-    /// table, may read a value that was since deleted, and merge an operand twice.
+    /// RocksDB's secondary has no snapshots. It sees a write that is not in the log only once that
+    /// is flushed, and may miss what is flushed during a catch-up until the next one. While it has
+    /// an entry both in its memtable and in an SST, it may return a value that has since been
+    /// deleted, and may apply a merge operand twice.
     ///
     /// # Errors
-    /// As [`SieveDb::open`]; where the writer is being opened or removes files meanwhile, try again.
+    /// See [`SieveDb::open`]. If the writer is being opened or removes files meanwhile, try again.
     pub fn open_as_secondary(
         options: &Options,
         sieve: &SieveOptions,
@@ -275,7 +278,7 @@ impl SieveDb {
     /// [`SieveDb::open_as_secondary`] with these column families, all with the same options.
     ///
     /// # Errors
-    /// As [`SieveDb::open`].
+    /// See [`SieveDb::open`].
     pub fn open_cf_as_secondary<N: AsRef<str>>(
         options: &Options,
         sieve: &SieveOptions,
@@ -283,35 +286,34 @@ impl SieveDb {
         secondary_path: impl AsRef<Path>,
         names: impl IntoIterator<Item = N>,
     ) -> Result<Self, OpenError> {
-        let families = names.into_iter().map(|name| (name, options.clone()));
+        let cfs = names.into_iter().map(|name| (name, options.clone()));
         let (primary, secondary) = (primary_path, secondary_path);
-        Self::open_cf_with_opts_as_secondary(options, sieve, primary, secondary, families)
+        Self::open_cf_with_opts_as_secondary(options, sieve, primary, secondary, cfs)
     }
 
-    /// [`SieveDb::open_as_secondary`] with these column families, each with options of its own.
+    /// [`SieveDb::open_as_secondary`] with these column families, each with its own options.
     ///
     /// # Errors
-    /// As [`SieveDb::open`].
+    /// See [`SieveDb::open`].
     pub fn open_cf_with_opts_as_secondary<N: AsRef<str>>(
         options: &Options,
         sieve: &SieveOptions,
         primary_path: impl AsRef<Path>,
         secondary_path: impl AsRef<Path>,
-        families: impl IntoIterator<Item = (N, Options)>,
+        cfs: impl IntoIterator<Item = (N, Options)>,
     ) -> Result<Self, OpenError> {
-        let open = |options: &Options, path: &Path, families: Families| {
-            let families = families
+        let open = |options: &Options, path: &Path, cfs: Families| {
+            let cfs = cfs
                 .into_iter()
                 .map(|(name, options)| ColumnFamilyDescriptor::new(name, options));
             let (options, messages) = (secondary(options), secondary_path.as_ref());
-            let engine =
-                Engine::open_cf_descriptors_as_secondary(&options, path, messages, families)?;
+            let engine = Engine::open_cf_descriptors_as_secondary(&options, path, messages, cfs)?;
             ffi::forget_freed_families(&engine);
             Ok(engine)
         };
         let path = primary_path.as_ref();
         refuse_none(options, path)?;
-        Self::open_by(open, options, &sieve.clone().secondary(), path, families)
+        Self::open_by(open, options, &sieve.clone().secondary(), path, cfs)
     }
 
     fn open_by<N: AsRef<str>>(
@@ -319,13 +321,13 @@ impl SieveDb {
         options: &Options,
         sieve: &SieveOptions,
         path: &Path,
-        families: impl IntoIterator<Item = (N, Options)>,
+        cfs: impl IntoIterator<Item = (N, Options)>,
     ) -> Result<Self, OpenError> {
         refuse_file(path)?;
         if let Some(rate) = sieve.rate_out_of_reach() {
             return Err(OpenError::Rate(rate));
         }
-        if sieve.leaves_out(DEFAULT_COLUMN_FAMILY_NAME) {
+        if sieve.is_excluded(DEFAULT_COLUMN_FAMILY_NAME) {
             let reason = "it cannot be left out; while it is empty, its filters are small";
             return Err(unsupported(DEFAULT_COLUMN_FAMILY_NAME, reason.to_owned()));
         }
@@ -333,12 +335,12 @@ impl SieveDb {
             probe::hooks_fire()?;
         }
         let publishes_first = ffi::publishes_first(options) && !planted!(UnorderedUnnoticed);
-        let mut families = each_once(families);
-        if !families
+        let mut cfs = each_once(cfs);
+        if !cfs
             .iter()
             .any(|(name, _)| name == DEFAULT_COLUMN_FAMILY_NAME)
         {
-            families.push((DEFAULT_COLUMN_FAMILY_NAME.to_owned(), options.clone()));
+            cfs.push((DEFAULT_COLUMN_FAMILY_NAME.to_owned(), options.clone()));
         }
         let mut database_options = options.clone();
         if let Some(isolation) = sieve.isolation() {
@@ -348,11 +350,11 @@ impl SieveDb {
                 refuse_locks_of_readers(sieve)?;
                 ffi::allow_two_phases(&mut database_options);
             }
-            for (name, options) in &mut families {
+            for (name, options) in &mut cfs {
                 prepare_for_transactions(name, options)?;
             }
         }
-        let fronted = families.iter().filter(|(name, _)| !sieve.leaves_out(name));
+        let fronted = cfs.iter().filter(|(name, _)| !sieve.is_excluded(name));
         let sieve = sieve.clone().publishes_first(publishes_first);
         let sieve = &sieve.shared_by(fronted.count()).with_rates();
         let folder = sieve.folder_of(path);
@@ -361,128 +363,133 @@ impl SieveDb {
             refuse(DEFAULT_COLUMN_FAMILY_NAME, ffi::refusal(options))?;
         }
         let mut hooked = Vec::new();
-        let mut fronts = Vec::new();
+        let mut new_filters = Vec::new();
         let mut taken = Bits::new(0);
-        for (name, options) in families {
-            if sieve.leaves_out(&name) {
+        for (name, options) in cfs {
+            if sieve.is_excluded(&name) {
                 hooked.push((name, options));
                 continue;
             }
-            let column = opening.column(&name, sieve, taken);
-            taken = taken + column.view().summary.size();
-            hooked.push((name, hooked_options(&options, &column)?));
-            fronts.push(column);
+            let cf_filter = opening.cf_filter(&name, sieve, taken);
+            taken = taken + cf_filter.view().summary.size();
+            hooked.push((name, hooked_options(&options, &cf_filter)?));
+            new_filters.push(cf_filter);
         }
-        let columns = Arc::new(Columns::new(sieve.get_summary_rate()));
+        let cf_filters = Arc::new(CfFilters::new(sieve.get_summary_rate()));
         let listeners = if planted!(ListenerPerFamily) {
-            fronts.len()
+            new_filters.len()
         } else {
             1
         };
         for _ in 0..listeners {
-            let listener = Listener::new(Arc::clone(&opening.bell), Arc::clone(&columns));
-            ffi::listen(&mut database_options, listener);
+            let listener = Listener::new(Arc::clone(&opening.wakeup), Arc::clone(&cf_filters));
+            ffi::wait_for_requests(&mut database_options, listener);
         }
         if planted!(FolderChangedUnlocked) {
             opening.keep(&identity)?;
         }
         let engine = open(&database_options, path, hooked);
         let engine = engine.map_err(|source| not_opened(path, source))?;
-        // Only now is the database ours alone.
-        if sieve.is_frozen() {
+        // Unless opened for reading, RocksDB holds its lock now: no other process writes here.
+        if sieve.has_read_only_filters() {
             opening.confirm(&identity)?;
         } else {
             opening.keep(&identity)?;
         }
-        Self::start(Arc::new(engine), opening, (columns, fronts), sieve.clone())
+        Self::start(
+            Arc::new(engine),
+            opening,
+            (cf_filters, new_filters),
+            sieve.clone(),
+        )
     }
 
     fn start(
         engine: Arc<Engine>,
         opening: Opening,
-        (columns, fronts): (Arc<Columns>, Vec<Arc<Column>>),
+        (cf_filters, new_filters): (Arc<CfFilters>, Vec<Arc<CfFilter>>),
         options: SieveOptions,
     ) -> Result<Self, OpenError> {
         let Opening {
             hasher,
             registry,
-            shelf,
-            bell,
+            filter_store,
+            wakeup,
         } = opening;
-        let names = fronts.iter().map(|column| column.name());
+        let names = new_filters.iter().map(|cf_filter| cf_filter.name());
         let transactions = options.isolation().map(|isolation| {
-            Transactions::on(&engine, isolation, names.chain(options.left_out()))
+            Transactions::on(&engine, isolation, names.chain(options.excluded()))
                 .map_err(|source| not_opened(engine.path(), source))
         });
         let transactions = transactions.transpose()?;
-        let kept = (!options.is_frozen()).then(|| Arc::clone(&shelf));
+        let kept = (!options.has_read_only_filters()).then(|| Arc::clone(&filter_store));
         let trust = Arc::new(Trust::new(Arc::clone(&registry), kept));
         let mut default = None;
-        for column in fronts {
-            let id = bound_family(&column)?;
-            if column.name() == DEFAULT_COLUMN_FAMILY_NAME {
-                default = Some(Arc::clone(&column));
+        for cf_filter in new_filters {
+            let id = bound_cf(&cf_filter)?;
+            if cf_filter.name() == DEFAULT_COLUMN_FAMILY_NAME {
+                default = Some(Arc::clone(&cf_filter));
             }
-            watch(&column, &engine, &trust);
-            columns.insert(id, column);
+            watch(&cf_filter, &engine, &trust);
+            cf_filters.insert(id, cf_filter);
         }
-        for name in options.left_out() {
-            columns.leave_out(&engine, name);
-            if !options.is_frozen() {
-                // Of an earlier run; nobody keeps it up to date.
-                shelf.remove_summary(name);
+        for name in options.excluded() {
+            cf_filters.exclude_cfs(&engine, name);
+            if !options.has_read_only_filters() {
+                // Left by an earlier run; it is no longer kept up to date.
+                filter_store.remove_summary(name);
             }
         }
         let default = default.ok_or(OpenError::HooksSilent {
             what: "the default column family",
         })?;
         let scrubs = Arc::<ScrubLog>::default();
-        let upkeep = Upkeep::new(
+        let maintenance = Maintenance::new(
             Arc::clone(&engine),
-            Arc::clone(&columns),
+            Arc::clone(&cf_filters),
             Arc::clone(&registry),
-            Arc::clone(&shelf),
+            Arc::clone(&filter_store),
             options.clone(),
-            Arc::clone(&bell),
+            Arc::clone(&wakeup),
             Arc::clone(&scrubs),
         );
         if !planted!(NoWakeAtOpen) {
-            bell.ring();
+            wakeup.notify();
         }
-        let upkeep = thread::Builder::new()
+        let maintenance = thread::Builder::new()
             .name("lsm-sieve-upkeep".to_owned())
-            .spawn(move || upkeep.run())
+            .spawn(move || maintenance.run())
             .map_err(OpenError::Thread)?;
-        let upkeep = Some(upkeep);
+        let maintenance = Some(maintenance);
         Ok(Self {
             transactions,
             engine,
             default,
-            columns,
+            cf_filters,
             registry,
-            shelf,
+            filter_store,
             trust,
             scrubs,
-            bell,
+            wakeup,
             hasher,
             options,
-            upkeep,
-            families: Mutex::default(),
+            maintenance,
+            cfs: Mutex::default(),
         })
     }
 
-    /// The column families of a database that is closed.
+    /// The column families of a closed database.
     ///
     /// # Errors
-    /// What RocksDB says.
+    /// Returns RocksDB's error.
     pub fn list_cf(options: &Options, path: impl AsRef<Path>) -> Result<Vec<String>, Error> {
         Engine::list_cf(options, path)
     }
 
-    /// Creates a column family with a front of its own, unless its name is left out.
+    /// Creates a column family with its own filters, unless its name is excluded.
     ///
     /// # Errors
-    /// [`OpenError`] for unsupported options, or what RocksDB says.
+    /// [`OpenError`] for unsupported options, or with RocksDB's error.
     pub fn create_cf(&self, name: impl AsRef<str>, options: &Options) -> Result<(), OpenError> {
         let name = name.as_ref();
         let _turn = self.family_turn();
@@ -495,30 +502,30 @@ impl SieveDb {
             let created = allowed.and_then(|()| self.engine.create_cf(name, options));
             self.extend_locks();
             created.map_err(|source| OpenError::Create {
-                column: name.to_owned(),
+                cf_filter: name.to_owned(),
                 source,
             })
         };
-        if self.options.leaves_out(name) {
+        if self.options.is_excluded(name) {
             create(&options)?;
-            self.columns.leave_out(&self.engine, name);
+            self.cf_filters.exclude_cfs(&self.engine, name);
             return Ok(());
         }
         let opening = Opening {
             hasher: self.hasher,
             registry: Arc::clone(&self.registry),
-            shelf: Arc::clone(&self.shelf),
-            bell: Arc::clone(&self.bell),
+            filter_store: Arc::clone(&self.filter_store),
+            wakeup: Arc::clone(&self.wakeup),
         };
-        let taken = self.columns.size_of_summaries(None);
-        let sieve = self.settings().shared_by(self.columns.all().len() + 1);
-        let column = opening.column(name, &sieve, taken);
-        create(&hooked_options(&options, &column)?)?;
-        watch(&column, &self.engine, &self.trust);
-        // Not the family that has the name now, which may have been dropped and made again.
-        self.columns.insert(bound_family(&column)?, column);
+        let taken = self.cf_filters.size_of_summaries(None);
+        let sieve = self.settings().shared_by(self.cf_filters.all().len() + 1);
+        let cf_filter = opening.cf_filter(name, &sieve, taken);
+        create(&hooked_options(&options, &cf_filter)?)?;
+        watch(&cf_filter, &self.engine, &self.trust);
+        // Not by name: the column family may have been dropped and created again.
+        self.cf_filters.insert(bound_cf(&cf_filter)?, cf_filter);
         if !planted!(NoWakeAfterCreateCf) {
-            self.bell.ring();
+            self.wakeup.notify();
         }
         Ok(())
     }
@@ -526,32 +533,34 @@ impl SieveDb {
     /// Drops a column family and its filters.
     ///
     /// # Errors
-    /// What RocksDB says.
+    /// Returns RocksDB's error.
     pub fn drop_cf(&self, name: &str) -> Result<(), Error> {
         let _turn = self.family_turn();
         self.refuse_if_reader()?;
         if name == DEFAULT_COLUMN_FAMILY_NAME {
-            // `rocksdb` would give its handle up before RocksDB refuses. No family has a name with a zero in it.
+            // `rocksdb` would give up its handle before RocksDB refuses. The name holds a zero
+            // byte, so no column family has it.
             return self.engine.drop_cf("default, which cannot be dropped\0");
         }
         self.engine.drop_cf(name)?;
-        self.columns.remove(name);
-        if !self.options.is_frozen() {
-            self.shelf.remove_summary(name);
+        self.cf_filters.remove(name);
+        if !self.options.has_read_only_filters() {
+            self.filter_store.remove_summary(name);
         }
         if !planted!(NoWakeAfterDropCf) {
-            self.bell.ring();
+            self.wakeup.notify();
         }
         Ok(())
     }
 
     fn family_turn(&self) -> MutexGuard<'_, ()> {
-        unpoisoned(self.families.lock())
+        unpoisoned(self.cfs.lock())
     }
 }
 
 impl Opening {
-    /// Reads what an earlier run left in the folder. Writes nothing: the database may be in use.
+    /// Reads what an earlier run left in the filter folder. Writes nothing: the database may be in
+    /// use.
     pub(in crate::rocks) fn prepare(
         disk: Arc<dyn Disk>,
         folder: &Path,
@@ -565,19 +574,19 @@ impl Opening {
         let opening = Self {
             hasher,
             registry: Arc::new(Registry::new(hasher)),
-            shelf: Arc::new(Shelf::new(folder)),
-            bell: Arc::default(),
+            filter_store: Arc::new(FilterStore::new(folder)),
+            wakeup: Arc::default(),
         };
         Ok((opening, candidate))
     }
 
-    /// Who the database is; a frozen front takes the filters of whatever hash they are.
+    /// The database's identity. Read-only filters accept stored filters of any hash.
     fn identity(
         disk: &dyn Disk,
         folder: &Path,
         sieve: &SieveOptions,
     ) -> Result<Candidate, IdentityError> {
-        let kept = if sieve.is_frozen() {
+        let kept = if sieve.has_read_only_filters() {
             Identity::load(disk, folder)?
         } else {
             None
@@ -586,9 +595,9 @@ impl Opening {
         Identity::load_or_new(disk, folder, hash)
     }
 
-    /// Writes down who the database is, now that nobody else can.
+    /// Stores the identity, now that no other process can.
     pub(in crate::rocks) fn keep(&self, identity: &Candidate) -> Result<(), OpenError> {
-        let folder = self.shelf.folder();
+        let folder = self.filter_store.folder();
         folder
             .prepare()
             .map_err(|source| OpenError::Folder(Box::new(source)))?;
@@ -596,19 +605,19 @@ impl Opening {
         kept.map_err(|source| OpenError::Identity(Box::new(source)))
     }
 
-    /// Makes sure that the database is still the one whose filters were read; for a frozen front.
+    /// With read-only filters: checks that the database is still the one whose filters were read.
     pub(in crate::rocks) fn confirm(&self, identity: &Candidate) -> Result<(), OpenError> {
-        let folder = self.shelf.folder();
+        let folder = self.filter_store.folder();
         let confirmed = identity.confirm(folder.disk(), folder.path());
         confirmed.map_err(|source| OpenError::Identity(Box::new(source)))
     }
 
-    /// A front beside others whose summaries take so much of the budget.
-    fn column(&self, name: &str, sieve: &SieveOptions, taken: Bits) -> Arc<Column> {
-        let imprint = self.hasher.imprint().remixed();
+    /// New filters, beside others whose summary filters take `taken` of the budget.
+    fn cf_filter(&self, name: &str, sieve: &SieveOptions, taken: Bits) -> Arc<CfFilter> {
+        let imprint = self.hasher.imprint().for_summary();
         let options = sieve.summary(Items::new(0), taken);
         let room = sieve.room_beside(taken).unwrap_or(Bits::new(u64::MAX));
-        let (summary, covers, rate) = match self.shelf.load_summary(name, room) {
+        let (summary, covered, rate) = match self.filter_store.load_summary(name, room) {
             Some(stored) => {
                 let first = stored.chain.stages().first();
                 let keys = first.map(Stage::items).unwrap_or_default();
@@ -618,7 +627,7 @@ impl Opening {
                     sieve.summary(keys, taken)
                 };
                 let summary = Scalable::starting_with(imprint, options, stored.chain);
-                (summary, stored.covers, Some(stored.rate))
+                (summary, stored.covered, Some(stored.rate))
             }
             None => {
                 let nothing = Scalable::new(imprint, options);
@@ -626,27 +635,27 @@ impl Opening {
             }
         };
         let summary = Arc::new(summary);
-        let (registry, bell) = (Arc::clone(&self.registry), Arc::clone(&self.bell));
-        let known = (Arc::clone(&summary), covers);
-        let column = Column::new(name, self.hasher, registry, bell, sieve, known);
+        let (registry, wakeup) = (Arc::clone(&self.registry), Arc::clone(&self.wakeup));
+        let known = (Arc::clone(&summary), covered);
+        let cf_filter = CfFilter::new(name, self.hasher, registry, wakeup, sieve, known);
         if rate == Some(summary.options().rate) {
-            column.note_stored(column.to_store(&summary));
+            cf_filter.note_stored(cf_filter.to_store(&summary));
         }
-        column
+        cf_filter
     }
 }
 
-/// Each family once, as it is named first, which is how RocksDB takes one that is named again.
-fn each_once<N: AsRef<str>>(families: impl IntoIterator<Item = (N, Options)>) -> Families {
+/// Each column family once, with its first options: RocksDB does the same with repeated names.
+fn each_once<N: AsRef<str>>(cfs: impl IntoIterator<Item = (N, Options)>) -> Families {
     let mut named = HashSet::new();
-    let families = families.into_iter();
-    let families = families.map(|(name, options)| (name.as_ref().to_owned(), options));
-    families
-        .filter(|(name, _)| named.insert(name.clone()) || planted!(FamilyFrontedTwice))
+    let cfs = cfs.into_iter();
+    let cfs = cfs.map(|(name, options)| (name.as_ref().to_owned(), options));
+    cfs.filter(|(name, _)| named.insert(name.clone()) || planted!(FamilyFrontedTwice))
         .collect()
 }
 
-/// Says that there is no database where there is no folder: to open one to read makes the folder.
+/// Reports a missing database if the folder is missing: opening for reading would create the
+/// folder.
 fn refuse_none(options: &Options, path: &Path) -> Result<(), OpenError> {
     refuse_file(path)?;
     if !path.is_dir() {
@@ -670,38 +679,39 @@ fn not_opened(path: &Path, source: Error) -> OpenError {
     }
 }
 
-/// The family that the front was bound to when RocksDB made its first memtable.
-fn bound_family(column: &Column) -> Result<u32, OpenError> {
+/// The column family that the filters were bound to when RocksDB created its first memtable.
+fn bound_cf(cf_filter: &CfFilter) -> Result<u32, OpenError> {
     let what = "the memtable capture";
-    column.family().ok_or(OpenError::HooksSilent { what })
+    cf_filter.cf().ok_or(OpenError::HooksSilent { what })
 }
 
-/// The user's options with the hooks of `column`.
-fn hooked_options(options: &Options, column: &Arc<Column>) -> Result<Options, OpenError> {
-    refuse(column.name(), ffi::refusal(options))?;
+/// A copy of the user's options with the hooks of `cf_filter`.
+fn hooked_options(options: &Options, cf_filter: &Arc<CfFilter>) -> Result<Options, OpenError> {
+    refuse(cf_filter.name(), ffi::refusal(options))?;
     let mut hooked = options.clone();
-    ffi::install(&mut hooked, Arc::clone(column), &ffi::HOOKS);
+    ffi::install(&mut hooked, Arc::clone(cf_filter), &ffi::HOOKS);
     Ok(hooked)
 }
 
-/// Has a family keep what commits look in.
-fn prepare_for_transactions(column: &str, options: &mut Options) -> Result<(), OpenError> {
-    refuse(column, ffi::transactions_refusal(options))?;
+/// Makes a column family keep the memtable history that commits check for conflicts.
+fn prepare_for_transactions(cf_filter: &str, options: &mut Options) -> Result<(), OpenError> {
+    refuse(cf_filter, ffi::transactions_refusal(options))?;
     ffi::keep_history(options);
     Ok(())
 }
 
 fn refuse_locks_of_readers(sieve: &SieveOptions) -> Result<(), OpenError> {
-    let reason = "transactions with locks are of whoever writes the database; leave them out here";
+    let reason = "transactions with locks need a database opened for writing; leave them out";
     let refusal = sieve.is_reader().then(|| reason.to_owned());
     refuse(DEFAULT_COLUMN_FAMILY_NAME, refusal)
 }
 
-fn refuse(column: &str, refusal: Option<String>) -> Result<(), OpenError> {
-    refusal.map_or(Ok(()), |reason| Err(unsupported(column, reason)))
+fn refuse(cf_filter: &str, refusal: Option<String>) -> Result<(), OpenError> {
+    refusal.map_or(Ok(()), |reason| Err(unsupported(cf_filter, reason)))
 }
 
-/// As RocksDB takes it, in 31 bits: a longer time would come out shorter, and the part of a second as none.
+/// The time as RocksDB takes it, in 31 bits of seconds: more would be cut off, and a part of a
+/// second dropped.
 fn whole_seconds(ttl: Duration) -> Duration {
     let up = ttl
         .as_secs()
@@ -709,16 +719,16 @@ fn whole_seconds(ttl: Duration) -> Duration {
     Duration::from_secs(up.min(i32::MAX as u64))
 }
 
-fn unsupported(column: &str, reason: String) -> OpenError {
+fn unsupported(cf_filter: &str, reason: String) -> OpenError {
     OpenError::Unsupported {
-        column: column.to_owned(),
+        cf_filter: cf_filter.to_owned(),
         reason,
     }
 }
 
-/// Lets a front be audited, and fall with the others.
-fn watch(column: &Arc<Column>, engine: &Arc<Engine>, trust: &Arc<Trust>) {
+/// Connects the filters to the auditor, and to the trust that all filters share.
+fn watch(cf_filter: &Arc<CfFilter>, engine: &Arc<Engine>, trust: &Arc<Trust>) {
     let auditor = Auditor::new(Arc::downgrade(engine), Arc::clone(trust));
-    column.audit_with(auditor);
-    trust.cover(column);
+    cf_filter.audit_with(auditor);
+    trust.cover(cf_filter);
 }

@@ -1,21 +1,24 @@
-//! Transactions: RocksDB's optimistic ones, or those with locks, whose reads ask the filters first.
+//! Transactions: RocksDB's optimistic ones, or those with locks. Their reads check the filters
+//! first.
 //!
-//! A transaction keeps its writes to itself until it is committed, so no filter has them: a key that it
-//! wrote is read from the transaction, whatever the filters say. The keys that it wrote, or read for update,
-//! are watched: an optimistic transaction's commit fails if somebody else wrote one of them meanwhile, and
-//! locks let nobody else write one. A key that the filters deny is watched before they are asked:
+//! A transaction keeps its writes to itself until it is committed, so no filter has them. A key
+//! that it wrote is read from the transaction, whatever the filters say. The keys that it wrote or
+//! read for update are watched. If somebody else writes one of them meanwhile, the commit of an
+//! optimistic transaction fails; locks prevent such writes. Each key is watched before the filters
+//! are checked:
 //!
 //! ```text
 //!                  optimistic                                    with locks
 //! get_for_update   watch from sequence number S                  wait for the lock
-//!                  ask the filters; absent                       ask the filters; absent
-//! commit           in its turn among the writers: was the        write; let the lock go
+//!                  check the filters; absent                     check the filters; absent
+//! commit           in its turn among the writers: was the        write; release the lock
 //!                  key written after S? yes: Busy
 //! ```
 //!
-//! *Invariant.* A write up to S is in the filters before S can be seen; a later one is found by the commit.
-//! A write is in the filters before its lock is let go. With unordered writes S can be seen, and locks let go,
-//! before the memtable has what was written, so there are no transactions.
+//! *Invariant.* A write up to S is in the filters before S is visible; the commit finds a later
+//! one.
+//! A write is in the filters before its lock is released. With unordered writes S can be visible,
+//! and locks released, before the memtable has the write, so there are no transactions.
 
 mod iterators;
 mod reads;
@@ -31,27 +34,27 @@ use super::SieveDb;
 use crate::rocks::options::Isolation;
 use crate::rocks::{Engine, ffi};
 
-/// RocksDB's own.
+/// RocksDB's own transaction.
 type Inner<'db> = rocksdb::Transaction<'db, Engine>;
 
-/// What begins a database's transactions.
+/// Begins a database's transactions.
 pub(super) enum Transactions {
     Optimistic(ffi::Optimism),
     Locking(ffi::Locks),
 }
 
 impl Transactions {
-    /// Of an engine with these column families, as far as they are there, and no others.
+    /// For an engine with these column families and no others; those that do not exist are skipped.
     pub(super) fn on<'n>(
         engine: &Arc<Engine>,
         isolation: &Isolation,
-        families: impl Iterator<Item = &'n str>,
+        cfs: impl Iterator<Item = &'n str>,
     ) -> Result<Self, Error> {
         Ok(match isolation {
             Isolation::Optimistic => Self::Optimistic(ffi::Optimism::on(engine)),
             Isolation::Locks(options) => {
-                let families = families.filter_map(|name| engine.cf_handle(name));
-                Self::Locking(ffi::Locks::on(engine, options, families)?)
+                let cfs = cfs.filter_map(|name| engine.cf_handle(name));
+                Self::Locking(ffi::Locks::on(engine, options, cfs)?)
             }
         })
     }
@@ -61,12 +64,12 @@ impl Transactions {
 #[derive(Clone, Copy, Default)]
 #[non_exhaustive]
 pub enum TransactionSettings<'o> {
-    /// The defaults of whichever kind that is.
+    /// The defaults of that kind.
     #[default]
     Default,
-    /// Of an optimistic transaction.
+    /// For an optimistic transaction.
     Optimistic(&'o OptimisticTransactionOptions),
-    /// Of one with locks.
+    /// For a transaction with locks.
     Locking(&'o TransactionOptions),
 }
 
@@ -82,25 +85,26 @@ impl<'o> From<&'o TransactionOptions> for TransactionSettings<'o> {
     }
 }
 
-/// A transaction of a [`SieveDb`]: what it writes is in the database as a whole once it is committed, or
-/// not at all; dropped, it leaves nothing behind.
+/// A transaction of a [`SieveDb`]. A commit writes all its writes atomically; dropping it discards
+/// them.
 ///
-/// It takes the place of [`rocksdb::Transaction`], and its methods have the same names and arguments. Reads
-/// ask the filters for what the transaction did not write itself, and so do its
-/// [snapshot](Transaction::snapshot)'s.
+/// It replaces [`rocksdb::Transaction`], and its methods have the same names and arguments. Its
+/// reads check the filters for keys that the transaction did not write itself, and so do those of
+/// its [snapshot](Transaction::snapshot).
 ///
-/// A commit, or a lock, finds what was put, merged or deleted key by key. It does not hear of ranges that
-/// were deleted, nor of files that were ingested or removed.
+/// A commit, or a lock, finds conflicts with single keys that were put, merged or deleted. It does
+/// not find deleted ranges, nor files that were ingested or removed.
 ///
-/// With [locks](crate::SieveOptions::locking_transactions) each write, and each read for update, waits for its
-/// key. Where it waited too long, it ends with an error of the kind `TimedOut`: so do two that wait for one
-/// another, unless one was told to look for that (`TransactionOptions::set_deadlock_detect`), whose error is of the
-/// kind `Busy`. So is that of a transaction with `set_snapshot`, where somebody wrote the key since. What it did
-/// before stands.
+/// With [locks](crate::SieveOptions::locking_transactions) each write and each read for update
+/// waits for its key. A wait that takes too long ends with an error of the kind `TimedOut`. So does
+/// a deadlock, unless deadlock detection is on (`TransactionOptions::set_deadlock_detect`); then
+/// the error is of the kind `Busy`. A transaction with `set_snapshot` also gets `Busy` if the key
+/// was written since the snapshot. The transaction's earlier operations stay valid.
 ///
-/// There are no transactions in two phases: RocksDB 11.8.1 forgets the name of one that was prepared and
-/// dropped, and commits at the next open what was written under that name first. Nor is there
-/// `rebuild_from_writebatch`, which looks families up beside the writers, whose keys may then land in the wrong one.
+/// There is no two-phase commit. RocksDB 11.8.1 forgets the name of a transaction that was prepared
+/// and dropped, and at the next open it commits what was first written under that name. Nor is
+/// there `rebuild_from_writebatch`, which looks up column families beside the writers; keys may
+/// then end up in the wrong one.
 ///
 /// ```no_run
 /// # use lsm_sieve::{SieveDb, SieveOptions};
@@ -110,7 +114,7 @@ impl<'o> From<&'o TransactionOptions> for TransactionSettings<'o> {
 /// if transaction.get_for_update(b"ada", true)?.is_none() {
 ///     transaction.put(b"ada", b"1815")?;
 /// }
-/// transaction.commit()?; // `Busy` where somebody else made her meanwhile
+/// transaction.commit()?; // `Busy` if somebody else wrote the key meanwhile
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Transaction<'db> {
@@ -119,21 +123,22 @@ pub struct Transaction<'db> {
 }
 
 impl SieveDb {
-    /// Begins a transaction, as `OptimisticTransactionDB` and `TransactionDB` of `rocksdb` do.
+    /// Begins a transaction, like `transaction` of `rocksdb`'s `OptimisticTransactionDB` and
+    /// `TransactionDB`.
     ///
     /// # Panics
-    /// When the database was opened without
+    /// If the database was opened without
     /// [`SieveOptions::transactions`](crate::SieveOptions::transactions) or
     /// [`SieveOptions::locking_transactions`](crate::SieveOptions::locking_transactions).
     pub fn transaction(&self) -> Transaction<'_> {
         self.transaction_opt(&WriteOptions::default(), TransactionSettings::Default)
     }
 
-    /// [`SieveDb::transaction`] with options for its commit, and its own: `OptimisticTransactionOptions`, or
-    /// `TransactionOptions` of one with locks.
+    /// [`SieveDb::transaction`] with options for its commit and for the transaction itself:
+    /// `OptimisticTransactionOptions`, or `TransactionOptions` with locks.
     ///
     /// # Panics
-    /// As [`SieveDb::transaction`], and where the options are of the other kind.
+    /// Like [`SieveDb::transaction`], and if the options are of the other kind.
     pub fn transaction_opt<'o>(
         &self,
         writing: &WriteOptions,
@@ -160,7 +165,7 @@ impl SieveDb {
         Transaction { engine, db: self }
     }
 
-    /// To be called after the engine may have made a family.
+    /// Call after the engine may have created a column family.
     pub(super) fn extend_locks(&self) {
         if let Some(locks) = self.locks() {
             locks.extend();
@@ -176,40 +181,42 @@ impl SieveDb {
 }
 
 impl<'db> Transaction<'db> {
-    /// Writes what the transaction wrote, as a whole.
+    /// Commits the transaction atomically.
     ///
     /// # Errors
-    /// Of the kind `Busy`, where somebody else wrote a key that an optimistic one wrote or read for update; of the
-    /// kind `TryAgain`, where that cannot be known any more; of the kind `Expired`, where one with locks was told
-    /// to last no longer: nothing is written then. Or what RocksDB says, as of any write.
+    /// Nothing is written if the error is of one of these kinds. `Busy`: somebody else wrote a key
+    /// that this optimistic transaction wrote or read for update. `TryAgain`: the memtables no
+    /// longer tell whether one did. `Expired`: this transaction with locks has outlived its
+    /// expiration. Otherwise returns RocksDB's error, as for any write.
     pub fn commit(self) -> Result<(), Error> {
         self.db.refuse_if_reader()?;
         self.engine.commit()
     }
 
-    /// Forgets what the transaction wrote and watches, save for its snapshot.
+    /// Discards what the transaction wrote and watches. Its snapshot stays.
     ///
     /// # Errors
-    /// What RocksDB says.
+    /// Returns RocksDB's error.
     pub fn rollback(&self) -> Result<(), Error> {
         self.engine.rollback()
     }
 
-    /// Marks what the transaction has written so far; marks may be many.
+    /// Sets a savepoint after what the transaction has written so far. Savepoints nest.
     pub fn set_savepoint(&self) {
         self.engine.set_savepoint();
     }
 
-    /// Forgets what was written since the last [`Transaction::set_savepoint`], and that mark.
+    /// Discards what was written since the last [`Transaction::set_savepoint`], and that savepoint.
     ///
     /// # Errors
-    /// Of the kind `NotFound`, without a mark.
+    /// Of the kind `NotFound`, if there is no savepoint.
     pub fn rollback_to_savepoint(&self) -> Result<(), Error> {
         self.engine.rollback_to_savepoint()
     }
 
-    /// The moment from which conflicts are counted, if the transaction was
-    /// [begun](SieveDb::transaction_opt) with `set_snapshot`; otherwise now, whenever it is read.
+    /// The snapshot from which conflicts are counted, if the transaction was
+    /// [begun](SieveDb::transaction_opt) with `set_snapshot`. Otherwise each read sees the latest
+    /// state.
     pub fn snapshot(&self) -> SnapshotWithThreadMode<'_, Self> {
         SnapshotWithThreadMode::new(self)
     }
@@ -222,7 +229,7 @@ impl<'db> Transaction<'db> {
     /// Sets the value of a key in the default column family.
     ///
     /// # Errors
-    /// What RocksDB says.
+    /// Returns RocksDB's error.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<(), Error> {
         self.engine.put(key, value)
     }
@@ -230,7 +237,7 @@ impl<'db> Transaction<'db> {
     /// [`Transaction::put`] in a column family.
     ///
     /// # Errors
-    /// What RocksDB says.
+    /// Returns RocksDB's error.
     pub fn put_cf(
         &self,
         cf: &impl AsColumnFamilyRef,
@@ -243,7 +250,7 @@ impl<'db> Transaction<'db> {
     /// Adds a merge operand to a key in the default column family.
     ///
     /// # Errors
-    /// What RocksDB says.
+    /// Returns RocksDB's error.
     pub fn merge(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<(), Error> {
         self.engine.merge(key, value)
     }
@@ -251,7 +258,7 @@ impl<'db> Transaction<'db> {
     /// [`Transaction::merge`] in a column family.
     ///
     /// # Errors
-    /// What RocksDB says.
+    /// Returns RocksDB's error.
     pub fn merge_cf(
         &self,
         cf: &impl AsColumnFamilyRef,
@@ -264,7 +271,7 @@ impl<'db> Transaction<'db> {
     /// Removes a key from the default column family.
     ///
     /// # Errors
-    /// What RocksDB says.
+    /// Returns RocksDB's error.
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<(), Error> {
         self.engine.delete(key)
     }
@@ -272,7 +279,7 @@ impl<'db> Transaction<'db> {
     /// [`Transaction::delete`] in a column family.
     ///
     /// # Errors
-    /// What RocksDB says.
+    /// Returns RocksDB's error.
     pub fn delete_cf(
         &self,
         cf: &impl AsColumnFamilyRef,

@@ -1,4 +1,5 @@
-//! Writes: the engine's own, which the hooks see; beside transactions with locks, they lock their keys first.
+//! Writes: the engine's own, which the hooks see. If the database has transactions with locks, a
+//! write locks its keys first.
 
 use std::path::Path;
 
@@ -15,7 +16,7 @@ impl SieveDb {
     /// Sets the value of a key in the default column family.
     ///
     /// # Errors
-    /// What RocksDB says.
+    /// Returns RocksDB's error.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<(), Error> {
         self.put_opt(key, value, &WriteOptions::default())
     }
@@ -23,7 +24,7 @@ impl SieveDb {
     /// [`SieveDb::put`] with write options.
     ///
     /// # Errors
-    /// What RocksDB says.
+    /// Returns RocksDB's error.
     pub fn put_opt(
         &self,
         key: impl AsRef<[u8]>,
@@ -39,7 +40,7 @@ impl SieveDb {
     /// Sets the value of a key in a column family.
     ///
     /// # Errors
-    /// What RocksDB says.
+    /// Returns RocksDB's error.
     pub fn put_cf(
         &self,
         cf: &impl AsColumnFamilyRef,
@@ -52,7 +53,7 @@ impl SieveDb {
     /// [`SieveDb::put_cf`] with write options.
     ///
     /// # Errors
-    /// What RocksDB says.
+    /// Returns RocksDB's error.
     pub fn put_cf_opt(
         &self,
         cf: &impl AsColumnFamilyRef,
@@ -69,7 +70,7 @@ impl SieveDb {
     /// Adds a merge operand to a key in the default column family.
     ///
     /// # Errors
-    /// What RocksDB says.
+    /// Returns RocksDB's error.
     pub fn merge(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<(), Error> {
         self.merge_opt(key, value, &WriteOptions::default())
     }
@@ -77,7 +78,7 @@ impl SieveDb {
     /// [`SieveDb::merge`] with write options.
     ///
     /// # Errors
-    /// What RocksDB says.
+    /// Returns RocksDB's error.
     pub fn merge_opt(
         &self,
         key: impl AsRef<[u8]>,
@@ -93,7 +94,7 @@ impl SieveDb {
     /// Adds a merge operand to a key in a column family.
     ///
     /// # Errors
-    /// What RocksDB says.
+    /// Returns RocksDB's error.
     pub fn merge_cf(
         &self,
         cf: &impl AsColumnFamilyRef,
@@ -106,7 +107,7 @@ impl SieveDb {
     /// [`SieveDb::merge_cf`] with write options.
     ///
     /// # Errors
-    /// What RocksDB says.
+    /// Returns RocksDB's error.
     pub fn merge_cf_opt(
         &self,
         cf: &impl AsColumnFamilyRef,
@@ -123,7 +124,7 @@ impl SieveDb {
     /// Removes a key from the default column family.
     ///
     /// # Errors
-    /// What RocksDB says.
+    /// Returns RocksDB's error.
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<(), Error> {
         self.delete_opt(key, &WriteOptions::default())
     }
@@ -131,7 +132,7 @@ impl SieveDb {
     /// [`SieveDb::delete`] with write options.
     ///
     /// # Errors
-    /// What RocksDB says.
+    /// Returns RocksDB's error.
     pub fn delete_opt(&self, key: impl AsRef<[u8]>, options: &WriteOptions) -> Result<(), Error> {
         match self.locks() {
             None => self.engine.delete_opt(key, options),
@@ -142,7 +143,7 @@ impl SieveDb {
     /// Removes a key from a column family.
     ///
     /// # Errors
-    /// What RocksDB says.
+    /// Returns RocksDB's error.
     pub fn delete_cf(
         &self,
         cf: &impl AsColumnFamilyRef,
@@ -154,7 +155,7 @@ impl SieveDb {
     /// [`SieveDb::delete_cf`] with write options.
     ///
     /// # Errors
-    /// What RocksDB says.
+    /// Returns RocksDB's error.
     pub fn delete_cf_opt(
         &self,
         cf: &impl AsColumnFamilyRef,
@@ -167,10 +168,10 @@ impl SieveDb {
         }
     }
 
-    /// Removes the keys of a column family from `from` up to, not including, `to`.
+    /// Removes the keys of a column family from `from`, inclusive, to `to`, exclusive.
     ///
     /// # Errors
-    /// What RocksDB says.
+    /// Returns RocksDB's error.
     pub fn delete_range_cf<K: AsRef<[u8]>>(
         &self,
         cf: &impl AsColumnFamilyRef,
@@ -183,7 +184,7 @@ impl SieveDb {
     /// [`SieveDb::delete_range_cf`] with write options.
     ///
     /// # Errors
-    /// What RocksDB says.
+    /// Returns RocksDB's error.
     pub fn delete_range_cf_opt<K: AsRef<[u8]>>(
         &self,
         cf: &impl AsColumnFamilyRef,
@@ -194,10 +195,11 @@ impl SieveDb {
         self.engine.delete_range_cf_opt(cf, from, to, options)
     }
 
-    /// Applies a batch of writes, all or none: a `WriteBatch`, or one of `rocksdb`'s transactional databases.
+    /// Applies a batch of writes atomically: a `WriteBatch`, or one of `rocksdb`'s transactional
+    /// databases.
     ///
     /// # Errors
-    /// What RocksDB says.
+    /// Returns RocksDB's error.
     pub fn write<const TRANSACTION: bool>(
         &self,
         batch: WriteBatchWithTransaction<TRANSACTION>,
@@ -208,7 +210,7 @@ impl SieveDb {
     /// [`SieveDb::write`] with write options.
     ///
     /// # Errors
-    /// What RocksDB says.
+    /// Returns RocksDB's error.
     pub fn write_opt<const TRANSACTION: bool>(
         &self,
         batch: WriteBatchWithTransaction<TRANSACTION>,
@@ -221,10 +223,10 @@ impl SieveDb {
         }
     }
 
-    /// Applies a batch of writes that a crash may take back.
+    /// Applies a batch of writes without the log: a crash may lose them.
     ///
     /// # Errors
-    /// What RocksDB says.
+    /// Returns RocksDB's error.
     pub fn write_without_wal<const TRANSACTION: bool>(
         &self,
         batch: WriteBatchWithTransaction<TRANSACTION>,
@@ -234,10 +236,10 @@ impl SieveDb {
         self.write_opt(batch, &options)
     }
 
-    /// Brings table files into the default column family.
+    /// Ingests SST files into the default column family.
     ///
     /// # Errors
-    /// What RocksDB says.
+    /// Returns RocksDB's error.
     pub fn ingest_external_file<P: AsRef<Path>>(&self, paths: Vec<P>) -> Result<(), Error> {
         self.ingest_external_file_opts(&IngestExternalFileOptions::default(), paths)
     }
@@ -245,22 +247,22 @@ impl SieveDb {
     /// [`SieveDb::ingest_external_file`] with options.
     ///
     /// # Errors
-    /// What RocksDB says.
+    /// Returns RocksDB's error.
     pub fn ingest_external_file_opts<P: AsRef<Path>>(
         &self,
         options: &IngestExternalFileOptions,
         paths: Vec<P>,
     ) -> Result<(), Error> {
-        // Their keys come past the memtables.
-        let arriving = self.columns.expect_foreign_keys(Some(ffi::DEFAULT_ID));
+        // Their keys bypass the memtables.
+        let arriving = self.cf_filters.begin_external_writes(Some(ffi::DEFAULT_ID));
         let _arriving = (!planted!(IngestionAnnouncedBriefly)).then_some(arriving);
         self.engine.ingest_external_file_opts(options, paths)
     }
 
-    /// Brings table files into a column family.
+    /// Ingests SST files into a column family.
     ///
     /// # Errors
-    /// What RocksDB says.
+    /// Returns RocksDB's error.
     pub fn ingest_external_file_cf<P: AsRef<Path>>(
         &self,
         cf: &impl AsColumnFamilyRef,
@@ -272,21 +274,21 @@ impl SieveDb {
     /// [`SieveDb::ingest_external_file_cf`] with options.
     ///
     /// # Errors
-    /// What RocksDB says.
+    /// Returns RocksDB's error.
     pub fn ingest_external_file_cf_opts<P: AsRef<Path>>(
         &self,
         cf: &impl AsColumnFamilyRef,
         options: &IngestExternalFileOptions,
         paths: Vec<P>,
     ) -> Result<(), Error> {
-        let arriving = || self.columns.expect_foreign_keys(Some(ffi::column_id(cf)));
+        let arriving = || self.cf_filters.begin_external_writes(Some(ffi::cf_id(cf)));
         let arriving = (!planted!(FamilyNotToldOfFiles)).then(arriving);
         let _arriving = arriving.filter(|_| !planted!(FamilyIngestionAnnouncedBriefly));
         self.engine.ingest_external_file_cf_opts(cf, options, paths)
     }
 }
 
-/// A batch of one write.
+/// A batch of a single write.
 fn one(write: impl FnOnce(&mut WriteBatch)) -> WriteBatch {
     let mut batch = WriteBatch::default();
     write(&mut batch);

@@ -1,8 +1,8 @@
-//! What RocksDB calls, on its own threads.
+//! The functions that RocksDB calls, on its own threads.
 //!
-//! Each function in [`HOOKS`] takes back a pointer that this file gave out (an `Arc` or a `Box` turned
-//! raw), calls one safe function, and lets no panic through: a panic makes the answer *maybe*, for
-//! that call and, where a key may have been missed, for the whole column family.
+//! Each function in [`HOOKS`] receives a pointer that this file handed out (an `Arc` or a `Box`
+//! turned raw) and calls one safe function. It lets no panic through. A panic makes the answer
+//! *maybe*: for that call, and for the whole column family if a key may have been missed.
 
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,10 +11,10 @@ use std::sync::Arc;
 
 use crate::hash::KeyHash;
 use crate::planted::planted;
-use crate::rocks::column::Column;
+use crate::rocks::cf_filter::CfFilter;
 use crate::rocks::listener::Listener;
-use crate::rocks::memtables::WriteTarget;
-use crate::rocks::table::TableBuild;
+use crate::rocks::memtables::FilterSet;
+use crate::rocks::table::SegmentFilterBuild;
 use crate::segment::{Segment, SegmentId};
 
 #[cfg(test)]
@@ -70,7 +70,7 @@ pub(crate) static HOOKS: Hooks = Hooks {
     keys_ingested,
 };
 
-/// What a hook comes to; `fallback` where it panics.
+/// Runs a hook; returns `fallback` if it panics.
 pub(super) fn guarded<R>(fallback: R, hook: impl FnOnce() -> R) -> R {
     let hook = || {
         #[cfg(test)]
@@ -100,45 +100,45 @@ unsafe fn shared<'a, T>(pointer: *mut c_void) -> &'a T {
 }
 
 /// # Safety
-/// `pointer` came out of `Arc::into_raw` for a `T`; the reference is given up here.
+/// `pointer` came out of `Arc::into_raw` for a `T`; the reference is released here.
 unsafe fn release<T>(pointer: *mut c_void) {
     // SAFETY: promised by the caller.
     let owned = unsafe { Arc::from_raw(pointer.cast::<T>().cast_const()) };
     guarded((), || drop(owned));
 }
 
-extern "C" fn column_release(column: *mut c_void) {
-    // SAFETY: the shim gives back the reference that `install` handed over.
-    unsafe { release::<Column>(column) }
+extern "C" fn column_release(cf_filter: *mut c_void) {
+    // SAFETY: the shim releases the reference that `install` handed over.
+    unsafe { release::<CfFilter>(cf_filter) }
 }
 
-extern "C" fn memtable_created(column: *mut c_void, family: u32) {
-    // SAFETY: the shim holds a reference on the column.
-    let column: &Column = unsafe { shared(column) };
-    guarded((), || column.memtable_created(family));
+extern "C" fn memtable_created(cf_filter: *mut c_void, cf: u32) {
+    // SAFETY: the shim holds a reference on `cf_filter`.
+    let cf_filter: &CfFilter = unsafe { shared(cf_filter) };
+    guarded((), || cf_filter.memtable_created(cf));
 }
 
-extern "C" fn memtable_bind(column: *mut c_void) -> *mut c_void {
-    // SAFETY: the shim holds a reference on the column.
-    let column: &Column = unsafe { shared(column) };
-    let target = guarded(None, || Some(column.memtables().bind()));
-    // Binding clones an `Arc` under a lock that no code panics under; if it fails nevertheless,
-    // the keys of this memtable would be lost to the filters, so the column gives up answering.
+extern "C" fn memtable_bind(cf_filter: *mut c_void) -> *mut c_void {
+    // SAFETY: the shim holds a reference on `cf_filter`.
+    let cf_filter: &CfFilter = unsafe { shared(cf_filter) };
+    let target = guarded(None, || Some(cf_filter.memtables().bind()));
+    // Binding clones an `Arc` under a lock under which no code panics. If it fails all the same,
+    // the filters would miss the keys of this memtable, so they are disabled.
     let target = target.unwrap_or_else(|| {
-        guarded((), || column.give_up());
-        column.memtables().current()
+        guarded((), || cf_filter.disable());
+        cf_filter.memtables().current()
     });
     Arc::into_raw(target).cast_mut().cast()
 }
 
 extern "C" fn memtable_prepare(target: *mut c_void, key: *const u8, size: usize) -> u64 {
     // SAFETY: the memtable holds a reference on its target until `memtable_release`.
-    let target: &WriteTarget = unsafe { shared(target) };
+    let target: &FilterSet = unsafe { shared(target) };
     // SAFETY: the memtable entry outlives this call.
     let key = unsafe { bytes(key, size) };
     let hash = guarded(None, || Some(target.prepare(key)));
     hash.unwrap_or_else(|| {
-        guarded((), || target.give_up());
+        guarded((), || target.disable());
         KeyHash::new(0)
     })
     .get()
@@ -146,78 +146,78 @@ extern "C" fn memtable_prepare(target: *mut c_void, key: *const u8, size: usize)
 
 extern "C" fn memtable_insert(target: *mut c_void, hash: u64) {
     // SAFETY: the memtable holds a reference on its target until `memtable_release`.
-    let target: &WriteTarget = unsafe { shared(target) };
+    let target: &FilterSet = unsafe { shared(target) };
     if !guarded(false, || {
         target.insert(KeyHash::new(hash));
         true
     }) {
-        guarded((), || target.give_up());
+        guarded((), || target.disable());
     }
 }
 
 extern "C" fn memtable_sealed(target: *mut c_void) {
     // SAFETY: the memtable holds a reference on its target until `memtable_release`.
-    let target: &WriteTarget = unsafe { shared(target) };
+    let target: &FilterSet = unsafe { shared(target) };
     guarded((), || target.seal());
 }
 
 extern "C" fn memtable_release(target: *mut c_void) {
-    // SAFETY: the memtable gives back the reference from `memtable_bind`.
-    let owned = unsafe { Arc::from_raw(target.cast::<WriteTarget>().cast_const()) };
+    // SAFETY: the memtable releases the reference from `memtable_bind`.
+    let owned = unsafe { Arc::from_raw(target.cast::<FilterSet>().cast_const()) };
     guarded((), || owned.release());
 }
 
-extern "C" fn table_begin(column: *mut c_void) -> *mut c_void {
-    // SAFETY: the shim holds a reference on the column.
-    let column: &Column = unsafe { shared(column) };
-    match guarded(None, || column.begin_table()) {
+extern "C" fn table_begin(cf_filter: *mut c_void) -> *mut c_void {
+    // SAFETY: the shim holds a reference on `cf_filter`.
+    let cf_filter: &CfFilter = unsafe { shared(cf_filter) };
+    match guarded(None, || cf_filter.begin_table()) {
         Some(table) => Box::into_raw(Box::new(table)).cast(),
         None => std::ptr::null_mut(),
     }
 }
 
 /// # Safety
-/// `table` came from `table_begin`, is not released yet, and nobody else uses it now.
-unsafe fn table_mut<'a>(table: *mut c_void) -> &'a mut TableBuild {
+/// `table` came from `table_begin`, is not released yet, and is used by no other thread now.
+unsafe fn table_mut<'a>(table: *mut c_void) -> &'a mut SegmentFilterBuild {
     debug_assert!(!table.is_null());
     // SAFETY: promised by the caller.
-    unsafe { &mut *table.cast::<TableBuild>() }
+    unsafe { &mut *table.cast::<SegmentFilterBuild>() }
 }
 
 extern "C" fn table_add(table: *mut c_void, key: *const u8, size: usize) {
-    // SAFETY: a table is built by one thread at a time.
+    // SAFETY: an SST is built by one thread at a time.
     let table = unsafe { table_mut(table) };
     // SAFETY: RocksDB's key outlives this call.
     let key = unsafe { bytes(key, size) };
-    // A key missed by a panic shows as a wrong count when the table is finished.
+    // A key missed by a panic shows as a wrong count when the SST is finished.
     guarded((), || table.add(key));
 }
 
 extern "C" fn table_id(table: *mut c_void, id: *mut [u8; 16]) {
-    // SAFETY: a table is built by one thread at a time.
+    // SAFETY: an SST is built by one thread at a time.
     let table = unsafe { table_mut(table) };
     // SAFETY: the shim passes 16 writable bytes.
     unsafe { id.write(*table.id().as_bytes()) };
 }
 
 extern "C" fn table_finish(table: *mut c_void, entries: u64) -> bool {
-    // SAFETY: a table is built by one thread at a time.
+    // SAFETY: an SST is built by one thread at a time.
     let table = unsafe { table_mut(table) };
     guarded(false, || table.finish(entries))
 }
 
 extern "C" fn table_release(table: *mut c_void) {
     // SAFETY: the last use of a pointer from `table_begin`.
-    let table = unsafe { Box::from_raw(table.cast::<TableBuild>()) };
+    let table = unsafe { Box::from_raw(table.cast::<SegmentFilterBuild>()) };
     guarded((), || drop(table));
 }
 
-extern "C" fn segment_open(column: *mut c_void, id: *const [u8; 16]) -> *mut c_void {
-    // SAFETY: the shim holds a reference on the column.
-    let column: &Column = unsafe { shared(column) };
+extern "C" fn segment_open(cf_filter: *mut c_void, id: *const [u8; 16]) -> *mut c_void {
+    // SAFETY: the shim holds a reference on `cf_filter`.
+    let cf_filter: &CfFilter = unsafe { shared(cf_filter) };
     // SAFETY: the shim passes 16 readable bytes.
     let id = SegmentId::from_bytes(unsafe { id.read_unaligned() });
-    match guarded(None, || Some(column.open_segment(id))) {
+    match guarded(None, || Some(cf_filter.open_segment(id))) {
         Some(segment) => Arc::into_raw(segment).cast_mut().cast(),
         None => std::ptr::null_mut(),
     }
@@ -255,19 +255,19 @@ extern "C" fn segment_may_contain_many(
         segment.may_contain_many(keys, &mut *answers);
         true
     };
-    // What a panic has left behind is no answer.
+    // Answers that a panic left behind are discarded.
     if !guarded(false, answered) && !planted!(HalfAnswersKept) {
         answers.fill(true);
     }
 }
 
 extern "C" fn segment_release(segment: *mut c_void) {
-    // SAFETY: the reader gives back the reference from `segment_open`.
+    // SAFETY: the reader releases the reference from `segment_open`.
     unsafe { release::<Segment>(segment) }
 }
 
 extern "C" fn listener_release(listener: *mut c_void) {
-    // SAFETY: the shim gives back what `listen` handed over.
+    // SAFETY: the shim releases what `lsm_sieve_listen` took over.
     unsafe { release::<Listener>(listener) }
 }
 
@@ -277,12 +277,12 @@ extern "C" fn engine_changed(listener: *mut c_void) {
     guarded((), || listener.engine_changed());
 }
 
-extern "C" fn keys_ingested(listener: *mut c_void, family: *const u8, size: usize) {
+extern "C" fn keys_ingested(listener: *mut c_void, cf: *const u8, size: usize) {
     // SAFETY: the shim holds the listener until `listener_release`.
     let listener: &Listener = unsafe { shared(listener) };
-    // SAFETY: RocksDB's name of the family outlives this call.
-    let family = unsafe { bytes(family, size) };
-    guarded((), || listener.keys_ingested(family));
+    // SAFETY: RocksDB's name of the column family outlives this call.
+    let cf = unsafe { bytes(cf, size) };
+    guarded((), || listener.keys_ingested(cf));
 }
 
 #[cfg(test)]
@@ -307,7 +307,7 @@ mod tests {
     thread_local! {
         /// How many hooks of this thread run before one panics.
         static DUE_AFTER: Cell<Option<u32>> = const { Cell::new(None) };
-        /// Where the next hook of this thread waits for those of others.
+        /// A barrier at which the next hook of this thread waits for those of others.
         static MEETING: Cell<Option<&'static Barrier>> = const { Cell::new(None) };
     }
 
@@ -320,7 +320,8 @@ mod tests {
         assert_ne!(due, Some(0), "a hook that fails, for a test");
     }
 
-    /// Lets the hook after so many panic while `work` runs; whether one did.
+    /// Makes the hook panic that runs after `after` others, while `work` runs; returns whether one
+    /// did.
     fn with_a_panic<R>(after: u32, work: impl FnOnce() -> R) -> (R, bool) {
         DUE_AFTER.set(Some(after));
         let result = work();
@@ -334,10 +335,10 @@ mod tests {
     }
 
     fn open(path: &std::path::Path) -> SieveDb {
-        // An audit would find out what a hook has left.
+        // An audit would find the effects of a hook.
         let unaudited = SieveOptions::default().audit(0);
         let db = SieveDb::open(&options(), &unaudited, path).unwrap();
-        assert!(db.wait_until_covered(PATIENCE));
+        assert!(db.wait_until_complete(PATIENCE));
         db
     }
 
@@ -347,30 +348,30 @@ mod tests {
         for after in 0..8 {
             let home = tempfile::tempdir().unwrap();
             let db = open(home.path());
-            assert!(db.answer("absent").is_absent());
+            assert!(db.filter_answer("absent").is_absent());
             let (written, panicked) = with_a_panic(after, || db.put("first", "value"));
             written.unwrap();
             db.put("second", "value").unwrap();
             if panicked {
                 panics += 1;
-                assert!(!db.answer("absent").is_absent(), "hook {after}");
+                assert!(!db.filter_answer("absent").is_absent(), "hook {after}");
                 db.flush().unwrap();
-                assert!(!db.wait_until_covered(Duration::from_millis(50)));
-                assert!(!db.answer("absent").is_absent(), "hook {after}");
+                assert!(!db.wait_until_complete(Duration::from_millis(50)));
+                assert!(!db.filter_answer("absent").is_absent(), "hook {after}");
             }
             assert_eq!(db.get("first").unwrap().unwrap(), b"value");
             assert_eq!(db.get("second").unwrap().unwrap(), b"value");
             drop(db);
             let again = open(home.path());
-            assert!(again.answer("absent").is_absent(), "made anew");
+            assert!(again.filter_answer("absent").is_absent(), "made anew");
             assert!(again.get("first").unwrap().is_some());
             assert!(again.verify(true).unwrap().lost.is_empty());
         }
         assert!(panics >= 3, "bind, prepare and insert: {panics}");
     }
 
-    /// RocksDB marks a memtable immutable before it has made the log of the next one, and where that
-    /// fails goes on with the same.
+    /// RocksDB marks a memtable immutable before it has created the log of the next one. If that
+    /// fails it continues with the same memtable.
     #[test]
     fn a_memtable_is_followed_until_its_keys_are_in_a_table() {
         let home = tempfile::tempdir().unwrap();
@@ -379,8 +380,8 @@ mod tests {
         options.set_max_write_buffer_number(6);
         options.set_min_write_buffer_number_to_merge(4);
         let db = SieveDb::open(&options, &SieveOptions::default(), home.path()).unwrap();
-        assert!(db.wait_until_covered(PATIENCE));
-        let column = db.shared_columns().all().remove(0);
+        assert!(db.wait_until_complete(PATIENCE));
+        let cf_filter = db.shared_cf_filters().all().remove(0);
         let immutable = || {
             let number = db.property_int_value("rocksdb.num-immutable-mem-table");
             number.unwrap().unwrap()
@@ -391,12 +392,12 @@ mod tests {
                 break;
             }
         }
-        assert_eq!(column.memtables().open(), 3, "one active, two immutable");
+        assert_eq!(cf_filter.memtables().open(), 3, "one active, two immutable");
         db.flush().unwrap();
-        assert_eq!(column.memtables().open(), 0);
+        assert_eq!(cf_filter.memtables().open(), 0);
     }
 
-    /// RocksDB lets writers into a new memtable side by side, and each finds that nothing is bound.
+    /// RocksDB lets writers into a new memtable concurrently, and each finds that nothing is bound.
     #[test]
     fn a_memtable_that_two_writers_bind_at_once_is_followed_once() {
         static BOTH: Barrier = Barrier::new(2);
@@ -404,7 +405,7 @@ mod tests {
         let mut options = options();
         options.set_unordered_write(true);
         let db = SieveDb::open(&options, &SieveOptions::default(), home.path()).unwrap();
-        let column = db.shared_columns().all().remove(0);
+        let cf_filter = db.shared_cf_filters().all().remove(0);
         let put = |key: &str| {
             MEETING.set(Some(&BOTH));
             db.put(key, "value").unwrap();
@@ -413,9 +414,9 @@ mod tests {
             scope.spawn(|| put("one"));
             scope.spawn(|| put("two"));
         });
-        assert_eq!(column.memtables().open(), 1);
+        assert_eq!(cf_filter.memtables().open(), 1);
         db.flush().unwrap();
-        assert_eq!(column.memtables().open(), 0);
+        assert_eq!(cf_filter.memtables().open(), 0);
     }
 
     #[test]
@@ -434,7 +435,8 @@ mod tests {
         assert!(panicked && found.into_iter().all(|value| value.unwrap().is_some()));
     }
 
-    /// The filter without keys has denied a batch of them when it meets one that cannot be read.
+    /// The filter without keys has denied part of a batch when it reaches a key that cannot be
+    /// read.
     #[test]
     #[cfg_attr(not(debug_assertions), ignore = "needs debug assertions")]
     fn of_a_filter_that_panics_half_way_no_answer_is_kept() {
@@ -463,14 +465,18 @@ mod tests {
     #[test]
     fn a_table_that_missed_a_key_by_a_panic_gets_no_filter() {
         let home = tempfile::tempdir().unwrap();
-        // Frozen, since upkeep would soon drop the filter of a table that the engine does not know.
-        let frozen = SieveOptions::default().frozen(true);
-        let db = SieveDb::open(&options(), &frozen, home.path()).unwrap();
-        let column = db.shared_columns().all().remove(0);
+        // Read-only, since maintenance would soon drop the filter of an SST that the engine does
+        // not know.
+        let read_only_filters = SieveOptions::default().read_only_filters(true);
+        let db = SieveDb::open(&options(), &read_only_filters, home.path()).unwrap();
+        let cf_filter = db.shared_cf_filters().all().remove(0);
         let build = || {
             let id = SegmentId::random().unwrap();
-            let builder = SegmentBuilder::new(id, column.hasher(), crate::Rate::ONE_PERCENT);
-            let table = Box::into_raw(Box::new(TableBuild::new(Arc::clone(&column), builder)));
+            let builder = SegmentBuilder::new(id, cf_filter.hasher(), crate::Rate::ONE_PERCENT);
+            let table = Box::into_raw(Box::new(SegmentFilterBuild::new(
+                Arc::clone(&cf_filter),
+                builder,
+            )));
             (id, table.cast::<c_void>())
         };
         let fill = |table| {

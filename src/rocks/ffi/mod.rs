@@ -1,12 +1,12 @@
 //! The C++ boundary: the only unsafe code of the plugin, and nothing else.
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
 //! | `mod` | calls into RocksDB that need the shim |
-//! | `latest` | the options that a database was opened with last |
-//! | `tables` | live tables, and the raw keys of one |
+//! | `latest` | the options that a database was last opened with |
+//! | `tables` | the live SSTs, and the raw keys of one |
 //! | `transactions` | transactions on an engine that was opened without |
-//! | `hooks` | what RocksDB calls |
+//! | `hooks` | the functions that RocksDB calls |
 
 #![expect(
     unsafe_code,
@@ -34,11 +34,11 @@ pub(crate) use self::latest::latest_options;
 pub(crate) use self::tables::{LiveTable, live_tables, raw_keys, tables_of_readers};
 pub(crate) use self::transactions::{Locks, Optimism, error_of, has_written, plain_batch, watch};
 use super::Engine;
-use super::column::Column;
+use super::cf_filter::CfFilter;
 use super::listener::Listener;
 use crate::planted::Fault;
 
-/// Faults that are planted in the shim, which looks at the environment itself.
+/// Fault points in the shim, which reads the environment itself.
 const _: &[Fault] = &[
     Fault::PrefixHintUnseen,
     Fault::BatchHintUnseen,
@@ -71,7 +71,7 @@ unsafe extern "C" {
     fn lsm_sieve_publishes_first(options: *const sys::rocksdb_options_t) -> bool;
     fn lsm_sieve_install(
         options: *mut sys::rocksdb_options_t,
-        front: *mut c_void,
+        cf_filter: *mut c_void,
         hooks: *const Hooks,
     ) -> bool;
     fn lsm_sieve_listen(
@@ -79,9 +79,11 @@ unsafe extern "C" {
         listener: *mut c_void,
         hooks: *const Hooks,
     );
-    fn lsm_sieve_flush_would_wait(column: *mut sys::rocksdb_column_family_handle_t) -> bool;
-    fn lsm_sieve_forget_freed_families(column: *mut sys::rocksdb_column_family_handle_t) -> usize;
-    fn lsm_sieve_flush(column: *mut sys::rocksdb_column_family_handle_t) -> *mut c_char;
+    fn lsm_sieve_flush_would_wait(cf_filter: *mut sys::rocksdb_column_family_handle_t) -> bool;
+    fn lsm_sieve_forget_freed_families(
+        cf_filter: *mut sys::rocksdb_column_family_handle_t,
+    ) -> usize;
+    fn lsm_sieve_flush(cf_filter: *mut sys::rocksdb_column_family_handle_t) -> *mut c_char;
     fn lsm_sieve_free(text: *mut c_char);
 }
 
@@ -95,7 +97,7 @@ pub(crate) fn layout_matches() -> bool {
     are_read_as(&options, buffer, levels, jobs)
 }
 
-/// Whether the shim reads these values where the C API has put them.
+/// Whether the shim reads these values where the C API has written them.
 fn are_read_as(options: &Options, buffer: usize, levels: c_int, jobs: c_int) -> bool {
     // SAFETY: `options` lives through the call.
     let raw = unsafe { options.as_raw_ptr() };
@@ -106,7 +108,7 @@ fn are_read_as(options: &Options, buffer: usize, levels: c_int, jobs: c_int) -> 
 /// RocksDB's id of the default column family.
 pub(crate) const DEFAULT_ID: u32 = 0;
 
-/// Why these options cannot be fronted, if they cannot.
+/// Why these options are not supported; `None` if they are.
 pub(crate) fn refusal(options: &Options) -> Option<String> {
     // SAFETY: `options` lives through the call.
     let raw = unsafe { options.as_raw_ptr() };
@@ -114,7 +116,7 @@ pub(crate) fn refusal(options: &Options) -> Option<String> {
     take_text(unsafe { lsm_sieve_refusal(raw) })
 }
 
-/// Why there can be no transactions with these options, if there can be none.
+/// Why transactions are not supported with these options; `None` if they are.
 pub(crate) fn transactions_refusal(options: &Options) -> Option<String> {
     // SAFETY: `options` lives through the call.
     let raw = unsafe { options.as_raw_ptr() };
@@ -122,7 +124,8 @@ pub(crate) fn transactions_refusal(options: &Options) -> Option<String> {
     take_text(unsafe { lsm_sieve_transactions_refusal(raw) })
 }
 
-/// Whether these options let a filter of the user's drop or change entries in a compaction, or tables age out.
+/// Whether a compaction may drop or change entries by a compaction filter, or whole SSTs may
+/// expire.
 pub(crate) fn drops_entries(options: &Options) -> bool {
     // SAFETY: `options` lives through the call.
     let raw = unsafe { options.as_raw_ptr() };
@@ -130,7 +133,7 @@ pub(crate) fn drops_entries(options: &Options) -> bool {
     unsafe { lsm_sieve_drops_entries(raw) }
 }
 
-/// Whether these options of a database let a write be seen before its memtable has taken it.
+/// Whether these database options make a write visible before its memtable has taken it.
 pub(crate) fn publishes_first(options: &Options) -> bool {
     // SAFETY: `options` lives through the call.
     let raw = unsafe { options.as_raw_ptr() };
@@ -138,8 +141,8 @@ pub(crate) fn publishes_first(options: &Options) -> bool {
     unsafe { lsm_sieve_publishes_first(raw) }
 }
 
-/// Has a column family keep flushed memtables for commits to look for conflicts in, as many as it may have
-/// memtables, unless the options say how much it keeps.
+/// Makes a column family keep flushed memtables, in which commits check for conflicts: as many as
+/// it may have memtables, unless the options say how much it keeps.
 pub(crate) fn keep_history(options: &mut Options) {
     // SAFETY: `options` lives through the call.
     let raw = unsafe { options.as_raw_ptr() };
@@ -149,69 +152,74 @@ pub(crate) fn keep_history(options: &mut Options) {
     }
 }
 
-/// Has a database take up what was committed in two phases, and keep what was only prepared.
+/// Makes a database accept what was committed in two phases, and keep what was only prepared.
 pub(crate) fn allow_two_phases(options: &mut Options) {
     // SAFETY: `options` lives through the call.
     let raw = unsafe { options.as_raw_ptr() };
-    // SAFETY: the options are live, and nobody else's.
+    // SAFETY: the options are live, and exclusively ours.
     unsafe { sys::rocksdb_options_set_allow_2pc(raw, 1) };
 }
 
-/// Installs memtable capture, table capture and filter policy for one column family.
-/// Returns whether RocksDB will consult the segment filters itself.
-pub(crate) fn install(options: &mut Options, column: Arc<Column>, hooks: &'static Hooks) -> bool {
+/// Installs memtable capture, SST capture and filter policy for one column family. Returns whether
+/// RocksDB will probe the segment filters itself.
+pub(crate) fn install(
+    options: &mut Options,
+    cf_filter: Arc<CfFilter>,
+    hooks: &'static Hooks,
+) -> bool {
     // SAFETY: `options` lives through the call.
     let raw = unsafe { options.as_raw_ptr() };
-    let front = Arc::into_raw(column).cast_mut().cast();
-    // SAFETY: `raw` points to live options that nobody else holds (`&mut`); the reference on the
-    // column goes over to the shim, which gives it back through `column_release`.
-    unsafe { lsm_sieve_install(raw, front, hooks) }
+    let cf_filter = Arc::into_raw(cf_filter).cast_mut().cast();
+    // SAFETY: `raw` points to live options that nothing else holds (`&mut`). The reference on
+    // `cf_filter` moves to the shim, which releases it through `column_release`.
+    unsafe { lsm_sieve_install(raw, cf_filter, hooks) }
 }
 
-/// Has a listener hear of the events of the database that is opened with these options.
-pub(crate) fn listen(options: &mut Options, listener: Listener) {
+/// Makes a listener receive the events of the database that is opened with these options.
+pub(crate) fn wait_for_requests(options: &mut Options, listener: Listener) {
     // SAFETY: `options` lives through the call.
     let raw = unsafe { options.as_raw_ptr() };
     let listener = Arc::into_raw(Arc::new(listener)).cast_mut().cast();
-    // SAFETY: as in `install`; the shim gives the listener back through `listener_release`.
+    // SAFETY: as in `install`; the shim releases it through `listener_release`.
     unsafe { lsm_sieve_listen(raw, listener, &raw const HOOKS) }
 }
 
-/// Whether a flush would wait for compactions, so as to slow no writer.
-pub(crate) fn flush_would_wait(column: &impl AsColumnFamilyRef) -> bool {
+/// Whether a flush would wait for compactions in order to slow no writer.
+pub(crate) fn flush_would_wait(cf_filter: &impl AsColumnFamilyRef) -> bool {
     // SAFETY: the handle is live while borrowed, and so is its engine.
-    unsafe { lsm_sieve_flush_would_wait(column.inner()) }
+    unsafe { lsm_sieve_flush_would_wait(cf_filter.inner()) }
 }
 
-/// Writes a column family's memtables to a table, even if that slows writers, and waits for it where
-/// one memtable makes a flush; never for a compaction.
-pub(crate) fn flush(column: &impl AsColumnFamilyRef) -> Result<(), String> {
+/// Flushes a column family's memtables to an SST, even if that slows writers. Waits for the flush
+/// if one memtable suffices for a flush, but never for a compaction.
+pub(crate) fn flush(cf_filter: &impl AsColumnFamilyRef) -> Result<(), String> {
     // SAFETY: the handle is live while borrowed, and so is its engine.
-    let error = unsafe { lsm_sieve_flush(column.inner()) };
+    let error = unsafe { lsm_sieve_flush(cf_filter.inner()) };
     take_text(error).map_or(Ok(()), Err)
 }
 
-/// Has a secondary that was just opened forget families which RocksDB freed while it opened, and would look
-/// at when it catches up; returns how many.
+/// Makes a secondary that was just opened forget the column families that RocksDB freed during the
+/// open; its catch-up would read them. Returns how many.
 pub(crate) fn forget_freed_families(secondary: &Engine) -> usize {
-    let column = secondary.cf_handle(DEFAULT_COLUMN_FAMILY_NAME);
-    // SAFETY: the handle is live while borrowed, and so is its engine, which was opened as a secondary.
-    column.map_or(0, |column| unsafe {
-        lsm_sieve_forget_freed_families(column.inner())
+    let cf_filter = secondary.cf_handle(DEFAULT_COLUMN_FAMILY_NAME);
+    // SAFETY: the handle is live while borrowed, and so is its engine, which was opened as a
+    // secondary.
+    cf_filter.map_or(0, |cf_filter| unsafe {
+        lsm_sieve_forget_freed_families(cf_filter.inner())
     })
 }
 
 /// The id of a column family, the same for all its handles.
-pub(crate) fn column_id(column: &impl AsColumnFamilyRef) -> u32 {
+pub(crate) fn cf_id(cf_filter: &impl AsColumnFamilyRef) -> u32 {
     // SAFETY: the handle is live while borrowed.
-    unsafe { sys::rocksdb_column_family_handle_get_id(column.inner()) }
+    unsafe { sys::rocksdb_column_family_handle_get_id(cf_filter.inner()) }
 }
 
 /// A column family's handle that keeps its engine open, so that it need not be looked up again.
 ///
-/// It outlives the family's removal: what the family held stays readable through it.
+/// It outlives the column family's removal: the column family's data stays readable through it.
 pub(crate) struct Handle {
-    /// Before `engine`: a handle must be gone when its engine closes.
+    /// Declared before `engine`: a handle must be dropped before its engine closes.
     bound: Arc<BoundColumnFamily<'static>>,
     engine: Arc<Engine>,
 }
@@ -221,7 +229,7 @@ impl Handle {
     pub(crate) fn new(engine: &Arc<Engine>, name: &str) -> Option<Self> {
         let bound: Arc<BoundColumnFamily<'_>> = engine.cf_handle(name)?;
         // SAFETY: only the lifetime changes. It stands for the engine, which this struct keeps
-        // open until after `bound` is dropped; and `bound` is never lent out.
+        // open until after `bound` is dropped; and `bound` is never handed out.
         let bound = unsafe {
             mem::transmute::<Arc<BoundColumnFamily<'_>>, Arc<BoundColumnFamily<'static>>>(bound)
         };
@@ -284,7 +292,7 @@ mod tests {
         assert_eq!(transactions_refusal(&options), None);
         // SAFETY: `options` lives through the call.
         let raw = unsafe { options.as_raw_ptr() };
-        // SAFETY: `raw` points to live options that nobody else uses.
+        // SAFETY: `raw` points to live options that nothing else uses.
         unsafe { sys::rocksdb_options_set_enable_blob_direct_write(raw, 1) };
         let reason = transactions_refusal(&options).unwrap();
         assert!(reason.contains("enable_blob_direct_write"), "{reason}");
@@ -292,7 +300,7 @@ mod tests {
 
     #[test]
     fn history_is_kept_as_the_options_say() {
-        // The number of bytes; what is asked for, and what is made of it.
+        // The size in bytes that is set, and the size that results.
         for (said, kept) in [(0, -1), (-1, -1), (1 << 20, 1 << 20)] {
             let mut options = Options::default();
             options.set_max_write_buffer_size_to_maintain(said);
@@ -307,8 +315,8 @@ mod tests {
 
     const CHILD: &str = "LSM_SIEVE_SECONDARY_CHILD";
 
-    /// RocksDB alone reads freed memory there: a stress run died of it. In a process of its own, where no other
-    /// test decides what is reserved in the place of what was freed.
+    /// RocksDB alone reads freed memory there, and a stress run crashed on it. The test runs in a
+    /// process of its own, so that no other test decides which allocation reuses the freed memory.
     #[test]
     fn a_secondary_forgets_the_families_that_were_freed_while_it_opened() {
         let output = Command::new(std::env::current_exe().unwrap())
@@ -323,7 +331,7 @@ mod tests {
         );
     }
 
-    /// The other half: does nothing unless told by its parent.
+    /// The child's half: does nothing unless started by the parent.
     #[test]
     fn child() {
         const OTHER: &str = "other";
@@ -342,8 +350,9 @@ mod tests {
         };
         fill("of the first");
         writer.drop_cf(OTHER).unwrap();
-        // What is read of these takes the place in memory that the second would have from the first, with the
-        // allocators that are known; with another, none would be freed and forgotten.
+        // The secondary's reads of these keys reuse the memory that its second open would get from
+        // the first, with the known allocators. With another allocator, none would be freed and
+        // forgotten.
         for key in 0..50_u8 {
             writer.put([key], "value").unwrap();
             writer.flush().unwrap();
@@ -361,8 +370,8 @@ mod tests {
         assert_eq!(value.as_deref(), Some("of the second".as_bytes()));
     }
 
-    /// One that comes between the look whether a flush would wait and the flush itself: upkeep, and
-    /// whoever closes the database, would wait for it.
+    /// A compaction may become due between the check for a waiting flush and the flush itself.
+    /// Maintenance, and a thread that closes the database, would wait for it.
     #[test]
     fn a_flush_waits_for_no_compaction() {
         const TABLES: i32 = 2;
@@ -373,12 +382,12 @@ mod tests {
         options.set_level_zero_file_num_compaction_trigger(TABLES);
         options.set_level_zero_slowdown_writes_trigger(TABLES + 1);
         options.set_compaction_filter("held", move |_, _, _| {
-            // Until the test is over, whatever way it ends.
+            // Until the test ends, in whichever way.
             _ = held.recv();
             CompactionDecision::Keep
         });
-        let families = [(DEFAULT_COLUMN_FAMILY_NAME, options.clone())];
-        let engine = Engine::open_cf_with_opts(&options, home.path(), families).unwrap();
+        let cfs = [(DEFAULT_COLUMN_FAMILY_NAME, options.clone())];
+        let engine = Engine::open_cf_with_opts(&options, home.path(), cfs).unwrap();
         let release = release;
         let handle = || engine.cf_handle(DEFAULT_COLUMN_FAMILY_NAME).unwrap();
         for _ in 0..TABLES {

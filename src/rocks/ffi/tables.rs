@@ -1,4 +1,4 @@
-//! Live tables as RocksDB describes them, and the raw keys of one.
+//! The live SSTs as RocksDB describes them, and the raw keys of one.
 
 use std::ffi::{c_char, c_int, c_void};
 
@@ -27,13 +27,13 @@ struct RawTable {
 
 unsafe extern "C" {
     fn lsm_sieve_live_tables(
-        column: *mut sys::rocksdb_column_family_handle_t,
+        cf_filter: *mut sys::rocksdb_column_family_handle_t,
         of_readers: bool,
         context: *mut c_void,
         each: extern "C" fn(*mut c_void, *const RawTable),
     ) -> *mut c_char;
     fn lsm_sieve_raw_keys(
-        column: *mut sys::rocksdb_column_family_handle_t,
+        cf_filter: *mut sys::rocksdb_column_family_handle_t,
         path: *const u8,
         path_size: usize,
         context: *mut c_void,
@@ -41,44 +41,44 @@ unsafe extern "C" {
     ) -> *mut c_char;
 }
 
-/// A live table as RocksDB describes it.
+/// A live SST as RocksDB describes it.
 #[derive(Clone, Debug)]
 pub(crate) struct LiveTable {
-    /// Path of the file, to be shown and to tell tables apart.
+    /// Path of the file, for display and to tell SSTs apart.
     pub(crate) path: String,
-    /// The same, byte for byte.
+    /// The path's bytes.
     file: Vec<u8>,
-    /// The id that table capture put into the table's properties.
+    /// The id that SST capture wrote into the SST's properties.
     pub(crate) captured: Option<SegmentId>,
-    /// RocksDB's own unique id of the table; none before RocksDB 6.24.
+    /// RocksDB's own unique id of the SST; `None` before RocksDB 6.24.
     pub(crate) unique: Option<SegmentId>,
-    /// What stands for it while the database is open: see `instance_ids`.
+    /// A substitute for a missing id while the database is open: see `instance_ids`.
     pub(crate) instance: Option<SegmentId>,
-    /// Point entries, old versions and tombstones included.
+    /// Point entries, including old versions and tombstones.
     pub(crate) entries: u64,
-    /// Level of the table, if it is still placed.
+    /// Level of the SST, if it is still in a level.
     pub(crate) level: Option<u32>,
     /// From its smallest user key to its largest, if known.
     pub(crate) range: Option<KeyRange>,
 }
 
 impl LiveTable {
-    /// What binds a filter in memory to this table.
+    /// The id that binds a filter in memory to this SST.
     pub(crate) fn id(&self) -> Option<SegmentId> {
         self.lasting_id().or(self.instance)
     }
 
-    /// What binds a filter to this table for ever: never its name, number or time.
+    /// The id that binds a filter to this SST forever: never its name, number or time.
     pub(crate) fn lasting_id(&self) -> Option<SegmentId> {
         self.captured.or(self.unique)
     }
 
-    /// Whether the table carries no id.
+    /// Whether the SST has no id.
     pub(crate) fn has_no_id(&self) -> bool {
         self.lasting_id().is_none()
     }
 
-    /// A table of this path and nothing else.
+    /// An SST with this path and nothing else.
     #[cfg(test)]
     pub(crate) fn without_id(path: &str) -> Self {
         Self {
@@ -94,40 +94,49 @@ impl LiveTable {
     }
 }
 
-/// All live tables of a column family, from its newest version, which readers are about to have; levels and
-/// ranges from a later look.
-pub(crate) fn live_tables(column: &impl AsColumnFamilyRef) -> Result<Vec<LiveTable>, String> {
-    listed(column, false)
+/// All live SSTs of a column family, from its newest version, which readers are about to use.
+/// Levels and ranges are read a little later.
+pub(crate) fn live_tables(cf_filter: &impl AsColumnFamilyRef) -> Result<Vec<LiveTable>, String> {
+    listed(cf_filter, false)
 }
 
-/// All tables of a secondary's column family that its readers have: the newest version may have others.
-pub(crate) fn tables_of_readers(column: &impl AsColumnFamilyRef) -> Result<Vec<LiveTable>, String> {
-    listed(column, true)
+/// All SSTs that the readers of a secondary's column family use: the newest version may differ.
+pub(crate) fn tables_of_readers(
+    cf_filter: &impl AsColumnFamilyRef,
+) -> Result<Vec<LiveTable>, String> {
+    listed(cf_filter, true)
 }
 
-fn listed(column: &impl AsColumnFamilyRef, of_readers: bool) -> Result<Vec<LiveTable>, String> {
+fn listed(cf_filter: &impl AsColumnFamilyRef, of_readers: bool) -> Result<Vec<LiveTable>, String> {
     let mut tables: Vec<LiveTable> = Vec::new();
     let context = (&raw mut tables).cast();
     // SAFETY: the handle is live while borrowed; `each_table` gets the vector it expects, which
-    // nobody else touches during the call.
-    let error = unsafe { lsm_sieve_live_tables(column.inner(), of_readers, context, each_table) };
+    // nothing else touches during the call.
+    let error =
+        unsafe { lsm_sieve_live_tables(cf_filter.inner(), of_readers, context, each_table) };
     take_text(error).map_or(Ok(tables), Err)
 }
 
-/// Calls `each(key, is_deletion)` for every raw entry of a table of a column family, until it returns
+/// Calls `each(key, is_deletion)` for every raw entry of a column family's SST, until it returns
 /// false.
 pub(crate) fn raw_keys(
-    column: &impl AsColumnFamilyRef,
+    cf_filter: &impl AsColumnFamilyRef,
     table: &LiveTable,
     mut each: impl FnMut(&[u8], bool) -> bool,
 ) -> Result<(), String> {
     let mut visit: &mut dyn FnMut(&[u8], bool) -> bool = &mut each;
     let context = (&raw mut visit).cast();
     // SAFETY: the handle is live while borrowed; `each_key` gets the visitor it expects, which
-    // nobody else touches during the call.
+    // nothing else touches during the call.
     let error = unsafe {
         let file = &table.file;
-        lsm_sieve_raw_keys(column.inner(), file.as_ptr(), file.len(), context, each_key)
+        lsm_sieve_raw_keys(
+            cf_filter.inner(),
+            file.as_ptr(),
+            file.len(),
+            context,
+            each_key,
+        )
     };
     take_text(error).map_or(Ok(()), Err)
 }

@@ -1,8 +1,8 @@
 //! Transactions on an engine that was opened as a plain database.
 //!
-//! `rocksdb` begins transactions only on databases that it opened for them, which are of other types
-//! than [`Engine`]. The shim makes RocksDB's object for such a database from the one that is open; its
-//! transactions are RocksDB's own, and get the type that `rocksdb` has for them.
+//! `rocksdb` begins transactions only on databases that it opened for them, and these have other
+//! types than [`Engine`]. The shim creates RocksDB's object for such a database from the open one.
+//! Its transactions are RocksDB's own, and get the type that `rocksdb` has for them.
 
 use std::ffi::c_char;
 use std::mem::{self, ManuallyDrop};
@@ -20,12 +20,12 @@ use super::{Engine, take_text};
 
 unsafe extern "C" {
     fn lsm_sieve_transactions(
-        column: *mut sys::rocksdb_column_family_handle_t,
+        cf_filter: *mut sys::rocksdb_column_family_handle_t,
     ) -> *mut sys::rocksdb_optimistictransactiondb_t;
     fn lsm_sieve_transactions_free(transactions: *mut sys::rocksdb_optimistictransactiondb_t);
     fn lsm_sieve_locks(
         options: *const sys::rocksdb_transactiondb_options_t,
-        columns: *const *mut sys::rocksdb_column_family_handle_t,
+        cf_filters: *const *mut sys::rocksdb_column_family_handle_t,
         count: usize,
         error: *mut *mut c_char,
     ) -> *mut sys::rocksdb_transactiondb_t;
@@ -33,13 +33,13 @@ unsafe extern "C" {
     fn lsm_sieve_locks_extend(locks: *mut sys::rocksdb_transactiondb_t);
     fn lsm_sieve_transaction_wrote(
         transaction: *mut sys::rocksdb_transaction_t,
-        column: *mut sys::rocksdb_column_family_handle_t,
+        cf_filter: *mut sys::rocksdb_column_family_handle_t,
         key: *const c_char,
         size: usize,
     ) -> bool;
     fn lsm_sieve_transaction_watch(
         transaction: *mut sys::rocksdb_transaction_t,
-        column: *mut sys::rocksdb_column_family_handle_t,
+        cf_filter: *mut sys::rocksdb_column_family_handle_t,
         key: *const c_char,
         size: usize,
         exclusive: bool,
@@ -52,8 +52,8 @@ type EngineTransaction<'db> = Transaction<'db, Engine>;
 /// A type of `rocksdb` that is a pointer to RocksDB's object and nothing else.
 ///
 /// # Safety
-/// The type's only field that takes room must be such a pointer to a live `Raw`. This crate is built with
-/// exactly the version of `rocksdb` whose types were looked at.
+/// The type's only field that is not zero-sized must be such a pointer to a live `Raw`. This crate
+/// is built with exactly the version of `rocksdb` whose types were checked.
 unsafe trait Wrapper: Sized {
     type Raw;
 }
@@ -94,21 +94,22 @@ fn raw<W: Wrapper>(wrapper: &W) -> *mut W::Raw {
     unsafe { mem::transmute_copy(wrapper) }
 }
 
-/// A batch of either kind: they are the same to RocksDB, and `rocksdb` keeps apart for which type of database they
-/// are.
+/// A batch of either kind. To RocksDB they are the same; `rocksdb` distinguishes them by the type
+/// of database that they are for.
 pub(crate) fn plain_batch<const TRANSACTION: bool>(
     batch: WriteBatchWithTransaction<TRANSACTION>,
 ) -> WriteBatch {
     const { assert!(size_of::<WriteBatchWithTransaction<TRANSACTION>>() == size_of::<WriteBatch>()) };
     let batch = ManuallyDrop::new(batch);
-    // SAFETY: both are the same pointer, as `Wrapper` says, and only the copy frees what it points to.
+    // SAFETY: both are the same pointer, as `Wrapper` says, and only the copy frees what it points
+    // to.
     unsafe { mem::transmute_copy(&*batch) }
 }
 
-/// What begins an engine's optimistic transactions.
+/// Begins an engine's optimistic transactions.
 pub(crate) struct Optimism {
     raw: NonNull<sys::rocksdb_optimistictransactiondb_t>,
-    /// Open for longer than `raw`.
+    /// Stays open longer than `raw` is in use.
     _engine: Arc<Engine>,
 }
 
@@ -119,12 +120,13 @@ unsafe impl Sync for Optimism {}
 
 impl Optimism {
     /// # Panics
-    /// When the engine has no default column family, which every database has.
+    /// If the engine has no default column family, which every database has.
     pub(crate) fn on(engine: &Arc<Engine>) -> Self {
-        let column = engine.cf_handle(DEFAULT_COLUMN_FAMILY_NAME);
-        let column = column.expect("every database has it");
-        // SAFETY: the handle is live while borrowed, and so is its engine, which `_engine` keeps open.
-        let raw = unsafe { lsm_sieve_transactions(column.inner()) };
+        let cf_filter = engine.cf_handle(DEFAULT_COLUMN_FAMILY_NAME);
+        let cf_filter = cf_filter.expect("every database has it");
+        // SAFETY: the handle is live while borrowed, and so is its engine, which `_engine` keeps
+        // open.
+        let raw = unsafe { lsm_sieve_transactions(cf_filter.inner()) };
         Self {
             raw: NonNull::new(raw).expect("the shim returns no null"),
             _engine: Arc::clone(engine),
@@ -143,22 +145,22 @@ impl Optimism {
         let begun = unsafe {
             sys::rocksdb_optimistictransaction_begin(self.raw.as_ptr(), writing, options, new)
         };
-        // SAFETY: nobody else has it, and it borrows what began it.
+        // SAFETY: it is exclusively ours, and it borrows what began it.
         unsafe { owned(begun) }
     }
 }
 
 impl Drop for Optimism {
     fn drop(&mut self) {
-        // SAFETY: it came from the shim and is used no more: its transactions borrow it.
+        // SAFETY: it came from the shim and is no longer used: its transactions borrow it.
         unsafe { lsm_sieve_transactions_free(self.raw.as_ptr()) }
     }
 }
 
-/// What begins an engine's transactions that lock their keys.
+/// Begins an engine's transactions with locks.
 pub(crate) struct Locks {
     raw: NonNull<sys::rocksdb_transactiondb_t>,
-    /// Open for longer than `raw`.
+    /// Stays open longer than `raw` is in use.
     _engine: Arc<Engine>,
 }
 
@@ -168,23 +170,29 @@ unsafe impl Send for Locks {}
 unsafe impl Sync for Locks {}
 
 impl Locks {
-    /// Of an engine with these families, which are all that it has.
+    /// For an engine with these column families, which must be all that it has.
     ///
     /// # Panics
-    /// Without a family; every database has one.
+    /// Without a column family; every database has one.
     pub(crate) fn on<'e>(
         engine: &Arc<Engine>,
         options: &TransactionDBOptions,
-        families: impl IntoIterator<Item = Arc<BoundColumnFamily<'e>>>,
+        cfs: impl IntoIterator<Item = Arc<BoundColumnFamily<'e>>>,
     ) -> Result<Self, Error> {
-        let families: Vec<_> = families.into_iter().collect();
-        assert!(!families.is_empty(), "every database has one");
-        let columns: Vec<_> = families.iter().map(AsColumnFamilyRef::inner).collect();
+        let cfs: Vec<_> = cfs.into_iter().collect();
+        assert!(!cfs.is_empty(), "every database has one");
+        let cf_filters: Vec<_> = cfs.iter().map(AsColumnFamilyRef::inner).collect();
         let (options, mut failure) = (raw(options), ptr::null_mut());
-        // SAFETY: the options and the handles, of which so many begin there, are live, and so is their engine,
-        // which `_engine` keeps open.
-        let raw =
-            unsafe { lsm_sieve_locks(options, columns.as_ptr(), columns.len(), &raw mut failure) };
+        // SAFETY: the options and the handles are live; `count` handles begin at the pointer; and
+        // their engine is live, which `_engine` keeps open.
+        let raw = unsafe {
+            lsm_sieve_locks(
+                options,
+                cf_filters.as_ptr(),
+                cf_filters.len(),
+                &raw mut failure,
+            )
+        };
         error(failure)?;
         let raw = NonNull::new(raw).expect("the shim returns no null without an error");
         Ok(Self {
@@ -193,13 +201,14 @@ impl Locks {
         })
     }
 
-    /// Makes locks for the families that the engine has made since, and for the one that it makes next.
+    /// Creates locks for the column families that the engine has created since, and for the next
+    /// one.
     pub(crate) fn extend(&self) {
         // SAFETY: it is live, and takes such calls from any thread.
         unsafe { lsm_sieve_locks_extend(self.raw.as_ptr()) }
     }
 
-    /// Applies a batch of writes once all of their keys are locked, in no transaction.
+    /// Applies a batch of writes once all of its keys are locked, outside any transaction.
     pub(crate) fn write(&self, batch: &WriteBatch, writing: &WriteOptions) -> Result<(), Error> {
         let mut failure = ptr::null_mut();
         let (batch, writing) = (raw(batch), raw(writing));
@@ -221,14 +230,14 @@ impl Locks {
         // SAFETY: all three are live, and RocksDB copies the options.
         let begun =
             unsafe { sys::rocksdb_transaction_begin(self.raw.as_ptr(), writing, options, new) };
-        // SAFETY: nobody else has it, and it borrows what began it.
+        // SAFETY: it is exclusively ours, and it borrows what began it.
         unsafe { owned(begun) }
     }
 }
 
 impl Drop for Locks {
     fn drop(&mut self) {
-        // SAFETY: it came from the shim and is used no more: its transactions borrow it.
+        // SAFETY: it came from the shim and is no longer used: its transactions borrow it.
         unsafe { lsm_sieve_locks_free(self.raw.as_ptr()) }
     }
 }
@@ -236,56 +245,57 @@ impl Drop for Locks {
 /// A transaction in the type that frees it.
 ///
 /// # Safety
-/// It must be live, and nobody else's.
+/// It must be live and not owned elsewhere.
 unsafe fn owned<'db>(begun: *mut sys::rocksdb_transaction_t) -> EngineTransaction<'db> {
     // SAFETY: the caller's promise.
     unsafe { mem::transmute::<*mut sys::rocksdb_transaction_t, EngineTransaction<'db>>(begun) }
 }
 
-/// What failed, if RocksDB or the shim has a word on it.
+/// The error that RocksDB or the shim returned, if any.
 pub(super) fn error(text: *mut c_char) -> Result<(), Error> {
     take_text(text).map_or(Ok(()), |message| Err(error_of(message)))
 }
 
-/// An error that `rocksdb` would make of this text, but lets nobody else make.
+/// An error that `rocksdb` would make of this text, but has no constructor for.
 pub(crate) fn error_of(message: String) -> Error {
     const { assert!(size_of::<String>() == size_of::<Error>()) };
     // SAFETY: `message: String` is its one field, which takes all of its bytes.
     unsafe { mem::transmute::<String, Error>(message) }
 }
 
-/// Whether a transaction itself wrote to a key; of the default column family, where none is given.
+/// Whether a transaction itself wrote to a key; in the default column family if none is given.
 pub(crate) fn has_written(
     transaction: &EngineTransaction<'_>,
-    column: Option<&dyn AsColumnFamilyRef>,
+    cf_filter: Option<&dyn AsColumnFamilyRef>,
     key: &[u8],
 ) -> bool {
-    let column = column.map_or(ptr::null_mut(), AsColumnFamilyRef::inner);
+    let cf_filter = cf_filter.map_or(ptr::null_mut(), AsColumnFamilyRef::inner);
     let start = key.as_ptr().cast();
-    // SAFETY: all are live through the call, and the key is so long.
-    unsafe { lsm_sieve_transaction_wrote(raw(transaction), column, start, key.len()) }
+    // SAFETY: all are live through the call, and the key has that length.
+    unsafe { lsm_sieve_transaction_wrote(raw(transaction), cf_filter, start, key.len()) }
 }
 
-/// Keeps others from writing to this key until the transaction has ended, if it is one with locks; otherwise
-/// has its commit fail if somebody else writes to the key from here on, or did since the transaction's snapshot.
+/// With locks: keeps others from writing to this key until the transaction has ended. Otherwise
+/// makes its commit fail if somebody else writes to the key from here on, or did since the
+/// transaction's snapshot.
 pub(crate) fn watch(
     transaction: &EngineTransaction<'_>,
-    column: Option<&dyn AsColumnFamilyRef>,
+    cf_filter: Option<&dyn AsColumnFamilyRef>,
     key: &[u8],
     exclusive: bool,
 ) -> Result<(), Error> {
-    let column = column.map_or(ptr::null_mut(), AsColumnFamilyRef::inner);
+    let cf_filter = cf_filter.map_or(ptr::null_mut(), AsColumnFamilyRef::inner);
     let (start, size) = (key.as_ptr().cast(), key.len());
     let transaction = raw(transaction);
     // SAFETY: as above; the transaction stays on its thread meanwhile, since it is not `Sync`.
-    error(unsafe { lsm_sieve_transaction_watch(transaction, column, start, size, exclusive) })
+    error(unsafe { lsm_sieve_transaction_watch(transaction, cf_filter, start, size, exclusive) })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// What `rocksdb` sets through its field is read through the pointer that was taken for it.
+    /// An option that `rocksdb` sets through its field is read through the pointer taken from it.
     #[test]
     fn options_are_the_pointers_that_they_are_taken_for() {
         for on in [false, true] {

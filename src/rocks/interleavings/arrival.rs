@@ -1,11 +1,11 @@
-//! Keys that come from outside, past every memtable, into families with a front and without.
+//! External writes, into column families with filters and without.
 
 use std::sync::Arc;
 
-use super::super::columns::Columns;
+use super::super::cf_filters::CfFilters;
 use super::super::coverage::Coverage;
-use super::super::runs::Spanning;
-use super::column;
+use super::super::runs::WithRange;
+use super::cf_filter;
 use super::engine::{Engine, Key};
 use crate::interleavings::{at_once, explore, part};
 use crate::math::Rate;
@@ -14,31 +14,31 @@ use crate::sync::Mutex;
 const FOREIGN: Key = b"from outside";
 const OWN: Key = b"from a memtable";
 
-/// As `Upkeep::publish_known` and `Upkeep::cover` do it.
+/// The steps of `Maintenance::publish_known` and `Maintenance::cover`.
 fn attend(engine: &Engine) {
-    let column = &engine.column;
-    let epoch = column.epoch();
+    let cf_filter = &engine.cf_filter;
+    let epoch = cf_filter.epoch();
     let tables = engine.tables();
-    let summary = Arc::clone(&column.view().summary);
-    if column.is_settled() {
-        let covers = tables.iter().map(|table| table.id()).collect();
-        column.publish(epoch, summary, Coverage::Complete, covers);
+    let summary = Arc::clone(&cf_filter.view().summary);
+    if cf_filter.is_complete_by_construction() {
+        let covered = tables.iter().map(|table| table.id()).collect();
+        cf_filter.publish(epoch, summary, Coverage::Complete, covered);
         return;
     }
-    let mut covers = column.covers();
+    let mut covered = cf_filter.covered();
     for table in &tables {
-        if covers.insert(table.id()) {
+        if covered.insert(table.id()) {
             for key in &table.keys {
-                summary.insert(column.hasher().hash(key).remixed());
+                summary.insert(cf_filter.hasher().hash(key).for_summary());
             }
         }
-        let uncovered = tables.iter().filter(|table| !covers.contains(&table.id()));
-        let uncovered = uncovered.map(|_| Spanning {
+        let uncovered = tables.iter().filter(|table| !covered.contains(&table.id()));
+        let uncovered = uncovered.map(|_| WithRange {
             filter: None,
             range: None,
         });
         let coverage = Coverage::all_but(uncovered.collect());
-        if !column.publish(epoch, Arc::clone(&summary), coverage, covers.clone()) {
+        if !cf_filter.publish(epoch, Arc::clone(&summary), coverage, covered.clone()) {
             return;
         }
     }
@@ -48,16 +48,16 @@ fn attend(engine: &Engine) {
 fn an_ingested_key_is_found() {
     explore("column_ingest_get_attend", |turn| {
         let engine = Engine::new();
-        let [outside, reader, upkeep] = [0; 3].map(|_| Arc::clone(&engine));
+        let [outside, reader, maintenance] = [0; 3].map(|_| Arc::clone(&engine));
         let ingests = move || {
-            let _held = outside.column.expect_foreign_keys();
+            let _held = outside.cf_filter.begin_external_writes();
             outside.ingest(FOREIGN);
         };
         let attends = move || {
-            upkeep.put(OWN);
-            upkeep.flush();
-            attend(&upkeep);
-            attend(&upkeep);
+            maintenance.put(OWN);
+            maintenance.flush();
+            attend(&maintenance);
+            attend(&maintenance);
         };
         let reads = move || {
             [FOREIGN, OWN]
@@ -69,35 +69,38 @@ fn an_ingested_key_is_found() {
         [FOREIGN, OWN]
             .into_iter()
             .for_each(|key| engine.look_up(key));
-        assert!(engine.column.is_complete(), "upkeep has seen all tables");
+        assert!(engine.cf_filter.is_complete(), "upkeep has seen all tables");
     });
 }
 
-/// A family gets its front while keys arrive: that front must not be taken for complete.
+/// A column family gets its filters during an external write: they must not count as complete.
 #[test]
 fn keys_that_arrive_before_the_front_are_found() {
     explore("columns_insert_arrival_get", |turn| {
-        let columns = Arc::new(Columns::new(Rate::ONE_PERCENT));
+        let cf_filters = Arc::new(CfFilters::new(Rate::ONE_PERCENT));
         let there = Arc::new(Mutex::new(false));
-        let (fronts, arrivals, reader) = (Arc::clone(&columns), Arc::clone(&columns), columns);
+        let (maker, external, reader) =
+            (Arc::clone(&cf_filters), Arc::clone(&cf_filters), cf_filters);
         let (arrived, seen, listed) = (Arc::clone(&there), Arc::clone(&there), there);
         let creates = move || {
-            let column = column();
-            fronts.insert(1, Arc::clone(&column));
-            let epoch = column.epoch();
-            // Upkeep may call an empty family complete, and no other.
+            let cf_filter = cf_filter();
+            maker.insert(1, Arc::clone(&cf_filter));
+            let epoch = cf_filter.epoch();
+            // Maintenance may call only an empty column family complete.
             if !*listed.lock().unwrap() {
-                let summary = Arc::clone(&column.view().summary);
-                column.publish(epoch, summary, Coverage::Complete, column.covers());
+                let summary = Arc::clone(&cf_filter.view().summary);
+                cf_filter.publish(epoch, summary, Coverage::Complete, cf_filter.covered());
             }
         };
         let arrives = move || {
-            let _arrival = arrivals.expect_foreign_keys(Some(1));
+            let _arrival = external.begin_external_writes(Some(1));
             *arrived.lock().unwrap() = true;
         };
         let reads = move || {
             if *seen.lock().unwrap() {
-                let absent = reader.with(1, |column| column.look_up(FOREIGN).is_absent());
+                let absent = reader
+                    .get(1)
+                    .map(|cf_filter| cf_filter.answer(FOREIGN).is_absent());
                 assert_ne!(absent, Some(true), "a key was lost");
             }
         };

@@ -1,4 +1,4 @@
-//! A summary is made anew, beside the old one, while keys are written and read.
+//! Consolidation: a summary filter is replaced while keys are written and read.
 
 use std::sync::Arc;
 
@@ -9,25 +9,25 @@ use crate::interleavings::{at_once, explore, part};
 
 const KEYS: [Key; 3] = [b"before", b"meanwhile", b"after"];
 
-/// As `Upkeep::consolidate` does it.
+/// The steps of `Maintenance::consolidate`.
 fn consolidate(engine: &Engine) {
-    let column = &engine.column;
-    let old = Arc::clone(&column.view().summary);
+    let cf_filter = &engine.cf_filter;
+    let old = Arc::clone(&cf_filter.view().summary);
     let new = Arc::new(summary());
-    column.retarget(vec![Arc::clone(&old), Arc::clone(&new)]);
+    cf_filter.switch_filter_set(vec![Arc::clone(&old), Arc::clone(&new)]);
     engine.flush();
     assert!(
-        !column.memtables().some_do_not_feed(&new),
+        !cf_filter.memtables().some_do_not_feed(&new),
         "a flush seals what was bound before"
     );
-    let epoch = column.epoch();
+    let epoch = cf_filter.epoch();
     let tables = engine.tables();
     for &key in tables.iter().flat_map(|table| &table.keys) {
-        new.insert(column.hasher().hash(key).remixed());
+        new.insert(cf_filter.hasher().hash(key).for_summary());
     }
-    let covers = tables.iter().map(|table| table.id()).collect();
-    let published = column.publish(epoch, Arc::clone(&new), Coverage::Complete, covers);
-    column.retarget(vec![if published { new } else { old }]);
+    let covered = tables.iter().map(|table| table.id()).collect();
+    let published = cf_filter.publish(epoch, Arc::clone(&new), Coverage::Complete, covered);
+    cf_filter.switch_filter_set(vec![if published { new } else { old }]);
 }
 
 #[test]
@@ -35,7 +35,7 @@ fn a_new_summary_loses_no_key() {
     explore("column_put_get_consolidate", |turn| {
         let engine = Engine::new();
         engine.put(KEYS[0]);
-        let [writer, reader, upkeep] = [0; 3].map(|_| Arc::clone(&engine));
+        let [writer, reader, maintenance] = [0; 3].map(|_| Arc::clone(&engine));
         let writes = move || {
             writer.put(KEYS[1]);
             writer.flush();
@@ -46,27 +46,30 @@ fn a_new_summary_loses_no_key() {
             turn,
             [
                 part(writes),
-                part(move || consolidate(&upkeep)),
+                part(move || consolidate(&maintenance)),
                 part(reads),
             ],
         );
         KEYS.into_iter().for_each(|key| engine.look_up(key));
-        assert!(engine.column.is_complete());
+        assert!(engine.cf_filter.is_complete());
     });
 }
 
-/// A hook that fails meanwhile has the last word: nothing is ruled out any more.
+/// A hook that fails meanwhile decides: every answer is *maybe* from then on.
 #[test]
 fn a_front_that_gave_up_stays_silent() {
     explore("column_give_up_consolidate", |turn| {
         let engine = Engine::new();
         engine.put(KEYS[0]);
-        let (hook, upkeep) = (Arc::clone(&engine), Arc::clone(&engine));
+        let (hook, maintenance) = (Arc::clone(&engine), Arc::clone(&engine));
         let gives_up = move || {
-            hook.column.give_up();
-            assert!(!hook.column.look_up(b"never written").is_absent());
+            hook.cf_filter.disable();
+            assert!(!hook.cf_filter.answer(b"never written").is_absent());
         };
-        at_once(turn, [part(gives_up), part(move || consolidate(&upkeep))]);
-        assert!(!engine.column.look_up(b"never written").is_absent());
+        at_once(
+            turn,
+            [part(gives_up), part(move || consolidate(&maintenance))],
+        );
+        assert!(!engine.cf_filter.answer(b"never written").is_absent());
     });
 }

@@ -1,18 +1,18 @@
-//! An engine of one memtable and a list of tables.
+//! A model engine of one memtable and a list of SSTs.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::super::column::Column;
+use super::super::cf_filter::CfFilter;
 use super::super::coverage::Coverage;
-use super::super::memtables::WriteTarget;
-use super::column;
+use super::super::memtables::FilterSet;
+use super::cf_filter;
 use crate::segment::SegmentId;
 use crate::sync::Mutex;
 
 pub(super) type Key = &'static [u8];
 
-/// A table that was not there before has a number that was not there before.
+/// A new SST has a new number.
 #[derive(Clone, Debug)]
 pub(super) struct Table {
     pub(super) number: u8,
@@ -27,29 +27,29 @@ impl Table {
 
 #[derive(Default)]
 struct Files {
-    memtable: Option<(Arc<WriteTarget>, Vec<Key>)>,
+    memtable: Option<(Arc<FilterSet>, Vec<Key>)>,
     tables: Vec<Table>,
     next: u8,
 }
 
-/// The engine and the front of its one column family.
+/// The engine and the filters of its one column family.
 pub(super) struct Engine {
-    pub(super) column: Arc<Column>,
+    pub(super) cf_filter: Arc<CfFilter>,
     files: Mutex<Files>,
 }
 
 impl Engine {
-    /// Empty, and its front knows it.
+    /// An empty engine whose filters are complete.
     pub(super) fn new() -> Arc<Self> {
         let engine = Self {
-            column: column(),
+            cf_filter: cf_filter(),
             files: Mutex::default(),
         };
-        let summary = Arc::clone(&engine.column.view().summary);
-        let (epoch, nothing) = (engine.column.epoch(), HashSet::new());
+        let summary = Arc::clone(&engine.cf_filter.view().summary);
+        let (epoch, nothing) = (engine.cf_filter.epoch(), HashSet::new());
         assert!(
             engine
-                .column
+                .cf_filter
                 .publish(epoch, summary, Coverage::Complete, nothing)
         );
         Arc::new(engine)
@@ -59,10 +59,10 @@ impl Engine {
         work(&mut self.files.lock().unwrap())
     }
 
-    /// The order of the capture: bind, hash, insert into the filters, then into the memtable.
+    /// The order of memtable capture: bind, hash, insert into the filters, then into the memtable.
     pub(super) fn put(&self, key: Key) {
         self.files(|files| {
-            let bind = || (self.column.memtables().bind(), Vec::new());
+            let bind = || (self.cf_filter.memtables().bind(), Vec::new());
             let (target, keys) = files.memtable.get_or_insert_with(bind);
             let hash = target.prepare(key);
             target.insert(hash);
@@ -79,7 +79,7 @@ impl Engine {
         });
     }
 
-    /// A table from outside.
+    /// Ingests an SST.
     pub(super) fn ingest(&self, key: Key) {
         self.files(|files| files.push(vec![key]));
     }
@@ -96,11 +96,11 @@ impl Engine {
         })
     }
 
-    /// Looks into the engine, then asks the front.
+    /// Reads the engine, then checks the filters.
     pub(super) fn look_up(&self, key: Key) {
         if self.contains(key) {
             assert!(
-                !self.column.look_up(key).is_absent(),
+                !self.cf_filter.answer(key).is_absent(),
                 "a key was lost: {key:?}"
             );
         }

@@ -1,20 +1,21 @@
-//! The front of a column family and its upkeep, however threads take turns: whoever can see a key in
-//! the engine is never told *absent*. By shuttle alone; see `crate::interleavings`.
+//! The filters of a column family and their maintenance, in all orders of threads: for a key that
+//! is visible in the engine no thread gets *absent*. Runs under shuttle only; see
+//! `crate::interleavings`.
 //!
-//! The engine is the least that its rules leave of it: writers one at a time, each key into the
-//! filters of its memtable before it can be seen, a flush that seals one memtable, tables that are
-//! listed. The column, its views, targets and epochs are the real ones, and the steps of upkeep
-//! are those of `upkeep`, in their order.
+//! The engine is a minimal model: writers one at a time, each key in the filters of its memtable
+//! before it is visible, a flush that seals one memtable, SSTs that are listed. The filters, views,
+//! filter sets and epochs are the real ones. The steps of maintenance are those of `maintenance`,
+//! in their order.
 
 mod arrival;
-mod bell;
 mod consolidation;
 mod engine;
-mod inventory;
+mod segment_filters;
+mod wakeup;
 
 use std::sync::Arc;
 
-use super::column::Column;
+use super::cf_filter::CfFilter;
 use super::options::SieveOptions;
 use crate::filter::Scalable;
 use crate::hash::{HashId, KeyHasher, Seed};
@@ -32,13 +33,13 @@ fn summary() -> Scalable {
         growth: 1,
         ..SieveOptions::default().summary(Items::new(1), Bits::new(0))
     };
-    Scalable::new(hasher().imprint().remixed(), options)
+    Scalable::new(hasher().imprint().for_summary(), options)
 }
 
-fn column() -> Arc<Column> {
+fn cf_filter() -> Arc<CfFilter> {
     let registry = Arc::new(Registry::new(hasher()));
     let nothing = (Arc::new(summary()), std::collections::HashSet::new());
-    Column::new(
+    CfFilter::new(
         "default",
         hasher(),
         registry,

@@ -1,4 +1,4 @@
-//! A folder of filters on a disk in memory: what is done to it, and what must be found in it.
+//! A filter folder on a disk in memory: the steps that work on it, and what must be found in it.
 
 use std::collections::HashSet;
 use std::error::Error;
@@ -18,19 +18,19 @@ use crate::segment::{SealedFilter, SegmentBuilder, SegmentId};
 const FOLDER: &str = "/sieve";
 const FAMILY: &str = "default";
 
-/// The keys of the tables: the filter of the first fits into one block of a sidecar, that of the
+/// The keys of the SSTs. The filter of the first fits into one block of a sidecar, that of the
 /// second takes two.
 const TABLES: [Range<u32>; 2] = [0..60, 60..3_600];
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Step {
-    /// Store a table's filter, of one of two rates.
+    /// Store a segment filter, of one of two rates.
     Save(usize, bool),
     Remove(usize),
-    /// Store a summary of these tables.
+    /// Store a summary filter of these SSTs.
     Summarize(&'static [usize]),
     Forget,
-    /// Close and open; another hash makes another secret.
+    /// Close and open; another hash means another secret seed.
     Reopen(HashId),
 }
 
@@ -74,12 +74,12 @@ fn summary(hasher: KeyHasher, tables: &[usize]) -> Scalable {
     let keys = || tables.iter().copied().flat_map(keys);
     let room = Items::new(keys().count() as u64);
     let options = SieveOptions::default().summary(room, Bits::new(0));
-    let summary = Scalable::new(hasher.imprint().remixed(), options);
-    keys().for_each(|key| _ = summary.insert(hasher.hash(&key).remixed()));
+    let summary = Scalable::new(hasher.imprint().for_summary(), options);
+    keys().for_each(|key| _ = summary.insert(hasher.hash(&key).for_summary()));
     summary
 }
 
-/// The folder as the plugin opens it, in the same order.
+/// Opens the folder as the plugin does, in the same order.
 fn open(disk: &MemoryDisk, hash: HashId) -> Result<Opening, Box<dyn Error>> {
     let sieve = SieveOptions::default().hash(hash);
     let (opening, identity) = Opening::prepare(Arc::new(disk.clone()), Path::new(FOLDER), &sieve)?;
@@ -87,7 +87,7 @@ fn open(disk: &MemoryDisk, hash: HashId) -> Result<Opening, Box<dyn Error>> {
     Ok(opening)
 }
 
-/// What a folder holds that can be used.
+/// The usable contents of a folder.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Kept {
     pub(super) tables: [bool; TABLES.len()],
@@ -98,7 +98,7 @@ impl Kept {
     fn of(opening: &Opening) -> Result<Self, Box<dyn Error>> {
         let mut kept = Self::default();
         for (table, kept) in kept.tables.iter_mut().enumerate() {
-            if let Some(filter) = opening.shelf.load(id(table)) {
+            if let Some(filter) = opening.filter_store.load(id(table)) {
                 let has = |key: [u8; 4]| filter.chain.may_contain(opening.hasher.hash(&key));
                 if !keys(table).all(has) {
                     return Err(format!("the filter of table {table} LOST a key").into());
@@ -106,13 +106,16 @@ impl Kept {
                 *kept = true;
             }
         }
-        if let Some(stored) = opening.shelf.load_summary(FAMILY, Bits::new(u64::MAX)) {
+        if let Some(stored) = opening
+            .filter_store
+            .load_summary(FAMILY, Bits::new(u64::MAX))
+        {
             let has = |key: [u8; 4]| {
                 stored
                     .chain
-                    .may_contain(opening.hasher.hash(&key).remixed())
+                    .may_contain(opening.hasher.hash(&key).for_summary())
             };
-            for table in (0..TABLES.len()).filter(|&table| stored.covers.contains(&id(table))) {
+            for table in (0..TABLES.len()).filter(|&table| stored.covered.contains(&id(table))) {
                 if !keys(table).all(has) {
                     return Err(format!("the summary LOST a key of table {table}").into());
                 }
@@ -122,7 +125,7 @@ impl Kept {
         Ok(kept)
     }
 
-    /// The first thing that must be there and is not.
+    /// The first filter that must be stored and is not.
     fn missing_in(&self, found: &Self) -> Option<String> {
         let tables = self.tables.iter().zip(found.tables);
         let table = tables.enumerate().find(|(_, (must, is))| **must && !is);
@@ -133,13 +136,13 @@ impl Kept {
     }
 }
 
-/// A database's folder of filters, and what must be found in it.
+/// A database's filter folder, and what must be found in it.
 pub(super) struct World {
     pub(super) disk: MemoryDisk,
     hash: HashId,
     open: Option<Opening>,
     pub(super) must: Kept,
-    /// Whether that is known: not of a disk that fails or lies.
+    /// Whether that is known: not with a disk that fails or lies.
     sure: bool,
 }
 
@@ -165,14 +168,14 @@ impl World {
         self
     }
 
-    /// The disk stores nothing from now on.
+    /// From now on the disk stores nothing and reports success.
     pub(super) fn lying(mut self) -> Self {
         self.disk.lie();
         self.sure = false;
         self
     }
 
-    /// The disk fails from this operation on, or in it alone.
+    /// The disk fails from this operation on, or only in it.
     pub(super) fn failing(mut self, after: u64, fault: Fault) -> Self {
         self.disk.fail(after, fault);
         self.sure = fault == Fault::PowerCut;
@@ -184,28 +187,29 @@ impl World {
         self
     }
 
-    /// Carries a step out, as far as the power lets it.
+    /// Runs a step, as far as the power allows.
     pub(super) fn step(&mut self, step: Step) {
         let opened = self.open.as_ref();
-        let opened = opened.map(|open| (Arc::clone(&open.shelf), open.hasher));
+        let opened = opened.map(|open| (Arc::clone(&open.filter_store), open.hasher));
         match (step, opened) {
             (Step::Reopen(hash), _) => self.reopen(hash),
-            (Step::Save(table, loose), Some((shelf, hasher))) => {
-                self.must.tables[table] |= shelf.save(id(table), &filter(hasher, table, loose));
+            (Step::Save(table, loose), Some((filter_store, hasher))) => {
+                self.must.tables[table] |=
+                    filter_store.save(id(table), &filter(hasher, table, loose));
             }
-            (Step::Remove(table), Some((shelf, _))) => {
+            (Step::Remove(table), Some((filter_store, _))) => {
                 self.must.tables[table] = false;
-                shelf.remove(id(table));
+                filter_store.remove(id(table));
             }
-            (Step::Summarize(tables), Some((shelf, hasher))) => {
-                let covers: HashSet<SegmentId> = tables.iter().map(|&table| id(table)).collect();
+            (Step::Summarize(tables), Some((filter_store, hasher))) => {
+                let covered: HashSet<SegmentId> = tables.iter().map(|&table| id(table)).collect();
                 let summary = summary(hasher, tables);
-                shelf.save_summary(FAMILY, &summary, covers, || true);
+                filter_store.save_summary(FAMILY, &summary, covered, || true);
                 self.must.summary |= self.is_on();
             }
-            (Step::Forget, Some((shelf, _))) => {
+            (Step::Forget, Some((filter_store, _))) => {
                 self.must.summary = false;
-                shelf.remove_summary(FAMILY);
+                filter_store.remove_summary(FAMILY);
             }
             (_, None) => {}
         }
@@ -223,7 +227,7 @@ impl World {
         self.disk.list(Path::new("/")).is_ok()
     }
 
-    /// Opens a disk that the cut may have left; the world that goes on from there.
+    /// Opens an image that the cut may have left; returns the world that continues from it.
     pub(super) fn wake(&self, image: MemoryDisk) -> Result<Self, Box<dyn Error>> {
         let world = Self::new(image, self.hash)?;
         if !self.sure {
@@ -239,7 +243,7 @@ impl World {
         }
     }
 
-    /// The cuts that differ here.
+    /// The cuts that have different outcomes here.
     pub(super) fn cuts(&self, seed: u64, samples: usize) -> Vec<PowerCut> {
         let cut = |lost| {
             move |tear| PowerCut {

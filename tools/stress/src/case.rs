@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! # a line of text                       any number of these
-//! {"sieve":{"keys":...}}                  what is fixed
+//! {"sieve":{"keys":...}}                  the settings
 //! {"write":{...}}                         a step
 //! {"read":{...}}                          and so on
 //! ```
@@ -18,11 +18,11 @@ use serde::{Deserialize, Serialize};
 use super::verdict::{Tally, Violation};
 use super::{crowd, differential, sieve};
 
-/// What one kind of store sets and does.
+/// The settings and steps of one kind of store.
 pub(super) trait Subject: Clone + Serialize + DeserializeOwned {
     type Step: Clone + Serialize + DeserializeOwned;
 
-    /// Does the steps in a new folder.
+    /// Carries out the steps in a new folder.
     fn run(
         &self,
         steps: &[Self::Step],
@@ -31,11 +31,11 @@ pub(super) trait Subject: Clone + Serialize + DeserializeOwned {
         watch: &mut impl Watch,
     ) -> Result<(), Failure>;
 
-    /// The same with one setting less, in every way.
+    /// Every variant with one setting less.
     fn simpler(&self) -> Vec<Self>;
 }
 
-/// Why a run did not come to its end.
+/// Why a run did not complete.
 #[derive(Debug)]
 pub(super) enum Failure {
     /// At the step with this index, or after the last.
@@ -47,7 +47,7 @@ pub(super) enum Failure {
 }
 
 impl Failure {
-    /// Of the step with this index.
+    /// A violation at the step with this index.
     pub(super) fn at(step: usize) -> impl FnOnce(Violation) -> Self {
         move |violation| Self::Violation { step, violation }
     }
@@ -59,7 +59,7 @@ impl From<Interrupted> for Failure {
     }
 }
 
-/// A store to be, and what will happen to it.
+/// The settings of a store and the steps on it.
 #[derive(Clone, Debug)]
 pub(super) struct Plan<S: Subject> {
     pub(super) subject: S,
@@ -71,7 +71,7 @@ impl<S: Subject> Plan<S> {
         Self { subject, steps }
     }
 
-    /// Runs the case in a new folder below `home`, which is removed; a panic is a violation.
+    /// Runs the case in a new folder below `home`, which is removed. A panic is a violation.
     pub(super) fn run(
         &self,
         home: &Path,
@@ -99,7 +99,7 @@ fn line(value: &impl Serialize) -> String {
     serde_json::to_string(value).unwrap_or_else(|error| format!("# not to be written: {error}"))
 }
 
-/// A case on one of the stores there are.
+/// A case on one kind of store.
 #[derive(Clone, Debug)]
 pub(super) enum Case {
     Sieve(Plan<sieve::Sieve>),
@@ -117,13 +117,13 @@ enum Head {
 }
 
 impl Case {
-    /// One case in so many is about the differential store.
+    /// One case in this many is about the differential store.
     const DIFFERENTIAL: u64 = 8;
 
-    /// The case of a seed, for so many threads.
+    /// The case of a seed, for this many threads.
     pub(super) fn draw(seed: u64, threads: usize) -> Self {
         let mut random = Random::new(seed);
-        // The first word of neighbouring seeds differs, the second is theirs alone.
+        // Neighbouring seeds have different first words; the second operand is unique to each seed.
         let mut random = Random::new(random.word() ^ seed.rotate_left(32));
         if threads > 1 {
             let subject = crowd::Crowd::draw(&mut random, threads);
@@ -200,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_case_is_its_seed_and_its_text() {
+    fn case_follows_from_its_seed_and_survives_as_text() {
         for (seed, threads) in (0..40).zip([1, 1, 1, 4].into_iter().cycle()) {
             let text = Case::draw(seed, threads).text();
             assert!(text == Case::draw(seed, threads).text(), "seed {seed}");
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_no_step_is_named() {
+    fn invalid_line_is_reported() {
         let text = Case::draw(3, 1).text() + "{\"jump\":1}\n";
         let last = text.lines().count();
         let error = Case::parse(&text).unwrap_err();

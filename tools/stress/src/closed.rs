@@ -23,7 +23,7 @@ use super::verdict::{Certainty, Checked, Tally, Violation};
 
 type FamilyOptions = Vec<(&'static str, Options)>;
 
-/// The options of a database and of the families that the model has.
+/// The options of a database and of the families in the model.
 pub(super) fn options(
     settings: &Settings,
     model: &Model,
@@ -33,7 +33,7 @@ pub(super) fn options(
     Ok((settings.family(0)?, families.collect::<Result<_, _>>()?))
 }
 
-/// Opens a database with the families that the model has.
+/// Opens a database with the families in the model.
 pub(super) fn open(
     settings: &Settings,
     front: &SieveOptions,
@@ -47,7 +47,7 @@ pub(super) fn open(
     Ok(opened?)
 }
 
-/// A database that is closed now, and its model.
+/// A closed database and its model.
 pub(super) struct Closed<'a> {
     pub(super) path: &'a Path,
     pub(super) settings: &'a Settings,
@@ -77,14 +77,14 @@ impl Closed<'_> {
                     }
                 }
             }
-            Mishap::Look => self.look()?,
+            Mishap::ReadOnly => self.read_only()?,
             Mishap::Plain { updates, compact } => self.visit(updates, *compact)?,
         }
         Ok(())
     }
 
     /// Another process, which only reads.
-    fn look(&mut self) -> Checked {
+    fn read_only(&mut self) -> Checked {
         let before = lengths(self.path)?;
         let (database, families) = options(self.settings, self.model)?;
         let db = SieveDb::open_cf_with_opts_for_read_only(
@@ -128,7 +128,7 @@ impl Closed<'_> {
         self.agree(&engine)
     }
 
-    /// The plugin leaves a database that reads right without it.
+    /// A database that was written with the plugin reads right without it.
     fn agree(&mut self, engine: &Engine) -> Checked {
         for family in self.model.existing() {
             let (Some(handle), Some(contents)) = (
@@ -172,7 +172,7 @@ fn filters(database: &Path) -> PathBuf {
     database.join(SieveOptions::FOLDER)
 }
 
-/// Copies the filters as they are, whatever upkeep does to them meanwhile.
+/// Copies the filters as they are, while maintenance may change them.
 pub(super) fn copy_filters(from: &Path, to: &Path) -> io::Result<()> {
     fs::create_dir_all(filters(to))?;
     for file in files(&filters(from))? {
@@ -185,7 +185,7 @@ pub(super) fn copy_filters(from: &Path, to: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The files of a folder, sorted; none where there is no folder.
+/// The files of a folder, sorted; none if the folder does not exist.
 fn files(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let entries = match fs::read_dir(folder) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
@@ -197,7 +197,7 @@ fn files(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// All files of a database and of its filters, and how long each is.
+/// All files of a database and of its filters, with their lengths.
 fn lengths(database: &Path) -> io::Result<Vec<(PathBuf, u64)>> {
     let files = [files(database)?, files(&filters(database))?].concat();
     let lengths = files.into_iter().map(|file| {
@@ -207,7 +207,7 @@ fn lengths(database: &Path) -> io::Result<Vec<(PathBuf, u64)>> {
     lengths.collect()
 }
 
-/// The filters themselves: a damaged identity is another matter.
+/// The sidecars only: a damaged identity is a different case.
 fn sidecars(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let mut files = files(folder)?;
     files.retain(|path| path.extension().is_some_and(|end| end == "sieve"));
@@ -228,7 +228,7 @@ fn remove_folder(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// Flips a bit, cuts, lengthens, empties or blanks a part of a file.
+/// Flips a bit of a file, or cuts, lengthens, empties or blanks a part of it.
 fn damage(path: &Path, random: &mut Random) -> io::Result<()> {
     let mut bytes = fs::read(path)?;
     if bytes.is_empty() {

@@ -1,6 +1,6 @@
-//! The steps of a case: those that are done, and those to come.
+//! The steps of a case: those that were carried out, and those to come.
 //!
-//! A store is closed and opened again between some of them; the course runs over all its lives, and
+//! A store is closed and reopened between some of them. The course spans all its sessions, and
 //! knows at which step something went wrong.
 
 use lsm_sieve_cli::workload::{Interrupted, Watch};
@@ -8,7 +8,7 @@ use lsm_sieve_cli::workload::{Interrupted, Watch};
 use super::case::Failure;
 use super::verdict::Violation;
 
-/// Steps between two looks at the watch.
+/// Steps between two checks of the watch.
 const PATCH: usize = 256;
 
 pub(super) struct Course<'a, Step> {
@@ -21,12 +21,12 @@ impl<'a, Step> Course<'a, Step> {
         Self { steps, done: 0 }
     }
 
-    /// The step to do.
+    /// The current step.
     pub(super) fn step(&self) -> Option<&'a Step> {
         self.steps.get(self.done)
     }
 
-    /// What came of doing it, or of what goes before it.
+    /// Attributes the result of the step, or of the work before it, to the current step.
     pub(super) fn at<T, E: Into<Violation>>(&self, came: Result<T, E>) -> Result<T, Failure> {
         came.map_err(|error| Failure::at(self.done)(error.into()))
     }

@@ -1,8 +1,8 @@
-//! A secondary beside the writer: its filters may hide nothing that its engine has.
+//! A secondary beside the writer: its filters must not hide a key that its engine has.
 //!
-//! What it must have is not what the model has: RocksDB's secondary hears of a write past the log when that
-//! is flushed, and may go on with what is in its memtable where a table knows better. So its engine, asked
-//! past the front, says which keys are there.
+//! Its contents need not be those of the model. RocksDB's secondary sees an unlogged write only
+//! after a flush, and may return an entry of its memtable although an SST has a newer one. So its
+//! engine, read past the filters, says which keys exist.
 
 use std::path::Path;
 use std::thread;
@@ -16,14 +16,14 @@ use super::model::{FAMILIES, Model};
 use super::settings::Settings;
 use super::verdict::{Certainty, Checked, Tally, Violation};
 
-/// Files that the writer removes while they are opened are taken for the reason so long at most.
+/// Errors are blamed on files that the writer removes during an open for at most this long.
 const PATIENCE: Duration = Duration::from_secs(60);
-const A_MOMENT: Duration = Duration::from_millis(1);
+const RETRY_PAUSE: Duration = Duration::from_millis(1);
 
 pub(super) struct Follower(SieveDb);
 
 impl Follower {
-    /// Follows the database at `path` with the families that it has now.
+    /// Opens a secondary of the database at `path` with its current families.
     pub(super) fn open(
         settings: &Settings,
         front: &SieveOptions,
@@ -39,29 +39,29 @@ impl Follower {
         let began = Instant::now();
         loop {
             match open()? {
-                Err(_) if began.elapsed() < PATIENCE => thread::sleep(A_MOMENT),
+                Err(_) if began.elapsed() < PATIENCE => thread::sleep(RETRY_PAUSE),
                 opened => return Ok(Self(opened?)),
             }
         }
     }
 
-    /// Catches up, and asks for every key at once and when upkeep has looked at what came. Returns
-    /// whether it can go on: after some errors RocksDB's secondary never does.
+    /// Catches up, and reads every key at once and again after maintenance has run. Returns whether
+    /// it can go on: after some errors RocksDB's secondary never recovers.
     pub(super) fn catch_up(&self, keys: &KeySpace, tally: &mut Tally) -> Result<bool, Violation> {
         let caught_up = self.0.try_catch_up_with_primary().is_ok();
-        self.hides_nothing(keys, tally)?;
-        self.0.wait_until_known(PATIENCE);
-        self.hides_nothing(keys, tally)?;
-        match self.0.refutation() {
+        self.finds_engine_keys(keys, tally)?;
+        self.0.wait_for_maintenance(PATIENCE);
+        self.finds_engine_keys(keys, tally)?;
+        match self.0.false_negative() {
             None => Ok(caught_up),
-            Some(refutation) => {
-                let what = format!("a secondary refuted the filters of {:?}", refutation.family);
+            Some(false_negative) => {
+                let what = format!("a secondary refuted the filters of {:?}", false_negative.cf);
                 Err(Violation::other(what))
             }
         }
     }
 
-    fn hides_nothing(&self, keys: &KeySpace, tally: &mut Tally) -> Checked {
+    fn finds_engine_keys(&self, keys: &KeySpace, tally: &mut Tally) -> Checked {
         let keys: Vec<&[u8]> = (0..keys.len()).filter_map(|rank| keys.get(rank)).collect();
         for name in FAMILIES {
             let Some(handle) = self.0.cf_handle(name) else {
@@ -73,11 +73,11 @@ impl Follower {
                 let (Ok(there), Ok(found), Ok(among_many)) =
                     (there, self.0.get_cf(&handle, key), among_many)
                 else {
-                    // The writer has removed the blob file that the value is in.
+                    // The writer has removed the blob file with the value.
                     continue;
                 };
                 tally.read(Certainty::of(there.as_ref().map(|_| 0)));
-                let denied = self.0.answer_cf(&handle, key).is_absent();
+                let denied = self.0.filter_answer_cf(&handle, key).is_absent();
                 let same = found == there
                     && (among_many == there || self.reads_disagree(name, key, there.as_deref())?);
                 if !same || (denied && there.is_some()) {
@@ -93,14 +93,14 @@ impl Follower {
         Ok(())
     }
 
-    /// Whether the engine itself says something else when it is asked for many keys.
+    /// Whether the engine itself disagrees with its own batch read.
     fn reads_disagree(
         &self,
         name: &str,
         key: &[u8],
         there: Option<&[u8]>,
     ) -> Result<bool, rocksdb::Error> {
-        self.0.with_engine(|engine| {
+        self.0.with_engine_untracked(|engine| {
             let handle = engine.cf_handle(name);
             let asked = handle.iter().map(|handle| (handle, key));
             let mut many = engine.multi_get_cf(asked).into_iter();

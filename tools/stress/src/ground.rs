@@ -1,4 +1,4 @@
-//! An open database and every way to read it, each held against the model.
+//! An open database and every way to read it, each compared with the model.
 
 use std::ops::Range;
 use std::path::Path;
@@ -18,8 +18,8 @@ use super::settings::Settings;
 use super::step::{Api, Stretch, Update};
 use super::verdict::{Certainty, Checked, Tally, Violation};
 
-/// Until something is tried again.
-const A_MOMENT: Duration = Duration::from_millis(1);
+/// The pause before something is tried again.
+const RETRY_PAUSE: Duration = Duration::from_millis(1);
 
 /// A family's handle, looked up once.
 pub(super) type Handle<'a> = Arc<BoundColumnFamily<'a>>;
@@ -32,7 +32,7 @@ pub(super) struct Ground<'a> {
     plain: ReadOptions,
 }
 
-/// One family, and what it must hold.
+/// One family, and its expected contents.
 struct Family<'g, 'a> {
     index: usize,
     handle: &'g Handle<'a>,
@@ -50,7 +50,7 @@ impl<'a> Ground<'a> {
         }
     }
 
-    /// Looks a family up again that came or went.
+    /// Looks up the handle of a family that was created or dropped.
     pub(super) fn look_up(&mut self, family: usize) {
         self.handles[family] = self.db.cf_handle(FAMILIES[family]);
     }
@@ -67,7 +67,7 @@ impl<'a> Ground<'a> {
         })
     }
 
-    /// The first key and the one after the last, in the family's order, and the ranks between.
+    /// The first key and the one after the last, in the family's order, and the ranks between them.
     pub(super) fn bounds(&self, keys: &Stretch) -> Option<(&'a [u8], &'a [u8], Range<usize>)> {
         let space = self.keys;
         let to = keys.from.checked_add(keys.count)?;
@@ -80,7 +80,7 @@ impl<'a> Ground<'a> {
         }
     }
 
-    /// The updates whose families are there, as one batch.
+    /// The updates whose families exist, as one batch.
     pub(super) fn batch_of<'u>(&self, updates: impl IntoIterator<Item = &'u Update>) -> WriteBatch {
         let mut batch = WriteBatch::default();
         for update in updates {
@@ -97,7 +97,7 @@ impl<'a> Ground<'a> {
         batch
     }
 
-    /// One update in a transaction, where its family is there.
+    /// One update in a transaction, if its family exists.
     pub(super) fn update_in(&self, transaction: &Transaction<'_>, update: &Update) -> Checked {
         let (Some(handle), Some(key)) = (self.handle(update.family), self.keys.get(update.key))
         else {
@@ -110,7 +110,8 @@ impl<'a> Ground<'a> {
         }?)
     }
 
-    /// The updates by a transaction, which reads each key before and after it; false as [`commit`] says.
+    /// Writes the updates in a transaction, which reads each key before and after it. Returns false
+    /// as [`commit`] does.
     pub(super) fn transact(
         &self,
         updates: &[Update],
@@ -136,7 +137,7 @@ impl<'a> Ground<'a> {
         commit(transaction)
     }
 
-    /// What a transaction reads, against the model as the transaction would leave it.
+    /// Compares a transaction's read with the model as the transaction would leave it.
     fn agrees_within(
         &self,
         seen: &Model,
@@ -153,7 +154,8 @@ impl<'a> Ground<'a> {
             .map_err(|what| self.wrong(&family, key, "get in a transaction", what))
     }
 
-    /// Makes a table file aside, without the plugin; the updates are of one family, sorted by rank.
+    /// Writes an SST file outside the database, without the plugin. The updates are of one family,
+    /// sorted by rank.
     pub(super) fn write_table(&self, path: &Path, family: usize, updates: &[Update]) -> Checked {
         let options = self.settings.family(family)?;
         let mut writer = SstFileWriter::create(&options);
@@ -173,12 +175,13 @@ impl<'a> Ground<'a> {
         Ok(writer.finish()?)
     }
 
-    /// Runs what ingests, until it is done. With `atomic_flush`, RocksDB 11.8.1 may go on before its own
-    /// flush has ended, and finds memtables where it expects none; nothing has happened then, and it says so.
+    /// Runs an ingestion until it succeeds. With `atomic_flush`, RocksDB 11.8.1 may go on before
+    /// its own flush has ended, and find memtables that it does not expect. It then returns an
+    /// error and has changed nothing.
     pub(super) fn ingest(&self, ingest: impl Fn(&SieveDb) -> Result<(), Error>) -> Checked {
         loop {
             match ingest(self.db) {
-                Err(error) if error.kind() == ErrorKind::TryAgain => thread::sleep(A_MOMENT),
+                Err(error) if error.kind() == ErrorKind::TryAgain => thread::sleep(RETRY_PAUSE),
                 done => return Ok(done?),
             }
         }
@@ -186,7 +189,7 @@ impl<'a> Ground<'a> {
 
     // -------------------------------------------------------------- keys
 
-    /// Reads neighbouring keys; none where there is no such family.
+    /// Reads neighbouring keys; none if the family does not exist.
     pub(super) fn read(
         &self,
         model: &Model,
@@ -275,7 +278,7 @@ impl<'a> Ground<'a> {
         Ok(())
     }
 
-    /// Keys as a snapshot has them, against the model of its moment.
+    /// Reads keys in a snapshot, and compares them with the model of its time.
     pub(super) fn read_at(
         &self,
         snapshot: &Snapshot<'_>,
@@ -301,7 +304,7 @@ impl<'a> Ground<'a> {
         Ok(())
     }
 
-    /// A value that was read, against the model; what is not there is asked of the engine too.
+    /// Compares a value with the model. The engine is read as well for an absent key.
     fn compare(
         &self,
         family: &Family<'_, 'a>,
@@ -318,20 +321,20 @@ impl<'a> Ground<'a> {
         Ok(())
     }
 
-    /// The front's answer: what it rules out must not be there, neither by the model nor by the
+    /// Checks the filter answer: a key that it denies must be absent in the model and in the
     /// engine.
     fn ask(&self, family: &Family<'_, 'a>, rank: usize, tally: &mut Tally) -> Checked {
         let Some(key) = self.keys.get(rank) else {
             return Ok(());
         };
         let expected = family.contents.get(rank);
-        if !self.db.answer_cf(family.handle, key).is_absent() {
+        if !self.db.filter_answer_cf(family.handle, key).is_absent() {
             tally.let_by += u64::from(expected.is_none());
             return Ok(());
         }
-        judge(None, expected).map_err(|what| self.wrong(family, rank, "answer", what))?;
+        judge(None, expected).map_err(|what| self.wrong(family, rank, "filter_answer", what))?;
         let engine = self.db.get_unfiltered_cf(family.handle, key)?;
-        // What the model does not have, the engine alone may not have either.
+        // If the model does not have it, the engine alone must not have it either.
         if let Some(bytes) = engine {
             let what = Wrong::Lost(number(&bytes));
             return Err(self.wrong(family, rank, "the engine behind a negative", what));
@@ -354,8 +357,8 @@ impl<'a> Ground<'a> {
     fn wrong(&self, family: &Family<'_, 'a>, rank: usize, api: &str, what: Wrong) -> Violation {
         let name = FAMILIES[family.index];
         let key = self.keys.get(rank).unwrap_or_default();
-        // Whether it was the filters' word or the engine's.
-        let filters = if self.db.answer_cf(family.handle, key).is_absent() {
+        // Whether the filters or the engine said so.
+        let filters = if self.db.filter_answer_cf(family.handle, key).is_absent() {
             "rule it out"
         } else {
             "let it by"
@@ -382,7 +385,7 @@ impl<'a> Ground<'a> {
 
     // -------------------------------------------------------------- ranges
 
-    /// Neighbouring records by an iterator of this moment, in either direction.
+    /// Neighbouring records by a new iterator, in either direction.
     pub(super) fn scan(
         &self,
         model: &Model,
@@ -476,7 +479,7 @@ impl<'a> Ground<'a> {
         Ok(())
     }
 
-    /// Every filter against the raw keys of its table.
+    /// Every filter against the raw keys of its SST.
     pub(super) fn verify(&self, tally: &mut Tally) -> Checked {
         let report = self.db.verify(true)?;
         tally.entries_verified += report.entries_checked;
@@ -487,8 +490,8 @@ impl<'a> Ground<'a> {
     }
 }
 
-/// Commits a transaction; false where nothing was committed, since what it would be checked against is in no
-/// memtable any more.
+/// Commits a transaction. Returns false if nothing was committed because the memtables needed for
+/// the conflict check are gone.
 pub(super) fn commit(transaction: Transaction<'_>) -> Result<bool, Violation> {
     match transaction.commit() {
         Err(error) if error.kind() == ErrorKind::TryAgain => Ok(false),
@@ -496,18 +499,18 @@ pub(super) fn commit(transaction: Transaction<'_>) -> Result<bool, Violation> {
     }
 }
 
-/// For iterators that pass over no prefix.
+/// For iterators that skip no prefix.
 pub(super) fn everything() -> ReadOptions {
     let mut options = ReadOptions::default();
     options.set_total_order_seek(true);
     options
 }
 
-/// How a value differs from what it must be.
+/// How a value differs from the expected one.
 enum Wrong {
-    /// There is none.
+    /// It is missing.
     Lost(Option<u64>),
-    /// It is another, or there must be none; bytes that are no value are `None`.
+    /// It is another, or there should be none; `None` for bytes that are no value.
     Stale {
         found: Option<u64>,
         expected: Option<u64>,

@@ -1,15 +1,16 @@
-//! The key space of a case: a sorted list of distinct keys, so that a key is known by its rank.
+//! The key space of a case: a sorted list of distinct keys, so that a key is identified by its
+//! rank.
 //!
-//! With ranks for keys a model is an array, a range of keys a range of ranks, and a case file
-//! readable. Even ranks are written, odd ones asked for only; so there are always keys that were
-//! never there, right beside those that were.
+//! With ranks for keys a model is an array, a range of keys is a range of ranks, and a case file is
+//! readable. Even ranks are written, odd ones are only read. So there are always absent keys right
+//! beside those that were written.
 
 use std::collections::BTreeSet;
 
 use lsm_sieve_cli::workload::random::Random;
 use serde::{Deserialize, Serialize};
 
-/// What keys look like.
+/// The shape of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Shape {
@@ -25,7 +26,7 @@ pub(super) enum Shape {
     Mixed,
 }
 
-/// Names a key space; equal settings make equal keys.
+/// Identifies a key space: equal settings make equal keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct KeySettings {
     pub(super) shape: Shape,
@@ -46,7 +47,7 @@ const SHAPES: [Shape; 5] = [
 
 impl KeySettings {
     pub(super) fn draw(random: &mut Random) -> Self {
-        // Few keys make operations meet, many make tables and levels.
+        // With few keys operations collide, many keys make SSTs and levels.
         let most = 32 << random.index(8);
         Self {
             shape: *random.pick(&SHAPES),
@@ -83,7 +84,7 @@ impl KeySpace {
         self.0.len()
     }
 
-    /// The key of this rank, if there are so many.
+    /// The key of this rank, if it exists.
     pub(super) fn get(&self, rank: usize) -> Option<&[u8]> {
         self.0.get(rank).map(Vec::as_slice)
     }
@@ -120,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_shape_makes_as_many_keys_as_asked_for_in_order() {
+    fn every_shape_yields_the_requested_keys_in_order() {
         for shape in SHAPES {
             for count in [16, 4_000] {
                 let settings = KeySettings {
@@ -137,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn mixed_keys_include_the_strange_ones() {
+    fn mixed_keys_include_edge_cases() {
         let settings = KeySettings {
             shape: Shape::Mixed,
             count: 50,

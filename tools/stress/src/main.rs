@@ -1,12 +1,12 @@
-//! `lsm-sieve-stress`: random operations on random settings, each answer held against a model.
+//! `lsm-sieve-stress`: random operations on random settings, each answer compared with a model.
 //!
 //! ```text
 //!   seed --> case: settings and steps --> database --> answers
 //!                                    \--> model ----> the same?   no: shrink, print, exit code 1
 //! ```
 //!
-//! A case is one seed. It makes a database of its own, does its steps, and is gone; the next seed
-//! is the next case. What fails is shortened and printed as text that `--replay` runs again.
+//! A case is one seed. It creates a database, carries out its steps, and removes it. The next seed
+//! is the next case. A failing case is shrunk and printed as text that `--replay` runs again.
 
 mod case;
 mod closed;
@@ -52,14 +52,14 @@ const AFTER_HELP: &str = "Examples:
 A case that fails is shortened and printed; keep its lines in a file for --replay. Folders in memory
 are fastest.";
 
-/// Do random operations on random settings, and hold every answer against a model.
+/// Do random operations on random settings, and compare every answer with a model.
 #[derive(Parser)]
 #[command(version, after_help = AFTER_HELP)]
 struct Arguments {
     /// The seed of the first case; the next case has the next seed. Random if left out.
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Stop after the case in which so many operations are reached.
+    /// Stop after the case in which this many operations are reached.
     #[arg(
         long,
         value_name = "N",
@@ -67,11 +67,11 @@ struct Arguments {
         conflicts_with = "seconds"
     )]
     ops: u64,
-    /// Stop after the case in which so many seconds are over, instead.
+    /// Stop after the case in which this many seconds have passed, instead.
     #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..))]
     seconds: Option<u64>,
-    /// From 2 on: so many threads share each database, half of them writers, and are judged by the
-    /// versions before and after each read.
+    /// From 2 on: this many threads share each database, half of them writers, and reads are judged
+    /// by the versions before and after them.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: u16,
     /// The folder for the databases, which are removed.
@@ -80,7 +80,7 @@ struct Arguments {
     /// Run the case in this file instead.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["seed", "ops", "seconds", "threads"])]
     replay: Option<PathBuf>,
-    /// Stop shortening a failing case after so many seconds.
+    /// Stop shrinking a failing case after this many seconds.
     #[arg(long, value_name = "S", default_value_t = 60)]
     shrink_seconds: u64,
     /// Print the result as JSON.
@@ -125,7 +125,7 @@ fn home(parent: Option<&Path>) -> Result<tempfile::TempDir, Stop> {
 fn stress(arguments: &Arguments, home: &Path, output: Output) -> Result<(), Stop> {
     let first = match arguments.seed {
         Some(seed) => seed,
-        // Below 2^53, so that every reader of JSON keeps it whole.
+        // Below 2^53, so that every JSON parser reads it exactly.
         None => getrandom::u64()? >> 11,
     };
     let begun = Instant::now();
@@ -162,7 +162,7 @@ fn replay(arguments: &Arguments, file: &Path, home: &Path, output: Output) -> Re
     report.print(begun.elapsed(), output)
 }
 
-/// What all cases of a run have in common.
+/// The parameters that all cases of a run share.
 struct Run<'a> {
     home: &'a Path,
     shrink: Duration,
@@ -183,7 +183,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Runs a case, and shortens it if it fails; a full disk says nothing about it.
+    /// Runs a case, and shrinks it if it fails. A full disk is no finding.
     fn try_case(
         &mut self,
         case: &Case,
@@ -210,7 +210,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Shows how far a case is, and that it gets on.
+/// Shows the progress of a case, and that it is alive.
 struct Watched {
     progress: Progress,
     pulse: Pulse,

@@ -1,6 +1,6 @@
-//! What a database must answer: an array of numbers by rank for each family.
+//! The expected contents of a database: an array of numbers by rank for each family.
 //!
-//! A value is a number, spelt out with a padding that depends on it; a merge adds to it. So a copy
+//! A value is a number, spelt out with a padding that depends on it. A merge adds to it. So a copy
 //! of a model, which a snapshot takes, is a copy of numbers.
 
 use std::ops::Range;
@@ -8,7 +8,7 @@ use std::ops::Range;
 use rocksdb::MergeOperands;
 use serde::{Deserialize, Serialize};
 
-/// The names of the families; the first is always there.
+/// The names of the families. The first always exists.
 pub(super) const FAMILIES: [&str; 4] = ["default", "one", "two", "late"];
 
 /// The bytes of a value.
@@ -20,7 +20,7 @@ pub(super) fn value(number: u64) -> Vec<u8> {
         .collect()
 }
 
-/// What follows the number in its value: a few bytes, once in so many many.
+/// The padding after the number in a value: a few bytes, and sometimes many.
 fn padding(number: u64) -> impl Iterator<Item = u8> {
     const LONG: u64 = 61;
     let length = match number % LONG {
@@ -33,14 +33,15 @@ fn padding(number: u64) -> impl Iterator<Item = u8> {
         .map(|(letter, _)| letter)
 }
 
-/// The number of a value; `None` for bytes that are no value.
+/// The number in a value; `None` for bytes that are no value.
 pub(super) fn number(bytes: &[u8]) -> Option<u64> {
     let (number, rest) = bytes.split_first_chunk()?;
     let number = u64::from_le_bytes(*number);
     rest.iter().copied().eq(padding(number)).then_some(number)
 }
 
-/// The merge operator: addition. Bytes that are no value spoil the result for all to see.
+/// The merge operator: addition. Bytes that are no value make the result invalid, so that a read
+/// notices.
 #[expect(
     clippy::unnecessary_wraps,
     reason = "the signature of a merge operator"
@@ -51,7 +52,7 @@ pub(super) fn add(_: &[u8], old: Option<&[u8]>, operands: &MergeOperands) -> Opt
     Some(sum.map_or_else(|| b"no number".to_vec(), value))
 }
 
-/// What happens to one key.
+/// A change of one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Change {
@@ -61,7 +62,7 @@ pub(super) enum Change {
 }
 
 impl Change {
-    /// What a key is worth afterwards that was worth `old`.
+    /// The new value of a key that had the value `old`.
     pub(super) fn of(self, old: Option<u64>) -> Option<u64> {
         match self {
             Self::Put(number) => Some(number),
@@ -71,7 +72,7 @@ impl Change {
     }
 }
 
-/// What the keys of one family are worth, by rank.
+/// The values of the keys of one family, by rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Contents(Vec<Option<u64>>);
 
@@ -96,7 +97,7 @@ impl Contents {
         self.0[start..end].fill(None);
     }
 
-    /// The ranks in this range that hold something, ascending, with what they hold.
+    /// The ranks in this range that have a value, ascending, with their values.
     pub(super) fn held(
         &self,
         ranks: Range<usize>,
@@ -136,7 +137,7 @@ impl Model {
         (0..FAMILIES.len()).filter(move |&family| existing[family])
     }
 
-    /// Makes a family that does not exist, or empties one that does.
+    /// Creates a family that does not exist, or empties one that does.
     pub(super) fn make_empty(&mut self, family: usize) {
         self.families[family] = Some(Contents::empty(self.keys));
     }
@@ -151,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_is_its_number_and_other_bytes_are_none() {
+    fn values_encode_numbers_and_other_bytes_are_rejected() {
         for expected in [0, 1, 61, 62, u64::MAX] {
             assert_eq!(number(&value(expected)), Some(expected));
         }
@@ -162,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn contents_follow_their_changes() {
+    fn changes_apply_to_contents() {
         let mut contents = Contents::empty(4);
         contents.apply(1, Change::Merge(5));
         contents.apply(1, Change::Merge(6));

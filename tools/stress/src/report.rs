@@ -1,4 +1,4 @@
-//! What a run came to, for people and for programs.
+//! The result of a run, for people and for programs.
 
 use std::time::Duration;
 
@@ -12,9 +12,9 @@ use crate::output::Output;
 
 #[derive(Serialize)]
 pub(super) struct Report {
-    /// The first case's; `None` for a case that was read from a file.
+    /// The seed of the first case; `None` for a case that was read from a file.
     seed: Option<u64>,
-    /// Cases, each with settings of its own.
+    /// Cases, each with its own settings.
     pub(super) cases: u64,
     #[serde(flatten)]
     pub(super) tally: Tally,
@@ -25,13 +25,13 @@ pub(super) struct Report {
     pub(super) finding: Option<Finding>,
 }
 
-/// What must not be, and how to see it again.
+/// A violation, and how to reproduce it.
 #[derive(Serialize)]
 pub(super) struct Finding {
     pub(super) seed: Option<u64>,
-    /// What the case failed with as it was drawn.
+    /// The failure of the case as it was drawn.
     pub(super) first: String,
-    /// Whether it failed again when it was tried again.
+    /// Whether it failed again when it was repeated.
     pub(super) again: bool,
     #[serde(flatten)]
     pub(super) violation: Violation,
@@ -40,7 +40,7 @@ pub(super) struct Finding {
 }
 
 impl Finding {
-    /// Of the case of a seed, and what is left of it.
+    /// The finding of a seed's case and its shrunk form.
     pub(super) fn new(seed: Option<u64>, first: String, shrunk: Shrunk) -> Self {
         Self {
             seed,
@@ -66,7 +66,7 @@ impl Report {
         }
     }
 
-    /// Prints the report; a finding is exit code 1.
+    /// Prints the report. A finding means exit code 1.
     pub(super) fn print(mut self, spent: Duration, output: Output) -> Result<(), Stop> {
         self.seconds = spent.as_secs_f64();
         self.operations_per_second = self.tally.operations as f64 / self.seconds;

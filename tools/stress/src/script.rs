@@ -1,7 +1,7 @@
 //! Draws the steps of a case.
 //!
-//! Each case has a temper of its own: how often it writes, how hot its hot keys are, how seldom it
-//! does what costs milliseconds.
+//! Each case has its own mixture: how often it writes, how hot its hot keys are, how rarely it does
+//! operations that take milliseconds.
 
 use lsm_sieve_cli::workload::random::Random;
 
@@ -9,15 +9,15 @@ use super::model::{Change, FAMILIES};
 use super::settings::{FrontSettings, draw_rate};
 use super::step::{Api, Closed, Mishap, Step, Stretch, Update, Way};
 
-/// Draws steps over a key space of so many keys.
+/// Draws steps over a key space of this many keys.
 pub(super) struct Script<'a> {
     random: &'a mut Random,
     keys: usize,
-    /// Half of the writes go to so many keys.
+    /// Half of the writes go to this many keys.
     hot: usize,
-    /// Writes in a hundred ordinary steps.
+    /// Writes per hundred ordinary steps.
     writes: u64,
-    /// One step in so many works on whole tables, one in eight times as many on the whole database.
+    /// One step in this many works on whole SSTs, one in eight times as many on the whole database.
     calm: u64,
 }
 
@@ -41,7 +41,7 @@ impl<'a> Script<'a> {
 
     fn step(&mut self) -> Step {
         if self.random.one_in(8 * self.calm) {
-            return self.upheaval();
+            return self.work_on_database();
         }
         if self.random.one_in(self.calm) {
             return self.work_on_tables();
@@ -110,7 +110,7 @@ impl<'a> Script<'a> {
         }
     }
 
-    /// What goes over tables: some milliseconds.
+    /// Work on whole SSTs: some milliseconds.
     fn work_on_tables(&mut self) -> Step {
         match self.random.below(12) {
             0..=3 => Step::Flush {
@@ -129,8 +129,8 @@ impl<'a> Script<'a> {
         }
     }
 
-    /// What goes over everything.
-    fn upheaval(&mut self) -> Step {
+    /// Work on the whole database.
+    fn work_on_database(&mut self) -> Step {
         let way = *self
             .random
             .pick(&[Way::Front, Way::Front, Way::Front, Way::Engine]);
@@ -158,15 +158,15 @@ impl<'a> Script<'a> {
             5 => vec![self.plain()],
             6 => vec![self.damage(), self.plain(), self.remove()],
             7 => vec![self.plain(), self.damage()],
-            8 => vec![Mishap::Look],
-            _ => vec![self.plain(), self.damage(), Mishap::Look],
+            8 => vec![Mishap::ReadOnly],
+            _ => vec![self.plain(), self.damage(), Mishap::ReadOnly],
         };
         Closed {
             front: self
                 .random
                 .one_in(3)
                 .then(|| FrontSettings::draw(self.random)),
-            frozen: self.random.one_in(6),
+            read_only_filters: self.random.one_in(6),
             mishaps,
         }
     }

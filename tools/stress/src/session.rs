@@ -1,4 +1,4 @@
-//! A database from one opening to the next: steps on it, on its model, and the two compared.
+//! A database from one open to the next: steps on it, on its model, and their comparison.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ const MOMENTS: usize = 3;
 /// Longer than any wait on a database of a few thousand keys takes.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A snapshot and the model of its moment.
+/// A snapshot and the model of its time.
 struct Moment<'a> {
     snapshot: Snapshot<'a>,
     model: Model,
@@ -31,13 +31,13 @@ pub(super) struct Session<'a> {
     pub(super) ground: Ground<'a>,
     pub(super) model: &'a mut Model,
     pub(super) tally: &'a mut Tally,
-    /// For files that are not the database's.
+    /// For files outside the database.
     pub(super) home: &'a Path,
-    /// Opened to look only.
-    pub(super) frozen: bool,
+    /// Opened with read-only filters.
+    pub(super) read_only_filters: bool,
     moments: VecDeque<Moment<'a>>,
     follower: Option<Follower>,
-    /// Files made so far.
+    /// Files written so far.
     files: u64,
 }
 
@@ -47,31 +47,31 @@ impl<'a> Session<'a> {
         model: &'a mut Model,
         tally: &'a mut Tally,
         home: &'a Path,
-        frozen: bool,
+        read_only_filters: bool,
     ) -> Self {
         Self {
             ground,
             model,
             tally,
             home,
-            frozen,
+            read_only_filters,
             moments: VecDeque::new(),
             follower: None,
             files: 0,
         }
     }
 
-    /// Holds every key of every family against the model.
+    /// Compares every key of every family with the model.
     pub(super) fn agree(&mut self) -> Checked {
         self.ground.agree(self.model, self.tally)
     }
 
-    /// Checks every filter against the raw keys of every table.
+    /// Checks every filter against the raw keys of every SST.
     pub(super) fn verify(&mut self) -> Checked {
         self.ground.verify(self.tally)
     }
 
-    /// Does one step to the database and to its model; what it reads must be right.
+    /// Carries out one step on the database and on its model. Its reads must be right.
     pub(super) fn apply(&mut self, step: &Step) -> Checked {
         match step {
             Step::Write { update, way } => self.write(*update, *way),
@@ -90,8 +90,10 @@ impl<'a> Session<'a> {
             Step::Flush { family } => self.flush(*family),
             Step::Compact { keys } => self.compact(keys),
             Step::Consolidate => match self.ground.db.consolidate() {
-                Err(_) if self.frozen => Ok(()),
-                Ok(()) if self.frozen => Err(Violation::other("a frozen front was consolidated")),
+                Err(_) if self.read_only_filters => Ok(()),
+                Ok(()) if self.read_only_filters => {
+                    Err(Violation::other("a frozen front was consolidated"))
+                }
                 done => Ok(done?),
             },
             Step::Cover => self.cover(),
@@ -121,7 +123,7 @@ impl<'a> Session<'a> {
                 return self.batch(&[update], way);
             }
             (Way::Engine, change) => {
-                db.with_engine(|engine| write_to(engine, handle, key, change))?;
+                db.with_engine_untracked(|engine| write_to(engine, handle, key, change))?;
             }
             (Way::Front, Change::Put(number)) if default => db.put(key, value(number))?,
             (Way::Front, Change::Put(number)) => db.put_cf(handle, key, value(number))?,
@@ -149,11 +151,14 @@ impl<'a> Session<'a> {
         match way {
             Way::Front | Way::Batch | Way::Transaction => self.ground.db.write(batch),
             Way::Unlogged => self.ground.db.write_opt(batch, &unlogged),
-            Way::Engine => self.ground.db.with_engine(|engine| engine.write(batch)),
+            Way::Engine => self
+                .ground
+                .db
+                .with_engine_untracked(|engine| engine.write(batch)),
         }
     }
 
-    /// The way of a batch that RocksDB finds no keys in that it could lock.
+    /// The way to write a batch in which RocksDB finds no keys to lock.
     fn past_locks(&self, way: Way) -> Way {
         if self.ground.settings.has_locks() {
             Way::Engine
@@ -192,8 +197,8 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// RocksDB leaves the mixture of single deletes with other writes undefined, so these keys are
-    /// in no key space, and nothing is left of them.
+    /// RocksDB leaves a mixture of single deletes with other writes undefined. So these keys are in
+    /// no key space, and nothing is left of them.
     fn once(&mut self, family: usize, number: u64, flush: bool) -> Checked {
         let Some(handle) = self.ground.handle(family) else {
             return Ok(());
@@ -248,9 +253,9 @@ impl<'a> Session<'a> {
         let path = self.home.join(format!("ingested-{}.sst", self.files));
         self.ground.write_table(&path, keys.family, &updates)?;
         self.ground.ingest(|db| match way {
-            Way::Engine => {
-                db.with_engine(|engine| engine.ingest_external_file_cf(handle, vec![&path]))
-            }
+            Way::Engine => db.with_engine_untracked(|engine| {
+                engine.ingest_external_file_cf(handle, vec![&path])
+            }),
             _ if keys.family == 0 => db.ingest_external_file(vec![&path]),
             _ => {
                 let mut options = IngestExternalFileOptions::default();
@@ -324,7 +329,7 @@ impl<'a> Session<'a> {
     }
 
     fn cover(&mut self) -> Checked {
-        if self.frozen || self.ground.db.wait_until_covered(PATIENCE) {
+        if self.read_only_filters || self.ground.db.wait_until_complete(PATIENCE) {
             return Ok(());
         }
         let what = format!("the filters do not cover within {} s", PATIENCE.as_secs());
@@ -347,13 +352,13 @@ impl<'a> Session<'a> {
         if way == Way::Engine {
             self.ground
                 .db
-                .with_engine(|engine| engine.create_cf(name, &options))?;
+                .with_engine_untracked(|engine| engine.create_cf(name, &options))?;
         } else {
             self.ground.db.create_cf(name, &options)?;
         }
         self.ground.look_up(family);
         self.model.make_empty(family);
-        // What is new was empty at every moment before.
+        // A new family was empty in every earlier snapshot.
         let moments = self.moments.iter_mut();
         moments.for_each(|moment| moment.model.make_empty(family));
         Ok(())
@@ -365,7 +370,9 @@ impl<'a> Session<'a> {
         }
         let name = FAMILIES[family];
         if way == Way::Engine {
-            self.ground.db.with_engine(|engine| engine.drop_cf(name))?;
+            self.ground
+                .db
+                .with_engine_untracked(|engine| engine.drop_cf(name))?;
         } else {
             self.ground.db.drop_cf(name)?;
         }
@@ -405,7 +412,7 @@ impl<'a> Session<'a> {
         let copy: PathBuf = self.home.join(format!("copy-{}", self.files));
         self.ground
             .db
-            .with_engine(|engine| Checkpoint::new(engine)?.create_checkpoint(&copy))?;
+            .with_engine_untracked(|engine| Checkpoint::new(engine)?.create_checkpoint(&copy))?;
         if filters {
             closed::copy_filters(self.ground.db.path(), &copy)?;
         }
@@ -419,7 +426,7 @@ impl<'a> Session<'a> {
         self.tally.opened += 1;
         let ground = Ground::new(&db, self.ground.settings, self.ground.keys);
         ground.agree(self.model, self.tally)?;
-        if !db.wait_until_covered(PATIENCE) {
+        if !db.wait_until_complete(PATIENCE) {
             return Err(Violation::other("the filters of a checkpoint do not cover"));
         }
         ground.agree(self.model, self.tally)?;
@@ -430,7 +437,7 @@ impl<'a> Session<'a> {
     }
 }
 
-/// One change past the front.
+/// One write by the bare engine.
 pub(super) fn write_to(
     engine: &Engine,
     handle: &Handle<'_>,

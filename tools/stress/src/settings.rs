@@ -1,4 +1,4 @@
-//! What a case sets: the options of the engine, as texts, and those of the front.
+//! The settings of a case: the options of the engine, as texts, and those of `SieveDb`.
 
 use std::num::NonZeroU64;
 
@@ -25,7 +25,7 @@ pub(super) struct Settings {
     locks: bool,
 }
 
-/// How precise a filter is to be.
+/// The precision of a filter.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Precision {
@@ -33,11 +33,11 @@ pub(super) enum Precision {
     BitsPerKey(f64),
 }
 
-/// The front's options.
+/// The options of `SieveDb`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct FrontSettings {
     pub(super) summary: Precision,
-    /// None leaves RocksDB its own filters.
+    /// `None` leaves RocksDB its own filters.
     pub(super) segments: Option<Precision>,
     pub(super) expected_keys: u64,
     pub(super) budget_bits: Option<u64>,
@@ -47,7 +47,7 @@ pub(super) struct FrontSettings {
     pub(super) made_static: bool,
     #[serde(default)]
     hashes_at_once: Option<NonZeroU64>,
-    /// A family without a front, by its index; never the first.
+    /// The index of a family without filters; never the first.
     #[serde(default)]
     pub(super) left_out: Option<usize>,
     #[serde(default)]
@@ -68,7 +68,7 @@ impl Settings {
         }
     }
 
-    /// Whether there are transactions: not beside unordered writes.
+    /// Whether there are transactions. They do not work with unordered writes.
     pub(super) fn has_transactions(&self) -> bool {
         self.transactions && !self.is_unordered()
     }
@@ -77,7 +77,7 @@ impl Settings {
         self.has_transactions() && self.locks
     }
 
-    /// A front with these transactions.
+    /// These options with this case's kind of transactions.
     pub(super) fn front_of(&self, front: &SieveOptions) -> SieveOptions {
         let front = front.clone();
         if self.has_locks() {
@@ -91,13 +91,13 @@ impl Settings {
         database.any(|text| text == texts::UNORDERED_WRITE)
     }
 
-    /// The same, for many threads that read beside flushes.
+    /// The same settings, for many threads that read beside flushes.
     pub(super) fn for_a_crowd(mut self) -> Self {
         self.database.retain(|text| text != texts::ATOMIC_FLUSH);
         self
     }
 
-    /// RocksDB's options of a family; those of the database are among them.
+    /// RocksDB's options of a family. Those of the database are included.
     pub(super) fn family(&self, family: usize) -> Result<Options, rocksdb::Error> {
         let own = &self.families[family];
         texts::parse(&[&self.database[..], own].concat())
@@ -108,8 +108,7 @@ impl Settings {
         self.says(family, "ReverseBytewise")
     }
 
-    /// Whether a family has a prefix extractor: its iterators then cross from prefix to prefix only
-    /// if they are told to.
+    /// Whether a family has a prefix extractor. Its iterators then cross prefixes only if told to.
     pub(super) fn has_prefixes(&self, family: usize) -> bool {
         self.says(family, "prefix_extractor")
     }
@@ -119,8 +118,8 @@ impl Settings {
     }
 }
 
-/// A rate from a half to one in ten thousand, in millionths: a decimal so short is the same number
-/// when it is read from a case file.
+/// A rate from one half to one in ten thousand, in millionths: such a short decimal is the same
+/// number when read from a case file.
 pub(super) fn draw_rate(random: &mut Random) -> f64 {
     const MILLION: f64 = 1e6;
     (0.5 * 2e-4_f64.powf(random.unit()) * MILLION).round() / MILLION
@@ -156,7 +155,7 @@ impl FrontSettings {
         }
     }
 
-    /// The front's options, or what is wrong with them.
+    /// The options of `SieveDb`, or what is wrong with them.
     pub(super) fn options(&self) -> Result<SieveOptions, String> {
         let mut options = SieveOptions::default()
             .segment_rate(None)
@@ -172,13 +171,13 @@ impl FrontSettings {
             options = options.hashes_at_once(hashes);
         }
         if let Some(bits) = self.budget_bits {
-            // Of the filters: the fronts come on top.
-            let front = options.memory_for(Items::new(0)).fronts.get();
+            // The budget for filters: the fixed memory of the families is added.
+            let front = options.memory_for(Items::new(0)).overhead.get();
             let fronts = front * FAMILIES.len() as u64;
             options = options.memory_budget(Bits::new(fronts.saturating_add(bits)));
         }
         if let Some(family) = self.left_out {
-            options = options.leave_out(FAMILIES.get(family).copied());
+            options = options.exclude_cfs(FAMILIES.get(family).copied());
         }
         options = match self.summary {
             Precision::Rate(rate) => options.summary_rate(checked(rate)?),
@@ -197,7 +196,7 @@ fn checked(rate: f64) -> Result<Rate, String> {
 }
 
 impl Settings {
-    /// The same with one option less, or a default front, in every way.
+    /// Every variant with one option less, or with the default `SieveDb` options.
     pub(super) fn simpler(&self) -> Vec<Self> {
         let plain = FrontSettings::default();
         let mut simpler = Vec::new();

@@ -1,8 +1,8 @@
-//! Shortens what fails: delta debugging (Zeller and Hildebrandt, "Simplifying and Isolating
-//! Failure-Inducing Input", IEEE TSE 28(2), 2002), by leaving chunks out.
+//! Shrinks failing cases by delta debugging (Zeller and Hildebrandt, "Simplifying and Isolating
+//! Failure-Inducing Input", IEEE TSE 28(2), 2002): chunks of steps are left out.
 //!
-//! A failure may need luck, in the order of background threads; so each candidate is tried as often
-//! as the case itself needed to fail again.
+//! A failure may depend on the order of background threads. So each candidate is tried as often as
+//! the case itself needed to fail again.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use super::verdict::{Tally, Violation};
 /// Tries of a case until it is called irreproducible.
 const TRIES: usize = 10;
 
-/// Leaves out chunks, ever smaller ones, as long as the rest `fails`.
+/// Leaves out ever smaller chunks, as long as the rest `fails`.
 pub(super) fn shortest<T: Clone>(items: &[T], mut fails: impl FnMut(&[T]) -> bool) -> Vec<T> {
     let mut items = items.to_vec();
     let mut chunk = items.len().div_ceil(2);
@@ -35,22 +35,22 @@ pub(super) fn shortest<T: Clone>(items: &[T], mut fails: impl FnMut(&[T]) -> boo
         if chunk == 1 && !shorter {
             break;
         }
-        // Single items are gone over again as long as one of them can go.
+        // Single items are tried again as long as one of them can be left out.
         chunk = chunk.div_ceil(2);
     }
     items
 }
 
-/// A failing case made short.
+/// A shrunk failing case.
 pub(super) struct Shrunk {
     pub(super) case: Case,
-    /// What the short one fails with.
+    /// The failure of the shrunk case.
     pub(super) violation: Violation,
-    /// Whether it failed when it was tried again.
+    /// Whether it failed when it was repeated.
     pub(super) again: bool,
 }
 
-/// Shortens a case that failed at this step, within a time.
+/// Shrinks a case that failed at this step, within a time limit.
 pub(super) fn shrink(
     case: &Case,
     step: usize,
@@ -161,7 +161,7 @@ impl<'a> Shrinking<'a> {
         })
     }
 
-    /// Without each setting that the failure does not need.
+    /// Removes each setting that the failure does not need.
     fn simplify<S: Subject>(&mut self, mut plan: Plan<S>, watch: &mut impl Watch) -> Plan<S> {
         let mut at = 0;
         while let Some(subject) = plan.subject.simpler().into_iter().nth(at) {
@@ -180,7 +180,7 @@ impl<'a> Shrinking<'a> {
         self.tries_until_failure(plan, watch).is_some()
     }
 
-    /// Runs until one fails alike; `None` when none does, or the time is over.
+    /// Runs until one fails in the same way; `None` if none does, or the time is up.
     fn tries_until_failure<S: Subject>(
         &mut self,
         plan: &Plan<S>,
@@ -207,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_failure_needs_is_left_and_nothing_else() {
+    fn shrinking_keeps_only_what_the_failure_needs() {
         let items: Vec<u32> = (0..1_000).collect();
         for needed in [&[][..], &[0], &[999], &[3, 500, 501, 998], &[7, 8, 9]] {
             let mut runs = 0;
@@ -220,7 +220,7 @@ mod tests {
         }
     }
 
-    /// Where leaving out one thing makes room for leaving out another.
+    /// Leaving out one item may make another unnecessary.
     #[test]
     fn single_items_are_tried_again_after_a_success() {
         let items = ['a', 'b', 'c'];

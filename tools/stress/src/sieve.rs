@@ -47,7 +47,7 @@ impl Subject for Sieve {
             model: Model::new(keys.len()),
             keys: &keys,
             front: self.0.front.clone(),
-            frozen: false,
+            read_only_filters: false,
             tally,
             course: Course::new(steps),
         };
@@ -59,14 +59,14 @@ impl Subject for Sieve {
     }
 }
 
-/// A database from its making to its end.
+/// A database from its creation to its end.
 struct Life<'a> {
     settings: &'a Settings,
     home: &'a Path,
     keys: &'a KeySpace,
     model: Model,
     front: FrontSettings,
-    frozen: bool,
+    read_only_filters: bool,
     tally: &'a mut Tally,
     course: Course<'a, Step>,
 }
@@ -88,19 +88,25 @@ impl<'a> Life<'a> {
             let suffered = mishaps.try_for_each(|mishap| files.suffer(mishap));
             self.course.at(suffered)?;
             self.front = closed.front.clone().unwrap_or_else(|| self.front.clone());
-            self.frozen = closed.frozen;
+            self.read_only_filters = closed.read_only_filters;
             self.course.advance(watch)?;
         }
         Ok(())
     }
 
-    /// Opens the database and does steps until it is to be closed, or until the end.
+    /// Opens the database and carries out steps until it is to be closed, or until the end.
     fn open_and_do(&mut self, watch: &mut impl Watch) -> Result<Option<&'a Closed>, Failure> {
         let db = self.course.at(self.open())?;
         self.tally.opened += 1;
         let course = &mut self.course;
         let ground = Ground::new(&db, self.settings, self.keys);
-        let mut session = Session::new(ground, &mut self.model, self.tally, self.home, self.frozen);
+        let mut session = Session::new(
+            ground,
+            &mut self.model,
+            self.tally,
+            self.home,
+            self.read_only_filters,
+        );
         course.at(session.agree())?;
         while let Some(step) = course.step() {
             if let Step::Reopen(closed) = step {
@@ -115,7 +121,7 @@ impl<'a> Life<'a> {
     }
 
     fn open(&self) -> Result<SieveDb, Violation> {
-        let front = self.front()?.frozen(self.frozen);
+        let front = self.front()?.read_only_filters(self.read_only_filters);
         closed::open(self.settings, &front, &self.home.join("db"), &self.model)
     }
 

@@ -1,7 +1,7 @@
-//! The vocabulary of a case: one step is one line of a case file.
+//! The steps of a case: one step is one line of a case file.
 //!
-//! Every list of steps is a case: a step about a family or a snapshot that is not there does
-//! nothing. So a failing case can be shortened by leaving steps out.
+//! Every list of steps is a case: a step on a family or a snapshot that does not exist does
+//! nothing. So a failing case can be shrunk by leaving steps out.
 
 use serde::{Deserialize, Serialize};
 
@@ -28,11 +28,11 @@ pub(super) struct Stretch {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Way {
-    /// By the front's method for it.
+    /// By the method of `SieveDb`.
     Front,
     /// By a batch.
     Batch,
-    /// By a batch, past the log.
+    /// By a batch, without the log.
     Unlogged,
     /// By the bare engine.
     Engine,
@@ -59,7 +59,7 @@ pub(super) enum Api {
     NewSnapshot,
 }
 
-/// What happens to the database, its model in step.
+/// A step on the database and its model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Step {
@@ -75,13 +75,13 @@ pub(super) enum Step {
         keys: Stretch,
         way: Way,
     },
-    /// Puts a key of its own and single-deletes it, with a flush between or none.
+    /// Puts a key of its own and single-deletes it, with or without a flush between.
     Once {
         family: usize,
         number: u64,
         flush: bool,
     },
-    /// Brings every second key of a stretch in by a table file; every third of these is a delete.
+    /// Ingests every second key of a stretch as an SST file. Every third of these is a delete.
     Ingest {
         keys: Stretch,
         number: u64,
@@ -95,7 +95,7 @@ pub(super) enum Step {
         keys: Stretch,
         back: bool,
     },
-    /// Takes a snapshot; at most a few are held, and the oldest goes.
+    /// Takes a snapshot. Only a few are held, and the oldest is dropped.
     Snapshot,
     Release,
     Flush {
@@ -107,7 +107,7 @@ pub(super) enum Step {
     Consolidate,
     Cover,
     Rate(f64),
-    /// Checks every filter against the raw keys of every table.
+    /// Checks every filter against the raw keys of every SST.
     Verify,
     Create {
         family: usize,
@@ -117,16 +117,16 @@ pub(super) enum Step {
         family: usize,
         way: Way,
     },
-    /// Opens a checkpoint beside the database, with a copy of its filters or without.
+    /// Opens a checkpoint beside the database, with or without a copy of its filters.
     Checkpoint {
         filters: bool,
     },
-    /// A secondary catches up; one that is opened now, or that of before.
+    /// A secondary catches up: one that is opened now, or the one from before.
     Follow {
         anew: bool,
     },
     Reopen(Closed),
-    /// The model hears of a put, the database does not. Never drawn: it is there to show that a
+    /// The model receives a put, the database does not. Never drawn: a test uses it to show that a
     /// lost read is found.
     Lie {
         family: usize,
@@ -134,13 +134,13 @@ pub(super) enum Step {
     },
 }
 
-/// What happens while the database is closed, and how it is opened again.
+/// What happens while the database is closed, and how it is reopened.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Closed {
-    /// Other settings of the front from here on.
+    /// Other options of `SieveDb` from here on.
     pub(super) front: Option<FrontSettings>,
-    /// Whether it is opened to look only: nothing about the filters is changed.
-    pub(super) frozen: bool,
+    /// Whether it is opened with read-only filters: none of their files is changed.
+    pub(super) read_only_filters: bool,
     pub(super) mishaps: Vec<Mishap>,
 }
 
@@ -148,12 +148,12 @@ pub(super) struct Closed {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Mishap {
-    /// One file of the filters in so many is gone; 1 takes the whole folder.
+    /// One filter file in this many is removed; 1 removes the whole folder.
     Remove { one_in: u64, seed: u64 },
-    /// One filter in so many is not what was written.
+    /// One filter in this many is damaged.
     Damage { one_in: u64, seed: u64 },
-    /// A process opens it to read only, with the plugin, and reads all.
-    Look,
-    /// A process without the plugin reads all, writes, and compacts or not.
+    /// A process opens it read only, with the plugin, and reads everything.
+    ReadOnly,
+    /// A process without the plugin reads everything, writes, and perhaps compacts.
     Plain { updates: Vec<Update>, compact: bool },
 }

@@ -1,8 +1,8 @@
-//! Options of the engine in RocksDB's own words.
+//! Options of the engine as RocksDB's option strings.
 //!
-//! They are texts, `name=value`, as RocksDB's option files have them: so a case file can be read and
-//! edited, a new option is a line in a table here, and a failing case can be retried without each of
-//! them.
+//! They are texts, `name=value`, as in RocksDB's option files. So a case file can be read and
+//! edited, a new option is a line in a table here, and a failing case can be retried without each
+//! of them.
 
 use lsm_sieve_cli::workload::random::Random;
 use rocksdb::{DBCompressionType, LogLevel, Options};
@@ -23,14 +23,14 @@ pub(super) const WRITES: [&[&str]; 7] = [
     &["manual_wal_flush=true"],
 ];
 
-/// While it flushes, a RocksDB 11.8 with this set, and without the plugin too, shows a new table for a
-/// moment beside the memtables that it was made of, and a reader meets merge operands twice.
+/// During a flush, RocksDB 11.8 with this option, even without the plugin, briefly shows a new SST
+/// beside the memtables that it was made from, and a reader sees merge operands twice.
 pub(super) const ATOMIC_FLUSH: &str = "atomic_flush=true";
 
-/// Snapshots then go on changing, and there are no transactions.
+/// Snapshots may then change, and there are no transactions.
 pub(super) const UNORDERED_WRITE: &str = "unordered_write=true";
 
-/// What the vector memtable needs.
+/// An option that the vector memtable needs.
 const NO_CONCURRENCY: &str = "allow_concurrent_memtable_write=false";
 
 /// One of each line is set for the database.
@@ -47,7 +47,7 @@ const DATABASE: [&[&str]; 8] = [
 
 /// One of each line is set for a family.
 ///
-/// Two options are left out under which a flush beside another can wait for ever, in RocksDB itself:
+/// Two options are left out because a flush beside another can wait for ever, in RocksDB itself:
 /// `min_write_buffer_number_to_merge` above 1 (facebook/rocksdb#12094) and
 /// `experimental_mempurge_threshold` (facebook/rocksdb#11250).
 const FAMILY: [&[&str]; 17] = [
@@ -102,7 +102,7 @@ const FAMILY: [&[&str]; 17] = [
     &["", "", "bloom_locality=1"],
 ];
 
-/// One of each line is set for the tables of a family.
+/// One of each line is set for the SSTs of a family.
 const TABLE: [&[&str]; 9] = [
     &[
         "",
@@ -133,7 +133,8 @@ const TABLE: [&[&str]; 9] = [
     &["", "", "format_version=5"],
 ];
 
-/// Options of a differential store: all families are alike and sorted bytewise, and drop nothing by themselves.
+/// Options of a differential store: all families have the same, are sorted bytewise, and drop
+/// nothing by themselves.
 pub(super) fn draw_alike(random: &mut Random) -> Texts {
     let writes = *random.pick(&WRITES);
     let mut texts = draw_database(random, writes);
@@ -146,7 +147,7 @@ pub(super) fn draw_database(random: &mut Random, writes: &[&str]) -> Texts {
     let mut texts = one_of_each(random, &DATABASE);
     texts.extend(writes.iter().map(ToString::to_string));
     if writes.contains(&ATOMIC_FLUSH) {
-        // It flushes while others write.
+        // It flushes during writes.
         texts.retain(|text| !text.starts_with("db_write_buffer_size"));
     }
     texts
@@ -175,14 +176,14 @@ fn one_of_each(random: &mut Random, lines: &[&[&str]]) -> Texts {
         .collect()
 }
 
-/// RocksDB's options by these texts, or what it does not like about them.
+/// RocksDB's options from these texts, or its error.
 pub(super) fn parse(texts: &[String]) -> Result<Options, rocksdb::Error> {
     let mut options = Options::default();
     options.create_if_missing(true);
     options.create_missing_column_families(true);
     options.set_compression_type(DBCompressionType::None);
     options.set_merge_operator_associative("add", model::add);
-    // A case opens its database many times, and each log is a file more to list.
+    // A case opens its database many times, and each log file makes listings longer.
     options.set_log_level(LogLevel::Fatal);
     options.set_keep_log_file_num(1);
     options.set_stats_dump_period_sec(0);

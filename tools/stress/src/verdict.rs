@@ -1,30 +1,30 @@
-//! What a check came to: what was counted, or what must not be.
+//! The result of a check: the counts, or a violation.
 
 use std::error::Error;
 use std::ops::AddAssign;
 
 use serde::Serialize;
 
-/// What was done and found, all of it right.
+/// The operations, all with right results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(super) struct Tally {
-    /// Keys written, and keys read and held against the model, once for each way to read.
+    /// Keys written, and keys read and compared with the model, once for each way to read.
     pub(super) operations: u64,
-    /// Those of them that were read.
+    /// The reads among them.
     pub(super) reads: u64,
-    /// Reads that had to find something, by what had been written before and begun after.
+    /// Reads that had to find a value, by the versions written before and begun after.
     pub(super) must_exist: u64,
     /// Reads that had to find nothing.
     pub(super) must_not_exist: u64,
-    /// Reads beside a write, that might find something or nothing.
+    /// Reads beside a write, which may find a value or nothing.
     pub(super) either: u64,
-    /// Keys that the front ruled out and the engine, asked past the front, did not have either.
+    /// Keys that the filters denied, and that the engine, read past them, did not have either.
     pub(super) checked_negatives: u64,
-    /// Keys that were not there and that the front did not rule out.
+    /// Absent keys that the filters did not deny.
     pub(super) let_by: u64,
-    /// Entries of tables that `verify` asked the filters for.
+    /// Entries of SSTs for which `verify` probed the filters.
     pub(super) entries_verified: u64,
-    /// Times that a database was opened.
+    /// The number of times that a database was opened.
     pub(super) opened: u64,
 }
 
@@ -45,7 +45,7 @@ impl Tally {
     }
 }
 
-/// What was known of a key that was read.
+/// What was known about a key that was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Certainty {
     MustExist,
@@ -54,7 +54,7 @@ pub(super) enum Certainty {
 }
 
 impl Certainty {
-    /// Of a key that nobody else writes.
+    /// The certainty for a key that no other thread writes.
     pub(super) const fn of(expected: Option<u64>) -> Self {
         match expected {
             Some(_) => Self::MustExist,
@@ -77,10 +77,10 @@ impl AddAssign for Tally {
     }
 }
 
-/// Something that must not be.
+/// A wrong result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Violation {
-    /// Whether a key that is there was not found.
+    /// Whether a key that exists was not found.
     pub(super) lost: bool,
     pub(super) what: String,
 }
@@ -100,13 +100,14 @@ impl Violation {
         }
     }
 
-    /// Whether the disk refused, as RocksDB and the system put it; a lost key is lost all the same.
+    /// Whether the disk was full, in the words of RocksDB and of the system. A lost key is lost all
+    /// the same.
     pub(super) fn is_a_full_disk(&self) -> bool {
         !self.lost && self.what.contains("No space left on device")
     }
 }
 
-/// Nothing may fail here: an error is a finding.
+/// Every error here is a finding.
 impl<E: Error + 'static> From<E> for Violation {
     fn from(error: E) -> Self {
         let mut what = error.to_string();

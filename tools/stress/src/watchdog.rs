@@ -1,5 +1,5 @@
-//! Ends the process when work that should go on stands still: a thread that waits for ever cannot
-//! be asked to stop, so there is nothing to unwind to.
+//! Ends the process when work stalls: a thread that waits for ever cannot be asked to stop, so
+//! nothing can be unwound.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak, mpsc};
@@ -8,16 +8,16 @@ use std::time::{Duration, Instant};
 
 use crate::outcome::Stop;
 
-/// Longer than anything between two beats takes on a busy machine.
+/// Longer than any interval between two beats on a busy machine.
 const STALL: Duration = Duration::from_secs(120);
 
-/// How often pulses are felt.
+/// How often pulses are checked.
 const ROUND: Duration = Duration::from_secs(1);
 
-/// All that must get on.
+/// Everything that must make progress.
 static PATIENTS: Mutex<Vec<Patient>> = Mutex::new(Vec::new());
 
-/// Beats while its owner gets on; felt no more once it is dropped.
+/// Beats while its owner makes progress. No longer checked once it is dropped.
 pub(super) struct Pulse(Arc<AtomicU64>);
 
 impl Pulse {
@@ -50,7 +50,7 @@ impl Patient {
         }
     }
 
-    /// How long it has stood still; `None` when it is gone.
+    /// How long it has not beaten; `None` if it was dropped.
     fn still(&mut self) -> Option<Duration> {
         let now = self.pulse.upgrade()?.load(Ordering::Relaxed);
         if now != self.last {
@@ -60,9 +60,9 @@ impl Patient {
     }
 }
 
-/// Goes its rounds until it is dropped.
+/// Checks the pulses until it is dropped.
 pub(super) struct Watchdog {
-    /// Closed to end the rounds.
+    /// Closed to end the checks.
     awake: Option<mpsc::Sender<()>>,
     rounds: Option<JoinHandle<()>>,
 }
@@ -94,13 +94,13 @@ impl Drop for Watchdog {
     fn drop(&mut self) {
         drop(self.awake.take());
         if let Some(rounds) = self.rounds.take() {
-            // It has nothing to say.
+            // It has no result.
             _ = rounds.join();
         }
     }
 }
 
-/// The first that has stood still for so long; those that are gone are forgotten.
+/// The first pulse that stalled for this long. Dropped ones are removed.
 fn stalled(patients: &mut Vec<Patient>, limit: Duration) -> Option<&'static str> {
     patients.retain(|patient| patient.pulse.strong_count() > 0);
     let mut patients = patients.iter_mut();
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_stands_still_is_named() {
+    fn only_a_stalled_pulse_is_named() {
         let pulses = [(); 3].map(|()| Arc::new(AtomicU64::new(0)));
         let names = ["first", "second", "gone"];
         let mut patients: Vec<Patient> = names

@@ -1,19 +1,20 @@
-//! A set with removals, from two filters: a key is probably in when the first says *maybe* and the
-//! second, which holds the removed keys, says *absent*.
+//! A set with removals, made of two filters. A key is probably in the set if the first filter says
+//! *maybe* and the second filter, which holds the removed keys, says *absent*.
 //!
-//! **This is no filter in the sense of [`super::Filter`]: it can deny a key that is in.** A false
-//! positive of the second filter hides a key that nobody removed, at the second filter's rate. So
-//! no answer here may stand in for a look-up; the type has neither `may_contain` nor the trait.
+//! **This is not a filter in the sense of [`super::Filter`]: it can deny a key of the set.** A
+//! false positive of the second filter hides a key that was not removed, at the false-positive rate
+//! of the second filter. So no answer of this type may replace a lookup; it has no `may_contain`
+//! and does not implement the trait.
 //!
 //! ```text
-//! answer         first    second      of a member               of a stranger
+//! answer         first    second      for a key of the set      for a key never added
 //! ProbablyIn     maybe    absent      1 − p2                    p1 (1 − p2)
 //! ProbablyOut    maybe    maybe       p2: wrongly denied        p1 p2
 //! NeverIn        absent   -           never                     1 − p1
 //! ```
 //!
-//! A removed key cannot come back: nothing takes it out of the second filter. Where keys come and
-//! go, take a [`super::Counting`] filter.
+//! A removed key cannot be added again, since it cannot be removed from the second filter. If keys
+//! come and go, use a [`super::Counting`] filter.
 //!
 //! ```compile_fail
 //! fn stands_in_for_a_look_up(_: impl lsm_sieve_classics::filter::Filter) {}
@@ -26,35 +27,36 @@ use super::{Kind, Stage, StageError};
 use crate::hash::KeyHash;
 use crate::math::{Bits, Items, Rate};
 
-/// Keys that were added, and keys that were removed.
+/// A set made of a filter of added keys and a filter of removed keys.
 #[derive(Debug)]
 pub struct Composite {
     added: Stage,
     removed: Stage,
 }
 
-/// What a [`Composite`] knows of a key.
+/// The answer of a [`Composite`] for a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Membership {
-    /// It was never added: the one answer that is certain.
+    /// The key was never added. This is the only certain answer.
     NeverIn,
-    /// It looks as if it had been removed.
+    /// The key was probably removed.
     ProbablyOut,
-    /// It looks as if it had been added and not removed.
+    /// The key was probably added and not removed.
     ProbablyIn,
 }
 
-/// A key that cannot be added, because it looks as if it had been removed.
+/// The key cannot be added, because the filter of removed keys says *maybe*.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a removed key, or one that looks like it, cannot be added; rebuild the set without it")]
 pub struct RemovedForEver;
 
 impl Composite {
-    /// An empty set of up to `items` keys, of which up to `removals` are removed; a stranger is
-    /// taken for a member at most at `rate`, and a member denied at most at `denied`.
+    /// An empty set for up to `items` keys, of which up to `removals` are removed. Keys that were
+    /// never added are accepted at a rate of at most `rate`. Keys of the set are denied at a rate
+    /// of at most `denied`.
     ///
     /// # Errors
-    /// When no geometry of this kind does, or memory does not suffice.
+    /// If no geometry of this kind reaches the rates, or memory cannot be allocated.
     pub fn with_rates(
         kind: Kind,
         (items, rate): (Items, Rate),
@@ -66,7 +68,7 @@ impl Composite {
         })
     }
 
-    /// A set put together again from what [`Composite::added`] and [`Composite::removed`] gave.
+    /// Restores a set from the filters of [`Composite::added`] and [`Composite::removed`].
     pub fn from_parts(added: Stage, removed: Stage) -> Self {
         Self { added, removed }
     }
@@ -74,7 +76,7 @@ impl Composite {
     /// Adds a key.
     ///
     /// # Errors
-    /// When it would stay hidden behind a removal; nothing has changed then.
+    /// If the filter of removed keys would hide it; then nothing has changed.
     pub fn insert(&self, hash: KeyHash) -> Result<(), RemovedForEver> {
         if self.removed.may_contain(hash) {
             return Err(RemovedForEver);
@@ -83,12 +85,12 @@ impl Composite {
         Ok(())
     }
 
-    /// Removes a key for ever, whether it was added or not.
+    /// Removes a key permanently, whether it was added or not.
     pub fn remove(&self, hash: KeyHash) {
         self.removed.insert(hash);
     }
 
-    /// What is known of a key.
+    /// The answer for a key.
     pub fn membership(&self, hash: KeyHash) -> Membership {
         if !self.added.may_contain(hash) {
             Membership::NeverIn
@@ -99,27 +101,27 @@ impl Composite {
         }
     }
 
-    /// The chance that a member, which nobody removed, is answered [`Membership::ProbablyOut`].
+    /// The probability that a key of the set is answered [`Membership::ProbablyOut`].
     pub fn denial_rate(&self) -> f64 {
         self.removed.predicted_rate()
     }
 
-    /// The chance that a stranger is answered [`Membership::ProbablyIn`].
+    /// The probability that a key that was never added is answered [`Membership::ProbablyIn`].
     pub fn predicted_rate(&self) -> f64 {
         self.added.predicted_rate() * (1.0 - self.denial_rate())
     }
 
-    /// The filter of the keys that were added.
+    /// The filter of the added keys.
     pub fn added(&self) -> &Stage {
         &self.added
     }
 
-    /// The filter of the keys that were removed.
+    /// The filter of the removed keys.
     pub fn removed(&self) -> &Stage {
         &self.removed
     }
 
-    /// The bits of both.
+    /// The bits of both filters.
     pub fn size(&self) -> Bits {
         Bits::new(self.added.size().get() + self.removed.size().get())
     }
@@ -130,7 +132,7 @@ mod tests {
     use super::*;
     use crate::filter::naive::hashes;
 
-    /// 50,000 keys, the first 5,000 of them removed. Some of the rest cannot be told from these.
+    /// 50,000 keys, the first 5,000 of them removed. Some of the others are hidden by these.
     fn filled() -> Composite {
         let rates = |items, rate| (Items::new(items), Rate::new(rate).unwrap());
         let set =

@@ -1,16 +1,16 @@
-//! Counters in k slices, one of each slice a key: what the filters that can forget stand on.
+//! Counters in k slices; each key has one counter in each slice. The filters of counters use them.
 //!
 //! ```text
 //! | slice 0: m counters | slice 1: m counters | ...        m a multiple of 64
 //! counter in slice i = ⌊ (hash × odd_i mod 2^64) × m / 2^64 ⌋
 //! ```
 //!
-//! The places are those of a partitioned stage, so a counter is above zero exactly where the stage
-//! of the same keys has a bit.
+//! The positions are those of a partitioned stage. So a counter is above zero exactly if the bit of
+//! a stage with the same keys is set.
 //!
-//! *Invariant.* A counter at its maximum is stuck: it may stand for more, so it is neither raised
-//! nor lowered again. What a filter then gets wrong is *maybe* for a removed key, never *absent*
-//! for a present one.
+//! *Invariant.* A counter at its maximum is saturated: the true value may be higher, so it is
+//! neither raised nor lowered again. The possible error is then *maybe* for a removed key, and
+//! never *absent* for a present one.
 
 use super::{Kind, Shape, ShapeError, Stage, StageError, probe};
 use crate::bits::Packed;
@@ -19,11 +19,11 @@ use crate::math::{Bits, Items, Probes, Rate, fill, partitioned};
 use crate::planted::planted;
 use std::collections::TryReserveError;
 
-/// The bits of one counter.
+/// The width of one counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum CounterWidth {
-    /// Up to 15: enough to count keys in, where each comes once.
+    /// Up to 15: enough if each key is inserted once.
     Four = 4,
     /// Up to 255.
     Eight = 8,
@@ -34,7 +34,7 @@ pub enum CounterWidth {
 }
 
 impl CounterWidth {
-    /// The width of so many bits, if there is one.
+    /// The width with this number of bits, if it exists.
     pub const fn from_bits(bits: u32) -> Option<Self> {
         match bits {
             4 => Some(Self::Four),
@@ -45,7 +45,7 @@ impl CounterWidth {
         }
     }
 
-    /// Its bits.
+    /// Bits per counter.
     pub const fn bits(self) -> u32 {
         self as u32
     }
@@ -60,7 +60,8 @@ struct Geometry {
     width: CounterWidth,
 }
 
-/// Slices are whole words of a partitioned stage, and of counters all the more.
+/// Counters per slice are a multiple of this, so that slices are whole words: of the partitioned
+/// stage, and so of the counters too.
 const UNIT: u64 = 64;
 
 impl Geometry {
@@ -125,14 +126,14 @@ impl TryFrom<Shape> for Geometry {
 pub(super) struct Counters {
     geometry: Geometry,
     values: Packed,
-    /// How many are above zero.
+    /// Number of counters above zero.
     raised: u64,
-    /// How many are at their maximum.
+    /// Number of counters at their maximum.
     stuck: u64,
 }
 
 impl Counters {
-    /// All zero, as many as keep `items` keys below `rate`.
+    /// Counters of zero, enough to keep `items` keys at or below `rate`.
     pub(super) fn for_rate(
         kind: Kind,
         items: Items,
@@ -146,12 +147,12 @@ impl Counters {
         )
     }
 
-    /// All zero, in this shape, which must be of `kind`.
+    /// Counters of zero in this shape, which must be of `kind`.
     pub(super) fn new(kind: Kind, shape: Shape) -> Result<Self, StageError> {
         Self::filled(checked(kind, shape)?, [])
     }
 
-    /// Counters read back, whatever they are.
+    /// Restores counters from their words. Any values are accepted.
     pub(super) fn from_words(
         kind: Kind,
         shape: Shape,
@@ -194,20 +195,20 @@ impl Counters {
         })
     }
 
-    /// The counters of a key, one a slice.
+    /// The counters of a key, one per slice.
     fn of(&self, hash: KeyHash) -> impl Iterator<Item = u64> {
         self.geometry
             .places(hash)
             .map(|place| self.values.get(place))
     }
 
-    /// The least of a key's counters; 0 for a key that was never inserted, as a rule.
+    /// The minimum of a key's counters; usually 0 for a key that was never inserted.
     #[inline]
     pub(super) fn least(&self, hash: KeyHash) -> u64 {
         self.of(hash).min().unwrap_or(0)
     }
 
-    /// How many of a key's counters are the least.
+    /// How many of a key's counters have the minimum.
     pub(super) fn least_times(&self, hash: KeyHash) -> usize {
         let least = self.least(hash);
         self.of(hash).filter(|&value| value == least).count()
@@ -220,7 +221,7 @@ impl Counters {
         }
     }
 
-    /// Raises those of a key's counters that are the least by one.
+    /// Raises those of a key's counters that have the minimum by one.
     pub(super) fn raise_least(&mut self, hash: KeyHash) {
         let next = self.least(hash).saturating_add(1);
         for place in self.geometry.places(hash) {
@@ -230,7 +231,7 @@ impl Counters {
         }
     }
 
-    /// Lowers all of a key's counters by one, but for those at zero and those that are stuck.
+    /// Lowers all of a key's counters by one, except those at zero and those that are saturated.
     pub(super) fn lower(&mut self, hash: KeyHash) {
         for place in self.geometry.places(hash) {
             let value = self.values.get(place);
@@ -241,7 +242,7 @@ impl Counters {
         }
     }
 
-    /// Adds the counters of the same shape, one to one.
+    /// Adds the counters of `other`, which has the same shape, place by place.
     pub(super) fn add(&mut self, other: &Self) {
         debug_assert_eq!(self.shape(), other.shape(), "shapes are compared before");
         for (place, value) in other.values.iter().enumerate() {
@@ -258,12 +259,12 @@ impl Counters {
         self.values.set(place, value);
     }
 
-    /// Counters at their maximum.
+    /// Number of counters at their maximum.
     pub(super) fn stuck(&self) -> u64 {
         self.stuck
     }
 
-    /// Whether this value means *that many or more*.
+    /// Whether this value is the maximum, which means *this many or more*.
     pub(super) fn is_stuck(&self, value: u64) -> bool {
         value == self.values.max()
     }
@@ -273,31 +274,31 @@ impl Counters {
         self.raised as f64 / self.geometry.counters() as f64
     }
 
-    /// The rate at which strangers are answered *maybe*, as the counters stand: a little too high,
-    /// since it takes all slices for equally full.
+    /// The false-positive rate from the current fill. It is a little too high, since it assumes
+    /// that all slices are equally full.
     pub(super) fn observed_rate(&self) -> f64 {
         fill::matching(self.fill(), Probes::new(self.geometry.probes))
     }
 
-    /// How many distinct keys the fill speaks for.
+    /// The number of distinct keys, estimated from the fill.
     pub(super) fn estimated_items(&self) -> Items {
         let slice = Bits::new(self.geometry.slice);
         fill::items(partitioned::clear_chance(slice), self.fill())
     }
 
-    /// The rate at which strangers are answered *maybe*, with so many distinct keys.
+    /// The false-positive rate with `items` distinct keys.
     pub(super) fn rate(&self, items: Items) -> f64 {
         let slice = Bits::new(self.geometry.slice);
         partitioned::rate(slice, Probes::new(self.geometry.probes), items)
     }
 
-    /// The chance that the least counter of one key among so many is too high.
+    /// The probability that the minimum of one key's counters is too high, among `items` keys.
     pub(super) fn wrong_estimate(&self, items: Items) -> f64 {
         let Geometry { slice, probes, .. } = self.geometry;
         crate::math::counting::wrong_estimate(slice, Probes::new(probes), items)
     }
 
-    /// The partitioned stage that has a bit where a counter is above zero.
+    /// The partitioned stage with a bit set for each counter above zero.
     pub(super) fn to_stage(&self, items: Items) -> Result<Stage, StageError> {
         let shape = Shape {
             kind: Kind::Partitioned,

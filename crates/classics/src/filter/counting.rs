@@ -1,19 +1,21 @@
-//! A filter that can forget: counters in place of bits (Fan et al., *Summary Cache*, 2000).
+//! A Bloom filter with counters instead of bits, from which keys can be removed (Fan et al.,
+//! *Summary Cache*, 2000).
 //!
 //! ```text
 //! insert   every counter of the key + 1          remove   every counter of the key − 1
 //! maybe    while all of them are above 0
 //! ```
 //!
-//! Four times the bits of a partitioned filter buy removal. Its limits:
+//! It takes four times the bits of a partitioned filter. Its limits:
 //!
-//! - *Remove only what was inserted*, as often as it was. A key that was never inserted and looks
-//!   as if it were takes its counts from other keys, and **these may then be answered absent**. The
-//!   filter refuses what it can tell; it cannot tell a false positive.
-//! - A counter of 4 bits is stuck at 15 (`counters.rs`), so the keys on it stay *maybe*. Distinct
-//!   keys come there once in 10^15 counters ([`overflow_bound`]); one key inserted 15 times
-//!   does at once. [`Counting::saturated`] tells.
-//! - One writer: removal must see all of a key's counters at once.
+//! - *Remove only inserted keys*, and only as often as they were inserted. Removing a false
+//!   positive, which was never inserted, lowers the counters of other keys, and **these may then be
+//!   answered absent**. The filter refuses to remove an absent key, but cannot detect a false
+//!   positive.
+//! - A 4-bit counter is saturated at 15 (`counters.rs`), so its keys stay *maybe*. Distinct keys
+//!   reach this once in 10^15 counters ([`overflow_bound`]); one key inserted 15 times reaches it
+//!   at once. [`Counting::saturated`] counts these.
+//! - One writer: a removal must see all of a key's counters at once.
 //!
 //! [`overflow_bound`]: crate::math::counting::overflow_bound
 
@@ -30,16 +32,16 @@ pub struct Counting {
     items: u64,
 }
 
-/// A key that is to be removed and was never inserted.
+/// The key cannot be removed because it was never inserted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a key that was never inserted cannot be removed; nothing has changed")]
 pub struct NotInserted;
 
 impl Counting {
-    /// An empty filter that keeps up to `items` keys at or below `rate`.
+    /// An empty filter that stays at or below `rate` with up to `items` keys.
     ///
     /// # Errors
-    /// When no geometry does, or memory does not suffice.
+    /// If no geometry reaches the rate, or memory cannot be allocated.
     pub fn with_rate(items: Items, rate: Rate) -> Result<Self, StageError> {
         let counters = Counters::for_rate(Kind::Counting, items, rate, CounterWidth::Four)?;
         Ok(Self { counters, items: 0 })
@@ -48,16 +50,16 @@ impl Counting {
     /// An empty filter of this shape.
     ///
     /// # Errors
-    /// When the shape is no counting filter's, or memory does not suffice.
+    /// If the shape is not that of a counting filter, or memory cannot be allocated.
     pub fn new(shape: Shape) -> Result<Self, StageError> {
         let counters = Counters::new(Kind::Counting, shape)?;
         Ok(Self { counters, items: 0 })
     }
 
-    /// A filter read back: its shape, its count and its words, whatever they are.
+    /// Restores a filter from its shape, its count and its words. Words of any value are accepted.
     ///
     /// # Errors
-    /// When the shape is no counting filter's or does not have so many words.
+    /// If the shape is not that of a counting filter, or needs another number of words.
     pub fn from_words(shape: Shape, items: Items, words: Vec<u64>) -> Result<Self, StageError> {
         Ok(Self {
             counters: Counters::from_words(Kind::Counting, shape, words)?,
@@ -65,7 +67,7 @@ impl Counting {
         })
     }
 
-    /// Adds a key once more; true when it was absent.
+    /// Inserts a key once more; returns true if it was absent.
     pub fn insert(&mut self, hash: KeyHash) -> bool {
         let absent = !self.may_contain(hash);
         self.counters.raise(hash, 1);
@@ -75,10 +77,10 @@ impl Counting {
 
     /// Takes back one insertion of a key.
     ///
-    /// The key must have been inserted: see the limits at the top of this file.
+    /// The key must have been inserted; see the limits at the top of this file.
     ///
     /// # Errors
-    /// When the key is known never to have been inserted; nothing has changed then.
+    /// If the key is known never to have been inserted; then nothing has changed.
     pub fn remove(&mut self, hash: KeyHash) -> Result<(), NotInserted> {
         if !self.may_contain(hash) {
             return Err(NotInserted);
@@ -88,16 +90,16 @@ impl Counting {
         Ok(())
     }
 
-    /// False only for a key that was never inserted, or validly removed as often as it was.
+    /// False only for a key that was never inserted, or validly removed as often as inserted.
     #[inline]
     pub fn may_contain(&self, hash: KeyHash) -> bool {
         self.counters.least(hash) > 0
     }
 
-    /// Takes in all insertions of `other`, as if they had been made here.
+    /// Adds all insertions of `other`, as if they had been made here.
     ///
     /// # Errors
-    /// When the shapes differ; nothing has changed then.
+    /// If the shapes differ; then nothing has changed.
     pub fn add(&mut self, other: &Self) -> Result<(), Mismatch> {
         same_shape(self.shape(), other.shape())?;
         self.counters.add(&other.counters);
@@ -105,26 +107,26 @@ impl Counting {
         Ok(())
     }
 
-    /// The keys as they stand in a partitioned stage, in a quarter of the bits: to be stored, sent
-    /// or ORed where nothing is removed.
+    /// The current keys as a partitioned stage, in a quarter of the bits. It can be stored, sent or
+    /// ORed if nothing is removed afterwards.
     ///
     /// # Errors
-    /// When memory does not suffice.
+    /// If memory cannot be allocated.
     pub fn to_stage(&self) -> Result<Stage, StageError> {
         self.counters.to_stage(self.items())
     }
 
-    /// Insertions less removals: a key counts as often as it was inserted.
+    /// Insertions minus removals. A key counts as often as it was inserted.
     pub fn items(&self) -> Items {
         Items::new(self.items)
     }
 
-    /// How many distinct keys the counters speak for.
+    /// The number of distinct keys, estimated from the counters.
     pub fn estimated_items(&self) -> Items {
         self.counters.estimated_items()
     }
 
-    /// Counters that are stuck: keys on them can no longer be removed.
+    /// Number of saturated counters. Their keys can no longer be removed.
     pub fn saturated(&self) -> u64 {
         self.counters.stuck()
     }
@@ -134,18 +136,18 @@ impl Counting {
         self.shape().bits
     }
 
-    /// The chance that a stranger is answered *maybe*, from the counters as they stand: keys that
-    /// were inserted more than once, or removed, do not blur it.
+    /// The false-positive rate from the current counters. Keys that were inserted more than once,
+    /// or removed, do not distort it.
     pub fn predicted_rate(&self) -> f64 {
         self.counters.observed_rate()
     }
 
-    /// The geometry.
+    /// The shape of the filter.
     pub fn shape(&self) -> Shape {
         self.counters.shape()
     }
 
-    /// The words, as many as hold [`Shape::bits`].
+    /// The words, which hold [`Shape::bits`] bits.
     pub fn words(&self) -> &[u64] {
         self.counters.words()
     }
@@ -209,7 +211,7 @@ mod tests {
         assert!(error <= 10, "off by {error}");
     }
 
-    /// What a full counter stood for is not known any more, so nothing takes it down.
+    /// The true value of a saturated counter is not known, so it is never lowered.
     #[test]
     fn a_saturated_counter_forgets_nothing() {
         let mut filter = filter(10);
@@ -222,15 +224,15 @@ mod tests {
         assert_eq!(again.unwrap().saturated(), filter.saturated());
     }
 
-    /// Why only inserted keys may be removed: a stranger that looks like a member takes from
-    /// others.
+    /// Shows why only inserted keys may be removed: removing a false positive lowers the counters
+    /// of other keys.
     #[test]
     fn removing_a_stranger_can_lose_a_member() {
         let mut filter = filled(hashes(1).take(1_000));
         let strangers = hashes(2).filter(|hash| filter.may_contain(*hash));
         let strangers: Vec<_> = strangers.take(50).collect();
         for stranger in strangers {
-            // A later one may be absent by now, and is refused.
+            // A later one may be absent now, and is refused.
             _ = filter.remove(stranger);
         }
         let lost = hashes(1)

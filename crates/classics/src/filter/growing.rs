@@ -1,5 +1,5 @@
-//! Counters that grow: the stages of a scalable filter, each of which counts. Almeida et al. 2007
-//! (§1) expect as much of counting and spectral filters, and leave it at that.
+//! A scalable filter whose stages are filters of counters. Almeida et al. 2007 (§1) mention that
+//! counting and spectral filters can grow in this way, without details.
 //!
 //! ```text
 //! stage    0      1         2                3          ...
@@ -7,14 +7,13 @@
 //! rate     P0     P0 r      P0 r²            P0 r³               P0 = P (1 − r): adds up to P
 //! ```
 //!
-//! Where a key went must be known when it is removed, so an insertion goes to *the oldest stage
-//! that already answers maybe*, and to the newest when none does. A key is then in some stage that
-//! claims it:
+//! To remove a key, its stage must be known. So an insertion goes to *the oldest stage that already
+//! answers maybe*, or to the newest if none does. Each key is then in a stage that answers *maybe*:
 //!
-//! - a count is the sum over the stages that claim the key, and never too low;
-//! - a removal is made where a single stage claims the key, for the key is there. Where several do,
-//!   some may be mistaken, and taking from such a one would lose another key: it is refused, and
-//!   the key stays *maybe*. That happens no more often than the promised rate, as a rule.
+//! - A count is the sum over all stages that answer *maybe*. It is never too low.
+//! - A removal is made if a single stage answers *maybe*, since the key is in that stage. If
+//!   several do, some may be false positives, and a removal from one of these would lose another key. So the
+//!   removal is refused, and the key stays *maybe*. Usually this is no more frequent than the rate.
 
 use super::{
     CounterWidth, Counting, Filter, Insert, Multiset, NotInserted, Rule, Spectral, StageError,
@@ -23,22 +22,22 @@ use crate::hash::KeyHash;
 use crate::math::growth::{self, Tightening};
 use crate::math::{Bits, Items, Rate};
 
-/// How a [`Growing`] filter begins and grows; what it says is what [`super::ScalableOptions`] say.
+/// The first stage and the growth of a [`Growing`] filter, as in [`super::ScalableOptions`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Growth {
-    /// The rate that all stages together keep.
+    /// The false-positive rate of all stages together.
     pub rate: Rate,
     /// Keys that the first stage takes.
     pub first: Items,
-    /// How many times more keys a stage takes than the one before it; 0 counts as 1.
+    /// Each stage takes this many times the keys of the one before it; 0 counts as 1.
     pub factor: u32,
-    /// How much stricter a stage is than the one before it; r is taken between 0.1 and 0.95. Where
-    /// it bounds the stages, the last one takes all further keys.
+    /// How the rates of the stages are tightened; r is limited to 0.1 to 0.95. If it bounds the
+    /// number of stages, the last one takes all further keys.
     pub tightening: Tightening,
 }
 
 impl Default for Growth {
-    /// r = 0.85 as in [`super::ScalableOptions`], and growth 2.
+    /// r = 0.85 as in [`super::ScalableOptions`], and factor 2.
     fn default() -> Self {
         Self {
             rate: Rate::ONE_PERCENT,
@@ -66,17 +65,17 @@ impl Growth {
 
 /// A filter of counters that can be a stage of a [`Growing`] one.
 pub trait Countable: Filter + Insert + Sized {
-    /// An empty filter with counters like these, for so many keys at this rate.
+    /// An empty filter with the same kind of counters, for `items` keys at `rate`.
     ///
     /// # Errors
-    /// When no geometry keeps the rate, or memory does not suffice.
+    /// If no geometry reaches the rate, or memory cannot be allocated.
     fn following(&self, items: Items, rate: Rate) -> Result<Self, StageError>;
 
-    /// Distinct keys, as far as they can be told: what decides whether the stage is full.
+    /// The estimated number of distinct keys, which decides whether the stage is full.
     fn distinct(&self) -> Items;
 }
 
-/// Stages of counters that open one after another while keys arrive.
+/// Stages of counters; a new one opens when the newest is full.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Growing<S> {
     growth: Growth,
@@ -84,16 +83,16 @@ pub struct Growing<S> {
     stages: Vec<S>,
 }
 
-/// Why a key was not removed from a [`Growing`] filter; nothing has changed.
+/// Why a key was not removed from a [`Growing`] filter. Nothing has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RemoveError {
-    /// It was never inserted.
+    /// The key was never inserted.
     #[error(transparent)]
     NotInserted(#[from] NotInserted),
-    /// Several stages claim it, and some of them may be mistaken.
-    #[error("{stages} stages claim the key, so it stays in; rebuild the filter to be rid of it")]
+    /// Several stages answer *maybe*, and some of them may be wrong.
+    #[error("{stages} stages claim the key, so it stays in; rebuild the filter to remove it")]
     Ambiguous {
-        /// How many do.
+        /// The number of these stages.
         stages: usize,
     },
 }
@@ -102,7 +101,7 @@ impl Growing<Counting> {
     /// An empty filter with its first stage.
     ///
     /// # Errors
-    /// When no geometry keeps the rate of the first stage, or memory does not suffice.
+    /// If no geometry reaches the rate of the first stage, or memory cannot be allocated.
     pub fn counting(growth: Growth) -> Result<Self, StageError> {
         let (items, rate) = growth.stage(0);
         Ok(Self::starting_with(
@@ -111,27 +110,27 @@ impl Growing<Counting> {
         ))
     }
 
-    /// Takes back one insertion of a key, which must have been made.
+    /// Removes one insertion of a key. The key must have been inserted.
     ///
     /// # Errors
-    /// When the key was never inserted, or it is not known where.
+    /// If the key was never inserted, or its stage is not known.
     pub fn remove(&mut self, hash: KeyHash) -> Result<(), RemoveError> {
         Ok(self.only_claimant(hash)?.remove(hash)?)
     }
 }
 
 impl<R: Rule> Growing<Multiset<R>> {
-    /// An empty filter with its first stage, which counts as far as `width` goes.
+    /// An empty filter with its first stage, with counters of `width`.
     ///
     /// # Errors
-    /// When no geometry keeps the rate of the first stage, or memory does not suffice.
+    /// If no geometry reaches the rate of the first stage, or memory cannot be allocated.
     pub fn spectral(growth: Growth, width: CounterWidth) -> Result<Self, StageError> {
         let (items, rate) = growth.stage(0);
         let first = Multiset::with_rate(items, rate, width)?;
         Ok(Self::starting_with(growth, first))
     }
 
-    /// How often the key was inserted, at most; `None` when its counters are stuck.
+    /// An upper bound on how often the key was inserted; `None` if its counters are saturated.
     pub fn count(&self, hash: KeyHash) -> Option<u64> {
         let counts = self.stages.iter().map(|stage| stage.count(hash));
         counts.sum()
@@ -139,10 +138,10 @@ impl<R: Rule> Growing<Multiset<R>> {
 }
 
 impl Growing<Spectral> {
-    /// Takes back one insertion of a key, which must have been made.
+    /// Removes one insertion of a key. The key must have been inserted.
     ///
     /// # Errors
-    /// When the key was never inserted, or it is not known where.
+    /// If the key was never inserted, or its stage is not known.
     pub fn remove(&mut self, hash: KeyHash) -> Result<(), RemoveError> {
         Ok(self.only_claimant(hash)?.remove(hash)?)
     }
@@ -154,24 +153,24 @@ impl<S: Countable> Growing<S> {
         Self { growth, stages }
     }
 
-    /// A filter read back: its stages, oldest first. `None` without a stage.
+    /// Restores a filter from its stages, oldest first. `None` without a stage.
     pub fn from_stages(growth: Growth, stages: Vec<S>) -> Option<Self> {
         (!stages.is_empty()).then_some(Self { growth, stages })
     }
 
-    /// Adds a key once more; true when it was absent.
+    /// Inserts a key once more; returns true if it was absent.
     ///
-    /// When there is no room for a further stage, the newest takes more than it was made for: the
-    /// rate rises, as [`Growing::predicted_rate`] says, and no key is lost.
+    /// If no further stage can be allocated, the newest takes more keys than it was made for. Then
+    /// the rate rises, as [`Growing::predicted_rate`] shows, and no key is lost.
     pub fn insert(&mut self, hash: KeyHash) -> bool {
         let claimant = self.stages.iter().position(|stage| stage.may_contain(hash));
-        let place = claimant.unwrap_or_else(|| self.roomy());
+        let place = claimant.unwrap_or_else(|| self.with_headroom());
         self.stages[place].insert(hash);
         claimant.is_none()
     }
 
-    /// The newest stage, after another one was opened if it is full.
-    fn roomy(&mut self) -> usize {
+    /// The newest stage; opens another one first if it is full.
+    fn with_headroom(&mut self) -> usize {
         let newest = self.stages.len() - 1;
         let (capacity, _) = self.growth.stage(newest);
         let full = self.stages[newest].distinct() >= capacity;
@@ -183,7 +182,7 @@ impl<S: Countable> Growing<S> {
         self.stages.len() - 1
     }
 
-    /// False only for a key that was never inserted, or validly removed as often as it was.
+    /// False only for a key that was never inserted, or validly removed as often as inserted.
     pub fn may_contain(&self, hash: KeyHash) -> bool {
         self.stages.iter().any(|stage| stage.may_contain(hash))
     }
@@ -205,7 +204,7 @@ impl<S: Countable> Growing<S> {
         &self.stages
     }
 
-    /// Keys of all stages, as each of them counts.
+    /// The keys of all stages, as each stage counts them.
     pub fn items(&self) -> Items {
         self.stages.iter().map(|stage| stage.items()).sum()
     }
@@ -226,8 +225,8 @@ impl Countable for Counting {
         Self::with_rate(items, rate)
     }
 
-    /// By their fill: the count of insertions would let a key that comes often, or that an older
-    /// stage claims by mistake, take the room of others.
+    /// Estimated from the fill. In the count of insertions, a key that is inserted often would take
+    /// the room of others, and so would a key for which an older stage is a false positive.
     fn distinct(&self) -> Items {
         self.estimated_items()
     }
@@ -272,7 +271,8 @@ mod tests {
         assert!(hits.count() < 1_100);
     }
 
-    /// Each key five times, in turn: no stage opens for what is in, and the rate stays.
+    /// Each key is inserted five times, in turn: no stage opens for present keys, and the rate does
+    /// not change.
     #[test]
     fn repeated_keys_take_no_room() {
         let (mut once, mut often) = (
@@ -288,7 +288,7 @@ mod tests {
         assert_eq!(often.predicted_rate(), once.predicted_rate());
     }
 
-    /// The one thing that must not happen: a removal from a stage that never had the key.
+    /// A removal from a stage that never had the key must not happen.
     #[test]
     fn removal_over_many_stages_loses_no_other_key() {
         let mut filter = Growing::counting(growth()).unwrap();

@@ -1,22 +1,22 @@
-//! What Bloom's filter was measured against: the hash-coding methods of his paper (CACM 13(7),
-//! 1970, §2).
+//! The hash-coding methods with which Bloom compared his filter (CACM 13(7), 1970, §2).
 //!
 //! ```text
 //! | code | - | code | code | - | ...      a cell is empty, or holds the top c bits of a key's code
 //!
-//! insert     go from one of the key's random cells to the next, until one is empty or has its code
+//! insert     visit the key's random cells in order until one is empty or has its code
 //! look up    the same; absent at the first empty cell
 //!
 //! cell i of a key  = ⌊ mix(hash + i γ) × cells / 2^64 ⌋        i = 1, 2, ...; mix as in SplitMix64
 //! code of a key    = top c bits of hash × γ mod 2^64
 //! ```
 //!
-//! With c = 63 the cell holds the key (a 63-bit one), which is his conventional method: exact, but
-//! for hashes that share them. With few bits it is his first trade of space for errors. Either way
-//! a cell costs one bit more, which says that it is taken.
+//! With c = 63 the cell holds the key (a 63-bit one). This is his conventional method: exact,
+//! except for hashes that agree in these bits. With few bits it is the first of his methods that
+//! trade errors for space. Each cell takes one more bit, which marks it as taken.
 //!
-//! A reference, not a filter for production: it cannot overflow into *maybe*, so an insertion into
-//! a full table is refused; looking up slows down as it fills; union and growth need the keys.
+//! This table is for comparison and not for production. It cannot degrade to *maybe*, so an
+//! insertion into a full table is refused. Lookups become slower as it fills. Union and growth need
+//! the keys.
 
 use super::{Kind, Shape, ShapeError, StageError, probe};
 use crate::bits::Packed;
@@ -31,26 +31,25 @@ pub struct HashCoding {
     taken: u64,
 }
 
-/// An insertion into a table that has only one empty cell left, which look-ups need to come to an
-/// end.
+/// The table has only one empty cell left, which lookups need to terminate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("all {cells} cells are taken; build a larger table from the keys")]
 pub struct Full {
-    /// Cells of the table.
+    /// Number of cells of the table.
     pub cells: u64,
 }
 
-/// Bits of a code: with the mark of a taken cell, a word holds it.
+/// The most bits of a code: with the mark of a taken cell it fits in a word.
 pub const MAX_CODE_BITS: u32 = 63;
 
 /// The step of SplitMix64, and the multiplier of codes: 2^64 divided by the golden ratio.
 const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl HashCoding {
-    /// An empty table of at least so many cells, each with a code of so many bits.
+    /// An empty table of at least `cells` cells, with codes of `code_bits` bits.
     ///
     /// # Errors
-    /// When the code is of no bit or more than [`MAX_CODE_BITS`], or memory does not suffice.
+    /// If `code_bits` is 0 or more than [`MAX_CODE_BITS`], or memory cannot be allocated.
     pub fn with_cells(cells: u64, code_bits: u32) -> Result<Self, StageError> {
         let width = code_bits.saturating_add(1);
         let words = Packed::words_for(cells.max(2), width.clamp(2, u64::BITS));
@@ -62,11 +61,11 @@ impl HashCoding {
         })
     }
 
-    /// An empty table that is half full with `items` keys, and then accepts strangers at most at
-    /// `rate`.
+    /// An empty table that is half full with `items` keys, and then has at most a false-positive
+    /// rate of `rate`.
     ///
     /// # Errors
-    /// When the rate asks for more than [`MAX_CODE_BITS`], or memory does not suffice.
+    /// If the rate needs codes of more than [`MAX_CODE_BITS`], or memory cannot be allocated.
     pub fn with_rate(items: Items, rate: Rate) -> Result<Self, StageError> {
         let cells = items.get().saturating_mul(2);
         Self::with_cells(cells, hash_coding::code_bits(0.5, rate).max(1))
@@ -75,7 +74,7 @@ impl HashCoding {
     /// An empty table of this shape.
     ///
     /// # Errors
-    /// When the shape is no such table's, or memory does not suffice.
+    /// If the shape is not that of such a table, or memory cannot be allocated.
     pub fn new(shape: Shape) -> Result<Self, StageError> {
         let words = shape.bits.get() / u64::from(u64::BITS);
         Self::filled(
@@ -85,10 +84,12 @@ impl HashCoding {
         )
     }
 
-    /// A table read back: its shape and its words, whatever they are.
+    /// Restores a table from its shape and its words. Words of any value are accepted, as long as a
+    /// cell is empty.
     ///
     /// # Errors
-    /// When the shape is no such table's or does not have so many words, or no cell is empty.
+    /// If the shape is not that of such a table or needs another number of words, or no cell is
+    /// empty.
     pub fn from_words(shape: Shape, words: Vec<u64>) -> Result<Self, StageError> {
         let (expected, got) = (shape.bits.get() / u64::from(u64::BITS), words.len());
         if u64::try_from(got) != Ok(expected) {
@@ -100,7 +101,7 @@ impl HashCoding {
             });
         }
         let table = Self::filled(shape, got, words)?;
-        // Without an empty cell a look-up would not end.
+        // Without an empty cell, a lookup would not terminate.
         if table.taken == table.cells() {
             let (kind, wanted) = (shape.kind, "table with an empty cell");
             return Err(ShapeError::Kind { kind, wanted }.into());
@@ -123,10 +124,10 @@ impl HashCoding {
         })
     }
 
-    /// Adds a key; true when it was absent.
+    /// Inserts a key; returns true if it was absent.
     ///
     /// # Errors
-    /// When there is no room for it; nothing has changed then.
+    /// If the table is full; then nothing has changed.
     pub fn insert(&mut self, hash: KeyHash) -> Result<bool, Full> {
         let (place, found) = self.find(hash);
         if found {
@@ -146,7 +147,7 @@ impl HashCoding {
         self.find(hash).1
     }
 
-    /// The first cell of the key's that is empty or has its code, and whether it has.
+    /// The first of the key's cells that is empty or has its code, and whether it has the code.
     fn find(&self, hash: KeyHash) -> (u64, bool) {
         let code = self.code(hash);
         let mut state = hash.get();
@@ -161,38 +162,38 @@ impl HashCoding {
         }
     }
 
-    /// The code of a key, with the mark of a taken cell above it.
+    /// The code of a key, below the bit that marks a taken cell.
     fn code(&self, hash: KeyHash) -> u64 {
         let code = hash.get().wrapping_mul(GAMMA) >> (u64::BITS - self.code_bits);
         1 << self.code_bits | code
     }
 
-    /// Taken cells: keys inserted, without those that looked as if they were in already.
+    /// Taken cells: the inserted keys, without false positives at their insertion.
     pub fn items(&self) -> Items {
         Items::new(self.taken)
     }
 
-    /// All cells.
+    /// The number of all cells.
     pub fn cells(&self) -> u64 {
         self.cells.len()
     }
 
-    /// Bits of a code.
+    /// Bits per code.
     pub fn code_bits(&self) -> u32 {
         self.code_bits
     }
 
-    /// The bits of all cells, and what is left of words that they do not fill.
+    /// The bits of all cells, including unused bits at the end of words.
     pub fn size(&self) -> Bits {
         self.shape().bits
     }
 
-    /// The chance that a stranger is accepted, as full as the table is.
+    /// The false-positive rate at the current fill.
     pub fn predicted_rate(&self) -> f64 {
         hash_coding::rate(self.empty(), self.code_bits)
     }
 
-    /// The cells that a look-up of a stranger visits in the mean, as full as the table is.
+    /// The mean number of cells that a miss visits, at the current fill.
     pub fn steps(&self) -> f64 {
         hash_coding::steps(self.empty(), self.code_bits)
     }
@@ -201,7 +202,7 @@ impl HashCoding {
         1.0 - self.taken as f64 / self.cells() as f64
     }
 
-    /// The geometry.
+    /// The shape of the filter.
     pub fn shape(&self) -> Shape {
         Shape {
             kind: Kind::HashCoding,
@@ -272,7 +273,7 @@ mod tests {
         assert_eq!(table.items().get(), 10_000);
     }
 
-    /// Within 3.3 deviations of the binomial, from a table that is a quarter full to one at 95 %.
+    /// Within 3.3 standard deviations of the binomial, for tables from a quarter full to 95 % full.
     #[test]
     fn truncated_codes_err_as_often_as_computed() {
         for (code_bits, keys) in [(3, 5_000), (7, 10_000), (7, 19_000), (10, 10_000)] {
@@ -291,7 +292,7 @@ mod tests {
         }
     }
 
-    /// The cells that strangers visit, counted by hand, come to what the formula says.
+    /// The counted cells that misses visit agree with the formula.
     #[test]
     fn steps_are_as_many_as_computed() {
         let table = filled(20_000, 7, 15_000);
@@ -328,7 +329,7 @@ mod tests {
             HashCoding::from_words(table.shape(), words),
             Ok(table.clone())
         );
-        // With the mark of a taken cell or without: what is not zero is not empty.
+        // A cell that is not zero is not empty, even without the mark of a taken cell.
         for word in [u64::MAX, 0x0001_0001_0001_0001] {
             let full = vec![word; table.words().len()];
             assert!(HashCoding::from_words(table.shape(), full).is_err());
@@ -344,7 +345,7 @@ mod tests {
         }
     }
 
-    /// Bloom's conclusion: at the rates that are asked for, his filter takes the fewest bits.
+    /// Bloom's conclusion: at usual rates, his filter takes the fewest bits.
     #[test]
     fn a_bloom_filter_takes_fewer_bits_than_truncated_codes() {
         let (items, rate) = (Items::new(100_000), Rate::ONE_PERCENT);

@@ -1,15 +1,16 @@
-//! The filters of the literature, beside those of [`lsm_sieve_filter::filter`].
+//! The filters of the literature, in addition to those of [`lsm_sieve_filter::filter`].
 //!
-//! Filters of counters, four times the size and more, with one writer:
+//! Filters of counters take four times the bits or more and allow one writer:
 //!
-//! - [`Counting`] can remove what was inserted.
-//! - [`Spectral`] and [`MinimalIncrease`] estimate how often a key was inserted, never too low;
-//!   [`RecurringMinimum`] more closely, on either side.
-//! - [`Growing`] makes stages of any of the first three.
+//! - [`Counting`] can remove inserted keys.
+//! - [`Spectral`] and [`MinimalIncrease`] estimate how often a key was inserted; the estimate is
+//!   never too low. [`RecurringMinimum`] is more exact, but can also be too low.
+//! - [`Growing`] is a scalable filter with stages of any of the first three.
 //!
-//! And what bends the promise, and says so at its top: [`Composite`] can deny a member, [`Sliding`]
-//! forgets by design. All but these two are a [`Filter`], and those that take every key at any time
-//! an [`Insert`]. [`HashCoding`] is the reference of 1970.
+//! Two filters do not keep the promise that an inserted key is never answered *absent*, and say so
+//! at the top of their files: [`Composite`] can deny an inserted key, and [`Sliding`] forgets keys
+//! by design. All others implement [`Filter`], and those that take every key at any time also
+//! [`Insert`]. [`HashCoding`] is the method of 1970 with which Bloom compared his filter.
 //!
 
 mod composite;

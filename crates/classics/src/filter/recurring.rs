@@ -1,26 +1,27 @@
-//! Multiplicities by recurring minimum (Cohen & Matias, *Spectral Bloom Filters*, SIGMOD 2003,
-//! §3.3).
+//! Estimates how often keys were inserted, by recurring minimum (Cohen & Matias, *Spectral Bloom
+//! Filters*, SIGMOD 2003, §3.3).
 //!
-//! A key that shares all its counters is overestimated, and then one counter is usually less spoilt
-//! than the others: its minimum is *single*. A key alone has its minimum several times. So keys
-//! with a single minimum are counted a second time in a smaller filter, which few keys disturb:
+//! A key that shares all its counters is overestimated, and then one of its counters is usually
+//! lower than the others: its minimum is *single*. A key with counters of its own has its minimum
+//! several times. So keys with a single minimum are also counted in a smaller secondary filter,
+//! where few keys collide:
 //!
 //! ```text
 //! insert    primary + 1; then, if the minimum is single:
-//!             + 1 in the secondary if the key is there, else enter it with the primary's minimum
-//! count     the primary's minimum if it recurs; else the secondary's if the key is there;
+//!             + 1 in the secondary if it has the key, else insert it with the primary's minimum
+//! count     the primary's minimum if it recurs; else the secondary's if it has the key;
 //!           else the primary's
 //! remove    the reverse
 //! ```
 //!
-//! A key that was blurred before its minimum first came out single enters with the blur, so the
-//! gain is modest: the test below finds a fifth less error than by minimum selection, for half as
-//! many counters again. Where nothing is removed, [`super::MinimalIncrease`] is better and smaller.
+//! A key that was overestimated before its minimum first became single is inserted with that error.
+//! So the gain is modest: the test below finds a fifth less error than with minimum selection, for
+//! one and a half times the counters. If nothing is removed, [`super::MinimalIncrease`] is better
+//! and smaller.
 //!
-//! **The estimate may be too low**: a key whose minimum recurred while it was being inserted may be
-//! missing those insertions in the secondary. What is never too low is
-//! [`RecurringMinimum::at_most`], and what is never wrongly *absent* is
-//! [`RecurringMinimum::may_contain`]: both ask the primary alone.
+//! **The estimate may be too low**: insertions of a key while its minimum recurs may be missing in
+//! the secondary. [`RecurringMinimum::at_most`] is never too low, and
+//! [`RecurringMinimum::may_contain`] is never wrongly *absent*: both use only the primary.
 
 use super::counters::CounterWidth;
 use super::merge::same_shape;
@@ -28,21 +29,22 @@ use super::{Mismatch, NotInserted, Spectral, StageError};
 use crate::hash::KeyHash;
 use crate::math::{Bits, Items, Rate};
 
-/// Two spectral filters, the second one for the keys that the first one blurs.
+/// Two spectral filters; the second one is for keys that the first one overestimates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecurringMinimum {
     primary: Spectral,
     secondary: Spectral,
 }
 
-/// The secondary is made for one in so many keys, as the paper does.
+/// The secondary is sized for one in this many keys, as in the paper.
 const SECONDARY: u64 = 2;
 
 impl RecurringMinimum {
-    /// An empty filter for so many distinct keys, which takes half as much again as a [`Spectral`].
+    /// An empty filter for `items` distinct keys. It takes one and a half times the bits of a
+    /// [`Spectral`].
     ///
     /// # Errors
-    /// When no geometry keeps the rate, or memory does not suffice.
+    /// If no geometry reaches the rate, or memory cannot be allocated.
     pub fn with_rate(items: Items, rate: Rate, width: CounterWidth) -> Result<Self, StageError> {
         let fewer = Items::new(items.get().div_ceil(SECONDARY));
         Ok(Self {
@@ -51,43 +53,42 @@ impl RecurringMinimum {
         })
     }
 
-    /// A filter put together again from what [`RecurringMinimum::primary`] and
-    /// [`RecurringMinimum::secondary`] gave.
+    /// Restores a filter from [`RecurringMinimum::primary`] and [`RecurringMinimum::secondary`].
     pub fn from_parts(primary: Spectral, secondary: Spectral) -> Self {
         Self { primary, secondary }
     }
 
-    /// Adds a key once more; true when it was absent.
+    /// Inserts a key once more; returns true if it was absent.
     pub fn insert(&mut self, hash: KeyHash) -> bool {
         let absent = self.primary.insert(hash);
         if self.primary.has_single_minimum(hash) {
             let known = self.secondary.may_contain(hash);
-            // A stuck primary cannot say how often; the secondary then counts from here.
+            // A saturated primary has no count; then the secondary counts from here.
             let times = self.primary.count(hash).filter(|_| !known).unwrap_or(1);
             self.secondary.insert_times(hash, times);
         }
         absent
     }
 
-    /// Takes back one insertion of a key, which must have been made.
+    /// Removes one insertion of a key. The key must have been inserted.
     ///
     /// # Errors
-    /// When the key is known never to have been inserted; nothing has changed then.
+    /// If the key is known never to have been inserted; then nothing has changed.
     pub fn remove(&mut self, hash: KeyHash) -> Result<(), NotInserted> {
         self.primary.remove(hash)?;
         if self.primary.has_single_minimum(hash) {
-            // The secondary may never have seen the key.
+            // The key may never have been inserted into the secondary.
             _ = self.secondary.remove(hash);
         }
         Ok(())
     }
 
-    /// The likely number of insertions, on either side of the true one. `None` when the counters
-    /// are stuck at their maximum.
+    /// The likely number of insertions, which may be too high or too low. `None` if the counters
+    /// are saturated.
     pub fn count(&self, hash: KeyHash) -> Option<u64> {
         let recounted = self.primary.has_single_minimum(hash) && self.secondary.may_contain(hash);
         if recounted {
-            // Both bound the same number from above as a rule, so the lower one is closer.
+            // Both are usually upper bounds of the same number, so the lower one is closer.
             let second = self.secondary.count(hash)?;
             Some(self.at_most(hash).map_or(second, |most| most.min(second)))
         } else {
@@ -95,21 +96,21 @@ impl RecurringMinimum {
         }
     }
 
-    /// How often the key was inserted, at most; see [`Spectral::count`].
+    /// An upper bound on how often the key was inserted; see [`Spectral::count`].
     pub fn at_most(&self, hash: KeyHash) -> Option<u64> {
         self.primary.count(hash)
     }
 
-    /// False only for a key that was never inserted, or validly removed as often as it was.
+    /// False only for a key that was never inserted, or validly removed as often as inserted.
     pub fn may_contain(&self, hash: KeyHash) -> bool {
         self.primary.may_contain(hash)
     }
 
-    /// Takes in all insertions of `other`. The bound and the members are as if they had been made
-    /// here; an estimate may lack what a part did not count a second time.
+    /// Adds all insertions of `other`. The bound and the set of keys are as if they had been made
+    /// here. An estimate may lack insertions that one of the two did not count in its secondary.
     ///
     /// # Errors
-    /// When the shapes differ; nothing has changed then.
+    /// If the shapes differ; then nothing has changed.
     pub fn add(&mut self, other: &Self) -> Result<(), Mismatch> {
         same_shape(self.secondary.shape(), other.secondary.shape())?;
         self.primary.add(&other.primary)?;
@@ -121,22 +122,22 @@ impl RecurringMinimum {
         &self.primary
     }
 
-    /// The filter of the keys that are counted again.
+    /// The filter of the keys that are also counted a second time.
     pub fn secondary(&self) -> &Spectral {
         &self.secondary
     }
 
-    /// Distinct keys, without those that looked as if they were in already.
+    /// Distinct keys inserted, without false positives at their insertion.
     pub fn items(&self) -> Items {
         self.primary.items()
     }
 
-    /// The chance that a stranger is answered *maybe*, computed from [`RecurringMinimum::items`].
+    /// The false-positive rate, computed from [`RecurringMinimum::items`].
     pub fn predicted_rate(&self) -> f64 {
         self.primary.predicted_rate()
     }
 
-    /// The bits of both.
+    /// The bits of both filters.
     pub fn size(&self) -> Bits {
         Bits::new(self.primary.size().get() + self.secondary.size().get())
     }
@@ -147,7 +148,7 @@ mod tests {
     use super::*;
     use crate::filter::naive::hashes;
 
-    /// Key i comes about 1,000 / i times.
+    /// Key i is inserted about 1,000 / i times.
     fn times(i: usize) -> u64 {
         (1_000 / (i + 1)).max(1) as u64
     }
@@ -160,7 +161,7 @@ mod tests {
         let (items, width) = (Items::new(1_000), CounterWidth::Sixteen);
         let mut ours = RecurringMinimum::with_rate(items, rate(), width).unwrap();
         let mut plain = Spectral::with_rate(items, rate(), width).unwrap();
-        // Rounds, so that the insertions of different keys are mixed.
+        // In rounds, so that the insertions of different keys are mixed.
         for round in 0..times(0) {
             let present = hashes(seed).take(1_000).enumerate();
             for (_, hash) in present.filter(|(i, _)| times(*i) > round) {
@@ -171,7 +172,8 @@ mod tests {
         (ours, plain)
     }
 
-    /// Summed over 40,000 keys: how much too high the estimates are, and how often too low.
+    /// Over 40,000 keys: the sum of the errors upwards, and the number of estimates that are too
+    /// low.
     #[test]
     fn estimates_are_closer_than_by_minimum_selection_and_seldom_too_low() {
         let (mut ours, mut plain, mut below) = (0, 0, 0);

@@ -1,23 +1,23 @@
-//! A filter of what came lately: generations of equal size, the oldest of which is cleared for the
-//! newest.
+//! A filter of recently inserted keys: generations of equal size, of which the oldest is cleared
+//! and becomes the newest.
 //!
 //! ```text
-//! | gen 3: filling | gen 2 | gen 1 | gen 0: next to go |      a key is in while its generation is
+//! | gen 3: filling | gen 2 | gen 1 | gen 0: cleared next |     a key is in as long as its generation
 //! ```
 //!
-//! Keys go to the newest generation, and a look-up asks all. A generation ends when it has taken
+//! Keys go to the newest generation, and a lookup probes all. A generation ends when it has taken
 //! its keys ([`Turn::Count`]) or when its time is over ([`Turn::Period`]). So a key is never
-//! answered absent **within the window**, counted from its last insertion:
+//! answered absent **within the window**, which begins at its last insertion:
 //!
-//! | | kept at least while | forgotten at the latest after |
+//! | | kept at least for | forgotten at the latest after |
 //! |---|---|---|
 //! | by count, g generations of n | (g − 1) n newer insertions | g n newer distinct keys |
 //! | by period T | (g − 1) T | g T |
 //!
-//! Outside of it a member *is* answered absent: this is a filter for admission and rate limits, and
-//! does not stand in for a look-up, so [`super::Filter`] is not implemented. All generations
-//! together keep the rate; by period, only while no generation takes more keys than it was made
-//! for.
+//! Outside of the window, an inserted key *is* answered absent. This is a filter for cache
+//! admission and rate limits. It cannot replace a lookup, so it does not implement
+//! [`super::Filter`]. All generations together keep the rate; by period, only as long as no
+//! generation takes more keys than it was made for.
 
 use super::merge::{same_imprint, same_shape};
 use super::{Chain, Kind, Mismatch, Stage, StageError};
@@ -30,32 +30,33 @@ use std::time::Duration;
 /// When the newest generation ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// When it has taken the keys that it was made for.
+    /// When it has as many keys as it was made for.
     Count,
-    /// When this much time is over; told by [`Sliding::advance`].
+    /// After this much time; the time is set by [`Sliding::advance`].
     Period(Duration),
 }
 
-/// How a [`Sliding`] filter is made.
+/// The options of a [`Sliding`] filter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SlidingOptions {
     /// The layout of a generation.
     pub kind: Kind,
-    /// The rate that all generations together keep.
+    /// The false-positive rate of all generations together.
     pub rate: Rate,
-    /// Distinct keys of one generation.
+    /// Distinct keys per generation.
     pub items: Items,
-    /// Generations; fewer than 2 count as 2, since one alone would forget all at once.
+    /// Number of generations. Fewer than 2 count as 2, since a single one would forget all keys at
+    /// once.
     pub generations: u32,
-    /// When one ends.
+    /// When a generation ends.
     pub turn: Turn,
 }
 
-/// A Bloom filter over a moving window.
+/// A Bloom filter over a sliding window.
 #[derive(Debug)]
 pub struct Sliding {
     options: SlidingOptions,
-    /// Oldest first; never fewer than 2.
+    /// Oldest first; at least 2.
     generations: VecDeque<Stage>,
     /// When the newest generation ends, on the caller's clock.
     ends: Duration,
@@ -76,7 +77,7 @@ impl Sliding {
     /// An empty window, which begins at time 0 of the caller's clock.
     ///
     /// # Errors
-    /// When no geometry keeps the rate, or memory does not suffice for all generations.
+    /// If no geometry reaches the rate, or memory for all generations cannot be allocated.
     pub fn new(options: SlidingOptions) -> Result<Self, StageError> {
         let generations = (0..options.count()).map(|_| options.generation());
         let ends = match options.turn {
@@ -90,15 +91,15 @@ impl Sliding {
         })
     }
 
-    /// A window read back: the stages of [`Sliding::to_chain`], oldest first. `imprint` is that of
-    /// the hashes that will be asked for.
+    /// Restores a window from the stages of [`Sliding::to_chain`], oldest first. `imprint` is that
+    /// of the hashes that will be used.
     ///
-    /// Where there are fewer than the options say, older ones were empty; where there are more, the
-    /// oldest are forgotten. Time goes on at 0.
+    /// If the chain has fewer generations than the options, the older ones are empty. If it has
+    /// more, the oldest are dropped. Time restarts at 0.
     ///
     /// # Errors
-    /// When the chain is of another imprint, a stage has not the shape that the options give, no
-    /// geometry keeps the rate, or memory does not suffice.
+    /// If the chain has another imprint, a stage has another shape than the options give, no
+    /// geometry reaches the rate, or memory cannot be allocated.
     pub fn from_chain(
         options: SlidingOptions,
         chain: Chain,
@@ -115,10 +116,10 @@ impl Sliding {
         Ok(window)
     }
 
-    /// Adds a key to the newest generation; true when it was outside of the window.
+    /// Adds a key to the newest generation; returns true if it was outside of the window.
     ///
-    /// A key that an older generation holds is added all the same: its window begins anew. One that
-    /// the newest holds takes no room, and so ends no generation.
+    /// A key of an older generation is added too, so that its window begins again. A key that is
+    /// already in the newest generation takes no room and does not end the generation.
     pub fn insert(&mut self, hash: KeyHash) -> bool {
         let absent = !self.is_recent(hash);
         if self.newest().may_contain(hash) {
@@ -134,20 +135,20 @@ impl Sliding {
 
     /// Whether the key may have been inserted within the window.
     pub fn is_recent(&self, hash: KeyHash) -> bool {
-        // The newest generations see most of what recurs.
+        // Newest first: recurring keys are most often in the newest generations.
         self.generations
             .iter()
             .rev()
             .any(|stage| stage.may_contain(hash))
     }
 
-    /// Lets time go on to `now`, on a clock that begins with the filter: generations whose time is
-    /// over end. Without a [`Turn::Period`], or when `now` lies in the past, nothing happens.
+    /// Advances time to `now`, on a clock that begins with the filter, and ends generations whose
+    /// time is over. Nothing happens without a [`Turn::Period`] or if `now` is in the past.
     pub fn advance(&mut self, now: Duration) {
         let Turn::Period(period) = self.options.turn else {
             return;
         };
-        // After a long pause every generation is over, and is cleared once and not more often.
+        // After a long pause all generations are over; each is cleared only once.
         for _ in 0..self.generations.len() {
             if now < self.ends {
                 return;
@@ -177,16 +178,16 @@ impl Sliding {
         self.generations.iter()
     }
 
-    /// A sealed copy: *maybe* for all keys in the window as it stands.
+    /// A sealed copy, which answers *maybe* for all keys in the current window.
     ///
     /// # Errors
-    /// When memory does not suffice.
+    /// If memory cannot be allocated.
     pub fn to_chain(&self, imprint: Imprint) -> Result<Chain, StageError> {
         let copies = self.generations.iter().map(Stage::try_clone);
         Ok(Chain::new(imprint, copies.collect::<Result<_, _>>()?))
     }
 
-    /// The chance that a key not in the window is taken for one that is, as the generations stand.
+    /// The false-positive rate from the current generations, for keys outside of the window.
     pub fn predicted_rate(&self) -> f64 {
         growth::compound(self.generations.iter().map(Stage::predicted_rate))
     }
@@ -226,7 +227,7 @@ mod tests {
         let keys: Vec<_> = hashes(1).take(20_000).collect();
         for (i, &hash) in keys.iter().enumerate() {
             window.insert(hash);
-            // A generation may end a little late: keys that changed no bit do not count.
+            // A generation may end a little later, since keys that change no bit do not count.
             let kept = &keys[i.saturating_sub(2_999)..=i];
             assert!(i % 97 > 0 || kept.iter().all(|&hash| window.is_recent(hash)));
         }
@@ -251,8 +252,8 @@ mod tests {
         assert!(hits < 2_150, "{hits} of 200,000");
     }
 
-    /// A full generation used to be ended by a key that it held already, so that two keys in turn
-    /// pushed all others out of the window.
+    /// Regression: a key that a full generation already held ended the generation, so that two keys
+    /// in turn pushed all others out of the window.
     #[test]
     fn keys_that_come_again_and_again_push_no_other_out() {
         let mut window = Sliding::new(SlidingOptions {
@@ -332,7 +333,7 @@ mod tests {
         assert_eq!(bits(&window), bits(&again));
     }
 
-    /// Asked for hashes of another seed, it would deny what came a moment ago.
+    /// With hashes of another seed, the window would deny keys that were just inserted.
     #[test]
     fn a_window_of_another_seed_is_refused() {
         let chain = Sliding::new(OPTIONS).unwrap().to_chain(imprint(1)).unwrap();

@@ -1,21 +1,22 @@
-//! How often was a key inserted? Counters that answer never too little (Cohen & Matias, *Spectral
-//! Bloom Filters*, SIGMOD 2003).
+//! Estimates how often a key was inserted, never too low (Cohen & Matias, *Spectral Bloom Filters*,
+//! SIGMOD 2003).
 //!
 //! ```text
-//! counters of a key:   | 5 | 3 | 9 | 3 |      the estimate is the least, 3
+//! counters of a key:   | 5 | 3 | 9 | 3 |      the estimate is the minimum, 3
 //!
 //! minimum selection    insert raises all four           can remove
 //! minimal increase     insert raises the two 3s only    errs less, cannot remove
 //! ```
 //!
-//! For every key f ≤ m: the estimate m is at least the number f of its insertions, less validly
-//! made removals. Under minimum selection m ≠ f with the chance that each of its counters is
-//! met by another key, ([`wrong_estimate`]); under minimal increase never more often.
+//! For every key f ≤ m: the estimate m is at least f, the number of its insertions minus its valid
+//! removals. With minimum selection, m ≠ f with the probability that each of its counters is shared
+//! with another key ([`wrong_estimate`]). With minimal increase, this is never more frequent.
 //!
-//! Removal after minimal increase would take from counters that the key never raised, and lose
-//! other keys' insertions: there is no such method. [`super::RecurringMinimum`] errs less and can
-//! remove, at the price of the bound. The limits of [`super::Counting`] hold here as well: remove
-//! only what was inserted; a counter at its maximum is stuck, and its estimate is *unknown*.
+//! A removal after minimal increase would lower counters that the key never raised, and lose
+//! insertions of other keys. So it has no such method. [`super::RecurringMinimum`] errs less and
+//! can remove, but its estimate is not an upper bound. The limits of [`super::Counting`] hold here
+//! too: remove only inserted keys; a counter at its maximum is saturated, and the estimate is then
+//! *unknown*.
 //!
 //! [`wrong_estimate`]: crate::math::counting::wrong_estimate
 
@@ -26,14 +27,14 @@ use crate::hash::KeyHash;
 use crate::math::{Bits, Items, Rate};
 use std::marker::PhantomData;
 
-/// How an insertion raises the counters of a key; there are two.
+/// How an insertion raises the counters of a key: [`RaiseAll`] or [`RaiseLeast`].
 pub trait Rule: sealed::Rule {}
 
-/// Raises all of them: the rule that can be taken back.
+/// Minimum selection: raises all counters. Insertions can be removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RaiseAll;
 
-/// Raises the least of them.
+/// Minimal increase: raises only the counters that have the minimum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RaiseLeast;
 
@@ -43,7 +44,7 @@ impl Rule for RaiseLeast {}
 mod sealed {
     use super::Kind;
 
-    /// The kind says which rule, to the file and to [`super::Spectral::insert`].
+    /// The kind names the rule, in the file and for [`super::Spectral::insert`].
     pub trait Rule {
         const KIND: Kind;
     }
@@ -57,10 +58,10 @@ mod sealed {
     }
 }
 
-/// The filter that estimates by minimum selection, and can remove.
+/// The filter that estimates by minimum selection, and can remove keys.
 pub type Spectral = Multiset<RaiseAll>;
 
-/// The filter that estimates more closely, and cannot remove.
+/// The filter that estimates more exactly by minimal increase, and cannot remove keys.
 pub type MinimalIncrease = Multiset<RaiseLeast>;
 
 /// A Bloom filter that estimates how often each key was inserted.
@@ -72,11 +73,11 @@ pub struct Multiset<R: Rule> {
 }
 
 impl<R: Rule> Multiset<R> {
-    /// An empty filter that answers strangers *maybe* at most at `rate` while it holds up to
-    /// `items` distinct keys, and that counts as far as `width` goes.
+    /// An empty filter that stays at or below the false-positive rate `rate` with up to `items`
+    /// distinct keys. `width` determines how far it counts.
     ///
     /// # Errors
-    /// When no geometry does, or memory does not suffice.
+    /// If no geometry reaches the rate, or memory cannot be allocated.
     pub fn with_rate(items: Items, rate: Rate, width: CounterWidth) -> Result<Self, StageError> {
         Ok(Self::of(
             Counters::for_rate(R::KIND, items, rate, width)?,
@@ -87,15 +88,16 @@ impl<R: Rule> Multiset<R> {
     /// An empty filter of this shape.
     ///
     /// # Errors
-    /// When the shape is not one of this rule, or memory does not suffice.
+    /// If the shape is not one of this rule, or memory cannot be allocated.
     pub fn new(shape: Shape) -> Result<Self, StageError> {
         Ok(Self::of(Counters::new(R::KIND, shape)?, 0))
     }
 
-    /// A filter read back: its shape, its count of distinct keys and its words, whatever they are.
+    /// Restores a filter from its shape, its count of distinct keys and its words. Words of any
+    /// value are accepted.
     ///
     /// # Errors
-    /// When the shape is not one of this rule or does not have so many words.
+    /// If the shape is not one of this rule, or needs another number of words.
     pub fn from_words(shape: Shape, items: Items, words: Vec<u64>) -> Result<Self, StageError> {
         let counters = Counters::from_words(R::KIND, shape, words)?;
         Ok(Self::of(counters, items.get()))
@@ -109,7 +111,7 @@ impl<R: Rule> Multiset<R> {
         }
     }
 
-    /// Adds a key once more; true when it was absent.
+    /// Inserts a key once more; returns true if it was absent.
     pub fn insert(&mut self, hash: KeyHash) -> bool {
         let absent = !self.may_contain(hash);
         self.distinct = self.distinct.saturating_add(absent.into());
@@ -120,33 +122,33 @@ impl<R: Rule> Multiset<R> {
         absent
     }
 
-    /// How often the key was inserted, at most: 0 is certain. `None` when its counters are stuck
-    /// at their maximum, and it may have been any number of times.
+    /// An upper bound on how often the key was inserted; 0 is certain. `None` if its counters are
+    /// saturated: then it may have been inserted any number of times.
     pub fn count(&self, hash: KeyHash) -> Option<u64> {
         let least = self.counters.least(hash);
         (!self.counters.is_stuck(least)).then_some(least)
     }
 
-    /// False only for a key that was never inserted, or validly removed as often as it was.
+    /// False only for a key that was never inserted, or validly removed as often as inserted.
     #[inline]
     pub fn may_contain(&self, hash: KeyHash) -> bool {
         self.counters.least(hash) > 0
     }
 
-    /// The distinct keys as they stand in a partitioned stage.
+    /// The current distinct keys as a partitioned stage.
     ///
     /// # Errors
-    /// When memory does not suffice.
+    /// If memory cannot be allocated.
     pub fn to_stage(&self) -> Result<Stage, StageError> {
         self.counters.to_stage(self.items())
     }
 
-    /// Distinct keys, without those that looked as if they were in already.
+    /// Distinct keys inserted, without false positives at their insertion.
     pub fn items(&self) -> Items {
         Items::new(self.distinct)
     }
 
-    /// Counters that are stuck at their maximum.
+    /// Number of saturated counters.
     pub fn saturated(&self) -> u64 {
         self.counters.stuck()
     }
@@ -156,43 +158,43 @@ impl<R: Rule> Multiset<R> {
         self.shape().bits
     }
 
-    /// The chance that a stranger is answered *maybe*, computed from [`Multiset::items`].
+    /// The false-positive rate, computed from [`Multiset::items`].
     pub fn predicted_rate(&self) -> f64 {
         self.counters.rate(self.items())
     }
 
-    /// The chance that the estimate of a key is too high, for [`Spectral`]; a bound of it
-    /// for [`MinimalIncrease`].
+    /// The probability that the estimate of a key is too high, for [`Spectral`]; an upper bound of
+    /// it for [`MinimalIncrease`].
     pub fn wrong_estimate(&self) -> f64 {
         self.counters.wrong_estimate(self.items())
     }
 
-    /// The geometry.
+    /// The shape of the filter.
     pub fn shape(&self) -> Shape {
         self.counters.shape()
     }
 
-    /// The words, as many as hold [`Shape::bits`].
+    /// The words, which hold [`Shape::bits`] bits.
     pub fn words(&self) -> &[u64] {
         self.counters.words()
     }
 
-    /// The bits of one counter.
+    /// The width of one counter.
     pub fn width(&self) -> CounterWidth {
         self.counters.width()
     }
 
-    /// Whether one of the key's counters, and no other, is the least.
+    /// Whether exactly one of the key's counters has the minimum.
     pub(super) fn has_single_minimum(&self, hash: KeyHash) -> bool {
         self.counters.least_times(hash) == 1
     }
 }
 
 impl Spectral {
-    /// Takes back one insertion of a key, which must have been made.
+    /// Removes one insertion of a key. The key must have been inserted.
     ///
     /// # Errors
-    /// When the key is known never to have been inserted; nothing has changed then.
+    /// If the key is known never to have been inserted; then nothing has changed.
     pub fn remove(&mut self, hash: KeyHash) -> Result<(), NotInserted> {
         if !self.may_contain(hash) {
             return Err(NotInserted);
@@ -203,10 +205,10 @@ impl Spectral {
         Ok(())
     }
 
-    /// Takes in all insertions of `other`, as if they had been made here.
+    /// Adds all insertions of `other`, as if they had been made here.
     ///
     /// # Errors
-    /// When the shapes differ; nothing has changed then.
+    /// If the shapes differ; then nothing has changed.
     pub fn add(&mut self, other: &Self) -> Result<(), Mismatch> {
         same_shape(self.shape(), other.shape())?;
         self.counters.add(&other.counters);
@@ -232,7 +234,7 @@ mod tests {
         Multiset::with_rate(Items::new(items), rate, CounterWidth::Sixteen).unwrap()
     }
 
-    /// Key i of 1,000 comes 1 to 100 times, some often, most seldom.
+    /// Key i of 1,000 is inserted 1 to 100 times; few keys often, most rarely.
     fn times(i: usize) -> u64 {
         (1_000 / (10 * i + 10)).max(1) as u64
     }
@@ -322,7 +324,7 @@ mod tests {
         assert!(filter.may_contain(key) && filter.saturated() > 0);
     }
 
-    /// Read under the other rule, the counters would allow removals that lose keys.
+    /// If the counters were read under the other rule, they would allow removals that lose keys.
     #[test]
     fn rules_do_not_mix() {
         let filter = filled::<RaiseLeast>(1);

@@ -1,29 +1,30 @@
-//! Counters in place of bits: when they overflow (Fan, Cao, Almeida & Broder, *Summary Cache*, ToN
-//! 8(3), 2000, §V-C) and how often an estimate is wrong (Cohen & Matias, *Spectral Bloom Filters*,
+//! Counters instead of bits: the probability of an overflow (Fan, Cao, Almeida & Broder, *Summary
+//! Cache*, ToN 8(3), 2000, §V-C) and of a wrong estimate (Cohen & Matias, *Spectral Bloom Filters*,
 //! SIGMOD 2003, §2).
 //!
-//! In k slices of m counters the rate of *maybe* is that of [`super::partitioned`], since a counter
-//! is above zero where a bit would be set.
+//! With k slices of m counters, the false-positive rate is that of [`super::partitioned`], since a
+//! counter is above zero exactly if a bit would be set.
 
 use super::{Bits, Items, Probes, partitioned};
 use std::f64::consts::E;
 
-/// A bound on the chance that one of `counters` counters reaches `limit`, when n keys raise k
-/// counters each: M (e n k / (limit M))^limit, M the counters of all slices.
+/// An upper bound on the probability that one of `counters` counters reaches `limit` if n keys
+/// raise k counters each: M (e n k / (limit M))^limit, where M is the number of all counters.
 ///
-/// At half full, n k / M = ln 2, and with 4 bits (a limit of 16), this is 1.4e-15 a counter.
+/// For a half-full filter (n k / M = ln 2) with 4 bits (a limit of 16), it is 1.4e-15 per counter.
 pub fn overflow_bound(counters: u64, probes: Probes, items: Items, limit: u64) -> f64 {
     let (counters, limit) = (counters.max(1) as f64, limit.max(1) as f64);
     let load = items.get() as f64 * f64::from(probes.get()) / counters;
-    // The bound speaks of loads below the limit; above, overflow is certain.
+    // The bound holds for loads below the limit. Above it, overflow is certain.
     if load >= limit {
         return 1.0;
     }
     (counters * (E * load / limit).powf(limit)).min(1.0)
 }
 
-/// The chance that minimum selection overestimates a given key among `items` distinct ones: each of
-/// its counters is met by some other key, (1 − (1 − 1/m)^(n−1))^k, m the counters of one slice.
+/// The probability that minimum selection overestimates a given key among `items` distinct ones:
+/// (1 − (1 − 1/m)^(n−1))^k, where m is the number of counters per slice. This is the probability
+/// that each of its counters is shared with another key.
 pub fn wrong_estimate(slice: u64, probes: Probes, items: Items) -> f64 {
     let others = Items::new(items.get().saturating_sub(1));
     partitioned::rate(Bits::new(slice), probes, others)

@@ -1,26 +1,26 @@
-//! How often a filter sends a transaction to the differential file for nothing.
+//! How often a Bloom filter causes an unnecessary search of a differential file.
 //!
 //! A differential file holds the records changed since the main file was last written (Severance
 //! and Lohman 1976). A reader must search it first, unless a Bloom filter of its keys says that
-//! the record is unchanged. The filter errs in one direction: it costs an *unnecessary search*,
-//! never a stale record.
+//! the record is unchanged. The filter errs only in one direction: a false positive costs an
+//! *unnecessary search*; a stale record is never read.
 //!
 //! ```text
 //! a transaction reads a modified record   α         searched, and found
-//! it reads an unmodified one          1 − α         searched for nothing with chance p
+//! it reads an unmodified one          1 − α         searched unnecessarily with probability p
 //!
 //! ER = (1 − α) (1 − (1 − 1/m)^kn)^k                 Mullin 1983
 //! ```
 //!
-//! Mullin writes N for m, m for k and k for n. His sizes are *bits*: the table that survives heads
-//! them as bytes, but in bytes his first value would be 0.0003 and not 0.214. His α is the share
-//! of changed records in the whole file; his eight values follow with n = 7,000 and α = 0, to
-//! three digits, but for 65,536 bits and 4 functions: there the formula gives 0.0146, and 0.014 is
+//! Mullin writes N for m, m for k and k for n. His sizes are *bits*: the surviving table heads them
+//! as bytes, but in bytes his first value would be 0.0003 and not 0.214. His α is the share of
+//! changed records in the whole file. With n = 7,000 and α = 0, the formula gives his eight values
+//! to three digits, except for 65,536 bits and 4 functions: there it gives 0.0146, and 0.014 is
 //! printed.
 //!
-//! His formula takes the bits for independent. [`preloaded`] and [`filling`] do not: over all
-//! choices of the hash functions they are exact, whatever the order and the popularity of the
-//! keys, because every unmodified key has the same chance to look modified.
+//! His formula assumes that the bits are independent. [`preloaded`] and [`filling`] do not. Over
+//! all choices of the hash functions they are exact, for any order and popularity of the keys,
+//! because every unmodified key looks modified with the same probability.
 
 use super::{Bits, Items, Probes, grandi, standard};
 
@@ -28,19 +28,19 @@ mod cost;
 
 pub use cost::{Advice, Choice, Cost, Costs, Filtering, Operation, Plan};
 
-/// ER, the unnecessary searches a transaction (Mullin 1983), `modified` being α, in 0..=1.
+/// ER, the unnecessary searches per transaction (Mullin 1983); `modified` is α, in 0..=1.
 pub fn mullin(modified: f64, bits: Bits, probes: Probes, records: Items) -> f64 {
     (1.0 - modified) * standard::rate(bits, probes, records)
 }
 
-/// The chance that an unmodified record is searched for, the filter holding all `records` from the
-/// start: the exact rate.
+/// The exact rate: the probability that a read of an unmodified record searches the differential
+/// file, if the filter has all `records` from the start.
 pub fn preloaded(bits: Bits, probes: Probes, records: Items) -> f64 {
     grandi::standard(bits, probes, records)
 }
 
-/// The same over a run in which the filter fills: `reads[n]` reads of unmodified records found n
-/// records in the filter. The mean of the exact rate over all of them; 0 without a read.
+/// The mean of the exact rate over a run in which the filter fills: `reads[n]` reads of unmodified
+/// records happened while the filter had n records. 0 without a read.
 pub fn filling(reads: &[u64], rates: &[f64]) -> f64 {
     let total: u64 = reads.iter().sum();
     let searched: f64 = reads
@@ -51,19 +51,19 @@ pub fn filling(reads: &[u64], rates: &[f64]) -> f64 {
     searched / total.max(1) as f64
 }
 
-/// The exact rate when every position follows from one base value below `range`, of which the hash
-/// function keeps nothing else.
+/// The exact rate if the hash function folds each key to one base value below `range`, from which
+/// all positions follow.
 ///
-/// d of the n records' bases are distinct, r(1 − (1 − 1/r)^n) of them on average. A key whose base
-/// is taken, with chance d/r, looks modified in a filter of any size: that is a floor. Any other
-/// meets a filter of d keys:
+/// The n records have d distinct base values, r(1 − (1 − 1/r)^n) on average. A key with one of
+/// these base values (probability d/r) looks modified in a filter of any size: this is a floor. Any
+/// other key is tested against a filter of d keys:
 ///
 /// ```text
 /// d/r + (1 − d/r) ψ(d)
 /// ```
 ///
-/// The mean of d stands for d, whose deviation is less than one in a hundred of it where n is
-/// small beside r.
+/// The mean of d is used for d. The deviation of d is less than a hundredth of it if n is small
+/// compared with r.
 pub fn folded(range: u64, bits: Bits, probes: Probes, records: Items) -> f64 {
     let distinct = distinct(range, records.get() as f64);
     let taken = distinct / range.max(1) as f64;
@@ -74,7 +74,8 @@ pub fn folded(range: u64, bits: Bits, probes: Probes, records: Items) -> f64 {
     taken + (1.0 - taken) * (below + distinct.fract() * (above - below))
 }
 
-/// How many of `range` equally likely values `draws` draws have met, r(1 − (1 − 1/r)^draws).
+/// The expected number of distinct values in `draws` draws from `range` equally likely ones,
+/// r(1 − (1 − 1/r)^draws).
 pub fn distinct(range: u64, draws: f64) -> f64 {
     let range = range.max(1) as f64;
     -range * (draws * (-1.0 / range).ln_1p()).exp_m1()
@@ -87,7 +88,7 @@ mod tests {
 
     const RECORDS: Items = Items::new(7_000);
 
-    /// The eight values of 1983: bits, functions, what is printed.
+    /// The eight values of 1983: bits, hash functions, the printed rate.
     const PRINTED: [(u64, u32, f64); 8] = [
         (24_576, 4, 0.214),
         (24_576, 6, 0.302),

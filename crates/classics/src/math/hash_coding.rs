@@ -1,28 +1,29 @@
-//! Hash coding in cells, as Bloom compares his filter with (CACM 13(7), 1970, §§2-3).
+//! Hash coding in cells, with which Bloom compares his filter (CACM 13(7), 1970, §§2-3).
 //!
-//! A look-up goes from one random cell to the next until it meets an empty one, and rejects, or one
-//! with the code asked for, and accepts. With a share φ of empty cells and codes of c bits, a step
-//! rejects with probability φ, accepts a stranger with (1 − φ) 2^−c, and else goes on:
+//! A lookup visits random cells in order. It rejects at the first empty cell, and accepts at the
+//! first cell with the key's code. With a share φ of empty cells and codes of c bits, a step of the
+//! lookup of an absent key rejects with probability φ, accepts with (1 − φ) 2^−c, and otherwise
+//! continues:
 //!
 //! ```text
 //! rate                = a / (a + φ),   a = (1 − φ) 2^−c
-//! cells looked at     = 1 / (a + φ)
+//! cells visited       = 1 / (a + φ)
 //! ```
 
 use super::{Rate, whole};
 
-/// The chance that a stranger is accepted.
+/// The probability that an absent key is accepted.
 pub fn rate(empty: f64, code_bits: u32) -> f64 {
     let accepts = accepts(empty, code_bits);
     accepts / (accepts + empty)
 }
 
-/// The mean number of cells that a stranger is looked for in.
+/// The mean number of cells that the lookup of an absent key visits.
 pub fn steps(empty: f64, code_bits: u32) -> f64 {
     1.0 / (accepts(empty, code_bits) + empty)
 }
 
-/// The fewest bits of a code that keep strangers below `wanted`: 2^−c = p φ / ((1 − p)(1 − φ)).
+/// The fewest bits of a code for a rate of at most `wanted`: 2^−c = p φ / ((1 − p)(1 − φ)).
 pub fn code_bits(empty: f64, wanted: Rate) -> u32 {
     let p = wanted.get();
     let code = p * empty / ((1.0 - p) * (1.0 - empty));
@@ -40,7 +41,8 @@ mod tests {
 
     #[test]
     fn half_empty_cells_take_one_more_step_than_a_coin() {
-        // One bit tells a stranger from half of the codes: 1/4 accepts, 1/2 rejects, 1/4 goes on.
+        // With one bit, half of the codes differ from the key's: 1/4 accepts, 1/2 rejects, 1/4
+        // continues.
         assert_close(rate(0.5, 1), 1.0 / 3.0, 1e-12);
         assert_close(steps(0.5, 1), 4.0 / 3.0, 1e-12);
         assert_eq!(rate(1.0, 8), 0.0);

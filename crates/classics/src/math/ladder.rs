@@ -1,4 +1,5 @@
-//! A scalable filter on paper: what its stages take, and how that compares (Almeida et al. 2007, §4).
+//! A model of a scalable filter: the size of its stages, compared with a filter of the right size
+//! (Almeida et al. 2007, §4).
 //!
 //! ```text
 //! P_i    rate of stage i, by its Tightening             m_i = m0 s^i     bits of a slice
@@ -7,52 +8,52 @@
 //! ```
 //!
 //! Everything is relative to n0, the keys of the first stage: a *growth* g means g n0 keys. Values
-//! are real numbers, as in the paper's figures; the filters themselves are sized by
-//! [`super::growth`] and their layout.
+//! are real numbers, as in the paper's figures; the actual filters are sized by [`super::growth`]
+//! and their layout.
 //!
-//! What the paper's figures do not say:
-//! - They stand at the ends of stages. Just after a stage has opened, the space is 3.9 times a
-//!   static filter's for s = 2 and 6.2 times for s = 4, at a growth of a million (Figure 2).
+//! What the paper's figures do not show:
+//! - They show the ends of stages. Just after a stage has opened, the space is 3.9 times that of a
+//!   static filter for s = 2 and 6.2 times for s = 4, at a growth of a million (Figure 2).
 //! - "Only slightly more than a static filter" at 22,624 keys (§4.1) is 36 % more.
-//! - The sum of rates reaches its bound with endlessly many *full* stages only: with at most L,
-//!   [`Tightening::Bounded`] gives the same promise for less.
-//! - A geometric tightening costs log2(1/r) bits per key more with *every* stage, a polynomial one
+//! - The sum of the rates reaches its bound only with infinitely many *full* stages. With at most L
+//!   stages, [`Tightening::Bounded`] keeps the same rate with fewer bits.
+//! - A geometric tightening costs log2(1/r) more bits per key with *every* stage, a polynomial one
 //!   2 log2((i+1)/i): r = 0.9 takes fewer bits than that from the third stage to the 62nd.
 
 use super::growth::Tightening;
 use super::{MAX_PROBES, Rate};
 use std::f64::consts::LN_2;
 
-/// A scalable filter that doubles, or otherwise multiplies, as it grows.
+/// A scalable filter whose stages grow by a constant factor.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ladder {
     /// P, of all stages together.
     pub promised: Rate,
-    /// How P is shared out among the stages.
+    /// How P is divided among the stages.
     pub tightening: Tightening,
-    /// s, at least 1: how many times larger a stage is than the one before it.
+    /// s, at least 1: the size of a stage over that of the one before it.
     pub growth: f64,
-    /// m0: the bits of a slice of the first stage.
+    /// m0, the bits per slice of the first stage.
     pub first_slice: f64,
-    /// Whether a stage has a whole number of slices, as filters do and closed forms do not.
+    /// Whether stages have a whole number of slices, as in actual filters but not in closed forms.
     pub whole_slices: bool,
 }
 
 /// One stage of a [`Ladder`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Step {
-    /// k_i, slices.
+    /// k_i, the number of slices.
     pub slices: f64,
-    /// m_i, bits a slice.
+    /// m_i, the bits per slice.
     pub slice_bits: f64,
     /// Keys that all stages up to this one hold.
     pub keys: f64,
-    /// Bits that they take.
+    /// Bits of all stages up to this one.
     pub bits: f64,
 }
 
 impl Ladder {
-    /// The stages, from the first on; endless.
+    /// The stages from the first on, without end.
     pub fn steps(self) -> impl Iterator<Item = Step> {
         (0_u32..).scan((0.0, 0.0), move |(keys, bits), stage| {
             let slices = self.slices(stage);
@@ -69,7 +70,7 @@ impl Ladder {
         })
     }
 
-    /// k_i = log2 1/P_i (§4), rounded up where slices are whole; not held to [`MAX_PROBES`].
+    /// k_i = log2 1/P_i (§4), rounded up if slices are whole; not limited to [`MAX_PROBES`].
     fn slices(self, stage: u32) -> f64 {
         let exact = self.tightening.halvings(self.promised, stage);
         if self.whole_slices {
@@ -91,11 +92,11 @@ impl Ladder {
         } else {
             growth
         };
-        // A growth that ends with a stage must not open another by rounding.
+        // If the growth ends exactly with a stage, rounding must not open another one.
         super::whole(exact - 1e-9).clamp(1, u64::from(u32::MAX)) as u32
     }
 
-    /// Bits of the stages that are open at so many keys, over those of a right-sized filter.
+    /// Bits of the stages that are open at `keys` keys, over those of a filter of the right size.
     pub fn space(self, keys: f64) -> f64 {
         let bits = self.steps().find(|step| step.keys >= keys * (1.0 - 1e-12));
         bits.map_or(f64::NAN, |step| {
@@ -103,8 +104,8 @@ impl Ladder {
         })
     }
 
-    /// Mean of the bits in use while the set grows from nothing to g n0 keys, over those of a
-    /// filter made for all of them: A = ∫ B(n) dn / (N static(N)) (Figure 4).
+    /// Mean of the bits in use while the set grows from 0 to g n0 keys, over those of a filter made
+    /// for all keys: A = ∫ B(n) dn / (N static(N)) (Figure 4).
     pub fn mean_space(self, growth: f64) -> f64 {
         let keys = growth * self.first_keys();
         let bits = self
@@ -113,7 +114,8 @@ impl Ladder {
         bits.sum::<f64>() / static_bits(self.promised, keys)
     }
 
-    /// The stages that a growth of g opens, each with the share of that growth it is there for.
+    /// The stages that a growth of g opens, each with the share of the growth during which it is
+    /// open.
     fn lives(self, growth: f64) -> impl Iterator<Item = (Step, f64)> {
         let keys = growth * self.first_keys();
         let stages = self.steps().take(self.stages(growth) as usize);
@@ -125,10 +127,11 @@ impl Ladder {
     }
 
     /// The geometric tightening with the least [`Ladder::mean_space`] over real numbers of slices:
-    /// r = c / (1 + c), c the mean index of a stage, weighted by its bits and its life (Figure 6).
+    /// r = c / (1 + c), where c is the mean index of a stage, weighted by its bits and its life
+    /// (Figure 6).
     ///
-    /// Not in the paper. Only log2 1/(1−r) + c log2 1/r depends on r, and its derivative vanishes
-    /// there: so the optimum does not depend on P, as the paper observes.
+    /// The paper does not have this formula. Only log2 1/(1−r) + c log2 1/r depends on r, and its
+    /// derivative is 0 there. So the optimum does not depend on P, as the paper observes.
     pub fn best_tightening(self, growth: f64) -> f64 {
         let (mut weights, mut indexes) = (0.0, 0.0);
         for (index, (step, life)) in self.lives(growth).enumerate() {
@@ -139,7 +142,7 @@ impl Ladder {
         indexes / (weights + indexes)
     }
 
-    /// The same by trial in steps of 0.001, over slices as this ladder counts them.
+    /// The same by trial in steps of 0.001, with whole slices if this ladder has them.
     pub fn best_tightening_by_trial(self, growth: f64) -> f64 {
         let space = |thousandths: u32| {
             let r = f64::from(thousandths) / 1e3;
@@ -150,7 +153,7 @@ impl Ladder {
         tried.map_or(f64::NAN, |(r, _)| r)
     }
 
-    /// Whether each of the first stages can be made: none needs more than [`MAX_PROBES`] slices.
+    /// Whether the first `stages` stages can be built: none needs more than [`MAX_PROBES`] slices.
     pub fn is_feasible(self, stages: u32) -> bool {
         let most = f64::from(MAX_PROBES);
         (0..stages).all(|stage| self.slices(stage) <= most)
@@ -169,16 +172,16 @@ pub struct Capacity {
     pub slices: u32,
     /// m = ⌊M/k⌋.
     pub slice_bits: u64,
-    /// n ≈ M (ln 2)² / |ln P|: as printed, with k before it was rounded up.
+    /// n ≈ M (ln 2)² / |ln P|, as printed: computed with k before rounding.
     pub printed: u64,
-    /// m ln 2: where the slices are half full, which is when §4 opens the next stage. Up to 5 %
+    /// m ln 2: the keys at which slices are half full, where §4 opens the next stage. Up to 5 %
     /// fewer than printed.
     pub half_full: u64,
     /// ln(1 − P^(1/k)) / ln(1 − 1/m): the most keys that keep P, a little above half full.
     pub by_fill: u64,
 }
 
-/// Table 1 for a filter of `bits`, and what its capacity is by other rules.
+/// Table 1 for a filter of `bits`, and its capacity by other rules.
 pub fn capacity(bits: super::Bits, rate: Rate) -> Capacity {
     let slices = super::halvings(rate);
     let slice_bits = bits.get() / u64::from(slices);
@@ -210,7 +213,7 @@ mod tests {
         }
     }
 
-    /// Table 1, and the capacities by the two rules that the paper's own text gives elsewhere.
+    /// Table 1, and the capacities by two rules that the paper gives elsewhere in its text.
     #[test]
     fn table_1_is_the_papers() {
         for (p, k, m, printed, half_full, by_fill) in [
@@ -282,12 +285,13 @@ mod tests {
         assert_close(constant.space(last.keys), 7.425_406_559_711_522, 1e-12);
     }
 
-    /// The space at the end of so many stages.
+    /// The space at the end of stage number `stages`.
     fn at_end(ladder: Ladder, stages: usize) -> f64 {
         ladder.space(ladder.steps().nth(stages - 1).unwrap().keys)
     }
 
-    /// "About twice" for s = 2, "about 50 % more" for s = 4; and what a new stage makes of it.
+    /// "About twice" for s = 2 and "about 50 % more" for s = 4, and the space just after a new
+    /// stage.
     #[test]
     fn figure_2_is_the_papers_at_the_ends_of_stages_only() {
         let (two, four) = (ladder(1e-6, 0.5, 2.0), ladder(1e-6, 0.5, 4.0));
@@ -347,7 +351,7 @@ mod tests {
         }
     }
 
-    /// The closed form, and the trial that knows nothing of it.
+    /// The closed form agrees with the trial, which does not use it.
     #[test]
     fn figure_6_is_the_papers() {
         for (s, want) in [
@@ -376,7 +380,8 @@ mod tests {
         }
     }
 
-    /// Bits a key of a full stage: the polynomial wins at the start and far out, r = 0.9 between.
+    /// Bits per key of a full stage: the polynomial tightening takes the fewest at the start and
+    /// far out, and r = 0.9 in between.
     #[test]
     fn no_tightening_is_the_best_at_every_growth() {
         let at = |tightening: Tightening, stage| tightening.halvings(Rate::ONE_PERCENT, stage);

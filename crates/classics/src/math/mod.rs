@@ -1,5 +1,5 @@
-//! The formulas of the literature, beside those of [`lsm_sieve_filter::math`] that size the filters;
-//! its symbols, and its sources.
+//! The formulas of the literature, in addition to those of [`lsm_sieve_filter::math`] that size the
+//! filters. Symbols and sources are the same as there.
 
 pub mod counting;
 pub mod differential;

@@ -1,30 +1,31 @@
-//! The closed forms that every tutorial has, for large filters, and what two texts get wrong.
+//! The closed forms of every tutorial, for large filters, and the mistakes of two texts.
 //!
 //! ```text
 //! p = (1 − e^(−kn/m))^k          rate                       standard::rate_asymptotic
 //! k = (m/n) ln 2                 best for m and n           half of the bits are then set
-//! p = 0.6185^(m/n)               the rate it gives
+//! p = 0.6185^(m/n)               the rate with this k
 //! m = n |ln p| / (ln 2)²         bits for n keys at p
-//! n = −(m/k) ln(1 − p^(1/k))     keys until p
+//! n = −(m/k) ln(1 − p^(1/k))     keys until p is reached
 //! ```
 //!
-//! *The tutorial* derives the best k through "k = −m/n ln(e^(kn/m))" and "e^(kn/m) = 0.5": the minus
-//! of both exponents is lost in the text; it is e^(−kn/m) throughout. Its first formulas have the
+//! *The tutorial* derives the best k through "k = −m/n ln(e^(kn/m))" and "e^(kn/m) = 0.5": the
+//! minus of both exponents is missing; it is e^(−kn/m) throughout. Its first formulas have the
 //! power kn outside the bracket and count collisions, as [`super::standard::rate`] does.
 //!
 //! *The CS51 text* (*Scalable Bloom Filters, the Algorithms*, 2015), corrected:
-//! 1. (1 − e^(−kn/m))^k is the rate, not the chance that a bit is set, which lacks the outer k.
+//! 1. (1 − e^(−kn/m))^k is the rate, not the probability that a bit is set, which lacks the outer
+//!    k.
 //! 2. Nothing assumes that hash functions do not collide: (1 − 1/m)^(kn) counts collisions.
 //! 3. The fill is 1 − e^(−kn/m) and ln 2 = kn/m; the text has km/n in both.
-//! 4. Half full is where a filter is smallest. With k rounded up its bound is passed a little later:
-//!    see [`super::ladder::Capacity`].
+//! 4. A filter is smallest if it is half full. With k rounded up, it reaches its rate a little
+//!    later: see [`super::ladder::Capacity`].
 //! 5. 1 − ∏(1 − e_i) is bounded by the *sum* of the e_i, e0/(1 − r), and does not converge to it;
 //!    the product of the e_i goes to 0. See [`super::growth::compound`].
-//! 6. A partitioned filter of n keys takes n k / |ln(1 − fill)| bits; the text drops a logarithm and
-//!    arrives at 2 n |ln p| / ln 2, which is 38.6 % *more* than it gives for a static filter, and
-//!    then says "about 20 percent" less. The right coefficients are equal: [`bits`] serves both.
-//! 7. At finite size a partitioned filter answers *maybe* more often than a standard one of the same
-//!    bits: by 2.1 % at m = 128, n = 16, k = 4, by 10.3 % at n = 8, k = 8 ([`super::grandi`]).
+//! 6. A partitioned filter of n keys takes n k / |ln(1 − fill)| bits. The text drops a logarithm
+//!    and gets 2 n |ln p| / ln 2, which is 38.6 % *more* than it gives for a static filter, and then
+//!    says "about 20 percent" less. The right coefficients are equal: [`bits`] is valid for both.
+//! 7. At finite size a partitioned filter answers *maybe* more often than a standard one of the
+//!    same bits: by 2.1 % at m = 128, n = 16, k = 4, by 10.3 % at n = 8, k = 8 ([`super::grandi`]).
 
 use super::{Bits, Items, Probes, Rate};
 use std::f64::consts::LN_2;
@@ -34,7 +35,7 @@ pub fn best_probes(bits: Bits, items: Items) -> f64 {
     bits.per_key(items) * LN_2
 }
 
-/// The least rate that m bits give n keys, 2^(−(m/n) ln 2) ≈ 0.6185^(m/n).
+/// The lowest rate of m bits with n keys, 2^(−(m/n) ln 2) ≈ 0.6185^(m/n).
 pub fn least_rate(bits: Bits, items: Items) -> f64 {
     (-best_probes(bits, items)).exp2()
 }
@@ -96,7 +97,8 @@ mod tests {
         assert!(found.get().abs_diff(n.get()) <= 1, "{found}");
     }
 
-    /// Mistake 6: with the logarithm put back, both layouts take the same; the text's is 38.6 % more.
+    /// Mistake 6: with the logarithm, both layouts take the same; the text's formula gives 38.6 %
+    /// more.
     #[test]
     fn a_partitioned_filter_saves_nothing() {
         let (n, p) = (1e6, 0.01_f64);

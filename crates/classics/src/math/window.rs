@@ -1,5 +1,5 @@
-//! Generations that share one rate: the compound rate of Almeida et al. 2007 (equation 1), solved
-//! for stages that are all alike.
+//! The rate of each generation if all together keep one rate: the compound rate of Almeida et al.
+//! 2007 (equation 1), solved for equal stages.
 
 use super::Rate;
 

@@ -1,9 +1,9 @@
-//! The kinds of filter that advice is about: of what parts one consists, how large these are, and
-//! what a look-up touches.
+//! The kinds of filter that can be recommended: their parts, the sizes of these, and the cache
+//! lines that a lookup touches.
 //!
-//! Counters stand where a partitioned filter has bits, so their places come from the same formulas
-//! and only their width differs. What consists of several filters is sized as the filter itself
-//! sizes its parts.
+//! A filter of counters is a partitioned filter with counters instead of bits, so the number of
+//! places comes from the same formulas and only the width differs. A filter that consists of
+//! several filters is sized as that filter sizes its parts.
 
 use crate::filter::Stage;
 use crate::math::{
@@ -16,36 +16,36 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Design {
-    /// One cache line a key.
+    /// All bits of a key are in one cache line.
     Blocked,
-    /// k probes anywhere.
+    /// k probes anywhere in the filter.
     Standard,
-    /// k slices, one probe in each.
+    /// k slices with one probe in each.
     Partitioned,
-    /// k different bits anywhere.
+    /// k distinct bits anywhere in the filter.
     Classic,
-    /// Slots worked out from all keys at once: takes none afterwards.
+    /// Static: built from all keys at once; takes no further keys.
     Ribbon,
-    /// k slices of counters of 4 bits: can remove.
+    /// k slices of 4-bit counters; keys can be removed.
     Counting,
-    /// k slices of counters of 16 bits: estimates how often.
+    /// k slices of 16-bit counters; estimates the frequency of a key.
     Spectral,
-    /// Two of these, the second for half of the keys.
+    /// Two spectral filters, the second for half of the keys (recurring minimum).
     Recurring,
-    /// Half-empty cells of truncated hash codes.
+    /// A half-empty table of truncated hash codes.
     HashCoding,
-    /// Four generations, blocked; the keys are those of the window.
+    /// Four blocked generations over a sliding window; the keys are those of the window.
     Sliding,
-    /// Two standard filters, the second for a tenth of the keys, which are removed.
+    /// Two standard filters; the second holds removed keys, a tenth of all.
     Composite,
 }
 
-/// A filter of fixed size, alone or beside others.
+/// A filter of fixed size, alone or as a part of another filter.
 #[derive(Clone, Copy)]
 pub(super) struct Part {
     pub(super) bits: Bits,
     pub(super) probes: Probes,
-    /// Cache lines that a miss touches, on average, when the part is full.
+    /// Mean number of cache lines that a miss touches when the part is full.
     pub(super) lines: f64,
 }
 
@@ -53,11 +53,11 @@ pub(super) const LINE_BITS: u64 = blocked::LINE_BITS;
 
 const GENERATIONS: u32 = 4;
 const ITEMS_A_REMOVAL: u64 = 10;
-/// Of a table of codes, by which its look-ups stay short.
+/// Share of empty cells in a table of codes. It keeps lookups short.
 const EMPTY: f64 = 0.5;
 
 impl Design {
-    /// All of them: sets, counters, and what consists of several filters.
+    /// All kinds: sets, filters of counters, and filters that consist of several.
     pub const ALL: [Self; 11] = [
         Self::Blocked,
         Self::Standard,
@@ -81,30 +81,36 @@ impl Design {
         )
     }
 
-    /// What speaks for it, and against it.
+    /// The advantages and disadvantages of the kind.
     pub(super) const fn reason(self) -> &'static str {
         match self {
-            Self::Blocked => "one cache line a stage, hit or miss, paid for with bits",
-            Self::Standard => "the fewest bits; a miss stops at the first clear bit",
-            Self::Partitioned => "no key is weak; the bits of standard",
-            Self::Classic => "as standard, a little better below some hundred bits",
-            Self::Ribbon => {
-                "some seven tenths of the bits of standard; all keys must be at \
-                 hand, and none can follow"
+            Self::Blocked => {
+                "one cache line per stage for hits and misses, at the cost of more bits"
             }
-            Self::Counting => "can remove what was inserted, for four times the bits",
-            Self::Spectral => "estimates how often a key came, up to 65,535 times",
-            Self::Recurring => "estimates more closely than spectral, on either side",
-            Self::HashCoding => "Bloom's reference of 1970: refuses keys when it is full",
-            Self::Sliding => "forgets what left the window: four generations, three of them full",
+            Self::Standard => "the fewest bits; a miss stops at the first clear bit",
+            Self::Partitioned => "each key sets k distinct bits; takes as many bits as standard",
+            Self::Classic => "like standard, a little better below some hundred bits",
+            Self::Ribbon => {
+                "about seven tenths of the bits of standard; static: built from all keys at \
+                 once, takes no further keys"
+            }
+            Self::Counting => "inserted keys can be removed, for four times the bits",
+            Self::Spectral => "estimates how often a key was inserted, up to 65,535 times",
+            Self::Recurring => "more exact than spectral, but can also estimate too low",
+            Self::HashCoding => {
+                "hash coding of Bloom's paper, 1970, for comparison; refuses keys when full"
+            }
+            Self::Sliding => {
+                "forgets keys that left the window: four generations, three of them full"
+            }
             Self::Composite => {
-                "removes a tenth of the keys for ever, and denies others at the same rate: no \
-                 answer may stand for a look-up"
+                "removes a tenth of the keys permanently, and denies other keys at the same \
+                 rate: its answer must not replace a lookup"
             }
         }
     }
 
-    /// Bits of one place.
+    /// Bits of one place: a bit or a counter.
     const fn width(self) -> u64 {
         match self {
             Self::Counting => 4,
@@ -113,8 +119,8 @@ impl Design {
         }
     }
 
-    /// The smallest filter for these items and this rate, and with so many probes where these are
-    /// given; `None` where there is none.
+    /// The parts of the smallest filter for these items and this rate, with `probes` probes if
+    /// given. `None` if no such filter exists.
     pub(super) fn parts(
         self,
         items: Items,
@@ -138,7 +144,7 @@ impl Design {
         }
     }
 
-    /// How many of the parts every miss asks.
+    /// How many of the parts every miss probes.
     pub(super) fn asked(self) -> usize {
         match self {
             Self::Recurring | Self::Composite => 1,
@@ -182,7 +188,7 @@ impl Design {
         }
     }
 
-    /// The fewest bits with so many probes, by bisection: the rate falls with the bits.
+    /// The fewest bits with `probes` probes, by bisection: the rate falls as the bits grow.
     fn bits_with(self, items: Items, wanted: Rate, probes: Probes) -> Option<Bits> {
         const MOST_PLACES_A_KEY: u64 = 4_096;
         let unit = self.unit(probes)?;
@@ -195,7 +201,8 @@ impl Design {
         units.checked_mul(unit).map(Bits::new)
     }
 
-    /// What the bits must be a multiple of; `None` where there are no such probes.
+    /// The number that the bits must be a multiple of; `None` if the kind cannot have `probes`
+    /// probes.
     fn unit(self, probes: Probes) -> Option<u64> {
         if !(1..=MAX_PROBES).contains(&probes.get()) {
             return None;
@@ -210,7 +217,7 @@ impl Design {
         }
     }
 
-    /// The rate of one part.
+    /// The false-positive rate of one part.
     fn rate(self, bits: Bits, probes: Probes, items: Items) -> f64 {
         match self {
             Self::Standard | Self::Composite => standard::rate_corrected(bits, probes, items),
@@ -228,8 +235,8 @@ impl Design {
         Bits::new(bits.get() / (u64::from(slices.get().max(1)) * self.width()))
     }
 
-    /// Lines looked at until a clear place is met: (1 − f^k)/(1 − f) probes at a fill of f, which in
-    /// a filter of few lines fall on the same ones.
+    /// Mean number of cache lines that are read until a clear place is found. At a fill of f these
+    /// are (1 − f^k)/(1 − f) probes; in a filter of few lines, several fall on the same line.
     fn lines(self, bits: Bits, probes: Probes, items: Items) -> f64 {
         let clear = match self {
             Self::Blocked | Self::Sliding => return 1.0,
@@ -250,8 +257,8 @@ impl Design {
 
 const ONE: Probes = Probes::new(1);
 
-/// A table of codes: as many cells to a word as fit, none across two; and two cells at least, one to
-/// fill and one to stay empty.
+/// A table of codes: as many cells per word as fit, and no cell across two words. It has at least
+/// two cells, one to fill and one to stay empty.
 fn table(items: Items, rate: Rate) -> Option<Part> {
     let code_bits = hash_coding::code_bits(EMPTY, rate).max(1);
     let cells_a_word = u64::from(u64::BITS).checked_div(u64::from(code_bits) + 1)?;
@@ -264,7 +271,7 @@ fn table(items: Items, rate: Rate) -> Option<Part> {
     })
 }
 
-/// A static stage: two blocks of its first columns that follow each other.
+/// A static stage. A probe reads two consecutive blocks of its first columns.
 fn slots(items: Items, rate: Rate) -> Option<Part> {
     Some(Part {
         bits: Stage::ribbon_size(items, rate)?,
@@ -273,7 +280,7 @@ fn slots(items: Items, rate: Rate) -> Option<Part> {
     })
 }
 
-/// The pattern with so many probes and the fewest groups.
+/// The pattern with `probes` probes and the fewest groups.
 fn pattern(probes: Probes) -> Option<blocked::Pattern> {
     [2, 4]
         .into_iter()

@@ -1,14 +1,15 @@
-//! The rest of a filter, from what is known of it.
+//! Computes the missing parameters of a filter from the given ones.
 //!
 //! ```text
-//! items   rate   bits        any two decide the third
-//! probes                     given: so many; or, in place of the rate, the rate they are best for
+//! items   rate   bits        any two determine the third
+//! probes                     given beside two of these: this number of probes
+//!                            given in place of the rate: the rate for which they are best
 //! growth                     given: a scalable filter, whose first stage takes items / growth keys
 //!                            not given, but items, rate and bits: the most that the bits allow
 //! ```
 //!
 //! A scalable filter is sized as [`crate::filter::Scalable`] grows: each stage takes twice the keys
-//! of the one before it, and its rate is tightened. All stages count in full, the last one too, as
+//! of the one before it, and its rate is tightened. All stages count in full, also the last one, as
 //! they do in memory.
 
 use super::design::{Design, Part};
@@ -16,93 +17,91 @@ use crate::math::growth::Tightening;
 use crate::math::{Bits, Items, MAX_PROBES, Probes, Rate, standard};
 use serde::Serialize;
 
-/// What is known of a filter.
+/// The given parameters of a filter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Wish {
     /// The kind of filter.
     pub kind: Design,
-    /// Keys at the end.
+    /// Final number of keys.
     pub items: Option<Items>,
-    /// The rate with all of them.
+    /// The false-positive rate with all keys inserted.
     pub rate: Option<Rate>,
-    /// Bits in all; beside items and rate, the most there may be.
+    /// Size in bits; together with items and rate, the maximum size.
     pub bits: Option<Bits>,
-    /// Bits a key sets: in the first stage, where there is growth.
+    /// Bits that a key sets; with growth, in the first stage.
     pub probes: Option<Probes>,
-    /// Keys at the end over those of the first stage, at least 1.
+    /// Final number of keys divided by those of the first stage, at least 1.
     pub growth: Option<f64>,
     /// How the stages share the rate.
     pub tightening: Tightening,
 }
 
-/// A filter, decided.
+/// A filter with all its parameters.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Advice {
     /// The kind of filter.
     pub kind: Design,
-    /// Keys that it takes.
+    /// The number of keys that it takes.
     pub items: u64,
-    /// The rate with all of them, at most.
+    /// The false-positive rate with all keys inserted, at most.
     pub rate: f64,
-    /// All bits.
+    /// Size in bits.
     pub bits: u64,
-    /// Bits for each of the keys.
+    /// Bits per key.
     pub bits_per_key: f64,
     /// Bits that a key sets in the first stage.
     pub probes: u32,
-    /// Stages, or the parts that the filter consists of; 1 for a static one in one piece.
+    /// Number of stages or parts; 1 for a filter of fixed size in one part.
     pub stages: u32,
-    /// Keys at the end over those of the first stage; 1 for a static filter.
+    /// Final number of keys divided by those of the first stage; 1 for a filter of fixed size.
     pub growth: f64,
-    /// Where items, rate and bits were given: the most growth that the bits allow.
+    /// The most growth that the bits allow, if items, rate and bits were given.
     pub growth_max: Option<f64>,
-    /// Cache lines that a miss touches, on average, when the filter is full.
+    /// Mean number of cache lines that a miss touches when the filter is full.
     pub lines_per_miss: f64,
-    /// Why it came out like this.
+    /// The reasons.
     pub reasons: Vec<String>,
 }
 
-/// Why there is no advice.
+/// Why no filter can be recommended.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WishError {
-    /// Too little is known.
-    #[error("two of items, rate and bits decide a filter (probes may stand for the rate); add one")]
+    /// Too few parameters are given.
+    #[error("a filter needs two of items, rate and bits (probes may replace the rate); add one")]
     Open,
     /// The stages of a scalable filter choose their probes.
-    #[error(
-        "with a growth, probes stand for the rate; leave one of probes, rate and the others out"
-    )]
+    #[error("with growth, probes replace the rate; leave out one of probes, rate, items and bits")]
     TooMuch,
     /// A growth below 1.
-    #[error("a growth is the keys at the end over those of the first stage, at least 1; got {0}")]
+    #[error("growth is the final number of keys over that of the first stage, at least 1; got {0}")]
     Growth(f64),
-    /// The kind has one size.
+    /// A filter of this kind has a fixed size.
     #[error("a {0:?} filter does not grow; leave the growth out")]
     Fixed(Design),
-    /// Nothing of this kind does it.
-    #[error("no filter of this kind does that; allow more bits, fewer keys or a looser rate")]
+    /// No filter of this kind meets the requirements.
+    #[error("no filter of this kind does that; allow more bits, fewer keys or a higher rate")]
     OutOfReach,
-    /// The budget does not suffice.
+    /// The filter needs more bits than allowed.
     #[error(
-        "that takes {needed} bits where {allowed} are allowed; allow more bits or a looser rate"
+        "that takes {needed} bits, but {allowed} are allowed; allow more bits or a higher rate"
     )]
     TooFewBits {
-        /// Bits that it takes.
+        /// Bits that the filter takes.
         needed: Bits,
-        /// Bits that there may be.
+        /// Bits that are allowed.
         allowed: Bits,
     },
 }
 
-/// How many times more keys each stage takes: as the filters default.
+/// Each stage takes this many times the keys of the one before it: the default of the filters.
 const FACTOR: f64 = 2.0;
 
 impl Wish {
-    /// The rest.
+    /// Computes the missing parameters.
     ///
     /// # Errors
-    /// When too little or too much is known, or no such filter exists.
+    /// If too few or too many parameters are given, or no such filter exists.
     pub fn advise(&self) -> Result<Advice, WishError> {
         let plan = self.plan()?;
         match (self.items, self.rate()?, self.bits) {
@@ -149,7 +148,7 @@ impl Wish {
         })
     }
 
-    /// The rate asked for, or the one that these probes are best for: 2^-k, of the first stage.
+    /// The given rate, or the rate for which the given probes are best: 2^-k, in the first stage.
     fn rate(&self) -> Result<Option<Rate>, WishError> {
         let known = self.items.is_some() && self.bits.is_some();
         let Some(probes) = self.probes.filter(|_| self.rate.is_none() && !known) else {
@@ -167,7 +166,7 @@ impl Wish {
     }
 }
 
-/// What is decided before the quantities are.
+/// The parameters that are known before the quantities.
 #[derive(Clone, Copy)]
 struct Plan {
     kind: Design,
@@ -186,7 +185,7 @@ impl Plan {
         Ok(self.advice(items, rate.get(), &stages))
     }
 
-    /// The growth of the longest row of full stages that the bits have room for.
+    /// The growth of the longest sequence of full stages that fits in the bits.
     fn most_growth(self, items: Items, rate: Rate, allowed: Bits) -> f64 {
         if !self.kind.grows() {
             return 1.0;
@@ -244,13 +243,13 @@ impl Plan {
         Ok(self.advice(Items::new(least), rate.get(), &best))
     }
 
-    /// The stages that so many items open; `None` when one cannot be made.
+    /// The stages that `items` keys open; `None` if one of them cannot be built.
     fn stages(self, items: Items, rate: Rate) -> Option<Vec<Part>> {
         if self.growth <= 1.0 {
             return self.kind.parts(items, rate, self.probes);
         }
         let mut stages = Vec::new();
-        // There is a first stage before there is a key.
+        // The first stage exists before the first key.
         let mut left = items.get().max(1);
         let mut takes = (items.get() as f64 / self.growth).ceil().max(1.0);
         while left > 0 {
@@ -291,8 +290,8 @@ impl Plan {
             let fixed = self.kind.parts(items, rate, self.probes);
             let over = fixed.map_or(f64::NAN, |fixed| ratio(bits, total(&fixed)));
             reasons.push(format!(
-                "{stages} stages take {over:.2} times the bits of one of the right size; rebuild it \
-                 when the keys are at hand"
+                "{stages} stages take {over:.2} times the bits of one stage of the right size; \
+                 rebuild the filter once all keys are known"
             ));
         } else if self.kind != Design::Standard {
             let over = ratio(bits, standard::size(items, rate).0);
@@ -334,7 +333,7 @@ mod tests {
         }
     }
 
-    /// One more than the most bits there are was looked at, which is none.
+    /// Regression: the bisection tried one bit more than the maximum, which wrapped around to none.
     #[test]
     fn the_most_bits_there_are_can_be_filled() {
         for layout in LAYOUTS {
@@ -374,7 +373,7 @@ mod tests {
     fn each_of_three_is_found_from_the_other_two() {
         let growing = |kind: &Design| kind.grows().then_some(50.0);
         for layout in Design::ALL {
-            // Codes have whole bits, and 7 of them promise 0.8 %; slots have sixteenths.
+            // Codes have whole bits: 7 of them give 0.8 %. Slots of a ribbon have sixteenths.
             let least = match layout {
                 Design::HashCoding | Design::Ribbon => 0.005,
                 _ => 0.0099,
@@ -486,7 +485,8 @@ mod tests {
         assert!(grown.stages > 3 && grown.rate > found.rate);
     }
 
-    /// Items, rate and twice the bits of a static filter: how far it may grow, and that it may.
+    /// With items, rate and twice the bits of a filter of fixed size, `growth_max` is the growth
+    /// that still fits.
     #[test]
     fn bits_to_spare_allow_growth() {
         for kind in Design::ALL {
@@ -567,7 +567,7 @@ mod tests {
         assert!(grown.bits > fixed.bits);
     }
 
-    /// Half full, a miss looks at two bits on average.
+    /// In a half-full filter, a miss reads two bits on average.
     #[test]
     fn a_miss_touches_two_lines_of_a_standard_filter() {
         let (items, rate) = (Some(ITEMS), Some(Rate::ONE_PERCENT));

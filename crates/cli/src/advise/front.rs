@@ -1,62 +1,63 @@
-//! Whether a front pays, from what was measured on a running database.
+//! Says whether filters in front of an engine pay, from measurements of a running database.
 //!
 //! ```text
 //! without   f t_miss + (1 − f) t_hit
-//! with      t_front + f p t_miss + (1 − f) t_hit        f share of misses, p rate of the front
-//! saved     f (1 − p) t_miss − t_front                  nothing below f = t_front / ((1 − p) t_miss)
+//! with      t_front + f p t_miss + (1 − f) t_hit        f share of misses, p rate of the filters
+//! saved     f (1 − p) t_miss − t_front                  0 at f = t_front / ((1 − p) t_miss)
 //! ```
 //!
-//! Hits gain nothing and pay for the front, so f decides, and t_hit does not matter to what is
-//! saved. The times are means over look-ups; `lsm-sieve advise front` measures them on a database.
+//! Hits gain nothing and pay for the filters, so f decides; t_hit does not change what is saved.
+//! The times are means over lookups; `lsm-sieve advise front` measures them on a database.
 //!
-//! What the front costs besides is its memory. Whether that is worth the time is the reader's to
-//! say: the verdict names both.
+//! The filters also cost memory. Whether the saved time is worth it is for the reader to decide:
+//! the verdict reports both.
 
 use crate::math::{Bits, Rate};
 use serde::Serialize;
 
-/// What was counted and timed.
+/// Counts and times of a database.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Measured {
-    /// Look-ups.
+    /// Lookups.
     pub reads: u64,
-    /// Of these, for keys that are absent.
+    /// Of these, misses.
     pub misses: u64,
-    /// Nanoseconds that the engine takes to find that a key is absent.
+    /// Latency of a miss in the engine, in nanoseconds.
     pub miss_ns: f64,
-    /// Nanoseconds that it takes to find one that is there.
+    /// Latency of a hit in the engine, in nanoseconds.
     pub hit_ns: f64,
-    /// Nanoseconds that the front takes.
+    /// Latency of the filters, in nanoseconds.
     pub front_ns: f64,
-    /// The rate of the front.
+    /// The false-positive rate of the filters.
     pub rate: Rate,
-    /// What the front takes in memory, where that is known.
+    /// Memory of the filters, if known.
     pub memory: Option<Bits>,
 }
 
-/// What the front would do to the mean look-up.
+/// What the filters would do to the mean lookup.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Verdict {
-    /// Whether the mean look-up becomes cheaper.
+    /// Whether the mean lookup becomes cheaper.
     pub use_it: bool,
-    /// Share of the look-ups that are misses.
+    /// Share of misses among the lookups.
     pub miss_share: f64,
-    /// The share from which it pays; above 1 where it never does.
+    /// Share of misses from which the filters pay; above 1 if they never do.
     pub break_even_share: f64,
-    /// Nanoseconds of a mean look-up without the front.
+    /// Mean latency of a lookup without the filters, in nanoseconds.
     pub without_ns: f64,
-    /// Nanoseconds of a mean look-up with it.
+    /// Mean latency of a lookup with the filters, in nanoseconds.
     pub with_ns: f64,
-    /// Engine look-ups saved, of all.
+    /// Share of all lookups that no longer reach the engine.
     pub engine_reads_saved: f64,
-    /// Bytes that the front takes.
+    /// Memory of the filters, in bytes.
     pub memory_bytes: Option<u64>,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
 impl Measured {
-    /// Weighs the front against the engine alone. No read says nothing: then it does not pay.
+    /// Compares the filters and the engine with the engine alone. Without any read, the filters do
+    /// not pay.
     pub fn verdict(&self) -> Verdict {
         let misses = self.misses.min(self.reads) as f64;
         let share = if self.reads == 0 {
@@ -85,11 +86,11 @@ impl Measured {
 fn reason(share: f64, break_even: f64) -> String {
     let (share, from) = (share * 100.0, break_even * 100.0);
     if break_even >= 1.0 {
-        "do not use it: the front takes as long as a miss in the engine".to_owned()
+        "do not use it: the filters take as long as a miss in the engine".to_owned()
     } else if share <= from {
-        format!("do not use it: {share:.2} % of the look-ups miss, it pays from {from:.2} % on")
+        format!("do not use it: {share:.2} % of the lookups miss, it pays from {from:.2} % on")
     } else {
-        format!("use it: {share:.2} % of the look-ups miss, it pays from {from:.2} % on")
+        format!("use it: {share:.2} % of the lookups miss, it pays from {from:.2} % on")
     }
 }
 
@@ -99,7 +100,7 @@ fn bytes(memory: Bits) -> u64 {
 
 fn price(memory: Bits) -> String {
     let mebibytes = bytes(memory) as f64 / f64::from(1 << 20);
-    format!("; its filters take {mebibytes:.1} MiB of memory")
+    format!("; the filters take {mebibytes:.1} MiB of memory")
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
-//! Advice before anything is built: how large a filter is, and whether a front pays.
+//! Advice before a filter is built: how large it is, and whether filters before an engine pay.
 //!
-//! Both answers are plain data with their reasons, computed by [`crate::math`] alone.
+//! Both answers are plain data with their reasons. They are computed by [`crate::math`] alone.
 
 pub mod design;
 pub mod filter;

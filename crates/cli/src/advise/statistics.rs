@@ -1,39 +1,38 @@
-//! How many look-ups a database answered, and how many of them with nothing: read off what RocksDB
-//! writes of itself.
+//! Reads the lookups and misses of a database from RocksDB's statistics.
 //!
-//! With statistics switched on it dumps its counters into the file LOG every `stats_dump_period_sec`
-//! (ten minutes by default), and gives the same text to whoever asks the options for it:
+//! With statistics enabled, RocksDB dumps its counters into the file LOG every
+//! `stats_dump_period_sec` (ten minutes by default). The options return the same text on request:
 //!
 //! ```text
 //! rocksdb.memtable.hit COUNT : 12        found in a memtable
 //! rocksdb.l0.hit COUNT : 7               found in level 0; l1 and l2andup likewise
-//! rocksdb.number.keys.read COUNT : 90    single look-ups
+//! rocksdb.number.keys.read COUNT : 90    single lookups
 //! rocksdb.number.multiget.keys.read COUNT : 0
 //!
-//! misses = all look-ups - all hits
+//! misses = all lookups - all hits
 //! ```
 //!
-//! Counters run since the database was opened. A deletion that is still in a memtable counts as a
-//! hit there, so misses are, if anything, too few.
+//! Counters run since the database was opened. A tombstone in a memtable counts as a hit there, so
+//! the number of misses is, if anything, too low.
 
 use serde::Serialize;
 
-/// Look-ups, and those that found nothing.
+/// Counts of lookups and misses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Lookups {
-    /// All of them.
+    /// All lookups.
     pub reads: u64,
-    /// Those that found nothing.
+    /// Lookups that found nothing.
     pub misses: u64,
 }
 
-/// What precedes a dump in the file LOG.
+/// The text before a dump in the file LOG.
 const DUMP: &str = "STATISTICS:";
 
 impl Lookups {
-    /// Reads the last whole dump of a LOG, or the one text that the options give.
+    /// Reads the last complete dump of a LOG, or the text that the options return.
     ///
-    /// `None` without one: the database was opened without statistics, or not long enough ago.
+    /// `None` if there is no dump: the database was opened without statistics, or only recently.
     pub fn from_statistics(text: &str) -> Option<Self> {
         text.rsplit(DUMP).find_map(Self::from_dump)
     }
@@ -54,7 +53,8 @@ impl Lookups {
     }
 }
 
-/// The number of the line `NAME COUNT : NUMBER`, which ends with its line if it was written whole.
+/// Reads the number of the line `NAME COUNT : NUMBER`. A line without a line feed was not written
+/// completely, and is ignored.
 fn count(dump: &str, name: &str) -> Option<u64> {
     let lines = dump
         .split_inclusive('\n')

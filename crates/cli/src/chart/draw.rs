@@ -1,4 +1,4 @@
-//! A chart as SVG text.
+//! Draws a chart as SVG text.
 //!
 //! ```text
 //! title
@@ -23,13 +23,13 @@ const LEGEND: f64 = BOTTOM + 56.0;
 const ROW: f64 = 18.0;
 const MARGIN: f64 = 8.0;
 
-/// Room for the sample of a line before its name.
+/// Width of the sample line before a name in the legend.
 const SAMPLE: f64 = 28.0;
 
-/// What a letter of the legend takes on average; fonts differ, so it errs on the wide side.
+/// Mean width of a letter of the legend. Fonts differ, so it is rather too wide.
 const LETTER: f64 = 6.9;
 
-/// The shapes of marks, in the order of the series, centred on the origin.
+/// The shapes of marks, by series, centred on the origin.
 const MARKS: [&str; SERIES] = [
     "M-3.2 0a3.2 3.2 0 1 0 6.4 0a3.2 3.2 0 1 0-6.4 0Z",
     "M-3-3H3V3H-3Z",
@@ -39,7 +39,7 @@ const MARKS: [&str; SERIES] = [
     "M-3.5-1H-1V-3.5H1V-1H3.5V1H1V3.5H-1V1H-3.5Z",
 ];
 
-/// The whole drawing; `style` goes into it unless it is empty.
+/// The whole drawing. `style` is included unless it is empty.
 pub(super) fn svg(chart: &Chart, style: &str) -> String {
     let drawing = Drawing::new(chart);
     let rows = drawing.legend_rows();
@@ -84,7 +84,7 @@ impl<'a> Drawing<'a> {
         }
     }
 
-    /// Where a point lies on the page.
+    /// The position of a point on the page.
     fn place(&self, x: f64, y: f64) -> Option<(f64, f64)> {
         Some((self.place_x(x)?, self.place_y(y)?))
     }
@@ -97,7 +97,7 @@ impl<'a> Drawing<'a> {
         self.y.share(y).map(|share| BOTTOM - share * (BOTTOM - TOP))
     }
 
-    /// A line and a label for every tick.
+    /// Draws a line and a label for every tick.
     fn grid(&self, out: &mut String) {
         let grid = |out: &mut String, path: String| {
             line(
@@ -119,7 +119,7 @@ impl<'a> Drawing<'a> {
         }
     }
 
-    /// The axes with what they measure, and the title.
+    /// Draws the axes with their labels, and the title.
     fn frame(&self, out: &mut String) {
         let path = format!("M{LEFT} {TOP}V{BOTTOM}H{RIGHT}");
         line(
@@ -166,7 +166,7 @@ impl<'a> Drawing<'a> {
         }
     }
 
-    /// The line through all points that have a place, broken where one has none.
+    /// Draws the line through all points, with a gap at points that have no position.
     fn path(&self, points: &[Point]) -> String {
         let mut path = String::new();
         let mut pen = 'M';
@@ -181,7 +181,7 @@ impl<'a> Drawing<'a> {
         path
     }
 
-    /// From one end of the error to the other; one that has no place ends at the axis.
+    /// Draws the error bars. An end that has no position is drawn at the axis.
     fn error_bar(&self, out: &mut String, colour: usize, point: &Point, x: f64) {
         let Some(error) = point.error else { return };
         let low = self.place_y(point.y - error).unwrap_or(BOTTOM);
@@ -196,7 +196,7 @@ impl<'a> Drawing<'a> {
         );
     }
 
-    /// The series of each row, with the place where each begins.
+    /// The series in each row of the legend, with the position where each begins.
     fn legend_rows(&self) -> Vec<Vec<(f64, usize)>> {
         let mut rows: Vec<Vec<(f64, usize)>> = Vec::new();
         let mut at = f64::INFINITY;
@@ -231,7 +231,7 @@ impl<'a> Drawing<'a> {
     }
 }
 
-/// The values that the vertical axis must hold for a point.
+/// The values of a point that the vertical axis must include.
 fn reach(point: &Point) -> [f64; 3] {
     let error = point.error.unwrap_or(0.0);
     [point.y - error, point.y, point.y + error]

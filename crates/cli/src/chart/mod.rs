@@ -6,13 +6,14 @@
 //!   '- axes [scale]: data -> place, ticks
 //! ```
 //!
-//! The drawing holds no colour: it says *grid*, *ink*, *series 2*, and a style sheet says how these
-//! look on light and on dark ground. A page that inlines many charts carries [`style_sheet`] once.
+//! The drawing has no colours: its parts have classes such as *grid*, *ink* and *series 2*, and a
+//! style sheet defines their colours on a light and on a dark ground. A page with many inline
+//! charts needs [`style_sheet`] only once.
 //!
-//! A chart is 420 units wide with text of 12, so that it can be read at the width of a phone. The
-//! legend stands below the plot, where it covers nothing. Series differ by dash and by mark as well
-//! as by colour. PNG text is set in DejaVu Sans, which is compiled in: a picture is the same on
-//! every machine.
+//! A chart is 420 units wide with text of 12 units, so that it can be read at the width of a phone.
+//! The legend is below the plot, where it covers nothing. Series differ by dash and mark as well as
+//! by colour. PNG text is set in DejaVu Sans, which is compiled in, so a PNG is the same on every
+//! machine.
 
 mod draw;
 mod palette;
@@ -22,7 +23,7 @@ mod scale;
 pub use palette::{Ground, style_sheet};
 pub use raster::PngError;
 
-/// Series over two axes.
+/// A line chart: series over two axes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chart {
     title: String,
@@ -42,14 +43,14 @@ impl Chart {
         }
     }
 
-    /// Adds a series; the order decides colours and the legend.
+    /// Adds a series. The order determines the colours and the legend.
     #[must_use]
     pub fn with(mut self, series: Series) -> Self {
         self.series.push(series);
         self
     }
 
-    /// What stands above the plot.
+    /// The title above the plot.
     pub fn title(&self) -> &str {
         &self.title
     }
@@ -69,31 +70,31 @@ impl Chart {
         &self.series
     }
 
-    /// The drawing alone, for a page that carries [`style_sheet`].
+    /// The drawing alone, for a page that includes [`style_sheet`].
     pub fn inline_svg(&self) -> String {
         draw::svg(self, "")
     }
 
-    /// A file of its own, which follows the reader's choice of light or dark.
+    /// A standalone SVG file, which follows the reader's light or dark mode.
     pub fn svg(&self) -> String {
         draw::svg(self, &style_sheet())
     }
 
-    /// A file of its own on one ground, for a page that chooses between two files.
+    /// A standalone SVG file on one ground, for a page that chooses between two files.
     pub fn svg_on(&self, ground: Ground) -> String {
         draw::svg(self, &ground.rules())
     }
 
-    /// A picture of 840 pixels' width: two for every unit.
+    /// A PNG of 840 pixels' width, two pixels per unit.
     ///
     /// # Errors
-    /// When the drawing cannot be rasterised, which no data should cause.
+    /// If the drawing cannot be rasterised, which no data should cause.
     pub fn png(&self, ground: Ground) -> Result<Vec<u8>, PngError> {
         raster::png(&self.svg_on(ground))
     }
 }
 
-/// What an axis measures, and how.
+/// The label, scale and range of an axis.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Axis {
     label: String,
@@ -108,7 +109,7 @@ enum Scale {
 }
 
 impl Axis {
-    /// Equal differences are equal lengths.
+    /// A linear axis: equal differences have equal lengths.
     pub fn linear(label: impl Into<String>) -> Self {
         Self {
             label: label.into(),
@@ -117,7 +118,8 @@ impl Axis {
         }
     }
 
-    /// Equal ratios are equal lengths; values that are not positive are not drawn.
+    /// A logarithmic axis: equal ratios have equal lengths. Values that are not positive are not
+    /// drawn.
     pub fn log(label: impl Into<String>) -> Self {
         Self {
             scale: Scale::Log,
@@ -125,20 +127,20 @@ impl Axis {
         }
     }
 
-    /// Stretches the axis as far as this value.
+    /// Extends the axis to this value.
     #[must_use]
     pub fn including(mut self, value: f64) -> Self {
         self.include = Some(value);
         self
     }
 
-    /// What it measures, with its unit.
+    /// The label: what the axis measures, with its unit.
     pub fn label(&self) -> &str {
         &self.label
     }
 }
 
-/// A named row of points.
+/// A named sequence of points.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
     name: String,
@@ -170,7 +172,7 @@ impl Series {
         Self::styled(Style::Marks, name.into(), points)
     }
 
-    /// Both.
+    /// Points joined by a line, with a mark at every point.
     pub fn line_and_marks<P: Into<Point>>(
         name: impl Into<String>,
         points: impl IntoIterator<Item = P>,
@@ -190,25 +192,25 @@ impl Series {
         }
     }
 
-    /// What the legend calls it.
+    /// The name in the legend.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its points, in the order they are joined.
+    /// The points, in the order in which they are joined.
     pub fn points(&self) -> &[Point] {
         &self.points
     }
 }
 
-/// A value at a place, known up to `error` either way; one that is not finite leaves a gap.
+/// A point, whose y is known to within `error`. A point that is not finite leaves a gap.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
-    /// Where.
+    /// The position on the horizontal axis.
     pub x: f64,
-    /// How much.
+    /// The value on the vertical axis.
     pub y: f64,
-    /// Half the length of the error bar; `None` draws none.
+    /// Half the length of the error bar; `None` for no bar.
     pub error: Option<f64>,
 }
 
@@ -308,7 +310,7 @@ mod tests {
         assert!(empty.png(Ground::Light).unwrap().starts_with(b"\x89PNG"));
     }
 
-    /// Width and height stand in the first block of a PNG.
+    /// Reads width and height from the first block of a PNG.
     #[test]
     fn pictures_differ_by_ground_and_have_twice_the_units() {
         let light = sample().png(Ground::Light).unwrap();
@@ -317,7 +319,7 @@ mod tests {
         assert_eq!(light[16..20], 840_u32.to_be_bytes());
     }
 
-    /// Without a font the words would be missing, and nothing would say so.
+    /// Without a font, text would be missing from the picture and no error would be reported.
     #[test]
     fn words_reach_the_picture() {
         let titled = |title| Chart::new(title, Axis::linear(""), Axis::linear(""));

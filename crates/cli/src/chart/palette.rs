@@ -1,11 +1,11 @@
-//! Colours: a ground, two inks, and six series that differ for colour-blind readers too.
+//! Colours: a ground, two inks, and six series that colour-blind readers can distinguish too.
 //!
-//! Hues after Okabe and Ito, darkened or lightened until each stands out from its ground with a
-//! contrast of at least 3 to 1 (WCAG 2.2, 1.4.11); a test checks it.
+//! The hues are those of Okabe and Ito, darkened or lightened until each has a contrast of at least
+//! 3 to 1 with its ground (WCAG 2.2, 1.4.11); a test checks it.
 
 use std::fmt::Write as _;
 
-/// What a picture stands on.
+/// The background of a picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ground {
     /// Dark ink on white.
@@ -21,7 +21,7 @@ struct Palette {
     series: [&'static str; SERIES],
 }
 
-/// Colours, dashes and marks repeat after so many series.
+/// Colours, dashes and marks repeat after this many series.
 pub(super) const SERIES: usize = 6;
 
 const LIGHT: Palette = Palette {
@@ -42,7 +42,7 @@ const DARK: Palette = Palette {
     ],
 };
 
-/// Lengths of strokes and gaps, by series.
+/// Lengths of dashes and gaps, by series.
 const DASHES: [&str; SERIES] = ["none", "6 3", "2 2", "8 3 2 3", "none", "4 4"];
 
 impl Ground {
@@ -79,7 +79,7 @@ impl Ground {
     }
 }
 
-/// The rules that colour every chart of a page, on light ground and on dark.
+/// The style sheet for all charts of a page, on light and dark grounds.
 pub fn style_sheet() -> String {
     let (light, dark) = (Ground::Light.rules(), Ground::Dark.rules());
     format!("{light}@media (prefers-color-scheme: dark) {{\n{dark}}}\n")

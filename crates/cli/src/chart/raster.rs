@@ -1,14 +1,14 @@
-//! From SVG to PNG, with the one font that is compiled in.
+//! Converts SVG to PNG, with one font that is compiled in.
 
 use std::sync::{Arc, OnceLock};
 
 use resvg::tiny_skia::{Pixmap, Transform};
 use resvg::usvg::{Options, Tree, fontdb::Database};
 
-/// Pixels a unit of the drawing.
+/// Pixels per unit of the drawing.
 const SCALE: f32 = 2.0;
 
-/// Why there is no picture.
+/// The chart could not be rasterised.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot rasterise the chart: {0}; write it as SVG instead")]
 pub struct PngError(String);

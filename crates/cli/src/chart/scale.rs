@@ -1,21 +1,21 @@
-//! From data to places along an axis, and the ticks that let a reader go back.
+//! Maps data to positions along an axis, and chooses the ticks.
 //!
-//! Ticks of a linear axis are multiples of 1, 2 or 5 times a power of ten; those of a logarithmic
-//! one are powers of ten, or 1, 2 and 5 times them if the axis spans no more than some two decades.
+//! Ticks of a linear axis are multiples of 1, 2 or 5 times a power of ten. Ticks of a logarithmic
+//! axis are powers of ten, or 1, 2 and 5 times these if the axis spans at most about two decades.
 
 use super::{Axis, Scale};
 
-/// The least and the greatest value of an axis that has something to show.
+/// The lowest and the highest value of an axis with at least one value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Range {
     scale: Scale,
-    /// Both are logarithms where the scale is.
+    /// Both are logarithms on a logarithmic scale.
     low: f64,
     high: f64,
 }
 
 impl Range {
-    /// The range that holds all values, as far as the axis can place them.
+    /// The range of all values that the axis can show.
     pub(super) fn of(axis: &Axis, values: impl IntoIterator<Item = f64>) -> Self {
         let placed = |value: f64| place(axis.scale, value);
         let all = values.into_iter().chain(axis.include).filter_map(placed);
@@ -31,13 +31,13 @@ impl Range {
         Self { scale, low, high }.widened()
     }
 
-    /// A linear range reaches the next ticks outside; a logarithmic one gets some air.
+    /// Extends a linear range to the next ticks outside, and a logarithmic range by a margin.
     fn widened(self) -> Self {
         let (low, high) = match self.scale {
             Scale::Linear => {
                 let step = step(self.high - self.low);
                 let (low, high) = (self.low / step, self.high / step);
-                // A value that is a tick but for rounding needs no further tick.
+                // A value that differs from a tick only by rounding needs no further tick.
                 ((low + 1e-9).floor() * step, (high - 1e-9).ceil() * step)
             }
             Scale::Log => {
@@ -48,12 +48,13 @@ impl Range {
         Self { low, high, ..self }
     }
 
-    /// Where a value lies, 0 at the low end and 1 at the high; `None` where it has no place.
+    /// The position of a value, from 0 at the low end to 1 at the high end. `None` if the axis
+    /// cannot show it.
     pub(super) fn share(self, value: f64) -> Option<f64> {
         place(self.scale, value).map(|at| (at - self.low) / (self.high - self.low))
     }
 
-    /// The values that get a tick, in order.
+    /// The values of the ticks, in order.
     pub(super) fn ticks(self) -> Vec<f64> {
         match self.scale {
             Scale::Linear => self.linear_ticks(),
@@ -89,7 +90,7 @@ impl Range {
 
 const MOST_TICKS: f64 = 8.0;
 
-/// An axis that spans less has three ticks in each decade, which are no more than [`MOST_TICKS`].
+/// An axis that spans less has three ticks per decade, which are at most [`MOST_TICKS`].
 const FINE_DECADES: f64 = 2.3;
 
 fn place(scale: Scale, value: f64) -> Option<f64> {
@@ -100,7 +101,7 @@ fn place(scale: Scale, value: f64) -> Option<f64> {
     at.is_finite().then_some(at)
 }
 
-/// The distance of ticks: 1, 2 or 5 times a power of ten, so that there are 4 to 9 of them.
+/// The distance between ticks: 1, 2 or 5 times a power of ten, chosen so that 4 to 9 ticks result.
 fn step(span: f64) -> f64 {
     let rough = span / 5.0;
     let power = 10_f64.powf(rough.log10().floor());
@@ -113,7 +114,7 @@ fn step(span: f64) -> f64 {
     times * power
 }
 
-/// A number as a tick says it: short, and a power of ten where it would have many zeros.
+/// Formats the number of a tick: short, and as a power of ten if it would have many zeros.
 pub(super) fn label(value: f64) -> String {
     let size = value.abs();
     if value == 0.0 || (1e-2..1e5).contains(&size) {
@@ -129,7 +130,7 @@ pub(super) fn label(value: f64) -> String {
     }
 }
 
-/// With a thin gap between the thousands.
+/// Formats an integer with a thin space between the thousands.
 fn grouped(value: f64) -> String {
     if value.abs() < 1e4 {
         return trimmed(value);

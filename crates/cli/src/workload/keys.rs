@@ -1,26 +1,26 @@
-//! Which keys are asked for: ids drawn from a distribution, and ids made into key bytes.
+//! The keys of lookups: ids drawn from a distribution, and the key bytes of ids.
 
 use super::random::{Random, scramble};
 use super::zipf::Zipf;
 
-/// How ids are drawn from a universe of `n` loaded ones, 0..n.
+/// How ids are drawn, relative to the loaded ids 0..n.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Distribution {
-    /// Every loaded id equally often.
+    /// All loaded ids with equal probability.
     Uniform,
     /// Id k with probability proportional to (k + 1)^-exponent.
     Zipf {
-        /// Above 0; 0.99 is what YCSB takes.
+        /// Above 0; YCSB uses 0.99.
         exponent: f64,
     },
-    /// 0, 1, 2 ... and from the start again.
+    /// 0, 1, 2, ..., n − 1, and then from 0 again.
     Sequential,
     /// Ids in n..2n, which are not loaded.
     Absent,
 }
 
 impl Distribution {
-    /// An endless stream of ids, fixed by the seed.
+    /// An endless stream of ids, determined by the seed.
     ///
     /// # Panics
     /// If `n` is 0 or above 2^63, or an exponent is not above 0.
@@ -43,7 +43,7 @@ impl Distribution {
     }
 }
 
-/// The endless stream that [`Distribution::over`] gives.
+/// The endless stream of [`Distribution::over`].
 #[derive(Clone, Debug)]
 pub struct Ids {
     source: Source,
@@ -74,15 +74,16 @@ impl Iterator for Ids {
     }
 }
 
-/// The key of an id from a trace: eight bytes, big-endian, so that keys sort as ids do.
+/// The key of an id from a trace: eight big-endian bytes, so that keys sort like ids.
 pub const fn trace_key(id: u64) -> [u8; 8] {
     id.to_be_bytes()
 }
 
-/// The 16-byte key of an id in a synthetic load: neighbours in number lie far apart in order.
+/// The 16-byte key of an id in a synthetic load. The keys of consecutive ids are far apart in the
+/// sort order.
 ///
-/// Distinct ids give distinct keys, so ids that were not loaded are absent by construction, and
-/// they fall between the loaded ones.
+/// Distinct ids give distinct keys, so keys of ids that were not loaded are absent by construction.
+/// They sort between the loaded ones.
 pub const fn scattered_key(id: u64) -> [u8; 16] {
     let high = scramble(id);
     let low = scramble(!high);

@@ -1,10 +1,11 @@
-//! What a look-up costs with the front and without: two stores, the same keys, turn and turn about.
+//! The latency of lookups with and without the filters, on two stores with the same keys in turn.
 //!
-//! A processor's clock, its caches and its neighbours drift over seconds, so a figure of one run
-//! set against a figure of a later one compares hours, not stores. Here both stores are open at
-//! once; every round asks both of them for the same keys, in an order that alternates, and the
-//! median over the rounds counts. Keys are made before the clock starts, and a part of them is asked
-//! for before it, so that each store is timed with the caches that it would have to itself.
+//! A processor's clock frequency, its caches and other processes change within seconds. Figures of
+//! two runs at different times would compare these conditions and not the stores. So both stores
+//! are open at the same time. Every round looks up the same keys in both of them, in alternating
+//! order, and the result is the median over the rounds. Keys are generated before the clock starts,
+//! and a part of them is looked up before it, so that each store is timed with warm caches, as if
+//! it ran alone.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -15,59 +16,59 @@ use super::random::Random;
 use super::replay::{Counts, ReplayError};
 use super::store::{Fronted, Space, Store};
 
-/// Loads are written in stretches of this many keys, to one store and then to the other.
+/// Keys of one chunk of a load, which is written to one store and then to the other.
 const CHUNK_KEYS: u64 = 10_000;
-/// Keys of one call that reads many.
+/// Keys per batched read.
 pub const BATCH_KEYS: usize = 64;
-/// One in so many look-ups of a round is made before the clock starts.
+/// One in `WARMING` lookups of a round is made before the clock starts.
 const WARMING: usize = 2;
-/// Every record's value.
+/// The value of every record.
 const VALUE: [u8; 32] = [0x5a; 32];
 
 type Key = [u8; 16];
 
-/// How much is loaded and asked.
+/// How many keys are loaded and looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// Distinct keys to load, in random order.
     pub keys: u64,
-    /// Flushes, evenly spread over the load; 0 leaves it to the engine.
+    /// Explicit flushes, evenly spread over the load; with 0, the engine flushes when it likes.
     pub runs: u64,
-    /// Rounds of look-ups.
+    /// Rounds of lookups.
     pub rounds: usize,
-    /// Look-ups of a kind, store and round.
+    /// Lookups per kind, store and round.
     pub lookups: usize,
-    /// Fixes the keys that are asked for.
+    /// Determines the keys of the lookups.
     pub seed: u64,
 }
 
-/// One figure for each of the two stores.
+/// One figure per store.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Pair {
     /// The engine alone.
     pub native: f64,
-    /// With the front.
+    /// With the filters.
     pub sieve: f64,
 }
 
 impl Pair {
-    /// How many times as fast as the engine alone: native over sieve.
+    /// How many times faster than the engine alone: native over sieve.
     pub fn speedup(self) -> f64 {
         self.native / self.sieve
     }
 
-    /// How many times as long as in the engine alone: sieve over native.
+    /// How many times slower than the engine alone: sieve over native.
     pub fn slowdown(self) -> f64 {
         self.sieve / self.native
     }
 }
 
-/// Loads both stores with the same keys, flushed at the same points.
+/// Loads both stores with the same keys and flushes at the same points.
 ///
-/// Gives the microseconds that a key took, flushes included.
+/// Returns the microseconds per key, including flushes.
 ///
 /// # Errors
-/// [`ReplayError`] when a store fails or the watch stops the load.
+/// [`ReplayError`] if a store fails or the watch stops the load.
 pub fn fill<E, N, S>(
     plan: &Plan,
     native: &mut N,
@@ -95,7 +96,8 @@ where
     Ok(Pair { native, sieve })
 }
 
-/// The load in stretches `(from, to, flush after it)`; runs end where keys divide evenly.
+/// The load in chunks `(from, to, whether to flush after it)`. All runs have the same number of
+/// keys, as far as the keys divide evenly.
 fn stretches(plan: &Plan) -> impl Iterator<Item = (u64, u64, bool)> {
     let keys = plan.keys;
     let run_keys = if plan.runs == 0 {
@@ -128,38 +130,40 @@ fn load<S: Store>(keys: &[Key], flush: bool, store: &mut S) -> Result<Duration, 
     Ok(start.elapsed())
 }
 
-/// What a key takes where a share of the keys is absent: of times the medians over the rounds.
+/// The cost per key if a share of the keys is absent. Times are medians over the rounds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Mix {
-    /// The share, from 0 to 1; each key is absent with this probability, whatever the others are.
+    /// The share, from 0 to 1. Each key is absent with this probability, independent of the others.
     pub absent: f64,
-    /// Nanoseconds of keys asked for one at a time.
+    /// Nanoseconds per key, looked up one at a time.
     pub one_ns: Pair,
-    /// Of [`BATCH_KEYS`] in one call.
+    /// Nanoseconds per key, looked up in batches of [`BATCH_KEYS`].
     pub many_ns: Pair,
-    /// Blocks read from disk for each key asked for alone, where the stores count them: means.
+    /// Mean number of blocks read from disk per key, looked up one at a time, if the stores count
+    /// them.
     pub one_blocks: Pair,
-    /// For each key of a batch.
+    /// The same per key of a batch.
     pub many_blocks: Pair,
 }
 
-/// What look-ups took, and what the filters said.
+/// The times of lookups, and the answers of the filters.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figures {
-    /// Of absent keys alone.
+    /// Lookups of absent keys only.
     pub miss: Mix,
-    /// Of loaded keys alone.
+    /// Lookups of loaded keys only.
     pub hit: Mix,
-    /// Of both: one for each share that was asked for, in their order.
+    /// Lookups of both: one entry per requested share, in their order.
     pub mixes: Vec<Mix>,
-    /// The front's answers about absent keys, and about loaded ones.
+    /// The filters' answers for absent and for loaded keys.
     pub counts: Counts,
 }
 
-/// Asks both loaded stores for absent keys, for loaded keys, and for keys of which these shares are absent.
+/// Looks up absent keys, loaded keys, and mixes with these shares of absent keys, in both loaded
+/// stores.
 ///
 /// # Errors
-/// [`ReplayError`] when a store fails or the watch stops the rounds.
+/// [`ReplayError`] if a store fails or the watch stops the rounds.
 ///
 /// # Panics
 /// If the plan has no round.
@@ -180,10 +184,10 @@ where
     let mut counts = Counts::default();
     let (mut miss, mut hit) = (Rounds::of(1.0), Rounds::of(0.0));
     let mut mixes: Vec<Rounds> = shares.iter().copied().map(Rounds::of).collect();
-    // The first round fills the block cache; its times are left out.
+    // The first round fills the block cache; its times are not used.
     for round in 0..=plan.rounds {
         for rounds in [&mut miss, &mut hit].into_iter().chain(&mut mixes) {
-            // Keys of their own for each: what the ones brought into a cache would serve the others.
+            // Each kind draws its own keys: otherwise the second kind would find its blocks cached.
             let mut ask = |kind: Kind| {
                 let asked = Draw::new(plan, rounds.absent, random.word());
                 let keys = &asked.keys;
@@ -211,7 +215,7 @@ where
     })
 }
 
-/// What became of one share in each round.
+/// The figures of one share in each round.
 struct Rounds {
     absent: f64,
     one_ns: Vec<Pair>,
@@ -242,7 +246,7 @@ impl Rounds {
     }
 }
 
-/// Keys to ask for, and which of them are loaded.
+/// Keys to look up, and which of them are loaded.
 struct Draw {
     keys: Vec<Key>,
     is_loaded: Vec<bool>,
@@ -269,20 +273,20 @@ impl Draw {
         self.is_loaded.iter().filter(|&&loaded| loaded).count()
     }
 
-    /// The keys that were not found.
+    /// The number of loaded keys that were not found.
     fn lost(&self, both: &Both) -> u64 {
         self.loaded().saturating_sub(both.found) as u64
     }
 }
 
-/// How keys are asked for.
+/// How keys are looked up.
 #[derive(Clone, Copy)]
 enum Kind {
     One,
     Many,
 }
 
-/// What one store did with one set of keys.
+/// The results of one set of keys on one store, per key.
 #[derive(Clone, Copy)]
 struct Asked {
     ns: f64,
@@ -292,8 +296,8 @@ struct Asked {
 
 impl Kind {
     fn ask<S: Store>(self, store: &S, keys: &[Key]) -> Result<Asked, S::Error> {
-        // The other store has just had the caches to itself; what this one pays to get them back
-        // is the price of taking turns, not of a look-up.
+        // The other store has just filled the caches. Refilling them is a cost of the alternation
+        // and not of a lookup, so the first keys warm the caches and are not timed.
         let (warming, timed) = keys.split_at(keys.len() / WARMING);
         let mut found = self.look_up(store, warming)?;
         let (start, blocks) = (Instant::now(), store.blocks_read());
@@ -336,7 +340,8 @@ struct Both {
     found: usize,
 }
 
-/// Asks one store, then the other; which is first alternates, so neither always finds warm keys.
+/// Runs the lookups on one store, then on the other. The order alternates, so that neither store
+/// always finds warm keys.
 fn pair<E>(
     round: usize,
     native: impl Fn() -> Result<Asked, E>,
@@ -360,7 +365,8 @@ fn pair<E>(
     })
 }
 
-/// Untimed: what the front and the engine say of keys that are known to be there, or not to be.
+/// Counts the answers of the filters and the engine for keys that are known to be present or
+/// absent. This is not timed.
 fn check<S: Fronted>(asked: &Draw, sieve: &S, counts: &mut Counts) -> Result<(), S::Error> {
     for (key, &present) in asked.keys.iter().zip(&asked.is_loaded) {
         let ruled_out = sieve.rules_out(Space::Default, key);
@@ -370,7 +376,7 @@ fn check<S: Fronted>(asked: &Draw, sieve: &S, counts: &mut Counts) -> Result<(),
     Ok(())
 }
 
-/// What becomes of the rounds' figures, for each store.
+/// Combines the figures of the rounds, per store.
 fn both(rounds: &[Pair], become_one: fn(Vec<f64>) -> f64) -> Pair {
     let of = |side: fn(&Pair) -> f64| become_one(rounds.iter().map(side).collect());
     Pair {
@@ -383,7 +389,7 @@ fn mean(values: Vec<f64>) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// The middle value; the lower of two.
+/// The median; the lower of two middle values.
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_unstable_by(f64::total_cmp);
     values[(values.len() - 1) / 2]
@@ -446,7 +452,7 @@ mod tests {
         assert!(figures.miss.one_ns.native > 0.0 && figures.hit.many_ns.sieve > 0.0);
     }
 
-    /// The keys that warm a store are not among those that its blocks are shared out to.
+    /// The keys that warm a store do not count in its blocks per key.
     #[test]
     fn a_key_that_is_there_takes_the_block_that_it_is_in() {
         let (native, sieve) = filled();
@@ -482,7 +488,8 @@ mod tests {
             .lost
             .extend((0..25_001).map(|id| scattered_key(id).to_vec()));
         let figures = measure(&PLAN, &[0.5], &native, &sieve, &mut ()).unwrap();
-        // Seen three times in each of three rounds: asked for alone, in batches, and of the filters.
+        // Seen three times in each of three rounds: in single lookups, in batches, and by the
+        // check of the filters.
         assert!(figures.counts.false_negatives > 3 * 3 * 1_400);
         assert_eq!(figures.mixes[0].absent, 0.5);
     }

@@ -1,15 +1,15 @@
-//! Workloads: what is asked of a store, in which order, and what came of it.
+//! Workloads: the operations on a store, their order, and the results.
 //!
 //! ```text
 //! trace file ---> ids ---> operations ---> a store ---> counts and times ---> report
 //!    [trace]    [keys]     [operation]      [store]      [replay], [miss]      [report]
 //! ```
 //!
-//! Everything here is deterministic: the same trace, mode and seed ask the same questions in the
-//! same order of every store, so that two stores can be compared, and a count that differs between
-//! two runs means that a store differs.
+//! Everything here is deterministic: the same trace, mode and seed give the same operations in the
+//! same order on every store. So two stores can be compared, and if a count differs between two
+//! runs, a store differs.
 //!
-//! Only [`store`] knows an engine; the drivers see its trait and are tested against a map.
+//! Only [`store`] knows an engine. The drivers use its traits and are tested against a map.
 
 pub mod gremillion;
 pub mod keys;

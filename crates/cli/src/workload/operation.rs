@@ -1,4 +1,4 @@
-//! What a trace of bare ids is taken to mean.
+//! Turns a trace of ids into operations.
 
 use super::keys::trace_key;
 use super::random::{Random, chosen};
@@ -7,7 +7,7 @@ use super::store::Space;
 /// One step of a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// Look the id up; insert it when it is missing.
+    /// Look the id up; insert it if it is absent.
     Upsert(u64),
     /// Read the newest record: the differential file's if there is one, else the main file's.
     Read(u64),
@@ -16,24 +16,24 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// The key that the step is about.
+    /// The key of the operation.
     pub fn key(self) -> [u8; 8] {
         let (Self::Upsert(id) | Self::Read(id) | Self::Update(id)) = self;
         trace_key(id)
     }
 }
 
-/// A reading of a trace, which names ids without saying what was done to them.
+/// How to interpret a trace, which has only ids and no operations.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Mode {
-    /// Each id is looked up, and inserted when it is missing.
+    /// Each id is looked up, and inserted if it is absent.
     Upsert,
-    /// All ids exist in a main file; some of them are updated, into a differential file.
+    /// All ids exist in a main file; updates of some of them go to a differential file.
     Differential(Updates),
 }
 
 impl Mode {
-    /// Its name on the command line and in reports.
+    /// The mode's name on the command line and in reports.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Upsert => "upsert",
@@ -41,7 +41,7 @@ impl Mode {
         }
     }
 
-    /// Where the look-ups that a filter can spare are made.
+    /// The space whose lookups a filter can avoid.
     pub const fn filtered_space(&self) -> Space {
         match self {
             Self::Upsert => Space::Default,
@@ -61,14 +61,14 @@ impl Mode {
 /// Which ids are ever updated, and how often an access to one of them is an update.
 ///
 /// Gremillion ("Designing a Bloom filter for differential file access", CACM 25(9), 1982) has
-/// 30,000 ids accessed and 7,000 of them updated; how often is not handed down.
+/// 30,000 ids accessed and 7,000 of them updated. How often they are updated is not known.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Updates {
     /// The share of ids that are ever updated, in [0, 1].
     pub of_ids: f64,
     /// The share of the accesses to such an id that are updates, in [0, 1].
     pub of_accesses: f64,
-    /// Fixes both choices.
+    /// Determines both choices.
     pub seed: u64,
 }
 
@@ -89,7 +89,7 @@ impl Updates {
     }
 }
 
-/// Turns ids into operations, one by one.
+/// Turns the ids of one trace into operations, in order.
 #[derive(Clone, Debug)]
 pub struct Reading {
     mode: Mode,
@@ -97,7 +97,7 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// Starts a reading; equal modes read equal traces equally.
+    /// Starts at the beginning of a trace. Equal modes turn equal traces into equal operations.
     pub fn new(mode: Mode) -> Self {
         let seed = match mode {
             Mode::Upsert => 0,
@@ -109,7 +109,7 @@ impl Reading {
         }
     }
 
-    /// What the next access, to this id, does.
+    /// The operation of the next access, which is to this id.
     pub fn next(&mut self, id: u64) -> Operation {
         match self.mode {
             Mode::Upsert => Operation::Upsert(id),

@@ -1,12 +1,12 @@
-//! A small generator whose output never changes: SplitMix64.
+//! SplitMix64: a small random number generator whose output never changes.
 //!
 //! Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014. Its
-//! finaliser is a bijection of 64-bit words, so distinct inputs stay distinct: that is what makes
-//! loaded and absent keys disjoint without a table of either.
+//! finaliser is a bijection of 64-bit words, so distinct inputs give distinct outputs. Therefore
+//! loaded and absent keys are disjoint, and no table of them is needed.
 
 const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Maps a word to another one that looks random; distinct words to distinct words.
+/// Maps a word to a pseudo-random one; distinct words to distinct words.
 pub(crate) const fn scramble(word: u64) -> u64 {
     let z = word.wrapping_add(GAMMA);
     let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -14,17 +14,17 @@ pub(crate) const fn scramble(word: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Whether `word` falls into a seeded share of all words; the same answer every time.
+/// Whether `word` belongs to a pseudo-random share of all words. The seed determines the share.
 pub(crate) fn chosen(word: u64, seed: u64, share: f64) -> bool {
     unit(scramble(word ^ scramble(seed))) < share
 }
 
-/// A word as a number in [0, 1), from its upper 53 bits.
+/// A number in [0, 1) from the upper 53 bits of a word.
 fn unit(word: u64) -> f64 {
     (word >> 11) as f64 / (1_u64 << 53) as f64
 }
 
-/// A stream of random numbers, fixed by its seed.
+/// A stream of random numbers, determined by its seed.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
@@ -46,7 +46,8 @@ impl Random {
         unit(self.word())
     }
 
-    /// A number in 0..n, by Lemire's multiplication; its bias of at most n / 2^64 is of no account here.
+    /// A number in 0..n, by Lemire's multiplication. Its bias of at most n / 2^64 does not matter
+    /// here.
     ///
     /// # Panics
     /// If n is 0.
@@ -64,15 +65,15 @@ impl Random {
         usize::try_from(self.below(length as u64)).unwrap_or(length - 1)
     }
 
-    /// One of these.
+    /// A random element of the list.
     ///
     /// # Panics
-    /// If there is none.
+    /// If the list is empty.
     pub fn pick<'a, T>(&mut self, list: &'a [T]) -> &'a T {
         &list[self.index(list.len())]
     }
 
-    /// True once in so many times.
+    /// True with probability 1 / n.
     ///
     /// # Panics
     /// If n is 0.

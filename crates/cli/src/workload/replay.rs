@@ -1,14 +1,15 @@
-//! Runs a trace against a store: once to count what came of it, once more to time it.
+//! Runs a trace against a store, once to count the results and once to time it.
 //!
-//! Counting asks the filters, the store and the engine about every look-up, which would spoil any
-//! time taken; timing does nothing but the workload. So they are two runs over two fresh
-//! databases, and reading and unpacking the trace is part of neither's time.
+//! Counting checks every lookup with the filters, the store and the engine, which would distort the
+//! times. Timing runs only the workload. So these are two runs over two new databases. The time to
+//! read and decompress the trace does not count.
 //!
 //! ```text
 //! observed rate = false positives / (false positives + true negatives)
 //! ```
-//! over look-ups of records that are not there: a rate over all look-ups would flatter every
-//! filter that is asked for present keys.
+//!
+//! Only lookups of absent records count in the rate: over all lookups it would be too low, since
+//! lookups of present keys have no false positives.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasherDefault, DefaultHasher};
@@ -20,47 +21,48 @@ use super::store::{Fronted, Space, Store};
 use super::trace::TraceError;
 use super::{Interrupted, Watch};
 
-/// Ids that are decoded at a time, before the clock starts.
+/// Ids decoded at a time, before the clock starts.
 const CHUNK_IDS: usize = 1 << 14;
-/// Every record's value; filters see keys only.
+/// The value of every record; filters see only keys.
 const VALUE: [u8; 32] = [0x5a; 32];
 
 /// Why a replay did not reach its end.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReplayError<E: std::error::Error + 'static> {
-    /// The trace cannot be read on.
+    /// The trace cannot be read any further.
     #[error(transparent)]
     Trace(#[from] TraceError),
     /// The store failed.
     #[error("the store failed in the middle of the replay")]
     Store(#[source] E),
-    /// Whoever looks on stopped it.
+    /// The watch stopped it.
     #[error(transparent)]
     Interrupted(#[from] Interrupted),
 }
 
-/// What came of the look-ups that the filters can spare.
+/// Counts of the lookups that the filters can answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Counts {
-    /// Look-ups in the filtered space.
+    /// Lookups in the filtered space.
     pub lookups: u64,
-    /// Look-ups for which the engine has no record.
+    /// Lookups for which the engine has no record.
     pub misses: u64,
-    /// Look-ups that went on to the engine.
+    /// Lookups that the filters passed on to the engine.
     pub engine_reads: u64,
-    /// Look-ups that the filters answered.
+    /// Lookups that the filters answered.
     pub engine_reads_avoided: u64,
-    /// Misses that went on to the engine all the same.
+    /// Misses that the filters passed on to the engine.
     pub false_positives: u64,
-    /// Records that were written, and denied by filters, store or engine. Never anything but 0.
+    /// Lookups of written records that the filters, the store or the engine answered *absent*. Must
+    /// be 0.
     pub false_negatives: u64,
-    /// Reads of the main file, after the differential one had no record; 0 in other modes.
+    /// Reads of the main file because the differential file had no record; 0 in other modes.
     pub main_reads: u64,
 }
 
 impl Counts {
-    /// False positives / (false positives + true negatives); 0 without a miss.
+    /// False positives / (false positives + true negatives); 0 if there was no miss.
     pub fn observed_rate(&self) -> f64 {
         if self.misses == 0 {
             0.0
@@ -69,7 +71,8 @@ impl Counts {
         }
     }
 
-    /// Takes note of one look-up: what the filters, the store and the engine said.
+    /// Counts one lookup, given the answers of the filters and the store and whether the record is
+    /// present.
     pub(crate) fn record(&mut self, ruled_out: bool, read: bool, present: bool) {
         self.lookups += 1;
         self.misses += u64::from(!present);
@@ -80,10 +83,10 @@ impl Counts {
     }
 }
 
-/// Replays `ids` and asks the filters, the store and the engine about every look-up.
+/// Replays `ids` and checks every lookup with the filters, the store and the engine.
 ///
 /// # Errors
-/// [`ReplayError`]; the store then holds what was replayed until there.
+/// [`ReplayError`]; the store then holds what was replayed so far.
 pub fn count<S: Fronted>(
     ids: impl Iterator<Item = Result<u64, TraceError>>,
     mode: Mode,
@@ -103,8 +106,8 @@ pub fn count<S: Fronted>(
 
 type IdSet = HashSet<u64, BuildHasherDefault<DefaultHasher>>;
 
-/// A counted replay, with a memory of its own: the engine reads its files through filters too, so
-/// what it denies is held against what was written.
+/// A counted replay, with its own set of written ids. The engine also reads its files through
+/// filters, so its misses are checked against this set.
 struct Census<'a, S> {
     store: &'a mut S,
     written: IdSet,
@@ -147,10 +150,10 @@ impl<S: Fronted> Census<'_, S> {
     }
 }
 
-/// Replays `ids` and takes the time that the store spent; the trace's own is left out.
+/// Replays `ids` and measures the time spent in the store, without that of reading the trace.
 ///
 /// # Errors
-/// [`ReplayError`]; the store then holds what was replayed until there.
+/// [`ReplayError`]; the store then holds what was replayed so far.
 pub fn time<S: Store>(
     ids: impl Iterator<Item = Result<u64, TraceError>>,
     mode: Mode,
@@ -186,7 +189,7 @@ fn run_one<S: Store>(step: Operation, store: &mut S) -> Result<(), S::Error> {
 /// Writes every distinct id to the main file: the state before a differential replay.
 ///
 /// # Errors
-/// [`ReplayError`]; the store then holds what was loaded until there.
+/// [`ReplayError`]; the store then holds what was loaded so far.
 pub fn load_main<S: Store>(
     ids: impl Iterator<Item = Result<u64, TraceError>>,
     store: &mut S,

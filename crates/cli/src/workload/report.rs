@@ -1,6 +1,6 @@
-//! What the commands report: plain data, as JSON for programs and as a table for people.
+//! The reports of the commands: plain data, printed as JSON for programs and as a table for people.
 //!
-//! The JSON names are part of the command line's interface; they change with a major version only.
+//! The JSON names are part of the command line's interface; they change only with a major version.
 
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
@@ -8,19 +8,19 @@ use serde::Serialize;
 use super::miss::{Figures, Mix, Pair};
 use super::replay::Counts;
 
-/// A report that a person can read as rows of a table.
+/// A report that can be printed as a table.
 pub trait Tabular {
     /// The column heads.
     fn head(&self) -> Vec<String>;
     /// The rows below them.
     fn rows(&self) -> Vec<Vec<String>>;
-    /// Remarks below the table, a line each.
+    /// Notes below the table, one per line.
     fn notes(&self) -> Vec<String> {
         Vec::new()
     }
 }
 
-/// Sets a report as a table; the first column to the left, figures to the right.
+/// Formats a report as a table. The first column is aligned to the left, the others to the right.
 pub fn table(report: &dyn Tabular) -> Table {
     let mut table = Table::new();
     table
@@ -33,7 +33,7 @@ pub fn table(report: &dyn Tabular) -> Table {
     table
 }
 
-/// What a replay came to.
+/// The result of a replay.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ReplayReport {
     /// `upsert` or `differential`.
@@ -43,13 +43,13 @@ pub struct ReplayReport {
     pub counts: Counts,
     /// False positives / (false positives + true negatives).
     pub observed_rate: f64,
-    /// The rate that the front was opened with.
+    /// The false-positive rate that the filters were opened with.
     pub promised_rate: f64,
-    /// Bits that the summary and the segments' filters spend on a key of the filtered space.
+    /// Bits per key of the filtered space, of the summary filter and the segment filters together.
     pub bits_per_key: f64,
-    /// Seconds that the store with the front spent.
+    /// Seconds of the replay on the store with filters.
     pub seconds: f64,
-    /// Seconds that the same replay took on a RocksDB without it.
+    /// Seconds of the same replay on RocksDB alone.
     pub seconds_unfiltered: f64,
 }
 
@@ -70,43 +70,43 @@ impl Tabular for ReplayReport {
             row("observed rate", percent(self.observed_rate)),
             row("promised rate", percent(self.promised_rate)),
             row("bits per key", format!("{:.1}", self.bits_per_key)),
-            row("seconds with the front", format!("{:.2}", self.seconds)),
+            row("seconds with filters", format!("{:.2}", self.seconds)),
             row("seconds without", format!("{:.2}", self.seconds_unfiltered)),
         ]);
         rows
     }
 }
 
-/// What the demonstration came to.
+/// The result of the demonstration.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DemoReport {
     /// Keys that were loaded.
     pub keys: u64,
-    /// The counted look-ups, half of them for absent keys.
+    /// The counted lookups, half of them for absent keys.
     #[serde(flatten)]
     pub counts: Counts,
     /// False positives / (false positives + true negatives).
     pub observed_rate: f64,
-    /// The rate that the front was opened with.
+    /// The false-positive rate that the filters were opened with.
     pub promised_rate: f64,
-    /// Nanoseconds a look-up without the front.
+    /// Nanoseconds per lookup without filters.
     pub native_ns: f64,
-    /// Nanoseconds a look-up with it.
+    /// Nanoseconds per lookup with filters.
     pub sieve_ns: f64,
-    /// The first over the second.
+    /// Native over sieve.
     pub ratio: f64,
-    /// The same for absent keys alone.
+    /// Nanoseconds per miss without filters.
     pub native_miss_ns: f64,
-    /// The same for absent keys alone.
+    /// Nanoseconds per miss with filters.
     pub sieve_miss_ns: f64,
-    /// The first over the second.
+    /// Native over sieve.
     pub ratio_miss: f64,
 }
 
 impl Tabular for DemoReport {
     fn head(&self) -> Vec<String> {
         vec![
-            format!("{} keys, half the look-ups absent", number(self.keys)),
+            format!("{} keys, half of the lookups absent", number(self.keys)),
             String::new(),
         ]
     }
@@ -116,54 +116,54 @@ impl Tabular for DemoReport {
         rows.extend([
             row("observed rate", percent(self.observed_rate)),
             row("promised rate", percent(self.promised_rate)),
-            row("a look-up without the front", nanoseconds(self.native_ns)),
-            row("a look-up with the front", nanoseconds(self.sieve_ns)),
-            row("ratio of the look-ups", times(self.ratio)),
-            row("a miss without the front", nanoseconds(self.native_miss_ns)),
-            row("a miss with the front", nanoseconds(self.sieve_miss_ns)),
+            row("lookup without filters", nanoseconds(self.native_ns)),
+            row("lookup with filters", nanoseconds(self.sieve_ns)),
+            row("ratio of the lookups", times(self.ratio)),
+            row("miss without filters", nanoseconds(self.native_miss_ns)),
+            row("miss with filters", nanoseconds(self.sieve_miss_ns)),
             row("ratio of the misses", times(self.ratio_miss)),
         ]);
         rows
     }
 }
 
-/// What filters weigh and how often they are wrong, where the benchmark looked.
+/// The size of the filters in a benchmark, and how often segment filters are wrong.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Weights {
-    /// Bits a key of the summary.
+    /// Bits per key of the summary filter.
     pub front_bits_per_key: f64,
-    /// Bits a key of the segments' filters.
+    /// Bits per key of the segment filters.
     pub segment_bits_per_key: f64,
-    /// Bits a key of RocksDB's own filters in the other store.
+    /// Bits per key of RocksDB's own filters in the other store.
     pub native_bits_per_key: f64,
-    /// False positives / (false positives + true negatives) of one segment's filter.
+    /// False positives / (false positives + true negatives) of one segment filter.
     pub segment_observed_rate: f64,
 }
 
-/// What look-ups came to of which a share is for absent keys.
+/// The result of lookups of which a share is for absent keys.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct MixReport {
     /// The share, from 0 to 1.
     pub absent: f64,
-    /// Nanoseconds a look-up in RocksDB alone.
+    /// Nanoseconds per lookup in RocksDB alone.
     pub native_ns: f64,
-    /// Nanoseconds a look-up with the front.
+    /// Nanoseconds per lookup with filters.
     pub sieve_ns: f64,
     /// Native over sieve.
     pub ratio: f64,
-    /// Nanoseconds a key in a batch in RocksDB alone.
+    /// Nanoseconds per key of a batch in RocksDB alone.
     pub native_multi_ns: f64,
-    /// Nanoseconds a key in a batch with the front.
+    /// Nanoseconds per key of a batch with filters.
     pub sieve_multi_ns: f64,
     /// Native over sieve.
     pub ratio_multi: f64,
-    /// Blocks that a look-up in RocksDB alone read from disk; null where everything is cached.
+    /// Blocks per lookup that RocksDB alone read from disk; null if everything is cached.
     pub native_blocks: Option<f64>,
-    /// The same with the front.
+    /// The same with filters.
     pub sieve_blocks: Option<f64>,
-    /// Blocks that a key of a batch in RocksDB alone read from disk.
+    /// Blocks per key of a batch that RocksDB alone read from disk.
     pub native_multi_blocks: Option<f64>,
-    /// The same with the front.
+    /// The same with filters.
     pub sieve_multi_blocks: Option<f64>,
 }
 
@@ -187,8 +187,9 @@ impl MixReport {
     }
 }
 
-/// What a benchmark of misses came to. Ratios above 1 speak for the front in `ratio_miss`,
-/// `ratio_multi_miss` and those of the mixes, against it in `ratio_hit`, `ratio_multi_hit` and `ratio_fill`.
+/// The result of a benchmark of misses. Ratios above 1 mean a gain in `ratio_miss`,
+/// `ratio_multi_miss` and those of the mixes, and a cost in `ratio_hit`, `ratio_multi_hit` and
+/// `ratio_fill`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MissReport {
     /// Keys that were loaded.
@@ -197,74 +198,74 @@ pub struct MissReport {
     pub runs: String,
     /// RocksDB's own filter.
     pub native: String,
-    /// MiB of each block cache, past which blocks are read from disk; null where everything is cached.
+    /// MiB of each block cache; other blocks are read from disk. Null if everything is cached.
     pub cache_mib: Option<u64>,
-    /// Rounds that the medians are over.
+    /// Number of rounds that the medians are over.
     pub rounds: usize,
-    /// Nanoseconds a miss in RocksDB alone.
+    /// Nanoseconds per miss in RocksDB alone.
     pub native_miss_ns: f64,
-    /// Nanoseconds a miss with the front.
+    /// Nanoseconds per miss with filters.
     pub sieve_miss_ns: f64,
     /// Native over sieve.
     pub ratio_miss: f64,
-    /// Nanoseconds a hit in RocksDB alone.
+    /// Nanoseconds per hit in RocksDB alone.
     pub native_hit_ns: f64,
-    /// Nanoseconds a hit with the front.
+    /// Nanoseconds per hit with filters.
     pub sieve_hit_ns: f64,
     /// Sieve over native.
     pub ratio_hit: f64,
-    /// Nanoseconds a missing key in a batch in RocksDB alone.
+    /// Nanoseconds per absent key of a batch in RocksDB alone.
     pub native_multi_miss_ns: f64,
-    /// Nanoseconds a missing key in a batch with the front.
+    /// Nanoseconds per absent key of a batch with filters.
     pub sieve_multi_miss_ns: f64,
     /// Native over sieve.
     pub ratio_multi_miss: f64,
-    /// Nanoseconds a key that is there in a batch in RocksDB alone.
+    /// Nanoseconds per present key of a batch in RocksDB alone.
     pub native_multi_hit_ns: f64,
-    /// Nanoseconds a key that is there in a batch with the front.
+    /// Nanoseconds per present key of a batch with filters.
     pub sieve_multi_hit_ns: f64,
     /// Sieve over native.
     pub ratio_multi_hit: f64,
-    /// Blocks that a miss in RocksDB alone read from disk; null where everything is cached.
+    /// Blocks per miss that RocksDB alone read from disk; null if everything is cached.
     pub native_miss_blocks: Option<f64>,
-    /// The same with the front.
+    /// The same with filters.
     pub sieve_miss_blocks: Option<f64>,
-    /// Blocks that a missing key in a batch in RocksDB alone read from disk.
+    /// Blocks per absent key of a batch that RocksDB alone read from disk.
     pub native_multi_miss_blocks: Option<f64>,
-    /// The same with the front.
+    /// The same with filters.
     pub sieve_multi_miss_blocks: Option<f64>,
-    /// Blocks that a hit in RocksDB alone read from disk.
+    /// Blocks per hit that RocksDB alone read from disk.
     pub native_hit_blocks: Option<f64>,
-    /// The same with the front.
+    /// The same with filters.
     pub sieve_hit_blocks: Option<f64>,
-    /// Blocks that a key that is there in a batch in RocksDB alone read from disk.
+    /// Blocks per present key of a batch that RocksDB alone read from disk.
     pub native_multi_hit_blocks: Option<f64>,
-    /// The same with the front.
+    /// The same with filters.
     pub sieve_multi_hit_blocks: Option<f64>,
-    /// Look-ups of absent keys and of others.
+    /// Lookups of mixes of absent and present keys.
     pub mixes: Vec<MixReport>,
-    /// Microseconds that loading a key took in RocksDB alone.
+    /// Microseconds to load a key into RocksDB alone.
     pub native_fill_us: f64,
-    /// Microseconds that loading a key took with the front.
+    /// Microseconds to load a key with filters.
     pub sieve_fill_us: f64,
     /// Sieve over native.
     pub ratio_fill: f64,
-    /// Bits a key of the summary.
+    /// Bits per key of the summary filter.
     pub front_bits_per_key: f64,
-    /// Bits a key of the segments' filters.
+    /// Bits per key of the segment filters.
     pub segment_bits_per_key: f64,
-    /// Bits a key of RocksDB's own filters in the other store.
+    /// Bits per key of RocksDB's own filters in the other store.
     pub native_bits_per_key: f64,
-    /// The front's false positives / (false positives + true negatives).
+    /// False positives / (false positives + true negatives) of all filters before the engine.
     pub observed_rate: f64,
-    /// The same of one segment's filter.
+    /// The same of one segment filter.
     pub segment_observed_rate: f64,
-    /// Loaded keys that were answered absent. Never anything but 0.
+    /// Loaded keys that were answered absent. Must be 0.
     pub false_negatives: u64,
 }
 
 impl MissReport {
-    /// Puts the parts together.
+    /// Builds the report from its parts.
     pub fn new(case: &Case, fill_us: Pair, figures: &Figures, weights: Weights) -> Self {
         let (miss, hit) = (
             MixReport::new(case, &figures.miss),
@@ -313,7 +314,7 @@ impl MissReport {
     }
 }
 
-/// What was asked of the benchmark.
+/// The parameters of the benchmark.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Case {
     /// Keys to load.
@@ -322,14 +323,15 @@ pub struct Case {
     pub runs: String,
     /// RocksDB's own filter.
     pub native: String,
-    /// MiB of each block cache, where it does not hold everything.
+    /// MiB of each block cache; `None` if it holds everything.
     pub cache_mib: Option<u64>,
-    /// Rounds of look-ups.
+    /// Rounds of lookups.
     pub rounds: usize,
 }
 
 impl Case {
-    /// Blocks that look-ups read, which are not counted where everything is cached.
+    /// The blocks that lookups read; `None` if everything is cached, since they are then not
+    /// counted.
     fn counted(&self, blocks: Pair) -> Option<Pair> {
         self.cache_mib.map(|_| blocks)
     }
@@ -341,7 +343,7 @@ impl Tabular for MissReport {
         vec![
             title,
             format!("RocksDB, {}", self.native),
-            "with the front".into(),
+            "with lsm-sieve".into(),
             "ratio".into(),
         ]
     }
@@ -405,7 +407,7 @@ impl Tabular for MissReport {
         }
         for mix in &self.mixes {
             let absent = percent(mix.absent);
-            let one = format!("a look-up, {absent} absent");
+            let one = format!("a lookup, {absent} absent");
             let many = format!("the same in a batch, {absent} absent");
             rows.push(ns(&one, mix.native_ns, mix.sieve_ns, mix.ratio));
             rows.push(ns(
@@ -414,7 +416,7 @@ impl Tabular for MissReport {
                 mix.sieve_multi_ns,
                 mix.ratio_multi,
             ));
-            let label = format!("blocks read for a look-up, {absent} absent");
+            let label = format!("blocks read for a lookup, {absent} absent");
             rows.extend(blocks(&label, mix.native_blocks, mix.sieve_blocks));
             let label = format!("blocks read in a batch, {absent} absent");
             let (native, sieve) = (mix.native_multi_blocks, mix.sieve_multi_blocks);
@@ -434,7 +436,7 @@ impl Tabular for MissReport {
                 String::new(),
             ),
             line(
-                "observed rate, front + segment",
+                "observed rate, all filters + segment",
                 String::new(),
                 format!(
                     "{} + {}",
@@ -454,10 +456,10 @@ impl Tabular for MissReport {
     }
 }
 
-/// What splitting a number of bits between the summary and the segments' filters came to.
+/// The result of splitting a number of bits between the summary filter and the segment filters.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SplitReport {
-    /// Bits a key to share out.
+    /// Bits per key to split.
     pub total_bits: f64,
     /// The split with the fastest misses.
     pub best: MissReport,
@@ -481,7 +483,7 @@ impl SplitReport {
 impl Tabular for SplitReport {
     fn head(&self) -> Vec<String> {
         let heads = [
-            "front + segment bits",
+            "summary + segment bits",
             "miss",
             "ratio",
             "in a batch",
@@ -514,7 +516,7 @@ impl Tabular for SplitReport {
 
 fn count_rows(counts: &Counts) -> Vec<Vec<String>> {
     vec![
-        row("look-ups", number(counts.lookups)),
+        row("lookups", number(counts.lookups)),
         row("misses", number(counts.misses)),
         row("engine reads", number(counts.engine_reads)),
         row("engine reads avoided", number(counts.engine_reads_avoided)),
@@ -527,7 +529,7 @@ fn row(label: &str, value: String) -> Vec<String> {
     vec![label.to_owned(), value]
 }
 
-/// Digits in groups of three.
+/// Formats a number with its digits in groups of three.
 pub fn number(value: u64) -> String {
     let digits = value.to_string();
     let mut grouped = String::with_capacity(digits.len() * 4 / 3);
@@ -540,7 +542,7 @@ pub fn number(value: u64) -> String {
     grouped
 }
 
-/// A rate in per cent.
+/// Formats a rate in per cent.
 pub fn percent(rate: f64) -> String {
     let percent = rate * 100.0;
     if percent > 0.0 && percent < LEAST_PERCENT {
@@ -549,7 +551,7 @@ pub fn percent(rate: f64) -> String {
     format!("{percent:.3} %")
 }
 
-/// Less than this would be 0 in three places.
+/// Lower percentages would be printed as 0 with three decimals.
 const LEAST_PERCENT: f64 = 0.0005;
 
 fn nanoseconds(ns: f64) -> String {

@@ -1,10 +1,10 @@
 //! Zipf's law: rank k of n is drawn with probability proportional to k^-e.
 //!
 //! Sampled by rejection-inversion (Hörmann and Derflinger, "Rejection-inversion to generate
-//! variates from monotone discrete distributions", ACM TOMACS 6(3), 1996): constant time and no
-//! table, for any n and any exponent e > 0. With h(x) = x^-e and H its integral, a point u below
-//! the curve is drawn, H is inverted, and the nearest rank is kept unless it lies in the corner
-//! that the staircase leaves out.
+//! variates from monotone discrete distributions", ACM TOMACS 6(3), 1996). This takes constant time
+//! and no table, for any n and any exponent e > 0. With h(x) = x^-e and H its integral, a point u
+//! below the curve is drawn and H is inverted. The nearest rank is accepted unless the point lies
+//! between the curve and the steps of the discrete distribution.
 
 use super::random::Random;
 
@@ -19,7 +19,7 @@ pub(crate) struct Zipf {
 
 impl Zipf {
     /// # Panics
-    /// Without a rank to draw, or if the exponent is not above 0.
+    /// If `ranks` is 0, or the exponent is not above 0.
     pub(crate) fn new(ranks: u64, exponent: f64) -> Self {
         assert!(ranks > 0, "a Zipf distribution needs a rank to draw");
         assert!(
@@ -88,7 +88,8 @@ fn ln1p_over(x: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// Against the definition, within five standard deviations of the binomial at a fixed seed.
+    /// Checks the counts against the definition, within five standard deviations of the binomial at
+    /// a fixed seed.
     #[test]
     fn ranks_come_as_often_as_the_law_says() {
         const RANKS: u64 = 50;

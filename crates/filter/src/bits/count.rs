@@ -1,9 +1,9 @@
-//! A counter that many threads raise.
+//! A counter that many threads increment.
 
 use crate::sync::atomic::{AtomicU64, Ordering};
 
-/// A count on a cache line of its own: whoever raises it evicts no reader's data. Whoever reads it
-/// sees what was done before it was raised to that.
+/// A count on a cache line of its own, so that an increment evicts no data of readers. A thread
+/// that reads a count sees what was done before the count was raised to that value.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub struct Count(AtomicU64);
@@ -24,7 +24,7 @@ impl Count {
         self.0.fetch_add(1, Ordering::Release);
     }
 
-    /// Adds as much as fits.
+    /// Adds `more`, saturating.
     #[inline]
     pub fn add(&self, more: u64) {
         let sum = |count: u64| Some(count.saturating_add(more));

@@ -1,8 +1,8 @@
-//! Atomic bits in whole cache lines, and a count that does not disturb their readers.
+//! Atomic bits in whole cache lines, and a counter that does not disturb their readers.
 //!
-//! All accesses are relaxed. A bit says nothing about other memory: whoever publishes a key after
-//! inserting it has already ordered the bits before the key, and a reader that sees the key
-//! therefore sees its bits.
+//! All accesses are relaxed, because a bit implies nothing about other memory. A thread that
+//! publishes a key after inserting it has already ordered the bits before the key, so a reader that
+//! sees the key sees its bits.
 
 mod count;
 mod packed;

@@ -1,12 +1,12 @@
-//! A row of small numbers of one width, packed into words: counters, or codes.
+//! An array of small numbers of one width, packed into words: counters or codes.
 //!
 //! ```text
 //! width 4:   word 0 | n15 | ... | n1 | n0 |   word 1 | n31 | ... | n16 |        lowest bits first
 //! width 24:  word 0 | - | n1 | n0 |           no number crosses a word; the rest stays zero
 //! ```
 //!
-//! Not atomic: a number that is raised and lowered needs its neighbours left alone, so there is one
-//! writer.
+//! Not atomic: changing a number must leave its neighbours in the word alone, so only one writer is
+//! supported.
 
 use std::collections::TryReserveError;
 
@@ -25,10 +25,11 @@ impl Packed {
         count.div_ceil(u64::from(a_word(width)))
     }
 
-    /// `words` words with these values (zero where they run out), or the refusal of the allocator.
+    /// `words` words with these values (zeros follow if there are too few), or the allocator's
+    /// error.
     ///
     /// # Panics
-    /// When the width is not between 1 and 64.
+    /// If the width is not between 1 and 64.
     pub fn from_values(
         words: usize,
         width: u32,
@@ -51,14 +52,14 @@ impl Packed {
         u64::MAX >> (WORD_BITS - self.width)
     }
 
-    /// The number at `index`, which must lie inside.
+    /// The number at `index`, which must be in bounds.
     #[inline]
     pub fn get(&self, index: u64) -> u64 {
         let (word, shift) = self.locate(index);
         self.words[word] >> shift & self.max()
     }
 
-    /// Replaces the number at `index`, which must lie inside.
+    /// Replaces the number at `index`, which must be in bounds.
     #[inline]
     pub fn set(&mut self, index: u64, number: u64) {
         debug_assert!(
@@ -71,7 +72,7 @@ impl Packed {
         self.words[word] = others | number << shift;
     }
 
-    /// How many numbers there are.
+    /// The number of values.
     #[expect(
         clippy::len_without_is_empty,
         reason = "an array of no value is as good as any other"
@@ -90,7 +91,7 @@ impl Packed {
         &self.words
     }
 
-    /// Word and shift; an index inside lies in memory, so it fits a `usize`.
+    /// Word and shift. An index in bounds lies in memory, so it fits a `usize`.
     #[inline]
     fn locate(&self, index: u64) -> (usize, u32) {
         let each = u64::from(a_word(self.width));

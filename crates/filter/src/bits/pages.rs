@@ -1,16 +1,17 @@
-//! Lines of memory, many of them on large pages.
+//! Cache lines in memory, most of them on large pages.
 //!
-//! A look-up touches one random line, so with 4-KiB pages most look-ups in a large filter also miss
-//! the processor's address cache, and under a hypervisor that costs more than the line. The system
-//! is asked for 2-MiB pages; it may refuse, and then nothing has changed.
+//! A lookup touches one random line. With 4-KiB pages most lookups in a large filter also miss the
+//! TLB, and under a hypervisor that costs more than the line. So the system is asked for 2-MiB
+//! pages. It may refuse, which changes nothing.
 //!
 //! ```text
 //! |=================== lines ===================|....|
 //! |        2 MiB        |        2 MiB        | 2 MiB|
 //! ```
 //!
-//! Lines begin with a page, so that all of them but the last few are on large ones. The last page takes its
-//! rest as well where it is large, so it is only if that rest is little.
+//! The lines begin at a page boundary, so that all of them except the last few are on large pages.
+//! A large last page also takes up the memory after the last line, so it is large only if that rest
+//! is small.
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::collections::TryReserveError;
@@ -21,22 +22,22 @@ use std::slice;
 
 use super::words::Line;
 
-/// Miri takes minutes to fill real ones.
+/// Small under Miri, which takes minutes to fill a real large page.
 const LARGE_PAGE: usize = if cfg!(miri) { 4 << 10 } else { 2 << 20 };
 const LINES_A_PAGE: usize = LARGE_PAGE / size_of::<Line>();
 
-/// The rest of a large page may be as much as one in so many of the lines.
+/// The unused rest of a large last page may be at most 1/16 of the lines.
 const LINES_A_REST: usize = 16;
 
 /// A fixed number of lines.
 pub(super) struct Lines {
-    /// So many of its places are initialized.
+    /// The number of places that are initialized.
     count: usize,
     places: Places,
 }
 
 impl Lines {
-    /// So many lines, made one after the other where they stay, or the refusal of the allocator.
+    /// `count` lines, constructed in place one after the other, or the allocator's error.
     pub(super) fn filled(
         count: usize,
         mut line: impl FnMut() -> Line,
@@ -52,7 +53,7 @@ impl Lines {
         Ok(Self { count, places })
     }
 
-    /// This line alone.
+    /// A single line.
     pub(super) fn one(line: Line) -> Self {
         let mut places = Places::from(Vec::with_capacity(1));
         places.reserved()[0].write(line);
@@ -66,7 +67,8 @@ impl Deref for Lines {
     #[inline]
     fn deref(&self) -> &[Line] {
         #[expect(unsafe_code, reason = "the allocator gives a pointer")]
-        // SAFETY: so many lines begin there and are initialized, and they are borrowed as their memory is.
+        // SAFETY: `count` lines begin there and are initialized, and the borrow is that of their
+        // memory.
         unsafe {
             slice::from_raw_parts(self.places.first.as_ptr(), self.count)
         }
@@ -88,7 +90,7 @@ impl Drop for Lines {
     fn drop(&mut self) {
         let lines: *mut [Line] = &mut **self;
         #[expect(unsafe_code, reason = "the allocator gives a pointer")]
-        // SAFETY: nobody sees them again.
+        // SAFETY: the lines are not used again.
         unsafe {
             ptr::drop_in_place(lines);
         }
@@ -96,22 +98,23 @@ impl Drop for Lines {
 }
 
 #[expect(unsafe_code, reason = "a pointer is neither")]
-// SAFETY: what it points to is its own.
+// SAFETY: it owns what the pointer points to.
 unsafe impl Send for Lines where Vec<Line>: Send {}
 
 #[expect(unsafe_code, reason = "a pointer is neither")]
-// SAFETY: what it points to is its own.
+// SAFETY: it owns what the pointer points to.
 unsafe impl Sync for Lines where Vec<Line>: Sync {}
 
-/// Memory for lines, of which it drops none.
+/// Memory for lines. Dropping it drops no line.
 struct Places {
     first: NonNull<Line>,
-    /// As it was asked for.
+    /// The layout that was allocated.
     layout: Layout,
 }
 
 impl Places {
-    /// For so many lines that begin with a large page; `None` where they fill none, or there is no room.
+    /// Memory for this many lines, aligned to a large page. `None` if they do not fill one, or if
+    /// the allocation fails.
     fn on_large_pages(lines: usize) -> Option<Self> {
         let on_large = lines_on_large_pages(lines);
         if on_large == 0 {
@@ -120,14 +123,14 @@ impl Places {
         let layout = Layout::array::<Line>(lines.max(on_large)).ok()?;
         let layout = layout.align_to(LARGE_PAGE).ok()?;
         #[expect(unsafe_code, reason = "no vector begins with a page")]
-        // SAFETY: it is of some size.
+        // SAFETY: the layout is not zero-sized.
         let first = NonNull::new(unsafe { alloc(layout) })?.cast();
         let mut places = Self { first, layout };
         want_large_pages(&mut places.reserved()[..on_large]);
         Some(places)
     }
 
-    /// For so many lines, or the refusal of the allocator.
+    /// Memory for this many lines, or the allocator's error.
     fn anywhere(lines: usize) -> Result<Self, TryReserveError> {
         let mut reserve = Vec::new();
         reserve.try_reserve_exact(lines)?;
@@ -137,7 +140,7 @@ impl Places {
     fn reserved(&mut self) -> &mut [MaybeUninit<Line>] {
         let lines = self.layout.size() / size_of::<Line>();
         #[expect(unsafe_code, reason = "the allocator gives a pointer")]
-        // SAFETY: so much was asked for, and it need not be initialized.
+        // SAFETY: this much memory was allocated, and it need not be initialized.
         unsafe {
             slice::from_raw_parts_mut(self.first.as_ptr().cast(), lines)
         }
@@ -145,7 +148,7 @@ impl Places {
 }
 
 impl From<Vec<Line>> for Places {
-    /// What a vector reserved.
+    /// The spare capacity of a vector.
     fn from(mut reserve: Vec<Line>) -> Self {
         reserve.clear();
         let mut reserve = ManuallyDrop::new(reserve);
@@ -161,7 +164,7 @@ impl Drop for Places {
     fn drop(&mut self) {
         if self.layout.size() > 0 {
             #[expect(unsafe_code, reason = "no vector begins with a page")]
-            // SAFETY: the allocator gave it for this layout.
+            // SAFETY: it was allocated with this layout.
             unsafe {
                 dealloc(self.first.as_ptr().cast(), self.layout);
             }
@@ -169,7 +172,8 @@ impl Drop for Places {
     }
 }
 
-/// How many lines' memory is to be on large pages, with the rest of the last one: from the first line on.
+/// The number of lines, from the first on, whose memory is to be on large pages; includes the
+/// unused rest of the last page.
 fn lines_on_large_pages(count: usize) -> usize {
     let (pages, left) = (count / LINES_A_PAGE, count % LINES_A_PAGE);
     let rest = LINES_A_PAGE - left;
@@ -177,19 +181,19 @@ fn lines_on_large_pages(count: usize) -> usize {
     (pages + usize::from(rounded_up)).saturating_mul(LINES_A_PAGE)
 }
 
-/// Asks for large pages under whole ones that were reserved and not touched yet.
+/// Asks for large pages under whole pages that were reserved and not touched yet.
 #[cfg(all(target_os = "linux", not(miri)))]
 #[expect(unsafe_code, reason = "the system takes an address range")]
 fn want_large_pages(places: &mut [MaybeUninit<Line>]) {
     use rustix::mm::{Advice, madvise};
 
     let start = places.as_mut_ptr().cast();
-    // SAFETY: the range is memory that is borrowed exclusively, and this advice changes none of its contents.
-    // A refusal is as good.
+    // SAFETY: the range is memory that is borrowed exclusively, and this advice changes none of its
+    // contents. A refusal does no harm.
     _ = unsafe { madvise(start, size_of_val(places), Advice::LinuxHugepage) };
 }
 
-/// Others are not asked.
+/// Other systems are not asked.
 #[cfg(not(all(target_os = "linux", not(miri))))]
 fn want_large_pages(_places: &mut [MaybeUninit<Line>]) {}
 
@@ -233,7 +237,7 @@ mod tests {
             for (word, line) in (1..).zip(lines.iter_mut().step_by(999)) {
                 line.set_alone(7, word);
             }
-            // Moved, to another thread.
+            // Moved to another thread.
             let lines = std::thread::spawn(move || lines).join().unwrap();
             let mut written = (1..).zip(lines.iter().step_by(999));
             assert!(written.all(|(word, line)| line.word(7) == word));

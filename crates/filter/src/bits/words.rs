@@ -1,12 +1,12 @@
-//! A fixed number of 64-bit words that only ever gain bits, aligned to cache lines.
+//! A fixed number of 64-bit words whose bits are only ever set, aligned to cache lines.
 //!
 //! ```text
 //! line 0                                   line 1
 //! | w0 | w1 | w2 | w3 | w4 | w5 | w6 | w7 | w8 | ...        one line: 64 bytes, aligned
 //! ```
 //!
-//! Bits are tested before they are set: most bits of a filled filter are set already, and a plain
-//! load leaves the line shared where `fetch_or` would take it away from every other core.
+//! Bits are tested before they are set. Most bits of a filled filter are set already, and a plain
+//! load leaves the line shared, while `fetch_or` would take it away from every other core.
 
 use super::pages::Lines;
 use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -14,7 +14,7 @@ use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::arch::x86_64::__m256i;
 use std::collections::TryReserveError;
 
-/// Eight words that a processor fetches at once.
+/// Eight words that the processor fetches together.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub struct Line([AtomicU64; WORDS_A_LINE]);
@@ -54,8 +54,9 @@ impl Line {
     )]
     pub fn halves(&self) -> (__m256i, __m256i) {
         let (low, high);
-        // SAFETY: it reads the 64 bytes that are borrowed, and they are aligned. Others may be setting
-        // bits in them, as with relaxed loads: each bit is read as it is before or after.
+        // SAFETY: it reads the 64 bytes that are borrowed, and they are aligned. Other threads may
+        // be setting bits in them; as with relaxed loads, each bit is read as it is before or
+        // after.
         unsafe {
             std::arch::asm!(
                 "vmovdqa {low}, [{line}]",
@@ -69,7 +70,7 @@ impl Line {
         (low, high)
     }
 
-    /// Sets the bits of `mask` in this word; true when one of them was clear.
+    /// Sets the bits of `mask` in this word; true if one of them was clear.
     #[inline]
     pub fn set(&self, word: usize, mask: u64) -> bool {
         if self.contains(word, mask) {
@@ -78,7 +79,7 @@ impl Line {
         self.0[word].fetch_or(mask, Relaxed) & mask != mask
     }
 
-    /// [`Line::set`] where nobody else reads or writes: no locked instruction.
+    /// [`Line::set`] if no other thread reads or writes: no locked instruction.
     #[inline]
     pub fn set_alone(&mut self, word: usize, mask: u64) -> bool {
         let before = self.word(word);
@@ -93,14 +94,14 @@ impl Line {
     }
 }
 
-/// Words in lines. The last line may reach beyond the last word; that part stays zero.
+/// Words in lines. The last line may extend beyond the last word; that part stays zero.
 pub struct Words {
     lines: Lines,
     len: usize,
 }
 
 impl Words {
-    /// `len` words with these values (zero where they run out), or the refusal of the allocator.
+    /// `len` words with these values (zeros follow if there are too few), or the allocator's error.
     pub fn from_values(
         len: usize,
         values: impl IntoIterator<Item = u64>,
@@ -112,7 +113,7 @@ impl Words {
         Ok(Self { lines, len })
     }
 
-    /// Puts words in the place of those from this line on, which must have as many.
+    /// Replaces the words from this line on. At least as many must be there.
     pub fn put(&mut self, first_line: u64, words: &[u64]) {
         let room = self.len - in_memory(first_line) * WORDS_A_LINE;
         assert!(words.len() <= room, "{} words for {room}", words.len());
@@ -123,7 +124,7 @@ impl Words {
             .for_each(|(cell, &word)| *cell = AtomicU64::new(word));
     }
 
-    /// One line of nothing but ones.
+    /// One line of ones.
     pub fn full_line() -> Self {
         let full = std::array::from_fn(|_| AtomicU64::new(u64::MAX));
         Self {
@@ -138,25 +139,25 @@ impl Words {
         cells.for_each(|cell| *cell = AtomicU64::new(0));
     }
 
-    /// The line at this index, which must lie inside.
+    /// The line at this index, which must be in bounds.
     #[inline]
     pub fn line(&self, index: u64) -> &Line {
         &self.lines[in_memory(index)]
     }
 
-    /// [`Words::line`], for whoever has the words alone.
+    /// [`Words::line`] for exclusive access.
     #[inline]
     pub fn line_mut(&mut self, index: u64) -> &mut Line {
         &mut self.lines[in_memory(index)]
     }
 
-    /// The line at this index, if it lies inside.
+    /// The line at this index, if it is in bounds.
     #[inline]
     pub fn get(&self, index: u64) -> Option<&Line> {
         self.lines.get(usize::try_from(index).ok()?)
     }
 
-    /// The byte at this index, which must lie inside, as it is now.
+    /// The byte at this index, which must be in bounds, as it is now.
     #[inline]
     #[cfg(all(target_arch = "x86_64", not(interleave), not(miri)))]
     pub fn byte(&self, index: u64) -> u64 {
@@ -167,8 +168,8 @@ impl Words {
             unsafe_code,
             reason = "no safe load of a part of a word that others may change"
         )]
-        // SAFETY: the byte lies inside. As with relaxed loads, each bit is read as it is before or after
-        // another thread sets it.
+        // SAFETY: the byte lies inside. As with relaxed loads, each bit is read as it is before or
+        // after another thread sets it.
         unsafe {
             std::arch::asm!(
                 "movzx {byte:e}, byte ptr [{lines} + {index}]",
@@ -181,7 +182,7 @@ impl Words {
         byte
     }
 
-    /// The byte at this index, which must lie inside, as it is now.
+    /// The byte at this index, which must be in bounds, as it is now.
     #[cfg(not(all(target_arch = "x86_64", not(interleave), not(miri))))]
     pub fn byte(&self, index: u64) -> u64 {
         assert!(
@@ -191,20 +192,21 @@ impl Words {
         (self.word(index / 8) >> (index % 8 * 8)) & 0xff
     }
 
-    /// Eight words from this one on, and eight from up to eight words further on, as they are now, each as four and four.
-    /// The line of the first and the next two must lie inside.
+    /// The eight words from `word` on, and the eight words from `word + further` on, as they are
+    /// now; each eight as two vectors of four. `further` is at most 8. The line of the first word
+    /// and the next two lines must be in bounds.
     #[cfg(all(target_arch = "x86_64", not(interleave)))]
     #[target_feature(enable = "avx")]
     #[inline]
-    pub fn halves_of_two_eights_at(&self, word: u64, further: u32) -> [__m256i; 4] {
-        let [first, next] = self.starts_of_eights(word, further);
+    pub fn load_pair256(&self, word: u64, further: u32) -> [__m256i; 4] {
+        let [first, next] = self.octet_starts(word, further);
         let (low, high, next_low, next_high);
         #[expect(
             unsafe_code,
             reason = "no safe load of a vector that others may change"
         )]
-        // SAFETY: it reads up to 16 words, of which the last lies inside. As with relaxed loads, each bit is
-        // read as it is before or after another thread sets it.
+        // SAFETY: it reads up to 16 words, of which the last lies inside. As with relaxed loads,
+        // each bit is read as it is before or after another thread sets it.
         unsafe {
             std::arch::asm!(
                 "vmovdqu {low}, [{lines} + 8 * {first}]",
@@ -224,10 +226,11 @@ impl Words {
         [low, high, next_low, next_high]
     }
 
-    /// Where the words of [`Words::halves_of_two_eights_at`] begin, all of which lie inside.
+    /// The indexes at which the words of [`Words::load_pair256`] begin. Panics unless all of them
+    /// are in bounds.
     #[cfg(all(target_arch = "x86_64", not(interleave)))]
     #[inline(always)]
-    fn starts_of_eights(&self, word: u64, further: u32) -> [usize; 2] {
+    fn octet_starts(&self, word: u64, further: u32) -> [usize; 2] {
         let first = in_memory(word);
         assert!(
             first / WORDS_A_LINE + 2 < self.lines.len(),
@@ -237,14 +240,14 @@ impl Words {
         [first, first + further as usize]
     }
 
-    /// The word at this index, which must lie inside, as it is now.
+    /// The word at this index, which must be in bounds, as it is now.
     #[inline]
     pub fn word(&self, index: u64) -> u64 {
         let lines = WORDS_A_LINE as u64;
         self.line(index / lines).word((index % lines) as usize)
     }
 
-    /// Sets the bits of `mask` in this word; true when one of them was clear.
+    /// Sets the bits of `mask` in this word; true if one of them was clear.
     #[inline]
     pub fn set_word(&self, index: u64, mask: u64) -> bool {
         let lines = WORDS_A_LINE as u64;
@@ -258,26 +261,26 @@ impl Words {
         self.line(line).contains(word, mask)
     }
 
-    /// Sets the bit; true when it was clear.
+    /// Sets the bit; true if it was clear.
     #[inline]
     pub fn set(&self, bit: u64) -> bool {
         let (line, word, mask) = locate(bit);
         self.line(line).set(word, mask)
     }
 
-    /// Asks the processor for the line that holds this bit.
+    /// Prefetches the line that holds this bit.
     #[inline]
     pub fn prefetch_bit(&self, bit: u64) {
         self.prefetch(locate(bit).0);
     }
 
-    /// Asks the processor for this line, to be looked at soon.
+    /// Prefetches this line.
     #[inline]
     pub fn prefetch(&self, line: u64) {
         prefetch(self.line(line));
     }
 
-    /// The words, each as it is when its turn comes.
+    /// The words, each read when the iterator reaches it.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = u64> {
         let word = |index: usize| self.lines[index / WORDS_A_LINE].word(index % WORDS_A_LINE);
         (0..self.len).map(word)
@@ -298,10 +301,9 @@ impl Words {
         }
     }
 
-    /// The CRC-32 of what one of `before` was computed from, and then of the words, each as it is
-    /// when its turn comes.
+    /// Extends `before`, the CRC-32 of other data, by the words, each read when its turn comes.
     pub fn checksum(&self, before: u32) -> u32 {
-        // Of a length that the checksum's fast paths take to.
+        // A length for which the checksum has a fast path.
         const LINES: usize = 64;
         let mut crc = crc32fast::Hasher::new_with_initial(before);
         let mut bytes = [[0; 8]; LINES * WORDS_A_LINE];
@@ -316,10 +318,10 @@ impl Words {
         crc.finalize()
     }
 
-    /// Clears one bit that is set, as a fault of memory would.
+    /// Clears one bit that is set, as a memory fault would.
     #[cfg(any(test, feature = "laws"))]
     #[doc(hidden)]
-    pub fn lose_a_bit(&self) {
+    pub fn clear_one_bit(&self) {
         let mut cells = self.lines.iter().flat_map(|line| &line.0);
         let cell = cells.find(|cell| cell.load(Relaxed) != 0);
         let cell = cell.expect("some bit is set");
@@ -345,7 +347,7 @@ fn locate(bit: u64) -> (u64, usize, u64) {
     )
 }
 
-/// An index into something that exists, so that it fits a `usize`.
+/// Converts an index into existing memory, which therefore fits a `usize`.
 #[inline]
 fn in_memory(index: u64) -> usize {
     debug_assert!(
@@ -419,7 +421,7 @@ mod tests {
         fn in_halves(words: &Words, word: u64, further: u32) -> Words16 {
             assert!(std::arch::is_x86_feature_detected!("avx"));
             // SAFETY: this processor can.
-            let fours = unsafe { words.halves_of_two_eights_at(word, further) };
+            let fours = unsafe { words.load_pair256(word, further) };
             // SAFETY: they are as many bytes, of which all values are valid.
             unsafe { std::mem::transmute::<[__m256i; 4], Words16>(fours) }
         }
@@ -474,7 +476,7 @@ mod tests {
                 crc32fast::hash(&[b"x", &bytes[..]].concat())
             );
             if len > 0 {
-                words.lose_a_bit();
+                words.clear_one_bit();
                 assert_ne!(words.checksum(0), crc32fast::hash(&bytes));
             }
         }

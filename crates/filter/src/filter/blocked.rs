@@ -1,8 +1,8 @@
-//! The cache-line layout: one 64-byte line a key, and in it one word for each of 2 or 4 groups.
+//! The cache-line layout: one 64-byte line per key, and in it one word for each of 2 or 4 groups.
 //!
 //! ```text
 //! line = ⌊ hash × lines / 2^64 ⌋                   the hash's high bits
-//! g    = hash × SPREAD mod 2^64                    spent from its high bits down:
+//! g    = hash × SPREAD mod 2^64                    consumed from its high bits down:
 //!
 //! groups = 2, 3 probes each:   | word 2 | bit 6 | bit 6 | bit 6 | word 2 | bit 6 | bit 6 | ...
 //!                              '---------- group 0 ------------' '------- group 1 --------
@@ -11,18 +11,18 @@
 //! '---- group 0 -----' '---- group 1 -----'        groups = 4: two words each
 //! ```
 //!
-//! A look-up costs one cache miss and no branch, and where the processor has AVX2 it looks at all groups
-//! at once; an insertion one atomic operation a group rather than one a bit, which is where concurrent
-//! Bloom filters usually lose their time. How many bits that costs is worked out in
-//! [`crate::math::blocked`].
+//! A lookup costs one cache miss and no branch; with AVX2 it probes all groups at once. An
+//! insertion costs one atomic operation per group instead of one per bit, which is where concurrent
+//! Bloom filters usually lose their time. [`crate::math::blocked`] computes how many bits this
+//! layout costs.
 //!
-//! For a power of two of lines, the line is the hash's leading bits: halving the filter merges
-//! neighbours, doubling it repeats each line.
+//! If the number of lines is a power of two, the line is the hash's leading bits: halving the
+//! filter merges neighbours, doubling it repeats each line.
 
 #[cfg(all(target_arch = "x86_64", not(interleave)))]
 pub(super) mod avx2;
 
-use super::lens::{Lens, Look, through_best};
+use super::simd::{Simd, WithSimd, dispatch};
 use super::{Kind, Shape, ShapeError, probe};
 use crate::bits::{Line, Words};
 use crate::hash::KeyHash;
@@ -36,13 +36,13 @@ pub(super) struct Blocked {
     pattern: Pattern,
 }
 
-/// Spreads a hash, so that keys of one line do not share the bits that choose within it.
-/// 2^64 divided by the golden ratio; frozen, since stored bits depend on it.
+/// Spreads a hash, so that keys of one line do not share the bits that choose within it. 2^64
+/// divided by the golden ratio. Frozen, because stored bits depend on it.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The function with the pattern's numbers as constants: it has neither loops nor branches. With
-/// arguments, its answer. Without, a pointer to it, because a compiler that sees all of them in a loop
-/// over stages works out the masks of every pattern for every key.
+/// Calls the function with the pattern's numbers as constants, so that it has neither loops nor
+/// branches. Without arguments, returns a pointer to it: a compiler that sees all of the functions
+/// in a loop over stages computes the masks of every pattern for every key.
 macro_rules! for_pattern {
     ($pattern:expr, $function:ident $($arguments:tt)?) => {
         match $pattern {
@@ -58,13 +58,13 @@ macro_rules! for_pattern {
 }
 
 impl Blocked {
-    /// One line, the least there is.
+    /// One line, the smallest geometry.
     pub(super) const ONE_LINE: Self = Self {
         lines: 1,
         pattern: Pattern::TwoByOne,
     };
 
-    /// The geometry that keeps `items` keys below `rate`; `None` when the rate is out of reach.
+    /// The geometry that keeps `items` keys below `rate`; `None` if the rate is out of reach.
     pub(super) fn for_rate(items: Items, rate: Rate) -> Option<Self> {
         let (pattern, lines) = blocked::size(items, rate)?;
         lines.checked_mul(LINE_BITS)?;
@@ -101,7 +101,7 @@ impl Blocked {
         set(line, hash)
     }
 
-    /// [`Blocked::insert`] of each; how many of them changed a bit.
+    /// [`Blocked::insert`] of each key; returns how many of them changed a bit.
     pub(super) fn insert_each(self, words: &mut Words, hashes: &[KeyHash]) -> u64 {
         let set_each: fn(Self, &mut Words, &[KeyHash]) -> u64 =
             for_pattern!(self.pattern, set_each);
@@ -110,17 +110,19 @@ impl Blocked {
 
     #[inline]
     pub(super) fn may_contain(self, words: &Words, hash: KeyHash) -> bool {
-        let line = words.line(self.line(hash));
-        let contains: fn(&Line, KeyHash) -> bool = for_pattern!(self.pattern, contains);
-        contains(line, hash)
+        let probe = OneKey {
+            geometry: self,
+            words,
+        };
+        dispatch(probe, hash)
     }
 
-    /// Whether the key is certainly not in; false also if its line lay outside.
+    /// [`Blocked::may_contain`], compiled into its caller. A line that lay outside would be *maybe*.
     #[inline(always)]
-    pub(super) fn denies(self, words: &Words, lens: impl Lens, hash: KeyHash) -> bool {
+    pub(super) fn may_contain_with(self, words: &Words, simd: impl Simd, hash: KeyHash) -> bool {
         match words.get(self.line(hash)) {
-            Some(line) => !for_pattern!(self.pattern, contains_through(lens, line, hash)),
-            None => false,
+            Some(line) => for_pattern!(self.pattern, contains_with(simd, line, hash)),
+            None => true,
         }
     }
 
@@ -143,7 +145,7 @@ impl Blocked {
         blocked::clear_chance(self.pattern, self.lines)
     }
 
-    /// The mean over the lines as they stand.
+    /// The mean over the lines as they are now.
     pub(super) fn observed_rate(self, words: &Words) -> f64 {
         let ones = |line: &Line| line.load().map(u64::count_ones);
         let rates = words
@@ -173,7 +175,7 @@ fn set_each<const GROUPS: usize, const EACH: u32>(
     changed
 }
 
-/// Gives each group's word and bits to `set`; whether one of the answers is true.
+/// Passes each group's word and bits to `set`; returns whether any call returned true.
 #[inline(always)]
 fn set_by<const GROUPS: usize, const EACH: u32>(
     hash: KeyHash,
@@ -188,25 +190,24 @@ fn set_by<const GROUPS: usize, const EACH: u32>(
     changed
 }
 
-#[inline]
-fn contains<const GROUPS: usize, const EACH: u32>(line: &Line, hash: KeyHash) -> bool {
-    through_best(One::<GROUPS, EACH>(line), hash)
+/// One key, probed with the instructions of one processor.
+struct OneKey<'w> {
+    geometry: Blocked,
+    words: &'w Words,
 }
 
-/// A look at one line.
-struct One<'a, const GROUPS: usize, const EACH: u32>(&'a Line);
-
-impl<const GROUPS: usize, const EACH: u32> Look<KeyHash> for One<'_, GROUPS, EACH> {
-    type Seen = bool;
+impl WithSimd<KeyHash> for OneKey<'_> {
+    type Output = bool;
 
     #[inline(always)]
-    fn through(self, lens: impl Lens, hash: KeyHash) -> bool {
-        lens.contains::<GROUPS, EACH>(self.0, hash)
+    fn with_simd(self, simd: impl Simd, hash: KeyHash) -> bool {
+        self.geometry.may_contain_with(self.words, simd, hash)
     }
 }
 
-/// Loops rather than closures here and in [`mark`]: these are always compiled into their caller. One
-/// comparison at the end: of one for each word, a compiler makes branches, which nobody can predict.
+/// Loops instead of closures here and in [`mark`], because loops are always compiled into their
+/// caller. One comparison at the end: a compiler turns one comparison per word into branches that
+/// cannot be predicted.
 #[inline(always)]
 pub(super) fn contains_by_words<const GROUPS: usize, const EACH: u32>(
     line: &Line,
@@ -232,38 +233,38 @@ fn contains_each<const GROUPS: usize, const EACH: u32>(
         words,
         answers,
     };
-    through_best(each, hashes);
+    dispatch(each, hashes);
 }
 
-/// A look at the lines of many keys, compiled into one loop.
+/// Probes the lines of many keys, compiled into one loop.
 struct Each<'a, const GROUPS: usize, const EACH: u32> {
     geometry: Blocked,
     words: &'a Words,
     answers: &'a mut [bool],
 }
 
-impl<const GROUPS: usize, const EACH: u32> Look<&[KeyHash]> for Each<'_, GROUPS, EACH> {
-    type Seen = ();
+impl<const GROUPS: usize, const EACH: u32> WithSimd<&[KeyHash]> for Each<'_, GROUPS, EACH> {
+    type Output = ();
 
     #[inline(always)]
-    fn through(self, lens: impl Lens, hashes: &[KeyHash]) {
+    fn with_simd(self, simd: impl Simd, hashes: &[KeyHash]) {
         for (&hash, answer) in hashes.iter().zip(self.answers) {
             let line = self.words.line(self.geometry.line(hash));
-            *answer |= lens.contains::<GROUPS, EACH>(line, hash);
+            *answer |= simd.contains::<GROUPS, EACH>(line, hash);
         }
     }
 }
 
 #[inline(always)]
-fn contains_through<const GROUPS: usize, const EACH: u32>(
-    lens: impl Lens,
+fn contains_with<const GROUPS: usize, const EACH: u32>(
+    simd: impl Simd,
     line: &Line,
     hash: KeyHash,
 ) -> bool {
-    lens.contains::<GROUPS, EACH>(line, hash)
+    simd.contains::<GROUPS, EACH>(line, hash)
 }
 
-/// The word of one group, and the bits to be set in it.
+/// The word of one group, and the bits to set in it.
 #[inline(always)]
 fn mark<const GROUPS: usize, const EACH: u32>(spread: u64, group: usize) -> (usize, u64) {
     let span = 8 / GROUPS;
@@ -278,7 +279,7 @@ fn mark<const GROUPS: usize, const EACH: u32>(spread: u64, group: usize) -> (usi
 }
 
 /// `count` bits after the topmost `start`. Shifts of one product: a chain of shifted products would
-/// be compiled to a multiplication for each of them.
+/// be compiled to one multiplication for each of them.
 #[inline(always)]
 fn take(spread: u64, start: u32, count: u32) -> u64 {
     (spread >> (64 - start - count)) & ((1 << count) - 1)
@@ -309,11 +310,11 @@ impl TryFrom<Shape> for Blocked {
 
 #[cfg(test)]
 mod tests {
-    use super::super::lens::{ByWords, for_each_lens};
+    use super::super::simd::{Scalar, for_each_simd};
     use super::*;
     use crate::filter::naive::hashes;
 
-    fn agrees<const GROUPS: usize, const EACH: u32>(lens: impl Lens) {
+    fn agrees<const GROUPS: usize, const EACH: u32>(simd: impl Simd) {
         let line = Line::default();
         let mut claimed = 0;
         for (inserted, asked) in hashes(1).zip(hashes(2)).take(24) {
@@ -323,8 +324,8 @@ mod tests {
                 .chain([asked])
                 .chain(hashes(3).take(1_000))
             {
-                let expected = ByWords.contains::<GROUPS, EACH>(&line, hash);
-                let got = lens.contains::<GROUPS, EACH>(&line, hash);
+                let expected = Scalar.contains::<GROUPS, EACH>(&line, hash);
+                let got = simd.contains::<GROUPS, EACH>(&line, hash);
                 assert_eq!(got, expected, "{GROUPS} by {EACH}: {hash:?}");
                 claimed += usize::from(got);
             }
@@ -333,19 +334,19 @@ mod tests {
     }
 
     #[test]
-    fn a_line_looks_the_same_through_every_lens() {
-        for_each_lens!(lens => {
-            agrees::<2, 1>(lens);
-            agrees::<2, 2>(lens);
-            agrees::<2, 3>(lens);
-            agrees::<2, 4>(lens);
-            agrees::<2, 5>(lens);
-            agrees::<4, 1>(lens);
-            agrees::<4, 2>(lens);
+    fn line_is_probed_alike_by_every_instruction_set() {
+        for_each_simd!(simd => {
+            agrees::<2, 1>(simd);
+            agrees::<2, 2>(simd);
+            agrees::<2, 3>(simd);
+            agrees::<2, 4>(simd);
+            agrees::<2, 5>(simd);
+            agrees::<4, 1>(simd);
+            agrees::<4, 2>(simd);
         });
     }
 
-    fn what_is_denied_is_what_the_filter_does_not_contain_through(lens: impl Lens) {
+    fn what_is_denied_is_what_the_filter_does_not_contain_through(simd: impl Simd) {
         for pattern in Pattern::ALL {
             let geometry = Blocked { lines: 20, pattern };
             let words = &Words::from_values(20 * 8, []).unwrap();
@@ -354,7 +355,7 @@ mod tests {
                 .for_each(|hash| _ = geometry.insert(words, hash));
             let mut taken = 0;
             for hash in hashes(1).take(600).chain(hashes(2).take(2_000)) {
-                let said = !geometry.denies(words, lens, hash);
+                let said = geometry.may_contain_with(words, simd, hash);
                 let contains = geometry.may_contain(words, hash);
                 assert_eq!(said, contains, "{pattern:?}: {hash:?}");
                 taken += usize::from(said);
@@ -365,7 +366,7 @@ mod tests {
 
     #[test]
     fn what_is_denied_is_what_the_filter_does_not_contain() {
-        for_each_lens!(lens => what_is_denied_is_what_the_filter_does_not_contain_through(lens));
+        for_each_simd!(simd => what_is_denied_is_what_the_filter_does_not_contain_through(simd));
     }
 
     #[test]

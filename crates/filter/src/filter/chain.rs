@@ -1,14 +1,14 @@
 //! A sealed filter: stages that take no more keys, and the imprint of the hash that filled them.
 //!
-//! A key is absent when every stage says so. Chained stages keep their bits apart, so the rates
-//! add up; ORed ones share theirs, and the rate grows much faster.
+//! A key is absent if every stage says so. Chained stages keep their bits apart, so their
+//! false-positive rates add up. ORed stages share their bits, and the rate grows much faster.
 
 use super::merge::{same_count, same_imprint};
 use super::{Mismatch, Stage, test_many};
 use crate::hash::{Imprint, KeyHash};
 use crate::math::{Bits, Items, growth};
 
-/// An immutable filter of one or several stages. Without stages it holds no key.
+/// An immutable filter of one or more stages. Without stages it holds no key.
 #[derive(Debug)]
 pub struct Chain {
     imprint: Imprint,
@@ -23,12 +23,12 @@ impl Chain {
 
     /// A filter that answers *maybe* to every key: one small stage without a clear bit.
     ///
-    /// It survives storing, chaining and ORing like any other.
+    /// It can be stored, chained and ORed like any other.
     pub fn saturated(imprint: Imprint) -> Self {
         Self::new(imprint, vec![Stage::full()])
     }
 
-    /// Which hash and seed made the filter.
+    /// The hash and seed that the filter was built with.
     pub fn imprint(&self) -> Imprint {
         self.imprint
     }
@@ -38,7 +38,7 @@ impl Chain {
         &self.stages
     }
 
-    /// The stages, to be taken apart.
+    /// The stages, by value.
     #[doc(hidden)]
     pub fn into_stages(self) -> Vec<Stage> {
         self.stages
@@ -47,28 +47,28 @@ impl Chain {
     /// False only for a key that was never inserted.
     #[inline]
     pub fn may_contain(&self, hash: KeyHash) -> bool {
-        // The newest stage is the largest, and answers most hits.
+        // The newest stage is the largest and answers most hits.
         self.stages
             .iter()
             .rev()
             .any(|stage| stage.may_contain(hash))
     }
 
-    /// Asks the processor for the lines that [`Chain::may_contain`] will look at.
+    /// Prefetches the lines that [`Chain::may_contain`] will read.
     #[inline]
     pub fn prefetch(&self, hash: KeyHash) {
         self.stages.iter().for_each(|stage| stage.prefetch(hash));
     }
 
-    /// Answers many keys at once, their cache misses overlapping.
+    /// Answers many keys at once and overlaps their cache misses.
     ///
     /// # Panics
-    /// When the slices differ in length.
+    /// If the slices differ in length.
     pub fn contains_many(&self, hashes: &[KeyHash], answers: &mut [bool]) {
         test_many(self.stages.iter(), hashes, answers);
     }
 
-    /// Keys in all stages; after a merge, an upper bound.
+    /// The number of keys in all stages; after a merge, an upper bound.
     pub fn items(&self) -> Items {
         self.stages.iter().map(|stage| stage.items()).sum()
     }
@@ -78,17 +78,17 @@ impl Chain {
         self.stages.iter().map(|stage| stage.size()).sum()
     }
 
-    /// The rate of all stages together, 1 − ∏ (1 − p).
+    /// The false-positive rate of all stages together, 1 − ∏ (1 − p).
     pub fn predicted_rate(&self) -> f64 {
         growth::compound(self.stages.iter().map(Stage::predicted_rate))
     }
 
-    /// Whether one stage has no clear bit, so that every answer is *maybe*.
+    /// Whether a stage has no clear bit, so that every answer is *maybe*.
     pub fn is_saturated(&self) -> bool {
         self.stages.iter().any(Stage::is_full)
     }
 
-    /// The CRC-32 of all bits, to be compared with that of another time; reads the whole filter.
+    /// The CRC-32 of all bits, to be compared with an earlier one. Reads the whole filter.
     pub fn checksum(&self) -> u32 {
         let stages = self.stages.iter();
         stages.fold(0, |before, stage| stage.checksum(before))
@@ -97,7 +97,7 @@ impl Chain {
     /// Both filters one after the other: their rates add up, and so do their probes.
     ///
     /// # Errors
-    /// When the imprints differ.
+    /// If the imprints differ.
     pub fn chain(mut self, newer: Chain) -> Result<Chain, Mismatch> {
         same_imprint(self.imprint, newer.imprint)?;
         self.stages.extend(newer.stages);
@@ -107,7 +107,7 @@ impl Chain {
     /// The bits of both filters in one, stage by stage.
     ///
     /// # Errors
-    /// When imprints, stage counts or shapes differ, or memory does not suffice.
+    /// If imprints, stage counts or shapes differ, or if there is not enough memory.
     pub fn or(&self, other: &Chain) -> Result<Chain, Mismatch> {
         same_imprint(self.imprint, other.imprint)?;
         same_count(self.stages.len(), other.stages.len())?;

@@ -3,12 +3,13 @@
 //! ```text
 //! j   = M − k + i                                        i = 0 .. k−1
 //! t   = ⌊ (hash × odd_i mod 2^64) × (j + 1) / 2^64 ⌋      a bit in 0 ..= j
-//! bit = t, or j where t is taken already                  j never is: all taken ones lie below
+//! bit = t, or j if t is taken already                     j never is: all taken bits are below it
 //! ```
 //!
 //! Floyd's sampling (Bentley & Floyd, CACM 30(9), 1987): every k-subset is equally likely, after
-//! exactly k steps. A few percent more selective than the standard layout in some hundred bits, the
-//! same in large ones, and slower by the comparison with what is taken.
+//! exactly k steps. Its false-positive rate is a few percent lower than that of the standard layout
+//! in filters of some hundred bits, and the same in large ones. It is slower, because each bit is
+//! compared with those already taken.
 
 use super::{Kind, Shape, ShapeError, probe};
 use crate::bits::Words;
@@ -77,14 +78,14 @@ impl Classic {
         classic::clear_chance(Bits::new(self.bits), Probes::new(self.probes))
     }
 
-    /// The chance that all of a key's different bits are set ones.
+    /// The probability that all of a key's different bits are set.
     pub(super) fn observed_rate(self, words: &Words) -> f64 {
         let (bits, probes) = (Bits::new(self.bits), Probes::new(self.probes));
         classic::matching(words.ones() as f64, bits, probes)
     }
 }
 
-/// The bits that a key has so far.
+/// The bits that the key has taken so far.
 struct Taken {
     bits: [u64; MAX_PROBES as usize],
     len: usize,
@@ -98,7 +99,7 @@ impl Default for Taken {
 }
 
 impl Taken {
-    /// `bit`, or `instead` where it is taken.
+    /// `bit`, or `instead` if it is taken.
     #[inline]
     fn take(&mut self, bit: u64, instead: u64) -> u64 {
         let new = if self.bits[..self.len].contains(&bit) {
@@ -142,8 +143,8 @@ mod tests {
         }
     }
 
-    /// Each of the 6 pairs among 4 bits should come to 10,000 of 60,000, give or take 3.3
-    /// deviations of 91.
+    /// Each of the 6 pairs among 4 bits should occur 10,000 times in 60,000, give or take 3.3
+    /// standard deviations of 91.
     #[test]
     fn every_subset_is_equally_likely() {
         let geometry = Classic { bits: 4, probes: 2 };

@@ -1,4 +1,4 @@
-//! The closed choice of layouts: a geometry that was checked, without the bits.
+//! The closed set of layouts: a validated geometry, without the bits.
 
 use super::blocked::Blocked;
 use super::classic::Classic;
@@ -10,7 +10,8 @@ use crate::bits::Words;
 use crate::hash::KeyHash;
 use crate::math::{Items, Rate};
 
-/// A checked [`Shape`]: no position computed from it lies outside, nothing divides by zero.
+/// A validated [`Shape`]: every position computed from it is in bounds, and nothing divides by
+/// zero.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Layout {
     Standard(Standard),
@@ -49,7 +50,7 @@ impl Layout {
         each_layout!(self, geometry => geometry.shape())
     }
 
-    /// Words that hold the bits.
+    /// The number of words that hold the bits.
     pub(super) fn words(self) -> u64 {
         self.shape().bits.get() / 64
     }
@@ -59,7 +60,7 @@ impl Layout {
         each_layout!(self, geometry => geometry.insert(words, hash))
     }
 
-    /// [`Layout::insert`] of each; how many of them changed a bit.
+    /// [`Layout::insert`] of each key; returns how many of them changed a bit.
     pub(super) fn insert_each(&self, words: &mut Words, hashes: &[KeyHash]) -> u64 {
         if let Self::Blocked(geometry) = self {
             return geometry.insert_each(words, hashes);
@@ -77,7 +78,8 @@ impl Layout {
         }
     }
 
-    /// Apart, so that the loops of the other layouts do not crowd the registers of the blocked one.
+    /// A function of its own, so that the loops of the other layouts take no registers from the
+    /// blocked one.
     #[inline(never)]
     fn any_may_contain(&self, words: &Words, hash: KeyHash) -> bool {
         each_layout!(self, geometry => geometry.may_contain(words, hash))
@@ -92,7 +94,7 @@ impl Layout {
         }
     }
 
-    /// [`Layout::prefetch`] for each of them.
+    /// [`Layout::prefetch`] for each key.
     #[inline(never)]
     pub(super) fn prefetch_each(&self, words: &Words, hashes: &[KeyHash]) {
         each_layout!(self, geometry => {
@@ -100,7 +102,7 @@ impl Layout {
         });
     }
 
-    /// Turns the answers of those that may be in the words true, and leaves the others.
+    /// Sets the answers of keys that may be in the words to true and leaves the others.
     pub(super) fn test_each(&self, words: &Words, hashes: &[KeyHash], answers: &mut [bool]) {
         match self {
             Self::Blocked(geometry) => return geometry.test_each(words, hashes, answers),
@@ -112,12 +114,12 @@ impl Layout {
         }
     }
 
-    /// The rate with this many keys.
+    /// The false-positive rate with this many keys.
     pub(super) fn rate(self, items: Items) -> f64 {
         each_layout!(self, geometry => geometry.rate(items))
     }
 
-    /// The chance that one key leaves a given bit alone; `None` where keys share no bits.
+    /// The probability that one key leaves a given bit clear; `None` if keys share no bits.
     pub(super) fn clear_chance(self) -> Option<f64> {
         Some(match self {
             Self::Standard(geometry) => geometry.clear_chance(),
@@ -132,17 +134,18 @@ impl Layout {
     pub(super) fn is_full(self, words: &Words) -> bool {
         match self {
             Self::Ribbon(geometry) => geometry.is_full(words),
-            // At the first bit that is clear it is over.
+            // Stops at the first clear bit.
             _ => words.iter().all(|word| word == u64::MAX),
         }
     }
 
-    /// The rate of these very bits, for a random key.
+    /// The false-positive rate of these very bits, for a random key.
     pub(super) fn observed_rate(self, words: &Words) -> f64 {
         each_layout!(self, geometry => geometry.observed_rate(words))
     }
 
-    /// The most keys that stay at or below `rate`, by bisection; `None` where no more are taken.
+    /// The most keys that stay at or below `rate`, by bisection; `None` if the layout takes no more
+    /// keys.
     pub(super) fn capacity(self, rate: Rate) -> Option<Items> {
         if let Self::Ribbon(_) = self {
             return None;

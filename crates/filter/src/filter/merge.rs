@@ -1,29 +1,32 @@
-//! Bringing stages together without their keys: OR, AND, fold, expand.
+//! Merging stages without their keys: OR, AND, fold, expand.
 //!
-//! Write B(S) for the bits that the keys of S set in one shape; a key x is answered *maybe* when
-//! B({x}) ⊆ B(S). A key sets its bits whatever other keys do, so B(S) is the union of all B({x}).
+//! Write B(S) for the bits that the keys of S set in one shape. A key x is answered *maybe* if
+//! B({x}) ⊆ B(S). The bits of a key do not depend on other keys, so B(S) is the union of all
+//! B({x}).
 //!
-//! - **OR**: B(S) ∪ B(T) = B(S ∪ T), for both are the union over the same keys. The rate is that of
-//!   all keys in one stage: two half-full ones make one three quarters full.
-//! - **AND**: B(S) ∩ B(T) ⊇ B(S ∩ T), for B grows with its set, and S ∩ T lies in both. No key of both
-//!   is lost, and the rate is at most the lower of the two. That is all: a bit that one key of S and
-//!   another one of T set stays set, so a stage made from S ∩ T would say *maybe* less often.
-//! - **Chain** ([`super::Chain::chain`]): *maybe* where either says so. The bits stay apart, so the
+//! - **OR**: B(S) ∪ B(T) = B(S ∪ T), because both are the union over the same keys. The rate is
+//!   that of all keys in one stage: two half-full stages make one that is three quarters full.
+//! - **AND**: B(S) ∩ B(T) ⊇ B(S ∩ T), because B grows with its set, and S ∩ T is part of both. No
+//!   key of both is lost, and the rate is at most the lower of the two. That is all: a bit that one
+//!   key of S and another key of T set stays set, so a stage built from S ∩ T would say *maybe*
+//!   less often.
+//! - **Chain** ([`super::Chain::chain`]): *maybe* if either says so. The bits stay apart, so the
 //!   rate is p + q − pq.
-//! - **Fold**: the stage of half the lines. A line is the hash's leading bits, and one bit fewer names
-//!   the pair; so the rate is that of the keys inserted there.
-//! - **Expand**: both lines that a key may now choose have its old line's bits, so no key is lost, and
-//!   the rate stays.
+//! - **Fold**: a stage of half the lines. A line is the hash's leading bits, and one bit fewer
+//!   selects the pair, so the rate is that of the same keys inserted into the smaller stage.
+//! - **Expand**: both lines that a key may now select have the bits of its old line. So no key is
+//!   lost, and the rate stays.
 //!
 //! ```text
 //! fold     | a | b | c | d |  ->  | a or b | c or d |            half the bits, a higher rate
 //! expand   | a | b |          ->  | a | a | b | b |              twice the bits, the same rate
 //! ```
 //!
-//! Only a blocked stage whose lines are a power of two folds and expands, so that stages of unequal
-//! size can be ORed; a static stage cannot be, for the bits of a key depend on all others there. Counts
-//! are added, never compared with the bits: after a merge they bound the distinct keys from above. What
-//! does not match is refused by the property that differs.
+//! Only a blocked stage whose number of lines is a power of two can be folded and expanded, which
+//! allows stages of unequal size to be ORed. A static stage can be neither merged nor resized,
+//! because the bits of a key depend on all other keys. Counts are added, never compared with the
+//! bits: after a merge they are an upper bound of the distinct keys. A mismatch is refused, and the
+//! error names the property that differs.
 
 use super::blocked::Blocked;
 use super::layout::Layout;
@@ -32,7 +35,7 @@ use crate::hash::{HashId, Imprint};
 use crate::math::{Bits, Items, Probes};
 use crate::planted::planted;
 
-/// Two filters that cannot be brought together, by the first property in which they differ.
+/// Why two filters cannot be merged: the first property in which they differ.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[expect(
     missing_docs,
@@ -45,7 +48,7 @@ pub enum Mismatch {
     /// Their keys were hashed under different seeds.
     #[error("filters of different seeds ({left:#x}, {right:#x}): rebuild one from its keys")]
     Seed { left: u64, right: u64 },
-    /// Their hash functions carry one name and give different values.
+    /// Their hash functions have one name but give different values.
     #[error("filters whose hash drifted ({left:#x}, {right:#x}): rebuild both from their keys")]
     KnownAnswer { left: u64, right: u64 },
     /// They have different numbers of stages.
@@ -63,15 +66,15 @@ pub enum Mismatch {
     /// Their probes are spread over different numbers of words.
     #[error("stages of {left} and {right} groups: chain them instead")]
     Groups { left: u32, right: u32 },
-    /// Their cells were worked out from all keys of each.
+    /// Their cells were solved from all keys of each.
     #[error("two {0:?} stages have no bits in common: chain them, or make one of the keys of both")]
     Static(Kind),
-    /// They match, and there is no room for the result.
+    /// They match, but there is no memory for the result.
     #[error(transparent)]
     Memory(#[from] StageError),
 }
 
-/// A stage that cannot be folded or expanded.
+/// Why a stage cannot be folded or expanded.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ResizeError {
@@ -81,32 +84,32 @@ pub enum ResizeError {
     /// Only powers of two can.
     #[error("a stage of {0} lines keeps its size: only powers of two do not; chain or rebuild it")]
     Lines(u64),
-    /// One line has no half.
+    /// One line cannot be halved.
     #[error("a stage of one line cannot be folded; keep it as it is")]
     OneLine,
-    /// There is no room for the result.
+    /// There is no memory for the result.
     #[error(transparent)]
     Memory(#[from] StageError),
 }
 
 impl Stage {
-    /// Takes in all keys of `other`.
+    /// Adds all keys of `other`.
     ///
     /// # Errors
-    /// When the shapes differ; nothing has changed then.
+    /// If the shapes differ; nothing has changed then.
     pub fn or_with(&self, other: &Stage) -> Result<(), Mismatch> {
         same_shape(self.shape(), other.shape())?;
         self.absorb(other);
         Ok(())
     }
 
-    /// A stage that answers *maybe* where both do: for all keys of both, and for strangers no more
-    /// often than the stricter of the two.
+    /// A stage that answers *maybe* if both do. It holds all keys that are in both, and its
+    /// false-positive rate is at most the lower of the two.
     ///
-    /// Its count is the smaller one, which bounds the keys of both from above.
+    /// Its count is the smaller one, an upper bound of the keys that are in both.
     ///
     /// # Errors
-    /// When the shapes differ, or memory does not suffice.
+    /// If the shapes differ, or if there is not enough memory.
     pub fn and(&self, other: &Stage) -> Result<Stage, Mismatch> {
         same_shape(self.shape(), other.shape())?;
         let words = self.words().zip(other.words()).map(|(a, b)| a & b);
@@ -117,7 +120,8 @@ impl Stage {
     /// A stage of half the lines with the same keys, at a higher rate.
     ///
     /// # Errors
-    /// When the stage is not blocked, or its lines are not a power of two above 1.
+    /// If the stage is not blocked, its lines are not a power of two above 1, or there is not
+    /// enough memory.
     pub fn fold(&self) -> Result<Stage, ResizeError> {
         let blocked = resizable(self.layout())?;
         let halved = blocked.with_lines(blocked.lines() / 2);
@@ -138,10 +142,12 @@ impl Stage {
 
     /// A stage of twice the lines with the same keys, at the same rate.
     ///
-    /// Every key then lies in two lines, and counts twice: the rate is computed from the count.
+    /// Every key is then in two lines and counts twice, because the rate is computed from the
+    /// count.
     ///
     /// # Errors
-    /// When the stage is not blocked, its lines are not a power of two, or memory does not suffice.
+    /// If the stage is not blocked, its lines are not a power of two, or there is not enough
+    /// memory.
     pub fn expand(&self) -> Result<Stage, ResizeError> {
         let blocked = resizable(self.layout())?;
         let lines = blocked
@@ -168,7 +174,7 @@ fn resizable(layout: Layout) -> Result<Blocked, ResizeError> {
     }
 }
 
-/// Refuses two values of one property that differ.
+/// Returns an error if two values of one property differ.
 macro_rules! same {
     ($left:expr, $right:expr, $variant:ident, $fault:ident) => {
         if $left != $right && !planted!($fault) {
@@ -235,7 +241,7 @@ mod tests {
         stage.words().collect()
     }
 
-    /// What makes folding sound: it yields the very stage that half the lines would have become.
+    /// Why folding is sound: it yields exactly the stage that half the lines would have become.
     #[test]
     fn a_folded_stage_is_the_smaller_one() {
         let folded = filled(64, 1_000).fold().unwrap();
@@ -279,7 +285,7 @@ mod tests {
         let (left, right) = (Probes::new(6), Probes::new(8));
         assert_eq!(refusal, Mismatch::Probes { left, right });
 
-        // As many bits of as large a line, in other words of it.
+        // As many bits in a line of the same size, but in other words of it.
         let [two, four] = [2, 4].map(|groups| Stage::new(Shape { groups, ..other }).unwrap());
         let refusal = two.or_with(&four).unwrap_err();
         let (left, right) = (2, 4);

@@ -1,24 +1,24 @@
 //! The filters: sets of key hashes that answer *absent* or *maybe*, never *absent* for a member.
 //!
-//! - [`Stage`]: a filter of fixed size, in one of five layouts ([`Kind`]); its [`Shape`] and its
-//!   words are all there is to it, so that it can be stored, ORed, folded and expanded. One layout is
-//!   static and takes all keys at once, in a third fewer bits: [`Stage::ribbon`].
-//! - [`Scalable`]: stages that open one after another while keys arrive, with one promised rate.
+//! - [`Stage`]: a filter of fixed size, in one of five layouts ([`Kind`]). It consists of its
+//!   [`Shape`] and its words, so it can be stored, ORed, folded and expanded. One layout is static:
+//!   it takes all keys at once and needs a third fewer bits ([`Stage::ribbon`]).
+//! - [`Scalable`]: stages that open one after another while keys arrive, with one false-positive
+//!   rate for all of them.
 //! - [`Chain`]: stages that are sealed and tied to a hash function and a seed.
 //!
-//! All are a [`Filter`], and those that take every key at any time an [`Insert`].
+//! All of them are a [`Filter`]. Those that take any key at any time are an [`Insert`].
 //!
-//! Insertion into stages takes `&self` and any number of threads. A key is in the filter for
-//! whoever learns of it after its `insert` returned, by whatever synchronisation they learn of it.
+//! Any number of threads may insert into a stage through `&self`. If a thread learns of a key after
+//! its `insert` returned, the filter answers *maybe* to that thread, whatever synchronisation it
+//! learnt of the key by.
 //!
-//! Space may run out: a [`Scalable`] then turns *saturated* and answers *maybe* to everything.
+//! If a [`Scalable`] runs out of space, it becomes *saturated* and answers *maybe* to everything.
 
 mod blocked;
 mod chain;
 mod classic;
-mod glance;
 mod layout;
-mod lens;
 #[doc(hidden)]
 pub mod merge;
 mod partitioned;
@@ -27,6 +27,7 @@ pub mod probe;
 mod ribbon;
 mod scalable;
 mod shape;
+mod simd;
 mod stage;
 mod standard;
 
@@ -38,47 +39,48 @@ pub mod laws;
 pub mod naive;
 
 pub use chain::Chain;
-#[doc(hidden)]
-pub use glance::{AtLine, AtWindow, Glance};
-#[doc(hidden)]
-pub use lens::{ByWords, Lens, Look, through_best};
 pub use merge::{Mismatch, ResizeError};
 pub use ribbon::RibbonBuilder;
 pub use scalable::{Scalable, ScalableOptions};
 pub use shape::{Kind, Shape, ShapeError};
+#[doc(hidden)]
+pub use simd::{Scalar, Simd, WithSimd, dispatch};
 pub use stage::{Stage, StageError};
 
 use crate::hash::KeyHash;
 use crate::math::{Bits, Items};
 
-/// What every filter answers, however it came by its keys; the laws that bind them are in the tests.
+/// The interface of every filter, however it was filled. The laws that all filters obey are in the
+/// tests.
 pub trait Filter {
-    /// False only for a key that was never inserted, or validly removed as often as it was.
+    /// False only for a key that was never inserted, or was validly removed as often as it was
+    /// inserted.
     fn may_contain(&self, hash: KeyHash) -> bool;
 
-    /// Keys inserted, without those that looked as if they were in already; a key that two threads
-    /// insert at the same moment may count for both. A filter that removes counts insertions less removals.
+    /// The number of keys inserted. A key that was already answered *maybe* when it was inserted is
+    /// not counted. A key that two threads insert at the same time may be counted twice. A filter
+    /// that supports removal counts insertions less removals.
     fn items(&self) -> Items;
 
-    /// Memory taken by bits, counters or cells.
+    /// The memory taken by bits, counters or cells.
     fn size(&self) -> Bits;
 
-    /// The chance that a key never inserted is answered *maybe*, computed from [`Filter::items`],
-    /// and from the counters where these count insertions.
+    /// The probability that a key that was never inserted is answered *maybe*. Computed from
+    /// [`Filter::items`], and from the counters if the filter counts insertions.
     fn predicted_rate(&self) -> f64;
 }
 
-/// Filters that take every key, at any time.
+/// Filters that take any key at any time.
 ///
-/// With one writer as a rule. Of a filter that any number of threads fill the reference is an
-/// `Insert` too, as `&File` is a `Write`. A [`Chain`] is none, for it is sealed, nor is a table
-/// that refuses keys when it is full.
+/// As a rule they need one writer. If any number of threads may fill a filter, a reference to it is
+/// an `Insert` too, as `&File` is a `Write`. A [`Chain`] is not an `Insert`, because it is sealed,
+/// nor is a table that refuses keys when it is full.
 pub trait Insert {
-    /// Adds a key; false when the filter already answered *maybe* for it.
+    /// Adds a key; false if the filter already answered *maybe* for it.
     fn insert(&mut self, hash: KeyHash) -> bool;
 }
 
-/// The traits by the types' own methods of the same names.
+/// Implements [`Filter`] by the types' own methods of the same names.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! filters {
@@ -103,7 +105,7 @@ macro_rules! filters {
     )*};
 }
 
-/// The same of [`Insert`].
+/// Implements [`Insert`] by the types' own methods of the same names.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! inserts {
@@ -137,17 +139,16 @@ impl<F: Insert + ?Sized> Insert for &mut F {
     }
 }
 
-/// As many keys as are looked up before the first of them is finished: enough to keep every miss
-/// buffer of a core busy, few enough that no line leaves the first-level cache before it is looked
-/// at.
+/// The number of keys that are prefetched before the first of them is probed: enough to keep every
+/// miss buffer of a core busy, few enough that no line leaves the L1 cache before it is probed.
 const BATCH: usize = 32;
 
-/// Answers `hashes` into `answers` a batch at a time: first all prefetches, then all tests.
+/// Answers `hashes` into `answers` in batches: first all prefetches, then all probes.
 ///
-/// The layout is chosen once a batch and not once a key, which is half of the time.
+/// The layout is matched once per batch instead of once per key, which halves the time.
 ///
 /// # Panics
-/// When the slices differ in length.
+/// If the slices differ in length.
 fn test_many<'a>(
     stages: impl Iterator<Item = &'a Stage> + Clone,
     hashes: &[KeyHash],

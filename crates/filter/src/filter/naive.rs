@@ -1,4 +1,4 @@
-//! The oracle: a set, which is never wrong in either direction. Tests only.
+//! The oracle: a set, which is never wrong in either direction. For tests only.
 
 use super::{Filter, Insert};
 use crate::hash::{HashId, Imprint, KeyHash};
@@ -32,7 +32,7 @@ impl Filter for Naive {
     }
 }
 
-/// Endless distinct hashes, the same for the same seed: SplitMix64.
+/// An endless sequence of distinct hashes, determined by the seed: SplitMix64.
 pub fn hashes(seed: u64) -> impl Iterator<Item = KeyHash> {
     let mut state = seed.wrapping_mul(0xd134_2543_de82_ef95);
     std::iter::repeat_with(move || {

@@ -5,7 +5,7 @@
 //! bit in slice i = ⌊ (hash × odd_i mod 2^64) × m / 2^64 ⌋
 //! ```
 //!
-//! No two probes of a key meet, so there are no weak keys and the rate formula is exact.
+//! No two probes of a key collide, so there are no weak keys and the rate formula is exact.
 
 use super::{Kind, Shape, ShapeError, probe};
 use crate::bits::Words;
@@ -75,7 +75,7 @@ impl Partitioned {
         partitioned::clear_chance(Bits::new(self.slice))
     }
 
-    /// Slices are filled alike, so the mean fill stands for each of them.
+    /// All slices have nearly the same fill ratio, so the mean is used for each of them.
     pub(super) fn observed_rate(self, words: &Words) -> f64 {
         let bits = (self.slice * u64::from(self.probes)) as f64;
         fill::matching(words.ones() as f64 / bits, Probes::new(self.probes))

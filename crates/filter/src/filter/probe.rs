@@ -1,12 +1,12 @@
-//! From one 64-bit hash to many independent positions.
+//! Derives many independent positions from one 64-bit hash.
 //!
 //! A position in a range is the high half of hash × range, which needs no division and uses the
 //! hash's high bits ([Lemire 2019](https://arxiv.org/abs/1805.10941)).
 //!
-//! Probe i first multiplies the hash by an odd constant of its own. The popular alternative,
-//! a + i·b with two hashes, is not good enough here: in a slice of m bits two keys agree in a and b
-//! with probability 1/m², and then agree in *all* probes. A filter of 89 keys in slices of 128 bits
-//! answers 0.5 % instead of 0.00005 % that way.
+//! Probe i first multiplies the hash by its own odd constant. The popular alternative, a + i·b with
+//! two hashes, is not good enough here: in a slice of m bits two keys agree in a and b with
+//! probability 1/m², and then they agree in *all* probes. A filter of 89 keys in slices of 128 bits
+//! would answer *maybe* to 0.5 % of misses instead of 0.00005 %.
 
 use crate::hash::KeyHash;
 use crate::math::MAX_PROBES;
@@ -24,14 +24,14 @@ pub fn positions(hash: KeyHash, probes: u32, range: u64) -> impl Iterator<Item =
     multiples(hash, probes).map(move |multiple| fast_range(multiple, range))
 }
 
-/// The hash times each of the first `probes` multipliers: what positions are made of.
+/// The hash times each of the first `probes` multipliers, from which positions are computed.
 #[inline]
 pub fn multiples(hash: KeyHash, probes: u32) -> impl Iterator<Item = u64> {
     let multipliers = ODD.iter().take(probes as usize);
     multipliers.map(move |odd| hash.get().wrapping_mul(*odd))
 }
 
-/// The multipliers: SplitMix64 from seed 0, made odd. Frozen, since stored bits depend on them.
+/// The multipliers: SplitMix64 from seed 0, made odd. Frozen, because stored bits depend on them.
 static ODD: [u64; MAX_PROBES as usize] = odd_multipliers();
 
 const fn odd_multipliers() -> [u64; MAX_PROBES as usize] {
@@ -52,7 +52,8 @@ const fn odd_multipliers() -> [u64; MAX_PROBES as usize] {
 mod tests {
     use super::*;
 
-    /// The reference sequence of SplitMix64 from seed 0 begins so; all are odd by chance or by `| 1`.
+    /// The reference sequence of SplitMix64 from seed 0 begins so. All are odd, by chance or by `|
+    /// 1`.
     #[test]
     fn multipliers_are_frozen_and_odd() {
         assert_eq!(ODD[0], 0xe220_a839_7b1d_cdaf);

@@ -1,26 +1,27 @@
-//! The static layout: slots that are worked out from all keys at once, and take none afterwards.
+//! The static layout: slots that are solved from all keys at once and take no further keys.
 //!
 //! ```text
-//! words   | shard 0 | shard 1 | ... | unused |            shard = ⌊ hash × S / 2^64 ⌋, about two million keys
-//! shard   | thresholds, a byte for each 128 slots | columns 0 to 7 | columns 8 to 15 | ... | rest |
-//! columns | block 0 | block 1 | ...                       64 slots each
-//! block   | 0 | 1 | ... | 7 |                             a word of each column: a bit of each slot
-//! rest    | block 0 | block 1 | ...                       of some blocks a column more, if r is not whole
+//! words   | shard 0 | shard 1 | ... | unused |         shard = ⌊ hash × S / 2^64 ⌋, about 2 M keys
+//! shard   | thresholds, a byte per 128 slots | columns 0 to 7 | columns 8 to 15 | ... | rest |
+//! columns | block 0 | block 1 | ...                    64 slots each
+//! block   | 0 | 1 | ... | 7 |                          a word per column: a bit per slot
+//! rest    | block 0 | block 1 | ...                    for fractional r: a column of some blocks
 //!
 //! h       = low half of hash × S
-//! start   = ⌊ h × (slots of the layer − 63) / 2^64 ⌋      64 slots from there on are the key's window
-//! mixed   = high ^ low half of (h ^ SEED) × MIX           | 1: which of them add up
-//! bumped  when start mod 128 < the bucket's threshold:    mixed is the key's h in the next layer
-//! maybe   when each column's sum is the bit that h has for it
+//! start   = ⌊ h × (slots of the layer − 63) / 2^64 ⌋   64 slots from there on are the key's window
+//! mixed   = high ^ low half of (h ^ SEED) × MIX        | 1: the coefficients of the window's slots
+//! bumped  if start mod 128 < the bucket's threshold:   mixed is the key's h in the next layer
+//! maybe   if each column's sum equals the key's fingerprint bit for that column
 //! ```
 //!
-//! A bumped ribbon filter (Dillinger et al., SEA 2022). The slots solve an equation for each key; that all
-//! coefficients of one lie in 64 slots is what makes them be solved fast, and looked at in two lines. A
-//! first layer has fewer slots than there are keys: hardly one is unused, and keys for which there is no
-//! solution any more are bumped to the next layer, with all others of their bucket that start before them.
+//! A bumped ribbon filter (Dillinger et al., SEA 2022). The slots solve one linear equation per
+//! key. All coefficients of an equation lie in 64 consecutive slots, which makes the system fast to
+//! solve and lets a probe read two lines. The first layer has fewer slots than there are keys, so
+//! that hardly a slot is unused. If a key's equation has no solution, the key is bumped to the next
+//! layer, with all other keys of its bucket that start at or before it.
 //!
-//! A key that is bumped from the last layer is answered *maybe*. None is, unless one is inserted: then
-//! all thresholds are raised.
+//! A key that is bumped from the last layer is answered *maybe*. This happens only after an
+//! insertion into the built filter, which raises all thresholds.
 
 #[cfg(all(target_arch = "x86_64", not(interleave)))]
 pub(super) mod avx2;
@@ -32,7 +33,7 @@ pub use self::builder::RibbonBuilder;
 pub(super) use self::solve::solved;
 
 use self::look::{Each, One};
-use super::lens::{Lens, through_best};
+use super::simd::{Simd, dispatch};
 use super::{Kind, Shape, ShapeError, probe};
 use crate::bits::{self, Words};
 use crate::hash::KeyHash;
@@ -41,7 +42,7 @@ use crate::math::{Bits, Items, Probes};
 use crate::planted::planted;
 use crate::sync::atomic::{Ordering, fence};
 
-/// The geometry: a shard at least, of one bucket at least.
+/// The geometry: at least one shard of at least one bucket.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ribbon {
     words: u64,
@@ -51,49 +52,51 @@ pub(super) struct Ribbon {
     buckets: u64,
     first_layer: Layer,
     first_plane: Plane,
-    /// The bits of a sum in the first plane that are clear for a key which is in the filter.
+    /// The low bits of the first plane's columns. A key is denied if its sum differs from its
+    /// fingerprint in one of them.
     tested: u64,
 }
 
 const WORD_BITS: u64 = 64;
 
-/// Slots of a block, and of a key's window.
+/// The slots of a block, and of a key's window.
 const BLOCK_SLOTS: u64 = WORD_BITS;
 const BUCKET_BLOCKS: u64 = BUCKET_SLOTS / BLOCK_SLOTS;
 const BUCKETS_A_WORD: u64 = 8;
 
 const WORDS_A_LINE: u64 = bits::WORDS_A_LINE as u64;
 
-/// Columns that are looked at together.
+/// The number of columns that are probed together.
 const TOGETHER: u32 = 8;
 
-/// Words behind all shards: a window that begins the last block is looked at in the next one as well, and
-/// so are columns that it does not have.
+/// Words after all shards. The probe of a window that begins in the last block also reads the block
+/// after it, and columns that a block does not have.
 const BEHIND: u64 = 3 * WORDS_A_LINE;
 
-/// Buckets for which a filter is given one more shard: building a shard takes 30 bytes for each slot.
+/// A filter gets one more shard for this many buckets, because building a shard takes 30 bytes per
+/// slot.
 const SHARD_BUCKETS: u64 = 1 << 14;
 
-/// A layer is so many times as large as all that follow it.
+/// Of the buckets not used yet, a layer leaves one in this many to the layers after it.
 const LAYER_SHARE: u64 = 32;
 
-/// The buckets that are not divided any more.
+/// Fewer buckets than this are not divided further.
 const LAST_LAYER: u64 = 4;
 
-/// Odd constants of wyhash's; frozen, since stored bits depend on them.
+/// Odd constants of wyhash. Frozen, because stored bits depend on them.
 const MIX: u64 = 0xa076_1d64_78bd_642f;
 const SEED: u64 = 0xe703_7ed1_a0b4_28db;
 const FINGER: u64 = 0x8ebc_6af0_9c88_c6e3;
 
-/// What each slot holds.
+/// The size of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Slots {
-    /// Its bits, by 1 / [`PARTS`].
+    /// Its bits, in units of 1 / [`PARTS`].
     parts: u32,
 }
 
 impl Slots {
-    /// `None` where there are no such slots.
+    /// `None` if no slot has this size.
     pub(super) fn new(parts: u32) -> Option<Self> {
         let fit = (PARTS..=PARTS * MAX_SLOT_BITS).contains(&parts);
         fit.then_some(Self { parts })
@@ -104,13 +107,13 @@ impl Slots {
         self.parts / PARTS
     }
 
-    /// The columns that some slots have.
+    /// The columns that the widest slots have.
     fn most_columns(self) -> u32 {
         self.parts.div_ceil(PARTS)
     }
 
-    /// Of so many blocks, those that have all. Where two follow each other, so has the window that begins in
-    /// the first: hence one more.
+    /// The number of blocks, out of `blocks`, that have all columns. A window uses the extra column
+    /// only if both of its blocks have it, hence one block more.
     fn wider_of(self, blocks: u64) -> u64 {
         match self.parts % PARTS {
             0 => 0,
@@ -118,28 +121,28 @@ impl Slots {
         }
     }
 
-    /// The buckets that so many words hold at most: each has a byte and the bits of its slots.
+    /// The most buckets that fit into `words`. Each takes a byte and the bits of its slots.
     fn buckets_in(self, words: u64) -> u64 {
         words * BUCKETS_A_WORD / u64::from(self.parts + 1)
     }
 
-    /// The words of so many buckets at least.
+    /// A lower bound of the words for this many buckets.
     fn words_of(self, buckets: u64) -> Option<u64> {
         Some(buckets.checked_mul((self.parts + 1).into())? / BUCKETS_A_WORD)
     }
 }
 
-/// Buckets of a shard that follow each other, and what follows them.
+/// Consecutive buckets of a shard, and what follows them.
 #[derive(Clone, Copy, Debug)]
 struct Layer {
     first_slot: u64,
-    /// Slots where a window can begin: all but the last 63.
+    /// The slots at which a window can begin: all but the last 63.
     starts: u64,
     buckets_left: u64,
 }
 
 impl Layer {
-    /// The layer that begins there, and all that follow it.
+    /// The layer that begins at `first_slot`, in `buckets` buckets shared with all layers after it.
     #[inline]
     fn new(first_slot: u64, buckets: u64) -> Self {
         let buckets_left = if buckets < LAST_LAYER {
@@ -154,7 +157,7 @@ impl Layer {
         }
     }
 
-    /// Where the window of a key begins.
+    /// The slot at which a key's window begins.
     #[inline]
     fn slot_of(&self, hash: u64) -> u64 {
         self.first_slot + probe::fast_range(hash, self.starts)
@@ -170,13 +173,13 @@ impl Layer {
     }
 }
 
-/// Up to [`TOGETHER`] columns, all blocks of them.
+/// Up to [`TOGETHER`] columns of all blocks.
 #[derive(Clone, Copy, Debug)]
 struct Plane {
     /// Its first word in a shard.
     start: u64,
     first_column: u32,
-    /// The words of a block.
+    /// The number of words per block.
     columns: u32,
 }
 
@@ -188,7 +191,8 @@ impl Plane {
     }
 }
 
-/// A key in a layer: where its window begins, and what tells it from others there.
+/// A key in a layer: the slot at which its window begins, and what distinguishes it from other keys
+/// there.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     slot: u64,
@@ -207,21 +211,21 @@ impl Place {
         }
     }
 
-    /// The coefficients of the window's slots: the first is always one.
+    /// The coefficients of the window's slots. The first is always one.
     #[inline]
     fn coefficients(self) -> u64 {
         self.mixed | 1
     }
 }
 
-/// Where the sum of a key's slots is to be found.
+/// The slots whose sum decides about a key.
 #[derive(Clone, Copy, Debug)]
 struct Window {
     /// The first word of its shard.
     shard_at: u64,
-    /// Its first slots are of this block, the others of the next.
+    /// Its first slots are in this block, the others in the next.
     block: u64,
-    /// The slots of the one that add up, and those of the other.
+    /// The slots that add up in the first block, and those in the next.
     mask: u64,
     next_mask: u64,
     /// What each column should sum to, from the low bit on.
@@ -231,7 +235,7 @@ struct Window {
 /// A window in one plane.
 #[derive(Clone, Copy, Debug)]
 pub struct Pane {
-    /// The first word of its first block; those of the next block follow.
+    /// The first word of its first block; the words of the next block follow.
     word: u64,
     columns: u32,
     mask: u64,
@@ -264,7 +268,8 @@ impl Window {
 }
 
 impl Ribbon {
-    /// The geometry in so many words; `None` where they are too few, or more than bits can be counted of.
+    /// The geometry in this many words. `None` if they are too few, or if the number of their bits
+    /// overflows.
     fn in_words(words: u64, slots: Slots) -> Option<Self> {
         words.checked_mul(WORD_BITS)?;
         let room = words.checked_sub(BEHIND)?;
@@ -287,21 +292,21 @@ impl Ribbon {
                 tested: low_bits(slots.columns().min(TOGETHER)),
             }
         };
-        // A few at most do not, for what is rounded up.
+        // Rounding up may leave no room for the last few buckets.
         let most = slots.buckets_in(shard_words);
         let fits = |geometry: &Self| geometry.words_of_a_shard() <= shard_words;
         (1..=most).rev().map(of_buckets).find(fits)
     }
 
-    /// The geometry for so many keys, which hardly ever needs to be larger.
+    /// The geometry for this many keys. It hardly ever needs to be larger.
     pub(super) fn for_keys(items: Items, slots: Slots) -> Option<Self> {
         Self::with_slots(ribbon::slots(items), slots)
     }
 
-    /// A geometry of so many slots, and little more.
+    /// The geometry of at least this many slots, and little more.
     fn with_slots(count: u64, slots: Slots) -> Option<Self> {
         let least = slots.words_of(count.div_ceil(BUCKET_SLOTS))?;
-        // As many more as make another bucket of each shard.
+        // The step that adds another bucket to each shard.
         let step = least / slots.words_of(SHARD_BUCKETS)? + 1;
         let more = (least..).step_by(step as usize).take(1 << 12);
         let geometries = more.map(|words| Self::in_words(words, slots));
@@ -310,7 +315,7 @@ impl Ribbon {
             .find(|geometry| geometry.shards * geometry.shard_slots() >= count)
     }
 
-    /// Those that have something to say.
+    /// The words of a shard that are used.
     fn words_of_a_shard(self) -> u64 {
         self.rest().block_at(self.wider())
     }
@@ -357,7 +362,7 @@ impl Ribbon {
         }
     }
 
-    /// Makes the filter full, unless the key seems to be in it.
+    /// Makes the filter full, unless it may contain the key already.
     pub(super) fn insert(&self, words: &Words, hash: KeyHash) -> bool {
         if self.may_contain(words, hash) {
             return false;
@@ -368,8 +373,8 @@ impl Ribbon {
         true
     }
 
-    /// The words of all thresholds, those of later layers first: a look-up beside this finds a key bumped
-    /// from all layers that follow the one from which it is bumped already.
+    /// The words of all thresholds, those of later layers first. So if a concurrent lookup finds a
+    /// key bumped from a layer by this insertion, it finds it bumped from all later layers too.
     fn bumped_words(&self) -> impl Iterator<Item = u64> {
         self.thresholds().rev()
     }
@@ -380,7 +385,7 @@ impl Ribbon {
             ribbon: self,
             words,
         };
-        through_best(one, hash)
+        dispatch(one, hash)
     }
 
     pub(super) fn test_each(&self, words: &Words, hashes: &[KeyHash], answers: &mut [bool]) {
@@ -389,20 +394,20 @@ impl Ribbon {
             words,
             answers,
         };
-        through_best(each, hashes);
+        dispatch(each, hashes);
     }
 
-    /// Whether the first layer and the first plane tell that a key is not in: of those that are not, nearly
-    /// always.
+    /// Whether the first layer and the first plane show that a key is not in the filter. They do
+    /// for nearly all such keys.
     #[inline(always)]
-    pub(super) fn denies(&self, words: &Words, lens: impl Lens, hash: KeyHash) -> bool {
+    pub(super) fn denies(&self, words: &Words, simd: impl Simd, hash: KeyHash) -> bool {
         let (shard_at, hash) = self.in_shard(hash);
         let place = Place::new(hash, &self.first_layer);
         if is_bumped(words, shard_at, place) {
             return false;
         }
         let window = Window::new(shard_at, place);
-        let sum = lens.sum_of_columns(words, window.pane(self.first_plane));
+        let sum = simd.sum_of_columns(words, window.pane(self.first_plane));
         (sum ^ window.fingerprint) & self.tested != 0
     }
 
@@ -417,7 +422,8 @@ impl Ribbon {
                 return Some(Window::new(shard_at, place));
             }
             layer = layer.next()?;
-            // Whoever raised that threshold had raised those of this layer before.
+            // Pairs with [`bump_all`]: the thread that raised that threshold had raised those of
+            // this layer before.
             fence(Ordering::Acquire);
             hash = place.mixed;
         }
@@ -430,7 +436,7 @@ impl Ribbon {
         shards.flat_map(move |start| start..start + of_a_shard)
     }
 
-    /// The lines by which nearly all keys are told apart.
+    /// Prefetches the lines that decide about nearly all keys.
     #[inline]
     pub(super) fn prefetch(&self, words: &Words, hash: KeyHash) {
         let (shard_at, hash) = self.in_shard(hash);
@@ -441,7 +447,8 @@ impl Ribbon {
         words.prefetch(line + 1);
     }
 
-    /// Whatever the number of keys: a key that is in none finds slots that do not sum to its fingerprint.
+    /// Independent of the number of keys: a key that was not inserted finds slots that do not sum
+    /// to its fingerprint.
     pub(super) fn rate(self, _keys: Items) -> f64 {
         ribbon::rate(self.slots.parts)
     }
@@ -458,8 +465,8 @@ impl Ribbon {
         self.thresholds().all(|word| words.word(word) == u64::MAX)
     }
 
-    /// The first word of a key's shard, and the key's hash there, which keeps the order that the shard's keys
-    /// have.
+    /// The first word of a key's shard, and the key's hash in that shard. The order of the shard's
+    /// keys is kept.
     #[inline]
     fn in_shard(&self, hash: KeyHash) -> (u64, u64) {
         let product = u128::from(hash.get()) * u128::from(self.shards);
@@ -467,7 +474,7 @@ impl Ribbon {
     }
 }
 
-/// Whether a key is bumped from the layer for which its place was worked out.
+/// Whether a key is bumped from the layer for which its place was computed.
 #[inline]
 fn is_bumped(words: &Words, shard_at: u64, place: Place) -> bool {
     let threshold = words.byte(shard_at * BUCKETS_A_WORD + place.slot / BUCKET_SLOTS);
@@ -480,7 +487,7 @@ fn bump_all(words: &Words, word: u64) {
     words.set_word(word, u64::MAX);
 }
 
-/// The words of so many thresholds: whole lines, so that a block of eight columns is one.
+/// The words of this many thresholds: whole lines, so that a block of eight columns is one line.
 #[inline]
 fn threshold_words(buckets: u64) -> u64 {
     buckets
@@ -488,7 +495,7 @@ fn threshold_words(buckets: u64) -> u64 {
         .next_multiple_of(WORDS_A_LINE)
 }
 
-/// What the columns of a pane sum to, from the low bit on.
+/// The sums of the columns of a pane, from the low bit on.
 #[inline]
 pub(super) fn sum_of_columns(words: &Words, pane: Pane) -> u64 {
     let mut sums = 0;
@@ -501,7 +508,7 @@ pub(super) fn sum_of_columns(words: &Words, pane: Pane) -> u64 {
     sums
 }
 
-/// A word of so many ones.
+/// A word whose `count` low bits are ones.
 #[inline]
 fn low_bits(count: u32) -> u64 {
     (1 << count) - 1
@@ -534,8 +541,8 @@ impl TryFrom<Shape> for Ribbon {
 mod tests {
     use super::look::Whole;
     use super::*;
-    use crate::filter::lens::{ByWords, Look as _, for_each_lens};
     use crate::filter::naive::hashes;
+    use crate::filter::simd::{Scalar, WithSimd as _, for_each_simd};
     use crate::filter::{Stage, StageError};
     use crate::math::Rate;
 
@@ -549,7 +556,7 @@ mod tests {
         strange.filter(|&hash| stage.may_contain(hash)).count()
     }
 
-    /// The last are of several shards.
+    /// The last number of keys needs several shards.
     #[test]
     #[cfg_attr(miri, ignore = "many keys, one thread")]
     fn all_keys_are_found_at_the_rate_and_in_the_bits_of_the_formula() {
@@ -559,7 +566,8 @@ mod tests {
                 hashes(1).take(keys).all(|hash| stage.may_contain(hash)),
                 "{keys}"
             );
-            // Mean 586, standard deviation 24; of two blocks no window has eight columns only: mean 391.
+            // Mean 586, standard deviation 24. With two blocks, every window has the ninth column
+            // too: mean 391.
             let found = strangers(&stage, 200_000);
             let least = if keys < 1_000 { 290 } else { 460 };
             assert!((least..=720).contains(&found), "{found} beside {keys}");
@@ -579,7 +587,7 @@ mod tests {
         assert!((6.75..6.75 * 1.015).contains(&bits), "{bits}");
     }
 
-    /// Of whole bits and between them, in one plane and in several.
+    /// Whole bits and fractions between them, in one plane and in several.
     #[test]
     #[cfg_attr(miri, ignore = "many keys, one thread")]
     fn every_width_of_a_slot_works() {
@@ -630,7 +638,7 @@ mod tests {
         assert_eq!(strangers(&stage, 1_000), 1_000);
     }
 
-    /// Between any two of the stores that make the filter full.
+    /// Checked between any two of the stores that make the filter full.
     #[test]
     fn keys_that_are_in_are_found_while_another_is_inserted() {
         let stage = ribbon_of(3_000, 0.01);
@@ -644,19 +652,19 @@ mod tests {
         assert!(stage.is_full());
     }
 
-    /// However many bits the slots have: few, or more than a plane.
+    /// With few bits per slot, and with more than fit a plane.
     #[test]
-    fn a_window_looks_the_same_through_every_lens() {
+    fn window_is_probed_alike_by_every_instruction_set() {
         for stage in [0.4, 0.01, 0.002, 1e-6].map(|rate| ribbon_of(900, rate)) {
             let (ribbon, words) = (&Ribbon::try_from(stage.shape()).unwrap(), stage.stored());
             let whole = || Whole(One { ribbon, words });
-            for_each_lens!(lens => {
+            for_each_simd!(simd => {
                 let mut claimed = 0;
                 for hash in hashes(1).take(900).chain(hashes(2).take(9_000)) {
-                    let expected = whole().through(ByWords, hash);
-                    assert_eq!(whole().through(lens, hash), expected, "{hash:?}");
-                    let denied = ribbon.denies(words, lens, hash);
-                    assert_eq!(denied, ribbon.denies(words, ByWords, hash), "{hash:?}");
+                    let expected = whole().with_simd(Scalar, hash);
+                    assert_eq!(whole().with_simd(simd, hash), expected, "{hash:?}");
+                    let denied = ribbon.denies(words, simd, hash);
+                    assert_eq!(denied, ribbon.denies(words, Scalar, hash), "{hash:?}");
                     assert!(!(denied && expected), "{hash:?}");
                     claimed += usize::from(expected);
                 }
@@ -665,8 +673,8 @@ mod tests {
         }
     }
 
-    /// Stored bits depend on every constant of this file. The sum is frozen: if it changes, files of
-    /// earlier releases have become unreadable.
+    /// Stored bits depend on every constant of this file. The checksum is frozen: if it changes,
+    /// files of earlier releases have become unreadable.
     #[test]
     fn bits_are_frozen() {
         let stage = ribbon_of(1_000, 0.01);

@@ -1,7 +1,7 @@
 //! A filter that grows without knowing how far (Almeida et al. 2007, §3).
 //!
-//! When the newest stage has taken the keys it was made for, a larger and stricter one opens;
-//! every older stage stays as it is.
+//! When the newest stage has taken the keys that it was sized for, a larger and stricter one opens.
+//! Every older stage stays as it is.
 //!
 //! ```text
 //! stage    0      1         2                3          ...
@@ -9,22 +9,23 @@
 //! rate     P0     P0 r      P0 r²            P0 r³           P0 = P (1 − r): adds up to P
 //! ```
 //!
-//! Other tightenings share P out otherwise ([`Tightening`]): polynomially, which costs fewer bits at
-//! the start and after some sixty stages, or among so many stages that no part of P is kept back.
+//! Other tightenings divide P differently ([`Tightening`]). The polynomial one costs fewer bits at
+//! the start and again after some sixty stages. The bounded one divides P among a fixed number of
+//! stages and keeps no part of P back.
 //!
-//! An absent key visits all stages, so growth costs time as well as space: a filter that was grown
-//! and will be kept should be rebuilt at its right size when the keys are at hand.
+//! A miss probes all stages, so growth costs time as well as space. If a grown filter is to be kept
+//! and its keys are at hand, rebuild it at its right size.
 //!
-//! A filter that is made for keys at hand can begin with a static stage ([`Stage::ribbon`]), which takes
-//! fewer bits and no key afterwards; it may come when others are in already ([`Scalable::awaiting`]).
+//! A filter that is built from keys at hand can begin with a static stage ([`Stage::ribbon`]),
+//! which takes fewer bits but no further keys. Such a first stage may be put in after other keys
+//! were inserted ([`Scalable::with_pending_first`]).
 //!
-//! *Invariants.* A key goes to the newest stage only; [`Scalable::insert`] spares it where some
-//! stage answers *maybe* for it already.
-//! Stages are only ever appended. A key that could not be stored saturates the filter, for ever.
+//! *Invariants.* A key goes to the newest stage only. [`Scalable::insert`] does not store a key for
+//! which some stage already answers *maybe*. Stages are only ever appended. A key that could not be
+//! stored saturates the filter for good.
 
-use super::glance::Glance;
 use super::layout::Layout;
-use super::lens::Lens;
+use super::simd::Simd;
 use super::{BATCH, Chain, Kind, Stage, test_many};
 use crate::hash::{Imprint, KeyHash};
 use crate::math::growth::{self, Tightening};
@@ -39,29 +40,31 @@ use std::fmt;
 pub struct ScalableOptions {
     /// The layout of its stages.
     pub kind: Kind,
-    /// The rate that all stages together keep, however many there will be.
+    /// The false-positive rate of all stages together, however many there will be.
     pub rate: Rate,
-    /// Keys that the first stage takes.
+    /// The number of keys that the first stage takes.
     pub first: Items,
-    /// Keys that the second one takes, where these are not `growth` times more: fewer, where the first
-    /// is made for all keys at hand and few are to come; 0 counts as 1.
+    /// The number of keys that the second stage takes, if it is not `growth` times more than the
+    /// first. It is smaller if the first stage is built for all keys at hand and few are to come. 0
+    /// counts as 1.
     pub second: Option<Items>,
     /// How many times more keys a stage takes than the one before it; 0 counts as 1.
     pub growth: u32,
-    /// How much stricter a stage is than the one before it; r is taken between 0.1 and 0.95.
-    /// Where it bounds the stages, the filter is saturated when another one is needed.
+    /// How much stricter a stage is than the one before it; r is clamped to 0.1..=0.95. If the
+    /// tightening bounds the number of stages, the filter is saturated when it needs another one.
     pub tightening: Tightening,
     /// The most bits that all stages together may take.
     pub budget: Option<Bits>,
 }
 
 impl Default for ScalableOptions {
-    /// Blocked, because a miss then costs one cache line a stage. One percent, because a further
-    /// halving costs every key one bit and saves one engine look-up in two hundred. From 1,000
-    /// keys, because that is less than 2 KiB. Growth 2, because 4 leaves up to three quarters of a
-    /// filter empty. r = 0.85, because over a growth of 10 to 16,000 it stays within 6 % of the
-    /// fewest bits; the paper's 0.5 takes two and a half times as many at the end of that (52 bits
-    /// a key against 21), since blocked stages pay dearly for strict rates.
+    /// Blocked, because a miss then costs one cache line per stage. One percent, because halving it
+    /// again costs one bit per key and saves one engine lookup in two hundred. The first stage
+    /// takes 1,000 keys, because that is less than 2 KiB. Growth 2, because 4 leaves up to three
+    /// quarters of a filter empty. r = 0.85, because over a growth of 10 to 16,000 it stays within
+    /// 6 % of the fewest bits. The paper's 0.5 takes two and a half times as many at the end of
+    /// that range (52 bits per key against 21), because blocked stages need many bits for strict
+    /// rates.
     fn default() -> Self {
         Self {
             kind: Kind::Blocked,
@@ -86,8 +89,8 @@ impl ScalableOptions {
         u32::try_from(index).is_ok_and(|index| self.tightening.has_stage(index))
     }
 
-    /// The keys of a stage that follows those for so many, oldest first. Where a filter was read back,
-    /// these need not grow: the next one grows from the largest.
+    /// The capacity of the stage that follows stages of these capacities, oldest first. In a filter
+    /// that was read back these need not grow; the next stage grows from the largest.
     fn following(&self, mut before: impl Iterator<Item = Items>) -> Items {
         let Some(first) = before.next() else {
             return self.first;
@@ -102,8 +105,8 @@ impl ScalableOptions {
         }
     }
 
-    /// Stage `index`, for so many keys, after stages that take `size` together; `None` when the
-    /// tightening, the rate, the budget or the memory does not allow it.
+    /// Opens stage `index` for `capacity` keys, after stages that take `size` together. `None` if
+    /// the tightening, the rate, the budget or the memory does not allow it.
     fn open(&self, index: usize, capacity: Items, size: Bits) -> Option<Open> {
         if !self.has_stage(index) {
             return None;
@@ -116,44 +119,45 @@ impl ScalableOptions {
         Some(Open {
             stage: Stage::empty(layout).ok()?,
             capacity,
-            last_look: Mutex::default(),
+            last_checksum: Mutex::default(),
         })
     }
 }
 
-/// Stages that a filter can open: enough to count to 2^64 by doubling.
+/// The most stages that a filter can open: enough to count to 2^64 by doubling.
 const MAX_STAGES: usize = 64;
 
 /// A Bloom filter that any number of threads fill, and that grows as they do.
 pub struct Scalable {
     imprint: Imprint,
     options: ScalableOptions,
-    /// What a look-up asks: the number of open stages, or [`SATURATED`].
+    /// The number of stages that a lookup probes: those that are open, or [`SATURATED`].
     asked: AtomicUsize,
-    /// Here, and not among the others: of most filters it is all that a look-up reads. Empty in a filter
-    /// that was born saturated, and as long as one waits for the keys that it is made for.
+    /// Apart from the later stages, because in most filters it is all that a lookup reads. Empty if
+    /// the filter was created saturated, or while the first stage is pending.
     first: OnceLock<Open>,
-    /// What the first stage will take that is still to come.
-    awaited: Bits,
-    /// As many as are open, after the first one; none is ever replaced. Boxed, since most filters never have one.
+    /// The size of the first stage while it is pending.
+    pending_size: Bits,
+    /// The stages after the first one, open ones at the front; none is ever replaced. Boxed,
+    /// because most filters never have one.
     later: Box<[OnceLock<Box<Open>>]>,
-    /// Open stages: at least the first, but for a filter that was born saturated.
+    /// The number of open stages: at least 1, unless the filter was created saturated.
     len: AtomicUsize,
-    /// Held while a stage is allocated, so that one thread does and the others wait.
+    /// Held while a stage is allocated, so that one thread allocates it and the others wait.
     opening: Mutex<()>,
 }
 
-/// No stage is asked: every answer is *maybe*.
+/// No stage is probed: every answer is *maybe*.
 const SATURATED: usize = 0;
 
-/// A stage, and the keys it takes before the next one opens.
+/// A stage, and the number of keys it takes before the next one opens.
 struct Open {
     stage: Stage,
     capacity: Items,
-    last_look: Mutex<Option<Held>>,
+    last_checksum: Mutex<Option<Held>>,
 }
 
-/// What a stage held when somebody looked.
+/// What a stage held when it was last checked.
 #[derive(Clone, Copy)]
 struct Held {
     items: Items,
@@ -161,22 +165,22 @@ struct Held {
 }
 
 impl Scalable {
-    /// Bytes that a filter takes beside its stages.
+    /// Bytes that a filter takes besides its stages.
     #[doc(hidden)]
     pub const SIZE_BESIDE_STAGES: usize =
         size_of::<Self>() + (MAX_STAGES - 1) * size_of::<OnceLock<Box<Open>>>();
 
     /// An empty filter with its first stage allocated.
     ///
-    /// When not even that fits into the budget or into memory, the filter is born saturated.
+    /// If even that does not fit into the budget or into memory, the filter is created saturated.
     pub fn new(imprint: Imprint, options: ScalableOptions) -> Self {
         Self::starting_with(imprint, options, Chain::new(imprint, Vec::new()))
     }
 
     /// Continues a sealed filter: its last stage takes keys until it is full.
     ///
-    /// A chain of another imprint cannot speak for this filter's keys, and one that is saturated
-    /// speaks for none: both make a saturated filter.
+    /// If the chain has another imprint, it does not cover this filter's keys; if it is saturated,
+    /// it covers none. Both make a saturated filter.
     pub fn starting_with(imprint: Imprint, options: ScalableOptions, chain: Chain) -> Self {
         let unusable = chain.imprint() != imprint || chain.is_saturated();
         let mut stages = continued(&options, chain.into_stages());
@@ -188,20 +192,26 @@ impl Scalable {
         Self::of(imprint, options, stages, (asked, len))
     }
 
-    /// A filter whose first stage comes later and takes so much, for [`ScalableOptions::first`] keys:
-    /// every answer is *maybe* until then. What is inserted goes to the second stage and those after it.
+    /// A filter whose first stage, of `pending_size` and for [`ScalableOptions::first`] keys, comes
+    /// later. Every answer is *maybe* until then. Keys that are inserted go to the second stage and
+    /// those after it.
     ///
-    /// One that the budget has no room for is born saturated.
-    pub fn awaiting(imprint: Imprint, options: ScalableOptions, awaited: Bits) -> Self {
-        let fits = options.budget.is_none_or(|budget| awaited <= budget);
+    /// If `pending_size` exceeds the budget, the filter is created saturated.
+    pub fn with_pending_first(
+        imprint: Imprint,
+        options: ScalableOptions,
+        pending_size: Bits,
+    ) -> Self {
+        let fits = options.budget.is_none_or(|budget| pending_size <= budget);
         let len = usize::from(fits);
         Self {
-            awaited,
+            pending_size,
             ..Self::of(imprint, options, Vec::new(), (len, len))
         }
     }
 
-    /// Of these stages, so many of which are `asked` and so many of which count as open.
+    /// A filter of these stages. A lookup probes the first `asked` stages; `len` stages count as
+    /// open.
     fn of(
         imprint: Imprint,
         options: ScalableOptions,
@@ -217,24 +227,25 @@ impl Scalable {
             options,
             asked: AtomicUsize::new(asked),
             first,
-            awaited: Bits::new(0),
+            pending_size: Bits::new(0),
             later: stages.chain(unopened).collect(),
             len: AtomicUsize::new(len),
             opening: Mutex::new(()),
         }
     }
 
-    /// Puts in the first stage, of all keys that were not inserted, if this filter awaits one.
+    /// Puts in the pending first stage, which must hold all keys that were not inserted. Does
+    /// nothing if no first stage is pending.
     pub fn complete(&self, first: Stage) {
         let capacity = first.items();
         self.first.get_or_init(|| Open {
             stage: first,
             capacity,
-            last_look: Mutex::default(),
+            last_checksum: Mutex::default(),
         });
     }
 
-    /// Adds a key; true when it is new, false when the filter already answered *maybe* for it.
+    /// Adds a key; true if it is new, false if the filter already answered *maybe* for it.
     pub fn insert(&self, hash: KeyHash) -> bool {
         if self.is_saturated() {
             return false;
@@ -254,7 +265,7 @@ impl Scalable {
         }
     }
 
-    /// Adds many keys, their cache misses overlapping.
+    /// Adds many keys and overlaps their cache misses.
     pub fn insert_many(&self, hashes: &[KeyHash]) {
         for batch in hashes.chunks(BATCH) {
             self.all().for_each(|open| open.stage.prefetch_each(batch));
@@ -262,9 +273,9 @@ impl Scalable {
         }
     }
 
-    /// Adds a key without asking the older stages: one cache line, whatever their number. A key
-    /// that an older stage holds is stored and counted once more, unless that is a static first one,
-    /// which holds most keys and takes none: it is asked.
+    /// Adds a key without probing the older stages: one cache line, however many stages there are.
+    /// A key that an older stage holds is stored and counted again. A static first stage is probed
+    /// all the same, because it holds most keys and takes none.
     #[inline]
     pub fn append(&self, hash: KeyHash) {
         if self.is_saturated() {
@@ -282,7 +293,7 @@ impl Scalable {
         }
     }
 
-    /// Asks the processor for the lines that [`Scalable::append`] will look at and write.
+    /// Prefetches the lines that [`Scalable::append`] will read and write.
     #[inline]
     pub fn prefetch_append(&self, hash: KeyHash) {
         if let Some(first) = self.static_first() {
@@ -310,7 +321,7 @@ impl Scalable {
 
     /// The stage that follows the first `len`, opened now unless another thread was faster.
     ///
-    /// `None`, and a saturated filter, when there is no room for it.
+    /// If there is no room for it, returns `None` and saturates the filter.
     #[cold]
     fn open_after(&self, len: usize) -> Option<&Open> {
         let _alone = unpoisoned(self.opening.lock());
@@ -324,25 +335,29 @@ impl Scalable {
                 if planted!(StageFilledUnasked) {
                     self.len.store(len + 1, Ordering::Release);
                 }
-                // Before `len`, by which others find the stage and fill it.
+                // Before `len`, by which other threads find the stage and fill it.
                 self.asked.store(len + 1, Ordering::Release);
                 self.len.store(len + 1, Ordering::Release);
             } else if !planted!(PastBudgetForgotten) {
                 self.asked.store(SATURATED, Ordering::Release);
             }
         }
-        // After a race the newest may be a later one; it may even be full, which costs a little
-        // of the rate, and nothing else.
+        // After a race the newest stage may be a later one. It may even be full, which costs a
+        // little of the rate and nothing else.
         self.newest().filter(|_| self.stages() > len)
     }
 
-    /// `None` when the tightening, the rate, the budget or the memory allows no further stage.
+    /// `None` if the tightening, the rate, the budget or the memory allows no further stage.
     fn next_stage(&self, index: usize) -> Option<Open> {
-        let awaits = self.first.get().is_none();
-        let first = awaits.then_some(self.options.first);
+        let is_first_pending = self.first.get().is_none();
+        let first = is_first_pending.then_some(self.options.first);
         let open = self.opened(index).map(|open| open.capacity);
         let capacity = self.options.following(first.into_iter().chain(open));
-        let to_come = if awaits { self.awaited } else { Bits::new(0) };
+        let to_come = if is_first_pending {
+            self.pending_size
+        } else {
+            Bits::new(0)
+        };
         self.options.open(index, capacity, self.size() + to_come)
     }
 
@@ -371,18 +386,15 @@ impl Scalable {
         }
     }
 
-    /// Whether a glance tells that the key was never inserted; false says nothing, as where several stages are
-    /// asked.
-    #[doc(hidden)]
+    /// [`Scalable::may_contain`] of a filter that is one blocked stage, compiled into its caller; `None` of
+    /// any other.
     #[inline(always)]
-    pub fn denies<G: Glance>(&self, lens: impl Lens, hash: KeyHash) -> bool {
-        match self.only_stage() {
-            Some(only) => G::denies(only, lens, hash),
-            None => false,
-        }
+    #[doc(hidden)]
+    pub fn may_contain_fast(&self, simd: impl Simd, hash: KeyHash) -> Option<bool> {
+        self.only_stage()?.may_contain_fast(simd, hash)
     }
 
-    /// The stage that is asked, where it is one.
+    /// The stage that a lookup probes, if it is only one.
     #[inline(always)]
     fn only_stage(&self) -> Option<&Stage> {
         match self.asked.load(Ordering::Acquire) {
@@ -394,22 +406,22 @@ impl Scalable {
     #[inline(never)]
     fn any_may_contain(&self, hash: KeyHash) -> bool {
         let asked = self.asked.load(Ordering::Acquire);
-        if asked == SATURATED || self.awaits() {
+        if asked == SATURATED || self.is_first_pending() {
             return true;
         }
-        // The newest stage is the largest, and answers most hits.
+        // The newest stage is the largest and answers most hits.
         let mut newest_first = self.opened(asked).rev();
         newest_first.any(|open| open.stage.may_contain(hash))
     }
 
-    /// Whether a stage that is there may have a key, also while a first one is awaited.
+    /// Whether one of the present stages may have the key, even while the first stage is pending.
     #[doc(hidden)]
     #[inline]
     pub fn may_have_in_a_stage(&self, hash: KeyHash) -> bool {
         self.all().any(|open| open.stage.may_contain(hash))
     }
 
-    /// Asks the processor for the lines that [`Scalable::may_contain`] will look at.
+    /// Prefetches the lines that [`Scalable::may_contain`] will read.
     #[inline]
     pub fn prefetch(&self, hash: KeyHash) {
         match self.stages() {
@@ -428,38 +440,39 @@ impl Scalable {
             .for_each(|open| open.stage.prefetch(hash));
     }
 
-    /// Answers many keys at once, their cache misses overlapping.
+    /// Answers many keys at once and overlaps their cache misses.
     ///
     /// # Panics
-    /// When the slices differ in length.
+    /// If the slices differ in length.
     pub fn contains_many(&self, hashes: &[KeyHash], answers: &mut [bool]) {
-        let awaits = self.awaits();
+        let is_first_pending = self.is_first_pending();
         test_many(self.all().map(|open| &open.stage), hashes, answers);
-        if awaits || self.is_saturated() {
+        if is_first_pending || self.is_saturated() {
             answers.fill(true);
         }
     }
 
-    /// [`Scalable::contains_many`] for keys that each had a [`Scalable::prefetch`], no more of them
-    /// than the first-level cache has lines for. Where keys are hashed one after another, the lines
-    /// of the first come while the next are hashed.
+    /// [`Scalable::contains_many`] for keys that were each prefetched with [`Scalable::prefetch`],
+    /// no more of them than the L1 cache has lines for. If keys are hashed one after another, the
+    /// lines of the first arrive while the next are hashed.
     ///
     /// # Panics
-    /// When the slices differ in length.
+    /// If the slices differ in length.
     pub fn contains_prefetched(&self, hashes: &[KeyHash], answers: &mut [bool]) {
         assert_eq!(hashes.len(), answers.len(), "one answer a hash");
-        answers.fill(self.is_saturated() || self.awaits());
+        answers.fill(self.is_saturated() || self.is_first_pending());
         self.all()
             .for_each(|open| open.stage.test_each(hashes, answers));
     }
 
-    /// Keys inserted, without those that looked as if they were in already.
+    /// The number of keys inserted. A key that was already answered *maybe* when it was inserted is
+    /// not counted.
     pub fn items(&self) -> Items {
         self.all().map(|open| open.stage.items()).sum()
     }
 
-    /// How many keys the fill of the stages speaks for, those included that changed no bit; a key in
-    /// two stages counts twice. Reads the whole filter.
+    /// An estimate from the fill ratio of the number of keys, including those that changed no bit.
+    /// A key in two stages counts twice. Reads the whole filter.
     pub fn estimated_items(&self) -> Items {
         self.all().map(|open| open.stage.estimated_items()).sum()
     }
@@ -469,59 +482,59 @@ impl Scalable {
         self.all().map(|open| open.stage.size()).sum()
     }
 
-    /// How many stages are open.
+    /// The number of open stages.
     #[inline]
     pub fn stages(&self) -> usize {
         self.len.load(Ordering::Acquire)
     }
 
-    /// The rate of all stages together, 1 − ∏ (1 − p); 1 once saturated.
+    /// The false-positive rate of all stages together, 1 − ∏ (1 − p); 1 once saturated.
     pub fn predicted_rate(&self) -> f64 {
-        if self.is_saturated() || self.awaits() {
+        if self.is_saturated() || self.is_first_pending() {
             return 1.0;
         }
         growth::compound(self.all().map(|open| open.stage.predicted_rate()))
     }
 
-    /// Whether keys were lost for want of room, so that every answer is *maybe*.
+    /// Whether keys were lost for lack of space, so that every answer is *maybe*.
     #[inline]
     pub fn is_saturated(&self) -> bool {
         self.asked.load(Ordering::Relaxed) == SATURATED
     }
 
-    /// Whether the first stage is static, and takes no keys.
+    /// Whether the first stage is static and takes no keys.
     #[inline]
     pub fn begins_static(&self) -> bool {
         self.static_first().is_some()
     }
 
-    /// Whether the first stage is still to come, so that every answer is *maybe*. Whoever asks the stages
-    /// asks this before: afterwards it may have come.
+    /// Whether the first stage is pending, so that every answer is *maybe*. Check this before the
+    /// stages are probed, not after: the first stage may arrive in between.
     #[inline]
-    pub fn awaits(&self) -> bool {
+    pub fn is_first_pending(&self) -> bool {
         self.first.get().is_none() && self.stages() > 0 && !planted!(AwaitedTakenForEmpty)
     }
 
-    /// Gives the filter up: every answer is *maybe* from here on.
+    /// Gives up the filter: every answer is *maybe* from now on.
     pub fn saturate(&self) {
         let _alone = unpoisoned(self.opening.lock());
         self.asked.store(SATURATED, Ordering::Release);
     }
 
-    /// Whether no stage has changed since the call before but by taking keys; reads all of them.
+    /// Whether no stage has changed since the last call except by taking keys. Reads all stages.
     ///
-    /// The first look at a stage, and the first after it took a key, only notes what it holds.
+    /// The first check of a stage, and the first after it took a key, only records what it holds.
     pub fn is_intact(&self) -> bool {
-        // Not `all`: each is looked at.
+        // Not `all`: every stage must be checked.
         self.all().filter(|open| !open.is_intact()).count() == 0
     }
 
-    /// Clears one bit that is set, as a fault of memory would.
+    /// Clears one bit that is set, as a memory fault would.
     #[cfg(any(test, feature = "laws"))]
     #[doc(hidden)]
-    pub fn lose_a_bit(&self) {
+    pub fn clear_one_bit(&self) {
         let filled = self.all().find(|open| open.stage.items().get() > 0);
-        filled.expect("some key is in").stage.lose_a_bit();
+        filled.expect("some key is in").stage.clear_one_bit();
     }
 
     /// How the filter began and grows.
@@ -529,39 +542,39 @@ impl Scalable {
         &self.options
     }
 
-    /// Which hash and seed fill the filter.
+    /// The hash and seed that fill the filter.
     pub fn imprint(&self) -> Imprint {
         self.imprint
     }
 
     /// A sealed copy, with every key inserted before the call.
     ///
-    /// Of a saturated filter, of one that awaits its first stage, or when there is no memory for a copy,
-    /// [`Chain::saturated`].
+    /// [`Chain::saturated`] if the filter is saturated, if its first stage is pending, or if there
+    /// is no memory for a copy.
     pub fn to_chain(&self) -> Chain {
         let copied = |stages: Vec<&Stage>| {
             let copies = stages.into_iter().map(Stage::try_clone);
             copies.collect::<Result<_, _>>().ok()
         };
-        match self.complete_stages().and_then(copied) {
+        match self.all_stages().and_then(copied) {
             Some(stages) => Chain::new(self.imprint, stages),
             None => Chain::saturated(self.imprint),
         }
     }
 
-    /// The stages with every key inserted before the call, to be read; none of a saturated filter, or of one
-    /// that awaits its first stage.
+    /// The stages with every key inserted before the call, for reading. `None` if the filter is
+    /// saturated or its first stage is pending.
     #[doc(hidden)]
-    pub fn complete_stages(&self) -> Option<Vec<&Stage>> {
-        // First: a stage that comes in between is not among those that are collected.
-        let awaits = self.awaits();
+    pub fn all_stages(&self) -> Option<Vec<&Stage>> {
+        // Checked first: a stage that arrives in between is not among those collected.
+        let is_first_pending = self.is_first_pending();
         let stages = self.all().map(|open| &open.stage).collect();
-        (!awaits && !self.is_saturated()).then_some(stages)
+        (!is_first_pending && !self.is_saturated()).then_some(stages)
     }
 
-    /// The filter, sealed; [`Chain::saturated`] where [`Scalable::to_chain`] is.
+    /// The filter, sealed; [`Chain::saturated`] if it is saturated or its first stage is pending.
     pub fn into_chain(self) -> Chain {
-        if self.awaits() || self.is_saturated() {
+        if self.is_first_pending() || self.is_saturated() {
             return Chain::saturated(self.imprint);
         }
         let first = self.first.into_inner();
@@ -579,7 +592,7 @@ impl Open {
 
     /// See [`Scalable::is_intact`].
     fn is_intact(&self) -> bool {
-        let mut last = unpoisoned(self.last_look.lock());
+        let mut last = unpoisoned(self.last_checksum.lock());
         let fresh = self.look();
         match (std::mem::replace(&mut *last, fresh), fresh) {
             (Some(last), Some(fresh)) if last.items == fresh.items => {
@@ -589,15 +602,16 @@ impl Open {
         }
     }
 
-    /// What the stage holds, with every bit of the keys that it counts; `None` while it takes keys.
+    /// What the stage holds, with every bit of the keys that it counts; `None` if it took keys
+    /// meanwhile.
     fn look(&self) -> Option<Held> {
         let items = self.stage.items();
         let checksum = self.stage.checksum(0);
         (self.stage.items() == items).then_some(Held { items, checksum })
     }
 
-    /// Whether an insertion that had set its bits, and not yet counted, explains a change. One that
-    /// is kept from counting for longer costs a filter, and no answer.
+    /// Whether a change is explained by an insertion that had set its bits but had not been counted
+    /// yet. If such a thread is delayed for longer, that costs a filter, never an answer.
     fn takes_a_key(&self, items: Items) -> bool {
         const LOOKS: u32 = 1_000;
         (0..LOOKS).any(|_| {
@@ -607,7 +621,7 @@ impl Open {
     }
 }
 
-/// Loaded stages, all full but the last.
+/// Loaded stages, all full except the last.
 fn continued(options: &ScalableOptions, stages: Vec<Stage>) -> Vec<Open> {
     let last = stages.len().saturating_sub(1);
     let open = |(index, stage): (usize, Stage)| {
@@ -621,7 +635,7 @@ fn continued(options: &ScalableOptions, stages: Vec<Stage>) -> Vec<Open> {
         Open {
             stage,
             capacity: full.max(room),
-            last_look: Mutex::default(),
+            last_checksum: Mutex::default(),
         }
     };
     stages.into_iter().enumerate().map(open).collect()
@@ -659,14 +673,15 @@ mod tests {
         filter
     }
 
-    /// Each update of a key would be stored once more, until another filter was made of the same keys.
+    /// Otherwise each update of a key would be stored once more, until another filter was built
+    /// from the same keys.
     #[test]
     fn keys_of_a_static_first_stage_are_not_appended_again() {
         let options = ScalableOptions {
             second: Some(Items::new(50)),
             ..small(None)
         };
-        let filter = Scalable::awaiting(imprint(1), options, Bits::new(1_000));
+        let filter = Scalable::with_pending_first(imprint(1), options, Bits::new(1_000));
         let old: Vec<_> = hashes(1).take(1_000).collect();
         filter.complete(Stage::ribbon(old.clone(), Rate::ONE_PERCENT).unwrap());
         hashes(2).take(20).for_each(|hash| filter.append(hash));
@@ -691,7 +706,7 @@ mod tests {
         assert!(filter.predicted_rate() <= 0.01);
         assert_eq!(sizes(&grown(small(None), 400)), [100, 200, 400]);
 
-        // One that is continued goes on from its own stages.
+        // A continued filter grows from its own stages.
         let one = grown(options, 100).to_chain();
         let continued = Scalable::starting_with(imprint(1), options, one);
         let kept = sizes(&continued)[0];
@@ -699,7 +714,8 @@ mod tests {
         assert_eq!(sizes(&continued)[..4], [kept, 25, 50, 100]);
     }
 
-    /// Of the first of two seeds, all keys but the last come at once; those of the second while they are awaited.
+    /// Of seed 1, all keys but the last come at once as the first stage; those of seed 2 are
+    /// appended while it is pending.
     fn completed(budget: Option<Bits>) -> (Scalable, Vec<KeyHash>) {
         let options = ScalableOptions {
             first: Items::new(1_000),
@@ -707,7 +723,7 @@ mod tests {
             ..small(budget)
         };
         let first = Stage::ribbon(hashes(1).take(999).collect(), Rate::ONE_PERCENT).unwrap();
-        let filter = Scalable::awaiting(imprint(1), options, first.size());
+        let filter = Scalable::with_pending_first(imprint(1), options, first.size());
         for hash in hashes(2).take(100) {
             filter.append(hash);
             assert!(filter.may_contain(hash));
@@ -750,7 +766,7 @@ mod tests {
         assert!(keys.iter().all(|&hash| again.may_contain(hash)));
         assert!(!again.all().next().unwrap().stage.is_full());
 
-        let alone = Scalable::awaiting(imprint(1), small(None), Bits::new(0));
+        let alone = Scalable::with_pending_first(imprint(1), small(None), Bits::new(0));
         alone.complete(Stage::ribbon(keys.clone(), Rate::ONE_PERCENT).unwrap());
         let sealed = Scalable::starting_with(imprint(1), small(None), alone.to_chain());
         sealed.append(keys[0]);
@@ -766,7 +782,7 @@ mod tests {
 
     #[test]
     fn stages_tell_what_they_have_while_the_first_is_awaited() {
-        let filter = Scalable::awaiting(imprint(1), small(None), Bits::new(0));
+        let filter = Scalable::with_pending_first(imprint(1), small(None), Bits::new(0));
         assert!(
             !hashes(1)
                 .take(9)
@@ -788,13 +804,14 @@ mod tests {
         );
     }
 
-    /// Whoever did not see it when they asked the stages must not see it afterwards either.
+    /// A reader that did not see the first stage when it probed the stages must not see it
+    /// afterwards either.
     #[test]
     fn no_key_is_absent_while_a_first_stage_comes() {
         const ROUNDS: usize = if cfg!(miri) { 5 } else { 2_000 };
         let hash = KeyHash::new(1 << 40);
         for _ in 0..ROUNDS {
-            let filter = Scalable::awaiting(imprint(1), small(None), Bits::new(0));
+            let filter = Scalable::with_pending_first(imprint(1), small(None), Bits::new(0));
             filter.append(KeyHash::new(7 << 50));
             let first = Stage::ribbon(vec![hash], Rate::ONE_PERCENT).unwrap();
             std::thread::scope(|scope| {
@@ -814,7 +831,7 @@ mod tests {
         }
     }
 
-    /// What is still to come takes its part.
+    /// The pending stage counts against the budget.
     #[test]
     fn a_first_stage_is_awaited_within_the_budget() {
         let (unbounded, _) = completed(None);
@@ -824,7 +841,8 @@ mod tests {
         assert!(filter.is_saturated());
         assert!(keys.iter().all(|&hash| filter.may_contain(hash)));
 
-        let nothing = Scalable::awaiting(imprint(1), small(Some(Bits::new(9))), Bits::new(10));
+        let nothing =
+            Scalable::with_pending_first(imprint(1), small(Some(Bits::new(9))), Bits::new(10));
         assert!(nothing.is_saturated() && nothing.may_contain(keys[0]));
     }
 
@@ -900,7 +918,7 @@ mod tests {
         }
     }
 
-    /// 100 + 200 + 400 keys, each of the stages with a third of the promise.
+    /// 100 + 200 + 400 keys, each of the stages with a third of the rate.
     #[test]
     fn past_its_bound_of_stages_a_filter_answers_maybe() {
         let options = ScalableOptions {
@@ -955,7 +973,7 @@ mod tests {
             assert!(filter.is_intact() && filter.is_intact());
             filter.insert(KeyHash::new(99));
             assert!(filter.is_intact() && filter.is_intact());
-            filter.lose_a_bit();
+            filter.clear_one_bit();
             assert!(!filter.is_intact(), "{keys} keys");
             assert!(filter.is_intact(), "told once");
             filter.saturate();

@@ -1,63 +1,65 @@
-//! The geometry of one filter: all that is needed to read its words, and nothing else.
+//! The geometry of one filter: what is needed to read its words, and nothing else.
 
 use crate::math::{Bits, MAX_PROBES, Probes};
 
 /// What the words of a filter hold.
 ///
-/// The first five make a [`super::Stage`]. The others hold counters or codes, and are read by the type of their name.
+/// The first five make a [`super::Stage`]. The others hold counters or codes and are read by the
+/// type of their name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// k indexes over all M bits.
     Standard,
     /// k slices of m bits, one bit in each.
     Partitioned,
-    /// One 64-byte line a key; within it `groups` words of `probes / groups` bits.
+    /// One 64-byte line per key; within it `groups` words of `probes / groups` bits.
     Blocked,
     /// k different indexes over all M bits.
     Classic,
-    /// Slots that are worked out from all keys at once, and take none afterwards: [`super::Stage::ribbon`].
+    /// Slots that are solved from all keys at once and take no further keys:
+    /// [`super::Stage::ribbon`].
     Ribbon,
-    /// k slices of counters, all of them raised: `Counting`.
+    /// k slices of counters, all of them incremented: `Counting`.
     Counting,
     /// The same, for multiplicities: `Spectral`.
     Spectral,
-    /// k slices of counters, the least of them raised: `MinimalIncrease`.
+    /// k slices of counters, the smallest of them incremented: `MinimalIncrease`.
     MinimalIncrease,
     /// Cells that hold a code of a key: `HashCoding`.
     HashCoding,
 }
 
 impl Kind {
-    /// Whether its cells are worked out from all keys at once, so that it takes no more.
+    /// Whether its cells are solved from all keys at once, so that it takes no further keys.
     pub const fn is_static(self) -> bool {
         matches!(self, Self::Ribbon)
     }
 }
 
-/// What must be equal before two stages may be ORed, and what a file says of a stage.
+/// What must be equal before two stages may be ORed, and what a file records of a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Shape {
     /// The layout.
     pub kind: Kind,
     /// All bits of the filter, over all slices, lines or cells.
     pub bits: Bits,
-    /// Bits, counters or cells that a key touches: 1 for [`Kind::HashCoding`]. The whole
-    /// bits of each slot for [`Kind::Ribbon`].
+    /// The bits, counters or cells that a key touches: 1 for [`Kind::HashCoding`]. For
+    /// [`Kind::Ribbon`], the whole bits of each slot.
     pub probes: Probes,
-    /// Words of a line that a key touches (2 or 4) for [`Kind::Blocked`]; the bits of one counter
-    /// or cell for the kinds that are made of them; for [`Kind::Ribbon`] the further sixteenths of
-    /// a bit that slots have; 0 for the others.
+    /// For [`Kind::Blocked`], the words of a line that a key touches (2 or 4). For the kinds made
+    /// of counters or cells, the bits of one of them. For [`Kind::Ribbon`], the sixteenths of a bit
+    /// that slots have on average beyond the whole bits. 0 for the others.
     pub groups: u32,
 }
 
-/// A [`Shape`] that the filter asked for cannot have.
+/// A [`Shape`] that the requested filter cannot have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ShapeError {
-    /// It is the shape of another type of filter.
+    /// The shape of another type of filter.
     #[error("a {kind:?} filter is no {wanted}; read it as what it is")]
     Kind {
-        /// The kind named by the shape.
+        /// The kind that the shape names.
         kind: Kind,
         /// What it was to be read as.
         wanted: &'static str,
@@ -67,33 +69,33 @@ pub enum ShapeError {
     Bits {
         /// The layout.
         kind: Kind,
-        /// The bits named by the shape.
+        /// The bits that the shape names.
         bits: Bits,
         /// What they must be a multiple of.
         unit: u64,
     },
-    /// The probes are none, or more than [`crate::math::MAX_PROBES`].
+    /// The number of probes is 0 or more than [`crate::math::MAX_PROBES`].
     #[error("{kind:?} filter with {probes} probes: needs 1 to 64; rebuild it")]
     Probes {
         /// The layout.
         kind: Kind,
-        /// The probes named by the shape.
+        /// The probes that the shape names.
         probes: Probes,
     },
-    /// The groups do not go with the layout and the probes.
+    /// The groups do not match the layout and the probes.
     #[error("{kind:?} filter with {probes} probes in {groups} groups: unknown; rebuild it")]
     Groups {
         /// The layout.
         kind: Kind,
-        /// The probes named by the shape.
+        /// The probes that the shape names.
         probes: Probes,
-        /// The groups named by the shape.
+        /// The groups that the shape names.
         groups: u32,
     },
 }
 
 impl Shape {
-    /// The bits, when they are a positive multiple of `unit`.
+    /// The bits, if they are a positive multiple of `unit`.
     #[doc(hidden)]
     pub fn bits_in_units_of(&self, unit: u64) -> Result<u64, ShapeError> {
         let bits = self.bits.get();
@@ -105,7 +107,7 @@ impl Shape {
         }
     }
 
-    /// The probes of a layout without groups, when they are within bounds.
+    /// The probes of a layout without groups, if they are within bounds.
     #[doc(hidden)]
     pub fn ungrouped_probes(&self) -> Result<u32, ShapeError> {
         let Self {
@@ -124,7 +126,7 @@ impl Shape {
         self.bounded_probes()
     }
 
-    /// The probes, when they are within bounds.
+    /// The probes, if they are within bounds.
     #[doc(hidden)]
     pub fn bounded_probes(&self) -> Result<u32, ShapeError> {
         let Self { kind, probes, .. } = *self;

@@ -1,8 +1,9 @@
-//! A filter of fixed size: a checked geometry, its words, and how many keys they took.
+//! A filter of fixed size: a validated geometry, its words, and the number of keys inserted.
 
 use super::blocked::Blocked;
 use super::layout::Layout;
 use super::ribbon::{self, Ribbon, Slots};
+use super::simd::Simd;
 use super::{BATCH, Kind, Shape, ShapeError};
 use crate::bits::{Count, Words};
 use crate::hash::KeyHash;
@@ -11,14 +12,14 @@ use crate::math::{Bits, Items, Rate, fill};
 use std::collections::TryReserveError;
 use std::fmt;
 
-/// A Bloom filter of fixed size, filled by any number of threads.
+/// A Bloom filter of fixed size that any number of threads fill.
 pub struct Stage {
     layout: Layout,
     words: Words,
     items: Count,
 }
 
-/// Why there is no stage.
+/// Why a stage could not be built.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StageError {
@@ -32,23 +33,23 @@ pub enum StageError {
         /// The rate asked for.
         rate: Rate,
     },
-    /// The geometry is none.
+    /// The geometry is invalid.
     #[error(transparent)]
     Shape(#[from] ShapeError),
     /// Shape and words do not belong together.
     #[error("a filter of {bits} bits has {expected} words, not {got}; rebuild it")]
     WordCount {
-        /// The bits named by the shape.
+        /// The bits that the shape names.
         bits: Bits,
-        /// The words that hold them.
+        /// The number of words that hold them.
         expected: u64,
-        /// The words offered.
+        /// The number of words given.
         got: usize,
     },
-    /// A part of the keys has many more than the first had.
+    /// A part has many more keys than the first part had.
     #[error("{items} keys came, more than the first part told of; make the filter anew")]
     Crowded {
-        /// The keys that came until then.
+        /// The number of keys added so far.
         items: Items,
     },
     /// The allocator refused.
@@ -56,7 +57,7 @@ pub enum StageError {
     Memory {
         /// The bits asked for.
         bits: Bits,
-        /// What the allocator said.
+        /// The allocator's error.
         source: TryReserveError,
     },
 }
@@ -65,18 +66,19 @@ impl Stage {
     /// An empty stage that keeps up to `items` keys at or below `rate`.
     ///
     /// # Errors
-    /// When no geometry of this kind does, or memory does not suffice.
+    /// If no geometry of this kind reaches the rate, or if there is not enough memory.
     pub fn with_rate(kind: Kind, items: Items, rate: Rate) -> Result<Self, StageError> {
         Self::empty(Layout::for_rate(kind, items, rate)?)
     }
 
-    /// A stage of just these keys, at `rate` or below: a bumped ribbon filter, the smallest there is that is
-    /// fast to look up. It takes no more: one that is inserted makes it answer *maybe* to all.
+    /// A stage of exactly these keys at or below `rate`: a bumped ribbon filter, the smallest
+    /// layout that is fast to probe. It takes no further keys: inserting one makes it answer
+    /// *maybe* to everything.
     ///
-    /// Needs 32 bytes a key beside the hashes, for up to four million keys at a time.
+    /// Needs 32 bytes per key besides the hashes, for up to four million keys at a time.
     ///
     /// # Errors
-    /// When the rate is below 2^-32, or memory does not suffice.
+    /// If the rate is below 2^-32, or if there is not enough memory.
     pub fn ribbon(mut hashes: Vec<KeyHash>, rate: Rate) -> Result<Self, StageError> {
         hashes.sort_unstable();
         hashes.dedup();
@@ -92,8 +94,8 @@ impl Stage {
         Ok(Self::of_words(Layout::Ribbon(geometry), items, words))
     }
 
-    /// What [`Stage::ribbon`] takes for so many keys, hardly ever a little more; `None` where there is no
-    /// such stage.
+    /// The size of [`Stage::ribbon`] for `items` keys; the stage is hardly ever a little larger.
+    /// `None` if no such stage exists.
     pub fn ribbon_size(items: Items, rate: Rate) -> Option<Bits> {
         let slots = Slots::new(slot_parts(rate)?)?;
         Some(Ribbon::for_keys(items, slots)?.shape().bits)
@@ -102,7 +104,7 @@ impl Stage {
     /// An empty stage of this shape.
     ///
     /// # Errors
-    /// When there is no such shape, or memory does not suffice.
+    /// If the shape is invalid, or if there is not enough memory.
     pub fn new(shape: Shape) -> Result<Self, StageError> {
         Self::empty(shape.try_into()?)
     }
@@ -111,10 +113,10 @@ impl Stage {
         Self::with_words(layout, Items::new(0), [])
     }
 
-    /// A stage read back: its shape, its count and its words, whatever they are.
+    /// A stage read back from its shape, its count and its words. Any words are accepted.
     ///
     /// # Errors
-    /// When the shape is none or does not have so many words, or memory does not suffice.
+    /// If the shape is invalid or has another number of words, or if there is not enough memory.
     pub fn from_words(
         shape: Shape,
         items: Items,
@@ -134,12 +136,12 @@ impl Stage {
         check(words.len())?;
         let mut taken = 0;
         let stage = Self::with_words(layout, items, words.inspect(|_| taken += 1))?;
-        // Zeros in the place of words that did not come would deny keys.
+        // Zeros in place of missing words would deny keys.
         check(taken)?;
         Ok(stage)
     }
 
-    /// A stage with these words, zero where they run out.
+    /// A stage with these words; zeros follow if there are too few.
     pub(super) fn with_words(
         layout: Layout,
         items: Items,
@@ -153,7 +155,7 @@ impl Stage {
         Ok(Self::of_words(layout, items, words))
     }
 
-    /// A stage of the words that its layout has.
+    /// A stage of these words, which must be as many as its layout has.
     pub(super) fn of_words(layout: Layout, items: Items, words: Words) -> Self {
         Self {
             layout,
@@ -174,19 +176,19 @@ impl Stage {
     /// An independent copy, with every key inserted before the call.
     ///
     /// # Errors
-    /// When memory does not suffice.
+    /// If there is not enough memory.
     pub fn try_clone(&self) -> Result<Self, StageError> {
         Self::with_words(self.layout, self.items(), self.words())
     }
 
-    /// Forgets every key.
+    /// Removes all keys.
     #[doc(hidden)]
     pub fn clear(&mut self) {
         self.words.clear();
         self.items = Count::default();
     }
 
-    /// Adds a key; true when a bit changed.
+    /// Adds a key; true if a bit changed.
     #[inline]
     pub fn insert(&self, hash: KeyHash) -> bool {
         let changed = self.layout.insert(&self.words, hash);
@@ -196,8 +198,8 @@ impl Stage {
         changed
     }
 
-    /// Adds many keys to a stage that nobody else uses yet: their cache misses overlap, and no write
-    /// is a locked one.
+    /// Adds many keys to a stage that no other thread uses yet. Their cache misses overlap, and no
+    /// write needs a locked instruction.
     pub fn insert_many(&mut self, hashes: &[KeyHash]) {
         for batch in hashes.chunks(BATCH) {
             self.prefetch_each(batch);
@@ -212,29 +214,32 @@ impl Stage {
         self.layout.may_contain(&self.words, hash)
     }
 
-    /// The geometry and the words, for a glance.
+    /// [`Stage::may_contain`] of a blocked stage, compiled into its caller; `None` of any other.
     #[inline(always)]
-    pub(super) fn parts(&self) -> (&Layout, &Words) {
-        (&self.layout, &self.words)
+    pub(super) fn may_contain_fast(&self, simd: impl Simd, hash: KeyHash) -> Option<bool> {
+        match &self.layout {
+            Layout::Blocked(blocked) => Some(blocked.may_contain_with(&self.words, simd, hash)),
+            _ => None,
+        }
     }
 
-    /// Asks the processor for the lines that [`Stage::may_contain`] will look at.
+    /// Prefetches the lines that [`Stage::may_contain`] will read.
     #[inline]
     pub fn prefetch(&self, hash: KeyHash) {
         self.layout.prefetch(&self.words, hash);
     }
 
-    /// [`Stage::prefetch`] for each of them.
+    /// [`Stage::prefetch`] for each key.
     pub(super) fn prefetch_each(&self, hashes: &[KeyHash]) {
         self.layout.prefetch_each(&self.words, hashes);
     }
 
-    /// Turns the answers of those that may be in the stage true, and leaves the others.
+    /// Sets the answers of keys that may be in the stage to true and leaves the others.
     pub(super) fn test_each(&self, hashes: &[KeyHash], answers: &mut [bool]) {
         self.layout.test_each(&self.words, hashes, answers);
     }
 
-    /// Whether the stage was made of all its keys at once, and takes no others.
+    /// Whether the stage was built from all its keys at once and takes no others.
     #[doc(hidden)]
     #[inline]
     pub fn is_static(&self) -> bool {
@@ -246,12 +251,13 @@ impl Stage {
         self.layout.shape()
     }
 
-    /// The words, as many as hold [`Shape::bits`], each as it is when its turn comes.
+    /// The words, as many as hold [`Shape::bits`], each read when the iterator reaches it.
     pub fn words(&self) -> impl ExactSizeIterator<Item = u64> {
         self.words.iter()
     }
 
-    /// Keys inserted, without those that changed no bit; after a merge, an upper bound.
+    /// The number of keys inserted, without those that changed no bit; after a merge, an upper
+    /// bound.
     #[inline]
     pub fn items(&self) -> Items {
         Items::new(self.items.get())
@@ -262,13 +268,13 @@ impl Stage {
         self.shape().bits
     }
 
-    /// The share of set bits; reads the whole stage.
+    /// The share of set bits. Reads the whole stage.
     pub fn fill(&self) -> f64 {
         self.words.ones() as f64 / self.size().get() as f64
     }
 
-    /// How many distinct keys the fill speaks for; reads the whole stage. Of a static one, the keys
-    /// that it was made of.
+    /// An estimate of the number of distinct keys from the fill ratio. Reads the whole stage. For a
+    /// static stage, the number of keys it was built from.
     pub fn estimated_items(&self) -> Items {
         match self.layout.clear_chance() {
             Some(clear_chance) => fill::items(clear_chance, self.fill()),
@@ -276,11 +282,11 @@ impl Stage {
         }
     }
 
-    /// The chance that a key never inserted is answered *maybe*, computed from [`Stage::items`];
-    /// 1 for a stage without a clear bit.
+    /// The probability that a key that was never inserted is answered *maybe*, computed from
+    /// [`Stage::items`]; 1 for a stage without a clear bit.
     ///
-    /// At rates above some percent this is a little low, since keys that changed no bit were not
-    /// counted; [`Stage::observed_rate`] is right at any rate.
+    /// At rates above a few percent it is slightly too low, because keys that changed no bit were
+    /// not counted. [`Stage::observed_rate`] is right at any rate.
     pub fn predicted_rate(&self) -> f64 {
         if self.is_full() {
             1.0
@@ -289,32 +295,33 @@ impl Stage {
         }
     }
 
-    /// The same chance, from the bits as they stand; reads the whole stage.
+    /// The same probability, from the bits as they are now. Reads the whole stage.
     pub fn observed_rate(&self) -> f64 {
         self.layout.observed_rate(&self.words)
     }
 
-    /// The most keys that keep the stage at or below `rate`; those that are in, where it takes no more.
+    /// The most keys that keep the stage at or below `rate`. If it takes no more keys, the number
+    /// it has.
     pub fn capacity(&self, rate: Rate) -> Items {
         self.layout.capacity(rate).unwrap_or_else(|| self.items())
     }
 
-    /// Whether every answer is *maybe*: no bit is clear, as a rule. Cheap where one is.
+    /// Whether every answer is *maybe*, which as a rule means that no bit is clear. Cheap if one
+    /// is.
     pub fn is_full(&self) -> bool {
         self.layout.is_full(&self.words)
     }
 
-    /// The CRC-32 of what one of `before` was computed from, and then of all words; reads the
-    /// whole stage.
+    /// Extends `before`, the CRC-32 of other data, by all words. Reads the whole stage.
     pub(super) fn checksum(&self, before: u32) -> u32 {
         self.words.checksum(before)
     }
 
-    /// Clears one bit that is set, as a fault of memory would.
+    /// Clears one bit that is set, as a memory fault would.
     #[cfg(any(test, feature = "laws"))]
     #[doc(hidden)]
-    pub fn lose_a_bit(&self) {
-        self.words.lose_a_bit();
+    pub fn clear_one_bit(&self) {
+        self.words.clear_one_bit();
     }
 
     #[cfg(test)]
@@ -326,7 +333,7 @@ impl Stage {
         self.layout
     }
 
-    /// Takes over all bits of a stage of the same shape, and its count.
+    /// Takes over all bits of a stage of the same shape, and adds its count.
     pub(super) fn absorb(&self, other: &Self) {
         self.words.or_with(&other.words);
         self.items.add(other.items.get());

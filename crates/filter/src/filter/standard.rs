@@ -4,8 +4,8 @@
 //! bit of probe i = ⌊ (hash × odd_i mod 2^64) × M / 2^64 ⌋
 //! ```
 //!
-//! The fewest bits of the four, but for the classic layout's in small filters, and k cache misses
-//! for a hit.
+//! The fewest bits of the layouts that take keys one by one, except for the classic layout in small
+//! filters; k cache misses for a hit.
 
 use super::{Kind, Shape, ShapeError, probe};
 use crate::bits::Words;
@@ -70,7 +70,7 @@ impl Standard {
         standard::clear_chance(Bits::new(self.bits), Probes::new(self.probes))
     }
 
-    /// Every probe meets the fill.
+    /// Every probe matches with the fill ratio as its probability.
     pub(super) fn observed_rate(self, words: &Words) -> f64 {
         fill::matching(
             words.ones() as f64 / self.bits as f64,

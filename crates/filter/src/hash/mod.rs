@@ -1,13 +1,13 @@
-//! One stable 64-bit hash a key, taken once, at the edge; no filter sees key bytes.
+//! One stable 64-bit hash per key, computed once at the edge. No filter sees key bytes.
 //!
 //! A filter outlives the process that wrote it, so the hash must give the same value on every
 //! machine and in every release: XXH3-64 is frozen by its specification, SipHash-1-3 by its paper.
-//! Both are keyed with a secret [`Seed`] of the database. [`KeyHasher::imprint`] says which hash
-//! and which seed made a filter, without giving the seed away: filters of different imprints are
+//! Both are keyed with a secret [`Seed`] of the database. [`KeyHasher::imprint`] identifies the
+//! hash and the seed of a filter without revealing the seed. Filters of different imprints are
 //! never compared, merged or consulted for one another.
 //!
-//! XXH3 is not meant to withstand an attacker who can guess the seed by watching answers; choose
-//! [`HashId::SipHash13`] when keys come from someone hostile.
+//! XXH3 does not withstand an attacker who can guess the seed by watching answers. Choose
+//! [`HashId::SipHash13`] if an attacker may choose the keys.
 
 use siphasher::sip::SipHasher13;
 use std::hash::Hasher as _;
@@ -32,32 +32,32 @@ impl KeyHash {
         self.0
     }
 
-    /// Another hash of the same key, made from this one. Filters of one shape agree in their false
-    /// positives when they hold the same keys under the same hash; a second filter that should
+    /// Another hash of the same key, derived from this one. Filters of one shape have the same
+    /// false positives if they hold the same keys under the same hash. A second filter that is to
     /// correct the first must not.
     #[inline]
     #[must_use]
-    pub const fn remixed(self) -> Self {
-        Self((self.0 ^ (self.0 >> 32)).wrapping_mul(REMIX))
+    pub const fn for_summary(self) -> Self {
+        Self((self.0 ^ (self.0 >> 32)).wrapping_mul(SUMMARY_MIX))
     }
 }
 
-/// An odd constant of SplitMix64's; frozen, since stored bits depend on it.
-const REMIX: u64 = 0xbf58_476d_1ce4_e5b9;
+/// An odd constant of SplitMix64. Frozen, because stored bits depend on it.
+const SUMMARY_MIX: u64 = 0xbf58_476d_1ce4_e5b9;
 
-/// Which hash function; the number is what files hold.
+/// The hash function. The number is the one stored in files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum HashId {
     /// XXH3-64 with a seed: the fastest with a frozen specification.
     #[default]
     Xxh3 = 1,
-    /// SipHash-1-3 with a 128-bit key, for keys chosen by someone hostile.
+    /// SipHash-1-3 with a 128-bit key, for keys that an attacker may choose.
     SipHash13 = 2,
 }
 
 impl HashId {
-    /// The hash with this number, if there is one.
+    /// The hash with this number, if it exists.
     pub const fn from_u8(id: u8) -> Option<Self> {
         match id {
             1 => Some(Self::Xxh3),
@@ -75,14 +75,14 @@ impl Seed {
     /// A new secret from the operating system.
     ///
     /// # Errors
-    /// When the system has no randomness to give.
+    /// If the system cannot provide randomness.
     pub fn random() -> std::io::Result<Self> {
         let mut bytes = [0; 16];
         getrandom::fill(&mut bytes)?;
         Ok(Self(bytes))
     }
 
-    /// A seed from given bytes: for tests and for reading back a stored one.
+    /// A seed from given bytes: for tests, and for a stored seed.
     pub const fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(bytes)
     }
@@ -99,23 +99,24 @@ impl std::fmt::Debug for Seed {
     }
 }
 
-/// What two filters must share before one may speak for the other's keys.
+/// What two filters must share before one may cover the other's keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Imprint {
     /// The hash function.
     pub hash: HashId,
     /// A value derived from the seed; equal for equal seeds.
     pub seed_id: u64,
-    /// Made of the hashes of fixed keys, short and long, under this seed: notices a hash that drifted.
+    /// Computed from the hashes of fixed keys, short and long, under this seed. Detects a hash
+    /// function that has changed.
     pub known_answer: u64,
 }
 
 impl Imprint {
-    /// The imprint of a filter of [`KeyHash::remixed`] hashes.
+    /// The imprint of a filter of [`KeyHash::for_summary`] hashes.
     #[must_use]
-    pub const fn remixed(self) -> Self {
+    pub const fn for_summary(self) -> Self {
         Self {
-            known_answer: KeyHash(self.known_answer).remixed().0,
+            known_answer: KeyHash(self.known_answer).for_summary().0,
             ..self
         }
     }
@@ -126,7 +127,7 @@ impl Imprint {
 pub struct KeyHasher {
     id: HashId,
     seed: Seed,
-    /// The part of the secret that XXH3 takes.
+    /// The part of the seed that XXH3 takes.
     low: u64,
 }
 
@@ -138,13 +139,13 @@ impl std::fmt::Debug for KeyHasher {
     }
 }
 
-/// Bytes up to which XXH3 has neither loop nor table.
+/// The key length up to which XXH3 needs neither loop nor table.
 const SHORT: usize = 128;
 
-/// The fixed keys are the beginnings of these bytes.
+/// The fixed keys are prefixes of these bytes.
 const KNOWN_BYTES: [u8; 2_500] = known_bytes();
-/// So long are they: XXH3 has another way for the keys up to each of these lengths, and the longest takes more than
-/// one block of 1,024 bytes.
+/// The lengths of the fixed keys. XXH3 has another code path for the keys up to each of these
+/// lengths, and the longest takes more than one block of 1,024 bytes.
 const KNOWN_LENGTHS: [usize; 8] = [0, 3, 8, 16, 128, 240, 1_000, KNOWN_BYTES.len()];
 const SEED_KEY: &[u8] = b"lsm-sieve seed identity";
 
@@ -159,13 +160,15 @@ const fn known_bytes<const N: usize>() -> [u8; N] {
     bytes
 }
 
-/// The hashes of all fixed keys in one value. Each step is a bijection of each of its two sides, so that it changes
-/// with any one of them.
+/// The hashes of all fixed keys in one value. Each step is a bijection in each of its two inputs,
+/// so the value changes if any single hash changes.
 fn known_answer(hash: impl Fn(&[u8]) -> KeyHash) -> u64 {
     let are_asked = |length: &&usize| **length <= SHORT || !planted!(LongKeysUnanswered);
     let lengths = KNOWN_LENGTHS.iter().filter(are_asked);
     lengths.fold(0, |answer, &length| {
-        KeyHash(answer ^ hash(&KNOWN_BYTES[..length]).0).remixed().0
+        KeyHash(answer ^ hash(&KNOWN_BYTES[..length]).0)
+            .for_summary()
+            .0
     })
 }
 
@@ -190,7 +193,7 @@ impl KeyHasher {
         }
     }
 
-    /// [`KeyHasher::hash`] where it takes no call: XXH3 of a short key.
+    /// [`KeyHasher::hash`], if it needs no call: XXH3 of a short key.
     #[doc(hidden)]
     #[inline]
     pub fn at_once(&self, key: &[u8]) -> Option<KeyHash> {
@@ -217,17 +220,17 @@ impl KeyHasher {
         sip.finish()
     }
 
-    /// Which function this hasher uses.
+    /// The hash function of this hasher.
     pub const fn id(&self) -> HashId {
         self.id
     }
 
-    /// The seed in use.
+    /// The seed of this hasher.
     pub const fn seed(&self) -> &Seed {
         &self.seed
     }
 
-    /// What a filter made with this hasher carries in its header.
+    /// The imprint that a filter built with this hasher carries in its header.
     pub fn imprint(&self) -> Imprint {
         Imprint {
             hash: self.id,

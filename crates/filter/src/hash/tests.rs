@@ -1,17 +1,19 @@
-//! The hashes are frozen: a change of any value here would make every stored filter answer for other keys.
+//! The hashes are frozen: if any value here changed, every stored filter would answer for other
+//! keys.
 
 use super::*;
 
 const SEED: Seed = Seed::from_bytes([7; 16]);
 
-/// No half of it is like the other.
+/// A seed whose halves differ.
 const DISTINCT: Seed = Seed::from_bytes([
     0x10, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18, 0x19, 0x1a, 0x1b, 0x1c, 0x1d, 0x1e, 0x1f,
 ]);
 
-/// Under [`DISTINCT`], the hashes of the first so many of [`KNOWN_BYTES`]: XXH3 and SipHash-1-3, and then both remixed.
-/// They were computed by other code than this: XXH3 by the reference library in C (0.8.4, through Python's
-/// `xxhash` 4.1.0), SipHash by the library in C that Python's `siphash24` 1.9 brings, remixing in Python.
+/// Under [`DISTINCT`], the hashes of the prefixes of [`KNOWN_BYTES`] with these lengths: XXH3 and
+/// SipHash-1-3, and then both remixed. They were computed by other code than this: XXH3 by the
+/// reference library in C (0.8.4, through Python's `xxhash` 4.1.0), SipHash by the C library in
+/// Python's `siphash24` 1.9, the remixing in Python.
 const GOLDEN: [(usize, [u64; 2], [u64; 2]); 12] = [
     (
         0,
@@ -81,17 +83,17 @@ fn hashers() -> [KeyHasher; 2] {
 
 #[test]
 fn hashes_of_keys_of_any_length_are_frozen() {
-    for (length, plain, remixed) in GOLDEN {
+    for (length, plain, for_summary) in GOLDEN {
         let hashes = hashers().map(|hasher| hasher.hash(&KNOWN_BYTES[..length]));
         assert_eq!(hashes.map(KeyHash::get), plain, "{length} bytes");
-        let again = hashes.map(|hash| hash.remixed().get());
-        assert_eq!(again, remixed, "{length} bytes, remixed");
+        let again = hashes.map(|hash| hash.for_summary().get());
+        assert_eq!(again, for_summary, "{length} bytes, remixed");
     }
     let unseeded = KeyHasher::new(HashId::Xxh3, Seed::from_bytes([0; 16]));
     assert_eq!(unseeded.hash(b"").get(), 0x2d06_8005_38d3_94c2);
 }
 
-/// The same code made these, of all fixed keys.
+/// Computed by the same code as [`GOLDEN`], from all fixed keys.
 #[test]
 fn stored_imprints_are_frozen() {
     let seed_id = 0x698b_4a94_63f9_a34b;
@@ -106,7 +108,7 @@ fn stored_imprints_are_frozen() {
     }
 }
 
-/// Drifts only at keys from `first` to `last` bytes.
+/// A hash that changes only for keys of `first` to `last` bytes.
 #[test]
 fn imprint_notices_a_hash_that_drifted_at_some_lengths_only() {
     let ranges = [
@@ -143,20 +145,21 @@ fn an_imprint_tells_function_and_seed_apart() {
 
 #[test]
 fn remixing_loses_no_hash_and_is_frozen() {
-    let golden = KeyHash::new(0x0123_4567_89ab_cdef).remixed();
+    let golden = KeyHash::new(0x0123_4567_89ab_cdef).for_summary();
     assert_eq!(golden.get(), 0xe977_2764_45ec_5248);
     let hashes: std::collections::HashSet<_> = (0..10_000_u64)
-        .map(|i| KeyHash::new(i << 30).remixed())
+        .map(|i| KeyHash::new(i << 30).for_summary())
         .collect();
     assert_eq!(hashes.len(), 10_000, "it is a bijection");
     let imprint = KeyHasher::new(HashId::Xxh3, SEED).imprint();
-    assert_ne!(imprint.remixed(), imprint);
+    assert_ne!(imprint.for_summary(), imprint);
 }
 
 #[test]
 fn a_seed_does_not_print_itself() {
     assert_eq!(format!("{SEED:?}"), "Seed(secret)");
-    // The half of it that XXH3 takes once did: every struct with a hasher printed it.
+    // A regression: the half of the seed that XXH3 takes was once printed with every struct that
+    // holds a hasher.
     let hasher = format!("{:?}", KeyHasher::new(HashId::Xxh3, SEED));
     assert_eq!(hasher, "KeyHasher { id: Xxh3, seed: Seed(secret), .. }");
 }

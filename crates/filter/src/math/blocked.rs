@@ -1,8 +1,9 @@
-//! The blocked filter: one 512-bit line a key, and in it one 64-bit word for each of 2 or 4 groups.
+//! The blocked filter: one 512-bit line per key, and in it one 64-bit word for each of 2 or 4
+//! groups.
 //!
-//! A block filter misses with one cache line, and pays with bits: lines that happen to hold more
-//! keys than others answer *maybe* more often (Putze et al. 2009, §3). The rate is a mixture, and
-//! for this layout it can be had exactly:
+//! A miss reads one cache line, at the price of bits: lines that happen to hold more keys than
+//! others answer *maybe* more often (Putze et al. 2009, §3). The rate is a mixture, and for this
+//! layout it can be computed exactly:
 //!
 //! ```text
 //! keys in a line            c ~ Binomial(n, 1/lines)
@@ -12,22 +13,22 @@
 //! the filter matches        Σ_c P(c) f(c)
 //! ```
 //!
-//! The groups of a line choose their words independently, hence the power. f depends on nothing
-//! but the [`Pattern`], so it is tabulated once and a rate costs a few hundred multiplications.
+//! The groups of a line choose their words independently, hence the power. f depends only on the
+//! [`Pattern`], so it is tabulated once, and a rate costs a few hundred multiplications.
 
 use super::{Bits, Items, Probes, Rate, smallest_fitting, standard, whole};
 use std::sync::OnceLock;
 
-/// Bits of a line.
+/// The bits of a line.
 pub const LINE_BITS: u64 = 512;
 
 const WORD_BITS: u64 = 64;
 const WORDS: u32 = 8;
 
-/// How a key marks its line: `groups` words, `each` probes in every one of them.
+/// How a key marks its line: `groups` words with `each` probes in every word.
 ///
-/// Closed, because one 64-bit hash must pay for all choices: groups × (log2(8/groups) + 6 each)
-/// bits are at most 64.
+/// A closed set, because one 64-bit hash must supply all choices: groups × (log2(8/groups) + 6
+/// each) is at most 64 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "the name says groups by probes in each")]
 pub enum Pattern {
@@ -41,7 +42,7 @@ pub enum Pattern {
 }
 
 impl Pattern {
-    /// All of them, those with two groups first.
+    /// All patterns, those with two groups first.
     pub const ALL: [Pattern; 7] = [
         Pattern::TwoByOne,
         Pattern::TwoByTwo,
@@ -52,7 +53,7 @@ impl Pattern {
         Pattern::FourByTwo,
     ];
 
-    /// Words of a line that a key touches.
+    /// The number of words of a line that a key touches.
     pub const fn groups(self) -> u32 {
         match self {
             Self::FourByOne | Self::FourByTwo => 4,
@@ -60,7 +61,7 @@ impl Pattern {
         }
     }
 
-    /// Probes in each of these words.
+    /// The number of probes in each of these words.
     pub const fn each(self) -> u32 {
         match self {
             Self::TwoByOne | Self::FourByOne => 1,
@@ -71,12 +72,12 @@ impl Pattern {
         }
     }
 
-    /// Probes in all.
+    /// The total number of probes.
     pub const fn probes(self) -> Probes {
         Probes::new(self.groups() * self.each())
     }
 
-    /// The pattern with so many groups and probes in all, if there is one.
+    /// The pattern with this many groups and probes in all, if it exists.
     pub fn find(groups: u32, probes: Probes) -> Option<Self> {
         let matches = |pattern: &Self| pattern.groups() == groups && pattern.probes() == probes;
         Self::ALL.into_iter().find(matches)
@@ -95,8 +96,8 @@ impl Pattern {
     }
 }
 
-/// Lines beyond this are taken to match always; a sized filter never comes near. To tabulate so many
-/// takes an interpreter minutes.
+/// A line with more keys than this is assumed to match always; a filter sized for its keys never
+/// comes near. Smaller under Miri, which would take minutes to tabulate 512.
 const MAX_KEYS_A_LINE: usize = if cfg!(miri) { 100 } else { 512 };
 
 fn tabulate(pattern: Pattern) -> Vec<f64> {
@@ -122,7 +123,8 @@ fn tabulate(pattern: Pattern) -> Vec<f64> {
     rates
 }
 
-/// The exact rate of `items` keys in `lines` lines: the mixture at the top of this file.
+/// The exact false-positive rate of `items` keys in `lines` lines: the mixture described at the top
+/// of this file.
 pub fn rate(pattern: Pattern, lines: u64, items: Items) -> f64 {
     let table = pattern.line_rates();
     if lines <= 1 {
@@ -145,14 +147,14 @@ pub fn rate(pattern: Pattern, lines: u64, items: Items) -> f64 {
     (rate + left.max(0.0)).min(1.0)
 }
 
-/// A term this small, past the mean, changes no rate that a filter can have.
+/// A term this small, past the mean, does not change any rate that a filter can have.
 const NEGLIGIBLE: f64 = 1e-18;
 
-/// Four groups must save more than this share of the bits: they cost an insert two more atomics, and
-/// a look-up a nanosecond where the processor has no vectors to look at all of them at once.
+/// Four groups must save more than this share of the bits, because they cost an insert two more
+/// atomics, and a lookup one nanosecond if the processor has no SIMD to probe all groups at once.
 const WORTH_FOUR_GROUPS: f64 = 0.03;
 
-/// The bits of a filter of that [`size`]; more than there can be where there is none.
+/// The bits of a filter of that [`size`]; `u64::MAX` if there is no such size.
 pub fn size_in_bits(items: Items, rate: Rate) -> Bits {
     let lines = size(items, rate).map_or(u64::MAX, |(_, lines)| lines);
     Bits::new(lines.saturating_mul(LINE_BITS))
@@ -160,7 +162,7 @@ pub fn size_in_bits(items: Items, rate: Rate) -> Bits {
 
 /// The fewest lines, and the pattern with them, that keep `items` keys below `rate`.
 ///
-/// `None` where 256 bits per key are not enough, which is so below about 1e-11.
+/// `None` if 256 bits per key are not enough, which is the case below about 1e-11.
 pub fn size(items: Items, rate: Rate) -> Option<(Pattern, u64)> {
     let best = |groups| {
         let patterns = Pattern::ALL.into_iter().filter(|p| p.groups() == groups);
@@ -176,21 +178,22 @@ pub fn size(items: Items, rate: Rate) -> Option<(Pattern, u64)> {
     }
 }
 
-/// The fewest lines between 2 and 256 bits per key that do, by bisection: the rate falls with them.
+/// The fewest lines between 2 and 256 bits per key that keep the rate, by bisection: the rate falls
+/// as lines are added.
 fn lines_for(pattern: Pattern, items: Items, wanted: Rate) -> Option<u64> {
     let fits = |lines| rate(pattern, lines, items) <= wanted.get();
     let least = items.get().div_ceil(LINE_BITS / 2).max(1);
     smallest_fitting(least..=items.get() / 2 + 64, fits)
 }
 
-/// The lowest rate whose filter takes no more than so many bits per key, over many keys. No filter
-/// takes less than two: for fewer, the rate is that of no filter.
+/// The lowest rate whose filter takes at most `bits_a_key`, for many keys. No filter takes less
+/// than two bits; below that, the rate is that of no filter.
 ///
 /// # Panics
-/// When `bits_a_key` is not between 1 and 256.
+/// If `bits_a_key` is not between 1 and 256.
 pub fn rate_of(bits_a_key: f64) -> Rate {
     let items = Items::new(1 << 20);
-    let lines = whole(items.get() as f64 * makes_a_filter(bits_a_key) / LINE_BITS as f64);
+    let lines = whole(items.get() as f64 * validate_bits_per_key(bits_a_key) / LINE_BITS as f64);
     let rates = Pattern::ALL.map(|pattern| Rate::clamped(rate(pattern, lines, items)));
     let fitting = rates.into_iter().filter(|&rate| {
         let sized = size(items, rate);
@@ -200,12 +203,12 @@ pub fn rate_of(bits_a_key: f64) -> Rate {
     Rate::clamped(lowest)
 }
 
-/// The same number of bits per key.
+/// Returns its argument, which must be a valid number of bits per key.
 ///
 /// # Panics
-/// When it is not between 1 and 256.
+/// If it is not between 1 and 256.
 #[doc(hidden)]
-pub fn makes_a_filter(bits_a_key: f64) -> f64 {
+pub fn validate_bits_per_key(bits_a_key: f64) -> f64 {
     assert!(
         (1.0..=256.0).contains(&bits_a_key),
         "{bits_a_key} bits per key make no filter; ask for 1 to 256"
@@ -213,15 +216,16 @@ pub fn makes_a_filter(bits_a_key: f64) -> f64 {
     bits_a_key
 }
 
-/// The chance that one key leaves a given bit alone: its word is another, or its probes miss.
+/// The probability that one key leaves a given bit clear: its word is another one, or its probes
+/// miss.
 pub fn clear_chance(pattern: Pattern, lines: u64) -> f64 {
     let touched = pattern.word_share() / lines.max(1) as f64;
     let missed = (1.0 - 1.0 / WORD_BITS as f64).powf(f64::from(pattern.each()));
     1.0 - touched * (1.0 - missed)
 }
 
-/// The rate of one line as it stands, from the set bits of its eight words:
-/// for each group the mean over its words of (set/64)^each, multiplied over the groups.
+/// The false-positive rate of one line as it is now, from the number of set bits in its eight
+/// words: for each group the mean over its words of (set/64)^each, multiplied over the groups.
 pub fn observed_line_rate(pattern: Pattern, ones: [u32; 8]) -> f64 {
     let span = ones.len() / pattern.groups() as usize;
     let word = |&set: &u32| (f64::from(set) / WORD_BITS as f64).powf(f64::from(pattern.each()));
@@ -242,7 +246,8 @@ mod tests {
         rate(pattern, lines, Items::new(MANY))
     }
 
-    /// Percentages computed apart from this crate, by summing the occupancy distribution itself.
+    /// Percentages computed independently of this crate, by summing the occupancy distribution
+    /// itself.
     #[test]
     fn agrees_with_reference_rates() {
         for (bits_a_key, groups, each, percent) in [
@@ -266,7 +271,7 @@ mod tests {
             2f64.powi(-16),
             1e-9,
         );
-        // In two lines, the key is in the line asked for every other time.
+        // In two lines, a query reads the key's line every other time.
         assert_close(
             rate(Pattern::TwoByOne, 2, Items::new(1)),
             2f64.powi(-17),

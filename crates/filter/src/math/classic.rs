@@ -1,8 +1,8 @@
 //! Bloom's filter as he described it: k *different* bits of m (Bloom 1970; Grandi 2018, §2).
 //!
-//! A key takes a k-subset rather than k throws, so no throw is lost on a bit that the key has set
-//! itself. That is worth a few percent of the rate in filters of some hundred bits, and nothing
-//! measurable in large ones; where the bits are far too few for so many probes, it costs:
+//! A key sets a k-subset instead of making k throws, so no throw is lost on a bit that the key
+//! itself has set. That lowers the rate by a few percent in filters of some hundred bits, and not
+//! measurably in large ones. If the bits are far too few for so many probes, it raises the rate:
 //!
 //! ```text
 //! bits set by n keys   E(X) = m (1 − (1 − k/m)^n)
@@ -24,7 +24,7 @@ pub fn rate(bits: Bits, probes: Probes, items: Items) -> f64 {
     (matching(mean, bits, probes) * (1.0 + curvature / 2.0 * variance)).clamp(0.0, 1.0)
 }
 
-/// The chance that k different bits are all among `set` ones, C(x, k) / C(m, k).
+/// The probability that k different bits are all among `set` set bits, C(x, k) / C(m, k).
 pub fn matching(set: f64, bits: Bits, probes: Probes) -> f64 {
     let m = bits.get() as f64;
     let each = (0..probes.get()).map(|i| ((set - f64::from(i)) / (m - f64::from(i))).max(0.0));
@@ -42,7 +42,7 @@ pub fn size(items: Items, rate: Rate) -> (Bits, Probes) {
     if fewer.0 <= more.0 { fewer } else { more }
 }
 
-/// The fewest bits, by bisection: the rate falls with them.
+/// The fewest bits, by bisection: the rate falls as bits are added.
 fn bits_for(items: Items, probes: Probes, wanted: Rate) -> Bits {
     let fits = |bits| rate(Bits::new(bits), probes, items) <= wanted.get();
     let mut least = u64::from(probes.get()) + 1;
@@ -62,7 +62,7 @@ fn bits_for(items: Items, probes: Probes, wanted: Rate) -> Bits {
     Bits::new(enough)
 }
 
-/// The chance that one key leaves a given bit alone, 1 − k/m.
+/// The probability that one key leaves a given bit clear, 1 − k/m.
 pub fn clear_chance(bits: Bits, probes: Probes) -> f64 {
     1.0 - f64::from(probes.get()) / bits.get().max(1) as f64
 }

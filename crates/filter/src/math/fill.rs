@@ -1,13 +1,13 @@
 //! From keys to set bits and back.
 //!
-//! Each layout has a chance c that one key leaves a given bit alone: (1 − 1/m)^k, or about
-//! e^(−k/m). After n keys the bit is still clear with probability c^n; all else follows.
+//! In each layout, one key leaves a given bit clear with probability c: (1 − 1/m)^k, or about
+//! e^(−k/m). After n keys the bit is still clear with probability c^n. Everything else follows.
 
 use super::{Items, Probes};
 
 /// The expected share of set bits after `items` keys, 1 − c^n.
 pub fn expected(clear_chance: f64, items: Items) -> f64 {
-    // 0 times the logarithm of no chance is no number.
+    // If c = 0, then 0 · ln c would be NaN.
     if items.get() == 0 {
         return 0.0;
     }
@@ -16,15 +16,15 @@ pub fn expected(clear_chance: f64, items: Items) -> f64 {
         .clamp(-1.0, 0.0)
 }
 
-/// The chance that k probes all meet set bits, fill^k.
+/// The probability that all k probes find set bits, fill^k.
 pub fn matching(fill: f64, probes: Probes) -> f64 {
     fill.powf(f64::from(probes.get()))
 }
 
-/// The keys that make this fill likely, n* = ln(1 − fill) / ln c: for large m, −(m/k) ln(1 − fill)
-/// (Swamidass & Baldi 2007).
+/// The number of keys that makes this fill ratio most likely, n* = ln(1 − fill) / ln c; for large
+/// m, −(m/k) ln(1 − fill) (Swamidass & Baldi 2007).
 ///
-/// A full filter may hold any number of keys: the answer is the largest.
+/// A full filter may hold any number of keys; the result is then the largest number.
 pub fn items(clear_chance: f64, fill: f64) -> Items {
     let estimate = (-fill).ln_1p() / clear_chance.ln();
     Items::new(estimate.round() as u64)

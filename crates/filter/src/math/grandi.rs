@@ -11,19 +11,19 @@
 //! FPP_C  = Σ_j (−1)^j C(k, j) [C(m−j, k) / C(m, k)]^n           (18)
 //! ```
 //!
-//! The printed sums alternate: their terms reach 10^37 at m = 128 while they add up to 10^-4, and
-//! the iterations (10) and (19) lose their digits likewise, only later. [`standard`] and [`classic`]
-//! therefore add positive terms alone. They follow how many of the bits asked for are *still clear*
-//! from key to key; the chance that none is left is the same inclusion and exclusion, carried out
-//! by the process instead of by signs.
+//! The printed sums alternate: their terms reach 10^37 at m = 128 while they add up to 10^-4. The
+//! iterations (10) and (19) lose their digits in the same way, only later. So [`standard`] and
+//! [`classic`] add only positive terms. They track how many of the queried bits are *still clear*
+//! from key to key. The probability that none is left is the same inclusion and exclusion, carried
+//! out by the process instead of by signs.
 //!
-//! The text of 2017, corrected:
+//! Corrections to the text of 2017:
 //! - ψ_S is printed with the exponent km; it must be kn.
-//! - §3 gives the errors of A1 and A2 under each other's name: A1 is the better one, always.
-//! - §3 orders the curves C, S, A3, A2, A1 from the top; C lies below S up to k = 7 (n = 16) and
-//!   k = 15 (n = 8), the optima included, and A1 lies above A2.
-//! - §1 calls the partitioned filter a classic one with disjoint ranges: E(X) is the same, but its
-//!   rate is the highest of the three near the optimum, the classic one's the lowest.
+//! - §3 swaps the errors of A1 and A2: A1 is always the better one.
+//! - §3 orders the curves C, S, A3, A2, A1 from the top. But C is below S up to k = 7 (n = 16) and
+//!   k = 15 (n = 8), the optima included, and A1 is above A2.
+//! - §1 calls the partitioned filter a classic one with disjoint ranges. E(X) is the same, but near
+//!   the optimum its rate is the highest of the three, and the classic one's the lowest.
 
 use super::{Bits, Items, Probes};
 
@@ -46,7 +46,7 @@ pub fn classic_moments(bits: Bits, probes: Probes, items: Items) -> Moments {
     moments(bits, f64::from(probes.get()), items.get() as f64)
 }
 
-/// Both, for `times` draws of `drawn` distinct bits out of m.
+/// E(X) and Var(X) for `times` draws of `drawn` distinct bits out of m.
 ///
 /// Var(X) = m q (1 − q) + m (m − 1) q² ((1 − d/((m − d)(m − 1)))^t − 1): equation (14), rewritten
 /// so that what is subtracted is small.
@@ -70,7 +70,7 @@ fn moments(bits: Bits, drawn: f64, times: f64) -> Moments {
 
 /// The exact rate of the standard filter, FPP_S (9), from positive terms; k³ log kn steps.
 ///
-/// A query's k probes meet d distinct bits, and these are all set with chance `all_set`. The error
+/// A query's k probes hit d distinct bits, which are all set with probability `all_set`. The error
 /// is relative, about kn·1e-16, however small the rate.
 pub fn standard(bits: Bits, probes: Probes, items: Items) -> f64 {
     let k = probes.get();
@@ -79,7 +79,7 @@ pub fn standard(bits: Bits, probes: Probes, items: Items) -> f64 {
     dot(&all_set(bits, k, throws), &asked)
 }
 
-/// P(k probes meet d distinct bits), for d from 0 to k.
+/// P(k probes hit d distinct bits), for d from 0 to k.
 fn distinct(bits: Bits, probes: Probes) -> Vec<f64> {
     let m = bits.get().max(1) as f64;
     let mut chance = vec![0.0; probes.get() as usize + 1];
@@ -97,10 +97,11 @@ fn distinct(bits: Bits, probes: Probes) -> Vec<f64> {
     chance
 }
 
-/// P(d given bits are all set after so many throws of one bit each), for d from 0 to `most`.
+/// P(d given bits are all set after `throws` throws of one bit each), for d from 0 to `most`.
 ///
-/// Follows how many of the d are still clear: a throw hits one of c clear bits with chance c/m.
-/// That is a matrix, from so many (row) to so many (column); its powers of two come by squaring.
+/// Tracks how many of the d bits are still clear: a throw hits one of c clear bits with probability
+/// c/m. That is a transition matrix from one count (row) to the next (column); its powers of two
+/// are computed by squaring.
 fn all_set(bits: Bits, most: u32, mut throws: u64) -> Vec<f64> {
     let m = bits.get().max(1) as f64;
     let chance = |from: u32, to: u32| match from.checked_sub(to) {
@@ -137,8 +138,8 @@ fn dot(row: &[f64], column: &[f64]) -> f64 {
 
 /// The exact rate of the classic filter, FPP_C (18), from positive terms; nk² steps.
 ///
-/// A query asks for k distinct bits; with c of them still clear, a key's k bits hit h of these with
-/// the hypergeometric chance C(c, h) C(m − c, k − h) / C(m, k). 1 when k exceeds m.
+/// A query probes k distinct bits. With c of them still clear, a key's k bits hit h of these with
+/// the hypergeometric probability C(c, h) C(m − c, k − h) / C(m, k). 1 if k exceeds m.
 pub fn classic(bits: Bits, probes: Probes, items: Items) -> f64 {
     let (m, k) = (bits.get(), u64::from(probes.get()));
     if k > m {
@@ -158,7 +159,8 @@ pub fn classic(bits: Bits, probes: Probes, items: Items) -> f64 {
 
 /// C(c, h) C(m − c, k − h) / C(m, k) for h from 0 to c: of k bits drawn from m, h are among c.
 ///
-/// Bit by bit: each of the c is among those drawn with chance (k − drawn so far) / (m − looked at).
+/// Computed bit by bit: each of the c is among those drawn with probability (k − drawn so far) / (m
+/// − bits considered so far).
 fn hypergeometric(m: u64, c: u64, k: u64) -> Vec<f64> {
     let mut chance = vec![0.0; c as usize + 1];
     chance[0] = 1.0;
@@ -181,8 +183,9 @@ fn hypergeometric(m: u64, c: u64, k: u64) -> Vec<f64> {
 /// The rate of k slices of m/k bits, (1 − (1 − k/m)^n)^k (§1's aside), as a real formula: m/k need
 /// not be whole.
 ///
-/// Slices of a filter are: [`super::partitioned::rate`] is theirs, the same where k divides m. Slices
-/// of ⌊m/k⌋ and ⌈m/k⌉ bits that make up m come within 2 % of it for 128 bits and up to 20 slices.
+/// The slices of an actual filter are whole: [`super::partitioned::rate`] is their rate, which is
+/// the same if k divides m. Slices of ⌊m/k⌋ and ⌈m/k⌉ bits that add up to m come within 2 % of it
+/// for 128 bits and up to 20 slices.
 pub fn partitioned(bits: Bits, probes: Probes, items: Items) -> f64 {
     let (m, k) = (bits.get() as f64, f64::from(probes.get()));
     let clear = (items.get() as f64 * (-(k / m).min(1.0)).ln_1p()).exp_m1();
@@ -190,7 +193,7 @@ pub fn partitioned(bits: Bits, probes: Probes, items: Items) -> f64 {
 }
 
 /// P(X = x) of the standard filter for x from 0 to m, f_S (6), by the occupancy of one more throw:
-/// with x bits set, the next one is new with chance (m − x)/m. kn·m steps, m + 1 numbers.
+/// with x bits set, the next one is new with probability (m − x)/m. kn·m steps, m + 1 numbers.
 pub fn standard_distribution(bits: Bits, probes: Probes, items: Items) -> Vec<f64> {
     let m = bits.get().max(1) as f64;
     let len = usize::try_from(bits.get()).map_or(usize::MAX, |len| len.saturating_add(1));
@@ -235,10 +238,10 @@ pub fn classic_direct(bits: Bits, probes: Probes, items: Items) -> f64 {
     sum
 }
 
-/// FPP_C by the paper's iteration (19):
-/// ψ(h, m) = ψ(h−1, m) − (1 − k/m)^n ψ(h−1, m−1), ψ(0, ·) = 1; the rate is ψ(k, m).
+/// FPP_C by the paper's iteration (19): ψ(h, m) = ψ(h−1, m) − (1 − k/m)^n ψ(h−1, m−1), ψ(0, ·) = 1;
+/// the rate is ψ(k, m).
 ///
-/// k² steps; like [`super::standard::rate_exact`], which is the iteration (10), it subtracts.
+/// k² steps. Like [`super::standard::rate_exact`], which is the iteration (10), it subtracts.
 pub fn classic_iterated(bits: Bits, probes: Probes, items: Items) -> f64 {
     let k = probes.get();
     let mut psi = vec![1.0; k as usize + 1];
@@ -316,8 +319,8 @@ mod tests {
         }
     }
 
-    /// Where k does not divide m, some slices are one bit larger than the others: the product of
-    /// their chances.
+    /// If k does not divide m, some slices are one bit larger than the others. The rate is the
+    /// product of their probabilities.
     #[test]
     fn uneven_slices_come_close_to_the_real_formula() {
         for (row, k, n) in rows() {
@@ -329,7 +332,7 @@ mod tests {
         }
     }
 
-    /// What subtracts loses digits: these are held to an absolute error.
+    /// Formulas that subtract lose digits, so these are compared by absolute error.
     #[test]
     fn the_papers_sums_and_iterations_agree_as_far_as_their_signs_allow() {
         for (row, k, n) in rows() {
@@ -354,7 +357,7 @@ mod tests {
         assert_close(about(mean, 2), variance, 1e-11);
     }
 
-    /// The best k of a setting, and the least rate.
+    /// The best k of a setting, and its rate, which is the lowest.
     fn best(rate: fn(Bits, Probes, Items) -> f64, keys: u64) -> (u32, f64) {
         let rated = (1..=60).map(|k| (k, rate(M, Probes::new(k), Items::new(keys))));
         rated.min_by(|a, b| a.1.total_cmp(&b.1)).unwrap()
@@ -375,7 +378,7 @@ mod tests {
         }
     }
 
-    /// The largest relative error of an approximation over k, and where it is.
+    /// The largest relative error of an approximation over k, and the k at which it occurs.
     fn worst(approximate: fn(Bits, Probes, Items) -> f64, keys: u64) -> (u32, f64) {
         let error = |k| {
             let (k, n) = (Probes::new(k), Items::new(keys));
@@ -385,7 +388,7 @@ mod tests {
         errors.max_by(|a, b| a.1.total_cmp(&b.1)).unwrap()
     }
 
-    /// §3 prints A1's errors as A2's and the reverse, and some of the places one off.
+    /// §3 swaps the errors of A1 and A2, and some of the printed places are off by one.
     #[test]
     fn the_errors_of_section_3_are_corrected() {
         for (approximate, keys, place, error) in [
@@ -402,7 +405,7 @@ mod tests {
         }
     }
 
-    /// C/S − 1 is greatest at k = 25 (25.62 %) and k = 45 (151.3 %), and negative before 8 and 16.
+    /// C/S − 1 is greatest at k = 25 (25.62 %) and k = 45 (151.3 %), and negative below 8 and 16.
     #[test]
     fn classic_beats_standard_up_to_a_crossing() {
         for (keys, crossing, place, most) in [(16, 8, 25, 0.256_17), (8, 16, 45, 1.512_97)] {
@@ -424,7 +427,7 @@ mod tests {
         assert!(classic(M, k, n) < standard(M, k, n) && standard(M, k, n) < slices);
     }
 
-    /// The second-order rate that classic filters are sized by.
+    /// The second-order rate that is used to size classic filters.
     #[test]
     fn the_estimate_of_classic_filters_follows_the_exact_rate() {
         for (m, k, n) in [(128, 4, 16), (1_024, 7, 100), (65_536, 7, 6_800)] {

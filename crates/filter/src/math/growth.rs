@@ -1,7 +1,7 @@
 //! Stages of a scalable filter (Almeida et al. 2007, §3).
 //!
 //! Stage i is s^i times as large as the first and r^i times as strict, so that the rates of all
-//! stages, however many there will be, add up to what was promised:
+//! stages, however many there will be, add up to at most P:
 //!
 //! ```text
 //! P = 1 − ∏ (1 − P_i)  ≤  ∑ P_i  ≤  P0 / (1 − r),    P_i = P0 r^i,    P0 = P (1 − r)
@@ -10,34 +10,35 @@
 use super::{Bits, Items, Probes, Rate, halvings};
 use std::f64::consts::{LN_2, PI};
 
-/// How a promised rate P is shared out among stages, so that their rates add up to P at most.
+/// How a false-positive rate P is divided among stages, so that their rates add up to at most P.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Tightening {
-    /// P_i = P0 r^i with P0 = P (1 − r), for any number of stages (equation 2, solved for P0); r
-    /// lies between 0 and 1.
+    /// P_i = P0 r^i with P0 = P (1 − r), for any number of stages (equation 2, solved for P0). r is
+    /// between 0 and 1.
     Geometric(f64),
-    /// The same with P0 = P (1 − r) / (1 − r^L) where at most L stages can occur: no part of P is
-    /// kept for stages that never come. One stage gets all of P.
+    /// The same with P0 = P (1 − r) / (1 − r^L), for at most L stages: no part of P is kept for
+    /// stages that never open. A single stage gets all of P.
     Bounded {
         /// r, between 0 and 1.
         r: f64,
         /// L, at least 1.
         stages: u32,
     },
-    /// P_i = 6 P / (π² (i + 1)²), for any number of stages: stricter by a factor that shrinks
-    /// (Pagh, Segev, Wieder, *How to approximate a set without knowing its size*, FOCS 2013).
+    /// P_i = 6 P / (π² (i + 1)²), for any number of stages: each is stricter than the last by a
+    /// factor that shrinks (Pagh, Segev, Wieder, *How to approximate a set without knowing its
+    /// size*, FOCS 2013).
     Polynomial,
 }
 
-/// What r is confined to where stages are made: below, a second stage is out of reach; above, the
-/// first one is.
+/// The range of r for which stages are built. Below it, the rate of a second stage is out of reach;
+/// above it, that of the first one.
 const R: std::ops::RangeInclusive<f64> = 0.1..=0.95;
 
 impl Tightening {
-    /// The nearest one that filters can be made of: r between 0.1 and 0.95.
+    /// The nearest tightening for which stages can be built: r between 0.1 and 0.95.
     #[must_use]
     pub fn confined(self) -> Self {
-        // `max` before `min`: they turn a NaN into a number, as `clamp` does not.
+        // `max` before `min`: together they replace a NaN by a number, which `clamp` does not.
         let within = |r: f64| r.max(*R.start()).min(*R.end());
         match self {
             Self::Geometric(r) => Self::Geometric(within(r)),
@@ -49,7 +50,7 @@ impl Tightening {
         }
     }
 
-    /// Whether the promise has a share for stage i.
+    /// Whether there is a share of P for stage i.
     pub fn has_stage(self, stage: u32) -> bool {
         match self {
             Self::Geometric(_) | Self::Polynomial => true,
@@ -62,14 +63,14 @@ impl Tightening {
         Rate::clamped((-self.halvings(promised, stage)).exp2())
     }
 
-    /// P0/P: the part of the promise that the first stage gets.
+    /// P0/P: the part of the rate that the first stage gets.
     pub fn first_share(self) -> f64 {
         self.rate(Rate::ONE_PERCENT, 0).get() / Rate::ONE_PERCENT.get()
     }
 
-    /// log2 1/P_i: the half-full slices that stage i needs, as a real number.
+    /// log2 1/P_i: the number of half-full slices that stage i needs, as a real number.
     ///
-    /// Kept as a logarithm, so that no stage underflows.
+    /// A logarithm, so that no stage underflows.
     pub fn halvings(self, promised: Rate, stage: u32) -> f64 {
         let index = f64::from(stage);
         let further = match self {
@@ -84,7 +85,7 @@ impl Tightening {
     }
 }
 
-/// The slices of a stage with this rate, k_i = ⌈log2 1/P_i⌉ (§3, equation 1), at most
+/// The number of slices of a stage with this rate, k_i = ⌈log2 1/P_i⌉ (§3, equation 1), at most
 /// [`super::MAX_PROBES`].
 pub fn stage_probes(rate: Rate) -> Probes {
     Probes::new(halvings(rate))
@@ -96,18 +97,18 @@ pub fn stage_slice(first: Bits, growth: u32, stage: u32) -> Bits {
     Bits::new(first.get().saturating_mul(times))
 }
 
-/// The keys that fill a slice of m bits to one half, n ≈ m ln 2 (§2).
+/// The number of keys that fill a slice of m bits to one half, n ≈ m ln 2 (§2).
 pub fn half_full(slice: Bits) -> Items {
     Items::new((slice.get() as f64 * LN_2) as u64)
 }
 
-/// The rate of all stages together, 1 − ∏ (1 − P_i): equation (1).
+/// The false-positive rate of all stages together, 1 − ∏ (1 − P_i): equation (1).
 pub fn compound(rates: impl IntoIterator<Item = f64>) -> f64 {
     let absent: f64 = rates.into_iter().map(|rate| (-rate).ln_1p()).sum();
     -absent.exp_m1()
 }
 
-/// What [`compound`] never exceeds, ∑ P_i.
+/// An upper bound of [`compound`], ∑ P_i.
 pub fn compound_bound(rates: impl IntoIterator<Item = f64>) -> f64 {
     rates.into_iter().sum::<f64>().min(1.0)
 }
@@ -117,7 +118,7 @@ mod tests {
     use super::*;
     use crate::math::assert_close;
 
-    /// Figure 1 of the paper, m0 = 128, r = 1/2, P = 1e-6: keys and bits at each stage's end.
+    /// Figure 1 of the paper, m0 = 128, r = 1/2, P = 1e-6: keys and bits at the end of each stage.
     #[test]
     fn agrees_with_figure_1() {
         let promised = Rate::new(1e-6).unwrap();
@@ -149,7 +150,7 @@ mod tests {
         }
     }
 
-    /// P0 = .005, r = .5: the product is .009967 where the sum is .01.
+    /// P0 = .005, r = .5: the product gives .009967, the sum .01.
     #[test]
     fn the_bound_has_little_slack() {
         let stage = |i| Tightening::Geometric(0.5).rate(Rate::ONE_PERCENT, i);
@@ -175,7 +176,7 @@ mod tests {
         }
     }
 
-    /// For one stage and r = 0.9 the bound spares log2 10 = 3.3 slices.
+    /// For one stage and r = 0.9 the bound saves log2 10 = 3.3 slices.
     #[test]
     fn a_bound_on_the_stages_spares_bits() {
         let (one, any) = (
@@ -216,7 +217,7 @@ mod tests {
         }
     }
 
-    /// P0 = .1, r = .9: far from small rates the sum says little.
+    /// P0 = .1, r = .9: for large rates the sum is a poor bound.
     #[test]
     fn the_bound_is_loose_for_loose_rates() {
         let rates = || (0..2_000).map(|i| 0.1 * 0.9_f64.powi(i));

@@ -1,15 +1,15 @@
-//! The mathematics of the filters: pure, in `f64`, one function a formula.
+//! The mathematics of the filters: pure, in `f64`, one function per formula.
 //!
 //! | symbol | type | meaning |
 //! |---|---|---|
 //! | p | [`Rate`] | probability that an absent key is answered *maybe* |
 //! | n | [`Items`] | distinct keys inserted |
-//! | m | [`Bits`] | bits of a filter (or of one slice, where a formula says so) |
+//! | m | [`Bits`] | bits of a filter (or of one slice, if a formula says so) |
 //! | k | [`Probes`] | bits a key sets |
 //! | s, r | | growth of a stage over the one before it, and tightening of its rate |
 //!
-//! No filter calls `ln`, `exp` or `powf`; the merge planner and the Zipf law keep their own formulas
-//! beside what they speak of.
+//! No filter calls `ln`, `exp` or `powf`. The merge planner and the Zipf law keep their formulas in
+//! their own files.
 //!
 //! Sources, by the names used at the formulas:
 //! - Bloom, *Space/time trade-offs in hash coding with allowable errors*, CACM 13(7), 1970;
@@ -25,8 +25,8 @@
 //! - Putze, Sanders, Singler, *Cache-, hash- and space-efficient Bloom filters*, JEA 14, 2009;
 //! - Pagh, Segev, Wieder, *How to approximate a set without knowing its size*, FOCS 2013;
 //! - Grandi, *On the analysis of Bloom filters*, IPL 129, 2018;
-//! - Dillinger, Hübschle-Schneider, Sanders, Walzer, *Fast Succinct Retrieval and Approximate Membership
-//!   Using Ribbon*, SEA 2022.
+//! - Dillinger, Hübschle-Schneider, Sanders, Walzer, *Fast Succinct Retrieval and Approximate
+//!   Membership Using Ribbon*, SEA 2022.
 
 pub mod blocked;
 pub mod classic;
@@ -42,7 +42,7 @@ use std::ops::RangeInclusive;
 
 pub use units::{Bits, Items, Probes, Rate, RateError};
 
-/// The most bits a key may set: a rate of 2^-64 needs no more, and hostile bytes get no more.
+/// The most bits a key may set: a rate of 2^-64 needs no more, and untrusted bytes get no more.
 pub const MAX_PROBES: u32 = 64;
 
 /// `x` rounded up to a whole number; out of range (or NaN) becomes the nearest bound (or 0).
@@ -51,14 +51,15 @@ pub fn whole(x: f64) -> u64 {
     x.ceil() as u64
 }
 
-/// How many slices, or probes, bring half-full bits below `rate`: ⌈log2 1/p⌉, at least 1.
+/// The number of slices, or probes, that bring half-full bits below `rate`: ⌈log2 1/p⌉, at least 1.
 #[doc(hidden)]
 pub fn halvings(rate: Rate) -> u32 {
     let exact = whole(-rate.get().log2()).clamp(1, u64::from(MAX_PROBES));
     u32::try_from(exact).unwrap_or(MAX_PROBES)
 }
 
-/// The smallest number in the range that fits, by bisection: what fits, fits with more as well.
+/// The smallest number in the range that fits, by bisection. If a number fits, all larger ones must
+/// fit too.
 #[doc(hidden)]
 pub fn smallest_fitting(range: RangeInclusive<u64>, fits: impl Fn(u64) -> bool) -> Option<u64> {
     let (mut least, mut enough) = range.into_inner();

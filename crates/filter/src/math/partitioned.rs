@@ -1,6 +1,6 @@
 //! The partitioned filter: k slices of m bits, one probe in each (Almeida et al. 2007, §2).
 //!
-//! The slices are independent, so the textbook formula is exact here, whatever the size.
+//! The slices are independent, so the textbook formula is exact here, for any size.
 
 use super::{Bits, Items, Probes, Rate, halvings, whole};
 
@@ -11,8 +11,8 @@ pub fn rate(slice: Bits, probes: Probes, items: Items) -> f64 {
 
 /// The bits of one slice, and the number of slices, that keep `items` keys below `rate`.
 ///
-/// k = ⌈log2 1/p⌉ (Almeida §3), and m solves (1 − (1 − 1/m)^n)^k = p: the slices end a little
-/// above half full, which is where Table 1 of the paper has its capacities.
+/// k = ⌈log2 1/p⌉ (Almeida §3), and m solves (1 − (1 − 1/m)^n)^k = p. The slices end a little above
+/// half full, which is the fill at which Table 1 of the paper gives its capacities.
 pub fn size(items: Items, rate: Rate) -> (Bits, Probes) {
     let k = halvings(rate);
     let fill = rate.get().powf(1.0 / f64::from(k));
@@ -23,7 +23,7 @@ pub fn size(items: Items, rate: Rate) -> (Bits, Probes) {
     )
 }
 
-/// The chance that one key leaves a given bit alone, 1 − 1/m, m the bits of one slice.
+/// The probability that one key leaves a given bit clear, 1 − 1/m, m the bits of one slice.
 pub fn clear_chance(slice: Bits) -> f64 {
     1.0 - 1.0 / slice.get().max(1) as f64
 }

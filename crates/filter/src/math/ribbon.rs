@@ -1,42 +1,42 @@
-//! The bumped ribbon filter (Dillinger, Hübschle-Schneider, Sanders, Walzer, *Fast Succinct Retrieval and
-//! Approximate Membership Using Ribbon*, SEA 2022): r bits of each key's fingerprint, in hardly more than
-//! r bits a key.
+//! The bumped ribbon filter (Dillinger, Hübschle-Schneider, Sanders, Walzer, *Fast Succinct
+//! Retrieval and Approximate Membership Using Ribbon*, SEA 2022): r bits of each key's fingerprint,
+//! in hardly more than r bits per key.
 //!
 //! ```text
-//! slots          n + n / 512 + 2 √n + 32                         and a byte for each 128 of them
-//! rate           2^−r, and between two whole r the mean of theirs, for r of sixteenths of a bit
+//! slots    n + n / 512 + 2 √n + 32           and a byte for each 128 of them
+//! rate     2^−r for whole r, linear in between; r is a multiple of 1/16 bit
 //! ```
 //!
-//! A key's equation has coefficients in 64 slots that follow each other. A first layer has fewer slots than
-//! there are keys, so that hardly one stays empty; keys that find no place are bumped to the next, which is
-//! a thirty-second of the size, and so on. The slots above n are for the last layer, where none may be
-//! bumped, and for shards that have more keys than others.
+//! A key's equation has coefficients in 64 consecutive slots. The first layer has fewer slots than
+//! there are keys, so that hardly a slot stays empty. Keys that do not fit are bumped to the next
+//! layer, which is a thirty-second of the size, and so on. The slots beyond n are for the last
+//! layer, from which no key may be bumped, and for shards that have more keys than others.
 
 use super::{Items, Rate, whole};
 
 /// The most bits of a slot.
 pub const MAX_SLOT_BITS: u32 = 32;
 
-/// Parts of a bit in which slots are measured.
+/// The fractions of a bit in which slots are measured.
 pub const PARTS: u32 = 16;
 
-/// Slots that share a threshold, which takes a byte.
+/// The slots that share a threshold, which takes a byte.
 pub const BUCKET_SLOTS: u64 = 128;
 
-/// The thresholds' bits, for each slot.
+/// The bits of thresholds per slot.
 const THRESHOLD_BITS: f64 = 8.0 / BUCKET_SLOTS as f64;
 
-/// Slots for each of very many keys.
+/// Slots per key for very many keys.
 const MANY: f64 = 1.0 + 1.0 / 512.0;
 
-/// And what the root and words round off, at most.
+/// The most that the square root and the rounding to words add.
 const ROUNDED: f64 = 1.002;
 
-/// The fewest [`PARTS`] of a bit in each slot that keep `rate`, one bit at least; `None` where there are no
-/// such slots.
+/// The smallest slot, in [`PARTS`] of a bit, that keeps `rate`; at least one bit. `None` if no slot
+/// does.
 pub fn slot_parts(rate: Rate) -> Option<u32> {
     let most = MAX_SLOT_BITS * PARTS;
-    // Within a bit, parts count evenly and rates do not.
+    // Within one bit, parts are linear in the rate, not in its logarithm.
     let whole_bits = (-rate.get().log2())
         .floor()
         .clamp(1.0, MAX_SLOT_BITS.into()) as u32;
@@ -46,37 +46,38 @@ pub fn slot_parts(rate: Rate) -> Option<u32> {
         .find(fits)
 }
 
-/// The rate of slots of so many [`PARTS`] of a bit, whatever the number of keys.
+/// The false-positive rate of slots of this many [`PARTS`] of a bit, for any number of keys.
 pub fn rate(slot_parts: u32) -> f64 {
     let wider = f64::from(slot_parts % PARTS) / f64::from(PARTS);
     (-f64::from(slot_parts / PARTS)).exp2() * (1.0 - wider / 2.0)
 }
 
-/// As many keys as so many equal parts of all hashes have, if the first has so many; hardly ever too few for any
-/// shard of a filter.
+/// An upper estimate of the keys in all `parts` equal parts of the hashes, given the number in the
+/// first. Hardly ever too small for any shard of a filter.
 ///
-/// The number in a part has Poisson's distribution. Five deviations above what was seen of it lie
-/// f + 12.5 + 5 √(f + 6.25), which is the m with m − 5 √m = f. A shard of 2^21 slots strays by the root of its keys,
-/// of which a 512th is three times as much; [`slots`] adds as much again.
+/// The number of keys in a part has a Poisson distribution. Five standard deviations above the
+/// observed f is f + 12.5 + 5 √(f + 6.25), which is the m with m − 5 √m = f. The keys of a shard of
+/// 2^21 slots deviate by their square root, and a 512th of them is three times that; [`slots`] adds
+/// as much again.
 pub fn keys_of_parts(first: Items, parts: u64) -> Items {
     let first = first.get() as f64;
     let most = first + 12.5 + 5.0 * (first + 6.25).sqrt();
     Items::new(whole(most * parts as f64 * (1.0 + 1.0 / 512.0)))
 }
 
-/// The slots that so many keys need.
+/// The number of slots that this many keys need.
 pub fn slots(items: Items) -> u64 {
     let n = items.get() as f64;
     whole(n * MANY + 2.0 * n.sqrt()).saturating_add(BUCKET_SLOTS / 4)
 }
 
-/// The lowest rate whose filter takes no more than so many bits per key, over many keys; of fewer than
-/// 1.1, the rate of one bit a slot.
+/// The lowest rate whose filter takes at most `bits_a_key`, for many keys. Below 1.1 bits, the rate
+/// of one bit per slot.
 pub fn rate_of(bits_a_key: f64) -> Rate {
     let bits = bits_a_key / (MANY * ROUNDED) - THRESHOLD_BITS;
     let parts = (bits * f64::from(PARTS)).floor();
     let parts = parts.clamp(PARTS.into(), (MAX_SLOT_BITS * PARTS).into()) as u32;
-    // So little above that no rounding asks for another part.
+    // Slightly larger, so that rounding never requires another part.
     Rate::clamped(rate(parts) * (1.0 + 1e-9))
 }
 
@@ -87,7 +88,8 @@ mod tests {
 
     #[test]
     fn a_slot_has_the_fewest_parts_that_keep_the_rate() {
-        // 2^-6.64 lies between 2^-6 and 2^-7; a rate half-way between their rates has half a bit more.
+        // 2^-6.64 is between 2^-6 and 2^-7; a rate half-way between these two takes half a bit
+        // more.
         for (wanted, parts) in [
             (1.0, 16),
             (0.5, 16),

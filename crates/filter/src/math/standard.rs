@@ -1,10 +1,10 @@
 //! Bloom's filter: k probes anywhere in m bits.
 //!
-//! The formula that everybody uses takes the bits for independent, which they are not: the fill
-//! varies from filter to filter, and the mean of its k-th power lies above the k-th power of its
-//! mean. At a million bits nobody can tell; at a hundred it is several percent, always to the
-//! reader's disadvantage. So [`rate`] is the textbook's, [`rate_corrected`] is what a promise is
-//! computed from, and the truth is affordable for small filters: [`grandi::standard`].
+//! The textbook formula treats the bits as independent, which they are not. The fill ratio varies
+//! from filter to filter, and the mean of its k-th power is above the k-th power of its mean. At a
+//! million bits the difference is not measurable; at a hundred it is several percent, and always an
+//! underestimate. So [`rate`] is the textbook's, [`rate_corrected`] is used to size filters, and
+//! the exact rate is affordable for small filters: [`grandi::standard`].
 
 use super::{Bits, Items, MAX_PROBES, Probes, Rate, grandi, halvings, whole};
 
@@ -20,8 +20,8 @@ pub fn rate_asymptotic(bits: Bits, probes: Probes, items: Items) -> f64 {
     (-clear.exp_m1()).powf(k)
 }
 
-/// The rate with the variance of the fill taken in, to second order (Grandi's A3):
-/// φ^k + k(k − 1)/2 · φ^(k−2) · Var(X)/m², φ = E(X)/m, X = bits set.
+/// The rate with the variance of the fill ratio included, to second order (Grandi's A3): φ^k + k(k
+/// − 1)/2 · φ^(k−2) · Var(X)/m², φ = E(X)/m, X = bits set.
 pub fn rate_corrected(bits: Bits, probes: Probes, items: Items) -> f64 {
     let k = f64::from(probes.get());
     let fill = super::fill::expected(clear_chance(bits, probes), items);
@@ -32,12 +32,12 @@ pub fn rate_corrected(bits: Bits, probes: Probes, items: Items) -> f64 {
     if fill > 0.0 { rate.min(1.0) } else { 0.0 }
 }
 
-/// The exact rate, by Grandi's recurrence (10):
-/// ψ(h, m) = ψ(h−1, m) − (1 − 1/m)^(kn+h−1) ψ(h−1, m−1), ψ(0, ·) = 1; the rate is ψ(k, m).
+/// The exact rate, by Grandi's recurrence (10): ψ(h, m) = ψ(h−1, m) − (1 − 1/m)^(kn+h−1) ψ(h−1,
+/// m−1), ψ(0, ·) = 1; the rate is ψ(k, m).
 ///
-/// Exact to about 1e-15 *absolute*, since it subtracts: for the words of a blocked filter, whose
-/// rates are summed, and as the paper's own way; [`grandi::standard`] is exact at small rates too.
-/// k² steps. 0 bits answer 1.
+/// Exact to about 1e-15 *absolute*, because it subtracts. Used for the words of a blocked filter,
+/// whose rates are summed, and as the paper's own way. [`grandi::standard`] is exact at small rates
+/// too. k² steps. 1 for 0 bits.
 pub fn rate_exact(bits: Bits, probes: Probes, items: Items) -> f64 {
     let throws = f64::from(probes.get()) * items.get() as f64;
     let sizes = (0..=probes.get()).map(|less| bits.get().saturating_sub(u64::from(less)) as f64);
@@ -75,7 +75,7 @@ fn bits_for(items: Items, probes: Probes, rate: Rate) -> Bits {
     Bits::new(bits)
 }
 
-/// The chance that one key leaves a given bit alone, (1 − 1/m)^k.
+/// The probability that one key leaves a given bit clear, (1 − 1/m)^k.
 pub fn clear_chance(bits: Bits, probes: Probes) -> f64 {
     let m = bits.get().max(1) as f64;
     (1.0 - 1.0 / m).powf(f64::from(probes.get()))

@@ -1,4 +1,4 @@
-//! The quantities that must not be mixed up, each in a type of its own.
+//! The quantities that must not be mixed up, each with its own type.
 
 use std::fmt;
 use std::iter::Sum;
@@ -8,13 +8,13 @@ use std::ops::Add;
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 pub struct Rate(f64);
 
-/// The number offered as a [`Rate`] does not lie strictly between 0 and 1.
+/// The number given as a [`Rate`] is not strictly between 0 and 1.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[error("a false-positive rate lies strictly between 0 and 1, for example 0.01; got {0}")]
 pub struct RateError(pub f64);
 
 impl Rate {
-    /// One in a hundred: what a filter promises unless told otherwise.
+    /// One in a hundred: the default of a filter.
     pub const ONE_PERCENT: Rate = Rate(0.01);
 
     /// Takes a rate strictly between 0 and 1.
@@ -29,7 +29,7 @@ impl Rate {
         }
     }
 
-    /// The nearest rate, for results of formulas that may underflow.
+    /// The nearest valid rate, for results of formulas that may underflow.
     #[doc(hidden)]
     pub fn clamped(rate: f64) -> Self {
         Self(rate.clamp(f64::MIN_POSITIVE, 1.0 - f64::EPSILON))
@@ -68,7 +68,7 @@ macro_rules! quantity {
             }
         }
 
-        /// At most the largest number that there is.
+        /// Saturates.
         impl Add for $name {
             type Output = Self;
 
@@ -100,12 +100,12 @@ quantity! {
     Bits(u64)
 }
 quantity! {
-    /// How many bits one key sets.
+    /// The number of bits that one key sets.
     Probes(u32)
 }
 
 impl Bits {
-    /// The bits of so many bytes, at most `u64::MAX`.
+    /// The bits of this many bytes, at most `u64::MAX`.
     ///
     /// ```
     /// let quarter = lsm_sieve_filter::math::Bits::from_bytes(256 << 20);
@@ -115,12 +115,12 @@ impl Bits {
         Self(bytes.saturating_mul(8))
     }
 
-    /// The bytes that hold so many bits.
+    /// The bytes that hold this many bits.
     pub const fn to_bytes(self) -> u64 {
         self.0.div_ceil(8)
     }
 
-    /// Bits spent on each of `items` keys; 0 when there are none.
+    /// Bits per key for `items` keys; 0 if there are no keys.
     pub fn per_key(self, items: Items) -> f64 {
         if items.0 == 0 {
             0.0

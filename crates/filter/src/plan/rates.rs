@@ -1,25 +1,25 @@
-//! The planner's predictions: one formula, one function; symbols as in `math`.
+//! The planner's predictions: one function per formula; symbols as in `math`.
 //!
-//! They choose between plans and are shown; no answer rests on them.
+//! They choose between plans and are shown to users. No answer depends on them.
 
 use super::{Fraction, Input};
 use crate::filter::Shape;
 use crate::math::{Bits, Items, Rate};
 
-/// The rate of filters of which any one that says *maybe* is believed: 1 - prod(1 - p_i)
-/// (Almeida et al., "Scalable Bloom Filters", 2007, section 3).
+/// The false-positive rate of filters that pass a key if any one of them says *maybe*: 1 - prod(1 -
+/// p_i) (Almeida et al., "Scalable Bloom Filters", 2007, section 3).
 pub(super) fn any_of(rates: impl Iterator<Item = Fraction>) -> Fraction {
     Fraction::rounded(1.0 - rates.map(|rate| 1.0 - rate.get()).product::<f64>())
 }
 
-/// The rate of filters of one shape, ORed.
+/// The false-positive rate of filters of one shape, ORed.
 ///
 /// A filter whose bits are set with probability f has p = f^k (Bloom 1970), so f = p^(1/k). A bit
-/// of the OR is zero when it is zero in all, with probability prod(1 - f_i) for disjoint keys. The
-/// probability of zero falls exponentially with the keys, (1 - 1/m)^(kn), so the part of the keys
-/// that all share counts once: prod(1 - f_i)^(1 - overlap) * min(1 - f_i)^overlap. For blocked
-/// filters f is that of an even fill with the same rate, which makes the result a little too low
-/// where the lines are unevenly filled.
+/// of the OR is zero if it is zero in all filters, with probability prod(1 - f_i) for disjoint
+/// keys. The probability of zero falls exponentially with the keys, (1 - 1/m)^(kn), so the part of
+/// the keys that all share counts once: prod(1 - f_i)^(1 - overlap) * min(1 - f_i)^overlap. For
+/// blocked filters f is that of an even fill with the same rate, which makes the result a little
+/// too low if the lines are unevenly filled.
 pub(super) fn ored_rate(rates: &[Fraction], shape: Shape, overlap: Fraction) -> Fraction {
     let k = f64::from(shape.probes.get().max(1));
     let zeros = rates.iter().map(|rate| 1.0 - rate.get().powf(k.recip()));
@@ -29,8 +29,8 @@ pub(super) fn ored_rate(rates: &[Fraction], shape: Shape, overlap: Fraction) -> 
     Fraction::rounded((1.0 - zero).powf(k))
 }
 
-/// Keys in the union, when each input shares the part `overlap` with the others; never fewer than
-/// the largest input has.
+/// The number of keys in the union if each input shares the part `overlap` with the others; never
+/// fewer than the largest input has.
 pub(super) fn union_items(inputs: &[Input], overlap: Fraction) -> Items {
     let items = || inputs.iter().map(|input| input.items);
     let sum = items().sum::<Items>().get() as f64;
@@ -40,7 +40,8 @@ pub(super) fn union_items(inputs: &[Input], overlap: Fraction) -> Items {
     Items::new(union.round() as u64)
 }
 
-/// Bits of a filter of the best k: n ln(1/p) / (ln 2)^2 (Bloom 1970; Broder and Mitzenmacher 2004).
+/// The bits of a filter with the best k: n ln(1/p) / (ln 2)^2 (Bloom 1970; Broder and Mitzenmacher
+/// 2004).
 pub(super) fn standard_bits(items: Items, rate: Rate) -> Bits {
     let per_key = -rate.get().ln() / std::f64::consts::LN_2.powi(2);
     // The cast saturates.

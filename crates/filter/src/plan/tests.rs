@@ -1,4 +1,5 @@
-//! Each plan where it should be chosen, with the numbers that the design stands on.
+//! Each plan in the situation in which it should be chosen, with the numbers that the design is
+//! based on.
 
 use super::*;
 use crate::hash::{HashId, KeyHasher, Seed};
@@ -22,7 +23,7 @@ fn rate(rate: f64) -> Fraction {
     Fraction::new(rate).unwrap()
 }
 
-/// A blocked filter of this many lines, filled to this rate.
+/// A blocked filter of this many lines, filled to this false-positive rate.
 fn blocked(lines: u64, predicted: f64) -> Input {
     let shape = Shape {
         kind: Kind::Blocked,
@@ -33,7 +34,7 @@ fn blocked(lines: u64, predicted: f64) -> Input {
     of_stages(&[(shape, predicted)])
 }
 
-/// A standard filter of 10 bits per key, 7 probes, all keys in: half full, 0.8 %.
+/// A standard filter of 10 bits per key with 7 probes, all keys inserted: half full, 0.8 %.
 fn half_full() -> Input {
     let shape = Shape {
         kind: Kind::Standard,
@@ -75,7 +76,7 @@ fn assert_percent(found: Fraction, percent: f64, digits: f64) {
     );
 }
 
-/// Chosen where it belongs, an OR is free; elsewhere it ruins the rate.
+/// An OR costs nothing where it is chosen; elsewhere it ruins the false-positive rate.
 #[test]
 fn half_full_filters_are_ruined_by_or_and_not_by_chaining() {
     let input = half_full();
@@ -251,7 +252,7 @@ fn a_coarse_parent_spares_a_long_chain() {
     assert_percent(decision.predicted_rate, 0.0008, 0.0001);
 }
 
-/// A merge whose inputs are not all covered must not end with filters that look complete.
+/// A merge whose inputs are not all covered must not result in filters that look complete.
 #[test]
 fn an_uncovered_input_is_never_covered_by_the_others() {
     for inputs in [vec![], vec![half_full(), of_stages(&[])]] {
@@ -279,7 +280,7 @@ fn what_does_not_fit_the_memory_is_dropped_whole() {
     assert!(decision.cost.bits <= enough.bits);
 }
 
-/// What just keeps within a budget does.
+/// A plan that exactly reaches a budget is within it.
 #[test]
 fn a_budget_may_be_spent_to_its_end() {
     let inputs = [blocked(1024, 1e-4)];
@@ -299,7 +300,7 @@ fn a_budget_may_be_spent_to_its_end() {
     let decision = plan(&[half_full()], &DISJOINT, &exact);
     assert!(matches!(decision.action, Action::Rebuild { .. }));
 
-    // Of a chain it is the other one that is passed.
+    // A chain that exactly reaches the rate fails by its probes, and then by its memory.
     let inputs = vec![half_full(); 4];
     let of_all = any_of(inputs.iter().map(Input::rate));
     let exact = Budget {

@@ -1,8 +1,8 @@
-//! A disk in memory whose power can be cut, for tests of everything that touches files.
+//! A disk in memory whose power can be cut, for tests of all code that touches files.
 //!
-//! It keeps two views: what programs see (`live`) and what has surely reached the medium
-//! (`durable`), with the changes between them in order. A sync moves a file's pieces, a folder
-//! sync a folder's names. When the power goes, each change that waits may have arrived or not,
+//! It keeps two states: what programs see (`live`) and what has certainly reached the medium
+//! (`durable`), with the changes between them in order. A file's sync makes its pieces durable, a
+//! folder's sync its names. When the power is cut, each waiting change may have arrived or not,
 //! independently of all others:
 //!
 //! ```text
@@ -10,10 +10,10 @@
 //!   create, rename, remove, new folder -> one change of a name each, atomic, in any subset
 //! ```
 //!
-//! [`MemoryDisk::after_power_cut`] yields every such disk while there are few changes and a
-//! seeded random choice beyond; a [`PowerCut`] says where writes tear and what lies in the gaps.
+//! [`MemoryDisk::after_power_cut`] yields every such disk if there are few changes, and a seeded
+//! random choice if there are many. A [`PowerCut`] says where writes tear and what is in the gaps.
 //! That is harsher than any one file system, after Pillai et al. ("All File Systems Are Not
-//! Created Equal", OSDI 2014); bytes that were durable do not rot here.
+//! Created Equal", OSDI 2014). Bytes that were durable do not rot here.
 
 mod cut;
 mod state;
@@ -34,14 +34,14 @@ pub struct MemoryDisk {
     state: Arc<Mutex<State>>,
 }
 
-/// What goes wrong with an operation.
+/// A fault of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// One operation fails; a sync that fails loses what it should have stored.
+    /// One operation fails. A sync that fails loses the bytes that it should have stored.
     Once(io::ErrorKind),
     /// This operation and all that follow fail.
     Forever(io::ErrorKind),
-    /// The power is off from this operation on: see [`MemoryDisk::after_power_cut`].
+    /// The power is off from this operation on; see [`MemoryDisk::after_power_cut`].
     PowerCut,
     /// The next write stores its first byte wrongly and reports success.
     CorruptWrite,
@@ -58,29 +58,29 @@ impl MemoryDisk {
         self.state().operations
     }
 
-    /// Bytes that were written and not made durable since.
+    /// Bytes that were written but are not durable yet.
     pub fn unsynced_bytes(&self) -> usize {
         self.state().unsynced_bytes()
     }
 
-    /// Lets `after` more operations pass, then applies the fault; it replaces an earlier one.
+    /// Lets `after` more operations succeed, then applies the fault. Replaces an earlier fault.
     pub fn fail(&self, after: u64, fault: Fault) {
         let mut state = self.state();
         state.fault = Some((state.operations.saturating_add(after), fault));
     }
 
-    /// Lets so many more bytes be written before the disk is full.
+    /// Lets `bytes` more bytes be written before the disk is full.
     pub fn limit_free_bytes(&self, bytes: usize) {
         self.state().free_bytes = Some(bytes);
     }
 
-    /// Lets syncs succeed from now on and store nothing, as a disk does that keeps what it was told
-    /// to store in a cache.
+    /// From now on syncs succeed and store nothing, like a disk that keeps such bytes in a volatile
+    /// cache.
     pub fn lie(&self) {
         self.state().lies = true;
     }
 
-    /// Moves at most `most` bytes a call and interrupts every second call.
+    /// Transfers at most `most` bytes per call and interrupts every second call.
     pub fn stutter(&self, most: usize) {
         self.state().stutter = Some(Stutter {
             most,
@@ -88,17 +88,16 @@ impl MemoryDisk {
         });
     }
 
-    /// The disks that may be found when the power comes back, faults repaired.
+    /// The disks that a power cut may leave, with faults repaired.
     ///
-    /// [`MemoryDisk::after`] the cut of [`PowerCut::new`].
+    /// The same as [`MemoryDisk::after`] with [`PowerCut::new`].
     pub fn after_power_cut(&self, seed: u64) -> impl Iterator<Item = MemoryDisk> + use<> {
         self.after(PowerCut::new(seed))
     }
 
-    /// The disks that may be found after this power cut, faults repaired.
+    /// The disks that this power cut may leave, with faults repaired.
     ///
-    /// All of them while at most ten changes wait to be made durable; otherwise as many samples as
-    /// the cut asks for.
+    /// All of them if at most ten changes wait to become durable; otherwise `cut.samples` of them.
     pub fn after(&self, cut: PowerCut) -> impl Iterator<Item = MemoryDisk> + use<> {
         let disk = self.clone();
         let changes = disk.state().changes(cut.tear);

@@ -1,25 +1,26 @@
-//! The one door to files: few operations, one real disk, one in memory whose power can be cut.
+//! The only access to files: a few operations, with one implementation on the real file system and
+//! one in memory whose power can be cut.
 //!
-//! Everything that the crate keeps is a whole file that is written once. So a [`Disk`] can
-//! read a file from its start, create a new one, rename, remove, list and make durable, and
-//! nothing more; two functions build on that:
+//! Everything that the crate stores is a whole file that is written once. So a [`Disk`] can read a
+//! file from its start, create a new one, rename, remove, list and make durable, and nothing more.
+//! Two functions build on that:
 //!
-//! - [`read_file`]: the whole of a regular file, never longer than a stated limit;
-//! - [`publish`]: new contents under a name, so that whoever opens the name, before or after a
-//!   power cut, finds the old whole file, the new whole file or none; [`Draft`] is the same for contents
-//!   that are not in memory at once.
+//! - [`read_file`] reads a whole regular file, if it is no longer than a stated limit.
+//! - [`publish`] puts new contents under a name. A process that opens the name, before or after a
+//!   power cut, finds the whole old file, the whole new file or none. [`Draft`] does the same for
+//!   contents that are not all in memory at once.
 //!
 //! ```text
 //! publish(name):  create name.<16 hex>.tmp -> write -> sync -> read back -> rename -> sync folder
 //! ```
 //!
-//! A file whose sync failed is given up, name and all: kernels mark the pages clean after the
-//! error, so that a second sync would succeed without having stored them (Rebello et al., "Can
+//! A file whose sync failed is given up, together with its name. Kernels mark the pages clean after
+//! the error, so a second sync would succeed without having stored them (Rebello et al., "Can
 //! Applications Recover from fsync Failures?", ATC 2020). [`NewFile::sync`] takes the file by
-//! value, which leaves nothing to retry on.
+//! value, so that it cannot be retried.
 //!
-//! Files are not mapped into memory: a truncation would be a signal instead of an error, and bytes
-//! could rot after they were checked.
+//! Files are not mapped into memory: a truncation would raise a signal instead of an error, and
+//! bytes could rot after they were checked.
 
 #[cfg(any(test, feature = "memory-disk"))]
 mod memory;
@@ -38,56 +39,57 @@ use crate::planted::planted;
 pub use publish::{Draft, PublishError, is_temporary, publish};
 pub use real::RealDisk;
 
-/// The operations on files that the crate needs; paths are used as they are given.
+/// The file operations that the crate needs. Paths are used as given.
 pub trait Disk: Send + Sync + fmt::Debug {
-    /// Opens a regular file for reading; follows no symlink in the last component.
+    /// Opens a regular file for reading. Does not follow a symlink in the last component.
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidInput`] for anything but a regular file that only its owner may
-    /// write; otherwise what the system says.
+    /// [`io::ErrorKind::InvalidInput`] unless it is a regular file that only its owner may write;
+    /// otherwise the error of the system.
     fn open(&self, path: &Path) -> io::Result<Opened>;
 
-    /// Creates a file that did not exist, readable and writable by its owner alone.
+    /// Creates a file that did not exist. Only its owner may read and write it.
     ///
     /// # Errors
-    /// [`io::ErrorKind::AlreadyExists`] when the name is taken, be it by a symlink.
+    /// [`io::ErrorKind::AlreadyExists`] if the name is taken, even by a symlink.
     fn create_new(&self, path: &Path) -> io::Result<Box<dyn NewFile>>;
 
-    /// Gives a file another name in the same folder, in place of what had that name.
+    /// Renames a file within its folder. Replaces the file that had the new name.
     ///
     /// # Errors
-    /// What the system says; the old name then still stands.
+    /// The error of the system; the file then still has its old name.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
     /// Removes a file.
     ///
     /// # Errors
-    /// What the system says, [`io::ErrorKind::NotFound`] included.
+    /// The error of the system, including [`io::ErrorKind::NotFound`].
     fn remove(&self, path: &Path) -> io::Result<()>;
 
-    /// The names in a folder that are valid UTF-8, sorted; no other name can be one of ours.
+    /// Lists the names in a folder that are valid UTF-8, sorted. The crate uses no other names.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the system.
     fn list(&self, folder: &Path) -> io::Result<Vec<String>>;
 
-    /// Makes sure that a folder exists; a new one is open to its owner alone.
+    /// Makes sure that a folder exists. Only its owner may access a new one.
     ///
     /// # Errors
-    /// When the parent does not exist, something else has the name, or others than its owner may
-    /// write to it.
+    /// If the parent does not exist, the name belongs to something else, or users other than the
+    /// owner may write to the folder.
     fn create_folder(&self, path: &Path) -> io::Result<()>;
 
-    /// Makes the names in a folder (creations, renames, removals) survive a power cut.
+    /// Makes the names in a folder durable: creations, renames and removals so far survive a power
+    /// cut.
     ///
     /// # Errors
-    /// What the system says; which names survive is then unknown.
+    /// The error of the system. It is then unknown which names survive.
     fn sync_folder(&self, path: &Path) -> io::Result<()>;
 }
 
-/// A file opened for reading, with the length that it had then.
+/// A file opened for reading, with its length at that time.
 pub struct Opened {
-    /// The bytes, from the first.
+    /// The bytes, from the start.
     pub bytes: Box<dyn Read>,
     /// The length in bytes.
     pub length: u64,
@@ -95,25 +97,26 @@ pub struct Opened {
 
 /// A file that is being written for the first and only time.
 pub trait NewFile: Write {
-    /// Makes the contents durable and closes the file; the name needs [`Disk::sync_folder`].
+    /// Makes the contents durable and closes the file. The name needs [`Disk::sync_folder`] as
+    /// well.
     ///
     /// # Errors
-    /// When the contents may not be durable: give the file up and write another.
+    /// If the contents may not be durable. Give the file up and write another.
     fn sync(self: Box<Self>) -> io::Result<()>;
 }
 
 /// Reads a whole file of at most `limit` bytes.
 ///
 /// # Errors
-/// [`io::ErrorKind::FileTooLarge`] above the limit, [`io::ErrorKind::UnexpectedEof`] when the file
-/// ends before its length, [`io::ErrorKind::OutOfMemory`] when it does not fit; otherwise those of
-/// [`Disk::open`].
+/// [`io::ErrorKind::FileTooLarge`] above the limit, [`io::ErrorKind::UnexpectedEof`] if the file
+/// ends before its length, [`io::ErrorKind::OutOfMemory`] if memory does not suffice; otherwise the
+/// errors of [`Disk::open`].
 pub fn read_file(disk: &dyn Disk, path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let mut file = disk.open(path)?;
     if file.length > limit {
         return Err(io::Error::new(
             io::ErrorKind::FileTooLarge,
-            format!("{} bytes, where {limit} are the limit", file.length),
+            format!("{} bytes exceed the limit of {limit}", file.length),
         ));
     }
     let mut bytes = Vec::new();
@@ -121,11 +124,11 @@ pub fn read_file(disk: &dyn Disk, path: &Path, limit: u64) -> io::Result<Vec<u8>
     Ok(bytes)
 }
 
-/// Appends the next `length` bytes of a file, all of them.
+/// Reads the next `length` bytes of a file and appends them to `bytes`.
 ///
 /// # Errors
-/// [`io::ErrorKind::UnexpectedEof`] when the file ends before, [`io::ErrorKind::OutOfMemory`] when
-/// they do not fit; otherwise what the system says.
+/// [`io::ErrorKind::UnexpectedEof`] if the file ends earlier, [`io::ErrorKind::OutOfMemory`] if
+/// memory does not suffice; otherwise the error of the system.
 pub fn read_exactly(reader: &mut dyn Read, length: u64, bytes: &mut Vec<u8>) -> io::Result<()> {
     let length = usize::try_from(length).map_err(|_| io::ErrorKind::OutOfMemory)?;
     let start = bytes.len();
@@ -160,8 +163,8 @@ mod tests {
         assert_eq!(error.kind(), io::ErrorKind::FileTooLarge);
     }
 
-    /// parquet-java lost rows to a read that came back short, raft-engine took an interrupted one
-    /// for the end of the file.
+    /// parquet-java lost rows to a short read; raft-engine took an interrupted read for the end of
+    /// the file.
     #[test]
     fn short_and_interrupted_reads_are_completed() {
         let contents: Vec<u8> = (0..=255).collect();

@@ -1,6 +1,6 @@
-//! New contents under a name, all or nothing.
+//! Publishes new contents under a name, all or nothing.
 //!
-//! What a reader can find under the name if the power is cut after each step:
+//! What a reader may find under the name if the power is cut after each step:
 //!
 //! ```text
 //!   create, write, sync the temporary    old file or none; a left-over temporary
@@ -9,9 +9,9 @@
 //!   sync the folder                      new
 //! ```
 //!
-//! Reading back notices a write that went wrong on the way to the page cache or, where the system
-//! drops it, to the device. It is no proof of what the device holds: the checksums of the format
-//! are asked again at every load.
+//! Reading back notices a write that went wrong on the way to the page cache or, if the system
+//! drops the pages from it, on the way to the device. It does not prove what the device holds: the
+//! checksums of the format are verified again at every load.
 
 use super::{Disk, NewFile};
 use crate::planted::planted;
@@ -19,42 +19,42 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Bytes that are written, and read back, at a time.
+/// Bytes that are written, and read back, at once.
 const PIECE: usize = 32 << 10;
 
 const TEMPORARY_SUFFIX: &str = ".tmp";
 const TAG_DIGITS: usize = 16;
 
-/// A file was not published; what stood under its name before still stands, unless the last step
-/// failed, after which either the old or the new whole file is found there.
+/// A file was not published. The file that had its name is unchanged, unless the last step failed:
+/// then either the whole old file or the whole new one has the name.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PublishError {
     /// An operation failed.
-    #[error("cannot {step} {}; free space or repair the disk, the next attempt uses a new file", path.display())]
+    #[error("cannot {step} {}: free space or repair the disk; the next attempt uses a new file", path.display())]
     Io {
-        /// What was being done.
+        /// The step that failed.
         step: &'static str,
-        /// With which file or folder.
+        /// The file or folder.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
-    /// The file did not read back as written.
-    #[error("{} reads back other bytes than were written, in the {PIECE} bytes from byte {offset} on; check disk and memory of this machine", path.display())]
+    /// The file did not read back as it was written.
+    #[error("{} does not read back as it was written: it differs in the {PIECE} bytes from byte {offset} on; check the disk and memory of this machine", path.display())]
     ReadBack {
-        /// The temporary file, removed by now.
+        /// The temporary file, which has been removed.
         path: PathBuf,
-        /// Where the first piece that differs begins.
+        /// Offset of the first piece that differs.
         offset: u64,
     },
 }
 
-/// Puts `bytes` into `folder` under `name`, durably, whole or not at all.
+/// Writes `bytes` into `folder` under `name`, durably, whole or not at all.
 ///
 /// # Errors
-/// [`PublishError`] says which step failed, on what. The temporary file is removed if that is
-/// possible; one that stays is known by [`is_temporary`].
+/// [`PublishError`] says which step failed, and on which file. The temporary file is removed if
+/// possible. One that stays is recognised by [`is_temporary`].
 pub fn publish(
     disk: &dyn Disk,
     folder: &Path,
@@ -64,8 +64,8 @@ pub fn publish(
     Draft::write(disk, folder, name, |file| file.write_all(bytes))?.publish()
 }
 
-/// New contents that are durable, read back as they were written, and not yet under their name. Dropped, they
-/// are removed if that is possible.
+/// New contents that are durable and were read back as written, but do not have their name yet. If
+/// dropped, they are removed if possible.
 #[must_use = "a draft that is dropped is removed"]
 #[derive(Debug)]
 pub struct Draft<'d> {
@@ -78,10 +78,10 @@ pub struct Draft<'d> {
 }
 
 impl<'d> Draft<'d> {
-    /// Writes what is to stand in `folder` under `name`, which `contents` gives from the first byte on.
+    /// Writes new contents for `name` in `folder`. `contents` writes them from the first byte on.
     ///
     /// # Errors
-    /// As [`publish`].
+    /// The same as [`publish`].
     pub fn write(
         disk: &'d dyn Disk,
         folder: &'d Path,
@@ -122,15 +122,15 @@ impl<'d> Draft<'d> {
         Ok(draft)
     }
 
-    /// Its bytes.
+    /// Length of the contents in bytes.
     pub fn length(&self) -> u64 {
         self.length
     }
 
-    /// Gives the contents their name, durably, in place of what had it.
+    /// Gives the contents their name, durably, in place of the file that had it.
     ///
     /// # Errors
-    /// As [`publish`].
+    /// The same as [`publish`].
     pub fn publish(mut self) -> Result<(), PublishError> {
         let renamed = self.disk.rename(&self.temporary, &self.name);
         at("rename a new file to", &self.name, renamed)?;
@@ -146,23 +146,23 @@ impl<'d> Draft<'d> {
 impl Drop for Draft<'_> {
     fn drop(&mut self) {
         if !self.is_published {
-            // What stays behind is swept later.
+            // A file that stays is swept later.
             drop(self.disk.remove(&self.temporary));
         }
     }
 }
 
-/// What was written, to be held against what is read.
+/// Hashes of what was written, to compare with what is read back.
 #[derive(Default)]
 struct Written {
     length: u64,
-    /// Of each piece. No CRC-32: over bytes that end with their own, as blocks of a sidecar do, it is always the
-    /// same.
+    /// One hash for each piece. Not CRC-32: over bytes that end with their own CRC-32, as blocks of
+    /// a sidecar do, it is always the same.
     hashes: Vec<u64>,
 }
 
 impl Written {
-    /// Where the first piece that differs begins.
+    /// Offset of the first piece that differs.
     fn first_difference(&self, disk: &dyn Disk, path: &Path) -> io::Result<Option<u64>> {
         let mut file = disk.open(path)?;
         let mut buffer = vec![0; PIECE];
@@ -197,7 +197,7 @@ impl Pieces {
         }
     }
 
-    /// Writes the open piece, if there is anything in it.
+    /// Writes the open piece, unless it is empty.
     fn close(&mut self) -> io::Result<()> {
         if self.open.is_empty() {
             return Ok(());
@@ -226,7 +226,7 @@ impl Write for Pieces {
     }
 }
 
-/// Whether this is the name of a file that [`publish`] had not finished.
+/// Whether this is the name of a file that [`publish`] did not finish.
 pub fn is_temporary(name: &str) -> bool {
     let tag = name
         .strip_suffix(TEMPORARY_SUFFIX)
@@ -337,7 +337,8 @@ mod tests {
         }
     }
 
-    /// The pages of a failed sync are clean and lost: nothing may be renamed onto them.
+    /// After a failed sync, the pages are marked clean but lost: no file may be renamed in their
+    /// place.
     #[test]
     fn a_failed_sync_is_not_retried() {
         const CREATE_AND_WRITE: u64 = 2;
@@ -380,7 +381,7 @@ mod tests {
         assert_eq!(disk.list(Path::new(FOLDER)).unwrap(), ["name"]);
     }
 
-    /// A file with more behind what was written is another one.
+    /// A file that continues after the written bytes is a different file.
     #[test]
     fn a_longer_file_differs_where_the_bytes_end() {
         let disk = disk(Some(OLD));

@@ -1,10 +1,10 @@
-//! The disk of the operating system, through `std::fs` alone.
+//! The file system of the machine, through `std::fs` alone.
 //!
-//! A file is looked at before it is opened and compared after: a symlink, or another file put in
-//! the place between the two, is not taken; a file that was replaced is looked at again. Linux is
-//! told, besides, to follow no symlink and to wait for no pipe. On systems other than Unix the
-//! comparison and the permissions fall away and folders cannot be synced; everything else is the
-//! same.
+//! A file's metadata is read before the file is opened and compared after. So a symlink, or another
+//! file that took the name in between, is not read. If the file was replaced, opening is tried
+//! again. On Linux the open itself also follows no symlink and waits for no pipe. On systems other
+//! than Unix the comparison and the permissions are left out and folders cannot be synced;
+//! everything else is the same.
 
 use super::{Disk, NewFile, Opened};
 use crate::planted::planted;
@@ -12,8 +12,7 @@ use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Write};
 use std::path::Path;
 
-/// How often a file is looked at that is replaced while it is being opened, as upkeep does now and
-/// then.
+/// How often opening is tried if the file is replaced meanwhile, as maintenance sometimes does.
 const LOOKS: u32 = 100;
 
 /// The file system of the machine.
@@ -76,7 +75,7 @@ impl Disk for RealDisk {
     }
 }
 
-/// Not by `std::fs::read_dir`, which panics when the folder cannot be closed.
+/// Avoids `std::fs::read_dir`, which panics if the folder cannot be closed.
 #[cfg(target_os = "linux")]
 fn names(folder: &Path) -> io::Result<Vec<String>> {
     let mut names = Vec::new();
@@ -117,7 +116,7 @@ impl NewFile for RealFile {
     }
 }
 
-/// Opens a file that was looked at; `None` when another one has its name by now.
+/// Opens a file whose metadata was read; `None` if another file has its name now.
 fn open_if_same(named: &Metadata, path: &Path) -> io::Result<Option<Opened>> {
     let file = system::open(path)?;
     let opened = file.metadata()?;
@@ -128,7 +127,7 @@ fn open_if_same(named: &Metadata, path: &Path) -> io::Result<Option<Opened>> {
     }))
 }
 
-/// A file is as good as the folder that it lies in.
+/// Checks the file and its folder: who can write to the folder can replace the file.
 fn refuse_unless_ours(file: &Metadata, path: &Path) -> io::Result<()> {
     if planted!(AnyFileRead) {
         return Ok(());
@@ -138,7 +137,7 @@ fn refuse_unless_ours(file: &Metadata, path: &Path) -> io::Result<()> {
     }
     if system::others_may_write(file) {
         return Err(refusal(
-            "others than its owner may write it (set its mode to 0600)",
+            "users other than its owner may write to it (set its mode to 0600)",
         ));
     }
     let around = around(path);
@@ -158,7 +157,7 @@ fn refuse_folder_unless_ours(folder: &Metadata, path: &Path) -> io::Result<()> {
     }
     if system::others_may_write(folder) {
         return Err(refusal(
-            "others than its owner may put files there (set its mode to 0700)",
+            "users other than its owner may put files there (set its mode to 0700)",
         ));
     }
     if system::is_a_strangers(folder, &fs::metadata(around(path))?) {
@@ -169,7 +168,7 @@ fn refuse_folder_unless_ours(folder: &Metadata, path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The folder that a path lies in.
+/// The folder that contains a path.
 fn around(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -213,8 +212,8 @@ mod system {
         file.mode() & 0o022 != 0
     }
 
-    /// Whether it belongs to neither us, nor the system's owner, nor the owner of what it lies in,
-    /// who can put anything there.
+    /// Whether the owner is neither this user, nor root, nor the owner of the enclosing folder, who
+    /// can put anything there.
     pub(super) fn is_a_strangers(file: &Metadata, around: &Metadata) -> bool {
         const ROOT: u32 = 0;
         let owner = file.uid();
@@ -297,7 +296,7 @@ mod tests {
         assert!(RealDisk.list(&folder).unwrap().is_empty());
     }
 
-    /// Who can put a file there can take the database away as well, or cannot be trusted with it.
+    /// A user who can put a file there can remove the database as well, or must not be trusted.
     #[test]
     fn what_belongs_to_a_stranger_is_refused() {
         const STRANGER: Option<u32> = Some(65_534);
@@ -317,7 +316,7 @@ mod tests {
         assert!(read().unwrap_err().contains(refused));
         let error = RealDisk.create_folder(&folder).unwrap_err().to_string();
         assert!(error.contains(refused), "{error}");
-        // A database that is all theirs may be looked into.
+        // A database that belongs entirely to another user may be read.
         chown(home.path(), STRANGER, None).unwrap();
         assert_eq!(read().unwrap(), b"contents");
     }
@@ -336,7 +335,7 @@ mod tests {
         });
     }
 
-    /// What comes between the look and the open is another file, which nobody has looked at.
+    /// A file that appears between the check and the open is another file, which was not checked.
     #[test]
     fn a_file_that_took_the_place_of_the_one_looked_at_is_not_taken() {
         let home = tempfile::tempdir().unwrap();
@@ -348,7 +347,7 @@ mod tests {
         assert!(open_if_same(&named, &file).unwrap().is_none());
     }
 
-    /// What cannot be synced says so to whoever asks.
+    /// Syncing something that cannot be synced returns the system's error.
     #[cfg(target_os = "linux")]
     #[test]
     fn syncing_asks_the_system() {
@@ -389,7 +388,7 @@ mod tests {
         assert!(read_file(&RealDisk, &file, 100).is_err());
     }
 
-    /// What the look before the open cannot see, because it comes between the two.
+    /// A symlink that appears between the check and the open is not noticed by the check.
     #[test]
     fn the_open_itself_follows_no_symlink() {
         let home = tempfile::tempdir().unwrap();
@@ -400,7 +399,8 @@ mod tests {
         assert_eq!(system::open(&link).is_ok(), cfg!(not(target_os = "linux")));
     }
 
-    /// Nor does it wait for somebody to write: whoever opens the database would wait for ever.
+    /// Nor does it wait for a writer of the pipe: that would block the open of the database for
+    /// ever.
     #[cfg(target_os = "linux")]
     #[test]
     fn the_open_itself_waits_for_no_pipe() {

@@ -1,4 +1,4 @@
-//! A payload, cut into blocks of at most 4 KiB that end with the CRC-32 of their bytes.
+//! A payload, cut into blocks of at most 4 KiB. Each ends with the CRC-32 of its data.
 
 use super::error::{FormatError, Part, ReadError};
 use super::fields::checked;
@@ -18,7 +18,7 @@ pub(super) struct BlockWriter<'a> {
 }
 
 impl<'a> BlockWriter<'a> {
-    /// A writer behind what `out` was given; `check` goes over the CRC of each block.
+    /// Writes behind what `out` already has. `check` is extended by the CRC of each block.
     pub(super) fn new(out: &'a mut dyn Write, check: Hasher) -> Self {
         Self {
             out,
@@ -57,7 +57,7 @@ impl<'a> BlockWriter<'a> {
         }
     }
 
-    /// Closes the last block and gives the check back.
+    /// Closes the last block and returns `check`.
     pub(super) fn finish(mut self) -> io::Result<Hasher> {
         if self.filled > 0 {
             self.close_block()?;
@@ -75,24 +75,24 @@ impl<'a> BlockWriter<'a> {
     }
 }
 
-/// Reads a payload across its blocks, and gives out no byte of one whose checksum does not fit.
+/// Reads a payload across its blocks. Returns no byte of a block whose checksum is wrong.
 pub(super) struct BlockReader<'a> {
     rest: &'a mut dyn Read,
-    /// Bytes of the blocks to come.
+    /// Bytes of the blocks that were not read yet.
     left: u64,
-    /// Where the next block begins in the file.
+    /// Offset of the next block in the file.
     offset: u64,
     number: u64,
     block: [u8; BLOCK_BYTES],
-    /// What was not given out yet of the data in the block.
+    /// The part of the block's data that was not returned yet.
     data: Range<usize>,
     check: Hasher,
 }
 
 #[deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 impl<'a> BlockReader<'a> {
-    /// The blocks that `rest` begins with, `left` bytes of them; in the file they begin at `offset`. Their
-    /// checksums are carried into `check`.
+    /// Reads the blocks at the start of `rest`, `left` bytes in all. In the file they begin at
+    /// `offset`. `check` is extended by their checksums.
     pub(super) fn new(rest: &'a mut dyn Read, offset: u64, left: u64, check: Hasher) -> Self {
         Self {
             rest,
@@ -105,7 +105,7 @@ impl<'a> BlockReader<'a> {
         }
     }
 
-    /// The next bytes of the payload, as many as there is room for.
+    /// Fills `room` with the next bytes of the payload.
     pub(super) fn fill(&mut self, mut room: &mut [u8]) -> Result<(), ReadError> {
         while !room.is_empty() {
             if self.data.is_empty() {
@@ -126,13 +126,13 @@ impl<'a> BlockReader<'a> {
             self.data.start = self.data.start.saturating_add(WORD_BYTES);
             return Ok(LittleEndian::read_u64(word));
         }
-        // Across two blocks.
+        // The word lies across two blocks.
         let mut word = [0; WORD_BYTES];
         self.fill(&mut word)?;
         Ok(LittleEndian::read_u64(&word))
     }
 
-    /// The next so many words of the payload.
+    /// The next `count` words of the payload.
     pub(super) fn words(&mut self, count: usize) -> Words<'_, 'a> {
         Words {
             blocks: self,
@@ -141,7 +141,7 @@ impl<'a> BlockReader<'a> {
         }
     }
 
-    /// Checks the blocks that nobody asked for, and gives the check back.
+    /// Checks the blocks that were not read yet, and returns `check`.
     pub(super) fn finish(mut self) -> Result<Hasher, ReadError> {
         while self.left > 0 {
             self.open_block()?;
@@ -167,7 +167,7 @@ impl<'a> BlockReader<'a> {
     }
 }
 
-/// Cannot happen while the payload length was checked; an error all the same.
+/// Cannot happen, because the payload length was checked; it is an error all the same.
 fn too_short() -> ReadError {
     ReadError::Format(FormatError::Short {
         part: Part::Payload,
@@ -176,7 +176,7 @@ fn too_short() -> ReadError {
     })
 }
 
-/// Words of a payload; zeros from where it could not be read, so that they are as many as was said.
+/// Words of a payload. After a read error it yields zeros, so that their number stays as announced.
 pub(super) struct Words<'b, 'a> {
     blocks: &'b mut BlockReader<'a>,
     left: usize,
@@ -184,7 +184,7 @@ pub(super) struct Words<'b, 'a> {
 }
 
 impl Words<'_, '_> {
-    /// How many were not taken; an error when one that was could not be read.
+    /// Number of words that were not taken, or the first read error.
     pub(super) fn finish(self) -> Result<usize, ReadError> {
         self.failure.map_or(Ok(self.left), Err)
     }

@@ -1,8 +1,8 @@
-//! From bytes to a sidecar, whatever the bytes.
+//! Decodes a sidecar from untrusted bytes.
 //!
-//! Three depths: [`decode_header`] needs the start of a file, [`verify`] all of it, [`decode`] also
-//! memory. None indexes, none computes without a check, none trusts a length before it agrees with
-//! the bytes at hand.
+//! There are three depths: [`decode_header`] needs only the start of a file, [`verify`] all of it,
+//! and [`decode`] also memory for the filter. None of them indexes or does unchecked arithmetic,
+//! and none trusts a length before it agrees with the actual bytes.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
@@ -22,20 +22,20 @@ use crate::planted::planted;
 use crc32fast::Hasher;
 use std::io::Read;
 
-/// The sidecar in these bytes, every one of them verified.
+/// Decodes a sidecar and verifies every byte.
 ///
-/// Takes no more memory than the bytes themselves.
+/// Allocates no more memory than the bytes themselves take.
 ///
 /// # Errors
-/// [`FormatError`] says what is wrong with which byte.
+/// [`FormatError`] says which byte is wrong, and why.
 pub fn decode(bytes: &[u8]) -> Result<Sidecar, FormatError> {
     of_bytes(bytes, Reader::read)
 }
 
-/// Checks every byte of a sidecar without building its filter.
+/// Verifies every byte of a sidecar without building its filter.
 ///
 /// # Errors
-/// The same as [`decode`], but for lack of memory.
+/// The same as [`decode`], except [`FormatError::Memory`].
 pub fn verify(bytes: &[u8]) -> Result<Header, FormatError> {
     of_bytes(bytes, Reader::verify)
 }
@@ -48,26 +48,27 @@ fn of_bytes<'b, T>(
     let done = Reader::begin(bytes, length as u64).and_then(read);
     done.map_err(|error| match error {
         ReadError::Format(error) => error,
-        // Cannot happen while the length was checked; an error all the same.
+        // Cannot happen, because the length was checked; it is an error all the same.
         ReadError::Disk(_) => short(Part::Payload, length.saturating_add(1), length),
     })
 }
 
-/// A sidecar that is being read: its header is known, and intact.
+/// A sidecar that is being read. Its header is intact and decoded.
 #[derive(Debug)]
 pub struct Reader<R> {
     header: Header,
-    /// The header's bytes, and what was read with them.
+    /// The header's bytes, and the bytes that were read with them.
     start: Vec<u8>,
     length: u64,
     rest: R,
 }
 
 impl<R: Read> Reader<R> {
-    /// Reads the header of a file of so many bytes. The file may still be damaged, or of another length.
+    /// Reads the header of a file of `length` bytes. The rest of the file may still be damaged, or
+    /// the length wrong.
     ///
     /// # Errors
-    /// When it cannot be read, or is no header.
+    /// If the file cannot be read or has no valid header.
     pub fn begin(mut bytes: R, length: u64) -> Result<Self, ReadError> {
         let known = length.min(MAX_HEADER_BYTES as u64);
         let mut start = Vec::new();
@@ -80,15 +81,15 @@ impl<R: Read> Reader<R> {
         })
     }
 
-    /// What the file says of itself.
+    /// The decoded header.
     pub fn header(&self) -> &Header {
         &self.header
     }
 
-    /// The sidecar, every byte of it verified. Takes the memory of its filter, and no other.
+    /// Reads the sidecar and verifies every byte. Allocates memory for the filter only.
     ///
     /// # Errors
-    /// When the rest cannot be read or is not what it should be, or memory does not suffice.
+    /// If the rest cannot be read or is not valid, or if memory does not suffice.
     pub fn read<S: Restored>(self) -> Result<Sidecar<S>, ReadError> {
         let (header, (subject, stages)) = self.walk(|header, blocks| {
             let subject = read_subject(header, blocks)?;
@@ -109,15 +110,15 @@ impl<R: Read> Reader<R> {
         })
     }
 
-    /// Checks every byte, without memory for the filter.
+    /// Verifies every byte, without memory for the filter.
     ///
     /// # Errors
-    /// The same as [`Reader::read`], but for lack of memory.
+    /// The same as [`Reader::read`], except [`FormatError::Memory`].
     pub fn verify(self) -> Result<Header, ReadError> {
         self.walk(|_, _| Ok(())).map(|(header, ())| header)
     }
 
-    /// Hands the payload over, and verifies what was not taken of it, and the trailer.
+    /// Passes the payload to `take`, then verifies the blocks that it left, and the trailer.
     fn walk<T>(
         self,
         take: impl FnOnce(&Header, &mut BlockReader<'_>) -> Result<T, ReadError>,
@@ -144,7 +145,7 @@ impl<R: Read> Reader<R> {
     }
 }
 
-/// The trailer of a file of this length, against all checksums before it.
+/// Checks the trailer of a file of this length against all checksums before it.
 fn check_trailer(trailer: &[u8], length: u64, mut check: Hasher) -> Result<(), FormatError> {
     let origin = length.saturating_sub(TRAILER_BYTES as u64);
     let fields = Fields::new(Part::Trailer, trailer);
@@ -174,15 +175,15 @@ fn check_trailer(trailer: &[u8], length: u64, mut check: Hasher) -> Result<(), F
 fn read_subject(header: &Header, payload: &mut BlockReader<'_>) -> Result<Subject, ReadError> {
     let (key_space, count) = match header.subject {
         HeaderSubject::Segment(id) => return Ok(Subject::Segment(id)),
-        HeaderSubject::Summary { key_space, covers } => (key_space, covers),
+        HeaderSubject::Summary { key_space, covered } => (key_space, covered),
     };
-    let mut covers = filled(SegmentId::from_bytes([0; ID_BYTES]), count)?;
-    for cover in &mut covers {
+    let mut covered = filled(SegmentId::from_bytes([0; ID_BYTES]), count)?;
+    for cover in &mut covered {
         let mut id = [0; ID_BYTES];
         payload.fill(&mut id)?;
         *cover = SegmentId::from_bytes(id);
     }
-    Ok(Subject::Summary { key_space, covers })
+    Ok(Subject::Summary { key_space, covered })
 }
 
 fn read_stage<S: Restored>(
@@ -198,7 +199,7 @@ fn read_stage<S: Restored>(
     let count = usize::try_from(words(bits.get())).map_err(|_| no_memory())?;
     let mut words = payload.words(count);
     let restored = S::restore(stage, &mut words);
-    // First: what was not read is no stage, whatever was made of it.
+    // First: a stage that was not read completely is no stage, whatever was built of it.
     let left = words.finish()?;
     let of_no_use = |reason| FormatError::Stage {
         number: number as u64,
@@ -209,13 +210,13 @@ fn read_stage<S: Restored>(
         error => of_no_use(error.to_string()),
     })?;
     if left > 0 {
-        // The next stage would begin with them.
+        // Otherwise the next stage would begin with them.
         return Err(of_no_use(format!("{left} words were not taken")).into());
     }
     Ok(stage)
 }
 
-/// `count` values, which the caller has seen to be in the file.
+/// A vector of `count` values. The caller has checked that the file has as many.
 fn filled<T: Clone>(value: T, count: u64) -> Result<Vec<T>, FormatError> {
     let no_memory = || FormatError::Memory {
         part: Part::Payload,

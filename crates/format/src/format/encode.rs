@@ -1,8 +1,8 @@
-//! From a sidecar to its bytes, a block at a time: no second copy of the filter is made.
+//! Encodes a sidecar block by block, without a second copy of the filter.
 
 use super::blocks::BlockWriter;
 use super::error::{FormatError, Part};
-use super::header::{check_header, covers, sum_of_items};
+use super::header::{check_header, covered, sum_of_items};
 use super::layout::{
     AT_COVERS, AT_ENTRIES, AT_FLAGS, AT_HASH, AT_HEADER_LENGTH, AT_KEY_SPACE, AT_KEYS,
     AT_KNOWN_ANSWER, AT_MAGIC, AT_PAYLOAD_LENGTH, AT_RATE, AT_SEED_ID, AT_SEGMENT, AT_SOURCE,
@@ -16,10 +16,10 @@ use super::stored::Stored;
 use crc32fast::Hasher;
 use std::io::{self, Write};
 
-/// The bytes of a sidecar.
+/// Encodes a sidecar.
 ///
 /// # Errors
-/// Those of [`Writer::new`], or when there is no memory for them.
+/// Those of [`Writer::new`], or if memory does not suffice.
 pub fn encode<S: Stored>(sidecar: &Sidecar<S>) -> Result<Vec<u8>, FormatError> {
     let writer = Writer::new(sidecar)?;
     let mut file = reserve(writer.header.total_bytes)?;
@@ -28,7 +28,7 @@ pub fn encode<S: Stored>(sidecar: &Sidecar<S>) -> Result<Vec<u8>, FormatError> {
     Ok(file)
 }
 
-/// A sidecar that can be written: its header is known and fits.
+/// A sidecar that can be written. Its header was made and checked.
 #[derive(Debug)]
 pub struct Writer<'s, S> {
     sidecar: &'s Sidecar<S>,
@@ -36,22 +36,23 @@ pub struct Writer<'s, S> {
 }
 
 impl<'s, S: Stored> Writer<'s, S> {
-    /// The writer of this sidecar.
+    /// Checks the sidecar and makes its header.
     ///
     /// # Errors
-    /// When [`super::decode`] would refuse its bytes: no stage or more than 32, a shape that no stage can
-    /// have, words that do not fill the shape.
+    /// If [`super::decode`] would refuse the bytes: no stage or more than 32, a shape that no stage
+    /// can have, or words that do not fill the shape.
     pub fn new(sidecar: &'s Sidecar<S>) -> Result<Self, FormatError> {
         let header = header_of(sidecar)?;
         Ok(Self { sidecar, header })
     }
 
-    /// What the file will begin with.
+    /// The header that the file will have.
     pub fn header(&self) -> &Header {
         &self.header
     }
 
-    /// Writes the file. Of stages that take keys meanwhile, each word is written as it is when its turn comes.
+    /// Writes the file. If a stage takes keys meanwhile, each word is written with the value that
+    /// it has at that time.
     ///
     /// # Errors
     /// Those of `out`.
@@ -67,11 +68,11 @@ impl<'s, S: Stored> Writer<'s, S> {
     }
 }
 
-/// The header that describes this sidecar, checked as a reader would.
+/// The header of this sidecar, checked as a reader would check it.
 fn header_of<S: Stored>(sidecar: &Sidecar<S>) -> Result<Header, FormatError> {
     let subject = HeaderSubject::from(&sidecar.subject);
     let stages: Vec<StageHeader> = sidecar.stages.iter().map(Stored::header).collect();
-    let payload = payload_bytes(covers(&subject), &stages).unwrap_or(u64::MAX);
+    let payload = payload_bytes(covered(&subject), &stages).unwrap_or(u64::MAX);
     let header = Header {
         store: sidecar.store,
         imprint: sidecar.imprint,
@@ -130,7 +131,7 @@ fn put_header(header: &Header, out: &mut dyn Write, check: &mut Hasher) -> io::R
     put(AT_SEED_ID, &header.imprint.seed_id.to_le_bytes());
     put(AT_KNOWN_ANSWER, &header.imprint.known_answer.to_le_bytes());
     put(AT_SEGMENT, &segment);
-    put(AT_COVERS, &covers(&header.subject).to_le_bytes());
+    put(AT_COVERS, &covered(&header.subject).to_le_bytes());
     put(AT_ENTRIES, &header.entries.to_le_bytes());
     put(AT_KEYS, &header.keys.get().to_le_bytes());
     put(AT_RATE, &header.rate.get().to_bits().to_le_bytes());
@@ -152,7 +153,7 @@ fn put_header(header: &Header, out: &mut dyn Write, check: &mut Hasher) -> io::R
     out.write_all(&crc)
 }
 
-/// A number that `check_header` has found small enough for its field.
+/// Narrows a number that `check_header` has found to fit its field.
 fn narrow<T: TryFrom<u64>>(number: u64) -> T {
     T::try_from(number).unwrap_or_else(|_| unreachable!("{number} passed the check of its field"))
 }
@@ -163,8 +164,10 @@ fn put_payload<S: Stored>(
     check: Hasher,
 ) -> io::Result<Hasher> {
     let mut blocks = BlockWriter::new(out, check);
-    if let Subject::Summary { covers, .. } = &sidecar.subject {
-        covers.iter().try_for_each(|id| blocks.put(id.as_bytes()))?;
+    if let Subject::Summary { covered, .. } = &sidecar.subject {
+        covered
+            .iter()
+            .try_for_each(|id| blocks.put(id.as_bytes()))?;
     }
     for stage in &sidecar.stages {
         blocks.put_words(stage.words())?;

@@ -2,106 +2,107 @@
 
 use std::{fmt, io};
 
-/// Why bytes are not what they should be; `byte N` counts from the start of the file.
+/// Why bytes could not be decoded; `byte N` counts from the start of the file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FormatError {
     /// The bytes end too early.
-    #[error("the {part} needs {needed} bytes, {found} are there")]
+    #[error("the {part} needs {needed} bytes, but there are only {found}")]
     Short {
-        /// What does not fit.
+        /// The part that is too short.
         part: Part,
         /// Length needed, in bytes.
         needed: u64,
         /// Length found, in bytes.
         found: u64,
     },
-    /// A mark is not there.
-    #[error("byte {offset}: the mark of the {part} is missing, found {found:02x?}")]
+    /// A magic number is missing.
+    #[error("byte {offset}: the magic number of the {part} is missing, found {found:02x?}")]
     Magic {
-        /// Which part the mark belongs to.
+        /// The part that should have it.
         part: Part,
-        /// Where it should stand.
+        /// Where it should be.
         offset: u64,
-        /// What stands there.
+        /// The bytes found there.
         found: [u8; 8],
     },
     /// An intact file of a later version of this crate.
     #[error(
-        "byte {offset}: version {version}, flags {flags:#06x}: newer than this library, which leaves the file alone"
+        "byte {offset}: version {version} with flags {flags:#06x} is newer than this library; \
+         the file is left as it is"
     )]
     Newer {
-        /// Where the version stands.
+        /// Offset of the version.
         offset: u64,
         /// The version.
         version: u16,
         /// The flags.
         flags: u16,
     },
-    /// A checksum does not fit the bytes that it covers.
+    /// A checksum does not match the bytes that it covers.
     #[error(
-        "byte {offset}: the CRC-32 of the {part} is {found:08x}, its bytes give {expected:08x}"
+        "byte {offset}: the CRC-32 of the {part} is {found:08x}, but its bytes give {expected:08x}"
     )]
     Checksum {
         /// The part that is damaged.
         part: Part,
-        /// Where the checksum stands.
+        /// Offset of the checksum.
         offset: u64,
-        /// What the bytes give.
+        /// The checksum computed from the bytes.
         expected: u32,
-        /// What stands there.
+        /// The checksum found in the file.
         found: u32,
     },
-    /// A field holds a value that it cannot have.
+    /// A field has an invalid value.
     #[error("byte {offset}: the {field} is {found}; expected {expected}")]
     Field {
         /// Which field.
         field: &'static str,
-        /// Where it stands.
+        /// Its offset.
         offset: u64,
-        /// What stands there.
+        /// The value found.
         found: u64,
-        /// What could stand there.
+        /// The values that are valid.
         expected: &'static str,
     },
-    /// Two statements of one length differ.
-    #[error("byte {offset}: the {field} is {found}; the rest gives {expected}")]
+    /// Two statements of the same length differ.
+    #[error("byte {offset}: the {field} is {found}, but the rest of the file gives {expected}")]
     Length {
         /// Which length.
         field: &'static str,
-        /// Where it stands.
+        /// Its offset.
         offset: u64,
-        /// What stands there.
+        /// The length found in the field.
         found: u64,
-        /// What the rest gives.
+        /// The length computed from the rest of the file.
         expected: u64,
     },
-    /// A stage is described as one can be, and none of its kind can be made of its words.
+    /// The description of a stage is valid, but no stage of its kind can be built of its words.
     #[error("stage {number} is of no use here: {reason}")]
     Stage {
-        /// Which one, counted from 0.
+        /// Index of the stage, from 0.
         number: u64,
-        /// Why it is not.
+        /// Why it cannot be built.
         reason: String,
     },
-    /// The memory for the contents is not to be had.
-    #[error("no memory for {bytes} bytes of the {part}")]
+    /// There is not enough memory for the contents.
+    #[error("cannot allocate {bytes} bytes for the {part}")]
     Memory {
-        /// For what.
+        /// The part that needs the memory.
         part: Part,
-        /// How much, in bytes.
+        /// Bytes needed.
         bytes: u64,
     },
 }
 
-/// Why a file was not read.
+/// Why a file could not be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
-    /// What was read is not what it should be.
+    /// Its bytes could not be decoded.
     #[error(transparent)]
     Format(#[from] FormatError),
-    /// The disk did not give it.
+    /// The disk reported an error.
     #[error(transparent)]
     Disk(#[from] io::Error),
 }
@@ -122,7 +123,7 @@ pub enum Part {
 }
 
 impl FormatError {
-    /// Whether the file is intact and only unknown: it must not be replaced or removed.
+    /// Whether the file is intact but of a newer version: it must not be replaced or removed.
     pub const fn is_newer(&self) -> bool {
         matches!(self, Self::Newer { .. })
     }

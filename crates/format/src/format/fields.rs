@@ -1,4 +1,4 @@
-//! Fixed-width little-endian fields of a byte slice, by offset; no offset can panic.
+//! Fixed-width little-endian fields of a byte slice, by offset. No offset can cause a panic.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
@@ -41,7 +41,8 @@ impl<'a> Fields<'a> {
         self.array(at).map(u64::from_le_bytes)
     }
 
-    /// Whether this library can read a file that starts so; `newest` is what it knows.
+    /// Checks that this library can read the version and flags; `newest` is the latest version it
+    /// knows.
     pub(super) fn known_version(&self, newest: u16) -> Result<(), FormatError> {
         let (version, flags) = (self.u16(AT_VERSION)?, self.u16(AT_FLAGS)?);
         if planted!(NewerVersionRead) {
@@ -63,7 +64,7 @@ impl<'a> Fields<'a> {
         )
     }
 
-    /// The mark of this part; `origin` is where the part begins in the file.
+    /// Checks the magic number of this part; `origin` is the part's offset in the file.
     pub(super) fn magic(
         &self,
         at: usize,
@@ -82,9 +83,9 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// The bytes that a CRC-32 covers, once it fits them.
+/// Splits `bytes` into data and CRC-32, and returns both if they match.
 ///
-/// `bytes` end with the checksum; `offset` is where they begin in the file.
+/// The checksum is at the end; `offset` is where `bytes` begin in the file.
 pub(super) fn checked(part: Part, offset: u64, bytes: &[u8]) -> Result<(&[u8], u32), FormatError> {
     let Some((data, stored)) = bytes.split_last_chunk() else {
         return Err(short(part, size_of::<u32>(), bytes.len()));

@@ -1,4 +1,4 @@
-//! What the header of a sidecar says, field by field, and what must hold of it.
+//! The header of a sidecar, field by field, and the invariants that it must satisfy.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
@@ -18,12 +18,12 @@ use crate::hash::{HashId, Imprint};
 use crate::id::SegmentId;
 use crate::math::{Bits, Items, Probes, Rate};
 
-/// What the header says, from at least the first [`MAX_HEADER_BYTES`] of a file or all of it.
+/// Decodes the header. `bytes` are at least the first [`MAX_HEADER_BYTES`] of a file, or all of it.
 ///
-/// The rest of the file may still be damaged: this is for inspection, never for an answer.
+/// The rest of the file may still be damaged: use this for inspection, never for an answer.
 ///
 /// # Errors
-/// [`FormatError`] says what is wrong with which byte of the header.
+/// [`FormatError`] says which byte of the header is wrong, and why.
 pub fn decode_header(bytes: &[u8]) -> Result<Header, FormatError> {
     let fields = checked_header(bytes)?;
     let header = Header {
@@ -52,16 +52,16 @@ pub fn decode_header(bytes: &[u8]) -> Result<Header, FormatError> {
 }
 
 impl Header {
-    /// Whether a file of so many bytes is as long as its header says.
+    /// Checks that a file of `length` bytes is as long as its header says.
     ///
     /// # Errors
-    /// [`FormatError::Length`] when it is not.
+    /// [`FormatError::Length`] if it is not.
     pub fn check_file_length(&self, length: u64) -> Result<(), FormatError> {
         check_length("total length", AT_TOTAL_LENGTH, self.total_bytes, length)
     }
 }
 
-/// What must hold of every header, before it is written and after it was read.
+/// The invariants of a header, checked before it is written and after it was read.
 pub(super) fn check_header(header: &Header) -> Result<(), FormatError> {
     let stages = header.stages.len();
     check(
@@ -76,7 +76,7 @@ pub(super) fn check_header(header: &Header) -> Result<(), FormatError> {
     }
     let keys = sum_of_items(&header.stages).get();
     check_length("number of keys", AT_KEYS, header.keys.get(), keys)?;
-    let payload = payload_bytes(covers(&header.subject), &header.stages).unwrap_or(u64::MAX);
+    let payload = payload_bytes(covered(&header.subject), &header.stages).unwrap_or(u64::MAX);
     check_length(
         "payload length",
         AT_PAYLOAD_LENGTH,
@@ -91,14 +91,14 @@ pub(super) fn sum_of_items(stages: &[StageHeader]) -> Items {
     stages.iter().map(|stage| stage.items).sum()
 }
 
-pub(super) const fn covers(subject: &HeaderSubject) -> u64 {
+pub(super) const fn covered(subject: &HeaderSubject) -> u64 {
     match subject {
         HeaderSubject::Segment(_) => 0,
-        HeaderSubject::Summary { covers, .. } => *covers,
+        HeaderSubject::Summary { covered, .. } => *covered,
     }
 }
 
-/// The header's fields once its CRC-32 fits and its version is known.
+/// The header's fields, once its CRC-32 matches and its version is known.
 fn checked_header(bytes: &[u8]) -> Result<Fields<'_>, FormatError> {
     let start = Fields::new(Part::Header, bytes);
     start.magic(AT_MAGIC, 0, MAGIC)?;
@@ -138,7 +138,7 @@ fn imprint(fields: Fields<'_>) -> Result<Imprint, FormatError> {
 fn subject(fields: Fields<'_>) -> Result<HeaderSubject, FormatError> {
     let key_space = fields.u32(AT_KEY_SPACE)?;
     let segment: [u8; ID_BYTES] = fields.array(AT_SEGMENT)?;
-    let covers = fields.u64(AT_COVERS)?;
+    let covered = fields.u64(AT_COVERS)?;
     match fields.u8(AT_SUBJECT)? {
         SUBJECT_SEGMENT => {
             check(
@@ -149,10 +149,10 @@ fn subject(fields: Fields<'_>) -> Result<HeaderSubject, FormatError> {
                 "0 for a segment",
             )?;
             check(
-                covers == 0,
+                covered == 0,
                 "number of covered segments",
                 AT_COVERS,
-                covers,
+                covered,
                 "0 for a segment",
             )?;
             Ok(HeaderSubject::Segment(SegmentId::from_bytes(segment)))
@@ -170,7 +170,7 @@ fn subject(fields: Fields<'_>) -> Result<HeaderSubject, FormatError> {
                 first.into(),
                 "16 zeros for a summary",
             )?;
-            Ok(HeaderSubject::Summary { key_space, covers })
+            Ok(HeaderSubject::Summary { key_space, covered })
         }
         other => Err(FormatError::Field {
             field: "subject",

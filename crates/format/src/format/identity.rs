@@ -1,4 +1,4 @@
-//! The small file that says which database this is and keys its hash; see `format/mod.rs`.
+//! The small file that names a database and holds the secret seed of its hash; see `format/mod.rs`.
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
@@ -11,7 +11,7 @@ use crate::hash::{HashId, Seed};
 const MAGIC: [u8; 8] = *b"\x89SIDEN\r\n";
 const VERSION: u16 = 1;
 
-/// The start is the one that all files share.
+/// All files share the fields before this one.
 const AT_LENGTH: usize = AT_FLAGS + 2;
 const AT_STORE: usize = AT_LENGTH + 4;
 const AT_SEED: usize = AT_STORE + 16;
@@ -20,18 +20,18 @@ const AT_RESERVED: usize = AT_HASH + 1;
 const AT_CRC: usize = AT_RESERVED + 7;
 const LENGTH: usize = AT_CRC + 4;
 
-/// Which database this is, and what keys its hash.
+/// The id of a database, and the hash function and seed of its keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// Names the database in every sidecar.
+    /// The database's id, repeated in every sidecar.
     pub store: StoreId,
-    /// The hash function of its keys.
+    /// The hash function of the database's keys.
     pub hash: HashId,
-    /// The secret that keys it.
+    /// The secret seed of that hash function.
     pub seed: Seed,
 }
 
-/// The bytes of an identity file; they hold the secret seed.
+/// Encodes an identity file. The bytes contain the secret seed.
 pub fn encode_identity(identity: &Identity) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(LENGTH);
     bytes.extend_from_slice(&MAGIC);
@@ -46,10 +46,10 @@ pub fn encode_identity(identity: &Identity) -> Vec<u8> {
     bytes
 }
 
-/// The identity in these bytes, every one of them verified.
+/// Decodes an identity file and verifies every byte.
 ///
 /// # Errors
-/// [`FormatError`] says what is wrong with which byte.
+/// [`FormatError`] says which byte is wrong, and why.
 pub fn decode_identity(bytes: &[u8]) -> Result<Identity, FormatError> {
     let start = Fields::new(Part::Identity, bytes);
     start.magic(AT_MAGIC, 0, MAGIC)?;

@@ -1,7 +1,7 @@
-//! The picture of `format/mod.rs` in numbers, and the arithmetic of lengths.
+//! The picture of `format/mod.rs` as constants, and the arithmetic of lengths.
 //!
-//! Writer and reader use these same constants and the same checks of a stage, so that nothing is
-//! written that would not be read.
+//! Writer and reader share these constants and the checks of a stage, so nothing is written that a
+//! reader would refuse.
 
 use super::error::{FormatError, Part};
 use super::sidecar::StageHeader;
@@ -56,10 +56,10 @@ const MAX_BITS: u64 = 1 << 48;
 const LINE_BITS: u64 = 512;
 const WORD_BITS: u64 = 64;
 
-/// What every version has: magic, version, flags, header length, header CRC.
+/// The fields that every version has: magic, version, flags, header length, header CRC.
 pub(super) const SHORTEST_HEADER_BYTES: usize = AT_TOTAL_LENGTH + CRC_BYTES;
 pub(super) const MIN_HEADER_BYTES: usize = header_bytes(1);
-/// No header is longer, in bytes: what to read of a file in order to call `decode_header`.
+/// Maximum length of a header, in bytes. Read this much of a file before calling `decode_header`.
 pub const MAX_HEADER_BYTES: usize = 4096;
 
 pub(super) const BLOCK_BYTES: usize = 4096;
@@ -76,28 +76,28 @@ const _: () = {
     assert!(header_bytes(MAX_STAGES) <= MAX_HEADER_BYTES);
 };
 
-/// Bytes of a header with this many stages, its CRC included.
+/// Bytes of a header with `stages` stages, its CRC included.
 pub(super) const fn header_bytes(stages: usize) -> usize {
     AT_STAGE_TABLE
         .saturating_add(STAGE_BYTES.saturating_mul(stages))
         .saturating_add(CRC_BYTES)
 }
 
-/// Words that hold so many bits.
+/// Number of 64-bit words that hold `bits` bits.
 pub(super) const fn words(bits: u64) -> u64 {
     bits.div_ceil(u64::BITS as u64)
 }
 
-/// Bytes of covered segments and words before they are cut into blocks; `None` beyond 2^64.
-pub(super) fn payload_bytes(covers: u64, stages: &[StageHeader]) -> Option<u64> {
-    let ids = covers.checked_mul(ID_BYTES as u64)?;
+/// Bytes of covered segment ids and words before they are cut into blocks; `None` beyond 2^64.
+pub(super) fn payload_bytes(covered: u64, stages: &[StageHeader]) -> Option<u64> {
+    let ids = covered.checked_mul(ID_BYTES as u64)?;
     stages
         .iter()
         .map(|stage| words(stage.shape.bits.get()).checked_mul(WORD_BYTES as u64))
         .try_fold(ids, |sum, bytes| sum.checked_add(bytes?))
 }
 
-/// Bytes of the file around such a payload; `None` beyond 2^64.
+/// Bytes of the whole file with such a payload; `None` beyond 2^64.
 pub(super) fn total_bytes(stages: usize, payload: u64) -> Option<u64> {
     let blocks = payload.div_ceil(BLOCK_DATA_BYTES as u64);
     blocks
@@ -107,12 +107,12 @@ pub(super) fn total_bytes(stages: usize, payload: u64) -> Option<u64> {
         .checked_add(TRAILER_BYTES as u64)
 }
 
-/// Where a stage's entry begins.
+/// Offset of a stage's entry in the header.
 pub(super) const fn stage_at(index: usize) -> usize {
     AT_STAGE_TABLE.saturating_add(STAGE_BYTES.saturating_mul(index))
 }
 
-/// The kinds of stages, by their numbers from 1 on.
+/// The kinds of stages. A kind's number is its position, counted from 1.
 const KINDS: [Kind; 5] = [
     Kind::Standard,
     Kind::Partitioned,
@@ -121,7 +121,7 @@ const KINDS: [Kind; 5] = [
     Kind::Ribbon,
 ];
 
-/// The number of a kind; 0 where no stage is of it.
+/// The number of a kind; 0 if no stage has this kind.
 pub(super) fn number_of(kind: Kind) -> u8 {
     let numbered = (1..).zip(KINDS);
     let mut found = numbered.filter_map(|(number, known)| (known == kind).then_some(number));
@@ -133,7 +133,7 @@ pub(super) fn kind_of(number: u8) -> Option<Kind> {
     KINDS.get(usize::from(number.checked_sub(1)?)).copied()
 }
 
-/// Whether a stage can have this shape; `at` is where its entry begins.
+/// Checks that a stage can have this shape; `at` is the offset of its entry.
 pub(super) fn check_shape(shape: &Shape, at: usize) -> Result<(), FormatError> {
     let probes = shape.probes.get();
     let bits = shape.bits.get();
@@ -180,7 +180,7 @@ pub(super) fn check_shape(shape: &Shape, at: usize) -> Result<(), FormatError> {
     )
 }
 
-/// A field's value, judged.
+/// Returns an error unless the field's value `holds`.
 pub(super) fn check(
     holds: bool,
     field: &'static str,
@@ -199,7 +199,7 @@ pub(super) fn check(
     })
 }
 
-/// Two statements of one length, compared.
+/// Compares two statements of the same length.
 pub(super) fn check_length(
     field: &'static str,
     at: usize,

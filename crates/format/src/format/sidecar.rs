@@ -1,4 +1,4 @@
-//! What a sidecar says, as plain data.
+//! The contents of a sidecar as plain data.
 
 use crate::filter::Shape;
 use crate::hash::Imprint;
@@ -6,22 +6,22 @@ use crate::id::SegmentId;
 use crate::math::{Bits, Items, Rate};
 use std::fmt;
 
-/// Sixteen random bytes that name one database for ever.
+/// Sixteen random bytes that name one database permanently.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct StoreId([u8; 16]);
 
 impl StoreId {
-    /// A new identity from the operating system's randomness.
+    /// Draws a new id from the operating system's random number generator.
     ///
     /// # Errors
-    /// When the system has no randomness to give.
+    /// If the system cannot supply random bytes.
     pub fn random() -> std::io::Result<Self> {
         let mut bytes = [0; 16];
         getrandom::fill(&mut bytes)?;
         Ok(Self(bytes))
     }
 
-    /// An identity read back from where it was stored.
+    /// Restores an id that was stored.
     pub const fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(bytes)
     }
@@ -44,55 +44,55 @@ impl fmt::Debug for StoreId {
     }
 }
 
-/// A filter with everything that is needed to decide what it may be asked.
+/// A filter, with everything needed to decide which keys it may answer for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sidecar<S = StageRecord> {
-    /// The database that it belongs to.
+    /// The database that the filter belongs to.
     pub store: StoreId,
-    /// The hash and the seed of its keys.
+    /// The hash function and seed of its keys.
     pub imprint: Imprint,
-    /// What it speaks for.
+    /// The segment or segments whose keys it holds.
     pub subject: Subject,
     /// Where its keys came from.
     pub source: Source,
-    /// Raw entries that were read or written to make it: for a table, those of its properties.
+    /// Raw entries that were read or written to build it. For an SST, the count in its properties.
     pub entries: u64,
-    /// The false-positive rate promised when it was sized.
+    /// The false-positive rate asked for when it was sized.
     pub rate: Rate,
-    /// The filter, 1 to 32 stages, oldest first. All are needed: a key is in any one of them.
+    /// The filter: 1 to 32 stages, oldest first. A lookup needs all, because a key is in only one.
     pub stages: Vec<S>,
 }
 
-/// What a filter speaks for.
+/// The keys that a filter covers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Subject {
     /// Every key of one segment.
     Segment(SegmentId),
-    /// Every key of these segments of a key space.
+    /// Every key of these segments of a key space: a summary filter.
     Summary {
-        /// The number of the column family.
+        /// The id of the column family.
         key_space: u32,
         /// The covered segments.
-        covers: Vec<SegmentId>,
+        covered: Vec<SegmentId>,
     },
 }
 
-/// Where a filter's keys came from; the number is what files hold.
+/// Where a filter's keys came from. Files store the number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Source {
-    /// Every raw entry, seen while the segment was built.
+    /// Every raw entry, seen while the segment was written.
     TableCapture = 1,
     /// Every raw entry, read back from the finished segment.
     RawKeys = 2,
-    /// The filters of the segments that were merged.
+    /// The filters of the segments that were compacted.
     OrOfInputs = 3,
-    /// A summary as it stood in memory.
+    /// A summary filter, copied from memory.
     Snapshot = 4,
 }
 
 impl Source {
-    /// The source with this number, if there is one.
+    /// The source with this number, if it is known.
     pub const fn from_u8(source: u8) -> Option<Self> {
         match source {
             1 => Some(Self::TableCapture),
@@ -118,66 +118,66 @@ impl fmt::Display for Source {
 /// One stage of a filter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StageRecord {
-    /// Its geometry.
+    /// Kind and size.
     pub shape: Shape,
-    /// Keys inserted.
+    /// Number of keys inserted.
     pub items: Items,
     /// Its bits, `ceil(bits / 64)` words.
     pub words: Vec<u64>,
 }
 
-/// What a sidecar's header says: all but the covered segments and the words.
+/// The header of a sidecar: everything except the covered segments and the words.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Header {
-    /// The database that it belongs to.
+    /// The database that the filter belongs to.
     pub store: StoreId,
-    /// The hash and the seed of its keys.
+    /// The hash function and seed of its keys.
     pub imprint: Imprint,
-    /// What it speaks for.
+    /// The segment or segments whose keys it holds.
     pub subject: HeaderSubject,
     /// Where its keys came from.
     pub source: Source,
-    /// Raw entries that were read or written to make it.
+    /// Raw entries that were read or written to build it.
     pub entries: u64,
-    /// Keys in all stages.
+    /// Number of keys in all stages.
     pub keys: Items,
-    /// The promised rate.
+    /// The false-positive rate asked for.
     pub rate: Rate,
     /// The stages, oldest first.
     pub stages: Vec<StageHeader>,
-    /// Bytes of covered segments and words.
+    /// Bytes of covered segment ids and words.
     pub payload_bytes: u64,
     /// Bytes of the whole file.
     pub total_bytes: u64,
 }
 
 impl Header {
-    /// Bits of all stages.
+    /// Bits in all stages.
     pub fn size(&self) -> Bits {
         self.stages.iter().map(|stage| stage.shape.bits).sum()
     }
 }
 
-/// [`Subject`] without the list.
+/// [`Subject`] without the list of covered segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeaderSubject {
     /// One segment.
     Segment(SegmentId),
-    /// A key space.
+    /// Segments of a key space: a summary filter.
     Summary {
-        /// The number of the column family.
+        /// The id of the column family.
         key_space: u32,
-        /// How many segments are covered.
-        covers: u64,
+        /// Number of covered segments.
+        covered: u64,
     },
 }
 
 /// [`StageRecord`] without the words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StageHeader {
-    /// Its geometry.
+    /// Kind and size.
     pub shape: Shape,
-    /// Keys inserted.
+    /// Number of keys inserted.
     pub items: Items,
 }
 
@@ -185,9 +185,9 @@ impl From<&Subject> for HeaderSubject {
     fn from(subject: &Subject) -> Self {
         match subject {
             Subject::Segment(id) => Self::Segment(*id),
-            Subject::Summary { key_space, covers } => Self::Summary {
+            Subject::Summary { key_space, covered } => Self::Summary {
                 key_space: *key_space,
-                covers: covers.len() as u64,
+                covered: covered.len() as u64,
             },
         }
     }

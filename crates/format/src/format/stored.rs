@@ -1,23 +1,24 @@
-//! What the stages of a sidecar may be: plain records, or filters that can be asked.
+//! The representations that a sidecar's stages can have: plain records, or filters ready for
+//! lookups.
 
 use super::sidecar::{StageHeader, StageRecord};
 use crate::filter::{Stage, StageError};
 
 /// A stage that can be written.
 pub trait Stored {
-    /// What the header says of it.
+    /// The stage's header.
     fn header(&self) -> StageHeader;
 
-    /// Its words, in their order.
+    /// The stage's words, in order.
     fn words(&self) -> impl ExactSizeIterator<Item = u64>;
 }
 
-/// A stage that can be made of what was read.
+/// A stage that can be built from what was read.
 pub trait Restored: Sized {
-    /// The stage that this header describes, with these words.
+    /// Builds the stage that this header describes, with these words.
     ///
     /// # Errors
-    /// When it cannot be made of them, or memory does not suffice.
+    /// If they do not make a valid stage, or if memory does not suffice.
     fn restore(
         header: StageHeader,
         words: impl ExactSizeIterator<Item = u64>,
@@ -58,7 +59,7 @@ impl Restored for StageRecord {
     }
 }
 
-/// As it stands.
+/// Writes a filter without a copy of its words.
 impl Stored for &Stage {
     fn header(&self) -> StageHeader {
         StageHeader {

@@ -1,4 +1,4 @@
-//! Damage of every kind, and the bytes that must never change.
+//! Every kind of damage, and the bytes that must never change.
 
 use super::*;
 use crate::filter::{Kind, Shape, Stage};
@@ -58,10 +58,10 @@ fn segment(random: &mut Random) -> Sidecar {
 }
 
 fn summary(random: &mut Random) -> Sidecar {
-    let covers = (0..100).map(|i| SegmentId::from_bytes([i; 16])).collect();
+    let covered = (0..100).map(|i| SegmentId::from_bytes([i; 16])).collect();
     let subject = Subject::Summary {
         key_space: 7,
-        covers,
+        covered,
     };
     let stages = vec![
         stage(Kind::Standard, 5001, 7, random),
@@ -71,12 +71,12 @@ fn summary(random: &mut Random) -> Sidecar {
     sidecar(subject, stages)
 }
 
-/// A summary that begins with a static stage.
+/// A summary filter whose first stage is static.
 fn begins_static(random: &mut Random) -> Sidecar {
-    let covers = (0..100).map(|i| SegmentId::from_bytes([i; 16])).collect();
+    let covered = (0..100).map(|i| SegmentId::from_bytes([i; 16])).collect();
     let subject = Subject::Summary {
         key_space: 7,
-        covers,
+        covered,
     };
     let mut first = stage(Kind::Ribbon, 64 * 600, 8, random);
     first.shape.groups = 14;
@@ -97,7 +97,7 @@ fn files() -> [Vec<u8>; 3] {
     })
 }
 
-/// Puts the header's CRC-32 right again, so that the checks behind it are reached.
+/// Recomputes the header's CRC-32, so that the checks behind it are reached.
 fn mend_header(bytes: &mut [u8]) {
     let length = u32::from_le_bytes(bytes[12..16].try_into().unwrap()) as usize;
     if length < 4 || length > bytes.len() {
@@ -107,7 +107,7 @@ fn mend_header(bytes: &mut [u8]) {
     bytes[length - 4..length].copy_from_slice(&crc.to_le_bytes());
 }
 
-/// Puts the trailer right again for the blocks and the length at hand.
+/// Recomputes the trailer for the current blocks and length.
 fn mend_trailer(bytes: &mut [u8]) {
     let header = u32::from_le_bytes(bytes[12..16].try_into().unwrap()) as usize;
     let trailer = bytes.len() - 20;
@@ -128,7 +128,7 @@ fn assert_damaged(bytes: &[u8], what: &str) {
     }
 }
 
-/// What version 1 writes, byte by byte. If this fails, files of earlier releases have become
+/// The bytes that version 1 writes. If this test fails, files of earlier releases have become
 /// unreadable: raise the version instead.
 #[test]
 fn golden_bytes() {
@@ -171,7 +171,7 @@ fn golden_checksums_of_longer_files() {
 #[test]
 fn what_is_written_reads_back() {
     let mut random = Random(1);
-    // Two blocks to the last byte.
+    // The payload fills exactly two blocks.
     let mut whole_blocks = segment(&mut random);
     whole_blocks.stages = vec![stage(Kind::Standard, 2 * 4092 * 8, 7, &mut random)];
     for sidecar in [segment(&mut random), summary(&mut random), whole_blocks] {
@@ -187,7 +187,7 @@ fn what_is_written_reads_back() {
     }
 }
 
-/// Of each layout one stage, filled, through the bytes of a file.
+/// One filled stage of each layout is encoded and decoded.
 #[test]
 fn stages_of_every_layout_come_back() {
     let keys = || (1_u64..=500).map(|i| KeyHash::new(i.wrapping_mul(0xd134_2543_de82_ef95)));
@@ -240,16 +240,16 @@ fn counters_and_codes_are_not_written() {
 fn a_summary_of_very_many_segments_reads_back() {
     const SEGMENTS: u128 = if cfg!(miri) { 1_000 } else { 100_000 };
     let mut random = Random(2);
-    let covers = (0..SEGMENTS).map(|i| SegmentId::from_bytes(i.to_le_bytes()));
+    let covered = (0..SEGMENTS).map(|i| SegmentId::from_bytes(i.to_le_bytes()));
     let subject = Subject::Summary {
         key_space: 0,
-        covers: covers.collect(),
+        covered: covered.collect(),
     };
     let sidecar = sidecar(subject, vec![stage(Kind::Blocked, 512, 8, &mut random)]);
     assert_eq!(decode(&encode(&sidecar).unwrap()), Ok(sidecar));
 }
 
-/// Cassandra's filters carry no checksum and a flipped bit loses reads.
+/// Cassandra's filters have no checksum, and there a flipped bit loses reads.
 #[test]
 #[cfg_attr(miri, ignore = "very many files, one thread")]
 fn every_flipped_bit_is_noticed() {
@@ -369,8 +369,8 @@ fn what_would_not_be_read_is_not_written() {
     }
 }
 
-/// The claims of a hostile header, its checksum right and all its lengths in keeping, are held
-/// against the bytes at hand before any memory is asked for: the first would take 32 TiB.
+/// A hostile header has a right checksum and consistent lengths. Its claims are compared with the
+/// actual bytes before any memory is allocated: the first would take 32 TiB.
 #[test]
 fn what_a_header_claims_is_not_allocated() {
     let [bytes, summary, _] = files();
@@ -408,8 +408,8 @@ fn what_a_header_claims_is_not_allocated() {
         let error = claim(&bytes, changes);
         assert!(!matches!(error, FormatError::Memory { .. }), "{error}");
     }
-    let covers = claim(&summary, &[(80, &most[..])]);
-    assert!(!matches!(covers, FormatError::Memory { .. }), "{covers}");
+    let covered = claim(&summary, &[(80, &most[..])]);
+    assert!(!matches!(covered, FormatError::Memory { .. }), "{covered}");
 }
 
 #[test]
@@ -435,7 +435,7 @@ fn an_intact_newer_file_is_told_from_a_damaged_one() {
     assert_damaged(&version_0, "version 0");
 }
 
-/// Whatever a later version adds, the length of the header and its checksum stay two fields.
+/// In every later version, the header's length and its checksum stay two separate fields.
 #[test]
 fn a_header_whose_checksum_overlaps_its_length_is_damaged() {
     let [bytes, ..] = files();
@@ -445,7 +445,7 @@ fn a_header_whose_checksum_overlaps_its_length_is_damaged() {
         header[12..15].copy_from_slice(&[19, 0, 0]);
         let crc = crc32fast::hash(&header).to_le_bytes();
         header.extend_from_slice(&crc);
-        // Then the byte that is of both fits both.
+        // Then the byte that belongs to both has the right value for both.
         (crc[0] == 0).then_some(header)
     });
     let overlapping = found.next().expect("one of 256 fits");
@@ -502,7 +502,7 @@ fn an_error_says_what_and_where() {
     );
 }
 
-/// All checksums fit, but a whole block is missing or too many: only the lengths tell.
+/// All checksums match, but a whole block is missing or too many: only the lengths reveal it.
 #[test]
 fn the_header_counts_the_blocks() {
     let [bytes, ..] = files();
@@ -519,8 +519,8 @@ fn the_header_counts_the_blocks() {
     }
 }
 
-/// Header fields take any value behind good checksums: an error, or a sidecar that says exactly
-/// what the bytes say.
+/// Header fields take any value behind valid checksums. The result is an error, or a sidecar with
+/// exactly the values in the bytes.
 #[test]
 #[cfg_attr(miri, ignore = "very many files, one thread")]
 fn any_header_is_refused_or_understood() {

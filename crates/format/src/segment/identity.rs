@@ -1,8 +1,8 @@
-//! The file `identity`: which database this is, and the secret that keys its hash.
+//! The file `identity`: the database's id, and the secret seed of its hash.
 //!
-//! A database whose identity is lost is a new one to its sidecars: they are all mismatched, reads
-//! ask the engine, and each is rebuilt. So a damaged identity is put aside, for whoever wants to
-//! look into it, and a new one takes its place.
+//! A database whose identity is lost gets a new one, which no sidecar matches: lookups go to the
+//! engine until each filter is rebuilt. So a damaged identity is renamed, to be inspected if
+//! somebody wants to, and a new one takes its place.
 
 use crate::disk::{self, Disk, PublishError};
 use crate::format::{FormatError, Identity, StoreId, decode_identity, encode_identity};
@@ -14,65 +14,65 @@ use std::path::{Path, PathBuf};
 /// The name of the file in the database's folder.
 pub const IDENTITY_FILE: &str = "identity";
 
-/// In the name of an identity that was disowned.
+/// Part of the name of an identity that is distrusted.
 const VOID: &str = "void";
 
-/// More than any version's identity file needs, in bytes.
+/// Maximum length of an identity file of any version, in bytes.
 const MAX_IDENTITY_BYTES: u64 = 4096;
 
-/// Why the identity of a database could neither be read nor made.
+/// The identity of a database could neither be read nor created.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum IdentityError {
-    /// The disk or the system's randomness refused an operation.
-    #[error("cannot {operation} {}; repair disk or permissions, and open the database again", path.display())]
+    /// The disk, or the system's random number generator, reported an error.
+    #[error("cannot {operation} {}: repair the disk or its permissions, then open the database again", path.display())]
     System {
-        /// What was being done.
+        /// The operation that failed.
         operation: &'static str,
-        /// With which file or folder.
+        /// The file or folder.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
     /// The file was written by a later version.
-    #[error("{} comes from a newer version and is left alone; upgrade, or move the file away to start anew", path.display())]
+    #[error("{} was written by a newer version and is left as it is: upgrade, or move the file away to start with a new identity", path.display())]
     Newer {
         /// The file.
         path: PathBuf,
-        /// What is unknown of it.
+        /// What this version does not know.
         source: FormatError,
     },
-    /// The identity that the opener had read is not there any more: it was disowned, damaged or
-    /// replaced before the database was its alone.
+    /// The identity that was read during opening is no longer stored: it was distrusted, damaged or
+    /// replaced before this process had locked the database.
     #[error(
-        "{} changed while the database was being opened, and filters made under it may have been \
-         refuted; open it again",
+        "{} changed while the database was being opened, and filters built under it may have given \
+         false negatives: open the database again",
         path.display()
     )]
     Changed {
         /// The file.
         path: PathBuf,
     },
-    /// The identity that the filters were made under cannot be read.
+    /// The identity that the filters were built under cannot be read.
     #[error(
-        "{} is missing, damaged or another's, so no filter beside it is known to be this database's; \
-         each is rebuilt once the database is opened to be written",
+        "{} is missing, damaged or of another database, so no filter beside it is known to belong \
+         to this one; each is rebuilt once the database is opened for writing",
         path.display()
     )]
     Lost {
         /// The file.
         path: PathBuf,
     },
-    /// A new identity was not published.
-    #[error("cannot store the identity; the database is not opened")]
+    /// A new identity could not be published.
+    #[error("cannot store the identity, so the database is not opened")]
     Publish(#[from] PublishError),
 }
 
 impl Identity {
-    /// A new identity from the operating system's randomness.
+    /// Draws a new identity from the operating system's random number generator.
     ///
     /// # Errors
-    /// When the system has no randomness to give.
+    /// If the system cannot supply random bytes.
     pub fn random(hash: HashId) -> io::Result<Self> {
         Ok(Self {
             store: StoreId::random()?,
@@ -81,10 +81,11 @@ impl Identity {
         })
     }
 
-    /// The identity kept in `folder`, of whatever hash; `None` when there is none or it is damaged.
+    /// Loads the identity stored in `folder`, whatever its hash; `None` if it is missing or
+    /// damaged.
     ///
     /// # Errors
-    /// When the file is of a newer version or cannot be read.
+    /// If the file is of a newer version or cannot be read.
     pub fn load(disk: &dyn Disk, folder: &Path) -> Result<Option<Self>, IdentityError> {
         match find(disk, &folder.join(IDENTITY_FILE))? {
             Found::Whole(identity) => Ok(Some(identity)),
@@ -92,12 +93,12 @@ impl Identity {
         }
     }
 
-    /// The identity kept in `folder`; a new one when there is none, when it is damaged, or when it
-    /// is of another hash than asked for: a seed that a weak hash may have betrayed keys no strong
-    /// one. Changes nothing: it must be given to [`Candidate::keep`] once the database is locked.
+    /// Loads the identity stored in `folder`. Draws a new one if it is missing or damaged, or if
+    /// its hash is not `hash`: a weak hash may have leaked the seed, so no strong one may be keyed
+    /// by it. Changes nothing. Call [`Candidate::keep`] once the database is locked.
     ///
     /// # Errors
-    /// When the file is of a newer version or cannot be read.
+    /// If the file is of a newer version or cannot be read.
     pub fn load_or_new(
         disk: &dyn Disk,
         folder: &Path,
@@ -116,13 +117,13 @@ impl Identity {
         })
     }
 
-    /// Takes the identity away, durably: the filters kept with it are of another database from now
-    /// on, and are made anew at the next open. The file is renamed to `identity.void-<16 hex
-    /// digits>`, which needs no room; it may be missing.
+    /// Removes the identity, durably. The filters stored under it then belong to no known database,
+    /// and are rebuilt at the next open. The file is renamed to `identity.void-<16 hex digits>`,
+    /// which needs no disk space. It may be missing.
     ///
     /// # Errors
-    /// When the file cannot be renamed, or the new name may not survive a power cut.
-    pub fn disown(disk: &dyn Disk, folder: &Path) -> Result<(), IdentityError> {
+    /// If the file cannot be renamed, or the new name may not survive a power cut.
+    pub fn distrust_stored(disk: &dyn Disk, folder: &Path) -> Result<(), IdentityError> {
         let path = folder.join(IDENTITY_FILE);
         if !matches!(find(disk, &path)?, Found::Nothing) {
             put_aside(disk, folder, &path, VOID)?;
@@ -130,11 +131,12 @@ impl Identity {
         at("sync", folder, disk.sync_folder(folder))
     }
 
-    /// How many identities of this folder were disowned: none, unless filters were refuted.
+    /// Number of identities in this folder that were distrusted: none, unless a false negative was
+    /// found.
     ///
     /// # Errors
-    /// When the folder cannot be listed.
-    pub fn disowned(disk: &dyn Disk, folder: &Path) -> Result<usize, IdentityError> {
+    /// If the folder cannot be listed.
+    pub fn distrusted_runs(disk: &dyn Disk, folder: &Path) -> Result<usize, IdentityError> {
         let start = format!("{IDENTITY_FILE}.{VOID}-");
         match disk.list(folder) {
             Ok(names) => Ok(names.iter().filter(|name| name.starts_with(&start)).count()),
@@ -143,13 +145,13 @@ impl Identity {
         }
     }
 
-    /// The hasher that this identity keys.
+    /// The hasher with this identity's hash function and seed.
     pub fn hasher(&self) -> KeyHasher {
         KeyHasher::new(self.hash, self.seed)
     }
 }
 
-/// The identity of a database that is not the opener's alone yet.
+/// The identity of a database that this process has not locked yet.
 #[derive(Clone, Copy, Debug)]
 pub struct Candidate {
     identity: Identity,
@@ -157,24 +159,24 @@ pub struct Candidate {
 }
 
 impl Candidate {
-    /// The identity, to read filters by.
+    /// The identity, for reading filters.
     pub fn identity(&self) -> &Identity {
         &self.identity
     }
 
-    /// Makes sure that an identity which was read is still stored. Changes nothing.
+    /// Checks that an identity that was read is still stored. Changes nothing.
     ///
     /// # Errors
-    /// [`IdentityError::Changed`]; and when the file is of a newer version or cannot be read.
+    /// [`IdentityError::Changed`]; also if the file is of a newer version or cannot be read.
     pub fn confirm(&self, disk: &dyn Disk, folder: &Path) -> Result<(), IdentityError> {
         self.look_again(disk, &folder.join(IDENTITY_FILE)).map(drop)
     }
 
-    /// Stores a new identity; makes sure that one which was read is still stored. A damaged file is
+    /// Stores a new identity, or checks that one that was read is still stored. A damaged file is
     /// renamed to `identity.damaged-<16 hex digits>`.
     ///
     /// # Errors
-    /// When the file is of a newer version, cannot be read, or a new one cannot be stored; and
+    /// If the file is of a newer version or cannot be read, or if a new one cannot be stored; and
     /// [`IdentityError::Changed`].
     pub fn keep(&self, disk: &dyn Disk, folder: &Path) -> Result<(), IdentityError> {
         let path = folder.join(IDENTITY_FILE);
@@ -191,7 +193,7 @@ impl Candidate {
         )?)
     }
 
-    /// What is there now; one that was read and has been disowned must not come back.
+    /// Reads the file again. An identity that was read and distrusted since must not come back.
     fn look_again(&self, disk: &dyn Disk, path: &Path) -> Result<Found, IdentityError> {
         let found = find(disk, path)?;
         let same = matches!(&found, Found::Whole(kept) if *kept == self.identity);
@@ -312,7 +314,7 @@ mod tests {
         }
     }
 
-    /// Whoever can lengthen it would else decide how much memory an open asks for.
+    /// Otherwise, a user who can lengthen the file would decide how much memory an open needs.
     #[test]
     fn of_a_file_too_long_for_an_identity_nothing_is_read() {
         let disk = disk();
@@ -334,10 +336,16 @@ mod tests {
         let disk = disk();
         let made = load(&disk, HashId::Xxh3).unwrap();
         disk.limit_free_bytes(0);
-        assert_eq!(Identity::disowned(&disk, Path::new(FOLDER)).unwrap(), 0);
+        assert_eq!(
+            Identity::distrusted_runs(&disk, Path::new(FOLDER)).unwrap(),
+            0
+        );
         for _ in 0..2 {
-            Identity::disown(&disk, Path::new(FOLDER)).unwrap();
-            assert_eq!(Identity::disowned(&disk, Path::new(FOLDER)).unwrap(), 1);
+            Identity::distrust_stored(&disk, Path::new(FOLDER)).unwrap();
+            assert_eq!(
+                Identity::distrusted_runs(&disk, Path::new(FOLDER)).unwrap(),
+                1
+            );
         }
         for image in disk.after_power_cut(1) {
             let found = Identity::load(&image, Path::new(FOLDER)).unwrap();
@@ -358,7 +366,7 @@ mod tests {
         let folder = Path::new(FOLDER);
         load(&disk, HashId::Xxh3).unwrap();
         let under_way = Identity::load_or_new(&disk, folder, HashId::Xxh3).unwrap();
-        Identity::disown(&disk, folder).unwrap();
+        Identity::distrust_stored(&disk, folder).unwrap();
         for outcome in [
             under_way.keep(&disk, folder),
             under_way.confirm(&disk, folder),
@@ -382,7 +390,7 @@ mod tests {
         assert_eq!(disk.list(Path::new(FOLDER)).unwrap(), [IDENTITY_FILE]);
     }
 
-    /// Taking an error for a missing file would make all sidecars those of another database.
+    /// If an error were taken for a missing file, no sidecar would match the database any more.
     #[test]
     fn a_disk_error_makes_no_new_identity() {
         let disk = disk();

@@ -1,4 +1,4 @@
-//! The sidecars of segments: their names, their folder, and the identity of the database.
+//! The sidecars of a database: their names, their folder, and the identity of the database.
 
 mod identity;
 mod name;

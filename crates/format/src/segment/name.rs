@@ -4,7 +4,7 @@
 //!   <segment, 32 hex digits>.sieve         summary-<key space, 8 hex digits>.sieve
 //! ```
 //!
-//! Names are made from validated numbers alone; nothing read from a file is ever a path.
+//! Names are built from validated numbers only; no string read from a file is ever used as a path.
 
 use std::fmt;
 
@@ -14,17 +14,18 @@ use crate::segment::SegmentId;
 const SUFFIX: &str = ".sieve";
 const SUMMARY_PREFIX: &str = "summary-";
 
-/// What a sidecar is stored under. It is found by its name, and believed for what it says inside.
+/// The name that a sidecar is stored under. It only serves to find the file: what the filter covers
+/// is read from the file itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SidecarName {
-    /// Of a segment's filter.
+    /// The filter of a segment.
     Segment(SegmentId),
-    /// Of the summary of a key space.
+    /// The summary filter of a key space.
     Summary(u32),
 }
 
 impl SidecarName {
-    /// Reads exactly what [`fmt::Display`] writes.
+    /// Parses exactly what [`fmt::Display`] writes.
     pub(crate) fn parse(name: &str) -> Option<Self> {
         let stem = name.strip_suffix(SUFFIX)?;
         let parsed = match stem.strip_prefix(SUMMARY_PREFIX) {
@@ -34,7 +35,7 @@ impl SidecarName {
         (parsed.to_string() == name).then_some(parsed)
     }
 
-    /// The name in front of what a temporary file appends to it.
+    /// Parses the name at the start of a temporary file's name.
     pub(crate) fn parse_start(name: &str) -> Option<Self> {
         let end = name.find(SUFFIX)?.checked_add(SUFFIX.len())?;
         Self::parse(name.get(..end)?)

@@ -1,11 +1,12 @@
-//! The folder of sidecars: one file a segment, one a key space's summary.
+//! The folder of sidecars: one file for each segment, and one for the summary filter of each key
+//! space.
 //!
-//! A sidecar speaks for a segment only when the file is whole and *says inside* that it belongs to
-//! this database, this hash and seed, and exactly this subject. Its name proves nothing: files are
+//! A sidecar covers a segment only if the file is whole and *says inside* that it belongs to this
+//! database, this hash and seed, and exactly this subject. Its name proves nothing: files are
 //! copied, restored and swapped.
 //!
-//! Whatever fails here, reads ask the engine until the sidecar is rebuilt; so every error is a
-//! loss of time. A file of a newer version is neither replaced nor removed.
+//! Whatever fails here, lookups go to the engine until the sidecar is rebuilt. So an error costs
+//! time, never an answer. A file of a newer version is neither replaced nor removed.
 
 use crate::disk::{self, Disk, Draft, PublishError};
 use crate::filter::Stage;
@@ -20,29 +21,29 @@ use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// No longer sidecar is read or written, in bytes: 8 GiB, which is a summary of some five thousand million
-/// keys at one percent.
+/// Maximum length of a sidecar that is read or written, in bytes: 8 GiB, which is a summary filter
+/// of about five thousand million keys at one percent.
 pub const MAX_SIDECAR_BYTES: u64 = 1 << 33;
 
-/// Bytes that are asked of the disk at a time.
+/// Bytes that are read from the disk at once.
 const READ_AHEAD: usize = 32 << 10;
 
-/// Why a sidecar could not be stored, loaded or removed.
+/// A sidecar could not be stored, loaded or removed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SidecarError {
-    /// The disk refused an operation.
-    #[error("cannot {operation} {}; reads ask the engine, repair disk or permissions", path.display())]
+    /// The disk reported an error.
+    #[error("cannot {operation} {}; lookups go to the engine: repair the disk or its permissions", path.display())]
     Disk {
-        /// What was being done.
+        /// The operation that failed.
         operation: &'static str,
-        /// With which file or folder.
+        /// The file or folder.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
     /// The file is damaged.
-    #[error("{} is damaged; it will be rebuilt, until then reads ask the engine", path.display())]
+    #[error("{} is damaged; it will be rebuilt, and until then lookups go to the engine", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
@@ -50,49 +51,50 @@ pub enum SidecarError {
         source: FormatError,
     },
     /// The file was written by a later version.
-    #[error("{} comes from a newer version and is left alone; reads ask the engine, upgrade or move the file away", path.display())]
+    #[error("{} was written by a newer version and is left as it is; lookups go to the engine: upgrade, or move the file away", path.display())]
     Newer {
         /// The file.
         path: PathBuf,
-        /// What is unknown of it.
+        /// What this version does not know.
         source: FormatError,
     },
-    /// The sidecar is whole but belongs to something else.
-    #[error("{} is of another {what}: {found}, expected {expected}; it will be rebuilt, until then reads ask the engine", path.display())]
+    /// The sidecar is whole but belongs to another database, hash, seed or subject.
+    #[error("{} is of another {what}: {found}, expected {expected}; it will be rebuilt, and until then lookups go to the engine", path.display())]
     Mismatch {
         /// The file.
         path: PathBuf,
         /// What differs.
         what: &'static str,
-        /// What the file says.
+        /// The value in the file.
         found: String,
-        /// What was asked for.
+        /// The value expected.
         expected: String,
     },
     /// The filter cannot be written in this format; no file was touched.
-    #[error("cannot encode {}; the segment stays without a sidecar and reads ask the engine", path.display())]
+    #[error("cannot encode {}; the segment stays without a sidecar, and lookups go to the engine", path.display())]
     Encode {
-        /// The file that would have been written.
+        /// The file that was to be written.
         path: PathBuf,
-        /// What does not fit.
+        /// Why it cannot be encoded.
         source: FormatError,
     },
-    /// The file is longer than a sidecar may be, or would be; it was neither read nor written.
-    #[error("{} has {length} bytes, of which a sidecar has {MAX_SIDECAR_BYTES} at most; its filter is made anew at each open, ask for a looser rate or put its keys into several column families", path.display())]
+    /// The file exceeds the maximum length, or would exceed it; it was neither read nor written.
+    #[error("{} has {length} bytes, but a sidecar has at most {MAX_SIDECAR_BYTES}; its filter is rebuilt at each open: choose a higher false-positive rate, or spread its keys over several column families", path.display())]
     TooLong {
         /// The file.
         path: PathBuf,
         /// Its length in bytes.
         length: u64,
     },
-    /// The file was not published.
-    #[error("cannot store a sidecar; reads ask the engine")]
+    /// The file could not be published.
+    #[error("cannot store a sidecar; lookups go to the engine")]
     Publish(#[from] PublishError),
 }
 
 /// The sidecars of one database.
 ///
-/// Only one value a folder, under the database's lock: opening sweeps what others left unfinished.
+/// Keep only one value per folder, and hold the database's lock: [`SidecarFolder::prepare`] removes
+/// the unfinished files of others.
 #[derive(Clone, Debug)]
 pub struct SidecarFolder {
     disk: Arc<dyn Disk>,
@@ -102,7 +104,7 @@ pub struct SidecarFolder {
 }
 
 impl SidecarFolder {
-    /// The folder at `path`, which may not exist yet. Changes nothing.
+    /// The folder at `path`, which may not exist yet. Changes nothing on disk.
     pub fn new(disk: Arc<dyn Disk>, path: PathBuf, store: StoreId, imprint: Imprint) -> Self {
         Self {
             disk,
@@ -112,17 +114,17 @@ impl SidecarFolder {
         }
     }
 
-    /// Makes the folder if it is missing and sweeps unfinished files out of it: for the one that
-    /// holds the database's lock.
+    /// Creates the folder if it is missing, and removes unfinished files from it. The caller must
+    /// hold the database's lock.
     ///
     /// # Errors
-    /// When the folder cannot be made, made durable or listed.
+    /// If the folder cannot be created, made durable or listed.
     pub fn prepare(&self) -> Result<(), SidecarError> {
         self.create()?;
         self.sweep()
     }
 
-    /// What the sidecars here must have been made with.
+    /// The hash and seed that the sidecars here must have.
     pub fn imprint(&self) -> &Imprint {
         &self.imprint
     }
@@ -132,21 +134,21 @@ impl SidecarFolder {
         self.store
     }
 
-    /// Where the files are.
+    /// The disk that holds the files.
     pub fn disk(&self) -> &dyn Disk {
         &*self.disk
     }
 
-    /// Where the sidecars are.
+    /// The path of the folder.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Stores a sidecar under its subject's name, durably, in place of an older one; returns the
+    /// Stores a sidecar under its subject's name, durably, in place of an older one. Returns the
     /// length of the file in bytes.
     ///
     /// # Errors
-    /// As [`SidecarFolder::draft`].
+    /// The same as [`SidecarFolder::draft`].
     pub fn store<S: Stored>(&self, sidecar: &Sidecar<S>) -> Result<u64, SidecarError> {
         let draft = self.draft(sidecar)?;
         let length = draft.length();
@@ -154,11 +156,12 @@ impl SidecarFolder {
         Ok(length)
     }
 
-    /// Writes a sidecar that is stored once the draft is published. Takes no memory for the file.
+    /// Writes a sidecar; it is stored once the draft is published. Needs no memory for the whole
+    /// file.
     ///
     /// # Errors
-    /// When the sidecar is not of this database, a file of a newer version has the name, or the
-    /// disk fails; what was stored before then still stands.
+    /// If the sidecar is not of this database, a file of a newer version has the name, or the disk
+    /// fails. The file stored before is then unchanged.
     pub fn draft<S: Stored>(&self, sidecar: &Sidecar<S>) -> Result<Draft<'_>, SidecarError> {
         let name = SidecarName::from(&sidecar.subject);
         self.check_owner(name, sidecar.store, sidecar.imprint)?;
@@ -175,29 +178,30 @@ impl SidecarFolder {
         Ok(draft)
     }
 
-    /// The sidecar of exactly this subject, a summary of remixed hashes; `None` when there is no such
-    /// file.
+    /// Loads the sidecar of exactly this subject; for a summary filter, one of summary hashes
+    /// (`Imprint::for_summary`). `None` if there is no such file.
     ///
     /// # Errors
-    /// When the file cannot be read, is damaged or newer, or is of another subject, database, hash
-    /// or seed.
+    /// If the file cannot be read, is damaged or newer, or is of another subject, database, hash or
+    /// seed.
     pub fn load(&self, name: SidecarName) -> Result<Option<Sidecar>, SidecarError> {
         self.read(name)
     }
 
-    /// [`SidecarFolder::load`], with stages that can be asked. Takes the memory that they stay in, and no
-    /// other.
+    /// [`SidecarFolder::load`], with stages ready for lookups. Allocates memory for these stages
+    /// only.
     ///
     /// # Errors
-    /// As [`SidecarFolder::load`], or when no such stage can be made of what is in the file.
+    /// The same as [`SidecarFolder::load`], or if no such stage can be built from the file.
     pub fn load_stages(&self, name: SidecarName) -> Result<Option<Sidecar<Stage>>, SidecarError> {
         self.read(name)
     }
 
-    /// What a whole sidecar of exactly this subject says of itself. Takes no memory for its filter.
+    /// Verifies the whole sidecar of exactly this subject, and returns its header. Needs no memory
+    /// for the filter.
     ///
     /// # Errors
-    /// As [`SidecarFolder::load`].
+    /// The same as [`SidecarFolder::load`].
     pub fn verify(&self, name: SidecarName) -> Result<Option<Header>, SidecarError> {
         self.of_ours(name, Reader::verify)
     }
@@ -209,7 +213,7 @@ impl SidecarFolder {
         }
     }
 
-    /// What is made of a file once its header says that it belongs here.
+    /// Calls `read` with a file once its header shows that it belongs here.
     fn of_ours<T>(
         &self,
         name: SidecarName,
@@ -231,30 +235,30 @@ impl SidecarFolder {
         Ok(Some(made))
     }
 
-    /// What a sidecar says of itself; the rest of the file is not read. `None` when there is no such
-    /// file.
+    /// Reads the header of a sidecar and nothing more. `None` if there is no such file.
     ///
     /// # Errors
-    /// When the header cannot be read, is damaged or of a newer version.
+    /// If the header cannot be read, is damaged or of a newer version.
     pub fn header(&self, name: SidecarName) -> Result<Option<Header>, SidecarError> {
         Ok(self.begin(name)?.map(|begun| begun.header().clone()))
     }
 
-    /// Removes a sidecar whose subject is gone; it may be missing. The removal becomes durable with
-    /// the next file stored: a sidecar that comes back is bound to a subject that no one asks for.
+    /// Removes a sidecar whose subject is gone. It may be missing. The removal becomes durable with
+    /// the next file stored. A sidecar that comes back until then does no harm: its subject is
+    /// never asked for again.
     ///
     /// # Errors
-    /// When the file is of a newer version or the disk fails.
+    /// If the file is of a newer version or the disk fails.
     pub fn remove(&self, name: SidecarName) -> Result<(), SidecarError> {
         self.refuse_newer(name)?;
         let path = self.file(name);
         self.at("remove", &path, ignore_missing(self.disk.remove(&path)))
     }
 
-    /// The segments for which a file is there, whatever is in it; other names are passed over.
+    /// The segments that have a file, whatever its contents. Other names are skipped.
     ///
     /// # Errors
-    /// When the folder cannot be listed.
+    /// If the folder cannot be listed.
     pub fn list(&self) -> Result<Vec<SegmentId>, SidecarError> {
         let names = self.names()?;
         let segments = names
@@ -276,8 +280,7 @@ impl SidecarFolder {
         }
     }
 
-    /// Removes the unfinished files whose names say that they were to become sidecars, or the
-    /// identity.
+    /// Removes unfinished files whose names show that they were to become sidecars or the identity.
     fn sweep(&self) -> Result<(), SidecarError> {
         for name in self.names()? {
             let ours = SidecarName::parse_start(&name).is_some() || starts_as_identity(&name);
@@ -293,7 +296,7 @@ impl SidecarFolder {
         self.at("list", &self.path, self.disk.list(&self.path))
     }
 
-    /// Opens a file and reads its header; `None` when there is no such file.
+    /// Opens a file and reads its header; `None` if there is no such file.
     fn begin(&self, name: SidecarName) -> Result<Option<Begun>, SidecarError> {
         let file = match self.disk.open(&self.file(name)) {
             Ok(file) => file,
@@ -305,10 +308,10 @@ impl SidecarFolder {
         begun.map(Some).map_err(|error| self.unread(name, error))
     }
 
-    /// An error when an intact file of a newer version has this name.
+    /// Returns an error if an intact file of a newer version has this name.
     fn refuse_newer(&self, name: SidecarName) -> Result<(), SidecarError> {
         match self.header(name) {
-            // It is about to be replaced.
+            // The file is about to be replaced, so damage does not matter.
             Ok(_) | Err(SidecarError::Damaged { .. }) => Ok(()),
             Err(SidecarError::Newer { .. }) if planted!(NewerReplaced) => Ok(()),
             Err(error) => Err(error),
@@ -336,7 +339,7 @@ impl SidecarFolder {
         self.check_equal(name, "database", &store, &self.store)?;
         let mut expected = match name {
             SidecarName::Segment(_) => self.imprint,
-            SidecarName::Summary(_) => self.imprint.remixed(),
+            SidecarName::Summary(_) => self.imprint.for_summary(),
         };
         if planted!(DriftUnchecked) {
             expected.known_answer = imprint.known_answer;
@@ -405,7 +408,7 @@ fn ignore_missing(result: io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// A file of which the header was read.
+/// A file whose header was read.
 type Begun = Reader<BufReader<Box<dyn Read>>>;
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! Iterators of a transaction: RocksDB's own, over the database and what the transaction wrote. Filters are
-//! not asked: an iterator looks for what is there.
+//! Iterators of a transaction: RocksDB's own, over the database and the transaction's writes. They
+//! do not check filters, because an iterator visits keys that exist.
 
 use rocksdb::{
     AsColumnFamilyRef, DBIteratorWithThreadMode, DBRawIteratorWithThreadMode, IteratorMode,
@@ -42,8 +42,7 @@ impl<'db> Transaction<'db> {
         self.engine.iterator_cf_opt(cf, options, mode)
     }
 
-    /// An iterator over the default column family in the order of the keys, whatever the prefix
-    /// extractor.
+    /// A total-order iterator over the default column family, whatever the prefix extractor.
     pub fn full_iterator(
         &self,
         mode: IteratorMode<'_>,
@@ -60,7 +59,8 @@ impl<'db> Transaction<'db> {
         self.engine.full_iterator_cf(cf, mode)
     }
 
-    /// An iterator over the keys of the default column family with this prefix, by the prefix extractor.
+    /// An iterator over the keys of the default column family with this prefix, as the prefix
+    /// extractor defines it.
     pub fn prefix_iterator(
         &self,
         prefix: impl AsRef<[u8]>,
@@ -77,7 +77,7 @@ impl<'db> Transaction<'db> {
         self.engine.prefix_iterator_cf(cf, prefix)
     }
 
-    /// An iterator over the default column family that is moved by hand.
+    /// A raw iterator over the default column family.
     pub fn raw_iterator(&self) -> DBRawIteratorWithThreadMode<'_, Inner<'db>> {
         self.engine.raw_iterator()
     }

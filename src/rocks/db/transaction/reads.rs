@@ -1,17 +1,18 @@
-//! What a transaction reads: what it wrote itself, then what the filters do not rule out.
+//! A transaction's reads: its own writes first, then the filters, then the engine.
 
 use rocksdb::{AsColumnFamilyRef, DBPinnableSlice, Error, ReadOptions};
 
 use super::Transaction;
 use crate::planted::planted;
-use crate::rocks::db::reads::{Values, read, read_many};
+use crate::rocks::cf_filter::lookup;
+use crate::rocks::cf_filter::multi_lookup::{Values, multi_get};
 use crate::rocks::ffi;
 
 impl Transaction<'_> {
-    /// The value of a key in the default column family, as the transaction would leave it.
+    /// The value of a key in the default column family, including the transaction's own writes.
     ///
     /// # Errors
-    /// What RocksDB says.
+    /// Returns RocksDB's error.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>, Error> {
         let key = key.as_ref();
         self.read(key, || self.engine.get(key))
@@ -20,7 +21,7 @@ impl Transaction<'_> {
     /// [`Transaction::get`] with read options, which may carry a snapshot.
     ///
     /// # Errors
-    /// What RocksDB says.
+    /// Returns RocksDB's error.
     pub fn get_opt(
         &self,
         key: impl AsRef<[u8]>,
@@ -33,7 +34,7 @@ impl Transaction<'_> {
     /// [`Transaction::get`] in a column family.
     ///
     /// # Errors
-    /// What RocksDB says.
+    /// Returns RocksDB's error.
     pub fn get_cf(
         &self,
         cf: &impl AsColumnFamilyRef,
@@ -46,7 +47,7 @@ impl Transaction<'_> {
     /// [`Transaction::get_cf`] with read options, which may carry a snapshot.
     ///
     /// # Errors
-    /// What RocksDB says.
+    /// Returns RocksDB's error.
     pub fn get_cf_opt(
         &self,
         cf: &impl AsColumnFamilyRef,
@@ -57,10 +58,10 @@ impl Transaction<'_> {
         self.read_cf(cf, key, || self.engine.get_cf_opt(cf, key, options))
     }
 
-    /// [`Transaction::get`] without a copy.
+    /// [`Transaction::get`], pinned instead of copied.
     ///
     /// # Errors
-    /// What RocksDB says.
+    /// Returns RocksDB's error.
     pub fn get_pinned(&self, key: impl AsRef<[u8]>) -> Result<Option<DBPinnableSlice<'_>>, Error> {
         let key = key.as_ref();
         self.read(key, || self.engine.get_pinned(key))
@@ -69,7 +70,7 @@ impl Transaction<'_> {
     /// [`Transaction::get_pinned`] with read options, which may carry a snapshot.
     ///
     /// # Errors
-    /// What RocksDB says.
+    /// Returns RocksDB's error.
     pub fn get_pinned_opt(
         &self,
         key: impl AsRef<[u8]>,
@@ -82,7 +83,7 @@ impl Transaction<'_> {
     /// [`Transaction::get_pinned`] in a column family.
     ///
     /// # Errors
-    /// What RocksDB says.
+    /// Returns RocksDB's error.
     pub fn get_pinned_cf(
         &self,
         cf: &impl AsColumnFamilyRef,
@@ -95,7 +96,7 @@ impl Transaction<'_> {
     /// [`Transaction::get_pinned_cf`] with read options, which may carry a snapshot.
     ///
     /// # Errors
-    /// What RocksDB says.
+    /// Returns RocksDB's error.
     pub fn get_pinned_cf_opt(
         &self,
         cf: &impl AsColumnFamilyRef,
@@ -106,12 +107,14 @@ impl Transaction<'_> {
         self.read_cf(cf, key, || self.engine.get_pinned_cf_opt(cf, key, options))
     }
 
-    /// [`Transaction::get`] of a key that nobody else shall write until the commit, whether the key is there now
-    /// or not: an optimistic transaction's commit fails otherwise, and one with locks lets nobody. Locks that
-    /// are not `exclusive` are shared by several transactions; to optimistic ones it means nothing.
+    /// [`Transaction::get`] of a key that nobody else may write until the commit, whether it exists
+    /// or not. If somebody does, an optimistic transaction's commit fails; with locks nobody can.
+    /// Locks that are not `exclusive` are shared by several transactions; optimistic transactions
+    /// ignore `exclusive`.
     ///
     /// # Errors
-    /// Of the kind `TimedOut` or `Busy`, where the key could not be locked. Or what RocksDB says.
+    /// Of the kind `TimedOut` or `Busy`, if the key could not be locked. Otherwise returns
+    /// RocksDB's error.
     pub fn get_for_update(
         &self,
         key: impl AsRef<[u8]>,
@@ -121,10 +124,10 @@ impl Transaction<'_> {
         self.get(key)
     }
 
-    /// [`Transaction::get_opt`], as [`Transaction::get_for_update`].
+    /// [`Transaction::get_opt`] for update, like [`Transaction::get_for_update`].
     ///
     /// # Errors
-    /// What RocksDB says.
+    /// Returns RocksDB's error.
     pub fn get_for_update_opt(
         &self,
         key: impl AsRef<[u8]>,
@@ -135,10 +138,10 @@ impl Transaction<'_> {
         self.get_opt(key, options)
     }
 
-    /// [`Transaction::get_cf`], as [`Transaction::get_for_update`].
+    /// [`Transaction::get_cf`] for update, like [`Transaction::get_for_update`].
     ///
     /// # Errors
-    /// What RocksDB says.
+    /// Returns RocksDB's error.
     pub fn get_for_update_cf(
         &self,
         cf: &impl AsColumnFamilyRef,
@@ -149,10 +152,10 @@ impl Transaction<'_> {
         self.get_cf(cf, key)
     }
 
-    /// [`Transaction::get_cf_opt`], as [`Transaction::get_for_update`].
+    /// [`Transaction::get_cf_opt`] for update, like [`Transaction::get_for_update`].
     ///
     /// # Errors
-    /// What RocksDB says.
+    /// Returns RocksDB's error.
     pub fn get_for_update_cf_opt(
         &self,
         cf: &impl AsColumnFamilyRef,
@@ -164,10 +167,10 @@ impl Transaction<'_> {
         self.get_cf_opt(cf, key, options)
     }
 
-    /// [`Transaction::get_pinned`], as [`Transaction::get_for_update`].
+    /// [`Transaction::get_pinned`] for update, like [`Transaction::get_for_update`].
     ///
     /// # Errors
-    /// What RocksDB says.
+    /// Returns RocksDB's error.
     pub fn get_pinned_for_update(
         &self,
         key: impl AsRef<[u8]>,
@@ -177,10 +180,10 @@ impl Transaction<'_> {
         self.get_pinned(key)
     }
 
-    /// [`Transaction::get_pinned_opt`], as [`Transaction::get_for_update`].
+    /// [`Transaction::get_pinned_opt`] for update, like [`Transaction::get_for_update`].
     ///
     /// # Errors
-    /// What RocksDB says.
+    /// Returns RocksDB's error.
     pub fn get_pinned_for_update_opt(
         &self,
         key: impl AsRef<[u8]>,
@@ -191,10 +194,10 @@ impl Transaction<'_> {
         self.get_pinned_opt(key, options)
     }
 
-    /// [`Transaction::get_pinned_cf`], as [`Transaction::get_for_update`].
+    /// [`Transaction::get_pinned_cf`] for update, like [`Transaction::get_for_update`].
     ///
     /// # Errors
-    /// What RocksDB says.
+    /// Returns RocksDB's error.
     pub fn get_pinned_for_update_cf(
         &self,
         cf: &impl AsColumnFamilyRef,
@@ -205,10 +208,10 @@ impl Transaction<'_> {
         self.get_pinned_cf(cf, key)
     }
 
-    /// [`Transaction::get_pinned_cf_opt`], as [`Transaction::get_for_update`].
+    /// [`Transaction::get_pinned_cf_opt`] for update, like [`Transaction::get_for_update`].
     ///
     /// # Errors
-    /// What RocksDB says.
+    /// Returns RocksDB's error.
     pub fn get_pinned_for_update_cf_opt(
         &self,
         cf: &impl AsColumnFamilyRef,
@@ -220,9 +223,9 @@ impl Transaction<'_> {
         self.get_pinned_cf_opt(cf, key, options)
     }
 
-    /// The values of several keys of the default column family, in their order. If the transaction wrote one of
-    /// them, the filters are not asked. They are of one moment only with a snapshot in
-    /// [`Transaction::multi_get_opt`].
+    /// The values of several keys of the default column family, in their order. If the transaction
+    /// wrote one of them, the filters are not checked. Only with a snapshot in
+    /// [`Transaction::multi_get_opt`] are they from one consistent state of the database.
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: impl IntoIterator<Item = K>) -> Values<Vec<u8>> {
         self.multi_get_opt(keys, &ReadOptions::default())
     }
@@ -239,10 +242,10 @@ impl Transaction<'_> {
             return self.engine.multi_get_opt(keys, options);
         }
         let ask = |left: &[&[u8]]| self.engine.multi_get_opt(left, options);
-        read_many(&self.db.default, &keys, ask)
+        multi_get(&self.db.default, &keys, ask)
     }
 
-    /// [`Transaction::multi_get`] of keys each of its column family.
+    /// [`Transaction::multi_get`] with keys of several column families.
     pub fn multi_get_cf<'b, W: AsColumnFamilyRef + 'b, K: AsRef<[u8]>>(
         &self,
         keys: impl IntoIterator<Item = (&'b W, K)>,
@@ -267,7 +270,8 @@ impl Transaction<'_> {
         })
     }
 
-    /// Asks the filters of the default column family, unless the transaction wrote the key, then RocksDB.
+    /// Checks the filters of the default column family, unless the transaction wrote the key, then
+    /// reads RocksDB.
     fn read<V>(
         &self,
         key: &[u8],
@@ -276,7 +280,7 @@ impl Transaction<'_> {
         if ffi::has_written(&self.engine, None, key) {
             return ask();
         }
-        read(&self.db.default, key, ask)
+        lookup::get(&*self.db.default, key, ask)
     }
 
     fn read_cf<V>(
@@ -291,7 +295,8 @@ impl Transaction<'_> {
         self.db.read_cf(cf, key, ask)
     }
 
-    /// Sees to it that nobody else writes the key unnoticed; to be called before the filters are asked.
+    /// Watches or locks the key, so that a write by somebody else is noticed. Call it before the
+    /// filters are checked.
     fn watch(
         &self,
         cf: Option<&dyn AsColumnFamilyRef>,

@@ -1,11 +1,13 @@
-//! Hooks of which one is not heard, or hears something else, as after a change in RocksDB.
+//! Sets of hooks of which one does not report, or reports something else, as after a change in
+//! RocksDB.
 
 use std::ffi::c_void;
 use std::ptr;
 
 use super::{HOOKS, Hooks};
 
-/// What is not heard of, the hooks of which one is silent on it, and what a self-check misses then.
+/// For each event: its name, hooks of which one does not report it, and what the self-check then
+/// finds missing.
 pub(crate) static SILENT: [(&str, Hooks, &str); 8] = [
     (
         "a memtable that is made",
@@ -77,7 +79,7 @@ extern "C" fn table_begin(_: *mut c_void) -> *mut c_void {
 
 extern "C" fn table_add(_: *mut c_void, _: *const u8, _: usize) {}
 
-/// The key that the self-check reads.
+/// Adds the key that the self-check reads.
 extern "C" fn table_add_one(table: *mut c_void, _: *const u8, _: usize) {
     let key = b"put";
     super::table_add(table, key.as_ptr(), key.len());

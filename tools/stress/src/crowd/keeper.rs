@@ -1,4 +1,4 @@
-//! What goes on in the background: work on tables, on filters, on families.
+//! The background work: on SSTs, on filters, on families.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ use super::super::verdict::{Certainty, Checked, Tally, Violation};
 use super::Shared;
 use super::versions::{judge, wrong};
 
-/// The family that comes and goes.
+/// The family that is created and dropped.
 const LATE: usize = FAMILIES.len() - 1;
 
 pub(super) struct Keeper<'a> {
@@ -33,9 +33,9 @@ impl Keeper<'_> {
         let Some(handle) = self.ground.handle(family) else {
             return Err(Violation::lost("a family is gone that nobody drops"));
         };
-        if self.shared.is_foreign(&mut self.random, 10) {
+        if self.shared.uses_bare_engine(&mut self.random, 10) {
             return if self.shared.unlogged || self.random.one_in(2) {
-                Ok(db.with_engine(|engine| engine.flush_wal(false))?)
+                Ok(db.with_engine_untracked(|engine| engine.flush_wal(false))?)
             } else {
                 self.checkpoint()
             };
@@ -43,10 +43,10 @@ impl Keeper<'_> {
         match self.random.below(28) {
             0..=7 => db.flush_cf(handle)?,
             8..=11 => db.compact_range_cf(handle, None::<&[u8]>, None::<&[u8]>),
-            // What keeps it from its end, such as keys from outside, is no fault.
+            // Conditions that prevent its end, such as external writes, are no fault.
             12..=14 => _ = db.consolidate(),
-            15..=17 => _ = db.wait_until_known(PATIENCE),
-            18..=20 => _ = db.wait_until_covered(std::time::Duration::from_millis(20)),
+            15..=17 => _ = db.wait_for_maintenance(PATIENCE),
+            18..=20 => _ = db.wait_until_complete(std::time::Duration::from_millis(20)),
             21..=23 => db.set_rate(Rate::new(draw_rate(&mut self.random))?),
             24..=26 => self.churn()?,
             _ => self.ground.verify(&mut self.tally)?,
@@ -54,7 +54,7 @@ impl Keeper<'_> {
         Ok(())
     }
 
-    /// A family comes, is written and read, and goes.
+    /// Creates a family, writes and reads it, and drops it.
     fn churn(&mut self) -> Checked {
         let db = self.ground.db;
         let options = self.ground.settings.family(LATE)?;
@@ -86,7 +86,7 @@ impl Keeper<'_> {
         let copy = self.home.join("copy");
         let db = self.ground.db;
         let alone = self.shared.ingesting.write();
-        db.with_engine(|engine| Checkpoint::new(engine)?.create_checkpoint(&copy))?;
+        db.with_engine_untracked(|engine| Checkpoint::new(engine)?.create_checkpoint(&copy))?;
         drop(alone);
         let highs = self.shared.versions.highs();
         let settings = self.ground.settings;

@@ -1,8 +1,8 @@
-//! Many threads on one database: each key has one writer, all keys have all readers, and a keeper
-//! flushes, compacts, consolidates, copies and makes families meanwhile.
+//! Many threads on one database: each key has one writer and many readers, while a keeper flushes,
+//! compacts, consolidates, copies and creates families.
 //!
-//! The order of threads is nobody's to repeat, so a case has no steps: what a failure can be
-//! shortened by is its settings.
+//! The order of threads cannot be repeated, so a case has no steps. A failure can only be shrunk by
+//! its settings.
 
 mod keeper;
 mod reader;
@@ -33,16 +33,17 @@ use reader::Reader;
 use versions::Versions;
 use writer::Writer;
 
-/// Reads of one reader until a case is over.
+/// Reads of one reader until a case ends.
 const READS: u64 = 300_000;
 
-/// How often it is looked whether all have ended.
+/// How often to check whether all threads have ended.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// Operations of one writer that end it as well: each read of a vector memtable sorts what was written.
+/// Operations of one writer that also end the case: each read of a vector memtable sorts all its
+/// entries.
 const WRITES: u64 = 3_000_000;
 
-/// What is fixed of a case.
+/// The settings of a case.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Crowd {
     seed: u64,
@@ -50,7 +51,7 @@ pub(super) struct Crowd {
     settings: Settings,
 }
 
-/// A case has no steps: what is done is drawn from the seed as it goes.
+/// A case has no steps: the operations are drawn from the seed as it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Nothing {}
 
@@ -80,28 +81,29 @@ impl Subject for Crowd {
     }
 }
 
-/// What the threads share.
+/// State that the threads share.
 struct Shared<'a> {
     db: &'a SieveDb,
     settings: &'a Settings,
     keys: &'a KeySpace,
     versions: Versions,
-    /// Families that are always there.
+    /// Families that are never dropped.
     families: usize,
-    /// Not with unordered writes: a write may come to an older snapshot.
+    /// Not with unordered writes: a write may become visible in an older snapshot.
     snapshots_stay: bool,
-    /// Whether some writes pass the log. A checkpoint may then hold a write without the one before.
+    /// Whether some writes skip the log. A checkpoint may then hold a write without the one before.
     unlogged: bool,
-    /// Keys come past the front so much more seldom, if they do: while they come, and until upkeep
-    /// has looked at the tables, nothing is ruled out.
+    /// The factor by which external writes are rarer, if there are any: during them, and until
+    /// maintenance has listed the SSTs, every answer is *maybe*.
     calm: Option<u64>,
-    /// Held by who ingests, and alone by who takes a checkpoint: that has what was logged up to its
-    /// end, but of ingested tables, which no log has, only those from before its list of files.
+    /// Shared by threads that ingest, exclusive for a checkpoint. A checkpoint has the logged
+    /// writes up to its end. Ingested SSTs are in no log, and it has only those from before its
+    /// list of files.
     ingesting: RwLock<()>,
     over: AtomicBool,
 }
 
-/// Ends the work of all when one is done, or has failed.
+/// Ends the work of all threads when one is done, or has failed.
 struct Over<'a>(&'a AtomicBool);
 
 impl Drop for Over<'_> {
@@ -113,7 +115,7 @@ impl Drop for Over<'_> {
 impl Crowd {
     pub(super) fn draw(random: &mut Random, threads: usize) -> Self {
         let mut settings = Settings::draw(random).for_a_crowd();
-        // A key of its own for every writer, at least.
+        // At least one key for each writer.
         settings.keys.count += threads;
         Self {
             seed: random.word(),
@@ -178,7 +180,8 @@ impl Shared<'_> {
                 let panicked = |_| Err(Violation::other("a thread panicked"));
                 worker.join().unwrap_or_else(panicked)
             });
-            // All of them, so that the first violation is found whosever it is.
+            // All results are collected, so that the first violation is found, whichever thread it
+            // came from.
             let worked: Vec<Worked> = worked.collect();
             let mut sum = Tally::default();
             for worked in worked {
@@ -189,8 +192,8 @@ impl Shared<'_> {
         })
     }
 
-    /// Until all have ended. Each has a pulse of its own: that of their case tells nothing of them, and
-    /// beats as long as they are at work.
+    /// Waits until all threads have ended. Each has a pulse of its own: that of their case beats as
+    /// long as they run, and says nothing about them.
     fn watch(
         &self,
         workers: &[ScopedJoinHandle<'_, Worked>],
@@ -204,8 +207,8 @@ impl Shared<'_> {
         Ok(())
     }
 
-    /// Whether to go past the front, once in about so many times.
-    fn is_foreign(&self, random: &mut Random, one_in: u64) -> bool {
+    /// Whether to use the bare engine, on average once in this many times.
+    fn uses_bare_engine(&self, random: &mut Random, one_in: u64) -> bool {
         self.calm.is_some_and(|calm| random.one_in(calm * one_in))
     }
 
@@ -213,8 +216,8 @@ impl Shared<'_> {
         Ground::new(self.db, self.settings, self.keys)
     }
 
-    /// Steps until all is over, or one says that it was the last; that, an error, or a panic ends the
-    /// others' work too.
+    /// Steps until the case is over, or one step says that it was the last. That, an error, or a
+    /// panic ends the other threads' work too.
     fn until_over(
         &self,
         pulse: &Pulse,

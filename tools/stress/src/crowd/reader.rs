@@ -52,7 +52,7 @@ impl<'a> Reader<'a> {
         ranks.map(|rank| self.low(family, rank)).collect()
     }
 
-    /// Judges what was found of a key by a read that has just ended.
+    /// Judges the result of a read of a key that has just ended.
     fn judge(
         &mut self,
         api: &str,
@@ -92,8 +92,8 @@ impl<'a> Reader<'a> {
             2 if family == 0 && !db.key_may_exist(key) => {
                 self.judge("key_may_exist", at, None, low)
             }
-            3..=4 if db.answer_cf(handle, key).is_absent() => {
-                self.judge("answer", at, None, low)?;
+            3..=4 if db.filter_answer_cf(handle, key).is_absent() => {
+                self.judge("filter_answer", at, None, low)?;
                 let found = db.get_unfiltered_cf(handle, key)?;
                 self.judge("the engine behind a negative", at, found.as_deref(), low)?;
                 self.tally.checked_negatives += 1;
@@ -125,11 +125,11 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// What a snapshot shows is of its moment, and stays.
+    /// A snapshot shows the versions of its sequence number, and does not change.
     fn snapshot(&mut self, family: usize, handle: &Handle<'a>, ranks: Range<usize>) -> Checked {
         let lows = self.lows(family, ranks.clone());
         let snapshot = self.ground.db.snapshot();
-        // Where snapshots do not stay, what comes later may be seen too.
+        // If snapshots change, later writes may be visible too.
         let highs = ranks.clone().map(|rank| match self.shared.snapshots_stay {
             true => self.high(family, rank),
             false => u64::MAX,

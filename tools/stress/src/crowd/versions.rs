@@ -1,27 +1,27 @@
-//! What a key may be worth while others write: a range of versions.
+//! The possible values of a key while others write: a range of versions.
 //!
 //! ```text
 //!   writer:   begun = v ------ write v ------ done = v
 //!   reader:       low = done ------ read ------ high = begun
 //! ```
 //!
-//! A key has one writer, whose versions grow. What a reader finds is no older than what was done
-//! before it looked and no newer than what was begun when it had looked.
+//! A key has one writer, whose versions grow. A read returns a version no older than the last one
+//! done before it began, and no newer than the last one begun before it ended.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::super::model::{FAMILIES, number};
 use super::super::verdict::{Certainty, Violation};
 
-/// Version v of a key is its number v, or nothing when v is a multiple of this.
+/// Version v of a key is its number v, or nothing if v is a multiple of this.
 const ABSENT: u64 = 3;
 
-/// Whether a key is not there in this version.
+/// Whether a key is absent in this version.
 pub(super) const fn is_absent(version: u64) -> bool {
     version.is_multiple_of(ABSENT)
 }
 
-/// The next version in which a key is there, or is not.
+/// The next version in which a key is absent or present, as requested.
 pub(super) const fn next(version: u64, absent: bool) -> u64 {
     let mut next = version + 1;
     while is_absent(next) != absent {
@@ -36,7 +36,7 @@ struct Key {
     done: AtomicU64,
 }
 
-/// The versions of all keys of the families that are always there.
+/// The versions of all keys of the permanent families.
 pub(super) struct Versions(Vec<Vec<Key>>);
 
 impl Versions {
@@ -45,7 +45,7 @@ impl Versions {
         Self((0..families).map(|_| family()).collect())
     }
 
-    /// The newest version that its writer, who calls this, has written.
+    /// The newest version that its writer has written. Only the writer calls this.
     pub(super) fn last(&self, family: usize, key: usize) -> u64 {
         self.0[family][key].done.load(Ordering::SeqCst)
     }
@@ -58,12 +58,12 @@ impl Versions {
         self.0[family][key].done.store(version, Ordering::SeqCst);
     }
 
-    /// The oldest version that a read may find that starts now.
+    /// The oldest version that a read starting now may return.
     pub(super) fn low(&self, family: usize, key: usize) -> u64 {
         self.last(family, key)
     }
 
-    /// The newest version that a read may have found that has ended.
+    /// The newest version that a read that has ended may have returned.
     pub(super) fn high(&self, family: usize, key: usize) -> u64 {
         self.0[family][key].begun.load(Ordering::SeqCst)
     }
@@ -111,7 +111,7 @@ pub(super) fn judge(found: Option<&[u8]>, low: u64, high: u64) -> Result<Certain
     ))
 }
 
-/// A read that was wrong.
+/// The violation of a wrong read.
 pub(super) fn wrong(api: &str, family: usize, rank: usize, lost: bool, what: &str) -> Violation {
     let name = FAMILIES[family];
     Violation {
@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_read_is_right_for_the_versions_between() {
+    fn read_is_judged_by_its_version_range() {
         let held = |version| judge(Some(&value(version)), 4, 7);
         assert_eq!(held(4), Ok(Certainty::Either));
         assert_eq!(held(7), Ok(Certainty::Either));
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_must_exist_must_be_found_and_what_must_not_must_not() {
+    fn keys_that_must_exist_or_be_absent_are_judged() {
         assert_eq!(judge(Some(&value(5)), 4, 5), Ok(Certainty::MustExist));
         assert!(judge(None, 4, 5).is_err());
         assert_eq!(judge(None, 6, 6), Ok(Certainty::MustNotExist));
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn the_next_version_is_there_or_not_as_asked() {
+    fn next_version_is_present_or_absent_as_requested() {
         assert_eq!((next(0, false), next(1, false), next(2, false)), (1, 2, 4));
         assert_eq!((next(0, true), next(1, true), next(3, true)), (3, 3, 6));
     }

@@ -1,4 +1,4 @@
-//! A writer of its own keys, by every way in.
+//! A writer of its own keys, by every method.
 
 use std::path::PathBuf;
 
@@ -26,7 +26,7 @@ pub(super) struct Writer<'a> {
     pub(super) tally: Tally,
 }
 
-/// A change, and the version that it leads to.
+/// A change, and the version that it results in.
 struct Next {
     update: Update,
     version: u64,
@@ -34,7 +34,7 @@ struct Next {
 
 impl Writer<'_> {
     pub(super) fn step(&mut self) -> Checked {
-        if self.shared.is_foreign(&mut self.random, 500) {
+        if self.shared.uses_bare_engine(&mut self.random, 500) {
             return if self.random.one_in(2) {
                 self.one(true)
             } else {
@@ -56,7 +56,7 @@ impl Writer<'_> {
         self.from + self.random.index(self.count)
     }
 
-    /// Another version of a key: a put, a merge onto what is there, or a delete.
+    /// Another version of a key: a put, a merge onto its value, or a delete.
     fn next(&mut self, family: usize, key: usize) -> Next {
         let last = self.shared.versions.last(family, key);
         let version = last + 1;
@@ -88,7 +88,7 @@ impl Writer<'_> {
         self.tally.wrote(changes.len());
     }
 
-    /// One key, through the front or past it.
+    /// Writes one key, by `SieveDb` or by the bare engine.
     fn one(&mut self, past_the_front: bool) -> Checked {
         let (family, key) = (self.family(), self.key());
         let next = self.next(family, key);
@@ -100,7 +100,7 @@ impl Writer<'_> {
         let (db, change) = (self.ground.db, next.update.change);
         match change {
             _ if past_the_front => {
-                db.with_engine(|engine| write_to(engine, handle, bytes, change))?;
+                db.with_engine_untracked(|engine| write_to(engine, handle, bytes, change))?;
             }
             Change::Put(number) => db.put_cf(handle, bytes, value(number))?,
             Change::Merge(number) => db.merge_cf(handle, bytes, value(number))?,
@@ -132,7 +132,8 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Nobody else writes these keys, so there is no conflict; false as [`commit`] says.
+    /// No other thread writes these keys, so there is no conflict. Returns false as [`commit`]
+    /// does.
     fn transact<'u>(
         &self,
         updates: impl Iterator<Item = &'u Update>,
@@ -150,7 +151,7 @@ impl Writer<'_> {
 
     fn delete_range(&mut self) -> Checked {
         let (family, from) = (self.family(), self.key());
-        // The last key is spared: the range ends before a key of the writer's own.
+        // The last key is left out: the range ends before a key of the writer's own.
         let count = (1 + self.random.index(20)).min(self.from + self.count - from);
         let keys = Stretch {
             family,
@@ -192,7 +193,9 @@ impl Writer<'_> {
         let ingesting = self.shared.ingesting.read();
         if self.random.one_in(3) {
             self.ground.ingest(|db| {
-                db.with_engine(|engine| engine.ingest_external_file_cf(handle, vec![path]))
+                db.with_engine_untracked(|engine| {
+                    engine.ingest_external_file_cf(handle, vec![path])
+                })
             })?;
         } else {
             let mut options = IngestExternalFileOptions::default();

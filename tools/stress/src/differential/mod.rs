@@ -1,7 +1,7 @@
 //! Cases on a [`DifferentialStore`].
 //!
-//! The model knows the values, and which generation has a record of which key: so that
-//! `is_modified` is held to the letter, and a load, which goes below what is modified, is too.
+//! The model knows the values, and which generation has a record of which key. So `is_modified` is
+//! checked exactly, and so is a load, which goes beneath modified records.
 
 mod model;
 mod session;
@@ -26,7 +26,7 @@ use model::Model;
 use session::Session;
 use step::Step;
 
-/// What is fixed of a store.
+/// The settings of a store.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Differential {
     keys: KeySettings,
@@ -125,7 +125,7 @@ impl Differential {
     }
 }
 
-/// A store from its making to its end.
+/// A store from its creation to its end.
 struct Life<'a> {
     subject: &'a Differential,
     home: &'a Path,
@@ -136,8 +136,8 @@ struct Life<'a> {
 }
 
 impl Life<'_> {
-    /// Opens the store and does steps until it is to be opened again, or until the end; returns
-    /// whether there is more to do.
+    /// Opens the store and carries out steps until it is to be reopened, or until the end. Returns
+    /// whether there are more steps.
     fn open_and_do(&mut self, watch: &mut impl Watch) -> Result<bool, Failure> {
         let store = self.subject.open(&self.home.join("store"));
         let store = self.course.at(store)?;

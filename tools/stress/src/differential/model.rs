@@ -1,4 +1,4 @@
-//! What a store must say: the value of each key, and which generation has a record of it.
+//! The expected state of a store: the value of each key, and which generations have a record of it.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -7,7 +7,7 @@ use super::super::model::{Change, Contents};
 #[derive(Clone)]
 pub(super) struct Model {
     pub(super) contents: Contents,
-    /// The keys that each generation has a record of, the newest first; never empty.
+    /// The keys that each generation has a record of, the newest first. Never empty.
     generations: VecDeque<HashSet<usize>>,
 }
 

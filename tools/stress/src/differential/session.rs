@@ -1,4 +1,4 @@
-//! A store from one opening to the next: steps on it, on its model, and the two compared.
+//! A store from one open to the next: steps on it, on its model, and their comparison.
 
 use std::ops::{Bound, ControlFlow, Range};
 use std::path::Path;
@@ -25,7 +25,7 @@ pub(super) struct Session<'a> {
 }
 
 impl Session<'_> {
-    /// Does one step to the store and to its model; what it reads must be right.
+    /// Carries out one step on the store and on its model. Its reads must be right.
     pub(super) fn apply(&mut self, step: &Step) -> Checked {
         match step {
             Step::Put { key, number } => self.write(&[(*key, Some(*number))])?,
@@ -48,7 +48,7 @@ impl Session<'_> {
             Step::Flush => self.store.flush()?,
             Step::Consolidate => self.store.front().consolidate()?,
             Step::Cover => {
-                if !self.store.front().wait_until_covered(PATIENCE) {
+                if !self.store.front().wait_until_complete(PATIENCE) {
                     return Err(Violation::other("the filters of a store do not cover"));
                 }
             }
@@ -166,7 +166,7 @@ impl Session<'_> {
         ranks.into_iter().try_for_each(|rank| self.ask(rank))
     }
 
-    /// What the filters say of the differential file, and of a key that is nowhere.
+    /// Checks the filters' answers for the differential file and for an absent key.
     fn ask(&mut self, rank: usize) -> Checked {
         let Some(key) = self.keys.get(rank) else {
             return Ok(());
@@ -212,7 +212,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Holds every key against the model.
+    /// Compares every key with the model.
     pub(super) fn agree(&mut self) -> Checked {
         let all = Run {
             from: 0,
@@ -243,7 +243,7 @@ impl Session<'_> {
     }
 }
 
-/// How many records a scan met, each of them right.
+/// The number of records that a scan returned, each checked.
 fn same(
     scan: Scan<'_>,
     keys: &KeySpace,

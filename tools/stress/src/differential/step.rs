@@ -1,4 +1,4 @@
-//! The vocabulary of a case on a differential store, and how its steps are drawn.
+//! The steps of a case on a differential store, and how they are drawn.
 
 use lsm_sieve_cli::workload::random::Random;
 use serde::{Deserialize, Serialize};
@@ -32,7 +32,7 @@ pub(crate) enum Step {
         key: usize,
     },
     Batch(Vec<(usize, Option<u64>)>),
-    /// Every second key straight into the main file.
+    /// Loads every second key into the main file.
     Load {
         keys: Run,
         number: u64,
@@ -47,11 +47,11 @@ pub(crate) enum Step {
     },
     Snapshot,
     Freeze,
-    /// Stopped after so many batches, or not.
+    /// Stopped after this many batches, or not.
     Reorganize {
         stop_after: Option<u64>,
     },
-    /// Asks whether it is time, by so many records, and reorganises if so.
+    /// Checks whether a reorganisation is due, by this number of records, and reorganises if so.
     IfDue {
         records: u64,
     },
@@ -60,14 +60,14 @@ pub(crate) enum Step {
     Cover,
     Checkpoint,
     Reopen,
-    /// The model hears of a put, the store does not. Never drawn.
+    /// The model receives a put, the store does not. Never drawn.
     Lie {
         key: usize,
     },
 }
 
 impl Step {
-    /// So many keys there are; once in `calm` steps it is none of reading and writing.
+    /// Draws a step on this many keys. One step in `calm` is neither a read nor a write.
     pub(super) fn draw(random: &mut Random, keys: usize, calm: u64) -> Self {
         let run = |random: &mut Random, most: usize| Run {
             from: random.index(keys),

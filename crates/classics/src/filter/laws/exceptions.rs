@@ -1,4 +1,5 @@
-//! The two that bend the promise, held to what they promise in its place, in every layout.
+//! Tests the two filters that can deny an inserted key, against what they promise instead, in every
+//! layout.
 
 use crate::filter::laws_of_filters::rates::assert_binomial;
 use crate::filter::laws_of_filters::{KINDS, words};
@@ -16,7 +17,7 @@ fn composite(kind: Kind) -> Composite {
     Composite::with_rates(kind, of(ADDED, 0.01), of(REMOVED, 0.05)).unwrap()
 }
 
-/// The first keys are removed, the others are not.
+/// A set whose first keys are removed and whose other keys are not.
 fn filled(kind: Kind) -> Composite {
     let set = composite(kind);
     hashes(1)
@@ -40,7 +41,7 @@ fn a_composite_never_says_never_of_a_member_nor_in_of_a_removed_key() {
     }
 }
 
-/// Both kinds of error, by the bits as they stand.
+/// Both kinds of error are as frequent as computed from the current bits.
 #[test]
 fn a_composite_errs_as_often_as_its_two_filters_do() {
     for kind in KINDS {
@@ -65,7 +66,7 @@ fn a_composite_errs_as_often_as_its_two_filters_do() {
     }
 }
 
-/// As long as keys are removed after they were added, and not before.
+/// This holds if keys are removed after they were added and not before.
 #[test]
 fn the_order_leaves_no_trace_in_a_composite() {
     for kind in KINDS {
@@ -81,7 +82,7 @@ fn the_order_leaves_no_trace_in_a_composite() {
     }
 }
 
-/// Three generations of a thousand are never forgotten, whatever the layout.
+/// The last three generations of a thousand keys are never forgotten, in any layout.
 #[test]
 fn a_window_denies_no_key_within_it() {
     for kind in KINDS {

@@ -1,5 +1,5 @@
-//! Growth from a single key, held to the theory: a million-fold for stages of bits, and for counters
-//! a hundred thousand-fold, or as far as `LSM_SIEVE_LAW_ITEMS` says.
+//! Compares growth from a single key with the theory: a million-fold for stages of bits, and a
+//! hundred thousand-fold, or as far as `LSM_SIEVE_LAW_ITEMS` says, for stages of counters.
 //!
 //! ```text
 //! stages    ⌈log2(1 + g)⌉                                         Almeida et al. 2007, Figure 3
@@ -25,11 +25,11 @@ use crate::math::{Bits, Items, Rate, blocked};
 use std::f64::consts::LN_2;
 
 const PROMISED: Rate = Rate::ONE_PERCENT;
-/// The one that filters default to, and one that no growth wears out.
+/// The default of the filters, and one that works for any growth.
 const TIGHTENINGS: [Tightening; 2] = [Tightening::Geometric(0.85), Tightening::Polynomial];
 const ASKED: usize = 400_000;
 
-/// What has grown out of a filter for one key.
+/// A filter that has grown from a first stage for one key.
 struct Grown {
     name: String,
     kind: Kind,
@@ -40,7 +40,7 @@ struct Grown {
     /// Its size, and that of a filter made for all its keys.
     sizes: (Bits, Bits),
     predicted: f64,
-    /// Strangers taken for members, of [`ASKED`].
+    /// False positives among [`ASKED`] absent keys.
     hits: usize,
 }
 
@@ -58,7 +58,7 @@ impl Grown {
         assert!((space - 1.0).abs() < 0.01, "{name}: {space} of the theory");
         self.assert_probes();
         assert!(self.predicted <= PROMISED.get(), "{name}");
-        // What its bits say: stages of a few keys are better or worse than they are in the mean.
+        // Compared with the rate of the actual bits: stages of few keys deviate from the mean.
         let observed = growth::compound(self.stages.iter().map(Stage::observed_rate));
         assert!(observed <= PROMISED.get(), "{name}: {observed}");
         assert_binomial(self.hits, ASKED, observed, name);
@@ -68,7 +68,7 @@ impl Grown {
         self.sizes.0.get() as f64 / self.sizes.1.get() as f64
     }
 
-    /// The paper's, but for blocked stages, which pay more for a stricter rate than the paper's do.
+    /// The paper's formula, except for blocked stages, which need more bits for a stricter rate.
     fn space_in_theory(&self) -> f64 {
         if self.kind != Kind::Blocked {
             return self.ladder().space(self.keys as f64);
@@ -79,7 +79,7 @@ impl Grown {
         grown.sum::<f64>() / (self.keys as f64 * line_bits(PROMISED))
     }
 
-    /// On paper, with real numbers of slices, as a filter takes that is sized to the bit.
+    /// The model with real numbers of slices, for filters that are sized to the bit.
     fn ladder(&self) -> Ladder {
         Ladder {
             promised: PROMISED,
@@ -100,9 +100,9 @@ impl Grown {
             let theory = growth::stage_probes(rate).get();
             let allowed = match self.kind {
                 Kind::Partitioned => theory..=theory,
-                // Where the bits are not cut into slices, rounding down can be cheaper.
+                // If the bits are not divided into slices, rounding down can be cheaper.
                 Kind::Standard | Kind::Classic => theory - 1..=theory,
-                // The fewest bits decide; a stage of a line or two has some to spare.
+                // The fewest bits decide; a stage of a line or two has unused bits.
                 _ => match blocked::size(Items::new(1 << index), rate) {
                     Some((pattern, _)) => pattern.probes().get()..=pattern.probes().get(),
                     None => panic!("no blocked stage at {rate}"),
@@ -133,7 +133,7 @@ impl Grown {
     }
 }
 
-/// Bits a key of a blocked stage of many keys.
+/// Bits per key of a blocked stage of many keys.
 fn line_bits(rate: Rate) -> f64 {
     const MANY: u64 = 1_000_000;
     let (_, lines) = blocked::size(Items::new(MANY), rate).unwrap();
@@ -203,7 +203,7 @@ fn counters_grown_far_are_what_the_theory_says() {
     });
 }
 
-/// Their bits are those of partitioned stages, and so is all that the theory says of them.
+/// The counters above zero are the bits of partitioned stages, so the theory of these applies.
 fn grow<S: Countable>(name: &str, mut filter: Growing<S>, bits: impl Fn(&S) -> Stage) {
     let items = Items::new(most_items());
     let keys = || hashes(1).take(usize::try_from(items.get()).unwrap());

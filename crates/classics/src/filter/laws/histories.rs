@@ -1,4 +1,4 @@
-//! Long histories of insertions and valid removals, beside a table that is never wrong.
+//! Long histories of insertions and valid removals, checked against an exact table.
 
 use crate::filter::naive::hashes;
 use crate::filter::{
@@ -8,10 +8,10 @@ use crate::hash::KeyHash;
 use crate::math::{Items, Rate};
 use std::collections::HashMap;
 
-/// 200,000 steps over 3,000 keys, three times what the filters are made for, so that keys meet.
+/// 200,000 steps over 3,000 keys, three times what the filters are made for, so that keys collide.
 ///
-/// `remove` tells whether the key was taken out once; `allows` the most that the filter takes a key
-/// to have been inserted.
+/// `remove` returns whether one insertion of the key was removed. `allows` returns the filter's
+/// upper bound on the insertions of a key.
 fn live_through<F>(
     name: &str,
     mut filter: F,
@@ -41,7 +41,7 @@ fn live_through<F>(
     assert!(emptied > 100, "{name}: {emptied} keys were taken out");
 }
 
-/// A member may stay because its stage is not known; it is never denied.
+/// A removal may be refused because the key's stage is not known. A present key is never denied.
 fn taken(removed: Result<(), RemoveError>) -> bool {
     match removed {
         Ok(()) => true,

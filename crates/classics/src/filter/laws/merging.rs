@@ -1,4 +1,4 @@
-//! Counters brought together, and filters taken apart and put together again.
+//! Sums of filters of counters, and filters that are stored and restored.
 
 use super::{WIDTH, growth};
 use crate::filter::laws_of_filters::{insert_all, words};
@@ -9,7 +9,7 @@ use crate::filter::{
 };
 use crate::math::{Items, Rate};
 
-/// Counter by counter, whatever the keys have in common.
+/// Equal counter by counter, even if the filters have keys in common.
 #[test]
 fn counters_added_are_what_inserting_both_makes() {
     let (items, rate) = (Items::new(1_000), Rate::ONE_PERCENT);
@@ -22,7 +22,7 @@ fn counters_added_are_what_inserting_both_makes() {
     assert!(left.items() >= both.items());
 }
 
-/// The bound is that of inserting both; the estimate is not, and may be too low.
+/// The upper bound is that of inserting both. The estimate may differ, and may be too low.
 #[test]
 fn recurring_minima_added_keep_the_bound_and_the_members() {
     let (items, rate) = (Items::new(1_000), Rate::ONE_PERCENT);
@@ -45,7 +45,7 @@ fn recurring_minima_added_keep_the_bound_and_the_members() {
     assert_eq!(left, before);
 }
 
-/// Keys 0 to 699, keys 300 to 999, and all of these insertions in one.
+/// Three filters: of keys 0 to 699, of keys 300 to 999, and of all these insertions together.
 fn parts<F: Insert>(make: impl Fn() -> F) -> [F; 3] {
     let [mut left, mut right, mut both] = [(); 3].map(|()| make());
     let (older, newer) = (|| hashes(1).take(700), || hashes(1).skip(300).take(700));

@@ -1,4 +1,5 @@
-//! What every filter must keep, for those of the literature; the laws are with [`super::Stage`].
+//! Applies the laws that every filter must obey to the filters of the literature. The laws are
+//! defined beside [`super::Stage`].
 
 mod exceptions;
 mod golden;
@@ -18,7 +19,7 @@ use super::{
 use crate::hash::KeyHash;
 use crate::math::{Bits, Items, Rate};
 
-/// A table of codes that is never filled up, so that it takes every key as the filters do.
+/// A table of codes that is never full, so that it takes every key as the filters do.
 struct Roomy(HashCoding);
 
 impl Roomy {
@@ -53,8 +54,8 @@ impl Filter for Roomy {
 
 const WIDTH: CounterWidth = CounterWidth::Sixteen;
 
-/// Filters that count a key once however often it is inserted, for 1,000 keys at 1 %; the table,
-/// which cannot be overfilled, for 30,000.
+/// Filters that count a key once, however often it is inserted, for 1,000 keys at 1 %. The table
+/// cannot be overfilled, so it is for 30,000 keys.
 fn sets() -> Vec<Boxed> {
     let (items, rate) = (Items::new(1_000), Rate::ONE_PERCENT);
     vec![
@@ -67,7 +68,7 @@ fn sets() -> Vec<Boxed> {
     ]
 }
 
-/// Every filter there is here; the last ones count each insertion.
+/// All filters of this crate that obey the laws; the last ones count each insertion.
 fn all() -> Vec<Boxed> {
     let counting = Counting::with_rate(Items::new(1_000), Rate::ONE_PERCENT).unwrap();
     let growing = Growing::counting(growth()).unwrap();
@@ -85,13 +86,15 @@ fn growth() -> Growth {
     }
 }
 
-/// The promise. Thirty times the keys asked for, so that overfull filters are held to it as well.
+/// No false negatives, with thirty times the expected keys, so that overfull filters are tested
+/// too.
 #[test]
 fn no_key_is_answered_absent() {
     deny_no_key(all());
 }
 
-/// `insert` says *new* exactly when the filter said *absent*; what the oracle calls old never is.
+/// `insert` returns *new* exactly if the filter answered *absent*, and never for a key that the
+/// oracle has seen.
 #[test]
 fn insertion_tells_what_a_look_up_would() {
     tell_what_a_look_up_would(sets());
@@ -102,7 +105,7 @@ fn an_empty_filter_holds_nothing() {
     hold_nothing_when_empty(all());
 }
 
-/// Where an insertion does not look at what the others left. Those that do are below.
+/// For filters whose insertions do not depend on earlier ones. The others are tested below.
 #[test]
 fn the_order_of_insertion_leaves_no_trace() {
     let (items, rate) = (Items::new(1_000), Rate::ONE_PERCENT);
@@ -116,9 +119,10 @@ fn the_order_of_insertion_leaves_no_trace() {
     assert_eq!(forward.primary().words(), backward.primary().words());
 }
 
-/// Minimal increase raises what is least by now; recurring minimum counts a key again from when its
-/// minimum is single; a cell is taken by who comes first; and growth puts into a later stage what
-/// comes later. In either order all members stay, which is the law above.
+/// Minimal increase raises the counters that have the minimum at the time. Recurring minimum counts
+/// a key a second time once its minimum is single. The first key takes a cell of a table. A growing
+/// filter puts later keys into later stages. In either order no inserted key is lost: that is the
+/// law above.
 #[test]
 fn some_filters_remember_the_order() {
     let (items, rate) = (Items::new(1_000), Rate::ONE_PERCENT);

@@ -1,4 +1,4 @@
-//! The rate that is measured is the rate that is computed: for filters of counters, and of codes.
+//! Compares measured with computed rates, for filters of counters and tables of codes.
 
 use super::{Roomy, growth};
 use crate::filter::laws_of_filters::rates::{Measured, RATES, predicted};
@@ -8,11 +8,11 @@ use crate::filter::{
 };
 use crate::math::{Items, Rate};
 
-/// Counters say *maybe* where bits would, so their rate is the partitioned one.
+/// Counters answer *maybe* exactly if bits would, so their rate is that of a partitioned filter.
 ///
-/// A million keys at every rate take half a minute, for each of four filters writes to some ten
-/// random places a key: `LSM_SIEVE_LAW_ITEMS=1000000` asks for that, or for more. Otherwise there are
-/// a million at the loosest rate, and at the strictest of the smallest filter.
+/// A million keys at every rate take half a minute, since each of four filters writes to about ten
+/// random places per key. `LSM_SIEVE_LAW_ITEMS=1000000` runs this, or more. By default, only the
+/// highest rate, and the lowest rate of the smallest filter, are tested with a million keys.
 #[test]
 fn measured_rates_of_counters_are_the_predicted_ones() {
     let most = most_items();
@@ -34,7 +34,7 @@ fn measured_rates_of_counters_are_the_predicted_ones() {
     println!("{}", seen.json("rates of counters"));
 }
 
-/// The most keys that the filters of counters are filled with, as far as the environment says.
+/// The most keys for the filters of counters: `LSM_SIEVE_LAW_ITEMS`, or 100,000.
 pub(super) fn most_items() -> u64 {
     let asked = std::env::var("LSM_SIEVE_LAW_ITEMS");
     asked.map_or(100_000, |most| most.parse().unwrap())
@@ -55,7 +55,7 @@ const COUNTERS: [Measure; 4] = [
 
 const EIGHT: CounterWidth = CounterWidth::Eight;
 
-/// All that was measured of one law.
+/// All measurements of one law.
 #[derive(Default)]
 struct Seen {
     cases: usize,
@@ -89,7 +89,8 @@ impl Seen {
     }
 }
 
-/// Where the rate depends on how full a filter has become, it is what the filter itself computes.
+/// For filters whose rate depends on their actual fill: the measured rate is the one that the
+/// filter computes.
 #[test]
 fn measured_rates_are_the_ones_that_filters_claim() {
     for rate in RATES {

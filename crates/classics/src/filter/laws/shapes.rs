@@ -1,11 +1,11 @@
-//! Shapes come from files: every one is refused or works.
+//! Shapes are read from files: each is either refused or works.
 
 use crate::filter::laws_of_filters::shapes::shapes;
 use crate::filter::{Counting, HashCoding, Kind, MinimalIncrease, Shape, Spectral};
 use crate::hash::KeyHash;
 use crate::math::Items;
 
-/// None panics, divides by zero, or looks outside of its words.
+/// No shape causes a panic, a division by zero, or an access outside of the words.
 #[test]
 fn no_shape_is_dangerous() {
     for shape in shapes() {
@@ -17,7 +17,7 @@ fn no_shape_is_dangerous() {
     }
 }
 
-/// A shape is read by one type at most, and that is the type of its kind.
+/// A shape is accepted by at most one type, which is that of its kind.
 #[test]
 fn one_type_reads_a_shape() {
     let mut read = 0;

@@ -1,37 +1,39 @@
-//! What a differential file costs a transaction, and what a filter and a reorganisation save.
+//! The cost of a differential file per transaction, and the savings by a filter and by
+//! reorganisations.
 //!
-//! The trade is that of Severance and Lohman (1976): a file that grows makes every transaction
-//! dearer, and a reorganisation, which empties it, is dear itself. Aghili and Severance (1982)
-//! choose filter, dumps and reorganisations by such a model; the one here is derived afresh, for
-//! records that are accessed equally often:
+//! The trade-off is that of Severance and Lohman (1976): a growing file makes every transaction
+//! more expensive, and a reorganisation, which empties it, is expensive itself. Aghili and
+//! Severance (1982) choose filter, dumps and reorganisations by such a model. The model here is
+//! derived independently, for records that are accessed equally often:
 //!
 //! ```text
 //! records in the file after t transactions   n = F (1 − (1 − 1/F)^(ut))     α = n/F
 //! without a filter     S + (1 − α) M + h n
 //! with one             α (k c + S) + (1 − α) (e c + p S + M) + u k c + h n
 //! the filter saves     (1 − α) (1 − p) S
-//! and is paid          α k c + (1 − α) e c + u k c        e = (1 − φ^k)/(1 − φ) probes to a miss
+//! and costs            α k c + (1 − α) e c + u k c        e = (1 − φ^k)/(1 − φ) probes to a miss
 //! over an interval T   mean of the above over 0..T, and (R + r n(T)) / T
 //! ```
 //!
-//! F records in the main file, u updates a transaction, φ the filter's fill, p = φ^k its rate; the
-//! prices are [`Costs`]. While n ≈ ut and all but h n stays as it is, a transaction grows dearer
-//! by h u each time, and the best interval is the square-root law, T = √(2R / (h u)).
+//! F is the number of records in the main file, u the updates per transaction, φ the fill of the
+//! filter, and p = φ^k its rate; the other costs are in [`Costs`]. As long as n ≈ ut and only h n
+//! changes, each transaction costs h u more than the one before it, and the best interval is that
+//! of the square-root law, T = √(2R / (h u)).
 //!
-//! Skew is left out: under it fewer records change, and those that do are read more often.
+//! Skew is not modelled: with skew, fewer records change, and those are read more often.
 
 use crate::math::{Bits, Items, Probes, fill, standard, whole};
 
-/// What is done to the file.
+/// The operations on the file.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Operation {
-    /// F, records of the main file; at least 1.
+    /// F, the number of records of the main file; at least 1.
     pub records: Items,
     /// u, the share of transactions that update the record they read, above 0 and at most 1.
     pub updates: f64,
 }
 
-/// Prices, all in one unit of time; microseconds in the command.
+/// Costs, all in one unit of time; the command uses microseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Costs {
     /// S, a search of the differential file.
@@ -40,10 +42,10 @@ pub struct Costs {
     pub main: f64,
     /// c, one probe of the filter.
     pub probe: f64,
-    /// h, what one record in the differential file adds to every transaction: longer searches,
-    /// larger backups, a longer recovery.
+    /// h, the cost that one record in the differential file adds to every transaction: longer
+    /// searches, larger backups, a longer recovery.
     pub held: f64,
-    /// R, a reorganisation, whatever it moves.
+    /// R, the fixed cost of a reorganisation, however many records it moves.
     pub reorganisation: f64,
     /// r, moving one record in it.
     pub moved: f64,
@@ -54,54 +56,54 @@ pub struct Costs {
 pub struct Filtering {
     /// Its size.
     pub bits: Bits,
-    /// Its hash functions.
+    /// Its number of hash functions.
     pub probes: Probes,
 }
 
-/// How the file is run.
+/// A choice of filter and interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Plan {
-    /// The filter, or none.
+    /// The filter; `None` for no filter.
     pub filter: Option<Filtering>,
     /// T, transactions from one reorganisation to the next.
     pub interval: f64,
 }
 
-/// What a plan comes to, a transaction, as means over an interval.
+/// The cost of a plan per transaction, as means over an interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Cost {
-    /// Searches of the differential file that the filter spares, between 0 and 1.
+    /// Searches of the differential file that the filter avoids, between 0 and 1.
     pub searches_avoided: f64,
-    /// Searches for nothing that it lets through, p (1 − α).
+    /// Unnecessary searches in spite of the filter (false positives), p (1 − α).
     pub searches_unnecessary: f64,
-    /// Time that it saves.
+    /// Time that the filter saves.
     pub saved: f64,
-    /// Time that it takes.
+    /// Time that its probes take.
     pub paid: f64,
     /// Time of reorganisations.
     pub reorganising: f64,
-    /// Time of all: reads, searches, filter, held records, reorganisations.
+    /// Total time: reads, searches, filter, held records, reorganisations.
     pub all: f64,
-    /// Records in the differential file at the end of the interval, at most.
+    /// Records in the differential file at the end of the interval, its maximum.
     pub records_max: Items,
 }
 
-/// Moments of an interval that stand for all of it.
+/// Number of points of an interval at which the cost is sampled.
 const MOMENTS: u32 = 64;
 
 impl Operation {
-    /// n after `transactions`: each update meets any record alike.
+    /// n after `transactions`. Each update is equally likely to be of any record.
     pub fn differential_records(&self, transactions: f64) -> f64 {
         super::distinct(self.records.get(), self.updates * transactions)
     }
 
-    /// The transactions after which 99 in 100 records are in the differential file: it is the main
-    /// file by then, and no interval is longer.
+    /// The transactions after which 99 % of the records are in the differential file. It has then
+    /// replaced the main file, so no interval is longer.
     pub fn longest_interval(&self) -> f64 {
         100_f64.ln() * self.records.get() as f64 / self.updates
     }
 
-    /// What `plan` costs at these prices.
+    /// The cost of `plan`.
     ///
     /// # Panics
     /// If the interval is not above 0.
@@ -124,7 +126,7 @@ impl Operation {
         mean
     }
 
-    /// One transaction, `transactions` after a reorganisation.
+    /// The cost of one transaction, `transactions` transactions after a reorganisation.
     fn moment(&self, costs: &Costs, filter: Option<Filtering>, transactions: f64) -> Cost {
         let records = self.differential_records(transactions);
         let modified = records / self.records.get() as f64;
@@ -151,8 +153,8 @@ impl Operation {
         }
     }
 
-    /// The interval in which this filter costs least; `None` where no reorganisation pays before
-    /// [`Operation::longest_interval`].
+    /// The interval of the lowest cost with this filter; `None` if no reorganisation before
+    /// [`Operation::longest_interval`] pays.
     pub fn best_interval(&self, costs: &Costs, filter: Option<Filtering>) -> Option<f64> {
         let cost = |log: f64| {
             let interval = log.exp();
@@ -165,14 +167,14 @@ impl Operation {
         (cheapest < STEPS).then(|| valley(cost, at(cheapest) - step, at(cheapest) + step).exp())
     }
 
-    /// T = √(2R / (h u)), the square-root law; `None` where records are held for nothing.
+    /// T = √(2R / (h u)), the square-root law; `None` if holding records costs nothing.
     pub fn square_root_interval(&self, costs: &Costs) -> Option<f64> {
         let growth = costs.held * self.updates;
         (growth > 0.0).then(|| (2.0 * costs.reorganisation / growth).sqrt())
     }
 
-    /// The cheapest way to run the file with a filter of so many bits or, with `None`, without
-    /// one; the interval is free unless given.
+    /// The cheapest choice with a filter of `bits` bits or, with `None`, without a filter. The
+    /// interval is optimised unless `fixed` gives it.
     pub fn cheapest(&self, costs: &Costs, bits: Option<Bits>, fixed: Option<f64>) -> Choice {
         let Some(bits) = bits else {
             return self.choice(costs, None, fixed);
@@ -202,10 +204,10 @@ impl Operation {
         }
     }
 
-    /// Compares filters of 1 to 32 bits a record of the differential file, none above `limit`.
+    /// Compares filters of 1 to 32 bits per record of the differential file, up to `limit`.
     ///
-    /// The advice is the smallest filter whose cost is within `worth` (a share, 0.01 for one in a
-    /// hundred) of the cheapest, and no filter where that does not beat having none.
+    /// Recommends the smallest filter whose cost exceeds the lowest by at most `worth` (a share;
+    /// 0.01 is 1 %), or no filter if that is not cheaper than none.
     pub fn advise(
         &self,
         costs: &Costs,
@@ -232,13 +234,13 @@ impl Operation {
     }
 }
 
-/// Places looked at before the valley is searched.
+/// Number of grid steps that are compared before the minimum is searched.
 const STEPS: u32 = 100;
 
-/// 32 bits per key want 22; more are never cheaper.
+/// The best number for 32 bits per key is 22; more are never cheaper.
 const PROBES_MAX: u32 = 24;
 
-/// The lowest point of a curve that falls and then rises between the two, by ternary search.
+/// The minimum of a curve that falls and then rises between `from` and `to`, by ternary search.
 fn valley(curve: impl Fn(f64) -> f64, mut from: f64, mut to: f64) -> f64 {
     const ROUNDS: usize = 40;
     for _ in 0..ROUNDS {
@@ -252,7 +254,7 @@ fn valley(curve: impl Fn(f64) -> f64, mut from: f64, mut to: f64) -> f64 {
     f64::midpoint(from, to)
 }
 
-/// Sizes worth comparing, in whole words.
+/// The sizes to compare, in whole words.
 fn sizes(records: Items, limit: Option<Bits>) -> Vec<Bits> {
     const BITS_A_RECORD: [u64; 11] = [1, 2, 4, 6, 8, 10, 12, 16, 20, 24, 32];
     let most = limit.map_or(u64::MAX, |bits| (bits.get() / 64).max(1) * 64);
@@ -265,7 +267,7 @@ fn sizes(records: Items, limit: Option<Bits>) -> Vec<Bits> {
 }
 
 impl Filtering {
-    /// Its rate with so many records, and the probes it takes until a clear bit is met.
+    /// Its rate with `records` records, and the mean number of probes until a clear bit is found.
     fn at(self, records: f64) -> (f64, f64) {
         let clear = standard::clear_chance(self.bits, self.probes).powf(records);
         let (fill, k) = (1.0 - clear, self.probes);
@@ -279,26 +281,26 @@ impl Filtering {
     }
 }
 
-/// A plan and what it comes to.
+/// A plan and its cost.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Choice {
     /// Filter and interval.
     pub plan: Plan,
-    /// Whether the interval is a given or a best one; if not, the file had better never be
-    /// reorganised, and the plan goes on until it is all of the main file.
+    /// Whether the interval is given or optimal. If not, reorganising never pays, and the plan has
+    /// the longest interval, after which the differential file holds nearly all records.
     pub reorganisation_pays: bool,
-    /// What it comes to.
+    /// The cost of the plan.
     pub cost: Cost,
 }
 
-/// Filters of several sizes, each with the functions and the interval that suit it best.
+/// Filters of several sizes, each with its best number of hash functions and its best interval.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Advice {
-    /// Without a filter.
+    /// The choice without a filter.
     pub unfiltered: Choice,
-    /// With filters, the smallest first.
+    /// The choices with a filter, the smallest first.
     pub choices: Vec<Choice>,
-    /// The one to take; `None` where no filter pays.
+    /// The recommended choice; `None` if no filter pays.
     pub recommended: Option<Choice>,
 }
 
@@ -330,19 +332,23 @@ mod tests {
         let law = OPERATION.square_root_interval(&COSTS).unwrap();
         assert_close(law, 1e6, 1e-9);
         assert_close(OPERATION.best_interval(&COSTS, None).unwrap(), law, 0.01);
-        let roomy = filter(1 << 30, 7);
-        assert_close(OPERATION.best_interval(&COSTS, roomy).unwrap(), law, 0.02);
+        let with_headroom = filter(1 << 30, 7);
+        assert_close(
+            OPERATION.best_interval(&COSTS, with_headroom).unwrap(),
+            law,
+            0.02,
+        );
     }
 
     #[test]
     fn a_crowded_filter_is_reorganised_sooner() {
-        let roomy = OPERATION.best_interval(&COSTS, filter(1 << 22, 4)).unwrap();
+        let with_headroom = OPERATION.best_interval(&COSTS, filter(1 << 22, 4)).unwrap();
         let crowded = OPERATION.best_interval(&COSTS, filter(1 << 17, 4)).unwrap();
-        assert!(crowded < 0.8 * roomy, "{crowded} {roomy}");
+        assert!(crowded < 0.8 * with_headroom, "{crowded} {with_headroom}");
     }
 
-    /// An instant after a reorganisation nothing is modified and the filter is empty: a look-up is
-    /// one probe, and spares one search.
+    /// Right after a reorganisation, nothing is modified and the filter is empty: a lookup takes
+    /// one probe and avoids one search.
     #[test]
     fn a_fresh_file_costs_what_can_be_added_up_by_hand() {
         let plan = Plan {

@@ -1,4 +1,4 @@
-//! `advise`: what the models recommend, with their reasons.
+//! `advise`: recommends settings from the models and gives the reasons.
 
 mod differential;
 mod filter;

@@ -1,4 +1,4 @@
-//! `bench miss`: what a look-up costs with the front and without, in one process.
+//! `bench miss`: compares the latency of lookups with and without the filters, in one process.
 
 use lsm_sieve::SieveOptions;
 use lsm_sieve::math::Rate;
@@ -22,59 +22,62 @@ const AFTER_HELP: &str = "Examples:
   lsm-sieve bench miss --keys 1000000 --runs 4 --split 12
   lsm-sieve bench miss --keys 50000000 --runs leveled --cache 256 --lookups 20000
 
-Both databases are open at once and asked in turn; figures are medians over the rounds. Without
-`--cache` they are cached whole. Both keep their files in temporary folders: about 130 bytes a key
-in all.";
+Both databases are open at the same time and are read in turn. The figures are medians over the
+rounds. Without `--cache` both databases are cached whole. Their files are in temporary folders and
+take about 130 bytes per key in all.";
 
-/// Measure what the front does to one kind of look-up.
+/// Measure what the filters gain or cost for one kind of lookup.
 #[derive(clap::Subcommand)]
 #[command(arg_required_else_help = false, after_help = AFTER_HELP)]
 pub(crate) enum Benchmark {
     Miss(Arguments),
 }
 
-/// Look up absent and present keys in a RocksDB with its own filter, and with the front added.
+/// Look up absent and present keys in a RocksDB with its own filter, and in one with lsm-sieve.
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Arguments {
-    /// Keys to load, 16 bytes each, in random order.
+    /// Number of keys to load, 16 bytes each, in random order.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=engine::KEYS_MAX))]
     keys: u64,
-    /// Sorted runs, each over the whole range of keys; `leveled` for RocksDB's default levels.
+    /// Number of sorted runs, each over the whole key range, or `leveled` for RocksDB's default
+    /// levels.
     #[arg(long, value_name = "R|leveled", default_value = "4", value_parser = shape)]
     runs: Shape,
     /// RocksDB's own filter.
     #[arg(long, default_value = "bloom")]
     native: Native,
-    /// Bits a key of RocksDB's own filter.
+    /// Bits per key of RocksDB's own filter.
     #[arg(long, value_name = "B", default_value_t = 10.0, value_parser = bits)]
     bits_per_key: f64,
-    /// Read from disk, past the system's cache, what is not in a block cache of so many MiB, and count the
-    /// blocks. Filters and indexes stay in memory.
+    /// Use a block cache of MIB MiB, read other blocks with direct I/O, and count them. Filters and
+    /// indexes stay in memory.
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=CACHE_MAX))]
     cache: Option<u64>,
-    /// Rounds that the medians are over.
+    /// Number of rounds. The figures are medians over them.
     #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u16).range(1..))]
     rounds: u16,
-    /// Look-ups of a kind and round.
+    /// Lookups per round, of each kind.
     #[arg(long, value_name = "N", default_value_t = 400_000, value_parser = clap::value_parser!(u32).range(1..=LOOKUPS_MAX))]
     lookups: u32,
-    /// Look up mixes of absent and present keys too, of which these shares are absent.
+    /// Also look up mixes of absent and present keys, with these shares of absent ones.
     #[arg(long, value_name = "SHARE,...", value_delimiter = ',', value_parser = share)]
     mix: Vec<f64>,
-    /// The false-positive rate that the front promises.
+    /// False-positive rate of the filters.
     #[arg(long, value_name = "P", default_value = "0.01", value_parser = engine::parse_front_rate)]
     rate: Rate,
-    /// Bits a key of the summary, instead of what the rate asks for.
+    /// Bits per key of the summary filter, instead of those that the rate needs.
     #[arg(long, value_name = "B", value_parser = filter_bits)]
     front_bits: Option<f64>,
-    /// Bits a key of the segments' filters, instead of what the rate asks for.
+    /// Bits per key of the segment filters, instead of those that the rate needs.
     #[arg(long, value_name = "B", value_parser = filter_bits)]
     segment_bits: Option<f64>,
-    /// Make the filters of keys at hand static: smaller for their rate, and looked up in two cache lines.
+    /// Build filters of existing keys as static filters: smaller at the same rate, but a probe
+    /// reads two cache lines.
     #[arg(long = "static")]
     made_static: bool,
-    /// Share B bits per key between summary and segments in several ways, and report the best.
+    /// Split B bits per key between the summary filter and the segment filters in several ways, and
+    /// report the best.
     #[arg(long, value_name = "B", value_parser = split_bits, conflicts_with_all = ["front_bits", "segment_bits"])]
     split: Option<f64>,
 }
@@ -83,14 +86,14 @@ fn shape(text: &str) -> Result<Shape, String> {
     match text.parse() {
         _ if text == "leveled" => Ok(Shape::Leveled),
         Ok(runs @ 1..) => Ok(Shape::Runs(runs)),
-        _ => Err("a number of sorted runs from 1 up, or `leveled`".to_owned()),
+        _ => Err("must be a number of sorted runs, at least 1, or `leveled`".to_owned()),
     }
 }
 
 fn share(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(share) if (0.0..=1.0).contains(&share) => Ok(share),
-        _ => Err("a share lies between 0 and 1".to_owned()),
+        _ => Err("a share is between 0 and 1".to_owned()),
     }
 }
 
@@ -109,21 +112,21 @@ fn split_bits(text: &str) -> Result<f64, String> {
 fn bits_from(least: f64, text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(bits) if (least..=64.0).contains(&bits) => Ok(bits),
-        _ => Err(format!("bits per key lie between {least} and 64")),
+        _ => Err(format!("bits per key are between {least} and 64")),
     }
 }
 
-/// As many MiB as there are bytes to count.
+/// The most MiB whose bytes fit in a `u64`.
 const CACHE_MAX: u64 = u64::MAX / MIB;
 
-/// Looked-up keys are made before the clock starts, 16 bytes each.
+/// Keys are generated before the clock starts, 16 bytes each; this bounds their memory.
 const LOOKUPS_MAX: i64 = 100_000_000;
 
-/// With less, `math::blocked` makes no filter.
+/// With fewer bits per key, `math::blocked` finds no filter.
 const FILTER_BITS_MIN: f64 = 1.0;
 
-/// The tenths of a total that the summary gets; whole, so that no part is rounded below a bit. With all
-/// ten of them, tables have no filter.
+/// The tenths of the total that the summary filter gets. They are whole, so that no part is rounded
+/// below one bit. With all ten tenths, SSTs have no filter.
 const SPLITS: [f64; 6] = [4.0, 5.0, 6.0, 7.0, 8.0, 10.0];
 
 /// The smallest part of a split is two tenths.
@@ -134,7 +137,7 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), Stop> {
         && runs > arguments.keys
     {
         return Err(Stop::input(
-            "more runs than keys; a run holds a key at least",
+            "more runs than keys; each run holds at least one key",
         ));
     }
     let Some(total_bits) = arguments.split else {
@@ -183,7 +186,7 @@ impl Arguments {
     fn plan(&self) -> Plan {
         let runs = match self.runs {
             Shape::Runs(runs) => runs,
-            // The last memtable would be asked before any filter.
+            // Otherwise the last memtable would be searched before any filter.
             Shape::Leveled => 1,
         };
         Plan {
@@ -228,7 +231,8 @@ impl Arguments {
     }
 }
 
-/// `own` are the filters of the tables behind the front, where it builds none for them.
+/// Measures one pair of databases. `own` is RocksDB's own filter in the database with lsm-sieve. It
+/// is used only if lsm-sieve builds no segment filters.
 fn measure(
     arguments: &Arguments,
     front: SieveOptions,
@@ -266,10 +270,10 @@ fn measure(
     ))
 }
 
-/// Lets both stores come to rest: compactions over, every SST covered, the summary in one piece.
+/// Waits until no compaction runs and every SST is covered; then consolidates the summary filter.
 fn settle(shape: Shape, native: &Plain, sieve: &Sieve) -> Result<(), Stop> {
     let mut progress = Progress::unbounded("settling");
-    // Where nothing is compacted, RocksDB says for ever that a compaction is pending.
+    // With compactions disabled, RocksDB reports a pending compaction forever.
     if shape == Shape::Leveled {
         engine::settle(
             |name| native.engine().property_int_value(name),

@@ -1,4 +1,4 @@
-//! A database with filters that is there to be looked at, and is left as it is.
+//! Opens an existing database with filters read-only, for `inspect` and `verify`.
 
 use std::fs::File;
 use std::io::ErrorKind;
@@ -13,32 +13,33 @@ use rocksdb::Options;
 use crate::outcome::Stop;
 use crate::progress::Progress;
 
-/// Which one.
+/// The database to open, from the command line.
 #[derive(clap::Args)]
 pub(crate) struct Database {
     /// The folder of the database.
     #[arg(value_name = "DB")]
     path: PathBuf,
-    /// The folder of its filters, where that is not `sieve` in its own.
+    /// The folder of its filters, if it is not `sieve` in the folder of the database.
     #[arg(long, value_name = "DIR")]
     filters: Option<PathBuf>,
 }
 
-/// Longer than it takes to read the sidecars of any database that one machine holds.
+/// Longer than it takes to read the sidecars of any database on one machine.
 const LOADING_MAX: Duration = Duration::from_secs(600);
 
-/// An open database that nobody writes.
-pub(crate) struct Look {
+/// An open database that no process writes to.
+pub(crate) struct OpenDatabase {
     pub(crate) db: SieveDb,
-    /// Held for longer than the database; `None` where there is none.
+    /// Dropped after the database. `None` if the database has no LOCK file, or if the system is not
+    /// Unix.
     _lock: Option<File>,
 }
 
 impl Database {
-    /// Opens it with every column family that it has, to read it, and waits until its filters are
+    /// Opens the database read-only with all its column families, and waits until its filters are
     /// loaded.
-    pub(crate) fn open(&self) -> Result<Look, Stop> {
-        // Says what is wrong with the path before an engine looks at it.
+    pub(crate) fn open(&self) -> Result<OpenDatabase, Stop> {
+        // Reports a wrong path before RocksDB opens it.
         let families = column_families(&self.path)?;
         let filters = match &self.filters {
             Some(folder) => folder.clone(),
@@ -46,8 +47,8 @@ impl Database {
         };
         if !holds_filters(&filters) {
             return Err(Stop::input(format!(
-                "{} has no filters in {}; name their folder with --filters if it is another; \
-                 `lsm-sieve advise front` says what filters would do for a database",
+                "{} has no filters in {}; if they are in another folder, name it with --filters; \
+                 `lsm-sieve advise front` estimates what filters would gain",
                 self.path.display(),
                 filters.display()
             )));
@@ -58,7 +59,7 @@ impl Database {
         let db = SieveDb::open_cf_for_read_only(&engine, &front, &self.path, families, false)?;
         let mut progress = Progress::unbounded("loading filters");
         let mut watched = Ok(());
-        let loaded = db.wait_until_known_while(LOADING_MAX, || {
+        let loaded = db.wait_for_maintenance_while(LOADING_MAX, || {
             watched = progress.advance(0);
             watched.is_ok()
         });
@@ -70,11 +71,11 @@ impl Database {
                 LOADING_MAX.as_secs() / 60
             )));
         }
-        Ok(Look { db, _lock: lock })
+        Ok(OpenDatabase { db, _lock: lock })
     }
 }
 
-/// Whether a folder holds a database's filters, or what is left of them.
+/// Whether a folder holds filters of a database, or some of their files.
 fn holds_filters(folder: &Path) -> bool {
     let entries = folder.read_dir().into_iter().flatten().flatten();
     entries.map(|entry| entry.file_name()).any(|name| {
@@ -83,7 +84,7 @@ fn holds_filters(folder: &Path) -> bool {
     })
 }
 
-/// Shares the lock that RocksDB takes to write, for as long as the file is open.
+/// Takes a shared lock on the file that a writing RocksDB locks. It is held while the file is open.
 #[cfg(unix)]
 fn keep_writers_out(path: &Path) -> Result<Option<File>, Stop> {
     use rustix::fs::{FlockOperation, fcntl_lock};
@@ -99,8 +100,8 @@ fn keep_writers_out(path: &Path) -> Result<Option<File>, Stop> {
     match fcntl_lock(&lock, FlockOperation::NonBlockingLockShared) {
         Ok(()) => Ok(Some(lock)),
         Err(Errno::AGAIN | Errno::ACCESS) => Err(Stop::input(format!(
-            "another process has the database open: {} is locked; stop it first, so that tables and filters \
-             stay as they are",
+            "another process has the database open: {} is locked; stop it first, so that SSTs and \
+             filters do not change",
             path.display()
         ))),
         Err(error) => Err(Stop::input(format!(
@@ -110,7 +111,7 @@ fn keep_writers_out(path: &Path) -> Result<Option<File>, Stop> {
     }
 }
 
-/// Elsewhere it is left to the user.
+/// On other systems the user has to stop writers.
 #[cfg(not(unix))]
 fn keep_writers_out(_: &Path) -> Result<Option<File>, Stop> {
     Ok(None)

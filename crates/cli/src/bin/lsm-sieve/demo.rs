@@ -1,4 +1,4 @@
-//! `demo`: the main job, on a database of its own, in under a minute.
+//! `demo`: shows the gain on a database of its own, in under a minute.
 
 use lsm_sieve::SieveOptions;
 use lsm_sieve::math::Rate;
@@ -17,20 +17,21 @@ const AFTER_HELP: &str = "Examples:
   lsm-sieve demo
   lsm-sieve demo --keys 100000 --json";
 
-/// Look-ups of a round, of each kind.
+/// Lookups per round, of each kind.
 const LOOKUPS: usize = 100_000;
 const ROUNDS: usize = 5;
 const RUNS: u64 = 4;
-/// RocksDB's usual filter.
+/// The usual setting of RocksDB's filter.
 const NATIVE_BITS_PER_KEY: f64 = 10.0;
 
-/// Load a fresh database with and without the front, and look up keys, half of them absent.
+/// Load a new database with and without lsm-sieve, and look up keys, half of them absent.
 ///
 /// Works in a temporary folder and removes it.
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Arguments {
-    /// Keys to load into two temporary databases; each takes less than half a kilobyte of disk.
+    /// Number of keys to load into two temporary databases; each key takes less than half a
+    /// kilobyte of disk.
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..=engine::KEYS_MAX))]
     keys: u64,
 }
@@ -40,7 +41,7 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), Stop> {
     output.conclude(&report, lost(&report.counts))
 }
 
-/// A lost key is what must not be.
+/// A present key that was answered *absent* is a finding: it must never happen.
 pub(crate) fn lost(counts: &Counts) -> Result<(), Stop> {
     match counts.false_negatives {
         0 => Ok(()),

@@ -1,8 +1,8 @@
-//! Files that the user names: pictures, tables, the page.
+//! Output files that the user names: pictures, CSV files, the report page.
 //!
-//! They are ordinary files, in folders that others may write as well, so they do not go through the
-//! door to the sidecars. A file that is there is replaced whole, by a rename; a link to it stays,
-//! as with `>` of a shell; a device or a pipe is written to.
+//! They are ordinary files, in folders that other programs may also write to, so they do not go
+//! through the code that writes sidecars. An existing file is replaced whole, by a rename. A link
+//! to it stays a link, as with `>` in a shell. A device or a pipe is written to directly.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write as _};
@@ -12,16 +12,16 @@ use tempfile::NamedTempFile;
 
 use crate::outcome::Stop;
 
-/// Where a file goes, looked at before anything is computed for it.
+/// Where an output goes. The path is checked before anything is computed for it.
 pub(crate) enum Destination {
-    /// A file, there or not yet, every link followed.
+    /// A regular file, existing or new, with all links resolved.
     File(PathBuf),
     /// A device or a pipe.
     Stream(PathBuf),
 }
 
 impl Destination {
-    /// Refuses what is no file and can become none.
+    /// Refuses a path at which no file can be written.
     pub(crate) fn new(path: &Path) -> Result<Self, Stop> {
         let shown = path.display();
         if !ends_in_a_name(path) {
@@ -43,7 +43,7 @@ impl Destination {
         }
     }
 
-    /// Puts the bytes there.
+    /// Writes the bytes to the destination.
     pub(crate) fn write(&self, bytes: &[u8]) -> Result<(), Stop> {
         let (path, written) = match self {
             Self::File(path) => (path, replace(path, bytes)),
@@ -53,18 +53,18 @@ impl Destination {
     }
 }
 
-/// `a/` and `a/.` have a name in them, and end behind it.
+/// False for `a/` and `a/.`: `file_name` finds a name in them, but the path does not end with it.
 fn ends_in_a_name(path: &Path) -> bool {
     let whole = path.as_os_str().as_encoded_bytes();
     let name = path.file_name();
     name.is_some_and(|name| whole.ends_with(name.as_encoded_bytes()))
 }
 
-/// A file to be, in a folder that is there.
+/// A new file in an existing folder.
 fn new_file(path: &Path) -> Result<Destination, Stop> {
     if path.is_symlink() {
         return Err(Stop::input(format!(
-            "{} links to nothing; remove the link, or make the file that it names",
+            "{} is a broken link; remove it, or create the file that it names",
             path.display()
         )));
     }
@@ -79,7 +79,8 @@ fn new_file(path: &Path) -> Result<Destination, Stop> {
     Ok(Destination::File(folder.join(name)))
 }
 
-/// Either the old file or the whole new one is there, with the permissions of the old one.
+/// Replaces a file atomically: a crash leaves the old file or the whole new one. The new file gets
+/// the permissions of the old one.
 fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut file = beside(path)?;
     file.write_all(bytes)?;
@@ -97,7 +98,7 @@ fn beside(path: &Path) -> io::Result<NamedTempFile> {
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt as _;
-        // As every program makes a file: the rest is up to the umask.
+        // The usual mode of a new file; the umask is applied to it.
         builder.permissions(std::fs::Permissions::from_mode(0o666));
     }
     builder.tempfile_in(path.parent().unwrap_or(Path::new(".")))
@@ -109,12 +110,12 @@ fn pour(path: &Path, bytes: &[u8]) -> io::Result<()> {
 
 fn failed(path: &Path, error: &io::Error) -> Stop {
     let remedy = match error.kind() {
-        io::ErrorKind::NotFound => "make its folder first",
+        io::ErrorKind::NotFound => "create its folder first",
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
             "free some space, or name a file on a larger disk"
         }
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-            "name a file in a folder that you may write"
+            "name a file in a folder that you may write to"
         }
         _ => "name another file",
     };

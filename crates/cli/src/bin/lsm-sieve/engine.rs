@@ -1,4 +1,4 @@
-//! Options that are the same on both sides of every comparison, and waiting for an engine.
+//! RocksDB options that both sides of a comparison share, and functions that wait for the engine.
 
 use std::path::Path;
 use std::time::Duration;
@@ -14,9 +14,9 @@ use crate::outcome::Stop;
 /// RocksDB's own filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Native {
-    /// Its Bloom filter.
+    /// RocksDB's Bloom filter.
     Bloom,
-    /// Its Ribbon filter: fewer bits, more work.
+    /// RocksDB's Ribbon filter: fewer bits, more CPU time.
     Ribbon,
     /// No filter.
     None,
@@ -32,25 +32,25 @@ impl Native {
     }
 }
 
-/// How sorted runs come about.
+/// How the sorted runs of a database are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
-    /// One run for each explicit flush; nothing is compacted.
+    /// One run per explicit flush; compactions are disabled.
     Runs(u64),
     /// RocksDB's default levels.
     Leveled,
 }
 
-/// Where the blocks of a look-up come from.
+/// Where the blocks of a lookup come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Blocks {
     /// All are in RocksDB's block cache.
     Cached,
-    /// Those that are not in a block cache of so many bytes are read from disk, past the system's cache.
+    /// From a block cache of `cache_bytes`; other blocks are read from disk with direct I/O.
     OnDisk { cache_bytes: u64 },
 }
 
-/// The database of a comparison: filters held in memory, no compression.
+/// The database of a comparison: filters in memory, no compression.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setting {
     pub(crate) keys: u64,
@@ -60,12 +60,12 @@ pub(crate) struct Setting {
     pub(crate) blocks: Blocks,
 }
 
-/// A key, a value and what a memtable adds to them.
+/// A key, its value and the overhead of a memtable.
 const MEMTABLE_BYTES_PER_KEY: u64 = 200;
-/// A key and a value in a block, generously.
+/// A key and its value in a block, rounded up generously.
 const BLOCK_BYTES_PER_KEY: u64 = 128;
 
-/// More keys than any disk here holds.
+/// More keys than fit on the disk of one machine.
 pub(crate) const KEYS_MAX: u64 = 1 << 40;
 
 pub(crate) const MIB: u64 = 1 << 20;
@@ -87,9 +87,9 @@ impl Setting {
         options
     }
 
-    /// Refuses to fill two databases in temporary folders where the disk has no room for them.
+    /// Refuses to fill two databases in temporary folders if the disk has no room for them.
     pub(crate) fn check_room(self) -> Result<(), Stop> {
-        // RocksDB sets aside room for a log of a memtable and a tenth.
+        // RocksDB preallocates a log of 1.1 memtables.
         let log = self.run_bytes().saturating_mul(11) / 10;
         let tables = self.keys.saturating_mul(BLOCK_BYTES_PER_KEY);
         let wanted = log.saturating_add(tables).saturating_mul(2);
@@ -99,8 +99,8 @@ impl Setting {
             return Ok(());
         }
         Err(Stop::input(format!(
-            "{} keys want up to {} MiB in {}, where {} MiB are free: ask for fewer, or set TMPDIR to a \
-             folder on a larger disk",
+            "{} keys need up to {} MiB in {}, but only {} MiB are free: ask for fewer keys, or set \
+             TMPDIR to a folder on a larger disk",
             self.keys,
             wanted / MIB,
             folder.display(),
@@ -108,7 +108,7 @@ impl Setting {
         )))
     }
 
-    /// What a memtable must hold to be one run.
+    /// Size of the memtable that holds one run.
     fn run_bytes(self) -> u64 {
         let keys = match self.shape {
             Shape::Runs(runs) => self.keys.div_ceil(runs.max(1)),
@@ -138,7 +138,7 @@ impl Setting {
     }
 }
 
-/// What a disk still takes, if it tells.
+/// Free bytes on the disk of a folder, if the system reports them.
 #[cfg(target_os = "linux")]
 fn free_bytes(folder: &Path) -> Option<u64> {
     let disk = rustix::fs::statvfs(folder).ok()?;
@@ -154,7 +154,7 @@ fn size(bytes: u64) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }
 
-/// Reads a rate off the command line.
+/// Parses a false-positive rate from the command line.
 pub(crate) fn parse_rate(text: &str) -> Result<Rate, String> {
     let number: f64 = text
         .parse()
@@ -162,21 +162,21 @@ pub(crate) fn parse_rate(text: &str) -> Result<Rate, String> {
     Rate::new(number).map_err(|error| error.to_string())
 }
 
-/// Reads one that a front can keep.
+/// Parses a false-positive rate that a database's filters can have.
 pub(crate) fn parse_front_rate(text: &str) -> Result<Rate, String> {
     let least = SieveOptions::LEAST_RATE;
     match parse_rate(text)? {
-        rate if rate.get() < least => Err(format!("a front keeps no rate below {least:e}")),
+        rate if rate.get() < least => Err(format!("the lowest supported rate is {least:e}")),
         rate => Ok(rate),
     }
 }
 
-/// How long a wait goes on before it looks at the watch.
+/// Time between two checks for Ctrl-C in a wait.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(100);
 
-/// Waits until flushes and compactions are over, which would disturb a measurement.
+/// Waits until all flushes and compactions are done, since they would disturb a measurement.
 ///
-/// `property` reads one of RocksDB's numbers.
+/// `property` reads an integer property of RocksDB.
 pub(crate) fn settle(
     property: impl Fn(&PropName) -> Result<Option<u64>, rocksdb::Error>,
     watch: &mut impl Watch,
@@ -205,15 +205,15 @@ fn busy(
     Ok(false)
 }
 
-/// Waits until every live SST has its filter.
+/// Waits until coverage is complete.
 pub(crate) fn cover(db: &SieveDb, watch: &mut impl Watch) -> Result<(), Stop> {
-    while !db.wait_until_covered(PATIENCE) {
+    while !db.wait_until_complete(PATIENCE) {
         watch.advance(0)?;
     }
     Ok(())
 }
 
-/// Bits a key that RocksDB's own filters take in the default column family.
+/// Bits per key of RocksDB's own filters in the default column family.
 pub(crate) fn native_bits_per_key(engine: &DB) -> Result<f64, rocksdb::Error> {
     let properties = engine.property_value(rocksdb::properties::AGGREGATED_TABLE_PROPERTIES)?;
     let properties = properties.unwrap_or_default();
@@ -227,7 +227,7 @@ pub(crate) fn native_bits_per_key(engine: &DB) -> Result<f64, rocksdb::Error> {
     })
 }
 
-/// One field of RocksDB's text `name=value; name=value; ...`.
+/// Reads one field of RocksDB's text `name=value; name=value; ...`.
 pub(crate) fn aggregated(properties: &str, name: &str) -> Option<f64> {
     let fields = properties
         .split(';')

@@ -1,4 +1,4 @@
-//! `gremillion`: how often a filter sends a transaction to the differential file for nothing.
+//! `gremillion`: measures how often a filter causes an unnecessary search of the differential file.
 
 use std::path::{Path, PathBuf};
 
@@ -21,49 +21,51 @@ const AFTER_HELP: &str = "Examples:
   lsm-sieve gremillion --hash weak --access uniform --json
   lsm-sieve gremillion --store
 
-100,000 transactions read some 30,000 records and update 7,000; filters of 16,384 to 65,536 bits
-with 4, 6 and 8 functions, beside the rates printed in 1982 and 1983.";
+In the experiment, 100,000 transactions read some 30,000 records and update 7,000. The filters have
+16,384 to 65,536 bits and 4, 6 or 8 hash functions. The report compares their rates with those
+printed in 1982 and 1983.";
 
-/// Repeat Gremillion's experiment with a differential file's filter, 21 sizes and functions.
+/// Repeat Gremillion's experiment on the filter of a differential file, in all its 21 cells.
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Arguments {
-    /// Runs of every cell, each with transactions and hash functions of its own.
+    /// Number of runs per cell. Each run has its own transactions and hash functions.
     #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u16).range(2..))]
     seeds: u16,
-    /// The first run's seed.
+    /// Seed of the first run.
     #[arg(long, value_name = "SEED", default_value_t = 1)]
     seed: u64,
     /// How records are chosen.
     #[arg(long, default_value = "both")]
     access: AccessName,
-    /// The exponent of Zipf's law, above 0 and at most 1.
+    /// Exponent of Zipf's law, above 0 and at most 1.
     #[arg(long, value_name = "E", default_value_t = 0.99, value_parser = exponent)]
     exponent: f64,
-    /// The filters' hash functions.
+    /// Hash functions of the filters.
     #[arg(long, default_value = "strong", conflicts_with = "store")]
     hash: HashName,
-    /// What all intervals of the means hold with, together.
+    /// Joint confidence of the intervals around all means.
     #[arg(long, value_name = "C", default_value_t = 0.95, value_parser = confidence)]
     confidence: f64,
-    /// Draw rate against size, one picture for each number of functions: FILE-4, FILE-6, FILE-8.
+    /// Plot the rate over the size as SVG, one file per number of functions: FILE-4, FILE-6 and
+    /// FILE-8.
     #[arg(long, value_name = "FILE", conflicts_with = "store")]
     svg: Option<PathBuf>,
-    /// The same as PNG.
+    /// Plot the same as PNG.
     #[arg(long, value_name = "FILE", conflicts_with = "store")]
     png: Option<PathBuf>,
-    /// Run the first seed on a differential store in a temporary folder, RocksDB's reads counted.
+    /// Run the first seed on a differential store in a temporary folder, and count RocksDB's reads.
     #[arg(long)]
     store: bool,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
 enum AccessName {
-    /// Each record alike.
+    /// All records with equal probability.
     Uniform,
-    /// Some far more often than others.
+    /// Skewed: record ranks follow Zipf's law.
     Zipf,
-    /// One after the other.
+    /// Both, one after the other.
     Both,
 }
 
@@ -71,21 +73,21 @@ enum AccessName {
 enum HashName {
     /// A 64-bit hash.
     Strong,
-    /// The same folded to 190,000 values, which fits the rates of 1982 best.
+    /// The same hash folded to 190,000 values, which fits the rates of 1982 best.
     Weak,
 }
 
 fn exponent(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(exponent) if exponent > 0.0 && exponent <= 1.0 => Ok(exponent),
-        _ => Err("an exponent lies above 0 and is at most 1".to_owned()),
+        _ => Err("an exponent is above 0 and at most 1".to_owned()),
     }
 }
 
 fn confidence(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(confidence) if confidence > 0.0 && confidence < 1.0 => Ok(confidence),
-        _ => Err("a confidence lies between 0 and 1, as 0.95".to_owned()),
+        _ => Err("a confidence is between 0 and 1, for example 0.95".to_owned()),
     }
 }
 
@@ -168,14 +170,14 @@ fn on_the_store(experiment: &Experiment, output: Output) -> Result<(), Stop> {
     output.conclude(&report, verdict)
 }
 
-/// The files of one form, in the order of the charts.
+/// The output files of one format, in the order of the charts.
 fn pictures(file: Option<&Path>) -> Result<Vec<Destination>, Stop> {
     let Some(file) = file else {
         return Ok(Vec::new());
     };
     if let Destination::Stream(path) = Destination::new(file)? {
         return Err(Stop::input(format!(
-            "{} is no regular file, and several pictures are drawn; name a file",
+            "{} is no regular file, but several pictures are written; name a file",
             path.display()
         )));
     }
@@ -183,7 +185,7 @@ fn pictures(file: Option<&Path>) -> Result<Vec<Destination>, Stop> {
     files.collect()
 }
 
-/// `rates-4.svg` for `rates.svg`.
+/// Adds the number of probes to a file name: `rates-4.svg` for `rates.svg`.
 fn numbered(file: &Path, probes: Probes) -> PathBuf {
     let mut name = file.file_stem().unwrap_or_default().to_owned();
     name.push(format!("-{probes}"));

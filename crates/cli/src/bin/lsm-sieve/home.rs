@@ -1,15 +1,15 @@
-//! Where a command keeps a database: a temporary folder, or one that the user names.
+//! The folder of a command's database: a temporary one, or one that the user names.
 
 use std::path::{Path, PathBuf};
 
 use crate::outcome::Stop;
 
-/// A folder for a database; removed at the end unless it was the user's, or is to be kept.
+/// A folder for a database. It is removed at the end unless it was there before or is kept.
 pub(crate) enum Home {
     Temporary(tempfile::TempDir),
-    /// Filled here, at a path that the user named: half-written until [`Home::keep`].
+    /// A new database at a path that the user named. It is incomplete until [`Home::keep`].
     New(NewFolder),
-    /// Was there before; never removed.
+    /// An existing database; never removed.
     Old(PathBuf),
 }
 
@@ -18,12 +18,13 @@ impl Home {
         let made = tempfile::Builder::new().prefix("lsm-sieve-").tempdir();
         made.map(Self::Temporary).map_err(|error| {
             Stop::input(format!(
-                "cannot make a temporary folder: {error}; set TMPDIR to a folder with space"
+                "cannot create a temporary folder: {error}; set TMPDIR to a folder with space"
             ))
         })
     }
 
-    /// The folder at `path`, made if it is not there; refuses one that holds something else.
+    /// The folder at `path`, created if it does not exist. Refuses a folder that holds something
+    /// other than a database.
     pub(crate) fn at(path: &Path) -> Result<Self, Stop> {
         match path.read_dir() {
             Ok(mut entries) => {
@@ -34,7 +35,7 @@ impl Home {
                     return Ok(Self::Old(path.to_owned()));
                 }
                 Err(Stop::input(format!(
-                    "{} holds files and is not a RocksDB database: name a new or an empty folder",
+                    "{} holds files but is not a RocksDB database: name a new or an empty folder",
                     path.display()
                 )))
             }
@@ -56,7 +57,7 @@ impl Home {
         }
     }
 
-    /// The work is done: a folder that the user named stays.
+    /// Keeps a folder that the user named. Called when the work is done.
     pub(crate) fn keep(self) {
         if let Self::New(mut folder) = self {
             folder.keep = true;
@@ -74,7 +75,7 @@ impl NewFolder {
     fn make(path: &Path) -> Result<Self, Stop> {
         std::fs::create_dir(path).map_err(|error| {
             Stop::input(format!(
-                "cannot make the folder {}: {error}; make its parent first, or name another",
+                "cannot create the folder {}: {error}; create its parent first, or name another",
                 path.display()
             ))
         })?;
@@ -89,7 +90,7 @@ impl NewFolder {
         }
     }
 
-    /// Takes away what was made.
+    /// Removes what this command created.
     #[expect(
         clippy::disallowed_methods,
         reason = "files of a database that nobody has had yet"

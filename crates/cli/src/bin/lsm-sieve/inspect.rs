@@ -1,6 +1,6 @@
-//! `inspect`: what filters a database has, what they cost and what they promise.
+//! `inspect`: lists the filters of a database, with their size and their false-positive rates.
 
-use lsm_sieve::{ColumnReport, FilterReport, Inspection, SegmentReport, SieveDb};
+use lsm_sieve::{CfReport, FilterReport, Inspection, SegmentReport, SieveDb};
 use lsm_sieve_cli::workload::report::{Tabular, number, percent};
 use serde::Serialize;
 
@@ -14,7 +14,8 @@ const AFTER_HELP: &str = "Examples:
 
 /// Show the filters of a database, per column family and SST.
 ///
-/// The database is read, and no file of it is changed; no other process may have it open.
+/// The database is opened read-only, and none of its files are changed. No other process may have
+/// it open.
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Arguments {
@@ -27,7 +28,7 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), Stop> {
     output.print(&Report::from(look.db.inspect()?))
 }
 
-/// What the filters of one column family cost, and how often they were wrong.
+/// The size of the filters of one column family, and how often they were wrong.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Weight {
     pub(crate) summary_bits_per_key: f64,
@@ -36,23 +37,24 @@ pub(crate) struct Weight {
 }
 
 impl Weight {
-    /// Of the summary and the segments' filters together.
+    /// Of the summary filter and the segment filters together.
     pub(crate) fn bits_per_key(self) -> f64 {
         self.summary_bits_per_key + self.segment_bits_per_key
     }
 }
 
-/// The filters of one column family, means over its segments weighted by their keys.
+/// The weight of the filters of one column family. Means over its segments are weighted by their
+/// keys.
 pub(crate) fn weight(db: &SieveDb, family: &str) -> Result<Weight, Stop> {
     let inspection = db.inspect()?;
-    let columns = inspection.columns.iter();
+    let columns = inspection.cfs.iter();
     let Some(column) = columns.into_iter().find(|column| column.name == family) else {
         return Ok(Weight::default());
     };
     Ok(Weight {
         summary_bits_per_key: column.summary.bits_per_key,
         segment_bits_per_key: mean(&column.segments, |filter| filter.bits_per_key).unwrap_or(0.0),
-        // A table without a filter is always asked.
+        // An SST without a filter is always read.
         segment_observed_rate: mean(&column.segments, |filter| filter.observed_rate).unwrap_or(1.0),
     })
 }
@@ -72,14 +74,14 @@ fn mean(segments: &[SegmentReport], of: fn(&FilterReport) -> f64) -> Option<f64>
 #[derive(Serialize)]
 struct Report {
     column_families: Vec<Family>,
-    /// Runs in which an audit found a key that a filter had ruled out.
-    refuted_runs: usize,
+    /// Runs of the database in which an audit found a false negative.
+    distrusted_runs: usize,
 }
 
 #[derive(Serialize)]
 struct Family {
     name: String,
-    /// `None`: not known.
+    /// `None` if not known.
     uncovered_segments: Option<usize>,
     summary: Filter,
     segments: Vec<Segment>,
@@ -104,28 +106,28 @@ struct Segment {
     id: Option<String>,
     level: Option<u32>,
     entries: u64,
-    /// Whether the summary speaks for it.
+    /// Whether the summary filter covers it.
     covered: bool,
-    /// Whether RocksDB asks its filter.
+    /// Whether RocksDB probes its segment filter.
     consulted: bool,
     /// Whether its sidecar is on disk.
     saved: bool,
     filter: Option<Filter>,
-    /// What upkeep would do with it.
+    /// What maintenance would do with it.
     decision: Option<String>,
 }
 
 impl From<Inspection> for Report {
     fn from(inspection: Inspection) -> Self {
         Self {
-            refuted_runs: inspection.refuted_runs,
-            column_families: inspection.columns.into_iter().map(Family::from).collect(),
+            distrusted_runs: inspection.distrusted_runs,
+            column_families: inspection.cfs.into_iter().map(Family::from).collect(),
         }
     }
 }
 
-impl From<ColumnReport> for Family {
-    fn from(column: ColumnReport) -> Self {
+impl From<CfReport> for Family {
+    fn from(column: CfReport) -> Self {
         Self {
             name: column.name,
             uncovered_segments: column.uncovered,
@@ -190,14 +192,14 @@ impl Tabular for Report {
     }
 
     fn notes(&self) -> Vec<String> {
-        let runs = match self.refuted_runs {
+        let runs = match self.distrusted_runs {
             0 => return Vec::new(),
             1 => "1 run".to_owned(),
             runs => format!("{runs} runs"),
         };
         vec![format!(
-            "In {runs} an audit found a key that a filter had ruled out; the filters were made anew \
-             since. Report this, and test the memory of the machine."
+            "In {runs} an audit found a present key that a filter had answered absent; the filters \
+             have been rebuilt since. Report this, and test the memory of the machine."
         )]
     }
 }
@@ -207,10 +209,10 @@ impl Family {
         let coverage = match self.uncovered_segments {
             None => "not known".to_owned(),
             Some(0) => "complete".to_owned(),
-            Some(left) => format!("{left} SSTs to go"),
+            Some(left) => format!("{left} SSTs uncovered"),
         };
         let mut rows = vec![row(
-            format!("{}: summary", self.name),
+            format!("{}: summary filter", self.name),
             None,
             Some(&self.summary),
             coverage,
@@ -228,7 +230,7 @@ impl Segment {
         } else {
             "not covered"
         }]);
-        states.extend(self.consulted.then_some("asked by RocksDB"));
+        states.extend(self.consulted.then_some("probed by RocksDB"));
         states.extend((!self.saved).then_some("no sidecar"));
         let mut cells = row(
             format!("  {name}"),

@@ -1,8 +1,8 @@
-//! The command `lsm-sieve`: shows, measures, inspects and checks the front.
+//! The command `lsm-sieve`: shows, measures, inspects and checks the filters.
 //!
-//! Exit codes: 0, all is well; 1, a finding, such as a lost key; 2, nothing could be said, because
-//! of bad input, a failing disk or Ctrl-C. Results go to standard output, everything else to
-//! standard error.
+//! Exit codes: 0, no problem was found; 1, a finding, such as a lost key; 2, the command could not
+//! do its work because of bad input, a failing disk or Ctrl-C. Results go to standard output,
+//! everything else to standard error.
 
 mod advise;
 mod bench;
@@ -28,10 +28,10 @@ use lsm_sieve_cli::{outcome, output, progress};
 use outcome::Stop;
 use output::Output;
 
-const AFTER_HELP: &str = "Exit codes: 0 all is well, 1 a finding (a lost key, a damaged sidecar), \
+const AFTER_HELP: &str = "Exit codes: 0 success, 1 a finding (a lost key, a damaged sidecar), \
 2 bad input, a failing disk or Ctrl-C.";
 
-/// Scalable Bloom filters before a RocksDB: show, measure, inspect and check them.
+/// Show, measure, inspect and check scalable Bloom filters in front of RocksDB.
 #[derive(Parser)]
 #[command(name = "lsm-sieve", version, after_help = AFTER_HELP, arg_required_else_help = false)]
 struct Arguments {
@@ -84,7 +84,7 @@ fn run() -> Result<(), Stop> {
     }
 }
 
-/// The command as it was called, up to the last of its subcommands that there is.
+/// The command as it was called, with its subcommands up to the first word that is none.
 fn asked() -> String {
     let mut command = &Arguments::command();
     let mut names = vec![command.get_name()];

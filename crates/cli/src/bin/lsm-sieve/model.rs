@@ -1,4 +1,4 @@
-//! `model`: the tables and figures of the literature, computed by this crate's mathematics.
+//! `model`: the tables and figures of the literature, computed from this crate's formulas.
 
 use std::path::PathBuf;
 
@@ -16,25 +16,25 @@ const AFTER_HELP: &str = "Examples:
   lsm-sieve model grandi --png grandi.png --dark
   lsm-sieve model compare --json
 
-Without a figure it lists them all; as JSON, with their points.";
+Without a figure, all figures are listed; with --json, the list has their points.";
 
-/// Print a table or figure of the literature, and draw it.
+/// Print a table or figure of the literature, and plot it.
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Arguments {
-    /// Which one; a list of them all otherwise.
+    /// The figure; all figures are listed without it.
     #[arg(value_name = "FIGURE")]
     name: Option<Name>,
-    /// Draw it into this file, as SVG that follows the reader's choice of light or dark.
+    /// Plot it into this file as SVG, which follows the reader's light or dark mode.
     #[arg(long, value_name = "FILE", requires = "name")]
     svg: Option<PathBuf>,
-    /// Draw it into this file, as PNG.
+    /// Plot it into this file as PNG.
     #[arg(long, value_name = "FILE", requires = "name")]
     png: Option<PathBuf>,
-    /// Draw the PNG on dark ground.
+    /// Plot the PNG on a dark background.
     #[arg(long, requires = "png")]
     dark: bool,
-    /// Write its points into this file.
+    /// Write its points into this file as CSV.
     #[arg(long, value_name = "FILE", requires = "name")]
     csv: Option<PathBuf>,
 }

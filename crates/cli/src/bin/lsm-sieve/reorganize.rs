@@ -1,4 +1,4 @@
-//! `reorganize`: moves what the differential file of a store holds into its main file.
+//! `reorganize`: moves the records of a store's differential file into its main file.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -20,21 +20,21 @@ const AFTER_HELP: &str = "Examples:
   lsm-sieve reorganize /var/lib/service/students --if-due records=100000
   lsm-sieve reorganize /var/lib/service/students --if-due rate=0.05 --json
 
-Ctrl-C stops after the batch that is being moved; the next call goes on from there. The store is
-opened with default settings: one with a hash or rates of its own makes its filters anew when it is
-opened with these again.";
+Ctrl-C stops after the current batch; the next call continues from there. The store is opened with
+default settings. If it usually has another hash or other rates, its filters are rebuilt when it is
+next opened with those.";
 
-/// Move the differential file of a store into its main file.
+/// Move the records of a store's differential file into its main file.
 ///
-/// Opens the store, so no other process may have it open.
+/// The command opens the store, so no other process may have it open.
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Arguments {
     /// The folder of the store.
     #[arg(value_name = "DIR")]
     path: PathBuf,
-    /// Move only if the differential file has so many bytes or records, or so large a share of the
-    /// reads of unmodified records would search it in vain: bytes=N, records=N or rate=P.
+    /// Move only if a limit is reached: bytes=N or records=N in the differential file, or rate=P,
+    /// the share of reads of unmodified records that search the differential file unnecessarily.
     #[arg(long, value_name = "WHEN", value_parser = trigger)]
     if_due: Option<Trigger>,
 }
@@ -42,7 +42,7 @@ pub(crate) struct Arguments {
 fn trigger(text: &str) -> Result<Trigger, String> {
     let (what, most) = text
         .split_once('=')
-        .ok_or("say bytes=N, records=N or rate=P")?;
+        .ok_or("must be bytes=N, records=N or rate=P")?;
     let whole = || most.parse::<u64>().map_err(|error| error.to_string());
     match what {
         "bytes" => Ok(Trigger::Bytes(whole()?)),
@@ -52,7 +52,7 @@ fn trigger(text: &str) -> Result<Trigger, String> {
             let rate = Rate::new(rate).map_err(|error| error.to_string())?;
             Ok(Trigger::FilterRate(rate))
         }
-        other => Err(format!("{other:?} is none of bytes, records and rate")),
+        other => Err(format!("{other:?} is not one of bytes, records and rate")),
     }
 }
 
@@ -75,14 +75,14 @@ fn finished(done: Reorganized) -> Result<(), Stop> {
         return Ok(());
     }
     Err(Stop::input(format!(
-        "stopped after {} records, which stay moved; the next call goes on where this one stopped",
+        "stopped after {} records, which remain moved; the next call goes on where this one stopped",
         number(done.records)
     )))
 }
 
-/// Opens a store that is there; makes none of anything else.
+/// Opens an existing store; creates none.
 fn open(path: &Path) -> Result<DifferentialStore, Stop> {
-    // An empty database could become a store, which nobody asked for.
+    // Otherwise an empty database would be turned into a store.
     if !column_families(path)?.iter().any(|name| name == "main") {
         return Err(Stop::input(format!(
             "{} is not a differential store: it has no main file; name another folder",
@@ -97,7 +97,7 @@ fn open(path: &Path) -> Result<DifferentialStore, Stop> {
     )?)
 }
 
-/// Asks filters that know every record.
+/// Waits until coverage is complete, since the rate of the filters counts, and checks the trigger.
 fn is_due(store: &DifferentialStore, trigger: Trigger) -> Result<bool, Stop> {
     engine::cover(store.front(), &mut Progress::unbounded("covering"))?;
     Ok(store.is_due(trigger)?)
@@ -117,9 +117,9 @@ fn reorganize(store: &DifferentialStore) -> Result<Reorganized, Stop> {
 
 #[derive(Serialize)]
 struct Report {
-    /// Whether it was time, or asked for in any case.
+    /// Whether the limit was reached, or no limit was given.
     due: bool,
-    /// Whether all records are in the main file that were there at the start.
+    /// Whether all records that the differential file held at the start are in the main file.
     finished: bool,
     records_moved: u64,
     generations_dropped: u64,

@@ -1,8 +1,8 @@
-//! `replay`: a real trace through the front, every look-up checked against the engine.
+//! `replay`: replays a real trace through the filters and checks every lookup against the engine.
 //!
-//! The trace is read through once before any database is opened: a flaw at its end is found while
-//! there is nothing to clean up. Then it is replayed three times over fresh databases: counted
-//! with the front, timed with it, timed without.
+//! The trace is read to its end before any database is opened, so that a defect in it is found
+//! while there is nothing to clean up. Then it is replayed three times, each time over a new
+//! database: counted with the filters, timed with the filters, timed without them.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -28,54 +28,55 @@ const AFTER_HELP: &str = "Examples:
   lsm-sieve replay --trace vault.gz --format u64be --mode upsert
   lsm-sieve replay --trace pages.lis.zst --format lis --mode differential --limit 100000 --json
 
-Plain, gzip, xz and zstd files are told apart by their first bytes.";
+Plain, gzip, xz and zstd files are recognized by their first bytes.";
 
-/// Steps between two looks at Ctrl-C while a trace is read through.
+/// Ids between two checks for Ctrl-C while the trace is read for the first time.
 const SURVEY_IDS: u64 = 1 << 16;
 
-/// Replay a trace against a RocksDB with and without the front, and count lost reads.
+/// Replay a trace on RocksDB with and without lsm-sieve, and count false negatives.
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Arguments {
-    /// The trace.
+    /// The trace file.
     #[arg(long, value_name = "FILE")]
     trace: PathBuf,
-    /// How its bytes are read as ids.
+    /// Format of the trace: how its bytes are read as ids.
     #[arg(long)]
     format: Format,
-    /// What an id is taken to mean.
+    /// Meaning of an id.
     #[arg(long)]
     mode: ModeName,
     /// Replay the first N ids only.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     limit: Option<u64>,
-    /// Keep the database of the counted replay here: a new folder, or the database of a replay before,
-    /// into which the ids are written.
+    /// Keep the database of the counted replay in DIR: a new folder, or the database of an earlier
+    /// replay, to which the ids are added.
     #[arg(long, value_name = "DIR")]
     db: Option<PathBuf>,
-    /// The false-positive rate to promise.
+    /// False-positive rate of the filters.
     #[arg(long, value_name = "P", default_value = "0.01", value_parser = engine::parse_front_rate)]
     rate: Rate,
-    /// Fixes which ids and accesses are updates (differential).
+    /// Seed of the choice of ids and accesses that are updates (differential).
     #[arg(long, value_name = "SEED", default_value_t = Updates::default().seed)]
     seed: u64,
-    /// The share of the accesses to an updatable id that are updates (differential).
+    /// Share of the accesses to an updatable id that are updates (differential).
     #[arg(long, value_name = "SHARE", default_value_t = Updates::default().of_accesses, value_parser = share)]
     updates: f64,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
 enum ModeName {
-    /// Each id is looked up, and inserted when it is missing.
+    /// Each id is looked up, and inserted if it is absent.
     Upsert,
-    /// All ids exist in a main file; 7 in 30 are updated, into a differential file.
+    /// All ids exist in a main file; 7 in 30 are updated, and the updates go to a differential
+    /// file.
     Differential,
 }
 
 fn share(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(share) if (0.0..=1.0).contains(&share) => Ok(share),
-        _ => Err("a share lies between 0 and 1".to_owned()),
+        _ => Err("a share is between 0 and 1".to_owned()),
     }
 }
 
@@ -91,22 +92,23 @@ impl Arguments {
         }
     }
 
-    /// Refuses for upserts what no replay of them has made; a differential store sees for itself.
+    /// For upserts, refuses a database that no replay of upserts created. A differential store
+    /// checks this itself when it opens.
     fn home(&self, path: &Path) -> Result<Home, Stop> {
         let home = Home::at(path)?;
         if let (Home::Old(path), ModeName::Upsert) = (&home, self.mode)
             && column_families(path)?.len() > 1
         {
             return Err(Stop::input(format!(
-                "{} has several column families, and is none that upserts were replayed into: name \
-                 another folder",
+                "{} has several column families, so no replay of upserts created it: name another \
+                 folder",
                 path.display()
             )));
         }
         Ok(home)
     }
 
-    /// The ids, from the beginning.
+    /// Reads the ids from the beginning of the trace.
     fn ids(&self) -> Result<impl Iterator<Item = Result<u64, TraceError>>, TraceError> {
         let limit = self.limit.and_then(|limit| usize::try_from(limit).ok());
         Ok(Trace::open(&self.trace, self.format)?.take(limit.unwrap_or(usize::MAX)))
@@ -138,7 +140,7 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), Stop> {
     output.conclude(&report, lost(&counts))
 }
 
-/// What is not there is left to the trace's own error, and so is a folder.
+/// Refuses a pipe or a device. A missing file and a folder are reported when the trace is opened.
 fn can_be_read_again(trace: &Path) -> Result<(), Stop> {
     match trace.metadata() {
         Ok(found) if !found.is_file() && !found.is_dir() => Err(Stop::input(format!(
@@ -149,7 +151,7 @@ fn can_be_read_again(trace: &Path) -> Result<(), Stop> {
     }
 }
 
-/// Reads the trace through; gives the number of its ids.
+/// Reads the trace to its end and returns the number of its ids.
 fn survey(arguments: &Arguments) -> Result<u64, Stop> {
     let mut progress = Progress::unbounded("reading the trace");
     let mut ids = 0_u64;
@@ -163,7 +165,7 @@ fn survey(arguments: &Arguments) -> Result<u64, Stop> {
     Ok(ids)
 }
 
-/// One trace, known to be whole, and how it is read.
+/// A trace that has been read to its end without an error, and how to replay it.
 struct Replay<'a> {
     arguments: &'a Arguments,
     mode: Mode,
@@ -171,8 +173,8 @@ struct Replay<'a> {
 }
 
 impl Replay<'_> {
-    /// Counts over a database in `path`, behind the front or, for a differential replay, as a
-    /// differential store; gives the bits that the filters take a key, too.
+    /// Replays and counts over a database in `path`: a `SieveDb` or, for a differential replay, a
+    /// differential store. Also returns the bits per key of the filters.
     fn count(&self, path: &Path) -> Result<(Counts, f64), Stop> {
         match self.mode {
             Mode::Upsert => {
@@ -197,9 +199,9 @@ impl Replay<'_> {
         front: impl Fn(&S) -> &SieveDb,
     ) -> Result<Counts, Stop> {
         self.prepare(store)?;
-        // Look-ups before the first pass over the tables would count as false positives.
+        // Lookups before coverage is complete would count as false positives.
         engine::cover(front(store), &mut Progress::unbounded("covering"))?;
-        let mut progress = Progress::new("counting, with the front", self.ids);
+        let mut progress = Progress::new("counting, with the filters", self.ids);
         let counts = replay::count(self.arguments.ids()?, self.mode, store, &mut progress)?;
         store.flush()?;
         engine::cover(front(store), &mut Progress::unbounded("covering"))?;
@@ -207,7 +209,7 @@ impl Replay<'_> {
     }
 
     fn time_sieve(&self) -> Result<Duration, Stop> {
-        const WHAT: &str = "timing, with the front";
+        const WHAT: &str = "timing, with the filters";
         let home = Home::temporary()?;
         match self.mode {
             Mode::Upsert => self.time(WHAT, &mut self.sieve(home.path())?),
@@ -218,7 +220,7 @@ impl Replay<'_> {
     fn time_plain(&self) -> Result<Duration, Stop> {
         let home = Home::temporary()?;
         let mut store = Plain::open(&self.options(), home.path(), self.mode.spaces())?;
-        self.time("timing, without", &mut store)
+        self.time("timing, without the filters", &mut store)
     }
 
     fn time<S: Store>(&self, what: &'static str, store: &mut S) -> Result<Duration, Stop> {

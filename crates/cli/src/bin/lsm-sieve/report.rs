@@ -1,8 +1,9 @@
-//! `report`: every figure on one page that needs no network, with a filter to play with.
+//! `report`: writes all figures on one HTML page that needs no network, with a small filter that
+//! the reader can try.
 //!
-//! The page shows; it computes nothing. Which bits a word sets is read off a filter of this crate
-//! that the word was inserted into, and how many keys a size keeps comes from `math::textbook`:
-//! the script only unites, compares and draws.
+//! The page only shows values that were computed here. The bits that a word sets are read from a
+//! filter of this crate into which the word was inserted. The number of keys that a size can hold
+//! comes from `math::textbook`. The script only merges, compares and draws.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -24,13 +25,13 @@ const AFTER_HELP: &str = "Examples:
   lsm-sieve report .
   lsm-sieve report /tmp/figures --json
 
-Writes DIR/report.html, in place of one that is there.";
+Writes DIR/report.html and replaces an existing one.";
 
-/// Write one HTML page with every figure, a filter to play with and a sizing graph.
+/// Write one HTML page with every figure, a small filter to try and a sizing graph.
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Arguments {
-    /// The folder for report.html; made if it is not there.
+    /// The folder for report.html; created if it does not exist.
     #[arg(value_name = "DIR")]
     folder: PathBuf,
 }
@@ -40,7 +41,7 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), Stop> {
     std::fs::create_dir_all(folder).map_err(|error| {
         let folder = folder.display();
         Stop::input(format!(
-            "cannot use {folder} as a folder: {error}; name one that can be made"
+            "cannot use {folder} as a folder: {error}; name one that can be created"
         ))
     })?;
     let file = folder.join("report.html");
@@ -100,7 +101,7 @@ fn page(figures: &[Figure]) -> Result<String, Stop> {
     Ok(page)
 }
 
-/// A line of the list of contents.
+/// A line of the table of contents.
 fn entry(figure: &Figure) -> String {
     let name = figure.name.text();
     format!(
@@ -144,7 +145,7 @@ fn escaped(text: &str) -> String {
         .replace('>', "&gt;")
 }
 
-/// What the script shows.
+/// The data that the script shows.
 #[derive(Serialize)]
 struct Data {
     filter: SmallFilter,
@@ -154,7 +155,7 @@ struct Data {
 const BITS: Bits = Bits::new(64);
 const PROBES: Probes = Probes::new(3);
 
-/// What the reader may choose from, one a line.
+/// The words that the reader can insert, one per line.
 const WORDS: &str = include_str!("report/words.txt");
 
 /// A filter that is small enough to see.
@@ -162,14 +163,14 @@ const WORDS: &str = include_str!("report/words.txt");
 struct SmallFilter {
     bits: u64,
     words: Vec<Word>,
-    /// By the number of set bits: the share of all strangers that is answered *maybe*.
+    /// The false-positive rate, by the number of set bits.
     rates: Vec<f64>,
 }
 
 #[derive(Serialize)]
 struct Word {
     word: &'static str,
-    /// Where its bits lie.
+    /// The positions of its bits.
     bits: Vec<u64>,
 }
 
@@ -211,20 +212,20 @@ fn set_bits(filter: &Stage) -> Vec<u64> {
         .collect()
 }
 
-/// How many keys each choice of bits, probes and rate keeps.
+/// How many keys a filter holds, for each choice of bits, probes and false-positive rate.
 #[derive(Serialize)]
 struct Sizing {
-    /// As the reader is told them.
+    /// The sizes as text.
     sizes: Vec<String>,
     probes: Vec<u32>,
     rates: Vec<RateChoice>,
-    /// By size, probes and rate.
+    /// The number of keys, by size, probes and rate.
     items: Vec<Vec<Vec<u64>>>,
-    /// By size and probes: the keys for which so many probes are best.
+    /// By size and probes: the number of keys for which this number of probes is best.
     best_items: Vec<Vec<u64>>,
-    /// By size: the keys at the right end of the curve.
+    /// By size: the number of keys at the right end of the curve.
     most_items: Vec<u64>,
-    /// By probes: (share of the most keys, rate). The same for every size that is not tiny.
+    /// By probes: points (share of the most keys, rate). They are the same for all but tiny sizes.
     curves: Vec<Vec<(f64, f64)>>,
 }
 
@@ -233,7 +234,7 @@ struct RateChoice {
     text: String,
 }
 
-/// The curve ends where two bits per key are left.
+/// The curve ends at two bits per key.
 const LEAST_BITS_A_KEY: u64 = 2;
 const CURVE_POINTS: u64 = 60;
 
@@ -290,7 +291,7 @@ fn curve(probes: Probes) -> Vec<(f64, f64)> {
     (0..=CURVE_POINTS).map(point).collect()
 }
 
-/// Bits in the unit that keeps the number short.
+/// The size in the unit that gives a short number.
 fn memory(bits: Bits) -> String {
     let bytes = bits.get() / 8;
     match bytes {
@@ -305,7 +306,7 @@ fn memory(bits: Bits) -> String {
 mod tests {
     use super::*;
 
-    /// The page shows the crate's filter: united, the words' bits answer as the filter does.
+    /// The page shows the crate's filter: the union of the words' bits answers as the filter does.
     #[test]
     fn the_words_bits_are_those_of_the_filter() {
         let small = SmallFilter::compute().unwrap_or_else(|_| panic!("64 bits fit into memory"));

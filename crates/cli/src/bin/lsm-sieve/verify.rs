@@ -1,4 +1,4 @@
-//! `verify`: are the sidecars whole, and does every key pass its filters?
+//! `verify`: checks that all sidecars are intact, and that every key passes its filters.
 
 use lsm_sieve_cli::workload::report::{Tabular, number};
 use serde::Serialize;
@@ -13,20 +13,21 @@ const AFTER_HELP: &str = "Examples:
   lsm-sieve verify /var/lib/service/db --full
   lsm-sieve verify /var/lib/service/db --filters /fast/filters
 
-A damaged sidecar loses no key: it is answered `maybe` and rebuilt. A lost key is a defect.";
+A damaged sidecar loses no key: lookups answer maybe until it is rebuilt. A lost key is a bug.";
 
-/// How many damaged files and lost keys are named in the message; the report has all.
+/// How many damaged files and lost keys the message names. The report lists all.
 const NAMED_MAX: usize = 3;
 
 /// Check the filters of a database; exit code 1 if a sidecar is damaged or a key is lost.
 ///
-/// The database is read, and no file of it is changed; no other process may have it open.
+/// The database is opened read-only, and none of its files are changed. No other process may have
+/// it open.
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     database: Database,
-    /// Ask the filter and the summary for every raw key of every SST as well.
+    /// Also probe the summary filter and the segment filter with every raw key of every SST.
     #[arg(long)]
     full: bool,
 }
@@ -65,14 +66,14 @@ impl Report {
     fn judge(&self) -> Result<(), Stop> {
         if !self.lost_keys.is_empty() {
             return Err(Stop::Finding(format!(
-                "{} keys are lost to their filters ({}): delete the folder of the filters, and report this",
+                "{} keys are lost: their filters answer absent ({}): delete the folder of the filters, and report this",
                 self.lost_keys.len(),
                 named(&self.lost_keys)
             )));
         }
         if !self.damaged.is_empty() {
             return Err(Stop::Finding(format!(
-                "{} files of filters are damaged ({}): check the disk; they are rebuilt while the database is open to be written",
+                "{} filter files are damaged ({}): check the disk; they are rebuilt when the database is open for writing",
                 self.damaged.len(),
                 named(&self.damaged)
             )));
@@ -102,10 +103,10 @@ impl Tabular for Report {
     fn rows(&self) -> Vec<Vec<String>> {
         let row = |label: &str, value: u64| vec![label.to_owned(), number(value)];
         vec![
-            row("sidecars of SSTs", self.sidecars_checked),
-            row("sidecars of summaries", self.summaries_checked),
+            row("sidecars of segment filters", self.sidecars_checked),
+            row("sidecars of summary filters", self.summaries_checked),
             row("damaged files", self.damaged.len() as u64),
-            row("SSTs without sidecar", self.missing.len() as u64),
+            row("SSTs without a sidecar", self.missing.len() as u64),
             row("keys", self.keys_checked),
             row("lost keys", self.lost_keys.len() as u64),
         ]

@@ -1,25 +1,28 @@
-//! Why Gremillion's rates are not the formula's: low where the filter is small, high where it is large.
+//! Explains why Gremillion's rates differ from the formula: below it for small filters, above it
+//! for large ones.
 //!
-//! The popularity of records cannot move the mean. Two other things can, and two numbers that he did
-//! not print describe them: a share a of the accesses went to modified records, where no search is
-//! unnecessary; and his hash functions started from a base value below r, so that a record whose
-//! base was taken looked modified in a filter of any size:
+//! The popularity of records cannot change the mean. Two other facts can, each with a number that
+//! he did not print:
+//!
+//! - A share a of the accesses went to modified records, where no search is unnecessary.
+//! - His hash functions started from a base value below r. A record with the base value of a
+//!   modified one looked modified in a filter of any size.
 //!
 //! ```text
 //! (1 − a) · folded(r)          folded: see math::differential
 //! ```
 //!
-//! Both are fitted to his 21 rates, the mean square of ln(printed / model) being least. That they
-//! fit is evidence and no proof: nobody has his functions.
+//! Both numbers are fitted to his 21 rates by the least mean square of ln(printed / model). The
+//! good fit is evidence but no proof: his functions are lost.
 
 use crate::math::differential::folded;
 
 use super::published::{self, Printed};
 
-/// The two numbers, and how well they do.
+/// The two numbers, and how well they fit.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct Floor {
-    /// r, the base values that the hash keeps apart.
+    /// r, the number of base values that the hash distinguishes.
     pub range: u64,
     /// a, the share of accesses to modified records.
     pub modified: f64,
@@ -27,13 +30,13 @@ pub struct Floor {
     pub deviation: f64,
 }
 
-/// What [`Floor::fitted`] comes to, to the thousand: the fold of the weak hash.
+/// The range that [`Floor::fitted`] finds, in whole thousands: the fold of the weak hash.
 pub const RANGE: u64 = 190_000;
 
 const STEP: u64 = 1_000;
 
 impl Floor {
-    /// The best of all ranges in thousands, each with the share that suits it.
+    /// The best of all ranges in whole thousands, each with its best share.
     pub fn fitted() -> Self {
         let ranges = (64..512).map(|thousands| Self::with_range(thousands * STEP));
         ranges.fold(Self::with_range(RANGE), |best, next| {
@@ -45,7 +48,7 @@ impl Floor {
         })
     }
 
-    /// This range, with the share that makes the mean of ln(printed / model) 0.
+    /// The given range, with the share for which the mean of ln(printed / model) is 0.
     pub fn with_range(range: u64) -> Self {
         let bare = Self {
             range,
@@ -63,7 +66,7 @@ impl Floor {
         }
     }
 
-    /// The model's rate an access.
+    /// The model's rate per access.
     pub fn rate(&self, cell: &Printed) -> f64 {
         (1.0 - self.modified) * folded(self.range, cell.bits, cell.probes, published::UPDATED)
     }

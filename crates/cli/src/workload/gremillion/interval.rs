@@ -1,7 +1,8 @@
-//! Student's interval for the mean of independent runs, and how wide it must be for many at once.
+//! Student's confidence interval for the mean of independent runs, widened for many at once.
 //!
-//! Of 21 intervals at 95 % one is expected to miss. By Bonferroni's inequality, intervals that each
-//! hold with 1 − (1 − c)/j hold all j together with at least c, however they depend on each other.
+//! Of 21 intervals at 95 %, one is expected to miss. By Bonferroni's inequality, j intervals that
+//! each hold with probability 1 − (1 − c)/j hold together with at least c, whatever their
+//! dependence.
 
 use statrs::distribution::{ContinuousCDF as _, StudentsT};
 
@@ -10,14 +11,14 @@ use statrs::distribution::{ContinuousCDF as _, StudentsT};
 pub struct Interval {
     /// The mean of the runs.
     pub mean: f64,
-    /// The interval reaches so far to both sides.
+    /// Half the width of the interval.
     pub half_width: f64,
 }
 
 impl Interval {
     /// The interval of `samples` that holds with `confidence` together with `among` − 1 others.
     ///
-    /// Infinitely wide for fewer than two samples, which say nothing of their spread.
+    /// Infinitely wide for fewer than two samples, since they do not show the spread.
     pub fn of(samples: &[f64], confidence: f64, among: usize) -> Self {
         let count = samples.len() as f64;
         let mean = samples.iter().sum::<f64>() / count;

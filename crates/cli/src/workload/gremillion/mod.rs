@@ -1,5 +1,5 @@
-//! Gremillion's experiment (CACM 25(9), 1982): how often a Bloom filter sends a transaction to the
-//! differential file for nothing.
+//! Gremillion's experiment (CACM 25(9), 1982): how often a Bloom filter causes an unnecessary
+//! search of the differential file.
 //!
 //! ```text
 //! 100,000 transactions, each reads one record        ~30,000 records are read
@@ -7,11 +7,11 @@
 //! filters of 16,384 to 65,536 bits, 4, 6, 8 functions     21 cells
 //! ```
 //!
-//! [`script`] draws the transactions, [`subject`] answers them, [`run`] lets every cell of every
-//! seed meet them and holds the means against the exact rates of [`crate::math::differential`];
-//! [`published`] has what was printed, [`floor`] the model that explains it. What is not known of the
-//! original (order, skew, hash functions, whether the filter started empty) is a choice here:
-//! [`Access`], [`Start`] and [`Hashing`].
+//! [`script`] draws the transactions, and [`subject`] answers them. [`run`] runs them on every cell
+//! for every seed and compares the means with the exact rates of [`crate::math::differential`].
+//! [`published`] has the printed rates, and [`floor`] the model that explains them. What is not
+//! known of the original (order, skew, hash functions, whether the filter started empty) is an
+//! option here: [`Access`], [`Start`] and [`Hashing`].
 
 pub mod floor;
 pub mod published;
@@ -29,12 +29,12 @@ pub use run::{Cell, Experiment, Outcome, Trial};
 pub use script::{Access, Scale, Script};
 pub use subject::{Hashing, Subject};
 
-/// What the filter knows before the first transaction.
+/// The keys in the filter before the first transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Start {
-    /// All records that are going to be updated.
+    /// All records that will be updated.
     Preloaded,
-    /// Nothing: each update adds its record.
+    /// None: each update adds its record.
     Empty,
 }

@@ -1,29 +1,29 @@
-//! What was printed: error rates by filter size in bits and number of hash functions.
+//! The printed error rates, by filter size in bits and number of hash functions.
 //!
-//! Both tables come down through Nikitin, *Bloom filters and their applications*, 2006, where the
-//! sizes of Gremillion's rows are lost and Mullin's are headed as bytes. Mullin's rows, which are
-//! among Gremillion's, fix four sizes; the others continue the pattern 16 K, 20 K, 24 K, 32 K, 40 K,
-//! 48 K, 64 K, the first being the least certain.
+//! Both tables are quoted from Nikitin, *Bloom filters and their applications*, 2006. There, the
+//! sizes of Gremillion's rows are lost, and Mullin's sizes are headed as bytes. Mullin's rows,
+//! which are among Gremillion's, determine four sizes. The others continue the pattern 16 K, 20 K,
+//! 24 K, 32 K, 40 K, 48 K, 64 K; the first is the least certain.
 
 use crate::math::{Bits, Items, Probes};
 
-/// Transactions of a run.
+/// Transactions per run.
 pub const TRANSACTIONS: u64 = 100_000;
 /// Records that are read.
 pub const ACCESSED: Items = Items::new(30_000);
 /// Records that are updated.
 pub const UPDATED: Items = Items::new(7_000);
 
-/// One size, one number of functions, and what was printed for them.
+/// One size, one number of functions, and the rates printed for them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Printed {
     /// The filter's size.
     pub bits: Bits,
-    /// Its hash functions.
+    /// Its number of hash functions.
     pub probes: Probes,
     /// Gremillion's simulated rate, 1982.
     pub simulated: f64,
-    /// Mullin's theoretical rate, 1983, where he gives one.
+    /// Mullin's theoretical rate, 1983, if he gives one.
     pub theoretical: Option<f64>,
 }
 

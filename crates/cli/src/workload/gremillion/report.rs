@@ -1,4 +1,4 @@
-//! The experiment as a table, as JSON and as pictures.
+//! The report of the experiment, as a table, as JSON and as charts.
 
 use serde::Serialize;
 
@@ -11,30 +11,30 @@ use super::published::{self, Printed};
 use super::run::{Cell, Experiment, Outcome, ScriptMeans};
 use super::{Hashing, Start};
 
-/// What `lsm-sieve gremillion` found.
+/// The result of `lsm-sieve gremillion`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct GremillionReport {
-    /// Runs of every cell.
+    /// Runs per cell.
     pub seeds: usize,
-    /// The filters' hash functions.
+    /// The hash functions of the filters.
     pub hash: Hashing,
-    /// What all intervals hold with, together.
+    /// Joint confidence of all intervals.
     pub confidence: f64,
-    /// How many they are; each is Student's, widened after Bonferroni.
+    /// The number of intervals. Each is Student's, widened by Bonferroni's inequality.
     pub intervals: usize,
-    /// How many of them hold the exact rate.
+    /// How many of them contain the exact rate.
     pub within: usize,
     /// Modified records that were not searched for: must be 0.
     pub false_negatives: u64,
     /// The floor fitted to Gremillion's printed rates.
     pub floor: Floor,
-    /// What the transactions were, by access.
+    /// The transactions, by access.
     pub scripts: Vec<ScriptReport>,
     /// By access, then start, then size, then functions.
     pub cells: Vec<CellReport>,
 }
 
-/// The transactions of one way of access.
+/// The transactions of one access pattern.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ScriptReport {
     /// `uniform`, or `zipf` and its exponent.
@@ -44,36 +44,36 @@ pub struct ScriptReport {
     pub means: ScriptMeans,
 }
 
-/// One filter, one way of access, one start.
+/// One filter, one access pattern, one start.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CellReport {
     /// `uniform`, or `zipf` and its exponent.
     pub access: String,
-    /// What the filter knew at first.
+    /// The keys in the filter at the start.
     pub start: Start,
     /// The filter's size in bits.
     pub bits: u64,
-    /// Its hash functions.
+    /// Its number of hash functions.
     pub probes: u32,
     /// Gremillion's printed rate.
     pub gremillion: f64,
-    /// Mullin's printed rate, where there is one.
+    /// Mullin's printed rate, if he gives one.
     pub mullin: Option<f64>,
     /// Mullin's formula with α = 0.
     pub formula: f64,
-    /// The exact rate, an unmodified record.
+    /// The exact rate per read of an unmodified record.
     pub exact: f64,
-    /// The mean rate, an access of an unmodified record.
+    /// The mean rate per read of an unmodified record.
     pub rate: f64,
-    /// Half the length of its interval.
+    /// Half the width of its interval.
     pub rate_half_width: f64,
-    /// The mean rate, an access.
+    /// The mean rate per read.
     pub rate_an_access: f64,
-    /// Half the length of its interval.
+    /// Half the width of its interval.
     pub rate_an_access_half_width: f64,
-    /// Whether the interval of the mean holds the exact rate.
+    /// Whether the interval of the mean contains the exact rate.
     pub within: bool,
-    /// What the fitted floor gives, an access.
+    /// The rate of the fitted floor, per read.
     pub floor: f64,
     /// Gremillion's printed rate over the exact one.
     pub gremillion_over_exact: f64,
@@ -114,7 +114,7 @@ impl CellReport {
 }
 
 impl GremillionReport {
-    /// Sets what came of an experiment beside what was printed.
+    /// Compares the outcome of an experiment with the printed rates.
     pub fn new(experiment: &Experiment, outcome: &Outcome) -> Self {
         let floor = Floor::fitted();
         let cells = &outcome.cells;
@@ -139,8 +139,8 @@ impl GremillionReport {
         self.cells.iter().filter(move |cell| cell.start == start)
     }
 
-    /// Rate against size for each number of functions: what was printed, what was measured under the
-    /// first way of access from a full filter, and the floor.
+    /// One chart per number of functions, with the rate over the size: the printed rates, the rates
+    /// measured with the first access pattern and a preloaded filter, and the floor.
     pub fn charts(&self) -> Vec<(Probes, Chart)> {
         let mut counts: Vec<u32> = self.cells.iter().map(|cell| cell.probes).collect();
         counts.sort_unstable();
@@ -199,7 +199,7 @@ impl Tabular for GremillionReport {
             "1983",
             "exact",
             "full filter",
-            "an access",
+            "per read",
             "exact, filling",
             "from empty",
             "floor",
@@ -246,19 +246,21 @@ impl Tabular for GremillionReport {
     fn notes(&self) -> Vec<String> {
         let mut notes = vec![
             format!(
-                "{} of {} means hold the exact rate within their intervals: Student's over {} \
-                 seeds, widened after Bonferroni to hold together with {} %. `!` marks the others.",
+                "{} of {} confidence intervals of the means contain the exact rate: Student's \
+                 over {} seeds, widened by Bonferroni's inequality to a joint confidence of {} %. \
+                 `!` marks the others.",
                 self.within,
                 self.intervals,
                 self.seeds,
                 self.confidence * 100.0
             ),
-            "full filter, from empty: unnecessary searches a read of an unmodified record; the \
-             filter has all 7,000 keys from the start, or gets each with its update."
+            "full filter, from empty: unnecessary searches per read of an unmodified record; the \
+             filter has all 7,000 keys from the start, or gets each key with its update."
                 .to_owned(),
             format!(
-                "floor: 1982's rates fitted by a hash that keeps {} values apart and by {:.0} % of \
-                 the reads going to modified records; ratio off by {:.0} % (root mean square).",
+                "floor: a model fitted to the rates of 1982, with a hash of {} distinct values and \
+                 {:.0} % of the reads going to modified records; its ratios are off by {:.0} % \
+                 (root mean square).",
                 number(self.floor.range),
                 self.floor.modified * 100.0,
                 self.floor.deviation * 100.0
@@ -267,8 +269,8 @@ impl Tabular for GremillionReport {
         notes.extend(self.scripts.iter().map(|script| {
             let means = &script.means;
             format!(
-                "{}: {} records, of which {:.0} were read a run; {:.0} updates; {:.1} % of the \
-                 reads met a record that is updated.",
+                "{}: {} records, of which {:.0} are read per run; {:.0} updates; {:.1} % of the \
+                 reads are of a record that is updated in the run.",
                 script.access,
                 number(means.universe),
                 means.accessed,

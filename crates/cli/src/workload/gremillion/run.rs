@@ -1,9 +1,11 @@
-//! All cells over many seeds, on all processors, and their means held against the exact rates.
+//! Runs all cells over many seeds, on all processors, and compares their means with the exact
+//! rates.
 //!
-//! A rate is taken in two ways: unnecessary searches an access, as Gremillion seems to have done,
-//! and unnecessary searches an access of an *unmodified* record. The second is what the exact rate
-//! speaks of. A filling filter's expectation depends on when records were read, so each run is held
-//! against the expectation of its own script; what is left is the hash functions' chance alone.
+//! The rate is measured in two ways: unnecessary searches per read, as Gremillion seems to have
+//! done, and unnecessary searches per read of an *unmodified* record. The exact rate is about the
+//! second. The expectation for a filling filter depends on when records were read. So each run is
+//! compared with the expectation for its own script, and the difference is due only to the random
+//! choice of the hash functions.
 
 use std::num::NonZero;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -19,24 +21,24 @@ use super::published::{self, Printed};
 use super::subject::Filtered;
 use super::{Access, Hashing, Scale, Script, Start, Subject, floor};
 
-/// What a subject answered in one run.
+/// The answers of a subject in one run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Trial {
-    /// Reads, one a transaction.
+    /// Reads, one per transaction.
     pub reads: u64,
-    /// Of these, reads of records that the differential file did not hold.
+    /// Of these, reads of records that were not in the differential file.
     pub unmodified: u64,
-    /// Of these, reads that searched it all the same.
+    /// Of these, reads that searched the differential file unnecessarily.
     pub unnecessary: u64,
-    /// Reads of records that it held, and that did not search it: must be 0.
+    /// Reads of records in the differential file that did not search it: must be 0.
     pub false_negatives: u64,
 }
 
 impl Trial {
-    /// Lets a subject answer a script.
+    /// Runs a script on a subject.
     ///
     /// # Errors
-    /// When the subject cannot answer.
+    /// If the subject fails.
     pub fn of<S: Subject>(
         script: &Script,
         start: Start,
@@ -60,35 +62,35 @@ impl Trial {
         Ok(trial)
     }
 
-    /// Unnecessary searches a read of an unmodified record.
+    /// Unnecessary searches per read of an unmodified record.
     pub fn rate(&self) -> f64 {
         self.unnecessary as f64 / self.unmodified.max(1) as f64
     }
 
-    /// Unnecessary searches a read.
+    /// Unnecessary searches per read.
     pub fn rate_an_access(&self) -> f64 {
         self.unnecessary as f64 / self.reads.max(1) as f64
     }
 }
 
-/// What is to be run.
+/// The parameters of an experiment.
 #[derive(Clone, Debug)]
 pub struct Experiment {
-    /// How many of everything.
+    /// The numbers of transactions and records.
     pub scale: Scale,
-    /// Ways of access, each run in full.
+    /// The access patterns, each run in full.
     pub accesses: Vec<Access>,
-    /// The filters' hash functions.
+    /// The hash functions of the filters.
     pub hashing: Hashing,
-    /// Runs of every cell, at least 2.
+    /// Runs per cell, at least 2.
     pub seeds: usize,
-    /// The first run's seed; the others follow.
+    /// The seed of the first run; the others have the following seeds.
     pub first_seed: u64,
-    /// What all intervals together hold with, between 0 and 1.
+    /// Joint confidence of all intervals, between 0 and 1.
     pub confidence: f64,
 }
 
-/// Gremillion's, both ways of access, thirty seeds.
+/// Gremillion's scale, both access patterns, thirty seeds.
 impl Default for Experiment {
     fn default() -> Self {
         Self {
@@ -102,53 +104,54 @@ impl Default for Experiment {
     }
 }
 
-/// One filter under one way of access and one start, over all seeds.
+/// One filter with one access pattern and one start, over all seeds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cell {
-    /// The filter and what was printed of it.
+    /// The filter and its printed rates.
     pub printed: Printed,
-    /// The way of access.
+    /// The access pattern.
     pub access: Access,
-    /// What the filter knew at first.
+    /// The keys in the filter at the start.
     pub start: Start,
-    /// The exact rate an unmodified record; for a filling filter the mean over the seeds.
+    /// The exact rate per read of an unmodified record; for a filling filter, the mean over the
+    /// seeds.
     pub exact: f64,
-    /// The rate an access of an unmodified record.
+    /// The measured rate per read of an unmodified record.
     pub rate: Interval,
-    /// The rate an access.
+    /// The measured rate per read.
     pub rate_an_access: Interval,
-    /// The rates of the seeds less what each was expected to be.
+    /// The measured rates of the seeds minus their expected rates.
     pub excess: Interval,
     /// Modified records that were not searched for, over all seeds: must be 0.
     pub false_negatives: u64,
 }
 
 impl Cell {
-    /// Whether the interval of the mean holds the exact rate.
+    /// Whether the interval of the mean contains the exact rate.
     pub fn is_within(&self) -> bool {
         self.excess.contains(0.0)
     }
 }
 
-/// What an experiment came to.
+/// The results of an experiment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
     /// By access, then start, then size, then functions.
     pub cells: Vec<Cell>,
-    /// Records read a run, and the share of reads that met one of the updated ones, by access.
+    /// Means over the scripts, by access.
     pub scripts: Vec<(Access, ScriptMeans)>,
 }
 
-/// Means over the scripts of one way of access.
+/// Means over the scripts of one access pattern.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct ScriptMeans {
-    /// Records that there are.
+    /// All records.
     pub universe: u64,
     /// Records read.
     pub accessed: f64,
     /// Transactions that update.
     pub updates: f64,
-    /// The share of reads that meet a record updated in this run, sooner or later.
+    /// The share of reads of records that are updated at any time in the run.
     pub modified: f64,
 }
 
@@ -163,7 +166,7 @@ impl Start {
         }
     }
 
-    /// How many reads of unmodified records met a filter of n keys, for each n.
+    /// For each n, the number of reads of unmodified records while the filter had n keys.
     fn reads_by_keys(self, script: &Script, updated: Items) -> Vec<u64> {
         let most = usize::try_from(updated.get()).unwrap_or(usize::MAX);
         let mut reads = vec![0; most + 1];
@@ -179,24 +182,24 @@ impl Start {
     }
 }
 
-/// One script met by all cells.
+/// The results of one script on all cells.
 struct Run {
     access: usize,
     means: ScriptMeans,
-    /// By start, then cell: what came and what was expected.
+    /// By start, then cell: the measured and the expected rate.
     trials: Vec<(Trial, f64)>,
 }
 
 impl Experiment {
-    /// Intervals that are held against the exact rate: all cells, accesses and starts.
+    /// Number of intervals that are compared with the exact rate: all cells, accesses and starts.
     pub fn intervals(&self) -> usize {
         published::cells().count() * STARTS.len() * self.accesses.len()
     }
 
-    /// Runs it on all processors; `watch` is told of every seed that is through.
+    /// Runs the experiment on all processors; `watch` advances with every finished run.
     ///
     /// # Errors
-    /// [`ExperimentError`] when it was interrupted, or there is no memory for a filter.
+    /// [`ExperimentError`] if it was interrupted, or a filter cannot be allocated.
     ///
     /// # Panics
     /// If the scale or an exponent is one that [`Access::universe`] refuses.
@@ -219,7 +222,7 @@ impl Experiment {
                         break;
                     }
                     let run = self.one(job % self.accesses.len(), job, universes, rates);
-                    // The receiver is gone only when the result is not wanted any more.
+                    // This fails only if the receiver is gone, because the result is not needed.
                     let _ = sender.send((job, run));
                 }
             }
@@ -229,19 +232,19 @@ impl Experiment {
             for _ in 0..workers {
                 scope.spawn(work(sender.clone()));
             }
-            // The workers' senders are the last: if all are gone, there is nothing to wait for.
+            // Only the workers hold senders now, so the receiver ends when all of them have ended.
             drop(sender);
             let collected = collect(&receiver, jobs, watch);
             stop.store(true, Ordering::Relaxed);
             collected
         })?;
-        // The order of arrival is chance; sums of f64 depend on it.
+        // Runs finish in any order, and sums of f64 depend on the order.
         runs.sort_by_key(|&(job, _)| job);
         let runs: Vec<Run> = runs.into_iter().map(|(_, run)| run).collect();
         Ok(self.outcome(&runs))
     }
 
-    /// For each cell the exact rate with n keys, n from 0 to all.
+    /// For each cell, the exact rates with 0, 1, 2, ... keys, up to all updated records.
     fn rates(&self) -> Vec<Vec<f64>> {
         let rate = |cell: &Printed, keys| match self.hashing {
             Hashing::Strong => differential::preloaded(cell.bits, cell.probes, Items::new(keys)),
@@ -255,7 +258,7 @@ impl Experiment {
             .collect()
     }
 
-    /// The script of one seed, met by every cell from both starts.
+    /// Runs the script of one seed on every cell, with both starts.
     fn one(
         &self,
         access: usize,
@@ -357,14 +360,14 @@ impl ScriptMeans {
     }
 }
 
-/// Why an experiment has no outcome.
+/// Why an experiment has no result.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExperimentError {
     /// It was stopped.
     #[error(transparent)]
     Interrupted(#[from] Interrupted),
-    /// A filter could not be made.
+    /// A filter could not be created.
     #[error(transparent)]
     Filter(#[from] StageError),
 }
@@ -442,7 +445,7 @@ mod tests {
         assert_eq!(two.run(&mut ()).unwrap(), two.run(&mut ()).unwrap());
     }
 
-    /// Forgets every record: what must be noticed.
+    /// Forgets every record, which must be reported as false negatives.
     struct Forgetful;
 
     impl Subject for Forgetful {

@@ -1,9 +1,9 @@
-//! The transactions of one run, fixed by a seed.
+//! The transactions of one run, determined by a seed.
 //!
-//! Records are drawn from a universe that makes 30,000 of them the number *expected* to be read
-//! (a run differs by a hundred or so). Then transactions, taken in random order, are made updates until
-//! they touch exactly 7,000 records: that is a filter of exactly so many keys, and the same as
-//! updating with a fixed probability under the condition that it comes to 7,000.
+//! Records are drawn from a universe of such a size that 30,000 of them are *expected* to be read
+//! (a run differs by a hundred or so). Then transactions are made updates, in random order, until
+//! they touch exactly 7,000 records. So the filter has exactly 7,000 keys. This is the same as
+//! updating with a fixed probability, under the condition that 7,000 records are updated.
 
 use std::collections::HashSet;
 
@@ -15,23 +15,23 @@ use crate::workload::random::{Random, scramble};
 /// How records are chosen.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Access {
-    /// Each alike.
+    /// All records with equal probability.
     Uniform,
     /// Record k with probability proportional to (k + 1)^-exponent.
     Zipf {
-        /// Above 0, at most 1: beyond, the universe would be millions of records.
+        /// Above 0 and at most 1: with more, the universe would have millions of records.
         exponent: f64,
     },
 }
 
-/// How many of everything; by default what Gremillion had.
+/// The numbers of transactions and records; by default Gremillion's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scale {
-    /// Transactions of a run.
+    /// Transactions per run.
     pub transactions: u64,
-    /// Records that are expected to be read.
+    /// Expected number of records read.
     pub accessed: Items,
-    /// Records that are updated, exactly.
+    /// Exact number of records updated.
     pub updated: Items,
 }
 
@@ -46,7 +46,7 @@ impl Default for Scale {
 }
 
 impl Access {
-    /// Its name in reports.
+    /// The name of the access pattern in reports.
     pub fn name(self) -> String {
         match self {
             Self::Uniform => "uniform".to_owned(),
@@ -54,11 +54,11 @@ impl Access {
         }
     }
 
-    /// The least universe of which `scale.transactions` draws are expected to meet
-    /// `scale.accessed` records, ∑ 1 − (1 − p_i)^T, by bisection.
+    /// The smallest universe of which `scale.transactions` draws are expected to hit
+    /// `scale.accessed` distinct records, ∑ 1 − (1 − p_i)^T, by bisection.
     ///
     /// # Panics
-    /// If more records are to be met than drawn, or the exponent is not in (0, 1].
+    /// If `scale.accessed` is not below `scale.transactions`, or the exponent is not in (0, 1].
     pub fn universe(self, scale: &Scale) -> u64 {
         let wanted = scale.accessed.get() as f64;
         assert!(
@@ -82,7 +82,7 @@ impl Access {
         enough
     }
 
-    /// The records expected to be met among `universe`.
+    /// The expected number of distinct records among `draws` draws from `universe`.
     fn expected(self, universe: u64, draws: u64) -> f64 {
         let draws = draws as f64;
         let Self::Zipf { exponent } = self else {
@@ -115,11 +115,11 @@ pub struct Transaction {
     pub key: [u8; 16],
     /// Whether it updates.
     pub updates: bool,
-    /// Records updated before this transaction.
+    /// Number of records updated before this transaction.
     pub updated_before: u32,
     /// Whether this record is one of them.
     pub modified_before: bool,
-    /// Whether this record is updated in this run at all.
+    /// Whether this record is updated at any time in this run.
     pub modified_ever: bool,
 }
 
@@ -131,7 +131,7 @@ pub struct Script {
 }
 
 impl Script {
-    /// Draws a run over `universe`, which is best [`Access::universe`].
+    /// Draws a run over `universe` records, usually [`Access::universe`].
     pub fn draw(access: Access, universe: u64, scale: &Scale, seed: u64) -> Self {
         let length = usize::try_from(scale.transactions).unwrap_or(usize::MAX);
         let ids: Vec<u64> = access
@@ -160,24 +160,25 @@ impl Script {
         }
     }
 
-    /// All of them, in order.
+    /// All transactions, in order.
     pub fn transactions(&self) -> &[Transaction] {
         &self.transactions
     }
 
-    /// Records that are read.
+    /// The number of distinct records read.
     pub const fn accessed(&self) -> Items {
         self.accessed
     }
 
-    /// The keys of the updated records, once each.
+    /// The keys of the updated records, each once.
     pub fn modified(&self) -> impl Iterator<Item = [u8; 16]> {
         let first = |t: &&Transaction| t.updates && !t.modified_before;
         self.transactions.iter().filter(first).map(|t| t.key)
     }
 }
 
-/// Marks transactions in random order until they touch `updated` records, or all there are.
+/// Marks transactions as updates, in random order, until they touch `updated` records or all
+/// transactions are marked.
 fn choose_updates(ids: &[u64], updated: Items, seed: u64) -> (Vec<bool>, HashSet<u64>) {
     let mut random = Random::new(scramble(!seed));
     let mut order: Vec<usize> = (0..ids.len()).collect();
@@ -204,7 +205,7 @@ mod tests {
         Scale::default()
     }
 
-    /// Universes computed apart from this crate.
+    /// Expected values computed independently of this crate.
     #[test]
     fn universes_are_calibrated() {
         assert_eq!(Access::Uniform.universe(&scale()), 31_279);

@@ -1,17 +1,17 @@
-//! The experiment on a [`DifferentialStore`]: the same transactions, with RocksDB's reads counted by
+//! The experiment on a [`DifferentialStore`]: the same transactions, with the reads counted by
 //! RocksDB itself.
 //!
-//! Without a filter a read asks the engine for the differential file and then, unless it was found,
-//! for the main file: two look-ups, or one. What RocksDB counted less is what was avoided, and it
-//! must be what the filter, asked beside every read, said.
+//! Without a filter, a read looks up the record in the differential file and, if it is not there,
+//! in the main file: one lookup or two. The lookups that RocksDB did not count were avoided. Their
+//! number must equal that of the filter's negative answers, which are counted beside every read.
 //!
-//! The store *without a filter* is one whose filter is a single word: full after its first few
-//! hundred keys, it always says *maybe*.
+//! The store *without a filter* has a filter of one word. It is full after its first few hundred
+//! keys and then always answers *maybe*.
 //!
-//! What is timed is reads, with main and differential file in tables: in a memtable a
-//! search in vain costs next to nothing, and a filter could save no more. Both stores take turns, so
-//! that neither has the warmer machine. The tables have no filters of RocksDB's own, and fit its
-//! block cache.
+//! Reads are timed with the main file and the differential file in SSTs. In a memtable, an
+//! unnecessary search costs next to nothing, so a filter could save no more than that. The stores
+//! are timed in turn, so that both run under the same conditions. The SSTs have no filters of
+//! RocksDB, and fit in its block cache.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -33,7 +33,7 @@ use super::published::Printed;
 use super::run::Trial;
 use super::{Access, Scale, Script, Start, Subject};
 
-/// A full word: always *maybe*.
+/// A filter of one word, which is soon full and then always answers *maybe*.
 const NO_FILTER: FilterChoice = FilterChoice::Fixed {
     bits: Bits::new(64),
     probes: Probes::new(1),
@@ -42,34 +42,34 @@ const NO_FILTER: FilterChoice = FilterChoice::Fixed {
 const MAIN: [u8; 64] = [0; 64];
 const NEWER: [u8; 64] = [1; 64];
 
-/// How long upkeep may take to look through a new database.
+/// How long maintenance may take to cover a new database.
 const COVER_PATIENCE: Duration = Duration::from_secs(60);
 
-/// Timed passes over a script; the first brings the tables into the cache, and the median leaves it
-/// out.
+/// Timed passes over a script. The first one loads the SSTs into the cache; the median discards its
+/// time.
 const PASSES: usize = 3;
 
-/// Reads of a pass: the script's first ones.
+/// Reads per pass: the first ones of the script.
 const TIMED: usize = 25_000;
 
-/// Why a store did not answer.
+/// Why a store failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoredError {
-    /// It could not be opened.
+    /// The store could not be opened.
     #[error(transparent)]
     Open(#[from] OpenDifferentialError),
-    /// It failed.
+    /// A read or a write failed.
     #[error(transparent)]
     Store(#[from] DifferentialError),
-    /// Its filters did not come.
+    /// Its filters were not ready in time.
     #[error(
         "the filters of a new store were not ready in {COVER_PATIENCE:?}; run it on a less busy machine"
     )]
     Uncovered,
 }
 
-/// A store, and what is known of it.
+/// A store, with a model of its contents and counters.
 struct Stored {
     store: DifferentialStore,
     engine: Options,
@@ -79,14 +79,14 @@ struct Stored {
 }
 
 impl Stored {
-    /// A new store at `path`, its main file holding the whole universe.
+    /// Creates a store at `path` with the whole universe in its main file.
     fn open(filter: FilterChoice, universe: u64, path: &Path) -> Result<Self, StoredError> {
         let mut engine = Options::default();
         engine.create_if_missing(true);
         engine.enable_statistics();
         let options = DifferentialOptions {
             filter,
-            // An audit searches where the filter says that nothing is: here searches are counted.
+            // An audit would search in spite of the filter's answer, and searches are counted here.
             front: SieveOptions::default().audit(0),
             ..DifferentialOptions::default()
         };
@@ -107,21 +107,21 @@ impl Stored {
         self.engine.get_ticker_count(Ticker::NumberKeysRead)
     }
 
-    /// Brings all files into tables, and their filters to rest.
+    /// Flushes all memtables and waits until coverage is complete.
     fn settle(&self) -> Result<(), StoredError> {
         self.store.flush()?;
         self.covered()
     }
 
     fn covered(&self) -> Result<(), StoredError> {
-        if self.store.front().wait_until_covered(COVER_PATIENCE) {
+        if self.store.front().wait_until_complete(COVER_PATIENCE) {
             Ok(())
         } else {
             Err(StoredError::Uncovered)
         }
     }
 
-    /// The time that a pass takes, nothing counted.
+    /// Times one pass, without counting anything.
     fn time(&self, script: &Script) -> Result<Duration, StoredError> {
         let begun = Instant::now();
         for transaction in script.transactions().iter().take(TIMED) {
@@ -161,28 +161,29 @@ pub struct StoredCell {
     pub access: String,
     /// The filter's size in bits.
     pub bits: u64,
-    /// Its hash functions.
+    /// Its number of hash functions.
     pub probes: u32,
-    /// What the store answered.
+    /// The answers of the store.
     #[serde(flatten)]
     pub trial: Trial,
-    /// Reads that got another version than the newest: must be 0.
+    /// Reads that did not return the newest version: must be 0.
     pub stale: u64,
-    /// Reads that the filter kept from the differential file, asked beside the store.
+    /// Searches of the differential file that the filter avoided by its own answer.
     pub avoided_by_filter: u64,
-    /// Look-ups that RocksDB did not count, and would have without a filter: must be the same.
+    /// Lookups that RocksDB would have counted without a filter and did not count: must be equal.
     pub avoided_in_engine: u64,
-    /// Unnecessary searches a read of an unmodified record.
+    /// Unnecessary searches per read of an unmodified record.
     pub rate: f64,
-    /// Seconds that the script's first reads take.
+    /// Seconds of the first reads of the script.
     pub seconds: f64,
-    /// Seconds that they take on the same store without a filter.
+    /// Seconds of the same reads on the store without a filter.
     pub seconds_unfiltered: f64,
-    /// The second over the first: above 1 the filter pays.
+    /// The second over the first; the filter pays if it is above 1.
     pub speedup: f64,
 }
 
-/// One way of access: its transactions, and the store without a filter that all others race.
+/// One access pattern: its transactions, and the store without a filter with which all others are
+/// compared.
 pub struct Contest {
     access: Access,
     universe: u64,
@@ -191,7 +192,7 @@ pub struct Contest {
 }
 
 impl Contest {
-    /// Draws the transactions, and makes the store without a filter in `home`, a new folder.
+    /// Draws the transactions, and creates the store without a filter in `home`, a new folder.
     ///
     /// # Errors
     /// [`StoredError`].
@@ -211,8 +212,8 @@ impl Contest {
         })
     }
 
-    /// Runs the transactions on a store in `home`, a new folder, with this filter, full from the
-    /// start.
+    /// Runs the transactions on a store in `home`, a new folder, with the filter of this cell,
+    /// which has all keys from the start.
     ///
     /// # Errors
     /// [`StoredError`].
@@ -245,8 +246,8 @@ impl Contest {
         })
     }
 
-    /// Seconds that the reads take with the filter and without: medians of passes in turns, another
-    /// store first each time.
+    /// Seconds of the reads with the filter and without: medians over passes. The stores take
+    /// turns, and the one that begins alternates.
     fn race(&self, filtered: &Stored) -> Result<[f64; 2], StoredError> {
         let stores = [filtered, &self.unfiltered];
         let mut times = [const { Vec::new() }; 2];
@@ -271,7 +272,7 @@ pub struct StoredReport {
 }
 
 impl StoredReport {
-    /// What must not be, of the first cell that has it.
+    /// Describes the first cell with a result that must not happen.
     pub fn finding(&self) -> Option<String> {
         let bad = |cell: &&StoredCell| {
             cell.trial.false_negatives + cell.stale > 0
@@ -279,8 +280,8 @@ impl StoredReport {
         };
         self.cells.iter().find(bad).map(|cell| {
             format!(
-                "{} bits and {} functions, {}: {} modified records answered unmodified, {} stale \
-                 reads, {} searches avoided by the filter and {} in RocksDB; report this",
+                "{} bits and {} hash functions, {}: {} modified records answered unmodified, \
+                 {} stale reads, {} searches avoided by the filter and {} in RocksDB; report this",
                 cell.bits,
                 cell.probes,
                 cell.access,

@@ -1,4 +1,5 @@
-//! What answers the transactions: anything that says whether it had to search the differential file.
+//! What answers the transactions: a store or a filter, which reports whether the differential file
+//! had to be searched.
 
 use crate::filter::{Kind, Shape, Stage, StageError};
 use crate::hash::{HashId, KeyHash, KeyHasher, Seed};
@@ -7,51 +8,51 @@ use crate::workload::random::{Random, scramble};
 
 use super::floor;
 
-/// A differential file, or the filter that stands for one.
+/// A differential file, or only its filter.
 pub trait Subject {
-    /// Why it could not answer.
+    /// The error of a read or a write.
     type Error;
 
     /// Writes a new version of the record into the differential file.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// If it cannot be written.
     fn update(&mut self, key: &[u8]) -> Result<(), Self::Error>;
 
-    /// Reads the record; true when the differential file was searched for it.
+    /// Reads the record; true if the differential file was searched for it.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// If it cannot be read.
     fn read(&mut self, key: &[u8]) -> Result<bool, Self::Error>;
 }
 
-/// The hash functions.
+/// The kind of hash functions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Hashing {
-    /// XXH3-64, and all positions from its 64 bits.
+    /// XXH3-64; all positions come from its 64 bits.
     #[default]
     Strong,
-    /// The same folded to one of [`floor::RANGE`] values, and all positions from that: two keys in
-    /// so many agree in every position.
+    /// XXH3-64 folded to one of [`floor::RANGE`] values, from which all positions come: two keys
+    /// agree in every position with probability 1 / [`floor::RANGE`].
     Weak,
 }
 
-/// A filter of exactly so many bits and functions, alone.
+/// A filter alone, with a given number of bits and hash functions.
 #[derive(Debug)]
 pub struct Filtered {
     stage: Stage,
     hasher: KeyHasher,
     hashing: Hashing,
-    /// Keeps the positions of equal bases apart from run to run.
+    /// Gives equal base values different positions in different runs.
     salt: u64,
 }
 
 impl Filtered {
-    /// An empty one; the seed chooses its hash functions.
+    /// An empty filter; the seed determines its hash functions.
     ///
     /// # Errors
-    /// When there is no such filter, or no memory for it.
+    /// If no such filter exists, or it cannot be allocated.
     pub fn new(
         bits: Bits,
         probes: Probes,

@@ -1,4 +1,4 @@
-//! The differential store as a store.
+//! The differential store as a [`Store`].
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use crate::differential::{
 };
 use lsm_sieve::SieveOptions;
 
-/// A differential store. Its main file is read behind the differential one only, so every space
+/// A differential store. Its main file cannot be read without its differential file, so every space
 /// but [`Space::Differential`] stands for both.
 pub struct Differential(DifferentialStore);
 

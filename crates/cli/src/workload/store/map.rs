@@ -1,20 +1,20 @@
-//! A map with a front that can be told to lie: the drivers' counts are tested against it.
+//! A map whose filters can be set to answer wrongly, to test the counts of the drivers.
 
 use super::{Fronted, Space, Store};
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::convert::Infallible;
 
-/// Set of records; the front answers truly, except about the keys of these two lists.
+/// A set of records. The filters answer correctly, except for the keys of two lists.
 #[derive(Default)]
 pub(crate) struct Map {
     records: BTreeSet<(Space, Vec<u8>)>,
-    /// Absent keys that the front lets through: false positives.
+    /// Absent keys that the filters answer *maybe*: false positives.
     pub(crate) let_through: BTreeSet<Vec<u8>>,
-    /// Present keys that the front calls absent: false negatives.
+    /// Present keys that the filters answer *absent*: false negatives.
     pub(crate) lost: BTreeSet<Vec<u8>>,
     pub(crate) flushes: u64,
-    /// A block for each record that was found.
+    /// Counts one block per record that was found.
     blocks_read: Cell<u64>,
 }
 

@@ -1,8 +1,8 @@
-//! What a workload asks of a store: the one place where an engine's calls are named.
+//! The operations that a workload needs of a store: the one place that names an engine's calls.
 //!
-//! [`Store`] is a key-value store; [`Fronted`] is one with filters before it, whose answers can be
-//! had apart from the engine's. Drivers are written against these two, so a replay runs unchanged
-//! over a RocksDB with the front, over one without, and over a map.
+//! [`Store`] is a key-value store. [`Fronted`] is a store with filters before the engine, whose
+//! answers can be read separately. Drivers are written against these two traits, so a replay runs
+//! unchanged over RocksDB with filters, RocksDB alone, and a map.
 
 #[cfg(feature = "rocksdb")]
 mod differential;
@@ -21,11 +21,11 @@ use std::error::Error;
 /// A key space of a store: one column family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Space {
-    /// The one that every database has.
+    /// The default column family, which every database has.
     Default,
-    /// Records as of the last reorganisation.
+    /// The main file: records as of the last reorganisation.
     Main,
-    /// Records newer than that.
+    /// The differential file: newer records.
     Differential,
 }
 
@@ -42,56 +42,56 @@ impl Space {
 
 /// A key-value store under a workload.
 pub trait Store {
-    /// What the engine says when it fails.
+    /// The error of the engine.
     type Error: Error + Send + Sync + 'static;
 
-    /// Reads a record; says whether there was one.
+    /// Reads a record; returns whether it exists.
     ///
     /// # Errors
-    /// Whatever the engine says.
+    /// The engine's error.
     fn read(&self, space: Space, key: &[u8]) -> Result<bool, Self::Error>;
 
-    /// Reads the newest record of a key: the differential one, or else the main one.
+    /// Reads the newest record of a key: from the differential file, or else from the main file.
     ///
     /// # Errors
-    /// Whatever the engine says.
+    /// The engine's error.
     fn read_newest(&self, key: &[u8]) -> Result<bool, Self::Error> {
         Ok(self.read(Space::Differential, key)? || self.read(Space::Main, key)?)
     }
 
-    /// Reads records of [`Space::Default`] in one call; says how many there were.
+    /// Reads records of [`Space::Default`] in one call; returns how many exist.
     ///
     /// # Errors
-    /// Whatever the engine says about any of them.
+    /// The engine's error for any of them.
     fn read_many(&self, keys: &[&[u8]]) -> Result<usize, Self::Error>;
 
-    /// The blocks that this thread's reads, of whatever store, took from disk so far. 0 where they are not
+    /// Blocks that this thread's reads, of any store, have read from disk so far. 0 if they are not
     /// counted.
     fn blocks_read(&self) -> u64 {
         0
     }
 
-    /// Writes a record, whether or not there was one.
+    /// Writes a record and replaces an existing one.
     ///
     /// # Errors
-    /// Whatever the engine says.
+    /// The engine's error.
     fn write(&mut self, space: Space, key: &[u8], value: &[u8]) -> Result<(), Self::Error>;
 
-    /// Moves what is in memory into a sorted run.
+    /// Flushes the memtable into a sorted run.
     ///
     /// # Errors
-    /// Whatever the engine says.
+    /// The engine's error.
     fn flush(&mut self) -> Result<(), Self::Error>;
 }
 
-/// A store whose filters can be asked apart from the engine.
+/// A store whose filters can be probed separately from the engine.
 pub trait Fronted: Store {
     /// Whether the filters alone answer *absent*.
     fn rules_out(&self, space: Space, key: &[u8]) -> bool;
 
-    /// Asks the engine, past the filters; says whether there was a record.
+    /// Reads the engine without the filters; returns whether the record exists.
     ///
     /// # Errors
-    /// Whatever the engine says.
+    /// The engine's error.
     fn read_past(&self, space: Space, key: &[u8]) -> Result<bool, Self::Error>;
 }

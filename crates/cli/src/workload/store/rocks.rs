@@ -1,4 +1,4 @@
-//! RocksDB as a store, alone and with the front.
+//! RocksDB as a [`Store`], alone and with lsm-sieve's filters.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,19 +9,19 @@ use rocksdb::{AsColumnFamilyRef, DB, Options};
 use super::{Fronted, Space, Store};
 use lsm_sieve::{OpenError, SieveDb, SieveOptions};
 
-/// Keys of a batch are in no order.
+/// The keys of a batch are not sorted.
 const SORTED: bool = false;
 
 /// Why a database cannot be opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenStoreError {
-    /// The folder cannot be looked into.
+    /// The folder cannot be read.
     #[error("there is no database at {}: check the path", path.display())]
     NoFolder {
         /// The folder.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The folder holds something else.
@@ -33,20 +33,20 @@ pub enum OpenStoreError {
         /// The folder.
         path: PathBuf,
     },
-    /// RocksDB refuses.
+    /// RocksDB cannot open it.
     #[error("RocksDB cannot open {}", path.display())]
     Engine {
         /// The folder.
         path: PathBuf,
-        /// What it said.
+        /// RocksDB's error.
         source: rocksdb::Error,
     },
-    /// The front refuses.
-    #[error("cannot open {} with the front", path.display())]
+    /// lsm-sieve cannot open it.
+    #[error("cannot open {} with lsm-sieve", path.display())]
     Front {
         /// The folder.
         path: PathBuf,
-        /// What it said.
+        /// The error.
         source: OpenError,
     },
 }
@@ -76,7 +76,7 @@ pub fn column_families(path: &Path) -> Result<Vec<String>, OpenStoreError> {
     })
 }
 
-/// The column families to open: those that are there, and those of `spaces`.
+/// The column families to open: the existing ones and those of `spaces`.
 fn with_spaces(path: &Path, spaces: &[Space]) -> Result<Vec<String>, OpenStoreError> {
     let mut names = if path.join("CURRENT").is_file() {
         column_families(path)?
@@ -91,7 +91,7 @@ fn with_spaces(path: &Path, spaces: &[Space]) -> Result<Vec<String>, OpenStoreEr
     Ok(names)
 }
 
-/// A RocksDB without the front.
+/// RocksDB alone.
 pub struct Plain(DB);
 
 impl Plain {
@@ -101,7 +101,7 @@ impl Plain {
     /// [`OpenStoreError::Engine`].
     pub fn open(options: &Options, path: &Path, spaces: &[Space]) -> Result<Self, OpenStoreError> {
         let names = with_spaces(path, spaces)?;
-        // `DB::open_cf` would give the families default options: no filter, a small cache.
+        // `DB::open_cf` would open them with default options: no filter and a small cache.
         let families = names.into_iter().map(|name| (name, options.clone()));
         DB::open_cf_with_opts(options, path, families)
             .map(Self)
@@ -158,7 +158,7 @@ fn family(db: &DB, space: Space) -> &rocksdb::ColumnFamily {
         .expect("opened with every space of its workload")
 }
 
-/// A RocksDB with the front.
+/// RocksDB with lsm-sieve's filters.
 pub struct Sieve(SieveDb);
 
 impl Sieve {
@@ -181,7 +181,7 @@ impl Sieve {
             })
     }
 
-    /// The database with its front.
+    /// The database with its filters.
     pub const fn front(&self) -> &SieveDb {
         &self.0
     }
@@ -231,8 +231,8 @@ impl Store for Sieve {
 impl Fronted for Sieve {
     fn rules_out(&self, space: Space, key: &[u8]) -> bool {
         let answer = match space {
-            Space::Default => self.0.answer(key),
-            _ => self.0.answer_cf(&sieve_family(&self.0, space), key),
+            Space::Default => self.0.filter_answer(key),
+            _ => self.0.filter_answer_cf(&sieve_family(&self.0, space), key),
         };
         answer.is_absent()
     }
@@ -246,8 +246,8 @@ impl Fronted for Sieve {
     }
 }
 
-/// Has RocksDB count the blocks that this thread's reads take from disk, which costs each read some
-/// nanoseconds.
+/// Lets RocksDB count the blocks that this thread's reads read from disk. This costs each read a
+/// few nanoseconds.
 pub fn count_blocks() {
     set_perf_stats(PerfStatsLevel::EnableCount);
 }

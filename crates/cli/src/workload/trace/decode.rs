@@ -1,16 +1,16 @@
-//! Records of a trace, from unpacked bytes.
+//! Decodes the records of a trace from decompressed bytes.
 
 use std::io::{self, BufRead, Read as _};
 use std::ops::Range;
 
 use super::Format;
 
-/// A line longer than this is no record; it is not worth holding to say so.
+/// A longer line is not a record and is not read to its end.
 const LINE_BYTES_MAX: usize = 256;
-/// How much of a bad line an error repeats.
+/// Characters of a bad line that an error shows.
 const SHOWN_CHARS_MAX: usize = 60;
 
-/// What is wrong, before the trace adds its name.
+/// An error in the bytes, to which the trace adds its path.
 #[derive(Debug)]
 pub(super) enum Flaw {
     Read(io::Error),
@@ -31,7 +31,7 @@ impl From<io::Error> for Flaw {
     }
 }
 
-/// Where a format stands in its bytes.
+/// The state of a decoder.
 pub(super) enum Decode {
     U64Be,
     U32Be,
@@ -71,7 +71,8 @@ impl Decode {
     }
 }
 
-/// The next `N` bytes; `None` at the end, a flaw in the middle of a record.
+/// The next `N` bytes. `None` at the end of the bytes; an error if they end in the middle of a
+/// record.
 fn fixed<const N: usize>(bytes: &mut dyn BufRead) -> Result<Option<[u8; N]>, Flaw> {
     let mut record = [0; N];
     let mut filled = 0;
@@ -92,7 +93,7 @@ fn fixed<const N: usize>(bytes: &mut dyn BufRead) -> Result<Option<[u8; N]>, Fla
     Ok(Some(record))
 }
 
-/// Lines, counted from 1, in a buffer that is used again.
+/// Lines, counted from 1, in a buffer that is reused.
 #[derive(Default)]
 pub(super) struct Text {
     line: u64,

@@ -1,4 +1,4 @@
-//! Trace files: ids in the order in which a real system asked for them.
+//! Trace files: ids in the order in which a real system looked them up.
 //!
 //! | format | one record | ids |
 //! |---|---|---|
@@ -7,9 +7,9 @@
 //! | `u32be` | 4 bytes, big-endian | one |
 //! | `lines` | text line with a decimal number | one |
 //!
-//! A file may be plain or packed with gzip, xz or zstd; which one is read off its first bytes, not
-//! its name. Files are streamed, so their size does not matter. Nothing is skipped: whatever
-//! is not a whole record ends the trace with an error that says where it is.
+//! A file may be plain or compressed with gzip, xz or zstd. This is detected from its first bytes
+//! and not from its name. Files are streamed, so their size does not matter. Nothing is skipped: an
+//! incomplete or invalid record ends the trace with an error that says where it is.
 
 mod decode;
 mod unpack;
@@ -36,7 +36,7 @@ pub enum Format {
     Lines,
 }
 
-/// Why a trace cannot be read on.
+/// Why a trace cannot be read any further.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TraceError {
@@ -48,28 +48,28 @@ pub enum TraceError {
         /// What the system said.
         source: io::Error,
     },
-    /// There is no id in the file.
+    /// The file has no id.
     #[error("the trace {} names no key: give a file that holds at least one record, or check --format", path.display())]
     Empty {
         /// The trace.
         path: PathBuf,
     },
-    /// The packed stream is damaged, or breaks off.
+    /// The compressed stream is damaged or truncated.
     #[error(
-        "the {packing} stream of the trace {} breaks off or is damaged after {ids} ids: fetch the file again",
+        "the {packing} stream of the trace {} is truncated or damaged after {ids} ids: fetch the file again",
         path.display()
     )]
     Packed {
         /// The trace.
         path: PathBuf,
-        /// How it is packed.
+        /// How it is compressed.
         packing: Packing,
         /// Ids that were read before.
         ids: u64,
-        /// What the decoder said.
+        /// The decoder's error.
         source: io::Error,
     },
-    /// The file cannot be read on.
+    /// The file cannot be read any further.
     #[error("the trace {} cannot be read after {ids} ids: check the disk", path.display())]
     Read {
         /// The trace.
@@ -87,14 +87,14 @@ pub enum TraceError {
     CutRecord {
         /// The trace.
         path: PathBuf,
-        /// Bytes of a whole record.
+        /// Bytes of a complete record.
         width: usize,
-        /// Bytes of the last one.
+        /// Bytes of the last record.
         left: usize,
         /// Ids that were read before.
         ids: u64,
     },
-    /// A line is not what the format asks for.
+    /// A line does not have the required format.
     #[error("line {line} of the trace {} {reason}: {text:?}; correct it, or check --format", path.display())]
     BadLine {
         /// The trace.
@@ -108,7 +108,7 @@ pub enum TraceError {
     },
 }
 
-/// The ids of a trace file, streamed; ends after the first error.
+/// The ids of a trace file, as a stream that ends after the first error.
 pub struct Trace {
     path: PathBuf,
     packing: Packing,
@@ -119,10 +119,10 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Opens a trace and finds out how it is packed.
+    /// Opens a trace and detects its compression.
     ///
     /// # Errors
-    /// [`TraceError::Open`], or [`TraceError::Packed`] for a stream that cannot even begin.
+    /// [`TraceError::Open`] if the file cannot be opened, or its decoder cannot be created.
     pub fn open(path: &Path, format: Format) -> Result<Self, TraceError> {
         let path = path.to_owned();
         let opened = File::open(&path).and_then(unpack::unpack);
@@ -142,7 +142,7 @@ impl Trace {
         }
     }
 
-    /// How the file is packed.
+    /// How the file is compressed.
     pub const fn packing(&self) -> Packing {
         self.packing
     }

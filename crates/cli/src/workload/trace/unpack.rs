@@ -1,13 +1,13 @@
-//! The packing of a trace file, told by its first bytes.
+//! Detects the compression of a trace file from its first bytes, and decompresses it.
 
 use std::fmt;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Chain, Cursor, Read};
 
-/// How a file is packed.
+/// How a file is compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Packing {
-    /// Not at all.
+    /// Not compressed.
     None,
     /// gzip, RFC 1952.
     Gzip,
@@ -17,11 +17,11 @@ pub enum Packing {
     Zstd,
 }
 
-/// The longest of the beginnings that tell a packing: xz's.
+/// The length of the longest magic number: that of xz.
 const MAGIC_BYTES_MAX: usize = 6;
 
 impl Packing {
-    /// The packing of a file that begins like this.
+    /// The compression of a file with these first bytes.
     fn of(head: &[u8]) -> Self {
         match head {
             [0x1f, 0x8b, ..] => Self::Gzip,
@@ -43,10 +43,10 @@ impl fmt::Display for Packing {
     }
 }
 
-/// The whole file again, after its head was looked at.
+/// The whole file again, after its first bytes were read.
 type Whole = BufReader<Chain<Cursor<Vec<u8>>, File>>;
 
-/// A reader of the unpacked bytes.
+/// A reader of the decompressed bytes.
 pub(super) fn unpack(mut file: File) -> io::Result<(Packing, Box<dyn BufRead + Send>)> {
     let mut head = Vec::with_capacity(MAGIC_BYTES_MAX);
     file.by_ref()

@@ -1,10 +1,11 @@
-//! A look-up by the vectors of AVX2: a lane for each group, and half the instructions.
+//! A blocked probe with AVX2: one lane per group, and half the instructions.
 //!
 //! ```text
-//! lane g:  | word | bit 6 | bit 6 | ... | spent by later groups |      spread, shifted to group g
+//! lane g:  | word | bit 6 | bit 6 | ... | consumed by later groups |   spread, shifted to group g
 //! ```
 //!
-//! A look-up waits for its line, and the fewer instructions it has, the more look-ups wait together.
+//! A lookup waits for its cache line. The fewer instructions it has, the more lookups wait in
+//! parallel.
 
 use std::arch::x86_64::*;
 
@@ -12,7 +13,7 @@ use super::{SPREAD, take};
 use crate::bits::Line;
 use crate::hash::KeyHash;
 
-/// [`super::contains_by_words`] of the same key.
+/// [`super::contains_by_words`] with AVX2.
 #[target_feature(enable = "avx2")]
 #[inline]
 pub(in crate::filter) fn contains<const GROUPS: usize, const EACH: u32>(
@@ -27,7 +28,7 @@ pub(in crate::filter) fn contains<const GROUPS: usize, const EACH: u32>(
     }
 }
 
-/// Of a group's four words, two bits choose one.
+/// Two bits choose one of a group's four words.
 #[target_feature(enable = "avx2")]
 #[inline]
 fn two_groups<const EACH: u32>(line: &Line, spread: u64) -> bool {
@@ -45,12 +46,12 @@ fn two_groups<const EACH: u32>(line: &Line, spread: u64) -> bool {
     _mm_testc_si128(words, mask) == 1
 }
 
-/// Of a group's two words, the topmost bit chooses one, which is what a blend goes by.
+/// The topmost bit chooses one of a group's two words, which is the bit that a blend uses.
 #[target_feature(enable = "avx2")]
 #[inline]
 fn four_groups<const EACH: u32>(line: &Line, spread: u64) -> bool {
     let spent = i64::from(1 + 6 * EACH);
-    // Interleaved, the halves of a line are the words of groups 0, 2, 1 and 3.
+    // Unpacking interleaves the halves of a line into the words of groups 0, 2, 1 and 3.
     let lanes = _mm256_set1_epi64x(spread.cast_signed());
     let lanes = _mm256_sllv_epi64(lanes, _mm256_setr_epi64x(0, 2 * spent, spent, 3 * spent));
     let (low, high) = line.halves();

@@ -1,9 +1,10 @@
 //! Bits and false positives that must never change.
 //!
-//! What is made of several filters (`Scalable`, `Growing`, `RecurringMinimum`, `Composite`,
-//! `Sliding`) has no bytes of its own: it is stored as the stages or counters that it consists of,
-//! each in a layout that is frozen here. Which part a key went to may change from one version to the
-//! next, for a reader asks all of them; that they come back as they were is a law in `merging.rs`.
+//! A filter composed of several (`Scalable`, `Growing`, `RecurringMinimum`, `Composite`, `Sliding`)
+//! has no bytes of its own. It is stored as the stages or counters that it consists of, each in a
+//! layout that is frozen here. The part that a key goes to may change from one version to the next,
+//! because a reader probes all parts. That the parts are read back unchanged is a law in
+//! `merging.rs`.
 
 use super::{insert_all, words};
 use crate::filter::naive::hashes;
@@ -12,8 +13,8 @@ use crate::hash::KeyHash;
 use crate::math::{Bits, Probes};
 
 /// Some keys in a small stage of each kind, computed by a second program from the pictures in the
-/// files of the layouts. These words are in files out there: a layout that gives others is another
-/// layout, and needs another number.
+/// files of the layouts. Released files contain such words. A layout that gives other words is a
+/// new layout and needs a new number.
 #[test]
 fn layouts_are_frozen() {
     for golden in goldens() {
@@ -34,14 +35,14 @@ pub fn shape(kind: Kind, bits: u64, probes: u32, groups: u32) -> Shape {
     }
 }
 
-/// The first three of 10,000 strangers that are taken for members.
+/// The indexes of the first three false positives among 10,000 absent keys.
 pub fn false_positives(maybe: impl Fn(KeyHash) -> bool) -> [usize; 3] {
     let asked = hashes(1).take(10_000).enumerate();
     let mut hits = asked.filter(|(_, hash)| maybe(*hash)).map(|(i, _)| i);
     std::array::from_fn(|_| hits.next().unwrap_or(usize::MAX))
 }
 
-/// What `keys` keys leave in a stage, and the first three absent keys that it takes for members.
+/// The words of a stage after `keys` keys, and the first three false positives.
 struct Golden {
     shape: Shape,
     keys: usize,

@@ -1,4 +1,4 @@
-//! Stages brought together, and filters taken apart and put together again.
+//! Merged stages, and filters that are taken apart and put together again.
 
 use super::{KINDS, insert_all, scalable, stage, words};
 use crate::filter::naive::{hashes, imprint};
@@ -18,7 +18,7 @@ fn a_union_is_what_inserting_both_makes() {
     }
 }
 
-/// Every stage at once: commutes, associates, and twice is once.
+/// OR of several stages commutes, associates, and is idempotent.
 #[test]
 fn unions_may_be_made_in_any_order() {
     for kind in KINDS {
@@ -58,7 +58,7 @@ fn an_intersection_keeps_the_common_keys_and_the_stricter_rate() {
             strangers.filter(|&hash| filter.may_contain(hash)).count()
         };
         assert!(maybe(&both) <= maybe(&left).min(maybe(&right)));
-        // More than the stage of the common keys, which its bits contain.
+        // It has more bits than the stage of the common keys, whose bits it contains.
         assert!(
             words(&common)
                 .iter()
@@ -84,7 +84,7 @@ fn what_does_not_match_is_refused_whole() {
     }
 }
 
-/// Of a static stage no bit is one key's, so there is nothing to keep of two.
+/// No bit of a static stage belongs to a single key, so nothing of two such stages could be kept.
 #[test]
 fn static_stages_are_refused_whole() {
     let fixed = |seed| Stage::ribbon(hashes(seed).take(100).collect(), Rate::ONE_PERCENT).unwrap();
@@ -101,7 +101,7 @@ fn static_stages_are_refused_whole() {
     assert!(members.into_iter().all(|hash| both.may_contain(hash)));
 }
 
-/// A chain is maybe exactly where one of its stages is.
+/// A chain says *maybe* exactly if one of its stages does.
 #[test]
 fn a_chain_answers_for_each_of_its_stages() {
     for kind in KINDS {
@@ -119,7 +119,7 @@ fn a_chain_answers_for_each_of_its_stages() {
     }
 }
 
-/// Down and up and down again, at every size: the keys stay, and so does the smallest stage.
+/// Fold, expand and fold again, at every size: the keys stay, and so does the smallest stage.
 #[test]
 fn folding_and_expanding_lose_no_key() {
     let made = |items| {

@@ -1,6 +1,7 @@
-//! What every filter must keep, whatever its layout: the promise here, the rest one matter a file.
+//! The laws that every filter must obey, whatever its layout: no false negatives here, the other
+//! laws in one file per topic.
 //!
-//! With the feature `laws` other crates hold their filters to it.
+//! With the feature `laws` other crates test their filters against them.
 
 #![cfg_attr(
     test,
@@ -30,7 +31,7 @@ use super::{Filter, Insert, Kind, Scalable, ScalableOptions, Stage};
 use crate::hash::KeyHash;
 use crate::math::{Items, Rate};
 
-/// The layouts of a stage.
+/// The layouts of a stage that take keys one by one.
 pub const KINDS: [Kind; 4] = [
     Kind::Standard,
     Kind::Partitioned,
@@ -54,7 +55,7 @@ pub fn scalable(kind: Kind) -> Scalable {
     )
 }
 
-/// What the laws are about.
+/// A filter that the laws are applied to.
 pub trait Subject: Filter + Insert {}
 
 impl<F: Filter + Insert> Subject for F {}
@@ -78,13 +79,14 @@ pub fn words(stage: &Stage) -> Vec<u64> {
     stage.words().collect()
 }
 
-/// The promise. Thirty times the keys asked for, so that overfull filters are held to it as well.
+/// No false negatives. Inserts thirty times the planned number of keys, so that overfull filters
+/// are tested as well.
 #[test]
 fn no_key_is_answered_absent() {
     deny_no_key(sets());
 }
 
-/// The law of that name.
+/// The law of the same name.
 pub fn deny_no_key(filters: Vec<Boxed>) {
     for mut filter in filters {
         for hash in hashes(1).take(30_000) {
@@ -98,13 +100,14 @@ pub fn deny_no_key(filters: Vec<Boxed>) {
     }
 }
 
-/// `insert` says *new* exactly when the filter said *absent*; what the oracle calls old never is.
+/// `insert` says *new* exactly if the filter said *absent*. A key that is old to the oracle is
+/// never new.
 #[test]
 fn insertion_tells_what_a_look_up_would() {
     tell_what_a_look_up_would(sets());
 }
 
-/// The law of that name.
+/// The law of the same name.
 pub fn tell_what_a_look_up_would(filters: Vec<Boxed>) {
     for mut filter in filters {
         let mut oracle = Naive::default();
@@ -125,7 +128,7 @@ fn an_empty_filter_holds_nothing() {
     hold_nothing_when_empty(sets());
 }
 
-/// The law of that name.
+/// The law of the same name.
 pub fn hold_nothing_when_empty(filters: Vec<Boxed>) {
     for filter in filters {
         assert!(!hashes(1).take(1_000).any(|hash| filter.may_contain(hash)));
@@ -134,7 +137,8 @@ pub fn hold_nothing_when_empty(filters: Vec<Boxed>) {
     }
 }
 
-/// Where an insertion does not look at what the others left. Those that do are below.
+/// Holds if an insertion does not depend on what is in the filter already. The other filters are
+/// tested below.
 #[test]
 fn the_order_of_insertion_leaves_no_trace() {
     for kind in KINDS {
@@ -143,8 +147,8 @@ fn the_order_of_insertion_leaves_no_trace() {
     }
 }
 
-/// Growth puts into a later stage what comes later. In either order all members stay, which is the
-/// law above.
+/// A growing filter puts later keys into a later stage. In either order all keys stay, by the law
+/// above.
 #[test]
 fn some_filters_remember_the_order() {
     for kind in KINDS {
@@ -155,7 +159,7 @@ fn some_filters_remember_the_order() {
     }
 }
 
-/// A thousand keys, the middle ones twice, and the same from the last to the first.
+/// A thousand keys, the middle ones twice; and the same keys from the last to the first.
 pub fn in_both_orders<F: Subject>(make: impl Fn() -> F) -> (F, F) {
     let middle = hashes(1).skip(450).take(100);
     let keys: Vec<_> = hashes(1).take(1_000).chain(middle).collect();
@@ -173,7 +177,7 @@ pub fn in_both_orders<F: Subject>(make: impl Fn() -> F) -> (F, F) {
 fn batches_insert_what_single_calls_do() {
     let keys: Vec<_> = hashes(1).take(1_001).collect();
     for kind in KINDS {
-        // Of the blocked kind, patterns of two groups and of four.
+        // For the blocked kind, these give patterns of two groups and of four.
         for rate in [0.2, 0.01, 0.001] {
             let (single, mut batched) = (stage(kind, 1_000, rate), stage(kind, 1_000, rate));
             insert_all(&single, keys.iter().copied());
@@ -215,11 +219,11 @@ where
     });
     let mut inserted = hashes(1).take(EACH / 2 * 5);
     assert!(inserted.all(|hash| filter.may_contain(hash)));
-    // One key from two threads at once may count twice, and nothing counts more often.
+    // A key that two threads insert at once may count twice, and no key counts more often.
     assert!(filter.items().get() <= 4 * EACH as u64);
 }
 
-/// Keys sealed while others are being inserted: what came before the call is in the copy.
+/// A copy taken during insertions has every key inserted before the call.
 #[test]
 fn a_copy_taken_amid_insertions_has_what_came_before() {
     let filter = scalable(Kind::Blocked);

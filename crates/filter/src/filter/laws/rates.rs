@@ -1,4 +1,4 @@
-//! The rate that is measured is the rate that is computed.
+//! The measured false-positive rate is the computed one.
 
 use super::{KINDS, Subject, insert_all, stage};
 use crate::filter::naive::{hashes, imprint};
@@ -6,10 +6,10 @@ use crate::filter::{Kind, Scalable, ScalableOptions, Shape, Stage};
 use crate::hash::KeyHash;
 use crate::math::{Bits, Items, Probes, Rate, grandi};
 
-/// 99.9 % of a normal distribution lie within this many standard deviations.
+/// 99.9 % of a normal distribution are within this many standard deviations.
 const SIGMAS: f64 = 3.29;
 
-/// Asserts that `hits` among `trials` are what `rate` would give, to either side.
+/// Asserts that `hits` among `trials` agree with `rate`, in both directions.
 pub fn assert_binomial(hits: usize, trials: usize, rate: f64, what: &str) {
     let (hits, trials) = (hits as f64, trials as f64);
     let slack = SIGMAS * (trials * rate * (1.0 - rate)).sqrt() + 1.0;
@@ -17,11 +17,12 @@ pub fn assert_binomial(hits: usize, trials: usize, rate: f64, what: &str) {
     assert!(off <= slack, "{what}: {} instead of {rate}", hits / trials);
 }
 
-/// What many small filters answered, rather than one: a single one is as lucky as its keys.
+/// The results of many small filters instead of one, because the rate of a single filter depends on
+/// its keys.
 pub struct Measured {
     pub hits: usize,
     pub trials: usize,
-    /// The mean of the rates that the filters themselves computed.
+    /// The mean of the rates that the filters computed for themselves.
     pub claimed: f64,
 }
 
@@ -52,10 +53,10 @@ impl Measured {
     }
 }
 
-/// Of one measurement, as far as filters of so many keys divide them.
+/// The insertions of one measurement, in as many filters as that allows.
 const INSERTIONS: u64 = 500_000;
 
-/// The exact rate where it is affordable, and else the one that filters are sized by.
+/// The exact rate if it is affordable, otherwise the rate by which filters are sized.
 pub fn predicted(stage: &Stage, items: Items) -> f64 {
     let Shape {
         kind, bits, probes, ..
@@ -76,7 +77,7 @@ fn measured_rates_are_the_predicted_ones() {
             for items in [10, 1_000, 100_000, 1_000_000] {
                 let measured = Measured::of(items, || stage(kind, items, rate));
                 let predicted = predicted(&stage(kind, items, rate), Items::new(items));
-                // Sizes are computed to second order, which is exact to some tenths of a percent.
+                // Sizes are computed to second order, which is exact to a few tenths of a percent.
                 assert!(predicted <= rate * 1.005, "{kind:?}: {predicted}");
                 let what = format!("{kind:?}, {items} keys at {rate}");
                 measured.assert_rate(predicted, &what);
@@ -85,8 +86,8 @@ fn measured_rates_are_the_predicted_ones() {
     }
 }
 
-/// Filters of 128 bits against the exact rates of Grandi's analysis, by rational arithmetic apart
-/// from this crate: where the textbook's formula is off by up to a tenth.
+/// Filters of 128 bits against the exact rates of Grandi's analysis, computed by rational
+/// arithmetic independently of this crate. The textbook's formula is off by up to a tenth here.
 #[test]
 fn tiny_filters_keep_their_exact_rates() {
     use Kind::{Classic, Partitioned, Standard};
@@ -125,9 +126,9 @@ fn tiny_filters_keep_their_exact_rates() {
     }
 }
 
-/// Double hashing answers 0.5 % here: among 89 keys and slices of 128 bits, one pair of positions
-/// in 184 is taken, and two keys that share a pair share all 21 probes. One multiplier a probe has
-/// no such floor, and gives the theory's 5e-7.
+/// Double hashing answers *maybe* to 0.5 % here: with 89 keys and slices of 128 bits, one pair of
+/// positions in 184 is taken, and two keys that share a pair share all 21 probes. One multiplier
+/// per probe has no such floor and gives the theoretical 5e-7.
 #[test]
 fn small_slices_keep_a_strict_rate() {
     let shape = Shape {
@@ -150,8 +151,8 @@ fn small_slices_keep_a_strict_rate() {
     assert!(hits <= 8, "{hits} in 2,000,000");
 }
 
-/// The floor under double hashing, a + i b in slices of m bits: n/m² of all keys share a and b with
-/// some member, and are answered *maybe* however many slices there are.
+/// The floor of double hashing, a + i b in slices of m bits: n/m² of all keys share a and b with
+/// some member and are answered *maybe*, however many slices there are.
 #[test]
 fn double_hashing_would_have_a_floor() {
     const SLICE: u64 = 128;
@@ -198,7 +199,7 @@ fn the_bits_tell_how_many_keys_and_at_what_rate() {
     }
 }
 
-/// A thousandfold growth, ten stages: all of them together keep the one rate that was promised.
+/// A thousandfold growth, ten stages: all of them together keep the one rate that was requested.
 #[test]
 fn growth_keeps_the_compound_rate() {
     const TRIALS: usize = 400_000;

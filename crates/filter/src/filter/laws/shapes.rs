@@ -1,4 +1,4 @@
-//! Shapes come from files: every one is refused or works.
+//! Shapes come from files: each is either refused or works.
 
 use super::{KINDS, hashes};
 use crate::filter::{Kind, Shape, ShapeError, Stage, StageError};
@@ -17,7 +17,7 @@ const ALL_KINDS: [Kind; 9] = [
     Kind::Ribbon,
 ];
 
-/// Every kind with sizes on and off the edge.
+/// Every kind with valid and invalid sizes.
 pub fn shapes() -> impl Iterator<Item = Shape> {
     const SIZES: [u64; 17] = [
         0,
@@ -55,7 +55,7 @@ pub fn shapes() -> impl Iterator<Item = Shape> {
     ALL_KINDS.into_iter().flat_map(of_kind)
 }
 
-/// None panics, divides by zero, or looks outside of its words.
+/// No shape panics, divides by zero, or reads outside its words.
 #[test]
 fn no_shape_is_dangerous() {
     for shape in shapes() {
@@ -63,7 +63,7 @@ fn no_shape_is_dangerous() {
     }
 }
 
-/// A shape is read by one type at most, and that is the type of its kind.
+/// A shape is read by at most one type, which is that of its kind.
 #[test]
 fn one_type_reads_a_shape() {
     let mut stages = 0;
@@ -79,7 +79,7 @@ fn one_type_reads_a_shape() {
     assert!(stages > 20, "{stages}");
 }
 
-/// No stage is made of counters, and none takes keys whose cells are worked out from all of them; the
+/// No empty stage is made of counters, nor of cells that are solved from all keys at once. The
 /// error says what to do.
 #[test]
 fn kinds_without_bits_are_no_empty_stages() {
@@ -127,7 +127,7 @@ fn what_cannot_be_had_is_an_error() {
     }
 }
 
-/// More bits than 32 bits can number: a fifth of the keys' bits lies past those.
+/// More bits than a 32-bit number can index: a fifth of the keys' bits is beyond that.
 #[test]
 fn bits_past_the_2_to_the_32nd_are_used_as_the_others() {
     const KEYS: usize = 10_000;

@@ -1,5 +1,5 @@
-//! A static stage whose keys come in parts, those with the lowest hashes first, so that the hashes of one
-//! part alone are in memory.
+//! Builds a static stage whose keys come in parts, in the order of their hashes, so that only the
+//! hashes of one part are in memory.
 
 use std::collections::TryReserveError;
 use std::num::NonZeroU64;
@@ -12,9 +12,9 @@ use crate::hash::KeyHash;
 use crate::math::ribbon::{self, slot_parts};
 use crate::math::{Items, Rate};
 
-/// Makes what [`Stage::ribbon`] makes.
+/// Builds the stage that [`Stage::ribbon`] builds.
 ///
-/// Beside the stage and a part it needs up to 130 MB.
+/// Besides the stage and a part it needs up to 130 MB.
 #[derive(Debug)]
 pub struct RibbonBuilder {
     parts: NonZeroU64,
@@ -25,7 +25,8 @@ pub struct RibbonBuilder {
 }
 
 impl RibbonBuilder {
-    /// Of keys at `rate` or below, in so many equal parts of all hashes.
+    /// A stage at `rate` or below, of keys that come in this many parts. Each part is an equal
+    /// range of all hashes.
     pub fn new(parts: NonZeroU64, rate: Rate) -> Self {
         Self {
             parts,
@@ -36,7 +37,7 @@ impl RibbonBuilder {
         }
     }
 
-    /// Whether a key is of the part that is to be added next.
+    /// Whether a key belongs to the part that is to be added next.
     #[inline]
     pub fn is_next(&self, hash: KeyHash) -> bool {
         probe::fast_range(hash.get(), self.parts.get()) == self.added
@@ -47,14 +48,15 @@ impl RibbonBuilder {
         self.added == self.parts.get()
     }
 
-    /// Adds the next part: all its keys, in any order; each may come several times. From the first part it takes
-    /// how many there are in all.
+    /// Adds the next part: all its keys, in any order; each may come several times. The first part
+    /// determines how many keys are expected in all.
     ///
     /// # Errors
-    /// When the rate is below 2^-32, a part has many more keys than the first, or memory does not suffice.
+    /// If the rate is below 2^-32, a part has many more keys than the first, or there is not enough
+    /// memory.
     ///
     /// # Panics
-    /// When a key is not of the next part, or there is none.
+    /// If a key does not belong to the next part, or if all parts were added.
     pub fn with_part(mut self, mut hashes: Vec<KeyHash>) -> Result<Self, StageError> {
         hashes.sort_unstable();
         hashes.dedup();
@@ -85,7 +87,7 @@ impl RibbonBuilder {
         }
     }
 
-    /// Slots for all keys, given how many the first part has.
+    /// Slots for all keys, estimated from the number of keys in the first part.
     fn begin(&self, first: Items) -> Result<Filling, StageError> {
         let room = ribbon::keys_of_parts(first, self.parts.get());
         let slots = slot_parts(self.rate).and_then(Slots::new);
@@ -101,10 +103,10 @@ impl RibbonBuilder {
     /// The stage of all keys.
     ///
     /// # Errors
-    /// When a part has many more keys than the first, or memory does not suffice.
+    /// If a part has many more keys than the first, or if there is not enough memory.
     ///
     /// # Panics
-    /// Unless all parts were added.
+    /// If a part was not added.
     pub fn finish(mut self) -> Result<Stage, StageError> {
         assert!(self.is_complete(), "part {} is missing", self.added);
         let filling = self.filling.take().expect("there is a part");
@@ -133,7 +135,7 @@ mod tests {
         let mut builder = RibbonBuilder::new(parts.try_into().unwrap(), RATE);
         while !builder.is_complete() {
             let next = keys.iter().filter(|&&hash| builder.is_next(hash));
-            // Each comes twice.
+            // Each key comes twice.
             let twice = next.clone().chain(next).copied().collect();
             builder = builder.with_part(twice)?;
         }
@@ -145,7 +147,7 @@ mod tests {
         strange.filter(|&hash| stage.may_contain(hash)).count()
     }
 
-    /// Keys of one shard are in several parts, and those of several in one.
+    /// Some shards span several parts, and some parts span several shards.
     #[test]
     #[cfg_attr(miri, ignore = "many keys, one thread")]
     fn keys_that_come_in_parts_make_a_stage_as_those_that_come_at_once() {
@@ -164,7 +166,7 @@ mod tests {
         }
     }
 
-    /// Most have none, and the others ten at most.
+    /// Most parts have no keys, the others ten at most.
     #[test]
     fn few_keys_come_in_many_parts() {
         for count in [0, 1, 10, 200] {

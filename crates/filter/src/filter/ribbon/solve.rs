@@ -1,4 +1,4 @@
-//! The slots of a ribbon filter, worked out from its keys a shard at a time.
+//! Solves the slots of a ribbon filter from its keys, one shard at a time.
 
 use std::collections::TryReserveError;
 use std::fmt;
@@ -11,11 +11,12 @@ use crate::hash::KeyHash;
 use crate::math::{Items, ribbon};
 use crate::planted::planted;
 
-/// Times that shards are made larger, by a hundredth each; once is too often already.
+/// The number of sizes that are tried, each a hundredth larger. More than one is hardly ever
+/// needed.
 const SIZES: u32 = 64;
 
-/// The filter of these keys, in ascending order, of which none comes twice: its geometry and its words.
-/// `None` where there is no room for so many.
+/// The filter of these keys, which are in ascending order without duplicates: its geometry and its
+/// words. `None` if there is no room for them.
 pub(in crate::filter) fn solved(
     hashes: &[KeyHash],
     slots: Slots,
@@ -33,18 +34,18 @@ pub(in crate::filter) fn solved(
     Ok(None)
 }
 
-/// The words of this geometry with these keys; `None` where a shard has too many.
+/// The words of this geometry with these keys; `None` if a shard has too many.
 fn filled(geometry: Ribbon, hashes: &[KeyHash]) -> Result<Option<Words>, TryReserveError> {
     let mut filling = Filling::of(geometry)?;
     filling.add(hashes)?;
     filling.finish()
 }
 
-/// A filter whose keys come in ascending order, a part at a time.
+/// A filter whose keys come in ascending order, one part at a time.
 pub(in crate::filter) struct Filling {
     system: System,
     words: Words,
-    /// The shard that keys come of: where it begins, its words to be, and the keys that came.
+    /// The current shard: its first word, its words once they are solved, and the keys so far.
     shard_at: u64,
     shard: Vec<u64>,
     keys: Vec<KeyHash>,
@@ -78,7 +79,7 @@ impl Filling {
         self.system.geometry
     }
 
-    /// Adds keys, in ascending order and above those of before. False once a shard has too many.
+    /// Adds keys in ascending order, all above the earlier ones. False once a shard has too many.
     pub(in crate::filter) fn add(
         &mut self,
         mut hashes: &[KeyHash],
@@ -103,7 +104,7 @@ impl Filling {
         Ok(self.fits)
     }
 
-    /// The words; `None` where a shard had too many keys.
+    /// The words; `None` if a shard had too many keys.
     pub(in crate::filter) fn finish(mut self) -> Result<Option<Words>, TryReserveError> {
         self.solve_shard()?;
         Ok(self.fits.then_some(self.words))
@@ -122,15 +123,15 @@ impl Filling {
     }
 }
 
-/// The equations of a shard, of which each begins at another slot.
+/// The equations of a shard, each of which begins at another slot.
 struct System {
     geometry: Ribbon,
-    /// Of the equation that begins at a slot: the coefficients from there on, of which the first is one; zero
-    /// where none begins.
+    /// The coefficients of the equation that begins at each slot, from that slot on; the first is
+    /// one. Zero if no equation begins there.
     coefficients: Vec<u64>,
-    /// And what the columns sum to, a bit each.
+    /// What the columns of that equation sum to, one bit each.
     sums: Vec<u32>,
-    /// Where the last equations begin that were added.
+    /// The slots at which the last added equations begin.
     added: Vec<usize>,
 }
 
@@ -148,8 +149,8 @@ impl System {
         Ok(system)
     }
 
-    /// Adds the equations of all of these keys, and notes in the shard's words which are bumped; false where
-    /// some are from the last layer.
+    /// Adds the equations of all these keys and records in the shard's words which are bumped.
+    /// False if some are bumped from the last layer.
     fn takes_all(
         &mut self,
         hashes: &[KeyHash],
@@ -178,8 +179,8 @@ impl System {
         }
     }
 
-    /// Adds the equations of these keys, which are in ascending order, to a layer; returns those that are
-    /// bumped, as they are in the next.
+    /// Adds the equations of these keys, which are in ascending order, to a layer. Returns the
+    /// hashes of the bumped keys in the next layer.
     fn take(
         &mut self,
         layer: Layer,
@@ -198,16 +199,16 @@ impl System {
         Ok(bumped)
     }
 
-    /// Adds the equations of the keys of one bucket. Returns those that are bumped, the first ones, and the
-    /// bucket's threshold.
+    /// Adds the equations of the keys of one bucket. Returns the bumped keys, which are the first
+    /// ones, and the bucket's threshold.
     fn take_bucket<'k>(
         &mut self,
         layer: &Layer,
         keys: &'k [u64],
     ) -> Result<(&'k [u64], u64), TryReserveError> {
         let slot_of = |key: u64| layer.slot_of(key);
-        // From the last to the first: these have the slots of the next bucket before them as well, and those
-        // that are bumped leave room to the bucket before.
+        // From the last to the first: the later ones can also use the slots of the next bucket, and
+        // those that are bumped leave room for the bucket before.
         let mut left = keys;
         for beside in keys
             .chunk_by(|&key, &next| slot_of(key) == slot_of(next))
@@ -221,7 +222,8 @@ impl System {
         Ok((left, 0))
     }
 
-    /// Adds the equations of keys that start together: all of them or, if one contradicts those before, none.
+    /// Adds the equations of keys that start at the same slot: all of them or, if one contradicts
+    /// an earlier equation, none.
     fn adds(&mut self, layer: &Layer, keys: &[u64]) -> Result<bool, TryReserveError> {
         self.added.clear();
         self.added.try_reserve(keys.len())?;
@@ -239,8 +241,8 @@ impl System {
         Ok(true)
     }
 
-    /// Adds one equation, less those that begin where it does, one after another; false if it then says that
-    /// nothing is something.
+    /// Adds one equation by eliminating those that begin at its slot, one after another. False if
+    /// it contradicts them.
     fn add(&mut self, mut slot: usize, mut coefficients: u64, mut sum: u32) -> bool {
         loop {
             let there = self.coefficients[slot];
@@ -272,7 +274,7 @@ impl System {
             for (&coefficients, &sums) in coefficients.iter().zip(sums).rev() {
                 for (column, bits) in columns.iter_mut().enumerate() {
                     *bits <<= 1;
-                    // A slot where no equation begins is clear.
+                    // A slot at which no equation begins is zero.
                     let sum = (*bits & coefficients).count_ones() ^ (sums >> column);
                     *bits |= u64::from(sum & 1 & u32::from(coefficients != 0));
                 }
@@ -303,7 +305,7 @@ mod tests {
         Some((geometry.unwrap(), words))
     }
 
-    /// Where there are hardly more slots than keys, each layer bumps some thirtieth of its own.
+    /// If there are hardly more slots than keys, each layer bumps about a thirtieth of its keys.
     #[test]
     #[cfg_attr(miri, ignore = "many keys, one thread")]
     fn keys_are_bumped_from_layer_to_layer() {
@@ -325,7 +327,7 @@ mod tests {
         assert!(keys[1] > 4_000 && keys[2] > 20, "{keys:?}");
     }
 
-    /// The next size is tried then.
+    /// The next size would be tried then.
     #[test]
     #[cfg_attr(miri, ignore = "many keys, one thread")]
     fn fewer_slots_than_keys_are_too_few() {

@@ -1,5 +1,5 @@
-//! The paper's formulas as they are printed, in rational arithmetic: what they are worth before any
-//! digit is lost to their signs. The exponent of ψ_S is kn, not the km of the text.
+//! The paper's formulas as printed, in rational arithmetic, so that no digit is lost to their
+//! alternating signs. The exponent of ψ_S is kn, not the km of the text.
 
 use super::vectors::{S1, S2};
 use super::{Bits, Items, Probes, classic, standard};
@@ -100,7 +100,7 @@ fn classic_iterated(filter: Filter) -> BigRational {
     iterated(filter, |_, m| ratio(m - k, m).pow(exponent(n)))
 }
 
-/// The filters of the vectors, and those in which the paper finds its largest differences.
+/// The filters of the vectors, and those for which the paper finds its largest differences.
 fn filters() -> impl Iterator<Item = Filter> {
     let [dense, sparse] = [(&S1, 16, [25, 39]), (&S2, 8, [35, 45])].map(|(rows, n, far)| {
         let listed = rows.iter().map(|row| row.probes);

@@ -1,14 +1,14 @@
-//! The figures that `grandi` and its neighbours are held to: exact values by rational arithmetic,
-//! rounded to `f64`, for both settings of the paper's §3.
+//! The figures that `grandi` and its neighbours are tested against: exact values by rational
+//! arithmetic, rounded to `f64`, for both settings of the paper's §3.
 
-/// One filter: k probes, and what theory gives for it.
+/// One filter: k probes, and its theoretical values.
 pub(super) struct Row {
     pub(super) probes: u32,
     /// FPP_S, FPP_C.
     pub(super) exact: [f64; 2],
     /// A1, A2, A3.
     pub(super) approximate: [f64; 3],
-    /// The partitioned filter, its slices of m/k bits whole or not.
+    /// The partitioned filter; its slices of m/k bits need not be whole.
     pub(super) partitioned: f64,
     /// E(X) and Var(X), standard.
     pub(super) standard: [f64; 2],

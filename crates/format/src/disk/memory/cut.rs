@@ -1,4 +1,4 @@
-//! How the power goes: where writes tear, and what lies where bytes were lost.
+//! A power cut: where writes tear, and what is found in place of lost bytes.
 //!
 //! ```text
 //!   written, not synced   | a a a a | b b b b | c c c c |     tear: 4 bytes
@@ -7,24 +7,24 @@
 //!   found, stale          | a a a a | x x x x | c c c c |     x: an older file's, at this offset
 //! ```
 //!
-//! Stale bytes are the worst there can be for a file that is made anew in one format: whole blocks
-//! of its predecessor, in their places, under checksums that fit them.
+//! Stale bytes are the worst case for a file that is written again in the same format: whole blocks
+//! of the older file at the same offsets, with checksums that match them.
 
-/// One way for the power to go, and which of the disks it may leave are looked at.
+/// One kind of power cut, and how many of the disks it may leave are tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PowerCut {
-    /// Chooses among the disks where there are too many to look at all.
+    /// Seed that chooses among the disks if there are too many to try all.
     pub seed: u64,
-    /// How much of a write survives or is lost together.
+    /// How much of a write survives or is lost as one piece.
     pub tear: Tear,
-    /// What is found where bytes were lost.
+    /// What is found in place of lost bytes.
     pub lost: Lost,
-    /// Disks to look at, where there are too many to look at all.
+    /// Number of disks to try if there are too many to try all.
     pub samples: usize,
 }
 
 impl PowerCut {
-    /// Writes tear at their quarters, lost bytes are zero, 256 samples.
+    /// Writes tear into quarters, lost bytes are zero, 256 samples.
     pub const fn new(seed: u64) -> Self {
         Self {
             seed,
@@ -35,17 +35,17 @@ impl PowerCut {
     }
 }
 
-/// How much of a write survives or is lost together.
+/// How much of a write survives or is lost as one piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tear {
-    /// A quarter of it.
+    /// A quarter of the write.
     Quarters,
-    /// So many bytes, at least one: a sector, a page.
+    /// This many bytes, at least one: a sector or a page, for instance.
     Bytes(usize),
 }
 
 impl Tear {
-    /// The bytes of a piece of a write of `length` bytes.
+    /// Length of a piece of a write of `length` bytes.
     pub(super) fn piece(self, length: usize) -> usize {
         let piece = match self {
             Self::Quarters => length.div_ceil(4),
@@ -55,11 +55,11 @@ impl Tear {
     }
 }
 
-/// What is found where bytes were lost, within a length that survived.
+/// What is found in place of lost bytes, within a length that survived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lost {
     /// Zeros.
     Zeroed,
-    /// What an older file held at the same offset; zeros where there is none.
+    /// The bytes of an older file at the same offset; zeros if it has none there.
     Stale,
 }

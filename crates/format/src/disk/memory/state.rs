@@ -1,4 +1,4 @@
-//! What a disk in memory holds: what programs see, what is durable, and what waits in between.
+//! The state of a disk in memory: what programs see, what is durable, and the changes that wait.
 
 use super::{Fault, Lost, PowerCut, Tear};
 use std::collections::{BTreeMap, BTreeSet};
@@ -47,7 +47,7 @@ pub(super) enum NameChange {
 pub(super) struct FileState {
     pub(super) live: Vec<u8>,
     durable: Vec<u8>,
-    /// The writes that wait, as ranges of `live`: a file is only ever appended to.
+    /// Writes that are not durable yet, as ranges of `live`. Files are only appended to.
     waiting: Vec<Range<usize>>,
 }
 
@@ -58,7 +58,7 @@ pub(super) struct Stutter {
 }
 
 impl State {
-    /// Counts an operation and lets a fault that is due strike.
+    /// Counts an operation, and returns an error if a fault is due.
     pub(super) fn begin(&mut self) -> io::Result<()> {
         let now = self.operations;
         self.operations += 1;
@@ -70,7 +70,7 @@ impl State {
         }
     }
 
-    /// How many of `length` bytes this transfer may move.
+    /// Number of bytes, out of `length`, that this transfer may move.
     pub(super) fn transfer(&mut self, length: usize) -> io::Result<usize> {
         let Some(stutter) = &mut self.stutter else {
             return Ok(length);
@@ -140,7 +140,7 @@ impl State {
         writes.map(ExactSizeIterator::len).sum()
     }
 
-    /// How many changes wait to become durable: names first, then the pieces of each file.
+    /// Number of changes that wait to become durable: names first, then the pieces of each file.
     pub(super) fn changes(&self, tear: Tear) -> usize {
         let pieces: usize = self
             .files
@@ -150,7 +150,7 @@ impl State {
         self.waiting.len() + pieces
     }
 
-    /// The disk after a power cut that these changes survived.
+    /// The disk after a power cut that only the changes in `kept` survive.
     pub(super) fn image(&self, cut: PowerCut, kept: &[bool]) -> State {
         let (names, mut pieces) = kept.split_at(self.waiting.len());
         let mut tree = self.durable.clone();
@@ -180,7 +180,7 @@ impl State {
     }
 }
 
-/// Removes what lies in folders that did not survive; parents sort before their children.
+/// Removes the contents of folders that did not survive. Parents sort before their children.
 fn drop_orphans(tree: &mut Tree) {
     let mut kept = Tree::new();
     for (path, node) in std::mem::take(tree) {
@@ -231,8 +231,8 @@ impl FileState {
         self.waiting.push(start..self.live.len());
     }
 
-    /// What survives or is lost by itself: of each write its length, empty and at its end, and
-    /// then its bytes.
+    /// The parts of this file that survive or are lost independently. For each write: its length,
+    /// as an empty range at its end, then the pieces of its bytes.
     fn pieces(&self, tear: Tear) -> impl Iterator<Item = Range<usize>> {
         self.waiting.iter().flat_map(move |write| {
             let piece = tear.piece(write.len());
@@ -265,8 +265,8 @@ impl FileState {
     }
 }
 
-/// The first so many bytes of the last of these files, zeros behind its end: what it was told to
-/// hold, for a sector may have been written that was never acknowledged.
+/// The first `length` bytes of the last of these files, with zeros after its end. Takes the live
+/// bytes, because a sector may have been written although the write was never acknowledged.
 fn stale(files: &[FileState], length: usize) -> Vec<u8> {
     let mut bytes = files.last().map_or_else(Vec::new, |file| file.live.clone());
     bytes.resize(length, 0);

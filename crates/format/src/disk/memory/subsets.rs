@@ -1,10 +1,10 @@
-//! Which changes survive a power cut: every subset of few, a seeded choice of many.
+//! The changes that survive a power cut: every subset if they are few, a seeded choice if many.
 
-/// Up to this many waiting changes, every subset of them is tried.
+/// Up to this many waiting changes, every subset is tried.
 const EXHAUSTIVE_CHANGES: usize = 10;
 
-/// Which of `changes` changes survive, for each disk to be tried: all subsets of few, `samples` of
-/// many.
+/// For each disk to try, which of `changes` changes survive: all subsets if they are few, else
+/// `samples` subsets.
 pub(super) fn subsets(
     changes: usize,
     samples: usize,
@@ -24,12 +24,12 @@ pub(super) fn subsets(
     })
 }
 
-/// SplitMix64 (Steele et al., OOPSLA 2014): enough to choose subsets by a seed.
+/// SplitMix64 (Steele et al., OOPSLA 2014): good enough to choose subsets by a seed.
 struct SplitMix(u64);
 
 impl SplitMix {
-    /// One of many subsets: half of the changes, nearly all or nearly none. Of thousands of fair
-    /// coins no throw spares one alone.
+    /// A random subset: about half of the changes, nearly all of them or nearly none. Fair coins
+    /// alone would practically never leave a single one out of thousands.
     fn subset(&mut self, changes: usize) -> Vec<bool> {
         let survives = match self.next() % 4 {
             0 => |word: u64| word.is_multiple_of(64),

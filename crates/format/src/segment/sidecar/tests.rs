@@ -1,4 +1,4 @@
-//! What the folder keeps, refuses, and leaves alone.
+//! What the folder stores, refuses, and leaves as it is.
 
 use super::*;
 use crate::disk::{Fault, MemoryDisk, RealDisk};
@@ -23,7 +23,7 @@ fn folder_of(disk: &MemoryDisk, store: StoreId, seed: u8) -> SidecarFolder {
     folder_with(disk, store, imprint(seed))
 }
 
-/// As a release opens it whose hash gives another value to one of the fixed keys.
+/// As opened by a release whose hash gives another value for one of the fixed keys.
 fn folder_after_drift(disk: &MemoryDisk) -> SidecarFolder {
     let known_answer = imprint(1).known_answer ^ 1;
     let drifted = Imprint {
@@ -47,7 +47,7 @@ fn folder(disk: &MemoryDisk) -> SidecarFolder {
 fn with_stages<S>(subject: Subject, stages: Vec<S>) -> Sidecar<S> {
     let imprint = match subject {
         Subject::Segment { .. } => imprint(1),
-        Subject::Summary { .. } => imprint(1).remixed(),
+        Subject::Summary { .. } => imprint(1).for_summary(),
     };
     Sidecar {
         store: STORE,
@@ -90,7 +90,7 @@ fn bytes_of(disk: &MemoryDisk, id: SegmentId) -> Vec<u8> {
     disk::read_file(disk, &path, MAX_SIDECAR_BYTES).unwrap()
 }
 
-/// The bytes of a sidecar as a later version of the library might write it.
+/// A sidecar's bytes as a later version of the library might write them.
 fn newer() -> Vec<u8> {
     let mut bytes = format::encode(&of_segment(ONE, 0)).unwrap();
     let end = 148 - 4;
@@ -100,7 +100,7 @@ fn newer() -> Vec<u8> {
     bytes
 }
 
-/// The header of a sidecar of so many bits, and the length of the file that it would stand in.
+/// The header of a sidecar with this many bits, and the length of its file.
 fn header_of(bits: u64) -> (Vec<u8>, u64) {
     let mut bytes = format::encode(&of_segment(ONE, 0)).unwrap();
     bytes.truncate(148);
@@ -125,7 +125,7 @@ fn what_is_stored_is_found_and_listed_until_it_is_removed() {
     let summary = sidecar(
         Subject::Summary {
             key_space: 7,
-            covers: vec![ONE],
+            covered: vec![ONE],
         },
         8,
     );
@@ -184,7 +184,7 @@ fn a_damaged_sidecar_is_reported_and_replaced() {
     }
 }
 
-/// So that nobody asks for memory before it is known how much.
+/// So that no memory is allocated before its size is known.
 #[test]
 fn a_header_is_read_without_the_rest_of_the_file() {
     let disk = MemoryDisk::new();
@@ -203,7 +203,7 @@ fn a_header_is_read_without_the_rest_of_the_file() {
     assert!(matches!(error, SidecarError::Damaged { .. }), "{error}");
 }
 
-/// A header that agrees with its file in every length is no reason to ask for as much memory.
+/// Even if a header agrees with its file in every length, that much memory is not allocated.
 #[test]
 fn of_a_file_too_long_for_a_sidecar_the_header_alone_is_read() {
     let home = tempfile::tempdir().unwrap();
@@ -214,7 +214,7 @@ fn of_a_file_too_long_for_a_sidecar_the_header_alone_is_read() {
     let (header, length) = header_of(8 * MAX_SIDECAR_BYTES);
     let mut written = RealDisk.create_new(&file).unwrap();
     io::Write::write_all(&mut *written, &header).unwrap();
-    // A hole: the disk keeps none of it.
+    // A sparse file: it takes no space on the disk.
     let file = std::fs::File::options().write(true).open(&file).unwrap();
     file.set_len(length).unwrap();
     assert_eq!(
@@ -263,7 +263,8 @@ fn preparing_sweeps_our_unfinished_files_and_nothing_else() {
     assert!(folder.list().unwrap().is_empty());
 }
 
-/// Two that prepare at once may sweep the same file; what cannot be swept is told.
+/// Two threads that prepare at once may remove the same file. A file that cannot be removed is an
+/// error.
 #[test]
 fn a_file_that_is_gone_is_swept_and_one_that_stays_is_an_error() {
     let gone = Err(io::ErrorKind::NotFound.into());
@@ -272,7 +273,7 @@ fn a_file_that_is_gone_is_swept_and_one_that_stays_is_an_error() {
     assert_eq!(stays.unwrap_err().kind(), io::ErrorKind::PermissionDenied);
 }
 
-/// An error is never `None`: "no such file" may start a rebuild that replaces what is there.
+/// An error is never `None`: "no such file" may start a rebuild that replaces the file.
 #[test]
 fn a_disk_error_is_never_a_missing_file_nor_another_filter() {
     let disk = MemoryDisk::new();
@@ -287,7 +288,7 @@ fn a_disk_error_is_never_a_missing_file_nor_another_filter() {
     }
 }
 
-/// A file is written and read in pieces, of which any may come short.
+/// A file is written and read in pieces, and any transfer may be short.
 #[test]
 fn a_large_sidecar_is_stored_and_found_whatever_comes_at_once() {
     let disk = MemoryDisk::new();
@@ -331,7 +332,7 @@ fn a_large_sidecar_is_stored_and_found_whatever_comes_at_once() {
     }
 }
 
-/// What is read back while it takes keys has all that it had before, and fits its checksums.
+/// A filter is stored while it takes keys: the file has all earlier keys, and its checksums match.
 #[test]
 fn a_filter_that_takes_keys_meanwhile_is_stored_whole() {
     const KEYS: u64 = 200_000;
@@ -369,7 +370,7 @@ fn a_stage_that_cannot_be_asked_is_told_and_no_filter() {
     let disk = MemoryDisk::new();
     let folder = folder(&disk);
     let mut odd = of_segment(ONE, 5);
-    // No blocked stage sets as many bits in two words.
+    // No blocked stage sets that many bits in two words.
     odd.stages[0].shape.probes = Probes::new(7);
     folder.store(&odd).unwrap();
     assert_eq!(folder.load(FIRST).unwrap(), Some(odd));

@@ -1,4 +1,5 @@
-//! `advise differential`: the filter of a differential file, and when to reorganise it.
+//! `advise differential`: sizes the filter of a differential file and finds the interval at which
+//! the file should be reorganised.
 
 use std::iter::once;
 
@@ -16,45 +17,45 @@ const AFTER_HELP: &str = "Examples:
   lsm-sieve advise differential --records 31279 --updates 0.079 --search-us 2 --main-us 2 \\
     --reorganise-s 0.2 --interval 100000 --json
 
-Records are taken to be accessed equally often. The prices are yours to measure: `lsm-sieve
-gremillion --store` says what a store on this machine takes.";
+All records are assumed to be accessed equally often. You have to measure the costs yourself:
+`lsm-sieve gremillion --store` shows those of a store on this machine.";
 
-/// Recommend the filter of a differential file, and when to reorganise it.
+/// Recommend the filter of a differential file, and how often to reorganise the file.
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Arguments {
-    /// Records of the main file.
+    /// Records in the main file.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     records: u64,
-    /// The share of transactions that update the record they read.
+    /// Share of transactions that update the record they read.
     #[arg(long, value_name = "SHARE", value_parser = updates)]
     updates: f64,
-    /// Microseconds of a search of the differential file.
+    /// Cost of one search of the differential file, in microseconds.
     #[arg(long, value_name = "US", value_parser = price)]
     search_us: f64,
-    /// Microseconds of a read of the main file.
+    /// Cost of one read of the main file, in microseconds.
     #[arg(long, value_name = "US", value_parser = price)]
     main_us: f64,
-    /// Seconds of a reorganisation, whatever it moves.
+    /// Fixed cost of a reorganisation, in seconds, however many records it moves.
     #[arg(long, value_name = "S", value_parser = price)]
     reorganise_s: f64,
-    /// Microseconds of moving one record in it.
+    /// Cost of moving one record in a reorganisation, in microseconds.
     #[arg(long, value_name = "US", default_value_t = 0.0, value_parser = price)]
     move_us: f64,
-    /// Nanoseconds that each record in the differential file adds to every transaction: longer
-    /// searches, larger backups, a longer recovery.
+    /// Cost that each record in the differential file adds to every transaction, in nanoseconds:
+    /// longer searches, larger backups, a longer recovery.
     #[arg(long, value_name = "NS", default_value_t = 0.0, value_parser = price)]
     held_ns: f64,
-    /// Nanoseconds of one probe of the filter.
+    /// Cost of one probe of the filter, in nanoseconds.
     #[arg(long, value_name = "NS", default_value_t = 10.0, value_parser = price)]
     probe_ns: f64,
-    /// Reorganise after so many transactions, as every night, instead of when it is best.
+    /// Reorganise after N transactions, for example every night, instead of at the best interval.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     interval: Option<u64>,
-    /// The most bits that the filter may take.
+    /// Maximum size of the filter, in bits.
     #[arg(long, value_name = "BITS", value_parser = clap::value_parser!(u64).range(64..))]
     bits_max: Option<u64>,
-    /// The smallest filter is taken that costs at most this share more than the cheapest.
+    /// Recommend the smallest filter whose cost exceeds the lowest cost by at most this share.
     #[arg(long, value_name = "SHARE", default_value_t = 0.01, value_parser = price)]
     worth: f64,
 }
@@ -63,7 +64,7 @@ fn updates(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(share) if share > 0.0 && share <= 1.0 => Ok(share),
         _ => Err(
-            "a share lies above 0 and is at most 1; without updates there is no differential file"
+            "a share is above 0 and at most 1; without updates the differential file stays empty"
                 .to_owned(),
         ),
     }
@@ -72,7 +73,7 @@ fn updates(text: &str) -> Result<f64, String> {
 fn price(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(price) if price >= 0.0 && price.is_finite() => Ok(price),
-        _ => Err("a price is a number from 0 up".to_owned()),
+        _ => Err("a cost is a finite number, 0 or more".to_owned()),
     }
 }
 
@@ -110,18 +111,18 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), Stop> {
 
 #[derive(Serialize)]
 struct Report {
-    /// The filter to take; none where none pays.
+    /// The recommended filter; `None` if no filter pays.
     filter: Option<Row>,
-    /// Transactions from one reorganisation to the next; none where it does not pay.
+    /// Transactions from one reorganisation to the next; `None` if reorganising does not pay.
     interval: Option<f64>,
-    /// The square-root law's interval, for comparison.
+    /// The interval of the square-root law, for comparison.
     square_root_interval: Option<f64>,
     reasons: Vec<String>,
     unfiltered: Row,
     choices: Vec<Row>,
 }
 
-/// One way to run the file; microseconds a transaction.
+/// One choice of filter and interval. Costs are in microseconds per transaction.
 #[derive(Clone, Serialize)]
 struct Row {
     bits: u64,
@@ -191,15 +192,16 @@ fn about_filter(advice: &Advice, worth: f64) -> String {
             .min_by(|a, b| cost(a).total_cmp(&cost(b)));
         let best = best.map_or(f64::NAN, |choice| choice.cost.all);
         return format!(
-            "Do not keep a filter: with the best one a transaction takes {best:.3} us, without \
-             one {without:.3}; its probes cost more than the searches that they spare."
+            "Do not keep a filter: a transaction takes {best:.3} us with the best one and \
+             {without:.3} us without; its probes cost more than the searches that they avoid."
         );
     };
     format!(
-        "Keep a filter of {} bits with {} functions ({:.1} bits a record at the end of an \
-         interval): a transaction takes {:.3} us instead of {without:.3}. It spares {:.3} \
-         searches a transaction, worth {:.3} us, for probes of {:.3} us, and lets {:.4} through \
-         for nothing. Larger ones save less than {} % more.",
+        "Keep a filter of {} bits with {} hash functions ({:.1} bits per record at the end of an \
+         interval): a transaction takes {:.3} us instead of {without:.3} us. The filter avoids \
+         {:.3} searches per transaction, which saves {:.3} us and costs {:.3} us of probes; {:.4} \
+         searches per transaction are unnecessary (false positives). Larger filters save less \
+         than {} % more.",
         number(taken.bits),
         taken.probes,
         taken.bits_per_record,
@@ -216,24 +218,26 @@ fn about_interval(taken: &Choice, arguments: &Arguments, law: Option<f64>) -> St
     let held = number(taken.cost.records_max.get());
     let after = format!("{:.0}", taken.plan.interval);
     if arguments.interval.is_some() {
-        return format!("Reorganise after {after} transactions, as given: {held} records by then.");
+        return format!(
+            "Reorganise after {after} transactions, as given: the differential file then holds \
+             {held} records."
+        );
     }
     if !taken.reorganisation_pays {
         return format!(
-            "Do not reorganise: nothing that grows with the differential file costs as much; after \
-             {after} transactions it holds {held} of {} records.",
+            "Do not reorganise: a reorganisation costs more than all that grows with the \
+             differential file; after {after} transactions the file holds {held} of {} records.",
             number(arguments.records)
         );
     }
     let law = law.map_or_else(
-        || "what grows is the filter's rate, not the price of a record held".to_owned(),
-        |law| {
-            format!("the square-root law, which sees only the price of records held, says {law:.0}")
-        },
+        || "what grows is the filter's false-positive rate, not the cost per record".to_owned(),
+        |law| format!("the square-root law, which counts only the cost per record, gives {law:.0}"),
     );
     format!(
-        "Reorganise after {after} transactions, with {held} records in the differential file: that \
-         is {:.3} us a transaction; sooner it is done too often, later the file costs more; {law}.",
+        "Reorganise after {after} transactions, with {held} records in the differential file. \
+         Reorganising then costs {:.3} us per transaction; a shorter interval costs more for \
+         reorganising, a longer one more for the file; {law}.",
         taken.cost.reorganising
     )
 }
@@ -242,16 +246,16 @@ impl Tabular for Report {
     fn head(&self) -> Vec<String> {
         [
             "filter bits",
-            "a record",
+            "bits per record",
             "k",
             "interval",
             "records",
             "avoided",
-            "in vain",
+            "unnecessary",
             "saved us",
-            "paid us",
+            "probes us",
             "reorganising us",
-            "all us",
+            "total us",
         ]
         .map(str::to_owned)
         .to_vec()

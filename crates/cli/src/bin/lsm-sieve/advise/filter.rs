@@ -1,4 +1,5 @@
-//! `advise filter`: the rest of a filter from what is known of it, and whether a front pays.
+//! `advise filter`: computes the missing parameters of a filter from the given ones, and says
+//! whether filters of this size in front of an engine pay.
 
 use clap::ValueEnum as _;
 use lsm_sieve::filter::ScalableOptions;
@@ -21,48 +22,49 @@ const AFTER_HELP: &str = "Examples:
   lsm-sieve advise filter --items 1000000 --rate 0.01 --reads 90000 --misses 12000 \\
       --miss-ns 1100 --hit-ns 3400 --front-ns 50
 
-Two of items, rate and bits decide a filter; probes may stand for the rate, and growth makes it
-scalable. With all three it is told how far it may grow. With the counts and times of a running
-database it says whether a front pays; `lsm-sieve advise front` finds them out.";
+Two of items, rate and bits determine a filter. Probes may replace the rate. Growth makes the filter
+scalable. If items, rate and bits are all given, the report says how far the filter may grow. Given
+the counts and times of a running database, it says whether such filters in front of it pay;
+`lsm-sieve advise front` measures these numbers.";
 
-/// Size a filter, and say whether a front of such filters pays.
+/// Size a filter, and say whether such filters in front of a database pay.
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Arguments {
-    /// Keys at the end.
+    /// Final number of keys.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     items: Option<u64>,
-    /// The false-positive rate with all of them.
+    /// False-positive rate with all keys inserted.
     #[arg(long, value_name = "P", value_parser = engine::parse_rate)]
     rate: Option<Rate>,
-    /// Bits in all; beside items and rate, the most there may be.
+    /// Size of the filter in bits; together with items and rate, the maximum size.
     #[arg(long, value_name = "M", value_parser = clap::value_parser!(u64).range(1..))]
     bits: Option<u64>,
-    /// Hash functions: bits that a key sets, in the first stage if there are several.
+    /// Number of hash functions: the bits that a key sets, in the first stage of a scalable filter.
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=64))]
     probes: Option<u32>,
-    /// Keys at the end over those that the first stage takes.
+    /// Final number of keys divided by the keys that the first stage takes.
     #[arg(long, value_name = "G")]
     growth: Option<f64>,
-    /// One kind only; all that can do it otherwise.
+    /// Report this kind of filter only; by default, all kinds that meet the requirements.
     #[arg(long)]
     kind: Option<Design>,
-    /// Tighten the rates of stages polynomially, not by 0.85 a stage.
+    /// Tighten the rates of the stages polynomially, instead of by a factor of 0.85 per stage.
     #[arg(long, requires = "growth")]
     polynomial: bool,
-    /// Look-ups of the running database.
+    /// Lookups of the running database.
     #[arg(long, value_name = "N", requires_all = ["misses", "miss_ns", "hit_ns", "front_ns"], value_parser = clap::value_parser!(u64).range(1..))]
     reads: Option<u64>,
-    /// Of these, look-ups that found nothing.
+    /// Of these lookups, the misses.
     #[arg(long, value_name = "N", requires = "reads")]
     misses: Option<u64>,
-    /// Nanoseconds of a look-up that finds nothing.
+    /// Latency of a miss, in nanoseconds.
     #[arg(long, value_name = "NS", requires = "reads", value_parser = nanoseconds)]
     miss_ns: Option<f64>,
-    /// Nanoseconds of one that finds its key.
+    /// Latency of a hit, in nanoseconds.
     #[arg(long, value_name = "NS", requires = "reads", value_parser = nanoseconds)]
     hit_ns: Option<f64>,
-    /// Nanoseconds that the front takes.
+    /// Latency of the filters in front of the engine, in nanoseconds.
     #[arg(long, value_name = "NS", requires = "reads", value_parser = nanoseconds)]
     front_ns: Option<f64>,
 }
@@ -92,7 +94,7 @@ impl Arguments {
         }
     }
 
-    /// The kinds asked for that can do it; an error where none can.
+    /// Advice for each requested kind that meets the requirements; an error if none does.
     fn filters(&self) -> Result<Vec<Advice>, Stop> {
         let asked = self
             .kind
@@ -106,7 +108,7 @@ impl Arguments {
         }
     }
 
-    /// What a front of such filters has to be weighed against, where it was counted and timed.
+    /// The costs to compare such filters with; `None` if they were not given.
     fn measured(&self, advice: &Advice) -> Option<Measured> {
         Some(Measured {
             reads: self.reads?,
@@ -151,7 +153,7 @@ impl Tabular for Report {
             "probes",
             "stages",
             "growth",
-            "lines a miss",
+            "cache lines per miss",
         ];
         heads.map(str::to_owned).to_vec()
     }
@@ -166,7 +168,7 @@ impl Tabular for Report {
     }
 }
 
-/// As it is written on the command line.
+/// The kind's name on the command line.
 fn kind(advice: &Advice) -> String {
     let value = advice.kind.to_possible_value();
     value.map_or_else(String::new, |value| value.get_name().to_owned())
@@ -197,7 +199,7 @@ fn filter_row(advice: &Advice) -> Vec<String> {
 
 pub(super) fn worth(verdict: &Verdict) -> [String; 2] {
     let times = format!(
-        "a mean look-up: {:.0} ns without the front, {:.0} ns with it",
+        "mean lookup: {:.0} ns without the filters, {:.0} ns with them",
         verdict.without_ns, verdict.with_ns
     );
     [verdict.reason.clone(), times]

@@ -1,10 +1,14 @@
-//! `advise front`: would a front pay on this database? Counted and timed on the database itself.
+//! `advise front`: says whether filters in front of this database would pay.
 //!
-//! What decides is the share of look-ups that find nothing. It is taken from the first of these that
-//! there is: counts on the command line; a file of keys, which are looked up; RocksDB's statistics,
-//! in a file or in the database's own LOG. What a miss, a hit and the front cost is measured (see
-//! `database`), with all that a warm RocksDB can have in memory: its filters, its indexes and a block
-//! cache. A database that is short of memory gains more.
+//! The share of misses among the lookups decides. It comes from the first available source:
+//!
+//! 1. counts on the command line;
+//! 2. a file of keys, which are looked up;
+//! 3. RocksDB's statistics, from a file or from the database's own LOG.
+//!
+//! The latencies of a miss, a hit and the filters are measured on the database (see `database`).
+//! RocksDB is warm for this: its filters, its indexes and a block cache are in memory. A database
+//! that is short of memory gains more.
 
 mod database;
 
@@ -30,39 +34,39 @@ const AFTER_HELP: &str = "Examples:
   lsm-sieve advise front /var/lib/service/db --keys asked.txt
   lsm-sieve advise front /var/lib/service/db --reads 90000 --misses 12000 --json
 
-Which look-ups find nothing is told by counts, by a file of keys, or by RocksDB's statistics: those
-in the LOG of a database that was opened with them, or the text that its options give. The database
-is opened to read only, and may be in use.";
+The share of misses comes from counts, from a file of keys, or from RocksDB's statistics: those in
+the LOG of a database that was opened with statistics, or the text that its options print. The
+database is opened read-only, and may be in use.";
 
-/// Say whether a front pays on a database, and what it takes.
+/// Say whether filters in front of a database pay, and what they cost.
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Arguments {
     /// The folder of the database.
     #[arg(value_name = "DB")]
     path: PathBuf,
-    /// Look-ups of the running database.
+    /// Lookups of the running database.
     #[arg(long, value_name = "N", requires = "misses", value_parser = clap::value_parser!(u64).range(1..))]
     reads: Option<u64>,
-    /// Of these, look-ups that found nothing.
+    /// Of these lookups, the misses.
     #[arg(long, value_name = "N", requires = "reads")]
     misses: Option<u64>,
-    /// Keys as they are asked for, one a line.
+    /// File of keys as the application looks them up, one per line.
     #[arg(long, value_name = "FILE", conflicts_with = "reads")]
     keys: Option<PathBuf>,
-    /// RocksDB's statistics, as its options or its LOG give them.
+    /// File of RocksDB's statistics, as its options or its LOG print them.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["reads", "keys"])]
     statistics: Option<PathBuf>,
     /// The column family.
     #[arg(long, value_name = "NAME", default_value = "default")]
     column_family: String,
-    /// The rate of the front.
+    /// False-positive rate of the filters.
     #[arg(long, value_name = "P", default_value = "0.01", value_parser = engine::parse_front_rate)]
     rate: Rate,
-    /// Keys to time, of each kind.
+    /// Number of present keys, and of absent keys, to time.
     #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     samples: u64,
-    /// The block cache to time with.
+    /// Size of the block cache during the measurement.
     #[arg(long, value_name = "MIB", default_value_t = 1_024, value_parser = clap::value_parser!(u64).range(1..1 << 20))]
     cache_mib: u64,
 }
@@ -74,7 +78,7 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), Stop> {
     let counted = match &arguments.keys {
         Some(file) => {
             let lookups = database.look_up_lines(&read(file)?)?;
-            Some(Counted::new(lookups, "of the file")?)
+            Some(Counted::new(lookups, "from the file of keys")?)
         }
         None => counted,
     };
@@ -109,7 +113,7 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), Stop> {
 }
 
 impl Arguments {
-    /// What is known of the look-ups without looking any up.
+    /// The counts that are known without a lookup.
     fn counted(&self) -> Result<Option<Counted>, Stop> {
         if let (Some(reads), Some(misses)) = (self.reads, self.misses) {
             return given(reads, misses).map(Some);
@@ -117,10 +121,10 @@ impl Arguments {
         if let Some(file) = &self.statistics {
             return told(file).map(Some);
         }
-        // A LOG that is missing or silent says nothing.
+        // A LOG that is missing or has no statistics is not an error.
         let log = tail(&self.path.join("LOG")).unwrap_or_default();
         let lookups = Lookups::from_statistics(&log).filter(|lookups| lookups.reads > 0);
-        let source = "of the statistics in its LOG";
+        let source = "from the statistics in its LOG";
         Ok(lookups.map(|lookups| Counted { lookups, source }))
     }
 }
@@ -131,7 +135,7 @@ fn given(reads: u64, misses: u64) -> Result<Counted, Stop> {
             "more misses than reads; misses are counted among the reads",
         ));
     }
-    Counted::new(Lookups { reads, misses }, "given")
+    Counted::new(Lookups { reads, misses }, "from the command line")
 }
 
 fn told(file: &Path) -> Result<Counted, Stop> {
@@ -139,10 +143,10 @@ fn told(file: &Path) -> Result<Counted, Stop> {
     let lookups = Lookups::from_statistics(&text).ok_or_else(|| {
         let file = file.display();
         Stop::input(format!(
-            "{file} has no statistics of RocksDB; give what its options print"
+            "{file} has no statistics of RocksDB; name a file of what its options print"
         ))
     })?;
-    Counted::new(lookups, "of the statistics")
+    Counted::new(lookups, "from the statistics")
 }
 
 fn read(file: &Path) -> Result<Vec<u8>, Stop> {
@@ -156,7 +160,7 @@ fn unreadable(file: &Path, error: &io::Error) -> Stop {
     ))
 }
 
-/// The end of a text, where the last statistics are; a LOG can be longer than memory.
+/// Reads the end of a text, which has the last statistics. A LOG can be larger than memory.
 fn tail(path: &Path) -> io::Result<String> {
     const TAIL_BYTES: u64 = 64 << 20;
     let mut file = File::open(path)?;
@@ -170,7 +174,7 @@ fn tail(path: &Path) -> io::Result<String> {
 #[derive(Serialize)]
 struct Report {
     column_family: String,
-    /// As RocksDB estimates them.
+    /// RocksDB's estimate.
     keys: u64,
     engine_filter_bytes: u64,
     summary_bytes: u64,
@@ -182,7 +186,7 @@ struct Report {
     verdict: Option<Verdict>,
 }
 
-/// Look-ups, and who says so.
+/// Counts of lookups, and their source.
 #[derive(Serialize)]
 struct Counted {
     #[serde(flatten)]
@@ -191,11 +195,11 @@ struct Counted {
 }
 
 impl Counted {
-    /// Without a look-up there is no share of misses, and no verdict.
+    /// An error without lookups: then there is no share of misses, and no verdict.
     fn new(lookups: Lookups, source: &'static str) -> Result<Self, Stop> {
         if lookups.reads == 0 {
             return Err(Stop::input(format!(
-                "there is no look-up among those {source}; give one at least, or leave the option out"
+                "there are no lookups {source}; give at least one, or leave the option out"
             )));
         }
         Ok(Self { lookups, source })
@@ -220,29 +224,20 @@ impl Tabular for Report {
         let row = |name: &str, value| vec![name.to_owned(), value];
         let ns = |ns: f64| format!("{ns:.0} ns");
         let mut rows = vec![
-            row("a look-up that finds nothing", ns(miss_ns)),
-            row("one that finds its key", ns(hit_ns)),
-            row("a look-up in the front", ns(front_ns)),
-            row(
-                "the front pays from so many misses on",
-                percent(self.break_even_share),
-            ),
-            row("bytes of its summary", number(self.summary_bytes)),
-            row(
-                "bytes of the filters of all SSTs",
-                number(self.segment_bytes),
-            ),
+            row("a miss in RocksDB", ns(miss_ns)),
+            row("a hit in RocksDB", ns(hit_ns)),
+            row("a probe of the summary filter", ns(front_ns)),
+            row("break-even share of misses", percent(self.break_even_share)),
+            row("bytes of the summary filter", number(self.summary_bytes)),
+            row("bytes of all segment filters", number(self.segment_bytes)),
             row(
                 "bytes of RocksDB's own filters",
                 number(self.engine_filter_bytes),
             ),
         ];
         if let Some(counted) = &self.counted {
-            rows.push(row("look-ups", number(counted.lookups.reads)));
-            rows.push(row(
-                "of these, found nothing",
-                number(counted.lookups.misses),
-            ));
+            rows.push(row("lookups", number(counted.lookups.reads)));
+            rows.push(row("misses", number(counted.lookups.misses)));
         }
         rows
     }
@@ -250,12 +245,12 @@ impl Tabular for Report {
     fn notes(&self) -> Vec<String> {
         let Some((verdict, counted)) = self.verdict.as_ref().zip(self.counted.as_ref()) else {
             return vec![
-                "How many look-ups find nothing is not known: open the database with statistics, or \
-                 name --keys, --statistics, or --reads and --misses."
+                "The share of misses is not known: open the database with statistics, or give \
+                 --keys, --statistics, or --reads and --misses."
                     .to_owned(),
             ];
         };
-        let source = format!("The look-ups are those {}.", counted.source);
+        let source = format!("The counts of lookups are {}.", counted.source);
         worth(verdict).into_iter().chain([source]).collect()
     }
 }

@@ -10,7 +10,7 @@ use super::{Figure, Name};
 const GROWTH: &str = "growth over the first stage";
 const SPACE: &str = "bits / bits of a static filter";
 
-/// The figures' filter: m0 = 128, r = 0.5, P = 10⁻⁶, unless they say otherwise.
+/// The scalable filter of the figures: m0 = 128, r = 0.5, P = 10⁻⁶ unless a figure says otherwise.
 fn ladder(promised: f64, r: f64, s: f64) -> Ladder {
     Ladder {
         promised: rate(promised),
@@ -85,7 +85,7 @@ pub(super) fn figure_1() -> Figure {
     }
 }
 
-/// The space over the growth, with the jump where each stage opens.
+/// The space over the growth, with a jump at each stage that opens.
 fn staircase(name: &str, ladder: Ladder, most: f64) -> Series {
     let first = ladder.first_keys();
     let ends = ladder.steps().map(|step| step.keys / first);
@@ -161,8 +161,8 @@ pub(super) fn figure_4() -> Figure {
     Figure {
         name: Name::Fig4,
         source: "Almeida et al. 2007, Figure 4",
-        reading: "Averaged over the life of the set, so it can lie below 1. The curves jump where \
-                  the final size falls just beyond the end of a stage.",
+        reading: "Averaged over the life of the set, so it can be below 1. The curves jump if the \
+                  final size falls just beyond the end of a stage.",
         chart,
     }
 }
@@ -230,7 +230,7 @@ pub(super) fn tightening() -> Figure {
     };
     let bits = Axis::linear("bits per key of that stage").including(0.0);
     let chart = Chart::new(
-        "The price of tightening, P = 1 %",
+        "The cost of tightening, P = 1 %",
         Axis::linear("stage"),
         bits,
     )

@@ -1,4 +1,4 @@
-//! The layouts of this crate beside each other, and the least that any filter can take.
+//! The layouts of this crate compared with each other and with the lower bound of any filter.
 
 use lsm_sieve::math::{Items, Rate, blocked, classic, partitioned, standard};
 use lsm_sieve_cli::chart::{Axis, Chart, Series};
@@ -14,7 +14,7 @@ pub(super) fn layouts() -> Figure {
         Series::line_and_marks(name, points)
     };
     let bits = Axis::linear("bits per key").including(0.0);
-    let chart = Chart::new("Bits a key by rate", Axis::log("rate"), bits)
+    let chart = Chart::new("Bits per key by rate", Axis::log("rate"), bits)
         .with(line("standard", |p| {
             Some(standard::size(KEYS, p).0.get() as f64)
         }))
@@ -36,8 +36,8 @@ pub(super) fn layouts() -> Figure {
         name: Name::Compare,
         source: "the sizes that this crate gives filters of 1,000,000 keys",
         reading: "Standard, classic and partitioned filters take the same at this size. The blocked \
-                  layout answers from one cache line and pays for it with bits, the more the \
-                  stricter the rate. No filter takes less than the last line.",
+                  layout answers from one cache line, but takes more bits, the more the stricter \
+                  the rate. No filter takes less than the last line.",
         chart,
     }
 }

@@ -12,8 +12,8 @@ pub(super) fn dense() -> Figure {
         name: Name::Grandi,
         source: "Grandi 2018, Figure 1, S1: m = 128, n = 16",
         reading: "The best k is 5 for both; the classic filter, k distinct bits, is 3.3 % better \
-                  there and worse from k = 8 on. A3 cannot be told from the exact rate. The text \
-                  gives the errors of A1 and A2 under each other's name.",
+                  there and worse from k = 8 on. A3 cannot be distinguished from the exact rate. The \
+                  paper's text gives the errors of A1 and A2 under each other's name.",
         chart: rates("Rate of 128 bits, 16 keys", 16, 1..=16),
     }
 }
@@ -23,7 +23,7 @@ pub(super) fn sparse() -> Figure {
         name: Name::GrandiSparse,
         source: "Grandi 2018, Figure 1, S2: m = 128, n = 8",
         reading: "The best k is 11, and 10 for the classic filter, which is 13.6 % better there. A1 \
-                  promises 12 % less than the truth at the best k, and a third less at k = 35.",
+                  is 12 % below the exact rate at the best k, and a third below it at k = 35.",
         chart: rates("Rate of 128 bits, 8 keys", 8, 4..=24),
     }
 }

@@ -1,7 +1,7 @@
-//! The figures of the literature, computed anew: a chart, and what to know when looking at it.
+//! The figures of the literature, computed again: a chart, and a text that explains it.
 //!
-//! Every value comes from `lsm_sieve::math`; a figure only chooses where to look. The table under a
-//! chart is the chart's own points, so picture, CSV and JSON cannot disagree.
+//! Every value comes from `lsm_sieve::math`; a figure only chooses the points. The table under a
+//! chart has the chart's own points, so that picture, CSV and JSON cannot disagree.
 
 mod almeida;
 mod compare;
@@ -15,16 +15,16 @@ use lsm_sieve_cli::chart::{Chart, Point, Series};
 use lsm_sieve_cli::workload::report::Tabular;
 use serde::ser::{Serialize, SerializeStruct as _, Serializer};
 
-/// A picture with its name, its source and its reading.
+/// A chart with its name, its source and an explanation.
 pub(crate) struct Figure {
     pub(crate) name: Name,
     pub(crate) source: &'static str,
-    /// What it shows, and where the source says otherwise.
+    /// What the chart shows, and how it differs from the source.
     pub(crate) reading: &'static str,
     pub(crate) chart: Chart,
 }
 
-/// The figures there are.
+/// The names of all figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Name {
     /// Capacities of a partitioned filter of 32 KB (Almeida, Table 1).
@@ -47,9 +47,9 @@ pub(crate) enum Name {
     GrandiSparse,
     /// Unnecessary searches of a differential file, by theory and as printed (Mullin, Gremillion).
     Mullin,
-    /// Bits a key of a full stage, by how the rates are tightened.
+    /// Bits per key of a full stage, by how the rates are tightened.
     Tightening,
-    /// Bits a key of each layout, by rate.
+    /// Bits per key of each layout, by rate.
     Compare,
 }
 
@@ -71,7 +71,7 @@ impl Name {
         }
     }
 
-    /// As it is written on the command line.
+    /// The figure's name on the command line.
     pub(crate) fn text(self) -> String {
         let value = self.to_possible_value();
         value.map_or_else(String::new, |value| value.get_name().to_owned())
@@ -84,7 +84,7 @@ pub(crate) fn all() -> Vec<Figure> {
     names.map(|name| name.figure()).collect()
 }
 
-/// What there is, a line each.
+/// The list of all figures, one per line.
 #[derive(serde::Serialize)]
 #[serde(transparent)]
 pub(crate) struct Contents(pub(crate) Vec<Figure>);
@@ -103,14 +103,14 @@ impl Tabular for Contents {
     }
 
     fn notes(&self) -> Vec<String> {
-        let hint = "`lsm-sieve model FIGURE` prints and draws one of them, `lsm-sieve report DIR` \
-                    puts all on one page.";
+        let hint = "`lsm-sieve model FIGURE` prints and plots one of them; `lsm-sieve report DIR` \
+                    writes all of them on one page.";
         vec![hint.to_owned()]
     }
 }
 
 impl Figure {
-    /// One line a point: series, x, y.
+    /// One line per point: series, x, y.
     pub(crate) fn csv(&self) -> String {
         let quoted = |text: &str| format!("\"{}\"", text.replace('"', "\"\""));
         let (x, y) = (self.chart.x().label(), self.chart.y().label());
@@ -124,7 +124,7 @@ impl Figure {
         csv
     }
 
-    /// Every x that some series has, in order.
+    /// Every x of any series, in order.
     fn places(&self) -> Vec<f64> {
         let points = self.chart.series().iter().flat_map(Series::points);
         let mut places: Vec<f64> = points.map(|point| point.x).collect();
@@ -155,7 +155,7 @@ impl Tabular for Figure {
     }
 }
 
-/// What a series says at x: the last of its points there, which is where a step ends.
+/// The value of a series at x: that of its last point there, since a step ends with it.
 fn value_at(series: &Series, x: f64) -> String {
     let mut found = series.points().iter().rev().filter(|point| point.x == x);
     found
@@ -163,7 +163,7 @@ fn value_at(series: &Series, x: f64) -> String {
         .map_or_else(String::new, |point| figure(point.y))
 }
 
-/// Four significant digits, and whole numbers whole.
+/// Formats a value with four significant digits, and a whole number without decimals.
 fn figure(value: f64) -> String {
     let size = value.abs();
     if size >= 1e3 || value == value.round() {

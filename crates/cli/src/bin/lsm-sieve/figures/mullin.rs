@@ -37,11 +37,11 @@ pub(super) fn rates() -> Figure {
     .with(simulated(6));
     Figure {
         name: Name::Mullin,
-        source: "Mullin 1983; Gremillion 1982; both as handed down by Nikitin 2006",
-        reading: "Sizes are bits, the changed records are 7,000 and α = 0. The formula gives Mullin's \
-                  values to three digits but for 65,536 bits and 4 functions: 0.0146, where 0.014 \
-                  is printed. Gremillion's simulation lies below it in small filters and above it in \
-                  large ones.",
+        source: "Mullin 1983; Gremillion 1982; both as quoted by Nikitin 2006",
+        reading: "Sizes are in bits; 7,000 records have changed; α = 0. The formula gives Mullin's \
+                  values to three digits, except for 65,536 bits and 4 functions: it gives 0.0146, \
+                  and 0.014 is printed. Gremillion's simulation is below the formula for small \
+                  filters and above it for large ones.",
         chart,
     }
 }

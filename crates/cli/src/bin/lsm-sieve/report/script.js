@@ -1,6 +1,6 @@
 "use strict";
-// Shows what the crate computed: which bits a word has, how many keys a size keeps. No hash and no
-// formula of a filter is repeated here.
+// Shows what the crate computed: the bits of each word, and the keys that each size holds. No hash
+// and no formula of a filter is repeated here.
 const data = JSON.parse(document.getElementById("data").textContent);
 const at = (id) => document.getElementById(id);
 
@@ -35,8 +35,8 @@ function show(met) {
 function tell(wrong) {
   const [inside, set] = [state.words.size, state.set.size];
   const others = data.filter.words.length - inside;
-  at("fill").textContent = `${inside} words in, ${set} of ${bits.length} bits set: so full, a filter ` +
-    `answers maybe to ${percent(data.filter.rates[set])} of all other words.`;
+  at("fill").textContent = `${inside} words in, ${set} of ${bits.length} bits set: at this fill, the ` +
+    `filter answers maybe to ${percent(data.filter.rates[set])} of all other words.`;
   at("wrong").textContent = wrong.length === 0 ? "" :
     `False positives: ${wrong.length} of the ${others} others here (${percent(wrong.length / others)}): ` +
     `${wrong.slice(0, 12).join(", ")}${wrong.length > 12 ? " ..." : "."}`;

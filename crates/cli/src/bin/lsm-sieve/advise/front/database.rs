@@ -1,8 +1,9 @@
-//! What look-ups cost on a database, measured on the database.
+//! Measures the latency of lookups on a database.
 //!
-//! It is read without its own options and while others use it. Keys are found at random places; the
-//! absent ones lie right after them, so that a miss asks the same SSTs as a hit. Misses, hits and a
-//! front of the database's size take turns, and the median of the rounds counts.
+//! The database is read without its own options, and other processes may use it meanwhile. Keys are
+//! sampled at random positions. Each absent key sorts directly after a present one, so that a miss
+//! reaches the same SSTs as a hit. Each round times misses, hits and a summary filter of the
+//! database's size in turn; the result is the median over the rounds.
 
 use std::path::Path;
 use std::time::Instant;
@@ -22,16 +23,17 @@ use crate::engine;
 use crate::outcome::Stop;
 use crate::progress::Progress;
 
-/// A database without a front, open to read only.
+/// A database without filters of this crate, opened read-only.
 pub(super) struct Database {
     engine: DB,
     family: String,
-    /// As RocksDB estimates them.
+    /// RocksDB's estimate.
     pub(super) keys: Items,
 }
 
-/// What reads a database whatever its own options: those in its folder do not name filters that were
-/// asked for through RocksDB's C interface, and a miss would be timed without them.
+/// Options that can read any database. The database's own OPTIONS file is not used: it does not
+/// name filters that were set through RocksDB's C interface, and misses would be timed without
+/// them.
 fn options(cache_mib: u64) -> Options {
     const BLOCK_BASED: bool = false;
     let mut table = BlockBasedOptions::default();
@@ -42,14 +44,14 @@ fn options(cache_mib: u64) -> Options {
     table.set_cache_index_and_filter_blocks(false);
     let mut options = Options::default();
     options.set_block_based_table_factory(&table);
-    // RocksDB 11.8.1 crashes without it where the manifest lists logs.
+    // RocksDB 11.8.1 crashes without it if the manifest lists logs.
     options.set_track_and_verify_wals_in_manifest(true);
-    // What operands merge to is not asked, only whether there are any.
+    // The merged value does not matter, only that it exists.
     options.set_merge_operator_associative("any", |_, _, _| Some(Vec::new()));
     options
 }
 
-/// Mean nanoseconds of a look-up.
+/// Mean latency of a lookup, in nanoseconds.
 #[derive(Clone, Copy, Serialize)]
 pub(super) struct Times {
     pub(super) miss_ns: f64,
@@ -59,26 +61,26 @@ pub(super) struct Times {
 
 type Key = Box<[u8]>;
 
-/// The first round of a measurement fills the caches and does not count; the median of these does.
+/// Rounds that the median is over. One more round runs first, to fill the caches.
 const ROUNDS: usize = 5;
 
-/// Insertions between two looks at Ctrl-C.
+/// Insertions between two checks for Ctrl-C.
 const STEPS: u64 = 1 << 16;
 
 impl Database {
-    /// Opens one column family, with a block cache of so many MiB.
+    /// Opens one column family, with a block cache of `cache_mib` MiB.
     pub(super) fn open(path: &Path, family: &str, cache_mib: u64) -> Result<Self, Stop> {
         let (family, families) = (family.to_owned(), column_families(path)?);
         if !families.contains(&family) {
             let families = families.join(", ");
             return Err(Stop::input(format!(
-                "there is no column family {family}; there are {families}"
+                "there is no column family {family}; the database has {families}"
             )));
         }
         if path.join(SieveOptions::FOLDER).is_dir() {
             let path = path.display();
             return Err(Stop::input(format!(
-                "{path} has a front already; `lsm-sieve inspect {path}` shows what it takes"
+                "{path} has filters already; `lsm-sieve inspect {path}` shows their size"
             )));
         }
         let options = || options(cache_mib);
@@ -98,7 +100,7 @@ impl Database {
 
     fn family(&self) -> Result<&ColumnFamily, Stop> {
         let family = self.engine.cf_handle(&self.family);
-        family.ok_or_else(|| Stop::input("the column family is gone; open the database anew"))
+        family.ok_or_else(|| Stop::input("the column family is gone; open the database again"))
     }
 
     fn has(&self, key: &[u8]) -> Result<bool, Stop> {
@@ -129,13 +131,14 @@ impl Database {
         Ok(lookups)
     }
 
-    /// Times so many keys of each kind, and a front of this rate.
+    /// Times lookups of `samples` present keys and of absent keys, and a summary filter of this
+    /// false-positive rate.
     pub(super) fn times(&self, samples: u64, rate: Rate) -> Result<Times, Stop> {
         let loaded = self.sample(samples)?;
         let mut absent = Vec::new();
         let mut progress = Progress::new("finding absent keys", loaded.len() as u64);
         for key in &loaded {
-            // Right after a key that is there, so that the same SSTs are asked.
+            // Sorts directly after a present key, so that a lookup reaches the same SSTs.
             let beside: Key = [key, &[0][..]].concat().into();
             if !self.has(&beside)? {
                 absent.push(beside);
@@ -146,7 +149,7 @@ impl Database {
         if absent.is_empty() {
             let family = &self.family;
             return Err(Stop::input(format!(
-                "column family {family} has no key to time; name one that has"
+                "column family {family} has no key to time; name one that has keys"
             )));
         }
         let (hasher, front) = self.front(rate)?;
@@ -167,7 +170,7 @@ impl Database {
         })
     }
 
-    /// Keys found at random places between the first and the last.
+    /// Samples keys at random positions between the first and the last.
     fn sample(&self, samples: u64) -> Result<Vec<Key>, Stop> {
         let mut iterator = self.engine.raw_iterator_cf(self.family()?);
         iterator.seek_to_last();
@@ -186,11 +189,11 @@ impl Database {
         Ok(keys)
     }
 
-    /// A filter as large as the front's summary, full.
+    /// A full filter of the size of the summary filter.
     fn front(&self, rate: Rate) -> Result<(KeyHasher, Stage), Stop> {
         let hasher = random();
         let front = Stage::with_rate(Kind::Blocked, self.keys, rate)?;
-        let mut progress = Progress::new("filling a front", self.keys.get());
+        let mut progress = Progress::new("filling a filter", self.keys.get());
         for key in 0..self.keys.get() {
             front.insert(hasher.hash(&key.to_be_bytes()));
             if key.is_multiple_of(STEPS) {
@@ -201,12 +204,13 @@ impl Database {
     }
 }
 
-/// Numbers that look random, the same in every run.
+/// A source of pseudo-random numbers that are the same in every run.
 fn random() -> KeyHasher {
     KeyHasher::new(HashId::Xxh3, Seed::from_bytes(*b"would it pay off"))
 }
 
-/// Where keys lie: behind what the first and the last one have in common, as numbers.
+/// The range of the keys: the common prefix of the first and the last key, and the eight bytes
+/// after it as numbers.
 struct Places {
     common: Key,
     first: u64,
@@ -231,7 +235,7 @@ impl Places {
         }
     }
 
-    /// A place from the first key to the last.
+    /// A pseudo-random position from the first key to the last.
     fn draw(&self, draw: u64) -> Vec<u8> {
         let span = self.last.saturating_sub(self.first).saturating_add(1);
         let place = self.first + random().hash(&draw.to_be_bytes()).get() % span;

@@ -1,5 +1,5 @@
-//! The folder of filters as upkeep uses it: what cannot be read or written is logged and does
-//! without; reads then cost time, never an answer.
+//! The folder of filters, as maintenance uses it. What cannot be read or written is logged and
+//! skipped; lookups then take longer, but their answers stay right.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,29 +12,29 @@ use crate::segment::{
     IDENTITY_FILE, IdentityError, SealedFilter, SegmentId, SidecarError, SidecarFolder, SidecarName,
 };
 
-/// A summary as it was stored.
+/// A summary filter as it was stored.
 #[derive(Debug)]
 pub(crate) struct Snapshot {
     pub(crate) chain: Chain,
     /// The segments whose keys are all in it.
-    pub(crate) covers: HashSet<SegmentId>,
-    /// The rate that it was made for.
+    pub(crate) covered: HashSet<SegmentId>,
+    /// The rate that it was built for.
     pub(crate) rate: Rate,
 }
 
-/// Filters on disk, in and out.
+/// Loads and stores filters on disk.
 #[derive(Debug)]
-pub(crate) struct Shelf {
+pub(crate) struct FilterStore {
     folder: SidecarFolder,
-    /// What is kept from now on would not be believed by the next open.
-    disowned: AtomicBool,
+    /// Set once the next open would not trust what is stored from now on.
+    distrusted_runs: AtomicBool,
 }
 
-impl Shelf {
+impl FilterStore {
     pub(crate) fn new(folder: SidecarFolder) -> Self {
         Self {
             folder,
-            disowned: AtomicBool::new(false),
+            distrusted_runs: AtomicBool::new(false),
         }
     }
 
@@ -42,25 +42,25 @@ impl Shelf {
         &self.folder
     }
 
-    /// The filter of a segment, if a good one is there.
+    /// The filter of a segment, if a valid one is stored.
     pub(crate) fn load(&self, id: SegmentId) -> Option<SealedFilter> {
         self.load_checked(id).unwrap_or_else(|error| {
-            tracing::warn!(%error, "a filter is unusable; look-ups ask the table until it is rebuilt");
+            tracing::warn!(%error, "a filter is unusable; lookups read the SST until it is rebuilt");
             None
         })
     }
 
-    /// The filter of a segment, if a good one is there that takes at most `room`: nothing larger is
-    /// read, whatever the file.
+    /// The filter of a segment, if a valid one of at most `room` is stored. Nothing larger is read,
+    /// whatever the file says.
     pub(crate) fn load_within(&self, id: SegmentId, room: Bits) -> Option<SealedFilter> {
         match self.folder.header(SidecarName::Segment(id)) {
             Ok(Some(header)) if header.size() > room => None,
-            // What is wrong with it is said by the load.
+            // The load logs what is wrong with it.
             _ => self.load(id).filter(|filter| filter.chain.size() <= room),
         }
     }
 
-    /// The filter of a segment; `None` when it has no sidecar.
+    /// The filter of a segment; `None` if it has no sidecar.
     pub(crate) fn load_checked(&self, id: SegmentId) -> Result<Option<SealedFilter>, SidecarError> {
         let loaded = self.folder.load_stages(SidecarName::Segment(id));
         if planted!(DamagedIsEmpty) && matches!(loaded, Err(SidecarError::Damaged { .. })) {
@@ -76,7 +76,7 @@ impl Shelf {
         Ok(Some(SealedFilter::new(chain, entries, rate, source)))
     }
 
-    /// Stores a segment's filter; false when it could not.
+    /// Stores a segment's filter; false if it could not.
     pub(crate) fn save(&self, id: SegmentId, filter: &SealedFilter) -> bool {
         let sidecar = Sidecar {
             store: self.folder.store_id(),
@@ -87,7 +87,8 @@ impl Shelf {
             rate: filter.rate,
             stages: filter.chain.stages().iter().collect(),
         };
-        // Once it is written: what was damaged before would have got a good checksum.
+        // Checked after the write: a filter that was damaged before it would have got a valid
+        // checksum.
         self.put(&sidecar, || {
             let intact = filter.is_intact();
             if !intact {
@@ -97,42 +98,42 @@ impl Shelf {
         })
     }
 
-    /// The summary of a key space and the segments that it covers, if a good one is there that takes
-    /// at most `room`.
+    /// The summary filter of a key space and the segments that it covers, if a valid one of at most
+    /// `room` is stored.
     pub(crate) fn load_summary(&self, name: &str, room: Bits) -> Option<Snapshot> {
         let header = self.folder.header(summary_of(name));
         if header.is_ok_and(|header| header.is_some_and(|header| header.size() > room)) {
             tracing::warn!(
-                column = name,
-                "the budget has no room for the stored summary"
+                cf_filter = name,
+                "the memory budget has no room for the stored summary filter"
             );
             return None;
         }
         let loaded = self.folder.load_stages(summary_of(name));
         let mut sidecar = loaded.unwrap_or_else(|error| {
-            tracing::warn!(%error, "a summary is unusable; it will be made anew from the tables");
+            tracing::warn!(%error, "a stored summary filter is unusable; it will be rebuilt");
             None
         })?;
-        let Subject::Summary { covers, .. } = &mut sidecar.subject else {
+        let Subject::Summary { covered, .. } = &mut sidecar.subject else {
             return None;
         };
-        let covers = std::mem::take(covers);
+        let covered = std::mem::take(covered);
         Some(Snapshot {
             rate: sidecar.rate,
-            covers: set_of(covers)?,
+            covered: set_of(covered)?,
             chain: Chain::new(sidecar.imprint, sidecar.stages),
         })
     }
 
-    /// Whether a key space has a stored summary.
+    /// Whether a key space has a stored summary filter.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Says what is wrong with it.
     pub(crate) fn check_summary(&self, name: &str) -> Result<bool, SidecarError> {
         Ok(self.folder.verify(summary_of(name))?.is_some())
     }
 
-    /// Whether the identity that all here is read by is the one in the folder.
+    /// Whether the folder still has the identity by which all its files are read.
     pub(crate) fn check_identity(&self) -> Result<(), IdentityError> {
         let folder = &self.folder;
         let kept = Identity::load(folder.disk(), folder.path())?;
@@ -143,31 +144,31 @@ impl Shelf {
         Err(IdentityError::Lost { path })
     }
 
-    /// Stores a summary together with the segments that it covers, if it is good once it is written. False when it is
-    /// not stored.
+    /// Stores a summary filter and the segments that it covers, if it is intact after the write.
+    /// False if it is not stored.
     pub(crate) fn save_summary(
         &self,
         name: &str,
         summary: &Scalable,
-        covers: HashSet<SegmentId>,
+        covered: HashSet<SegmentId>,
         is_good: impl FnOnce() -> bool,
     ) -> bool {
-        let covers = gathered(covers.len(), covers);
-        let (Some(mut covers), Some(stages)) = (covers, summary.complete_stages()) else {
+        let covered = gathered(covered.len(), covered);
+        let (Some(mut covered), Some(stages)) = (covered, summary.all_stages()) else {
             return false;
         };
-        // Of one that is full no answer would be *absent*.
+        // A filter with a full stage would never answer *absent*.
         if stages.iter().any(|stage| stage.is_full()) {
             return false;
         }
-        covers.sort_unstable();
+        covered.sort_unstable();
         let items: Items = stages.iter().map(|stage| stage.items()).sum();
         let sidecar = Sidecar {
             store: self.folder.store_id(),
-            imprint: self.folder.imprint().remixed(),
+            imprint: self.folder.imprint().for_summary(),
             subject: Subject::Summary {
                 key_space: key_space(name),
-                covers,
+                covered,
             },
             source: Source::Snapshot,
             entries: items.get(),
@@ -177,34 +178,35 @@ impl Shelf {
         self.put(&sidecar, is_good)
     }
 
-    /// Makes all that is kept here worthless to the next open, durably; false when it could not.
-    pub(crate) fn disown(&self) -> bool {
-        self.disowned.store(true, Ordering::Release);
-        let disowned = Identity::disown(self.folder.disk(), self.folder.path());
-        if let Err(error) = &disowned {
+    /// Makes the next open reject everything stored here, durably; false if it could not.
+    pub(crate) fn distrust_stored(&self) -> bool {
+        self.distrusted_runs.store(true, Ordering::Release);
+        let distrusted_runs = Identity::distrust_stored(self.folder.disk(), self.folder.path());
+        if let Err(error) = &distrusted_runs {
             tracing::error!(
                 %error,
-                "what an audit refuted may come back; remove the folder before the next open"
+                "filters that an audit found wrong may be loaded again; remove the folder before \
+                 the next open"
             );
         }
-        disowned.is_ok()
+        distrusted_runs.is_ok()
     }
 
-    /// How often, in all runs, what is kept here was made worthless; 0 when that cannot be read.
-    pub(crate) fn disowned(&self) -> usize {
-        Identity::disowned(self.folder.disk(), self.folder.path()).unwrap_or_else(|error| {
-            tracing::warn!(%error, "cannot tell whether filters were refuted before");
+    /// How many runs ended with the stored filters distrusted; 0 if that cannot be read.
+    pub(crate) fn distrusted_runs(&self) -> usize {
+        Identity::distrusted_runs(self.folder.disk(), self.folder.path()).unwrap_or_else(|error| {
+            tracing::warn!(%error, "cannot tell whether earlier runs found a false negative");
             0
         })
     }
 
-    /// Stores a sidecar if it is good once it is written.
+    /// Stores a sidecar if its filter is intact after the write.
     fn put(&self, sidecar: &Sidecar<&Stage>, is_good: impl FnOnce() -> bool) -> bool {
-        if self.disowned.load(Ordering::Acquire) {
+        if self.distrusted_runs.load(Ordering::Acquire) {
             return false;
         }
         let stored = self.folder.draft(sidecar).and_then(|draft| {
-            let good = is_good() && !self.disowned.load(Ordering::Acquire);
+            let good = is_good() && !self.distrusted_runs.load(Ordering::Acquire);
             if good {
                 draft.publish()?;
             }
@@ -216,23 +218,23 @@ impl Shelf {
         stored.unwrap_or(false)
     }
 
-    /// The segments that have a sidecar; none when the folder cannot be read.
+    /// The segments that have a sidecar; none if the folder cannot be read.
     pub(crate) fn list(&self) -> Vec<SegmentId> {
         self.folder.list().unwrap_or_else(|error| {
-            tracing::warn!(%error, "cannot list the filters; nothing is swept");
+            tracing::warn!(%error, "cannot list the stored filters; none is removed");
             Vec::new()
         })
     }
 
     pub(crate) fn remove(&self, id: SegmentId) {
         if let Err(error) = self.folder.remove(SidecarName::Segment(id)) {
-            tracing::warn!(%error, "a filter without a table stays for now");
+            tracing::warn!(%error, "a stored filter without an SST stays for now");
         }
     }
 
     pub(crate) fn remove_summary(&self, name: &str) {
         if let Err(error) = self.folder.remove(summary_of(name)) {
-            tracing::warn!(%error, "the summary of a dropped column family stays");
+            tracing::warn!(%error, "the stored summary filter of a dropped column family stays");
         }
     }
 }
@@ -241,13 +243,13 @@ fn summary_of(name: &str) -> SidecarName {
     SidecarName::Summary(key_space(name))
 }
 
-/// Names a column family in file names. Two names with one value would only overwrite each
-/// other's summary: what it covers is named by segments, never by this.
+/// A number for a column family in file names. Two names with the same number only overwrite each
+/// other's summary filter: coverage is stated by segments, never by this number.
 fn key_space(name: &str) -> u32 {
     crc32fast::hash(name.as_bytes())
 }
 
-/// `count` values, for which memory is asked.
+/// Collects `count` values, allocating fallibly.
 fn gathered<T>(count: usize, values: impl IntoIterator<Item = T>) -> Option<Vec<T>> {
     let mut all = Vec::new();
     if let Err(error) = all.try_reserve_exact(count) {
@@ -258,13 +260,13 @@ fn gathered<T>(count: usize, values: impl IntoIterator<Item = T>) -> Option<Vec<
     Some(all)
 }
 
-/// A file says how many there are, so memory is asked for them.
-fn set_of(covers: Vec<SegmentId>) -> Option<HashSet<SegmentId>> {
+/// A file says how many there are, so the allocation may fail.
+fn set_of(covered: Vec<SegmentId>) -> Option<HashSet<SegmentId>> {
     let mut set = HashSet::new();
-    if let Err(error) = set.try_reserve(covers.len()) {
-        tracing::warn!(%error, "no memory for the tables of a summary; it will be made anew");
+    if let Err(error) = set.try_reserve(covered.len()) {
+        tracing::warn!(%error, "no memory to load a summary filter; it will be rebuilt");
         return None;
     }
-    set.extend(covers);
+    set.extend(covered);
     Some(set)
 }

@@ -1,42 +1,43 @@
-//! What is left of tables that are gone.
+//! Removes what is left of SSTs that are gone.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::planted::planted;
 use crate::rocks::Engine;
-use crate::rocks::shelf::Shelf;
+use crate::rocks::filter_store::FilterStore;
 use crate::segment::{Registry, SegmentId};
 
-/// Passes that look in vain for a table whose filter was built, before the filter is stored away.
+/// Maintenance runs without a live SST for a built filter, after which the filter is stored and
+/// dropped.
 const PASSES_IN_VAIN: u32 = 8;
 
-/// Removes the filters of tables that are gone, from memory and from the folder.
+/// Removes the filters of dead SSTs from memory and from the folder.
 pub(super) struct Sweeper {
     registry: Arc<Registry>,
-    /// `None` where no file may be changed.
-    shelf: Option<Arc<Shelf>>,
-    /// Sidecars without a live table in the pass before.
+    /// `None` if no file may be changed.
+    filter_store: Option<Arc<FilterStore>>,
+    /// Sidecars that had no live SST in the last run.
     dead: HashSet<SegmentId>,
-    /// Segments that were live in some pass and still have a filter or a sidecar.
+    /// Segments that were live in some run and still have a filter or a sidecar.
     seen: HashSet<SegmentId>,
-    /// In how many passes in turn a known segment was not live.
+    /// For each known segment that is not live, in how many runs in a row it was not.
     missing: HashMap<SegmentId, u32>,
 }
 
 impl Sweeper {
-    pub(super) fn new(registry: Arc<Registry>, shelf: Option<Arc<Shelf>>) -> Self {
+    pub(super) fn new(registry: Arc<Registry>, filter_store: Option<Arc<FilterStore>>) -> Self {
         Self {
             registry,
-            shelf,
+            filter_store,
             dead: HashSet::new(),
             seen: HashSet::new(),
             missing: HashMap::new(),
         }
     }
 
-    /// Segments that were known before the listing, if no table was being written then; `None`
-    /// otherwise: a table under construction is no live table yet.
+    /// Segments that were known before the listing, if no SST was being written then. Otherwise
+    /// `None`, because an SST under construction is not live yet.
     pub(super) fn idle_segments(&self, engine: &Engine) -> Option<HashSet<SegmentId>> {
         let running = [
             "rocksdb.num-running-compactions",
@@ -48,11 +49,11 @@ impl Sweeper {
         idle.then(|| self.registry.ids())
     }
 
-    /// Removes what belongs to no live table: segments at once, sidecars in the second pass. Returns whether
-    /// some sidecars wait for that.
+    /// Removes what belongs to no live SST: segments at once, sidecars in the second run. Returns
+    /// whether sidecars remain for the next run.
     ///
-    /// A table that was live once does not come back. One that never was may be under construction,
-    /// unless it was known (`built`) while nothing was being written.
+    /// An SST that was live once does not come back. One that never was may be under construction,
+    /// unless its segment was known (`built`) while nothing was being written.
     pub(super) fn sweep(
         &mut self,
         live: &HashSet<SegmentId>,
@@ -66,28 +67,29 @@ impl Sweeper {
         for &id in known.difference(live) {
             let times = self.missing.get(&id).copied().unwrap_or_default() + 1;
             let over = self.seen.contains(&id) || built.contains(&id);
-            if over || (times >= PASSES_IN_VAIN && self.store_away(id)) {
+            if over || (times >= PASSES_IN_VAIN && self.save_or_drop(id)) {
                 gone.insert(id);
             } else {
                 missing.insert(id, times);
             }
         }
-        // The engine holds the segment of a table whose file it has not deleted yet, which it puts
-        // off while an older compaction runs.
+        // The engine holds the segment of an SST whose file is not deleted yet. It delays the
+        // deletion while an older compaction runs.
         let held = gone.iter().filter_map(|&id| self.registry.get(id));
         held.for_each(|segment| segment.drop_filter());
         let is_kept = |id| !gone.contains(&id) || planted!(DeadSegmentsKept);
         self.registry.retain(is_kept);
         self.missing = missing;
         let mut some_wait = false;
-        if let Some(shelf) = &self.shelf {
+        if let Some(filter_store) = &self.filter_store {
             let dead = |id: &SegmentId| !live.contains(id) && (idle || self.seen.contains(id));
-            let mut dead: HashSet<SegmentId> = shelf.list().into_iter().filter(dead).collect();
+            let mut dead: HashSet<SegmentId> =
+                filter_store.list().into_iter().filter(dead).collect();
             if planted!(DeadSidecarsKept) {
                 dead.clear();
             }
             for &id in dead.intersection(&self.dead) {
-                shelf.remove(id);
+                filter_store.remove(id);
             }
             some_wait = !dead.is_subset(&self.dead);
             self.dead = dead;
@@ -101,18 +103,18 @@ impl Sweeper {
         some_wait
     }
 
-    /// Stores a filter whose table is long in coming: the output of a long compaction, or of one
-    /// that failed. It is loaded again with the table. False where nothing may be stored.
-    fn store_away(&self, id: SegmentId) -> bool {
-        let Some(shelf) = &self.shelf else {
+    /// Stores a filter whose SST has not become live for long: the output of a long compaction, or
+    /// of one that failed. It is loaded again with the SST. False if nothing may be stored.
+    fn save_or_drop(&self, id: SegmentId) -> bool {
+        let Some(filter_store) = &self.filter_store else {
             return false;
         };
         if let Some(segment) = self.registry.get(id)
             && let Some(filter) = segment.filter()
             && !segment.is_saved()
-            && !shelf.save(id, &filter)
+            && !filter_store.save(id, &filter)
         {
-            tracing::warn!(segment = %id, "a filter is forgotten unsaved; its table will be read");
+            tracing::warn!(segment = %id, "a filter was dropped unsaved; its SST will be read again");
         }
         true
     }
@@ -134,7 +136,7 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_secs(60);
 
-    /// Of the tables of a thousand passes it remembers those of the last few.
+    /// After a thousand runs it remembers only the SSTs of the last few.
     #[test]
     fn sweeper_forgets_segments_that_are_gone() {
         const LIVE: u64 = 3;
@@ -147,7 +149,7 @@ mod tests {
             for &id in &live {
                 registry.open(id);
             }
-            // One that never gets a table.
+            // One that never gets an SST.
             registry.open(id(pass + (1 << 32)));
             let built = (pass % 2 == 0).then(|| registry.ids());
             sweeper.sweep(&live, built);
@@ -156,8 +158,8 @@ mod tests {
         }
     }
 
-    /// Filters were forgotten only when no compaction ran as a pass began. Beside a long one those
-    /// of dead tables stayed, and took the budget from the living.
+    /// Filters used to be dropped only if no compaction ran when a run began. Beside a long
+    /// compaction the filters of dead SSTs stayed, and took the budget from those of live ones.
     #[test]
     fn the_filters_of_dead_tables_go_while_a_compaction_runs() {
         const ROUNDS: u32 = 50;
@@ -171,13 +173,13 @@ mod tests {
         let mut slow = options.clone();
         slow.set_compaction_filter("held", move |_, _, _| {
             entered.send(()).unwrap();
-            // Until the test is over, whatever way it ends.
+            // Until the test ends, in whichever way.
             _ = held.recv();
             CompactionDecision::Keep
         });
-        let families = [("default", options.clone()), ("slow", slow)];
+        let cfs = [("default", options.clone()), ("slow", slow)];
         let sieve = SieveOptions::default();
-        let db = SieveDb::open_cf_with_opts(&options, &sieve, home.path(), families).unwrap();
+        let db = SieveDb::open_cf_with_opts(&options, &sieve, home.path(), cfs).unwrap();
         thread::scope(|scope| {
             let release = release;
             let cf = db.cf_handle("slow").unwrap();
@@ -193,7 +195,7 @@ mod tests {
                 db.put(b"last", round.to_be_bytes()).unwrap();
                 db.flush().unwrap();
                 db.compact_range::<&[u8], &[u8]>(None, None);
-                assert!(db.wait_until_known(PATIENCE));
+                assert!(db.wait_for_maintenance(PATIENCE));
             }
             let known = db.registry().ids().into_iter();
             let segments = known.filter_map(|id| db.registry().get(id));

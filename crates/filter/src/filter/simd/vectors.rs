@@ -1,53 +1,54 @@
-//! The lens of the vectors of AVX2: it is proof that this processor has them.
+//! The SIMD level AVX2. A value of its type is proof that this processor has AVX2.
 
 use std::arch::is_x86_feature_detected;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
-use super::{Lens, Look};
+use super::{Simd, WithSimd};
 use crate::bits::{Line, Words};
 use crate::filter::ribbon::Pane;
 use crate::filter::{blocked, ribbon};
 use crate::hash::KeyHash;
 
-/// The vectors of AVX2.
+/// AVX2.
 #[derive(Clone, Copy)]
-pub(in crate::filter) struct ByAvx2(());
+pub(in crate::filter) struct Avx2(());
 
-/// What [`best`] found, so that it is one load: to ask for the feature takes a dozen instructions.
+/// The result of [`best`], cached so that it is one load: testing for the feature takes a dozen
+/// instructions.
 static FOUND: AtomicU8 = AtomicU8::new(UNKNOWN);
 const UNKNOWN: u8 = 0;
 const NONE: u8 = 1;
 const AVX2: u8 = 2;
 
-/// The lens of vectors, if this processor has them.
+/// The AVX2 level, if this processor has it.
 #[inline(always)]
-pub(super) fn best() -> Option<ByAvx2> {
+pub(super) fn best() -> Option<Avx2> {
     match FOUND.load(Relaxed) {
-        AVX2 => Some(ByAvx2(())),
+        AVX2 => Some(Avx2(())),
         NONE => None,
         _ => find_best(),
     }
 }
 
 #[cold]
-fn find_best() -> Option<ByAvx2> {
-    let best = ByAvx2::where_it_runs();
+fn find_best() -> Option<Avx2> {
+    let best = Avx2::detect();
     let found = if best.is_some() { AVX2 } else { NONE };
     FOUND.store(found, Relaxed);
     best
 }
 
-impl ByAvx2 {
-    pub(in crate::filter) fn where_it_runs() -> Option<Self> {
+impl Avx2 {
+    pub(in crate::filter) fn detect() -> Option<Self> {
         is_x86_feature_detected!("avx2").then_some(Self(()))
     }
 }
 
-impl Lens for ByAvx2 {
+impl Simd for Avx2 {
     #[inline(always)]
     fn contains<const GROUPS: usize, const EACH: u32>(self, line: &Line, hash: KeyHash) -> bool {
         #[expect(unsafe_code, reason = "not every processor can run what is called")]
-        // SAFETY: the lens is proof that this one can.
+        // SAFETY: the value is proof that this processor has AVX2.
         unsafe {
             blocked::avx2::contains::<GROUPS, EACH>(line, hash)
         }
@@ -56,7 +57,7 @@ impl Lens for ByAvx2 {
     #[inline(always)]
     fn sum_of_columns(self, words: &Words, pane: Pane) -> u64 {
         #[expect(unsafe_code, reason = "not every processor can run what is called")]
-        // SAFETY: the lens is proof that this one can.
+        // SAFETY: the value is proof that this processor has AVX2.
         unsafe {
             ribbon::avx2::sum_of_columns(words, pane)
         }
@@ -65,6 +66,6 @@ impl Lens for ByAvx2 {
 
 #[target_feature(enable = "avx2")]
 #[inline(never)]
-pub(super) fn by_avx2<Key, L: Look<Key>>(lens: ByAvx2, look: L, key: Key) -> L::Seen {
-    look.through(lens, key)
+pub(super) fn avx2_call<Key, L: WithSimd<Key>>(simd: Avx2, look: L, key: Key) -> L::Output {
+    look.with_simd(simd, key)
 }

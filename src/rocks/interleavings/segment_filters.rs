@@ -1,9 +1,9 @@
-//! The second look: recent filters and the tables' own, collected while keys are written.
+//! The segment-filter check: memtable and segment filters are collected while keys are written.
 
 use std::sync::Arc;
 
-use super::super::inventory::{Inventory, in_runs};
-use super::super::runs::Spanning;
+use super::super::runs::WithRange;
+use super::super::segment_filters::{SegmentFilters, in_runs};
 use super::engine::{Engine, Key, Table};
 use crate::filter::{Chain, Kind, Stage};
 use crate::format::Source;
@@ -13,26 +13,26 @@ use crate::segment::SealedFilter;
 
 const KEYS: [Key; 3] = [b"before", b"meanwhile", b"after"];
 
-/// As `Upkeep::take_inventory` does it.
-fn take_inventory(engine: &Engine) {
-    let column = &engine.column;
-    let epoch = column.epoch();
-    let recent = column.collect_recent();
+/// The steps of `Maintenance::collect_segment_filters`.
+fn collect_segment_filters(engine: &Engine) {
+    let cf_filter = &engine.cf_filter;
+    let epoch = cf_filter.epoch();
+    let memtable_filters = cf_filter.collect_memtable_filters();
     let tables = engine.tables();
-    let spanning = |table: &Table| Spanning {
+    let spanning = |table: &Table| WithRange {
         filter: Arc::new(filter(engine, table)),
         range: None,
     };
     let runs = in_runs(tables.iter().map(spanning).collect());
     let runs = runs.expect("few tables");
-    column.publish_inventory(epoch, Inventory::new(runs, recent));
+    cf_filter.publish_segment_filters(epoch, SegmentFilters::new(runs, memtable_filters));
 }
 
-/// What the capture makes of a table.
+/// The filter that SST capture builds.
 fn filter(engine: &Engine, table: &Table) -> SealedFilter {
     let rate = Rate::ONE_PERCENT;
     let stage = Stage::with_rate(Kind::Blocked, Items::new(4), rate).unwrap();
-    let hasher = engine.column.hasher();
+    let hasher = engine.cf_filter.hasher();
     table
         .keys
         .iter()
@@ -48,20 +48,20 @@ fn filter(engine: &Engine, table: &Table) -> SealedFilter {
 fn a_second_look_loses_no_key() {
     explore("column_put_get_inventory", |turn| {
         let engine = Engine::new();
-        // So that the next listing must name another generation.
+        // So that the next collection must find another memtable filter.
         engine.put(KEYS[0]);
-        take_inventory(&engine);
+        collect_segment_filters(&engine);
         engine.flush();
         engine.put(KEYS[1]);
-        let [writer, reader, upkeep] = [0; 3].map(|_| Arc::clone(&engine));
+        let [writer, reader, maintenance] = [0; 3].map(|_| Arc::clone(&engine));
         let writes = move || {
             writer.flush();
             writer.put(KEYS[2]);
         };
-        let takes = move || take_inventory(&upkeep);
+        let takes = move || collect_segment_filters(&maintenance);
         let reads = move || KEYS.into_iter().rev().for_each(|key| reader.look_up(key));
         at_once(turn, [part(writes), part(takes), part(reads)]);
         KEYS.into_iter().for_each(|key| engine.look_up(key));
-        assert!(engine.column.view().inventory.is_some());
+        assert!(engine.cf_filter.view().segment_filters.is_some());
     });
 }

@@ -1,22 +1,22 @@
-//! The tables' own filters.
+//! Segment filters: load, save, rebuild, and collect for lookups.
 
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use super::{Upkeep, UpkeepError};
+use super::{Maintenance, TaskError};
 use crate::format::Source;
 use crate::math::{Bits, Items};
 use crate::planted::planted;
-use crate::rocks::column::Column;
+use crate::rocks::backoff::Backoff;
+use crate::rocks::cf_filter::CfFilter;
 use crate::rocks::ffi::{self, LiveTable};
-use crate::rocks::inventory::{Inventory, in_runs};
 use crate::rocks::planning::FilterPlan;
-use crate::rocks::runs::Spanning;
-use crate::rocks::setback::Setback;
+use crate::rocks::runs::WithRange;
+use crate::rocks::segment_filters::{SegmentFilters, in_runs};
 use crate::segment::{SealedFilter, SegmentBuilder};
 
-/// No table's filter takes more: what a file claims beyond, no memory is asked for.
+/// No segment filter is larger; no memory is allocated for what a file claims beyond.
 const MOST_BITS: u64 = 1 << 16;
 const MOST_BITS_AN_ENTRY: u64 = 1 << 10;
 
@@ -28,7 +28,7 @@ fn most_bits(entries: u64) -> Bits {
     Bits::new(bits.saturating_add(MOST_BITS))
 }
 
-impl Upkeep {
+impl Maintenance {
     pub(super) fn load_filters(&self, tables: &[LiveTable]) {
         for table in tables {
             let Some(id) = table.id() else { continue };
@@ -37,14 +37,14 @@ impl Upkeep {
                 continue;
             }
             let room = self.room(Bits::new(0)).min(most_bits(table.entries));
-            if let Some(filter) = self.shelf.load_within(id, room) {
+            if let Some(filter) = self.filter_store.load_within(id, room) {
                 segment.set_filter(filter, true);
             }
         }
     }
 
     pub(super) fn save_filters(&self, tables: &[LiveTable]) {
-        if self.options.is_frozen() {
+        if self.options.has_read_only_filters() {
             return;
         }
         let id_of = match planted!(InstanceFilterStored) {
@@ -57,43 +57,43 @@ impl Upkeep {
             };
             if let Some(filter) = segment.filter()
                 && !segment.is_saved()
-                && self.shelf.save(id, &filter)
+                && self.filter_store.save(id, &filter)
             {
                 segment.mark_saved();
             }
         }
     }
 
-    /// Gives each table that lacks one, or has one of another rate, a filter from its raw keys.
+    /// Builds segment filters from raw keys, for SSTs whose filter is missing or of another rate.
     pub(super) fn rebuild_filters(
         &self,
-        column: &Column,
+        cf_filter: &CfFilter,
         tables: &[LiveTable],
-        setback: &mut Setback,
-    ) -> Result<(), UpkeepError> {
+        backoff: &mut Backoff,
+    ) -> Result<(), TaskError> {
         for table in tables {
-            if setback.leaves_alone(&table.path) {
+            if backoff.is_quarantined(&table.path) {
                 continue;
             }
-            let Some(mut builder) = self.builder_for_missing(column, table) else {
+            let Some(mut builder) = self.builder_for_missing(cf_filter, table) else {
                 continue;
             };
-            match self.scan(column, table, |key, _| builder.add(key)) {
+            match self.scan(cf_filter, table, |key, _| builder.add(key)) {
                 Ok(()) => self.adopt(builder, table),
-                Err(error) => _ = self.set_aside(column, table, error, setback)?,
+                Err(error) => _ = self.quarantine(cf_filter, table, error, backoff)?,
             }
         }
         Ok(())
     }
 
-    /// A builder for the filter of a table that has none, or one that breaks the promise; what the
-    /// budget has no room for is dropped.
+    /// A builder for a segment filter that is missing or exceeds its false-positive rate. Drops a
+    /// filter that the budget has no room for.
     pub(super) fn builder_for_missing(
         &self,
-        column: &Column,
+        cf_filter: &CfFilter,
         table: &LiveTable,
     ) -> Option<SegmentBuilder> {
-        let rate = column.segment_rate()?;
+        let rate = cf_filter.segment_rate()?;
         let id = table.id()?;
         let segment = self.registry.open(id);
         let filter = segment.filter();
@@ -104,8 +104,8 @@ impl Upkeep {
         match FilterPlan::of(filter.as_deref(), rate, needed, room) {
             FilterPlan::Keep => None,
             FilterPlan::Rebuild => {
-                tracing::info!(segment = %id, "a table's filter is rebuilt");
-                let builder = SegmentBuilder::for_entries(id, column.hasher(), rate, entries);
+                tracing::info!(segment = %id, "rebuilding a segment filter");
+                let builder = SegmentBuilder::for_entries(id, cf_filter.hasher(), rate, entries);
                 Some(builder.made_static(self.options.has_static_filters()))
             }
             FilterPlan::Drop => {
@@ -124,34 +124,34 @@ impl Upkeep {
         }
     }
 
-    /// Calls `each(key, is_deletion)` for every raw entry of a table; errs unless it saw all.
+    /// Calls `each(key, is_deletion)` for every raw entry of an SST; fails unless it saw all.
     pub(super) fn scan(
         &self,
-        column: &Column,
+        cf_filter: &CfFilter,
         table: &LiveTable,
         mut each: impl FnMut(&[u8], bool),
-    ) -> Result<(), UpkeepError> {
+    ) -> Result<(), TaskError> {
         let mut found = 0;
         let mut stopped = false;
-        let handle = self.handle(column)?;
+        let handle = self.handle(cf_filter)?;
         let scanned = ffi::raw_keys(&handle, table, |key, deletion| {
             let unread = deletion && planted!(DeletionsUnread);
             each(if unread { &[] } else { key }, deletion);
             found += 1;
-            stopped = found % 4096 == 0 && self.bell.stopping();
+            stopped = found % 4096 == 0 && self.wakeup.stopping();
             !stopped
         });
         if planted!(ScanErrorIgnored) {
             return Ok(());
         }
-        scanned.map_err(|reason| UpkeepError::Read {
+        scanned.map_err(|reason| TaskError::Read {
             path: table.path.clone(),
             reason,
         })?;
         match found {
-            _ if stopped => Err(UpkeepError::Stopped),
+            _ if stopped => Err(TaskError::Stopped),
             found if found == table.entries || planted!(ShortScanAccepted) => Ok(()),
-            found => Err(UpkeepError::Miscount {
+            found => Err(TaskError::Miscount {
                 path: table.path.clone(),
                 expected: table.entries,
                 found,
@@ -159,44 +159,46 @@ impl Upkeep {
         }
     }
 
-    /// Lets readers ask the tables' own filters where the summary says *maybe*, if all tables have one,
-    /// few lie over one another, and the budget has room for those of memtables.
-    pub(super) fn take_inventory(&self, column: &Column) -> Result<(), UpkeepError> {
-        let inventory = column.view().inventory;
-        let (epoch, tables) = self.list_in_epoch(column)?;
+    /// Lets lookups check the segment filters after a *maybe* of the summary filter. Requires that
+    /// all SSTs have a filter, that few overlap, and that the budget has room for the memtable
+    /// filters.
+    pub(super) fn collect_segment_filters(&self, cf_filter: &CfFilter) -> Result<(), TaskError> {
+        let segment_filters = cf_filter.view().segment_filters;
+        let (epoch, tables) = self.list_in_epoch(cf_filter)?;
         let spanning = self.spanning(&tables);
-        let known = inventory.as_ref().zip(spanning.as_ref());
-        if known.is_some_and(|(inventory, tables)| {
-            inventory.lists(tables) && inventory.generations() == 1
+        let known = segment_filters.as_ref().zip(spanning.as_ref());
+        if known.is_some_and(|(segment_filters, tables)| {
+            segment_filters.lists(tables) && segment_filters.generations() == 1
         }) {
             return Ok(());
         }
-        if spanning.and_then(in_runs).is_none() || !self.second_look_fits(column) {
-            column.drop_inventory();
+        if spanning.and_then(in_runs).is_none() || !self.segment_filters_fit(cf_filter) {
+            cf_filter.drop_segment_filters();
             return Ok(());
         }
-        let mut recent = column.collect_recent();
-        let tables = self.list(column)?;
+        let mut memtable_filters = cf_filter.collect_memtable_filters();
+        let tables = self.list(cf_filter)?;
         if planted!(RecentAfterListing) {
             thread::sleep(Duration::from_millis(10));
-            recent = column.collect_recent();
+            memtable_filters = cf_filter.collect_memtable_filters();
         }
         match self.spanning(&tables).and_then(in_runs) {
-            Some(runs) => column.publish_inventory(epoch, Inventory::new(runs, recent)),
-            None => column.drop_inventory(),
+            Some(runs) => cf_filter
+                .publish_segment_filters(epoch, SegmentFilters::new(runs, memtable_filters)),
+            None => cf_filter.drop_segment_filters(),
         }
         Ok(())
     }
 
-    /// The filters of these tables, and what they span; `None` when one has no filter.
+    /// The filters of these SSTs with their key ranges; `None` if one has no filter.
     fn spanning<'a>(
         &self,
         tables: &'a [LiveTable],
-    ) -> Option<Vec<Spanning<'a, Arc<SealedFilter>>>> {
+    ) -> Option<Vec<WithRange<'a, Arc<SealedFilter>>>> {
         let spanning = |table: &'a LiveTable| {
             let filter = self.registry.get(table.id()?)?.filter()?;
             let range = table.range.as_ref();
-            Some(Spanning { filter, range })
+            Some(WithRange { filter, range })
         };
         tables.iter().map(spanning).collect()
     }

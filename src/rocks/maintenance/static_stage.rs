@@ -1,34 +1,35 @@
-//! The static first stage of a summary: a filter of the keys of all live tables that later stages do not have.
-//! The tables are read once for each part of the hashes that there is room for.
+//! Builds the static first stage of a summary filter from the keys of all live SSTs. If memory does
+//! not hold all hashes at once, they are split into parts, and the SSTs are read once for each
+//! part.
 
 use std::collections::HashSet;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
-use super::consolidation::Absorbed;
-use super::{Upkeep, UpkeepError};
+use super::consolidation::ReadSegments;
+use super::{Maintenance, TaskError};
 use crate::filter::{RibbonBuilder, Scalable, Stage, StageError};
 use crate::hash::KeyHash;
 use crate::math::Rate;
 use crate::planted::planted;
-use crate::rocks::column::Column;
+use crate::rocks::backoff::Backoff;
+use crate::rocks::cf_filter::CfFilter;
 use crate::rocks::ffi::LiveTable;
-use crate::rocks::setback::Setback;
 
-impl Upkeep {
-    /// Reads all live tables into the static first stage of a summary.
+impl Maintenance {
+    /// Reads all live SSTs into the static first stage of a summary filter.
     pub(super) fn complete(
         &self,
-        column: &Column,
+        cf_filter: &CfFilter,
         new: &Arc<Scalable>,
-        setback: &mut Setback,
-    ) -> Result<Absorbed, UpkeepError> {
-        let entries = self.entries(column)?;
-        let tables = self.list(column)?;
+        backoff: &mut Backoff,
+    ) -> Result<ReadSegments, TaskError> {
+        let entries = self.entries(cf_filter)?;
+        let tables = self.list(cf_filter)?;
         let mut readings = Readings {
-            upkeep: self,
-            column,
-            setback,
+            maintenance: self,
+            cf_filter,
+            backoff,
             new,
             parts: self.options.static_parts(entries),
             entries,
@@ -42,26 +43,26 @@ impl Upkeep {
     }
 }
 
-/// Readings of all live tables, one for each part of the hashes.
+/// The state of reading all live SSTs, once for each part of the hashes.
 struct Readings<'a> {
-    upkeep: &'a Upkeep,
-    column: &'a Column,
-    setback: &'a mut Setback,
-    /// The summary, which memtables feed already.
+    maintenance: &'a Maintenance,
+    cf_filter: &'a CfFilter,
+    backoff: &'a mut Backoff,
+    /// The summary filter, which memtables already feed.
     new: &'a Scalable,
     parts: NonZeroU64,
     entries: u64,
     rate: Rate,
-    /// The paths of those that were there before the first reading.
+    /// The paths of the SSTs that existed before the first read.
     first_listed: HashSet<&'a str>,
-    /// What the last reading found.
-    last: Option<Absorbed>,
-    /// The paths of those that were read for each part so far.
+    /// The result of the last read.
+    last: Option<ReadSegments>,
+    /// The paths of the SSTs that were read for every part so far.
     for_all_parts: HashSet<String>,
 }
 
 impl Readings<'_> {
-    fn make_filter(&mut self) -> Result<Stage, UpkeepError> {
+    fn make_filter(&mut self) -> Result<Stage, TaskError> {
         if self.parts.get() == 1 {
             let hashes = self.take(|_| true)?;
             return Stage::ribbon(hashes, self.rate).map_err(|source| self.no_stage(source));
@@ -75,18 +76,18 @@ impl Readings<'_> {
         builder.finish().map_err(|source| self.no_stage(source))
     }
 
-    /// Reads all live tables for a part; returns those of their keys' hashes that are `of_part`.
+    /// Reads all live SSTs for a part; returns the hashes of their keys that are `of_part`.
     ///
-    /// Of tables that came since the first listing, keys that a later stage may have are left out: what is written
-    /// and flushed meanwhile would be more than there is room for.
-    fn take(&mut self, of_part: impl Fn(KeyHash) -> bool) -> Result<Vec<KeyHash>, UpkeepError> {
-        let (column, new, first_listed) = (self.column, self.new, &self.first_listed);
-        let no_room = |source| UpkeepError::Hashes {
-            column: column.name().to_owned(),
+    /// For SSTs that appeared after the first listing, skips keys that a later stage may have: all
+    /// that is written and flushed meanwhile might not fit into memory.
+    fn take(&mut self, of_part: impl Fn(KeyHash) -> bool) -> Result<Vec<KeyHash>, TaskError> {
+        let (cf_filter, new, first_listed) = (self.cf_filter, self.new, &self.first_listed);
+        let no_room = |source| TaskError::Hashes {
+            cf_filter: cf_filter.name().to_owned(),
             source,
         };
         let share = self.entries / self.parts;
-        // Of one more than there is room for, all would be moved, and a part may have some more than its share.
+        // One hash over the capacity would move them all, and a part may exceed its share a little.
         let room = share.saturating_add(share / 64);
         let room = usize::try_from(room).unwrap_or(usize::MAX);
         let mut taken = Vec::new();
@@ -101,7 +102,7 @@ impl Readings<'_> {
             }
             let is_whole = first_listed.contains(&*table.path);
             for &hash in hashes.iter().filter(|&&hash| of_part(hash)) {
-                // A table has all versions of a key one after another.
+                // All versions of a key are adjacent in an SST.
                 let is_same = taken.last() == Some(&hash);
                 if !is_same && (is_whole || !new.may_have_in_a_stage(hash)) {
                     taken.push(hash);
@@ -109,10 +110,12 @@ impl Readings<'_> {
             }
         };
         let none = HashSet::new();
-        let absorbed = self.upkeep.absorb_all(column, self.setback, none, add)?;
+        let absorbed = self
+            .maintenance
+            .read_all_keys(cf_filter, self.backoff, none, add)?;
         room.map_err(no_room)?;
-        // Else all other parts would be read in vain.
-        absorbed.lacks_nothing_known(column)?;
+        // Fail here: otherwise all other parts would be read for nothing.
+        absorbed.check_needed_segments(cf_filter)?;
         let is_first = self.last.is_none() || planted!(PartsOfTablesBelieved);
         let paths = absorbed.read.iter().map(|table| &table.path);
         let for_all = paths.filter(|&path| is_first || self.for_all_parts.contains(path));
@@ -121,26 +124,26 @@ impl Readings<'_> {
         Ok(taken)
     }
 
-    /// Whether a table was read for all parts.
+    /// Whether an SST was read for all parts.
     fn are_of(&self, table: &LiveTable) -> bool {
         self.for_all_parts.contains(&table.path)
     }
 
-    /// Brings the keys of tables that came between two parts into the summary, whole.
-    fn conclude(mut self) -> Result<Absorbed, UpkeepError> {
+    /// Inserts all keys of the SSTs that appeared between two parts.
+    fn conclude(mut self) -> Result<ReadSegments, TaskError> {
         match self.last.take() {
             Some(last) if last.read.iter().all(|table| self.are_of(table)) => Ok(last),
             _ => {
                 let read = self.for_all_parts;
-                self.upkeep
-                    .absorb_into(self.new, self.column, self.setback, read)
+                self.maintenance
+                    .insert_all_keys(self.new, self.cf_filter, self.backoff, read)
             }
         }
     }
 
-    fn no_stage(&self, source: StageError) -> UpkeepError {
-        UpkeepError::Static {
-            column: self.column.name().to_owned(),
+    fn no_stage(&self, source: StageError) -> TaskError {
+        TaskError::Static {
+            cf_filter: self.cf_filter.name().to_owned(),
             source,
         }
     }
@@ -163,7 +166,8 @@ mod tests {
         SieveOptions::default().audit(0).static_filters(true)
     }
 
-    /// A database of tables that overlap, whose summary is made of so many hashes at a time.
+    /// A database of overlapping SSTs, whose summary filter is built from `at_once` hashes at a
+    /// time.
     fn filled(home: &std::path::Path, sieve: &SieveOptions, at_once: u64) -> SieveDb {
         let mut options = Options::default();
         options.create_if_missing(true);
@@ -179,7 +183,7 @@ mod tests {
     }
 
     fn is_denied(db: &SieveDb, key: u32) -> bool {
-        db.answer(key.to_be_bytes()).is_absent()
+        db.filter_answer(key.to_be_bytes()).is_absent()
     }
 
     #[test]
@@ -189,7 +193,7 @@ mod tests {
             let home = tempfile::tempdir().unwrap();
             let db = filled(home.path(), &sieve, at_once);
             db.consolidate().unwrap();
-            let summary = db.columns().all().remove(0).view().summary;
+            let summary = db.cf_filters().all().remove(0).view().summary;
             assert!(summary.begins_static() && summary.stages() == 1);
             assert_eq!(summary.items(), Items::new(KEYS.into()), "{at_once}");
             assert!(!(0..KEYS).any(|key| is_denied(&db, key)), "{at_once}");
@@ -201,11 +205,11 @@ mod tests {
         }
     }
 
-    /// The parts of before have none of its keys.
+    /// The parts before it have none of its keys.
     #[test]
     fn a_table_that_comes_between_two_parts_is_read_whole() {
         let sieve = settings();
-        // Fewer than there is room for.
+        // Fewer than fit into memory.
         const FILES: u32 = 12;
         const KEYS_A_FILE: u32 = 300;
         let home = tempfile::tempdir().unwrap();
@@ -228,12 +232,12 @@ mod tests {
                     thread::sleep(Duration::from_millis(30));
                 }
             });
-            // Some are overtaken.
+            // Some builds are overtaken.
             while !files.is_finished() {
                 drop(db.consolidate());
             }
         });
-        assert!(db.wait_until_covered(PATIENCE));
+        assert!(db.wait_until_complete(PATIENCE));
         let last = KEYS + FILES * KEYS_A_FILE;
         let denied: Vec<u32> = (0..last).filter(|&key| is_denied(&db, key)).collect();
         assert!(
@@ -246,7 +250,8 @@ mod tests {
         assert!((0..last).all(|key| read(key).is_some()));
     }
 
-    /// There is room for a few keys more than the first part tells of, and for none that the memtables feed anyway.
+    /// There is room for a few keys more than the first part predicts. Keys that memtables feed
+    /// anyway must not use it.
     #[test]
     fn what_is_written_and_flushed_beside_it_crowds_no_summary() {
         let sieve = settings();
@@ -291,7 +296,7 @@ mod tests {
             }
         });
         db.consolidate().unwrap();
-        assert!(db.wait_until_known(PATIENCE));
+        assert!(db.wait_for_maintenance(PATIENCE));
         let read = |key: u32| db.get(key.to_be_bytes()).unwrap();
         assert!((0..KEYS).all(|key| !is_denied(&db, key) && read(key).is_some()));
     }

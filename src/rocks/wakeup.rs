@@ -1,0 +1,156 @@
+//! How other threads wake maintenance, and wait for it.
+
+use std::time::{Duration, Instant};
+
+use crate::sync::{Condvar, Mutex, MutexGuard, unpoisoned};
+
+/// The longest wait: for what maintenance must finish anyway, and the cap of any caller's limit.
+pub(crate) const LONG: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// What maintenance is requested to do.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Requests {
+    /// List the SSTs again.
+    pub(crate) look: bool,
+    /// Also retry at once what failed before.
+    pub(crate) retry: bool,
+    /// Consolidate every summary filter, and rebuild segment filters of another rate.
+    pub(crate) consolidate: bool,
+    /// Scrub all filters in memory.
+    pub(crate) scrub: bool,
+    /// Save what is worth saving and stop.
+    pub(crate) stop: bool,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    requests: Requests,
+    requested: u64,
+    answered: u64,
+    /// Maintenance runs so far, requested or not.
+    passes: u64,
+    /// The failure of the last run that answered requests.
+    failure: Option<String>,
+}
+
+/// A notification that many threads may send and one thread serves.
+#[derive(Debug, Default)]
+pub(crate) struct Wakeup {
+    state: Mutex<State>,
+    changed: Condvar,
+    /// The part of maintenance that must panic once, for a test.
+    #[cfg(test)]
+    to_panic: Mutex<Option<&'static str>>,
+}
+
+impl Wakeup {
+    /// Requests a new listing of the SSTs. Blocks only briefly: RocksDB's callbacks call it.
+    pub(crate) fn notify(&self) {
+        self.call(|requests| requests.look = true);
+    }
+
+    /// Makes a request; returns a ticket for [`Wakeup::wait_for`].
+    pub(crate) fn call(&self, ask: impl FnOnce(&mut Requests)) -> u64 {
+        let mut state = self.lock();
+        ask(&mut state.requests);
+        state.requested += 1;
+        self.changed.notify_all();
+        state.requested
+    }
+
+    /// Whether maintenance was told to stop.
+    pub(crate) fn stopping(&self) -> bool {
+        self.lock().requests.stop
+    }
+
+    /// Waits at most `limit` until maintenance is told to stop; returns whether it was.
+    pub(crate) fn is_stopped_within(&self, limit: Duration) -> bool {
+        self.wait_while(limit, |state| !state.requests.stop)
+            .requests
+            .stop
+    }
+
+    /// Waits at most `limit` until every request up to `ticket` has been answered; returns the
+    /// failure, if there was one.
+    pub(crate) fn wait_for(&self, ticket: u64, limit: Duration) -> Option<String> {
+        match self.answered(ticket, limit) {
+            Some(state) => state.failure.clone(),
+            None => Some(format!("it took longer than {limit:?}")),
+        }
+    }
+
+    /// Waits at most `limit` until every request up to `ticket` has been answered, with success or
+    /// not; returns whether it has.
+    pub(crate) fn is_answered(&self, ticket: u64, limit: Duration) -> bool {
+        self.answered(ticket, limit).is_some()
+    }
+
+    fn answered(&self, ticket: u64, limit: Duration) -> Option<MutexGuard<'_, State>> {
+        let state = self.wait_while(limit, |state| state.answered < ticket);
+        (state.answered >= ticket).then_some(state)
+    }
+
+    /// The number of maintenance runs so far.
+    pub(crate) fn passes(&self) -> u64 {
+        self.lock().passes
+    }
+
+    /// Waits at most `limit` until there have been more than `seen` runs.
+    pub(crate) fn wait_past(&self, seen: u64, limit: Duration) {
+        drop(self.wait_while(limit, |state| state.passes == seen));
+    }
+
+    /// Waits for requests, at most `patience`; returns them and the ticket to answer. `stop` stays
+    /// set.
+    pub(crate) fn wait_for_requests(&self, patience: Duration) -> (Requests, u64) {
+        let mut state = self.wait_while(patience, |state| state.answered == state.requested);
+        let requests = state.requests;
+        state.requests = Requests {
+            stop: requests.stop,
+            ..Requests::default()
+        };
+        (requests, state.requested)
+    }
+
+    /// Tells waiting threads that everything up to `ticket` is done, except for a `failure`.
+    pub(crate) fn answer(&self, ticket: u64, failure: Option<String>) {
+        let mut state = self.lock();
+        state.answered = ticket;
+        state.passes += 1;
+        state.failure = failure;
+        self.changed.notify_all();
+    }
+
+    /// Makes a part of maintenance panic the next time that it begins.
+    #[cfg(test)]
+    pub(crate) fn panic_next(&self, part: &'static str) {
+        *unpoisoned(self.to_panic.lock()) = Some(part);
+    }
+
+    /// Panics if a test requested it.
+    #[cfg(test)]
+    pub(crate) fn panic_if_requested(&self, part: &str) {
+        let asked = unpoisoned(self.to_panic.lock()).take_if(|asked| *asked == part);
+        assert!(asked.is_none(), "{part} fails, for a test");
+    }
+
+    /// Waits while `pending` holds, at most `limit`.
+    fn wait_while(
+        &self,
+        limit: Duration,
+        pending: impl Fn(&State) -> bool,
+    ) -> MutexGuard<'_, State> {
+        let deadline = Instant::now() + limit.min(LONG);
+        let mut state = self.lock();
+        while pending(&state)
+            && let Some(left) = deadline.checked_duration_since(Instant::now())
+        {
+            state = unpoisoned(self.changed.wait_timeout(state, left)).0;
+        }
+        state
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        unpoisoned(self.state.lock())
+    }
+}
