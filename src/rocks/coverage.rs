@@ -138,7 +138,8 @@ impl View {
         }
     }
 
-    /// The proof of absence from a fast probe of the summary filter, if it covers all SSTs.
+    /// The outcome of a fast probe of the summary filter; `None` if the probe cannot decide: the
+    /// summary filter does not cover all SSTs, or is not a single blocked stage.
     #[inline(always)]
     pub(crate) fn probe_fast(
         &self,
@@ -195,7 +196,7 @@ impl View {
         is_complete && self.segment_filters.is_some()
     }
 
-    /// False only for an absent key; `summary` is what the summary filter says.
+    /// False only for an absent key; `passed` is what the summary filter says of it.
     #[inline(always)]
     fn may_hold(&self, passed: bool, hash: KeyHash, key: &[u8]) -> bool {
         let passed = match &self.coverage {
@@ -208,7 +209,8 @@ impl View {
     }
 
     /// [`View::answer`] for up to [`CHUNK`] keys: false if the key is certainly absent. If
-    /// `believed`, keys that pass the summary filter are not checked against the segment filters.
+    /// `summary_only`, keys that pass the summary filter are not checked against the segment
+    /// filters.
     pub(crate) fn check_many(
         &self,
         hasher: KeyHasher,
