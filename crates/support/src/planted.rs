@@ -264,7 +264,7 @@ faults! {
     UnknownRangeIsEmpty => "rocks::coverage",
     /// Under the reverse comparator a range is empty.
     RangeNotReversed => "foreign::sst_without_unique_id_is_maybe_in_its_range_until_covered",
-    /// The last key of a table belongs to none in the second look.
+    /// The last key of an SST's range counts as outside of it.
     RunEndLeftOut => "rocks::runs::",
     // ---- deleted SSTs
     /// The ids of deleted SSTs stay in the summary filter's coverage.

@@ -367,7 +367,8 @@ mod tests {
         }
     }
 
-    /// A database of a table, and absent keys: some that the summary denies, and some that only a second look does.
+    /// A database of one SST, and absent keys: some that the summary filter denies, and some that only
+    /// the segment filters do.
     fn with_absent_keys(home: &std::path::Path) -> (SieveDb, [Vec<[u8; 4]>; 2]) {
         let sieve = SieveOptions::default()
             .rate(Rate::new(0.2).unwrap())
@@ -394,8 +395,8 @@ mod tests {
         (db, [denied, again])
     }
 
-    /// A second look that is not taken costs a read of the engine now and then, and spares one at each key that
-    /// is there.
+    /// Without the segment filters, an absent key costs a read of the engine now and then, and each
+    /// hit saves the probes.
     #[test]
     fn segment_filters_are_skipped_after_eight_passing_hits() {
         let home = tempfile::tempdir().unwrap();
