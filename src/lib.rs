@@ -24,7 +24,7 @@
 //! # Map
 //!
 //! Each module uses only what stands before it: `threads` -> `rcu` -> [`segment`] -> `predictor` ->
-//! `stats` -> `rocks` -> `differential`.
+//! `stats` -> `front` -> `rocks` -> `differential`.
 
 #[cfg(all(test, interleave))]
 mod interleavings;
@@ -34,6 +34,8 @@ mod threads;
 
 #[cfg(feature = "rocksdb")]
 pub mod differential;
+#[cfg(feature = "rocksdb")]
+mod front;
 #[cfg(feature = "rocksdb")]
 mod predictor;
 #[cfg(feature = "rocksdb")]

@@ -130,8 +130,8 @@ impl std::fmt::Debug for Snapshot<'_> {
 mod tests {
     use rocksdb::Options;
 
-    use super::super::options::DifferentialOptions;
     use super::*;
+    use crate::differential::options::DifferentialOptions;
 
     /// Otherwise records in a generation that is not in the list would be missing.
     #[test]

@@ -22,9 +22,10 @@ use super::options::{DifferentialOptions, MainFile};
 use super::record::{self, Record};
 use super::state::{State, family_name};
 use super::stats::DifferentialStats;
+use crate::front::audit::{Sampler, Throttle};
 use crate::planted::planted;
 use crate::rcu::Published;
-use crate::rocks::{CfReader, Sampler, SieveDb, Throttle};
+use crate::rocks::{CfReader, SieveDb};
 use crate::stats::Counters;
 use crate::sync::unpoisoned;
 
@@ -97,8 +98,8 @@ impl DifferentialStore {
             state: Mutex::new(parts.state),
             moving: Mutex::default(),
             counters: Counters::new(),
-            sample: parts.options.front.audit_sampler(),
-            throttle: parts.options.front.audit_throttle(),
+            sample: Sampler::configured(parts.options.front.audit_one_in()),
+            throttle: Throttle::configured(parts.options.front.audit_one_in()),
             writes: AtomicU64::new(0),
             moved_at: AtomicU64::new(0),
             reading: ReadOptions::default(),

@@ -3,8 +3,6 @@
 use std::error::Error;
 use std::path::PathBuf;
 
-use super::options::SieveOptions;
-use crate::math::Rate;
 use crate::segment::{IdentityError, SidecarError};
 
 /// A database or a column family could not be opened with filters. No key was touched.
@@ -17,18 +15,15 @@ pub enum OpenError {
     /// The options ask for something that filters over key bytes cannot serve, or that has not been
     /// proved to work with them.
     #[error(
-        "column family {cf_filter:?} cannot be fronted: {reason}; any but the default one can be left out \
-         (`SieveOptions::exclude_cfs`)"
+        "column family {cf:?} cannot have filters: {reason}; any but the default one can be \
+         excluded (`SieveOptions::exclude_cfs`)"
     )]
     Unsupported {
         /// The column family.
-        cf_filter: String,
+        cf: String,
         /// Why, and what to do.
         reason: String,
     },
-    /// The rate is below [`SieveOptions::LEAST_RATE`].
-    #[error("no filter keeps the rate {0}; set {least} or more", least = SieveOptions::LEAST_RATE)]
-    Rate(Rate),
     /// The path is a file, and a database is a folder.
     #[error("cannot open {}: it is a file; give the folder of a database", path.display())]
     IsAFile {
@@ -44,10 +39,10 @@ pub enum OpenError {
         source: rocksdb::Error,
     },
     /// RocksDB could not create the column family.
-    #[error("RocksDB cannot create column family {cf_filter:?}: {source}")]
+    #[error("RocksDB cannot create column family {cf:?}: {source}")]
     Create {
         /// The column family.
-        cf_filter: String,
+        cf: String,
         /// RocksDB's error.
         source: rocksdb::Error,
     },
@@ -85,10 +80,10 @@ pub enum OpenError {
 #[non_exhaustive]
 pub enum InspectError {
     /// RocksDB could not list the SSTs of a column family.
-    #[error("cannot list the live SSTs of column family {cf_filter:?}: {reason}")]
+    #[error("cannot list the live SSTs of column family {cf:?}: {reason}")]
     List {
         /// The column family.
-        cf_filter: String,
+        cf: String,
         /// RocksDB's error.
         reason: String,
     },
@@ -115,10 +110,25 @@ pub enum InspectError {
     Stopped,
 }
 
-/// A maintenance run could not finish. Transient failures are retried automatically.
-#[derive(Clone, Debug, thiserror::Error)]
-#[error("maintenance did not finish: {0}; transient failures are retried automatically")]
-pub struct MaintenanceError(pub(crate) String);
+/// Maintenance did not do what it was called for. The filters stay as they were and remain correct.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum MaintenanceError {
+    /// The filters are only read.
+    #[error(
+        "the filters are read-only: open the database for writing, without `read_only_filters`"
+    )]
+    ReadOnly,
+    /// An audit found a false negative, so all filters are distrusted.
+    #[error("an audit found a false negative: open the database again")]
+    FalseNegative,
+    /// A hook failed, so a column family may have missed keys.
+    #[error("a hook failed, and filters may have missed keys: open the database again")]
+    HookFailed,
+    /// A run failed. Transient failures are retried automatically.
+    #[error("maintenance did not finish: {0}; transient failures are retried automatically")]
+    Failed(String),
+}
 
 /// The text of an error with all its causes.
 pub(super) fn with_causes(error: &dyn Error) -> String {

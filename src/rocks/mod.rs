@@ -1,84 +1,41 @@
-//! The RocksDB plugin.
+//! The RocksDB plugin: RocksDB as the engine behind `front`, and [`SieveDb`].
 //!
-//! One column family has a `cf_filter::CfFilter`: its summary filter, its memtable filters and
-//! its segment filters. The hooks feed it, lookups read it, and the maintenance thread rebuilds it.
+//! # Map
 //!
-//! | file | what it holds |
+//! Each module uses only what stands before it.
+//!
+//! | module | contents |
 //! |---|---|
-//! | `shim.cc`, `ffi` | the hooks inside RocksDB; with `db/access`, the only unsafe code |
-//! | `options` | [`SieveOptions`]: every setting and the sizes that follow from it |
-//! | `range`, `runs` | the key range of an SST; SSTs in sorted runs, searched by key |
-//! | `segment_filters` | the segment filters of all live SSTs, and the memtable filters |
-//! | `coverage` | the view that a lookup reads, and the proof that a key is *absent* |
-//! | `memtables` | the filters that each memtable feeds |
-//! | `cf_filter`, `cf_filters` | the filters of one column family; those of all |
-//! | `table` | the segment filter of an SST while RocksDB writes it |
-//! | `audit`, `throttle`, `trust` | sampled negatives, read again; how often; false negatives |
-//! | `bound` | finds the column family that a `CfFilter` belongs to |
-//! | `instance_ids` | ids for SSTs without one, valid while the database is open |
-//! | `listener` | flush, compaction and ingestion events |
-//! | `planning` | which segment filters are kept, rebuilt or dropped |
-//! | `filter_store` | the folder of sidecars |
-//! | `wakeup`, `maintenance` | how the background thread is woken; its runs |
-//! | `backoff` | failed work, and when it is tried again |
-//! | `scrub` | verifies the checksums of the filters in memory |
-//! | `probe` | the self-check of the hooks before the first open |
-//! | `cf` | a column family whose handle and filters are looked up once |
-//! | `db` | [`SieveDb`] |
-//! | `health`, `inspect`, `verify` | reports: cheap, in full, and checked against all keys |
+//! | `options` | [`SieveOptions`]: every setting |
 //! | `error` | errors of open, maintenance and reports |
-//! | `held`, `interleavings`, `power` | tests: blocked flushes, interleavings, power cuts |
+//! | `hooks` | the hooks inside RocksDB and their self-check; with `db/access`, the only unsafe code |
+//! | `engine` | RocksDB as `front` asks it |
+//! | `db` | [`SieveDb`]: open, reads, writes, transactions, column families |
+//! | `report` | health, inspect, verify: cheap, in full, and checked against all keys |
+//! | `tests` | tests that need a whole database: blocked flushes, power cuts |
 
-mod audit;
-mod backoff;
-mod bound;
-mod cf;
-mod cf_filter;
-mod cf_filters;
-mod coverage;
 mod db;
+mod engine;
 mod error;
-mod ffi;
-mod filter_store;
-mod health;
-#[cfg(test)]
-mod held;
-mod inspect;
-mod instance_ids;
-#[cfg(all(test, interleave = "shuttle"))]
-mod interleavings;
-mod listener;
-mod maintenance;
-mod memtables;
+pub(crate) mod hooks;
 mod options;
-mod planning;
+mod report;
 #[cfg(test)]
-mod power;
-mod probe;
-mod range;
-mod runs;
-mod scrub;
-mod segment_filters;
-mod table;
-mod throttle;
-mod trust;
-mod verify;
-mod wakeup;
+pub(crate) mod tests;
 
-pub use audit::FalseNegative;
-pub(crate) use audit::Sampler;
-pub(crate) use cf::CfReader;
-pub use coverage::{AbsenceProof, Answer};
-pub use db::{ColumnFamilyMetaData, SieveDb, Snapshot, Transaction, TransactionSettings};
+pub use crate::front::audit::FalseNegative;
+pub use crate::front::maintenance::planning::FilterPlan;
+pub use crate::front::maintenance::scrub::Scrubbed;
+pub use crate::front::options::{FilterSize, FilterSizeError};
+pub use crate::front::view::{AbsenceProof, Answer};
+pub(crate) use db::CfReader;
+pub use db::{Builder, ColumnFamilyMetaData, SieveDb, Snapshot, Transaction, TransactionSettings};
 pub use error::{InspectError, MaintenanceError, OpenError};
-pub(crate) use ffi::drops_entries;
-pub use health::{CfHealth, Health};
-pub use inspect::{CfReport, FilterReport, Inspection, SegmentReport};
-pub use options::{FilterMemory, SieveOptions};
-pub use planning::FilterPlan;
-pub use scrub::Scrubbed;
-pub(crate) use throttle::Throttle;
-pub use verify::{LostKey, VerifyReport};
+pub(crate) use hooks::drops_entries;
+pub use options::{FilterMemory, Isolation, SieveOptions};
+pub use report::{
+    CfHealth, CfReport, FilterReport, Health, Inspection, LostKey, SegmentReport, VerifyReport,
+};
 
 /// The wrapped engine: a RocksDB whose column families may be created and dropped while it is
 /// shared.

@@ -135,17 +135,17 @@ faults! {
     DroppedUnawaited => "rcu::",
     // ---- opening
     /// A database is opened without the self-check of the hooks.
-    HooksUnproved => "rocks::probe",
+    HooksUnproved => "rocks::hooks::self_check",
     /// The self-check passes filters that no memtable was bound to.
-    UnboundFrontPassed => "rocks::probe",
+    UnboundFrontPassed => "rocks::hooks::self_check",
     /// The self-check passes a summary filter that misses a key.
-    UnfedSummaryPassed => "rocks::probe",
+    UnfedSummaryPassed => "rocks::hooks::self_check",
     /// The self-check passes a read with a wrong answer.
-    WrongAnswerPassed => "rocks::probe",
+    WrongAnswerPassed => "rocks::hooks::self_check",
     /// The self-check passes a segment filter that misses a key.
-    MissedKeysPassed => "rocks::probe",
+    MissedKeysPassed => "rocks::hooks::self_check",
     /// The self-check passes a segment filter that RocksDB does not probe.
-    UnaskedFilterPassed => "rocks::probe",
+    UnaskedFilterPassed => "rocks::hooks::self_check",
     /// The options of the database itself are not looked at.
     DatabaseOptionsUnchecked => "settings::unsupported_database_options_are_refused",
     /// An option is taken with which RocksDB itself loses keys.
@@ -179,9 +179,9 @@ faults! {
     /// A key that the engine inserts with a batch hint is not captured.
     BatchHintUnseen => "writes::keys_inserted_by_a_hint",
     /// Options that make a write visible before its memtable has it are not recognised.
-    UnorderedUnnoticed => "rocks::memtables",
+    UnorderedUnnoticed => "front::memtables",
     /// With such options, the filters still get the key after the memtable.
-    FiltersAfterMemtable => "rocks::memtables",
+    FiltersAfterMemtable => "front::memtables",
     /// If two writers bind a memtable at once, the binding that loses is never sealed.
     LostBindUnsealed => "ffi::hooks",
     /// A hook that panics, at one key in 97, leaves the column family's filters answering.
@@ -194,7 +194,7 @@ faults! {
     /// Answers given before a filter panicked in the middle of a batch are kept.
     HalfAnswersKept => "ffi::hooks",
     /// The engine's private layout is assumed to be the one that the shim was written for.
-    LayoutUnchecked => "rocks::ffi::tests",
+    LayoutUnchecked => "rocks::hooks::tests",
     // ---- coverage
     /// Filters answer before the SSTs of their column family are known.
     KnownFromTheStart => "foreign::",
@@ -203,7 +203,7 @@ faults! {
     /// A consolidation beside an ingestion begins with the first table again.
     ArrivalsBeginAnew => "ingestion::consolidation_beside_ingestions_completes",
     /// A table that came between two parts of a static summary is taken for read.
-    PartsOfTablesBelieved => "rocks::maintenance::static_stage",
+    PartsOfTablesBelieved => "front::maintenance::static_stage",
     /// An uncovered table is noted as covered without being read.
     CoveredUnread => "foreign::",
     /// A table that gave fewer keys than it has counts as read.
@@ -215,9 +215,9 @@ faults! {
     /// The epoch is that of after the tables were listed.
     EpochAfterListing => "ingestion::sst_ingested_after_the_listing_is_covered",
     /// What upkeep has learnt is published in a front that gave up meanwhile.
-    PublishedAfterGivingUp => "rocks::cf_filter::",
+    PublishedAfterGivingUp => "front::cf_filter::",
     /// What is ingested into the bare engine is not announced.
-    IngestionUnheard => "rocks::listener",
+    IngestionUnheard => "rocks::hooks::listener",
     /// External writes are not announced.
     ForeignUnannounced => "ingestion::",
     /// The external writes of a catch-up are not announced.
@@ -251,7 +251,7 @@ faults! {
     /// A negative of the summary filter counts for every SST.
     SummaryAlwaysSuffices => "foreign::",
     /// The predictor's plan SummaryOnly is used although coverage is incomplete.
-    BelievedUncovered => "rocks::coverage::",
+    BelievedUncovered => "front::view::",
     /// SSTs written by a RocksDB before 6.24 stay uncovered.
     OldTablesUnbound => "old_tables::",
     /// The identity of such an SST is given to another file with its number.
@@ -261,11 +261,11 @@ faults! {
     /// Waiting for coverage includes SSTs that will never be covered.
     WaitsForUnidentified => "old_tables::",
     /// An unknown key range counts as empty.
-    UnknownRangeIsEmpty => "rocks::coverage",
+    UnknownRangeIsEmpty => "front::view",
     /// Under the reverse comparator a range is empty.
     RangeNotReversed => "foreign::sst_without_unique_id_is_maybe_in_its_range_until_covered",
     /// The last key of an SST's range counts as outside of it.
-    RunEndLeftOut => "rocks::runs::",
+    RunEndLeftOut => "front::sorted_runs::",
     // ---- deleted SSTs
     /// The ids of deleted SSTs stay in the summary filter's coverage.
     DeadIdsKept => "soak::",
@@ -274,12 +274,12 @@ faults! {
     /// The sidecars of deleted SSTs stay.
     DeadSidecarsKept => "soak::",
     /// Their ids are remembered for ever by what looks for them.
-    DeadSegmentsRemembered => "rocks::maintenance::sweep",
+    DeadSegmentsRemembered => "front::maintenance::sweep",
     // ---- consolidation
     /// The new summary filter is published while memtables still feed the old one alone.
     SwappedWithoutFlush => "writes::random_writes",
     /// It takes over though a flush has left such memtables behind.
-    OldMemtablesOverlooked => "rocks::maintenance::consolidation",
+    OldMemtablesOverlooked => "front::maintenance::consolidation",
     /// The old summary is no longer fed while readers still ask it.
     OldSummaryStarved => "second_look::",
     /// An SST that could not be read counts as read.
@@ -293,7 +293,7 @@ faults! {
     /// Upkeep waits for compactions that have stopped.
     WaitsForEver => "closing::consolidation_does_not_wait_for_stopped_compactions",
     /// Writers who are looked at twice in a moment are taken for quiet.
-    QuietAtOnce => "rocks::maintenance::tests::writers_who_pause",
+    QuietAtOnce => "front::maintenance::tests::writers_who_pause",
     /// A summary goes where memtables that wait to be flushed take too much.
     SummariesGoFirst => "budget::tests::memtables_that_wait",
     /// Maintenance flushes during a flush of several column families.
@@ -301,11 +301,11 @@ faults! {
     /// Maintenance flushes during a checkpoint.
     CheckpointBesideUpkeep => "rocks::db::engine",
     /// Upkeep waits for a checkpoint however long it takes.
-    CheckpointAwaited => "rocks::maintenance::consolidation",
+    CheckpointAwaited => "front::maintenance::consolidation",
     /// A flush of upkeep's waits for compactions, inside the engine.
-    FlushWaitsForCompactions => "rocks::ffi::tests",
+    FlushWaitsForCompactions => "rocks::hooks::tests",
     /// The first catch-up of a secondary reads column families that RocksDB has freed.
-    FreedFamiliesKept => "rocks::ffi::tests",
+    FreedFamiliesKept => "rocks::hooks::tests",
     /// A transaction checks the filters for a key that it wrote itself.
     OwnWritesUnasked => "transactions::",
     /// A commit looks for conflicts beside the writers, and one may come before its own write.
@@ -315,9 +315,9 @@ faults! {
     /// A read for update watches the key in the default column family, whichever it reads.
     DefaultFamilyWatched => "calls::transactions",
     /// A panic in a pass ends upkeep.
-    PanicEndsUpkeep => "rocks::maintenance::tests",
+    PanicEndsUpkeep => "front::maintenance::tests",
     /// A panic in scrubbing does.
-    ScrubPanicEndsUpkeep => "rocks::maintenance::tests",
+    ScrubPanicEndsUpkeep => "front::maintenance::tests",
     /// A summary is made anew that the budget has no room for.
     SaturatedForSaturated => "budget::summary_over_budget_causes_no_flush",
     /// What a failed consolidation began is left where readers ask it.
@@ -325,7 +325,7 @@ faults! {
     /// An unfinished summary filter is fed instead of the one that readers probe.
     UnfinishedSummaryFed => "consolidations_that_fail",
     /// Memtables no longer feed a summary that is dropped while readers still ask it.
-    DroppedSummaryStarved => "rocks::cf_filter::",
+    DroppedSummaryStarved => "front::cf_filter::",
     // ---- what wakes maintenance
     /// It is not woken when the database is open.
     NoWakeAtOpen => "maintenance::tables::ssts_without_filters_are_covered_after_open",
@@ -342,9 +342,9 @@ faults! {
     /// A compaction does not wake maintenance.
     NoWakeAfterCompaction => "maintenance::filters::filters_are_stored_and_removed",
     /// Nor when a table's filter was damaged, and dropped.
-    NoWakeForDamagedFilter => "rocks::scrub::tests::damaged_filters_are_made_anew_without_a_call",
+    NoWakeForDamagedFilter => "front::maintenance::scrub::tests::damaged_filters_are_made_anew_without_a_call",
     /// Dropping a damaged summary filter does not wake maintenance.
-    NoWakeForDamagedSummary => "rocks::scrub::tests::damaged_filters_are_made_anew_without_a_call",
+    NoWakeForDamagedSummary => "front::maintenance::scrub::tests::damaged_filters_are_made_anew_without_a_call",
     /// Sidecars of deleted SSTs wait for the next wakeup.
     NoSecondSweep => "maintenance::filters::",
     /// Nothing is saved at the close.
@@ -362,7 +362,7 @@ faults! {
     /// Nor does room in the budget.
     NoConsolidationWhenRoomAgain => "maintenance::consolidation::summary_over_budget_is_rebuilt",
     /// The state of the filters is not told without a wake-up.
-    HealthWakes => "rocks::health::tests::reports_wake_nothing",
+    HealthWakes => "rocks::report::health::tests::reports_wake_nothing",
     // ---- the segment-filter check
     /// The memtable filters of memtables that are not flushed yet are left out.
     OlderGenerationsLeftOut => "second_look::",
@@ -373,17 +373,17 @@ faults! {
     /// The memtable filters are collected after the SSTs were listed.
     RecentAfterListing => "second_look::keys_flushed",
     /// The segment-filter check goes on probing a filter that was found damaged.
-    DamagedFilterAsked => "rocks::scrub",
+    DamagedFilterAsked => "front::maintenance::scrub",
     // ---- audits and scrubbing
     /// A summary filter that changed in memory is stored with a valid checksum.
-    DamagedSummaryStored => "rocks::scrub",
+    DamagedSummaryStored => "front::maintenance::scrub",
     /// An audit reports a false negative of a view published after the engine was read.
-    LaterViewRefuted => "rocks::audit",
+    LaterViewRefuted => "front::audit",
     // ---- many keys at once
     /// Keys of several families that were all denied, each at its own moment, are not denied again.
     DenialsOfManyMoments => "writes::record_that_moves_between_two_absent_answers_is_found",
     /// Keys that another view denies count as denied all along.
-    EditionUnchecked => "rocks::cf_filter::",
+    EditionUnchecked => "front::cf_filter::",
     /// A view with another summary has the edition of the one before.
     SummaryUnnoticed => "rocks::db::moments",
     /// A view with the same summary filter but other coverage keeps the edition.

@@ -23,7 +23,7 @@ use tempfile::TempDir;
 
 use super::SieveDb;
 use crate::rocks::SieveOptions;
-use crate::rocks::held::BlockedFlush;
+use crate::rocks::tests::blocked_flush::BlockedFlush;
 
 const LIMIT: Duration = Duration::from_secs(60);
 const OTHER: &str = "other";
@@ -44,7 +44,12 @@ fn options() -> Options {
 }
 
 fn open(options: &Options, path: &Path) -> SieveDb {
-    SieveDb::open_cf(options, &SieveOptions::default(), path, [DEFAULT, OTHER]).unwrap()
+    SieveDb::builder(path)
+        .options(options)
+        .filters(&SieveOptions::default())
+        .cfs([DEFAULT, OTHER])
+        .open()
+        .unwrap()
 }
 
 /// A key that the filters of this family rule out, once they are complete.
@@ -195,7 +200,12 @@ impl Pair {
         let messages = home.path().join("secondary");
         let names = [DEFAULT, OTHER];
         let sieve = SieveOptions::default();
-        let secondary = SieveDb::open_cf_as_secondary(&options(), &sieve, &path, messages, names);
+        let secondary = SieveDb::builder(&path)
+            .options(&options())
+            .filters(&sieve)
+            .cfs(names)
+            .secondary(messages)
+            .open();
         writer.put(Self::IN_AN_SST, "value").unwrap();
         writer.flush().unwrap();
         writer.put(Self::IN_THE_LOG, "value").unwrap();

@@ -13,8 +13,8 @@ use rocksdb::{
 
 use super::{LONG, SieveDb};
 use crate::planted::planted;
-use crate::rocks::cf::CfReader;
-use crate::rocks::{Engine, ffi};
+use crate::rocks::db::cf_reader::CfReader;
+use crate::rocks::{Engine, hooks};
 
 /// The SSTs of a column family, as RocksDB sums them up. `rocksdb` has a type of this name that it
 /// does not export.
@@ -152,7 +152,7 @@ impl SieveDb {
     /// A reader of a column family for frequent use: its handle and filters are looked up once.
     pub(crate) fn cf(&self, name: &str) -> Option<CfReader> {
         let cf = CfReader::new(&self.engine, name)?;
-        Some(match self.cf_filters.get(ffi::cf_id(cf.handle())) {
+        Some(match self.cf_filters.get(hooks::cf_id(cf.handle())) {
             Some(cf_filter) => cf.behind(cf_filter),
             None => cf,
         })
@@ -184,7 +184,7 @@ impl SieveDb {
     /// when the secondary is opened again; until then reads return the state before it.
     pub fn try_catch_up_with_primary(&self) -> Result<(), Error> {
         // The engine drops memtables here before their SSTs can be listed.
-        let announced = self.options.is_secondary() && !planted!(CatchUpUnannounced);
+        let announced = self.front.is_secondary() && !planted!(CatchUpUnannounced);
         if planted!(CatchUpAnnouncedLate) {
             let caught_up = self.engine.try_catch_up_with_primary();
             drop(self.cf_filters.begin_external_writes(None));
@@ -194,7 +194,7 @@ impl SieveDb {
         let _arriving = arriving.filter(|_| !planted!(CatchUpAnnouncedBriefly));
         if planted!(CatchUpAnnouncedBriefly) {
             // Maintenance may list the SSTs before the engine is locked.
-            self.wait_for_maintenance(LONG);
+            let _ = self.wait_for_maintenance(LONG);
         }
         self.engine.try_catch_up_with_primary()
     }
@@ -448,7 +448,7 @@ fn refuse_mempurge(options: &[(&str, &str)]) -> Result<(), Error> {
         .iter()
         .any(|&(name, value)| name == NAME && is_on(value))
     {
-        true => Err(ffi::error_of(format!(
+        true => Err(hooks::error_of(format!(
             "Not implemented: with {NAME} RocksDB 11.8.1 itself loses keys and reads values that were overwritten; \
              leave it at 0"
         ))),
@@ -465,12 +465,12 @@ mod tests {
 
     use super::*;
     use crate::rocks::SieveOptions;
-    use crate::rocks::held::BlockedFlush;
+    use crate::rocks::tests::blocked_flush::BlockedFlush;
 
     #[test]
     fn what_the_engine_says_of_itself_is_passed_on() {
         let home = tempfile::tempdir().unwrap();
-        let db = SieveDb::open_default(home.path()).unwrap();
+        let db = SieveDb::builder(home.path()).open().unwrap();
         let options = Options::default();
         db.create_cf(String::from("other"), &options).unwrap();
         let other = db.cf_handle("other").unwrap();

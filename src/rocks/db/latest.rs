@@ -5,7 +5,7 @@ use std::path::Path;
 use rocksdb::{Error, Options};
 
 use super::SieveDb;
-use crate::rocks::ffi;
+use crate::rocks::hooks;
 
 impl SieveDb {
     /// The options that a database was last opened with, as RocksDB stored them, and those of each
@@ -32,7 +32,7 @@ impl SieveDb {
         path: impl AsRef<Path>,
     ) -> Result<(Options, Vec<(String, Options)>), Error> {
         let mut latest = options.clone();
-        let cfs = ffi::latest_options(&mut latest, path.as_ref())?;
+        let cfs = hooks::latest_options(&mut latest, path.as_ref())?;
         Ok((latest, cfs))
     }
 }

@@ -3,6 +3,8 @@
 mod access;
 #[cfg(test)]
 mod announcements;
+mod builder;
+mod cf_reader;
 mod engine;
 mod iterators;
 mod latest;
@@ -13,6 +15,8 @@ mod reads;
 mod transaction;
 mod writes;
 
+pub use builder::Builder;
+pub(crate) use cf_reader::CfReader;
 pub use engine::ColumnFamilyMetaData;
 pub use iterators::Snapshot;
 use transaction::Transactions;
@@ -22,19 +26,23 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::audit::FalseNegative;
-use super::cf_filter::CfFilter;
-use super::cf_filters::CfFilters;
-use super::filter_store::FilterStore;
-use super::maintenance::room;
-use super::options::{SieveOptions, segment_part};
-use super::scrub::{ScrubLog, Scrubbed};
-use super::trust::Trust;
-use super::wakeup::{LONG, Wakeup};
-use super::{Engine, MaintenanceError};
+use rocksdb::AsColumnFamilyRef;
+
+use crate::front::audit::{FalseNegative, Trust};
+use crate::front::cf_filter::CfFilter;
+use crate::front::cf_filters::CfFilters;
+use crate::front::engine::Engine as FilterEngine;
+use crate::front::filter_store::FilterStore;
+use crate::front::maintenance::room;
+use crate::front::maintenance::scrub::{ScrubLog, Scrubbed};
+use crate::front::options::{FilterSize, FrontOptions};
+use crate::front::wakeup::{LONG, Wakeup};
 use crate::hash::KeyHasher;
 use crate::math::{Bits, Items, Rate};
 use crate::planted::planted;
+use crate::rocks::hooks;
+use crate::rocks::options::SieveOptions;
+use crate::rocks::{Engine, MaintenanceError};
 use crate::segment::Registry;
 use crate::stats::Stats;
 
@@ -72,6 +80,8 @@ pub struct SieveDb {
     /// Declared before `engine`, which it keeps open.
     transactions: Option<Transactions>,
     engine: Arc<Engine>,
+    /// The same, as maintenance and audits use it.
+    filter_engine: Arc<dyn FilterEngine>,
     default: Arc<CfFilter>,
     cf_filters: Arc<CfFilters>,
     registry: Arc<Registry>,
@@ -81,6 +91,7 @@ pub struct SieveDb {
     wakeup: Arc<Wakeup>,
     hasher: KeyHasher,
     options: SieveOptions,
+    front: FrontOptions,
     maintenance: Option<JoinHandle<()>>,
     /// Held while a column family is created or dropped: its filters are created and dropped with
     /// it.
@@ -98,12 +109,10 @@ impl SieveDb {
         stats.fold(Stats::default(), |sum, stats| sum + stats)
     }
 
-    /// The counters of one column family's filters; `None` if no column family of this name has
-    /// filters.
-    pub fn stats_cf(&self, name: &str) -> Option<Stats> {
-        let cf_filters = self.cf_filters.all();
-        let cf_filter = cf_filters.iter().find(|cf_filter| cf_filter.name() == name);
-        cf_filter.map(|cf_filter| cf_filter.stats())
+    /// The counters of one column family's filters; `None` if it has none.
+    pub fn stats_cf(&self, cf: &impl AsColumnFamilyRef) -> Option<Stats> {
+        let cf_filter = self.cf_filters.get(hooks::cf_id(cf))?;
+        Some(cf_filter.stats())
     }
 
     /// Verifies the checksums of all filters in memory. A filter that has changed since it was
@@ -116,10 +125,10 @@ impl SieveDb {
         let before = self.scrubbed();
         let ticket = self.wakeup.call(|requests| requests.scrub = true);
         let failure = self.wakeup.wait_for(ticket, LONG);
-        failure.map_or_else(
-            || Ok(self.scrubbed() - before),
-            |reason| Err(MaintenanceError(reason)),
-        )
+        match failure {
+            None => Ok(self.scrubbed() - before),
+            Some(reason) => Err(MaintenanceError::Failed(reason)),
+        }
     }
 
     /// What all scrubs since the open have read and found.
@@ -138,6 +147,7 @@ impl SieveDb {
     /// Waits at most `limit` until maintenance has gone through all SSTs once; returns whether it
     /// has. By then the existing sidecars are loaded, and the keys of missing filters are read, if
     /// they could be.
+    #[must_use = "false if it took longer"]
     pub fn wait_for_maintenance(&self, limit: Duration) -> bool {
         let ticket = self.wakeup.call(|requests| requests.retry = true);
         self.wakeup.is_answered(ticket, limit)
@@ -145,6 +155,7 @@ impl SieveDb {
 
     /// [`SieveDb::wait_for_maintenance`] that calls `go_on` several times a second and stops
     /// waiting when it returns false.
+    #[must_use = "false if it took longer or was stopped"]
     pub fn wait_for_maintenance_while(
         &self,
         limit: Duration,
@@ -164,6 +175,7 @@ impl SieveDb {
     /// does not wait for SSTs that will not be covered: those without an id
     /// ([`CfHealth::without_id`](crate::CfHealth::without_id)), and all if the filters are
     /// read-only and take no keys.
+    #[must_use = "false if some SSTs are not covered"]
     pub fn wait_until_complete(&self, limit: Duration) -> bool {
         let deadline = Instant::now() + limit.min(LONG);
         let mut asked = false;
@@ -183,7 +195,7 @@ impl SieveDb {
                 // Its column family was dropped after the listing.
                 continue;
             }
-            let none_is_read = self.options.has_read_only_filters() && !self.options.is_secondary();
+            let none_is_read = self.front.read_only_filters && !self.front.is_secondary();
             let is_final = |cf_filter: &Arc<CfFilter>| {
                 cf_filter.is_complete_by_construction() || cf_filter.stays_uncovered(none_is_read)
             };
@@ -210,37 +222,36 @@ impl SieveDb {
     /// If it could not be finished, for example because a flush would wait for compactions that do
     /// not end. The filters stay as they were and remain correct; maintenance tries again later.
     pub fn consolidate(&self) -> Result<(), MaintenanceError> {
-        if let Some(reason) = self.why_nothing_is_made() {
-            return Err(MaintenanceError(reason.to_owned()));
-        }
+        self.refuse_consolidation()?;
         let ticket = self.wakeup.call(|requests| requests.consolidate = true);
         self.wakeup
             .wait_for(ticket, LONG)
-            .map_or(Ok(()), |reason| Err(MaintenanceError(reason)))
+            .map_or(Ok(()), |reason| Err(MaintenanceError::Failed(reason)))
     }
 
-    fn why_nothing_is_made(&self) -> Option<&'static str> {
-        if self.options.has_read_only_filters() {
-            Some("the filters are frozen; open the database to write, without `frozen`")
+    fn refuse_consolidation(&self) -> Result<(), MaintenanceError> {
+        if self.front.read_only_filters {
+            Err(MaintenanceError::ReadOnly)
         } else if self.trust.lost().is_some() {
-            Some("an audit found a false negative; open the database again")
+            Err(MaintenanceError::FalseNegative)
         } else if self.cf_filters.any_is_disabled() {
-            Some("a hook failed, and keys may have been missed; open the database again")
+            Err(MaintenanceError::HookFailed)
         } else {
-            None
+            Ok(())
         }
     }
 
-    /// Changes the false-positive rate of all filters, as [`SieveOptions::rate`] sets it. The
-    /// filters are rebuilt in the background from the keys of the existing SSTs; no SST is
-    /// rewritten. [`SieveDb::consolidate`] waits for it. Rates below [`SieveOptions::LEAST_RATE`]
-    /// are raised to it.
-    pub fn set_rate(&self, rate: Rate) {
-        let rate = Rate::clamped(rate.get().max(SieveOptions::LEAST_RATE));
-        self.cf_filters.set_summary_rate(rate);
+    /// Changes the size of all filters, as [`SieveOptions::filter_size`] sets it; segment filters
+    /// follow even if their size was set. They are rebuilt in the background from the keys of the
+    /// existing SSTs; no SST is rewritten. [`SieveDb::consolidate`] waits for it.
+    pub fn set_filter_size(&self, size: FilterSize) {
+        let is_static = self.front.static_filters;
+        self.cf_filters
+            .set_summary_rate(size.summary_rate(is_static));
+        let segments = size.segment_part().segment_rate(is_static);
         for cf_filter in self.cf_filters.all() {
-            let segments = cf_filter.segment_rate().map(|_| segment_part(rate));
-            cf_filter.set_segment_rate(segments);
+            let rate = cf_filter.segment_rate().map(|_| segments);
+            cf_filter.set_segment_rate(rate);
         }
         if !planted!(NoWakeAfterSetRate) {
             self.wakeup.call(|requests| requests.consolidate = true);
@@ -248,11 +259,12 @@ impl SieveDb {
     }
 
     /// The settings with the current rates, which may have changed since the open.
-    fn settings(&self) -> SieveOptions {
-        let settings = self.options.clone();
-        settings
-            .summary_rate(self.cf_filters.summary_rate())
-            .segment_rate(self.default.segment_rate())
+    fn settings(&self) -> FrontOptions {
+        FrontOptions {
+            summary_rate: self.cf_filters.summary_rate(),
+            segment_rate: self.default.segment_rate(),
+            ..self.front.clone()
+        }
     }
 
     pub(crate) fn engine(&self) -> &Engine {
@@ -261,16 +273,16 @@ impl SieveDb {
 
     /// The size of a segment filter for this number of keys.
     pub(crate) fn segment_size(&self, keys: Items, rate: Rate) -> Bits {
-        self.options.segment_size(keys, rate)
+        self.front.segment_size(keys, rate)
     }
 
     pub(crate) fn budget(&self) -> Option<Bits> {
-        self.options.get_memory_budget()
+        self.front.memory_budget
     }
 
     /// Memory available to a filter that now takes `own`, which is counted as available.
     pub(crate) fn room(&self, own: Bits) -> Bits {
-        room(&self.options, &self.cf_filters, &self.registry, own)
+        room(&self.front, &self.cf_filters, &self.registry, own)
     }
 
     pub(crate) fn cf_filters(&self) -> &CfFilters {
@@ -343,7 +355,7 @@ mod tests {
     use rocksdb::{DB, Options};
 
     use super::*;
-    use crate::rocks::held::BlockedFlush;
+    use crate::rocks::tests::blocked_flush::BlockedFlush;
 
     /// Closing the engine lets a flush of maintenance fail; with `atomic_flush` the engine's own
     /// flush would run beside it.
@@ -357,7 +369,7 @@ mod tests {
         let held = held;
         assert!(db.wait_until_complete(LONG));
         BlockedFlush::write(&db);
-        db.set_rate(Rate::ONE_PERCENT);
+        db.set_filter_size(FilterSize::ONE_PERCENT);
         held.wait();
         thread::scope(|scope| {
             let closing = scope.spawn(|| drop(db));

@@ -14,15 +14,16 @@ use rocksdb::{DEFAULT_COLUMN_FAMILY_NAME, Options, SstFileWriter, WriteBatch};
 
 use super::SieveDb;
 use crate::filter::Scalable;
+use crate::front::audit::Distrust as _;
+use crate::front::cf_filter::CfFilter;
+use crate::front::cf_filter::multi_lookup::multi_get;
+use crate::front::key_range::KeyRange;
+use crate::front::segment_filters::{SegmentFilters, in_runs};
+use crate::front::sorted_runs::WithRange;
+use crate::front::view::{Coverage, View};
 use crate::hash::{HashId, KeyHasher, Seed};
 use crate::math::{Bits, Items};
-use crate::rocks::cf_filter::CfFilter;
-use crate::rocks::cf_filter::multi_lookup::multi_get;
-use crate::rocks::coverage::{Coverage, View};
-use crate::rocks::range::KeyRange;
-use crate::rocks::runs::WithRange;
-use crate::rocks::segment_filters::{SegmentFilters, in_runs};
-use crate::rocks::{Engine, SieveOptions, ffi};
+use crate::rocks::{Engine, SieveOptions, hooks};
 use crate::segment::Registry;
 
 const THERE: &[u8] = b"there";
@@ -41,12 +42,12 @@ fn hasher() -> KeyHasher {
 }
 
 fn sieve() -> SieveOptions {
-    SieveOptions::default().spare_hits(false)
+    SieveOptions::default().adaptive_hits(false)
 }
 
 /// A summary of these keys.
 fn summary(keys: &[&[u8]]) -> Arc<Scalable> {
-    let options = sieve().summary(Items::new(0), Bits::new(0));
+    let options = sieve().resolved().summary(Items::new(0), Bits::new(0));
     let summary = Scalable::new(hasher().imprint().for_summary(), options);
     for key in keys {
         summary.insert(hasher().hash(key).for_summary());
@@ -72,14 +73,14 @@ impl Scene {
             hasher(),
             Arc::clone(&registry),
             Arc::default(),
-            &sieve(),
+            &sieve().resolved(),
             (summary(&[]), HashSet::new()),
         );
         let home = tempfile::tempdir().unwrap();
         let mut options = Options::default();
         options.create_if_missing(true);
         options.set_disable_auto_compactions(true);
-        ffi::install(&mut options, Arc::clone(&cf_filter), &ffi::HOOKS);
+        hooks::install(&mut options, Arc::clone(&cf_filter), &hooks::HOOKS);
         let cfs = [(DEFAULT_COLUMN_FAMILY_NAME, options.clone())];
         let path = home.path().join("db");
         let scene = Self {
@@ -114,7 +115,7 @@ impl Scene {
         let epoch = self.cf_filter.epoch();
         let memtable_filters = self.cf_filter.collect_memtable_filters();
         let cf = self.engine.cf_handle(DEFAULT_COLUMN_FAMILY_NAME).unwrap();
-        let tables = ffi::live_tables(&cf).unwrap();
+        let tables = hooks::live_tables(&cf).unwrap();
         let spanning = tables.iter().map(|table| WithRange {
             filter: self.registry.open(table.id().unwrap()).filter().unwrap(),
             range: table.range.as_ref(),
@@ -449,7 +450,12 @@ fn batch_over_families_is_asked_again_when_filters_of_one_change() {
         let mut options = Options::default();
         options.create_if_missing(true);
         options.create_missing_column_families(true);
-        let db = SieveDb::open_cf(&options, &sieve(), home.path(), ["other"]).unwrap();
+        let db = SieveDb::builder(home.path())
+            .options(&options)
+            .filters(&sieve())
+            .cfs(["other"])
+            .open()
+            .unwrap();
         db.put(THERE, "value").unwrap();
         assert!(db.wait_until_complete(LIMIT));
         let cfs = [DEFAULT_COLUMN_FAMILY_NAME, "other"].map(|name| db.cf_handle(name));

@@ -3,11 +3,14 @@
 use rocksdb::{AsColumnFamilyRef, DBPinnableSlice, DEFAULT_COLUMN_FAMILY_NAME, Error, ReadOptions};
 
 use super::SieveDb;
-use crate::rocks::cf_filter::lookup::{self, ReadResult};
-use crate::rocks::cf_filter::multi_lookup::{self, Values, multi_get};
-use crate::rocks::cf_filters::CfFilters;
-use crate::rocks::coverage::Answer;
-use crate::rocks::ffi;
+use crate::front::cf_filter::lookup;
+use crate::front::cf_filter::multi_lookup::{self, multi_get};
+use crate::front::cf_filters::CfFilters;
+use crate::front::view::Answer;
+use crate::rocks::hooks;
+
+/// The values of several keys, in their order.
+pub(super) type Values<V> = Vec<Result<Option<V>, Error>>;
 
 impl SieveDb {
     /// The value of a key in the default column family.
@@ -248,15 +251,15 @@ impl SieveDb {
 
     /// The filters of a column family.
     fn filters_of(&self, cf: &impl AsColumnFamilyRef) -> (&CfFilters, u32) {
-        (&self.cf_filters, ffi::cf_id(cf))
+        (&self.cf_filters, hooks::cf_id(cf))
     }
 
     pub(super) fn read_cf<V>(
         &self,
         cf: &impl AsColumnFamilyRef,
         key: &[u8],
-        engine: impl FnOnce() -> ReadResult<V>,
-    ) -> ReadResult<V> {
+        engine: impl FnOnce() -> Result<Option<V>, Error>,
+    ) -> Result<Option<V>, Error> {
         lookup::get(self.filters_of(cf), key, engine)
     }
 
@@ -267,7 +270,7 @@ impl SieveDb {
         ask: impl Fn(&[&[u8]]) -> Values<V>,
     ) -> Values<V> {
         let keys: Vec<&[u8]> = keys.into_iter().map(AsRef::as_ref).collect();
-        match self.cf_filters.get(ffi::cf_id(cf)) {
+        match self.cf_filters.get(hooks::cf_id(cf)) {
             Some(cf_filter) => multi_get(&cf_filter, &keys, ask),
             None => ask(&keys),
         }
@@ -280,7 +283,7 @@ impl SieveDb {
         engine: impl Fn(&[usize]) -> Values<V>,
     ) -> Values<V> {
         let with_filters = keys.iter().map(|(cf, key)| {
-            let filters = self.cf_filters.get(ffi::cf_id(*cf));
+            let filters = self.cf_filters.get(hooks::cf_id(*cf));
             (filters, key.as_ref())
         });
         let with_filters: Vec<_> = with_filters.collect();
@@ -319,7 +322,7 @@ mod tests {
     #[test]
     fn a_key_is_denied_after_many_that_were_let_by() {
         let home = tempfile::tempdir().unwrap();
-        let db = SieveDb::open_default(home.path()).unwrap();
+        let db = SieveDb::builder(home.path()).open().unwrap();
         db.put("key", "value").unwrap();
         assert!(db.wait_for_maintenance(Duration::from_secs(60)));
         let cf_filter = db.cf_filters().all().remove(0);

@@ -32,15 +32,15 @@ use rocksdb::{
 
 use super::SieveDb;
 use crate::rocks::options::Isolation;
-use crate::rocks::{Engine, ffi};
+use crate::rocks::{Engine, hooks};
 
 /// RocksDB's own transaction.
 type Inner<'db> = rocksdb::Transaction<'db, Engine>;
 
 /// Begins a database's transactions.
 pub(super) enum Transactions {
-    Optimistic(ffi::Optimism),
-    Locking(ffi::Locks),
+    Optimistic(hooks::Optimism),
+    Locking(hooks::Locks),
 }
 
 impl Transactions {
@@ -51,10 +51,10 @@ impl Transactions {
         cfs: impl Iterator<Item = &'n str>,
     ) -> Result<Self, Error> {
         Ok(match isolation {
-            Isolation::Optimistic => Self::Optimistic(ffi::Optimism::on(engine)),
+            Isolation::Optimistic => Self::Optimistic(hooks::Optimism::on(engine)),
             Isolation::Locks(options) => {
                 let cfs = cfs.filter_map(|name| engine.cf_handle(name));
-                Self::Locking(ffi::Locks::on(engine, options, cfs)?)
+                Self::Locking(hooks::Locks::on(engine, options, cfs)?)
             }
         })
     }
@@ -95,7 +95,7 @@ impl<'o> From<&'o TransactionOptions> for TransactionSettings<'o> {
 /// A commit, or a lock, finds conflicts with single keys that were put, merged or deleted. It does
 /// not find deleted ranges, nor files that were ingested or removed.
 ///
-/// With [locks](crate::SieveOptions::locking_transactions) each write and each read for update
+/// With [locks](crate::Isolation::Locks) each write and each read for update
 /// waits for its key. A wait that takes too long ends with an error of the kind `TimedOut`. So does
 /// a deadlock, unless deadlock detection is on (`TransactionOptions::set_deadlock_detect`); then
 /// the error is of the kind `Busy`. A transaction with `set_snapshot` also gets `Busy` if the key
@@ -107,10 +107,10 @@ impl<'o> From<&'o TransactionOptions> for TransactionSettings<'o> {
 /// then end up in the wrong one.
 ///
 /// ```no_run
-/// # use lsm_sieve::{SieveDb, SieveOptions};
-/// # let options = rocksdb::Options::default();
-/// let db = SieveDb::open(&options, &SieveOptions::default().transactions(true), "/tmp/users")?;
-/// let transaction = db.transaction();
+/// # use lsm_sieve::{Isolation, SieveDb, SieveOptions};
+/// let filters = SieveOptions::default().transactions(Isolation::Optimistic);
+/// let db = SieveDb::builder("/tmp/users").filters(&filters).open()?;
+/// let transaction = db.transaction()?;
 /// if transaction.get_for_update(b"ada", true)?.is_none() {
 ///     transaction.put(b"ada", b"1815")?;
 /// }
@@ -126,43 +126,43 @@ impl SieveDb {
     /// Begins a transaction, like `transaction` of `rocksdb`'s `OptimisticTransactionDB` and
     /// `TransactionDB`.
     ///
-    /// # Panics
+    /// # Errors
     /// If the database was opened without
-    /// [`SieveOptions::transactions`](crate::SieveOptions::transactions) or
-    /// [`SieveOptions::locking_transactions`](crate::SieveOptions::locking_transactions).
-    pub fn transaction(&self) -> Transaction<'_> {
+    /// [`SieveOptions::transactions`](crate::SieveOptions::transactions): there is no transaction
+    /// then.
+    pub fn transaction(&self) -> Result<Transaction<'_>, Error> {
         self.transaction_opt(&WriteOptions::default(), TransactionSettings::Default)
     }
 
     /// [`SieveDb::transaction`] with options for its commit and for the transaction itself:
     /// `OptimisticTransactionOptions`, or `TransactionOptions` with locks.
     ///
-    /// # Panics
+    /// # Errors
     /// Like [`SieveDb::transaction`], and if the options are of the other kind.
     pub fn transaction_opt<'o>(
         &self,
         writing: &WriteOptions,
         options: impl Into<TransactionSettings<'o>>,
-    ) -> Transaction<'_> {
+    ) -> Result<Transaction<'_>, Error> {
         use TransactionSettings::{Default, Locking, Optimistic};
-        let transactions = self.transactions.as_ref().expect(
-            "opened with `SieveOptions::transactions(true)` or `SieveOptions::locking_transactions`",
-        );
+        let Some(transactions) = &self.transactions else {
+            return refused("open the database with `SieveOptions::transactions`");
+        };
         let engine = match (transactions, options.into()) {
             (Transactions::Optimistic(begins), Default) => begins.begin(writing, &<_>::default()),
             (Transactions::Optimistic(begins), Optimistic(options)) => {
                 begins.begin(writing, options)
             }
             (Transactions::Optimistic(_), Locking(_)) => {
-                panic!("`TransactionOptions` are for `SieveOptions::locking_transactions`")
+                return refused("`TransactionOptions` are for `Isolation::Locks`");
             }
             (Transactions::Locking(begins), Default) => begins.begin(writing, &<_>::default()),
             (Transactions::Locking(begins), Locking(options)) => begins.begin(writing, options),
             (Transactions::Locking(_), Optimistic(_)) => {
-                panic!("`OptimisticTransactionOptions` are for `SieveOptions::transactions(true)`")
+                return refused("`OptimisticTransactionOptions` are for `Isolation::Optimistic`");
             }
         };
-        Transaction { engine, db: self }
+        Ok(Transaction { engine, db: self })
     }
 
     /// Call after the engine may have created a column family.
@@ -172,12 +172,18 @@ impl SieveDb {
         }
     }
 
-    pub(super) fn locks(&self) -> Option<&ffi::Locks> {
+    pub(super) fn locks(&self) -> Option<&hooks::Locks> {
         match &self.transactions {
             Some(Transactions::Locking(locks)) => Some(locks),
             _ => None,
         }
     }
+}
+
+fn refused<T>(what_to_do: &str) -> Result<T, Error> {
+    Err(hooks::error_of(format!(
+        "Invalid argument: no transaction: {what_to_do}"
+    )))
 }
 
 impl<'db> Transaction<'db> {

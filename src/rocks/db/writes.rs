@@ -10,7 +10,7 @@ use rocksdb::{
 
 use super::SieveDb;
 use crate::planted::planted;
-use crate::rocks::ffi;
+use crate::rocks::hooks;
 
 impl SieveDb {
     /// Sets the value of a key in the default column family.
@@ -216,7 +216,7 @@ impl SieveDb {
         batch: WriteBatchWithTransaction<TRANSACTION>,
         options: &WriteOptions,
     ) -> Result<(), Error> {
-        let batch = ffi::plain_batch(batch);
+        let batch = hooks::plain_batch(batch);
         match self.locks() {
             None => self.engine.write_opt(batch, options),
             Some(locks) => locks.write(&batch, options),
@@ -254,7 +254,9 @@ impl SieveDb {
         paths: Vec<P>,
     ) -> Result<(), Error> {
         // Their keys bypass the memtables.
-        let arriving = self.cf_filters.begin_external_writes(Some(ffi::DEFAULT_ID));
+        let arriving = self
+            .cf_filters
+            .begin_external_writes(Some(hooks::DEFAULT_ID));
         let _arriving = (!planted!(IngestionAnnouncedBriefly)).then_some(arriving);
         self.engine.ingest_external_file_opts(options, paths)
     }
@@ -281,7 +283,10 @@ impl SieveDb {
         options: &IngestExternalFileOptions,
         paths: Vec<P>,
     ) -> Result<(), Error> {
-        let arriving = || self.cf_filters.begin_external_writes(Some(ffi::cf_id(cf)));
+        let arriving = || {
+            self.cf_filters
+                .begin_external_writes(Some(hooks::cf_id(cf)))
+        };
         let arriving = (!planted!(FamilyNotToldOfFiles)).then(arriving);
         let _arriving = arriving.filter(|_| !planted!(FamilyIngestionAnnouncedBriefly));
         self.engine.ingest_external_file_cf_opts(cf, options, paths)

@@ -193,7 +193,11 @@ fn lines_for(pattern: Pattern, items: Items, wanted: Rate) -> Option<u64> {
 /// If `bits_a_key` is not between 1 and 256.
 pub fn rate_of(bits_a_key: f64) -> Rate {
     let items = Items::new(1 << 20);
-    let lines = whole(items.get() as f64 * validate_bits_per_key(bits_a_key) / LINE_BITS as f64);
+    assert!(
+        is_bits_per_key(bits_a_key),
+        "{bits_a_key} bits per key make no filter; ask for 1 to 256"
+    );
+    let lines = whole(items.get() as f64 * bits_a_key / LINE_BITS as f64);
     let rates = Pattern::ALL.map(|pattern| Rate::clamped(rate(pattern, lines, items)));
     let fitting = rates.into_iter().filter(|&rate| {
         let sized = size(items, rate);
@@ -203,17 +207,9 @@ pub fn rate_of(bits_a_key: f64) -> Rate {
     Rate::clamped(lowest)
 }
 
-/// Returns its argument, which must be a valid number of bits per key.
-///
-/// # Panics
-/// If it is not between 1 and 256.
-#[doc(hidden)]
-pub fn validate_bits_per_key(bits_a_key: f64) -> f64 {
-    assert!(
-        (1.0..=256.0).contains(&bits_a_key),
-        "{bits_a_key} bits per key make no filter; ask for 1 to 256"
-    );
-    bits_a_key
+/// Whether filters can have this number of bits per key: 1 to 256.
+pub fn is_bits_per_key(bits: f64) -> bool {
+    (1.0..=256.0).contains(&bits)
 }
 
 /// The probability that one key leaves a given bit clear: its word is another one, or its probes

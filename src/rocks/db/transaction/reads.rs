@@ -3,10 +3,11 @@
 use rocksdb::{AsColumnFamilyRef, DBPinnableSlice, Error, ReadOptions};
 
 use super::Transaction;
+use crate::front::cf_filter::lookup;
+use crate::front::cf_filter::multi_lookup::multi_get;
 use crate::planted::planted;
-use crate::rocks::cf_filter::lookup;
-use crate::rocks::cf_filter::multi_lookup::{Values, multi_get};
-use crate::rocks::ffi;
+use crate::rocks::db::reads::Values;
+use crate::rocks::hooks;
 
 impl Transaction<'_> {
     /// The value of a key in the default column family, including the transaction's own writes.
@@ -238,7 +239,7 @@ impl Transaction<'_> {
     ) -> Values<Vec<u8>> {
         let keys: Vec<K> = keys.into_iter().collect();
         let mut written = keys.iter().map(AsRef::as_ref);
-        if written.any(|key| ffi::has_written(&self.engine, None, key)) {
+        if written.any(|key| hooks::has_written(&self.engine, None, key)) {
             return self.engine.multi_get_opt(keys, options);
         }
         let ask = |left: &[&[u8]]| self.engine.multi_get_opt(left, options);
@@ -261,7 +262,7 @@ impl Transaction<'_> {
     ) -> Values<Vec<u8>> {
         let keys: Vec<(&W, K)> = keys.into_iter().collect();
         let mut written = keys.iter();
-        if written.any(|(cf, key)| ffi::has_written(&self.engine, Some(*cf), key.as_ref())) {
+        if written.any(|(cf, key)| hooks::has_written(&self.engine, Some(*cf), key.as_ref())) {
             return self.engine.multi_get_cf_opt(keys, options);
         }
         self.db.read_many_of(&keys, |left| {
@@ -277,7 +278,7 @@ impl Transaction<'_> {
         key: &[u8],
         ask: impl Fn() -> Result<Option<V>, Error>,
     ) -> Result<Option<V>, Error> {
-        if ffi::has_written(&self.engine, None, key) {
+        if hooks::has_written(&self.engine, None, key) {
             return ask();
         }
         lookup::get(&*self.db.default, key, ask)
@@ -289,7 +290,7 @@ impl Transaction<'_> {
         key: &[u8],
         ask: impl Fn() -> Result<Option<V>, Error>,
     ) -> Result<Option<V>, Error> {
-        if ffi::has_written(&self.engine, Some(cf), key) {
+        if hooks::has_written(&self.engine, Some(cf), key) {
             return ask();
         }
         self.db.read_cf(cf, key, ask)
@@ -304,6 +305,6 @@ impl Transaction<'_> {
         exclusive: bool,
     ) -> Result<(), Error> {
         let cf = cf.filter(|_| !planted!(DefaultFamilyWatched));
-        ffi::watch(&self.engine, cf, key, exclusive)
+        hooks::watch(&self.engine, cf, key, exclusive)
     }
 }

@@ -1,0 +1,60 @@
+//! Audits of one column family's negatives: see [`crate::front::audit`].
+
+use std::sync::{Arc, Weak};
+
+use super::CfFilter;
+use crate::front::audit::{FalseNegative, Trust};
+use crate::front::engine::Engine;
+use crate::hash::KeyHash;
+use crate::planted::planted;
+use crate::stats::Event;
+
+/// What the audits of one column family need beside its filters.
+pub(crate) struct Auditor {
+    /// Weak, because the engine holds the filters.
+    engine: Weak<dyn Engine>,
+    trust: Arc<Trust>,
+}
+
+impl Auditor {
+    pub(crate) fn new(engine: Weak<dyn Engine>, trust: Arc<Trust>) -> Self {
+        Self { engine, trust }
+    }
+
+    /// Whether a denial by the filters stands: the engine did not find the key.
+    pub(crate) fn audit_negative(&self, cf_filter: &CfFilter, key: &[u8]) -> bool {
+        let Some(engine) = self.engine.upgrade() else {
+            return true;
+        };
+        let hash = cf_filter.hasher().hash(key);
+        let before = cf_filter.view();
+        cf_filter.count(Event::Audited);
+        if engine.contains(cf_filter.key_space(), key) != Some(true) {
+            return true;
+        }
+        let now = cf_filter.view();
+        let same = now.edition == before.edition || planted!(LaterViewRefuted);
+        if same && now.answer(hash, key).is_absent() {
+            self.refute(cf_filter, hash);
+        }
+        false
+    }
+
+    fn refute(&self, cf_filter: &CfFilter, hash: KeyHash) {
+        cf_filter.count(Event::FalseNegative);
+        self.trust.revoke(FalseNegative {
+            cf: cf_filter.name().to_owned(),
+            key_hash: hash.get(),
+            seed_id: cf_filter.hasher().imprint().seed_id,
+            noted: false,
+        });
+    }
+}
+
+impl std::fmt::Debug for Auditor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Auditor")
+            .field("trust", &self.trust)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,406 @@
+//! When the filters of a column family may rule keys out. External writes withdraw their coverage.
+
+use std::collections::HashSet;
+use std::ptr;
+use std::sync::{Arc, Weak};
+
+use super::CfFilter;
+use crate::filter::{Chain, Scalable};
+use crate::front::audit::Distrust;
+use crate::front::segment_filters::SegmentFilters;
+use crate::front::view::{Coverage, View};
+use crate::math::{Bits, Items};
+use crate::planted::planted;
+use crate::segment::{SealedFilter, SegmentId};
+use crate::sync::unpoisoned;
+
+/// What maintenance knows of the SSTs of a column family.
+#[derive(Debug, Default)]
+pub(super) struct CoverageState {
+    /// SSTs whose keys are all in the summary filter.
+    covered: HashSet<SegmentId>,
+    /// Grows when an SST is added to `covered`.
+    covered_edition: u64,
+    /// Whether every SST that flush and compaction write is covered by construction: coverage was
+    /// complete once, and no external writes came since.
+    complete_by_construction: bool,
+    /// Grows when external writes begin and when they end.
+    external_epoch: u64,
+    /// External writes under way.
+    external_in_flight: usize,
+    /// See [`CfFilter::note_consolidated`].
+    consolidated: Option<WritePosition>,
+    stored: Option<Stored>,
+    /// A hook failed: no key may be ruled out any more.
+    pub(super) disabled: bool,
+}
+
+impl Distrust for CfFilter {
+    /// A key may have been missed: no key can be ruled out until the next open.
+    fn disable(&self) {
+        {
+            let mut coverage_state = unpoisoned(self.coverage_state.lock());
+            coverage_state.disabled = true;
+            coverage_state.complete_by_construction = false;
+            self.withdraw_view();
+        }
+        tracing::error!(
+            cf_filter = self.name(),
+            "filters are disabled: all lookups of this column family go to the engine until the \
+             database is opened again"
+        );
+    }
+}
+
+impl CfFilter {
+    /// Whether no key is ruled out until the next open.
+    pub(crate) fn is_disabled(&self) -> bool {
+        unpoisoned(self.coverage_state.lock()).disabled
+    }
+
+    /// External writes came without notice: coverage no longer holds.
+    pub(crate) fn external_writes_happened(&self) {
+        self.external_writes_begin();
+        self.external_writes_end();
+    }
+
+    /// Must be held while external writes run. From here on no key is ruled out until maintenance
+    /// has listed the SSTs again.
+    pub(crate) fn begin_external_writes(self: &Arc<Self>) -> ExternalWrites {
+        self.external_writes_begin();
+        ExternalWrites {
+            cf_filter: Arc::clone(self),
+        }
+    }
+
+    fn external_writes_begin(&self) {
+        if planted!(ForeignUnannounced) {
+            unpoisoned(self.coverage_state.lock()).external_in_flight += 1;
+            return;
+        }
+        let mut coverage_state = unpoisoned(self.coverage_state.lock());
+        coverage_state.external_epoch += 1;
+        coverage_state.external_in_flight += 1;
+        coverage_state.complete_by_construction = false;
+        self.withdraw_view();
+    }
+
+    fn external_writes_end(&self) {
+        {
+            let mut coverage_state = unpoisoned(self.coverage_state.lock());
+            coverage_state.external_epoch += 1;
+            coverage_state.external_in_flight -= 1;
+        }
+        if !planted!(NoWakeAfterExternalWrite) {
+            self.wake();
+        }
+    }
+
+    /// Replaces the summary filter by one that answers *maybe*. The memory of the old one is freed
+    /// once its memtables are flushed. Returns false if it is such a one already.
+    pub(crate) fn drop_summary(&self) -> bool {
+        let nothing = self.saturated_summary();
+        let old = self.view().summary;
+        if old.size() <= nothing.size() {
+            return false;
+        }
+        if planted!(DroppedSummaryStarved) {
+            self.switch_filter_set(vec![Arc::clone(&nothing)]);
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+        // Lookups first: keys of memtables that bind from here on are not in the old one.
+        {
+            let _knowledge = unpoisoned(self.coverage_state.lock());
+            let view = self.view();
+            self.publish_view(View {
+                summary: Arc::clone(&nothing),
+                ..view
+            });
+        }
+        self.switch_filter_set(vec![nothing]);
+        true
+    }
+
+    fn saturated_summary(&self) -> Arc<Scalable> {
+        let imprint = self.hasher.imprint().for_summary();
+        let options = *self.view().summary.options();
+        let nothing = Chain::saturated(imprint);
+        Arc::new(Scalable::starting_with(imprint, options, nothing))
+    }
+
+    /// The column family was dropped: frees the memory of its filters. Remaining lookups get
+    /// *maybe*.
+    pub(crate) fn retire(&self) {
+        let mut coverage_state = unpoisoned(self.coverage_state.lock());
+        coverage_state.disabled = true;
+        coverage_state.complete_by_construction = false;
+        coverage_state.covered = HashSet::new();
+        let summary = self.saturated_summary();
+        self.publish_view(View::unknown(Arc::clone(&summary)));
+        self.memtables.switch_to(self.memtables.last(summary));
+    }
+
+    fn withdraw_view(&self) {
+        let View {
+            summary,
+            segment_filters,
+            ..
+        } = self.view();
+        self.publish_view(View {
+            segment_filters: segment_filters.filter(|_| planted!(InventoryOutlivesForeign)),
+            ..View::unknown(summary)
+        });
+    }
+
+    /// Publishes this view as the next edition. Needs the lock of `coverage_state`.
+    pub(super) fn publish_view(&self, view: View) {
+        let grown = |now: &View| now.edition + u64::from(!is_overlooked(now, &view));
+        let edition = self.view.with(grown);
+        self.view.publish(View { edition, ..view });
+    }
+
+    /// The epoch to pass to [`CfFilter::publish`] later. Take it *before* the SSTs are listed.
+    pub(crate) fn epoch(&self) -> CoverageEpoch {
+        let coverage_state = unpoisoned(self.coverage_state.lock());
+        CoverageEpoch {
+            number: coverage_state.external_epoch,
+            quiet: coverage_state.external_in_flight == 0,
+        }
+    }
+
+    /// The current position, if the engine's latest write has this sequence number.
+    pub(crate) fn write_position(&self, sequence: u64) -> WritePosition {
+        WritePosition {
+            sequence,
+            external: unpoisoned(self.coverage_state.lock()).external_epoch,
+        }
+    }
+
+    pub(crate) fn is_complete_by_construction(&self) -> bool {
+        unpoisoned(self.coverage_state.lock()).complete_by_construction
+    }
+
+    /// Notes that another consolidation would gain nothing for all writes until this position;
+    /// `None` if it may.
+    pub(crate) fn note_consolidated(&self, until: Option<WritePosition>) {
+        unpoisoned(self.coverage_state.lock()).consolidated = until;
+    }
+
+    /// Whether another consolidation would gain nothing: no write came after the noted position.
+    pub(crate) fn is_consolidated(&self, now: WritePosition) -> bool {
+        unpoisoned(self.coverage_state.lock()).consolidated == Some(now)
+    }
+
+    /// The state of this summary filter to be stored. Take it before the filter and
+    /// [`CfFilter::covered`] are copied, so that later inserts count as not stored.
+    pub(crate) fn to_store(&self, summary: &Arc<Scalable>) -> Stored {
+        Stored {
+            summary: Arc::downgrade(summary),
+            items: summary.items(),
+            covered_edition: unpoisoned(self.coverage_state.lock()).covered_edition,
+        }
+    }
+
+    /// Notes that this state is stored.
+    pub(crate) fn note_stored(&self, stored: Stored) {
+        unpoisoned(self.coverage_state.lock()).stored = Some(stored);
+    }
+
+    /// Whether the summary filter that lookups use is stored with all its keys and its coverage.
+    pub(crate) fn is_stored(&self) -> bool {
+        let summary = self.view().summary;
+        let coverage_state = unpoisoned(self.coverage_state.lock());
+        coverage_state.stored.as_ref().is_some_and(|stored| {
+            stored.covered_edition == coverage_state.covered_edition
+                && stored.lacks(&summary) == Some(0)
+        })
+    }
+
+    /// Whether the next open would have to read little again: the summary filter was stored with
+    /// most of its keys.
+    pub(crate) fn is_nearly_stored(&self) -> bool {
+        let summary = self.view().summary;
+        let coverage_state = unpoisoned(self.coverage_state.lock());
+        let stored = coverage_state.stored.as_ref();
+        let lacks = stored.and_then(|stored| stored.lacks(&summary));
+        lacks.is_some_and(|keys| keys <= summary.items().get() / LITTLE)
+    }
+
+    /// Notes that this summary filter has all keys of an SST, if lookups still use it. Nothing is
+    /// published, but the SST need not be read again, even if external writes come meanwhile.
+    pub(crate) fn mark_covered(&self, summary: &Arc<Scalable>, table: Option<SegmentId>) {
+        let mut coverage_state = unpoisoned(self.coverage_state.lock());
+        if let Some(id) = table
+            && Arc::ptr_eq(&self.view().summary, summary)
+        {
+            coverage_state.covered_edition += u64::from(coverage_state.covered.insert(id));
+        }
+    }
+
+    /// The SSTs whose keys are all in the summary filter.
+    pub(crate) fn covered(&self) -> HashSet<SegmentId> {
+        unpoisoned(self.coverage_state.lock()).covered.clone()
+    }
+
+    /// Those of these SSTs whose keys are all in the summary filter.
+    pub(crate) fn covered_among(
+        &self,
+        tables: impl Iterator<Item = SegmentId>,
+    ) -> HashSet<SegmentId> {
+        let coverage_state = unpoisoned(self.coverage_state.lock());
+        tables
+            .filter(|id| coverage_state.covered.contains(id))
+            .collect()
+    }
+
+    /// Publishes `summary` to lookups and `covered` as the SSTs that it covers, unless external
+    /// writes came since `epoch`. Returns whether it did.
+    pub(crate) fn publish(
+        &self,
+        epoch: CoverageEpoch,
+        summary: Arc<Scalable>,
+        coverage: Coverage,
+        mut covered: HashSet<SegmentId>,
+    ) -> bool {
+        let mut coverage_state = unpoisoned(self.coverage_state.lock());
+        if coverage_state.is_past(epoch) {
+            return false;
+        }
+        let now = self.view();
+        let are_known = covered.is_subset(&coverage_state.covered);
+        coverage_state.covered_edition += u64::from(!are_known);
+        if planted!(DeadIdsKept) {
+            covered.extend(&coverage_state.covered);
+        }
+        coverage_state.covered = covered;
+        coverage_state.complete_by_construction = coverage.is_complete();
+        let same = Arc::ptr_eq(&summary, &now.summary) && now.coverage.is_complete();
+        // A new edition would make batches read all their keys from the engine, and audits judge
+        // nothing.
+        if !(same && coverage_state.complete_by_construction) {
+            self.publish_view(View {
+                summary,
+                coverage,
+                ..now
+            });
+        }
+        true
+    }
+
+    /// Gives lookups the segment-filter check, unless external writes came since `epoch`.
+    pub(crate) fn publish_segment_filters(
+        &self,
+        epoch: CoverageEpoch,
+        segment_filters: SegmentFilters,
+    ) {
+        let coverage_state = unpoisoned(self.coverage_state.lock());
+        let view = self.view();
+        if view.is_known() && !coverage_state.is_past(epoch) {
+            let segment_filters = Some(segment_filters);
+            self.publish_view(View {
+                segment_filters,
+                ..view
+            });
+        }
+    }
+
+    /// Removes the segment-filter check, if there is one.
+    pub(crate) fn drop_segment_filters(&self) {
+        let _knowledge = unpoisoned(self.coverage_state.lock());
+        let view = self.view();
+        if view.segment_filters.is_some() {
+            let segment_filters = None;
+            self.publish_view(View {
+                segment_filters,
+                ..view
+            });
+        }
+    }
+
+    /// Removes the segment-filter check if it uses this filter.
+    pub(crate) fn drop_segment_filters_with(&self, filter: &Arc<SealedFilter>) {
+        let segment_filters = self.view().segment_filters;
+        let asks = segment_filters.is_some_and(|segment_filters| segment_filters.asks(filter));
+        if asks && !planted!(DamagedFilterAsked) {
+            self.drop_segment_filters();
+        }
+    }
+}
+
+/// Whether a fault point takes this view for the one before it.
+fn is_overlooked(before: &View, view: &View) -> bool {
+    let is_same = Arc::ptr_eq(&before.summary, &view.summary);
+    let is_covered = before.coverage.is_complete() && view.coverage.is_complete();
+    (planted!(SummaryUnnoticed) && !is_same)
+        || (planted!(CoverageUnnoticed) && is_same && !is_covered)
+        || (planted!(InventoryUnnoticed) && is_same && is_covered)
+}
+
+/// A summary filter is nearly stored if at most one in this many of its keys is not stored.
+const LITTLE: u64 = 8;
+
+/// How much of a summary filter is stored.
+#[derive(Debug)]
+pub(crate) struct Stored {
+    summary: Weak<Scalable>,
+    items: Items,
+    covered_edition: u64,
+}
+
+impl Stored {
+    /// How many keys of this summary filter are not stored; `None` if another one is.
+    fn lacks(&self, summary: &Arc<Scalable>) -> Option<u64> {
+        let same = ptr::eq(self.summary.as_ptr(), Arc::as_ptr(summary));
+        same.then(|| summary.items().get() - self.items.get())
+    }
+}
+
+impl CoverageState {
+    /// The state for a summary filter that has the keys of these SSTs.
+    pub(super) fn covering(covered: HashSet<SegmentId>) -> Self {
+        Self {
+            covered,
+            ..Self::default()
+        }
+    }
+
+    /// Memory of the lists.
+    pub(super) fn size(&self) -> Bits {
+        let an_entry = size_of::<SegmentId>() + size_of::<u8>();
+        Bits::from_bytes((self.covered.capacity() * an_entry) as u64)
+    }
+
+    /// Whether what was learnt at `epoch` may no longer be published.
+    fn is_past(&self, epoch: CoverageEpoch) -> bool {
+        let past = self.external_epoch != epoch.number || !epoch.quiet;
+        let disabled = self.disabled && !planted!(PublishedAfterGivingUp);
+        disabled || (past && !planted!(OldEpochPublished))
+    }
+}
+
+/// How far writes and external writes have come. Both count, because ingested files that overlap
+/// nothing take no sequence number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct WritePosition {
+    sequence: u64,
+    external: u64,
+}
+
+/// A point in the history of external writes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CoverageEpoch {
+    number: u64,
+    quiet: bool,
+}
+
+/// External writes that are under way; they end when this is dropped.
+#[derive(Debug)]
+pub(crate) struct ExternalWrites {
+    cf_filter: Arc<CfFilter>,
+}
+
+impl Drop for ExternalWrites {
+    fn drop(&mut self) {
+        self.cf_filter.external_writes_end();
+    }
+}

@@ -1,0 +1,199 @@
+//! Lookups of many keys at once: the twin of [`super::lookup`].
+//!
+//! ```text
+//! keys ── 1 filters, a chunk at a time: all prefetches, then all probes ── absent ──► not found
+//!             │ maybe
+//!         2 the engine, once, for the keys that passed
+//!         3 a second check: do the filters still say *absent* of the others?
+//!             │ no: the engine again, for all keys
+//!         4 feedback to the counters and the predictor
+//! ```
+//!
+//! RocksDB's `MultiGet` returns the values of one moment. So what the filters ruled out before the
+//! engine was read must be ruled out after it as well: by the same edition of the view, for an
+//! *absent* of one edition holds at every moment since. If it is not, a key was written between the
+//! two, perhaps by a batch that deleted another.
+
+use std::sync::Arc;
+
+use super::CfFilter;
+use super::lookup::{self, Verdict};
+use crate::front::view::CHUNK;
+use crate::planted::planted;
+use crate::predictor::{Outcome, Plan};
+use crate::stats::Event;
+
+/// The values of several keys, in their order.
+pub(crate) type Values<V, E> = Vec<Result<Option<V>, E>>;
+
+/// The values of keys of one column family. `engine` reads those that it is given.
+pub(crate) fn multi_get<V, E, K: AsRef<[u8]>>(
+    cf: &CfFilter,
+    keys: &[K],
+    engine: impl Fn(&[&[u8]]) -> Values<V, E>,
+) -> Values<V, E> {
+    let mut edition = cf.edition();
+    // 1.
+    let checked = cf.check_many(keys);
+    if planted!(EditionTakenLate) {
+        edition = cf.edition();
+    }
+    let still_absent = |passed: &[usize]| {
+        let absent = (0..keys.len()).filter(|at| passed.binary_search(at).is_err());
+        let absent: Vec<&[u8]> = absent.map(|at| keys[at].as_ref()).collect();
+        cf.still_absent(&absent, edition)
+    };
+    let engine = |passed: &[usize]| {
+        let keys: Vec<&[u8]> = passed.iter().map(|&at| keys[at].as_ref()).collect();
+        engine(&keys)
+    };
+    let record = |_: usize, found: Option<bool>| cf.record(Verdict::Maybe, found);
+    let values = read_passed(keys.len(), checked.passed, still_absent, engine, record);
+    // 4. After the hits of the same batch, which say nothing of the next lookup then.
+    if let Some(outcome) = checked.outcome {
+        cf.record_outcome(outcome);
+    }
+    values
+}
+
+/// The values of keys, each with the filters of its column family, if that has any. `engine` reads
+/// the keys at the indexes that it is given.
+pub(crate) fn multi_get_cf<V, E>(
+    keys: &[(Option<Arc<CfFilter>>, &[u8])],
+    engine: impl Fn(&[usize]) -> Values<V, E>,
+) -> Values<V, E> {
+    let editions: Vec<_> = keys
+        .iter()
+        .map(|(cf, _)| cf.as_ref().map(|cf| cf.edition()))
+        .collect();
+    // 1.
+    let is_absent = |(cf, key): &(Option<Arc<CfFilter>>, &[u8])| {
+        cf.as_ref().is_some_and(|cf| lookup::rules_out(&**cf, key))
+    };
+    let mut passed: Vec<usize> = (0..keys.len())
+        .filter(|&at| !is_absent(&keys[at]))
+        .collect();
+    let still_absent = |passed: &[usize]| {
+        let mut absent = (0..keys.len()).filter(|at| passed.binary_search(at).is_err());
+        absent.all(|at| {
+            let cf = keys[at].0.as_ref().zip(editions[at]);
+            cf.is_some_and(|(cf, edition)| cf.still_absent(&[keys[at].1], edition))
+        })
+    };
+    if passed.is_empty() && !still_absent(&passed) && !planted!(DenialsOfManyMoments) {
+        // Each was absent, but perhaps not all at one moment.
+        passed = (0..keys.len()).collect();
+    }
+    let record = |at: usize, found: Option<bool>| {
+        if let Some(cf) = &keys[at].0 {
+            cf.record(Verdict::Maybe, found);
+        }
+    };
+    read_passed(keys.len(), passed, still_absent, engine, record)
+}
+
+/// The values of `count` keys, of which those at the indexes `passed`, ascending, passed the filters.
+fn read_passed<V, E>(
+    count: usize,
+    mut passed: Vec<usize>,
+    still_absent: impl FnOnce(&[usize]) -> bool,
+    engine: impl Fn(&[usize]) -> Values<V, E>,
+    record: impl Fn(usize, Option<bool>),
+) -> Values<V, E> {
+    let mut values = Values::new();
+    values.resize_with(count, || Ok(None));
+    if passed.is_empty() {
+        return values;
+    }
+    // 2.
+    let mut found = engine(&passed);
+    // 3.
+    if passed.len() < count && !still_absent(&passed) {
+        passed = (0..count).collect();
+        found = engine(&passed);
+    }
+    let recorded = passed.len() - usize::from(planted!(EngineReadCountedShort));
+    for (nth, (at, value)) in passed.into_iter().zip(found).enumerate() {
+        if nth < recorded {
+            record(at, lookup::found(&value));
+        }
+        let at = if planted!(AnswersShifted) {
+            (at + 1) % count
+        } else {
+            at
+        };
+        values[at] = value;
+    }
+    values
+}
+
+/// What the filters said of several keys.
+struct Checked {
+    /// The indexes of the keys that may be there, ascending.
+    passed: Vec<usize>,
+    /// What that says to the predictor; `None` if every key may be there.
+    outcome: Option<Outcome>,
+}
+
+impl CfFilter {
+    /// The indexes of the keys that may be there, ascending; the others are counted as *absent*,
+    /// and some of them audited. Not within a reading.
+    pub(crate) fn candidate_indexes(&self, keys: &[impl AsRef<[u8]>]) -> Vec<usize> {
+        self.check_many(keys).passed
+    }
+
+    fn check_many(&self, keys: &[impl AsRef<[u8]>]) -> Checked {
+        let summary_only = self.plan() != Plan::AllFilters;
+        let mut passed = Vec::new();
+        let mut sampled = Vec::new();
+        let mut false_positive = false;
+        self.view.with(|view| {
+            for (chunk, keys) in keys.chunks(CHUNK).enumerate() {
+                let mut maybe = [true; CHUNK];
+                let first = chunk * CHUNK;
+                let maybe = &mut maybe[..keys.len()];
+                let counts = view.check_many(self.hasher, keys, maybe, summary_only);
+                false_positive |= counts.all_filters < counts.summary;
+                passed.extend((0..keys.len()).filter(|&at| maybe[at]).map(|at| first + at));
+                let mut absent = keys.len() - counts.all_filters;
+                if planted!(AbsentCountedShort) && absent > 1 {
+                    absent -= 1;
+                }
+                let ordinal = self.counters.add(Event::Absent, absent as u64);
+                let draws = self.sample.among(ordinal, absent);
+                let absent = (0..keys.len()).filter(|&at| !maybe[at]);
+                let draws = absent.skip(draws.start).take(draws.len());
+                sampled.extend(draws.map(|at| first + at));
+            }
+        });
+        let outcome = match false_positive {
+            true => Some(Outcome::FalsePositive),
+            false => (passed.len() < keys.len()).then_some(Outcome::Miss),
+        };
+        if !sampled.is_empty() {
+            sampled.retain(|&at| !self.audit_if_due(keys[at].as_ref()));
+            passed.extend(sampled);
+            passed.sort_unstable();
+        }
+        Checked { passed, outcome }
+    }
+
+    /// The number of the view that is published now.
+    pub(crate) fn edition(&self) -> u64 {
+        self.view.with(|view| view.edition)
+    }
+
+    /// Whether the view of this edition is still published and says *absent* of these keys. If so,
+    /// it did at every moment since.
+    pub(crate) fn still_absent(&self, keys: &[impl AsRef<[u8]>], edition: u64) -> bool {
+        self.view.with(|view| {
+            let mut chunks = keys.chunks(CHUNK);
+            (view.edition == edition || planted!(EditionUnchecked))
+                && chunks.all(|keys| {
+                    let mut maybe = [true; CHUNK];
+                    let maybe = &mut maybe[..keys.len()];
+                    view.check_many(self.hasher, keys, maybe, false).all_filters == 0
+                })
+        })
+    }
+}

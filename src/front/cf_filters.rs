@@ -1,0 +1,231 @@
+//! The filters of a database's column families, by RocksDB's id of each.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use crate::front::cf_filter::{CfFilter, ExternalWrites, Resolve};
+use crate::math::{Bits, Rate};
+use crate::planted::planted;
+use crate::rcu::{Published, Reading};
+use crate::sync::{Mutex, unpoisoned};
+
+/// The filters of all column families.
+#[derive(Debug)]
+pub(crate) struct CfFilters {
+    by_id: Published<Vec<Option<Arc<CfFilter>>>>,
+    external: Mutex<ExternalState>,
+    summary_rate: Mutex<Rate>,
+}
+
+/// External writes that are under way, perhaps into column families that have no filters yet.
+#[derive(Debug, Default)]
+struct ExternalState {
+    under_way: usize,
+    /// The external writes of column families that were added meanwhile.
+    held: Vec<ExternalWrites>,
+    /// Calls of the engine during which maintenance must not flush.
+    flushers: usize,
+    /// Column families that never have filters.
+    excluded: HashSet<u32>,
+}
+
+/// Must be held while external writes run.
+pub(crate) struct ExternalGuard<'a> {
+    cf_filters: &'a CfFilters,
+    _held: Vec<ExternalWrites>,
+}
+
+impl Drop for ExternalGuard<'_> {
+    fn drop(&mut self) {
+        let mut external = unpoisoned(self.cf_filters.external.lock());
+        external.under_way -= 1;
+        if external.under_way == 0 || planted!(AnnouncedUntilTheFirstEnds) {
+            external.held.clear();
+        }
+    }
+}
+
+/// Must be held while the engine flushes several column families at once.
+pub(crate) struct Flushing<'a>(&'a CfFilters);
+
+impl Drop for Flushing<'_> {
+    fn drop(&mut self) {
+        unpoisoned(self.0.external.lock()).flushers -= 1;
+    }
+}
+
+impl CfFilters {
+    pub(crate) fn new(summary_rate: Rate) -> Self {
+        Self {
+            by_id: Published::new(Vec::new()),
+            external: Mutex::default(),
+            summary_rate: Mutex::new(summary_rate),
+        }
+    }
+
+    /// The filters of a column family, if it has any, to be kept.
+    pub(crate) fn get(&self, id: u32) -> Option<Arc<CfFilter>> {
+        self.by_id
+            .with(|cf_filters| cf_filters.get(id as usize).cloned().flatten())
+    }
+
+    pub(crate) fn all(&self) -> Vec<Arc<CfFilter>> {
+        self.by_id
+            .with(|cf_filters| cf_filters.iter().flatten().cloned().collect())
+    }
+
+    /// Memory of the filters that memtables feed, except those of one column family.
+    pub(crate) fn size_without(&self, cf_filter: Option<&CfFilter>) -> Bits {
+        let others = self.all_without(cf_filter);
+        others.map(|other| other.size()).sum()
+    }
+
+    /// Memory of the summary filters, except that of one column family.
+    pub(crate) fn size_of_summaries(&self, without: Option<&CfFilter>) -> Bits {
+        let others = self.all_without(without);
+        others.map(|other| other.view().summary.size()).sum()
+    }
+
+    /// Memory of all column families beside their filters.
+    pub(crate) fn overhead(&self) -> Bits {
+        let filters = self.all().into_iter();
+        filters
+            .map(|cf_filter| cf_filter.size_beside_filters())
+            .sum()
+    }
+
+    fn all_without(&self, cf_filter: Option<&CfFilter>) -> impl Iterator<Item = Arc<CfFilter>> {
+        let is_other = move |other: &Arc<CfFilter>| {
+            cf_filter.is_none_or(|cf_filter| !std::ptr::eq(Arc::as_ptr(other), cf_filter))
+        };
+        self.all().into_iter().filter(is_other)
+    }
+
+    /// The column family with the largest summary filter.
+    pub(crate) fn largest(&self) -> Option<Arc<CfFilter>> {
+        let size = |cf_filter: &Arc<CfFilter>| cf_filter.view().summary.size();
+        self.all().into_iter().max_by_key(size)
+    }
+
+    pub(crate) fn insert(&self, id: u32, cf_filter: Arc<CfFilter>) {
+        let mut external = unpoisoned(self.external.lock());
+        if external.under_way > 0 && !planted!(NewFamilyNotTold) {
+            // External writes may be arriving in this column family.
+            external.held.push(cf_filter.begin_external_writes());
+            if planted!(NewFamilyToldBriefly) {
+                external.held.clear();
+            }
+        }
+        self.change(|cf_filters| {
+            let index = id as usize;
+            if cf_filters.len() <= index {
+                cf_filters.resize(index + 1, None);
+            }
+            cf_filters[index] = Some(cf_filter);
+        });
+    }
+
+    /// Whether the filters of a column family are disabled. Those that were just removed are
+    /// disabled too, and do not count.
+    pub(crate) fn any_is_disabled(&self) -> bool {
+        let mut disabled = self.all();
+        disabled.retain(|cf_filter| cf_filter.is_disabled());
+        // They are removed before they are disabled, so listing again tells them apart.
+        disabled.iter().any(|cf_filter| {
+            let listed = self.all();
+            listed.iter().any(|other| Arc::ptr_eq(other, cf_filter))
+        })
+    }
+
+    /// Removes the filters of the column families with this name.
+    pub(crate) fn remove(&self, name: &str) {
+        self.remove_if(|cf_filter| cf_filter.name() == name);
+    }
+
+    /// Removes the filters of a dropped column family.
+    pub(crate) fn withdraw_view(&self, gone: &Arc<CfFilter>) {
+        self.remove_if(|cf_filter| Arc::ptr_eq(cf_filter, gone));
+    }
+
+    fn remove_if(&self, gone: impl Fn(&Arc<CfFilter>) -> bool) {
+        let _arrivals = unpoisoned(self.external.lock());
+        let cf_filters = self.all();
+        self.change(|cf_filters| {
+            for slot in cf_filters.iter_mut() {
+                slot.take_if(|cf_filter| gone(cf_filter));
+            }
+        });
+        // The engine itself keeps them until it is closed.
+        cf_filters
+            .iter()
+            .filter(|cf_filter| gone(cf_filter))
+            .for_each(|cf_filter| cf_filter.retire());
+    }
+
+    /// Notes that the column family with this id never has filters.
+    pub(crate) fn exclude(&self, id: u32) {
+        unpoisoned(self.external.lock()).excluded.insert(id);
+    }
+
+    /// Announces external writes for the column family with this id. Announces them for all if no
+    /// id is given, or if the column family may yet get filters.
+    pub(crate) fn begin_external_writes(&self, id: Option<u32>) -> ExternalGuard<'_> {
+        let mut external = unpoisoned(self.external.lock());
+        external.under_way += 1;
+        let cf_filters = match id.map(|id| (id, self.get(id))) {
+            Some((_, Some(cf_filter))) => vec![cf_filter],
+            Some((id, None)) if external.excluded.contains(&id) => Vec::new(),
+            _ => self.all(),
+        };
+        ExternalGuard {
+            cf_filters: self,
+            _held: cf_filters
+                .iter()
+                .map(|cf_filter| cf_filter.begin_external_writes())
+                .collect(),
+        }
+    }
+
+    /// Announces that the engine flushes several column families; waits for a flush by maintenance.
+    pub(crate) fn flush_beside_maintenance_guard(&self) -> Flushing<'_> {
+        unpoisoned(self.external.lock()).flushers += 1;
+        Flushing(self)
+    }
+
+    /// Whether the engine is flushing several column families.
+    pub(crate) fn is_engine_flushing(&self) -> bool {
+        unpoisoned(self.external.lock()).flushers > 0
+    }
+
+    /// Runs `act` while there are no external writes and the engine does not flush several column
+    /// families. Those that begin meanwhile wait for it. `None` if some are under way.
+    pub(crate) fn while_no_external_writes<R>(&self, act: impl FnOnce() -> R) -> Option<R> {
+        let external = unpoisoned(self.external.lock());
+        (external.under_way == 0 && external.flushers == 0).then(act)
+    }
+
+    /// Needs the lock of `external`, so that changes come one at a time.
+    fn change(&self, change: impl FnOnce(&mut Vec<Option<Arc<CfFilter>>>)) {
+        let mut cf_filters = self.by_id.with(Vec::clone);
+        change(&mut cf_filters);
+        self.by_id.publish(cf_filters);
+    }
+
+    /// The rate that summary filters are built for.
+    pub(crate) fn summary_rate(&self) -> Rate {
+        *unpoisoned(self.summary_rate.lock())
+    }
+
+    pub(crate) fn set_summary_rate(&self, rate: Rate) {
+        *unpoisoned(self.summary_rate.lock()) = rate;
+    }
+}
+
+/// The filters of the column family with this id.
+impl Resolve for (&CfFilters, u32) {
+    #[inline(always)]
+    fn resolve<'r>(&'r self, reading: &'r Reading) -> Option<&'r CfFilter> {
+        let (filters, id) = self;
+        filters.by_id.get(reading).get(*id as usize)?.as_deref()
+    }
+}

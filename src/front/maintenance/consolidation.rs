@@ -1,0 +1,638 @@
+//! Consolidation: replaces a grown summary filter with one of the right size, without stopping
+//! anybody. New memtables feed it beside the old one, a flush turns all other memtables into SSTs,
+//! the SSTs are read, and the view is swapped.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::coverage::is_covered;
+use super::{Maintenance, TaskError};
+use crate::filter::Scalable;
+use crate::front::cf_filter::{CfFilter, CoverageEpoch};
+use crate::front::engine::{EngineError, LiveSegment};
+use crate::front::maintenance::backoff::Backoff;
+use crate::front::options::FrontOptions;
+use crate::front::view::Coverage;
+use crate::hash::KeyHash;
+use crate::math::Items;
+use crate::planted::planted;
+use crate::segment::SegmentId;
+
+/// All live SSTs of a column family in one epoch.
+pub(super) struct ReadSegments {
+    epoch: CoverageEpoch,
+    /// SSTs whose keys were read.
+    pub(super) read: Vec<LiveSegment>,
+    /// SSTs that could not be read.
+    quarantine: Vec<LiveSegment>,
+}
+
+impl ReadSegments {
+    /// Fails if an SST could not be read whose keys the current summary filter has.
+    pub(super) fn check_needed_segments(&self, cf_filter: &CfFilter) -> Result<(), TaskError> {
+        let known = cf_filter.covered();
+        let needed = |table: &&LiveSegment| is_covered(table, &known);
+        match self.quarantine.iter().find(needed) {
+            None => Ok(()),
+            Some(table) => Err(TaskError::Needed {
+                path: table.path.clone(),
+            }),
+        }
+    }
+}
+
+/// Stages that a summary filter may have while writers are busy; each costs a miss one cache line.
+const BUSY_STAGES: usize = 6;
+
+/// How often maintenance polls whether a flush would still wait, or is done.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Polls of a flush that does not end: a second for each request of maintenance's own, three in
+/// all.
+const MAX_POLLS: u32 = 150;
+const POLLS_PER_FLUSH_REQUEST: u32 = 50;
+
+/// Polls of compactions that a flush would wait for, ten seconds: they may have stopped for good.
+const MAX_COMPACTION_POLLS: u32 = 500;
+
+impl Maintenance {
+    /// A secondary may not: it cannot flush the memtables that feed the old summary filter.
+    pub(super) fn may_consolidate(&self) -> bool {
+        !self.options.read_only_filters
+    }
+
+    pub(super) fn consolidation_is_due(&self, cf_filter: &CfFilter, quiet: bool) -> bool {
+        let now = self.write_position(cf_filter);
+        // If the budget limits the rate of a summary filter, a rebuilt one would be no better.
+        if !self.may_consolidate()
+            || !cf_filter.is_complete_by_construction()
+            || cf_filter.is_consolidated(now)
+        {
+            return false;
+        }
+        let summary = cf_filter.view().summary;
+        let due = has_grown_beside_writers(&summary)
+            || (quiet && self.would_shrink(&summary))
+            || (summary.is_saturated() && self.has_room_again(cf_filter));
+        if quiet && !due && !summary.is_saturated() {
+            // Skips the check until the next write; it may have to list all SSTs.
+            cf_filter.note_consolidated(Some(now));
+        }
+        due && !self.flush_would_wait(cf_filter)
+    }
+
+    /// Whether a rebuilt summary filter would be smaller, have fewer false positives, or be of the
+    /// configured kind.
+    fn would_shrink(&self, summary: &Scalable) -> bool {
+        if planted!(NoConsolidationAtPause) {
+            return false;
+        }
+        let is_another_kind = self.options.static_filters && !summary.begins_static();
+        is_oversized(summary, &self.summary_options())
+            || (summary.items() > Items::new(0) && is_another_kind)
+    }
+
+    /// Whether the budget has room for all keys of a saturated summary filter and a quarter more.
+    /// Otherwise the next one would soon be saturated as well.
+    fn has_room_again(&self, cf_filter: &CfFilter) -> bool {
+        if planted!(NoConsolidationWhenRoomAgain) {
+            return false;
+        }
+        let Some(budget) = self.filter_budget() else {
+            return false;
+        };
+        let Ok(entries) = self.entries(cf_filter) else {
+            return false;
+        };
+        let grown = Items::new(entries.saturating_add(entries / 4));
+        let others = self.cf_filters.size_of_summaries(Some(cf_filter));
+        let options = self.summary_options();
+        let needed = options.summary_size(grown);
+        others + needed <= budget
+    }
+
+    /// The settings with the current summary rate and number of column families.
+    pub(super) fn summary_options(&self) -> FrontOptions {
+        FrontOptions {
+            summary_rate: self.cf_filters.summary_rate(),
+            ..self.options.clone()
+        }
+        .shared_by(self.cf_filters.all().len(), self.cf_filters.overhead())
+    }
+
+    /// Whether a flush would wait for compactions. A due consolidation is then put off, because
+    /// maintenance has other work.
+    pub(super) fn flush_would_wait(&self, cf_filter: &CfFilter) -> bool {
+        self.engine.flush_would_wait(cf_filter.key_space())
+    }
+
+    /// Builds a summary filter of the right size while reads and writes continue.
+    pub(super) fn consolidate(
+        &self,
+        cf_filter: &CfFilter,
+        backoff: &mut Backoff,
+    ) -> Result<(), TaskError> {
+        let now = self.write_position(cf_filter);
+        cf_filter.note_consolidated(None);
+        let old = Arc::clone(&cf_filter.view().summary);
+        let new = Arc::new(self.new_summary(cf_filter, &old)?);
+        if new.is_saturated()
+            && cf_filter.is_complete_by_construction()
+            && !planted!(SaturatedForSaturated)
+        {
+            // The budget has no room for another one. Keep the old one: what it still denies costs
+            // no more memory. Drop it if it denies nothing, since it takes budget from the segment
+            // filters.
+            cf_filter.note_consolidated(Some(now));
+            if old.is_saturated() && cf_filter.drop_summary() {
+                self.wakeup.notify();
+            }
+            return Ok(());
+        }
+        if planted!(OldSummaryStarved) {
+            cf_filter.switch_filter_set(vec![Arc::clone(&new)]);
+        } else {
+            cf_filter.switch_filter_set(vec![Arc::clone(&old), Arc::clone(&new)]);
+        }
+        let outcome = self.fill_and_swap(cf_filter, &new, backoff);
+        let kept = if outcome.is_ok() || planted!(UnfinishedSummaryFed) {
+            new
+        } else {
+            Arc::clone(&old)
+        };
+        cf_filter.switch_filter_set(vec![kept]);
+        if outcome.is_ok() {
+            cf_filter.note_consolidated(Some(now));
+            tracing::info!(
+                cf_filter = cf_filter.name(),
+                items = cf_filter.view().summary.items().get(),
+                "consolidated the summary filter"
+            );
+            self.save_summary(cf_filter);
+        }
+        outcome
+    }
+
+    fn new_summary(&self, cf_filter: &CfFilter, old: &Scalable) -> Result<Scalable, TaskError> {
+        let entries = self.entries(cf_filter)?;
+        // A summary filter that is complete by construction took every key once, unless it is
+        // saturated; SSTs count each version of a key. At high false-positive rates its own count
+        // misses the keys that set no new bit.
+        let options = self.summary_options();
+        let keys = if cf_filter.is_complete_by_construction() && !old.is_saturated() {
+            entries.min(old.estimated_items().get())
+        } else {
+            entries
+        };
+        let (keys, others) = (
+            Items::new(keys),
+            self.cf_filters.size_of_summaries(Some(cf_filter)),
+        );
+        let imprint = cf_filter.hasher().imprint().for_summary();
+        Ok(if options.static_filters {
+            let size = options.summary_size(keys);
+            Scalable::with_pending_first(imprint, options.static_summary(keys, others), size)
+        } else {
+            Scalable::new(imprint, options.summary(options.with_room(keys), others))
+        })
+    }
+
+    /// The number of entries in SSTs and memtables; each version of a key counts.
+    pub(super) fn entries(&self, cf_filter: &CfFilter) -> Result<u64, TaskError> {
+        let in_memtables = self.engine.entries_in_memtables(cf_filter.key_space());
+        let in_memtables = in_memtables.map_err(|error| TaskError::list(cf_filter, error))?;
+        let tables = self.list(cf_filter)?;
+        let in_tables: u64 = tables.iter().map(|table| table.entries).sum();
+        Ok(in_memtables + in_tables)
+    }
+
+    fn fill_and_swap(
+        &self,
+        cf_filter: &CfFilter,
+        new: &Arc<Scalable>,
+        backoff: &mut Backoff,
+    ) -> Result<(), TaskError> {
+        if !planted!(SwappedWithoutFlush) {
+            self.flush(cf_filter, new)?;
+        }
+        let overlooked = planted!(SwappedWithoutFlush) || planted!(OldMemtablesOverlooked);
+        if cf_filter.memtables().some_do_not_feed(new) && !overlooked {
+            return Err(TaskError::OldMemtables(cf_filter.name().to_owned()));
+        }
+        let mut absorbed = if new.is_first_pending() {
+            self.complete(cf_filter, new, backoff)?
+        } else {
+            self.insert_all_keys(new, cf_filter, backoff, HashSet::new())?
+        };
+        // External writes that arrived meanwhile are read too, without reading the other SSTs
+        // again.
+        let mut looks = 0..MAX_POLLS;
+        while !self.publish_consolidated(cf_filter, new, &absorbed)? {
+            if cf_filter.is_disabled() || looks.next().is_none() || planted!(ArrivalsBeginAnew) {
+                return Err(TaskError::Overtaken);
+            }
+            if self.wakeup.is_stopped_within(POLL_INTERVAL) {
+                return Err(TaskError::Stopped);
+            }
+            let read = absorbed.read.into_iter().map(|table| table.path);
+            absorbed = self.insert_all_keys(new, cf_filter, backoff, read.collect())?;
+        }
+        Ok(())
+    }
+
+    /// Publishes a summary filter with these SSTs' keys, unless external writes happened since the
+    /// listing. Returns whether it did.
+    fn publish_consolidated(
+        &self,
+        cf_filter: &CfFilter,
+        new: &Arc<Scalable>,
+        absorbed: &ReadSegments,
+    ) -> Result<bool, TaskError> {
+        let ReadSegments {
+            epoch,
+            read,
+            quarantine,
+        } = absorbed;
+        let covered: HashSet<SegmentId> = read.iter().filter_map(LiveSegment::id).collect();
+        let summary = Arc::clone(new);
+        if quarantine.is_empty() {
+            return Ok(cf_filter.publish(*epoch, summary, Coverage::Complete, covered));
+        }
+        absorbed.check_needed_segments(cf_filter)?;
+        Ok(self.publish_partial(cf_filter, *epoch, summary, covered, quarantine))
+    }
+
+    /// Flushes the memtables that do not feed this summary filter, once that slows no writer.
+    ///
+    /// Never runs beside an ingestion's flush, a flush of several column families, or the engine's
+    /// own flush when it closes. With `atomic_flush`, RocksDB 11.8.1 may take the end of one flush
+    /// for that of another. Then it refuses the ingestion, or continues without the entries that
+    /// are in no log.
+    fn flush(&self, cf_filter: &CfFilter, new: &Arc<Scalable>) -> Result<(), TaskError> {
+        let mut looks = 0..MAX_POLLS;
+        let mut looks_at_compactions = 0..MAX_COMPACTION_POLLS;
+        // A checkpoint may take long, and maintenance has other work.
+        while self.flush_would_wait(cf_filter)
+            || (self.cf_filters.is_engine_flushing()
+                && (looks.next().is_some() || planted!(CheckpointAwaited)))
+        {
+            if self.wakeup.is_stopped_within(POLL_INTERVAL) {
+                return Err(TaskError::Stopped);
+            }
+            if looks_at_compactions.next().is_none() && !planted!(WaitsForEver) {
+                return Err(TaskError::Flush {
+                    cf: cf_filter.name().to_owned(),
+                    reason: "it would wait for compactions, which do not end".to_owned(),
+                });
+            }
+        }
+        let flush = || {
+            self.engine.flush(cf_filter.key_space())?;
+            self.wait_until_flushed(cf_filter, new)
+        };
+        let mut looks = 0..MAX_POLLS;
+        let flushed = loop {
+            if let Some(flushed) = self.cf_filters.while_no_external_writes(flush) {
+                break flushed;
+            }
+            if looks.next().is_none() || planted!(ArrivalsBeginAnew) {
+                return Err(TaskError::Overtaken);
+            }
+            if self.wakeup.is_stopped_within(POLL_INTERVAL) {
+                return Err(TaskError::Stopped);
+            }
+        };
+        flushed.map_err(|error| match error {
+            EngineError::Gone => TaskError::CfGone(cf_filter.name().to_owned()),
+            EngineError::Failed(reason) => TaskError::Flush {
+                cf: cf_filter.name().to_owned(),
+                reason,
+            },
+        })
+    }
+
+    /// Waits, for a limited time, until all memtables feed this summary filter.
+    ///
+    /// If a flush takes several memtables (`min_write_buffer_number_to_merge`), RocksDB 11.8.1 may
+    /// drop a flush request that arrives beside another one; its callers then wait forever. So the
+    /// request is repeated.
+    fn wait_until_flushed(
+        &self,
+        cf_filter: &CfFilter,
+        new: &Arc<Scalable>,
+    ) -> Result<(), EngineError> {
+        for look in 1..=MAX_POLLS {
+            if !cf_filter.memtables().some_do_not_feed(new)
+                || self.wakeup.is_stopped_within(POLL_INTERVAL)
+            {
+                break;
+            }
+            if look % POLLS_PER_FLUSH_REQUEST == 0 {
+                self.engine.flush(cf_filter.key_space())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Inserts the keys of all live SSTs into a summary filter, except those whose paths are in
+    /// `read`.
+    pub(super) fn insert_all_keys(
+        &self,
+        new: &Scalable,
+        cf_filter: &CfFilter,
+        backoff: &mut Backoff,
+        read: HashSet<String>,
+    ) -> Result<ReadSegments, TaskError> {
+        let insert = |_: &LiveSegment, keys: &[KeyHash]| new.insert_many(keys);
+        self.read_all_keys(cf_filter, backoff, read, insert)
+    }
+
+    /// Passes the summary hashes of the keys of all live SSTs to `take`, except those whose paths
+    /// are in `read`. Repeats until a listing has only SSTs that were read or quarantined. `take`
+    /// may have got some keys of a quarantined SST.
+    pub(super) fn read_all_keys(
+        &self,
+        cf_filter: &CfFilter,
+        backoff: &mut Backoff,
+        mut read: HashSet<String>,
+        mut take: impl FnMut(&LiveSegment, &[KeyHash]),
+    ) -> Result<ReadSegments, TaskError> {
+        loop {
+            let (epoch, tables) = self.list_in_epoch(cf_filter)?;
+            let mut all_there = true;
+            for table in &tables {
+                if read.contains(&table.path) || backoff.is_quarantined(&table.path) {
+                    continue;
+                }
+                if self.wakeup.stopping() {
+                    return Err(TaskError::Stopped);
+                }
+                match self.read_keys_into(cf_filter, table, |keys| take(table, keys)) {
+                    Ok(()) => _ = read.insert(table.path.clone()),
+                    Err(error) => all_there = self.quarantine(cf_filter, table, error, backoff)?,
+                }
+                if !all_there {
+                    break;
+                }
+            }
+            if all_there {
+                let (read, quarantine) = tables
+                    .into_iter()
+                    .partition(|table| read.contains(&table.path));
+                return Ok(ReadSegments {
+                    epoch,
+                    read,
+                    quarantine,
+                });
+            }
+        }
+    }
+}
+
+/// Whether a summary filter has grown so much that it is rebuilt even while writers are busy.
+fn has_grown_beside_writers(summary: &Scalable) -> bool {
+    if planted!(NoConsolidationBesideWriters) {
+        return false;
+    }
+    summary.stages() > BUSY_STAGES
+}
+
+/// Whether a summary filter exceeds its false-positive rate, or takes a third more memory than one
+/// of the right size. Second stages are a quarter of the first, so all keys are read once for each
+/// quarter of growth.
+fn is_oversized(summary: &Scalable, options: &FrontOptions) -> bool {
+    if summary.predicted_rate() > options.summary_rate.get() * 1.01 {
+        return true;
+    }
+    // A static stage takes no keys, so the stage beside it was planned from the start.
+    let planned = if summary.begins_static() { 2 } else { 1 };
+    summary.stages() > planned && {
+        let right = options.size_of_kind(summary.begins_static(), summary.items());
+        summary.size().get() > right.get() + right.get() / 3
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::FileExt;
+    use std::path::Path;
+    use std::sync::mpsc;
+    use std::thread;
+    use std::time::{Duration, Instant};
+
+    use rocksdb::{Options, SstFileWriter};
+
+    use super::is_oversized;
+    use crate::filter::naive::{hashes, imprint};
+    use crate::filter::{Scalable, Stage};
+    use crate::front::options::FrontOptions;
+    use crate::front::segment_filters::SegmentFilters;
+    use crate::math::{Bits, Items};
+    use crate::rocks::tests::blocked_flush::BlockedFlush;
+    use crate::rocks::{SieveDb, SieveOptions};
+
+    const KEYS: u32 = 5_000;
+    const PATIENCE: Duration = Duration::from_secs(20);
+
+    /// A consolidated database with one SST.
+    fn consolidated(path: &Path) -> SieveDb {
+        let mut options = Options::default();
+        options.create_if_missing(true);
+        let sieve = SieveOptions::default().audit(0);
+        let db = SieveDb::open(&options, &sieve, path).unwrap();
+        (0..KEYS).for_each(|i| db.put(i.to_be_bytes(), b"value").unwrap());
+        db.flush().unwrap();
+        db.consolidate().unwrap();
+        db
+    }
+
+    fn damage_the_table(db: &SieveDb) {
+        let table = &db.live_files().unwrap()[0].name;
+        let path = db.path().join(table.trim_start_matches('/'));
+        let file = std::fs::File::options().write(true).open(&path).unwrap();
+        let middle = file.metadata().unwrap().len() / 2;
+        file.write_all_at(&[0xee; 64], middle).unwrap();
+    }
+
+    /// With stages that double, the first key past the headroom would triple the memory, and all
+    /// keys would be read again for each fiftieth of growth.
+    #[test]
+    fn a_large_summary_is_outgrown_by_a_quarter_of_its_keys_and_not_before() {
+        const FIRST: u64 = 4_000_000;
+        let options = FrontOptions::default();
+        let summary = options.summary(Items::new(FIRST), Bits::new(0));
+        let summary = Scalable::new(imprint(1), summary);
+        let mut keys = hashes(1);
+        let mut grow_to = |share: f64| {
+            let more = (FIRST as f64 * share) as u64 - summary.items().get();
+            keys.by_ref()
+                .take(more as usize)
+                .for_each(|key| summary.append(key));
+            (summary.stages(), is_oversized(&summary, &options))
+        };
+        assert_eq!(grow_to(0.99), (1, false));
+        assert_eq!(grow_to(1.03), (2, false));
+        assert_eq!(grow_to(1.20), (2, false));
+        assert_eq!(grow_to(1.30), (3, true));
+    }
+
+    /// Otherwise the first key after a pause would cause all keys to be read again, forever.
+    #[test]
+    fn a_static_summary_is_outgrown_by_a_quarter_of_its_keys_and_not_by_the_first() {
+        const FIRST: u64 = 1_200_000;
+        let options = SieveOptions::default().static_filters(true).resolved();
+        let rate = options.first_rate();
+        let keys = Items::new(FIRST);
+        let size = options.summary_size(keys);
+        let summary = options.static_summary(keys, Bits::new(0));
+        let summary = Scalable::with_pending_first(imprint(1), summary, size);
+        let mut keys = hashes(1);
+        let first = keys.by_ref().take(FIRST as usize);
+        summary.complete(Stage::ribbon(first.collect(), rate).unwrap());
+        let mut grow_by = |more: u64| {
+            let more = keys.by_ref().take(more as usize);
+            more.for_each(|key| summary.append(key));
+            (summary.stages(), is_oversized(&summary, &options))
+        };
+        assert_eq!(grow_by(0), (1, false));
+        assert_eq!(grow_by(1), (2, false));
+        assert_eq!(grow_by(FIRST / 5), (2, false));
+        assert_eq!(grow_by(FIRST / 10), (3, true));
+    }
+
+    /// Lookups continue with the old summary filter, so writers must continue to feed it.
+    #[test]
+    fn consolidations_that_fail_leave_writers_their_summary() {
+        let home = tempfile::tempdir().unwrap();
+        let db = consolidated(home.path());
+        damage_the_table(&db);
+        assert!(db.consolidate().is_err(), "the table cannot be read");
+        db.put(b"written since", b"value").unwrap();
+        assert!(!db.filter_answer(b"written since").is_absent());
+    }
+
+    /// Each failure left two memtable filters that no memtable fed and every segment-filter check
+    /// probed.
+    #[test]
+    fn consolidations_that_fail_leave_no_generations_behind() {
+        let home = tempfile::tempdir().unwrap();
+        let db = consolidated(home.path());
+        let cf_filter = db.cf_filters().all().remove(0);
+        let generations = || {
+            cf_filter
+                .view()
+                .segment_filters
+                .as_ref()
+                .map(SegmentFilters::generations)
+        };
+        assert_eq!(generations(), Some(1));
+
+        damage_the_table(&db);
+        for _ in 0..5 {
+            assert!(db.consolidate().is_err(), "the table cannot be read");
+        }
+        assert_eq!(generations(), Some(1));
+        assert!(db.filter_answer((KEYS + 1).to_be_bytes()).is_absent());
+    }
+
+    /// Their keys are in no SST, and the new summary filter does not have them.
+    #[test]
+    fn memtables_that_outlast_a_flush_keep_the_summary_that_they_feed() {
+        let home = tempfile::tempdir().unwrap();
+        let mut options = Options::default();
+        options.create_if_missing(true);
+        // Then only maintenance waits for a flush, and not forever.
+        options.set_min_write_buffer_number_to_merge(2);
+        options.set_max_write_buffer_number(6);
+        let held = BlockedFlush::flushes_of(&mut options);
+        let db = SieveDb::open(&options, &SieveOptions::default(), home.path()).unwrap();
+        let _held = held;
+        assert!(db.wait_until_complete(PATIENCE));
+        BlockedFlush::write(&db);
+        let refused = db.consolidate().unwrap_err().to_string();
+        assert!(
+            refused.contains("memtables still feed the old"),
+            "{refused}"
+        );
+        assert!(!db.filter_answer(BlockedFlush::KEY).is_absent());
+        // Later memtables do not feed the new one alone either.
+        db.put("later", "value").unwrap();
+        assert!(!db.filter_answer("later").is_absent());
+    }
+
+    fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+        let began = Instant::now();
+        while !is_so() {
+            assert!(began.elapsed() < PATIENCE, "{what}");
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Ingested files that overlap nothing leave the latest sequence number unchanged.
+    #[test]
+    fn what_is_ingested_piece_by_piece_ends_in_one_stage() {
+        const FILES: u32 = 12;
+        let home = tempfile::tempdir().unwrap();
+        let mut options = Options::default();
+        options.create_if_missing(true);
+        let sieve = SieveOptions::default().expected_keys(Items::new(1_000));
+        let db = SieveDb::open(&options, &sieve, home.path().join("db")).unwrap();
+        let file = home.path().join("keys.sst");
+        for number in 0..FILES {
+            let mut writer = SstFileWriter::create(&options);
+            writer.open(&file).unwrap();
+            let keys = number * 1_000..(number + 1) * 1_000;
+            keys.for_each(|key| writer.put(key.to_be_bytes(), b"value").unwrap());
+            writer.finish().unwrap();
+            db.ingest_external_file(vec![&file]).unwrap();
+            assert!(db.wait_until_complete(PATIENCE));
+        }
+        let cf_filter = db.cf_filters().all().remove(0);
+        let holds_all = || cf_filter.view().summary.items() > Items::new(11_000);
+        wait_until("one stage, of the right size", || {
+            db.wait_until_complete(PATIENCE)
+                && cf_filter.view().summary.stages() == 1
+                && holds_all()
+        });
+        (0..FILES * 1_000)
+            .for_each(|key| assert!(!db.filter_answer(key.to_be_bytes()).is_absent()));
+    }
+
+    /// Otherwise all SSTs were listed twice a second for as long as nothing is written.
+    #[test]
+    fn an_idle_database_is_not_asked_again() {
+        let home = tempfile::tempdir().unwrap();
+        drop(consolidated(home.path()));
+        let sieve = SieveOptions::default().static_filters(true).audit(0);
+        for sieve in [SieveOptions::default().audit(0), sieve] {
+            let db = SieveDb::open(&Options::default(), &sieve, home.path()).unwrap();
+            let cf_filter = db.cf_filters().all().remove(0);
+            let now = cf_filter.write_position(db.latest_sequence_number());
+            wait_until("at rest", || cf_filter.is_consolidated(now));
+            assert_eq!(
+                cf_filter.view().summary.begins_static(),
+                sieve.resolved().static_filters
+            );
+            assert!(!db.filter_answer(7_u32.to_be_bytes()).is_absent());
+        }
+    }
+
+    /// Maintenance must not flush beside a checkpoint.
+    #[test]
+    fn upkeep_waits_for_a_long_checkpoint_no_longer_than_seconds() {
+        let home = tempfile::tempdir().unwrap();
+        let db = SieveDb::builder(home.path()).open().unwrap();
+        let checkpoint = db.cf_filters().flush_beside_maintenance_guard();
+        let (done, ended) = mpsc::channel();
+        let ended = thread::scope(|scope| {
+            scope.spawn(|| done.send(db.consolidate()));
+            let ended = ended.recv_timeout(PATIENCE);
+            drop(checkpoint);
+            ended
+        });
+        let refused = ended.expect("it ends beside the checkpoint").unwrap_err();
+        assert!(refused.to_string().contains("meanwhile"), "{refused}");
+        db.consolidate().unwrap();
+    }
+}

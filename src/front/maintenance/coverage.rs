@@ -1,0 +1,206 @@
+//! Coverage of the summary filter.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::{Maintenance, TaskError};
+use crate::filter::Scalable;
+use crate::front::cf_filter::{CfFilter, CoverageEpoch};
+use crate::front::engine::LiveSegment;
+use crate::front::maintenance::backoff::Backoff;
+use crate::front::sorted_runs::WithRange;
+use crate::front::view::Coverage;
+use crate::hash::KeyHash;
+use crate::planted::planted;
+use crate::segment::SegmentId;
+
+/// Keys of an SST that are inserted into a summary filter together, so that their cache misses
+/// overlap.
+const TOGETHER: usize = 256;
+
+impl Maintenance {
+    /// Publishes what is known without reading an SST.
+    pub(super) fn publish_known(
+        &self,
+        cf_filter: &CfFilter,
+        epoch: CoverageEpoch,
+        tables: &[LiveSegment],
+    ) {
+        let summary = Arc::clone(&cf_filter.view().summary);
+        if cf_filter.is_complete_by_construction() || planted!(CoveredWhenListed) {
+            // Every SST is covered by construction; only the list of them has changed.
+            let covered = tables.iter().filter_map(LiveSegment::id).collect();
+            cf_filter.publish(epoch, summary, Coverage::Complete, covered);
+        } else {
+            let covered = cf_filter.covered_among(tables.iter().filter_map(LiveSegment::id));
+            self.publish_partial(cf_filter, epoch, summary, covered, tables);
+        }
+    }
+
+    pub(super) fn publish_partial(
+        &self,
+        cf_filter: &CfFilter,
+        epoch: CoverageEpoch,
+        summary: Arc<Scalable>,
+        covered: HashSet<SegmentId>,
+        tables: &[LiveSegment],
+    ) -> bool {
+        let uncovered = tables.iter().filter(|table| !is_covered(table, &covered));
+        let uncovered = uncovered.map(|table| WithRange {
+            filter: table.id().map(|id| self.registry.open(id)),
+            range: table.range.as_ref(),
+        });
+        let coverage = Coverage::all_but(uncovered.collect());
+        cf_filter.publish(epoch, summary, coverage, covered)
+    }
+
+    /// Adds the keys of all uncovered SSTs to the summary filter.
+    pub(super) fn cover(
+        &self,
+        cf_filter: &CfFilter,
+        epoch: CoverageEpoch,
+        tables: &[LiveSegment],
+        backoff: &mut Backoff,
+    ) -> Result<(), TaskError> {
+        let summary = Arc::clone(&cf_filter.view().summary);
+        let mut covered = cf_filter.covered();
+        // An SST without an id stays uncovered until it is rewritten. Such SSTs come with a
+        // secondary, or if the system had no randomness for an id.
+        let missing = tables
+            .iter()
+            .filter(|table| table.id().is_some_and(|id| !covered.contains(&id)))
+            .filter(|table| !backoff.is_quarantined(&table.path));
+        let missing: Vec<&LiveSegment> = missing.collect();
+        // No consolidation only because of SSTs that would be found unreadable again.
+        let fresh = missing
+            .iter()
+            .filter(|table| !backoff.failed_twice(&table.path));
+        let entries: u64 = fresh.map(|table| table.entries).sum();
+        let mut many = entries > summary.items().get() / 2 && entries > 0;
+        many &= !planted!(NoConsolidationAtAdoption);
+        if many && self.may_consolidate() && !planted!(CoveredUnread) {
+            // The consolidation is what failed, or would fail.
+            if backoff.is_waiting() {
+                return Ok(());
+            }
+            if self.flush_would_wait(cf_filter) {
+                backoff.postpone(Instant::now());
+                return Ok(());
+            }
+            return self.consolidate(cf_filter, backoff);
+        }
+        for table in missing {
+            if !planted!(CoveredUnread)
+                && let Err(error) = self.read_keys_into(cf_filter, table, |keys| {
+                    summary.insert_many(keys);
+                })
+            {
+                self.quarantine(cf_filter, table, error, backoff)?;
+                continue;
+            }
+            covered.extend(table.id());
+            cf_filter.mark_covered(&summary, table.id());
+            if !self.publish_partial(
+                cf_filter,
+                epoch,
+                Arc::clone(&summary),
+                covered.clone(),
+                tables,
+            ) {
+                return Err(TaskError::Overtaken);
+            }
+        }
+        // Otherwise each small ingested file would cause a large summary filter to be written.
+        if cf_filter.is_complete_by_construction() && !cf_filter.is_nearly_stored() {
+            self.save_summary(cf_filter);
+        }
+        Ok(())
+    }
+
+    /// Quarantines an SST that cannot be read; returns any other error. Returns whether the SST is
+    /// still live.
+    pub(super) fn quarantine(
+        &self,
+        cf_filter: &CfFilter,
+        table: &LiveSegment,
+        error: TaskError,
+        backoff: &mut Backoff,
+    ) -> Result<bool, TaskError> {
+        let (TaskError::Read { .. } | TaskError::Miscount { .. }) = error else {
+            return Err(error);
+        };
+        let is_live = self.list(cf_filter)?.iter().any(|t| t.path == table.path);
+        if is_live {
+            tracing::warn!(cf_filter = cf_filter.name(), %error, "the SST is quarantined");
+            backoff.quarantine(Instant::now(), &table.path, error.to_string());
+        } else {
+            // Compacted away since the listing; its successor must be listed.
+            self.wakeup.notify();
+        }
+        Ok(is_live)
+    }
+
+    /// Passes the summary hashes of an SST's keys to `take`, up to [`TOGETHER`] at a time, and
+    /// builds the segment filter on the way if it is missing. Tombstones are left out: a key whose
+    /// newest entry is a tombstone is absent, and older entries of the key are inserted themselves.
+    pub(super) fn read_keys_into(
+        &self,
+        cf_filter: &CfFilter,
+        table: &LiveSegment,
+        mut take: impl FnMut(&[KeyHash]),
+    ) -> Result<(), TaskError> {
+        let hasher = cf_filter.hasher();
+        let mut hashes = Vec::with_capacity(TOGETHER);
+        let mut builder = self.builder_for_missing(cf_filter, table);
+        self.scan(cf_filter, table, |key, deletion| {
+            if let Some(builder) = &mut builder {
+                builder.add(key);
+            }
+            if !deletion {
+                hashes.push(hasher.hash(key).for_summary());
+            }
+            if hashes.len() == TOGETHER {
+                take(&hashes);
+                hashes.clear();
+            }
+        })?;
+        take(&hashes);
+        if let Some(builder) = builder {
+            self.adopt(builder, table);
+        }
+        Ok(())
+    }
+
+    /// Saves the summary filter, unless it is already saved in its present state.
+    pub(super) fn save_summary(&self, cf_filter: &CfFilter) {
+        let summary = cf_filter.view().summary;
+        if cf_filter.is_complete_by_construction()
+            && !cf_filter.is_stored()
+            && !summary.is_saturated()
+            && !self.options.read_only_filters
+        {
+            let stored = cf_filter.to_store(&summary);
+            let (name, mut covered) = (cf_filter.name(), cf_filter.covered());
+            cf_filter.instance_ids().remove_from(&mut covered);
+            let is_good = || {
+                planted!(DamagedSummaryStored) || self.scrubber.scrub_growing(cf_filter, &summary)
+            };
+            if self
+                .filter_store
+                .save_summary(name, &summary, covered, is_good)
+            {
+                cf_filter.note_stored(stored);
+                if cf_filter.is_disabled() {
+                    // Its column family was dropped meanwhile, and its file removed before.
+                    self.filter_store.remove_summary(name);
+                }
+            }
+        }
+    }
+}
+
+/// Whether a summary filter that covers these SSTs has the keys of this one.
+pub(super) fn is_covered(table: &LiveSegment, covered: &HashSet<SegmentId>) -> bool {
+    table.id().is_some_and(|id| covered.contains(&id))
+}

@@ -1,0 +1,530 @@
+//! Maintenance: one thread that keeps the filters in step with the SSTs, slowly and in the
+//! background.
+//!
+//! The truth is the list of live SSTs with their properties; callbacks only notify the [`Wakeup`].
+//! For each column family, a maintenance run
+//!
+//! 1. lists the SSTs and loads the missing segment filters from their sidecars;
+//! 2. publishes which SSTs the summary filter covers; lookups check the segment filters of the
+//!    others;
+//! 3. adds the raw keys of uncovered SSTs to the summary filter, or consolidates it if they are
+//!    many;
+//! 4. rebuilds segment filters that are missing or of another rate from the SSTs' raw keys;
+//! 5. saves filters that have no sidecar yet, and removes sidecars of SSTs that are gone;
+//! 6. consolidates the summary filter if that is due (`consolidation`);
+//! 7. collects all filters for the segment-filter check, and drops some if they exceed the budget.
+//!
+//! Keys are read from the SST files, never through an iterator of the database: that applies
+//! deletions which a crash may undo, and skips entries that only an old snapshot still sees.
+
+pub(crate) mod backoff;
+mod budget;
+mod consolidation;
+mod coverage;
+mod live;
+pub(crate) mod planning;
+pub(crate) mod scrub;
+mod static_stage;
+mod sweep;
+mod tables;
+
+use std::collections::{HashMap, TryReserveError};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+pub(crate) use self::budget::room;
+use self::live::LiveSegments;
+use self::sweep::Sweeper;
+use crate::filter::StageError;
+use crate::front::cf_filter::{CfFilter, CoverageEpoch, WritePosition};
+use crate::front::cf_filters::CfFilters;
+use crate::front::engine::{Engine, EngineError, LiveSegment};
+use crate::front::filter_store::FilterStore;
+use crate::front::maintenance::backoff::Backoff;
+use crate::front::maintenance::scrub::{ScrubLog, Scrubber};
+use crate::front::options::FrontOptions;
+use crate::front::wakeup::{Requests, Wakeup};
+use crate::planted::planted;
+use crate::segment::Registry;
+
+/// How long maintenance waits for a request before it checks whether the writers are quiet.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// What can go wrong in a maintenance run; a later run tries again.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum TaskError {
+    #[error("the column family {0:?} is gone")]
+    CfGone(String),
+    #[error("cannot list the live SSTs of {cf:?}: {reason}")]
+    List { cf: String, reason: String },
+    #[error("cannot read the keys of {path}: {reason}")]
+    Read { path: String, reason: String },
+    #[error("{path} holds {expected} entries but {found} were read")]
+    Miscount {
+        path: String,
+        expected: u64,
+        found: u64,
+    },
+    #[error("cannot flush {cf:?}: {reason}")]
+    Flush { cf: String, reason: String },
+    #[error("memtables still feed the old summary filter of {0:?} after a flush")]
+    OldMemtables(String),
+    #[error("{path} cannot be read; the summary filter that has its keys stays")]
+    Needed { path: String },
+    #[error("external writes happened meanwhile, or the engine flushes several column families")]
+    Overtaken,
+    #[error("it panicked")]
+    Panicked,
+    #[error("no memory for the hashes of the static summary filter of {cf:?}: {source}")]
+    Hashes { cf: String, source: TryReserveError },
+    #[error("no static summary of {cf:?}: {source}")]
+    Static { cf: String, source: StageError },
+    #[error("told to stop")]
+    Stopped,
+}
+
+impl TaskError {
+    /// The engine could not say what segments or entries a column family has.
+    fn list(cf_filter: &CfFilter, error: EngineError) -> Self {
+        let cf = cf_filter.name().to_owned();
+        match error {
+            EngineError::Gone => Self::CfGone(cf),
+            EngineError::Failed(reason) => Self::List { cf, reason },
+        }
+    }
+}
+
+/// The state of the maintenance thread.
+pub(crate) struct Maintenance {
+    engine: Arc<dyn Engine>,
+    cf_filters: Arc<CfFilters>,
+    registry: Arc<Registry>,
+    filter_store: Arc<FilterStore>,
+    options: FrontOptions,
+    wakeup: Arc<Wakeup>,
+    live: LiveSegments,
+    sweeper: Sweeper,
+    /// The write position of each column family, and when it was first seen.
+    latest: (Vec<WritePosition>, Instant),
+    /// By column family name. A column family without a failure has no entry.
+    backoffs: HashMap<String, Backoff>,
+    scrubber: Scrubber,
+}
+
+impl Maintenance {
+    pub(crate) fn new(
+        engine: Arc<dyn Engine>,
+        cf_filters: Arc<CfFilters>,
+        registry: Arc<Registry>,
+        filter_store: Arc<FilterStore>,
+        options: FrontOptions,
+        wakeup: Arc<Wakeup>,
+        scrubs: Arc<ScrubLog>,
+    ) -> Self {
+        let kept = (!options.read_only_filters).then(|| Arc::clone(&filter_store));
+        let scrubber = Scrubber::new(
+            Arc::clone(&cf_filters),
+            Arc::clone(&registry),
+            Arc::clone(&wakeup),
+            scrubs,
+            options.scrub_every,
+        );
+        Self {
+            live: LiveSegments::default(),
+            sweeper: Sweeper::new(Arc::clone(&registry), kept),
+            engine,
+            cf_filters,
+            registry,
+            filter_store,
+            options,
+            wakeup,
+            latest: (Vec::new(), Instant::now()),
+            backoffs: HashMap::new(),
+            scrubber,
+        }
+    }
+
+    /// Serves requests until told to stop.
+    pub(crate) fn run(mut self) {
+        loop {
+            let (requests, ticket) = self.wakeup.wait_for_requests(PATIENCE);
+            if requests.stop {
+                if !planted!(NoSaveAtClose) {
+                    self.save_on_close();
+                }
+                self.wakeup.answer(ticket, None);
+                return;
+            }
+            if !planted!(NoScrubByItself) {
+                self.scrub_in_turn();
+            }
+            let called = requests.look || requests.retry || requests.consolidate || requests.scrub;
+            let quiet = self.is_quiet();
+            if !called && !self.something_is_due(quiet) {
+                continue;
+            }
+            // A panic must not leave the database without maintenance, nor its callers waiting.
+            let passed = catch_unwind(AssertUnwindSafe(|| self.scrub_and_pass(requests, quiet)));
+            let failure = match passed {
+                Ok(failure) => failure,
+                Err(panic) if planted!(PanicEndsUpkeep) => resume_unwind(panic),
+                Err(_) => {
+                    tracing::error!("maintenance panicked; it continues with the next run");
+                    Some(TaskError::Panicked.to_string())
+                }
+            };
+            self.wakeup.answer(ticket, failure);
+        }
+    }
+
+    /// Whether a failed task is due again, or the writers have become quiet and a summary filter
+    /// should be consolidated.
+    fn something_is_due(&self, quiet: bool) -> bool {
+        let now = Instant::now();
+        let due = |cf_filter: &CfFilter| match self.backoffs.get(cf_filter.name()) {
+            Some(_) if planted!(NoRetryByItself) => false,
+            Some(backoff) => backoff.is_due(now),
+            None => self.consolidation_is_due(cf_filter, quiet),
+        };
+        self.cf_filters.all().iter().any(|cf_filter| due(cf_filter))
+    }
+
+    /// Scrubs the filters whose turn it is.
+    fn scrub_in_turn(&mut self) {
+        let now = Instant::now();
+        let scrub = || {
+            #[cfg(test)]
+            self.wakeup.panic_if_requested("scrubbing");
+            self.scrubber.scrub_in_turn(now);
+        };
+        match catch_unwind(AssertUnwindSafe(scrub)) {
+            Ok(()) => {}
+            Err(panic) if planted!(ScrubPanicEndsUpkeep) => resume_unwind(panic),
+            Err(_) => tracing::error!("scrubbing panicked; it goes on with the next filter"),
+        }
+    }
+
+    fn scrub_and_pass(&mut self, requests: Requests, quiet: bool) -> Option<String> {
+        #[cfg(test)]
+        self.wakeup.panic_if_requested("a pass");
+        if requests.scrub {
+            self.scrubber.scrub_all();
+        }
+        self.pass(requests, quiet)
+    }
+
+    /// One maintenance run over everything. Returns the first failure, which is tried again later.
+    fn pass(&mut self, requests: Requests, quiet: bool) -> Option<String> {
+        let built = self.sweeper.idle_segments(&*self.engine);
+        let mut failure = None;
+        for cf_filter in self.cf_filters.all() {
+            cf_filter.memtables().free_deferred();
+            let mut backoff = self.backoffs.remove(cf_filter.name()).unwrap_or_default();
+            backoff.begin(Instant::now(), requests.retry || requests.consolidate);
+            let tended = match self.list_in_epoch(&cf_filter) {
+                Ok((epoch, tables)) => {
+                    let ids = tables.iter().filter_map(LiveSegment::id);
+                    self.live.record(cf_filter.name(), ids);
+                    // A panic counts as this column family's failure and is not retried at once.
+                    let maintain_cf = || {
+                        self.maintain_cf(&cf_filter, epoch, &tables, requests, quiet, &mut backoff)
+                    };
+                    catch_unwind(AssertUnwindSafe(maintain_cf)).unwrap_or_else(|panic| {
+                        if planted!(PanicEndsUpkeep) {
+                            resume_unwind(panic);
+                        }
+                        tracing::error!(
+                            cf_filter = cf_filter.name(),
+                            "upkeep panicked over this family"
+                        );
+                        // The panic may have left a summary filter behind that memtables feed and
+                        // no lookup reads.
+                        cf_filter.switch_filter_set(vec![cf_filter.view().summary]);
+                        Err(TaskError::Panicked)
+                    })
+                }
+                Err(error) => Err(error),
+            };
+            match tended {
+                Ok(()) => {}
+                Err(TaskError::Stopped) => return Some(TaskError::Stopped.to_string()),
+                // Tried again after the next catch-up, which notifies maintenance when it ends.
+                Err(TaskError::Overtaken) if self.options.is_secondary() => {}
+                Err(TaskError::CfGone(name)) => {
+                    tracing::info!(
+                        cf_filter = name,
+                        "the family is gone, and its front with it"
+                    );
+                    self.cf_filters.withdraw_view(&cf_filter);
+                    continue;
+                }
+                Err(error) => {
+                    tracing::warn!(cf_filter = cf_filter.name(), %error, "maintenance will try again");
+                    backoff.fail(Instant::now(), error.to_string());
+                }
+            }
+            failure = failure.or_else(|| backoff.failure().map(str::to_owned));
+            if backoff.is_open() {
+                self.backoffs.insert(cf_filter.name().to_owned(), backoff);
+            }
+        }
+        let cfs = self.cf_filters.all();
+        let cfs = cfs.iter().map(|cf_filter| cf_filter.name());
+        if let Some(live) = self.live.of(cfs)
+            && self.sweeper.sweep(&live, built)
+            && !planted!(NoSecondSweep)
+        {
+            self.wakeup.notify();
+        }
+        self.keep_within_budget();
+        failure
+    }
+
+    /// Whether no write has been seen for [`PATIENCE`].
+    fn is_quiet(&mut self) -> bool {
+        let cf_filters = self.cf_filters.all();
+        let now: Vec<_> = cf_filters
+            .iter()
+            .map(|cf_filter| self.write_position(cf_filter))
+            .collect();
+        let (latest, since) = &self.latest;
+        if *latest != now {
+            self.latest = (now, Instant::now());
+            return false;
+        }
+        since.elapsed() >= PATIENCE || planted!(QuietAtOnce)
+    }
+
+    fn write_position(&self, cf_filter: &CfFilter) -> WritePosition {
+        cf_filter.write_position(self.engine.latest_sequence_number())
+    }
+
+    /// Maintains the filters of one column family, whose SSTs were listed in this epoch.
+    fn maintain_cf(
+        &self,
+        cf_filter: &CfFilter,
+        epoch: CoverageEpoch,
+        tables: &[LiveSegment],
+        requests: Requests,
+        quiet: bool,
+        backoff: &mut Backoff,
+    ) -> Result<(), TaskError> {
+        #[cfg(test)]
+        self.wakeup.panic_if_requested(cf_filter.name());
+        if cf_filter.is_disabled() {
+            return Ok(());
+        }
+        self.load_filters(tables);
+        self.publish_known(cf_filter, epoch, tables);
+        if self.options.read_only_filters && !self.options.is_secondary() {
+            return Ok(());
+        }
+        let before = cf_filter.view().summary;
+        let improved = self
+            .build_missing(cf_filter, epoch, tables, backoff)
+            .and_then(|()| {
+                let due = !backoff.is_waiting() && self.consolidation_is_due(cf_filter, quiet);
+                // A request is fulfilled already if the missing keys went into another summary
+                // filter.
+                let called =
+                    requests.consolidate && Arc::ptr_eq(&before, &cf_filter.view().summary);
+                if self.may_consolidate() && (called || due) {
+                    self.consolidate(cf_filter, backoff)?;
+                }
+                Ok(())
+            });
+        // Also after a failure: a failed task may have left memtable filters of memtables that are
+        // gone, which lookups would probe forever.
+        if improved.is_ok() || !planted!(GenerationsLeftBehind) {
+            self.collect_segment_filters(cf_filter)?;
+        }
+        improved
+    }
+
+    /// Adds missing keys to the summary filter, builds missing segment filters, and saves what is
+    /// new.
+    fn build_missing(
+        &self,
+        cf_filter: &CfFilter,
+        epoch: CoverageEpoch,
+        tables: &[LiveSegment],
+        backoff: &mut Backoff,
+    ) -> Result<(), TaskError> {
+        self.save_filters(tables);
+        if !cf_filter.is_complete_by_construction() {
+            self.cover(cf_filter, epoch, tables, backoff)?;
+        }
+        self.rebuild_filters(cf_filter, tables, backoff)?;
+        self.save_filters(tables);
+        Ok(())
+    }
+
+    /// Saves what is known of the SSTs at the close, without reading any. The next open then finds
+    /// a filter for each SST and a summary filter that covers all.
+    fn save_on_close(&self) {
+        if self.options.read_only_filters {
+            return;
+        }
+        for cf_filter in self.cf_filters.all() {
+            match self.list_in_epoch(&cf_filter) {
+                Ok((epoch, tables)) => {
+                    self.publish_known(&cf_filter, epoch, &tables);
+                    self.save_filters(&tables);
+                    self.save_summary(&cf_filter);
+                }
+                Err(error) => {
+                    tracing::warn!(cf_filter = cf_filter.name(), %error, "not all was saved")
+                }
+            }
+        }
+    }
+
+    /// The SSTs of a column family, and the epoch from before the listing: external writes after
+    /// that epoch may be missing from the list.
+    fn list_in_epoch(
+        &self,
+        cf_filter: &CfFilter,
+    ) -> Result<(CoverageEpoch, Vec<LiveSegment>), TaskError> {
+        let mut epoch = cf_filter.epoch();
+        let tables = self.list(cf_filter)?;
+        if planted!(EpochAfterListing) {
+            thread::sleep(Duration::from_millis(50));
+            epoch = cf_filter.epoch();
+        }
+        Ok((epoch, tables))
+    }
+
+    fn list(&self, cf_filter: &CfFilter) -> Result<Vec<LiveSegment>, TaskError> {
+        let listed = self.engine.segments(cf_filter.key_space());
+        let mut tables = listed.map_err(|error| TaskError::list(cf_filter, error))?;
+        if !self.options.read_only_filters {
+            cf_filter.instance_ids().assign(&mut tables);
+        }
+        // Best first, as far as the budget reaches.
+        tables.sort_by_key(|table| planning::eviction_rank(table.level, table.entries));
+        Ok(tables)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use rocksdb::Options;
+
+    use super::*;
+    use crate::math::Items;
+    use crate::rocks::{SieveDb, SieveOptions};
+
+    const LIMIT: Duration = Duration::from_secs(20);
+
+    /// A database whose maintenance has nothing left to do.
+    fn open(path: &Path) -> SieveDb {
+        let db = SieveDb::builder(path).open().unwrap();
+        assert!(db.wait_until_complete(LIMIT));
+        assert!(db.wait_for_maintenance(LIMIT));
+        db
+    }
+
+    /// Otherwise its callers would wait for a day, and new SSTs would get no filters.
+    #[test]
+    fn a_panic_ends_a_pass_and_not_upkeep() {
+        let home = tempfile::tempdir().unwrap();
+        let db = open(home.path());
+        let wakeup = db.shared_wakeup();
+        wakeup.panic_next("a pass");
+        let ticket = wakeup.call(|requests| requests.consolidate = true);
+        let failure = wakeup.wait_for(ticket, LIMIT);
+        assert_eq!(failure.as_deref(), Some("it panicked"));
+        db.put("key", "value").unwrap();
+        db.consolidate().unwrap();
+        assert!(!db.filter_answer("key").is_absent());
+    }
+
+    /// The other column families are maintained in the same run.
+    #[test]
+    fn a_panic_over_one_family_is_the_failure_of_that_family() {
+        let home = tempfile::tempdir().unwrap();
+        let db = open(home.path());
+        db.create_cf("other", &Options::default()).unwrap();
+        assert!(db.wait_until_complete(LIMIT));
+        let other = db.cf_handle("other").unwrap();
+        db.put("key", "value").unwrap();
+        db.put_cf(&other, "key", "value").unwrap();
+        let summaries = || {
+            db.cf_filters()
+                .all()
+                .into_iter()
+                .map(|cf_filter| cf_filter.view().summary)
+        };
+        let before: Vec<_> = summaries().collect();
+        let wakeup = db.shared_wakeup();
+        wakeup.panic_next("default");
+        let ticket = wakeup.call(|requests| requests.consolidate = true);
+        let failure = wakeup.wait_for(ticket, LIMIT);
+        assert_eq!(failure.as_deref(), Some("it panicked"));
+        let pairs = before.iter().zip(summaries());
+        let same: Vec<bool> = pairs.map(|(old, new)| Arc::ptr_eq(old, &new)).collect();
+        assert_eq!(same, [true, false]);
+        db.consolidate().unwrap();
+        assert!(
+            !db.filter_answer("key").is_absent() && !db.filter_answer_cf(&other, "key").is_absent()
+        );
+    }
+
+    /// Two checks in quick succession see no write between them, however busy the writers are.
+    #[test]
+    fn writers_who_pause_for_a_moment_are_not_taken_for_quiet() {
+        let home = tempfile::tempdir().unwrap();
+        let mut options = Options::default();
+        options.create_if_missing(true);
+        let sieve = SieveOptions::default().expected_keys(Items::new(100));
+        let db = SieveDb::open(&options, &sieve, home.path()).unwrap();
+        let cf_filter = db.cf_filters().all().remove(0);
+        (0..150_u32).for_each(|i| db.put(i.to_be_bytes(), b"value").unwrap());
+        // A new summary filter may have two stages as well: with so few keys the estimate may be
+        // too low.
+        let grown = cf_filter.view().summary;
+        assert!(grown.stages() > 1);
+        let is_kept = || Arc::ptr_eq(&grown, &cf_filter.view().summary);
+        let looked = AtomicBool::new(false);
+        let kept = thread::scope(|scope| {
+            let writer = scope.spawn(|| {
+                let mut longest = Duration::ZERO;
+                while !looked.load(Ordering::Acquire) {
+                    let began = Instant::now();
+                    db.put("key", "value").unwrap();
+                    thread::sleep(Duration::from_millis(5));
+                    longest = longest.max(began.elapsed());
+                }
+                longest
+            });
+            (0..1_000).for_each(|_| assert!(db.wait_for_maintenance(LIMIT)));
+            let kept = is_kept();
+            looked.store(true, Ordering::Release);
+            // On a busy machine the interval may be long.
+            kept || writer.join().unwrap() >= PATIENCE
+        });
+        assert!(kept, "consolidated beside writers");
+        let began = Instant::now();
+        while is_kept() {
+            assert!(began.elapsed() < LIMIT, "not consolidated when they paused");
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    #[test]
+    fn a_panic_ends_the_look_at_a_filter_and_not_upkeep() {
+        let home = tempfile::tempdir().unwrap();
+        let db = open(home.path());
+        let wakeup = db.shared_wakeup();
+        wakeup.panic_next("scrubbing");
+        let ticket = wakeup.call(|requests| requests.consolidate = true);
+        assert_eq!(wakeup.wait_for(ticket, LIMIT), None);
+        // It did: no panic is pending.
+        wakeup.panic_if_requested("scrubbing");
+    }
+}

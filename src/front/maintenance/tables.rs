@@ -1,0 +1,209 @@
+//! Segment filters: load, save, rebuild, and collect for lookups.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use super::{Maintenance, TaskError};
+use crate::format::Source;
+use crate::front::cf_filter::CfFilter;
+use crate::front::engine::{EngineError, LiveSegment};
+use crate::front::maintenance::backoff::Backoff;
+use crate::front::maintenance::planning::FilterPlan;
+use crate::front::segment_filters::{SegmentFilters, in_runs};
+use crate::front::sorted_runs::WithRange;
+use crate::math::{Bits, Items};
+use crate::planted::planted;
+use crate::segment::{SealedFilter, SegmentBuilder};
+
+/// No segment filter is larger; no memory is allocated for what a file claims beyond.
+const MOST_BITS: u64 = 1 << 16;
+const MOST_BITS_AN_ENTRY: u64 = 1 << 10;
+
+fn most_bits(entries: u64) -> Bits {
+    if planted!(AnySizeLoaded) {
+        return Bits::new(u64::MAX);
+    }
+    let bits = entries.saturating_mul(MOST_BITS_AN_ENTRY);
+    Bits::new(bits.saturating_add(MOST_BITS))
+}
+
+impl Maintenance {
+    pub(super) fn load_filters(&self, tables: &[LiveSegment]) {
+        for table in tables {
+            let Some(id) = table.id() else { continue };
+            let segment = self.registry.open(id);
+            if segment.filter().is_some() {
+                continue;
+            }
+            let room = self.room(Bits::new(0)).min(most_bits(table.entries));
+            if let Some(filter) = self.filter_store.load_within(id, room) {
+                segment.set_filter(filter, true);
+            }
+        }
+    }
+
+    pub(super) fn save_filters(&self, tables: &[LiveSegment]) {
+        if self.options.read_only_filters {
+            return;
+        }
+        let id_of = match planted!(InstanceFilterStored) {
+            true => LiveSegment::id,
+            false => |segment: &LiveSegment| segment.lasting_id,
+        };
+        for id in tables.iter().filter_map(id_of) {
+            let Some(segment) = self.registry.get(id) else {
+                continue;
+            };
+            if let Some(filter) = segment.filter()
+                && !segment.is_saved()
+                && self.filter_store.save(id, &filter)
+            {
+                segment.mark_saved();
+            }
+        }
+    }
+
+    /// Builds segment filters from raw keys, for SSTs whose filter is missing or of another rate.
+    pub(super) fn rebuild_filters(
+        &self,
+        cf_filter: &CfFilter,
+        tables: &[LiveSegment],
+        backoff: &mut Backoff,
+    ) -> Result<(), TaskError> {
+        for table in tables {
+            if backoff.is_quarantined(&table.path) {
+                continue;
+            }
+            let Some(mut builder) = self.builder_for_missing(cf_filter, table) else {
+                continue;
+            };
+            match self.scan(cf_filter, table, |key, _| builder.add(key)) {
+                Ok(()) => self.adopt(builder, table),
+                Err(error) => _ = self.quarantine(cf_filter, table, error, backoff)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// A builder for a segment filter that is missing or exceeds its false-positive rate. Drops a
+    /// filter that the budget has no room for.
+    pub(super) fn builder_for_missing(
+        &self,
+        cf_filter: &CfFilter,
+        table: &LiveSegment,
+    ) -> Option<SegmentBuilder> {
+        let rate = cf_filter.segment_rate()?;
+        let id = table.id()?;
+        let segment = self.registry.open(id);
+        let filter = segment.filter();
+        let own = filter.as_ref().map(|filter| filter.chain.size());
+        let entries = Items::new(table.entries);
+        let needed = self.options.segment_size(entries, rate);
+        let room = || self.room(own.unwrap_or_default());
+        match FilterPlan::of(filter.as_deref(), rate, needed, room) {
+            FilterPlan::Keep => None,
+            FilterPlan::Rebuild => {
+                tracing::info!(segment = %id, "rebuilding a segment filter");
+                let builder = SegmentBuilder::for_entries(id, cf_filter.hasher(), rate, entries);
+                Some(builder.made_static(self.options.static_filters))
+            }
+            FilterPlan::Drop => {
+                if filter.is_some() {
+                    segment.drop_filter();
+                }
+                None
+            }
+        }
+    }
+
+    pub(super) fn adopt(&self, builder: SegmentBuilder, table: &LiveSegment) {
+        let id = builder.id();
+        if let Some(filter) = builder.seal(table.entries, Source::RawKeys) {
+            self.registry.open(id).set_filter(filter, false);
+        }
+    }
+
+    /// Calls `each(key, is_deletion)` for every raw entry of an SST; fails unless it saw all.
+    pub(super) fn scan(
+        &self,
+        cf_filter: &CfFilter,
+        table: &LiveSegment,
+        mut each: impl FnMut(&[u8], bool),
+    ) -> Result<(), TaskError> {
+        let mut found = 0;
+        let mut stopped = false;
+        let scanned = self
+            .engine
+            .raw_keys(cf_filter.key_space(), table, &mut |key, deletion| {
+                let unread = deletion && planted!(DeletionsUnread);
+                each(if unread { &[] } else { key }, deletion);
+                found += 1;
+                stopped = found % 4096 == 0 && self.wakeup.stopping();
+                !stopped
+            });
+        if planted!(ScanErrorIgnored) {
+            return Ok(());
+        }
+        scanned.map_err(|error| match error {
+            EngineError::Gone => TaskError::CfGone(cf_filter.name().to_owned()),
+            EngineError::Failed(reason) => TaskError::Read {
+                path: table.path.clone(),
+                reason,
+            },
+        })?;
+        match found {
+            _ if stopped => Err(TaskError::Stopped),
+            found if found == table.entries || planted!(ShortScanAccepted) => Ok(()),
+            found => Err(TaskError::Miscount {
+                path: table.path.clone(),
+                expected: table.entries,
+                found,
+            }),
+        }
+    }
+
+    /// Lets lookups check the segment filters after a *maybe* of the summary filter. Requires that
+    /// all SSTs have a filter, that few overlap, and that the budget has room for the memtable
+    /// filters.
+    pub(super) fn collect_segment_filters(&self, cf_filter: &CfFilter) -> Result<(), TaskError> {
+        let segment_filters = cf_filter.view().segment_filters;
+        let (epoch, tables) = self.list_in_epoch(cf_filter)?;
+        let spanning = self.spanning(&tables);
+        let known = segment_filters.as_ref().zip(spanning.as_ref());
+        if known.is_some_and(|(segment_filters, tables)| {
+            segment_filters.lists(tables) && segment_filters.generations() == 1
+        }) {
+            return Ok(());
+        }
+        if spanning.and_then(in_runs).is_none() || !self.segment_filters_fit(cf_filter) {
+            cf_filter.drop_segment_filters();
+            return Ok(());
+        }
+        let mut memtable_filters = cf_filter.collect_memtable_filters();
+        let tables = self.list(cf_filter)?;
+        if planted!(RecentAfterListing) {
+            thread::sleep(Duration::from_millis(10));
+            memtable_filters = cf_filter.collect_memtable_filters();
+        }
+        match self.spanning(&tables).and_then(in_runs) {
+            Some(runs) => cf_filter
+                .publish_segment_filters(epoch, SegmentFilters::new(runs, memtable_filters)),
+            None => cf_filter.drop_segment_filters(),
+        }
+        Ok(())
+    }
+
+    /// The filters of these SSTs with their key ranges; `None` if one has no filter.
+    fn spanning<'a>(
+        &self,
+        tables: &'a [LiveSegment],
+    ) -> Option<Vec<WithRange<'a, Arc<SealedFilter>>>> {
+        let spanning = |table: &'a LiveSegment| {
+            let filter = self.registry.get(table.id()?)?.filter()?;
+            let range = table.range.as_ref();
+            Some(WithRange { filter, range })
+        };
+        tables.iter().map(spanning).collect()
+    }
+}

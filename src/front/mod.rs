@@ -1,0 +1,44 @@
+//! The filters in front of an engine: safe code that knows no engine by name.
+//!
+//! One column family has a `cf_filter::CfFilter`: its summary filter, its memtable filters and
+//! its segment filters. The engine's hooks feed it, lookups read it, and the maintenance thread
+//! rebuilds it from what [`engine::Engine`] tells of the segments.
+//!
+//! # Map
+//!
+//! Each module uses only what stands before it.
+//!
+//! | module | contents |
+//! |---|---|
+//! | `key_range`, `sorted_runs` | the key range of a segment; segments in sorted runs, searched by key |
+//! | `engine` | what is asked of the engine |
+//! | `wakeup` | how the maintenance thread is woken, and waited for |
+//! | `segment_filters` | the segment filters of all live segments, and the memtable filters |
+//! | `view` | what a lookup reads, and the proof that a key is *absent* |
+//! | `options` | the sizes that follow from the settings |
+//! | `instance_ids` | ids for segments without one, valid while the database is open |
+//! | `filter_store` | the folder of sidecars |
+//! | `audit` | sampled negatives that are read again, how often, and what a false negative ends |
+//! | `segment_filter_build` | the segment filter of a segment while the engine writes it |
+//! | `memtables` | the filters that each memtable feeds |
+//! | `cf_filter` | the filters of one column family; `cf_filter/lookup.rs` is the way of a lookup |
+//! | `cf_filters` | the filters of all column families |
+//! | `maintenance` | the background thread: load, cover, rebuild, consolidate, budget, scrub, sweep |
+
+pub(crate) mod audit;
+pub(crate) mod cf_filter;
+pub(crate) mod cf_filters;
+pub(crate) mod engine;
+pub(crate) mod filter_store;
+pub(crate) mod instance_ids;
+#[cfg(all(test, interleave = "shuttle"))]
+mod interleavings;
+pub(crate) mod key_range;
+pub(crate) mod maintenance;
+pub(crate) mod memtables;
+pub(crate) mod options;
+pub(crate) mod segment_filter_build;
+pub(crate) mod segment_filters;
+pub(crate) mod sorted_runs;
+pub(crate) mod view;
+pub(crate) mod wakeup;

@@ -1,0 +1,484 @@
+//! The sizes that follow from the settings: those of all filters of a database.
+
+use std::num::NonZeroU64;
+use std::time::Duration;
+
+use crate::filter::{ScalableOptions, Stage};
+use crate::front::segment_filters::memtable_filter_budget;
+use crate::math::growth::Tightening;
+use crate::math::{Bits, Items, Rate, blocked, ribbon};
+use crate::planted::planted;
+use crate::segment::SegmentBuilder;
+
+/// Settings of the filters of one database, resolved from the user's.
+#[derive(Clone, Debug)]
+pub(crate) struct FrontOptions {
+    pub(crate) summary_rate: Rate,
+    /// `None` leaves the engine's own filters in place.
+    pub(crate) segment_rate: Option<Rate>,
+    pub(crate) static_filters: bool,
+    /// Bits of hashes in memory while a static summary filter is built.
+    pub(crate) build_memory: Option<Bits>,
+    pub(crate) expected_keys: Option<Items>,
+    pub(crate) memory_budget: Option<Bits>,
+    /// Existing filters are only read.
+    pub(crate) read_only_filters: bool,
+    /// One negative in this many is audited; `None` means the default, throttled.
+    pub(crate) audit: Option<u32>,
+    pub(crate) scrub_every: Option<Duration>,
+    /// Whether reads skip filters while keys are likely to be found.
+    pub(crate) adaptive_hits: bool,
+    /// Whether the engine may make a write visible before its memtable has the key.
+    pub(crate) publishes_first: bool,
+    pub(crate) access: Access,
+    /// Filtered column families, which share the budget.
+    pub(crate) cfs: usize,
+    /// Memory of the column families' filters beside the filters themselves.
+    pub(crate) overhead: Bits,
+}
+
+/// How the engine is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    Write,
+    /// It sees the database as it was at open.
+    Read,
+    /// A secondary: it reads what another process writes, and catches up on request.
+    Follow,
+}
+
+/// The size of a filter: its false-positive rate, or its bits per key.
+///
+/// ```
+/// use lsm_sieve::FilterSize;
+///
+/// let one_in_a_thousand = FilterSize::rate(0.001)?;
+/// let sixteen_bits = FilterSize::bits_per_key(16.0)?;
+/// assert!(FilterSize::bits_per_key(0.0).is_err());
+/// # Ok::<(), lsm_sieve::FilterSizeError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FilterSize(Size);
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Size {
+    Rate(Rate),
+    BitsPerKey(f64),
+}
+
+/// The size of a filter is out of range.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum FilterSizeError {
+    /// The false-positive rate is not between [`FilterSize::LEAST_RATE`] and 1.
+    #[error("a false-positive rate of {0} is out of range: use one from {least} to below 1", least = FilterSize::LEAST_RATE)]
+    Rate(f64),
+    /// The number of bits is not between 1 and 256.
+    #[error("{0} bits per key are out of range: use 1 to 256")]
+    BitsPerKey(f64),
+}
+
+impl FilterSize {
+    /// The lowest rate that a growing filter can keep. Below it, stages run out of hash bits.
+    pub const LEAST_RATE: f64 = 1e-8;
+
+    /// One percent false positives.
+    pub const ONE_PERCENT: Self = Self(Size::Rate(Rate::ONE_PERCENT));
+
+    /// A false-positive rate, at least [`FilterSize::LEAST_RATE`] and below 1.
+    ///
+    /// # Errors
+    /// If it is not.
+    pub fn rate(rate: f64) -> Result<Self, FilterSizeError> {
+        let checked = Rate::new(rate).ok().filter(|_| rate >= Self::LEAST_RATE);
+        checked.map_or(Err(FilterSizeError::Rate(rate)), |rate| {
+            Ok(Self(Size::Rate(rate)))
+        })
+    }
+
+    /// Bits per key, from 1 to 256.
+    ///
+    /// # Errors
+    /// If it is not.
+    pub fn bits_per_key(bits: f64) -> Result<Self, FilterSizeError> {
+        match blocked::is_bits_per_key(bits) {
+            true => Ok(Self(Size::BitsPerKey(bits))),
+            false => Err(FilterSizeError::BitsPerKey(bits)),
+        }
+    }
+
+    /// The rate of a summary filter of this size.
+    pub(crate) fn summary_rate(self, is_static: bool) -> Rate {
+        let first = match self.0 {
+            Size::Rate(rate) => return rate,
+            Size::BitsPerKey(bits) if is_static => static_rate_of(bits),
+            Size::BitsPerKey(bits) => blocked::rate_of((bits / HEADROOM).max(1.0)),
+        };
+        Rate::clamped(first.get() / (1.0 - TIGHTENING))
+    }
+
+    /// The rate of a segment filter of this size.
+    pub(crate) fn segment_rate(self, is_static: bool) -> Rate {
+        match self.0 {
+            Size::Rate(rate) => rate,
+            Size::BitsPerKey(bits) if is_static => static_rate_of(bits),
+            Size::BitsPerKey(bits) => blocked::rate_of(bits),
+        }
+    }
+
+    /// The size of the segment filters beside a summary filter of this size.
+    pub(crate) fn segment_part(self) -> Self {
+        Self(match self.0 {
+            Size::Rate(rate) => Size::Rate(Rate::clamped(
+                (rate.get() * SEGMENT_PART).max(Self::LEAST_RATE),
+            )),
+            bits @ Size::BitsPerKey(_) => bits,
+        })
+    }
+}
+
+/// Keys of a summary filter's first stage if `expected_keys` is not set. It is
+/// small enough (0.4 MB) for a small database, and large enough that a few stages hold millions of
+/// keys.
+const FIRST_STAGE: Items = Items::new(1 << 18);
+
+/// The first stages of all column families together hold this many keys (6 MB). With more than 16
+/// column families each gets less: of a thousand column families most are small.
+const FIRST_STAGES: u64 = 1 << 22;
+
+/// The least that a first stage holds (6 KiB): little beside the memtable of a column family.
+const LEAST_FIRST_STAGE: u64 = 1 << 12;
+
+/// If [`FIRST_STAGES`] made the first stage small, the second holds this many times its keys, up to
+/// [`FIRST_STAGE`]. Each stage costs a miss one cache line until the summary filter is
+/// consolidated.
+const LEAP: u64 = 16;
+
+/// Stage growth s. Consolidation replaces all stages by one, so few stages exist at a time. A
+/// larger s would only allocate more memory for keys that may not come.
+const GROWTH: u32 = 2;
+
+/// A large first stage is followed by a second one of 1/4 its capacity. The first was sized for all
+/// keys that existed. With s = 2, one more key would triple the memory.
+const SECOND: u64 = 4;
+
+/// Tightening ratio r. A consolidated summary filter is one stage of rate P(1 - r) for as long as
+/// it can be. Half the configured rate costs 1.4 bits per key. It halves the segment-filter checks
+/// or, without segment filters, the reads of the engine. At slightly less than half, one percent
+/// costs 12 bits per key. Later stages live only until the next consolidation.
+const TIGHTENING: f64 = 0.52;
+
+/// The rate of a segment filter, as a part of the configured rate. For 1.7 bits per key, less than
+/// half as many SSTs are searched for a key that they do not have, and one percent costs 12 bits
+/// per key. An absent key that passes both the summary filter and a segment filter costs as much as
+/// several hundred that do not. A hit also passes SSTs on its way.
+const SEGMENT_PART: f64 = 0.44;
+
+/// Hashes in memory while a static summary filter is built, by default.
+const HASHES_AT_ONCE: u64 = 1 << 26;
+
+/// By default a static summary filter is built in at most this many parts, so each SST is read at
+/// most this many times. An eighth of all hashes is one byte per key: as much as the summary filter
+/// itself.
+const MOST_PARTS: u64 = 8;
+
+/// A consolidated summary filter has room for this many times its keys before its second stage
+/// opens.
+const HEADROOM: f64 = 1.02;
+
+impl Default for FrontOptions {
+    /// One percent false positives, no memory budget.
+    fn default() -> Self {
+        let size = FilterSize::ONE_PERCENT;
+        Self {
+            summary_rate: size.summary_rate(false),
+            segment_rate: Some(size.segment_part().segment_rate(false)),
+            static_filters: false,
+            build_memory: None,
+            expected_keys: None,
+            memory_budget: None,
+            read_only_filters: false,
+            audit: None,
+            scrub_every: None,
+            adaptive_hits: true,
+            publishes_first: false,
+            access: Access::Write,
+            cfs: 1,
+            overhead: Bits::new(0),
+        }
+    }
+}
+
+impl FrontOptions {
+    /// The same for column families of this number, which share the budget and take `overhead`
+    /// beside their filters.
+    pub(crate) fn shared_by(self, cfs: usize, overhead: Bits) -> Self {
+        Self {
+            cfs,
+            overhead,
+            ..self
+        }
+    }
+
+    pub(crate) fn is_secondary(&self) -> bool {
+        self.access == Access::Follow
+    }
+
+    /// The size of a summary filter that is built for `keys` keys.
+    pub(crate) fn summary_size(&self, keys: Items) -> Bits {
+        self.size_of_kind(self.static_filters, keys)
+    }
+
+    /// The size of a summary filter of `keys` keys whose first stage is static, or is not.
+    pub(crate) fn size_of_kind(&self, is_static: bool, keys: Items) -> Bits {
+        if is_static {
+            static_size(keys, self.first_rate())
+        } else {
+            self.stage_size(self.with_room(keys).max(self.first_stage()))
+        }
+    }
+
+    /// The size of the segment filter of an SST with `keys` keys.
+    pub(crate) fn segment_size(&self, keys: Items, rate: Rate) -> Bits {
+        if self.static_filters && keys <= SegmentBuilder::MOST_STATIC {
+            static_size(keys, rate)
+        } else {
+            blocked::size_in_bits(keys, rate)
+        }
+    }
+
+    fn stage_size(&self, keys: Items) -> Bits {
+        blocked::size_in_bits(keys, self.first_rate())
+    }
+
+    /// The rate of a summary filter's first stage. A consolidated summary filter has only this
+    /// stage.
+    pub(crate) fn first_rate(&self) -> Rate {
+        Tightening::Geometric(TIGHTENING).rate(self.summary_rate, 0)
+    }
+
+    fn first_stage(&self) -> Items {
+        self.expected_keys.unwrap_or_else(|| {
+            if planted!(FirstStagesLarge) {
+                return FIRST_STAGE;
+            }
+            let share = FIRST_STAGES / self.cfs.max(1).next_power_of_two() as u64;
+            Items::new(share.max(LEAST_FIRST_STAGE)).min(FIRST_STAGE)
+        })
+    }
+
+    /// The capacity of the first stage of a summary filter that has to hold `keys` keys. A small
+    /// number of keys is doubled; otherwise they would be read again each time a third more came.
+    pub(crate) fn with_room(&self, keys: Items) -> Items {
+        let twice = Items::new(keys.get().saturating_mul(2)).min(FIRST_STAGE);
+        match self.expected_keys {
+            None => with_headroom(keys).max(twice),
+            Some(_) => with_headroom(keys),
+        }
+    }
+
+    /// The capacity of the stage after a first one for `first` keys.
+    fn second_stage(&self, first: Items) -> Items {
+        let doubled = first.min(FIRST_STAGE).get() * u64::from(GROWTH);
+        let leap = match self.expected_keys {
+            None => (first.get().saturating_mul(LEAP)).min(FIRST_STAGE.get()),
+            Some(_) => 0,
+        };
+        Items::new(doubled.max(leap).max(first.get() / SECOND))
+    }
+
+    /// The most that one memtable filter of a column family takes. It is 0 if there is no
+    /// segment-filter check to use it.
+    pub(crate) fn memtable_filter_budget(&self) -> Bits {
+        if self.segment_rate.is_none() || self.access == Access::Read {
+            return Bits::new(0);
+        }
+        memtable_filter_budget(self.filter_budget(), self.cfs)
+    }
+
+    /// The number of parts that a static summary filter of `entries` entries is built in.
+    pub(crate) fn static_parts(&self, entries: u64) -> NonZeroU64 {
+        let by_default = HASHES_AT_ONCE.max(entries.div_ceil(MOST_PARTS));
+        let at_once = self.build_memory.map_or(by_default, |memory| {
+            (memory.get() / u64::from(u64::BITS)).max(1)
+        });
+        NonZeroU64::new(entries.div_ceil(at_once)).unwrap_or(NonZeroU64::MIN)
+    }
+
+    /// The part of the budget that is left for filters.
+    fn filter_budget(&self) -> Option<Bits> {
+        self.filter_budget_beside(self.overhead)
+    }
+
+    /// The part of the budget that is left for filters beside `new_filters` bits of other memory.
+    pub(crate) fn filter_budget_beside(&self, overhead: Bits) -> Option<Bits> {
+        let left = |budget: Bits| Bits::new(budget.get().saturating_sub(overhead.get()));
+        self.memory_budget.map(left)
+    }
+
+    /// The part of the budget that is left for a summary filter if others take `others` bits.
+    pub(crate) fn room_beside(&self, others: Bits) -> Option<Bits> {
+        let left = |budget: Bits| Bits::new(budget.get().saturating_sub(others.get()));
+        self.filter_budget().map(left)
+    }
+
+    /// The options of a summary filter whose static first stage of `keys` keys is still to come.
+    /// Others take `others` bits of the budget.
+    pub(crate) fn static_summary(&self, keys: Items, others: Bits) -> ScalableOptions {
+        let second = Items::new(keys.get() / SECOND);
+        ScalableOptions {
+            first: keys,
+            second: Some(second.max(self.first_stage().min(FIRST_STAGE))),
+            ..self.summary(keys, others)
+        }
+    }
+
+    /// The options of a summary filter for at least `keys` keys. Others take `others` bits of the
+    /// budget. If possible, it leaves some for the memtable filters.
+    pub(crate) fn summary(&self, keys: Items, others: Bits) -> ScalableOptions {
+        let first = keys.max(self.first_stage());
+        let memtable_filters = std::iter::repeat_n(self.memtable_filter_budget(), self.cfs);
+        let spared = self.room_beside(others + memtable_filters.sum());
+        let fits = |room: &Bits| self.stage_size(first) <= *room;
+        ScalableOptions {
+            rate: self.summary_rate,
+            first,
+            second: Some(self.second_stage(first)),
+            growth: GROWTH,
+            tightening: Tightening::Geometric(TIGHTENING),
+            budget: spared.filter(fits).or(self.room_beside(others)),
+            ..ScalableOptions::default()
+        }
+    }
+}
+
+/// The sizes of filters for `keys` keys: of a consolidated summary filter, and of the segment
+/// filters of SSTs that hold each key once.
+pub(crate) fn sizes_for(options: &FrontOptions, keys: Items) -> (Bits, Bits) {
+    let summary = match options.static_filters {
+        true => static_size(keys, options.first_rate()),
+        false => options.stage_size(with_headroom(keys)),
+    };
+    let segments = match options.segment_rate {
+        Some(rate) if options.static_filters => static_size(keys, rate),
+        Some(rate) => blocked::size_in_bits(keys, rate),
+        None => Bits::new(0),
+    };
+    (summary, segments)
+}
+
+/// The size of a static filter. If none of this rate exists, it is larger than any budget.
+fn static_size(keys: Items, rate: Rate) -> Bits {
+    Stage::ribbon_size(keys, rate).unwrap_or(Bits::new(u64::MAX))
+}
+
+/// The rate of a static filter of `bits_a_key` bits per key, but not below what the growing stages
+/// beside it can keep.
+fn static_rate_of(bits_a_key: f64) -> Rate {
+    Rate::clamped(
+        ribbon::rate_of(bits_a_key)
+            .get()
+            .max(FilterSize::LEAST_RATE),
+    )
+}
+
+/// Keys plus [`HEADROOM`].
+fn with_headroom(keys: Items) -> Items {
+    Items::new((keys.get() as f64 * HEADROOM).ceil() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Otherwise a thousand column families take 0.4 GB before they have a key.
+    #[test]
+    fn first_stages_of_many_families_are_small_and_grow_by_leaps() {
+        let stages = |cfs, keys| {
+            let options = FrontOptions::default().shared_by(cfs, Bits::new(0));
+            let summary = options.summary(options.with_room(Items::new(keys)), Bits::new(0));
+            [summary.first.get(), summary.second.unwrap().get()]
+        };
+        for cfs in [0, 1, 2, 16] {
+            assert_eq!(stages(cfs, 0), [1 << 18, 1 << 19]);
+            assert_eq!(stages(cfs, 100_000), [1 << 18, 1 << 19]);
+        }
+        assert_eq!(stages(17, 0), [1 << 17, 1 << 18]);
+        assert_eq!(stages(1_000, 0), [1 << 12, 1 << 16]);
+        assert_eq!(stages(1_000_000, 0), [1 << 12, 1 << 16]);
+        // A summary filter that is built from few existing keys has room for as many again.
+        assert_eq!(stages(1_000, 5_000), [10_000, 160_000]);
+        assert_eq!(stages(1_000, 200_000), [1 << 18, 1 << 19]);
+        assert_eq!(stages(1_000, 4_000_000), [4_080_000, 1_020_000]);
+
+        let told = FrontOptions {
+            expected_keys: Some(Items::new(100)),
+            ..FrontOptions::default().shared_by(1_000, Bits::new(0))
+        };
+        let summary = told.summary(Items::new(0), Bits::new(0));
+        assert_eq!(summary.first, Items::new(100));
+    }
+
+    /// A filter that could never be built would be planned again and again.
+    #[test]
+    fn the_filter_of_a_table_takes_what_is_said_whatever_its_entries() {
+        let options = FrontOptions {
+            static_filters: true,
+            ..FrontOptions::default()
+        };
+        let [small, large] = [0, 1].map(|more| {
+            let entries = Items::new(SegmentBuilder::MOST_STATIC.get() + more);
+            let size = options.segment_size(entries, Rate::ONE_PERCENT);
+            size.per_key(entries)
+        });
+        assert!((6.7..6.9).contains(&small), "{small}");
+        assert!((9.6..11.0).contains(&large), "{large}");
+    }
+
+    #[test]
+    fn static_summary_is_built_in_as_many_parts_as_its_hashes_need() {
+        let mut options = FrontOptions::default();
+        let parts = |options: &FrontOptions, entries| options.static_parts(entries).get();
+        for (entries, expected) in [(0, 1), (1 << 26, 1), ((1 << 26) + 1, 2), (1 << 28, 4)] {
+            assert_eq!(parts(&options, entries), expected, "{entries}");
+        }
+        assert_eq!(
+            [1 << 29, 1 << 36, u64::MAX].map(|n| parts(&options, n)),
+            [8; 3]
+        );
+        options.build_memory = Some(Bits::from_bytes(80));
+        assert_eq!(
+            [0, 10, 11, 1_000].map(|n| parts(&options, n)),
+            [1, 1, 2, 100]
+        );
+        options.build_memory = Some(Bits::new(0));
+        assert_eq!(parts(&options, 3), 3);
+    }
+
+    #[test]
+    fn sizes_out_of_range_are_refused() {
+        for bits in [0.0, 0.99, 256.01, f64::NAN, f64::INFINITY] {
+            assert!(FilterSize::bits_per_key(bits).is_err(), "{bits}");
+        }
+        for rate in [0.0, 9.9e-9, 1.0, -0.5, f64::NAN] {
+            let error = FilterSize::rate(rate).unwrap_err();
+            assert!(error.to_string().contains("1e-8"), "{error}");
+        }
+    }
+
+    /// A growing stage beside a static one could not keep the rate of many bits.
+    #[test]
+    fn each_size_has_rates_that_growing_filters_can_keep() {
+        let bits = [1.0, 1.01, 10.0, 256.0].map(|bits| FilterSize::bits_per_key(bits).unwrap());
+        let rates = [1e-8, 0.01, 0.999].map(|rate| FilterSize::rate(rate).unwrap());
+        for size in bits.into_iter().chain(rates) {
+            for is_static in [false, true] {
+                let segments = size.segment_part().segment_rate(is_static);
+                for rate in [size.summary_rate(is_static), segments] {
+                    let is_kept = rate.get() >= FilterSize::LEAST_RATE;
+                    assert!(is_kept, "{size:?} {is_static} {rate}");
+                }
+            }
+        }
+    }
+}

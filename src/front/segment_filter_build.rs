@@ -1,0 +1,64 @@
+//! SST capture: the filter of an SST while RocksDB writes it, in flush, compaction and recovery.
+
+use std::sync::Arc;
+
+use crate::format::Source;
+use crate::front::wakeup::Wakeup;
+use crate::segment::{Registry, SegmentBuilder, SegmentId};
+
+/// The filter of one SST that is being written.
+#[derive(Debug)]
+pub(crate) struct SegmentFilterBuild {
+    registry: Arc<Registry>,
+    wakeup: Arc<Wakeup>,
+    id: SegmentId,
+    builder: Option<SegmentBuilder>,
+}
+
+impl SegmentFilterBuild {
+    pub(crate) fn new(
+        registry: Arc<Registry>,
+        wakeup: Arc<Wakeup>,
+        builder: SegmentBuilder,
+    ) -> Self {
+        Self {
+            registry,
+            wakeup,
+            id: builder.id(),
+            builder: Some(builder),
+        }
+    }
+
+    /// The id that the SST will carry.
+    pub(crate) fn id(&self) -> SegmentId {
+        self.id
+    }
+
+    /// Adds the key of one entry, tombstones included: a filter that decides whether an SST is read
+    /// must know its tombstones.
+    pub(crate) fn add(&mut self, key: &[u8]) {
+        if let Some(builder) = &mut self.builder {
+            builder.add(key);
+        }
+    }
+
+    /// Seals the filter before the SST can become visible. Returns whether the SST may carry the
+    /// id. An SST whose filter could not be built carries it too; its filter is rebuilt later.
+    pub(crate) fn finish(&mut self, entries: u64) -> bool {
+        let Some(builder) = self.builder.take() else {
+            return false;
+        };
+        match builder.seal(entries, Source::TableCapture) {
+            Some(filter) => {
+                self.registry.open(self.id).set_filter(filter, false);
+                self.wakeup.notify();
+            }
+            None => tracing::warn!(
+                segment = %self.id,
+                entries,
+                "an SST has no filter: a key was missed or memory ran out; the filter will be rebuilt"
+            ),
+        }
+        true
+    }
+}

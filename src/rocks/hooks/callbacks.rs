@@ -1,0 +1,499 @@
+//! The functions that RocksDB calls, on its own threads.
+//!
+//! Each function in [`HOOKS`] receives a pointer that this file handed out (an `Arc` or a `Box`
+//! turned raw) and calls one safe function. It lets no panic through. A panic makes the answer
+//! *maybe*: for that call, and for the whole column family if a key may have been missed.
+
+use std::ffi::c_void;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::slice;
+use std::sync::Arc;
+
+use crate::front::audit::Distrust as _;
+use crate::front::cf_filter::CfFilter;
+use crate::front::memtables::FilterSet;
+use crate::front::segment_filter_build::SegmentFilterBuild;
+use crate::hash::KeyHash;
+use crate::planted::planted;
+use crate::rocks::hooks::listener::Listener;
+use crate::segment::{Segment, SegmentId};
+
+#[cfg(test)]
+mod silent;
+
+#[cfg(test)]
+pub(crate) use self::silent::SILENT;
+
+/// The layout of `lsm_sieve_hooks` in `shim.cc`.
+#[repr(C)]
+pub(crate) struct Hooks {
+    column_release: extern "C" fn(*mut c_void),
+    memtable_created: extern "C" fn(*mut c_void, u32),
+    memtable_bind: extern "C" fn(*mut c_void) -> *mut c_void,
+    memtable_prepare: extern "C" fn(*mut c_void, *const u8, usize) -> u64,
+    memtable_insert: extern "C" fn(*mut c_void, u64),
+    memtable_sealed: extern "C" fn(*mut c_void),
+    memtable_release: extern "C" fn(*mut c_void),
+    table_begin: extern "C" fn(*mut c_void) -> *mut c_void,
+    table_add: extern "C" fn(*mut c_void, *const u8, usize),
+    table_id: extern "C" fn(*mut c_void, *mut [u8; 16]),
+    table_finish: extern "C" fn(*mut c_void, u64) -> bool,
+    table_release: extern "C" fn(*mut c_void),
+    segment_open: extern "C" fn(*mut c_void, *const [u8; 16]) -> *mut c_void,
+    segment_may_contain: extern "C" fn(*mut c_void, *const u8, usize) -> bool,
+    segment_may_contain_many:
+        extern "C" fn(*mut c_void, usize, *const *const u8, *const usize, *mut bool),
+    segment_release: extern "C" fn(*mut c_void),
+    listener_release: extern "C" fn(*mut c_void),
+    engine_changed: extern "C" fn(*mut c_void),
+    keys_ingested: extern "C" fn(*mut c_void, *const u8, usize),
+}
+
+pub(crate) static HOOKS: Hooks = Hooks {
+    column_release,
+    memtable_created,
+    memtable_bind,
+    memtable_prepare,
+    memtable_insert,
+    memtable_sealed,
+    memtable_release,
+    table_begin,
+    table_add,
+    table_id,
+    table_finish,
+    table_release,
+    segment_open,
+    segment_may_contain,
+    segment_may_contain_many,
+    segment_release,
+    listener_release,
+    engine_changed,
+    keys_ingested,
+};
+
+/// Runs a hook; returns `fallback` if it panics.
+pub(super) fn guarded<R>(fallback: R, hook: impl FnOnce() -> R) -> R {
+    let hook = || {
+        #[cfg(test)]
+        tests::begin_hook();
+        hook()
+    };
+    catch_unwind(AssertUnwindSafe(hook)).unwrap_or(fallback)
+}
+
+/// # Safety
+/// `pointer` is null-sized or points to `size` readable bytes that stay unchanged for `'a`.
+pub(super) unsafe fn bytes<'a>(pointer: *const u8, size: usize) -> &'a [u8] {
+    if size == 0 {
+        return &[];
+    }
+    debug_assert!(!pointer.is_null());
+    // SAFETY: promised by the caller.
+    unsafe { slice::from_raw_parts(pointer, size) }
+}
+
+/// # Safety
+/// `pointer` came out of `Arc::into_raw` for a `T` and its reference is still held.
+unsafe fn shared<'a, T>(pointer: *mut c_void) -> &'a T {
+    debug_assert!(!pointer.is_null());
+    // SAFETY: promised by the caller.
+    unsafe { &*pointer.cast::<T>() }
+}
+
+/// # Safety
+/// `pointer` came out of `Arc::into_raw` for a `T`; the reference is released here.
+unsafe fn release<T>(pointer: *mut c_void) {
+    // SAFETY: promised by the caller.
+    let owned = unsafe { Arc::from_raw(pointer.cast::<T>().cast_const()) };
+    guarded((), || drop(owned));
+}
+
+extern "C" fn column_release(cf_filter: *mut c_void) {
+    // SAFETY: the shim releases the reference that `install` handed over.
+    unsafe { release::<CfFilter>(cf_filter) }
+}
+
+extern "C" fn memtable_created(cf_filter: *mut c_void, cf: u32) {
+    // SAFETY: the shim holds a reference on `cf_filter`.
+    let cf_filter: &CfFilter = unsafe { shared(cf_filter) };
+    guarded((), || cf_filter.key_space().memtable_created(cf));
+}
+
+extern "C" fn memtable_bind(cf_filter: *mut c_void) -> *mut c_void {
+    // SAFETY: the shim holds a reference on `cf_filter`.
+    let cf_filter: &CfFilter = unsafe { shared(cf_filter) };
+    let target = guarded(None, || Some(cf_filter.memtables().bind()));
+    // Binding clones an `Arc` under a lock under which no code panics. If it fails all the same,
+    // the filters would miss the keys of this memtable, so they are disabled.
+    let target = target.unwrap_or_else(|| {
+        guarded((), || cf_filter.disable());
+        cf_filter.memtables().current()
+    });
+    Arc::into_raw(target).cast_mut().cast()
+}
+
+extern "C" fn memtable_prepare(target: *mut c_void, key: *const u8, size: usize) -> u64 {
+    // SAFETY: the memtable holds a reference on its target until `memtable_release`.
+    let target: &FilterSet = unsafe { shared(target) };
+    // SAFETY: the memtable entry outlives this call.
+    let key = unsafe { bytes(key, size) };
+    let hash = guarded(None, || Some(target.prepare(key)));
+    hash.unwrap_or_else(|| {
+        guarded((), || target.disable());
+        KeyHash::new(0)
+    })
+    .get()
+}
+
+extern "C" fn memtable_insert(target: *mut c_void, hash: u64) {
+    // SAFETY: the memtable holds a reference on its target until `memtable_release`.
+    let target: &FilterSet = unsafe { shared(target) };
+    if !guarded(false, || {
+        target.insert(KeyHash::new(hash));
+        true
+    }) {
+        guarded((), || target.disable());
+    }
+}
+
+extern "C" fn memtable_sealed(target: *mut c_void) {
+    // SAFETY: the memtable holds a reference on its target until `memtable_release`.
+    let target: &FilterSet = unsafe { shared(target) };
+    guarded((), || target.seal());
+}
+
+extern "C" fn memtable_release(target: *mut c_void) {
+    // SAFETY: the memtable releases the reference from `memtable_bind`.
+    let owned = unsafe { Arc::from_raw(target.cast::<FilterSet>().cast_const()) };
+    guarded((), || owned.release());
+}
+
+extern "C" fn table_begin(cf_filter: *mut c_void) -> *mut c_void {
+    // SAFETY: the shim holds a reference on `cf_filter`.
+    let cf_filter: &CfFilter = unsafe { shared(cf_filter) };
+    match guarded(None, || cf_filter.begin_table()) {
+        Some(table) => Box::into_raw(Box::new(table)).cast(),
+        None => std::ptr::null_mut(),
+    }
+}
+
+/// # Safety
+/// `table` came from `table_begin`, is not released yet, and is used by no other thread now.
+unsafe fn table_mut<'a>(table: *mut c_void) -> &'a mut SegmentFilterBuild {
+    debug_assert!(!table.is_null());
+    // SAFETY: promised by the caller.
+    unsafe { &mut *table.cast::<SegmentFilterBuild>() }
+}
+
+extern "C" fn table_add(table: *mut c_void, key: *const u8, size: usize) {
+    // SAFETY: an SST is built by one thread at a time.
+    let table = unsafe { table_mut(table) };
+    // SAFETY: RocksDB's key outlives this call.
+    let key = unsafe { bytes(key, size) };
+    // A key missed by a panic shows as a wrong count when the SST is finished.
+    guarded((), || table.add(key));
+}
+
+extern "C" fn table_id(table: *mut c_void, id: *mut [u8; 16]) {
+    // SAFETY: an SST is built by one thread at a time.
+    let table = unsafe { table_mut(table) };
+    // SAFETY: the shim passes 16 writable bytes.
+    unsafe { id.write(*table.id().as_bytes()) };
+}
+
+extern "C" fn table_finish(table: *mut c_void, entries: u64) -> bool {
+    // SAFETY: an SST is built by one thread at a time.
+    let table = unsafe { table_mut(table) };
+    guarded(false, || table.finish(entries))
+}
+
+extern "C" fn table_release(table: *mut c_void) {
+    // SAFETY: the last use of a pointer from `table_begin`.
+    let table = unsafe { Box::from_raw(table.cast::<SegmentFilterBuild>()) };
+    guarded((), || drop(table));
+}
+
+extern "C" fn segment_open(cf_filter: *mut c_void, id: *const [u8; 16]) -> *mut c_void {
+    // SAFETY: the shim holds a reference on `cf_filter`.
+    let cf_filter: &CfFilter = unsafe { shared(cf_filter) };
+    // SAFETY: the shim passes 16 readable bytes.
+    let id = SegmentId::from_bytes(unsafe { id.read_unaligned() });
+    match guarded(None, || Some(cf_filter.open_segment(id))) {
+        Some(segment) => Arc::into_raw(segment).cast_mut().cast(),
+        None => std::ptr::null_mut(),
+    }
+}
+
+extern "C" fn segment_may_contain(segment: *mut c_void, key: *const u8, size: usize) -> bool {
+    // SAFETY: the reader holds a reference on the segment until `segment_release`.
+    let segment: &Segment = unsafe { shared(segment) };
+    // SAFETY: RocksDB's key outlives this call.
+    let key = unsafe { bytes(key, size) };
+    let fallback = !planted!(PanicIsAbsent);
+    guarded(fallback, || segment.may_contain(key))
+}
+
+extern "C" fn segment_may_contain_many(
+    segment: *mut c_void,
+    count: usize,
+    keys: *const *const u8,
+    sizes: *const usize,
+    answers: *mut bool,
+) {
+    // SAFETY: the reader holds a reference on the segment until `segment_release`.
+    let segment: &Segment = unsafe { shared(segment) };
+    // SAFETY: the shim passes three arrays of `count` elements.
+    let keys = unsafe { slice::from_raw_parts(keys, count) };
+    // SAFETY: as above.
+    let sizes = unsafe { slice::from_raw_parts(sizes, count) };
+    // SAFETY: as above; the shim reads the answers only after the call, and has set all to true.
+    let answers = unsafe { slice::from_raw_parts_mut(answers, count) };
+    let keys = keys.iter().zip(sizes).map(|(&key, &size)| {
+        // SAFETY: RocksDB's keys outlive this call.
+        unsafe { bytes(key, size) }
+    });
+    let answered = || {
+        segment.may_contain_many(keys, &mut *answers);
+        true
+    };
+    // Answers that a panic left behind are discarded.
+    if !guarded(false, answered) && !planted!(HalfAnswersKept) {
+        answers.fill(true);
+    }
+}
+
+extern "C" fn segment_release(segment: *mut c_void) {
+    // SAFETY: the reader releases the reference from `segment_open`.
+    unsafe { release::<Segment>(segment) }
+}
+
+extern "C" fn listener_release(listener: *mut c_void) {
+    // SAFETY: the shim releases what `lsm_sieve_listen` took over.
+    unsafe { release::<Listener>(listener) }
+}
+
+extern "C" fn engine_changed(listener: *mut c_void) {
+    // SAFETY: the shim holds the listener until `listener_release`.
+    let listener: &Listener = unsafe { shared(listener) };
+    guarded((), || listener.engine_changed());
+}
+
+extern "C" fn keys_ingested(listener: *mut c_void, cf: *const u8, size: usize) {
+    // SAFETY: the shim holds the listener until `listener_release`.
+    let listener: &Listener = unsafe { shared(listener) };
+    // SAFETY: RocksDB's name of the column family outlives this call.
+    let cf = unsafe { bytes(cf, size) };
+    guarded((), || listener.keys_ingested(cf));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::sync::Barrier;
+    use std::thread;
+    use std::time::Duration;
+
+    use rocksdb::Options;
+
+    use super::*;
+    use crate::filter::Chain;
+    use crate::format::Source;
+    use crate::hash::{HashId, KeyHasher, Seed};
+    use crate::math::Rate;
+    use crate::rocks::{SieveDb, SieveOptions};
+    use crate::segment::{Registry, SealedFilter, SegmentBuilder};
+
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    thread_local! {
+        /// How many hooks of this thread run before one panics.
+        static DUE_AFTER: Cell<Option<u32>> = const { Cell::new(None) };
+        /// A barrier at which the next hook of this thread waits for those of others.
+        static MEETING: Cell<Option<&'static Barrier>> = const { Cell::new(None) };
+    }
+
+    pub(super) fn begin_hook() {
+        if let Some(meeting) = MEETING.take() {
+            meeting.wait();
+        }
+        let due = DUE_AFTER.get();
+        DUE_AFTER.set(due.and_then(|hooks| hooks.checked_sub(1)));
+        assert_ne!(due, Some(0), "a hook that fails, for a test");
+    }
+
+    /// Makes the hook panic that runs after `after` others, while `work` runs; returns whether one
+    /// did.
+    fn with_a_panic<R>(after: u32, work: impl FnOnce() -> R) -> (R, bool) {
+        DUE_AFTER.set(Some(after));
+        let result = work();
+        (result, DUE_AFTER.take().is_none())
+    }
+
+    fn options() -> Options {
+        let mut options = Options::default();
+        options.create_if_missing(true);
+        options
+    }
+
+    fn open(path: &std::path::Path) -> SieveDb {
+        // An audit would find the effects of a hook.
+        let unaudited = SieveOptions::default().audit(0);
+        let db = SieveDb::open(&options(), &unaudited, path).unwrap();
+        assert!(db.wait_until_complete(PATIENCE));
+        db
+    }
+
+    #[test]
+    fn a_hook_that_panics_silences_its_family_and_loses_no_key() {
+        let mut panics = 0;
+        for after in 0..8 {
+            let home = tempfile::tempdir().unwrap();
+            let db = open(home.path());
+            assert!(db.filter_answer("absent").is_absent());
+            let (written, panicked) = with_a_panic(after, || db.put("first", "value"));
+            written.unwrap();
+            db.put("second", "value").unwrap();
+            if panicked {
+                panics += 1;
+                assert!(!db.filter_answer("absent").is_absent(), "hook {after}");
+                db.flush().unwrap();
+                assert!(!db.wait_until_complete(Duration::from_millis(50)));
+                assert!(!db.filter_answer("absent").is_absent(), "hook {after}");
+            }
+            assert_eq!(db.get("first").unwrap().unwrap(), b"value");
+            assert_eq!(db.get("second").unwrap().unwrap(), b"value");
+            drop(db);
+            let again = open(home.path());
+            assert!(again.filter_answer("absent").is_absent(), "made anew");
+            assert!(again.get("first").unwrap().is_some());
+            assert!(again.verify(true).unwrap().lost.is_empty());
+        }
+        assert!(panics >= 3, "bind, prepare and insert: {panics}");
+    }
+
+    /// RocksDB marks a memtable immutable before it has created the log of the next one. If that
+    /// fails it continues with the same memtable.
+    #[test]
+    fn a_memtable_is_followed_until_its_keys_are_in_a_table() {
+        let home = tempfile::tempdir().unwrap();
+        let mut options = options();
+        options.set_write_buffer_size(64 << 10);
+        options.set_max_write_buffer_number(6);
+        options.set_min_write_buffer_number_to_merge(4);
+        let db = SieveDb::open(&options, &SieveOptions::default(), home.path()).unwrap();
+        assert!(db.wait_until_complete(PATIENCE));
+        let cf_filter = db.shared_cf_filters().all().remove(0);
+        let immutable = || {
+            let number = db.property_int_value("rocksdb.num-immutable-mem-table");
+            number.unwrap().unwrap()
+        };
+        for i in 0_u32.. {
+            db.put(i.to_be_bytes(), [0; 1_000]).unwrap();
+            if immutable() == 2 {
+                break;
+            }
+        }
+        assert_eq!(cf_filter.memtables().open(), 3, "one active, two immutable");
+        db.flush().unwrap();
+        assert_eq!(cf_filter.memtables().open(), 0);
+    }
+
+    /// RocksDB lets writers into a new memtable concurrently, and each finds that nothing is bound.
+    #[test]
+    fn a_memtable_that_two_writers_bind_at_once_is_followed_once() {
+        static BOTH: Barrier = Barrier::new(2);
+        let home = tempfile::tempdir().unwrap();
+        let mut options = options();
+        options.set_unordered_write(true);
+        let db = SieveDb::open(&options, &SieveOptions::default(), home.path()).unwrap();
+        let cf_filter = db.shared_cf_filters().all().remove(0);
+        let put = |key: &str| {
+            MEETING.set(Some(&BOTH));
+            db.put(key, "value").unwrap();
+        };
+        thread::scope(|scope| {
+            scope.spawn(|| put("one"));
+            scope.spawn(|| put("two"));
+        });
+        assert_eq!(cf_filter.memtables().open(), 1);
+        db.flush().unwrap();
+        assert_eq!(cf_filter.memtables().open(), 0);
+    }
+
+    #[test]
+    fn a_filter_that_panics_rules_nothing_out() {
+        let home = tempfile::tempdir().unwrap();
+        let db = open(home.path());
+        let keys = ["first", "second"];
+        for key in keys {
+            db.put(key, "value").unwrap();
+        }
+        db.flush().unwrap();
+        assert!(db.get(keys[0]).unwrap().is_some(), "the table is open");
+        let (found, panicked) = with_a_panic(0, || db.get(keys[0]));
+        assert!(panicked && found.unwrap().is_some());
+        let (found, panicked) = with_a_panic(0, || db.multi_get(keys));
+        assert!(panicked && found.into_iter().all(|value| value.unwrap().is_some()));
+    }
+
+    /// The filter without keys has denied part of a batch when it reaches a key that cannot be
+    /// read.
+    #[test]
+    #[cfg_attr(not(debug_assertions), ignore = "needs debug assertions")]
+    fn of_a_filter_that_panics_half_way_no_answer_is_kept() {
+        const KEYS: usize = 40;
+        let hasher = KeyHasher::new(HashId::Xxh3, Seed::from_bytes([6; 16]));
+        let segment = Registry::new(hasher).open(SegmentId::from_bytes([1; 16]));
+        let nothing = Chain::new(hasher.imprint(), Vec::new());
+        let filter = SealedFilter::new(nothing, 0, Rate::ONE_PERCENT, Source::RawKeys);
+        segment.set_filter(filter, true);
+        let segment = Arc::into_raw(segment).cast_mut().cast::<c_void>();
+        let key = b"key";
+        let ask = |keys: [*const u8; KEYS]| {
+            let sizes = [key.len(); KEYS];
+            let mut answers = [true; KEYS];
+            let room = answers.as_mut_ptr();
+            segment_may_contain_many(segment, KEYS, keys.as_ptr(), sizes.as_ptr(), room);
+            answers
+        };
+        let mut keys = [key.as_ptr(); KEYS];
+        assert_eq!(ask(keys), [false; KEYS]);
+        keys[KEYS - 1] = std::ptr::null();
+        assert_eq!(ask(keys), [true; KEYS]);
+        segment_release(segment);
+    }
+
+    #[test]
+    fn a_table_that_missed_a_key_by_a_panic_gets_no_filter() {
+        let home = tempfile::tempdir().unwrap();
+        // Read-only, since maintenance would soon drop the filter of an SST that the engine does
+        // not know.
+        let read_only_filters = SieveOptions::default().read_only_filters(true);
+        let db = SieveDb::open(&options(), &read_only_filters, home.path()).unwrap();
+        let cf_filter = db.shared_cf_filters().all().remove(0);
+        let build = || {
+            let id = SegmentId::random().unwrap();
+            let builder = SegmentBuilder::new(id, cf_filter.hasher(), crate::Rate::ONE_PERCENT);
+            let (registry, wakeup) = (db.shared_registry(), db.shared_wakeup());
+            let build = SegmentFilterBuild::new(registry, wakeup, builder);
+            let table = Box::into_raw(Box::new(build));
+            (id, table.cast::<c_void>())
+        };
+        let fill = |table| {
+            for key in [b"one", b"two", b"six"] {
+                table_add(table, key.as_ptr(), key.len());
+            }
+            assert!(table_finish(table, 3));
+            table_release(table);
+        };
+        let (id, table) = build();
+        fill(table);
+        let filter = |id| db.registry().open(id).filter();
+        assert!(filter(id).is_some());
+        for after in 0..3 {
+            let (id, table) = build();
+            assert!(with_a_panic(after, || fill(table)).1);
+            assert!(filter(id).is_none(), "it has not seen key {after}");
+        }
+    }
+}

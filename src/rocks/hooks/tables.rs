@@ -1,0 +1,116 @@
+//! The live SSTs as RocksDB describes them, and the raw keys of one.
+
+use std::ffi::{c_char, c_int, c_void};
+
+use librocksdb_sys as sys;
+use rocksdb::AsColumnFamilyRef;
+
+use super::callbacks::{bytes, guarded};
+use super::take_text;
+use crate::front::engine::LiveSegment;
+use crate::front::key_range::KeyRange;
+use crate::segment::SegmentId;
+
+/// The layout of `lsm_sieve_table` in `shim.cc`.
+#[repr(C)]
+struct RawTable {
+    path: *const u8,
+    path_size: usize,
+    segment: *const [u8; 16],
+    unique: *const [u8; 16],
+    entries: u64,
+    level: c_int,
+    smallest: *const u8,
+    smallest_size: usize,
+    largest: *const u8,
+    largest_size: usize,
+}
+
+unsafe extern "C" {
+    fn lsm_sieve_live_tables(
+        cf: *mut sys::rocksdb_column_family_handle_t,
+        of_readers: bool,
+        context: *mut c_void,
+        each: extern "C" fn(*mut c_void, *const RawTable),
+    ) -> *mut c_char;
+    fn lsm_sieve_raw_keys(
+        cf: *mut sys::rocksdb_column_family_handle_t,
+        path: *const u8,
+        path_size: usize,
+        context: *mut c_void,
+        each: extern "C" fn(*mut c_void, *const u8, usize, bool) -> bool,
+    ) -> *mut c_char;
+}
+
+/// All live SSTs of a column family, from its newest version, which readers are about to use.
+/// Levels and ranges are read a little later.
+pub(crate) fn live_tables(cf: &impl AsColumnFamilyRef) -> Result<Vec<LiveSegment>, String> {
+    listed(cf, false)
+}
+
+/// All SSTs that the readers of a secondary's column family use: the newest version may differ.
+pub(crate) fn tables_of_readers(cf: &impl AsColumnFamilyRef) -> Result<Vec<LiveSegment>, String> {
+    listed(cf, true)
+}
+
+fn listed(cf: &impl AsColumnFamilyRef, of_readers: bool) -> Result<Vec<LiveSegment>, String> {
+    let mut tables: Vec<LiveSegment> = Vec::new();
+    let context = (&raw mut tables).cast();
+    // SAFETY: the handle is live while borrowed; `each_table` gets the vector it expects, which
+    // nothing else touches during the call.
+    let error = unsafe { lsm_sieve_live_tables(cf.inner(), of_readers, context, each_table) };
+    take_text(error).map_or(Ok(tables), Err)
+}
+
+/// Calls `each(key, is_deletion)` for every raw entry of a column family's SST, until it returns
+/// false.
+pub(crate) fn raw_keys(
+    cf: &impl AsColumnFamilyRef,
+    table: &LiveSegment,
+    mut each: &mut dyn FnMut(&[u8], bool) -> bool,
+) -> Result<(), String> {
+    let context = (&raw mut each).cast();
+    // SAFETY: the handle is live while borrowed; `each_key` gets the visitor it expects, which
+    // nothing else touches during the call.
+    let error = unsafe {
+        let file = &table.file;
+        lsm_sieve_raw_keys(cf.inner(), file.as_ptr(), file.len(), context, each_key)
+    };
+    take_text(error).map_or(Ok(()), Err)
+}
+
+extern "C" fn each_table(context: *mut c_void, table: *const RawTable) {
+    // SAFETY: `live_tables` passes its vector, which only this call touches now.
+    let tables = unsafe { &mut *context.cast::<Vec<LiveSegment>>() };
+    // SAFETY: the shim passes a table that lives through the call.
+    let table = unsafe { &*table };
+    // SAFETY: the shim's pointers are valid for their sizes through the call.
+    let path = unsafe { bytes(table.path, table.path_size) };
+    // SAFETY: null, or 16 readable bytes.
+    let captured = unsafe { table.segment.as_ref() };
+    // SAFETY: null, or 16 readable bytes. RocksDB's own id, since RocksDB 6.24.
+    let unique = unsafe { table.unique.as_ref() };
+    // SAFETY: as for `path`.
+    let smallest = unsafe { bytes(table.smallest, table.smallest_size) };
+    // SAFETY: as for `path`.
+    let largest = unsafe { bytes(table.largest, table.largest_size) };
+    let placed = !table.smallest.is_null();
+    tables.push(LiveSegment {
+        path: String::from_utf8_lossy(path).into_owned(),
+        file: path.to_owned(),
+        lasting_id: captured.or(unique).copied().map(SegmentId::from_bytes),
+        instance_id: None,
+        is_checked_by_engine: captured.is_some(),
+        entries: table.entries,
+        level: u32::try_from(table.level).ok(),
+        range: placed.then(|| KeyRange::new(smallest, largest)),
+    });
+}
+
+extern "C" fn each_key(context: *mut c_void, key: *const u8, size: usize, deletion: bool) -> bool {
+    // SAFETY: `raw_keys` passes its visitor, which only this call touches now.
+    let visit = unsafe { &mut *context.cast::<&mut dyn FnMut(&[u8], bool) -> bool>() };
+    // SAFETY: the iterator's key outlives this call.
+    let key = unsafe { bytes(key, size) };
+    guarded(false, || visit(key, deletion))
+}

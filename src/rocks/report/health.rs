@@ -1,0 +1,205 @@
+//! Health of the filters: cheap figures for a dashboard.
+
+use crate::front::cf_filter::CfFilter;
+use crate::math::{Bits, Items};
+use crate::planted::planted;
+use crate::rocks::{FilterMemory, SieveDb};
+use crate::stats::Stats;
+
+/// The state of all filters. Reads no filter and no SST, so it may be called every second.
+/// [`SieveDb::inspect`] reads them all and reports more.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Health {
+    /// Memory of the summary, memtable and segment filters, and of the objects around them.
+    pub memory: FilterMemory,
+    /// The memory budget, if it is set.
+    pub budget: Option<Bits>,
+    /// Known segments: live SSTs, SSTs that are being written, and a few that were removed just
+    /// now.
+    pub known_segments: usize,
+    /// Whether an audit found a false negative. If so, no key is answered absent until the database
+    /// is opened again.
+    pub false_negatives: bool,
+    /// One entry per column family.
+    pub cfs: Vec<CfHealth>,
+}
+
+/// The state of one column family's filters.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct CfHealth {
+    /// The column family's name.
+    pub name: String,
+    /// Distinct keys of the summary filter.
+    pub keys: Items,
+    /// Stages of the summary filter; one right after a consolidation.
+    pub stages: usize,
+    /// Memory of the summary filter and of the newest memtable filters.
+    pub memory: Bits,
+    /// Memory beside the filters: counters, lists of SSTs, and the objects of the hooks.
+    pub overhead: Bits,
+    /// The summary filter's false-positive rate, computed from its keys; 1 if the budget has no
+    /// room for it.
+    pub predicted_rate: f64,
+    /// Live SSTs that the summary filter does not cover. `None` if unknown; then no key is answered
+    /// absent.
+    pub uncovered: Option<usize>,
+    /// How many of these stay uncovered until they are compacted. They are from a RocksDB before
+    /// 6.24, which wrote no id to bind filters to, and this is a secondary or open for reading
+    /// only. Otherwise such an SST is known by its file name while the database is open.
+    pub without_id: usize,
+    /// Whether the segment filters are checked after a *maybe* of the summary filter.
+    pub asks_segment_filters: bool,
+    /// The counters of these filters.
+    pub stats: Stats,
+}
+
+impl SieveDb {
+    /// The state of all filters, from cheap figures.
+    pub fn health(&self) -> Health {
+        let cf_filters = self.cf_filters().all();
+        if planted!(HealthWakes) {
+            cf_filters.iter().for_each(|cf_filter| cf_filter.wake());
+        }
+        let cfs: Vec<_> = cf_filters
+            .iter()
+            .map(|cf_filter| cf_filter.health())
+            .collect();
+        Health {
+            memory: FilterMemory {
+                summary: cfs.iter().map(|cf| cf.memory).sum(),
+                segments: self.registry().size(),
+                overhead: cfs.iter().map(|cf| cf.overhead).sum(),
+            },
+            budget: self.budget(),
+            known_segments: self.registry().count(),
+            false_negatives: self.false_negative().is_some(),
+            cfs,
+        }
+    }
+}
+
+impl CfFilter {
+    fn health(&self) -> CfHealth {
+        let view = self.view();
+        CfHealth {
+            name: self.name().to_owned(),
+            keys: view.summary.items(),
+            stages: view.summary.stages(),
+            memory: self.size(),
+            overhead: self.size_beside_filters(),
+            predicted_rate: view.summary.predicted_rate(),
+            uncovered: view.uncovered(),
+            without_id: view.without_id(),
+            asks_segment_filters: view.segment_filters.is_some(),
+            stats: self.stats(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use rocksdb::Options;
+
+    use super::*;
+    use crate::SieveOptions;
+
+    const LIMIT: Duration = Duration::from_secs(60);
+    const KEYS: u64 = 5_000;
+
+    fn open(folder: &std::path::Path, sieve: &SieveOptions) -> SieveDb {
+        let mut options = Options::default();
+        options.create_if_missing(true);
+        options.create_missing_column_families(true);
+        SieveDb::builder(folder)
+            .options(&options)
+            .filters(sieve)
+            .cfs(["users"])
+            .open()
+            .unwrap()
+    }
+
+    #[test]
+    fn it_says_what_an_inspection_says() {
+        let home = tempfile::tempdir().unwrap();
+        let budget = Bits::from_bytes(1 << 20);
+        let db = open(home.path(), &SieveOptions::default().memory_budget(budget));
+        let users = db.cf_handle("users").unwrap();
+        for key in 0..KEYS {
+            db.put_cf(&users, key.to_be_bytes(), b"value").unwrap();
+        }
+        db.flush_cf(&users).unwrap();
+        assert!(db.wait_until_complete(LIMIT) && db.wait_for_maintenance(LIMIT));
+        assert!(db.get_cf(&users, b"absent").unwrap().is_none());
+
+        let (health, inspection) = (db.health(), db.inspect().unwrap());
+        assert_eq!(
+            (health.budget, health.false_negatives),
+            (Some(budget), false)
+        );
+        let filters = inspection
+            .cfs
+            .iter()
+            .flat_map(|cf_filter| &cf_filter.segments);
+        let bits = filters.filter_map(|segment| Some(segment.filter.as_ref()?.bits));
+        assert_eq!(health.memory.segments.get(), bits.sum::<u64>());
+        assert!(health.memory.segments.get() > 0);
+        let memory: u64 = health.cfs.iter().map(|cf| cf.memory.get()).sum();
+        assert_eq!(health.memory.summary.get(), memory);
+
+        let cf_filter = &inspection.cfs[1];
+        let cf = &health.cfs[1];
+        assert_eq!((&*cf.name, &*cf_filter.name), ("users", "users"));
+        assert!(cf.memory.get() >= cf_filter.summary.bits);
+        assert_eq!(cf.keys.get(), cf_filter.summary.keys);
+        assert_eq!(cf.stages, cf_filter.summary.stages);
+        assert_eq!(cf.predicted_rate, cf_filter.summary.predicted_rate);
+        assert_eq!(cf.uncovered, Some(0));
+        assert!(cf.asks_segment_filters);
+        assert_eq!(cf.stats.lookups(), 1);
+    }
+
+    /// Otherwise a caller that polls would hide a forgotten wakeup.
+    #[test]
+    fn reports_wake_nothing() {
+        let home = tempfile::tempdir().unwrap();
+        let db = open(home.path(), &SieveOptions::default());
+        db.put(b"key", b"value").unwrap();
+        let wakeup = db.shared_wakeup();
+        let at_rest = || {
+            let passes = wakeup.passes();
+            std::thread::sleep(Duration::from_millis(1_500));
+            wakeup.passes() == passes
+        };
+        while !at_rest() {}
+        let passes = wakeup.passes();
+        let began = Instant::now();
+        while began.elapsed() < Duration::from_millis(300) {
+            assert_eq!(db.health().cfs.len(), 2);
+            let _ = (
+                db.stats(),
+                db.stats_cf(&db.cf_handle("users").unwrap()),
+                db.scrubbed(),
+            );
+            assert!(!db.filter_answer(b"key").is_absent());
+            assert_eq!(db.inspect().unwrap().cfs.len(), 2);
+            assert_eq!(db.false_negative(), None);
+        }
+        assert_eq!(wakeup.passes(), passes);
+    }
+
+    #[test]
+    fn it_tells_of_a_summary_without_room_and_of_a_front_that_gave_up() {
+        let home = tempfile::tempdir().unwrap();
+        let sieve = SieveOptions::default().memory_budget(Bits::new(0));
+        let db = open(home.path(), &sieve);
+        let none = db.health();
+        assert_eq!(none.memory.summary, Bits::new(0));
+        assert_eq!(none.cfs[0].predicted_rate, 1.0);
+        db.cf_filters().all()[0].disable();
+        assert_eq!(db.health().cfs[0].uncovered, None);
+    }
+}

@@ -1,0 +1,9 @@
+//! Reports on a database: from memory alone, in full, and checked against all keys.
+
+mod health;
+mod inspect;
+mod verify;
+
+pub use self::health::{CfHealth, Health};
+pub use self::inspect::{CfReport, FilterReport, Inspection, SegmentReport};
+pub use self::verify::{LostKey, VerifyReport};

@@ -1,0 +1,263 @@
+//! Verification: every sidecar is whole, and no filter denies a key of its SST.
+//!
+//! A full check reads the raw entries of every live SST, bypassing all filters. It compares three
+//! answers for each key: of the filter on disk, of the filter in memory, and of a lookup.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::ops::ControlFlow;
+
+use crate::filter::Chain;
+use crate::front::cf_filter::CfFilter;
+use crate::front::engine::LiveSegment;
+use crate::planted::planted;
+use crate::rocks::SieveDb;
+use crate::rocks::engine::cf_of;
+use crate::rocks::error::{InspectError, with_causes};
+use crate::rocks::hooks;
+
+/// Entries between two calls of `go_on`.
+const STRETCH: u64 = 4_096;
+
+/// The result of a verification.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct VerifyReport {
+    /// Sidecars of live SSTs that were read and checked.
+    pub sidecars_checked: u64,
+    /// Sidecars of summary filters that were read and checked.
+    pub summaries_checked: u64,
+    /// Sidecars that cannot be used, with the reason and the remedy; or the identity alone, without
+    /// which none can be used.
+    pub damaged: Vec<String>,
+    /// Live SSTs without a sidecar known to be theirs. Lookups read them until maintenance has
+    /// built one. SSTs from before RocksDB 6.24 never have one: their filters are rebuilt at each
+    /// open.
+    pub missing: Vec<String>,
+    /// Raw entries that were checked against their segment filter and the column family's filters;
+    /// 0 unless `full`.
+    pub entries_checked: u64,
+    /// Keys that exist but are denied by a filter. Must be empty.
+    pub lost: Vec<LostKey>,
+}
+
+impl VerifyReport {
+    fn add(&mut self, other: Self) {
+        self.sidecars_checked += other.sidecars_checked;
+        self.summaries_checked += other.summaries_checked;
+        self.damaged.extend(other.damaged);
+        self.missing.extend(other.missing);
+        self.entries_checked += other.entries_checked;
+        self.lost.extend(other.lost);
+    }
+}
+
+/// A key that exists but is denied by a filter: a bug of lsm-sieve or a fault of the machine.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct LostKey {
+    /// The key.
+    pub key: Vec<u8>,
+    /// The SST that holds it.
+    pub file: String,
+    /// The filter that denies it.
+    pub filter: &'static str,
+}
+
+impl fmt::Display for LostKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} in {} denied by {}",
+            self.key.escape_ascii(),
+            self.file,
+            self.filter
+        )
+    }
+}
+
+impl SieveDb {
+    /// Checks the sidecars of all summary filters and live SSTs. With `full` it also probes every
+    /// segment filter, on disk and in memory, with every raw key of its SST, and looks up every key
+    /// that is not a tombstone in the column family's filters.
+    ///
+    /// # Errors
+    /// If RocksDB cannot list or read its SSTs, or if an SST yields fewer entries than it has.
+    pub fn verify(&self, full: bool) -> Result<VerifyReport, InspectError> {
+        self.verify_while(full, |_| ControlFlow::Continue(()))
+    }
+
+    /// [`SieveDb::verify`] that stops when `go_on` returns [`ControlFlow::Break`]. From time to
+    /// time `go_on` gets the number of entries checked since its last call. The sum is the number
+    /// of entries in the SSTs, counted again for SSTs that were compacted away meanwhile.
+    ///
+    /// # Errors
+    /// As [`SieveDb::verify`], and [`InspectError::Stopped`].
+    pub fn verify_while(
+        &self,
+        full: bool,
+        mut go_on: impl FnMut(u64) -> ControlFlow<()>,
+    ) -> Result<VerifyReport, InspectError> {
+        let mut report = VerifyReport::default();
+        let identity = self.filter_store().check_identity();
+        if let Err(error) = &identity {
+            report.damaged.push(with_causes(error));
+        }
+        let mut check = Check {
+            db: self,
+            is_identified: identity.is_ok(),
+            full,
+            go_on: &mut go_on,
+        };
+        for cf_filter in self.cf_filters().all() {
+            check.summary(&cf_filter, &mut report);
+            check.cf(&cf_filter, &mut report)?;
+        }
+        Ok(report)
+    }
+}
+
+/// A running verification.
+struct Check<'a> {
+    db: &'a SieveDb,
+    is_identified: bool,
+    full: bool,
+    go_on: &'a mut dyn FnMut(u64) -> ControlFlow<()>,
+}
+
+impl Check<'_> {
+    fn summary(&self, cf_filter: &CfFilter, report: &mut VerifyReport) {
+        if !self.is_identified {
+            return;
+        }
+        match self.db.filter_store().check_summary(cf_filter.name()) {
+            Ok(is_there) => report.summaries_checked += u64::from(is_there),
+            Err(error) => report.damaged.push(with_causes(&error)),
+        }
+    }
+
+    /// If an SST is compacted away meanwhile, its keys move to others. Findings in it are
+    /// discarded, and the SSTs that are new since are checked as well.
+    fn cf(&mut self, cf_filter: &CfFilter, report: &mut VerifyReport) -> Result<(), InspectError> {
+        let mut verified: HashSet<String> = HashSet::new();
+        loop {
+            let mut fresh = self.db.tables(cf_filter)?;
+            fresh.retain(|table| !verified.contains(&table.path));
+            let mut checked = Vec::new();
+            for table in fresh {
+                let found = self.table(cf_filter, &table);
+                if matches!(found, Err(InspectError::Stopped)) {
+                    return Err(InspectError::Stopped);
+                }
+                checked.push((found, table.path));
+            }
+            let live = self.db.tables(cf_filter)?;
+            let is_live = |path: &String| live.iter().any(|table| &table.path == path);
+            let mut gone = false;
+            for (found, path) in checked {
+                if is_live(&path) {
+                    report.add(found?);
+                    verified.insert(path);
+                } else {
+                    gone = true;
+                }
+            }
+            if !gone {
+                return Ok(());
+            }
+        }
+    }
+
+    fn table(
+        &mut self,
+        cf_filter: &CfFilter,
+        table: &LiveSegment,
+    ) -> Result<VerifyReport, InspectError> {
+        let mut report = VerifyReport::default();
+        let stored = self.sidecar(table, &mut report);
+        if self.full {
+            self.keys(cf_filter, table, stored.as_ref(), &mut report)?;
+        } else {
+            self.advance(table.entries)?;
+        }
+        Ok(report)
+    }
+
+    fn advance(&mut self, entries: u64) -> Result<(), InspectError> {
+        match (self.go_on)(entries) {
+            ControlFlow::Continue(()) => Ok(()),
+            ControlFlow::Break(()) => Err(InspectError::Stopped),
+        }
+    }
+
+    fn sidecar(&self, table: &LiveSegment, report: &mut VerifyReport) -> Option<Chain> {
+        let id = table.lasting_id.filter(|_| self.is_identified);
+        let loaded = id.map(|id| self.db.filter_store().load_checked(id));
+        match loaded {
+            Some(Ok(Some(filter))) => {
+                report.sidecars_checked += 1;
+                return Some(filter.chain);
+            }
+            Some(Err(error)) => report.damaged.push(with_causes(&error)),
+            None | Some(Ok(None)) => report.missing.push(table.path.clone()),
+        }
+        None
+    }
+
+    fn keys(
+        &mut self,
+        cf_filter: &CfFilter,
+        table: &LiveSegment,
+        stored: Option<&Chain>,
+        report: &mut VerifyReport,
+    ) -> Result<(), InspectError> {
+        let hasher = cf_filter.hasher();
+        let view = cf_filter.view();
+        let segment = table.id().and_then(|id| self.db.registry().get(id));
+        let Some(handle) = cf_of(cf_filter.key_space(), self.db.engine()) else {
+            return Ok(());
+        };
+        let mut found = 0;
+        let mut stopped = false;
+        hooks::raw_keys(&handle, table, &mut |key, deletion| {
+            let hash = hasher.hash(key);
+            let resident = segment.as_ref().and_then(|segment| segment.answer(hash));
+            let denials = [
+                (
+                    "the sidecar",
+                    stored.is_some_and(|chain| !chain.may_contain(hash)),
+                ),
+                ("the resident filter", resident == Some(false)),
+                ("the front", !deletion && view.answer(hash, key).is_absent()),
+            ];
+            for (filter, _) in denials.iter().filter(|(_, denied)| *denied) {
+                report.lost.push(LostKey {
+                    key: key.to_vec(),
+                    file: table.path.clone(),
+                    filter,
+                });
+            }
+            found += 1;
+            stopped = found % STRETCH == 0 && self.advance(STRETCH).is_err();
+            !stopped
+        })
+        .map_err(|reason| InspectError::Read {
+            path: table.path.clone(),
+            reason,
+        })?;
+        if stopped {
+            return Err(InspectError::Stopped);
+        }
+        self.advance(found % STRETCH)?;
+        report.entries_checked += found;
+        // Entries that were not read were not checked.
+        if found == table.entries || planted!(ShortCheckAccepted) {
+            return Ok(());
+        }
+        Err(InspectError::Miscount {
+            path: table.path.clone(),
+            expected: table.entries,
+            found,
+        })
+    }
+}
