@@ -71,7 +71,7 @@ enum Size {
 #[non_exhaustive]
 pub enum FilterSizeError {
     /// The false-positive rate is not between [`FilterSize::LEAST_RATE`] and 1.
-    #[error("a false-positive rate of {0} is out of range: use one from {least} to below 1", least = FilterSize::LEAST_RATE)]
+    #[error("a false-positive rate of {0} is out of range: use one from {least:e} to below 1", least = FilterSize::LEAST_RATE)]
     Rate(f64),
     /// The number of bits is not between 1 and 256.
     #[error("{0} bits per key are out of range: use 1 to 256")]
@@ -96,7 +96,8 @@ impl FilterSize {
         })
     }
 
-    /// Bits per key, from 1 to 256.
+    /// At most this many bits per key, from 1 to 256. A filter that would keep a lower rate than
+    /// [`FilterSize::LEAST_RATE`] takes fewer.
     ///
     /// # Errors
     /// If it is not.
@@ -112,7 +113,7 @@ impl FilterSize {
         let first = match self.0 {
             Size::Rate(rate) => return rate,
             Size::BitsPerKey(bits) if is_static => static_rate_of(bits),
-            Size::BitsPerKey(bits) => blocked::rate_of((bits / HEADROOM).max(1.0)),
+            Size::BitsPerKey(bits) => growing_rate_of((bits / HEADROOM).max(1.0)),
         };
         Rate::clamped(first.get() / (1.0 - TIGHTENING))
     }
@@ -122,7 +123,7 @@ impl FilterSize {
         match self.0 {
             Size::Rate(rate) => rate,
             Size::BitsPerKey(bits) if is_static => static_rate_of(bits),
-            Size::BitsPerKey(bits) => blocked::rate_of(bits),
+            Size::BitsPerKey(bits) => growing_rate_of(bits),
         }
     }
 
@@ -377,6 +378,15 @@ fn static_size(keys: Items, rate: Rate) -> Bits {
 fn static_rate_of(bits_a_key: f64) -> Rate {
     Rate::clamped(
         ribbon::rate_of(bits_a_key)
+            .get()
+            .max(FilterSize::LEAST_RATE),
+    )
+}
+
+/// The rate of a growing filter of `bits_a_key` bits per key, but not below what it can keep.
+fn growing_rate_of(bits_a_key: f64) -> Rate {
+    Rate::clamped(
+        blocked::rate_of(bits_a_key)
             .get()
             .max(FilterSize::LEAST_RATE),
     )

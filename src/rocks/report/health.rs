@@ -100,6 +100,7 @@ impl CfFilter {
 
 #[cfg(test)]
 mod tests {
+    use crate::front::audit::Distrust as _;
     use std::time::{Duration, Instant};
 
     use rocksdb::Options;
