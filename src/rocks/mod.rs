@@ -5,7 +5,7 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `shim.cc`, `ffi` | the hooks inside RocksDB; with `db/access`, the only unsafe code |
+//! | `hooks/shim`, `ffi` | the hooks inside RocksDB; with `db/access`, the only unsafe code |
 //! | `options` | [`SieveOptions`]: every setting and the sizes that follow from it |
 //! | `range`, `runs` | the key range of an SST; SSTs in sorted runs, searched by key |
 //! | `segment_filters` | the segment filters of all live SSTs, and the memtable filters |

@@ -10,7 +10,7 @@ use super::take_text;
 use crate::rocks::range::KeyRange;
 use crate::segment::SegmentId;
 
-/// The layout of `lsm_sieve_table` in `shim.cc`.
+/// The layout of `lsm_sieve_table` in `shim/tables.cc`.
 #[repr(C)]
 struct RawTable {
     path: *const u8,
