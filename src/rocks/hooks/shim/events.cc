@@ -12,12 +12,13 @@ namespace {
 // Callbacks may come late, out of order or never: they only wake maintenance. One listener serves
 // all column families: RocksDB copies the list of listeners into each, and accepts none for a
 // column family that is created later.
-class Waker : public EventListener {
+class WakeupListener : public EventListener {
  public:
-  Waker(void* listener, const lsm_sieve_hooks* hooks) : listener_(listener), hooks_(hooks) {}
-  ~Waker() override { hooks_->listener_release(listener_); }
-  Waker(const Waker&) = delete;
-  Waker& operator=(const Waker&) = delete;
+  WakeupListener(void* listener, const lsm_sieve_hooks* hooks)
+      : listener_(listener), hooks_(hooks) {}
+  ~WakeupListener() override { hooks_->listener_release(listener_); }
+  WakeupListener(const WakeupListener&) = delete;
+  WakeupListener& operator=(const WakeupListener&) = delete;
 
   const char* Name() const override { return "lsm-sieve"; }
   void OnFlushCompleted(DB*, const FlushJobInfo&) override {
@@ -43,7 +44,7 @@ extern "C" {
 // options.
 void lsm_sieve_listen(rocksdb_options_t* options, void* listener,
                       const lsm_sieve_hooks* hooks) noexcept {
-  options->rep.listeners.push_back(std::make_shared<Waker>(listener, hooks));
+  options->rep.listeners.push_back(std::make_shared<WakeupListener>(listener, hooks));
 }
 
 }  // extern "C"

@@ -28,8 +28,8 @@ bool IsDeletion(uint8_t type) {
 // is flushed. So after a flush no memtable feeds an older set of filters any more.
 class CapturedRep : public MemTableRep {
  public:
-  CapturedRep(MemTableRep* inner, Allocator* allocator, ColumnPtr cf_filter)
-      : MemTableRep(allocator), inner_(inner), column_(std::move(cf_filter)) {}
+  CapturedRep(MemTableRep* inner, Allocator* allocator, CfFilterPtr cf_filter)
+      : MemTableRep(allocator), inner_(inner), cf_filter_(std::move(cf_filter)) {}
 
   ~CapturedRep() override { Release(); }
 
@@ -122,59 +122,59 @@ class CapturedRep : public MemTableRep {
    public:
     // `unseen`: a fault point.
     Capture(CapturedRep& rep, KeyHandle handle, bool unseen = false)
-        : hooks_(rep.column_->hooks()) {
+        : hooks_(rep.cf_filter_->hooks()) {
       const Slice internal = GetLengthPrefixedSlice(static_cast<const char*>(handle));
       const Slice key(internal.data(), internal.size() - 8);
       if (!unseen && !IsDeletion(static_cast<uint8_t>(internal.data()[key.size()]))) {
-        target_ = rep.Target();
-        hash_ = hooks_->memtable_prepare(target_, key.data(), key.size());
+        filter_set_ = rep.FilterSet();
+        hash_ = hooks_->memtable_prepare(filter_set_, key.data(), key.size());
       }
     }
     ~Capture() {
-      if (target_ != nullptr) hooks_->memtable_insert(target_, hash_);
+      if (filter_set_ != nullptr) hooks_->memtable_insert(filter_set_, hash_);
     }
     Capture(const Capture&) = delete;
     Capture& operator=(const Capture&) = delete;
 
    private:
     const lsm_sieve_hooks* const hooks_;
-    void* target_ = nullptr;
+    void* filter_set_ = nullptr;
     uint64_t hash_ = 0;
   };
 
-  void* Target() {
-    void* target = target_.load(std::memory_order_acquire);
-    if (target != nullptr) {
-      return target;
+  void* FilterSet() {
+    void* filter_set = filter_set_.load(std::memory_order_acquire);
+    if (filter_set != nullptr) {
+      return filter_set;
     }
-    void* fresh = column_->hooks()->memtable_bind(column_->front());
-    if (target_.compare_exchange_strong(target, fresh, std::memory_order_acq_rel)) {
-      return fresh;
+    void* bound = cf_filter_->hooks()->memtable_bind(cf_filter_->raw());
+    if (filter_set_.compare_exchange_strong(filter_set, bound, std::memory_order_acq_rel)) {
+      return bound;
     }
-    if (!Fault("LostBindUnsealed")) column_->hooks()->memtable_sealed(fresh);
-    column_->hooks()->memtable_release(fresh);
-    return target;
+    if (!Fault("LostBindUnsealed")) cf_filter_->hooks()->memtable_sealed(bound);
+    cf_filter_->hooks()->memtable_release(bound);
+    return filter_set;
   }
 
   // No more keys arrive. Those that arrived are in an SST, in another memtable, or gone with this
   // one.
   void Release() {
-    if (void* target = target_.exchange(nullptr, std::memory_order_acq_rel)) {
-      column_->hooks()->memtable_sealed(target);
-      column_->hooks()->memtable_release(target);
+    if (void* filter_set = filter_set_.exchange(nullptr, std::memory_order_acq_rel)) {
+      cf_filter_->hooks()->memtable_sealed(filter_set);
+      cf_filter_->hooks()->memtable_release(filter_set);
     }
   }
 
   const std::unique_ptr<MemTableRep> inner_;
-  const ColumnPtr column_;
-  std::atomic<void*> target_{nullptr};
+  const CfFilterPtr cf_filter_;
+  std::atomic<void*> filter_set_{nullptr};
 };
 
 // Has the wrapped factory's name and id, so that the OPTIONS file loads without the plugin.
 class CapturedRepFactory : public MemTableRepFactory {
  public:
-  CapturedRepFactory(std::shared_ptr<MemTableRepFactory> inner, ColumnPtr cf_filter)
-      : inner_(std::move(inner)), column_(std::move(cf_filter)) {}
+  CapturedRepFactory(std::shared_ptr<MemTableRepFactory> inner, CfFilterPtr cf_filter)
+      : inner_(std::move(inner)), cf_filter_(std::move(cf_filter)) {}
 
   const char* Name() const override { return inner_->Name(); }
   std::string GetId() const override { return inner_->GetId(); }
@@ -190,26 +190,26 @@ class CapturedRepFactory : public MemTableRepFactory {
                                  Allocator* allocator, const SliceTransform* transform,
                                  Logger* logger) override {
     return new CapturedRep(inner_->CreateMemTableRep(comparator, allocator, transform, logger),
-                           allocator, column_);
+                           allocator, cf_filter_);
   }
   MemTableRep* CreateMemTableRep(const MemTableRep::KeyComparator& comparator,
                                  Allocator* allocator, const SliceTransform* transform,
                                  Logger* logger, uint32_t column_family_id) override {
-    column_->hooks()->memtable_created(column_->front(), column_family_id);
+    cf_filter_->hooks()->memtable_created(cf_filter_->raw(), column_family_id);
     return new CapturedRep(
         inner_->CreateMemTableRep(comparator, allocator, transform, logger, column_family_id),
-        allocator, column_);
+        allocator, cf_filter_);
   }
 
  private:
   const std::shared_ptr<MemTableRepFactory> inner_;
-  const ColumnPtr column_;
+  const CfFilterPtr cf_filter_;
 };
 
 }  // namespace
 
 std::shared_ptr<MemTableRepFactory> CaptureMemtables(std::shared_ptr<MemTableRepFactory> inner,
-                                                     ColumnPtr cf_filter) {
+                                                     CfFilterPtr cf_filter) {
   return std::make_shared<CapturedRepFactory>(std::move(inner), std::move(cf_filter));
 }
 

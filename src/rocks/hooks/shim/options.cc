@@ -27,9 +27,9 @@ bool HasName(const Customizable* object, std::initializer_list<const char*> name
 
 // Why these options are not supported; empty if they are. An allow-list.
 std::string Refusal(const Options& options) {
-  const Comparator* order = options.comparator;
-  if (order != BytewiseComparator() && order != ReverseBytewiseComparator()) {
-    return std::string("the comparator ") + order->Name() +
+  const Comparator* comparator = options.comparator;
+  if (comparator != BytewiseComparator() && comparator != ReverseBytewiseComparator()) {
+    return std::string("the comparator ") + comparator->Name() +
            " may call different bytes equal, which a filter over bytes would tell apart; "
            "only the bytewise comparator and its reverse are supported";
   }
@@ -62,8 +62,8 @@ std::string Refusal(const Options& options) {
   return "";
 }
 
-// RocksDB probes our filters only with whole keys, and only with one filter block per SST.
-bool CanServeFilters(const Options& options, const BlockBasedTableOptions& table) {
+// RocksDB probes our segment filters only with whole keys, and only with one filter block per SST.
+bool ProbesSegmentFilters(const Options& options, const BlockBasedTableOptions& table) {
   return options.prefix_extractor == nullptr && table.whole_key_filtering &&
          !table.partition_filters;
 }
@@ -145,21 +145,21 @@ bool lsm_sieve_publishes_first(const rocksdb_options_t* options) noexcept {
   return options->rep.unordered_write;
 }
 
-// Takes over one reference on `front`. Returns whether RocksDB will probe the segment filters.
-bool lsm_sieve_install(rocksdb_options_t* options, void* front,
+// Takes over one reference on `cf_filter`. Returns whether RocksDB will probe the segment filters.
+bool lsm_sieve_install(rocksdb_options_t* options, void* cf_filter,
                        const lsm_sieve_hooks* hooks) noexcept {
-  auto cf_filter = std::make_shared<const CfFilter>(front, hooks);
+  const auto shared = std::make_shared<const CfFilter>(cf_filter, hooks);
   Options& rep = options->rep;
-  rep.memtable_factory = CaptureMemtables(rep.memtable_factory, cf_filter);
-  rep.table_properties_collector_factories.push_back(CollectSegmentIds(cf_filter));
+  rep.memtable_factory = CaptureMemtables(rep.memtable_factory, shared);
+  rep.table_properties_collector_factories.push_back(CollectSegmentIds(shared));
   const auto* table = rep.table_factory->GetOptions<BlockBasedTableOptions>();
-  if (table == nullptr || !CanServeFilters(rep, *table)) return false;
+  if (table == nullptr || !ProbesSegmentFilters(rep, *table)) return false;
   // A clone. A newly created factory would correct options that RocksDB refuses without us.
-  std::unique_ptr<TableFactory> fronted = rep.table_factory->Clone();
-  if (Fault("TablesMadeAnew")) fronted.reset(NewBlockBasedTableFactory(*table));
-  fronted->GetOptions<BlockBasedTableOptions>()->filter_policy =
-      UseSegmentFilters(table->filter_policy, cf_filter);
-  rep.table_factory = std::move(fronted);
+  std::unique_ptr<TableFactory> factory = rep.table_factory->Clone();
+  if (Fault("TablesMadeAnew")) factory.reset(NewBlockBasedTableFactory(*table));
+  factory->GetOptions<BlockBasedTableOptions>()->filter_policy =
+      UseSegmentFilters(table->filter_policy, shared);
+  rep.table_factory = std::move(factory);
   return true;
 }
 

@@ -1,6 +1,7 @@
-// Segment filters on their way into an SST and back: a filter builder and a properties collector see
-// the keys while RocksDB writes the SST, and a filter reader probes the segment filter that the
-// SST's filter block names. The filter itself is on the Rust side.
+// Segment filters, from the SST's keys to the probe. While RocksDB writes an SST, a filter builder
+// and a properties collector see its keys and entries. While RocksDB reads it, a filter reader
+// probes the segment filter that the SST's filter block names. The filter itself is on the Rust
+// side.
 
 #include <algorithm>
 #include <cstring>
@@ -29,30 +30,31 @@ constexpr size_t kBlockSize = kIdSize + sizeof(kTrailer);
 // collector counts the entries and writes the segment's id into the SST's properties.
 class SegmentFilterBuild {
  public:
-  explicit SegmentFilterBuild(ColumnPtr cf_filter)
-      : column_(std::move(cf_filter)), table_(column_->hooks()->table_begin(column_->front())) {}
+  explicit SegmentFilterBuild(CfFilterPtr cf_filter)
+      : cf_filter_(std::move(cf_filter)),
+        table_(cf_filter_->hooks()->table_begin(cf_filter_->raw())) {}
   ~SegmentFilterBuild() {
-    if (table_ != nullptr) column_->hooks()->table_release(table_);
+    if (table_ != nullptr) cf_filter_->hooks()->table_release(table_);
   }
   SegmentFilterBuild(const SegmentFilterBuild&) = delete;
   SegmentFilterBuild& operator=(const SegmentFilterBuild&) = delete;
 
-  const CfFilter* cf_filter() const { return column_.get(); }
+  const CfFilter* cf_filter() const { return cf_filter_.get(); }
   bool wanted() const { return table_ != nullptr; }
   void Add(const Slice& key) {
-    if (table_ != nullptr) column_->hooks()->table_add(table_, key.data(), key.size());
+    if (table_ != nullptr) cf_filter_->hooks()->table_add(table_, key.data(), key.size());
   }
   bool Id(uint8_t id[kIdSize]) const {
     if (table_ == nullptr) return false;
-    column_->hooks()->table_id(table_, id);
+    cf_filter_->hooks()->table_id(table_, id);
     return true;
   }
   bool Finish(uint64_t entries) {
-    return table_ != nullptr && column_->hooks()->table_finish(table_, entries);
+    return table_ != nullptr && cf_filter_->hooks()->table_finish(table_, entries);
   }
 
  private:
-  const ColumnPtr column_;
+  const CfFilterPtr cf_filter_;
   void* const table_;  // null: no segment filter is configured, or a hook failed
 };
 
@@ -68,17 +70,17 @@ class SegmentBuilder : public FilterBitsBuilder {
     ++added_;
     build_->Add(key);
   }
-  // Prefix extractors are refused at install. If one is set on the running engine, lookups pass
-  // prefixes to the filter; so the block names no segment.
+  // With a prefix extractor, this builder is not installed. If one is set on the running engine,
+  // lookups pass prefixes to the filter; so the block names no segment.
   void AddKeyAndAlt(const Slice& key, const Slice&) override {
-    nameless_ = !Fault("PrefixBlockNamed");
+    without_id_ = !Fault("PrefixBlockNamed");
     AddKey(key);
   }
   size_t EstimateEntriesAdded() override { return added_; }
   Slice Finish(std::unique_ptr<const char[]>* buf) override {
     auto block = std::make_unique<char[]>(kBlockSize);
     std::memset(block.get(), 0, kIdSize);
-    if (!nameless_) build_->Id(reinterpret_cast<uint8_t*>(block.get()));
+    if (!without_id_) build_->Id(reinterpret_cast<uint8_t*>(block.get()));
     std::memcpy(block.get() + kIdSize, kTrailer, sizeof(kTrailer));
     *buf = std::move(block);
     return Slice(buf->get(), kBlockSize);
@@ -91,18 +93,19 @@ class SegmentBuilder : public FilterBitsBuilder {
  private:
   const std::shared_ptr<SegmentFilterBuild> build_;
   size_t added_ = 0;
-  bool nameless_ = false;
+  bool without_id_ = false;
 };
 
 class SegmentReader : public FilterBitsReader {
  public:
-  SegmentReader(ColumnPtr cf_filter, void* segment) : column_(std::move(cf_filter)), segment_(segment) {}
+  SegmentReader(CfFilterPtr cf_filter, void* segment)
+      : cf_filter_(std::move(cf_filter)), segment_(segment) {}
   ~SegmentReader() override {
-    if (segment_ != nullptr) column_->hooks()->segment_release(segment_);
+    if (segment_ != nullptr) cf_filter_->hooks()->segment_release(segment_);
   }
   bool MayMatch(const Slice& key) override {
     return segment_ == nullptr ||
-           column_->hooks()->segment_may_contain(segment_, key.data(), key.size());
+           cf_filter_->hooks()->segment_may_contain(segment_, key.data(), key.size());
   }
   void MayMatch(int num_keys, Slice** keys, bool* may_match) override {
     constexpr int kBatch = 32;
@@ -116,14 +119,14 @@ class SegmentReader : public FilterBitsReader {
         may_match[begin + i] = true;
       }
       if (segment_ != nullptr) {
-        column_->hooks()->segment_may_contain_many(segment_, static_cast<size_t>(count), starts,
-                                                   sizes, may_match + begin);
+        cf_filter_->hooks()->segment_may_contain_many(segment_, static_cast<size_t>(count), starts,
+                                                      sizes, may_match + begin);
       }
     }
   }
 
  private:
-  const ColumnPtr column_;
+  const CfFilterPtr cf_filter_;
   void* const segment_;  // null: nothing is known of this SST, every key is maybe
 };
 
@@ -141,8 +144,8 @@ bool IsNull(const char* id) {
 // own filter blocks are read by RocksDB's own reader.
 class SegmentPolicy : public FilterPolicy {
  public:
-  SegmentPolicy(std::shared_ptr<const FilterPolicy> inner, ColumnPtr cf_filter)
-      : inner_(std::move(inner)), column_(std::move(cf_filter)) {}
+  SegmentPolicy(std::shared_ptr<const FilterPolicy> inner, CfFilterPtr cf_filter)
+      : inner_(std::move(inner)), cf_filter_(std::move(cf_filter)) {}
 
   // The names are as without the plugin, so that the OPTIONS file loads anywhere.
   const char* Name() const override { return inner_ ? inner_->Name() : BuiltinName(); }
@@ -152,13 +155,15 @@ class SegmentPolicy : public FilterPolicy {
   const char* CompatibilityName() const override { return BuiltinName(); }
 
   FilterBitsBuilder* GetBuilderWithContext(const FilterBuildingContext& context) const override {
-    const auto theirs = [&] { return inner_ ? inner_->GetBuilderWithContext(context) : nullptr; };
+    const auto inner_builder = [&] {
+      return inner_ ? inner_->GetBuilderWithContext(context) : nullptr;
+    };
     // Changed on the running engine. A filter of ours would be built from prefixes and probed with
     // them.
-    if (!context.table_options.whole_key_filtering) return theirs();
-    auto build = std::make_shared<SegmentFilterBuild>(column_);
+    if (!context.table_options.whole_key_filtering) return inner_builder();
+    auto build = std::make_shared<SegmentFilterBuild>(cf_filter_);
     // No segment filter of ours is configured: RocksDB builds its own.
-    if (!build->wanted()) return theirs();
+    if (!build->wanted()) return inner_builder();
     pending_build = std::move(build);
     return new SegmentBuilder(pending_build);
   }
@@ -170,16 +175,16 @@ class SegmentPolicy : public FilterPolicy {
     void* segment = nullptr;
     if (!IsNull(contents.data())) {
       const auto* id = reinterpret_cast<const uint8_t*>(contents.data());
-      segment = column_->hooks()->segment_open(column_->front(), id);
+      segment = cf_filter_->hooks()->segment_open(cf_filter_->raw(), id);
     }
-    return new SegmentReader(column_, segment);
+    return new SegmentReader(cf_filter_, segment);
   }
 
  private:
   static const char* BuiltinName() { return ReadOnlyBuiltinFilterPolicy::kClassName(); }
 
   const std::shared_ptr<const FilterPolicy> inner_;
-  const ColumnPtr column_;
+  const CfFilterPtr cf_filter_;
 };
 
 class Collector : public TablePropertiesCollector {
@@ -200,7 +205,7 @@ class Collector : public TablePropertiesCollector {
   Status Finish(UserCollectedProperties* properties) override {
     uint8_t id[kIdSize];
     if (build_->Finish(entries_) && build_->Id(id)) {
-      properties->insert({kSegmentProperty, std::string(reinterpret_cast<char*>(id), kIdSize)});
+      properties->insert({kSegmentIdProperty, std::string(reinterpret_cast<char*>(id), kIdSize)});
     }
     return Status::OK();
   }
@@ -214,30 +219,30 @@ class Collector : public TablePropertiesCollector {
 
 class CollectorFactory : public TablePropertiesCollectorFactory {
  public:
-  explicit CollectorFactory(ColumnPtr cf_filter) : column_(std::move(cf_filter)) {}
+  explicit CollectorFactory(CfFilterPtr cf_filter) : cf_filter_(std::move(cf_filter)) {}
 
   const char* Name() const override { return "lsm-sieve"; }
   TablePropertiesCollector* CreateTablePropertiesCollector(Context) override {
     std::shared_ptr<SegmentFilterBuild> build = std::move(pending_build);
     pending_build.reset();
-    if (build != nullptr && build->cf_filter() == column_.get()) {
+    if (build != nullptr && build->cf_filter() == cf_filter_.get()) {
       return new Collector(std::move(build), false);
     }
-    return new Collector(std::make_shared<SegmentFilterBuild>(column_), true);
+    return new Collector(std::make_shared<SegmentFilterBuild>(cf_filter_), true);
   }
 
  private:
-  const ColumnPtr column_;
+  const CfFilterPtr cf_filter_;
 };
 
 }  // namespace
 
-std::shared_ptr<TablePropertiesCollectorFactory> CollectSegmentIds(ColumnPtr cf_filter) {
+std::shared_ptr<TablePropertiesCollectorFactory> CollectSegmentIds(CfFilterPtr cf_filter) {
   return std::make_shared<CollectorFactory>(std::move(cf_filter));
 }
 
 std::shared_ptr<const FilterPolicy> UseSegmentFilters(std::shared_ptr<const FilterPolicy> inner,
-                                                      ColumnPtr cf_filter) {
+                                                      CfFilterPtr cf_filter) {
   return std::make_shared<SegmentPolicy>(std::move(inner), std::move(cf_filter));
 }
 

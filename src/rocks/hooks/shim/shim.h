@@ -45,15 +45,17 @@ struct rocksdb_column_family_handle_t {
 extern "C" {
 
 // The Rust functions that are called on events. `cf_filter` is the filters of one column family,
-// `listener` receives the events of the whole database.
+// `filter_set` those of them that a memtable feeds, `table` the segment filter of an SST under
+// construction, `segment` a segment filter that is probed. `listener` receives the events of the
+// whole database.
 struct lsm_sieve_hooks {
   void (*column_release)(void* cf_filter);
   void (*memtable_created)(void* cf_filter, uint32_t cf);
   void* (*memtable_bind)(void* cf_filter);
-  uint64_t (*memtable_prepare)(void* target, const char* key, size_t size);
-  void (*memtable_insert)(void* target, uint64_t hash);
-  void (*memtable_sealed)(void* target);
-  void (*memtable_release)(void* target);
+  uint64_t (*memtable_prepare)(void* filter_set, const char* key, size_t size);
+  void (*memtable_insert)(void* filter_set, uint64_t hash);
+  void (*memtable_sealed)(void* filter_set);
+  void (*memtable_release)(void* filter_set);
   void* (*table_begin)(void* cf_filter);
   void (*table_add)(void* table, const char* key, size_t size);
   void (*table_id)(void* table, uint8_t id[16]);
@@ -87,36 +89,37 @@ constexpr bool Fault(const char*) { return false; }
 #endif
 
 // The property of an SST that holds its segment's id, and the length of the id.
-inline constexpr char kSegmentProperty[] = "lsm-sieve.segment";
+inline constexpr char kSegmentIdProperty[] = "lsm-sieve.segment";
 inline constexpr size_t kIdSize = 16;
 
-// One reference on a column family's filters. It is released with the last factory that holds it.
+// One reference on the Rust side's filters of a column family. It is released with the last factory
+// that holds it.
 class CfFilter {
  public:
-  CfFilter(void* front, const lsm_sieve_hooks* hooks) : front_(front), hooks_(hooks) {}
-  ~CfFilter() { hooks_->column_release(front_); }
+  CfFilter(void* raw, const lsm_sieve_hooks* hooks) : raw_(raw), hooks_(hooks) {}
+  ~CfFilter() { hooks_->column_release(raw_); }
   CfFilter(const CfFilter&) = delete;
   CfFilter& operator=(const CfFilter&) = delete;
-  void* front() const { return front_; }
+  void* raw() const { return raw_; }
   const lsm_sieve_hooks* hooks() const { return hooks_; }
 
  private:
-  void* const front_;
+  void* const raw_;
   const lsm_sieve_hooks* const hooks_;
 };
-using ColumnPtr = std::shared_ptr<const CfFilter>;
+using CfFilterPtr = std::shared_ptr<const CfFilter>;
 
 // memtables.cc: adds each key that a memtable of `inner` takes to the filters.
 std::shared_ptr<MemTableRepFactory> CaptureMemtables(std::shared_ptr<MemTableRepFactory> inner,
-                                                     ColumnPtr cf_filter);
+                                                     CfFilterPtr cf_filter);
 
 // segment_filters.cc: counts the entries of each SST and writes its segment's id into it.
-std::shared_ptr<TablePropertiesCollectorFactory> CollectSegmentIds(ColumnPtr cf_filter);
+std::shared_ptr<TablePropertiesCollectorFactory> CollectSegmentIds(CfFilterPtr cf_filter);
 
 // segment_filters.cc: builds segment filters and probes them; `inner` builds where none is
 // configured, and may be null.
 std::shared_ptr<const FilterPolicy> UseSegmentFilters(std::shared_ptr<const FilterPolicy> inner,
-                                                      ColumnPtr cf_filter);
+                                                      CfFilterPtr cf_filter);
 
 // errors.cc: a copy for `lsm_sieve_free`; never null.
 char* CopyString(const std::string& text);
@@ -124,6 +127,6 @@ char* CopyString(const std::string& text);
 char* ErrorOf(const Status& status);
 
 // engine.cc: the engine that the column family belongs to.
-DB* EngineOf(rocksdb_column_family_handle_t* cf_filter);
+DB* EngineOf(rocksdb_column_family_handle_t* cf);
 
 }  // namespace lsm_sieve

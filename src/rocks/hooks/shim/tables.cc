@@ -31,19 +31,19 @@ struct lsm_sieve_table {
 namespace lsm_sieve {
 namespace {
 
-struct Placement {
+struct FileInLevel {
   int level;
   const SstFileMetaData* file;
 };
 
-std::unordered_map<std::string, Placement> Placements(const ColumnFamilyMetaData& metadata) {
-  std::unordered_map<std::string, Placement> placements;
+std::unordered_map<std::string, FileInLevel> LevelsByPath(const ColumnFamilyMetaData& metadata) {
+  std::unordered_map<std::string, FileInLevel> levels;
   for (const auto& level : metadata.levels) {
     for (const auto& file : level.files) {
-      placements[file.db_path + file.name] = Placement{level.level, &file};
+      levels[file.db_path + file.name] = FileInLevel{level.level, &file};
     }
   }
-  return placements;
+  return levels;
 }
 
 }  // namespace
@@ -56,47 +56,48 @@ extern "C" {
 // A flush may be done before readers have its SST, so callers that waited for a flush list the
 // newest version. A secondary creates a version of each column family at each catch-up, and passes
 // it to readers only if something changed and all succeeded; it waits for no flush.
-char* lsm_sieve_live_tables(rocksdb_column_family_handle_t* cf_filter, bool of_readers, void* context,
+char* lsm_sieve_live_tables(rocksdb_column_family_handle_t* cf, bool of_readers, void* context,
                             void (*each)(void* context, const lsm_sieve_table* table)) noexcept {
-  DB* db = EngineOf(cf_filter);
+  DB* db = EngineOf(cf);
   TablePropertiesCollection tables;
   ColumnFamilyMetaData metadata;
   Status status;
   if (of_readers) {
-    auto* handle = static_cast_with_check<ColumnFamilyHandleImpl>(cf_filter->rep);
+    auto* handle = static_cast_with_check<ColumnFamilyHandleImpl>(cf->rep);
     auto* engine = static_cast_with_check<DBImpl>(handle->db());
-    SuperVersion* readers = handle->cfd()->GetReferencedSuperVersion(engine);
-    status = readers->current->GetPropertiesOfAllTables(ReadOptions(), &tables);
+    SuperVersion* super_version = handle->cfd()->GetReferencedSuperVersion(engine);
+    status = super_version->current->GetPropertiesOfAllTables(ReadOptions(), &tables);
     {
       InstrumentedMutexLock lock(engine->mutex());
-      readers->current->GetColumnFamilyMetaData(&metadata);
+      super_version->current->GetColumnFamilyMetaData(&metadata);
     }
-    engine->CleanupSuperVersion(readers);
+    engine->CleanupSuperVersion(super_version);
   } else {
-    status = db->GetPropertiesOfAllTables(cf_filter->rep, &tables);
-    db->GetColumnFamilyMetaData(cf_filter->rep, &metadata);
+    status = db->GetPropertiesOfAllTables(cf->rep, &tables);
+    db->GetColumnFamilyMetaData(cf->rep, &metadata);
   }
   if (!status.ok()) return ErrorOf(status);
-  const auto placements = Placements(metadata);
+  const auto levels = LevelsByPath(metadata);
   for (const auto& [path, properties] : tables) {
     lsm_sieve_table table = {};
     table.path = path.data();
     table.path_size = path.size();
     const auto& collected = properties->user_collected_properties;
-    const auto found = collected.find(kSegmentProperty);
+    const auto found = collected.find(kSegmentIdProperty);
     if (found != collected.end() && found->second.size() == kIdSize) {
       table.segment = reinterpret_cast<const uint8_t*>(found->second.data());
     }
     std::string unique;
-    if (GetUniqueIdFromTableProperties(*properties, &unique).ok() && unique.size() >= kIdSize) {
+    if (GetUniqueIdFromTableProperties(*properties, &unique).ok() &&
+        unique.size() >= kIdSize) {
       table.unique = reinterpret_cast<const uint8_t*>(unique.data());
     }
     table.entries = properties->num_entries - properties->num_range_deletions;
     table.level = -1;
-    const auto placed = placements.find(path);
-    if (placed != placements.end()) {
-      const SstFileMetaData& file = *placed->second.file;
-      table.level = placed->second.level;
+    const auto in_level = levels.find(path);
+    if (in_level != levels.end()) {
+      const SstFileMetaData& file = *in_level->second.file;
+      table.level = in_level->second.level;
       table.smallest = file.smallestkey.data();
       table.smallest_size = file.smallestkey.size();
       table.largest = file.largestkey.data();
@@ -109,11 +110,11 @@ char* lsm_sieve_live_tables(rocksdb_column_family_handle_t* cf_filter, bool of_r
 
 // Calls `each` for every raw entry of one SST file, including old versions, merge operands and
 // tombstones (`deletion`). `each` returns false to stop. Returns an error to free, or null.
-char* lsm_sieve_raw_keys(rocksdb_column_family_handle_t* cf_filter, const char* path,
-                         size_t path_size, void* context,
+char* lsm_sieve_raw_keys(rocksdb_column_family_handle_t* cf, const char* path, size_t path_size,
+                         void* context,
                          bool (*each)(void* context, const char* key, size_t size,
                                       bool deletion)) noexcept {
-  SstFileReader reader(EngineOf(cf_filter)->GetOptions(cf_filter->rep));
+  SstFileReader reader(EngineOf(cf)->GetOptions(cf->rep));
   Status status = reader.Open(std::string(path, path_size));
   if (!status.ok()) return ErrorOf(status);
   const std::unique_ptr<Iterator> entries = reader.NewTableIterator();

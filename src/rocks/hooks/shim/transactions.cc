@@ -41,10 +41,10 @@ std::shared_ptr<DB> Borrowed(DB* engine) {
 // Begins transactions on an engine that it does not own. RocksDB's class owns what it is
 // constructed with, and a transaction takes that for the engine itself. So no wrapper can stand
 // between the two.
-class BorrowedTransactions final : public OptimisticTransactionDBImpl {
+class BorrowedOptimisticTransactionDB final : public OptimisticTransactionDBImpl {
  public:
-  explicit BorrowedTransactions(DB* engine)
-      : OptimisticTransactionDBImpl(std::unique_ptr<DB>(), Serial()) {
+  explicit BorrowedOptimisticTransactionDB(DB* engine)
+      : OptimisticTransactionDBImpl(std::unique_ptr<DB>(), SerialValidation()) {
     db_ = engine;
     shared_db_ptr_ = Borrowed(engine);
   }
@@ -53,18 +53,18 @@ class BorrowedTransactions final : public OptimisticTransactionDBImpl {
   // Commits are validated serially, in their turn among the writers. RocksDB's default validates
   // beside them. It checks column families that may be dropped meanwhile, and misses a plain write
   // between the check and the commit's own write.
-  static OptimisticTransactionDBOptions Serial() {
+  static OptimisticTransactionDBOptions SerialValidation() {
     OptimisticTransactionDBOptions options;
     options.validate_policy = Fault("CommitLooksBeside") ? OccValidationPolicy::kValidateParallel
-                                                           : OccValidationPolicy::kValidateSerial;
+                                                         : OccValidationPolicy::kValidateSerial;
     return options;
   }
 };
 
 // Stands for a column family that is created later.
-class LaterFamily final : public ColumnFamilyHandle {
+class PlaceholderHandle final : public ColumnFamilyHandle {
  public:
-  explicit LaterFamily(uint32_t id) : id_(id) {}
+  explicit PlaceholderHandle(uint32_t id) : id_(id) {}
 
   uint32_t GetID() const override { return id_; }
   const std::string& GetName() const override { return name_; }
@@ -80,10 +80,10 @@ class LaterFamily final : public ColumnFamilyHandle {
 // family id. They are created before the column family, because other threads may find it before
 // the call that creates it returns. The locks of a dropped column family stay, some kilobytes:
 // RocksDB 11.8.1 would free structures with them that other threads use.
-class BorrowedLocks final : public WriteCommittedTxnDB {
+class BorrowedTransactionDB final : public WriteCommittedTxnDB {
  public:
-  BorrowedLocks(DB* engine, const TransactionDBOptions& options)
-      : WriteCommittedTxnDB(new StackableDB(Borrowed(engine)), Committed(options)) {}
+  BorrowedTransactionDB(DB* engine, const TransactionDBOptions& options)
+      : WriteCommittedTxnDB(new StackableDB(Borrowed(engine)), WriteCommitted(options)) {}
 
   // For an engine with these column families and no others.
   Status Start(const std::vector<ColumnFamilyHandle*>& cfs) {
@@ -94,37 +94,38 @@ class BorrowedLocks final : public WriteCommittedTxnDB {
           "transactions were prepared, and neither committed nor rolled back; open the database as "
           "a `TransactionDB` and do one or the other, then try again");
     }
-    next_ = Coming();
+    first_without_locks_ = NextCfId();
     const Status status = Initialize({}, cfs);
-    if (status.ok()) Extend();
+    if (status.ok()) AddLocks();
     return status;
   }
 
   // Creates locks for the column families created since, and for the next one.
-  void Extend() {
-    const std::lock_guard<std::mutex> turn(extending_);
-    for (const uint32_t coming = Coming(); next_ <= coming; ++next_) {
-      LaterFamily cf(next_);
+  void AddLocks() {
+    const std::lock_guard<std::mutex> lock(adding_locks_);
+    const uint32_t next = NextCfId();
+    for (; first_without_locks_ <= next; ++first_without_locks_) {
+      PlaceholderHandle cf(first_without_locks_);
       AddColumnFamily(&cf);
     }
   }
 
  private:
   // Uncommitted writes are only in the transaction.
-  static TransactionDBOptions Committed(const TransactionDBOptions& options) {
-    TransactionDBOptions committed = ValidateTxnDBOptions(options);
-    committed.write_policy = WRITE_COMMITTED;
-    return committed;
+  static TransactionDBOptions WriteCommitted(const TransactionDBOptions& options) {
+    TransactionDBOptions write_committed = ValidateTxnDBOptions(options);
+    write_committed.write_policy = WRITE_COMMITTED;
+    return write_committed;
   }
 
-  uint32_t Coming() {
+  uint32_t NextCfId() {
     InstrumentedMutexLock lock(db_impl_->mutex());
     return db_impl_->GetVersionSet()->GetColumnFamilySet()->GetMaxColumnFamily() + 1;
   }
 
-  std::mutex extending_;
+  std::mutex adding_locks_;
   // The first column family id without locks.
-  uint32_t next_ = 0;
+  uint32_t first_without_locks_ = 0;
 };
 
 }  // namespace
@@ -133,8 +134,8 @@ extern "C" {
 
 // Begins transactions on the engine of this column family. Free it before the engine is closed.
 rocksdb_optimistictransactiondb_t* lsm_sieve_transactions(
-    rocksdb_column_family_handle_t* cf_filter) noexcept {
-  return new rocksdb_optimistictransactiondb_t{new BorrowedTransactions(EngineOf(cf_filter))};
+    rocksdb_column_family_handle_t* cf) noexcept {
+  return new rocksdb_optimistictransactiondb_t{new BorrowedOptimisticTransactionDB(EngineOf(cf))};
 }
 
 void lsm_sieve_transactions_free(rocksdb_optimistictransactiondb_t* transactions) noexcept {
@@ -145,11 +146,11 @@ void lsm_sieve_transactions_free(rocksdb_optimistictransactiondb_t* transactions
 // Begins transactions with locks on the engine of these column families, which must be all that it
 // has. Free it before the engine is closed. Null on an error.
 rocksdb_transactiondb_t* lsm_sieve_locks(const rocksdb_transactiondb_options_t* options,
-                                         rocksdb_column_family_handle_t* const* cf_filters,
+                                         rocksdb_column_family_handle_t* const* cf_handles,
                                          size_t count, char** error) noexcept {
   std::vector<ColumnFamilyHandle*> cfs;
-  for (size_t at = 0; at < count; ++at) cfs.push_back(cf_filters[at]->rep);
-  auto locks = std::make_unique<BorrowedLocks>(EngineOf(cf_filters[0]), options->rep);
+  for (size_t i = 0; i < count; ++i) cfs.push_back(cf_handles[i]->rep);
+  auto locks = std::make_unique<BorrowedTransactionDB>(EngineOf(cf_handles[0]), options->rep);
   const Status status = locks->Start(cfs);
   if (!status.ok()) {
     *error = ErrorOf(status);
@@ -165,18 +166,18 @@ void lsm_sieve_locks_free(rocksdb_transactiondb_t* locks) noexcept {
 
 // Call after the engine has created a column family.
 void lsm_sieve_locks_extend(rocksdb_transactiondb_t* locks) noexcept {
-  static_cast<BorrowedLocks*>(locks->rep)->Extend();
+  static_cast<BorrowedTransactionDB*>(locks->rep)->AddLocks();
 }
 
 // Whether the transaction itself has written to this key. A null handle means the default column
 // family.
 bool lsm_sieve_transaction_wrote(rocksdb_transaction_t* transaction,
-                                 rocksdb_column_family_handle_t* cf_filter, const char* key,
+                                 rocksdb_column_family_handle_t* cf, const char* key,
                                  size_t size) noexcept {
   WriteBatchWithIndex* batch = transaction->rep->GetWriteBatch();
   if (batch->GetWriteBatch()->Count() == 0 || Fault("OwnWritesUnasked")) return false;
   const std::unique_ptr<WBWIIterator> entries(
-      cf_filter == nullptr ? batch->NewIterator() : batch->NewIterator(cf_filter->rep));
+      cf == nullptr ? batch->NewIterator() : batch->NewIterator(cf->rep));
   const Slice sought(key, size);
   entries->Seek(sought);
   return entries->Valid() && entries->Entry().key == sought;
@@ -186,16 +187,16 @@ bool lsm_sieve_transaction_wrote(rocksdb_transaction_t* transaction,
 // records the key, so that the commit fails if somebody else writes to it from here on, or did
 // since the transaction's snapshot. Only a lock can fail.
 char* lsm_sieve_transaction_watch(rocksdb_transaction_t* transaction,
-                                  rocksdb_column_family_handle_t* cf_filter, const char* key,
+                                  rocksdb_column_family_handle_t* cf, const char* key,
                                   size_t size, bool exclusive) noexcept {
   if (Fault("DenialUnwatched")) return nullptr;
-  std::string* const unread = nullptr;
+  std::string* const no_value = nullptr;
   const Slice watched(key, size);
   Transaction* const rep = transaction->rep;
   const Status status =
-      cf_filter == nullptr
-          ? rep->GetForUpdate(ReadOptions(), watched, unread, exclusive)
-          : rep->GetForUpdate(ReadOptions(), cf_filter->rep, watched, unread, exclusive);
+      cf == nullptr
+          ? rep->GetForUpdate(ReadOptions(), watched, no_value, exclusive)
+          : rep->GetForUpdate(ReadOptions(), cf->rep, watched, no_value, exclusive);
   return ErrorOf(status);
 }
 
