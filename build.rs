@@ -7,16 +7,31 @@ fn main() {
 
 #[cfg(feature = "rocksdb")]
 mod shim {
-    use std::{env, path::PathBuf};
+    use std::env;
+    use std::path::{Path, PathBuf};
 
-    const SOURCE: &str = "src/rocks/shim.cc";
+    const FOLDER: &str = "src/rocks/hooks/shim";
+    const HEADER: &str = "shim.h";
+    const SOURCES: [&str; 8] = [
+        "engine.cc",
+        "errors.cc",
+        "events.cc",
+        "memtables.cc",
+        "options.cc",
+        "segment_filters.cc",
+        "tables.cc",
+        "transactions.cc",
+    ];
     /// Set to inject a fault that tests must find; see `crates/support/src/planted.rs`.
     const PLANTED: &str = "LSM_SIEVE_PLANTED";
     /// Set to check the shim for undefined behaviour at run time; see `.ci/sanitize`.
     const TRAP_UB: &str = "LSM_SIEVE_TRAP_UB";
 
     pub(crate) fn compile() {
-        println!("cargo:rerun-if-changed={SOURCE}");
+        let folder = Path::new(FOLDER);
+        for file in SOURCES.iter().chain([&HEADER]) {
+            println!("cargo:rerun-if-changed={}", folder.join(file).display());
+        }
         println!("cargo:rerun-if-env-changed={TRAP_UB}");
         println!("cargo:rerun-if-env-changed={PLANTED}");
         refuse_foreign_library();
@@ -31,7 +46,7 @@ mod shim {
         let mut build = cc::Build::new();
         build
             .cpp(true)
-            .file(SOURCE)
+            .files(SOURCES.map(|source| folder.join(source)))
             .include(rocksdb.join("include"))
             .include(&rocksdb)
             .include(&sys)

@@ -24,7 +24,7 @@ mod silent;
 #[cfg(test)]
 pub(crate) use self::silent::SILENT;
 
-/// The layout of `lsm_sieve_hooks` in `shim.cc`.
+/// The layout of `lsm_sieve_hooks` in `shim.h`.
 #[repr(C)]
 pub(crate) struct Hooks {
     column_release: extern "C" fn(*mut c_void),

@@ -11,7 +11,7 @@ use crate::front::engine::LiveSegment;
 use crate::front::key_range::KeyRange;
 use crate::segment::SegmentId;
 
-/// The layout of `lsm_sieve_table` in `shim.cc`.
+/// The layout of `lsm_sieve_table` in `shim/tables.cc`.
 #[repr(C)]
 struct RawTable {
     path: *const u8,

@@ -1,0 +1,88 @@
+// Calls to a running engine that the C API lacks.
+
+#include <iterator>
+#include <memory>
+#include <unordered_set>
+
+#include "db/column_family.h"
+#include "db/db_impl/db_impl.h"
+#include "db/version_edit_handler.h"
+#include "db/version_set.h"
+
+#include "shim.h"
+
+namespace lsm_sieve {
+namespace {
+
+// The member with which a secondary reads the manifest. It is private, but an explicit
+// instantiation may name any member.
+struct TailerTag {
+  using Member = std::unique_ptr<ManifestTailer> ReactiveVersionSet::*;
+  friend Member MemberOf(TailerTag);
+};
+template <TailerTag::Member member>
+struct TailerMember {
+  friend TailerTag::Member MemberOf(TailerTag) { return member; }
+};
+template struct TailerMember<&ReactiveVersionSet::manifest_tailer_>;
+
+}  // namespace
+
+DB* EngineOf(rocksdb_column_family_handle_t* cf) {
+  return static_cast_with_check<ColumnFamilyHandleImpl>(cf->rep)->db();
+}
+
+extern "C" {
+
+// Whether a flush of the column family would have to wait until it slows no writer: the condition
+// of RocksDB's DBImpl::WaitUntilFlushWouldNotStallWrites.
+bool lsm_sieve_flush_would_wait(rocksdb_column_family_handle_t* cf) noexcept {
+  auto* handle = static_cast_with_check<ColumnFamilyHandleImpl>(cf->rep);
+  auto* engine = static_cast_with_check<DBImpl>(handle->db());
+  ColumnFamilyData* cfd = handle->cfd();
+  InstrumentedMutexLock lock(engine->mutex());
+  const auto& options = cfd->GetLatestMutableCFOptions();
+  const auto* storage = cfd->current()->storage_info();
+  const int level0_ssts = storage->l0_delay_trigger_count();
+  if (cfd->imm()->NumNotFlushed() < cfd->ioptions().min_write_buffer_number_to_merge &&
+      level0_ssts < options.level0_file_num_compaction_trigger) {
+    return false;
+  }
+  const auto stall = ColumnFamilyData::GetWriteStallConditionAndCause(
+      cfd->GetUnflushedMemTableCountForWriteStallCheck(), level0_ssts + 1,
+      storage->estimated_compaction_needed_bytes(), options, cfd->ioptions());
+  return stall.first != WriteStallCondition::kNormal;
+}
+
+// For a secondary that was just opened. RocksDB 11.8.1 records each column family that changed in
+// the manifest, also those that it freed when it reached their drop. Its first catch-up reads all
+// that are recorded. Forgets those that are freed; returns how many.
+size_t lsm_sieve_forget_freed_families(rocksdb_column_family_handle_t* cf) noexcept {
+  auto* engine = static_cast_with_check<DBImpl>(EngineOf(cf));
+  InstrumentedMutexLock lock(engine->mutex());
+  auto* versions = static_cast_with_check<ReactiveVersionSet>(engine->GetVersionSet());
+  const std::unordered_set<ColumnFamilyData*> live(versions->GetColumnFamilySet()->begin(),
+                                                   versions->GetColumnFamilySet()->end());
+  auto& changed = (versions->*MemberOf(TailerTag()))->GetUpdatedColumnFamilies();
+  const size_t before = changed.size();
+  if (Fault("FreedFamiliesKept")) return 0;
+  for (auto cfd = changed.begin(); cfd != changed.end();) {
+    cfd = live.count(*cfd) > 0 ? std::next(cfd) : changed.erase(cfd);
+  }
+  return before - changed.size();
+}
+
+// Flushes the column family's memtables to an SST without waiting for compactions. If a flush takes
+// several memtables it does not wait for the flush either, since RocksDB may drop the request.
+// Returns an error to free, or null.
+char* lsm_sieve_flush(rocksdb_column_family_handle_t* cf) noexcept {
+  auto* handle = static_cast_with_check<ColumnFamilyHandleImpl>(cf->rep);
+  FlushOptions options;
+  options.wait = handle->cfd()->ioptions().min_write_buffer_number_to_merge <= 1;
+  options.allow_write_stall = !Fault("FlushWaitsForCompactions");
+  const Status status = EngineOf(cf)->Flush(options, cf->rep);
+  return ErrorOf(status);
+}
+
+}  // extern "C"
+}  // namespace lsm_sieve

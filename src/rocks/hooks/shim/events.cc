@@ -1,0 +1,51 @@
+// The events of a database: they wake maintenance.
+
+#include <memory>
+
+#include "rocksdb/listener.h"
+
+#include "shim.h"
+
+namespace lsm_sieve {
+namespace {
+
+// Callbacks may come late, out of order or never: they only wake maintenance. One listener serves
+// all column families: RocksDB copies the list of listeners into each, and accepts none for a
+// column family that is created later.
+class WakeupListener : public EventListener {
+ public:
+  WakeupListener(void* listener, const lsm_sieve_hooks* hooks)
+      : listener_(listener), hooks_(hooks) {}
+  ~WakeupListener() override { hooks_->listener_release(listener_); }
+  WakeupListener(const WakeupListener&) = delete;
+  WakeupListener& operator=(const WakeupListener&) = delete;
+
+  const char* Name() const override { return "lsm-sieve"; }
+  void OnFlushCompleted(DB*, const FlushJobInfo&) override {
+    if (!Fault("NoWakeAfterFlush")) hooks_->engine_changed(listener_);
+  }
+  void OnCompactionCompleted(DB*, const CompactionJobInfo&) override {
+    if (!Fault("NoWakeAfterCompaction")) hooks_->engine_changed(listener_);
+  }
+  void OnExternalFileIngested(DB*, const ExternalFileIngestionInfo& info) override {
+    hooks_->keys_ingested(listener_, info.cf_name.data(), info.cf_name.size());
+  }
+
+ private:
+  void* const listener_;
+  const lsm_sieve_hooks* const hooks_;
+};
+
+}  // namespace
+
+extern "C" {
+
+// Takes over `listener`, which receives the events of the database that is opened with these
+// options.
+void lsm_sieve_listen(rocksdb_options_t* options, void* listener,
+                      const lsm_sieve_hooks* hooks) noexcept {
+  options->rep.listeners.push_back(std::make_shared<WakeupListener>(listener, hooks));
+}
+
+}  // extern "C"
+}  // namespace lsm_sieve

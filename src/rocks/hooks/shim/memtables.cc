@@ -1,0 +1,216 @@
+// Memtable capture: a wrapper around each memtable adds every key that the memtable takes to the
+// filters.
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <unordered_set>
+#include <utility>
+
+#include "db/dbformat.h"
+#include "rocksdb/memtablerep.h"
+#include "util/coding.h"
+
+#include "shim.h"
+
+namespace lsm_sieve {
+namespace {
+
+bool IsDeletion(uint8_t type) {
+  return type == kTypeDeletion || type == kTypeSingleDeletion ||
+         type == kTypeDeletionWithTimestamp || type == kTypeRangeDeletion;
+}
+
+// Adds each key to the filters before the sequence number that makes it visible is published.
+// RocksDB publishes it after the memtable has taken the key.
+//
+// The set of filters is chosen when the *first* key arrives and stays the same until the memtable
+// is flushed. So after a flush no memtable feeds an older set of filters any more.
+class CapturedRep : public MemTableRep {
+ public:
+  CapturedRep(MemTableRep* inner, Allocator* allocator, CfFilterPtr cf_filter)
+      : MemTableRep(allocator), inner_(inner), cf_filter_(std::move(cf_filter)) {}
+
+  ~CapturedRep() override { Release(); }
+
+  KeyHandle Allocate(const size_t len, char** buf) override { return inner_->Allocate(len, buf); }
+  void Insert(KeyHandle handle) override {
+    const Capture capture(*this, handle);
+    inner_->Insert(handle);
+  }
+  bool InsertKey(KeyHandle handle) override {
+    const Capture capture(*this, handle);
+    return inner_->InsertKey(handle);
+  }
+  void InsertWithHint(KeyHandle handle, void** hint) override {
+    const Capture capture(*this, handle);
+    inner_->InsertWithHint(handle, hint);
+  }
+  bool InsertKeyWithHint(KeyHandle handle, void** hint) override {
+    const Capture capture(*this, handle, Fault("PrefixHintUnseen"));
+    return inner_->InsertKeyWithHint(handle, hint);
+  }
+  void InsertWithHintConcurrently(KeyHandle handle, void** hint) override {
+    const Capture capture(*this, handle);
+    inner_->InsertWithHintConcurrently(handle, hint);
+  }
+  bool InsertKeyWithHintConcurrently(KeyHandle handle, void** hint) override {
+    const Capture capture(*this, handle, Fault("BatchHintUnseen"));
+    return inner_->InsertKeyWithHintConcurrently(handle, hint);
+  }
+  void InsertConcurrently(KeyHandle handle) override {
+    const Capture capture(*this, handle);
+    inner_->InsertConcurrently(handle);
+  }
+  bool InsertKeyConcurrently(KeyHandle handle) override {
+    const Capture capture(*this, handle);
+    return inner_->InsertKeyConcurrently(handle);
+  }
+  void BatchPostProcess() override { inner_->BatchPostProcess(); }
+  bool Contains(const char* key) const override { return inner_->Contains(key); }
+  // Insertions may continue: the switch to the next memtable may still fail.
+  void MarkReadOnly() override { inner_->MarkReadOnly(); }
+  // RocksDB may keep the memtable long after this, for transactions to check for conflicts. The
+  // filters are released.
+  void MarkFlushed() override {
+    Release();
+    inner_->MarkFlushed();
+  }
+  void Get(const LookupKey& k, void* callback_args,
+           bool (*callback_func)(void* arg, const char* entry)) override {
+    inner_->Get(k, callback_args, callback_func);
+  }
+  Status GetAndValidate(
+      const LookupKey& k, void* callback_args,
+      bool (*callback_func)(void* arg, const char* entry), bool allow_data_in_error,
+      bool detect_key_out_of_order,
+      const std::function<Status(const char*, bool)>& key_validation_callback) override {
+    return inner_->GetAndValidate(k, callback_args, callback_func, allow_data_in_error,
+                                  detect_key_out_of_order, key_validation_callback);
+  }
+  Status MultiGet(
+      size_t num_keys, const char* const* keys, void** callback_args,
+      bool (*callback_func)(void* arg, const char* entry), bool allow_data_in_errors,
+      bool detect_key_out_of_order,
+      const std::function<Status(const char*, bool)>& key_validation_callback) override {
+    return inner_->MultiGet(num_keys, keys, callback_args, callback_func, allow_data_in_errors,
+                            detect_key_out_of_order, key_validation_callback);
+  }
+  uint64_t ApproximateNumEntries(const Slice& start, const Slice& end) override {
+    return inner_->ApproximateNumEntries(start, end);
+  }
+  void UniqueRandomSample(const uint64_t num_entries, const uint64_t target_sample_size,
+                          std::unordered_set<const char*>* entries) override {
+    inner_->UniqueRandomSample(num_entries, target_sample_size, entries);
+  }
+  size_t ApproximateMemoryUsage() override { return inner_->ApproximateMemoryUsage(); }
+  Iterator* GetIterator(Arena* arena) override { return inner_->GetIterator(arena); }
+  Iterator* GetDynamicPrefixIterator(Arena* arena) override {
+    return inner_->GetDynamicPrefixIterator(arena);
+  }
+  bool IsMergeOperatorSupported() const override { return inner_->IsMergeOperatorSupported(); }
+  bool IsSnapshotSupported() const override { return inner_->IsSnapshotSupported(); }
+
+ private:
+  // Spans one insertion. The filters' cache lines are prefetched before the memtable searches for
+  // the position, and written after it: an atomic write to a line that is not in the cache would
+  // stall the processor for as long as the search takes.
+  //
+  // With the supported memtables the handle is the entry itself: a length-prefixed internal key,
+  // whose last eight bytes are sequence number and value type, the type lowest.
+  class Capture {
+   public:
+    // `unseen`: a fault point.
+    Capture(CapturedRep& rep, KeyHandle handle, bool unseen = false)
+        : hooks_(rep.cf_filter_->hooks()) {
+      const Slice internal = GetLengthPrefixedSlice(static_cast<const char*>(handle));
+      const Slice key(internal.data(), internal.size() - 8);
+      if (!unseen && !IsDeletion(static_cast<uint8_t>(internal.data()[key.size()]))) {
+        filter_set_ = rep.FilterSet();
+        hash_ = hooks_->memtable_prepare(filter_set_, key.data(), key.size());
+      }
+    }
+    ~Capture() {
+      if (filter_set_ != nullptr) hooks_->memtable_insert(filter_set_, hash_);
+    }
+    Capture(const Capture&) = delete;
+    Capture& operator=(const Capture&) = delete;
+
+   private:
+    const lsm_sieve_hooks* const hooks_;
+    void* filter_set_ = nullptr;
+    uint64_t hash_ = 0;
+  };
+
+  void* FilterSet() {
+    void* filter_set = filter_set_.load(std::memory_order_acquire);
+    if (filter_set != nullptr) {
+      return filter_set;
+    }
+    void* bound = cf_filter_->hooks()->memtable_bind(cf_filter_->raw());
+    if (filter_set_.compare_exchange_strong(filter_set, bound, std::memory_order_acq_rel)) {
+      return bound;
+    }
+    if (!Fault("LostBindUnsealed")) cf_filter_->hooks()->memtable_sealed(bound);
+    cf_filter_->hooks()->memtable_release(bound);
+    return filter_set;
+  }
+
+  // No more keys arrive. Those that arrived are in an SST, in another memtable, or gone with this
+  // one.
+  void Release() {
+    if (void* filter_set = filter_set_.exchange(nullptr, std::memory_order_acq_rel)) {
+      cf_filter_->hooks()->memtable_sealed(filter_set);
+      cf_filter_->hooks()->memtable_release(filter_set);
+    }
+  }
+
+  const std::unique_ptr<MemTableRep> inner_;
+  const CfFilterPtr cf_filter_;
+  std::atomic<void*> filter_set_{nullptr};
+};
+
+// Has the wrapped factory's name and id, so that the OPTIONS file loads without the plugin.
+class CapturedRepFactory : public MemTableRepFactory {
+ public:
+  CapturedRepFactory(std::shared_ptr<MemTableRepFactory> inner, CfFilterPtr cf_filter)
+      : inner_(std::move(inner)), cf_filter_(std::move(cf_filter)) {}
+
+  const char* Name() const override { return inner_->Name(); }
+  std::string GetId() const override { return inner_->GetId(); }
+  bool IsInstanceOf(const std::string&) const override { return false; }
+  const Customizable* Inner() const override { return inner_.get(); }
+  bool IsInsertConcurrentlySupported() const override {
+    return inner_->IsInsertConcurrentlySupported();
+  }
+  bool CanHandleDuplicatedKey() const override { return inner_->CanHandleDuplicatedKey(); }
+
+  // RocksDB does not call this overload; it does not say which column family the memtable is for.
+  MemTableRep* CreateMemTableRep(const MemTableRep::KeyComparator& comparator,
+                                 Allocator* allocator, const SliceTransform* transform,
+                                 Logger* logger) override {
+    return new CapturedRep(inner_->CreateMemTableRep(comparator, allocator, transform, logger),
+                           allocator, cf_filter_);
+  }
+  MemTableRep* CreateMemTableRep(const MemTableRep::KeyComparator& comparator,
+                                 Allocator* allocator, const SliceTransform* transform,
+                                 Logger* logger, uint32_t column_family_id) override {
+    cf_filter_->hooks()->memtable_created(cf_filter_->raw(), column_family_id);
+    return new CapturedRep(
+        inner_->CreateMemTableRep(comparator, allocator, transform, logger, column_family_id),
+        allocator, cf_filter_);
+  }
+
+ private:
+  const std::shared_ptr<MemTableRepFactory> inner_;
+  const CfFilterPtr cf_filter_;
+};
+
+}  // namespace
+
+std::shared_ptr<MemTableRepFactory> CaptureMemtables(std::shared_ptr<MemTableRepFactory> inner,
+                                                     CfFilterPtr cf_filter) {
+  return std::make_shared<CapturedRepFactory>(std::move(inner), std::move(cf_filter));
+}
+
+}  // namespace lsm_sieve

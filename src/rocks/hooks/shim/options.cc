@@ -1,0 +1,167 @@
+// RocksDB's options objects: whether their layout is the expected one, what a database was last
+// opened with, which options are refused, and the installation of the hooks.
+
+#include <cstring>
+#include <initializer_list>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "rocksdb/comparator.h"
+#include "rocksdb/table.h"
+#include "rocksdb/utilities/options_util.h"
+#include "rocksdb/version.h"
+
+#include "shim.h"
+
+namespace lsm_sieve {
+namespace {
+
+bool HasName(const Customizable* object, std::initializer_list<const char*> names) {
+  for (const char* name : names) {
+    if (std::strcmp(object->Name(), name) == 0) return true;
+  }
+  return false;
+}
+
+// Why these options are not supported; empty if they are. An allow-list.
+std::string Refusal(const Options& options) {
+  const Comparator* comparator = options.comparator;
+  if (comparator != BytewiseComparator() && comparator != ReverseBytewiseComparator()) {
+    return std::string("the comparator ") + comparator->Name() +
+           " may call different bytes equal, which a filter over bytes would tell apart; "
+           "only the bytewise comparator and its reverse are supported";
+  }
+  if (!HasName(options.memtable_factory.get(), {"SkipListFactory", "VectorRepFactory"})) {
+    return std::string("the memtable ") + options.memtable_factory->Name() +
+           " is not supported; use the skip list (the default) or the vector";
+  }
+  if (!HasName(options.table_factory.get(), {"BlockBasedTable"})) {
+    return std::string("the table format ") + options.table_factory->Name() +
+           " is not supported; use block-based tables (the default)";
+  }
+  if (options.inplace_update_support) {
+    return "inplace_update_support is not supported; switch it off";
+  }
+  if (options.disallow_memtable_writes) {
+    return "disallow_memtable_writes is not supported; switch it off";
+  }
+  if (options.allow_ingest_behind || options.cf_allow_ingest_behind) {
+    return "allow_ingest_behind is not supported; switch it off";
+  }
+  if (options.experimental_mempurge_threshold > 0.0 && !Fault("MempurgeTaken")) {
+    return "with experimental_mempurge_threshold RocksDB 11.8.1 itself loses keys and reads values "
+           "that were overwritten; leave it at 0";
+  }
+  if (options.compaction_style != kCompactionStyleLevel &&
+      options.compaction_style != kCompactionStyleUniversal &&
+      options.compaction_style != kCompactionStyleFIFO) {
+    return "the compaction style is not supported; use level (the default), universal or FIFO";
+  }
+  return "";
+}
+
+// RocksDB probes our segment filters only with whole keys, and only with one filter block per SST.
+bool ProbesSegmentFilters(const Options& options, const BlockBasedTableOptions& table) {
+  return options.prefix_extractor == nullptr && table.whole_key_filtering &&
+         !table.partition_filters;
+}
+
+}  // namespace
+
+extern "C" {
+
+// Whether the linked library has the version of these headers, and the options object has the
+// layout that the shim assumes: values set through the C API must be read back here.
+bool lsm_sieve_layout_matches(const rocksdb_options_t* options, size_t write_buffer_size,
+                              int num_levels, int max_background_jobs) noexcept {
+  const std::string version = std::to_string(ROCKSDB_MAJOR) + "." +
+                              std::to_string(ROCKSDB_MINOR) + "." +
+                              std::to_string(ROCKSDB_PATCH);
+  return Fault("LayoutUnchecked") ||
+         (GetRocksVersionAsString() == version &&
+          options->rep.write_buffer_size == write_buffer_size &&
+          options->rep.num_levels == num_levels &&
+          options->rep.max_background_jobs == max_background_jobs);
+}
+
+// Reads the options that the database at this path was last opened with into `options`, except for
+// the environment. Those of its column families go into the objects that `each` returns, with the
+// block cache that was in `options`. Returns an error to free, or null.
+char* lsm_sieve_latest_options(rocksdb_options_t* options, const char* path, size_t path_size,
+                               void* context,
+                               rocksdb_options_t* (*each)(void* context, const char* name,
+                                                          size_t size)) noexcept {
+  Env* const env = options->rep.env;
+  const auto* table = options->rep.table_factory->GetOptions<BlockBasedTableOptions>();
+  std::shared_ptr<Cache> cache = table == nullptr ? nullptr : table->block_cache;
+  ConfigOptions config;
+  config.input_strings_escaped = true;
+  config.ignore_unknown_options = false;
+  config.env = env;
+  DBOptions database;
+  std::vector<ColumnFamilyDescriptor> cfs;
+  const Status status = LoadLatestOptions(config, std::string(path, path_size), &database,
+                                          &cfs, cache == nullptr ? nullptr : &cache);
+  if (!status.ok()) return ErrorOf(status);
+  database.env = env;
+  options->rep = Options(database, ColumnFamilyOptions());
+  for (const ColumnFamilyDescriptor& cf : cfs) {
+    rocksdb_options_t* const filled = each(context, cf.name.data(), cf.name.size());
+    if (filled == nullptr) return CopyString("the options of a column family could not be taken");
+    if (!Fault("FamilyOptionsUnread")) filled->rep = Options(DBOptions(), cf.options);
+  }
+  return nullptr;
+}
+
+// Why transactions are not supported with these options of a database or column family; null if
+// they are.
+char* lsm_sieve_transactions_refusal(const rocksdb_options_t* options) noexcept {
+  if (options->rep.unordered_write) {
+    return CopyString("unordered_write does not work with transactions; switch one of them off");
+  }
+  // When RocksDB 11.8.1 refuses a commit, it may roll back values of other writes as well.
+  if (options->rep.enable_blob_direct_write) {
+    return CopyString("enable_blob_direct_write does not work with transactions; switch one off");
+  }
+  return nullptr;
+}
+
+char* lsm_sieve_refusal(const rocksdb_options_t* options) noexcept {
+  const std::string reason = Refusal(options->rep);
+  return reason.empty() ? nullptr : CopyString(reason);
+}
+
+// Whether entries may be dropped or changed on their way to another SST, or dropped with their SST.
+bool lsm_sieve_drops_entries(const rocksdb_options_t* options) noexcept {
+  return options->rep.compaction_filter != nullptr ||
+         options->rep.compaction_filter_factory != nullptr ||
+         options->rep.compaction_style == kCompactionStyleFIFO;
+}
+
+// Whether a write's sequence number is published before its memtable has taken it.
+bool lsm_sieve_publishes_first(const rocksdb_options_t* options) noexcept {
+  return options->rep.unordered_write;
+}
+
+// Takes over one reference on `cf_filter`. Returns whether RocksDB will probe the segment filters.
+bool lsm_sieve_install(rocksdb_options_t* options, void* cf_filter,
+                       const lsm_sieve_hooks* hooks) noexcept {
+  const auto shared = std::make_shared<const CfFilter>(cf_filter, hooks);
+  Options& rep = options->rep;
+  rep.memtable_factory = CaptureMemtables(rep.memtable_factory, shared);
+  rep.table_properties_collector_factories.push_back(CollectSegmentIds(shared));
+  const auto* table = rep.table_factory->GetOptions<BlockBasedTableOptions>();
+  if (table == nullptr || !ProbesSegmentFilters(rep, *table)) return false;
+  // A clone. A newly created factory would correct options that RocksDB refuses without us.
+  std::unique_ptr<TableFactory> factory = rep.table_factory->Clone();
+  if (Fault("TablesMadeAnew")) factory.reset(NewBlockBasedTableFactory(*table));
+  factory->GetOptions<BlockBasedTableOptions>()->filter_policy =
+      UseSegmentFilters(table->filter_policy, shared);
+  rep.table_factory = std::move(factory);
+  return true;
+}
+
+}  // extern "C"
+}  // namespace lsm_sieve

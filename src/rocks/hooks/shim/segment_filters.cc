@@ -1,0 +1,249 @@
+// Segment filters, from the SST's keys to the probe. While RocksDB writes an SST, a filter builder
+// and a properties collector see its keys and entries. While RocksDB reads it, a filter reader
+// probes the segment filter that the SST's filter block names. The filter itself is on the Rust
+// side.
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "rocksdb/filter_policy.h"
+#include "rocksdb/table.h"
+#include "rocksdb/table_properties.h"
+#include "table/block_based/filter_policy_internal.h"
+
+#include "shim.h"
+
+namespace lsm_sieve {
+namespace {
+
+// A filter block of ours: the segment's id, then a trailer as long as RocksDB's own. Its marker
+// byte is none of RocksDB's, so a RocksDB without the plugin answers "may match".
+constexpr char kTrailer[] = {static_cast<char>(0xFB), 'S', 'I', 'V', '1'};
+constexpr size_t kBlockSize = kIdSize + sizeof(kTrailer);
+
+// The filter of an SST under construction. It is shared by the two objects that RocksDB creates for
+// the SST: the filter builder sees each key and writes the block that names the segment; the
+// collector counts the entries and writes the segment's id into the SST's properties.
+class SegmentFilterBuild {
+ public:
+  explicit SegmentFilterBuild(CfFilterPtr cf_filter)
+      : cf_filter_(std::move(cf_filter)),
+        table_(cf_filter_->hooks()->table_begin(cf_filter_->raw())) {}
+  ~SegmentFilterBuild() {
+    if (table_ != nullptr) cf_filter_->hooks()->table_release(table_);
+  }
+  SegmentFilterBuild(const SegmentFilterBuild&) = delete;
+  SegmentFilterBuild& operator=(const SegmentFilterBuild&) = delete;
+
+  const CfFilter* cf_filter() const { return cf_filter_.get(); }
+  bool wanted() const { return table_ != nullptr; }
+  void Add(const Slice& key) {
+    if (table_ != nullptr) cf_filter_->hooks()->table_add(table_, key.data(), key.size());
+  }
+  bool Id(uint8_t id[kIdSize]) const {
+    if (table_ == nullptr) return false;
+    cf_filter_->hooks()->table_id(table_, id);
+    return true;
+  }
+  bool Finish(uint64_t entries) {
+    return table_ != nullptr && cf_filter_->hooks()->table_finish(table_, entries);
+  }
+
+ private:
+  const CfFilterPtr cf_filter_;
+  void* const table_;  // null: no segment filter is configured, or a hook failed
+};
+
+// The build whose collector is not created yet. The constructor of a table builder creates its
+// filter builder and then its collectors, on one thread, with no other SST in between.
+thread_local std::shared_ptr<SegmentFilterBuild> pending_build;
+
+class SegmentBuilder : public FilterBitsBuilder {
+ public:
+  explicit SegmentBuilder(std::shared_ptr<SegmentFilterBuild> build) : build_(std::move(build)) {}
+
+  void AddKey(const Slice& key) override {
+    ++added_;
+    build_->Add(key);
+  }
+  // With a prefix extractor, this builder is not installed. If one is set on the running engine,
+  // lookups pass prefixes to the filter; so the block names no segment.
+  void AddKeyAndAlt(const Slice& key, const Slice&) override {
+    without_id_ = !Fault("PrefixBlockNamed");
+    AddKey(key);
+  }
+  size_t EstimateEntriesAdded() override { return added_; }
+  Slice Finish(std::unique_ptr<const char[]>* buf) override {
+    auto block = std::make_unique<char[]>(kBlockSize);
+    std::memset(block.get(), 0, kIdSize);
+    if (!without_id_) build_->Id(reinterpret_cast<uint8_t*>(block.get()));
+    std::memcpy(block.get() + kIdSize, kTrailer, sizeof(kTrailer));
+    *buf = std::move(block);
+    return Slice(buf->get(), kBlockSize);
+  }
+  using FilterBitsBuilder::Finish;
+  size_t ApproximateNumEntries(size_t) override { return std::numeric_limits<uint32_t>::max(); }
+  size_t CalculateSpace(size_t) override { return kBlockSize; }
+  double EstimatedFpRate(size_t, size_t) override { return 0.01; }
+
+ private:
+  const std::shared_ptr<SegmentFilterBuild> build_;
+  size_t added_ = 0;
+  bool without_id_ = false;
+};
+
+class SegmentReader : public FilterBitsReader {
+ public:
+  SegmentReader(CfFilterPtr cf_filter, void* segment)
+      : cf_filter_(std::move(cf_filter)), segment_(segment) {}
+  ~SegmentReader() override {
+    if (segment_ != nullptr) cf_filter_->hooks()->segment_release(segment_);
+  }
+  bool MayMatch(const Slice& key) override {
+    return segment_ == nullptr ||
+           cf_filter_->hooks()->segment_may_contain(segment_, key.data(), key.size());
+  }
+  void MayMatch(int num_keys, Slice** keys, bool* may_match) override {
+    constexpr int kBatch = 32;
+    const char* starts[kBatch];
+    size_t sizes[kBatch];
+    for (int begin = 0; begin < num_keys; begin += kBatch) {
+      const int count = std::min(kBatch, num_keys - begin);
+      for (int i = 0; i < count; ++i) {
+        starts[i] = keys[begin + i]->data();
+        sizes[i] = keys[begin + i]->size();
+        may_match[begin + i] = true;
+      }
+      if (segment_ != nullptr) {
+        cf_filter_->hooks()->segment_may_contain_many(segment_, static_cast<size_t>(count), starts,
+                                                      sizes, may_match + begin);
+      }
+    }
+  }
+
+ private:
+  const CfFilterPtr cf_filter_;
+  void* const segment_;  // null: nothing is known of this SST, every key is maybe
+};
+
+bool IsSegmentBlock(const Slice& contents) {
+  return contents.size() == kBlockSize &&
+         std::memcmp(contents.data() + kIdSize, kTrailer, sizeof(kTrailer)) == 0;
+}
+
+bool IsNull(const char* id) {
+  static constexpr char kNull[kIdSize] = {};
+  return std::memcmp(id, kNull, kIdSize) == 0;
+}
+
+// Names the segment in each SST that is built, and calls the Rust side when it is probed. RocksDB's
+// own filter blocks are read by RocksDB's own reader.
+class SegmentPolicy : public FilterPolicy {
+ public:
+  SegmentPolicy(std::shared_ptr<const FilterPolicy> inner, CfFilterPtr cf_filter)
+      : inner_(std::move(inner)), cf_filter_(std::move(cf_filter)) {}
+
+  // The names are as without the plugin, so that the OPTIONS file loads anywhere.
+  const char* Name() const override { return inner_ ? inner_->Name() : BuiltinName(); }
+  std::string GetId() const override { return inner_ ? inner_->GetId() : BuiltinName(); }
+  bool IsInstanceOf(const std::string&) const override { return false; }
+  const Customizable* Inner() const override { return inner_.get(); }
+  const char* CompatibilityName() const override { return BuiltinName(); }
+
+  FilterBitsBuilder* GetBuilderWithContext(const FilterBuildingContext& context) const override {
+    const auto inner_builder = [&] {
+      return inner_ ? inner_->GetBuilderWithContext(context) : nullptr;
+    };
+    // Changed on the running engine. A filter of ours would be built from prefixes and probed with
+    // them.
+    if (!context.table_options.whole_key_filtering) return inner_builder();
+    auto build = std::make_shared<SegmentFilterBuild>(cf_filter_);
+    // No segment filter of ours is configured: RocksDB builds its own.
+    if (!build->wanted()) return inner_builder();
+    pending_build = std::move(build);
+    return new SegmentBuilder(pending_build);
+  }
+
+  FilterBitsReader* GetFilterBitsReader(const Slice& contents) const override {
+    if (!IsSegmentBlock(contents)) {
+      return BuiltinFilterPolicy::GetBuiltinFilterBitsReader(contents);
+    }
+    void* segment = nullptr;
+    if (!IsNull(contents.data())) {
+      const auto* id = reinterpret_cast<const uint8_t*>(contents.data());
+      segment = cf_filter_->hooks()->segment_open(cf_filter_->raw(), id);
+    }
+    return new SegmentReader(cf_filter_, segment);
+  }
+
+ private:
+  static const char* BuiltinName() { return ReadOnlyBuiltinFilterPolicy::kClassName(); }
+
+  const std::shared_ptr<const FilterPolicy> inner_;
+  const CfFilterPtr cf_filter_;
+};
+
+class Collector : public TablePropertiesCollector {
+ public:
+  // `feeds`: no filter builder sees this SST's keys, so the collector adds them.
+  Collector(std::shared_ptr<SegmentFilterBuild> build, bool feeds)
+      : build_(std::move(build)), feeds_(feeds) {}
+
+  const char* Name() const override { return "lsm-sieve"; }
+  Status AddUserKey(const Slice& key, const Slice&, EntryType type, SequenceNumber,
+                    uint64_t) override {
+    if (type != kEntryRangeDeletion) {
+      ++entries_;
+      if (feeds_) build_->Add(key);
+    }
+    return Status::OK();
+  }
+  Status Finish(UserCollectedProperties* properties) override {
+    uint8_t id[kIdSize];
+    if (build_->Finish(entries_) && build_->Id(id)) {
+      properties->insert({kSegmentIdProperty, std::string(reinterpret_cast<char*>(id), kIdSize)});
+    }
+    return Status::OK();
+  }
+  UserCollectedProperties GetReadableProperties() const override { return {}; }
+
+ private:
+  const std::shared_ptr<SegmentFilterBuild> build_;
+  const bool feeds_;
+  uint64_t entries_ = 0;
+};
+
+class CollectorFactory : public TablePropertiesCollectorFactory {
+ public:
+  explicit CollectorFactory(CfFilterPtr cf_filter) : cf_filter_(std::move(cf_filter)) {}
+
+  const char* Name() const override { return "lsm-sieve"; }
+  TablePropertiesCollector* CreateTablePropertiesCollector(Context) override {
+    std::shared_ptr<SegmentFilterBuild> build = std::move(pending_build);
+    pending_build.reset();
+    if (build != nullptr && build->cf_filter() == cf_filter_.get()) {
+      return new Collector(std::move(build), false);
+    }
+    return new Collector(std::make_shared<SegmentFilterBuild>(cf_filter_), true);
+  }
+
+ private:
+  const CfFilterPtr cf_filter_;
+};
+
+}  // namespace
+
+std::shared_ptr<TablePropertiesCollectorFactory> CollectSegmentIds(CfFilterPtr cf_filter) {
+  return std::make_shared<CollectorFactory>(std::move(cf_filter));
+}
+
+std::shared_ptr<const FilterPolicy> UseSegmentFilters(std::shared_ptr<const FilterPolicy> inner,
+                                                      CfFilterPtr cf_filter) {
+  return std::make_shared<SegmentPolicy>(std::move(inner), std::move(cf_filter));
+}
+
+}  // namespace lsm_sieve

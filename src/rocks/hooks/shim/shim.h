@@ -1,0 +1,132 @@
+// The part of the plugin that must be C++: RocksDB's C API has no custom memtable, filter policy
+// or table-properties collector, and no reader of raw SST keys.
+//
+// It makes no decisions. Each class forwards to RocksDB's own object and reports each call to the
+// Rust side, through the table of functions in `lsm_sieve_hooks`. The Rust functions never unwind.
+// No exception leaves the shim for Rust either: if a container cannot be allocated, the process
+// aborts, as it does in RocksDB.
+//
+//   memtables.cc        each key that a memtable takes
+//   segment_filters.cc  each key that an SST is built from; probes of its segment filter
+//   events.cc           flushes, compactions, ingestion
+//   options.cc          refused options; installs the hooks of the files above
+//   tables.cc           the live SSTs and their raw entries
+//   transactions.cc     transactions on an engine that was opened without them
+//   engine.cc           flushes; what a secondary must forget
+//   errors.cc           text for the Rust side
+//
+// This header has what several of them use.
+
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+
+#include "rocksdb/db.h"
+#include "rocksdb/filter_policy.h"
+#include "rocksdb/memtablerep.h"
+#include "rocksdb/options.h"
+#include "rocksdb/table_properties.h"
+
+// RocksDB's private structures behind its C API (db/c.cc). `lsm_sieve_layout_matches` checks the
+// first; the self-check of the hooks uses the second.
+struct rocksdb_options_t {
+  ROCKSDB_NAMESPACE::Options rep;
+};
+struct rocksdb_column_family_handle_t {
+  ROCKSDB_NAMESPACE::ColumnFamilyHandle* rep;
+  bool immortal;
+};
+
+extern "C" {
+
+// The Rust functions that are called on events. `cf_filter` is the filters of one column family,
+// `filter_set` those of them that a memtable feeds, `table` the segment filter of an SST under
+// construction, `segment` a segment filter that is probed. `listener` receives the events of the
+// whole database.
+struct lsm_sieve_hooks {
+  void (*column_release)(void* cf_filter);
+  void (*memtable_created)(void* cf_filter, uint32_t cf);
+  void* (*memtable_bind)(void* cf_filter);
+  uint64_t (*memtable_prepare)(void* filter_set, const char* key, size_t size);
+  void (*memtable_insert)(void* filter_set, uint64_t hash);
+  void (*memtable_sealed)(void* filter_set);
+  void (*memtable_release)(void* filter_set);
+  void* (*table_begin)(void* cf_filter);
+  void (*table_add)(void* table, const char* key, size_t size);
+  void (*table_id)(void* table, uint8_t id[16]);
+  // Seals the filter of an SST with this many point entries. If false, the SST gets no id.
+  bool (*table_finish)(void* table, uint64_t entries);
+  void (*table_release)(void* table);
+  void* (*segment_open)(void* cf_filter, const uint8_t id[16]);
+  bool (*segment_may_contain)(void* segment, const char* key, size_t size);
+  void (*segment_may_contain_many)(void* segment, size_t count, const char* const* keys,
+                                   const size_t* sizes, bool* answers);
+  void (*segment_release)(void* segment);
+  void (*listener_release)(void* listener);
+  void (*engine_changed)(void* listener);
+  void (*keys_ingested)(void* listener, const char* cf, size_t size);
+};
+
+}  // extern "C"
+
+namespace lsm_sieve {
+
+using namespace ROCKSDB_NAMESPACE;
+
+// Whether this fault is injected in this process; see crates/support/src/planted.rs.
+#ifdef LSM_SIEVE_PLANTED
+inline bool Fault(const char* fault) {
+  static const char* const named = std::getenv("LSM_SIEVE_PLANT");
+  return named != nullptr && std::strcmp(named, fault) == 0;
+}
+#else
+constexpr bool Fault(const char*) { return false; }
+#endif
+
+// The property of an SST that holds its segment's id, and the length of the id.
+inline constexpr char kSegmentIdProperty[] = "lsm-sieve.segment";
+inline constexpr size_t kIdSize = 16;
+
+// One reference on the Rust side's filters of a column family. It is released with the last factory
+// that holds it.
+class CfFilter {
+ public:
+  CfFilter(void* raw, const lsm_sieve_hooks* hooks) : raw_(raw), hooks_(hooks) {}
+  ~CfFilter() { hooks_->column_release(raw_); }
+  CfFilter(const CfFilter&) = delete;
+  CfFilter& operator=(const CfFilter&) = delete;
+  void* raw() const { return raw_; }
+  const lsm_sieve_hooks* hooks() const { return hooks_; }
+
+ private:
+  void* const raw_;
+  const lsm_sieve_hooks* const hooks_;
+};
+using CfFilterPtr = std::shared_ptr<const CfFilter>;
+
+// memtables.cc: adds each key that a memtable of `inner` takes to the filters.
+std::shared_ptr<MemTableRepFactory> CaptureMemtables(std::shared_ptr<MemTableRepFactory> inner,
+                                                     CfFilterPtr cf_filter);
+
+// segment_filters.cc: counts the entries of each SST and writes its segment's id into it.
+std::shared_ptr<TablePropertiesCollectorFactory> CollectSegmentIds(CfFilterPtr cf_filter);
+
+// segment_filters.cc: builds segment filters and probes them; `inner` builds where none is
+// configured, and may be null.
+std::shared_ptr<const FilterPolicy> UseSegmentFilters(std::shared_ptr<const FilterPolicy> inner,
+                                                      CfFilterPtr cf_filter);
+
+// errors.cc: a copy for `lsm_sieve_free`; never null.
+char* CopyString(const std::string& text);
+// errors.cc: null if the status is OK.
+char* ErrorOf(const Status& status);
+
+// engine.cc: the engine that the column family belongs to.
+DB* EngineOf(rocksdb_column_family_handle_t* cf);
+
+}  // namespace lsm_sieve

@@ -1,0 +1,134 @@
+// The live SSTs of a column family, and the raw entries of one.
+
+#include <memory>
+#include <string>
+#include <unordered_map>
+
+#include "db/column_family.h"
+#include "db/db_impl/db_impl.h"
+#include "db/version_set.h"
+#include "rocksdb/metadata.h"
+#include "rocksdb/sst_file_reader.h"
+#include "rocksdb/table_properties.h"
+#include "rocksdb/unique_id.h"
+
+#include "shim.h"
+
+// A live SST as the Rust side is told of it.
+struct lsm_sieve_table {
+  const char* path;
+  size_t path_size;
+  const uint8_t* segment;  // 16 bytes, or null: the SST was built without the plugin
+  const uint8_t* unique;   // 16 bytes, or null: the SST is older than RocksDB 6.24
+  uint64_t entries;  // point entries: old versions, merge operands and tombstones included
+  int level;             // -1: unknown
+  const char* smallest;  // null: key range unknown
+  size_t smallest_size;
+  const char* largest;
+  size_t largest_size;
+};
+
+namespace lsm_sieve {
+namespace {
+
+struct FileInLevel {
+  int level;
+  const SstFileMetaData* file;
+};
+
+std::unordered_map<std::string, FileInLevel> LevelsByPath(const ColumnFamilyMetaData& metadata) {
+  std::unordered_map<std::string, FileInLevel> levels;
+  for (const auto& level : metadata.levels) {
+    for (const auto& file : level.files) {
+      levels[file.db_path + file.name] = FileInLevel{level.level, &file};
+    }
+  }
+  return levels;
+}
+
+}  // namespace
+
+extern "C" {
+
+// Calls `each` for every live SST of the column family: of the newest version, or of the one that
+// readers use. Returns an error to free, or null.
+//
+// A flush may be done before readers have its SST, so callers that waited for a flush list the
+// newest version. A secondary creates a version of each column family at each catch-up, and passes
+// it to readers only if something changed and all succeeded; it waits for no flush.
+char* lsm_sieve_live_tables(rocksdb_column_family_handle_t* cf, bool of_readers, void* context,
+                            void (*each)(void* context, const lsm_sieve_table* table)) noexcept {
+  DB* db = EngineOf(cf);
+  TablePropertiesCollection tables;
+  ColumnFamilyMetaData metadata;
+  Status status;
+  if (of_readers) {
+    auto* handle = static_cast_with_check<ColumnFamilyHandleImpl>(cf->rep);
+    auto* engine = static_cast_with_check<DBImpl>(handle->db());
+    SuperVersion* super_version = handle->cfd()->GetReferencedSuperVersion(engine);
+    status = super_version->current->GetPropertiesOfAllTables(ReadOptions(), &tables);
+    {
+      InstrumentedMutexLock lock(engine->mutex());
+      super_version->current->GetColumnFamilyMetaData(&metadata);
+    }
+    engine->CleanupSuperVersion(super_version);
+  } else {
+    status = db->GetPropertiesOfAllTables(cf->rep, &tables);
+    db->GetColumnFamilyMetaData(cf->rep, &metadata);
+  }
+  if (!status.ok()) return ErrorOf(status);
+  const auto levels = LevelsByPath(metadata);
+  for (const auto& [path, properties] : tables) {
+    lsm_sieve_table table = {};
+    table.path = path.data();
+    table.path_size = path.size();
+    const auto& collected = properties->user_collected_properties;
+    const auto found = collected.find(kSegmentIdProperty);
+    if (found != collected.end() && found->second.size() == kIdSize) {
+      table.segment = reinterpret_cast<const uint8_t*>(found->second.data());
+    }
+    std::string unique;
+    if (GetUniqueIdFromTableProperties(*properties, &unique).ok() &&
+        unique.size() >= kIdSize) {
+      table.unique = reinterpret_cast<const uint8_t*>(unique.data());
+    }
+    table.entries = properties->num_entries - properties->num_range_deletions;
+    table.level = -1;
+    const auto in_level = levels.find(path);
+    if (in_level != levels.end()) {
+      const SstFileMetaData& file = *in_level->second.file;
+      table.level = in_level->second.level;
+      table.smallest = file.smallestkey.data();
+      table.smallest_size = file.smallestkey.size();
+      table.largest = file.largestkey.data();
+      table.largest_size = file.largestkey.size();
+    }
+    each(context, &table);
+  }
+  return nullptr;
+}
+
+// Calls `each` for every raw entry of one SST file, including old versions, merge operands and
+// tombstones (`deletion`). `each` returns false to stop. Returns an error to free, or null.
+char* lsm_sieve_raw_keys(rocksdb_column_family_handle_t* cf, const char* path, size_t path_size,
+                         void* context,
+                         bool (*each)(void* context, const char* key, size_t size,
+                                      bool deletion)) noexcept {
+  SstFileReader reader(EngineOf(cf)->GetOptions(cf->rep));
+  Status status = reader.Open(std::string(path, path_size));
+  if (!status.ok()) return ErrorOf(status);
+  const std::unique_ptr<Iterator> entries = reader.NewTableIterator();
+  if (entries == nullptr) return CopyString("the SST cannot be iterated");
+  for (entries->SeekToFirst(); entries->Valid(); entries->Next()) {
+    ParsedEntryInfo entry;
+    status = reader.ParseTableIteratorKey(entries->key(), &entry);
+    if (!status.ok()) return ErrorOf(status);
+    const bool deletion = entry.type == kEntryDelete || entry.type == kEntrySingleDelete ||
+                          entry.type == kEntryDeleteWithTimestamp;
+    if (!each(context, entry.user_key.data(), entry.user_key.size(), deletion)) return nullptr;
+  }
+  return Fault("ReadErrorIsEnd") ? nullptr : ErrorOf(entries->status());
+}
+
+}  // extern "C"
+}  // namespace lsm_sieve

@@ -1,0 +1,204 @@
+// Transactions on an engine that was opened without them.
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "db/db_impl/db_impl.h"
+#include "db/version_set.h"
+#include "rocksdb/utilities/transaction.h"
+#include "rocksdb/utilities/write_batch_with_index.h"
+#include "utilities/transactions/optimistic_transaction_db_impl.h"
+#include "utilities/transactions/pessimistic_transaction_db.h"
+
+#include "shim.h"
+
+// RocksDB's private structures behind its C API, as in `shim.h`; the tests of transactions check
+// them.
+struct rocksdb_transactiondb_options_t {
+  ROCKSDB_NAMESPACE::TransactionDBOptions rep;
+};
+struct rocksdb_transactiondb_t {
+  ROCKSDB_NAMESPACE::TransactionDB* rep;
+};
+struct rocksdb_optimistictransactiondb_t {
+  ROCKSDB_NAMESPACE::OptimisticTransactionDB* rep;
+};
+struct rocksdb_transaction_t {
+  ROCKSDB_NAMESPACE::Transaction* rep;
+};
+
+namespace lsm_sieve {
+namespace {
+
+// A pointer for owners that must not free the engine.
+std::shared_ptr<DB> Borrowed(DB* engine) {
+  return std::shared_ptr<DB>(engine, [](DB*) {});
+}
+
+// Begins transactions on an engine that it does not own. RocksDB's class owns what it is
+// constructed with, and a transaction takes that for the engine itself. So no wrapper can stand
+// between the two.
+class BorrowedOptimisticTransactionDB final : public OptimisticTransactionDBImpl {
+ public:
+  explicit BorrowedOptimisticTransactionDB(DB* engine)
+      : OptimisticTransactionDBImpl(std::unique_ptr<DB>(), SerialValidation()) {
+    db_ = engine;
+    shared_db_ptr_ = Borrowed(engine);
+  }
+
+ private:
+  // Commits are validated serially, in their turn among the writers. RocksDB's default validates
+  // beside them. It checks column families that may be dropped meanwhile, and misses a plain write
+  // between the check and the commit's own write.
+  static OptimisticTransactionDBOptions SerialValidation() {
+    OptimisticTransactionDBOptions options;
+    options.validate_policy = Fault("CommitLooksBeside") ? OccValidationPolicy::kValidateParallel
+                                                         : OccValidationPolicy::kValidateSerial;
+    return options;
+  }
+};
+
+// Stands for a column family that is created later.
+class PlaceholderHandle final : public ColumnFamilyHandle {
+ public:
+  explicit PlaceholderHandle(uint32_t id) : id_(id) {}
+
+  uint32_t GetID() const override { return id_; }
+  const std::string& GetName() const override { return name_; }
+  Status GetDescriptor(ColumnFamilyDescriptor*) override { return Status::NotSupported(); }
+  const Comparator* GetComparator() const override { return nullptr; }
+
+ private:
+  const uint32_t id_;
+  const std::string name_;
+};
+
+// Begins transactions with locks on an engine that it does not own. Locks are keyed by column
+// family id. They are created before the column family, because other threads may find it before
+// the call that creates it returns. The locks of a dropped column family stay, some kilobytes:
+// RocksDB 11.8.1 would free structures with them that other threads use.
+class BorrowedTransactionDB final : public WriteCommittedTxnDB {
+ public:
+  BorrowedTransactionDB(DB* engine, const TransactionDBOptions& options)
+      : WriteCommittedTxnDB(new StackableDB(Borrowed(engine)), WriteCommitted(options)) {}
+
+  // For an engine with these column families and no others.
+  Status Start(const std::vector<ColumnFamilyHandle*>& cfs) {
+    // RocksDB 11.8.1 confuses recovered transactions that had the same name, and uses their column
+    // families without checking that these still exist.
+    if (!db_impl_->recovered_transactions().empty()) {
+      return Status::InvalidArgument(
+          "transactions were prepared, and neither committed nor rolled back; open the database as "
+          "a `TransactionDB` and do one or the other, then try again");
+    }
+    first_without_locks_ = NextCfId();
+    const Status status = Initialize({}, cfs);
+    if (status.ok()) AddLocks();
+    return status;
+  }
+
+  // Creates locks for the column families created since, and for the next one.
+  void AddLocks() {
+    const std::lock_guard<std::mutex> lock(adding_locks_);
+    const uint32_t next = NextCfId();
+    for (; first_without_locks_ <= next; ++first_without_locks_) {
+      PlaceholderHandle cf(first_without_locks_);
+      AddColumnFamily(&cf);
+    }
+  }
+
+ private:
+  // Uncommitted writes are only in the transaction.
+  static TransactionDBOptions WriteCommitted(const TransactionDBOptions& options) {
+    TransactionDBOptions write_committed = ValidateTxnDBOptions(options);
+    write_committed.write_policy = WRITE_COMMITTED;
+    return write_committed;
+  }
+
+  uint32_t NextCfId() {
+    InstrumentedMutexLock lock(db_impl_->mutex());
+    return db_impl_->GetVersionSet()->GetColumnFamilySet()->GetMaxColumnFamily() + 1;
+  }
+
+  std::mutex adding_locks_;
+  // The first column family id without locks.
+  uint32_t first_without_locks_ = 0;
+};
+
+}  // namespace
+
+extern "C" {
+
+// Begins transactions on the engine of this column family. Free it before the engine is closed.
+rocksdb_optimistictransactiondb_t* lsm_sieve_transactions(
+    rocksdb_column_family_handle_t* cf) noexcept {
+  return new rocksdb_optimistictransactiondb_t{new BorrowedOptimisticTransactionDB(EngineOf(cf))};
+}
+
+void lsm_sieve_transactions_free(rocksdb_optimistictransactiondb_t* transactions) noexcept {
+  delete transactions->rep;
+  delete transactions;
+}
+
+// Begins transactions with locks on the engine of these column families, which must be all that it
+// has. Free it before the engine is closed. Null on an error.
+rocksdb_transactiondb_t* lsm_sieve_locks(const rocksdb_transactiondb_options_t* options,
+                                         rocksdb_column_family_handle_t* const* cf_handles,
+                                         size_t count, char** error) noexcept {
+  std::vector<ColumnFamilyHandle*> cfs;
+  for (size_t i = 0; i < count; ++i) cfs.push_back(cf_handles[i]->rep);
+  auto locks = std::make_unique<BorrowedTransactionDB>(EngineOf(cf_handles[0]), options->rep);
+  const Status status = locks->Start(cfs);
+  if (!status.ok()) {
+    *error = ErrorOf(status);
+    return nullptr;
+  }
+  return new rocksdb_transactiondb_t{locks.release()};
+}
+
+void lsm_sieve_locks_free(rocksdb_transactiondb_t* locks) noexcept {
+  delete locks->rep;
+  delete locks;
+}
+
+// Call after the engine has created a column family.
+void lsm_sieve_locks_extend(rocksdb_transactiondb_t* locks) noexcept {
+  static_cast<BorrowedTransactionDB*>(locks->rep)->AddLocks();
+}
+
+// Whether the transaction itself has written to this key. A null handle means the default column
+// family.
+bool lsm_sieve_transaction_wrote(rocksdb_transaction_t* transaction,
+                                 rocksdb_column_family_handle_t* cf, const char* key,
+                                 size_t size) noexcept {
+  WriteBatchWithIndex* batch = transaction->rep->GetWriteBatch();
+  if (batch->GetWriteBatch()->Count() == 0 || Fault("OwnWritesUnasked")) return false;
+  const std::unique_ptr<WBWIIterator> entries(
+      cf == nullptr ? batch->NewIterator() : batch->NewIterator(cf->rep));
+  const Slice sought(key, size);
+  entries->Seek(sought);
+  return entries->Valid() && entries->Entry().key == sought;
+}
+
+// With locks: keeps others from writing to this key until the transaction has ended. Optimistic:
+// records the key, so that the commit fails if somebody else writes to it from here on, or did
+// since the transaction's snapshot. Only a lock can fail.
+char* lsm_sieve_transaction_watch(rocksdb_transaction_t* transaction,
+                                  rocksdb_column_family_handle_t* cf, const char* key,
+                                  size_t size, bool exclusive) noexcept {
+  if (Fault("DenialUnwatched")) return nullptr;
+  std::string* const no_value = nullptr;
+  const Slice watched(key, size);
+  Transaction* const rep = transaction->rep;
+  const Status status =
+      cf == nullptr
+          ? rep->GetForUpdate(ReadOptions(), watched, no_value, exclusive)
+          : rep->GetForUpdate(ReadOptions(), cf->rep, watched, no_value, exclusive);
+  return ErrorOf(status);
+}
+
+}  // extern "C"
+}  // namespace lsm_sieve
