@@ -9,8 +9,6 @@
     reason = "a test fails by panicking, in its helpers as well"
 )]
 
-mod lies;
-
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -18,11 +16,11 @@ use lsm_sieve::differential::{DifferentialOptions, DifferentialStore};
 use lsm_sieve::{Answer, Items, SieveDb, SieveOptions};
 use rocksdb::{DEFAULT_COLUMN_FAMILY_NAME, ReadOptions};
 
-use crate::copy::{sidecars, stamps, summaries};
-use crate::twin::{
+use super::verify::without_keys;
+use crate::support::database_files::{sidecars, stamps, summaries};
+use crate::support::model_db::{
     Model, absent_key, agree, check_settled, cover, fill, key, options, settle, sieve, strict,
 };
-use crate::verification::without_keys;
 
 const KEYS: u64 = 500;
 const ONE_IN: u32 = 16;
@@ -38,7 +36,7 @@ fn open(path: &Path) -> SieveDb {
     SieveDb::open(&options(), &audited(), path).unwrap()
 }
 
-fn filters(path: &Path) -> PathBuf {
+pub(super) fn filters(path: &Path) -> PathBuf {
     path.join("sieve")
 }
 

@@ -11,11 +11,13 @@ use lsm_sieve::{Items, SieveDb};
 use rocksdb::Options;
 use serde_json::json;
 
-use super::filters;
-use crate::copy::{sidecars, summaries};
-use crate::environment::number_from;
-use crate::twin::{Dice, Model, cover, fill, key, options, settle, strict, verify_finds_every_key};
-use crate::verification::without_keys;
+use super::false_negatives::filters;
+use super::verify::without_keys;
+use crate::support::database_files::{sidecars, summaries};
+use crate::support::environment::number_from;
+use crate::support::model_db::{
+    Dice, Model, cover, fill, key, options, settle, strict, verify_finds_every_key,
+};
 
 /// False negatives of an ordinary run.
 const LIES: u64 = 8;

@@ -7,8 +7,8 @@ use lsm_sieve::disk::{RealDisk, publish, read_file};
 use lsm_sieve::format::{decode, encode};
 use lsm_sieve::{InspectError, SieveDb, SieveOptions};
 
-use crate::copy::{sidecars, summaries};
-use crate::twin::{Model, cover, fill, open, options, settle, sieve};
+use crate::support::database_files::{sidecars, summaries};
+use crate::support::model_db::{Model, cover, fill, open, options, settle, sieve};
 
 /// Clears all bits of a stored filter and recomputes the checksums.
 pub(crate) fn without_keys(file: &std::path::Path) {

@@ -16,7 +16,7 @@ use lsm_sieve::{Items, SieveDb, SieveOptions};
 use rocksdb::{DB, Options};
 use serde_json::Value;
 
-use crate::cli::{is_refused, json, succeeds};
+use crate::runner::{is_refused, json, succeeds};
 
 #[test]
 fn advice_names_every_kind_and_what_pays() {

@@ -22,10 +22,12 @@ use lsm_sieve::SieveDb;
 use rocksdb::DB;
 use serde_json::Value;
 
-use crate::cli::{command, ends_with_one_line, json, parsed, run, signal, started, succeeds, text};
-use crate::copy::{contents, sidecars};
-use crate::traces;
-use crate::twin::{Model, cover, fill, open, options, settle, sieve};
+use crate::published_traces;
+use crate::runner::{
+    command, ends_with_one_line, json, parsed, run, signal, started, succeeds, text,
+};
+use crate::support::database_files::{contents, sidecars};
+use crate::support::model_db::{Model, cover, fill, open, options, settle, sieve};
 
 /// A closed database of two families with filters.
 fn database(path: &Path) {
@@ -715,7 +717,7 @@ fn upserts_are_refused_for_a_differential_store() {
 /// The first part of each published trace, read both ways.
 #[test]
 fn the_published_traces_lose_no_key_and_keep_the_promised_rate() {
-    let Some(folder) = traces::folder() else {
+    let Some(folder) = published_traces::folder() else {
         return;
     };
     for (name, format, mode) in [

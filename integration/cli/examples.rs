@@ -11,7 +11,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::traces;
+use crate::published_traces;
 
 /// `target/<profile>/examples`, beside the `deps` that contains this test.
 fn path(example: &str) -> PathBuf {
@@ -180,7 +180,7 @@ fn digest_avoids_most_queries_and_misses_few_objects() {
 
 #[test]
 fn a_digest_pays_on_a_published_trace() {
-    let Some(folder) = traces::folder() else {
+    let Some(folder) = published_traces::folder() else {
         return;
     };
     let trace = folder.join("OLTP.lis.zst");

@@ -16,7 +16,7 @@ use std::process::Command;
 
 use resvg::usvg::roxmltree::Document;
 
-use crate::cli::{is_refused, json, succeeds};
+use crate::runner::{is_refused, json, succeeds};
 
 /// The figures that `model` computes and `report` shows.
 pub(crate) const FIGURES: [&str; 12] = [

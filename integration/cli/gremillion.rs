@@ -7,7 +7,7 @@
 
 use serde_json::Value;
 
-use crate::cli::{is_refused, json, succeeds};
+use crate::runner::{is_refused, json, succeeds};
 
 fn number(value: &Value) -> f64 {
     value.as_f64().unwrap()

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use lsm_sieve_cli::workload::trace::{Format, Trace};
 
-use crate::skip::skip;
+use crate::support::requirements::skip;
 
 /// Their folder; without one the test is skipped.
 pub(crate) fn folder() -> Option<PathBuf> {

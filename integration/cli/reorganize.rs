@@ -12,7 +12,7 @@ use lsm_sieve::differential::{Batch, DifferentialOptions, DifferentialStore};
 use rocksdb::{DB, Options};
 use serde_json::Value;
 
-use crate::cli::{command, ends_with_one_line, parsed as json, run, signal, started, text};
+use crate::runner::{command, ends_with_one_line, parsed as json, run, signal, started, text};
 
 fn open(path: &Path) -> DifferentialStore {
     let mut engine = Options::default();

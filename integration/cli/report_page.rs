@@ -19,9 +19,9 @@ use std::process::{Command, Stdio};
 use resvg::usvg::roxmltree::{Document, ParsingOptions};
 use serde_json::Value;
 
-use crate::cli::{is_refused, json};
 use crate::figures::FIGURES;
-use crate::skip::skip;
+use crate::runner::{is_refused, json};
+use crate::support::requirements::skip;
 
 /// Writes the page and returns its path.
 fn report(home: &Path) -> PathBuf {

@@ -14,7 +14,7 @@ use lsm_sieve::{Answer, SieveDb};
 use rocksdb::DB;
 use rocksdb::{DEFAULT_COLUMN_FAMILY_NAME, Options};
 
-use crate::twin::{
+use crate::support::model_db::{
     Dice, Model, agree, agree_in, check_settled, cover, key, open, options, settle, sieve,
     verify_finds_every_key, write_randomly,
 };

@@ -5,8 +5,8 @@ use std::path::Path;
 use lsm_sieve::{OpenError, SieveDb, SieveOptions};
 use rocksdb::{Options, SstFileWriter};
 
-use crate::copy::{sidecars, summaries};
-use crate::twin::{
+use crate::support::database_files::{sidecars, summaries};
+use crate::support::model_db::{
     Dice, Model, absent_key, agree_in, check_settled, cover, options, settle, sieve,
     verify_finds_every_key, write_randomly,
 };

@@ -9,8 +9,8 @@ use rocksdb::{
 
 use lsm_sieve::SieveDb;
 
-use crate::old_tables::{make_old, replace_in_table, unchecked};
-use crate::twin::{
+use super::ssts_without_id::{make_old, replace_in_table, unchecked};
+use crate::support::model_db::{
     Dice, Model, absent_key, agree, check_settled, cover, fill, key, open, options, settle, sieve,
     verify_finds_every_key, write_randomly,
 };
@@ -85,7 +85,9 @@ fn reads_plainly(db: &DB, model: &Model) {
         assert_eq!(found.as_ref(), Some(value), "{}", key.escape_ascii());
     }
     for i in 0..500 {
-        let found = db.get(crate::twin::absent_key(i)).expect("a read");
+        let found = db
+            .get(crate::support::model_db::absent_key(i))
+            .expect("a read");
         assert_eq!(found, None);
     }
     let all = db.iterator(rocksdb::IteratorMode::Start);

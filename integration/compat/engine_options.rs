@@ -12,7 +12,7 @@ use rocksdb::{
     UniversalCompactOptions,
 };
 
-use crate::twin::{
+use crate::support::model_db::{
     Dice, Model, absent_key, agree, check_settled, cover, fill, key, open, options, settle, sieve,
     verify_finds_every_key, write_randomly,
 };

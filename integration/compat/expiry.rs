@@ -14,8 +14,8 @@ use rocksdb::{
     IteratorMode, Options, WaitForCompactOptions, WriteBatch,
 };
 
-use crate::copy::sidecars;
-use crate::twin::{
+use crate::support::database_files::sidecars;
+use crate::support::model_db::{
     Dice, Model, agree, agree_in, check_settled, cover, fill, key, options, report, settle, sieve,
     verify_finds_every_key, write_randomly,
 };

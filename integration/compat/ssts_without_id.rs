@@ -14,17 +14,17 @@ use std::time::Duration;
 use lsm_sieve::{SieveDb, SieveOptions};
 use rocksdb::{BlockBasedOptions, ChecksumType, DB, Options, SstFileWriter};
 
-use crate::copy::copy;
 use crate::maintenance::{
     eventually, growing, health, is_covered, rules_out, sidecars, with_headroom,
 };
-use crate::twin::{self, absent_key, cover, key, report, verify_finds_every_key};
+use crate::support::database_files::copy;
+use crate::support::model_db::{self, absent_key, cover, key, report, verify_finds_every_key};
 
 /// Options whose SSTs have no checksums, so that a property can be removed by its name.
 pub(crate) fn unchecked() -> Options {
     let mut table = BlockBasedOptions::default();
     table.set_checksum_type(ChecksumType::NoChecksum);
-    let mut options = twin::options();
+    let mut options = model_db::options();
     options.set_block_based_table_factory(&table);
     options.set_disable_auto_compactions(true);
     let text = "verify_sst_unique_id_in_manifest=false";

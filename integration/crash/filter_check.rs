@@ -16,10 +16,10 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use rocksdb::{AsColumnFamilyRef, IteratorMode, Options};
 
-use super::layout::Layout;
 use super::model::Model;
-use super::script::{self, ASKED, FAMILIES};
+use super::random_options::Layout;
 use super::worker::Failed;
+use super::workload::{self, ASKED, FAMILIES};
 
 /// A wait that only a hang outlasts.
 const LONG: Duration = Duration::from_secs(60);
@@ -70,7 +70,7 @@ impl Truth {
             }
             // Without the plugin no filter of ours is probed: reads must agree with the iterator.
             for index in (0..ASKED).step_by(7) {
-                let key = script::key(index);
+                let key = workload::key(index);
                 if db.get_cf(&family, &key)?.as_ref() != held.get(&key) {
                     return Err(format!("RocksDB itself disagrees on key {index} of {name}").into());
                 }
@@ -85,8 +85,8 @@ impl Truth {
         let value = self
             .families
             .get(FAMILIES[family])?
-            .get(&script::key(key))?;
-        script::number(value)
+            .get(&workload::key(key))?;
+        workload::number(value)
     }
 
     /// Acknowledged writes must be there; unacknowledged ones may be.
@@ -171,7 +171,7 @@ fn check_family(
         return Err(format!("the iterator does not reach {}", key.escape_ascii()).into());
     }
     let never = (0..ASKED)
-        .map(script::key)
+        .map(workload::key)
         .filter(|key| !held.contains_key(key));
     let keys: Vec<Vec<u8>> = held.keys().cloned().chain(never).collect();
     let mut tally = Tally::default();

@@ -11,12 +11,12 @@ use lsm_sieve::format::{self, Identity, StageRecord, Subject};
 use lsm_sieve::hash::KeyHash;
 use lsm_sieve::{HashId, Items};
 
-use super::check::{self, Truth};
-use super::layout::Layout;
+use super::filter_check::{self, Truth};
 use super::model::Model;
-use super::script::{self, Change, FAMILIES, Step};
+use super::random_options::Layout;
 use super::worker::Failed;
-use crate::twin::strict;
+use super::workload::{self, Change, FAMILIES, Step};
+use crate::support::model_db::strict;
 
 /// The key to lose.
 const LOST: u32 = 0;
@@ -37,7 +37,11 @@ impl Database {
         let family = db.cf_handle(FAMILIES[0]).ok_or("no default family")?;
         for first in [0, 1, 2] {
             for index in (first..300).step_by(3) {
-                db.put_cf(&family, script::key(index), script::value(u64::from(index)))?;
+                db.put_cf(
+                    &family,
+                    workload::key(index),
+                    workload::value(u64::from(index)),
+                )?;
             }
             db.flush_cf(&family)?;
         }
@@ -58,7 +62,7 @@ impl Database {
         let truth = Truth::read(&self.layout, &self.path())?;
         // An audit may find the loss first, and nothing is covered after that.
         let sieve = strict().audit(0);
-        check::check(&self.layout, &sieve, &self.path(), &truth).map(drop)
+        filter_check::check(&self.layout, &sieve, &self.path(), &truth).map(drop)
     }
 
     /// Clears a bit of a key in each sidecar whose subject is wanted. Returns the number of
@@ -126,7 +130,7 @@ fn check_passes_if_nothing_was_lost() {
 #[test]
 fn check_detects_a_lost_key() {
     let database = Database::new().unwrap();
-    assert!(database.lose(&script::key(LOST), is_summary).unwrap() > 0);
+    assert!(database.lose(&workload::key(LOST), is_summary).unwrap() > 0);
     let error = database.check().unwrap_err().to_string();
     assert!(error.contains("LOST key-"), "{error}");
 }
@@ -135,7 +139,7 @@ fn check_detects_a_lost_key() {
 fn check_detects_a_key_lost_by_a_segment_filter() {
     let database = Database::new().unwrap();
     let segments = |subject: &Subject| !is_summary(subject);
-    assert!(database.lose(&script::key(LOST), segments).unwrap() > 0);
+    assert!(database.lose(&workload::key(LOST), segments).unwrap() > 0);
     let error = database.check().unwrap_err().to_string();
     assert!(error.contains("LOST key-"), "{error}");
 }
@@ -168,6 +172,9 @@ fn unfinished_files_left_by_a_kill_are_removed() {
         let name = format!("{name}.0123456789abcdef.tmp");
         disk::publish(&RealDisk, &folder, &name, b"unfinished").unwrap();
     }
-    assert_eq!(check::temporaries(&database.path()).unwrap().len(), 3);
+    assert_eq!(
+        filter_check::temporaries(&database.path()).unwrap().len(),
+        3
+    );
     database.check().unwrap();
 }

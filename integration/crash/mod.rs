@@ -17,12 +17,12 @@
 //! Scheduling does not depend on the seed: a repetition repeats the work, not the moment of the
 //! kill.
 
-mod check;
-mod layout;
+mod filter_check;
+mod injected_losses;
 mod model;
-mod planted;
-mod script;
+mod random_options;
 mod worker;
+mod workload;
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -34,14 +34,14 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::environment::number_from;
-use check::{Tally, Truth};
-use layout::Layout;
+use crate::support::environment::number_from;
+use filter_check::{Tally, Truth};
 use model::Model;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use script::{Script, WRITERS};
+use random_options::Layout;
 use worker::{Failed, Task};
+use workload::{Script, WRITERS};
 
 /// Kills of an ordinary run.
 const KILLS: u64 = 500;
@@ -251,10 +251,10 @@ impl Folder {
         truth.check_model(&self.layout, &self.model)?;
         self.model.settle(|family, key| truth.held(family, key));
         if self.random.random_bool(0.2) {
-            check::damage(&self.copy, self.random.random())?;
+            filter_check::damage(&self.copy, self.random.random())?;
         }
         let sieve = self.layout.sieve(self.random.random());
-        census.tally += check::check(&self.layout, &sieve, &self.copy, &truth)?;
+        census.tally += filter_check::check(&self.layout, &sieve, &self.copy, &truth)?;
         census.checks += 1;
         Ok(())
     }

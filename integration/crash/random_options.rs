@@ -13,8 +13,8 @@ use rocksdb::{
     MergeOperands, Options,
 };
 
-use super::script::{self, FAMILIES};
-use crate::twin::{strict, within};
+use super::workload::{self, FAMILIES};
+use crate::support::model_db::{strict, within};
 
 /// The options of one folder.
 #[derive(Clone, Debug)]
@@ -167,9 +167,9 @@ impl Layout {
 }
 
 fn sum(_: &[u8], held: Option<&[u8]>, operands: &MergeOperands) -> Option<Vec<u8>> {
-    let mut total = held.map_or(Some(0), script::number)?;
+    let mut total = held.map_or(Some(0), workload::number)?;
     for operand in operands {
-        total = total.wrapping_add(script::number(operand)?);
+        total = total.wrapping_add(workload::number(operand)?);
     }
-    Some(script::value(total))
+    Some(workload::value(total))
 }

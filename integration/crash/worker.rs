@@ -19,9 +19,9 @@ use rocksdb::{
     SnapshotWithThreadMode, SstFileWriter, WriteBatch, WriteOptions,
 };
 
-use super::layout::Layout;
 use super::model::Model;
-use super::script::{self, Change, FAMILIES, Script, Step, TEMPORARY, WRITERS};
+use super::random_options::Layout;
+use super::workload::{self, Change, FAMILIES, Script, Step, TEMPORARY, WRITERS};
 
 pub(super) type Failed = Box<dyn Error + Send + Sync>;
 
@@ -288,7 +288,7 @@ impl Writer {
         table.open(&file)?;
         for (_, key, change) in step.changes() {
             if let Change::Set(number) = change {
-                table.put(script::key(key), script::value(number))?;
+                table.put(workload::key(key), workload::value(number))?;
             }
         }
         table.finish()?;
@@ -313,17 +313,17 @@ impl Writer {
             return Ok(());
         };
         let column = handle(store, FAMILIES[family])?;
-        let bytes = script::key(key);
+        let bytes = workload::key(key);
         let answer = db.filter_answer_cf(&column, &bytes);
         let front = db.get_cf(&column, &bytes)?;
         let engine = db.get_unfiltered_cf(&column, &bytes)?;
         let known = self.known.possible(family, key);
-        let held = engine.as_deref().and_then(script::number);
+        let held = engine.as_deref().and_then(workload::number);
         let lost = front != engine
             || (answer.is_absent() && engine.is_some())
             || !(known.is_empty() || known.contains(&held));
         if lost {
-            let front = front.as_deref().map(script::number);
+            let front = front.as_deref().map(workload::number);
             return Err(format!(
                 "LOST while running: family {family} key {key}: {answer:?}, front {front:?}, \
                  engine {held:?}, expected one of {known:?}"
@@ -340,10 +340,12 @@ fn handle<'a>(store: &'a Store, name: &str) -> Result<impl AsColumnFamilyRef + u
 
 fn write(store: &Store, family: usize, key: u32, change: Change) -> Result<(), Failed> {
     let family = handle(store, FAMILIES[family])?;
-    let key = script::key(key);
+    let key = workload::key(key);
     match change {
-        Change::Set(number) => on!(store, db => db.put_cf(&family, key, script::value(number)))?,
-        Change::Add(number) => on!(store, db => db.merge_cf(&family, key, script::value(number)))?,
+        Change::Set(number) => on!(store, db => db.put_cf(&family, key, workload::value(number)))?,
+        Change::Add(number) => {
+            on!(store, db => db.merge_cf(&family, key, workload::value(number)))?
+        }
         Change::Remove => on!(store, db => db.delete_cf(&family, key))?,
     }
     Ok(())
@@ -375,7 +377,7 @@ fn fill(
     if let Step::RemoveRange(family, keys) = step {
         if wanted(*family) {
             let column = handle(store, FAMILIES[*family])?;
-            batch.delete_range_cf(&column, script::key(keys.start), script::key(keys.end));
+            batch.delete_range_cf(&column, workload::key(keys.start), workload::key(keys.end));
         }
         return Ok(());
     }
@@ -384,10 +386,10 @@ fn fill(
             continue;
         }
         let column = handle(store, FAMILIES[family])?;
-        let key = script::key(key);
+        let key = workload::key(key);
         match change {
-            Change::Set(number) => batch.put_cf(&column, key, script::value(number)),
-            Change::Add(number) => batch.merge_cf(&column, key, script::value(number)),
+            Change::Set(number) => batch.put_cf(&column, key, workload::value(number)),
+            Change::Add(number) => batch.merge_cf(&column, key, workload::value(number)),
             Change::Remove => batch.delete_cf(&column, key),
         }
     }
@@ -401,7 +403,7 @@ fn take(store: &Store, family: usize, key: u32) -> Result<Held<'_>, Failed> {
     // The range of the other writer may follow. Its keys are read at the snapshot too. An iterator
     // reads the engine, past the filters.
     for number in key..key + 8 {
-        let key = script::key(number);
+        let key = workload::key(number);
         let mut found = on!(store, db => db.raw_iterator_cf_opt(&column, moment.options()));
         found.seek(&key);
         found.status()?;
@@ -419,7 +421,7 @@ fn release(store: &Store, held: &Held<'_>) -> Result<(), Failed> {
     let column = handle(store, FAMILIES[held.family])?;
     for (key, value) in &held.values {
         let at = held.moment.options();
-        let found = on!(store, db => db.get_cf_opt(&column, script::key(*key), &at))?;
+        let found = on!(store, db => db.get_cf_opt(&column, workload::key(*key), &at))?;
         if found != *value {
             let family = held.family;
             return Err(format!(
@@ -450,7 +452,7 @@ fn churn(store: &Store, layout: &Layout, number: u64) -> Result<(), Failed> {
     let family = handle(store, TEMPORARY)?;
     let first = (number % 1_000) as u32;
     for key in first..first + 60 {
-        on!(store, db => db.put_cf(&family, script::key(key), script::value(number)))?;
+        on!(store, db => db.put_cf(&family, workload::key(key), workload::value(number)))?;
     }
     if number.is_multiple_of(3) {
         on!(store, db => db.flush_cf(&family))?;

@@ -15,12 +15,12 @@ use lsm_sieve::differential::{DifferentialError, DifferentialStore, FilterChoice
 
 use super::model::key;
 use super::{engine, with_filter};
-use crate::skip::skip;
+use crate::support::requirements::skip;
 
 const CHILD: &str = "LSM_SIEVE_FULL_DISK";
 /// Printed by the child once it uses the small disk.
 const BEGUN: &str = "on the small disk";
-const MOUNT: &str = r#"mount -t tmpfs -o size=64m tmpfs "$1" && exec "$2" --exact differential::full::child --nocapture"#;
+const MOUNT: &str = r#"mount -t tmpfs -o size=64m tmpfs "$1" && exec "$2" --exact differential::full_disk::child --nocapture"#;
 
 #[test]
 fn full_disk_is_reported_and_loses_no_acknowledged_record() {

@@ -5,12 +5,12 @@ mod concurrency;
 mod counters;
 mod crash;
 mod damage;
-mod full;
-mod interrupted;
+mod full_disk;
+mod interrupted_reorganization;
 mod model;
-mod power;
+mod random_operations;
 mod refusals;
-mod twin;
+mod truncated_log;
 
 use std::path::Path;
 

@@ -17,8 +17,8 @@ use rand::{RngExt as _, SeedableRng as _};
 
 use super::model::{Model, key};
 use super::{FIXED, open};
-use crate::copy::copy;
-use crate::environment::number_from;
+use crate::support::database_files::copy;
+use crate::support::environment::number_from;
 
 const KEYS: u64 = 50;
 const STEPS: usize = 120;

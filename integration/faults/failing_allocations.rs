@@ -23,9 +23,9 @@ use lsm_sieve::{Bits, HashId, Items, Rate, SieveDb, SieveOptions};
 use lsm_sieve_classics::filter::Counting;
 use rocksdb::WriteBatch;
 
-use super::steps::key;
-use super::work::{Failed, engine, sieve};
-use crate::allocator::{Shortage, during};
+use super::worker::{Failed, engine, sieve};
+use super::workload::key;
+use crate::support::failing_allocator::{Shortage, during};
 
 const CHILD: &str = "LSM_SIEVE_MEMORY_CHILD";
 
@@ -42,7 +42,11 @@ const KEYS: u32 = 120_000;
 fn no_failing_allocation_ends_the_process_or_loses_a_key() {
     let began = Instant::now();
     let output = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "faults::memory::child", "--nocapture"])
+        .args([
+            "--exact",
+            "faults::failing_allocations::child",
+            "--nocapture",
+        ])
         .env(CHILD, "1")
         .output()
         .unwrap();

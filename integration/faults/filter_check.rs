@@ -8,8 +8,8 @@ use std::time::Duration;
 use lsm_sieve::SieveDb;
 use rocksdb::{DB, IteratorMode};
 
-use super::steps::Subject;
-use super::work::{Failed, engine, open_differential, sieve};
+use super::worker::{Failed, engine, open_differential, sieve};
+use super::workload::Subject;
 
 /// A wait that only a hang outlasts.
 const LONG: Duration = Duration::from_secs(60);

@@ -28,12 +28,12 @@ use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 use rocksdb::Options;
 
-use super::judge::{self, Tally};
+use super::filter_check::{self, Tally};
 use super::model::Model;
-use super::steps::{key, value};
-use super::work::{self, Failed, sieve};
-use crate::environment::number_from;
-use crate::skip::skip;
+use super::worker::{self, Failed, sieve};
+use super::workload::{key, value};
+use crate::support::environment::number_from;
+use crate::support::requirements::skip;
 
 /// Cycles of an ordinary run.
 const CYCLES: u64 = 40;
@@ -51,7 +51,7 @@ const KEYS: u32 = 200;
 const PATIENCE: Duration = Duration::from_secs(3);
 
 const CHILD: &str = "LSM_SIEVE_FULL_CHILD";
-const MOUNT: &str = r#"mount -t tmpfs -o size="$3" tmpfs "$1" && exec "$2" --exact faults::full::child --nocapture"#;
+const MOUNT: &str = r#"mount -t tmpfs -o size="$3" tmpfs "$1" && exec "$2" --exact faults::full_disk::child --nocapture"#;
 
 #[test]
 fn disk_that_fills_and_empties_loses_no_key() {
@@ -189,7 +189,7 @@ struct Scene {
 
 /// Small memtables, so that SSTs fail to fit as often as the log.
 fn engine() -> Options {
-    let mut options = work::engine();
+    let mut options = worker::engine();
     options.set_write_buffer_size(128 << 10);
     options
 }
@@ -284,10 +284,10 @@ impl Scene {
 
     /// Judges the final content.
     fn end(&self) -> Result<Tally, Failed> {
-        let truth = judge::truth(&self.database)?;
+        let truth = filter_check::truth(&self.database)?;
         if let Some(key) = self.model.wrong(&truth) {
             return Err(format!("key {key} was acknowledged and is gone").into());
         }
-        judge::judge(&self.database, &truth, (0..KEYS * 2).map(key))
+        filter_check::judge(&self.database, &truth, (0..KEYS * 2).map(key))
     }
 }

@@ -11,23 +11,23 @@
 )]
 #![expect(clippy::print_stdout, reason = "long runs say what they found")]
 
-mod calls;
-mod full;
-mod judge;
-mod machine;
-mod memory;
+mod failing_allocations;
+mod filter_check;
+mod full_disk;
 mod model;
-mod power;
-mod recorded;
-mod rot;
-mod steps;
-mod traced;
-mod work;
+mod power_loss;
+mod simulated_disk;
+mod strace;
+mod strace_log;
+mod system_calls;
+mod unreadable_ssts;
+mod worker;
+mod workload;
 
 /// The child half of the harness. Does nothing unless its parent started it.
 #[test]
 fn child() {
-    if let Ok(task) = std::env::var(traced::CHILD) {
-        traced::child(&task).unwrap();
+    if let Ok(task) = std::env::var(strace::CHILD) {
+        strace::child(&task).unwrap();
     }
 }

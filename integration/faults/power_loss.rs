@@ -26,13 +26,13 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom as _;
 use rand::{RngExt as _, SeedableRng as _};
 
-use super::judge::{self, Refusal, Tally, Truth};
-use super::machine::{Machine, Survival};
-use super::recorded::{self, Deed};
-use super::steps::{self, ASKED, Step, Subject, key, version};
-use super::work::Failed;
-use crate::environment::number_from;
-use crate::skip::skip;
+use super::filter_check::{self, Refusal, Tally, Truth};
+use super::simulated_disk::{Machine, Survival};
+use super::strace_log::{self, Deed};
+use super::worker::Failed;
+use super::workload::{self, ASKED, Step, Subject, key, version};
+use crate::support::environment::number_from;
+use crate::support::requirements::skip;
 
 /// Images of an ordinary run.
 const IMAGES: u64 = 100;
@@ -85,13 +85,13 @@ impl Recording {
     /// `None` without strace.
     fn new(subject: Subject) -> Result<Option<Self>, Failed> {
         let home = tempfile::tempdir()?;
-        let deeds = recorded::record(subject, home.path())?;
+        let deeds = strace_log::record(subject, home.path())?;
         Ok(deeds.map(|deeds| Self {
             subject,
             home,
             deeds,
-            states: steps::states(subject),
-            steps: steps::steps(subject),
+            states: workload::states(subject),
+            steps: workload::steps(subject),
         }))
     }
 
@@ -111,7 +111,7 @@ impl Recording {
                 _ => (false, None),
             };
             let is = |kind: fn(&Path) -> bool| file.is_some_and(kind);
-            let (is_log, is_list) = (is(recorded::is_log), is(recorded::is_list) && syncs);
+            let (is_log, is_list) = (is(strace_log::is_log), is(strace_log::is_list) && syncs);
             if is_log && machine.logs_waiting() > 1 {
                 crossings.push((moment, Survival::Newest));
             }
@@ -205,7 +205,7 @@ impl Census {
         if !database.exists() {
             return Ok(());
         }
-        match judge::of(recording.subject, &database, (0..ASKED).map(key)) {
+        match filter_check::of(recording.subject, &database, (0..ASKED).map(key)) {
             Ok((truth, _)) if !recording.admits(&truth, synced) => {
                 let difference = recording.difference(&truth, synced);
                 Err(format!("LOST: no state from {synced}; {difference}").into())

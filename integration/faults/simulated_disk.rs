@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use rand::RngExt as _;
 use rand::rngs::StdRng;
 
-use super::recorded::{self, Deed};
+use super::strace_log::{self, Deed};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Node {
@@ -111,7 +111,7 @@ impl Machine {
     /// The same logs. A larger number is a later log.
     fn waiting_logs(&self) -> impl Iterator<Item = usize> {
         self.names.iter().filter_map(|(path, node)| match node {
-            Node::File(inode) if recorded::is_log(path) => {
+            Node::File(inode) if strace_log::is_log(path) => {
                 (!self.files[*inode].waiting.is_empty()).then_some(*inode)
             }
             _ => None,

@@ -24,8 +24,8 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use super::model::Model;
-use super::steps::{ASKED, Step, Subject, steps};
-use super::work::{Failed, Work};
+use super::worker::{Failed, Work};
+use super::workload::{ASKED, Step, Subject, steps};
 
 /// The subject of a child, and its folder.
 pub(super) const CHILD: &str = "LSM_SIEVE_FAULTS_CHILD";

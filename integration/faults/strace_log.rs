@@ -10,9 +10,9 @@ use std::fs;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 
-use super::steps::Subject;
-use super::traced;
-use super::work::Failed;
+use super::strace;
+use super::worker::Failed;
+use super::workload::Subject;
 
 /// The calls that change files, or make changes durable.
 const CALLS: &str =
@@ -65,7 +65,7 @@ pub(super) fn record(subject: Subject, home: &Path) -> Result<Option<Vec<Deed>>,
     let arguments: Vec<String> = arguments
         .chain(["-e".to_owned(), format!("trace={CALLS}")])
         .collect();
-    let Some(life) = traced::live(subject, &home.join("database"), &arguments)? else {
+    let Some(life) = strace::live(subject, &home.join("database"), &arguments)? else {
         return Ok(None);
     };
     if !life.ended || life.failed > 0 || life.crashed() {

@@ -20,12 +20,12 @@ use rand::SeedableRng as _;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom as _;
 
-use super::judge::{self, Refusal, Tally};
-use super::steps::{ASKED, Subject, key};
-use super::traced::{self, Life};
-use super::work::Failed;
-use crate::environment::number_from;
-use crate::skip::skip;
+use super::filter_check::{self, Refusal, Tally};
+use super::strace::{self, Life};
+use super::worker::Failed;
+use super::workload::{ASKED, Subject, key};
+use crate::support::environment::number_from;
+use crate::support::requirements::skip;
 
 /// Runs of an ordinary test.
 const RUNS: u64 = 40;
@@ -113,7 +113,7 @@ fn traced(
         let inject = format!("inject={fault}");
         ["-e".to_owned(), inject]
     }));
-    let Some(life) = traced::live(subject, &home.join("database"), &arguments)? else {
+    let Some(life) = strace::live(subject, &home.join("database"), &arguments)? else {
         return Ok(None);
     };
     Ok(Some((life, fs::read_to_string(log)?)))
@@ -160,7 +160,7 @@ impl Census {
     }
 
     fn judge(&mut self, subject: Subject, fault: Fault, life: &Life, database: &Path) {
-        match judge::of(subject, database, (0..ASKED).map(key)) {
+        match filter_check::of(subject, database, (0..ASKED).map(key)) {
             Ok((truth, tally)) => {
                 self.tally += tally;
                 if let Some(wrong) = life.model.wrong(&truth) {

@@ -16,8 +16,8 @@ use lsm_sieve::{Items, SieveDb, SieveOptions};
 use rocksdb::{LogLevel, Options, WriteBatch, WriteOptions};
 
 use super::model::Model;
-use super::steps::{ASKED, Step, Subject, key, spanned, steps, value, version};
-use crate::twin::strict;
+use super::workload::{ASKED, Step, Subject, key, spanned, steps, value, version};
+use crate::support::model_db::strict;
 
 pub(super) type Failed = Box<dyn Error + Send + Sync>;
 

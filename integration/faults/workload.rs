@@ -6,7 +6,7 @@
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 
-use super::judge::Truth;
+use super::filter_check::Truth;
 
 /// Keys that are looked up. The last ones are never written.
 pub(super) const ASKED: u32 = 300;

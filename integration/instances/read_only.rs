@@ -11,8 +11,10 @@ use lsm_sieve::{OpenError, Rate, SieveDb};
 use rocksdb::backup::{BackupEngine, BackupEngineOptions};
 use rocksdb::{Env, FlushOptions, WaitForCompactOptions, WriteBatch};
 
-use crate::copy::contents;
-use crate::twin::{Model, absent_key, agree, agree_in, cover, fill, open, options, settle, sieve};
+use crate::support::database_files::contents;
+use crate::support::model_db::{
+    Model, absent_key, agree, agree_in, cover, fill, open, options, settle, sieve,
+};
 
 fn open_to_read(path: &Path) -> SieveDb {
     let db = SieveDb::open_for_read_only(&options(), &sieve(), path, false).unwrap();

@@ -23,9 +23,9 @@ use rocksdb::{
 };
 use tempfile::TempDir;
 
-use crate::copy::contents;
-use crate::read_only::all_refused;
-use crate::twin::{
+use super::read_only::all_refused;
+use crate::support::database_files::contents;
+use crate::support::model_db::{
     Dice, KEYS, Model, PATIENCE, absent_key, agree, agree_in, cover, fill, key, open, options,
     probes, settle, sieve,
 };

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use lsm_sieve::{Rate, SieveDb};
 use rocksdb::{CompactionDecision, Options, WriteOptions};
 
-use crate::twin::{PATIENCE, key, options, settle, sieve};
+use crate::support::model_db::{PATIENCE, key, options, settle, sieve};
 
 const KEYS: u64 = 20_000;
 

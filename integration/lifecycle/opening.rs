@@ -1,4 +1,4 @@
-//! Error texts of a failed open, and the options that a database is opened with.
+//! Error texts of a failed open, the lock, and the options that a database is opened with.
 
 use std::error::Error as _;
 
@@ -6,7 +6,10 @@ use lsm_sieve::disk::{Disk as _, RealDisk};
 use lsm_sieve::{OpenError, SieveDb, SieveOptions};
 use rocksdb::{DB, IteratorMode, Options};
 
-use crate::twin::{Model, agree_in, cover, key, options, sieve, verify_finds_every_key};
+use crate::support::database_files::stamps;
+use crate::support::model_db::{
+    Model, agree_in, cover, key, open, options, settle, sieve, verify_finds_every_key,
+};
 
 /// The text of a refused open, and those of its causes.
 fn said(opened: Result<SieveDb, OpenError>) -> (String, Vec<String>) {
@@ -115,4 +118,23 @@ fn cfs_open_with_their_stored_options() {
 
     let nothing = SieveDb::latest_options(&options, home.path().join("none"));
     assert!(nothing.is_err());
+}
+
+#[test]
+fn second_open_of_one_database_is_refused() {
+    let home = tempfile::tempdir().unwrap();
+    let db = open(home.path());
+    settle(&db);
+    let filters = home.path().join("sieve");
+    // As if the first instance were about to publish it: the holder of the lock removes such files.
+    let unfinished = filters.join("identity.0123456789abcdef.tmp");
+    drop(RealDisk.create_new(&unfinished).unwrap());
+    let before = stamps(&filters, "");
+    let error = SieveDb::open(&options(), &SieveOptions::default(), home.path()).unwrap_err();
+    let cause = error.source().unwrap().to_string();
+    assert!(cause.contains("lock"), "{cause}");
+    assert_eq!(before, stamps(&filters, ""));
+    assert!(unfinished.exists());
+    db.put(b"still", b"here").unwrap();
+    assert!(db.get(b"still").unwrap().is_some());
 }

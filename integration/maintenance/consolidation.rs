@@ -3,7 +3,7 @@
 use rocksdb::DB;
 
 use super::*;
-use crate::twin::within;
+use crate::support::model_db::within;
 
 /// Stages beyond the first one at which a summary is consolidated beside writers.
 const FURTHER: usize = 6;

@@ -18,11 +18,11 @@ use std::time::{Duration, Instant};
 use lsm_sieve::{CfHealth, Items, SieveDb, SieveOptions};
 use rocksdb::{Options, SstFileWriter};
 
-use crate::twin::{self, absent_key, key, strict};
+use crate::support::model_db::{self, absent_key, key, strict};
 
 mod consolidation;
+mod coverage;
 mod filters;
-mod tables;
 
 const DEADLINE: Duration = Duration::from_secs(30);
 
@@ -59,7 +59,7 @@ fn beside_a_writer<R>(db: &SieveDb, act: impl FnOnce() -> R) -> R {
 
 /// RocksDB options without automatic compactions.
 fn options() -> Options {
-    let mut options = twin::options();
+    let mut options = model_db::options();
     options.set_disable_auto_compactions(true);
     options
 }

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use lsm_sieve::{Items, Rate, SieveDb, SieveOptions};
 
-use crate::twin::{Model, absent_key, cover, fill, key, options, settle, strict};
+use crate::support::model_db::{Model, absent_key, cover, fill, key, options, settle, strict};
 
 fn loose() -> SieveOptions {
     strict()

@@ -20,8 +20,8 @@ use std::time::Duration;
 use lsm_sieve::{SieveDb, SieveOptions};
 use rocksdb::{DB, Options};
 
-use crate::skip::skip;
-use crate::twin::PATIENCE;
+use crate::support::model_db::PATIENCE;
+use crate::support::requirements::skip;
 
 const CHILD: &str = "LSM_SIEVE_FAMILIES_CHILD";
 
@@ -43,7 +43,7 @@ fn a_thousand_cfs_take_little_memory_beside_their_filters() {
         return skip("this C library does not tell what is allocated");
     }
     let output = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "family_memory::child", "--nocapture"])
+        .args(["--exact", "resources::cf_memory::child", "--nocapture"])
         .env(CHILD, "1")
         .output()
         .unwrap();

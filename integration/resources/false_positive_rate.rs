@@ -9,8 +9,8 @@ use lsm_sieve::segment::SegmentId;
 use lsm_sieve::{CfReport, SieveDb, SieveOptions};
 use rocksdb::Options;
 
-use crate::copy::stamps;
-use crate::twin::{
+use crate::support::database_files::stamps;
+use crate::support::model_db::{
     KEYS, Model, absent_key, agree, check_settled, cover, fill, key, open, options, settle, sieve,
     verify_finds_every_key,
 };

@@ -4,7 +4,7 @@ use lsm_sieve::{Answer, Bits, SieveDb};
 use rocksdb::DEFAULT_COLUMN_FAMILY_NAME;
 use rocksdb::statistics::Ticker;
 
-use crate::twin::{
+use crate::support::model_db::{
     Dice, Model, absent_key, agree, agree_in, check_settled, cover, fill, key, options, settle,
     sieve, verify_finds_every_key, within, write_randomly,
 };

@@ -22,9 +22,11 @@ use std::time::Instant;
 use lsm_sieve::SieveDb;
 use lsm_sieve::format::{self, Subject};
 
-use crate::copy::{stamps, summaries};
-use crate::environment::number_from;
-use crate::twin::{Dice, Model, agree, key, open, options, settle, verify_finds_every_key};
+use crate::support::database_files::{stamps, summaries};
+use crate::support::environment::number_from;
+use crate::support::model_db::{
+    Dice, Model, agree, key, open, options, settle, verify_finds_every_key,
+};
 
 const STEPS: u64 = 60;
 const KEYS: u64 = 1_000;
@@ -60,7 +62,12 @@ fn filters_of_a_reopened_database_stop_growing() {
 fn soak(mode: &str) {
     let steps = number_from("LSM_SIEVE_SOAK_STEPS").unwrap_or(STEPS);
     let child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "soak::child", "--nocapture", "--test-threads=1"])
+        .args([
+            "--exact",
+            "resources::soak::child",
+            "--nocapture",
+            "--test-threads=1",
+        ])
         .env(CHILD, format!("{steps} {mode}"))
         .output()
         .unwrap();

@@ -11,7 +11,7 @@ use std::thread;
 
 use lsm_sieve::{CfReport, FilterReport, Items, SieveDb, SieveOptions};
 
-use crate::twin::{
+use crate::support::model_db::{
     Dice, Model, absent_key, agree, agrees_within, check_settled, cover, fill, key, options,
     report, settle, verify_finds_every_key, within, write_randomly,
 };
@@ -19,7 +19,7 @@ use crate::twin::{
 const MANY: u64 = 40_000;
 
 fn sieve() -> SieveOptions {
-    crate::twin::sieve().static_filters(true)
+    crate::support::model_db::sieve().static_filters(true)
 }
 
 fn open(path: &Path, sieve: &SieveOptions) -> SieveDb {
@@ -118,7 +118,7 @@ fn keys_written_during_a_static_build_are_found() {
 #[test]
 fn static_filters_can_be_turned_on_and_off() {
     let home = tempfile::tempdir().unwrap();
-    let (db, model) = filled(home.path(), &crate::twin::sieve());
+    let (db, model) = filled(home.path(), &crate::support::model_db::sieve());
     assert!(!tables(&report(&db)).into_iter().any(is_static));
     drop(db);
     let db = open(home.path(), &sieve());
@@ -137,7 +137,7 @@ fn static_filters_can_be_turned_on_and_off() {
     assert!(!tables(&there).into_iter().any(is_static));
     agree(&db, &model);
     drop(db);
-    let db = open(home.path(), &crate::twin::sieve());
+    let db = open(home.path(), &crate::support::model_db::sieve());
     cover(&db);
     agree(&db, &model);
     db.consolidate().unwrap();

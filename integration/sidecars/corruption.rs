@@ -21,7 +21,7 @@ use lsm_sieve::{Bits, HashId, Items, Rate};
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 
-use crate::environment::number_from;
+use crate::support::environment::number_from;
 
 /// Approximate size of the sidecars of an ordinary run.
 const BYTES: u64 = 24 << 10;

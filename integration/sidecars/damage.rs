@@ -23,8 +23,10 @@ use lsm_sieve::format;
 use lsm_sieve::{OpenError, SieveDb, VerifyReport};
 use rocksdb::{DB, Options};
 
-use crate::copy::{copy, sidecars, stamps, summaries};
-use crate::twin::{Dice, Model, agree, check_settled, cover, fill, options, settle, sieve};
+use crate::support::database_files::{copy, sidecars, stamps, summaries};
+use crate::support::model_db::{
+    Dice, Model, agree, check_settled, cover, fill, options, settle, sieve,
+};
 
 /// What an intact file of another database is called.
 const FOREIGN: &str = "of another database";

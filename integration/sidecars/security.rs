@@ -23,8 +23,10 @@ use lsm_sieve::math::{Bits, Items, Probes};
 use lsm_sieve::{OpenError, SieveDb};
 use rocksdb::DB;
 
-use crate::copy::{sidecars, stamps};
-use crate::twin::{Model, agree, check_settled, cover, fill, open, options, settle, sieve};
+use crate::support::database_files::{sidecars, stamps};
+use crate::support::model_db::{
+    Model, agree, check_settled, cover, fill, open, options, settle, sieve,
+};
 
 const KEYS: u64 = 300;
 

@@ -1,7 +1,7 @@
 //! `lsm-sieve-stress`: a short run of each kind, and the proof that it finds an injected lost
 //! write.
 //!
-//! `LSM_SIEVE_SEED=n` repeats the fresh part of a run. `integration/regressions` has cases that
+//! `LSM_SIEVE_SEED=n` repeats the fresh part of a run. `integration/stress/regressions` has cases that
 //! failed once, shortened: all of them must pass.
 
 #![expect(
@@ -15,7 +15,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::cli::{is_refused, json, parsed, run, text};
+use crate::runner::{is_refused, json, parsed, run, text};
 
 /// Runs cases from a seed on. All must pass.
 fn passes(arguments: &[&str]) -> Value {
@@ -65,7 +65,7 @@ fn multithreaded_cases_from_a_fixed_seed_pass() {
 
 #[test]
 fn regression_cases_pass() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../integration/regressions");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../integration/stress/regressions");
     let files = fs::read_dir(folder)
         .unwrap()
         .map(|entry| entry.unwrap().path());

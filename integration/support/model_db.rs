@@ -74,6 +74,13 @@ pub(crate) fn report(db: &SieveDb) -> CfReport {
     db.inspect().unwrap().cfs.remove(0)
 }
 
+/// The same of a closed database, by an open with read-only filters, which reads no SST.
+pub(crate) fn report_with_read_only_filters(path: &Path, options: &Options) -> CfReport {
+    let db = SieveDb::open(options, &sieve().read_only_filters(true), path).unwrap();
+    settle(&db);
+    report(&db)
+}
+
 /// Checks that a database agrees with its model, and that all its filters fit into this many bits
 /// beyond the fixed memory of its families. The last cache line of a filter takes up to 2,000.
 pub(crate) fn agrees_within(db: &SieveDb, model: &Model, budget: u64) {

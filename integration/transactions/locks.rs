@@ -14,7 +14,7 @@ use super::{
     DEFAULT, DEFAULT_READS_FOR_UPDATE, KINDS, OTHER, READS_FOR_UPDATE, Read, covered, denied,
     kind_of, locking, open,
 };
-use crate::twin::{absent_key, options, settle, sieve};
+use crate::support::model_db::{absent_key, options, settle, sieve};
 
 /// Settings under which no call waits for a lock.
 fn impatient() -> SieveOptions {

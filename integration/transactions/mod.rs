@@ -18,7 +18,7 @@ use rocksdb::{
     TransactionDBOptions, WriteBatchWithTransaction, WriteOptions,
 };
 
-use crate::twin::{
+use crate::support::model_db::{
     Dice, KEYS, Model, absent_key, agree, agree_in, cover, fill, key, options, settle, sieve,
     verify_finds_every_key, within,
 };

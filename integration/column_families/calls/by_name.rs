@@ -7,7 +7,7 @@ use lsm_sieve::{OpenError, SieveDb, SieveOptions};
 use rocksdb::{ColumnFamilyTtl, DEFAULT_COLUMN_FAMILY_NAME as DEFAULT, Options};
 
 use super::{EACH, KINDS, Kind, OTHER, World, keys, report};
-use crate::twin::{cover, options, settle, sieve};
+use crate::support::model_db::{cover, options, settle, sieve};
 
 /// Opens the default family and the second one, which has options of its own if the call takes any.
 type Open = fn(&SieveOptions, &Path, Options) -> Result<SieveDb, OpenError>;

@@ -6,7 +6,7 @@ use rocksdb::{
 };
 
 use super::{Handle, KINDS, Kind, OTHER, World, report};
-use crate::twin::Model;
+use crate::support::model_db::Model;
 
 /// What an iterator returns.
 trait Entries {

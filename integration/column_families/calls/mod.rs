@@ -9,7 +9,7 @@
 //!   b00..        present         present     each with a value of its own
 //! ```
 //!
-//! The calls are in tables, one for each way to check them. `sources` lists the methods that exist,
+//! The calls are in tables, one for each way to check them. [`public_methods`] lists the methods that exist,
 //! and a test compares both: a new method needs a row.
 
 #![expect(
@@ -17,11 +17,10 @@
     reason = "a test fails by panicking, in its helpers as well"
 )]
 
-mod cfs;
+mod by_name;
 mod engine;
 mod iterators;
 mod reads;
-pub(crate) mod sources;
 mod transactions;
 mod writes;
 
@@ -35,7 +34,8 @@ use rocksdb::{
 };
 use tempfile::TempDir;
 
-use crate::twin::{Model, cover, options, settle, sieve};
+use crate::structure::public_methods;
+use crate::support::model_db::{Model, cover, options, settle, sieve};
 
 const OTHER: &str = "other";
 
@@ -204,7 +204,7 @@ fn table() -> BTreeSet<String> {
         writes::names(),
         transactions::names(),
         engine::names(),
-        cfs::names(),
+        by_name::names(),
     ];
     let mut table = BTreeSet::new();
     for name in tables.into_iter().flatten() {
@@ -215,7 +215,10 @@ fn table() -> BTreeSet<String> {
 
 #[test]
 fn every_method_that_takes_a_cf_has_a_row() {
-    let (table, there) = (table(), sources::methods_that(sources::take_a_cf));
+    let (table, there) = (
+        table(),
+        public_methods::methods_that(public_methods::take_a_cf),
+    );
     let missing: Vec<_> = there.difference(&table).collect();
     assert!(missing.is_empty(), "without a row: {missing:?}");
     let unknown: Vec<_> = table.difference(&there).collect();

@@ -9,7 +9,7 @@ use rocksdb::{
 };
 
 use super::{Handle, KINDS, Kind, OTHER, World, call_rows, kind_of, report, sampled_keys};
-use crate::twin::options;
+use crate::support::model_db::options;
 
 type Write = fn(&SieveDb, &Handle<'_>, &[u8]) -> Result<(), Error>;
 

@@ -14,19 +14,21 @@
     reason = "a test fails by panicking, in its helpers as well"
 )]
 
-mod table;
+mod read_calls;
 
 use std::time::Instant;
 
 use lsm_sieve::{Bits, Rate, SieveDb, SieveOptions, Stats};
+use read_calls::{ANSWERS, READS, SNAPSHOT_READS, TRANSACTION_READS, Tally};
 use rocksdb::{
     BlockBasedOptions, DEFAULT_COLUMN_FAMILY_NAME as DEFAULT, Options, ReadOptions, ReadTier,
     TransactionDBOptions,
 };
-use table::{ANSWERS, READS, SNAPSHOT_READS, TRANSACTION_READS, Tally};
 use tempfile::TempDir;
 
-use crate::twin::{PATIENCE, absent_key, cover, key, options, settle, sieve};
+use crate::support::model_db::{
+    Model, PATIENCE, absent_key, cover, fill, key, options, settle, sieve,
+};
 
 const OTHER: &str = "other";
 
@@ -392,4 +394,37 @@ fn excluded_cf_is_not_counted() {
         );
         assert_eq!(world.db.stats(), before, "{name}");
     }
+}
+
+#[test]
+fn each_lookup_of_a_single_cf_is_counted_once() {
+    let home = tempfile::tempdir().unwrap();
+    let db = SieveDb::open(&options(), &SieveOptions::default(), home.path()).unwrap();
+    let mut model = Model::new();
+    fill(&db, &mut model, 0..500);
+    db.flush().unwrap();
+    cover(&db);
+    let before = db.stats();
+    for i in 0..500 {
+        db.get(key(i)).unwrap();
+        db.get_pinned(key(i)).unwrap();
+        db.get(absent_key(i)).unwrap();
+    }
+    db.multi_get((0..500).map(key)).into_iter().for_each(drop);
+    db.multi_get((0..500).map(absent_key))
+        .into_iter()
+        .for_each(drop);
+    let after = db.stats();
+    assert_eq!(after.found - before.found, 1_500);
+    assert_eq!(after.uncovered, before.uncovered);
+    let misses = (after.absent - before.absent) + (after.false_positives - before.false_positives);
+    assert_eq!(misses, 1_000);
+    assert_eq!(after.lookups() - before.lookups(), 2_500);
+    assert_eq!(db.stats_cf(DEFAULT), Some(after));
+    assert_eq!(db.stats_cf("no such family"), None);
+    assert!(after.observed_rate() < 0.05);
+    assert_ne!(after, Stats::default());
+    // Reads past the filters are not counted.
+    db.get_unfiltered(key(1)).unwrap();
+    assert_eq!(db.stats(), after);
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use lsm_sieve::{SieveDb, Snapshot, Transaction};
 use rocksdb::{BoundColumnFamily, Error, ErrorKind, ReadOptions};
 
-use crate::calls::sources;
+use crate::structure::public_methods;
 
 type Handle<'db> = Arc<BoundColumnFamily<'db>>;
 

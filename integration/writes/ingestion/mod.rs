@@ -1,7 +1,7 @@
 //! SST files that are ingested past the memtables: the filters must be told before a reader can see
 //! them.
 
-mod generated;
+mod db_generated_files;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use lsm_sieve::SieveDb;
 use rocksdb::{DB, DEFAULT_COLUMN_FAMILY_NAME, IngestExternalFileOptions, Options, SstFileWriter};
 
-use crate::twin::{
+use crate::support::model_db::{
     Dice, Model, PATIENCE, absent_key, agree, agree_in, check_settled, cover, fill, key, open,
     options, settle, sieve, verify_finds_every_key, write_randomly,
 };
@@ -123,7 +123,7 @@ fn ingested_sst_of_another_filtered_database_loses_no_key() {
     db.ingest_external_file(vec![&carried]).unwrap_err();
     check_settled(&db, &model);
     drop(db);
-    generated::ingest(&DB::open(&options(), &to).unwrap(), &carried).unwrap();
+    db_generated_files::ingest(&DB::open(&options(), &to).unwrap(), &carried).unwrap();
     model.extend(lent);
     let db = open(&to);
     agree(&db, &model);
