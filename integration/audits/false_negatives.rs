@@ -132,7 +132,7 @@ fn summary_false_negative_is_found_by_every_kind_of_read() {
         let reads = reads_until_found(|key| read(&db, key));
         assert!(
             reads > 1 || db.stats().audited > 0,
-            "{name}: it did not lie"
+            "{name}: there was no false negative"
         );
         recovers_from_false_negative(db, home.path(), &model);
     }

@@ -19,15 +19,15 @@ use crate::support::model_db::{
     Dice, Model, cover, fill, key, options, settle, strict, verify_finds_every_key,
 };
 
-/// False negatives of an ordinary run.
-const LIES: u64 = 8;
+/// Injected false negatives of an ordinary run.
+const FALSE_NEGATIVES: u64 = 8;
 
 /// Keys of one SST.
 const KEYS: u64 = 40;
 
 /// Which filters lack their keys.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Lie {
+enum Faulty {
     Summary,
     Tables,
     Both,
@@ -35,17 +35,17 @@ enum Lie {
 
 /// A database, its faulty filters, and its audit rate.
 #[derive(Clone, Copy, Debug)]
-struct Scene {
-    lie: Lie,
+struct Case {
+    faulty: Faulty,
     tables: u64,
     one_in: u32,
 }
 
-impl Scene {
+impl Case {
     fn draw(dice: &mut Dice) -> Self {
-        let lies = [Lie::Summary, Lie::Tables, Lie::Both];
+        let faulty = [Faulty::Summary, Faulty::Tables, Faulty::Both];
         Self {
-            lie: lies[dice.below(3) as usize],
+            faulty: faulty[dice.below(3) as usize],
             tables: 1 + dice.below(20),
             one_in: [1, 4, 16, 64][dice.below(4) as usize],
         }
@@ -76,25 +76,25 @@ impl Scene {
         model
     }
 
-    fn plant(&self, path: &Path) {
+    fn inject(&self, path: &Path) {
         let folder = filters(path);
-        if self.lie != Lie::Tables {
+        if self.faulty != Faulty::Tables {
             summaries(&folder)
                 .iter()
                 .for_each(|file| without_keys(file));
         }
-        if self.lie != Lie::Summary {
+        if self.faulty != Faulty::Summary {
             sidecars(&folder).iter().for_each(|file| without_keys(file));
         }
     }
 
     /// Injects the false negative, reads one key until it is found, then reads all keys.
-    fn play(&self, dice: &mut Dice) -> Outcome {
+    fn run(&self, dice: &mut Dice) -> Outcome {
         let home = tempfile::tempdir().unwrap();
         let mut settings = options();
         settings.set_disable_auto_compactions(true);
         let model = self.write(&settings, home.path());
-        self.plant(home.path());
+        self.inject(home.path());
         let db = self.open(&settings, home.path());
         settle(&db);
         let wanted = key(4 + dice.below(self.tables * KEYS));
@@ -130,25 +130,25 @@ fn lost(db: &SieveDb, model: &Model) -> u64 {
 
 #[test]
 fn every_injected_false_negative_is_found_in_time_and_stays_found() {
-    let lies = number_from("LSM_SIEVE_LIES").unwrap_or(LIES);
+    let count = number_from("LSM_SIEVE_LIES").unwrap_or(FALSE_NEGATIVES);
     let seed = number_from("LSM_SIEVE_SEED").unwrap_or_else(rand::random);
-    println!("{lies} lies, LSM_SIEVE_SEED={seed}");
-    assert!(lies > 0, "no lie shows nothing");
+    println!("{count} false negatives, LSM_SIEVE_SEED={seed}");
+    assert!(count > 0, "nothing to find");
     let start = Instant::now();
     let mut dice = Dice(seed);
     let (mut found, mut reads, mut expected, mut lost) = (0, 0, 0, 0);
-    for _ in 0..lies {
-        let scene = Scene::draw(&mut dice);
-        let outcome = scene.play(&mut dice);
+    for _ in 0..count {
+        let case = Case::draw(&mut dice);
+        let outcome = case.run(&mut dice);
         found += u64::from(outcome.until_found.is_some());
         reads += outcome.until_found.unwrap_or_default();
-        expected += scene.expected();
+        expected += case.expected();
         lost += outcome.lost;
     }
     let figures = json!({
         "part": "audit",
         "seed": seed,
-        "lies_planted": lies,
+        "lies_planted": count,
         "lies_found": found,
         "reads_until_found": reads,
         "reads_expected": expected,
@@ -156,5 +156,5 @@ fn every_injected_false_negative_is_found_in_time_and_stays_found() {
         "seconds": start.elapsed().as_secs(),
     });
     println!("{figures}");
-    assert_eq!((found, lost), (lies, 0), "LSM_SIEVE_SEED={seed}");
+    assert_eq!((found, lost), (count, 0), "LSM_SIEVE_SEED={seed}");
 }

@@ -56,7 +56,7 @@ fn full_verify_finds_a_sidecar_without_its_keys() {
     let denied = |by: &str| full.lost.iter().filter(|lost| lost.filter == by).count() as u64;
     assert_eq!(denied("the sidecar"), KEYS);
     assert_eq!(denied("the resident filter"), KEYS);
-    assert_eq!(denied("the front"), 0, "the summary speaks for the table");
+    assert_eq!(denied("the front"), 0, "the summary covers the SST");
     assert!(full.lost[0].to_string().contains(".sst denied by "));
 }
 
@@ -118,19 +118,19 @@ fn verify_reports_progress_and_can_be_stopped() {
     cover(&db);
     settle(&db);
     for full in [true, false] {
-        let (mut done, mut asked) = (0, 0);
+        let (mut done, mut calls) = (0, 0);
         let count = |entries| {
             done += entries;
-            asked += 1;
+            calls += 1;
             ControlFlow::Continue(())
         };
         let report = db.verify_while(full, count).unwrap();
         assert!(report.lost.is_empty() && report.sidecars_checked == 2);
         assert_eq!(done, 2 * KEYS);
-        for question in 0..asked {
-            let mut left = question;
+        for call in 0..calls {
+            let mut left = call;
             let stopped = db.verify_while(full, |_| {
-                assert!(left >= 0, "asked again after it was told to end");
+                assert!(left >= 0, "called again after it was to stop");
                 left -= 1;
                 if left < 0 {
                     ControlFlow::Break(())
@@ -138,7 +138,7 @@ fn verify_reports_progress_and_can_be_stopped() {
                     ControlFlow::Continue(())
                 }
             });
-            assert!(matches!(stopped, Err(InspectError::Stopped)), "{question}");
+            assert!(matches!(stopped, Err(InspectError::Stopped)), "{call}");
         }
     }
 }

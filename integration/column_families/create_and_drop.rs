@@ -72,7 +72,7 @@ fn compaction_in_a_created_cf_wakes_maintenance() {
     let began = Instant::now();
     loop {
         let late = db.inspect().unwrap().cfs;
-        let late = late.into_iter().find(|column| column.name == "late");
+        let late = late.into_iter().find(|cf| cf.name == "late");
         let tables = late.unwrap().segments;
         assert_eq!(tables.len(), 1);
         if tables[0].saved {
@@ -222,7 +222,7 @@ fn cf_recreated_by_the_bare_engine_loses_no_key_after_a_reopen() {
     verify_finds_every_key(&db);
 }
 
-/// The handle under a name may be that of another family by the time it is looked up.
+/// The handle under a name may be that of another family by the time it is used.
 #[test]
 fn two_threads_create_and_drop_cfs_of_one_name() {
     const ROUNDS: u64 = 150;
@@ -253,7 +253,10 @@ fn two_threads_create_and_drop_cfs_of_one_name() {
     });
     assert!(read_back.into_inner() > 0, "no write was taken");
     drop(db.create_cf("a", &options()));
-    assert!(db.stats_cf("a").is_some(), "the family has no front");
+    assert!(
+        db.stats_cf("a").is_some(),
+        "the column family has no filters"
+    );
 }
 
 /// While the database opens, RocksDB also creates the dropped family, and drops it again.
@@ -275,7 +278,7 @@ fn recreated_cf_has_filters_after_a_reopen() {
     assert!(
         db.filter_answer_cf(&family, b"certainly nowhere")
             .is_absent(),
-        "the front is not asked"
+        "the filters are not checked"
     );
 }
 

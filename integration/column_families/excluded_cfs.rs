@@ -45,10 +45,10 @@ fn excluding_and_including_a_cf_loses_no_key() {
             write(&db, &mut models, &mut dice);
             check_settled(&db, &models[0]);
             let tally = agree_in(&db, LEFT_OUT, &models[1]);
-            assert_eq!(tally.ruled_out, 0, "nobody rules a key out: {tally:?}");
+            assert_eq!(tally.ruled_out, 0, "a key was ruled out: {tally:?}");
             assert_eq!(db.stats_cf(LEFT_OUT), None);
-            let fronts = db.health().cfs;
-            assert_eq!(fronts.len(), 1, "round {round}: {fronts:?}");
+            let with_filters = db.health().cfs;
+            assert_eq!(with_filters.len(), 1, "round {round}: {with_filters:?}");
         }
         assert_eq!(summaries(&filters).len(), 1, "the default family's");
         let db = open(home.path(), &sieve());
@@ -72,7 +72,7 @@ fn ingestion_into_an_excluded_cf_keeps_coverage_of_others() {
     let mut models = [Model::new(), Model::new()];
     write(&db, &mut models, &mut Dice(12));
     let ruled_out = |i: &u64| db.filter_answer(absent_key(*i)).is_absent();
-    let stranger = (0..100).find(ruled_out).expect("some key is ruled out");
+    let absent = (0..100).find(ruled_out).expect("some key is ruled out");
     let family = db.cf_handle(LEFT_OUT).unwrap();
     for number in 0..20 {
         let file = home.path().join(number.to_string());
@@ -83,7 +83,7 @@ fn ingestion_into_an_excluded_cf_keeps_coverage_of_others() {
         writer.finish().unwrap();
         db.ingest_external_file_cf(&family, vec![file]).unwrap();
         // At once, before maintenance can run.
-        assert!(ruled_out(&stranger), "file {number}");
+        assert!(ruled_out(&absent), "file {number}");
         let read = db.get_cf(&family, format!("file {number}")).unwrap();
         assert_eq!(read.as_deref(), Some(&b"ingested"[..]));
     }

@@ -240,24 +240,14 @@ fn without_segment_filters_rocksdb_builds_its_own() {
     db.flush().unwrap();
     assert!(filter_bytes(&db) >= 1_400, "{} bytes", filter_bytes(&db));
     check_settled(&db, &model);
-    let column = &db.inspect().unwrap().cfs[0];
-    assert!(
-        column
-            .segments
-            .iter()
-            .all(|segment| segment.filter.is_none())
-    );
+    let cf = &db.inspect().unwrap().cfs[0];
+    assert!(cf.segments.iter().all(|segment| segment.filter.is_none()));
     drop(db);
     // And back again: the SSTs then get our filters.
     let db = SieveDb::open(&bloom(), &sieve(), home.path()).unwrap();
     check_settled(&db, &model);
-    let column = &db.inspect().unwrap().cfs[0];
-    assert!(
-        column
-            .segments
-            .iter()
-            .all(|segment| segment.filter.is_some())
-    );
+    let cf = &db.inspect().unwrap().cfs[0];
+    assert!(cf.segments.iter().all(|segment| segment.filter.is_some()));
     db.compact_range::<&[u8], &[u8]>(None, None);
     verify_finds_every_key(&db);
     drop(db);
@@ -278,13 +268,13 @@ fn sst_without_unique_id_is_maybe_in_its_range_until_covered() {
         let options = options.get_options_from_string(text).unwrap();
         let model = one_plain_table(&options, home.path());
         make_old(home.path());
-        let column = |db: &SieveDb| db.inspect().unwrap().cfs.remove(0);
+        let cf = |db: &SieveDb| db.inspect().unwrap().cfs.remove(0);
         {
             let sieve = sieve().read_only_filters(true);
             let db = SieveDb::open(&options, &sieve, home.path()).unwrap();
             settle(&db);
-            assert_eq!(column(&db).segments[0].id, None);
-            assert_eq!(column(&db).uncovered, Some(1));
+            assert_eq!(cf(&db).segments[0].id, None);
+            assert_eq!(cf(&db).uncovered, Some(1));
             agree(&db, &model);
             assert!(db.filter_answer(key(299)).is_absent(), "before its range");
             assert!(
@@ -297,7 +287,7 @@ fn sst_without_unique_id_is_maybe_in_its_range_until_covered() {
         }
         let db = SieveDb::open(&options, &sieve(), home.path()).unwrap();
         check_settled(&db, &model);
-        assert_eq!(column(&db).segments[0].id, None);
+        assert_eq!(cf(&db).segments[0].id, None);
 
         let mut rewritten = CompactOptions::default();
         rewritten.set_bottommost_level_compaction(BottommostLevelCompaction::Force);
@@ -305,7 +295,7 @@ fn sst_without_unique_id_is_maybe_in_its_range_until_covered() {
             engine.compact_range_opt::<&[u8], &[u8]>(None, None, &rewritten)
         });
         check_settled(&db, &model);
-        assert!(column(&db).segments[0].id.is_some());
+        assert!(cf(&db).segments[0].id.is_some());
     }
 }
 
@@ -322,9 +312,9 @@ fn sst_that_was_read_in_part_is_not_covered() {
 
     let db = SieveDb::open(&options, &sieve(), home.path()).unwrap();
     settle(&db);
-    let column = db.inspect().unwrap().cfs.remove(0);
-    assert_eq!(column.segments[0].entries, 301);
-    assert_eq!(column.uncovered, Some(1));
+    let cf = db.inspect().unwrap().cfs.remove(0);
+    assert_eq!(cf.segments[0].entries, 301);
+    assert_eq!(cf.uncovered, Some(1));
     agree(&db, &model);
     let error = db.verify(true).unwrap_err().to_string();
     assert!(error.contains("301 entries but 300"), "{error}");

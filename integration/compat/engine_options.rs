@@ -187,12 +187,11 @@ fn prefix_iterators_find_their_keys() {
     db.flush().unwrap();
     fill(&db, &mut model, 900..1_200);
     check_settled(&db, &model);
-    for column in db.inspect().unwrap().cfs {
+    for cf in db.inspect().unwrap().cfs {
         assert!(
-            column
-                .segments
+            cf.segments
                 .iter()
-                .all(|table| !column.segments.is_empty() && table.covered)
+                .all(|table| !cf.segments.is_empty() && table.covered)
         );
     }
     every_prefix_is_found(&db, &model);
@@ -554,23 +553,23 @@ fn options_that_rocksdb_refuses_are_refused() {
             continue;
         };
         let plain = rocksdb::DB::open(&options, home.path().join("plain"));
-        let fronted = SieveDb::open(&options, &sieve(), home.path().join("fronted"));
+        let with_filters = SieveDb::open(&options, &sieve(), home.path().join("sieve"));
         println!(
             "{text}: {:?}, {:?}",
             plain.as_ref().err(),
-            fronted.as_ref().err()
+            with_filters.as_ref().err()
         );
         let Err(plain) = plain else {
-            fronted.unwrap();
+            with_filters.unwrap();
             continue;
         };
         refused += 1;
         let said = |error: &OpenError| error.source().map(ToString::to_string);
-        let fronted = fronted.expect_err(text);
+        let with_filters = with_filters.expect_err(text);
         assert_eq!(
-            said(&fronted).as_deref(),
+            said(&with_filters).as_deref(),
             Some(plain.as_ref()),
-            "{text}: {fronted}"
+            "{text}: {with_filters}"
         );
         // RocksDB checks less when it creates a column family.
         let mut alone = rocksdb::DB::open(&self::options(), home.path().join("alone")).unwrap();

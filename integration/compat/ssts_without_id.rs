@@ -186,7 +186,7 @@ fn sst_without_unique_id_stays_uncovered_without_a_writer() {
     ];
     for db in readers {
         let db = Arc::new(db.unwrap());
-        eventually("it is told", || health(&db).without_id == 1);
+        eventually("it is reported", || health(&db).without_id == 1);
         assert_eq!(health(&db).uncovered, Some(1));
         finds(&db, 10..1_000);
         assert!(

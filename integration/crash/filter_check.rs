@@ -17,9 +17,9 @@ use rand::{RngExt, SeedableRng};
 use rocksdb::{AsColumnFamilyRef, IteratorMode, Options};
 
 use super::model::Model;
-use super::random_options::Layout;
+use super::random_options::RandomOptions;
 use super::worker::Failed;
-use super::workload::{self, ASKED, FAMILIES};
+use super::workload::{self, FAMILIES, KEYS_READ};
 
 /// A wait that only a hang outlasts.
 const LONG: Duration = Duration::from_secs(60);
@@ -58,8 +58,8 @@ pub(super) struct Truth {
 
 impl Truth {
     /// Read without the plugin; nothing is changed.
-    pub(super) fn read(layout: &Layout, path: &Path) -> Result<Self, Failed> {
-        let db = layout.open_read_only(path)?;
+    pub(super) fn read(setup: &RandomOptions, path: &Path) -> Result<Self, Failed> {
+        let db = setup.open_read_only(path)?;
         let mut families = BTreeMap::new();
         for name in rocksdb::DB::list_cf(&Options::default(), path)? {
             let family = db.cf_handle(&name).ok_or("a family without handle")?;
@@ -69,7 +69,7 @@ impl Truth {
                 held.insert(key.into(), value.into());
             }
             // Without the plugin no filter of ours is probed: reads must agree with the iterator.
-            for index in (0..ASKED).step_by(7) {
+            for index in (0..KEYS_READ).step_by(7) {
                 let key = workload::key(index);
                 if db.get_cf(&family, &key)?.as_ref() != held.get(&key) {
                     return Err(format!("RocksDB itself disagrees on key {index} of {name}").into());
@@ -90,9 +90,9 @@ impl Truth {
     }
 
     /// Acknowledged writes must be there; unacknowledged ones may be.
-    pub(super) fn check_model(&self, layout: &Layout, model: &Model) -> Result<(), Failed> {
-        for family in (0..FAMILIES.len()).filter(|&family| layout.unlogged != Some(family)) {
-            for key in 0..ASKED {
+    pub(super) fn check_model(&self, setup: &RandomOptions, model: &Model) -> Result<(), Failed> {
+        for family in (0..FAMILIES.len()).filter(|&family| setup.unlogged != Some(family)) {
+            for key in 0..KEYS_READ {
                 let held = self.held(family, key);
                 let possible = model.possible(family, key);
                 if !possible.contains(&held) {
@@ -110,13 +110,13 @@ impl Truth {
 
 /// Opens the database with filters and checks it three times.
 pub(super) fn check(
-    layout: &Layout,
+    setup: &RandomOptions,
     sieve: &SieveOptions,
     path: &Path,
     truth: &Truth,
 ) -> Result<Tally, Failed> {
     let unfinished = temporaries(path)?;
-    let db = layout.open(path, sieve)?;
+    let db = setup.open(path, sieve)?;
     // Names are random, so a file that was there before and is there now is left over.
     let mut left_over = temporaries(path)?;
     left_over.retain(|name| unfinished.contains(name));
@@ -170,7 +170,7 @@ fn check_family(
     if let Some((key, _)) = entries.next() {
         return Err(format!("the iterator does not reach {}", key.escape_ascii()).into());
     }
-    let never = (0..ASKED)
+    let never = (0..KEYS_READ)
         .map(workload::key)
         .filter(|key| !held.contains_key(key));
     let keys: Vec<Vec<u8>> = held.keys().cloned().chain(never).collect();
@@ -197,7 +197,7 @@ fn check_key(
 ) -> Result<Tally, Failed> {
     let absent = db.filter_answer_cf(family, key).is_absent();
     if absent && held.is_some() {
-        return Err(format!("the front LOST {}", key.escape_ascii()).into());
+        return Err(format!("the filters LOST {}", key.escape_ascii()).into());
     }
     if db.get_unfiltered_cf(family, key)?.as_ref() != held {
         return Err(format!("a segment's filter LOST {}", key.escape_ascii()).into());

@@ -13,7 +13,7 @@ use lsm_sieve::{HashId, Items};
 
 use super::filter_check::{self, Truth};
 use super::model::Model;
-use super::random_options::Layout;
+use super::random_options::RandomOptions;
 use super::worker::Failed;
 use super::workload::{self, Change, FAMILIES, Step};
 use crate::support::model_db::strict;
@@ -24,16 +24,16 @@ const LOST: u32 = 0;
 /// A closed database with at least one SST. Its summary filter covers all SSTs.
 struct Database {
     home: tempfile::TempDir,
-    layout: Layout,
+    setup: RandomOptions,
 }
 
 impl Database {
     fn new() -> Result<Self, Failed> {
         let database = Self {
             home: tempfile::tempdir()?,
-            layout: Layout::new(0),
+            setup: RandomOptions::new(0),
         };
-        let db = database.layout.open(&database.path(), &strict())?;
+        let db = database.setup.open(&database.path(), &strict())?;
         let family = db.cf_handle(FAMILIES[0]).ok_or("no default family")?;
         for first in [0, 1, 2] {
             for index in (first..300).step_by(3) {
@@ -59,10 +59,10 @@ impl Database {
     }
 
     fn check(&self) -> Result<(), Failed> {
-        let truth = Truth::read(&self.layout, &self.path())?;
+        let truth = Truth::read(&self.setup, &self.path())?;
         // An audit may find the loss first, and nothing is covered after that.
         let sieve = strict().audit(0);
-        filter_check::check(&self.layout, &sieve, &self.path(), &truth).map(drop)
+        filter_check::check(&self.setup, &sieve, &self.path(), &truth).map(drop)
     }
 
     /// Clears a bit of a key in each sidecar whose subject is wanted. Returns the number of
@@ -147,15 +147,15 @@ fn check_detects_a_key_lost_by_a_segment_filter() {
 #[test]
 fn check_detects_a_lost_write() {
     let database = Database::new().unwrap();
-    let truth = Truth::read(&database.layout, &database.path()).unwrap();
+    let truth = Truth::read(&database.setup, &database.path()).unwrap();
     let mut model = Model::empty();
     model.settle(|family, key| truth.held(family, key));
-    truth.check_model(&database.layout, &model).unwrap();
+    truth.check_model(&database.setup, &model).unwrap();
     let write = Step::Write(0, LOST, Change::Set(7));
     model.may_apply(&write);
-    truth.check_model(&database.layout, &model).unwrap();
+    truth.check_model(&database.setup, &model).unwrap();
     model.apply(&write);
-    truth.check_model(&database.layout, &model).unwrap_err();
+    truth.check_model(&database.setup, &model).unwrap_err();
 }
 
 /// Temporary files of sidecars were removed. One of the identity, from a kill in a database's first

@@ -39,9 +39,9 @@ use filter_check::{Tally, Truth};
 use model::Model;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use random_options::Layout;
+use random_options::RandomOptions;
 use worker::{Failed, Task};
-use workload::{Script, WRITERS};
+use workload::{WRITERS, Workload};
 
 /// Kills of an ordinary run.
 const KILLS: u64 = 500;
@@ -76,7 +76,7 @@ fn kill_9_loses_no_key() {
     let seed = number_from("LSM_SIEVE_SEED").unwrap_or_else(rand::random);
     println!("{kills} kills, LSM_SIEVE_SEED={seed}");
     let left = AtomicU64::new(kills);
-    let results: Vec<Result<Census, Failed>> = thread::scope(|scope| {
+    let results: Vec<Result<Totals, Failed>> = thread::scope(|scope| {
         let lanes: Vec<_> = (0..LANES)
             .map(|lane| {
                 let left = &left;
@@ -85,27 +85,27 @@ fn kill_9_loses_no_key() {
             .collect();
         lanes.into_iter().map(|lane| lane.join().unwrap()).collect()
     });
-    let mut census = Census::default();
+    let mut totals = Totals::default();
     for result in results {
         match result {
-            Ok(part) => census.add(&part),
+            Ok(part) => totals.add(&part),
             Err(error) => panic!("LSM_SIEVE_SEED={seed}: {error}"),
         }
     }
-    println!("{census:#?}");
+    println!("{totals:#?}");
     println!(
         r#"{{"part":"kills","of_a":"front","seed":{seed},"kills":{},"keys_checked":{},"absent_checked":{},"folders":{},"lost":0}}"#,
-        census.kills, census.tally.keys, census.tally.absent, census.folders
+        totals.kills, totals.tally.keys, totals.tally.absent, totals.folders
     );
-    let crashes = census.crashes.len() as u64;
-    assert!(census.kills + crashes >= kills);
-    assert!(crashes <= 1 + kills / 1_000, "{census:?}");
-    assert!(census.tally.absent > census.tally.keys / 20, "{census:?}");
+    let crashes = totals.crashes.len() as u64;
+    assert!(totals.kills + crashes >= kills);
+    assert!(crashes <= 1 + kills / 1_000, "{totals:?}");
+    assert!(totals.tally.absent > totals.tally.keys / 20, "{totals:?}");
 }
 
 /// What was done, and when the kills came.
 #[derive(Debug, Default)]
-struct Census {
+struct Totals {
     kills: u64,
     /// Children that crashed in RocksDB alone.
     crashes: Vec<String>,
@@ -114,10 +114,10 @@ struct Census {
     tally: Tally,
     stages: BTreeMap<String, u64>,
     steps: BTreeMap<&'static str, u64>,
-    upkeep: BTreeMap<String, u64>,
+    maintenance: BTreeMap<String, u64>,
 }
 
-impl Census {
+impl Totals {
     fn add(&mut self, more: &Self) {
         self.kills += more.kills;
         self.crashes.extend_from_slice(&more.crashes);
@@ -130,42 +130,42 @@ impl Census {
         for (name, count) in &more.steps {
             *self.steps.entry(name).or_default() += count;
         }
-        for (name, count) in &more.upkeep {
-            *self.upkeep.entry(name.clone()).or_default() += count;
+        for (name, count) in &more.maintenance {
+            *self.maintenance.entry(name.clone()).or_default() += count;
         }
     }
 }
 
-fn run_lane(seed: u64, lane: u64, left: &AtomicU64) -> Result<Census, Failed> {
-    let mut census = Census::default();
+fn run_lane(seed: u64, lane: u64, left: &AtomicU64) -> Result<Totals, Failed> {
+    let mut totals = Totals::default();
     let mut random = StdRng::seed_from_u64(seed ^ (lane << 60));
     while left.load(Ordering::Relaxed) > 0 {
         let seed = random.random();
         let home = tempfile::tempdir()?;
         let mut folder = Folder::new(seed, home.path());
-        if let Err(error) = folder.run(left, &mut census) {
+        if let Err(error) = folder.run(left, &mut totals) {
             let kept = home.keep();
-            let layout = &folder.layout;
+            let setup = &folder.setup;
             return Err(format!(
-                "{error}\n  folder seed {seed}, {layout:?}\n  history {:#?}\n  kept in {}",
+                "{error}\n  folder seed {seed}, {setup:?}\n  history {:#?}\n  kept in {}",
                 folder.history,
                 kept.display()
             )
             .into());
         }
-        census.folders += 1;
+        totals.folders += 1;
     }
-    Ok(census)
+    Ok(totals)
 }
 
 /// One database and all that happened to it.
 struct Folder {
-    layout: Layout,
+    setup: RandomOptions,
     random: StdRng,
     database: PathBuf,
     copy: PathBuf,
     model: Model,
-    history: Vec<Life>,
+    history: Vec<ChildRun>,
     /// Some child created the whole database.
     exists: bool,
 }
@@ -173,7 +173,7 @@ struct Folder {
 impl Folder {
     fn new(seed: u64, home: &Path) -> Self {
         Self {
-            layout: Layout::new(seed),
+            setup: RandomOptions::new(seed),
             random: StdRng::seed_from_u64(seed),
             database: home.join("database"),
             copy: home.join("copy"),
@@ -183,12 +183,12 @@ impl Folder {
         }
     }
 
-    fn run(&mut self, left: &AtomicU64, census: &mut Census) -> Result<(), Failed> {
+    fn run(&mut self, left: &AtomicU64, totals: &mut Totals) -> Result<(), Failed> {
         let mut killed = 0;
         while killed < KILLS_A_FOLDER {
             for _ in 0..self.random.random_range(1..=3) {
                 killed += 1;
-                self.run_and_kill(census)?;
+                self.run_and_kill(totals)?;
                 let more = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
                     left.checked_sub(1)
                 });
@@ -196,7 +196,7 @@ impl Folder {
                     break;
                 }
             }
-            self.check(census)?;
+            self.check(totals)?;
             if left.load(Ordering::Relaxed) == 0 {
                 break;
             }
@@ -204,42 +204,45 @@ impl Folder {
         Ok(())
     }
 
-    fn run_and_kill(&mut self, census: &mut Census) -> Result<(), Failed> {
+    fn run_and_kill(&mut self, totals: &mut Totals) -> Result<(), Failed> {
         let task = Task {
-            layout: self.layout.seed,
+            setup: self.setup.seed,
             seed: self.random.random(),
             plain: self.random.random_bool(0.08),
             path: self.database.clone(),
         };
-        let life = live(&task, Death::draw(&mut self.random))?;
-        self.exists |= life.opened;
-        if life.crashed {
-            census.crashes.push(format!("{life:?}"));
+        let child_run = run_child(&task, Kill::draw(&mut self.random))?;
+        self.exists |= child_run.opened;
+        if child_run.crashed {
+            totals.crashes.push(format!("{child_run:?}"));
         } else {
-            census.kills += 1;
+            totals.kills += 1;
         }
-        *census.stages.entry(life.stage.clone()).or_default() += 1;
+        *totals.stages.entry(child_run.stage.clone()).or_default() += 1;
         if !task.plain {
-            *census.upkeep.entry(life.upkeep.clone()).or_default() += 1;
+            *totals
+                .maintenance
+                .entry(child_run.maintenance.clone())
+                .or_default() += 1;
         }
-        for (writer, &done) in (0..WRITERS).zip(&life.done) {
-            let mut script = Script::new(task.seed, writer);
-            for step in script.by_ref().take(done as usize) {
+        for (writer, &done) in (0..WRITERS).zip(&child_run.done) {
+            let mut workload = Workload::new(task.seed, writer);
+            for step in workload.by_ref().take(done as usize) {
                 self.model.apply(&step);
             }
-            if let Some(step) = script.next() {
+            if let Some(step) = workload.next() {
                 self.model.may_apply(&step);
-                if life.stage == "opened" {
-                    *census.steps.entry(step.name()).or_default() += 1;
+                if child_run.stage == "opened" {
+                    *totals.steps.entry(step.name()).or_default() += 1;
                 }
             }
         }
-        self.history.push(life);
+        self.history.push(child_run);
         Ok(())
     }
 
     /// Checks a copy, so that the original stays as the kill left it.
-    fn check(&mut self, census: &mut Census) -> Result<(), Failed> {
+    fn check(&mut self, totals: &mut Totals) -> Result<(), Failed> {
         if !self.exists {
             return Ok(());
         }
@@ -247,22 +250,22 @@ impl Folder {
             std::fs::remove_dir_all(&self.copy)?;
         }
         copy_folder(&self.database, &self.copy)?;
-        let truth = Truth::read(&self.layout, &self.copy)?;
-        truth.check_model(&self.layout, &self.model)?;
+        let truth = Truth::read(&self.setup, &self.copy)?;
+        truth.check_model(&self.setup, &self.model)?;
         self.model.settle(|family, key| truth.held(family, key));
         if self.random.random_bool(0.2) {
             filter_check::damage(&self.copy, self.random.random())?;
         }
-        let sieve = self.layout.sieve(self.random.random());
-        census.tally += filter_check::check(&self.layout, &sieve, &self.copy, &truth)?;
-        census.checks += 1;
+        let sieve = self.setup.sieve(self.random.random());
+        totals.tally += filter_check::check(&self.setup, &sieve, &self.copy, &truth)?;
+        totals.checks += 1;
         Ok(())
     }
 }
 
 /// When to kill a child.
 #[derive(Clone, Copy, Debug)]
-struct Death {
+struct Kill {
     /// After this many lines,
     lines: u64,
     /// or at the line that announces the close,
@@ -271,7 +274,7 @@ struct Death {
     later: Duration,
 }
 
-impl Death {
+impl Kill {
     fn draw(random: &mut StdRng) -> Self {
         let (lines, at_close, micros) = match random.random_range(0..10) {
             0 => (0, false, 40_000),
@@ -289,24 +292,24 @@ impl Death {
 
 /// What one child did.
 #[derive(Debug)]
-struct Life {
+struct ChildRun {
     #[expect(dead_code, reason = "printed when a check fails")]
     task: Task,
     #[expect(dead_code, reason = "printed when a check fails")]
-    death: Death,
+    kill: Kill,
     lines: u64,
     opened: bool,
     /// The last of open, opened, close, closed.
     stage: String,
     /// The last maintenance call.
-    upkeep: String,
+    maintenance: String,
     /// The steps that each writer reported as done.
     done: [u64; WRITERS as usize],
     /// It crashed by itself. Without the plugin that is a bug of RocksDB, and counts as a kill.
     crashed: bool,
 }
 
-impl Life {
+impl ChildRun {
     fn note(&mut self, line: &str) -> Result<(), Failed> {
         // The test runner may have printed the start of the line.
         let Some((_, line)) = line.split_once('@') else {
@@ -316,7 +319,7 @@ impl Life {
         let words: Vec<&str> = line.split(' ').collect();
         match words.as_slice() {
             ["done", writer, done] => self.done[writer.parse::<usize>()?] = done.parse()?,
-            ["keep", what @ ..] => self.upkeep = what.join(" "),
+            ["maintenance", what @ ..] => self.maintenance = what.join(" "),
             ["failed", ..] => return Err(line.into()),
             [stage] => {
                 self.opened |= *stage == "opened";
@@ -329,41 +332,47 @@ impl Life {
 }
 
 /// Starts a child, kills it, and returns what it printed.
-fn live(task: &Task, death: Death) -> Result<Life, Failed> {
+fn run_child(task: &Task, kill: Kill) -> Result<ChildRun, Failed> {
     let mut child = Command::new(std::env::current_exe()?)
         .args(["--exact", "crash::child", "--nocapture", "--test-threads=1"])
         .env(Task::VARIABLE, task.to_text())
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()?;
-    let mut life = Life {
+    let mut child_run = ChildRun {
         task: task.clone(),
-        death,
+        kill,
         lines: 0,
         opened: false,
         stage: "start".to_owned(),
-        upkeep: "nothing".to_owned(),
+        maintenance: "nothing".to_owned(),
         done: [0; WRITERS as usize],
         crashed: false,
     };
-    let outcome = watch(&mut child, death, &mut life);
+    let outcome = watch(&mut child, kill, &mut child_run);
     // It may have ended by itself, after printing the reason.
     child.kill()?;
     let status = child.wait()?;
     let rest = outcome?;
     for line in rest {
-        life.note(&line)?;
+        child_run.note(&line)?;
     }
-    life.crashed = status.signal().is_some_and(|signal| signal != 9);
-    let alone = life.crashed && task.plain;
+    child_run.crashed = status.signal().is_some_and(|signal| signal != 9);
+    let alone = child_run.crashed && task.plain;
     if status.signal() != Some(9) && !alone {
-        return Err(format!("a child was not killed but ended with {status}: {life:?}").into());
+        return Err(
+            format!("a child was not killed but ended with {status}: {child_run:?}").into(),
+        );
     }
-    Ok(life)
+    Ok(child_run)
 }
 
 /// Reads the lines of a child until it is to be killed. Returns the rest of its lines.
-fn watch(child: &mut Child, death: Death, life: &mut Life) -> Result<Receiver<String>, Failed> {
+fn watch(
+    child: &mut Child,
+    kill: Kill,
+    child_run: &mut ChildRun,
+) -> Result<Receiver<String>, Failed> {
     let output = child.stdout.take().ok_or("a child without output")?;
     let (send, lines) = channel();
     thread::spawn(move || {
@@ -373,17 +382,17 @@ fn watch(child: &mut Child, death: Death, life: &mut Life) -> Result<Receiver<St
             }
         }
     });
-    while life.lines < death.lines && !(death.at_close && life.stage == "close") {
+    while child_run.lines < kill.lines && !(kill.at_close && child_run.stage == "close") {
         match lines.recv_timeout(SILENCE) {
-            Ok(line) => life.note(&line)?,
-            Err(RecvTimeoutError::Timeout) => return Err(format!("hangs: {life:?}").into()),
+            Ok(line) => child_run.note(&line)?,
+            Err(RecvTimeoutError::Timeout) => return Err(format!("hangs: {child_run:?}").into()),
             Err(RecvTimeoutError::Disconnected) => return Ok(lines),
         }
     }
-    let deadline = Instant::now() + death.later;
+    let deadline = Instant::now() + kill.later;
     while let Some(left) = deadline.checked_duration_since(Instant::now()) {
         match lines.recv_timeout(left) {
-            Ok(line) => life.note(&line)?,
+            Ok(line) => child_run.note(&line)?,
             Err(_) => break,
         }
     }

@@ -18,7 +18,7 @@ use crate::support::model_db::{strict, within};
 
 /// The options of one folder.
 #[derive(Clone, Debug)]
-pub(super) struct Layout {
+pub(super) struct RandomOptions {
     pub(super) seed: u64,
     /// The family that is written without a write-ahead log.
     pub(super) unlogged: Option<usize>,
@@ -34,7 +34,7 @@ pub(super) struct Layout {
     hash: HashId,
 }
 
-impl Layout {
+impl RandomOptions {
     pub(super) fn new(seed: u64) -> Self {
         let mut random = StdRng::seed_from_u64(seed);
         let mut chance = |share| random.random_bool(share);

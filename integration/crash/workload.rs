@@ -8,7 +8,7 @@ use std::ops::Range;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-/// The permanent column families.
+/// The permanent cf families.
 pub(super) const FAMILIES: [&str; 3] = ["default", "one", "two"];
 
 /// One that is created and dropped.
@@ -17,8 +17,8 @@ pub(super) const TEMPORARY: &str = "temporary";
 /// Keys of a family that may be written.
 pub(super) const KEYS: u32 = 2_000;
 
-/// Keys that are looked up. The last ones are never written.
-pub(super) const ASKED: u32 = 2_500;
+/// Keys that are read. The last ones are never written.
+pub(super) const KEYS_READ: u32 = 2_500;
 
 /// Threads that write.
 pub(super) const WRITERS: u32 = 2;
@@ -73,7 +73,7 @@ pub(super) enum Step {
     Flush(usize),
     Compact(usize),
     /// Creates or drops a family, or writes into it.
-    Churn(u64),
+    CreateOrDropCf(u64),
 }
 
 impl Step {
@@ -101,7 +101,7 @@ impl Step {
             | Self::Snapshot(..)
             | Self::Flush(_)
             | Self::Compact(_)
-            | Self::Churn(_) => Vec::new(),
+            | Self::CreateOrDropCf(_) => Vec::new(),
         }
     }
 
@@ -116,20 +116,20 @@ impl Step {
             Self::Snapshot(..) => "snapshot",
             Self::Flush(_) => "flush",
             Self::Compact(_) => "compact",
-            Self::Churn(_) => "create or drop family",
+            Self::CreateOrDropCf(_) => "create or drop family",
         }
     }
 }
 
 /// An endless stream of steps.
-pub(super) struct Script {
+pub(super) struct Workload {
     random: StdRng,
     writer: u32,
-    /// Many writes go to few keys, others to many; each script has its own mixture.
+    /// Many writes go to few keys, others to many; each workload has its own mixture.
     hot: u32,
 }
 
-impl Script {
+impl Workload {
     pub(super) fn new(seed: u64, writer: u32) -> Self {
         let mut random = StdRng::seed_from_u64(seed ^ (u64::from(writer) << 56));
         let hot = random.random_range(20..OWN);
@@ -177,7 +177,7 @@ impl Script {
     }
 }
 
-impl Iterator for Script {
+impl Iterator for Workload {
     type Item = Step;
 
     fn next(&mut self) -> Option<Step> {
@@ -202,7 +202,7 @@ impl Iterator for Script {
             940..965 => Step::Snapshot(self.family(), self.key()),
             965..985 => Step::Flush(self.family()),
             985..993 => Step::Compact(self.family()),
-            _ if self.writer == 0 => Step::Churn(self.number()),
+            _ if self.writer == 0 => Step::CreateOrDropCf(self.number()),
             _ => Step::Read(self.family(), self.key()),
         })
     }

@@ -56,7 +56,7 @@ impl Twin {
     fn run(seed: u64, filter: FilterChoice) -> Result<(), Failed> {
         let home = tempfile::tempdir()?;
         let store = open(&home.path().join("store"), filter)?;
-        let mut twin = Self {
+        let mut run = Self {
             home,
             store,
             model: Model::new(),
@@ -67,19 +67,19 @@ impl Twin {
         let first: Vec<_> = (0..KEYS / 2)
             .map(|index| (key(index), b"loaded".to_vec()))
             .collect();
-        twin.store.load(first.iter().cloned())?;
-        twin.model.extend(first);
+        run.store.load(first.iter().cloned())?;
+        run.model.extend(first);
         let mut left = OPERATIONS;
         while left > 0 {
-            let stretch = twin.random.random_range(1..=left.min(400));
-            twin.stretch(stretch)?;
+            let stretch = run.random.random_range(1..=left.min(400));
+            run.stretch(stretch)?;
             left -= stretch;
-            check_now(&twin.store, &twin.model, KEYS)?;
-            twin = twin.reopen_sometimes()?;
+            check_now(&run.store, &run.model, KEYS)?;
+            run = run.reopen_sometimes()?;
         }
-        twin.store.reorganize(|_| ControlFlow::Continue(()))?;
-        assert_eq!(twin.store.extent()?.generations, 1);
-        check_now(&twin.store, &twin.model, KEYS)
+        run.store.reorganize(|_| ControlFlow::Continue(()))?;
+        assert_eq!(run.store.extent()?.generations, 1);
+        check_now(&run.store, &run.model, KEYS)
     }
 
     /// Some operations, under a snapshot that must not see them.

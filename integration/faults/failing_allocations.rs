@@ -51,8 +51,8 @@ fn no_failing_allocation_ends_the_process_or_loses_a_key() {
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
-    let complaint = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}\n{complaint}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}\n{stderr}");
     let cases: Vec<&str> = said
         .lines()
         .filter_map(|line| line.strip_prefix("@"))
@@ -104,11 +104,11 @@ fn exhaust(name: &str, mut case: impl FnMut() -> Result<(), Failed>) -> Result<(
                 nth,
                 for_ever,
             };
-            let (done, struck) = during(shortage, &mut case);
+            let (done, now_failed) = during(shortage, &mut case);
             done.map_err(|error| format!("{name}, {shortage:?}: {error}"))?;
             runs += 1;
-            failed += struck;
-            if struck == 0 {
+            failed += now_failed;
+            if now_failed == 0 {
                 break;
             }
         }
@@ -238,11 +238,11 @@ fn stored_without_a_copy(folder: &Path) -> Result<(), Failed> {
         nth: 0,
         for_ever: true,
     };
-    let (stored, struck) = during(none, || sidecars.store(&segment));
+    let (stored, now_failed) = during(none, || sidecars.store(&segment));
     let (verified, struck_again) = during(none, || sidecars.verify(SidecarName::Segment(SEGMENT)));
     match (stored, verified) {
-        (Ok(_), Ok(Some(_))) if struck + struck_again == 0 => Ok(()),
-        failed => Err(format!("{struck} and {struck_again} allocations: {failed:?}").into()),
+        (Ok(_), Ok(Some(_))) if now_failed + struck_again == 0 => Ok(()),
+        failed => Err(format!("{now_failed} and {struck_again} allocations: {failed:?}").into()),
     }
 }
 
@@ -274,14 +274,14 @@ fn far_too_long(folder: &Path) -> Result<(), Failed> {
             nth: 0,
             for_ever: true,
         };
-        let (loaded, struck) = during(any, || sidecars.load(SidecarName::Segment(SEGMENT)));
+        let (loaded, now_failed) = during(any, || sidecars.load(SidecarName::Segment(SEGMENT)));
         let refused = match loaded {
             Err(SidecarError::Damaged { .. }) => !newer,
             Err(SidecarError::Newer { .. }) => newer,
             _ => false,
         };
-        if !refused || struck > 0 {
-            return Err(format!("{struck} allocations for a file too long: {loaded:?}").into());
+        if !refused || now_failed > 0 {
+            return Err(format!("{now_failed} allocations for a file too long: {loaded:?}").into());
         }
     }
     Ok(())

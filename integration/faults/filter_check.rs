@@ -9,7 +9,7 @@ use lsm_sieve::SieveDb;
 use rocksdb::{DB, IteratorMode};
 
 use super::worker::{Failed, engine, open_differential, sieve};
-use super::workload::Subject;
+use super::workload::Target;
 
 /// A wait that only a hang outlasts.
 const LONG: Duration = Duration::from_secs(60);
@@ -17,7 +17,7 @@ const LONG: Duration = Duration::from_secs(60);
 /// Every key and value, read without the plugin.
 pub(super) type Truth = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// What was judged.
+/// What was checked.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Tally {
     /// Keys that were looked up.
@@ -49,30 +49,30 @@ pub(super) fn truth(path: &Path) -> Result<Truth, rocksdb::Error> {
         .collect()
 }
 
-/// Why a folder has no verdict.
-pub(super) enum Refusal {
+/// Why a check failed.
+pub(super) enum CheckError {
     /// RocksDB itself does not open it.
     Engine(rocksdb::Error),
-    /// A wrong answer, or a missing one.
+    /// A wrong answer, or none.
     Wrong(Failed),
 }
 
-/// Judges all that opens, and returns what was found.
-pub(super) fn of(
-    subject: Subject,
+/// Checks a database or a store, and returns its content.
+pub(super) fn check_target(
+    target: Target,
     path: &Path,
-    asked: impl Iterator<Item = Vec<u8>>,
-) -> Result<(Truth, Tally), Refusal> {
-    match subject {
-        Subject::Front => {
-            let truth = truth(path).map_err(Refusal::Engine)?;
-            let tally = judge(path, &truth, asked).map_err(Refusal::Wrong)?;
+    read: impl Iterator<Item = Vec<u8>>,
+) -> Result<(Truth, Tally), CheckError> {
+    match target {
+        Target::SieveDb => {
+            let truth = truth(path).map_err(CheckError::Engine)?;
+            let tally = check_database(path, &truth, read).map_err(CheckError::Wrong)?;
             Ok((truth, tally))
         }
-        Subject::Differential | Subject::Moves => {
-            judge_differential(subject, path, asked).map_err(|error| match plain(path) {
-                Err(engine) => Refusal::Engine(engine),
-                Ok(()) => Refusal::Wrong(error),
+        Target::Differential | Target::Moves => {
+            check_differential(target, path, read).map_err(|error| match plain(path) {
+                Err(engine) => CheckError::Engine(engine),
+                Ok(()) => CheckError::Wrong(error),
             })
         }
     }
@@ -86,15 +86,15 @@ fn plain(path: &Path) -> Result<(), rocksdb::Error> {
 
 /// Of a differential store the truth is a scan, which checks no filter. It is the same after all
 /// records were moved to the main file.
-fn judge_differential(
-    subject: Subject,
+fn check_differential(
+    target: Target,
     path: &Path,
-    asked: impl Iterator<Item = Vec<u8>>,
+    read: impl Iterator<Item = Vec<u8>>,
 ) -> Result<(Truth, Tally), Failed> {
-    let store = open_differential(subject, path)?;
+    let store = open_differential(target, path)?;
     let scan = || store.scan::<&[u8]>(..).collect::<Result<Truth, _>>();
     let truth = scan()?;
-    let keys: Vec<Vec<u8>> = asked.collect();
+    let keys: Vec<Vec<u8>> = read.collect();
     let mut tally = Tally::default();
     for moved in [false, true] {
         if moved {
@@ -123,23 +123,24 @@ fn judge_differential(
     Ok((truth, tally))
 }
 
-/// Opens the folder and judges every answer: at once, when every SST is covered, and after a
+/// Opens the database and checks every answer: at once, when every SST is covered, and after a
 /// consolidation.
-pub(super) fn judge(
+pub(super) fn check_database(
     path: &Path,
     truth: &Truth,
-    asked: impl Iterator<Item = Vec<u8>>,
+    read: impl Iterator<Item = Vec<u8>>,
 ) -> Result<Tally, Failed> {
-    let mut keys: Vec<Vec<u8>> = asked.filter(|key| !truth.contains_key(key)).collect();
+    let mut keys: Vec<Vec<u8>> = read.filter(|key| !truth.contains_key(key)).collect();
     keys.extend(truth.keys().cloned());
     let db = SieveDb::open(&engine(), &sieve(), path)?;
-    let mut tally = ask(&db, truth, &keys).map_err(|error| format!("after open: {error}"))?;
+    let mut tally =
+        check_keys(&db, truth, &keys).map_err(|error| format!("after open: {error}"))?;
     if !db.wait_until_complete(LONG) {
         return Err("not covered after a minute".into());
     }
-    tally += ask(&db, truth, &keys).map_err(|error| format!("once covered: {error}"))?;
+    tally += check_keys(&db, truth, &keys).map_err(|error| format!("once covered: {error}"))?;
     db.consolidate()?;
-    tally += ask(&db, truth, &keys).map_err(|error| format!("consolidated: {error}"))?;
+    tally += check_keys(&db, truth, &keys).map_err(|error| format!("consolidated: {error}"))?;
     match db.verify(true)?.lost.first() {
         Some(lost) => Err(format!("verify found {lost} LOST").into()),
         None => Ok(tally),
@@ -147,7 +148,7 @@ pub(super) fn judge(
 }
 
 /// Looks up all of these keys in every way.
-pub(super) fn ask(db: &SieveDb, truth: &Truth, keys: &[Vec<u8>]) -> Result<Tally, Failed> {
+fn check_keys(db: &SieveDb, truth: &Truth, keys: &[Vec<u8>]) -> Result<Tally, Failed> {
     let mut tally = Tally::default();
     for (key, many) in keys.iter().zip(db.multi_get(keys)) {
         let held = truth.get(key);

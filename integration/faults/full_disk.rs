@@ -108,18 +108,15 @@ fn run_child(seed: u64, mebibytes: u64) -> Option<String> {
         return None;
     };
     let said = String::from_utf8_lossy(&output.stdout);
-    let complaint = String::from_utf8_lossy(&output.stderr);
+    let stderr = String::from_utf8_lossy(&output.stderr);
     if !said.contains("@begun") {
         skip(format!(
-            "no mount of one's own is allowed here: {complaint}"
+            "mounting in a namespace is not allowed here: {stderr}"
         ));
         return None;
     }
     let ended_well = output.status.success();
-    assert!(
-        ended_well,
-        "seed {seed}, {mebibytes} MiB\n{said}\n{complaint}"
-    );
+    assert!(ended_well, "seed {seed}, {mebibytes} MiB\n{said}\n{stderr}");
     let counted = said.lines().find_map(|line| line.split_once("@counted "));
     Some(counted.expect("a child counts").1.to_owned())
 }
@@ -131,19 +128,19 @@ fn child() {
         return;
     };
     println!("@begun");
-    let (seed, disk) = task.split_once(' ').unwrap();
-    let (seed, disk) = (seed.parse().unwrap(), Path::new(disk));
+    let (seed, mount) = task.split_once(' ').unwrap();
+    let (seed, mount) = (seed.parse().unwrap(), Path::new(mount));
     let (progress, seen) = channel();
-    let ballast = disk.join("ballast");
+    let ballast = mount.join("ballast");
     let watch = thread::spawn(move || watch(&seen, &ballast));
     let tally = {
-        let mut scene = Scene::new(disk, seed, progress);
+        let mut disk = SmallDisk::new(mount, seed, progress);
         for cycle in 0..CYCLES_A_DISK {
-            let done = scene.cycle();
+            let done = disk.cycle();
             done.unwrap_or_else(|error| panic!("cycle {cycle}: {error}"));
         }
-        let tally = scene.end().unwrap();
-        print!("@counted {} {}", scene.refused, scene.resumed);
+        let tally = disk.end().unwrap();
+        print!("@counted {} {}", disk.refused, disk.resumed);
         tally
     };
     let (
@@ -174,7 +171,7 @@ fn watch(progress: &Receiver<()>, ballast: &Path) -> u64 {
 }
 
 /// A database on a small disk.
-struct Scene {
+struct SmallDisk {
     database: PathBuf,
     ballast: PathBuf,
     random: StdRng,
@@ -194,11 +191,11 @@ fn engine() -> Options {
     options
 }
 
-impl Scene {
-    fn new(disk: &Path, seed: u64, progress: Sender<()>) -> Self {
+impl SmallDisk {
+    fn new(mount: &Path, seed: u64, progress: Sender<()>) -> Self {
         Self {
-            database: disk.join("database"),
-            ballast: disk.join("ballast"),
+            database: mount.join("database"),
+            ballast: mount.join("ballast"),
             random: StdRng::seed_from_u64(seed),
             model: Model::empty(KEYS * 2),
             version: 0,
@@ -282,12 +279,12 @@ impl Scene {
         Ok(())
     }
 
-    /// Judges the final content.
+    /// Checks the final content.
     fn end(&self) -> Result<Tally, Failed> {
         let truth = filter_check::truth(&self.database)?;
         if let Some(key) = self.model.wrong(&truth) {
             return Err(format!("key {key} was acknowledged and is gone").into());
         }
-        filter_check::judge(&self.database, &truth, (0..KEYS * 2).map(key))
+        filter_check::check_database(&self.database, &truth, (0..KEYS * 2).map(key))
     }
 }

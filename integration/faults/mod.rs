@@ -1,9 +1,9 @@
 //! Faults from below: system calls that fail, power cuts, full disks, memory that runs out.
 //!
-//! `steps` lists the steps, `work` carries them out, `model` knows the possible results, and
-//! `judge` compares the folder with the truth afterwards. `traced` runs the work under strace,
-//! which makes calls fail (`calls`) or records them (`recorded`) for a `machine` that loses its
-//! power (`power`).
+//! `workload` lists the steps, `worker` carries them out, `model` knows the possible results, and
+//! `filter_check` compares the folder with a plain RocksDB afterwards. `strace` runs the worker
+//! under strace, which makes calls fail (`system_calls`) or records them (`strace_log`) for a
+//! `simulated_disk` that loses its power (`power_loss`).
 
 #![expect(
     clippy::unwrap_used,

@@ -3,7 +3,7 @@
 //! ```text
 //!   child: open, write, flush, compact, ..   strace: every write, rename and sync
 //!                                               |
-//!   machine: the same, up to a random moment <--/   power cut
+//!   simulated disk: the same, to a random moment <-/   power cut
 //!     -> a folder of all synced changes, and a random part of the others
 //!          plain RocksDB: the truth         SieveDb: must say the same
 //! ```
@@ -26,11 +26,11 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom as _;
 use rand::{RngExt as _, SeedableRng as _};
 
-use super::filter_check::{self, Refusal, Tally, Truth};
-use super::simulated_disk::{Machine, Survival};
-use super::strace_log::{self, Deed};
+use super::filter_check::{self, CheckError, Tally, Truth};
+use super::simulated_disk::{SimulatedDisk, Survival};
+use super::strace_log::{self, FileOp};
 use super::worker::Failed;
-use super::workload::{self, ASKED, Step, Subject, key, version};
+use super::workload::{self, KEYS_READ, Step, Target, key, version};
 use crate::support::environment::number_from;
 use crate::support::requirements::skip;
 
@@ -41,21 +41,21 @@ const IMAGES: u64 = 100;
 const IMAGES_A_RECORD: u64 = 1_000;
 
 #[derive(Debug, Default)]
-struct Census {
+struct Totals {
     images: u64,
-    deeds: u64,
+    operations: u64,
     /// Unsynced changes, over all images.
-    waiting: u64,
+    unsynced: u64,
     /// Folders that RocksDB does not open.
     refused: u64,
     /// Keys denied by the filters that survived the cut, before maintenance built any.
     tally: Tally,
 }
 
-fn survival(subject: Subject, random: &mut StdRng) -> Survival {
+fn survival(target: Target, random: &mut StdRng) -> Survival {
     let sectors = [1, 512, 4096];
     // RocksDB itself may then keep a write and lose an older one, if neither was synced.
-    if subject == Subject::Moves && random.random_bool(0.8) {
+    if target == Target::Moves && random.random_bool(0.8) {
         let file_by_file = random.random_bool(0.3);
         return if file_by_file {
             Survival::Files(0.5)
@@ -71,11 +71,11 @@ fn survival(subject: Subject, random: &mut StdRng) -> Survival {
     }
 }
 
-/// The recorded life of a child, to be cut.
+/// The recorded run of a child, to be cut.
 struct Recording {
-    subject: Subject,
+    target: Target,
     home: tempfile::TempDir,
-    deeds: Vec<Deed>,
+    operations: Vec<FileOp>,
     /// The content after each step.
     states: Vec<Truth>,
     steps: Vec<Step>,
@@ -83,15 +83,15 @@ struct Recording {
 
 impl Recording {
     /// `None` without strace.
-    fn new(subject: Subject) -> Result<Option<Self>, Failed> {
+    fn new(target: Target) -> Result<Option<Self>, Failed> {
         let home = tempfile::tempdir()?;
-        let deeds = strace_log::record(subject, home.path())?;
-        Ok(deeds.map(|deeds| Self {
-            subject,
+        let operations = strace_log::record(target, home.path())?;
+        Ok(operations.map(|operations| Self {
+            target,
             home,
-            deeds,
-            states: workload::states(subject),
-            steps: workload::steps(subject),
+            operations,
+            states: workload::states(target),
+            steps: workload::steps(target),
         }))
     }
 
@@ -100,23 +100,23 @@ impl Recording {
     /// several logs ends or is synced, and after each sync of the manifest.
     fn crossings(&self) -> Vec<(usize, Survival)> {
         let mut crossings = Vec::new();
-        if self.subject != Subject::Moves {
+        if self.target != Target::Moves {
             return crossings;
         }
-        let mut machine = Machine::new(self.home.path());
-        for (moment, deed) in self.deeds.iter().enumerate() {
-            let (syncs, file) = match deed {
-                Deed::Sync(file) => (true, machine.path(*file)),
-                Deed::Open { path, create, .. } if *create => (false, Some(path.as_path())),
+        let mut disk = SimulatedDisk::new(self.home.path());
+        for (moment, operation) in self.operations.iter().enumerate() {
+            let (syncs, file) = match operation {
+                FileOp::Sync(file) => (true, disk.path(*file)),
+                FileOp::Open { path, create, .. } if *create => (false, Some(path.as_path())),
                 _ => (false, None),
             };
             let is = |kind: fn(&Path) -> bool| file.is_some_and(kind);
             let (is_log, is_list) = (is(strace_log::is_log), is(strace_log::is_list) && syncs);
-            if is_log && machine.logs_waiting() > 1 {
+            if is_log && disk.count_unsynced_logs() > 1 {
                 crossings.push((moment, Survival::Newest));
             }
-            machine.carry_out(deed);
-            if is_list && machine.logs_waiting() > 0 {
+            disk.apply(operation);
+            if is_list && disk.count_unsynced_logs() > 0 {
                 crossings.push((moment + 1, Survival::Nothing));
             }
         }
@@ -130,8 +130,8 @@ impl Recording {
 
     /// The keys in which a folder differs from the nearest of those states.
     fn difference(&self, truth: &Truth, synced: usize) -> String {
-        let told = |state: &Truth| -> Vec<String> {
-            let versions = (0..ASKED).map(|index| {
+        let differing = |state: &Truth| -> Vec<String> {
+            let versions = (0..KEYS_READ).map(|index| {
                 let of = |held: &Truth| held.get(&key(index)).and_then(|value| version(value));
                 (index, of(truth), of(state))
             });
@@ -141,71 +141,71 @@ impl Recording {
                 .collect()
         };
         let states = self.states[synced..].iter().zip(synced..);
-        let told = states.map(|(state, step)| (told(state), step));
-        let nearest = told.min_by_key(|(keys, _)| keys.len());
+        let differing = states.map(|(state, step)| (differing(state), step));
+        let nearest = differing.min_by_key(|(keys, _)| keys.len());
         nearest.map_or_else(String::new, |(keys, step)| {
             format!("state {step} but for {}", keys.join(", "))
         })
     }
 }
 
-impl Census {
-    /// Cuts the power of a recorded life at each crossing, and at random moments.
+impl Totals {
+    /// Cuts the power of a recorded run at each crossing, and at random moments.
     fn cut(
         &mut self,
         recording: &Recording,
         images: u64,
         random: &mut StdRng,
     ) -> Result<(), Failed> {
-        let deeds = &recording.deeds;
-        let after_steps: Vec<usize> = (1..=deeds.len())
-            .filter(|&end| matches!(deeds[end - 1], Deed::Done(_)))
+        let operations = &recording.operations;
+        let after_steps: Vec<usize> = (1..=operations.len())
+            .filter(|&end| matches!(operations[end - 1], FileOp::Done(_)))
             .collect();
         let mut moments = recording.crossings();
         moments.extend((0..images).map(|_| {
             let moment = match after_steps.choose(random) {
                 // Such a state lasts as long as nothing is written.
                 Some(&end) if random.random_bool(0.5) => end,
-                _ => random.random_range(0..=deeds.len()),
+                _ => random.random_range(0..=operations.len()),
             };
-            (moment, survival(recording.subject, random))
+            (moment, survival(recording.target, random))
         }));
         moments.sort_by_key(|&(moment, _)| moment);
-        let mut machine = Machine::new(recording.home.path());
+        let mut disk = SimulatedDisk::new(recording.home.path());
         let (mut done, mut synced) = (0, 0);
         for (moment, survival) in moments {
-            for deed in &deeds[done..moment] {
-                machine.carry_out(deed);
-                if let Deed::Done(step) = deed
+            for operation in &operations[done..moment] {
+                disk.apply(operation);
+                if let FileOp::Done(step) = operation
                     && matches!(recording.steps[*step], Step::Write { synced: true, .. })
                 {
                     synced = step + 1;
                 }
             }
             done = moment;
-            self.waiting += machine.waiting() as u64;
-            let judged = self.judge(recording, &machine, survival, synced, random);
-            judged.map_err(|error| format!("after {moment} deeds, {survival:?}: {error}"))?;
+            self.unsynced += disk.unsynced() as u64;
+            let checked = self.check(recording, &disk, survival, synced, random);
+            checked.map_err(|error| format!("after {moment} operations, {survival:?}: {error}"))?;
             self.images += 1;
         }
         Ok(())
     }
 
-    fn judge(
+    fn check(
         &mut self,
         recording: &Recording,
-        machine: &Machine,
+        disk: &SimulatedDisk,
         survival: Survival,
         synced: usize,
         random: &mut StdRng,
     ) -> Result<(), Failed> {
         let image = tempfile::tempdir()?;
-        machine.image(survival, random, image.path())?;
+        disk.image(survival, random, image.path())?;
         let database = image.path().join("database");
         if !database.exists() {
             return Ok(());
         }
-        match filter_check::of(recording.subject, &database, (0..ASKED).map(key)) {
+        match filter_check::check_target(recording.target, &database, (0..KEYS_READ).map(key)) {
             Ok((truth, _)) if !recording.admits(&truth, synced) => {
                 let difference = recording.difference(&truth, synced);
                 Err(format!("LOST: no state from {synced}; {difference}").into())
@@ -214,24 +214,24 @@ impl Census {
                 self.tally += tally;
                 Ok(())
             }
-            Err(Refusal::Engine(error)) => {
+            Err(CheckError::Engine(error)) => {
                 println!("refused by RocksDB: {error}");
                 self.refused += 1;
                 Ok(())
             }
-            Err(Refusal::Wrong(error)) => Err(error),
+            Err(CheckError::Wrong(error)) => Err(error),
         }
     }
 }
 
-impl fmt::Display for Census {
+impl fmt::Display for Totals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
             r#""images":{},"deeds":{},"changes_at_stake":{},"refused_by_rocksdb":{},"answers":{},"present":{},"absent":{},"lost":0"#,
             self.images,
-            self.deeds,
-            self.waiting,
+            self.operations,
+            self.unsynced,
             self.refused,
             self.tally.keys,
             self.tally.present,
@@ -242,48 +242,49 @@ impl fmt::Display for Census {
 
 #[test]
 fn no_power_cut_under_a_database_loses_a_key() {
-    cut_all(Subject::Front);
+    cut_all(Target::SieveDb);
 }
 
 #[test]
 fn no_power_cut_under_a_differential_store_loses_a_record() {
-    cut_all(Subject::Differential);
+    cut_all(Target::Differential);
 }
 
 /// A new log begins every few records. A note in one log must not survive the records of the log
 /// before that it describes.
 #[test]
 fn no_power_cut_during_moves_across_logs_loses_a_record() {
-    cut_all(Subject::Moves);
+    cut_all(Target::Moves);
 }
 
-fn cut_all(subject: Subject) {
+fn cut_all(target: Target) {
     let images = number_from("LSM_SIEVE_DATABASE_IMAGES").unwrap_or(IMAGES);
     let seed = number_from("LSM_SIEVE_SEED").unwrap_or_else(rand::random);
     println!("{images} images, LSM_SIEVE_SEED={seed}");
-    let (began, mut census) = (Instant::now(), Census::default());
+    let (began, mut totals) = (Instant::now(), Totals::default());
     let mut random = StdRng::seed_from_u64(seed);
-    while census.images < images {
-        let Some(recording) = Recording::new(subject).unwrap() else {
+    while totals.images < images {
+        let Some(recording) = Recording::new(target).unwrap() else {
             skip("there is no strace here, or it may not attach");
             return;
         };
-        census.deeds += recording.deeds.len() as u64;
-        let now = (images - census.images).min(IMAGES_A_RECORD);
-        let cut = census.cut(&recording, now, &mut random);
+        totals.operations += recording.operations.len() as u64;
+        let now = (images - totals.images).min(IMAGES_A_RECORD);
+        let cut = totals.cut(&recording, now, &mut random);
         cut.unwrap_or_else(|error| panic!("LSM_SIEVE_SEED={seed}: {error}"));
     }
+    let of_a = target.label();
     let seconds = began.elapsed().as_secs_f64();
     println!(
-        r#"{{"part":"power loss","of_a":"{subject:?}","seed":{seed},{census},"seconds":{seconds:.1}}}"#
+        r#"{{"part":"power loss","of_a":"{of_a}","seed":{seed},{totals},"seconds":{seconds:.1}}}"#
     );
     assert!(
-        census.waiting > census.images,
-        "{census:?}: nothing was at stake"
+        totals.unsynced > totals.images,
+        "{totals:?}: nothing was at stake"
     );
-    assert!(census.refused * 10 < census.images, "{census:?}");
+    assert!(totals.refused * 10 < totals.images, "{totals:?}");
     assert!(
-        census.tally.present > 0 && census.tally.absent > 0,
-        "{census:?}"
+        totals.tally.present > 0 && totals.tally.absent > 0,
+        "{totals:?}"
     );
 }

@@ -1,5 +1,4 @@
-//! A machine that carries out recorded file operations and loses its power: what its disk then
-//! holds.
+//! A disk to which recorded file operations are applied, and what it holds after a power cut.
 //!
 //! As [`lsm_sieve::disk::MemoryDisk`], which only the filters use, but for files that are written
 //! at any place and synced many times, as those of a database are. Of unsynced changes any part
@@ -13,7 +12,7 @@ use std::path::{Path, PathBuf};
 use rand::RngExt as _;
 use rand::rngs::StdRng;
 
-use super::strace_log::{self, Deed};
+use super::strace_log::{self, FileOp};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Node {
@@ -40,7 +39,7 @@ enum Change {
 struct Contents {
     length: usize,
     durable: Vec<u8>,
-    waiting: Vec<Change>,
+    unsynced: Vec<Change>,
 }
 
 #[derive(Clone, Debug)]
@@ -75,44 +74,44 @@ impl Survival {
 }
 
 /// The files below one folder.
-pub(super) struct Machine {
+pub(super) struct SimulatedDisk {
     home: PathBuf,
     names: Tree,
     durable: Tree,
-    waiting: Vec<NameChange>,
+    unsynced: Vec<NameChange>,
     files: Vec<Contents>,
     open: HashMap<i32, Opened>,
 }
 
-impl Machine {
+impl SimulatedDisk {
     pub(super) fn new(home: &Path) -> Self {
         let names = Tree::from([(home.to_owned(), Node::Folder)]);
         Self {
             home: home.to_owned(),
             durable: names.clone(),
             names,
-            waiting: Vec::new(),
+            unsynced: Vec::new(),
             files: Vec::new(),
             open: HashMap::new(),
         }
     }
 
     /// Changes that are not durable yet.
-    pub(super) fn waiting(&self) -> usize {
-        let writes: usize = self.files.iter().map(|file| file.waiting.len()).sum();
-        self.waiting.len() + writes
+    pub(super) fn unsynced(&self) -> usize {
+        let writes: usize = self.files.iter().map(|file| file.unsynced.len()).sum();
+        self.unsynced.len() + writes
     }
 
     /// Logs of RocksDB that are not wholly durable.
-    pub(super) fn logs_waiting(&self) -> usize {
-        self.waiting_logs().count()
+    pub(super) fn count_unsynced_logs(&self) -> usize {
+        self.unsynced_logs().count()
     }
 
     /// The same logs. A larger number is a later log.
-    fn waiting_logs(&self) -> impl Iterator<Item = usize> {
+    fn unsynced_logs(&self) -> impl Iterator<Item = usize> {
         self.names.iter().filter_map(|(path, node)| match node {
             Node::File(inode) if strace_log::is_log(path) => {
-                (!self.files[*inode].waiting.is_empty()).then_some(*inode)
+                (!self.files[*inode].unsynced.is_empty()).then_some(*inode)
             }
             _ => None,
         })
@@ -123,34 +122,34 @@ impl Machine {
         Some(&self.open.get(&file)?.path)
     }
 
-    pub(super) fn carry_out(&mut self, deed: &Deed) {
-        match deed {
-            Deed::Open {
+    pub(super) fn apply(&mut self, operation: &FileOp) {
+        match operation {
+            FileOp::Open {
                 file,
                 path,
                 create,
                 truncate,
             } => self.open(*file, path, *create, *truncate),
-            Deed::Write { file, at, bytes } => self.write(*file, *at, bytes),
-            Deed::Resize { file, length } => self.change(*file, Change::Resize(*length)),
-            Deed::Rename(from, to) if self.names.contains_key(from) => {
-                self.rename_names(NameChange::Rename(from.clone(), to.clone()));
+            FileOp::Write { file, at, bytes } => self.write(*file, *at, bytes),
+            FileOp::Resize { file, length } => self.change(*file, Change::Resize(*length)),
+            FileOp::Rename(from, to) if self.names.contains_key(from) => {
+                self.change_names(NameChange::Rename(from.clone(), to.clone()));
             }
-            Deed::Remove(path) if self.names.contains_key(path) => {
-                self.rename_names(NameChange::Remove(path.clone()));
+            FileOp::Remove(path) if self.names.contains_key(path) => {
+                self.change_names(NameChange::Remove(path.clone()));
             }
-            Deed::MakeFolder(path) if path.starts_with(&self.home) => {
-                self.rename_names(NameChange::Add(path.clone(), Node::Folder));
+            FileOp::MakeFolder(path) if path.starts_with(&self.home) => {
+                self.change_names(NameChange::Add(path.clone(), Node::Folder));
             }
-            Deed::Sync(file) => self.sync(*file),
-            Deed::Close(file) => drop(self.open.remove(file)),
-            Deed::Rename(..) | Deed::Remove(_) | Deed::MakeFolder(_) | Deed::Done(_) => {}
+            FileOp::Sync(file) => self.sync(*file),
+            FileOp::Close(file) => drop(self.open.remove(file)),
+            FileOp::Rename(..) | FileOp::Remove(_) | FileOp::MakeFolder(_) | FileOp::Done(_) => {}
         }
     }
 
-    fn rename_names(&mut self, change: NameChange) {
+    fn change_names(&mut self, change: NameChange) {
         change.apply(&mut self.names);
-        self.waiting.push(change);
+        self.unsynced.push(change);
     }
 
     fn open(&mut self, file: i32, path: &Path, create: bool, truncate: bool) {
@@ -160,7 +159,7 @@ impl Machine {
         if create && !self.names.contains_key(path) {
             let node = Node::File(self.files.len());
             self.files.push(Contents::default());
-            self.rename_names(NameChange::Add(path.to_owned(), node));
+            self.change_names(NameChange::Add(path.to_owned(), node));
         }
         let Some(&node) = self.names.get(path) else {
             return;
@@ -200,7 +199,7 @@ impl Machine {
             Change::Write(at, bytes) => contents.length.max(at + bytes.len()),
             Change::Resize(length) => *length,
         };
-        contents.waiting.push(change);
+        contents.unsynced.push(change);
     }
 
     fn sync(&mut self, file: i32) {
@@ -210,7 +209,7 @@ impl Machine {
                 ..
             }) => {
                 let contents = &mut self.files[*inode];
-                for change in std::mem::take(&mut contents.waiting) {
+                for change in std::mem::take(&mut contents.unsynced) {
                     change.apply(&mut contents.durable);
                 }
             }
@@ -219,10 +218,10 @@ impl Machine {
                 path,
                 ..
             }) => {
-                let (own, others) = std::mem::take(&mut self.waiting)
+                let (own, others) = std::mem::take(&mut self.unsynced)
                     .into_iter()
                     .partition(|change| change.folder() == Some(path));
-                self.waiting = others;
+                self.unsynced = others;
                 let own: Vec<NameChange> = own;
                 own.iter()
                     .for_each(|change| change.apply(&mut self.durable));
@@ -239,12 +238,12 @@ impl Machine {
         into: &Path,
     ) -> io::Result<()> {
         let mut tree = self.durable.clone();
-        for change in &self.waiting {
+        for change in &self.unsynced {
             if survives(survival, random) {
                 change.apply(&mut tree);
             }
         }
-        let newest = self.waiting_logs().max();
+        let newest = self.unsynced_logs().max();
         let mut folders = vec![self.home.clone()];
         for (path, node) in &tree {
             let Ok(inside) = path.strip_prefix(&self.home) else {
@@ -330,7 +329,7 @@ impl Change {
 impl Contents {
     fn survivor(&self, survival: Survival, random: &mut StdRng) -> Vec<u8> {
         let mut bytes = self.durable.clone();
-        for change in &self.waiting {
+        for change in &self.unsynced {
             match (change, survival) {
                 (Change::Write(at, written), Survival::Some(_, sector)) => {
                     for (piece, part) in written.chunks(sector).enumerate() {

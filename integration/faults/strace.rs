@@ -24,19 +24,19 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use super::model::Model;
-use super::worker::{Failed, Work};
-use super::workload::{ASKED, Step, Subject, steps};
+use super::worker::{Failed, Worker};
+use super::workload::{KEYS_READ, Step, Target, steps};
 
-/// The subject of a child, and its folder.
+/// The target of a child, and its folder.
 pub(super) const CHILD: &str = "LSM_SIEVE_FAULTS_CHILD";
 
 /// A child that prints nothing for this long is stuck: RocksDB makes writers wait for a disk
 /// without end.
 const SILENCE: Duration = Duration::from_secs(10);
 
-/// What one child did.
+/// What a child did.
 #[derive(Debug)]
-pub(super) struct Life {
+pub(super) struct ChildRun {
     pub(super) model: Model,
     /// Steps that failed.
     pub(super) failed: u64,
@@ -49,10 +49,10 @@ pub(super) struct Life {
     pub(super) status: ExitStatus,
     pub(super) panics: Vec<String>,
     /// Its standard error.
-    pub(super) complaint: String,
+    pub(super) stderr: String,
 }
 
-impl Life {
+impl ChildRun {
     /// Whether our code, or the engine, ended in a way that no caller can handle.
     pub(super) fn crashed(&self) -> bool {
         let killed_by_us = self.stuck && self.status.signal() == Some(9);
@@ -61,7 +61,7 @@ impl Life {
 
     /// Parses what the child reported. The step after the last reported one may have been carried
     /// out.
-    fn understand(&mut self, said: &[String], steps: &[Step]) -> Result<(), Failed> {
+    fn parse(&mut self, said: &[String], steps: &[Step]) -> Result<(), Failed> {
         let mut next = 0;
         for line in said {
             let words: Vec<&str> = line.split(' ').collect();
@@ -92,28 +92,28 @@ impl Life {
 
 /// The child: waits until strace is attached, works, and ends the process.
 pub(super) fn child(task: &str) -> Result<(), Failed> {
-    let (subject, path) = match task.split_once(' ').ok_or("no task")? {
-        ("Front", path) => (Subject::Front, path.to_owned()),
-        ("Moves", path) => (Subject::Moves, path.to_owned()),
-        (_, path) => (Subject::Differential, path.to_owned()),
+    let (target, path) = match task.split_once(' ').ok_or("no task")? {
+        ("Front", path) => (Target::SieveDb, path.to_owned()),
+        ("Moves", path) => (Target::Moves, path.to_owned()),
+        (_, path) => (Target::Differential, path.to_owned()),
     };
     let output = File::from(std::io::stdout().as_fd().try_clone_to_owned()?);
     let panics = output.try_clone()?;
     std::panic::set_hook(Box::new(move |panic| {
-        say(&panics, &format!("panic {panic}"));
+        report(&panics, &format!("panic {panic}"));
     }));
-    say(&output, "ready");
+    report(&output, "ready");
     // This read may be the first call that fails. It has served its purpose all the same.
     _ = std::io::stdin().read_line(&mut String::new());
-    let work = Work::new(subject, Path::new(&path), move |line: &str| {
-        say(&output, line)
+    let work = Worker::new(target, Path::new(&path), move |line: &str| {
+        report(&output, line)
     });
     let worked = thread::Builder::new().spawn(move || work.run())?.join();
     std::process::exit(i32::from(worked.is_err()));
 }
 
 /// Reports to the parent. Without a parent the child exits.
-fn say(mut output: &File, line: &str) {
+fn report(mut output: &File, line: &str) {
     let line = line.replace('\n', " | ");
     let parts = [b"@", line.as_bytes(), b"\n"].map(IoSlice::new);
     if output.write_vectored(&parts).is_err() {
@@ -122,37 +122,37 @@ fn say(mut output: &File, line: &str) {
 }
 
 /// Runs a child under strace with these arguments; `None` without strace, or if it may not attach.
-pub(super) fn live(
-    subject: Subject,
+pub(super) fn run_child(
+    target: Target,
     path: &Path,
     strace: &[String],
-) -> Result<Option<Life>, Failed> {
-    let mut talk = Talk::start(subject, path)?;
-    let Some(mut tracer) = attach(&talk.child, strace)? else {
-        talk.child.kill()?;
-        talk.child.wait()?;
+) -> Result<Option<ChildRun>, Failed> {
+    let mut child = StartedChild::start(target, path)?;
+    let Some(mut tracer) = attach(&child.child, strace)? else {
+        child.child.kill()?;
+        child.child.wait()?;
         return Ok(None);
     };
-    let mut input = talk.child.stdin.take().ok_or("a child without input")?;
+    let mut input = child.child.stdin.take().ok_or("a child without input")?;
     input.write_all(b"go\n")?;
-    let life = talk.follow(subject)?;
+    let child_run = child.follow(target)?;
     tracer.wait()?;
-    Ok(Some(life))
+    Ok(Some(child_run))
 }
 
 /// A child that waits to begin, and its output.
-struct Talk {
+struct StartedChild {
     child: Child,
     lines: Receiver<String>,
-    complaint: JoinHandle<String>,
+    stderr: JoinHandle<String>,
 }
 
-impl Talk {
-    fn start(subject: Subject, path: &Path) -> Result<Self, Failed> {
+impl StartedChild {
+    fn start(target: Target, path: &Path) -> Result<Self, Failed> {
         let mut child = Command::new(std::env::current_exe()?)
             .args(["--exact", "faults::child", "--nocapture"])
             .arg("--test-threads=1")
-            .env(CHILD, format!("{subject:?} {}", path.display()))
+            .env(CHILD, format!("{} {}", target.label(), path.display()))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -168,19 +168,19 @@ impl Talk {
                 }
             }
         });
-        let complaint = thread::spawn(move || read_to_string(errors).unwrap_or_default());
+        let stderr = thread::spawn(move || read_to_string(errors).unwrap_or_default());
         if lines.recv_timeout(SILENCE)? != "ready" {
             return Err("a child did not begin".into());
         }
         Ok(Self {
             child,
             lines,
-            complaint,
+            stderr,
         })
     }
 
     /// Reads until the child has ended, or is stuck and killed.
-    fn follow(mut self, subject: Subject) -> Result<Life, Failed> {
+    fn follow(mut self, target: Target) -> Result<ChildRun, Failed> {
         let mut said = Vec::new();
         let stuck = loop {
             match self.lines.recv_timeout(SILENCE) {
@@ -195,19 +195,22 @@ impl Talk {
         let status = self.child.wait()?;
         // Ends with the child, which closes its end of the pipe.
         said.extend(self.lines.iter());
-        let complaint = self.complaint.join().map_err(|_| "a listener panicked")?;
-        let mut life = Life {
-            model: Model::empty(ASKED),
+        let stderr = self
+            .stderr
+            .join()
+            .map_err(|_| "the reader of stderr panicked")?;
+        let mut child_run = ChildRun {
+            model: Model::empty(KEYS_READ),
             failed: 0,
             lost: Vec::new(),
             ended: false,
             stuck,
             status,
             panics: Vec::new(),
-            complaint,
+            stderr,
         };
-        life.understand(&said, &steps(subject))?;
-        Ok(life)
+        child_run.parse(&said, &steps(target))?;
+        Ok(child_run)
     }
 }
 

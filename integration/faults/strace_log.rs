@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use super::strace;
 use super::worker::Failed;
-use super::workload::Subject;
+use super::workload::Target;
 
 /// The calls that change files, or make changes durable.
 const CALLS: &str =
@@ -20,7 +20,7 @@ const CALLS: &str =
 
 /// One file operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Deed {
+pub(super) enum FileOp {
     Open {
         file: i32,
         path: PathBuf,
@@ -58,47 +58,47 @@ pub(super) fn is_list(path: &Path) -> bool {
 }
 
 /// All file operations of a child; `None` without strace.
-pub(super) fn record(subject: Subject, home: &Path) -> Result<Option<Vec<Deed>>, Failed> {
-    let log = home.join("deeds");
+pub(super) fn record(target: Target, home: &Path) -> Result<Option<Vec<FileOp>>, Failed> {
+    let log = home.join("operations");
     let arguments = ["-o", &log.display().to_string(), "-xx", "-s", "4194304"];
     let arguments = arguments.into_iter().map(str::to_owned);
     let arguments: Vec<String> = arguments
         .chain(["-e".to_owned(), format!("trace={CALLS}")])
         .collect();
-    let Some(life) = strace::live(subject, &home.join("database"), &arguments)? else {
+    let Some(child_run) = strace::run_child(target, &home.join("database"), &arguments)? else {
         return Ok(None);
     };
-    if !life.ended || life.failed > 0 || life.crashed() {
-        return Err(format!("a child without faults failed: {life:?}").into());
+    if !child_run.ended || child_run.failed > 0 || child_run.crashed() {
+        return Err(format!("a child without faults failed: {child_run:?}").into());
     }
-    Ok(Some(understand(&fs::read_to_string(log)?)))
+    Ok(Some(parse(&fs::read_to_string(log)?)))
 }
 
 /// The operations in a log, in order. Failed ones are left out.
-fn understand(log: &str) -> Vec<Deed> {
+fn parse(log: &str) -> Vec<FileOp> {
     const UNFINISHED: &str = " <unfinished ...>";
     let mut begun: HashMap<&str, &str> = HashMap::new();
-    let mut deeds = Vec::new();
+    let mut operations = Vec::new();
     for (thread, line) in log.lines().filter_map(|line| line.split_once(' ')) {
         let line = line.trim_start();
         if let Some(start) = line.strip_suffix(UNFINISHED) {
             if start.starts_with("close(") {
-                deeds.extend(deed(&format!("{start}) = 0")));
+                operations.extend(operation(&format!("{start}) = 0")));
             } else {
                 begun.insert(thread, start);
             }
         } else if let Some((_, end)) = line.split_once(" resumed>") {
             let start = begun.remove(thread);
-            deeds.extend(start.and_then(|start| deed(&format!("{start}{end}"))));
+            operations.extend(start.and_then(|start| operation(&format!("{start}{end}"))));
         } else {
-            deeds.extend(deed(line));
+            operations.extend(operation(line));
         }
     }
-    deeds
+    operations
 }
 
 /// The operation in a whole line, such as `write(3, "\x61", 1) = 1`.
-fn deed(line: &str) -> Option<Deed> {
+fn operation(line: &str) -> Option<FileOp> {
     let (call, result) = line.rsplit_once(" = ")?;
     let result: i64 = result.split(' ').next()?.parse().ok()?;
     let (name, arguments) = call.trim_end().strip_suffix(')')?.split_once('(')?;
@@ -116,7 +116,7 @@ fn deed(line: &str) -> Option<Deed> {
     Some(match name {
         "openat" => {
             let how = arguments.get(2)?;
-            Deed::Open {
+            FileOp::Open {
                 file: i32::try_from(result).ok()?,
                 path: path(1)?,
                 create: how.contains("O_CREAT"),
@@ -126,22 +126,22 @@ fn deed(line: &str) -> Option<Deed> {
         "write" | "pwrite64" => {
             let mut bytes = bytes(arguments.get(1)?)?;
             bytes.truncate(usize::try_from(result).ok()?);
-            Deed::Write {
+            FileOp::Write {
                 file: file()?,
                 at: number(3),
                 bytes,
             }
         }
-        "ftruncate" => Deed::Resize {
+        "ftruncate" => FileOp::Resize {
             file: file()?,
             length: number(1)?,
         },
-        "rename" => Deed::Rename(path(0)?, path(1)?),
-        "unlink" => Deed::Remove(path(0)?),
-        "mkdir" => Deed::MakeFolder(path(0)?),
-        "fsync" | "fdatasync" => Deed::Sync(file()?),
-        "close" => Deed::Close(file()?),
-        "writev" => Deed::Done(reported(call)?),
+        "rename" => FileOp::Rename(path(0)?, path(1)?),
+        "unlink" => FileOp::Remove(path(0)?),
+        "mkdir" => FileOp::MakeFolder(path(0)?),
+        "fsync" | "fdatasync" => FileOp::Sync(file()?),
+        "close" => FileOp::Close(file()?),
+        "writev" => FileOp::Done(reported(call)?),
         _ => return None,
     })
 }
@@ -178,25 +178,25 @@ fn strace_log_is_parsed() {
 7 writev(1, [{iov_base="\x40", iov_len=1}, {iov_base="\x64\x6f\x6e\x65\x20\x34", iov_len=6}, {iov_base="\x0a", iov_len=1}], 3) = 8
 8 +++ exited with 0 +++
 "#;
-    let open = Deed::Open {
+    let open = FileOp::Open {
         file: 5,
         path: "/a".into(),
         create: true,
         truncate: true,
     };
-    let write = |file, at, bytes: &[u8]| Deed::Write {
+    let write = |file, at, bytes: &[u8]| FileOp::Write {
         file,
         at,
         bytes: bytes.to_vec(),
     };
     let expected = [
-        Deed::Close(5),
+        FileOp::Close(5),
         open,
-        Deed::Sync(9),
+        FileOp::Sync(9),
         write(5, None, b"ab"),
         write(9, Some(70), b", "),
-        Deed::Rename("/a".into(), "/b".into()),
-        Deed::Done(4),
+        FileOp::Rename("/a".into(), "/b".into()),
+        FileOp::Done(4),
     ];
-    assert_eq!(understand(log), expected);
+    assert_eq!(parse(log), expected);
 }

@@ -20,10 +20,10 @@ use rand::SeedableRng as _;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom as _;
 
-use super::filter_check::{self, Refusal, Tally};
-use super::strace::{self, Life};
+use super::filter_check::{self, CheckError, Tally};
+use super::strace::{self, ChildRun};
 use super::worker::Failed;
-use super::workload::{ASKED, Subject, key};
+use super::workload::{KEYS_READ, Target, key};
 use crate::support::environment::number_from;
 use crate::support::requirements::skip;
 
@@ -97,11 +97,11 @@ fn count(log: &str, wanted: impl Fn(&str) -> bool) -> Calls {
     calls
 }
 
-fn traced(
-    subject: Subject,
+fn run_traced(
+    target: Target,
     home: &Path,
     inject: Option<&Fault>,
-) -> Result<Option<(Life, String)>, Failed> {
+) -> Result<Option<(ChildRun, String)>, Failed> {
     let log = home.join("calls");
     let mut arguments = vec![
         "-o".to_owned(),
@@ -113,20 +113,20 @@ fn traced(
         let inject = format!("inject={fault}");
         ["-e".to_owned(), inject]
     }));
-    let Some(life) = strace::live(subject, &home.join("database"), &arguments)? else {
+    let Some(child_run) = strace::run_child(target, &home.join("database"), &arguments)? else {
         return Ok(None);
     };
-    Ok(Some((life, fs::read_to_string(log)?)))
+    Ok(Some((child_run, fs::read_to_string(log)?)))
 }
 
-/// The outcome of the faults.
+/// The outcomes of all faults.
 #[derive(Debug, Default)]
-struct Census {
+struct Totals {
     runs: u64,
     /// Calls that failed.
-    struck: u64,
+    calls_failed: u64,
     failed_steps: u64,
-    /// Runs that waited without end. They were killed and judged.
+    /// Runs that waited without end. They were killed and checked.
     stuck: Vec<String>,
     /// Folders that RocksDB itself no longer opens, and why.
     refused: Vec<String>,
@@ -136,46 +136,51 @@ struct Census {
     violations: Vec<String>,
 }
 
-impl Census {
+impl Totals {
     /// The outcome of one fault.
-    fn of(subject: Subject, fault: Fault, life: &Life, log: &str, database: &Path) -> Self {
-        let mut census = Self {
+    fn of(target: Target, fault: Fault, child_run: &ChildRun, log: &str, database: &Path) -> Self {
+        let mut totals = Self {
             runs: 1,
-            struck: log.matches("(INJECTED)").count() as u64,
-            failed_steps: life.failed,
+            calls_failed: log.matches("(INJECTED)").count() as u64,
+            failed_steps: child_run.failed,
             ..Self::default()
         };
-        census.stuck.extend(life.stuck.then(|| fault.to_string()));
-        if life.crashed() {
-            let (panics, complaint) = (&life.panics, &life.complaint);
-            let status = life.status;
-            census
+        totals
+            .stuck
+            .extend(child_run.stuck.then(|| fault.to_string()));
+        if child_run.crashed() {
+            let (panics, stderr) = (&child_run.panics, &child_run.stderr);
+            let status = child_run.status;
+            totals
                 .violations
-                .push(format!("{fault}: {status}, {panics:?}, {complaint}"));
+                .push(format!("{fault}: {status}, {panics:?}, {stderr}"));
         }
-        let lost = life.lost.first().map(|lost| format!("{fault}: {lost}"));
-        census.violations.extend(lost);
-        census.judge(subject, fault, life, database);
-        census
+        let lost = child_run
+            .lost
+            .first()
+            .map(|lost| format!("{fault}: {lost}"));
+        totals.violations.extend(lost);
+        totals.check(target, fault, child_run, database);
+        totals
     }
 
-    fn judge(&mut self, subject: Subject, fault: Fault, life: &Life, database: &Path) {
-        match filter_check::of(subject, database, (0..ASKED).map(key)) {
+    fn check(&mut self, target: Target, fault: Fault, child_run: &ChildRun, database: &Path) {
+        match filter_check::check_target(target, database, (0..KEYS_READ).map(key)) {
             Ok((truth, tally)) => {
                 self.tally += tally;
-                if let Some(wrong) = life.model.wrong(&truth) {
+                if let Some(wrong) = child_run.model.wrong(&truth) {
                     self.engine_lost.push(format!("{fault}: key {wrong}"));
                 }
             }
-            Err(Refusal::Engine(error)) => self.refused.push(format!("{fault}: {error}")),
-            Err(Refusal::Wrong(error)) => self.violations.push(format!("{fault}: {error}")),
+            Err(CheckError::Engine(error)) => self.refused.push(format!("{fault}: {error}")),
+            Err(CheckError::Wrong(error)) => self.violations.push(format!("{fault}: {error}")),
         }
     }
 
-    /// Adds the findings of another census, and prints new ones.
+    /// Adds other outcomes, and prints what was found.
     fn add(&mut self, more: Self) {
         self.runs += more.runs;
-        self.struck += more.struck;
+        self.calls_failed += more.calls_failed;
         self.failed_steps += more.failed_steps;
         self.tally += more.tally;
         for (what, all, new) in [
@@ -232,29 +237,36 @@ fn draw(mut faults: Vec<Fault>, runs: usize, seed: u64) -> Vec<Fault> {
     ranked.into_iter().map(|(_, fault)| fault).collect()
 }
 
-fn run(subject: Subject, fault: Fault, census: &Mutex<Census>) -> Result<(), Failed> {
+fn run(target: Target, fault: Fault, totals: &Mutex<Totals>) -> Result<(), Failed> {
     let home = tempfile::tempdir()?;
-    let (life, log) = traced(subject, home.path(), Some(&fault))?.ok_or("strace is gone")?;
-    let part = Census::of(subject, fault, &life, &log, &home.path().join("database"));
-    let mut census = census.lock().map_err(|_| "another lane panicked")?;
-    census.add(part);
+    let (child_run, log) =
+        run_traced(target, home.path(), Some(&fault))?.ok_or("strace is gone")?;
+    let part = Totals::of(
+        target,
+        fault,
+        &child_run,
+        &log,
+        &home.path().join("database"),
+    );
+    let mut totals = totals.lock().map_err(|_| "another lane panicked")?;
+    totals.add(part);
     Ok(())
 }
 
 /// Injects each of these faults, in a run of its own.
-fn inject_all(subject: Subject, faults: Vec<Fault>) -> Census {
+fn inject_all(target: Target, faults: Vec<Fault>) -> Totals {
     let queue = Mutex::new(faults.into_iter());
-    let census = Mutex::new(Census::default());
+    let totals = Mutex::new(Totals::default());
     thread::scope(|scope| {
         for _ in 0..LANES {
             scope.spawn(|| {
                 while let Some(fault) = { queue.lock().unwrap().next() } {
-                    run(subject, fault, &census).unwrap_or_else(|error| panic!("{fault}: {error}"));
+                    run(target, fault, &totals).unwrap_or_else(|error| panic!("{fault}: {error}"));
                 }
             });
         }
     });
-    census.into_inner().unwrap()
+    totals.into_inner().unwrap()
 }
 
 /// Of all calls those that must not fail unnoticed: a write that is not durable must not be
@@ -262,7 +274,7 @@ fn inject_all(subject: Subject, faults: Vec<Fault>) -> Census {
 #[test]
 fn no_failing_sync_loses_a_record() {
     let home = tempfile::tempdir().unwrap();
-    let Some((_, log)) = traced(Subject::Differential, home.path(), None).unwrap() else {
+    let Some((_, log)) = traced(Target::Differential, home.path(), None).unwrap() else {
         skip("there is no strace here, or it may not attach");
         return;
     };
@@ -272,30 +284,30 @@ fn no_failing_sync_loses_a_record() {
     faults.retain(|fault| fault.call == "fdatasync" && fault.error == "EIO" && is_tried(fault));
     println!("{} faults", faults.len());
     assert!(faults.len() > 4, "the log is synced again and again");
-    let census = inject_all(Subject::Differential, faults);
-    assert!(census.violations.is_empty() && census.engine_lost.is_empty());
-    assert!(census.struck > 0 && census.failed_steps > 0);
+    let totals = inject_all(Target::Differential, faults);
+    assert!(totals.violations.is_empty() && totals.engine_lost.is_empty());
+    assert!(totals.calls_failed > 0 && totals.failed_steps > 0);
 }
 
 #[test]
 fn no_failing_call_loses_a_key() {
-    try_all(Subject::Front);
+    try_all(Target::SieveDb);
 }
 
 #[test]
 fn no_failing_call_loses_a_record() {
-    try_all(Subject::Differential);
+    try_all(Target::Differential);
 }
 
-fn try_all(subject: Subject) {
+fn try_all(target: Target) {
     let (began, home) = (Instant::now(), tempfile::tempdir().unwrap());
-    let Some((life, log)) = traced(subject, home.path(), None).unwrap() else {
+    let Some((child_run, log)) = run_traced(target, home.path(), None).unwrap() else {
         skip("there is no strace here, or it may not attach");
         return;
     };
     assert!(
-        life.ended && life.failed == 0 && !life.crashed(),
-        "{life:?}"
+        child_run.ended && child_run.failed == 0 && !child_run.crashed(),
+        "{child_run:?}"
     );
     let calls = count(&log, |line| !line.contains(" resumed>"));
     let made: u64 = calls.values().flat_map(BTreeMap::values).sum();
@@ -307,31 +319,32 @@ fn try_all(subject: Subject) {
     println!("{runs} of {all} faults, LSM_SIEVE_SEED={seed}");
     let faults = draw(faults, runs, seed);
     let tried: BTreeSet<_> = faults.iter().map(|fault| (fault.call, fault.nth)).collect();
-    let census = inject_all(subject, faults);
+    let totals = inject_all(target, faults);
     println!(
-        r#"{{"part":"system calls","of_a":"{subject:?}","seed":{seed},"runs":{},"of":{all},"calls_made":{made},"calls_tried":{},"calls_failed":{},"steps_failed":{},"stuck":{},"refused_by_rocksdb":{},"lost_by_rocksdb":{},"answers":{},"absent":{},"violations":{},"seconds":{:.1}}}"#,
-        census.runs,
+        r#"{{"part":"system calls","of_a":"{}","seed":{seed},"runs":{},"of":{all},"calls_made":{made},"calls_tried":{},"calls_failed":{},"steps_failed":{},"stuck":{},"refused_by_rocksdb":{},"lost_by_rocksdb":{},"answers":{},"absent":{},"violations":{},"seconds":{:.1}}}"#,
+        target.label(),
+        totals.runs,
         tried.len(),
-        census.struck,
-        census.failed_steps,
-        census.stuck.len(),
-        census.refused.len(),
-        census.engine_lost.len(),
-        census.tally.keys,
-        census.tally.absent,
-        census.violations.len(),
+        totals.calls_failed,
+        totals.failed_steps,
+        totals.stuck.len(),
+        totals.refused.len(),
+        totals.engine_lost.len(),
+        totals.tally.keys,
+        totals.tally.absent,
+        totals.violations.len(),
         began.elapsed().as_secs_f64()
     );
     // For a `SieveDb`, RocksDB's own loss counts as the truth. A differential store is responsible
     // for its records.
-    let lost_data = subject == Subject::Differential && !census.engine_lost.is_empty();
+    let lost_data = target == Target::Differential && !totals.engine_lost.is_empty();
     assert!(
-        census.violations.is_empty() && !lost_data,
+        totals.violations.is_empty() && !lost_data,
         "LSM_SIEVE_SEED={seed}"
     );
     assert!(
-        census.struck > 0 && census.failed_steps > 0,
-        "no fault struck"
+        totals.calls_failed > 0 && totals.failed_steps > 0,
+        "no call failed"
     );
-    assert!(census.tally.absent > 0, "nothing was ruled out");
+    assert!(totals.tally.absent > 0, "nothing was ruled out");
 }

@@ -1,7 +1,7 @@
 //! The work during which faults happen.
 //!
 //! It never gives up: a failed step is recorded, and a database that does not open is opened again
-//! at the next step. Each step is reported as done or failed, so that the judge of the folder knows
+//! at the next step. Each step is reported as done or failed, so that the check of the folder knows
 //! what must be in it.
 
 use std::error::Error;
@@ -16,7 +16,7 @@ use lsm_sieve::{Items, SieveDb, SieveOptions};
 use rocksdb::{LogLevel, Options, WriteBatch, WriteOptions};
 
 use super::model::Model;
-use super::workload::{ASKED, Step, Subject, key, spanned, steps, value, version};
+use super::workload::{KEYS_READ, Step, Target, key, spanned, steps, value, version};
 use crate::support::model_db::strict;
 
 pub(super) type Failed = Box<dyn Error + Send + Sync>;
@@ -40,7 +40,7 @@ pub(super) fn sieve() -> SieveOptions {
     strict().expected_keys(Items::new(100))
 }
 
-/// An open subject.
+/// The open target.
 #[expect(clippy::large_enum_variant, reason = "there is one in a process")]
 enum Store {
     Front(SieveDb),
@@ -48,11 +48,11 @@ enum Store {
 }
 
 impl Store {
-    fn open(subject: Subject, path: &Path) -> Result<Self, Failed> {
-        Ok(match subject {
-            Subject::Front => Self::Front(SieveDb::open(&engine(), &sieve(), path)?),
-            Subject::Differential | Subject::Moves => {
-                Self::Differential(Box::new(open_differential(subject, path)?))
+    fn open(target: Target, path: &Path) -> Result<Self, Failed> {
+        Ok(match target {
+            Target::SieveDb => Self::SieveDb(SieveDb::open(&engine(), &sieve(), path)?),
+            Target::Differential | Target::Moves => {
+                Self::Differential(Box::new(open_differential(target, path)?))
             }
         })
     }
@@ -64,7 +64,7 @@ impl Store {
         synced: bool,
     ) -> Result<(), Failed> {
         match self {
-            Self::Front(db) => {
+            Self::SieveDb(db) => {
                 let mut batch = WriteBatch::default();
                 updates.for_each(|(key, value)| match value {
                     Some(value) => batch.put(key, value),
@@ -93,7 +93,7 @@ impl Store {
 
     fn flush(&self) -> Result<(), Failed> {
         match self {
-            Self::Front(db) => Ok(db.flush()?),
+            Self::SieveDb(db) => Ok(db.flush()?),
             Self::Differential(store) => Ok(store.flush()?),
         }
     }
@@ -101,7 +101,7 @@ impl Store {
     /// The values of a key, by every way to read it that does not fail.
     fn reads(&self, key: &[u8]) -> Vec<Option<Vec<u8>>> {
         let reads: Vec<Option<Option<Vec<u8>>>> = match self {
-            Self::Front(db) => {
+            Self::SieveDb(db) => {
                 let many = db.multi_get([key]).into_iter().map(Result::ok);
                 many.chain([db.get(key).ok()]).collect()
             }
@@ -116,11 +116,11 @@ impl Store {
 
 /// Small batches, so that a reorganisation needs many.
 pub(super) fn open_differential(
-    subject: Subject,
+    target: Target,
     path: &Path,
 ) -> Result<DifferentialStore, OpenDifferentialError> {
     let mut engine = engine();
-    if subject == Subject::Moves {
+    if target == Target::Moves {
         // A log ends with its memtable, and is synced when four of them are flushed.
         engine.set_write_buffer_size(64 << 10);
         engine.set_min_write_buffer_number_to_merge(4);
@@ -134,29 +134,29 @@ pub(super) fn open_differential(
     DifferentialStore::open(&engine, &options, path)
 }
 
-/// A subject and the work on it.
-pub(super) struct Work<R> {
-    subject: Subject,
+/// A target and the work on it.
+pub(super) struct Worker<R> {
+    target: Target,
     path: PathBuf,
     store: Option<Store>,
     model: Model,
     report: R,
 }
 
-impl<R: FnMut(&str)> Work<R> {
-    pub(super) fn new(subject: Subject, path: &Path, report: R) -> Self {
+impl<R: FnMut(&str)> Worker<R> {
+    pub(super) fn new(target: Target, path: &Path, report: R) -> Self {
         Self {
-            subject,
+            target,
             path: path.to_owned(),
             store: None,
-            model: Model::empty(ASKED),
+            model: Model::empty(KEYS_READ),
             report,
         }
     }
 
     /// Carries out all steps, as far as possible.
     pub(super) fn run(mut self) {
-        for (number, step) in steps(self.subject).into_iter().enumerate() {
+        for (number, step) in steps(self.target).into_iter().enumerate() {
             match self.carry_out(number, step) {
                 Ok(()) => {
                     self.model.done(number, step);
@@ -178,10 +178,10 @@ impl<R: FnMut(&str)> Work<R> {
         }
         let store = match self.store.take() {
             Some(store) => store,
-            None => Store::open(self.subject, &self.path)?,
+            None => Store::open(self.target, &self.path)?,
         };
         let store = self.store.insert(store);
-        let padding = self.subject.padding();
+        let padding = self.target.padding();
         let updates = || {
             let version = step.outcome(number);
             let value = version.map(|version| value(version, padding));
@@ -192,18 +192,14 @@ impl<R: FnMut(&str)> Work<R> {
             (Step::Delete { .. }, store) => store.write(updates(), false)?,
             (Step::Flush, store) => store.flush()?,
             (Step::Read, store) => read(store, &self.model, &mut self.report),
-            (Step::Compact, Store::Front(db)) => {
+            (Step::Compact, Store::SieveDb(db)) => {
                 db.compact_range(None::<&[u8]>, None::<&[u8]>);
             }
-            (Step::Consolidate, Store::Front(db)) => db.consolidate()?,
-            (Step::Settle, Store::Front(db)) => _ = db.wait_for_maintenance(PATIENCE),
+            (Step::Consolidate, Store::SieveDb(db)) => db.consolidate()?,
+            (Step::Settle, Store::SieveDb(db)) => _ = db.wait_for_maintenance(PATIENCE),
             (Step::Freeze, Store::Differential(store)) => store.freeze()?,
             (Step::MoveSome, Store::Differential(store)) => {
-                let most = if self.subject == Subject::Moves {
-                    40
-                } else {
-                    1
-                };
+                let most = if self.target == Target::Moves { 40 } else { 1 };
                 store.reorganize(|progress| match progress.moved {
                     moved if moved < most => ControlFlow::Continue(()),
                     _ => ControlFlow::Break(()),
@@ -217,7 +213,7 @@ impl<R: FnMut(&str)> Work<R> {
                 store.load(spanned(first, 3).map(|index| (key(index), &older)))?;
             }
             (Step::Reopen, _) => {}
-            (step, _) => return Err(format!("{:?} knows no {step:?}", self.subject).into()),
+            (step, _) => return Err(format!("{:?} knows no {step:?}", self.target).into()),
         }
         Ok(())
     }
@@ -225,7 +221,7 @@ impl<R: FnMut(&str)> Work<R> {
 
 /// Reads every key. A read may fail, but returns no impossible value.
 fn read(store: &Store, model: &Model, report: &mut impl FnMut(&str)) {
-    for index in 0..ASKED {
+    for index in 0..KEYS_READ {
         for found in store.reads(&key(index)) {
             if !model.allows(index, found.as_deref()) {
                 let found = found.as_deref().and_then(version);

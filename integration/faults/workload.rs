@@ -8,8 +8,8 @@ use rand::{RngExt as _, SeedableRng as _};
 
 use super::filter_check::Truth;
 
-/// Keys that are looked up. The last ones are never written.
-pub(super) const ASKED: u32 = 300;
+/// Keys that are read. The last ones are never written.
+pub(super) const KEYS_READ: u32 = 300;
 
 pub(super) fn key(index: u32) -> Vec<u8> {
     format!("key-{index:05}").into_bytes()
@@ -30,20 +30,29 @@ pub(super) fn version(value: &[u8]) -> Option<u32> {
 
 /// What the steps work on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Subject {
+pub(super) enum Target {
     /// A `SieveDb`.
-    Front,
+    SieveDb,
     /// A differential store.
     Differential,
     /// A differential store whose logs end every few records, while those are moved.
     Moves,
 }
 
-impl Subject {
+impl Target {
+    /// Its name in the recorded figures and on the command line of a child.
+    pub(super) fn label(self) -> &'static str {
+        match self {
+            Self::SieveDb => "Front",
+            Self::Differential => "Differential",
+            Self::Moves => "Moves",
+        }
+    }
+
     /// Bytes of a value beyond its version.
     pub(super) fn padding(self) -> usize {
         match self {
-            Self::Front | Self::Differential => 60,
+            Self::SieveDb | Self::Differential => 60,
             Self::Moves => 4_000,
         }
     }
@@ -89,7 +98,7 @@ impl Step {
         let (first, stride) = match self {
             Self::Write { first, .. } => (first, 3),
             Self::Delete { first } => (first, 7),
-            _ => (ASKED, 1),
+            _ => (KEYS_READ, 1),
         };
         spanned(first, stride)
     }
@@ -102,11 +111,11 @@ impl Step {
 
 /// The keys of a span from the first one, with this stride.
 pub(super) fn spanned(first: u32, stride: usize) -> impl Iterator<Item = u32> {
-    (first..(first + SPAN).min(ASKED)).step_by(stride)
+    (first..(first + SPAN).min(KEYS_READ)).step_by(stride)
 }
 
 /// All steps, in order. Each writing step is one batch.
-pub(super) fn steps(subject: Subject) -> Vec<Step> {
+pub(super) fn steps(target: Target) -> Vec<Step> {
     use Step::{
         Compact, Consolidate, Delete, Flush, Freeze, LoadBeneath, MoveAll, MoveSome, Read, Reopen,
         Settle, Write,
@@ -121,8 +130,8 @@ pub(super) fn steps(subject: Subject) -> Vec<Step> {
     };
     let delete = |first| Delete { first };
     let beneath = LoadBeneath { first: 0 };
-    match subject {
-        Subject::Front => [
+    match target {
+        Target::SieveDb => [
             [write(0), write(1), Flush, write(50), Flush],
             [write(2), Flush, Settle, Read, Compact],
             [delete(3), write(90), Flush, Consolidate, Read],
@@ -131,7 +140,7 @@ pub(super) fn steps(subject: Subject) -> Vec<Step> {
             [write(20), Read, Reopen, Consolidate, Read],
         ]
         .concat(),
-        Subject::Differential => [
+        Target::Differential => [
             [write(0), write(1), Flush, write(50), MoveAll],
             [write(2), delete(3), Freeze, write(91), Read],
             [MoveSome, write(100), delete(90), Read, Reopen],
@@ -143,7 +152,7 @@ pub(super) fn steps(subject: Subject) -> Vec<Step> {
         // Each write is made durable before anything else is written, except for the same keys
         // again. Then RocksDB keeps an earlier state, whichever logs it loses, and a cut takes only
         // moves.
-        Subject::Moves => [
+        Target::Moves => [
             [write(0), write(60), write(120), write(2), MoveAll],
             [Reopen, delete(60), Flush, write(0), write(60)],
             [write(120), write(180), write(2), write(62), MoveAll],
@@ -158,13 +167,13 @@ pub(super) fn steps(subject: Subject) -> Vec<Step> {
 }
 
 /// The content before the first writing step and after each.
-pub(super) fn states(subject: Subject) -> Vec<Truth> {
+pub(super) fn states(target: Target) -> Vec<Truth> {
     let mut states = vec![Truth::new()];
-    for (number, step) in steps(subject).into_iter().enumerate() {
+    for (number, step) in steps(target).into_iter().enumerate() {
         let mut next = states[states.len() - 1].clone();
         for index in step.keys() {
             match step.outcome(number) {
-                Some(version) => _ = next.insert(key(index), value(version, subject.padding())),
+                Some(version) => _ = next.insert(key(index), value(version, target.padding())),
                 None => _ = next.remove(&key(index)),
             }
         }

@@ -3,7 +3,7 @@
 //! Of a segment filter's sidecar and of a summary's: every bit flipped, every byte 00 and FF, every
 //! wrong length, every sector zeroed, filled, doubled, swapped and removed, every joint with
 //! another intact sidecar, and random flips of many bits. Then every intact sidecar in every wrong
-//! place. (What an open database does about it is in `damage`.)
+//! place. What an open database does about it is in `damage`.
 //!
 //! `LSM_SIEVE_ROT_BYTES=1048576` takes larger files, `LSM_SIEVE_ROT_RANDOM=10000000` more random
 //! damage. `LSM_SIEVE_SEED=n` repeats it.
@@ -73,9 +73,9 @@ fn sidecar(identity: &Identity, subject: Subject, bytes: u64, random: &mut StdRn
 
 /// Damage that was refused, by its kind.
 #[derive(Debug, Default)]
-struct Census(BTreeMap<&'static str, u64>);
+struct Totals(BTreeMap<&'static str, u64>);
 
-impl Census {
+impl Totals {
     /// Checks that damaged bytes are refused. Bytes equal to the intact ones are skipped.
     fn refuse(&mut self, what: &'static str, bytes: &[u8], good: &[u8]) {
         if bytes == good {
@@ -181,7 +181,7 @@ fn every_kind_of_corruption_is_refused() {
     println!("LSM_SIEVE_SEED={seed}");
     let (began, mut random) = (Instant::now(), StdRng::seed_from_u64(seed));
     let [ours, theirs] = [(); 2].map(|()| Identity::random(HashId::Xxh3).unwrap());
-    let mut census = Census::default();
+    let mut totals = Totals::default();
     // The filter of the same SST rebuilt, that of another SST, and that of another database: all of
     // one length.
     let segments = [(&ours, 1), (&ours, 1), (&ours, 2), (&theirs, 1)]
@@ -190,33 +190,33 @@ fn every_kind_of_corruption_is_refused() {
         .map(|(identity, number)| of_summary(identity, number, size, &mut random));
     for sidecars in [segments, summaries] {
         let [good, others @ ..] = sidecars.map(|sidecar| format::encode(&sidecar).unwrap());
-        census.bits_and_bytes(&good);
-        census.lengths(&good);
+        totals.bits_and_bytes(&good);
+        totals.lengths(&good);
         SECTORS
             .iter()
-            .for_each(|&sector| census.sectors(&good, sector));
+            .for_each(|&sector| totals.sectors(&good, sector));
         // A joint at every byte takes time quadratic in the length: only a part of the longest
         // files is tried.
         let part = good.len().min(16 << 10);
         let ends = good.len() - part..;
         for other in &others {
             if part == good.len() {
-                census.joints(&good, other);
+                totals.joints(&good, other);
             } else {
                 let joined = [&good[..ends.start], &other[ends.clone()]].concat();
-                census.refuse("joined to another", &joined, &good);
+                totals.refuse("joined to another", &joined, &good);
             }
         }
-        census.random(&good, times / 2, &mut random);
+        totals.random(&good, times / 2, &mut random);
         format::decode(&good).unwrap();
     }
-    println!("{census:#?}");
-    let refused: u64 = census.0.values().sum();
+    println!("{totals:#?}");
+    let refused: u64 = totals.0.values().sum();
     println!(
         r#"{{"part":"damage","seed":{seed},"file_bytes":{size},"damages":{refused},"accepted":0,"seconds":{:.1}}}"#,
         began.elapsed().as_secs_f64()
     );
-    assert_eq!(census.0.len(), 12, "{census:?}");
+    assert_eq!(totals.0.len(), 12, "{totals:?}");
 }
 
 /// A folder of filters, and the sidecars stored in it.
@@ -240,7 +240,7 @@ fn intact_sidecar_in_a_wrong_place_is_refused() {
         ..Identity::random(HashId::Xxh3).unwrap()
     };
     let theirs = Identity::random(HashId::Xxh3).unwrap();
-    let shelves: Vec<FilterFolder> = [ours, rehashed, reseeded, theirs]
+    let folders: Vec<FilterFolder> = [ours, rehashed, reseeded, theirs]
         .into_iter()
         .enumerate()
         .map(|(number, identity)| {
@@ -262,10 +262,10 @@ fn intact_sidecar_in_a_wrong_place_is_refused() {
         })
         .collect();
     let mut refused = 0;
-    for (from, shelf) in shelves.iter().enumerate() {
-        for sidecar in &shelf.sidecars {
+    for (from, owner) in folders.iter().enumerate() {
+        for sidecar in &owner.sidecars {
             let bytes = format::encode(sidecar).unwrap();
-            for (to, other) in shelves.iter().enumerate() {
+            for (to, other) in folders.iter().enumerate() {
                 for place in &other.sidecars {
                     disk::publish(&disk, other.folder.path(), &name(place), &bytes).unwrap();
                     let home = from == to && place.subject == sidecar.subject;

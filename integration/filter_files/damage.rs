@@ -130,7 +130,7 @@ fn damaged_sidecar_is_reported_rebuilt_and_loses_no_key() {
         let name = victim.file_name().unwrap().to_string_lossy();
         assert!(report.damaged[0].contains(&*name), "{what}: {report:?}");
         assert!(report.lost.is_empty(), "{what}");
-        assert_eq!(fs::read(&victim).unwrap(), bytes, "{what}: frozen");
+        assert_eq!(fs::read(&victim).unwrap(), bytes, "{what}: changed");
         let db = open(&path);
         agree(&db, &scene.model);
         check_settled(&db, &scene.model);
@@ -275,7 +275,7 @@ fn damaged_summary_is_rebuilt_and_loses_no_key() {
         agree(&db, &scene.model);
         check_settled(&db, &scene.model);
         drop(db);
-        assert_ne!(fs::read(&victim).unwrap(), bytes, "{what}: not made anew");
+        assert_ne!(fs::read(&victim).unwrap(), bytes, "{what}: not rebuilt");
         assert!(verify_frozen(&path).damaged.is_empty(), "{what}");
     }
     let path = scene.fresh();
@@ -302,7 +302,7 @@ fn damaged_identity_is_replaced_and_loses_no_key() {
             assert_eq!(report.damaged.len(), 1, "{what}: {report:?}");
             assert!(report.damaged[0].contains("identity"), "{what}: {report:?}");
             assert!(!report.missing.is_empty() && report.lost.is_empty());
-            assert_eq!(fs::read(&victim).unwrap(), bytes, "{what}: frozen");
+            assert_eq!(fs::read(&victim).unwrap(), bytes, "{what}: changed");
         }
         let db = open(&path);
         agree(&db, &scene.model);

@@ -148,14 +148,14 @@ fn oversized_sidecar_is_not_loaded() {
     let read_only_filters =
         SieveDb::open(&options(), &sieve().read_only_filters(true), home.path()).unwrap();
     settle(&read_only_filters);
-    let column = &read_only_filters.inspect().unwrap().cfs[0];
-    assert!(column.segments[0].filter.is_none(), "it was read");
+    let cf = &read_only_filters.inspect().unwrap().cfs[0];
+    assert!(cf.segments[0].filter.is_none(), "it was read");
     drop(read_only_filters);
     let db = open(home.path());
     agree(&db, &model);
     check_settled(&db, &model);
-    let column = &db.inspect().unwrap().cfs[0];
-    let filter = column.segments[0].filter.as_ref().unwrap();
+    let cf = &db.inspect().unwrap().cfs[0];
+    let filter = cf.segments[0].filter.as_ref().unwrap();
     assert!(filter.bits < 20 * KEYS, "{filter:?}");
     assert!(
         fs::metadata(&file).unwrap().len() < 2_000,

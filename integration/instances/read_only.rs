@@ -23,9 +23,9 @@ fn open_to_read(path: &Path) -> SieveDb {
 }
 
 fn filters_speak(db: &SieveDb) -> bool {
-    const ASKED: u64 = 1_000;
-    let denied = (0..ASKED).filter(|&i| db.filter_answer(absent_key(i)).is_absent());
-    denied.count() as u64 > ASKED * 9 / 10
+    const ABSENT_KEYS: u64 = 1_000;
+    let denied = (0..ABSENT_KEYS).filter(|&i| db.filter_answer(absent_key(i)).is_absent());
+    denied.count() as u64 > ABSENT_KEYS * 9 / 10
 }
 
 #[test]

@@ -67,12 +67,12 @@ fn compact(db: &SieveDb) {
 /// Waits until the filters deny nearly all absent keys. Catches up repeatedly, because the writer
 /// may remove SSTs before they were read.
 fn await_filters(db: &SieveDb) {
-    const ASKED: u64 = 1_000;
+    const ABSENT_KEYS: u64 = 1_000;
     let began = Instant::now();
     loop {
         settle(db);
-        let denied = (0..ASKED).filter(|&i| db.filter_answer(absent_key(i)).is_absent());
-        if denied.count() as u64 > ASKED * 9 / 10 {
+        let denied = (0..ABSENT_KEYS).filter(|&i| db.filter_answer(absent_key(i)).is_absent());
+        if denied.count() as u64 > ABSENT_KEYS * 9 / 10 {
             return;
         }
         assert!(began.elapsed() < PATIENCE, "the filters never spoke");
@@ -164,7 +164,10 @@ fn secondary_loads_the_writers_filters_and_changes_no_file() {
     }
     assert!(contents(&home.database()) == before, "a file has changed");
     let db = open(&home.database());
-    assert!(db.try_catch_up_with_primary().is_err(), "it follows nobody");
+    assert!(
+        db.try_catch_up_with_primary().is_err(),
+        "it is no secondary"
+    );
     agree(&db, &model);
 }
 

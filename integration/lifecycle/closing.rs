@@ -54,16 +54,13 @@ fn close_does_not_wait_for_a_stalled_flush() {
     while db.wait_for_maintenance(Duration::from_millis(50)) {
         assert!(Instant::now() < deadline, "no flush waits");
     }
-    let mut asked = 0;
+    let mut calls = 0;
     let go_on = || {
-        asked += 1;
-        asked < 3
+        calls += 1;
+        calls < 3
     };
-    assert!(!db.wait_for_maintenance_while(PATIENCE, go_on) && asked == 3);
-    assert!(
-        !a_flush_waits(home.path()),
-        "the engine cannot be told to stop"
-    );
+    assert!(!db.wait_for_maintenance_while(PATIENCE, go_on) && calls == 3);
+    assert!(!a_flush_waits(home.path()), "the engine cannot be stopped");
     let (closed, closing) = mpsc::channel();
     let close = thread::spawn(move || {
         drop(db);

@@ -86,7 +86,7 @@ fn restored_backup_is_read_and_covered() {
     db.create_new_backup_flush(&mut backups, true).unwrap();
     assert!(
         db.filter_answer(key(1_000_000)).is_absent(),
-        "the front goes on"
+        "the filters still answer"
     );
     let restored = home.path().join("restored");
     let options = RestoreOptions::default();

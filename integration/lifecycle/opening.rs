@@ -47,8 +47,11 @@ fn open_errors_state_and_keep_their_cause() {
     ] {
         let (text, causes) = said(SieveDb::open(options, &sieve, path));
         assert!(!causes.is_empty(), "{text}");
-        let is_told = |cause: &String| text.contains(cause.as_str());
-        assert!(causes.iter().all(is_told), "{text}, not all of {causes:?}");
+        let is_stated = |cause: &String| text.contains(cause.as_str());
+        assert!(
+            causes.iter().all(is_stated),
+            "{text}, not all of {causes:?}"
+        );
     }
 }
 
@@ -99,8 +102,8 @@ fn cfs_open_with_their_stored_options() {
         agree_in(&db, "reverse", &model);
         let family = db.cf_handle("reverse").unwrap();
         let new = 1_000 + round;
-        db.put_cf(&family, key(new), b"fronted").unwrap();
-        model.insert(key(new), b"fronted".to_vec());
+        db.put_cf(&family, key(new), b"with filters").unwrap();
+        model.insert(key(new), b"with filters".to_vec());
         let first = db.iterator_cf(&family, IteratorMode::Start).next();
         assert_eq!(&*first.unwrap().unwrap().0, key(new));
         verify_finds_every_key(&db);

@@ -137,7 +137,7 @@ fn trivially_moved_sst_keeps_its_filter_and_keys() {
     assert_eq!(before.len(), 2);
     db.compact_range(None::<&[u8]>, None::<&[u8]>);
     let (moved, levels) = places();
-    assert_eq!(files, moved, "RocksDB moved them and wrote none anew");
+    assert_eq!(files, moved, "RocksDB moved them and rewrote none");
     assert!(levels.iter().all(|level| *level > Some(0)), "{levels:?}");
     // A filter is dropped after two listings in a row lack its SST.
     for _ in 0..3 {

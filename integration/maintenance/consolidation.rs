@@ -71,7 +71,7 @@ fn summary_of_many_stages_is_consolidated_beside_writers() {
             }
             false
         });
-        assert!(most > FURTHER, "made anew after {most} stages");
+        assert!(most > FURTHER, "rebuilt after {most} stages");
         assert!(rules_out(&db));
     });
 }

@@ -8,7 +8,7 @@ use crate::support::model_db::{Model, absent_key, cover, fill, key, options, str
 /// By a handle, or in the default family.
 #[test]
 fn after_many_hits_reads_skip_the_filters_until_a_miss() {
-    const SPARED_AFTER: u64 = 32;
+    const HITS_UNTIL_SKIPPED: u64 = 32;
     let home = tempfile::tempdir().unwrap();
     let db = SieveDb::open(&options(), &SieveOptions::default(), home.path()).unwrap();
     fill(&db, &mut Model::new(), 0..500);
@@ -19,20 +19,20 @@ fn after_many_hits_reads_skip_the_filters_until_a_miss() {
     }];
     for read in reads {
         let before = db.stats();
-        assert!((0..SPARED_AFTER).all(|i| read(key(i))));
+        assert!((0..HITS_UNTIL_SKIPPED).all(|i| read(key(i))));
         let denied = u64::from(db.filter_answer(absent_key(0)).is_absent());
         assert!((0..500).all(|i| read(key(i))));
         assert!((0..3).all(|i| !read(absent_key(i))));
         let after = db.stats();
-        assert_eq!(after.found - before.found, 500 + SPARED_AFTER);
+        assert_eq!(after.found - before.found, 500 + HITS_UNTIL_SKIPPED);
         // The first lookup skipped the filters. They deny the others, except for a false positive.
         assert_eq!(after.not_consulted - before.not_consulted, 1);
-        let asked =
+        let checked =
             (after.absent - before.absent) + (after.false_positives - before.false_positives);
-        assert_eq!(asked, denied + 2);
+        assert_eq!(checked, denied + 2);
         assert_eq!(
             after.lookups() - before.lookups(),
-            after.found - before.found + 1 + asked
+            after.found - before.found + 1 + checked
         );
     }
 }

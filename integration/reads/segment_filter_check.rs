@@ -21,8 +21,8 @@ fn loose() -> SieveOptions {
 }
 
 /// How many of this many absent keys the filters cannot deny.
-fn passed(db: &SieveDb, asked: u64) -> usize {
-    (0..asked)
+fn passed(db: &SieveDb, keys: u64) -> usize {
+    (0..keys)
         .filter(|&i| !db.filter_answer(absent_key(i)).is_absent())
         .count()
 }
@@ -119,8 +119,8 @@ fn memtable_filter_survives_a_compaction() {
     db.compact_range(Some("table 000"), Some("table 399"));
     cover(&db);
     settle(&db);
-    let columns = db.inspect().unwrap().cfs;
-    assert_eq!(columns[0].segments.len(), 1, "the memtable was flushed too");
+    let cfs = db.inspect().unwrap().cfs;
+    assert_eq!(cfs[0].segments.len(), 1, "the memtable was flushed too");
     for key in &written {
         assert!(!db.filter_answer(key).is_absent(), "{key} is lost");
     }

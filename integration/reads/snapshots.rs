@@ -75,11 +75,11 @@ fn snapshot_reads_use_the_filters() {
     db.flush().unwrap();
     cover(&db);
     let cf = db.cf_handle(DEFAULT_COLUMN_FAMILY_NAME).unwrap();
-    let stranger = (0..)
+    let absent = (0..)
         .map(absent_key)
         .find(|key| db.filter_answer(key).is_absent());
     let transaction = db.transaction();
-    for (key, is_there) in [(key(1), true), (stranger.unwrap(), false)] {
+    for (key, is_there) in [(key(1), true), (absent.unwrap(), false)] {
         let before = db.stats();
         assert_eq!(found_in(&db, &cf, &key).unwrap(), [is_there; 6]);
         assert_eq!(found_in(&transaction, &cf, &key).unwrap(), [is_there; 6]);

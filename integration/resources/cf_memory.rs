@@ -4,15 +4,12 @@
 //! The C library says what the process has allocated; RocksDB and the tests share its allocator. So
 //! a child does the work, alone in its process.
 
-#![expect(
-    clippy::print_stdout,
-    reason = "its figures are read by whoever runs it"
-)]
+#![expect(clippy::print_stdout, reason = "it prints its figures")]
 #![expect(
     clippy::unwrap_used,
     reason = "a test fails by panicking, in its helpers as well"
 )]
-#![expect(unsafe_code, reason = "the C library is asked")]
+#![expect(unsafe_code, reason = "a call of the C library")]
 
 use std::process::Command;
 use std::time::Duration;
@@ -86,20 +83,20 @@ fn measure() {
         assert!(db.filter_answer_cf(&family, b"absent").is_absent());
     }
     std::thread::sleep(Duration::from_millis(100));
-    let fronted = allocated().unwrap() - before;
+    let filtered = allocated().unwrap() - before;
     let memory = db.health().memory;
     let filters = memory.summary.to_bytes() + memory.segments.to_bytes();
-    let fronts = memory.overhead.to_bytes();
-    let beside = fronted - alone - filters as i64;
+    let overhead = memory.overhead.to_bytes();
+    let beside = filtered - alone - filters as i64;
     println!(
-        r#"{{"families":{count},"plain":{alone},"fronted":{fronted},"filters":{filters},"fronts":{fronts},"beside_filters_each":{}}}"#,
+        r#"{{"families":{count},"plain":{alone},"fronted":{filtered},"filters":{filters},"fronts":{overhead},"beside_filters_each":{}}}"#,
         beside / count as i64
     );
     assert!(beside <= (count * MOST_BESIDE_FILTERS) as i64, "{beside}");
     assert!(filters <= count * MOST_FILTERS, "{filters}");
     // All of it is reported.
-    assert!(beside <= fronts as i64, "{beside} of {fronts}");
-    assert!(fronts <= count * MOST_BESIDE_FILTERS, "{fronts}");
+    assert!(beside <= overhead as i64, "{beside} of {overhead}");
+    assert!(overhead <= count * MOST_BESIDE_FILTERS, "{overhead}");
 }
 
 /// Small memtables, so that RocksDB's own memory varies little.
@@ -114,9 +111,9 @@ fn options() -> Options {
 /// Bytes that the process has allocated now.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 fn allocated() -> Option<i64> {
-    // SAFETY: it asks nothing of its caller.
-    let told = unsafe { libc::mallinfo2() };
-    Some((told.uordblks + told.hblkhd) as i64)
+    // SAFETY: it has no preconditions.
+    let info = unsafe { libc::mallinfo2() };
+    Some((info.uordblks + info.hblkhd) as i64)
 }
 
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]

@@ -16,8 +16,8 @@ use crate::support::model_db::{
 };
 
 fn report(db: &SieveDb) -> CfReport {
-    let mut columns = db.inspect().expect("the tables can be listed").cfs;
-    columns.remove(0)
+    let mut cfs = db.inspect().expect("the tables can be listed").cfs;
+    cfs.remove(0)
 }
 
 /// The mean observed rate of the segment filters.
@@ -58,7 +58,7 @@ fn stricter_rate_rewrites_no_sst_and_loses_no_read() {
     let ids = ids_of(&before);
     assert!(
         tables.len() >= TABLES as usize,
-        "upkeep may have flushed in between"
+        "maintenance may have flushed in between"
     );
     assert!(before.summary.observed_rate > 0.003, "{before:?}");
     assert!(of_segments(&before) > 0.003, "{before:?}");
@@ -144,8 +144,8 @@ fn cf_created_after_set_rate_has_the_new_rate() {
     db.flush_cf(&cf).unwrap();
     cover(&db);
     db.consolidate().unwrap();
-    let columns = db.inspect().unwrap().cfs;
-    let late = columns.iter().find(|column| column.name == "late").unwrap();
+    let cfs = db.inspect().unwrap().cfs;
+    let late = cfs.iter().find(|cf| cf.name == "late").unwrap();
     assert!(late.summary.observed_rate <= 0.0008, "{late:?}");
     assert!(of_segments(late) <= 0.0008, "{late:?}");
 }

@@ -80,12 +80,9 @@ fn filters_within_budget_are_kept() {
     unbounded.flush().unwrap();
     cover(&unbounded);
     unbounded.consolidate().unwrap();
-    let column = &unbounded.inspect().unwrap().cfs[0];
-    let segments = column
-        .segments
-        .iter()
-        .filter_map(|table| table.filter.as_ref());
-    let used = column.summary.bits + segments.map(|filter| filter.bits).sum::<u64>();
+    let cf = &unbounded.inspect().unwrap().cfs[0];
+    let segments = cf.segments.iter().filter_map(|table| table.filter.as_ref());
+    let used = cf.summary.bits + segments.map(|filter| filter.bits).sum::<u64>();
     drop(unbounded);
     let budget = within(sieve(), used + used / 10, 1);
     let db = SieveDb::open(&settings, &budget, home.path()).unwrap();
@@ -148,16 +145,16 @@ fn maintenance_settles_under_any_budget() {
         }
         cover(&db);
         db.consolidate().unwrap();
-        let look = || settle(&db);
+        let run_maintenance = || settle(&db);
         // One maintenance run to build filters, one to drop those over budget, one to find nothing
         // to do.
-        (0..3).for_each(|_| look());
+        (0..3).for_each(|_| run_maintenance());
         let blocks_read = || {
             let hits = settings.get_ticker_count(Ticker::BlockCacheDataHit);
             hits + settings.get_ticker_count(Ticker::BlockCacheDataMiss)
         };
         let before = blocks_read();
-        (0..5).for_each(|_| look());
+        (0..5).for_each(|_| run_maintenance());
         assert_eq!(
             blocks_read(),
             before,
@@ -165,15 +162,12 @@ fn maintenance_settles_under_any_budget() {
         );
         db.consolidate().unwrap();
         let read = blocks_read() > before;
-        look();
+        run_maintenance();
 
-        let column = &db.inspect().unwrap().cfs[0];
-        let filters = column
-            .segments
-            .iter()
-            .filter_map(|table| table.filter.as_ref());
+        let cf = &db.inspect().unwrap().cfs[0];
+        let filters = cf.segments.iter().filter_map(|table| table.filter.as_ref());
         let taken: u64 = filters.map(|filter| filter.bits).sum();
-        let saturated = column.summary.predicted_rate == 1.0;
+        let saturated = cf.summary.predicted_rate == 1.0;
         assert_eq!(
             read, !saturated,
             "{bits} bits: for another summary, or blindly"
@@ -183,7 +177,7 @@ fn maintenance_settles_under_any_budget() {
             !saturated || in_memory <= Bits::new(512),
             "{bits} bits: a summary of {in_memory:?} that denies nothing"
         );
-        let summary = if saturated { 0 } else { column.summary.bits };
+        let summary = if saturated { 0 } else { cf.summary.bits };
         assert!(
             taken + summary <= bits,
             "{taken} + {summary} bits of {bits}"
@@ -193,13 +187,10 @@ fn maintenance_settles_under_any_budget() {
 }
 
 fn bits_of(db: &SieveDb) -> u64 {
-    let columns = db.inspect().expect("tables can be listed").cfs;
-    let families = columns.iter().map(|column| {
-        let filters = column
-            .segments
-            .iter()
-            .filter_map(|table| table.filter.as_ref());
-        column.summary.bits + filters.map(|filter| filter.bits).sum::<u64>()
+    let cfs = db.inspect().expect("tables can be listed").cfs;
+    let families = cfs.iter().map(|cf| {
+        let filters = cf.segments.iter().filter_map(|table| table.filter.as_ref());
+        cf.summary.bits + filters.map(|filter| filter.bits).sum::<u64>()
     });
     families.sum()
 }

@@ -21,7 +21,7 @@ static LEAST_BYTES: AtomicUsize = AtomicUsize::new(usize::MAX);
 static SEEN: AtomicU64 = AtomicU64::new(0);
 static NTH: AtomicU64 = AtomicU64::new(0);
 static FOR_EVER: AtomicBool = AtomicBool::new(false);
-static STRUCK: AtomicU64 = AtomicU64::new(0);
+static FAILED: AtomicU64 = AtomicU64::new(0);
 
 /// Which allocations fail.
 #[derive(Clone, Copy, Debug)]
@@ -37,13 +37,13 @@ pub(crate) struct Shortage {
 /// Runs `work` while allocations fail. Returns its result and how many failed.
 pub(crate) fn during<T>(shortage: Shortage, work: impl FnOnce() -> T) -> (T, u64) {
     SEEN.store(0, Relaxed);
-    STRUCK.store(0, Relaxed);
+    FAILED.store(0, Relaxed);
     NTH.store(shortage.nth, Relaxed);
     FOR_EVER.store(shortage.for_ever, Relaxed);
     LEAST_BYTES.store(shortage.least_bytes, Relaxed);
     let done = work();
     LEAST_BYTES.store(usize::MAX, Relaxed);
-    (done, STRUCK.load(Relaxed))
+    (done, FAILED.load(Relaxed))
 }
 
 fn fails(size: usize) -> bool {
@@ -52,7 +52,7 @@ fn fails(size: usize) -> bool {
     }
     let (seen, nth) = (SEEN.fetch_add(1, Relaxed), NTH.load(Relaxed));
     let fails = seen == nth || (seen > nth && FOR_EVER.load(Relaxed));
-    STRUCK.fetch_add(fails.into(), Relaxed);
+    FAILED.fetch_add(fails.into(), Relaxed);
     fails
 }
 

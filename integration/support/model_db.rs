@@ -96,8 +96,8 @@ pub(crate) fn agrees_within(db: &SieveDb, model: &Model, budget: u64) {
 /// These settings with a budget that leaves this many bits for filters beyond the fixed memory of
 /// this many families.
 pub(crate) fn within(sieve: SieveOptions, filters: u64, families: u64) -> SieveOptions {
-    let fronts = sieve.memory_for(Items::new(0)).overhead.get() * families;
-    sieve.memory_budget(Bits::new(fronts + filters))
+    let overhead = sieve.memory_for(Items::new(0)).overhead.get() * families;
+    sieve.memory_budget(Bits::new(overhead + filters))
 }
 
 /// Settings under which every read checks the filters.
@@ -125,7 +125,10 @@ pub(crate) fn cover(db: &SieveDb) {
 
 /// Waits for a whole maintenance run: every SST then has its filter and its sidecar.
 pub(crate) fn settle(db: &SieveDb) {
-    assert!(db.wait_for_maintenance(PATIENCE), "upkeep made no pass");
+    assert!(
+        db.wait_for_maintenance(PATIENCE),
+        "no maintenance run ended"
+    );
 }
 
 /// Puts the keys of these numbers, each with its number as its value.

@@ -55,7 +55,7 @@ fn key_that_filters_deny_is_locked() {
         let found = late.get_for_update(&sought, true).unwrap();
         assert_eq!(found.as_deref(), Some(&b"made"[..]), "{name}");
         drop(late);
-        db.put(&sought, "nobody's").unwrap();
+        db.put(&sought, "another's").unwrap();
     }
 }
 

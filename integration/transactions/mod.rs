@@ -212,12 +212,12 @@ fn transaction_reads_use_the_filters() {
             let sought = denied(&db, &cf, 0);
             assert!(db.filter_answer_cf(&cf, b"absent").is_absent());
             let before = db.stats_cf(family).unwrap();
-            let mut asked = 0;
+            let mut lookups = 0;
             for (name, read) in reads(family) {
                 assert_eq!(read(&transaction, &cf, &sought).unwrap(), None);
-                asked += if name.starts_with("multi") { 2 } else { 1 };
+                lookups += if name.starts_with("multi") { 2 } else { 1 };
                 let after = db.stats_cf(family).unwrap();
-                assert_eq!(after.absent, before.absent + asked, "{name} in {family}");
+                assert_eq!(after.absent, before.absent + lookups, "{name} in {family}");
             }
         }
     }

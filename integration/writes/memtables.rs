@@ -156,7 +156,7 @@ fn eight_writers_at_once_read_their_own_writes() {
     let db = SieveDb::open(&options, &sieve(), home.path()).unwrap();
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let upkeep = scope.spawn(|| {
+        let maintenance = scope.spawn(|| {
             while !done.load(Ordering::Relaxed) {
                 db.consolidate().unwrap();
             }
@@ -185,7 +185,7 @@ fn eight_writers_at_once_read_their_own_writes() {
         let ended: Vec<_> = writers.into_iter().map(|writer| writer.join()).collect();
         // Before a writer's failure is reported, so that no thread waits for the other.
         done.store(true, Ordering::Relaxed);
-        upkeep.join().unwrap();
+        maintenance.join().unwrap();
         ended.into_iter().for_each(|ended| ended.unwrap());
     });
     cover(&db);

@@ -231,8 +231,8 @@ fn only_the_excluded_cf_has_no_filters() {
         let db = SieveDb::open_cf(&options(), &sieve, home.path().join("db"), [OTHER]).unwrap();
         cover(&db);
         settle(&db);
-        let fronted = [DEFAULT, OTHER].map(|family| db.stats_cf(family).is_some());
-        assert_eq!(fronted, [true, false]);
+        let with_filters = [DEFAULT, OTHER].map(|family| db.stats_cf(family).is_some());
+        assert_eq!(with_filters, [true, false]);
         let cf = db.cf_handle(OTHER).unwrap();
         assert!(keys('d').all(|key| !db.filter_answer_cf(&cf, key).is_absent()));
         assert!(keys('o').any(|key| db.filter_answer(key).is_absent()));

@@ -125,10 +125,11 @@ fn engine_calls_act_on_their_cf() {
 const ENTRIES: &str = "rocksdb.num-entries-active-mem-table";
 
 /// The bare engine's answer for each family, the default family first.
-fn of_both<T>(db: &SieveDb, ask: impl Fn(&lsm_sieve::Engine, &Handle<'_>) -> T) -> [T; 2] {
-    let ask =
-        |family| db.with_engine_untracked(|engine| ask(engine, &engine.cf_handle(family).unwrap()));
-    [DEFAULT, OTHER].map(ask)
+fn of_both<T>(db: &SieveDb, call: impl Fn(&lsm_sieve::Engine, &Handle<'_>) -> T) -> [T; 2] {
+    let call = |family| {
+        db.with_engine_untracked(|engine| call(engine, &engine.cf_handle(family).unwrap()))
+    };
+    [DEFAULT, OTHER].map(call)
 }
 
 fn entries_in_memtables(world: &World) -> [u64; 2] {

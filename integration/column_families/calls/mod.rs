@@ -167,7 +167,7 @@ impl<V: AsRef<[u8]>> Found for Result<Option<V>, Error> {
 
 impl<V: AsRef<[u8]>> Found for Vec<Result<Option<V>, Error>> {
     fn value(self) -> Option<Vec<u8>> {
-        let [first, second] = <[_; 2]>::try_from(self).ok().expect("two were asked for");
+        let [first, second] = <[_; 2]>::try_from(self).ok().expect("two are expected");
         assert_eq!(second.value(), None);
         first.value()
     }
@@ -227,7 +227,7 @@ fn every_method_that_takes_a_cf_has_a_row() {
 }
 
 /// Prints how many calls were made in how many variants (`-- --nocapture` shows it).
-#[expect(clippy::print_stdout, reason = "it is what the test is asked for")]
+#[expect(clippy::print_stdout, reason = "the test prints the table")]
 fn report(what: &str, calls: usize, variants: usize) {
     assert!(variants >= calls, "{what}: a call was left out");
     println!("{{\"calls\":\"{what}\",\"methods\":{calls},\"variants\":{variants}}}");

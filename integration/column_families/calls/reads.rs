@@ -85,7 +85,7 @@ fn lookups(world: &World) -> [u64; 2] {
 fn finds_what_the_cf_has(
     world: &World,
     name: &str,
-    asks: u64,
+    lookups: u64,
     read: impl Fn(&[u8]) -> Option<Vec<u8>>,
 ) {
     let before = lookups(world);
@@ -99,9 +99,12 @@ fn finds_what_the_cf_has(
         );
     }
     let after = lookups(world);
-    assert_eq!(after[0], before[0], "{name} asked the default family");
-    let asked = all_keys().count() as u64 * asks;
-    assert_eq!(after[1], before[1] + asked, "{name} {:?}", world.kind);
+    assert_eq!(
+        after[0], before[0],
+        "{name} was counted in the default family"
+    );
+    let expected = all_keys().count() as u64 * lookups;
+    assert_eq!(after[1], before[1] + expected, "{name} {:?}", world.kind);
 }
 
 fn keys_a_call(name: &str) -> u64 {
@@ -137,7 +140,7 @@ fn multi_get_reads_each_key_in_its_cf() {
     for kind in KINDS {
         let world = World::new(kind);
         let (default, other) = (world.handle(DEFAULT), world.handle(OTHER));
-        let asked: Vec<_> = all_keys()
+        let wanted: Vec<_> = all_keys()
             .flat_map(|key| [(&default, key.clone()), (&other, key)])
             .collect();
         let expected: Vec<_> = all_keys()
@@ -145,9 +148,9 @@ fn multi_get_reads_each_key_in_its_cf() {
             .collect();
         let plain = ReadOptions::default();
         let found = [
-            world.db.multi_get_cf(asked.clone()),
-            world.db.multi_get_cf_opt(asked.clone(), &plain),
-            world.db.snapshot().multi_get_cf(asked),
+            world.db.multi_get_cf(wanted.clone()),
+            world.db.multi_get_cf_opt(wanted.clone(), &plain),
+            world.db.snapshot().multi_get_cf(wanted),
         ];
         for found in found {
             let found: Vec<_> = found.into_iter().map(Result::unwrap).collect();

@@ -139,7 +139,7 @@ fn transactional_multi_get_reads_each_key_in_its_cf() {
         let world = World::new(kind);
         let (default, other) = (world.handle(DEFAULT), world.handle(OTHER));
         let transaction = world.db.transaction();
-        let asked = |key: Vec<u8>| [(&default, key.clone()), (&other, key)];
+        let in_both = |key: Vec<u8>| [(&default, key.clone()), (&other, key)];
         let there = |key: Vec<u8>| [world.default.get(&key).cloned(), world.of_other(&key)];
         let mut expected: Vec<_> = all_keys().flat_map(there).collect();
         for wrote in [false, true] {
@@ -149,7 +149,7 @@ fn transactional_multi_get_reads_each_key_in_its_cf() {
                     .unwrap();
                 expected[1] = Some(b"own".to_vec());
             }
-            let found = transaction.multi_get_cf(all_keys().flat_map(asked));
+            let found = transaction.multi_get_cf(all_keys().flat_map(in_both));
             let found: Vec<_> = found.into_iter().map(Result::unwrap).collect();
             assert_eq!(found, expected);
         }
@@ -218,7 +218,7 @@ fn reads_for_update_lock_the_key_of_their_cf() {
                 // In the other family it is another key.
                 second.get_for_update_cf(&free, &key, true).expect(name);
                 drop(second);
-                world.db.put_cf(&free, &key, "nobody's").expect(name);
+                world.db.put_cf(&free, &key, "another's").expect(name);
                 variants += 1;
             }
         }
@@ -276,7 +276,7 @@ fn writes_of_transactions_conflict_in_their_cf() {
             for key in sampled_keys() {
                 let transaction = world.db.transaction();
                 write(&transaction, &other, &key).unwrap();
-                world.db.put_cf(&default, &key, "nobody's").expect(name);
+                world.db.put_cf(&default, &key, "another's").expect(name);
                 transaction.commit().expect(name);
 
                 let transaction = world.db.transaction();

@@ -65,14 +65,14 @@ impl World {
     /// Waits until segment filters are checked if the summary says *maybe*.
     fn with_segment_filters(self) -> Self {
         let began = Instant::now();
-        let are_asked = || {
+        let are_checked = || {
             let families = self.db.health().cfs;
             families.iter().all(|family| family.asks_segment_filters)
         };
-        while !are_asked() {
+        while !are_checked() {
             assert!(
                 began.elapsed() < PATIENCE,
-                "the segment filters are not asked"
+                "the segment filters are not checked"
             );
             std::thread::yield_now();
         }
@@ -209,8 +209,8 @@ fn segment_filters_count_each_lookup_once() {
     let sieve = audited().summary_rate(Rate::new(0.9).unwrap());
     let world = World::new(&sieve, &options()).with_segment_filters();
     let families = world.db.health().cfs;
-    let lets_by = families.iter().all(|family| family.predicted_rate > 0.3);
-    assert!(lets_by, "{families:?}");
+    let is_loose = families.iter().all(|family| family.predicted_rate > 0.3);
+    assert!(is_loose, "{families:?}");
     let stats = every_read_adds_up(&world, true);
     assert!(stats.absent > stats.found * 9 / 10, "{stats:?}");
 }
@@ -355,11 +355,11 @@ fn filter_answers_count_only_absent_keys() {
         for (name, may_be_there) in ANSWERS {
             let family = family_of(name);
             let cf = world.db.cf_handle(family).unwrap();
-            let ask = || {
+            let call = || {
                 let absent = keys.iter().filter(|key| !may_be_there(&world.db, &cf, key));
                 absent.count() as u64
             };
-            let (stats, absent) = world.counted(name, family, ask);
+            let (stats, absent) = world.counted(name, family, call);
             let expected = Tally {
                 missing: stats.absent,
                 ..Tally::default()

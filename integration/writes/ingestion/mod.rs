@@ -1,4 +1,4 @@
-//! SST files that are ingested past the memtables: the filters must be told before a reader can see
+//! SST files that are ingested past the memtables: the filters must know before a reader can see
 //! them.
 
 mod db_generated_files;
