@@ -21,7 +21,8 @@ pub(super) struct Tally {
     /// Keys that the filters denied, and that the engine, read past them, did not have either.
     pub(super) checked_negatives: u64,
     /// Absent keys that the filters did not deny.
-    pub(super) let_by: u64,
+    #[serde(rename = "let_by")]
+    pub(super) false_positives: u64,
     /// Entries of SSTs for which `verify` probed the filters.
     pub(super) entries_verified: u64,
     /// The number of times that a database was opened.
@@ -71,7 +72,7 @@ impl AddAssign for Tally {
         self.must_not_exist += other.must_not_exist;
         self.either += other.either;
         self.checked_negatives += other.checked_negatives;
-        self.let_by += other.let_by;
+        self.false_positives += other.false_positives;
         self.entries_verified += other.entries_verified;
         self.opened += other.opened;
     }

@@ -12,11 +12,11 @@ use rocksdb::{
     WriteBatch,
 };
 
+use super::check::{Certainty, Checked, Tally, Violation};
 use super::keys::KeySpace;
 use super::model::{Change, Contents, FAMILIES, Model, number, value};
 use super::settings::Settings;
-use super::step::{Api, Stretch, Update};
-use super::verdict::{Certainty, Checked, Tally, Violation};
+use super::step::{Api, KeyRange, Update};
 
 /// The pause before something is tried again.
 const RETRY_PAUSE: Duration = Duration::from_millis(1);
@@ -24,7 +24,7 @@ const RETRY_PAUSE: Duration = Duration::from_millis(1);
 /// A family's handle, looked up once.
 pub(super) type Handle<'a> = Arc<BoundColumnFamily<'a>>;
 
-pub(super) struct Ground<'a> {
+pub(super) struct Checker<'a> {
     pub(super) db: &'a SieveDb,
     pub(super) settings: &'a Settings,
     pub(super) keys: &'a KeySpace,
@@ -39,7 +39,7 @@ struct Family<'g, 'a> {
     contents: &'g Contents,
 }
 
-impl<'a> Ground<'a> {
+impl<'a> Checker<'a> {
     pub(super) fn new(db: &'a SieveDb, settings: &'a Settings, keys: &'a KeySpace) -> Self {
         Self {
             db,
@@ -51,7 +51,7 @@ impl<'a> Ground<'a> {
     }
 
     /// Looks up the handle of a family that was created or dropped.
-    pub(super) fn look_up(&mut self, family: usize) {
+    pub(super) fn refresh_handle(&mut self, family: usize) {
         self.handles[family] = self.db.cf_handle(FAMILIES[family]);
     }
 
@@ -68,7 +68,7 @@ impl<'a> Ground<'a> {
     }
 
     /// The first key and the one after the last, in the family's order, and the ranks between them.
-    pub(super) fn bounds(&self, keys: &Stretch) -> Option<(&'a [u8], &'a [u8], Range<usize>)> {
+    pub(super) fn bounds(&self, keys: &KeyRange) -> Option<(&'a [u8], &'a [u8], Range<usize>)> {
         let space = self.keys;
         let to = keys.from.checked_add(keys.count)?;
         self.settings.families.get(keys.family)?;
@@ -150,7 +150,7 @@ impl<'a> Ground<'a> {
         };
         let expected = family.contents.get(key);
         tally.read(Certainty::of(expected));
-        judge(found, expected)
+        compare(found, expected)
             .map_err(|what| self.wrong(&family, key, "get in a transaction", what))
     }
 
@@ -193,7 +193,7 @@ impl<'a> Ground<'a> {
     pub(super) fn read(
         &self,
         model: &Model,
-        keys: &Stretch,
+        keys: &KeyRange,
         api: Api,
         tally: &mut Tally,
     ) -> Checked {
@@ -283,7 +283,7 @@ impl<'a> Ground<'a> {
         &self,
         snapshot: &Snapshot<'_>,
         model: &Model,
-        keys: &Stretch,
+        keys: &KeyRange,
         tally: &mut Tally,
     ) -> Checked {
         let Some(family) = self.family(keys.family, model) else {
@@ -298,7 +298,7 @@ impl<'a> Ground<'a> {
             let found = self.db.get_cf_opt(family.handle, key, &options)?;
             let expected = family.contents.get(rank);
             tally.read(Certainty::of(expected));
-            judge(found.as_deref(), expected)
+            compare(found.as_deref(), expected)
                 .map_err(|what| self.wrong(&family, rank, "get at a snapshot", what))?;
         }
         Ok(())
@@ -314,7 +314,7 @@ impl<'a> Ground<'a> {
         tally: &mut Tally,
     ) -> Checked {
         let expected = family.contents.get(rank);
-        judge(found, expected).map_err(|what| self.wrong(family, rank, api, what))?;
+        compare(found, expected).map_err(|what| self.wrong(family, rank, api, what))?;
         if found.is_none() {
             self.ask(family, rank, tally)?;
         }
@@ -329,10 +329,10 @@ impl<'a> Ground<'a> {
         };
         let expected = family.contents.get(rank);
         if !self.db.filter_answer_cf(family.handle, key).is_absent() {
-            tally.let_by += u64::from(expected.is_none());
+            tally.false_positives += u64::from(expected.is_none());
             return Ok(());
         }
-        judge(None, expected).map_err(|what| self.wrong(family, rank, "filter_answer", what))?;
+        compare(None, expected).map_err(|what| self.wrong(family, rank, "filter_answer", what))?;
         let engine = self.db.get_unfiltered_cf(family.handle, key)?;
         // If the model does not have it, the engine alone must not have it either.
         if let Some(bytes) = engine {
@@ -389,7 +389,7 @@ impl<'a> Ground<'a> {
     pub(super) fn scan(
         &self,
         model: &Model,
-        keys: &Stretch,
+        keys: &KeyRange,
         back: bool,
         tally: &mut Tally,
     ) -> Checked {
@@ -455,7 +455,7 @@ impl<'a> Ground<'a> {
                 return Err(Violation::lost(format!("the family {name:?} is gone")));
             };
             for from in (0..self.keys.len()).step_by(100) {
-                let keys = Stretch {
+                let keys = KeyRange {
                     family: index,
                     from,
                     count: 100,
@@ -517,7 +517,7 @@ enum Wrong {
     },
 }
 
-fn judge(found: Option<&[u8]>, expected: Option<u64>) -> Result<(), Wrong> {
+fn compare(found: Option<&[u8]>, expected: Option<u64>) -> Result<(), Wrong> {
     match (found, expected) {
         (None, None) => Ok(()),
         (None, Some(_)) => Err(Wrong::Lost(expected)),

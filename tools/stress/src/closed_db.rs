@@ -13,13 +13,13 @@ use lsm_sieve::{Engine, OpenError, SieveDb, SieveOptions};
 use lsm_sieve_cli::workload::random::Random;
 use rocksdb::{IteratorMode, Options};
 
-use super::ground::{Ground, everything};
+use super::check::{Certainty, Checked, Tally, Violation};
+use super::checker::{Checker, everything};
 use super::keys::KeySpace;
 use super::model::{FAMILIES, Model, number};
 use super::session::write_to;
 use super::settings::Settings;
-use super::step::{Mishap, Update};
-use super::verdict::{Certainty, Checked, Tally, Violation};
+use super::step::{OfflineEvent, Update};
 
 type FamilyOptions = Vec<(&'static str, Options)>;
 
@@ -36,32 +36,32 @@ pub(super) fn options(
 /// Opens a database with the families in the model.
 pub(super) fn open(
     settings: &Settings,
-    front: &SieveOptions,
+    sieve: &SieveOptions,
     path: &Path,
     model: &Model,
 ) -> Result<SieveDb, Violation> {
     let (database, families) = options(settings, model)?;
-    let front = settings.front_of(front);
+    let sieve = settings.with_transactions(sieve);
     let opened: Result<_, OpenError> =
-        SieveDb::open_cf_with_opts(&database, &front, path, families);
+        SieveDb::open_cf_with_opts(&database, &sieve, path, families);
     Ok(opened?)
 }
 
 /// A closed database and its model.
-pub(super) struct Closed<'a> {
+pub(super) struct ClosedDb<'a> {
     pub(super) path: &'a Path,
     pub(super) settings: &'a Settings,
-    pub(super) front: &'a SieveOptions,
+    pub(super) sieve: &'a SieveOptions,
     pub(super) keys: &'a KeySpace,
     pub(super) model: &'a mut Model,
     pub(super) tally: &'a mut Tally,
 }
 
-impl Closed<'_> {
-    pub(super) fn suffer(&mut self, mishap: &Mishap) -> Checked {
-        match mishap {
-            Mishap::Remove { one_in: 1, .. } => remove_folder(&filters(self.path))?,
-            Mishap::Remove { one_in, seed } => {
+impl ClosedDb<'_> {
+    pub(super) fn apply(&mut self, event: &OfflineEvent) -> Checked {
+        match event {
+            OfflineEvent::Remove { one_in: 1, .. } => remove_folder(&filters(self.path))?,
+            OfflineEvent::Remove { one_in, seed } => {
                 let mut random = Random::new(*seed);
                 for file in files(&filters(self.path))? {
                     if random.one_in((*one_in).max(1)) {
@@ -69,7 +69,7 @@ impl Closed<'_> {
                     }
                 }
             }
-            Mishap::Damage { one_in, seed } => {
+            OfflineEvent::Damage { one_in, seed } => {
                 let mut random = Random::new(*seed);
                 for file in sidecars(&filters(self.path))? {
                     if random.one_in((*one_in).max(1)) {
@@ -77,8 +77,8 @@ impl Closed<'_> {
                     }
                 }
             }
-            Mishap::ReadOnly => self.read_only()?,
-            Mishap::Plain { updates, compact } => self.visit(updates, *compact)?,
+            OfflineEvent::ReadOnly => self.read_only()?,
+            OfflineEvent::Plain { updates, compact } => self.open_plain(updates, *compact)?,
         }
         Ok(())
     }
@@ -88,22 +88,22 @@ impl Closed<'_> {
         let before = lengths(self.path)?;
         let (database, families) = options(self.settings, self.model)?;
         let db = SieveDb::open_cf_with_opts_for_read_only(
-            &database, self.front, self.path, families, false,
+            &database, self.sieve, self.path, families, false,
         )?;
-        let ground = Ground::new(&db, self.settings, self.keys);
-        ground.agree(self.model, self.tally)?;
-        ground.verify(self.tally)?;
-        ground.agree(self.model, self.tally)?;
-        drop(ground);
+        let checker = Checker::new(&db, self.settings, self.keys);
+        checker.agree(self.model, self.tally)?;
+        checker.verify(self.tally)?;
+        checker.agree(self.model, self.tally)?;
+        drop(checker);
         drop(db);
         if lengths(self.path)? != before {
-            return Err(Violation::other("a look changed a file"));
+            return Err(Violation::other("a read-only open changed a file"));
         }
         Ok(())
     }
 
     /// Another process, without the plugin.
-    fn visit(&mut self, updates: &[Update], compact: bool) -> Checked {
+    fn open_plain(&mut self, updates: &[Update], compact: bool) -> Checked {
         let (database, families) = options(self.settings, self.model)?;
         let engine = Engine::open_cf_with_opts(&database, self.path, families)?;
         self.agree(&engine)?;

@@ -10,7 +10,7 @@ use rocksdb::{DBCompressionType, LogLevel, Options};
 use super::model;
 
 /// Options of one family, or of the database, each `name=value`.
-pub(super) type Texts = Vec<String>;
+pub(super) type OptionStrings = Vec<String>;
 
 /// Ways to write, which exclude each other.
 pub(super) const WRITES: [&[&str]; 7] = [
@@ -135,7 +135,7 @@ const TABLE: [&[&str]; 9] = [
 
 /// Options of a differential store: all families have the same, are sorted bytewise, and drop
 /// nothing by themselves.
-pub(super) fn draw_alike(random: &mut Random) -> Texts {
+pub(super) fn draw_alike(random: &mut Random) -> OptionStrings {
     let writes = *random.pick(&WRITES);
     let mut texts = draw_database(random, writes);
     texts.extend(draw_family(random, writes));
@@ -143,7 +143,7 @@ pub(super) fn draw_alike(random: &mut Random) -> Texts {
     texts
 }
 
-pub(super) fn draw_database(random: &mut Random, writes: &[&str]) -> Texts {
+pub(super) fn draw_database(random: &mut Random, writes: &[&str]) -> OptionStrings {
     let mut texts = one_of_each(random, &DATABASE);
     texts.extend(writes.iter().map(ToString::to_string));
     if writes.contains(&ATOMIC_FLUSH) {
@@ -153,7 +153,7 @@ pub(super) fn draw_database(random: &mut Random, writes: &[&str]) -> Texts {
     texts
 }
 
-pub(super) fn draw_family(random: &mut Random, writes: &[&str]) -> Texts {
+pub(super) fn draw_family(random: &mut Random, writes: &[&str]) -> OptionStrings {
     let mut texts = one_of_each(random, &FAMILY);
     let table = one_of_each(random, &TABLE).join(";");
     if !table.is_empty() {
@@ -168,7 +168,7 @@ pub(super) fn draw_family(random: &mut Random, writes: &[&str]) -> Texts {
     texts
 }
 
-fn one_of_each(random: &mut Random, lines: &[&[&str]]) -> Texts {
+fn one_of_each(random: &mut Random, lines: &[&[&str]]) -> OptionStrings {
     let chosen = lines.iter().map(|line| *random.pick(line));
     chosen
         .filter(|text| !text.is_empty())

@@ -10,31 +10,31 @@ use std::time::{Duration, Instant};
 
 use lsm_sieve::{OpenError, SieveDb, SieveOptions};
 
-use super::closed;
+use super::check::{Certainty, Checked, Tally, Violation};
+use super::closed_db;
 use super::keys::KeySpace;
 use super::model::{FAMILIES, Model};
 use super::settings::Settings;
-use super::verdict::{Certainty, Checked, Tally, Violation};
 
 /// Errors are blamed on files that the writer removes during an open for at most this long.
 const PATIENCE: Duration = Duration::from_secs(60);
 const RETRY_PAUSE: Duration = Duration::from_millis(1);
 
-pub(super) struct Follower(SieveDb);
+pub(super) struct Secondary(SieveDb);
 
-impl Follower {
+impl Secondary {
     /// Opens a secondary of the database at `path` with its current families.
     pub(super) fn open(
         settings: &Settings,
-        front: &SieveOptions,
+        sieve: &SieveOptions,
         path: &Path,
         messages: &Path,
         model: &Model,
     ) -> Result<Self, Violation> {
         let open = || -> Result<Result<SieveDb, OpenError>, rocksdb::Error> {
-            let (database, families) = closed::options(settings, model)?;
+            let (database, families) = closed_db::options(settings, model)?;
             let secondary = SieveDb::open_cf_with_opts_as_secondary;
-            Ok(secondary(&database, front, path, messages, families))
+            Ok(secondary(&database, sieve, path, messages, families))
         };
         let began = Instant::now();
         loop {
@@ -87,7 +87,7 @@ impl Follower {
                     return Err(Violation { lost, what });
                 }
                 tally.checked_negatives += u64::from(denied);
-                tally.let_by += u64::from(!denied && there.is_none());
+                tally.false_positives += u64::from(!denied && there.is_none());
             }
         }
         Ok(())
@@ -102,8 +102,8 @@ impl Follower {
     ) -> Result<bool, rocksdb::Error> {
         self.0.with_engine_untracked(|engine| {
             let handle = engine.cf_handle(name);
-            let asked = handle.iter().map(|handle| (handle, key));
-            let mut many = engine.multi_get_cf(asked).into_iter();
+            let keys = handle.iter().map(|handle| (handle, key));
+            let mut many = engine.multi_get_cf(keys).into_iter();
             let among_many = many.next().transpose()?.flatten();
             Ok(among_many.as_deref() != there)
         })

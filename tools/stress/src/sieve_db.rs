@@ -7,17 +7,17 @@ use lsm_sieve_cli::workload::Watch;
 use lsm_sieve_cli::workload::random::Random;
 use serde::{Deserialize, Serialize};
 
-use super::case::{Failure, Subject};
-use super::closed;
-use super::course::Course;
-use super::ground::Ground;
+use super::case::{Failure, Target};
+use super::check::{Tally, Violation};
+use super::checker::Checker;
+use super::closed_db;
 use super::keys::KeySpace;
 use super::model::Model;
-use super::script::Script;
 use super::session::Session;
-use super::settings::{FrontSettings, Settings};
-use super::step::{Closed, Step};
-use super::verdict::{Tally, Violation};
+use super::settings::{FilterSettings, Settings};
+use super::step::{Reopening, Step};
+use super::step_cursor::StepCursor;
+use super::step_generator::StepGenerator;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -26,11 +26,11 @@ pub(super) struct Sieve(pub(super) Settings);
 /// Settings and steps.
 pub(super) fn draw(random: &mut Random, steps: usize) -> (Sieve, Vec<Step>) {
     let settings = Settings::draw(random);
-    let steps = Script::new(random, settings.keys.count).draw(steps);
+    let steps = StepGenerator::new(random, settings.keys.count).draw(steps);
     (Sieve(settings), steps)
 }
 
-impl Subject for Sieve {
+impl Target for Sieve {
     type Step = Step;
 
     fn run(
@@ -41,17 +41,17 @@ impl Subject for Sieve {
         watch: &mut impl Watch,
     ) -> Result<(), Failure> {
         let keys = KeySpace::new(&self.0.keys);
-        let mut life = Life {
+        let mut lifetime = Lifetime {
             settings: &self.0,
             home,
             model: Model::new(keys.len()),
             keys: &keys,
-            front: self.0.front.clone(),
+            filters: self.0.filters.clone(),
             read_only_filters: false,
             tally,
-            course: Course::new(steps),
+            cursor: StepCursor::new(steps),
         };
-        life.live(watch)
+        lifetime.run(watch)
     }
 
     fn simpler(&self) -> Vec<Self> {
@@ -60,72 +60,72 @@ impl Subject for Sieve {
 }
 
 /// A database from its creation to its end.
-struct Life<'a> {
+struct Lifetime<'a> {
     settings: &'a Settings,
     home: &'a Path,
     keys: &'a KeySpace,
     model: Model,
-    front: FrontSettings,
+    filters: FilterSettings,
     read_only_filters: bool,
     tally: &'a mut Tally,
-    course: Course<'a, Step>,
+    cursor: StepCursor<'a, Step>,
 }
 
-impl<'a> Life<'a> {
-    fn live(&mut self, watch: &mut impl Watch) -> Result<(), Failure> {
-        while let Some(closed) = self.open_and_do(watch)? {
+impl<'a> Lifetime<'a> {
+    fn run(&mut self, watch: &mut impl Watch) -> Result<(), Failure> {
+        while let Some(reopening) = self.open_and_do(watch)? {
             let path = self.home.join("db");
-            let front = self.course.at(self.front())?;
-            let mut files = closed::Closed {
+            let sieve = self.cursor.at(self.sieve())?;
+            let mut files = closed_db::ClosedDb {
                 path: &path,
                 settings: self.settings,
-                front: &front,
+                sieve: &sieve,
                 keys: self.keys,
                 model: &mut self.model,
                 tally: self.tally,
             };
-            let mut mishaps = closed.mishaps.iter();
-            let suffered = mishaps.try_for_each(|mishap| files.suffer(mishap));
-            self.course.at(suffered)?;
-            self.front = closed.front.clone().unwrap_or_else(|| self.front.clone());
-            self.read_only_filters = closed.read_only_filters;
-            self.course.advance(watch)?;
+            let mut events = reopening.events.iter();
+            let applied = events.try_for_each(|event| files.apply(event));
+            self.cursor.at(applied)?;
+            self.filters = (reopening.filters.clone()).unwrap_or_else(|| self.filters.clone());
+            self.read_only_filters = reopening.read_only_filters;
+            self.cursor.advance(watch)?;
         }
         Ok(())
     }
 
-    /// Opens the database and carries out steps until it is to be closed, or until the end.
-    fn open_and_do(&mut self, watch: &mut impl Watch) -> Result<Option<&'a Closed>, Failure> {
-        let db = self.course.at(self.open())?;
+    /// Opens the database and carries out steps until it is to be reopening, or until the end.
+    fn open_and_do(&mut self, watch: &mut impl Watch) -> Result<Option<&'a Reopening>, Failure> {
+        let db = self.cursor.at(self.open())?;
         self.tally.opened += 1;
-        let course = &mut self.course;
-        let ground = Ground::new(&db, self.settings, self.keys);
+        let cursor = &mut self.cursor;
+        let checker = Checker::new(&db, self.settings, self.keys);
         let mut session = Session::new(
-            ground,
+            checker,
             &mut self.model,
             self.tally,
             self.home,
             self.read_only_filters,
         );
-        course.at(session.agree())?;
-        while let Some(step) = course.step() {
-            if let Step::Reopen(closed) = step {
-                return Ok(Some(closed));
+        cursor.at(session.agree())?;
+        while let Some(step) = cursor.step() {
+            if let Step::Reopen(reopening) = step {
+                return Ok(Some(reopening));
             }
-            course.at(session.apply(step))?;
-            course.advance(watch)?;
+            cursor.at(session.apply(step))?;
+            cursor.advance(watch)?;
         }
-        course.at(session.agree())?;
-        course.at(session.verify())?;
+        cursor.at(session.agree())?;
+        cursor.at(session.verify())?;
         Ok(None)
     }
 
     fn open(&self) -> Result<SieveDb, Violation> {
-        let front = self.front()?.read_only_filters(self.read_only_filters);
-        closed::open(self.settings, &front, &self.home.join("db"), &self.model)
+        let sieve = self.sieve()?.read_only_filters(self.read_only_filters);
+        closed_db::open(self.settings, &sieve, &self.home.join("db"), &self.model)
     }
 
-    fn front(&self) -> Result<SieveOptions, Violation> {
-        self.front.options().map_err(Violation::other)
+    fn sieve(&self) -> Result<SieveOptions, Violation> {
+        self.filters.options().map_err(Violation::other)
     }
 }

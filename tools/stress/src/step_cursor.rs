@@ -1,22 +1,22 @@
 //! The steps of a case: those that were carried out, and those to come.
 //!
-//! A store is closed and reopened between some of them. The course spans all its sessions, and
+//! A store is closed and reopened between some of them. The cursor spans all its sessions, and
 //! knows at which step something went wrong.
 
 use lsm_sieve_cli::workload::{Interrupted, Watch};
 
 use super::case::Failure;
-use super::verdict::Violation;
+use super::check::Violation;
 
 /// Steps between two checks of the watch.
 const PATCH: usize = 256;
 
-pub(super) struct Course<'a, Step> {
+pub(super) struct StepCursor<'a, Step> {
     steps: &'a [Step],
     done: usize,
 }
 
-impl<'a, Step> Course<'a, Step> {
+impl<'a, Step> StepCursor<'a, Step> {
     pub(super) const fn new(steps: &'a [Step]) -> Self {
         Self { steps, done: 0 }
     }

@@ -6,11 +6,11 @@
 use lsm_sieve_cli::workload::random::Random;
 
 use super::model::{Change, FAMILIES};
-use super::settings::{FrontSettings, draw_rate};
-use super::step::{Api, Closed, Mishap, Step, Stretch, Update, Way};
+use super::settings::{FilterSettings, draw_rate};
+use super::step::{Api, KeyRange, OfflineEvent, Reopening, Step, Update, Way};
 
 /// Draws steps over a key space of this many keys.
-pub(super) struct Script<'a> {
+pub(super) struct StepGenerator<'a> {
     random: &'a mut Random,
     keys: usize,
     /// Half of the writes go to this many keys.
@@ -18,18 +18,18 @@ pub(super) struct Script<'a> {
     /// Writes per hundred ordinary steps.
     writes: u64,
     /// One step in this many works on whole SSTs, one in eight times as many on the whole database.
-    calm: u64,
+    sst_step_interval: u64,
 }
 
 /// Most keys that one step reads.
-const STRETCH: usize = 64;
+const MAX_KEYS_READ: usize = 64;
 
-impl<'a> Script<'a> {
+impl<'a> StepGenerator<'a> {
     pub(super) fn new(random: &'a mut Random, keys: usize) -> Self {
         Self {
             hot: 1 + random.index(keys),
             writes: 20 + random.below(60),
-            calm: 200 << random.below(5),
+            sst_step_interval: 200 << random.below(5),
             random,
             keys,
         }
@@ -40,10 +40,10 @@ impl<'a> Script<'a> {
     }
 
     fn step(&mut self) -> Step {
-        if self.random.one_in(8 * self.calm) {
+        if self.random.one_in(8 * self.sst_step_interval) {
             return self.work_on_database();
         }
-        if self.random.one_in(self.calm) {
+        if self.random.one_in(self.sst_step_interval) {
             return self.work_on_tables();
         }
         if self.random.below(100) < self.writes {
@@ -63,8 +63,8 @@ impl<'a> Script<'a> {
                 Step::Batch { updates, way }
             }
             3 => Step::DeleteRange {
-                keys: self.stretch(30),
-                way: *self.random.pick(&[Way::Front, Way::Batch, Way::Unlogged]),
+                keys: self.key_range(30),
+                way: *self.random.pick(&[Way::SieveDb, Way::Batch, Way::Unlogged]),
             },
             4 => Step::Once {
                 family: self.family(),
@@ -77,7 +77,7 @@ impl<'a> Script<'a> {
                     0..=39 => Way::Batch,
                     40..=99 => Way::Unlogged,
                     100 => Way::Engine,
-                    _ => Way::Front,
+                    _ => Way::SieveDb,
                 },
             },
         }
@@ -100,11 +100,11 @@ impl<'a> Script<'a> {
             0 => Step::Snapshot,
             1 => Step::Release,
             2 => Step::Scan {
-                keys: self.stretch(STRETCH),
+                keys: self.key_range(MAX_KEYS_READ),
                 back: self.random.one_in(2),
             },
             _ => Step::Read {
-                keys: self.stretch(STRETCH),
+                keys: self.key_range(MAX_KEYS_READ),
                 api: *self.random.pick(&APIS),
             },
         }
@@ -117,12 +117,12 @@ impl<'a> Script<'a> {
                 family: self.family(),
             },
             4..=5 => Step::Compact {
-                keys: self.stretch(self.keys),
+                keys: self.key_range(self.keys),
             },
             6..=8 => Step::Ingest {
-                keys: self.stretch(200),
+                keys: self.key_range(200),
                 number: self.random.word(),
-                way: *self.random.pick(&[Way::Front, Way::Front, Way::Engine]),
+                way: *self.random.pick(&[Way::SieveDb, Way::SieveDb, Way::Engine]),
             },
             9..=10 => Step::Cover,
             _ => Step::Consolidate,
@@ -133,7 +133,7 @@ impl<'a> Script<'a> {
     fn work_on_database(&mut self) -> Step {
         let way = *self
             .random
-            .pick(&[Way::Front, Way::Front, Way::Front, Way::Engine]);
+            .pick(&[Way::SieveDb, Way::SieveDb, Way::SieveDb, Way::Engine]);
         let family = 1 + self.random.index(FAMILIES.len() - 1);
         match self.random.below(18) {
             0..=3 => Step::Create { family, way },
@@ -143,51 +143,51 @@ impl<'a> Script<'a> {
             9..=10 => Step::Checkpoint {
                 filters: self.random.one_in(2),
             },
-            11..=12 => Step::Follow {
-                anew: self.random.one_in(3),
+            11..=12 => Step::CatchUp {
+                reopen: self.random.one_in(3),
             },
             _ => Step::Reopen(self.closed()),
         }
     }
 
-    fn closed(&mut self) -> Closed {
-        let mishaps = match self.random.below(10) {
+    fn closed(&mut self) -> Reopening {
+        let events = match self.random.below(10) {
             0..=2 => vec![],
             3 => vec![self.remove()],
             4 => vec![self.damage()],
             5 => vec![self.plain()],
             6 => vec![self.damage(), self.plain(), self.remove()],
             7 => vec![self.plain(), self.damage()],
-            8 => vec![Mishap::ReadOnly],
-            _ => vec![self.plain(), self.damage(), Mishap::ReadOnly],
+            8 => vec![OfflineEvent::ReadOnly],
+            _ => vec![self.plain(), self.damage(), OfflineEvent::ReadOnly],
         };
-        Closed {
-            front: self
+        Reopening {
+            filters: self
                 .random
                 .one_in(3)
-                .then(|| FrontSettings::draw(self.random)),
+                .then(|| FilterSettings::draw(self.random)),
             read_only_filters: self.random.one_in(6),
-            mishaps,
+            events,
         }
     }
 
-    fn remove(&mut self) -> Mishap {
-        Mishap::Remove {
+    fn remove(&mut self) -> OfflineEvent {
+        OfflineEvent::Remove {
             one_in: 1 + self.random.below(4),
             seed: self.random.word(),
         }
     }
 
-    fn damage(&mut self) -> Mishap {
-        Mishap::Damage {
+    fn damage(&mut self) -> OfflineEvent {
+        OfflineEvent::Damage {
             one_in: 1 + self.random.below(4),
             seed: self.random.word(),
         }
     }
 
-    fn plain(&mut self) -> Mishap {
+    fn plain(&mut self) -> OfflineEvent {
         let count = self.random.index(200);
-        Mishap::Plain {
+        OfflineEvent::Plain {
             updates: (0..count).map(|_| self.update()).collect(),
             compact: self.random.one_in(2),
         }
@@ -207,8 +207,8 @@ impl<'a> Script<'a> {
         }
     }
 
-    fn stretch(&mut self, most: usize) -> Stretch {
-        Stretch {
+    fn key_range(&mut self, most: usize) -> KeyRange {
+        KeyRange {
             family: self.family(),
             from: self.random.index(self.keys),
             count: 1 + self.random.index(most),

@@ -6,32 +6,32 @@ use lsm_sieve::Rate;
 use lsm_sieve_cli::workload::random::Random;
 use rocksdb::checkpoint::Checkpoint;
 
-use super::super::closed;
-use super::super::ground::Ground;
+use super::super::check::{Certainty, Checked, Tally, Violation};
+use super::super::checker::Checker;
+use super::super::closed_db;
 use super::super::model::{FAMILIES, Model, value};
 use super::super::session::PATIENCE;
 use super::super::settings::draw_rate;
-use super::super::verdict::{Certainty, Checked, Tally, Violation};
 use super::Shared;
-use super::versions::{judge, wrong};
+use super::versions::{check_version, violation};
 
 /// The family that is created and dropped.
 const LATE: usize = FAMILIES.len() - 1;
 
-pub(super) struct Keeper<'a> {
+pub(super) struct Background<'a> {
     pub(super) shared: &'a Shared<'a>,
-    pub(super) ground: Ground<'a>,
+    pub(super) checker: Checker<'a>,
     pub(super) random: Random,
     pub(super) home: &'a Path,
     pub(super) tally: Tally,
 }
 
-impl Keeper<'_> {
+impl Background<'_> {
     pub(super) fn step(&mut self) -> Checked {
-        let db = self.ground.db;
+        let db = self.checker.db;
         let family = self.random.index(self.shared.families);
-        let Some(handle) = self.ground.handle(family) else {
-            return Err(Violation::lost("a family is gone that nobody drops"));
+        let Some(handle) = self.checker.handle(family) else {
+            return Err(Violation::lost("a family is gone that no thread drops"));
         };
         if self.shared.uses_bare_engine(&mut self.random, 10) {
             return if self.shared.unlogged || self.random.one_in(2) {
@@ -48,22 +48,22 @@ impl Keeper<'_> {
             15..=17 => _ = db.wait_for_maintenance(PATIENCE),
             18..=20 => _ = db.wait_until_complete(std::time::Duration::from_millis(20)),
             21..=23 => db.set_rate(Rate::new(draw_rate(&mut self.random))?),
-            24..=26 => self.churn()?,
-            _ => self.ground.verify(&mut self.tally)?,
+            24..=26 => self.create_and_drop_cf()?,
+            _ => self.checker.verify(&mut self.tally)?,
         }
         Ok(())
     }
 
     /// Creates a family, writes and reads it, and drops it.
-    fn churn(&mut self) -> Checked {
-        let db = self.ground.db;
-        let options = self.ground.settings.family(LATE)?;
+    fn create_and_drop_cf(&mut self) -> Checked {
+        let db = self.checker.db;
+        let options = self.checker.settings.family(LATE)?;
         db.create_cf(FAMILIES[LATE], &options)?;
         let Some(handle) = db.cf_handle(FAMILIES[LATE]) else {
             return Err(Violation::lost("a family that was made is not there"));
         };
-        for rank in 0..self.ground.keys.len().min(50) {
-            let key = self.ground.keys.get(rank).unwrap_or_default();
+        for rank in 0..self.checker.keys.len().min(50) {
+            let key = self.checker.keys.get(rank).unwrap_or_default();
             if db.get_cf(&handle, key)?.is_some() {
                 return Err(Violation::other(format!(
                     "key {rank} of an earlier family is there"
@@ -84,26 +84,26 @@ impl Keeper<'_> {
     fn checkpoint(&mut self) -> Checked {
         let lows = self.shared.versions.lows();
         let copy = self.home.join("copy");
-        let db = self.ground.db;
+        let db = self.checker.db;
         let alone = self.shared.ingesting.write();
         db.with_engine_untracked(|engine| Checkpoint::new(engine)?.create_checkpoint(&copy))?;
         drop(alone);
         let highs = self.shared.versions.highs();
-        let settings = self.ground.settings;
-        let front = settings.front.options().map_err(Violation::other)?;
+        let settings = self.checker.settings;
+        let sieve = settings.filters.options().map_err(Violation::other)?;
         let model = Model::new(0);
-        let copied = closed::open(settings, &front, &copy, &model)?;
+        let copied = closed_db::open(settings, &sieve, &copy, &model)?;
         self.tally.opened += 1;
         for family in 0..self.shared.families {
             let Some(handle) = copied.cf_handle(FAMILIES[family]) else {
                 return Err(Violation::lost("a family is not in a checkpoint"));
             };
-            for rank in 0..self.ground.keys.len() {
-                let key = self.ground.keys.get(rank).unwrap_or_default();
+            for rank in 0..self.checker.keys.len() {
+                let key = self.checker.keys.get(rank).unwrap_or_default();
                 let found = copied.get_cf(&handle, key)?;
                 let (low, high) = (lows[family][rank], highs[family][rank]);
-                let certainty = judge(found.as_deref(), low, high).map_err(|what| {
-                    wrong("get in a checkpoint", family, rank, found.is_none(), &what)
+                let certainty = check_version(found.as_deref(), low, high).map_err(|what| {
+                    violation("get in a checkpoint", family, rank, found.is_none(), &what)
                 })?;
                 self.tally.read(certainty);
             }

@@ -1,10 +1,10 @@
-//! Many threads on one database: each key has one writer and many readers, while a keeper flushes,
+//! Many threads on one database: each key has one writer and many readers, while a background thread flushes,
 //! compacts, consolidates, copies and creates families.
 //!
 //! The order of threads cannot be repeated, so a case has no steps. A failure can only be shrunk by
 //! its settings.
 
-mod keeper;
+mod background;
 mod reader;
 mod versions;
 mod writer;
@@ -20,15 +20,15 @@ use lsm_sieve_cli::workload::random::Random;
 use lsm_sieve_cli::workload::{Interrupted, Watch};
 use serde::{Deserialize, Serialize};
 
-use super::case::{Failure, Subject};
-use super::closed;
-use super::ground::Ground;
+use super::case::{Failure, Target};
+use super::check::{Checked, Tally, Violation};
+use super::checker::Checker;
+use super::closed_db;
 use super::keys::KeySpace;
 use super::model::{FAMILIES, Model};
 use super::settings::Settings;
-use super::verdict::{Checked, Tally, Violation};
-use super::watchdog::Pulse;
-use keeper::Keeper;
+use super::watchdog::Heartbeat;
+use background::Background;
 use reader::Reader;
 use versions::Versions;
 use writer::Writer;
@@ -37,7 +37,7 @@ use writer::Writer;
 const READS: u64 = 300_000;
 
 /// How often to check whether all threads have ended.
-const LOOK: Duration = Duration::from_millis(5);
+const POLL: Duration = Duration::from_millis(5);
 
 /// Operations of one writer that also end the case: each read of a vector memtable sorts all its
 /// entries.
@@ -45,7 +45,7 @@ const WRITES: u64 = 3_000_000;
 
 /// The settings of a case.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Crowd {
+pub(super) struct Concurrent {
     seed: u64,
     threads: usize,
     settings: Settings,
@@ -53,14 +53,14 @@ pub(super) struct Crowd {
 
 /// A case has no steps: the operations are drawn from the seed as it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Nothing {}
+pub(super) enum NoStep {}
 
-impl Subject for Crowd {
-    type Step = Nothing;
+impl Target for Concurrent {
+    type Step = NoStep;
 
     fn run(
         &self,
-        _steps: &[Nothing],
+        _steps: &[NoStep],
         home: &Path,
         tally: &mut Tally,
         watch: &mut impl Watch,
@@ -95,7 +95,7 @@ struct Shared<'a> {
     unlogged: bool,
     /// The factor by which external writes are rarer, if there are any: during them, and until
     /// maintenance has listed the SSTs, every answer is *maybe*.
-    calm: Option<u64>,
+    external_write_interval: Option<u64>,
     /// Shared by threads that ingest, exclusive for a checkpoint. A checkpoint has the logged
     /// writes up to its end. Ingested SSTs are in no log, and it has only those from before its
     /// list of files.
@@ -112,9 +112,9 @@ impl Drop for Over<'_> {
     }
 }
 
-impl Crowd {
+impl Concurrent {
     pub(super) fn draw(random: &mut Random, threads: usize) -> Self {
-        let mut settings = Settings::draw(random).for_a_crowd();
+        let mut settings = Settings::draw(random).for_concurrent_reads();
         // At least one key for each writer.
         settings.keys.count += threads;
         Self {
@@ -127,9 +127,9 @@ impl Crowd {
     fn work(&self, home: &Path, watch: &mut impl Watch) -> Result<Tally, Failure> {
         let settings = &self.settings;
         let keys = KeySpace::new(&settings.keys);
-        let front = settings.front.options().map_err(Violation::other);
-        let db = front
-            .and_then(|front| closed::open(settings, &front, &home.join("db"), &Model::new(0)))
+        let sieve = settings.filters.options().map_err(Violation::other);
+        let db = sieve
+            .and_then(|sieve| closed_db::open(settings, &sieve, &home.join("db"), &Model::new(0)))
             .map_err(Failure::at(0))?;
         let families = FAMILIES.len() - 1;
         let mut random = Random::new(self.seed);
@@ -141,7 +141,7 @@ impl Crowd {
             families,
             snapshots_stay: !settings.is_unordered(),
             unlogged: random.one_in(2),
-            calm: *random.pick(&[Some(1), Some(16), Some(256), None]),
+            external_write_interval: *random.pick(&[Some(1), Some(16), Some(256), None]),
             ingesting: RwLock::default(),
             over: AtomicBool::new(false),
         };
@@ -166,15 +166,20 @@ impl Shared<'_> {
         thread::scope(|scope| {
             let mut workers: Vec<ScopedJoinHandle<'_, Worked>> = Vec::new();
             for index in 0..writers {
-                let (random, pulse) = (Random::new(random.word()), Pulse::of("a writer"));
-                workers.push(scope.spawn(move || self.write(index, writers, random, home, &pulse)));
+                let (random, heartbeat) = (Random::new(random.word()), Heartbeat::of("a writer"));
+                workers.push(
+                    scope.spawn(move || self.write(index, writers, random, home, &heartbeat)),
+                );
             }
             for _ in 0..readers {
-                let (random, pulse) = (Random::new(random.word()), Pulse::of("a reader"));
-                workers.push(scope.spawn(move || self.read(random, &pulse)));
+                let (random, heartbeat) = (Random::new(random.word()), Heartbeat::of("a reader"));
+                workers.push(scope.spawn(move || self.read(random, &heartbeat)));
             }
-            let (random, pulse) = (Random::new(random.word()), Pulse::of("the keeper"));
-            workers.push(scope.spawn(move || self.keep(random, home, &pulse)));
+            let (random, heartbeat) = (
+                Random::new(random.word()),
+                Heartbeat::of("the background thread"),
+            );
+            workers.push(scope.spawn(move || self.work_in_background(random, home, &heartbeat)));
             let watched = self.watch(&workers, watch);
             let worked = workers.into_iter().map(|worker| {
                 let panicked = |_| Err(Violation::other("a thread panicked"));
@@ -192,7 +197,7 @@ impl Shared<'_> {
         })
     }
 
-    /// Waits until all threads have ended. Each has a pulse of its own: that of their case beats as
+    /// Waits until all threads have ended. Each has a heartbeat of its own: that of their case beats as
     /// long as they run, and says nothing about them.
     fn watch(
         &self,
@@ -202,25 +207,26 @@ impl Shared<'_> {
         let _over = Over(&self.over);
         while !workers.iter().all(ScopedJoinHandle::is_finished) {
             watch.advance(0)?;
-            thread::sleep(LOOK);
+            thread::sleep(POLL);
         }
         Ok(())
     }
 
     /// Whether to use the bare engine, on average once in this many times.
     fn uses_bare_engine(&self, random: &mut Random, one_in: u64) -> bool {
-        self.calm.is_some_and(|calm| random.one_in(calm * one_in))
+        self.external_write_interval
+            .is_some_and(|external_write_interval| random.one_in(external_write_interval * one_in))
     }
 
-    fn ground(&self) -> Ground<'_> {
-        Ground::new(self.db, self.settings, self.keys)
+    fn checker(&self) -> Checker<'_> {
+        Checker::new(self.db, self.settings, self.keys)
     }
 
     /// Steps until the case is over, or one step says that it was the last. That, an error, or a
     /// panic ends the other threads' work too.
     fn until_over(
         &self,
-        pulse: &Pulse,
+        heartbeat: &Heartbeat,
         mut step: impl FnMut() -> Result<bool, Violation>,
     ) -> Checked {
         let over = Over(&self.over);
@@ -228,7 +234,7 @@ impl Shared<'_> {
             if step()? {
                 break;
             }
-            pulse.beat();
+            heartbeat.beat();
         }
         drop(over);
         Ok(())
@@ -240,48 +246,48 @@ impl Shared<'_> {
         writers: usize,
         random: Random,
         home: &Path,
-        pulse: &Pulse,
+        heartbeat: &Heartbeat,
     ) -> Worked {
         let from = index * self.keys.len() / writers;
         let mut writer = Writer {
             shared: self,
-            ground: self.ground(),
+            checker: self.checker(),
             random,
             from,
             count: (index + 1) * self.keys.len() / writers - from,
             path: home.join(format!("ingested-{index}.sst")),
             tally: Tally::default(),
         };
-        self.until_over(pulse, || {
+        self.until_over(heartbeat, || {
             writer.step()?;
             Ok(writer.tally.operations >= WRITES)
         })?;
         Ok(writer.tally)
     }
 
-    fn read(&self, random: Random, pulse: &Pulse) -> Worked {
+    fn read(&self, random: Random, heartbeat: &Heartbeat) -> Worked {
         let mut reader = Reader {
             shared: self,
-            ground: self.ground(),
+            checker: self.checker(),
             random,
             tally: Tally::default(),
         };
-        self.until_over(pulse, || {
+        self.until_over(heartbeat, || {
             reader.step()?;
             Ok(reader.tally.reads >= READS)
         })?;
         Ok(reader.tally)
     }
 
-    fn keep(&self, random: Random, home: &Path, pulse: &Pulse) -> Worked {
-        let mut keeper = Keeper {
+    fn work_in_background(&self, random: Random, home: &Path, heartbeat: &Heartbeat) -> Worked {
+        let mut background = Background {
             shared: self,
-            ground: self.ground(),
+            checker: self.checker(),
             random,
             home,
             tally: Tally::default(),
         };
-        self.until_over(pulse, || keeper.step().map(|()| false))?;
-        Ok(keeper.tally)
+        self.until_over(heartbeat, || background.step().map(|()| false))?;
+        Ok(background.tally)
     }
 }

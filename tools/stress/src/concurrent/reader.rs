@@ -5,17 +5,17 @@ use std::ops::Range;
 use lsm_sieve_cli::workload::random::Random;
 use rocksdb::{IteratorMode, ReadOptions};
 
-use super::super::ground::{Ground, Handle, everything};
-use super::super::verdict::{Checked, Tally, Violation};
+use super::super::check::{Checked, Tally, Violation};
+use super::super::checker::{Checker, Handle, everything};
 use super::Shared;
-use super::versions::{judge, wrong};
+use super::versions::{check_version, violation};
 
 /// Keys that are read together.
 const TOGETHER: usize = 16;
 
 pub(super) struct Reader<'a> {
     pub(super) shared: &'a Shared<'a>,
-    pub(super) ground: Ground<'a>,
+    pub(super) checker: Checker<'a>,
     pub(super) random: Random,
     pub(super) tally: Tally,
 }
@@ -23,11 +23,11 @@ pub(super) struct Reader<'a> {
 impl<'a> Reader<'a> {
     pub(super) fn step(&mut self) -> Checked {
         let family = self.random.index(self.shared.families);
-        let Some(handle) = self.ground.handle(family).cloned() else {
-            return Err(Violation::lost("a family is gone that nobody drops"));
+        let Some(handle) = self.checker.handle(family).cloned() else {
+            return Err(Violation::lost("a family is gone that no thread drops"));
         };
-        let from = self.random.index(self.ground.keys.len());
-        let to = (from + TOGETHER).min(self.ground.keys.len());
+        let from = self.random.index(self.checker.keys.len());
+        let to = (from + TOGETHER).min(self.checker.keys.len());
         match self.random.below(100) {
             0..=1 => self.snapshot(family, &handle, from..to),
             2 => self.scan(family, &handle, from..to),
@@ -37,7 +37,7 @@ impl<'a> Reader<'a> {
     }
 
     fn key(&self, rank: usize) -> &'a [u8] {
-        self.ground.keys.get(rank).unwrap_or_default()
+        self.checker.keys.get(rank).unwrap_or_default()
     }
 
     fn low(&self, family: usize, rank: usize) -> u64 {
@@ -52,8 +52,8 @@ impl<'a> Reader<'a> {
         ranks.map(|rank| self.low(family, rank)).collect()
     }
 
-    /// Judges the result of a read of a key that has just ended.
-    fn judge(
+    /// Checks the result of a read of a key that has just ended.
+    fn check_version(
         &mut self,
         api: &str,
         (family, rank): (usize, usize),
@@ -61,51 +61,51 @@ impl<'a> Reader<'a> {
         low: u64,
     ) -> Checked {
         let high = self.high(family, rank);
-        self.judge_within(api, (family, rank), found, (low, high))
+        self.check_version_within(api, (family, rank), found, (low, high))
     }
 
-    fn judge_within(
+    fn check_version_within(
         &mut self,
         api: &str,
         (family, rank): (usize, usize),
         found: Option<&[u8]>,
         (low, high): (u64, u64),
     ) -> Checked {
-        let certainty = judge(found, low, high)
-            .map_err(|what| wrong(api, family, rank, found.is_none(), &what))?;
+        let certainty = check_version(found, low, high)
+            .map_err(|what| violation(api, family, rank, found.is_none(), &what))?;
         self.tally.read(certainty);
         Ok(())
     }
 
     fn one(&mut self, family: usize, handle: &Handle<'a>, rank: usize) -> Checked {
-        let (db, key, at) = (self.ground.db, self.key(rank), (family, rank));
+        let (db, key, at) = (self.checker.db, self.key(rank), (family, rank));
         let low = self.low(family, rank);
         match self.random.below(8) {
             0 => {
                 let found = db.get_pinned_cf(handle, key)?;
-                self.judge("get_pinned", at, found.as_deref(), low)
+                self.check_version("get_pinned", at, found.as_deref(), low)
             }
             1 => {
                 let found = db.get_unfiltered_cf(handle, key)?;
-                self.judge("the engine", at, found.as_deref(), low)
+                self.check_version("the engine", at, found.as_deref(), low)
             }
             2 if family == 0 && !db.key_may_exist(key) => {
-                self.judge("key_may_exist", at, None, low)
+                self.check_version("key_may_exist", at, None, low)
             }
             3..=4 if db.filter_answer_cf(handle, key).is_absent() => {
-                self.judge("filter_answer", at, None, low)?;
+                self.check_version("filter_answer", at, None, low)?;
                 let found = db.get_unfiltered_cf(handle, key)?;
-                self.judge("the engine behind a negative", at, found.as_deref(), low)?;
+                self.check_version("the engine behind a negative", at, found.as_deref(), low)?;
                 self.tally.checked_negatives += 1;
                 Ok(())
             }
             5 if family == 0 => {
                 let found = db.get(key)?;
-                self.judge("get", at, found.as_deref(), low)
+                self.check_version("get", at, found.as_deref(), low)
             }
             _ => {
                 let found = db.get_cf(handle, key)?;
-                self.judge("get_cf", at, found.as_deref(), low)
+                self.check_version("get_cf", at, found.as_deref(), low)
             }
         }
     }
@@ -114,13 +114,13 @@ impl<'a> Reader<'a> {
         let lows = self.lows(family, ranks.clone());
         let keys: Vec<&[u8]> = ranks.clone().map(|rank| self.key(rank)).collect();
         let found = if family == 0 {
-            self.ground.db.multi_get(&keys)
+            self.checker.db.multi_get(&keys)
         } else {
             let keys = keys.iter().map(|key| (handle, key));
-            self.ground.db.multi_get_cf(keys)
+            self.checker.db.multi_get_cf(keys)
         };
         for ((rank, found), low) in ranks.zip(found).zip(lows) {
-            self.judge("multi_get", (family, rank), found?.as_deref(), low)?;
+            self.check_version("multi_get", (family, rank), found?.as_deref(), low)?;
         }
         Ok(())
     }
@@ -128,7 +128,7 @@ impl<'a> Reader<'a> {
     /// A snapshot shows the versions of its sequence number, and does not change.
     fn snapshot(&mut self, family: usize, handle: &Handle<'a>, ranks: Range<usize>) -> Checked {
         let lows = self.lows(family, ranks.clone());
-        let snapshot = self.ground.db.snapshot();
+        let snapshot = self.checker.db.snapshot();
         // If snapshots change, later writes may be visible too.
         let highs = ranks.clone().map(|rank| match self.shared.snapshots_stay {
             true => self.high(family, rank),
@@ -138,31 +138,31 @@ impl<'a> Reader<'a> {
         let mut options = ReadOptions::default();
         options.set_snapshot(&snapshot);
         for ((rank, low), high) in ranks.zip(lows).zip(highs) {
-            let read = || self.ground.db.get_cf_opt(handle, self.key(rank), &options);
+            let read = || self.checker.db.get_cf_opt(handle, self.key(rank), &options);
             let (first, second) = (read()?, read()?);
             if first != second && self.shared.snapshots_stay {
                 let what = "two reads at one snapshot differ";
-                return Err(wrong("get", family, rank, second.is_none(), what));
+                return Err(violation("get", family, rank, second.is_none(), what));
             }
             let (at, found) = ((family, rank), second.as_deref());
-            self.judge_within("get at a snapshot", at, found, (low, high))?;
+            self.check_version_within("get at a snapshot", at, found, (low, high))?;
         }
         Ok(())
     }
 
     fn scan(&mut self, family: usize, handle: &Handle<'a>, ranks: Range<usize>) -> Checked {
         let lows = self.lows(family, ranks.clone());
-        let reversed = self.ground.settings.is_reversed(family);
+        let reversed = self.checker.settings.is_reversed(family);
         let first = if reversed { ranks.end - 1 } else { ranks.start };
         let mode = IteratorMode::From(self.key(first), rocksdb::Direction::Forward);
-        let snapshot = self.ground.db.snapshot();
+        let snapshot = self.checker.db.snapshot();
         let found = snapshot.iterator_cf_opt(handle, everything(), mode);
         let found = found.take(ranks.len()).collect::<Result<Vec<_>, _>>()?;
         for (rank, low) in ranks.zip(lows) {
             let key = self.key(rank);
             let record = found.iter().find(|(found, _)| &**found == key);
             let value = record.map(|(_, value)| &**value);
-            self.judge("an iterator", (family, rank), value, low)?;
+            self.check_version("an iterator", (family, rank), value, low)?;
         }
         Ok(())
     }

@@ -10,8 +10,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::super::check::{Certainty, Violation};
 use super::super::model::{FAMILIES, number};
-use super::super::verdict::{Certainty, Violation};
 
 /// Version v of a key is its number v, or nothing if v is a multiple of this.
 const ABSENT: u64 = 3;
@@ -90,7 +90,11 @@ impl Versions {
 }
 
 /// Whether a read was right.
-pub(super) fn judge(found: Option<&[u8]>, low: u64, high: u64) -> Result<Certainty, String> {
+pub(super) fn check_version(
+    found: Option<&[u8]>,
+    low: u64,
+    high: u64,
+) -> Result<Certainty, String> {
     let may_be_absent = high / ABSENT * ABSENT >= low;
     let certainty = match may_be_absent {
         false => Certainty::MustExist,
@@ -112,7 +116,13 @@ pub(super) fn judge(found: Option<&[u8]>, low: u64, high: u64) -> Result<Certain
 }
 
 /// The violation of a wrong read.
-pub(super) fn wrong(api: &str, family: usize, rank: usize, lost: bool, what: &str) -> Violation {
+pub(super) fn violation(
+    api: &str,
+    family: usize,
+    rank: usize,
+    lost: bool,
+    what: &str,
+) -> Violation {
     let name = FAMILIES[family];
     Violation {
         lost,
@@ -127,21 +137,24 @@ mod tests {
 
     #[test]
     fn read_is_judged_by_its_version_range() {
-        let held = |version| judge(Some(&value(version)), 4, 7);
+        let held = |version| check_version(Some(&value(version)), 4, 7);
         assert_eq!(held(4), Ok(Certainty::Either));
         assert_eq!(held(7), Ok(Certainty::Either));
         assert!(held(3).is_err() && held(6).is_err() && held(8).is_err());
-        assert_eq!(judge(None, 4, 7), Ok(Certainty::Either));
-        assert!(judge(Some(b"no value"), 4, 7).is_err());
+        assert_eq!(check_version(None, 4, 7), Ok(Certainty::Either));
+        assert!(check_version(Some(b"no value"), 4, 7).is_err());
     }
 
     #[test]
     fn keys_that_must_exist_or_be_absent_are_judged() {
-        assert_eq!(judge(Some(&value(5)), 4, 5), Ok(Certainty::MustExist));
-        assert!(judge(None, 4, 5).is_err());
-        assert_eq!(judge(None, 6, 6), Ok(Certainty::MustNotExist));
-        assert!(judge(Some(&value(6)), 6, 6).is_err());
-        assert_eq!(judge(None, 0, 0), Ok(Certainty::MustNotExist));
+        assert_eq!(
+            check_version(Some(&value(5)), 4, 5),
+            Ok(Certainty::MustExist)
+        );
+        assert!(check_version(None, 4, 5).is_err());
+        assert_eq!(check_version(None, 6, 6), Ok(Certainty::MustNotExist));
+        assert!(check_version(Some(&value(6)), 6, 6).is_err());
+        assert_eq!(check_version(None, 0, 0), Ok(Certainty::MustNotExist));
     }
 
     #[test]

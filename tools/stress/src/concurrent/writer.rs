@@ -6,18 +6,18 @@ use lsm_sieve::TransactionSettings;
 use lsm_sieve_cli::workload::random::Random;
 use rocksdb::{IngestExternalFileOptions, WriteOptions};
 
-use super::super::closed::remove_if_there;
-use super::super::ground::{Ground, commit};
+use super::super::check::{Checked, Tally, Violation};
+use super::super::checker::{Checker, commit};
+use super::super::closed_db::remove_if_there;
 use super::super::model::{Change, value};
 use super::super::session::write_to;
-use super::super::step::{Stretch, Update};
-use super::super::verdict::{Checked, Tally, Violation};
+use super::super::step::{KeyRange, Update};
 use super::Shared;
 use super::versions::{is_absent, next};
 
 pub(super) struct Writer<'a> {
     pub(super) shared: &'a Shared<'a>,
-    pub(super) ground: Ground<'a>,
+    pub(super) checker: Checker<'a>,
     pub(super) random: Random,
     /// The first of the writer's keys, and how many there are.
     pub(super) from: usize,
@@ -89,17 +89,17 @@ impl Writer<'_> {
     }
 
     /// Writes one key, by `SieveDb` or by the bare engine.
-    fn one(&mut self, past_the_front: bool) -> Checked {
+    fn one(&mut self, by_bare_engine: bool) -> Checked {
         let (family, key) = (self.family(), self.key());
         let next = self.next(family, key);
-        let (Some(handle), Some(bytes)) = (self.ground.handle(family), self.ground.keys.get(key))
+        let (Some(handle), Some(bytes)) = (self.checker.handle(family), self.checker.keys.get(key))
         else {
             return Ok(());
         };
         self.begin(std::slice::from_ref(&next));
-        let (db, change) = (self.ground.db, next.update.change);
+        let (db, change) = (self.checker.db, next.update.change);
         match change {
-            _ if past_the_front => {
+            _ if by_bare_engine => {
                 db.with_engine_untracked(|engine| write_to(engine, handle, bytes, change))?;
             }
             Change::Put(number) => db.put_cf(handle, bytes, value(number))?,
@@ -125,8 +125,8 @@ impl Writer<'_> {
         self.begin(&changes);
         let by_transaction = self.shared.settings.has_transactions() && self.random.one_in(2);
         if !by_transaction || !self.transact(updates.clone(), &options)? {
-            let batch = self.ground.batch_of(updates);
-            self.ground.db.write_opt(batch, &options)?;
+            let batch = self.checker.batch_of(updates);
+            self.checker.db.write_opt(batch, &options)?;
         }
         self.end(&changes);
         Ok(())
@@ -140,11 +140,11 @@ impl Writer<'_> {
         options: &WriteOptions,
     ) -> Result<bool, Violation> {
         let transaction = self
-            .ground
+            .checker
             .db
             .transaction_opt(options, TransactionSettings::Default);
         for update in updates {
-            self.ground.update_in(&transaction, update)?;
+            self.checker.update_in(&transaction, update)?;
         }
         commit(transaction)
     }
@@ -153,13 +153,13 @@ impl Writer<'_> {
         let (family, from) = (self.family(), self.key());
         // The last key is left out: the range ends before a key of the writer's own.
         let count = (1 + self.random.index(20)).min(self.from + self.count - from);
-        let keys = Stretch {
+        let keys = KeyRange {
             family,
             from,
             count,
         };
         let (Some(handle), Some((first, end, ranks))) =
-            (self.ground.handle(family), self.ground.bounds(&keys))
+            (self.checker.handle(family), self.checker.bounds(&keys))
         else {
             return Ok(());
         };
@@ -174,7 +174,7 @@ impl Writer<'_> {
             })
             .collect();
         self.begin(&changes);
-        self.ground.db.delete_range_cf(handle, first, end)?;
+        self.checker.db.delete_range_cf(handle, first, end)?;
         self.end(&changes);
         Ok(())
     }
@@ -184,15 +184,15 @@ impl Writer<'_> {
         let to = (from + 1 + self.random.index(50)).min(self.from + self.count);
         let changes: Vec<Next> = (from..to).map(|key| self.next(family, key)).collect();
         let updates: Vec<Update> = changes.iter().map(|next| next.update).collect();
-        let Some(handle) = self.ground.handle(family) else {
+        let Some(handle) = self.checker.handle(family) else {
             return Ok(());
         };
-        self.ground.write_table(&self.path, family, &updates)?;
+        self.checker.write_table(&self.path, family, &updates)?;
         self.begin(&changes);
         let path = &self.path;
         let ingesting = self.shared.ingesting.read();
         if self.random.one_in(3) {
-            self.ground.ingest(|db| {
+            self.checker.ingest(|db| {
                 db.with_engine_untracked(|engine| {
                     engine.ingest_external_file_cf(handle, vec![path])
                 })
@@ -200,7 +200,7 @@ impl Writer<'_> {
         } else {
             let mut options = IngestExternalFileOptions::default();
             options.set_move_files(true);
-            self.ground
+            self.checker
                 .ingest(|db| db.ingest_external_file_cf_opts(handle, &options, vec![path]))?;
         }
         drop(ingesting);
