@@ -99,7 +99,7 @@ fn run() -> Result<(), Stop> {
     let arguments =
         Arguments::try_parse().or_else(|error| outcome::usage(&error, env!("CARGO_BIN_NAME")))?;
     output::log_to_stderr();
-    progress::heed_interrupts()?;
+    progress::handle_interrupts()?;
     let output = Output::new(arguments.json);
     let home = home(arguments.db.as_deref())?;
     match &arguments.replay {

@@ -5,15 +5,15 @@ use std::path::{Path, PathBuf};
 use crate::outcome::Stop;
 
 /// A folder for a database. It is removed at the end unless it was there before or is kept.
-pub(crate) enum Home {
+pub(crate) enum DatabaseFolder {
     Temporary(tempfile::TempDir),
-    /// A new database at a path that the user named. It is incomplete until [`Home::keep`].
+    /// A new database at a path that the user named. It is incomplete until [`DatabaseFolder::keep`].
     New(NewFolder),
     /// An existing database; never removed.
     Old(PathBuf),
 }
 
-impl Home {
+impl DatabaseFolder {
     pub(crate) fn temporary() -> Result<Self, Stop> {
         let made = tempfile::Builder::new().prefix("lsm-sieve-").tempdir();
         made.map(Self::Temporary).map_err(|error| {

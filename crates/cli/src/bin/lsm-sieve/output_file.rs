@@ -13,14 +13,14 @@ use tempfile::NamedTempFile;
 use crate::outcome::Stop;
 
 /// Where an output goes. The path is checked before anything is computed for it.
-pub(crate) enum Destination {
+pub(crate) enum OutputFile {
     /// A regular file, existing or new, with all links resolved.
     File(PathBuf),
     /// A device or a pipe.
     Stream(PathBuf),
 }
 
-impl Destination {
+impl OutputFile {
     /// Refuses a path at which no file can be written.
     pub(crate) fn new(path: &Path) -> Result<Self, Stop> {
         let shown = path.display();
@@ -61,7 +61,7 @@ fn ends_in_a_name(path: &Path) -> bool {
 }
 
 /// A new file in an existing folder.
-fn new_file(path: &Path) -> Result<Destination, Stop> {
+fn new_file(path: &Path) -> Result<OutputFile, Stop> {
     if path.is_symlink() {
         return Err(Stop::input(format!(
             "{} is a broken link; remove it, or create the file that it names",
@@ -76,7 +76,7 @@ fn new_file(path: &Path) -> Result<Destination, Stop> {
         .canonicalize()
         .map_err(|error| failed(path, &error))?;
     let name = path.file_name().unwrap_or_default();
-    Ok(Destination::File(folder.join(name)))
+    Ok(OutputFile::File(folder.join(name)))
 }
 
 /// Replaces a file atomically: a crash leaves the old file or the whole new one. The new file gets

@@ -9,7 +9,7 @@ use crate::workload::random::{Random, scramble};
 use super::floor;
 
 /// A differential file, or only its filter.
-pub trait Subject {
+pub trait Target {
     /// The error of a read or a write.
     type Error;
 
@@ -33,8 +33,8 @@ pub enum Hashing {
     /// XXH3-64; all positions come from its 64 bits.
     #[default]
     Strong,
-    /// XXH3-64 folded to one of [`floor::RANGE`] values, from which all positions come: two keys
-    /// agree in every position with probability 1 / [`floor::RANGE`].
+    /// XXH3-64 folded to one of [`error_floor::RANGE`] values, from which all positions come: two keys
+    /// agree in every position with probability 1 / [`error_floor::RANGE`].
     Weak,
 }
 
@@ -81,12 +81,12 @@ impl Filtered {
         let hash = self.hasher.hash(key);
         match self.hashing {
             Hashing::Strong => hash,
-            Hashing::Weak => KeyHash::new(scramble((hash.get() % floor::RANGE) ^ self.salt)),
+            Hashing::Weak => KeyHash::new(scramble((hash.get() % error_floor::RANGE) ^ self.salt)),
         }
     }
 }
 
-impl Subject for Filtered {
+impl Target for Filtered {
     type Error = StageError;
 
     fn update(&mut self, key: &[u8]) -> Result<(), StageError> {
