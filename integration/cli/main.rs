@@ -2,14 +2,17 @@
 //! with `support`, which both use.
 
 mod advise;
-mod command;
+mod bench;
+mod command_line;
 mod examples;
 mod figures;
 mod fuzz;
 mod gremillion;
+mod inspect_and_verify;
 mod published_traces;
 mod read_only;
 mod reorganize;
+mod replay;
 mod report_page;
 mod runner;
 #[path = "../support"]

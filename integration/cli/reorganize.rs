@@ -130,7 +130,7 @@ fn folder_without_a_store_is_refused_and_unchanged() {
 }
 
 #[test]
-fn a_wrong_condition_or_a_store_in_use_is_one_line_and_exit_code_2() {
+fn wrong_condition_or_store_in_use_exits_with_2_and_one_line() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().to_str().unwrap();
     let in_use = open(home.path());

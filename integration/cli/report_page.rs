@@ -78,7 +78,7 @@ fn page_is_well_formed_complete_and_self_contained() {
 }
 
 #[test]
-fn a_page_without_a_folder_is_one_line_and_exit_code_2() {
+fn page_without_a_folder_exits_with_2_and_one_line() {
     let home = tempfile::tempdir().unwrap();
     let file = home.path().join("file");
     fs::write(&file, "in the way").unwrap();
@@ -157,7 +157,7 @@ fn seen_by(browser: &Path, file: &Path) -> Value {
 }
 
 #[test]
-fn a_browser_shows_the_page_and_its_filter_answers() {
+fn browser_shows_the_page_and_its_filter_answers() {
     let Some(browser) = browser() else {
         return;
     };
@@ -260,7 +260,7 @@ for (const [width, scheme] of [[360, "light"], [360, "dark"]]) {
 </script>"##;
 
 #[test]
-fn the_page_fits_a_phone_in_light_and_in_dark() {
+fn page_fits_a_phone_in_light_and_dark() {
     let Some(browser) = browser() else {
         return;
     };

@@ -5,6 +5,7 @@
     reason = "a test fails by panicking, in its helpers as well"
 )]
 
+use std::fs;
 use std::process::{Child, Command, Output, Stdio};
 
 use serde_json::Value;
@@ -77,4 +78,13 @@ pub(crate) fn signal(child: &Child, name: &str) {
     let pid = child.id().to_string();
     let sent = Command::new("kill").args(["-s", name, &pid]).status();
     assert!(sent.unwrap().success());
+}
+
+/// Whether a process has a handler for SIGINT and SIGTERM.
+pub(crate) fn handles_interrupts(child: &Child) -> bool {
+    const WANTED: u64 = 1 << 1 | 1 << 14;
+    let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    let caught = u64::from_str_radix(caught.unwrap().trim(), 16).unwrap();
+    caught & WANTED == WANTED
 }

@@ -35,7 +35,7 @@ const MOST_FILTERS: u64 = 16 << 10;
 const KEYS: u32 = 10;
 
 #[test]
-fn a_thousand_cfs_take_little_memory_beside_their_filters() {
+fn thousand_cfs_take_little_memory_beside_their_filters() {
     if allocated().is_none() {
         return skip("this C library does not tell what is allocated");
     }
