@@ -15,8 +15,8 @@ use rocksdb::DB;
 use rocksdb::{DEFAULT_COLUMN_FAMILY_NAME, Options};
 
 use crate::support::model_db::{
-    Dice, Model, agree, agree_in, check_settled, cover, key, open, options, settle, sieve,
-    verify_finds_every_key, write_randomly,
+    Dice, Model, check_cf_reads, check_reads, check_settled, cover, key, open, options, settle,
+    sieve, verify_finds_every_key, write_randomly,
 };
 
 #[test]
@@ -34,13 +34,13 @@ fn recreated_cf_has_its_new_keys_only() {
     for round in 0..3 {
         db.create_cf("again", &options()).unwrap();
         let mut model = Model::new();
-        agree_in(&db, "again", &model);
+        check_cf_reads(&db, "again", &model);
         write_randomly(&db, "again", &mut model, &mut Dice(round), 400);
-        agree_in(&db, "again", &model);
+        check_cf_reads(&db, "again", &model);
         db.flush_cf(&db.cf_handle("again").unwrap()).unwrap();
         cover(&db);
         db.consolidate().unwrap();
-        agree_in(&db, "again", &model);
+        check_cf_reads(&db, "again", &model);
         verify_finds_every_key(&db);
         db.drop_cf("again").unwrap();
         assert!(db.cf_handle("again").is_none());
@@ -129,9 +129,9 @@ fn created_cfs_have_filters_after_a_reopen() {
         write_randomly(&db, "late", &mut model, &mut Dice(4), 500);
     }
     let db = SieveDb::open_cf(&options(), &sieve(), home.path(), ["late"]).unwrap();
-    agree_in(&db, "late", &model);
+    check_cf_reads(&db, "late", &model);
     cover(&db);
-    let tally = agree_in(&db, "late", &model);
+    let tally = check_cf_reads(&db, "late", &model);
     assert!(tally.ruled_out * 10 > tally.missing * 5, "{tally:?}");
     verify_finds_every_key(&db);
 }
@@ -161,8 +161,8 @@ fn cf_created_by_the_bare_engine_is_read_unfiltered() {
     drop(db);
     let db = SieveDb::open_cf(&options(), &sieve(), home.path(), ["bare"]).unwrap();
     let model = Model::from([(b"k".to_vec(), b"v".to_vec())]);
-    agree_in(&db, "bare", &model);
-    agree(&db, &Model::new());
+    check_cf_reads(&db, "bare", &model);
+    check_reads(&db, &Model::new());
 }
 
 /// Two names with one CRC-32 share the file of their summary filters.
@@ -177,14 +177,14 @@ fn cfs_with_colliding_names_do_not_share_filters() {
     for round in 0..3 {
         let db = SieveDb::open_cf(&options(), &sieve(), home.path(), names).unwrap();
         for ((name, model), seed) in names.iter().zip(&mut models).zip(0..) {
-            agree_in(&db, name, model);
+            check_cf_reads(&db, name, model);
             write_randomly(&db, name, model, &mut Dice(seed * 10 + round), 200);
             db.flush_cf(&db.cf_handle(name).unwrap()).unwrap();
-            agree_in(&db, name, model);
+            check_cf_reads(&db, name, model);
         }
         cover(&db);
         for (name, model) in names.iter().zip(&models) {
-            agree_in(&db, name, model);
+            check_cf_reads(&db, name, model);
         }
         assert_eq!(db.get(key(1)).unwrap(), None);
         verify_finds_every_key(&db);
@@ -213,12 +213,12 @@ fn cf_recreated_by_the_bare_engine_loses_no_key_after_a_reopen() {
         db.flush_cf(&handle).unwrap();
         settle(&db);
         settle(&db);
-        agree_in(&db, "a", &model);
+        check_cf_reads(&db, "a", &model);
     }
     let db = SieveDb::open_cf(&options(), &sieve(), home.path(), ["a"]).unwrap();
-    agree_in(&db, "a", &model);
+    check_cf_reads(&db, "a", &model);
     cover(&db);
-    agree_in(&db, "a", &model);
+    check_cf_reads(&db, "a", &model);
     verify_finds_every_key(&db);
 }
 
@@ -273,7 +273,7 @@ fn recreated_cf_has_filters_after_a_reopen() {
     }
     let db = SieveDb::open_cf(&options(), &sieve(), home.path(), ["again"]).unwrap();
     cover(&db);
-    agree_in(&db, "again", &model);
+    check_cf_reads(&db, "again", &model);
     let family = db.cf_handle("again").unwrap();
     assert!(
         db.filter_answer_cf(&family, b"certainly nowhere")
@@ -309,9 +309,9 @@ fn cf_named_twice_is_opened_once() {
     {
         let db = SieveDb::open_cf_with_opts(&options(), &sieve(), home.path(), families).unwrap();
         cover(&db);
-        agree_in(&db, "other", &model);
+        check_cf_reads(&db, "other", &model);
         write_randomly(&db, "other", &mut model, &mut Dice(8), 300);
-        agree_in(&db, "other", &model);
+        check_cf_reads(&db, "other", &model);
         let families = db.health().cfs;
         let names: Vec<_> = families.iter().map(|family| &*family.name).collect();
         assert_eq!(names, [DEFAULT_COLUMN_FAMILY_NAME, "other"]);
@@ -328,9 +328,9 @@ fn cf_named_twice_is_opened_once() {
     let to_read = || SieveDb::open_cf_for_read_only(&options, &sieve(), path, &names, false);
     let as_secondary =
         || SieveDb::open_cf_as_secondary(&options, &sieve(), path, messages.path(), &names);
-    agree_in(&open().unwrap(), "other", &model);
-    agree_in(&to_read().unwrap(), "other", &model);
-    agree_in(&as_secondary().unwrap(), "other", &model);
+    check_cf_reads(&open().unwrap(), "other", &model);
+    check_cf_reads(&to_read().unwrap(), "other", &model);
+    check_cf_reads(&as_secondary().unwrap(), "other", &model);
 }
 
 /// The options file that RocksDB wrote at the last open.

@@ -7,7 +7,7 @@ use rocksdb::{Options, SstFileWriter};
 
 use crate::support::database_files::{sidecars, summaries};
 use crate::support::model_db::{
-    Dice, Model, absent_key, agree_in, check_settled, cover, options, settle, sieve,
+    Dice, Model, absent_key, check_cf_reads, check_settled, cover, options, settle, sieve,
     verify_finds_every_key, write_randomly,
 };
 
@@ -41,10 +41,10 @@ fn excluding_and_including_a_cf_loses_no_key() {
     for round in 0..3 {
         {
             let db = open(home.path(), &left_out());
-            agree_in(&db, LEFT_OUT, &models[1]);
+            check_cf_reads(&db, LEFT_OUT, &models[1]);
             write(&db, &mut models, &mut dice);
             check_settled(&db, &models[0]);
-            let tally = agree_in(&db, LEFT_OUT, &models[1]);
+            let tally = check_cf_reads(&db, LEFT_OUT, &models[1]);
             assert_eq!(tally.ruled_out, 0, "a key was ruled out: {tally:?}");
             assert_eq!(db.stats_cf(LEFT_OUT), None);
             let with_filters = db.health().cfs;
@@ -52,9 +52,9 @@ fn excluding_and_including_a_cf_loses_no_key() {
         }
         assert_eq!(summaries(&filters).len(), 1, "the default family's");
         let db = open(home.path(), &sieve());
-        agree_in(&db, LEFT_OUT, &models[1]);
+        check_cf_reads(&db, LEFT_OUT, &models[1]);
         write(&db, &mut models, &mut dice);
-        let tally = agree_in(&db, LEFT_OUT, &models[1]);
+        let tally = check_cf_reads(&db, LEFT_OUT, &models[1]);
         assert!(tally.ruled_out > 0, "round {round}: {tally:?}");
         verify_finds_every_key(&db);
         let tables = db.live_files().unwrap().len();
@@ -126,7 +126,7 @@ fn created_cf_with_an_excluded_name_has_no_filters() {
         db.create_cf("late", &options()).unwrap();
         let mut model = Model::new();
         write_randomly(&db, "late", &mut model, &mut Dice(13), 300);
-        assert_eq!(agree_in(&db, "late", &model).ruled_out, 0);
+        assert_eq!(check_cf_reads(&db, "late", &model).ruled_out, 0);
         assert_eq!(db.health().cfs.len(), 1);
         db.drop_cf("late").unwrap();
     }

@@ -11,8 +11,8 @@ use lsm_sieve::SieveDb;
 
 use super::ssts_without_id::{make_old, replace_in_table, unchecked};
 use crate::support::model_db::{
-    Dice, Model, absent_key, agree, check_settled, cover, fill, key, open, options, settle, sieve,
-    verify_finds_every_key, write_randomly,
+    Dice, Model, absent_key, check_reads, check_settled, cover, fill, key, open, options, settle,
+    sieve, verify_finds_every_key, write_randomly,
 };
 
 /// [`options`] with one of RocksDB's own filters.
@@ -101,7 +101,7 @@ fn plain_database_is_correct_at_once_and_covered_soon() {
         let mut model = written_plainly(&options, home.path());
         println!("{name}");
         let db = SieveDb::open(&options, &sieve(), home.path()).unwrap();
-        agree(&db, &model);
+        check_reads(&db, &model);
         check_settled(&db, &model);
         for segment in &db.inspect().unwrap().cfs[0].segments {
             assert!(segment.covered && segment.filter.is_some(), "{name}");
@@ -142,7 +142,7 @@ fn database_opens_without_the_plugin_and_with_it_again() {
         println!("{name}");
         for round in 0..2 {
             let db = SieveDb::open(&options, &sieve(), home.path()).unwrap();
-            agree(&db, &model);
+            check_reads(&db, &model);
             write_randomly(
                 &db,
                 DEFAULT_COLUMN_FAMILY_NAME,
@@ -171,7 +171,7 @@ fn database_opens_without_the_plugin_and_with_it_again() {
             reads_plainly(&plain, &model);
         }
         let db = SieveDb::open(&options, &sieve(), home.path()).unwrap();
-        agree(&db, &model);
+        check_reads(&db, &model);
         check_settled(&db, &model);
     }
 }
@@ -275,7 +275,7 @@ fn sst_without_unique_id_is_maybe_in_its_range_until_covered() {
             settle(&db);
             assert_eq!(cf(&db).segments[0].id, None);
             assert_eq!(cf(&db).uncovered, Some(1));
-            agree(&db, &model);
+            check_reads(&db, &model);
             assert!(db.filter_answer(key(299)).is_absent(), "before its range");
             assert!(
                 !db.filter_answer(absent_key(450)).is_absent(),
@@ -315,7 +315,7 @@ fn sst_that_was_read_in_part_is_not_covered() {
     let cf = db.inspect().unwrap().cfs.remove(0);
     assert_eq!(cf.segments[0].entries, 301);
     assert_eq!(cf.uncovered, Some(1));
-    agree(&db, &model);
+    check_reads(&db, &model);
     let error = db.verify(true).unwrap_err().to_string();
     assert!(error.contains("301 entries but 300"), "{error}");
 }

@@ -13,8 +13,8 @@ use rocksdb::{
 };
 
 use crate::support::model_db::{
-    Dice, Model, absent_key, agree, check_settled, cover, fill, key, open, options, settle, sieve,
-    verify_finds_every_key, write_randomly,
+    Dice, Model, absent_key, check_reads, check_settled, cover, fill, key, open, options, settle,
+    sieve, verify_finds_every_key, write_randomly,
 };
 
 const DEFAULT: &str = DEFAULT_COLUMN_FAMILY_NAME;
@@ -117,7 +117,7 @@ fn answers_are_correct_under_every_supported_option() {
                 write_randomly(&db, DEFAULT, &mut model, &mut dice, 400);
                 db.flush().unwrap();
             }
-            agree(&db, &model);
+            check_reads(&db, &model);
             db.compact_range::<&[u8], &[u8]>(None, None);
             check_settled(&db, &model);
             db.consolidate().unwrap();
@@ -126,7 +126,7 @@ fn answers_are_correct_under_every_supported_option() {
             check_settled(&db, &model);
         }
         let db = SieveDb::open(&options, &sieve(), home.path()).unwrap();
-        agree(&db, &model);
+        check_reads(&db, &model);
         check_settled(&db, &model);
     }
 }
@@ -168,7 +168,7 @@ fn keys_left_by_a_compaction_filter_are_found() {
                 *value = b"changed".to_vec();
             }
         }
-        agree(&db, &model);
+        check_reads(&db, &model);
         check_settled(&db, &model);
     }
 }
@@ -259,10 +259,10 @@ fn options_changed_on_the_running_engine_lose_no_key() {
         db.flush().unwrap();
         let changed = db.with_engine_untracked(|engine| engine.set_options(&[change]));
         println!("{change:?}: {changed:?}");
-        agree(&db, &model);
+        check_reads(&db, &model);
         write_randomly(&db, DEFAULT, &mut model, &mut dice, 200);
         db.flush().unwrap();
-        agree(&db, &model);
+        check_reads(&db, &model);
         check_settled(&db, &model);
     }
     db.compact_range::<&[u8], &[u8]>(None, None);
@@ -286,13 +286,13 @@ fn filters_hold_whole_keys_after_options_change() {
         db.flush().unwrap();
         cover(&db);
         settle(&db);
-        agree(&db, &model);
+        check_reads(&db, &model);
         db.set_rate(lsm_sieve::Rate::new(0.001).unwrap());
         db.consolidate().unwrap();
         check_settled(&db, &model);
     }
     let db = open(home.path());
-    agree(&db, &model);
+    check_reads(&db, &model);
     check_settled(&db, &model);
 }
 
@@ -313,14 +313,14 @@ fn reverse_comparator_is_supported() {
         plain.flush().unwrap();
     }
     let db = SieveDb::open(&options, &sieve(), home.path()).unwrap();
-    agree(&db, &model);
+    check_reads(&db, &model);
     for _ in 0..3 {
         // Range deletes are written for the other order. The other operations are the same.
         fill(&db, &mut model, dice.below(500)..700);
         db.delete(key(33)).unwrap();
         model.remove(&key(33));
         db.flush().unwrap();
-        agree(&db, &model);
+        check_reads(&db, &model);
     }
     db.compact_range::<&[u8], &[u8]>(None, None);
     check_settled(&db, &model);

@@ -16,8 +16,8 @@ use rocksdb::{
 
 use crate::support::database_files::sidecars;
 use crate::support::model_db::{
-    Dice, Model, agree, agree_in, check_settled, cover, fill, key, options, report, settle, sieve,
-    verify_finds_every_key, write_randomly,
+    Dice, Model, check_cf_reads, check_reads, check_settled, cover, fill, key, options, report,
+    settle, sieve, verify_finds_every_key, write_randomly,
 };
 
 const DEFAULT: &str = DEFAULT_COLUMN_FAMILY_NAME;
@@ -90,7 +90,7 @@ fn scanned(db: &SieveDb) -> Model {
 /// Compares lookups with a scan. Returns the number of keys.
 fn reads_as_a_scan_finds(db: &SieveDb) -> usize {
     let left = scanned(db);
-    agree(db, &left);
+    check_reads(db, &left);
     left.len()
 }
 
@@ -127,17 +127,17 @@ fn write_and_expire(settings: &SieveOptions) {
     {
         let db = open();
         write(&db, &mut model, 10..400);
-        agree(&db, &model);
+        check_reads(&db, &model);
         db.flush().unwrap();
-        agree(&db, &model);
+        check_reads(&db, &model);
         sleep(LONG_ENOUGH);
         // Expired entries are visible until a compaction.
-        agree(&db, &model);
+        check_reads(&db, &model);
         model.clear();
         write(&db, &mut model, 300..600);
         db.flush().unwrap();
         compact(&db);
-        agree(&db, &model);
+        check_reads(&db, &model);
         assert_eq!(scanned(&db), model, "the others have expired");
         db.consolidate().unwrap();
         check_settled(&db, &model);
@@ -148,7 +148,7 @@ fn write_and_expire(settings: &SieveOptions) {
         );
     }
     let db = open();
-    agree(&db, &model);
+    check_reads(&db, &model);
     sleep(LONG_ENOUGH);
     model.clear();
     write(&db, &mut model, 700..710);
@@ -222,7 +222,7 @@ fn cfs_have_their_own_ttl() {
             model.clone()
         };
         left.insert(key(5), b"value".to_vec());
-        agree_in(&db, name, &left);
+        check_cf_reads(&db, name, &left);
     }
     cover(&db);
     verify_finds_every_key(&db);

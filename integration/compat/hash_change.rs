@@ -5,7 +5,7 @@ use rocksdb::DEFAULT_COLUMN_FAMILY_NAME as DEFAULT;
 
 use crate::support::database_files::stamps;
 use crate::support::model_db::{
-    Dice, Model, agree, check_settled, cover, fill, options, report, settle, sieve,
+    Dice, Model, check_reads, check_settled, cover, fill, options, report, settle, sieve,
     verify_finds_every_key, write_randomly,
 };
 
@@ -18,7 +18,7 @@ fn another_hash_rebuilds_all_filters_and_loses_no_key() {
         .enumerate()
     {
         let db = SieveDb::open(&options(), &sieve().hash(hash), home.path()).unwrap();
-        agree(&db, &model);
+        check_reads(&db, &model);
         write_randomly(&db, DEFAULT, &mut model, &mut Dice(seed as u64), 400);
         check_settled(&db, &model);
         db.flush().unwrap();
@@ -41,7 +41,7 @@ fn block_cache_shared_across_opens_yields_no_wrong_filter() {
     for hash in [HashId::Xxh3, HashId::SipHash13, HashId::Xxh3] {
         {
             let db = SieveDb::open(&options, &sieve().hash(hash), home.path()).unwrap();
-            agree(&db, &model);
+            check_reads(&db, &model);
             write_randomly(&db, DEFAULT, &mut model, &mut Dice(hash as u64), 300);
             db.flush().unwrap();
             check_settled(&db, &model);
@@ -72,7 +72,7 @@ fn read_only_filters_of_another_hash_are_unused_and_unchanged() {
         settle(&db);
         assert_eq!(report(&db).uncovered, Some(0));
         verify_finds_every_key(&db);
-        agree(&db, &model);
+        check_reads(&db, &model);
         let refused = db.consolidate().unwrap_err().to_string();
         assert!(refused.contains("frozen"), "{refused}");
     }

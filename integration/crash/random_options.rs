@@ -14,7 +14,7 @@ use rocksdb::{
 };
 
 use super::workload::{self, FAMILIES};
-use crate::support::model_db::{strict, within};
+use crate::support::model_db::{always_filtered, with_filter_budget};
 
 /// The options of one folder.
 #[derive(Clone, Debug)]
@@ -103,7 +103,7 @@ impl RandomOptions {
     /// Settings of the filters, drawn again for each open.
     pub(super) fn sieve(&self, seed: u64) -> SieveOptions {
         let mut random = StdRng::seed_from_u64(seed);
-        let mut sieve = strict();
+        let mut sieve = always_filtered();
         if let Ok(rate) = Rate::new(random.random_range(0.0005..0.1)) {
             sieve = sieve.rate(rate);
         }
@@ -115,7 +115,7 @@ impl RandomOptions {
         }
         if random.random_bool(0.1) {
             let filters = random.random_range(1_000..200_000);
-            sieve = within(sieve, filters, FAMILIES.len() as u64);
+            sieve = with_filter_budget(sieve, filters, FAMILIES.len() as u64);
         }
         sieve = sieve.static_filters(random.random_bool(0.3));
         if random.random_bool(0.5) {

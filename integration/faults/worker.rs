@@ -17,7 +17,7 @@ use rocksdb::{LogLevel, Options, WriteBatch, WriteOptions};
 
 use super::model::Model;
 use super::workload::{KEYS_READ, Step, Target, key, spanned, steps, value, version};
-use crate::support::model_db::strict;
+use crate::support::model_db::always_filtered;
 
 pub(super) type Failed = Box<dyn Error + Send + Sync>;
 
@@ -37,7 +37,7 @@ pub(super) fn engine() -> Options {
 }
 
 pub(super) fn sieve() -> SieveOptions {
-    strict().expected_keys(Items::new(100))
+    always_filtered().expected_keys(Items::new(100))
 }
 
 /// The open target.

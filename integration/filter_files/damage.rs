@@ -25,7 +25,7 @@ use rocksdb::{DB, Options};
 
 use crate::support::database_files::{copy, sidecars, stamps, summaries};
 use crate::support::model_db::{
-    Dice, Model, agree, check_settled, cover, fill, options, settle, sieve,
+    Dice, Model, check_reads, check_settled, cover, fill, options, settle, sieve,
 };
 
 /// What an intact file of another database is called.
@@ -132,7 +132,7 @@ fn damaged_sidecar_is_reported_rebuilt_and_loses_no_key() {
         assert!(report.lost.is_empty(), "{what}");
         assert_eq!(fs::read(&victim).unwrap(), bytes, "{what}: changed");
         let db = open(&path);
-        agree(&db, &scene.model);
+        check_reads(&db, &scene.model);
         check_settled(&db, &scene.model);
         assert_ne!(fs::read(&victim).unwrap(), bytes, "{what}: not rebuilt");
         assert_eq!(
@@ -168,7 +168,7 @@ fn sidecar_in_the_place_of_another_is_refused() {
         );
         assert!(report.damaged[0].contains(" is of another "), "{report:?}");
         let db = open(&path);
-        agree(&db, &scene.model);
+        check_reads(&db, &scene.model);
         check_settled(&db, &scene.model);
         assert!(verify_with(&db), "{what}");
     }
@@ -190,7 +190,7 @@ fn missing_sidecar_is_reported_and_rebuilt() {
     assert_eq!(report.sidecars_checked, all.len() as u64 - 1, "{report:?}");
     assert!(!report.missing.is_empty(), "{report:?}");
     let db = open(&path);
-    agree(&db, &scene.model);
+    check_reads(&db, &scene.model);
     check_settled(&db, &scene.model);
     settle(&db);
     assert!(victim.exists() && verify_with(&db));
@@ -216,7 +216,7 @@ fn sidecars_of_a_changed_hash_are_refused_and_rebuilt() {
     let of_another = |text: &String| text.contains(" is of another hash or seed");
     assert!(report.damaged.iter().all(of_another), "{report:?}");
     let db = open(&path);
-    agree(&db, &scene.model);
+    check_reads(&db, &scene.model);
     check_settled(&db, &scene.model);
     assert!(verify_with(&db));
 }
@@ -239,10 +239,10 @@ fn newer_files_are_unchanged_and_lose_no_key() {
     assert!(report.damaged.iter().all(newer), "{report:?}");
     for _ in 0..2 {
         let db = open(&path);
-        agree(&db, &scene.model);
+        check_reads(&db, &scene.model);
         cover(&db);
         db.consolidate().unwrap();
-        agree(&db, &scene.model);
+        check_reads(&db, &scene.model);
         assert!(db.verify(true).unwrap().lost.is_empty());
     }
     let after = stamps(&filters, ".sieve");
@@ -272,7 +272,7 @@ fn damaged_summary_is_rebuilt_and_loses_no_key() {
         assert_eq!(report.damaged.len(), 1, "{what}: {report:?}");
         assert!(report.damaged[0].contains("summary-"), "{what}: {report:?}");
         let db = open(&path);
-        agree(&db, &scene.model);
+        check_reads(&db, &scene.model);
         check_settled(&db, &scene.model);
         drop(db);
         assert_ne!(fs::read(&victim).unwrap(), bytes, "{what}: not rebuilt");
@@ -305,7 +305,7 @@ fn damaged_identity_is_replaced_and_loses_no_key() {
             assert_eq!(fs::read(&victim).unwrap(), bytes, "{what}: changed");
         }
         let db = open(&path);
-        agree(&db, &scene.model);
+        check_reads(&db, &scene.model);
         check_settled(&db, &scene.model);
         assert!(verify_with(&db), "{what}");
         drop(db);
@@ -375,12 +375,12 @@ fn symlink_in_place_of_a_filter_is_not_followed() {
         let report = verify_frozen(&path);
         assert_eq!(report.damaged.len(), 1, "{report:?}");
         let db = open(&path);
-        agree(&db, &scene.model);
+        check_reads(&db, &scene.model);
         check_settled_but_for_files(&db, &scene.model);
         drop(db);
         assert_eq!(fs::read(&elsewhere).unwrap(), target, "written through");
         let db = open(&path);
-        agree(&db, &scene.model);
+        check_reads(&db, &scene.model);
         check_settled_but_for_files(&db, &scene.model);
     }
 }
@@ -388,7 +388,7 @@ fn symlink_in_place_of_a_filter_is_not_followed() {
 /// As [`check_settled`], but an unusable file may stay.
 fn check_settled_but_for_files(db: &SieveDb, model: &Model) {
     cover(db);
-    let tally = agree(db, model);
+    let tally = check_reads(db, model);
     assert!(tally.ruled_out * 10 >= tally.missing * 9, "{tally:?}");
     assert!(db.verify(true).unwrap().lost.is_empty());
 }
@@ -416,7 +416,7 @@ fn folder_of_garbage_loses_no_key() {
         fs::write(filters.join("0000.sieve"), b"not ours").unwrap();
         fs::create_dir(filters.join("folder.sieve")).unwrap();
         let db = open(&path);
-        agree(&db, &scene.model);
+        check_reads(&db, &scene.model);
         check_settled(&db, &scene.model);
         assert!(filters.join("notes.txt").exists() && filters.join("0000.sieve").exists());
     }

@@ -25,7 +25,7 @@ use rocksdb::DB;
 
 use crate::support::database_files::{sidecars, stamps};
 use crate::support::model_db::{
-    Model, agree, check_settled, cover, fill, open, options, settle, sieve,
+    Model, check_reads, check_settled, cover, fill, open, options, settle, sieve,
 };
 
 const KEYS: u64 = 300;
@@ -152,7 +152,7 @@ fn oversized_sidecar_is_not_loaded() {
     assert!(cf.segments[0].filter.is_none(), "it was read");
     drop(read_only_filters);
     let db = open(home.path());
-    agree(&db, &model);
+    check_reads(&db, &model);
     check_settled(&db, &model);
     let cf = &db.inspect().unwrap().cfs[0];
     let filter = cf.segments[0].filter.as_ref().unwrap();

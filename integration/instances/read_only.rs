@@ -13,7 +13,7 @@ use rocksdb::{Env, FlushOptions, WaitForCompactOptions, WriteBatch};
 
 use crate::support::database_files::contents;
 use crate::support::model_db::{
-    Model, absent_key, agree, agree_in, cover, fill, open, options, settle, sieve,
+    Model, absent_key, check_cf_reads, check_reads, cover, fill, open, options, settle, sieve,
 };
 
 fn open_to_read(path: &Path) -> SieveDb {
@@ -43,13 +43,13 @@ fn read_only_open_uses_filters_and_changes_no_file() {
     let before = contents(home.path());
     {
         let db = open_to_read(home.path());
-        agree(&db, &model);
+        check_reads(&db, &model);
         assert!(filters_speak(&db));
         assert!(db.consolidate().is_err());
         db.set_rate(Rate::new(0.0001).unwrap());
         settle(&db);
         db.scrub().unwrap();
-        agree(&db, &model);
+        check_reads(&db, &model);
     }
     assert!(contents(home.path()) == before, "a file has changed");
     let refused = SieveDb::open_for_read_only(&options(), &sieve(), home.path(), true);
@@ -116,8 +116,8 @@ fn calls_that_change_the_database_are_refused() {
         assert!(db.create_cf("new", &options).is_err());
         db.compact_range::<&[u8], &[u8]>(None, None);
         settle(&db);
-        agree(&db, &model);
-        agree_in(&db, "other", &Model::new());
+        check_reads(&db, &model);
+        check_cf_reads(&db, "other", &Model::new());
     }
     assert!(contents(home.path()) == before, "a file has changed");
     let none = home.path().join("none/at/all");
@@ -137,7 +137,7 @@ fn replayed_log_feeds_the_filters() {
     for options in [options(), small] {
         let db = SieveDb::open_for_read_only(&options, &sieve(), home.path(), false).unwrap();
         settle(&db);
-        agree(&db, &model);
+        check_reads(&db, &model);
         assert!(filters_speak(&db));
     }
     assert!(contents(home.path()) == before, "a file has changed");
@@ -169,10 +169,10 @@ fn read_only_open_beside_a_writer_reads_the_state_at_open() {
     assert_eq!(db.live_files().unwrap().len(), 1);
 
     settle(&reader);
-    agree(&reader, &then);
+    check_reads(&reader, &then);
     assert!(filters_speak(&reader));
     let late = open_to_read(home.path());
     for (reader, model) in [(&late, &model), (&reader, &then), (&db, &model)] {
-        agree(reader, model);
+        check_reads(reader, model);
     }
 }

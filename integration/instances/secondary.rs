@@ -26,8 +26,8 @@ use tempfile::TempDir;
 use super::read_only::all_refused;
 use crate::support::database_files::contents;
 use crate::support::model_db::{
-    Dice, KEYS, Model, PATIENCE, absent_key, agree, agree_in, cover, fill, key, open, options,
-    probes, settle, sieve,
+    Dice, KEYS, Model, PATIENCE, absent_key, check_cf_reads, check_reads, cover, fill, key,
+    keys_to_read, open, options, settle, sieve,
 };
 
 const OTHER: &str = "other";
@@ -116,7 +116,7 @@ fn change(db: &SieveDb, name: &str, model: &mut Model, dice: &mut Dice) {
 /// what the writer has: see [`SieveDb::open_as_secondary`].
 fn finds_engine_keys(db: &SieveDb, name: &str, model: &Model) {
     let cf = db.cf_handle(name).unwrap();
-    let keys = probes(model);
+    let keys = keys_to_read(model);
     let there = keys
         .iter()
         .map(|key| db.get_unfiltered_cf(&cf, key).unwrap());
@@ -151,7 +151,7 @@ fn secondary_loads_the_writers_filters_and_changes_no_file() {
     {
         let secondary = home.follow(&options());
         await_filters(&secondary);
-        agree(&secondary, &model);
+        check_reads(&secondary, &model);
         let counted = secondary.stats();
         (0..1_000).for_each(|i| assert!(secondary.get(absent_key(i)).unwrap().is_none()));
         assert!(secondary.stats().absent > counted.absent + 900);
@@ -160,7 +160,7 @@ fn secondary_loads_the_writers_filters_and_changes_no_file() {
         secondary.scrub().unwrap();
         secondary.try_catch_up_with_primary().unwrap();
         await_filters(&secondary);
-        agree(&secondary, &model);
+        check_reads(&secondary, &model);
     }
     assert!(contents(&home.database()) == before, "a file has changed");
     let db = open(&home.database());
@@ -168,7 +168,7 @@ fn secondary_loads_the_writers_filters_and_changes_no_file() {
         db.try_catch_up_with_primary().is_err(),
         "it is no secondary"
     );
-    agree(&db, &model);
+    check_reads(&db, &model);
 }
 
 /// By log, by flush, by compaction and by ingestion. Some of the keys were never in a memtable
@@ -229,7 +229,7 @@ fn keys_from_a_catch_up_are_found_at_once() {
     let secondary = home.follow_both();
     await_filters(&secondary);
     for (name, model) in names.iter().zip(&models) {
-        agree_in(&secondary, name, model);
+        check_cf_reads(&secondary, name, model);
     }
 }
 
@@ -276,7 +276,7 @@ fn interrupted_catch_up_hides_no_key() {
     drop(secondary);
     let secondary = home.follow(&strict);
     await_filters(&secondary);
-    agree(&secondary, &model);
+    check_reads(&secondary, &model);
 }
 
 fn newest_log(database: &Path) -> PathBuf {
@@ -355,7 +355,7 @@ fn empty_catch_ups_keep_coverage() {
         }
         secondary.try_catch_up_with_primary().unwrap();
         await_filters(&secondary);
-        agree(&secondary, &model);
+        check_reads(&secondary, &model);
     }
     secondary.scrub().unwrap();
 }
@@ -392,8 +392,8 @@ fn calls_that_change_the_database_are_refused() {
         assert!(cause.contains("secondary mode"), "{cause}");
         compact(&secondary);
         settle(&secondary);
-        agree(&secondary, &model);
-        agree_in(&secondary, OTHER, &Model::new());
+        check_reads(&secondary, &model);
+        check_cf_reads(&secondary, OTHER, &Model::new());
     }
     assert!(contents(&home.database()) == before, "a file has changed");
     let none = home.0.path().join("none/at/all");

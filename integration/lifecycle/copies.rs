@@ -11,7 +11,8 @@ use rocksdb::{DEFAULT_COLUMN_FAMILY_NAME as DEFAULT, Env};
 
 use crate::support::database_files::{copy, sidecars, summaries};
 use crate::support::model_db::{
-    Dice, KEYS, Model, agree, check_settled, cover, fill, key, open, options, sieve, write_randomly,
+    Dice, KEYS, Model, check_reads, check_settled, cover, fill, key, open, options, sieve,
+    write_randomly,
 };
 
 /// Files are copied while maintenance publishes sidecars: any mixture of old and new must work.
@@ -34,7 +35,7 @@ fn copy_taken_at_any_time_loses_no_key() {
         });
         let options_there = sieve().folder(&filters);
         let copy = SieveDb::open(&options(), &options_there, &image).unwrap();
-        agree(&copy, &model);
+        check_reads(&copy, &model);
         check_settled(&copy, &model);
         if round % 3 == 2 {
             db.compact_range::<&[u8], &[u8]>(None, None);
@@ -71,7 +72,7 @@ fn checkpoint_without_filters_is_read_and_covered() {
     });
     assert!(!image.join("sieve").exists());
     let copy = open(&image);
-    agree(&copy, &model);
+    check_reads(&copy, &model);
     check_settled(&copy, &model);
 }
 
@@ -95,7 +96,7 @@ fn restored_backup_is_read_and_covered() {
         .unwrap();
     assert!(!restored.join("sieve").exists());
     let copy = open(&restored);
-    agree(&copy, &model);
+    check_reads(&copy, &model);
     check_settled(&copy, &model);
 }
 
@@ -115,7 +116,7 @@ fn repaired_database_is_correct_at_once_and_covered_soon() {
     SieveDb::open(&options(), &sieve(), home.path()).unwrap_err();
     rocksdb::DB::repair(&options(), home.path()).unwrap();
     let db = open(home.path());
-    agree(&db, &model);
+    check_reads(&db, &model);
     check_settled(&db, &model);
 }
 
@@ -143,7 +144,7 @@ fn older_database_with_newer_filters_loses_no_key() {
     std::fs::remove_dir_all(backup.join("sieve")).unwrap();
     copy(&path.join("sieve"), &backup.join("sieve"));
     let db = open(&backup);
-    agree(&db, &old_model);
+    check_reads(&db, &old_model);
     check_settled(&db, &old_model);
 }
 
@@ -157,7 +158,7 @@ fn new_database_ignores_filters_of_a_destroyed_one() {
     for round in 0..3_u64 {
         let mut model = Model::new();
         let db = SieveDb::open(&options(), &there, &path).unwrap();
-        agree(&db, &model);
+        check_reads(&db, &model);
         fill(&db, &mut model, round * 300..round * 300 + 300);
         db.flush().unwrap();
         check_settled(&db, &model);

@@ -8,7 +8,7 @@ use rocksdb::{DB, IteratorMode, Options};
 
 use crate::support::database_files::stamps;
 use crate::support::model_db::{
-    Model, agree_in, cover, key, open, options, settle, sieve, verify_finds_every_key,
+    Model, check_cf_reads, cover, key, open, options, settle, sieve, verify_finds_every_key,
 };
 
 /// The text of a refused open, and those of its causes.
@@ -99,7 +99,7 @@ fn cfs_open_with_their_stored_options() {
         assert_eq!(names, ["default", "reverse"]);
         let db = SieveDb::open_cf_with_opts(&options, &sieve(), home.path(), families).unwrap();
         cover(&db);
-        agree_in(&db, "reverse", &model);
+        check_cf_reads(&db, "reverse", &model);
         let family = db.cf_handle("reverse").unwrap();
         let new = 1_000 + round;
         db.put_cf(&family, key(new), b"with filters").unwrap();
@@ -117,7 +117,7 @@ fn cfs_open_with_their_stored_options() {
         messages,
         families,
     );
-    agree_in(&secondary.unwrap(), "reverse", &model);
+    check_cf_reads(&secondary.unwrap(), "reverse", &model);
 
     let nothing = SieveDb::latest_options(&options, home.path().join("none"));
     assert!(nothing.is_err());

@@ -7,7 +7,7 @@ use rocksdb::DEFAULT_COLUMN_FAMILY_NAME as DEFAULT;
 
 use crate::support::database_files::{copy, sidecars, stamps, summaries};
 use crate::support::model_db::{
-    Dice, KEYS, Model, agree, check_settled, cover, fill, key, open, options, report,
+    Dice, KEYS, Model, check_reads, check_settled, cover, fill, key, open, options, report,
     report_with_read_only_filters, settle, sieve, write_randomly,
 };
 
@@ -38,7 +38,7 @@ fn after_a_clean_close_coverage_is_complete_and_no_sst_is_read() {
     }
     assert_eq!(before, stamps(&home.path().join("sieve"), ""), "unchanged");
     let db = open(home.path());
-    agree(&db, &model);
+    check_reads(&db, &model);
     check_settled(&db, &model);
 }
 
@@ -68,7 +68,7 @@ fn after_a_crash_every_key_is_found_and_covered_again() {
                 let image = home.path().join(name);
                 copy(&home.path().join("db"), &image);
                 let crashed = SieveDb::open(&options, &sieve(), &image).unwrap();
-                agree(&crashed, &model);
+                check_reads(&crashed, &model);
                 check_settled(&crashed, &model);
                 drop(crashed);
                 let again = SieveDb::open(&options, &sieve(), &image).unwrap();
@@ -100,9 +100,9 @@ fn ssts_deleted_by_a_call_lose_no_other_key() {
     db.disable_file_deletions().unwrap();
     db.delete_file_in_range(row(0), row(900)).unwrap();
     db.enable_file_deletions().unwrap();
-    agree(&db, &left);
+    check_reads(&db, &left);
     fill(&db, &mut left, 0..100);
-    agree(&db, &left);
+    check_reads(&db, &left);
     check_settled(&db, &left);
 }
 
@@ -143,7 +143,7 @@ fn trivially_moved_sst_keeps_its_filter_and_keys() {
     for _ in 0..3 {
         db.consolidate().unwrap();
         settle(&db);
-        agree(&db, &model);
+        check_reads(&db, &model);
     }
     assert_eq!(before, written());
     check_settled(&db, &model);

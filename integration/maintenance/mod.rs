@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use lsm_sieve::{CfHealth, Items, SieveDb, SieveOptions};
 use rocksdb::{Options, SstFileWriter};
 
-use crate::support::model_db::{self, absent_key, key, strict};
+use crate::support::model_db::{self, absent_key, always_filtered, key};
 
 mod consolidation;
 mod coverage;
@@ -66,12 +66,12 @@ fn options() -> Options {
 
 /// Settings whose summaries have room for all keys of a test, so that none is consolidated.
 pub(crate) fn with_headroom() -> SieveOptions {
-    strict().expected_keys(Items::new(50_000))
+    always_filtered().expected_keys(Items::new(50_000))
 }
 
 /// Settings whose summaries grow from 100 keys on.
 pub(crate) fn growing() -> SieveOptions {
-    strict().expected_keys(Items::new(100))
+    always_filtered().expected_keys(Items::new(100))
 }
 
 fn open(path: &Path, sieve: &SieveOptions) -> SieveDb {

@@ -3,7 +3,7 @@
 use lsm_sieve::{SieveDb, SieveOptions};
 use rocksdb::{DEFAULT_COLUMN_FAMILY_NAME, ReadOptions, ReadTier};
 
-use crate::support::model_db::{Model, absent_key, cover, fill, key, options, strict};
+use crate::support::model_db::{Model, absent_key, always_filtered, cover, fill, key, options};
 
 /// By a handle, or in the default family.
 #[test]
@@ -64,7 +64,7 @@ fn failed_reads_do_not_make_the_predictor_skip_filters() {
 #[test]
 fn strict_reads_always_use_the_filters() {
     let home = tempfile::tempdir().unwrap();
-    let db = SieveDb::open(&options(), &strict(), home.path()).unwrap();
+    let db = SieveDb::open(&options(), &always_filtered(), home.path()).unwrap();
     fill(&db, &mut Model::new(), 0..500);
     cover(&db);
     assert!((0..500).all(|i| db.get(key(i)).unwrap().is_some()));

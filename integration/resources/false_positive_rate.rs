@@ -11,8 +11,8 @@ use rocksdb::Options;
 
 use crate::support::database_files::stamps;
 use crate::support::model_db::{
-    KEYS, Model, absent_key, agree, check_settled, cover, fill, key, open, options, settle, sieve,
-    verify_finds_every_key,
+    KEYS, Model, absent_key, check_reads, check_settled, cover, fill, key, open, options, settle,
+    sieve, verify_finds_every_key,
 };
 
 fn report(db: &SieveDb) -> CfReport {
@@ -97,7 +97,7 @@ fn stricter_rate_rewrites_no_sst_and_loses_no_read() {
     assert!(after.summary.observed_rate <= 0.0015, "{after:?}");
     assert!(of_segments(&after) <= 0.0015, "{after:?}");
     assert!((after.summary.promised_rate - 0.001).abs() < 1e-9);
-    agree(&db, &model);
+    check_reads(&db, &model);
     verify_finds_every_key(&db);
     drop(db);
     // The stricter filters are the stored ones.
@@ -122,7 +122,7 @@ fn rate_given_at_open_takes_effect() {
         cover(&db);
     }
     let db = SieveDb::open(&options(), &sieve().rate(rate(0.0005)), home.path()).unwrap();
-    agree(&db, &model);
+    check_reads(&db, &model);
     cover(&db);
     db.consolidate().unwrap();
     let report = report(&db);

@@ -5,15 +5,15 @@ use rocksdb::DEFAULT_COLUMN_FAMILY_NAME;
 use rocksdb::statistics::Ticker;
 
 use crate::support::model_db::{
-    Dice, Model, absent_key, agree, agree_in, check_settled, cover, fill, key, options, settle,
-    sieve, verify_finds_every_key, within, write_randomly,
+    Dice, Model, absent_key, check_cf_reads, check_reads, check_settled, cover, fill, key, options,
+    settle, sieve, verify_finds_every_key, with_filter_budget, write_randomly,
 };
 
 #[test]
 fn without_memory_for_filters_every_answer_is_maybe() {
     for bits in [0, 1, 511, 512, 4_096] {
         let home = tempfile::tempdir().unwrap();
-        let tiny = || within(sieve(), bits, 1);
+        let tiny = || with_filter_budget(sieve(), bits, 1);
         let mut model = Model::new();
         {
             let db = SieveDb::open(&options(), &tiny(), home.path()).unwrap();
@@ -24,23 +24,23 @@ fn without_memory_for_filters_every_answer_is_maybe() {
                 &mut Dice(bits),
                 600,
             );
-            agree(&db, &model);
+            check_reads(&db, &model);
             db.flush().unwrap();
             fill(&db, &mut model, 0..900);
-            agree(&db, &model);
+            check_reads(&db, &model);
             db.consolidate().unwrap();
             cover(&db);
-            agree(&db, &model);
+            check_reads(&db, &model);
             let maybe = (0..100).filter(|&i| db.filter_answer(absent_key(i)) == Answer::Maybe);
             assert_eq!(maybe.count(), 100, "{bits} bits cannot rule out anything");
             verify_finds_every_key(&db);
         }
         let db = SieveDb::open(&options(), &tiny(), home.path()).unwrap();
-        agree(&db, &model);
+        check_reads(&db, &model);
         drop(db);
         // With a larger budget, the filters come back.
         let db = SieveDb::open(&options(), &sieve(), home.path()).unwrap();
-        agree(&db, &model);
+        check_reads(&db, &model);
         cover(&db);
         db.consolidate().unwrap();
         check_settled(&db, &model);
@@ -51,7 +51,7 @@ fn without_memory_for_filters_every_answer_is_maybe() {
 #[test]
 fn summary_over_budget_loses_no_key() {
     let home = tempfile::tempdir().unwrap();
-    let budget = within(sieve(), 20_000, 1);
+    let budget = with_filter_budget(sieve(), 20_000, 1);
     let db = SieveDb::open(&options(), &budget, home.path()).unwrap();
     let mut model = Model::new();
     fill(&db, &mut model, 0..100);
@@ -62,9 +62,9 @@ fn summary_over_budget_loses_no_key() {
         assert_eq!(db.filter_answer(key(i)), Answer::Maybe);
     }
     db.flush().unwrap();
-    agree(&db, &model);
+    check_reads(&db, &model);
     cover(&db);
-    agree(&db, &model);
+    check_reads(&db, &model);
     verify_finds_every_key(&db);
 }
 
@@ -84,7 +84,7 @@ fn filters_within_budget_are_kept() {
     let segments = cf.segments.iter().filter_map(|table| table.filter.as_ref());
     let used = cf.summary.bits + segments.map(|filter| filter.bits).sum::<u64>();
     drop(unbounded);
-    let budget = within(sieve(), used + used / 10, 1);
+    let budget = with_filter_budget(sieve(), used + used / 10, 1);
     let db = SieveDb::open(&settings, &budget, home.path()).unwrap();
     cover(&db);
     settle(&db);
@@ -101,7 +101,7 @@ fn summary_over_budget_causes_no_flush() {
     let home = tempfile::tempdir().unwrap();
     let mut settings = options();
     settings.set_disable_auto_compactions(true);
-    let budget = within(sieve(), 4_096, 1);
+    let budget = with_filter_budget(sieve(), 4_096, 1);
     let db = SieveDb::open(&settings, &budget, home.path()).unwrap();
     let mut model = Model::new();
     fill(&db, &mut model, 0..3_000);
@@ -115,7 +115,7 @@ fn summary_over_budget_causes_no_flush() {
         assert_eq!(db.filter_answer(absent_key(i)), Answer::Maybe);
     }
     assert_eq!(tables(), before);
-    agree(&db, &model);
+    check_reads(&db, &model);
 }
 
 /// The budget covers segment filters too. Once it is kept, maintenance reads nothing more.
@@ -136,7 +136,7 @@ fn maintenance_settles_under_any_budget() {
         let mut settings = options();
         settings.enable_statistics();
         settings.set_disable_auto_compactions(true);
-        let budget = within(sieve(), bits, 1);
+        let budget = with_filter_budget(sieve(), bits, 1);
         let db = SieveDb::open(&settings, &budget, home.path()).unwrap();
         let mut model = Model::new();
         for table in 0..4 {
@@ -182,7 +182,7 @@ fn maintenance_settles_under_any_budget() {
             taken + summary <= bits,
             "{taken} + {summary} bits of {bits}"
         );
-        agree(&db, &model);
+        check_reads(&db, &model);
     }
 }
 
@@ -203,7 +203,7 @@ fn all_cfs_share_one_budget() {
     const LINES: u64 = 8 * 512;
     for bits in [0, 30_000, 90_000, 150_000, 1 << 30] {
         let home = tempfile::tempdir().unwrap();
-        let budget = || within(sieve(), bits, 4);
+        let budget = || with_filter_budget(sieve(), bits, 4);
         let models: Vec<Model> = (0..3_u64)
             .map(|family| {
                 (family * 1_000..family * 1_000 + 3_000)
@@ -216,7 +216,7 @@ fn all_cfs_share_one_budget() {
             let taken = bits_of(db);
             assert!(taken <= bits + LINES, "{taken} bits of {bits}");
             for (name, model) in FAMILIES.iter().zip(&models) {
-                agree_in(db, name, model);
+                check_cf_reads(db, name, model);
             }
         };
         {
@@ -272,7 +272,7 @@ fn filters_of_the_last_level_are_evicted_first() {
             let is_upper = table.level == Some(0);
             assert_eq!(table.filter.is_some(), is_upper, "round {round}: {table:?}");
         }
-        agree(&db, &model);
+        check_reads(&db, &model);
         fill(&db, &mut model, 5_000..5_050);
         db.flush().unwrap();
     }
@@ -283,7 +283,7 @@ fn filters_of_the_last_level_are_evicted_first() {
 fn writers_read_their_own_keys_while_summaries_are_dropped_and_rebuilt() {
     const FAMILIES: [&str; 2] = ["a", "b"];
     let home = tempfile::tempdir().unwrap();
-    let budget = within(sieve(), 120_000, 3);
+    let budget = with_filter_budget(sieve(), 120_000, 3);
     let db = SieveDb::open_cf(&options(), &budget, home.path(), FAMILIES).unwrap();
     cover(&db);
     std::thread::scope(|scope| {

@@ -25,7 +25,7 @@ use lsm_sieve::format::{self, Subject};
 use crate::support::database_files::{stamps, summaries};
 use crate::support::environment::number_from;
 use crate::support::model_db::{
-    Dice, Model, agree, key, open, options, settle, verify_finds_every_key,
+    Dice, Model, check_reads, key, open, options, settle, verify_finds_every_key,
 };
 
 const STEPS: u64 = 60;
@@ -148,7 +148,7 @@ fn live(steps: u64, reopens: bool) -> Vec<Counts> {
         (0..2).for_each(|_| settle(&db));
         counted.push(count(&db, home.path()));
     }
-    agree(&db, &model);
+    check_reads(&db, &model);
     verify_finds_every_key(&db);
     counted
 }

@@ -12,8 +12,8 @@ use std::thread;
 use lsm_sieve::{CfReport, FilterReport, Items, SieveDb, SieveOptions};
 
 use crate::support::model_db::{
-    Dice, Model, absent_key, agree, agrees_within, check_settled, cover, fill, key, options,
-    report, settle, verify_finds_every_key, within, write_randomly,
+    Dice, Model, absent_key, check_reads, check_reads_within_budget, check_settled, cover, fill,
+    key, options, report, settle, verify_finds_every_key, with_filter_budget, write_randomly,
 };
 
 const MANY: u64 = 40_000;
@@ -74,11 +74,11 @@ fn static_filters_are_smaller_keep_the_rate_and_reload() {
     // Keys written now go to a stage beside the static one.
     fill(&db, &mut model, MANY..MANY + 5_000);
     write_randomly(&db, "default", &mut model, &mut Dice(1), 2_000);
-    agree(&db, &model);
+    check_reads(&db, &model);
     assert!(report(&db).summary.stages > 1);
     db.consolidate().unwrap();
     assert_eq!(report(&db).summary.stages, 1);
-    agree(&db, &model);
+    check_reads(&db, &model);
     verify_finds_every_key(&db);
 }
 
@@ -135,14 +135,14 @@ fn static_filters_can_be_turned_on_and_off() {
     assert!(is_static(&there.summary), "{there:?}");
     // The filters of the SSTs stay as they were.
     assert!(!tables(&there).into_iter().any(is_static));
-    agree(&db, &model);
+    check_reads(&db, &model);
     drop(db);
     let db = open(home.path(), &crate::support::model_db::sieve());
     cover(&db);
-    agree(&db, &model);
+    check_reads(&db, &model);
     db.consolidate().unwrap();
     assert!(!is_static(&report(&db).summary));
-    agree(&db, &model);
+    check_reads(&db, &model);
     verify_finds_every_key(&db);
 }
 
@@ -152,7 +152,7 @@ fn static_summary_keeps_the_memory_budget() {
     let all = memory.summary.get() + memory.segments.get();
     for budget in [all * 2, memory.summary.get() * 9 / 10, 1_000] {
         let home = tempfile::tempdir().unwrap();
-        let sieve = within(sieve(), budget, 1);
+        let sieve = with_filter_budget(sieve(), budget, 1);
         let (db, model) = filled(home.path(), &sieve);
         let report = report(&db);
         assert_eq!(
@@ -160,7 +160,7 @@ fn static_summary_keeps_the_memory_budget() {
             budget > all,
             "{budget}: {report:?}"
         );
-        agrees_within(&db, &model, budget);
+        check_reads_within_budget(&db, &model, budget);
     }
 }
 

@@ -83,31 +83,31 @@ pub(crate) fn report_with_read_only_filters(path: &Path, options: &Options) -> C
 
 /// Checks that a database agrees with its model, and that all its filters fit into this many bits
 /// beyond the fixed memory of its families. The last cache line of a filter takes up to 2,000.
-pub(crate) fn agrees_within(db: &SieveDb, model: &Model, budget: u64) {
+pub(crate) fn check_reads_within_budget(db: &SieveDb, model: &Model, budget: u64) {
     let taken = db.health().memory;
     assert!(
         taken.summary.get() + taken.segments.get() <= budget.max(2_000),
         "{taken:?}"
     );
-    agree(db, model);
+    check_reads(db, model);
     verify_finds_every_key(db);
 }
 
 /// These settings with a budget that leaves this many bits for filters beyond the fixed memory of
 /// this many families.
-pub(crate) fn within(sieve: SieveOptions, filters: u64, families: u64) -> SieveOptions {
+pub(crate) fn with_filter_budget(sieve: SieveOptions, filters: u64, families: u64) -> SieveOptions {
     let overhead = sieve.memory_for(Items::new(0)).overhead.get() * families;
     sieve.memory_budget(Bits::new(overhead + filters))
 }
 
 /// Settings under which every read checks the filters.
-pub(crate) fn strict() -> SieveOptions {
+pub(crate) fn always_filtered() -> SieveOptions {
     SieveOptions::default().spare_hits(false)
 }
 
 /// Small summaries, so that they grow within a test.
 pub(crate) fn sieve() -> SieveOptions {
-    strict().expected_keys(Items::new(400))
+    always_filtered().expected_keys(Items::new(400))
 }
 
 /// A database with the default column family alone.
@@ -256,16 +256,16 @@ pub(crate) struct Tally {
 
 /// The keys that a comparison reads: all of the model, all that [`write_randomly`] may have
 /// written, and as many that are never written.
-pub(crate) fn probes(model: &Model) -> Vec<Vec<u8>> {
-    let mut probes: Vec<Vec<u8>> = model.keys().cloned().collect();
-    probes.extend((0..KEYS).map(key));
-    probes.extend((0..KEYS).map(absent_key));
-    probes
+pub(crate) fn keys_to_read(model: &Model) -> Vec<Vec<u8>> {
+    let mut keys: Vec<Vec<u8>> = model.keys().cloned().collect();
+    keys.extend((0..KEYS).map(key));
+    keys.extend((0..KEYS).map(absent_key));
+    keys
 }
 
 /// Checks that every way to read the default column family agrees with the model.
-pub(crate) fn agree(db: &SieveDb, model: &Model) -> Tally {
-    let keys = probes(model);
+pub(crate) fn check_reads(db: &SieveDb, model: &Model) -> Tally {
+    let keys = keys_to_read(model);
     let plain = ReadOptions::default();
     for key in &keys {
         let expected = model.get(key).cloned();
@@ -288,13 +288,13 @@ pub(crate) fn agree(db: &SieveDb, model: &Model) -> Tally {
         .collect();
     let expected: Vec<_> = keys.iter().map(|key| model.get(key).cloned()).collect();
     assert!(many == expected, "multi_get");
-    agree_in(db, DEFAULT_COLUMN_FAMILY_NAME, model)
+    check_cf_reads(db, DEFAULT_COLUMN_FAMILY_NAME, model)
 }
 
 /// Checks the same of any column family, through the calls that name one.
-pub(crate) fn agree_in(db: &SieveDb, name: &str, model: &Model) -> Tally {
+pub(crate) fn check_cf_reads(db: &SieveDb, name: &str, model: &Model) -> Tally {
     let cf = db.cf_handle(name).unwrap();
-    let keys = probes(model);
+    let keys = keys_to_read(model);
     let mut tally = Tally::default();
     for key in &keys {
         let expected = model.get(key).cloned();
@@ -360,7 +360,7 @@ pub(crate) fn verify_finds_every_key(db: &SieveDb) {
 pub(crate) fn check_settled(db: &SieveDb, model: &Model) {
     cover(db);
     settle(db);
-    let tally = agree(db, model);
+    let tally = check_reads(db, model);
     // 0.9 although 0.99 is promised: deleted keys stay in the filters until these are rebuilt.
     let never = KEYS as usize;
     assert!(

@@ -19,8 +19,8 @@ use rocksdb::{
 };
 
 use crate::support::model_db::{
-    Dice, KEYS, Model, absent_key, agree, agree_in, cover, fill, key, options, settle, sieve,
-    verify_finds_every_key, within,
+    Dice, KEYS, Model, absent_key, check_cf_reads, check_reads, cover, fill, key, options, settle,
+    sieve, verify_finds_every_key, with_filter_budget,
 };
 
 mod locks;
@@ -180,7 +180,7 @@ fn transaction_reads_its_own_writes_that_filters_deny() {
             transaction.rollback().unwrap();
             finds(&transaction, &db, family, &own, None);
         }
-        agree(&db, &model);
+        check_reads(&db, &model);
     }
 }
 
@@ -517,12 +517,12 @@ fn both_types_of_write_batches_are_written() {
         batch.put("key", "value");
         batch.merge_cf(&db.cf_handle(OTHER).unwrap(), "key", "other");
         db.write(batch).unwrap();
-        agree(&db, &[(b"key".to_vec(), b"value".to_vec())].into());
-        agree_in(&db, OTHER, &[(b"key".to_vec(), b"other".to_vec())].into());
+        check_reads(&db, &[(b"key".to_vec(), b"value".to_vec())].into());
+        check_cf_reads(&db, OTHER, &[(b"key".to_vec(), b"other".to_vec())].into());
         let mut batch = WriteBatchWithTransaction::<false>::default();
         batch.delete("key");
         db.write_without_wal(batch).unwrap();
-        agree(&db, &Model::new());
+        check_reads(&db, &Model::new());
     }
 }
 
@@ -622,8 +622,8 @@ fn transact_at_random(
                 };
             }
         }
-        agree(&db, &models[0]);
-        agree_in(&db, OTHER, &models[1]);
+        check_reads(&db, &models[0]);
+        check_cf_reads(&db, OTHER, &models[1]);
         cover(&db);
         verify_finds_every_key(&db);
     }
@@ -635,7 +635,7 @@ fn random_transactions_match_their_model() {
         sieve(),
         sieve().static_filters(true),
         sieve().segment_rate(None),
-        within(sieve(), 4_096, 2),
+        with_filter_budget(sieve(), 4_096, 2),
         sieve().spare_hits(true),
         sieve().exclude_cfs([OTHER]),
     ];

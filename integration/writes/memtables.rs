@@ -7,8 +7,8 @@ use lsm_sieve::{Answer, SieveDb};
 use rocksdb::{DEFAULT_COLUMN_FAMILY_NAME, MemtableFactory, Options, WriteBatch, WriteOptions};
 
 use crate::support::model_db::{
-    Dice, KEYS, Model, absent_key, agree, agree_in, check_settled, cover, fill, key, open, options,
-    sieve, verify_finds_every_key, write_randomly,
+    Dice, KEYS, Model, absent_key, check_cf_reads, check_reads, check_settled, cover, fill, key,
+    open, options, sieve, verify_finds_every_key, write_randomly,
 };
 
 #[test]
@@ -18,17 +18,17 @@ fn random_writes_are_read_back_at_every_stage_of_their_life() {
         let db = open(home.path());
         let mut model = Model::new();
         let mut dice = Dice(seed);
-        agree(&db, &model);
+        check_reads(&db, &model);
         for round in 0..5 {
             write_randomly(&db, DEFAULT_COLUMN_FAMILY_NAME, &mut model, &mut dice, 600);
-            agree(&db, &model);
+            check_reads(&db, &model);
             match round {
                 0 | 2 => db.flush().unwrap(),
                 1 => db.compact_range::<&[u8], &[u8]>(None, None),
                 3 => db.consolidate().unwrap(),
                 _ => cover(&db),
             }
-            agree(&db, &model);
+            check_reads(&db, &model);
         }
         check_settled(&db, &model);
         db.compact_range::<&[u8], &[u8]>(None, None);
@@ -48,12 +48,12 @@ fn cfs_have_separate_filters() {
         for (name, model) in names.iter().zip(&mut models) {
             write_randomly(&db, name, model, &mut dice, 300);
             db.flush_cf(&db.cf_handle(name).unwrap()).unwrap();
-            agree_in(&db, name, model);
+            check_cf_reads(&db, name, model);
         }
     }
     cover(&db);
     for (name, model) in names.iter().zip(&models) {
-        agree_in(&db, name, model);
+        check_cf_reads(&db, name, model);
         let cf = db.cf_handle(name).unwrap();
         let only_here = b"only here";
         db.put_cf(&cf, only_here, b"x").unwrap();
@@ -104,7 +104,7 @@ fn every_write_mode_feeds_the_filters() {
             &mut Dice(3),
             400,
         );
-        agree(&db, &model);
+        check_reads(&db, &model);
         db.flush().unwrap();
         write_randomly(
             &db,
@@ -214,5 +214,5 @@ fn deleted_keys_leave_the_filters_with_their_ssts() {
         .filter(|&i| db.filter_answer(key(i)).is_absent())
         .count();
     assert!(absent as u64 * 100 >= KEYS * 97, "{absent} of {KEYS}");
-    agree(&db, &Model::new());
+    check_reads(&db, &Model::new());
 }

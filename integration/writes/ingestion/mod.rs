@@ -12,8 +12,8 @@ use lsm_sieve::SieveDb;
 use rocksdb::{DB, DEFAULT_COLUMN_FAMILY_NAME, IngestExternalFileOptions, Options, SstFileWriter};
 
 use crate::support::model_db::{
-    Dice, Model, PATIENCE, absent_key, agree, agree_in, check_settled, cover, fill, key, open,
-    options, settle, sieve, verify_finds_every_key, write_randomly,
+    Dice, Model, PATIENCE, absent_key, check_cf_reads, check_reads, check_settled, cover, fill,
+    key, open, options, settle, sieve, verify_finds_every_key, write_randomly,
 };
 
 /// Writes an SST file of these keys outside of the database.
@@ -44,7 +44,7 @@ fn ingested_keys_are_read_at_once_and_covered_soon() {
 
     db.ingest_external_file(vec![file("a", 200..500)]).unwrap();
     ingested(&mut model, 200..500);
-    agree(&db, &model);
+    check_reads(&db, &model);
     check_settled(&db, &model);
 
     let handle = db.cf_handle("other").unwrap();
@@ -54,14 +54,14 @@ fn ingested_keys_are_read_at_once_and_covered_soon() {
     db.ingest_external_file_cf_opts(&handle, &settings, files)
         .unwrap();
     ingested(&mut other, 4..300);
-    agree_in(&db, "other", &other);
+    check_cf_reads(&db, "other", &other);
     cover(&db);
-    agree_in(&db, "other", &other);
+    check_cf_reads(&db, "other", &other);
 
     db.with_engine_untracked(|engine| engine.ingest_external_file(vec![file("d", 600..700)]))
         .unwrap();
     ingested(&mut model, 600..700);
-    agree(&db, &model);
+    check_reads(&db, &model);
     check_settled(&db, &model);
 
     // The same contents twice: two SSTs, one identity.
@@ -78,12 +78,12 @@ fn ingested_keys_are_read_at_once_and_covered_soon() {
     db.compact_range::<&[u8], &[u8]>(None, None);
     db.consolidate().unwrap();
     check_settled(&db, &model);
-    agree_in(&db, "other", &other);
+    check_cf_reads(&db, "other", &other);
     drop(handle);
     drop(db);
     let db = SieveDb::open_cf(&options(), &sieve(), home.path().join("db"), ["other"]).unwrap();
-    agree(&db, &model);
-    agree_in(&db, "other", &other);
+    check_reads(&db, &model);
+    check_cf_reads(&db, "other", &other);
     check_settled(&db, &model);
 }
 
@@ -126,7 +126,7 @@ fn ingested_sst_of_another_filtered_database_loses_no_key() {
     db_generated_files::ingest(&DB::open(&options(), &to).unwrap(), &carried).unwrap();
     model.extend(lent);
     let db = open(&to);
-    agree(&db, &model);
+    check_reads(&db, &model);
     let segments = db.inspect().unwrap().cfs.remove(0).segments;
     assert!(segments.iter().any(|segment| segment.id == table.id));
     check_settled(&db, &model);
@@ -188,7 +188,7 @@ fn readers_see_ingested_keys_as_soon_as_the_call_returns() {
             .for_each(|reader| reader.join().unwrap());
     });
     ingested(&mut model, 1_000..1_000 + FILES * EACH);
-    agree(&db, &model);
+    check_reads(&db, &model);
     check_settled(&db, &model);
 }
 
@@ -215,7 +215,7 @@ fn sst_ingested_after_the_listing_is_covered() {
         cover(&db);
         settle(&db);
     }
-    agree(&db, &model);
+    check_reads(&db, &model);
     verify_finds_every_key(&db);
 }
 
@@ -232,7 +232,7 @@ fn writes_and_ingested_files_mix() {
         let path = table_file(&options(), path, from..from + 150);
         db.ingest_external_file(vec![path]).unwrap();
         ingested(&mut model, from..from + 150);
-        agree(&db, &model);
+        check_reads(&db, &model);
     }
     check_settled(&db, &model);
     verify_finds_every_key(&db);
@@ -242,9 +242,9 @@ fn writes_and_ingested_files_mix() {
 fn late_has_all_keys_before_and_after_coverage(db: &SieveDb) {
     let mut model = Model::new();
     ingested(&mut model, 4..400);
-    agree_in(db, "late", &model);
+    check_cf_reads(db, "late", &model);
     cover(db);
-    agree_in(db, "late", &model);
+    check_cf_reads(db, "late", &model);
     verify_finds_every_key(db);
 }
 
