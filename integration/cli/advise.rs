@@ -16,7 +16,7 @@ use lsm_sieve::{Items, SieveDb, SieveOptions};
 use rocksdb::{DB, Options};
 use serde_json::Value;
 
-use crate::cli::{is_refused, json, succeeds};
+use crate::runner::{is_refused, json, succeeds};
 
 #[test]
 fn advice_names_every_kind_and_what_pays() {
@@ -101,7 +101,7 @@ fn three_of_five_parameters_determine_the_rest() {
 
 /// The table has one row per kind. Reasons and verdict are lines below it.
 #[test]
-fn the_table_is_followed_by_the_reasons() {
+fn table_is_followed_by_the_reasons() {
     let text = succeeds(&["advise", "filter", "--items", "1000000", "--rate", "0.01"]);
     let (table, reasons) = text.rsplit_once('┘').unwrap();
     for kind in KINDS {
@@ -166,7 +166,7 @@ fn advice_is_negative_if_nothing_pays() {
 }
 
 #[test]
-fn a_given_interval_is_kept() {
+fn given_interval_is_kept() {
     let advice = advise(&["--search-us", "100", "--interval", "50000"]);
     for choice in advice["choices"].as_array().unwrap() {
         assert_eq!(choice["interval"], 50_000.0);
@@ -174,7 +174,7 @@ fn a_given_interval_is_kept() {
 }
 
 #[test]
-fn advice_on_too_little_or_the_impossible_is_one_line_and_exit_code_2() {
+fn impossible_parameters_exit_with_2_and_one_line() {
     let sized = ["advise", "filter", "--items", "1000000", "--rate", "0.01"];
     for arguments in [
         &["advise"][..],
@@ -221,9 +221,9 @@ fn counting(folder: &Path, options: &mut Options) -> DB {
 }
 
 /// One lookup in four is a hit, in single reads and batch reads.
-fn ask(db: &DB) -> (u64, u64) {
-    let asked = (0..LOADED * 4).step_by(20).map(u32::to_be_bytes);
-    let keys: Vec<_> = asked.collect();
+fn look_up(db: &DB) -> (u64, u64) {
+    let wanted = (0..LOADED * 4).step_by(20).map(u32::to_be_bytes);
+    let keys: Vec<_> = wanted.collect();
     for key in &keys {
         db.get(key).unwrap();
     }
@@ -255,7 +255,7 @@ fn front_advice_uses_engine_counters() {
     is_refused(&["advise", "front", path, "--statistics", not_consulted]);
     is_refused(&["advise", "front", path, "--keys", "/dev/null"]);
     is_refused(&["advise", "front", path, "--reads", "0", "--misses", "0"]);
-    let (reads, misses) = ask(&db);
+    let (reads, misses) = look_up(&db);
     std::fs::write(&file, options.get_statistics().unwrap()).unwrap();
 
     let advised = front(&folder, &["--statistics", file.to_str().unwrap()]);
@@ -283,7 +283,7 @@ fn front_advice_uses_the_log_of_a_running_database() {
     let mut options = Options::default();
     options.set_stats_dump_period_sec(1);
     let db = counting(home.path(), &mut options);
-    let (reads, misses) = ask(&db);
+    let (reads, misses) = look_up(&db);
     let start = Instant::now();
     let counted = loop {
         let advised = front(home.path(), &[]);
@@ -298,7 +298,7 @@ fn front_advice_uses_the_log_of_a_running_database() {
 #[test]
 fn front_advice_uses_looked_up_keys() {
     let home = tempfile::tempdir().unwrap();
-    let (folder, file) = (home.path().join("db"), home.path().join("asked.txt"));
+    let (folder, file) = (home.path().join("db"), home.path().join("keys.txt"));
     let mut options = Options::default();
     options.create_if_missing(true);
     options.set_merge_operator_associative("last", |_, _, operands| {
@@ -315,8 +315,8 @@ fn front_advice_uses_looked_up_keys() {
     }
     db.delete("user4999").unwrap();
     drop(db);
-    let asked = (4_500..6_500).map(|user| format!("user{user}\n"));
-    std::fs::write(&file, asked.collect::<String>()).unwrap();
+    let lines = (4_500..6_500).map(|user| format!("user{user}\n"));
+    std::fs::write(&file, lines.collect::<String>()).unwrap();
     let advised = front(&folder, &["--keys", file.to_str().unwrap()]);
     assert_eq!(advised["counted"]["reads"], 2_000);
     assert_eq!(advised["counted"]["misses"], 1_501);

@@ -11,7 +11,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::traces;
+use crate::published_traces;
 
 /// `target/<profile>/examples`, beside the `deps` that contains this test.
 fn path(example: &str) -> PathBuf {
@@ -61,7 +61,7 @@ fn each_request_is_carried_out_once() {
 }
 
 #[test]
-fn the_stores_keep_what_their_examples_assert() {
+fn store_examples_pass_their_assertions() {
     for example in ["front", "adopt", "differential"] {
         assert_eq!(printed(example), "", "{example}");
     }
@@ -179,8 +179,8 @@ fn digest_avoids_most_queries_and_misses_few_objects() {
 }
 
 #[test]
-fn a_digest_pays_on_a_published_trace() {
-    let Some(folder) = traces::folder() else {
+fn cache_digest_pays_on_a_published_trace() {
+    let Some(folder) = published_traces::folder() else {
         return;
     };
     let trace = folder.join("OLTP.lis.zst");
@@ -198,11 +198,11 @@ fn assert_digest_pays(text: &str) {
 }
 
 #[test]
-fn a_store_of_ones_own_meets_most_of_the_ids() {
+fn own_store_example_finds_most_ids() {
     let text = printed("own_store");
-    let asked = numbers(&text);
-    assert_eq!(asked[1], 100_000.0, "{text}");
-    assert!((50_000.0..=100_000.0).contains(&asked[0]), "{text}");
+    let lookups = numbers(&text);
+    assert_eq!(lookups[1], 100_000.0, "{text}");
+    assert!((50_000.0..=100_000.0).contains(&lookups[0]), "{text}");
 }
 
 /// 3,000 keys are missing on one side and 2,000 on the other. Each is sent once.

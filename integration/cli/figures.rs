@@ -16,7 +16,7 @@ use std::process::Command;
 
 use resvg::usvg::roxmltree::Document;
 
-use crate::cli::{is_refused, json, succeeds};
+use crate::runner::{is_refused, json, succeeds};
 
 /// The figures that `model` computes and `report` shows.
 pub(crate) const FIGURES: [&str; 12] = [
@@ -89,7 +89,7 @@ fn table_1_prints_the_papers_numbers() {
 }
 
 #[test]
-fn impossible_figure_is_one_line_and_exit_code_2() {
+fn impossible_figure_exits_with_2_and_one_line() {
     let home = tempfile::tempdir().unwrap();
     let nowhere = home.path().join("none/f.svg");
     let file = home.path().join("f.svg");
@@ -146,7 +146,7 @@ fn figure_file_follows_the_umask() {
 
 /// A pipe cannot be replaced.
 #[test]
-fn a_figure_is_written_into_a_pipe() {
+fn figure_is_written_into_a_pipe() {
     let text = succeeds(&["model", "fig6", "--svg", "/proc/self/fd/1"]);
     assert!(text.starts_with("<svg"), "{text}");
     assert!(text.contains('│'), "the table comes after it");

@@ -13,8 +13,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use crate::environment::number_from;
-use crate::twin::Dice;
+use crate::support::environment::number_from;
+use crate::support::model_db::Dice;
 
 #[expect(
     dead_code,

@@ -7,7 +7,7 @@
 
 use serde_json::Value;
 
-use crate::cli::{is_refused, json, succeeds};
+use crate::runner::{is_refused, json, succeeds};
 
 fn number(value: &Value) -> f64 {
     value.as_f64().unwrap()
@@ -111,7 +111,7 @@ fn store_avoids_the_predicted_reads_and_loses_nothing() {
 }
 
 #[test]
-fn an_impossible_experiment_is_one_line_and_exit_code_2() {
+fn impossible_experiment_exits_with_2_and_one_line() {
     for arguments in [
         &["gremillion", "--seeds", "1"][..],
         &["gremillion", "--exponent", "1.5"],

@@ -1,27 +1,29 @@
 //! The tests of the command `lsm-sieve` and of its crate. Those of the library are one level up,
-//! with `twin`, `copy` and `skip`, which both use.
+//! with `support`, which both use.
 
 mod advise;
-mod cli;
-mod command;
-#[expect(dead_code, reason = "the tests of the library need all of it")]
-#[path = "../copy.rs"]
-mod copy;
-#[path = "../environment.rs"]
-mod environment;
+mod bench;
+mod command_line;
 mod examples;
 mod figures;
 mod fuzz;
 mod gremillion;
-mod page;
+mod inspect_and_verify;
+mod published_traces;
 mod read_only;
 mod reorganize;
-#[path = "../skip.rs"]
-mod skip;
-mod traces;
-#[expect(dead_code, reason = "the tests of the library need all of it")]
-#[path = "../twin.rs"]
-mod twin;
+mod replay;
+mod report_page;
+mod runner;
+#[path = "../support"]
+mod support {
+    #[expect(dead_code, reason = "the tests of the library need all of it")]
+    pub(crate) mod database_files;
+    pub(crate) mod environment;
+    #[expect(dead_code, reason = "the tests of the library need all of it")]
+    pub(crate) mod model_db;
+    pub(crate) mod requirements;
+}
 
 /// The command under test.
 const COMMAND: &str = env!("CARGO_BIN_EXE_lsm-sieve");

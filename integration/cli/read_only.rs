@@ -4,9 +4,9 @@ use lsm_sieve::SieveDb;
 use lsm_sieve::differential::{DifferentialOptions, DifferentialStore, MainFile};
 use rocksdb::DEFAULT_COLUMN_FAMILY_NAME as DEFAULT;
 
-use crate::cli::json;
-use crate::copy::contents;
-use crate::twin::{Model, agree, fill, options, settle, sieve};
+use crate::runner::json;
+use crate::support::database_files::contents;
+use crate::support::model_db::{Model, check_reads, fill, options, settle, sieve};
 
 /// RocksDB 11.8.1 dereferences a null pointer there, unless it is told to check such logs.
 #[test]
@@ -34,7 +34,7 @@ fn log_listed_in_the_manifest_is_read_by_read_only_opens() {
     {
         let db = SieveDb::open_for_read_only(&options(), &sieve(), &path, false).unwrap();
         settle(&db);
-        agree(&db, &model);
+        check_reads(&db, &model);
     }
     let store = DifferentialOptions {
         main: MainFile::Elsewhere {

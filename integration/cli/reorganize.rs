@@ -12,7 +12,7 @@ use lsm_sieve::differential::{Batch, DifferentialOptions, DifferentialStore};
 use rocksdb::{DB, Options};
 use serde_json::Value;
 
-use crate::cli::{command, ends_with_one_line, parsed as json, run, signal, started, text};
+use crate::runner::{command, ends_with_one_line, parsed as json, run, signal, started, text};
 
 fn open(path: &Path) -> DifferentialStore {
     let mut engine = Options::default();
@@ -130,7 +130,7 @@ fn folder_without_a_store_is_refused_and_unchanged() {
 }
 
 #[test]
-fn a_wrong_condition_or_a_store_in_use_is_one_line_and_exit_code_2() {
+fn wrong_condition_or_store_in_use_exits_with_2_and_one_line() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().to_str().unwrap();
     let in_use = open(home.path());

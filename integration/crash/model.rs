@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::script::{Change, FAMILIES, KEYS, Step};
+use super::workload::{Change, FAMILIES, KEYS, Step};
 
 /// The possible numbers of every key; `None` is "no value".
 pub(super) struct Model {

@@ -1,8 +1,8 @@
 //! The child: it opens, works and closes, over and over, until it is killed.
 //!
-//! Two writers carry out their scripts and report each step once the engine has acknowledged it. A
-//! keeper calls maintenance meanwhile. Each writer also reads its own keys, which no other thread
-//! changes. A report is one line on the standard output that starts with `@`.
+//! Two writers carry out their workloads and report each step once the engine has acknowledged it. A
+//! third thread calls maintenance meanwhile. Each writer also reads its own keys, which no other
+//! thread changes. A report is one line on the standard output that starts with `@`.
 
 use std::error::Error;
 use std::io::Write;
@@ -19,16 +19,16 @@ use rocksdb::{
     SnapshotWithThreadMode, SstFileWriter, WriteBatch, WriteOptions,
 };
 
-use super::layout::Layout;
 use super::model::Model;
-use super::script::{self, Change, FAMILIES, Script, Step, TEMPORARY, WRITERS};
+use super::random_options::RandomOptions;
+use super::workload::{self, Change, FAMILIES, Step, TEMPORARY, WRITERS, Workload};
 
 pub(super) type Failed = Box<dyn Error + Send + Sync>;
 
 /// The task of a child.
 #[derive(Clone, Debug)]
 pub(super) struct Task {
-    pub(super) layout: u64,
+    pub(super) setup: u64,
     pub(super) seed: u64,
     /// Work without the plugin.
     pub(super) plain: bool,
@@ -40,14 +40,14 @@ impl Task {
     pub(super) const VARIABLE: &str = "LSM_SIEVE_CRASH_CHILD";
 
     pub(super) fn to_text(&self) -> String {
-        let (layout, seed, plain) = (self.layout, self.seed, self.plain);
-        format!("{layout} {seed} {plain} {}", self.path.display())
+        let (setup, seed, plain) = (self.setup, self.seed, self.plain);
+        format!("{setup} {seed} {plain} {}", self.path.display())
     }
 
     pub(super) fn from_text(text: &str) -> Option<Self> {
         let mut words = text.splitn(4, ' ');
         Some(Self {
-            layout: words.next()?.parse().ok()?,
+            setup: words.next()?.parse().ok()?,
             seed: words.next()?.parse().ok()?,
             plain: words.next()?.parse().ok()?,
             path: words.next()?.into(),
@@ -80,22 +80,22 @@ macro_rules! on {
 
 /// Works until killed.
 pub(super) fn run(task: &Task) -> Result<(), Failed> {
-    let layout = Layout::new(task.layout);
+    let setup = RandomOptions::new(task.setup);
     let mut random = StdRng::seed_from_u64(task.seed ^ 0x5e55);
     let mut writers: Vec<Writer> = (0..WRITERS).map(|n| Writer::new(task, n)).collect();
     loop {
         report("open");
         let store = if task.plain {
-            Store::Plain(Box::new(layout.open_plain(&task.path)?))
+            Store::Plain(Box::new(setup.open_plain(&task.path)?))
         } else {
-            let sieve = layout.sieve(random.random());
-            Store::Sieve(Box::new(layout.open(&task.path, &sieve)?))
+            let sieve = setup.sieve(random.random());
+            Store::Sieve(Box::new(setup.open(&task.path, &sieve)?))
         };
         report("opened");
         // As many short sessions as long ones, so that a close often finds maintenance busy.
         let most: u64 = 1 << random.random_range(1..11);
         let length = random.random_range(most / 2..=most);
-        session(&store, &layout, &mut writers, length, random.random())?;
+        session(&store, &setup, &mut writers, length, random.random())?;
         report("close");
         drop(store);
         report("closed");
@@ -104,59 +104,61 @@ pub(super) fn run(task: &Task) -> Result<(), Failed> {
 
 fn session(
     store: &Store,
-    layout: &Layout,
+    setup: &RandomOptions,
     writers: &mut [Writer],
     length: u64,
     seed: u64,
 ) -> Result<(), Failed> {
-    // The keeper follows the work, not the clock.
-    let (nudge, nudged) = sync_channel(1);
+    // It follows the work, not the clock.
+    let (wakeup, wakeups) = sync_channel(1);
     thread::scope(|scope| {
-        let keeper = scope.spawn(move || keep(store, &nudged, seed));
+        let maintenance = scope.spawn(move || maintain(store, &wakeups, seed));
         let threads: Vec<_> = writers
             .iter_mut()
             .map(|writer| {
-                let nudge = nudge.clone();
-                scope.spawn(move || writer.work(store, layout, length, &nudge))
+                let wakeup = wakeup.clone();
+                scope.spawn(move || writer.work(store, setup, length, &wakeup))
             })
             .collect();
-        drop(nudge);
+        drop(wakeup);
         for thread in threads {
             thread.join().map_err(|_| "a writer panicked")??;
         }
-        keeper.join().map_err(|_| "the keeper panicked")?
+        maintenance
+            .join()
+            .map_err(|_| "the maintenance thread panicked")?
     })
 }
 
-fn keep(store: &Store, nudged: &Receiver<()>, seed: u64) -> Result<(), Failed> {
+fn maintain(store: &Store, wakeups: &Receiver<()>, seed: u64) -> Result<(), Failed> {
     let mut random = StdRng::seed_from_u64(seed);
-    while nudged.recv().is_ok() {
+    while wakeups.recv().is_ok() {
         let Store::Sieve(db) = store else { continue };
         match random.random_range(0..10) {
             0..3 => {
-                report("keep consolidate");
+                report("maintenance consolidate");
                 // It may fail while a family is dropped. Then it is tried again.
                 drop(db.consolidate());
             }
             3..5 => {
-                report("keep set rate");
+                report("maintenance set rate");
                 db.set_rate(Rate::new(random.random_range(0.0005..0.2))?);
             }
             5..7 => {
-                report("keep wait");
+                report("maintenance wait");
                 db.wait_until_complete(Duration::from_millis(50));
             }
             7 => {
-                report("keep with engine");
+                report("maintenance with engine");
                 db.with_engine_untracked(|engine| engine.latest_sequence_number());
             }
             8 => {
-                report("keep inspect");
+                report("maintenance inspect");
                 drop(db.inspect());
             }
             _ => _ = db.wait_for_maintenance(Duration::from_millis(5)),
         }
-        report("keep nothing");
+        report("maintenance nothing");
     }
     Ok(())
 }
@@ -164,11 +166,11 @@ fn keep(store: &Store, nudged: &Receiver<()>, seed: u64) -> Result<(), Failed> {
 /// One writer, over all sessions of its process.
 struct Writer {
     number: u32,
-    script: Script,
+    workload: Workload,
     done: u64,
     known: Model,
     /// The folder for SST files to ingest.
-    nursery: PathBuf,
+    ingest_folder: PathBuf,
 }
 
 /// A snapshot of either store.
@@ -206,10 +208,10 @@ impl Writer {
     fn new(task: &Task, number: u32) -> Self {
         Self {
             number,
-            script: Script::new(task.seed, number),
+            workload: Workload::new(task.seed, number),
             done: 0,
             known: Model::unknown(),
-            nursery: task
+            ingest_folder: task
                 .path
                 .with_file_name(format!("ingest-{}-{number}", task.seed)),
         }
@@ -218,21 +220,21 @@ impl Writer {
     fn work(
         &mut self,
         store: &Store,
-        layout: &Layout,
+        setup: &RandomOptions,
         length: u64,
-        nudge: &SyncSender<()>,
+        wakeup: &SyncSender<()>,
     ) -> Result<(), Failed> {
         let mut held = None;
         for at in 0..length {
-            let Some(step) = self.script.next() else {
+            let Some(step) = self.workload.next() else {
                 break;
             };
-            self.carry_out(store, layout, &step, &mut held)?;
+            self.carry_out(store, setup, &step, &mut held)?;
             self.known.apply(&step);
             self.done += 1;
             report(&format!("done {} {}", self.number, self.done));
             if at % 100 == 50 {
-                _ = nudge.try_send(());
+                _ = wakeup.try_send(());
             }
         }
         Ok(())
@@ -241,19 +243,19 @@ impl Writer {
     fn carry_out<'a>(
         &self,
         store: &'a Store,
-        layout: &Layout,
+        setup: &RandomOptions,
         step: &Step,
         held: &mut Option<Held<'a>>,
     ) -> Result<(), Failed> {
         match step {
-            Step::Write(family, key, change) if layout.unlogged != Some(*family) => {
+            Step::Write(family, key, change) if setup.unlogged != Some(*family) => {
                 write(store, *family, *key, *change)?;
             }
             Step::Write(..) | Step::Batch(_) | Step::RemoveRange(..) => {
-                write_batches(store, layout, step)?;
+                write_batches(store, setup, step)?;
             }
             Step::Ingest { family, moved, .. } => {
-                self.ingest(store, layout, *family, *moved, step)?
+                self.ingest(store, setup, *family, *moved, step)?
             }
             Step::Read(family, key) => self.read(store, *family, *key)?,
             Step::Snapshot(family, key) => match held.take() {
@@ -268,7 +270,7 @@ impl Writer {
                 let family = handle(store, FAMILIES[*family])?;
                 on!(store, db => db.compact_range_cf(&family, None::<&[u8]>, None::<&[u8]>));
             }
-            Step::Churn(number) => churn(store, layout, *number)?,
+            Step::CreateOrDropCf(number) => create_or_drop_cf(store, setup, *number)?,
         }
         Ok(())
     }
@@ -276,19 +278,19 @@ impl Writer {
     fn ingest(
         &self,
         store: &Store,
-        layout: &Layout,
+        setup: &RandomOptions,
         family: usize,
         moved: bool,
         step: &Step,
     ) -> Result<(), Failed> {
-        std::fs::create_dir_all(&self.nursery)?;
-        let file = self.nursery.join(format!("{}.sst", self.done));
-        let options = layout.options();
+        std::fs::create_dir_all(&self.ingest_folder)?;
+        let file = self.ingest_folder.join(format!("{}.sst", self.done));
+        let options = setup.options();
         let mut table = SstFileWriter::create(&options);
         table.open(&file)?;
         for (_, key, change) in step.changes() {
             if let Change::Set(number) = change {
-                table.put(script::key(key), script::value(number))?;
+                table.put(workload::key(key), workload::value(number))?;
             }
         }
         table.finish()?;
@@ -312,20 +314,20 @@ impl Writer {
         let Store::Sieve(db) = store else {
             return Ok(());
         };
-        let column = handle(store, FAMILIES[family])?;
-        let bytes = script::key(key);
-        let answer = db.filter_answer_cf(&column, &bytes);
-        let front = db.get_cf(&column, &bytes)?;
-        let engine = db.get_unfiltered_cf(&column, &bytes)?;
+        let cf = handle(store, FAMILIES[family])?;
+        let bytes = workload::key(key);
+        let answer = db.filter_answer_cf(&cf, &bytes);
+        let filtered = db.get_cf(&cf, &bytes)?;
+        let engine = db.get_unfiltered_cf(&cf, &bytes)?;
         let known = self.known.possible(family, key);
-        let held = engine.as_deref().and_then(script::number);
-        let lost = front != engine
+        let held = engine.as_deref().and_then(workload::number);
+        let lost = filtered != engine
             || (answer.is_absent() && engine.is_some())
             || !(known.is_empty() || known.contains(&held));
         if lost {
-            let front = front.as_deref().map(script::number);
+            let filtered = filtered.as_deref().map(workload::number);
             return Err(format!(
-                "LOST while running: family {family} key {key}: {answer:?}, front {front:?}, \
+                "LOST while running: family {family} key {key}: {answer:?}, filtered {filtered:?}, \
                  engine {held:?}, expected one of {known:?}"
             )
             .into());
@@ -340,21 +342,23 @@ fn handle<'a>(store: &'a Store, name: &str) -> Result<impl AsColumnFamilyRef + u
 
 fn write(store: &Store, family: usize, key: u32, change: Change) -> Result<(), Failed> {
     let family = handle(store, FAMILIES[family])?;
-    let key = script::key(key);
+    let key = workload::key(key);
     match change {
-        Change::Set(number) => on!(store, db => db.put_cf(&family, key, script::value(number)))?,
-        Change::Add(number) => on!(store, db => db.merge_cf(&family, key, script::value(number)))?,
+        Change::Set(number) => on!(store, db => db.put_cf(&family, key, workload::value(number)))?,
+        Change::Add(number) => {
+            on!(store, db => db.merge_cf(&family, key, workload::value(number)))?
+        }
         Change::Remove => on!(store, db => db.delete_cf(&family, key))?,
     }
     Ok(())
 }
 
 /// One batch for the families with a log, one for the family without.
-fn write_batches(store: &Store, layout: &Layout, step: &Step) -> Result<(), Failed> {
+fn write_batches(store: &Store, setup: &RandomOptions, step: &Step) -> Result<(), Failed> {
     for logged in [true, false] {
         let mut batch = WriteBatch::default();
         fill(&mut batch, store, step, |family| {
-            (layout.unlogged != Some(family)) == logged
+            (setup.unlogged != Some(family)) == logged
         })?;
         if batch.is_empty() {
             continue;
@@ -374,8 +378,8 @@ fn fill(
 ) -> Result<(), Failed> {
     if let Step::RemoveRange(family, keys) = step {
         if wanted(*family) {
-            let column = handle(store, FAMILIES[*family])?;
-            batch.delete_range_cf(&column, script::key(keys.start), script::key(keys.end));
+            let cf = handle(store, FAMILIES[*family])?;
+            batch.delete_range_cf(&cf, workload::key(keys.start), workload::key(keys.end));
         }
         return Ok(());
     }
@@ -383,26 +387,26 @@ fn fill(
         if !wanted(family) {
             continue;
         }
-        let column = handle(store, FAMILIES[family])?;
-        let key = script::key(key);
+        let cf = handle(store, FAMILIES[family])?;
+        let key = workload::key(key);
         match change {
-            Change::Set(number) => batch.put_cf(&column, key, script::value(number)),
-            Change::Add(number) => batch.merge_cf(&column, key, script::value(number)),
-            Change::Remove => batch.delete_cf(&column, key),
+            Change::Set(number) => batch.put_cf(&cf, key, workload::value(number)),
+            Change::Add(number) => batch.merge_cf(&cf, key, workload::value(number)),
+            Change::Remove => batch.delete_cf(&cf, key),
         }
     }
     Ok(())
 }
 
 fn take(store: &Store, family: usize, key: u32) -> Result<Held<'_>, Failed> {
-    let column = handle(store, FAMILIES[family])?;
+    let cf = handle(store, FAMILIES[family])?;
     let moment = Moment::of(store);
     let mut values = Vec::new();
     // The range of the other writer may follow. Its keys are read at the snapshot too. An iterator
     // reads the engine, past the filters.
     for number in key..key + 8 {
-        let key = script::key(number);
-        let mut found = on!(store, db => db.raw_iterator_cf_opt(&column, moment.options()));
+        let key = workload::key(number);
+        let mut found = on!(store, db => db.raw_iterator_cf_opt(&cf, moment.options()));
         found.seek(&key);
         found.status()?;
         let found = found.item().filter(|(there, _)| *there == &key[..]);
@@ -416,10 +420,10 @@ fn take(store: &Store, family: usize, key: u32) -> Result<Held<'_>, Failed> {
 }
 
 fn release(store: &Store, held: &Held<'_>) -> Result<(), Failed> {
-    let column = handle(store, FAMILIES[held.family])?;
+    let cf = handle(store, FAMILIES[held.family])?;
     for (key, value) in &held.values {
         let at = held.moment.options();
-        let found = on!(store, db => db.get_cf_opt(&column, script::key(*key), &at))?;
+        let found = on!(store, db => db.get_cf_opt(&cf, workload::key(*key), &at))?;
         if found != *value {
             let family = held.family;
             return Err(format!(
@@ -432,7 +436,7 @@ fn release(store: &Store, held: &Held<'_>) -> Result<(), Failed> {
 }
 
 /// Creates a family with some keys. The next call adds to it or drops it.
-fn churn(store: &Store, layout: &Layout, number: u64) -> Result<(), Failed> {
+fn create_or_drop_cf(store: &Store, setup: &RandomOptions, number: u64) -> Result<(), Failed> {
     let there = on!(store, db => db.cf_handle(TEMPORARY).is_some());
     if there && number.is_multiple_of(2) {
         on!(store, db => db.drop_cf(TEMPORARY))?;
@@ -441,7 +445,7 @@ fn churn(store: &Store, layout: &Layout, number: u64) -> Result<(), Failed> {
         }
     }
     if on!(store, db => db.cf_handle(TEMPORARY).is_none()) {
-        let options: Options = layout.options();
+        let options: Options = setup.options();
         match store {
             Store::Sieve(db) => db.create_cf(TEMPORARY, &options)?,
             Store::Plain(db) => db.create_cf(TEMPORARY, &options)?,
@@ -450,7 +454,7 @@ fn churn(store: &Store, layout: &Layout, number: u64) -> Result<(), Failed> {
     let family = handle(store, TEMPORARY)?;
     let first = (number % 1_000) as u32;
     for key in first..first + 60 {
-        on!(store, db => db.put_cf(&family, script::key(key), script::value(number)))?;
+        on!(store, db => db.put_cf(&family, workload::key(key), workload::value(number)))?;
     }
     if number.is_multiple_of(3) {
         on!(store, db => db.flush_cf(&family))?;

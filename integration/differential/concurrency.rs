@@ -324,8 +324,8 @@ fn check_snapshots(store: &DifferentialStore, over: &AtomicBool) -> u64 {
     while !over.load(Ordering::SeqCst) {
         let snapshot = store.snapshot();
         let scanned = versions_in(&snapshot);
-        let asked: Vec<Vec<u8>> = (0..KEYS).map(key).collect();
-        let many = snapshot.multi_get(&asked);
+        let keys: Vec<Vec<u8>> = (0..KEYS).map(key).collect();
+        let many = snapshot.multi_get(&keys);
         let read: Vec<_> = many.into_iter().filter_map(Result::unwrap).collect();
         assert_eq!(scanned, read);
         looks += 1;

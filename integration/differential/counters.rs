@@ -115,7 +115,7 @@ fn small_fixed_filter_has_the_predicted_false_positive_rate() {
 }
 
 #[test]
-fn a_reorganisation_empties_the_differential_file_and_its_filter() {
+fn reorganisation_empties_the_differential_file_and_its_filter() {
     for filter in [FilterChoice::Scalable, GREMILLION] {
         let home = tempfile::tempdir().unwrap();
         let store = open(home.path(), filter).unwrap();

@@ -27,8 +27,8 @@ use rocksdb::IteratorMode;
 
 use super::model::{Failed, Model, check_now, key};
 use super::{FIXED, TINY, engine, open};
-use crate::copy::copy;
-use crate::environment::number_from;
+use crate::support::database_files::copy;
+use crate::support::environment::number_from;
 
 const KILLS: u64 = 300;
 const LANES: u64 = 2;

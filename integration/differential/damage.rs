@@ -2,7 +2,7 @@
 //!
 //! A store's filters are those of its column families. If a generation's filter lacked a key, the
 //! reader would go to the main file: to an older value, or to a deleted record. So each filter file
-//! of a closed store is damaged in every way that [`crate::damage`] knows, replaced by each other
+//! of a closed store is damaged in every way that [`crate::filter_files::damage`] knows, replaced by each other
 //! one, and removed.
 //!
 //! An iterator over an SST that cannot be read looks as if the SST ended there.
@@ -26,9 +26,9 @@ use rocksdb::{DB, DBCompressionType};
 
 use super::model::{Model, check_now, key};
 use super::{FIXED, engine, open, with_filter};
-use crate::copy::{copy, stamps};
-use crate::damage::damaged_variants;
-use crate::twin::Dice;
+use crate::filter_files::damage::damaged_variants;
+use crate::support::database_files::{copy, stamps};
+use crate::support::model_db::Dice;
 
 const KEYS: u64 = 300;
 

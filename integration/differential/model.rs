@@ -19,9 +19,9 @@ pub(super) fn check(snapshot: &Snapshot<'_>, model: &Model, keys: u64) -> Result
     if scanned != *model {
         return Err(format!("a scan: {}", difference(&scanned, model)).into());
     }
-    let asked: Vec<Vec<u8>> = (0..keys).map(key).collect();
-    let many = snapshot.multi_get(&asked);
-    for (key, together) in asked.iter().zip(many) {
+    let keys_read: Vec<Vec<u8>> = (0..keys).map(key).collect();
+    let many = snapshot.multi_get(&keys_read);
+    for (key, together) in keys_read.iter().zip(many) {
         let (alone, together) = (snapshot.get(key)?, together?);
         let expected = model.get(key).cloned();
         if alone != expected || together != expected {
@@ -37,8 +37,8 @@ pub(super) fn check_now(store: &DifferentialStore, model: &Model, keys: u64) -> 
     check(&store.snapshot(), model, keys)?;
     let scanned: Model = store.scan::<&[u8]>(..).collect::<Result<_, _>>()?;
     assert_eq!(scanned, *model, "a scan of now");
-    let asked: Vec<Vec<u8>> = (0..keys).map(key).collect();
-    for (key, together) in asked.iter().zip(store.multi_get(&asked)) {
+    let keys_read: Vec<Vec<u8>> = (0..keys).map(key).collect();
+    for (key, together) in keys_read.iter().zip(store.multi_get(&keys_read)) {
         let expected = model.get(key).cloned();
         assert_eq!(together?, expected, "multi_get of {key:?}");
         assert_eq!(store.get(key)?, expected, "get of {key:?}");

@@ -315,7 +315,7 @@ fn reverse_comparator_is_refused() {
 }
 
 #[test]
-fn a_checkpoint_does_not_overwrite() {
+fn checkpoint_does_not_overwrite() {
     let home = tempfile::tempdir().unwrap();
     let store = open(&home.path().join("store"), FilterChoice::Scalable).unwrap();
     let error = store.checkpoint(home.path()).unwrap_err().to_string();

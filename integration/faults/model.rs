@@ -1,7 +1,7 @@
 //! What each key may hold: one version if its write was acknowledged, several if it was not.
 
-use super::judge::Truth;
-use super::steps::{Step, key, version};
+use super::filter_check::Truth;
+use super::workload::{Step, key, version};
 
 /// The versions that each key may hold; `None` is "no value".
 #[derive(Clone, Debug)]

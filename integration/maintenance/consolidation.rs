@@ -3,7 +3,7 @@
 use rocksdb::DB;
 
 use super::*;
-use crate::twin::within;
+use crate::support::model_db::with_filter_budget;
 
 /// Stages beyond the first one at which a summary is consolidated beside writers.
 const FURTHER: usize = 6;
@@ -71,7 +71,7 @@ fn summary_of_many_stages_is_consolidated_beside_writers() {
             }
             false
         });
-        assert!(most > FURTHER, "made anew after {most} stages");
+        assert!(most > FURTHER, "rebuilt after {most} stages");
         assert!(rules_out(&db));
     });
 }
@@ -80,7 +80,7 @@ fn summary_of_many_stages_is_consolidated_beside_writers() {
 #[test]
 fn summary_over_budget_is_rebuilt_beside_writers_when_memory_allows() {
     let home = tempfile::tempdir().unwrap();
-    let db = made(home.path(), &within(growing(), 40_000, 1));
+    let db = made(home.path(), &with_filter_budget(growing(), 40_000, 1));
     beside_a_writer(&db, || {
         put(&db, 10..6_000);
         db.flush().unwrap();

@@ -1,9 +1,9 @@
 //! The tests of the command `lsm-sieve-stress`.
 
+mod cases;
 #[expect(dead_code, reason = "the tests of another command need all of it")]
-#[path = "../cli/cli.rs"]
-mod cli;
-mod stress;
+#[path = "../cli/runner.rs"]
+mod runner;
 
 /// The command under test.
 const COMMAND: &str = env!("CARGO_BIN_EXE_lsm-sieve-stress");

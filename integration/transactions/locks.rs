@@ -14,7 +14,7 @@ use super::{
     DEFAULT, DEFAULT_READS_FOR_UPDATE, KINDS, OTHER, READS_FOR_UPDATE, Read, covered, denied,
     kind_of, locking, open,
 };
-use crate::twin::{absent_key, options, settle, sieve};
+use crate::support::model_db::{absent_key, options, settle, sieve};
 
 /// Settings under which no call waits for a lock.
 fn impatient() -> SieveOptions {
@@ -55,7 +55,7 @@ fn key_that_filters_deny_is_locked() {
         let found = late.get_for_update(&sought, true).unwrap();
         assert_eq!(found.as_deref(), Some(&b"made"[..]), "{name}");
         drop(late);
-        db.put(&sought, "nobody's").unwrap();
+        db.put(&sought, "another's").unwrap();
     }
 }
 

@@ -41,8 +41,8 @@ impl Stop {
 }
 
 /// Handles the result of the command line's parser: help is printed whole, an error becomes one
-/// line. `asked` is the command with the subcommands that were given.
-pub fn usage<T>(error: &clap::Error, asked: &str) -> Result<T, Stop> {
+/// line. `command` is the command with the subcommands that were given.
+pub fn usage<T>(error: &clap::Error, command: &str) -> Result<T, Stop> {
     if !error.use_stderr() {
         return match error.print() {
             Ok(()) => Err(Stop::Quiet),
@@ -52,7 +52,7 @@ pub fn usage<T>(error: &clap::Error, asked: &str) -> Result<T, Stop> {
     let text = error.to_string();
     let reason = text.split("\n\n").next().unwrap_or(&text);
     let reason = reason.trim_start_matches("error: ");
-    Err(Stop::input(format!("{reason}; see `{asked} --help`")))
+    Err(Stop::input(format!("{reason}; see `{command} --help`")))
 }
 
 /// Writing to standard output failed.

@@ -33,14 +33,14 @@ impl Output {
             .map_err(writing)
     }
 
-    /// Prints the result and returns its verdict. A finding takes precedence over an output error.
+    /// Prints the result and returns its outcome. A finding takes precedence over an output error.
     pub fn conclude<R: Serialize + Tabular>(
         self,
         report: &R,
-        verdict: Result<(), Stop>,
+        outcome: Result<(), Stop>,
     ) -> Result<(), Stop> {
         let printed = self.print(report);
-        verdict.and(printed)
+        outcome.and(printed)
     }
 }
 

@@ -24,7 +24,7 @@ const SAME: Duration = Duration::from_millis(500);
 const UNSEEN: Duration = Duration::from_secs(1);
 
 /// Installs the handler of Ctrl-C and SIGTERM. From then on, [`Watch::advance`] checks for them.
-pub fn heed_interrupts() -> Result<(), Stop> {
+pub fn handle_interrupts() -> Result<(), Stop> {
     ctrlc::set_handler(|| {
         if STOP.get_or_init(Instant::now).elapsed() > SAME {
             let _ = Stop::input("stopped at once; a temporary folder may be left").report();

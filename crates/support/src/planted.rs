@@ -147,37 +147,37 @@ faults! {
     /// The self-check passes a segment filter that RocksDB does not probe.
     UnaskedFilterPassed => "rocks::hooks::self_check",
     /// The options of the database itself are not looked at.
-    DatabaseOptionsUnchecked => "settings::unsupported_database_options_are_refused",
+    DatabaseOptionsUnchecked => "engine_options::unsupported_database_options_are_refused",
     /// An option is taken with which RocksDB itself loses keys.
-    MempurgeTaken => "settings::mempurge_is_refused",
+    MempurgeTaken => "engine_options::mempurge_is_refused",
     /// Options of tables that RocksDB refuses are mended on their way.
-    TablesMadeAnew => "settings::options_that_rocksdb_refuses_are_refused",
+    TablesMadeAnew => "engine_options::options_that_rocksdb_refuses_are_refused",
     /// A file is opened as if it were a database.
     FileTakenForFolder => "opening::file_in_place_of_a_database_is_refused",
     /// A family is opened with other options than RocksDB has written down.
     FamilyOptionsUnread => "opening::cfs_open_with_their_stored_options",
     /// Each family has a listener, which the options of every family then hold.
-    ListenerPerFamily => "family_memory::",
+    ListenerPerFamily => "cf_memory::",
     /// The first filters of each of many column families are as large as those of a single one.
-    FirstStagesLarge => "family_memory::",
+    FirstStagesLarge => "cf_memory::",
     /// The memory report omits what the filters of a column family take besides their bits.
-    FrontsUntold => "family_memory::",
+    FrontsUntold => "cf_memory::",
     /// A family that is named twice gets two fronts, of which its memtables feed one.
-    FamilyFrontedTwice => "families::cf_named_twice_is_opened_once",
+    FamilyFrontedTwice => "column_families::create_and_drop::cf_named_twice_is_opened_once",
     /// The folder of filters is changed before the engine's lock is taken.
-    FolderChangedUnlocked => "recovery::second_open_of_one_database_is_refused",
+    FolderChangedUnlocked => "lifecycle::opening::second_open_of_one_database_is_refused",
     // ---- building a segment's filter
     /// A filter that saw fewer keys than its table has is sealed.
     MiscountSealed => "segment::build",
     /// One entry in 97 is counted but not added.
-    TableKeyMissed => "writes::random_writes",
+    TableKeyMissed => "writes::memtables::random_writes",
     // ---- memtables
     /// One key in 97 does not reach the summary filter.
-    MemtableKeyMissed => "writes::random_writes",
+    MemtableKeyMissed => "writes::memtables::random_writes",
     /// A key that the engine inserts with a prefix hint is not captured.
-    PrefixHintUnseen => "writes::keys_inserted_by_a_hint",
+    PrefixHintUnseen => "writes::memtables::keys_inserted_by_a_hint",
     /// A key that the engine inserts with a batch hint is not captured.
-    BatchHintUnseen => "writes::keys_inserted_by_a_hint",
+    BatchHintUnseen => "writes::memtables::keys_inserted_by_a_hint",
     /// Options that make a write visible before its memtable has it are not recognised.
     UnorderedUnnoticed => "front::memtables",
     /// With such options, the filters still get the key after the memtable.
@@ -185,10 +185,10 @@ faults! {
     /// If two writers bind a memtable at once, the binding that loses is never sealed.
     LostBindUnsealed => "ffi::hooks",
     /// A hook that panics, at one key in 97, leaves the column family's filters answering.
-    PanicSwallowed => "writes::random_writes",
+    PanicSwallowed => "writes::memtables::random_writes",
     // ---- segment filters that the engine probes
     /// A filter block that was built from prefixes as well as keys names a segment.
-    PrefixBlockNamed => "settings::prefix_iterators",
+    PrefixBlockNamed => "engine_options::prefix_iterators",
     /// A filter that panics denies the key.
     PanicIsAbsent => "ffi::hooks",
     /// Answers given before a filter panicked in the middle of a batch are kept.
@@ -197,21 +197,21 @@ faults! {
     LayoutUnchecked => "rocks::hooks::tests",
     // ---- coverage
     /// Filters answer before the SSTs of their column family are known.
-    KnownFromTheStart => "foreign::",
+    KnownFromTheStart => "compat::adoption::",
     /// All SSTs count as covered as soon as they are listed.
-    CoveredWhenListed => "foreign::",
+    CoveredWhenListed => "compat::adoption::",
     /// A consolidation beside an ingestion begins with the first table again.
     ArrivalsBeginAnew => "ingestion::consolidation_beside_ingestions_completes",
     /// A table that came between two parts of a static summary is taken for read.
     PartsOfTablesBelieved => "front::maintenance::static_stage",
     /// An uncovered table is noted as covered without being read.
-    CoveredUnread => "foreign::",
+    CoveredUnread => "compat::adoption::",
     /// A table that gave fewer keys than it has counts as read.
-    ShortScanAccepted => "foreign::sst_that_was_read_in_part_is_not_covered",
+    ShortScanAccepted => "compat::adoption::sst_that_was_read_in_part_is_not_covered",
     /// The full check takes the keys that it was given for all that there are.
-    ShortCheckAccepted => "foreign::sst_that_was_read_in_part_is_not_covered",
+    ShortCheckAccepted => "compat::adoption::sst_that_was_read_in_part_is_not_covered",
     /// The reader of raw keys takes an error for the end of the table.
-    ReadErrorIsEnd => "recovery::unreadable_sst_is_never_covered",
+    ReadErrorIsEnd => "faults::unreadable_ssts::unreadable_sst_is_never_covered",
     /// The epoch is that of after the tables were listed.
     EpochAfterListing => "ingestion::sst_ingested_after_the_listing_is_covered",
     /// What upkeep has learnt is published in a front that gave up meanwhile.
@@ -245,25 +245,25 @@ faults! {
     /// Of two arrivals of keys, a family made on the way is told until the first has ended.
     AnnouncedUntilTheFirstEnds => "ingestion::cf_created",
     /// A front speaks for any family of its name.
-    FrontBoundByName => "families::",
+    FrontBoundByName => "column_families::create_and_drop::",
     /// Uncovered SSTs are ignored, whatever their key ranges.
-    UncoveredIgnored => "foreign::",
+    UncoveredIgnored => "compat::adoption::",
     /// A negative of the summary filter counts for every SST.
-    SummaryAlwaysSuffices => "foreign::",
+    SummaryAlwaysSuffices => "compat::adoption::",
     /// The predictor's plan SummaryOnly is used although coverage is incomplete.
     BelievedUncovered => "front::view::",
     /// SSTs written by a RocksDB before 6.24 stay uncovered.
-    OldTablesUnbound => "old_tables::",
+    OldTablesUnbound => "ssts_without_id::",
     /// The identity of such an SST is given to another file with its number.
-    NumberBindsForEver => "old_tables::",
+    NumberBindsForEver => "ssts_without_id::",
     /// The filter of such an SST is stored, although no other open finds it.
-    InstanceFilterStored => "old_tables::",
+    InstanceFilterStored => "ssts_without_id::",
     /// Waiting for coverage includes SSTs that will never be covered.
-    WaitsForUnidentified => "old_tables::",
+    WaitsForUnidentified => "ssts_without_id::",
     /// An unknown key range counts as empty.
     UnknownRangeIsEmpty => "front::view",
     /// Under the reverse comparator a range is empty.
-    RangeNotReversed => "foreign::sst_without_unique_id_is_maybe_in_its_range_until_covered",
+    RangeNotReversed => "compat::adoption::sst_without_unique_id_is_maybe_in_its_range_until_covered",
     /// The last key of an SST's range counts as outside of it.
     RunEndLeftOut => "front::sorted_runs::",
     // ---- deleted SSTs
@@ -277,13 +277,13 @@ faults! {
     DeadSegmentsRemembered => "front::maintenance::sweep",
     // ---- consolidation
     /// The new summary filter is published while memtables still feed the old one alone.
-    SwappedWithoutFlush => "writes::random_writes",
+    SwappedWithoutFlush => "writes::memtables::random_writes",
     /// It takes over though a flush has left such memtables behind.
     OldMemtablesOverlooked => "front::maintenance::consolidation",
     /// The old summary is no longer fed while readers still ask it.
-    OldSummaryStarved => "second_look::",
+    OldSummaryStarved => "segment_filter_check::",
     /// An SST that could not be read counts as read.
-    ScanErrorIgnored => "recovery::",
+    ScanErrorIgnored => "faults::unreadable_ssts::",
     /// The filter that is made anew for a table counts its deletions and does not know their keys.
     DeletionsUnread => "recovery::rebuilt_filter_has_the_tombstones_of_its_sst",
     /// The engine is ended while upkeep may be flushing.
@@ -319,7 +319,7 @@ faults! {
     /// A panic in scrubbing does.
     ScrubPanicEndsUpkeep => "front::maintenance::tests",
     /// A summary is made anew that the budget has no room for.
-    SaturatedForSaturated => "budget::summary_over_budget_causes_no_flush",
+    SaturatedForSaturated => "memory_budget::summary_over_budget_causes_no_flush",
     /// What a failed consolidation began is left where readers ask it.
     GenerationsLeftBehind => "consolidations_that_fail",
     /// An unfinished summary filter is fed instead of the one that readers probe.
@@ -328,15 +328,15 @@ faults! {
     DroppedSummaryStarved => "front::cf_filter::",
     // ---- what wakes maintenance
     /// It is not woken when the database is open.
-    NoWakeAtOpen => "maintenance::tables::ssts_without_filters_are_covered_after_open",
+    NoWakeAtOpen => "maintenance::coverage::ssts_without_filters_are_covered_after_open",
     /// Nor when a family is made.
-    NoWakeAfterCreateCf => "maintenance::tables::cf_is_complete_after_create_cf",
+    NoWakeAfterCreateCf => "maintenance::coverage::cf_is_complete_after_create_cf",
     /// Nor when one is dropped.
     NoWakeAfterDropCf => "maintenance::filters::filters_are_removed_after_drop_cf",
     /// Nor when the rate is changed.
     NoWakeAfterSetRate => "maintenance::filters::filters_have_the_new_rate_after_set_rate",
     /// Nor when keys have come past the memtables.
-    NoWakeAfterExternalWrite => "maintenance::tables::",
+    NoWakeAfterExternalWrite => "maintenance::coverage::",
     /// A flush does not wake maintenance.
     NoWakeAfterFlush => "maintenance::filters::filters_are_stored_after_each_flush",
     /// A compaction does not wake maintenance.
@@ -350,7 +350,7 @@ faults! {
     /// Nothing is saved at the close.
     NoSaveAtClose => "maintenance::filters::new_filters_are_stored_at_close_and_loaded_at_open",
     /// What failed is not tried again unless somebody asks.
-    NoRetryByItself => "maintenance::tables::unreadable_sst_is_retried",
+    NoRetryByItself => "maintenance::coverage::unreadable_sst_is_retried",
     /// Nor are filters scrubbed.
     NoScrubByItself => "maintenance::filters::filters_are_scrubbed",
     /// A pause of the writers starts no consolidation.
@@ -365,13 +365,13 @@ faults! {
     HealthWakes => "rocks::report::health::tests::reports_wake_nothing",
     // ---- the segment-filter check
     /// The memtable filters of memtables that are not flushed yet are left out.
-    OlderGenerationsLeftOut => "second_look::",
+    OlderGenerationsLeftOut => "segment_filter_check::",
     /// A new memtable filter is not published before its memtables take keys.
-    NewGenerationLeftOut => "second_look::",
+    NewGenerationLeftOut => "segment_filter_check::",
     /// The segment-filter check goes on during external writes.
     InventoryOutlivesForeign => "ingestion::",
     /// The memtable filters are collected after the SSTs were listed.
-    RecentAfterListing => "second_look::keys_flushed",
+    RecentAfterListing => "segment_filter_check::keys_flushed",
     /// The segment-filter check goes on probing a filter that was found damaged.
     DamagedFilterAsked => "front::maintenance::scrub",
     // ---- audits and scrubbing
@@ -381,7 +381,7 @@ faults! {
     LaterViewRefuted => "front::audit",
     // ---- many keys at once
     /// Keys of several families that were all denied, each at its own moment, are not denied again.
-    DenialsOfManyMoments => "writes::record_that_moves_between_two_absent_answers_is_found",
+    DenialsOfManyMoments => "reads::multi_get::record_that_moves_between_two_absent_answers_is_found",
     /// Keys that another view denies count as denied all along.
     EditionUnchecked => "front::cf_filter::",
     /// A view with another summary has the edition of the one before.
@@ -393,26 +393,26 @@ faults! {
     /// The edition is taken after the keys were denied.
     EditionTakenLate => "rocks::db::moments",
     /// The answers of one call are shifted by one place.
-    AnswersShifted => "writes::random_writes",
+    AnswersShifted => "writes::memtables::random_writes",
     /// If several keys are absent, one is neither counted nor sampled for an audit.
-    AbsentCountedShort => "counts::",
+    AbsentCountedShort => "reads::counters::",
     /// If several keys are read from the engine, one is not counted.
-    EngineReadCountedShort => "counts::",
+    EngineReadCountedShort => "reads::counters::",
     /// Batched lookups ignore uncovered SSTs.
-    ManyIgnoreUncovered => "foreign::",
+    ManyIgnoreUncovered => "compat::adoption::",
     // ---- the differential store
     /// A deletion is not recorded in the differential file, so the main file's value reappears.
-    DeleteNotRecorded => "differential::power",
+    DeleteNotRecorded => "differential::truncated_log",
     /// What was moved is noted before it is durable.
-    NotedBeforeDurable => "faults::power::no_power_cut_during_moves_across_logs_loses_a_record",
+    NotedBeforeDurable => "faults::power_loss::no_power_cut_during_moves_across_logs_loses_a_record",
     /// A generation is dropped before it is durable that it was moved.
-    DroppedBeforeDurable => "faults::power::no_power_cut_during_moves_across_logs_loses_a_record",
+    DroppedBeforeDurable => "faults::power_loss::no_power_cut_during_moves_across_logs_loses_a_record",
     /// A generation takes records before it is durable that there is one.
-    FrozenBeforeDurable => "faults::power::no_power_cut_during_moves_across_logs_loses_a_record",
+    FrozenBeforeDurable => "faults::power_loss::no_power_cut_during_moves_across_logs_loses_a_record",
     /// Records are loaded before it is durable that a generation is moved again.
-    LoadedBeforeDurable => "faults::power::no_power_cut_during_moves_across_logs_loses_a_record",
+    LoadedBeforeDurable => "faults::power_loss::no_power_cut_during_moves_across_logs_loses_a_record",
     /// A fixed filter is not refilled when its store is opened.
-    FixedFilterNotRefilled => "differential::twin::store_with_a_fixed_filter_matches_its_model",
+    FixedFilterNotRefilled => "differential::random_operations::store_with_a_fixed_filter_matches_its_model",
     /// A fixed filter is refilled up to a record that cannot be read.
     RefillStopsShort => "differential::damage::fixed_filter_is_not_built_from_an_unreadable_sst",
     /// A record is there before its key is in a fixed filter.
@@ -420,7 +420,7 @@ faults! {
     /// A write does not wait for the disk, though it was told to.
     WritesNotSynced => "differential::counters::with_sync",
     /// Writers go on writing into a generation that is being moved.
-    WritesIntoFrozen => "differential::power",
+    WritesIntoFrozen => "differential::truncated_log",
     /// A generation is frozen while a record is being written to it.
     FrozenBeneathAWrite => "differential::store::",
     /// Records are loaded while others are moved.
@@ -430,9 +430,9 @@ faults! {
     /// A generation ends for its move where it cannot be read.
     MoveStopsShort => "differential::damage::unreadable_generation_is_not_dropped",
     /// After an interruption the move goes on behind the last key but one batch.
-    MoveSkipsAKey => "differential::interrupted",
+    MoveSkipsAKey => "differential::interrupted_reorganization",
     /// A batch of a move may be full without a record, which looks like the end.
-    BatchFullWhenEmpty => "differential::interrupted::batches_of_any_size",
+    BatchFullWhenEmpty => "differential::interrupted_reorganization::batches_of_any_size",
     /// A snapshot uses a list of generations from before its own time.
     ListOfAnotherMoment => "differential::snapshot",
     /// A file ends for a scan where it cannot be read.

@@ -15,11 +15,11 @@ use lsm_sieve_cli::workload::{Interrupted, Watch};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::verdict::{Tally, Violation};
-use super::{crowd, differential, sieve};
+use super::check::{Tally, Violation};
+use super::{concurrent, differential, sieve_db};
 
 /// The settings and steps of one kind of store.
-pub(super) trait Subject: Clone + Serialize + DeserializeOwned {
+pub(super) trait Target: Clone + Serialize + DeserializeOwned {
     type Step: Clone + Serialize + DeserializeOwned;
 
     /// Carries out the steps in a new folder.
@@ -61,14 +61,14 @@ impl From<Interrupted> for Failure {
 
 /// The settings of a store and the steps on it.
 #[derive(Clone, Debug)]
-pub(super) struct Plan<S: Subject> {
-    pub(super) subject: S,
+pub(super) struct Plan<S: Target> {
+    pub(super) target: S,
     pub(super) steps: Vec<S::Step>,
 }
 
-impl<S: Subject> Plan<S> {
-    fn new((subject, steps): (S, Vec<S::Step>)) -> Self {
-        Self { subject, steps }
+impl<S: Target> Plan<S> {
+    fn new((target, steps): (S, Vec<S::Step>)) -> Self {
+        Self { target, steps }
     }
 
     /// Runs the case in a new folder below `home`, which is removed. A panic is a violation.
@@ -80,7 +80,7 @@ impl<S: Subject> Plan<S> {
     ) -> Result<(), Failure> {
         let folder = tempfile::Builder::new().prefix("case-").tempdir_in(home);
         let folder = folder.map_err(|error| Failure::at(0)(error.into()))?;
-        let run = || self.subject.run(&self.steps, folder.path(), tally, watch);
+        let run = || self.target.run(&self.steps, folder.path(), tally, watch);
         let ran = catch_unwind(AssertUnwindSafe(run));
         ran.unwrap_or_else(|panic| {
             let said = panic.downcast_ref::<String>().map(String::as_str);
@@ -102,18 +102,19 @@ fn line(value: &impl Serialize) -> String {
 /// A case on one kind of store.
 #[derive(Clone, Debug)]
 pub(super) enum Case {
-    Sieve(Plan<sieve::Sieve>),
+    Sieve(Plan<sieve_db::Sieve>),
     Differential(Plan<differential::Differential>),
-    Crowd(Plan<crowd::Crowd>),
+    Concurrent(Plan<concurrent::Concurrent>),
 }
 
 /// The first line of a case file.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Head {
-    Sieve(sieve::Sieve),
+    Sieve(sieve_db::Sieve),
     Differential(differential::Differential),
-    Crowd(crowd::Crowd),
+    #[serde(rename = "crowd")]
+    Concurrent(concurrent::Concurrent),
 }
 
 impl Case {
@@ -126,9 +127,9 @@ impl Case {
         // Neighbouring seeds have different first words; the second operand is unique to each seed.
         let mut random = Random::new(random.word() ^ seed.rotate_left(32));
         if threads > 1 {
-            let subject = crowd::Crowd::draw(&mut random, threads);
-            return Self::Crowd(Plan {
-                subject,
+            let target = concurrent::Concurrent::draw(&mut random, threads);
+            return Self::Concurrent(Plan {
+                target,
                 steps: Vec::new(),
             });
         }
@@ -137,7 +138,7 @@ impl Case {
         if random.one_in(Self::DIFFERENTIAL) {
             Self::Differential(Plan::new(differential::draw(&mut random, steps)))
         } else {
-            Self::Sieve(Plan::new(sieve::draw(&mut random, steps)))
+            Self::Sieve(Plan::new(sieve_db::draw(&mut random, steps)))
         }
     }
 
@@ -150,18 +151,18 @@ impl Case {
         let mut lines = lines.filter(|(_, line)| !line.starts_with('#') && !line.trim().is_empty());
         let (at, first) = lines.next().ok_or("there is no case in it")?;
         match parsed(at, first)? {
-            Head::Sieve(subject) => Ok(Self::Sieve(plan(subject, lines)?)),
-            Head::Differential(subject) => Ok(Self::Differential(plan(subject, lines)?)),
-            Head::Crowd(subject) => Ok(Self::Crowd(plan(subject, lines)?)),
+            Head::Sieve(target) => Ok(Self::Sieve(plan(target, lines)?)),
+            Head::Differential(target) => Ok(Self::Differential(plan(target, lines)?)),
+            Head::Concurrent(target) => Ok(Self::Concurrent(plan(target, lines)?)),
         }
     }
 
     /// The text that [`Case::parse`] understands.
     pub(super) fn text(&self) -> String {
         let (head, steps): (_, Vec<String>) = match self {
-            Self::Sieve(plan) => (Head::Sieve(plan.subject.clone()), plan.lines()),
-            Self::Differential(plan) => (Head::Differential(plan.subject.clone()), plan.lines()),
-            Self::Crowd(plan) => (Head::Crowd(plan.subject.clone()), plan.lines()),
+            Self::Sieve(plan) => (Head::Sieve(plan.target.clone()), plan.lines()),
+            Self::Differential(plan) => (Head::Differential(plan.target.clone()), plan.lines()),
+            Self::Concurrent(plan) => (Head::Concurrent(plan.target.clone()), plan.lines()),
         };
         let lines = std::iter::once(line(&head)).chain(steps);
         lines.map(|line| line + "\n").collect()
@@ -176,19 +177,19 @@ impl Case {
         match self {
             Self::Sieve(plan) => plan.run(home, tally, watch),
             Self::Differential(plan) => plan.run(home, tally, watch),
-            Self::Crowd(plan) => plan.run(home, tally, watch),
+            Self::Concurrent(plan) => plan.run(home, tally, watch),
         }
     }
 }
 
-fn plan<'a, S: Subject>(
-    subject: S,
+fn plan<'a, S: Target>(
+    target: S,
     lines: impl Iterator<Item = (usize, &'a str)>,
 ) -> Result<Plan<S>, String> {
     let steps = lines
         .map(|(at, line)| parsed(at, line))
         .collect::<Result<_, _>>()?;
-    Ok(Plan { subject, steps })
+    Ok(Plan { target, steps })
 }
 
 fn parsed<T: DeserializeOwned>(at: usize, line: &str) -> Result<T, String> {

@@ -9,23 +9,23 @@
 //! is the next case. A failing case is shrunk and printed as text that `--replay` runs again.
 
 mod case;
-mod closed;
-mod course;
-mod crowd;
+mod check;
+mod checker;
+mod closed_db;
+mod concurrent;
 mod differential;
-mod follower;
-mod ground;
 mod keys;
 mod model;
+mod option_strings;
 mod report;
-mod script;
+mod secondary;
 mod session;
 mod settings;
 mod shrink;
-mod sieve;
+mod sieve_db;
 mod step;
-mod texts;
-mod verdict;
+mod step_cursor;
+mod step_generator;
 mod watchdog;
 
 use std::path::{Path, PathBuf};
@@ -41,7 +41,7 @@ use outcome::Stop;
 use output::Output;
 use progress::Progress;
 use report::{Finding, Report};
-use watchdog::{Pulse, Watchdog};
+use watchdog::{Heartbeat, Watchdog};
 
 const AFTER_HELP: &str = "Examples:
   lsm-sieve-stress
@@ -99,7 +99,7 @@ fn run() -> Result<(), Stop> {
     let arguments =
         Arguments::try_parse().or_else(|error| outcome::usage(&error, env!("CARGO_BIN_NAME")))?;
     output::log_to_stderr();
-    progress::heed_interrupts()?;
+    progress::handle_interrupts()?;
     let output = Output::new(arguments.json);
     let home = home(arguments.db.as_deref())?;
     match &arguments.replay {
@@ -177,7 +177,7 @@ impl<'a> Run<'a> {
             shrink: Duration::from_secs(arguments.shrink_seconds),
             watch: Watched {
                 progress: Progress::unbounded(what),
-                pulse: Pulse::of("a case"),
+                heartbeat: Heartbeat::of("a case"),
             },
             _dog: Watchdog::start(),
         }
@@ -213,12 +213,12 @@ impl<'a> Run<'a> {
 /// Shows the progress of a case, and that it is alive.
 struct Watched {
     progress: Progress,
-    pulse: Pulse,
+    heartbeat: Heartbeat,
 }
 
 impl Watch for Watched {
     fn advance(&mut self, steps: u64) -> Result<(), Interrupted> {
-        self.pulse.beat();
+        self.heartbeat.beat();
         self.progress.advance(steps)
     }
 }

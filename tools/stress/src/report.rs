@@ -5,8 +5,8 @@ use std::time::Duration;
 use lsm_sieve_cli::workload::report::{Tabular, number};
 use serde::Serialize;
 
+use super::check::{Tally, Violation};
 use super::shrink::Shrunk;
-use super::verdict::{Tally, Violation};
 use crate::outcome::Stop;
 use crate::output::Output;
 
@@ -76,10 +76,10 @@ impl Report {
             .as_ref()
             .is_some_and(|finding| finding.violation.lost);
         self.lost_reads = u64::from(lost);
-        output.conclude(&self, self.judge())
+        output.conclude(&self, self.outcome())
     }
 
-    fn judge(&self) -> Result<(), Stop> {
+    fn outcome(&self) -> Result<(), Stop> {
         let Some(finding) = &self.finding else {
             return Ok(());
         };
@@ -114,7 +114,7 @@ impl Tabular for Report {
             count("operations", self.tally.operations),
             count("  of them reads", self.tally.reads),
             count("checked negatives", self.tally.checked_negatives),
-            count("absent keys let by", self.tally.let_by),
+            count("absent keys let by", self.tally.false_positives),
             count("reads that had to find", self.tally.must_exist),
             count("reads that had not to find", self.tally.must_not_exist),
             count("reads that might find", self.tally.either),

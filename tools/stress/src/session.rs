@@ -8,67 +8,67 @@ use lsm_sieve::{Engine, Rate, Snapshot};
 use rocksdb::checkpoint::Checkpoint;
 use rocksdb::{Error, IngestExternalFileOptions, WriteBatch, WriteOptions};
 
-use super::closed;
-use super::follower::Follower;
-use super::ground::{Ground, Handle};
+use super::check::{Certainty, Checked, Tally, Violation};
+use super::checker::{Checker, Handle};
+use super::closed_db;
 use super::model::{Change, FAMILIES, Model, value};
-use super::step::{Api, Step, Stretch, Update, Way};
-use super::verdict::{Certainty, Checked, Tally, Violation};
+use super::secondary::Secondary;
+use super::step::{Api, KeyRange, Step, Update, Way};
 
 /// Snapshots that are held at once.
-const MOMENTS: usize = 3;
+const MAX_SNAPSHOTS: usize = 3;
 
 /// Longer than any wait on a database of a few thousand keys takes.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A snapshot and the model of its time.
-struct Moment<'a> {
+struct HeldSnapshot<'a> {
     snapshot: Snapshot<'a>,
     model: Model,
 }
 
 pub(super) struct Session<'a> {
-    pub(super) ground: Ground<'a>,
+    pub(super) checker: Checker<'a>,
     pub(super) model: &'a mut Model,
     pub(super) tally: &'a mut Tally,
     /// For files outside the database.
     pub(super) home: &'a Path,
     /// Opened with read-only filters.
     pub(super) read_only_filters: bool,
-    moments: VecDeque<Moment<'a>>,
-    follower: Option<Follower>,
+    snapshots: VecDeque<HeldSnapshot<'a>>,
+    secondary: Option<Secondary>,
     /// Files written so far.
     files: u64,
 }
 
 impl<'a> Session<'a> {
     pub(super) fn new(
-        ground: Ground<'a>,
+        checker: Checker<'a>,
         model: &'a mut Model,
         tally: &'a mut Tally,
         home: &'a Path,
         read_only_filters: bool,
     ) -> Self {
         Self {
-            ground,
+            checker,
             model,
             tally,
             home,
             read_only_filters,
-            moments: VecDeque::new(),
-            follower: None,
+            snapshots: VecDeque::new(),
+            secondary: None,
             files: 0,
         }
     }
 
     /// Compares every key of every family with the model.
     pub(super) fn agree(&mut self) -> Checked {
-        self.ground.agree(self.model, self.tally)
+        self.checker.agree(self.model, self.tally)
     }
 
     /// Checks every filter against the raw keys of every SST.
     pub(super) fn verify(&mut self) -> Checked {
-        self.ground.verify(self.tally)
+        self.checker.verify(self.tally)
     }
 
     /// Carries out one step on the database and on its model. Its reads must be right.
@@ -84,15 +84,15 @@ impl<'a> Session<'a> {
             } => self.once(*family, *number, *flush),
             Step::Ingest { keys, number, way } => self.ingest(keys, *number, *way),
             Step::Read { keys, api } => self.read(keys, *api),
-            Step::Scan { keys, back } => self.ground.scan(self.model, keys, *back, self.tally),
+            Step::Scan { keys, back } => self.checker.scan(self.model, keys, *back, self.tally),
             Step::Snapshot => self.take_snapshot(),
             Step::Release => self.release(),
             Step::Flush { family } => self.flush(*family),
             Step::Compact { keys } => self.compact(keys),
-            Step::Consolidate => match self.ground.db.consolidate() {
+            Step::Consolidate => match self.checker.db.consolidate() {
                 Err(_) if self.read_only_filters => Ok(()),
                 Ok(()) if self.read_only_filters => {
-                    Err(Violation::other("a frozen front was consolidated"))
+                    Err(Violation::other("read-only filters were consolidated"))
                 }
                 done => Ok(done?),
             },
@@ -102,9 +102,9 @@ impl<'a> Session<'a> {
             Step::Create { family, way } => self.create(*family, *way),
             Step::Drop { family, way } => self.drop_family(*family, *way),
             Step::Checkpoint { filters } => self.checkpoint(*filters),
-            Step::Follow { anew } => self.follow(*anew),
+            Step::CatchUp { reopen } => self.catch_up(*reopen),
             Step::Reopen(_) => Ok(()),
-            Step::Lie { family, key } => self.lie(*family, *key),
+            Step::LoseWrite { family, key } => self.lose_write(*family, *key),
         }
     }
 
@@ -112,12 +112,12 @@ impl<'a> Session<'a> {
 
     fn write(&mut self, update: Update, way: Way) -> Checked {
         let (Some(handle), Some(key)) = (
-            self.ground.handle(update.family),
-            self.ground.keys.get(update.key),
+            self.checker.handle(update.family),
+            self.checker.keys.get(update.key),
         ) else {
             return Ok(());
         };
-        let (db, default) = (self.ground.db, update.family == 0);
+        let (db, default) = (self.checker.db, update.family == 0);
         match (way, update.change) {
             (Way::Batch | Way::Unlogged | Way::Transaction, _) => {
                 return self.batch(&[update], way);
@@ -125,21 +125,21 @@ impl<'a> Session<'a> {
             (Way::Engine, change) => {
                 db.with_engine_untracked(|engine| write_to(engine, handle, key, change))?;
             }
-            (Way::Front, Change::Put(number)) if default => db.put(key, value(number))?,
-            (Way::Front, Change::Put(number)) => db.put_cf(handle, key, value(number))?,
-            (Way::Front, Change::Merge(number)) if default => db.merge(key, value(number))?,
-            (Way::Front, Change::Merge(number)) => db.merge_cf(handle, key, value(number))?,
-            (Way::Front, Change::Delete) if default => db.delete(key)?,
-            (Way::Front, Change::Delete) => db.delete_cf(handle, key)?,
+            (Way::SieveDb, Change::Put(number)) if default => db.put(key, value(number))?,
+            (Way::SieveDb, Change::Put(number)) => db.put_cf(handle, key, value(number))?,
+            (Way::SieveDb, Change::Merge(number)) if default => db.merge(key, value(number))?,
+            (Way::SieveDb, Change::Merge(number)) => db.merge_cf(handle, key, value(number))?,
+            (Way::SieveDb, Change::Delete) if default => db.delete(key)?,
+            (Way::SieveDb, Change::Delete) => db.delete_cf(handle, key)?,
         }
         self.note(&[update]);
         Ok(())
     }
 
     fn batch(&mut self, updates: &[Update], way: Way) -> Checked {
-        let by_transaction = way == Way::Transaction && self.ground.settings.has_transactions();
-        if !by_transaction || !self.ground.transact(updates, self.model, self.tally)? {
-            self.commit(self.ground.batch_of(updates), way)?;
+        let by_transaction = way == Way::Transaction && self.checker.settings.has_transactions();
+        if !by_transaction || !self.checker.transact(updates, self.model, self.tally)? {
+            self.commit(self.checker.batch_of(updates), way)?;
         }
         self.note(updates);
         Ok(())
@@ -149,10 +149,10 @@ impl<'a> Session<'a> {
         let mut unlogged = WriteOptions::default();
         unlogged.disable_wal(true);
         match way {
-            Way::Front | Way::Batch | Way::Transaction => self.ground.db.write(batch),
-            Way::Unlogged => self.ground.db.write_opt(batch, &unlogged),
+            Way::SieveDb | Way::Batch | Way::Transaction => self.checker.db.write(batch),
+            Way::Unlogged => self.checker.db.write_opt(batch, &unlogged),
             Way::Engine => self
-                .ground
+                .checker
                 .db
                 .with_engine_untracked(|engine| engine.write(batch)),
         }
@@ -160,7 +160,7 @@ impl<'a> Session<'a> {
 
     /// The way to write a batch in which RocksDB finds no keys to lock.
     fn past_locks(&self, way: Way) -> Way {
-        if self.ground.settings.has_locks() {
+        if self.checker.settings.has_locks() {
             Way::Engine
         } else {
             way
@@ -176,15 +176,15 @@ impl<'a> Session<'a> {
         self.tally.wrote(updates.len());
     }
 
-    fn delete_range(&mut self, keys: &Stretch, way: Way) -> Checked {
-        let Some((from, to, ranks)) = self.ground.bounds(keys) else {
+    fn delete_range(&mut self, keys: &KeyRange, way: Way) -> Checked {
+        let Some((from, to, ranks)) = self.checker.bounds(keys) else {
             return Ok(());
         };
-        let Some(handle) = self.ground.handle(keys.family) else {
+        let Some(handle) = self.checker.handle(keys.family) else {
             return Ok(());
         };
-        if way == Way::Front {
-            self.ground.db.delete_range_cf(handle, from, to)?;
+        if way == Way::SieveDb {
+            self.checker.db.delete_range_cf(handle, from, to)?;
         } else {
             let mut batch = WriteBatch::default();
             batch.delete_range_cf(handle, from, to);
@@ -200,10 +200,10 @@ impl<'a> Session<'a> {
     /// RocksDB leaves a mixture of single deletes with other writes undefined. So these keys are in
     /// no key space, and nothing is left of them.
     fn once(&mut self, family: usize, number: u64, flush: bool) -> Checked {
-        let Some(handle) = self.ground.handle(family) else {
+        let Some(handle) = self.checker.handle(family) else {
             return Ok(());
         };
-        let db = self.ground.db;
+        let db = self.checker.db;
         let key = format!("zz once {number:016x}");
         db.put_cf(handle, &key, value(number))?;
         if flush {
@@ -214,7 +214,7 @@ impl<'a> Session<'a> {
         }
         let mut batch = WriteBatch::default();
         batch.single_delete_cf(handle, &key);
-        self.commit(batch, self.past_locks(Way::Front))?;
+        self.commit(batch, self.past_locks(Way::SieveDb))?;
         if db.get_cf(handle, &key)?.is_some() {
             return Err(Violation::other(format!("{key} is there, single-deleted")));
         }
@@ -225,12 +225,12 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    fn ingest(&mut self, keys: &Stretch, number: u64, way: Way) -> Checked {
+    fn ingest(&mut self, keys: &KeyRange, number: u64, way: Way) -> Checked {
         let ranks = keys.from
             ..keys
                 .from
                 .saturating_add(keys.count)
-                .min(self.ground.keys.len());
+                .min(self.checker.keys.len());
         let updates: Vec<Update> = ranks
             .filter(|rank| rank.is_multiple_of(2))
             .map(|key| Update {
@@ -243,7 +243,7 @@ impl<'a> Session<'a> {
                 },
             })
             .collect();
-        let Some(handle) = self.ground.handle(keys.family) else {
+        let Some(handle) = self.checker.handle(keys.family) else {
             return Ok(());
         };
         if updates.is_empty() {
@@ -251,8 +251,8 @@ impl<'a> Session<'a> {
         }
         self.files += 1;
         let path = self.home.join(format!("ingested-{}.sst", self.files));
-        self.ground.write_table(&path, keys.family, &updates)?;
-        self.ground.ingest(|db| match way {
+        self.checker.write_table(&path, keys.family, &updates)?;
+        self.checker.ingest(|db| match way {
             Way::Engine => db.with_engine_untracked(|engine| {
                 engine.ingest_external_file_cf(handle, vec![&path])
             }),
@@ -263,12 +263,12 @@ impl<'a> Session<'a> {
                 db.ingest_external_file_cf_opts(handle, &options, vec![&path])
             }
         })?;
-        closed::remove_if_there(&path)?;
+        closed_db::remove_if_there(&path)?;
         self.note(&updates);
         Ok(())
     }
 
-    fn lie(&mut self, family: usize, key: usize) -> Checked {
+    fn lose_write(&mut self, family: usize, key: usize) -> Checked {
         self.note(&[Update {
             family,
             key,
@@ -279,57 +279,57 @@ impl<'a> Session<'a> {
 
     // -------------------------------------------------------------- reads
 
-    fn read(&mut self, keys: &Stretch, api: Api) -> Checked {
+    fn read(&mut self, keys: &KeyRange, api: Api) -> Checked {
         let moment = match api {
-            Api::OldSnapshot => self.moments.front(),
-            Api::NewSnapshot => self.moments.back(),
-            _ => return self.ground.read(self.model, keys, api, self.tally),
+            Api::OldSnapshot => self.snapshots.front(),
+            Api::NewSnapshot => self.snapshots.back(),
+            _ => return self.checker.read(self.model, keys, api, self.tally),
         };
-        let Some(Moment { snapshot, model }) = moment else {
+        let Some(HeldSnapshot { snapshot, model }) = moment else {
             return Ok(());
         };
-        self.ground.read_at(snapshot, model, keys, self.tally)
+        self.checker.read_at(snapshot, model, keys, self.tally)
     }
 
     fn take_snapshot(&mut self) -> Checked {
-        if self.moments.len() == MOMENTS {
-            self.moments.pop_front();
+        if self.snapshots.len() == MAX_SNAPSHOTS {
+            self.snapshots.pop_front();
         }
-        self.moments.push_back(Moment {
-            snapshot: self.ground.db.snapshot(),
+        self.snapshots.push_back(HeldSnapshot {
+            snapshot: self.checker.db.snapshot(),
             model: self.model.clone(),
         });
         Ok(())
     }
 
     fn release(&mut self) -> Checked {
-        self.moments.pop_front();
+        self.snapshots.pop_front();
         Ok(())
     }
 
     // -------------------------------------------------------------- tables and filters
 
     fn flush(&mut self, family: usize) -> Checked {
-        match self.ground.handle(family) {
-            Some(_) if family == 0 => Ok(self.ground.db.flush()?),
-            Some(handle) => Ok(self.ground.db.flush_cf(handle)?),
+        match self.checker.handle(family) {
+            Some(_) if family == 0 => Ok(self.checker.db.flush()?),
+            Some(handle) => Ok(self.checker.db.flush_cf(handle)?),
             None => Ok(()),
         }
     }
 
-    fn compact(&mut self, keys: &Stretch) -> Checked {
-        let bounds = self.ground.bounds(keys);
+    fn compact(&mut self, keys: &KeyRange) -> Checked {
+        let bounds = self.checker.bounds(keys);
         let (from, to) = bounds.map(|(from, to, _)| (from, to)).unzip();
-        match self.ground.handle(keys.family) {
-            Some(_) if keys.family == 0 => self.ground.db.compact_range(from, to),
-            Some(handle) => self.ground.db.compact_range_cf(handle, from, to),
+        match self.checker.handle(keys.family) {
+            Some(_) if keys.family == 0 => self.checker.db.compact_range(from, to),
+            Some(handle) => self.checker.db.compact_range_cf(handle, from, to),
             None => {}
         }
         Ok(())
     }
 
     fn cover(&mut self) -> Checked {
-        if self.read_only_filters || self.ground.db.wait_until_complete(PATIENCE) {
+        if self.read_only_filters || self.checker.db.wait_until_complete(PATIENCE) {
             return Ok(());
         }
         let what = format!("the filters do not cover within {} s", PATIENCE.as_secs());
@@ -337,7 +337,7 @@ impl<'a> Session<'a> {
     }
 
     fn set_rate(&mut self, rate: f64) -> Checked {
-        self.ground.db.set_rate(Rate::new(rate)?);
+        self.checker.db.set_rate(Rate::new(rate)?);
         Ok(())
     }
 
@@ -348,19 +348,19 @@ impl<'a> Session<'a> {
             return Ok(());
         }
         let name = FAMILIES[family];
-        let options = self.ground.settings.family(family)?;
+        let options = self.checker.settings.family(family)?;
         if way == Way::Engine {
-            self.ground
+            self.checker
                 .db
                 .with_engine_untracked(|engine| engine.create_cf(name, &options))?;
         } else {
-            self.ground.db.create_cf(name, &options)?;
+            self.checker.db.create_cf(name, &options)?;
         }
-        self.ground.look_up(family);
+        self.checker.refresh_handle(family);
         self.model.make_empty(family);
         // A new family was empty in every earlier snapshot.
-        let moments = self.moments.iter_mut();
-        moments.for_each(|moment| moment.model.make_empty(family));
+        let snapshots = self.snapshots.iter_mut();
+        snapshots.for_each(|moment| moment.model.make_empty(family));
         Ok(())
     }
 
@@ -370,68 +370,72 @@ impl<'a> Session<'a> {
         }
         let name = FAMILIES[family];
         if way == Way::Engine {
-            self.ground
+            self.checker
                 .db
                 .with_engine_untracked(|engine| engine.drop_cf(name))?;
         } else {
-            self.ground.db.drop_cf(name)?;
+            self.checker.db.drop_cf(name)?;
         }
-        self.ground.look_up(family);
+        self.checker.refresh_handle(family);
         self.model.remove(family);
-        let moments = self.moments.iter_mut();
-        moments.for_each(|moment| moment.model.remove(family));
+        let snapshots = self.snapshots.iter_mut();
+        snapshots.for_each(|moment| moment.model.remove(family));
         Ok(())
     }
 
     // -------------------------------------------------------------- copies
 
-    fn follow(&mut self, anew: bool) -> Checked {
-        let ground = &self.ground;
-        let follower = match self.follower.take().filter(|_| !anew) {
-            Some(follower) => follower,
+    fn catch_up(&mut self, reopen: bool) -> Checked {
+        let checker = &self.checker;
+        let secondary = match self.secondary.take().filter(|_| !reopen) {
+            Some(secondary) => secondary,
             None => {
-                let front = ground.settings.front.options().map_err(Violation::other)?;
+                let sieve = checker
+                    .settings
+                    .filters
+                    .options()
+                    .map_err(Violation::other)?;
                 let messages = self.home.join("secondary");
                 self.tally.opened += 1;
-                Follower::open(
-                    ground.settings,
-                    &front,
-                    ground.db.path(),
+                Secondary::open(
+                    checker.settings,
+                    &sieve,
+                    checker.db.path(),
                     &messages,
                     self.model,
                 )?
             }
         };
-        let goes_on = follower.catch_up(ground.keys, self.tally)?;
-        self.follower = goes_on.then_some(follower);
+        let goes_on = secondary.catch_up(checker.keys, self.tally)?;
+        self.secondary = goes_on.then_some(secondary);
         Ok(())
     }
 
     fn checkpoint(&mut self, filters: bool) -> Checked {
         self.files += 1;
         let copy: PathBuf = self.home.join(format!("copy-{}", self.files));
-        self.ground
+        self.checker
             .db
             .with_engine_untracked(|engine| Checkpoint::new(engine)?.create_checkpoint(&copy))?;
         if filters {
-            closed::copy_filters(self.ground.db.path(), &copy)?;
+            closed_db::copy_filters(self.checker.db.path(), &copy)?;
         }
-        let front = self
-            .ground
+        let sieve = self
+            .checker
             .settings
-            .front
+            .filters
             .options()
             .map_err(Violation::other)?;
-        let db = closed::open(self.ground.settings, &front, &copy, self.model)?;
+        let db = closed_db::open(self.checker.settings, &sieve, &copy, self.model)?;
         self.tally.opened += 1;
-        let ground = Ground::new(&db, self.ground.settings, self.ground.keys);
-        ground.agree(self.model, self.tally)?;
+        let checker = Checker::new(&db, self.checker.settings, self.checker.keys);
+        checker.agree(self.model, self.tally)?;
         if !db.wait_until_complete(PATIENCE) {
             return Err(Violation::other("the filters of a checkpoint do not cover"));
         }
-        ground.agree(self.model, self.tally)?;
-        ground.verify(self.tally)?;
-        drop(ground);
+        checker.agree(self.model, self.tally)?;
+        checker.verify(self.tally)?;
+        drop(checker);
         drop(db);
         Ok(std::fs::remove_dir_all(&copy)?)
     }

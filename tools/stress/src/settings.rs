@@ -9,15 +9,16 @@ use serde::{Deserialize, Serialize};
 
 use super::keys::KeySettings;
 use super::model::FAMILIES;
-use super::texts::{self, Texts};
+use super::option_strings::{self, OptionStrings};
 
 /// Everything that is fixed before the first step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Settings {
     pub(super) keys: KeySettings,
-    pub(super) front: FrontSettings,
-    pub(super) database: Texts,
-    pub(super) families: [Texts; FAMILIES.len()],
+    #[serde(rename = "front")]
+    pub(super) filters: FilterSettings,
+    pub(super) database: OptionStrings,
+    pub(super) families: [OptionStrings; FAMILIES.len()],
     #[serde(default)]
     transactions: bool,
     /// Transactions that lock their keys, instead of optimistic ones.
@@ -35,7 +36,7 @@ pub(super) enum Precision {
 
 /// The options of `SieveDb`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct FrontSettings {
+pub(super) struct FilterSettings {
     pub(super) summary: Precision,
     /// `None` leaves RocksDB its own filters.
     pub(super) segments: Option<Precision>,
@@ -44,24 +45,27 @@ pub(super) struct FrontSettings {
     /// SipHash-1-3 instead of XXH3.
     pub(super) keyed: bool,
     #[serde(default)]
-    pub(super) made_static: bool,
+    #[serde(rename = "made_static")]
+    pub(super) static_filters: bool,
     #[serde(default)]
     hashes_at_once: Option<NonZeroU64>,
     /// The index of a family without filters; never the first.
     #[serde(default)]
-    pub(super) left_out: Option<usize>,
+    #[serde(rename = "left_out")]
+    pub(super) excluded_cf: Option<usize>,
     #[serde(default)]
-    pub(super) spares_hits: bool,
+    #[serde(rename = "spares_hits")]
+    pub(super) spare_hits: bool,
 }
 
 impl Settings {
     pub(super) fn draw(random: &mut Random) -> Self {
-        let writes = *random.pick(&texts::WRITES);
-        let database = texts::draw_database(random, writes);
+        let writes = *random.pick(&option_strings::WRITES);
+        let database = option_strings::draw_database(random, writes);
         Self {
             keys: KeySettings::draw(random),
-            front: FrontSettings::draw(random),
-            families: FAMILIES.map(|_| texts::draw_family(random, writes)),
+            filters: FilterSettings::draw(random),
+            families: FAMILIES.map(|_| option_strings::draw_family(random, writes)),
             database,
             transactions: random.one_in(2),
             locks: random.one_in(2),
@@ -78,29 +82,30 @@ impl Settings {
     }
 
     /// These options with this case's kind of transactions.
-    pub(super) fn front_of(&self, front: &SieveOptions) -> SieveOptions {
-        let front = front.clone();
+    pub(super) fn with_transactions(&self, sieve: &SieveOptions) -> SieveOptions {
+        let sieve = sieve.clone();
         if self.has_locks() {
-            return front.locking_transactions(TransactionDBOptions::default());
+            return sieve.locking_transactions(TransactionDBOptions::default());
         }
-        front.transactions(self.has_transactions())
+        sieve.transactions(self.has_transactions())
     }
 
     pub(super) fn is_unordered(&self) -> bool {
         let mut database = self.database.iter();
-        database.any(|text| text == texts::UNORDERED_WRITE)
+        database.any(|text| text == option_strings::UNORDERED_WRITE)
     }
 
     /// The same settings, for many threads that read beside flushes.
-    pub(super) fn for_a_crowd(mut self) -> Self {
-        self.database.retain(|text| text != texts::ATOMIC_FLUSH);
+    pub(super) fn for_concurrent_reads(mut self) -> Self {
+        self.database
+            .retain(|text| text != option_strings::ATOMIC_FLUSH);
         self
     }
 
     /// RocksDB's options of a family. Those of the database are included.
     pub(super) fn family(&self, family: usize) -> Result<Options, rocksdb::Error> {
         let own = &self.families[family];
-        texts::parse(&[&self.database[..], own].concat())
+        option_strings::parse(&[&self.database[..], own].concat())
     }
 
     /// Whether a family sorts its keys from last to first.
@@ -135,7 +140,7 @@ impl Precision {
     }
 }
 
-impl FrontSettings {
+impl FilterSettings {
     pub(super) fn draw(random: &mut Random) -> Self {
         const BUDGETS: [u64; 5] = [0, 511, 4_096, 40_000, 1 << 22];
         Self {
@@ -144,14 +149,14 @@ impl FrontSettings {
             expected_keys: 1 << random.below(13),
             budget_bits: random.one_in(4).then(|| *random.pick(&BUDGETS)),
             keyed: random.one_in(3),
-            made_static: random.one_in(3),
+            static_filters: random.one_in(3),
             hashes_at_once: random
                 .one_in(2)
                 .then(|| NonZeroU64::MIN.saturating_add(50 + random.below(400))),
-            left_out: random
+            excluded_cf: random
                 .one_in(4)
                 .then(|| 1 + random.index(FAMILIES.len() - 1)),
-            spares_hits: random.one_in(4),
+            spare_hits: random.one_in(4),
         }
     }
 
@@ -160,8 +165,8 @@ impl FrontSettings {
         let mut options = SieveOptions::default()
             .segment_rate(None)
             .expected_keys(Items::new(self.expected_keys))
-            .static_filters(self.made_static)
-            .spare_hits(self.spares_hits)
+            .static_filters(self.static_filters)
+            .spare_hits(self.spare_hits)
             .hash(if self.keyed {
                 HashId::SipHash13
             } else {
@@ -172,11 +177,11 @@ impl FrontSettings {
         }
         if let Some(bits) = self.budget_bits {
             // The budget for filters: the fixed memory of the families is added.
-            let front = options.memory_for(Items::new(0)).overhead.get();
-            let fronts = front * FAMILIES.len() as u64;
-            options = options.memory_budget(Bits::new(fronts.saturating_add(bits)));
+            let overhead = options.memory_for(Items::new(0)).overhead.get();
+            let overhead = overhead * FAMILIES.len() as u64;
+            options = options.memory_budget(Bits::new(overhead.saturating_add(bits)));
         }
-        if let Some(family) = self.left_out {
+        if let Some(family) = self.excluded_cf {
             options = options.exclude_cfs(FAMILIES.get(family).copied());
         }
         options = match self.summary {
@@ -198,11 +203,11 @@ fn checked(rate: f64) -> Result<Rate, String> {
 impl Settings {
     /// Every variant with one option less, or with the default `SieveDb` options.
     pub(super) fn simpler(&self) -> Vec<Self> {
-        let plain = FrontSettings::default();
+        let plain = FilterSettings::default();
         let mut simpler = Vec::new();
-        if self.front != plain {
+        if self.filters != plain {
             simpler.push(Self {
-                front: plain,
+                filters: plain,
                 ..self.clone()
             });
         }
@@ -234,7 +239,7 @@ impl Settings {
     }
 }
 
-impl Default for FrontSettings {
+impl Default for FilterSettings {
     /// One percent, and stages small enough that a case fills some.
     fn default() -> Self {
         Self {
@@ -243,10 +248,10 @@ impl Default for FrontSettings {
             expected_keys: 64,
             budget_bits: None,
             keyed: false,
-            made_static: false,
+            static_filters: false,
             hashes_at_once: None,
-            left_out: None,
-            spares_hits: false,
+            excluded_cf: None,
+            spare_hits: false,
         }
     }
 }

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use lsm_sieve_cli::workload::Watch;
 
-use super::case::{Case, Failure, Plan, Subject};
-use super::verdict::{Tally, Violation};
+use super::case::{Case, Failure, Plan, Target};
+use super::check::{Tally, Violation};
 
 /// Tries of a case until it is called irreproducible.
 const TRIES: usize = 10;
@@ -69,9 +69,9 @@ pub(super) fn shrink(
             let shrunk = Shrinking::new(home, deadline, violation).shrink(plan, step, watch);
             shrunk.wrap(Case::Differential)
         }
-        Case::Crowd(plan) => {
+        Case::Concurrent(plan) => {
             let shrunk = Shrinking::new(home, deadline, violation).shrink(plan, step, watch);
-            shrunk.wrap(Case::Crowd)
+            shrunk.wrap(Case::Concurrent)
         }
     }
 }
@@ -83,13 +83,13 @@ struct Shrinking<'a> {
     violation: Violation,
 }
 
-struct Short<S: Subject> {
+struct Short<S: Target> {
     plan: Plan<S>,
     violation: Violation,
     again: bool,
 }
 
-impl<S: Subject> Short<S> {
+impl<S: Target> Short<S> {
     fn wrap(self, case: impl FnOnce(Plan<S>) -> Case) -> Shrunk {
         Shrunk {
             case: case(self.plan),
@@ -109,7 +109,7 @@ impl<'a> Shrinking<'a> {
         }
     }
 
-    fn shrink<S: Subject>(
+    fn shrink<S: Target>(
         mut self,
         plan: &Plan<S>,
         step: usize,
@@ -125,18 +125,18 @@ impl<'a> Shrinking<'a> {
             };
         };
         self.tries = needed;
-        let subject = plan.subject.clone();
-        let mut steps = self.shorten(&subject, &plan.steps, watch);
+        let target = plan.target.clone();
+        let mut steps = self.shorten(&target, &plan.steps, watch);
         plan = self.simplify(
             Plan {
-                subject,
+                target,
                 steps: steps.clone(),
             },
             watch,
         );
         if steps.len() > 1 {
             // Simpler settings may need fewer steps.
-            steps = self.shorten(&plan.subject, &plan.steps, watch);
+            steps = self.shorten(&plan.target, &plan.steps, watch);
             plan.steps = steps;
         }
         Short {
@@ -146,15 +146,15 @@ impl<'a> Shrinking<'a> {
         }
     }
 
-    fn shorten<S: Subject>(
+    fn shorten<S: Target>(
         &mut self,
-        subject: &S,
+        target: &S,
         steps: &[S::Step],
         watch: &mut impl Watch,
     ) -> Vec<S::Step> {
         shortest(steps, |steps| {
             let plan = Plan {
-                subject: subject.clone(),
+                target: target.clone(),
                 steps: steps.to_vec(),
             };
             self.fails(&plan, watch)
@@ -162,11 +162,11 @@ impl<'a> Shrinking<'a> {
     }
 
     /// Removes each setting that the failure does not need.
-    fn simplify<S: Subject>(&mut self, mut plan: Plan<S>, watch: &mut impl Watch) -> Plan<S> {
+    fn simplify<S: Target>(&mut self, mut plan: Plan<S>, watch: &mut impl Watch) -> Plan<S> {
         let mut at = 0;
-        while let Some(subject) = plan.subject.simpler().into_iter().nth(at) {
+        while let Some(target) = plan.target.simpler().into_iter().nth(at) {
             let steps = plan.steps.clone();
-            let simpler = Plan { subject, steps };
+            let simpler = Plan { target, steps };
             if self.fails(&simpler, watch) {
                 plan = simpler;
             } else {
@@ -176,12 +176,12 @@ impl<'a> Shrinking<'a> {
         plan
     }
 
-    fn fails<S: Subject>(&mut self, plan: &Plan<S>, watch: &mut impl Watch) -> bool {
+    fn fails<S: Target>(&mut self, plan: &Plan<S>, watch: &mut impl Watch) -> bool {
         self.tries_until_failure(plan, watch).is_some()
     }
 
     /// Runs until one fails in the same way; `None` if none does, or the time is up.
-    fn tries_until_failure<S: Subject>(
+    fn tries_until_failure<S: Target>(
         &mut self,
         plan: &Plan<S>,
         watch: &mut impl Watch,

@@ -1,12 +1,13 @@
 //! The steps of a case: one step is one line of a case file.
 //!
 //! Every list of steps is a case: a step on a family or a snapshot that does not exist does
-//! nothing. So a failing case can be shrunk by leaving steps out.
+//! nothing. So a failing case can be shrunk by leaving steps out. Case files keep their names: a
+//! name that has changed here has its old one in `serde(rename)`.
 
 use serde::{Deserialize, Serialize};
 
 use super::model::Change;
-use super::settings::FrontSettings;
+use super::settings::FilterSettings;
 
 /// A change of one key of one family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,7 +19,7 @@ pub(super) struct Update {
 
 /// Some neighbouring keys of one family, by rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Stretch {
+pub(super) struct KeyRange {
     pub(super) family: usize,
     pub(super) from: usize,
     pub(super) count: usize,
@@ -29,7 +30,8 @@ pub(super) struct Stretch {
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Way {
     /// By the method of `SieveDb`.
-    Front,
+    #[serde(rename = "front")]
+    SieveDb,
     /// By a batch.
     Batch,
     /// By a batch, without the log.
@@ -72,7 +74,7 @@ pub(super) enum Step {
         way: Way,
     },
     DeleteRange {
-        keys: Stretch,
+        keys: KeyRange,
         way: Way,
     },
     /// Puts a key of its own and single-deletes it, with or without a flush between.
@@ -81,18 +83,18 @@ pub(super) enum Step {
         number: u64,
         flush: bool,
     },
-    /// Ingests every second key of a stretch as an SST file. Every third of these is a delete.
+    /// Ingests every second key of a range as an SST file. Every third of these is a delete.
     Ingest {
-        keys: Stretch,
+        keys: KeyRange,
         number: u64,
         way: Way,
     },
     Read {
-        keys: Stretch,
+        keys: KeyRange,
         api: Api,
     },
     Scan {
-        keys: Stretch,
+        keys: KeyRange,
         back: bool,
     },
     /// Takes a snapshot. Only a few are held, and the oldest is dropped.
@@ -102,7 +104,7 @@ pub(super) enum Step {
         family: usize,
     },
     Compact {
-        keys: Stretch,
+        keys: KeyRange,
     },
     Consolidate,
     Cover,
@@ -122,13 +124,16 @@ pub(super) enum Step {
         filters: bool,
     },
     /// A secondary catches up: one that is opened now, or the one from before.
-    Follow {
-        anew: bool,
+    #[serde(rename = "follow")]
+    CatchUp {
+        #[serde(rename = "anew")]
+        reopen: bool,
     },
-    Reopen(Closed),
+    Reopen(Reopening),
     /// The model receives a put, the database does not. Never drawn: a test uses it to show that a
     /// lost read is found.
-    Lie {
+    #[serde(rename = "lie")]
+    LoseWrite {
         family: usize,
         key: usize,
     },
@@ -136,18 +141,20 @@ pub(super) enum Step {
 
 /// What happens while the database is closed, and how it is reopened.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Closed {
+pub(super) struct Reopening {
     /// Other options of `SieveDb` from here on.
-    pub(super) front: Option<FrontSettings>,
+    #[serde(rename = "front")]
+    pub(super) filters: Option<FilterSettings>,
     /// Whether it is opened with read-only filters: none of their files is changed.
     pub(super) read_only_filters: bool,
-    pub(super) mishaps: Vec<Mishap>,
+    #[serde(rename = "mishaps")]
+    pub(super) events: Vec<OfflineEvent>,
 }
 
 /// What can happen to a closed database.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum Mishap {
+pub(super) enum OfflineEvent {
     /// One filter file in this many is removed; 1 removes the whole folder.
     Remove { one_in: u64, seed: u64 },
     /// One filter in this many is damaged.

@@ -18,14 +18,14 @@ const ROUND: Duration = Duration::from_secs(1);
 static PATIENTS: Mutex<Vec<Patient>> = Mutex::new(Vec::new());
 
 /// Beats while its owner makes progress. No longer checked once it is dropped.
-pub(super) struct Pulse(Arc<AtomicU64>);
+pub(super) struct Heartbeat(Arc<AtomicU64>);
 
-impl Pulse {
-    /// A pulse that must beat from now on.
+impl Heartbeat {
+    /// A heartbeat that must beat from now on.
     pub(super) fn of(name: &'static str) -> Self {
-        let pulse = Arc::new(AtomicU64::new(0));
-        lock(&PATIENTS).push(Patient::new(name, &pulse));
-        Self(pulse)
+        let heartbeat = Arc::new(AtomicU64::new(0));
+        lock(&PATIENTS).push(Patient::new(name, &heartbeat));
+        Self(heartbeat)
     }
 
     pub(super) fn beat(&self) {
@@ -35,16 +35,16 @@ impl Pulse {
 
 struct Patient {
     name: &'static str,
-    pulse: Weak<AtomicU64>,
+    heartbeat: Weak<AtomicU64>,
     last: u64,
     since: Instant,
 }
 
 impl Patient {
-    fn new(name: &'static str, pulse: &Arc<AtomicU64>) -> Self {
+    fn new(name: &'static str, heartbeat: &Arc<AtomicU64>) -> Self {
         Self {
             name,
-            pulse: Arc::downgrade(pulse),
+            heartbeat: Arc::downgrade(heartbeat),
             last: 0,
             since: Instant::now(),
         }
@@ -52,7 +52,7 @@ impl Patient {
 
     /// How long it has not beaten; `None` if it was dropped.
     fn still(&mut self) -> Option<Duration> {
-        let now = self.pulse.upgrade()?.load(Ordering::Relaxed);
+        let now = self.heartbeat.upgrade()?.load(Ordering::Relaxed);
         if now != self.last {
             (self.last, self.since) = (now, Instant::now());
         }
@@ -62,7 +62,7 @@ impl Patient {
 
 /// Checks the pulses until it is dropped.
 pub(super) struct Watchdog {
-    /// Closed to end the checks.
+    /// Reopening to end the checks.
     awake: Option<mpsc::Sender<()>>,
     rounds: Option<JoinHandle<()>>,
 }
@@ -100,9 +100,9 @@ impl Drop for Watchdog {
     }
 }
 
-/// The first pulse that stalled for this long. Dropped ones are removed.
+/// The first heartbeat that stalled for this long. Dropped ones are removed.
 fn stalled(patients: &mut Vec<Patient>, limit: Duration) -> Option<&'static str> {
-    patients.retain(|patient| patient.pulse.strong_count() > 0);
+    patients.retain(|patient| patient.heartbeat.strong_count() > 0);
     let mut patients = patients.iter_mut();
     patients.find_map(|patient| (patient.still()? >= limit).then_some(patient.name))
 }
@@ -122,7 +122,7 @@ mod tests {
         let mut patients: Vec<Patient> = names
             .iter()
             .zip(&pulses)
-            .map(|(name, pulse)| Patient::new(name, pulse))
+            .map(|(name, heartbeat)| Patient::new(name, heartbeat))
             .collect();
         let [first, second, gone] = pulses;
         drop(gone);

@@ -145,7 +145,7 @@ impl Design {
     }
 
     /// How many of the parts every miss probes.
-    pub(super) fn asked(self) -> usize {
+    pub(super) fn probed(self) -> usize {
         match self {
             Self::Recurring | Self::Composite => 1,
             _ => usize::MAX,

@@ -265,7 +265,7 @@ impl Plan {
 
     fn advice(self, items: Items, rate: f64, stages: &[Part]) -> Advice {
         let bits = total(stages);
-        let asked = stages.iter().take(self.kind.asked());
+        let probed = stages.iter().take(self.kind.probed());
         Advice {
             kind: self.kind,
             items: items.get(),
@@ -276,7 +276,7 @@ impl Plan {
             stages: u32::try_from(stages.len()).unwrap_or(u32::MAX),
             growth: self.growth,
             growth_max: None,
-            lines_per_miss: asked.map(|stage| stage.lines).sum(),
+            lines_per_miss: probed.map(|stage| stage.lines).sum(),
             reasons: self.reasons(items, rate, bits, stages.len()),
         }
     }

@@ -14,7 +14,7 @@ use super::Watch;
 use super::keys::{Distribution, scattered_key};
 use super::random::Random;
 use super::replay::{Counts, ReplayError};
-use super::store::{Fronted, Space, Store};
+use super::store::{Space, Store, WithFilters};
 
 /// Keys of one chunk of a load, which is written to one store and then to the other.
 const CHUNK_KEYS: u64 = 10_000;
@@ -177,7 +177,7 @@ pub fn measure<E, N, S>(
 where
     E: std::error::Error + 'static,
     N: Store<Error = E>,
-    S: Fronted<Error = E>,
+    S: WithFilters<Error = E>,
 {
     assert!(plan.rounds > 0, "a median needs a round");
     let mut random = Random::new(plan.seed);
@@ -188,18 +188,23 @@ where
     for round in 0..=plan.rounds {
         for rounds in [&mut miss, &mut hit].into_iter().chain(&mut mixes) {
             // Each kind draws its own keys: otherwise the second kind would find its blocks cached.
-            let mut ask = |kind: Kind| {
-                let asked = Draw::new(plan, rounds.absent, random.word());
-                let keys = &asked.keys;
-                let both = pair(round, || kind.ask(native, keys), || kind.ask(sieve, keys));
-                both.map(|both| (asked, both)).map_err(ReplayError::Store)
+            let mut measure = |kind: Kind| {
+                let drawn = Draw::new(plan, rounds.absent, random.word());
+                let keys = &drawn.keys;
+                let both = pair(
+                    round,
+                    || kind.measure(native, keys),
+                    || kind.measure(sieve, keys),
+                );
+                both.map(|both| (drawn, both)).map_err(ReplayError::Store)
             };
-            let [(asked, one), (asked_together, many)] = [ask(Kind::One)?, ask(Kind::Many)?];
+            let [(drawn, one), (drawn_together, many)] =
+                [measure(Kind::One)?, measure(Kind::Many)?];
             if round == 0 {
                 continue;
             }
-            counts.false_negatives += asked.lost(&one) + asked_together.lost(&many);
-            check(&asked, sieve, &mut counts).map_err(ReplayError::Store)?;
+            counts.false_negatives += drawn.lost(&one) + drawn_together.lost(&many);
+            check(&drawn, sieve, &mut counts).map_err(ReplayError::Store)?;
             rounds.one_ns.push(one.ns);
             rounds.many_ns.push(many.ns);
             rounds.one_blocks.push(one.blocks);
@@ -288,14 +293,14 @@ enum Kind {
 
 /// The results of one set of keys on one store, per key.
 #[derive(Clone, Copy)]
-struct Asked {
+struct Timing {
     ns: f64,
     blocks: f64,
     found: usize,
 }
 
 impl Kind {
-    fn ask<S: Store>(self, store: &S, keys: &[Key]) -> Result<Asked, S::Error> {
+    fn measure<S: Store>(self, store: &S, keys: &[Key]) -> Result<Timing, S::Error> {
         // The other store has just filled the caches. Refilling them is a cost of the alternation
         // and not of a lookup, so the first keys warm the caches and are not timed.
         let (warming, timed) = keys.split_at(keys.len() / WARMING);
@@ -303,7 +308,7 @@ impl Kind {
         let (start, blocks) = (Instant::now(), store.blocks_read());
         found += self.look_up(store, timed)?;
         let a_key = |all: f64| all / timed.len().max(1) as f64;
-        Ok(Asked {
+        Ok(Timing {
             ns: a_key(start.elapsed().as_nanos() as f64),
             blocks: a_key((store.blocks_read() - blocks) as f64),
             found,
@@ -344,8 +349,8 @@ struct Both {
 /// always finds warm keys.
 fn pair<E>(
     round: usize,
-    native: impl Fn() -> Result<Asked, E>,
-    sieve: impl Fn() -> Result<Asked, E>,
+    native: impl Fn() -> Result<Timing, E>,
+    sieve: impl Fn() -> Result<Timing, E>,
 ) -> Result<Both, E> {
     let (native, sieve) = if round.is_multiple_of(2) {
         let native = native()?;
@@ -354,21 +359,21 @@ fn pair<E>(
         let sieve = sieve()?;
         (native()?, sieve)
     };
-    let of = |side: fn(&Asked) -> f64| Pair {
+    let of = |side: fn(&Timing) -> f64| Pair {
         native: side(&native),
         sieve: side(&sieve),
     };
     Ok(Both {
-        ns: of(|asked| asked.ns),
-        blocks: of(|asked| asked.blocks),
+        ns: of(|timing| timing.ns),
+        blocks: of(|timing| timing.blocks),
         found: sieve.found,
     })
 }
 
 /// Counts the answers of the filters and the engine for keys that are known to be present or
 /// absent. This is not timed.
-fn check<S: Fronted>(asked: &Draw, sieve: &S, counts: &mut Counts) -> Result<(), S::Error> {
-    for (key, &present) in asked.keys.iter().zip(&asked.is_loaded) {
+fn check<S: WithFilters>(drawn: &Draw, sieve: &S, counts: &mut Counts) -> Result<(), S::Error> {
+    for (key, &present) in drawn.keys.iter().zip(&drawn.is_loaded) {
         let ruled_out = sieve.rules_out(Space::Default, key);
         let read = sieve.read_past(Space::Default, key)?;
         counts.record(ruled_out, read, present);
@@ -470,13 +475,13 @@ mod tests {
         };
         let loaded: HashSet<Key> = (0..plan.keys).map(scattered_key).collect();
         for (share, least, most) in [(0.0, 0, 0), (0.1, 9_600, 10_400), (1.0, 100_000, 100_000)] {
-            let asked = Draw::new(&plan, share, 5);
-            assert_eq!(asked.keys.len(), plan.lookups);
-            for (key, &is_loaded) in asked.keys.iter().zip(&asked.is_loaded) {
+            let drawn = Draw::new(&plan, share, 5);
+            assert_eq!(drawn.keys.len(), plan.lookups);
+            for (key, &is_loaded) in drawn.keys.iter().zip(&drawn.is_loaded) {
                 assert_eq!(loaded.contains(key), is_loaded);
             }
             // Four standard deviations to each side.
-            let absent = plan.lookups - asked.loaded();
+            let absent = plan.lookups - drawn.loaded();
             assert!((least..=most).contains(&absent), "{absent} of {share}");
         }
     }

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use super::keys::trace_key;
 use super::operation::{Mode, Operation, Reading};
-use super::store::{Fronted, Space, Store};
+use super::store::{Space, Store, WithFilters};
 use super::trace::TraceError;
 use super::{Interrupted, Watch};
 
@@ -87,34 +87,34 @@ impl Counts {
 ///
 /// # Errors
 /// [`ReplayError`]; the store then holds what was replayed so far.
-pub fn count<S: Fronted>(
+pub fn count<S: WithFilters>(
     ids: impl Iterator<Item = Result<u64, TraceError>>,
     mode: Mode,
     store: &mut S,
     watch: &mut impl Watch,
 ) -> Result<Counts, ReplayError<S::Error>> {
-    let mut census = Census {
+    let mut counter = Counter {
         store,
         written: IdSet::default(),
         counts: Counts::default(),
     };
     in_chunks(ids, mode, watch, |operations| {
-        operations.iter().try_for_each(|&step| census.step(step))
+        operations.iter().try_for_each(|&step| counter.step(step))
     })?;
-    Ok(census.counts)
+    Ok(counter.counts)
 }
 
 type IdSet = HashSet<u64, BuildHasherDefault<DefaultHasher>>;
 
 /// A counted replay, with its own set of written ids. The engine also reads its files through
 /// filters, so its misses are checked against this set.
-struct Census<'a, S> {
+struct Counter<'a, S> {
     store: &'a mut S,
     written: IdSet,
     counts: Counts,
 }
 
-impl<S: Fronted> Census<'_, S> {
+impl<S: WithFilters> Counter<'_, S> {
     fn step(&mut self, step: Operation) -> Result<(), S::Error> {
         match step {
             Operation::Upsert(id) => {

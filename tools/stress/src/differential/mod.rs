@@ -16,12 +16,12 @@ use lsm_sieve_cli::workload::Watch;
 use lsm_sieve_cli::workload::random::Random;
 use serde::{Deserialize, Serialize};
 
-use super::case::{Failure, Subject};
-use super::course::Course;
+use super::case::{Failure, Target};
+use super::check::{Tally, Violation};
 use super::keys::{KeySettings, KeySpace};
-use super::settings::FrontSettings;
-use super::texts::{self, Texts};
-use super::verdict::{Tally, Violation};
+use super::option_strings::{self, OptionStrings};
+use super::settings::FilterSettings;
+use super::step_cursor::StepCursor;
 use model::Model;
 use session::Session;
 use step::Step;
@@ -30,8 +30,9 @@ use step::Step;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Differential {
     keys: KeySettings,
-    front: FrontSettings,
-    engine: Texts,
+    #[serde(rename = "front")]
+    filters: FilterSettings,
+    engine: OptionStrings,
     /// Bits and probes of a fixed filter; none for the scalable one.
     fixed: Option<(u64, u32)>,
     ask_main: bool,
@@ -41,22 +42,22 @@ pub(super) struct Differential {
 /// Settings and steps.
 pub(super) fn draw(random: &mut Random, steps: usize) -> (Differential, Vec<Step>) {
     const FIXED: [(u64, u32); 4] = [(64, 1), (128, 2), (16_384, 6), (1 << 20, 64)];
-    let subject = Differential {
+    let target = Differential {
         keys: KeySettings::draw(random),
-        front: FrontSettings::draw(random),
-        engine: texts::draw_alike(random),
+        filters: FilterSettings::draw(random),
+        engine: option_strings::draw_alike(random),
         fixed: random.one_in(2).then(|| *random.pick(&FIXED)),
         ask_main: random.one_in(2),
         batch_bytes: *random.pick(&[0, 64, 1_000, 1 << 16]),
     };
-    let calm = 50 << random.below(5);
-    let keys = subject.keys.count;
-    let steps = (0..steps).map(|_| Step::draw(random, keys, calm));
+    let other_interval = 50 << random.below(5);
+    let keys = target.keys.count;
+    let steps = (0..steps).map(|_| Step::draw(random, keys, other_interval));
     let steps = steps.collect();
-    (subject, steps)
+    (target, steps)
 }
 
-impl Subject for Differential {
+impl Target for Differential {
     type Step = Step;
 
     fn run(
@@ -67,23 +68,23 @@ impl Subject for Differential {
         watch: &mut impl Watch,
     ) -> Result<(), Failure> {
         let keys = KeySpace::new(&self.keys);
-        let mut life = Life {
-            subject: self,
+        let mut lifetime = Lifetime {
+            target: self,
             home,
             model: Model::new(keys.len()),
             keys: &keys,
             tally,
-            course: Course::new(steps),
+            cursor: StepCursor::new(steps),
         };
-        while life.open_and_do(watch)? {}
+        while lifetime.open_and_do(watch)? {}
         Ok(())
     }
 
     fn simpler(&self) -> Vec<Self> {
         let mut simpler = vec![];
-        if self.front != FrontSettings::default() {
+        if self.filters != FilterSettings::default() {
             simpler.push(Self {
-                front: FrontSettings::default(),
+                filters: FilterSettings::default(),
                 ..self.clone()
             });
         }
@@ -105,7 +106,7 @@ impl Subject for Differential {
 impl Differential {
     fn open(&self, path: &Path) -> Result<DifferentialStore, Violation> {
         let options = DifferentialOptions {
-            front: self.front.options().map_err(Violation::other)?,
+            front: self.filters.options().map_err(Violation::other)?,
             filter: match self.fixed {
                 None => FilterChoice::Scalable,
                 Some((bits, probes)) => FilterChoice::Fixed {
@@ -118,7 +119,7 @@ impl Differential {
             ..DifferentialOptions::default()
         };
         Ok(DifferentialStore::open(
-            &texts::parse(&self.engine)?,
+            &option_strings::parse(&self.engine)?,
             &options,
             path,
         )?)
@@ -126,31 +127,31 @@ impl Differential {
 }
 
 /// A store from its creation to its end.
-struct Life<'a> {
-    subject: &'a Differential,
+struct Lifetime<'a> {
+    target: &'a Differential,
     home: &'a Path,
     keys: &'a KeySpace,
     model: Model,
     tally: &'a mut Tally,
-    course: Course<'a, Step>,
+    cursor: StepCursor<'a, Step>,
 }
 
-impl Life<'_> {
+impl Lifetime<'_> {
     /// Opens the store and carries out steps until it is to be reopened, or until the end. Returns
     /// whether there are more steps.
     fn open_and_do(&mut self, watch: &mut impl Watch) -> Result<bool, Failure> {
-        let store = self.subject.open(&self.home.join("store"));
-        let store = self.course.at(store)?;
+        let store = self.target.open(&self.home.join("store"));
+        let store = self.cursor.at(store)?;
         self.tally.opened += 1;
         let more = self.work(&store, watch)?;
-        self.course.at(store.close())?;
+        self.cursor.at(store.close())?;
         Ok(more)
     }
 
     fn work(&mut self, store: &DifferentialStore, watch: &mut impl Watch) -> Result<bool, Failure> {
-        let course = &mut self.course;
+        let cursor = &mut self.cursor;
         let mut session = Session {
-            subject: self.subject,
+            target: self.target,
             store,
             keys: self.keys,
             model: &mut self.model,
@@ -158,15 +159,15 @@ impl Life<'_> {
             home: self.home,
             moment: None,
         };
-        course.at(session.agree())?;
-        while let Some(step) = course.step() {
-            course.at(session.apply(step))?;
-            course.advance(watch)?;
+        cursor.at(session.agree())?;
+        while let Some(step) = cursor.step() {
+            cursor.at(session.apply(step))?;
+            cursor.advance(watch)?;
             if *step == Step::Reopen {
                 return Ok(true);
             }
         }
-        course.at(session.agree())?;
+        cursor.at(session.agree())?;
         Ok(false)
     }
 }

@@ -6,16 +6,16 @@ use std::path::Path;
 use lsm_sieve::Items;
 use lsm_sieve::differential::{Batch, DifferentialStore, Scan, Snapshot, Trigger};
 
+use super::super::check::{Certainty, Checked, Tally, Violation};
 use super::super::keys::KeySpace;
 use super::super::model::{Contents, number, value};
 use super::super::session::PATIENCE;
-use super::super::verdict::{Certainty, Checked, Tally, Violation};
 use super::Differential;
 use super::model::Model;
 use super::step::{Api, Run, Step};
 
 pub(super) struct Session<'a> {
-    pub(super) subject: &'a Differential,
+    pub(super) target: &'a Differential,
     pub(super) store: &'a DifferentialStore,
     pub(super) keys: &'a KeySpace,
     pub(super) model: &'a mut Model,
@@ -54,7 +54,7 @@ impl Session<'_> {
             }
             Step::Checkpoint => self.checkpoint()?,
             Step::Reopen => {}
-            Step::Lie { key } => self.model.write(*key, Some(0)),
+            Step::LoseWrite { key } => self.model.write(*key, Some(0)),
         }
         Ok(())
     }
@@ -186,7 +186,7 @@ impl Session<'_> {
             )));
         }
         if may_be {
-            self.tally.let_by += u64::from(!expected);
+            self.tally.false_positives += u64::from(!expected);
         } else {
             self.tally.checked_negatives += 1;
         }
@@ -225,10 +225,10 @@ impl Session<'_> {
     fn checkpoint(&mut self) -> Checked {
         let path = self.home.join("copy");
         self.store.checkpoint(&path)?;
-        let copy = self.subject.open(&path)?;
+        let copy = self.target.open(&path)?;
         self.tally.opened += 1;
         let mut session = Session {
-            subject: self.subject,
+            target: self.target,
             store: &copy,
             keys: self.keys,
             model: self.model,

@@ -61,20 +61,21 @@ pub(crate) enum Step {
     Checkpoint,
     Reopen,
     /// The model receives a put, the store does not. Never drawn.
-    Lie {
+    #[serde(rename = "lie")]
+    LoseWrite {
         key: usize,
     },
 }
 
 impl Step {
-    /// Draws a step on this many keys. One step in `calm` is neither a read nor a write.
-    pub(super) fn draw(random: &mut Random, keys: usize, calm: u64) -> Self {
+    /// Draws a step on this many keys. One step in `other_interval` is neither a read nor a write.
+    pub(super) fn draw(random: &mut Random, keys: usize, other_interval: u64) -> Self {
         let run = |random: &mut Random, most: usize| Run {
             from: random.index(keys),
             count: 1 + random.index(most),
         };
         let key = |random: &mut Random| random.index(keys) & !1;
-        if random.one_in(calm) {
+        if random.one_in(other_interval) {
             return match random.below(40) {
                 0..=7 => Self::Freeze,
                 8..=11 => Self::Reorganize { stop_after: None },

@@ -7,9 +7,9 @@ use lsm_sieve_cli::workload::replay::Counts;
 use lsm_sieve_cli::workload::report::{Case, MissReport, SplitReport, Weights};
 use lsm_sieve_cli::workload::store::{self, Plain, Sieve, Space};
 
+use crate::database_folder::DatabaseFolder;
 use crate::demo::lost;
 use crate::engine::{self, Blocks, MIB, Native, Setting, Shape};
-use crate::home::Home;
 use crate::inspect;
 use crate::outcome::Stop;
 use crate::output::Output;
@@ -240,7 +240,7 @@ fn measure(
 ) -> Result<(MissReport, Counts), Stop> {
     let plan = arguments.plan();
     arguments.setting(own).check_room()?;
-    let (native_home, sieve_home) = (Home::temporary()?, Home::temporary()?);
+    let (native_home, sieve_home) = (DatabaseFolder::temporary()?, DatabaseFolder::temporary()?);
     let options = |filter| arguments.setting(filter).options();
     let spaces = [Space::Default];
     let mut native = Plain::open(&options(arguments.native), native_home.path(), &spaces)?;

@@ -7,8 +7,8 @@ use lsm_sieve_cli::workload::replay::Counts;
 use lsm_sieve_cli::workload::report::DemoReport;
 use lsm_sieve_cli::workload::store::{Plain, Sieve, Space};
 
+use crate::database_folder::DatabaseFolder;
 use crate::engine::{self, Blocks, Native, Setting, Shape};
-use crate::home::Home;
 use crate::outcome::Stop;
 use crate::output::Output;
 use crate::progress::Progress;
@@ -68,7 +68,7 @@ fn measure(keys: u64) -> Result<DemoReport, Stop> {
         blocks: Blocks::Cached,
     };
     setting.check_room()?;
-    let (native_home, sieve_home) = (Home::temporary()?, Home::temporary()?);
+    let (native_home, sieve_home) = (DatabaseFolder::temporary()?, DatabaseFolder::temporary()?);
     let front = SieveOptions::default().rate(rate);
     let mut native = Plain::open(&setting.options(), native_home.path(), &[Space::Default])?;
     let mut sieve = Sieve::open(

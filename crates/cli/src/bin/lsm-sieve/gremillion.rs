@@ -9,10 +9,10 @@ use lsm_sieve_cli::workload::gremillion::report::GremillionReport;
 use lsm_sieve_cli::workload::gremillion::stored::{Contest, StoredReport};
 use lsm_sieve_cli::workload::gremillion::{Access, Experiment, Hashing, published};
 
-use crate::destination::Destination;
-use crate::home::Home;
+use crate::database_folder::DatabaseFolder;
 use crate::outcome::Stop;
 use crate::output::Output;
+use crate::output_file::OutputFile;
 use crate::progress::Progress;
 
 const AFTER_HELP: &str = "Examples:
@@ -130,7 +130,7 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), Stop> {
     output.conclude(&report, lost(&report).and(drawn))
 }
 
-fn draw(report: &GremillionReport, svg: &[Destination], png: &[Destination]) -> Result<(), Stop> {
+fn draw(report: &GremillionReport, svg: &[OutputFile], png: &[OutputFile]) -> Result<(), Stop> {
     let charts = report.charts();
     for (file, (_, chart)) in svg.iter().zip(&charts) {
         file.write(chart.svg().as_bytes())?;
@@ -156,32 +156,32 @@ fn on_the_store(experiment: &Experiment, output: Output) -> Result<(), Stop> {
     let mut report = StoredReport { cells: Vec::new() };
     for access in &experiment.accesses {
         let (scale, seed) = (&experiment.scale, experiment.first_seed);
-        let home = Home::temporary()?;
+        let home = DatabaseFolder::temporary()?;
         let contest = Contest::new(*access, scale, seed, home.path())?;
         for cell in published::cells() {
-            let home = Home::temporary()?;
+            let home = DatabaseFolder::temporary()?;
             report.cells.push(contest.run(&cell, home.path())?);
             progress.advance(1)?;
         }
     }
     drop(progress);
     let finding = report.finding();
-    let verdict = finding.map_or(Ok(()), |found| Err(Stop::Finding(found)));
-    output.conclude(&report, verdict)
+    let outcome = finding.map_or(Ok(()), |found| Err(Stop::Finding(found)));
+    output.conclude(&report, outcome)
 }
 
 /// The output files of one format, in the order of the charts.
-fn pictures(file: Option<&Path>) -> Result<Vec<Destination>, Stop> {
+fn pictures(file: Option<&Path>) -> Result<Vec<OutputFile>, Stop> {
     let Some(file) = file else {
         return Ok(Vec::new());
     };
-    if let Destination::Stream(path) = Destination::new(file)? {
+    if let OutputFile::Stream(path) = OutputFile::new(file)? {
         return Err(Stop::input(format!(
             "{} is no regular file, but several pictures are written; name a file",
             path.display()
         )));
     }
-    let files = published::probes().map(|probes| Destination::new(&numbered(file, probes)));
+    let files = published::probes().map(|probes| OutputFile::new(&numbered(file, probes)));
     files.collect()
 }
 

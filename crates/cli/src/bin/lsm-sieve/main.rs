@@ -7,14 +7,14 @@
 mod advise;
 mod bench;
 mod database;
+mod database_folder;
 mod demo;
-mod destination;
 mod engine;
 mod figures;
 mod gremillion;
-mod home;
 mod inspect;
 mod model;
+mod output_file;
 mod reorganize;
 mod replay;
 mod report;
@@ -68,7 +68,7 @@ fn main() -> ExitCode {
 fn run() -> Result<(), Stop> {
     let arguments = Arguments::try_parse().or_else(|error| outcome::usage(&error, &asked()))?;
     output::log_to_stderr();
-    progress::heed_interrupts()?;
+    progress::handle_interrupts()?;
     let output = Output::new(arguments.json);
     match arguments.command {
         Command::Advise(subject) => advise::run(&subject, output),

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use lsm_sieve_cli::chart::Ground;
 
-use crate::destination::Destination;
 use crate::figures::{self, Contents, Name};
 use crate::outcome::Stop;
 use crate::output::Output;
+use crate::output_file::OutputFile;
 
 const AFTER_HELP: &str = "Examples:
   lsm-sieve model
@@ -43,7 +43,7 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), Stop> {
     let Some(name) = arguments.name else {
         return output.print(&Contents(figures::all()));
     };
-    let file = |path: &Option<PathBuf>| path.as_deref().map(Destination::new).transpose();
+    let file = |path: &Option<PathBuf>| path.as_deref().map(OutputFile::new).transpose();
     let (svg, png) = (file(&arguments.svg)?, file(&arguments.png)?);
     let csv = file(&arguments.csv)?;
     let figure = name.figure();

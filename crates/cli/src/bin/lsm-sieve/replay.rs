@@ -13,12 +13,14 @@ use lsm_sieve_cli::workload::Watch as _;
 use lsm_sieve_cli::workload::operation::{Mode, Updates};
 use lsm_sieve_cli::workload::replay::{self, Counts};
 use lsm_sieve_cli::workload::report::ReplayReport;
-use lsm_sieve_cli::workload::store::{Differential, Fronted, Plain, Sieve, Store, column_families};
+use lsm_sieve_cli::workload::store::{
+    Differential, Plain, Sieve, Store, WithFilters, column_families,
+};
 use lsm_sieve_cli::workload::trace::{Format, Trace, TraceError};
 
+use crate::database_folder::DatabaseFolder;
 use crate::demo::lost;
 use crate::engine::{self, Blocks, Native, Setting, Shape};
-use crate::home::Home;
 use crate::inspect;
 use crate::outcome::Stop;
 use crate::output::Output;
@@ -94,9 +96,9 @@ impl Arguments {
 
     /// For upserts, refuses a database that no replay of upserts created. A differential store
     /// checks this itself when it opens.
-    fn home(&self, path: &Path) -> Result<Home, Stop> {
-        let home = Home::at(path)?;
-        if let (Home::Old(path), ModeName::Upsert) = (&home, self.mode)
+    fn home(&self, path: &Path) -> Result<DatabaseFolder, Stop> {
+        let home = DatabaseFolder::at(path)?;
+        if let (DatabaseFolder::Old(path), ModeName::Upsert) = (&home, self.mode)
             && column_families(path)?.len() > 1
         {
             return Err(Stop::input(format!(
@@ -119,7 +121,7 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), Stop> {
     can_be_read_again(&arguments.trace)?;
     let home = match &arguments.db {
         Some(path) => arguments.home(path)?,
-        None => Home::temporary()?,
+        None => DatabaseFolder::temporary()?,
     };
     let replay = Replay {
         arguments,
@@ -193,7 +195,7 @@ impl Replay<'_> {
         }
     }
 
-    fn counted<S: Fronted>(
+    fn counted<S: WithFilters>(
         &self,
         store: &mut S,
         front: impl Fn(&S) -> &SieveDb,
@@ -210,7 +212,7 @@ impl Replay<'_> {
 
     fn time_sieve(&self) -> Result<Duration, Stop> {
         const WHAT: &str = "timing, with the filters";
-        let home = Home::temporary()?;
+        let home = DatabaseFolder::temporary()?;
         match self.mode {
             Mode::Upsert => self.time(WHAT, &mut self.sieve(home.path())?),
             Mode::Differential(_) => self.time(WHAT, &mut self.differential(home.path())?),
@@ -218,7 +220,7 @@ impl Replay<'_> {
     }
 
     fn time_plain(&self) -> Result<Duration, Stop> {
-        let home = Home::temporary()?;
+        let home = DatabaseFolder::temporary()?;
         let mut store = Plain::open(&self.options(), home.path(), self.mode.spaces())?;
         self.time("timing, without the filters", &mut store)
     }

@@ -16,10 +16,10 @@ use lsm_sieve_cli::chart::style_sheet;
 use lsm_sieve_cli::workload::report::Tabular;
 use serde::Serialize;
 
-use crate::destination::Destination;
 use crate::figures::{self, Figure};
 use crate::outcome::Stop;
 use crate::output::Output;
+use crate::output_file::OutputFile;
 
 const AFTER_HELP: &str = "Examples:
   lsm-sieve report .
@@ -45,7 +45,7 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), Stop> {
         ))
     })?;
     let file = folder.join("report.html");
-    let destination = Destination::new(&file)?;
+    let destination = OutputFile::new(&file)?;
     let figures = figures::all();
     let page = page(&figures)?;
     destination.write(page.as_bytes())?;

@@ -43,11 +43,11 @@ struct Report {
 }
 
 pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), Stop> {
-    let look = arguments.database.open()?;
-    let tables = look.db.live_files()?;
+    let opened = arguments.database.open()?;
+    let tables = opened.db.live_files()?;
     let entries = tables.iter().map(|table| table.num_entries).sum();
     let mut progress = Progress::new("checking", entries);
-    let found = look
+    let found = opened
         .db
         .verify_while(arguments.full, |entries| progress.pass(entries))?;
     drop(progress);
@@ -59,11 +59,11 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), Stop> {
         keys_checked: found.entries_checked,
         lost_keys: found.lost.iter().map(ToString::to_string).collect(),
     };
-    output.conclude(&report, report.judge())
+    output.conclude(&report, report.outcome())
 }
 
 impl Report {
-    fn judge(&self) -> Result<(), Stop> {
+    fn outcome(&self) -> Result<(), Stop> {
         if !self.lost_keys.is_empty() {
             return Err(Stop::Finding(format!(
                 "{} keys are lost: their filters answer absent ({}): delete the folder of the filters, and report this",

@@ -7,27 +7,27 @@
 //! filters of 16,384 to 65,536 bits, 4, 6, 8 functions     21 cells
 //! ```
 //!
-//! [`script`] draws the transactions, and [`subject`] answers them. [`run`] runs them on every cell
+//! [`transactions`] draws the transactions, and [`target`] answers them. [`run`] runs them on every cell
 //! for every seed and compares the means with the exact rates of [`crate::math::differential`].
-//! [`published`] has the printed rates, and [`floor`] the model that explains them. What is not
+//! [`published`] has the printed rates, and [`error_floor`] the model that explains them. What is not
 //! known of the original (order, skew, hash functions, whether the filter started empty) is an
 //! option here: [`Access`], [`Start`] and [`Hashing`].
 
-pub mod floor;
+pub mod error_floor;
 pub mod published;
 pub mod report;
 pub mod run;
-pub mod script;
 #[cfg(feature = "rocksdb")]
 pub mod stored;
-pub mod subject;
+pub mod target;
+pub mod transactions;
 
 mod interval;
 
 pub use interval::Interval;
 pub use run::{Cell, Experiment, Outcome, Trial};
-pub use script::{Access, Scale, Script};
-pub use subject::{Hashing, Subject};
+pub use target::{Hashing, Target};
+pub use transactions::{Access, Scale, Script};
 
 /// The keys in the filter before the first transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]

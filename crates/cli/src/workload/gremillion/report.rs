@@ -6,7 +6,7 @@ use crate::chart::{Axis, Chart, Series};
 use crate::math::{Probes, differential};
 use crate::workload::report::{Tabular, number};
 
-use super::floor::Floor;
+use super::error_floor::Floor;
 use super::published::{self, Printed};
 use super::run::{Cell, Experiment, Outcome, ScriptMeans};
 use super::{Hashing, Start};

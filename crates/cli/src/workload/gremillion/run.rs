@@ -18,10 +18,10 @@ use crate::workload::{Interrupted, Watch};
 
 use super::interval::Interval;
 use super::published::{self, Printed};
-use super::subject::Filtered;
-use super::{Access, Hashing, Scale, Script, Start, Subject, floor};
+use super::target::Filtered;
+use super::{Access, Hashing, Scale, Script, Start, Target, error_floor};
 
-/// The answers of a subject in one run.
+/// The answers of a target in one run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Trial {
     /// Reads, one per transaction.
@@ -35,28 +35,24 @@ pub struct Trial {
 }
 
 impl Trial {
-    /// Runs a script on a subject.
+    /// Runs a script on a target.
     ///
     /// # Errors
-    /// If the subject fails.
-    pub fn of<S: Subject>(
-        script: &Script,
-        start: Start,
-        subject: &mut S,
-    ) -> Result<Self, S::Error> {
+    /// If the target fails.
+    pub fn of<S: Target>(script: &Script, start: Start, target: &mut S) -> Result<Self, S::Error> {
         if start == Start::Preloaded {
-            script.modified().try_for_each(|key| subject.update(&key))?;
+            script.modified().try_for_each(|key| target.update(&key))?;
         }
         let mut trial = Self::default();
         for transaction in script.transactions() {
-            let searched = subject.read(&transaction.key)?;
+            let searched = target.read(&transaction.key)?;
             let modified = start.holds(transaction);
             trial.reads += 1;
             trial.unmodified += u64::from(!modified);
             trial.unnecessary += u64::from(!modified && searched);
             trial.false_negatives += u64::from(modified && !searched);
             if transaction.updates {
-                subject.update(&transaction.key)?;
+                target.update(&transaction.key)?;
             }
         }
         Ok(trial)
@@ -159,7 +155,7 @@ const STARTS: [Start; 2] = [Start::Preloaded, Start::Empty];
 
 impl Start {
     /// Whether the differential file holds the record that is read.
-    const fn holds(self, transaction: &super::script::Transaction) -> bool {
+    const fn holds(self, transaction: &super::transactions::Transaction) -> bool {
         match self {
             Self::Preloaded => transaction.modified_ever,
             Self::Empty => transaction.modified_before,
@@ -170,7 +166,7 @@ impl Start {
     fn reads_by_keys(self, script: &Script, updated: Items) -> Vec<u64> {
         let most = usize::try_from(updated.get()).unwrap_or(usize::MAX);
         let mut reads = vec![0; most + 1];
-        let unmodified = |t: &&super::script::Transaction| !self.holds(t);
+        let unmodified = |t: &&super::transactions::Transaction| !self.holds(t);
         for transaction in script.transactions().iter().filter(unmodified) {
             let keys = match self {
                 Self::Preloaded => most,
@@ -249,7 +245,7 @@ impl Experiment {
         let rate = |cell: &Printed, keys| match self.hashing {
             Hashing::Strong => differential::preloaded(cell.bits, cell.probes, Items::new(keys)),
             Hashing::Weak => {
-                differential::folded(floor::RANGE, cell.bits, cell.probes, Items::new(keys))
+                differential::folded(error_floor::RANGE, cell.bits, cell.probes, Items::new(keys))
             }
         };
         let keys = 0..=self.scale.updated.get();
@@ -334,7 +330,7 @@ impl Experiment {
 
 impl Script {
     fn means(&self, universe: u64) -> ScriptMeans {
-        let share = |holds: fn(&super::script::Transaction) -> bool| {
+        let share = |holds: fn(&super::transactions::Transaction) -> bool| {
             self.transactions().iter().filter(|t| holds(t)).count() as f64
         };
         ScriptMeans {
@@ -448,7 +444,7 @@ mod tests {
     /// Forgets every record, which must be reported as false negatives.
     struct Forgetful;
 
-    impl Subject for Forgetful {
+    impl Target for Forgetful {
         type Error = std::convert::Infallible;
 
         fn update(&mut self, _key: &[u8]) -> Result<(), Self::Error> {

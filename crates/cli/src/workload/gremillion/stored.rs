@@ -31,7 +31,7 @@ use lsm_sieve::SieveOptions;
 
 use super::published::Printed;
 use super::run::Trial;
-use super::{Access, Scale, Script, Start, Subject};
+use super::{Access, Scale, Script, Start, Target};
 
 /// A filter of one word, which is soon full and then always answers *maybe*.
 const NO_FILTER: FilterChoice = FilterChoice::Fixed {
@@ -131,7 +131,7 @@ impl Stored {
     }
 }
 
-impl Subject for Stored {
+impl Target for Stored {
     type Error = StoredError;
 
     fn update(&mut self, key: &[u8]) -> Result<(), StoredError> {

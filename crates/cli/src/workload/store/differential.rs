@@ -4,7 +4,7 @@ use std::path::Path;
 
 use rocksdb::Options;
 
-use super::{Fronted, Space, Store};
+use super::{Space, Store, WithFilters};
 use crate::differential::{
     DifferentialError, DifferentialOptions, DifferentialStore, OpenDifferentialError,
 };
@@ -68,7 +68,7 @@ impl Store for Differential {
     }
 }
 
-impl Fronted for Differential {
+impl WithFilters for Differential {
     fn rules_out(&self, space: Space, key: &[u8]) -> bool {
         space == Space::Differential && !self.0.may_be_modified(key)
     }

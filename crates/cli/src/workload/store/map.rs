@@ -1,6 +1,6 @@
 //! A map whose filters can be set to answer wrongly, to test the counts of the drivers.
 
-use super::{Fronted, Space, Store};
+use super::{Space, Store, WithFilters};
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::convert::Infallible;
@@ -58,7 +58,7 @@ impl Store for Map {
     }
 }
 
-impl Fronted for Map {
+impl WithFilters for Map {
     fn rules_out(&self, space: Space, key: &[u8]) -> bool {
         if self.holds(space, key) {
             self.lost.contains(key)

@@ -1,6 +1,6 @@
 //! The operations that a workload needs of a store: the one place that names an engine's calls.
 //!
-//! [`Store`] is a key-value store. [`Fronted`] is a store with filters before the engine, whose
+//! [`Store`] is a key-value store. [`WithFilters`] is a store with filters before the engine, whose
 //! answers can be read separately. Drivers are written against these two traits, so a replay runs
 //! unchanged over RocksDB with filters, RocksDB alone, and a map.
 
@@ -85,7 +85,7 @@ pub trait Store {
 }
 
 /// A store whose filters can be probed separately from the engine.
-pub trait Fronted: Store {
+pub trait WithFilters: Store {
     /// Whether the filters alone answer *absent*.
     fn rules_out(&self, space: Space, key: &[u8]) -> bool;
 

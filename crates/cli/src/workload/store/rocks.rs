@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use rocksdb::perf::{PerfContext, PerfMetric, PerfStatsLevel, set_perf_stats};
 use rocksdb::{AsColumnFamilyRef, DB, Options};
 
-use super::{Fronted, Space, Store};
+use super::{Space, Store, WithFilters};
 use lsm_sieve::{OpenError, SieveDb, SieveOptions};
 
 /// The keys of a batch are not sorted.
@@ -228,7 +228,7 @@ impl Store for Sieve {
     }
 }
 
-impl Fronted for Sieve {
+impl WithFilters for Sieve {
     fn rules_out(&self, space: Space, key: &[u8]) -> bool {
         let answer = match space {
             Space::Default => self.0.filter_answer(key),

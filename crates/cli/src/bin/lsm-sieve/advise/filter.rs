@@ -96,10 +96,10 @@ impl Arguments {
 
     /// Advice for each requested kind that meets the requirements; an error if none does.
     fn filters(&self) -> Result<Vec<Advice>, Stop> {
-        let asked = self
+        let kinds = self
             .kind
             .map_or_else(|| Design::ALL.to_vec(), |kind| vec![kind]);
-        let advised = asked.into_iter().map(|kind| self.wish(kind).advise());
+        let advised = kinds.into_iter().map(|kind| self.wish(kind).advise());
         let (done, refused): (Vec<_>, Vec<_>) = advised.partition(Result::is_ok);
         let done: Vec<Advice> = done.into_iter().flatten().collect();
         match refused.into_iter().find_map(Result::err) {
@@ -164,7 +164,9 @@ impl Tabular for Report {
 
     fn notes(&self) -> Vec<String> {
         let reasons = self.filters.iter().flat_map(reasons);
-        reasons.chain(self.front.iter().flat_map(worth)).collect()
+        reasons
+            .chain(self.front.iter().flat_map(verdict_lines))
+            .collect()
     }
 }
 
@@ -175,8 +177,8 @@ fn kind(advice: &Advice) -> String {
 }
 
 fn reasons(advice: &Advice) -> impl Iterator<Item = String> {
-    let told = |reason| format!("{}: {reason}", kind(advice));
-    advice.reasons.iter().map(told)
+    let line = |reason| format!("{}: {reason}", kind(advice));
+    advice.reasons.iter().map(line)
 }
 
 fn filter_row(advice: &Advice) -> Vec<String> {
@@ -197,7 +199,7 @@ fn filter_row(advice: &Advice) -> Vec<String> {
     ]
 }
 
-pub(super) fn worth(verdict: &Verdict) -> [String; 2] {
+pub(super) fn verdict_lines(verdict: &Verdict) -> [String; 2] {
     let times = format!(
         "mean lookup: {:.0} ns without the filters, {:.0} ns with them",
         verdict.without_ns, verdict.with_ns

@@ -24,7 +24,7 @@ use lsm_sieve_cli::workload::report::{Tabular, number, percent};
 use serde::Serialize;
 
 use self::database::{Database, Times};
-use super::filter::worth;
+use super::filter::verdict_lines;
 use crate::engine;
 use crate::outcome::Stop;
 use crate::output::Output;
@@ -119,7 +119,7 @@ impl Arguments {
             return given(reads, misses).map(Some);
         }
         if let Some(file) = &self.statistics {
-            return told(file).map(Some);
+            return read_counts(file).map(Some);
         }
         // A LOG that is missing or has no statistics is not an error.
         let log = tail(&self.path.join("LOG")).unwrap_or_default();
@@ -138,7 +138,7 @@ fn given(reads: u64, misses: u64) -> Result<Counted, Stop> {
     Counted::new(Lookups { reads, misses }, "from the command line")
 }
 
-fn told(file: &Path) -> Result<Counted, Stop> {
+fn read_counts(file: &Path) -> Result<Counted, Stop> {
     let text = tail(file).map_err(|error| unreadable(file, &error))?;
     let lookups = Lookups::from_statistics(&text).ok_or_else(|| {
         let file = file.display();
@@ -251,6 +251,6 @@ impl Tabular for Report {
             ];
         };
         let source = format!("The counts of lookups are {}.", counted.source);
-        worth(verdict).into_iter().chain([source]).collect()
+        verdict_lines(verdict).into_iter().chain([source]).collect()
     }
 }

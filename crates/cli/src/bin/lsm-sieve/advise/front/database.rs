@@ -152,14 +152,14 @@ impl Database {
                 "column family {family} has no key to time; name one that has keys"
             )));
         }
-        let (hasher, front) = self.front(rate)?;
+        let (hasher, filter) = self.build_filter(rate)?;
         let mut rounds = Vec::new();
         let mut progress = Progress::new("looking up", ROUNDS as u64 + 1);
         for _ in 0..=ROUNDS {
             let miss = mean_ns(&absent, |key| self.has(key))?;
             let hit = mean_ns(&loaded, |key| self.has(key))?;
-            let front = mean_ns(&absent, |key| Ok(front.may_contain(hasher.hash(key))))?;
-            rounds.push([miss, hit, front]);
+            let filter = mean_ns(&absent, |key| Ok(filter.may_contain(hasher.hash(key))))?;
+            rounds.push([miss, hit, filter]);
             progress.advance(1)?;
         }
         let [miss_ns, hit_ns, front_ns] = medians(&rounds[1..]);
@@ -190,17 +190,17 @@ impl Database {
     }
 
     /// A full filter of the size of the summary filter.
-    fn front(&self, rate: Rate) -> Result<(KeyHasher, Stage), Stop> {
+    fn build_filter(&self, rate: Rate) -> Result<(KeyHasher, Stage), Stop> {
         let hasher = random();
-        let front = Stage::with_rate(Kind::Blocked, self.keys, rate)?;
+        let filter = Stage::with_rate(Kind::Blocked, self.keys, rate)?;
         let mut progress = Progress::new("filling a filter", self.keys.get());
         for key in 0..self.keys.get() {
-            front.insert(hasher.hash(&key.to_be_bytes()));
+            filter.insert(hasher.hash(&key.to_be_bytes()));
             if key.is_multiple_of(STEPS) {
                 progress.advance(STEPS)?;
             }
         }
-        Ok((hasher, front))
+        Ok((hasher, filter))
     }
 }
 
@@ -243,10 +243,10 @@ impl Places {
     }
 }
 
-fn mean_ns(keys: &[Key], ask: impl Fn(&[u8]) -> Result<bool, Stop>) -> Result<f64, Stop> {
+fn mean_ns(keys: &[Key], lookup: impl Fn(&[u8]) -> Result<bool, Stop>) -> Result<f64, Stop> {
     let start = Instant::now();
     for key in keys {
-        std::hint::black_box(ask(std::hint::black_box(key))?);
+        std::hint::black_box(lookup(std::hint::black_box(key))?);
     }
     Ok(start.elapsed().as_nanos() as f64 / keys.len() as f64)
 }

@@ -1,0 +1,69 @@
+//! `lsm-sieve bench miss`: what it measures.
+
+use crate::runner::json;
+
+/// The smallest parts that a split can have make filters. If all memory goes to the summary filter,
+/// segment filters have none.
+#[test]
+fn smallest_memory_split_is_measured() {
+    let arguments =
+        "bench miss --keys 2000 --runs 1 --rounds 1 --lookups 200 --native none --split 5";
+    let report = json(&arguments.split(' ').collect::<Vec<_>>());
+    let splits = report["splits"].as_array().unwrap();
+    let bits: Vec<f64> = splits
+        .iter()
+        .map(|split| split["segment_bits_per_key"].as_f64().unwrap())
+        .collect();
+    let (all_in_front, shared) = bits.split_last().unwrap();
+    assert!(
+        shared.len() == 5 && shared.iter().all(|&bits| bits >= 1.0),
+        "{bits:?}"
+    );
+    assert_eq!(*all_in_front, 0.0);
+    assert_eq!(splits[5]["segment_observed_rate"], 1.0);
+    assert_eq!(report["best"]["native"], "none", "it has no bits");
+}
+
+#[test]
+fn mixes_are_measured_in_their_order() {
+    let arguments = "bench miss --keys 2000 --runs 1 --rounds 1 --lookups 200 --mix 0.9,0,0.5";
+    let report = json(&arguments.split(' ').collect::<Vec<_>>());
+    let mixes = report["mixes"].as_array().unwrap();
+    let absent: Vec<f64> = mixes
+        .iter()
+        .map(|mix| mix["absent"].as_f64().unwrap())
+        .collect();
+    assert_eq!(absent, [0.9, 0.0, 0.5]);
+    let names = ["native_ns", "sieve_ns", "ratio"];
+    let names_multi = ["native_multi_ns", "sieve_multi_ns", "ratio_multi"];
+    for (mix, name) in mixes.iter().flat_map(|mix| {
+        let names = names.into_iter().chain(names_multi);
+        names.map(move |name| (mix, name))
+    }) {
+        assert!(mix[name].as_f64() > Some(0.0), "{name} of {mix}");
+    }
+    assert_eq!(report["false_negatives"], 0);
+}
+
+/// A database twice as large as its cache.
+#[test]
+fn blocks_read_from_disk_are_counted() {
+    let arguments = "bench miss --keys 40000 --runs 1 --rounds 1 --lookups 2000 --mix 0.5";
+    let report = json(&arguments.split(' ').collect::<Vec<_>>());
+    assert!(report["native_hit_blocks"].is_null());
+    let arguments = format!("{arguments} --native none --cache 1");
+    let report = json(&arguments.split(' ').collect::<Vec<_>>());
+    assert_eq!(report["cache_mib"], 1);
+    let blocks = |name: &str| report[name].as_f64().unwrap();
+    for (name, least, most) in [
+        ("native_hit_blocks", 0.2, 1.0),
+        ("sieve_hit_blocks", 0.2, 1.0),
+        ("native_miss_blocks", 0.2, 1.0),
+        ("sieve_miss_blocks", 0.0, 0.02),
+    ] {
+        let read = blocks(name);
+        assert!((least..=most).contains(&read), "{name} {read}");
+    }
+    let mix = &report["mixes"][0];
+    assert!(mix["native_blocks"].as_f64() > mix["sieve_blocks"].as_f64());
+}

@@ -1,0 +1,33 @@
+//! Faults from below: system calls that fail, power cuts, full disks, memory that runs out.
+//!
+//! `workload` lists the steps, `worker` carries them out, `model` knows the possible results, and
+//! `filter_check` compares the folder with a plain RocksDB afterwards. `strace` runs the worker
+//! under strace, which makes calls fail (`system_calls`) or records them (`strace_log`) for a
+//! `simulated_disk` that loses its power (`power_loss`).
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, in its helpers as well"
+)]
+#![expect(clippy::print_stdout, reason = "long runs say what they found")]
+
+mod failing_allocations;
+mod filter_check;
+mod full_disk;
+mod model;
+mod power_loss;
+mod simulated_disk;
+mod strace;
+mod strace_log;
+mod system_calls;
+mod unreadable_ssts;
+mod worker;
+mod workload;
+
+/// The child half of the harness. Does nothing unless its parent started it.
+#[test]
+fn child() {
+    if let Ok(task) = std::env::var(strace::CHILD) {
+        strace::child(&task).unwrap();
+    }
+}

@@ -1,0 +1,430 @@
+//! Counters that add up: each lookup is counted once, by its outcome.
+//!
+//! ```text
+//! lookups = absent                                         the filters denied the key
+//!         + found                                          the engine found it
+//!         + false_positives | uncovered | not_consulted    the engine found nothing
+//! audited <= the lookups that found nothing                one in n of them; with n = 1, all
+//! ```
+//!
+//! A failed read is no lookup. Of filter answers without a read, only *absent* is counted.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, in its helpers as well"
+)]
+
+mod read_calls;
+
+use std::time::Instant;
+
+use lsm_sieve::{Bits, Rate, SieveDb, SieveOptions, Stats};
+use read_calls::{ANSWERS, READS, SNAPSHOT_READS, TRANSACTION_READS, Tally};
+use rocksdb::{
+    BlockBasedOptions, DEFAULT_COLUMN_FAMILY_NAME as DEFAULT, Options, ReadOptions, ReadTier,
+    TransactionDBOptions,
+};
+use tempfile::TempDir;
+
+use crate::support::model_db::{
+    Model, PATIENCE, absent_key, cover, fill, key, options, settle, sieve,
+};
+
+const OTHER: &str = "other";
+
+/// Keys that exist, half of them in an SST and half in a memtable, and as many that do not.
+const KEYS: u64 = 1_000;
+
+struct World {
+    db: SieveDb,
+    _home: TempDir,
+}
+
+impl World {
+    fn new(sieve: &SieveOptions, options: &Options) -> Self {
+        let home = tempfile::tempdir().unwrap();
+        let db = SieveDb::open_cf(options, sieve, home.path(), [DEFAULT, OTHER]).unwrap();
+        let fill = |numbers: std::ops::Range<u64>| {
+            for family in [DEFAULT, OTHER] {
+                let cf = db.cf_handle(family).unwrap();
+                let put = |i| db.put_cf(&cf, key(i), "value").unwrap();
+                numbers.clone().for_each(put);
+            }
+        };
+        fill(0..KEYS / 2);
+        for family in [DEFAULT, OTHER] {
+            db.flush_cf(&db.cf_handle(family).unwrap()).unwrap();
+        }
+        db.consolidate().unwrap();
+        fill(KEYS / 2..KEYS);
+        cover(&db);
+        settle(&db);
+        Self { db, _home: home }
+    }
+
+    /// Waits until segment filters are checked if the summary says *maybe*.
+    fn with_segment_filters(self) -> Self {
+        let began = Instant::now();
+        let are_checked = || {
+            let families = self.db.health().cfs;
+            families.iter().all(|family| family.asks_segment_filters)
+        };
+        while !are_checked() {
+            assert!(
+                began.elapsed() < PATIENCE,
+                "the segment filters are not checked"
+            );
+            std::thread::yield_now();
+        }
+        settle(&self.db);
+        self
+    }
+
+    fn stats(&self, family: &str) -> Stats {
+        self.db.stats_cf(family).unwrap()
+    }
+
+    /// What a call adds to the counters of its family. It adds nothing to those of the other.
+    fn counted<R>(&self, name: &str, family: &str, call: impl FnOnce() -> R) -> (Stats, R) {
+        let other = if family == DEFAULT { OTHER } else { DEFAULT };
+        let before = [family, other].map(|family| self.stats(family));
+        let done = call();
+        let after = [family, other].map(|family| self.stats(family));
+        assert_eq!(after[1], before[1], "{name} was counted in {other}");
+        assert_eq!(
+            self.db.stats(),
+            after[0] + after[1],
+            "{name}: the sum of both"
+        );
+        let healths = self.db.health().cfs;
+        let health = healths.into_iter().find(|health| health.name == family);
+        assert_eq!(health.unwrap().stats, after[0], "{name}: health");
+        (difference(after[0], before[0]), done)
+    }
+}
+
+fn difference(after: Stats, before: Stats) -> Stats {
+    let mut difference = after;
+    difference.absent -= before.absent;
+    difference.found -= before.found;
+    difference.false_positives -= before.false_positives;
+    difference.uncovered -= before.uncovered;
+    difference.not_consulted -= before.not_consulted;
+    difference.audited -= before.audited;
+    difference.false_negatives -= before.false_negatives;
+    difference
+}
+
+/// Keys that exist and keys that do not, mixed.
+fn mixed() -> Vec<Vec<u8>> {
+    let there = (0..KEYS).map(key);
+    let absent = (0..KEYS).map(absent_key);
+    let mut keys: Vec<_> = there.chain(absent).collect();
+    keys.sort_by_key(|key| crc32fast::hash(key));
+    keys
+}
+
+/// The family of a call: its name says whether it takes one.
+fn family_of(name: &str) -> &'static str {
+    if name.contains("_cf") { OTHER } else { DEFAULT }
+}
+
+/// Checks that the counters of a call match its outcome. `audits`: whether every negative is
+/// audited.
+fn adds_up(name: &str, stats: Stats, tally: Tally, audits: bool) {
+    let misses = stats.absent + stats.false_positives + stats.uncovered + stats.not_consulted;
+    let counted = Tally {
+        found: stats.found,
+        missing: misses,
+        failed: tally.failed,
+    };
+    assert_eq!(counted, tally, "{name}: {stats:?}");
+    assert_eq!(stats.lookups(), tally.found + tally.missing, "{name}");
+    let audited = if audits { stats.absent } else { 0 };
+    assert_eq!(
+        (stats.audited, stats.false_negatives),
+        (audited, 0),
+        "{name}"
+    );
+}
+
+/// The outcome of reading all keys.
+const ALL: Tally = Tally {
+    found: KEYS,
+    missing: KEYS,
+    failed: 0,
+};
+
+/// Every read of the database and of a snapshot, in batches of several sizes.
+fn every_read_adds_up(world: &World, audits: bool) -> Stats {
+    let keys = mixed();
+    let mut sum = Stats::default();
+    let snapshot = world.db.snapshot();
+    for size in [keys.len(), 64, 7, 1] {
+        let mut check = |name: &str, read: &dyn Fn(&[Vec<u8>]) -> Tally| {
+            let read = || keys.chunks(size).map(read).sum::<Tally>();
+            let (stats, tally) = world.counted(name, family_of(name), read);
+            assert_eq!(tally, ALL, "{name}");
+            adds_up(name, stats, tally, audits);
+            sum = sum + stats;
+        };
+        for (name, read) in READS {
+            let cf = world.db.cf_handle(family_of(name)).unwrap();
+            check(name, &|keys| {
+                read(&world.db, &cf, keys, ReadOptions::default)
+            });
+        }
+        for (name, read) in SNAPSHOT_READS {
+            let cf = world.db.cf_handle(family_of(name)).unwrap();
+            check(name, &|keys| {
+                read(&snapshot, &cf, keys, ReadOptions::default)
+            });
+        }
+    }
+    sum
+}
+
+fn audited() -> SieveOptions {
+    sieve().audit(1)
+}
+
+#[test]
+fn summary_filters_count_each_lookup_once() {
+    let world = World::new(&audited().segment_rate(None), &options());
+    assert!(
+        !world
+            .db
+            .health()
+            .cfs
+            .iter()
+            .any(|family| family.asks_segment_filters)
+    );
+    let stats = every_read_adds_up(&world, true);
+    assert!(stats.absent > stats.found * 9 / 10, "{stats:?}");
+}
+
+/// Most absent keys pass the summary filters here.
+#[test]
+fn segment_filters_count_each_lookup_once() {
+    let sieve = audited().summary_rate(Rate::new(0.9).unwrap());
+    let world = World::new(&sieve, &options()).with_segment_filters();
+    let families = world.db.health().cfs;
+    let is_loose = families.iter().all(|family| family.predicted_rate > 0.3);
+    assert!(is_loose, "{families:?}");
+    let stats = every_read_adds_up(&world, true);
+    assert!(stats.absent > stats.found * 9 / 10, "{stats:?}");
+}
+
+#[test]
+fn filters_of_any_settings_count_each_lookup_once() {
+    let settings = [
+        sieve().audit(0),
+        audited(),
+        audited().spare_hits(true),
+        audited().static_filters(true),
+        audited().memory_budget(Bits::new(4_096)),
+        audited().transactions(true),
+    ];
+    for (at, sieve) in settings.iter().enumerate() {
+        let world = World::new(sieve, &options());
+        every_read_adds_up(&world, at > 0);
+    }
+}
+
+/// With a family whose coverage is unknown.
+#[test]
+fn lookups_without_coverage_are_counted_once() {
+    let world = World::new(&audited(), &options());
+    let stats = world
+        .db
+        .with_engine_untracked(|_| every_read_adds_up(&world, true));
+    assert_eq!((stats.absent, stats.false_positives), (0, 0));
+    assert!(stats.uncovered > 0);
+}
+
+#[test]
+fn lookups_of_transactions_are_counted_once() {
+    let kinds = [
+        audited().transactions(true),
+        audited().locking_transactions(TransactionDBOptions::default()),
+    ];
+    for sieve in kinds {
+        let world = World::new(&sieve, &options());
+        let keys = mixed();
+        for (name, read) in TRANSACTION_READS {
+            let family = family_of(name);
+            let cf = world.db.cf_handle(family).unwrap();
+            let transaction = world.db.transaction();
+            let read = || read(&transaction, &cf, &keys, ReadOptions::default);
+            let (stats, tally) = world.counted(name, family, read);
+            assert_eq!(tally, ALL, "{name}");
+            adds_up(name, stats, tally, true);
+        }
+    }
+}
+
+/// A key that the transaction wrote is no lookup, nor is a batch with one.
+#[test]
+fn reads_of_own_writes_are_no_lookups() {
+    const OWN: u64 = 30;
+    let world = World::new(&audited().transactions(true), &options());
+    let keys = mixed();
+    for (name, read) in TRANSACTION_READS {
+        let family = family_of(name);
+        let cf = world.db.cf_handle(family).unwrap();
+        let transaction = world.db.transaction();
+        let own = (0..OWN).map(absent_key);
+        own.for_each(|key| transaction.put_cf(&cf, key, "its own").unwrap());
+        let read = || read(&transaction, &cf, &keys, ReadOptions::default);
+        let (stats, tally) = world.counted(name, family, read);
+        let missing = KEYS - OWN;
+        let found = KEYS + OWN;
+        assert_eq!((tally.found, tally.missing), (found, missing), "{name}");
+        let counted = match name.contains("multi_get") {
+            true => Tally::default(),
+            false => {
+                ALL - Tally {
+                    missing: OWN,
+                    ..Tally::default()
+                }
+            }
+        };
+        adds_up(name, stats, counted, true);
+    }
+}
+
+/// Reads limited to the block cache fail if the key is in an SST.
+#[test]
+fn failed_reads_are_no_lookups() {
+    let mut uncached = BlockBasedOptions::default();
+    uncached.disable_cache();
+    let mut options = options();
+    options.set_block_based_table_factory(&uncached);
+    let from_memory = || {
+        let mut options = ReadOptions::default();
+        options.set_read_tier(ReadTier::BlockCache);
+        options
+    };
+    let world = World::new(&audited().transactions(true), &options);
+    let (keys, snapshot) = (mixed(), world.db.snapshot());
+    let check = |name: &str, read: &dyn Fn(&[Vec<u8>]) -> Tally| {
+        let (stats, tally) = world.counted(name, family_of(name), || read(&keys));
+        // RocksDB reads a batch of keys from an SST without a cache all the same.
+        let is_read = name.contains("multi_get") && tally.failed == 0;
+        let found = if is_read { KEYS } else { KEYS / 2 };
+        assert_eq!(tally.found, found, "{name}");
+        assert!(
+            (is_read || tally.failed >= KEYS / 2) && tally.missing > KEYS / 2,
+            "{name}: {tally:?}"
+        );
+        adds_up(name, stats, tally, true);
+    };
+    let takes_options = |name: &str| name.ends_with("_opt");
+    for (name, read) in READS.iter().filter(|(name, _)| takes_options(name)) {
+        let cf = world.db.cf_handle(family_of(name)).unwrap();
+        check(name, &|keys| read(&world.db, &cf, keys, from_memory));
+    }
+    for (name, read) in SNAPSHOT_READS
+        .iter()
+        .filter(|(name, _)| takes_options(name))
+    {
+        let cf = world.db.cf_handle(family_of(name)).unwrap();
+        check(name, &|keys| read(&snapshot, &cf, keys, from_memory));
+    }
+    for (name, read) in TRANSACTION_READS
+        .iter()
+        .filter(|(name, _)| takes_options(name))
+    {
+        let cf = world.db.cf_handle(family_of(name)).unwrap();
+        let transaction = world.db.transaction();
+        check(name, &|keys| read(&transaction, &cf, keys, from_memory));
+    }
+}
+
+#[test]
+fn filter_answers_count_only_absent_keys() {
+    for spare_hits in [false, true] {
+        let world = World::new(&audited().spare_hits(spare_hits), &options());
+        let world = world.with_segment_filters();
+        let keys = mixed();
+        let denied = keys
+            .iter()
+            .filter(|key| world.db.filter_answer(key).is_absent());
+        let denied = denied.count() as u64;
+        assert!(denied > KEYS * 9 / 10 && denied <= KEYS);
+        for (name, may_be_there) in ANSWERS {
+            let family = family_of(name);
+            let cf = world.db.cf_handle(family).unwrap();
+            let call = || {
+                let absent = keys.iter().filter(|key| !may_be_there(&world.db, &cf, key));
+                absent.count() as u64
+            };
+            let (stats, absent) = world.counted(name, family, call);
+            let expected = Tally {
+                missing: stats.absent,
+                ..Tally::default()
+            };
+            adds_up(name, stats, expected, true);
+            // RocksDB may find the others in memory.
+            assert!(
+                absent >= stats.absent && stats.absent > KEYS * 9 / 10,
+                "{name}"
+            );
+            if name.starts_with("filter_answer") {
+                assert_eq!(absent, stats.absent, "{name}");
+            }
+            if family == DEFAULT {
+                assert_eq!(stats.absent, denied, "{name}");
+            }
+        }
+    }
+}
+
+#[test]
+fn excluded_cf_is_not_counted() {
+    let world = World::new(&audited().exclude_cfs([OTHER]), &options());
+    let cf = world.db.cf_handle(OTHER).unwrap();
+    assert_eq!(world.db.stats_cf(OTHER), None);
+    for (name, read) in READS.iter().filter(|(name, _)| family_of(name) == OTHER) {
+        let before = world.db.stats();
+        assert_eq!(
+            read(&world.db, &cf, &mixed(), ReadOptions::default),
+            ALL,
+            "{name}"
+        );
+        assert_eq!(world.db.stats(), before, "{name}");
+    }
+}
+
+#[test]
+fn each_lookup_of_a_single_cf_is_counted_once() {
+    let home = tempfile::tempdir().unwrap();
+    let db = SieveDb::open(&options(), &SieveOptions::default(), home.path()).unwrap();
+    let mut model = Model::new();
+    fill(&db, &mut model, 0..500);
+    db.flush().unwrap();
+    cover(&db);
+    let before = db.stats();
+    for i in 0..500 {
+        db.get(key(i)).unwrap();
+        db.get_pinned(key(i)).unwrap();
+        db.get(absent_key(i)).unwrap();
+    }
+    db.multi_get((0..500).map(key)).into_iter().for_each(drop);
+    db.multi_get((0..500).map(absent_key))
+        .into_iter()
+        .for_each(drop);
+    let after = db.stats();
+    assert_eq!(after.found - before.found, 1_500);
+    assert_eq!(after.uncovered, before.uncovered);
+    let misses = (after.absent - before.absent) + (after.false_positives - before.false_positives);
+    assert_eq!(misses, 1_000);
+    assert_eq!(after.lookups() - before.lookups(), 2_500);
+    assert_eq!(db.stats_cf(DEFAULT), Some(after));
+    assert_eq!(db.stats_cf("no such family"), None);
+    assert!(after.observed_rate() < 0.05);
+    assert_ne!(after, Stats::default());
+    // Reads past the filters are not counted.
+    db.get_unfiltered(key(1)).unwrap();
+    assert_eq!(db.stats(), after);
+}

@@ -1,0 +1,15 @@
+//! What several tests use.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | `database_files` | the files of a database: copies, sidecars, what changed |
+//! | `environment` | variables that the tests read |
+//! | `failing_allocator` | allocations that fail on request |
+//! | `model_db` | a database beside its model |
+//! | `requirements` | tests that cannot run here |
+
+pub(crate) mod database_files;
+pub(crate) mod environment;
+pub(crate) mod failing_allocator;
+pub(crate) mod model_db;
+pub(crate) mod requirements;
