@@ -173,9 +173,9 @@ fn compare_all(
 #[expect(clippy::print_stdout, reason = "a bench reports on standard output")]
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let keys = keys_asked_for(4_000_000) as u64;
-    let optimistic = SieveOptions::default().transactions(true);
+    let optimistic = SieveOptions::default().transactions(Isolation::Optimistic);
     let locking = TransactionDBOptions::default();
-    let of_locks = SieveOptions::default().locking_transactions(TransactionDBOptions::default());
+    let of_locks = SieveOptions::default().transactions(Isolation::locks(TransactionDBOptions::default()));
 
     println!("optimistic");
     let home = tempfile::tempdir()?;

@@ -30,7 +30,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let folder = tempfile::tempdir()?;
     let mut options = lsm_sieve::rocksdb::Options::default();
     options.create_if_missing(true);
-    let sieve = SieveOptions::default().transactions(true);
+    let sieve = SieveOptions::default().transactions(Isolation::Optimistic);
 
     let db = SieveDb::open(&options, &sieve, folder.path())?;
     db.wait_until_complete(Duration::from_secs(60));

@@ -128,7 +128,7 @@ fn created_cfs_have_filters_after_a_reopen() {
         db.create_cf("late", &options()).unwrap();
         write_randomly(&db, "late", &mut model, &mut Dice(4), 500);
     }
-    let db = SieveDb::open_cf(&options(), &sieve(), home.path(), ["late"]).unwrap();
+    let db = SieveDb::builder(home.path()).options(&options()).filters(&sieve()).cfs(["late"]).open().unwrap();
     check_cf_reads(&db, "late", &model);
     cover(&db);
     let tally = check_cf_reads(&db, "late", &model);
@@ -159,7 +159,7 @@ fn cf_created_by_the_bare_engine_is_read_unfiltered() {
     drop(cf);
     cover(&db);
     drop(db);
-    let db = SieveDb::open_cf(&options(), &sieve(), home.path(), ["bare"]).unwrap();
+    let db = SieveDb::builder(home.path()).options(&options()).filters(&sieve()).cfs(["bare"]).open().unwrap();
     let model = Model::from([(b"k".to_vec(), b"v".to_vec())]);
     check_cf_reads(&db, "bare", &model);
     check_reads(&db, &Model::new());
@@ -175,7 +175,7 @@ fn cfs_with_colliding_names_do_not_share_filters() {
     let home = tempfile::tempdir().unwrap();
     let mut models = [Model::new(), Model::new()];
     for round in 0..3 {
-        let db = SieveDb::open_cf(&options(), &sieve(), home.path(), names).unwrap();
+        let db = SieveDb::builder(home.path()).options(&options()).filters(&sieve()).cfs(names).open().unwrap();
         for ((name, model), seed) in names.iter().zip(&mut models).zip(0..) {
             check_cf_reads(&db, name, model);
             write_randomly(&db, name, model, &mut Dice(seed * 10 + round), 200);
@@ -198,7 +198,7 @@ fn cf_recreated_by_the_bare_engine_loses_no_key_after_a_reopen() {
     let home = tempfile::tempdir().unwrap();
     let mut model = Model::new();
     {
-        let db = SieveDb::open_cf(&options(), &sieve(), home.path(), ["a"]).unwrap();
+        let db = SieveDb::builder(home.path()).options(&options()).filters(&sieve()).cfs(["a"]).open().unwrap();
         cover(&db);
         db.with_engine_untracked(|engine| {
             engine.drop_cf("a").unwrap();
@@ -215,7 +215,7 @@ fn cf_recreated_by_the_bare_engine_loses_no_key_after_a_reopen() {
         settle(&db);
         check_cf_reads(&db, "a", &model);
     }
-    let db = SieveDb::open_cf(&options(), &sieve(), home.path(), ["a"]).unwrap();
+    let db = SieveDb::builder(home.path()).options(&options()).filters(&sieve()).cfs(["a"]).open().unwrap();
     check_cf_reads(&db, "a", &model);
     cover(&db);
     check_cf_reads(&db, "a", &model);
@@ -271,7 +271,7 @@ fn recreated_cf_has_filters_after_a_reopen() {
         db.create_cf("again", &options()).unwrap();
         write_randomly(&db, "again", &mut model, &mut Dice(5), 300);
     }
-    let db = SieveDb::open_cf(&options(), &sieve(), home.path(), ["again"]).unwrap();
+    let db = SieveDb::builder(home.path()).options(&options()).filters(&sieve()).cfs(["again"]).open().unwrap();
     cover(&db);
     check_cf_reads(&db, "again", &model);
     let family = db.cf_handle("again").unwrap();
@@ -289,7 +289,7 @@ fn cf_named_twice_is_opened_once() {
     let home = tempfile::tempdir().unwrap();
     let mut model = Model::new();
     {
-        let db = SieveDb::open_cf(&options(), &sieve(), home.path(), ["other"]).unwrap();
+        let db = SieveDb::builder(home.path()).options(&options()).filters(&sieve()).cfs(["other"]).open().unwrap();
         write_randomly(&db, "other", &mut model, &mut Dice(7), 300);
         db.flush_cf(&db.cf_handle("other").unwrap()).unwrap();
     }
@@ -324,10 +324,10 @@ fn cf_named_twice_is_opened_once() {
 
     let (options, path) = (options(), home.path());
     let messages = tempfile::tempdir().unwrap();
-    let open = || SieveDb::open_cf(&options, &sieve(), path, &names);
-    let to_read = || SieveDb::open_cf_for_read_only(&options, &sieve(), path, &names, false);
+    let open = || SieveDb::builder(path).options(&options).filters(&sieve()).cfs(&names).open();
+    let to_read = || SieveDb::builder(path).options(&options).filters(&sieve()).cfs(&names).read_only(false).open();
     let as_secondary =
-        || SieveDb::open_cf_as_secondary(&options, &sieve(), path, messages.path(), &names);
+        || SieveDb::builder(path).options(&options).filters(&sieve()).cfs(&names).secondary(messages.path()).open();
     check_cf_reads(&open().unwrap(), "other", &model);
     check_cf_reads(&to_read().unwrap(), "other", &model);
     check_cf_reads(&as_secondary().unwrap(), "other", &model);

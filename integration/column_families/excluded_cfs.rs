@@ -18,7 +18,7 @@ fn left_out() -> SieveOptions {
 }
 
 fn open(path: &Path, settings: &SieveOptions) -> SieveDb {
-    SieveDb::open_cf(&options(), settings, path, [LEFT_OUT]).expect("it opens")
+    SieveDb::builder(path).options(&options()).filters(settings).cfs([LEFT_OUT]).open().expect("it opens")
 }
 
 /// Writes to both families, and flushes.

@@ -235,7 +235,7 @@ fn without_segment_filters_rocksdb_builds_its_own() {
     };
     let mut model = Model::new();
     let home = tempfile::tempdir().unwrap();
-    let db = SieveDb::open(&bloom(), &sieve().segment_rate(None), home.path()).unwrap();
+    let db = SieveDb::open(&bloom(), &sieve().segment_filters(None), home.path()).unwrap();
     fill(&db, &mut model, 0..1_400);
     db.flush().unwrap();
     assert!(filter_bytes(&db) >= 1_400, "{} bytes", filter_bytes(&db));

@@ -181,8 +181,8 @@ fn sst_without_unique_id_stays_uncovered_without_a_writer() {
     let [path, messages] = ["db", "messages"].map(|name| home.path().join(name));
     old_database(&path, 10..1_000);
     let readers = [
-        SieveDb::open_as_secondary(&unchecked(), &with_headroom(), &path, messages),
-        SieveDb::open_for_read_only(&unchecked(), &with_headroom(), &path, false),
+        SieveDb::builder(&path).options(&unchecked()).filters(&with_headroom()).secondary(messages).open(),
+        SieveDb::builder(&path).options(&unchecked()).filters(&with_headroom()).read_only(false).open(),
     ];
     for db in readers {
         let db = Arc::new(db.unwrap());

@@ -111,7 +111,7 @@ impl RandomOptions {
             sieve = sieve.expected_keys(Items::new(random.random_range(16..2_000)));
         }
         if random.random_bool(0.1) {
-            sieve = sieve.segment_rate(None);
+            sieve = sieve.segment_filters(None);
         }
         if random.random_bool(0.1) {
             let filters = random.random_range(1_000..200_000);

@@ -50,13 +50,13 @@ impl Home {
 
     fn follow(&self, options: &Options) -> SieveDb {
         let (database, messages) = (self.database(), self.messages());
-        SieveDb::open_as_secondary(options, &sieve(), database, messages).unwrap()
+        SieveDb::builder(database).options(options).filters(&sieve()).secondary(messages).open().unwrap()
     }
 
     /// Opens both families.
     fn follow_both(&self) -> SieveDb {
         let (database, messages) = (self.database(), self.messages());
-        SieveDb::open_cf_as_secondary(&options(), &sieve(), database, messages, [OTHER]).unwrap()
+        SieveDb::builder(database).options(&options()).filters(&sieve()).cfs([OTHER]).secondary(messages).open().unwrap()
     }
 }
 
@@ -178,7 +178,7 @@ fn keys_from_a_catch_up_are_found_at_once() {
     let home = Home::new();
     let mut models = [Model::new(), Model::new()];
     let names = [DEFAULT, OTHER];
-    let db = SieveDb::open_cf(&options(), &sieve(), home.database(), [OTHER]).unwrap();
+    let db = SieveDb::builder(home.database()).options(&options()).filters(&sieve()).cfs([OTHER]).open().unwrap();
     let hide_nothing = |secondary: &SieveDb, models: &[Model]| {
         let families = names.iter().zip(models);
         families.for_each(|(name, model)| finds_engine_keys(secondary, name, model));
@@ -342,7 +342,7 @@ fn secondary_hides_no_key_beside_a_busy_writer() {
 fn empty_catch_ups_keep_coverage() {
     let home = Home::new();
     let mut model = Model::new();
-    let db = SieveDb::open_cf(&options(), &sieve(), home.database(), [OTHER]).unwrap();
+    let db = SieveDb::builder(home.database()).options(&options()).filters(&sieve()).cfs([OTHER]).open().unwrap();
     fill(&db, &mut model, 0..500);
     db.flush().unwrap();
     settle(&db);
@@ -368,7 +368,7 @@ fn calls_that_change_the_database_are_refused() {
     options.set_manual_wal_flush(true);
     let mut model = Model::new();
     {
-        let db = SieveDb::open_cf(&options, &sieve(), home.database(), [OTHER]).unwrap();
+        let db = SieveDb::builder(home.database()).options(&options).filters(&sieve()).cfs([OTHER]).open().unwrap();
         fill(&db, &mut model, 0..500);
         db.flush().unwrap();
         settle(&db);
@@ -378,13 +378,7 @@ fn calls_that_change_the_database_are_refused() {
     {
         let families = [(OTHER, options.clone())];
         let (database, messages) = (home.database(), home.messages());
-        let secondary = SieveDb::open_cf_with_opts_as_secondary(
-            &options,
-            &sieve(),
-            database,
-            messages,
-            families,
-        );
+        let secondary = SieveDb::builder(database).options(&options).filters(&sieve()).cfs_with_opts(families).secondary(messages).open();
         let secondary = secondary.unwrap();
         all_refused(&secondary, OTHER, home.0.path(), "secondary mode");
         let made = secondary.create_cf("new", &options).unwrap_err();
@@ -397,7 +391,7 @@ fn calls_that_change_the_database_are_refused() {
     }
     assert!(contents(&home.database()) == before, "a file has changed");
     let none = home.0.path().join("none/at/all");
-    assert!(SieveDb::open_as_secondary(&options, &sieve(), &none, home.messages()).is_err());
+    assert!(SieveDb::builder(&none).options(&options).filters(&sieve()).secondary(home.messages()).open().is_err());
     assert!(!none.parent().unwrap().exists(), "a folder was made");
 }
 

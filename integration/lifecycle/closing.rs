@@ -108,7 +108,7 @@ fn close_beside_a_consolidation_keeps_unlogged_writes() {
     let mut unlogged = WriteOptions::default();
     unlogged.disable_wal(true);
     for round in 0..ROUNDS {
-        let db = SieveDb::open_cf(&options, &sieve(), home.path(), FAMILIES).unwrap();
+        let db = SieveDb::builder(home.path()).options(&options).filters(&sieve()).cfs(FAMILIES).open().unwrap();
         for (index, name) in (0..).zip(FAMILIES) {
             let cf = db.cf_handle(name).unwrap();
             // The numbers of their memtables differ.
@@ -128,7 +128,7 @@ fn close_beside_a_consolidation_keeps_unlogged_writes() {
             db.cancel_all_background_work(true);
         }
         drop(db);
-        let db = SieveDb::open_cf(&options, &sieve(), home.path(), FAMILIES).unwrap();
+        let db = SieveDb::builder(home.path()).options(&options).filters(&sieve()).cfs(FAMILIES).open().unwrap();
         for name in FAMILIES {
             let cf = db.cf_handle(name).unwrap();
             let found = db.get_cf(&cf, key(1_000 + round)).unwrap();

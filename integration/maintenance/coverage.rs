@@ -68,7 +68,7 @@ fn sst_is_covered_after_a_secondary_catches_up() {
     let [database, messages] = ["db", "messages"].map(|name| home.path().join(name));
     let writer = written_plainly(&database, 1, 100);
     let secondary =
-        SieveDb::open_as_secondary(&options(), &with_headroom(), &database, &messages).unwrap();
+        SieveDb::builder(&database).options(&options()).filters(&with_headroom()).secondary(&messages).open().unwrap();
     eventually("what it found is covered", || is_covered(&secondary));
     for i in 110..1_500 {
         writer.put(key(i), b"value").unwrap();

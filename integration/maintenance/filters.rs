@@ -34,7 +34,7 @@ fn new_filters_are_stored_at_close_and_loaded_at_open() {
 fn filters_are_stored_after_each_flush() {
     let home = tempfile::tempdir().unwrap();
     let families = ["first", DEFAULT];
-    let db = SieveDb::open_cf(&options(), &with_headroom(), home.path(), families).unwrap();
+    let db = SieveDb::builder(home.path()).options(&options()).filters(&with_headroom()).cfs(families).open().unwrap();
     eventually("a new database is known", || is_covered(&db));
     db.drop_cf("first").unwrap();
     db.create_cf("later", &options()).unwrap();

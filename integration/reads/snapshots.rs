@@ -69,7 +69,7 @@ fn found_in(
 #[test]
 fn snapshot_reads_use_the_filters() {
     let home = tempfile::tempdir().unwrap();
-    let sieve = sieve().audit(0).spare_hits(false).transactions(true);
+    let sieve = sieve().audit(0).adaptive_hits(false).transactions(Isolation::Optimistic);
     let db = SieveDb::open(&options(), &sieve, home.path()).unwrap();
     fill(&db, &mut Model::new(), 0..KEYS);
     db.flush().unwrap();

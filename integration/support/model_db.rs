@@ -102,7 +102,7 @@ pub(crate) fn with_filter_budget(sieve: SieveOptions, filters: u64, families: u6
 
 /// Settings under which every read checks the filters.
 pub(crate) fn always_filtered() -> SieveOptions {
-    SieveOptions::default().spare_hits(false)
+    SieveOptions::default().adaptive_hits(false)
 }
 
 /// Small summaries, so that they grow within a test.

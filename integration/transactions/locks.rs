@@ -21,7 +21,7 @@ fn impatient() -> SieveOptions {
     let mut locks = TransactionDBOptions::default();
     locks.set_default_lock_timeout(0);
     locks.set_txn_lock_timeout(0);
-    sieve().locking_transactions(locks)
+    sieve().transactions(Isolation::locks(locks))
 }
 
 fn ways_to_lock() -> Vec<(&'static str, Read)> {
@@ -286,10 +286,10 @@ fn read_only_open_with_locks_is_refused() {
     drop(open(home.path(), &locking(sieve())));
     let names = [DEFAULT, OTHER];
     let (options, locking) = (options(), locking(sieve()));
-    let reader = SieveDb::open_cf_for_read_only(&options, &locking, home.path(), names, false);
+    let reader = SieveDb::builder(home.path()).options(&options).filters(&locking).cfs(names).read_only(false).open();
     let messages = tempfile::tempdir().unwrap();
     let messages = messages.path();
-    let follower = SieveDb::open_cf_as_secondary(&options, &locking, home.path(), messages, names);
+    let follower = SieveDb::builder(home.path()).options(&options).filters(&locking).cfs(names).secondary(messages).open();
     for refused in [reader, follower] {
         let said = refused.unwrap_err().to_string();
         assert!(said.contains("transactions with locks"), "{said}");
@@ -329,7 +329,7 @@ fn lock_options_of_the_database_take_effect() {
     let home = tempfile::tempdir().unwrap();
     let mut locks = TransactionDBOptions::default();
     locks.set_max_num_locks(2);
-    let db = open(home.path(), &sieve().locking_transactions(locks));
+    let db = open(home.path(), &sieve().transactions(Isolation::locks(locks)));
     let transaction = db.transaction();
     for key in 0..2 {
         assert_eq!(

@@ -28,18 +28,18 @@ mod locks;
 const OTHER: &str = "other";
 
 fn optimistic(sieve: SieveOptions) -> SieveOptions {
-    sieve.transactions(true)
+    sieve.transactions(Isolation::Optimistic)
 }
 
 fn locking(sieve: SieveOptions) -> SieveOptions {
-    sieve.locking_transactions(TransactionDBOptions::default())
+    sieve.transactions(Isolation::locks(TransactionDBOptions::default()))
 }
 
 /// Settings with either kind of transactions.
 const KINDS: [fn(SieveOptions) -> SieveOptions; 2] = [optimistic, locking];
 
 fn open(path: &Path, sieve: &SieveOptions) -> SieveDb {
-    SieveDb::open_cf(&options(), sieve, path, [DEFAULT, OTHER]).unwrap()
+    SieveDb::builder(path).options(&options()).filters(sieve).cfs([DEFAULT, OTHER]).open().unwrap()
 }
 
 /// A database whose filters deny absent keys, and its model.
@@ -403,7 +403,7 @@ fn unordered_writes_with_transactions_are_refused() {
     let home = tempfile::tempdir().unwrap();
     let mut options = options();
     options.set_unordered_write(true);
-    let refused = SieveDb::open(&options, &sieve().transactions(true), home.path());
+    let refused = SieveDb::open(&options, &sieve().transactions(Isolation::Optimistic), home.path());
     let said = refused.unwrap_err().to_string();
     assert!(said.contains("unordered_write"), "{said}");
     drop(SieveDb::open(&options, &sieve(), home.path()).unwrap());
@@ -414,7 +414,7 @@ fn read_only_transactions_read_but_cannot_commit() {
     let home = tempfile::tempdir().unwrap();
     let (database, messages) = (home.path().join("db"), home.path().join("secondary"));
     let (writer, model) = covered(&database, &optimistic(sieve()));
-    let sieve = sieve().transactions(true);
+    let sieve = sieve().transactions(Isolation::Optimistic);
     let families = [DEFAULT, OTHER];
     let refuses = |db: &SieveDb| {
         settle(db);
@@ -428,10 +428,10 @@ fn read_only_transactions_read_but_cannot_commit() {
         assert_eq!(db.get("key").unwrap(), None);
     };
     let secondary =
-        SieveDb::open_cf_as_secondary(&options(), &sieve, &database, messages, families);
+        SieveDb::builder(&database).options(&options()).filters(&sieve).cfs(families).secondary(messages).open();
     refuses(&secondary.unwrap());
     drop(writer);
-    let reader = SieveDb::open_cf_for_read_only(&options(), &sieve, &database, families, false);
+    let reader = SieveDb::builder(&database).options(&options()).filters(&sieve).cfs(families).read_only(false).open();
     refuses(&reader.unwrap());
 }
 
@@ -599,7 +599,7 @@ fn transact_at_random(
     let mut models: [Model; 2] = Default::default();
     for _ in 0..3 {
         let sieve = kind(sieve.clone());
-        let db = SieveDb::open_cf(options, &sieve, home.path(), [DEFAULT, OTHER]).unwrap();
+        let db = SieveDb::builder(home.path()).options(options).filters(&sieve).cfs([DEFAULT, OTHER]).open().unwrap();
         for _ in 0..60 {
             let at = dice.below(2) as usize;
             let cf = db.cf_handle([DEFAULT, OTHER][at]).unwrap();
@@ -634,9 +634,9 @@ fn random_transactions_match_their_model() {
     let settings = [
         sieve(),
         sieve().static_filters(true),
-        sieve().segment_rate(None),
+        sieve().segment_filters(None),
         with_filter_budget(sieve(), 4_096, 2),
-        sieve().spare_hits(true),
+        sieve().adaptive_hits(true),
         sieve().exclude_cfs([OTHER]),
     ];
     let mut pipelined = options();

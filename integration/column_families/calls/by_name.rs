@@ -24,7 +24,7 @@ const TTL: Duration = Duration::from_secs(1 << 20);
 /// The opens for writing.
 const OPENS: [(&str, With, Open); 2] = [
     ("open_cf", With::Names, |sieve, path, _| {
-        SieveDb::open_cf(&options(), sieve, path, [OTHER])
+        SieveDb::builder(path).options(&options()).filters(sieve).cfs([OTHER]).open()
     }),
     ("open_cf_with_opts", With::Options, |sieve, path, own| {
         SieveDb::open_cf_with_opts(&options(), sieve, path, [(OTHER, own)])
@@ -34,42 +34,36 @@ const OPENS: [(&str, With, Open); 2] = [
 /// The opens that do not write, or that append a time to values.
 const OTHER_OPENS: [(&str, With, Open); 6] = [
     ("open_cf_for_read_only", With::Names, |sieve, path, _| {
-        SieveDb::open_cf_for_read_only(&options(), sieve, path, [OTHER], false)
+        SieveDb::builder(path).options(&options()).filters(sieve).cfs([OTHER]).read_only(false).open()
     }),
     (
         "open_cf_with_opts_for_read_only",
         With::Options,
         |sieve, path, own| {
             let families = [(OTHER, own)];
-            SieveDb::open_cf_with_opts_for_read_only(&options(), sieve, path, families, false)
+            SieveDb::builder(path).options(&options()).filters(sieve).cfs_with_opts(families).read_only(false).open()
         },
     ),
     ("open_cf_as_secondary", With::Names, |sieve, path, _| {
-        SieveDb::open_cf_as_secondary(
-            &options(),
-            sieve,
-            path,
-            path.with_extension("secondary"),
-            [OTHER],
-        )
+        SieveDb::builder(path).options(&options()).filters(sieve).cfs([OTHER]).secondary(path.with_extension("secondary")).open()
     }),
     (
         "open_cf_with_opts_as_secondary",
         With::Options,
         |sieve, path, own| {
             let (messages, families) = (path.with_extension("secondary"), [(OTHER, own)]);
-            SieveDb::open_cf_with_opts_as_secondary(&options(), sieve, path, messages, families)
+            SieveDb::builder(path).options(&options()).filters(sieve).cfs_with_opts(families).secondary(messages).open()
         },
     ),
     ("open_cf_with_ttl", With::Names, |sieve, path, _| {
-        SieveDb::open_cf_with_ttl(&options(), sieve, path, [OTHER], TTL)
+        SieveDb::builder(path).options(&options()).filters(sieve).cfs([OTHER]).ttl(TTL).open()
     }),
     (
         "open_cf_with_opts_with_ttl",
         With::Options,
         |sieve, path, own| {
             let families = [(OTHER, own, ColumnFamilyTtl::SameAsDb)];
-            SieveDb::open_cf_with_opts_with_ttl(&options(), sieve, path, families, TTL)
+            SieveDb::builder(path).options(&options()).filters(sieve).cfs_with_ttl(families).ttl(TTL).open()
         },
     ),
 ];
@@ -192,7 +186,7 @@ fn cfs_are_opened_by_name_read_only_or_with_ttl() {
             db.flush_cf(&db.cf_handle(OTHER).unwrap()).unwrap();
         };
         if !expires {
-            write(&SieveDb::open_cf(&options(), &sieve(), &path, [OTHER]).unwrap());
+            write(&SieveDb::builder(&path).options(&options()).filters(&sieve()).cfs([OTHER]).open().unwrap());
         }
         let db = open(&sieve(), &path, own_options()).unwrap();
         if expires {
@@ -228,7 +222,7 @@ fn only_the_excluded_cf_has_no_filters() {
         let World { db, home, .. } = World::new(kind);
         drop(db);
         let sieve = kind.sieve().exclude_cfs([OTHER]);
-        let db = SieveDb::open_cf(&options(), &sieve, home.path().join("db"), [OTHER]).unwrap();
+        let db = SieveDb::builder(home.path().join("db")).options(&options()).filters(&sieve).cfs([OTHER]).open().unwrap();
         cover(&db);
         settle(&db);
         let with_filters = [DEFAULT, OTHER].map(|family| db.stats_cf(family).is_some());

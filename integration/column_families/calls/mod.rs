@@ -56,12 +56,12 @@ impl Kind {
     fn sieve(self) -> SieveOptions {
         match self {
             Self::Plain => sieve(),
-            Self::Optimistic => sieve().transactions(true),
+            Self::Optimistic => sieve().transactions(Isolation::Optimistic),
             Self::Locking => {
                 let mut locks = TransactionDBOptions::default();
                 locks.set_default_lock_timeout(0);
                 locks.set_txn_lock_timeout(0);
-                sieve().locking_transactions(locks)
+                sieve().transactions(Isolation::locks(locks))
             }
         }
     }
@@ -96,7 +96,7 @@ impl World {
     fn new(kind: Kind) -> Self {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("db");
-        let db = SieveDb::open_cf(&options(), &kind.sieve(), path, [DEFAULT, OTHER]).unwrap();
+        let db = SieveDb::builder(path).options(&options()).filters(&kind.sieve()).cfs([DEFAULT, OTHER]).open().unwrap();
         let (default, other) = (Model::new(), Model::new());
         let mut world = Self {
             db,

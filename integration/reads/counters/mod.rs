@@ -43,7 +43,7 @@ struct World {
 impl World {
     fn new(sieve: &SieveOptions, options: &Options) -> Self {
         let home = tempfile::tempdir().unwrap();
-        let db = SieveDb::open_cf(options, sieve, home.path(), [DEFAULT, OTHER]).unwrap();
+        let db = SieveDb::builder(home.path()).options(options).filters(sieve).cfs([DEFAULT, OTHER]).open().unwrap();
         let fill = |numbers: std::ops::Range<u64>| {
             for family in [DEFAULT, OTHER] {
                 let cf = db.cf_handle(family).unwrap();
@@ -190,7 +190,7 @@ fn audited() -> SieveOptions {
 
 #[test]
 fn summary_filters_count_each_lookup_once() {
-    let world = World::new(&audited().segment_rate(None), &options());
+    let world = World::new(&audited().segment_filters(None), &options());
     assert!(
         !world
             .db
@@ -220,10 +220,10 @@ fn filters_of_any_settings_count_each_lookup_once() {
     let settings = [
         sieve().audit(0),
         audited(),
-        audited().spare_hits(true),
+        audited().adaptive_hits(true),
         audited().static_filters(true),
         audited().memory_budget(Bits::new(4_096)),
-        audited().transactions(true),
+        audited().transactions(Isolation::Optimistic),
     ];
     for (at, sieve) in settings.iter().enumerate() {
         let world = World::new(sieve, &options());
@@ -245,8 +245,8 @@ fn lookups_without_coverage_are_counted_once() {
 #[test]
 fn lookups_of_transactions_are_counted_once() {
     let kinds = [
-        audited().transactions(true),
-        audited().locking_transactions(TransactionDBOptions::default()),
+        audited().transactions(Isolation::Optimistic),
+        audited().transactions(Isolation::locks(TransactionDBOptions::default())),
     ];
     for sieve in kinds {
         let world = World::new(&sieve, &options());
@@ -267,7 +267,7 @@ fn lookups_of_transactions_are_counted_once() {
 #[test]
 fn reads_of_own_writes_are_no_lookups() {
     const OWN: u64 = 30;
-    let world = World::new(&audited().transactions(true), &options());
+    let world = World::new(&audited().transactions(Isolation::Optimistic), &options());
     let keys = mixed();
     for (name, read) in TRANSACTION_READS {
         let family = family_of(name);
@@ -305,7 +305,7 @@ fn failed_reads_are_no_lookups() {
         options.set_read_tier(ReadTier::BlockCache);
         options
     };
-    let world = World::new(&audited().transactions(true), &options);
+    let world = World::new(&audited().transactions(Isolation::Optimistic), &options);
     let (keys, snapshot) = (mixed(), world.db.snapshot());
     let check = |name: &str, read: &dyn Fn(&[Vec<u8>]) -> Tally| {
         let (stats, tally) = world.counted(name, family_of(name), || read(&keys));
@@ -344,7 +344,7 @@ fn failed_reads_are_no_lookups() {
 #[test]
 fn filter_answers_count_only_absent_keys() {
     for spare_hits in [false, true] {
-        let world = World::new(&audited().spare_hits(spare_hits), &options());
+        let world = World::new(&audited().adaptive_hits(spare_hits), &options());
         let world = world.with_segment_filters();
         let keys = mixed();
         let denied = keys

@@ -85,7 +85,7 @@ impl Settings {
     pub(super) fn with_transactions(&self, sieve: &SieveOptions) -> SieveOptions {
         let sieve = sieve.clone();
         if self.has_locks() {
-            return sieve.locking_transactions(TransactionDBOptions::default());
+            return sieve.transactions(Isolation::locks(TransactionDBOptions::default()));
         }
         sieve.transactions(self.has_transactions())
     }
@@ -163,10 +163,10 @@ impl FilterSettings {
     /// The options of `SieveDb`, or what is wrong with them.
     pub(super) fn options(&self) -> Result<SieveOptions, String> {
         let mut options = SieveOptions::default()
-            .segment_rate(None)
+            .segment_filters(None)
             .expected_keys(Items::new(self.expected_keys))
             .static_filters(self.static_filters)
-            .spare_hits(self.spare_hits)
+            .adaptive_hits(self.spare_hits)
             .hash(if self.keyed {
                 HashId::SipHash13
             } else {

@@ -153,7 +153,7 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), Stop> {
             let front = arguments.front_with(front, Some(segment));
             measure(arguments, front, arguments.native)?
         } else {
-            let front = arguments.front_with(front, None).segment_rate(None);
+            let front = arguments.front_with(front, None).segment_filters(None);
             measure(arguments, front, Native::None)?
         };
         splits.push(report);

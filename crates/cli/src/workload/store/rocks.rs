@@ -173,7 +173,7 @@ impl Sieve {
         spaces: &[Space],
     ) -> Result<Self, OpenStoreError> {
         let names = with_spaces(path, spaces)?;
-        SieveDb::open_cf(options, sieve, path, names)
+        SieveDb::builder(path).options(options).filters(sieve).cfs(names).open()
             .map(Self)
             .map_err(|source| OpenStoreError::Front {
                 path: path.to_owned(),
