@@ -274,7 +274,7 @@ fn inject_all(target: Target, faults: Vec<Fault>) -> Totals {
 #[test]
 fn no_failing_sync_loses_a_record() {
     let home = tempfile::tempdir().unwrap();
-    let Some((_, log)) = traced(Target::Differential, home.path(), None).unwrap() else {
+    let Some((_, log)) = run_traced(Target::Differential, home.path(), None).unwrap() else {
         skip("there is no strace here, or it may not attach");
         return;
     };

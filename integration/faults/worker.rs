@@ -43,7 +43,7 @@ pub(super) fn sieve() -> SieveOptions {
 /// The open target.
 #[expect(clippy::large_enum_variant, reason = "there is one in a process")]
 enum Store {
-    Front(SieveDb),
+    SieveDb(SieveDb),
     Differential(Box<DifferentialStore>),
 }
 

@@ -85,7 +85,7 @@ fn lookups(world: &World) -> [u64; 2] {
 fn finds_what_the_cf_has(
     world: &World,
     name: &str,
-    lookups: u64,
+    lookups_per_key: u64,
     read: impl Fn(&[u8]) -> Option<Vec<u8>>,
 ) {
     let before = lookups(world);
@@ -103,7 +103,7 @@ fn finds_what_the_cf_has(
         after[0], before[0],
         "{name} was counted in the default family"
     );
-    let expected = all_keys().count() as u64 * lookups;
+    let expected = all_keys().count() as u64 * lookups_per_key;
     assert_eq!(after[1], before[1] + expected, "{name} {:?}", world.kind);
 }
 

@@ -205,7 +205,7 @@ fn every_read_has_a_row() {
     let of_transaction = of_transaction.map(|name| format!("Transaction::{name}"));
     let uncounted = UNCOUNTED.iter().map(ToString::to_string);
     let table: BTreeSet<_> = of_db.chain(of_transaction).chain(uncounted).collect();
-    let mut there = sources::methods_that(is_a_read);
+    let mut there = public_methods::methods_that(is_a_read);
     // Snapshots read by methods of the same names.
     there.retain(|method| !method.starts_with("DBAccess::"));
     assert_eq!(table, there);

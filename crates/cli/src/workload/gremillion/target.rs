@@ -6,7 +6,7 @@ use crate::hash::{HashId, KeyHash, KeyHasher, Seed};
 use crate::math::{Bits, Probes};
 use crate::workload::random::{Random, scramble};
 
-use super::floor;
+use super::error_floor;
 
 /// A differential file, or only its filter.
 pub trait Target {
