@@ -19,7 +19,7 @@ use std::ops::Range;
 use std::time::Instant;
 
 use common::{key, keys_asked_for, median};
-use lsm_sieve::{SieveDb, SieveOptions, TransactionSettings};
+use lsm_sieve::{Isolation, SieveDb, SieveOptions, TransactionSettings};
 use rocksdb::{
     BlockBasedOptions, Cache, DBCompressionType, Error, IteratorMode, MultiThreaded,
     OptimisticTransactionDB, Options, TransactionDB, TransactionDBOptions, WriteOptions,
@@ -61,7 +61,7 @@ trait Subject {
 }
 
 macro_rules! subject {
-    ($type:ty, $settings:expr) => {
+    ($type:ty, $settings:expr, $($question_mark:tt)?) => {
         impl Subject for $type {
             fn put(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
                 self.put(key, value)
@@ -76,7 +76,7 @@ macro_rules! subject {
             }
 
             fn look(&self, key: &[u8]) -> Result<bool, Error> {
-                let transaction = self.transaction();
+                let transaction = self.transaction()$($question_mark)?;
                 let found = transaction.get_pinned_for_update(key, true)?;
                 Ok(found.is_some())
             }
@@ -84,7 +84,7 @@ macro_rules! subject {
             fn make(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
                 let mut unlogged = WriteOptions::default();
                 unlogged.disable_wal(true);
-                let transaction = self.transaction_opt(&unlogged, $settings);
+                let transaction = self.transaction_opt(&unlogged, $settings)$($question_mark)?;
                 if transaction.get_pinned_for_update(key, true)?.is_none() {
                     transaction.put(key, value)?;
                 }
@@ -93,9 +93,9 @@ macro_rules! subject {
         }
     };
 }
-subject!(OptimisticTransactionDB<MultiThreaded>, &<_>::default());
-subject!(TransactionDB<MultiThreaded>, &<_>::default());
-subject!(SieveDb, TransactionSettings::Default);
+subject!(OptimisticTransactionDB<MultiThreaded>, &<_>::default(),);
+subject!(TransactionDB<MultiThreaded>, &<_>::default(),);
+subject!(SieveDb, TransactionSettings::Default, ?);
 
 fn fill(subject: &impl Subject, keys: u64) -> Result<(), Error> {
     for run in 0..RUNS {
@@ -175,7 +175,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let keys = keys_asked_for(4_000_000) as u64;
     let optimistic = SieveOptions::default().transactions(Isolation::Optimistic);
     let locking = TransactionDBOptions::default();
-    let of_locks = SieveOptions::default().transactions(Isolation::locks(TransactionDBOptions::default()));
+    let of_locks =
+        SieveOptions::default().transactions(Isolation::locks(TransactionDBOptions::default()));
 
     println!("optimistic");
     let home = tempfile::tempdir()?;

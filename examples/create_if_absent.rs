@@ -6,13 +6,13 @@
 use std::time::Duration;
 
 use lsm_sieve::rocksdb::ErrorKind;
-use lsm_sieve::{SieveDb, SieveOptions};
+use lsm_sieve::{Isolation, SieveDb, SieveOptions};
 
 /// Carries out a request unless it is recorded, and records it with its result. Returns whether it
 /// was new.
 fn carry_out(db: &SieveDb, request: &[u8]) -> Result<bool, lsm_sieve::rocksdb::Error> {
     loop {
-        let transaction = db.transaction();
+        let transaction = db.transaction()?;
         // The key is tracked for conflicts even if the filters answer that it is absent.
         if transaction.get_for_update(request, true)?.is_some() {
             return Ok(false);
@@ -33,7 +33,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let sieve = SieveOptions::default().transactions(Isolation::Optimistic);
 
     let db = SieveDb::open(&options, &sieve, folder.path())?;
-    db.wait_until_complete(Duration::from_secs(60));
+    assert!(db.wait_until_complete(Duration::from_secs(60)));
     // Each request is sent three times.
     let mut carried_out = 0;
     for request in (0..30_000_u32).map(|request| request % 10_000) {

@@ -14,7 +14,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         db.put(user.to_be_bytes(), b"a record")?;
     }
     db.flush()?;
-    db.wait_until_complete(Duration::from_secs(60));
+    assert!(db.wait_until_complete(Duration::from_secs(60)));
 
     // Present keys are always found; most lookups of absent keys do not reach the engine.
     assert!(db.get(42_u32.to_be_bytes())?.is_some());

@@ -88,7 +88,12 @@ fn recovers_from_false_negative(db: SieveDb, path: &Path, model: &Model) {
     assert_eq!(db.stats().false_negatives, 0);
     assert_eq!(db.inspect().unwrap().distrusted_runs, 1);
     drop(db);
-    let db = SieveDb::builder(path).options(&options()).filters(&audited()).read_only(false).open().unwrap();
+    let db = SieveDb::builder(path)
+        .options(&options())
+        .filters(&audited())
+        .read_only(false)
+        .open()
+        .unwrap();
     assert_eq!(db.inspect().unwrap().distrusted_runs, 1);
 }
 

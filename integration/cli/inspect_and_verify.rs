@@ -26,7 +26,12 @@ use crate::support::model_db::{Model, cover, fill, open, options, settle, sieve}
 
 /// A closed database of two families with filters.
 fn database(path: &Path) {
-    let db = SieveDb::builder(path).options(&options()).filters(&sieve()).cfs(["other"]).open().unwrap();
+    let db = SieveDb::builder(path)
+        .options(&options())
+        .filters(&sieve())
+        .cfs(["other"])
+        .open()
+        .unwrap();
     fill(&db, &mut Model::new(), 4..900);
     let other = db.cf_handle("other").unwrap();
     db.put_cf(&other, b"k", b"v").unwrap();
@@ -221,7 +226,11 @@ fn database_cannot_be_written_while_it_is_inspected() {
         None
     };
     let verifying = (0..200).find_map(stopped).expect("it is stopped in time");
-    let refused = SieveDb::builder(home.path()).options(&options()).filters(&sieve()).cfs(["other"]).open();
+    let refused = SieveDb::builder(home.path())
+        .options(&options())
+        .filters(&sieve())
+        .cfs(["other"])
+        .open();
     signal(&verifying, "CONT");
     assert!(refused.is_err());
     let output = verifying.wait_with_output().unwrap();
@@ -255,7 +264,14 @@ fn damaged_sidecar_makes_verify_exit_with_1_and_is_unchanged() {
         assert_eq!(report["lost_keys"], Value::Array(Vec::new()));
         assert_eq!(fs::read(&victim).unwrap(), bytes);
     }
-    settle(&SieveDb::builder(home.path()).options(&options()).filters(&sieve()).cfs(["other"]).open().unwrap());
+    settle(
+        &SieveDb::builder(home.path())
+            .options(&options())
+            .filters(&sieve())
+            .cfs(["other"])
+            .open()
+            .unwrap(),
+    );
     let output = run(["verify", home.path().to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
 }

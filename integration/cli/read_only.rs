@@ -17,7 +17,12 @@ fn log_listed_in_the_manifest_is_read_by_read_only_opens() {
     {
         let mut options = options();
         options.set_track_and_verify_wals_in_manifest(true);
-        let db = SieveDb::builder(&path).options(&options).filters(&sieve()).cfs(["other"]).open().unwrap();
+        let db = SieveDb::builder(&path)
+            .options(&options)
+            .filters(&sieve())
+            .cfs(["other"])
+            .open()
+            .unwrap();
         let other = db.cf_handle("other").unwrap();
         fill(&db, &mut model, 0..100);
         // The log is closed, kept for the other family, and listed.
@@ -32,7 +37,12 @@ fn log_listed_in_the_manifest_is_read_by_read_only_opens() {
     assert_eq!(json(&["verify", "--full", folder])["keys_checked"], 1);
     let counts = ["--reads", "9", "--misses", "8", "--samples", "10"];
     {
-        let db = SieveDb::builder(&path).options(&options()).filters(&sieve()).read_only(false).open().unwrap();
+        let db = SieveDb::builder(&path)
+            .options(&options())
+            .filters(&sieve())
+            .read_only(false)
+            .open()
+            .unwrap();
         settle(&db);
         check_reads(&db, &model);
     }

@@ -16,7 +16,7 @@ use rocksdb::{DEFAULT_COLUMN_FAMILY_NAME, Options};
 
 use crate::support::model_db::{
     Dice, Model, check_cf_reads, check_reads, check_settled, cover, key, open, options, settle,
-    sieve, verify_finds_every_key, write_randomly,
+    sieve, stats_of, verify_finds_every_key, write_randomly,
 };
 
 #[test]
@@ -44,7 +44,7 @@ fn recreated_cf_has_its_new_keys_only() {
         verify_finds_every_key(&db);
         db.drop_cf("again").unwrap();
         assert!(db.cf_handle("again").is_none());
-        assert!(db.stats_cf("again").is_none());
+        assert!(stats_of(&db, "again").is_none());
         let files = RealDisk.list(&home.path().join("sieve")).unwrap();
         let summaries = files.iter().filter(|name| name.starts_with("summary-"));
         assert_eq!(summaries.count(), 1, "the default family's: {files:?}");
@@ -128,7 +128,12 @@ fn created_cfs_have_filters_after_a_reopen() {
         db.create_cf("late", &options()).unwrap();
         write_randomly(&db, "late", &mut model, &mut Dice(4), 500);
     }
-    let db = SieveDb::builder(home.path()).options(&options()).filters(&sieve()).cfs(["late"]).open().unwrap();
+    let db = SieveDb::builder(home.path())
+        .options(&options())
+        .filters(&sieve())
+        .cfs(["late"])
+        .open()
+        .unwrap();
     check_cf_reads(&db, "late", &model);
     cover(&db);
     let tally = check_cf_reads(&db, "late", &model);
@@ -159,7 +164,12 @@ fn cf_created_by_the_bare_engine_is_read_unfiltered() {
     drop(cf);
     cover(&db);
     drop(db);
-    let db = SieveDb::builder(home.path()).options(&options()).filters(&sieve()).cfs(["bare"]).open().unwrap();
+    let db = SieveDb::builder(home.path())
+        .options(&options())
+        .filters(&sieve())
+        .cfs(["bare"])
+        .open()
+        .unwrap();
     let model = Model::from([(b"k".to_vec(), b"v".to_vec())]);
     check_cf_reads(&db, "bare", &model);
     check_reads(&db, &Model::new());
@@ -175,7 +185,12 @@ fn cfs_with_colliding_names_do_not_share_filters() {
     let home = tempfile::tempdir().unwrap();
     let mut models = [Model::new(), Model::new()];
     for round in 0..3 {
-        let db = SieveDb::builder(home.path()).options(&options()).filters(&sieve()).cfs(names).open().unwrap();
+        let db = SieveDb::builder(home.path())
+            .options(&options())
+            .filters(&sieve())
+            .cfs(names)
+            .open()
+            .unwrap();
         for ((name, model), seed) in names.iter().zip(&mut models).zip(0..) {
             check_cf_reads(&db, name, model);
             write_randomly(&db, name, model, &mut Dice(seed * 10 + round), 200);
@@ -198,7 +213,12 @@ fn cf_recreated_by_the_bare_engine_loses_no_key_after_a_reopen() {
     let home = tempfile::tempdir().unwrap();
     let mut model = Model::new();
     {
-        let db = SieveDb::builder(home.path()).options(&options()).filters(&sieve()).cfs(["a"]).open().unwrap();
+        let db = SieveDb::builder(home.path())
+            .options(&options())
+            .filters(&sieve())
+            .cfs(["a"])
+            .open()
+            .unwrap();
         cover(&db);
         db.with_engine_untracked(|engine| {
             engine.drop_cf("a").unwrap();
@@ -215,7 +235,12 @@ fn cf_recreated_by_the_bare_engine_loses_no_key_after_a_reopen() {
         settle(&db);
         check_cf_reads(&db, "a", &model);
     }
-    let db = SieveDb::builder(home.path()).options(&options()).filters(&sieve()).cfs(["a"]).open().unwrap();
+    let db = SieveDb::builder(home.path())
+        .options(&options())
+        .filters(&sieve())
+        .cfs(["a"])
+        .open()
+        .unwrap();
     check_cf_reads(&db, "a", &model);
     cover(&db);
     check_cf_reads(&db, "a", &model);
@@ -254,7 +279,7 @@ fn two_threads_create_and_drop_cfs_of_one_name() {
     assert!(read_back.into_inner() > 0, "no write was taken");
     drop(db.create_cf("a", &options()));
     assert!(
-        db.stats_cf("a").is_some(),
+        stats_of(&db, "a").is_some(),
         "the column family has no filters"
     );
 }
@@ -271,7 +296,12 @@ fn recreated_cf_has_filters_after_a_reopen() {
         db.create_cf("again", &options()).unwrap();
         write_randomly(&db, "again", &mut model, &mut Dice(5), 300);
     }
-    let db = SieveDb::builder(home.path()).options(&options()).filters(&sieve()).cfs(["again"]).open().unwrap();
+    let db = SieveDb::builder(home.path())
+        .options(&options())
+        .filters(&sieve())
+        .cfs(["again"])
+        .open()
+        .unwrap();
     cover(&db);
     check_cf_reads(&db, "again", &model);
     let family = db.cf_handle("again").unwrap();
@@ -289,7 +319,12 @@ fn cf_named_twice_is_opened_once() {
     let home = tempfile::tempdir().unwrap();
     let mut model = Model::new();
     {
-        let db = SieveDb::builder(home.path()).options(&options()).filters(&sieve()).cfs(["other"]).open().unwrap();
+        let db = SieveDb::builder(home.path())
+            .options(&options())
+            .filters(&sieve())
+            .cfs(["other"])
+            .open()
+            .unwrap();
         write_randomly(&db, "other", &mut model, &mut Dice(7), 300);
         db.flush_cf(&db.cf_handle("other").unwrap()).unwrap();
     }
@@ -324,10 +359,29 @@ fn cf_named_twice_is_opened_once() {
 
     let (options, path) = (options(), home.path());
     let messages = tempfile::tempdir().unwrap();
-    let open = || SieveDb::builder(path).options(&options).filters(&sieve()).cfs(&names).open();
-    let to_read = || SieveDb::builder(path).options(&options).filters(&sieve()).cfs(&names).read_only(false).open();
-    let as_secondary =
-        || SieveDb::builder(path).options(&options).filters(&sieve()).cfs(&names).secondary(messages.path()).open();
+    let open = || {
+        SieveDb::builder(path)
+            .options(&options)
+            .filters(&sieve())
+            .cfs(&names)
+            .open()
+    };
+    let to_read = || {
+        SieveDb::builder(path)
+            .options(&options)
+            .filters(&sieve())
+            .cfs(&names)
+            .read_only(false)
+            .open()
+    };
+    let as_secondary = || {
+        SieveDb::builder(path)
+            .options(&options)
+            .filters(&sieve())
+            .cfs(&names)
+            .secondary(messages.path())
+            .open()
+    };
     check_cf_reads(&open().unwrap(), "other", &model);
     check_cf_reads(&to_read().unwrap(), "other", &model);
     check_cf_reads(&as_secondary().unwrap(), "other", &model);

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::error::Error as _;
 
-use lsm_sieve::{Items, OpenError, Rate, SieveDb, SieveOptions};
+use lsm_sieve::{FilterSize, Items, OpenError, SieveDb};
 use rocksdb::{
     BlockBasedIndexType, BlockBasedOptions, BottommostLevelCompaction, CompactOptions,
     CompactionDecision, CuckooTableOptions, DBCompactionStyle, DBCompressionType,
@@ -287,7 +287,7 @@ fn filters_hold_whole_keys_after_options_change() {
         cover(&db);
         settle(&db);
         check_reads(&db, &model);
-        db.set_rate(lsm_sieve::Rate::new(0.001).unwrap());
+        db.set_filter_size(FilterSize::rate(0.001).unwrap());
         db.consolidate().unwrap();
         check_settled(&db, &model);
     }
@@ -427,28 +427,18 @@ fn unsupported_database_options_are_refused() {
     assert!(!path.exists(), "it left something behind");
 }
 
-/// No filter was built for it, and each lookup went to an engine that had no filters either.
+/// Below it no filter was built, and each lookup went to an engine that had no filters either.
 #[test]
-fn unattainable_rate_is_refused() {
+fn growing_filters_keep_the_least_rate() {
     let home = tempfile::tempdir().unwrap();
-    let rate = |rate: f64| Rate::new(rate).unwrap();
-    let least = SieveOptions::LEAST_RATE;
-    for settings in [
-        sieve().rate(rate(least / 2.0)),
-        sieve().summary_rate(rate(1e-12)),
-        sieve().segment_rate(Some(rate(1e-300))),
-    ] {
-        let refused = SieveDb::open(&options(), &settings, home.path());
-        assert!(matches!(refused, Err(OpenError::Rate(_))), "{refused:?}");
-    }
-    // A growing filter keeps the least rate.
-    let settings = sieve().rate(rate(least)).expected_keys(Items::new(10));
+    let least = FilterSize::rate(FilterSize::LEAST_RATE).unwrap();
+    let settings = sieve().filter_size(least).expected_keys(Items::new(10));
     let db = SieveDb::open(&options(), &settings, home.path()).unwrap();
     let mut model = Model::new();
     fill(&db, &mut model, 0..500);
     cover(&db);
     assert!((0..100).all(|i| db.filter_answer(absent_key(i)).is_absent()));
-    db.set_rate(rate(1e-300));
+    db.set_filter_size(least);
     db.consolidate().unwrap();
     assert!((0..100).all(|i| db.filter_answer(absent_key(i)).is_absent()));
     check_settled(&db, &model);

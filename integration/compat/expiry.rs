@@ -8,7 +8,7 @@
 use std::thread::{self, sleep};
 use std::time::Duration;
 
-use lsm_sieve::{OpenError, SieveDb, SieveOptions};
+use lsm_sieve::{Isolation, OpenError, SieveDb, SieveOptions};
 use rocksdb::{
     ColumnFamilyTtl, DBCompactionStyle, DEFAULT_COLUMN_FAMILY_NAME, FifoCompactOptions,
     IteratorMode, Options, WaitForCompactOptions, WriteBatch,
@@ -122,7 +122,14 @@ fn keys_left_after_ttl_expiry_are_found() {
 
 fn write_and_expire(settings: &SieveOptions) {
     let home = tempfile::tempdir().unwrap();
-    let open = || SieveDb::builder(home.path()).options(&options()).filters(settings).ttl(TTL).open().unwrap();
+    let open = || {
+        SieveDb::builder(home.path())
+            .options(&options())
+            .filters(settings)
+            .ttl(TTL)
+            .open()
+            .unwrap()
+    };
     let mut model = Model::new();
     {
         let db = open();
@@ -170,7 +177,12 @@ fn extreme_ttls_expire_neither_early_nor_never() {
         ("ages", options(), ColumnFamilyTtl::Duration(ages)),
         ("half", options(), ColumnFamilyTtl::Duration(half)),
     ];
-    let db = SieveDb::builder(home.path()).options(&options()).filters(&sieve()).cfs_with_ttl(families).ttl(ages).open()
+    let db = SieveDb::builder(home.path())
+        .options(&options())
+        .filters(&sieve())
+        .cfs_with_ttl(families)
+        .ttl(ages)
+        .open()
         .unwrap();
     let names = ["ages", "half", DEFAULT];
     for name in names {
@@ -195,7 +207,12 @@ fn cfs_have_their_own_ttl() {
     let never = ColumnFamilyTtl::Disabled;
     let later = ColumnFamilyTtl::Duration(Duration::from_secs(3_600));
     let families = [("never", options(), never), ("later", options(), later)];
-    let db = SieveDb::builder(home.path()).options(&options()).filters(&sieve()).cfs_with_ttl(families).ttl(TTL).open()
+    let db = SieveDb::builder(home.path())
+        .options(&options())
+        .filters(&sieve())
+        .cfs_with_ttl(families)
+        .ttl(TTL)
+        .open()
         .unwrap();
     db.create_cf("made", &options()).unwrap();
     let names = ["never", "later", "made", DEFAULT];
@@ -234,7 +251,12 @@ fn ttl_with_transactions_is_refused() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("db");
     let settings = sieve().transactions(Isolation::Optimistic);
-    let error = SieveDb::builder(&path).options(&options()).filters(&settings).ttl(TTL).open().unwrap_err();
+    let error = SieveDb::builder(&path)
+        .options(&options())
+        .filters(&settings)
+        .ttl(TTL)
+        .open()
+        .unwrap_err();
     assert!(matches!(error, OpenError::Unsupported { .. }), "{error}");
     assert!(error.to_string().contains("time to live"), "{error}");
     assert!(!path.exists(), "it left something behind");
@@ -249,7 +271,12 @@ fn database_without_ttl_cannot_be_read_with_ttl() {
         let db = SieveDb::builder(home.path()).open().unwrap();
         db.put(b"key", b"v").unwrap();
     }
-    let db = SieveDb::builder(home.path()).options(&options).filters(&sieve()).ttl(TTL).open().unwrap();
+    let db = SieveDb::builder(home.path())
+        .options(&options)
+        .filters(&sieve())
+        .ttl(TTL)
+        .open()
+        .unwrap();
     let error = db.get(b"key").unwrap_err();
     assert!(error.to_string().contains("timestamp"), "{error}");
     assert_eq!(db.get(b"no key").unwrap(), None);

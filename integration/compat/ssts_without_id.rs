@@ -181,8 +181,16 @@ fn sst_without_unique_id_stays_uncovered_without_a_writer() {
     let [path, messages] = ["db", "messages"].map(|name| home.path().join(name));
     old_database(&path, 10..1_000);
     let readers = [
-        SieveDb::builder(&path).options(&unchecked()).filters(&with_headroom()).secondary(messages).open(),
-        SieveDb::builder(&path).options(&unchecked()).filters(&with_headroom()).read_only(false).open(),
+        SieveDb::builder(&path)
+            .options(&unchecked())
+            .filters(&with_headroom())
+            .secondary(messages)
+            .open(),
+        SieveDb::builder(&path)
+            .options(&unchecked())
+            .filters(&with_headroom())
+            .read_only(false)
+            .open(),
     ];
     for db in readers {
         let db = Arc::new(db.unwrap());

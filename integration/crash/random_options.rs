@@ -2,10 +2,9 @@
 //!
 //! Everything is small, so that a second of work flushes and compacts many times.
 
-use std::num::NonZeroU64;
 use std::path::Path;
 
-use lsm_sieve::{Engine, HashId, Items, OpenError, Rate, SieveDb, SieveOptions};
+use lsm_sieve::{Bits, Engine, FilterSize, HashId, Items, OpenError, SieveDb, SieveOptions};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use rocksdb::{
@@ -104,8 +103,8 @@ impl RandomOptions {
     pub(super) fn sieve(&self, seed: u64) -> SieveOptions {
         let mut random = StdRng::seed_from_u64(seed);
         let mut sieve = always_filtered();
-        if let Ok(rate) = Rate::new(random.random_range(0.0005..0.1)) {
-            sieve = sieve.rate(rate);
+        if let Ok(size) = FilterSize::rate(random.random_range(0.0005..0.1)) {
+            sieve = sieve.filter_size(size);
         }
         if random.random_bool(0.8) {
             sieve = sieve.expected_keys(Items::new(random.random_range(16..2_000)));
@@ -119,8 +118,8 @@ impl RandomOptions {
         }
         sieve = sieve.static_filters(random.random_bool(0.3));
         if random.random_bool(0.5) {
-            let more = random.random_range(50..2_000);
-            sieve = sieve.hashes_at_once(NonZeroU64::MIN.saturating_add(more));
+            let hashes = random.random_range(50..2_000);
+            sieve = sieve.build_memory(Bits::from_bytes(8 * hashes));
         }
         let changed = random.random_bool(0.03);
         sieve.hash(match self.hash {

@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 use std::time::Duration;
 
-use lsm_sieve::{Engine, Rate, SieveDb, Snapshot};
+use lsm_sieve::{Engine, FilterSize, SieveDb, Snapshot};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use rocksdb::{
@@ -142,11 +142,11 @@ fn maintain(store: &Store, wakeups: &Receiver<()>, seed: u64) -> Result<(), Fail
             }
             3..5 => {
                 report("maintenance set rate");
-                db.set_rate(Rate::new(random.random_range(0.0005..0.2))?);
+                db.set_filter_size(FilterSize::rate(random.random_range(0.0005..0.2))?);
             }
             5..7 => {
                 report("maintenance wait");
-                db.wait_until_complete(Duration::from_millis(50));
+                _ = db.wait_until_complete(Duration::from_millis(50));
             }
             7 => {
                 report("maintenance with engine");

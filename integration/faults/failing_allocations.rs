@@ -81,7 +81,7 @@ fn child() {
         counters().unwrap();
         database(&home.path().join("database")).unwrap();
         let fixed = sieve().static_filters(true);
-        let in_parts = fixed.clone().hashes_at_once(50_000.try_into().unwrap());
+        let in_parts = fixed.clone().build_memory(Bits::from_bytes(8 * 50_000));
         for (name, sieve) in [
             ("write a database", sieve()),
             ("write static filters", fixed),
@@ -347,7 +347,7 @@ fn database(path: &Path) -> Result<(), Failed> {
     }
     let open = || -> Result<(), Failed> {
         let db = SieveDb::open(&engine(), &sieve().read_only_filters(true), path)?;
-        db.wait_for_maintenance(std::time::Duration::from_secs(60));
+        _ = db.wait_for_maintenance(std::time::Duration::from_secs(60));
         check(&db)
     };
     exhaust("open a database", open)?;

@@ -7,7 +7,7 @@
 
 use std::path::Path;
 
-use lsm_sieve::{OpenError, Rate, SieveDb};
+use lsm_sieve::{FilterSize, OpenError, SieveDb};
 use rocksdb::backup::{BackupEngine, BackupEngineOptions};
 use rocksdb::{Env, FlushOptions, WaitForCompactOptions, WriteBatch};
 
@@ -17,7 +17,12 @@ use crate::support::model_db::{
 };
 
 fn open_to_read(path: &Path) -> SieveDb {
-    let db = SieveDb::builder(path).options(&options()).filters(&sieve()).read_only(false).open().unwrap();
+    let db = SieveDb::builder(path)
+        .options(&options())
+        .filters(&sieve())
+        .read_only(false)
+        .open()
+        .unwrap();
     settle(&db);
     db
 }
@@ -46,13 +51,17 @@ fn read_only_open_uses_filters_and_changes_no_file() {
         check_reads(&db, &model);
         assert!(filters_speak(&db));
         assert!(db.consolidate().is_err());
-        db.set_rate(Rate::new(0.0001).unwrap());
+        db.set_filter_size(FilterSize::rate(0.0001).unwrap());
         settle(&db);
         db.scrub().unwrap();
         check_reads(&db, &model);
     }
     assert!(contents(home.path()) == before, "a file has changed");
-    let refused = SieveDb::builder(home.path()).options(&options()).filters(&sieve()).read_only(true).open();
+    let refused = SieveDb::builder(home.path())
+        .options(&options())
+        .filters(&sieve())
+        .read_only(true)
+        .open();
     assert!(matches!(refused, Err(OpenError::Engine { .. })));
 }
 
@@ -102,7 +111,12 @@ fn calls_that_change_the_database_are_refused() {
     options.set_atomic_flush(true);
     let mut model = Model::new();
     {
-        let db = SieveDb::builder(home.path()).options(&options).filters(&sieve()).cfs(["other", "unnamed"]).open().unwrap();
+        let db = SieveDb::builder(home.path())
+            .options(&options)
+            .filters(&sieve())
+            .cfs(["other", "unnamed"])
+            .open()
+            .unwrap();
         fill(&db, &mut model, 0..500);
         db.flush().unwrap();
         settle(&db);
@@ -110,7 +124,12 @@ fn calls_that_change_the_database_are_refused() {
     }
     let before = contents(home.path());
     {
-        let db = SieveDb::builder(home.path()).options(&options).filters(&sieve()).cfs(["other"]).read_only(false).open();
+        let db = SieveDb::builder(home.path())
+            .options(&options)
+            .filters(&sieve())
+            .cfs(["other"])
+            .read_only(false)
+            .open();
         let db = db.unwrap();
         all_refused(&db, "other", home.path(), "read only mode");
         assert!(db.create_cf("new", &options).is_err());
@@ -121,7 +140,14 @@ fn calls_that_change_the_database_are_refused() {
     }
     assert!(contents(home.path()) == before, "a file has changed");
     let none = home.path().join("none/at/all");
-    assert!(SieveDb::builder(&none).options(&options).filters(&sieve()).read_only(false).open().is_err());
+    assert!(
+        SieveDb::builder(&none)
+            .options(&options)
+            .filters(&sieve())
+            .read_only(false)
+            .open()
+            .is_err()
+    );
     assert!(contents(home.path()) == before, "a folder was made");
 }
 
@@ -135,7 +161,12 @@ fn replayed_log_feeds_the_filters() {
     let mut small = options();
     small.set_write_buffer_size(1 << 16);
     for options in [options(), small] {
-        let db = SieveDb::builder(home.path()).options(&options).filters(&sieve()).read_only(false).open().unwrap();
+        let db = SieveDb::builder(home.path())
+            .options(&options)
+            .filters(&sieve())
+            .read_only(false)
+            .open()
+            .unwrap();
         settle(&db);
         check_reads(&db, &model);
         assert!(filters_speak(&db));

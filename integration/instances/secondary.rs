@@ -50,13 +50,24 @@ impl Home {
 
     fn follow(&self, options: &Options) -> SieveDb {
         let (database, messages) = (self.database(), self.messages());
-        SieveDb::builder(database).options(options).filters(&sieve()).secondary(messages).open().unwrap()
+        SieveDb::builder(database)
+            .options(options)
+            .filters(&sieve())
+            .secondary(messages)
+            .open()
+            .unwrap()
     }
 
     /// Opens both families.
     fn follow_both(&self) -> SieveDb {
         let (database, messages) = (self.database(), self.messages());
-        SieveDb::builder(database).options(&options()).filters(&sieve()).cfs([OTHER]).secondary(messages).open().unwrap()
+        SieveDb::builder(database)
+            .options(&options())
+            .filters(&sieve())
+            .cfs([OTHER])
+            .secondary(messages)
+            .open()
+            .unwrap()
     }
 }
 
@@ -178,7 +189,12 @@ fn keys_from_a_catch_up_are_found_at_once() {
     let home = Home::new();
     let mut models = [Model::new(), Model::new()];
     let names = [DEFAULT, OTHER];
-    let db = SieveDb::builder(home.database()).options(&options()).filters(&sieve()).cfs([OTHER]).open().unwrap();
+    let db = SieveDb::builder(home.database())
+        .options(&options())
+        .filters(&sieve())
+        .cfs([OTHER])
+        .open()
+        .unwrap();
     let hide_nothing = |secondary: &SieveDb, models: &[Model]| {
         let families = names.iter().zip(models);
         families.for_each(|(name, model)| finds_engine_keys(secondary, name, model));
@@ -342,7 +358,12 @@ fn secondary_hides_no_key_beside_a_busy_writer() {
 fn empty_catch_ups_keep_coverage() {
     let home = Home::new();
     let mut model = Model::new();
-    let db = SieveDb::builder(home.database()).options(&options()).filters(&sieve()).cfs([OTHER]).open().unwrap();
+    let db = SieveDb::builder(home.database())
+        .options(&options())
+        .filters(&sieve())
+        .cfs([OTHER])
+        .open()
+        .unwrap();
     fill(&db, &mut model, 0..500);
     db.flush().unwrap();
     settle(&db);
@@ -368,7 +389,12 @@ fn calls_that_change_the_database_are_refused() {
     options.set_manual_wal_flush(true);
     let mut model = Model::new();
     {
-        let db = SieveDb::builder(home.database()).options(&options).filters(&sieve()).cfs([OTHER]).open().unwrap();
+        let db = SieveDb::builder(home.database())
+            .options(&options)
+            .filters(&sieve())
+            .cfs([OTHER])
+            .open()
+            .unwrap();
         fill(&db, &mut model, 0..500);
         db.flush().unwrap();
         settle(&db);
@@ -378,7 +404,12 @@ fn calls_that_change_the_database_are_refused() {
     {
         let families = [(OTHER, options.clone())];
         let (database, messages) = (home.database(), home.messages());
-        let secondary = SieveDb::builder(database).options(&options).filters(&sieve()).cfs_with_opts(families).secondary(messages).open();
+        let secondary = SieveDb::builder(database)
+            .options(&options)
+            .filters(&sieve())
+            .cfs_with_opts(families)
+            .secondary(messages)
+            .open();
         let secondary = secondary.unwrap();
         all_refused(&secondary, OTHER, home.0.path(), "secondary mode");
         let made = secondary.create_cf("new", &options).unwrap_err();
@@ -391,7 +422,14 @@ fn calls_that_change_the_database_are_refused() {
     }
     assert!(contents(&home.database()) == before, "a file has changed");
     let none = home.0.path().join("none/at/all");
-    assert!(SieveDb::builder(&none).options(&options).filters(&sieve()).secondary(home.messages()).open().is_err());
+    assert!(
+        SieveDb::builder(&none)
+            .options(&options)
+            .filters(&sieve())
+            .secondary(home.messages())
+            .open()
+            .is_err()
+    );
     assert!(!none.parent().unwrap().exists(), "a folder was made");
 }
 

@@ -5,7 +5,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lsm_sieve::{Rate, SieveDb};
+use lsm_sieve::{FilterSize, SieveDb};
 use rocksdb::{CompactionDecision, Options, WriteOptions};
 
 use crate::support::model_db::{PATIENCE, key, options, settle, sieve};
@@ -48,7 +48,7 @@ fn close_does_not_wait_for_a_stalled_flush() {
     let options = overloaded(home.path());
     let db = SieveDb::open(&options, &sieve(), home.path()).unwrap();
     settle(&db);
-    db.set_rate(Rate::ONE_PERCENT);
+    db.set_filter_size(FilterSize::ONE_PERCENT);
     let deadline = Instant::now() + PATIENCE;
     // Until the maintenance run that is to consolidate no longer ends.
     while db.wait_for_maintenance(Duration::from_millis(50)) {
@@ -108,7 +108,12 @@ fn close_beside_a_consolidation_keeps_unlogged_writes() {
     let mut unlogged = WriteOptions::default();
     unlogged.disable_wal(true);
     for round in 0..ROUNDS {
-        let db = SieveDb::builder(home.path()).options(&options).filters(&sieve()).cfs(FAMILIES).open().unwrap();
+        let db = SieveDb::builder(home.path())
+            .options(&options)
+            .filters(&sieve())
+            .cfs(FAMILIES)
+            .open()
+            .unwrap();
         for (index, name) in (0..).zip(FAMILIES) {
             let cf = db.cf_handle(name).unwrap();
             // The numbers of their memtables differ.
@@ -120,15 +125,20 @@ fn close_beside_a_consolidation_keeps_unlogged_writes() {
             db.put_cf_opt(&cf, written, round.to_le_bytes(), &unlogged)
                 .unwrap();
         }
-        db.set_rate(Rate::ONE_PERCENT);
+        db.set_filter_size(FilterSize::ONE_PERCENT);
         // Now maintenance flushes one family after the other.
-        db.wait_for_maintenance(Duration::from_micros(round * 397 % 40_000));
+        _ = db.wait_for_maintenance(Duration::from_micros(round * 397 % 40_000));
         if round % 2 == 1 {
             // The same flush, by a call.
             db.cancel_all_background_work(true);
         }
         drop(db);
-        let db = SieveDb::builder(home.path()).options(&options).filters(&sieve()).cfs(FAMILIES).open().unwrap();
+        let db = SieveDb::builder(home.path())
+            .options(&options)
+            .filters(&sieve())
+            .cfs(FAMILIES)
+            .open()
+            .unwrap();
         for name in FAMILIES {
             let cf = db.cf_handle(name).unwrap();
             let found = db.get_cf(&cf, key(1_000 + round)).unwrap();

@@ -27,7 +27,14 @@ fn said(opened: Result<SieveDb, OpenError>) -> (String, Vec<String>) {
 fn open_errors_state_and_keep_their_cause() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("db");
-    drop(SieveDb::builder(&path).options(&options()).filters(&sieve()).cfs(["a", "b"]).open().unwrap());
+    drop(
+        SieveDb::builder(&path)
+            .options(&options())
+            .filters(&sieve())
+            .cfs(["a", "b"])
+            .open()
+            .unwrap(),
+    );
     let (text, causes) = said(SieveDb::open(&options(), &sieve(), &path));
     let [cause] = causes.as_slice() else {
         panic!("{causes:?}");
@@ -64,9 +71,21 @@ fn file_in_place_of_a_database_is_refused() {
     let messages = home.path().join("messages");
     for opened in [
         SieveDb::open(&options, &sieve, &file),
-        SieveDb::builder(&file).options(&options).filters(&sieve).cfs(["a"]).open(),
-        SieveDb::builder(&file).options(&options).filters(&sieve).read_only(false).open(),
-        SieveDb::builder(&file).options(&options).filters(&sieve).secondary(&messages).open(),
+        SieveDb::builder(&file)
+            .options(&options)
+            .filters(&sieve)
+            .cfs(["a"])
+            .open(),
+        SieveDb::builder(&file)
+            .options(&options)
+            .filters(&sieve)
+            .read_only(false)
+            .open(),
+        SieveDb::builder(&file)
+            .options(&options)
+            .filters(&sieve)
+            .secondary(&messages)
+            .open(),
     ] {
         let (text, _) = said(opened);
         assert!(text.contains("users.db: it is a file"), "{text}");
@@ -110,7 +129,12 @@ fn cfs_open_with_their_stored_options() {
     }
     let (options, families) = latest();
     let messages = home.path().join("messages");
-    let secondary = SieveDb::builder(home.path()).options(&options).filters(&sieve()).cfs_with_opts(families).secondary(messages).open();
+    let secondary = SieveDb::builder(home.path())
+        .options(&options)
+        .filters(&sieve())
+        .cfs_with_opts(families)
+        .secondary(messages)
+        .open();
     check_cf_reads(&secondary.unwrap(), "reverse", &model);
 
     let nothing = SieveDb::latest_options(&options, home.path().join("none"));

@@ -67,8 +67,12 @@ fn sst_is_covered_after_a_secondary_catches_up() {
     let home = tempfile::tempdir().unwrap();
     let [database, messages] = ["db", "messages"].map(|name| home.path().join(name));
     let writer = written_plainly(&database, 1, 100);
-    let secondary =
-        SieveDb::builder(&database).options(&options()).filters(&with_headroom()).secondary(&messages).open().unwrap();
+    let secondary = SieveDb::builder(&database)
+        .options(&options())
+        .filters(&with_headroom())
+        .secondary(&messages)
+        .open()
+        .unwrap();
     eventually("what it found is covered", || is_covered(&secondary));
     for i in 110..1_500 {
         writer.put(key(i), b"value").unwrap();

@@ -2,7 +2,7 @@
 
 use rocksdb::DEFAULT_COLUMN_FAMILY_NAME as DEFAULT;
 
-use lsm_sieve::{Bits, Rate};
+use lsm_sieve::{Bits, FilterSize};
 
 use super::*;
 
@@ -34,7 +34,12 @@ fn new_filters_are_stored_at_close_and_loaded_at_open() {
 fn filters_are_stored_after_each_flush() {
     let home = tempfile::tempdir().unwrap();
     let families = ["first", DEFAULT];
-    let db = SieveDb::builder(home.path()).options(&options()).filters(&with_headroom()).cfs(families).open().unwrap();
+    let db = SieveDb::builder(home.path())
+        .options(&options())
+        .filters(&with_headroom())
+        .cfs(families)
+        .open()
+        .unwrap();
     eventually("a new database is known", || is_covered(&db));
     db.drop_cf("first").unwrap();
     db.create_cf("later", &options()).unwrap();
@@ -106,7 +111,7 @@ fn filters_have_the_new_rate_after_set_rate() {
     let (before, taken) = (health(&db), db.health().memory.segments);
     // A pause would also build a summary.
     beside_a_writer(&db, || {
-        db.set_rate(Rate::new(0.000_01).unwrap());
+        db.set_filter_size(FilterSize::rate(0.000_01).unwrap());
         eventually("the summary has the new rate", || {
             health(&db).predicted_rate < before.predicted_rate.min(0.000_01)
         });

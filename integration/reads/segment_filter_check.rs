@@ -10,7 +10,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use lsm_sieve::{Items, Rate, SieveDb, SieveOptions};
+use lsm_sieve::{FilterSize, Items, SieveDb, SieveOptions};
 
 use crate::support::model_db::{
     Model, absent_key, always_filtered, cover, fill, key, options, settle,
@@ -19,7 +19,8 @@ use crate::support::model_db::{
 fn loose() -> SieveOptions {
     always_filtered()
         .expected_keys(Items::new(20_000))
-        .summary_rate(Rate::new(0.3).unwrap())
+        .filter_size(FilterSize::rate(0.3).unwrap())
+        .segment_filters(Some(FilterSize::ONE_PERCENT.segment_part()))
 }
 
 /// How many of this many absent keys the filters cannot deny.

@@ -1,6 +1,6 @@
 //! Snapshots read through the filters, and find what was deleted after them.
 
-use lsm_sieve::SieveDb;
+use lsm_sieve::{Isolation, SieveDb};
 use rocksdb::{
     AsColumnFamilyRef, DBAccess, DEFAULT_COLUMN_FAMILY_NAME, Error, ReadOptions,
     SnapshotWithThreadMode,
@@ -69,7 +69,10 @@ fn found_in(
 #[test]
 fn snapshot_reads_use_the_filters() {
     let home = tempfile::tempdir().unwrap();
-    let sieve = sieve().audit(0).adaptive_hits(false).transactions(Isolation::Optimistic);
+    let sieve = sieve()
+        .audit(0)
+        .adaptive_hits(false)
+        .transactions(Isolation::Optimistic);
     let db = SieveDb::open(&options(), &sieve, home.path()).unwrap();
     fill(&db, &mut Model::new(), 0..KEYS);
     db.flush().unwrap();
@@ -78,7 +81,7 @@ fn snapshot_reads_use_the_filters() {
     let absent = (0..)
         .map(absent_key)
         .find(|key| db.filter_answer(key).is_absent());
-    let transaction = db.transaction();
+    let transaction = db.transaction().unwrap();
     for (key, is_there) in [(key(1), true), (absent.unwrap(), false)] {
         let before = db.stats();
         assert_eq!(found_in(&db, &cf, &key).unwrap(), [is_there; 6]);

@@ -75,7 +75,12 @@ fn measure() {
     drop(plain);
 
     let before = allocated().unwrap();
-    let db = SieveDb::builder(home.path()).options(&options).filters(&SieveOptions::default()).cfs(&names).open().unwrap();
+    let db = SieveDb::builder(home.path())
+        .options(&options)
+        .filters(&SieveOptions::default())
+        .cfs(&names)
+        .open()
+        .unwrap();
     assert!(db.wait_until_complete(PATIENCE) && db.wait_for_maintenance(PATIENCE));
     for name in &names {
         let family = db.cf_handle(name).unwrap();

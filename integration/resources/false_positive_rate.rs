@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 
-use lsm_sieve::math::{Items, Rate};
+use lsm_sieve::math::Items;
 use lsm_sieve::segment::SegmentId;
-use lsm_sieve::{CfReport, SieveDb, SieveOptions};
+use lsm_sieve::{CfReport, FilterSize, SieveDb, SieveOptions};
 use rocksdb::Options;
 
 use crate::support::database_files::stamps;
@@ -35,8 +35,8 @@ fn ids_of(report: &CfReport) -> BTreeSet<Option<SegmentId>> {
     report.segments.iter().map(|table| table.id).collect()
 }
 
-fn rate(rate: f64) -> Rate {
-    Rate::new(rate).expect("a rate")
+fn size(rate: f64) -> FilterSize {
+    FilterSize::rate(rate).expect("a rate")
 }
 
 #[test]
@@ -45,7 +45,7 @@ fn stricter_rate_rewrites_no_sst_and_loses_no_read() {
     let home = tempfile::tempdir().unwrap();
     let mut settings = options();
     settings.set_disable_auto_compactions(true);
-    let db = SieveDb::open(&settings, &sieve().rate(rate(0.01)), home.path()).unwrap();
+    let db = SieveDb::open(&settings, &sieve().filter_size(size(0.01)), home.path()).unwrap();
     let mut model = Model::new();
     for table in 0..TABLES {
         fill(&db, &mut model, table * 4_000..(table + 1) * 4_000);
@@ -82,7 +82,7 @@ fn stricter_rate_rewrites_no_sst_and_loses_no_read() {
         }
         drop(read);
         first_read.recv().expect("a reader reads");
-        db.set_rate(rate(0.001));
+        db.set_filter_size(size(0.001));
         db.consolidate().unwrap();
         done.store(true, Ordering::Relaxed);
     });
@@ -101,7 +101,7 @@ fn stricter_rate_rewrites_no_sst_and_loses_no_read() {
     verify_finds_every_key(&db);
     drop(db);
     // The stricter filters are the stored ones.
-    let db = SieveDb::open(&settings, &sieve().rate(rate(0.001)), home.path()).unwrap();
+    let db = SieveDb::open(&settings, &sieve().filter_size(size(0.001)), home.path()).unwrap();
     cover(&db);
     for table in &report(&db).segments {
         assert_eq!(table.filter.as_ref().unwrap().source, "raw keys");
@@ -121,7 +121,7 @@ fn rate_given_at_open_takes_effect() {
         db.flush().unwrap();
         cover(&db);
     }
-    let db = SieveDb::open(&options(), &sieve().rate(rate(0.0005)), home.path()).unwrap();
+    let db = SieveDb::open(&options(), &sieve().filter_size(size(0.0005)), home.path()).unwrap();
     check_reads(&db, &model);
     cover(&db);
     db.consolidate().unwrap();
@@ -135,7 +135,7 @@ fn rate_given_at_open_takes_effect() {
 fn cf_created_after_set_rate_has_the_new_rate() {
     let home = tempfile::tempdir().unwrap();
     let db = open(home.path());
-    db.set_rate(rate(0.0005));
+    db.set_filter_size(size(0.0005));
     db.create_cf("late", &Options::default()).unwrap();
     let cf = db.cf_handle("late").unwrap();
     for i in 0..3_000 {
@@ -190,7 +190,7 @@ fn loose_summary_is_consolidated_into_one_stage() {
     const FIRST: u64 = 500;
     let home = tempfile::tempdir().unwrap();
     let settings = SieveOptions::default()
-        .summary_rate(rate(0.3))
+        .filter_size(size(0.3))
         .expected_keys(Items::new(FIRST));
     let db = SieveDb::open(&options(), &settings, home.path()).unwrap();
     fill(&db, &mut Model::new(), 0..40 * FIRST);

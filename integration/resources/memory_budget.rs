@@ -220,7 +220,12 @@ fn all_cfs_share_one_budget() {
             }
         };
         {
-            let db = SieveDb::builder(home.path()).options(&options()).filters(&budget()).cfs(FAMILIES).open().unwrap();
+            let db = SieveDb::builder(home.path())
+                .options(&options())
+                .filters(&budget())
+                .cfs(FAMILIES)
+                .open()
+                .unwrap();
             for (name, model) in FAMILIES.iter().zip(&models) {
                 let cf = db.cf_handle(name).unwrap();
                 for (key, value) in model {
@@ -233,7 +238,12 @@ fn all_cfs_share_one_budget() {
             db.consolidate().unwrap();
             check(&db);
         }
-        let db = SieveDb::builder(home.path()).options(&options()).filters(&budget()).cfs(FAMILIES).open().unwrap();
+        let db = SieveDb::builder(home.path())
+            .options(&options())
+            .filters(&budget())
+            .cfs(FAMILIES)
+            .open()
+            .unwrap();
         cover(&db);
         check(&db);
     }
@@ -284,7 +294,12 @@ fn writers_read_their_own_keys_while_summaries_are_dropped_and_rebuilt() {
     const FAMILIES: [&str; 2] = ["a", "b"];
     let home = tempfile::tempdir().unwrap();
     let budget = with_filter_budget(sieve(), 120_000, 3);
-    let db = SieveDb::builder(home.path()).options(&options()).filters(&budget).cfs(FAMILIES).open().unwrap();
+    let db = SieveDb::builder(home.path())
+        .options(&options())
+        .filters(&budget)
+        .cfs(FAMILIES)
+        .open()
+        .unwrap();
     cover(&db);
     std::thread::scope(|scope| {
         let writers = FAMILIES.map(|name| {

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use lsm_sieve::{CfReport, FilterReport, Items, SieveDb, SieveOptions};
+use lsm_sieve::{CfReport, FilterReport, FilterSize, Items, SieveDb, SieveOptions};
 
 use crate::support::model_db::{
     Dice, Model, absent_key, check_reads, check_reads_within_budget, check_settled, cover, fill,
@@ -167,7 +167,10 @@ fn static_summary_keeps_the_memory_budget() {
 #[test]
 fn bits_per_key_is_the_size_of_static_filters() {
     let home = tempfile::tempdir().unwrap();
-    let sieve = sieve().summary_bits_per_key(12.0).segment_bits_per_key(5.0);
+    let bits = |bits| FilterSize::bits_per_key(bits).unwrap();
+    let sieve = sieve()
+        .filter_size(bits(12.0))
+        .segment_filters(Some(bits(5.0)));
     let (db, model) = filled(home.path(), &sieve);
     let report = report(&db);
     // With few keys they take a little more than with millions.

@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use lsm_sieve::{Bits, CfReport, Items, SieveDb, SieveOptions};
+use lsm_sieve::{Bits, CfReport, Items, SieveDb, SieveOptions, Stats};
 use rocksdb::{
     AsColumnFamilyRef, DBCompressionType, DEFAULT_COLUMN_FAMILY_NAME, IteratorMode, MergeOperands,
     Options, ReadOptions, WriteBatch, WriteOptions,
@@ -368,4 +368,10 @@ pub(crate) fn check_settled(db: &SieveDb, model: &Model) {
         "{tally:?}: the filters hardly rule anything out"
     );
     verify_finds_every_key(db);
+}
+
+/// The counters of the column family with this name, if it has filters.
+pub(crate) fn stats_of(db: &SieveDb, name: &str) -> Option<Stats> {
+    let cf = db.cf_handle(name)?;
+    db.stats_cf(&cf)
 }

@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Barrier};
 use std::thread;
 
-use lsm_sieve::{OpenError, SieveDb, SieveOptions, TransactionSettings};
+use lsm_sieve::{Isolation, OpenError, SieveDb, SieveOptions, TransactionSettings};
 use rocksdb::{
     BoundColumnFamily, Error, ErrorKind, MultiThreaded, OptimisticTransactionOptions, ReadOptions,
     TransactionDB, TransactionDBOptions, TransactionOptions, WriteBatch, WriteOptions,
@@ -35,14 +35,14 @@ fn key_that_filters_deny_is_locked() {
     let default = db.cf_handle(DEFAULT).unwrap();
     for (at, (name, read)) in (0_u64..).zip(ways_to_lock()) {
         let sought = denied(&db, &default, 100 * at);
-        let holder = db.transaction();
+        let holder = db.transaction().unwrap();
         assert_eq!(read(&holder, &default, &sought).unwrap(), None);
         assert_eq!(
             kind_of(db.put(&sought, "other")),
             ErrorKind::TimedOut,
             "{name}"
         );
-        let late = db.transaction();
+        let late = db.transaction().unwrap();
         let refused = late.get_for_update(&sought, true).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::TimedOut, "{name}: {refused}");
         // In another family it is another key.
@@ -109,7 +109,7 @@ fn every_write_waits_for_its_key_lock() {
     let home = tempfile::tempdir().unwrap();
     let db = open(home.path(), &impatient());
     let default = db.cf_handle(DEFAULT).unwrap();
-    let holder = db.transaction();
+    let holder = db.transaction().unwrap();
     holder.put("held", "value").unwrap();
     for (name, write) in WRITES {
         let refused = kind_of(write(&db, &default, b"held"));
@@ -130,11 +130,11 @@ fn non_exclusive_locks_are_shared() {
     let home = tempfile::tempdir().unwrap();
     let (db, _model) = covered(home.path(), &impatient());
     let sought = denied(&db, &db.cf_handle(DEFAULT).unwrap(), 0);
-    let readers = [db.transaction(), db.transaction()];
+    let readers = [db.transaction().unwrap(), db.transaction().unwrap()];
     for reader in &readers {
         assert_eq!(reader.get_for_update(&sought, false).unwrap(), None);
     }
-    let writer = db.transaction();
+    let writer = db.transaction().unwrap();
     assert_eq!(kind_of(writer.put(&sought, "value")), ErrorKind::TimedOut);
     drop(readers);
     writer.put(&sought, "value").unwrap();
@@ -150,6 +150,7 @@ fn transaction_options_take_effect() {
         let mut options = TransactionOptions::default();
         set(&mut options);
         db.transaction_opt(&WriteOptions::default(), &options)
+            .unwrap()
     };
     let sought = denied(&db, &db.cf_handle(DEFAULT).unwrap(), 0);
 
@@ -167,7 +168,7 @@ fn transaction_options_take_effect() {
     expiring.put("a key", "value").unwrap();
     assert_eq!(kind_of(expiring.commit()), ErrorKind::Expired);
 
-    let holder = db.transaction();
+    let holder = db.transaction().unwrap();
     holder.put("held", "value").unwrap();
     let impatient = begin(|options| options.set_lock_timeout(0));
     let refused = impatient.get_for_update("held", true).unwrap_err();
@@ -185,7 +186,9 @@ fn deadlocked_transactions_get_an_error() {
     noticing.set_lock_timeout(60_000);
     let both = Barrier::new(2);
     let take = |first: &str, second: &str| {
-        let transaction = db.transaction_opt(&WriteOptions::default(), &noticing);
+        let transaction = db
+            .transaction_opt(&WriteOptions::default(), &noticing)
+            .unwrap();
         assert_eq!(transaction.get_for_update(first, true).unwrap(), None);
         both.wait();
         let taken = transaction.get_for_update(second, true);
@@ -229,14 +232,14 @@ fn created_cfs_have_locks() {
         for _ in 0..2 {
             create(&db, name);
             let cf = db.cf_handle(name).unwrap();
-            let holder = db.transaction();
+            let holder = db.transaction().unwrap();
             assert_eq!(holder.get_for_update_cf(&cf, "key", true).unwrap(), None);
             let refused = kind_of(db.put_cf(&cf, "key", "value"));
             assert_eq!(refused, ErrorKind::TimedOut, "{name}");
             holder.put_cf(&cf, "key", "value").unwrap();
             holder.commit().unwrap();
             assert!(db.get_cf(&cf, "key").unwrap().is_some());
-            let holder = db.transaction();
+            let holder = db.transaction().unwrap();
             holder.put_cf(&cf, "key", "value").unwrap();
             db.drop_cf(name).unwrap();
             holder.rollback().unwrap();
@@ -286,10 +289,20 @@ fn read_only_open_with_locks_is_refused() {
     drop(open(home.path(), &locking(sieve())));
     let names = [DEFAULT, OTHER];
     let (options, locking) = (options(), locking(sieve()));
-    let reader = SieveDb::builder(home.path()).options(&options).filters(&locking).cfs(names).read_only(false).open();
+    let reader = SieveDb::builder(home.path())
+        .options(&options)
+        .filters(&locking)
+        .cfs(names)
+        .read_only(false)
+        .open();
     let messages = tempfile::tempdir().unwrap();
     let messages = messages.path();
-    let follower = SieveDb::builder(home.path()).options(&options).filters(&locking).cfs(names).secondary(messages).open();
+    let follower = SieveDb::builder(home.path())
+        .options(&options)
+        .filters(&locking)
+        .cfs(names)
+        .secondary(messages)
+        .open();
     for refused in [reader, follower] {
         let said = refused.unwrap_err().to_string();
         assert!(said.contains("transactions with locks"), "{said}");
@@ -316,7 +329,7 @@ fn options_of_the_other_transaction_kind_are_refused() {
         let locking = TransactionOptions::default();
         let settings: [TransactionSettings<'_>; 2] = [(&optimistic).into(), (&locking).into()];
         let panics = settings.map(|settings| {
-            let begin = || drop(db.transaction_opt(&writing, settings));
+            let begin = || drop(db.transaction_opt(&writing, settings).unwrap());
             catch_unwind(AssertUnwindSafe(begin)).is_err()
         });
         assert_eq!(panics.iter().filter(|panics| **panics).count(), 1);
@@ -330,7 +343,7 @@ fn lock_options_of_the_database_take_effect() {
     let mut locks = TransactionDBOptions::default();
     locks.set_max_num_locks(2);
     let db = open(home.path(), &sieve().transactions(Isolation::locks(locks)));
-    let transaction = db.transaction();
+    let transaction = db.transaction().unwrap();
     for key in 0..2 {
         assert_eq!(
             transaction.get_for_update(absent_key(key), true).unwrap(),

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
-use lsm_sieve::{SieveDb, SieveOptions, Transaction, TransactionSettings};
+use lsm_sieve::{Isolation, SieveDb, SieveOptions, Transaction, TransactionSettings};
 use rocksdb::{
     AsColumnFamilyRef, BoundColumnFamily, DBPinnableSlice, DEFAULT_COLUMN_FAMILY_NAME as DEFAULT,
     Error, ErrorKind, IteratorMode, OptimisticTransactionOptions, Options, ReadOptions,
@@ -20,7 +20,7 @@ use rocksdb::{
 
 use crate::support::model_db::{
     Dice, KEYS, Model, absent_key, check_cf_reads, check_reads, cover, fill, key, options, settle,
-    sieve, verify_finds_every_key, with_filter_budget,
+    sieve, stats_of, verify_finds_every_key, with_filter_budget,
 };
 
 mod locks;
@@ -39,7 +39,12 @@ fn locking(sieve: SieveOptions) -> SieveOptions {
 const KINDS: [fn(SieveOptions) -> SieveOptions; 2] = [optimistic, locking];
 
 fn open(path: &Path, sieve: &SieveOptions) -> SieveDb {
-    SieveDb::builder(path).options(&options()).filters(sieve).cfs([DEFAULT, OTHER]).open().unwrap()
+    SieveDb::builder(path)
+        .options(&options())
+        .filters(sieve)
+        .cfs([DEFAULT, OTHER])
+        .open()
+        .unwrap()
 }
 
 /// A database whose filters deny absent keys, and its model.
@@ -162,7 +167,7 @@ fn transaction_reads_its_own_writes_that_filters_deny() {
         for family in [DEFAULT, OTHER] {
             let cf = db.cf_handle(family).unwrap();
             let own = denied(&db, &cf, 0);
-            let transaction = db.transaction();
+            let transaction = db.transaction().unwrap();
             finds(&transaction, &db, family, &own, None);
             transaction.put_cf(&cf, &own, "written").unwrap();
             finds(&transaction, &db, family, &own, Some(b"written"));
@@ -190,7 +195,7 @@ fn merge_in_transaction_applies_to_the_database_value() {
         let home = tempfile::tempdir().unwrap();
         let (db, model) = covered(home.path(), &kind(sieve()));
         let (there, value) = model.last_key_value().unwrap();
-        let transaction = db.transaction();
+        let transaction = db.transaction().unwrap();
         finds(&transaction, &db, DEFAULT, there, Some(value));
         transaction.merge(there, "+").unwrap();
         let merged = [value, &b"+"[..]].concat();
@@ -205,18 +210,18 @@ fn transaction_reads_use_the_filters() {
     for kind in KINDS {
         let home = tempfile::tempdir().unwrap();
         let (db, _model) = covered(home.path(), &kind(sieve()));
-        let transaction = db.transaction();
+        let transaction = db.transaction().unwrap();
         transaction.put("another key", "value").unwrap();
         for family in [DEFAULT, OTHER] {
             let cf = db.cf_handle(family).unwrap();
             let sought = denied(&db, &cf, 0);
             assert!(db.filter_answer_cf(&cf, b"absent").is_absent());
-            let before = db.stats_cf(family).unwrap();
+            let before = stats_of(&db, family).unwrap();
             let mut lookups = 0;
             for (name, read) in reads(family) {
                 assert_eq!(read(&transaction, &cf, &sought).unwrap(), None);
                 lookups += if name.starts_with("multi") { 2 } else { 1 };
-                let after = db.stats_cf(family).unwrap();
+                let after = stats_of(&db, family).unwrap();
                 assert_eq!(after.absent, before.absent + lookups, "{name} in {family}");
             }
         }
@@ -231,7 +236,7 @@ fn reads_for_update_track_keys_that_filters_deny() {
     let ways = [READS_FOR_UPDATE, DEFAULT_READS_FOR_UPDATE].concat();
     for (at, (name, read)) in (2_u64..).zip(ways) {
         let sought = denied(&db, &default, 100 * at);
-        let transaction = db.transaction();
+        let transaction = db.transaction().unwrap();
         assert_eq!(read(&transaction, &default, &sought).unwrap(), None);
         db.put(&sought, "somebody else's").unwrap();
         transaction.put("a key of its own", name).unwrap();
@@ -241,7 +246,7 @@ fn reads_for_update_track_keys_that_filters_deny() {
     // In another family it is another key.
     let other = db.cf_handle(OTHER).unwrap();
     let sought = denied(&db, &other, 0);
-    let transaction = db.transaction();
+    let transaction = db.transaction().unwrap();
     let found = transaction.get_for_update_cf(&other, &sought, true);
     assert_eq!(found.unwrap(), None);
     db.put(&sought, "of the default family").unwrap();
@@ -263,7 +268,7 @@ fn make_if_absent(sieve: &SieveOptions) {
     let (db, _model) = covered(home.path(), sieve);
     let winners: Vec<AtomicUsize> = (0..MADE).map(|_| AtomicUsize::new(0)).collect();
     let make = |maker: usize, key: &[u8]| -> Result<bool, Error> {
-        let transaction = db.transaction();
+        let transaction = db.transaction().unwrap();
         if transaction.get_for_update(key, true)?.is_some() {
             return Ok(false);
         }
@@ -305,7 +310,9 @@ fn transaction_snapshot_bounds_reads_and_conflicts() {
     let new = denied(&db, &db.cf_handle(DEFAULT).unwrap(), 0);
     let mut from_now = OptimisticTransactionOptions::default();
     from_now.set_snapshot(true);
-    let transaction = db.transaction_opt(&WriteOptions::default(), &from_now);
+    let transaction = db
+        .transaction_opt(&WriteOptions::default(), &from_now)
+        .unwrap();
     db.put(there, "changed").unwrap();
     db.put(&new, "new").unwrap();
 
@@ -335,7 +342,7 @@ fn conflicts_are_detected_after_a_flush() {
     for family in [DEFAULT, OTHER, "made later"] {
         let cf = db.cf_handle(family).unwrap();
         for somebody_wrote in [false, true] {
-            let transaction = db.transaction();
+            let transaction = db.transaction().unwrap();
             transaction.put_cf(&cf, "key", "value").unwrap();
             let other = if somebody_wrote { "key" } else { "another key" };
             db.put_cf(&cf, other, "somebody else's").unwrap();
@@ -353,7 +360,7 @@ fn conflicts_are_detected_after_a_flush() {
 fn transactions_need_their_setting() {
     let home = tempfile::tempdir().unwrap();
     let db = SieveDb::open(&options(), &sieve(), home.path()).unwrap();
-    drop(db.transaction());
+    drop(db.transaction().unwrap());
 }
 
 /// RocksDB's default may overwrite one: it checks conflicts before the commit's turn among the
@@ -370,7 +377,7 @@ fn write_beside_commits(sieve: &SieveOptions, writes: u64) {
     db.put("key", "0:").unwrap();
     let done = AtomicBool::new(false);
     let extend = || {
-        let transaction = db.transaction();
+        let transaction = db.transaction().unwrap();
         let mut value = transaction.get_for_update("key", true).unwrap().unwrap();
         value.push(b'+');
         transaction.put("key", value).unwrap();
@@ -403,7 +410,11 @@ fn unordered_writes_with_transactions_are_refused() {
     let home = tempfile::tempdir().unwrap();
     let mut options = options();
     options.set_unordered_write(true);
-    let refused = SieveDb::open(&options, &sieve().transactions(Isolation::Optimistic), home.path());
+    let refused = SieveDb::open(
+        &options,
+        &sieve().transactions(Isolation::Optimistic),
+        home.path(),
+    );
     let said = refused.unwrap_err().to_string();
     assert!(said.contains("unordered_write"), "{said}");
     drop(SieveDb::open(&options, &sieve(), home.path()).unwrap());
@@ -418,7 +429,7 @@ fn read_only_transactions_read_but_cannot_commit() {
     let families = [DEFAULT, OTHER];
     let refuses = |db: &SieveDb| {
         settle(db);
-        let transaction = db.transaction();
+        let transaction = db.transaction().unwrap();
         let (there, value) = model.last_key_value().unwrap();
         finds(&transaction, db, DEFAULT, there, Some(value));
         finds(&transaction, db, DEFAULT, &absent_key(7), None);
@@ -427,11 +438,20 @@ fn read_only_transactions_read_but_cannot_commit() {
         assert_eq!(kind_of(transaction.commit()), ErrorKind::NotSupported);
         assert_eq!(db.get("key").unwrap(), None);
     };
-    let secondary =
-        SieveDb::builder(&database).options(&options()).filters(&sieve).cfs(families).secondary(messages).open();
+    let secondary = SieveDb::builder(&database)
+        .options(&options())
+        .filters(&sieve)
+        .cfs(families)
+        .secondary(messages)
+        .open();
     refuses(&secondary.unwrap());
     drop(writer);
-    let reader = SieveDb::builder(&database).options(&options()).filters(&sieve).cfs(families).read_only(false).open();
+    let reader = SieveDb::builder(&database)
+        .options(&options())
+        .filters(&sieve)
+        .cfs(families)
+        .read_only(false)
+        .open();
     refuses(&reader.unwrap());
 }
 
@@ -453,8 +473,9 @@ fn cfs_are_created_and_dropped_beside_commits() {
                         if done.load(Ordering::Relaxed) {
                             return;
                         }
-                        let transaction =
-                            db.transaction_opt(&writing, TransactionSettings::Default);
+                        let transaction = db
+                            .transaction_opt(&writing, TransactionSettings::Default)
+                            .unwrap();
                         let key = format!("{writer}.{i}");
                         for family in [DEFAULT, OTHER, "of a moment"] {
                             let Some(cf) = db.cf_handle(family) else {
@@ -488,7 +509,7 @@ fn transaction_iterators_see_its_own_writes() {
         let home = tempfile::tempdir().unwrap();
         let db = open(home.path(), &kind(sieve()));
         db.put("b", "there").unwrap();
-        let transaction = db.transaction();
+        let transaction = db.transaction().unwrap();
         transaction.put("a", "own").unwrap();
         let keys = |mode| {
             let keys = transaction.iterator(mode).map(|entry| entry.unwrap().0);
@@ -534,7 +555,7 @@ fn rollback_to_a_savepoint_keeps_earlier_tracked_keys() {
     let cf = db.cf_handle(DEFAULT).unwrap();
     let (before, after) = (denied(&db, &cf, 0), denied(&db, &cf, 1_000));
     for (written, expected) in [(&after, None), (&before, Some(ErrorKind::Busy))] {
-        let transaction = db.transaction();
+        let transaction = db.transaction().unwrap();
         assert_eq!(transaction.get_for_update(&before, true).unwrap(), None);
         transaction.set_savepoint();
         for key in [&before, &after] {
@@ -599,11 +620,16 @@ fn transact_at_random(
     let mut models: [Model; 2] = Default::default();
     for _ in 0..3 {
         let sieve = kind(sieve.clone());
-        let db = SieveDb::builder(home.path()).options(options).filters(&sieve).cfs([DEFAULT, OTHER]).open().unwrap();
+        let db = SieveDb::builder(home.path())
+            .options(options)
+            .filters(&sieve)
+            .cfs([DEFAULT, OTHER])
+            .open()
+            .unwrap();
         for _ in 0..60 {
             let at = dice.below(2) as usize;
             let cf = db.cf_handle([DEFAULT, OTHER][at]).unwrap();
-            let transaction = db.transaction();
+            let transaction = db.transaction().unwrap();
             let mut changes = Changes::new();
             for _ in 0..dice.below(60) {
                 step(&transaction, &cf, (&models[at], &mut changes), &mut dice);

@@ -14,7 +14,7 @@ fn every_answer_is_maybe_while_the_bare_engine_is_used() {
     cover(&db);
     db.with_engine_untracked(|engine| {
         engine.put(b"by the engine", b"x").unwrap();
-        db.wait_for_maintenance(std::time::Duration::from_secs(5));
+        _ = db.wait_for_maintenance(std::time::Duration::from_secs(5));
         for i in 0..200 {
             assert_eq!(db.filter_answer(absent_key(i)), Answer::Maybe);
         }

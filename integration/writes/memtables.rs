@@ -41,7 +41,12 @@ fn random_writes_are_read_back_at_every_stage_of_their_life() {
 fn cfs_have_separate_filters() {
     let home = tempfile::tempdir().unwrap();
     let names = ["one", "two"];
-    let db = SieveDb::builder(home.path()).options(&options()).filters(&sieve()).cfs(names).open().unwrap();
+    let db = SieveDb::builder(home.path())
+        .options(&options())
+        .filters(&sieve())
+        .cfs(names)
+        .open()
+        .unwrap();
     let mut models = [Model::new(), Model::new()];
     let mut dice = Dice(7);
     for _ in 0..4 {

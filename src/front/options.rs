@@ -127,8 +127,10 @@ impl FilterSize {
         }
     }
 
-    /// The size of the segment filters beside a summary filter of this size.
-    pub(crate) fn segment_part(self) -> Self {
+    /// The size that segment filters have by default beside a summary filter of this size: 0.44 of
+    /// its rate, or as many bits per key.
+    #[must_use]
+    pub fn segment_part(self) -> Self {
         Self(match self.0 {
             Size::Rate(rate) => Size::Rate(Rate::clamped(
                 (rate.get() * SEGMENT_PART).max(Self::LEAST_RATE),

@@ -7,7 +7,7 @@ use lsm_sieve::{OpenError, SieveDb, SieveOptions};
 use rocksdb::{ColumnFamilyTtl, DEFAULT_COLUMN_FAMILY_NAME as DEFAULT, Options};
 
 use super::{EACH, KINDS, Kind, OTHER, World, keys, report};
-use crate::support::model_db::{cover, options, settle, sieve};
+use crate::support::model_db::{cover, options, settle, sieve, stats_of};
 
 /// Opens the default family and the second one, which has options of its own if the call takes any.
 type Open = fn(&SieveOptions, &Path, Options) -> Result<SieveDb, OpenError>;
@@ -24,7 +24,11 @@ const TTL: Duration = Duration::from_secs(1 << 20);
 /// The opens for writing.
 const OPENS: [(&str, With, Open); 2] = [
     ("open_cf", With::Names, |sieve, path, _| {
-        SieveDb::builder(path).options(&options()).filters(sieve).cfs([OTHER]).open()
+        SieveDb::builder(path)
+            .options(&options())
+            .filters(sieve)
+            .cfs([OTHER])
+            .open()
     }),
     ("open_cf_with_opts", With::Options, |sieve, path, own| {
         SieveDb::open_cf_with_opts(&options(), sieve, path, [(OTHER, own)])
@@ -34,36 +38,66 @@ const OPENS: [(&str, With, Open); 2] = [
 /// The opens that do not write, or that append a time to values.
 const OTHER_OPENS: [(&str, With, Open); 6] = [
     ("open_cf_for_read_only", With::Names, |sieve, path, _| {
-        SieveDb::builder(path).options(&options()).filters(sieve).cfs([OTHER]).read_only(false).open()
+        SieveDb::builder(path)
+            .options(&options())
+            .filters(sieve)
+            .cfs([OTHER])
+            .read_only(false)
+            .open()
     }),
     (
         "open_cf_with_opts_for_read_only",
         With::Options,
         |sieve, path, own| {
             let families = [(OTHER, own)];
-            SieveDb::builder(path).options(&options()).filters(sieve).cfs_with_opts(families).read_only(false).open()
+            SieveDb::builder(path)
+                .options(&options())
+                .filters(sieve)
+                .cfs_with_opts(families)
+                .read_only(false)
+                .open()
         },
     ),
     ("open_cf_as_secondary", With::Names, |sieve, path, _| {
-        SieveDb::builder(path).options(&options()).filters(sieve).cfs([OTHER]).secondary(path.with_extension("secondary")).open()
+        SieveDb::builder(path)
+            .options(&options())
+            .filters(sieve)
+            .cfs([OTHER])
+            .secondary(path.with_extension("secondary"))
+            .open()
     }),
     (
         "open_cf_with_opts_as_secondary",
         With::Options,
         |sieve, path, own| {
             let (messages, families) = (path.with_extension("secondary"), [(OTHER, own)]);
-            SieveDb::builder(path).options(&options()).filters(sieve).cfs_with_opts(families).secondary(messages).open()
+            SieveDb::builder(path)
+                .options(&options())
+                .filters(sieve)
+                .cfs_with_opts(families)
+                .secondary(messages)
+                .open()
         },
     ),
     ("open_cf_with_ttl", With::Names, |sieve, path, _| {
-        SieveDb::builder(path).options(&options()).filters(sieve).cfs([OTHER]).ttl(TTL).open()
+        SieveDb::builder(path)
+            .options(&options())
+            .filters(sieve)
+            .cfs([OTHER])
+            .ttl(TTL)
+            .open()
     }),
     (
         "open_cf_with_opts_with_ttl",
         With::Options,
         |sieve, path, own| {
             let families = [(OTHER, own, ColumnFamilyTtl::SameAsDb)];
-            SieveDb::builder(path).options(&options()).filters(sieve).cfs_with_ttl(families).ttl(TTL).open()
+            SieveDb::builder(path)
+                .options(&options())
+                .filters(sieve)
+                .cfs_with_ttl(families)
+                .ttl(TTL)
+                .open()
         },
     ),
 ];
@@ -86,11 +120,11 @@ const CALLS: [(&str, Check); 4] = [
     ("drop_cf", |world| {
         world.db.drop_cf(OTHER).unwrap();
         assert!(world.db.cf_handle(OTHER).is_none());
-        assert!(world.db.stats_cf(OTHER).is_none());
+        assert!(stats_of(&world.db, OTHER).is_none());
         assert!(world.db.get("b00").unwrap().is_some());
     }),
     ("stats_cf", |world| {
-        let stats = || [DEFAULT, OTHER].map(|family| world.db.stats_cf(family).unwrap());
+        let stats = || [DEFAULT, OTHER].map(|family| stats_of(&world.db, family).unwrap());
         let before = stats();
         let (default, other) = (world.handle(DEFAULT), world.handle(OTHER));
         for (cf, times) in [(&default, 1), (&other, 3)] {
@@ -98,7 +132,7 @@ const CALLS: [(&str, Check); 4] = [
         }
         let found = [0, 1].map(|i| stats()[i].found - before[i].found);
         assert_eq!(found, [1, 3]);
-        assert_eq!(world.db.stats_cf("none"), None);
+        assert_eq!(stats_of(&world.db, "none"), None);
     }),
     ("list_cf", |world| {
         let path = world.db.path().to_owned();
@@ -143,7 +177,7 @@ fn has_both(name: &str, db: &SieveDb, with: With, [default, other]: [&[u8]; 2]) 
     let values = values.map(|value| value.unwrap().unwrap());
     assert_eq!(values, [default, other], "{name}");
     assert_eq!(deep(db), [true, with == With::Names], "{name}");
-    assert!(db.stats_cf(OTHER).is_some(), "{name}");
+    assert!(stats_of(&db, OTHER).is_some(), "{name}");
 }
 
 #[test]
@@ -186,7 +220,14 @@ fn cfs_are_opened_by_name_read_only_or_with_ttl() {
             db.flush_cf(&db.cf_handle(OTHER).unwrap()).unwrap();
         };
         if !expires {
-            write(&SieveDb::builder(&path).options(&options()).filters(&sieve()).cfs([OTHER]).open().unwrap());
+            write(
+                &SieveDb::builder(&path)
+                    .options(&options())
+                    .filters(&sieve())
+                    .cfs([OTHER])
+                    .open()
+                    .unwrap(),
+            );
         }
         let db = open(&sieve(), &path, own_options()).unwrap();
         if expires {
@@ -222,10 +263,15 @@ fn only_the_excluded_cf_has_no_filters() {
         let World { db, home, .. } = World::new(kind);
         drop(db);
         let sieve = kind.sieve().exclude_cfs([OTHER]);
-        let db = SieveDb::builder(home.path().join("db")).options(&options()).filters(&sieve).cfs([OTHER]).open().unwrap();
+        let db = SieveDb::builder(home.path().join("db"))
+            .options(&options())
+            .filters(&sieve)
+            .cfs([OTHER])
+            .open()
+            .unwrap();
         cover(&db);
         settle(&db);
-        let with_filters = [DEFAULT, OTHER].map(|family| db.stats_cf(family).is_some());
+        let with_filters = [DEFAULT, OTHER].map(|family| stats_of(&db, family).is_some());
         assert_eq!(with_filters, [true, false]);
         let cf = db.cf_handle(OTHER).unwrap();
         assert!(keys('d').all(|key| !db.filter_answer_cf(&cf, key).is_absent()));

@@ -109,7 +109,7 @@ fn iterators_cover_their_cf() {
 
 /// Returns the number of iterators.
 fn over_own_writes(world: &World, cf: &Handle<'_>) -> usize {
-    let transaction = world.db.transaction();
+    let transaction = world.db.transaction().unwrap();
     transaction.put("of the default family", "value").unwrap();
     transaction.put_cf(cf, "its own", "value").unwrap();
     let mut expected = world.other.clone();

@@ -27,7 +27,7 @@ mod writes;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use lsm_sieve::{SieveDb, SieveOptions};
+use lsm_sieve::{Isolation, SieveDb, SieveOptions};
 use rocksdb::{
     BoundColumnFamily, DEFAULT_COLUMN_FAMILY_NAME as DEFAULT, Error, ErrorKind,
     TransactionDBOptions,
@@ -96,7 +96,12 @@ impl World {
     fn new(kind: Kind) -> Self {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("db");
-        let db = SieveDb::builder(path).options(&options()).filters(&kind.sieve()).cfs([DEFAULT, OTHER]).open().unwrap();
+        let db = SieveDb::builder(path)
+            .options(&options())
+            .filters(&kind.sieve())
+            .cfs([DEFAULT, OTHER])
+            .open()
+            .unwrap();
         let (default, other) = (Model::new(), Model::new());
         let mut world = Self {
             db,

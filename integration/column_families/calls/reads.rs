@@ -1,5 +1,6 @@
 //! Reads of the database and of its snapshots.
 
+use crate::support::model_db::stats_of;
 use lsm_sieve::{SieveDb, Snapshot};
 use rocksdb::{DBAccess, DEFAULT_COLUMN_FAMILY_NAME as DEFAULT, ReadOptions};
 
@@ -77,7 +78,7 @@ pub(super) fn names() -> Vec<String> {
 
 /// The lookups that the filters of both families counted.
 fn lookups(world: &World) -> [u64; 2] {
-    [DEFAULT, OTHER].map(|family| world.db.stats_cf(family).unwrap().lookups())
+    [DEFAULT, OTHER].map(|family| stats_of(&world.db, family).unwrap().lookups())
 }
 
 /// Checks that a read returns the value of the second family, and that only that family's filters

@@ -101,7 +101,7 @@ fn transactions_read_values_of_their_cf() {
     for kind in KINDS {
         let world = World::new(kind);
         let cf = world.handle(OTHER);
-        let transaction = world.db.transaction();
+        let transaction = world.db.transaction().unwrap();
         // The same keys in the default family are other keys.
         for key in all_keys() {
             transaction.put(&key, "of the default family").unwrap();
@@ -138,7 +138,7 @@ fn transactional_multi_get_reads_each_key_in_its_cf() {
     for kind in KINDS {
         let world = World::new(kind);
         let (default, other) = (world.handle(DEFAULT), world.handle(OTHER));
-        let transaction = world.db.transaction();
+        let transaction = world.db.transaction().unwrap();
         let in_both = |key: Vec<u8>| [(&default, key.clone()), (&other, key)];
         let there = |key: Vec<u8>| [world.default.get(&key).cloned(), world.of_other(&key)];
         let mut expected: Vec<_> = all_keys().flat_map(there).collect();
@@ -174,7 +174,7 @@ fn commits_detect_writes_to_reads_for_update_in_their_cf() {
         for key in sampled_keys() {
             for exclusive in [true, false] {
                 for (written, conflict) in [(&watched, Some(ErrorKind::Busy)), (&unwatched, None)] {
-                    let transaction = world.db.transaction();
+                    let transaction = world.db.transaction().unwrap();
                     read(&transaction, &watched, &key, exclusive).unwrap();
                     world.db.put_cf(written, &key, "somebody else's").unwrap();
                     transaction.put("a key of its own", "value").unwrap();
@@ -200,7 +200,7 @@ fn reads_for_update_lock_the_key_of_their_cf() {
         let [locked, free] = families.map(|family| world.handle(family));
         for key in sampled_keys() {
             for exclusive in [true, false] {
-                let holder = world.db.transaction();
+                let holder = world.db.transaction().unwrap();
                 let found = read(&holder, &locked, &key, exclusive).unwrap();
                 assert_eq!(found, world.db.get_cf(&locked, &key).unwrap(), "{name}");
                 let refused = kind_of(world.db.put_cf(&locked, &key, "somebody else's"));
@@ -210,7 +210,7 @@ fn reads_for_update_lock_the_key_of_their_cf() {
                     "{name} {}",
                     key.escape_ascii()
                 );
-                let second = world.db.transaction();
+                let second = world.db.transaction().unwrap();
                 let taken = second.get_for_update_cf(&locked, &key, exclusive);
                 let refused = taken.err().map(|error| error.kind());
                 let expected = exclusive.then_some(ErrorKind::TimedOut);
@@ -243,7 +243,7 @@ fn commits_write_to_their_cf() {
             let world = World::new(kind);
             let cf = world.handle(OTHER);
             for key in sampled_keys() {
-                let transaction = world.db.transaction();
+                let transaction = world.db.transaction().unwrap();
                 write(&transaction, &cf, &key).unwrap();
                 let found = world.db.get_cf(&cf, &key).unwrap();
                 assert_eq!(found, world.of_other(&key), "{name}: not committed");
@@ -274,12 +274,12 @@ fn writes_of_transactions_conflict_in_their_cf() {
             let world = World::new(kind);
             let (default, other) = (world.handle(DEFAULT), world.handle(OTHER));
             for key in sampled_keys() {
-                let transaction = world.db.transaction();
+                let transaction = world.db.transaction().unwrap();
                 write(&transaction, &other, &key).unwrap();
                 world.db.put_cf(&default, &key, "another's").expect(name);
                 transaction.commit().expect(name);
 
-                let transaction = world.db.transaction();
+                let transaction = world.db.transaction().unwrap();
                 write(&transaction, &other, &key).unwrap();
                 let beside = world.db.put_cf(&other, &key, "somebody else's");
                 let (refused, expected) = match kind {

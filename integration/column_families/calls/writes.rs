@@ -144,13 +144,13 @@ fn writes_wait_for_the_lock_of_their_cf() {
     let (db, default, other) = (&world.db, world.handle(DEFAULT), world.handle(OTHER));
     for (name, write) in tracked_writes() {
         for key in sampled_keys() {
-            let holder = db.transaction();
+            let holder = db.transaction().unwrap();
             holder.put_cf(&other, &key, "held").unwrap();
             let refused = kind_of(write(db, &other, &key));
             assert_eq!(refused, ErrorKind::TimedOut, "{name}");
             drop(holder);
 
-            let holder = db.transaction();
+            let holder = db.transaction().unwrap();
             holder.put_cf(&default, &key, "held").unwrap();
             write(db, &other, &key).expect(name);
         }
@@ -169,7 +169,7 @@ fn commits_detect_writes_to_their_cf() {
     for (name, write) in tracked_writes() {
         for key in sampled_keys() {
             for (own, conflict) in [(&other, Some(ErrorKind::Busy)), (&default, None)] {
-                let transaction = db.transaction();
+                let transaction = db.transaction().unwrap();
                 transaction.put_cf(own, &key, "its own").unwrap();
                 write(db, &other, &key).unwrap();
                 let failed = transaction.commit().err().map(|error| error.kind());

@@ -18,7 +18,7 @@ mod read_calls;
 
 use std::time::Instant;
 
-use lsm_sieve::{Bits, Rate, SieveDb, SieveOptions, Stats};
+use lsm_sieve::{Bits, FilterSize, Isolation, SieveDb, SieveOptions, Stats};
 use read_calls::{ANSWERS, READS, SNAPSHOT_READS, TRANSACTION_READS, Tally};
 use rocksdb::{
     BlockBasedOptions, DEFAULT_COLUMN_FAMILY_NAME as DEFAULT, Options, ReadOptions, ReadTier,
@@ -27,7 +27,7 @@ use rocksdb::{
 use tempfile::TempDir;
 
 use crate::support::model_db::{
-    Model, PATIENCE, absent_key, cover, fill, key, options, settle, sieve,
+    Model, PATIENCE, absent_key, cover, fill, key, options, settle, sieve, stats_of,
 };
 
 const OTHER: &str = "other";
@@ -43,7 +43,12 @@ struct World {
 impl World {
     fn new(sieve: &SieveOptions, options: &Options) -> Self {
         let home = tempfile::tempdir().unwrap();
-        let db = SieveDb::builder(home.path()).options(options).filters(sieve).cfs([DEFAULT, OTHER]).open().unwrap();
+        let db = SieveDb::builder(home.path())
+            .options(options)
+            .filters(sieve)
+            .cfs([DEFAULT, OTHER])
+            .open()
+            .unwrap();
         let fill = |numbers: std::ops::Range<u64>| {
             for family in [DEFAULT, OTHER] {
                 let cf = db.cf_handle(family).unwrap();
@@ -81,7 +86,7 @@ impl World {
     }
 
     fn stats(&self, family: &str) -> Stats {
-        self.db.stats_cf(family).unwrap()
+        stats_of(&self.db, family).unwrap()
     }
 
     /// What a call adds to the counters of its family. It adds nothing to those of the other.
@@ -206,7 +211,9 @@ fn summary_filters_count_each_lookup_once() {
 /// Most absent keys pass the summary filters here.
 #[test]
 fn segment_filters_count_each_lookup_once() {
-    let sieve = audited().summary_rate(Rate::new(0.9).unwrap());
+    let sieve = audited()
+        .filter_size(FilterSize::rate(0.9).unwrap())
+        .segment_filters(Some(FilterSize::ONE_PERCENT));
     let world = World::new(&sieve, &options()).with_segment_filters();
     let families = world.db.health().cfs;
     let is_loose = families.iter().all(|family| family.predicted_rate > 0.3);
@@ -254,7 +261,7 @@ fn lookups_of_transactions_are_counted_once() {
         for (name, read) in TRANSACTION_READS {
             let family = family_of(name);
             let cf = world.db.cf_handle(family).unwrap();
-            let transaction = world.db.transaction();
+            let transaction = world.db.transaction().unwrap();
             let read = || read(&transaction, &cf, &keys, ReadOptions::default);
             let (stats, tally) = world.counted(name, family, read);
             assert_eq!(tally, ALL, "{name}");
@@ -272,7 +279,7 @@ fn reads_of_own_writes_are_no_lookups() {
     for (name, read) in TRANSACTION_READS {
         let family = family_of(name);
         let cf = world.db.cf_handle(family).unwrap();
-        let transaction = world.db.transaction();
+        let transaction = world.db.transaction().unwrap();
         let own = (0..OWN).map(absent_key);
         own.for_each(|key| transaction.put_cf(&cf, key, "its own").unwrap());
         let read = || read(&transaction, &cf, &keys, ReadOptions::default);
@@ -336,7 +343,7 @@ fn failed_reads_are_no_lookups() {
         .filter(|(name, _)| takes_options(name))
     {
         let cf = world.db.cf_handle(family_of(name)).unwrap();
-        let transaction = world.db.transaction();
+        let transaction = world.db.transaction().unwrap();
         check(name, &|keys| read(&transaction, &cf, keys, from_memory));
     }
 }
@@ -384,7 +391,7 @@ fn filter_answers_count_only_absent_keys() {
 fn excluded_cf_is_not_counted() {
     let world = World::new(&audited().exclude_cfs([OTHER]), &options());
     let cf = world.db.cf_handle(OTHER).unwrap();
-    assert_eq!(world.db.stats_cf(OTHER), None);
+    assert_eq!(stats_of(&world.db, OTHER), None);
     for (name, read) in READS.iter().filter(|(name, _)| family_of(name) == OTHER) {
         let before = world.db.stats();
         assert_eq!(
@@ -420,8 +427,8 @@ fn each_lookup_of_a_single_cf_is_counted_once() {
     let misses = (after.absent - before.absent) + (after.false_positives - before.false_positives);
     assert_eq!(misses, 1_000);
     assert_eq!(after.lookups() - before.lookups(), 2_500);
-    assert_eq!(db.stats_cf(DEFAULT), Some(after));
-    assert_eq!(db.stats_cf("no such family"), None);
+    assert_eq!(stats_of(&db, DEFAULT), Some(after));
+    assert_eq!(stats_of(&db, "no such family"), None);
     assert!(after.observed_rate() < 0.05);
     assert_ne!(after, Stats::default());
     // Reads past the filters are not counted.

@@ -36,7 +36,12 @@ fn ingested(model: &mut Model, numbers: std::ops::Range<u64>) {
 #[test]
 fn ingested_keys_are_read_at_once_and_covered_soon() {
     let home = tempfile::tempdir().unwrap();
-    let db = SieveDb::builder(home.path().join("db")).options(&options()).filters(&sieve()).cfs(["other"]).open().unwrap();
+    let db = SieveDb::builder(home.path().join("db"))
+        .options(&options())
+        .filters(&sieve())
+        .cfs(["other"])
+        .open()
+        .unwrap();
     let (mut model, mut other) = (Model::new(), Model::new());
     fill(&db, &mut model, 0..300);
     cover(&db);
@@ -81,7 +86,12 @@ fn ingested_keys_are_read_at_once_and_covered_soon() {
     check_cf_reads(&db, "other", &other);
     drop(handle);
     drop(db);
-    let db = SieveDb::builder(home.path().join("db")).options(&options()).filters(&sieve()).cfs(["other"]).open().unwrap();
+    let db = SieveDb::builder(home.path().join("db"))
+        .options(&options())
+        .filters(&sieve())
+        .cfs(["other"])
+        .open()
+        .unwrap();
     check_reads(&db, &model);
     check_cf_reads(&db, "other", &other);
     check_settled(&db, &model);

@@ -118,7 +118,7 @@ impl<'a> Checker<'a> {
         model: &Model,
         tally: &mut Tally,
     ) -> Result<bool, Violation> {
-        let transaction = self.db.transaction();
+        let transaction = self.db.transaction()?;
         let mut seen = model.clone();
         for update in updates {
             let (Some(handle), Some(key)) = (self.handle(update.family), self.keys.get(update.key))
@@ -243,8 +243,8 @@ impl<'a> Checker<'a> {
             Api::Unfiltered if default => db.get_unfiltered(key),
             Api::Unfiltered => db.get_unfiltered_cf(handle, key),
             Api::Transaction if !self.settings.has_transactions() => db.get_cf(handle, key),
-            Api::Transaction if default => db.transaction().get(key),
-            Api::Transaction => db.transaction().get_for_update_cf(handle, key, true),
+            Api::Transaction if default => db.transaction()?.get(key),
+            Api::Transaction => db.transaction()?.get_for_update_cf(handle, key, true),
             _ => db.get_cf(handle, key),
         };
         self.compare(family, rank, "get", found?.as_deref(), tally)

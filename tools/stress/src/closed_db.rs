@@ -87,7 +87,12 @@ impl ClosedDb<'_> {
     fn read_only(&mut self) -> Checked {
         let before = lengths(self.path)?;
         let (database, families) = options(self.settings, self.model)?;
-        let db = SieveDb::builder(self.path).options(&database).filters(self.sieve).cfs_with_opts(families).read_only(false).open()?;
+        let db = SieveDb::builder(self.path)
+            .options(&database)
+            .filters(self.sieve)
+            .cfs_with_opts(families)
+            .read_only(false)
+            .open()?;
         let checker = Checker::new(&db, self.settings, self.keys);
         checker.agree(self.model, self.tally)?;
         checker.verify(self.tally)?;

@@ -33,8 +33,8 @@ impl Secondary {
     ) -> Result<Self, Violation> {
         let open = || -> Result<Result<SieveDb, OpenError>, rocksdb::Error> {
             let (database, families) = closed_db::options(settings, model)?;
-            let secondary = SieveDb::open_cf_with_opts_as_secondary;
-            Ok(secondary(&database, sieve, path, messages, families))
+            let secondary = SieveDb::builder(path).options(&database).filters(sieve);
+            Ok(secondary.cfs_with_opts(families).secondary(messages).open())
         };
         let began = Instant::now();
         loop {
@@ -50,7 +50,7 @@ impl Secondary {
     pub(super) fn catch_up(&self, keys: &KeySpace, tally: &mut Tally) -> Result<bool, Violation> {
         let caught_up = self.0.try_catch_up_with_primary().is_ok();
         self.finds_engine_keys(keys, tally)?;
-        self.0.wait_for_maintenance(PATIENCE);
+        let _ = self.0.wait_for_maintenance(PATIENCE);
         self.finds_engine_keys(keys, tally)?;
         match self.0.false_negative() {
             None => Ok(caught_up),

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use lsm_sieve::{Engine, Rate, Snapshot};
+use lsm_sieve::{Engine, FilterSize, Snapshot};
 use rocksdb::checkpoint::Checkpoint;
 use rocksdb::{Error, IngestExternalFileOptions, WriteBatch, WriteOptions};
 
@@ -337,7 +337,7 @@ impl<'a> Session<'a> {
     }
 
     fn set_rate(&mut self, rate: f64) -> Checked {
-        self.checker.db.set_rate(Rate::new(rate)?);
+        self.checker.db.set_filter_size(FilterSize::rate(rate)?);
         Ok(())
     }
 

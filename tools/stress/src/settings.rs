@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU64;
 
-use lsm_sieve::{Bits, HashId, Items, Rate, SieveOptions};
+use lsm_sieve::{Bits, FilterSize, HashId, Isolation, Items, SieveOptions};
 use lsm_sieve_cli::workload::random::Random;
 use rocksdb::{Options, TransactionDBOptions};
 use serde::{Deserialize, Serialize};
@@ -34,6 +34,16 @@ pub(super) enum Precision {
     BitsPerKey(f64),
 }
 
+impl Precision {
+    fn size(self) -> Result<FilterSize, String> {
+        let size = match self {
+            Self::Rate(rate) => FilterSize::rate(rate),
+            Self::BitsPerKey(bits) => FilterSize::bits_per_key(bits),
+        };
+        size.map_err(|error| error.to_string())
+    }
+}
+
 /// The options of `SieveDb`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct FilterSettings {
@@ -48,14 +58,14 @@ pub(super) struct FilterSettings {
     #[serde(rename = "made_static")]
     pub(super) static_filters: bool,
     #[serde(default)]
-    hashes_at_once: Option<NonZeroU64>,
+    hashes_in_memory: Option<NonZeroU64>,
     /// The index of a family without filters; never the first.
     #[serde(default)]
     #[serde(rename = "left_out")]
     pub(super) excluded_cf: Option<usize>,
     #[serde(default)]
     #[serde(rename = "spares_hits")]
-    pub(super) spare_hits: bool,
+    pub(super) adaptive_hits: bool,
 }
 
 impl Settings {
@@ -87,7 +97,10 @@ impl Settings {
         if self.has_locks() {
             return sieve.transactions(Isolation::locks(TransactionDBOptions::default()));
         }
-        sieve.transactions(self.has_transactions())
+        if self.has_transactions() {
+            return sieve.transactions(Isolation::Optimistic);
+        }
+        sieve
     }
 
     pub(super) fn is_unordered(&self) -> bool {
@@ -150,30 +163,31 @@ impl FilterSettings {
             budget_bits: random.one_in(4).then(|| *random.pick(&BUDGETS)),
             keyed: random.one_in(3),
             static_filters: random.one_in(3),
-            hashes_at_once: random
+            hashes_in_memory: random
                 .one_in(2)
                 .then(|| NonZeroU64::MIN.saturating_add(50 + random.below(400))),
             excluded_cf: random
                 .one_in(4)
                 .then(|| 1 + random.index(FAMILIES.len() - 1)),
-            spare_hits: random.one_in(4),
+            adaptive_hits: random.one_in(4),
         }
     }
 
     /// The options of `SieveDb`, or what is wrong with them.
     pub(super) fn options(&self) -> Result<SieveOptions, String> {
         let mut options = SieveOptions::default()
-            .segment_filters(None)
+            .filter_size(self.summary.size()?)
+            .segment_filters(self.segments.map(Precision::size).transpose()?)
             .expected_keys(Items::new(self.expected_keys))
             .static_filters(self.static_filters)
-            .adaptive_hits(self.spare_hits)
+            .adaptive_hits(self.adaptive_hits)
             .hash(if self.keyed {
                 HashId::SipHash13
             } else {
                 HashId::Xxh3
             });
-        if let Some(hashes) = self.hashes_at_once {
-            options = options.hashes_at_once(hashes);
+        if let Some(hashes) = self.hashes_in_memory {
+            options = options.build_memory(Bits::from_bytes(8 * hashes.get()));
         }
         if let Some(bits) = self.budget_bits {
             // The budget for filters: the fixed memory of the families is added.
@@ -184,20 +198,8 @@ impl FilterSettings {
         if let Some(family) = self.excluded_cf {
             options = options.exclude_cfs(FAMILIES.get(family).copied());
         }
-        options = match self.summary {
-            Precision::Rate(rate) => options.summary_rate(checked(rate)?),
-            Precision::BitsPerKey(bits) => options.summary_bits_per_key(bits),
-        };
-        Ok(match self.segments {
-            None => options,
-            Some(Precision::Rate(rate)) => options.segment_rate(Some(checked(rate)?)),
-            Some(Precision::BitsPerKey(bits)) => options.segment_bits_per_key(bits),
-        })
+        Ok(options)
     }
-}
-
-fn checked(rate: f64) -> Result<Rate, String> {
-    Rate::new(rate).map_err(|error| error.to_string())
 }
 
 impl Settings {
@@ -249,9 +251,9 @@ impl Default for FilterSettings {
             budget_bits: None,
             keyed: false,
             static_filters: false,
-            hashes_at_once: None,
+            hashes_in_memory: None,
             excluded_cf: None,
-            spare_hits: false,
+            adaptive_hits: false,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use lsm_sieve::Rate;
+use lsm_sieve::FilterSize;
 use lsm_sieve_cli::workload::random::Random;
 use rocksdb::checkpoint::Checkpoint;
 
@@ -47,7 +47,7 @@ impl Background<'_> {
             12..=14 => _ = db.consolidate(),
             15..=17 => _ = db.wait_for_maintenance(PATIENCE),
             18..=20 => _ = db.wait_until_complete(std::time::Duration::from_millis(20)),
-            21..=23 => db.set_rate(Rate::new(draw_rate(&mut self.random))?),
+            21..=23 => db.set_filter_size(FilterSize::rate(draw_rate(&mut self.random))?),
             24..=26 => self.create_and_drop_cf()?,
             _ => self.checker.verify(&mut self.tally)?,
         }

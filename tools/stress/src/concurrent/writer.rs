@@ -142,7 +142,7 @@ impl Writer<'_> {
         let transaction = self
             .checker
             .db
-            .transaction_opt(options, TransactionSettings::Default);
+            .transaction_opt(options, TransactionSettings::Default)?;
         for update in updates {
             self.checker.update_in(&transaction, update)?;
         }

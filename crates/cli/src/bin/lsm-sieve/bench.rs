@@ -1,7 +1,7 @@
 //! `bench miss`: compares the latency of lookups with and without the filters, in one process.
 
-use lsm_sieve::SieveOptions;
 use lsm_sieve::math::Rate;
+use lsm_sieve::{FilterSize, FilterSizeError, SieveOptions};
 use lsm_sieve_cli::workload::miss::{self, Plan};
 use lsm_sieve_cli::workload::replay::Counts;
 use lsm_sieve_cli::workload::report::{Case, MissReport, SplitReport, Weights};
@@ -141,7 +141,8 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), Stop> {
         ));
     }
     let Some(total_bits) = arguments.split else {
-        let (report, counts) = measure(arguments, arguments.front(), arguments.native)?;
+        let filters = arguments.filters(arguments.front_bits, arguments.segment_bits)?;
+        let (report, counts) = measure(arguments, filters, arguments.native)?;
         return output.conclude(&report, lost(&counts));
     };
     let mut splits = Vec::with_capacity(SPLITS.len());
@@ -150,11 +151,11 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), Stop> {
         let part = |tenths: f64| total_bits * tenths / 10.0;
         let (front, segment) = (Some(part(tenths)), part(10.0 - tenths));
         let (report, counts) = if segment > 0.0 {
-            let front = arguments.front_with(front, Some(segment));
-            measure(arguments, front, arguments.native)?
+            let filters = arguments.filters(front, Some(segment))?;
+            measure(arguments, filters, arguments.native)?
         } else {
-            let front = arguments.front_with(front, None).segment_filters(None);
-            measure(arguments, front, Native::None)?
+            let filters = arguments.filters(front, None)?.segment_filters(None);
+            measure(arguments, filters, Native::None)?
         };
         splits.push(report);
         all.false_negatives += counts.false_negatives;
@@ -166,21 +167,19 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), Stop> {
 }
 
 impl Arguments {
-    fn front(&self) -> SieveOptions {
-        self.front_with(self.front_bits, self.segment_bits)
-    }
-
-    fn front_with(&self, front_bits: Option<f64>, segment_bits: Option<f64>) -> SieveOptions {
-        let mut options = SieveOptions::default()
-            .rate(self.rate)
-            .static_filters(self.made_static);
-        if let Some(bits) = front_bits {
-            options = options.summary_bits_per_key(bits);
-        }
-        if let Some(bits) = segment_bits {
-            options = options.segment_bits_per_key(bits);
-        }
-        options
+    /// The settings of the filters; sizes that are not given in bits follow from the rate.
+    fn filters(
+        &self,
+        front_bits: Option<f64>,
+        segment_bits: Option<f64>,
+    ) -> Result<SieveOptions, FilterSizeError> {
+        let by_rate = FilterSize::rate(self.rate.get())?;
+        let size =
+            |bits: Option<f64>, otherwise| bits.map_or(Ok(otherwise), FilterSize::bits_per_key);
+        Ok(SieveOptions::default()
+            .filter_size(size(front_bits, by_rate)?)
+            .segment_filters(Some(size(segment_bits, by_rate.segment_part())?))
+            .static_filters(self.made_static))
     }
 
     fn plan(&self) -> Plan {

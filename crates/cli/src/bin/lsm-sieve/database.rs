@@ -56,7 +56,12 @@ impl Database {
         let lock = keep_writers_out(&self.path)?;
         let front = SieveOptions::default().folder(&filters);
         let engine = Options::default();
-        let db = SieveDb::builder(&self.path).options(&engine).filters(&front).cfs(families).read_only(false).open()?;
+        let db = SieveDb::builder(&self.path)
+            .options(&engine)
+            .filters(&front)
+            .cfs(families)
+            .read_only(false)
+            .open()?;
         let mut progress = Progress::unbounded("loading filters");
         let mut watched = Ok(());
         let loaded = db.wait_for_maintenance_while(LOADING_MAX, || {

@@ -1,7 +1,7 @@
 //! `demo`: shows the gain on a database of its own, in under a minute.
 
-use lsm_sieve::SieveOptions;
 use lsm_sieve::math::Rate;
+use lsm_sieve::{FilterSize, SieveOptions};
 use lsm_sieve_cli::workload::miss::{self, Plan};
 use lsm_sieve_cli::workload::replay::Counts;
 use lsm_sieve_cli::workload::report::DemoReport;
@@ -69,7 +69,7 @@ fn measure(keys: u64) -> Result<DemoReport, Stop> {
     };
     setting.check_room()?;
     let (native_home, sieve_home) = (DatabaseFolder::temporary()?, DatabaseFolder::temporary()?);
-    let front = SieveOptions::default().rate(rate);
+    let front = SieveOptions::default().filter_size(FilterSize::rate(rate.get())?);
     let mut native = Plain::open(&setting.options(), native_home.path(), &[Space::Default])?;
     let mut sieve = Sieve::open(
         &setting.options(),

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use lsm_sieve::math::Rate;
-use lsm_sieve::{SieveDb, SieveOptions};
+use lsm_sieve::{FilterSize, SieveDb};
 use lsm_sieve_cli::workload::Watch;
 use rocksdb::properties::PropName;
 use rocksdb::{BlockBasedOptions, Cache, DB, DBCompressionType, Options};
@@ -164,11 +164,9 @@ pub(crate) fn parse_rate(text: &str) -> Result<Rate, String> {
 
 /// Parses a false-positive rate that a database's filters can have.
 pub(crate) fn parse_front_rate(text: &str) -> Result<Rate, String> {
-    let least = SieveOptions::LEAST_RATE;
-    match parse_rate(text)? {
-        rate if rate.get() < least => Err(format!("the lowest supported rate is {least:e}")),
-        rate => Ok(rate),
-    }
+    let rate = parse_rate(text)?;
+    let size = FilterSize::rate(rate.get());
+    size.map_err(|error| error.to_string()).map(|_| rate)
 }
 
 /// Time between two checks for Ctrl-C in a wait.

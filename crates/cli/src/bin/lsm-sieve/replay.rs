@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use lsm_sieve::math::Rate;
-use lsm_sieve::{SieveDb, SieveOptions};
+use lsm_sieve::{FilterSize, SieveDb, SieveOptions};
 use lsm_sieve_cli::workload::Watch as _;
 use lsm_sieve_cli::workload::operation::{Mode, Updates};
 use lsm_sieve_cli::workload::replay::{self, Counts};
@@ -246,15 +246,21 @@ impl Replay<'_> {
 
     fn sieve(&self, path: &Path) -> Result<Sieve, Stop> {
         let spaces = self.mode.spaces();
-        Ok(Sieve::open(&self.options(), &self.front(), path, spaces)?)
+        Ok(Sieve::open(
+            &self.options(),
+            &self.filters()?,
+            path,
+            spaces,
+        )?)
     }
 
     fn differential(&self, path: &Path) -> Result<Differential, Stop> {
-        Ok(Differential::open(&self.options(), &self.front(), path)?)
+        Ok(Differential::open(&self.options(), &self.filters()?, path)?)
     }
 
-    fn front(&self) -> SieveOptions {
-        SieveOptions::default().rate(self.arguments.rate)
+    fn filters(&self) -> Result<SieveOptions, Stop> {
+        let size = FilterSize::rate(self.arguments.rate.get())?;
+        Ok(SieveOptions::default().filter_size(size))
     }
 
     fn options(&self) -> rocksdb::Options {

@@ -173,7 +173,11 @@ impl Sieve {
         spaces: &[Space],
     ) -> Result<Self, OpenStoreError> {
         let names = with_spaces(path, spaces)?;
-        SieveDb::builder(path).options(options).filters(sieve).cfs(names).open()
+        SieveDb::builder(path)
+            .options(options)
+            .filters(sieve)
+            .cfs(names)
+            .open()
             .map(Self)
             .map_err(|source| OpenStoreError::Front {
                 path: path.to_owned(),

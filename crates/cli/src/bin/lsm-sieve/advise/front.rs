@@ -16,8 +16,8 @@ use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use lsm_sieve::SieveOptions;
 use lsm_sieve::math::{Bits, Rate};
+use lsm_sieve::{FilterSize, SieveOptions};
 use lsm_sieve_cli::advise::front::{Measured, Verdict};
 use lsm_sieve_cli::advise::statistics::Lookups;
 use lsm_sieve_cli::workload::report::{Tabular, number, percent};
@@ -84,7 +84,7 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), Stop> {
     };
     let times = database.times(arguments.samples, arguments.rate)?;
     let filters = SieveOptions::default()
-        .rate(arguments.rate)
+        .filter_size(FilterSize::rate(arguments.rate.get())?)
         .memory_for(database.keys);
     let (summary, segments) = (filters.summary.get(), filters.segments.get());
     let verdict = |lookups: Lookups| {
