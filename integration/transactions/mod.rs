@@ -15,7 +15,7 @@ use lsm_sieve::{Isolation, SieveDb, SieveOptions, Transaction, TransactionSettin
 use rocksdb::{
     AsColumnFamilyRef, BoundColumnFamily, DBPinnableSlice, DEFAULT_COLUMN_FAMILY_NAME as DEFAULT,
     Error, ErrorKind, IteratorMode, OptimisticTransactionOptions, Options, ReadOptions,
-    TransactionDBOptions, WriteBatchWithTransaction, WriteOptions,
+    TransactionDBOptions, TransactionOptions, WriteBatchWithTransaction, WriteOptions,
 };
 
 use crate::support::model_db::{
@@ -356,11 +356,31 @@ fn conflicts_are_detected_after_a_flush() {
 }
 
 #[test]
-#[should_panic(expected = "opened with `SieveOptions::transactions(true)`")]
 fn transactions_need_their_setting() {
     let home = tempfile::tempdir().unwrap();
     let db = SieveDb::open(&options(), &sieve(), home.path()).unwrap();
-    drop(db.transaction().unwrap());
+    let refused = db.transaction().unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::InvalidArgument);
+    let what_to_do = "open the database with `SieveOptions::transactions`";
+    assert!(refused.to_string().contains(what_to_do), "{refused}");
+    drop(db);
+    let locks = Isolation::locks(TransactionDBOptions::default());
+    for (isolation, settings) in [
+        (
+            Isolation::Optimistic,
+            TransactionSettings::Locking(&TransactionOptions::default()),
+        ),
+        (
+            locks,
+            TransactionSettings::Optimistic(&OptimisticTransactionOptions::default()),
+        ),
+    ] {
+        let sieve = sieve().transactions(isolation.clone());
+        let db = SieveDb::open(&options(), &sieve, home.path()).unwrap();
+        let refused = db.transaction_opt(&WriteOptions::default(), settings);
+        let refused = refused.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::InvalidArgument, "{isolation:?}");
+    }
 }
 
 /// RocksDB's default may overwrite one: it checks conflicts before the commit's turn among the

@@ -385,13 +385,13 @@ faults! {
     /// Keys that another view denies count as denied all along.
     EditionUnchecked => "front::cf_filter::",
     /// A view with another summary has the edition of the one before.
-    SummaryUnnoticed => "rocks::db::moments",
+    SummaryUnnoticed => "rocks::tests::view_changes",
     /// A view with the same summary filter but other coverage keeps the edition.
-    CoverageUnnoticed => "rocks::db::moments",
+    CoverageUnnoticed => "rocks::tests::view_changes",
     /// A view with only other segment filters and memtable filters keeps the edition.
-    InventoryUnnoticed => "rocks::db::moments",
+    InventoryUnnoticed => "rocks::tests::view_changes",
     /// The edition is taken after the keys were denied.
-    EditionTakenLate => "rocks::db::moments",
+    EditionTakenLate => "rocks::tests::view_changes",
     /// The answers of one call are shifted by one place.
     AnswersShifted => "writes::memtables::random_writes",
     /// If several keys are absent, one is neither counted nor sampled for an audit.

@@ -23,7 +23,7 @@ const TTL: Duration = Duration::from_secs(1 << 20);
 
 /// The opens for writing.
 const OPENS: [(&str, With, Open); 2] = [
-    ("open_cf", With::Names, |sieve, path, _| {
+    ("cfs", With::Names, |sieve, path, _| {
         SieveDb::builder(path)
             .options(&options())
             .filters(sieve)
@@ -37,7 +37,7 @@ const OPENS: [(&str, With, Open); 2] = [
 
 /// The opens that do not write, or that append a time to values.
 const OTHER_OPENS: [(&str, With, Open); 6] = [
-    ("open_cf_for_read_only", With::Names, |sieve, path, _| {
+    ("cfs, read_only", With::Names, |sieve, path, _| {
         SieveDb::builder(path)
             .options(&options())
             .filters(sieve)
@@ -46,7 +46,7 @@ const OTHER_OPENS: [(&str, With, Open); 6] = [
             .open()
     }),
     (
-        "open_cf_with_opts_for_read_only",
+        "cfs_with_opts, read_only",
         With::Options,
         |sieve, path, own| {
             let families = [(OTHER, own)];
@@ -58,7 +58,7 @@ const OTHER_OPENS: [(&str, With, Open); 6] = [
                 .open()
         },
     ),
-    ("open_cf_as_secondary", With::Names, |sieve, path, _| {
+    ("cfs, secondary", With::Names, |sieve, path, _| {
         SieveDb::builder(path)
             .options(&options())
             .filters(sieve)
@@ -67,7 +67,7 @@ const OTHER_OPENS: [(&str, With, Open); 6] = [
             .open()
     }),
     (
-        "open_cf_with_opts_as_secondary",
+        "cfs_with_opts, secondary",
         With::Options,
         |sieve, path, own| {
             let (messages, families) = (path.with_extension("secondary"), [(OTHER, own)]);
@@ -79,7 +79,7 @@ const OTHER_OPENS: [(&str, With, Open); 6] = [
                 .open()
         },
     ),
-    ("open_cf_with_ttl", With::Names, |sieve, path, _| {
+    ("cfs, ttl", With::Names, |sieve, path, _| {
         SieveDb::builder(path)
             .options(&options())
             .filters(sieve)
@@ -87,19 +87,15 @@ const OTHER_OPENS: [(&str, With, Open); 6] = [
             .ttl(TTL)
             .open()
     }),
-    (
-        "open_cf_with_opts_with_ttl",
-        With::Options,
-        |sieve, path, own| {
-            let families = [(OTHER, own, ColumnFamilyTtl::SameAsDb)];
-            SieveDb::builder(path)
-                .options(&options())
-                .filters(sieve)
-                .cfs_with_ttl(families)
-                .ttl(TTL)
-                .open()
-        },
-    ),
+    ("cfs_with_ttl, ttl", With::Options, |sieve, path, own| {
+        let families = [(OTHER, own, ColumnFamilyTtl::SameAsDb)];
+        SieveDb::builder(path)
+            .options(&options())
+            .filters(sieve)
+            .cfs_with_ttl(families)
+            .ttl(TTL)
+            .open()
+    }),
 ];
 
 type Check = fn(World);
@@ -145,12 +141,13 @@ const CALLS: [(&str, Check); 4] = [
 ];
 
 pub(super) fn names() -> Vec<String> {
-    let opens = OPENS.iter().chain(&OTHER_OPENS).map(|(name, ..)| *name);
     let calls = CALLS.iter().map(|(name, _)| *name);
-    let names = opens.chain(calls).map(|name| format!("SieveDb::{name}"));
-    names
-        .chain(["SieveOptions::exclude_cfs".to_owned()])
-        .collect()
+    let of_database = ["open_cf_with_opts"].into_iter().chain(calls);
+    let of_database = of_database.map(|name| format!("SieveDb::{name}"));
+    let of_builder = ["cfs", "cfs_with_opts", "cfs_with_ttl"];
+    let of_builder = of_builder.map(|name| format!("Builder::{name}"));
+    let of_options = ["SieveOptions::exclude_cfs".to_owned()];
+    of_database.chain(of_builder).chain(of_options).collect()
 }
 
 /// With another number of levels than the default family.

@@ -1,15 +1,11 @@
 //! A RocksDB with filters in front, with the API of the `rocksdb` crate.
 
 mod access;
-#[cfg(test)]
-mod announcements;
 mod builder;
 mod cf_reader;
 mod engine;
 mod iterators;
 mod latest;
-#[cfg(test)]
-mod moments;
 pub(super) mod open;
 mod reads;
 mod transaction;

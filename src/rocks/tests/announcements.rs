@@ -21,7 +21,7 @@ use rocksdb::{
 };
 use tempfile::TempDir;
 
-use super::SieveDb;
+use crate::rocks::SieveDb;
 use crate::rocks::SieveOptions;
 use crate::rocks::tests::blocked_flush::BlockedFlush;
 
@@ -260,16 +260,17 @@ fn a_catch_up_is_announced_from_before_its_start_to_its_end() {
 #[test]
 fn every_method_that_announces_external_writes_is_held_by_a_test() {
     let sources = [
-        include_str!("access.rs"),
-        include_str!("engine.rs"),
-        include_str!("iterators.rs"),
-        include_str!("mod.rs"),
-        include_str!("open.rs"),
-        include_str!("reads.rs"),
-        include_str!("transaction.rs"),
-        include_str!("transaction/iterators.rs"),
-        include_str!("transaction/reads.rs"),
-        include_str!("writes.rs"),
+        include_str!("../db/access.rs"),
+        include_str!("../db/builder.rs"),
+        include_str!("../db/engine.rs"),
+        include_str!("../db/iterators.rs"),
+        include_str!("../db/mod.rs"),
+        include_str!("../db/open.rs"),
+        include_str!("../db/reads.rs"),
+        include_str!("../db/transaction.rs"),
+        include_str!("../db/transaction/iterators.rs"),
+        include_str!("../db/transaction/reads.rs"),
+        include_str!("../db/writes.rs"),
     ];
     let mut announcing = Vec::new();
     for source in sources {

@@ -12,7 +12,6 @@ use std::time::Duration;
 
 use rocksdb::{DEFAULT_COLUMN_FAMILY_NAME, Options, SstFileWriter, WriteBatch};
 
-use super::SieveDb;
 use crate::filter::Scalable;
 use crate::front::audit::Distrust as _;
 use crate::front::cf_filter::CfFilter;
@@ -23,6 +22,7 @@ use crate::front::sorted_runs::WithRange;
 use crate::front::view::{Coverage, View};
 use crate::hash::{HashId, KeyHasher, Seed};
 use crate::math::{Bits, Items};
+use crate::rocks::SieveDb;
 use crate::rocks::{Engine, SieveOptions, hooks};
 use crate::segment::Registry;
 
