@@ -277,7 +277,7 @@ impl SieveDb {
     }
 
     /// The values of keys of several column families; `engine` reads those at the indexes that it is given.
-    pub(super) fn read_many_of<V, W: AsColumnFamilyRef, K: AsRef<[u8]>>(
+    pub(in crate::rocks) fn read_many_of<V, W: AsColumnFamilyRef, K: AsRef<[u8]>>(
         &self,
         keys: &[(&W, K)],
         engine: impl Fn(&[usize]) -> Values<V>,
