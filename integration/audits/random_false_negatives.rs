@@ -4,6 +4,11 @@
 //! `LSM_SIEVE_LIES=1000` makes a long run. `LSM_SIEVE_SEED=n` repeats one, except for the secrets
 //! of the databases. The last line printed is a JSON object with the figures.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, in its helpers as well"
+)]
+
 use std::path::Path;
 use std::time::Instant;
 
