@@ -4,6 +4,11 @@
 //! `LSM_SIEVE_LIES=1000` makes a long run. `LSM_SIEVE_SEED=n` repeats one, except for the secrets
 //! of the databases. The last line printed is a JSON object with the figures.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, in its helpers as well"
+)]
+
 use std::path::Path;
 use std::time::Instant;
 
@@ -29,7 +34,7 @@ const KEYS: u64 = 40;
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Faulty {
     Summary,
-    Tables,
+    Segments,
     Both,
 }
 
@@ -37,16 +42,16 @@ enum Faulty {
 #[derive(Clone, Copy, Debug)]
 struct Case {
     faulty: Faulty,
-    tables: u64,
+    ssts: u64,
     one_in: u32,
 }
 
 impl Case {
     fn draw(dice: &mut Dice) -> Self {
-        let faulty = [Faulty::Summary, Faulty::Tables, Faulty::Both];
+        let faulty = [Faulty::Summary, Faulty::Segments, Faulty::Both];
         Self {
             faulty: faulty[dice.below(3) as usize],
-            tables: 1 + dice.below(20),
+            ssts: 1 + dice.below(20),
             one_in: [1, 4, 16, 64][dice.below(4) as usize],
         }
     }
@@ -64,9 +69,9 @@ impl Case {
     fn write(&self, settings: &Options, path: &Path) -> Model {
         let db = self.open(settings, path);
         let mut model = Model::new();
-        for table in 0..self.tables {
+        for sst in 0..self.ssts {
             for i in 0..KEYS {
-                let number = 4 + i * self.tables + table;
+                let number = 4 + i * self.ssts + sst;
                 fill(&db, &mut model, number..number + 1);
             }
             db.flush().unwrap();
@@ -78,7 +83,7 @@ impl Case {
 
     fn inject(&self, path: &Path) {
         let folder = filters(path);
-        if self.faulty != Faulty::Tables {
+        if self.faulty != Faulty::Segments {
             summaries(&folder)
                 .iter()
                 .for_each(|file| without_keys(file));
@@ -97,7 +102,7 @@ impl Case {
         self.inject(home.path());
         let db = self.open(&settings, home.path());
         settle(&db);
-        let wanted = key(4 + dice.below(self.tables * KEYS));
+        let wanted = key(4 + dice.below(self.ssts * KEYS));
         let until_found = (1..=16 * self.expected()).find(|_| db.get(&wanted).unwrap().is_some());
         assert!(until_found.is_none() || db.false_negative().is_some());
         let mut lost = lost(&db, &model);

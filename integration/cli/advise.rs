@@ -326,15 +326,15 @@ fn front_advice_uses_looked_up_keys() {
 #[test]
 fn no_front_advice_without_measurements() {
     let home = tempfile::tempdir().unwrap();
-    let (empty, fronted) = (home.path().join("empty"), home.path().join("fronted"));
+    let (empty, filtered) = (home.path().join("empty"), home.path().join("filtered"));
     let mut options = Options::default();
     options.create_if_missing(true);
     drop(DB::open(&options, &empty).unwrap());
-    drop(SieveDb::open(&options, &SieveOptions::default(), &fronted).unwrap());
-    let (empty, fronted) = (empty.to_str().unwrap(), fronted.to_str().unwrap());
+    drop(SieveDb::open(&options, &SieveOptions::default(), &filtered).unwrap());
+    let (empty, filtered) = (empty.to_str().unwrap(), filtered.to_str().unwrap());
     is_refused(&["advise", "front", empty]);
     is_refused(&["advise", "front", empty, "--column-family", "none"]);
-    is_refused(&["advise", "front", fronted]);
+    is_refused(&["advise", "front", filtered]);
 }
 
 /// The memory that the advice names before there are filters, and what they then take.
@@ -354,16 +354,13 @@ fn front_memory_matches_the_advice() {
     db.compact_range(None::<&[u8]>, None::<&[u8]>);
     assert!(db.wait_until_complete(Duration::from_secs(60)));
     db.consolidate().unwrap();
-    let column = &db.inspect().unwrap().cfs[0];
-    let segments = column
+    let cf = &db.inspect().unwrap().cfs[0];
+    let segments = cf
         .segments
         .iter()
         .filter_map(|segment| segment.filter.as_ref());
     let segments: u64 = segments.map(|filter| filter.bits).sum();
-    for (said, bits) in [
-        (said.summary, column.summary.bits),
-        (said.segments, segments),
-    ] {
+    for (said, bits) in [(said.summary, cf.summary.bits), (said.segments, segments)] {
         let ratio = bits as f64 / said.get() as f64;
         assert!(
             (0.98..1.02).contains(&ratio),

@@ -8,7 +8,7 @@ use std::ops::Range;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-/// The permanent cf families.
+/// The permanent column families.
 pub(super) const FAMILIES: [&str; 3] = ["default", "one", "two"];
 
 /// One that is created and dropped.

@@ -239,10 +239,10 @@ fn stored_without_a_copy(folder: &Path) -> Result<(), Failed> {
         for_ever: true,
     };
     let (stored, now_failed) = during(none, || sidecars.store(&segment));
-    let (verified, struck_again) = during(none, || sidecars.verify(SidecarName::Segment(SEGMENT)));
+    let (verified, failed_again) = during(none, || sidecars.verify(SidecarName::Segment(SEGMENT)));
     match (stored, verified) {
-        (Ok(_), Ok(Some(_))) if now_failed + struck_again == 0 => Ok(()),
-        failed => Err(format!("{now_failed} and {struck_again} allocations: {failed:?}").into()),
+        (Ok(_), Ok(Some(_))) if now_failed + failed_again == 0 => Ok(()),
+        failed => Err(format!("{now_failed} and {failed_again} allocations: {failed:?}").into()),
     }
 }
 

@@ -94,7 +94,7 @@ fn measure() {
     let overhead = memory.overhead.to_bytes();
     let beside = filtered - alone - filters as i64;
     println!(
-        r#"{{"families":{count},"plain":{alone},"fronted":{filtered},"filters":{filters},"fronts":{overhead},"beside_filters_each":{}}}"#,
+        r#"{{"families":{count},"plain":{alone},"filtered":{filtered},"filters":{filters},"overhead":{overhead},"beside_filters_each":{}}}"#,
         beside / count as i64
     );
     assert!(beside <= (count * MOST_BESIDE_FILTERS) as i64, "{beside}");

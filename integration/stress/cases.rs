@@ -100,7 +100,7 @@ fn faulty_sieve() -> String {
     let read = |key: u64| {
         format!(r#"{{"read":{{"keys":{{"family":1,"from":{key},"count":40}},"api":"multi"}}}}"#)
     };
-    let mut lines = vec!["# a planted lie".to_owned(), SIEVE.to_owned()];
+    let mut lines = vec!["# an injected lost write".to_owned(), SIEVE.to_owned()];
     lines.extend((0..200).map(|key| write(key * 2 % 300)));
     lines.push(r#"{"lie":{"family":1,"key":77}}"#.to_owned());
     lines.extend((0..200).flat_map(|key| [write(key * 2 % 70), read(key * 7 % 30)]));
@@ -124,8 +124,8 @@ fn faulty_differential() -> String {
 /// the short case fails again.
 #[test]
 fn injected_lost_write_is_found_and_shrunk() {
-    for (lying, steps) in [(faulty_sieve(), 2), (faulty_differential(), 2)] {
-        let file = case_file(&lying);
+    for (case, steps) in [(faulty_sieve(), 2), (faulty_differential(), 2)] {
+        let file = case_file(&case);
         let path = file.path().to_str().unwrap();
         let output = run(["--json", "--replay", path]);
         let said = text(&output.stderr);

@@ -25,7 +25,7 @@ pub(crate) fn methods_that(are_sought: fn(&str, &str) -> bool) -> BTreeSet<Strin
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/rocks");
     let mut methods = BTreeSet::new();
     for source in sources(&root) {
-        let text = fs::read_to_string(source).unwrap();
+        let text = fs::read_to_string(source).expect("a source can be read");
         methods.extend(methods_in(&text, are_sought));
     }
     methods

@@ -33,7 +33,7 @@ fn filters_resume_after_a_panic_in_the_bare_engine() {
     let used = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         db.with_engine_untracked(|engine| {
             engine.put(b"then it panicked", b"x").unwrap();
-            std::panic::resume_unwind(Box::new("planted"));
+            std::panic::resume_unwind(Box::new("injected"));
         });
     }));
     assert!(used.is_err());
