@@ -14,6 +14,7 @@
 //! *absent* of one edition holds at every moment since. If it is not, a key was written between the
 //! two, perhaps by a batch that deleted another.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::CfFilter;
@@ -48,7 +49,14 @@ pub(crate) fn multi_get<V, E, K: AsRef<[u8]>>(
         engine(&keys)
     };
     let record = |_: usize, found: Option<bool>| cf.record(Verdict::Maybe, found);
-    let values = read_passed(keys.len(), checked.passed, still_absent, engine, record);
+    let values = read_passed(
+        keys.len(),
+        checked.passed,
+        true,
+        still_absent,
+        engine,
+        record,
+    );
     // 4. After the hits of the same batch, which say nothing of the next lookup then.
     if let Some(outcome) = checked.outcome {
         cf.record_outcome(outcome);
@@ -70,7 +78,7 @@ pub(crate) fn multi_get_cf<V, E>(
     let is_absent = |(cf, key): &(Option<Arc<CfFilter>>, &[u8])| {
         cf.as_ref().is_some_and(|cf| lookup::rules_out(&**cf, key))
     };
-    let mut passed: Vec<usize> = (0..keys.len())
+    let passed = (0..keys.len())
         .filter(|&at| !is_absent(&keys[at]))
         .collect();
     let still_absent = |passed: &[usize]| {
@@ -80,41 +88,53 @@ pub(crate) fn multi_get_cf<V, E>(
             cf.is_some_and(|(cf, edition)| cf.still_absent(&[keys[at].1], edition))
         })
     };
-    if passed.is_empty() && !still_absent(&passed) && !planted!(DenialsOfManyMoments) {
-        // Each was absent, but perhaps not all at one moment.
-        passed = (0..keys.len()).collect();
-    }
     let record = |at: usize, found: Option<bool>| {
         if let Some(cf) = &keys[at].0 {
             cf.record(Verdict::Maybe, found);
         }
     };
-    read_passed(keys.len(), passed, still_absent, engine, record)
+    // Each was checked at a moment of its own.
+    let at_one_moment = planted!(DenialsOfManyMoments);
+    read_passed(
+        keys.len(),
+        passed,
+        at_one_moment,
+        still_absent,
+        engine,
+        record,
+    )
 }
 
-/// The values of `count` keys, of which those at the indexes `passed`, ascending, passed the filters.
+/// The values of `count` keys, of which those at the indexes `passed`, ascending, passed the
+/// filters. The others were counted as *absent*, and are not recorded even if they are read.
 fn read_passed<V, E>(
     count: usize,
-    mut passed: Vec<usize>,
-    still_absent: impl FnOnce(&[usize]) -> bool,
+    passed: Vec<usize>,
+    at_one_moment: bool,
+    still_absent: impl Fn(&[usize]) -> bool,
     engine: impl Fn(&[usize]) -> Values<V, E>,
     record: impl Fn(usize, Option<bool>),
 ) -> Values<V, E> {
     let mut values = Values::new();
     values.resize_with(count, || Ok(None));
-    if passed.is_empty() {
+    if passed.is_empty() && (at_one_moment || still_absent(&passed)) {
         return values;
     }
     // 2.
-    let mut found = engine(&passed);
+    let all = || Cow::Owned((0..count).collect());
+    let mut read = match passed.is_empty() {
+        true => all(),
+        false => Cow::Borrowed(&passed),
+    };
+    let mut found = engine(&read);
     // 3.
-    if passed.len() < count && !still_absent(&passed) {
-        passed = (0..count).collect();
-        found = engine(&passed);
+    if read.len() < count && !still_absent(&passed) {
+        read = all();
+        found = engine(&read);
     }
-    let recorded = passed.len() - usize::from(planted!(EngineReadCountedShort));
-    for (nth, (at, value)) in passed.into_iter().zip(found).enumerate() {
-        if nth < recorded {
+    let recorded = read.len() - usize::from(planted!(EngineReadCountedShort));
+    for (nth, (&at, value)) in read.iter().zip(found).enumerate() {
+        if nth < recorded && passed.binary_search(&at).is_ok() {
             record(at, lookup::found(&value));
         }
         let at = if planted!(AnswersShifted) {
