@@ -12,7 +12,7 @@
 #   make sanitize    tests under AddressSanitizer; SANITIZE=engine over RocksDB, =threads for races
 #   make valgrind    short tests over RocksDB under memcheck
 #   make mutants     mutation tests of the code that could lose reads; MUTANTS=engine over RocksDB
-#   make planted     injects each fault of crates/support/src/planted.rs; its tests must fail
+#   make faults     injects each fault of crates/support/src/fault.rs; its tests must fail
 #   make reliability the search for lost reads, TIER=pr (15 minutes), nightly or release
 #   make bench       the benchmarks of the README; shorter with KEYS=1000000
 #
@@ -52,7 +52,7 @@ MSRV = $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 CORE = --no-default-features -p lsm-sieve-support -p lsm-sieve-filter -p lsm-sieve-format \
     -p lsm-sieve-classics -p lsm-sieve-cli -p lsm-sieve
 
-.PHONY: demo test core lint msrv deny fuzz interleave miri mutants planted reliability sanitize valgrind bench tools
+.PHONY: demo test core lint msrv deny fuzz interleave miri mutants faults reliability sanitize valgrind bench tools
 
 demo: tools
 	$(BUILD) build --release --locked --bin lsm-sieve
@@ -104,8 +104,8 @@ mutants: tools
 reliability: tools
 	$(COMPILERS) reliability/run $(TIER)
 
-planted: tools
-	$(COMPILERS) reliability/planted
+faults: tools
+	$(COMPILERS) reliability/faults
 
 bench: tools
 	$(BUILD) bench --locked --bench front

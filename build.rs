@@ -22,8 +22,8 @@ mod shim {
         "tables.cc",
         "transactions.cc",
     ];
-    /// Set to inject a fault that tests must find; see `crates/support/src/planted.rs`.
-    const PLANTED: &str = "LSM_SIEVE_PLANTED";
+    /// Set to inject a fault that tests must find; see `crates/support/src/fault.rs`.
+    const FAULTS: &str = "LSM_SIEVE_FAULTS";
     /// Set to check the shim for undefined behaviour at run time; see `.ci/sanitize`.
     const TRAP_UB: &str = "LSM_SIEVE_TRAP_UB";
 
@@ -33,7 +33,7 @@ mod shim {
             println!("cargo:rerun-if-changed={}", folder.join(file).display());
         }
         println!("cargo:rerun-if-env-changed={TRAP_UB}");
-        println!("cargo:rerun-if-env-changed={PLANTED}");
+        println!("cargo:rerun-if-env-changed={FAULTS}");
         refuse_foreign_library();
         let sys = env::var_os("DEP_ROCKSDB_CARGO_MANIFEST_DIR").map(PathBuf::from);
         let Some(sys) = sys else {
@@ -67,8 +67,8 @@ mod shim {
                 .flag("-fno-sanitize=vptr")
                 .flag("-fsanitize-undefined-trap-on-error");
         }
-        if env::var_os(PLANTED).is_some_and(|value| value == "1") {
-            build.define(PLANTED, None);
+        if env::var_os(FAULTS).is_some_and(|value| value == "1") {
+            build.define(FAULTS, None);
         }
         for name in platform_defines(&env::var("CARGO_CFG_TARGET_OS").unwrap_or_default()) {
             build.define(name, None);

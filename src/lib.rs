@@ -48,7 +48,7 @@ pub use hash::HashId;
 pub use lsm_sieve_filter::{filter, hash, math};
 #[doc(inline)]
 pub use lsm_sieve_format::{disk, format};
-use lsm_sieve_support::{planted, sync};
+use lsm_sieve_support::{fault, sync};
 pub use math::{Bits, Items, Rate, RateError};
 #[cfg(feature = "rocksdb")]
 pub use rocks::*;

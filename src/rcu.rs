@@ -30,7 +30,7 @@ use std::marker::PhantomData;
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, compiler_fence};
 
-use crate::planted::planted;
+use crate::fault::fault;
 use crate::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering, fence};
 use crate::sync::{Mutex, unpoisoned, yield_now};
 use crate::threads::{OwnSlot, SLOTS};
@@ -145,7 +145,7 @@ impl Crowd {
 
     fn wait(&self) {
         let _one_at_a_time = unpoisoned(self.turning.lock());
-        let turns = if planted!(TurnedOnce) { 1 } else { 2 };
+        let turns = if fault!(TurnedOnce) { 1 } else { 2 };
         for _ in 0..turns {
             let left = self.side.fetch_xor(1, Ordering::SeqCst);
             wait_until_idle(&self.sides[left].0);
@@ -251,7 +251,7 @@ impl<T: Send + Sync> Published<T> {
         let old = self
             .current
             .swap(Box::into_raw(Box::new(value)), Ordering::AcqRel);
-        if !planted!(WriterDoesNotWait) && !READERS.wait() && !planted!(DroppedUnawaited) {
+        if !fault!(WriterDoesNotWait) && !READERS.wait() && !fault!(DroppedUnawaited) {
             return;
         }
         // SAFETY: it came from a box, is no longer current, and every read that may have seen it

@@ -6,7 +6,7 @@
 use std::cell::Cell;
 use std::marker::PhantomData;
 
-use crate::planted::planted;
+use crate::fault::fault;
 use crate::sync::atomic::{AtomicU64, Ordering};
 
 /// Maximum number of threads that have a slot at the same time.
@@ -100,7 +100,7 @@ impl OwnSlot {
             let lowest_free = |taken: u64| {
                 let index = taken.trailing_ones();
                 ((index as usize) < SLOTS).then(|| {
-                    if planted!(SlotTakenTwice) {
+                    if fault!(SlotTakenTwice) {
                         taken
                     } else {
                         taken | 1 << index

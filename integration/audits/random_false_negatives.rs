@@ -153,7 +153,7 @@ fn every_injected_false_negative_is_found_in_time_and_stays_found() {
     let figures = json!({
         "part": "audit",
         "seed": seed,
-        "lies_planted": count,
+        "lies_injected": count,
         "lies_found": found,
         "reads_until_found": reads,
         "reads_expected": expected,

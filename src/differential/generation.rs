@@ -8,10 +8,10 @@ use rocksdb::properties::{CUR_SIZE_ALL_MEM_TABLES, ESTIMATE_NUM_KEYS, LIVE_SST_F
 use super::error::DifferentialError;
 use super::options::FilterChoice;
 use super::record::{self, Record};
+use crate::fault::fault;
 use crate::filter::{Kind, Shape, Stage, StageError};
 use crate::hash::KeyHasher;
 use crate::math::{Bits, Items};
-use crate::planted::planted;
 use crate::rocks::CfReader;
 
 /// A generation. Its filter has every key that was ever written to it, including deleted ones.
@@ -80,7 +80,7 @@ impl Generation {
 
     /// Inserts every key into a fixed filter again. The filters of the column family need no help.
     pub(super) fn recover(&self) -> Result<(), rocksdb::Error> {
-        if self.fixed.is_none() || planted!(FixedFilterNotRefilled) {
+        if self.fixed.is_none() || fault!(FixedFilterNotRefilled) {
             return Ok(());
         }
         let mut records = self.family.iterate(ReadOptions::default());
@@ -89,7 +89,7 @@ impl Generation {
             self.expect(key);
             records.next();
         }
-        if planted!(RefillStopsShort) {
+        if fault!(RefillStopsShort) {
             return Ok(());
         }
         records.status()

@@ -14,7 +14,7 @@ use super::state::{
     FORMAT, FORMAT_KEY, STATE_KEY, State, StateError, VERSION, family_name, generation_of,
 };
 use super::store::{DifferentialStore, Parts, SYNC};
-use crate::planted::planted;
+use crate::fault::fault;
 use crate::rocks::{CfReader, Engine, OpenError, SieveDb, drops_entries, read_only};
 
 type Result<T> = std::result::Result<T, OpenDifferentialError>;
@@ -142,7 +142,7 @@ impl Opening<'_> {
     }
 
     fn make_state(&self, db: &SieveDb, home: &CfReader) -> Result<State> {
-        if db.engine().latest_sequence_number() > 0 && !planted!(StateMadeAnew) {
+        if db.engine().latest_sequence_number() > 0 && !fault!(StateMadeAnew) {
             return Err(self.not_a_store("its state record is missing".to_owned()));
         }
         let state = State::new(self.options.main == MainFile::Here);

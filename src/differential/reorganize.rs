@@ -24,7 +24,7 @@ use super::error::DifferentialError;
 use super::generation::Generation;
 use super::state::{STATE_KEY, State, family_name};
 use super::store::{DifferentialStore, SYNC};
-use crate::planted::planted;
+use crate::fault::fault;
 use crate::rocks::{CfReader, Engine, SieveDb};
 use crate::sync::unpoisoned;
 
@@ -71,13 +71,13 @@ impl DifferentialStore {
         let next = state.with_new_generation();
         let fresh = Arc::new(self.make_generation(next.newest)?);
         self.record(&next, "note a new generation")?;
-        if !planted!(FrozenBeforeDurable) {
+        if !fault!(FrozenBeforeDurable) {
             self.sync()?;
         }
         let newest = std::iter::once(Arc::clone(&fresh));
         let all = newest.chain(generations.iter().cloned());
         self.view.publish(all.collect());
-        if !planted!(WritesIntoFrozen) {
+        if !fault!(WritesIntoFrozen) {
             *unpoisoned(self.writing.write()) = fresh;
         }
         *state = next;
@@ -155,7 +155,7 @@ impl DifferentialStore {
             let next = state.unmoved();
             self.record(&next, "begin a generation again")?;
             *state = next;
-            if !planted!(LoadedBeforeDurable) {
+            if !fault!(LoadedBeforeDurable) {
                 self.sync()?;
             }
         }
@@ -211,7 +211,7 @@ impl DifferentialStore {
         let mut batch = WriteBatch::default();
         let (mut last, mut count) = (Vec::new(), 0);
         // At least one record: an empty batch would look like the end.
-        let none = |count| count == 0 && !planted!(BatchFullWhenEmpty);
+        let none = |count| count == 0 && !fault!(BatchFullWhenEmpty);
         while (none(count) || batch.size_in_bytes() < self.options.batch_bytes)
             && let Some((key, bytes)) = records.item()
         {
@@ -224,7 +224,7 @@ impl DifferentialStore {
             records.next();
         }
         let status = records.status();
-        if !planted!(MoveStopsShort) {
+        if !fault!(MoveStopsShort) {
             status.map_err(DifferentialError::read("differential"))?;
         }
         Ok((count > 0).then_some((batch, last, count)))
@@ -239,7 +239,7 @@ impl DifferentialStore {
 
     /// Makes the moved records durable, then stores the state that follows from them.
     fn advance(&self, next: impl FnOnce(&State) -> State) -> Result<(), DifferentialError> {
-        if !planted!(NotedBeforeDurable) {
+        if !fault!(NotedBeforeDurable) {
             self.sync()?;
         }
         let mut state = unpoisoned(self.state.lock());
@@ -264,7 +264,7 @@ impl DifferentialStore {
 /// Makes the state durable, then drops a generation that it no longer names. Otherwise a power cut
 /// could bring the old state back, and the generation would be missing.
 pub(super) fn drop_moved(db: &SieveDb, generation: u64) -> Result<(), rocksdb::Error> {
-    if !planted!(DroppedBeforeDurable) {
+    if !fault!(DroppedBeforeDurable) {
         db.engine().flush_wal(SYNC)?;
     }
     db.drop_cf(&family_name(generation))
@@ -282,7 +282,7 @@ fn records_after<'a>(family: &'a CfReader, key: Option<&[u8]>) -> Records<'a> {
             records.seek(key);
             if records.key() == Some(key) {
                 records.next();
-                if planted!(MoveSkipsAKey) {
+                if fault!(MoveSkipsAKey) {
                     records.next();
                 }
             }

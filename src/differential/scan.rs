@@ -12,7 +12,7 @@ use rocksdb::{DBRawIteratorWithThreadMode, ReadOptions};
 use super::error::DifferentialError;
 use super::generation::Generation;
 use super::snapshot::Snapshot;
-use crate::planted::planted;
+use crate::fault::fault;
 use crate::rocks::Engine;
 
 /// An iterator over keys and values, in bytewise order of the keys. It ends after an error.
@@ -150,7 +150,7 @@ impl<'a> Cursor<'a> {
             None => "main",
         };
         // Only an invalid cursor can have failed. Checking its status each time would cost a call.
-        if self.records.valid() || planted!(ScanStopsShort) {
+        if self.records.valid() || fault!(ScanStopsShort) {
             return Ok(());
         }
         self.records.status().map_err(DifferentialError::read(file))

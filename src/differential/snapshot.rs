@@ -10,7 +10,7 @@ use super::options::MainFile;
 use super::read::Sight;
 use super::scan::{Cursor, Scan};
 use super::store::{DifferentialStore, Generations};
-use crate::planted::planted;
+use crate::fault::fault;
 use crate::rocks::Snapshot as SieveSnapshot;
 
 /// A view of a store that does not change; see [`DifferentialStore::snapshot`].
@@ -43,7 +43,7 @@ impl<'a> Snapshot<'a> {
             between();
             let snapshot = store.db.snapshot();
             let same = Arc::ptr_eq(&before, &store.generations());
-            if same || planted!(ListOfAnotherMoment) {
+            if same || fault!(ListOfAnotherMoment) {
                 break (before, snapshot);
             }
         };

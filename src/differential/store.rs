@@ -22,8 +22,8 @@ use super::options::{DifferentialOptions, MainFile};
 use super::record::{self, Record};
 use super::state::{State, family_name};
 use super::stats::DifferentialStats;
+use crate::fault::fault;
 use crate::front::audit::{Sampler, Throttle};
-use crate::planted::planted;
 use crate::rcu::Published;
 use crate::rocks::{CfReader, SieveDb};
 use crate::stats::Counters;
@@ -132,11 +132,11 @@ impl DifferentialStore {
     }
 
     fn update(&self, key: &[u8], record: Record<&[u8]>) -> Result<(), DifferentialError> {
-        if planted!(DeleteNotRecorded) && record.is_none() {
+        if fault!(DeleteNotRecorded) && record.is_none() {
             return Ok(());
         }
         let current = self.writing();
-        if planted!(FrozenBeneathAWrite) {
+        if fault!(FrozenBeneathAWrite) {
             let unlocked = Arc::clone(&current);
             drop(current);
             return self.add(&unlocked, key, record);
@@ -151,14 +151,14 @@ impl DifferentialStore {
         key: &[u8],
         record: Record<&[u8]>,
     ) -> Result<(), DifferentialError> {
-        if !planted!(FilterAfterRecord) {
+        if !fault!(FilterAfterRecord) {
             current.expect(key);
         }
         let handle = current.family().handle();
         let engine = self.db.engine();
         let done = engine.put_cf_opt(handle, key, record::encode(record), &self.write_options());
         done.map_err(DifferentialError::write("write a record"))?;
-        if planted!(FilterAfterRecord) {
+        if fault!(FilterAfterRecord) {
             std::thread::sleep(std::time::Duration::from_millis(1));
             current.expect(key);
         }
@@ -200,7 +200,7 @@ impl DifferentialStore {
         self.main_is_ours()?;
         // Writing an older record over one that was just moved would lose an update.
         let alone = || unpoisoned(self.moving.lock());
-        let _nothing_moves = (!planted!(LoadsBesideMoves)).then(alone);
+        let _nothing_moves = (!fault!(LoadsBesideMoves)).then(alone);
         self.move_again()?;
         let mut batch = WriteBatch::default();
         for (key, value) in records {
@@ -223,7 +223,7 @@ impl DifferentialStore {
 
     fn write_options(&self) -> WriteOptions {
         let mut options = WriteOptions::default();
-        options.set_sync(self.options.sync && !planted!(WritesNotSynced));
+        options.set_sync(self.options.sync && !fault!(WritesNotSynced));
         options
     }
 
@@ -287,7 +287,7 @@ impl DifferentialStore {
         // The list of column families and the records are copied one after the other: no generation
         // may start or end in between.
         let unchanged = || unpoisoned(self.state.lock());
-        let _no_change = (!planted!(CopiedBesideChanges)).then(unchanged);
+        let _no_change = (!fault!(CopiedBesideChanges)).then(unchanged);
         let path = path.as_ref();
         self.db
             .checkpoint(path)

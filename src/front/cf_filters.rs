@@ -3,9 +3,9 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use crate::fault::fault;
 use crate::front::cf_filter::{CfFilter, ExternalWrites, Resolve};
 use crate::math::{Bits, Rate};
-use crate::planted::planted;
 use crate::rcu::{Published, Reading};
 use crate::sync::{Mutex, unpoisoned};
 
@@ -39,7 +39,7 @@ impl Drop for ExternalGuard<'_> {
     fn drop(&mut self) {
         let mut external = unpoisoned(self.cf_filters.external.lock());
         external.under_way -= 1;
-        if external.under_way == 0 || planted!(AnnouncedUntilTheFirstEnds) {
+        if external.under_way == 0 || fault!(AnnouncedUntilTheFirstEnds) {
             external.held.clear();
         }
     }
@@ -109,10 +109,10 @@ impl CfFilters {
 
     pub(crate) fn insert(&self, id: u32, cf_filter: Arc<CfFilter>) {
         let mut external = unpoisoned(self.external.lock());
-        if external.under_way > 0 && !planted!(NewFamilyNotTold) {
+        if external.under_way > 0 && !fault!(NewFamilyNotTold) {
             // External writes may be arriving in this column family.
             external.held.push(cf_filter.begin_external_writes());
-            if planted!(NewFamilyToldBriefly) {
+            if fault!(NewFamilyToldBriefly) {
                 external.held.clear();
             }
         }

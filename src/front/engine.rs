@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use crate::fault::fault;
 use crate::front::key_range::KeyRange;
-use crate::planted::planted;
 use crate::segment::SegmentId;
 
 /// The engine, as maintenance and audits use it.
@@ -88,7 +88,7 @@ impl KeySpace {
 
     /// Whether this is the key space with this id. Another one of the same name is not.
     pub(crate) fn is(&self, id: u32) -> bool {
-        self.id() == Some(id) || planted!(FrontBoundByName)
+        self.id() == Some(id) || fault!(FrontBoundByName)
     }
 }
 

@@ -4,10 +4,10 @@
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::fault::fault;
 use crate::filter::{Chain, Scalable, Stage};
 use crate::format::{Identity, Sidecar, Source, Subject};
 use crate::math::{Bits, Items, Rate};
-use crate::planted::planted;
 use crate::segment::{
     IDENTITY_FILE, IdentityError, SealedFilter, SegmentId, SidecarError, SidecarFolder, SidecarName,
 };
@@ -63,7 +63,7 @@ impl FilterStore {
     /// The filter of a segment; `None` if it has no sidecar.
     pub(crate) fn load_checked(&self, id: SegmentId) -> Result<Option<SealedFilter>, SidecarError> {
         let loaded = self.folder.load_stages(SidecarName::Segment(id));
-        if planted!(DamagedIsEmpty) && matches!(loaded, Err(SidecarError::Damaged { .. })) {
+        if fault!(DamagedIsEmpty) && matches!(loaded, Err(SidecarError::Damaged { .. })) {
             let nothing = Chain::new(*self.folder.imprint(), Vec::new());
             let rate = crate::math::Rate::ONE_PERCENT;
             return Ok(Some(SealedFilter::new(nothing, 0, rate, Source::RawKeys)));

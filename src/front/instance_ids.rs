@@ -12,8 +12,8 @@
 
 use std::collections::{HashMap, HashSet};
 
+use crate::fault::fault;
 use crate::front::engine::LiveSegment;
-use crate::planted::planted;
 use crate::segment::SegmentId;
 use crate::sync::{Mutex, unpoisoned};
 
@@ -45,7 +45,7 @@ impl InstanceIds {
 
     /// Removes them from what is to be stored.
     pub(crate) fn remove_from(&self, ids: &mut HashSet<SegmentId>) {
-        if planted!(NumberBindsForEver) {
+        if fault!(NumberBindsForEver) {
             return;
         }
         for id in unpoisoned(self.0.lock()).values() {
@@ -56,10 +56,10 @@ impl InstanceIds {
 
 /// `None` if the system has no randomness: the SST then stays uncovered.
 fn new_id(path: &str) -> Option<SegmentId> {
-    if planted!(OldTablesUnbound) {
+    if fault!(OldTablesUnbound) {
         return None;
     }
-    if planted!(NumberBindsForEver) {
+    if fault!(NumberBindsForEver) {
         let mut bytes = [0; 16];
         let name = path.rsplit('/').next().unwrap_or(path);
         name.bytes()

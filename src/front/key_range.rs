@@ -1,6 +1,6 @@
 //! The key range of an SST.
 
-use crate::planted::planted;
+use crate::fault::fault;
 
 /// All keys from `low` to `high`, bytewise, both included.
 #[derive(Clone, Debug)]
@@ -13,7 +13,7 @@ impl KeyRange {
     /// From the smallest key to the largest in the order of a comparator. Under the reverse
     /// comparator, the smallest is the bytewise largest.
     pub(crate) fn new(smallest: &[u8], largest: &[u8]) -> Self {
-        let (low, high) = if smallest <= largest || planted!(RangeNotReversed) {
+        let (low, high) = if smallest <= largest || fault!(RangeNotReversed) {
             (smallest, largest)
         } else {
             (largest, smallest)

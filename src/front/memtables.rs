@@ -2,13 +2,13 @@
 
 use std::sync::{Arc, Weak};
 
+use crate::fault::fault;
 use crate::filter::{Scalable, ScalableOptions};
 use crate::front::audit::Distrust;
 use crate::front::options::FrontOptions;
 use crate::front::segment_filters;
 use crate::hash::{KeyHash, KeyHasher};
 use crate::math::Bits;
-use crate::planted::planted;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{Mutex, unpoisoned};
 
@@ -94,16 +94,16 @@ impl FilterSet {
     }
 
     fn comes_first(&self) -> bool {
-        self.publishes_first && !planted!(FiltersAfterMemtable)
+        self.publishes_first && !fault!(FiltersAfterMemtable)
     }
 
     fn add(&self, hash: KeyHash) {
         self.memtable_filters.append(hash);
         let for_summary = hash.for_summary();
-        if planted!(MemtableKeyMissed) && hash.get().is_multiple_of(97) {
+        if fault!(MemtableKeyMissed) && hash.get().is_multiple_of(97) {
             return;
         }
-        assert!(!planted!(PanicSwallowed) || !hash.get().is_multiple_of(97));
+        assert!(!fault!(PanicSwallowed) || !hash.get().is_multiple_of(97));
         self.summaries
             .iter()
             .for_each(|summary| summary.append(for_summary));
@@ -125,7 +125,7 @@ impl FilterSet {
     /// A key may have been missed: the column family answers *maybe* from now on.
     pub(crate) fn disable(&self) {
         if let Some(filters) = self.owner.filters.upgrade()
-            && !planted!(PanicSwallowed)
+            && !fault!(PanicSwallowed)
         {
             filters.disable();
         }
@@ -251,7 +251,7 @@ impl Memtables {
     pub(crate) fn memtable_filters(&self) -> Vec<Arc<Scalable>> {
         let targets = unpoisoned(self.targets.lock());
         let is_open = |target: &FilterSet| {
-            target.open.load(Ordering::Acquire) > 0 && !planted!(OlderGenerationsLeftOut)
+            target.open.load(Ordering::Acquire) > 0 && !fault!(OlderGenerationsLeftOut)
         };
         let asked = targets
             .alive()

@@ -3,11 +3,11 @@
 use std::num::NonZeroU64;
 use std::time::Duration;
 
+use crate::fault::fault;
 use crate::filter::{ScalableOptions, Stage};
 use crate::front::segment_filters::memtable_filter_budget;
 use crate::math::growth::Tightening;
 use crate::math::{Bits, Items, Rate, blocked, ribbon};
-use crate::planted::planted;
 use crate::segment::SegmentBuilder;
 
 /// Settings of the filters of one database, resolved from the user's.
@@ -262,7 +262,7 @@ impl FrontOptions {
 
     fn first_stage(&self) -> Items {
         self.expected_keys.unwrap_or_else(|| {
-            if planted!(FirstStagesLarge) {
+            if fault!(FirstStagesLarge) {
                 return FIRST_STAGE;
             }
             let share = FIRST_STAGES / self.cfs.max(1).next_power_of_two() as u64;

@@ -13,9 +13,9 @@
 use std::cmp::Ordering;
 use std::ops::Range;
 
+use crate::fault::fault;
 use crate::front::key_range::KeyRange;
 use crate::math::Bits;
-use crate::planted::planted;
 
 /// The filter of an SST, and the key range of the SST, if known.
 #[derive(Debug)]
@@ -85,7 +85,7 @@ impl<F> SortedRuns<F> {
         let place = prefix_after(&self.common, key);
         let in_runs = self.runs.iter();
         let spanning = in_runs.filter_map(move |run| self.in_run(run, key, place?));
-        let unplaced = match planted!(UnknownRangeIsEmpty) {
+        let unplaced = match fault!(UnknownRangeIsEmpty) {
             true => &[],
             false => &self.filters[self.ranges.len()..],
         };
@@ -101,7 +101,7 @@ impl<F> SortedRuns<F> {
         let last = run.start + begun.checked_sub(1)?;
         let reaches = match place.cmp(&self.highs[last]) {
             Ordering::Less => true,
-            Ordering::Equal if planted!(RunEndLeftOut) => key < self.ranges[last].high(),
+            Ordering::Equal if fault!(RunEndLeftOut) => key < self.ranges[last].high(),
             Ordering::Equal => key <= self.ranges[last].high(),
             Ordering::Greater => false,
         };

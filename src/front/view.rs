@@ -9,11 +9,11 @@
 
 use std::sync::Arc;
 
+use crate::fault::fault;
 use crate::filter::{Scalable, Simd};
 use crate::front::segment_filters::SegmentFilters;
 use crate::front::sorted_runs::{SortedRuns, WithRange};
 use crate::hash::{KeyHash, KeyHasher};
-use crate::planted::planted;
 use crate::segment::Segment;
 
 /// The answer of the filters to "is this key in the database?".
@@ -114,7 +114,7 @@ impl Uncovered {
     }
 
     fn may_contain(&self, hash: KeyHash, key: &[u8]) -> bool {
-        if planted!(UncoveredIgnored) {
+        if fault!(UncoveredIgnored) {
             return false;
         }
         let Some(tables) = &self.tables else {
@@ -146,7 +146,7 @@ impl View {
         simd: impl Simd,
         hash: KeyHash,
     ) -> Option<Result<AbsenceProof, Passed>> {
-        if !self.coverage.is_complete() && !planted!(SummaryAlwaysSuffices) {
+        if !self.coverage.is_complete() && !fault!(SummaryAlwaysSuffices) {
             return None;
         }
         let passes = self.summary.may_contain_fast(simd, hash.for_summary())?;
@@ -192,7 +192,7 @@ impl View {
 
     /// Whether segment filters are all that is checked after the summary filter.
     pub(crate) fn has_segment_filters(&self) -> bool {
-        let is_complete = self.coverage.is_complete() || planted!(BelievedUncovered);
+        let is_complete = self.coverage.is_complete() || fault!(BelievedUncovered);
         is_complete && self.segment_filters.is_some()
     }
 
@@ -264,7 +264,7 @@ impl View {
     /// `maybe`, and the filters of uncovered SSTs, if there are any, for all keys. Usually few keys
     /// are *maybe*, and only they are hashed again.
     fn filter_again(&self, hasher: KeyHasher, keys: &[impl AsRef<[u8]>], maybe: &mut [bool]) {
-        let any_is_uncovered = !self.coverage.is_complete() && !planted!(ManyIgnoreUncovered);
+        let any_is_uncovered = !self.coverage.is_complete() && !fault!(ManyIgnoreUncovered);
         for (maybe, key) in maybe.iter_mut().zip(keys) {
             if *maybe || any_is_uncovered {
                 let key = key.as_ref();

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use rocksdb::properties::{NUM_ENTRIES_ACTIVE_MEM_TABLE, NUM_ENTRIES_IMM_MEM_TABLES};
 use rocksdb::{BoundColumnFamily, ReadOptions};
 
+use crate::fault::fault;
 use crate::front::engine::{self, EngineError, KeySpace, LiveSegment};
-use crate::planted::planted;
 use crate::rocks::{Engine, hooks};
 
 /// The most entries that [`engine::Engine::contains`] skips while it seeks a key.
@@ -37,7 +37,7 @@ pub(crate) fn cf_of<'e>(of: &KeySpace, db: &'e Engine) -> Option<Arc<BoundColumn
 impl engine::Engine for RocksEngine {
     fn segments(&self, of: &KeySpace) -> Result<Vec<LiveSegment>, EngineError> {
         let cf = self.cf(of)?;
-        let listed = if self.is_secondary && !planted!(TablesAheadOfReaders) {
+        let listed = if self.is_secondary && !fault!(TablesAheadOfReaders) {
             hooks::tables_of_readers(&cf)
         } else {
             hooks::live_tables(&cf)

@@ -11,11 +11,11 @@
 //! they go into one stage, sized as if every entry had a different key.
 
 use super::{SealedFilter, SegmentId};
+use crate::fault::fault;
 use crate::filter::{Chain, Kind, Scalable, ScalableOptions, Stage};
 use crate::format::Source;
 use crate::hash::{KeyHash, KeyHasher};
 use crate::math::{Items, Rate};
-use crate::planted::planted;
 
 /// Number of hashes kept before the builder switches to a scalable filter: 64 MiB of them.
 const KEPT_HASHES: usize = SegmentBuilder::MOST_STATIC.get() as usize;
@@ -97,7 +97,7 @@ impl SegmentBuilder {
     /// Adds the key of one entry. Entries with the same key must be consecutive; they count once.
     pub fn add(&mut self, key: &[u8]) {
         let hash = self.hasher.hash(key);
-        let missed = planted!(TableKeyMissed) && self.added % 97 == 96;
+        let missed = fault!(TableKeyMissed) && self.added % 97 == 96;
         if !missed && self.last.replace(hash) != Some(hash) {
             self.keep(hash);
         }
@@ -138,7 +138,7 @@ impl SegmentBuilder {
     /// Seals the filter of a segment with this many entries. `None` if the builder saw another
     /// number of entries (the filter might lack a key) or if memory ran out.
     pub fn seal(self, entries: u64, source: Source) -> Option<SealedFilter> {
-        if self.added != entries && !planted!(MiscountSealed) {
+        if self.added != entries && !fault!(MiscountSealed) {
             return None;
         }
         let one = |stage| Chain::new(self.hasher.imprint(), vec![stage]);

@@ -7,11 +7,11 @@
 use std::sync::Arc;
 
 use super::SegmentId;
+use crate::fault::fault;
 use crate::filter::Chain;
 use crate::format::Source;
 use crate::hash::{KeyHash, KeyHasher};
 use crate::math::Rate;
-use crate::planted::planted;
 use crate::rcu::Published;
 use crate::sync::atomic::{AtomicBool, Ordering};
 
@@ -126,7 +126,7 @@ impl Segment {
         self.filter.publish(Some(Arc::new(filter)));
         self.saved.store(saved, Ordering::Release);
         // Checked last: `Registry::distrust` clears the flag before it drops all filters.
-        if !self.trusted.load(Ordering::SeqCst) && !planted!(FilterAfterDistrust) {
+        if !self.trusted.load(Ordering::SeqCst) && !fault!(FilterAfterDistrust) {
             self.drop_filter();
         }
     }

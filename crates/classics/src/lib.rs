@@ -12,4 +12,4 @@ pub mod filter;
 pub mod math;
 
 use lsm_sieve_filter::{bits, hash};
-use lsm_sieve_support::planted;
+use lsm_sieve_support::fault;

@@ -19,4 +19,4 @@ pub mod plan;
 
 pub use id::SegmentId;
 
-use lsm_sieve_support::{planted, sync};
+use lsm_sieve_support::{fault, sync};

@@ -9,6 +9,6 @@ pub mod format;
 pub mod segment;
 
 use lsm_sieve_filter::{filter, hash, id, math};
-use lsm_sieve_support::planted;
+use lsm_sieve_support::fault;
 #[cfg(any(test, feature = "memory-disk"))]
 use lsm_sieve_support::sync;

@@ -3,9 +3,9 @@
 //!
 //! # Map
 //!
-//! `planted` -> `sync`.
+//! `fault` -> `sync`.
 
 #[doc(hidden)]
-pub mod planted;
+pub mod fault;
 #[doc(hidden)]
 pub mod sync;

@@ -3,10 +3,10 @@
 use std::sync::{Arc, Weak};
 
 use super::CfFilter;
+use crate::fault::fault;
 use crate::front::audit::{FalseNegative, Trust};
 use crate::front::engine::Engine;
 use crate::hash::KeyHash;
-use crate::planted::planted;
 use crate::stats::Event;
 
 /// What the audits of one column family need beside its filters.
@@ -33,7 +33,7 @@ impl Auditor {
             return true;
         }
         let now = cf_filter.view();
-        let same = now.edition == before.edition || planted!(LaterViewRefuted);
+        let same = now.edition == before.edition || fault!(LaterViewRefuted);
         if same && now.answer(hash, key).is_absent() {
             self.refute(cf_filter, hash);
         }

@@ -5,12 +5,12 @@ use std::ptr;
 use std::sync::{Arc, Weak};
 
 use super::CfFilter;
+use crate::fault::fault;
 use crate::filter::{Chain, Scalable};
 use crate::front::audit::Distrust;
 use crate::front::segment_filters::SegmentFilters;
 use crate::front::view::{Coverage, View};
 use crate::math::{Bits, Items};
-use crate::planted::planted;
 use crate::segment::{SealedFilter, SegmentId};
 use crate::sync::unpoisoned;
 
@@ -74,7 +74,7 @@ impl CfFilter {
     }
 
     fn external_writes_begin(&self) {
-        if planted!(ForeignUnannounced) {
+        if fault!(ForeignUnannounced) {
             unpoisoned(self.coverage_state.lock()).external_in_flight += 1;
             return;
         }
@@ -91,7 +91,7 @@ impl CfFilter {
             coverage_state.external_epoch += 1;
             coverage_state.external_in_flight -= 1;
         }
-        if !planted!(NoWakeAfterExternalWrite) {
+        if !fault!(NoWakeAfterExternalWrite) {
             self.wake();
         }
     }
@@ -104,7 +104,7 @@ impl CfFilter {
         if old.size() <= nothing.size() {
             return false;
         }
-        if planted!(DroppedSummaryStarved) {
+        if fault!(DroppedSummaryStarved) {
             self.switch_filter_set(vec![Arc::clone(&nothing)]);
             std::thread::sleep(std::time::Duration::from_millis(50));
         }
@@ -147,7 +147,7 @@ impl CfFilter {
             ..
         } = self.view();
         self.publish_view(View {
-            segment_filters: segment_filters.filter(|_| planted!(InventoryOutlivesForeign)),
+            segment_filters: segment_filters.filter(|_| fault!(InventoryOutlivesForeign)),
             ..View::unknown(summary)
         });
     }
@@ -269,7 +269,7 @@ impl CfFilter {
         let now = self.view();
         let are_known = covered.is_subset(&coverage_state.covered);
         coverage_state.covered_edition += u64::from(!are_known);
-        if planted!(DeadIdsKept) {
+        if fault!(DeadIdsKept) {
             covered.extend(&coverage_state.covered);
         }
         coverage_state.covered = covered;
@@ -321,7 +321,7 @@ impl CfFilter {
     pub(crate) fn drop_segment_filters_with(&self, filter: &Arc<SealedFilter>) {
         let segment_filters = self.view().segment_filters;
         let asks = segment_filters.is_some_and(|segment_filters| segment_filters.asks(filter));
-        if asks && !planted!(DamagedFilterAsked) {
+        if asks && !fault!(DamagedFilterAsked) {
             self.drop_segment_filters();
         }
     }
@@ -331,9 +331,9 @@ impl CfFilter {
 fn is_overlooked(before: &View, view: &View) -> bool {
     let is_same = Arc::ptr_eq(&before.summary, &view.summary);
     let is_covered = before.coverage.is_complete() && view.coverage.is_complete();
-    (planted!(SummaryUnnoticed) && !is_same)
-        || (planted!(CoverageUnnoticed) && is_same && !is_covered)
-        || (planted!(InventoryUnnoticed) && is_same && is_covered)
+    (fault!(SummaryUnnoticed) && !is_same)
+        || (fault!(CoverageUnnoticed) && is_same && !is_covered)
+        || (fault!(InventoryUnnoticed) && is_same && is_covered)
 }
 
 /// A summary filter is nearly stored if at most one in this many of its keys is not stored.
@@ -373,8 +373,8 @@ impl CoverageState {
     /// Whether what was learnt at `epoch` may no longer be published.
     fn is_past(&self, epoch: CoverageEpoch) -> bool {
         let past = self.external_epoch != epoch.number || !epoch.quiet;
-        let disabled = self.disabled && !planted!(PublishedAfterGivingUp);
-        disabled || (past && !planted!(OldEpochPublished))
+        let disabled = self.disabled && !fault!(PublishedAfterGivingUp);
+        disabled || (past && !fault!(OldEpochPublished))
     }
 }
 

@@ -14,6 +14,7 @@ pub(crate) use self::lookup::Resolve;
 
 use self::auditor::Auditor;
 use self::coverage_state::CoverageState;
+use crate::fault::fault;
 use crate::filter::Scalable;
 use crate::front::audit::{Sampler, Throttle};
 use crate::front::engine::KeySpace;
@@ -26,7 +27,6 @@ use crate::front::view::{Coverage, View};
 use crate::front::wakeup::Wakeup;
 use crate::hash::KeyHasher;
 use crate::math::{Bits, Rate};
-use crate::planted::planted;
 use crate::rcu::Published;
 use crate::segment::{Registry, Segment, SegmentBuilder, SegmentId};
 use crate::stats::Counters;
@@ -81,7 +81,7 @@ impl CfFilter {
             wakeup,
             view: Published::new(View {
                 summary: Arc::clone(&summary),
-                coverage: if planted!(KnownFromTheStart) {
+                coverage: if fault!(KnownFromTheStart) {
                     Coverage::Complete
                 } else {
                     Coverage::Unknown
@@ -172,7 +172,7 @@ impl CfFilter {
 
     /// Memory beside the filters.
     pub(crate) fn size_beside_filters(&self) -> Bits {
-        if planted!(FrontsUntold) {
+        if fault!(FrontsUntold) {
             return Bits::new(0);
         }
         let view = self.view();
@@ -206,7 +206,7 @@ impl CfFilter {
         }
         let view = self.view();
         if let Some(segment_filters) = &view.segment_filters
-            && !planted!(NewGenerationLeftOut)
+            && !fault!(NewGenerationLeftOut)
         {
             // Published before a memtable is bound to it.
             let segment_filters =

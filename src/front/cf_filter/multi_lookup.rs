@@ -19,8 +19,8 @@ use std::sync::Arc;
 
 use super::CfFilter;
 use super::lookup::{self, Verdict};
+use crate::fault::fault;
 use crate::front::view::CHUNK;
-use crate::planted::planted;
 use crate::predictor::{Outcome, Plan};
 use crate::stats::Event;
 
@@ -36,7 +36,7 @@ pub(crate) fn multi_get<V, E, K: AsRef<[u8]>>(
     let mut edition = cf.edition();
     // 1.
     let checked = cf.check_many(keys);
-    if planted!(EditionTakenLate) {
+    if fault!(EditionTakenLate) {
         edition = cf.edition();
     }
     let still_absent = |passed: &[usize]| {
@@ -94,7 +94,7 @@ pub(crate) fn multi_get_cf<V, E>(
         }
     };
     // Each was checked at a moment of its own.
-    let at_one_moment = planted!(DenialsOfManyMoments);
+    let at_one_moment = fault!(DenialsOfManyMoments);
     read_passed(
         keys.len(),
         passed,
@@ -132,12 +132,12 @@ fn read_passed<V, E>(
         read = all();
         found = engine(&read);
     }
-    let recorded = read.len() - usize::from(planted!(EngineReadCountedShort));
+    let recorded = read.len() - usize::from(fault!(EngineReadCountedShort));
     for (nth, (&at, value)) in read.iter().zip(found).enumerate() {
         if nth < recorded && passed.binary_search(&at).is_ok() {
             record(at, lookup::found(&value));
         }
-        let at = if planted!(AnswersShifted) {
+        let at = if fault!(AnswersShifted) {
             (at + 1) % count
         } else {
             at
@@ -176,7 +176,7 @@ impl CfFilter {
                 false_positive |= counts.all_filters < counts.summary;
                 passed.extend((0..keys.len()).filter(|&at| maybe[at]).map(|at| first + at));
                 let mut absent = keys.len() - counts.all_filters;
-                if planted!(AbsentCountedShort) && absent > 1 {
+                if fault!(AbsentCountedShort) && absent > 1 {
                     absent -= 1;
                 }
                 let ordinal = self.counters.add(Event::Absent, absent as u64);
@@ -208,7 +208,7 @@ impl CfFilter {
     pub(crate) fn still_absent(&self, keys: &[impl AsRef<[u8]>], edition: u64) -> bool {
         self.view.with(|view| {
             let mut chunks = keys.chunks(CHUNK);
-            (view.edition == edition || planted!(EditionUnchecked))
+            (view.edition == edition || fault!(EditionUnchecked))
                 && chunks.all(|keys| {
                     let mut maybe = [true; CHUNK];
                     let maybe = &mut maybe[..keys.len()];

@@ -1,13 +1,13 @@
 //! The memory budget: what filters may take, and which are dropped if it is exceeded.
 
 use super::Maintenance;
+use crate::fault::fault;
 use crate::front::cf_filter::CfFilter;
 use crate::front::cf_filters::CfFilters;
 use crate::front::engine::LiveSegment;
 use crate::front::maintenance::planning::{self, ResidentFilter};
 use crate::front::options::FrontOptions;
 use crate::math::Bits;
-use crate::planted::planted;
 use crate::segment::Registry;
 
 impl Maintenance {
@@ -51,7 +51,7 @@ impl Maintenance {
             cf_filter.drop_segment_filters();
         }
         // Not because of the newest memtable filters, whose memory a drop would not free.
-        let of_summaries = || match planted!(SummariesGoFirst) {
+        let of_summaries = || match fault!(SummariesGoFirst) {
             true => self.cf_filters.size_without(None),
             false => self.cf_filters.size_of_summaries(None),
         };

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::coverage::is_covered;
 use super::{Maintenance, TaskError};
+use crate::fault::fault;
 use crate::filter::Scalable;
 use crate::front::cf_filter::{CfFilter, CoverageEpoch};
 use crate::front::engine::{EngineError, LiveSegment};
@@ -16,7 +17,6 @@ use crate::front::options::FrontOptions;
 use crate::front::view::Coverage;
 use crate::hash::KeyHash;
 use crate::math::Items;
-use crate::planted::planted;
 use crate::segment::SegmentId;
 
 /// All live SSTs of a column family in one epoch.
@@ -85,7 +85,7 @@ impl Maintenance {
     /// Whether a rebuilt summary filter would be smaller, have fewer false positives, or be of the
     /// configured kind.
     fn would_shrink(&self, summary: &Scalable) -> bool {
-        if planted!(NoConsolidationAtPause) {
+        if fault!(NoConsolidationAtPause) {
             return false;
         }
         let is_another_kind = self.options.static_filters && !summary.begins_static();
@@ -96,7 +96,7 @@ impl Maintenance {
     /// Whether the budget has room for all keys of a saturated summary filter and a quarter more.
     /// Otherwise the next one would soon be saturated as well.
     fn has_room_again(&self, cf_filter: &CfFilter) -> bool {
-        if planted!(NoConsolidationWhenRoomAgain) {
+        if fault!(NoConsolidationWhenRoomAgain) {
             return false;
         }
         let Some(budget) = self.filter_budget() else {
@@ -139,7 +139,7 @@ impl Maintenance {
         let new = Arc::new(self.new_summary(cf_filter, &old)?);
         if new.is_saturated()
             && cf_filter.is_complete_by_construction()
-            && !planted!(SaturatedForSaturated)
+            && !fault!(SaturatedForSaturated)
         {
             // The budget has no room for another one. Keep the old one: what it still denies costs
             // no more memory. Drop it if it denies nothing, since it takes budget from the segment
@@ -150,13 +150,13 @@ impl Maintenance {
             }
             return Ok(());
         }
-        if planted!(OldSummaryStarved) {
+        if fault!(OldSummaryStarved) {
             cf_filter.switch_filter_set(vec![Arc::clone(&new)]);
         } else {
             cf_filter.switch_filter_set(vec![Arc::clone(&old), Arc::clone(&new)]);
         }
         let outcome = self.fill_and_swap(cf_filter, &new, backoff);
-        let kept = if outcome.is_ok() || planted!(UnfinishedSummaryFed) {
+        let kept = if outcome.is_ok() || fault!(UnfinishedSummaryFed) {
             new
         } else {
             Arc::clone(&old)
@@ -213,10 +213,10 @@ impl Maintenance {
         new: &Arc<Scalable>,
         backoff: &mut Backoff,
     ) -> Result<(), TaskError> {
-        if !planted!(SwappedWithoutFlush) {
+        if !fault!(SwappedWithoutFlush) {
             self.flush(cf_filter, new)?;
         }
-        let overlooked = planted!(SwappedWithoutFlush) || planted!(OldMemtablesOverlooked);
+        let overlooked = fault!(SwappedWithoutFlush) || fault!(OldMemtablesOverlooked);
         if cf_filter.memtables().some_do_not_feed(new) && !overlooked {
             return Err(TaskError::OldMemtables(cf_filter.name().to_owned()));
         }
@@ -229,7 +229,7 @@ impl Maintenance {
         // again.
         let mut looks = 0..MAX_POLLS;
         while !self.publish_consolidated(cf_filter, new, &absorbed)? {
-            if cf_filter.is_disabled() || looks.next().is_none() || planted!(ArrivalsBeginAnew) {
+            if cf_filter.is_disabled() || looks.next().is_none() || fault!(ArrivalsBeginAnew) {
                 return Err(TaskError::Overtaken);
             }
             if self.wakeup.is_stopped_within(POLL_INTERVAL) {
@@ -275,12 +275,12 @@ impl Maintenance {
         // A checkpoint may take long, and maintenance has other work.
         while self.flush_would_wait(cf_filter)
             || (self.cf_filters.is_engine_flushing()
-                && (looks.next().is_some() || planted!(CheckpointAwaited)))
+                && (looks.next().is_some() || fault!(CheckpointAwaited)))
         {
             if self.wakeup.is_stopped_within(POLL_INTERVAL) {
                 return Err(TaskError::Stopped);
             }
-            if looks_at_compactions.next().is_none() && !planted!(WaitsForEver) {
+            if looks_at_compactions.next().is_none() && !fault!(WaitsForEver) {
                 return Err(TaskError::Flush {
                     cf: cf_filter.name().to_owned(),
                     reason: "it would wait for compactions, which do not end".to_owned(),
@@ -296,7 +296,7 @@ impl Maintenance {
             if let Some(flushed) = self.cf_filters.while_no_external_writes(flush) {
                 break flushed;
             }
-            if looks.next().is_none() || planted!(ArrivalsBeginAnew) {
+            if looks.next().is_none() || fault!(ArrivalsBeginAnew) {
                 return Err(TaskError::Overtaken);
             }
             if self.wakeup.is_stopped_within(POLL_INTERVAL) {
@@ -392,7 +392,7 @@ impl Maintenance {
 
 /// Whether a summary filter has grown so much that it is rebuilt even while writers are busy.
 fn has_grown_beside_writers(summary: &Scalable) -> bool {
-    if planted!(NoConsolidationBesideWriters) {
+    if fault!(NoConsolidationBesideWriters) {
         return false;
     }
     summary.stages() > BUSY_STAGES

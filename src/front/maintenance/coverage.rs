@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::{Maintenance, TaskError};
+use crate::fault::fault;
 use crate::filter::Scalable;
 use crate::front::cf_filter::{CfFilter, CoverageEpoch};
 use crate::front::engine::LiveSegment;
@@ -12,7 +13,6 @@ use crate::front::maintenance::backoff::Backoff;
 use crate::front::sorted_runs::WithRange;
 use crate::front::view::Coverage;
 use crate::hash::KeyHash;
-use crate::planted::planted;
 use crate::segment::SegmentId;
 
 /// Keys of an SST that are inserted into a summary filter together, so that their cache misses
@@ -28,7 +28,7 @@ impl Maintenance {
         tables: &[LiveSegment],
     ) {
         let summary = Arc::clone(&cf_filter.view().summary);
-        if cf_filter.is_complete_by_construction() || planted!(CoveredWhenListed) {
+        if cf_filter.is_complete_by_construction() || fault!(CoveredWhenListed) {
             // Every SST is covered by construction; only the list of them has changed.
             let covered = tables.iter().filter_map(LiveSegment::id).collect();
             cf_filter.publish(epoch, summary, Coverage::Complete, covered);
@@ -78,8 +78,8 @@ impl Maintenance {
             .filter(|table| !backoff.failed_twice(&table.path));
         let entries: u64 = fresh.map(|table| table.entries).sum();
         let mut many = entries > summary.items().get() / 2 && entries > 0;
-        many &= !planted!(NoConsolidationAtAdoption);
-        if many && self.may_consolidate() && !planted!(CoveredUnread) {
+        many &= !fault!(NoConsolidationAtAdoption);
+        if many && self.may_consolidate() && !fault!(CoveredUnread) {
             // The consolidation is what failed, or would fail.
             if backoff.is_waiting() {
                 return Ok(());
@@ -91,7 +91,7 @@ impl Maintenance {
             return self.consolidate(cf_filter, backoff);
         }
         for table in missing {
-            if !planted!(CoveredUnread)
+            if !fault!(CoveredUnread)
                 && let Err(error) = self.read_keys_into(cf_filter, table, |keys| {
                     summary.insert_many(keys);
                 })
@@ -183,9 +183,8 @@ impl Maintenance {
             let stored = cf_filter.to_store(&summary);
             let (name, mut covered) = (cf_filter.name(), cf_filter.covered());
             cf_filter.instance_ids().remove_from(&mut covered);
-            let is_good = || {
-                planted!(DamagedSummaryStored) || self.scrubber.scrub_growing(cf_filter, &summary)
-            };
+            let is_good =
+                || fault!(DamagedSummaryStored) || self.scrubber.scrub_growing(cf_filter, &summary);
             if self
                 .filter_store
                 .save_summary(name, &summary, covered, is_good)

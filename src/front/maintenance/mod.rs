@@ -37,6 +37,7 @@ use std::time::{Duration, Instant};
 pub(crate) use self::budget::room;
 use self::live::LiveSegments;
 use self::sweep::Sweeper;
+use crate::fault::fault;
 use crate::filter::StageError;
 use crate::front::cf_filter::{CfFilter, CoverageEpoch, WritePosition};
 use crate::front::cf_filters::CfFilters;
@@ -46,7 +47,6 @@ use crate::front::maintenance::backoff::Backoff;
 use crate::front::maintenance::scrub::{ScrubLog, Scrubber};
 use crate::front::options::FrontOptions;
 use crate::front::wakeup::{Requests, Wakeup};
-use crate::planted::planted;
 use crate::segment::Registry;
 
 /// How long maintenance waits for a request before it checks whether the writers are quiet.
@@ -151,13 +151,13 @@ impl Maintenance {
         loop {
             let (requests, ticket) = self.wakeup.wait_for_requests(PATIENCE);
             if requests.stop {
-                if !planted!(NoSaveAtClose) {
+                if !fault!(NoSaveAtClose) {
                     self.save_on_close();
                 }
                 self.wakeup.answer(ticket, None);
                 return;
             }
-            if !planted!(NoScrubByItself) {
+            if !fault!(NoScrubByItself) {
                 self.scrub_in_turn();
             }
             let called = requests.look || requests.retry || requests.consolidate || requests.scrub;
@@ -169,7 +169,7 @@ impl Maintenance {
             let passed = catch_unwind(AssertUnwindSafe(|| self.scrub_and_pass(requests, quiet)));
             let failure = match passed {
                 Ok(failure) => failure,
-                Err(panic) if planted!(PanicEndsUpkeep) => resume_unwind(panic),
+                Err(panic) if fault!(PanicEndsUpkeep) => resume_unwind(panic),
                 Err(_) => {
                     tracing::error!("maintenance panicked; it continues with the next run");
                     Some(TaskError::Panicked.to_string())
@@ -184,7 +184,7 @@ impl Maintenance {
     fn something_is_due(&self, quiet: bool) -> bool {
         let now = Instant::now();
         let due = |cf_filter: &CfFilter| match self.backoffs.get(cf_filter.name()) {
-            Some(_) if planted!(NoRetryByItself) => false,
+            Some(_) if fault!(NoRetryByItself) => false,
             Some(backoff) => backoff.is_due(now),
             None => self.consolidation_is_due(cf_filter, quiet),
         };
@@ -201,7 +201,7 @@ impl Maintenance {
         };
         match catch_unwind(AssertUnwindSafe(scrub)) {
             Ok(()) => {}
-            Err(panic) if planted!(ScrubPanicEndsUpkeep) => resume_unwind(panic),
+            Err(panic) if fault!(ScrubPanicEndsUpkeep) => resume_unwind(panic),
             Err(_) => tracing::error!("scrubbing panicked; it goes on with the next filter"),
         }
     }
@@ -232,7 +232,7 @@ impl Maintenance {
                         self.maintain_cf(&cf_filter, epoch, &tables, requests, quiet, &mut backoff)
                     };
                     catch_unwind(AssertUnwindSafe(maintain_cf)).unwrap_or_else(|panic| {
-                        if planted!(PanicEndsUpkeep) {
+                        if fault!(PanicEndsUpkeep) {
                             resume_unwind(panic);
                         }
                         tracing::error!(
@@ -274,7 +274,7 @@ impl Maintenance {
         let cfs = cfs.iter().map(|cf_filter| cf_filter.name());
         if let Some(live) = self.live.of(cfs)
             && self.sweeper.sweep(&live, built)
-            && !planted!(NoSecondSweep)
+            && !fault!(NoSecondSweep)
         {
             self.wakeup.notify();
         }
@@ -294,7 +294,7 @@ impl Maintenance {
             self.latest = (now, Instant::now());
             return false;
         }
-        since.elapsed() >= PATIENCE || planted!(QuietAtOnce)
+        since.elapsed() >= PATIENCE || fault!(QuietAtOnce)
     }
 
     fn write_position(&self, cf_filter: &CfFilter) -> WritePosition {
@@ -337,7 +337,7 @@ impl Maintenance {
             });
         // Also after a failure: a failed task may have left memtable filters of memtables that are
         // gone, which lookups would probe forever.
-        if improved.is_ok() || !planted!(GenerationsLeftBehind) {
+        if improved.is_ok() || !fault!(GenerationsLeftBehind) {
             self.collect_segment_filters(cf_filter)?;
         }
         improved
@@ -389,7 +389,7 @@ impl Maintenance {
     ) -> Result<(CoverageEpoch, Vec<LiveSegment>), TaskError> {
         let mut epoch = cf_filter.epoch();
         let tables = self.list(cf_filter)?;
-        if planted!(EpochAfterListing) {
+        if fault!(EpochAfterListing) {
             thread::sleep(Duration::from_millis(50));
             epoch = cf_filter.epoch();
         }

@@ -19,12 +19,12 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
+use crate::fault::fault;
 use crate::filter::Scalable;
 use crate::front::cf_filter::CfFilter;
 use crate::front::cf_filters::CfFilters;
 use crate::front::wakeup::Wakeup;
 use crate::math::Bits;
-use crate::planted::planted;
 use crate::segment::{Registry, SegmentId};
 use crate::sync::unpoisoned;
 
@@ -180,7 +180,7 @@ impl Scrubber {
         for cf_filter in self.cf_filters.all() {
             cf_filter.drop_segment_filters_with(&filter);
         }
-        if !planted!(NoWakeForDamagedFilter) {
+        if !fault!(NoWakeForDamagedFilter) {
             self.wakeup.notify();
         }
         tracing::error!(
@@ -197,7 +197,7 @@ impl Scrubber {
         if !intact {
             filter.saturate();
             cf_filter.note_consolidated(None);
-            if !planted!(NoWakeForDamagedSummary) {
+            if !fault!(NoWakeForDamagedSummary) {
                 self.wakeup.call(|requests| requests.consolidate = true);
             }
             tracing::error!(

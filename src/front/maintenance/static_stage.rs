@@ -8,13 +8,13 @@ use std::sync::Arc;
 
 use super::consolidation::ReadSegments;
 use super::{Maintenance, TaskError};
+use crate::fault::fault;
 use crate::filter::{RibbonBuilder, Scalable, Stage, StageError};
 use crate::front::cf_filter::CfFilter;
 use crate::front::engine::LiveSegment;
 use crate::front::maintenance::backoff::Backoff;
 use crate::hash::KeyHash;
 use crate::math::Rate;
-use crate::planted::planted;
 
 impl Maintenance {
     /// Reads all live SSTs into the static first stage of a summary filter.
@@ -116,7 +116,7 @@ impl Readings<'_> {
         room.map_err(no_room)?;
         // Fail here: otherwise all other parts would be read for nothing.
         absorbed.check_needed_segments(cf_filter)?;
-        let is_first = self.last.is_none() || planted!(PartsOfTablesBelieved);
+        let is_first = self.last.is_none() || fault!(PartsOfTablesBelieved);
         let paths = absorbed.read.iter().map(|table| &table.path);
         let for_all = paths.filter(|&path| is_first || self.for_all_parts.contains(path));
         self.for_all_parts = for_all.cloned().collect();

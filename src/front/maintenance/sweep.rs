@@ -3,9 +3,9 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use crate::fault::fault;
 use crate::front::engine::Engine;
 use crate::front::filter_store::FilterStore;
-use crate::planted::planted;
 use crate::segment::{Registry, SegmentId};
 
 /// Maintenance runs without a live SST for a built filter, after which the filter is stored and
@@ -70,7 +70,7 @@ impl Sweeper {
         // deletion while an older compaction runs.
         let held = gone.iter().filter_map(|&id| self.registry.get(id));
         held.for_each(|segment| segment.drop_filter());
-        let is_kept = |id| !gone.contains(&id) || planted!(DeadSegmentsKept);
+        let is_kept = |id| !gone.contains(&id) || fault!(DeadSegmentsKept);
         self.registry.retain(is_kept);
         self.missing = missing;
         let mut some_wait = false;
@@ -78,7 +78,7 @@ impl Sweeper {
             let dead = |id: &SegmentId| !live.contains(id) && (idle || self.seen.contains(id));
             let mut dead: HashSet<SegmentId> =
                 filter_store.list().into_iter().filter(dead).collect();
-            if planted!(DeadSidecarsKept) {
+            if fault!(DeadSidecarsKept) {
                 dead.clear();
             }
             for &id in dead.intersection(&self.dead) {
@@ -89,7 +89,7 @@ impl Sweeper {
         }
         let has_anything = |id: &SegmentId| {
             let is_known = self.dead.contains(id) || self.registry.get(*id).is_some();
-            is_known || planted!(DeadSegmentsRemembered)
+            is_known || fault!(DeadSegmentsRemembered)
         };
         self.seen.retain(has_anything);
         self.seen.extend(live);

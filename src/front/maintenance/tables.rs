@@ -5,6 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::{Maintenance, TaskError};
+use crate::fault::fault;
 use crate::format::Source;
 use crate::front::cf_filter::CfFilter;
 use crate::front::engine::{EngineError, LiveSegment};
@@ -13,7 +14,6 @@ use crate::front::maintenance::planning::FilterPlan;
 use crate::front::segment_filters::{SegmentFilters, in_runs};
 use crate::front::sorted_runs::WithRange;
 use crate::math::{Bits, Items};
-use crate::planted::planted;
 use crate::segment::{SealedFilter, SegmentBuilder};
 
 /// No segment filter is larger; no memory is allocated for what a file claims beyond.
@@ -21,7 +21,7 @@ const MOST_BITS: u64 = 1 << 16;
 const MOST_BITS_AN_ENTRY: u64 = 1 << 10;
 
 fn most_bits(entries: u64) -> Bits {
-    if planted!(AnySizeLoaded) {
+    if fault!(AnySizeLoaded) {
         return Bits::new(u64::MAX);
     }
     let bits = entries.saturating_mul(MOST_BITS_AN_ENTRY);
@@ -47,7 +47,7 @@ impl Maintenance {
         if self.options.read_only_filters {
             return;
         }
-        let id_of = match planted!(InstanceFilterStored) {
+        let id_of = match fault!(InstanceFilterStored) {
             true => LiveSegment::id,
             false => |segment: &LiveSegment| segment.lasting_id,
         };
@@ -136,13 +136,13 @@ impl Maintenance {
         let scanned = self
             .engine
             .raw_keys(cf_filter.key_space(), table, &mut |key, deletion| {
-                let unread = deletion && planted!(DeletionsUnread);
+                let unread = deletion && fault!(DeletionsUnread);
                 each(if unread { &[] } else { key }, deletion);
                 found += 1;
                 stopped = found % 4096 == 0 && self.wakeup.stopping();
                 !stopped
             });
-        if planted!(ScanErrorIgnored) {
+        if fault!(ScanErrorIgnored) {
             return Ok(());
         }
         scanned.map_err(|error| match error {
@@ -154,7 +154,7 @@ impl Maintenance {
         })?;
         match found {
             _ if stopped => Err(TaskError::Stopped),
-            found if found == table.entries || planted!(ShortScanAccepted) => Ok(()),
+            found if found == table.entries || fault!(ShortScanAccepted) => Ok(()),
             found => Err(TaskError::Miscount {
                 path: table.path.clone(),
                 expected: table.entries,
@@ -182,7 +182,7 @@ impl Maintenance {
         }
         let mut memtable_filters = cf_filter.collect_memtable_filters();
         let tables = self.list(cf_filter)?;
-        if planted!(RecentAfterListing) {
+        if fault!(RecentAfterListing) {
             thread::sleep(Duration::from_millis(10));
             memtable_filters = cf_filter.collect_memtable_filters();
         }

@@ -10,7 +10,7 @@ use rocksdb::{
 
 use super::SieveDb;
 use super::open::{not_opened, unsupported};
-use crate::planted::planted;
+use crate::fault::fault;
 use crate::rocks::options::SieveOptions;
 use crate::rocks::{Engine, OpenError, hooks, read_only, secondary};
 
@@ -240,7 +240,7 @@ impl Builder {
     fn each_cf_once(&self) -> Vec<Cf> {
         let mut named = HashSet::new();
         let mut cfs = self.cfs.clone();
-        cfs.retain(|cf| named.insert(cf.name.clone()) || planted!(FamilyFrontedTwice));
+        cfs.retain(|cf| named.insert(cf.name.clone()) || fault!(FamilyFrontedTwice));
         if !cfs.iter().any(|cf| cf.name == DEFAULT_COLUMN_FAMILY_NAME) {
             cfs.push(Cf {
                 name: DEFAULT_COLUMN_FAMILY_NAME.to_owned(),
@@ -286,7 +286,7 @@ impl std::fmt::Debug for Builder {
 
 fn refuse_file(path: &Path) -> Result<(), OpenError> {
     let path = path.to_owned();
-    match path.is_file() && !planted!(FileTakenForFolder) {
+    match path.is_file() && !fault!(FileTakenForFolder) {
         true => Err(OpenError::IsAFile { path }),
         false => Ok(()),
     }

@@ -12,7 +12,7 @@ use rocksdb::{
 };
 
 use super::{LONG, SieveDb};
-use crate::planted::planted;
+use crate::fault::fault;
 use crate::rocks::db::cf_reader::CfReader;
 use crate::rocks::{Engine, hooks};
 
@@ -77,7 +77,7 @@ impl SieveDb {
     ) -> Result<(), Error> {
         self.refuse_if_reader()?;
         let alone = || self.cf_filters.flush_beside_maintenance_guard();
-        let _alone = (!planted!(FamiliesFlushedBesideUpkeep)).then(alone);
+        let _alone = (!fault!(FamiliesFlushedBesideUpkeep)).then(alone);
         self.engine.flush_cfs_opt(cfs, options)
     }
 
@@ -140,7 +140,7 @@ impl SieveDb {
     /// `wait` is set.
     pub fn cancel_all_background_work(&self, wait: bool) {
         let alone = || self.cf_filters.flush_beside_maintenance_guard();
-        let _alone = (!planted!(FlushesBesideUpkeep)).then(alone);
+        let _alone = (!fault!(FlushesBesideUpkeep)).then(alone);
         self.engine.cancel_all_background_work(wait);
     }
 
@@ -169,7 +169,7 @@ impl SieveDb {
     /// feature `multi-threaded-cf` makes it a `DB`.
     pub fn with_engine_untracked<R>(&self, use_engine: impl FnOnce(&Engine) -> R) -> R {
         let arriving = self.cf_filters.begin_external_writes(None);
-        let _arriving = (!planted!(EngineUseAnnouncedBriefly)).then_some(arriving);
+        let _arriving = (!fault!(EngineUseAnnouncedBriefly)).then_some(arriving);
         let done = use_engine(&self.engine);
         self.extend_locks();
         done
@@ -184,15 +184,15 @@ impl SieveDb {
     /// when the secondary is opened again; until then reads return the state before it.
     pub fn try_catch_up_with_primary(&self) -> Result<(), Error> {
         // The engine drops memtables here before their SSTs can be listed.
-        let announced = self.front.is_secondary() && !planted!(CatchUpUnannounced);
-        if planted!(CatchUpAnnouncedLate) {
+        let announced = self.front.is_secondary() && !fault!(CatchUpUnannounced);
+        if fault!(CatchUpAnnouncedLate) {
             let caught_up = self.engine.try_catch_up_with_primary();
             drop(self.cf_filters.begin_external_writes(None));
             return caught_up;
         }
         let arriving = announced.then(|| self.cf_filters.begin_external_writes(None));
-        let _arriving = arriving.filter(|_| !planted!(CatchUpAnnouncedBriefly));
-        if planted!(CatchUpAnnouncedBriefly) {
+        let _arriving = arriving.filter(|_| !fault!(CatchUpAnnouncedBriefly));
+        if fault!(CatchUpAnnouncedBriefly) {
             // Maintenance may list the SSTs before the engine is locked.
             let _ = self.wait_for_maintenance(LONG);
         }
@@ -339,7 +339,7 @@ impl SieveDb {
     ) -> Result<(), Error> {
         self.refuse_if_reader()?;
         let alone = || self.cf_filters.flush_beside_maintenance_guard();
-        let _alone = (!planted!(CheckpointBesideUpkeep)).then(alone);
+        let _alone = (!fault!(CheckpointBesideUpkeep)).then(alone);
         Checkpoint::new(&*self.engine)?.create_checkpoint_with_log_size(path, log_size_for_flush)
     }
 

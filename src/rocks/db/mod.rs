@@ -24,6 +24,7 @@ use std::time::{Duration, Instant};
 
 use rocksdb::AsColumnFamilyRef;
 
+use crate::fault::fault;
 use crate::front::audit::{FalseNegative, Trust};
 use crate::front::cf_filter::CfFilter;
 use crate::front::cf_filters::CfFilters;
@@ -35,7 +36,6 @@ use crate::front::options::{FilterSize, FrontOptions};
 use crate::front::wakeup::{LONG, Wakeup};
 use crate::hash::KeyHasher;
 use crate::math::{Bits, Items, Rate};
-use crate::planted::planted;
 use crate::rocks::hooks;
 use crate::rocks::options::SieveOptions;
 use crate::rocks::{Engine, MaintenanceError};
@@ -195,7 +195,7 @@ impl SieveDb {
             let is_final = |cf_filter: &Arc<CfFilter>| {
                 cf_filter.is_complete_by_construction() || cf_filter.stays_uncovered(none_is_read)
             };
-            if cf_filters.iter().all(is_final) && !planted!(WaitsForUnidentified) {
+            if cf_filters.iter().all(is_final) && !fault!(WaitsForUnidentified) {
                 return false;
             }
             let Some(left) = deadline.checked_duration_since(Instant::now()) else {
@@ -249,7 +249,7 @@ impl SieveDb {
             let rate = cf_filter.segment_rate().map(|_| segments);
             cf_filter.set_segment_rate(rate);
         }
-        if !planted!(NoWakeAfterSetRate) {
+        if !fault!(NoWakeAfterSetRate) {
             self.wakeup.call(|requests| requests.consolidate = true);
         }
     }
@@ -312,7 +312,7 @@ impl SieveDb {
 impl Drop for SieveDb {
     fn drop(&mut self) {
         self.wakeup.call(|requests| requests.stop = true);
-        if planted!(EndsBesideUpkeep) {
+        if fault!(EndsBesideUpkeep) {
             self.engine.cancel_all_background_work(false);
         }
         // Maintenance ends first: its flush must not run beside the engine's own flush at the close.

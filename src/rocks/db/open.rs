@@ -11,6 +11,7 @@ use rocksdb::{DEFAULT_COLUMN_FAMILY_NAME, Error, Options};
 use super::builder::Builder;
 use super::{SieveDb, Transactions};
 use crate::disk::{Disk, RealDisk};
+use crate::fault::fault;
 use crate::filter::{Scalable, Stage};
 use crate::format::Identity;
 use crate::front::audit::Trust;
@@ -25,7 +26,6 @@ use crate::front::options::FrontOptions;
 use crate::front::wakeup::Wakeup;
 use crate::hash::KeyHasher;
 use crate::math::{Bits, Items};
-use crate::planted::planted;
 use crate::rocks::engine::RocksEngine;
 use crate::rocks::hooks::listener::Listener;
 use crate::rocks::hooks::{self, self_check};
@@ -93,10 +93,10 @@ impl SieveDb {
             let reason = "it cannot be left out; while it is empty, its filters are small";
             return Err(unsupported(DEFAULT_COLUMN_FAMILY_NAME, reason.to_owned()));
         }
-        if !planted!(HooksUnproved) {
+        if !fault!(HooksUnproved) {
             self_check::hooks_fire()?;
         }
-        let publishes_first = hooks::publishes_first(options) && !planted!(UnorderedUnnoticed);
+        let publishes_first = hooks::publishes_first(options) && !fault!(UnorderedUnnoticed);
         let mut database_options = options.clone();
         if let Some(isolation) = sieve.isolation() {
             let refusal = hooks::transactions_refusal(options);
@@ -117,7 +117,7 @@ impl SieveDb {
         let front = shared_by(front, filtered.count());
         let folder = sieve.folder_of(path);
         let (opening, identity) = Opening::prepare(Arc::new(RealDisk), &folder, sieve)?;
-        if !planted!(DatabaseOptionsUnchecked) {
+        if !fault!(DatabaseOptionsUnchecked) {
             refuse(DEFAULT_COLUMN_FAMILY_NAME, hooks::refusal(options))?;
         }
         let mut hooked = Vec::new();
@@ -134,7 +134,7 @@ impl SieveDb {
             new_filters.push(cf_filter);
         }
         let cf_filters = Arc::new(CfFilters::new(front.summary_rate));
-        let listeners = if planted!(ListenerPerFamily) {
+        let listeners = if fault!(ListenerPerFamily) {
             new_filters.len()
         } else {
             1
@@ -143,7 +143,7 @@ impl SieveDb {
             let listener = Listener::new(Arc::clone(&opening.wakeup), Arc::clone(&cf_filters));
             hooks::install_listener(&mut database_options, listener);
         }
-        if planted!(FolderChangedUnlocked) {
+        if fault!(FolderChangedUnlocked) {
             opening.keep(&identity)?;
         }
         let engine = open(&database_options, hooked);
@@ -217,7 +217,7 @@ impl SieveDb {
             Arc::clone(&wakeup),
             Arc::clone(&scrubs),
         );
-        if !planted!(NoWakeAtOpen) {
+        if !fault!(NoWakeAtOpen) {
             wakeup.notify();
         }
         let maintenance = thread::Builder::new()
@@ -292,7 +292,7 @@ impl SieveDb {
         watch(&cf_filter, &self.filter_engine, &self.trust);
         // Not by name: the column family may have been dropped and created again.
         self.cf_filters.insert(bound_cf(&cf_filter)?, cf_filter);
-        if !planted!(NoWakeAfterCreateCf) {
+        if !fault!(NoWakeAfterCreateCf) {
             self.wakeup.notify();
         }
         Ok(())
@@ -315,7 +315,7 @@ impl SieveDb {
         if !self.options.has_read_only_filters() {
             self.filter_store.remove_summary(name);
         }
-        if !planted!(NoWakeAfterDropCf) {
+        if !fault!(NoWakeAfterDropCf) {
             self.wakeup.notify();
         }
         Ok(())

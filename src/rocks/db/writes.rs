@@ -9,7 +9,7 @@ use rocksdb::{
 };
 
 use super::SieveDb;
-use crate::planted::planted;
+use crate::fault::fault;
 use crate::rocks::hooks;
 
 impl SieveDb {
@@ -257,7 +257,7 @@ impl SieveDb {
         let arriving = self
             .cf_filters
             .begin_external_writes(Some(hooks::DEFAULT_ID));
-        let _arriving = (!planted!(IngestionAnnouncedBriefly)).then_some(arriving);
+        let _arriving = (!fault!(IngestionAnnouncedBriefly)).then_some(arriving);
         self.engine.ingest_external_file_opts(options, paths)
     }
 
@@ -287,8 +287,8 @@ impl SieveDb {
             self.cf_filters
                 .begin_external_writes(Some(hooks::cf_id(cf)))
         };
-        let arriving = (!planted!(FamilyNotToldOfFiles)).then(arriving);
-        let _arriving = arriving.filter(|_| !planted!(FamilyIngestionAnnouncedBriefly));
+        let arriving = (!fault!(FamilyNotToldOfFiles)).then(arriving);
+        let _arriving = arriving.filter(|_| !fault!(FamilyIngestionAnnouncedBriefly));
         self.engine.ingest_external_file_cf_opts(cf, options, paths)
     }
 }

@@ -9,12 +9,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::slice;
 use std::sync::Arc;
 
+use crate::fault::fault;
 use crate::front::audit::Distrust as _;
 use crate::front::cf_filter::CfFilter;
 use crate::front::memtables::FilterSet;
 use crate::front::segment_filter_build::SegmentFilterBuild;
 use crate::hash::KeyHash;
-use crate::planted::planted;
 use crate::rocks::hooks::listener::Listener;
 use crate::segment::{Segment, SegmentId};
 
@@ -229,7 +229,7 @@ extern "C" fn segment_may_contain(segment: *mut c_void, key: *const u8, size: us
     let segment: &Segment = unsafe { shared(segment) };
     // SAFETY: RocksDB's key outlives this call.
     let key = unsafe { bytes(key, size) };
-    let fallback = !planted!(PanicIsAbsent);
+    let fallback = !fault!(PanicIsAbsent);
     guarded(fallback, || segment.may_contain(key))
 }
 
@@ -257,7 +257,7 @@ extern "C" fn segment_may_contain_many(
         true
     };
     // Answers that a panic left behind are discarded.
-    if !guarded(false, answered) && !planted!(HalfAnswersKept) {
+    if !guarded(false, answered) && !fault!(HalfAnswersKept) {
         answers.fill(true);
     }
 }

@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
+use crate::fault::fault;
 use crate::front::cf_filters::CfFilters;
 use crate::front::wakeup::Wakeup;
-use crate::planted::planted;
 
 /// The one listener of a database.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ impl Listener {
     /// External writes went into the column families with this name. They were not announced only
     /// if the file was ingested through the bare engine.
     pub(crate) fn keys_ingested(&self, cf: &[u8]) {
-        if planted!(IngestionUnheard) {
+        if fault!(IngestionUnheard) {
             return;
         }
         let filters = self.cf_filters.all();

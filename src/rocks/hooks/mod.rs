@@ -37,8 +37,8 @@ pub(crate) use self::callbacks::{HOOKS, Hooks};
 pub(crate) use self::latest::latest_options;
 pub(crate) use self::tables::{live_tables, raw_keys, tables_of_readers};
 pub(crate) use self::transactions::{Locks, Optimism, error_of, has_written, plain_batch, watch};
+use crate::fault::Fault;
 use crate::front::cf_filter::CfFilter;
-use crate::planted::Fault;
 use crate::rocks::Engine;
 use crate::rocks::hooks::listener::Listener;
 

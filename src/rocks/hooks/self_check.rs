@@ -11,12 +11,12 @@ use std::sync::{Arc, OnceLock};
 
 use rocksdb::{DEFAULT_COLUMN_FAMILY_NAME, Env, Options};
 
+use crate::fault::fault;
 use crate::filter::Scalable;
 use crate::front::cf_filter::CfFilter;
 use crate::front::options::FrontOptions;
 use crate::hash::{HashId, KeyHasher, Seed};
 use crate::math::{Bits, Items};
-use crate::planted::planted;
 use crate::rocks::hooks::{self, HOOKS, Hooks};
 use crate::rocks::{Engine, OpenError};
 use crate::segment::Registry;
@@ -86,8 +86,8 @@ fn write_and_read(engine: &Engine, cf_filter: &CfFilter) -> Result<Checked, rock
     engine.put(b"put", b"1")?;
     engine.put(b"also put", b"2")?;
     engine.delete(b"deleted")?;
-    let bound = cf_filter.key_space().id().is_some() || planted!(UnboundFrontPassed);
-    let fed = cf_filter.view().summary.items() == Items::new(2) || planted!(UnfedSummaryPassed);
+    let bound = cf_filter.key_space().id().is_some() || fault!(UnboundFrontPassed);
+    let fed = cf_filter.view().summary.items() == Items::new(2) || fault!(UnfedSummaryPassed);
     if !(bound && fed) {
         return Ok(Err(OpenError::HooksSilent {
             what: "the memtable capture",
@@ -97,7 +97,7 @@ fn write_and_read(engine: &Engine, cf_filter: &CfFilter) -> Result<Checked, rock
     let found = engine.get(b"put")?;
     let absent = engine.get(b"never put")?;
     let right = found.as_deref() == Some(b"1") && absent.is_none();
-    Ok(if right || planted!(WrongAnswerPassed) {
+    Ok(if right || fault!(WrongAnswerPassed) {
         Ok(())
     } else {
         Err(OpenError::HooksSilent {
@@ -121,12 +121,12 @@ fn tables_are_seen(engine: &Engine, registry: &Registry) -> Checked {
     let segment = registry.get(id).ok_or(silent("the filter policy"))?;
     let filter = segment.filter().ok_or(silent("the table capture"))?;
     let whole = table.entries == 3 && filter.chain.items() == Items::new(3);
-    if !(whole || planted!(MissedKeysPassed)) {
+    if !(whole || fault!(MissedKeysPassed)) {
         return Err(silent("the table capture"));
     }
     // The SST's reader probes through a reference of its own; the registry and this function hold
     // two.
-    if Arc::strong_count(&segment) < 3 && !planted!(UnaskedFilterPassed) {
+    if Arc::strong_count(&segment) < 3 && !fault!(UnaskedFilterPassed) {
         return Err(silent("the filter policy"));
     }
     let mut raw = 0;

@@ -1,8 +1,8 @@
 //! Health of the filters: cheap figures for a dashboard.
 
+use crate::fault::fault;
 use crate::front::cf_filter::CfFilter;
 use crate::math::{Bits, Items};
-use crate::planted::planted;
 use crate::rocks::{FilterMemory, SieveDb};
 use crate::stats::Stats;
 
@@ -59,7 +59,7 @@ impl SieveDb {
     /// The state of all filters, from cheap figures.
     pub fn health(&self) -> Health {
         let cf_filters = self.cf_filters().all();
-        if planted!(HealthWakes) {
+        if fault!(HealthWakes) {
             cf_filters.iter().for_each(|cf_filter| cf_filter.wake());
         }
         let cfs: Vec<_> = cf_filters

@@ -14,9 +14,9 @@
 
 use super::{Kind, Shape, ShapeError, Stage, StageError, probe};
 use crate::bits::Packed;
+use crate::fault::fault;
 use crate::hash::KeyHash;
 use crate::math::{Bits, Items, Probes, Rate, fill, partitioned};
-use crate::planted::planted;
 use std::collections::TryReserveError;
 
 /// The width of one counter.
@@ -235,7 +235,7 @@ impl Counters {
     pub(super) fn lower(&mut self, hash: KeyHash) {
         for place in self.geometry.places(hash) {
             let value = self.values.get(place);
-            if value > 0 && (value < self.values.max() || planted!(StuckCounterLowered)) {
+            if value > 0 && (value < self.values.max() || fault!(StuckCounterLowered)) {
                 self.raised -= u64::from(value == 1);
                 self.values.set(place, value - 1);
             }

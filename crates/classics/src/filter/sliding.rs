@@ -21,9 +21,9 @@
 
 use super::merge::{same_imprint, same_shape};
 use super::{Chain, Kind, Mismatch, Stage, StageError};
+use crate::fault::fault;
 use crate::hash::{Imprint, KeyHash};
 use crate::math::{Bits, Items, Rate, growth, window};
-use crate::planted::planted;
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -161,7 +161,7 @@ impl Sliding {
 
     /// Ends the newest generation, and forgets the oldest.
     pub fn turn(&mut self) {
-        if !planted!(NewestForgotten) {
+        if !fault!(NewestForgotten) {
             self.generations.rotate_left(1);
         }
         if let Some(newest) = self.generations.back_mut() {

@@ -31,9 +31,9 @@
 use super::blocked::Blocked;
 use super::layout::Layout;
 use super::{Kind, Shape, Stage, StageError};
+use crate::fault::fault;
 use crate::hash::{HashId, Imprint};
 use crate::math::{Bits, Items, Probes};
-use crate::planted::planted;
 
 /// Why two filters cannot be merged: the first property in which they differ.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -131,7 +131,7 @@ impl Stage {
         let mut lines = self.lines();
         let pairs = std::iter::from_fn(move || Some((lines.next()?, lines.next()?)));
         let words = pairs.flat_map(|(a, b)| {
-            std::array::from_fn::<_, 8, _>(|i| a[i] | if planted!(HalfFolded) { 0 } else { b[i] })
+            std::array::from_fn::<_, 8, _>(|i| a[i] | if fault!(HalfFolded) { 0 } else { b[i] })
         });
         Ok(Stage::with_words(
             Layout::Blocked(halved),
@@ -177,7 +177,7 @@ fn resizable(layout: Layout) -> Result<Blocked, ResizeError> {
 /// Returns an error if two values of one property differ.
 macro_rules! same {
     ($left:expr, $right:expr, $variant:ident, $fault:ident) => {
-        if $left != $right && !planted!($fault) {
+        if $left != $right && !fault!($fault) {
             return Err(Mismatch::$variant {
                 left: $left,
                 right: $right,
@@ -188,7 +188,7 @@ macro_rules! same {
 
 pub fn same_shape(a: Shape, b: Shape) -> Result<(), Mismatch> {
     same!(a.kind, b.kind, Kind, UnequalKindsMerged);
-    if a.kind.is_static() && !planted!(StaticMerged) {
+    if a.kind.is_static() && !fault!(StaticMerged) {
         return Err(Mismatch::Static(a.kind));
     }
     same!(a.probes, b.probes, Probes, UnequalProbesMerged);

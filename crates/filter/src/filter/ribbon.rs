@@ -36,10 +36,10 @@ use self::look::{Each, One};
 use super::simd::{Simd, dispatch};
 use super::{Kind, Shape, ShapeError, probe};
 use crate::bits::{self, Words};
+use crate::fault::fault;
 use crate::hash::KeyHash;
 use crate::math::ribbon::{self, BUCKET_SLOTS, MAX_SLOT_BITS, PARTS};
 use crate::math::{Bits, Items, Probes};
-use crate::planted::planted;
 use crate::sync::atomic::{Ordering, fence};
 
 /// The geometry: at least one shard of at least one bucket.
@@ -367,7 +367,7 @@ impl Ribbon {
         if self.may_contain(words, hash) {
             return false;
         }
-        if !planted!(StaticInsertionIgnored) {
+        if !fault!(StaticInsertionIgnored) {
             self.bumped_words().for_each(|word| bump_all(words, word));
         }
         true

@@ -27,10 +27,10 @@
 use super::layout::Layout;
 use super::simd::Simd;
 use super::{BATCH, Chain, Kind, Stage, test_many};
+use crate::fault::fault;
 use crate::hash::{Imprint, KeyHash};
 use crate::math::growth::{self, Tightening};
 use crate::math::{Bits, Items, Rate};
-use crate::planted::planted;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{Mutex, OnceLock, unpoisoned};
 use std::fmt;
@@ -332,13 +332,13 @@ impl Scalable {
         if self.stages() == len {
             if let (Some(slot), Some(next)) = (slot, self.next_stage(len)) {
                 slot.get_or_init(|| Box::new(next));
-                if planted!(StageFilledUnasked) {
+                if fault!(StageFilledUnasked) {
                     self.len.store(len + 1, Ordering::Release);
                 }
                 // Before `len`, by which other threads find the stage and fill it.
                 self.asked.store(len + 1, Ordering::Release);
                 self.len.store(len + 1, Ordering::Release);
-            } else if !planted!(PastBudgetForgotten) {
+            } else if !fault!(PastBudgetForgotten) {
                 self.asked.store(SATURATED, Ordering::Release);
             }
         }
@@ -512,7 +512,7 @@ impl Scalable {
     /// stages are probed, not after: the first stage may arrive in between.
     #[inline]
     pub fn is_first_pending(&self) -> bool {
-        self.first.get().is_none() && self.stages() > 0 && !planted!(AwaitedTakenForEmpty)
+        self.first.get().is_none() && self.stages() > 0 && !fault!(AwaitedTakenForEmpty)
     }
 
     /// Gives up the filter: every answer is *maybe* from now on.

@@ -13,7 +13,7 @@ use siphasher::sip::SipHasher13;
 use std::hash::Hasher as _;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use crate::planted::planted;
+use crate::fault::fault;
 
 /// The 64-bit hash of one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -163,7 +163,7 @@ const fn known_bytes<const N: usize>() -> [u8; N] {
 /// The hashes of all fixed keys in one value. Each step is a bijection in each of its two inputs,
 /// so the value changes if any single hash changes.
 fn known_answer(hash: impl Fn(&[u8]) -> KeyHash) -> u64 {
-    let are_asked = |length: &&usize| **length <= SHORT || !planted!(LongKeysUnanswered);
+    let are_asked = |length: &&usize| **length <= SHORT || !fault!(LongKeysUnanswered);
     let lengths = KNOWN_LENGTHS.iter().filter(are_asked);
     lengths.fold(0, |answer, &length| {
         KeyHash(answer ^ hash(&KNOWN_BYTES[..length]).0)
@@ -205,7 +205,7 @@ impl KeyHasher {
 
     #[inline(never)]
     fn hash_any(&self, key: &[u8]) -> KeyHash {
-        if planted!(LongKeysHashedOtherwise) && key.len() > SHORT {
+        if fault!(LongKeysHashedOtherwise) && key.len() > SHORT {
             return KeyHash(xxh3_64_with_seed(key, !self.low));
         }
         match self.id {

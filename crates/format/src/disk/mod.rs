@@ -35,7 +35,7 @@ use std::path::Path;
 #[doc(hidden)]
 pub use memory::{Fault, Lost, MemoryDisk, PowerCut, Tear};
 
-use crate::planted::planted;
+use crate::fault::fault;
 pub use publish::{Draft, PublishError, is_temporary, publish};
 pub use real::RealDisk;
 
@@ -134,7 +134,7 @@ pub fn read_exactly(reader: &mut dyn Read, length: u64, bytes: &mut Vec<u8>) -> 
     let start = bytes.len();
     bytes.try_reserve_exact(length)?;
     bytes.resize(start + length, 0);
-    if planted!(ShortReadAccepted) {
+    if fault!(ShortReadAccepted) {
         _ = reader.read(&mut bytes[start..]);
         return Ok(());
     }

@@ -14,7 +14,7 @@
 //! checksums of the format are verified again at every load.
 
 use super::{Disk, NewFile};
-use crate::planted::planted;
+use crate::fault::fault;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use xxhash_rust::xxh3::xxh3_64;
@@ -105,14 +105,14 @@ impl<'d> Draft<'d> {
             contents(&mut pieces).and_then(|()| pieces.close()),
         )?;
         let Pieces { file, written, .. } = pieces;
-        if !planted!(NoFileSync) {
+        if !fault!(NoFileSync) {
             let synced = file.sync();
-            if !planted!(SyncRetried) {
+            if !fault!(SyncRetried) {
                 at("sync", path, synced)?;
             }
         }
         let difference = at("read back", path, written.first_difference(disk, path))?;
-        if let Some(offset) = difference.filter(|_| !planted!(NotReadBack)) {
+        if let Some(offset) = difference.filter(|_| !fault!(NotReadBack)) {
             return Err(PublishError::ReadBack {
                 path: path.clone(),
                 offset,
@@ -135,7 +135,7 @@ impl<'d> Draft<'d> {
         let renamed = self.disk.rename(&self.temporary, &self.name);
         at("rename a new file to", &self.name, renamed)?;
         self.is_published = true;
-        if planted!(NoFolderSync) {
+        if fault!(NoFolderSync) {
             return Ok(());
         }
         let synced = self.disk.sync_folder(self.folder);
@@ -176,7 +176,7 @@ impl Written {
             }
             offset += length;
         }
-        let ended = file.length == offset || planted!(LongerReadBack);
+        let ended = file.length == offset || fault!(LongerReadBack);
         Ok((!ended).then_some(offset))
     }
 }

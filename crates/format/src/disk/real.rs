@@ -7,7 +7,7 @@
 //! everything else is the same.
 
 use super::{Disk, NewFile, Opened};
-use crate::planted::planted;
+use crate::fault::fault;
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Write};
 use std::path::Path;
@@ -68,7 +68,7 @@ impl Disk for RealDisk {
     }
 
     fn sync_folder(&self, path: &Path) -> io::Result<()> {
-        if planted!(FolderNotSynced) {
+        if fault!(FolderNotSynced) {
             return Ok(());
         }
         system::sync_folder(path)
@@ -109,7 +109,7 @@ impl Write for RealFile {
 
 impl NewFile for RealFile {
     fn sync(self: Box<Self>) -> io::Result<()> {
-        if planted!(FileNotSynced) {
+        if fault!(FileNotSynced) {
             return Ok(());
         }
         self.0.sync_all()
@@ -120,7 +120,7 @@ impl NewFile for RealFile {
 fn open_if_same(named: &Metadata, path: &Path) -> io::Result<Option<Opened>> {
     let file = system::open(path)?;
     let opened = file.metadata()?;
-    let same = system::same_file(named, &opened) || planted!(OtherFileTaken);
+    let same = system::same_file(named, &opened) || fault!(OtherFileTaken);
     Ok(same.then(|| Opened {
         bytes: Box::new(file),
         length: opened.len(),
@@ -129,7 +129,7 @@ fn open_if_same(named: &Metadata, path: &Path) -> io::Result<Option<Opened>> {
 
 /// Checks the file and its folder: who can write to the folder can replace the file.
 fn refuse_unless_ours(file: &Metadata, path: &Path) -> io::Result<()> {
-    if planted!(AnyFileRead) {
+    if fault!(AnyFileRead) {
         return Ok(());
     }
     if !file.is_file() {
@@ -190,11 +190,11 @@ mod system {
 
     #[cfg(target_os = "linux")]
     pub(super) fn open(path: &Path) -> io::Result<File> {
-        use crate::planted::planted;
+        use crate::fault::fault;
         use rustix::fs::OFlags;
 
         let mut flags = OFlags::NOFOLLOW;
-        flags.set(OFlags::NONBLOCK, !planted!(PipeWaitedFor));
+        flags.set(OFlags::NONBLOCK, !fault!(PipeWaitedFor));
         let flags = flags.bits().cast_signed();
         OpenOptions::new().read(true).custom_flags(flags).open(path)
     }

@@ -16,9 +16,9 @@ use super::layout::{
 };
 use super::sidecar::{Header, HeaderSubject, Sidecar, StageHeader, Subject};
 use super::stored::Restored;
+use crate::fault::fault;
 use crate::filter::StageError;
 use crate::id::SegmentId;
-use crate::planted::planted;
 use crc32fast::Hasher;
 use std::io::Read;
 
@@ -93,7 +93,7 @@ impl<R: Read> Reader<R> {
     pub fn read<S: Restored>(self) -> Result<Sidecar<S>, ReadError> {
         let (header, (subject, stages)) = self.walk(|header, blocks| {
             let subject = read_subject(header, blocks)?;
-            let lost = usize::from(planted!(StageLost));
+            let lost = usize::from(fault!(StageLost));
             let kept = header.stages.len().saturating_sub(lost);
             let stages = header.stages.iter().take(kept).enumerate();
             let stages = stages.map(|(number, stage)| read_stage(number, *stage, blocks));
@@ -161,7 +161,7 @@ fn check_trailer(trailer: &[u8], length: u64, mut check: Hasher) -> Result<(), F
     }
     check.update(&length.to_le_bytes());
     let (expected, found) = (check.finalize(), fields.u32(TRAILER_CHECK)?);
-    if expected == found || planted!(TrailerUnchecked) {
+    if expected == found || fault!(TrailerUnchecked) {
         return Ok(());
     }
     Err(FormatError::Checksum {

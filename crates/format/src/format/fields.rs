@@ -4,7 +4,7 @@
 
 use super::error::{FormatError, Part};
 use super::layout::{AT_FLAGS, AT_VERSION, MUST_UNDERSTAND, check, short};
-use crate::planted::planted;
+use crate::fault::fault;
 
 /// The bytes of one part of a file.
 #[derive(Clone, Copy)]
@@ -45,7 +45,7 @@ impl<'a> Fields<'a> {
     /// knows.
     pub(super) fn known_version(&self, newest: u16) -> Result<(), FormatError> {
         let (version, flags) = (self.u16(AT_VERSION)?, self.u16(AT_FLAGS)?);
-        if planted!(NewerVersionRead) {
+        if fault!(NewerVersionRead) {
             return Ok(());
         }
         if version > newest || flags & MUST_UNDERSTAND != 0 {
@@ -93,8 +93,8 @@ pub(super) fn checked(part: Part, offset: u64, bytes: &[u8]) -> Result<(&[u8], u
     let found = u32::from_le_bytes(*stored);
     let expected = crc32fast::hash(data);
     let unchecked = match part {
-        Part::Header => planted!(HeaderUnchecked),
-        Part::Block(_) => planted!(BlocksUnchecked),
+        Part::Header => fault!(HeaderUnchecked),
+        Part::Block(_) => fault!(BlocksUnchecked),
         _ => false,
     };
     if found == expected || unchecked {

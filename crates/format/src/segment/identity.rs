@@ -5,9 +5,9 @@
 //! somebody wants to, and a new one takes its place.
 
 use crate::disk::{self, Disk, PublishError};
+use crate::fault::fault;
 use crate::format::{FormatError, Identity, StoreId, decode_identity, encode_identity};
 use crate::hash::{HashId, KeyHasher, Seed};
-use crate::planted::planted;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -212,7 +212,7 @@ enum Found {
 }
 
 fn find(disk: &dyn Disk, path: &Path) -> Result<Found, IdentityError> {
-    let limit = if planted!(AnyIdentityRead) {
+    let limit = if fault!(AnyIdentityRead) {
         u64::MAX
     } else {
         MAX_IDENTITY_BYTES

@@ -9,12 +9,12 @@
 //! time, never an answer. A file of a newer version is neither replaced nor removed.
 
 use crate::disk::{self, Disk, Draft, PublishError};
+use crate::fault::fault;
 use crate::filter::Stage;
 use crate::format::{
     FormatError, Header, ReadError, Reader, Restored, Sidecar, StoreId, Stored, Writer,
 };
 use crate::hash::Imprint;
-use crate::planted::planted;
 use crate::segment::{IDENTITY_FILE, SegmentId, SidecarName};
 use std::fmt;
 use std::io::{self, BufReader, Read};
@@ -208,7 +208,7 @@ impl SidecarFolder {
 
     fn read<S: Restored>(&self, name: SidecarName) -> Result<Option<Sidecar<S>>, SidecarError> {
         match self.of_ours(name, Reader::read) {
-            Err(SidecarError::Disk { .. }) if planted!(ErrorIsMissing) => Ok(None),
+            Err(SidecarError::Disk { .. }) if fault!(ErrorIsMissing) => Ok(None),
             read => read,
         }
     }
@@ -223,10 +223,10 @@ impl SidecarFolder {
             return Ok(None);
         };
         let header = begun.header();
-        if !planted!(AnyLengthRead) {
+        if !fault!(AnyLengthRead) {
             self.check_size(name, header)?;
         }
-        if !planted!(BoundByName) {
+        if !fault!(BoundByName) {
             let found = SidecarName::from(&header.subject);
             self.check_equal(name, "subject", &found, &name)?;
         }
@@ -313,7 +313,7 @@ impl SidecarFolder {
         match self.header(name) {
             // The file is about to be replaced, so damage does not matter.
             Ok(_) | Err(SidecarError::Damaged { .. }) => Ok(()),
-            Err(SidecarError::Newer { .. }) if planted!(NewerReplaced) => Ok(()),
+            Err(SidecarError::Newer { .. }) if fault!(NewerReplaced) => Ok(()),
             Err(error) => Err(error),
         }
     }
@@ -333,7 +333,7 @@ impl SidecarFolder {
         store: StoreId,
         imprint: Imprint,
     ) -> Result<(), SidecarError> {
-        if planted!(OwnerUnchecked) {
+        if fault!(OwnerUnchecked) {
             return Ok(());
         }
         self.check_equal(name, "database", &store, &self.store)?;
@@ -341,7 +341,7 @@ impl SidecarFolder {
             SidecarName::Segment(_) => self.imprint,
             SidecarName::Summary(_) => self.imprint.for_summary(),
         };
-        if planted!(DriftUnchecked) {
+        if fault!(DriftUnchecked) {
             expected.known_answer = imprint.known_answer;
         }
         self.check_equal(name, "hash or seed", &imprint, &expected)

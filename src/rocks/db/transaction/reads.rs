@@ -3,9 +3,9 @@
 use rocksdb::{AsColumnFamilyRef, DBPinnableSlice, Error, ReadOptions};
 
 use super::Transaction;
+use crate::fault::fault;
 use crate::front::cf_filter::lookup;
 use crate::front::cf_filter::multi_lookup::multi_get;
-use crate::planted::planted;
 use crate::rocks::db::reads::Values;
 use crate::rocks::hooks;
 
@@ -304,7 +304,7 @@ impl Transaction<'_> {
         key: &[u8],
         exclusive: bool,
     ) -> Result<(), Error> {
-        let cf = cf.filter(|_| !planted!(DefaultFamilyWatched));
+        let cf = cf.filter(|_| !fault!(DefaultFamilyWatched));
         hooks::watch(&self.engine, cf, key, exclusive)
     }
 }

@@ -78,10 +78,10 @@ namespace lsm_sieve {
 
 using namespace ROCKSDB_NAMESPACE;
 
-// Whether this fault is injected in this process; see crates/support/src/planted.rs.
-#ifdef LSM_SIEVE_PLANTED
+// Whether this fault is injected in this process; see crates/support/src/fault.rs.
+#ifdef LSM_SIEVE_FAULTS
 inline bool Fault(const char* fault) {
-  static const char* const named = std::getenv("LSM_SIEVE_PLANT");
+  static const char* const named = std::getenv("LSM_SIEVE_FAULT");
   return named != nullptr && std::strcmp(named, fault) == 0;
 }
 #else

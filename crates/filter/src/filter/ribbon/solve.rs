@@ -7,9 +7,9 @@ use super::{
     BLOCK_SLOTS, BUCKET_SLOTS, BUCKETS_A_WORD, Layer, Place, Ribbon, Slots, WORDS_A_LINE, low_bits,
 };
 use crate::bits::Words;
+use crate::fault::fault;
 use crate::hash::KeyHash;
 use crate::math::{Items, ribbon};
-use crate::planted::planted;
 
 /// The number of sizes that are tried, each a hundredth larger. More than one is hardly ever
 /// needed.
@@ -230,7 +230,7 @@ impl System {
         for &key in keys {
             let place = Place::new(key, layer);
             let sum = place.fingerprint as u32;
-            let is_lost = planted!(StaticKeyLost) && key % 1_000 == 7;
+            let is_lost = fault!(StaticKeyLost) && key % 1_000 == 7;
             if !is_lost && !self.add(place.slot as usize, place.coefficients(), sum) {
                 for &slot in &self.added {
                     self.coefficients[slot] = 0;

@@ -1,19 +1,25 @@
 //! Fault points: places where a test can inject a fault. Each has a test that finds it, because a
 //! test that cannot fail proves nothing.
 //!
-//! An ordinary build has none of them: there, `planted!(NoFileSync)` is the constant `false`. In a
-//! build with `LSM_SIEVE_PLANTED=1` in its environment, the process injects the fault that the
-//! variable `LSM_SIEVE_PLANT` names, and no other. `make planted` runs through the list: each line
+//! An ordinary build has none of them: there, `fault!(NoFileSync, return Ok(()))` does nothing. In a
+//! build with `LSM_SIEVE_FAULTS=1` in its environment, the process injects the fault that the
+//! variable `LSM_SIEVE_FAULT` names, and no other. `make faults` runs through the list: each line
 //! names a fault, and the tests of which at least one must fail.
 
-/// Whether the named fault is injected in this process; `false` in an ordinary build.
+/// Evaluates the expression if the named fault is injected in this process; in an ordinary build,
+/// never. A line of its own, so that the lines around it read as if there were no fault.
 #[macro_export]
-macro_rules! planted {
+macro_rules! fault {
     ($fault:ident) => {
-        $crate::planted::is_planted($crate::planted::Fault::$fault)
+        $crate::fault::is_injected($crate::fault::Fault::$fault)
+    };
+    ($fault:ident, $body:expr) => {
+        if $crate::fault::is_injected($crate::fault::Fault::$fault) {
+            $body;
+        }
     };
 }
-pub use planted;
+pub use fault;
 
 macro_rules! faults {
     ($($(#[$doc:meta])* $fault:ident => $tests:literal,)*) => {
@@ -23,7 +29,7 @@ macro_rules! faults {
             $($(#[$doc])* $fault,)*
         }
 
-        #[cfg(planted)]
+        #[cfg(faults)]
         const ALL: &[(&str, Fault)] = &[$((stringify!($fault), Fault::$fault),)*];
     };
 }
@@ -442,12 +448,12 @@ faults! {
 }
 
 /// Whether the environment names this fault.
-#[cfg(planted)]
-pub fn is_planted(fault: Fault) -> bool {
+#[cfg(faults)]
+pub fn is_injected(fault: Fault) -> bool {
     use std::sync::OnceLock;
     static NAMED: OnceLock<Option<Fault>> = OnceLock::new();
     let named = || {
-        let name = std::env::var("LSM_SIEVE_PLANT").ok()?;
+        let name = std::env::var("LSM_SIEVE_FAULT").ok()?;
         let known = ALL.iter().find(|(known, _)| *known == name);
         Some(
             known
@@ -459,8 +465,8 @@ pub fn is_planted(fault: Fault) -> bool {
 }
 
 /// Always false: an ordinary build has no fault points.
-#[cfg(not(planted))]
+#[cfg(not(faults))]
 #[inline]
-pub const fn is_planted(_: Fault) -> bool {
+pub const fn is_injected(_: Fault) -> bool {
     false
 }
