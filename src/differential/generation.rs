@@ -80,7 +80,8 @@ impl Generation {
 
     /// Inserts every key into a fixed filter again. The filters of the column family need no help.
     pub(super) fn recover(&self) -> Result<(), rocksdb::Error> {
-        if self.fixed.is_none() || fault!(FixedFilterNotRefilled) {
+        fault!(FixedFilterNotRefilled, return Ok(()));
+        if self.fixed.is_none() {
             return Ok(());
         }
         let mut records = self.family.iterate(ReadOptions::default());
@@ -89,9 +90,7 @@ impl Generation {
             self.expect(key);
             records.next();
         }
-        if fault!(RefillStopsShort) {
-            return Ok(());
-        }
+        fault!(RefillStopsShort, return Ok(()));
         records.status()
     }
 

@@ -142,7 +142,9 @@ impl Opening<'_> {
     }
 
     fn make_state(&self, db: &SieveDb, home: &CfReader) -> Result<State> {
-        if db.engine().latest_sequence_number() > 0 && !fault!(StateMadeAnew) {
+        let mut is_used = db.engine().latest_sequence_number() > 0;
+        fault!(StateMadeAnew, is_used = false);
+        if is_used {
             return Err(self.not_a_store("its state record is missing".to_owned()));
         }
         let state = State::new(self.options.main == MainFile::Here);

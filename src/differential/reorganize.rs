@@ -71,17 +71,25 @@ impl DifferentialStore {
         let next = state.with_new_generation();
         let fresh = Arc::new(self.make_generation(next.newest)?);
         self.record(&next, "note a new generation")?;
-        if !fault!(FrozenBeforeDurable) {
-            self.sync()?;
-        }
+        fault!(FrozenBeforeDurable, {
+            self.start_generation(fresh);
+            *state = next;
+            return Ok(());
+        });
+        self.sync()?;
+        self.start_generation(fresh);
+        *state = next;
+        Ok(())
+    }
+
+    /// Publishes a new generation, which takes all further writes; needs the lock of `state`.
+    fn start_generation(&self, fresh: Arc<Generation>) {
+        let generations = self.generations();
         let newest = std::iter::once(Arc::clone(&fresh));
         let all = newest.chain(generations.iter().cloned());
         self.view.publish(all.collect());
-        if !fault!(WritesIntoFrozen) {
-            *unpoisoned(self.writing.write()) = fresh;
-        }
-        *state = next;
-        Ok(())
+        fault!(WritesIntoFrozen, return);
+        *unpoisoned(self.writing.write()) = fresh;
     }
 
     fn make_generation(&self, number: u64) -> Result<Generation, DifferentialError> {
@@ -151,15 +159,14 @@ impl DifferentialStore {
     /// in the main file are overwritten that may have been moved there.
     pub(super) fn move_again(&self) -> Result<(), DifferentialError> {
         let mut state = unpoisoned(self.state.lock());
-        if state.moved.is_some() {
-            let next = state.unmoved();
-            self.record(&next, "begin a generation again")?;
-            *state = next;
-            if !fault!(LoadedBeforeDurable) {
-                self.sync()?;
-            }
+        if state.moved.is_none() {
+            return Ok(());
         }
-        Ok(())
+        let next = state.unmoved();
+        self.record(&next, "begin a generation again")?;
+        *state = next;
+        fault!(LoadedBeforeDurable, return Ok(()));
+        self.sync()
     }
 
     /// Drops generations that an earlier call did not drop because the engine failed.
@@ -211,8 +218,9 @@ impl DifferentialStore {
         let mut batch = WriteBatch::default();
         let (mut last, mut count) = (Vec::new(), 0);
         // At least one record: an empty batch would look like the end.
-        let none = |count| count == 0 && !fault!(BatchFullWhenEmpty);
-        while (none(count) || batch.size_in_bytes() < self.options.batch_bytes)
+        let mut least = 1;
+        fault!(BatchFullWhenEmpty, least = 0);
+        while (count < least || batch.size_in_bytes() < self.options.batch_bytes)
             && let Some((key, bytes)) = records.item()
         {
             match generation.decode(key, bytes)? {
@@ -223,11 +231,11 @@ impl DifferentialStore {
             count += 1;
             records.next();
         }
+        let next = (count > 0).then_some((batch, last, count));
+        fault!(MoveStopsShort, return Ok(next));
         let status = records.status();
-        if !fault!(MoveStopsShort) {
-            status.map_err(DifferentialError::read("differential"))?;
-        }
-        Ok((count > 0).then_some((batch, last, count)))
+        status.map_err(DifferentialError::read("differential"))?;
+        Ok(next)
     }
 
     /// Removes the oldest generation, all of whose records are in the main file.
@@ -239,9 +247,14 @@ impl DifferentialStore {
 
     /// Makes the moved records durable, then stores the state that follows from them.
     fn advance(&self, next: impl FnOnce(&State) -> State) -> Result<(), DifferentialError> {
-        if !fault!(NotedBeforeDurable) {
-            self.sync()?;
-        }
+        fault!(NotedBeforeDurable, return self.note(next));
+        self.sync()?;
+        self.note(next)
+    }
+
+    /// Stores the state that follows from the one before. If it no longer has the oldest
+    /// generation, readers no longer get that either.
+    fn note(&self, next: impl FnOnce(&State) -> State) -> Result<(), DifferentialError> {
         let mut state = unpoisoned(self.state.lock());
         let next = next(&state);
         self.record(&next, "note what was moved")?;
@@ -264,9 +277,11 @@ impl DifferentialStore {
 /// Makes the state durable, then drops a generation that it no longer names. Otherwise a power cut
 /// could bring the old state back, and the generation would be missing.
 pub(super) fn drop_moved(db: &SieveDb, generation: u64) -> Result<(), rocksdb::Error> {
-    if !fault!(DroppedBeforeDurable) {
-        db.engine().flush_wal(SYNC)?;
-    }
+    fault!(
+        DroppedBeforeDurable,
+        return db.drop_cf(&family_name(generation))
+    );
+    db.engine().flush_wal(SYNC)?;
     db.drop_cf(&family_name(generation))
 }
 
@@ -282,9 +297,7 @@ fn records_after<'a>(family: &'a CfReader, key: Option<&[u8]>) -> Records<'a> {
             records.seek(key);
             if records.key() == Some(key) {
                 records.next();
-                if fault!(MoveSkipsAKey) {
-                    records.next();
-                }
+                fault!(MoveSkipsAKey, records.next());
             }
         }
     }

@@ -42,8 +42,9 @@ impl<'a> Snapshot<'a> {
             let before = store.generations();
             between();
             let snapshot = store.db.snapshot();
-            let same = Arc::ptr_eq(&before, &store.generations());
-            if same || fault!(ListOfAnotherMoment) {
+            let mut same = Arc::ptr_eq(&before, &store.generations());
+            fault!(ListOfAnotherMoment, same = true);
+            if same {
                 break (before, snapshot);
             }
         };

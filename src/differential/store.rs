@@ -132,15 +132,18 @@ impl DifferentialStore {
     }
 
     fn update(&self, key: &[u8], record: Record<&[u8]>) -> Result<(), DifferentialError> {
-        if fault!(DeleteNotRecorded) && record.is_none() {
-            return Ok(());
-        }
+        fault!(
+            DeleteNotRecorded,
+            if record.is_none() {
+                return Ok(());
+            }
+        );
         let current = self.writing();
-        if fault!(FrozenBeneathAWrite) {
+        fault!(FrozenBeneathAWrite, {
             let unlocked = Arc::clone(&current);
             drop(current);
             return self.add(&unlocked, key, record);
-        }
+        });
         self.add(&current, key, record)
     }
 
@@ -151,17 +154,26 @@ impl DifferentialStore {
         key: &[u8],
         record: Record<&[u8]>,
     ) -> Result<(), DifferentialError> {
-        if !fault!(FilterAfterRecord) {
+        fault!(FilterAfterRecord, {
+            self.write_record(current, key, record)?;
+            std::thread::sleep(std::time::Duration::from_millis(1));
             current.expect(key);
-        }
+            return Ok(());
+        });
+        current.expect(key);
+        self.write_record(current, key, record)
+    }
+
+    fn write_record(
+        &self,
+        current: &Generation,
+        key: &[u8],
+        record: Record<&[u8]>,
+    ) -> Result<(), DifferentialError> {
         let handle = current.family().handle();
         let engine = self.db.engine();
         let done = engine.put_cf_opt(handle, key, record::encode(record), &self.write_options());
         done.map_err(DifferentialError::write("write a record"))?;
-        if fault!(FilterAfterRecord) {
-            std::thread::sleep(std::time::Duration::from_millis(1));
-            current.expect(key);
-        }
         self.writes.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
@@ -198,9 +210,17 @@ impl DifferentialStore {
         records: impl IntoIterator<Item = (K, V)>,
     ) -> Result<(), DifferentialError> {
         self.main_is_ours()?;
+        fault!(LoadsBesideMoves, return self.load_records(records));
         // Writing an older record over one that was just moved would lose an update.
-        let alone = || unpoisoned(self.moving.lock());
-        let _nothing_moves = (!fault!(LoadsBesideMoves)).then(alone);
+        let _nothing_moves = unpoisoned(self.moving.lock());
+        self.load_records(records)
+    }
+
+    /// Loads records; needs the lock of `moving`.
+    fn load_records<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+        &self,
+        records: impl IntoIterator<Item = (K, V)>,
+    ) -> Result<(), DifferentialError> {
         self.move_again()?;
         let mut batch = WriteBatch::default();
         for (key, value) in records {
@@ -223,7 +243,8 @@ impl DifferentialStore {
 
     fn write_options(&self) -> WriteOptions {
         let mut options = WriteOptions::default();
-        options.set_sync(self.options.sync && !fault!(WritesNotSynced));
+        options.set_sync(self.options.sync);
+        fault!(WritesNotSynced, options.set_sync(false));
         options
     }
 
@@ -284,11 +305,16 @@ impl DifferentialStore {
     /// # Errors
     /// If the folder exists or cannot be written.
     pub fn checkpoint(&self, path: impl AsRef<Path>) -> Result<(), DifferentialError> {
+        let path = path.as_ref();
+        fault!(CopiedBesideChanges, return self.copy_to(path));
         // The list of column families and the records are copied one after the other: no generation
         // may start or end in between.
-        let unchanged = || unpoisoned(self.state.lock());
-        let _no_change = (!fault!(CopiedBesideChanges)).then(unchanged);
-        let path = path.as_ref();
+        let _no_change = unpoisoned(self.state.lock());
+        self.copy_to(path)
+    }
+
+    /// Copies the store; needs the lock of `state`.
+    fn copy_to(&self, path: &Path) -> Result<(), DifferentialError> {
         self.db
             .checkpoint(path)
             .map_err(|source| DifferentialError::Checkpoint {

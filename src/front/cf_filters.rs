@@ -39,7 +39,8 @@ impl Drop for ExternalGuard<'_> {
     fn drop(&mut self) {
         let mut external = unpoisoned(self.cf_filters.external.lock());
         external.under_way -= 1;
-        if external.under_way == 0 || fault!(AnnouncedUntilTheFirstEnds) {
+        fault!(AnnouncedUntilTheFirstEnds, external.held.clear());
+        if external.under_way == 0 {
             external.held.clear();
         }
     }
@@ -109,12 +110,12 @@ impl CfFilters {
 
     pub(crate) fn insert(&self, id: u32, cf_filter: Arc<CfFilter>) {
         let mut external = unpoisoned(self.external.lock());
-        if external.under_way > 0 && !fault!(NewFamilyNotTold) {
+        let mut may_arrive = external.under_way > 0;
+        fault!(NewFamilyNotTold, may_arrive = false);
+        if may_arrive {
             // External writes may be arriving in this column family.
             external.held.push(cf_filter.begin_external_writes());
-            if fault!(NewFamilyToldBriefly) {
-                external.held.clear();
-            }
+            fault!(NewFamilyToldBriefly, external.held.clear());
         }
         self.change(|cf_filters| {
             let index = id as usize;

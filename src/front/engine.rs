@@ -88,7 +88,8 @@ impl KeySpace {
 
     /// Whether this is the key space with this id. Another one of the same name is not.
     pub(crate) fn is(&self, id: u32) -> bool {
-        self.id() == Some(id) || fault!(FrontBoundByName)
+        fault!(FrontBoundByName, return true);
+        self.id() == Some(id)
     }
 }
 

@@ -63,11 +63,14 @@ impl FilterStore {
     /// The filter of a segment; `None` if it has no sidecar.
     pub(crate) fn load_checked(&self, id: SegmentId) -> Result<Option<SealedFilter>, SidecarError> {
         let loaded = self.folder.load_stages(SidecarName::Segment(id));
-        if fault!(DamagedIsEmpty) && matches!(loaded, Err(SidecarError::Damaged { .. })) {
-            let nothing = Chain::new(*self.folder.imprint(), Vec::new());
-            let rate = crate::math::Rate::ONE_PERCENT;
-            return Ok(Some(SealedFilter::new(nothing, 0, rate, Source::RawKeys)));
-        }
+        fault!(
+            DamagedIsEmpty,
+            if matches!(loaded, Err(SidecarError::Damaged { .. })) {
+                let nothing = Chain::new(*self.folder.imprint(), Vec::new());
+                let rate = crate::math::Rate::ONE_PERCENT;
+                return Ok(Some(SealedFilter::new(nothing, 0, rate, Source::RawKeys)));
+            }
+        );
         let Some(sidecar) = loaded? else {
             return Ok(None);
         };

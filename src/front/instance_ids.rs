@@ -45,9 +45,7 @@ impl InstanceIds {
 
     /// Removes them from what is to be stored.
     pub(crate) fn remove_from(&self, ids: &mut HashSet<SegmentId>) {
-        if fault!(NumberBindsForEver) {
-            return;
-        }
+        fault!(NumberBindsForEver, return);
         for id in unpoisoned(self.0.lock()).values() {
             ids.remove(id);
         }
@@ -56,17 +54,15 @@ impl InstanceIds {
 
 /// `None` if the system has no randomness: the SST then stays uncovered.
 fn new_id(path: &str) -> Option<SegmentId> {
-    if fault!(OldTablesUnbound) {
-        return None;
-    }
-    if fault!(NumberBindsForEver) {
+    fault!(OldTablesUnbound, return None);
+    fault!(NumberBindsForEver, {
         let mut bytes = [0; 16];
         let name = path.rsplit('/').next().unwrap_or(path);
         name.bytes()
             .zip(&mut bytes)
             .for_each(|(byte, to)| *to = byte);
         return Some(SegmentId::from_bytes(bytes));
-    }
+    });
     SegmentId::random().ok()
 }
 

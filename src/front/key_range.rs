@@ -13,7 +13,9 @@ impl KeyRange {
     /// From the smallest key to the largest in the order of a comparator. Under the reverse
     /// comparator, the smallest is the bytewise largest.
     pub(crate) fn new(smallest: &[u8], largest: &[u8]) -> Self {
-        let (low, high) = if smallest <= largest || fault!(RangeNotReversed) {
+        let mut is_bytewise = smallest <= largest;
+        fault!(RangeNotReversed, is_bytewise = true);
+        let (low, high) = if is_bytewise {
             (smallest, largest)
         } else {
             (largest, smallest)

@@ -94,16 +94,20 @@ impl FilterSet {
     }
 
     fn comes_first(&self) -> bool {
-        self.publishes_first && !fault!(FiltersAfterMemtable)
+        fault!(FiltersAfterMemtable, return false);
+        self.publishes_first
     }
 
     fn add(&self, hash: KeyHash) {
         self.memtable_filters.append(hash);
         let for_summary = hash.for_summary();
-        if fault!(MemtableKeyMissed) && hash.get().is_multiple_of(97) {
-            return;
-        }
-        assert!(!fault!(PanicSwallowed) || !hash.get().is_multiple_of(97));
+        fault!(
+            MemtableKeyMissed,
+            if hash.get().is_multiple_of(97) {
+                return;
+            }
+        );
+        fault!(PanicSwallowed, assert!(!hash.get().is_multiple_of(97)));
         self.summaries
             .iter()
             .for_each(|summary| summary.append(for_summary));
@@ -124,9 +128,8 @@ impl FilterSet {
 
     /// A key may have been missed: the column family answers *maybe* from now on.
     pub(crate) fn disable(&self) {
-        if let Some(filters) = self.owner.filters.upgrade()
-            && !fault!(PanicSwallowed)
-        {
+        fault!(PanicSwallowed, return);
+        if let Some(filters) = self.owner.filters.upgrade() {
             filters.disable();
         }
     }
@@ -251,7 +254,8 @@ impl Memtables {
     pub(crate) fn memtable_filters(&self) -> Vec<Arc<Scalable>> {
         let targets = unpoisoned(self.targets.lock());
         let is_open = |target: &FilterSet| {
-            target.open.load(Ordering::Acquire) > 0 && !fault!(OlderGenerationsLeftOut)
+            fault!(OlderGenerationsLeftOut, return false);
+            target.open.load(Ordering::Acquire) > 0
         };
         let asked = targets
             .alive()

@@ -262,9 +262,7 @@ impl FrontOptions {
 
     fn first_stage(&self) -> Items {
         self.expected_keys.unwrap_or_else(|| {
-            if fault!(FirstStagesLarge) {
-                return FIRST_STAGE;
-            }
+            fault!(FirstStagesLarge, return FIRST_STAGE);
             let share = FIRST_STAGES / self.cfs.max(1).next_power_of_two() as u64;
             Items::new(share.max(LEAST_FIRST_STAGE)).min(FIRST_STAGE)
         })

@@ -85,10 +85,8 @@ impl<F> SortedRuns<F> {
         let place = prefix_after(&self.common, key);
         let in_runs = self.runs.iter();
         let spanning = in_runs.filter_map(move |run| self.in_run(run, key, place?));
-        let unplaced = match fault!(UnknownRangeIsEmpty) {
-            true => &[],
-            false => &self.filters[self.ranges.len()..],
-        };
+        let mut unplaced = &self.filters[self.ranges.len()..];
+        fault!(UnknownRangeIsEmpty, unplaced = &[]);
         spanning.chain(unplaced)
     }
 
@@ -99,12 +97,12 @@ impl<F> SortedRuns<F> {
             begun = self.ranges[run.clone()].partition_point(|range| range.low() <= key);
         }
         let last = run.start + begun.checked_sub(1)?;
-        let reaches = match place.cmp(&self.highs[last]) {
+        let mut reaches = match place.cmp(&self.highs[last]) {
             Ordering::Less => true,
-            Ordering::Equal if fault!(RunEndLeftOut) => key < self.ranges[last].high(),
             Ordering::Equal => key <= self.ranges[last].high(),
             Ordering::Greater => false,
         };
+        fault!(RunEndLeftOut, reaches &= key != self.ranges[last].high());
         reaches.then(|| &self.filters[last])
     }
 

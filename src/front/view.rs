@@ -114,9 +114,7 @@ impl Uncovered {
     }
 
     fn may_contain(&self, hash: KeyHash, key: &[u8]) -> bool {
-        if fault!(UncoveredIgnored) {
-            return false;
-        }
+        fault!(UncoveredIgnored, return false);
         let Some(tables) = &self.tables else {
             return true;
         };
@@ -146,7 +144,9 @@ impl View {
         simd: impl Simd,
         hash: KeyHash,
     ) -> Option<Result<AbsenceProof, Passed>> {
-        if !self.coverage.is_complete() && !fault!(SummaryAlwaysSuffices) {
+        let mut suffices = self.coverage.is_complete();
+        fault!(SummaryAlwaysSuffices, suffices = true);
+        if !suffices {
             return None;
         }
         let passes = self.summary.may_contain_fast(simd, hash.for_summary())?;
@@ -192,7 +192,8 @@ impl View {
 
     /// Whether segment filters are all that is checked after the summary filter.
     pub(crate) fn has_segment_filters(&self) -> bool {
-        let is_complete = self.coverage.is_complete() || fault!(BelievedUncovered);
+        let mut is_complete = self.coverage.is_complete();
+        fault!(BelievedUncovered, is_complete = true);
         is_complete && self.segment_filters.is_some()
     }
 
@@ -264,7 +265,8 @@ impl View {
     /// `maybe`, and the filters of uncovered SSTs, if there are any, for all keys. Usually few keys
     /// are *maybe*, and only they are hashed again.
     fn filter_again(&self, hasher: KeyHasher, keys: &[impl AsRef<[u8]>], maybe: &mut [bool]) {
-        let any_is_uncovered = !self.coverage.is_complete() && !fault!(ManyIgnoreUncovered);
+        let mut any_is_uncovered = !self.coverage.is_complete();
+        fault!(ManyIgnoreUncovered, any_is_uncovered = false);
         for (maybe, key) in maybe.iter_mut().zip(keys) {
             if *maybe || any_is_uncovered {
                 let key = key.as_ref();

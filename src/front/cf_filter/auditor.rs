@@ -33,7 +33,8 @@ impl Auditor {
             return true;
         }
         let now = cf_filter.view();
-        let same = now.edition == before.edition || fault!(LaterViewRefuted);
+        let mut same = now.edition == before.edition;
+        fault!(LaterViewRefuted, same = true);
         if same && now.answer(hash, key).is_absent() {
             self.refute(cf_filter, hash);
         }

@@ -74,13 +74,10 @@ impl CfFilter {
     }
 
     fn external_writes_begin(&self) {
-        if fault!(ForeignUnannounced) {
-            unpoisoned(self.coverage_state.lock()).external_in_flight += 1;
-            return;
-        }
         let mut coverage_state = unpoisoned(self.coverage_state.lock());
-        coverage_state.external_epoch += 1;
         coverage_state.external_in_flight += 1;
+        fault!(ForeignUnannounced, return);
+        coverage_state.external_epoch += 1;
         coverage_state.complete_by_construction = false;
         self.withdraw_view();
     }
@@ -91,9 +88,8 @@ impl CfFilter {
             coverage_state.external_epoch += 1;
             coverage_state.external_in_flight -= 1;
         }
-        if !fault!(NoWakeAfterExternalWrite) {
-            self.wake();
-        }
+        fault!(NoWakeAfterExternalWrite, return);
+        self.wake();
     }
 
     /// Replaces the summary filter by one that answers *maybe*. The memory of the old one is freed
@@ -104,10 +100,10 @@ impl CfFilter {
         if old.size() <= nothing.size() {
             return false;
         }
-        if fault!(DroppedSummaryStarved) {
+        fault!(DroppedSummaryStarved, {
             self.switch_filter_set(vec![Arc::clone(&nothing)]);
             std::thread::sleep(std::time::Duration::from_millis(50));
-        }
+        });
         // Lookups first: keys of memtables that bind from here on are not in the old one.
         {
             let _knowledge = unpoisoned(self.coverage_state.lock());
@@ -141,21 +137,18 @@ impl CfFilter {
     }
 
     fn withdraw_view(&self) {
-        let View {
-            summary,
-            segment_filters,
-            ..
-        } = self.view();
-        self.publish_view(View {
-            segment_filters: segment_filters.filter(|_| fault!(InventoryOutlivesForeign)),
-            ..View::unknown(summary)
-        });
+        let now = self.view();
+        let mut view = View::unknown(now.summary);
+        fault!(
+            InventoryOutlivesForeign,
+            view.segment_filters = now.segment_filters
+        );
+        self.publish_view(view);
     }
 
     /// Publishes this view as the next edition. Needs the lock of `coverage_state`.
     pub(super) fn publish_view(&self, view: View) {
-        let grown = |now: &View| now.edition + u64::from(!is_overlooked(now, &view));
-        let edition = self.view.with(grown);
+        let edition = self.view.with(|now| next_edition(now, &view));
         self.view.publish(View { edition, ..view });
     }
 
@@ -269,9 +262,7 @@ impl CfFilter {
         let now = self.view();
         let are_known = covered.is_subset(&coverage_state.covered);
         coverage_state.covered_edition += u64::from(!are_known);
-        if fault!(DeadIdsKept) {
-            covered.extend(&coverage_state.covered);
-        }
+        fault!(DeadIdsKept, covered.extend(&coverage_state.covered));
         coverage_state.covered = covered;
         coverage_state.complete_by_construction = coverage.is_complete();
         let same = Arc::ptr_eq(&summary, &now.summary) && now.coverage.is_complete();
@@ -321,19 +312,28 @@ impl CfFilter {
     pub(crate) fn drop_segment_filters_with(&self, filter: &Arc<SealedFilter>) {
         let segment_filters = self.view().segment_filters;
         let asks = segment_filters.is_some_and(|segment_filters| segment_filters.asks(filter));
-        if asks && !fault!(DamagedFilterAsked) {
+        fault!(DamagedFilterAsked, return);
+        if asks {
             self.drop_segment_filters();
         }
     }
 }
 
-/// Whether a fault point takes this view for the one before it.
-fn is_overlooked(before: &View, view: &View) -> bool {
-    let is_same = Arc::ptr_eq(&before.summary, &view.summary);
-    let is_covered = before.coverage.is_complete() && view.coverage.is_complete();
-    (fault!(SummaryUnnoticed) && !is_same)
-        || (fault!(CoverageUnnoticed) && is_same && !is_covered)
-        || (fault!(InventoryUnnoticed) && is_same && is_covered)
+/// The edition of a view that is published after another.
+fn next_edition(before: &View, view: &View) -> u64 {
+    let mut step = 1;
+    let same_summary = Arc::ptr_eq(&before.summary, &view.summary);
+    let both_complete = before.coverage.is_complete() && view.coverage.is_complete();
+    fault!(SummaryUnnoticed, step = u64::from(same_summary));
+    fault!(
+        CoverageUnnoticed,
+        step = u64::from(!same_summary || both_complete)
+    );
+    fault!(
+        InventoryUnnoticed,
+        step = u64::from(!same_summary || !both_complete)
+    );
+    before.edition + step
 }
 
 /// A summary filter is nearly stored if at most one in this many of its keys is not stored.
@@ -372,9 +372,11 @@ impl CoverageState {
 
     /// Whether what was learnt at `epoch` may no longer be published.
     fn is_past(&self, epoch: CoverageEpoch) -> bool {
-        let past = self.external_epoch != epoch.number || !epoch.quiet;
-        let disabled = self.disabled && !fault!(PublishedAfterGivingUp);
-        disabled || (past && !fault!(OldEpochPublished))
+        let mut past = self.external_epoch != epoch.number || !epoch.quiet;
+        fault!(OldEpochPublished, past = false);
+        let mut disabled = self.disabled;
+        fault!(PublishedAfterGivingUp, disabled = false);
+        disabled || past
     }
 }
 

@@ -73,22 +73,15 @@ impl CfFilter {
         options: &FrontOptions,
         (summary, covered): (Arc<Scalable>, HashSet<SegmentId>),
     ) -> Arc<Self> {
+        let mut view = View::unknown(Arc::clone(&summary));
+        fault!(KnownFromTheStart, view.coverage = Coverage::Complete);
         Arc::new_cyclic(|me| Self {
             me: Weak::clone(me),
             key_space: KeySpace::new(name),
             hasher,
             registry,
             wakeup,
-            view: Published::new(View {
-                summary: Arc::clone(&summary),
-                coverage: if fault!(KnownFromTheStart) {
-                    Coverage::Complete
-                } else {
-                    Coverage::Unknown
-                },
-                segment_filters: None,
-                edition: 0,
-            }),
+            view: Published::new(view),
             memtables: Memtables::new(hasher, options, summary, me.clone()),
             coverage_state: Mutex::new(CoverageState::covering(covered)),
             instance_ids: InstanceIds::default(),
@@ -172,9 +165,7 @@ impl CfFilter {
 
     /// Memory beside the filters.
     pub(crate) fn size_beside_filters(&self) -> Bits {
-        if fault!(FrontsUntold) {
-            return Bits::new(0);
-        }
+        fault!(FrontsUntold, return Bits::new(0));
         let view = self.view();
         let listed = view
             .segment_filters
@@ -204,10 +195,9 @@ impl CfFilter {
         if coverage_state.disabled {
             return;
         }
-        let view = self.view();
-        if let Some(segment_filters) = &view.segment_filters
-            && !fault!(NewGenerationLeftOut)
-        {
+        let mut view = self.view();
+        fault!(NewGenerationLeftOut, view.segment_filters = None);
+        if let Some(segment_filters) = &view.segment_filters {
             // Published before a memtable is bound to it.
             let segment_filters =
                 Some(segment_filters.with_memtable_filter(next.memtable_filters()));

@@ -36,9 +36,7 @@ pub(crate) fn multi_get<V, E, K: AsRef<[u8]>>(
     let mut edition = cf.edition();
     // 1.
     let checked = cf.check_many(keys);
-    if fault!(EditionTakenLate) {
-        edition = cf.edition();
-    }
+    fault!(EditionTakenLate, edition = cf.edition());
     let still_absent = |passed: &[usize]| {
         let absent = (0..keys.len()).filter(|at| passed.binary_search(at).is_err());
         let absent: Vec<&[u8]> = absent.map(|at| keys[at].as_ref()).collect();
@@ -94,7 +92,8 @@ pub(crate) fn multi_get_cf<V, E>(
         }
     };
     // Each was checked at a moment of its own.
-    let at_one_moment = fault!(DenialsOfManyMoments);
+    let mut at_one_moment = false;
+    fault!(DenialsOfManyMoments, at_one_moment = true);
     read_passed(
         keys.len(),
         passed,
@@ -132,18 +131,18 @@ fn read_passed<V, E>(
         read = all();
         found = engine(&read);
     }
-    let recorded = read.len() - usize::from(fault!(EngineReadCountedShort));
-    for (nth, (&at, value)) in read.iter().zip(found).enumerate() {
-        if nth < recorded && passed.binary_search(&at).is_ok() {
+    for (&at, value) in read.iter().zip(found) {
+        let mut has_passed = passed.binary_search(&at).is_ok();
+        fault!(
+            EngineReadCountedShort,
+            has_passed &= read.last() != Some(&at)
+        );
+        if has_passed {
             record(at, lookup::found(&value));
         }
-        let at = if fault!(AnswersShifted) {
-            (at + 1) % count
-        } else {
-            at
-        };
         values[at] = value;
     }
+    fault!(AnswersShifted, values.rotate_right(1));
     values
 }
 
@@ -176,9 +175,7 @@ impl CfFilter {
                 false_positive |= counts.all_filters < counts.summary;
                 passed.extend((0..keys.len()).filter(|&at| maybe[at]).map(|at| first + at));
                 let mut absent = keys.len() - counts.all_filters;
-                if fault!(AbsentCountedShort) && absent > 1 {
-                    absent -= 1;
-                }
+                fault!(AbsentCountedShort, absent -= usize::from(absent > 1));
                 let ordinal = self.counters.add(Event::Absent, absent as u64);
                 let draws = self.sample.among(ordinal, absent);
                 let absent = (0..keys.len()).filter(|&at| !maybe[at]);
@@ -208,12 +205,13 @@ impl CfFilter {
     pub(crate) fn still_absent(&self, keys: &[impl AsRef<[u8]>], edition: u64) -> bool {
         self.view.with(|view| {
             let mut chunks = keys.chunks(CHUNK);
-            (view.edition == edition || fault!(EditionUnchecked))
-                && chunks.all(|keys| {
-                    let mut maybe = [true; CHUNK];
-                    let maybe = &mut maybe[..keys.len()];
-                    view.check_many(self.hasher, keys, maybe, false).all_filters == 0
-                })
+            let mut same = view.edition == edition;
+            fault!(EditionUnchecked, same = true);
+            same && chunks.all(|keys| {
+                let mut maybe = [true; CHUNK];
+                let maybe = &mut maybe[..keys.len()];
+                view.check_many(self.hasher, keys, maybe, false).all_filters == 0
+            })
         })
     }
 }

@@ -51,9 +51,9 @@ impl Maintenance {
             cf_filter.drop_segment_filters();
         }
         // Not because of the newest memtable filters, whose memory a drop would not free.
-        let of_summaries = || match fault!(SummariesGoFirst) {
-            true => self.cf_filters.size_without(None),
-            false => self.cf_filters.size_of_summaries(None),
+        let of_summaries = || {
+            fault!(SummariesGoFirst, return self.cf_filters.size_without(None));
+            self.cf_filters.size_of_summaries(None)
         };
         while of_summaries() > budget
             && let Some(cf_filter) = self.cf_filters.largest()

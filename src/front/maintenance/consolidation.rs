@@ -85,9 +85,7 @@ impl Maintenance {
     /// Whether a rebuilt summary filter would be smaller, have fewer false positives, or be of the
     /// configured kind.
     fn would_shrink(&self, summary: &Scalable) -> bool {
-        if fault!(NoConsolidationAtPause) {
-            return false;
-        }
+        fault!(NoConsolidationAtPause, return false);
         let is_another_kind = self.options.static_filters && !summary.begins_static();
         is_oversized(summary, &self.summary_options())
             || (summary.items() > Items::new(0) && is_another_kind)
@@ -96,9 +94,7 @@ impl Maintenance {
     /// Whether the budget has room for all keys of a saturated summary filter and a quarter more.
     /// Otherwise the next one would soon be saturated as well.
     fn has_room_again(&self, cf_filter: &CfFilter) -> bool {
-        if fault!(NoConsolidationWhenRoomAgain) {
-            return false;
-        }
+        fault!(NoConsolidationWhenRoomAgain, return false);
         let Some(budget) = self.filter_budget() else {
             return false;
         };
@@ -137,10 +133,9 @@ impl Maintenance {
         cf_filter.note_consolidated(None);
         let old = Arc::clone(&cf_filter.view().summary);
         let new = Arc::new(self.new_summary(cf_filter, &old)?);
-        if new.is_saturated()
-            && cf_filter.is_complete_by_construction()
-            && !fault!(SaturatedForSaturated)
-        {
+        let mut has_no_room = new.is_saturated() && cf_filter.is_complete_by_construction();
+        fault!(SaturatedForSaturated, has_no_room = false);
+        if has_no_room {
             // The budget has no room for another one. Keep the old one: what it still denies costs
             // no more memory. Drop it if it denies nothing, since it takes budget from the segment
             // filters.
@@ -150,18 +145,13 @@ impl Maintenance {
             }
             return Ok(());
         }
-        if fault!(OldSummaryStarved) {
-            cf_filter.switch_filter_set(vec![Arc::clone(&new)]);
-        } else {
-            cf_filter.switch_filter_set(vec![Arc::clone(&old), Arc::clone(&new)]);
-        }
+        let mut fed = vec![Arc::clone(&old), Arc::clone(&new)];
+        fault!(OldSummaryStarved, fed = vec![Arc::clone(&new)]);
+        cf_filter.switch_filter_set(fed);
         let outcome = self.fill_and_swap(cf_filter, &new, backoff);
-        let kept = if outcome.is_ok() || fault!(UnfinishedSummaryFed) {
-            new
-        } else {
-            Arc::clone(&old)
-        };
-        cf_filter.switch_filter_set(vec![kept]);
+        let mut kept = if outcome.is_ok() { &new } else { &old };
+        fault!(UnfinishedSummaryFed, kept = &new);
+        cf_filter.switch_filter_set(vec![Arc::clone(kept)]);
         if outcome.is_ok() {
             cf_filter.note_consolidated(Some(now));
             tracing::info!(
@@ -213,13 +203,26 @@ impl Maintenance {
         new: &Arc<Scalable>,
         backoff: &mut Backoff,
     ) -> Result<(), TaskError> {
-        if !fault!(SwappedWithoutFlush) {
-            self.flush(cf_filter, new)?;
-        }
-        let overlooked = fault!(SwappedWithoutFlush) || fault!(OldMemtablesOverlooked);
-        if cf_filter.memtables().some_do_not_feed(new) && !overlooked {
+        fault!(
+            SwappedWithoutFlush,
+            return self.fill_and_publish(cf_filter, new, backoff)
+        );
+        self.flush(cf_filter, new)?;
+        let mut some_do_not_feed = cf_filter.memtables().some_do_not_feed(new);
+        fault!(OldMemtablesOverlooked, some_do_not_feed = false);
+        if some_do_not_feed {
             return Err(TaskError::OldMemtables(cf_filter.name().to_owned()));
         }
+        self.fill_and_publish(cf_filter, new, backoff)
+    }
+
+    /// Reads the keys of all SSTs into a summary filter that every memtable feeds, and publishes it.
+    fn fill_and_publish(
+        &self,
+        cf_filter: &CfFilter,
+        new: &Arc<Scalable>,
+        backoff: &mut Backoff,
+    ) -> Result<(), TaskError> {
         let mut absorbed = if new.is_first_pending() {
             self.complete(cf_filter, new, backoff)?
         } else {
@@ -229,7 +232,8 @@ impl Maintenance {
         // again.
         let mut looks = 0..MAX_POLLS;
         while !self.publish_consolidated(cf_filter, new, &absorbed)? {
-            if cf_filter.is_disabled() || looks.next().is_none() || fault!(ArrivalsBeginAnew) {
+            fault!(ArrivalsBeginAnew, return Err(TaskError::Overtaken));
+            if cf_filter.is_disabled() || looks.next().is_none() {
                 return Err(TaskError::Overtaken);
             }
             if self.wakeup.is_stopped_within(POLL_INTERVAL) {
@@ -271,16 +275,17 @@ impl Maintenance {
     /// are in no log.
     fn flush(&self, cf_filter: &CfFilter, new: &Arc<Scalable>) -> Result<(), TaskError> {
         let mut looks = 0..MAX_POLLS;
+        fault!(CheckpointAwaited, looks = 0..u32::MAX);
         let mut looks_at_compactions = 0..MAX_COMPACTION_POLLS;
+        fault!(WaitsForEver, looks_at_compactions = 0..u32::MAX);
         // A checkpoint may take long, and maintenance has other work.
         while self.flush_would_wait(cf_filter)
-            || (self.cf_filters.is_engine_flushing()
-                && (looks.next().is_some() || fault!(CheckpointAwaited)))
+            || (self.cf_filters.is_engine_flushing() && looks.next().is_some())
         {
             if self.wakeup.is_stopped_within(POLL_INTERVAL) {
                 return Err(TaskError::Stopped);
             }
-            if looks_at_compactions.next().is_none() && !fault!(WaitsForEver) {
+            if looks_at_compactions.next().is_none() {
                 return Err(TaskError::Flush {
                     cf: cf_filter.name().to_owned(),
                     reason: "it would wait for compactions, which do not end".to_owned(),
@@ -296,7 +301,8 @@ impl Maintenance {
             if let Some(flushed) = self.cf_filters.while_no_external_writes(flush) {
                 break flushed;
             }
-            if looks.next().is_none() || fault!(ArrivalsBeginAnew) {
+            fault!(ArrivalsBeginAnew, return Err(TaskError::Overtaken));
+            if looks.next().is_none() {
                 return Err(TaskError::Overtaken);
             }
             if self.wakeup.is_stopped_within(POLL_INTERVAL) {
@@ -392,9 +398,7 @@ impl Maintenance {
 
 /// Whether a summary filter has grown so much that it is rebuilt even while writers are busy.
 fn has_grown_beside_writers(summary: &Scalable) -> bool {
-    if fault!(NoConsolidationBesideWriters) {
-        return false;
-    }
+    fault!(NoConsolidationBesideWriters, return false);
     summary.stages() > BUSY_STAGES
 }
 

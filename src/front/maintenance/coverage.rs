@@ -28,7 +28,9 @@ impl Maintenance {
         tables: &[LiveSegment],
     ) {
         let summary = Arc::clone(&cf_filter.view().summary);
-        if cf_filter.is_complete_by_construction() || fault!(CoveredWhenListed) {
+        let mut is_complete = cf_filter.is_complete_by_construction();
+        fault!(CoveredWhenListed, is_complete = true);
+        if is_complete {
             // Every SST is covered by construction; only the list of them has changed.
             let covered = tables.iter().filter_map(LiveSegment::id).collect();
             cf_filter.publish(epoch, summary, Coverage::Complete, covered);
@@ -78,8 +80,9 @@ impl Maintenance {
             .filter(|table| !backoff.failed_twice(&table.path));
         let entries: u64 = fresh.map(|table| table.entries).sum();
         let mut many = entries > summary.items().get() / 2 && entries > 0;
-        many &= !fault!(NoConsolidationAtAdoption);
-        if many && self.may_consolidate() && !fault!(CoveredUnread) {
+        fault!(NoConsolidationAtAdoption, many = false);
+        fault!(CoveredUnread, many = false);
+        if many && self.may_consolidate() {
             // The consolidation is what failed, or would fail.
             if backoff.is_waiting() {
                 return Ok(());
@@ -91,11 +94,7 @@ impl Maintenance {
             return self.consolidate(cf_filter, backoff);
         }
         for table in missing {
-            if !fault!(CoveredUnread)
-                && let Err(error) = self.read_keys_into(cf_filter, table, |keys| {
-                    summary.insert_many(keys);
-                })
-            {
+            if let Err(error) = self.insert_keys(cf_filter, &summary, table) {
                 self.quarantine(cf_filter, table, error, backoff)?;
                 continue;
             }
@@ -116,6 +115,17 @@ impl Maintenance {
             self.save_summary(cf_filter);
         }
         Ok(())
+    }
+
+    /// Inserts the keys of an SST into the summary filter that lookups probe.
+    fn insert_keys(
+        &self,
+        cf_filter: &CfFilter,
+        summary: &Scalable,
+        table: &LiveSegment,
+    ) -> Result<(), TaskError> {
+        fault!(CoveredUnread, return Ok(()));
+        self.read_keys_into(cf_filter, table, |keys| summary.insert_many(keys))
     }
 
     /// Quarantines an SST that cannot be read; returns any other error. Returns whether the SST is
@@ -183,8 +193,10 @@ impl Maintenance {
             let stored = cf_filter.to_store(&summary);
             let (name, mut covered) = (cf_filter.name(), cf_filter.covered());
             cf_filter.instance_ids().remove_from(&mut covered);
-            let is_good =
-                || fault!(DamagedSummaryStored) || self.scrubber.scrub_growing(cf_filter, &summary);
+            let is_good = || {
+                fault!(DamagedSummaryStored, return true);
+                self.scrubber.scrub_growing(cf_filter, &summary)
+            };
             if self
                 .filter_store
                 .save_summary(name, &summary, covered, is_good)

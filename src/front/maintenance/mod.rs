@@ -151,15 +151,11 @@ impl Maintenance {
         loop {
             let (requests, ticket) = self.wakeup.wait_for_requests(PATIENCE);
             if requests.stop {
-                if !fault!(NoSaveAtClose) {
-                    self.save_on_close();
-                }
+                self.save_on_close();
                 self.wakeup.answer(ticket, None);
                 return;
             }
-            if !fault!(NoScrubByItself) {
-                self.scrub_in_turn();
-            }
+            self.scrub_in_turn();
             let called = requests.look || requests.retry || requests.consolidate || requests.scrub;
             let quiet = self.is_quiet();
             if !called && !self.something_is_due(quiet) {
@@ -167,14 +163,11 @@ impl Maintenance {
             }
             // A panic must not leave the database without maintenance, nor its callers waiting.
             let passed = catch_unwind(AssertUnwindSafe(|| self.scrub_and_pass(requests, quiet)));
-            let failure = match passed {
-                Ok(failure) => failure,
-                Err(panic) if fault!(PanicEndsUpkeep) => resume_unwind(panic),
-                Err(_) => {
-                    tracing::error!("maintenance panicked; it continues with the next run");
-                    Some(TaskError::Panicked.to_string())
-                }
-            };
+            let failure = passed.unwrap_or_else(|panic| {
+                fault!(PanicEndsUpkeep, resume_unwind(panic));
+                tracing::error!("maintenance panicked; it continues with the next run");
+                Some(TaskError::Panicked.to_string())
+            });
             self.wakeup.answer(ticket, failure);
         }
     }
@@ -184,8 +177,10 @@ impl Maintenance {
     fn something_is_due(&self, quiet: bool) -> bool {
         let now = Instant::now();
         let due = |cf_filter: &CfFilter| match self.backoffs.get(cf_filter.name()) {
-            Some(_) if fault!(NoRetryByItself) => false,
-            Some(backoff) => backoff.is_due(now),
+            Some(backoff) => {
+                fault!(NoRetryByItself, return false);
+                backoff.is_due(now)
+            }
             None => self.consolidation_is_due(cf_filter, quiet),
         };
         self.cf_filters.all().iter().any(|cf_filter| due(cf_filter))
@@ -193,16 +188,16 @@ impl Maintenance {
 
     /// Scrubs the filters whose turn it is.
     fn scrub_in_turn(&mut self) {
+        fault!(NoScrubByItself, return);
         let now = Instant::now();
         let scrub = || {
             #[cfg(test)]
             self.wakeup.panic_if_requested("scrubbing");
             self.scrubber.scrub_in_turn(now);
         };
-        match catch_unwind(AssertUnwindSafe(scrub)) {
-            Ok(()) => {}
-            Err(panic) if fault!(ScrubPanicEndsUpkeep) => resume_unwind(panic),
-            Err(_) => tracing::error!("scrubbing panicked; it goes on with the next filter"),
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(scrub)) {
+            fault!(ScrubPanicEndsUpkeep, resume_unwind(panic));
+            tracing::error!("scrubbing panicked; it goes on with the next filter");
         }
     }
 
@@ -232,9 +227,7 @@ impl Maintenance {
                         self.maintain_cf(&cf_filter, epoch, &tables, requests, quiet, &mut backoff)
                     };
                     catch_unwind(AssertUnwindSafe(maintain_cf)).unwrap_or_else(|panic| {
-                        if fault!(PanicEndsUpkeep) {
-                            resume_unwind(panic);
-                        }
+                        fault!(PanicEndsUpkeep, resume_unwind(panic));
                         tracing::error!(
                             cf_filter = cf_filter.name(),
                             "upkeep panicked over this family"
@@ -272,10 +265,10 @@ impl Maintenance {
         }
         let cfs = self.cf_filters.all();
         let cfs = cfs.iter().map(|cf_filter| cf_filter.name());
-        if let Some(live) = self.live.of(cfs)
-            && self.sweeper.sweep(&live, built)
-            && !fault!(NoSecondSweep)
-        {
+        let live = self.live.of(cfs);
+        let mut some_wait = live.is_some_and(|live| self.sweeper.sweep(&live, built));
+        fault!(NoSecondSweep, some_wait = false);
+        if some_wait {
             self.wakeup.notify();
         }
         self.keep_within_budget();
@@ -294,7 +287,8 @@ impl Maintenance {
             self.latest = (now, Instant::now());
             return false;
         }
-        since.elapsed() >= PATIENCE || fault!(QuietAtOnce)
+        fault!(QuietAtOnce, return true);
+        since.elapsed() >= PATIENCE
     }
 
     fn write_position(&self, cf_filter: &CfFilter) -> WritePosition {
@@ -335,11 +329,13 @@ impl Maintenance {
                 }
                 Ok(())
             });
+        fault!(
+            GenerationsLeftBehind,
+            return improved.and_then(|()| self.collect_segment_filters(cf_filter))
+        );
         // Also after a failure: a failed task may have left memtable filters of memtables that are
         // gone, which lookups would probe forever.
-        if improved.is_ok() || !fault!(GenerationsLeftBehind) {
-            self.collect_segment_filters(cf_filter)?;
-        }
+        self.collect_segment_filters(cf_filter)?;
         improved
     }
 
@@ -364,6 +360,7 @@ impl Maintenance {
     /// Saves what is known of the SSTs at the close, without reading any. The next open then finds
     /// a filter for each SST and a summary filter that covers all.
     fn save_on_close(&self) {
+        fault!(NoSaveAtClose, return);
         if self.options.read_only_filters {
             return;
         }
@@ -389,10 +386,10 @@ impl Maintenance {
     ) -> Result<(CoverageEpoch, Vec<LiveSegment>), TaskError> {
         let mut epoch = cf_filter.epoch();
         let tables = self.list(cf_filter)?;
-        if fault!(EpochAfterListing) {
+        fault!(EpochAfterListing, {
             thread::sleep(Duration::from_millis(50));
             epoch = cf_filter.epoch();
-        }
+        });
         Ok((epoch, tables))
     }
 

@@ -180,9 +180,8 @@ impl Scrubber {
         for cf_filter in self.cf_filters.all() {
             cf_filter.drop_segment_filters_with(&filter);
         }
-        if !fault!(NoWakeForDamagedFilter) {
-            self.wakeup.notify();
-        }
+        fault!(NoWakeForDamagedFilter, return);
+        self.wakeup.notify();
         tracing::error!(
             segment = %id,
             "a filter changed in memory; it was dropped and will be rebuilt: test this \
@@ -197,9 +196,8 @@ impl Scrubber {
         if !intact {
             filter.saturate();
             cf_filter.note_consolidated(None);
-            if !fault!(NoWakeForDamagedSummary) {
-                self.wakeup.call(|requests| requests.consolidate = true);
-            }
+            fault!(NoWakeForDamagedSummary, return false);
+            self.wakeup.call(|requests| requests.consolidate = true);
             tracing::error!(
                 cf_filter = cf_filter.name(),
                 "a growing filter changed in memory; it answers maybe until it is rebuilt: \

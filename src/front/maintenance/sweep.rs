@@ -70,17 +70,15 @@ impl Sweeper {
         // deletion while an older compaction runs.
         let held = gone.iter().filter_map(|&id| self.registry.get(id));
         held.for_each(|segment| segment.drop_filter());
-        let is_kept = |id| !gone.contains(&id) || fault!(DeadSegmentsKept);
-        self.registry.retain(is_kept);
+        fault!(DeadSegmentsKept, gone.clear());
+        self.registry.retain(|id| !gone.contains(&id));
         self.missing = missing;
         let mut some_wait = false;
         if let Some(filter_store) = &self.filter_store {
             let dead = |id: &SegmentId| !live.contains(id) && (idle || self.seen.contains(id));
             let mut dead: HashSet<SegmentId> =
                 filter_store.list().into_iter().filter(dead).collect();
-            if fault!(DeadSidecarsKept) {
-                dead.clear();
-            }
+            fault!(DeadSidecarsKept, dead.clear());
             for &id in dead.intersection(&self.dead) {
                 filter_store.remove(id);
             }
@@ -88,8 +86,8 @@ impl Sweeper {
             self.dead = dead;
         }
         let has_anything = |id: &SegmentId| {
-            let is_known = self.dead.contains(id) || self.registry.get(*id).is_some();
-            is_known || fault!(DeadSegmentsRemembered)
+            fault!(DeadSegmentsRemembered, return true);
+            self.dead.contains(id) || self.registry.get(*id).is_some()
         };
         self.seen.retain(has_anything);
         self.seen.extend(live);

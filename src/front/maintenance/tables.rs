@@ -21,9 +21,7 @@ const MOST_BITS: u64 = 1 << 16;
 const MOST_BITS_AN_ENTRY: u64 = 1 << 10;
 
 fn most_bits(entries: u64) -> Bits {
-    if fault!(AnySizeLoaded) {
-        return Bits::new(u64::MAX);
-    }
+    fault!(AnySizeLoaded, return Bits::new(u64::MAX));
     let bits = entries.saturating_mul(MOST_BITS_AN_ENTRY);
     Bits::new(bits.saturating_add(MOST_BITS))
 }
@@ -47,9 +45,9 @@ impl Maintenance {
         if self.options.read_only_filters {
             return;
         }
-        let id_of = match fault!(InstanceFilterStored) {
-            true => LiveSegment::id,
-            false => |segment: &LiveSegment| segment.lasting_id,
+        let id_of = |segment: &LiveSegment| {
+            fault!(InstanceFilterStored, return segment.id());
+            segment.lasting_id
         };
         for id in tables.iter().filter_map(id_of) {
             let Some(segment) = self.registry.get(id) else {
@@ -133,18 +131,21 @@ impl Maintenance {
     ) -> Result<(), TaskError> {
         let mut found = 0;
         let mut stopped = false;
-        let scanned = self
-            .engine
-            .raw_keys(cf_filter.key_space(), table, &mut |key, deletion| {
-                let unread = deletion && fault!(DeletionsUnread);
-                each(if unread { &[] } else { key }, deletion);
-                found += 1;
-                stopped = found % 4096 == 0 && self.wakeup.stopping();
-                !stopped
-            });
-        if fault!(ScanErrorIgnored) {
-            return Ok(());
-        }
+        let scanned =
+            self.engine
+                .raw_keys(cf_filter.key_space(), table, &mut |mut key, deletion| {
+                    fault!(
+                        DeletionsUnread,
+                        if deletion {
+                            key = &[];
+                        }
+                    );
+                    each(key, deletion);
+                    found += 1;
+                    stopped = found % 4096 == 0 && self.wakeup.stopping();
+                    !stopped
+                });
+        fault!(ScanErrorIgnored, return Ok(()));
         scanned.map_err(|error| match error {
             EngineError::Gone => TaskError::CfGone(cf_filter.name().to_owned()),
             EngineError::Failed(reason) => TaskError::Read {
@@ -152,15 +153,18 @@ impl Maintenance {
                 reason,
             },
         })?;
-        match found {
-            _ if stopped => Err(TaskError::Stopped),
-            found if found == table.entries || fault!(ShortScanAccepted) => Ok(()),
-            found => Err(TaskError::Miscount {
+        if stopped {
+            return Err(TaskError::Stopped);
+        }
+        fault!(ShortScanAccepted, return Ok(()));
+        if found != table.entries {
+            return Err(TaskError::Miscount {
                 path: table.path.clone(),
                 expected: table.entries,
                 found,
-            }),
+            });
         }
+        Ok(())
     }
 
     /// Lets lookups check the segment filters after a *maybe* of the summary filter. Requires that
@@ -182,10 +186,10 @@ impl Maintenance {
         }
         let mut memtable_filters = cf_filter.collect_memtable_filters();
         let tables = self.list(cf_filter)?;
-        if fault!(RecentAfterListing) {
+        fault!(RecentAfterListing, {
             thread::sleep(Duration::from_millis(10));
             memtable_filters = cf_filter.collect_memtable_filters();
-        }
+        });
         match self.spanning(&tables).and_then(in_runs) {
             Some(runs) => cf_filter
                 .publish_segment_filters(epoch, SegmentFilters::new(runs, memtable_filters)),
