@@ -112,6 +112,7 @@ impl Readers {
 
     /// Waits until every read that began before is over. False if the system cannot tell.
     fn wait(&self) -> bool {
+        fault!(WriterDoesNotWait, return true);
         if !heavy_barrier() {
             return false;
         }
@@ -145,10 +146,10 @@ impl Crowd {
 
     fn wait(&self) {
         let _one_at_a_time = unpoisoned(self.turning.lock());
-        let turns = if fault!(TurnedOnce) { 1 } else { 2 };
-        for _ in 0..turns {
+        for _ in 0..2 {
             let left = self.side.fetch_xor(1, Ordering::SeqCst);
             wait_until_idle(&self.sides[left].0);
+            fault!(TurnedOnce, break);
         }
     }
 }
@@ -251,7 +252,9 @@ impl<T: Send + Sync> Published<T> {
         let old = self
             .current
             .swap(Box::into_raw(Box::new(value)), Ordering::AcqRel);
-        if !fault!(WriterDoesNotWait) && !READERS.wait() && !fault!(DroppedUnawaited) {
+        let mut reads_are_over = READERS.wait();
+        fault!(DroppedUnawaited, reads_are_over = true);
+        if !reads_are_over {
             return;
         }
         // SAFETY: it came from a box, is no longer current, and every read that may have seen it

@@ -100,11 +100,8 @@ impl OwnSlot {
             let lowest_free = |taken: u64| {
                 let index = taken.trailing_ones();
                 ((index as usize) < SLOTS).then(|| {
-                    if fault!(SlotTakenTwice) {
-                        taken
-                    } else {
-                        taken | 1 << index
-                    }
+                    fault!(SlotTakenTwice, return taken);
+                    taken | 1 << index
                 })
             };
             let taken = TAKEN.fetch_update(Ordering::Acquire, Ordering::Relaxed, lowest_free);

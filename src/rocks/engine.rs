@@ -37,7 +37,11 @@ pub(crate) fn cf_of<'e>(of: &KeySpace, db: &'e Engine) -> Option<Arc<BoundColumn
 impl engine::Engine for RocksEngine {
     fn segments(&self, of: &KeySpace) -> Result<Vec<LiveSegment>, EngineError> {
         let cf = self.cf(of)?;
-        let listed = if self.is_secondary && !fault!(TablesAheadOfReaders) {
+        fault!(
+            TablesAheadOfReaders,
+            return hooks::live_tables(&cf).map_err(EngineError::Failed)
+        );
+        let listed = if self.is_secondary {
             hooks::tables_of_readers(&cf)
         } else {
             hooks::live_tables(&cf)

@@ -97,8 +97,14 @@ impl SegmentBuilder {
     /// Adds the key of one entry. Entries with the same key must be consecutive; they count once.
     pub fn add(&mut self, key: &[u8]) {
         let hash = self.hasher.hash(key);
-        let missed = fault!(TableKeyMissed) && self.added % 97 == 96;
-        if !missed && self.last.replace(hash) != Some(hash) {
+        fault!(
+            TableKeyMissed,
+            if self.added % 97 == 96 {
+                self.added += 1;
+                return;
+            }
+        );
+        if self.last.replace(hash) != Some(hash) {
             self.keep(hash);
         }
         // Last: if adding an entry panics, the count shows at sealing that one is missing.
@@ -138,7 +144,9 @@ impl SegmentBuilder {
     /// Seals the filter of a segment with this many entries. `None` if the builder saw another
     /// number of entries (the filter might lack a key) or if memory ran out.
     pub fn seal(self, entries: u64, source: Source) -> Option<SealedFilter> {
-        if self.added != entries && !fault!(MiscountSealed) {
+        let mut is_complete = self.added == entries;
+        fault!(MiscountSealed, is_complete = true);
+        if !is_complete {
             return None;
         }
         let one = |stage| Chain::new(self.hasher.imprint(), vec![stage]);

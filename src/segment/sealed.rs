@@ -125,8 +125,9 @@ impl Segment {
     pub fn set_filter(&self, filter: SealedFilter, saved: bool) {
         self.filter.publish(Some(Arc::new(filter)));
         self.saved.store(saved, Ordering::Release);
+        fault!(FilterAfterDistrust, return);
         // Checked last: `Registry::distrust` clears the flag before it drops all filters.
-        if !self.trusted.load(Ordering::SeqCst) && !fault!(FilterAfterDistrust) {
+        if !self.trusted.load(Ordering::SeqCst) {
             self.drop_filter();
         }
     }

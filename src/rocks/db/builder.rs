@@ -240,7 +240,8 @@ impl Builder {
     fn each_cf_once(&self) -> Vec<Cf> {
         let mut named = HashSet::new();
         let mut cfs = self.cfs.clone();
-        cfs.retain(|cf| named.insert(cf.name.clone()) || fault!(FamilyFrontedTwice));
+        cfs.retain(|cf| named.insert(cf.name.clone()));
+        fault!(FamilyFrontedTwice, cfs = self.cfs.clone());
         if !cfs.iter().any(|cf| cf.name == DEFAULT_COLUMN_FAMILY_NAME) {
             cfs.push(Cf {
                 name: DEFAULT_COLUMN_FAMILY_NAME.to_owned(),
@@ -285,11 +286,12 @@ impl std::fmt::Debug for Builder {
 }
 
 fn refuse_file(path: &Path) -> Result<(), OpenError> {
+    fault!(FileTakenForFolder, return Ok(()));
     let path = path.to_owned();
-    match path.is_file() && !fault!(FileTakenForFolder) {
-        true => Err(OpenError::IsAFile { path }),
-        false => Ok(()),
+    if path.is_file() {
+        return Err(OpenError::IsAFile { path });
     }
+    Ok(())
 }
 
 /// The time as RocksDB takes it, in 31 bits of seconds: more would be cut off, and a part of a

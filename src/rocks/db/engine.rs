@@ -76,8 +76,8 @@ impl SieveDb {
         options: &FlushOptions,
     ) -> Result<(), Error> {
         self.refuse_if_reader()?;
-        let alone = || self.cf_filters.flush_beside_maintenance_guard();
-        let _alone = (!fault!(FamiliesFlushedBesideUpkeep)).then(alone);
+        let alone = self.cf_filters.flush_beside_maintenance_guard();
+        fault!(FamiliesFlushedBesideUpkeep, drop(alone));
         self.engine.flush_cfs_opt(cfs, options)
     }
 
@@ -139,8 +139,8 @@ impl SieveDb {
     /// Stops the engine's flushes and compactions for good, as before closing; waits for them if
     /// `wait` is set.
     pub fn cancel_all_background_work(&self, wait: bool) {
-        let alone = || self.cf_filters.flush_beside_maintenance_guard();
-        let _alone = (!fault!(FlushesBesideUpkeep)).then(alone);
+        let alone = self.cf_filters.flush_beside_maintenance_guard();
+        fault!(FlushesBesideUpkeep, drop(alone));
         self.engine.cancel_all_background_work(wait);
     }
 
@@ -169,7 +169,7 @@ impl SieveDb {
     /// feature `multi-threaded-cf` makes it a `DB`.
     pub fn with_engine_untracked<R>(&self, use_engine: impl FnOnce(&Engine) -> R) -> R {
         let arriving = self.cf_filters.begin_external_writes(None);
-        let _arriving = (!fault!(EngineUseAnnouncedBriefly)).then_some(arriving);
+        fault!(EngineUseAnnouncedBriefly, drop(arriving));
         let done = use_engine(&self.engine);
         self.extend_locks();
         done
@@ -183,19 +183,23 @@ impl SieveDb {
     /// Returns RocksDB's error. One that recurs, as after the writer created a column family, ends
     /// when the secondary is opened again; until then reads return the state before it.
     pub fn try_catch_up_with_primary(&self) -> Result<(), Error> {
-        // The engine drops memtables here before their SSTs can be listed.
-        let announced = self.front.is_secondary() && !fault!(CatchUpUnannounced);
-        if fault!(CatchUpAnnouncedLate) {
+        fault!(
+            CatchUpUnannounced,
+            return self.engine.try_catch_up_with_primary()
+        );
+        fault!(CatchUpAnnouncedLate, {
             let caught_up = self.engine.try_catch_up_with_primary();
             drop(self.cf_filters.begin_external_writes(None));
             return caught_up;
-        }
-        let arriving = announced.then(|| self.cf_filters.begin_external_writes(None));
-        let _arriving = arriving.filter(|_| !fault!(CatchUpAnnouncedBriefly));
-        if fault!(CatchUpAnnouncedBriefly) {
+        });
+        let is_secondary = self.front.is_secondary();
+        // The engine drops memtables here before their SSTs can be listed.
+        let arriving = is_secondary.then(|| self.cf_filters.begin_external_writes(None));
+        fault!(CatchUpAnnouncedBriefly, {
+            drop(arriving);
             // Maintenance may list the SSTs before the engine is locked.
             let _ = self.wait_for_maintenance(LONG);
-        }
+        });
         self.engine.try_catch_up_with_primary()
     }
 
@@ -338,8 +342,8 @@ impl SieveDb {
         log_size_for_flush: u64,
     ) -> Result<(), Error> {
         self.refuse_if_reader()?;
-        let alone = || self.cf_filters.flush_beside_maintenance_guard();
-        let _alone = (!fault!(CheckpointBesideUpkeep)).then(alone);
+        let alone = self.cf_filters.flush_beside_maintenance_guard();
+        fault!(CheckpointBesideUpkeep, drop(alone));
         Checkpoint::new(&*self.engine)?.create_checkpoint_with_log_size(path, log_size_for_flush)
     }
 

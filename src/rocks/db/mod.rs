@@ -195,7 +195,9 @@ impl SieveDb {
             let is_final = |cf_filter: &Arc<CfFilter>| {
                 cf_filter.is_complete_by_construction() || cf_filter.stays_uncovered(none_is_read)
             };
-            if cf_filters.iter().all(is_final) && !fault!(WaitsForUnidentified) {
+            let mut all_are_final = cf_filters.iter().all(is_final);
+            fault!(WaitsForUnidentified, all_are_final = false);
+            if all_are_final {
                 return false;
             }
             let Some(left) = deadline.checked_duration_since(Instant::now()) else {
@@ -249,9 +251,8 @@ impl SieveDb {
             let rate = cf_filter.segment_rate().map(|_| segments);
             cf_filter.set_segment_rate(rate);
         }
-        if !fault!(NoWakeAfterSetRate) {
-            self.wakeup.call(|requests| requests.consolidate = true);
-        }
+        fault!(NoWakeAfterSetRate, return);
+        self.wakeup.call(|requests| requests.consolidate = true);
     }
 
     /// The settings with the current rates, which may have changed since the open.
@@ -312,9 +313,10 @@ impl SieveDb {
 impl Drop for SieveDb {
     fn drop(&mut self) {
         self.wakeup.call(|requests| requests.stop = true);
-        if fault!(EndsBesideUpkeep) {
-            self.engine.cancel_all_background_work(false);
-        }
+        fault!(
+            EndsBesideUpkeep,
+            self.engine.cancel_all_background_work(false)
+        );
         // Maintenance ends first: its flush must not run beside the engine's own flush at the close.
         if let Some(maintenance) = self.maintenance.take()
             && maintenance.join().is_err()

@@ -93,10 +93,9 @@ impl SieveDb {
             let reason = "it cannot be left out; while it is empty, its filters are small";
             return Err(unsupported(DEFAULT_COLUMN_FAMILY_NAME, reason.to_owned()));
         }
-        if !fault!(HooksUnproved) {
-            self_check::hooks_fire()?;
-        }
-        let publishes_first = hooks::publishes_first(options) && !fault!(UnorderedUnnoticed);
+        self_check::hooks_fire()?;
+        let mut publishes_first = hooks::publishes_first(options);
+        fault!(UnorderedUnnoticed, publishes_first = false);
         let mut database_options = options.clone();
         if let Some(isolation) = sieve.isolation() {
             let refusal = hooks::transactions_refusal(options);
@@ -117,9 +116,9 @@ impl SieveDb {
         let front = shared_by(front, filtered.count());
         let folder = sieve.folder_of(path);
         let (opening, identity) = Opening::prepare(Arc::new(RealDisk), &folder, sieve)?;
-        if !fault!(DatabaseOptionsUnchecked) {
-            refuse(DEFAULT_COLUMN_FAMILY_NAME, hooks::refusal(options))?;
-        }
+        let mut refusal = hooks::refusal(options);
+        fault!(DatabaseOptionsUnchecked, refusal = None);
+        refuse(DEFAULT_COLUMN_FAMILY_NAME, refusal)?;
         let mut hooked = Vec::new();
         let mut new_filters = Vec::new();
         let mut taken = Bits::new(0);
@@ -134,18 +133,15 @@ impl SieveDb {
             new_filters.push(cf_filter);
         }
         let cf_filters = Arc::new(CfFilters::new(front.summary_rate));
-        let listeners = if fault!(ListenerPerFamily) {
-            new_filters.len()
-        } else {
-            1
-        };
-        for _ in 0..listeners {
-            let listener = Listener::new(Arc::clone(&opening.wakeup), Arc::clone(&cf_filters));
-            hooks::install_listener(&mut database_options, listener);
-        }
-        if fault!(FolderChangedUnlocked) {
-            opening.keep(&identity)?;
-        }
+        let listener = || Listener::new(Arc::clone(&opening.wakeup), Arc::clone(&cf_filters));
+        hooks::install_listener(&mut database_options, listener());
+        fault!(
+            ListenerPerFamily,
+            for _ in 1..new_filters.len() {
+                hooks::install_listener(&mut database_options, listener());
+            }
+        );
+        fault!(FolderChangedUnlocked, opening.keep(&identity)?);
         let engine = open(&database_options, hooked);
         let engine = engine.map_err(|source| not_opened(path, source))?;
         // Unless opened for reading, RocksDB holds its lock now: no other process writes here.
@@ -217,9 +213,7 @@ impl SieveDb {
             Arc::clone(&wakeup),
             Arc::clone(&scrubs),
         );
-        if !fault!(NoWakeAtOpen) {
-            wakeup.notify();
-        }
+        wake_at_open(&wakeup);
         let maintenance = thread::Builder::new()
             .name("lsm-sieve".to_owned())
             .spawn(move || maintenance.run())
@@ -292,9 +286,8 @@ impl SieveDb {
         watch(&cf_filter, &self.filter_engine, &self.trust);
         // Not by name: the column family may have been dropped and created again.
         self.cf_filters.insert(bound_cf(&cf_filter)?, cf_filter);
-        if !fault!(NoWakeAfterCreateCf) {
-            self.wakeup.notify();
-        }
+        fault!(NoWakeAfterCreateCf, return Ok(()));
+        self.wakeup.notify();
         Ok(())
     }
 
@@ -315,15 +308,19 @@ impl SieveDb {
         if !self.options.has_read_only_filters() {
             self.filter_store.remove_summary(name);
         }
-        if !fault!(NoWakeAfterDropCf) {
-            self.wakeup.notify();
-        }
+        fault!(NoWakeAfterDropCf, return Ok(()));
+        self.wakeup.notify();
         Ok(())
     }
 
     fn cf_turn(&self) -> MutexGuard<'_, ()> {
         unpoisoned(self.cfs.lock())
     }
+}
+
+fn wake_at_open(wakeup: &Wakeup) {
+    fault!(NoWakeAtOpen, return);
+    wakeup.notify();
 }
 
 impl Opening {

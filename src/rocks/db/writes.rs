@@ -257,7 +257,7 @@ impl SieveDb {
         let arriving = self
             .cf_filters
             .begin_external_writes(Some(hooks::DEFAULT_ID));
-        let _arriving = (!fault!(IngestionAnnouncedBriefly)).then_some(arriving);
+        fault!(IngestionAnnouncedBriefly, drop(arriving));
         self.engine.ingest_external_file_opts(options, paths)
     }
 
@@ -283,12 +283,14 @@ impl SieveDb {
         options: &IngestExternalFileOptions,
         paths: Vec<P>,
     ) -> Result<(), Error> {
-        let arriving = || {
-            self.cf_filters
-                .begin_external_writes(Some(hooks::cf_id(cf)))
-        };
-        let arriving = (!fault!(FamilyNotToldOfFiles)).then(arriving);
-        let _arriving = arriving.filter(|_| !fault!(FamilyIngestionAnnouncedBriefly));
+        fault!(
+            FamilyNotToldOfFiles,
+            return self.engine.ingest_external_file_cf_opts(cf, options, paths)
+        );
+        let arriving = self
+            .cf_filters
+            .begin_external_writes(Some(hooks::cf_id(cf)));
+        fault!(FamilyIngestionAnnouncedBriefly, drop(arriving));
         self.engine.ingest_external_file_cf_opts(cf, options, paths)
     }
 }

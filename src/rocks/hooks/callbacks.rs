@@ -229,8 +229,11 @@ extern "C" fn segment_may_contain(segment: *mut c_void, key: *const u8, size: us
     let segment: &Segment = unsafe { shared(segment) };
     // SAFETY: RocksDB's key outlives this call.
     let key = unsafe { bytes(key, size) };
-    let fallback = !fault!(PanicIsAbsent);
-    guarded(fallback, || segment.may_contain(key))
+    fault!(
+        PanicIsAbsent,
+        return guarded(false, || segment.may_contain(key))
+    );
+    guarded(true, || segment.may_contain(key))
 }
 
 extern "C" fn segment_may_contain_many(
@@ -256,8 +259,9 @@ extern "C" fn segment_may_contain_many(
         segment.may_contain_many(keys, &mut *answers);
         true
     };
-    // Answers that a panic left behind are discarded.
-    if !guarded(false, answered) && !fault!(HalfAnswersKept) {
+    if !guarded(false, answered) {
+        fault!(HalfAnswersKept, return);
+        // Answers that a panic left behind are discarded.
         answers.fill(true);
     }
 }

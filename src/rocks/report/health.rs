@@ -59,9 +59,10 @@ impl SieveDb {
     /// The state of all filters, from cheap figures.
     pub fn health(&self) -> Health {
         let cf_filters = self.cf_filters().all();
-        if fault!(HealthWakes) {
-            cf_filters.iter().for_each(|cf_filter| cf_filter.wake());
-        }
+        fault!(
+            HealthWakes,
+            cf_filters.iter().for_each(|cf_filter| cf_filter.wake())
+        );
         let cfs: Vec<_> = cf_filters
             .iter()
             .map(|cf_filter| cf_filter.health())

@@ -251,9 +251,10 @@ impl Check<'_> {
         self.advance(found % STRETCH)?;
         report.entries_checked += found;
         // Entries that were not read were not checked.
-        if found == table.entries || fault!(ShortCheckAccepted) {
+        if found == table.entries {
             return Ok(());
         }
+        fault!(ShortCheckAccepted, return Ok(()));
         Err(InspectError::Miscount {
             path: table.path.clone(),
             expected: table.entries,

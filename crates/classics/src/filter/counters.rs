@@ -235,7 +235,9 @@ impl Counters {
     pub(super) fn lower(&mut self, hash: KeyHash) {
         for place in self.geometry.places(hash) {
             let value = self.values.get(place);
-            if value > 0 && (value < self.values.max() || fault!(StuckCounterLowered)) {
+            let mut is_saturated = value == self.values.max();
+            fault!(StuckCounterLowered, is_saturated = false);
+            if value > 0 && !is_saturated {
                 self.raised -= u64::from(value == 1);
                 self.values.set(place, value - 1);
             }

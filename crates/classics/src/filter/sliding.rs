@@ -161,9 +161,8 @@ impl Sliding {
 
     /// Ends the newest generation, and forgets the oldest.
     pub fn turn(&mut self) {
-        if !fault!(NewestForgotten) {
-            self.generations.rotate_left(1);
-        }
+        self.generations.rotate_left(1);
+        fault!(NewestForgotten, self.generations.rotate_right(1));
         if let Some(newest) = self.generations.back_mut() {
             newest.clear();
         }

@@ -131,7 +131,10 @@ impl Stage {
         let mut lines = self.lines();
         let pairs = std::iter::from_fn(move || Some((lines.next()?, lines.next()?)));
         let words = pairs.flat_map(|(a, b)| {
-            std::array::from_fn::<_, 8, _>(|i| a[i] | if fault!(HalfFolded) { 0 } else { b[i] })
+            std::array::from_fn::<_, 8, _>(|i| {
+                fault!(HalfFolded, return a[i]);
+                a[i] | b[i]
+            })
         });
         Ok(Stage::with_words(
             Layout::Blocked(halved),
@@ -177,7 +180,9 @@ fn resizable(layout: Layout) -> Result<Blocked, ResizeError> {
 /// Returns an error if two values of one property differ.
 macro_rules! same {
     ($left:expr, $right:expr, $variant:ident, $fault:ident) => {
-        if $left != $right && !fault!($fault) {
+        let mut same = $left == $right;
+        fault!($fault, same = true);
+        if !same {
             return Err(Mismatch::$variant {
                 left: $left,
                 right: $right,
@@ -188,7 +193,9 @@ macro_rules! same {
 
 pub fn same_shape(a: Shape, b: Shape) -> Result<(), Mismatch> {
     same!(a.kind, b.kind, Kind, UnequalKindsMerged);
-    if a.kind.is_static() && !fault!(StaticMerged) {
+    let mut is_static = a.kind.is_static();
+    fault!(StaticMerged, is_static = false);
+    if is_static {
         return Err(Mismatch::Static(a.kind));
     }
     same!(a.probes, b.probes, Probes, UnequalProbesMerged);

@@ -332,13 +332,15 @@ impl Scalable {
         if self.stages() == len {
             if let (Some(slot), Some(next)) = (slot, self.next_stage(len)) {
                 slot.get_or_init(|| Box::new(next));
-                if fault!(StageFilledUnasked) {
-                    self.len.store(len + 1, Ordering::Release);
-                }
+                fault!(
+                    StageFilledUnasked,
+                    self.len.store(len + 1, Ordering::Release)
+                );
                 // Before `len`, by which other threads find the stage and fill it.
                 self.asked.store(len + 1, Ordering::Release);
                 self.len.store(len + 1, Ordering::Release);
-            } else if !fault!(PastBudgetForgotten) {
+            } else {
+                fault!(PastBudgetForgotten, return None);
                 self.asked.store(SATURATED, Ordering::Release);
             }
         }
@@ -512,7 +514,8 @@ impl Scalable {
     /// stages are probed, not after: the first stage may arrive in between.
     #[inline]
     pub fn is_first_pending(&self) -> bool {
-        self.first.get().is_none() && self.stages() > 0 && !fault!(AwaitedTakenForEmpty)
+        fault!(AwaitedTakenForEmpty, return false);
+        self.first.get().is_none() && self.stages() > 0
     }
 
     /// Gives up the filter: every answer is *maybe* from now on.

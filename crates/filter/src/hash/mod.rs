@@ -163,9 +163,13 @@ const fn known_bytes<const N: usize>() -> [u8; N] {
 /// The hashes of all fixed keys in one value. Each step is a bijection in each of its two inputs,
 /// so the value changes if any single hash changes.
 fn known_answer(hash: impl Fn(&[u8]) -> KeyHash) -> u64 {
-    let are_asked = |length: &&usize| **length <= SHORT || !fault!(LongKeysUnanswered);
-    let lengths = KNOWN_LENGTHS.iter().filter(are_asked);
-    lengths.fold(0, |answer, &length| {
+    KNOWN_LENGTHS.iter().fold(0, |answer, &length| {
+        fault!(
+            LongKeysUnanswered,
+            if length > SHORT {
+                return answer;
+            }
+        );
         KeyHash(answer ^ hash(&KNOWN_BYTES[..length]).0)
             .for_summary()
             .0
@@ -205,9 +209,12 @@ impl KeyHasher {
 
     #[inline(never)]
     fn hash_any(&self, key: &[u8]) -> KeyHash {
-        if fault!(LongKeysHashedOtherwise) && key.len() > SHORT {
-            return KeyHash(xxh3_64_with_seed(key, !self.low));
-        }
+        fault!(
+            LongKeysHashedOtherwise,
+            if key.len() > SHORT {
+                return KeyHash(xxh3_64_with_seed(key, !self.low));
+            }
+        );
         match self.id {
             HashId::Xxh3 => KeyHash(xxh3_64_with_seed(key, self.low)),
             HashId::SipHash13 => KeyHash(self.sip(key)),

@@ -134,10 +134,10 @@ pub fn read_exactly(reader: &mut dyn Read, length: u64, bytes: &mut Vec<u8>) -> 
     let start = bytes.len();
     bytes.try_reserve_exact(length)?;
     bytes.resize(start + length, 0);
-    if fault!(ShortReadAccepted) {
+    fault!(ShortReadAccepted, {
         _ = reader.read(&mut bytes[start..]);
         return Ok(());
-    }
+    });
     reader.read_exact(&mut bytes[start..])
 }
 

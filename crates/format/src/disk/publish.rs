@@ -105,14 +105,10 @@ impl<'d> Draft<'d> {
             contents(&mut pieces).and_then(|()| pieces.close()),
         )?;
         let Pieces { file, written, .. } = pieces;
-        if !fault!(NoFileSync) {
-            let synced = file.sync();
-            if !fault!(SyncRetried) {
-                at("sync", path, synced)?;
-            }
-        }
-        let difference = at("read back", path, written.first_difference(disk, path))?;
-        if let Some(offset) = difference.filter(|_| !fault!(NotReadBack)) {
+        at("sync", path, sync(file))?;
+        let mut difference = at("read back", path, written.first_difference(disk, path))?;
+        fault!(NotReadBack, difference = None);
+        if let Some(offset) = difference {
             return Err(PublishError::ReadBack {
                 path: path.clone(),
                 offset,
@@ -135,12 +131,17 @@ impl<'d> Draft<'d> {
         let renamed = self.disk.rename(&self.temporary, &self.name);
         at("rename a new file to", &self.name, renamed)?;
         self.is_published = true;
-        if fault!(NoFolderSync) {
-            return Ok(());
-        }
+        fault!(NoFolderSync, return Ok(()));
         let synced = self.disk.sync_folder(self.folder);
         at("sync the folder", self.folder, synced)
     }
+}
+
+fn sync(file: Box<dyn NewFile>) -> io::Result<()> {
+    fault!(NoFileSync, return Ok(()));
+    let mut synced = file.sync();
+    fault!(SyncRetried, synced = Ok(()));
+    synced
 }
 
 impl Drop for Draft<'_> {
@@ -176,8 +177,8 @@ impl Written {
             }
             offset += length;
         }
-        let ended = file.length == offset || fault!(LongerReadBack);
-        Ok((!ended).then_some(offset))
+        fault!(LongerReadBack, return Ok(None));
+        Ok((file.length != offset).then_some(offset))
     }
 }
 

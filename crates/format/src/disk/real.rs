@@ -68,9 +68,7 @@ impl Disk for RealDisk {
     }
 
     fn sync_folder(&self, path: &Path) -> io::Result<()> {
-        if fault!(FolderNotSynced) {
-            return Ok(());
-        }
+        fault!(FolderNotSynced, return Ok(()));
         system::sync_folder(path)
     }
 }
@@ -109,9 +107,7 @@ impl Write for RealFile {
 
 impl NewFile for RealFile {
     fn sync(self: Box<Self>) -> io::Result<()> {
-        if fault!(FileNotSynced) {
-            return Ok(());
-        }
+        fault!(FileNotSynced, return Ok(()));
         self.0.sync_all()
     }
 }
@@ -120,7 +116,8 @@ impl NewFile for RealFile {
 fn open_if_same(named: &Metadata, path: &Path) -> io::Result<Option<Opened>> {
     let file = system::open(path)?;
     let opened = file.metadata()?;
-    let same = system::same_file(named, &opened) || fault!(OtherFileTaken);
+    let mut same = system::same_file(named, &opened);
+    fault!(OtherFileTaken, same = true);
     Ok(same.then(|| Opened {
         bytes: Box::new(file),
         length: opened.len(),
@@ -129,9 +126,7 @@ fn open_if_same(named: &Metadata, path: &Path) -> io::Result<Option<Opened>> {
 
 /// Checks the file and its folder: who can write to the folder can replace the file.
 fn refuse_unless_ours(file: &Metadata, path: &Path) -> io::Result<()> {
-    if fault!(AnyFileRead) {
-        return Ok(());
-    }
+    fault!(AnyFileRead, return Ok(()));
     if !file.is_file() {
         return Err(refusal("not a regular file"));
     }
@@ -193,8 +188,8 @@ mod system {
         use crate::fault::fault;
         use rustix::fs::OFlags;
 
-        let mut flags = OFlags::NOFOLLOW;
-        flags.set(OFlags::NONBLOCK, !fault!(PipeWaitedFor));
+        let mut flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        fault!(PipeWaitedFor, flags.remove(OFlags::NONBLOCK));
         let flags = flags.bits().cast_signed();
         OpenOptions::new().read(true).custom_flags(flags).open(path)
     }

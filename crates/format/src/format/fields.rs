@@ -45,9 +45,7 @@ impl<'a> Fields<'a> {
     /// knows.
     pub(super) fn known_version(&self, newest: u16) -> Result<(), FormatError> {
         let (version, flags) = (self.u16(AT_VERSION)?, self.u16(AT_FLAGS)?);
-        if fault!(NewerVersionRead) {
-            return Ok(());
-        }
+        fault!(NewerVersionRead, return Ok(()));
         if version > newest || flags & MUST_UNDERSTAND != 0 {
             return Err(FormatError::Newer {
                 offset: AT_VERSION as u64,
@@ -92,12 +90,10 @@ pub(super) fn checked(part: Part, offset: u64, bytes: &[u8]) -> Result<(&[u8], u
     };
     let found = u32::from_le_bytes(*stored);
     let expected = crc32fast::hash(data);
-    let unchecked = match part {
-        Part::Header => fault!(HeaderUnchecked),
-        Part::Block(_) => fault!(BlocksUnchecked),
-        _ => false,
-    };
-    if found == expected || unchecked {
+    let mut same = found == expected;
+    fault!(HeaderUnchecked, same |= matches!(part, Part::Header));
+    fault!(BlocksUnchecked, same |= matches!(part, Part::Block(_)));
+    if same {
         return Ok((data, found));
     }
     Err(FormatError::Checksum {

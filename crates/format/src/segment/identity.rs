@@ -212,11 +212,8 @@ enum Found {
 }
 
 fn find(disk: &dyn Disk, path: &Path) -> Result<Found, IdentityError> {
-    let limit = if fault!(AnyIdentityRead) {
-        u64::MAX
-    } else {
-        MAX_IDENTITY_BYTES
-    };
+    let mut limit = MAX_IDENTITY_BYTES;
+    fault!(AnyIdentityRead, limit = u64::MAX);
     let bytes = match disk::read_file(disk, path, limit) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Nothing),

@@ -207,10 +207,14 @@ impl SidecarFolder {
     }
 
     fn read<S: Restored>(&self, name: SidecarName) -> Result<Option<Sidecar<S>>, SidecarError> {
-        match self.of_ours(name, Reader::read) {
-            Err(SidecarError::Disk { .. }) if fault!(ErrorIsMissing) => Ok(None),
-            read => read,
-        }
+        let read = self.of_ours(name, Reader::read);
+        fault!(
+            ErrorIsMissing,
+            if matches!(read, Err(SidecarError::Disk { .. })) {
+                return Ok(None);
+            }
+        );
+        read
     }
 
     /// Calls `read` with a file once its header shows that it belongs here.
@@ -223,13 +227,12 @@ impl SidecarFolder {
             return Ok(None);
         };
         let header = begun.header();
-        if !fault!(AnyLengthRead) {
-            self.check_size(name, header)?;
-        }
-        if !fault!(BoundByName) {
-            let found = SidecarName::from(&header.subject);
-            self.check_equal(name, "subject", &found, &name)?;
-        }
+        let mut sized = self.check_size(name, header);
+        fault!(AnyLengthRead, sized = Ok(()));
+        sized?;
+        let mut found = SidecarName::from(&header.subject);
+        fault!(BoundByName, found = name);
+        self.check_equal(name, "subject", &found, &name)?;
         self.check_owner(name, header.store, header.imprint)?;
         let made = read(begun).map_err(|error| self.unread(name, error))?;
         Ok(Some(made))
@@ -313,8 +316,15 @@ impl SidecarFolder {
         match self.header(name) {
             // The file is about to be replaced, so damage does not matter.
             Ok(_) | Err(SidecarError::Damaged { .. }) => Ok(()),
-            Err(SidecarError::Newer { .. }) if fault!(NewerReplaced) => Ok(()),
-            Err(error) => Err(error),
+            Err(error) => {
+                fault!(
+                    NewerReplaced,
+                    if matches!(error, SidecarError::Newer { .. }) {
+                        return Ok(());
+                    }
+                );
+                Err(error)
+            }
         }
     }
 
@@ -333,17 +343,13 @@ impl SidecarFolder {
         store: StoreId,
         imprint: Imprint,
     ) -> Result<(), SidecarError> {
-        if fault!(OwnerUnchecked) {
-            return Ok(());
-        }
+        fault!(OwnerUnchecked, return Ok(()));
         self.check_equal(name, "database", &store, &self.store)?;
         let mut expected = match name {
             SidecarName::Segment(_) => self.imprint,
             SidecarName::Summary(_) => self.imprint.for_summary(),
         };
-        if fault!(DriftUnchecked) {
-            expected.known_answer = imprint.known_answer;
-        }
+        fault!(DriftUnchecked, expected.known_answer = imprint.known_answer);
         self.check_equal(name, "hash or seed", &imprint, &expected)
     }
 

@@ -304,7 +304,10 @@ impl Transaction<'_> {
         key: &[u8],
         exclusive: bool,
     ) -> Result<(), Error> {
-        let cf = cf.filter(|_| !fault!(DefaultFamilyWatched));
+        fault!(
+            DefaultFamilyWatched,
+            return hooks::watch(&self.engine, None, key, exclusive)
+        );
         hooks::watch(&self.engine, cf, key, exclusive)
     }
 }

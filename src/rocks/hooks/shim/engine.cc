@@ -65,7 +65,7 @@ size_t lsm_sieve_forget_freed_families(rocksdb_column_family_handle_t* cf) noexc
                                                    versions->GetColumnFamilySet()->end());
   auto& changed = (versions->*MemberOf(TailerTag()))->GetUpdatedColumnFamilies();
   const size_t before = changed.size();
-  if (Fault("FreedFamiliesKept")) return 0;
+  FAULT(FreedFamiliesKept, return 0);
   for (auto cfd = changed.begin(); cfd != changed.end();) {
     cfd = live.count(*cfd) > 0 ? std::next(cfd) : changed.erase(cfd);
   }
@@ -79,7 +79,8 @@ char* lsm_sieve_flush(rocksdb_column_family_handle_t* cf) noexcept {
   auto* handle = static_cast_with_check<ColumnFamilyHandleImpl>(cf->rep);
   FlushOptions options;
   options.wait = handle->cfd()->ioptions().min_write_buffer_number_to_merge <= 1;
-  options.allow_write_stall = !Fault("FlushWaitsForCompactions");
+  options.allow_write_stall = true;
+  FAULT(FlushWaitsForCompactions, options.allow_write_stall = false);
   const Status status = EngineOf(cf)->Flush(options, cf->rep);
   return ErrorOf(status);
 }

@@ -22,10 +22,12 @@ class WakeupListener : public EventListener {
 
   const char* Name() const override { return "lsm-sieve"; }
   void OnFlushCompleted(DB*, const FlushJobInfo&) override {
-    if (!Fault("NoWakeAfterFlush")) hooks_->engine_changed(listener_);
+    FAULT(NoWakeAfterFlush, return);
+    hooks_->engine_changed(listener_);
   }
   void OnCompactionCompleted(DB*, const CompactionJobInfo&) override {
-    if (!Fault("NoWakeAfterCompaction")) hooks_->engine_changed(listener_);
+    FAULT(NoWakeAfterCompaction, return);
+    hooks_->engine_changed(listener_);
   }
   void OnExternalFileIngested(DB*, const ExternalFileIngestionInfo& info) override {
     hooks_->keys_ingested(listener_, info.cf_name.data(), info.cf_name.size());

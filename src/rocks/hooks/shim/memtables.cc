@@ -47,7 +47,8 @@ class CapturedRep : public MemTableRep {
     inner_->InsertWithHint(handle, hint);
   }
   bool InsertKeyWithHint(KeyHandle handle, void** hint) override {
-    const Capture capture(*this, handle, Fault("PrefixHintUnseen"));
+    FAULT(PrefixHintUnseen, return inner_->InsertKeyWithHint(handle, hint));
+    const Capture capture(*this, handle);
     return inner_->InsertKeyWithHint(handle, hint);
   }
   void InsertWithHintConcurrently(KeyHandle handle, void** hint) override {
@@ -55,7 +56,8 @@ class CapturedRep : public MemTableRep {
     inner_->InsertWithHintConcurrently(handle, hint);
   }
   bool InsertKeyWithHintConcurrently(KeyHandle handle, void** hint) override {
-    const Capture capture(*this, handle, Fault("BatchHintUnseen"));
+    FAULT(BatchHintUnseen, return inner_->InsertKeyWithHintConcurrently(handle, hint));
+    const Capture capture(*this, handle);
     return inner_->InsertKeyWithHintConcurrently(handle, hint);
   }
   void InsertConcurrently(KeyHandle handle) override {
@@ -120,12 +122,10 @@ class CapturedRep : public MemTableRep {
   // whose last eight bytes are sequence number and value type, the type lowest.
   class Capture {
    public:
-    // `unseen`: a fault point.
-    Capture(CapturedRep& rep, KeyHandle handle, bool unseen = false)
-        : hooks_(rep.cf_filter_->hooks()) {
+    Capture(CapturedRep& rep, KeyHandle handle) : hooks_(rep.cf_filter_->hooks()) {
       const Slice internal = GetLengthPrefixedSlice(static_cast<const char*>(handle));
       const Slice key(internal.data(), internal.size() - 8);
-      if (!unseen && !IsDeletion(static_cast<uint8_t>(internal.data()[key.size()]))) {
+      if (!IsDeletion(static_cast<uint8_t>(internal.data()[key.size()]))) {
         filter_set_ = rep.FilterSet();
         hash_ = hooks_->memtable_prepare(filter_set_, key.data(), key.size());
       }
@@ -151,7 +151,11 @@ class CapturedRep : public MemTableRep {
     if (filter_set_.compare_exchange_strong(filter_set, bound, std::memory_order_acq_rel)) {
       return bound;
     }
-    if (!Fault("LostBindUnsealed")) cf_filter_->hooks()->memtable_sealed(bound);
+    FAULT(LostBindUnsealed, {
+      cf_filter_->hooks()->memtable_release(bound);
+      return filter_set;
+    });
+    cf_filter_->hooks()->memtable_sealed(bound);
     cf_filter_->hooks()->memtable_release(bound);
     return filter_set;
   }

@@ -50,7 +50,9 @@ std::string Refusal(const Options& options) {
   if (options.allow_ingest_behind || options.cf_allow_ingest_behind) {
     return "allow_ingest_behind is not supported; switch it off";
   }
-  if (options.experimental_mempurge_threshold > 0.0 && !Fault("MempurgeTaken")) {
+  bool mempurge = options.experimental_mempurge_threshold > 0.0;
+  FAULT(MempurgeTaken, mempurge = false);
+  if (mempurge) {
     return "with experimental_mempurge_threshold RocksDB 11.8.1 itself loses keys and reads values "
            "that were overwritten; leave it at 0";
   }
@@ -79,11 +81,11 @@ bool lsm_sieve_layout_matches(const rocksdb_options_t* options, size_t write_buf
   const std::string version = std::to_string(ROCKSDB_MAJOR) + "." +
                               std::to_string(ROCKSDB_MINOR) + "." +
                               std::to_string(ROCKSDB_PATCH);
-  return Fault("LayoutUnchecked") ||
-         (GetRocksVersionAsString() == version &&
-          options->rep.write_buffer_size == write_buffer_size &&
-          options->rep.num_levels == num_levels &&
-          options->rep.max_background_jobs == max_background_jobs);
+  FAULT(LayoutUnchecked, return true);
+  return GetRocksVersionAsString() == version &&
+         options->rep.write_buffer_size == write_buffer_size &&
+         options->rep.num_levels == num_levels &&
+         options->rep.max_background_jobs == max_background_jobs;
 }
 
 // Reads the options that the database at this path was last opened with into `options`, except for
@@ -110,7 +112,8 @@ char* lsm_sieve_latest_options(rocksdb_options_t* options, const char* path, siz
   for (const ColumnFamilyDescriptor& cf : cfs) {
     rocksdb_options_t* const filled = each(context, cf.name.data(), cf.name.size());
     if (filled == nullptr) return CopyString("the options of a column family could not be taken");
-    if (!Fault("FamilyOptionsUnread")) filled->rep = Options(DBOptions(), cf.options);
+    FAULT(FamilyOptionsUnread, continue);
+    filled->rep = Options(DBOptions(), cf.options);
   }
   return nullptr;
 }
@@ -156,7 +159,7 @@ bool lsm_sieve_install(rocksdb_options_t* options, void* cf_filter,
   if (table == nullptr || !ProbesSegmentFilters(rep, *table)) return false;
   // A clone. A newly created factory would correct options that RocksDB refuses without us.
   std::unique_ptr<TableFactory> factory = rep.table_factory->Clone();
-  if (Fault("TablesMadeAnew")) factory.reset(NewBlockBasedTableFactory(*table));
+  FAULT(TablesMadeAnew, factory.reset(NewBlockBasedTableFactory(*table)));
   factory->GetOptions<BlockBasedTableOptions>()->filter_policy =
       UseSegmentFilters(table->filter_policy, shared);
   rep.table_factory = std::move(factory);

@@ -73,7 +73,8 @@ class SegmentBuilder : public FilterBitsBuilder {
   // With a prefix extractor, this builder is not installed. If one is set on the running engine,
   // lookups pass prefixes to the filter; so the block names no segment.
   void AddKeyAndAlt(const Slice& key, const Slice&) override {
-    without_id_ = !Fault("PrefixBlockNamed");
+    without_id_ = true;
+    FAULT(PrefixBlockNamed, without_id_ = false);
     AddKey(key);
   }
   size_t EstimateEntriesAdded() override { return added_; }

@@ -80,13 +80,20 @@ using namespace ROCKSDB_NAMESPACE;
 
 // Whether this fault is injected in this process; see crates/support/src/fault.rs.
 #ifdef LSM_SIEVE_FAULTS
-inline bool Fault(const char* fault) {
+inline bool IsInjected(const char* fault) {
   static const char* const named = std::getenv("LSM_SIEVE_FAULT");
   return named != nullptr && std::strcmp(named, fault) == 0;
 }
 #else
-constexpr bool Fault(const char*) { return false; }
+constexpr bool IsInjected(const char*) { return false; }
 #endif
+
+// FAULT(Name, statement) does the statement if the fault is injected. A line of its own, so that
+// the lines around it read as if there were no fault.
+#define FAULT(fault, ...)    \
+  if (IsInjected(#fault)) {  \
+    __VA_ARGS__;             \
+  }
 
 // The property of an SST that holds its segment's id, and the length of the id.
 inline constexpr char kSegmentIdProperty[] = "lsm-sieve.segment";

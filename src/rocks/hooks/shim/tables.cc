@@ -127,7 +127,8 @@ char* lsm_sieve_raw_keys(rocksdb_column_family_handle_t* cf, const char* path, s
                           entry.type == kEntryDeleteWithTimestamp;
     if (!each(context, entry.user_key.data(), entry.user_key.size(), deletion)) return nullptr;
   }
-  return Fault("ReadErrorIsEnd") ? nullptr : ErrorOf(entries->status());
+  FAULT(ReadErrorIsEnd, return nullptr);
+  return ErrorOf(entries->status());
 }
 
 }  // extern "C"

@@ -55,8 +55,8 @@ class BorrowedOptimisticTransactionDB final : public OptimisticTransactionDBImpl
   // between the check and the commit's own write.
   static OptimisticTransactionDBOptions SerialValidation() {
     OptimisticTransactionDBOptions options;
-    options.validate_policy = Fault("CommitLooksBeside") ? OccValidationPolicy::kValidateParallel
-                                                         : OccValidationPolicy::kValidateSerial;
+    options.validate_policy = OccValidationPolicy::kValidateSerial;
+    FAULT(CommitLooksBeside, options.validate_policy = OccValidationPolicy::kValidateParallel);
     return options;
   }
 };
@@ -175,7 +175,8 @@ bool lsm_sieve_transaction_wrote(rocksdb_transaction_t* transaction,
                                  rocksdb_column_family_handle_t* cf, const char* key,
                                  size_t size) noexcept {
   WriteBatchWithIndex* batch = transaction->rep->GetWriteBatch();
-  if (batch->GetWriteBatch()->Count() == 0 || Fault("OwnWritesUnasked")) return false;
+  FAULT(OwnWritesUnasked, return false);
+  if (batch->GetWriteBatch()->Count() == 0) return false;
   const std::unique_ptr<WBWIIterator> entries(
       cf == nullptr ? batch->NewIterator() : batch->NewIterator(cf->rep));
   const Slice sought(key, size);
@@ -189,7 +190,7 @@ bool lsm_sieve_transaction_wrote(rocksdb_transaction_t* transaction,
 char* lsm_sieve_transaction_watch(rocksdb_transaction_t* transaction,
                                   rocksdb_column_family_handle_t* cf, const char* key,
                                   size_t size, bool exclusive) noexcept {
-  if (Fault("DenialUnwatched")) return nullptr;
+  FAULT(DenialUnwatched, return nullptr);
   std::string* const no_value = nullptr;
   const Slice watched(key, size);
   Transaction* const rep = transaction->rep;
