@@ -110,7 +110,7 @@ impl Opening<'_> {
         let mut engine = self.engine.clone();
         engine.create_missing_column_families(true);
         let families = names.iter().map(|name| (name, self.engine.clone()));
-        let front = &self.options.front;
+        let front = &self.options.filters;
         SieveDb::open_cf_with_opts(&engine, front, self.path, families).map_err(|error| match error
         {
             OpenError::Engine { source, .. } => self.refused(source),

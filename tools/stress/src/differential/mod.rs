@@ -106,7 +106,7 @@ impl Target for Differential {
 impl Differential {
     fn open(&self, path: &Path) -> Result<DifferentialStore, Violation> {
         let options = DifferentialOptions {
-            front: self.filters.options().map_err(Violation::other)?,
+            filters: self.filters.options().map_err(Violation::other)?,
             filter: match self.fixed {
                 None => FilterChoice::Scalable,
                 Some((bits, probes)) => FilterChoice::Fixed {

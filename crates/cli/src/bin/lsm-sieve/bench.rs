@@ -256,7 +256,7 @@ fn measure(
     let figures = miss::measure(&plan, &arguments.mix, &native, &sieve, &mut looking)?;
     drop(looking);
 
-    let weight = inspect::weight(sieve.front(), Space::Default.name())?;
+    let weight = inspect::weight(sieve.db(), Space::Default.name())?;
     let weights = Weights {
         front_bits_per_key: weight.summary_bits_per_key,
         segment_bits_per_key: weight.segment_bits_per_key,
@@ -278,9 +278,9 @@ fn settle(shape: Shape, native: &Plain, sieve: &Sieve) -> Result<(), Stop> {
             |name| native.engine().property_int_value(name),
             &mut progress,
         )?;
-        engine::settle(|name| sieve.front().property_int_value(name), &mut progress)?;
+        engine::settle(|name| sieve.db().property_int_value(name), &mut progress)?;
     }
-    engine::cover(sieve.front(), &mut progress)?;
-    sieve.front().consolidate()?;
+    engine::cover(sieve.db(), &mut progress)?;
+    sieve.db().consolidate()?;
     Ok(())
 }

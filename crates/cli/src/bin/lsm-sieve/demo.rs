@@ -83,7 +83,7 @@ fn measure(keys: u64) -> Result<DemoReport, Stop> {
         &mut sieve,
         &mut Progress::new("loading both", keys),
     )?;
-    engine::cover(sieve.front(), &mut Progress::unbounded("covering"))?;
+    engine::cover(sieve.db(), &mut Progress::unbounded("covering"))?;
     let mut rounds = Progress::new("looking up", ROUNDS as u64 + 1);
     let figures = miss::measure(&plan, &[0.5], &native, &sieve, &mut rounds)?;
     let (half, miss) = (figures.mixes[0].one_ns, figures.miss.one_ns);

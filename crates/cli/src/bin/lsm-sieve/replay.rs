@@ -181,15 +181,15 @@ impl Replay<'_> {
         match self.mode {
             Mode::Upsert => {
                 let mut store = self.sieve(path)?;
-                let counts = self.counted(&mut store, Sieve::front)?;
-                let weight = inspect::weight(store.front(), self.mode.filtered_space().name())?;
+                let counts = self.counted(&mut store, Sieve::db)?;
+                let weight = inspect::weight(store.db(), self.mode.filtered_space().name())?;
                 Ok((counts, weight.bits_per_key()))
             }
             Mode::Differential(_) => {
                 let mut store = self.differential(path)?;
-                let counts = self.counted(&mut store, |store| store.store().front())?;
+                let counts = self.counted(&mut store, |store| store.store().db())?;
                 let store = store.store();
-                let weight = inspect::weight(store.front(), &store.family())?;
+                let weight = inspect::weight(store.db(), &store.family())?;
                 Ok((counts, weight.bits_per_key()))
             }
         }
