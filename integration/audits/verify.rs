@@ -3,9 +3,9 @@
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use lsm_sieve::disk::{RealDisk, publish, read_file};
-use lsm_sieve::format::{decode, encode};
 use lsm_sieve::{InspectError, SieveDb, SieveOptions};
+use lsm_sieve_format::disk::{RealDisk, publish, read_file};
+use lsm_sieve_format::format::{decode, encode};
 
 use crate::support::database_files::{sidecars, summaries};
 use crate::support::model_db::{Model, cover, fill, open, options, settle, sieve};

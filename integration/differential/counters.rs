@@ -5,9 +5,9 @@ use std::ops::ControlFlow;
 use lsm_sieve::differential::{
     Batch, DifferentialError, DifferentialOptions, DifferentialStore, FilterChoice, Trigger,
 };
-use lsm_sieve::math::Probes;
 use lsm_sieve::{Bits, Items, Rate};
 use lsm_sieve_classics::math::differential::{Costs, Operation};
+use lsm_sieve_filter::math::Probes;
 use rocksdb::statistics::Ticker;
 use std::time::Duration;
 

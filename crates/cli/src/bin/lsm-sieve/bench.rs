@@ -1,11 +1,11 @@
 //! `bench miss`: compares the latency of lookups with and without the filters, in one process.
 
-use lsm_sieve::math::Rate;
 use lsm_sieve::{FilterSize, FilterSizeError, SieveOptions};
 use lsm_sieve_cli::workload::miss::{self, Plan};
 use lsm_sieve_cli::workload::replay::Counts;
 use lsm_sieve_cli::workload::report::{Case, MissReport, SplitReport, Weights};
 use lsm_sieve_cli::workload::store::{self, Plain, Sieve, Space};
+use lsm_sieve_filter::math::Rate;
 
 use crate::database_folder::DatabaseFolder;
 use crate::demo::lost;

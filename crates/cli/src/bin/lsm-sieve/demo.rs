@@ -1,11 +1,11 @@
 //! `demo`: shows the gain on a database of its own, in under a minute.
 
-use lsm_sieve::math::Rate;
 use lsm_sieve::{FilterSize, SieveOptions};
 use lsm_sieve_cli::workload::miss::{self, Plan};
 use lsm_sieve_cli::workload::replay::Counts;
 use lsm_sieve_cli::workload::report::DemoReport;
 use lsm_sieve_cli::workload::store::{Plain, Sieve, Space};
+use lsm_sieve_filter::math::Rate;
 
 use crate::database_folder::DatabaseFolder;
 use crate::engine::{self, Blocks, Native, Setting, Shape};

@@ -7,7 +7,6 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use lsm_sieve::math::Rate;
 use lsm_sieve::{FilterSize, SieveDb, SieveOptions};
 use lsm_sieve_cli::workload::Watch as _;
 use lsm_sieve_cli::workload::operation::{Mode, Updates};
@@ -17,6 +16,7 @@ use lsm_sieve_cli::workload::store::{
     Differential, Plain, Sieve, Store, WithFilters, column_families,
 };
 use lsm_sieve_cli::workload::trace::{Format, Trace, TraceError};
+use lsm_sieve_filter::math::Rate;
 
 use crate::database_folder::DatabaseFolder;
 use crate::demo::lost;
