@@ -62,7 +62,7 @@ const PATIENCE: Duration = Duration::from_millis(100);
 ///   variant `Engine` holds RocksDB's error. Column families are pairs of a name and options
 ///   ([`SieveDb::open_cf_with_opts`]), because a `ColumnFamilyDescriptor` hides its options.
 ///   [`SieveDb::latest_options`] returns the pairs that the database was last opened with. With
-///   names alone ([`SieveDb::open_cf`]), column families get the database's options, not the
+///   names alone ([`Builder::cfs`]), column families get the database's options, not the
 ///   defaults.
 /// - Iterators are over [`Engine`]. A [`Snapshot`] is over the database, and its own reads check
 ///   the filters.
