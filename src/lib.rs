@@ -27,7 +27,11 @@
 
 #![cfg_attr(
     not(feature = "rocksdb"),
-    expect(dead_code, unused_imports, reason = "only the checkers of interleavings use it then")
+    expect(
+        dead_code,
+        unused_imports,
+        reason = "only the checkers of interleavings use it then"
+    )
 )]
 
 #[cfg(all(test, interleave))]
@@ -49,6 +53,7 @@ mod stats;
 
 pub use hash::HashId;
 use lsm_sieve_filter::{filter, hash, math};
+pub use lsm_sieve_format::segment::{IdentityError, SegmentId, SidecarError};
 use lsm_sieve_format::{disk, format};
 use lsm_sieve_support::{planted, sync};
 pub use math::{Bits, Items, Rate, RateError};
@@ -57,6 +62,5 @@ pub use rocks::*;
 /// The RocksDB binding whose options, batches and errors [`SieveDb`] accepts and returns.
 #[cfg(feature = "rocksdb")]
 pub use rocksdb;
-pub use lsm_sieve_format::segment::{IdentityError, SegmentId, SidecarError};
 #[cfg(feature = "rocksdb")]
 pub use stats::Stats;

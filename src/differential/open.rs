@@ -52,7 +52,7 @@ impl Opening<'_> {
         let state = self.state(&db, &home)?;
         let main = match &self.options.main {
             MainFile::Here if self.options.ask_main => self.family(&db, MAIN)?,
-            MainFile::Here => self.family(&db, MAIN)?.without_front(),
+            MainFile::Here => self.family(&db, MAIN)?.without_filters(),
             MainFile::Elsewhere { path, family } => self.main_elsewhere(path, family)?,
         };
         let numbers = (state.oldest..=state.newest).rev();

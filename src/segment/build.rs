@@ -54,7 +54,12 @@ impl SegmentBuilder {
     }
 
     /// [`SegmentBuilder::new`] for an existing segment with this number of entries.
-    pub(crate) fn for_entries(id: SegmentId, hasher: KeyHasher, rate: Rate, entries: Items) -> Self {
+    pub(crate) fn for_entries(
+        id: SegmentId,
+        hasher: KeyHasher,
+        rate: Rate,
+        entries: Items,
+    ) -> Self {
         Self::with_budget(id, hasher, rate, KEPT_HASHES).sized(entries)
     }
 

@@ -6,8 +6,7 @@ mod sealed;
 
 pub(crate) use build::SegmentBuilder;
 pub(crate) use lsm_sieve_format::segment::{
-    Candidate, IDENTITY_FILE, IdentityError, SegmentId, SidecarError,
-    SidecarFolder, SidecarName,
+    Candidate, IDENTITY_FILE, IdentityError, SegmentId, SidecarError, SidecarFolder, SidecarName,
 };
 pub(crate) use registry::Registry;
 pub(crate) use sealed::{SealedFilter, Segment};

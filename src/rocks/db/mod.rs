@@ -356,7 +356,7 @@ mod tests {
     /// Closing the engine lets a flush of maintenance fail; with `atomic_flush` the engine's own
     /// flush would run beside it.
     #[test]
-    fn the_engine_does_not_end_while_upkeep_flushes() {
+    fn engine_does_not_close_while_maintenance_flushes() {
         let home = tempfile::tempdir().unwrap();
         let mut options = Options::default();
         options.create_if_missing(true);
