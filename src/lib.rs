@@ -51,12 +51,13 @@ mod rocks;
 #[cfg(feature = "rocksdb")]
 mod stats;
 
+pub use filter::StageError;
 pub use hash::HashId;
 use lsm_sieve_filter::{filter, hash, math};
 pub use lsm_sieve_format::segment::{IdentityError, SegmentId, SidecarError};
 use lsm_sieve_format::{disk, format};
 use lsm_sieve_support::{planted, sync};
-pub use math::{Bits, Items, Rate, RateError};
+pub use math::{Bits, Items, Probes, Rate, RateError};
 #[cfg(feature = "rocksdb")]
 pub use rocks::*;
 /// The RocksDB binding whose options, batches and errors [`SieveDb`] accepts and returns.
