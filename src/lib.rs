@@ -42,16 +42,18 @@ mod threads;
 
 #[cfg(feature = "rocksdb")]
 pub mod differential;
-#[cfg(feature = "rocksdb")]
 mod front;
-#[cfg(feature = "rocksdb")]
 mod predictor;
 #[cfg(feature = "rocksdb")]
 mod rocks;
-#[cfg(feature = "rocksdb")]
 mod stats;
 
 pub use filter::StageError;
+pub use front::audit::FalseNegative;
+pub use front::maintenance::planning::FilterPlan;
+pub use front::maintenance::scrub::Scrubbed;
+pub use front::options::{FilterSize, FilterSizeError};
+pub use front::view::{AbsenceProof, Answer};
 pub use hash::HashId;
 use lsm_sieve_filter::{filter, hash, math};
 pub use lsm_sieve_format::segment::{IdentityError, SegmentId, SidecarError};
@@ -63,5 +65,4 @@ pub use rocks::*;
 /// The RocksDB binding whose options, batches and errors [`SieveDb`] accepts and returns.
 #[cfg(feature = "rocksdb")]
 pub use rocksdb;
-#[cfg(feature = "rocksdb")]
 pub use stats::Stats;

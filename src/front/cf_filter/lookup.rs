@@ -337,13 +337,14 @@ impl CfFilter {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "rocksdb"))]
 mod tests {
     use std::time::{Duration, Instant};
 
     use super::OwnSlot;
+    use crate::front::options::FilterSize;
     use crate::math::Items;
-    use crate::rocks::{FilterSize, SieveDb, SieveOptions};
+    use crate::rocks::{SieveDb, SieveOptions};
 
     const LIMIT: Duration = Duration::from_secs(60);
 

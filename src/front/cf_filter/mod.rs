@@ -283,7 +283,7 @@ impl CfFilter {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "rocksdb"))]
 mod tests {
     use std::thread;
 

@@ -413,7 +413,7 @@ fn is_oversized(summary: &Scalable, options: &FrontOptions) -> bool {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "rocksdb"))]
 mod tests {
     use std::os::unix::fs::FileExt;
     use std::path::Path;

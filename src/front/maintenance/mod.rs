@@ -408,7 +408,7 @@ impl Maintenance {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "rocksdb"))]
 mod tests {
     use std::path::Path;
     use std::sync::atomic::{AtomicBool, Ordering};

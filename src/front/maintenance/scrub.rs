@@ -210,7 +210,7 @@ impl Scrubber {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "rocksdb"))]
 mod tests {
     use super::*;
     use crate::rocks::{SieveDb, SieveOptions};
