@@ -179,8 +179,16 @@ impl<R: Resolve> WithSimd<&[u8]> for FastProbe<R> {
 
     #[inline(always)]
     fn with_simd(self, simd: impl Simd, key: &[u8]) -> Fast {
-        self.probe(simd, key).unwrap_or(Fast::NotTried)
+        self.probe(simd, key).unwrap_or_else(not_tried)
     }
+}
+
+/// Cold, because the compiler inlines the probe of the summary filter only into code that it takes for
+/// hot, and would take these exits for likely.
+#[cold]
+#[inline(never)]
+fn not_tried() -> Fast {
+    Fast::NotTried
 }
 
 impl<R: Resolve> FastProbe<R> {
