@@ -4,6 +4,7 @@
 #   make test        all tests
 #   make core        the tests that need no RocksDB, in seconds
 #   make lint        formatting, lints, documentation; examples and benches compiled
+#   make api         compares the library's public items with docs/public-api.txt
 #   make msrv        compiles with the oldest Rust that Cargo.toml names
 #   make deny        licences, advisories and sources of all dependencies, by cargo-deny
 #   make fuzz        each fuzz target for SECONDS
@@ -52,7 +53,7 @@ MSRV = $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 CORE = --no-default-features -p lsm-sieve-support -p lsm-sieve-filter -p lsm-sieve-format \
     -p lsm-sieve-classics -p lsm-sieve-cli -p lsm-sieve
 
-.PHONY: demo test core lint msrv deny fuzz interleave miri mutants faults reliability sanitize valgrind bench tools
+.PHONY: demo test core lint api msrv deny fuzz interleave miri mutants faults reliability sanitize valgrind bench tools
 
 demo: tools
 	$(BUILD) build --release --locked --bin lsm-sieve
@@ -70,6 +71,9 @@ lint: tools
 	$(BUILD) clippy --locked --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(BUILD) doc --locked --no-deps
 	$(BUILD) build --locked --examples --benches
+
+api: tools
+	$(COMPILERS) .ci/api
 
 msrv: tools
 	rustup toolchain install --profile minimal $(MSRV)

@@ -61,7 +61,7 @@ fn update(store: &DifferentialStore, ids: impl Iterator<Item = u64>) -> Result<(
 
 /// Flushes all memtables, compacts the SSTs, and consolidates the filters.
 fn settle(store: &DifferentialStore) -> Result<(), Failed> {
-    let db = store.front();
+    let db = store.db();
     for name in ["main", &store.family()] {
         let family = db.cf_handle(name).ok_or("no such family")?;
         db.flush_cf(&family)?;
@@ -85,7 +85,7 @@ fn reads(keys: u64) -> Result<(), Failed> {
     );
     for ask_main in [true, false] {
         let store = open(folder.path(), ask_main)?;
-        let db = store.front();
+        let db = store.db();
         if !db.wait_until_complete(Duration::from_secs(600)) {
             return Err("the filters do not come to rest".into());
         }

@@ -10,9 +10,9 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use common::{key, keys_asked_for, median};
-use lsm_sieve::filter::{Kind, Stage};
-use lsm_sieve::hash::{HashId, KeyHasher, Seed};
 use lsm_sieve::{Items, Rate, SieveDb, SieveOptions};
+use lsm_sieve_filter::filter::{Kind, Stage};
+use lsm_sieve_filter::hash::{HashId, KeyHasher, Seed};
 
 const ROUNDS: usize = 9;
 const LOOKUPS: usize = 400_000;

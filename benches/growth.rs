@@ -12,9 +12,9 @@ mod common;
 
 use common::{hashes, keys_asked_for, median, time};
 use fastbloom::AtomicBloomFilter;
-use lsm_sieve::filter::{Kind, Scalable, ScalableOptions, Stage};
-use lsm_sieve::hash::{HashId, Imprint, KeyHash};
-use lsm_sieve::math::{Items, Rate};
+use lsm_sieve_filter::filter::{Kind, Scalable, ScalableOptions, Stage};
+use lsm_sieve_filter::hash::{HashId, Imprint, KeyHash};
+use lsm_sieve_filter::math::{Items, Rate};
 
 const ROUNDS: usize = 3;
 const LOOK_UPS: usize = 2_000_000;

@@ -16,12 +16,12 @@ mod common;
 use common::{hashes, keys_asked_for, median, time};
 use fastbloom::AtomicBloomFilter;
 use growable_bloom_filter::GrowableBloom;
-use lsm_sieve::hash::{HashId, Imprint, KeyHash};
-use lsm_sieve::math::{Items, Rate};
 use lsm_sieve_classics::filter::{
     CounterWidth, Counting, Growing, Growth, HashCoding, Kind, MinimalIncrease, Scalable,
     ScalableOptions, Spectral, Stage,
 };
+use lsm_sieve_filter::hash::{HashId, Imprint, KeyHash};
+use lsm_sieve_filter::math::{Items, Rate};
 use scalable_cuckoo_filter::ScalableCuckooFilter;
 use std::time::Instant;
 use xorf::{BinaryFuse8, Filter as _};

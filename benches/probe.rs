@@ -13,9 +13,9 @@
 mod common;
 
 use common::{hashes, keys_asked_for, median, time};
-use lsm_sieve::filter::{Chain, Kind, Shape, Stage};
-use lsm_sieve::hash::{HashId, Imprint, KeyHash};
-use lsm_sieve::math::{Bits, Probes};
+use lsm_sieve_filter::filter::{Chain, Kind, Shape, Stage};
+use lsm_sieve_filter::hash::{HashId, Imprint, KeyHash};
+use lsm_sieve_filter::math::{Bits, Probes};
 use std::hint::black_box;
 use std::time::Instant;
 

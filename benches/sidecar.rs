@@ -18,12 +18,12 @@
 mod common;
 
 use common::{hashes, keys_asked_for};
-use lsm_sieve::disk::RealDisk;
-use lsm_sieve::filter::{Kind, Stage};
-use lsm_sieve::format::{Identity, Sidecar, Source, Subject};
-use lsm_sieve::hash::{HashId, KeyHash};
-use lsm_sieve::math::{Items, Rate};
-use lsm_sieve::segment::{SegmentId, SidecarFolder, SidecarName};
+use lsm_sieve_filter::filter::{Kind, Stage};
+use lsm_sieve_filter::hash::{HashId, KeyHash};
+use lsm_sieve_filter::math::{Items, Rate};
+use lsm_sieve_format::disk::RealDisk;
+use lsm_sieve_format::format::{Identity, Sidecar, Source, Subject};
+use lsm_sieve_format::segment::{SegmentId, SidecarFolder, SidecarName};
 use std::fs::{self, File};
 use std::hint::black_box;
 use std::io::{Read as _, Write as _};

@@ -5,9 +5,9 @@
 
 #![expect(clippy::print_stdout, reason = "an example for the command line")]
 
-use lsm_sieve::hash::{HashId, KeyHash, KeyHasher, Seed};
-use lsm_sieve::math::{Items, Rate};
 use lsm_sieve_classics::filter::{Filter, HashCoding, Kind, MAX_CODE_BITS, Stage};
+use lsm_sieve_filter::hash::{HashId, KeyHash, KeyHasher, Seed};
+use lsm_sieve_filter::math::{Items, Rate};
 use std::collections::HashMap;
 
 /// The words for which the rule is wrong. Stands for the file on disk, which is read once per

@@ -7,10 +7,10 @@
 
 #![expect(clippy::print_stdout, reason = "an example for the command line")]
 
-use lsm_sieve::hash::{HashId, KeyHasher, Seed};
-use lsm_sieve::math::{Items, Rate};
 use lsm_sieve_classics::filter::{CounterWidth, Growing, Growth, Insert};
 use lsm_sieve_classics::filter::{MinimalIncrease, RecurringMinimum, Spectral};
+use lsm_sieve_filter::hash::{HashId, KeyHasher, Seed};
+use lsm_sieve_filter::math::{Items, Rate};
 use std::collections::HashMap;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -9,9 +9,9 @@
 
 #![expect(clippy::print_stdout, reason = "an example for the command line")]
 
-use lsm_sieve::hash::{HashId, KeyHash, KeyHasher, Seed};
-use lsm_sieve::math::{Items, Rate};
 use lsm_sieve_classics::filter::{Composite, Kind, Membership};
+use lsm_sieve_filter::hash::{HashId, KeyHash, KeyHasher, Seed};
+use lsm_sieve_filter::math::{Items, Rate};
 
 /// Obvious passwords; a real list has millions.
 const WORDS: &str = include_str!("data/passwords.txt");

@@ -6,9 +6,9 @@
 
 #![expect(clippy::print_stdout, reason = "an example for the command line")]
 
-use lsm_sieve::filter::{Kind, Mismatch, Stage, StageError};
-use lsm_sieve::hash::{HashId, KeyHash, KeyHasher, Seed};
-use lsm_sieve::math::{Items, Rate};
+use lsm_sieve_filter::filter::{Kind, Mismatch, Stage, StageError};
+use lsm_sieve_filter::hash::{HashId, KeyHash, KeyHasher, Seed};
+use lsm_sieve_filter::math::{Items, Rate};
 use std::collections::BTreeSet;
 
 type Replica = BTreeSet<u64>;

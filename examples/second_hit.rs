@@ -5,11 +5,11 @@
 #![expect(clippy::print_stdout, reason = "an example for the command line")]
 
 use clap::ValueEnum as _;
-use lsm_sieve::hash::{HashId, KeyHasher, Seed};
-use lsm_sieve::math::{Items, Rate};
 use lsm_sieve_classics::filter::{Kind, Sliding, SlidingOptions, Turn};
 use lsm_sieve_cli::workload::keys::{Distribution, trace_key};
 use lsm_sieve_cli::workload::trace::{Format, Trace};
+use lsm_sieve_filter::hash::{HashId, KeyHasher, Seed};
+use lsm_sieve_filter::math::{Items, Rate};
 use std::collections::{HashSet, VecDeque};
 use std::path::Path;
 

@@ -17,43 +17,52 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The crate builds on `lsm-sieve-filter` ([`math`], [`hash`], [`filter`]), `lsm-sieve-format`
-//! ([`disk`], [`mod@format`]) and `lsm-sieve-support` (fault points, atomics). Each of them has its
-//! own map.
+//! The crate builds on `lsm-sieve-filter` (the filters), `lsm-sieve-format` (the files) and
+//! `lsm-sieve-support` (fault points, atomics). Each of them has its own map.
 //!
 //! # Map
 //!
-//! Each module uses only what stands before it: `threads` -> `rcu` -> [`segment`] -> `predictor` ->
+//! Each module uses only what stands before it: `threads` -> `rcu` -> `segment` -> `predictor` ->
 //! `stats` -> `front` -> `rocks` -> `differential`.
+
+#![cfg_attr(
+    not(feature = "rocksdb"),
+    expect(
+        dead_code,
+        unused_imports,
+        reason = "only the checkers of interleavings use it then"
+    )
+)]
 
 #[cfg(all(test, interleave))]
 mod interleavings;
 mod rcu;
-pub mod segment;
+mod segment;
 mod threads;
 
 #[cfg(feature = "rocksdb")]
 pub mod differential;
-#[cfg(feature = "rocksdb")]
 mod front;
-#[cfg(feature = "rocksdb")]
 mod predictor;
 #[cfg(feature = "rocksdb")]
 mod rocks;
-#[cfg(feature = "rocksdb")]
 mod stats;
 
+pub use filter::StageError;
+pub use front::audit::FalseNegative;
+pub use front::maintenance::planning::FilterPlan;
+pub use front::maintenance::scrub::Scrubbed;
+pub use front::options::{FilterSize, FilterSizeError};
+pub use front::view::{AbsenceProof, Answer};
 pub use hash::HashId;
-#[doc(inline)]
-pub use lsm_sieve_filter::{filter, hash, math};
-#[doc(inline)]
-pub use lsm_sieve_format::{disk, format};
+use lsm_sieve_filter::{filter, hash, math};
+pub use lsm_sieve_format::segment::{IdentityError, SegmentId, SidecarError};
+use lsm_sieve_format::{disk, format};
 use lsm_sieve_support::{fault, sync};
-pub use math::{Bits, Items, Rate, RateError};
+pub use math::{Bits, Items, Probes, Rate, RateError};
 #[cfg(feature = "rocksdb")]
 pub use rocks::*;
 /// The RocksDB binding whose options, batches and errors [`SieveDb`] accepts and returns.
 #[cfg(feature = "rocksdb")]
 pub use rocksdb;
-#[cfg(feature = "rocksdb")]
 pub use stats::Stats;

@@ -166,13 +166,13 @@ pub struct Stats {
     pub found: u64,
     /// Lookups that read the engine under complete coverage and found nothing. While hits and
     /// misses mix, the segment-filter check may be skipped
-    /// ([`SieveOptions::spare_hits`](crate::SieveOptions::spare_hits)), and false positives of the
+    /// ([`SieveOptions::adaptive_hits`](crate::SieveOptions::adaptive_hits)), and false positives of the
     /// summary filter alone count.
     pub false_positives: u64,
     /// Lookups of absent keys that read the engine because coverage was not complete.
     pub uncovered: u64,
     /// Lookups of absent keys that read the engine without checking the filters
-    /// ([`SieveOptions::spare_hits`](crate::SieveOptions::spare_hits)).
+    /// ([`SieveOptions::adaptive_hits`](crate::SieveOptions::adaptive_hits)).
     pub not_consulted: u64,
     /// Negatives, also counted in `absent`, that an audit read from the engine.
     pub audited: u64,

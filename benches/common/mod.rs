@@ -1,7 +1,7 @@
 //! Nanoseconds of one operation, for benchmarks that compare: rounds are interleaved, so that a
 //! neighbour on the machine disturbs all contestants alike, and the median of the rounds counts.
 
-use lsm_sieve::hash::KeyHash;
+use lsm_sieve_filter::hash::KeyHash;
 use std::hint::black_box;
 use std::time::Instant;
 

@@ -3,11 +3,11 @@
 
 use super::{mend, sidecar, store};
 use arbitrary::{Result, Unstructured};
-use lsm_sieve::filter::{Kind, Shape};
-use lsm_sieve::format::{self, Identity, Sidecar, Source, StageRecord, Subject};
-use lsm_sieve::hash::{HashId, Seed};
-use lsm_sieve::math::{Bits, Items, Probes};
-use lsm_sieve::segment::SegmentId;
+use lsm_sieve_filter::filter::{Kind, Shape};
+use lsm_sieve_filter::hash::{HashId, Seed};
+use lsm_sieve_filter::math::{Bits, Items, Probes};
+use lsm_sieve_format::format::{self, Identity, Sidecar, Source, StageRecord, Subject};
+use lsm_sieve_format::segment::SegmentId;
 
 /// Builds a file, and damages it as the rest of the input says.
 pub fn run(bytes: &[u8]) {

@@ -3,12 +3,12 @@
 
 use super::store;
 use arbitrary::{Result, Unstructured};
-use lsm_sieve::hash::KeyHash;
-use lsm_sieve::math::{Items, Rate};
 use lsm_sieve_classics::filter::{
     Composite, CounterWidth, Counting, Full, Growing, Growth, HashCoding, Membership,
     MinimalIncrease, RecurringMinimum, RemoveError, Sliding, SlidingOptions, Spectral, Stage, Turn,
 };
+use lsm_sieve_filter::hash::KeyHash;
+use lsm_sieve_filter::math::{Items, Rate};
 use std::collections::{HashMap, HashSet, VecDeque};
 
 /// Every step checks all keys, so a long life takes long and shows little that is new.

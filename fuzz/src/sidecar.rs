@@ -2,9 +2,9 @@
 //! this content.
 
 use super::{mend, meter};
-use lsm_sieve::filter::Stage;
-use lsm_sieve::format::{self, FormatError, Sidecar, StageRecord};
-use lsm_sieve::hash::KeyHash;
+use lsm_sieve_filter::filter::Stage;
+use lsm_sieve_filter::hash::KeyHash;
+use lsm_sieve_format::format::{self, FormatError, Sidecar, StageRecord};
 
 /// The high byte of the flags, which a reader may ignore and a writer sets to zero.
 const AT_IGNORED_FLAGS: usize = 11;

@@ -3,12 +3,12 @@
 
 use super::store;
 use arbitrary::{Result, Unstructured};
-use lsm_sieve::disk::{Disk, Fault, MemoryDisk};
-use lsm_sieve::filter::{Chain, Scalable, ScalableOptions};
-use lsm_sieve::format::{Sidecar, Source, Subject};
-use lsm_sieve::hash::{Imprint, KeyHash};
-use lsm_sieve::math::{Bits, Items};
-use lsm_sieve::segment::{SegmentId, SidecarFolder, SidecarName};
+use lsm_sieve_filter::filter::{Chain, Scalable, ScalableOptions};
+use lsm_sieve_filter::hash::{Imprint, KeyHash};
+use lsm_sieve_filter::math::{Bits, Items};
+use lsm_sieve_format::disk::{Disk, Fault, MemoryDisk};
+use lsm_sieve_format::format::{Sidecar, Source, Subject};
+use lsm_sieve_format::segment::{SegmentId, SidecarFolder, SidecarName};
 use std::io::{ErrorKind, Write as _};
 use std::path::Path;
 use std::sync::Arc;
@@ -159,7 +159,7 @@ fn rot(disk: &MemoryDisk, input: &mut Unstructured<'_>) -> Result<()> {
         return Ok(());
     };
     let path = Path::new(FOLDER).join(name);
-    let Ok(mut bytes) = lsm_sieve::disk::read_file(disk, &path, 1 << 30) else {
+    let Ok(mut bytes) = lsm_sieve_format::disk::read_file(disk, &path, 1 << 30) else {
         return Ok(());
     };
     if bytes.is_empty() {

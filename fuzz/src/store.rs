@@ -1,11 +1,11 @@
 //! What several targets need: filters and their sidecars, built from the fuzzer's bytes.
 
 use arbitrary::{Result, Unstructured};
-use lsm_sieve::filter::{Kind, Stage};
-use lsm_sieve::format::{StageRecord, StoreId};
-use lsm_sieve::hash::{HashId, Imprint, KeyHash, KeyHasher, Seed};
-use lsm_sieve::math::Rate;
-use lsm_sieve::math::growth::Tightening;
+use lsm_sieve_filter::filter::{Kind, Stage};
+use lsm_sieve_filter::hash::{HashId, Imprint, KeyHash, KeyHasher, Seed};
+use lsm_sieve_filter::math::Rate;
+use lsm_sieve_filter::math::growth::Tightening;
+use lsm_sieve_format::format::{StageRecord, StoreId};
 
 pub const STORE: StoreId = StoreId::from_bytes(*b"the store's name");
 

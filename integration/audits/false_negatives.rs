@@ -175,7 +175,7 @@ fn false_negative_of_both_filters_is_found() {
 fn differential_file_false_negative_is_found() {
     let home = tempfile::tempdir().unwrap();
     let settings = DifferentialOptions {
-        front: audited(),
+        filters: audited(),
         ..DifferentialOptions::default()
     };
     let open = || DifferentialStore::open(&options(), &settings, home.path()).unwrap();
@@ -185,8 +185,8 @@ fn differential_file_false_negative_is_found() {
         store.load(keys().map(|key| (key, b"old"))).unwrap();
         keys().for_each(|key| store.put(key, b"new").unwrap());
         store.flush().unwrap();
-        cover(store.front());
-        settle(store.front());
+        cover(store.db());
+        settle(store.db());
         store.family()
     };
     let summary = format!("summary-{:08x}.sieve", crc32fast::hash(family.as_bytes()));
@@ -200,18 +200,18 @@ fn differential_file_false_negative_is_found() {
             value.unwrap().unwrap()
         };
         let store = open();
-        settle(store.front());
+        settle(store.db());
         if !many {
             let false_negatives = reads_until_found(|key| read(&store, key) == b"new");
             assert!(false_negatives > 0);
-            assert_eq!(store.front().false_negative().unwrap().cf, family);
+            assert_eq!(store.db().false_negative().unwrap().cf, family);
         }
         assert!(keys().all(|key| read(&store, &key) == b"new"));
     }
     let store = open();
-    cover(store.front());
+    cover(store.db());
     assert!(keys().all(|key| store.get(key).unwrap().unwrap() == b"new"));
-    assert_eq!(store.front().false_negative(), None);
+    assert_eq!(store.db().false_negative(), None);
 }
 
 #[test]

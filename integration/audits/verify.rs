@@ -3,9 +3,9 @@
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use lsm_sieve::disk::{RealDisk, publish, read_file};
-use lsm_sieve::format::{decode, encode};
 use lsm_sieve::{InspectError, SieveDb, SieveOptions};
+use lsm_sieve_format::disk::{RealDisk, publish, read_file};
+use lsm_sieve_format::format::{decode, encode};
 
 use crate::support::database_files::{sidecars, summaries};
 use crate::support::model_db::{Model, cover, fill, open, options, settle, sieve};
@@ -56,7 +56,11 @@ fn full_verify_finds_a_sidecar_without_its_keys() {
     let denied = |by: &str| full.lost.iter().filter(|lost| lost.filter == by).count() as u64;
     assert_eq!(denied("the sidecar"), KEYS);
     assert_eq!(denied("the resident filter"), KEYS);
-    assert_eq!(denied("the front"), 0, "the summary covers the SST");
+    assert_eq!(
+        denied("the summary filter"),
+        0,
+        "the summary covers the SST"
+    );
     assert!(full.lost[0].to_string().contains(".sst denied by "));
 }
 
@@ -75,7 +79,11 @@ fn full_verify_finds_a_summary_without_its_keys() {
     without_keys(&summaries(&home.path().join("sieve"))[0]);
     let full = read_only_filters(home.path()).verify(true).unwrap();
     assert_eq!(full.lost.len() as u64, KEYS, "the tombstone is no loss");
-    assert!(full.lost.iter().all(|lost| lost.filter == "the front"));
+    assert!(
+        full.lost
+            .iter()
+            .all(|lost| lost.filter == "the summary filter")
+    );
 }
 
 /// An SST may be compacted away between its listing and its reading. Its keys are then in another

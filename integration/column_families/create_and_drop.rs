@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lsm_sieve::disk::{Disk as _, RealDisk};
 use lsm_sieve::{Answer, SieveDb};
+use lsm_sieve_format::disk::{Disk as _, RealDisk};
 use rocksdb::DB;
 use rocksdb::{DEFAULT_COLUMN_FAMILY_NAME, Options};
 

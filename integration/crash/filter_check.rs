@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use lsm_sieve::disk::{self, Disk, RealDisk};
 use lsm_sieve::{SieveDb, SieveOptions};
+use lsm_sieve_format::disk::{self, Disk, RealDisk};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use rocksdb::{AsColumnFamilyRef, IteratorMode, Options};

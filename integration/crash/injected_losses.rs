@@ -5,11 +5,11 @@
 
 use std::path::{Path, PathBuf};
 
-use lsm_sieve::disk::{self, Disk, RealDisk};
-use lsm_sieve::filter::Stage;
-use lsm_sieve::format::{self, Identity, StageRecord, Subject};
-use lsm_sieve::hash::KeyHash;
 use lsm_sieve::{HashId, Items};
+use lsm_sieve_filter::filter::Stage;
+use lsm_sieve_filter::hash::KeyHash;
+use lsm_sieve_format::disk::{self, Disk, RealDisk};
+use lsm_sieve_format::format::{self, Identity, StageRecord, Subject};
 
 use super::filter_check::{self, Truth};
 use super::model::Model;

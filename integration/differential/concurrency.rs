@@ -266,7 +266,7 @@ fn visible_record_stays_visible_with_a_fixed_filter() {
     for audit in [NO_AUDIT, EVERY_ONE] {
         let home = tempfile::tempdir().unwrap();
         let options = DifferentialOptions {
-            front: SieveOptions::default().audit(audit),
+            filters: SieveOptions::default().audit(audit),
             ..with_filter(FIXED)
         };
         let store = DifferentialStore::open(&engine(), &options, home.path()).unwrap();

@@ -5,9 +5,9 @@ use std::ops::ControlFlow;
 use lsm_sieve::differential::{
     Batch, DifferentialError, DifferentialOptions, DifferentialStore, FilterChoice, Trigger,
 };
-use lsm_sieve::math::Probes;
 use lsm_sieve::{Bits, Items, Rate};
 use lsm_sieve_classics::math::differential::{Costs, Operation};
+use lsm_sieve_filter::math::Probes;
 use rocksdb::statistics::Ticker;
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ fn each_read_is_counted_once_and_by_kind() {
     for filter in [FilterChoice::Scalable, GREMILLION] {
         let home = tempfile::tempdir().unwrap();
         let store = open(home.path(), filter).unwrap();
-        assert!(store.front().wait_until_complete(Duration::from_secs(60)));
+        assert!(store.db().wait_until_complete(Duration::from_secs(60)));
         store
             .load((0..1_000).map(|index| (key(index), b"main")))
             .unwrap();

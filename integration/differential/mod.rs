@@ -18,7 +18,7 @@ use lsm_sieve::Bits;
 use lsm_sieve::differential::{
     DifferentialOptions, DifferentialStore, FilterChoice, OpenDifferentialError,
 };
-use lsm_sieve::math::Probes;
+use lsm_sieve_filter::math::Probes;
 use rocksdb::Options;
 
 /// A filter so small that nearly every probe says *maybe*.

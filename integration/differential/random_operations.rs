@@ -119,7 +119,7 @@ impl Twin {
 
     fn reopen_sometimes(mut self) -> Result<Self, Failed> {
         if self.random.random_bool(0.5) {
-            let path = self.store.front().path().to_owned();
+            let path = self.store.db().path().to_owned();
             self.store.close()?;
             self.store = open(&path, self.filter)?;
             check_now(&self.store, &self.model, KEYS)?;

@@ -12,8 +12,8 @@ use std::path::Path;
 use lsm_sieve::differential::{
     DifferentialOptions, DifferentialStore, FilterChoice, MainFile, OpenDifferentialError,
 };
-use lsm_sieve::math::Probes;
 use lsm_sieve::{Bits, SieveDb, SieveOptions};
+use lsm_sieve_filter::math::Probes;
 use rocksdb::{CompactionDecision, DB, DBCompactionStyle, Options};
 
 use super::model::key;

@@ -14,13 +14,15 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Instant;
 
-use lsm_sieve::disk::{self, Disk as _, RealDisk};
-use lsm_sieve::filter::{Kind, Shape, Stage};
-use lsm_sieve::format::{self, Identity, Sidecar, Source, StageRecord, Subject};
-use lsm_sieve::math::Probes;
-use lsm_sieve::segment::{MAX_SIDECAR_BYTES, SegmentId, SidecarError, SidecarFolder, SidecarName};
 use lsm_sieve::{Bits, HashId, Items, Rate, SieveDb, SieveOptions};
 use lsm_sieve_classics::filter::Counting;
+use lsm_sieve_filter::filter::{Kind, Shape, Stage};
+use lsm_sieve_filter::math::Probes;
+use lsm_sieve_format::disk::{self, Disk as _, RealDisk};
+use lsm_sieve_format::format::{self, Identity, Sidecar, Source, StageRecord, Subject};
+use lsm_sieve_format::segment::{
+    MAX_SIDECAR_BYTES, SegmentId, SidecarError, SidecarFolder, SidecarName,
+};
 use rocksdb::WriteBatch;
 
 use super::worker::{Failed, engine, sieve};

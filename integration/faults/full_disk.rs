@@ -23,7 +23,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use lsm_sieve::SieveDb;
-use lsm_sieve::disk::{Disk as _, RealDisk};
+use lsm_sieve_format::disk::{Disk as _, RealDisk};
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 use rocksdb::Options;

@@ -1,6 +1,6 @@
 //! A disk to which recorded file operations are applied, and what it holds after a power cut.
 //!
-//! As [`lsm_sieve::disk::MemoryDisk`], which only the filters use, but for files that are written
+//! As [`lsm_sieve_format::disk::MemoryDisk`], which only the filters use, but for files that are written
 //! at any place and synced many times, as those of a database are. Of unsynced changes any part
 //! survives: a name, a length, a write or some sectors of one.
 

@@ -83,7 +83,7 @@ impl Store {
                 store.write(&batch)?;
                 if synced {
                     store
-                        .front()
+                        .db()
                         .with_engine_untracked(|engine| engine.flush_wal(true))?;
                 }
             }
@@ -127,7 +127,7 @@ pub(super) fn open_differential(
         engine.set_max_write_buffer_number(16);
     }
     let options = DifferentialOptions {
-        front: sieve(),
+        filters: sieve(),
         batch_bytes: 512,
         ..DifferentialOptions::default()
     };

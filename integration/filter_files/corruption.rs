@@ -12,12 +12,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use lsm_sieve::disk::{self, Disk as _, MemoryDisk};
-use lsm_sieve::filter::{Kind, Shape};
-use lsm_sieve::format::{self, Identity, Sidecar, Source, StageRecord, Subject};
-use lsm_sieve::math::Probes;
-use lsm_sieve::segment::{SegmentId, SidecarFolder};
 use lsm_sieve::{Bits, HashId, Items, Rate};
+use lsm_sieve_filter::filter::{Kind, Shape};
+use lsm_sieve_filter::math::Probes;
+use lsm_sieve_format::disk::{self, Disk as _, MemoryDisk};
+use lsm_sieve_format::format::{self, Identity, Sidecar, Source, StageRecord, Subject};
+use lsm_sieve_format::segment::{SegmentId, SidecarFolder};
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 

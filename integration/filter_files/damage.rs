@@ -19,8 +19,8 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use lsm_sieve::format;
 use lsm_sieve::{OpenError, SieveDb, VerifyReport};
+use lsm_sieve_format::format;
 use rocksdb::{DB, Options};
 
 use crate::support::database_files::{copy, sidecars, stamps, summaries};

@@ -16,11 +16,11 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 
-use lsm_sieve::disk::{RealDisk, publish, read_file};
-use lsm_sieve::filter::{Kind, Shape};
-use lsm_sieve::format::{StageRecord, decode, decode_identity, encode};
-use lsm_sieve::math::{Bits, Items, Probes};
 use lsm_sieve::{OpenError, SieveDb};
+use lsm_sieve_filter::filter::{Kind, Shape};
+use lsm_sieve_filter::math::{Bits, Items, Probes};
+use lsm_sieve_format::disk::{RealDisk, publish, read_file};
+use lsm_sieve_format::format::{StageRecord, decode, decode_identity, encode};
 use rocksdb::DB;
 
 use crate::support::database_files::{sidecars, stamps};

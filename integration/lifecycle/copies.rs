@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use lsm_sieve::SieveDb;
-use lsm_sieve::disk::{Disk as _, RealDisk};
+use lsm_sieve_format::disk::{Disk as _, RealDisk};
 use rocksdb::backup::{BackupEngine, BackupEngineOptions, RestoreOptions};
 use rocksdb::checkpoint::Checkpoint;
 use rocksdb::{DEFAULT_COLUMN_FAMILY_NAME as DEFAULT, Env};

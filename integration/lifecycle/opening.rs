@@ -2,8 +2,8 @@
 
 use std::error::Error as _;
 
-use lsm_sieve::disk::{Disk as _, RealDisk};
 use lsm_sieve::{OpenError, SieveDb, SieveOptions};
+use lsm_sieve_format::disk::{Disk as _, RealDisk};
 use rocksdb::{DB, IteratorMode, Options};
 
 use crate::support::database_files::stamps;

@@ -153,6 +153,6 @@ fn filters_over_budget_are_evicted() {
     }
     eventually("the filters keep to the budget", || {
         let memory = db.health().memory;
-        memory.summary + memory.segments <= budget && !health(&db).asks_segment_filters
+        memory.summary + memory.segments <= budget && !health(&db).checks_segment_filters
     });
 }

@@ -201,22 +201,22 @@ fn any_number_of_disjoint_ssts_is_checked() {
         // One more if maintenance used the pause to rebuild the summary, and flushed for it.
         let live = db.inspect().unwrap().cfs[0].segments.len() as u64;
         assert!((tables..=tables + 1).contains(&live), "{live} tables");
-        (passed, db.health().cfs[0].asks_segment_filters)
+        (passed, db.health().cfs[0].checks_segment_filters)
     };
     let over = |tables: u64| move |run, i| i * tables + run;
-    let (many, asks_segment_filters) = loaded(260, &over(260), "BytewiseComparator");
-    assert!(!asks_segment_filters);
+    let (many, checks_segment_filters) = loaded(260, &over(260), "BytewiseComparator");
+    assert!(!checks_segment_filters);
     for comparator in ["BytewiseComparator", "ReverseBytewiseComparator"] {
         let beside = |run, i| run * (KEYS / 20) + i;
-        let (few, asks_segment_filters) = loaded(20, &beside, comparator);
-        assert!(asks_segment_filters);
+        let (few, checks_segment_filters) = loaded(20, &beside, comparator);
+        assert!(checks_segment_filters);
         assert!(
             few * 20 < many,
             "{few} pass beside, {many} over one another"
         );
         // More than are checked together.
-        let (fewer, asks_segment_filters) = loaded(40, &over(40), comparator);
-        assert!(asks_segment_filters);
+        let (fewer, checks_segment_filters) = loaded(40, &over(40), comparator);
+        assert!(checks_segment_filters);
         assert!(
             fewer * 2 < many,
             "{fewer} pass 40 over one another, {many} all"

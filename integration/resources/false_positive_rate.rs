@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 
-use lsm_sieve::math::Items;
-use lsm_sieve::segment::SegmentId;
 use lsm_sieve::{CfReport, FilterSize, SieveDb, SieveOptions};
+use lsm_sieve_filter::math::Items;
+use lsm_sieve_format::segment::SegmentId;
 use rocksdb::Options;
 
 use crate::support::database_files::stamps;

@@ -20,7 +20,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use lsm_sieve::SieveDb;
-use lsm_sieve::format::{self, Subject};
+use lsm_sieve_format::format::{self, Subject};
 
 use crate::support::database_files::{stamps, summaries};
 use crate::support::environment::number_from;

@@ -262,7 +262,7 @@ mod tests {
         let mut engine = rocksdb::Options::default();
         engine.create_if_missing(true);
         let options = DifferentialOptions {
-            front: SieveOptions::default().audit(ONE_IN),
+            filters: SieveOptions::default().audit(ONE_IN),
             filter: FilterChoice::Fixed {
                 bits: Bits::new(1 << 12),
                 probes: Probes::new(3),

@@ -52,7 +52,7 @@ impl Opening<'_> {
         let state = self.state(&db, &home)?;
         let main = match &self.options.main {
             MainFile::Here if self.options.ask_main => self.family(&db, MAIN)?,
-            MainFile::Here => self.family(&db, MAIN)?.without_front(),
+            MainFile::Here => self.family(&db, MAIN)?.without_filters(),
             MainFile::Elsewhere { path, family } => self.main_elsewhere(path, family)?,
         };
         let numbers = (state.oldest..=state.newest).rev();
@@ -110,7 +110,7 @@ impl Opening<'_> {
         let mut engine = self.engine.clone();
         engine.create_missing_column_families(true);
         let families = names.iter().map(|name| (name, self.engine.clone()));
-        let front = &self.options.front;
+        let front = &self.options.filters;
         SieveDb::open_cf_with_opts(&engine, front, self.path, families).map_err(|error| match error
         {
             OpenError::Engine { source, .. } => self.refused(source),

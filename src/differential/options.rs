@@ -9,7 +9,7 @@ use crate::rocks::SieveOptions;
 #[derive(Clone, Debug)]
 pub struct DifferentialOptions {
     /// Options for the filters of all files.
-    pub front: SieveOptions,
+    pub filters: SieveOptions,
     /// The kind of filter for the differential file.
     pub filter: FilterChoice,
     /// Where the main file is.
@@ -29,7 +29,7 @@ pub struct DifferentialOptions {
 impl Default for DifferentialOptions {
     fn default() -> Self {
         Self {
-            front: SieveOptions::default(),
+            filters: SieveOptions::default(),
             filter: FilterChoice::default(),
             main: MainFile::default(),
             ask_main: true,

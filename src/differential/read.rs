@@ -123,7 +123,7 @@ impl DifferentialStore {
             event = after_a_search_in_vain(event, generation);
         }
         let ordinal = self.counters.add(event, 1);
-        if self.doubts(event, ordinal) && !self.stand_or_rest(generations, key, how.own) {
+        if self.is_audit_due(event, ordinal) && !self.audit_negatives(generations, key, how.own) {
             return self.read(generations, key, how);
         }
         self.read_main(key, how)
@@ -132,12 +132,12 @@ impl DifferentialStore {
     /// Counts a read for which no generation was searched. False if an audit of it found a record.
     fn absence_stands(&self, key: &[u8]) -> bool {
         let ordinal = self.counters.add(Event::Absent, 1);
-        !self.is_sampled(ordinal) || self.stand_or_rest(&self.generations(), key, &self.reading)
+        !self.is_sampled(ordinal) || self.audit_negatives(&self.generations(), key, &self.reading)
     }
 
     /// Whether to audit a read with this event and ordinal. The filters of a column family have
     /// already audited their negatives by then; a fixed filter has not.
-    fn doubts(&self, event: Event, ordinal: u64) -> bool {
+    fn is_audit_due(&self, event: Event, ordinal: u64) -> bool {
         let fixed = matches!(self.options.filter, FilterChoice::Fixed { .. });
         fixed && matches!(event, Event::Absent) && self.is_sampled(ordinal)
     }
@@ -147,7 +147,7 @@ impl DifferentialStore {
     }
 
     /// [`DifferentialStore::denials_stand`]; true without an audit while audits are throttled.
-    fn stand_or_rest(
+    fn audit_negatives(
         &self,
         generations: &[Arc<Generation>],
         key: &[u8],
@@ -212,8 +212,8 @@ impl DifferentialStore {
                 continue;
             }
             let ordinal = self.counters.add(look.event, 1);
-            let doubted = self.doubts(look.event, ordinal);
-            if doubted && !self.stand_or_rest(generations, look.key, how.own) {
+            let doubted = self.is_audit_due(look.event, ordinal);
+            if doubted && !self.audit_negatives(generations, look.key, how.own) {
                 look.value = Some(self.read(generations, look.key, how));
             }
         }

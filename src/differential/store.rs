@@ -98,8 +98,8 @@ impl DifferentialStore {
             state: Mutex::new(parts.state),
             moving: Mutex::default(),
             counters: Counters::new(),
-            sample: Sampler::configured(parts.options.front.audit_one_in()),
-            throttle: Throttle::configured(parts.options.front.audit_one_in()),
+            sample: Sampler::configured(parts.options.filters.audit_one_in()),
+            throttle: Throttle::configured(parts.options.filters.audit_one_in()),
             writes: AtomicU64::new(0),
             moved_at: AtomicU64::new(0),
             reading: ReadOptions::default(),
@@ -347,7 +347,7 @@ impl DifferentialStore {
 
     /// The underlying database, for its statistics and the maintenance of its filters. Writes and
     /// drops there bypass the store, whose answers are then wrong.
-    pub fn front(&self) -> &SieveDb {
+    pub fn db(&self) -> &SieveDb {
         &self.db
     }
 

@@ -291,7 +291,7 @@ impl Memtables {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "rocksdb"))]
 mod tests {
     use std::sync::Arc;
     use std::time::Duration;

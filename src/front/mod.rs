@@ -2,11 +2,11 @@
 //!
 //! One column family has a `cf_filter::CfFilter`: its summary filter, its memtable filters and
 //! its segment filters. The engine's hooks feed it, lookups read it, and the maintenance thread
-//! rebuilds it from what [`engine::Engine`] tells of the segments.
+//! rebuilds it from the segments that [`engine::Engine`] lists.
 //!
 //! # Map
 //!
-//! Each module uses only what stands before it.
+//! The modules are in order of dependency: each uses only those above it.
 //!
 //! | module | contents |
 //! |---|---|
@@ -18,10 +18,10 @@
 //! | `options` | the sizes that follow from the settings |
 //! | `instance_ids` | ids for segments without one, valid while the database is open |
 //! | `filter_store` | the folder of sidecars |
-//! | `audit` | sampled negatives that are read again, how often, and what a false negative ends |
+//! | `audit` | reads of the engine for a sample of the *absent* answers: their rate, and the reaction to a false negative |
 //! | `segment_filter_build` | the segment filter of a segment while the engine writes it |
 //! | `memtables` | the filters that each memtable feeds |
-//! | `cf_filter` | the filters of one column family; `cf_filter/lookup.rs` is the way of a lookup |
+//! | `cf_filter` | the filters of one column family; `cf_filter/lookup.rs` is the code of a lookup |
 //! | `cf_filters` | the filters of all column families |
 //! | `maintenance` | the background thread: load, cover, rebuild, consolidate, budget, scrub, sweep |
 

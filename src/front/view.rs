@@ -137,7 +137,8 @@ impl View {
     }
 
     /// The outcome of a fast probe of the summary filter; `None` if the probe cannot decide: the
-    /// summary filter does not cover all SSTs, or is not a single blocked stage.
+    /// summary filter does not cover all SSTs, or has several stages, or is static and may have the
+    /// key.
     #[inline(always)]
     pub(crate) fn probe_fast(
         &self,

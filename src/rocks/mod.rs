@@ -23,11 +23,6 @@ mod report;
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub use crate::front::audit::FalseNegative;
-pub use crate::front::maintenance::planning::FilterPlan;
-pub use crate::front::maintenance::scrub::Scrubbed;
-pub use crate::front::options::{FilterSize, FilterSizeError};
-pub use crate::front::view::{AbsenceProof, Answer};
 pub(crate) use db::CfReader;
 pub use db::{Builder, ColumnFamilyMetaData, SieveDb, Snapshot, Transaction, TransactionSettings};
 pub use error::{InspectError, MaintenanceError, OpenError};

@@ -22,7 +22,7 @@ const KEPT_HASHES: usize = SegmentBuilder::MOST_STATIC.get() as usize;
 
 /// Collects the keys of one segment and seals its filter.
 #[derive(Debug)]
-pub struct SegmentBuilder {
+pub(crate) struct SegmentBuilder {
     id: SegmentId,
     hasher: KeyHasher,
     rate: Rate,
@@ -45,16 +45,21 @@ enum Hashes {
 
 impl SegmentBuilder {
     /// Maximum number of entries of a segment whose filter can be static.
-    pub const MOST_STATIC: Items = Items::new(8 << 20);
+    pub(crate) const MOST_STATIC: Items = Items::new(8 << 20);
 
     /// A builder for the segment with this id, whose filter is to have the false-positive rate
     /// `rate`.
-    pub fn new(id: SegmentId, hasher: KeyHasher, rate: Rate) -> Self {
+    pub(crate) fn new(id: SegmentId, hasher: KeyHasher, rate: Rate) -> Self {
         Self::with_budget(id, hasher, rate, KEPT_HASHES)
     }
 
     /// [`SegmentBuilder::new`] for an existing segment with this number of entries.
-    pub fn for_entries(id: SegmentId, hasher: KeyHasher, rate: Rate, entries: Items) -> Self {
+    pub(crate) fn for_entries(
+        id: SegmentId,
+        hasher: KeyHasher,
+        rate: Rate,
+        entries: Items,
+    ) -> Self {
         Self::with_budget(id, hasher, rate, KEPT_HASHES).sized(entries)
     }
 
@@ -74,7 +79,7 @@ impl SegmentBuilder {
     /// Whether to make the filter static ([`Stage::ribbon`]) if the segment has at most
     /// [`SegmentBuilder::MOST_STATIC`] entries.
     #[must_use]
-    pub fn made_static(mut self, is: bool) -> Self {
+    pub(crate) fn made_static(mut self, is: bool) -> Self {
         self.made_static = is;
         self
     }
@@ -90,12 +95,12 @@ impl SegmentBuilder {
     }
 
     /// The id of the segment being built.
-    pub fn id(&self) -> SegmentId {
+    pub(crate) fn id(&self) -> SegmentId {
         self.id
     }
 
     /// Adds the key of one entry. Entries with the same key must be consecutive; they count once.
-    pub fn add(&mut self, key: &[u8]) {
+    pub(crate) fn add(&mut self, key: &[u8]) {
         let hash = self.hasher.hash(key);
         fault!(
             TableKeyMissed,
@@ -143,7 +148,7 @@ impl SegmentBuilder {
 
     /// Seals the filter of a segment with this many entries. `None` if the builder saw another
     /// number of entries (the filter might lack a key) or if memory ran out.
-    pub fn seal(self, entries: u64, source: Source) -> Option<SealedFilter> {
+    pub(crate) fn seal(self, entries: u64, source: Source) -> Option<SealedFilter> {
         let mut is_complete = self.added == entries;
         fault!(MiscountSealed, is_complete = true);
         if !is_complete {

@@ -4,13 +4,9 @@ mod build;
 mod registry;
 mod sealed;
 
-pub use build::SegmentBuilder;
-pub use lsm_sieve_filter::plan::{
-    Action, Budget, Cost, Decision, Facts, Fraction, Input, InputStage, Keys, OrRole, plan,
+pub(crate) use build::SegmentBuilder;
+pub(crate) use lsm_sieve_format::segment::{
+    Candidate, IDENTITY_FILE, IdentityError, SegmentId, SidecarError, SidecarFolder, SidecarName,
 };
-pub use lsm_sieve_format::segment::{
-    Candidate, IDENTITY_FILE, IdentityError, MAX_SIDECAR_BYTES, SegmentId, SidecarError,
-    SidecarFolder, SidecarName,
-};
-pub use registry::Registry;
-pub use sealed::{SealedFilter, Segment};
+pub(crate) use registry::Registry;
+pub(crate) use sealed::{SealedFilter, Segment};

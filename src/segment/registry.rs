@@ -11,7 +11,7 @@ use crate::sync::{Mutex, MutexGuard, unpoisoned};
 
 /// All segments that are being read or built, or whose filters are kept.
 #[derive(Debug)]
-pub struct Registry {
+pub(crate) struct Registry {
     hasher: KeyHasher,
     segments: Mutex<HashMap<SegmentId, Arc<Segment>>>,
     trusted: Arc<AtomicBool>,
@@ -19,7 +19,7 @@ pub struct Registry {
 
 impl Registry {
     /// An empty registry. All its segments use the same hasher.
-    pub fn new(hasher: KeyHasher) -> Self {
+    pub(crate) fn new(hasher: KeyHasher) -> Self {
         Self {
             hasher,
             segments: Mutex::default(),
@@ -28,31 +28,31 @@ impl Registry {
     }
 
     /// The segment with this id. If it was unknown, it is added without a filter.
-    pub fn open(&self, id: SegmentId) -> Arc<Segment> {
+    pub(crate) fn open(&self, id: SegmentId) -> Arc<Segment> {
         let mut segments = self.lock();
         let segment = segments
             .entry(id)
-            .or_insert_with(|| Arc::new(Segment::unknown(id, self.hasher, &self.trusted)));
+            .or_insert_with(|| Arc::new(Segment::unknown(self.hasher, &self.trusted)));
         Arc::clone(segment)
     }
 
     /// The segment with this id, if it is known.
-    pub fn get(&self, id: SegmentId) -> Option<Arc<Segment>> {
+    pub(crate) fn get(&self, id: SegmentId) -> Option<Arc<Segment>> {
         self.lock().get(&id).cloned()
     }
 
     /// The ids of all known segments.
-    pub fn ids(&self) -> HashSet<SegmentId> {
+    pub(crate) fn ids(&self) -> HashSet<SegmentId> {
         self.lock().keys().copied().collect()
     }
 
     /// Number of known segments.
-    pub fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.lock().len()
     }
 
     /// Removes the segments that are not in use and for which `keep` is false.
-    pub fn retain(&self, keep: impl Fn(SegmentId) -> bool) {
+    pub(crate) fn retain(&self, keep: impl Fn(SegmentId) -> bool) {
         // RocksDB's reader of an SST may hold the segment. A second object with the same id would
         // not get its later filters.
         self.lock()
@@ -60,14 +60,14 @@ impl Registry {
     }
 
     /// Drops all filters, and all that are built later. Every key may then be in every segment.
-    pub fn distrust(&self) {
+    pub(crate) fn distrust(&self) {
         self.trusted.store(false, Ordering::SeqCst);
         let segments = self.all();
         segments.iter().for_each(|segment| segment.drop_filter());
     }
 
     /// Bits of all resident filters.
-    pub fn size(&self) -> Bits {
+    pub(crate) fn size(&self) -> Bits {
         let filters = self
             .lock()
             .values()

@@ -6,7 +6,6 @@
 
 use std::sync::Arc;
 
-use super::SegmentId;
 use crate::fault::fault;
 use crate::filter::Chain;
 use crate::format::Source;
@@ -20,22 +19,22 @@ const BATCH: usize = 32;
 
 /// A finished filter over every key of one segment, including deleted ones.
 #[derive(Debug)]
-pub struct SealedFilter {
+pub(crate) struct SealedFilter {
     /// The stages.
-    pub chain: Chain,
+    pub(crate) chain: Chain,
     /// Number of entries in the segment. One key may have several.
-    pub entries: u64,
+    pub(crate) entries: u64,
     /// The false-positive rate that was asked for.
-    pub rate: Rate,
+    pub(crate) rate: Rate,
     /// Where its keys came from.
-    pub source: Source,
+    pub(crate) source: Source,
     /// Checksum of the stages when they were sealed.
     checksum: u32,
 }
 
 impl SealedFilter {
     /// Seals stages that have the keys of `entries` entries.
-    pub fn new(chain: Chain, entries: u64, rate: Rate, source: Source) -> Self {
+    pub(crate) fn new(chain: Chain, entries: u64, rate: Rate, source: Source) -> Self {
         Self {
             checksum: chain.checksum(),
             chain,
@@ -46,15 +45,14 @@ impl SealedFilter {
     }
 
     /// Verifies the checksum that was taken when the filter was sealed. Reads the whole filter.
-    pub fn is_intact(&self) -> bool {
+    pub(crate) fn is_intact(&self) -> bool {
         self.chain.checksum() == self.checksum
     }
 }
 
 /// One immutable segment: an SST or a differential file.
 #[derive(Debug)]
-pub struct Segment {
-    id: SegmentId,
+pub(crate) struct Segment {
     hasher: KeyHasher,
     filter: Published<Option<Arc<SealedFilter>>>,
     saved: AtomicBool,
@@ -64,9 +62,8 @@ pub struct Segment {
 
 impl Segment {
     /// A segment without a filter: every key may be in it.
-    pub(crate) fn unknown(id: SegmentId, hasher: KeyHasher, trusted: &Arc<AtomicBool>) -> Self {
+    pub(crate) fn unknown(hasher: KeyHasher, trusted: &Arc<AtomicBool>) -> Self {
         Self {
-            id,
             hasher,
             filter: Published::new(None),
             saved: AtomicBool::new(false),
@@ -74,25 +71,20 @@ impl Segment {
         }
     }
 
-    /// The segment's id.
-    pub fn id(&self) -> SegmentId {
-        self.id
-    }
-
     /// Its filter, if there is one.
-    pub fn filter(&self) -> Option<Arc<SealedFilter>> {
+    pub(crate) fn filter(&self) -> Option<Arc<SealedFilter>> {
         self.filter.with(Clone::clone)
     }
 
     /// Whether the key may be in the segment. True if there is no filter.
     #[inline]
-    pub fn may_contain(&self, key: &[u8]) -> bool {
+    pub(crate) fn may_contain(&self, key: &[u8]) -> bool {
         self.answer(self.hasher.hash(key)).unwrap_or(true)
     }
 
     /// The filter's answer for a hashed key; `None` if there is no filter.
     #[inline]
-    pub fn answer(&self, hash: KeyHash) -> Option<bool> {
+    pub(crate) fn answer(&self, hash: KeyHash) -> Option<bool> {
         self.filter.with(|filter| {
             let filter = filter.as_ref()?;
             Some(filter.chain.may_contain(hash))
@@ -102,7 +94,7 @@ impl Segment {
     /// [`Segment::may_contain`] for several keys at once, with their cache lines fetched in
     /// parallel. Answers beyond the keys are left unchanged, and so are all answers if there is no
     /// filter.
-    pub fn may_contain_many<'k>(
+    pub(crate) fn may_contain_many<'k>(
         &self,
         mut keys: impl Iterator<Item = &'k [u8]>,
         answers: &mut [bool],
@@ -122,7 +114,7 @@ impl Segment {
     }
 
     /// Sets or replaces the filter. If the registry is distrusted, the segment has none afterwards.
-    pub fn set_filter(&self, filter: SealedFilter, saved: bool) {
+    pub(crate) fn set_filter(&self, filter: SealedFilter, saved: bool) {
         self.filter.publish(Some(Arc::new(filter)));
         self.saved.store(saved, Ordering::Release);
         fault!(FilterAfterDistrust, return);
@@ -133,17 +125,17 @@ impl Segment {
     }
 
     /// Drops the filter: every key may be in the segment.
-    pub fn drop_filter(&self) {
+    pub(crate) fn drop_filter(&self) {
         self.filter.publish(None);
     }
 
     /// Whether the sidecar on disk has this filter.
-    pub fn is_saved(&self) -> bool {
+    pub(crate) fn is_saved(&self) -> bool {
         self.saved.load(Ordering::Acquire)
     }
 
     /// Notes that the sidecar on disk has this filter.
-    pub fn mark_saved(&self) {
+    pub(crate) fn mark_saved(&self) {
         self.saved.store(true, Ordering::Release);
     }
 }

@@ -19,5 +19,5 @@ pub mod workload;
 
 #[cfg(feature = "rocksdb")]
 use lsm_sieve::differential;
-use lsm_sieve::hash;
 use lsm_sieve_classics::{filter, math};
+use lsm_sieve_filter::hash;

@@ -8,7 +8,7 @@ use std::io;
 use std::path::Path;
 
 use arbitrary::Unstructured;
-use lsm_sieve::format;
+use lsm_sieve_format::format;
 use lsm_sieve_fuzz::{TARGETS, damage, state, trace};
 
 /// Choices of these lengths: few steps, and many.

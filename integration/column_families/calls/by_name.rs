@@ -174,7 +174,7 @@ fn has_both(name: &str, db: &SieveDb, with: With, [default, other]: [&[u8]; 2]) 
     let values = values.map(|value| value.unwrap().unwrap());
     assert_eq!(values, [default, other], "{name}");
     assert_eq!(deep(db), [true, with == With::Names], "{name}");
-    assert!(stats_of(&db, OTHER).is_some(), "{name}");
+    assert!(stats_of(db, OTHER).is_some(), "{name}");
 }
 
 #[test]

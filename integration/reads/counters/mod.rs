@@ -72,7 +72,7 @@ impl World {
         let began = Instant::now();
         let are_checked = || {
             let families = self.db.health().cfs;
-            families.iter().all(|family| family.asks_segment_filters)
+            families.iter().all(|family| family.checks_segment_filters)
         };
         while !are_checked() {
             assert!(
@@ -202,7 +202,7 @@ fn summary_filters_count_each_lookup_once() {
             .health()
             .cfs
             .iter()
-            .any(|family| family.asks_segment_filters)
+            .any(|family| family.checks_segment_filters)
     );
     let stats = every_read_adds_up(&world, true);
     assert!(stats.absent > stats.found * 9 / 10, "{stats:?}");

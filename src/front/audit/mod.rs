@@ -93,7 +93,7 @@ fn sampled(ordinal: u64) -> u64 {
     ordinal.wrapping_mul(PHI)
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "rocksdb"))]
 mod tests {
     use std::sync::{Arc, Mutex, mpsc};
     use std::time::Duration;

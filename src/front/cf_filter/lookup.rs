@@ -2,18 +2,19 @@
 //!
 //! ```text
 //! key ── 1 fast probe of the summary filter ── absent ───────────────────────────────► not found
-//!            │ maybe, or not worth trying
+//!            │ maybe, or not probed
 //!        2 the predictor's plan
-//!            ├─ AllFilters   summary, uncovered SSTs, segment and memtable filters ── absent ─► not found
+//!            ├─ AllFilters   summary, uncovered SSTs, memtable and segment filters ── absent ─► not found
 //!            ├─ SummaryOnly  summary ── absent ──────────────────────────────────────► not found
 //!            └─ EngineOnly
 //!            │ maybe
-//!        3 prefetch of the segment filters that the engine is about to check
+//!        3 prefetch of the segment filters, unless AllFilters has just probed them
 //!        4 the engine
 //!        5 feedback to the counters and the predictor
 //! ```
 //!
-//! One *absent* in 8,192 is audited: the engine is read all the same (see [`crate::front::audit`]).
+//! By default, at most one *absent* in 8,192 is audited: the engine is read all the same (see
+//! [`crate::front::audit`]).
 
 use super::CfFilter;
 use crate::filter::{Simd, WithSimd, dispatch};
@@ -81,7 +82,7 @@ fn get_slow<V, E>(
     fast: Fast,
     engine: impl FnOnce() -> Result<Option<V>, E>,
 ) -> Result<Option<V>, E> {
-    // 2. As many filters as the thread's last lookups make worth checking.
+    // 2. The plan depends on the results of this thread's last lookups.
     let verdict = filters.with(|cf, reading| {
         let mut probe = match fast {
             Fast::AbsentSampled(proof) => return Verdict::AbsentSampled(proof),
@@ -89,7 +90,7 @@ fn get_slow<V, E>(
             Fast::Absent | Fast::NotTried => Probe::new(key),
         };
         let verdict = cf.check(cf.plan(), &mut probe, reading);
-        // 3. They arrive while the engine is on its way to them.
+        // 3. The cache lines arrive while the engine reads its memtables.
         if let Verdict::MaybeBySummary | Verdict::NotConsulted = verdict {
             cf.prefetch_segment_filters(&mut probe, reading);
         }
@@ -101,9 +102,9 @@ fn get_slow<V, E>(
     if is_confirmed(filters, verdict, key) {
         return Ok(None);
     }
-    // 4.
+    // 4. The engine.
     let value = engine();
-    // 5.
+    // 5. Feedback.
     filters.with(|cf, _| cf.record(verdict, found(&value)));
     value
 }
@@ -113,7 +114,7 @@ pub(super) fn found<V, E>(value: &Result<Option<V>, E>) -> Option<bool> {
     value.as_ref().ok().map(Option::is_some)
 }
 
-/// What the filters alone say of a key.
+/// The answer of all filters for a key. The engine is read only if the answer is due for an audit.
 pub(crate) fn answer(filters: impl Resolve, key: &[u8]) -> Answer {
     match check_all(filters, key) {
         Some(Verdict::Absent(proof)) => Answer::Absent(proof),
@@ -124,8 +125,8 @@ pub(crate) fn answer(filters: impl Resolve, key: &[u8]) -> Answer {
     }
 }
 
-/// Whether the filters rule a key out, for a read whose values come from the engine otherwise. The
-/// plan is the predictor's, but the summary filter is checked at least.
+/// Whether the filters prove a key absent. For reads that do not go through [`get`]: the caller
+/// reads the engine itself. Follows the predictor's plan, but always checks the summary filter.
 pub(crate) fn rules_out(filters: impl Resolve, key: &[u8]) -> bool {
     let verdict = filters.with(|cf, reading| {
         let plan = match cf.plan() {
@@ -137,18 +138,19 @@ pub(crate) fn rules_out(filters: impl Resolve, key: &[u8]) -> bool {
     verdict.is_some_and(|verdict| is_confirmed(filters, verdict, key))
 }
 
-/// What all filters say of a key, whatever the predictor says; not audited.
+/// The verdict of all filters on a key; the predictor is ignored. The caller must audit an
+/// [`Verdict::AbsentSampled`].
 pub(crate) fn check_all(filters: impl Resolve, key: &[u8]) -> Option<Verdict> {
     filters.with(|cf, reading| cf.check(Plan::AllFilters, &mut Probe::new(key), reading))
 }
 
-/// Whether a verdict is *absent*, and stands if it is audited.
+/// Whether a key is absent. Audits an [`Verdict::AbsentSampled`]: false if the engine has the key.
 #[inline]
 fn is_confirmed(filters: impl Resolve, verdict: Verdict, key: &[u8]) -> bool {
     match verdict {
         Verdict::Absent(_) => true,
         Verdict::AbsentSampled(_) => {
-            // An audit takes long, and may end in another view: not within a reading.
+            // An audit reads the engine and may publish a new view, so no `Reading` may be open.
             let cf = filters.with(|cf, _| cf.shared()).flatten();
             cf.is_some_and(|cf| cf.audit_if_due(key))
         }
@@ -177,8 +179,16 @@ impl<R: Resolve> WithSimd<&[u8]> for FastProbe<R> {
 
     #[inline(always)]
     fn with_simd(self, simd: impl Simd, key: &[u8]) -> Fast {
-        self.probe(simd, key).unwrap_or(Fast::NotTried)
+        self.probe(simd, key).unwrap_or_else(not_tried)
     }
+}
+
+/// Cold, because the compiler inlines the probe of the summary filter only into code that it takes for
+/// hot, and would take these exits for likely.
+#[cold]
+#[inline(never)]
+fn not_tried() -> Fast {
+    Fast::NotTried
 }
 
 impl<R: Resolve> FastProbe<R> {
@@ -273,8 +283,8 @@ impl CfFilter {
         }
     }
 
-    /// Prefetches the lines of the segment filters that the engine will check for a key. Not while
-    /// the thread's keys are in memtables.
+    /// Prefetches the cache lines of the segment filters that the engine will check for a key. Does
+    /// nothing if this thread's last hits were in memtables.
     fn prefetch_segment_filters(&self, probe: &mut Probe<'_>, reading: &Reading) {
         let Some(slot) = OwnSlot::known() else {
             return;
@@ -335,13 +345,14 @@ impl CfFilter {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "rocksdb"))]
 mod tests {
     use std::time::{Duration, Instant};
 
     use super::OwnSlot;
+    use crate::front::options::FilterSize;
     use crate::math::Items;
-    use crate::rocks::{FilterSize, SieveDb, SieveOptions};
+    use crate::rocks::{SieveDb, SieveOptions};
 
     const LIMIT: Duration = Duration::from_secs(60);
 
@@ -353,7 +364,7 @@ mod tests {
         let db = open();
         db.put("in a table", "value").unwrap();
         db.flush().unwrap();
-        // What fed the filter of a memtable that is flushed is known to be in a table a moment later.
+        // Reopened, because a memtable filter is dropped only some time after the flush.
         drop(db);
         let db = open();
         db.put("in a memtable", "value").unwrap();
@@ -381,7 +392,7 @@ mod tests {
         let open = || SieveDb::open(&options, &sieve, home).unwrap();
         let db = open();
         (0..20_000_u32).for_each(|key| db.put(key.to_be_bytes(), "value").unwrap());
-        // Nothing is left to be made then, and no view to be shown in the place of this one.
+        // After the reopen, maintenance has nothing to build, so it publishes no further view.
         drop(db);
         let db = open();
         assert!(db.wait_for_maintenance(LIMIT));
@@ -398,8 +409,8 @@ mod tests {
         (db, [denied, again])
     }
 
-    /// Without the segment filters, an absent key costs a read of the engine now and then, and each
-    /// hit saves the probes.
+    /// After eight hits, a lookup skips the segment filters. A hit saves their probes. An absent
+    /// key that passes the summary filter costs one read of the engine.
     #[test]
     fn segment_filters_are_skipped_after_eight_passing_hits() {
         let home = tempfile::tempdir().unwrap();
@@ -426,18 +437,18 @@ mod tests {
                 assert!(!read(absent));
                 assert_eq!(entered() - before, u64::from(believed));
             }
-            // The engine did not find it.
+            // That false positive ended the summary-only plan.
             let before = entered();
             assert!(!read(absent) && entered() == before);
             assert!((0..8_u32).all(|key| read(key.to_be_bytes())));
             assert!(
                 db.filter_answer(absent).is_absent(),
-                "asked for itself it gets one"
+                "`filter_answer` checks all filters after eight hits too"
             );
         }
     }
 
-    /// The engine tells of the others once all were asked.
+    /// The predictor records the summary filter's false positives of a batch after its hits.
     #[test]
     fn batch_with_a_false_positive_keeps_all_filters_checked() {
         let home = tempfile::tempdir().unwrap();
@@ -449,7 +460,7 @@ mod tests {
         assert_eq!(db.stats().false_positives, 0);
     }
 
-    /// What the summary denies says nothing of what it lets by.
+    /// A key that the summary filter denies does not count for or against the summary-only plan.
     #[test]
     fn misses_between_hits_keep_the_summary_only_plan() {
         let home = tempfile::tempdir().unwrap();
@@ -463,32 +474,32 @@ mod tests {
         assert_eq!(db.stats().false_positives, 1);
     }
 
-    /// Whether the engine's tables are foretold to be asked after so many reads of a key that is there.
-    fn foretold_after(db: &SieveDb, reads: u32, key: &str) -> Option<bool> {
+    /// Whether the predictor expects reads of SSTs, after `reads` hits of `key`.
+    fn expected_after(db: &SieveDb, reads: u32, key: &str) -> Option<bool> {
         assert!((0..reads).all(|_| db.get(key).unwrap().is_some()));
         let cf_filter = db.cf_filters().all().remove(0);
         let slot = OwnSlot::known().unwrap();
         cf_filter.counters.predictor(slot).expects_segment_reads()
     }
 
-    /// Of a thread's keys that are all there, one in 32 tells where they are.
+    /// Every 32nd hit of a thread checks whether its key is in a memtable.
     #[test]
     fn segment_reads_are_expected_if_the_last_hits_were_in_ssts() {
         let home = tempfile::tempdir().unwrap();
         let db = filled(home.path(), &SieveOptions::default());
         wait_for_segment_filters(&db);
-        assert_eq!(foretold_after(&db, 31, "in a table"), Some(false));
-        assert_eq!(foretold_after(&db, 1, "in a table"), None);
-        assert_eq!(foretold_after(&db, 1, "in a table"), Some(true));
-        assert_eq!(foretold_after(&db, 32, "in a memtable"), Some(false));
-        assert_eq!(foretold_after(&db, 32, "in a table"), Some(true));
+        assert_eq!(expected_after(&db, 31, "in a table"), Some(false));
+        assert_eq!(expected_after(&db, 1, "in a table"), None);
+        assert_eq!(expected_after(&db, 1, "in a table"), Some(true));
+        assert_eq!(expected_after(&db, 32, "in a memtable"), Some(false));
+        assert_eq!(expected_after(&db, 32, "in a table"), Some(true));
     }
 
-    /// RocksDB's own filters are not at hand.
+    /// RocksDB's own filters cannot be prefetched.
     #[test]
     fn segment_reads_are_expected_only_with_segment_filters() {
         let home = tempfile::tempdir().unwrap();
         let db = filled(home.path(), &SieveOptions::default().segment_filters(None));
-        assert_eq!(foretold_after(&db, 33, "in a table"), Some(false));
+        assert_eq!(expected_after(&db, 33, "in a table"), Some(false));
     }
 }

@@ -69,7 +69,10 @@ fn an_ingested_key_is_found() {
         [FOREIGN, OWN]
             .into_iter()
             .for_each(|key| engine.read_and_check(key));
-        assert!(engine.cf_filter.is_complete(), "upkeep has seen all tables");
+        assert!(
+            engine.cf_filter.is_complete(),
+            "maintenance has listed all SSTs"
+        );
     });
 }
 

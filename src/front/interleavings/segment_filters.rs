@@ -46,7 +46,7 @@ fn filter(engine: &Engine, table: &Table) -> SealedFilter {
 
 #[test]
 fn a_second_look_loses_no_key() {
-    explore("column_put_get_inventory", |turn| {
+    explore("put_get_segment_filters", |turn| {
         let engine = Engine::new();
         // So that the next collection must find another memtable filter.
         engine.put(KEYS[0]);

@@ -122,7 +122,7 @@ pub(crate) fn room(
     )
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "rocksdb"))]
 mod tests {
     use std::time::Duration;
 

@@ -417,7 +417,7 @@ fn is_oversized(summary: &Scalable, options: &FrontOptions) -> bool {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "rocksdb"))]
 mod tests {
     use std::os::unix::fs::FileExt;
     use std::path::Path;
@@ -624,7 +624,7 @@ mod tests {
 
     /// Maintenance must not flush beside a checkpoint.
     #[test]
-    fn upkeep_waits_for_a_long_checkpoint_no_longer_than_seconds() {
+    fn maintenance_waits_for_a_long_checkpoint_for_seconds_at_most() {
         let home = tempfile::tempdir().unwrap();
         let db = SieveDb::builder(home.path()).open().unwrap();
         let checkpoint = db.cf_filters().flush_beside_maintenance_guard();

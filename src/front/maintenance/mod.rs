@@ -230,7 +230,7 @@ impl Maintenance {
                         fault!(PanicEndsUpkeep, resume_unwind(panic));
                         tracing::error!(
                             cf_filter = cf_filter.name(),
-                            "upkeep panicked over this family"
+                            "maintenance of this column family panicked"
                         );
                         // The panic may have left a summary filter behind that memtables feed and
                         // no lookup reads.
@@ -248,7 +248,7 @@ impl Maintenance {
                 Err(TaskError::CfGone(name)) => {
                     tracing::info!(
                         cf_filter = name,
-                        "the family is gone, and its front with it"
+                        "the column family is gone, and its filters with it"
                     );
                     self.cf_filters.withdraw_view(&cf_filter);
                     continue;
@@ -405,7 +405,7 @@ impl Maintenance {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "rocksdb"))]
 mod tests {
     use std::path::Path;
     use std::sync::atomic::{AtomicBool, Ordering};
@@ -428,7 +428,7 @@ mod tests {
 
     /// Otherwise its callers would wait for a day, and new SSTs would get no filters.
     #[test]
-    fn a_panic_ends_a_pass_and_not_upkeep() {
+    fn panic_ends_a_run_and_not_maintenance() {
         let home = tempfile::tempdir().unwrap();
         let db = open(home.path());
         let wakeup = db.shared_wakeup();
@@ -514,7 +514,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_ends_the_look_at_a_filter_and_not_upkeep() {
+    fn panic_ends_a_scrub_and_not_maintenance() {
         let home = tempfile::tempdir().unwrap();
         let db = open(home.path());
         let wakeup = db.shared_wakeup();

@@ -150,7 +150,7 @@ impl Readings<'_> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "rocksdb"))]
 mod tests {
     use std::thread;
     use std::time::Duration;

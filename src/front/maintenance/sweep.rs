@@ -111,7 +111,7 @@ impl Sweeper {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "rocksdb"))]
 mod tests {
     use std::collections::HashSet;
     use std::sync::{Arc, mpsc};

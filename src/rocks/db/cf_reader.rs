@@ -42,7 +42,7 @@ impl CfReader {
     }
 
     /// The column family without its filters.
-    pub(crate) fn without_front(self) -> Self {
+    pub(crate) fn without_filters(self) -> Self {
         Self {
             cf_filter: None,
             ..self

@@ -176,7 +176,7 @@ impl SieveDb {
     }
 
     /// Reads what the writer of the database has written since, if this one was [opened as a
-    /// secondary](SieveDb::open_as_secondary). From here on no key is answered absent until
+    /// secondary](crate::Builder::secondary). From here on no key is answered absent until
     /// maintenance has gone through the new SSTs; [`SieveDb::wait_for_maintenance`] waits for that.
     ///
     /// # Errors

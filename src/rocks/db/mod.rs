@@ -62,7 +62,7 @@ const PATIENCE: Duration = Duration::from_millis(100);
 ///   variant `Engine` holds RocksDB's error. Column families are pairs of a name and options
 ///   ([`SieveDb::open_cf_with_opts`]), because a `ColumnFamilyDescriptor` hides its options.
 ///   [`SieveDb::latest_options`] returns the pairs that the database was last opened with. With
-///   names alone ([`SieveDb::open_cf`]), column families get the database's options, not the
+///   names alone ([`Builder::cfs`]), column families get the database's options, not the
 ///   defaults.
 /// - Iterators are over [`Engine`]. A [`Snapshot`] is over the database, and its own reads check
 ///   the filters.
@@ -358,7 +358,7 @@ mod tests {
     /// Closing the engine lets a flush of maintenance fail; with `atomic_flush` the engine's own
     /// flush would run beside it.
     #[test]
-    fn the_engine_does_not_end_while_upkeep_flushes() {
+    fn engine_does_not_close_while_maintenance_flushes() {
         let home = tempfile::tempdir().unwrap();
         let mut options = Options::default();
         options.create_if_missing(true);

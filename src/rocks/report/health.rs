@@ -50,7 +50,7 @@ pub struct CfHealth {
     /// only. Otherwise such an SST is known by its file name while the database is open.
     pub without_id: usize,
     /// Whether the segment filters are checked after a *maybe* of the summary filter.
-    pub asks_segment_filters: bool,
+    pub checks_segment_filters: bool,
     /// The counters of these filters.
     pub stats: Stats,
 }
@@ -93,7 +93,7 @@ impl CfFilter {
             predicted_rate: view.summary.predicted_rate(),
             uncovered: view.uncovered(),
             without_id: view.without_id(),
-            asks_segment_filters: view.segment_filters.is_some(),
+            checks_segment_filters: view.segment_filters.is_some(),
             stats: self.stats(),
         }
     }
@@ -160,7 +160,7 @@ mod tests {
         assert_eq!(cf.stages, cf_filter.summary.stages);
         assert_eq!(cf.predicted_rate, cf_filter.summary.predicted_rate);
         assert_eq!(cf.uncovered, Some(0));
-        assert!(cf.asks_segment_filters);
+        assert!(cf.checks_segment_filters);
         assert_eq!(cf.stats.lookups(), 1);
     }
 

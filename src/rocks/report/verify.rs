@@ -228,7 +228,10 @@ impl Check<'_> {
                     stored.is_some_and(|chain| !chain.may_contain(hash)),
                 ),
                 ("the resident filter", resident == Some(false)),
-                ("the front", !deletion && view.answer(hash, key).is_absent()),
+                (
+                    "the summary filter",
+                    !deletion && view.answer(hash, key).is_absent(),
+                ),
             ];
             for (filter, _) in denials.iter().filter(|(_, denied)| *denied) {
                 report.lost.push(LostKey {

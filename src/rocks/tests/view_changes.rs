@@ -95,7 +95,7 @@ impl Scene {
         scene
     }
 
-    fn with_inventory() -> Self {
+    fn with_segment_filters() -> Self {
         let scene = Self::new();
         scene.collect_segment_filters();
         scene
@@ -167,7 +167,7 @@ fn view_has_no_other_fields() {
 
 #[test]
 fn batch_is_asked_once_beside_what_readers_cannot_tell_apart() {
-    for scene in [Scene::new(), Scene::with_inventory()] {
+    for scene in [Scene::new(), Scene::with_segment_filters()] {
         assert_eq!(scene.asked_beside(|_| ()), 1);
         let lists_tables = |scene: &Scene| {
             let id = crate::segment::SegmentId::from_bytes([1; 16]);
@@ -195,7 +195,7 @@ fn batch_is_asked_again_when_the_summary_is_replaced() {
         ("dropped", |scene| assert!(scene.cf_filter.drop_summary())),
     ];
     for (change, replace) in changes {
-        let scene = Scene::with_inventory();
+        let scene = Scene::with_segment_filters();
         assert_eq!(scene.asked_beside(replace), 2, "{change}");
         assert!(scene.denies(DENIED), "{change}");
     }
@@ -240,7 +240,7 @@ fn batch_is_asked_again_when_nothing_is_denied_any_more() {
         ("retired", |scene| scene.cf_filter.retire()),
     ];
     for (change, replace) in changes {
-        let scene = Scene::with_inventory();
+        let scene = Scene::with_segment_filters();
         assert_eq!(scene.asked_beside(replace), 2, "{change}");
         assert!(!scene.denies(DENIED), "{change}");
     }

@@ -388,8 +388,8 @@ impl Scalable {
         }
     }
 
-    /// [`Scalable::may_contain`] of a filter that is one blocked stage, compiled into its caller; `None` of
-    /// any other.
+    /// [`Scalable::may_contain`] of a filter that is one blocked stage, compiled into its caller. If
+    /// the one stage is static, only `Some(false)`, for nearly all absent keys. Otherwise `None`.
     #[inline(always)]
     #[doc(hidden)]
     pub fn may_contain_fast(&self, simd: impl Simd, hash: KeyHash) -> Option<bool> {

@@ -214,11 +214,13 @@ impl Stage {
         self.layout.may_contain(&self.words, hash)
     }
 
-    /// [`Stage::may_contain`] of a blocked stage, compiled into its caller; `None` of any other.
+    /// [`Stage::may_contain`] of a blocked stage, compiled into its caller. Of a static stage only
+    /// `Some(false)`, for nearly all absent keys; `None` of any other.
     #[inline(always)]
     pub(super) fn may_contain_fast(&self, simd: impl Simd, hash: KeyHash) -> Option<bool> {
         match &self.layout {
             Layout::Blocked(blocked) => Some(blocked.may_contain_with(&self.words, simd, hash)),
+            Layout::Ribbon(ribbon) => ribbon.denies(&self.words, simd, hash).then_some(false),
             _ => None,
         }
     }

@@ -11,9 +11,9 @@ use std::path::Path;
 
 use lsm_sieve::Bits;
 use lsm_sieve::differential::{DifferentialOptions, DifferentialStore, FilterChoice};
-use lsm_sieve::math::Probes;
 use lsm_sieve_cli::workload::Watch;
 use lsm_sieve_cli::workload::random::Random;
+use lsm_sieve_filter::math::Probes;
 use serde::{Deserialize, Serialize};
 
 use super::case::{Failure, Target};
@@ -106,7 +106,7 @@ impl Target for Differential {
 impl Differential {
     fn open(&self, path: &Path) -> Result<DifferentialStore, Violation> {
         let options = DifferentialOptions {
-            front: self.filters.options().map_err(Violation::other)?,
+            filters: self.filters.options().map_err(Violation::other)?,
             filter: match self.fixed {
                 None => FilterChoice::Scalable,
                 Some((bits, probes)) => FilterChoice::Fixed {

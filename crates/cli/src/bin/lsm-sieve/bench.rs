@@ -1,11 +1,11 @@
 //! `bench miss`: compares the latency of lookups with and without the filters, in one process.
 
-use lsm_sieve::math::Rate;
 use lsm_sieve::{FilterSize, FilterSizeError, SieveOptions};
 use lsm_sieve_cli::workload::miss::{self, Plan};
 use lsm_sieve_cli::workload::replay::Counts;
 use lsm_sieve_cli::workload::report::{Case, MissReport, SplitReport, Weights};
 use lsm_sieve_cli::workload::store::{self, Plain, Sieve, Space};
+use lsm_sieve_filter::math::Rate;
 
 use crate::database_folder::DatabaseFolder;
 use crate::demo::lost;
@@ -256,7 +256,7 @@ fn measure(
     let figures = miss::measure(&plan, &arguments.mix, &native, &sieve, &mut looking)?;
     drop(looking);
 
-    let weight = inspect::weight(sieve.front(), Space::Default.name())?;
+    let weight = inspect::weight(sieve.db(), Space::Default.name())?;
     let weights = Weights {
         front_bits_per_key: weight.summary_bits_per_key,
         segment_bits_per_key: weight.segment_bits_per_key,
@@ -278,9 +278,9 @@ fn settle(shape: Shape, native: &Plain, sieve: &Sieve) -> Result<(), Stop> {
             |name| native.engine().property_int_value(name),
             &mut progress,
         )?;
-        engine::settle(|name| sieve.front().property_int_value(name), &mut progress)?;
+        engine::settle(|name| sieve.db().property_int_value(name), &mut progress)?;
     }
-    engine::cover(sieve.front(), &mut progress)?;
-    sieve.front().consolidate()?;
+    engine::cover(sieve.db(), &mut progress)?;
+    sieve.db().consolidate()?;
     Ok(())
 }

@@ -1,11 +1,11 @@
 //! `demo`: shows the gain on a database of its own, in under a minute.
 
-use lsm_sieve::math::Rate;
 use lsm_sieve::{FilterSize, SieveOptions};
 use lsm_sieve_cli::workload::miss::{self, Plan};
 use lsm_sieve_cli::workload::replay::Counts;
 use lsm_sieve_cli::workload::report::DemoReport;
 use lsm_sieve_cli::workload::store::{Plain, Sieve, Space};
+use lsm_sieve_filter::math::Rate;
 
 use crate::database_folder::DatabaseFolder;
 use crate::engine::{self, Blocks, Native, Setting, Shape};
@@ -83,7 +83,7 @@ fn measure(keys: u64) -> Result<DemoReport, Stop> {
         &mut sieve,
         &mut Progress::new("loading both", keys),
     )?;
-    engine::cover(sieve.front(), &mut Progress::unbounded("covering"))?;
+    engine::cover(sieve.db(), &mut Progress::unbounded("covering"))?;
     let mut rounds = Progress::new("looking up", ROUNDS as u64 + 1);
     let figures = miss::measure(&plan, &[0.5], &native, &sieve, &mut rounds)?;
     let (half, miss) = (figures.mixes[0].one_ns, figures.miss.one_ns);

@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::time::Duration;
 
-use lsm_sieve::math::Rate;
 use lsm_sieve::{FilterSize, SieveDb};
 use lsm_sieve_cli::workload::Watch;
+use lsm_sieve_filter::math::Rate;
 use rocksdb::properties::PropName;
 use rocksdb::{BlockBasedOptions, Cache, DB, DBCompressionType, Options};
 

@@ -2,12 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use lsm_sieve::math::Probes;
 use lsm_sieve_cli::chart::Ground;
 use lsm_sieve_cli::workload::Watch as _;
 use lsm_sieve_cli::workload::gremillion::report::GremillionReport;
 use lsm_sieve_cli::workload::gremillion::stored::{Contest, StoredReport};
 use lsm_sieve_cli::workload::gremillion::{Access, Experiment, Hashing, published};
+use lsm_sieve_filter::math::Probes;
 
 use crate::database_folder::DatabaseFolder;
 use crate::outcome::Stop;

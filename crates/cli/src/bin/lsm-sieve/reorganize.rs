@@ -99,7 +99,7 @@ fn open(path: &Path) -> Result<DifferentialStore, Stop> {
 
 /// Waits until coverage is complete, since the rate of the filters counts, and checks the trigger.
 fn is_due(store: &DifferentialStore, trigger: Trigger) -> Result<bool, Stop> {
-    engine::cover(store.front(), &mut Progress::unbounded("covering"))?;
+    engine::cover(store.db(), &mut Progress::unbounded("covering"))?;
     Ok(store.is_due(trigger)?)
 }
 

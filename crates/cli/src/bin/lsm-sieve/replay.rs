@@ -7,7 +7,6 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use lsm_sieve::math::Rate;
 use lsm_sieve::{FilterSize, SieveDb, SieveOptions};
 use lsm_sieve_cli::workload::Watch as _;
 use lsm_sieve_cli::workload::operation::{Mode, Updates};
@@ -17,6 +16,7 @@ use lsm_sieve_cli::workload::store::{
     Differential, Plain, Sieve, Store, WithFilters, column_families,
 };
 use lsm_sieve_cli::workload::trace::{Format, Trace, TraceError};
+use lsm_sieve_filter::math::Rate;
 
 use crate::database_folder::DatabaseFolder;
 use crate::demo::lost;
@@ -181,15 +181,15 @@ impl Replay<'_> {
         match self.mode {
             Mode::Upsert => {
                 let mut store = self.sieve(path)?;
-                let counts = self.counted(&mut store, Sieve::front)?;
-                let weight = inspect::weight(store.front(), self.mode.filtered_space().name())?;
+                let counts = self.counted(&mut store, Sieve::db)?;
+                let weight = inspect::weight(store.db(), self.mode.filtered_space().name())?;
                 Ok((counts, weight.bits_per_key()))
             }
             Mode::Differential(_) => {
                 let mut store = self.differential(path)?;
-                let counts = self.counted(&mut store, |store| store.store().front())?;
+                let counts = self.counted(&mut store, |store| store.store().db())?;
                 let store = store.store();
-                let weight = inspect::weight(store.front(), &store.family())?;
+                let weight = inspect::weight(store.db(), &store.family())?;
                 Ok((counts, weight.bits_per_key()))
             }
         }

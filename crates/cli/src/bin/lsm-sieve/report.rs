@@ -8,12 +8,12 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use lsm_sieve::filter::{Kind, Shape, Stage};
-use lsm_sieve::hash::{HashId, KeyHasher, Seed};
-use lsm_sieve::math::{Bits, Items, Probes, Rate, fill, standard};
 use lsm_sieve_classics::math::textbook;
 use lsm_sieve_cli::chart::style_sheet;
 use lsm_sieve_cli::workload::report::Tabular;
+use lsm_sieve_filter::filter::{Kind, Shape, Stage};
+use lsm_sieve_filter::hash::{HashId, KeyHasher, Seed};
+use lsm_sieve_filter::math::{Bits, Items, Probes, Rate, fill, standard};
 use serde::Serialize;
 
 use crate::figures::{self, Figure};

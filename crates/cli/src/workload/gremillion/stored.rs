@@ -87,7 +87,7 @@ impl Stored {
         let options = DifferentialOptions {
             filter,
             // An audit would search in spite of the filter's answer, and searches are counted here.
-            front: SieveOptions::default().audit(0),
+            filters: SieveOptions::default().audit(0),
             ..DifferentialOptions::default()
         };
         let store = DifferentialStore::open(&engine, &options, path)?;
@@ -114,7 +114,7 @@ impl Stored {
     }
 
     fn covered(&self) -> Result<(), StoredError> {
-        if self.store.front().wait_until_complete(COVER_PATIENCE) {
+        if self.store.db().wait_until_complete(COVER_PATIENCE) {
             Ok(())
         } else {
             Err(StoredError::Uncovered)

@@ -25,7 +25,7 @@ impl Differential {
         path: &Path,
     ) -> Result<Self, OpenDifferentialError> {
         let settings = DifferentialOptions {
-            front: sieve.clone(),
+            filters: sieve.clone(),
             ..DifferentialOptions::default()
         };
         DifferentialStore::open(options, &settings, path).map(Self)

@@ -186,7 +186,7 @@ impl Sieve {
     }
 
     /// The database with its filters.
-    pub const fn front(&self) -> &SieveDb {
+    pub const fn db(&self) -> &SieveDb {
         &self.0
     }
 }

@@ -3,9 +3,9 @@
 
 use std::iter::once;
 
-use lsm_sieve::math::{Bits, Items};
 use lsm_sieve_classics::math::differential::{Advice, Choice, Costs, Operation};
 use lsm_sieve_cli::workload::report::{Tabular, number};
+use lsm_sieve_filter::math::{Bits, Items};
 use serde::Serialize;
 
 use crate::outcome::Stop;

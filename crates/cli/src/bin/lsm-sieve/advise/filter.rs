@@ -2,13 +2,13 @@
 //! whether filters of this size in front of an engine pay.
 
 use clap::ValueEnum as _;
-use lsm_sieve::filter::ScalableOptions;
-use lsm_sieve::math::growth::Tightening;
-use lsm_sieve::math::{Bits, Items, Probes, Rate};
 use lsm_sieve_cli::advise::design::Design;
 use lsm_sieve_cli::advise::filter::{Advice, Wish};
 use lsm_sieve_cli::advise::front::{Measured, Verdict};
 use lsm_sieve_cli::workload::report::{Tabular, number, percent};
+use lsm_sieve_filter::filter::ScalableOptions;
+use lsm_sieve_filter::math::growth::Tightening;
+use lsm_sieve_filter::math::{Bits, Items, Probes, Rate};
 use serde::Serialize;
 
 use crate::engine;

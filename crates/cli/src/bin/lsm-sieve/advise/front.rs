@@ -16,11 +16,11 @@ use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use lsm_sieve::math::{Bits, Rate};
 use lsm_sieve::{FilterSize, SieveOptions};
 use lsm_sieve_cli::advise::front::{Measured, Verdict};
 use lsm_sieve_cli::advise::statistics::Lookups;
 use lsm_sieve_cli::workload::report::{Tabular, number, percent};
+use lsm_sieve_filter::math::{Bits, Rate};
 use serde::Serialize;
 
 use self::database::{Database, Times};

@@ -1,9 +1,9 @@
 //! Almeida, Baquero, Preguiça, Hutchison, *Scalable Bloom Filters*, IPL 101(6), 2007.
 
-use lsm_sieve::math::growth::Tightening;
-use lsm_sieve::math::{Bits, Rate};
 use lsm_sieve_classics::math::ladder::{self, Ladder};
 use lsm_sieve_cli::chart::{Axis, Chart, Series};
+use lsm_sieve_filter::math::growth::Tightening;
+use lsm_sieve_filter::math::{Bits, Rate};
 
 use super::{Figure, Name};
 

@@ -1,7 +1,7 @@
 //! The layouts of this crate compared with each other and with the lower bound of any filter.
 
-use lsm_sieve::math::{Items, Rate, blocked, classic, partitioned, standard};
 use lsm_sieve_cli::chart::{Axis, Chart, Series};
+use lsm_sieve_filter::math::{Items, Rate, blocked, classic, partitioned, standard};
 
 use super::{Figure, Name};
 

@@ -1,7 +1,7 @@
 //! Grandi, *On the analysis of Bloom filters*, IPL 129, 2018.
 
-use lsm_sieve::math::{Bits, Items, Probes, grandi, standard};
 use lsm_sieve_cli::chart::{Axis, Chart, Series};
+use lsm_sieve_filter::math::{Bits, Items, Probes, grandi, standard};
 
 use super::{Figure, Name};
 

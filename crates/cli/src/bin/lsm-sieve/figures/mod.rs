@@ -1,6 +1,6 @@
 //! The figures of the literature, computed again: a chart, and a text that explains it.
 //!
-//! Every value comes from `lsm_sieve::math`; a figure only chooses the points. The table under a
+//! Every value comes from `lsm_sieve_filter::math`; a figure only chooses the points. The table under a
 //! chart has the chart's own points, so that picture, CSV and JSON cannot disagree.
 
 mod almeida;

@@ -9,12 +9,12 @@ use std::path::Path;
 use std::time::Instant;
 
 use lsm_sieve::SieveOptions;
-use lsm_sieve::filter::{Kind, Stage};
-use lsm_sieve::hash::{HashId, KeyHasher, Seed};
-use lsm_sieve::math::{Items, Rate};
 use lsm_sieve_cli::advise::statistics::Lookups;
 use lsm_sieve_cli::workload::Watch as _;
 use lsm_sieve_cli::workload::store::column_families;
+use lsm_sieve_filter::filter::{Kind, Stage};
+use lsm_sieve_filter::hash::{HashId, KeyHasher, Seed};
+use lsm_sieve_filter::math::{Items, Rate};
 use rocksdb::properties::{AGGREGATED_TABLE_PROPERTIES, ESTIMATE_NUM_KEYS};
 use rocksdb::{BlockBasedOptions, Cache, ColumnFamily, DB, Options};
 use serde::Serialize;
