@@ -13,7 +13,7 @@
 #   make sanitize    tests under AddressSanitizer; SANITIZE=engine over RocksDB, =threads for races
 #   make valgrind    short tests over RocksDB under memcheck
 #   make mutants     mutation tests of the code that could lose reads; MUTANTS=engine over RocksDB
-#   make faults     injects each fault of crates/support/src/fault.rs; its tests must fail
+#   make faults      injects each fault of crates/support/src/fault.rs; its tests must fail
 #   make reliability the search for lost reads, TIER=pr (15 minutes), nightly or release
 #   make bench       the benchmarks of the README; shorter with KEYS=1000000
 #

@@ -149,7 +149,7 @@ impl Crowd {
         for _ in 0..2 {
             let left = self.side.fetch_xor(1, Ordering::SeqCst);
             wait_until_idle(&self.sides[left].0);
-            fault!(TurnedOnce, break);
+            fault!(SidesSwitchedOnce, break);
         }
     }
 }
@@ -253,7 +253,7 @@ impl<T: Send + Sync> Published<T> {
             .current
             .swap(Box::into_raw(Box::new(value)), Ordering::AcqRel);
         let mut reads_are_over = READERS.wait();
-        fault!(DroppedUnawaited, reads_are_over = true);
+        fault!(DroppedWithoutBarrier, reads_are_over = true);
         if !reads_are_over {
             return;
         }

@@ -143,7 +143,7 @@ impl Opening<'_> {
 
     fn make_state(&self, db: &SieveDb, home: &CfReader) -> Result<State> {
         let mut is_used = db.engine().latest_sequence_number() > 0;
-        fault!(StateMadeAnew, is_used = false);
+        fault!(MissingStateRecreated, is_used = false);
         if is_used {
             return Err(self.not_a_store("its state record is missing".to_owned()));
         }

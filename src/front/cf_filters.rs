@@ -39,7 +39,7 @@ impl Drop for ExternalGuard<'_> {
     fn drop(&mut self) {
         let mut external = unpoisoned(self.cf_filters.external.lock());
         external.under_way -= 1;
-        fault!(AnnouncedUntilTheFirstEnds, external.held.clear());
+        fault!(AnnouncementEndsWithFirst, external.held.clear());
         if external.under_way == 0 {
             external.held.clear();
         }
@@ -111,11 +111,11 @@ impl CfFilters {
     pub(crate) fn insert(&self, id: u32, cf_filter: Arc<CfFilter>) {
         let mut external = unpoisoned(self.external.lock());
         let mut may_arrive = external.under_way > 0;
-        fault!(NewFamilyNotTold, may_arrive = false);
+        fault!(NewCfUnannounced, may_arrive = false);
         if may_arrive {
             // External writes may be arriving in this column family.
             external.held.push(cf_filter.begin_external_writes());
-            fault!(NewFamilyToldBriefly, external.held.clear());
+            fault!(NewCfAnnouncedBriefly, external.held.clear());
         }
         self.change(|cf_filters| {
             let index = id as usize;

@@ -88,7 +88,7 @@ impl KeySpace {
 
     /// Whether this is the key space with this id. Another one of the same name is not.
     pub(crate) fn is(&self, id: u32) -> bool {
-        fault!(FrontBoundByName, return true);
+        fault!(CfFilterBoundByName, return true);
         self.id() == Some(id)
     }
 }

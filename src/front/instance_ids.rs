@@ -45,7 +45,7 @@ impl InstanceIds {
 
     /// Removes them from what is to be stored.
     pub(crate) fn remove_from(&self, ids: &mut HashSet<SegmentId>) {
-        fault!(NumberBindsForEver, return);
+        fault!(InstanceIdFromFileNumber, return);
         for id in unpoisoned(self.0.lock()).values() {
             ids.remove(id);
         }
@@ -54,8 +54,8 @@ impl InstanceIds {
 
 /// `None` if the system has no randomness: the SST then stays uncovered.
 fn new_id(path: &str) -> Option<SegmentId> {
-    fault!(OldTablesUnbound, return None);
-    fault!(NumberBindsForEver, {
+    fault!(SstsWithoutIdUncovered, return None);
+    fault!(InstanceIdFromFileNumber, {
         let mut bytes = [0; 16];
         let name = path.rsplit('/').next().unwrap_or(path);
         name.bytes()

@@ -254,7 +254,7 @@ impl Memtables {
     pub(crate) fn memtable_filters(&self) -> Vec<Arc<Scalable>> {
         let targets = unpoisoned(self.targets.lock());
         let is_open = |target: &FilterSet| {
-            fault!(OlderGenerationsLeftOut, return false);
+            fault!(OlderMemtableFiltersLeftOut, return false);
             target.open.load(Ordering::Acquire) > 0
         };
         let asked = targets

@@ -194,7 +194,7 @@ impl View {
     /// Whether segment filters are all that is checked after the summary filter.
     pub(crate) fn has_segment_filters(&self) -> bool {
         let mut is_complete = self.coverage.is_complete();
-        fault!(BelievedUncovered, is_complete = true);
+        fault!(SummaryOnlyWhenUncovered, is_complete = true);
         is_complete && self.segment_filters.is_some()
     }
 

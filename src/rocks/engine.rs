@@ -37,11 +37,9 @@ pub(crate) fn cf_of<'e>(of: &KeySpace, db: &'e Engine) -> Option<Arc<BoundColumn
 impl engine::Engine for RocksEngine {
     fn segments(&self, of: &KeySpace) -> Result<Vec<LiveSegment>, EngineError> {
         let cf = self.cf(of)?;
-        fault!(
-            TablesAheadOfReaders,
-            return hooks::live_tables(&cf).map_err(EngineError::Failed)
-        );
-        let listed = if self.is_secondary {
+        let mut for_readers = self.is_secondary;
+        fault!(SstsAheadOfReaders, for_readers = false);
+        let listed = if for_readers {
             hooks::tables_of_readers(&cf)
         } else {
             hooks::live_tables(&cf)

@@ -103,7 +103,7 @@ impl SegmentBuilder {
     pub(crate) fn add(&mut self, key: &[u8]) {
         let hash = self.hasher.hash(key);
         fault!(
-            TableKeyMissed,
+            SegmentKeyMissed,
             if self.added % 97 == 96 {
                 self.added += 1;
                 return;

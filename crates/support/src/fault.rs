@@ -1,18 +1,20 @@
 //! Fault points: places where a test can inject a fault. Each has a test that finds it, because a
 //! test that cannot fail proves nothing.
 //!
-//! An ordinary build has none of them: there, `fault!(NoFileSync, return Ok(()))` does nothing. In a
-//! build with `LSM_SIEVE_FAULTS=1` in its environment, the process injects the fault that the
-//! variable `LSM_SIEVE_FAULT` names, and no other. `make faults` runs through the list: each line
-//! names a fault, and the tests of which at least one must fail.
+//! ```text
+//! fault!(NoFileSync, return Ok(()));
+//! file.sync()
+//! ```
+//!
+//! In an ordinary build, such a line does nothing. In a build with `LSM_SIEVE_FAULTS=1` in its
+//! environment, the process injects the fault that the variable `LSM_SIEVE_FAULT` names, and no
+//! other. `make faults` runs through the list: each line names a fault, and the tests of which at
+//! least one must fail.
 
-/// Evaluates the expression if the named fault is injected in this process; in an ordinary build,
-/// never. A line of its own, so that the lines around it read as if there were no fault.
+/// Evaluates the expression if the named fault is injected in this process. A line of its own, so
+/// that the lines around it read as if there were no fault.
 #[macro_export]
 macro_rules! fault {
-    ($fault:ident) => {
-        $crate::fault::is_injected($crate::fault::Fault::$fault)
-    };
     ($fault:ident, $body:expr) => {
         if $crate::fault::is_injected($crate::fault::Fault::$fault) {
             $body;
@@ -37,9 +39,9 @@ macro_rules! faults {
 faults! {
     // ---- hashes
     /// Keys of more than 128 bytes are hashed differently than before.
-    LongKeysHashedOtherwise => "hash::",
+    LongKeysHashedDifferently => "hash::",
     /// The known answer of a hash covers short keys only.
-    LongKeysUnanswered => "hash::",
+    LongKeysNotInKnownAnswer => "hash::",
     // ---- files
     /// A new file is renamed into place before its bytes are durable.
     NoFileSync => "disk::",
@@ -54,9 +56,9 @@ faults! {
     /// Symlinks, and files that other users may write, are read.
     AnyFileRead => "disk::",
     /// A file that replaced the checked one is read.
-    OtherFileTaken => "disk::real",
+    ReplacedFileRead => "disk::real",
     /// Opening a pipe waits for a writer.
-    PipeWaitedFor => "disk::real",
+    OpenWaitsForPipe => "disk::real",
     /// A file on the real disk is not synced.
     FileNotSynced => "disk::real",
     /// A folder on the real disk is not synced.
@@ -76,7 +78,7 @@ faults! {
     StageLost => "format::",
     // ---- sidecars
     /// A sidecar is trusted to belong to the segment in its name.
-    BoundByName => "sidecar",
+    SidecarBoundByName => "sidecar",
     /// A sidecar of another database, hash or seed is trusted.
     OwnerUnchecked => "sidecar",
     /// A sidecar is trusted although its hash has another known answer.
@@ -91,9 +93,9 @@ faults! {
     AnyLengthRead => "segment::sidecar",
     /// An identity file of any length is read.
     AnyIdentityRead => "segment::identity",
-    /// A table's filter may take more memory than its entries warrant.
+    /// The filter of an SST may take more memory than its entries warrant.
     AnySizeLoaded => "security::oversized_sidecar_is_not_loaded",
-    /// A filter that is finished after the trust was lost is asked.
+    /// A filter that is finished after the filters were distrusted is probed.
     FilterAfterDistrust => "segment::registry",
     // ---- filters
     /// Stages of different layouts are ORed word by word.
@@ -119,73 +121,73 @@ faults! {
     /// A key that is inserted into a finished static stage is ignored.
     StaticInsertionIgnored => "filter::",
     /// The keys of a pending first stage are absent.
-    AwaitedTakenForEmpty => "filter::scalable",
+    PendingStageIsEmpty => "filter::scalable",
     /// A new stage is open to writers before readers probe it.
-    StageFilledUnasked => "interleavings::scalable",
+    StageFilledUnprobed => "interleavings::scalable",
     /// A filter beyond its budget drops keys instead of answering *maybe*.
-    PastBudgetForgotten => "filter::",
+    KeysDroppedOverBudget => "filter::",
     /// A counter at its maximum is decremented, though it may stand for more.
-    StuckCounterLowered => "filter::",
+    SaturatedCounterDecremented => "filter::",
     /// A fold keeps one line of each pair.
     HalfFolded => "filter::",
     /// A sliding window drops its newest generation instead of its oldest.
-    NewestForgotten => "filter::",
+    NewestGenerationDropped => "filter::",
     // ---- the readers' lock
     /// A writer drops the old value while readers may still use it.
     WriterDoesNotWait => "rcu::",
     /// A thread takes a slot without marking it as taken.
     SlotTakenTwice => "threads::",
     /// A writer switches the readers without a slot to the other side only once.
-    TurnedOnce => "interleavings::published",
+    SidesSwitchedOnce => "interleavings::published",
     /// A writer drops the old value although the system cannot tell whether readers still use it.
-    DroppedUnawaited => "rcu::",
+    DroppedWithoutBarrier => "rcu::",
     // ---- opening
     /// A database is opened without the self-check of the hooks.
-    HooksUnproved => "rocks::hooks::self_check",
+    SelfCheckSkipped => "rocks::hooks::self_check",
     /// The self-check passes filters that no memtable was bound to.
-    UnboundFrontPassed => "rocks::hooks::self_check",
+    UnboundFilterPassed => "rocks::hooks::self_check",
     /// The self-check passes a summary filter that misses a key.
-    UnfedSummaryPassed => "rocks::hooks::self_check",
+    IncompleteSummaryPassed => "rocks::hooks::self_check",
     /// The self-check passes a read with a wrong answer.
     WrongAnswerPassed => "rocks::hooks::self_check",
     /// The self-check passes a segment filter that misses a key.
-    MissedKeysPassed => "rocks::hooks::self_check",
+    IncompleteSegmentFilterPassed => "rocks::hooks::self_check",
     /// The self-check passes a segment filter that RocksDB does not probe.
-    UnaskedFilterPassed => "rocks::hooks::self_check",
-    /// The options of the database itself are not looked at.
+    UnprobedFilterPassed => "rocks::hooks::self_check",
+    /// The options of the database itself are not checked.
     DatabaseOptionsUnchecked => "engine_options::unsupported_database_options_are_refused",
-    /// An option is taken with which RocksDB itself loses keys.
-    MempurgeTaken => "engine_options::mempurge_is_refused",
-    /// Options of tables that RocksDB refuses are mended on their way.
-    TablesMadeAnew => "engine_options::options_that_rocksdb_refuses_are_refused",
+    /// An option is accepted with which RocksDB itself loses keys.
+    MempurgeAccepted => "engine_options::mempurge_is_refused",
+    /// Table options that RocksDB refuses are corrected before it sees them.
+    TableOptionsCorrected => "engine_options::options_that_rocksdb_refuses_are_refused",
     /// A file is opened as if it were a database.
-    FileTakenForFolder => "opening::file_in_place_of_a_database_is_refused",
-    /// A family is opened with other options than RocksDB has written down.
-    FamilyOptionsUnread => "opening::cfs_open_with_their_stored_options",
-    /// Each family has a listener, which the options of every family then hold.
-    ListenerPerFamily => "cf_memory::",
+    FileOpenedAsFolder => "opening::file_in_place_of_a_database_is_refused",
+    /// A column family is opened with other options than RocksDB has stored.
+    CfOptionsNotLoaded => "opening::cfs_open_with_their_stored_options",
+    /// Each column family has a listener, which the options of every column family then hold.
+    ListenerPerCf => "cf_memory::",
     /// The first filters of each of many column families are as large as those of a single one.
     FirstStagesLarge => "cf_memory::",
     /// The memory report omits what the filters of a column family take besides their bits.
-    FrontsUntold => "cf_memory::",
-    /// A family that is named twice gets two fronts, of which its memtables feed one.
-    FamilyFrontedTwice => "column_families::create_and_drop::cf_named_twice_is_opened_once",
+    FilterOverheadUnreported => "cf_memory::",
+    /// A column family that is named twice gets two sets of filters, and its memtables feed one.
+    CfOpenedTwice => "column_families::create_and_drop::cf_named_twice_is_opened_once",
     /// The folder of filters is changed before the engine's lock is taken.
     FolderChangedUnlocked => "lifecycle::opening::second_open_of_one_database_is_refused",
     // ---- building a segment's filter
-    /// A filter that saw fewer keys than its table has is sealed.
+    /// A filter that saw fewer keys than its SST has is sealed.
     MiscountSealed => "segment::build",
     /// One entry in 97 is counted but not added.
-    TableKeyMissed => "writes::memtables::random_writes",
+    SegmentKeyMissed => "writes::memtables::random_writes",
     // ---- memtables
     /// One key in 97 does not reach the summary filter.
     MemtableKeyMissed => "writes::memtables::random_writes",
     /// A key that the engine inserts with a prefix hint is not captured.
-    PrefixHintUnseen => "writes::memtables::keys_inserted_by_a_hint",
+    PrefixHintNotCaptured => "writes::memtables::keys_inserted_by_a_hint",
     /// A key that the engine inserts with a batch hint is not captured.
-    BatchHintUnseen => "writes::memtables::keys_inserted_by_a_hint",
+    BatchHintNotCaptured => "writes::memtables::keys_inserted_by_a_hint",
     /// Options that make a write visible before its memtable has it are not recognised.
-    UnorderedUnnoticed => "front::memtables",
+    UnorderedWritesUndetected => "front::memtables",
     /// With such options, the filters still get the key after the memtable.
     FiltersAfterMemtable => "front::memtables",
     /// If two writers bind a memtable at once, the binding that loses is never sealed.
@@ -194,38 +196,38 @@ faults! {
     PanicSwallowed => "writes::memtables::random_writes",
     // ---- segment filters that the engine probes
     /// A filter block that was built from prefixes as well as keys names a segment.
-    PrefixBlockNamed => "engine_options::prefix_iterators",
+    PrefixBlockHasSegmentId => "engine_options::prefix_iterators",
     /// A filter that panics denies the key.
     PanicIsAbsent => "ffi::hooks",
     /// Answers given before a filter panicked in the middle of a batch are kept.
-    HalfAnswersKept => "ffi::hooks",
+    PartialAnswersKept => "ffi::hooks",
     /// The engine's private layout is assumed to be the one that the shim was written for.
     LayoutUnchecked => "rocks::hooks::tests",
     // ---- coverage
     /// Filters answer before the SSTs of their column family are known.
-    KnownFromTheStart => "compat::adoption::",
+    CompleteFromTheStart => "compat::adoption::",
     /// All SSTs count as covered as soon as they are listed.
     CoveredWhenListed => "compat::adoption::",
-    /// A consolidation beside an ingestion begins with the first table again.
-    ArrivalsBeginAnew => "ingestion::consolidation_beside_ingestions_completes",
-    /// A table that came between two parts of a static summary is taken for read.
-    PartsOfTablesBelieved => "front::maintenance::static_stage",
-    /// An uncovered table is noted as covered without being read.
+    /// A consolidation beside an ingestion begins with the first SST again.
+    ConsolidationStartsOver => "ingestion::consolidation_beside_ingestions_completes",
+    /// An SST that came between two parts of a static summary filter counts as read.
+    PartlyReadSstCovered => "front::maintenance::static_stage",
+    /// An uncovered SST is noted as covered without being read.
     CoveredUnread => "compat::adoption::",
-    /// A table that gave fewer keys than it has counts as read.
+    /// An SST that gave fewer keys than it has counts as read.
     ShortScanAccepted => "compat::adoption::sst_that_was_read_in_part_is_not_covered",
     /// The full check takes the keys that it was given for all that there are.
     ShortCheckAccepted => "compat::adoption::sst_that_was_read_in_part_is_not_covered",
-    /// The reader of raw keys takes an error for the end of the table.
+    /// The reader of raw keys takes an error for the end of the SST.
     ReadErrorIsEnd => "faults::unreadable_ssts::unreadable_sst_is_never_covered",
-    /// The epoch is that of after the tables were listed.
+    /// The epoch is taken after the SSTs were listed.
     EpochAfterListing => "ingestion::sst_ingested_after_the_listing_is_covered",
-    /// What upkeep has learnt is published in a front that gave up meanwhile.
-    PublishedAfterGivingUp => "front::cf_filter::",
+    /// What maintenance has learnt is published in filters that were disabled meanwhile.
+    PublishedAfterDisable => "front::cf_filter::",
     /// What is ingested into the bare engine is not announced.
-    IngestionUnheard => "rocks::hooks::listener",
+    EngineIngestionUnannounced => "rocks::hooks::listener",
     /// External writes are not announced.
-    ForeignUnannounced => "ingestion::",
+    ExternalWritesUnannounced => "ingestion::",
     /// The external writes of a catch-up are not announced.
     CatchUpUnannounced => "secondary::",
     /// The external writes of a catch-up are announced after they have arrived.
@@ -237,35 +239,35 @@ faults! {
     /// The announcement of an ingestion ends before its keys have arrived.
     IngestionAnnouncedBriefly => "announcements::",
     /// The announcement of an ingestion into a named column family ends too early.
-    FamilyIngestionAnnouncedBriefly => "announcements::",
+    CfIngestionAnnouncedBriefly => "announcements::",
     /// The announcement to a column family created during external writes ends before they do.
-    NewFamilyToldBriefly => "announcements::",
+    NewCfAnnouncedBriefly => "announcements::",
     /// Filters are built from SSTs that readers do not have yet.
-    TablesAheadOfReaders => "secondary::",
+    SstsAheadOfReaders => "secondary::",
     /// What was learnt before external writes is published after them.
     OldEpochPublished => "ingestion::",
     /// External writes are not announced to a column family that is created during them.
-    NewFamilyNotTold => "ingestion::",
-    /// A call that brings files into a family does not announce them.
-    FamilyNotToldOfFiles => "ingestion::cf_created",
-    /// Of two arrivals of keys, a family made on the way is told until the first has ended.
-    AnnouncedUntilTheFirstEnds => "ingestion::cf_created",
-    /// A front speaks for any family of its name.
-    FrontBoundByName => "column_families::create_and_drop::",
+    NewCfUnannounced => "ingestion::",
+    /// A call that ingests files into a named column family does not announce them.
+    CfIngestionUnannounced => "ingestion::cf_created",
+    /// Of two external writes, the announcement to a new column family ends with the first.
+    AnnouncementEndsWithFirst => "ingestion::cf_created",
+    /// Filters answer for any column family of their name.
+    CfFilterBoundByName => "column_families::create_and_drop::",
     /// Uncovered SSTs are ignored, whatever their key ranges.
     UncoveredIgnored => "compat::adoption::",
     /// A negative of the summary filter counts for every SST.
     SummaryAlwaysSuffices => "compat::adoption::",
     /// The predictor's plan SummaryOnly is used although coverage is incomplete.
-    BelievedUncovered => "front::view::",
+    SummaryOnlyWhenUncovered => "front::view::",
     /// SSTs written by a RocksDB before 6.24 stay uncovered.
-    OldTablesUnbound => "ssts_without_id::",
+    SstsWithoutIdUncovered => "ssts_without_id::",
     /// The identity of such an SST is given to another file with its number.
-    NumberBindsForEver => "ssts_without_id::",
+    InstanceIdFromFileNumber => "ssts_without_id::",
     /// The filter of such an SST is stored, although no other open finds it.
     InstanceFilterStored => "ssts_without_id::",
     /// Waiting for coverage includes SSTs that will never be covered.
-    WaitsForUnidentified => "ssts_without_id::",
+    WaitsForSstsWithoutId => "ssts_without_id::",
     /// An unknown key range counts as empty.
     UnknownRangeIsEmpty => "front::view",
     /// Under the reverse comparator a range is empty.
@@ -286,118 +288,118 @@ faults! {
     SwappedWithoutFlush => "writes::memtables::random_writes",
     /// It takes over though a flush has left such memtables behind.
     OldMemtablesOverlooked => "front::maintenance::consolidation",
-    /// The old summary is no longer fed while readers still ask it.
-    OldSummaryStarved => "segment_filter_check::",
+    /// The old summary filter is no longer fed while readers still probe it.
+    OldSummaryNotFed => "segment_filter_check::",
     /// An SST that could not be read counts as read.
     ScanErrorIgnored => "faults::unreadable_ssts::",
-    /// The filter that is made anew for a table counts its deletions and does not know their keys.
-    DeletionsUnread => "recovery::rebuilt_filter_has_the_tombstones_of_its_sst",
-    /// The engine is ended while upkeep may be flushing.
-    EndsBesideUpkeep => "rocks::db::tests",
+    /// A rebuilt segment filter counts the tombstones of its SST and lacks their keys.
+    TombstonesUnread => "recovery::rebuilt_filter_has_the_tombstones_of_its_sst",
+    /// The engine is closed while maintenance may be flushing.
+    ClosesBesideMaintenance => "rocks::db::tests",
     /// Maintenance flushes during a call that flushes all column families.
-    FlushesBesideUpkeep => "rocks::db::engine",
-    /// Upkeep waits for compactions that have stopped.
-    WaitsForEver => "closing::consolidation_does_not_wait_for_stopped_compactions",
-    /// Writers who are looked at twice in a moment are taken for quiet.
+    CancelBesideMaintenance => "rocks::db::engine",
+    /// Maintenance waits for compactions that have stopped.
+    WaitsForStoppedCompactions => "closing::consolidation_does_not_wait_for_stopped_compactions",
+    /// Writers count as quiet after the second look, however soon it comes.
     QuietAtOnce => "front::maintenance::tests::writers_who_pause",
-    /// A summary goes where memtables that wait to be flushed take too much.
-    SummariesGoFirst => "budget::tests::memtables_that_wait",
+    /// A summary filter is dropped if memtables that wait for their flush take too much.
+    SummariesDroppedForMemtables => "budget::tests::memtables_that_wait",
     /// Maintenance flushes during a flush of several column families.
-    FamiliesFlushedBesideUpkeep => "rocks::db::engine",
+    CfsFlushedBesideMaintenance => "rocks::db::engine",
     /// Maintenance flushes during a checkpoint.
-    CheckpointBesideUpkeep => "rocks::db::engine",
-    /// Upkeep waits for a checkpoint however long it takes.
-    CheckpointAwaited => "front::maintenance::consolidation",
-    /// A flush of upkeep's waits for compactions, inside the engine.
+    CheckpointBesideMaintenance => "rocks::db::engine",
+    /// Maintenance waits for a checkpoint however long it takes.
+    WaitsForCheckpoint => "front::maintenance::consolidation",
+    /// A flush of maintenance waits for compactions, inside the engine.
     FlushWaitsForCompactions => "rocks::hooks::tests",
     /// The first catch-up of a secondary reads column families that RocksDB has freed.
-    FreedFamiliesKept => "rocks::hooks::tests",
+    FreedCfsKept => "rocks::hooks::tests",
     /// A transaction checks the filters for a key that it wrote itself.
-    OwnWritesUnasked => "transactions::",
+    OwnWritesIgnored => "transactions::",
     /// A commit looks for conflicts beside the writers, and one may come before its own write.
-    CommitLooksBeside => "transactions::commit_does_not_overwrite_an_unseen_plain_write",
+    CommitValidatedInParallel => "transactions::commit_does_not_overwrite_an_unseen_plain_write",
     /// A key that is read for update is not watched; only its commit would tell.
-    DenialUnwatched => "transactions::",
+    AbsentKeyNotWatched => "transactions::",
     /// A read for update watches the key in the default column family, whichever it reads.
-    DefaultFamilyWatched => "calls::transactions",
-    /// A panic in a pass ends upkeep.
-    PanicEndsUpkeep => "front::maintenance::tests",
-    /// A panic in scrubbing does.
-    ScrubPanicEndsUpkeep => "front::maintenance::tests",
-    /// A summary is made anew that the budget has no room for.
-    SaturatedForSaturated => "memory_budget::summary_over_budget_causes_no_flush",
-    /// What a failed consolidation began is left where readers ask it.
-    GenerationsLeftBehind => "consolidations_that_fail",
+    DefaultCfWatched => "calls::transactions",
+    /// A panic in a maintenance run ends maintenance.
+    PanicEndsMaintenance => "front::maintenance::tests",
+    /// A panic in scrubbing ends maintenance.
+    ScrubPanicEndsMaintenance => "front::maintenance::tests",
+    /// A summary filter is rebuilt for which the budget has no room.
+    RebuiltWithoutRoom => "memory_budget::summary_over_budget_causes_no_flush",
+    /// Memtable filters of a failed consolidation are left where readers probe them.
+    MemtableFiltersLeftBehind => "consolidations_that_fail",
     /// An unfinished summary filter is fed instead of the one that readers probe.
     UnfinishedSummaryFed => "consolidations_that_fail",
-    /// Memtables no longer feed a summary that is dropped while readers still ask it.
-    DroppedSummaryStarved => "front::cf_filter::",
+    /// Memtables no longer feed a dropped summary filter while readers still probe it.
+    DroppedSummaryNotFed => "front::cf_filter::",
     // ---- what wakes maintenance
-    /// It is not woken when the database is open.
+    /// The open does not wake maintenance.
     NoWakeAtOpen => "maintenance::coverage::ssts_without_filters_are_covered_after_open",
-    /// Nor when a family is made.
+    /// The creation of a column family does not wake maintenance.
     NoWakeAfterCreateCf => "maintenance::coverage::cf_is_complete_after_create_cf",
-    /// Nor when one is dropped.
+    /// The drop of a column family does not wake maintenance.
     NoWakeAfterDropCf => "maintenance::filters::filters_are_removed_after_drop_cf",
-    /// Nor when the rate is changed.
+    /// A change of the rates does not wake maintenance.
     NoWakeAfterSetRate => "maintenance::filters::filters_have_the_new_rate_after_set_rate",
-    /// Nor when keys have come past the memtables.
+    /// The end of external writes does not wake maintenance.
     NoWakeAfterExternalWrite => "maintenance::coverage::",
     /// A flush does not wake maintenance.
     NoWakeAfterFlush => "maintenance::filters::filters_are_stored_after_each_flush",
     /// A compaction does not wake maintenance.
     NoWakeAfterCompaction => "maintenance::filters::filters_are_stored_and_removed",
-    /// Nor when a table's filter was damaged, and dropped.
+    /// Dropping a damaged segment filter does not wake maintenance.
     NoWakeForDamagedFilter => "front::maintenance::scrub::tests::damaged_filters_are_made_anew_without_a_call",
     /// Dropping a damaged summary filter does not wake maintenance.
     NoWakeForDamagedSummary => "front::maintenance::scrub::tests::damaged_filters_are_made_anew_without_a_call",
     /// Sidecars of deleted SSTs wait for the next wakeup.
     NoSecondSweep => "maintenance::filters::",
-    /// Nothing is saved at the close.
+    /// Nothing is stored at the close.
     NoSaveAtClose => "maintenance::filters::new_filters_are_stored_at_close_and_loaded_at_open",
-    /// What failed is not tried again unless somebody asks.
+    /// A failed task is not tried again without a request.
     NoRetryByItself => "maintenance::coverage::unreadable_sst_is_retried",
-    /// Nor are filters scrubbed.
+    /// Filters are not scrubbed without a request.
     NoScrubByItself => "maintenance::filters::filters_are_scrubbed",
     /// A pause of the writers starts no consolidation.
     NoConsolidationAtPause => "maintenance::consolidation::",
-    /// Nor do many stages beside busy writers.
+    /// Many stages beside busy writers start no consolidation.
     NoConsolidationBesideWriters => "maintenance::consolidation::summary_of_many_stages_is",
-    /// Nor do many keys of uncovered tables.
-    NoConsolidationAtAdoption => "maintenance::consolidation::summary_for_many_uncovered_keys_is",
-    /// Nor does room in the budget.
+    /// Many keys of uncovered SSTs start no consolidation.
+    NoConsolidationForUncovered => "maintenance::consolidation::summary_for_many_uncovered_keys_is",
+    /// New room in the budget starts no consolidation.
     NoConsolidationWhenRoomAgain => "maintenance::consolidation::summary_over_budget_is_rebuilt",
-    /// The state of the filters is not told without a wake-up.
+    /// A health report wakes maintenance.
     HealthWakes => "rocks::report::health::tests::reports_wake_nothing",
     // ---- the segment-filter check
     /// The memtable filters of memtables that are not flushed yet are left out.
-    OlderGenerationsLeftOut => "segment_filter_check::",
+    OlderMemtableFiltersLeftOut => "segment_filter_check::",
     /// A new memtable filter is not published before its memtables take keys.
-    NewGenerationLeftOut => "segment_filter_check::",
+    NewMemtableFilterLeftOut => "segment_filter_check::",
     /// The segment-filter check goes on during external writes.
-    InventoryOutlivesForeign => "ingestion::",
+    SegmentFiltersDuringExternalWrites => "ingestion::",
     /// The memtable filters are collected after the SSTs were listed.
-    RecentAfterListing => "segment_filter_check::keys_flushed",
+    MemtableFiltersAfterListing => "segment_filter_check::keys_flushed",
     /// The segment-filter check goes on probing a filter that was found damaged.
-    DamagedFilterAsked => "front::maintenance::scrub",
+    DamagedFilterProbed => "front::maintenance::scrub",
     // ---- audits and scrubbing
     /// A summary filter that changed in memory is stored with a valid checksum.
     DamagedSummaryStored => "front::maintenance::scrub",
     /// An audit reports a false negative of a view published after the engine was read.
     LaterViewRefuted => "front::audit",
     // ---- many keys at once
-    /// Keys of several families that were all denied, each at its own moment, are not denied again.
-    DenialsOfManyMoments => "reads::multi_get::record_that_moves_between_two_absent_answers_is_found",
-    /// Keys that another view denies count as denied all along.
-    EditionUnchecked => "front::cf_filter::",
-    /// A view with another summary has the edition of the one before.
+    /// Keys of several column families, each absent at its own moment, are not probed again.
+    NegativesOfManyMoments => "reads::multi_get::record_that_moves_between_two_absent_answers_is_found",
+    /// Keys that are absent in a later view count as absent all along.
+    ViewChangeUnchecked => "front::cf_filter::",
+    /// A view with another summary filter keeps the edition of the one before.
     SummaryUnnoticed => "rocks::tests::view_changes",
     /// A view with the same summary filter but other coverage keeps the edition.
     CoverageUnnoticed => "rocks::tests::view_changes",
     /// A view with only other segment filters and memtable filters keeps the edition.
-    InventoryUnnoticed => "rocks::tests::view_changes",
-    /// The edition is taken after the keys were denied.
-    EditionTakenLate => "rocks::tests::view_changes",
+    SegmentFiltersUnnoticed => "rocks::tests::view_changes",
+    /// The edition of the view is taken after the keys were probed.
+    ViewNotedLate => "rocks::tests::view_changes",
     /// The answers of one call are shifted by one place.
     AnswersShifted => "writes::memtables::random_writes",
     /// If several keys are absent, one is neither counted nor sampled for an audit.
@@ -444,7 +446,7 @@ faults! {
     /// A file ends for a scan where it cannot be read.
     ScanStopsShort => "differential::damage::scan_reports_where_it_cannot_read_on",
     /// A store that lost its state is taken for a new one.
-    StateMadeAnew => "differential::refusals::store_without_its_state_is_refused",
+    MissingStateRecreated => "differential::refusals::store_without_its_state_is_refused",
 }
 
 /// Whether the environment names this fault.

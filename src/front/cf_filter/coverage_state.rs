@@ -76,7 +76,7 @@ impl CfFilter {
     fn external_writes_begin(&self) {
         let mut coverage_state = unpoisoned(self.coverage_state.lock());
         coverage_state.external_in_flight += 1;
-        fault!(ForeignUnannounced, return);
+        fault!(ExternalWritesUnannounced, return);
         coverage_state.external_epoch += 1;
         coverage_state.complete_by_construction = false;
         self.withdraw_view();
@@ -100,7 +100,7 @@ impl CfFilter {
         if old.size() <= nothing.size() {
             return false;
         }
-        fault!(DroppedSummaryStarved, {
+        fault!(DroppedSummaryNotFed, {
             self.switch_filter_set(vec![Arc::clone(&nothing)]);
             std::thread::sleep(std::time::Duration::from_millis(50));
         });
@@ -140,7 +140,7 @@ impl CfFilter {
         let now = self.view();
         let mut view = View::unknown(now.summary);
         fault!(
-            InventoryOutlivesForeign,
+            SegmentFiltersDuringExternalWrites,
             view.segment_filters = now.segment_filters
         );
         self.publish_view(view);
@@ -312,7 +312,7 @@ impl CfFilter {
     pub(crate) fn drop_segment_filters_with(&self, filter: &Arc<SealedFilter>) {
         let segment_filters = self.view().segment_filters;
         let asks = segment_filters.is_some_and(|segment_filters| segment_filters.asks(filter));
-        fault!(DamagedFilterAsked, return);
+        fault!(DamagedFilterProbed, return);
         if asks {
             self.drop_segment_filters();
         }
@@ -330,7 +330,7 @@ fn next_edition(before: &View, view: &View) -> u64 {
         step = u64::from(!same_summary || both_complete)
     );
     fault!(
-        InventoryUnnoticed,
+        SegmentFiltersUnnoticed,
         step = u64::from(!same_summary || !both_complete)
     );
     before.edition + step
@@ -375,7 +375,7 @@ impl CoverageState {
         let mut past = self.external_epoch != epoch.number || !epoch.quiet;
         fault!(OldEpochPublished, past = false);
         let mut disabled = self.disabled;
-        fault!(PublishedAfterGivingUp, disabled = false);
+        fault!(PublishedAfterDisable, disabled = false);
         disabled || past
     }
 }

@@ -74,7 +74,7 @@ impl CfFilter {
         (summary, covered): (Arc<Scalable>, HashSet<SegmentId>),
     ) -> Arc<Self> {
         let mut view = View::unknown(Arc::clone(&summary));
-        fault!(KnownFromTheStart, view.coverage = Coverage::Complete);
+        fault!(CompleteFromTheStart, view.coverage = Coverage::Complete);
         Arc::new_cyclic(|me| Self {
             me: Weak::clone(me),
             key_space: KeySpace::new(name),
@@ -165,7 +165,7 @@ impl CfFilter {
 
     /// Memory beside the filters.
     pub(crate) fn size_beside_filters(&self) -> Bits {
-        fault!(FrontsUntold, return Bits::new(0));
+        fault!(FilterOverheadUnreported, return Bits::new(0));
         let view = self.view();
         let listed = view
             .segment_filters
@@ -196,7 +196,7 @@ impl CfFilter {
             return;
         }
         let mut view = self.view();
-        fault!(NewGenerationLeftOut, view.segment_filters = None);
+        fault!(NewMemtableFilterLeftOut, view.segment_filters = None);
         if let Some(segment_filters) = &view.segment_filters {
             // Published before a memtable is bound to it.
             let segment_filters =

@@ -36,7 +36,7 @@ pub(crate) fn multi_get<V, E, K: AsRef<[u8]>>(
     let mut edition = cf.edition();
     // 1.
     let checked = cf.check_many(keys);
-    fault!(EditionTakenLate, edition = cf.edition());
+    fault!(ViewNotedLate, edition = cf.edition());
     let still_absent = |passed: &[usize]| {
         let absent = (0..keys.len()).filter(|at| passed.binary_search(at).is_err());
         let absent: Vec<&[u8]> = absent.map(|at| keys[at].as_ref()).collect();
@@ -93,7 +93,7 @@ pub(crate) fn multi_get_cf<V, E>(
     };
     // Each was checked at a moment of its own.
     let mut at_one_moment = false;
-    fault!(DenialsOfManyMoments, at_one_moment = true);
+    fault!(NegativesOfManyMoments, at_one_moment = true);
     read_passed(
         keys.len(),
         passed,
@@ -206,7 +206,7 @@ impl CfFilter {
         self.view.with(|view| {
             let mut chunks = keys.chunks(CHUNK);
             let mut same = view.edition == edition;
-            fault!(EditionUnchecked, same = true);
+            fault!(ViewChangeUnchecked, same = true);
             same && chunks.all(|keys| {
                 let mut maybe = [true; CHUNK];
                 let maybe = &mut maybe[..keys.len()];

@@ -52,7 +52,10 @@ impl Maintenance {
         }
         // Not because of the newest memtable filters, whose memory a drop would not free.
         let of_summaries = || {
-            fault!(SummariesGoFirst, return self.cf_filters.size_without(None));
+            fault!(
+                SummariesDroppedForMemtables,
+                return self.cf_filters.size_without(None)
+            );
             self.cf_filters.size_of_summaries(None)
         };
         while of_summaries() > budget

@@ -134,7 +134,7 @@ impl Maintenance {
         let old = Arc::clone(&cf_filter.view().summary);
         let new = Arc::new(self.new_summary(cf_filter, &old)?);
         let mut has_no_room = new.is_saturated() && cf_filter.is_complete_by_construction();
-        fault!(SaturatedForSaturated, has_no_room = false);
+        fault!(RebuiltWithoutRoom, has_no_room = false);
         if has_no_room {
             // The budget has no room for another one. Keep the old one: what it still denies costs
             // no more memory. Drop it if it denies nothing, since it takes budget from the segment
@@ -146,7 +146,7 @@ impl Maintenance {
             return Ok(());
         }
         let mut fed = vec![Arc::clone(&old), Arc::clone(&new)];
-        fault!(OldSummaryStarved, fed = vec![Arc::clone(&new)]);
+        fault!(OldSummaryNotFed, fed = vec![Arc::clone(&new)]);
         cf_filter.switch_filter_set(fed);
         let outcome = self.fill_and_swap(cf_filter, &new, backoff);
         let mut kept = if outcome.is_ok() { &new } else { &old };
@@ -232,7 +232,7 @@ impl Maintenance {
         // again.
         let mut looks = 0..MAX_POLLS;
         while !self.publish_consolidated(cf_filter, new, &absorbed)? {
-            fault!(ArrivalsBeginAnew, return Err(TaskError::Overtaken));
+            fault!(ConsolidationStartsOver, return Err(TaskError::Overtaken));
             if cf_filter.is_disabled() || looks.next().is_none() {
                 return Err(TaskError::Overtaken);
             }
@@ -275,9 +275,12 @@ impl Maintenance {
     /// are in no log.
     fn flush(&self, cf_filter: &CfFilter, new: &Arc<Scalable>) -> Result<(), TaskError> {
         let mut looks = 0..MAX_POLLS;
-        fault!(CheckpointAwaited, looks = 0..u32::MAX);
+        fault!(WaitsForCheckpoint, looks = 0..u32::MAX);
         let mut looks_at_compactions = 0..MAX_COMPACTION_POLLS;
-        fault!(WaitsForEver, looks_at_compactions = 0..u32::MAX);
+        fault!(
+            WaitsForStoppedCompactions,
+            looks_at_compactions = 0..u32::MAX
+        );
         // A checkpoint may take long, and maintenance has other work.
         while self.flush_would_wait(cf_filter)
             || (self.cf_filters.is_engine_flushing() && looks.next().is_some())
@@ -301,7 +304,7 @@ impl Maintenance {
             if let Some(flushed) = self.cf_filters.while_no_external_writes(flush) {
                 break flushed;
             }
-            fault!(ArrivalsBeginAnew, return Err(TaskError::Overtaken));
+            fault!(ConsolidationStartsOver, return Err(TaskError::Overtaken));
             if looks.next().is_none() {
                 return Err(TaskError::Overtaken);
             }

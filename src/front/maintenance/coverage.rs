@@ -80,7 +80,7 @@ impl Maintenance {
             .filter(|table| !backoff.failed_twice(&table.path));
         let entries: u64 = fresh.map(|table| table.entries).sum();
         let mut many = entries > summary.items().get() / 2 && entries > 0;
-        fault!(NoConsolidationAtAdoption, many = false);
+        fault!(NoConsolidationForUncovered, many = false);
         fault!(CoveredUnread, many = false);
         if many && self.may_consolidate() {
             // The consolidation is what failed, or would fail.

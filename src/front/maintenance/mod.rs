@@ -164,7 +164,7 @@ impl Maintenance {
             // A panic must not leave the database without maintenance, nor its callers waiting.
             let passed = catch_unwind(AssertUnwindSafe(|| self.scrub_and_pass(requests, quiet)));
             let failure = passed.unwrap_or_else(|panic| {
-                fault!(PanicEndsUpkeep, resume_unwind(panic));
+                fault!(PanicEndsMaintenance, resume_unwind(panic));
                 tracing::error!("maintenance panicked; it continues with the next run");
                 Some(TaskError::Panicked.to_string())
             });
@@ -196,7 +196,7 @@ impl Maintenance {
             self.scrubber.scrub_in_turn(now);
         };
         if let Err(panic) = catch_unwind(AssertUnwindSafe(scrub)) {
-            fault!(ScrubPanicEndsUpkeep, resume_unwind(panic));
+            fault!(ScrubPanicEndsMaintenance, resume_unwind(panic));
             tracing::error!("scrubbing panicked; it goes on with the next filter");
         }
     }
@@ -227,7 +227,7 @@ impl Maintenance {
                         self.maintain_cf(&cf_filter, epoch, &tables, requests, quiet, &mut backoff)
                     };
                     catch_unwind(AssertUnwindSafe(maintain_cf)).unwrap_or_else(|panic| {
-                        fault!(PanicEndsUpkeep, resume_unwind(panic));
+                        fault!(PanicEndsMaintenance, resume_unwind(panic));
                         tracing::error!(
                             cf_filter = cf_filter.name(),
                             "maintenance of this column family panicked"
@@ -330,7 +330,7 @@ impl Maintenance {
                 Ok(())
             });
         fault!(
-            GenerationsLeftBehind,
+            MemtableFiltersLeftBehind,
             return improved.and_then(|()| self.collect_segment_filters(cf_filter))
         );
         // Also after a failure: a failed task may have left memtable filters of memtables that are

@@ -117,7 +117,7 @@ impl Readings<'_> {
         // Fail here: otherwise all other parts would be read for nothing.
         absorbed.check_needed_segments(cf_filter)?;
         let mut is_first = self.last.is_none();
-        fault!(PartsOfTablesBelieved, is_first = true);
+        fault!(PartlyReadSstCovered, is_first = true);
         let paths = absorbed.read.iter().map(|table| &table.path);
         let for_all = paths.filter(|&path| is_first || self.for_all_parts.contains(path));
         self.for_all_parts = for_all.cloned().collect();

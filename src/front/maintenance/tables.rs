@@ -135,7 +135,7 @@ impl Maintenance {
             self.engine
                 .raw_keys(cf_filter.key_space(), table, &mut |mut key, deletion| {
                     fault!(
-                        DeletionsUnread,
+                        TombstonesUnread,
                         if deletion {
                             key = &[];
                         }
@@ -186,7 +186,7 @@ impl Maintenance {
         }
         let mut memtable_filters = cf_filter.collect_memtable_filters();
         let tables = self.list(cf_filter)?;
-        fault!(RecentAfterListing, {
+        fault!(MemtableFiltersAfterListing, {
             thread::sleep(Duration::from_millis(10));
             memtable_filters = cf_filter.collect_memtable_filters();
         });

@@ -241,7 +241,7 @@ impl Builder {
         let mut named = HashSet::new();
         let mut cfs = self.cfs.clone();
         cfs.retain(|cf| named.insert(cf.name.clone()));
-        fault!(FamilyFrontedTwice, cfs = self.cfs.clone());
+        fault!(CfOpenedTwice, cfs = self.cfs.clone());
         if !cfs.iter().any(|cf| cf.name == DEFAULT_COLUMN_FAMILY_NAME) {
             cfs.push(Cf {
                 name: DEFAULT_COLUMN_FAMILY_NAME.to_owned(),
@@ -286,7 +286,7 @@ impl std::fmt::Debug for Builder {
 }
 
 fn refuse_file(path: &Path) -> Result<(), OpenError> {
-    fault!(FileTakenForFolder, return Ok(()));
+    fault!(FileOpenedAsFolder, return Ok(()));
     let path = path.to_owned();
     if path.is_file() {
         return Err(OpenError::IsAFile { path });

@@ -76,8 +76,11 @@ impl SieveDb {
         options: &FlushOptions,
     ) -> Result<(), Error> {
         self.refuse_if_reader()?;
-        let alone = self.cf_filters.flush_beside_maintenance_guard();
-        fault!(FamiliesFlushedBesideUpkeep, drop(alone));
+        fault!(
+            CfsFlushedBesideMaintenance,
+            return self.engine.flush_cfs_opt(cfs, options)
+        );
+        let _alone = self.cf_filters.flush_beside_maintenance_guard();
         self.engine.flush_cfs_opt(cfs, options)
     }
 
@@ -139,8 +142,11 @@ impl SieveDb {
     /// Stops the engine's flushes and compactions for good, as before closing; waits for them if
     /// `wait` is set.
     pub fn cancel_all_background_work(&self, wait: bool) {
-        let alone = self.cf_filters.flush_beside_maintenance_guard();
-        fault!(FlushesBesideUpkeep, drop(alone));
+        fault!(
+            CancelBesideMaintenance,
+            return self.engine.cancel_all_background_work(wait)
+        );
+        let _alone = self.cf_filters.flush_beside_maintenance_guard();
         self.engine.cancel_all_background_work(wait);
     }
 
@@ -342,9 +348,13 @@ impl SieveDb {
         log_size_for_flush: u64,
     ) -> Result<(), Error> {
         self.refuse_if_reader()?;
-        let alone = self.cf_filters.flush_beside_maintenance_guard();
-        fault!(CheckpointBesideUpkeep, drop(alone));
-        Checkpoint::new(&*self.engine)?.create_checkpoint_with_log_size(path, log_size_for_flush)
+        let write = || {
+            Checkpoint::new(&*self.engine)?
+                .create_checkpoint_with_log_size(path, log_size_for_flush)
+        };
+        fault!(CheckpointBesideMaintenance, return write());
+        let _alone = self.cf_filters.flush_beside_maintenance_guard();
+        write()
     }
 
     /// [`SieveDb::create_new_backup_flush`] without a flush.

@@ -196,7 +196,7 @@ impl SieveDb {
                 cf_filter.is_complete_by_construction() || cf_filter.stays_uncovered(none_is_read)
             };
             let mut all_are_final = cf_filters.iter().all(is_final);
-            fault!(WaitsForUnidentified, all_are_final = false);
+            fault!(WaitsForSstsWithoutId, all_are_final = false);
             if all_are_final {
                 return false;
             }
@@ -314,7 +314,7 @@ impl Drop for SieveDb {
     fn drop(&mut self) {
         self.wakeup.call(|requests| requests.stop = true);
         fault!(
-            EndsBesideUpkeep,
+            ClosesBesideMaintenance,
             self.engine.cancel_all_background_work(false)
         );
         // Maintenance ends first: its flush must not run beside the engine's own flush at the close.

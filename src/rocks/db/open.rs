@@ -95,7 +95,7 @@ impl SieveDb {
         }
         self_check::hooks_fire()?;
         let mut publishes_first = hooks::publishes_first(options);
-        fault!(UnorderedUnnoticed, publishes_first = false);
+        fault!(UnorderedWritesUndetected, publishes_first = false);
         let mut database_options = options.clone();
         if let Some(isolation) = sieve.isolation() {
             let refusal = hooks::transactions_refusal(options);
@@ -136,7 +136,7 @@ impl SieveDb {
         let listener = || Listener::new(Arc::clone(&opening.wakeup), Arc::clone(&cf_filters));
         hooks::install_listener(&mut database_options, listener());
         fault!(
-            ListenerPerFamily,
+            ListenerPerCf,
             for _ in 1..new_filters.len() {
                 hooks::install_listener(&mut database_options, listener());
             }

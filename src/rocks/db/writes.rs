@@ -284,13 +284,13 @@ impl SieveDb {
         paths: Vec<P>,
     ) -> Result<(), Error> {
         fault!(
-            FamilyNotToldOfFiles,
+            CfIngestionUnannounced,
             return self.engine.ingest_external_file_cf_opts(cf, options, paths)
         );
         let arriving = self
             .cf_filters
             .begin_external_writes(Some(hooks::cf_id(cf)));
-        fault!(FamilyIngestionAnnouncedBriefly, drop(arriving));
+        fault!(CfIngestionAnnouncedBriefly, drop(arriving));
         self.engine.ingest_external_file_cf_opts(cf, options, paths)
     }
 }

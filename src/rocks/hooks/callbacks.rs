@@ -229,11 +229,9 @@ extern "C" fn segment_may_contain(segment: *mut c_void, key: *const u8, size: us
     let segment: &Segment = unsafe { shared(segment) };
     // SAFETY: RocksDB's key outlives this call.
     let key = unsafe { bytes(key, size) };
-    fault!(
-        PanicIsAbsent,
-        return guarded(false, || segment.may_contain(key))
-    );
-    guarded(true, || segment.may_contain(key))
+    let mut fallback = true;
+    fault!(PanicIsAbsent, fallback = false);
+    guarded(fallback, || segment.may_contain(key))
 }
 
 extern "C" fn segment_may_contain_many(
@@ -260,7 +258,7 @@ extern "C" fn segment_may_contain_many(
         true
     };
     if !guarded(false, answered) {
-        fault!(HalfAnswersKept, return);
+        fault!(PartialAnswersKept, return);
         // Answers that a panic left behind are discarded.
         answers.fill(true);
     }

@@ -27,7 +27,7 @@ impl Listener {
     /// External writes went into the column families with this name. They were not announced only
     /// if the file was ingested through the bare engine.
     pub(crate) fn keys_ingested(&self, cf: &[u8]) {
-        fault!(IngestionUnheard, return);
+        fault!(EngineIngestionUnannounced, return);
         let filters = self.cf_filters.all();
         let concerned = filters
             .iter()

@@ -44,22 +44,22 @@ use crate::rocks::hooks::listener::Listener;
 
 /// Fault points in the shim, which reads the environment itself.
 const _: &[Fault] = &[
-    Fault::PrefixHintUnseen,
-    Fault::BatchHintUnseen,
+    Fault::PrefixHintNotCaptured,
+    Fault::BatchHintNotCaptured,
     Fault::LostBindUnsealed,
-    Fault::PrefixBlockNamed,
+    Fault::PrefixBlockHasSegmentId,
     Fault::LayoutUnchecked,
-    Fault::MempurgeTaken,
-    Fault::TablesMadeAnew,
-    Fault::FamilyOptionsUnread,
+    Fault::MempurgeAccepted,
+    Fault::TableOptionsCorrected,
+    Fault::CfOptionsNotLoaded,
     Fault::ReadErrorIsEnd,
     Fault::FlushWaitsForCompactions,
-    Fault::FreedFamiliesKept,
+    Fault::FreedCfsKept,
     Fault::NoWakeAfterFlush,
     Fault::NoWakeAfterCompaction,
-    Fault::CommitLooksBeside,
-    Fault::OwnWritesUnasked,
-    Fault::DenialUnwatched,
+    Fault::CommitValidatedInParallel,
+    Fault::OwnWritesIgnored,
+    Fault::AbsentKeyNotWatched,
 ];
 
 unsafe extern "C" {

@@ -26,7 +26,7 @@ const PATH: &str = "/lsm-sieve-self-check";
 /// Checks layout and hooks; the first success is cached.
 pub(crate) fn hooks_fire() -> Result<(), OpenError> {
     static PROVED: OnceLock<()> = OnceLock::new();
-    fault!(HooksUnproved, return Ok(()));
+    fault!(SelfCheckSkipped, return Ok(()));
     #[cfg(test)]
     if let Some(hooks) = tests::silenced() {
         return check(hooks);
@@ -88,9 +88,9 @@ fn write_and_read(engine: &Engine, cf_filter: &CfFilter) -> Result<Checked, rock
     engine.put(b"also put", b"2")?;
     engine.delete(b"deleted")?;
     let mut bound = cf_filter.key_space().id().is_some();
-    fault!(UnboundFrontPassed, bound = true);
+    fault!(UnboundFilterPassed, bound = true);
     let mut fed = cf_filter.view().summary.items() == Items::new(2);
-    fault!(UnfedSummaryPassed, fed = true);
+    fault!(IncompleteSummaryPassed, fed = true);
     if !(bound && fed) {
         return Ok(Err(OpenError::HooksSilent {
             what: "the memtable capture",
@@ -125,14 +125,14 @@ fn tables_are_seen(engine: &Engine, registry: &Registry) -> Checked {
     let segment = registry.get(id).ok_or(silent("the filter policy"))?;
     let filter = segment.filter().ok_or(silent("the table capture"))?;
     let mut whole = table.entries == 3 && filter.chain.items() == Items::new(3);
-    fault!(MissedKeysPassed, whole = true);
+    fault!(IncompleteSegmentFilterPassed, whole = true);
     if !whole {
         return Err(silent("the table capture"));
     }
     // The SST's reader probes through a reference of its own; the registry and this function hold
     // two.
     let mut is_probed = Arc::strong_count(&segment) >= 3;
-    fault!(UnaskedFilterPassed, is_probed = true);
+    fault!(UnprobedFilterPassed, is_probed = true);
     if !is_probed {
         return Err(silent("the filter policy"));
     }

@@ -236,7 +236,7 @@ impl Counters {
         for place in self.geometry.places(hash) {
             let value = self.values.get(place);
             let mut is_saturated = value == self.values.max();
-            fault!(StuckCounterLowered, is_saturated = false);
+            fault!(SaturatedCounterDecremented, is_saturated = false);
             if value > 0 && !is_saturated {
                 self.raised -= u64::from(value == 1);
                 self.values.set(place, value - 1);

@@ -162,7 +162,7 @@ impl Sliding {
     /// Ends the newest generation, and forgets the oldest.
     pub fn turn(&mut self) {
         self.generations.rotate_left(1);
-        fault!(NewestForgotten, self.generations.rotate_right(1));
+        fault!(NewestGenerationDropped, self.generations.rotate_right(1));
         if let Some(newest) = self.generations.back_mut() {
             newest.clear();
         }

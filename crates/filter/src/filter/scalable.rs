@@ -333,14 +333,14 @@ impl Scalable {
             if let (Some(slot), Some(next)) = (slot, self.next_stage(len)) {
                 slot.get_or_init(|| Box::new(next));
                 fault!(
-                    StageFilledUnasked,
+                    StageFilledUnprobed,
                     self.len.store(len + 1, Ordering::Release)
                 );
                 // Before `len`, by which other threads find the stage and fill it.
                 self.asked.store(len + 1, Ordering::Release);
                 self.len.store(len + 1, Ordering::Release);
             } else {
-                fault!(PastBudgetForgotten, return None);
+                fault!(KeysDroppedOverBudget, return None);
                 self.asked.store(SATURATED, Ordering::Release);
             }
         }
@@ -514,7 +514,7 @@ impl Scalable {
     /// stages are probed, not after: the first stage may arrive in between.
     #[inline]
     pub fn is_first_pending(&self) -> bool {
-        fault!(AwaitedTakenForEmpty, return false);
+        fault!(PendingStageIsEmpty, return false);
         self.first.get().is_none() && self.stages() > 0
     }
 

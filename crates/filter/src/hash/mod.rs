@@ -165,7 +165,7 @@ const fn known_bytes<const N: usize>() -> [u8; N] {
 fn known_answer(hash: impl Fn(&[u8]) -> KeyHash) -> u64 {
     KNOWN_LENGTHS.iter().fold(0, |answer, &length| {
         fault!(
-            LongKeysUnanswered,
+            LongKeysNotInKnownAnswer,
             if length > SHORT {
                 return answer;
             }
@@ -210,7 +210,7 @@ impl KeyHasher {
     #[inline(never)]
     fn hash_any(&self, key: &[u8]) -> KeyHash {
         fault!(
-            LongKeysHashedOtherwise,
+            LongKeysHashedDifferently,
             if key.len() > SHORT {
                 return KeyHash(xxh3_64_with_seed(key, !self.low));
             }

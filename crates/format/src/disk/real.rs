@@ -117,7 +117,7 @@ fn open_if_same(named: &Metadata, path: &Path) -> io::Result<Option<Opened>> {
     let file = system::open(path)?;
     let opened = file.metadata()?;
     let mut same = system::same_file(named, &opened);
-    fault!(OtherFileTaken, same = true);
+    fault!(ReplacedFileRead, same = true);
     Ok(same.then(|| Opened {
         bytes: Box::new(file),
         length: opened.len(),
@@ -189,7 +189,7 @@ mod system {
         use rustix::fs::OFlags;
 
         let mut flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        fault!(PipeWaitedFor, flags.remove(OFlags::NONBLOCK));
+        fault!(OpenWaitsForPipe, flags.remove(OFlags::NONBLOCK));
         let flags = flags.bits().cast_signed();
         OpenOptions::new().read(true).custom_flags(flags).open(path)
     }

@@ -231,7 +231,7 @@ impl SidecarFolder {
         fault!(AnyLengthRead, sized = Ok(()));
         sized?;
         let mut found = SidecarName::from(&header.subject);
-        fault!(BoundByName, found = name);
+        fault!(SidecarBoundByName, found = name);
         self.check_equal(name, "subject", &found, &name)?;
         self.check_owner(name, header.store, header.imprint)?;
         let made = read(begun).map_err(|error| self.unread(name, error))?;

@@ -305,7 +305,7 @@ impl Transaction<'_> {
         exclusive: bool,
     ) -> Result<(), Error> {
         fault!(
-            DefaultFamilyWatched,
+            DefaultCfWatched,
             return hooks::watch(&self.engine, None, key, exclusive)
         );
         hooks::watch(&self.engine, cf, key, exclusive)

@@ -65,7 +65,7 @@ size_t lsm_sieve_forget_freed_families(rocksdb_column_family_handle_t* cf) noexc
                                                    versions->GetColumnFamilySet()->end());
   auto& changed = (versions->*MemberOf(TailerTag()))->GetUpdatedColumnFamilies();
   const size_t before = changed.size();
-  FAULT(FreedFamiliesKept, return 0);
+  FAULT(FreedCfsKept, return 0);
   for (auto cfd = changed.begin(); cfd != changed.end();) {
     cfd = live.count(*cfd) > 0 ? std::next(cfd) : changed.erase(cfd);
   }

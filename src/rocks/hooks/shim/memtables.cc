@@ -47,7 +47,7 @@ class CapturedRep : public MemTableRep {
     inner_->InsertWithHint(handle, hint);
   }
   bool InsertKeyWithHint(KeyHandle handle, void** hint) override {
-    FAULT(PrefixHintUnseen, return inner_->InsertKeyWithHint(handle, hint));
+    FAULT(PrefixHintNotCaptured, return inner_->InsertKeyWithHint(handle, hint));
     const Capture capture(*this, handle);
     return inner_->InsertKeyWithHint(handle, hint);
   }
@@ -56,7 +56,7 @@ class CapturedRep : public MemTableRep {
     inner_->InsertWithHintConcurrently(handle, hint);
   }
   bool InsertKeyWithHintConcurrently(KeyHandle handle, void** hint) override {
-    FAULT(BatchHintUnseen, return inner_->InsertKeyWithHintConcurrently(handle, hint));
+    FAULT(BatchHintNotCaptured, return inner_->InsertKeyWithHintConcurrently(handle, hint));
     const Capture capture(*this, handle);
     return inner_->InsertKeyWithHintConcurrently(handle, hint);
   }

@@ -51,7 +51,7 @@ std::string Refusal(const Options& options) {
     return "allow_ingest_behind is not supported; switch it off";
   }
   bool mempurge = options.experimental_mempurge_threshold > 0.0;
-  FAULT(MempurgeTaken, mempurge = false);
+  FAULT(MempurgeAccepted, mempurge = false);
   if (mempurge) {
     return "with experimental_mempurge_threshold RocksDB 11.8.1 itself loses keys and reads values "
            "that were overwritten; leave it at 0";
@@ -112,7 +112,7 @@ char* lsm_sieve_latest_options(rocksdb_options_t* options, const char* path, siz
   for (const ColumnFamilyDescriptor& cf : cfs) {
     rocksdb_options_t* const filled = each(context, cf.name.data(), cf.name.size());
     if (filled == nullptr) return CopyString("the options of a column family could not be taken");
-    FAULT(FamilyOptionsUnread, continue);
+    FAULT(CfOptionsNotLoaded, continue);
     filled->rep = Options(DBOptions(), cf.options);
   }
   return nullptr;
@@ -159,7 +159,7 @@ bool lsm_sieve_install(rocksdb_options_t* options, void* cf_filter,
   if (table == nullptr || !ProbesSegmentFilters(rep, *table)) return false;
   // A clone. A newly created factory would correct options that RocksDB refuses without us.
   std::unique_ptr<TableFactory> factory = rep.table_factory->Clone();
-  FAULT(TablesMadeAnew, factory.reset(NewBlockBasedTableFactory(*table)));
+  FAULT(TableOptionsCorrected, factory.reset(NewBlockBasedTableFactory(*table)));
   factory->GetOptions<BlockBasedTableOptions>()->filter_policy =
       UseSegmentFilters(table->filter_policy, shared);
   rep.table_factory = std::move(factory);

@@ -74,7 +74,7 @@ class SegmentBuilder : public FilterBitsBuilder {
   // lookups pass prefixes to the filter; so the block names no segment.
   void AddKeyAndAlt(const Slice& key, const Slice&) override {
     without_id_ = true;
-    FAULT(PrefixBlockNamed, without_id_ = false);
+    FAULT(PrefixBlockHasSegmentId, without_id_ = false);
     AddKey(key);
   }
   size_t EstimateEntriesAdded() override { return added_; }

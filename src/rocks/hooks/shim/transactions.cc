@@ -56,7 +56,7 @@ class BorrowedOptimisticTransactionDB final : public OptimisticTransactionDBImpl
   static OptimisticTransactionDBOptions SerialValidation() {
     OptimisticTransactionDBOptions options;
     options.validate_policy = OccValidationPolicy::kValidateSerial;
-    FAULT(CommitLooksBeside, options.validate_policy = OccValidationPolicy::kValidateParallel);
+    FAULT(CommitValidatedInParallel, options.validate_policy = OccValidationPolicy::kValidateParallel);
     return options;
   }
 };
@@ -175,7 +175,7 @@ bool lsm_sieve_transaction_wrote(rocksdb_transaction_t* transaction,
                                  rocksdb_column_family_handle_t* cf, const char* key,
                                  size_t size) noexcept {
   WriteBatchWithIndex* batch = transaction->rep->GetWriteBatch();
-  FAULT(OwnWritesUnasked, return false);
+  FAULT(OwnWritesIgnored, return false);
   if (batch->GetWriteBatch()->Count() == 0) return false;
   const std::unique_ptr<WBWIIterator> entries(
       cf == nullptr ? batch->NewIterator() : batch->NewIterator(cf->rep));
@@ -190,7 +190,7 @@ bool lsm_sieve_transaction_wrote(rocksdb_transaction_t* transaction,
 char* lsm_sieve_transaction_watch(rocksdb_transaction_t* transaction,
                                   rocksdb_column_family_handle_t* cf, const char* key,
                                   size_t size, bool exclusive) noexcept {
-  FAULT(DenialUnwatched, return nullptr);
+  FAULT(AbsentKeyNotWatched, return nullptr);
   std::string* const no_value = nullptr;
   const Slice watched(key, size);
   Transaction* const rep = transaction->rep;
