@@ -291,7 +291,8 @@ impl Memtables {
     }
 }
 
-#[cfg(all(test, feature = "rocksdb"))]
+#[cfg(test)]
+#[cfg(feature = "rocksdb")]
 mod tests {
     use std::sync::Arc;
     use std::time::Duration;

@@ -93,7 +93,8 @@ fn sampled(ordinal: u64) -> u64 {
     ordinal.wrapping_mul(PHI)
 }
 
-#[cfg(all(test, feature = "rocksdb"))]
+#[cfg(test)]
+#[cfg(feature = "rocksdb")]
 mod tests {
     use std::sync::{Arc, Mutex, mpsc};
     use std::time::Duration;

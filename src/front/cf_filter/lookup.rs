@@ -345,7 +345,8 @@ impl CfFilter {
     }
 }
 
-#[cfg(all(test, feature = "rocksdb"))]
+#[cfg(test)]
+#[cfg(feature = "rocksdb")]
 mod tests {
     use std::time::{Duration, Instant};
 

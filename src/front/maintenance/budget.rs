@@ -125,7 +125,8 @@ pub(crate) fn room(
     )
 }
 
-#[cfg(all(test, feature = "rocksdb"))]
+#[cfg(test)]
+#[cfg(feature = "rocksdb")]
 mod tests {
     use std::time::Duration;
 

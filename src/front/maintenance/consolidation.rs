@@ -420,7 +420,8 @@ fn is_oversized(summary: &Scalable, options: &FrontOptions) -> bool {
     }
 }
 
-#[cfg(all(test, feature = "rocksdb"))]
+#[cfg(test)]
+#[cfg(feature = "rocksdb")]
 mod tests {
     use std::os::unix::fs::FileExt;
     use std::path::Path;

@@ -405,7 +405,8 @@ impl Maintenance {
     }
 }
 
-#[cfg(all(test, feature = "rocksdb"))]
+#[cfg(test)]
+#[cfg(feature = "rocksdb")]
 mod tests {
     use std::path::Path;
     use std::sync::atomic::{AtomicBool, Ordering};

@@ -208,7 +208,8 @@ impl Scrubber {
     }
 }
 
-#[cfg(all(test, feature = "rocksdb"))]
+#[cfg(test)]
+#[cfg(feature = "rocksdb")]
 mod tests {
     use super::*;
     use crate::rocks::{SieveDb, SieveOptions};

@@ -150,7 +150,8 @@ impl Readings<'_> {
     }
 }
 
-#[cfg(all(test, feature = "rocksdb"))]
+#[cfg(test)]
+#[cfg(feature = "rocksdb")]
 mod tests {
     use std::thread;
     use std::time::Duration;

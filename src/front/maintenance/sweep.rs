@@ -111,7 +111,8 @@ impl Sweeper {
     }
 }
 
-#[cfg(all(test, feature = "rocksdb"))]
+#[cfg(test)]
+#[cfg(feature = "rocksdb")]
 mod tests {
     use std::collections::HashSet;
     use std::sync::{Arc, mpsc};
