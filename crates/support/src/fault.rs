@@ -191,16 +191,16 @@ faults! {
     /// With such options, the filters still get the key after the memtable.
     FiltersAfterMemtable => "front::memtables",
     /// If two writers bind a memtable at once, the binding that loses is never sealed.
-    LostBindUnsealed => "ffi::hooks",
+    LostBindUnsealed => "hooks::callbacks",
     /// A hook that panics, at one key in 97, leaves the column family's filters answering.
     PanicSwallowed => "writes::memtables::random_writes",
     // ---- segment filters that the engine probes
     /// A filter block that was built from prefixes as well as keys names a segment.
     PrefixBlockHasSegmentId => "engine_options::prefix_iterators",
     /// A filter that panics denies the key.
-    PanicIsAbsent => "ffi::hooks",
+    PanicIsAbsent => "hooks::callbacks",
     /// Answers given before a filter panicked in the middle of a batch are kept.
-    PartialAnswersKept => "ffi::hooks",
+    PartialAnswersKept => "hooks::callbacks",
     /// The engine's private layout is assumed to be the one that the shim was written for.
     LayoutUnchecked => "rocks::hooks::tests",
     // ---- coverage
