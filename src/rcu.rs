@@ -78,7 +78,7 @@ impl Readers {
     /// Begins a read with a single store. `None` if the thread is reading already or has to pay for
     /// a fence.
     #[inline]
-    fn read_at_once(&'static self, own: OwnSlot) -> Option<Reading> {
+    fn try_read(&'static self, own: OwnSlot) -> Option<Reading> {
         let slot = &self.slots[own.index()].0;
         if slot.load(Ordering::Relaxed) != 0 {
             return None;
@@ -173,15 +173,15 @@ impl Reading {
     /// Begins a read.
     #[inline]
     pub(crate) fn begin() -> Self {
-        let at_once = OwnSlot::get().and_then(Self::begin_at_once);
+        let at_once = OwnSlot::get().and_then(Self::try_begin);
         at_once.unwrap_or_else(|| READERS.read())
     }
 
     /// [`Reading::begin`] if it needs neither a call nor a fence; `None` otherwise, as in a nested
     /// read.
     #[inline]
-    pub(crate) fn begin_at_once(own: OwnSlot) -> Option<Self> {
-        READERS.read_at_once(own)
+    pub(crate) fn try_begin(own: OwnSlot) -> Option<Self> {
+        READERS.try_read(own)
     }
 
     #[inline]

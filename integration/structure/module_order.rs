@@ -38,7 +38,7 @@ const ROOTS: [Root; 8] = [
     Root {
         file: "src/front/mod.rs",
         prefix: "crate::front::",
-        of_tests: &["interleavings"],
+        of_tests: &["interleavings", "tests"],
     },
     Root {
         file: "src/rocks/mod.rs",

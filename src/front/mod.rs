@@ -23,6 +23,7 @@
 //! | `memtables` | the filters that each memtable feeds |
 //! | `cf_filter` | the filters of one column family; `cf_filter/lookup.rs` is the code of a lookup |
 //! | `cf_filters` | the filters of all column families |
+//! | `opening` | identity, folder and stored filters while a database opens |
 //! | `maintenance` | the background thread: load, cover, rebuild, consolidate, budget, scrub, sweep |
 
 pub(crate) mod audit;
@@ -36,9 +37,13 @@ mod interleavings;
 pub(crate) mod key_range;
 pub(crate) mod maintenance;
 pub(crate) mod memtables;
+pub(crate) mod opening;
 pub(crate) mod options;
 pub(crate) mod segment_filter_build;
 pub(crate) mod segment_filters;
 pub(crate) mod sorted_runs;
+#[cfg(test)]
+#[cfg(not(interleave))]
+mod tests;
 pub(crate) mod view;
 pub(crate) mod wakeup;

@@ -247,11 +247,11 @@ faults! {
     /// What was learnt before external writes is published after them.
     OldEpochPublished => "ingestion::",
     /// External writes are not announced to a column family that is created during them.
-    NewCfUnannounced => "ingestion::",
+    NewCfUnannounced => "announcements::",
     /// A call that ingests files into a named column family does not announce them.
-    CfIngestionUnannounced => "ingestion::cf_created",
+    CfIngestionUnannounced => "announcements::",
     /// Of two external writes, the announcement to a new column family ends with the first.
-    AnnouncementEndsWithFirst => "ingestion::cf_created",
+    AnnouncementEndsWithFirst => "announcements::",
     /// Filters answer for any column family of their name.
     CfFilterBoundByName => "column_families::create_and_drop::",
     /// Uncovered SSTs are ignored, whatever their key ranges.

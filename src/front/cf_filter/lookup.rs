@@ -195,13 +195,13 @@ impl<R: Resolve> FastProbe<R> {
     #[inline(always)]
     fn probe(self, simd: impl Simd, key: &[u8]) -> Option<Fast> {
         let slot = OwnSlot::known()?;
-        let reading = Reading::begin_at_once(slot)?;
+        let reading = Reading::try_begin(slot)?;
         let cf = self.0.resolve(&reading)?;
         let thread = cf.counters.known(slot)?;
         if thread.predictor.expects_hit() {
             return None;
         }
-        let hash = cf.hasher.at_once(key)?;
+        let hash = cf.hasher.try_hash(key)?;
         let view = cf.view.get(&reading);
         let Ok(proof) = view.probe_fast(simd, hash)? else {
             return Some(Fast::Maybe(hash));

@@ -6,7 +6,7 @@ mod cf_reader;
 mod engine;
 mod iterators;
 mod latest;
-pub(super) mod open;
+mod open;
 mod reads;
 mod transaction;
 mod writes;

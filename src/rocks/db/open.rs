@@ -1,7 +1,6 @@
 //! Opening: a copy of the user's options gets the hooks, then the engine opens, then maintenance
 //! starts. Also creates and drops column families later.
 
-use std::collections::HashSet;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
@@ -10,37 +9,26 @@ use rocksdb::{DEFAULT_COLUMN_FAMILY_NAME, Error, Options};
 
 use super::builder::Builder;
 use super::{SieveDb, Transactions};
-use crate::disk::{Disk, RealDisk};
+use crate::disk::RealDisk;
 use crate::fault::fault;
-use crate::filter::{Scalable, Stage};
-use crate::format::Identity;
 use crate::front::audit::Trust;
 use crate::front::cf_filter::CfFilter;
 use crate::front::cf_filter::auditor::Auditor;
 use crate::front::cf_filters::CfFilters;
 use crate::front::engine::Engine as FilterEngine;
-use crate::front::filter_store::FilterStore;
 use crate::front::maintenance::Maintenance;
 use crate::front::maintenance::scrub::ScrubLog;
+use crate::front::opening::Opening;
 use crate::front::options::FrontOptions;
 use crate::front::wakeup::Wakeup;
-use crate::hash::KeyHasher;
-use crate::math::{Bits, Items};
+use crate::math::Bits;
 use crate::rocks::engine::RocksEngine;
 use crate::rocks::hooks::listener::Listener;
 use crate::rocks::hooks::{self, self_check};
 use crate::rocks::options::{Isolation, SieveOptions};
 use crate::rocks::{Engine, OpenError};
-use crate::segment::{Candidate, IdentityError, Registry, SidecarFolder};
+use crate::segment::{Candidate, IdentityError};
 use crate::sync::unpoisoned;
-
-/// What the filters of one database's column families share while it opens.
-pub(in crate::rocks) struct Opening {
-    pub(in crate::rocks) hasher: KeyHasher,
-    registry: Arc<Registry>,
-    pub(in crate::rocks) filter_store: Arc<FilterStore>,
-    wakeup: Arc<Wakeup>,
-}
 
 /// Column families: pairs of a name and options.
 type Cfs = Vec<(String, Options)>;
@@ -115,7 +103,8 @@ impl SieveDb {
         };
         let front = shared_by(front, filtered.count());
         let folder = sieve.folder_of(path);
-        let (opening, identity) = Opening::prepare(Arc::new(RealDisk), &folder, sieve)?;
+        let prepared = Opening::prepare(Arc::new(RealDisk), &folder, &front, sieve.get_hash());
+        let (opening, identity) = prepared.map_err(unusable_identity)?;
         let mut refusal = hooks::refusal(options);
         fault!(DatabaseOptionsUnchecked, refusal = None);
         refuse(DEFAULT_COLUMN_FAMILY_NAME, refusal)?;
@@ -141,14 +130,14 @@ impl SieveDb {
                 hooks::install_listener(&mut database_options, listener());
             }
         );
-        fault!(FolderChangedUnlocked, opening.keep(&identity)?);
+        fault!(FolderChangedUnlocked, keep(&opening, &identity)?);
         let engine = open(&database_options, hooked);
         let engine = engine.map_err(|source| not_opened(path, source))?;
         // Unless opened for reading, RocksDB holds its lock now: no other process writes here.
         if sieve.has_read_only_filters() {
-            opening.confirm(&identity)?;
+            opening.confirm(&identity).map_err(unusable_identity)?;
         } else {
-            opening.keep(&identity)?;
+            keep(&opening, &identity)?;
         }
         Self::start(
             Arc::new(engine),
@@ -323,93 +312,6 @@ fn wake_at_open(wakeup: &Wakeup) {
     wakeup.notify();
 }
 
-impl Opening {
-    /// Reads what an earlier run left in the filter folder. Writes nothing: the database may be in
-    /// use.
-    pub(in crate::rocks) fn prepare(
-        disk: Arc<dyn Disk>,
-        folder: &Path,
-        sieve: &SieveOptions,
-    ) -> Result<(Self, Candidate), OpenError> {
-        let candidate = Self::identity(&*disk, folder, sieve)
-            .map_err(|source| OpenError::Identity(Box::new(source)))?;
-        let identity = candidate.identity();
-        let hasher = identity.hasher();
-        let folder = SidecarFolder::new(disk, folder.to_owned(), identity.store, hasher.imprint());
-        let opening = Self {
-            hasher,
-            registry: Arc::new(Registry::new(hasher)),
-            filter_store: Arc::new(FilterStore::new(folder)),
-            wakeup: Arc::default(),
-        };
-        Ok((opening, candidate))
-    }
-
-    /// The database's identity. Read-only filters accept stored filters of any hash.
-    fn identity(
-        disk: &dyn Disk,
-        folder: &Path,
-        sieve: &SieveOptions,
-    ) -> Result<Candidate, IdentityError> {
-        let kept = if sieve.has_read_only_filters() {
-            Identity::load(disk, folder)?
-        } else {
-            None
-        };
-        let hash = kept.map_or(sieve.get_hash(), |kept| kept.hash);
-        Identity::load_or_new(disk, folder, hash)
-    }
-
-    /// Stores the identity, now that no other process can.
-    pub(in crate::rocks) fn keep(&self, identity: &Candidate) -> Result<(), OpenError> {
-        let folder = self.filter_store.folder();
-        folder
-            .prepare()
-            .map_err(|source| OpenError::Folder(Box::new(source)))?;
-        let kept = identity.keep(folder.disk(), folder.path());
-        kept.map_err(|source| OpenError::Identity(Box::new(source)))
-    }
-
-    /// With read-only filters: checks that the database is still the one whose filters were read.
-    pub(in crate::rocks) fn confirm(&self, identity: &Candidate) -> Result<(), OpenError> {
-        let folder = self.filter_store.folder();
-        let confirmed = identity.confirm(folder.disk(), folder.path());
-        confirmed.map_err(|source| OpenError::Identity(Box::new(source)))
-    }
-
-    /// New filters, beside others whose summary filters take `taken` of the budget.
-    fn cf_filter(&self, name: &str, front: &FrontOptions, taken: Bits) -> Arc<CfFilter> {
-        let imprint = self.hasher.imprint().for_summary();
-        let options = front.summary(Items::new(0), taken);
-        let room = front.room_beside(taken).unwrap_or(Bits::new(u64::MAX));
-        let (summary, covered, rate) = match self.filter_store.load_summary(name, room) {
-            Some(stored) => {
-                let first = stored.chain.stages().first();
-                let keys = first.map(Stage::items).unwrap_or_default();
-                let options = if first.is_some_and(Stage::is_static) {
-                    front.static_summary(keys, taken)
-                } else {
-                    front.summary(keys, taken)
-                };
-                let summary = Scalable::starting_with(imprint, options, stored.chain);
-                (summary, stored.covered, Some(stored.rate))
-            }
-            None => {
-                let nothing = Scalable::new(imprint, options);
-                (nothing, HashSet::new(), None)
-            }
-        };
-        let summary = Arc::new(summary);
-        let (registry, wakeup) = (Arc::clone(&self.registry), Arc::clone(&self.wakeup));
-        let known = (Arc::clone(&summary), covered);
-        let cf_filter = CfFilter::new(name, self.hasher, registry, wakeup, front, known);
-        if rate == Some(summary.options().rate) {
-            cf_filter.note_stored(cf_filter.to_store(&summary));
-        }
-        cf_filter
-    }
-}
-
 pub(super) fn not_opened(path: &Path, source: Error) -> OpenError {
     OpenError::Engine {
         path: path.to_owned(),
@@ -424,6 +326,17 @@ fn bound_cf(cf_filter: &CfFilter) -> Result<u32, OpenError> {
         .key_space()
         .id()
         .ok_or(OpenError::HooksSilent { what })
+}
+
+/// Stores the identity of the database.
+fn keep(opening: &Opening, identity: &Candidate) -> Result<(), OpenError> {
+    let folder = opening.prepare_folder();
+    folder.map_err(|source| OpenError::Folder(Box::new(source)))?;
+    opening.keep(identity).map_err(unusable_identity)
+}
+
+fn unusable_identity(source: IdentityError) -> OpenError {
+    OpenError::Identity(Box::new(source))
 }
 
 /// A copy of the user's options with the hooks of `cf_filter`.

@@ -170,6 +170,22 @@ fn a_family_made_during_a_use_of_the_engine_is_told_until_the_end() {
     assert!(rules_out_again(&db, &late, "never"));
 }
 
+/// Of two uses that begin before the column family is created, one may end long before the other.
+#[test]
+fn cf_created_during_two_uses_of_the_engine_is_maybe_until_both_end() {
+    let home = tempfile::tempdir().unwrap();
+    let db = open(&options(), home.path());
+    assert!(db.wait_until_complete(LIMIT));
+    let late = db.with_engine_untracked(|_| {
+        let created = db.with_engine_untracked(|_| db.create_cf("late", &options()));
+        created.unwrap();
+        let late = db.cf_handle("late").unwrap();
+        assert!(stays_maybe(&db, &late, "never"));
+        late
+    });
+    assert!(rules_out_again(&db, &late, "never"));
+}
+
 /// The newest log of a database.
 fn newest_log(database: &Path) -> PathBuf {
     let files = fs::read_dir(database).unwrap();

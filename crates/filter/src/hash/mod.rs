@@ -191,7 +191,7 @@ impl KeyHasher {
     /// The hash of a key's bytes.
     #[inline]
     pub fn hash(&self, key: &[u8]) -> KeyHash {
-        match self.at_once(key) {
+        match self.try_hash(key) {
             Some(hash) => hash,
             None => self.hash_any(key),
         }
@@ -200,7 +200,7 @@ impl KeyHasher {
     /// [`KeyHasher::hash`], if it needs no call: XXH3 of a short key.
     #[doc(hidden)]
     #[inline]
-    pub fn at_once(&self, key: &[u8]) -> Option<KeyHash> {
+    pub fn try_hash(&self, key: &[u8]) -> Option<KeyHash> {
         match self.id {
             HashId::Xxh3 if key.len() <= SHORT => Some(KeyHash(xxh3_64_with_seed(key, self.low))),
             _ => None,

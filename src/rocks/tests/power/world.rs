@@ -9,11 +9,10 @@ use std::sync::Arc;
 use crate::disk::{self, Disk as _, Fault, Lost, MemoryDisk, PowerCut, Tear};
 use crate::filter::Scalable;
 use crate::format::Source;
+use crate::front::opening::Opening;
 use crate::front::options::FrontOptions;
 use crate::hash::{HashId, KeyHasher};
 use crate::math::{Bits, Items, Rate};
-use crate::rocks::SieveOptions;
-use crate::rocks::db::open::Opening;
 use crate::segment::{SealedFilter, SegmentBuilder, SegmentId};
 
 const FOLDER: &str = "/sieve";
@@ -82,8 +81,10 @@ fn summary(hasher: KeyHasher, tables: &[usize]) -> Scalable {
 
 /// Opens the folder as the plugin does, in the same order.
 fn open(disk: &MemoryDisk, hash: HashId) -> Result<Opening, Box<dyn Error>> {
-    let sieve = SieveOptions::default().hash(hash);
-    let (opening, identity) = Opening::prepare(Arc::new(disk.clone()), Path::new(FOLDER), &sieve)?;
+    let options = FrontOptions::default();
+    let disk = Arc::new(disk.clone());
+    let (opening, identity) = Opening::prepare(disk, Path::new(FOLDER), &options, hash)?;
+    opening.prepare_folder()?;
     opening.keep(&identity)?;
     Ok(opening)
 }

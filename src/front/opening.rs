@@ -1,0 +1,113 @@
+//! What the filters of one database share while it opens: its identity, the folder of filters, and
+//! the filters that an earlier run left there.
+
+use std::collections::HashSet;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::disk::Disk;
+use crate::filter::{Scalable, Stage};
+use crate::format::Identity;
+use crate::front::cf_filter::CfFilter;
+use crate::front::filter_store::FilterStore;
+use crate::front::options::FrontOptions;
+use crate::front::wakeup::Wakeup;
+use crate::hash::{HashId, KeyHasher};
+use crate::math::{Bits, Items};
+use crate::segment::{Candidate, IdentityError, Registry, SidecarError, SidecarFolder};
+
+/// What the filters of one database's column families share while it opens.
+pub(crate) struct Opening {
+    pub(crate) hasher: KeyHasher,
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) filter_store: Arc<FilterStore>,
+    pub(crate) wakeup: Arc<Wakeup>,
+}
+
+impl Opening {
+    /// Reads what an earlier run left in the filter folder. Writes nothing: the database may be in
+    /// use.
+    pub(crate) fn prepare(
+        disk: Arc<dyn Disk>,
+        folder: &Path,
+        options: &FrontOptions,
+        hash: HashId,
+    ) -> Result<(Self, Candidate), IdentityError> {
+        let candidate = Self::identity(&*disk, folder, options, hash)?;
+        let identity = candidate.identity();
+        let hasher = identity.hasher();
+        let folder = SidecarFolder::new(disk, folder.to_owned(), identity.store, hasher.imprint());
+        let opening = Self {
+            hasher,
+            registry: Arc::new(Registry::new(hasher)),
+            filter_store: Arc::new(FilterStore::new(folder)),
+            wakeup: Arc::default(),
+        };
+        Ok((opening, candidate))
+    }
+
+    /// The database's identity. Read-only filters accept stored filters of any hash.
+    fn identity(
+        disk: &dyn Disk,
+        folder: &Path,
+        options: &FrontOptions,
+        hash: HashId,
+    ) -> Result<Candidate, IdentityError> {
+        let kept = if options.read_only_filters {
+            Identity::load(disk, folder)?
+        } else {
+            None
+        };
+        let hash = kept.map_or(hash, |kept| kept.hash);
+        Identity::load_or_new(disk, folder, hash)
+    }
+
+    /// Creates the folder of filters, and checks that it is ours alone.
+    pub(crate) fn prepare_folder(&self) -> Result<(), SidecarError> {
+        self.filter_store.folder().prepare()
+    }
+
+    /// Stores the identity, now that no other process can.
+    pub(crate) fn keep(&self, identity: &Candidate) -> Result<(), IdentityError> {
+        let folder = self.filter_store.folder();
+        identity.keep(folder.disk(), folder.path())
+    }
+
+    /// With read-only filters: checks that the database is still the one whose filters were read.
+    pub(crate) fn confirm(&self, identity: &Candidate) -> Result<(), IdentityError> {
+        let folder = self.filter_store.folder();
+        identity.confirm(folder.disk(), folder.path())
+    }
+
+    /// New filters, beside others whose summary filters take `taken` of the budget.
+    pub(crate) fn cf_filter(&self, name: &str, front: &FrontOptions, taken: Bits) -> Arc<CfFilter> {
+        let imprint = self.hasher.imprint().for_summary();
+        let options = front.summary(Items::new(0), taken);
+        let room = front.room_beside(taken).unwrap_or(Bits::new(u64::MAX));
+        let (summary, covered, rate) = match self.filter_store.load_summary(name, room) {
+            Some(stored) => {
+                let first = stored.chain.stages().first();
+                let keys = first.map(Stage::items).unwrap_or_default();
+                let options = if first.is_some_and(Stage::is_static) {
+                    front.static_summary(keys, taken)
+                } else {
+                    front.summary(keys, taken)
+                };
+                let summary = Scalable::starting_with(imprint, options, stored.chain);
+                (summary, stored.covered, Some(stored.rate))
+            }
+            None => {
+                let nothing = Scalable::new(imprint, options);
+                (nothing, HashSet::new(), None)
+            }
+        };
+        let summary = Arc::new(summary);
+        let (registry, wakeup) = (Arc::clone(&self.registry), Arc::clone(&self.wakeup));
+        let known = (Arc::clone(&summary), covered);
+        let cf_filter = CfFilter::new(name, self.hasher, registry, wakeup, front, known);
+        if rate == Some(summary.options().rate) {
+            cf_filter.note_stored(cf_filter.to_store(&summary));
+        }
+        cf_filter
+    }
+}

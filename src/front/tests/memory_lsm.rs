@@ -1,0 +1,370 @@
+//! A small LSM store in memory, with a memtable, segments in one level, and the filters in front.
+//!
+//! It keeps the rules of [`Engine`]: a key is in the filters of its memtable before it is visible,
+//! a segment's filter is sealed before the segment is listed, and external writes are announced.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use crate::disk::{Disk, MemoryDisk};
+use crate::front::audit::Trust;
+use crate::front::cf_filter::auditor::Auditor;
+use crate::front::cf_filter::{CfFilter, lookup};
+use crate::front::cf_filters::CfFilters;
+use crate::front::engine::{Engine, EngineError, KeySpace, LiveSegment};
+use crate::front::key_range::KeyRange;
+use crate::front::maintenance::Maintenance;
+use crate::front::maintenance::scrub::ScrubLog;
+use crate::front::memtables::FilterSet;
+use crate::front::opening::Opening;
+use crate::front::options::FrontOptions;
+use crate::front::wakeup::{LONG, Wakeup};
+use crate::hash::HashId;
+use crate::math::Bits;
+use crate::segment::SegmentId;
+use crate::sync::unpoisoned;
+
+const FOLDER: &str = "/filters";
+const CF: &str = "default";
+/// The id of the one key space.
+const ID: u32 = 0;
+
+/// A value, or `None` for a tombstone.
+pub(super) type Entries = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
+
+/// What survives a restart: the segments, newest first, and the disk of the filters.
+#[derive(Clone)]
+pub(super) struct Stored {
+    pub(super) disk: MemoryDisk,
+    segments: Vec<Segment>,
+    next: u64,
+}
+
+#[derive(Clone)]
+struct Segment {
+    path: String,
+    id: SegmentId,
+    entries: Arc<Entries>,
+}
+
+#[derive(Default)]
+struct Tables {
+    memtable: Option<(Arc<FilterSet>, Entries)>,
+    /// Newest first.
+    segments: Vec<Segment>,
+    next: u64,
+    sequence: u64,
+}
+
+/// The engine behind the filters.
+struct Lsm {
+    cf_filter: Arc<CfFilter>,
+    tables: Mutex<Tables>,
+}
+
+/// An open store.
+pub(super) struct Store {
+    lsm: Arc<Lsm>,
+    cf_filters: Arc<CfFilters>,
+    wakeup: Arc<Wakeup>,
+    disk: MemoryDisk,
+    maintenance: Option<JoinHandle<()>>,
+}
+
+impl Stored {
+    pub(super) fn new() -> Self {
+        Self {
+            disk: MemoryDisk::new(),
+            segments: Vec::new(),
+            next: 0,
+        }
+    }
+}
+
+impl Store {
+    /// Opens the store with the filters that its disk has.
+    pub(super) fn open(stored: Stored, options: &FrontOptions) -> Self {
+        let Stored {
+            disk,
+            segments,
+            next,
+        } = stored;
+        let shared: Arc<dyn Disk> = Arc::new(disk.clone());
+        let folder = Path::new(FOLDER);
+        let prepared = Opening::prepare(shared, folder, options, HashId::Xxh3);
+        let (opening, identity) = prepared.unwrap();
+        opening.prepare_folder().unwrap();
+        opening.keep(&identity).unwrap();
+        let cf_filter = opening.cf_filter(CF, options, Bits::new(0));
+        cf_filter.key_space().memtable_created(ID);
+        let lsm = Arc::new(Lsm {
+            cf_filter: Arc::clone(&cf_filter),
+            tables: Mutex::new(Tables {
+                segments,
+                next,
+                ..Tables::default()
+            }),
+        });
+        let engine: Arc<dyn Engine> = Arc::<Lsm>::clone(&lsm);
+        let (registry, store) = (opening.registry, opening.filter_store);
+        let trust = Arc::new(Trust::new(Arc::clone(&registry), Some(Arc::clone(&store))));
+        cf_filter.audit_with(Auditor::new(Arc::downgrade(&engine), Arc::clone(&trust)));
+        trust.cover(&cf_filter);
+        let cf_filters = Arc::new(CfFilters::new(options.summary_rate));
+        cf_filters.insert(ID, cf_filter);
+        let maintenance = Maintenance::new(
+            engine,
+            Arc::clone(&cf_filters),
+            registry,
+            store,
+            options.clone(),
+            Arc::clone(&opening.wakeup),
+            Arc::<ScrubLog>::default(),
+        );
+        opening.wakeup.notify();
+        Self {
+            lsm,
+            cf_filters,
+            wakeup: opening.wakeup,
+            disk,
+            maintenance: Some(thread::spawn(move || maintenance.run())),
+        }
+    }
+
+    pub(super) fn put(&self, key: &[u8], value: &[u8]) {
+        self.lsm.write(key, Some(value.to_owned()));
+    }
+
+    pub(super) fn delete(&self, key: &[u8]) {
+        self.lsm.write(key, None);
+    }
+
+    /// The value of a key, by the filters and then by the store.
+    pub(super) fn get(&self, key: &[u8]) -> Option<Vec<u8>> {
+        let read = || Ok::<_, Infallible>(self.lsm.get(key));
+        let Ok(value) = lookup::get(&*self.lsm.cf_filter, key, read);
+        value
+    }
+
+    /// Whether the filters alone rule the key out.
+    pub(super) fn rules_out(&self, key: &[u8]) -> bool {
+        self.lsm.cf_filter.answer(key).is_absent()
+    }
+
+    pub(super) fn flush(&self) {
+        self.lsm.flush_memtable();
+        self.wakeup.notify();
+    }
+
+    /// Merges all segments into one, and drops tombstones.
+    pub(super) fn compact(&self) {
+        self.lsm.compact();
+        self.wakeup.notify();
+    }
+
+    /// Adds a segment whose keys pass through no memtable, and which has no filter.
+    pub(super) fn ingest(&self, entries: &[(Vec<u8>, Vec<u8>)]) {
+        let _announced = self.cf_filters.begin_external_writes(Some(ID));
+        let entries = entries.iter().cloned();
+        let entries = entries.map(|(key, value)| (key, Some(value))).collect();
+        let mut tables = self.lsm.tables();
+        let segment = tables.segment(SegmentId::random().unwrap(), entries);
+        tables.segments.insert(0, segment);
+    }
+
+    /// Rebuilds the summary filter; false if that failed.
+    pub(super) fn consolidate(&self) -> bool {
+        let ticket = self.wakeup.call(|requests| requests.consolidate = true);
+        self.wakeup.wait_for(ticket, LONG).is_none()
+    }
+
+    /// Waits until maintenance has gone through all segments.
+    pub(super) fn settle(&self) {
+        let ticket = self.wakeup.call(|requests| requests.retry = true);
+        assert!(self.wakeup.is_answered(ticket, Duration::from_secs(60)));
+    }
+
+    pub(super) fn is_complete(&self) -> bool {
+        self.lsm.cf_filter.is_complete()
+    }
+
+    /// Closes the store: the memtable is flushed, and the filters are saved.
+    pub(super) fn close(self) -> Stored {
+        self.lsm.flush_memtable();
+        self.stored()
+    }
+
+    /// What a crash leaves, and the entries of the log, which is replayed into a new memtable.
+    pub(super) fn crash(self) -> (Stored, Entries) {
+        let memtable = self.lsm.tables().memtable.take();
+        let log = memtable.map(|(_, entries)| entries);
+        (self.stored(), log.unwrap_or_default())
+    }
+
+    fn stored(mut self) -> Stored {
+        self.stop();
+        let tables = self.lsm.tables();
+        Stored {
+            disk: self.disk.clone(),
+            segments: tables.segments.clone(),
+            next: tables.next,
+        }
+    }
+
+    fn stop(&mut self) {
+        self.wakeup.call(|requests| requests.stop = true);
+        if let Some(maintenance) = self.maintenance.take() {
+            maintenance.join().unwrap();
+        }
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl Lsm {
+    fn tables(&self) -> std::sync::MutexGuard<'_, Tables> {
+        unpoisoned(self.tables.lock())
+    }
+
+    fn write(&self, key: &[u8], value: Option<Vec<u8>>) {
+        let mut tables = self.tables();
+        tables.sequence += 1;
+        let bind = || (self.cf_filter.memtables().bind(), Entries::new());
+        let (filters, entries) = tables.memtable.get_or_insert_with(bind);
+        // As in RocksDB, tombstones are in no summary filter.
+        if value.is_some() {
+            let hash = filters.prepare(key);
+            filters.insert(hash);
+        }
+        entries.insert(key.to_owned(), value);
+    }
+
+    fn get(&self, key: &[u8]) -> Option<Vec<u8>> {
+        let tables = self.tables();
+        let memtable = tables.memtable.iter().map(|(_, entries)| entries);
+        let segments = tables.segments.iter().map(|segment| &*segment.entries);
+        let newest = memtable.chain(segments).find_map(|table| table.get(key));
+        newest.cloned().flatten()
+    }
+
+    fn flush_memtable(&self) {
+        let mut tables = self.tables();
+        if let Some((filters, entries)) = tables.memtable.take() {
+            let segment = self.built(&mut tables, entries);
+            tables.segments.insert(0, segment);
+            filters.seal();
+            filters.release();
+        }
+    }
+
+    fn compact(&self) {
+        let mut tables = self.tables();
+        let mut merged = Entries::new();
+        for segment in tables.segments.iter().rev() {
+            let entries = segment.entries.iter();
+            merged.extend(entries.map(|(key, value)| (key.clone(), value.clone())));
+        }
+        merged.retain(|_, value| value.is_some());
+        tables.segments.clear();
+        if !merged.is_empty() {
+            let segment = self.built(&mut tables, merged);
+            tables.segments.push(segment);
+        }
+    }
+
+    /// A segment with its filter, if segment filters are on.
+    fn built(&self, tables: &mut Tables, entries: Entries) -> Segment {
+        let Some(mut build) = self.cf_filter.begin_table() else {
+            return tables.segment(SegmentId::random().unwrap(), entries);
+        };
+        entries.keys().for_each(|key| build.add(key));
+        assert!(build.finish(entries.len() as u64));
+        tables.segment(build.id(), entries)
+    }
+}
+
+impl Tables {
+    fn segment(&mut self, id: SegmentId, entries: Entries) -> Segment {
+        self.next += 1;
+        Segment {
+            path: format!("{}.segment", self.next),
+            id,
+            entries: Arc::new(entries),
+        }
+    }
+}
+
+impl Engine for Lsm {
+    fn segments(&self, _: &KeySpace) -> Result<Vec<LiveSegment>, EngineError> {
+        let live = |segment: &Segment| {
+            let mut keys = segment.entries.keys();
+            let first = keys.next();
+            let last = keys.next_back().or(first);
+            LiveSegment {
+                path: segment.path.clone(),
+                file: segment.path.clone().into(),
+                lasting_id: Some(segment.id),
+                instance_id: None,
+                is_checked_by_engine: false,
+                entries: segment.entries.len() as u64,
+                level: Some(0),
+                range: first
+                    .zip(last)
+                    .map(|(first, last)| KeyRange::new(first, last)),
+            }
+        };
+        Ok(self.tables().segments.iter().map(live).collect())
+    }
+
+    fn raw_keys(
+        &self,
+        _: &KeySpace,
+        segment: &LiveSegment,
+        each: &mut dyn FnMut(&[u8], bool) -> bool,
+    ) -> Result<(), EngineError> {
+        let tables = self.tables();
+        let found = tables.segments.iter().find(|own| own.path == segment.path);
+        let Some(entries) = found.map(|own| Arc::clone(&own.entries)) else {
+            return Err(EngineError::Failed("it was compacted away".to_owned()));
+        };
+        drop(tables);
+        let mut entries = entries.iter();
+        entries.all(|(key, value)| each(key, value.is_none()));
+        Ok(())
+    }
+
+    fn entries_in_memtables(&self, _: &KeySpace) -> Result<u64, EngineError> {
+        let tables = self.tables();
+        let memtable = tables.memtable.as_ref();
+        Ok(memtable.map_or(0, |(_, entries)| entries.len() as u64))
+    }
+
+    fn flush(&self, _: &KeySpace) -> Result<(), EngineError> {
+        self.flush_memtable();
+        Ok(())
+    }
+
+    fn flush_would_wait(&self, _: &KeySpace) -> bool {
+        false
+    }
+
+    fn is_idle(&self) -> bool {
+        true
+    }
+
+    fn latest_sequence_number(&self) -> u64 {
+        self.tables().sequence
+    }
+
+    fn contains(&self, _: &KeySpace, key: &[u8]) -> Option<bool> {
+        Some(self.get(key).is_some())
+    }
+}

@@ -1,0 +1,4 @@
+//! Tests of the filters over an LSM store in memory: no engine is compiled, and they take seconds.
+
+mod histories;
+mod memory_lsm;
