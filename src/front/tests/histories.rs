@@ -94,7 +94,7 @@ fn random_histories_with_crashes_match_their_model() {
             check(&store, &model);
             let (stored, log) = match random.random_bool(0.5) {
                 true => (store.close(), Entries::new()),
-                false => store.crash(),
+                false => store.crash(random.random()),
             };
             store = Store::open(stored, &options);
             for (key, value) in log {

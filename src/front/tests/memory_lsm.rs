@@ -198,11 +198,16 @@ impl Store {
         self.stored()
     }
 
-    /// What a crash leaves, and the entries of the log, which is replayed into a new memtable.
-    pub(super) fn crash(self) -> (Stored, Entries) {
+    /// What a power cut leaves, and the entries of the log, which is replayed into a new memtable.
+    pub(super) fn crash(self, seed: u64) -> (Stored, Entries) {
+        let disk = self.disk.after_power_cut(seed).next().unwrap();
         let memtable = self.lsm.tables().memtable.take();
         let log = memtable.map(|(_, entries)| entries);
-        (self.stored(), log.unwrap_or_default())
+        let stored = Stored {
+            disk,
+            ..self.stored()
+        };
+        (stored, log.unwrap_or_default())
     }
 
     fn stored(mut self) -> Stored {
