@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::engine::{Engine, Key};
 use super::summary;
+use crate::front::audit::Distrust as _;
 use crate::front::view::Coverage;
 use crate::interleavings::{at_once, explore, part};
 
