@@ -54,9 +54,9 @@ fn multi_get_sees_a_write_batch_whole_or_not_at_all() {
     assert_eq!(found, [Some(b"record".to_vec()), None]);
 }
 
-/// Each of the two keys was denied at its turn, and yet the record always existed.
+/// The batch is written while the keys are collected.
 #[test]
-fn record_that_moves_between_two_absent_answers_is_found() {
+fn record_that_moves_before_a_multi_get_of_a_cf_is_found() {
     let home = tempfile::tempdir().unwrap();
     let db = SieveDb::open(&options(), &sieve().audit(0), home.path()).unwrap();
     let cf = db.cf_handle(DEFAULT_COLUMN_FAMILY_NAME).unwrap();

@@ -389,7 +389,7 @@ faults! {
     LaterViewRefuted => "front::audit",
     // ---- many keys at once
     /// Keys of several column families, each absent at its own moment, are not probed again.
-    NegativesOfManyMoments => "reads::multi_get::record_that_moves_between_two_absent_answers_is_found",
+    NegativesOfManyMoments => "front::tests::multi_get::",
     /// Keys that are absent in a later view count as absent all along.
     ViewChangeUnchecked => "front::cf_filter::",
     /// A view with another summary filter keeps the edition of the one before.

@@ -13,6 +13,7 @@ use std::time::Duration;
 use crate::disk::{Disk, MemoryDisk};
 use crate::front::audit::Trust;
 use crate::front::cf_filter::auditor::Auditor;
+use crate::front::cf_filter::multi_lookup::{Values, multi_get_cf};
 use crate::front::cf_filter::{CfFilter, lookup};
 use crate::front::cf_filters::CfFilters;
 use crate::front::engine::{Engine, EngineError, KeySpace, LiveSegment};
@@ -64,6 +65,8 @@ struct Tables {
 struct Lsm {
     cf_filter: Arc<CfFilter>,
     tables: Mutex<Tables>,
+    /// Called once, after an audit has read the store and before it returns.
+    after_audit: Mutex<Option<Box<dyn FnOnce() + Send>>>,
 }
 
 /// An open store.
@@ -108,6 +111,7 @@ impl Store {
                 next,
                 ..Tables::default()
             }),
+            after_audit: Mutex::default(),
         });
         let engine: Arc<dyn Engine> = Arc::<Lsm>::clone(&lsm);
         let (registry, store) = (opening.registry, opening.filter_store);
@@ -150,9 +154,34 @@ impl Store {
         value
     }
 
-    /// Whether the filters alone rule the key out.
+    /// The values of several keys at one moment.
+    pub(super) fn multi_get(&self, keys: &[&[u8]]) -> Values<Vec<u8>, Infallible> {
+        let filters = || Some(Arc::clone(&self.lsm.cf_filter));
+        let with_filters: Vec<_> = keys.iter().map(|&key| (filters(), key)).collect();
+        multi_get_cf(&with_filters, |passed| {
+            let tables = self.lsm.tables();
+            let values = passed.iter().map(|&at| Ok(tables.get(keys[at])));
+            values.collect()
+        })
+    }
+
+    /// Gives the value of one key to another, in one write.
+    pub(super) fn move_record(&self, from: &[u8], to: &[u8]) {
+        let mut tables = self.lsm.tables();
+        let value = tables.get(from);
+        self.lsm.write_to(&mut tables, to, value);
+        self.lsm.write_to(&mut tables, from, None);
+    }
+
+    /// Calls `act` in the next audit, when it has read the store.
+    pub(super) fn after_next_audit(&self, act: impl FnOnce() + Send + 'static) {
+        *unpoisoned(self.lsm.after_audit.lock()) = Some(Box::new(act));
+    }
+
+    /// Whether the filters alone rule the key out; never audited.
     pub(super) fn rules_out(&self, key: &[u8]) -> bool {
-        self.lsm.cf_filter.answer(key).is_absent()
+        let hash = self.lsm.cf_filter.hasher().hash(key);
+        self.lsm.cf_filter.view().answer(hash, key).is_absent()
     }
 
     pub(super) fn flush(&self) {
@@ -240,7 +269,10 @@ impl Lsm {
     }
 
     fn write(&self, key: &[u8], value: Option<Vec<u8>>) {
-        let mut tables = self.tables();
+        self.write_to(&mut self.tables(), key, value);
+    }
+
+    fn write_to(&self, tables: &mut Tables, key: &[u8], value: Option<Vec<u8>>) {
         tables.sequence += 1;
         let bind = || (self.cf_filter.memtables().bind(), Entries::new());
         let (filters, entries) = tables.memtable.get_or_insert_with(bind);
@@ -253,11 +285,7 @@ impl Lsm {
     }
 
     fn get(&self, key: &[u8]) -> Option<Vec<u8>> {
-        let tables = self.tables();
-        let memtable = tables.memtable.iter().map(|(_, entries)| entries);
-        let segments = tables.segments.iter().map(|segment| &*segment.entries);
-        let newest = memtable.chain(segments).find_map(|table| table.get(key));
-        newest.cloned().flatten()
+        self.tables().get(key)
     }
 
     fn flush_memtable(&self) {
@@ -297,6 +325,13 @@ impl Lsm {
 }
 
 impl Tables {
+    fn get(&self, key: &[u8]) -> Option<Vec<u8>> {
+        let memtable = self.memtable.iter().map(|(_, entries)| entries);
+        let segments = self.segments.iter().map(|segment| &*segment.entries);
+        let newest = memtable.chain(segments).find_map(|table| table.get(key));
+        newest.cloned().flatten()
+    }
+
     fn segment(&mut self, id: SegmentId, entries: Entries) -> Segment {
         self.next += 1;
         Segment {
@@ -370,6 +405,11 @@ impl Engine for Lsm {
     }
 
     fn contains(&self, _: &KeySpace, key: &[u8]) -> Option<bool> {
-        Some(self.get(key).is_some())
+        let found = self.get(key).is_some();
+        let act = unpoisoned(self.after_audit.lock()).take();
+        if let Some(act) = act {
+            act();
+        }
+        Some(found)
     }
 }

@@ -2,3 +2,4 @@
 
 mod histories;
 mod memory_lsm;
+mod multi_get;
