@@ -82,6 +82,7 @@ mod generation;
 mod open;
 mod options;
 mod read;
+mod read_options;
 mod record;
 mod reorganize;
 mod scan;

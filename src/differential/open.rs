@@ -21,11 +21,22 @@ type Result<T> = std::result::Result<T, OpenDifferentialError>;
 
 const LOG_IS_AN_ERROR: bool = false;
 
-pub(super) fn open(
-    engine: &Options,
-    options: &DifferentialOptions,
-    path: &Path,
-) -> Result<DifferentialStore> {
+impl DifferentialStore {
+    /// Opens a store. Creates one if there is none and `create_if_missing` is set. A reorganisation
+    /// that was interrupted can be continued.
+    ///
+    /// # Errors
+    /// [`OpenDifferentialError`] says what is wrong and what to do.
+    pub fn open(
+        engine: &Options,
+        options: &DifferentialOptions,
+        path: impl AsRef<Path>,
+    ) -> Result<Self> {
+        open(engine, options, path.as_ref())
+    }
+}
+
+fn open(engine: &Options, options: &DifferentialOptions, path: &Path) -> Result<DifferentialStore> {
     Opening {
         path,
         engine,

@@ -5,7 +5,6 @@
 //! engine, so a slow disk does not delay a change of the list. The main file is read after that: it
 //! may be newer than the list, never older.
 
-use std::ops::RangeBounds;
 use std::sync::Arc;
 
 use rocksdb::ReadOptions;
@@ -13,8 +12,8 @@ use rocksdb::ReadOptions;
 use super::error::DifferentialError;
 use super::generation::Generation;
 use super::options::FilterChoice;
+use super::read_options::StoreReadOptions;
 use super::record::Record;
-use super::scan::Scan;
 use super::snapshot::Snapshot;
 use super::store::{DifferentialStore, Generations};
 use crate::stats::Event;
@@ -32,7 +31,7 @@ impl DifferentialStore {
             let first = generations.iter().position(|file| file.may_contain(key))?;
             Some((Arc::clone(generations), first))
         });
-        let how = Sight::of_now(&self.reading);
+        let how = StoreReadOptions::of_now(&self.reading);
         match searched {
             None if self.absence_stands(key) => self.read_main(key, how),
             None => self.read(&self.generations(), key, how),
@@ -47,7 +46,11 @@ impl DifferentialStore {
         &self,
         keys: impl IntoIterator<Item = K>,
     ) -> Vec<Result<Option<Vec<u8>>, DifferentialError>> {
-        self.read_many(&self.generations(), keys, Sight::of_now(&self.reading))
+        self.read_many(
+            &self.generations(),
+            keys,
+            StoreReadOptions::of_now(&self.reading),
+        )
     }
 
     /// Whether the filters send a read of the key to the differential file first. If false, no
@@ -98,18 +101,12 @@ impl DifferentialStore {
         Snapshot::new(self)
     }
 
-    /// The records of a range of keys as they are now, ascending; `..` for all. The scan does not
-    /// see records that are written or moved meanwhile. Filters are not used.
-    pub fn scan<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Scan<'_> {
-        self.snapshot().into_scan(range)
-    }
-
     /// Reads the newest file that has a record of the key.
     pub(super) fn read(
         &self,
         generations: &[Arc<Generation>],
         key: &[u8],
-        how: Sight<'_>,
+        how: StoreReadOptions<'_>,
     ) -> Result<Option<Vec<u8>>, DifferentialError> {
         let mut event = Event::Absent;
         for generation in generations {
@@ -175,7 +172,11 @@ impl DifferentialStore {
     }
 
     #[inline]
-    fn read_main(&self, key: &[u8], how: Sight<'_>) -> Result<Option<Vec<u8>>, DifferentialError> {
+    fn read_main(
+        &self,
+        key: &[u8],
+        how: StoreReadOptions<'_>,
+    ) -> Result<Option<Vec<u8>>, DifferentialError> {
         if !self.main.may_contain_audited(key) {
             return Ok(None);
         }
@@ -189,7 +190,7 @@ impl DifferentialStore {
         &self,
         generations: &[Arc<Generation>],
         keys: impl IntoIterator<Item = K>,
-        how: Sight<'_>,
+        how: StoreReadOptions<'_>,
     ) -> Vec<Value> {
         let keys: Vec<K> = keys.into_iter().collect();
         let mut looks: Vec<PendingLookup<'_>> = keys
@@ -225,22 +226,6 @@ impl DifferentialStore {
         }
         let values = looks.into_iter().map(|look| look.value);
         values.map(|value| value.unwrap_or(Ok(None))).collect()
-    }
-}
-
-/// Read options for the store's own files, and for a main file that may be in another database.
-#[derive(Clone, Copy)]
-pub(super) struct Sight<'a> {
-    pub(super) own: &'a ReadOptions,
-    pub(super) main: &'a ReadOptions,
-}
-
-impl<'a> Sight<'a> {
-    fn of_now(options: &'a ReadOptions) -> Self {
-        Self {
-            own: options,
-            main: options,
-        }
     }
 }
 

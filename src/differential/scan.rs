@@ -4,14 +4,16 @@
 //! There is one cursor per file, so they are few: the least key is found by comparing them all,
 //! without a heap.
 
-use std::ops::Bound;
+use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
 use rocksdb::{DBRawIteratorWithThreadMode, ReadOptions};
 
 use super::error::DifferentialError;
 use super::generation::Generation;
-use super::snapshot::Snapshot;
+use super::options::MainFile;
+use super::snapshot::{Snapshot, at_moment};
+use super::store::DifferentialStore;
 use crate::fault::fault;
 use crate::rocks::Engine;
 
@@ -23,6 +25,40 @@ pub struct Scan<'a> {
     failed: bool,
     /// The snapshot that the cursors read, unless the caller keeps it. Dropped after them.
     snapshot: Option<Snapshot<'a>>,
+}
+
+impl DifferentialStore {
+    /// The records of a range of keys as they are now, ascending; `..` for all. The scan does not
+    /// see records that are written or moved meanwhile. Filters are not used.
+    pub fn scan<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Scan<'_> {
+        self.snapshot().into_scan(range)
+    }
+}
+
+impl<'a> Snapshot<'a> {
+    /// The records of a range of keys, ascending; `..` for all. Filters are not used.
+    pub fn scan<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Scan<'_> {
+        self.merged(range)
+    }
+
+    /// [`Snapshot::scan`], but the scan keeps the snapshot alive.
+    pub(super) fn into_scan<K: AsRef<[u8]>>(self, range: impl RangeBounds<K>) -> Scan<'a> {
+        self.merged(range).holding(self)
+    }
+
+    /// Merges the files. The snapshot must outlive the result.
+    fn merged<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Scan<'a> {
+        let store = self.store;
+        let engine = store.db.engine();
+        let newer = self.generations.iter().map(|generation| {
+            Cursor::of_generation(generation, engine, at_moment(&self.snapshot, true))
+        });
+        let own = store.options.main == MainFile::Here;
+        let main = store.main.iterate(at_moment(&self.snapshot, own));
+        let from = range.start_bound().map(AsRef::as_ref);
+        let to = range.end_bound().map(AsRef::as_ref);
+        Scan::new(newer.chain([Cursor::of_main(main)]), (from, to))
+    }
 }
 
 /// A position in one file.

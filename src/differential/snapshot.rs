@@ -1,14 +1,12 @@
 //! All files as they were at one point in time.
 
-use std::ops::RangeBounds;
 use std::sync::Arc;
 
 use rocksdb::ReadOptions;
 
 use super::error::DifferentialError;
 use super::options::MainFile;
-use super::read::Sight;
-use super::scan::{Cursor, Scan};
+use super::read_options::StoreReadOptions;
 use super::store::{DifferentialStore, Generations};
 use crate::fault::fault;
 use crate::rocks::Snapshot as SieveSnapshot;
@@ -18,12 +16,12 @@ use crate::rocks::Snapshot as SieveSnapshot;
 /// It holds the generations that existed when it was taken. One that is moved and dropped meanwhile
 /// stays readable, and on disk, as long as a snapshot needs it.
 pub struct Snapshot<'a> {
-    store: &'a DifferentialStore,
-    generations: Generations,
+    pub(super) store: &'a DifferentialStore,
+    pub(super) generations: Generations,
     /// Both read options refer to `snapshot`.
     own: ReadOptions,
     main: ReadOptions,
-    snapshot: SieveSnapshot<'a>,
+    pub(super) snapshot: SieveSnapshot<'a>,
 }
 
 impl<'a> Snapshot<'a> {
@@ -63,7 +61,7 @@ impl<'a> Snapshot<'a> {
     /// The same as [`DifferentialStore::get`].
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>, DifferentialError> {
         self.store
-            .read(&self.generations, key.as_ref(), self.sight())
+            .read(&self.generations, key.as_ref(), self.read_options())
     }
 
     /// The values of several keys in the snapshot, in their order.
@@ -71,35 +69,12 @@ impl<'a> Snapshot<'a> {
         &self,
         keys: impl IntoIterator<Item = K>,
     ) -> Vec<Result<Option<Vec<u8>>, DifferentialError>> {
-        self.store.read_many(&self.generations, keys, self.sight())
+        self.store
+            .read_many(&self.generations, keys, self.read_options())
     }
 
-    /// The records of a range of keys, ascending; `..` for all. Filters are not used.
-    pub fn scan<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Scan<'_> {
-        self.merged(range)
-    }
-
-    /// [`Snapshot::scan`], but the scan keeps the snapshot alive.
-    pub(super) fn into_scan<K: AsRef<[u8]>>(self, range: impl RangeBounds<K>) -> Scan<'a> {
-        self.merged(range).holding(self)
-    }
-
-    /// Merges the files. The snapshot must outlive the result.
-    fn merged<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Scan<'a> {
-        let store = self.store;
-        let engine = store.db.engine();
-        let newer = self.generations.iter().map(|generation| {
-            Cursor::of_generation(generation, engine, at_moment(&self.snapshot, true))
-        });
-        let own = store.options.main == MainFile::Here;
-        let main = store.main.iterate(at_moment(&self.snapshot, own));
-        let from = range.start_bound().map(AsRef::as_ref);
-        let to = range.end_bound().map(AsRef::as_ref);
-        Scan::new(newer.chain([Cursor::of_main(main)]), (from, to))
-    }
-
-    fn sight(&self) -> Sight<'_> {
-        Sight {
+    fn read_options(&self) -> StoreReadOptions<'_> {
+        StoreReadOptions {
             own: &self.own,
             main: &self.main,
         }
@@ -108,7 +83,7 @@ impl<'a> Snapshot<'a> {
 
 /// Read options for this snapshot, if the file is in the store's `own` database. Another database
 /// is read as it is.
-fn at_moment(snapshot: &SieveSnapshot<'_>, own: bool) -> ReadOptions {
+pub(super) fn at_moment(snapshot: &SieveSnapshot<'_>, own: bool) -> ReadOptions {
     let mut options = ReadOptions::default();
     // Otherwise a prefix extractor of the user could end a search at the first prefix that it
     // rules out.

@@ -15,9 +15,8 @@ use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard};
 use rocksdb::{Options, ReadOptions, WriteBatch, WriteOptions};
 
 use super::batch::Batch;
-use super::error::{DifferentialError, OpenDifferentialError};
+use super::error::DifferentialError;
 use super::generation::Generation;
-use super::open;
 use super::options::{DifferentialOptions, MainFile};
 use super::record::{self, Record};
 use super::state::{State, family_name};
@@ -76,19 +75,6 @@ pub(super) struct Parts {
 }
 
 impl DifferentialStore {
-    /// Opens a store. Creates one if there is none and `create_if_missing` is set. A reorganisation
-    /// that was interrupted can be continued.
-    ///
-    /// # Errors
-    /// [`OpenDifferentialError`] says what is wrong and what to do.
-    pub fn open(
-        engine: &Options,
-        options: &DifferentialOptions,
-        path: impl AsRef<Path>,
-    ) -> Result<Self, OpenDifferentialError> {
-        open::open(engine, options, path.as_ref())
-    }
-
     pub(super) fn assemble(parts: Parts) -> Self {
         Self {
             view: Published::new(parts.generations.into()),

@@ -7,7 +7,8 @@ use rocksdb::{BoundColumnFamily, ReadOptions};
 
 use crate::fault::fault;
 use crate::front::engine::{self, EngineError, KeySpace, LiveSegment};
-use crate::rocks::{Engine, hooks};
+use crate::rocks::binding::Engine;
+use crate::rocks::hooks;
 
 /// The most entries that [`engine::Engine::contains`] skips while it seeks a key.
 const MOST_SKIPPED: u64 = 1_000;

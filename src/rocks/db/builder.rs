@@ -11,8 +11,10 @@ use rocksdb::{
 use super::SieveDb;
 use super::open::{not_opened, unsupported};
 use crate::fault::fault;
+use crate::rocks::binding::{Engine, read_only, secondary};
+use crate::rocks::error::OpenError;
+use crate::rocks::hooks;
 use crate::rocks::options::SieveOptions;
-use crate::rocks::{Engine, OpenError, hooks, read_only, secondary};
 
 /// Opens a [`SieveDb`]: see [`SieveDb::builder`].
 ///
@@ -48,6 +50,42 @@ enum Mode {
     Write,
     ReadOnly { error_if_log_file_exist: bool },
     Secondary { path: PathBuf },
+}
+
+impl SieveDb {
+    /// The ways to open this database: with column families, with a time to live, for reading, as
+    /// a secondary.
+    pub fn builder(path: impl AsRef<Path>) -> Builder {
+        Builder::new(path.as_ref())
+    }
+
+    /// Opens a database with the default column family. The hooks go into a copy of `options`.
+    ///
+    /// # Errors
+    /// [`OpenError`] says what is wrong and what to do: unsupported options, an unusable filter
+    /// folder, or RocksDB's own error.
+    pub fn open(
+        options: &Options,
+        sieve: &SieveOptions,
+        path: impl AsRef<Path>,
+    ) -> Result<Self, OpenError> {
+        Self::builder(path).options(options).filters(sieve).open()
+    }
+
+    /// Opens a database with these column families, each with its own options. The default column
+    /// family, if it is not named, gets the database's options.
+    ///
+    /// # Errors
+    /// See [`SieveDb::open`].
+    pub fn open_cf_with_opts<N: AsRef<str>>(
+        options: &Options,
+        sieve: &SieveOptions,
+        path: impl AsRef<Path>,
+        cfs: impl IntoIterator<Item = (N, Options)>,
+    ) -> Result<Self, OpenError> {
+        let builder = Self::builder(path).options(options).filters(sieve);
+        builder.cfs_with_opts(cfs).open()
+    }
 }
 
 impl Builder {

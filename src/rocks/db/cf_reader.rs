@@ -14,7 +14,7 @@ use crate::front::cf_filter::CfFilter;
 use crate::front::cf_filter::lookup::{self, Verdict};
 use crate::hash::KeyHasher;
 use crate::math::{Bits, Items};
-use crate::rocks::Engine;
+use crate::rocks::binding::Engine;
 use crate::rocks::hooks::{self, Handle};
 
 /// A column family, its engine, which it keeps open, and its filters, if it has any.

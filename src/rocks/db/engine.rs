@@ -13,8 +13,9 @@ use rocksdb::{
 
 use super::{LONG, SieveDb};
 use crate::fault::fault;
+use crate::rocks::binding::Engine;
 use crate::rocks::db::cf_reader::CfReader;
-use crate::rocks::{Engine, hooks};
+use crate::rocks::hooks;
 
 /// The SSTs of a column family, as RocksDB sums them up. `rocksdb` has a type of this name that it
 /// does not export.

@@ -7,7 +7,7 @@ use rocksdb::{
 };
 
 use super::SieveDb;
-use crate::rocks::Engine;
+use crate::rocks::binding::Engine;
 
 /// A [snapshot](SieveDb::snapshot) of a [`SieveDb`].
 pub type Snapshot<'db> = SnapshotWithThreadMode<'db, SieveDb>;

@@ -36,9 +36,10 @@ use crate::front::options::{FilterSize, FrontOptions};
 use crate::front::wakeup::{LONG, Wakeup};
 use crate::hash::KeyHasher;
 use crate::math::{Bits, Items, Rate};
+use crate::rocks::binding::Engine;
+use crate::rocks::error::MaintenanceError;
 use crate::rocks::hooks;
 use crate::rocks::options::SieveOptions;
-use crate::rocks::{Engine, MaintenanceError};
 use crate::segment::Registry;
 use crate::stats::Stats;
 

@@ -7,7 +7,6 @@ use std::thread;
 
 use rocksdb::{DEFAULT_COLUMN_FAMILY_NAME, Error, Options};
 
-use super::builder::Builder;
 use super::{SieveDb, Transactions};
 use crate::disk::RealDisk;
 use crate::fault::fault;
@@ -22,11 +21,12 @@ use crate::front::opening::Opening;
 use crate::front::options::FrontOptions;
 use crate::front::wakeup::Wakeup;
 use crate::math::Bits;
+use crate::rocks::binding::Engine;
 use crate::rocks::engine::RocksEngine;
+use crate::rocks::error::OpenError;
 use crate::rocks::hooks::listener::Listener;
 use crate::rocks::hooks::{self, self_check};
 use crate::rocks::options::{Isolation, SieveOptions};
-use crate::rocks::{Engine, OpenError};
 use crate::segment::{Candidate, IdentityError};
 use crate::sync::unpoisoned;
 
@@ -34,40 +34,6 @@ use crate::sync::unpoisoned;
 type Cfs = Vec<(String, Options)>;
 
 impl SieveDb {
-    /// The ways to open this database: with column families, with a time to live, for reading, as
-    /// a secondary.
-    pub fn builder(path: impl AsRef<Path>) -> Builder {
-        Builder::new(path.as_ref())
-    }
-
-    /// Opens a database with the default column family. The hooks go into a copy of `options`.
-    ///
-    /// # Errors
-    /// [`OpenError`] says what is wrong and what to do: unsupported options, an unusable filter
-    /// folder, or RocksDB's own error.
-    pub fn open(
-        options: &Options,
-        sieve: &SieveOptions,
-        path: impl AsRef<Path>,
-    ) -> Result<Self, OpenError> {
-        Self::builder(path).options(options).filters(sieve).open()
-    }
-
-    /// Opens a database with these column families, each with its own options. The default column
-    /// family, if it is not named, gets the database's options.
-    ///
-    /// # Errors
-    /// See [`SieveDb::open`].
-    pub fn open_cf_with_opts<N: AsRef<str>>(
-        options: &Options,
-        sieve: &SieveOptions,
-        path: impl AsRef<Path>,
-        cfs: impl IntoIterator<Item = (N, Options)>,
-    ) -> Result<Self, OpenError> {
-        let builder = Self::builder(path).options(options).filters(sieve);
-        builder.cfs_with_opts(cfs).open()
-    }
-
     /// Opens a database with these column families, of which the default one is one. `open` opens
     /// the engine with the options that it is given.
     pub(super) fn open_with(

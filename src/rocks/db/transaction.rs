@@ -31,8 +31,9 @@ use rocksdb::{
 };
 
 use super::SieveDb;
+use crate::rocks::binding::Engine;
+use crate::rocks::hooks;
 use crate::rocks::options::Isolation;
-use crate::rocks::{Engine, hooks};
 
 /// RocksDB's own transaction.
 type Inner<'db> = rocksdb::Transaction<'db, Engine>;

@@ -39,7 +39,7 @@ pub(crate) use self::tables::{live_tables, raw_keys, tables_of_readers};
 pub(crate) use self::transactions::{Locks, Optimism, error_of, has_written, plain_batch, watch};
 use crate::fault::Fault;
 use crate::front::cf_filter::CfFilter;
-use crate::rocks::Engine;
+use crate::rocks::binding::Engine;
 use crate::rocks::hooks::listener::Listener;
 
 /// Fault points in the shim, which reads the environment itself.

@@ -17,8 +17,9 @@ use crate::front::cf_filter::CfFilter;
 use crate::front::options::FrontOptions;
 use crate::hash::{HashId, KeyHasher, Seed};
 use crate::math::{Bits, Items};
+use crate::rocks::binding::Engine;
+use crate::rocks::error::OpenError;
 use crate::rocks::hooks::{self, HOOKS, Hooks};
-use crate::rocks::{Engine, OpenError};
 use crate::segment::Registry;
 
 const PATH: &str = "/lsm-sieve-self-check";

@@ -17,7 +17,7 @@ use rocksdb::{
 };
 
 use super::take_text;
-use crate::rocks::Engine;
+use crate::rocks::binding::Engine;
 
 unsafe extern "C" {
     fn lsm_sieve_transactions(

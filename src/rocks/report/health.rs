@@ -3,7 +3,8 @@
 use crate::fault::fault;
 use crate::front::cf_filter::CfFilter;
 use crate::math::{Bits, Items};
-use crate::rocks::{FilterMemory, SieveDb};
+use crate::rocks::db::SieveDb;
+use crate::rocks::options::FilterMemory;
 use crate::stats::Stats;
 
 /// The state of all filters. Reads no filter and no SST, so it may be called every second.

@@ -11,7 +11,7 @@ use crate::front::maintenance::planning::FilterPlan;
 use crate::front::maintenance::scrub::Scrubbed;
 use crate::hash::KeyHash;
 use crate::math::{Bits, Items, Rate, growth};
-use crate::rocks::SieveDb;
+use crate::rocks::db::SieveDb;
 use crate::rocks::engine::cf_of;
 use crate::rocks::error::InspectError;
 use crate::rocks::hooks;

@@ -11,7 +11,7 @@ use crate::fault::fault;
 use crate::filter::Chain;
 use crate::front::cf_filter::CfFilter;
 use crate::front::engine::LiveSegment;
-use crate::rocks::SieveDb;
+use crate::rocks::db::SieveDb;
 use crate::rocks::engine::cf_of;
 use crate::rocks::error::{InspectError, with_causes};
 use crate::rocks::hooks;
