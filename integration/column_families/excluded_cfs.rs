@@ -13,7 +13,7 @@ use crate::support::model_db::{
 
 const LEFT_OUT: &str = "archive";
 
-fn left_out() -> SieveOptions {
+fn excluded() -> SieveOptions {
     sieve().exclude_cfs([LEFT_OUT])
 }
 
@@ -45,7 +45,7 @@ fn excluding_and_including_a_cf_loses_no_key() {
     let mut dice = Dice(11);
     for round in 0..3 {
         {
-            let db = open(home.path(), &left_out());
+            let db = open(home.path(), &excluded());
             check_cf_reads(&db, LEFT_OUT, &models[1]);
             write(&db, &mut models, &mut dice);
             check_settled(&db, &models[0]);
@@ -73,7 +73,7 @@ fn excluding_and_including_a_cf_loses_no_key() {
 #[test]
 fn ingestion_into_an_excluded_cf_keeps_coverage_of_others() {
     let home = tempfile::tempdir().unwrap();
-    let db = open(&home.path().join("db"), &left_out());
+    let db = open(&home.path().join("db"), &excluded());
     let mut models = [Model::new(), Model::new()];
     write(&db, &mut models, &mut Dice(12));
     let ruled_out = |i: &u64| db.filter_answer(absent_key(*i)).is_absent();
@@ -111,7 +111,7 @@ fn excluded_cf_may_have_unsupported_options() {
         matches!(refused, Err(OpenError::Unsupported { .. })),
         "{refused:?}"
     );
-    let db = open(&left_out()).unwrap();
+    let db = open(&excluded()).unwrap();
     let family = db.cf_handle(LEFT_OUT).unwrap();
     for key in ["aaa", "bb", "c"] {
         db.put_cf(&family, key, b"value").unwrap();

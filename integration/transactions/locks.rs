@@ -221,8 +221,8 @@ fn by_engine(db: &SieveDb, name: &str) {
 #[test]
 fn created_cfs_have_locks() {
     let home = tempfile::tempdir().unwrap();
-    let left_out = impatient().exclude_cfs(["left out", OTHER]);
-    let db = open(home.path(), &left_out);
+    let excluded = impatient().exclude_cfs(["left out", OTHER]);
+    let db = open(home.path(), &excluded);
     let ways = [
         ("made", by_front as Create),
         ("left out", by_front),

@@ -385,9 +385,9 @@ mod tests {
             segment_filters: Some(SegmentFilters::new(tables, Vec::new())),
             ..view_beside(&[None])
         };
-        for believed in [false, true] {
+        for summary_only in [false, true] {
             let mut maybe = [true];
-            let passed = view.check_many(hasher(), &[b"key"], &mut maybe, believed);
+            let passed = view.check_many(hasher(), &[b"key"], &mut maybe, summary_only);
             assert_eq!((maybe, passed.all_filters), ([true], 1));
         }
     }

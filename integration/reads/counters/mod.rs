@@ -350,8 +350,8 @@ fn failed_reads_are_no_lookups() {
 
 #[test]
 fn filter_answers_count_only_absent_keys() {
-    for spare_hits in [false, true] {
-        let world = World::new(&audited().adaptive_hits(spare_hits), &options());
+    for adaptive_hits in [false, true] {
+        let world = World::new(&audited().adaptive_hits(adaptive_hits), &options());
         let world = world.with_segment_filters();
         let keys = mixed();
         let denied = keys

@@ -432,11 +432,11 @@ mod tests {
         for read in reads {
             let entered = || db.stats().false_positives;
             assert!(!read(absent));
-            for believed in [false, true] {
+            for summary_only in [false, true] {
                 let before = entered();
-                assert!((0..7 + u32::from(believed)).all(|key| read(key.to_be_bytes())));
+                assert!((0..7 + u32::from(summary_only)).all(|key| read(key.to_be_bytes())));
                 assert!(!read(absent));
-                assert_eq!(entered() - before, u64::from(believed));
+                assert_eq!(entered() - before, u64::from(summary_only));
             }
             // That false positive ended the summary-only plan.
             let before = entered();

@@ -318,7 +318,7 @@ mod tests {
 
     use super::*;
 
-    /// The summary is believed then; the answers are the same.
+    /// Only the summary filter is checked then; the answers are the same.
     #[test]
     fn a_key_is_denied_after_many_that_were_let_by() {
         let home = tempfile::tempdir().unwrap();

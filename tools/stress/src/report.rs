@@ -114,7 +114,7 @@ impl Tabular for Report {
             count("operations", self.tally.operations),
             count("  of them reads", self.tally.reads),
             count("checked negatives", self.tally.checked_negatives),
-            count("absent keys let by", self.tally.false_positives),
+            count("absent keys that passed", self.tally.false_positives),
             count("reads that had to find", self.tally.must_exist),
             count("reads that had not to find", self.tally.must_not_exist),
             count("reads that might find", self.tally.either),
