@@ -368,6 +368,8 @@ mod tests {
         // Reopened, because a memtable filter is dropped only some time after the flush.
         drop(db);
         let db = open();
+        // A consolidation that is due after the open would flush the key.
+        assert!(db.wait_until_complete(LIMIT) && db.wait_for_maintenance(LIMIT));
         db.put("in a memtable", "value").unwrap();
         assert!(db.wait_for_maintenance(LIMIT));
         db
