@@ -339,7 +339,7 @@ impl FrontOptions {
     pub(crate) fn summary(&self, keys: Items, others: Bits) -> ScalableOptions {
         let first = keys.max(self.first_stage());
         let memtable_filters = std::iter::repeat_n(self.memtable_filter_budget(), self.cfs);
-        let spared = self.room_beside(others + memtable_filters.sum());
+        let beside_memtable_filters = self.room_beside(others + memtable_filters.sum());
         let fits = |room: &Bits| self.stage_size(first) <= *room;
         ScalableOptions {
             rate: self.summary_rate,
@@ -347,7 +347,9 @@ impl FrontOptions {
             second: Some(self.second_stage(first)),
             growth: GROWTH,
             tightening: Tightening::Geometric(TIGHTENING),
-            budget: spared.filter(fits).or(self.room_beside(others)),
+            budget: beside_memtable_filters
+                .filter(fits)
+                .or(self.room_beside(others)),
             ..ScalableOptions::default()
         }
     }

@@ -300,7 +300,7 @@ faults! {
     CancelBesideMaintenance => "rocks::db::engine",
     /// Maintenance waits for compactions that have stopped.
     WaitsForStoppedCompactions => "closing::consolidation_does_not_wait_for_stopped_compactions",
-    /// Writers count as quiet after the second look, however soon it comes.
+    /// Writers count as quiet at the second check, however soon it comes.
     QuietAtOnce => "front::maintenance::tests::writers_who_pause",
     /// A summary filter is dropped if memtables that wait for their flush take too much.
     SummariesDroppedForMemtables => "budget::tests::memtables_that_wait",

@@ -147,9 +147,7 @@ impl SieveDb {
             cf_filters.insert(id, cf_filter);
         }
         for name in options.excluded() {
-            if let Some(cf) = engine.cf_handle(name) {
-                cf_filters.exclude(hooks::cf_id(&cf));
-            }
+            exclude(&engine, &cf_filters, name);
             if !options.has_read_only_filters() {
                 // Left by an earlier run; it is no longer kept up to date.
                 filter_store.remove_summary(name);
@@ -223,9 +221,7 @@ impl SieveDb {
         };
         if self.options.is_excluded(name) {
             create(&options)?;
-            if let Some(cf) = self.engine.cf_handle(name) {
-                self.cf_filters.exclude(hooks::cf_id(&cf));
-            }
+            exclude(&self.engine, &self.cf_filters, name);
             return Ok(());
         }
         let opening = Opening {
@@ -311,6 +307,13 @@ fn hooked_options(options: &Options, cf_filter: &Arc<CfFilter>) -> Result<Option
     let mut hooked = options.clone();
     hooks::install(&mut hooked, Arc::clone(cf_filter), &hooks::HOOKS);
     Ok(hooked)
+}
+
+/// Notes that the column family that has this name now never has filters.
+fn exclude(engine: &Engine, cf_filters: &CfFilters, name: &str) {
+    if let Some(cf) = engine.cf_handle(name) {
+        cf_filters.exclude(hooks::cf_id(&cf));
+    }
 }
 
 /// Makes a column family keep the memtable history that commits check for conflicts.
