@@ -3,6 +3,7 @@
 #   make demo        installs missing tools, builds, and runs the demonstration
 #   make test        all tests
 #   make core        the tests that need no RocksDB, in seconds
+#   make engines     the packages in engines/: formatting, lints, tests; ENGINES=redb for one
 #   make lint        formatting, lints, documentation; examples and benches compiled
 #   make api         compares the library's public items with docs/public-api.txt
 #   make msrv        compiles with the oldest Rust that Cargo.toml names
@@ -39,6 +40,7 @@ SEEDS       ?= 4
 SANITIZE    ?= core
 MUTANTS     ?= core
 TIER        ?= pr
+ENGINES     ?=
 
 # Expanded when a recipe runs, so after `tools` has installed missing tools. The redirection makes
 # make use a shell, which `command` needs.
@@ -53,7 +55,7 @@ MSRV = $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 CORE = --no-default-features -p lsm-sieve-support -p lsm-sieve-filter -p lsm-sieve-format \
     -p lsm-sieve-classics -p lsm-sieve-cli -p lsm-sieve
 
-.PHONY: demo test core lint api msrv deny fuzz interleave miri mutants faults reliability sanitize valgrind bench tools
+.PHONY: demo test core engines lint api msrv deny fuzz interleave miri mutants faults reliability sanitize valgrind bench tools
 
 demo: tools
 	$(BUILD) build --release --locked --bin lsm-sieve
@@ -71,6 +73,9 @@ lint: tools
 	$(BUILD) clippy --locked --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(BUILD) doc --locked --no-deps
 	$(BUILD) build --locked --examples --benches
+
+engines:
+	@.ci/engines $(ENGINES)
 
 api: tools
 	$(COMPILERS) .ci/api

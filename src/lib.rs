@@ -23,15 +23,11 @@
 //! # Map
 //!
 //! Each module uses only what stands before it: `threads` -> `rcu` -> `segment` -> `predictor` ->
-//! `stats` -> `front` -> `rocks` -> `differential`.
+//! `stats` -> `mutant` -> `front` -> `rocks` -> `differential` -> `lsm` -> `kv` -> `laws`.
 
 #![cfg_attr(
     not(feature = "rocksdb"),
-    expect(
-        dead_code,
-        unused_imports,
-        reason = "only the checkers of interleavings use it then"
-    )
+    expect(dead_code, reason = "some of `front` serves RocksDB alone")
 )]
 
 #[cfg(all(test, interleave))]
@@ -43,6 +39,10 @@ mod threads;
 #[cfg(feature = "rocksdb")]
 pub mod differential;
 mod front;
+pub mod kv;
+pub mod laws;
+pub mod lsm;
+mod mutant;
 mod predictor;
 #[cfg(feature = "rocksdb")]
 mod rocks;
@@ -50,8 +50,12 @@ mod stats;
 
 pub use filter::StageError;
 pub use front::audit::FalseNegative;
+pub use front::filter_options::FilterOptions;
+pub use front::filters::MaintenanceError;
+pub use front::health::CfHealth;
 pub use front::maintenance::planning::FilterPlan;
 pub use front::maintenance::scrub::Scrubbed;
+pub use front::opening::FilterFolderError;
 pub use front::options::{FilterSize, FilterSizeError};
 pub use front::view::{AbsenceProof, Answer};
 pub use hash::HashId;

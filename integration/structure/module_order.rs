@@ -28,7 +28,7 @@ const fn of_crate(file: &'static str) -> Root {
     }
 }
 
-const ROOTS: [Root; 8] = [
+const ROOTS: [Root; 11] = [
     of_crate("src/lib.rs"),
     of_crate("crates/support/src/lib.rs"),
     of_crate("crates/filter/src/lib.rs"),
@@ -44,6 +44,21 @@ const ROOTS: [Root; 8] = [
         file: "src/rocks/mod.rs",
         prefix: "crate::rocks::",
         of_tests: &["tests"],
+    },
+    Root {
+        file: "src/lsm/mod.rs",
+        prefix: "crate::lsm::",
+        of_tests: &["tests"],
+    },
+    Root {
+        file: "src/kv/mod.rs",
+        prefix: "crate::kv::",
+        of_tests: &["tests"],
+    },
+    Root {
+        file: "src/laws/mod.rs",
+        prefix: "crate::laws::",
+        of_tests: &[],
     },
 ];
 

@@ -1,5 +1,6 @@
 //! What the filters ask of the engine behind them, none of it on the read path.
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::fault::fault;
@@ -41,6 +42,15 @@ pub(crate) trait Engine: Send + Sync {
 
     /// Whether the engine has the key, whatever the filters say; `None` if that cannot be read.
     fn contains(&self, of: &KeySpace, key: &[u8]) -> Option<bool>;
+
+    /// Whether the summary filter should be stored now, and not only when it is rebuilt and when
+    /// the engine closes.
+    fn wants_summary_stored(&self, _of: &KeySpace) -> bool {
+        false
+    }
+
+    /// The summary filter was stored. It has all keys of these segments.
+    fn summary_stored(&self, _of: &KeySpace, _covered: &HashSet<SegmentId>) {}
 }
 
 /// Why the engine did not do what it was asked.
@@ -109,6 +119,8 @@ pub(crate) struct LiveSegment {
     pub(crate) is_checked_by_engine: bool,
     /// Point entries, including old versions and tombstones.
     pub(crate) entries: u64,
+    /// Whether a read that finds another number of entries is incomplete.
+    pub(crate) are_entries_exact: bool,
     /// Level of the segment, if it is still in a level.
     pub(crate) level: Option<u32>,
     /// From its smallest key to its largest, if known.
@@ -131,6 +143,7 @@ impl LiveSegment {
             instance_id: None,
             is_checked_by_engine: false,
             entries: 0,
+            are_entries_exact: true,
             level: None,
             range: None,
         }

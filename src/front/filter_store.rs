@@ -153,10 +153,10 @@ impl FilterStore {
         &self,
         name: &str,
         summary: &Scalable,
-        covered: HashSet<SegmentId>,
+        covered: &HashSet<SegmentId>,
         is_good: impl FnOnce() -> bool,
     ) -> bool {
-        let covered = gathered(covered.len(), covered);
+        let covered = gathered(covered.len(), covered.iter().copied());
         let (Some(mut covered), Some(stages)) = (covered, summary.all_stages()) else {
             return false;
         };

@@ -22,15 +22,21 @@
 //! | `segment_filter_build` | the segment filter of a segment while the engine writes it |
 //! | `memtables` | the filters that each memtable feeds |
 //! | `cf_filter` | the filters of one column family; `cf_filter/lookup.rs` is the code of a lookup |
+//! | `filter_options` | the settings that a user gives |
+//! | `health` | cheap figures of one column family's filters |
 //! | `cf_filters` | the filters of all column families |
 //! | `opening` | identity, folder and stored filters while a database opens |
-//! | `maintenance` | the background thread: load, cover, rebuild, consolidate, budget, scrub, sweep |
+//! | `maintenance` | the background work: load, cover, rebuild, consolidate, budget, scrub, sweep |
+//! | `filters` | all filters of a database, and who maintains them |
 
 pub(crate) mod audit;
 pub(crate) mod cf_filter;
 pub(crate) mod cf_filters;
 pub(crate) mod engine;
+pub(crate) mod filter_options;
 pub(crate) mod filter_store;
+pub(crate) mod filters;
+pub(crate) mod health;
 pub(crate) mod instance_ids;
 #[cfg(all(test, interleave = "shuttle"))]
 mod interleavings;

@@ -2,7 +2,9 @@
 //! the filters that an earlier run left there.
 
 use std::collections::HashSet;
-use std::path::Path;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::disk::Disk;
@@ -24,7 +26,83 @@ pub(crate) struct Opening {
     pub(crate) wakeup: Arc<Wakeup>,
 }
 
+/// The folder of filters cannot be used. No key was touched.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FilterFolderError {
+    /// The folder cannot be created, or is not a folder of filters.
+    #[error(transparent)]
+    Folder(SidecarError),
+    /// The identity by which all filters are read cannot be read or written.
+    #[error(transparent)]
+    Identity(IdentityError),
+    /// Another process, or another part of this one, has the folder open.
+    #[error("{} is in use: one store at a time may have it open", path.display())]
+    InUse {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// The folder cannot be locked.
+    #[error("cannot lock {}: {source}", path.display())]
+    Lock {
+        /// The lock file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// The file whose lock says that a folder of filters is in use.
+const LOCK_FILE: &str = "LOCK";
+
+/// Keeps others out of a folder of filters, for engines that have no lock of their own.
+#[derive(Debug)]
+pub(crate) struct FolderLock(
+    #[expect(dead_code, reason = "the lock is held while it is open")] File,
+);
+
+impl FolderLock {
+    /// Creates the folder if it is missing, and locks it.
+    pub(crate) fn of(folder: &Path) -> Result<Self, FilterFolderError> {
+        let path = folder.join(LOCK_FILE);
+        let open = || {
+            fs::create_dir_all(folder)?;
+            let mut options = OpenOptions::new();
+            options.create(true).truncate(false).write(true).open(&path)
+        };
+        let failed = |source| FilterFolderError::Lock {
+            path: path.clone(),
+            source,
+        };
+        let file = open().map_err(failed)?;
+        match file.try_lock() {
+            Ok(()) => Ok(Self(file)),
+            Err(TryLockError::WouldBlock) => Err(FilterFolderError::InUse {
+                path: folder.to_owned(),
+            }),
+            Err(TryLockError::Error(source)) => Err(failed(source)),
+        }
+    }
+}
+
 impl Opening {
+    /// Opens a folder that no other process may use: reads what an earlier run left there, and
+    /// stores the identity.
+    pub(crate) fn for_writing(
+        disk: Arc<dyn Disk>,
+        folder: &Path,
+        options: &FrontOptions,
+        hash: HashId,
+    ) -> Result<Self, FilterFolderError> {
+        let identity = FilterFolderError::Identity;
+        let (opening, candidate) = Self::prepare(disk, folder, options, hash).map_err(identity)?;
+        opening
+            .prepare_folder()
+            .map_err(FilterFolderError::Folder)?;
+        opening.keep(&candidate).map_err(identity)?;
+        Ok(opening)
+    }
+
     /// Reads what an earlier run left in the filter folder. Writes nothing: the database may be in
     /// use.
     pub(crate) fn prepare(

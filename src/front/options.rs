@@ -30,11 +30,21 @@ pub(crate) struct FrontOptions {
     pub(crate) adaptive_hits: bool,
     /// Whether the engine may make a write visible before its memtable has the key.
     pub(crate) publishes_first: bool,
+    pub(crate) summary_saves: SummarySaves,
     pub(crate) access: Access,
     /// Filtered column families, which share the budget.
     pub(crate) cfs: usize,
     /// Memory of the column families' filters beside the filters themselves.
     pub(crate) overhead: Bits,
+}
+
+/// Whether summary filters are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SummarySaves {
+    /// When that saves the next open reads.
+    WhenUseful,
+    /// No stored one could be trusted.
+    Never,
 }
 
 /// How the engine is opened.
@@ -205,6 +215,7 @@ impl Default for FrontOptions {
             scrub_every: None,
             adaptive_hits: true,
             publishes_first: false,
+            summary_saves: SummarySaves::WhenUseful,
             access: Access::Write,
             cfs: 1,
             overhead: Bits::new(0),

@@ -110,26 +110,6 @@ pub enum InspectError {
     Stopped,
 }
 
-/// Maintenance did not do what it was called for. The filters stay as they were and remain correct.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum MaintenanceError {
-    /// The filters are only read.
-    #[error(
-        "the filters are read-only: open the database for writing, without `read_only_filters`"
-    )]
-    ReadOnly,
-    /// An audit found a false negative, so all filters are distrusted.
-    #[error("an audit found a false negative: open the database again")]
-    FalseNegative,
-    /// A hook failed, so a column family may have missed keys.
-    #[error("a hook failed, and filters may have missed keys: open the database again")]
-    HookFailed,
-    /// A run failed. Transient failures are retried automatically.
-    #[error("maintenance did not finish: {0}; transient failures are retried automatically")]
-    Failed(String),
-}
-
 /// The text of an error with all its causes.
 pub(super) fn with_causes(error: &dyn Error) -> String {
     let mut text = error.to_string();

@@ -29,9 +29,9 @@ pub use binding::Engine;
 pub(crate) use binding::read_only;
 pub(crate) use db::CfReader;
 pub use db::{Builder, ColumnFamilyMetaData, SieveDb, Snapshot, Transaction, TransactionSettings};
-pub use error::{InspectError, MaintenanceError, OpenError};
+pub use error::{InspectError, OpenError};
 pub(crate) use hooks::drops_entries;
 pub use options::{FilterMemory, Isolation, SieveOptions};
 pub use report::{
-    CfHealth, CfReport, FilterReport, Health, Inspection, LostKey, SegmentReport, VerifyReport,
+    CfReport, FilterReport, Health, Inspection, LostKey, SegmentReport, VerifyReport,
 };

@@ -9,6 +9,7 @@ use std::time::Duration;
 use rocksdb::TransactionDBOptions;
 
 use crate::front::cf_filter::CfFilter;
+use crate::front::filter_options::FilterOptions;
 use crate::front::options::{Access, FilterSize, FrontOptions, sizes_for};
 use crate::hash::HashId;
 use crate::math::{Bits, Items};
@@ -25,31 +26,12 @@ use crate::math::{Bits, Items};
 /// ```
 #[derive(Clone, Debug)]
 pub struct SieveOptions {
-    size: FilterSize,
-    segments: SegmentSize,
-    static_filters: bool,
-    expected_keys: Option<Items>,
-    memory_budget: Option<Bits>,
+    filters: FilterOptions,
     folder: Option<PathBuf>,
     excluded: BTreeSet<String>,
     isolation: Option<Isolation>,
-    hash: HashId,
-    build_memory: Option<Bits>,
-    adaptive_hits: bool,
-    /// `None` means the default: see `front::cf_filter`.
-    audit: Option<u32>,
-    scrub_every: Option<Duration>,
     read_only_filters: bool,
     access: Access,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum SegmentSize {
-    /// It follows from the size of the summary filter.
-    Derived,
-    /// RocksDB's own filters stay in place.
-    Off,
-    Set(FilterSize),
 }
 
 /// How transactions are isolated.
@@ -121,27 +103,14 @@ pub struct FilterMemory {
     pub overhead: Bits,
 }
 
-/// Each filter in memory is scrubbed once per interval, at a quarter of a GiB per second. With an
-/// hour, scrubbing 1 GiB of filters takes a thousandth of the time.
-const SCRUBBED: Duration = Duration::from_secs(60 * 60);
-
 impl Default for SieveOptions {
     /// One percent false positives, XXH3, no memory budget.
     fn default() -> Self {
         Self {
-            size: FilterSize::ONE_PERCENT,
-            segments: SegmentSize::Derived,
-            static_filters: false,
-            expected_keys: None,
-            memory_budget: None,
+            filters: FilterOptions::default(),
             folder: None,
             excluded: BTreeSet::new(),
             isolation: None,
-            hash: HashId::Xxh3,
-            build_memory: None,
-            adaptive_hits: true,
-            audit: None,
-            scrub_every: Some(SCRUBBED),
             read_only_filters: false,
             access: Access::Write,
         }
@@ -163,7 +132,7 @@ impl SieveOptions {
     /// take this many each.
     #[must_use]
     pub fn filter_size(mut self, size: FilterSize) -> Self {
-        self.size = size;
+        self.filters = self.filters.filter_size(size);
         self
     }
 
@@ -172,7 +141,7 @@ impl SieveOptions {
     /// [`SieveOptions::filter_size`].
     #[must_use]
     pub fn segment_filters(mut self, size: Option<FilterSize>) -> Self {
-        self.segments = size.map_or(SegmentSize::Off, SegmentSize::Set);
+        self.filters = self.filters.segment_filters(size);
         self
     }
 
@@ -191,7 +160,7 @@ impl SieveOptions {
     /// filters are kept.
     #[must_use]
     pub fn static_filters(mut self, are: bool) -> Self {
-        self.static_filters = are;
+        self.filters = self.filters.static_filters(are);
         self
     }
 
@@ -199,7 +168,7 @@ impl SieveOptions {
     /// has this size from the start. Not set by default: summary filters start small and grow.
     #[must_use]
     pub fn expected_keys(mut self, keys: Items) -> Self {
-        self.expected_keys = Some(keys);
+        self.filters = self.filters.expected_keys(keys);
         self
     }
 
@@ -217,7 +186,7 @@ impl SieveOptions {
     /// built from.
     #[must_use]
     pub fn memory_budget(mut self, budget: Bits) -> Self {
-        self.memory_budget = Some(budget);
+        self.filters = self.filters.memory_budget(budget);
         self
     }
 
@@ -279,7 +248,7 @@ impl SieveOptions {
     /// rebuilt.
     #[must_use]
     pub fn hash(mut self, hash: HashId) -> Self {
-        self.hash = hash;
+        self.filters = self.filters.hash(hash);
         self
     }
 
@@ -289,7 +258,7 @@ impl SieveOptions {
     /// that is more.
     #[must_use]
     pub fn build_memory(mut self, memory: Bits) -> Self {
-        self.build_memory = Some(memory);
+        self.filters = self.filters.build_memory(memory);
         self
     }
 
@@ -309,7 +278,7 @@ impl SieveOptions {
     /// stores always check all filters. If this is off, every read does.
     #[must_use]
     pub fn adaptive_hits(mut self, adaptive: bool) -> Self {
-        self.adaptive_hits = adaptive;
+        self.filters = self.filters.adaptive_hits(adaptive);
         self
     }
 
@@ -322,7 +291,7 @@ impl SieveOptions {
     /// most 1% of the time. A value that is set here is not throttled.
     #[must_use]
     pub fn audit(mut self, one_in: u32) -> Self {
-        self.audit = Some(one_in);
+        self.filters = self.filters.audit(one_in);
         self
     }
 
@@ -331,7 +300,7 @@ impl SieveOptions {
     /// at once.
     #[must_use]
     pub fn scrub_every(mut self, interval: Option<Duration>) -> Self {
-        self.scrub_every = interval;
+        self.filters = self.filters.scrub_every(interval);
         self
     }
 
@@ -379,11 +348,11 @@ impl SieveOptions {
     }
 
     pub(crate) fn audit_one_in(&self) -> Option<u32> {
-        self.audit
+        self.filters.audit_one_in()
     }
 
     pub(super) fn get_hash(&self) -> HashId {
-        self.hash
+        self.filters.get_hash()
     }
 
     pub(super) fn folder_of(&self, database: &Path) -> PathBuf {
@@ -391,34 +360,12 @@ impl SieveOptions {
         self.folder.clone().unwrap_or_else(inside)
     }
 
-    /// The size of the segment filters; `None` if there are none.
-    fn segment_size(&self) -> Option<FilterSize> {
-        match self.segments {
-            SegmentSize::Derived => Some(self.size.segment_part()),
-            SegmentSize::Off => None,
-            SegmentSize::Set(size) => Some(size),
-        }
-    }
-
-    /// The settings of the filters of one column family. A rate that follows from bits per key
-    /// takes a while to compute.
+    /// The settings of the filters of one column family.
     pub(crate) fn resolved(&self) -> FrontOptions {
-        let is_static = self.static_filters;
         FrontOptions {
-            summary_rate: self.size.summary_rate(is_static),
-            segment_rate: self.segment_size().map(|size| size.segment_rate(is_static)),
-            static_filters: is_static,
-            build_memory: self.build_memory,
-            expected_keys: self.expected_keys,
-            memory_budget: self.memory_budget,
             read_only_filters: self.read_only_filters,
-            audit: self.audit,
-            scrub_every: self.scrub_every,
-            adaptive_hits: self.adaptive_hits,
-            publishes_first: false,
             access: self.access,
-            cfs: 1,
-            overhead: CfFilter::OVERHEAD,
+            ..self.filters.resolved()
         }
     }
 }

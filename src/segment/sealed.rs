@@ -115,7 +115,12 @@ impl Segment {
 
     /// Sets or replaces the filter. If the registry is distrusted, the segment has none afterwards.
     pub(crate) fn set_filter(&self, filter: SealedFilter, saved: bool) {
-        self.filter.publish(Some(Arc::new(filter)));
+        self.set_shared_filter(Arc::new(filter), saved);
+    }
+
+    /// [`Segment::set_filter`] with a filter that other segments have too.
+    pub(crate) fn set_shared_filter(&self, filter: Arc<SealedFilter>, saved: bool) {
+        self.filter.publish(Some(filter));
         self.saved.store(saved, Ordering::Release);
         fault!(FilterAfterDistrust, return);
         // Checked last: `Registry::distrust` clears the flag before it drops all filters.

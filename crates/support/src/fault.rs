@@ -445,6 +445,15 @@ faults! {
     ListOfAnotherMoment => "differential::snapshot",
     /// A file ends for a scan where it cannot be read.
     ScanStopsShort => "differential::damage::scan_reports_where_it_cannot_read_on",
+    // ---- filters before other stores
+    /// A state is named by the number of its commit alone, which comes back after a crash.
+    StateNamedByNumber => "kv::",
+    /// A commit that is missing in the journal is passed over.
+    JournalGapAccepted => "kv::",
+    /// A stored filter of any state is completed by the journal.
+    AnyFilterCompleted => "kv::",
+    /// The records of an earlier run stay when commits without records begin.
+    EarlierRecordsKept => "kv::",
     /// A store that lost its state is taken for a new one.
     MissingStateRecreated => "differential::refusals::store_without_its_state_is_refused",
 }

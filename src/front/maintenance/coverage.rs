@@ -10,6 +10,7 @@ use crate::filter::Scalable;
 use crate::front::cf_filter::{CfFilter, CoverageEpoch};
 use crate::front::engine::LiveSegment;
 use crate::front::maintenance::backoff::Backoff;
+use crate::front::options::SummarySaves;
 use crate::front::sorted_runs::WithRange;
 use crate::front::view::Coverage;
 use crate::hash::KeyHash;
@@ -189,6 +190,7 @@ impl Maintenance {
             && !cf_filter.is_stored()
             && !summary.is_saturated()
             && !self.options.read_only_filters
+            && self.options.summary_saves == SummarySaves::WhenUseful
         {
             let stored = cf_filter.to_store(&summary);
             let (name, mut covered) = (cf_filter.name(), cf_filter.covered());
@@ -197,11 +199,10 @@ impl Maintenance {
                 fault!(DamagedSummaryStored, return true);
                 self.scrubber.scrub_growing(cf_filter, &summary)
             };
-            if self
-                .filter_store
-                .save_summary(name, &summary, covered, is_good)
-            {
+            let store = &self.filter_store;
+            if store.save_summary(name, &summary, &covered, is_good) {
                 cf_filter.note_stored(stored);
+                self.engine.summary_stored(cf_filter.key_space(), &covered);
                 if cf_filter.is_disabled() {
                     // Its column family was dropped meanwhile, and its file removed before.
                     self.filter_store.remove_summary(name);

@@ -148,28 +148,33 @@ impl Maintenance {
 
     /// Serves requests until told to stop.
     pub(crate) fn run(mut self) {
-        loop {
-            let (requests, ticket) = self.wakeup.wait_for_requests(PATIENCE);
-            if requests.stop {
-                self.save_on_close();
-                self.wakeup.answer(ticket, None);
-                return;
-            }
-            self.scrub_in_turn();
-            let called = requests.look || requests.retry || requests.consolidate || requests.scrub;
-            let quiet = self.is_quiet();
-            if !called && !self.something_is_due(quiet) {
-                continue;
-            }
-            // A panic must not leave the database without maintenance, nor its callers waiting.
-            let passed = catch_unwind(AssertUnwindSafe(|| self.scrub_and_pass(requests, quiet)));
-            let failure = passed.unwrap_or_else(|panic| {
-                fault!(PanicEndsMaintenance, resume_unwind(panic));
-                tracing::error!("maintenance panicked; it continues with the next run");
-                Some(TaskError::Panicked.to_string())
-            });
-            self.wakeup.answer(ticket, failure);
+        while self.serve(PATIENCE) {}
+    }
+
+    /// Waits at most `patience` for requests and serves them; without any, does what is due. False
+    /// if told to stop.
+    pub(crate) fn serve(&mut self, patience: Duration) -> bool {
+        let (requests, ticket) = self.wakeup.wait_for_requests(patience);
+        if requests.stop {
+            self.save_on_close();
+            self.wakeup.answer(ticket, None);
+            return false;
         }
+        self.scrub_in_turn();
+        let called = requests.look || requests.retry || requests.consolidate || requests.scrub;
+        let quiet = self.is_quiet();
+        if !called && !self.something_is_due(quiet) {
+            return true;
+        }
+        // A panic must not leave the database without maintenance, nor its callers waiting.
+        let passed = catch_unwind(AssertUnwindSafe(|| self.scrub_and_pass(requests, quiet)));
+        let failure = passed.unwrap_or_else(|panic| {
+            fault!(PanicEndsMaintenance, resume_unwind(panic));
+            tracing::error!("maintenance panicked; it continues with the next run");
+            Some(TaskError::Panicked.to_string())
+        });
+        self.wakeup.answer(ticket, failure);
+        true
     }
 
     /// Whether a failed task is due again, or the writers have become quiet and a summary filter
@@ -354,6 +359,9 @@ impl Maintenance {
         }
         self.rebuild_filters(cf_filter, tables, backoff)?;
         self.save_filters(tables);
+        if self.engine.wants_summary_stored(cf_filter.key_space()) {
+            self.save_summary(cf_filter);
+        }
         Ok(())
     }
 

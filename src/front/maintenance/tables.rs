@@ -157,7 +157,7 @@ impl Maintenance {
             return Err(TaskError::Stopped);
         }
         fault!(ShortScanAccepted, return Ok(()));
-        if found != table.entries {
+        if table.are_entries_exact && found != table.entries {
             return Err(TaskError::Miscount {
                 path: table.path.clone(),
                 expected: table.entries,

@@ -7,23 +7,18 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
-use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use crate::disk::{Disk, MemoryDisk};
-use crate::front::audit::Trust;
-use crate::front::cf_filter::auditor::Auditor;
 use crate::front::cf_filter::multi_lookup::{Values, multi_get_cf};
 use crate::front::cf_filter::{CfFilter, lookup};
 use crate::front::cf_filters::CfFilters;
 use crate::front::engine::{Engine, EngineError, KeySpace, LiveSegment};
+use crate::front::filters::Filters;
 use crate::front::key_range::KeyRange;
-use crate::front::maintenance::Maintenance;
-use crate::front::maintenance::scrub::ScrubLog;
 use crate::front::memtables::FilterSet;
 use crate::front::opening::Opening;
 use crate::front::options::FrontOptions;
-use crate::front::wakeup::{LONG, Wakeup};
 use crate::hash::HashId;
 use crate::math::Bits;
 use crate::segment::SegmentId;
@@ -72,10 +67,8 @@ struct Lsm {
 /// An open store.
 pub(super) struct Store {
     lsm: Arc<Lsm>,
-    cf_filters: Arc<CfFilters>,
-    wakeup: Arc<Wakeup>,
+    filters: Filters,
     disk: MemoryDisk,
-    maintenance: Option<JoinHandle<()>>,
 }
 
 impl Stored {
@@ -114,29 +107,11 @@ impl Store {
             after_audit: Mutex::default(),
         });
         let engine: Arc<dyn Engine> = Arc::<Lsm>::clone(&lsm);
-        let (registry, store) = (opening.registry, opening.filter_store);
-        let trust = Arc::new(Trust::new(Arc::clone(&registry), Some(Arc::clone(&store))));
-        cf_filter.audit_with(Auditor::new(Arc::downgrade(&engine), Arc::clone(&trust)));
-        trust.cover(&cf_filter);
         let cf_filters = Arc::new(CfFilters::new(options.summary_rate));
-        cf_filters.insert(ID, cf_filter);
-        let maintenance = Maintenance::new(
-            engine,
-            Arc::clone(&cf_filters),
-            registry,
-            store,
-            options.clone(),
-            Arc::clone(&opening.wakeup),
-            Arc::<ScrubLog>::default(),
-        );
-        opening.wakeup.notify();
-        Self {
-            lsm,
-            cf_filters,
-            wakeup: opening.wakeup,
-            disk,
-            maintenance: Some(thread::spawn(move || maintenance.run())),
-        }
+        let filters = Filters::new(engine, opening, cf_filters, options.clone());
+        filters.insert(ID, cf_filter);
+        filters.start_thread().unwrap();
+        Self { lsm, filters, disk }
     }
 
     pub(super) fn put(&self, key: &[u8], value: &[u8]) {
@@ -186,18 +161,18 @@ impl Store {
 
     pub(super) fn flush(&self) {
         self.lsm.flush_memtable();
-        self.wakeup.notify();
+        self.filters.wakeup.notify();
     }
 
     /// Merges all segments into one, and drops tombstones.
     pub(super) fn compact(&self) {
         self.lsm.compact();
-        self.wakeup.notify();
+        self.filters.wakeup.notify();
     }
 
     /// Adds a segment whose keys pass through no memtable, and which has no filter.
     pub(super) fn ingest(&self, entries: &[(Vec<u8>, Vec<u8>)]) {
-        let _announced = self.cf_filters.begin_external_writes(Some(ID));
+        let _announced = self.filters.cf_filters.begin_external_writes(Some(ID));
         let entries = entries.iter().cloned();
         let entries = entries.map(|(key, value)| (key, Some(value))).collect();
         let mut tables = self.lsm.tables();
@@ -207,14 +182,13 @@ impl Store {
 
     /// Rebuilds the summary filter; false if that failed.
     pub(super) fn consolidate(&self) -> bool {
-        let ticket = self.wakeup.call(|requests| requests.consolidate = true);
-        self.wakeup.wait_for(ticket, LONG).is_none()
+        self.filters.consolidate().is_ok()
     }
 
     /// Waits until maintenance has gone through all segments.
     pub(super) fn settle(&self) {
-        let ticket = self.wakeup.call(|requests| requests.retry = true);
-        assert!(self.wakeup.is_answered(ticket, Duration::from_secs(60)));
+        let limit = Duration::from_secs(60);
+        assert!(self.filters.wait_for_maintenance(limit, || true));
     }
 
     pub(super) fn is_complete(&self) -> bool {
@@ -239,8 +213,8 @@ impl Store {
         (stored, log.unwrap_or_default())
     }
 
-    fn stored(mut self) -> Stored {
-        self.stop();
+    fn stored(self) -> Stored {
+        self.filters.stop_maintenance();
         let tables = self.lsm.tables();
         Stored {
             disk: self.disk.clone(),
@@ -248,18 +222,11 @@ impl Store {
             next: tables.next,
         }
     }
-
-    fn stop(&mut self) {
-        self.wakeup.call(|requests| requests.stop = true);
-        if let Some(maintenance) = self.maintenance.take() {
-            maintenance.join().unwrap();
-        }
-    }
 }
 
 impl Drop for Store {
     fn drop(&mut self) {
-        self.stop();
+        self.filters.stop_maintenance();
     }
 }
 
@@ -355,6 +322,7 @@ impl Engine for Lsm {
                 instance_id: None,
                 is_checked_by_engine: false,
                 entries: segment.entries.len() as u64,
+                are_entries_exact: true,
                 level: Some(0),
                 range: first
                     .zip(last)

@@ -11,8 +11,9 @@ use rocksdb::{
     DEFAULT_COLUMN_FAMILY_NAME, Error, FlushOptions, LiveFile, Range, WaitForCompactOptions,
 };
 
-use super::{LONG, SieveDb};
+use super::SieveDb;
 use crate::fault::fault;
+use crate::front::wakeup::LONG;
 use crate::rocks::binding::Engine;
 use crate::rocks::db::cf_reader::CfReader;
 use crate::rocks::hooks;
@@ -81,7 +82,7 @@ impl SieveDb {
             CfsFlushedBesideMaintenance,
             return self.engine.flush_cfs_opt(cfs, options)
         );
-        let _alone = self.cf_filters.flush_beside_maintenance_guard();
+        let _alone = self.filters.cf_filters.flush_beside_maintenance_guard();
         self.engine.flush_cfs_opt(cfs, options)
     }
 
@@ -147,7 +148,7 @@ impl SieveDb {
             CancelBesideMaintenance,
             return self.engine.cancel_all_background_work(wait)
         );
-        let _alone = self.cf_filters.flush_beside_maintenance_guard();
+        let _alone = self.filters.cf_filters.flush_beside_maintenance_guard();
         self.engine.cancel_all_background_work(wait);
     }
 
@@ -159,10 +160,12 @@ impl SieveDb {
     /// A reader of a column family for frequent use: its handle and filters are looked up once.
     pub(crate) fn cf(&self, name: &str) -> Option<CfReader> {
         let cf = CfReader::new(&self.engine, name)?;
-        Some(match self.cf_filters.get(hooks::cf_id(cf.handle())) {
-            Some(cf_filter) => cf.behind(cf_filter),
-            None => cf,
-        })
+        Some(
+            match self.filters.cf_filters.get(hooks::cf_id(cf.handle())) {
+                Some(cf_filter) => cf.behind(cf_filter),
+                None => cf,
+            },
+        )
     }
 
     /// Runs `use_engine` with the bare engine, for what has no method here. The filters see writes
@@ -175,7 +178,7 @@ impl SieveDb {
     /// That is a single-threaded database, and an [`Engine`] has no raw pointer unless `rocksdb`'s
     /// feature `multi-threaded-cf` makes it a `DB`.
     pub fn with_engine_untracked<R>(&self, use_engine: impl FnOnce(&Engine) -> R) -> R {
-        let arriving = self.cf_filters.begin_external_writes(None);
+        let arriving = self.filters.cf_filters.begin_external_writes(None);
         fault!(EngineUseAnnouncedBriefly, drop(arriving));
         let done = use_engine(&self.engine);
         self.extend_locks();
@@ -196,12 +199,12 @@ impl SieveDb {
         );
         fault!(CatchUpAnnouncedLate, {
             let caught_up = self.engine.try_catch_up_with_primary();
-            drop(self.cf_filters.begin_external_writes(None));
+            drop(self.filters.cf_filters.begin_external_writes(None));
             return caught_up;
         });
-        let is_secondary = self.front.is_secondary();
+        let is_secondary = self.filters.options.is_secondary();
         // The engine drops memtables here before their SSTs can be listed.
-        let arriving = is_secondary.then(|| self.cf_filters.begin_external_writes(None));
+        let arriving = is_secondary.then(|| self.filters.cf_filters.begin_external_writes(None));
         fault!(CatchUpAnnouncedBriefly, {
             drop(arriving);
             // Maintenance may list the SSTs before the engine is locked.
@@ -354,7 +357,7 @@ impl SieveDb {
                 .create_checkpoint_with_log_size(path, log_size_for_flush)
         };
         fault!(CheckpointBesideMaintenance, return write());
-        let _alone = self.cf_filters.flush_beside_maintenance_guard();
+        let _alone = self.filters.cf_filters.flush_beside_maintenance_guard();
         write()
     }
 
@@ -377,7 +380,7 @@ impl SieveDb {
         flush_before_backup: bool,
     ) -> Result<(), Error> {
         self.refuse_if_reader()?;
-        let _alone = self.cf_filters.flush_beside_maintenance_guard();
+        let _alone = self.filters.cf_filters.flush_beside_maintenance_guard();
         backups.create_new_backup_flush(&*self.engine, flush_before_backup)
     }
 

@@ -3,23 +3,17 @@
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::thread;
 
 use rocksdb::{DEFAULT_COLUMN_FAMILY_NAME, Error, Options};
 
 use super::{SieveDb, Transactions};
 use crate::disk::RealDisk;
 use crate::fault::fault;
-use crate::front::audit::Trust;
 use crate::front::cf_filter::CfFilter;
-use crate::front::cf_filter::auditor::Auditor;
 use crate::front::cf_filters::CfFilters;
-use crate::front::engine::Engine as FilterEngine;
-use crate::front::maintenance::Maintenance;
-use crate::front::maintenance::scrub::ScrubLog;
+use crate::front::filters::Filters;
 use crate::front::opening::Opening;
 use crate::front::options::FrontOptions;
-use crate::front::wakeup::Wakeup;
 use crate::math::Bits;
 use crate::rocks::binding::Engine;
 use crate::rocks::engine::RocksEngine;
@@ -121,72 +115,38 @@ impl SieveDb {
         options: SieveOptions,
         front: FrontOptions,
     ) -> Result<Self, OpenError> {
-        let filter_engine: Arc<dyn FilterEngine> =
-            Arc::new(RocksEngine::new(Arc::clone(&engine), front.is_secondary()));
-        let Opening {
-            hasher,
-            registry,
-            filter_store,
-            wakeup,
-        } = opening;
+        let filter_engine = RocksEngine::new(Arc::clone(&engine), front.is_secondary());
+        let filters = Filters::new(Arc::new(filter_engine), opening, cf_filters, front);
         let names = new_filters.iter().map(|cf_filter| cf_filter.name());
         let transactions = options.isolation().map(|isolation| {
             Transactions::on(&engine, isolation, names.chain(options.excluded()))
                 .map_err(|source| not_opened(engine.path(), source))
         });
         let transactions = transactions.transpose()?;
-        let kept = (!options.has_read_only_filters()).then(|| Arc::clone(&filter_store));
-        let trust = Arc::new(Trust::new(Arc::clone(&registry), kept));
         let mut default = None;
         for cf_filter in new_filters {
-            let id = bound_cf(&cf_filter)?;
             if cf_filter.name() == DEFAULT_COLUMN_FAMILY_NAME {
                 default = Some(Arc::clone(&cf_filter));
             }
-            watch(&cf_filter, &filter_engine, &trust);
-            cf_filters.insert(id, cf_filter);
+            filters.insert(bound_cf(&cf_filter)?, cf_filter);
         }
         for name in options.excluded() {
-            exclude(&engine, &cf_filters, name);
+            exclude(&engine, &filters.cf_filters, name);
             if !options.has_read_only_filters() {
                 // Left by an earlier run; it is no longer kept up to date.
-                filter_store.remove_summary(name);
+                filters.filter_store.remove_summary(name);
             }
         }
         let default = default.ok_or(OpenError::HooksSilent {
             what: "the default column family",
         })?;
-        let scrubs = Arc::<ScrubLog>::default();
-        let maintenance = Maintenance::new(
-            Arc::clone(&filter_engine),
-            Arc::clone(&cf_filters),
-            Arc::clone(&registry),
-            Arc::clone(&filter_store),
-            front.clone(),
-            Arc::clone(&wakeup),
-            Arc::clone(&scrubs),
-        );
-        wake_at_open(&wakeup);
-        let maintenance = thread::Builder::new()
-            .name("lsm-sieve".to_owned())
-            .spawn(move || maintenance.run())
-            .map_err(OpenError::Thread)?;
-        let maintenance = Some(maintenance);
+        filters.start_thread().map_err(OpenError::Thread)?;
         Ok(Self {
             transactions,
             engine,
-            filter_engine,
+            filters,
             default,
-            cf_filters,
-            registry,
-            filter_store,
-            trust,
-            scrubs,
-            wakeup,
-            hasher,
             options,
-            front,
-            maintenance,
             cfs: Mutex::default(),
         })
     }
@@ -221,24 +181,18 @@ impl SieveDb {
         };
         if self.options.is_excluded(name) {
             create(&options)?;
-            exclude(&self.engine, &self.cf_filters, name);
+            exclude(&self.engine, &self.filters.cf_filters, name);
             return Ok(());
         }
-        let opening = Opening {
-            hasher: self.hasher,
-            registry: Arc::clone(&self.registry),
-            filter_store: Arc::clone(&self.filter_store),
-            wakeup: Arc::clone(&self.wakeup),
-        };
-        let taken = self.cf_filters.size_of_summaries(None);
-        let front = shared_by(self.settings(), self.cf_filters.all().len() + 1);
-        let cf_filter = opening.cf_filter(name, &front, taken);
+        let taken = self.filters.cf_filters.size_of_summaries(None);
+        let cfs = self.filters.cf_filters.all().len() + 1;
+        let front = shared_by(self.settings(), cfs);
+        let cf_filter = self.filters.opening().cf_filter(name, &front, taken);
         create(&hooked_options(&options, &cf_filter)?)?;
-        watch(&cf_filter, &self.filter_engine, &self.trust);
         // Not by name: the column family may have been dropped and created again.
-        self.cf_filters.insert(bound_cf(&cf_filter)?, cf_filter);
+        self.filters.insert(bound_cf(&cf_filter)?, cf_filter);
         fault!(NoWakeAfterCreateCf, return Ok(()));
-        self.wakeup.notify();
+        self.filters.wakeup.notify();
         Ok(())
     }
 
@@ -255,23 +209,18 @@ impl SieveDb {
             return self.engine.drop_cf("default, which cannot be dropped\0");
         }
         self.engine.drop_cf(name)?;
-        self.cf_filters.remove(name);
+        self.filters.cf_filters.remove(name);
         if !self.options.has_read_only_filters() {
-            self.filter_store.remove_summary(name);
+            self.filters.filter_store.remove_summary(name);
         }
         fault!(NoWakeAfterDropCf, return Ok(()));
-        self.wakeup.notify();
+        self.filters.wakeup.notify();
         Ok(())
     }
 
     fn cf_turn(&self) -> MutexGuard<'_, ()> {
         unpoisoned(self.cfs.lock())
     }
-}
-
-fn wake_at_open(wakeup: &Wakeup) {
-    fault!(NoWakeAtOpen, return);
-    wakeup.notify();
 }
 
 pub(super) fn not_opened(path: &Path, source: Error) -> OpenError {
@@ -344,11 +293,4 @@ pub(super) fn unsupported(cf: &str, reason: String) -> OpenError {
         cf: cf.to_owned(),
         reason,
     }
-}
-
-/// Connects the filters to the auditor, and to the trust that all filters share.
-fn watch(cf_filter: &Arc<CfFilter>, engine: &Arc<dyn FilterEngine>, trust: &Arc<Trust>) {
-    let auditor = Auditor::new(Arc::downgrade(engine), Arc::clone(trust));
-    cf_filter.audit_with(auditor);
-    trust.cover(cf_filter);
 }

@@ -251,7 +251,7 @@ impl SieveDb {
 
     /// The filters of a column family.
     fn filters_of(&self, cf: &impl AsColumnFamilyRef) -> (&CfFilters, u32) {
-        (&self.cf_filters, hooks::cf_id(cf))
+        (&self.filters.cf_filters, hooks::cf_id(cf))
     }
 
     pub(super) fn read_cf<V>(
@@ -270,7 +270,7 @@ impl SieveDb {
         ask: impl Fn(&[&[u8]]) -> Values<V>,
     ) -> Values<V> {
         let keys: Vec<&[u8]> = keys.into_iter().map(AsRef::as_ref).collect();
-        match self.cf_filters.get(hooks::cf_id(cf)) {
+        match self.filters.cf_filters.get(hooks::cf_id(cf)) {
             Some(cf_filter) => multi_get(&cf_filter, &keys, ask),
             None => ask(&keys),
         }
@@ -283,7 +283,7 @@ impl SieveDb {
         engine: impl Fn(&[usize]) -> Values<V>,
     ) -> Values<V> {
         let with_filters = keys.iter().map(|(cf, key)| {
-            let filters = self.cf_filters.get(hooks::cf_id(*cf));
+            let filters = self.filters.cf_filters.get(hooks::cf_id(*cf));
             (filters, key.as_ref())
         });
         let with_filters: Vec<_> = with_filters.collect();

@@ -255,6 +255,7 @@ impl SieveDb {
     ) -> Result<(), Error> {
         // Their keys bypass the memtables.
         let arriving = self
+            .filters
             .cf_filters
             .begin_external_writes(Some(hooks::DEFAULT_ID));
         fault!(IngestionAnnouncedBriefly, drop(arriving));
@@ -288,6 +289,7 @@ impl SieveDb {
             return self.engine.ingest_external_file_cf_opts(cf, options, paths)
         );
         let arriving = self
+            .filters
             .cf_filters
             .begin_external_writes(Some(hooks::cf_id(cf)));
         fault!(CfIngestionAnnouncedBriefly, drop(arriving));

@@ -102,6 +102,7 @@ extern "C" fn each_table(context: *mut c_void, table: *const RawTable) {
         instance_id: None,
         is_checked_by_engine: captured.is_some(),
         entries: table.entries,
+        are_entries_exact: true,
         level: u32::try_from(table.level).ok(),
         range: placed.then(|| KeyRange::new(smallest, largest)),
     });

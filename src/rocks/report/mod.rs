@@ -4,6 +4,6 @@ mod health;
 mod inspect;
 mod verify;
 
-pub use self::health::{CfHealth, Health};
+pub use self::health::Health;
 pub use self::inspect::{CfReport, FilterReport, Inspection, SegmentReport};
 pub use self::verify::{LostKey, VerifyReport};

@@ -1,0 +1,85 @@
+//! sled as a [`Store`]: keys in one tree, the filter's records in another.
+
+use lsm_sieve::kv::{Record, Store};
+use lsm_sieve::laws::TestStore;
+use sled::transaction::{ConflictableTransactionResult, TransactionError, Transactional as _};
+use sled::{Batch, Error, IVec, Tree};
+
+pub struct SledTree {
+    keys: Tree,
+    records: Tree,
+}
+
+impl SledTree {
+    pub fn open(db: &sled::Db) -> Result<Self, Error> {
+        Ok(Self {
+            keys: db.open_tree("keys")?,
+            records: db.open_tree("keys.filter")?,
+        })
+    }
+}
+
+impl Store for SledTree {
+    type Batch = Vec<(Vec<u8>, Option<Vec<u8>>)>;
+    type Value = IVec;
+    type Error = Error;
+
+    fn get(&self, key: &[u8]) -> Result<Option<IVec>, Error> {
+        self.keys.get(key)
+    }
+
+    fn keys_of(&self, batch: &Self::Batch, each: &mut dyn FnMut(&[u8])) {
+        let set = batch.iter().filter(|(_, value)| value.is_some());
+        set.for_each(|(key, _)| each(key));
+    }
+
+    fn commit(&self, batch: Self::Batch, records: &[Record]) -> Result<(), Error> {
+        let mut writes = Batch::default();
+        for (key, value) in batch {
+            match value {
+                Some(value) => writes.insert(key, value),
+                None => writes.remove(key),
+            }
+        }
+        let mut marks = Batch::default();
+        for record in records {
+            match record {
+                Record::Put { key, value } => marks.insert(&**key, &**value),
+                Record::Delete { key } => marks.remove(&**key),
+            }
+        }
+        let both = (&self.keys, &self.records);
+        let done = both.transaction(
+            |(keys, records)| -> ConflictableTransactionResult<(), Error> {
+                keys.apply_batch(&writes)?;
+                Ok(records.apply_batch(&marks)?)
+            },
+        );
+        done.map_err(|error| match error {
+            TransactionError::Abort(error) | TransactionError::Storage(error) => error,
+        })
+    }
+
+    fn scan(&self, each: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), Error> {
+        for key in self.keys.iter().keys() {
+            if !each(&key?) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn record(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+        Ok(self.records.get(key)?.map(|value| value.to_vec()))
+    }
+}
+
+impl TestStore for SledTree {
+    fn batch(entries: &[(Vec<u8>, bool)]) -> Self::Batch {
+        let value = |is_set: bool| is_set.then(|| b"value".to_vec());
+        let entries = entries
+            .iter()
+            .map(|(key, is_set)| (key.clone(), value(*is_set)));
+        entries.collect()
+    }
+}

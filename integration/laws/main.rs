@@ -1,0 +1,98 @@
+//! The law suite over an LSM store and a key-value store, each with its mutants. None of this needs
+//! RocksDB, over which `rocksdb.rs` runs the suite.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test fails by panicking, and reports what it did"
+)]
+
+mod log_store;
+#[path = "../../examples/own_lsm/store.rs"]
+mod lsm;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lsm_sieve::FilterOptions;
+use lsm_sieve::kv::Recovery;
+use lsm_sieve::laws::{BoxError, Subject, Suite};
+use lsm_sieve::lsm::Lsm as _;
+
+use log_store::LogStore;
+
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// The LSM store of the example.
+struct OwnLsm(Arc<lsm::Store>);
+
+impl OwnLsm {
+    fn open(folder: &Path, options: &FilterOptions) -> Result<Self, BoxError> {
+        Ok(Self(lsm::Store::open(folder, options)?))
+    }
+}
+
+impl Drop for OwnLsm {
+    fn drop(&mut self) {
+        self.0.filters.close();
+    }
+}
+
+impl Subject for OwnLsm {
+    fn write(&self, batch: &[(Vec<u8>, bool)]) -> Result<(), BoxError> {
+        let value = |is_set: bool| is_set.then(|| b"value".to_vec());
+        let batch = batch
+            .iter()
+            .map(|(key, is_set)| (key.clone(), value(*is_set)));
+        Ok(self.0.write(&batch.collect::<Vec<_>>())?)
+    }
+
+    fn contains(&self, key: &[u8]) -> Result<bool, BoxError> {
+        Ok(self.0.get(key)?.is_some())
+    }
+
+    fn contains_past_filters(&self, key: &[u8]) -> Result<bool, BoxError> {
+        Ok(self.0.contains(key)?)
+    }
+
+    fn is_denied(&self, key: &[u8]) -> bool {
+        self.0.filters.answer(key).is_absent()
+    }
+
+    fn settle(&self) -> bool {
+        let is_complete = self.0.filters.wait_until_complete(LIMIT);
+        is_complete && self.0.filters.wait_for_maintenance(LIMIT)
+    }
+
+    fn flush(&self) -> Result<(), BoxError> {
+        Ok(self.0.flush_memtable()?)
+    }
+
+    fn merge(&self) -> Result<(), BoxError> {
+        Ok(self.0.merge()?)
+    }
+
+    fn ingest(&self, keys: &[Vec<u8>]) -> Result<bool, BoxError> {
+        let entry = |key: &Vec<u8>| (key.clone(), Some(b"ingested".to_vec()));
+        self.0.ingest(&keys.iter().map(entry).collect::<Vec<_>>())?;
+        Ok(true)
+    }
+
+    fn rebuild_filters(&self) {
+        _ = self.0.filters.consolidate();
+    }
+}
+
+#[test]
+fn own_lsm_keeps_the_rules_and_its_mutants_are_found() {
+    println!("{}", Suite::lsm(OwnLsm::open).run());
+}
+
+#[test]
+fn store_keeps_the_rules_with_each_recovery_and_its_mutants_are_found() {
+    for recovery in [Recovery::Scan, Recovery::Position, Recovery::Journal] {
+        let open = |folder: &Path| Ok(LogStore::open(folder)?);
+        println!("{recovery:?}: {}", Suite::store(open, recovery).run());
+    }
+}

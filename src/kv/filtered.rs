@@ -1,0 +1,329 @@
+//! A store with a filter in front.
+
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use crate::disk::{Disk, RealDisk};
+use crate::fault::fault;
+use crate::front::audit::FalseNegative;
+use crate::front::cf_filter::multi_lookup::multi_get;
+use crate::front::cf_filter::{self, CfFilter, lookup};
+use crate::front::cf_filters::CfFilters;
+use crate::front::engine::Engine;
+use crate::front::filter_options::FilterOptions;
+use crate::front::filters::{Filters, MaintenanceError};
+use crate::front::health::CfHealth;
+use crate::front::opening::{FilterFolderError, FolderLock, Opening};
+use crate::front::options::{FrontOptions, SummarySaves};
+use crate::front::view::Answer;
+use crate::kv::link::{Link, is_long};
+use crate::kv::recovery::{Journal, Opened, Recovery, State, forgotten};
+use crate::kv::store::Store;
+use crate::kv::write::Write;
+use crate::math::Bits;
+use crate::sync::Mutex;
+
+/// The name of the one key space.
+const NAME: &str = "default";
+const ID: u32 = 0;
+
+/// A filter could not be put before a store. No key was touched.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError<E: std::error::Error + 'static> {
+    /// The folder of the filter cannot be used.
+    #[error("cannot use the filter folder: {0}")]
+    Folder(#[from] FilterFolderError),
+    /// The records of the store cannot be read or removed.
+    #[error("cannot read or remove the filter's records in the store: {0}")]
+    Records(#[source] E),
+    /// The maintenance thread cannot be started.
+    #[error("cannot start the maintenance thread: {0}")]
+    Thread(#[source] io::Error),
+}
+
+/// A key-value store with a filter in front. The [module](super) has the rules that the store must
+/// keep.
+///
+/// Dropping it saves the filter.
+pub struct FilteredStore<S: Store> {
+    filters: Filters,
+    cf: Arc<CfFilter>,
+    link: Arc<Link<S>>,
+    /// Declared last: released when all is written.
+    _lock: Option<FolderLock>,
+}
+
+impl<S: Store> FilteredStore<S> {
+    /// Puts a filter before a store that is open. `folder` is the folder of the filter, which is
+    /// created if it does not exist.
+    ///
+    /// # Errors
+    /// [`OpenError`]. A filter that cannot be read is rebuilt instead.
+    pub fn open(
+        store: S,
+        folder: &Path,
+        options: &FilterOptions,
+        recovery: Recovery,
+    ) -> Result<Self, OpenError<S::Error>> {
+        let lock = FolderLock::of(folder)?;
+        Self::open_on(
+            Arc::new(RealDisk),
+            store,
+            folder,
+            options,
+            recovery,
+            Some(lock),
+        )
+    }
+
+    pub(crate) fn open_on(
+        disk: Arc<dyn Disk>,
+        store: S,
+        folder: &Path,
+        options: &FilterOptions,
+        recovery: Recovery,
+        lock: Option<FolderLock>,
+    ) -> Result<Self, OpenError<S::Error>> {
+        let front = FrontOptions {
+            publishes_first: true,
+            segment_rate: None,
+            summary_saves: match recovery {
+                Recovery::Scan => SummarySaves::Never,
+                Recovery::Position | Recovery::Journal => SummarySaves::WhenUseful,
+            },
+            ..options.resolved()
+        };
+        let opening = Opening::for_writing(disk, folder, &front, options.get_hash())?;
+        let cf = opening.cf_filter(NAME, &front, Bits::new(0));
+        cf.key_space().memtable_created(ID);
+        let opened = Journal::open(&store, recovery, &cf.covered());
+        let Opened {
+            journal,
+            position,
+            missing,
+        } = opened.map_err(OpenError::Records)?;
+        let journaled = missing.as_ref().map_or(0, Vec::len) as u64;
+        if let Some(missing) = missing {
+            let summary = cf.view().summary;
+            let hashes: Vec<_> = missing.iter().map(|hash| hash.for_summary()).collect();
+            summary.insert_many(&hashes);
+            cf.mark_covered(&summary, position.map(|state| state.id()));
+        }
+        if recovery == Recovery::Scan {
+            forget_earlier(&store).map_err(OpenError::Records)?;
+        }
+        let link = Arc::new(Link {
+            store,
+            recovery,
+            journal: Mutex::new(journal),
+            journaled: AtomicU64::new(journaled),
+            writes: AtomicU64::new(0),
+            external: Mutex::default(),
+            cf: OnceLock::from(Arc::downgrade(&cf)),
+        });
+        let engine: Arc<dyn Engine> = Arc::<Link<S>>::clone(&link);
+        let cf_filters = Arc::new(CfFilters::new(front.summary_rate));
+        let filters = Filters::new(engine, opening, cf_filters, front);
+        filters.insert(ID, Arc::clone(&cf));
+        filters.start_thread().map_err(OpenError::Thread)?;
+        Ok(Self {
+            filters,
+            cf,
+            link,
+            _lock: lock,
+        })
+    }
+
+    /// The store. Writes to it must be announced ([`FilteredStore::external_writes`]), unless they
+    /// are part of a [`FilteredStore::write`].
+    pub fn store(&self) -> &S {
+        &self.link.store
+    }
+
+    /// The value of a key.
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn get(&self, key: &[u8]) -> Result<Option<S::Value>, S::Error> {
+        lookup::get(&*self.cf, key, || self.link.store.get(key))
+    }
+
+    /// What `read` returns, unless the filter rules the key out. For reads that the store's
+    /// [`Store::get`] is not made for; they must read the present.
+    ///
+    /// # Errors
+    /// Those of `read`.
+    pub fn get_with<V, E>(
+        &self,
+        key: &[u8],
+        read: impl FnOnce() -> Result<Option<V>, E>,
+    ) -> Result<Option<V>, E> {
+        lookup::get(&*self.cf, key, read)
+    }
+
+    /// The values of several keys, in their order. `read` gets those that the filter does not rule
+    /// out, and reads them at one moment; it may be called twice.
+    pub fn multi_get_with<V, E, K: AsRef<[u8]>>(
+        &self,
+        keys: &[K],
+        read: impl Fn(&[&[u8]]) -> Vec<Result<Option<V>, E>>,
+    ) -> Vec<Result<Option<V>, E>> {
+        multi_get(&self.cf, keys, read)
+    }
+
+    /// What the filter alone says of a key.
+    pub fn answer(&self, key: &[u8]) -> Answer {
+        lookup::answer(&*self.cf, key)
+    }
+
+    /// Commits a batch.
+    ///
+    /// # Errors
+    /// The store's. The batch may have been committed or not, as without a filter.
+    pub fn commit(&self, batch: S::Batch) -> Result<(), S::Error> {
+        self.write(|write| {
+            let store = &self.link.store;
+            store.keys_of(&batch, &mut |key| write.insert(key));
+            store.commit(batch, &write.records())
+        })
+    }
+
+    /// Runs a write of the caller's: `commit` adds the keys that it may bring
+    /// ([`Write::insert`]), then commits them to the store together with the records
+    /// ([`Write::records`]), and returns `Ok` if all was committed.
+    ///
+    /// # Errors
+    /// Those of `commit`.
+    ///
+    /// # Panics
+    /// If it added keys and did not ask for the records, unless the recovery is
+    /// [`Recovery::Scan`].
+    pub fn write<R, E>(&self, commit: impl FnOnce(&mut Write<'_>) -> Result<R, E>) -> Result<R, E> {
+        let link = &*self.link;
+        link.writes.fetch_add(1, Ordering::Relaxed);
+        let mut write = Write::begin(&self.cf, &link.journal);
+        write.journal(|journal| journal.resume(&link.store));
+        let committed = commit(&mut write);
+        match committed {
+            Ok(_) if link.recovery == Recovery::Scan => {}
+            Ok(_) if write.lacks_records() => {
+                drop(write);
+                self.forget();
+                panic!("keys were committed without the records of their write");
+            }
+            Ok(_) => {
+                write.journal(Journal::committed);
+                self.count_journaled(write.journaled());
+            }
+            Err(_) => write.journal(Journal::failed),
+        }
+        committed
+    }
+
+    /// Wakes maintenance if the journal has become long.
+    fn count_journaled(&self, new: u64) {
+        let before = self.link.journaled.fetch_add(new, Ordering::Relaxed);
+        if is_long(before + new) && !is_long(before) {
+            self.filters.wakeup.notify();
+        }
+    }
+
+    /// Makes the next open read all keys.
+    fn forget(&self) {
+        if let Err(error) = self.link.external_writes_begin() {
+            tracing::error!(%error, "remove the filter folder before the next open");
+        }
+    }
+
+    /// Must be held while keys come to the store in another way. Meanwhile no key is denied, and
+    /// afterwards not until all keys were read. Not to be called within a
+    /// [`FilteredStore::write`].
+    ///
+    /// # Errors
+    /// The store's, if it cannot commit that the stored filter is no longer complete. Nothing was
+    /// announced then.
+    pub fn external_writes(&self) -> Result<ExternalWrites<'_, S>, S::Error> {
+        let announced = self.cf.begin_external_writes();
+        let external = ExternalWrites {
+            link: &self.link,
+            _announced: announced,
+        };
+        self.link.external_writes_begin()?;
+        Ok(external)
+    }
+
+    /// The state of the filter, from cheap figures.
+    pub fn health(&self) -> CfHealth {
+        self.cf.health()
+    }
+
+    /// The false negative that ended the trust in the filter, if an audit found one. The next open
+    /// rebuilds it.
+    pub fn false_negative(&self) -> Option<FalseNegative> {
+        self.filters.false_negative().cloned()
+    }
+
+    /// Waits at most `limit` until the filter holds every key.
+    #[must_use = "false if it took longer"]
+    pub fn wait_until_complete(&self, limit: Duration) -> bool {
+        self.filters.wait_until_complete(limit)
+    }
+
+    /// Waits at most `limit` until maintenance has done what was due.
+    #[must_use = "false if it took longer"]
+    pub fn wait_for_maintenance(&self, limit: Duration) -> bool {
+        self.filters.wait_for_maintenance(limit, || true)
+    }
+
+    /// Rebuilds the filter at the right size, from all keys of the store.
+    ///
+    /// # Errors
+    /// If it could not be finished. The old filter stays and remains correct.
+    pub fn consolidate(&self) -> Result<(), MaintenanceError> {
+        self.filters.consolidate()
+    }
+}
+
+/// Removes the records of an earlier run with another [`Recovery`]: commits without records follow.
+fn forget_earlier<S: Store>(store: &S) -> Result<(), S::Error> {
+    fault!(EarlierRecordsKept, return Ok(()));
+    match State::read(store)? {
+        Some(_) => store.commit(S::Batch::default(), &forgotten()),
+        None => Ok(()),
+    }
+}
+
+impl<S: Store> Drop for FilteredStore<S> {
+    fn drop(&mut self) {
+        self.filters.stop_maintenance();
+    }
+}
+
+impl<S: Store> std::fmt::Debug for FilteredStore<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FilteredStore").finish_non_exhaustive()
+    }
+}
+
+/// External writes that are under way; they end when this is dropped.
+pub struct ExternalWrites<'a, S: Store> {
+    link: &'a Link<S>,
+    /// Ends after the link's.
+    _announced: cf_filter::ExternalWrites,
+}
+
+impl<S: Store> Drop for ExternalWrites<'_, S> {
+    fn drop(&mut self) {
+        self.link.external_writes_end();
+    }
+}
+
+impl<S: Store> std::fmt::Debug for ExternalWrites<'_, S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ExternalWrites").finish_non_exhaustive()
+    }
+}

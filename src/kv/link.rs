@@ -1,0 +1,161 @@
+//! The store as the engine behind its filter: one segment that holds all keys and whose id is the
+//! name of the store's state.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{OnceLock, Weak};
+
+use crate::front::cf_filter::CfFilter;
+use crate::front::engine::{Engine, EngineError, KeySpace, LiveSegment};
+use crate::kv::recovery::{Journal, Recovery, State};
+use crate::kv::store::Store;
+use crate::segment::SegmentId;
+use crate::sync::{Mutex, unpoisoned};
+
+/// Hashes in the journal at which the filter is stored again, at least.
+const LEAST_JOURNAL: u64 = 1 << 16;
+
+/// And this part of the filter's keys.
+const PART_OF_KEYS: u64 = 8;
+
+pub(super) struct Link<S> {
+    pub(super) store: S,
+    pub(super) recovery: Recovery,
+    pub(super) journal: Mutex<Journal>,
+    /// Hashes in the journal since the filter was stored.
+    pub(super) journaled: AtomicU64,
+    /// Grows with each write.
+    pub(super) writes: AtomicU64,
+    pub(super) external: Mutex<External>,
+    pub(super) cf: OnceLock<Weak<CfFilter>>,
+}
+
+/// External writes. A state that came beside them may lack some of their keys in the filter, so it
+/// is not covered by its name.
+#[derive(Debug, Default)]
+pub(super) struct External {
+    under_way: usize,
+    /// Grows when they begin and when they end.
+    count: u64,
+    /// The state when the last ones ended.
+    after: Option<State>,
+}
+
+impl<S: Store> Link<S> {
+    /// The state that the store is in, if it has a name.
+    fn state(&self) -> Result<Option<State>, S::Error> {
+        match self.recovery {
+            Recovery::Scan => Ok(None),
+            Recovery::Position | Recovery::Journal => State::read(&self.store),
+        }
+    }
+
+    /// External writes begin. After this commit no stored filter has all keys.
+    pub(super) fn external_writes_begin(&self) -> Result<(), S::Error> {
+        {
+            let mut external = unpoisoned(self.external.lock());
+            external.under_way += 1;
+            external.count += 1;
+        }
+        if self.recovery == Recovery::Scan {
+            return Ok(());
+        }
+        let mut journal = unpoisoned(self.journal.lock());
+        let records = journal.forget();
+        self.store.commit(S::Batch::default(), &records)
+    }
+
+    pub(super) fn external_writes_end(&self) {
+        let mut external = unpoisoned(self.external.lock());
+        external.count += 1;
+        match self.state() {
+            Ok(state) => {
+                external.after = state;
+                external.under_way -= 1;
+            }
+            // It stays under way: no name is trusted until the next open.
+            Err(error) => tracing::error!(%error, "the state after external writes is unknown"),
+        }
+    }
+
+    /// Keys that the filter has, more or less.
+    fn filtered_keys(&self) -> u64 {
+        let cf = self.cf.get().and_then(Weak::upgrade);
+        cf.map_or(0, |cf| cf.view().summary.estimated_items().get())
+    }
+}
+
+impl<S: Store> Engine for Link<S> {
+    fn segments(&self, _: &KeySpace) -> Result<Vec<LiveSegment>, EngineError> {
+        let external = unpoisoned(self.external.lock());
+        let state = self.state().map_err(failed)?;
+        let may_name = external.under_way == 0 && state != external.after;
+        let name = format!("store-{}", external.count);
+        Ok(vec![LiveSegment {
+            file: name.clone().into_bytes(),
+            path: name,
+            lasting_id: state.filter(|_| may_name).map(State::id),
+            instance_id: None,
+            is_checked_by_engine: false,
+            entries: self.store.approximate_len().max(self.filtered_keys()),
+            are_entries_exact: false,
+            level: None,
+            range: None,
+        }])
+    }
+
+    fn raw_keys(
+        &self,
+        _: &KeySpace,
+        _: &LiveSegment,
+        each: &mut dyn FnMut(&[u8], bool) -> bool,
+    ) -> Result<(), EngineError> {
+        let mut each = |key: &[u8]| each(key, false);
+        self.store.scan(&mut each).map_err(failed)
+    }
+
+    fn entries_in_memtables(&self, _: &KeySpace) -> Result<u64, EngineError> {
+        Ok(0)
+    }
+
+    /// A commit is in the store when its write ends.
+    fn flush(&self, _: &KeySpace) -> Result<(), EngineError> {
+        Ok(())
+    }
+
+    fn flush_would_wait(&self, _: &KeySpace) -> bool {
+        false
+    }
+
+    fn is_idle(&self) -> bool {
+        true
+    }
+
+    fn latest_sequence_number(&self) -> u64 {
+        self.writes.load(Ordering::Relaxed)
+    }
+
+    fn contains(&self, _: &KeySpace, key: &[u8]) -> Option<bool> {
+        Some(self.store.get(key).ok()?.is_some())
+    }
+
+    fn wants_summary_stored(&self, _: &KeySpace) -> bool {
+        let journaled = self.journaled.load(Ordering::Relaxed);
+        journaled > LEAST_JOURNAL.max(self.filtered_keys() / PART_OF_KEYS)
+    }
+
+    fn summary_stored(&self, _: &KeySpace, covered: &HashSet<SegmentId>) {
+        let mut journal = unpoisoned(self.journal.lock());
+        self.journaled.store(0, Ordering::Relaxed);
+        covered.iter().for_each(|&id| journal.filter_stored(id));
+    }
+}
+
+fn failed(error: impl std::error::Error) -> EngineError {
+    EngineError::Failed(error.to_string())
+}
+
+/// Whether so many hashes are worth a look whether the filter should be stored.
+pub(super) fn is_long(journaled: u64) -> bool {
+    journaled > LEAST_JOURNAL
+}

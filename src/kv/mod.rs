@@ -1,0 +1,61 @@
+//! A filter before any key-value store, all of whose writes come through here.
+//!
+//! A B-tree or another store without segments gets one summary filter over all its keys, in a
+//! folder beside the data. [`FilteredStore`] owns the [`Store`]: it adds the keys of each write to
+//! the filter before the write is committed, and answers an absent key without a read.
+//!
+//! # After a restart
+//!
+//! The stored filter may be trusted only if it holds every key that the store has. [`Recovery`]
+//! says how that is known:
+//!
+//! ```text
+//!            in each commit                    at the next open
+//! Scan       nothing                           all keys are read, in the background
+//! Position   one record of 16 bytes            trusted if the store is as it was when the filter
+//!                                              was saved (after a close); otherwise as Scan
+//! Journal    and the hashes of the new keys    trusted after the hashes since then were added
+//! ```
+//!
+//! Until the filter is trusted, every key is read from the store.
+//!
+//! The records are part of the store's own atomic commit, so no order of syncs matters: a store
+//! that loses its last commits in a crash loses their records with them. A state of the store has
+//! a random name, so a state that comes after such a loss is not taken for another.
+//!
+//! # When *absent* is exact
+//!
+//! A key is answered absent only if the store keeps these rules. [`laws`](crate::laws) tests them.
+//!
+//! 1. **Fed before visible.** [`Store::keys_of`] names every key that a batch may bring; in
+//!    [`FilteredStore::write`], [`Write::insert`] comes before the commit.
+//! 2. **Complete before trusted.** [`Store::scan`] passes every key that was committed before it
+//!    was called. An early end is an error.
+//! 3. **Records are part of the commit.** A commit stores its records and its keys, or neither, and
+//!    commits are lost in their order.
+//! 4. **Nothing else brings a key.** Expiry and range deletes only remove keys.
+//! 5. **Other writes are announced**: restore, import, a second handle, by
+//!    [`FilteredStore::external_writes`].
+//! 6. **Keys are equal if and only if their bytes are.**
+//! 7. **What makes keys without being one** (default values, views) is not asked here.
+//! 8. **One owner.** One process at a time has the store and the folder open.
+//! 9. **A read is one state.** Lookups answer for the present. What reads an old snapshot reads the
+//!    store.
+//!
+//! # Map
+//!
+//! `store` -> `recovery` -> `link` -> `write` -> `filtered`
+
+mod filtered;
+mod link;
+mod recovery;
+mod store;
+#[cfg(test)]
+#[cfg(not(interleave))]
+mod tests;
+mod write;
+
+pub use filtered::{ExternalWrites, FilteredStore, OpenError};
+pub use recovery::Recovery;
+pub use store::{Record, Store};
+pub use write::Write;

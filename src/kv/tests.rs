@@ -1,0 +1,386 @@
+//! What a stored filter may be trusted for, after closes, crashes and lost commits.
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use super::*;
+use crate::disk::{Disk, MemoryDisk};
+use crate::front::filter_options::FilterOptions;
+
+const LIMIT: Duration = Duration::from_secs(30);
+
+type Map = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// A store in memory. What was committed is there at once.
+#[derive(Clone, Default)]
+struct Memory(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    /// Keys, and records.
+    state: Mutex<(Map, Map)>,
+    scans: AtomicU64,
+    /// The next commit is done, and fails.
+    fails_after: AtomicBool,
+    /// The next commit is not done, and fails.
+    fails_before: AtomicBool,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("it fails, for a test")]
+struct Failed;
+
+impl Memory {
+    /// A store of its own in the same state.
+    fn copy(&self) -> Self {
+        let copy = Self::default();
+        *copy.0.state.lock().unwrap() = self.0.state.lock().unwrap().clone();
+        copy
+    }
+
+    fn scans(&self) -> u64 {
+        self.0.scans.load(Ordering::SeqCst)
+    }
+
+    fn entries(&self) -> usize {
+        let state = self.0.state.lock().unwrap();
+        state.1.keys().filter(|key| key[0] == b'j').count()
+    }
+
+    fn put_unseen(&self, key: &[u8]) {
+        let mut state = self.0.state.lock().unwrap();
+        state.0.insert(key.to_vec(), Vec::new());
+    }
+}
+
+impl Store for Memory {
+    type Batch = Vec<Vec<u8>>;
+    type Value = Vec<u8>;
+    type Error = Failed;
+
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Failed> {
+        Ok(self.0.state.lock().unwrap().0.get(key).cloned())
+    }
+
+    fn keys_of(&self, batch: &Vec<Vec<u8>>, each: &mut dyn FnMut(&[u8])) {
+        batch.iter().for_each(|key| each(key));
+    }
+
+    fn commit(&self, batch: Vec<Vec<u8>>, records: &[Record]) -> Result<(), Failed> {
+        if self.0.fails_before.swap(false, Ordering::SeqCst) {
+            return Err(Failed);
+        }
+        let mut state = self.0.state.lock().unwrap();
+        state
+            .0
+            .extend(batch.into_iter().map(|key| (key, Vec::new())));
+        for record in records.iter().cloned() {
+            match record {
+                Record::Put { key, value } => _ = state.1.insert(key, value),
+                Record::Delete { key } => _ = state.1.remove(&key),
+            }
+        }
+        match self.0.fails_after.swap(false, Ordering::SeqCst) {
+            true => Err(Failed),
+            false => Ok(()),
+        }
+    }
+
+    fn scan(&self, each: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), Failed> {
+        self.0.scans.fetch_add(1, Ordering::SeqCst);
+        let keys: Vec<_> = self.0.state.lock().unwrap().0.keys().cloned().collect();
+        keys.iter().all(|key| each(key));
+        Ok(())
+    }
+
+    fn record(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Failed> {
+        Ok(self.0.state.lock().unwrap().1.get(key).cloned())
+    }
+}
+
+fn key(number: u32) -> Vec<u8> {
+    number.to_be_bytes().to_vec()
+}
+
+fn open(disk: &MemoryDisk, store: &Memory, recovery: Recovery) -> FilteredStore<Memory> {
+    let disk: Arc<dyn Disk> = Arc::new(disk.clone());
+    let options = FilterOptions::default();
+    let folder = Path::new("/filter");
+    let opened = FilteredStore::open_on(disk, store.clone(), folder, &options, recovery, None);
+    opened.unwrap()
+}
+
+fn write(store: &FilteredStore<Memory>, numbers: std::ops::Range<u32>) {
+    numbers.for_each(|number| store.commit(vec![key(number)]).unwrap());
+}
+
+/// Checks that no key of the store is denied, and that nearly all others are.
+fn check(store: &FilteredStore<Memory>) {
+    assert!(store.wait_until_complete(LIMIT));
+    let keys = store.store().0.state.lock().unwrap().0.clone();
+    for key in keys.keys() {
+        assert!(!store.answer(key).is_absent(), "{key:?}");
+        assert!(store.get(key).unwrap().is_some());
+    }
+    let absent = (1 << 30..(1 << 30) + 2_000_u32).map(key);
+    let denied = absent.filter(|key| store.answer(key).is_absent());
+    assert!(denied.count() > 1_950);
+}
+
+/// What a crash leaves: the filters' disk after a power cut, and the store as it is.
+fn crashed(disk: &MemoryDisk, store: &Memory) -> (MemoryDisk, Memory) {
+    let left = disk.after_power_cut(1).next().unwrap();
+    (left, store.copy())
+}
+
+#[test]
+fn closed_store_is_trusted_without_a_scan() {
+    for recovery in [Recovery::Position, Recovery::Journal] {
+        let (disk, memory) = (MemoryDisk::new(), Memory::default());
+        let store = open(&disk, &memory, recovery);
+        write(&store, 0..500);
+        check(&store);
+        drop(store);
+        let before = memory.scans();
+        let store = open(&disk, &memory, recovery);
+        check(&store);
+        assert_eq!(memory.scans(), before, "{recovery:?}");
+    }
+}
+
+#[test]
+fn store_without_records_is_read_at_each_open() {
+    let (disk, memory) = (MemoryDisk::new(), Memory::default());
+    for scans in 1..4 {
+        let store = open(&disk, &memory, Recovery::Scan);
+        write(&store, 0..500);
+        check(&store);
+        assert_eq!(memory.scans(), scans);
+    }
+}
+
+#[test]
+fn journal_completes_the_filter_after_a_crash() {
+    let (disk, memory) = (MemoryDisk::new(), Memory::default());
+    let store = open(&disk, &memory, Recovery::Journal);
+    write(&store, 0..500);
+    check(&store);
+    drop(store);
+    let store = open(&disk, &memory, Recovery::Journal);
+    write(&store, 500..800);
+    let (disk, memory) = crashed(&disk, &memory);
+    let again = open(&disk, &memory, Recovery::Journal);
+    check(&again);
+    assert_eq!(memory.scans(), 0);
+}
+
+#[test]
+fn position_of_a_crashed_store_is_another() {
+    let (disk, memory) = (MemoryDisk::new(), Memory::default());
+    let store = open(&disk, &memory, Recovery::Position);
+    write(&store, 0..500);
+    drop(store);
+    let store = open(&disk, &memory, Recovery::Position);
+    write(&store, 500..800);
+    let (disk, memory) = crashed(&disk, &memory);
+    let again = open(&disk, &memory, Recovery::Position);
+    check(&again);
+    assert_eq!(memory.scans(), 1);
+}
+
+/// After a crash the store lacks commits that the stored filter has, and then makes as many others.
+#[test]
+fn filter_of_lost_commits_is_not_taken_for_that_of_others() {
+    for recovery in [Recovery::Position, Recovery::Journal] {
+        let (disk, memory) = (MemoryDisk::new(), Memory::default());
+        let store = open(&disk, &memory, recovery);
+        write(&store, 0..100);
+        check(&store);
+        let lost = memory.copy();
+        write(&store, 100..110);
+        drop(store);
+        // Ten commits again, of other keys and without a filter that knows of them.
+        let without = open(&MemoryDisk::new(), &lost, recovery);
+        write(&without, 900..910);
+        let (_, lost) = crashed(&MemoryDisk::new(), &lost);
+        drop(without);
+        check(&open(&disk, &lost, recovery));
+    }
+}
+
+#[test]
+fn journal_with_a_gap_is_not_used() {
+    let (disk, memory) = (MemoryDisk::new(), Memory::default());
+    drop(open(&disk, &memory, Recovery::Journal));
+    let store = open(&disk, &memory, Recovery::Journal);
+    write(&store, 0..100);
+    assert!(store.consolidate().is_ok());
+    write(&store, 100..200);
+    let (disk, memory) = crashed(&disk, &memory);
+    {
+        let mut state = memory.0.state.lock().unwrap();
+        let entries: Vec<_> = state
+            .1
+            .keys()
+            .filter(|key| key[0] == b'j')
+            .cloned()
+            .collect();
+        state.1.remove(&entries[entries.len() - 50]);
+    }
+    check(&open(&disk, &memory, Recovery::Journal));
+    assert!(memory.scans() > 0);
+}
+
+/// The folder of the filter was restored from an older copy than the store.
+#[test]
+fn older_filter_is_not_completed_by_a_journal_that_begins_later() {
+    let (disk, memory) = (MemoryDisk::new(), Memory::default());
+    let store = open(&disk, &memory, Recovery::Journal);
+    write(&store, 0..100);
+    drop(store);
+    let (old, _) = crashed(&disk, &memory);
+    for round in 1..4 {
+        let store = open(&disk, &memory, Recovery::Journal);
+        write(&store, round * 100..round * 100 + 100);
+        drop(store);
+    }
+    // The base moves with the first commit after a save.
+    let store = open(&disk, &memory, Recovery::Journal);
+    write(&store, 400..500);
+    let (_, memory) = crashed(&disk, &memory);
+    check(&open(&old, &memory, Recovery::Journal));
+}
+
+#[test]
+fn journal_is_cut_when_the_filter_is_stored() {
+    let (disk, memory) = (MemoryDisk::new(), Memory::default());
+    let store = open(&disk, &memory, Recovery::Journal);
+    check(&store);
+    write(&store, 0..70_000);
+    assert!(store.wait_for_maintenance(LIMIT));
+    assert!(store.wait_for_maintenance(LIMIT));
+    write(&store, 0..2_000);
+    assert!(memory.entries() < 10_000, "{}", memory.entries());
+    let (disk, memory) = crashed(&disk, &memory);
+    check(&open(&disk, &memory, Recovery::Journal));
+    assert_eq!(memory.scans(), 0);
+}
+
+#[test]
+fn commit_that_fails_may_have_been_done_or_not() {
+    for recovery in [Recovery::Position, Recovery::Journal] {
+        let (disk, memory) = (MemoryDisk::new(), Memory::default());
+        let store = open(&disk, &memory, recovery);
+        write(&store, 0..100);
+        drop(store);
+        let store = open(&disk, &memory, recovery);
+        for round in 0..20 {
+            let flag = [&memory.0.fails_after, &memory.0.fails_before][round as usize % 2];
+            flag.store(true, Ordering::SeqCst);
+            assert!(store.commit(vec![key(1_000 + round)]).is_err());
+            write(&store, 2_000 + round..2_001 + round);
+        }
+        let (disk, memory) = crashed(&disk, &memory);
+        check(&open(&disk, &memory, recovery));
+    }
+}
+
+#[test]
+fn store_whose_first_commit_fails_has_a_position_later() {
+    for recovery in [Recovery::Position, Recovery::Journal] {
+        let (disk, memory) = (MemoryDisk::new(), Memory::default());
+        let store = open(&disk, &memory, recovery);
+        memory.0.fails_before.store(true, Ordering::SeqCst);
+        assert!(store.commit(vec![key(0)]).is_err());
+        write(&store, 1..100);
+        check(&store);
+        drop(store);
+        let before = memory.scans();
+        check(&open(&disk, &memory, recovery));
+        assert_eq!(memory.scans(), before);
+    }
+}
+
+/// Commits without records would leave the store in a state that a stored filter was saved for.
+#[test]
+fn records_of_an_earlier_run_are_removed_before_commits_without_any() {
+    for recovery in [Recovery::Position, Recovery::Journal] {
+        let (disk, memory) = (MemoryDisk::new(), Memory::default());
+        let store = open(&disk, &memory, recovery);
+        write(&store, 0..100);
+        check(&store);
+        drop(store);
+        write(&open(&disk, &memory, Recovery::Scan), 100..200);
+        check(&open(&disk, &memory, recovery));
+    }
+}
+
+#[test]
+fn external_writes_are_read_even_after_a_crash() {
+    for recovery in [Recovery::Scan, Recovery::Position, Recovery::Journal] {
+        let (disk, memory) = (MemoryDisk::new(), Memory::default());
+        let store = open(&disk, &memory, recovery);
+        write(&store, 0..500);
+        drop(store);
+        let store = open(&disk, &memory, recovery);
+        check(&store);
+        let announced = store.external_writes().unwrap();
+        assert!(!store.answer(&key(1 << 29)).is_absent());
+        memory.put_unseen(b"unseen");
+        // A write of the usual way beside them names a state.
+        write(&store, 500..501);
+        memory.put_unseen(b"unseen as well");
+        let left = crashed(&disk, &memory);
+        drop(announced);
+        check(&store);
+        drop(store);
+        check(&open(&disk, &memory, recovery));
+        check(&open(&left.0, &left.1, recovery));
+    }
+}
+
+#[test]
+fn keys_without_their_records_are_refused_and_read_again() {
+    let (disk, memory) = (MemoryDisk::new(), Memory::default());
+    let store = open(&disk, &memory, Recovery::Position);
+    write(&store, 0..100);
+    drop(store);
+    let store = open(&disk, &memory, Recovery::Position);
+    let without_records = || {
+        store.write(|write| {
+            write.insert(b"new");
+            store.store().commit(vec![b"new".to_vec()], &[])
+        })
+    };
+    assert!(catch_unwind(AssertUnwindSafe(without_records)).is_err());
+    let (disk, memory) = crashed(&disk, &memory);
+    check(&open(&disk, &memory, Recovery::Position));
+}
+
+#[test]
+fn writers_and_rebuilds_lose_no_key() {
+    for recovery in [Recovery::Scan, Recovery::Position, Recovery::Journal] {
+        let (disk, memory) = (MemoryDisk::new(), Memory::default());
+        let store = open(&disk, &memory, recovery);
+        thread::scope(|scope| {
+            for writer in 0..3_u32 {
+                let store = &store;
+                scope.spawn(move || {
+                    for number in writer * 10_000..writer * 10_000 + 3_000 {
+                        write(store, number..number + 1);
+                        assert!(store.get(&key(number)).unwrap().is_some());
+                    }
+                });
+            }
+            (0..20).for_each(|_| _ = store.consolidate());
+        });
+        check(&store);
+        let (disk, memory) = crashed(&disk, &memory);
+        check(&open(&disk, &memory, recovery));
+    }
+}

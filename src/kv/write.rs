@@ -1,0 +1,92 @@
+//! One write: its keys go to the filter before the store commits them.
+
+use std::sync::Arc;
+
+use crate::front::cf_filter::CfFilter;
+use crate::front::memtables::FilterSet;
+use crate::hash::KeyHash;
+use crate::kv::recovery::Journal;
+use crate::kv::store::Record;
+use crate::sync::{Mutex, MutexGuard, unpoisoned};
+
+/// A write that is under way.
+pub struct Write<'a> {
+    filters: Arc<FilterSet>,
+    turn: Turn<'a>,
+    hashes: Vec<KeyHash>,
+    has_keys: bool,
+    has_records: bool,
+}
+
+/// Access to the journal. One that keeps hashes is held for the whole write, so that commits come
+/// one at a time.
+enum Turn<'a> {
+    Held(MutexGuard<'a, Journal>),
+    Shared(&'a Mutex<Journal>),
+}
+
+impl<'a> Write<'a> {
+    pub(super) fn begin(cf: &CfFilter, journal: &'a Mutex<Journal>) -> Self {
+        let held = unpoisoned(journal.lock());
+        let turn = match held.keeps_hashes() {
+            true => Turn::Held(held),
+            false => Turn::Shared(journal),
+        };
+        Self {
+            filters: cf.memtables().bind(),
+            turn,
+            hashes: Vec::new(),
+            has_keys: false,
+            has_records: false,
+        }
+    }
+
+    /// Adds a key that the commit may bring. Keys that it removes need not be added.
+    pub fn insert(&mut self, key: &[u8]) {
+        let hash = self.filters.prepare(key);
+        self.filters.insert(hash);
+        self.has_keys = true;
+        if let Turn::Held(_) = self.turn {
+            self.hashes.push(hash);
+        }
+    }
+
+    /// The records to commit with the keys: ask for them when all keys are added.
+    pub fn records(&mut self) -> Vec<Record> {
+        self.has_records = true;
+        let hashes = std::mem::take(&mut self.hashes);
+        let records = self.journal(|journal| journal.next(&hashes));
+        self.hashes = hashes;
+        records
+    }
+
+    /// Whether keys may have been committed without the records.
+    pub(super) fn lacks_records(&self) -> bool {
+        self.has_keys && !self.has_records
+    }
+
+    /// The number of hashes in its journal entry.
+    pub(super) fn journaled(&self) -> u64 {
+        self.hashes.len() as u64
+    }
+
+    pub(super) fn journal<R>(&mut self, act: impl FnOnce(&mut Journal) -> R) -> R {
+        match &mut self.turn {
+            Turn::Held(journal) => act(journal),
+            Turn::Shared(journal) => act(&mut *unpoisoned(journal.lock())),
+        }
+    }
+}
+
+impl Drop for Write<'_> {
+    fn drop(&mut self) {
+        self.filters.seal();
+        Arc::clone(&self.filters).release();
+    }
+}
+
+impl std::fmt::Debug for Write<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Write").finish_non_exhaustive()
+    }
+}

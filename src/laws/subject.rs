@@ -1,0 +1,123 @@
+//! The store under test.
+
+use std::time::Duration;
+
+use crate::kv::{FilteredStore, Store};
+use crate::laws::mutant_store::MutantStore;
+use crate::mutant::Mutant;
+
+/// How long a store may take to cover everything.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Why a store under test failed.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// A store behind filters. Dropping it closes it.
+pub trait Subject: Send + Sync {
+    /// Writes a batch: sets each key to some value, or, if the flag is false, deletes it.
+    ///
+    /// # Errors
+    /// If the store fails.
+    fn write(&self, batch: &[(Vec<u8>, bool)]) -> Result<(), BoxError>;
+
+    /// Whether a read finds the key, as the store's users read.
+    ///
+    /// # Errors
+    /// If the store fails.
+    fn contains(&self, key: &[u8]) -> Result<bool, BoxError>;
+
+    /// Whether the store has the key, whatever the filters say.
+    ///
+    /// # Errors
+    /// If the store fails.
+    fn contains_past_filters(&self, key: &[u8]) -> Result<bool, BoxError>;
+
+    /// Whether the filters alone rule the key out.
+    fn is_denied(&self, key: &[u8]) -> bool;
+
+    /// Waits until the filters cover everything, some seconds at most; returns whether they do.
+    fn settle(&self) -> bool;
+
+    /// Writes what is in memory to segments, if the store has any.
+    ///
+    /// # Errors
+    /// If the store fails.
+    fn flush(&self) -> Result<(), BoxError> {
+        Ok(())
+    }
+
+    /// Merges segments, if the store has any.
+    ///
+    /// # Errors
+    /// If the store fails.
+    fn merge(&self) -> Result<(), BoxError> {
+        Ok(())
+    }
+
+    /// Brings keys into the store past its usual writes. Returns false if it has no such way.
+    ///
+    /// # Errors
+    /// If the store fails.
+    fn ingest(&self, keys: &[Vec<u8>]) -> Result<bool, BoxError> {
+        let _ = keys;
+        Ok(false)
+    }
+
+    /// Rebuilds the summary filter. It may fail: the old one must be right too.
+    fn rebuild_filters(&self) {}
+}
+
+/// A [`Store`] that the suite can write to.
+pub trait TestStore: Store {
+    /// A batch that sets each key to some value, or, if the flag is false, deletes it.
+    fn batch(entries: &[(Vec<u8>, bool)]) -> Self::Batch;
+}
+
+/// A [`Store`] behind a filter: see [`Suite::store`](super::Suite::store).
+pub struct StoreSubject<S: TestStore> {
+    store: FilteredStore<MutantStore<S>>,
+    announces: bool,
+}
+
+impl<S: TestStore> StoreSubject<S> {
+    pub(super) fn new(store: FilteredStore<MutantStore<S>>, mutant: Option<Mutant>) -> Self {
+        Self {
+            store,
+            announces: mutant != Some(Mutant::UnannouncedWrites),
+        }
+    }
+}
+
+impl<S: TestStore> Subject for StoreSubject<S> {
+    fn write(&self, batch: &[(Vec<u8>, bool)]) -> Result<(), BoxError> {
+        Ok(self.store.commit(S::batch(batch))?)
+    }
+
+    fn contains(&self, key: &[u8]) -> Result<bool, BoxError> {
+        Ok(self.store.get(key)?.is_some())
+    }
+
+    fn contains_past_filters(&self, key: &[u8]) -> Result<bool, BoxError> {
+        Ok(self.store.store().get(key)?.is_some())
+    }
+
+    fn is_denied(&self, key: &[u8]) -> bool {
+        self.store.answer(key).is_absent()
+    }
+
+    fn settle(&self) -> bool {
+        self.store.wait_until_complete(PATIENCE)
+    }
+
+    fn ingest(&self, keys: &[Vec<u8>]) -> Result<bool, BoxError> {
+        let announced = self.announces.then(|| self.store.external_writes());
+        let _announced = announced.transpose()?;
+        let entries: Vec<_> = keys.iter().map(|key| (key.clone(), true)).collect();
+        self.store.store().commit(S::batch(&entries), &[])?;
+        Ok(true)
+    }
+
+    fn rebuild_filters(&self) {
+        _ = self.store.consolidate();
+    }
+}

@@ -1,0 +1,64 @@
+//! Rules that [`laws`](crate::laws) breaks on the way between a store and its filters.
+
+use crate::lsm::segment_info::SegmentInfo;
+use crate::mutant::Mutant;
+use crate::segment::SegmentId;
+use crate::sync::{Mutex, unpoisoned};
+
+/// Entries that a short read of a segment passes.
+const SHORT: u64 = 20;
+
+/// What a broken rule changes of listings and reads. Changes nothing if none is broken.
+#[derive(Debug, Default)]
+pub(super) struct Mutated {
+    mutant: Option<Mutant>,
+    /// An id that was listed before.
+    reused: Mutex<Option<SegmentId>>,
+    /// A key that was held back.
+    late: Mutex<Vec<u8>>,
+}
+
+impl Mutated {
+    pub(super) fn by(mutant: Option<Mutant>) -> Self {
+        Self {
+            mutant,
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn change_listing(&self, listed: &mut Vec<SegmentInfo>) {
+        match self.mutant {
+            Some(Mutant::SegmentLeftOut) => _ = listed.pop(),
+            Some(Mutant::ReusedId) => {
+                let mut reused = unpoisoned(self.reused.lock());
+                for segment in listed {
+                    let first =
+                        *reused.get_or_insert(segment.id.unwrap_or(SegmentId::from_bytes([7; 16])));
+                    segment.id = Some(first);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether a read of a segment ends after this many entries.
+    pub(super) fn ends_after(&self, entries: u64) -> bool {
+        self.mutant == Some(Mutant::ShortScan) && entries >= SHORT
+    }
+
+    /// Feeds a key to the filters with `feed`.
+    pub(super) fn insert(&self, key: &[u8], feed: impl Fn(&[u8])) {
+        match self.mutant {
+            Some(Mutant::MissedKey) if Mutant::misses(key) => {}
+            Some(Mutant::FedLate) => {
+                let late = std::mem::replace(&mut *unpoisoned(self.late.lock()), key.to_vec());
+                feed(&late);
+            }
+            _ => feed(key),
+        }
+    }
+
+    pub(super) fn is(&self, mutant: Mutant) -> bool {
+        self.mutant == Some(mutant)
+    }
+}

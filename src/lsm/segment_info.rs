@@ -1,0 +1,40 @@
+//! What a store says of a segment.
+
+use crate::front::engine::LiveSegment;
+use crate::front::key_range::KeyRange;
+use crate::segment::SegmentId;
+
+/// A live segment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SegmentInfo {
+    /// A name for error messages, unique among the live segments.
+    pub name: String,
+    /// The id that is stored in the segment. `None` if it was written without one; it is then
+    /// identified by its name, which must not name other bytes while the store is open.
+    pub id: Option<SegmentId>,
+    /// Entries, older versions and tombstones too.
+    pub entries: u64,
+    /// The smallest key and the largest. `None` if they are not known: the segment may then hold
+    /// any key.
+    pub range: Option<(Vec<u8>, Vec<u8>)>,
+    /// Its level, 0 being the newest. Over a memory budget, filters of high levels are dropped
+    /// first.
+    pub level: Option<u32>,
+}
+
+impl SegmentInfo {
+    pub(super) fn to_live(&self) -> LiveSegment {
+        let range = self.range.as_ref();
+        LiveSegment {
+            path: self.name.clone(),
+            file: self.name.clone().into_bytes(),
+            lasting_id: self.id,
+            instance_id: None,
+            is_checked_by_engine: false,
+            entries: self.entries,
+            are_entries_exact: true,
+            level: self.level,
+            range: range.map(|(first, last)| KeyRange::new(first, last)),
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! Merges that were not seen, and maintenance on the caller's thread.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lsm_sieve_filter::plan::Action;
+
+use super::*;
+use crate::disk::{Disk, MemoryDisk};
+use crate::front::filter_options::FilterOptions;
+use crate::front::options::FilterSize;
+use crate::math::Bits;
+use crate::segment::SegmentId;
+
+/// A store that is nothing but its segments.
+#[derive(Default)]
+struct Segments(Mutex<BTreeMap<SegmentId, Vec<Vec<u8>>>>);
+
+impl Segments {
+    fn install(&self, id: SegmentId, keys: &[Vec<u8>]) {
+        self.0.lock().unwrap().insert(id, keys.to_vec());
+    }
+}
+
+impl Lsm for Segments {
+    fn segments(&self) -> io::Result<Vec<SegmentInfo>> {
+        let info = |(id, keys): (&SegmentId, &Vec<Vec<u8>>)| SegmentInfo {
+            name: id.to_string(),
+            id: Some(*id),
+            entries: keys.len() as u64,
+            range: None,
+            level: None,
+        };
+        Ok(self.0.lock().unwrap().iter().map(info).collect())
+    }
+
+    fn entries(
+        &self,
+        segment: &SegmentInfo,
+        each: &mut dyn FnMut(&[u8], bool) -> bool,
+    ) -> io::Result<()> {
+        let segments = self.0.lock().unwrap();
+        segments[&segment.id.unwrap()]
+            .iter()
+            .all(|key| each(key, false));
+        Ok(())
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn contains(&self, key: &[u8]) -> io::Result<bool> {
+        let segments = self.0.lock().unwrap();
+        Ok(segments.values().flatten().any(|other| other == key))
+    }
+
+    fn entries_in_memtables(&self) -> u64 {
+        0
+    }
+
+    fn last_sequence(&self) -> u64 {
+        0
+    }
+}
+
+fn open(disk: &MemoryDisk, options: &FilterOptions) -> LsmFilters {
+    let disk: Arc<dyn Disk> = Arc::new(disk.clone());
+    LsmFilters::open_on(disk, Path::new("/filters"), options, None).unwrap()
+}
+
+fn keys(numbers: std::ops::Range<u32>) -> Vec<Vec<u8>> {
+    numbers
+        .map(|number| number.to_be_bytes().to_vec())
+        .collect()
+}
+
+fn build(filters: &LsmFilters, keys: &[Vec<u8>]) -> SegmentId {
+    let mut build = filters.begin_segment().unwrap();
+    let id = build.id();
+    keys.iter().for_each(|key| build.add(key));
+    drop(build.seal());
+    id
+}
+
+/// How many of 1,000 absent keys pass the filter of a segment.
+fn passing(filters: &LsmFilters, id: SegmentId) -> usize {
+    let filter = filters.segment(id);
+    let absent = keys(1 << 20..(1 << 20) + 1_000);
+    let passing = absent
+        .iter()
+        .filter(|key| filter.may_contain(filters.hash(key)));
+    passing.count()
+}
+
+fn holds(filters: &LsmFilters, id: SegmentId, keys: &[Vec<u8>]) -> bool {
+    let filter = filters.segment(id);
+    keys.iter().all(|key| filter.may_contain(filters.hash(key)))
+}
+
+#[test]
+fn outputs_of_an_unseen_merge_have_the_filters_of_its_inputs_at_once() {
+    let filters = open(&MemoryDisk::new(), &FilterOptions::default());
+    let inputs = [keys(0..1_000), keys(1_000..3_000)];
+    let ids = inputs.each_ref().map(|keys| build(&filters, keys));
+    let outputs = [SegmentId::random().unwrap(), SegmentId::random().unwrap()];
+    let report = filters.merged(&ids, &outputs);
+    assert!(report.has_filter);
+    for id in outputs {
+        assert!(holds(&filters, id, &keys(0..3_000)));
+        assert!(passing(&filters, id) < 40);
+    }
+    assert_eq!(filters.merges().len(), 1);
+    assert_eq!(filters.merges()[0].outputs, outputs);
+}
+
+/// Chained filters pass the rate of one, so they are rebuilt; until then they answer.
+#[test]
+fn chained_filters_are_rebuilt_when_maintenance_runs() {
+    let filters = open(&MemoryDisk::new(), &FilterOptions::default());
+    let store = Arc::new(Segments::default());
+    filters.start_without_thread(&store);
+    let all: Vec<_> = (0..6).map(|nth| keys(nth * 500..nth * 500 + 500)).collect();
+    let ids: Vec<_> = all.iter().map(|keys| build(&filters, keys)).collect();
+    let output = SegmentId::random().unwrap();
+    let report = filters.merged(&ids, &[output]);
+    assert!(
+        matches!(report.decision.action, Action::Rebuild { .. }),
+        "{report:?}"
+    );
+    assert!(report.has_filter && holds(&filters, output, &keys(0..3_000)));
+    let chained = passing(&filters, output);
+    store.install(output, &keys(0..3_000));
+    assert!(filters.wait_until_complete(Duration::from_secs(20)));
+    filters.maintain();
+    assert!(holds(&filters, output, &keys(0..3_000)));
+    let rebuilt = passing(&filters, output);
+    assert!(rebuilt < chained, "{rebuilt} of {chained}");
+}
+
+#[test]
+fn outputs_of_inputs_without_filters_are_read() {
+    let filters = open(&MemoryDisk::new(), &FilterOptions::default());
+    let known = build(&filters, &keys(0..100));
+    let [unknown, output] = [(); 2].map(|()| SegmentId::random().unwrap());
+    let report = filters.merged(&[known, unknown], &[output]);
+    assert!(!report.has_filter);
+    assert_eq!(passing(&filters, output), 1_000);
+    let tight = FilterOptions::default().memory_budget(Bits::from_bytes(1));
+    let filters = open(&MemoryDisk::new(), &tight);
+    let ids = [keys(0..100), keys(100..200)].map(|keys| build(&filters, &keys));
+    let report = filters.merged(&ids, &[output]);
+    assert_eq!(
+        (report.decision.action, report.has_filter),
+        (Action::Drop, false)
+    );
+}
+
+#[test]
+fn caller_runs_maintenance_and_its_filters_are_there_again() {
+    let disk = MemoryDisk::new();
+    let store = Arc::new(Segments::default());
+    {
+        let filters = open(&disk, &FilterOptions::default());
+        let id = build(&filters, &keys(0..1_000));
+        store.install(id, &keys(0..1_000));
+        assert!(
+            !filters.answer(b"absent").is_absent(),
+            "nothing is known yet"
+        );
+        filters.start_without_thread(&store);
+        assert!(filters.wait_until_complete(Duration::from_secs(20)));
+        assert!(filters.answer(b"absent").is_absent());
+        filters.close();
+    }
+    let filters = open(&disk, &FilterOptions::default());
+    filters.start_without_thread(&store);
+    filters.maintain();
+    assert!(filters.answer(b"absent").is_absent());
+    assert!(
+        keys(0..1_000)
+            .iter()
+            .all(|key| !filters.answer(key).is_absent())
+    );
+}
+
+#[test]
+fn memtable_is_open_from_its_first_key_until_it_is_dropped() {
+    let filters = open(&MemoryDisk::new(), &FilterOptions::default());
+    let store = Arc::new(Segments::default());
+    filters.start_without_thread(&store);
+    let (empty, memtable) = (filters.memtable(), filters.memtable());
+    memtable.insert(b"key");
+    // Its keys are in no segment, so the summary filter cannot be replaced.
+    assert!(filters.consolidate().is_err());
+    assert!(!filters.answer(b"key").is_absent());
+    store.install(build(&filters, &[b"key".to_vec()]), &[b"key".to_vec()]);
+    drop(memtable);
+    filters.consolidate().unwrap();
+    assert!(!filters.answer(b"key").is_absent());
+    drop(empty);
+}
+
+/// A store whose flush waits for the test.
+struct Slow {
+    filters: LsmFilters,
+    flush_began: mpsc::Sender<()>,
+    may_flush: Mutex<mpsc::Receiver<()>>,
+}
+
+impl Lsm for Slow {
+    fn segments(&self) -> io::Result<Vec<SegmentInfo>> {
+        Ok(Vec::new())
+    }
+
+    fn entries(&self, _: &SegmentInfo, _: &mut dyn FnMut(&[u8], bool) -> bool) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.flush_began.send(()).map_err(io::Error::other)?;
+        let may_flush = self.may_flush.lock().unwrap();
+        may_flush.recv().map_err(io::Error::other)
+    }
+
+    fn contains(&self, _: &[u8]) -> io::Result<bool> {
+        Ok(false)
+    }
+
+    fn entries_in_memtables(&self) -> u64 {
+        0
+    }
+
+    fn last_sequence(&self) -> u64 {
+        0
+    }
+}
+
+/// Maintenance then ends itself, and would wait for itself.
+#[test]
+fn store_whose_last_owner_is_its_maintenance_is_dropped() {
+    let (flush_began, began) = mpsc::channel();
+    let (allow, may_flush) = mpsc::channel();
+    let store = Arc::new(Slow {
+        filters: open(&MemoryDisk::new(), &FilterOptions::default()),
+        flush_began,
+        may_flush: Mutex::new(may_flush),
+    });
+    store.filters.start(&store).unwrap();
+    assert!(store.filters.wait_until_complete(Duration::from_secs(20)));
+    store
+        .filters
+        .set_filter_size(FilterSize::rate(0.001).unwrap());
+    began.recv().unwrap();
+    let left = Arc::downgrade(&store);
+    drop(store);
+    assert_eq!(left.strong_count(), 1, "maintenance has it");
+    allow.send(()).unwrap();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while left.strong_count() > 0 {
+        assert!(Instant::now() < deadline, "it is never dropped");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn folder_in_use_is_refused() {
+    let home = tempfile::tempdir().unwrap();
+    let open = || LsmFilters::open(home.path(), &FilterOptions::default());
+    let first = open().unwrap();
+    let refused = open().unwrap_err();
+    assert!(refused.to_string().contains("is in use"), "{refused}");
+    drop(first);
+    open().unwrap();
+}
