@@ -1,4 +1,4 @@
-//! The rules that a store behind filters may break. [`laws`](crate::laws) breaks each, to see that
+//! The rules that a store behind filters may break. [`laws`](super::laws) breaks each, to see that
 //! its suite finds it.
 
 /// A rule that is broken.
@@ -25,7 +25,7 @@ pub enum Mutant {
 }
 
 impl Mutant {
-    /// Those of an [`Lsm`](crate::lsm::Lsm).
+    /// Those of an [`Lsm`](super::lsm::Lsm).
     pub const OF_LSM: [Self; 7] = [
         Self::MissedKey,
         Self::FedLate,
@@ -36,10 +36,10 @@ impl Mutant {
         Self::UnannouncedWrites,
     ];
 
-    /// Those of a [`Store`](crate::kv::Store).
+    /// Those of a [`Store`](super::kv::Store).
     pub const OF_STORE: [Self; 3] = [Self::MissedKey, Self::ShortScan, Self::UnannouncedWrites];
 
-    /// Those of a [`Store`](crate::kv::Store) whose filter is trusted by its records.
+    /// Those of a [`Store`](super::kv::Store) whose filter is trusted by its records.
     pub const OF_RECORDS: [Self; 1] = [Self::RecordsLeftOut];
 
     /// One key in this many is missed.

@@ -9,6 +9,8 @@
 //!          memtables, newest first ─► segments, newest first, if their filter says maybe
 //! ```
 
+#![expect(clippy::disallowed_methods, reason = "the store writes its own files")]
+
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufReader, BufWriter, Read, Write};

@@ -73,7 +73,10 @@ impl<'a> Write<'a> {
     pub(super) fn journal<R>(&mut self, act: impl FnOnce(&mut Journal) -> R) -> R {
         match &mut self.turn {
             Turn::Held(journal) => act(journal),
-            Turn::Shared(journal) => act(&mut *unpoisoned(journal.lock())),
+            Turn::Shared(journal) => {
+                let mut journal = unpoisoned(journal.lock());
+                act(&mut journal)
+            }
         }
     }
 }

@@ -1,5 +1,10 @@
 //! What happens to files: copies of a store that is in use, and damage to files of filters.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "files of a store under test are damaged"
+)]
+
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};

@@ -49,7 +49,7 @@ impl<S: Store> Store for MutantStore<S> {
 
     fn commit(&self, batch: S::Batch, records: &[Record]) -> Result<(), S::Error> {
         let count = self.commits.fetch_add(1, Ordering::Relaxed);
-        let left_out = self.is(Mutant::RecordsLeftOut) && count / LEFT_OUT % 2 == 0;
+        let left_out = self.is(Mutant::RecordsLeftOut) && (count / LEFT_OUT).is_multiple_of(2);
         self.store
             .commit(batch, if left_out { &[] } else { records })
     }

@@ -1,4 +1,4 @@
-//! Rules that [`laws`](crate::laws) breaks on the way between a store and its filters.
+//! Rules that [`laws`](super::super::laws) breaks on the way between a store and its filters.
 
 use crate::lsm::segment_info::SegmentInfo;
 use crate::mutant::Mutant;

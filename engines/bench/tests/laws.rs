@@ -1,6 +1,8 @@
 //! The law suite over LMDB and sled.
 
 use std::path::Path;
+use std::thread;
+use std::time::Duration;
 
 use lsm_sieve::kv::Recovery;
 use lsm_sieve::laws::{BoxError, Suite, TestStore};
@@ -22,7 +24,18 @@ fn lmdb_keeps_the_rules_and_its_mutants_are_found() {
 #[test]
 fn sled_keeps_the_rules_and_its_mutants_are_found() {
     run(|folder| {
-        let db = sled::Config::new().path(folder.join("db"));
-        Ok(SledTree::open(&db.flush_every_ms(Some(5)).open()?)?)
+        let config = sled::Config::new()
+            .path(folder.join("db"))
+            .flush_every_ms(Some(5));
+        // A thread of sled releases the lock some time after the last handle is dropped.
+        let mut opened = config.open();
+        for _ in 0..500 {
+            match opened {
+                Ok(_) => break,
+                Err(_) => thread::sleep(Duration::from_millis(10)),
+            }
+            opened = config.open();
+        }
+        Ok(SledTree::open(&opened?)?)
     });
 }
