@@ -21,10 +21,12 @@ type AnyError = Box<dyn std::error::Error + Send + Sync>;
 const BATCH: u64 = 10_000;
 
 /// Lookups of a round, warm and with the page cache dropped.
-const WARM: u64 = 300_000;
-const COLD: u64 = 3_000;
+const WARM: u64 = 100_000;
+const COLD: u64 = 5_000;
 
 const ROUNDS: usize = 5;
+
+const LIMIT: Duration = Duration::from_secs(600);
 
 fn main() -> Result<(), AnyError> {
     let mut arguments = std::env::args().skip(1);
@@ -77,125 +79,87 @@ fn bench<S: TestStore>(
     open: impl Fn(&Path) -> Result<S, AnyError>,
 ) -> Result<(), AnyError> {
     let home = tempfile::tempdir()?;
-    let (alone, behind) = (home.path().join("alone"), home.path().join("behind"));
-    let options = FilterOptions::default();
-    let store = open(&alone)?;
-    let filtered = FilteredStore::open(
-        open(&behind)?,
-        &home.path().join("filter"),
-        &options,
-        Recovery::Journal,
-    )?;
-    let (mut write_alone, mut write_behind) = (Vec::new(), Vec::new());
-    for first in (0..keys).step_by(BATCH as usize) {
-        let entries = || (first..(first + BATCH).min(keys)).map(|n| (key(n).to_vec(), true));
-        let batch = || S::batch(&entries().collect::<Vec<_>>());
-        let (one, other) = (batch(), batch());
-        write_alone.push(ns(BATCH, || Ok(store.commit(one, &[])?))?);
-        write_behind.push(ns(BATCH, || Ok(filtered.commit(other)?))?);
-    }
-    assert!(filtered.wait_until_complete(Duration::from_secs(600)));
+    let behind = || {
+        let store = open(&home.path().join("behind"))?;
+        let (folder, options) = (home.path().join("filter"), FilterOptions::default());
+        let filtered = FilteredStore::open(store, &folder, &options, Recovery::Journal)?;
+        Ok::<_, AnyError>(filtered)
+    };
+    let filtered = behind()?;
+    let [write_alone, write_behind] = load(keys, &open(&home.path().join("alone"))?, &filtered)?;
+    assert!(filtered.wait_until_complete(LIMIT));
     filtered.consolidate()?;
+    let absent = |number: u64| key(keys + 1 + number * 7_919);
+    let present = |number: u64| key(number * 7_919 % keys);
+    let [absent_alone, absent_behind] = compare(&filtered, WARM, &absent, || Ok(()))?;
+    let [present_alone, present_behind] = compare(&filtered, WARM, &present, || Ok(()))?;
+    let bits_per_key = filtered.health().memory.get() as f64 / keys as f64;
 
-    let absent = |n: u64| key(keys + 1 + n * 7_919);
-    let present = |n: u64| key(n * 7_919 % keys);
-    let mut figures = vec![
-        ("write_alone", median(write_alone)),
-        ("write_behind", median(write_behind)),
-    ];
-    for (kind, key, is_there) in [
-        ("absent", &absent as &dyn Fn(u64) -> [u8; 16], false),
-        ("present", &present, true),
-    ] {
-        let (mut one, mut other) = (Vec::new(), Vec::new());
-        for round in 0..ROUNDS as u64 {
-            let numbers = || round * WARM..(round + 1) * WARM;
-            let alone = || {
-                ns(WARM, || {
-                    for number in numbers() {
-                        assert_eq!(black_box(store.get(&key(number))?).is_some(), is_there);
-                    }
-                    Ok(())
-                })
-            };
-            let behind = || {
-                ns(WARM, || {
-                    for number in numbers() {
-                        assert_eq!(black_box(filtered.get(&key(number))?).is_some(), is_there);
-                    }
-                    Ok(())
-                })
-            };
-            // In turn, so that neither always comes first.
-            if round % 2 == 0 {
-                one.push(alone()?);
-                other.push(behind()?);
-            } else {
-                other.push(behind()?);
-                one.push(alone()?);
-            }
-        }
-        figures.push((
-            if is_there {
-                "present_alone"
-            } else {
-                "absent_alone"
-            },
-            median(one),
-        ));
-        figures.push((
-            if is_there {
-                "present_behind"
-            } else {
-                "absent_behind"
-            },
-            median(other),
-        ));
-        let _ = kind;
-    }
-    // Opened again, so that the stores' own caches are empty as well.
-    drop((store, filtered));
-    let store = open(&alone)?;
+    drop(filtered);
     let began = Instant::now();
-    let filtered = FilteredStore::open(
-        open(&behind)?,
-        &home.path().join("filter"),
-        &options,
-        Recovery::Journal,
-    )?;
-    assert!(filtered.wait_until_complete(Duration::from_secs(600)));
-    figures.push(("reopen_ns", began.elapsed().as_nanos() as f64));
-    drop_page_cache()?;
-    figures.push((
-        "cold_absent_alone",
-        ns(COLD, || {
-            for number in 0..COLD {
-                assert!(store.get(&absent((1 << 30) + number))?.is_none());
-            }
-            Ok(())
-        })?,
-    ));
-    drop_page_cache()?;
-    figures.push((
-        "cold_absent_behind",
-        ns(COLD, || {
-            for number in 0..COLD {
-                assert!(filtered.get(&absent((1 << 30) + number))?.is_none());
-            }
-            Ok(())
-        })?,
-    ));
-    let health = filtered.health();
-    figures.push(("bits_per_key", health.memory.get() as f64 / keys as f64));
-    let figures = figures
-        .iter()
-        .map(|(name, value)| format!("\"{name}\":{value:.1}"));
-    let figures: Vec<_> = figures.collect();
+    let filtered = behind()?;
+    assert!(filtered.wait_until_complete(LIMIT));
+    let reopen_ms = began.elapsed().as_secs_f64() * 1e3;
+    // Other keys than before, whose pages no cache of the store has.
+    let colder = |number: u64| absent((1 << 30) + number);
+    let [cold_alone, cold_behind] = compare(&filtered, COLD, &colder, drop_page_cache)?;
     println!(
-        "{{\"store\":\"{name}\",\"keys\":{keys},{}}}",
-        figures.join(",")
+        "{{\"store\":\"{name}\",\"keys\":{keys},\"bits_per_key\":{bits_per_key:.1},\
+         \"write_alone\":{write_alone:.0},\"write_behind\":{write_behind:.0},\
+         \"absent_alone\":{absent_alone:.0},\"absent_behind\":{absent_behind:.1},\
+         \"present_alone\":{present_alone:.0},\"present_behind\":{present_behind:.0},\
+         \"cold_absent_alone\":{cold_alone:.0},\"cold_absent_behind\":{cold_behind:.0},\
+         \"reopen_ms\":{reopen_ms:.1}}}"
     );
     Ok(())
+}
+
+/// Loads both stores, a batch in turn; returns the medians of their times per key.
+fn load<S: TestStore>(
+    keys: u64,
+    alone: &S,
+    behind: &FilteredStore<S>,
+) -> Result<[f64; 2], AnyError> {
+    let mut times = [Vec::new(), Vec::new()];
+    for first in (0..keys).step_by(BATCH as usize) {
+        let batch = || {
+            let numbers = first..(first + BATCH).min(keys);
+            let entries: Vec<_> = numbers.map(|number| (key(number).to_vec(), true)).collect();
+            S::batch(&entries)
+        };
+        let (one, other) = (batch(), batch());
+        times[0].push(ns(BATCH, || Ok(alone.commit(one, &[])?))?);
+        times[1].push(ns(BATCH, || Ok(behind.commit(other)?))?);
+    }
+    Ok(times.map(median))
+}
+
+/// Looks keys up in the store itself and behind the filter, other keys each time, in changing
+/// order; returns the medians of the times per lookup.
+fn compare<S: TestStore>(
+    filtered: &FilteredStore<S>,
+    lookups: u64,
+    key: &dyn Fn(u64) -> [u8; 16],
+    before: impl Fn() -> Result<(), AnyError>,
+) -> Result<[f64; 2], AnyError> {
+    let mut times = [Vec::new(), Vec::new()];
+    for round in 0..2 * ROUNDS {
+        let is_behind = round % 2 == round / 2 % 2;
+        before()?;
+        let first = round as u64 * lookups;
+        let time = ns(lookups, || {
+            for number in first..first + lookups {
+                let key = key(number);
+                match is_behind {
+                    true => _ = black_box(filtered.get(&key)?),
+                    false => _ = black_box(filtered.store().get(&key)?),
+                }
+            }
+            Ok(())
+        })?;
+        times[usize::from(is_behind)].push(time);
+    }
+    Ok(times.map(median))
 }
 
 /// Nanoseconds per operation.
