@@ -1,0 +1,13 @@
+//! SlateDB with filters, as a whole: real databases over stores that count, fail, delay and damage.
+//!
+//! The tests in `s3` need `LSM_SIEVE_S3=1` and the program `weed` of SeaweedFS.
+
+mod damage;
+mod faulty;
+mod follow;
+mod log;
+mod policy;
+mod publish;
+mod segments;
+mod world;
+mod writer;
