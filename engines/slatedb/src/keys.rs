@@ -12,6 +12,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// per key of four million at a time, and time that grows with their number.
 const MOST_STATIC: usize = 64 << 20;
 
+/// No layout is stricter than this by much.
+const STRICTEST: f64 = 1e-9;
+
 /// Collects the keys of one SST, in order.
 #[derive(Debug)]
 pub(crate) struct KeyHashes {
@@ -74,10 +77,10 @@ impl KeyHashes {
     }
 }
 
-/// The smallest stage of these keys: static, unless they are very many or the rate is out of its
-/// reach.
+/// The smallest stage of these keys: static, unless they are very many.
 pub(crate) fn stage_of(hashes: Vec<KeyHash>, rate: Rate) -> Result<Stage, StageError> {
-    if hashes.len() <= MOST_STATIC && Stage::ribbon_size(Items::new(1), rate).is_some() {
+    let rate = Rate::clamped(rate.get().max(STRICTEST));
+    if hashes.len() <= MOST_STATIC {
         return Stage::ribbon(hashes, rate);
     }
     let items = Items::new(hashes.len().max(1) as u64);

@@ -14,14 +14,14 @@ use std::time::Duration;
 
 /// A request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verb {
+pub(crate) enum Verb {
     Get,
     Put,
 }
 
 /// What happens to a request.
 #[derive(Clone, Copy, Debug)]
-pub enum Fault {
+pub(crate) enum Fault {
     /// Nothing is done, and an error reported.
     Fail,
     /// It is done, and an error reported.
@@ -36,7 +36,7 @@ pub enum Fault {
 
 type Rule = dyn Fn(Verb, &str) -> Option<Fault> + Send + Sync;
 
-pub struct Faulty {
+pub(crate) struct Faulty {
     inner: Arc<dyn ObjectStore>,
     rule: RwLock<Option<Box<Rule>>>,
     gets: AtomicU64,
@@ -46,18 +46,18 @@ pub struct Faulty {
 
 /// Requests since they were counted last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Requests {
-    pub gets: u64,
-    pub puts: u64,
-    pub lists: u64,
+pub(crate) struct Requests {
+    pub(crate) gets: u64,
+    pub(crate) puts: u64,
+    pub(crate) lists: u64,
 }
 
 impl Faulty {
-    pub fn new() -> Arc<Self> {
+    pub(crate) fn new() -> Arc<Self> {
         Self::over(Arc::new(InMemory::new()))
     }
 
-    pub fn over(inner: Arc<dyn ObjectStore>) -> Arc<Self> {
+    pub(crate) fn over(inner: Arc<dyn ObjectStore>) -> Arc<Self> {
         Arc::new(Self {
             inner,
             rule: RwLock::default(),
@@ -68,7 +68,7 @@ impl Faulty {
     }
 
     /// The requests since the last call.
-    pub fn take(&self) -> Requests {
+    pub(crate) fn take(&self) -> Requests {
         let take = |count: &AtomicU64| count.swap(0, Ordering::SeqCst);
         Requests {
             gets: take(&self.gets),
@@ -77,11 +77,11 @@ impl Faulty {
         }
     }
 
-    pub fn set(&self, rule: impl Fn(Verb, &str) -> Option<Fault> + Send + Sync + 'static) {
+    pub(crate) fn set(&self, rule: impl Fn(Verb, &str) -> Option<Fault> + Send + Sync + 'static) {
         *self.rule.write().unwrap() = Some(Box::new(rule));
     }
 
-    pub fn heal(&self) {
+    pub(crate) fn heal(&self) {
         *self.rule.write().unwrap() = None;
     }
 

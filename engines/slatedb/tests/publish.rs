@@ -66,7 +66,7 @@ async fn a_new_reader_needs_one_request_for_all_ssts() {
     assert!(denied.count() > 990);
     assert_eq!(world.store.take(), Requests::default());
     // Identity, `current`, summary, and what SlateDB needs to open.
-    assert!(opened.gets <= 8 && opened.puts == 0, "{opened:?}");
+    assert!(opened.gets <= 9 && opened.puts == 0, "{opened:?}");
     reader.refresh().await.unwrap();
     let idle = world.store.take();
     assert_eq!((idle.gets, idle.lists), (1, 0));
