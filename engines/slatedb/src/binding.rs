@@ -1,9 +1,9 @@
 //! What binds a filter to the keys of one database: the id of the store, and the hash with its seed.
 
+use lsm_sieve_filter::SegmentId;
 use lsm_sieve_filter::filter::{Chain, Stage};
 use lsm_sieve_filter::hash::{Imprint, KeyHash, KeyHasher};
 use lsm_sieve_filter::math::Rate;
-use lsm_sieve_filter::SegmentId;
 use lsm_sieve_format::format::{
     self, FormatError, Identity, ReadError, Sidecar, Source, StoreId, Subject,
 };

@@ -164,7 +164,9 @@ impl Bucket {
 impl fmt::Debug for Bucket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut bucket = f.debug_struct("Bucket");
-        bucket.field("path", &self.path).field("binding", &self.binding);
+        bucket
+            .field("path", &self.path)
+            .field("binding", &self.binding);
         bucket.finish_non_exhaustive()
     }
 }
@@ -223,10 +225,7 @@ async fn put(
 }
 
 /// Removes an object; one that is gone already counts as removed.
-pub(crate) async fn delete(
-    store: &Arc<dyn ObjectStore>,
-    path: &Path,
-) -> Result<(), BucketError> {
+pub(crate) async fn delete(store: &Arc<dyn ObjectStore>, path: &Path) -> Result<(), BucketError> {
     match store.delete(path).await {
         Ok(()) | Err(Error::NotFound { .. }) => Ok(()),
         Err(source) => Err(failed("delete", path, source)),

@@ -168,10 +168,15 @@ mod tests {
             resident(&["m", "z"]),
         ];
         for key in ["a", "m", "z"] {
-            assert!(may_hold(&group, key.as_bytes(), binding().hash(key.as_bytes())));
+            assert!(may_hold(
+                &group,
+                key.as_bytes(),
+                binding().hash(key.as_bytes())
+            ));
         }
         let absent = (0..10_000).map(|i| format!("k{i}"));
-        let maybe = absent.filter(|key| may_hold(&group, key.as_bytes(), binding().hash(key.as_bytes())));
+        let maybe =
+            absent.filter(|key| may_hold(&group, key.as_bytes(), binding().hash(key.as_bytes())));
         assert!(maybe.count() < 300);
     }
 

@@ -219,7 +219,12 @@ fn encode(store: StoreId, publication: Publication) -> Vec<u8> {
 fn decode(bytes: &[u8]) -> Result<(StoreId, Publication), FormatError> {
     let magic: [u8; 8] = field(bytes, 0)?;
     if magic != MAGIC {
-        return Err(wrong("magic", 0, u64::from_le_bytes(magic), "89 SCURR 0d 0a"));
+        return Err(wrong(
+            "magic",
+            0,
+            u64::from_le_bytes(magic),
+            "89 SCURR 0d 0a",
+        ));
     }
     let version = u16::from_le_bytes(field(bytes, 8)?);
     let flags = u16::from_le_bytes(field(bytes, 10)?);

@@ -290,7 +290,7 @@ impl<'s> SegmentSource<'s> {
         if !self.options.read_uncovered {
             return None;
         }
-        self.from_keys(sst).await.map(Arc::new)
+        self.build(sst).await.map(Arc::new)
     }
 
     /// The filter of the object beside the SST.
@@ -307,7 +307,7 @@ impl<'s> SegmentSource<'s> {
     }
 
     /// A filter made of the SST's keys, which is stored for others.
-    async fn from_keys(&self, sst: &Sst) -> Option<SegmentFilter> {
+    async fn build(&self, sst: &Sst) -> Option<SegmentFilter> {
         let keys = match self.keys_of(sst).await {
             Ok(keys) => keys,
             Err(reason) => {
@@ -334,7 +334,10 @@ impl<'s> SegmentSource<'s> {
     /// Stores a filter in the place of one that is missing or damaged.
     async fn store(&self, sst: &Sst, filter: &SegmentFilter) -> Result<(), BucketError> {
         let at = self.bucket.segment_path(&sst.name());
-        let encoded = self.bucket.binding().encode_segment(filter, Source::RawKeys);
+        let encoded = self
+            .bucket
+            .binding()
+            .encode_segment(filter, Source::RawKeys);
         let bytes: Bytes = match encoded {
             Ok(bytes) => bytes.into(),
             Err(source) => return Err(BucketError::Format { path: at, source }),

@@ -102,9 +102,7 @@ tokio::task_local! {
 }
 
 /// Runs something that makes SlateDB decode one filter, and returns that filter too.
-pub(crate) async fn catching<T>(
-    work: impl Future<Output = T>,
-) -> (T, Option<Arc<SegmentFilter>>) {
+pub(crate) async fn catching<T>(work: impl Future<Output = T>) -> (T, Option<Arc<SegmentFilter>>) {
     let work = async {
         let done = work.await;
         (done, CAUGHT.with(RefCell::take))
@@ -127,8 +125,8 @@ impl FilterBuilder for Builder {
         let binding = self.policy.binding;
         let keys = std::mem::replace(&mut self.keys, KeyHashes::new(binding));
         let sealed = SegmentId::random().ok().and_then(|id| {
-            if let Some(recent) = &self.policy.recent {
-                keys.hashes().map(|hashes| recent.keep(id, hashes));
+            if let (Some(recent), Some(hashes)) = (&self.policy.recent, keys.hashes()) {
+                recent.keep(id, hashes);
             }
             keys.seal(id, self.policy.rate)
         });
@@ -159,10 +157,8 @@ impl Filter for InSst {
     /// Writes nothing for a filter that could not be made. No bytes decode to *maybe*.
     fn encode(&self, writer: &mut dyn BufMut) {
         let segment = self.segment.as_ref();
-        let bytes = segment.map(|segment| {
-            self.binding
-                .encode_segment(segment, Source::TableCapture)
-        });
+        let bytes =
+            segment.map(|segment| self.binding.encode_segment(segment, Source::TableCapture));
         match bytes {
             Some(Ok(bytes)) => writer.put_slice(&bytes),
             Some(Err(reason)) => tracing::warn!(%reason, "an SST gets no filter"),

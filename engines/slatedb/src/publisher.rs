@@ -176,7 +176,10 @@ impl Publisher {
         while let Some((id, hashes)) = reads.try_next().await? {
             known.insert(id, hashes);
         }
-        Ok(ssts.iter().filter_map(|sst| known.get(&sst.id()).cloned()).collect())
+        Ok(ssts
+            .iter()
+            .filter_map(|sst| known.get(&sst.id()).cloned())
+            .collect())
     }
 
     /// The hashes of an SST's keys: those that the policy left, if the filter inside the SST says
@@ -219,7 +222,12 @@ impl Publisher {
             }
         }
         let folder = self.bucket.folder();
-        let listed: Vec<_> = self.bucket.store().list(Some(&folder)).try_collect().await
+        let listed: Vec<_> = self
+            .bucket
+            .store()
+            .list(Some(&folder))
+            .try_collect()
+            .await
             .map_err(|source| bucket::failed("list", &folder, source))?;
         let mut cleaned = Cleaned::default();
         for object in listed {
@@ -259,8 +267,13 @@ fn kind_of(path: &Path) -> Option<Kind> {
 /// All keys in one list, hashed for a summary. `None` if memory does not suffice.
 fn summary_hashes(keys: &[Arc<[KeyHash]>]) -> Option<Vec<KeyHash>> {
     let mut all = Vec::new();
-    all.try_reserve_exact(keys.iter().map(|keys| keys.len()).sum()).ok()?;
-    all.extend(keys.iter().flat_map(|keys| keys.iter()).map(|hash| hash.for_summary()));
+    all.try_reserve_exact(keys.iter().map(|keys| keys.len()).sum())
+        .ok()?;
+    all.extend(
+        keys.iter()
+            .flat_map(|keys| keys.iter())
+            .map(|hash| hash.for_summary()),
+    );
     Some(all)
 }
 

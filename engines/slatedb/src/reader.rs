@@ -188,12 +188,7 @@ impl SieveReader {
             *current = seen;
             return Ok(false);
         }
-        let open = PinnedReader::open(
-            &self.bucket,
-            &self.options,
-            seen.publication,
-            Some(&before),
-        );
+        let open = PinnedReader::open(&self.bucket, &self.options, seen.publication, Some(&before));
         let pinned = Arc::new(open.await?);
         *self.pinned.write().unwrap_or_else(PoisonError::into_inner) = pinned;
         *current = seen;

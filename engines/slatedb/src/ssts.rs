@@ -106,7 +106,10 @@ pub(crate) async fn for_each_key(
     let (bytes, _) = bucket::read(found, &at, MOST_SST_BYTES).await?;
     let local: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
     let root = Path::from("local");
-    let own = root.clone().join("compacted").join(format!("{}.sst", sst.name()));
+    let own = root
+        .clone()
+        .join("compacted")
+        .join(format!("{}.sst", sst.name()));
     let put = local.put(&own, bytes.into()).await;
     put.map_err(|source| bucket::failed("hold", &at, source))?;
     let cache: Arc<dyn DbCache> = Arc::new(IndexCache::default());

@@ -1,7 +1,9 @@
 //! Objects of `sieve/` that are damaged, missing, foreign or of another version.
 
 use crate::faulty::{Fault, Verb};
-use crate::world::{ROOT, World, assert_exact_and_denying, assert_no_key_lost, key, options, value};
+use crate::world::{
+    ROOT, World, assert_exact_and_denying, assert_no_key_lost, key, options, value,
+};
 use lsm_sieve_slatedb::slatedb::admin::AdminBuilder;
 use lsm_sieve_slatedb::slatedb::config::CheckpointOptions;
 use lsm_sieve_slatedb::slatedb::object_store::ObjectStoreExt;
@@ -120,14 +122,18 @@ async fn a_summary_of_a_database_that_was_deleted_does_not_count() {
     let db = crate::world::open_db(
         world.store.clone(),
         crate::world::settings(false),
-        vec![std::sync::Arc::new(lsm_sieve_slatedb::SievePolicy::new(&bucket))],
+        vec![std::sync::Arc::new(lsm_sieve_slatedb::SievePolicy::new(
+            &bucket,
+        ))],
     )
     .await;
     crate::world::put_keys(&db, 5_000..5_400).await;
     let publisher = lsm_sieve_slatedb::Publisher::new(bucket.clone(), options());
     let checkpoint = crate::world::checkpoint(&db).await;
     publisher.publish(&checkpoint).await.unwrap();
-    world.overwrite(&world.summary(checkpoint.manifest_id), summary).await;
+    world
+        .overwrite(&world.summary(checkpoint.manifest_id), summary)
+        .await;
     let reader = SieveReader::open(bucket, summary_only()).await.unwrap();
     assert!(!reader.stats().is_covered);
     assert_no_key_lost(&reader, 5_000..5_400).await;
@@ -175,7 +181,10 @@ async fn objects_of_a_newer_version_are_left_alone() {
     let newer_summary = newer(&world.bytes(&summary).await, 12);
     world.overwrite(&summary, newer_summary.clone()).await;
     assert_nothing_denied(&world).await;
-    let again = world.publisher.publish(&crate::world::checkpoint(&world.db).await).await;
+    let again = world
+        .publisher
+        .publish(&crate::world::checkpoint(&world.db).await)
+        .await;
     again.unwrap();
     assert_eq!(world.bytes(&summary).await, newer_summary);
 

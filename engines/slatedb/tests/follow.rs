@@ -8,9 +8,7 @@ use lsm_sieve_slatedb::slatedb::admin::AdminBuilder;
 use lsm_sieve_slatedb::slatedb::config::{
     CheckpointOptions, CheckpointScope, GarbageCollectorDirectoryOptions, GarbageCollectorOptions,
 };
-use lsm_sieve_slatedb::slatedb::{
-    Filter, FilterBuilder, FilterPolicy, RowEntry, WriteBatch,
-};
+use lsm_sieve_slatedb::slatedb::{Filter, FilterBuilder, FilterPolicy, RowEntry, WriteBatch};
 use lsm_sieve_slatedb::{Bucket, Options, PinnedReader, SieveReader};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -28,7 +26,8 @@ type Model = Arc<BTreeMap<u64, u64>>;
 #[derive(Debug, Default)]
 struct Found {
     reads: AtomicU64,
-    absent: AtomicU64,
+    /// Reads of keys that were never written, and of these the denied ones.
+    never: AtomicU64,
     denied: AtomicU64,
     /// Denied, but in the model.
     lost: AtomicU64,
@@ -155,12 +154,15 @@ async fn write_round(world: &World, rng: &mut StdRng, model: &mut BTreeMap<u64, 
 
 async fn publish(world: &World, models: &Mutex<HashMap<u64, Model>>, model: &BTreeMap<u64, u64>) {
     let options = CheckpointOptions {
-        lifetime: Some(Duration::from_secs(3)),
+        lifetime: Some(Duration::from_secs(1)),
         ..CheckpointOptions::default()
     };
     let scope = CheckpointScope::All;
     let created = world.db.create_checkpoint(scope, &options).await.unwrap();
-    let known = models.lock().unwrap().insert(created.manifest_id, Arc::new(model.clone()));
+    let known = models
+        .lock()
+        .unwrap()
+        .insert(created.manifest_id, Arc::new(model.clone()));
     assert!(known.is_none_or(|known| *known == *model));
     world.publisher.publish(&created).await.unwrap();
 }
@@ -223,20 +225,19 @@ impl Check {
             let expected = model.get(number);
             let is_denied = filters.answer(&key(*number)).is_absent();
             add(&self.found.reads);
-            if expected.is_none() {
-                add(&self.found.absent);
-            }
-            if is_denied {
-                add(&self.found.denied);
+            if number % 2 == 1 {
+                add(&self.found.never);
+                self.found
+                    .denied
+                    .fetch_add(is_denied.into(), Ordering::SeqCst);
             }
             if is_denied && expected.is_some() {
                 add(&self.found.lost);
             }
             match store.engine().get(key(*number)).await {
                 Ok(value) => {
-                    let value = value.map(|value| {
-                        u64::from_be_bytes(value[..8].try_into().unwrap())
-                    });
+                    let value =
+                        value.map(|value| u64::from_be_bytes(value[..8].try_into().unwrap()));
                     if value.as_ref() != expected {
                         add(&self.found.wrong);
                     }
@@ -255,17 +256,20 @@ fn get(count: &AtomicU64) -> u64 {
     count.load(Ordering::SeqCst)
 }
 
-fn assert_exact(found: &Found) {
+fn assert_exact(found: &Found, least_denied_percent: u64) {
     assert_eq!((get(&found.lost), get(&found.wrong)), (0, 0));
-    assert!(get(&found.reads) > 3_000 && get(&found.moves) >= 6, "{found:?}");
-    // Of keys that were never written, which are half of all, nearly all are denied.
-    assert!(get(&found.denied) * 100 >= get(&found.reads) / 2 * 97, "{found:?}");
+    assert!(
+        get(&found.reads) > 3_000 && get(&found.moves) >= 6,
+        "{found:?}"
+    );
+    let least = get(&found.never) * least_denied_percent / 100;
+    assert!(get(&found.denied) >= least, "{found:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_reader_loses_a_key() {
     for seed in 1..=2 {
-        assert_exact(&*History::new(seed).run().await);
+        assert_exact(&*History::new(seed).run().await, 99);
     }
 }
 
@@ -275,7 +279,8 @@ async fn no_reader_with_filters_of_ssts_loses_a_key() {
         summaries: false,
         ..History::new(3)
     };
-    assert_exact(&*history.run().await);
+    // Up to some twenty SSTs, at one percent each.
+    assert_exact(&*history.run().await, 75);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -317,7 +322,7 @@ struct ForgetfulBuilder(Box<dyn FilterBuilder>, u64);
 impl FilterBuilder for ForgetfulBuilder {
     fn add_entry(&mut self, entry: &RowEntry) {
         self.1 += 1;
-        if self.1 % 97 != 0 {
+        if !self.1.is_multiple_of(97) {
             self.0.add_entry(entry);
         }
     }
@@ -377,14 +382,19 @@ async fn a_caller_cannot_make_the_reader_follow() {
             skip_wal_replay: false,
             ..Default::default()
         };
-        builder.with_reader_mode(DbReaderMode::FollowLatest).with_options(options)
+        builder
+            .with_reader_mode(DbReaderMode::FollowLatest)
+            .with_options(options)
     });
     let reader = world.reader_with(following).await;
     world.fill(300..600).await;
     checkpoint(&world.db).await;
     tokio::time::sleep(Duration::from_millis(100)).await;
     for number in 300..600 {
-        assert_eq!(reader.pinned().engine().get(key(number)).await.unwrap(), None);
+        assert_eq!(
+            reader.pinned().engine().get(key(number)).await.unwrap(),
+            None
+        );
         let denied = reader.answer(&key(number)).is_absent();
         assert!(denied || reader.get(&key(number)).await.unwrap().is_none());
     }

@@ -21,7 +21,9 @@ async fn durable_checkpoint(world: &World) {
 }
 
 async fn opened(world: &World, options: Options) -> SieveReader {
-    SieveReader::open(world.bucket.clone(), options).await.unwrap()
+    SieveReader::open(world.bucket.clone(), options)
+        .await
+        .unwrap()
 }
 
 /// Rows that are in the log only are found by a reader with the log. One without does not have
@@ -34,13 +36,20 @@ async fn rows_of_the_log_are_in_the_filters() {
     durable_checkpoint(&world).await;
     let reader = opened(&world, with_log(&world)).await;
     let found = reader.get(&key(700)).await.unwrap();
-    assert_eq!(found, Some(value(700)), "the checkpoint ends before the log does");
+    assert_eq!(
+        found,
+        Some(value(700)),
+        "the checkpoint ends before the log does"
+    );
     assert_exact_and_denying(&reader, 0..900).await;
     let without = opened(&world, options()).await;
     assert_exact_and_denying(&without, 0..500).await;
     for number in 500..900 {
         assert_eq!(without.get(&key(number)).await.unwrap(), None);
-        assert_eq!(without.pinned().engine().get(key(number)).await.unwrap(), None);
+        assert_eq!(
+            without.pinned().engine().get(key(number)).await.unwrap(),
+            None
+        );
     }
 }
 

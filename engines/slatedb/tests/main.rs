@@ -2,6 +2,9 @@
 //!
 //! The tests in `s3` need `LSM_SIEVE_S3=1` and the program `weed` of SeaweedFS.
 
+#![expect(clippy::unwrap_used, reason = "a test that fails panics")]
+
+mod command;
 mod damage;
 mod faulty;
 mod follow;

@@ -51,7 +51,11 @@ async fn every_key_is_found_and_one_percent_takes_seven_bits() {
     assert!((0..100_000).all(|i| matches(filter.as_ref(), i)));
     let wrong = (100_000..200_000).filter(|&i| matches(filter.as_ref(), i));
     assert!(wrong.count() < 1_150);
-    assert!(bytes.len() as f64 * 8.0 / 100_000.0 < 7.2, "{}", bytes.len());
+    assert!(
+        bytes.len() as f64 * 8.0 / 100_000.0 < 7.2,
+        "{}",
+        bytes.len()
+    );
     let estimate = policy.estimate_size(100_000);
     assert!((0.95..1.1).contains(&(estimate as f64 / bytes.len() as f64)));
     assert_eq!(encoded(filter.clamp_allocated_size().as_ref()), bytes);
@@ -119,7 +123,10 @@ async fn filters_of_every_rate_are_read() {
         let filter = SievePolicy::new(&bucket).decode(&bytes);
         assert!((0..2_000).all(|i| matches(filter.as_ref(), i)), "{rate}");
         let wrong = (10_000..20_000).filter(|&i| matches(filter.as_ref(), i));
-        assert!(wrong.count() as f64 <= 10_000.0 * rate * 1.3 + 5.0, "{rate}");
+        assert!(
+            wrong.count() as f64 <= 10_000.0 * rate * 1.3 + 5.0,
+            "{rate}"
+        );
     }
 }
 

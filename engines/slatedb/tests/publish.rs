@@ -16,7 +16,11 @@ async fn elsewhere(world: &World) -> Publisher {
 }
 
 /// The requests to SSTs that a publication takes.
-async fn requests_of(world: &World, publisher: &Publisher, of: &CheckpointCreateResult) -> Requests {
+async fn requests_of(
+    world: &World,
+    publisher: &Publisher,
+    of: &CheckpointCreateResult,
+) -> Requests {
     world.store.take();
     publisher.publish(of).await.unwrap();
     world.store.take()
@@ -37,7 +41,10 @@ async fn each_sst_takes_one_request_and_only_once() {
     let other = elsewhere(&world).await;
     let there = requests_of(&world, &other, &first).await;
     // Besides the SSTs: manifests, the summary, `current`.
-    assert!(here.gets <= ssts + 10 && there.gets <= 4, "{here:?} {there:?}");
+    assert!(
+        here.gets <= ssts + 10 && there.gets <= 4,
+        "{here:?} {there:?}"
+    );
     world.remove(&world.summary(first.manifest_id)).await;
     let there = requests_of(&world, &other, &first).await;
     assert!((ssts..ssts + 10).contains(&there.gets), "{there:?}");
@@ -96,10 +103,18 @@ async fn publishers_that_race_leave_the_newest() {
         }
         let results = racing.join_all().await;
         let lost = |error: &PublishError| matches!(error, PublishError::Superseded { .. });
-        assert!(results.iter().all(|result| result.as_ref().err().is_none_or(lost)));
+        assert!(
+            results
+                .iter()
+                .all(|result| result.as_ref().err().is_none_or(lost))
+        );
         world.store.heal();
         let newest = checkpoints.last().unwrap().manifest_id;
-        assert_eq!(world.reader().await.stats().manifest, newest, "round {round}");
+        assert_eq!(
+            world.reader().await.stats().manifest,
+            newest,
+            "round {round}"
+        );
     }
     assert_exact_and_denying(&world.reader().await, 0..600).await;
 }
@@ -119,13 +134,18 @@ async fn a_zombie_cannot_move_current_back() {
     assert!(new.epoch > world.db.manifest().writer_epoch());
 
     let refused = world.publisher.publish(&old).await.unwrap_err();
-    assert!(matches!(refused, PublishError::Superseded { .. }), "{refused}");
+    assert!(
+        matches!(refused, PublishError::Superseded { .. }),
+        "{refused}"
+    );
     // It cannot make another checkpoint either: SlateDB has fenced it.
-    assert!(world.db.put(b"key", b"value").await.is_err() || {
-        let options = Default::default();
-        let scope = lsm_sieve_slatedb::slatedb::config::CheckpointScope::All;
-        world.db.create_checkpoint(scope, &options).await.is_err()
-    });
+    assert!(
+        world.db.put(b"key", b"value").await.is_err() || {
+            let options = Default::default();
+            let scope = lsm_sieve_slatedb::slatedb::config::CheckpointScope::All;
+            world.db.create_checkpoint(scope, &options).await.is_err()
+        }
+    );
     let reader = world.reader().await;
     assert_eq!(reader.stats().manifest, new.manifest);
     assert_exact_and_denying(&reader, 0..1_000).await;
@@ -161,7 +181,10 @@ async fn a_publication_that_fails_halfway_is_repeated() {
             world.store.set(move |verb, path| {
                 (verb == Verb::Put && path.ends_with(name)).then_some(fault)
             });
-            assert!(world.publisher.publish(&of).await.is_err(), "{name} {fault:?}");
+            assert!(
+                world.publisher.publish(&of).await.is_err(),
+                "{name} {fault:?}"
+            );
             world.store.heal();
             if let Ok(reader) = opened(&world).await {
                 crate::world::assert_no_key_lost(&reader, 0..300).await;
@@ -185,7 +208,10 @@ async fn too_many_keys_are_published_without_a_summary() {
     world.fill(0..500).await;
     let few = Options::default().with_max_summary_keys(499);
     let publisher = Publisher::new(world.bucket.clone(), few);
-    publisher.publish(&checkpoint(&world.db).await).await.unwrap();
+    publisher
+        .publish(&checkpoint(&world.db).await)
+        .await
+        .unwrap();
     let reader = world.reader().await;
     assert_eq!(reader.stats().summary_bytes, 0);
     assert_exact_and_denying(&reader, 0..500).await;
@@ -214,7 +240,9 @@ async fn cleaning_removes_what_no_checkpoint_keeps() {
         checkpoints.push(of);
     }
     world.overwrite(&world.object("notes.txt"), "mine").await;
-    world.overwrite(&world.object("01J00000000000000000000000.sieve"), "old").await;
+    world
+        .overwrite(&world.object("01J00000000000000000000000.sieve"), "old")
+        .await;
     assert_eq!(world.publisher.clean().await.unwrap(), cleaned(0, 1));
     admin.delete_checkpoint(checkpoints[0].id).await.unwrap();
     assert_eq!(world.publisher.clean().await.unwrap(), cleaned(1, 0));

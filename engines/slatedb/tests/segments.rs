@@ -38,7 +38,10 @@ async fn each_new_sst_takes_one_request() {
         world.fill(part * 100..(part + 1) * 100).await;
     }
     let publisher = without_summaries(&world);
-    publisher.publish(&checkpoint(&world.db).await).await.unwrap();
+    publisher
+        .publish(&checkpoint(&world.db).await)
+        .await
+        .unwrap();
     world.store.take();
     let reader = world.reader().await;
     let opened = world.store.take();
@@ -47,7 +50,10 @@ async fn each_new_sst_takes_one_request() {
     assert_exact_and_denying(&reader, 0..2_000).await;
 
     world.fill(2_000..2_100).await;
-    publisher.publish(&checkpoint(&world.db).await).await.unwrap();
+    publisher
+        .publish(&checkpoint(&world.db).await)
+        .await
+        .unwrap();
     world.store.take();
     assert!(reader.refresh().await.unwrap());
     let moved = world.store.take();
@@ -64,13 +70,21 @@ async fn ssts_without_our_filter_are_read_once() {
         world.fill(part * 300..(part + 1) * 300).await;
     }
     let publisher = without_summaries(&world);
-    publisher.publish(&checkpoint(&world.db).await).await.unwrap();
+    publisher
+        .publish(&checkpoint(&world.db).await)
+        .await
+        .unwrap();
     let reader = world.reader().await;
     assert_exact_and_denying(&reader, 0..1_500).await;
     assert_eq!(stored_filters(&world).await, 5);
     // The second reader needs no SST.
-    world.store.set(|_, path| path.ends_with(".sst").then_some(Fault::Delay(Duration::ZERO)));
-    let second = world.reader_with(options().with_read_uncovered(false)).await;
+    world.store.set(|_, path| {
+        path.ends_with(".sst")
+            .then_some(Fault::Delay(Duration::ZERO))
+    });
+    let second = world
+        .reader_with(options().with_read_uncovered(false))
+        .await;
     assert!(second.stats().is_covered);
     assert_exact_and_denying(&second, 0..1_500).await;
 }
@@ -85,7 +99,10 @@ async fn ssts_of_few_rows_get_their_filter_beside_them() {
     let world = World::with(few, |publisher| vec![Arc::new(publisher.policy())]).await;
     world.fill(0..50).await;
     let publisher = without_summaries(&world);
-    publisher.publish(&checkpoint(&world.db).await).await.unwrap();
+    publisher
+        .publish(&checkpoint(&world.db).await)
+        .await
+        .unwrap();
     assert_exact_and_denying(&world.reader().await, 0..50).await;
     assert_eq!(stored_filters(&world).await, 1);
 }
@@ -96,14 +113,21 @@ async fn filters_that_cannot_be_had_deny_nothing() {
     let world = World::with(settings(false), bloom).await;
     world.fill(0..300).await;
     let publisher = without_summaries(&world);
-    publisher.publish(&checkpoint(&world.db).await).await.unwrap();
+    publisher
+        .publish(&checkpoint(&world.db).await)
+        .await
+        .unwrap();
 
-    world.store.set(|verb, _| (verb == Verb::Put).then_some(Fault::Fail));
+    world
+        .store
+        .set(|verb, _| (verb == Verb::Put).then_some(Fault::Fail));
     assert_exact_and_denying(&world.reader().await, 0..300).await;
     assert_eq!(stored_filters(&world).await, 0);
 
     world.store.heal();
-    let reader = world.reader_with(options().with_read_uncovered(false)).await;
+    let reader = world
+        .reader_with(options().with_read_uncovered(false))
+        .await;
     assert!(!reader.stats().is_covered);
     assert_no_key_lost(&reader, 0..300).await;
 }
@@ -115,12 +139,16 @@ async fn a_stored_filter_that_is_of_no_use_is_replaced() {
     world.fill(0..300).await;
     world.fill(300..600).await;
     let publisher = without_summaries(&world);
-    publisher.publish(&checkpoint(&world.db).await).await.unwrap();
+    publisher
+        .publish(&checkpoint(&world.db).await)
+        .await
+        .unwrap();
     world.reader().await;
     let names: Vec<String> = {
         let manifest = world.db.manifest();
         let ssts = manifest.all_sst_views();
-        ssts.map(|view| format!("{}.sieve", view.sst.id.value())).collect()
+        ssts.map(|view| format!("{}.sieve", view.sst.id.value()))
+            .collect()
     };
     let (one, other) = (world.object(&names[0]), world.object(&names[1]));
     let (right, swapped) = (world.bytes(&one).await, world.bytes(&other).await);
@@ -133,7 +161,9 @@ async fn a_stored_filter_that_is_of_no_use_is_replaced() {
         let mut damaged = right.to_vec();
         damaged[byte] ^= 1;
         world.overwrite(&one, damaged).await;
-        let reader = world.reader_with(options().with_read_uncovered(false)).await;
+        let reader = world
+            .reader_with(options().with_read_uncovered(false))
+            .await;
         assert!(!reader.stats().is_covered, "byte {byte}");
     }
 }
@@ -189,7 +219,10 @@ async fn a_damaged_filter_inside_an_sst_denies_no_key() {
     })
     .await;
     world.fill(0..2_000).await;
-    without_summaries(&world).publish(&checkpoint(&world.db).await).await.unwrap();
+    without_summaries(&world)
+        .publish(&checkpoint(&world.db).await)
+        .await
+        .unwrap();
     assert_exact_and_denying(&world.reader().await, 0..2_000).await;
     assert!(stored_filters(&world).await > 0);
 }
@@ -248,8 +281,13 @@ async fn writers_of_two_processes_share_the_identity() {
     let policies: Vec<Arc<dyn FilterPolicy>> = vec![Arc::new(publisher.policy())];
     let db = open_db(world.store.clone(), settings(false), policies).await;
     put_keys(&db, 500..1_000).await;
-    without_summaries(&world).publish(&checkpoint(&db).await).await.unwrap();
-    let reader = world.reader_with(options().with_read_uncovered(false)).await;
+    without_summaries(&world)
+        .publish(&checkpoint(&db).await)
+        .await
+        .unwrap();
+    let reader = world
+        .reader_with(options().with_read_uncovered(false))
+        .await;
     assert!(reader.stats().is_covered);
     assert_exact_and_denying(&reader, 0..1_000).await;
 }

@@ -3,8 +3,8 @@
 use crate::faulty::Faulty;
 use lsm_sieve_slatedb::slatedb::bytes::Bytes;
 use lsm_sieve_slatedb::slatedb::config::{
-    CheckpointOptions, CheckpointScope, CompactorOptions, DbReaderOptions, FlushOptions,
-    FlushType, Settings, WriteOptions,
+    CheckpointOptions, CheckpointScope, CompactorOptions, DbReaderOptions, FlushOptions, FlushType,
+    Settings, WriteOptions,
 };
 use lsm_sieve_slatedb::slatedb::object_store::{ObjectStore, ObjectStoreExt, path::Path};
 use lsm_sieve_slatedb::slatedb::{CheckpointCreateResult, Db, FilterPolicy, WriteBatch};
@@ -59,7 +59,11 @@ pub(crate) async fn open_db(
     policies: Vec<Arc<dyn FilterPolicy>>,
 ) -> Db {
     let builder = Db::builder(ROOT, store).with_settings(settings);
-    builder.with_filter_policies(policies).build().await.unwrap()
+    builder
+        .with_filter_policies(policies)
+        .build()
+        .await
+        .unwrap()
 }
 
 pub(crate) async fn put_keys(db: &Db, keys: Range<u64>) {
@@ -80,12 +84,16 @@ pub(crate) fn value(number: u64) -> Bytes {
 
 pub(crate) async fn flush(db: &Db) {
     let flush_type = FlushType::MemTable;
-    db.flush_with_options(FlushOptions { flush_type }).await.unwrap();
+    db.flush_with_options(FlushOptions { flush_type })
+        .await
+        .unwrap();
 }
 
 pub(crate) async fn checkpoint(db: &Db) -> CheckpointCreateResult {
     let options = CheckpointOptions::default();
-    db.create_checkpoint(CheckpointScope::All, &options).await.unwrap()
+    db.create_checkpoint(CheckpointScope::All, &options)
+        .await
+        .unwrap()
 }
 
 /// A database of some keys, with a publisher in the writer's process.
@@ -99,7 +107,10 @@ pub(crate) struct World {
 impl World {
     /// An empty database with our filters in its SSTs.
     pub(crate) async fn new() -> Self {
-        Self::with(settings(false), |publisher| vec![Arc::new(publisher.policy())]).await
+        Self::with(settings(false), |publisher| {
+            vec![Arc::new(publisher.policy())]
+        })
+        .await
     }
 
     pub(crate) async fn with(
@@ -167,7 +178,9 @@ pub(crate) async fn assert_exact_and_denying(reader: &SieveReader, present: Rang
     let ssts = i32::try_from(reader.stats().resident_filters).unwrap();
     let expected = 0.999 * 0.99_f64.powi(ssts);
     let absent = 1_000_000..1_020_000;
-    let denied = absent.clone().filter(|&i| reader.answer(&key(i)).is_absent());
+    let denied = absent
+        .clone()
+        .filter(|&i| reader.answer(&key(i)).is_absent());
     let denied = denied.count() as f64 / absent.count() as f64;
     assert!(denied >= expected - 0.008, "{denied} of {expected}");
     assert!(ssts > 0 || denied >= 0.99);

@@ -17,7 +17,9 @@ async fn opened(store: Arc<Faulty>, settings: Settings) -> SieveWriter {
     let builder = Db::builder(Path::from(ROOT), store)
         .with_settings(settings)
         .with_filter_policies(vec![Arc::new(publisher.policy())]);
-    SieveWriter::open(builder, bucket, options(), publisher).await.unwrap()
+    SieveWriter::open(builder, bucket, options(), publisher)
+        .await
+        .unwrap()
 }
 
 async fn assert_exact(writer: &SieveWriter, present: Range<u64>) {
@@ -41,7 +43,12 @@ async fn the_log_is_replayed_before_anything_is_denied() {
     let store = Faulty::new();
     let bucket = Bucket::create(ROOT, store.clone()).await.unwrap();
     let publisher = Publisher::new(bucket, options());
-    let db = open_db(store.clone(), settings(false), vec![Arc::new(publisher.policy())]).await;
+    let db = open_db(
+        store.clone(),
+        settings(false),
+        vec![Arc::new(publisher.policy())],
+    )
+    .await;
     put_keys(&db, 0..700).await;
     crate::world::flush(&db).await;
     put_keys(&db, 700..1_000).await;
@@ -139,7 +146,13 @@ async fn a_write_that_was_given_up_is_not_denied() {
     writer.publish(&CheckpointOptions::default()).await.unwrap();
     for number in 0..200 {
         let key = key(number);
-        let is_there = writer.snapshot().unwrap().get(&key).await.unwrap().is_some();
+        let is_there = writer
+            .snapshot()
+            .unwrap()
+            .get(&key)
+            .await
+            .unwrap()
+            .is_some();
         assert!(!(is_there && writer.answer(&key).is_absent()), "{number}");
     }
     writer.close().await.unwrap();

@@ -67,7 +67,9 @@ fn database(url: &str) -> Result<(Arc<dyn ObjectStore>, Path), Failure> {
     Ok(match scheme {
         "s3" => {
             let (bucket, path) = rest.split_once('/').ok_or("the URL has no path")?;
-            let store = AmazonS3Builder::from_env().with_bucket_name(bucket).build()?;
+            let store = AmazonS3Builder::from_env()
+                .with_bucket_name(bucket)
+                .build()?;
             (Arc::new(store), Path::parse(path)?)
         }
         "file" => {
@@ -88,7 +90,10 @@ async fn show(url: &str) -> Result<ExitCode, Failure> {
     let found = inspect(&bucket(url).await?, &Options::default()).await?;
     println!("published:        {}", found.publication);
     println!("SSTs:             {}", found.ssts);
-    println!("covered:          {}", if found.is_covered { "all" } else { "not all" });
+    println!(
+        "covered:          {}",
+        if found.is_covered { "all" } else { "not all" }
+    );
     println!("summary:          {} bytes", found.summary_bytes);
     println!("filters of SSTs:  {}", found.resident_filters);
     Ok(ExitCode::SUCCESS)
@@ -118,7 +123,9 @@ async fn attach(url: &str, lifetime: Option<Duration>) -> Result<ExitCode, Failu
     let admin = AdminBuilder::new(path.clone(), store.clone()).build();
     let checkpoint = admin.create_detached_checkpoint(&options).await?;
     let bucket = Bucket::create(path, store).await?;
-    let published = Publisher::new(bucket, Options::default()).publish(&checkpoint).await?;
+    let published = Publisher::new(bucket, Options::default())
+        .publish(&checkpoint)
+        .await?;
     println!("published:        {published}");
     Ok(ExitCode::SUCCESS)
 }
