@@ -23,6 +23,8 @@ pub(crate) struct SegmentFilter {
     /// Inside an SST, random bytes; beside it, the id of the SST.
     pub(crate) id: SegmentId,
     pub(crate) chain: Chain,
+    /// Of `chain`, as it was when it was made or read.
+    checksum: u32,
     pub(crate) entries: u64,
     pub(crate) rate: Rate,
 }
@@ -34,7 +36,33 @@ pub(crate) struct Summary {
     /// a number may come back after a database was deleted and made anew.
     pub(crate) covered: HashSet<SegmentId>,
     pub(crate) chain: Chain,
+    /// Of `chain`, as it was when it was read.
+    checksum: u32,
     pub(crate) bytes: u64,
+}
+
+impl SegmentFilter {
+    pub(crate) fn new(id: SegmentId, chain: Chain, entries: u64, rate: Rate) -> Self {
+        Self {
+            id,
+            checksum: chain.checksum(),
+            chain,
+            entries,
+            rate,
+        }
+    }
+
+    /// Whether no bit has changed in memory.
+    pub(crate) fn is_intact(&self) -> bool {
+        self.chain.checksum() == self.checksum
+    }
+}
+
+impl Summary {
+    /// Whether no bit has changed in memory.
+    pub(crate) fn is_intact(&self) -> bool {
+        self.chain.checksum() == self.checksum
+    }
 }
 
 /// Why a filter does not count.
@@ -94,12 +122,9 @@ impl Binding {
         let Subject::Segment(id) = sidecar.subject else {
             return Err(Unusable::OtherSubject);
         };
-        Ok(SegmentFilter {
-            id,
-            chain: Chain::new(self.imprint, sidecar.stages),
-            entries: sidecar.entries,
-            rate: sidecar.rate,
-        })
+        let chain = Chain::new(self.imprint, sidecar.stages);
+        let (entries, rate) = (sidecar.entries, sidecar.rate);
+        Ok(SegmentFilter::new(id, chain, entries, rate))
     }
 
     /// The imprint of summaries. Their hashes differ from those of the SSTs' filters, so that a
@@ -135,9 +160,11 @@ impl Binding {
         let Subject::Summary { covered, .. } = sidecar.subject else {
             return Err(Unusable::OtherSubject);
         };
+        let chain = Chain::new(self.summary_imprint(), sidecar.stages);
         Ok(Summary {
             covered: covered.into_iter().collect(),
-            chain: Chain::new(self.summary_imprint(), sidecar.stages),
+            checksum: chain.checksum(),
+            chain,
             bytes: bytes.len() as u64,
         })
     }

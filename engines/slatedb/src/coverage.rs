@@ -84,6 +84,21 @@ impl Coverage {
         }
     }
 
+    /// Whether no bit of a filter has changed in memory. Filters that take keys are not checked.
+    pub(crate) fn is_intact(&self) -> bool {
+        let summary = self.summary.as_ref();
+        let mut residents = self.groups.iter().flatten();
+        summary.is_none_or(|summary| summary.is_intact())
+            && residents.all(|resident| resident.filter.is_intact())
+    }
+
+    /// Clears a bit of the summary, as a memory fault would.
+    #[cfg(test)]
+    pub(crate) fn clear_one_bit(&self) {
+        let summary = self.summary.as_ref();
+        summary.unwrap().chain.stages()[0].clear_one_bit();
+    }
+
     /// Bytes of the summary; 0 if there is none.
     pub(crate) fn summary_bytes(&self) -> u64 {
         self.summary.as_ref().map_or(0, |summary| summary.bytes)
@@ -187,6 +202,20 @@ mod tests {
         assert!(!open.follows(&resident(&["a"])) && !resident(&["z"]).follows(&open));
         let group = [open];
         assert!(may_hold(&group, b"m", binding().hash(b"m")));
+    }
+
+    /// Without checksums in memory, a bit that flips hides keys until the process ends.
+    #[test]
+    fn a_bit_that_flips_in_memory_is_found() {
+        let sound = Coverage {
+            binding: binding(),
+            summary: None,
+            groups: vec![vec![resident(&["a", "m"])]],
+            log: None,
+        };
+        assert!(sound.is_intact());
+        sound.groups[0][0].filter.chain.stages()[0].clear_one_bit();
+        assert!(!sound.is_intact());
     }
 
     #[test]

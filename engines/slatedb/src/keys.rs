@@ -68,12 +68,8 @@ impl KeyHashes {
     pub(crate) fn seal(self, id: SegmentId, rate: Rate) -> Option<SegmentFilter> {
         let (entries, imprint) = (self.entries, self.binding.imprint());
         let stage = stage_of(self.into_hashes()?, rate).ok()?;
-        Some(SegmentFilter {
-            id,
-            chain: Chain::new(imprint, vec![stage]),
-            entries,
-            rate,
-        })
+        let chain = Chain::new(imprint, vec![stage]);
+        Some(SegmentFilter::new(id, chain, entries, rate))
     }
 }
 

@@ -23,6 +23,7 @@ use slatedb::{
 };
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A `DbReader` that is pinned to a checkpoint, and filters that were checked against its manifest.
 pub struct PinnedReader {
@@ -31,6 +32,8 @@ pub struct PinnedReader {
     /// `None`: some SST has no filter, and every answer is *maybe*.
     coverage: Option<Coverage>,
     residents: Residents,
+    /// Whether a scrub has found that a filter changed in memory.
+    is_distrusted: AtomicBool,
 }
 
 impl PinnedReader {
@@ -43,6 +46,7 @@ impl PinnedReader {
         publication: Publication,
         before: Option<&Self>,
     ) -> Result<Self, OpenError> {
+        let before = before.filter(|before| !before.is_distrusted());
         let log = options.log.clone();
         let log = log.map(|log| Arc::new(FilteredLog::new(log, *bucket.binding())));
         let open = open_engine(bucket, options, publication, log.clone());
@@ -66,6 +70,7 @@ impl PinnedReader {
             publication,
             coverage,
             residents,
+            is_distrusted: AtomicBool::new(false),
         })
     }
 
@@ -78,8 +83,8 @@ impl PinnedReader {
     #[inline]
     pub fn answer(&self, key: &[u8]) -> Answer {
         match &self.coverage {
-            Some(coverage) => coverage.answer(key),
-            None => Answer::Maybe,
+            Some(coverage) if !self.is_distrusted() => coverage.answer(key),
+            _ => Answer::Maybe,
         }
     }
 
@@ -101,7 +106,29 @@ impl PinnedReader {
 
     /// Whether all SSTs are covered, so that keys can be denied.
     pub fn is_covered(&self) -> bool {
-        self.coverage.is_some()
+        self.coverage.is_some() && !self.is_distrusted()
+    }
+
+    /// Verifies the checksums of the filters in memory, which reads all of them; false if a bit has
+    /// changed. Every answer is *maybe* from then on.
+    pub fn scrub(&self) -> bool {
+        let is_intact = self.coverage.as_ref().is_none_or(Coverage::is_intact);
+        if !is_intact {
+            self.is_distrusted.store(true, Ordering::Relaxed);
+        }
+        is_intact
+    }
+
+    /// Clears a bit of the summary, as a memory fault would.
+    #[cfg(test)]
+    pub(crate) fn clear_one_bit(&self) {
+        let coverage = self.coverage.as_ref();
+        coverage.unwrap().clear_one_bit();
+    }
+
+    #[inline]
+    pub(crate) fn is_distrusted(&self) -> bool {
+        self.is_distrusted.load(Ordering::Relaxed)
     }
 
     /// Bytes of the summary; 0 without one.

@@ -179,12 +179,15 @@ impl SieveReader {
     }
 
     async fn advance(&self, current: &mut Current) -> Result<bool, OpenError> {
-        let Seen::Other(seen) = look(&self.bucket, Some(current)).await? else {
+        let before = self.pinned();
+        let known = Some(&*current).filter(|_| !before.is_distrusted());
+        let Seen::Other(seen) = look(&self.bucket, known).await? else {
             return Ok(false);
         };
-        let before = self.pinned();
         // Forward only: an older writer may still have a publisher.
-        if seen.publication.order() <= before.publication().order() {
+        let is_newer = seen.publication.order() > before.publication().order();
+        let is_repair = before.is_distrusted() && seen.publication == before.publication();
+        if !(is_newer || is_repair) {
             *current = seen;
             return Ok(false);
         }
@@ -194,6 +197,13 @@ impl SieveReader {
         *current = seen;
         count(&self.counters.moves);
         Ok(true)
+    }
+
+    /// Verifies the checksums of the filters in memory; false if a bit has changed. Then nothing is
+    /// denied until the next [`SieveReader::refresh`], which fetches the filters again. Call it once
+    /// an hour, say, from a thread that may block.
+    pub fn scrub(&self) -> bool {
+        self.pinned().scrub()
     }
 
     /// Refreshes again and again, with a pause of `every` between. Never returns; spawn it, and
@@ -235,5 +245,35 @@ impl fmt::Debug for SieveReader {
             .field("bucket", &self.bucket)
             .field("stats", &self.stats())
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::publisher::Publisher;
+    use slatedb::Db;
+    use slatedb::config::{CheckpointOptions, CheckpointScope};
+    use slatedb::object_store::{ObjectStore, memory::InMemory};
+
+    #[tokio::test]
+    async fn filters_that_changed_in_memory_are_fetched_again() {
+        let store: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
+        let bucket = Bucket::create("db", store.clone()).await.unwrap();
+        let db = Db::open("db", store).await.unwrap();
+        db.put(b"key", b"value").await.unwrap();
+        let (scope, options) = (CheckpointScope::All, CheckpointOptions::default());
+        let checkpoint = db.create_checkpoint(scope, &options).await.unwrap();
+        let publisher = Publisher::new(bucket.clone(), Options::default());
+        publisher.publish(&checkpoint).await.unwrap();
+        let reader = SieveReader::open(bucket, Options::default()).await.unwrap();
+        assert!(reader.scrub() && reader.answer(b"absent").is_absent());
+        reader.pinned().clear_one_bit();
+        assert!(!reader.scrub());
+        assert_eq!(reader.answer(b"absent"), Answer::Maybe);
+        assert_eq!(reader.get(b"key").await.unwrap().unwrap(), "value");
+        assert!(reader.refresh().await.unwrap());
+        assert!(reader.scrub() && reader.answer(b"absent").is_absent());
+        assert_eq!(reader.get(b"key").await.unwrap().unwrap(), "value");
     }
 }
