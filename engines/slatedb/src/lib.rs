@@ -34,6 +34,39 @@
 //! A writer that reads its own database has [`SieveWriter`], which feeds each key to a filter before
 //! the key is written.
 //!
+//! ```
+//! use lsm_sieve_slatedb::slatedb::config::{CheckpointOptions, CheckpointScope};
+//! use lsm_sieve_slatedb::slatedb::{Db, object_store::memory::InMemory};
+//! use lsm_sieve_slatedb::{Bucket, Options, Publisher, SieveReader};
+//! use std::sync::Arc;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let store = Arc::new(InMemory::new());
+//!
+//! // The writer.
+//! let bucket = Bucket::create("users", store.clone()).await?;
+//! let publisher = Publisher::new(bucket, Options::default());
+//! let db = Db::builder("users", store.clone())
+//!     .with_filter_policies(vec![Arc::new(publisher.policy())])
+//!     .build()
+//!     .await?;
+//! db.put(b"ada", b"1815").await?;
+//! let options = CheckpointOptions::default();
+//! let checkpoint = db.create_checkpoint(CheckpointScope::All, &options).await?;
+//! publisher.publish(&checkpoint).await?;
+//!
+//! // A reader, on another machine as a rule.
+//! let bucket = Bucket::open("users", store).await?;
+//! let reader = SieveReader::open(bucket, Options::default()).await?;
+//! assert!(reader.get(b"ada").await?.is_some());
+//! assert!(reader.get(b"charles").await?.is_none()); // nearly always without a request
+//! reader.refresh().await?; // moves to what is published by now
+//! # db.close().await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! # Not for readers that follow by themselves
 //!
 //! A `DbReader` in the modes `ManagedCheckpoint` or `FollowLatest` installs a new manifest first and

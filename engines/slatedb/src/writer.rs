@@ -25,6 +25,7 @@ use crate::publisher::Publisher;
 use bytes::Bytes;
 use lsm_sieve_filter::filter::{Scalable, ScalableOptions};
 use lsm_sieve_filter::hash::KeyHash;
+use lsm_sieve_filter::math::Items;
 use slatedb::config::{CheckpointOptions, CheckpointScope};
 use slatedb::object_store::path::Path;
 use slatedb::{Db, DbBuilder, DbSnapshot, DbStatus, WriteBatch, WriteHandle};
@@ -205,9 +206,9 @@ impl SieveWriter {
         let running = self.writes.read().await;
         let view = self.view();
         for &hash in hashes {
-            view.recent.insert(hash);
+            view.recent.append(hash);
             if let Some(next) = &view.next {
-                next.insert(hash);
+                next.append(hash);
             }
         }
         let mut doubt = Doubt {
@@ -349,8 +350,14 @@ impl SieveBatch {
     }
 }
 
+/// An empty filter. Its first stage takes about 100 KiB, so that it seldom opens another before the
+/// next publication.
 fn growing(binding: &Binding) -> Scalable {
-    Scalable::new(binding.imprint(), ScalableOptions::default())
+    let options = ScalableOptions {
+        first: Items::new(1 << 16),
+        ..ScalableOptions::default()
+    };
+    Scalable::new(binding.imprint(), options)
 }
 
 fn engine_error(error: OpenError) -> slatedb::Error {

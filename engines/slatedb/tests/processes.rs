@@ -87,10 +87,9 @@ impl Role {
         }
         let mut last = String::new();
         while !self.is_stopped() {
-            let done = match self.name {
-                "writer" => self.write().await,
-                "compactor" => self.compact().await,
-                _ => self.publish().await,
+            let done = tokio::select! {
+                done = self.work() => done,
+                () = self.stopped() => Ok(()),
             };
             if let Err(error) = done {
                 let (now, seconds) = (error.to_string(), began.elapsed().as_secs());
@@ -101,6 +100,22 @@ impl Role {
                 tokio::time::sleep(Duration::from_millis(300)).await;
             }
         }
+    }
+
+    async fn work(&self) -> Result<(), Failure> {
+        match self.name {
+            "writer" => self.write().await,
+            "compactor" => self.compact().await,
+            _ => self.publish().await,
+        }
+    }
+
+    /// Some seconds after the file `stop` appears. A writer without compactor would wait longer.
+    async fn stopped(&self) {
+        while !self.is_stopped() {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+        tokio::time::sleep(Duration::from_secs(2)).await;
     }
 
     fn is_stopped(&self) -> bool {
@@ -115,8 +130,8 @@ impl Role {
         let bucket = self.bucket().await?;
         let settings = Settings {
             l0_sst_size_bytes: 256 << 10,
-            l0_max_ssts: 64,
-            l0_max_ssts_per_key: 64,
+            l0_max_ssts: 256,
+            l0_max_ssts_per_key: 256,
             flush_interval: Some(Duration::from_millis(100)),
             compactor_options: None,
             garbage_collector_options: None,
@@ -159,16 +174,7 @@ impl Role {
             .with_options(options)
             .with_filter_policies(policies(&bucket))
             .build();
-        tokio::select! {
-            done = compactor.run() => Ok(done?),
-            () = self.stopped() => Ok(()),
-        }
-    }
-
-    async fn stopped(&self) {
-        while !self.is_stopped() {
-            tokio::time::sleep(Duration::from_millis(200)).await;
-        }
+        Ok(compactor.run().await?)
     }
 
     /// Checkpoint, model, publication, and now and then the collection of what is not needed.
