@@ -99,6 +99,10 @@ impl Coverage {
         summary.unwrap().chain.stages()[0].clear_one_bit();
     }
 
+    pub(crate) fn summary(&self) -> Option<Arc<Summary>> {
+        self.summary.clone()
+    }
+
     /// Bytes of the summary; 0 if there is none.
     pub(crate) fn summary_bytes(&self) -> u64 {
         self.summary.as_ref().map_or(0, |summary| summary.bytes)

@@ -25,6 +25,7 @@ pub struct Options {
     pub(crate) segment_filters: bool,
     pub(crate) read_uncovered: bool,
     pub(crate) store_filters: bool,
+    pub(crate) max_beside: usize,
     pub(crate) max_staleness: Option<Duration>,
     pub(crate) max_filter_bytes: u64,
     pub(crate) max_summary_keys: u64,
@@ -44,6 +45,7 @@ impl Default for Options {
             segment_filters: true,
             read_uncovered: true,
             store_filters: true,
+            max_beside: 0,
             max_staleness: None,
             max_filter_bytes: 4 << 30,
             max_summary_keys: 200_000_000,
@@ -134,6 +136,15 @@ impl Options {
         self
     }
 
+    /// A reader that moves keeps its summary if at most so many SSTs are not in it, and fetches only
+    /// their filters. 0 by default: the summary of each checkpoint is fetched, which is larger, but
+    /// has fewer false positives than one summary and several filters.
+    #[must_use]
+    pub fn with_max_beside(mut self, ssts: usize) -> Self {
+        self.max_beside = ssts;
+        self
+    }
+
     /// The longest time since `sieve/current` was last read after which a reader still denies keys.
     /// Past it, every answer is *maybe*, so that an outage of the store is reported as SlateDB's
     /// error. No limit by default: a checkpoint stays right for itself.
@@ -176,6 +187,7 @@ impl fmt::Debug for Options {
             .field("segment_filters", &self.segment_filters)
             .field("read_uncovered", &self.read_uncovered)
             .field("store_filters", &self.store_filters)
+            .field("max_beside", &self.max_beside)
             .field("max_staleness", &self.max_staleness)
             .field("max_filter_bytes", &self.max_filter_bytes)
             .field("max_summary_keys", &self.max_summary_keys)

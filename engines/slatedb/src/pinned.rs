@@ -49,19 +49,37 @@ impl PinnedReader {
         let before = before.filter(|before| !before.is_distrusted());
         let log = options.log.clone();
         let log = log.map(|log| Arc::new(FilteredLog::new(log, *bucket.binding())));
-        let open = open_engine(bucket, options, publication, log.clone());
-        let (reader, summary) = tokio::join!(open, fetch_summary(bucket, options, publication));
+        let kept = before.and_then(|before| before.summary_to_keep(options));
+        let fetches_beside = kept.is_none();
+        let (reader, fetched) = tokio::join!(
+            open_engine(bucket, options, publication, log.clone()),
+            async {
+                match fetches_beside {
+                    true => fetch_summary(bucket, options, publication).await,
+                    false => None,
+                }
+            }
+        );
         let reader = reader?;
         let manifest = reader.manifest();
-        let ssts = Sst::of_manifest(&manifest);
-        let mut residents = Residents::new();
-        if options.segment_filters {
-            let missing: Vec<Sst> = uncovered(&ssts, summary.as_deref()).cloned().collect();
-            let source = SegmentSource::new(bucket, options, publication, &manifest);
-            residents = source.load(missing, before).await;
+        let cover = Cover {
+            source: SegmentSource::new(bucket, options, publication, &manifest),
+            ssts: Sst::of_manifest(&manifest),
+            log: log.map(|log| log.filter()),
+            before,
+        };
+        let is_near = |kept: &Arc<Summary>| cover.missing(Some(kept)).count() <= options.max_beside;
+        let (mut coverage, mut residents) = match kept.filter(is_near) {
+            Some(kept) => cover.with(Some(kept)).await,
+            None => (None, Residents::new()),
+        };
+        if coverage.is_none() {
+            let fetched = match fetches_beside {
+                true => fetched,
+                false => fetch_summary(bucket, options, publication).await,
+            };
+            (coverage, residents) = cover.with(fetched).await;
         }
-        let log: Option<Arc<Scalable>> = log.map(|log| log.filter());
-        let coverage = Coverage::complete(*bucket.binding(), &ssts, summary, &residents, log);
         if coverage.is_none() {
             tracing::warn!(%publication, "some SST has no filter; every answer is maybe");
         }
@@ -72,6 +90,14 @@ impl PinnedReader {
             residents,
             is_distrusted: AtomicBool::new(false),
         })
+    }
+
+    /// The summary, if the reader after this one may do with it and with filters of new SSTs.
+    fn summary_to_keep(&self, options: &Options) -> Option<Arc<Summary>> {
+        let coverage = self.coverage.as_ref()?;
+        coverage
+            .summary()
+            .filter(|_| options.max_beside > 0 && options.segment_filters)
     }
 
     /// What is read: the checkpoint, its manifest and the epoch of its writer.
@@ -148,6 +174,34 @@ impl fmt::Debug for PinnedReader {
             .field("publication", &self.publication)
             .field("is_covered", &self.is_covered())
             .finish_non_exhaustive()
+    }
+}
+
+/// What covers the SSTs of a reader that is being opened.
+struct Cover<'s> {
+    source: SegmentSource<'s>,
+    ssts: Vec<Sst>,
+    log: Option<Arc<Scalable>>,
+    before: Option<&'s PinnedReader>,
+}
+
+impl Cover<'_> {
+    /// The SSTs that need a filter beside the summary.
+    fn missing<'s>(&'s self, summary: Option<&'s Arc<Summary>>) -> impl Iterator<Item = &'s Sst> {
+        uncovered(&self.ssts, summary.map(Arc::as_ref))
+    }
+
+    /// Covers the SSTs with this summary, and with filters of those that it does not name.
+    async fn with(&self, summary: Option<Arc<Summary>>) -> (Option<Coverage>, Residents) {
+        let mut residents = Residents::new();
+        if self.source.options.segment_filters {
+            let missing = self.missing(summary.as_ref()).cloned().collect();
+            residents = self.source.load(missing, self.before).await;
+        }
+        let binding = *self.source.bucket.binding();
+        let log = self.log.clone();
+        let coverage = Coverage::complete(binding, &self.ssts, summary, &residents, log);
+        (coverage, residents)
     }
 }
 

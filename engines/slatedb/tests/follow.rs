@@ -284,6 +284,15 @@ async fn no_reader_with_filters_of_ssts_loses_a_key() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_reader_that_keeps_summaries_loses_a_key() {
+    let history = History {
+        options: options().with_max_beside(5),
+        ..History::new(5)
+    };
+    assert_exact(&*history.run().await, 93);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn planted_faults_are_found() {
     for planted in [Planted::MissedKey, Planted::Torn, Planted::Stale] {
         let history = History {

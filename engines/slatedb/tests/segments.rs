@@ -61,6 +61,45 @@ async fn each_new_sst_takes_one_request() {
     assert_exact_and_denying(&reader, 0..2_100).await;
 }
 
+/// A reader that keeps its summary fetches no other one, as long as few SSTs are new.
+#[tokio::test]
+async fn a_kept_summary_is_completed_by_filters_of_new_ssts() {
+    let world = World::new().await;
+    world.fill(0..5_000).await;
+    world.publish().await;
+    let reader = world.reader_with(options().with_max_beside(3)).await;
+    let summary = reader.stats().summary_bytes;
+    for part in 0..3 {
+        world.fill(5_000 + part * 100..5_100 + part * 100).await;
+        world.publish().await;
+        world.store.take();
+        assert!(reader.refresh().await.unwrap());
+        assert!(world.store.take().gets <= 1 + 15);
+        let stats = reader.stats();
+        assert_eq!(
+            (stats.summary_bytes, stats.resident_filters),
+            (summary, part + 1)
+        );
+        assert_exact_and_denying(&reader, 0..5_100 + part * 100).await;
+    }
+    // One more is too many.
+    world.fill(5_300..5_400).await;
+    let manifest = world.publish().await;
+    assert!(reader.refresh().await.unwrap());
+    assert!(reader.stats().summary_bytes > summary && reader.stats().resident_filters == 0);
+    assert_exact_and_denying(&reader, 0..5_400).await;
+    // A filter that cannot be had: the summary is fetched after all.
+    world.fill(5_400..5_500).await;
+    world.publish().await;
+    world
+        .store
+        .set(|verb, path| (verb == Verb::Get && path.ends_with(".sst")).then_some(Fault::Fail));
+    assert!(reader.refresh().await.unwrap());
+    world.store.heal();
+    assert!(reader.stats().is_covered && reader.stats().manifest > manifest);
+    assert_exact_and_denying(&reader, 0..5_500).await;
+}
+
 /// A database that was written without us: the first reader reads each SST once and stores its
 /// filter; the next one fetches those.
 #[tokio::test]
