@@ -17,6 +17,7 @@ mod weed;
 
 use futures::stream::BoxStream;
 use lsm_sieve_slatedb::slatedb::admin::AdminBuilder;
+use lsm_sieve_slatedb::slatedb::bytes::Bytes;
 use lsm_sieve_slatedb::slatedb::config::{
     CheckpointOptions, CheckpointScope, DbReaderOptions, FlushOptions, FlushType, Settings,
     WriteOptions,
@@ -215,40 +216,55 @@ impl Pair {
         );
         let present: Vec<[u8; 16]> = (0..3_000).map(|i| key(i * 331 % self.keys)).collect();
         let absent: Vec<[u8; 16]> = (0..3_000).map(|i| absent_key(1 << 30 | i)).collect();
+        let pinned = with.pinned();
         for (name, keys) in [("absent", &absent), ("present", &present)] {
             let is_present = name == "present";
-            let mut times = [Vec::new(), Vec::new()];
+            let mut times = [Vec::new(), Vec::new(), Vec::new()];
             // The first two turns fill the caches.
             for turn in 0..33 {
-                let began = Instant::now();
-                for key in keys {
-                    let found = with.get(black_box(key)).await.expect("a read");
-                    assert_eq!(found.is_some(), is_present);
-                }
-                let one = began.elapsed().as_secs_f64() * 1e9 / keys.len() as f64;
-                let began = Instant::now();
-                for key in keys {
-                    let found = without.get(black_box(key)).await.expect("a read");
-                    assert_eq!(found.is_some(), is_present);
-                }
-                let other = began.elapsed().as_secs_f64() * 1e9 / keys.len() as f64;
+                let took = [
+                    time(keys, is_present, async |key| with.get(key).await).await,
+                    time(keys, is_present, async |key| pinned.engine().get(key).await).await,
+                    time(keys, is_present, async |key| without.get(key).await).await,
+                ];
                 if turn >= 2 {
-                    times[0].push(one);
-                    times[1].push(other);
+                    times
+                        .iter_mut()
+                        .zip(took)
+                        .for_each(|(times, took)| times.push(took));
                 }
             }
-            let ratios = times[0]
-                .iter()
-                .zip(&times[1])
-                .map(|(with, without)| with / without);
-            let ratio = percentile(&mut ratios.collect::<Vec<_>>(), 0.5);
-            let [with, without] = times.map(|mut times| percentile(&mut times, 0.5));
+            let ratio = |one: &[f64], other: &[f64]| {
+                let ratios = one.iter().zip(other).map(|(one, other)| one / other);
+                percentile(&mut ratios.collect::<Vec<_>>(), 0.5)
+            };
+            let to_engine = ratio(&times[0], &times[1]);
+            let to_without = ratio(&times[0], &times[2]);
+            let [with, engine, without] = times.map(|mut times| percentile(&mut times, 0.5));
             println!(
-                "warm, {name}: {with:.0} ns, SlateDB {without:.0} ns; ratio {ratio:.4} (1 / {:.1})",
-                1.0 / ratio
+                "warm, {name}: {with:.0} ns, the same SSTs without the summary {engine:.0} ns \
+                 (ratio {to_engine:.4}), SlateDB alone {without:.0} ns (ratio {to_without:.4}, \
+                 1 / {:.1})",
+                1.0 / to_without
             );
         }
     }
+}
+
+/// Nanoseconds per read.
+async fn time(
+    keys: &[[u8; 16]],
+    is_present: bool,
+    read: impl AsyncFn(
+        &[u8; 16],
+    ) -> std::result::Result<Option<Bytes>, lsm_sieve_slatedb::slatedb::Error>,
+) -> f64 {
+    let began = Instant::now();
+    for key in keys {
+        let found = read(black_box(key)).await.expect("a read");
+        assert_eq!(found.is_some(), is_present);
+    }
+    began.elapsed().as_secs_f64() * 1e9 / keys.len() as f64
 }
 
 /// The time to write and flush with either filter, in turns.

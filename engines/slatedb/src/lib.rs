@@ -77,7 +77,7 @@
 //! # Map
 //!
 //! Each module uses only the modules before it: `error`, `answer`, `binding` -> `bucket`,
-//! `keys` -> `policy`, `ssts`, `current`, `log`, `options` -> `coverage` -> `pinned` -> `reader`,
+//! `keys` -> `policy`, `ssts`, `current`, `log`, `options` -> `coverage` -> `source` -> `pinned` -> `reader`,
 //! `publisher` -> `writer`, `report`. Start with `pinned` and `coverage`.
 
 mod answer;
@@ -94,6 +94,7 @@ mod policy;
 mod publisher;
 mod reader;
 mod report;
+mod source;
 mod ssts;
 mod writer;
 
