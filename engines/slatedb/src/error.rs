@@ -55,8 +55,8 @@ pub enum OpenError {
     NotPublished(Path),
     /// `sieve/current` is of another database.
     #[error(
-        "{0} is of another identity than this reader; open the bucket again, for the database was \
-         deleted and made anew"
+        "{0} is of another identity than this reader; open the bucket again if the database was \
+         made anew, or delete the object if only `sieve/identity` was"
     )]
     Foreign(Path),
     /// An object of `sieve/` could not be read.
@@ -91,7 +91,10 @@ pub enum PublishError {
         manifest: u64,
     },
     /// `sieve/current` is of another database.
-    #[error("{0} is of another identity than this publisher; open the bucket again")]
+    #[error(
+        "{0} is of another identity than this publisher; open the bucket again if the database was \
+         made anew, or delete the object if only `sieve/identity` was"
+    )]
     Foreign(Path),
     /// The manifest of the checkpoint is gone.
     #[error("manifest {0} does not exist; the checkpoint has expired, so create another")]

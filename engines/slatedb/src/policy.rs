@@ -73,7 +73,7 @@ impl FilterPolicy for SievePolicy {
     fn decode(&self, data: &[u8]) -> Arc<dyn Filter> {
         let decoded = self.binding.decode_segment(data);
         if let Err(reason) = &decoded {
-            tracing::warn!(%reason, "a filter in an SST is of no use; its keys are read");
+            tracing::warn!(%reason, "a filter in an SST is of no use");
         }
         let filter = InSst {
             binding: self.binding,
