@@ -29,6 +29,7 @@ use lsm_sieve_filter::math::Items;
 use slatedb::config::{CheckpointOptions, CheckpointScope};
 use slatedb::object_store::path::Path;
 use slatedb::{Db, DbBuilder, DbSnapshot, DbStatus, WriteBatch, WriteHandle};
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
@@ -49,7 +50,7 @@ pub struct SieveWriter {
     /// Held for reading by each write, from before it is fed until SlateDB has it.
     writes: tokio::sync::RwLock<()>,
     /// Keys of writes whose outcome is unknown.
-    in_doubt: Mutex<Vec<KeyHash>>,
+    in_doubt: Mutex<HashSet<KeyHash>>,
     publishing: tokio::sync::Mutex<()>,
 }
 
@@ -133,7 +134,7 @@ impl SieveWriter {
     /// The filters' answer. *Maybe* once the database is closed or fenced, so that SlateDB reports
     /// it.
     pub fn answer(&self, key: &[u8]) -> Answer {
-        if self.status.borrow().close_reason.is_some() {
+        if self.is_closed() {
             return Answer::Maybe;
         }
         let view = self.view();
@@ -142,6 +143,10 @@ impl SieveWriter {
             true => Answer::Maybe,
             false => view.checkpoint.answer(key),
         }
+    }
+
+    fn is_closed(&self) -> bool {
+        self.status.borrow().close_reason.is_some()
     }
 
     /// Writes a value.
@@ -216,7 +221,8 @@ impl SieveWriter {
             in_doubt: &self.in_doubt,
         };
         let written = write.await;
-        if written.is_ok() {
+        // Once it is closed, nothing is denied any more.
+        if written.is_ok() || self.is_closed() {
             doubt.hashes = None;
         }
         drop(doubt);
@@ -252,7 +258,7 @@ impl SieveWriter {
         let _no_writes = self.writes.write().await;
         let in_doubt = self.in_doubt.lock();
         let in_doubt = in_doubt.unwrap_or_else(PoisonError::into_inner);
-        next.insert_many(&in_doubt);
+        in_doubt.iter().for_each(|&hash| next.append(hash));
         let view = self.view();
         self.set_view(View {
             checkpoint: view.checkpoint.clone(),
@@ -316,7 +322,7 @@ impl SieveWriter {
 /// Keeps the keys of a write until it is known to have succeeded.
 struct Doubt<'w> {
     hashes: Option<&'w [KeyHash]>,
-    in_doubt: &'w Mutex<Vec<KeyHash>>,
+    in_doubt: &'w Mutex<HashSet<KeyHash>>,
 }
 
 /// Runs also if the future of a write is dropped, and before the write's lock is released.
@@ -325,7 +331,7 @@ impl Drop for Doubt<'_> {
         if let Some(hashes) = self.hashes {
             let in_doubt = self.in_doubt.lock();
             let mut in_doubt = in_doubt.unwrap_or_else(PoisonError::into_inner);
-            in_doubt.extend_from_slice(hashes);
+            in_doubt.extend(hashes);
         }
     }
 }
@@ -373,5 +379,73 @@ impl fmt::Debug for SieveWriter {
             .field("bucket", &self.bucket)
             .field("publisher", &self.publisher)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use slatedb::object_store::memory::InMemory;
+
+    async fn writer() -> SieveWriter {
+        let store = Arc::new(InMemory::new());
+        let bucket = Bucket::create("db", store.clone()).await.unwrap();
+        let publisher = Publisher::new(bucket.clone(), Options::default());
+        let builder = Db::builder(Path::from("db"), store);
+        let opened = SieveWriter::open(builder, bucket, Options::default(), publisher).await;
+        opened.unwrap()
+    }
+
+    /// SlateDB may commit such a write after the checkpoint that replaces the filter it was fed to.
+    #[tokio::test]
+    async fn keys_of_writes_in_doubt_go_to_each_new_filter() {
+        let writer = writer().await;
+        let hash = |key: &[u8]| [writer.bucket.binding().hash(key)];
+        let (dropped, failed, done) = (hash(b"dropped"), hash(b"failed"), hash(b"done"));
+        let never = writer.feed(&dropped, std::future::pending::<Result<(), _>>());
+        assert!(futures::FutureExt::now_or_never(never).is_none());
+        let error = async { Err::<(), _>(slatedb::Error::unavailable("lost".to_owned())) };
+        assert!(writer.feed(&failed, error).await.is_err());
+        writer.feed(&done, async { Ok(()) }).await.unwrap();
+        for _ in 0..3 {
+            let options = CheckpointOptions::default();
+            writer.publish(&options).await.unwrap();
+            assert_eq!(writer.answer(b"dropped"), Answer::Maybe);
+            assert_eq!(writer.answer(b"failed"), Answer::Maybe);
+            // It was said to be in the checkpoint, so the new filter does without.
+            assert_eq!(writer.answer(b"done"), Answer::Absent);
+        }
+    }
+
+    /// A filter that replaces another waits for the writes that were fed to the other alone.
+    #[tokio::test]
+    async fn a_new_filter_waits_for_writes_that_run() {
+        let writer = Arc::new(writer().await);
+        let (release, released) = tokio::sync::oneshot::channel::<()>();
+        let (started, running) = tokio::sync::oneshot::channel::<()>();
+        let write = tokio::spawn({
+            let writer = writer.clone();
+            async move {
+                let hashes = [writer.bucket.binding().hash(b"key")];
+                let write = async {
+                    started.send(()).unwrap();
+                    released.await.unwrap();
+                    writer.db.put(b"key", b"value").await
+                };
+                writer.feed(&hashes, write).await.unwrap();
+            }
+        });
+        running.await.unwrap();
+        let publish = tokio::spawn({
+            let writer = writer.clone();
+            async move { writer.publish(&CheckpointOptions::default()).await.unwrap() }
+        });
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        assert!(!publish.is_finished());
+        release.send(()).unwrap();
+        write.await.unwrap();
+        publish.await.unwrap();
+        assert_eq!(writer.answer(b"key"), Answer::Maybe);
+        assert_eq!(writer.get(b"key").await.unwrap().unwrap(), "value");
     }
 }
