@@ -8,7 +8,6 @@ use lsm_sieve_slatedb::slatedb::object_store::path::Path;
 use lsm_sieve_slatedb::{Bucket, Publisher, SieveReader, SieveWriter};
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 async fn opened(store: Arc<Faulty>, settings: Settings) -> SieveWriter {
@@ -83,10 +82,9 @@ async fn every_way_to_write_is_fed() {
 async fn writes_beside_publications_are_never_denied() {
     let store = Faulty::new();
     let writer = Arc::new(opened(store.clone(), settings(true)).await);
-    let written = Arc::new(AtomicU64::new(0));
     let mut tasks = tokio::task::JoinSet::new();
     for part in 0..3_u64 {
-        let (writer, written) = (writer.clone(), written.clone());
+        let writer = writer.clone();
         tasks.spawn(async move {
             for number in (0..6_000).map(|i| i * 3 + part) {
                 writer.put(&key(number), value(number)).await.unwrap();
@@ -94,16 +92,19 @@ async fn writes_beside_publications_are_never_denied() {
                 // An older one, perhaps of before the last publication.
                 let older = number - number % 97 % (number + 1) / 3 * 3;
                 assert!(!writer.answer(&key(older)).is_absent(), "{older}");
-                written.fetch_add(1, Ordering::SeqCst);
             }
         });
     }
-    let mut publications = 0;
-    while written.load(Ordering::SeqCst) < 17_000 {
+    let (mut publications, mut ended) = (0, 0);
+    while ended < 3 {
         writer.publish(&CheckpointOptions::default()).await.unwrap();
         publications += 1;
+        // Also ends the test if a task has failed.
+        while let Some(task) = tasks.try_join_next() {
+            task.unwrap();
+            ended += 1;
+        }
     }
-    tasks.join_all().await;
     assert!(publications >= 2, "{publications}");
     writer.publish(&CheckpointOptions::default()).await.unwrap();
     assert_exact(&writer, 0..18_000).await;
