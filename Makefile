@@ -3,7 +3,9 @@
 #   make demo        installs missing tools, builds, and runs the demonstration
 #   make test        all tests
 #   make core        the tests that need no RocksDB, in seconds
-#   make engines     the packages in engines/: formatting, lints, tests; ENGINES=redb for one
+#   make engines     the packages in engines/: formatting, lints, tests; ENGINES=redb for one,
+#                    S3=1 also over an S3 server, whose nodes are killed
+#   make fleet       readers over an S3 server of its own, with filters and without; FLEET seconds each
 #   make lint        formatting, lints, documentation; examples and benches compiled
 #   make api         compares the library's public items with docs/public-api.txt
 #   make msrv        compiles with the oldest Rust that Cargo.toml names
@@ -41,6 +43,8 @@ SANITIZE    ?= core
 MUTANTS     ?= core
 TIER        ?= pr
 ENGINES     ?=
+FLEET       ?= 30
+S3          ?=
 
 # Expanded when a recipe runs, so after `tools` has installed missing tools. The redirection makes
 # make use a shell, which `command` needs.
@@ -55,7 +59,7 @@ MSRV = $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 CORE = --no-default-features -p lsm-sieve-support -p lsm-sieve-filter -p lsm-sieve-format \
     -p lsm-sieve-classics -p lsm-sieve-cli -p lsm-sieve
 
-.PHONY: demo test core engines lint api msrv deny fuzz interleave miri mutants faults reliability sanitize valgrind bench tools
+.PHONY: demo test core engines fleet lint api msrv deny fuzz interleave miri mutants faults reliability sanitize valgrind bench tools
 
 demo: tools
 	$(BUILD) build --release --locked --bin lsm-sieve
@@ -75,7 +79,11 @@ lint: tools
 	$(BUILD) build --locked --examples --benches
 
 engines:
-	@.ci/engines $(ENGINES)
+	@S3=$(S3) .ci/engines $(ENGINES)
+
+fleet:
+	@cd engines/slatedb && export LSM_SIEVE_WEED="$$(../../.ci/weed)" && \
+	    CARGO_TARGET_DIR="$(dir $(CARGO_TARGET_DIR))engines" $(CARGO) run --quiet --release --locked --example fleet -- $(FLEET)
 
 api: tools
 	$(COMPILERS) .ci/api
