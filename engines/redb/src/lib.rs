@@ -41,6 +41,7 @@ use redb::{
     ReadableTableMetadata as _, TableDefinition, TableError, WriteTransaction,
 };
 
+type Table = ReadOnlyTable<&'static [u8], &'static [u8]>;
 type Definition<'a> = TableDefinition<'a, &'static [u8], &'static [u8]>;
 
 /// A table of byte keys and byte values.
@@ -107,10 +108,7 @@ impl RedbTable {
     }
 
     /// A table as it is now; `None` if it does not exist yet.
-    fn table(
-        &self,
-        name: &str,
-    ) -> Result<Option<ReadOnlyTable<&'static [u8], &'static [u8]>>, Error> {
+    fn table(&self, name: &str) -> Result<Option<Table>, Error> {
         match self.db.begin_read()?.open_table(Definition::new(name)) {
             Ok(table) => Ok(Some(table)),
             Err(TableError::TableDoesNotExist(_)) => Ok(None),
