@@ -89,6 +89,10 @@ impl Store for LogStore {
         Ok(())
     }
 
+    fn sync(&self) -> io::Result<()> {
+        self.log.lock().unwrap().sync_all()
+    }
+
     fn scan(&self, each: &mut dyn FnMut(&[u8]) -> bool) -> io::Result<()> {
         let keys: Vec<_> = self.state.read().unwrap().0.keys().cloned().collect();
         keys.iter().all(|key| each(key));

@@ -124,7 +124,10 @@ impl Filters {
 
     /// One maintenance run on this thread, unless maintenance has a thread of its own.
     pub(crate) fn maintain(&self) {
-        if let Runner::Caller(maintenance) = &mut *unpoisoned(self.runner.lock()) {
+        // Held by a run that is under way, perhaps on this thread: it may have asked for a flush.
+        if let Ok(mut runner) = self.runner.try_lock()
+            && let Runner::Caller(maintenance) = &mut *runner
+        {
             maintenance.serve(Duration::ZERO);
         }
     }

@@ -1,5 +1,6 @@
 //! A store with a filter in front.
 
+use std::collections::HashSet;
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,9 +19,9 @@ use crate::front::filters::{Filters, MaintenanceError};
 use crate::front::health::CfHealth;
 use crate::front::opening::{FilterFolderError, FolderLock, Opening};
 use crate::front::options::{FrontOptions, SummarySaves};
-use crate::front::view::Answer;
-use crate::kv::link::{Link, is_long};
-use crate::kv::recovery::{Journal, Opened, Recovery, State, forgotten};
+use crate::front::view::{Answer, Coverage};
+use crate::kv::link::{Link, is_worth_a_look};
+use crate::kv::recovery::{Commits, Opened, Recovery};
 use crate::kv::store::Store;
 use crate::kv::write::Write;
 use crate::math::Bits;
@@ -100,26 +101,36 @@ impl<S: Store> FilteredStore<S> {
         let opening = Opening::for_writing(disk, folder, &front, options.get_hash())?;
         let cf = opening.cf_filter(NAME, &front, Bits::new(0));
         cf.key_space().memtable_created(ID);
-        let opened = Journal::open(&store, recovery, &cf.covered());
+        let opened = Commits::open(&store, recovery, &cf.covered()).map_err(OpenError::Records)?;
         let Opened {
-            journal,
-            position,
-            missing,
-        } = opened.map_err(OpenError::Records)?;
-        let journaled = missing.as_ref().map_or(0, Vec::len) as u64;
-        if let Some(missing) = missing {
+            mut commits,
+            trusted,
+            has_position,
+        } = opened;
+        let mut journaled = 0;
+        if let Some((position, missing)) = trusted {
+            journaled = missing.len() as u64;
             let summary = cf.view().summary;
             let hashes: Vec<_> = missing.iter().map(|hash| hash.for_summary()).collect();
             summary.insert_many(&hashes);
-            cf.mark_covered(&summary, position.map(|state| state.id()));
+            let covered = HashSet::from([position.id()]);
+            cf.publish(cf.epoch(), summary, Coverage::Complete, covered);
         }
-        if recovery == Recovery::Scan {
-            forget_earlier(&store).map_err(OpenError::Records)?;
+        if recovery == Recovery::Scan && has_position {
+            // Commits without records follow.
+            let records = commits.invalidate();
+            let mut is_kept = false;
+            fault!(EarlierRecordsKept, is_kept = true);
+            if !is_kept {
+                store
+                    .commit(S::Batch::default(), &records)
+                    .map_err(OpenError::Records)?;
+            }
         }
         let link = Arc::new(Link {
             store,
             recovery,
-            journal: Mutex::new(journal),
+            commits: Mutex::new(commits),
             journaled: AtomicU64::new(journaled),
             writes: AtomicU64::new(0),
             external: Mutex::default(),
@@ -200,48 +211,50 @@ impl<S: Store> FilteredStore<S> {
     /// Those of `commit`.
     ///
     /// # Panics
-    /// If it added keys and did not ask for the records, unless the recovery is
+    /// If it succeeded and did not ask for the records after its last key, unless the recovery is
     /// [`Recovery::Scan`].
+    ///
+    /// With [`Recovery::Journal`] one write runs at a time. A transaction of the store must begin
+    /// within `commit`, and no other method of this type may be called there, or two threads may
+    /// wait for each other.
     pub fn write<R, E>(&self, commit: impl FnOnce(&mut Write<'_>) -> Result<R, E>) -> Result<R, E> {
         let link = &*self.link;
         link.writes.fetch_add(1, Ordering::Relaxed);
-        let mut write = Write::begin(&self.cf, &link.journal);
-        write.journal(|journal| journal.resume(&link.store));
+        let mut write = Write::begin(&self.cf, &link.commits);
+        write.commits(|commits| commits.resume(&link.store));
         let committed = commit(&mut write);
-        match committed {
-            Ok(_) if link.recovery == Recovery::Scan => {}
-            Ok(_) if write.lacks_records() => {
-                drop(write);
-                self.forget();
-                panic!("keys were committed without the records of their write");
-            }
-            Ok(_) => {
-                write.journal(Journal::committed);
-                self.count_journaled(write.journaled());
-            }
-            Err(_) => write.journal(Journal::failed),
+        if link.recovery != Recovery::Scan && write.lacks_records() {
+            drop(write);
+            self.invalidate_stored_filters();
+            assert!(
+                committed.is_err(),
+                "keys were committed without the records of their write"
+            );
+        } else if committed.is_ok() {
+            write.commits(Commits::succeeded);
+            self.count_journaled(write.journaled());
         }
         committed
     }
 
     /// Wakes maintenance if the journal has become long.
-    fn count_journaled(&self, new: u64) {
-        let before = self.link.journaled.fetch_add(new, Ordering::Relaxed);
-        if is_long(before + new) && !is_long(before) {
+    fn count_journaled(&self, more: u64) {
+        let before = self.link.journaled.fetch_add(more, Ordering::Relaxed);
+        if is_worth_a_look(before, more) {
             self.filters.wakeup.notify();
         }
     }
 
     /// Makes the next open read all keys.
-    fn forget(&self) {
-        if let Err(error) = self.link.external_writes_begin() {
-            tracing::error!(%error, "remove the filter folder before the next open");
+    fn invalidate_stored_filters(&self) {
+        if let Err(error) = self.link.invalidate_stored_filters() {
+            tracing::error!(%error, "remove the folder of the filter before the next open");
         }
     }
 
     /// Must be held while keys come to the store in another way. Meanwhile no key is denied, and
-    /// afterwards not until all keys were read. Not to be called within a
-    /// [`FilteredStore::write`].
+    /// afterwards not until all keys were read. To be called before a transaction of the store
+    /// begins, and not within a [`FilteredStore::write`].
     ///
     /// # Errors
     /// The store's, if it cannot commit that the stored filter is no longer complete. Nothing was
@@ -285,15 +298,6 @@ impl<S: Store> FilteredStore<S> {
     /// If it could not be finished. The old filter stays and remains correct.
     pub fn consolidate(&self) -> Result<(), MaintenanceError> {
         self.filters.consolidate()
-    }
-}
-
-/// Removes the records of an earlier run with another [`Recovery`]: commits without records follow.
-fn forget_earlier<S: Store>(store: &S) -> Result<(), S::Error> {
-    fault!(EarlierRecordsKept, return Ok(()));
-    match State::read(store)? {
-        Some(_) => store.commit(S::Batch::default(), &forgotten()),
-        None => Ok(()),
     }
 }
 

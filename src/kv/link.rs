@@ -5,9 +5,10 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{OnceLock, Weak};
 
+use crate::fault::fault;
 use crate::front::cf_filter::CfFilter;
 use crate::front::engine::{Engine, EngineError, KeySpace, LiveSegment};
-use crate::kv::recovery::{Journal, Recovery, State};
+use crate::kv::recovery::{Commits, Recovery, State};
 use crate::kv::store::Store;
 use crate::segment::SegmentId;
 use crate::sync::{Mutex, unpoisoned};
@@ -21,7 +22,7 @@ const PART_OF_KEYS: u64 = 8;
 pub(super) struct Link<S> {
     pub(super) store: S,
     pub(super) recovery: Recovery,
-    pub(super) journal: Mutex<Journal>,
+    pub(super) commits: Mutex<Commits>,
     /// Hashes in the journal since the filter was stored.
     pub(super) journaled: AtomicU64,
     /// Grows with each write.
@@ -30,15 +31,12 @@ pub(super) struct Link<S> {
     pub(super) cf: OnceLock<Weak<CfFilter>>,
 }
 
-/// External writes. A state that came beside them may lack some of their keys in the filter, so it
-/// is not covered by its name.
+/// External writes. While they are under way, no state of the store is covered by its name.
 #[derive(Debug, Default)]
 pub(super) struct External {
     under_way: usize,
     /// Grows when they begin and when they end.
     count: u64,
-    /// The state when the last ones ended.
-    after: Option<State>,
 }
 
 impl<S: Store> Link<S> {
@@ -50,32 +48,45 @@ impl<S: Store> Link<S> {
         }
     }
 
-    /// External writes begin. After this commit no stored filter has all keys.
     pub(super) fn external_writes_begin(&self) -> Result<(), S::Error> {
         {
             let mut external = unpoisoned(self.external.lock());
             external.under_way += 1;
             external.count += 1;
         }
+        self.invalidate_stored_filters()
+    }
+
+    /// Invalidates again: the writes may have brought back older records, and commits beside them
+    /// named states. If that fails, they count as under way until the next open.
+    pub(super) fn external_writes_end(&self) {
+        fault!(InvalidatedOnlyBefore, {
+            unpoisoned(self.external.lock()).under_way -= 1;
+            return;
+        });
+        match self.invalidate_stored_filters() {
+            Ok(()) => {
+                let mut external = unpoisoned(self.external.lock());
+                external.under_way -= 1;
+                external.count += 1;
+            }
+            Err(error) => tracing::error!(
+                %error,
+                "no key is denied until the next open; remove the folder of the filter before it"
+            ),
+        }
+    }
+
+    /// Commits, durably, that no filter that is stored by now has all keys.
+    pub(super) fn invalidate_stored_filters(&self) -> Result<(), S::Error> {
         if self.recovery == Recovery::Scan {
             return Ok(());
         }
-        let mut journal = unpoisoned(self.journal.lock());
-        let records = journal.forget();
-        self.store.commit(S::Batch::default(), &records)
-    }
-
-    pub(super) fn external_writes_end(&self) {
-        let mut external = unpoisoned(self.external.lock());
-        external.count += 1;
-        match self.state() {
-            Ok(state) => {
-                external.after = state;
-                external.under_way -= 1;
-            }
-            // It stays under way: no name is trusted until the next open.
-            Err(error) => tracing::error!(%error, "the state after external writes is unknown"),
-        }
+        let mut commits = unpoisoned(self.commits.lock());
+        commits.resume(&self.store);
+        let records = commits.invalidate();
+        self.store.commit(S::Batch::default(), &records)?;
+        self.store.sync()
     }
 
     /// Keys that the filter has, more or less.
@@ -89,7 +100,7 @@ impl<S: Store> Engine for Link<S> {
     fn segments(&self, _: &KeySpace) -> Result<Vec<LiveSegment>, EngineError> {
         let external = unpoisoned(self.external.lock());
         let state = self.state().map_err(failed)?;
-        let may_name = external.under_way == 0 && state != external.after;
+        let may_name = external.under_way == 0;
         let name = format!("store-{}", external.count);
         Ok(vec![LiveSegment {
             file: name.clone().into_bytes(),
@@ -145,9 +156,9 @@ impl<S: Store> Engine for Link<S> {
     }
 
     fn summary_stored(&self, _: &KeySpace, covered: &HashSet<SegmentId>) {
-        let mut journal = unpoisoned(self.journal.lock());
+        let mut commits = unpoisoned(self.commits.lock());
         self.journaled.store(0, Ordering::Relaxed);
-        covered.iter().for_each(|&id| journal.filter_stored(id));
+        covered.iter().for_each(|&id| commits.filter_stored(id));
     }
 }
 
@@ -155,7 +166,7 @@ fn failed(error: impl std::error::Error) -> EngineError {
     EngineError::Failed(error.to_string())
 }
 
-/// Whether so many hashes are worth a look whether the filter should be stored.
-pub(super) fn is_long(journaled: u64) -> bool {
-    journaled > LEAST_JOURNAL
+/// Whether this many hashes more make it worth a look whether the filter should be stored.
+pub(super) fn is_worth_a_look(before: u64, more: u64) -> bool {
+    before / LEAST_JOURNAL != (before + more) / LEAST_JOURNAL
 }

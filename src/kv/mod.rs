@@ -19,7 +19,7 @@
 //!
 //! Until the filter is trusted, every key is read from the store.
 //!
-//! The records are part of the store's own atomic commit, so no order of syncs matters: a store
+//! The records are part of the store's own atomic commit, so commits need no sync for them: a store
 //! that loses its last commits in a crash loses their records with them. A state of the store has
 //! a random name, so a state that comes after such a loss is not taken for another.
 //!
@@ -37,7 +37,8 @@
 //! 5. **Other writes are announced**: restore, import, a second handle, by
 //!    [`FilteredStore::external_writes`].
 //! 6. **Keys are equal if and only if their bytes are.**
-//! 7. **What makes keys without being one** (default values, views) is not asked here.
+//! 7. **Only stored keys are asked.** A read that returns what is not stored, such as a default
+//!    value, a view, or a merge that creates, is not asked here.
 //! 8. **One owner.** One process at a time has the store and the folder open.
 //! 9. **A read is one state.** Lookups answer for the present. What reads an old snapshot reads the
 //!    store.

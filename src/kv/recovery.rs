@@ -3,15 +3,17 @@
 //! ```text
 //! key            value
 //! "position"     the name of the store's state: 8 random bytes, then the number of the commit
-//! "base"         a state that a stored filter has the keys of, and the first entry left
+//! "base"         the state that the journal begins after, and the first entry that is left
 //! "j" + number   the name of the state after this commit, then 8 bytes for each new key's hash
 //! ```
 //!
-//! Only a journal needs the last two. Its commits come one at a time and are numbered without a
-//! gap. A filter that has the keys of the base, or of the state of an entry after it, lacks only
-//! keys of later entries. So these are added, up to the position. If one is missing, all keys are
-//! read. When a filter has been stored for a later state, that becomes the base, and the entries up
-//! to it are removed, a few in each commit.
+//! Only a journal has entries. Its commits come one at a time and are numbered without a gap. A
+//! filter that has the keys of the base, or of the state of an entry, lacks only keys of later
+//! entries. So these are added, up to the position. If one is missing, or the last is not the
+//! position's, all keys are read, and a journal begins whose base is no filter's. When a filter has
+//! been stored for a later state, that becomes the base, and the entries up to it are removed, a few
+//! in each commit. No number is used twice, whatever the recovery of a run: the base keeps the last
+//! one when there is no position.
 
 use std::collections::HashSet;
 
@@ -25,11 +27,12 @@ use crate::segment::SegmentId;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Recovery {
-    /// It is not: all keys are read at each open.
+    /// No stored filter is trusted. Each open reads all keys.
     Scan,
-    /// If the store is in the state in which the filter was saved.
+    /// A filter is trusted if the store is in the state that it was saved for.
     Position,
-    /// By the hashes of the keys that came since the filter was saved. Writes come one at a time.
+    /// As [`Recovery::Position`]; and if not, the hashes of the keys that came since are added.
+    /// Writes come one at a time.
     Journal,
 }
 
@@ -83,7 +86,7 @@ impl State {
     }
 }
 
-/// A state that a stored filter has all keys of.
+/// The state that a journal begins after.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Base {
     state: State,
@@ -97,12 +100,14 @@ impl Base {
         Ok(value.and_then(|bytes| Self::decode(&bytes)))
     }
 
-    /// A base for a journal that begins after this commit: no filter is ever stored for its state.
-    fn of_no_filter(commit: u64) -> Option<Self> {
-        Some(Self {
-            state: State::new(commit)?,
-            oldest: commit.saturating_add(1),
-        })
+    /// The base of a journal that begins after this commit and that no stored filter can begin.
+    fn of_no_filter(commit: u64, oldest: u64) -> Self {
+        let mut name = [0; NAME];
+        name[NAME - NUMBER..].copy_from_slice(&commit.to_be_bytes());
+        Self {
+            state: State(SegmentId::from_bytes(name)),
+            oldest,
+        }
     }
 
     fn decode(bytes: &[u8]) -> Option<Self> {
@@ -128,92 +133,77 @@ impl Base {
 
 /// What the records of the next commit depend on.
 #[derive(Debug)]
-pub(super) struct Journal {
+pub(super) struct Commits {
     recovery: Recovery,
     /// The number of the last commit that is known to have succeeded.
-    commit: u64,
-    /// A later one may have succeeded.
-    is_unsure: bool,
-    base: Option<Base>,
+    last: u64,
+    /// With a journal: a later one may have succeeded.
+    is_in_doubt: bool,
+    /// Whether the records that were given last name a state.
+    has_named: bool,
+    base: Base,
     /// The base that the store has.
     stored: Option<Base>,
 }
 
-/// A stored filter's part in a store that was opened.
+/// What the records say of the stored filter when a store is opened.
 pub(super) struct Opened {
-    pub(super) journal: Journal,
-    /// The state that the store is in.
-    pub(super) position: Option<State>,
-    /// The hashes that the filter lacks; `None` if that is not known.
-    pub(super) missing: Option<Vec<KeyHash>>,
+    pub(super) commits: Commits,
+    /// The state that the store is in, and the hashes that the filter lacks. `None` if the filter
+    /// cannot be completed.
+    pub(super) trusted: Option<(State, Vec<KeyHash>)>,
+    /// Whether the store is in a state that has a name.
+    pub(super) has_position: bool,
 }
 
-impl Journal {
+impl Commits {
     /// Reads the records of a store whose stored filter has the keys of the states `covered`.
     pub(super) fn open<S: Store>(
         store: &S,
         recovery: Recovery,
         covered: &HashSet<SegmentId>,
     ) -> Result<Opened, S::Error> {
-        let position = match recovery {
-            Recovery::Scan => None,
-            Recovery::Position | Recovery::Journal => State::read(store)?,
+        let (position, stored) = (State::read(store)?, Base::read(store)?);
+        let numbers = [position, stored.map(|base| base.state)];
+        let last = numbers.into_iter().flatten().map(State::commit).max();
+        let last = last.unwrap_or(0);
+        let missing = match (recovery, position) {
+            (Recovery::Scan, _) | (_, None) => None,
+            (_, Some(position)) if covered.contains(&position.id()) => Some(Vec::new()),
+            (Recovery::Position, _) => None,
+            (Recovery::Journal, Some(position)) => missing(store, stored, position, covered)?,
         };
-        let base = match recovery {
-            Recovery::Scan | Recovery::Position => None,
-            Recovery::Journal => Base::read(store)?,
-        };
-        let last = position.or(base.map(|base| base.state));
-        let commit = last.map_or(0, State::commit);
-        let mut journal = Self {
+        let oldest = stored.map_or(last.saturating_add(1), |base| base.oldest);
+        let mut commits = Self {
             recovery,
-            commit,
-            is_unsure: false,
-            base: base.or_else(|| Base::of_no_filter(commit)),
-            stored: base,
+            last,
+            is_in_doubt: false,
+            has_named: false,
+            base: Base::of_no_filter(last, oldest),
+            stored,
         };
-        let missing = match position {
-            None => None,
-            Some(position) if covered.contains(&position.id()) => {
-                journal.filter_stored(position.id());
-                Some(Vec::new())
-            }
-            Some(position) => journal.missing_until(store, position, covered)?,
-        };
-        Ok(Opened {
-            journal,
-            position,
-            missing,
-        })
-    }
-
-    fn missing_until<S: Store>(
-        &self,
-        store: &S,
-        position: State,
-        covered: &HashSet<SegmentId>,
-    ) -> Result<Option<Vec<KeyHash>>, S::Error> {
-        let Some(Base { state, .. }) = self.base else {
-            return Ok(None);
-        };
-        let mut is_known = covered.contains(&state.id());
-        let mut missing = Vec::new();
-        for commit in state.commit() + 1..=position.commit() {
-            let entry = store.record(&entry_key(commit))?;
-            fault!(
-                JournalGapAccepted,
-                if entry.is_none() {
-                    continue;
-                }
-            );
-            let Some((state, hashes)) = entry.as_deref().and_then(decoded) else {
-                return Ok(None);
+        let trusted = position.zip(missing);
+        if let (Some((state, _)), Some(stored)) = (&trusted, stored) {
+            // The journal begins after a state that the filter has, or goes on.
+            commits.base = match covered.contains(&state.id()) {
+                true => Base {
+                    state: *state,
+                    oldest,
+                },
+                false => stored,
             };
-            is_known |= covered.contains(&state.id());
-            missing.extend(hashes);
         }
-        fault!(AnyFilterCompleted, is_known = true);
-        Ok(is_known.then_some(missing))
+        fault!(
+            OldBaseKept,
+            if let Some(stored) = stored {
+                commits.base = stored;
+            }
+        );
+        Ok(Opened {
+            commits,
+            trusted,
+            has_position: position.is_some(),
+        })
     }
 
     pub(super) fn keeps_hashes(&self) -> bool {
@@ -223,92 +213,115 @@ impl Journal {
     /// A filter that has the keys of this state has been stored.
     pub(super) fn filter_stored(&mut self, state: SegmentId) {
         let state = State(state);
-        // One of the same number came before external writes, or before the journal began.
-        let newer = |base: Base| base.state.commit() < state.commit();
-        if self.keeps_hashes() && self.base.is_none_or(newer) {
-            let first = state.commit().saturating_add(1);
-            let oldest = self.base.map_or(first, |base| base.oldest);
-            self.base = Some(Base { state, oldest });
+        // One of the base's own number is from before external writes.
+        if self.base.state.commit() < state.commit() {
+            self.base.state = state;
         }
     }
 
-    /// The records of the next commit, which brings keys with these hashes.
+    /// The records of the next commit, which brings keys with these hashes. It is in doubt until
+    /// [`Commits::succeeded`].
     pub(super) fn next(&mut self, hashes: &[KeyHash]) -> Vec<Record> {
         if self.recovery == Recovery::Scan {
             return Vec::new();
         }
-        let number = self.commit.checked_add(1).filter(|_| !self.is_unsure);
-        let Some(state) = number.and_then(State::new) else {
-            self.is_unsure = true;
-            return self.forget();
+        let was_in_doubt = self.is_in_doubt;
+        self.is_in_doubt = self.keeps_hashes();
+        fault!(CommitsNeverInDoubt, self.is_in_doubt = false);
+        let number = self.last.checked_add(1).filter(|_| !was_in_doubt);
+        let state = number.and_then(State::new);
+        self.has_named = state.is_some();
+        let Some(state) = state else {
+            return self.invalidate();
         };
         let mut records = vec![put(POSITION, state.encode())];
         if self.keeps_hashes() {
             records.push(put(&entry_key(state.commit()), encoded(state, hashes)));
-            if let Some(base) = self.base.filter(|&base| self.is_unsettled(base)) {
-                let oldest = base.next_oldest();
-                records.push(put(BASE, Base { oldest, ..base }.encode()));
-                let removed = (base.oldest..oldest).map(|commit| delete(&entry_key(commit)));
-                records.extend(removed);
+            let oldest = self.base.next_oldest();
+            if self.stored != Some(self.base) || self.base.oldest < oldest {
+                let base = Base {
+                    oldest,
+                    ..self.base
+                };
+                records.push(put(BASE, base.encode()));
+                let removed = self.base.oldest..oldest;
+                records.extend(removed.map(|commit| delete(&entry_key(commit))));
             }
         }
         records
     }
 
-    /// Whether the store has another base, or entries before this one.
-    fn is_unsettled(&self, base: Base) -> bool {
-        self.stored != Some(base) || base.oldest < base.next_oldest()
-    }
-
-    /// The records that [`Journal::next`] gave were committed.
-    pub(super) fn committed(&mut self) {
-        if self.is_unsure {
-            return;
+    /// The records that [`Commits::next`] gave were committed.
+    pub(super) fn succeeded(&mut self) {
+        if self.has_named {
+            self.last = self.last.saturating_add(1);
+            self.is_in_doubt = false;
         }
-        self.commit = self.commit.saturating_add(1);
-        if let Some(base) = &mut self.base {
-            base.oldest = base.next_oldest();
+        if self.has_named && self.keeps_hashes() {
+            self.base.oldest = self.base.next_oldest();
+            self.stored = Some(self.base);
         }
-        self.stored = self.base;
     }
 
-    /// It is not known whether they were.
-    pub(super) fn failed(&mut self) {
-        self.is_unsure = true;
-    }
-
-    /// After a failed commit: goes on from the state that the store is in, if it can be read.
+    /// If a commit is in doubt: goes on from the state that the store is in, if it can be read.
     pub(super) fn resume(&mut self, store: &impl Store) {
-        if self.is_unsure && self.recovery != Recovery::Scan {
+        if self.is_in_doubt && self.recovery != Recovery::Scan {
             match State::read(store) {
-                Ok(Some(position)) => self.commit = position.commit(),
-                // No commit has named a state since this number.
+                Ok(Some(position)) => self.last = self.last.max(position.commit()),
+                // It did not succeed, or it had no position.
                 Ok(None) => {}
                 Err(_) => return,
             }
-            self.is_unsure = false;
+            self.is_in_doubt = false;
         }
     }
 
-    /// The records of a commit after which no stored filter has all keys.
-    pub(super) fn forget(&mut self) -> Vec<Record> {
-        let oldest = self.base.map(|base| base.oldest);
-        let base = Base::of_no_filter(self.commit);
-        self.base = base.map(|base| Base {
-            oldest: oldest.unwrap_or(base.oldest),
-            ..base
-        });
+    /// The records of a commit after which no filter that is stored by now has all keys.
+    pub(super) fn invalidate(&mut self) -> Vec<Record> {
+        if self.is_in_doubt {
+            // It may be in the store, so its number is used.
+            self.last = self.last.saturating_add(1);
+        }
+        self.base = Base::of_no_filter(self.last, self.base.oldest);
         // Stored again with the next commit, in case this one fails.
         self.stored = None;
-        let base = self.base.filter(|_| self.keeps_hashes());
-        let base = base.map_or_else(|| delete(BASE), |base| put(BASE, base.encode()));
-        vec![delete(POSITION), base]
+        vec![delete(POSITION), put(BASE, self.base.encode())]
     }
 }
 
-/// The records after which no state has a name.
-pub(super) fn forgotten() -> [Record; 2] {
-    [delete(POSITION), delete(BASE)]
+/// The hashes of the entries from the base to the position; `None` if they do not complete a filter
+/// that has the keys of these states.
+fn missing<S: Store>(
+    store: &S,
+    base: Option<Base>,
+    position: State,
+    covered: &HashSet<SegmentId>,
+) -> Result<Option<Vec<KeyHash>>, S::Error> {
+    let Some(Base { state, .. }) = base else {
+        return Ok(None);
+    };
+    let mut is_known = covered.contains(&state.id());
+    let mut last = state;
+    let mut missing = Vec::new();
+    let first = state.commit().saturating_add(1);
+    for commit in first..=position.commit() {
+        let entry = store.record(&entry_key(commit))?;
+        fault!(
+            JournalGapAccepted,
+            if entry.is_none() {
+                continue;
+            }
+        );
+        let Some((state, hashes)) = entry.as_deref().and_then(decoded) else {
+            return Ok(None);
+        };
+        is_known |= covered.contains(&state.id());
+        missing.extend(hashes);
+        last = state;
+    }
+    fault!(AnyFilterCompleted, is_known = true);
+    let is_whole = last == position;
+    Ok((is_whole && is_known).then_some(missing))
 }
 
 fn put(key: &[u8], value: Vec<u8>) -> Record {

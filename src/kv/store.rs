@@ -23,8 +23,15 @@ pub trait Store: Send + Sync + 'static {
     /// table or a key space of their own.
     ///
     /// # Errors
-    /// If it may not have been committed.
+    /// If it failed or its outcome is unknown. Whatever the outcome is, it no longer changes when
+    /// this returns.
     fn commit(&self, batch: Self::Batch, records: &[Record]) -> Result<(), Self::Error>;
+
+    /// Makes all commits durable. Called when external writes begin and end.
+    ///
+    /// # Errors
+    /// If they may be lost.
+    fn sync(&self) -> Result<(), Self::Error>;
 
     /// Passes every key of the store, as of one moment not before the call, until `each` returns
     /// false.

@@ -1,6 +1,6 @@
 //! What a stored filter may be trusted for, after closes, crashes and lost commits.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
+use super::recovery::{Commits, State};
 use super::*;
 use crate::disk::{Disk, MemoryDisk};
 use crate::front::filter_options::FilterOptions;
@@ -89,6 +90,10 @@ impl Store for Memory {
             true => Err(Failed),
             false => Ok(()),
         }
+    }
+
+    fn sync(&self) -> Result<(), Failed> {
+        Ok(())
     }
 
     fn scan(&self, each: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), Failed> {
@@ -318,6 +323,132 @@ fn records_of_an_earlier_run_are_removed_before_commits_without_any() {
         write(&open(&disk, &memory, Recovery::Scan), 100..200);
         check(&open(&disk, &memory, recovery));
     }
+}
+
+/// Two folders of filters have different seeds, and one lacks the commits of the other's time.
+#[test]
+fn folders_that_take_turns_lose_no_key() {
+    for recovery in [Recovery::Position, Recovery::Journal] {
+        let (one, other, memory) = (MemoryDisk::new(), MemoryDisk::new(), Memory::default());
+        for round in 0..6 {
+            let disk = if round % 2 == 0 { &one } else { &other };
+            let store = open(disk, &memory, recovery);
+            check(&store);
+            write(&store, round * 10..round * 10 + 5);
+        }
+    }
+}
+
+/// Entries of an earlier journal must not fill the gap that commits without entries leave.
+#[test]
+fn recoveries_that_take_turns_lose_no_key() {
+    let turns = [
+        [
+            Recovery::Journal,
+            Recovery::Scan,
+            Recovery::Journal,
+            Recovery::Position,
+        ],
+        [
+            Recovery::Journal,
+            Recovery::Position,
+            Recovery::Journal,
+            Recovery::Scan,
+        ],
+    ];
+    for turns in turns {
+        for crashes in [false, true] {
+            let (mut disk, mut memory) = (MemoryDisk::new(), Memory::default());
+            let mut keys = 0..;
+            for recovery in turns.into_iter().cycle().take(12) {
+                let store = open(&disk, &memory, recovery);
+                check(&store);
+                for _ in 0..7 {
+                    store.commit(vec![key(keys.next().unwrap())]).unwrap();
+                }
+                if crashes {
+                    (disk, memory) = crashed(&disk, &memory);
+                }
+            }
+            check(&open(&disk, &memory, Recovery::Journal));
+        }
+    }
+}
+
+#[test]
+fn commit_whose_writer_panics_is_in_doubt() {
+    let (disk, memory) = (MemoryDisk::new(), Memory::default());
+    let store = open(&disk, &memory, Recovery::Journal);
+    write(&store, 0..100);
+    check(&store);
+    drop(store);
+    let store = open(&disk, &memory, Recovery::Journal);
+    check(&store);
+    let panics = || {
+        store.write(|write| -> Result<(), Failed> {
+            write.insert(b"kept");
+            store
+                .store()
+                .commit(vec![b"kept".to_vec()], &write.records())?;
+            panic!("for a test");
+        })
+    };
+    assert!(catch_unwind(AssertUnwindSafe(panics)).is_err());
+    write(&store, 100..101);
+    let (disk, memory) = crashed(&disk, &memory);
+    check(&open(&disk, &memory, Recovery::Journal));
+}
+
+/// As a savepoint or a backup does.
+#[test]
+fn records_that_external_writes_bring_back_are_not_trusted() {
+    for recovery in [Recovery::Position, Recovery::Journal] {
+        let (disk, memory) = (MemoryDisk::new(), Memory::default());
+        let store = open(&disk, &memory, recovery);
+        write(&store, 0..100);
+        check(&store);
+        drop(store);
+        let store = open(&disk, &memory, recovery);
+        check(&store);
+        let saved = memory.0.state.lock().unwrap().clone();
+        let announced = store.external_writes().unwrap();
+        *memory.0.state.lock().unwrap() = saved;
+        memory.put_unseen(b"unseen");
+        drop(announced);
+        let (disk, memory) = crashed(&disk, &memory);
+        check(&open(&disk, &memory, recovery));
+    }
+}
+
+/// A filter of a state from before external writes is stored late.
+#[test]
+fn base_is_no_state_from_before_external_writes() {
+    let memory = Memory::default();
+    let opened = Commits::open(&memory, Recovery::Journal, &HashSet::new()).unwrap();
+    let mut commits = opened.commits;
+    memory.commit(Vec::new(), &commits.next(&[])).unwrap();
+    // Its outcome is unknown, and its state was listed.
+    let state = State::read(&memory).unwrap().unwrap().id();
+    memory.commit(Vec::new(), &commits.invalidate()).unwrap();
+    commits.filter_stored(state);
+    commits.resume(&memory);
+    memory.commit(Vec::new(), &commits.next(&[])).unwrap();
+    let covered = HashSet::from([state]);
+    let opened = Commits::open(&memory, Recovery::Journal, &covered).unwrap();
+    assert!(opened.trusted.is_none());
+}
+
+#[test]
+fn keys_after_the_records_are_refused() {
+    let store = open(&MemoryDisk::new(), &Memory::default(), Recovery::Journal);
+    let late = || {
+        store.write(|write| {
+            let records = write.records();
+            write.insert(b"late");
+            store.store().commit(vec![b"late".to_vec()], &records)
+        })
+    };
+    assert!(catch_unwind(AssertUnwindSafe(late)).is_err());
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::front::cf_filter::CfFilter;
 use crate::front::memtables::FilterSet;
 use crate::hash::KeyHash;
-use crate::kv::recovery::Journal;
+use crate::kv::recovery::Commits;
 use crate::kv::store::Record;
 use crate::sync::{Mutex, MutexGuard, unpoisoned};
 
@@ -18,19 +18,19 @@ pub struct Write<'a> {
     has_records: bool,
 }
 
-/// Access to the journal. One that keeps hashes is held for the whole write, so that commits come
+/// Access to the state of commits. With a journal it is held for the whole write, so that commits come
 /// one at a time.
 enum Turn<'a> {
-    Held(MutexGuard<'a, Journal>),
-    Shared(&'a Mutex<Journal>),
+    Held(MutexGuard<'a, Commits>),
+    Shared(&'a Mutex<Commits>),
 }
 
 impl<'a> Write<'a> {
-    pub(super) fn begin(cf: &CfFilter, journal: &'a Mutex<Journal>) -> Self {
-        let held = unpoisoned(journal.lock());
+    pub(super) fn begin(cf: &CfFilter, commits: &'a Mutex<Commits>) -> Self {
+        let held = unpoisoned(commits.lock());
         let turn = match held.keeps_hashes() {
             true => Turn::Held(held),
-            false => Turn::Shared(journal),
+            false => Turn::Shared(commits),
         };
         Self {
             filters: cf.memtables().bind(),
@@ -46,6 +46,8 @@ impl<'a> Write<'a> {
         let hash = self.filters.prepare(key);
         self.filters.insert(hash);
         self.has_keys = true;
+        // Those that were given lack this key.
+        self.has_records = false;
         if let Turn::Held(_) = self.turn {
             self.hashes.push(hash);
         }
@@ -55,7 +57,7 @@ impl<'a> Write<'a> {
     pub fn records(&mut self) -> Vec<Record> {
         self.has_records = true;
         let hashes = std::mem::take(&mut self.hashes);
-        let records = self.journal(|journal| journal.next(&hashes));
+        let records = self.commits(|commits| commits.next(&hashes));
         self.hashes = hashes;
         records
     }
@@ -70,12 +72,12 @@ impl<'a> Write<'a> {
         self.hashes.len() as u64
     }
 
-    pub(super) fn journal<R>(&mut self, act: impl FnOnce(&mut Journal) -> R) -> R {
+    pub(super) fn commits<R>(&mut self, act: impl FnOnce(&mut Commits) -> R) -> R {
         match &mut self.turn {
-            Turn::Held(journal) => act(journal),
-            Turn::Shared(journal) => {
-                let mut journal = unpoisoned(journal.lock());
-                act(&mut journal)
+            Turn::Held(commits) => act(commits),
+            Turn::Shared(commits) => {
+                let mut commits = unpoisoned(commits.lock());
+                act(&mut commits)
             }
         }
     }

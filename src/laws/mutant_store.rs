@@ -54,6 +54,10 @@ impl<S: Store> Store for MutantStore<S> {
             .commit(batch, if left_out { &[] } else { records })
     }
 
+    fn sync(&self) -> Result<(), S::Error> {
+        self.store.sync()
+    }
+
     fn scan(&self, each: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), S::Error> {
         let mut left = if self.is(Mutant::ShortScan) {
             50

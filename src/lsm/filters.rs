@@ -106,7 +106,7 @@ impl LsmFilters {
 
     /// One run of maintenance on this thread, if there is something to do: it loads, builds, saves
     /// and removes filters. Does nothing if maintenance has a thread of its own. Calls [`Lsm`], so
-    /// the caller must hold no lock that those calls take.
+    /// the caller must hold no lock that those calls take. Does nothing if a run is under way.
     pub fn maintain(&self) {
         self.filters.maintain();
     }
@@ -134,6 +134,7 @@ impl LsmFilters {
             Some(build) => build.id(),
             None => SegmentId::random()?,
         };
+        self.link.begin(id);
         let segment = self.filters.registry.open(id);
         let link = Arc::clone(&self.link);
         Ok(SegmentBuild::new(id, build, segment, link))
@@ -148,6 +149,8 @@ impl LsmFilters {
     /// that these inputs did not hold. Must be called before the outputs are installed. The inputs'
     /// filters answer for the outputs at once; maintenance rebuilds them if that pays.
     pub fn merged(&self, inputs: &[SegmentId], outputs: &[SegmentId]) -> MergeReport {
+        // Not installed yet, so not to be taken for abandoned.
+        outputs.iter().for_each(|&id| self.link.begin(id));
         let rate = self.cf.segment_rate();
         let report = merge::merge(
             &self.filters.registry,

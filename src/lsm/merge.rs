@@ -1,8 +1,8 @@
 //! The filters of a merge whose keys were not seen.
 //!
 //! Another process may compact segments, or a manifest may arrive that names the outputs of a
-//! merge. The outputs hold no key that the inputs did not hold, so the inputs' filters speak for
-//! them at once, without a byte read: one after the other, or ORed. When that costs more false
+//! merge. The outputs hold no key that the inputs did not hold. So they get the inputs' filters,
+//! chained or ORed, and no key is read. When that costs more false
 //! positives or probes than the filters may, maintenance rebuilds them from the outputs' keys.
 //! [`plan`](lsm_sieve_filter::plan) decides.
 

@@ -26,7 +26,6 @@ impl SegmentBuild {
         segment: Arc<Segment>,
         link: Arc<Link>,
     ) -> Self {
-        link.begin(id);
         Self {
             id,
             build,

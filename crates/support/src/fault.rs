@@ -452,6 +452,12 @@ faults! {
     JournalGapAccepted => "kv::",
     /// A stored filter of any state is completed by the journal.
     AnyFilterCompleted => "kv::",
+    /// A journal goes on after keys that a filter in another folder has.
+    OldBaseKept => "kv::",
+    /// A commit whose outcome is unknown counts as one that did not take place.
+    CommitsNeverInDoubt => "kv::",
+    /// Records that external writes brought back are trusted.
+    InvalidatedOnlyBefore => "kv::",
     /// The records of an earlier run stay when commits without records begin.
     EarlierRecordsKept => "kv::",
     /// A store that lost its state is taken for a new one.

@@ -15,7 +15,9 @@ pub struct LmdbTable {
 }
 
 impl LmdbTable {
-    /// Opens the environment in a folder. Commits do not wait for the disk if `is_synced` is false.
+    /// Opens the environment in a folder. If `is_synced` is false, commits do not wait for the disk.
+    /// After a power cut LMDB then keeps neither their order nor their parts together, so no filter
+    /// may be trusted: use `Recovery::Scan`.
     pub fn open(folder: &Path, size: usize, is_synced: bool) -> Result<Self, Error> {
         std::fs::create_dir_all(folder)?;
         let mut options = EnvOpenOptions::new();
@@ -66,6 +68,10 @@ impl Store for LmdbTable {
             }
         }
         transaction.commit()
+    }
+
+    fn sync(&self) -> Result<(), Error> {
+        self.env.force_sync()
     }
 
     fn scan(&self, each: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), Error> {

@@ -60,6 +60,10 @@ impl Store for SledTree {
         })
     }
 
+    fn sync(&self) -> Result<(), Error> {
+        self.keys.flush().map(drop)
+    }
+
     fn scan(&self, each: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), Error> {
         for key in self.keys.iter().keys() {
             if !each(&key?) {

@@ -1,8 +1,8 @@
 //! A filter of [lsm-sieve](lsm_sieve) before a keyspace of [fjall].
 //!
 //! fjall has a filter per table, and asks one after the other. This one is over all keys, and is
-//! asked before the store. Its records are part of fjall's own batches, so it is trusted again
-//! after a crash.
+//! asked before the store. Its records are part of fjall's own batches. With `Recovery::Journal` it is
+//! trusted again after a crash.
 //!
 //! ```
 //! use lsm_sieve::FilterOptions;
@@ -63,7 +63,7 @@ impl Batch {
 
 impl FjallKeyspace {
     /// Opens a keyspace, which is created if it does not exist. The filter's records go to the
-    /// keyspace `<name>.filter`.
+    /// keyspace `<name>.filter`, which must be none of yours.
     ///
     /// # Errors
     /// fjall's.
@@ -123,6 +123,10 @@ impl Store for FjallKeyspace {
         }
         self.put_records(&mut writes, records);
         writes.commit()
+    }
+
+    fn sync(&self) -> Result<(), Error> {
+        self.db.persist(PersistMode::SyncAll)
     }
 
     fn scan(&self, each: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), Error> {

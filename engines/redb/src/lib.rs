@@ -2,7 +2,8 @@
 //!
 //! A B-tree answers an absent key by a walk to a leaf, on disk if that is not cached. Behind the
 //! filter most absent keys cost no read. The filter lies in a folder beside the database, and its
-//! records in a table of the same transactions, so it is trusted again after a crash.
+//! records in a table of the same transactions. With `Recovery::Journal` it is trusted again after a
+//! crash.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -27,7 +28,7 @@
 //! # What must go through the filter
 //!
 //! Every write to the table: [`FilteredStore::commit`](lsm_sieve::kv::FilteredStore::commit), or a
-//! transaction of one's own within
+//! transaction of one's own that begins within
 //! [`FilteredStore::write`](lsm_sieve::kv::FilteredStore::write), which stores the records with
 //! [`RedbTable::put_records`]. Restoring a savepoint brings back deleted keys: it is an external
 //! write. Read transactions that are older than now read the table itself.
@@ -74,7 +75,7 @@ impl Batch {
 
 impl RedbTable {
     /// The table of this name, which need not exist yet. The filter's records go to the table
-    /// `<name>.filter`.
+    /// `<name>.filter`, which must be no table of yours.
     pub fn new(db: Arc<Database>, name: &str) -> Self {
         Self {
             db,
@@ -147,6 +148,11 @@ impl Store for RedbTable {
         }
         self.put_records(&transaction, records)?;
         Ok(transaction.commit()?)
+    }
+
+    /// Commits are durable by themselves.
+    fn sync(&self) -> Result<(), Error> {
+        Ok(())
     }
 
     fn scan(&self, each: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), Error> {
