@@ -99,10 +99,11 @@ impl MemoryDisk {
     ///
     /// All of them if at most ten changes wait to become durable; otherwise `cut.samples` of them.
     pub fn after(&self, cut: PowerCut) -> impl Iterator<Item = MemoryDisk> + use<> {
-        let disk = self.clone();
-        let changes = disk.state().changes(cut.tear);
+        // Of one moment: others may write meanwhile.
+        let now = self.state().clone();
+        let changes = now.changes(cut.tear);
         subsets(changes, cut.samples, cut.seed).map(move |kept| {
-            let state = disk.state().image(cut, &kept);
+            let state = now.image(cut, &kept);
             MemoryDisk {
                 state: Arc::new(Mutex::new(state)),
             }
@@ -274,6 +275,21 @@ mod tests {
         found.sort();
         found.dedup();
         found
+    }
+
+    #[test]
+    fn power_cut_beside_a_writer_leaves_a_disk_of_one_moment() {
+        let disk = MemoryDisk::new();
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| {
+                for number in 0..2_000 {
+                    write(&disk, &format!("/{number}"), b"1234");
+                }
+            });
+            while !writer.is_finished() {
+                disk.after_power_cut(1).take(2).for_each(drop);
+            }
+        });
     }
 
     #[test]

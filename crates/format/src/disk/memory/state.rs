@@ -6,7 +6,7 @@ use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct State {
     pub(super) live: Tree,
     durable: Tree,
@@ -43,7 +43,7 @@ pub(super) enum NameChange {
     Remove(PathBuf),
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct FileState {
     pub(super) live: Vec<u8>,
     durable: Vec<u8>,
