@@ -12,6 +12,8 @@
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints what it measured")]
 
+#[path = "../tests/numbers.rs"]
+mod numbers;
 #[path = "../tests/weed.rs"]
 mod weed;
 
@@ -30,6 +32,7 @@ use lsm_sieve_slatedb::slatedb::{
     BloomFilterPolicy, CheckpointCreateResult, Db, DbReader, DbReaderMode, FilterPolicy, WriteBatch,
 };
 use lsm_sieve_slatedb::{Bucket, Options, Publisher, SievePolicy, SieveReader, SieveWriter};
+use numbers::key;
 use std::fmt;
 use std::hint::black_box;
 use std::sync::Arc;
@@ -376,18 +379,6 @@ async fn load(
     let created = db.create_checkpoint(CheckpointScope::All, &options).await;
     db.close().await.expect("a close");
     created.expect("a checkpoint")
-}
-
-/// The key of a number: 16 bytes without an order that shows.
-fn key(number: u64) -> [u8; 16] {
-    let mut x = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x1234_5678_9abc_def0;
-    for multiplier in [0xbf58_476d_1ce4_e5b9, 0x94d0_49bb_1331_11eb] {
-        x = (x ^ (x >> 30)).wrapping_mul(multiplier);
-    }
-    let mut key = [0; 16];
-    key[..8].copy_from_slice(&(x ^ (x >> 31)).to_be_bytes());
-    key[8..].copy_from_slice(&number.to_be_bytes());
-    key
 }
 
 fn absent_key(number: u64) -> [u8; 16] {

@@ -179,6 +179,19 @@ impl Binding {
     }
 }
 
+#[cfg(test)]
+impl Binding {
+    /// Some database.
+    pub(crate) fn of_a_test() -> Self {
+        use lsm_sieve_filter::hash::{HashId, Seed};
+        Self::new(&Identity {
+            store: StoreId::from_bytes([1; 16]),
+            hash: HashId::Xxh3,
+            seed: Seed::from_bytes([2; 16]),
+        })
+    }
+}
+
 /// Decodes and verifies every byte.
 fn whole(bytes: &[u8]) -> Result<Sidecar<Stage>, FormatError> {
     let length = bytes.len() as u64;

@@ -155,20 +155,10 @@ fn may_hold(group: &[Resident], key: &[u8], hash: KeyHash) -> bool {
 mod tests {
     use super::*;
     use crate::keys::KeyHashes;
-    use lsm_sieve_filter::hash::{HashId, Seed};
     use lsm_sieve_filter::math::Rate;
-    use lsm_sieve_format::format::{Identity, StoreId};
-
-    fn binding() -> Binding {
-        Binding::new(&Identity {
-            store: StoreId::from_bytes([1; 16]),
-            hash: HashId::Xxh3,
-            seed: Seed::from_bytes([2; 16]),
-        })
-    }
 
     fn resident(keys: &[&'static str]) -> Resident {
-        let mut hashes = KeyHashes::new(binding());
+        let mut hashes = KeyHashes::new(Binding::of_a_test());
         keys.iter().for_each(|key| hashes.add(key.as_bytes()));
         let id = SegmentId::from_bytes([3; 16]);
         Resident {
@@ -190,12 +180,17 @@ mod tests {
             assert!(may_hold(
                 &group,
                 key.as_bytes(),
-                binding().hash(key.as_bytes())
+                Binding::of_a_test().hash(key.as_bytes())
             ));
         }
         let absent = (0..10_000).map(|i| format!("k{i}"));
-        let maybe =
-            absent.filter(|key| may_hold(&group, key.as_bytes(), binding().hash(key.as_bytes())));
+        let maybe = absent.filter(|key| {
+            may_hold(
+                &group,
+                key.as_bytes(),
+                Binding::of_a_test().hash(key.as_bytes()),
+            )
+        });
         assert!(maybe.count() < 300);
     }
 
@@ -205,14 +200,14 @@ mod tests {
         (open.first, open.last) = (None, None);
         assert!(!open.follows(&resident(&["a"])) && !resident(&["z"]).follows(&open));
         let group = [open];
-        assert!(may_hold(&group, b"m", binding().hash(b"m")));
+        assert!(may_hold(&group, b"m", Binding::of_a_test().hash(b"m")));
     }
 
     /// Without checksums in memory, a bit that flips hides keys until the process ends.
     #[test]
     fn a_bit_that_flips_in_memory_is_found() {
         let sound = Coverage {
-            binding: binding(),
+            binding: Binding::of_a_test(),
             summary: None,
             groups: vec![vec![resident(&["a", "m"])]],
             log: None,
@@ -224,7 +219,8 @@ mod tests {
 
     #[test]
     fn nothing_at_all_is_complete_and_denies() {
-        let none = Coverage::complete(binding(), &[], None, &Residents::new(), None).unwrap();
+        let none =
+            Coverage::complete(Binding::of_a_test(), &[], None, &Residents::new(), None).unwrap();
         assert_eq!(none.answer(b"key"), Answer::Absent);
     }
 }

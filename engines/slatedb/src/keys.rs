@@ -141,20 +141,10 @@ impl RecentKeys {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lsm_sieve_filter::hash::{HashId, Seed};
-    use lsm_sieve_format::format::{Identity, StoreId};
-
-    fn binding() -> Binding {
-        Binding::new(&Identity {
-            store: StoreId::from_bytes([1; 16]),
-            hash: HashId::Xxh3,
-            seed: Seed::from_bytes([2; 16]),
-        })
-    }
 
     #[test]
     fn versions_of_one_key_count_once() {
-        let mut keys = KeyHashes::new(binding());
+        let mut keys = KeyHashes::new(Binding::of_a_test());
         for key in [b"a", b"a", b"b"] {
             keys.add(key);
         }

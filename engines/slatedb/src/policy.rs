@@ -1,9 +1,9 @@
 //! A filter of this crate inside each SST.
 //!
-//! SlateDB gives every row of an SST to a [`FilterBuilder`], stores what it builds in the SST, and
-//! has it decoded by whoever reads the SST. A static filter of one percent takes 7 bits per key,
-//! SlateDB's own 10. Give the policy to writers, compactors, compaction workers and readers alike;
-//! who lacks it reads the SST without this filter.
+//! SlateDB gives every row of an SST to a [`FilterBuilder`] and stores what it builds in the SST.
+//! Readers decode it. A static filter of one percent takes 7 bits per key, SlateDB's own 10. Give
+//! the policy to writers, compactors, compaction workers and readers alike. A reader without it
+//! reads the SST without this filter.
 //!
 //! The bytes are those of a sidecar (`lsm_sieve_format`), with checksums, the id of the store and
 //! the imprint of the seed. Decoding cannot fail: a filter that is damaged, foreign or newer answers

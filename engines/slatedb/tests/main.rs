@@ -9,6 +9,7 @@ mod damage;
 mod faulty;
 mod follow;
 mod log;
+mod numbers;
 mod policy;
 mod processes;
 mod publish;

@@ -92,7 +92,7 @@ async fn a_damaged_filter_is_maybe() {
     assert!(is_maybe(&[]) && is_maybe(&[bytes, vec![0]].concat()));
 }
 
-/// The lengths in a header are a claim of whoever wrote it; none of them is allocated.
+/// The lengths in a header may be false. None of them is allocated.
 #[tokio::test]
 async fn a_filter_that_claims_to_be_huge_is_maybe() {
     let policy = SievePolicy::new(&bucket().await);

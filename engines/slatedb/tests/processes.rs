@@ -5,6 +5,7 @@
 //! because scans use no filters. So a writer may be killed at any time: whatever it left is in the
 //! model or not.
 
+use crate::numbers::key;
 use crate::weed::store;
 use futures::stream::BoxStream;
 use lsm_sieve_slatedb::slatedb::admin::AdminBuilder;
@@ -498,15 +499,6 @@ fn collect_all() -> GarbageCollectorOptions {
         compactions_options: directory,
         ..GarbageCollectorOptions::default()
     }
-}
-
-/// The key of a number, whose last eight bytes are the number.
-fn key(number: u64) -> [u8; 16] {
-    let mut key = [0; 16];
-    let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    key[..8].copy_from_slice(&(mixed ^ (mixed >> 31)).to_be_bytes());
-    key[8..].copy_from_slice(&number.to_be_bytes());
-    key
 }
 
 /// Counts requests.

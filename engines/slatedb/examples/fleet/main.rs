@@ -13,6 +13,8 @@
 
 #![expect(clippy::print_stdout, reason = "an example prints what it measured")]
 
+#[path = "../../tests/numbers.rs"]
+mod numbers;
 #[path = "../../tests/processes.rs"]
 mod processes;
 #[path = "../../tests/weed.rs"]
