@@ -6,14 +6,10 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::sync::{Mutex, RwLock};
 
-use lsm_sieve::kv::{Record, Store};
+use lsm_sieve::kv::{Batch, Record, Store};
 use lsm_sieve::laws::TestStore;
 
 type Keys = BTreeMap<Vec<u8>, Vec<u8>>;
-
-/// Keys to set or to delete.
-#[derive(Default)]
-pub(super) struct Batch(Vec<(Vec<u8>, bool)>);
 
 pub(super) struct LogStore {
     log: Mutex<File>,
@@ -71,13 +67,12 @@ impl Store for LogStore {
     }
 
     fn keys_of(&self, batch: &Batch, each: &mut dyn FnMut(&[u8])) {
-        batch.0.iter().for_each(|(key, _)| each(key));
+        batch.set_keys().for_each(each);
     }
 
     fn commit(&self, batch: Batch, records: &[Record]) -> io::Result<()> {
-        let value = |is_set: bool| is_set.then(|| b"value".to_vec());
-        let keys = batch.0.into_iter();
-        let keys = keys.map(|(key, is_set)| (false, key, value(is_set)));
+        let keys = batch.into_iter();
+        let keys = keys.map(|(key, value)| (false, key, value));
         let records = records.iter().cloned().map(|record| match record {
             Record::Put { key, value } => (true, key, Some(value)),
             Record::Delete { key } => (true, key, None),
@@ -106,7 +101,7 @@ impl Store for LogStore {
 
 impl TestStore for LogStore {
     fn batch(entries: &[(Vec<u8>, bool)]) -> Batch {
-        Batch(entries.to_vec())
+        entries.iter().collect()
     }
 }
 

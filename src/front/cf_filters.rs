@@ -29,6 +29,15 @@ struct ExternalState {
     excluded: HashSet<u32>,
 }
 
+/// How far the summary filters have come to cover all segments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Progress {
+    Complete,
+    /// Some segments are not covered, and will not be before the next open.
+    Final,
+    Growing,
+}
+
 /// Must be held while external writes run.
 pub(crate) struct ExternalGuard<'a> {
     cf_filters: &'a CfFilters,
@@ -136,6 +145,27 @@ impl CfFilters {
             let listed = self.all();
             listed.iter().any(|other| Arc::ptr_eq(other, cf_filter))
         })
+    }
+
+    /// How far coverage has come; `none_is_read` if maintenance reads no segment.
+    pub(crate) fn progress(&self, none_is_read: bool) -> Progress {
+        if self.any_is_disabled() {
+            return Progress::Final;
+        }
+        let mut progress = Progress::Complete;
+        for cf_filter in self.all() {
+            if cf_filter.is_complete_by_construction() {
+                continue;
+            }
+            let mut is_final = cf_filter.stays_uncovered(none_is_read);
+            fault!(WaitsForSstsWithoutId, is_final = false);
+            // It may have become complete since, and is then not final.
+            if !is_final {
+                return Progress::Growing;
+            }
+            progress = Progress::Final;
+        }
+        progress
     }
 
     /// Removes the filters of the column families with this name.

@@ -32,7 +32,9 @@ pub(crate) trait Engine: Send + Sync {
     fn flush(&self, of: &KeySpace) -> Result<(), EngineError>;
 
     /// Whether a flush would wait for compactions in order to slow no writer.
-    fn flush_would_wait(&self, of: &KeySpace) -> bool;
+    fn flush_would_wait(&self, _of: &KeySpace) -> bool {
+        false
+    }
 
     /// Whether no segment is being written now.
     fn is_idle(&self) -> bool;

@@ -9,12 +9,12 @@ use crate::fault::fault;
 use crate::front::audit::{FalseNegative, Trust};
 use crate::front::cf_filter::CfFilter;
 use crate::front::cf_filter::auditor::Auditor;
-use crate::front::cf_filters::CfFilters;
+use crate::front::cf_filters::{CfFilters, Progress};
 use crate::front::engine::Engine;
 use crate::front::filter_store::FilterStore;
 use crate::front::maintenance::scrub::{ScrubLog, Scrubbed};
 use crate::front::maintenance::{Maintenance, room};
-use crate::front::opening::Opening;
+use crate::front::opening::{ONE_KEY_SPACE_ID, Opening};
 use crate::front::options::{FilterSize, FrontOptions};
 use crate::front::wakeup::{LONG, Wakeup};
 use crate::hash::KeyHasher;
@@ -106,6 +106,18 @@ impl Filters {
             options,
             runner: Mutex::new(Runner::Caller(Box::new(maintenance))),
         }
+    }
+
+    /// The filters of a store with one key space: see [`Opening::of_one_key_space`].
+    pub(crate) fn of_one_key_space(
+        engine: Arc<dyn Engine>,
+        (opening, cf_filter): (Opening, &Arc<CfFilter>),
+        options: FrontOptions,
+    ) -> Self {
+        let cf_filters = Arc::new(CfFilters::new(options.summary_rate));
+        let filters = Self::new(engine, opening, cf_filters, options);
+        filters.insert(ONE_KEY_SPACE_ID, Arc::clone(cf_filter));
+        filters
     }
 
     /// Moves maintenance to a thread of its own, which begins at once.
@@ -207,28 +219,11 @@ impl Filters {
         let mut asked = false;
         loop {
             let passes = self.wakeup.passes();
-            let cf_filters = self.cf_filters.all();
-            if cf_filters
-                .iter()
-                .all(|cf_filter| cf_filter.is_complete_by_construction())
-            {
-                return true;
-            }
-            if self.cf_filters.any_is_disabled() {
-                return false;
-            }
-            if cf_filters.iter().any(|cf_filter| cf_filter.is_disabled()) {
-                // Its column family was dropped after the listing.
-                continue;
-            }
             let none_is_read = self.options.read_only_filters && !self.options.is_secondary();
-            let is_final = |cf_filter: &Arc<CfFilter>| {
-                cf_filter.is_complete_by_construction() || cf_filter.stays_uncovered(none_is_read)
-            };
-            let mut all_are_final = cf_filters.iter().all(is_final);
-            fault!(WaitsForSstsWithoutId, all_are_final = false);
-            if all_are_final {
-                return false;
+            match self.cf_filters.progress(none_is_read) {
+                Progress::Complete => return true,
+                Progress::Final => return false,
+                Progress::Growing => {}
             }
             let Some(left) = deadline.checked_duration_since(Instant::now()) else {
                 return false;

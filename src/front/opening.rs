@@ -18,6 +18,10 @@ use crate::hash::{HashId, KeyHasher};
 use crate::math::{Bits, Items};
 use crate::segment::{Candidate, IdentityError, Registry, SidecarError, SidecarFolder};
 
+/// The name and the id of the key space of a store that has only one.
+const ONE_KEY_SPACE: &str = "default";
+pub(crate) const ONE_KEY_SPACE_ID: u32 = 0;
+
 /// What the filters of one database's column families share while it opens.
 pub(crate) struct Opening {
     pub(crate) hasher: KeyHasher,
@@ -86,21 +90,23 @@ impl FolderLock {
 }
 
 impl Opening {
-    /// Opens a folder that no other process may use: reads what an earlier run left there, and
-    /// stores the identity.
-    pub(crate) fn for_writing(
+    /// Opens the folder of a store with one key space, which no other process may use: reads what an
+    /// earlier run left there, and stores the identity. Returns the filters of the key space too.
+    pub(crate) fn of_one_key_space(
         disk: Arc<dyn Disk>,
         folder: &Path,
         options: &FrontOptions,
         hash: HashId,
-    ) -> Result<Self, FilterFolderError> {
+    ) -> Result<(Self, Arc<CfFilter>), FilterFolderError> {
         let identity = FilterFolderError::Identity;
         let (opening, candidate) = Self::prepare(disk, folder, options, hash).map_err(identity)?;
         opening
             .prepare_folder()
             .map_err(FilterFolderError::Folder)?;
         opening.keep(&candidate).map_err(identity)?;
-        Ok(opening)
+        let cf_filter = opening.cf_filter(ONE_KEY_SPACE, options, Bits::new(0));
+        cf_filter.key_space().memtable_created(ONE_KEY_SPACE_ID);
+        Ok((opening, cf_filter))
     }
 
     /// Reads what an earlier run left in the filter folder. Writes nothing: the database may be in

@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crate::disk::{Disk, RealDisk};
@@ -12,7 +12,6 @@ use crate::fault::fault;
 use crate::front::audit::FalseNegative;
 use crate::front::cf_filter::multi_lookup::multi_get;
 use crate::front::cf_filter::{self, CfFilter, lookup};
-use crate::front::cf_filters::CfFilters;
 use crate::front::engine::Engine;
 use crate::front::filter_options::FilterOptions;
 use crate::front::filters::{Filters, MaintenanceError};
@@ -21,15 +20,10 @@ use crate::front::opening::{FilterFolderError, FolderLock, Opening};
 use crate::front::options::{FrontOptions, SummarySaves};
 use crate::front::view::{Answer, Coverage};
 use crate::kv::link::{Link, is_worth_a_look};
-use crate::kv::recovery::{Commits, Opened, Recovery};
+use crate::kv::recovery::{Commits, Recovery};
 use crate::kv::store::Store;
 use crate::kv::write::Write;
-use crate::math::Bits;
 use crate::sync::Mutex;
-
-/// The name of the one key space.
-const NAME: &str = "default";
-const ID: u32 = 0;
 
 /// A filter could not be put before a store. No key was touched.
 #[derive(Debug, thiserror::Error)]
@@ -98,17 +92,11 @@ impl<S: Store> FilteredStore<S> {
             },
             ..options.resolved()
         };
-        let opening = Opening::for_writing(disk, folder, &front, options.get_hash())?;
-        let cf = opening.cf_filter(NAME, &front, Bits::new(0));
-        cf.key_space().memtable_created(ID);
+        let hash = options.get_hash();
+        let (opening, cf) = Opening::of_one_key_space(disk, folder, &front, hash)?;
         let opened = Commits::open(&store, recovery, &cf.covered()).map_err(OpenError::Records)?;
-        let Opened {
-            mut commits,
-            trusted,
-            has_position,
-        } = opened;
         let mut journaled = 0;
-        if let Some((position, missing)) = trusted {
+        if let Some((position, missing)) = opened.trusted {
             journaled = missing.len() as u64;
             let summary = cf.view().summary;
             let hashes: Vec<_> = missing.iter().map(|hash| hash.for_summary()).collect();
@@ -116,30 +104,22 @@ impl<S: Store> FilteredStore<S> {
             let covered = HashSet::from([position.id()]);
             cf.publish(cf.epoch(), summary, Coverage::Complete, covered);
         }
-        if recovery == Recovery::Scan && has_position {
-            // Commits without records follow.
-            let records = commits.invalidate();
-            let mut is_kept = false;
-            fault!(EarlierRecordsKept, is_kept = true);
-            if !is_kept {
-                store
-                    .commit(S::Batch::default(), &records)
-                    .map_err(OpenError::Records)?;
-            }
-        }
         let link = Arc::new(Link {
             store,
             recovery,
-            commits: Mutex::new(commits),
+            commits: Mutex::new(opened.commits),
             journaled: AtomicU64::new(journaled),
             writes: AtomicU64::new(0),
             external: Mutex::default(),
-            cf: OnceLock::from(Arc::downgrade(&cf)),
+            cf: Arc::clone(&cf),
         });
+        let mut commits_lack_records = recovery == Recovery::Scan && opened.has_position;
+        fault!(EarlierRecordsKept, commits_lack_records = false);
+        if commits_lack_records {
+            link.commit_invalidation().map_err(OpenError::Records)?;
+        }
         let engine: Arc<dyn Engine> = Arc::<Link<S>>::clone(&link);
-        let cf_filters = Arc::new(CfFilters::new(front.summary_rate));
-        let filters = Filters::new(engine, opening, cf_filters, front);
-        filters.insert(ID, Arc::clone(&cf));
+        let filters = Filters::of_one_key_space(engine, (opening, &cf), front);
         filters.start_thread().map_err(OpenError::Thread)?;
         Ok(Self {
             filters,
@@ -207,16 +187,16 @@ impl<S: Store> FilteredStore<S> {
     /// ([`Write::insert`]), then commits them to the store together with the records
     /// ([`Write::records`]), and returns `Ok` if all was committed.
     ///
+    /// With [`Recovery::Journal`] one write runs at a time. A transaction of the store must begin
+    /// within `commit`, and no other method of this type may be called there, or two threads may
+    /// wait for each other.
+    ///
     /// # Errors
     /// Those of `commit`.
     ///
     /// # Panics
     /// If it succeeded and did not ask for the records after its last key, unless the recovery is
     /// [`Recovery::Scan`].
-    ///
-    /// With [`Recovery::Journal`] one write runs at a time. A transaction of the store must begin
-    /// within `commit`, and no other method of this type may be called there, or two threads may
-    /// wait for each other.
     pub fn write<R, E>(&self, commit: impl FnOnce(&mut Write<'_>) -> Result<R, E>) -> Result<R, E> {
         let link = &*self.link;
         link.writes.fetch_add(1, Ordering::Relaxed);

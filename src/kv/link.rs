@@ -2,8 +2,8 @@
 //! name of the store's state.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{OnceLock, Weak};
 
 use crate::fault::fault;
 use crate::front::cf_filter::CfFilter;
@@ -28,7 +28,7 @@ pub(super) struct Link<S> {
     /// Grows with each write.
     pub(super) writes: AtomicU64,
     pub(super) external: Mutex<External>,
-    pub(super) cf: OnceLock<Weak<CfFilter>>,
+    pub(super) cf: Arc<CfFilter>,
 }
 
 /// External writes. While they are under way, no state of the store is covered by its name.
@@ -77,11 +77,16 @@ impl<S: Store> Link<S> {
         }
     }
 
-    /// Commits, durably, that no filter that is stored by now has all keys.
+    /// If a stored filter may be trusted at all: [`Link::commit_invalidation`].
     pub(super) fn invalidate_stored_filters(&self) -> Result<(), S::Error> {
-        if self.recovery == Recovery::Scan {
-            return Ok(());
+        match self.recovery {
+            Recovery::Scan => Ok(()),
+            Recovery::Position | Recovery::Journal => self.commit_invalidation(),
         }
+    }
+
+    /// Commits, durably, that no filter that is stored by now has all keys.
+    pub(super) fn commit_invalidation(&self) -> Result<(), S::Error> {
         let mut commits = unpoisoned(self.commits.lock());
         commits.resume(&self.store);
         let records = commits.invalidate();
@@ -91,8 +96,7 @@ impl<S: Store> Link<S> {
 
     /// Keys that the filter has, more or less.
     fn filtered_keys(&self) -> u64 {
-        let cf = self.cf.get().and_then(Weak::upgrade);
-        cf.map_or(0, |cf| cf.view().summary.estimated_items().get())
+        self.cf.view().summary.estimated_items().get()
     }
 }
 
@@ -132,10 +136,6 @@ impl<S: Store> Engine for Link<S> {
     /// A commit is in the store when its write ends.
     fn flush(&self, _: &KeySpace) -> Result<(), EngineError> {
         Ok(())
-    }
-
-    fn flush_would_wait(&self, _: &KeySpace) -> bool {
-        false
     }
 
     fn is_idle(&self) -> bool {

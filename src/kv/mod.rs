@@ -45,8 +45,9 @@
 //!
 //! # Map
 //!
-//! `store` -> `recovery` -> `link` -> `write` -> `filtered`
+//! `batch` -> `store` -> `recovery` -> `link` -> `write` -> `filtered`
 
+mod batch;
 mod filtered;
 mod link;
 mod recovery;
@@ -56,6 +57,7 @@ mod store;
 mod tests;
 mod write;
 
+pub use batch::Batch;
 pub use filtered::{ExternalWrites, FilteredStore, OpenError};
 pub use recovery::Recovery;
 pub use store::{Record, Store};

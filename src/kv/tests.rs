@@ -143,6 +143,18 @@ fn crashed(disk: &MemoryDisk, store: &Memory) -> (MemoryDisk, Memory) {
     (left, store.copy())
 }
 
+/// A store of 100 keys that was closed, so that its filter is stored, and opened again.
+fn reopened(recovery: Recovery) -> (MemoryDisk, Memory, FilteredStore<Memory>) {
+    let (disk, memory) = (MemoryDisk::new(), Memory::default());
+    let store = open(&disk, &memory, recovery);
+    write(&store, 0..100);
+    // What is not complete is not stored.
+    check(&store);
+    drop(store);
+    let store = open(&disk, &memory, recovery);
+    (disk, memory, store)
+}
+
 #[test]
 fn closed_store_is_trusted_without_a_scan() {
     for recovery in [Recovery::Position, Recovery::Journal] {
@@ -171,12 +183,7 @@ fn store_without_records_is_read_at_each_open() {
 
 #[test]
 fn journal_completes_the_filter_after_a_crash() {
-    let (disk, memory) = (MemoryDisk::new(), Memory::default());
-    let store = open(&disk, &memory, Recovery::Journal);
-    write(&store, 0..500);
-    check(&store);
-    drop(store);
-    let store = open(&disk, &memory, Recovery::Journal);
+    let (disk, memory, store) = reopened(Recovery::Journal);
     write(&store, 500..800);
     let (disk, memory) = crashed(&disk, &memory);
     let again = open(&disk, &memory, Recovery::Journal);
@@ -186,11 +193,7 @@ fn journal_completes_the_filter_after_a_crash() {
 
 #[test]
 fn position_of_a_crashed_store_is_another() {
-    let (disk, memory) = (MemoryDisk::new(), Memory::default());
-    let store = open(&disk, &memory, Recovery::Position);
-    write(&store, 0..500);
-    drop(store);
-    let store = open(&disk, &memory, Recovery::Position);
+    let (disk, memory, store) = reopened(Recovery::Position);
     write(&store, 500..800);
     let (disk, memory) = crashed(&disk, &memory);
     let again = open(&disk, &memory, Recovery::Position);
@@ -279,11 +282,7 @@ fn journal_is_cut_when_the_filter_is_stored() {
 #[test]
 fn commit_that_fails_may_have_been_done_or_not() {
     for recovery in [Recovery::Position, Recovery::Journal] {
-        let (disk, memory) = (MemoryDisk::new(), Memory::default());
-        let store = open(&disk, &memory, recovery);
-        write(&store, 0..100);
-        drop(store);
-        let store = open(&disk, &memory, recovery);
+        let (disk, memory, store) = reopened(recovery);
         for round in 0..20 {
             let flag = [&memory.0.fails_after, &memory.0.fails_before][round as usize % 2];
             flag.store(true, Ordering::SeqCst);
@@ -377,12 +376,7 @@ fn recoveries_that_take_turns_lose_no_key() {
 
 #[test]
 fn commit_whose_writer_panics_is_in_doubt() {
-    let (disk, memory) = (MemoryDisk::new(), Memory::default());
-    let store = open(&disk, &memory, Recovery::Journal);
-    write(&store, 0..100);
-    check(&store);
-    drop(store);
-    let store = open(&disk, &memory, Recovery::Journal);
+    let (disk, memory, store) = reopened(Recovery::Journal);
     check(&store);
     let panics = || {
         store.write(|write| -> Result<(), Failed> {
@@ -403,12 +397,7 @@ fn commit_whose_writer_panics_is_in_doubt() {
 #[test]
 fn records_that_external_writes_bring_back_are_not_trusted() {
     for recovery in [Recovery::Position, Recovery::Journal] {
-        let (disk, memory) = (MemoryDisk::new(), Memory::default());
-        let store = open(&disk, &memory, recovery);
-        write(&store, 0..100);
-        check(&store);
-        drop(store);
-        let store = open(&disk, &memory, recovery);
+        let (disk, memory, store) = reopened(recovery);
         check(&store);
         let saved = memory.0.state.lock().unwrap().clone();
         let announced = store.external_writes().unwrap();
@@ -454,11 +443,7 @@ fn keys_after_the_records_are_refused() {
 #[test]
 fn external_writes_are_read_even_after_a_crash() {
     for recovery in [Recovery::Scan, Recovery::Position, Recovery::Journal] {
-        let (disk, memory) = (MemoryDisk::new(), Memory::default());
-        let store = open(&disk, &memory, recovery);
-        write(&store, 0..500);
-        drop(store);
-        let store = open(&disk, &memory, recovery);
+        let (disk, memory, store) = reopened(recovery);
         check(&store);
         let announced = store.external_writes().unwrap();
         assert!(!store.answer(&key(1 << 29)).is_absent());
@@ -477,11 +462,7 @@ fn external_writes_are_read_even_after_a_crash() {
 
 #[test]
 fn keys_without_their_records_are_refused_and_read_again() {
-    let (disk, memory) = (MemoryDisk::new(), Memory::default());
-    let store = open(&disk, &memory, Recovery::Position);
-    write(&store, 0..100);
-    drop(store);
-    let store = open(&disk, &memory, Recovery::Position);
+    let (disk, memory, store) = reopened(Recovery::Position);
     let without_records = || {
         store.write(|write| {
             write.insert(b"new");

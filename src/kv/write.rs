@@ -18,8 +18,8 @@ pub struct Write<'a> {
     has_records: bool,
 }
 
-/// Access to the state of commits. With a journal it is held for the whole write, so that commits come
-/// one at a time.
+/// Access to the state of commits. With a journal it is held for the whole write, so that commits
+/// come one at a time.
 enum Turn<'a> {
     Held(MutexGuard<'a, Commits>),
     Shared(&'a Mutex<Commits>),

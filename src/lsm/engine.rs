@@ -136,10 +136,6 @@ impl Engine for Link {
         self.lsm()?.flush().map_err(failed)
     }
 
-    fn flush_would_wait(&self, _: &KeySpace) -> bool {
-        false
-    }
-
     fn is_idle(&self) -> bool {
         unpoisoned(self.unlisted.lock()).is_empty()
     }

@@ -10,7 +10,6 @@ use crate::disk::{Disk, RealDisk};
 use crate::front::audit::FalseNegative;
 use crate::front::cf_filter::multi_lookup::multi_get;
 use crate::front::cf_filter::{self, CfFilter, lookup};
-use crate::front::cf_filters::CfFilters;
 use crate::front::engine::Engine;
 use crate::front::filter_options::FilterOptions;
 use crate::front::filters::{Filters, MaintenanceError};
@@ -28,10 +27,6 @@ use crate::math::{Bits, Rate};
 use crate::mutant::Mutant;
 use crate::segment::SegmentId;
 use crate::sync::{Mutex, unpoisoned};
-
-/// The name of the one key space.
-const NAME: &str = "default";
-const ID: u32 = 0;
 
 /// Merges that are remembered for [`LsmFilters::merges`].
 const MERGES: usize = 64;
@@ -71,14 +66,11 @@ impl LsmFilters {
             publishes_first: true,
             ..options.resolved()
         };
-        let opening = Opening::for_writing(disk, folder, &front, options.get_hash())?;
-        let cf = opening.cf_filter(NAME, &front, Bits::new(0));
-        cf.key_space().memtable_created(ID);
+        let hash = options.get_hash();
+        let (opening, cf) = Opening::of_one_key_space(disk, folder, &front, hash)?;
         let link = Arc::new(Link::mutated_by(options.get_mutant()));
         let engine: Arc<dyn Engine> = Arc::<Link>::clone(&link);
-        let cf_filters = Arc::new(CfFilters::new(front.summary_rate));
-        let filters = Filters::new(engine, opening, cf_filters, front);
-        filters.insert(ID, Arc::clone(&cf));
+        let filters = Filters::of_one_key_space(engine, (opening, &cf), front);
         Ok(Self {
             filters,
             cf,

@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use crate::filter::{Chain, Stage, StageError};
+use crate::filter::{Chain, Stage};
 use crate::format::Source;
 use crate::hash::Imprint;
 use crate::math::{Bits, Items, Rate};
@@ -116,8 +116,13 @@ fn carried_out(
 
 fn chained(imprint: Imprint, inputs: &[Arc<SealedFilter>]) -> Option<Chain> {
     let stages = inputs.iter().flat_map(|filter| filter.chain.stages());
-    let stages: Result<Vec<Stage>, StageError> = stages.map(Stage::try_clone).collect();
-    Some(Chain::new(imprint, stages.ok()?))
+    Some(Chain::new(imprint, cloned(stages)?))
+}
+
+/// `None` if memory does not suffice.
+fn cloned<'a>(stages: impl IntoIterator<Item = &'a Stage>) -> Option<Vec<Stage>> {
+    let stages = stages.into_iter().map(|stage| stage.try_clone().ok());
+    stages.collect()
 }
 
 /// `None` if the inputs differ in shape and cannot be expanded to each other's.
@@ -129,10 +134,7 @@ fn ored(inputs: &[Arc<SealedFilter>]) -> Option<Chain> {
 }
 
 fn expanded(chain: &Chain, to: Bits) -> Option<Chain> {
-    let mut stages: Vec<Stage> = Vec::new();
-    for stage in chain.stages() {
-        stages.push(stage.try_clone().ok()?);
-    }
+    let mut stages = cloned(chain.stages())?;
     while let [stage] = stages.as_slice()
         && stage.size() < to
     {

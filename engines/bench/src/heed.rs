@@ -5,7 +5,7 @@ use std::path::Path;
 
 use heed::types::Bytes;
 use heed::{Database, Env, EnvFlags, EnvOpenOptions, Error};
-use lsm_sieve::kv::{Record, Store};
+use lsm_sieve::kv::{Batch, Record, Store};
 use lsm_sieve::laws::TestStore;
 
 pub struct LmdbTable {
@@ -39,7 +39,7 @@ impl LmdbTable {
 }
 
 impl Store for LmdbTable {
-    type Batch = Vec<(Vec<u8>, Option<Vec<u8>>)>;
+    type Batch = Batch;
     type Value = Vec<u8>;
     type Error = Error;
 
@@ -48,17 +48,16 @@ impl Store for LmdbTable {
         Ok(self.keys.get(&transaction, key)?.map(<[u8]>::to_vec))
     }
 
-    fn keys_of(&self, batch: &Self::Batch, each: &mut dyn FnMut(&[u8])) {
-        let set = batch.iter().filter(|(_, value)| value.is_some());
-        set.for_each(|(key, _)| each(key));
+    fn keys_of(&self, batch: &Batch, each: &mut dyn FnMut(&[u8])) {
+        batch.set_keys().for_each(each);
     }
 
-    fn commit(&self, batch: Self::Batch, records: &[Record]) -> Result<(), Error> {
+    fn commit(&self, batch: Batch, records: &[Record]) -> Result<(), Error> {
         let mut transaction = self.env.write_txn()?;
-        for (key, value) in &batch {
+        for (key, value) in batch {
             match value {
-                Some(value) => self.keys.put(&mut transaction, key, value)?,
-                None => _ = self.keys.delete(&mut transaction, key)?,
+                Some(value) => self.keys.put(&mut transaction, &key, &value)?,
+                None => _ = self.keys.delete(&mut transaction, &key)?,
             }
         }
         for record in records {
@@ -98,11 +97,7 @@ impl Store for LmdbTable {
 }
 
 impl TestStore for LmdbTable {
-    fn batch(entries: &[(Vec<u8>, bool)]) -> Self::Batch {
-        let value = |is_set: bool| is_set.then(|| b"value".to_vec());
-        let entries = entries
-            .iter()
-            .map(|(key, is_set)| (key.clone(), value(*is_set)));
-        entries.collect()
+    fn batch(entries: &[(Vec<u8>, bool)]) -> Batch {
+        entries.iter().collect()
     }
 }

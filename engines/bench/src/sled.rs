@@ -1,9 +1,9 @@
 //! sled as a [`Store`]: keys in one tree, the filter's records in another.
 
-use lsm_sieve::kv::{Record, Store};
+use lsm_sieve::kv::{Batch, Record, Store};
 use lsm_sieve::laws::TestStore;
 use sled::transaction::{ConflictableTransactionResult, TransactionError, Transactional as _};
-use sled::{Batch, Error, IVec, Tree};
+use sled::{Error, IVec, Tree};
 
 pub struct SledTree {
     keys: Tree,
@@ -20,7 +20,7 @@ impl SledTree {
 }
 
 impl Store for SledTree {
-    type Batch = Vec<(Vec<u8>, Option<Vec<u8>>)>;
+    type Batch = Batch;
     type Value = IVec;
     type Error = Error;
 
@@ -28,20 +28,19 @@ impl Store for SledTree {
         self.keys.get(key)
     }
 
-    fn keys_of(&self, batch: &Self::Batch, each: &mut dyn FnMut(&[u8])) {
-        let set = batch.iter().filter(|(_, value)| value.is_some());
-        set.for_each(|(key, _)| each(key));
+    fn keys_of(&self, batch: &Batch, each: &mut dyn FnMut(&[u8])) {
+        batch.set_keys().for_each(each);
     }
 
-    fn commit(&self, batch: Self::Batch, records: &[Record]) -> Result<(), Error> {
-        let mut writes = Batch::default();
+    fn commit(&self, batch: Batch, records: &[Record]) -> Result<(), Error> {
+        let mut writes = sled::Batch::default();
         for (key, value) in batch {
             match value {
                 Some(value) => writes.insert(key, value),
                 None => writes.remove(key),
             }
         }
-        let mut marks = Batch::default();
+        let mut marks = sled::Batch::default();
         for record in records {
             match record {
                 Record::Put { key, value } => marks.insert(&**key, &**value),
@@ -79,11 +78,7 @@ impl Store for SledTree {
 }
 
 impl TestStore for SledTree {
-    fn batch(entries: &[(Vec<u8>, bool)]) -> Self::Batch {
-        let value = |is_set: bool| is_set.then(|| b"value".to_vec());
-        let entries = entries
-            .iter()
-            .map(|(key, is_set)| (key.clone(), value(*is_set)));
-        entries.collect()
+    fn batch(entries: &[(Vec<u8>, bool)]) -> Batch {
+        entries.iter().collect()
     }
 }

@@ -6,8 +6,8 @@
 //!
 //! ```
 //! use lsm_sieve::FilterOptions;
-//! use lsm_sieve::kv::{FilteredStore, Recovery};
-//! use lsm_sieve_fjall::{Batch, FjallKeyspace};
+//! use lsm_sieve::kv::{Batch, FilteredStore, Recovery};
+//! use lsm_sieve_fjall::FjallKeyspace;
 //!
 //! # let home = tempfile::tempdir()?;
 //! # let folder = home.path();
@@ -30,7 +30,7 @@
 //! that are older than now read the keyspace itself.
 
 use fjall::{Database, Error, Keyspace, KeyspaceCreateOptions, OwnedWriteBatch, PersistMode};
-use lsm_sieve::kv::{Record, Store};
+use lsm_sieve::kv::{Batch, Record, Store};
 use lsm_sieve::laws::TestStore;
 
 /// A keyspace.
@@ -39,26 +39,6 @@ pub struct FjallKeyspace {
     keys: Keyspace,
     /// The keyspace of the filter's records.
     records: Keyspace,
-}
-
-/// Keys to set and to remove, in one batch.
-#[derive(Clone, Debug, Default)]
-pub struct Batch(Vec<(Vec<u8>, Option<Vec<u8>>)>);
-
-impl Batch {
-    /// Sets a key.
-    #[must_use]
-    pub fn insert(mut self, key: impl Into<Vec<u8>>, value: impl Into<Vec<u8>>) -> Self {
-        self.0.push((key.into(), Some(value.into())));
-        self
-    }
-
-    /// Removes a key.
-    #[must_use]
-    pub fn remove(mut self, key: impl Into<Vec<u8>>) -> Self {
-        self.0.push((key.into(), None));
-        self
-    }
 }
 
 impl FjallKeyspace {
@@ -108,14 +88,13 @@ impl Store for FjallKeyspace {
     }
 
     fn keys_of(&self, batch: &Batch, each: &mut dyn FnMut(&[u8])) {
-        let set = batch.0.iter().filter(|(_, value)| value.is_some());
-        set.for_each(|(key, _)| each(key));
+        batch.set_keys().for_each(each);
     }
 
     fn commit(&self, batch: Batch, records: &[Record]) -> Result<(), Error> {
         // As single inserts: what is committed outlives the process.
         let mut writes = self.db.batch().durability(Some(PersistMode::Buffer));
-        for (key, value) in batch.0 {
+        for (key, value) in batch {
             match value {
                 Some(value) => writes.insert(&self.keys, key, value),
                 None => writes.remove(&self.keys, key),
@@ -151,11 +130,7 @@ impl Store for FjallKeyspace {
 /// For the law suite.
 impl TestStore for FjallKeyspace {
     fn batch(entries: &[(Vec<u8>, bool)]) -> Batch {
-        let add = |batch: Batch, (key, is_set): &(Vec<u8>, bool)| match is_set {
-            true => batch.insert(key.clone(), *b"value"),
-            false => batch.remove(key.clone()),
-        };
-        entries.iter().fold(Batch::default(), add)
+        entries.iter().collect()
     }
 }
 

@@ -9,8 +9,8 @@
 //! use std::sync::Arc;
 //!
 //! use lsm_sieve::FilterOptions;
-//! use lsm_sieve::kv::{FilteredStore, Recovery};
-//! use lsm_sieve_redb::{Batch, RedbTable};
+//! use lsm_sieve::kv::{Batch, FilteredStore, Recovery};
+//! use lsm_sieve_redb::RedbTable;
 //!
 //! # let home = tempfile::tempdir()?;
 //! # let folder = home.path();
@@ -35,7 +35,7 @@
 
 use std::sync::Arc;
 
-use lsm_sieve::kv::{Record, Store};
+use lsm_sieve::kv::{Batch, Record, Store};
 use lsm_sieve::laws::TestStore;
 use redb::{
     Database, Error, OwnedAccessGuard, ReadOnlyTable, ReadableDatabase as _, ReadableTable as _,
@@ -51,26 +51,6 @@ pub struct RedbTable {
     name: String,
     /// The table of the filter's records.
     records: String,
-}
-
-/// Keys to set and to remove, in one transaction.
-#[derive(Clone, Debug, Default)]
-pub struct Batch(Vec<(Vec<u8>, Option<Vec<u8>>)>);
-
-impl Batch {
-    /// Sets a key.
-    #[must_use]
-    pub fn insert(mut self, key: impl Into<Vec<u8>>, value: impl Into<Vec<u8>>) -> Self {
-        self.0.push((key.into(), Some(value.into())));
-        self
-    }
-
-    /// Removes a key.
-    #[must_use]
-    pub fn remove(mut self, key: impl Into<Vec<u8>>) -> Self {
-        self.0.push((key.into(), None));
-        self
-    }
 }
 
 impl RedbTable {
@@ -131,18 +111,17 @@ impl Store for RedbTable {
     }
 
     fn keys_of(&self, batch: &Batch, each: &mut dyn FnMut(&[u8])) {
-        let set = batch.0.iter().filter(|(_, value)| value.is_some());
-        set.for_each(|(key, _)| each(key));
+        batch.set_keys().for_each(each);
     }
 
     fn commit(&self, batch: Batch, records: &[Record]) -> Result<(), Error> {
         let transaction = self.db.begin_write()?;
         {
             let mut table = transaction.open_table(Definition::new(&self.name))?;
-            for (key, value) in &batch.0 {
+            for (key, value) in batch {
                 match value {
-                    Some(value) => _ = table.insert(&**key, &**value)?,
-                    None => _ = table.remove(&**key)?,
+                    Some(value) => _ = table.insert(&*key, &*value)?,
+                    None => _ = table.remove(&*key)?,
                 }
             }
         }
@@ -185,11 +164,7 @@ impl Store for RedbTable {
 /// For the law suite.
 impl TestStore for RedbTable {
     fn batch(entries: &[(Vec<u8>, bool)]) -> Batch {
-        let add = |batch: Batch, (key, is_set): &(Vec<u8>, bool)| match is_set {
-            true => batch.insert(key.clone(), *b"value"),
-            false => batch.remove(key.clone()),
-        };
-        entries.iter().fold(Batch::default(), add)
+        entries.iter().collect()
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::cf_filter;
 use super::engine::{Engine, Key};
-use crate::front::cf_filters::CfFilters;
+use crate::front::cf_filters::{CfFilters, Progress};
 use crate::front::sorted_runs::WithRange;
 use crate::front::view::Coverage;
 use crate::interleavings::{at_once, explore, part};
@@ -108,5 +108,24 @@ fn keys_that_arrive_before_the_front_are_found() {
             }
         };
         at_once(turn, [part(creates), part(arrives), part(reads)]);
+    });
+}
+
+/// Coverage becomes complete beside a wait for it: the wait must not end as if it never would.
+#[test]
+fn coverage_that_grows_is_not_final() {
+    explore("columns_progress_publish", |turn| {
+        let cf_filters = Arc::new(CfFilters::new(Rate::ONE_PERCENT));
+        let cf_filter = cf_filter();
+        cf_filters.insert(1, Arc::clone(&cf_filter));
+        let waited = Arc::clone(&cf_filters);
+        let waits = move || assert_ne!(waited.progress(false), Progress::Final);
+        let completes = move || {
+            let summary = Arc::clone(&cf_filter.view().summary);
+            let covered = cf_filter.covered();
+            cf_filter.publish(cf_filter.epoch(), summary, Coverage::Complete, covered);
+        };
+        at_once(turn, [part(waits), part(completes)]);
+        assert_eq!(cf_filters.progress(false), Progress::Complete);
     });
 }

@@ -12,22 +12,17 @@ use std::time::Duration;
 use crate::disk::{Disk, MemoryDisk};
 use crate::front::cf_filter::multi_lookup::{Values, multi_get_cf};
 use crate::front::cf_filter::{CfFilter, lookup};
-use crate::front::cf_filters::CfFilters;
 use crate::front::engine::{Engine, EngineError, KeySpace, LiveSegment};
 use crate::front::filters::Filters;
 use crate::front::key_range::KeyRange;
 use crate::front::memtables::FilterSet;
-use crate::front::opening::Opening;
+use crate::front::opening::{ONE_KEY_SPACE_ID, Opening};
 use crate::front::options::FrontOptions;
 use crate::hash::HashId;
-use crate::math::Bits;
 use crate::segment::SegmentId;
 use crate::sync::unpoisoned;
 
 const FOLDER: &str = "/filters";
-const CF: &str = "default";
-/// The id of the one key space.
-const ID: u32 = 0;
 
 /// A value, or `None` for a tombstone.
 pub(super) type Entries = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
@@ -91,12 +86,8 @@ impl Store {
         } = stored;
         let shared: Arc<dyn Disk> = Arc::new(disk.clone());
         let folder = Path::new(FOLDER);
-        let prepared = Opening::prepare(shared, folder, options, HashId::Xxh3);
-        let (opening, identity) = prepared.unwrap();
-        opening.prepare_folder().unwrap();
-        opening.keep(&identity).unwrap();
-        let cf_filter = opening.cf_filter(CF, options, Bits::new(0));
-        cf_filter.key_space().memtable_created(ID);
+        let opened = Opening::of_one_key_space(shared, folder, options, HashId::Xxh3);
+        let (opening, cf_filter) = opened.unwrap();
         let lsm = Arc::new(Lsm {
             cf_filter: Arc::clone(&cf_filter),
             tables: Mutex::new(Tables {
@@ -107,9 +98,7 @@ impl Store {
             after_audit: Mutex::default(),
         });
         let engine: Arc<dyn Engine> = Arc::<Lsm>::clone(&lsm);
-        let cf_filters = Arc::new(CfFilters::new(options.summary_rate));
-        let filters = Filters::new(engine, opening, cf_filters, options.clone());
-        filters.insert(ID, cf_filter);
+        let filters = Filters::of_one_key_space(engine, (opening, &cf_filter), options.clone());
         filters.start_thread().unwrap();
         Self { lsm, filters, disk }
     }
@@ -172,7 +161,10 @@ impl Store {
 
     /// Adds a segment whose keys pass through no memtable, and which has no filter.
     pub(super) fn ingest(&self, entries: &[(Vec<u8>, Vec<u8>)]) {
-        let _announced = self.filters.cf_filters.begin_external_writes(Some(ID));
+        let _announced = self
+            .filters
+            .cf_filters
+            .begin_external_writes(Some(ONE_KEY_SPACE_ID));
         let entries = entries.iter().cloned();
         let entries = entries.map(|(key, value)| (key, Some(value))).collect();
         let mut tables = self.lsm.tables();
@@ -358,10 +350,6 @@ impl Engine for Lsm {
     fn flush(&self, _: &KeySpace) -> Result<(), EngineError> {
         self.flush_memtable();
         Ok(())
-    }
-
-    fn flush_would_wait(&self, _: &KeySpace) -> bool {
-        false
     }
 
     fn is_idle(&self) -> bool {
