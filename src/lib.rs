@@ -23,7 +23,8 @@
 //! # Map
 //!
 //! Each module uses only what stands before it: `threads` -> `rcu` -> `segment` -> `predictor` ->
-//! `stats` -> `mutant` -> `front` -> `rocks` -> `differential` -> `lsm` -> `kv` -> `laws`.
+//! `stats` -> `mutant` -> `front` -> `rocks` -> `differential` -> `lsm` -> `kv` -> `feed` ->
+//! `laws`.
 
 #![cfg_attr(
     not(feature = "rocksdb"),
@@ -38,6 +39,7 @@ mod threads;
 
 #[cfg(feature = "rocksdb")]
 pub mod differential;
+pub mod feed;
 mod front;
 pub mod kv;
 pub mod laws;

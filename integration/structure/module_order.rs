@@ -28,7 +28,7 @@ const fn of_crate(file: &'static str) -> Root {
     }
 }
 
-const ROOTS: [Root; 11] = [
+const ROOTS: [Root; 12] = [
     of_crate("src/lib.rs"),
     of_crate("crates/support/src/lib.rs"),
     of_crate("crates/filter/src/lib.rs"),
@@ -53,6 +53,11 @@ const ROOTS: [Root; 11] = [
     Root {
         file: "src/kv/mod.rs",
         prefix: "crate::kv::",
+        of_tests: &["tests"],
+    },
+    Root {
+        file: "src/feed/mod.rs",
+        prefix: "crate::feed::",
         of_tests: &["tests"],
     },
     Root {

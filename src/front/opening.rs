@@ -19,7 +19,7 @@ use crate::math::{Bits, Items};
 use crate::segment::{Candidate, IdentityError, Registry, SidecarError, SidecarFolder};
 
 /// The name and the id of the key space of a store that has only one.
-const ONE_KEY_SPACE: &str = "default";
+pub(crate) const ONE_KEY_SPACE: &str = "default";
 pub(crate) const ONE_KEY_SPACE_ID: u32 = 0;
 
 /// What the filters of one database's column families share while it opens.
@@ -90,23 +90,35 @@ impl FolderLock {
 }
 
 impl Opening {
-    /// Opens the folder of a store with one key space, which no other process may use: reads what an
-    /// earlier run left there, and stores the identity. Returns the filters of the key space too.
+    /// Opens the folder of a store with one key space: see [`Opening::of_own_folder`]. Returns the
+    /// filters of the key space too.
     pub(crate) fn of_one_key_space(
         disk: Arc<dyn Disk>,
         folder: &Path,
         options: &FrontOptions,
         hash: HashId,
     ) -> Result<(Self, Arc<CfFilter>), FilterFolderError> {
+        let opening = Self::of_own_folder(disk, folder, options, hash)?;
+        let cf_filter = opening.cf_filter(ONE_KEY_SPACE, options, Bits::new(0));
+        cf_filter.key_space().memtable_created(ONE_KEY_SPACE_ID);
+        Ok((opening, cf_filter))
+    }
+
+    /// Opens a folder that no other process may use: reads what an earlier run left there, and
+    /// stores the identity.
+    pub(crate) fn of_own_folder(
+        disk: Arc<dyn Disk>,
+        folder: &Path,
+        options: &FrontOptions,
+        hash: HashId,
+    ) -> Result<Self, FilterFolderError> {
         let identity = FilterFolderError::Identity;
         let (opening, candidate) = Self::prepare(disk, folder, options, hash).map_err(identity)?;
         opening
             .prepare_folder()
             .map_err(FilterFolderError::Folder)?;
         opening.keep(&candidate).map_err(identity)?;
-        let cf_filter = opening.cf_filter(ONE_KEY_SPACE, options, Bits::new(0));
-        cf_filter.key_space().memtable_created(ONE_KEY_SPACE_ID);
-        Ok((opening, cf_filter))
+        Ok(opening)
     }
 
     /// Reads what an earlier run left in the filter folder. Writes nothing: the database may be in

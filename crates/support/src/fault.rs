@@ -460,6 +460,16 @@ faults! {
     InvalidatedOnlyBefore => "kv::",
     /// The records of an earlier run stay when commits without records begin.
     EarlierRecordsKept => "kv::",
+    /// A key is denied at a position that the feed was not followed to.
+    FeedPositionIgnored => "feed::",
+    /// Changes that are missing in a feed are passed over.
+    FeedHoleAccepted => "feed::",
+    /// A position counts as applied before its keys are in the filter.
+    FeedAdvancedFirst => "feed::",
+    /// A feed that lost changes does not end the trust.
+    FeedTrustedForEver => "feed::",
+    /// A stored filter is taken for that of another feed.
+    FilterOfAnyFeed => "feed::",
     /// A store that lost its state is taken for a new one.
     MissingStateRecreated => "differential::refusals::store_without_its_state_is_refused",
 }

@@ -1,0 +1,113 @@
+//! What lookups read.
+
+use std::sync::Arc;
+
+use crate::fault::fault;
+use crate::filter::Scalable;
+use crate::hash::KeyHasher;
+use crate::math::{Bits, Items};
+use crate::rcu::Published;
+use crate::sync::atomic::{AtomicU64, Ordering};
+
+/// A filter, and how far it has followed the feed.
+#[derive(Debug)]
+pub(super) struct Followed {
+    pub(super) filter: Scalable,
+    /// All keys of all positions up to here are in the filter.
+    position: AtomicU64,
+}
+
+impl Followed {
+    pub(super) fn new(filter: Scalable, position: u64) -> Self {
+        Self {
+            filter,
+            position: AtomicU64::new(position),
+        }
+    }
+
+    pub(super) fn position(&self) -> u64 {
+        self.position.load(Ordering::Acquire)
+    }
+
+    /// Must come after the keys of the position were inserted.
+    pub(super) fn advance(&self, position: u64) {
+        self.position.store(position, Ordering::Release);
+    }
+}
+
+/// The filter of a feed, for lookups. A clone is the same filter.
+#[derive(Clone, Debug)]
+pub struct FeedFilter(pub(super) Arc<Shared>);
+
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) hasher: KeyHasher,
+    /// `None` while nothing is known.
+    pub(super) followed: Published<Option<Arc<Followed>>>,
+}
+
+/// The state of the filter of a feed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FeedStats {
+    /// How far the feed was followed.
+    pub position: u64,
+    /// Keys that the filter holds, those of deleted keys among them. If it is far more than the
+    /// store has, take a new snapshot.
+    pub keys: Items,
+    /// Its memory.
+    pub size: Bits,
+    /// Whether the memory budget has no room for more keys. No key is answered absent then.
+    pub is_saturated: bool,
+}
+
+impl FeedFilter {
+    /// Whether the key certainly did not exist at some position that is not before `at_least`.
+    /// False if it may have existed, and if the feed was not followed that far.
+    pub fn is_absent(&self, key: &[u8], at_least: u64) -> bool {
+        let hash = self.0.hasher.hash(key).for_summary();
+        self.0.followed.with(|followed| {
+            followed.as_ref().is_some_and(|followed| {
+                // Before the filter is probed: what is applied meanwhile may be missed then.
+                let mut is_there = followed.position() >= at_least;
+                fault!(FeedPositionIgnored, is_there = true);
+                is_there && !followed.filter.may_contain(hash)
+            })
+        })
+    }
+
+    /// The value of a key: `None` if [`FeedFilter::is_absent`], else what `read` returns.
+    ///
+    /// # Errors
+    /// Those of `read`.
+    pub fn get<V, E>(
+        &self,
+        key: &[u8],
+        at_least: u64,
+        read: impl FnOnce() -> Result<Option<V>, E>,
+    ) -> Result<Option<V>, E> {
+        match self.is_absent(key, at_least) {
+            true => Ok(None),
+            false => read(),
+        }
+    }
+
+    /// How far the feed was followed; `None` while nothing is known.
+    pub fn position(&self) -> Option<u64> {
+        self.0
+            .followed
+            .with(|followed| followed.as_ref().map(|followed| followed.position()))
+    }
+
+    /// The state of the filter; `None` while nothing is known.
+    pub fn stats(&self) -> Option<FeedStats> {
+        self.0.followed.with(|followed| {
+            followed.as_ref().map(|followed| FeedStats {
+                position: followed.position(),
+                keys: followed.filter.items(),
+                size: followed.filter.size(),
+                is_saturated: followed.filter.is_saturated(),
+            })
+        })
+    }
+}

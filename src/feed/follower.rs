@@ -1,0 +1,244 @@
+//! Who takes the changes of a feed.
+
+use std::collections::HashSet;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::disk::{Disk, RealDisk};
+use crate::fault::fault;
+use crate::feed::filter::{FeedFilter, FeedStats, Followed, Shared};
+use crate::filter::Scalable;
+use crate::front::filter_options::FilterOptions;
+use crate::front::filter_store::FilterStore;
+use crate::front::opening::{FilterFolderError, FolderLock, ONE_KEY_SPACE, Opening};
+use crate::front::options::FrontOptions;
+use crate::hash::KeyHasher;
+use crate::math::{Bits, Items};
+use crate::rcu::Published;
+use crate::segment::SegmentId;
+
+/// The feed cannot be followed from here: take a new snapshot. Until then no key is answered
+/// absent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum FeedError {
+    /// Changes are missing.
+    #[error("the feed goes on after position {after}, but was followed to {position} only")]
+    Hole {
+        /// Where the change goes on.
+        after: u64,
+        /// How far the feed was followed.
+        position: u64,
+    },
+    /// There was no snapshot yet, or what followed it was distrusted.
+    #[error("nothing is known of the keys before position {after}")]
+    NoSnapshot {
+        /// Where the change goes on.
+        after: u64,
+    },
+}
+
+/// Follows a feed, and keeps its filter. The [module](super) has the rules.
+#[derive(Debug)]
+pub struct Follower {
+    shared: Arc<Shared>,
+    feed: u64,
+    options: FrontOptions,
+    filter_store: Arc<FilterStore>,
+    /// Declared last: released when the filter is not used any more.
+    _lock: Option<FolderLock>,
+}
+
+/// The keys that the store has at one position, while they are read.
+#[derive(Debug)]
+pub struct Snapshot {
+    hasher: KeyHasher,
+    filter: Scalable,
+}
+
+impl Snapshot {
+    /// Adds a key that the store has.
+    pub fn insert(&self, key: &[u8]) {
+        self.filter.insert(self.hasher.hash(key).for_summary());
+    }
+}
+
+impl Follower {
+    /// Opens the folder of the filter, which is created if it does not exist. A filter of this feed
+    /// that an earlier run [saved](Follower::save) is used at once: follow the feed from
+    /// [`Follower::position`].
+    ///
+    /// `feed` names the feed, for instance etcd's cluster id. Of the options, those of segment
+    /// filters, static filters, audits and scrubs have no effect.
+    ///
+    /// # Errors
+    /// If the folder or the identity in it cannot be used. A filter that cannot be read is ignored.
+    pub fn open(
+        folder: &Path,
+        feed: u64,
+        options: &FilterOptions,
+    ) -> Result<Self, FilterFolderError> {
+        let lock = FolderLock::of(folder)?;
+        Self::open_on(Arc::new(RealDisk), folder, feed, options, Some(lock))
+    }
+
+    pub(super) fn open_on(
+        disk: Arc<dyn Disk>,
+        folder: &Path,
+        feed: u64,
+        options: &FilterOptions,
+        lock: Option<FolderLock>,
+    ) -> Result<Self, FilterFolderError> {
+        let hash = options.get_hash();
+        let options = options.resolved();
+        let opening = Opening::of_own_folder(disk, folder, &options, hash)?;
+        let shared = Shared {
+            hasher: opening.hasher,
+            followed: Published::new(None),
+        };
+        let follower = Self {
+            shared: Arc::new(shared),
+            feed,
+            options,
+            filter_store: opening.filter_store,
+            _lock: lock,
+        };
+        follower.load();
+        Ok(follower)
+    }
+
+    /// The filter, for lookups.
+    pub fn filter(&self) -> FeedFilter {
+        FeedFilter(Arc::clone(&self.shared))
+    }
+
+    /// How far the feed was followed; `None` if a snapshot is needed.
+    pub fn position(&self) -> Option<u64> {
+        self.filter().position()
+    }
+
+    /// The state of the filter; `None` if a snapshot is needed.
+    pub fn stats(&self) -> Option<FeedStats> {
+        self.filter().stats()
+    }
+
+    /// Begins a new filter. The present one goes on until [`Follower::install`].
+    pub fn snapshot(&self) -> Snapshot {
+        let options = self.options.summary(Items::new(0), Bits::new(0));
+        Snapshot {
+            hasher: self.shared.hasher,
+            filter: Scalable::new(self.shared.hasher.imprint().for_summary(), options),
+        }
+    }
+
+    /// Replaces the filter by a snapshot that has every key that the store had at `position`. The
+    /// feed is followed from there, also if the filter was further.
+    pub fn install(&mut self, snapshot: Snapshot, position: u64) {
+        self.publish(Some(Followed::new(snapshot.filter, position)));
+    }
+
+    /// Applies the changes after one position up to another: `keys` are all that they may have
+    /// brought. Changes that were applied before may come again.
+    ///
+    /// # Errors
+    /// If changes are missing between the filter and these; the filter is distrusted then.
+    pub fn apply<K: AsRef<[u8]>>(
+        &mut self,
+        after: u64,
+        position: u64,
+        keys: impl IntoIterator<Item = K>,
+    ) -> Result<(), FeedError> {
+        let followed = self.followed().ok_or(FeedError::NoSnapshot { after })?;
+        let so_far = followed.position();
+        let mut is_hole = after > so_far;
+        fault!(FeedHoleAccepted, is_hole = false);
+        if is_hole {
+            self.distrust();
+            return Err(FeedError::Hole {
+                after,
+                position: so_far,
+            });
+        }
+        fault!(FeedAdvancedFirst, followed.advance(position.max(so_far)));
+        for key in keys {
+            let hash = self.shared.hasher.hash(key.as_ref());
+            followed.filter.insert(hash.for_summary());
+        }
+        followed.advance(position.max(so_far));
+        Ok(())
+    }
+
+    /// No key is answered absent from here on, until the next snapshot: changes were lost.
+    pub fn distrust(&mut self) {
+        fault!(FeedTrustedForEver, return);
+        self.publish(None);
+    }
+
+    /// Saves the filter with its position, for the next open; false if it could not, or if there is
+    /// nothing to save. Verifies the filter: if its memory changed, it is distrusted.
+    #[must_use = "false if it is not saved"]
+    pub fn save(&mut self) -> bool {
+        let Some(followed) = self.followed() else {
+            return false;
+        };
+        let covered = HashSet::from([self.state(followed.position())]);
+        let mut is_intact = true;
+        let is_saved = !followed.filter.is_saturated()
+            && self
+                .filter_store
+                .save_summary(ONE_KEY_SPACE, &followed.filter, &covered, || {
+                    is_intact = followed.filter.is_intact();
+                    is_intact
+                });
+        if !is_intact {
+            tracing::error!("the filter of a feed changed in memory; it is distrusted");
+            self.distrust();
+        }
+        is_saved
+    }
+
+    /// Takes the filter that is stored, if it is one of this feed.
+    fn load(&self) {
+        let room = self.options.memory_budget.unwrap_or(Bits::new(u64::MAX));
+        let Some(stored) = self.filter_store.load_summary(ONE_KEY_SPACE, room) else {
+            return;
+        };
+        let mut states = stored.covered.into_iter();
+        if let (Some(state), None) = (states.next(), states.next())
+            && let Some(position) = self.position_of(state)
+        {
+            let keys = stored.chain.stages().iter().map(|stage| stage.items());
+            let options = self.options.summary(keys.sum(), Bits::new(0));
+            let imprint = self.shared.hasher.imprint().for_summary();
+            let filter = Scalable::starting_with(imprint, options, stored.chain);
+            self.publish(Some(Followed::new(filter, position)));
+        }
+    }
+
+    /// The name of the feed's state at a position, which binds a stored filter to it.
+    fn state(&self, position: u64) -> SegmentId {
+        let mut name = [0; 16];
+        name[..8].copy_from_slice(&self.feed.to_be_bytes());
+        name[8..].copy_from_slice(&position.to_be_bytes());
+        SegmentId::from_bytes(name)
+    }
+
+    fn position_of(&self, state: SegmentId) -> Option<u64> {
+        let (feed, position) = state.as_bytes().split_first_chunk::<8>()?;
+        let mut is_this_feed = u64::from_be_bytes(*feed) == self.feed;
+        fault!(FilterOfAnyFeed, is_this_feed = true);
+        is_this_feed.then(|| {
+            position
+                .first_chunk()
+                .map(|bytes| u64::from_be_bytes(*bytes))
+        })?
+    }
+
+    fn followed(&self) -> Option<Arc<Followed>> {
+        self.shared.followed.with(Option::clone)
+    }
+
+    fn publish(&self, followed: Option<Followed>) {
+        self.shared.followed.publish(followed.map(Arc::new));
+    }
+}

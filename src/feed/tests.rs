@@ -1,0 +1,263 @@
+//! A feed in memory: a model of a store with positions, whose feed loses, repeats and groups its
+//! changes.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+use super::*;
+use crate::disk::{Disk, MemoryDisk};
+use crate::front::filter_options::FilterOptions;
+use crate::math::Bits;
+
+/// Small, so that keys come and go. Keys from here on are never put.
+const KEYS: u32 = 400;
+
+fn key(number: u32) -> [u8; 4] {
+    number.to_be_bytes()
+}
+
+fn open(disk: &MemoryDisk, feed: u64) -> Follower {
+    let disk: Arc<dyn Disk> = Arc::new(disk.clone());
+    let options = FilterOptions::default();
+    Follower::open_on(disk, Path::new("/filter"), feed, &options, None).unwrap()
+}
+
+/// The keys that a store has at each of its positions.
+struct Model(Vec<BTreeSet<u32>>);
+
+impl Model {
+    fn new() -> Self {
+        Self(vec![BTreeSet::new()])
+    }
+
+    fn newest(&self) -> u64 {
+        self.0.len() as u64 - 1
+    }
+
+    fn at(&self, position: u64) -> &BTreeSet<u32> {
+        &self.0[usize::try_from(position).unwrap()]
+    }
+
+    fn write(&mut self, rng: &mut StdRng) {
+        let mut keys = self.at(self.newest()).clone();
+        for _ in 0..rng.random_range(1..4) {
+            let key = rng.random_range(0..KEYS);
+            if rng.random_ratio(2, 3) {
+                keys.insert(key);
+            } else {
+                keys.remove(&key);
+            }
+        }
+        self.0.push(keys);
+    }
+
+    /// The keys that the positions after one, up to another, brought.
+    fn brought(&self, after: u64, position: u64) -> BTreeSet<u32> {
+        let brought = |position| self.at(position).difference(self.at(position - 1));
+        (after + 1..=position).flat_map(brought).copied().collect()
+    }
+
+    fn snapshot(&self, follower: &mut Follower, position: u64) {
+        let snapshot = follower.snapshot();
+        for number in self.at(position) {
+            snapshot.insert(&key(*number));
+        }
+        follower.install(snapshot, position);
+    }
+
+    fn apply(&self, follower: &mut Follower, after: u64, position: u64) -> Result<(), FeedError> {
+        let brought = self.brought(after, position);
+        follower.apply(after, position, brought.into_iter().map(key))
+    }
+
+    /// Whether the key was absent at some position from `at_least` on.
+    fn was_absent(&self, key: u32, at_least: u64) -> bool {
+        (at_least..=self.newest()).any(|position| !self.at(position).contains(&key))
+    }
+}
+
+/// Reads at all kinds of positions; returns how many keys were denied of those that never were.
+fn check(model: &Model, filter: &FeedFilter, rng: &mut StdRng) -> u32 {
+    for _ in 0..20 {
+        let number = rng.random_range(0..KEYS);
+        let at_least = rng.random_range(0..=model.newest() + 1);
+        let denied = filter.is_absent(&key(number), at_least);
+        assert!(
+            !denied || model.was_absent(number, at_least),
+            "{number} at {at_least} of {}, followed to {:?}",
+            model.newest(),
+            filter.position()
+        );
+    }
+    let at_least = filter.position().unwrap_or(0);
+    let never = (KEYS..KEYS + 20).filter(|number| filter.is_absent(&key(*number), at_least));
+    u32::try_from(never.count()).unwrap()
+}
+
+fn history(seed: u64) -> (u32, u32) {
+    let mut rng = StdRng::seed_from_u64(seed);
+    let (mut disk, mut model, mut feed) = (MemoryDisk::new(), Model::new(), 1);
+    let mut follower = open(&disk, feed);
+    let (mut denied, mut asked) = (0, 0);
+    for _ in 0..300 {
+        let (newest, position) = (model.newest(), follower.position());
+        match (rng.random_range(0..20), position) {
+            (0..8, _) => model.write(&mut rng),
+            (8..10, None) => {
+                let at = rng.random_range(newest.saturating_sub(3)..=newest);
+                model.snapshot(&mut follower, at);
+            }
+            // As many at once as there are, or fewer; some of them once more.
+            (8..14, Some(position)) if position < newest => {
+                let to = rng.random_range(position + 1..=newest);
+                let after = position - rng.random_range(0..=position.min(2));
+                model.apply(&mut follower, after, to).unwrap();
+                assert_eq!(follower.position(), Some(to));
+            }
+            (14, Some(position)) if position < newest => {
+                // One change is lost.
+                let after = position + 1;
+                let hole = FeedError::Hole { after, position };
+                assert_eq!(model.apply(&mut follower, after, newest), Err(hole));
+                assert_eq!(follower.position(), None);
+                let refused = model.apply(&mut follower, after, newest);
+                assert_eq!(refused, Err(FeedError::NoSnapshot { after }));
+            }
+            (15, Some(_)) => {
+                // The feed says that it lost changes.
+                follower.distrust();
+                assert_eq!(follower.position(), None);
+            }
+            (16, Some(_)) => model.snapshot(&mut follower, newest),
+            (17, Some(_)) => assert!(follower.save()),
+            (18, _) => {
+                drop(follower);
+                let cuts: Vec<_> = disk.after_power_cut(rng.random()).collect();
+                disk = cuts[rng.random_range(0..cuts.len())].clone();
+                follower = open(&disk, feed);
+            }
+            (19, _) if rng.random_ratio(1, 5) => {
+                // Restored from a backup: other keys at the same positions.
+                drop(follower);
+                feed += 1;
+                model = Model::new();
+                (0..newest).for_each(|_| model.write(&mut rng));
+                follower = open(&disk, feed);
+                assert_eq!(follower.position(), None);
+            }
+            _ => {}
+        }
+        if follower.position().is_some() {
+            asked += 20;
+        }
+        denied += check(&model, &follower.filter(), &mut rng);
+    }
+    (denied, asked)
+}
+
+#[test]
+fn no_key_is_denied_that_was_there_since_a_position() {
+    let (mut denied, mut asked) = (0, 0);
+    for seed in 0..200 {
+        let (more, of) = history(seed);
+        denied += more;
+        asked += of;
+    }
+    assert!(
+        denied * 100 >= asked * 97,
+        "{denied} of {asked} keys that never were are denied"
+    );
+}
+
+#[test]
+fn a_saved_filter_is_followed_from_its_position() {
+    let disk = MemoryDisk::new();
+    let mut follower = open(&disk, 3);
+    assert!(!follower.save(), "there is nothing to save");
+    let snapshot = follower.snapshot();
+    (0..1_000).for_each(|number| snapshot.insert(&key(number)));
+    follower.install(snapshot, 50);
+    follower.apply(50, 51, [key(1_000)]).unwrap();
+    assert!(follower.save());
+    follower.apply(51, 60, [key(1_001)]).unwrap();
+    drop(follower);
+
+    let mut follower = open(&disk, 3);
+    assert_eq!(follower.position(), Some(51));
+    let filter = follower.filter();
+    assert!(!filter.is_absent(&key(5_000), 52));
+    follower.apply(51, 60, [key(1_001)]).unwrap();
+    assert!((0..1_002).all(|number| !filter.is_absent(&key(number), 60)));
+    let denied = (5_000..6_000).filter(|number| filter.is_absent(&key(*number), 60));
+    assert!(denied.count() > 970);
+    assert_eq!(open(&disk, 4).position(), None, "it is another feed's");
+}
+
+#[test]
+fn a_filter_that_changed_in_memory_is_not_saved() {
+    let disk = MemoryDisk::new();
+    let mut follower = open(&disk, 1);
+    let snapshot = follower.snapshot();
+    (0..1_000).for_each(|number| snapshot.insert(&key(number)));
+    follower.install(snapshot, 1);
+    assert!(follower.save());
+    let followed = |filter: &FeedFilter| filter.0.followed.with(Option::clone).unwrap();
+    followed(&follower.filter()).filter.clear_one_bit();
+    assert!(!follower.save());
+    assert_eq!(follower.position(), None);
+    assert_eq!(
+        open(&disk, 1).position(),
+        Some(1),
+        "what was saved before is intact"
+    );
+}
+
+#[test]
+fn a_filter_without_memory_for_more_denies_nothing() {
+    let disk: Arc<dyn Disk> = Arc::new(MemoryDisk::new());
+    let options = FilterOptions::default().memory_budget(Bits::from_bytes(4 << 10));
+    let folder = Path::new("/filter");
+    let mut follower = Follower::open_on(disk, folder, 1, &options, None).unwrap();
+    let snapshot = follower.snapshot();
+    (0..100_000).for_each(|number| snapshot.insert(&key(number)));
+    follower.install(snapshot, 1);
+    assert!(follower.stats().unwrap().is_saturated);
+    let filter = follower.filter();
+    assert!((0..110_000).all(|number| !filter.is_absent(&key(number), 0)));
+    assert!(!follower.save());
+}
+
+/// A reader that sees a position finds every key that it brought.
+#[test]
+fn a_position_is_seen_after_its_keys() {
+    const BROUGHT: u64 = 64;
+    let mut follower = open(&MemoryDisk::new(), 1);
+    follower.install(follower.snapshot(), 0);
+    let (filter, is_over) = (follower.filter(), AtomicBool::new(false));
+    let reads = AtomicU64::new(0);
+    thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            while !is_over.load(Ordering::Acquire) {
+                let position = filter.position().unwrap();
+                for number in position.saturating_sub(1) * BROUGHT..position * BROUGHT {
+                    assert!(!filter.is_absent(&number.to_be_bytes(), position));
+                }
+                reads.fetch_add(1, Ordering::AcqRel);
+            }
+        });
+        let mut position = 0;
+        while !reader.is_finished() && (position < 5_000 || reads.load(Ordering::Acquire) < 5_000) {
+            let numbers = position * BROUGHT..(position + 1) * BROUGHT;
+            let keys = numbers.map(u64::to_be_bytes);
+            follower.apply(position, position + 1, keys).unwrap();
+            position += 1;
+        }
+        is_over.store(true, Ordering::Release);
+    });
+}
