@@ -24,6 +24,7 @@ use lsm_sieve_slatedb::slatedb::{
 use lsm_sieve_slatedb::{Bucket, Options, Publication, Publisher, SieveReader};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
+use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::fmt;
 use std::path::PathBuf;
@@ -34,6 +35,8 @@ use std::time::{Duration, Instant};
 
 const ROOT: &str = "fleet/db";
 const NUMBERS: u64 = 40_000;
+/// How often readers look for a newer checkpoint.
+const REFRESHES: Duration = Duration::from_millis(500);
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 type Model = HashMap<u64, u64>;
 
@@ -44,9 +47,11 @@ pub(crate) struct Role {
     pub(crate) name: &'static str,
     /// Of the S3 server.
     pub(crate) port: u16,
-    /// For models, results, and the file `stop`.
+    /// For models, results, and the files `quiet` and `stop`.
     pub(crate) folder: PathBuf,
     pub(crate) number: u64,
+    /// How many readers share this machine: the more, the rarer are checkpoints and reads.
+    pub(crate) readers: u64,
 }
 
 const VARIABLE: &str = "LSM_SIEVE_ROLE";
@@ -56,7 +61,10 @@ impl Role {
     pub(crate) fn spawn(&self, arguments: &[&str]) -> Child {
         let program = std::env::current_exe().expect("this program");
         let folder = self.folder.display();
-        let role = format!("{} {} {} {folder}", self.name, self.port, self.number);
+        let role = format!(
+            "{} {} {} {} {folder}",
+            self.name, self.port, self.number, self.readers
+        );
         Command::new(program)
             .args(arguments)
             .env(VARIABLE, role)
@@ -69,18 +77,20 @@ impl Role {
     /// The role that this process was started for.
     pub(crate) fn of_environment() -> Option<Self> {
         let role = std::env::var(VARIABLE).ok()?;
-        let mut parts = role.splitn(4, ' ');
+        let mut parts = role.splitn(5, ' ');
         let name = parts.next()?;
         let names = ["writer", "compactor", "publisher", "reader", "plain"];
         Some(Self {
             name: names.into_iter().find(|known| *known == name)?,
             port: parts.next()?.parse().ok()?,
             number: parts.next()?.parse().ok()?,
+            readers: parts.next()?.parse().ok()?,
             folder: parts.next()?.into(),
         })
     }
 
-    /// Runs until the file `stop` exists. Whatever fails is tried again.
+    /// Runs until the file `stop` exists; all but readers end when the file `quiet` does. Whatever
+    /// fails is tried again.
     pub(crate) async fn run(self) {
         let began = Instant::now();
         if matches!(self.name, "reader" | "plain") {
@@ -121,6 +131,12 @@ impl Role {
 
     fn is_stopped(&self) -> bool {
         self.folder.join("stop").exists()
+            || (self.is_quiet() && !matches!(self.name, "reader" | "plain"))
+    }
+
+    /// Whether nothing is written and published any more.
+    fn is_quiet(&self) -> bool {
+        self.folder.join("quiet").exists()
     }
 
     async fn bucket(&self) -> Result<Bucket, Failure> {
@@ -194,16 +210,38 @@ impl Role {
             let path = self.model_path(created.manifest_id);
             if !path.exists() {
                 let model = scan(self.port, created.id).await?;
-                save(&path, &model)?;
+                let words = model.iter().flat_map(|(key, value)| [*key, *value]);
+                let bytes: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
+                save(&path, &bytes)?;
             }
             publisher.publish(&created).await?;
+            let at = created.manifest_id.to_string();
+            save(&self.folder.join(at + ".published"), &now().to_le_bytes())?;
             if round % 5 == 4 {
                 admin.run_gc_once(collect_all()).await?;
                 publisher.clean().await?;
+                self.remove_old_models()?;
             }
-            tokio::time::sleep(Duration::from_millis(500)).await;
+            tokio::time::sleep(Duration::from_millis(100) * self.pace()).await;
         }
         Ok(())
+    }
+
+    /// Checkpoints live for a minute.
+    fn remove_old_models(&self) -> Result<(), Failure> {
+        for entry in std::fs::read_dir(&self.folder)? {
+            let entry = entry?;
+            let age = entry.metadata()?.modified()?.elapsed().unwrap_or_default();
+            let is_model = entry.path().extension().is_some_and(|end| end == "model");
+            if is_model && age > Duration::from_secs(180) {
+                std::fs::remove_file(entry.path())?;
+            }
+        }
+        Ok(())
+    }
+
+    fn pace(&self) -> u32 {
+        u32::try_from(self.readers).unwrap_or(u32::MAX).max(5)
     }
 
     fn model_path(&self, manifest: u64) -> PathBuf {
@@ -235,19 +273,32 @@ impl Role {
         let mut reader = None;
         while !self.is_stopped() {
             match &mut reader {
-                None => match Reading::open(&self, counting.clone()).await {
+                None => match Reading::open(&self, counting.clone(), &mut done).await {
                     Ok(open) => reader = Some(open),
                     Err(_) => tokio::time::sleep(Duration::from_millis(300)).await,
                 },
+                Some(reading) if self.is_quiet() => {
+                    // The last checkpoint may still be on its way.
+                    tokio::time::sleep(Duration::from_secs(5)).await;
+                    reading.refresh(&self, &mut done).await;
+                    let before = counting.requests();
+                    while !self.is_stopped() {
+                        tokio::time::sleep(REFRESHES).await;
+                        reading.refresh(&self, &mut done).await;
+                        done.quiet_refreshes += 1;
+                    }
+                    done.quiet_requests = counting.requests() - before;
+                }
                 Some(reading) => reading.round(&self, &mut rng, &mut done).await,
             }
+            if self.readers > 5 {
+                tokio::time::sleep(Duration::from_millis(10) * self.pace()).await;
+            }
         }
-        done.requests = counting.requests.load(Ordering::SeqCst);
-        done.save(
-            &self
-                .folder
-                .join(format!("{}{}.result", self.name, self.number)),
-        );
+        done.requests = counting.requests() - done.quiet_requests;
+        let file = format!("{}{}.result", self.name, self.number);
+        let bytes = serde_json::to_vec(&done).expect("results are JSON");
+        save(&self.folder.join(file), &bytes).expect("a file of results");
     }
 }
 
@@ -264,7 +315,11 @@ struct Reading {
 }
 
 impl Reading {
-    async fn open(role: &Role, counting: Arc<Counting>) -> Result<Self, Failure> {
+    async fn open(
+        role: &Role,
+        counting: Arc<Counting>,
+        done: &mut Results,
+    ) -> Result<Self, Failure> {
         let store: Arc<dyn ObjectStore> = match role.name {
             "plain" => store(role.port),
             _ => counting.clone(),
@@ -279,16 +334,17 @@ impl Reading {
             manifest: 0,
             looked: Instant::now(),
         };
-        reading.follow(role).await?;
+        reading.follow(role, done).await?;
         Ok(reading)
     }
 
     /// Takes the model of the checkpoint that the reader has moved to.
-    async fn follow(&mut self, role: &Role) -> Result<(), Failure> {
+    async fn follow(&mut self, role: &Role, done: &mut Results) -> Result<(), Failure> {
         let publication: Publication = self.reader.pinned().publication();
         if publication.manifest == self.manifest {
             return Ok(());
         }
+        done.moved.push((publication.manifest, now()));
         if role.name == "plain" {
             let plain = DbReader::builder(ROOT, self.counting.clone())
                 .with_reader_mode(DbReaderMode::Checkpoint(publication.checkpoint))
@@ -300,19 +356,23 @@ impl Reading {
         Ok(())
     }
 
+    /// Moves to the newest checkpoint; false if its model cannot be had.
+    async fn refresh(&mut self, role: &Role, done: &mut Results) -> bool {
+        self.looked = Instant::now();
+        match self.reader.refresh().await {
+            Ok(moved) => done.moves += u64::from(moved),
+            Err(_) => done.errors += 1,
+        }
+        let followed = self.follow(role, done).await;
+        done.errors += u64::from(followed.is_err());
+        followed.is_ok()
+    }
+
     /// Some reads of one checkpoint, each held against its model.
     async fn round(&mut self, role: &Role, rng: &mut StdRng, done: &mut Results) {
-        if self.looked.elapsed() > Duration::from_millis(500) {
-            self.looked = Instant::now();
-            match self.reader.refresh().await {
-                Ok(moved) => done.moves += u64::from(moved),
-                Err(_) => done.errors += 1,
-            }
-            if self.follow(role).await.is_err() {
-                done.errors += 1;
-                tokio::time::sleep(Duration::from_millis(100)).await;
-                return;
-            }
+        if self.looked.elapsed() > REFRESHES && !self.refresh(role, done).await {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            return;
         }
         let pinned = self.reader.pinned();
         for _ in 0..200 {
@@ -343,7 +403,7 @@ impl Reading {
 }
 
 /// What a reader found.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Results {
     pub(crate) reads: u64,
     pub(crate) absent: u64,
@@ -354,8 +414,13 @@ pub(crate) struct Results {
     pub(crate) moves: u64,
     pub(crate) errors: u64,
     pub(crate) requests: u64,
+    /// After all was quiet.
+    pub(crate) quiet_refreshes: u64,
+    pub(crate) quiet_requests: u64,
     /// Nanoseconds that absent reads took.
     pub(crate) took: Vec<u64>,
+    /// Manifests that the reader moved to, and when, in microseconds since 1970.
+    pub(crate) moved: Vec<(u64, u64)>,
 }
 
 impl Results {
@@ -388,49 +453,56 @@ impl Results {
         }
     }
 
-    fn fields(&mut self) -> [&mut u64; 9] {
-        [
-            &mut self.reads,
-            &mut self.absent,
-            &mut self.never,
-            &mut self.denied,
-            &mut self.lost,
-            &mut self.torn,
-            &mut self.moves,
-            &mut self.errors,
-            &mut self.requests,
-        ]
+    /// What each reader of a name found.
+    pub(crate) fn of(folder: &std::path::Path, name: &str) -> Vec<Self> {
+        let results = files(folder, "result").filter(|(file, _)| file.starts_with(name));
+        let results = results.map(|(_, bytes)| serde_json::from_slice(&bytes));
+        results
+            .map(|result| result.expect("results are JSON"))
+            .collect()
     }
 
-    fn save(mut self, path: &std::path::Path) {
-        let took = std::mem::take(&mut self.took);
-        let fields = self.fields().map(|field| *field);
-        let words = fields.into_iter().chain(took);
-        let bytes: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
-        std::fs::write(path, bytes).expect("a file of results");
-    }
-
-    /// The sum of what all readers of a name found.
-    pub(crate) fn of(folder: &std::path::Path, name: &str) -> Self {
-        let mut all = Self::default();
-        for entry in std::fs::read_dir(folder).expect("the folder") {
-            let path = entry.expect("an entry").path();
-            let file = path
-                .file_name()
-                .unwrap_or_default()
-                .to_string_lossy()
-                .into_owned();
-            if file.starts_with(name) && file.ends_with(".result") {
-                let bytes = std::fs::read(path).expect("a file of results");
-                let words = bytes.as_chunks::<8>().0.iter();
-                let mut words = words.map(|word| u64::from_le_bytes(*word));
-                for field in all.fields() {
-                    *field += words.next().expect("a field");
-                }
-                all.took.extend(words);
-            }
+    /// What several readers found together.
+    pub(crate) fn sum(readers: &[Self]) -> Self {
+        let mut sum = Self::default();
+        for reader in readers {
+            sum.reads += reader.reads;
+            sum.absent += reader.absent;
+            sum.never += reader.never;
+            sum.denied += reader.denied;
+            sum.lost += reader.lost;
+            sum.torn += reader.torn;
+            sum.moves += reader.moves;
+            sum.errors += reader.errors;
+            sum.requests += reader.requests;
+            sum.quiet_refreshes += reader.quiet_refreshes;
+            sum.quiet_requests += reader.quiet_requests;
+            sum.took.extend(&reader.took);
         }
-        all
+        sum
+    }
+
+    /// Milliseconds from each publication until all readers were at it or beyond, in ascending
+    /// order. Those that some reader never came to, or began at, are left out.
+    #[allow(dead_code, reason = "not all that include this file measure time")]
+    pub(crate) fn delays_ms(folder: &std::path::Path, readers: &[Self]) -> Vec<u64> {
+        let published = files(folder, "published").filter_map(|(file, bytes)| {
+            let at = u64::from_le_bytes(*bytes.first_chunk()?);
+            Some((file.parse::<u64>().ok()?, at))
+        });
+        let delay = |(manifest, at)| {
+            let arrived = readers.iter().map(|reader: &Self| {
+                // Where a reader begins is no move.
+                let (first, later) = reader.moved.split_first()?;
+                let mut later = later.iter().filter(|_| first.0 < manifest);
+                later.find(|(to, _)| *to >= manifest).map(|(_, at)| *at)
+            });
+            let last = arrived.collect::<Option<Vec<u64>>>()?.into_iter().max()?;
+            Some(last.saturating_sub(at) / 1_000)
+        };
+        let mut delays: Vec<u64> = published.filter_map(delay).collect();
+        delays.sort_unstable();
+        delays
     }
 
     /// The 99th percentile of the time of absent reads, in microseconds.
@@ -478,13 +550,31 @@ async fn scan(port: u16, checkpoint: uuid::Uuid) -> Result<Model, Failure> {
     Ok(model)
 }
 
-/// Written aside and renamed, for readers may look at any time.
-fn save(path: &std::path::Path, model: &Model) -> Result<(), Failure> {
-    let words = model.iter().flat_map(|(key, value)| [*key, *value]);
-    let bytes: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
+/// Written aside and renamed, for others may look at any time.
+fn save(path: &std::path::Path, bytes: &[u8]) -> Result<(), Failure> {
     let aside = path.with_extension("aside");
     std::fs::write(&aside, bytes)?;
     Ok(std::fs::rename(aside, path)?)
+}
+
+/// The files with this extension: their names without it, and their bytes.
+fn files(
+    folder: &std::path::Path,
+    extension: &'static str,
+) -> impl Iterator<Item = (String, Vec<u8>)> {
+    let entries = std::fs::read_dir(folder).expect("the folder");
+    let paths = entries.map(|entry| entry.expect("an entry").path());
+    let chosen = paths.filter(move |path| path.extension().is_some_and(|end| end == extension));
+    chosen.map(|path| {
+        let name = path.file_stem().unwrap_or_default().to_string_lossy();
+        (name.into_owned(), std::fs::read(&path).expect("a file"))
+    })
+}
+
+/// Microseconds since 1970.
+fn now() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_micros() as u64)
 }
 
 fn collect_all() -> GarbageCollectorOptions {
@@ -516,6 +606,10 @@ impl Counting {
 
     fn count(&self) {
         self.requests.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn requests(&self) -> u64 {
+        self.requests.load(Ordering::SeqCst)
     }
 }
 

@@ -1,5 +1,6 @@
 //! Against SeaweedFS, with writer, compactor, publisher and readers as processes that are killed.
-//! Runs if `LSM_SIEVE_S3=1` is set; takes some minutes.
+//! Runs if `LSM_SIEVE_S3=1` is set; takes some minutes. `LSM_SIEVE_ROUNDS` says how often the kills
+//! of a test are repeated, a minute each.
 
 use crate::processes::{Results, Role};
 use crate::weed::{Weed, store};
@@ -61,6 +62,7 @@ impl Fleet {
             port,
             folder: self.folder.path().to_owned(),
             number,
+            readers: READERS,
         };
         let child = role.spawn(&["s3::process", "--exact", "--nocapture"]);
         self.children
@@ -80,7 +82,7 @@ impl Fleet {
         for (_, (_, mut child)) in self.children.drain() {
             child.wait().unwrap();
         }
-        let found = Results::of(self.folder.path(), "reader");
+        let found = Results::sum(&Results::of(self.folder.path(), "reader"));
         eprintln!(
             "{} reads, {} absent, {} of {} never written denied, {} lost, {} torn, {} moves, \
              {} errors, {} requests",
@@ -111,6 +113,12 @@ fn assert_exact(found: &Results) {
     assert_eq!((found.lost, found.torn), (0, 0));
     assert!(found.reads > 20_000 && found.moves >= READERS, "{found:?}");
     assert!(found.denied * 100 >= found.never * 97);
+}
+
+/// How often a test repeats its kills.
+fn rounds(otherwise: usize) -> usize {
+    let rounds = std::env::var("LSM_SIEVE_ROUNDS").ok();
+    rounds.map_or(otherwise, |rounds| rounds.parse().expect("a number"))
 }
 
 fn pause(seconds: u64) {
@@ -175,7 +183,7 @@ fn no_reader_loses_a_key_while_processes_are_killed() {
     let gate = Gate::before(weed.port());
     let mut fleet = Fleet::start(weed.port(), gate.port);
     pause(15);
-    for _ in 0..2 {
+    for _ in 0..rounds(2) {
         for name in ["writer", "compactor", "publisher"] {
             fleet.kill(name);
             pause(5);
@@ -199,23 +207,26 @@ fn no_reader_loses_a_key_while_a_cluster_loses_nodes() {
     }
     let mut weed = Weed::cluster();
     let mut fleet = Fleet::start(weed.port(), weed.port());
-    pause(25);
     let parts = weed.parts();
-    let volume = parts
+    let volumes: Vec<&String> = parts
         .iter()
-        .find(|part| part.starts_with("volume"))
-        .unwrap();
-    weed.kill(volume);
-    pause(15);
-    fleet.kill("writer");
-    weed.restart(volume);
-    pause(10);
-    let leader = weed.leader().expect("a leading master");
-    weed.kill(&leader);
-    pause(20);
-    weed.restart(&leader);
-    fleet.kill("publisher");
-    pause(15);
+        .filter(|part| part.starts_with("volume"))
+        .collect();
+    for round in 0..rounds(1) {
+        pause(25);
+        let volume = volumes[round % volumes.len()];
+        weed.kill(volume);
+        pause(15);
+        fleet.kill("writer");
+        weed.restart(volume);
+        pause(10);
+        let leader = weed.leader().expect("a leading master");
+        weed.kill(&leader);
+        pause(20);
+        weed.restart(&leader);
+        fleet.kill("publisher");
+        pause(15);
+    }
     assert_exact(&fleet.end());
 }
 

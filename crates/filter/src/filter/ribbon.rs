@@ -639,6 +639,7 @@ mod tests {
 
     /// Checked between any two of the stores that make the filter full.
     #[test]
+    #[cfg_attr(miri, ignore = "many keys, one thread")]
     fn keys_that_are_in_are_found_while_another_is_inserted() {
         let stage = ribbon_of(3_000, 0.01);
         let ribbon = Ribbon::try_from(stage.shape()).unwrap();
@@ -654,12 +655,13 @@ mod tests {
     /// With few bits per slot, and with more than fit a plane.
     #[test]
     fn window_is_probed_alike_by_every_instruction_set() {
+        const ABSENT: usize = if cfg!(miri) { 90 } else { 9_000 };
         for stage in [0.4, 0.01, 0.002, 1e-6].map(|rate| ribbon_of(900, rate)) {
             let (ribbon, words) = (&Ribbon::try_from(stage.shape()).unwrap(), stage.stored());
             let whole = || Whole(One { ribbon, words });
             for_each_simd!(simd => {
                 let mut claimed = 0;
-                for hash in hashes(1).take(900).chain(hashes(2).take(9_000)) {
+                for hash in hashes(1).take(900).chain(hashes(2).take(ABSENT)) {
                     let expected = whole().with_simd(Scalar, hash);
                     assert_eq!(whole().with_simd(simd, hash), expected, "{hash:?}");
                     let denied = ribbon.denies(words, simd, hash);
@@ -667,7 +669,7 @@ mod tests {
                     assert!(!(denied && expected), "{hash:?}");
                     claimed += usize::from(expected);
                 }
-                assert!((900..6_900).contains(&claimed), "{claimed}");
+                assert!((900..900 + ABSENT * 2 / 3).contains(&claimed), "{claimed}");
             });
         }
     }
