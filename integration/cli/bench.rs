@@ -1,4 +1,4 @@
-//! `lsm-sieve bench miss`: what it measures.
+//! `lsm-sieve bench`: what it measures.
 
 use crate::runner::json;
 
@@ -66,4 +66,54 @@ fn blocks_read_from_disk_are_counted() {
     }
     let mix = &report["mixes"][0];
     assert!(mix["native_blocks"].as_f64() > mix["sieve_blocks"].as_f64());
+}
+
+#[test]
+fn each_job_is_done_on_both_stores() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("vault.ids");
+    std::fs::write(&trace, "7\n8\n7\n9\n").unwrap();
+    let of_trace = format!("{}:lines", trace.display());
+    let jobs = [
+        "bench", "jobs", "--keys", "3000", "--rounds", "2", "--trace", &of_trace,
+    ];
+    let report = json(&jobs);
+    let reports = report.as_array().unwrap();
+    let names = reports.iter().map(|job| job["job"].as_str().unwrap());
+    let made = [
+        "load-0", "load-50", "load-95", "create", "blocks", "hits", "writes",
+    ];
+    let of_trace = ["vault-upsert", "vault-differential"];
+    assert!(names.eq(made.into_iter().chain(of_trace)));
+    for job in reports {
+        for name in [
+            "seconds",
+            "seconds_native",
+            "ratio",
+            "ratio_min",
+            "ratio_max",
+        ] {
+            assert!(job[name].as_f64() > Some(0.0), "{name} of {job}");
+        }
+        assert!(job["cpu_seconds"].is_number() && job["cpu_seconds_native"].is_number());
+        let [least, middle, most] =
+            ["ratio_min", "ratio", "ratio_max"].map(|name| job[name].as_f64());
+        assert!(least <= middle && middle <= most);
+        // Of the four ids none is updated.
+        let is_filtered = job["job"] != "vault-differential";
+        assert_eq!(
+            job["bits_per_key"].as_f64() > Some(8.0),
+            is_filtered,
+            "{job}"
+        );
+    }
+}
+
+#[test]
+fn a_single_job_can_be_asked_for() {
+    let report = json(&[
+        "bench", "jobs", "--keys", "1000", "--rounds", "1", "--job", "hits",
+    ]);
+    assert_eq!(report.as_array().unwrap().len(), 1);
+    assert_eq!(report[0]["job"], "hits");
 }

@@ -12,12 +12,14 @@
 //! Only [`store`] knows an engine. The drivers use its traits and are tested against a map.
 
 pub mod gremillion;
+pub mod jobs;
 pub mod keys;
 pub mod miss;
 pub mod operation;
 pub mod random;
 pub mod replay;
 pub mod report;
+pub mod stopwatch;
 pub mod store;
 pub mod trace;
 

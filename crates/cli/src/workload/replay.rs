@@ -13,10 +13,10 @@
 
 use std::collections::HashSet;
 use std::hash::{BuildHasherDefault, DefaultHasher};
-use std::time::{Duration, Instant};
 
 use super::keys::trace_key;
 use super::operation::{Mode, Operation, Reading};
+use super::stopwatch::Spent;
 use super::store::{Space, Store, WithFilters};
 use super::trace::TraceError;
 use super::{Interrupted, Watch};
@@ -159,12 +159,12 @@ pub fn time<S: Store>(
     mode: Mode,
     store: &mut S,
     watch: &mut impl Watch,
-) -> Result<Duration, ReplayError<S::Error>> {
-    let mut spent = Duration::ZERO;
+) -> Result<Spent, ReplayError<S::Error>> {
+    let mut spent = Spent::default();
     in_chunks(ids, mode, watch, |operations| {
-        let start = Instant::now();
-        let done = operations.iter().try_for_each(|&step| run_one(step, store));
-        spent += start.elapsed();
+        let mut steps = operations.iter();
+        let (done, time) = Spent::on(|| steps.try_for_each(|&step| run_one(step, store)));
+        spent += time;
         done
     })?;
     Ok(spent)
@@ -305,7 +305,8 @@ mod tests {
         let ids = || trace((0..50_000).map(|i| i * i % 1009));
         let (mut counted, mut timed) = (Map::default(), Map::default());
         count(ids(), Mode::Upsert, &mut counted, &mut ()).unwrap();
-        assert!(time(ids(), Mode::Upsert, &mut timed, &mut ()).unwrap() > Duration::ZERO);
+        let spent = time(ids(), Mode::Upsert, &mut timed, &mut ()).unwrap();
+        assert!(!spent.wall.is_zero());
         assert_eq!(counted.len(Space::Default), timed.len(Space::Default));
     }
 

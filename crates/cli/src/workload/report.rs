@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::miss::{Figures, Mix, Pair};
 use super::replay::Counts;
+use super::stopwatch::Spent;
 
 /// A report that can be printed as a table.
 pub trait Tabular {
@@ -17,6 +18,102 @@ pub trait Tabular {
     /// Notes below the table, one per line.
     fn notes(&self) -> Vec<String> {
         Vec::new()
+    }
+}
+
+/// The time of one job without filters and with them.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct JobReport {
+    /// The job.
+    pub job: String,
+    /// Seconds with filters; the median of the rounds, as all figures that do not say otherwise.
+    pub seconds: f64,
+    /// Seconds of RocksDB alone.
+    pub seconds_native: f64,
+    /// Processor seconds with filters.
+    pub cpu_seconds: f64,
+    /// Processor seconds of RocksDB alone.
+    pub cpu_seconds_native: f64,
+    /// Seconds of RocksDB alone over seconds with filters, in one round.
+    pub ratio: f64,
+    /// The least of the rounds.
+    pub ratio_min: f64,
+    /// The most of the rounds.
+    pub ratio_max: f64,
+    /// The same of processor seconds.
+    pub ratio_cpu: f64,
+    /// Bits per key of all filters when the job is done.
+    pub bits_per_key: f64,
+}
+
+impl JobReport {
+    /// Sums up rounds: the time of RocksDB alone, and with filters.
+    ///
+    /// # Panics
+    /// If there is no round.
+    pub fn new(job: String, rounds: &[(Spent, Spent)], bits_per_key: f64) -> Self {
+        let all = |of: fn(&(Spent, Spent)) -> f64| {
+            let mut values: Vec<f64> = rounds.iter().map(of).collect();
+            values.sort_unstable_by(f64::total_cmp);
+            values
+        };
+        let median = |of| {
+            let values = all(of);
+            values[values.len() / 2]
+        };
+        let ratio =
+            |(native, sieve): &(Spent, Spent)| native.wall.as_secs_f64() / sieve.wall.as_secs_f64();
+        let ratios = all(ratio);
+        Self {
+            job,
+            seconds: median(|(_, sieve)| sieve.wall.as_secs_f64()),
+            seconds_native: median(|(native, _)| native.wall.as_secs_f64()),
+            cpu_seconds: median(|(_, sieve)| sieve.cpu.as_secs_f64()),
+            cpu_seconds_native: median(|(native, _)| native.cpu.as_secs_f64()),
+            ratio: ratios[ratios.len() / 2],
+            ratio_min: ratios[0],
+            ratio_max: ratios[ratios.len() - 1],
+            ratio_cpu: median(|(native, sieve)| native.cpu.as_secs_f64() / sieve.cpu.as_secs_f64()),
+            bits_per_key,
+        }
+    }
+}
+
+/// The times of several jobs.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(transparent)]
+pub struct JobsReport(pub Vec<JobReport>);
+
+impl Tabular for JobsReport {
+    fn head(&self) -> Vec<String> {
+        let names =
+            "job|seconds|RocksDB alone|processor|RocksDB alone|ratio|least|most|bits per key";
+        names.split('|').map(str::to_owned).collect()
+    }
+
+    fn rows(&self) -> Vec<Vec<String>> {
+        let row = |job: &JobReport| {
+            let two = [
+                job.seconds,
+                job.seconds_native,
+                job.cpu_seconds,
+                job.cpu_seconds_native,
+                job.ratio,
+                job.ratio_min,
+                job.ratio_max,
+            ];
+            let two = two.iter().map(|value| format!("{value:.2}"));
+            let first = std::iter::once(job.job.clone());
+            first
+                .chain(two)
+                .chain([format!("{:.1}", job.bits_per_key)])
+                .collect()
+        };
+        self.0.iter().map(row).collect()
+    }
+
+    fn notes(&self) -> Vec<String> {
+        vec!["ratio: seconds of RocksDB alone over seconds with filters".to_owned()]
     }
 }
 

@@ -745,6 +745,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "many keys, one thread")]
     fn a_filter_may_await_its_first_stage() {
         let (filter, mut keys) = completed(None);
         assert!(keys.iter().all(|&hash| filter.may_contain(hash)));

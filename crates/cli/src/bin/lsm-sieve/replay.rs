@@ -228,12 +228,8 @@ impl Replay<'_> {
     fn time<S: Store>(&self, what: &'static str, store: &mut S) -> Result<Duration, Stop> {
         self.prepare(store)?;
         let mut progress = Progress::new(what, self.ids);
-        Ok(replay::time(
-            self.arguments.ids()?,
-            self.mode,
-            store,
-            &mut progress,
-        )?)
+        let ids = self.arguments.ids()?;
+        Ok(replay::time(ids, self.mode, store, &mut progress)?.wall)
     }
 
     fn prepare<S: Store>(&self, store: &mut S) -> Result<(), Stop> {

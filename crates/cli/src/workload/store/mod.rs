@@ -10,11 +10,15 @@ mod differential;
 pub(crate) mod map;
 #[cfg(feature = "rocksdb")]
 mod rocks;
+#[cfg(feature = "rocksdb")]
+mod transactions;
 
 #[cfg(feature = "rocksdb")]
 pub use differential::Differential;
 #[cfg(feature = "rocksdb")]
 pub use rocks::{OpenStoreError, Plain, Sieve, column_families, count_blocks};
+#[cfg(feature = "rocksdb")]
+pub use transactions::{PlainTransactions, SieveTransactions};
 
 use std::error::Error;
 
@@ -76,6 +80,28 @@ pub trait Store {
     /// # Errors
     /// The engine's error.
     fn write(&mut self, space: Space, key: &[u8], value: &[u8]) -> Result<(), Self::Error>;
+
+    /// Writes records of [`Space::Default`] in one batch.
+    ///
+    /// # Errors
+    /// The engine's error.
+    fn write_many(&mut self, keys: &[[u8; 16]], value: &[u8]) -> Result<(), Self::Error> {
+        let mut keys = keys.iter();
+        keys.try_for_each(|key| self.write(Space::Default, key, value))
+    }
+
+    /// Writes a record of [`Space::Default`] unless there is one, in a transaction if the store has
+    /// them; returns whether it did.
+    ///
+    /// # Errors
+    /// The engine's error.
+    fn create(&mut self, key: &[u8], value: &[u8]) -> Result<bool, Self::Error> {
+        let is_new = !self.read(Space::Default, key)?;
+        if is_new {
+            self.write(Space::Default, key, value)?;
+        }
+        Ok(is_new)
+    }
 
     /// Flushes the memtable into a sorted run.
     ///

@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use rocksdb::perf::{PerfContext, PerfMetric, PerfStatsLevel, set_perf_stats};
-use rocksdb::{AsColumnFamilyRef, DB, Options};
+use rocksdb::{AsColumnFamilyRef, DB, Options, WriteBatch};
 
 use super::{Space, Store, WithFilters};
 use lsm_sieve::{OpenError, SieveDb, SieveOptions};
@@ -145,6 +145,10 @@ impl Store for Plain {
         }
     }
 
+    fn write_many(&mut self, keys: &[[u8; 16]], value: &[u8]) -> Result<(), rocksdb::Error> {
+        self.0.write(batch_of(keys, value))
+    }
+
     fn flush(&mut self) -> Result<(), rocksdb::Error> {
         [Space::Default, Space::Main, Space::Differential]
             .iter()
@@ -224,6 +228,10 @@ impl Store for Sieve {
         }
     }
 
+    fn write_many(&mut self, keys: &[[u8; 16]], value: &[u8]) -> Result<(), rocksdb::Error> {
+        self.0.write(batch_of(keys, value))
+    }
+
     fn flush(&mut self) -> Result<(), rocksdb::Error> {
         [Space::Default, Space::Main, Space::Differential]
             .iter()
@@ -258,6 +266,12 @@ pub fn count_blocks() {
 
 fn blocks_read() -> u64 {
     PerfContext::default().metric(PerfMetric::BlockReadCount)
+}
+
+fn batch_of(keys: &[[u8; 16]], value: &[u8]) -> WriteBatch {
+    let mut batch = WriteBatch::default();
+    keys.iter().for_each(|key| batch.put(key, value));
+    batch
 }
 
 fn count_found<T>(

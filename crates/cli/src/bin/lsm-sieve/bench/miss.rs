@@ -26,13 +26,6 @@ Both databases are open at the same time and are read in turn. The figures are m
 rounds. Without `--cache` both databases are cached whole. Their files are in temporary folders and
 take about 130 bytes per key in all.";
 
-/// Measure what the filters gain or cost for one kind of lookup.
-#[derive(clap::Subcommand)]
-#[command(arg_required_else_help = false, after_help = AFTER_HELP)]
-pub(crate) enum Benchmark {
-    Miss(Arguments),
-}
-
 /// Look up absent and present keys in a RocksDB with its own filter, and in one with lsm-sieve.
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
