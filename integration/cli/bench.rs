@@ -1,5 +1,10 @@
 //! `lsm-sieve bench`: what it measures.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "what a user would give the command is written past the door to files"
+)]
+
 use crate::runner::json;
 
 /// The smallest parts that a split can have make filters. If all memory goes to the summary filter,
