@@ -101,7 +101,7 @@ impl Store for LogStore {
 
 impl TestStore for LogStore {
     fn batch(entries: &[(Vec<u8>, bool)]) -> Batch {
-        entries.iter().collect()
+        lsm_sieve::laws::batch(entries)
     }
 }
 

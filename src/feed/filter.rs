@@ -11,26 +11,26 @@ use crate::sync::atomic::{AtomicU64, Ordering};
 
 /// A filter, and how far it has followed the feed.
 #[derive(Debug)]
-pub(super) struct Followed {
-    pub(super) filter: Scalable,
+pub(crate) struct Followed {
+    pub(crate) filter: Scalable,
     /// All keys of all positions up to here are in the filter.
     position: AtomicU64,
 }
 
 impl Followed {
-    pub(super) fn new(filter: Scalable, position: u64) -> Self {
+    pub(crate) fn new(filter: Scalable, position: u64) -> Self {
         Self {
             filter,
             position: AtomicU64::new(position),
         }
     }
 
-    pub(super) fn position(&self) -> u64 {
+    pub(crate) fn position(&self) -> u64 {
         self.position.load(Ordering::Acquire)
     }
 
     /// Must come after the keys of the position were inserted.
-    pub(super) fn advance(&self, position: u64) {
+    pub(crate) fn advance(&self, position: u64) {
         self.position.store(position, Ordering::Release);
     }
 }
@@ -62,16 +62,17 @@ pub struct FeedStats {
 }
 
 impl FeedFilter {
-    /// Whether the key certainly did not exist at some position that is not before `at_least`.
-    /// False if it may have existed, and if the feed was not followed that far.
+    /// True if the feed was followed to `at_least` or beyond, and the key did not exist at the
+    /// position that it was followed to. False if the key may have existed, if the feed was not
+    /// followed that far, and if the [`Follower`](super::Follower) is gone.
     pub fn is_absent(&self, key: &[u8], at_least: u64) -> bool {
         let hash = self.0.hasher.hash(key).for_summary();
         self.0.followed.with(|followed| {
             followed.as_ref().is_some_and(|followed| {
                 // Before the filter is probed: what is applied meanwhile may be missed then.
-                let mut is_there = followed.position() >= at_least;
-                fault!(FeedPositionIgnored, is_there = true);
-                is_there && !followed.filter.may_contain(hash)
+                let mut has_reached = followed.position() >= at_least;
+                fault!(FeedPositionIgnored, has_reached = true);
+                has_reached && !followed.filter.may_contain(hash)
             })
         })
     }

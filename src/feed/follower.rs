@@ -10,12 +10,15 @@ use crate::feed::filter::{FeedFilter, FeedStats, Followed, Shared};
 use crate::filter::Scalable;
 use crate::front::filter_options::FilterOptions;
 use crate::front::filter_store::FilterStore;
-use crate::front::opening::{FilterFolderError, FolderLock, ONE_KEY_SPACE, Opening};
+use crate::front::opening::{FilterFolderError, FolderLock, Opening};
 use crate::front::options::FrontOptions;
 use crate::hash::KeyHasher;
 use crate::math::{Bits, Items};
 use crate::rcu::Published;
 use crate::segment::SegmentId;
+
+/// The name of the filter in its folder.
+const FEED: &str = "feed";
 
 /// The feed cannot be followed from here: take a new snapshot. Until then no key is answered
 /// absent.
@@ -23,29 +26,32 @@ use crate::segment::SegmentId;
 #[non_exhaustive]
 pub enum FeedError {
     /// Changes are missing.
-    #[error("the feed goes on after position {after}, but was followed to {position} only")]
+    #[error(
+        "changes between the positions {position} and {after} are missing; take a new snapshot"
+    )]
     Hole {
-        /// Where the change goes on.
+        /// The position that the change comes after.
         after: u64,
         /// How far the feed was followed.
         position: u64,
     },
     /// There was no snapshot yet, or what followed it was distrusted.
-    #[error("nothing is known of the keys before position {after}")]
+    #[error("nothing is known of the keys up to position {after}; take a snapshot")]
     NoSnapshot {
-        /// Where the change goes on.
+        /// The position that the change comes after.
         after: u64,
     },
 }
 
-/// Follows a feed, and keeps its filter. The [module](super) has the rules.
+/// Follows a feed, and keeps its filter. The [module](super) has the rules. When it is dropped, its
+/// filter answers no key absent any more.
 #[derive(Debug)]
 pub struct Follower {
     shared: Arc<Shared>,
     feed: u64,
     options: FrontOptions,
     filter_store: Arc<FilterStore>,
-    /// Declared last: released when the filter is not used any more.
+    /// Declared last: released when nothing is written any more.
     _lock: Option<FolderLock>,
 }
 
@@ -68,11 +74,14 @@ impl Follower {
     /// that an earlier run [saved](Follower::save) is used at once: follow the feed from
     /// [`Follower::position`].
     ///
-    /// `feed` names the feed, for instance etcd's cluster id. Of the options, those of segment
-    /// filters, static filters, audits and scrubs have no effect.
+    /// `feed` names the feed: a number that is drawn anew when the store is created, and when it is
+    /// restored from a backup. (etcd's cluster id is none: a restored cluster may have it again.) Of
+    /// the options, the size of the filter, the expected keys, the memory budget and the hash have
+    /// an effect.
     ///
     /// # Errors
-    /// If the folder or the identity in it cannot be used. A filter that cannot be read is ignored.
+    /// If the folder is in use, or it or the identity in it cannot be used. A filter that cannot be
+    /// read is ignored.
     pub fn open(
         folder: &Path,
         feed: u64,
@@ -90,7 +99,12 @@ impl Follower {
         lock: Option<FolderLock>,
     ) -> Result<Self, FilterFolderError> {
         let hash = options.get_hash();
-        let options = options.resolved();
+        // There are no memtables and no segments.
+        let options = FrontOptions {
+            segment_rate: None,
+            cfs: 0,
+            ..options.clone().static_filters(false).resolved()
+        };
         let opening = Opening::of_own_folder(disk, folder, &options, hash)?;
         let shared = Shared {
             hasher: opening.hasher,
@@ -122,7 +136,9 @@ impl Follower {
         self.filter().stats()
     }
 
-    /// Begins a new filter. The present one goes on until [`Follower::install`].
+    /// Begins a new filter. The present one goes on until [`Follower::install`], so both take memory
+    /// meanwhile. Name the expected keys in the options: a filter that starts small has many stages,
+    /// and a lookup probes all of them.
     pub fn snapshot(&self) -> Snapshot {
         let options = self.options.summary(Items::new(0), Bits::new(0));
         Snapshot {
@@ -133,8 +149,16 @@ impl Follower {
 
     /// Replaces the filter by a snapshot that has every key that the store had at `position`. The
     /// feed is followed from there, also if the filter was further.
+    ///
+    /// # Panics
+    /// If the snapshot was begun by another follower.
     pub fn install(&mut self, snapshot: Snapshot, position: u64) {
-        self.publish(Some(Followed::new(snapshot.filter, position)));
+        let is_own = snapshot.filter.imprint() == self.shared.hasher.imprint().for_summary();
+        assert!(
+            is_own,
+            "a snapshot is installed in the follower that began it"
+        );
+        self.take(snapshot.filter, position);
     }
 
     /// Applies the changes after one position up to another: `keys` are all that they may have
@@ -168,14 +192,18 @@ impl Follower {
         Ok(())
     }
 
-    /// No key is answered absent from here on, until the next snapshot: changes were lost.
+    /// No key is answered absent from here on, until the next snapshot: changes were lost. The
+    /// filter that is stored is removed too, durably.
     pub fn distrust(&mut self) {
         fault!(FeedTrustedForEver, return);
         self.publish(None);
+        fault!(StoredFeedStaysTrusted, return);
+        self.filter_store.forget_summary(FEED);
     }
 
     /// Saves the filter with its position, for the next open; false if it could not, or if there is
-    /// nothing to save. Verifies the filter: if its memory changed, it is distrusted.
+    /// nothing to save. Verifies the stages that took no key since they were last verified; if the
+    /// memory of one changed, the filter is distrusted.
     #[must_use = "false if it is not saved"]
     pub fn save(&mut self) -> bool {
         let Some(followed) = self.followed() else {
@@ -186,7 +214,7 @@ impl Follower {
         let is_saved = !followed.filter.is_saturated()
             && self
                 .filter_store
-                .save_summary(ONE_KEY_SPACE, &followed.filter, &covered, || {
+                .save_summary(FEED, &followed.filter, &covered, || {
                     is_intact = followed.filter.is_intact();
                     is_intact
                 });
@@ -200,7 +228,7 @@ impl Follower {
     /// Takes the filter that is stored, if it is one of this feed.
     fn load(&self) {
         let room = self.options.memory_budget.unwrap_or(Bits::new(u64::MAX));
-        let Some(stored) = self.filter_store.load_summary(ONE_KEY_SPACE, room) else {
+        let Some(stored) = self.filter_store.load_summary(FEED, room) else {
             return;
         };
         let mut states = stored.covered.into_iter();
@@ -210,28 +238,30 @@ impl Follower {
             let keys = stored.chain.stages().iter().map(|stage| stage.items());
             let options = self.options.summary(keys.sum(), Bits::new(0));
             let imprint = self.shared.hasher.imprint().for_summary();
-            let filter = Scalable::starting_with(imprint, options, stored.chain);
-            self.publish(Some(Followed::new(filter, position)));
+            self.take(
+                Scalable::starting_with(imprint, options, stored.chain),
+                position,
+            );
         }
+    }
+
+    fn take(&self, filter: Scalable, position: u64) {
+        // The first check records what later ones compare with.
+        filter.is_intact();
+        self.publish(Some(Followed::new(filter, position)));
     }
 
     /// The name of the feed's state at a position, which binds a stored filter to it.
     fn state(&self, position: u64) -> SegmentId {
-        let mut name = [0; 16];
-        name[..8].copy_from_slice(&self.feed.to_be_bytes());
-        name[8..].copy_from_slice(&position.to_be_bytes());
-        SegmentId::from_bytes(name)
+        let name = u128::from(self.feed) << 64 | u128::from(position);
+        SegmentId::from_bytes(name.to_be_bytes())
     }
 
     fn position_of(&self, state: SegmentId) -> Option<u64> {
-        let (feed, position) = state.as_bytes().split_first_chunk::<8>()?;
-        let mut is_this_feed = u64::from_be_bytes(*feed) == self.feed;
+        let name = u128::from_be_bytes(*state.as_bytes());
+        let mut is_this_feed = (name >> 64) as u64 == self.feed;
         fault!(FilterOfAnyFeed, is_this_feed = true);
-        is_this_feed.then(|| {
-            position
-                .first_chunk()
-                .map(|bytes| u64::from_be_bytes(*bytes))
-        })?
+        is_this_feed.then_some(name as u64)
     }
 
     fn followed(&self) -> Option<Arc<Followed>> {
@@ -240,5 +270,12 @@ impl Follower {
 
     fn publish(&self, followed: Option<Followed>) {
         self.shared.followed.publish(followed.map(Arc::new));
+    }
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        fault!(FilterOutlivesFollower, return);
+        self.publish(None);
     }
 }

@@ -36,9 +36,9 @@
 //! 1. **A snapshot has every key** that the store had at its position. An early end is no snapshot.
 //! 2. **A position is applied whole**: [`Follower::apply`] gets every key that its changes may have
 //!    brought.
-//! 3. **No hole.** Each change says which position it comes after. If the filter is not that far,
-//!    it is distrusted until the next snapshot. So is a feed that says that it lost changes, by
-//!    [`Follower::distrust`].
+//! 3. **No hole.** Each change says which position it comes after, by the numbers of the feed and
+//!    not by those of the filter. If the filter is not that far, it is distrusted until the next
+//!    snapshot. So is a feed that says that it lost changes, by [`Follower::distrust`].
 //! 4. **The feed covers all keys that are asked.** A feed of one prefix shows no changes elsewhere;
 //!    ask only keys with that prefix.
 //! 5. **Positions of one feed never restart.** A store that is restored from a backup is another
@@ -47,11 +47,14 @@
 //! 7. **Only stored keys are asked**, not ranges, defaults or views.
 //! 8. **One follower** has the folder open.
 //!
+//! After a restart the filter is at the position that it was saved for. `at_least` 0 is then answered
+//! as of that position, so it may deny what this very program wrote later.
+//!
 //! # Map
 //!
 //! `filter` -> `follower`
 
-mod filter;
+pub(crate) mod filter;
 mod follower;
 #[cfg(test)]
 #[cfg(not(interleave))]

@@ -75,11 +75,6 @@ impl Model {
         let brought = self.brought(after, position);
         follower.apply(after, position, brought.into_iter().map(key))
     }
-
-    /// Whether the key was absent at some position from `at_least` on.
-    fn was_absent(&self, key: u32, at_least: u64) -> bool {
-        (at_least..=self.newest()).any(|position| !self.at(position).contains(&key))
-    }
 }
 
 /// Reads at all kinds of positions; returns how many keys were denied of those that never were.
@@ -88,8 +83,13 @@ fn check(model: &Model, filter: &FeedFilter, rng: &mut StdRng) -> u32 {
         let number = rng.random_range(0..KEYS);
         let at_least = rng.random_range(0..=model.newest() + 1);
         let denied = filter.is_absent(&key(number), at_least);
+        // The position is at least that, and the key was not there at it.
+        let is_right = || {
+            let position = filter.position().unwrap();
+            position >= at_least && !model.at(position).contains(&number)
+        };
         assert!(
-            !denied || model.was_absent(number, at_least),
+            !denied || is_right(),
             "{number} at {at_least} of {}, followed to {:?}",
             model.newest(),
             filter.position()
@@ -134,10 +134,16 @@ fn history(seed: u64) -> (u32, u32) {
                 follower.distrust();
                 assert_eq!(follower.position(), None);
             }
-            (16, Some(_)) => model.snapshot(&mut follower, newest),
+            (16, Some(_)) => {
+                // Perhaps an older one.
+                let at = rng.random_range(newest.saturating_sub(3)..=newest);
+                model.snapshot(&mut follower, at);
+            }
             (17, Some(_)) => assert!(follower.save()),
             (18, _) => {
+                let filter = follower.filter();
                 drop(follower);
+                assert!((0..2 * KEYS).all(|number| !filter.is_absent(&key(number), 0)));
                 let cuts: Vec<_> = disk.after_power_cut(rng.random()).collect();
                 disk = cuts[rng.random_range(0..cuts.len())].clone();
                 follower = open(&disk, feed);
@@ -211,11 +217,28 @@ fn a_filter_that_changed_in_memory_is_not_saved() {
     followed(&follower.filter()).filter.clear_one_bit();
     assert!(!follower.save());
     assert_eq!(follower.position(), None);
-    assert_eq!(
-        open(&disk, 1).position(),
-        Some(1),
-        "what was saved before is intact"
-    );
+    drop(follower);
+    assert_eq!(open(&disk, 1).position(), None);
+}
+
+/// Changes that were lost may have been lost before the last save.
+#[test]
+fn a_distrusted_filter_does_not_come_back() {
+    let disk = MemoryDisk::new();
+    let mut follower = open(&disk, 1);
+    follower.install(follower.snapshot(), 5);
+    assert!(follower.save());
+    follower.distrust();
+    for disk in disk.after_power_cut(1) {
+        assert_eq!(open(&disk, 1).position(), None);
+    }
+}
+
+#[test]
+#[should_panic = "the follower that began it"]
+fn a_snapshot_of_another_follower_is_refused() {
+    let (mut one, other) = (open(&MemoryDisk::new(), 1), open(&MemoryDisk::new(), 1));
+    one.install(other.snapshot(), 1);
 }
 
 #[test]
@@ -252,12 +275,15 @@ fn a_position_is_seen_after_its_keys() {
             }
         });
         let mut position = 0;
-        while !reader.is_finished() && (position < 5_000 || reads.load(Ordering::Acquire) < 5_000) {
+        let mut applied = Ok(());
+        let is_read = || reads.load(Ordering::Acquire) >= 5_000 || reader.is_finished();
+        while applied.is_ok() && (position < 5_000 || !is_read()) {
             let numbers = position * BROUGHT..(position + 1) * BROUGHT;
             let keys = numbers.map(u64::to_be_bytes);
-            follower.apply(position, position + 1, keys).unwrap();
+            applied = follower.apply(position, position + 1, keys);
             position += 1;
         }
         is_over.store(true, Ordering::Release);
+        applied.unwrap();
     });
 }

@@ -235,6 +235,19 @@ impl FilterStore {
         }
     }
 
+    /// Removes a summary filter, durably; false if it may come back.
+    pub(crate) fn forget_summary(&self, name: &str) -> bool {
+        let removed = self.folder.remove_durably(summary_of(name));
+        if let Err(error) = &removed {
+            tracing::error!(
+                %error,
+                "a stored filter that is not trusted may be loaded again; remove the folder before \
+                 the next open"
+            );
+        }
+        removed.is_ok()
+    }
+
     pub(crate) fn remove_summary(&self, name: &str) {
         if let Err(error) = self.folder.remove(summary_of(name)) {
             tracing::warn!(%error, "the stored summary filter of a dropped column family stays");

@@ -19,7 +19,7 @@ use crate::math::{Bits, Items};
 use crate::segment::{Candidate, IdentityError, Registry, SidecarError, SidecarFolder};
 
 /// The name and the id of the key space of a store that has only one.
-pub(crate) const ONE_KEY_SPACE: &str = "default";
+const ONE_KEY_SPACE: &str = "default";
 pub(crate) const ONE_KEY_SPACE_ID: u32 = 0;
 
 /// What the filters of one database's column families share while it opens.

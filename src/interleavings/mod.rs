@@ -12,6 +12,7 @@
 //! `interleavings <checker> <name> schedules=<n> seconds=<s>`. `.ci/interleave` reports programs
 //! that began and did not end in time.
 
+mod feed;
 mod published;
 mod scalable;
 

@@ -10,7 +10,7 @@ use crate::sync::atomic::{AtomicBool, Ordering};
 
 /// One cache line for one key, then a second one, within a budget of `lines`. The false-positive
 /// rate is high, so that one line is enough.
-fn filter(lines: u64) -> Arc<Scalable> {
+pub(super) fn filter_of(lines: u64) -> Scalable {
     let imprint = Imprint {
         hash: HashId::Xxh3,
         seed_id: 1,
@@ -25,11 +25,15 @@ fn filter(lines: u64) -> Arc<Scalable> {
     };
     let filter = Scalable::new(imprint, options);
     assert_eq!((filter.stages(), filter.size()), (1, Bits::new(512)));
-    Arc::new(filter)
+    filter
+}
+
+fn filter(lines: u64) -> Arc<Scalable> {
+    Arc::new(filter_of(lines))
 }
 
 /// Keys whose bits differ in every word of a line.
-fn key(number: u64) -> KeyHash {
+pub(super) fn key(number: u64) -> KeyHash {
     KeyHash::new(number.wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
 

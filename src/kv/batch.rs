@@ -35,14 +35,3 @@ impl IntoIterator for Batch {
         self.0.into_iter()
     }
 }
-
-/// Of keys: sets each to some value, or, if the flag is false, removes it. For tests.
-impl<'a> FromIterator<&'a (Vec<u8>, bool)> for Batch {
-    fn from_iter<T: IntoIterator<Item = &'a (Vec<u8>, bool)>>(keys: T) -> Self {
-        let add = |batch: Self, (key, is_set): &(Vec<u8>, bool)| match is_set {
-            true => batch.insert(key.clone(), *b"value"),
-            false => batch.remove(key.clone()),
-        };
-        keys.into_iter().fold(Self::default(), add)
-    }
-}

@@ -41,5 +41,5 @@ mod subject;
 mod suite;
 
 pub use crate::mutant::Mutant;
-pub use subject::{BoxError, StoreSubject, Subject, TestStore};
+pub use subject::{BoxError, StoreSubject, Subject, TestStore, batch};
 pub use suite::{Report, Suite};

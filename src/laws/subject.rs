@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::kv::{FilteredStore, Store};
+use crate::kv::{Batch, FilteredStore, Store};
 use crate::laws::mutant_store::MutantStore;
 use crate::mutant::Mutant;
 
@@ -69,8 +69,18 @@ pub trait Subject: Send + Sync {
 
 /// A [`Store`] that the suite can write to.
 pub trait TestStore: Store {
-    /// A batch that sets each key to some value, or, if the flag is false, deletes it.
+    /// A batch that sets each key to some value, or, if the flag is false, deletes it: [`batch`] for
+    /// stores that commit a [`Batch`].
     fn batch(entries: &[(Vec<u8>, bool)]) -> Self::Batch;
+}
+
+/// A batch that sets each key to some value, or, if the flag is false, removes it.
+pub fn batch(entries: &[(Vec<u8>, bool)]) -> Batch {
+    let add = |batch: Batch, (key, is_set): &(Vec<u8>, bool)| match is_set {
+        true => batch.insert(key.clone(), *b"value"),
+        false => batch.remove(key.clone()),
+    };
+    entries.iter().fold(Batch::default(), add)
 }
 
 /// A [`Store`] behind a filter: see [`Suite::store`](super::Suite::store).

@@ -470,6 +470,10 @@ faults! {
     FeedTrustedForEver => "feed::",
     /// A stored filter is taken for that of another feed.
     FilterOfAnyFeed => "feed::",
+    /// The stored filter of a feed that lost changes is trusted after a restart.
+    StoredFeedStaysTrusted => "feed::",
+    /// The filter of a follower that is gone goes on to deny.
+    FilterOutlivesFollower => "feed::",
     /// A store that lost its state is taken for a new one.
     MissingStateRecreated => "differential::refusals::store_without_its_state_is_refused",
 }

@@ -98,6 +98,6 @@ impl Store for LmdbTable {
 
 impl TestStore for LmdbTable {
     fn batch(entries: &[(Vec<u8>, bool)]) -> Batch {
-        entries.iter().collect()
+        lsm_sieve::laws::batch(entries)
     }
 }

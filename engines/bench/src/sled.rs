@@ -79,6 +79,6 @@ impl Store for SledTree {
 
 impl TestStore for SledTree {
     fn batch(entries: &[(Vec<u8>, bool)]) -> Batch {
-        entries.iter().collect()
+        lsm_sieve::laws::batch(entries)
     }
 }

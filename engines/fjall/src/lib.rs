@@ -130,7 +130,7 @@ impl Store for FjallKeyspace {
 /// For the law suite.
 impl TestStore for FjallKeyspace {
     fn batch(entries: &[(Vec<u8>, bool)]) -> Batch {
-        entries.iter().collect()
+        lsm_sieve::laws::batch(entries)
     }
 }
 

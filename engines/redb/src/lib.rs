@@ -164,7 +164,7 @@ impl Store for RedbTable {
 /// For the law suite.
 impl TestStore for RedbTable {
     fn batch(entries: &[(Vec<u8>, bool)]) -> Batch {
-        entries.iter().collect()
+        lsm_sieve::laws::batch(entries)
     }
 }
 

@@ -258,6 +258,15 @@ impl SidecarFolder {
         self.at("remove", &path, ignore_missing(self.disk.remove(&path)))
     }
 
+    /// [`SidecarFolder::remove`], and the file does not come back after a power cut.
+    ///
+    /// # Errors
+    /// As [`SidecarFolder::remove`], or if the folder cannot be synced.
+    pub fn remove_durably(&self, name: SidecarName) -> Result<(), SidecarError> {
+        self.remove(name)?;
+        self.at("sync", &self.path, self.disk.sync_folder(&self.path))
+    }
+
     /// The segments that have a file, whatever its contents. Other names are skipped.
     ///
     /// # Errors
