@@ -30,16 +30,16 @@ pub enum Job {
     },
     /// Creation of records that must not exist yet, each in a transaction; half of them do.
     Create,
-    /// Execution of blocks of transactions over a state of as many keys: reads, 35% of them of
-    /// empty slots, and a batch of writes at the end of each block, a fifth of them to new slots.
-    Blocks,
+    /// Execution of a ledger's blocks over a state of as many slots: reads, 35% of them of empty
+    /// slots, and a batch of writes at the end of each block, a fifth of them to new slots.
+    Ledger,
     /// Reads of keys that are all there.
     Hits,
     /// Writes of new keys.
     Writes,
 }
 
-/// Reads and writes of one block.
+/// Reads and writes of one block of a ledger.
 const BLOCK_READS: u64 = 2_000;
 const BLOCK_WRITES: u64 = 400;
 const EMPTY_SLOTS: f64 = 0.35;
@@ -49,9 +49,7 @@ const SKEW: f64 = 0.8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
-    /// Reads the key, and puts it if it is absent.
-    PutIfAbsent(Key),
-    /// The same in a transaction.
+    /// Creates the key unless it is there: in a transaction, if the store has them.
     Create(Key),
     Read(Key),
     Put(Key),
@@ -68,7 +66,7 @@ impl Job {
         Self::Load { duplicates: 0.5 },
         Self::Load { duplicates: 0.95 },
         Self::Create,
-        Self::Blocks,
+        Self::Ledger,
         Self::Hits,
         Self::Writes,
     ];
@@ -78,7 +76,7 @@ impl Job {
         match self {
             Self::Load { duplicates } => format!("load-{:.0}", duplicates * 100.0),
             Self::Create => "create".to_owned(),
-            Self::Blocks => "blocks".to_owned(),
+            Self::Ledger => "ledger".to_owned(),
             Self::Hits => "hits".to_owned(),
             Self::Writes => "writes".to_owned(),
         }
@@ -87,7 +85,7 @@ impl Job {
     /// How many keys are there before the job begins.
     pub const fn loaded(self, keys: u64) -> u64 {
         match self {
-            Self::Blocks | Self::Hits => keys,
+            Self::Ledger | Self::Hits => keys,
             Self::Load { .. } | Self::Create | Self::Writes => 0,
         }
     }
@@ -102,7 +100,7 @@ impl Job {
         store: &mut S,
         watch: &mut impl Watch,
     ) -> Result<(), ReplayError<S::Error>> {
-        for from in (0..self.loaded(keys)).step_by(1 << 14) {
+        for from in (0..self.loaded(keys)).step_by(CHUNK as usize) {
             let to = (from + CHUNK).min(keys);
             for id in from..to {
                 let put = store.write(Space::Default, &scattered_key(id), &VALUE);
@@ -148,13 +146,6 @@ impl Job {
 /// Takes a step; returns whether it looked a key up and found it.
 fn take<S: Store>(step: Step, batch: &mut Vec<Key>, store: &mut S) -> Result<bool, S::Error> {
     match step {
-        Step::PutIfAbsent(key) => {
-            let is_found = store.read(Space::Default, &key)?;
-            if !is_found {
-                store.write(Space::Default, &key, &VALUE)?;
-            }
-            return Ok(is_found);
-        }
         Step::Create(key) => return Ok(!store.create(&key, &VALUE)?),
         Step::Read(key) => return store.read(Space::Default, &key),
         Step::Put(key) => store.write(Space::Default, &key, &VALUE)?,
@@ -208,11 +199,11 @@ impl Iterator for Steps {
 
     fn next(&mut self) -> Option<Step> {
         Some(match self.job {
-            Job::Load { duplicates } => Step::PutIfAbsent(self.new_or_old(duplicates)),
+            Job::Load { duplicates } => Step::Create(self.new_or_old(duplicates)),
             Job::Create => Step::Create(self.new_or_old(0.5)),
             Job::Hits => Step::Read(scattered_key(self.random.below(self.created))),
             Job::Writes => Step::Put(self.new_or_old(0.0)),
-            Job::Blocks => {
+            Job::Ledger => {
                 let at = self.at;
                 self.at = (at + 1) % (BLOCK_READS + BLOCK_WRITES + 1);
                 match at {
@@ -253,7 +244,7 @@ mod tests {
             Job::Load { .. } | Job::Create => assert_eq!(found, KEYS - created),
             Job::Hits => assert_eq!(found, KEYS),
             Job::Writes => assert_eq!(found, 0),
-            Job::Blocks => assert!((KEYS / 2..KEYS * 2 / 3).contains(&found)),
+            Job::Ledger => assert!((KEYS / 2..KEYS * 2 / 3).contains(&found)),
         }
         store
     }
@@ -273,10 +264,10 @@ mod tests {
     }
 
     #[test]
-    fn a_third_of_the_reads_of_blocks_are_of_empty_slots() {
+    fn a_third_of_the_reads_of_a_ledger_are_of_empty_slots() {
         let mut model: std::collections::HashSet<Key> = (0..KEYS).map(scattered_key).collect();
         let (mut reads, mut absent, mut commits) = (0, 0, 0);
-        for step in Steps::new(Job::Blocks, KEYS).take(KEYS as usize) {
+        for step in Steps::new(Job::Ledger, KEYS).take(KEYS as usize) {
             match step {
                 Step::Read(key) => {
                     reads += 1;
@@ -288,8 +279,8 @@ mod tests {
         }
         assert_eq!(commits, 16);
         assert!((0.34..0.36).contains(&(f64::from(absent) / f64::from(reads))));
-        let blocks = run(Job::Blocks);
-        assert_eq!(blocks.len(Space::Default), model.len());
+        let ledger = run(Job::Ledger);
+        assert_eq!(ledger.len(Space::Default), model.len());
     }
 
     #[test]

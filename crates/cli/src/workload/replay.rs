@@ -150,7 +150,8 @@ impl<S: WithFilters> Counter<'_, S> {
     }
 }
 
-/// Replays `ids` and measures the time spent in the store, without that of reading the trace.
+/// Replays `ids` and measures the time spent in the store, without that of reading the trace. Also
+/// returns how many lookups found their record.
 ///
 /// # Errors
 /// [`ReplayError`]; the store then holds what was replayed so far.
@@ -159,31 +160,33 @@ pub fn time<S: Store>(
     mode: Mode,
     store: &mut S,
     watch: &mut impl Watch,
-) -> Result<Spent, ReplayError<S::Error>> {
-    let mut spent = Spent::default();
+) -> Result<(Spent, u64), ReplayError<S::Error>> {
+    let (mut spent, mut found) = (Spent::default(), 0);
     in_chunks(ids, mode, watch, |operations| {
         let mut steps = operations.iter();
-        let (done, time) = Spent::on(|| steps.try_for_each(|&step| run_one(step, store)));
+        let (done, time) = Spent::on(|| {
+            steps.try_fold(0, |found, &step| {
+                Ok(found + u64::from(run_one(step, store)?))
+            })
+        });
         spent += time;
-        done
+        found += done?;
+        Ok(())
     })?;
-    Ok(spent)
+    Ok((spent, found))
 }
 
-fn run_one<S: Store>(step: Operation, store: &mut S) -> Result<(), S::Error> {
+/// Does an operation; returns whether it looked a record up and found it.
+fn run_one<S: Store>(step: Operation, store: &mut S) -> Result<bool, S::Error> {
     let key = step.key();
     match step {
-        Operation::Upsert(_) => {
-            if !store.read(Space::Default, &key)? {
-                store.write(Space::Default, &key, &VALUE)?;
-            }
+        Operation::Upsert(_) => Ok(!store.create(&key, &VALUE)?),
+        Operation::Read(_) => store.read_newest(&key),
+        Operation::Update(_) => {
+            store.write(Space::Differential, &key, &VALUE)?;
+            Ok(false)
         }
-        Operation::Read(_) => {
-            store.read_newest(&key)?;
-        }
-        Operation::Update(_) => store.write(Space::Differential, &key, &VALUE)?,
     }
-    Ok(())
 }
 
 /// Writes every distinct id to the main file: the state before a differential replay.
@@ -305,8 +308,9 @@ mod tests {
         let ids = || trace((0..50_000).map(|i| i * i % 1009));
         let (mut counted, mut timed) = (Map::default(), Map::default());
         count(ids(), Mode::Upsert, &mut counted, &mut ()).unwrap();
-        let spent = time(ids(), Mode::Upsert, &mut timed, &mut ()).unwrap();
+        let (spent, found) = time(ids(), Mode::Upsert, &mut timed, &mut ()).unwrap();
         assert!(!spent.wall.is_zero());
+        assert_eq!(found, 50_000 - timed.len(Space::Default) as u64);
         assert_eq!(counted.len(Space::Default), timed.len(Space::Default));
     }
 

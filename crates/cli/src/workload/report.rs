@@ -26,22 +26,22 @@ pub trait Tabular {
 pub struct JobReport {
     /// The job.
     pub job: String,
-    /// Seconds with filters; the median of the rounds, as all figures that do not say otherwise.
+    /// Seconds of the calls with filters; the median of the rounds, as all figures that do not say
+    /// otherwise.
     pub seconds: f64,
-    /// Seconds of RocksDB alone.
+    /// Seconds of the calls of RocksDB alone.
     pub seconds_native: f64,
-    /// Processor seconds with filters.
+    /// CPU seconds with filters: of the calls, and of all other threads until nothing is left to do
+    /// after them.
     pub cpu_seconds: f64,
-    /// Processor seconds of RocksDB alone.
+    /// CPU seconds of RocksDB alone.
     pub cpu_seconds_native: f64,
-    /// Seconds of RocksDB alone over seconds with filters, in one round.
+    /// Seconds of RocksDB alone over seconds with filters, both of one round.
     pub ratio: f64,
     /// The least of the rounds.
     pub ratio_min: f64,
     /// The most of the rounds.
     pub ratio_max: f64,
-    /// The same of processor seconds.
-    pub ratio_cpu: f64,
     /// Bits per key of all filters when the job is done.
     pub bits_per_key: f64,
 }
@@ -57,10 +57,7 @@ impl JobReport {
             values.sort_unstable_by(f64::total_cmp);
             values
         };
-        let median = |of| {
-            let values = all(of);
-            values[values.len() / 2]
-        };
+        let median = |of| middle(&all(of));
         let ratio =
             |(native, sieve): &(Spent, Spent)| native.wall.as_secs_f64() / sieve.wall.as_secs_f64();
         let ratios = all(ratio);
@@ -70,13 +67,17 @@ impl JobReport {
             seconds_native: median(|(native, _)| native.wall.as_secs_f64()),
             cpu_seconds: median(|(_, sieve)| sieve.cpu.as_secs_f64()),
             cpu_seconds_native: median(|(native, _)| native.cpu.as_secs_f64()),
-            ratio: ratios[ratios.len() / 2],
+            ratio: middle(&ratios),
             ratio_min: ratios[0],
             ratio_max: ratios[ratios.len() - 1],
-            ratio_cpu: median(|(native, sieve)| native.cpu.as_secs_f64() / sieve.cpu.as_secs_f64()),
             bits_per_key,
         }
     }
+}
+
+/// The median of sorted values.
+fn middle(sorted: &[f64]) -> f64 {
+    f64::midpoint(sorted[(sorted.len() - 1) / 2], sorted[sorted.len() / 2])
 }
 
 /// The times of several jobs.
@@ -86,14 +87,13 @@ pub struct JobsReport(pub Vec<JobReport>);
 
 impl Tabular for JobsReport {
     fn head(&self) -> Vec<String> {
-        let names =
-            "job|seconds|RocksDB alone|processor|RocksDB alone|ratio|least|most|bits per key";
+        let names = "job|seconds|RocksDB|CPU s|CPU s, RocksDB|ratio|least|most|bits per key";
         names.split('|').map(str::to_owned).collect()
     }
 
     fn rows(&self) -> Vec<Vec<String>> {
         let row = |job: &JobReport| {
-            let two = [
+            let times = [
                 job.seconds,
                 job.seconds_native,
                 job.cpu_seconds,
@@ -102,10 +102,10 @@ impl Tabular for JobsReport {
                 job.ratio_min,
                 job.ratio_max,
             ];
-            let two = two.iter().map(|value| format!("{value:.2}"));
+            let times = times.iter().map(|value| format!("{value:.2}"));
             let first = std::iter::once(job.job.clone());
             first
-                .chain(two)
+                .chain(times)
                 .chain([format!("{:.1}", job.bits_per_key)])
                 .collect()
         };
@@ -113,7 +113,7 @@ impl Tabular for JobsReport {
     }
 
     fn notes(&self) -> Vec<String> {
-        vec!["ratio: seconds of RocksDB alone over seconds with filters".to_owned()]
+        vec!["RocksDB: alone; ratio: its seconds over those with filters".to_owned()]
     }
 }
 

@@ -8,19 +8,18 @@ use std::time::{Duration, Instant};
 pub struct Spent {
     /// By the clock.
     pub wall: Duration,
-    /// Of all processors, for all threads of this process: those of the engine and of maintenance
-    /// too. Zero if the system does not report it.
+    /// Of the processor. Zero if the system does not report it.
     pub cpu: Duration,
 }
 
 impl Spent {
-    /// Does the work; returns its result and the time.
+    /// Does the work; returns its result, and the time of this thread.
     pub fn on<T>(work: impl FnOnce() -> T) -> (T, Self) {
-        let (start, cpu) = (Instant::now(), process_time());
+        let (start, cpu) = (Instant::now(), Clock::Thread.now());
         let done = work();
         let spent = Self {
             wall: start.elapsed(),
-            cpu: process_time().saturating_sub(cpu),
+            cpu: Clock::Thread.now().saturating_sub(cpu),
         };
         (done, spent)
     }
@@ -33,29 +32,72 @@ impl AddAssign for Spent {
     }
 }
 
-#[cfg(unix)]
-fn process_time() -> Duration {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    Duration::try_from(now).unwrap_or_default()
+/// The processor time of all threads but this one: the engine's, and those of maintenance.
+#[derive(Debug)]
+pub struct Background(Duration);
+
+impl Background {
+    /// Begins to count.
+    pub fn start() -> Self {
+        Self(Self::now())
+    }
+
+    /// The time since the start.
+    pub fn spent(&self) -> Duration {
+        Self::now().saturating_sub(self.0)
+    }
+
+    fn now() -> Duration {
+        Clock::Process.now().saturating_sub(Clock::Thread.now())
+    }
 }
 
-#[cfg(not(unix))]
-fn process_time() -> Duration {
-    Duration::ZERO
+#[derive(Clone, Copy)]
+enum Clock {
+    Thread,
+    Process,
 }
 
-#[cfg(test)]
+impl Clock {
+    #[cfg(unix)]
+    fn now(self) -> Duration {
+        use rustix::time::{ClockId, clock_gettime};
+        let now = clock_gettime(match self {
+            Self::Thread => ClockId::ThreadCPUTime,
+            Self::Process => ClockId::ProcessCPUTime,
+        });
+        Duration::try_from(now).unwrap_or_default()
+    }
+
+    #[cfg(not(unix))]
+    fn now(self) -> Duration {
+        Duration::ZERO
+    }
+}
+
+#[cfg(all(test, unix))]
 mod tests {
     use super::*;
 
+    const SPAN: Duration = Duration::from_millis(50);
+
+    fn work() {
+        let start = Clock::Thread.now();
+        while Clock::Thread.now() - start < SPAN {}
+    }
+
     #[test]
-    fn a_busy_thread_takes_processor_time_and_a_sleeping_one_does_not() {
-        let span = Duration::from_millis(50);
-        let ((), asleep) = Spent::on(|| std::thread::sleep(span));
-        let ((), busy) = Spent::on(|| {
-            let start = process_time();
-            while process_time() - start < span {}
-        });
-        assert!(asleep.wall >= span && busy.cpu >= span);
+    fn a_thread_that_works_takes_processor_time_and_one_that_sleeps_does_not() {
+        let ((), asleep) = Spent::on(|| std::thread::sleep(SPAN));
+        let ((), busy) = Spent::on(work);
+        assert!(asleep.wall >= SPAN && asleep.cpu < SPAN / 2);
+        assert!(busy.wall >= SPAN && busy.cpu >= SPAN);
+    }
+
+    #[test]
+    fn work_of_other_threads_is_in_the_background() {
+        let background = Background::start();
+        let ((), own) = Spent::on(|| std::thread::scope(|scope| _ = scope.spawn(work)));
+        assert!(background.spent() >= SPAN && own.cpu < SPAN);
     }
 }

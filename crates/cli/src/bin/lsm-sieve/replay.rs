@@ -229,7 +229,8 @@ impl Replay<'_> {
         self.prepare(store)?;
         let mut progress = Progress::new(what, self.ids);
         let ids = self.arguments.ids()?;
-        Ok(replay::time(ids, self.mode, store, &mut progress)?.wall)
+        let (spent, _) = replay::time(ids, self.mode, store, &mut progress)?;
+        Ok(spent.wall)
     }
 
     fn prepare<S: Store>(&self, store: &mut S) -> Result<(), Stop> {

@@ -22,6 +22,11 @@ impl PlainTransactions {
             source,
         })
     }
+
+    /// The engine.
+    pub const fn engine(&self) -> &OptimisticTransactionDB<MultiThreaded> {
+        &self.0
+    }
 }
 
 /// RocksDB with lsm-sieve's filters.

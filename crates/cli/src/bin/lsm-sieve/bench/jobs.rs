@@ -8,7 +8,7 @@ use lsm_sieve_cli::workload::jobs::Job;
 use lsm_sieve_cli::workload::operation::{Mode, Updates};
 use lsm_sieve_cli::workload::replay;
 use lsm_sieve_cli::workload::report::{JobReport, JobsReport};
-use lsm_sieve_cli::workload::stopwatch::Spent;
+use lsm_sieve_cli::workload::stopwatch::{Background, Spent};
 use lsm_sieve_cli::workload::store::{
     Differential, Plain, PlainTransactions, Sieve, SieveTransactions, Space, Store,
 };
@@ -32,14 +32,17 @@ Jobs:
   load-0, load-50, load-95   a bulk load with a unique key: get, and put if absent; the number is the
                              percentage of duplicates
   create                     the same in optimistic transactions, half of them duplicates
-  blocks                     execution of blocks: reads, 35% of them of empty slots, batches of writes
+  ledger                     execution of a ledger's blocks: reads, 35% of them of empty slots, and batches
+                             of writes
   hits, writes               reads of present keys alone, writes of new keys alone
   FILE-upsert                a trace: each id is looked up, and inserted if it is absent
-  FILE-differential          a trace: 7 ids in 30 are updated, in a differential file
+  FILE-differential          a trace: 7 ids in 30 are updated, in a differential file; RocksDB alone has
+                             two column families and reads the newer one first
 
-Each round does a job on RocksDB alone and on RocksDB with lsm-sieve, in new databases, and the order
-alternates. Ratios are seconds without filters over seconds with them: above 1 the job is faster with
-filters. `ratio` is the median of the rounds.";
+Each round does a job on RocksDB alone, with its Bloom filters of 10 bits per key, and on RocksDB with
+lsm-sieve's defaults, in new databases; the order alternates. Memtables take 16 MiB, levels are
+RocksDB's default, nothing is compressed or synced, and all blocks are cached. Ratios are seconds
+without filters over seconds with them: above 1 the job is faster with filters.";
 
 /// RocksDB's own filter, as usually set.
 const NATIVE_BITS_PER_KEY: f64 = 10.0;
@@ -97,16 +100,17 @@ impl TraceFile {
 }
 
 /// A job that can be done again and again.
-enum Task<'a> {
-    Made(Job),
-    Trace(&'a TraceFile, Mode),
+enum Workload<'a> {
+    Synthetic(Job),
+    /// With the number of ids.
+    Trace(&'a TraceFile, Mode, u64),
 }
 
 /// One run of a job.
 struct Run {
     spent: Spent,
-    /// How many lookups found their key, if that is counted.
-    found: Option<u64>,
+    /// How many lookups found their key.
+    found: u64,
     /// Of all filters; 0 without any of ours.
     bits_per_key: f64,
 }
@@ -131,7 +135,8 @@ impl Subject for Plain {
 
 impl Subject for PlainTransactions {
     fn settle(&self) -> Result<(), Stop> {
-        Ok(())
+        let property = |name: &PropName| self.engine().property_int_value(name);
+        engine::settle(property, &mut Progress::unbounded("settling"))
     }
 }
 
@@ -174,20 +179,22 @@ fn settle(db: &SieveDb) -> Result<(), Stop> {
 
 pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), Stop> {
     let (mut reports, mut outcome) = (Vec::new(), Ok(()));
-    for task in arguments.tasks()? {
+    for workload in arguments.workloads()? {
+        let keys = workload.keys(arguments.keys);
+        setting(keys).check_room()?;
         let (mut native, mut sieve) = (Vec::new(), Vec::new());
         for round in 0..arguments.rounds {
             if round % 2 == 0 {
-                native.push(task.on_native(arguments.keys)?);
-                sieve.push(task.on_sieve(arguments.keys)?);
+                native.push(workload.on_native(keys)?);
+                sieve.push(workload.on_sieve(keys)?);
             } else {
-                sieve.push(task.on_sieve(arguments.keys)?);
-                native.push(task.on_native(arguments.keys)?);
+                sieve.push(workload.on_sieve(keys)?);
+                native.push(workload.on_native(keys)?);
             }
         }
         let is_same = |(native, sieve): (&Run, &Run)| native.found == sieve.found;
         if !native.iter().zip(&sieve).all(is_same) {
-            let job = task.name();
+            let job = workload.name();
             outcome = Err(Stop::Finding(format!(
                 "{job} found other keys with filters than without: do not use these filters, and \
                  report this"
@@ -199,7 +206,7 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), Stop> {
             .zip(&sieve)
             .map(|(native, sieve)| (native.spent, sieve.spent));
         reports.push(JobReport::new(
-            task.name(),
+            workload.name(),
             &pairs.collect::<Vec<_>>(),
             bits_per_key,
         ));
@@ -209,39 +216,43 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), Stop> {
 
 impl Arguments {
     /// The jobs that are asked for.
-    fn tasks(&self) -> Result<Vec<Task<'_>>, Stop> {
-        let made = Job::ALL.into_iter().map(Task::Made);
-        let modes = [Mode::Upsert, Mode::Differential(Updates::default())];
-        let traced = |mode| move |trace| Task::Trace(trace, mode);
-        let traces = modes
-            .into_iter()
-            .flat_map(|mode| self.traces.iter().map(traced(mode)));
-        let all: Vec<Task<'_>> = made.chain(traces).collect();
-        let unknown = |job: &&String| all.iter().all(|task| task.name() != **job);
+    fn workloads(&self) -> Result<Vec<Workload<'_>>, Stop> {
+        let mut all: Vec<Workload<'_>> = Job::ALL.map(Workload::Synthetic).into();
+        for trace in &self.traces {
+            // A defect in a trace is found before anything is measured.
+            let ids = trace.ids()?.try_fold(0, |ids, id| id.map(|_| ids + 1))?;
+            for mode in [Mode::Upsert, Mode::Differential(Updates::default())] {
+                all.push(Workload::Trace(trace, mode, ids));
+            }
+        }
+        let unknown = |job: &&String| all.iter().all(|workload| workload.name() != **job);
         if let Some(job) = self.jobs.iter().find(unknown) {
-            let names: Vec<String> = all.iter().map(Task::name).collect();
+            let names: Vec<String> = all.iter().map(Workload::name).collect();
             return Err(Stop::input(format!(
                 "there is no job {job}: name one of {}",
                 names.join(", ")
             )));
         }
-        let mut tasks = all;
         if !self.jobs.is_empty() {
-            tasks.retain(|task| self.jobs.contains(&task.name()));
+            all.retain(|workload| self.jobs.contains(&workload.name()));
         }
-        // A defect in a trace is found before anything is measured.
-        for trace in &self.traces {
-            trace.ids()?.try_for_each(|id| id.map(drop))?;
-        }
-        Ok(tasks)
+        Ok(all)
     }
 }
 
-impl Task<'_> {
+impl Workload<'_> {
     fn name(&self) -> String {
         match self {
-            Self::Made(job) => job.name(),
-            Self::Trace(trace, mode) => format!("{}-{}", trace.name(), mode.name()),
+            Self::Synthetic(job) => job.name(),
+            Self::Trace(trace, mode, _) => format!("{}-{}", trace.name(), mode.name()),
+        }
+    }
+
+    /// Its steps, and the records that its database has room for.
+    const fn keys(&self, synthetic: u64) -> u64 {
+        match self {
+            Self::Synthetic(_) => synthetic,
+            Self::Trace(_, _, ids) => *ids,
         }
     }
 
@@ -249,9 +260,9 @@ impl Task<'_> {
         let home = DatabaseFolder::temporary()?;
         let (options, path) = (options(keys), home.path());
         match self {
-            Self::Made(Job::Create) => self.on(PlainTransactions::open(&options, path)?, keys),
-            Self::Made(_) => self.on(Plain::open(&options, path, &[Space::Default])?, keys),
-            Self::Trace(_, mode) => self.on(Plain::open(&options, path, mode.spaces())?, keys),
+            Self::Synthetic(Job::Create) => self.on(PlainTransactions::open(&options, path)?, keys),
+            Self::Synthetic(_) => self.on(Plain::open(&options, path, &[Space::Default])?, keys),
+            Self::Trace(_, mode, _) => self.on(Plain::open(&options, path, mode.spaces())?, keys),
         }
     }
 
@@ -260,11 +271,11 @@ impl Task<'_> {
         let (options, path, filters) = (options(keys), home.path(), SieveOptions::default());
         let sieve = || Sieve::open(&options, &filters, path, &[Space::Default]);
         match self {
-            Self::Made(Job::Create) => {
+            Self::Synthetic(Job::Create) => {
                 self.on(SieveTransactions::open(&options, &filters, path)?, keys)
             }
-            Self::Made(_) | Self::Trace(_, Mode::Upsert) => self.on(sieve()?, keys),
-            Self::Trace(_, Mode::Differential(_)) => {
+            Self::Synthetic(_) | Self::Trace(_, Mode::Upsert, _) => self.on(sieve()?, keys),
+            Self::Trace(_, Mode::Differential(_), _) => {
                 self.on(Differential::open(&options, &filters, path)?, keys)
             }
         }
@@ -274,27 +285,25 @@ impl Task<'_> {
     fn on<S: Subject>(&self, mut store: S, keys: u64) -> Result<Run, Stop> {
         let mut progress = Progress::new("preparing", keys);
         match self {
-            Self::Made(job) => job.prepare(keys, &mut store, &mut progress)?,
-            Self::Trace(trace, Mode::Differential(_)) => {
+            Self::Synthetic(job) => job.prepare(keys, &mut store, &mut progress)?,
+            Self::Trace(trace, Mode::Differential(_), _) => {
                 replay::load_main(trace.ids()?, &mut store, &mut progress)?;
             }
-            Self::Trace(_, Mode::Upsert) => {}
+            Self::Trace(_, Mode::Upsert, _) => {}
         }
         store.settle()?;
         let mut progress = Progress::new("running", keys);
-        let (spent, found) = match self {
-            Self::Made(job) => {
-                let (spent, found) = job.run(keys, &mut store, &mut progress)?;
-                (spent, Some(found))
-            }
-            Self::Trace(trace, mode) => {
-                let spent = replay::time(trace.ids()?, *mode, &mut store, &mut progress)?;
-                (spent, None)
+        let background = Background::start();
+        let (mut spent, found) = match self {
+            Self::Synthetic(job) => job.run(keys, &mut store, &mut progress)?,
+            Self::Trace(trace, mode, _) => {
+                replay::time(trace.ids()?, *mode, &mut store, &mut progress)?
             }
         };
-        // Filters of memtables do not count.
+        // What the job leaves to be done counts.
         store.flush()?;
         store.settle()?;
+        spent.cpu += background.spent();
         let bits_per_key = store.bits_per_key()?;
         Ok(Run {
             spent,
@@ -304,16 +313,18 @@ impl Task<'_> {
     }
 }
 
-/// Small memtables and RocksDB's default levels; all blocks are cached.
-fn options(keys: u64) -> Options {
-    let setting = Setting {
+fn setting(keys: u64) -> Setting {
+    Setting {
         keys,
         shape: Shape::Leveled,
         native: Native::Bloom,
         bits_per_key: NATIVE_BITS_PER_KEY,
         blocks: Blocks::Cached,
-    };
-    let mut options = setting.options();
+    }
+}
+
+fn options(keys: u64) -> Options {
+    let mut options = setting(keys).options();
     options.set_write_buffer_size(MEMTABLE_BYTES);
     options
 }
