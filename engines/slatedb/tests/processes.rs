@@ -214,9 +214,10 @@ impl Role {
                 let bytes: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
                 save(&path, &bytes)?;
             }
+            let began = now();
             publisher.publish(&created).await?;
             let at = created.manifest_id.to_string();
-            save(&self.folder.join(at + ".published"), &now().to_le_bytes())?;
+            save(&self.folder.join(at + ".published"), &began.to_le_bytes())?;
             if round % 5 == 4 {
                 admin.run_gc_once(collect_all()).await?;
                 publisher.clean().await?;
@@ -279,8 +280,11 @@ impl Role {
                 },
                 Some(reading) if self.is_quiet() => {
                     // The last checkpoint may still be on its way.
-                    tokio::time::sleep(Duration::from_secs(5)).await;
-                    reading.refresh(&self, &mut done).await;
+                    let began = Instant::now();
+                    while began.elapsed() < Duration::from_secs(10) {
+                        tokio::time::sleep(REFRESHES).await;
+                        reading.refresh(&self, &mut done).await;
+                    }
                     let before = counting.requests();
                     while !self.is_stopped() {
                         tokio::time::sleep(REFRESHES).await;
@@ -292,7 +296,9 @@ impl Role {
                 Some(reading) => reading.round(&self, &mut rng, &mut done).await,
             }
             if self.readers > 5 {
-                tokio::time::sleep(Duration::from_millis(10) * self.pace()).await;
+                // No longer than a reader waits between two refreshes.
+                let pause = Duration::from_millis(10) * self.pace();
+                tokio::time::sleep(pause.min(REFRESHES)).await;
             }
         }
         done.requests = counting.requests() - done.quiet_requests;
@@ -482,8 +488,8 @@ impl Results {
         sum
     }
 
-    /// Milliseconds from each publication until all readers were at it or beyond, in ascending
-    /// order. Those that some reader never came to, or began at, are left out.
+    /// Milliseconds from the beginning of each publication until all readers were at it or beyond, in
+    /// ascending order. Those that some reader never came to, or began at, are left out.
     #[allow(dead_code, reason = "not all that include this file measure time")]
     pub(crate) fn delays_ms(folder: &std::path::Path, readers: &[Self]) -> Vec<u64> {
         let published = files(folder, "published").filter_map(|(file, bytes)| {

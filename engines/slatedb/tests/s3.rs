@@ -1,6 +1,6 @@
 //! Against SeaweedFS, with writer, compactor, publisher and readers as processes that are killed.
 //! Runs if `LSM_SIEVE_S3=1` is set; takes some minutes. `LSM_SIEVE_ROUNDS` says how often the kills
-//! of a test are repeated, a minute each.
+//! of a test are repeated, half a minute each, or a minute and a half in a cluster.
 
 use crate::processes::{Results, Role};
 use crate::weed::{Weed, store};
@@ -79,10 +79,12 @@ impl Fleet {
 
     fn end(mut self) -> Results {
         std::fs::write(self.folder.path().join("stop"), "").unwrap();
-        for (_, (_, mut child)) in self.children.drain() {
-            child.wait().unwrap();
+        for (name, (_, mut child)) in self.children.drain() {
+            assert!(child.wait().unwrap().success(), "{name} failed");
         }
-        let found = Results::sum(&Results::of(self.folder.path(), "reader"));
+        let readers = Results::of(self.folder.path(), "reader");
+        assert_eq!(readers.len() as u64, READERS);
+        let found = Results::sum(&readers);
         eprintln!(
             "{} reads, {} absent, {} of {} never written denied, {} lost, {} torn, {} moves, \
              {} errors, {} requests",

