@@ -4,7 +4,7 @@
 #   make test        all tests
 #   make core        the tests that need no RocksDB, in seconds
 #   make engines     the packages in engines/: formatting, lints, tests; ENGINES=redb for one,
-#                    S3=1 also over an S3 server, whose nodes are killed
+#                    S3=1 also over an S3 server, ETCD=1 over etcd, whose nodes are killed
 #   make fleet       readers over an S3 server of its own, with filters and without; FLEET seconds each
 #   make lint        formatting, lints, documentation; examples and benches compiled
 #   make api         compares the library's public items with docs/public-api.txt
@@ -45,6 +45,7 @@ TIER        ?= pr
 ENGINES     ?=
 FLEET       ?= 30
 S3          ?=
+ETCD        ?=
 
 # Expanded when a recipe runs, so after `tools` has installed missing tools. The redirection makes
 # make use a shell, which `command` needs.
@@ -79,7 +80,7 @@ lint: tools
 	$(BUILD) build --locked --examples --benches
 
 engines:
-	@S3=$(S3) .ci/engines $(ENGINES)
+	@S3=$(S3) ETCD=$(ETCD) .ci/engines $(ENGINES)
 
 fleet:
 	@cd engines/slatedb && export LSM_SIEVE_WEED="$$(../../.ci/weed)" && \
