@@ -136,11 +136,11 @@ impl Follower {
         self.filter().stats()
     }
 
-    /// Begins a new filter. The present one goes on until [`Follower::install`], so both take memory
-    /// meanwhile. Name the expected keys in the options: a filter that starts small has many stages,
-    /// and a lookup probes all of them.
-    pub fn snapshot(&self) -> Snapshot {
-        let options = self.options.summary(Items::new(0), Bits::new(0));
+    /// Begins a new filter for as many keys as the store has now; 0 if that is not known. More keys
+    /// open further stages, all of which a lookup probes. The present filter goes on until
+    /// [`Follower::install`], so both take memory meanwhile.
+    pub fn snapshot(&self, keys: Items) -> Snapshot {
+        let options = self.options.summary(keys, Bits::new(0));
         Snapshot {
             hasher: self.shared.hasher,
             filter: Scalable::new(self.shared.hasher.imprint().for_summary(), options),

@@ -11,7 +11,7 @@
 //! last write or of the message that made it ask:
 //!
 //! ```
-//! use lsm_sieve::FilterOptions;
+//! use lsm_sieve::{FilterOptions, Items};
 //! use lsm_sieve::feed::Follower;
 //!
 //! # let folder = tempfile::tempdir()?;
@@ -19,7 +19,7 @@
 //! let filter = follower.filter();
 //! assert!(!filter.is_absent(b"ada", 0)); // nothing is known yet
 //!
-//! let snapshot = follower.snapshot();
+//! let snapshot = follower.snapshot(Items::new(1));
 //! snapshot.insert(b"ada");
 //! follower.install(snapshot, 7); // the store had these keys at position 7
 //! assert!(filter.is_absent(b"charles", 7));

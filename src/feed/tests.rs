@@ -13,7 +13,7 @@ use rand::{RngExt, SeedableRng};
 use super::*;
 use crate::disk::{Disk, MemoryDisk};
 use crate::front::filter_options::FilterOptions;
-use crate::math::Bits;
+use crate::math::{Bits, Items};
 
 /// Small, so that keys come and go. Keys from here on are never put.
 const KEYS: u32 = 400;
@@ -64,7 +64,7 @@ impl Model {
     }
 
     fn snapshot(&self, follower: &mut Follower, position: u64) {
-        let snapshot = follower.snapshot();
+        let snapshot = follower.snapshot(Items::new(0));
         for number in self.at(position) {
             snapshot.insert(&key(*number));
         }
@@ -186,7 +186,7 @@ fn a_saved_filter_is_followed_from_its_position() {
     let disk = MemoryDisk::new();
     let mut follower = open(&disk, 3);
     assert!(!follower.save(), "there is nothing to save");
-    let snapshot = follower.snapshot();
+    let snapshot = follower.snapshot(Items::new(1_000));
     (0..1_000).for_each(|number| snapshot.insert(&key(number)));
     follower.install(snapshot, 50);
     follower.apply(50, 51, [key(1_000)]).unwrap();
@@ -209,7 +209,7 @@ fn a_saved_filter_is_followed_from_its_position() {
 fn a_filter_that_changed_in_memory_is_not_saved() {
     let disk = MemoryDisk::new();
     let mut follower = open(&disk, 1);
-    let snapshot = follower.snapshot();
+    let snapshot = follower.snapshot(Items::new(0));
     (0..1_000).for_each(|number| snapshot.insert(&key(number)));
     follower.install(snapshot, 1);
     assert!(follower.save());
@@ -226,7 +226,7 @@ fn a_filter_that_changed_in_memory_is_not_saved() {
 fn a_distrusted_filter_does_not_come_back() {
     let disk = MemoryDisk::new();
     let mut follower = open(&disk, 1);
-    follower.install(follower.snapshot(), 5);
+    follower.install(follower.snapshot(Items::new(0)), 5);
     assert!(follower.save());
     follower.distrust();
     for disk in disk.after_power_cut(1) {
@@ -238,7 +238,7 @@ fn a_distrusted_filter_does_not_come_back() {
 #[should_panic = "the follower that began it"]
 fn a_snapshot_of_another_follower_is_refused() {
     let (mut one, other) = (open(&MemoryDisk::new(), 1), open(&MemoryDisk::new(), 1));
-    one.install(other.snapshot(), 1);
+    one.install(other.snapshot(Items::new(0)), 1);
 }
 
 #[test]
@@ -247,7 +247,7 @@ fn a_filter_without_memory_for_more_denies_nothing() {
     let options = FilterOptions::default().memory_budget(Bits::from_bytes(4 << 10));
     let folder = Path::new("/filter");
     let mut follower = Follower::open_on(disk, folder, 1, &options, None).unwrap();
-    let snapshot = follower.snapshot();
+    let snapshot = follower.snapshot(Items::new(0));
     (0..100_000).for_each(|number| snapshot.insert(&key(number)));
     follower.install(snapshot, 1);
     assert!(follower.stats().unwrap().is_saturated);
@@ -261,7 +261,7 @@ fn a_filter_without_memory_for_more_denies_nothing() {
 fn a_position_is_seen_after_its_keys() {
     const BROUGHT: u64 = 64;
     let mut follower = open(&MemoryDisk::new(), 1);
-    follower.install(follower.snapshot(), 0);
+    follower.install(follower.snapshot(Items::new(0)), 0);
     let (filter, is_over) = (follower.filter(), AtomicBool::new(false));
     let reads = AtomicU64::new(0);
     thread::scope(|scope| {

@@ -41,7 +41,8 @@ impl EtcdFollower {
     ) -> Result<Self, OpenError> {
         let endpoints: Vec<String> = endpoints.into_iter().map(Into::into).collect();
         let (cluster, newest) = ask_first(&endpoints, &options).await?;
-        let mut follower = Follower::open(folder, cluster, &options.filter)?;
+        let feed = cluster.wrapping_add(options.restores.into());
+        let mut follower = Follower::open(folder, feed, &options.filter)?;
         if follower.position() > Some(newest) {
             // The store was restored. The task would notice too, but later than the first lookup.
             follower.distrust();
@@ -103,8 +104,7 @@ impl EtcdFollower {
             .await;
     }
 
-    /// The filter, for lookups on any thread. It answers also after the follower was closed, as of
-    /// the revision that was reached.
+    /// The filter, for lookups on any thread. Once the follower is closed, it answers no key absent.
     pub fn filter(&self) -> FeedFilter {
         self.filter.clone()
     }

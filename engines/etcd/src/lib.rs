@@ -45,7 +45,7 @@
 //! etcd keeps the cluster id if a backup is restored with the token of the old cluster, or with
 //! `--force-new-cluster`. That is noticed if the restored store is at an older revision than the
 //! filter when the follower reads it next, or if it was restored with `--mark-compacted`. Otherwise
-//! remove the folder of the filter, as etcd asks that caches be dropped.
+//! name another [`Options::with_restores`], as etcd asks that caches be dropped.
 //!
 //! # Needs
 //!

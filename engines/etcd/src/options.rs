@@ -12,6 +12,7 @@ pub struct Options {
     pub(crate) connect: ConnectOptions,
     pub(crate) save_every: Duration,
     pub(crate) timeout: Duration,
+    pub(crate) restores: u32,
 }
 
 impl Default for Options {
@@ -21,6 +22,7 @@ impl Default for Options {
             connect: ConnectOptions::new(),
             save_every: Duration::from_secs(60),
             timeout: Duration::from_secs(5),
+            restores: 0,
         }
     }
 }
@@ -53,6 +55,14 @@ impl Options {
     #[must_use]
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
+        self
+    }
+
+    /// How often the cluster was restored from a backup; 0 by default. A restored cluster may keep
+    /// its id, so name another number after each restore: a filter from before is not used then.
+    #[must_use]
+    pub fn with_restores(mut self, restores: u32) -> Self {
+        self.restores = restores;
         self
     }
 }

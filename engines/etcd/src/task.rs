@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 
+use lsm_sieve::Items;
 use lsm_sieve::feed::{FeedFilter, Follower};
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Duration, Instant, sleep, timeout};
@@ -18,6 +19,9 @@ const LONGEST_BACKOFF: Duration = Duration::from_secs(5);
 
 /// Up to twice as many keys a new filter would take no less memory.
 const LEAST_KEYS: u64 = 1 << 17;
+
+/// A snapshot makes room for so many keys at most, whatever etcd says; for more, it grows.
+const MOST_KEYS: u64 = 1 << 26;
 
 pub(crate) struct Task {
     pub(crate) endpoints: Vec<String>,
@@ -83,7 +87,9 @@ impl Task {
 
     /// Replaces the filter, which answers until then.
     async fn take_snapshot(&mut self, connection: &mut Connection) -> Result<u64, FollowError> {
-        let snapshot = lock(&self.follower).snapshot();
+        self.count = connection.count().await?;
+        let keys = Items::new(self.count.min(MOST_KEYS));
+        let snapshot = lock(&self.follower).snapshot(keys);
         let (revision, count) = connection.keys(|key| snapshot.insert(key)).await?;
         lock(&self.follower).install(snapshot, revision);
         lock(&self.stats).snapshots += 1;

@@ -75,6 +75,27 @@ async fn a_filter_of_another_cluster_is_not_used() {
     follower.close().await;
 }
 
+/// A restored cluster may have its old id, and be at any revision.
+#[tokio::test]
+async fn a_filter_from_before_a_restore_is_not_used() {
+    let folder = tempfile::tempdir().unwrap();
+    let etcd = MemoryEtcd::start(1, 7).await;
+    etcd.write(put(0..10));
+    let follower = open(&etcd, folder.path()).await;
+    wait_for(&follower, 2).await;
+    follower.close().await;
+
+    let restored = MemoryEtcd::start(1, 7).await;
+    restored.write(put(20..30));
+    let (endpoints, options) = ([restored.endpoint()], options().with_restores(1));
+    let follower = EtcdFollower::open(endpoints, folder.path(), options).await;
+    let follower = follower.unwrap();
+    wait_for(&follower, 2).await;
+    assert_eq!(follower.stats().snapshots, 1);
+    assert!((20..30).all(|number| !is_denied(&follower, number, 0)));
+    follower.close().await;
+}
+
 #[tokio::test]
 async fn an_endpoint_of_another_cluster_is_left() {
     let folder = tempfile::tempdir().unwrap();
