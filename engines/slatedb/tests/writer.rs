@@ -159,7 +159,29 @@ async fn a_write_that_was_given_up_is_not_denied() {
     writer.close().await.unwrap();
 }
 
-/// Once another writer has taken over, this one does not answer from memory any more.
+/// Another writer has taken over: this one does not answer from memory once it learns of it.
+#[tokio::test]
+async fn a_fenced_writer_denies_nothing() {
+    let store = Faulty::new();
+    let fenced = opened(store.clone(), settings(false)).await;
+    put(&fenced, 0..100).await;
+    fenced.flush().await.unwrap();
+    let writer = opened(store, settings(false)).await;
+    put(&writer, 100..200).await;
+    let mut tries = 0;
+    while fenced.put(&key(9_000), value(9_000)).await.is_ok() {
+        tries += 1;
+        assert!(tries < 100, "the fenced writer goes on to write");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    for number in (0..200).chain([9_001]) {
+        assert!(!fenced.answer(&key(number)).is_absent(), "{number}");
+        assert!(fenced.get(&key(number)).await.is_err());
+    }
+    assert_exact(&writer, 0..200).await;
+    writer.close().await.unwrap();
+}
+
 #[tokio::test]
 async fn a_closed_writer_denies_nothing() {
     let writer = opened(Faulty::new(), settings(false)).await;
