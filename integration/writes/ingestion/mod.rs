@@ -97,8 +97,7 @@ fn ingested_keys_are_read_at_once_and_covered_soon() {
     check_settled(&db, &model);
 }
 
-/// RocksDB notifies no listener of files ingested into such a family: the call itself must announce
-/// them.
+/// The call announces the files, and RocksDB tells the family's listener of them.
 #[test]
 fn cf_created_at_run_time_is_told_of_ingested_files() {
     let home = tempfile::tempdir().unwrap();
