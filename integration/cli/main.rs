@@ -17,6 +17,7 @@ mod report_page;
 mod runner;
 #[path = "../support"]
 mod support {
+    pub(crate) mod crash_image;
     #[expect(dead_code, reason = "the tests of the library need all of it")]
     pub(crate) mod database_files;
     pub(crate) mod environment;

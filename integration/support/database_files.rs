@@ -1,8 +1,5 @@
-//! The folder of a database as another process would find it.
-//!
-//! A copy of the folder of an *open* database is what a crash leaves: a log that ends where it was
-//! written last, no clean close of the engine, no last save of the filters. (What a crash leaves of
-//! unsynced writes is covered by the tests of `disk`.)
+//! The folder of a database as another process would find it. (What a power cut leaves of unsynced
+//! writes is covered by the tests of `disk`.)
 
 #![expect(
     clippy::unwrap_used,
@@ -12,49 +9,14 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
-use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-/// Copies a folder and all that is in it, as of one moment. If a file is created, removed or grows
-/// meanwhile, the copy starts again.
+use super::crash_image;
+
+/// See [`crash_image::copy`].
 pub(crate) fn copy(from: &Path, to: &Path) {
-    loop {
-        let before = names(from);
-        let copied = copy_once(from, to);
-        if copied.is_ok() && names(from) == before {
-            return;
-        }
-        fs::remove_dir_all(to).unwrap();
-    }
-}
-
-fn copy_once(from: &Path, to: &Path) -> io::Result<()> {
-    fs::create_dir_all(to)?;
-    for entry in fs::read_dir(from)? {
-        let entry = entry?;
-        let target = to.join(entry.file_name());
-        if entry.file_type()?.is_dir() {
-            copy_once(&entry.path(), &target)?;
-        } else {
-            fs::copy(entry.path(), target)?;
-        }
-    }
-    Ok(())
-}
-
-/// The names in a folder and the folders below it, each with the length of the file. RocksDB's own
-/// event log is left out.
-fn names(folder: &Path) -> BTreeMap<PathBuf, u64> {
-    let mut found = BTreeMap::new();
-    for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
-        match entry.metadata() {
-            Ok(meta) if meta.is_dir() => found.extend(names(&entry.path())),
-            Ok(meta) if entry.file_name() != "LOG" => _ = found.insert(entry.path(), meta.len()),
-            _ => {}
-        }
-    }
-    found
+    crash_image::copy(from, to).unwrap();
 }
 
 /// A folder, the folders below it, and every file in them with its content.

@@ -2,12 +2,14 @@
 //!
 //! | module | what it holds |
 //! |---|---|
+//! | `crash_image` | a copy of an open database's folder, as a crash leaves it |
 //! | `database_files` | the files of a database: copies, sidecars, what changed |
 //! | `environment` | variables that the tests read |
 //! | `failing_allocator` | allocations that fail on request |
 //! | `model_db` | a database beside its model |
 //! | `requirements` | tests that cannot run here |
 
+pub(crate) mod crash_image;
 pub(crate) mod database_files;
 pub(crate) mod environment;
 pub(crate) mod failing_allocator;

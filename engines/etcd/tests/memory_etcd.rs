@@ -87,7 +87,7 @@ fn was_there(history: &[(u64, bool)], revision: u64) -> bool {
     known.last().is_some_and(|(_, is_put)| *is_put)
 }
 
-/// What goes wrong. One in so many; 0 is never.
+/// What goes wrong, once in this many cases; 0 means never.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Faults {
     /// Revisions that the watch leaves out.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lsm_sieve_etcd::etcd_client::Client;
 use lsm_sieve_etcd::etcd_client::proto::{PbEvent, PbKeyValue, PbResponseHeader, PbWatchResponse};
-use lsm_sieve_etcd::{EtcdFollower, FollowError, OpenError};
+use lsm_sieve_etcd::{EtcdFollower, FollowError, OpenError, Options};
 use tokio::time::{sleep, timeout};
 
 use crate::history::{key, open, options, wait_for};
@@ -57,8 +57,8 @@ async fn a_saved_filter_is_followed_from_its_revision() {
     follower.close().await;
 }
 
-#[tokio::test]
-async fn a_filter_of_another_cluster_is_not_used() {
+/// A filter of cluster 7 is saved; then another store with this id has the folder.
+async fn assert_saved_filter_is_not_used(id: u64, options: Options) {
     let folder = tempfile::tempdir().unwrap();
     let etcd = MemoryEtcd::start(1, 7).await;
     etcd.write(put(0..10));
@@ -66,34 +66,25 @@ async fn a_filter_of_another_cluster_is_not_used() {
     wait_for(&follower, 2).await;
     follower.close().await;
 
-    let other = MemoryEtcd::start(1, 8).await;
+    let other = MemoryEtcd::start(1, id).await;
     other.write(put(20..30));
-    let follower = open(&other, folder.path()).await;
+    let follower = EtcdFollower::open([other.endpoint()], folder.path(), options).await;
+    let follower = follower.unwrap();
     wait_for(&follower, 2).await;
     assert_eq!(follower.stats().snapshots, 1);
     assert!((20..30).all(|number| !is_denied(&follower, number, 0)));
     follower.close().await;
 }
 
+#[tokio::test]
+async fn a_filter_of_another_cluster_is_not_used() {
+    assert_saved_filter_is_not_used(8, options()).await;
+}
+
 /// A restored cluster may have its old id, and be at any revision.
 #[tokio::test]
 async fn a_filter_from_before_a_restore_is_not_used() {
-    let folder = tempfile::tempdir().unwrap();
-    let etcd = MemoryEtcd::start(1, 7).await;
-    etcd.write(put(0..10));
-    let follower = open(&etcd, folder.path()).await;
-    wait_for(&follower, 2).await;
-    follower.close().await;
-
-    let restored = MemoryEtcd::start(1, 7).await;
-    restored.write(put(20..30));
-    let (endpoints, options) = ([restored.endpoint()], options().with_restores(1));
-    let follower = EtcdFollower::open(endpoints, folder.path(), options).await;
-    let follower = follower.unwrap();
-    wait_for(&follower, 2).await;
-    assert_eq!(follower.stats().snapshots, 1);
-    assert!((20..30).all(|number| !is_denied(&follower, number, 0)));
-    follower.close().await;
+    assert_saved_filter_is_not_used(7, options().with_restores(1)).await;
 }
 
 #[tokio::test]

@@ -42,6 +42,7 @@
 
 mod client;
 mod cluster;
+#[path = "../../../integration/support/crash_image.rs"]
 mod crash;
 mod history;
 mod log;

@@ -8,13 +8,11 @@ use super::keys::scattered_key;
 use super::random::Random;
 use super::replay::ReplayError;
 use super::stopwatch::Spent;
-use super::store::{Space, Store};
+use super::store::{Space, Store, VALUE};
 use super::zipf::Zipf;
 
 /// Steps made at a time.
 const CHUNK: u64 = 1 << 14;
-/// The value of every record.
-const VALUE: [u8; 32] = [0x5a; 32];
 /// Ids from here on are never loaded.
 const ABSENT: u64 = 1 << 40;
 

@@ -14,7 +14,7 @@ use super::Watch;
 use super::keys::{Distribution, scattered_key};
 use super::random::Random;
 use super::replay::{Counts, ReplayError};
-use super::store::{Space, Store, WithFilters};
+use super::store::{Space, Store, VALUE, WithFilters};
 
 /// Keys of one chunk of a load, which is written to one store and then to the other.
 const CHUNK_KEYS: u64 = 10_000;
@@ -22,8 +22,6 @@ const CHUNK_KEYS: u64 = 10_000;
 pub const BATCH_KEYS: usize = 64;
 /// One in `WARMING` lookups of a round is made before the clock starts.
 const WARMING: usize = 2;
-/// The value of every record.
-const VALUE: [u8; 32] = [0x5a; 32];
 
 type Key = [u8; 16];
 

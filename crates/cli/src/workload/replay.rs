@@ -17,14 +17,12 @@ use std::hash::{BuildHasherDefault, DefaultHasher};
 use super::keys::trace_key;
 use super::operation::{Mode, Operation, Reading};
 use super::stopwatch::Spent;
-use super::store::{Space, Store, WithFilters};
+use super::store::{Space, Store, VALUE, WithFilters};
 use super::trace::TraceError;
 use super::{Interrupted, Watch};
 
 /// Ids decoded at a time, before the clock starts.
 const CHUNK_IDS: usize = 1 << 14;
-/// The value of every record; filters see only keys.
-const VALUE: [u8; 32] = [0x5a; 32];
 
 /// Why a replay did not reach its end.
 #[derive(Debug, thiserror::Error)]

@@ -22,6 +22,9 @@ pub use transactions::{PlainTransactions, SieveTransactions};
 
 use std::error::Error;
 
+/// The value of every record; filters see only keys.
+pub(super) const VALUE: [u8; 32] = [0x5a; 32];
+
 /// A key space of a store: one column family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Space {

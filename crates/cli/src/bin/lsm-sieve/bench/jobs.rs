@@ -128,15 +128,13 @@ trait Subject: Store {
 
 impl Subject for Plain {
     fn settle(&self) -> Result<(), Stop> {
-        let property = |name: &PropName| self.engine().property_int_value(name);
-        engine::settle(property, &mut Progress::unbounded("settling"))
+        settle_engine(|name| self.engine().property_int_value(name))
     }
 }
 
 impl Subject for PlainTransactions {
     fn settle(&self) -> Result<(), Stop> {
-        let property = |name: &PropName| self.engine().property_int_value(name);
-        engine::settle(property, &mut Progress::unbounded("settling"))
+        settle_engine(|name| self.engine().property_int_value(name))
     }
 }
 
@@ -146,7 +144,7 @@ impl Subject for Sieve {
     }
 
     fn bits_per_key(&self) -> Result<f64, Stop> {
-        Ok(inspect::weight(self.db(), Space::Default.name())?.bits_per_key())
+        bits_per_key(self.db(), Space::Default.name())
     }
 }
 
@@ -156,7 +154,7 @@ impl Subject for SieveTransactions {
     }
 
     fn bits_per_key(&self) -> Result<f64, Stop> {
-        Ok(inspect::weight(self.db(), Space::Default.name())?.bits_per_key())
+        bits_per_key(self.db(), Space::Default.name())
     }
 }
 
@@ -166,15 +164,23 @@ impl Subject for Differential {
     }
 
     fn bits_per_key(&self) -> Result<f64, Stop> {
-        let store = self.store();
-        Ok(inspect::weight(store.db(), &store.family())?.bits_per_key())
+        bits_per_key(self.store().db(), &self.store().family())
     }
 }
 
+fn settle_engine(
+    property: impl Fn(&PropName) -> Result<Option<u64>, rocksdb::Error>,
+) -> Result<(), Stop> {
+    engine::settle(property, &mut Progress::unbounded("settling"))
+}
+
 fn settle(db: &SieveDb) -> Result<(), Stop> {
-    let mut progress = Progress::unbounded("settling");
-    engine::settle(|name| db.property_int_value(name), &mut progress)?;
-    engine::cover(db, &mut progress)
+    settle_engine(|name| db.property_int_value(name))?;
+    engine::cover(db, &mut Progress::unbounded("covering"))
+}
+
+fn bits_per_key(db: &SieveDb, cf: &str) -> Result<f64, Stop> {
+    Ok(inspect::weight(db, cf)?.bits_per_key())
 }
 
 pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), Stop> {
