@@ -12,10 +12,11 @@ mod shim {
 
     const FOLDER: &str = "src/rocks/hooks/shim";
     const HEADER: &str = "shim.h";
-    const SOURCES: [&str; 8] = [
+    const SOURCES: [&str; 9] = [
         "engine.cc",
         "errors.cc",
         "events.cc",
+        "handle.cc",
         "memtables.cc",
         "options.cc",
         "segment_filters.cc",

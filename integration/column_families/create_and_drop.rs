@@ -114,8 +114,7 @@ fn default_cf_cannot_be_dropped() {
     let db = open(home.path());
     db.put("key", "value").unwrap();
     assert!(db.drop_cf(DEFAULT_COLUMN_FAMILY_NAME).is_err());
-    let cf = db.cf_handle(DEFAULT_COLUMN_FAMILY_NAME).unwrap();
-    assert!(db.get_cf(&cf, "key").unwrap().is_some());
+    assert!(db.get("key").unwrap().is_some());
     assert!(db.multi_get(["key"])[0].as_ref().unwrap().is_some());
 }
 
@@ -328,7 +327,7 @@ fn cf_named_twice_is_opened_once() {
         write_randomly(&db, "other", &mut model, &mut Dice(7), 300);
         db.flush_cf(&db.cf_handle("other").unwrap()).unwrap();
     }
-    let mut names = SieveDb::list_cf(&options(), home.path()).unwrap();
+    let mut names = DB::list_cf(&options(), home.path()).unwrap();
     names.extend([DEFAULT_COLUMN_FAMILY_NAME.to_owned(), "other".to_owned()]);
     let families = names.iter().map(|name| (name, options()));
     drop(DB::open_cf_with_opts(&options(), home.path(), families).unwrap());

@@ -9,6 +9,7 @@ use std::path::Path;
 
 use lsm_sieve::{FilterSize, OpenError, SieveDb};
 use rocksdb::backup::{BackupEngine, BackupEngineOptions};
+use rocksdb::checkpoint::Checkpoint;
 use rocksdb::{Env, FlushOptions, WaitForCompactOptions, WriteBatch};
 
 use crate::support::database_files::contents;
@@ -92,8 +93,8 @@ pub(crate) fn all_refused(db: &SieveDb, family: &str, aside: &Path, reason: &str
         db.delete_file_in_range(from, to),
         db.delete_file_in_range_cf(&cf, from, to),
         db.disable_file_deletions(),
-        db.checkpoint(aside.join("copy")),
-        db.create_new_backup(&mut backups),
+        Checkpoint::new(&**db).and_then(|copy| copy.create_checkpoint(aside.join("copy"))),
+        backups.create_new_backup(&**db),
         db.drop_cf(family),
     ];
     for (call, refused) in refused.iter().enumerate() {

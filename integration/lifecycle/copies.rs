@@ -84,7 +84,7 @@ fn restored_backup_is_read_and_covered() {
     write_randomly(&db, DEFAULT, &mut model, &mut Dice(6), 700);
     let folder = BackupEngineOptions::new(home.path().join("backups")).unwrap();
     let mut backups = BackupEngine::open(&folder, &Env::new().unwrap()).unwrap();
-    db.create_new_backup_flush(&mut backups, true).unwrap();
+    backups.create_new_backup_flush(&*db, true).unwrap();
     assert!(
         db.filter_answer(key(1_000_000)).is_absent(),
         "the filters still answer"

@@ -1,6 +1,7 @@
 //! A lookup: which filters it checks, what it finds, and how it is counted.
 
 mod counters;
+mod handle;
 mod multi_get;
 mod predictor;
 mod segment_filter_check;

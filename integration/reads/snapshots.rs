@@ -84,7 +84,7 @@ fn snapshot_reads_use_the_filters() {
     let transaction = db.transaction().unwrap();
     for (key, is_there) in [(key(1), true), (absent.unwrap(), false)] {
         let before = db.stats();
-        assert_eq!(found_in(&db, &cf, &key).unwrap(), [is_there; 6]);
+        assert_eq!(found_in(&*db, &cf, &key).unwrap(), [is_there; 6]);
         assert_eq!(found_in(&transaction, &cf, &key).unwrap(), [is_there; 6]);
         let after = db.stats();
         let expected = if is_there { (0, 12) } else { (12, 0) };

@@ -171,7 +171,7 @@ pub enum DifferentialError {
         /// The number of the new generation.
         generation: u64,
         /// The error of the database.
-        source: OpenError,
+        source: rocksdb::Error,
     },
     /// The filter of the new generation could not be created; writes go to the old one as before.
     #[error("cannot create the filter of a new generation")]

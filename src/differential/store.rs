@@ -12,6 +12,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard};
 
+use rocksdb::checkpoint::Checkpoint;
 use rocksdb::{Options, ReadOptions, WriteBatch, WriteOptions};
 
 use super::batch::Batch;
@@ -301,12 +302,11 @@ impl DifferentialStore {
 
     /// Copies the store; needs the lock of `state`.
     fn copy_to(&self, path: &Path) -> Result<(), DifferentialError> {
-        self.db
-            .checkpoint(path)
-            .map_err(|source| DifferentialError::Checkpoint {
-                path: path.to_owned(),
-                source,
-            })
+        let copied = Checkpoint::new(&*self.db).and_then(|copy| copy.create_checkpoint(path));
+        copied.map_err(|source| DifferentialError::Checkpoint {
+            path: path.to_owned(),
+            source,
+        })
     }
 
     /// Counters since the store was opened.

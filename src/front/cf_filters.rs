@@ -168,29 +168,16 @@ impl CfFilters {
         progress
     }
 
-    /// Removes the filters of the column families with this name.
-    pub(crate) fn remove(&self, name: &str) {
-        self.remove_if(|cf_filter| cf_filter.name() == name);
-    }
-
     /// Removes the filters of a dropped column family.
     pub(crate) fn withdraw_view(&self, gone: &Arc<CfFilter>) {
-        self.remove_if(|cf_filter| Arc::ptr_eq(cf_filter, gone));
-    }
-
-    fn remove_if(&self, gone: impl Fn(&Arc<CfFilter>) -> bool) {
         let _arrivals = unpoisoned(self.external.lock());
-        let cf_filters = self.all();
         self.change(|cf_filters| {
             for slot in cf_filters.iter_mut() {
-                slot.take_if(|cf_filter| gone(cf_filter));
+                slot.take_if(|cf_filter| Arc::ptr_eq(cf_filter, gone));
             }
         });
         // The engine itself keeps them until it is closed.
-        cf_filters
-            .iter()
-            .filter(|cf_filter| gone(cf_filter))
-            .for_each(|cf_filter| cf_filter.retire());
+        gone.retire();
     }
 
     /// Notes that the column family with this id never has filters.

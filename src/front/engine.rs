@@ -95,13 +95,13 @@ impl KeySpace {
     /// The engine created a memtable for the key space with this id. The latest call counts: during
     /// open, RocksDB also creates memtables for dropped column families that had the same name.
     pub(crate) fn memtable_created(&self, id: u32) {
+        fault!(
+            CfFilterBoundByName,
+            if self.id().is_some() {
+                return;
+            }
+        );
         self.id.store(id, Ordering::Release);
-    }
-
-    /// Whether this is the key space with this id. Another one of the same name is not.
-    pub(crate) fn is(&self, id: u32) -> bool {
-        fault!(CfFilterBoundByName, return true);
-        self.id() == Some(id)
     }
 }
 

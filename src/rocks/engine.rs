@@ -2,50 +2,53 @@
 
 use std::sync::Arc;
 
-use rocksdb::properties::{NUM_ENTRIES_ACTIVE_MEM_TABLE, NUM_ENTRIES_IMM_MEM_TABLES};
-use rocksdb::{BoundColumnFamily, ReadOptions};
-
 use crate::fault::fault;
 use crate::front::engine::{self, EngineError, KeySpace, LiveSegment};
-use crate::rocks::binding::Engine;
-use crate::rocks::hooks;
+use crate::rocks::hooks::{self, Base, BaseCf};
 
 /// The most entries that [`engine::Engine::contains`] skips while it seeks a key.
 const MOST_SKIPPED: u64 = 1_000;
 
-/// An open RocksDB instance.
+/// An open RocksDB instance, past its filters.
 pub(crate) struct RocksEngine {
-    db: Arc<Engine>,
+    base: Arc<Base>,
     is_secondary: bool,
 }
 
 impl RocksEngine {
-    pub(crate) fn new(db: Arc<Engine>, is_secondary: bool) -> Self {
-        Self { db, is_secondary }
+    pub(crate) fn new(base: Arc<Base>, is_secondary: bool) -> Self {
+        Self { base, is_secondary }
     }
 
-    fn cf(&self, of: &KeySpace) -> Result<Arc<BoundColumnFamily<'_>>, EngineError> {
-        cf_of(of, &self.db).ok_or(EngineError::Gone)
+    /// Calls `act` with the column family of these filters, unless it was dropped.
+    fn with_cf<R>(
+        &self,
+        of: &KeySpace,
+        act: impl FnOnce(&BaseCf) -> Result<R, String>,
+    ) -> Result<R, EngineError> {
+        let done = with_cf_of(of, &self.base, act).ok_or(EngineError::Gone)?;
+        done.map_err(EngineError::Failed)
     }
 }
 
-/// The column family of these filters; `None` if it was dropped, even if another has its name now.
-pub(crate) fn cf_of<'e>(of: &KeySpace, db: &'e Engine) -> Option<Arc<BoundColumnFamily<'e>>> {
-    let named = db.cf_handle(of.name())?;
-    of.is(hooks::cf_id(&named)).then_some(named)
+/// Calls `act` with the column family of these filters; `None` if it was dropped, even if another
+/// has its name now.
+pub(crate) fn with_cf_of<R>(
+    of: &KeySpace,
+    base: &Base,
+    act: impl FnOnce(&BaseCf) -> R,
+) -> Option<R> {
+    base.with_cf(of.id()?, act)
 }
 
 impl engine::Engine for RocksEngine {
     fn segments(&self, of: &KeySpace) -> Result<Vec<LiveSegment>, EngineError> {
-        let cf = self.cf(of)?;
         let mut for_readers = self.is_secondary;
         fault!(SstsAheadOfReaders, for_readers = false);
-        let listed = if for_readers {
-            hooks::tables_of_readers(&cf)
-        } else {
-            hooks::live_tables(&cf)
-        };
-        listed.map_err(EngineError::Failed)
+        self.with_cf(of, |cf| match for_readers {
+            true => hooks::tables_of_readers(cf),
+            false => hooks::live_tables(cf),
+        })
     }
 
     fn raw_keys(
@@ -54,23 +57,26 @@ impl engine::Engine for RocksEngine {
         segment: &LiveSegment,
         each: &mut dyn FnMut(&[u8], bool) -> bool,
     ) -> Result<(), EngineError> {
-        hooks::raw_keys(&self.cf(of)?, segment, each).map_err(EngineError::Failed)
+        self.with_cf(of, |cf| hooks::raw_keys(cf, segment, each))
     }
 
     fn entries_in_memtables(&self, of: &KeySpace) -> Result<u64, EngineError> {
-        let cf = self.cf(of)?;
-        let entries = [NUM_ENTRIES_ACTIVE_MEM_TABLE, NUM_ENTRIES_IMM_MEM_TABLES]
-            .map(|name| self.db.property_int_value_cf(&cf, name));
-        Ok(entries.into_iter().filter_map(|n| n.ok().flatten()).sum())
+        const NAMES: [&str; 2] = [
+            "rocksdb.num-entries-active-mem-table",
+            "rocksdb.num-entries-imm-mem-tables",
+        ];
+        self.with_cf(of, |cf| {
+            Ok(NAMES.iter().map(|name| cf.int_property(name)).sum())
+        })
     }
 
     fn flush(&self, of: &KeySpace) -> Result<(), EngineError> {
-        hooks::flush(&self.cf(of)?).map_err(EngineError::Failed)
+        self.with_cf(of, |cf| hooks::flush(cf))
     }
 
     fn flush_would_wait(&self, of: &KeySpace) -> bool {
-        let cf = self.cf(of);
-        cf.is_ok_and(|cf| hooks::flush_would_wait(&cf))
+        let waits = self.with_cf(of, |cf| Ok(hooks::flush_would_wait(cf)));
+        waits.unwrap_or(false)
     }
 
     fn is_idle(&self) -> bool {
@@ -78,30 +84,14 @@ impl engine::Engine for RocksEngine {
             "rocksdb.num-running-compactions",
             "rocksdb.num-running-flushes",
         ];
-        running
-            .iter()
-            .all(|name| matches!(self.db.property_int_value(*name), Ok(Some(0))))
+        running.iter().all(|name| self.base.int_property(name) == 0)
     }
 
     fn latest_sequence_number(&self) -> u64 {
-        self.db.latest_sequence_number()
+        self.base.latest_sequence_number()
     }
 
-    /// Reads by an iterator: a point lookup would trust the segment filters.
     fn contains(&self, of: &KeySpace, key: &[u8]) -> Option<bool> {
-        let cf = cf_of(of, &self.db)?;
-        let mut options = ReadOptions::default();
-        // With a prefix extractor of the user's, RocksDB would check the filters of its SSTs for
-        // the prefix.
-        options.set_total_order_seek(true);
-        options.set_max_skippable_internal_keys(MOST_SKIPPED);
-        let mut entries = self.db.raw_iterator_cf_opt(&cf, options);
-        entries.seek(key);
-        if entries.status().is_ok() {
-            return Some(entries.key() == Some(key));
-        }
-        // More tombstones follow the key's position than a read of one key is worth.
-        let value = self.db.get_pinned_cf(&cf, key).ok()?;
-        Some(value.is_some())
+        with_cf_of(of, &self.base, |cf| cf.contains(key, MOST_SKIPPED)).flatten()
     }
 }

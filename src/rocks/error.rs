@@ -38,14 +38,6 @@ pub enum OpenError {
         /// RocksDB's error.
         source: rocksdb::Error,
     },
-    /// RocksDB could not create the column family.
-    #[error("RocksDB cannot create column family {cf:?}: {source}")]
-    Create {
-        /// The column family.
-        cf: String,
-        /// RocksDB's error.
-        source: rocksdb::Error,
-    },
     /// The folder of filters cannot be used.
     #[error("cannot use the filter folder: {}", with_causes(.0))]
     Folder(#[source] Box<SidecarError>),
@@ -67,6 +59,13 @@ pub enum OpenError {
         /// The hook.
         what: &'static str,
     },
+    /// The handle of the database was not found in its object, or more than one was.
+    #[error(
+        "the C handle of the database cannot be told apart in `rocksdb`'s object: `rocksdb` is not \
+         the version that lsm-sieve was built for; build with exactly the one that its Cargo.toml \
+         names"
+    )]
+    Handle,
     /// The self-check could not use its scratch database.
     #[error("RocksDB cannot create the in-memory database for the self-check of the hooks: {0}")]
     Probe(#[source] rocksdb::Error),

@@ -9,9 +9,9 @@
 //! | `binding` | the database type of `rocksdb`; options of instances that only read |
 //! | `options` | [`SieveOptions`]: every setting |
 //! | `error` | errors of open, maintenance and reports |
-//! | `hooks` | the hooks inside RocksDB and their self-check; with `db/access`, the only unsafe code |
+//! | `hooks` | the hooks inside RocksDB and behind its handle, and their self-check; with `db/access`, the only unsafe code |
 //! | `engine` | RocksDB as `front` asks it |
-//! | `db` | [`SieveDb`]: open, reads, writes, transactions, column families |
+//! | `db` | [`SieveDb`]: open, its own reads, transactions |
 //! | `report` | health, inspect, verify: cheap, in full, and checked against all keys |
 //! | `tests` | tests that need a whole database: blocked flushes, power cuts |
 
@@ -28,7 +28,7 @@ pub(crate) mod tests;
 pub use binding::Engine;
 pub(crate) use binding::read_only;
 pub(crate) use db::CfReader;
-pub use db::{Builder, ColumnFamilyMetaData, SieveDb, Snapshot, Transaction, TransactionSettings};
+pub use db::{Builder, SieveDb, Snapshot, Transaction, TransactionSettings};
 pub use error::{InspectError, OpenError};
 pub(crate) use hooks::drops_entries;
 pub use options::{FilterMemory, Isolation, SieveOptions};

@@ -42,8 +42,8 @@ pub enum Isolation {
     ///
     /// Flushed memtables are kept in memory, so that a commit can check them for conflicts. Per
     /// column family this is one memtable more than fit into `max_write_buffer_number` times
-    /// `write_buffer_size`, or as much as `max_write_buffer_size_to_maintain` says. Column families
-    /// that are created through the bare engine keep none. A `WriteBufferManager` counts these
+    /// `write_buffer_size`, or as much as `max_write_buffer_size_to_maintain` says.
+    /// A `WriteBufferManager` counts these
     /// memtables too: one that stalls writers needs room for all of them.
     ///
     /// Databases with `unordered_write` are refused, because a transaction could not tell what was
@@ -56,8 +56,7 @@ pub enum Isolation {
     /// as long as they take. They wait for the transaction that holds a lock, at most as long as
     /// `set_default_lock_timeout` says, and then fail with an error of the kind `TimedOut`. This
     /// also happens to a write of the thread whose own transaction holds the lock. Deleted ranges,
-    /// ingested files, deleted files and writes of the bare
-    /// [engine](super::SieveDb::with_engine_untracked) take no locks. RocksDB refuses batches that
+    /// ingested files and deleted files take no locks. RocksDB refuses batches that
     /// delete a range. It also refuses single deletes in batches, except in the default column
     /// family, where they take no lock.
     ///

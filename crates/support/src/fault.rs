@@ -250,9 +250,23 @@ faults! {
     NewCfUnannounced => "announcements::",
     /// A call that ingests files into a named column family does not announce them.
     CfIngestionUnannounced => "announcements::",
+    /// A hook of the handle that panics answers that the key is absent.
+    HandlePanicIsAbsent => "rocks::hooks::callbacks",
+    /// After a hook panicked, keys come past the memtables without an announcement.
+    UnannouncedAfterPanic => "rocks::hooks::callbacks",
+    /// The filters are not put behind the handle.
+    HandleNotFiltered => "rocks::hooks::handle",
+    /// A handle whose reads pass by the filters is accepted.
+    SilentHandlePassed => "rocks::hooks::handle",
+    /// A pointer is taken for the handle although another may be it.
+    AnyHandleTaken => "rocks::hooks::handle",
+    /// A read with a timestamp, which RocksDB refuses, is answered by the filters.
+    TimestampsIgnored => "reads::handle",
+    /// Writes through the handle do not wait for locks.
+    LocksPassedBy => "transactions::locks",
     /// Of two external writes, the announcement to a new column family ends with the first.
     AnnouncementEndsWithFirst => "announcements::",
-    /// Filters answer for any column family of their name.
+    /// Filters stay bound to the first column family of their name.
     CfFilterBoundByName => "column_families::create_and_drop::",
     /// Uncovered SSTs are ignored, whatever their key ranges.
     UncoveredIgnored => "compat::adoption::",

@@ -12,7 +12,7 @@
 //!                                      then one write batch with the value and the state
 //!
 //! a node that lacks entries which the leader has purged:
-//!   snapshot of the leader = one SST file -- in chunks --> SieveDb::ingest_external_file_cf
+//!   snapshot of the leader = one SST file -- in chunks --> ingest_external_file_cf
 //! ```
 //!
 //! A module uses only those before it: `state`, `store`, `log`, `snapshot`, `state_machine`,

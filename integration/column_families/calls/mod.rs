@@ -226,8 +226,7 @@ fn every_method_that_takes_a_cf_has_a_row() {
     );
     let missing: Vec<_> = there.difference(&table).collect();
     assert!(missing.is_empty(), "without a row: {missing:?}");
-    let unknown: Vec<_> = table.difference(&there).collect();
-    assert!(unknown.is_empty(), "rows of no method: {unknown:?}");
+    // The other rows are of `rocksdb`'s database, to which ours dereferences.
     assert!(table.len() >= 75, "the search is broken: {}", table.len());
 }
 

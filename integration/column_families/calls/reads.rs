@@ -28,14 +28,14 @@ const UNFILTERED: &[(&str, Read<SieveDb>)] = read_rows! {|db, cf, key|
 /// Reads by the trait that `rocksdb`'s snapshots read through.
 const BY_TRAIT: &[(&str, Read<SieveDb>)] = &[
     ("get_cf_opt", |db, cf, key| {
-        DBAccess::get_cf_opt(db, cf, key, &ReadOptions::default()).value()
+        DBAccess::get_cf_opt(&**db, cf, key, &ReadOptions::default()).value()
     }),
     ("get_pinned_cf_opt", |db, cf, key| {
-        DBAccess::get_pinned_cf_opt(db, cf, key, &ReadOptions::default()).value()
+        DBAccess::get_pinned_cf_opt(&**db, cf, key, &ReadOptions::default()).value()
     }),
     ("multi_get_cf_opt", |db, cf, key| {
         let keys = [(cf, key), (cf, NOWHERE)];
-        DBAccess::multi_get_cf_opt(db, keys, &ReadOptions::default()).value()
+        DBAccess::multi_get_cf_opt(&**db, keys, &ReadOptions::default()).value()
     }),
 ];
 

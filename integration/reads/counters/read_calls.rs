@@ -208,5 +208,7 @@ fn every_read_has_a_row() {
     let mut there = public_methods::methods_that(is_a_read);
     // Snapshots read by methods of the same names.
     there.retain(|method| !method.starts_with("DBAccess::"));
-    assert_eq!(table, there);
+    // The other rows are of `rocksdb`'s database, to which ours dereferences.
+    let missing: Vec<_> = there.difference(&table).collect();
+    assert!(missing.is_empty(), "without a row: {missing:?}");
 }

@@ -33,6 +33,18 @@ pub(crate) fn multi_get<V, E, K: AsRef<[u8]>>(
     keys: &[K],
     engine: impl Fn(&[&[u8]]) -> Values<V, E>,
 ) -> Values<V, E> {
+    multi_get_at(cf, keys, |passed: &[usize]| {
+        let keys: Vec<&[u8]> = passed.iter().map(|&at| keys[at].as_ref()).collect();
+        engine(&keys)
+    })
+}
+
+/// [`multi_get`] with an `engine` that reads the keys at the indexes that it is given.
+pub(crate) fn multi_get_at<V, E, K: AsRef<[u8]>>(
+    cf: &CfFilter,
+    keys: &[K],
+    engine: impl Fn(&[usize]) -> Values<V, E>,
+) -> Values<V, E> {
     let mut edition = cf.edition();
     // 1.
     let checked = cf.check_many(keys);
@@ -41,10 +53,6 @@ pub(crate) fn multi_get<V, E, K: AsRef<[u8]>>(
         let absent = (0..keys.len()).filter(|at| passed.binary_search(at).is_err());
         let absent: Vec<&[u8]> = absent.map(|at| keys[at].as_ref()).collect();
         cf.still_absent(&absent, edition)
-    };
-    let engine = |passed: &[usize]| {
-        let keys: Vec<&[u8]> = passed.iter().map(|&at| keys[at].as_ref()).collect();
-        engine(&keys)
     };
     let record = |_: usize, found: Option<bool>| cf.record(Verdict::Maybe, found);
     let values = read_passed(

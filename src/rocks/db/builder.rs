@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rocksdb::{
-    ColumnFamilyDescriptor, ColumnFamilyTtl, DEFAULT_COLUMN_FAMILY_NAME, Error, Options,
+    ColumnFamilyDescriptor, ColumnFamilyTtl, DBWithThreadMode, DEFAULT_COLUMN_FAMILY_NAME, Error,
+    Options, ThreadMode,
 };
 
 use super::SieveDb;
@@ -185,7 +186,9 @@ impl Builder {
 
     /// Opens a database that another process writes as a secondary. RocksDB refuses writes, writes
     /// its own messages into the folder `path`, and follows the writer with each
-    /// [`SieveDb::try_catch_up_with_primary`].
+    /// [`try_catch_up_with_primary`](rocksdb::DBCommon::try_catch_up_with_primary). From there on no
+    /// key is answered absent until maintenance has gone through the new SSTs;
+    /// [`SieveDb::wait_for_maintenance`] waits for that.
     ///
     /// It starts with the filters that the writer has stored and continues them in memory:
     /// maintenance reads the keys of each new SST once and writes nothing. The summary filter takes
@@ -217,6 +220,14 @@ impl Builder {
     /// [`OpenError`] says what is wrong and what to do: unsupported options, an unusable filter
     /// folder, or RocksDB's own error.
     pub fn open(self) -> Result<SieveDb, OpenError> {
+        self.open_as()
+    }
+
+    /// [`Builder::open`] in either of `rocksdb`'s thread modes.
+    ///
+    /// # Errors
+    /// As [`Builder::open`].
+    pub fn open_as<T: ThreadMode + Send + 'static>(self) -> Result<SieveDb<T>, OpenError> {
         let created = || {
             let mut options = Options::default();
             options.create_if_missing(true);
@@ -238,20 +249,25 @@ impl Builder {
         let cfs = self.each_cf_once().into_iter();
         let cfs = cfs.map(|cf| (cf.name, cf.options.unwrap_or_else(|| options.clone())));
         let engine = |options: &Options, cfs: Vec<(String, Options)>| self.engine(options, cfs);
-        SieveDb::open_with(engine, &options, &filters, &self.path, cfs.collect())
+        SieveDb::<T>::open_with(engine, &options, &filters, &self.path, cfs.collect())
     }
 
-    fn engine(&self, options: &Options, cfs: Vec<(String, Options)>) -> Result<Engine, Error> {
+    fn engine<T: ThreadMode + 'static>(
+        &self,
+        options: &Options,
+        cfs: Vec<(String, Options)>,
+    ) -> Result<DBWithThreadMode<T>, Error> {
+        type Db<T> = DBWithThreadMode<T>;
         let path = &self.path;
         match &self.mode {
             Mode::Write => match self.ttl {
-                None => Engine::open_cf_with_opts(options, path, cfs),
+                None => Db::open_cf_with_opts(options, path, cfs),
                 Some(ttl) => {
                     let cfs = cfs.into_iter().map(|(name, options)| {
                         let ttl = self.cf_ttl(&name);
                         ColumnFamilyDescriptor::new_with_ttl(name, options, ttl)
                     });
-                    Engine::open_cf_descriptors_with_ttl(options, path, cfs, whole_seconds(ttl))
+                    Db::open_cf_descriptors_with_ttl(options, path, cfs, whole_seconds(ttl))
                 }
             },
             Mode::ReadOnly {
@@ -259,15 +275,15 @@ impl Builder {
             } => {
                 let options = read_only(options);
                 let refuse_log = *error_if_log_file_exist;
-                Engine::open_cf_with_opts_for_read_only(&options, path, cfs, refuse_log)
+                Db::open_cf_with_opts_for_read_only(&options, path, cfs, refuse_log)
             }
             Mode::Secondary { path: messages } => {
                 let cfs = cfs
                     .into_iter()
                     .map(|(name, options)| ColumnFamilyDescriptor::new(name, options));
                 let options = secondary(options);
-                let engine =
-                    Engine::open_cf_descriptors_as_secondary(&options, path, messages, cfs)?;
+                let engine: Db<T> =
+                    Db::open_cf_descriptors_as_secondary(&options, path, messages, cfs)?;
                 hooks::forget_freed_families(&engine);
                 Ok(engine)
             }

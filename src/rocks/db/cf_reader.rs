@@ -15,18 +15,18 @@ use crate::front::cf_filter::lookup::{self, Verdict};
 use crate::hash::KeyHasher;
 use crate::math::{Bits, Items};
 use crate::rocks::binding::Engine;
-use crate::rocks::hooks::{self, Handle};
+use crate::rocks::hooks::{self, CfHandle};
 
 /// A column family, its engine, which it keeps open, and its filters, if it has any.
 pub(crate) struct CfReader {
-    handle: Handle,
+    handle: CfHandle,
     cf_filter: Option<Arc<CfFilter>>,
 }
 
 impl CfReader {
     /// The column family with this name, without filters; `None` if there is no such column family.
     pub(crate) fn new(engine: &Arc<Engine>, name: &str) -> Option<Self> {
-        let handle = Handle::new(engine, name)?;
+        let handle = CfHandle::new(engine, name)?;
         Some(Self {
             handle,
             cf_filter: None,
@@ -122,7 +122,7 @@ impl CfReader {
         options: &ReadOptions,
     ) -> Result<Option<DBPinnableSlice<'_>>, Error> {
         let engine = self.handle.engine();
-        engine.get_pinned_cf_opt(&self.handle, key, options)
+        hooks::past_filters(|| engine.get_pinned_cf_opt(&self.handle, key, options))
     }
 
     /// The engine's value of a key that passed the filters. Records whether it was a false
@@ -147,8 +147,10 @@ impl CfReader {
     ) -> Vec<Result<Option<DBPinnableSlice<'_>>, Error>> {
         const SORTED: bool = false;
         let engine = self.handle.engine();
-        let values =
-            engine.batched_multi_get_cf_opt(&self.handle, keys.iter().copied(), SORTED, options);
+        let keys = keys.iter().copied();
+        let values = hooks::past_filters(|| {
+            engine.batched_multi_get_cf_opt(&self.handle, keys, SORTED, options)
+        });
         if let Some(cf_filter) = &self.cf_filter {
             for value in values.iter().flatten() {
                 cf_filter.record(Verdict::Maybe, Some(value.is_some()));

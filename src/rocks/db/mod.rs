@@ -1,46 +1,50 @@
-//! A RocksDB with filters in front, with the API of the `rocksdb` crate.
+//! A RocksDB with filters behind its handle.
 
 mod access;
 mod builder;
 mod cf_reader;
 mod engine;
-mod iterators;
 mod latest;
 mod open;
-mod reads;
+pub(in crate::rocks) mod reads;
 mod transaction;
-mod writes;
 
 pub use builder::Builder;
 pub(crate) use cf_reader::CfReader;
-pub use engine::ColumnFamilyMetaData;
-pub use iterators::Snapshot;
 use transaction::Transactions;
 pub use transaction::{Transaction, TransactionSettings};
 
-use std::sync::{Arc, Mutex};
+use std::ops::Deref;
+use std::sync::Arc;
 use std::time::Duration;
 
-use rocksdb::AsColumnFamilyRef;
+use rocksdb::{
+    AsColumnFamilyRef, DBWithThreadMode, MultiThreaded, SnapshotWithThreadMode, ThreadMode,
+};
 
 use crate::fault::fault;
 use crate::front::audit::FalseNegative;
 use crate::front::cf_filter::CfFilter;
 use crate::front::cf_filters::CfFilters;
 use crate::front::filter_store::FilterStore;
-use crate::front::filters::{Filters, MaintenanceError};
+use crate::front::filters::MaintenanceError;
 use crate::front::maintenance::scrub::Scrubbed;
-use crate::front::options::{FilterSize, FrontOptions};
+use crate::front::options::FilterSize;
 #[cfg(test)]
 use crate::front::wakeup::Wakeup;
 use crate::math::{Bits, Items, Rate};
 use crate::rocks::binding::Engine;
-use crate::rocks::hooks;
-use crate::rocks::options::SieveOptions;
+use crate::rocks::hooks::sieve::Sieve;
+use crate::rocks::hooks::{self, Base};
 use crate::segment::Registry;
 use crate::stats::Stats;
 
 /// A RocksDB with filters that answer most misses before the engine is entered.
+///
+/// It dereferences to `rocksdb`'s own database, and has all its methods. The filters are behind the
+/// C handle of that database: each of its reads asks them first, also those of its snapshots, of
+/// code that knows only `rocksdb`, or of a caller of the C API. The reads that this type has itself
+/// are the same, and faster: their first probe is compiled into the caller.
 ///
 /// A key is in the filters before its write becomes visible, whichever way it reaches a memtable. A
 /// filter that is missing, damaged or not yet built answers *maybe*, and the engine is read.
@@ -48,47 +52,69 @@ use crate::stats::Stats;
 /// Dropping the database stops maintenance and saves the summary filters. A process that is killed
 /// loses only time: the next open reads the keys of the SSTs written since the last save.
 ///
-/// # As a replacement for `rocksdb::DB`
+/// # In the place of `rocksdb::DB`
 ///
-/// Share it by reference or in an [`Arc`], like a `DB` in `rocksdb`'s `MultiThreaded` mode. Its
-/// methods have the names and arguments of `DB`'s. The differences:
+/// Change the open, and nothing else:
 ///
-/// - Opening also takes [`SieveOptions`]. Its error is an [`OpenError`](super::OpenError), whose
-///   variant `Engine` holds RocksDB's error. Column families are pairs of a name and options
-///   ([`SieveDb::open_cf_with_opts`]), because a `ColumnFamilyDescriptor` hides its options.
-///   [`SieveDb::latest_options`] returns the pairs that the database was last opened with. With
-///   names alone ([`Builder::cfs`]), column families get the database's options, not the
-///   defaults.
-/// - Iterators are over [`Engine`]. A [`Snapshot`] is over the database, and its own reads check
-///   the filters.
-/// - Checkpoints, backups and memory usage have methods here ([`SieveDb::checkpoint`],
-///   [`SieveDb::create_new_backup_flush`], [`SieveDb::add_to_memory_usage`]).
+/// ```no_run
+/// use lsm_sieve::SieveDb;
+/// use rocksdb::{DB, SingleThreaded};
+///
+/// fn program(db: &DB) -> Result<Option<Vec<u8>>, rocksdb::Error> {
+///     db.get(b"ada") // asks the filters first
+/// }
+///
+/// let db: SieveDb<SingleThreaded> = SieveDb::builder("/tmp/users").open_as()?;
+/// program(&db)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// `T` is `rocksdb`'s thread mode. `rocksdb::DB` is single-threaded, unless `rocksdb`'s feature
+/// `multi-threaded-cf` is on; [`SieveDb::open`] opens a multi-threaded database. What differs from
+/// `rocksdb`:
+///
+/// - Opening also takes [`SieveOptions`](super::SieveOptions). Its error is an
+///   [`OpenError`](super::OpenError), whose variant `Engine` holds RocksDB's error. Column families
+///   are pairs of a name and options ([`SieveDb::open_cf_with_opts`]), because a
+///   `ColumnFamilyDescriptor` hides its options. [`SieveDb::latest_options`] returns the pairs that
+///   the database was last opened with. With names alone ([`Builder::cfs`]), column families get
+///   the database's options, not the defaults.
+/// - A column family with options that filters do not support cannot be created.
 /// - Transactions are those of an `OptimisticTransactionDB` or a `TransactionDB`, without another
-///   database type ([`SieveDb::transaction`]). They cannot be combined with timestamps or a time to
-///   live.
-/// - [`SieveDb::with_engine_untracked`] gives access to everything that has no method here.
-pub struct SieveDb {
+///   database type ([`SieveDb::transaction`]). RocksDB's own transactions would read from the
+///   engine past its handle. They cannot be combined with timestamps, with a time to live, or with
+///   the single-threaded mode.
+/// - An instance that is opened for reading refuses what would change the database.
+pub struct SieveDb<T: ThreadMode = MultiThreaded> {
     /// Declared before `engine`, which it keeps open.
     transactions: Option<Transactions>,
-    engine: Arc<Engine>,
-    filters: Filters,
+    /// The filters are behind its handle. Closing it ends them.
+    engine: Arc<DBWithThreadMode<T>>,
     /// Those of the default column family.
     default: Arc<CfFilter>,
-    options: SieveOptions,
-    /// Held while a column family is created or dropped: its filters are created and dropped with
-    /// it.
-    cfs: Mutex<()>,
+    sieve: Arc<Sieve>,
 }
 
-impl SieveDb {
+/// A [snapshot](rocksdb::DBCommon::snapshot) of a [`SieveDb`]. Its reads ask the filters.
+pub type Snapshot<'db> = SnapshotWithThreadMode<'db, Engine>;
+
+impl<T: ThreadMode> Deref for SieveDb<T> {
+    type Target = DBWithThreadMode<T>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.engine
+    }
+}
+
+impl<T: ThreadMode> SieveDb<T> {
     /// The counters of the filters of all column families.
     pub fn stats(&self) -> Stats {
-        self.filters.stats()
+        self.sieve.filters.stats()
     }
 
     /// The counters of one column family's filters; `None` if it has none.
     pub fn stats_cf(&self, cf: &impl AsColumnFamilyRef) -> Option<Stats> {
-        let cf_filter = self.filters.cf_filters.get(hooks::cf_id(cf))?;
+        let cf_filter = self.sieve.filters.cf_filters.get(hooks::cf_id(cf))?;
         Some(cf_filter.stats())
     }
 
@@ -99,12 +125,12 @@ impl SieveDb {
     /// # Errors
     /// If the rest of the maintenance run failed.
     pub fn scrub(&self) -> Result<Scrubbed, MaintenanceError> {
-        self.filters.scrub()
+        self.sieve.filters.scrub()
     }
 
     /// What all scrubs since the open have read and found.
     pub fn scrubbed(&self) -> Scrubbed {
-        self.filters.scrubbed()
+        self.sieve.filters.scrubbed()
     }
 
     /// The false negative that ended the trust in the filters, if there was one: an audit found a
@@ -112,7 +138,7 @@ impl SieveDb {
     /// the database again rebuilds all filters with another seed. Read-only filters are trusted
     /// again instead, until their folder is removed.
     pub fn false_negative(&self) -> Option<FalseNegative> {
-        self.filters.false_negative().cloned()
+        self.sieve.filters.false_negative().cloned()
     }
 
     /// Waits at most `limit` until maintenance has gone through all SSTs once; returns whether it
@@ -120,14 +146,14 @@ impl SieveDb {
     /// they could be.
     #[must_use = "false if it took longer"]
     pub fn wait_for_maintenance(&self, limit: Duration) -> bool {
-        self.filters.wait_for_maintenance(limit, || true)
+        self.sieve.filters.wait_for_maintenance(limit, || true)
     }
 
     /// [`SieveDb::wait_for_maintenance`] that calls `go_on` several times a second and stops
     /// waiting when it returns false.
     #[must_use = "false if it took longer or was stopped"]
     pub fn wait_for_maintenance_while(&self, limit: Duration, go_on: impl FnMut() -> bool) -> bool {
-        self.filters.wait_for_maintenance(limit, go_on)
+        self.sieve.filters.wait_for_maintenance(limit, go_on)
     }
 
     /// Waits at most `limit` until the summary filters cover every SST; returns whether they do. It
@@ -136,7 +162,7 @@ impl SieveDb {
     /// read-only and take no keys.
     #[must_use = "false if some SSTs are not covered"]
     pub fn wait_until_complete(&self, limit: Duration) -> bool {
-        self.filters.wait_until_complete(limit)
+        self.sieve.filters.wait_until_complete(limit)
     }
 
     /// Rebuilds the summary filter of each column family at the right size, and the segment filters
@@ -148,91 +174,86 @@ impl SieveDb {
     /// If it could not be finished, for example because a flush would wait for compactions that do
     /// not end. The filters stay as they were and remain correct; maintenance tries again later.
     pub fn consolidate(&self) -> Result<(), MaintenanceError> {
-        self.filters.consolidate()
+        self.sieve.filters.consolidate()
     }
 
     /// Changes the size of all filters, as [`SieveOptions::filter_size`] sets it; segment filters
     /// follow even if their size was set. They are rebuilt in the background from the keys of the
     /// existing SSTs; no SST is rewritten. [`SieveDb::consolidate`] waits for it.
     pub fn set_filter_size(&self, size: FilterSize) {
-        self.filters.set_filter_size(size);
+        self.sieve.filters.set_filter_size(size);
     }
 
-    /// The settings with the current rates, which may have changed since the open.
-    fn settings(&self) -> FrontOptions {
-        FrontOptions {
-            summary_rate: self.filters.cf_filters.summary_rate(),
-            segment_rate: self.default.segment_rate(),
-            ..self.filters.options.clone()
-        }
-    }
-
-    pub(crate) fn engine(&self) -> &Engine {
-        &self.engine
+    pub(crate) fn base(&self) -> &Base {
+        &self.sieve.base
     }
 
     /// The size of a segment filter for this number of keys.
     pub(crate) fn segment_size(&self, keys: Items, rate: Rate) -> Bits {
-        self.filters.options.segment_size(keys, rate)
+        self.sieve.filters.options.segment_size(keys, rate)
     }
 
     pub(crate) fn budget(&self) -> Option<Bits> {
-        self.filters.options.memory_budget
+        self.sieve.filters.options.memory_budget
     }
 
     /// Memory available to a filter that now takes `own`, which is counted as available.
     pub(crate) fn room(&self, own: Bits) -> Bits {
-        self.filters.room(own)
+        self.sieve.filters.room(own)
     }
 
     pub(crate) fn cf_filters(&self) -> &CfFilters {
-        &self.filters.cf_filters
+        &self.sieve.filters.cf_filters
     }
 
     pub(crate) fn registry(&self) -> &Registry {
-        &self.filters.registry
+        &self.sieve.filters.registry
     }
 
     pub(crate) fn filter_store(&self) -> &FilterStore {
-        &self.filters.filter_store
+        &self.sieve.filters.filter_store
     }
 
     #[cfg(test)]
     pub(crate) fn shared_cf_filters(&self) -> Arc<CfFilters> {
-        Arc::clone(&self.filters.cf_filters)
+        Arc::clone(&self.sieve.filters.cf_filters)
     }
 
     #[cfg(test)]
     pub(crate) fn shared_registry(&self) -> Arc<Registry> {
-        Arc::clone(&self.filters.registry)
+        Arc::clone(&self.sieve.filters.registry)
     }
 
     #[cfg(test)]
     pub(crate) fn shared_wakeup(&self) -> Arc<Wakeup> {
-        Arc::clone(&self.filters.wakeup)
+        Arc::clone(&self.sieve.filters.wakeup)
     }
 }
 
-impl Drop for SieveDb {
+impl SieveDb {
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.engine
+    }
+}
+
+impl<T: ThreadMode> Drop for SieveDb<T> {
     fn drop(&mut self) {
         fault!(
             ClosesBesideMaintenance,
             self.engine.cancel_all_background_work(false)
         );
-        // Maintenance ends first: its flush must not run beside the engine's own flush at the close.
-        self.filters.stop_maintenance();
-        // A block cache that outlives the database may keep readers of our filters and pass them on
-        // to the next filters of these SSTs, which could neither verify nor drop them.
-        self.filters.retire();
+        // Closing the handle does this too. But somebody may hold the engine longer.
+        self.sieve.stop();
     }
 }
 
 const _: fn() = || {
     fn may_be_shared<T: Send + Sync>() {}
     may_be_shared::<SieveDb>();
+    may_be_shared::<SieveDb<rocksdb::SingleThreaded>>();
 };
 
-impl std::fmt::Debug for SieveDb {
+impl<T: ThreadMode> std::fmt::Debug for SieveDb<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("SieveDb")
             .field("path", &self.path())
@@ -248,6 +269,7 @@ mod tests {
 
     use super::*;
     use crate::front::wakeup::LONG;
+    use crate::rocks::SieveOptions;
     use crate::rocks::tests::blocked_flush::BlockedFlush;
 
     /// Closing the engine lets a flush of maintenance fail; with `atomic_flush` the engine's own

@@ -1,10 +1,13 @@
-//! Opening: a copy of the user's options gets the hooks, then the engine opens, then maintenance
-//! starts. Also creates and drops column families later.
+//! Opening: a copy of the user's options gets the hooks, then the engine opens, then its handle gets
+//! the filters, then maintenance starts.
 
+use std::any::Any;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
-use rocksdb::{DEFAULT_COLUMN_FAMILY_NAME, Error, Options};
+use rocksdb::{
+    DBWithThreadMode, DEFAULT_COLUMN_FAMILY_NAME, Error, Options, SingleThreaded, ThreadMode,
+};
 
 use super::{SieveDb, Transactions};
 use crate::disk::RealDisk;
@@ -19,19 +22,19 @@ use crate::rocks::binding::Engine;
 use crate::rocks::engine::RocksEngine;
 use crate::rocks::error::OpenError;
 use crate::rocks::hooks::listener::Listener;
-use crate::rocks::hooks::{self, self_check};
+use crate::rocks::hooks::sieve::{Sieve, shared_by};
+use crate::rocks::hooks::{self, Handle, self_check};
 use crate::rocks::options::{Isolation, SieveOptions};
 use crate::segment::{Candidate, IdentityError};
-use crate::sync::unpoisoned;
 
 /// Column families: pairs of a name and options.
 type Cfs = Vec<(String, Options)>;
 
-impl SieveDb {
+impl<T: ThreadMode + Send + 'static> SieveDb<T> {
     /// Opens a database with these column families, of which the default one is one. `open` opens
     /// the engine with the options that it is given.
     pub(super) fn open_with(
-        open: impl FnOnce(&Options, Cfs) -> Result<Engine, Error>,
+        open: impl FnOnce(&Options, Cfs) -> Result<DBWithThreadMode<T>, Error>,
         options: &Options,
         sieve: &SieveOptions,
         path: &Path,
@@ -109,20 +112,15 @@ impl SieveDb {
     }
 
     fn start(
-        engine: Arc<Engine>,
+        engine: Arc<DBWithThreadMode<T>>,
         opening: Opening,
         (cf_filters, new_filters): (Arc<CfFilters>, Vec<Arc<CfFilter>>),
         options: SieveOptions,
         front: FrontOptions,
     ) -> Result<Self, OpenError> {
-        let filter_engine = RocksEngine::new(Arc::clone(&engine), front.is_secondary());
+        let handle = Handle::of(&*engine)?;
+        let filter_engine = RocksEngine::new(Arc::clone(&handle.base), front.is_secondary());
         let filters = Filters::new(Arc::new(filter_engine), opening, cf_filters, front);
-        let names = new_filters.iter().map(|cf_filter| cf_filter.name());
-        let transactions = options.isolation().map(|isolation| {
-            Transactions::on(&engine, isolation, names.chain(options.excluded()))
-                .map_err(|source| not_opened(engine.path(), source))
-        });
-        let transactions = transactions.transpose()?;
         let mut default = None;
         for cf_filter in new_filters {
             if cf_filter.name() == DEFAULT_COLUMN_FAMILY_NAME {
@@ -130,96 +128,69 @@ impl SieveDb {
             }
             filters.insert(bound_cf(&cf_filter)?, cf_filter);
         }
+        let default = default.ok_or(OpenError::HooksSilent {
+            what: "the default column family",
+        })?;
         for name in options.excluded() {
-            exclude(&engine, &filters.cf_filters, name);
+            if let Some(id) = handle.base.cf_id(name) {
+                filters.cf_filters.exclude(id);
+            }
             if !options.has_read_only_filters() {
                 // Left by an earlier run; it is no longer kept up to date.
                 filters.filter_store.remove_summary(name);
             }
         }
-        let default = default.ok_or(OpenError::HooksSilent {
-            what: "the default column family",
-        })?;
-        filters.start_thread().map_err(OpenError::Thread)?;
+        let base = Arc::clone(&handle.base);
+        let sieve = Arc::new(Sieve::new(filters, Arc::clone(&default), options, base));
+        handle.filter(&engine, Arc::clone(&sieve))?;
+        let transactions = sieve.options.isolation();
+        let transactions = transactions.map(|isolation| begins(&engine, &handle, isolation));
+        let transactions = transactions.transpose()?;
+        sieve.filters.start_thread().map_err(OpenError::Thread)?;
         Ok(Self {
             transactions,
             engine,
-            filters,
             default,
-            options,
-            cfs: Mutex::default(),
+            sieve,
         })
     }
+}
 
-    /// The column families of a closed database.
+/// What begins the transactions of an engine, whose handle has the filters behind it.
+fn begins<T: ThreadMode + Send + 'static>(
+    engine: &Arc<DBWithThreadMode<T>>,
+    handle: &Handle,
+    isolation: &Isolation,
+) -> Result<Transactions, OpenError> {
+    let path = engine.path();
+    let any: Arc<dyn Any + Send + Sync> = Arc::<DBWithThreadMode<T>>::clone(engine);
+    let Ok(engine) = any.downcast::<Engine>() else {
+        let reason = "transactions need `rocksdb`'s `MultiThreaded` mode; open it that way";
+        return Err(unsupported(DEFAULT_COLUMN_FAMILY_NAME, reason.to_owned()));
+    };
+    Transactions::on(&engine, handle, isolation).map_err(|source| not_opened(path, source))
+}
+
+impl SieveDb<SingleThreaded> {
+    /// Creates a column family with its own filters, as the method of `rocksdb`'s database does.
+    ///
+    /// # Errors
+    /// Returns RocksDB's error, or says which of the options filters do not support.
+    pub fn create_cf(&mut self, name: impl AsRef<str>, options: &Options) -> Result<(), Error> {
+        self.engine_mut().create_cf(name, options)
+    }
+
+    /// Drops a column family and its filters, as the method of `rocksdb`'s database does.
     ///
     /// # Errors
     /// Returns RocksDB's error.
-    pub fn list_cf(options: &Options, path: impl AsRef<Path>) -> Result<Vec<String>, Error> {
-        Engine::list_cf(options, path)
+    pub fn drop_cf(&mut self, name: &str) -> Result<(), Error> {
+        self.engine_mut().drop_cf(name)
     }
 
-    /// Creates a column family with its own filters, unless its name is excluded.
-    ///
-    /// # Errors
-    /// [`OpenError`] for unsupported options, or with RocksDB's error.
-    pub fn create_cf(&self, name: impl AsRef<str>, options: &Options) -> Result<(), OpenError> {
-        let name = name.as_ref();
-        let _turn = self.cf_turn();
-        let mut options = options.clone();
-        if self.options.isolation().is_some() {
-            prepare_for_transactions(name, &mut options)?;
-        }
-        let create = |options: &Options| {
-            let allowed = self.refuse_if_reader();
-            let created = allowed.and_then(|()| self.engine.create_cf(name, options));
-            self.extend_locks();
-            created.map_err(|source| OpenError::Create {
-                cf: name.to_owned(),
-                source,
-            })
-        };
-        if self.options.is_excluded(name) {
-            create(&options)?;
-            exclude(&self.engine, &self.filters.cf_filters, name);
-            return Ok(());
-        }
-        let taken = self.filters.cf_filters.size_of_summaries(None);
-        let cfs = self.filters.cf_filters.all().len() + 1;
-        let front = shared_by(self.settings(), cfs);
-        let cf_filter = self.filters.opening().cf_filter(name, &front, taken);
-        create(&hooked_options(&options, &cf_filter)?)?;
-        // Not by name: the column family may have been dropped and created again.
-        self.filters.insert(bound_cf(&cf_filter)?, cf_filter);
-        fault!(NoWakeAfterCreateCf, return Ok(()));
-        self.filters.wakeup.notify();
-        Ok(())
-    }
-
-    /// Drops a column family and its filters.
-    ///
-    /// # Errors
-    /// Returns RocksDB's error.
-    pub fn drop_cf(&self, name: &str) -> Result<(), Error> {
-        let _turn = self.cf_turn();
-        self.refuse_if_reader()?;
-        if name == DEFAULT_COLUMN_FAMILY_NAME {
-            // `rocksdb` would give up its handle before RocksDB refuses. The name holds a zero
-            // byte, so no column family has it.
-            return self.engine.drop_cf("default, which cannot be dropped\0");
-        }
-        self.engine.drop_cf(name)?;
-        self.filters.cf_filters.remove(name);
-        if !self.options.has_read_only_filters() {
-            self.filters.filter_store.remove_summary(name);
-        }
-        fault!(NoWakeAfterDropCf, return Ok(()));
-        self.filters.wakeup.notify();
-        Ok(())
-    }
-
-    fn cf_turn(&self) -> MutexGuard<'_, ()> {
-        unpoisoned(self.cfs.lock())
+    /// Not for users: they could swap it for another, whose keys the filters do not have.
+    fn engine_mut(&mut self) -> &mut DBWithThreadMode<SingleThreaded> {
+        Arc::get_mut(&mut self.engine).expect("only transactions and readers share it")
     }
 }
 
@@ -253,16 +224,9 @@ fn unusable_identity(source: IdentityError) -> OpenError {
 /// A copy of the user's options with the hooks of `cf_filter`.
 fn hooked_options(options: &Options, cf_filter: &Arc<CfFilter>) -> Result<Options, OpenError> {
     refuse(cf_filter.name(), hooks::refusal(options))?;
-    let mut hooked = options.clone();
-    hooks::install(&mut hooked, Arc::clone(cf_filter), &hooks::HOOKS);
+    let hooked = options.clone();
+    hooks::install(&hooked, Arc::clone(cf_filter), &hooks::HOOKS);
     Ok(hooked)
-}
-
-/// Notes that the column family that has this name now never has filters.
-fn exclude(engine: &Engine, cf_filters: &CfFilters, name: &str) {
-    if let Some(cf) = engine.cf_handle(name) {
-        cf_filters.exclude(hooks::cf_id(&cf));
-    }
 }
 
 /// Makes a column family keep the memtable history that commits check for conflicts.
@@ -280,12 +244,6 @@ fn refuse_locks_of_readers(sieve: &SieveOptions) -> Result<(), OpenError> {
 
 fn refuse(cf: &str, refusal: Option<String>) -> Result<(), OpenError> {
     refusal.map_or(Ok(()), |reason| Err(unsupported(cf, reason)))
-}
-
-/// The settings of column families of this number, which share the budget.
-fn shared_by(front: FrontOptions, cfs: usize) -> FrontOptions {
-    let overhead = CfFilter::OVERHEAD.get().saturating_mul(cfs as u64);
-    front.shared_by(cfs, Bits::new(overhead))
 }
 
 pub(super) fn unsupported(cf: &str, reason: String) -> OpenError {

@@ -1,18 +1,18 @@
 //! Lookups: the filters first, then the engine.
 
-use rocksdb::{AsColumnFamilyRef, DBPinnableSlice, DEFAULT_COLUMN_FAMILY_NAME, Error, ReadOptions};
+use rocksdb::{AsColumnFamilyRef, DBPinnableSlice, Error, ReadOptions, ThreadMode};
 
 use super::SieveDb;
 use crate::front::cf_filter::lookup;
 use crate::front::cf_filter::multi_lookup::{self, multi_get};
 use crate::front::cf_filters::CfFilters;
 use crate::front::view::Answer;
-use crate::rocks::hooks;
+use crate::rocks::hooks::{self, past_filters};
 
 /// The values of several keys, in their order.
 pub(super) type Values<V> = Vec<Result<Option<V>, Error>>;
 
-impl SieveDb {
+impl<T: ThreadMode> SieveDb<T> {
     /// The value of a key in the default column family.
     ///
     /// # Errors
@@ -20,7 +20,7 @@ impl SieveDb {
     #[inline]
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>, Error> {
         let key = key.as_ref();
-        lookup::get(&*self.default, key, || self.engine.get(key))
+        self.read(key, || self.engine.get(key))
     }
 
     /// [`SieveDb::get`] with read options, which may carry a snapshot.
@@ -34,7 +34,7 @@ impl SieveDb {
         options: &ReadOptions,
     ) -> Result<Option<Vec<u8>>, Error> {
         let key = key.as_ref();
-        lookup::get(&*self.default, key, || self.engine.get_opt(key, options))
+        self.read(key, || self.engine.get_opt(key, options))
     }
 
     /// The value of a key in a column family.
@@ -71,7 +71,7 @@ impl SieveDb {
     #[inline]
     pub fn get_pinned(&self, key: impl AsRef<[u8]>) -> Result<Option<DBPinnableSlice<'_>>, Error> {
         let key = key.as_ref();
-        lookup::get(&*self.default, key, || self.engine.get_pinned(key))
+        self.read(key, || self.engine.get_pinned(key))
     }
 
     /// [`SieveDb::get_pinned`] with read options, which may carry a snapshot.
@@ -85,8 +85,7 @@ impl SieveDb {
         options: &ReadOptions,
     ) -> Result<Option<DBPinnableSlice<'_>>, Error> {
         let key = key.as_ref();
-        let ask = || self.engine.get_pinned_opt(key, options);
-        lookup::get(&*self.default, key, ask)
+        self.read(key, || self.engine.get_pinned_opt(key, options))
     }
 
     /// The value of a key in a column family, pinned instead of copied.
@@ -123,10 +122,11 @@ impl SieveDb {
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: impl IntoIterator<Item = K>) -> Values<Vec<u8>> {
         let keys: Vec<K> = keys.into_iter().collect();
         multi_get(&self.default, &keys, |left| {
-            match self.engine.cf_handle(DEFAULT_COLUMN_FAMILY_NAME) {
-                Some(handle) => copied(self.fetch_many(&handle, left, false)),
-                None => self.engine.multi_get(left),
-            }
+            // What a batch sets up costs more than it saves for one key.
+            past_filters(|| match left {
+                [one] => vec![self.engine.get(one)],
+                left => self.engine.multi_get(left),
+            })
         })
     }
 
@@ -137,7 +137,7 @@ impl SieveDb {
         options: &ReadOptions,
     ) -> Values<Vec<u8>> {
         let keys: Vec<K> = keys.into_iter().collect();
-        let ask = |left: &[&[u8]]| self.engine.multi_get_opt(left, options);
+        let ask = |left: &[&[u8]]| past_filters(|| self.engine.multi_get_opt(left, options));
         multi_get(&self.default, &keys, ask)
     }
 
@@ -157,9 +157,9 @@ impl SieveDb {
         options: &ReadOptions,
     ) -> Values<Vec<u8>> {
         let keys: Vec<(&W, K)> = keys.into_iter().collect();
-        self.read_many_of(&keys, |left| {
+        read_many_of(self.cf_filters(), &keys, |left| {
             let left = left.iter().map(|&at| (keys[at].0, keys[at].1.as_ref()));
-            self.engine.multi_get_cf_opt(left, options)
+            past_filters(|| self.engine.multi_get_cf_opt(left, options))
         })
     }
 
@@ -185,8 +185,10 @@ impl SieveDb {
     ) -> Values<DBPinnableSlice<'_>> {
         self.read_many_cf(cf, keys, |left| {
             let left = left.iter().copied();
-            self.engine
-                .batched_multi_get_cf_opt(cf, left, sorted_input, options)
+            past_filters(|| {
+                self.engine
+                    .batched_multi_get_cf_opt(cf, left, sorted_input, options)
+            })
         })
     }
 
@@ -202,39 +204,12 @@ impl SieveDb {
         lookup::answer(self.filters_of(cf), key.as_ref())
     }
 
-    /// False if a key of the default column family is certainly absent. Otherwise RocksDB's own
-    /// answer from memory, which may be true for an absent key.
-    pub fn key_may_exist(&self, key: impl AsRef<[u8]>) -> bool {
-        !self.filter_answer(&key).is_absent() && self.engine.key_may_exist(key)
-    }
-
-    /// [`SieveDb::key_may_exist`] with read options.
-    pub fn key_may_exist_opt(&self, key: impl AsRef<[u8]>, options: &ReadOptions) -> bool {
-        !self.filter_answer(&key).is_absent() && self.engine.key_may_exist_opt(key, options)
-    }
-
-    /// [`SieveDb::key_may_exist`] for a column family.
-    pub fn key_may_exist_cf(&self, cf: &impl AsColumnFamilyRef, key: impl AsRef<[u8]>) -> bool {
-        !self.filter_answer_cf(cf, &key).is_absent() && self.engine.key_may_exist_cf(cf, key)
-    }
-
-    /// [`SieveDb::key_may_exist_cf`] with read options.
-    pub fn key_may_exist_cf_opt(
-        &self,
-        cf: &impl AsColumnFamilyRef,
-        key: impl AsRef<[u8]>,
-        options: &ReadOptions,
-    ) -> bool {
-        !self.filter_answer_cf(cf, &key).is_absent()
-            && self.engine.key_may_exist_cf_opt(cf, key, options)
-    }
-
     /// The value of a key of the default column family, read from the engine without the filters.
     ///
     /// # Errors
     /// Returns RocksDB's error.
     pub fn get_unfiltered(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>, Error> {
-        self.engine.get(key)
+        past_filters(|| self.engine.get(key))
     }
 
     /// The value of a key of a column family, read from the engine without the filters.
@@ -246,21 +221,32 @@ impl SieveDb {
         cf: &impl AsColumnFamilyRef,
         key: impl AsRef<[u8]>,
     ) -> Result<Option<Vec<u8>>, Error> {
-        self.engine.get_cf(cf, key)
+        past_filters(|| self.engine.get_cf(cf, key))
     }
 
     /// The filters of a column family.
     fn filters_of(&self, cf: &impl AsColumnFamilyRef) -> (&CfFilters, u32) {
-        (&self.filters.cf_filters, hooks::cf_id(cf))
+        (self.cf_filters(), hooks::cf_id(cf))
     }
 
-    pub(super) fn read_cf<V>(
+    /// The value of a key of the default column family. `engine` reads it by the handle, which must
+    /// not ask the filters again.
+    #[inline]
+    fn read<V>(
+        &self,
+        key: &[u8],
+        engine: impl FnOnce() -> Result<Option<V>, Error>,
+    ) -> Result<Option<V>, Error> {
+        lookup::get(&*self.default, key, || past_filters(engine))
+    }
+
+    fn read_cf<V>(
         &self,
         cf: &impl AsColumnFamilyRef,
         key: &[u8],
         engine: impl FnOnce() -> Result<Option<V>, Error>,
     ) -> Result<Option<V>, Error> {
-        lookup::get(self.filters_of(cf), key, engine)
+        lookup::get(self.filters_of(cf), key, || past_filters(engine))
     }
 
     fn read_many_cf<'k, V, K: AsRef<[u8]> + ?Sized + 'k>(
@@ -270,24 +256,10 @@ impl SieveDb {
         ask: impl Fn(&[&[u8]]) -> Values<V>,
     ) -> Values<V> {
         let keys: Vec<&[u8]> = keys.into_iter().map(AsRef::as_ref).collect();
-        match self.filters.cf_filters.get(hooks::cf_id(cf)) {
+        match self.cf_filters().get(hooks::cf_id(cf)) {
             Some(cf_filter) => multi_get(&cf_filter, &keys, ask),
             None => ask(&keys),
         }
-    }
-
-    /// The values of keys of several column families; `engine` reads those at the indexes that it is given.
-    pub(in crate::rocks) fn read_many_of<V, W: AsColumnFamilyRef, K: AsRef<[u8]>>(
-        &self,
-        keys: &[(&W, K)],
-        engine: impl Fn(&[usize]) -> Values<V>,
-    ) -> Values<V> {
-        let with_filters = keys.iter().map(|(cf, key)| {
-            let filters = self.filters.cf_filters.get(hooks::cf_id(*cf));
-            (filters, key.as_ref())
-        });
-        let with_filters: Vec<_> = with_filters.collect();
-        multi_lookup::multi_get_cf(&with_filters, engine)
     }
 
     fn fetch_many(
@@ -296,20 +268,30 @@ impl SieveDb {
         keys: &[&[u8]],
         sorted: bool,
     ) -> Values<DBPinnableSlice<'_>> {
-        // What a batch sets up costs more than it saves for one key.
-        if let [one] = keys {
-            return vec![self.engine.get_pinned_cf(cf, one)];
-        }
-        let keys = keys.iter().copied();
-        self.engine.batched_multi_get_cf(cf, keys, sorted)
+        past_filters(|| match keys {
+            // As in `multi_get`.
+            [one] => vec![self.engine.get_pinned_cf(cf, one)],
+            keys => {
+                let keys = keys.iter().copied();
+                self.engine.batched_multi_get_cf(cf, keys, sorted)
+            }
+        })
     }
 }
 
-fn copied(values: Values<DBPinnableSlice<'_>>) -> Values<Vec<u8>> {
-    let copied = |value: Result<Option<DBPinnableSlice<'_>>, Error>| {
-        value.map(|value| value.map(|value| value.to_vec()))
-    };
-    values.into_iter().map(copied).collect()
+/// The values of keys of several column families; `engine` reads those at the indexes that it is
+/// given.
+pub(in crate::rocks) fn read_many_of<V, W: AsColumnFamilyRef, K: AsRef<[u8]>>(
+    cf_filters: &CfFilters,
+    keys: &[(&W, K)],
+    engine: impl Fn(&[usize]) -> Values<V>,
+) -> Values<V> {
+    let with_filters = keys.iter().map(|(cf, key)| {
+        let filters = cf_filters.get(hooks::cf_id(*cf));
+        (filters, key.as_ref())
+    });
+    let with_filters: Vec<_> = with_filters.collect();
+    multi_lookup::multi_get_cf(&with_filters, engine)
 }
 
 #[cfg(test)]

@@ -33,6 +33,7 @@ use rocksdb::{
 use super::SieveDb;
 use crate::rocks::binding::Engine;
 use crate::rocks::hooks;
+use crate::rocks::hooks::sieve::Sieve;
 use crate::rocks::options::Isolation;
 
 /// RocksDB's own transaction.
@@ -45,18 +46,15 @@ pub(super) enum Transactions {
 }
 
 impl Transactions {
-    /// For an engine with these column families and no others; those that do not exist are skipped.
-    pub(super) fn on<'n>(
+    /// On an engine and its handle, behind which the filters must be.
+    pub(super) fn on(
         engine: &Arc<Engine>,
+        handle: &hooks::Handle,
         isolation: &Isolation,
-        cfs: impl Iterator<Item = &'n str>,
     ) -> Result<Self, Error> {
         Ok(match isolation {
-            Isolation::Optimistic => Self::Optimistic(hooks::Optimism::on(engine)),
-            Isolation::Locks(options) => {
-                let cfs = cfs.filter_map(|name| engine.cf_handle(name));
-                Self::Locking(hooks::Locks::on(engine, options, cfs)?)
-            }
+            Isolation::Optimistic => Self::Optimistic(hooks::Optimism::on(engine, handle)),
+            Isolation::Locks(options) => Self::Locking(hooks::Locks::on(engine, handle, options)?),
         })
     }
 }
@@ -120,7 +118,7 @@ impl<'o> From<&'o TransactionOptions> for TransactionSettings<'o> {
 /// ```
 pub struct Transaction<'db> {
     pub(super) engine: Inner<'db>,
-    db: &'db SieveDb,
+    sieve: &'db Sieve,
 }
 
 impl SieveDb {
@@ -163,21 +161,8 @@ impl SieveDb {
                 return refused("`OptimisticTransactionOptions` are for `Isolation::Optimistic`");
             }
         };
-        Ok(Transaction { engine, db: self })
-    }
-
-    /// Call after the engine may have created a column family.
-    pub(super) fn extend_locks(&self) {
-        if let Some(locks) = self.locks() {
-            locks.extend();
-        }
-    }
-
-    pub(super) fn locks(&self) -> Option<&hooks::Locks> {
-        match &self.transactions {
-            Some(Transactions::Locking(locks)) => Some(locks),
-            _ => None,
-        }
+        let sieve = &self.sieve;
+        Ok(Transaction { engine, sieve })
     }
 }
 
@@ -196,7 +181,7 @@ impl<'db> Transaction<'db> {
     /// longer tell whether one did. `Expired`: this transaction with locks has outlived its
     /// expiration. Otherwise returns RocksDB's error, as for any write.
     pub fn commit(self) -> Result<(), Error> {
-        self.db.refuse_if_reader()?;
+        self.sieve.refuse_if_reader()?;
         self.engine.commit()
     }
 
@@ -303,8 +288,6 @@ const _: fn() = || {
 
 impl std::fmt::Debug for Transaction<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Transaction")
-            .field("db", &self.db)
-            .finish_non_exhaustive()
+        f.debug_struct("Transaction").finish_non_exhaustive()
     }
 }

@@ -4,6 +4,7 @@
 //! turned raw) and calls one safe function. It lets no panic through. A panic makes the answer
 //! *maybe*: for that call, and for the whole column family if a key may have been missed.
 
+use std::cell::Cell;
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::slice;
@@ -16,6 +17,8 @@ use crate::front::memtables::FilterSet;
 use crate::front::segment_filter_build::SegmentFilterBuild;
 use crate::hash::KeyHash;
 use crate::rocks::hooks::listener::Listener;
+use crate::rocks::hooks::sieve::{Found, Sieve};
+use crate::rocks::hooks::{CfOptions, RawOptions};
 use crate::segment::{Segment, SegmentId};
 
 #[cfg(test)]
@@ -47,6 +50,39 @@ pub(crate) struct Hooks {
     listener_release: extern "C" fn(*mut c_void),
     engine_changed: extern "C" fn(*mut c_void),
     keys_ingested: extern "C" fn(*mut c_void, *const u8, usize),
+    sieve_release: extern "C" fn(*mut c_void),
+    sieve_close: extern "C" fn(*mut c_void),
+    sieve_read: extern "C" fn(*mut c_void, u32, *const u8, usize, *mut c_void, Read) -> bool,
+    sieve_rules_out: extern "C" fn(*mut c_void, u32, *const u8, usize) -> bool,
+    sieve_read_many: extern "C" fn(
+        *mut c_void,
+        usize,
+        *const u32,
+        *const RawSlice,
+        *mut c_void,
+        ReadMany,
+    ) -> bool,
+    sieve_external_writes: extern "C" fn(*mut c_void, u32, *mut c_void, Run),
+    sieve_flushing: extern "C" fn(*mut c_void, *mut c_void, Run),
+    sieve_create_cf:
+        extern "C" fn(*mut c_void, *const u8, usize, RawOptions, *mut c_void, Refuse, Create),
+    sieve_drop_cf: extern "C" fn(*mut c_void, u32, *mut c_void, DropCf),
+}
+
+/// Has the engine read a key; see `Found` in `handle.cc`.
+type Read = extern "C" fn(*mut c_void) -> i8;
+/// Has the engine read the keys at these indexes.
+type ReadMany = extern "C" fn(*mut c_void, *const usize, usize, *mut i8);
+type Run = extern "C" fn(*mut c_void);
+type Refuse = extern "C" fn(*mut c_void, *const u8, usize);
+type Create = extern "C" fn(*mut c_void) -> i64;
+type DropCf = extern "C" fn(*mut c_void) -> bool;
+
+/// RocksDB's `Slice`.
+#[repr(C)]
+struct RawSlice {
+    start: *const u8,
+    size: usize,
 }
 
 pub(crate) static HOOKS: Hooks = Hooks {
@@ -69,6 +105,15 @@ pub(crate) static HOOKS: Hooks = Hooks {
     listener_release,
     engine_changed,
     keys_ingested,
+    sieve_release,
+    sieve_close,
+    sieve_read,
+    sieve_rules_out,
+    sieve_read_many,
+    sieve_external_writes,
+    sieve_flushing,
+    sieve_create_cf,
+    sieve_drop_cf,
 };
 
 /// Runs a hook; returns `fallback` if it panics.
@@ -288,9 +333,165 @@ extern "C" fn keys_ingested(listener: *mut c_void, cf: *const u8, size: usize) {
     guarded((), || listener.keys_ingested(cf));
 }
 
+extern "C" fn sieve_release(sieve: *mut c_void) {
+    // SAFETY: the shim releases what `lsm_sieve_filter_handle` took over.
+    unsafe { release::<Sieve>(sieve) }
+}
+
+extern "C" fn sieve_close(sieve: *mut c_void) {
+    // SAFETY: the shim holds the reference until `sieve_release`.
+    let sieve: &Sieve = unsafe { shared(sieve) };
+    guarded((), || sieve.stop());
+    // Maintenance that did not end finds no engine any more.
+    guarded((), || sieve.base.close());
+}
+
+/// What the engine found, as `handle.cc` says it.
+fn found(said: i8) -> Found {
+    match said {
+        1 => Ok(Some(())),
+        0 => Ok(None),
+        _ => Err(()),
+    }
+}
+
+extern "C" fn sieve_read(
+    sieve: *mut c_void,
+    cf: u32,
+    key: *const u8,
+    size: usize,
+    context: *mut c_void,
+    read: Read,
+) -> bool {
+    // SAFETY: the shim holds the reference until `sieve_release`.
+    let sieve: &Sieve = unsafe { shared(sieve) };
+    // SAFETY: the caller's key outlives this call.
+    let key = unsafe { bytes(key, size) };
+    let mut fallback = false;
+    fault!(HandlePanicIsAbsent, fallback = true);
+    guarded(fallback, || sieve.read(cf, key, || found(read(context))))
+}
+
+extern "C" fn sieve_rules_out(sieve: *mut c_void, cf: u32, key: *const u8, size: usize) -> bool {
+    // SAFETY: the shim holds the reference until `sieve_release`.
+    let sieve: &Sieve = unsafe { shared(sieve) };
+    // SAFETY: the caller's key outlives this call.
+    let key = unsafe { bytes(key, size) };
+    let mut fallback = false;
+    fault!(HandlePanicIsAbsent, fallback = true);
+    guarded(fallback, || sieve.rules_out(cf, key))
+}
+
+extern "C" fn sieve_read_many(
+    sieve: *mut c_void,
+    count: usize,
+    cfs: *const u32,
+    keys: *const RawSlice,
+    context: *mut c_void,
+    read: ReadMany,
+) -> bool {
+    // SAFETY: the shim holds the reference until `sieve_release`.
+    let sieve: &Sieve = unsafe { shared(sieve) };
+    // SAFETY: the shim passes two arrays of `count` elements, which is not 0.
+    let cfs = unsafe { slice::from_raw_parts(cfs, count) };
+    // SAFETY: as above.
+    let keys = unsafe { slice::from_raw_parts(keys, count) };
+    let mut fallback = false;
+    fault!(HandlePanicIsAbsent, fallback = true);
+    guarded(fallback, || {
+        let keys = keys.iter().map(|key| {
+            // SAFETY: the caller's keys outlive this call.
+            unsafe { bytes(key.start, key.size) }
+        });
+        let keys: Vec<&[u8]> = keys.collect();
+        sieve.read_many(cfs, &keys, |at| {
+            let mut said = vec![0; at.len()];
+            read(context, at.as_ptr(), at.len(), said.as_mut_ptr());
+            said.into_iter().map(found).collect()
+        })
+    })
+}
+
+/// Runs a hook that calls what it is given once. If it panics before, that is called all the same,
+/// after `give_up`.
+fn run_once(context: *mut c_void, run: Run, hook: impl FnOnce(&dyn Fn()), give_up: impl Fn()) {
+    let has_run = Cell::new(false);
+    let run = || {
+        has_run.set(true);
+        run(context);
+    };
+    let done = guarded(false, || {
+        hook(&run);
+        true
+    });
+    if !done {
+        guarded((), give_up);
+    }
+    if !has_run.get() {
+        run();
+    }
+}
+
+extern "C" fn sieve_external_writes(sieve: *mut c_void, cf: u32, context: *mut c_void, run: Run) {
+    // SAFETY: the shim holds the reference until `sieve_release`.
+    let sieve: &Sieve = unsafe { shared(sieve) };
+    let cf = Some(cf).filter(|&cf| cf != u32::MAX);
+    let hook = |run: &dyn Fn()| sieve.external_writes(cf, run);
+    let give_up = || {
+        fault!(UnannouncedAfterPanic, return);
+        sieve.disable();
+    };
+    run_once(context, run, hook, give_up);
+}
+
+extern "C" fn sieve_flushing(sieve: *mut c_void, context: *mut c_void, run: Run) {
+    // SAFETY: the shim holds the reference until `sieve_release`.
+    let sieve: &Sieve = unsafe { shared(sieve) };
+    run_once(context, run, |run| sieve.flushing(run), || {});
+}
+
+extern "C" fn sieve_create_cf(
+    sieve: *mut c_void,
+    name: *const u8,
+    size: usize,
+    options: RawOptions,
+    context: *mut c_void,
+    refuse: Refuse,
+    create: Create,
+) {
+    // SAFETY: the shim holds the reference until `sieve_release`.
+    let sieve: &Sieve = unsafe { shared(sieve) };
+    // SAFETY: the shim's name outlives this call.
+    let name = unsafe { bytes(name, size) };
+    // SAFETY: the shim's options live during this call, and nothing else uses them.
+    let options = unsafe { CfOptions::borrowed(options) };
+    // If it panics before, RocksDB creates nothing; after, the column family has no filters.
+    guarded((), || {
+        let name = String::from_utf8_lossy(name);
+        let create = || u32::try_from(create(context)).ok();
+        if let Err(reason) = sieve.create_cf(&name, &options, create) {
+            refuse(context, reason.as_ptr(), reason.len());
+        }
+    });
+}
+
+extern "C" fn sieve_drop_cf(sieve: *mut c_void, cf: u32, context: *mut c_void, drop_cf: DropCf) {
+    // SAFETY: the shim holds the reference until `sieve_release`.
+    let sieve: &Sieve = unsafe { shared(sieve) };
+    let mut has_run = false;
+    guarded((), || {
+        sieve.drop_cf(cf, || {
+            has_run = true;
+            drop_cf(context)
+        });
+    });
+    if !has_run {
+        drop_cf(context);
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::cell::Cell;
     use std::sync::Barrier;
     use std::thread;
     use std::time::Duration;
@@ -371,6 +572,87 @@ mod tests {
             assert!(again.verify(true).unwrap().lost.is_empty());
         }
         assert!(panics >= 3, "bind, prepare and insert: {panics}");
+    }
+
+    /// Every read through the handle, of a key in an SST, one in a memtable, and one that is absent.
+    #[test]
+    fn a_hook_of_the_handle_that_panics_loses_no_read() {
+        let home = tempfile::tempdir().unwrap();
+        let db = open(home.path());
+        db.put("in a table", "value").unwrap();
+        db.flush().unwrap();
+        db.put("in a memtable", "value").unwrap();
+        assert!(db.wait_for_maintenance(PATIENCE));
+        let plain = db.engine();
+        let cf = plain.cf_handle("default").unwrap();
+        let keys = ["in a table", "absent", "in a memtable"];
+        let all = |found: Vec<Result<Option<_>, rocksdb::Error>>| -> Vec<bool> {
+            let found = found.into_iter();
+            found.map(|found| found.unwrap().is_some()).collect()
+        };
+        let mut panics = 0;
+        for after in 0..4 {
+            for key in keys {
+                let there = key != "absent";
+                let (found, panicked) = with_a_panic(after, || plain.get(key).unwrap());
+                assert_eq!(found.is_some(), there, "{key}");
+                panics += u32::from(panicked);
+                let (may, _) = with_a_panic(after, || plain.key_may_exist(key));
+                assert!(may || !there, "{key}");
+            }
+            let read = || all(plain.multi_get_cf(keys.map(|key| (&cf, key))));
+            let (found, panicked) = with_a_panic(after, read);
+            assert_eq!(found, [true, false, true]);
+            panics += u32::from(panicked);
+        }
+        assert!(panics >= 4, "{panics}");
+        assert!(db.filter_answer("absent").is_absent());
+    }
+
+    #[test]
+    fn an_ingestion_whose_hook_panics_hides_no_key() {
+        let home = tempfile::tempdir().unwrap();
+        let db = open(&home.path().join("db"));
+        let file = home.path().join("file.sst");
+        let of_file = Options::default();
+        let mut writer = rocksdb::SstFileWriter::create(&of_file);
+        writer.open(&file).unwrap();
+        writer.put("ingested", "value").unwrap();
+        writer.finish().unwrap();
+        let ingest = || db.engine().ingest_external_file(vec![file]);
+        let (ingested, panicked) = with_a_panic(0, ingest);
+        ingested.unwrap();
+        assert!(panicked);
+        assert!(db.get("ingested").unwrap().is_some());
+        assert!(db.wait_for_maintenance(PATIENCE));
+        assert!(
+            !db.filter_answer("absent").is_absent(),
+            "until the next open"
+        );
+        assert!(db.get("ingested").unwrap().is_some());
+    }
+
+    #[test]
+    fn a_family_whose_hook_panics_is_not_made_or_has_no_filters() {
+        let home = tempfile::tempdir().unwrap();
+        let db = open(home.path());
+        let mut panics = 0;
+        for after in 0..6 {
+            let (made, panicked) = with_a_panic(after, || db.create_cf("made", &options()));
+            panics += u32::from(panicked);
+            if made.is_err() {
+                assert!(panicked);
+                assert!(db.cf_handle("made").is_none());
+                continue;
+            }
+            let cf = db.cf_handle("made").unwrap();
+            db.put_cf(&cf, "key", "value").unwrap();
+            assert!(db.get_cf(&cf, "key").unwrap().is_some());
+            let (dropped, _) = with_a_panic(0, || db.drop_cf("made"));
+            dropped.unwrap();
+            assert!(db.get_cf(&cf, "key").unwrap().is_some());
+        }
+        assert!(panics > 0);
     }
 
     /// RocksDB marks a memtable immutable before it has created the log of the next one. If that

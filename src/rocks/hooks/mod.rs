@@ -6,6 +6,9 @@
 //! | `latest` | the options that a database was last opened with |
 //! | `tables` | the live SSTs, and the raw keys of one |
 //! | `transactions` | transactions on an engine that was opened without |
+//! | `base` | the engine past its filters |
+//! | `sieve` | what a database's handle asks |
+//! | `handle` | the handle of a database: found, filtered, and proved to be |
 //! | `callbacks` | the functions that RocksDB calls |
 //! | `listener` | flush, compaction and ingestion events |
 //! | `self_check` | proves before the first open that the hooks fire |
@@ -15,25 +18,31 @@
     reason = "the boundary to C++; every other file of the plugin is safe"
 )]
 
+mod base;
 mod callbacks;
+mod handle;
 mod latest;
 pub(crate) mod listener;
 pub(crate) mod self_check;
+pub(crate) mod sieve;
 mod tables;
 mod transactions;
 
 use std::ffi::{CStr, c_char, c_int, c_void};
+use std::marker::PhantomData;
 use std::mem;
 use std::sync::Arc;
 
 use librocksdb_sys as sys;
 use rocksdb::{
-    AsColumnFamilyRef, AsRawPtr, BoundColumnFamily, DEFAULT_COLUMN_FAMILY_NAME, Options,
+    AsColumnFamilyRef, AsRawPtr, BoundColumnFamily, DBWithThreadMode, Options, ThreadMode,
 };
 
+pub(crate) use self::base::{Base, BaseCf};
 #[cfg(test)]
 pub(crate) use self::callbacks::SILENT;
 pub(crate) use self::callbacks::{HOOKS, Hooks};
+pub(crate) use self::handle::{Handle, past_filters};
 pub(crate) use self::latest::latest_options;
 pub(crate) use self::tables::{live_tables, raw_keys, tables_of_readers};
 pub(crate) use self::transactions::{Locks, Optimism, error_of, has_written, plain_batch, watch};
@@ -60,6 +69,12 @@ const _: &[Fault] = &[
     Fault::CommitValidatedInParallel,
     Fault::OwnWritesIgnored,
     Fault::AbsentKeyNotWatched,
+    Fault::CatchUpUnannounced,
+    Fault::CfsFlushedBesideMaintenance,
+    Fault::CheckpointBesideMaintenance,
+    Fault::AnyHandleTaken,
+    Fault::TimestampsIgnored,
+    Fault::LocksPassedBy,
 ];
 
 unsafe extern "C" {
@@ -89,6 +104,45 @@ unsafe extern "C" {
     fn lsm_sieve_free(text: *mut c_char);
 }
 
+/// A pointer to RocksDB's options.
+pub(crate) type RawOptions = *mut sys::rocksdb_options_t;
+
+/// RocksDB's options, of a database or a column family.
+pub(crate) trait AsOptions {
+    /// Valid while `self` is borrowed.
+    fn raw(&self) -> RawOptions;
+}
+
+impl AsOptions for Options {
+    fn raw(&self) -> RawOptions {
+        // SAFETY: by contract of this trait.
+        unsafe { self.as_raw_ptr() }
+    }
+}
+
+/// The options of a column family that is being created.
+pub(crate) struct CfOptions<'c> {
+    raw: RawOptions,
+    _borrowed: PhantomData<&'c mut ()>,
+}
+
+impl CfOptions<'_> {
+    /// # Safety
+    /// They live for the lifetime, and nothing else uses them meanwhile.
+    unsafe fn borrowed(raw: RawOptions) -> Self {
+        Self {
+            raw,
+            _borrowed: PhantomData,
+        }
+    }
+}
+
+impl AsOptions for CfOptions<'_> {
+    fn raw(&self) -> RawOptions {
+        self.raw
+    }
+}
+
 /// Whether the options object has the private layout that the shim was written for.
 pub(crate) fn layout_matches() -> bool {
     let mut options = Options::default();
@@ -111,19 +165,15 @@ fn are_read_as(options: &Options, buffer: usize, levels: c_int, jobs: c_int) -> 
 pub(crate) const DEFAULT_ID: u32 = 0;
 
 /// Why these options are not supported; `None` if they are.
-pub(crate) fn refusal(options: &Options) -> Option<String> {
-    // SAFETY: `options` lives through the call.
-    let raw = unsafe { options.as_raw_ptr() };
-    // SAFETY: `raw` points to live options, which are only read.
-    take_text(unsafe { lsm_sieve_refusal(raw) })
+pub(crate) fn refusal(options: &impl AsOptions) -> Option<String> {
+    // SAFETY: the options are live, and only read.
+    take_text(unsafe { lsm_sieve_refusal(options.raw()) })
 }
 
 /// Why transactions are not supported with these options; `None` if they are.
-pub(crate) fn transactions_refusal(options: &Options) -> Option<String> {
-    // SAFETY: `options` lives through the call.
-    let raw = unsafe { options.as_raw_ptr() };
-    // SAFETY: `raw` points to live options, which are only read.
-    take_text(unsafe { lsm_sieve_transactions_refusal(raw) })
+pub(crate) fn transactions_refusal(options: &impl AsOptions) -> Option<String> {
+    // SAFETY: the options are live, and only read.
+    take_text(unsafe { lsm_sieve_transactions_refusal(options.raw()) })
 }
 
 /// Whether a compaction may drop or change entries by a compaction filter, or whole SSTs may
@@ -145,12 +195,12 @@ pub(crate) fn publishes_first(options: &Options) -> bool {
 
 /// Makes a column family keep flushed memtables, in which commits check for conflicts: as many as
 /// it may have memtables, unless the options say how much it keeps.
-pub(crate) fn keep_history(options: &mut Options) {
-    // SAFETY: `options` lives through the call.
-    let raw = unsafe { options.as_raw_ptr() };
+pub(crate) fn keep_history(options: &impl AsOptions) {
+    let raw = options.raw();
     // SAFETY: `raw` points to live options, which are only read.
     if unsafe { sys::rocksdb_options_get_max_write_buffer_size_to_maintain(raw) } == 0 {
-        options.set_max_write_buffer_size_to_maintain(-1);
+        // SAFETY: `raw` points to live options that no other thread uses.
+        unsafe { sys::rocksdb_options_set_max_write_buffer_size_to_maintain(raw, -1) };
     }
 }
 
@@ -165,15 +215,13 @@ pub(crate) fn allow_two_phases(options: &mut Options) {
 /// Installs memtable capture, SST capture and filter policy for one column family. Returns whether
 /// RocksDB will probe the segment filters itself.
 pub(crate) fn install(
-    options: &mut Options,
+    options: &impl AsOptions,
     cf_filter: Arc<CfFilter>,
     hooks: &'static Hooks,
 ) -> bool {
-    // SAFETY: `options` lives through the call.
-    let raw = unsafe { options.as_raw_ptr() };
+    let raw = options.raw();
     let cf_filter = Arc::into_raw(cf_filter).cast_mut().cast();
-    // SAFETY: `raw` points to live options that nothing else holds (`&mut`). The reference on
-    // `cf_filter` moves to the shim, which releases it through `column_release`.
+    // SAFETY: `raw` points to live options that no other thread uses. The reference on `cf_filter` moves to the shim, which releases it through `column_release`.
     unsafe { lsm_sieve_install(raw, cf_filter, hooks) }
 }
 
@@ -202,13 +250,13 @@ pub(crate) fn flush(cf: &impl AsColumnFamilyRef) -> Result<(), String> {
 
 /// Makes a secondary that was just opened forget the column families that RocksDB freed during the
 /// open; its catch-up would read them. Returns how many.
-pub(crate) fn forget_freed_families(secondary: &Engine) -> usize {
-    let cf = secondary.cf_handle(DEFAULT_COLUMN_FAMILY_NAME);
-    // SAFETY: the handle is live while borrowed, and so is its engine, which was opened as a
+pub(crate) fn forget_freed_families<T: ThreadMode + 'static>(
+    secondary: &DBWithThreadMode<T>,
+) -> usize {
+    // SAFETY: the handle is live during the call, and so is its engine, which was opened as a
     // secondary.
-    cf.map_or(0, |cf| unsafe {
-        lsm_sieve_forget_freed_families(cf.inner())
-    })
+    let forget = |cf| unsafe { lsm_sieve_forget_freed_families(cf) };
+    handle::with_default_cf(secondary, forget).unwrap_or_default()
 }
 
 /// The id of a column family, the same for all its handles.
@@ -220,13 +268,13 @@ pub(crate) fn cf_id(cf: &impl AsColumnFamilyRef) -> u32 {
 /// A column family's handle that keeps its engine open, so that it need not be looked up again.
 ///
 /// It outlives the column family's removal: the column family's data stays readable through it.
-pub(crate) struct Handle {
+pub(crate) struct CfHandle {
     /// Declared before `engine`: a handle must be dropped before its engine closes.
     bound: Arc<BoundColumnFamily<'static>>,
     engine: Arc<Engine>,
 }
 
-impl Handle {
+impl CfHandle {
     /// The handle of the column family with this name, if there is one.
     pub(crate) fn new(engine: &Arc<Engine>, name: &str) -> Option<Self> {
         let bound: Arc<BoundColumnFamily<'_>> = engine.cf_handle(name)?;
@@ -244,7 +292,7 @@ impl Handle {
     }
 }
 
-impl AsColumnFamilyRef for Handle {
+impl AsColumnFamilyRef for CfHandle {
     fn inner(&self) -> *mut sys::rocksdb_column_family_handle_t {
         self.bound.inner()
     }
@@ -270,7 +318,7 @@ mod tests {
     use std::thread;
     use std::time::Duration;
 
-    use rocksdb::CompactionDecision;
+    use rocksdb::{CompactionDecision, DEFAULT_COLUMN_FAMILY_NAME};
 
     use super::*;
 

@@ -11,27 +11,24 @@ use std::sync::Arc;
 
 use librocksdb_sys as sys;
 use rocksdb::{
-    AsColumnFamilyRef, BoundColumnFamily, DEFAULT_COLUMN_FAMILY_NAME, Error,
-    OptimisticTransactionOptions, Transaction, TransactionDBOptions, TransactionOptions,
-    WriteBatch, WriteBatchWithTransaction, WriteOptions,
+    AsColumnFamilyRef, Error, OptimisticTransactionOptions, Transaction, TransactionDBOptions,
+    TransactionOptions, WriteBatch, WriteBatchWithTransaction, WriteOptions,
 };
 
-use super::take_text;
+use super::{Handle, take_text};
 use crate::rocks::binding::Engine;
 
 unsafe extern "C" {
     fn lsm_sieve_transactions(
-        cf: *mut sys::rocksdb_column_family_handle_t,
+        handle: *mut sys::rocksdb_t,
     ) -> *mut sys::rocksdb_optimistictransactiondb_t;
     fn lsm_sieve_transactions_free(transactions: *mut sys::rocksdb_optimistictransactiondb_t);
     fn lsm_sieve_locks(
         options: *const sys::rocksdb_transactiondb_options_t,
-        cf_filters: *const *mut sys::rocksdb_column_family_handle_t,
-        count: usize,
+        handle: *mut sys::rocksdb_t,
         error: *mut *mut c_char,
     ) -> *mut sys::rocksdb_transactiondb_t;
     fn lsm_sieve_locks_free(locks: *mut sys::rocksdb_transactiondb_t);
-    fn lsm_sieve_locks_extend(locks: *mut sys::rocksdb_transactiondb_t);
     fn lsm_sieve_transaction_wrote(
         transaction: *mut sys::rocksdb_transaction_t,
         cf: *mut sys::rocksdb_column_family_handle_t,
@@ -120,14 +117,10 @@ unsafe impl Send for Optimism {}
 unsafe impl Sync for Optimism {}
 
 impl Optimism {
-    /// # Panics
-    /// If the engine has no default column family, which every database has.
-    pub(crate) fn on(engine: &Arc<Engine>) -> Self {
-        let cf = engine.cf_handle(DEFAULT_COLUMN_FAMILY_NAME);
-        let cf = cf.expect("every database has it");
-        // SAFETY: the handle is live while borrowed, and so is its engine, which `_engine` keeps
-        // open.
-        let raw = unsafe { lsm_sieve_transactions(cf.inner()) };
+    /// On an engine and its handle.
+    pub(crate) fn on(engine: &Arc<Engine>, handle: &Handle) -> Self {
+        // SAFETY: the handle is live as long as its engine, which `_engine` keeps open.
+        let raw = unsafe { lsm_sieve_transactions(handle.raw.as_ptr()) };
         Self {
             raw: NonNull::new(raw).expect("the shim returns no null"),
             _engine: Arc::clone(engine),
@@ -171,53 +164,23 @@ unsafe impl Send for Locks {}
 unsafe impl Sync for Locks {}
 
 impl Locks {
-    /// For an engine with these column families, which must be all that it has.
-    ///
-    /// # Panics
-    /// Without a column family; every database has one.
-    pub(crate) fn on<'e>(
+    /// On an engine and its handle, which must have the filters behind it. From here on each write
+    /// through the handle locks its keys.
+    pub(crate) fn on(
         engine: &Arc<Engine>,
+        handle: &Handle,
         options: &TransactionDBOptions,
-        cfs: impl IntoIterator<Item = Arc<BoundColumnFamily<'e>>>,
     ) -> Result<Self, Error> {
-        let cfs: Vec<_> = cfs.into_iter().collect();
-        assert!(!cfs.is_empty(), "every database has one");
-        let cf_filters: Vec<_> = cfs.iter().map(AsColumnFamilyRef::inner).collect();
         let (options, mut failure) = (raw(options), ptr::null_mut());
-        // SAFETY: the options and the handles are live; `count` handles begin at the pointer; and
-        // their engine is live, which `_engine` keeps open.
-        let raw = unsafe {
-            lsm_sieve_locks(
-                options,
-                cf_filters.as_ptr(),
-                cf_filters.len(),
-                &raw mut failure,
-            )
-        };
+        // SAFETY: the options are live, and the handle is as long as its engine, which `_engine`
+        // keeps open.
+        let raw = unsafe { lsm_sieve_locks(options, handle.raw.as_ptr(), &raw mut failure) };
         error(failure)?;
         let raw = NonNull::new(raw).expect("the shim returns no null without an error");
         Ok(Self {
             raw,
             _engine: Arc::clone(engine),
         })
-    }
-
-    /// Creates locks for the column families that the engine has created since, and for the next
-    /// one.
-    pub(crate) fn extend(&self) {
-        // SAFETY: it is live, and takes such calls from any thread.
-        unsafe { lsm_sieve_locks_extend(self.raw.as_ptr()) }
-    }
-
-    /// Applies a batch of writes once all of its keys are locked, outside any transaction.
-    pub(crate) fn write(&self, batch: &WriteBatch, writing: &WriteOptions) -> Result<(), Error> {
-        let mut failure = ptr::null_mut();
-        let (batch, writing) = (raw(batch), raw(writing));
-        // SAFETY: all are live through the call.
-        unsafe {
-            sys::rocksdb_transactiondb_write(self.raw.as_ptr(), writing, batch, &raw mut failure);
-        }
-        error(failure)
     }
 
     /// Begins a transaction.

@@ -12,7 +12,7 @@ use crate::front::maintenance::scrub::Scrubbed;
 use crate::hash::KeyHash;
 use crate::math::{Bits, Items, Rate, growth};
 use crate::rocks::db::SieveDb;
-use crate::rocks::engine::cf_of;
+use crate::rocks::engine::with_cf_of;
 use crate::rocks::error::InspectError;
 use crate::rocks::hooks;
 use crate::segment::{SealedFilter, SegmentId};
@@ -179,9 +179,9 @@ impl SieveDb {
 
     /// The live SSTs of a column family; none if it is gone.
     pub(super) fn tables(&self, cf_filter: &CfFilter) -> Result<Vec<LiveSegment>, InspectError> {
-        match cf_of(cf_filter.key_space(), self.engine()) {
-            Some(handle) => {
-                let listed = hooks::live_tables(&handle).map_err(|reason| InspectError::List {
+        match with_cf_of(cf_filter.key_space(), self.base(), hooks::live_tables) {
+            Some(listed) => {
+                let listed = listed.map_err(|reason| InspectError::List {
                     cf: cf_filter.name().to_owned(),
                     reason,
                 });
@@ -268,10 +268,8 @@ mod tests {
         };
         write();
         assert_eq!(db.tables(cf_filter).unwrap().len(), 1);
-        db.with_engine_untracked(|engine| {
-            engine.drop_cf("again").unwrap();
-            engine.create_cf("again", &options).unwrap();
-        });
+        db.drop_cf("again").unwrap();
+        db.create_cf("again", &options).unwrap();
         write();
         assert!(db.tables(cf_filter).unwrap().is_empty());
     }

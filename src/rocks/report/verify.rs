@@ -12,9 +12,9 @@ use crate::filter::Chain;
 use crate::front::cf_filter::CfFilter;
 use crate::front::engine::LiveSegment;
 use crate::rocks::db::SieveDb;
-use crate::rocks::engine::cf_of;
+use crate::rocks::engine::with_cf_of;
 use crate::rocks::error::{InspectError, with_causes};
-use crate::rocks::hooks;
+use crate::rocks::hooks::{self, BaseCf};
 
 /// Entries between two calls of `go_on`.
 const STRETCH: u64 = 4_096;
@@ -214,12 +214,10 @@ impl Check<'_> {
         let hasher = cf_filter.hasher();
         let view = cf_filter.view();
         let segment = table.id().and_then(|id| self.db.registry().get(id));
-        let Some(handle) = cf_of(cf_filter.key_space(), self.db.engine()) else {
-            return Ok(());
-        };
         let mut found = 0;
         let mut stopped = false;
-        hooks::raw_keys(&handle, table, &mut |key, deletion| {
+        let base = self.db.base();
+        let mut check = |key: &[u8], deletion: bool| {
             let hash = hasher.hash(key);
             let resident = segment.as_ref().and_then(|segment| segment.answer(hash));
             let denials = [
@@ -243,8 +241,12 @@ impl Check<'_> {
             found += 1;
             stopped = found % STRETCH == 0 && self.advance(STRETCH).is_err();
             !stopped
-        })
-        .map_err(|reason| InspectError::Read {
+        };
+        let read = |cf: &BaseCf| hooks::raw_keys(cf, table, &mut check);
+        let Some(read) = with_cf_of(cf_filter.key_space(), base, read) else {
+            return Ok(());
+        };
+        read.map_err(|reason| InspectError::Read {
             path: table.path.clone(),
             reason,
         })?;

@@ -23,6 +23,7 @@ use crate::front::view::{Coverage, View};
 use crate::hash::{HashId, KeyHasher, Seed};
 use crate::math::{Bits, Items};
 use crate::rocks::SieveDb;
+use crate::rocks::db::reads::read_many_of;
 use crate::rocks::{Engine, SieveOptions, hooks};
 use crate::segment::Registry;
 
@@ -462,7 +463,7 @@ fn batch_over_families_is_asked_again_when_filters_of_one_change() {
         let [default, other] = cfs.map(Option::unwrap);
         let asked = Cell::new(0);
         let keys = [(&default, THERE), (&other, DENIED)];
-        let answers = db.read_many_of(&keys, |left| {
+        let answers = read_many_of(db.cf_filters(), &keys, |left| {
             if asked.replace(asked.get() + 1) == 0 {
                 assert_eq!(left, [0]);
                 replace(&db);

@@ -6,7 +6,7 @@ use super::Transaction;
 use crate::fault::fault;
 use crate::front::cf_filter::lookup;
 use crate::front::cf_filter::multi_lookup::multi_get;
-use crate::rocks::db::reads::Values;
+use crate::rocks::db::reads::{Values, read_many_of};
 use crate::rocks::hooks;
 
 impl Transaction<'_> {
@@ -243,7 +243,7 @@ impl Transaction<'_> {
             return self.engine.multi_get_opt(keys, options);
         }
         let ask = |left: &[&[u8]]| self.engine.multi_get_opt(left, options);
-        multi_get(&self.db.default, &keys, ask)
+        multi_get(&self.sieve.default, &keys, ask)
     }
 
     /// [`Transaction::multi_get`] with keys of several column families.
@@ -265,7 +265,7 @@ impl Transaction<'_> {
         if written.any(|(cf, key)| hooks::has_written(&self.engine, Some(*cf), key.as_ref())) {
             return self.engine.multi_get_cf_opt(keys, options);
         }
-        self.db.read_many_of(&keys, |left| {
+        read_many_of(&self.sieve.filters.cf_filters, &keys, |left| {
             let left = left.iter().map(|&at| (keys[at].0, keys[at].1.as_ref()));
             self.engine.multi_get_cf_opt(left, options)
         })
@@ -281,7 +281,7 @@ impl Transaction<'_> {
         if hooks::has_written(&self.engine, None, key) {
             return ask();
         }
-        lookup::get(&*self.db.default, key, ask)
+        lookup::get(&*self.sieve.default, key, ask)
     }
 
     fn read_cf<V>(
@@ -293,7 +293,8 @@ impl Transaction<'_> {
         if hooks::has_written(&self.engine, Some(cf), key) {
             return ask();
         }
-        self.db.read_cf(cf, key, ask)
+        let filters = (&*self.sieve.filters.cf_filters, hooks::cf_id(cf));
+        lookup::get(filters, key, ask)
     }
 
     /// Watches or locks the key, so that a write by somebody else is noticed. Call it before the

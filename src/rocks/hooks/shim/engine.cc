@@ -1,4 +1,4 @@
-// Calls to a running engine that the C API lacks.
+// Calls to a running engine that the C API lacks, or that must pass by the filters.
 
 #include <iterator>
 #include <memory>
@@ -33,6 +33,59 @@ DB* EngineOf(rocksdb_column_family_handle_t* cf) {
 }
 
 extern "C" {
+
+// A new handle of the column family with this id, or null if there is none. Destroy it with
+// `rocksdb_column_family_handle_destroy` before the engine closes.
+rocksdb_column_family_handle_t* lsm_sieve_cf(void* engine, uint32_t id) noexcept {
+  auto* const impl = static_cast_with_check<DBImpl>(static_cast<DB*>(engine));
+  if (id == 0) return new rocksdb_column_family_handle_t{impl->DefaultColumnFamily(), true};
+  std::unique_ptr<ColumnFamilyHandle> cf = impl->GetColumnFamilyHandleUnlocked(id);
+  if (cf == nullptr) return nullptr;
+  return new rocksdb_column_family_handle_t{cf.release(), false};
+}
+
+// The id of the column family that has this name now, or -1.
+int64_t lsm_sieve_cf_id(void* engine, const char* name, size_t size) noexcept {
+  auto* const impl = static_cast_with_check<DBImpl>(static_cast<DB*>(engine));
+  InstrumentedMutexLock lock(impl->mutex());
+  auto* const cfs = impl->GetVersionSet()->GetColumnFamilySet();
+  const ColumnFamilyData* const cfd = cfs->GetColumnFamily(std::string(name, size));
+  return cfd == nullptr ? -1 : int64_t{cfd->GetID()};
+}
+
+// The engine that a column family belongs to, for `lsm_sieve_cf`.
+void* lsm_sieve_engine(rocksdb_column_family_handle_t* cf) noexcept { return EngineOf(cf); }
+
+// A property of the column family; 0 if there is none of this name.
+uint64_t lsm_sieve_int_property(rocksdb_column_family_handle_t* cf, const char* name,
+                                size_t size) noexcept {
+  uint64_t value = 0;
+  return EngineOf(cf)->GetIntProperty(cf->rep, Slice(name, size), &value) ? value : 0;
+}
+
+uint64_t lsm_sieve_latest_sequence_number(rocksdb_column_family_handle_t* cf) noexcept {
+  return EngineOf(cf)->GetLatestSequenceNumber();
+}
+
+// Whether the engine has a key: 1 or 0, or -1 if that cannot be read. Reads by an iterator, since a
+// point lookup would trust the segment filters; unless it skips more entries than `most_skipped`.
+int lsm_sieve_contains(rocksdb_column_family_handle_t* cf, const char* key, size_t size,
+                       uint64_t most_skipped) noexcept {
+  const Slice sought(key, size);
+  ReadOptions options;
+  // With a prefix extractor of the user's, RocksDB would check the filters of its SSTs for the
+  // prefix.
+  options.total_order_seek = true;
+  options.max_skippable_internal_keys = most_skipped;
+  const std::unique_ptr<Iterator> entries(EngineOf(cf)->NewIterator(options, cf->rep));
+  entries->Seek(sought);
+  if (entries->status().ok()) return entries->Valid() && entries->key() == sought;
+  // More tombstones follow the key's position than a read of one key is worth.
+  PinnableSlice value;
+  const Status status = EngineOf(cf)->Get(ReadOptions(), cf->rep, sought, &value);
+  if (status.ok()) return 1;
+  return status.IsNotFound() ? 0 : -1;
+}
 
 // Whether a flush of the column family would have to wait until it slows no writer: the condition
 // of RocksDB's DBImpl::WaitUntilFlushWouldNotStallWrites.

@@ -12,7 +12,8 @@
 //   options.cc          refused options; installs the hooks of the files above
 //   tables.cc           the live SSTs and their raw entries
 //   transactions.cc     transactions on an engine that was opened without them
-//   engine.cc           flushes; what a secondary must forget
+//   engine.cc           the engine past its filters: flushes, properties, single keys
+//   handle.cc           the database behind the C handle, whose reads ask the filters first
 //   errors.cc           text for the Rust side
 //
 // This header has what several of them use.
@@ -41,13 +42,18 @@ struct rocksdb_column_family_handle_t {
   ROCKSDB_NAMESPACE::ColumnFamilyHandle* rep;
   bool immortal;
 };
+// `lsm_sieve_find_handle` proves it for each database.
+struct rocksdb_t {
+  ROCKSDB_NAMESPACE::DB* rep;
+};
 
 extern "C" {
 
 // The Rust functions that are called on events. `cf_filter` is the filters of one column family,
 // `filter_set` those of them that a memtable feeds, `table` the segment filter of an SST under
 // construction, `segment` a segment filter that is probed. `listener` receives the events of the
-// whole database.
+// whole database. `sieve` is what a database's handle asks; `context` belongs to the function that
+// is passed with it, which is called before the hook returns.
 struct lsm_sieve_hooks {
   void (*column_release)(void* cf_filter);
   void (*memtable_created)(void* cf_filter, uint32_t cf);
@@ -70,6 +76,29 @@ struct lsm_sieve_hooks {
   void (*listener_release)(void* listener);
   void (*engine_changed)(void* listener);
   void (*keys_ingested)(void* listener, const char* cf, size_t size);
+  void (*sieve_release)(void* sieve);
+  // The database closes: its engine is not used from here on.
+  void (*sieve_close)(void* sieve);
+  // Whether a key is absent. Otherwise `read` was called, which returns what the engine found; or it
+  // was not, and is to be called.
+  bool (*sieve_read)(void* sieve, uint32_t cf, const char* key, size_t size, void* context,
+                     int8_t (*read)(void* context));
+  bool (*sieve_rules_out)(void* sieve, uint32_t cf, const char* key, size_t size);
+  // Calls `read` with the indexes of the keys that the engine must read, perhaps twice. If it
+  // returns false, the engine is to be read for all keys.
+  bool (*sieve_read_many)(void* sieve, size_t count, const uint32_t* cfs,
+                          const ROCKSDB_NAMESPACE::Slice* keys, void* context,
+                          void (*read)(void* context, const size_t* at, size_t count,
+                                       int8_t* found));
+  void (*sieve_external_writes)(void* sieve, uint32_t cf, void* context, void (*run)(void* context));
+  void (*sieve_flushing)(void* sieve, void* context, void (*run)(void* context));
+  // Calls `refuse` with the reason; or installs the hooks in `options` and calls `create`, which
+  // returns the new id, or -1.
+  void (*sieve_create_cf)(void* sieve, const char* name, size_t size, rocksdb_options_t* options,
+                          void* context,
+                          void (*refuse)(void* context, const char* reason, size_t size),
+                          int64_t (*create)(void* context));
+  void (*sieve_drop_cf)(void* sieve, uint32_t cf, void* context, bool (*drop)(void* context));
 };
 
 }  // extern "C"
@@ -135,5 +164,11 @@ char* ErrorOf(const Status& status);
 
 // engine.cc: the engine that the column family belongs to.
 DB* EngineOf(rocksdb_column_family_handle_t* cf);
+
+// handle.cc: writes through this handle lock their keys from here on. The filters must be behind it.
+void LockWrites(rocksdb_t* handle, std::unique_ptr<DB> locks);
+
+// transactions.cc: call after the engine has created a column family; `locks` as for `LockWrites`.
+void ExtendLocks(DB* locks);
 
 }  // namespace lsm_sieve

@@ -85,8 +85,8 @@ class BorrowedTransactionDB final : public WriteCommittedTxnDB {
   BorrowedTransactionDB(DB* engine, const TransactionDBOptions& options)
       : WriteCommittedTxnDB(new StackableDB(Borrowed(engine)), WriteCommitted(options)) {}
 
-  // For an engine with these column families and no others.
-  Status Start(const std::vector<ColumnFamilyHandle*>& cfs) {
+  // For all column families that the engine has.
+  Status Start() {
     // RocksDB 11.8.1 confuses recovered transactions that had the same name, and uses their column
     // families without checking that these still exist.
     if (!db_impl_->recovered_transactions().empty()) {
@@ -95,6 +95,12 @@ class BorrowedTransactionDB final : public WriteCommittedTxnDB {
           "a `TransactionDB` and do one or the other, then try again");
     }
     first_without_locks_ = NextCfId();
+    std::vector<std::unique_ptr<ColumnFamilyHandle>> handles;
+    std::vector<ColumnFamilyHandle*> cfs;
+    for (uint32_t id = 0; id < first_without_locks_; ++id) {
+      handles.push_back(db_impl_->GetColumnFamilyHandleUnlocked(id));
+      if (handles.back() != nullptr) cfs.push_back(handles.back().get());
+    }
     const Status status = Initialize({}, cfs);
     if (status.ok()) AddLocks();
     return status;
@@ -130,12 +136,16 @@ class BorrowedTransactionDB final : public WriteCommittedTxnDB {
 
 }  // namespace
 
+void ExtendLocks(DB* locks) { static_cast<BorrowedTransactionDB*>(locks)->AddLocks(); }
+
 extern "C" {
 
-// Begins transactions on the engine of this column family. Free it before the engine is closed.
-rocksdb_optimistictransactiondb_t* lsm_sieve_transactions(
-    rocksdb_column_family_handle_t* cf) noexcept {
-  return new rocksdb_optimistictransactiondb_t{new BorrowedOptimisticTransactionDB(EngineOf(cf))};
+// Begins transactions on the engine behind this handle. Free it before the engine is closed.
+//
+// RocksDB's transactions read from `GetRootDB()`, so these pass by the filters.
+rocksdb_optimistictransactiondb_t* lsm_sieve_transactions(rocksdb_t* handle) noexcept {
+  DB* const engine = handle->rep->GetRootDB();
+  return new rocksdb_optimistictransactiondb_t{new BorrowedOptimisticTransactionDB(engine)};
 }
 
 void lsm_sieve_transactions_free(rocksdb_optimistictransactiondb_t* transactions) noexcept {
@@ -143,31 +153,24 @@ void lsm_sieve_transactions_free(rocksdb_optimistictransactiondb_t* transactions
   delete transactions;
 }
 
-// Begins transactions with locks on the engine of these column families, which must be all that it
-// has. Free it before the engine is closed. Null on an error.
+// Begins transactions with locks on the engine behind this handle, and makes all writes through it
+// lock their keys. The handle owns the locks; free what is returned before it is closed. Null on an
+// error.
 rocksdb_transactiondb_t* lsm_sieve_locks(const rocksdb_transactiondb_options_t* options,
-                                         rocksdb_column_family_handle_t* const* cf_handles,
-                                         size_t count, char** error) noexcept {
-  std::vector<ColumnFamilyHandle*> cfs;
-  for (size_t i = 0; i < count; ++i) cfs.push_back(cf_handles[i]->rep);
-  auto locks = std::make_unique<BorrowedTransactionDB>(EngineOf(cf_handles[0]), options->rep);
-  const Status status = locks->Start(cfs);
+                                         rocksdb_t* handle, char** error) noexcept {
+  DB* const engine = handle->rep->GetRootDB();
+  auto locks = std::make_unique<BorrowedTransactionDB>(engine, options->rep);
+  const Status status = locks->Start();
   if (!status.ok()) {
     *error = ErrorOf(status);
     return nullptr;
   }
-  return new rocksdb_transactiondb_t{locks.release()};
+  TransactionDB* const rep = locks.get();
+  LockWrites(handle, std::move(locks));
+  return new rocksdb_transactiondb_t{rep};
 }
 
-void lsm_sieve_locks_free(rocksdb_transactiondb_t* locks) noexcept {
-  delete locks->rep;
-  delete locks;
-}
-
-// Call after the engine has created a column family.
-void lsm_sieve_locks_extend(rocksdb_transactiondb_t* locks) noexcept {
-  static_cast<BorrowedTransactionDB*>(locks->rep)->AddLocks();
-}
+void lsm_sieve_locks_free(rocksdb_transactiondb_t* locks) noexcept { delete locks; }
 
 // Whether the transaction itself has written to this key. A null handle means the default column
 // family.

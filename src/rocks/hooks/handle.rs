@@ -1,0 +1,220 @@
+//! The C handle of a database (`rocksdb_t`): found, and proved to ask the filters.
+//!
+//! `rocksdb` gives the handle of its `DB` only. Of a database in the other thread mode, it is found
+//! among the words of the database object: the one pointer to a pointer to the engine, which a
+//! column family's handle names as well.
+
+use std::any::Any;
+use std::cell::Cell;
+use std::ffi::c_void;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use librocksdb_sys as sys;
+use rocksdb::{
+    AsColumnFamilyRef as _, AsRawPtr as _, DB, DBWithThreadMode, DEFAULT_COLUMN_FAMILY_NAME,
+    MultiThreaded, SingleThreaded, ThreadMode,
+};
+
+use super::base::Base;
+use super::sieve::Sieve;
+use super::{HOOKS, Hooks};
+use crate::fault::fault;
+use crate::rocks::error::OpenError;
+
+unsafe extern "C" {
+    fn lsm_sieve_find_handle(
+        object: *const c_void,
+        size: usize,
+        cf: *mut sys::rocksdb_column_family_handle_t,
+    ) -> *mut sys::rocksdb_t;
+    fn lsm_sieve_filter_handle(
+        handle: *mut sys::rocksdb_t,
+        reads_only: bool,
+        sieve: *mut c_void,
+        hooks: *const Hooks,
+    );
+}
+
+/// Whom the reads of a thread ask that go through a handle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Asked {
+    /// The filters, and then the engine.
+    Filters,
+    /// The engine at once.
+    Engine,
+    /// Nobody: the next one is answered as absent, and shows that it came by.
+    Nothing,
+}
+
+thread_local! {
+    static ASKED: Cell<Asked> = const { Cell::new(Asked::Filters) };
+}
+
+/// Whom a read asks that came by.
+#[inline]
+pub(super) fn asked() -> Asked {
+    let asked = ASKED.get();
+    if asked == Asked::Nothing {
+        ASKED.set(Asked::Filters);
+    }
+    asked
+}
+
+/// Reads by `read` ask the engine at once: the caller has asked the filters, or wants to ask none.
+#[inline]
+pub(crate) fn past_filters<R>(read: impl FnOnce() -> R) -> R {
+    struct Reset(Asked);
+    impl Drop for Reset {
+        fn drop(&mut self) {
+            ASKED.set(self.0);
+        }
+    }
+    let _reset = Reset(ASKED.replace(Asked::Engine));
+    read()
+}
+
+/// The handle of an open database.
+pub(crate) struct Handle {
+    pub(super) raw: NonNull<sys::rocksdb_t>,
+    pub(crate) base: Arc<Base>,
+}
+
+impl Handle {
+    /// # Errors
+    /// If it is not found.
+    pub(crate) fn of<T: ThreadMode + 'static>(db: &DBWithThreadMode<T>) -> Result<Self, OpenError> {
+        let found = with_default_cf(db, |cf| (find_in(db, cf), Base::of_raw(cf)));
+        let (raw, base) = found.ok_or(OpenError::Handle)?;
+        let raw = raw.ok_or(OpenError::Handle)?;
+        if let Some(db) = (db as &dyn Any).downcast_ref::<DB>() {
+            // SAFETY: the database is live.
+            let given = unsafe { db.as_raw_ptr() };
+            if given != raw.as_ptr() {
+                return Err(OpenError::Handle);
+            }
+        }
+        Ok(Self { raw, base })
+    }
+
+    /// Puts the filters behind the handle, and proves that a read of this database asks them.
+    ///
+    /// # Errors
+    /// If it does not.
+    pub(crate) fn filter<T: ThreadMode>(
+        &self,
+        db: &DBWithThreadMode<T>,
+        sieve: Arc<Sieve>,
+    ) -> Result<(), OpenError> {
+        let reads_only = sieve.options.is_reader();
+        let sieve: *mut c_void = Arc::into_raw(sieve).cast_mut().cast();
+        fault!(HandleNotFiltered, {
+            // SAFETY: just turned raw.
+            drop(unsafe { Arc::from_raw(sieve.cast_const().cast::<Sieve>()) });
+            return passes_by(db);
+        });
+        // SAFETY: the handle is live, and no other thread has the database yet. The reference
+        // moves to the shim, which releases it through `sieve_release`.
+        unsafe { lsm_sieve_filter_handle(self.raw.as_ptr(), reads_only, sieve, &raw const HOOKS) };
+        passes_by(db)
+    }
+}
+
+/// The one pointer in an object to a pointer to the engine of a column family, which must be live.
+fn find_in<D>(
+    object: &D,
+    cf: *mut sys::rocksdb_column_family_handle_t,
+) -> Option<NonNull<sys::rocksdb_t>> {
+    let start = (&raw const *object).cast();
+    // SAFETY: the object has that size and lives during the call, and so does the column family.
+    NonNull::new(unsafe { lsm_sieve_find_handle(start, size_of::<D>(), cf) })
+}
+
+/// Calls `act` with a handle of the default column family, in either of the thread modes.
+pub(super) fn with_default_cf<T: ThreadMode + 'static, R>(
+    db: &DBWithThreadMode<T>,
+    act: impl FnOnce(*mut sys::rocksdb_column_family_handle_t) -> R,
+) -> Option<R> {
+    let db: &dyn Any = db;
+    if let Some(db) = db.downcast_ref::<DBWithThreadMode<MultiThreaded>>() {
+        let cf = db.cf_handle(DEFAULT_COLUMN_FAMILY_NAME)?;
+        return Some(act(cf.inner()));
+    }
+    let db = db.downcast_ref::<DBWithThreadMode<SingleThreaded>>()?;
+    Some(act(db.cf_handle(DEFAULT_COLUMN_FAMILY_NAME)?.inner()))
+}
+
+/// Proves that a read of the database comes by the filters. The engine is not read.
+fn passes_by<T: ThreadMode>(db: &DBWithThreadMode<T>) -> Result<(), OpenError> {
+    ASKED.set(Asked::Nothing);
+    let found = db.get_pinned(b"lsm-sieve");
+    let came_by = ASKED.replace(Asked::Filters) == Asked::Filters;
+    fault!(SilentHandlePassed, return Ok(()));
+    match found {
+        Ok(None) if came_by => Ok(()),
+        _ => Err(OpenError::HooksSilent {
+            what: "the database behind the handle",
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rocksdb::Options;
+
+    use super::*;
+    use crate::rocks::{Engine, SieveDb};
+
+    fn open<T: ThreadMode>(path: &std::path::Path) -> DBWithThreadMode<T> {
+        let mut options = Options::default();
+        options.create_if_missing(true);
+        let cfs = [(DEFAULT_COLUMN_FAMILY_NAME, options.clone())];
+        DBWithThreadMode::open_cf_with_opts(&options, path, cfs).unwrap()
+    }
+
+    #[test]
+    fn the_handle_is_found_in_both_thread_modes() {
+        let home = tempfile::tempdir().unwrap();
+        let given = |db: &DB| {
+            // SAFETY: the database is live.
+            unsafe { db.as_raw_ptr() }
+        };
+        let single = open::<SingleThreaded>(&home.path().join("single"));
+        let found = Handle::of(&single).unwrap().raw.as_ptr();
+        if let Some(db) = (&single as &dyn Any).downcast_ref::<DB>() {
+            assert_eq!(found, given(db));
+        }
+        let multi = open::<MultiThreaded>(&home.path().join("multi"));
+        assert_ne!(Handle::of(&multi).unwrap().raw.as_ptr(), found);
+    }
+
+    /// An object of another layout, as of another version of `rocksdb`.
+    #[test]
+    fn a_handle_that_is_not_the_only_one_is_not_taken() {
+        let home = tempfile::tempdir().unwrap();
+        let db = open::<MultiThreaded>(home.path());
+        let cf = db.cf_handle(DEFAULT_COLUMN_FAMILY_NAME).unwrap();
+        let find = |words: [usize; 3]| find_in(&words, cf.inner());
+        let handle = Handle::of(&db).unwrap().raw;
+        // SAFETY: the handle is live, and its first word is the pointer to the engine.
+        let engine = unsafe { handle.cast::<usize>().read() };
+        let copy = Box::new(engine);
+        let (one, other) = (handle.as_ptr() as usize, (&raw const *copy) as usize);
+        // Words that are no pointers, or pointers to nothing.
+        assert_eq!(find([one, 0, 40]), Some(handle));
+        assert_eq!(find([usize::MAX - 7, one, 0x1000]), Some(handle));
+        assert_eq!(find([0x1000, 7, engine]), None);
+        assert_eq!(find([one, 0, other]), None);
+    }
+
+    #[test]
+    fn a_database_whose_reads_pass_by_is_refused() {
+        let home = tempfile::tempdir().unwrap();
+        let db: Engine = open(&home.path().join("plain"));
+        assert!(passes_by(&db).is_err());
+        assert_eq!(asked(), Asked::Filters);
+        SieveDb::builder(home.path().join("filtered"))
+            .open()
+            .unwrap();
+    }
+}

@@ -1,0 +1,631 @@
+// The database behind the C handle. The C API calls `handle->rep->Get(...)`, a virtual function. So
+// an object of ours in that place sees each call, whichever language it comes from.
+//
+//   rocksdb_t::rep --> FilteredDB --> [DBWithTTL] --> DBImpl
+//
+// A read asks the Rust side first. It answers "absent", or calls back to have the engine read and
+// learns what that found. Operations after which the filters would not be right without notice are
+// run by the Rust side, between what it does before and after them. The engine is asked whenever
+// the Rust side does not answer, as after a panic.
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "db/db_impl/db_impl.h"
+#include "rocksdb/utilities/db_ttl.h"
+#include "rocksdb/utilities/transaction_db.h"
+
+#include "shim.h"
+
+namespace lsm_sieve {
+namespace {
+
+// What the engine found, for the Rust side.
+enum Found : int8_t { kFailed = -1, kNotFound = 0, kFound = 1 };
+
+Found FoundBy(const Status& status) {
+  if (status.ok()) return kFound;
+  return status.IsNotFound() ? kNotFound : kFailed;
+}
+
+// Calls `hook` with a context and a function that calls `act` with it.
+template <typename Hook, typename Act>
+auto WithCallback(Hook hook, Act act) {
+  return hook(&act, [](void* context) noexcept { return (*static_cast<Act*>(context))(); });
+}
+
+// With memory of its own, unless the engine pinned the value: so a value that is copied arrives in
+// the string that the caller has named for it.
+void MoveTo(PinnableSlice* to, PinnableSlice&& from) {
+  to->Reset();
+  if (from.IsPinned()) {
+    *to = std::move(from);
+  } else {
+    to->PinSelf(from);
+  }
+}
+void MoveTo(PinnableWideColumns* to, PinnableWideColumns&& from) { *to = std::move(from); }
+
+// With this option RocksDB 11.8.1 loses keys, also if it is set at the open.
+constexpr char kMempurge[] = "experimental_mempurge_threshold";
+
+bool IsSwitchedOn(const std::string& value) {
+  char* end = nullptr;
+  const double threshold = std::strtod(value.c_str(), &end);
+  return end == value.c_str() || !(threshold <= 0.0);
+}
+
+}  // namespace
+
+// A `DBWithTTL`, because the C API takes what is behind a handle for one when it creates a column
+// family with a time to live.
+class FilteredDB final : public DBWithTTL {
+ public:
+  FilteredDB(std::unique_ptr<DB>&& base, bool has_ttl, bool reads_only, void* sieve,
+             const lsm_sieve_hooks* hooks)
+      : DBWithTTL(std::move(base)),
+        has_ttl_(has_ttl),
+        reads_only_(reads_only),
+        default_(db_->DefaultColumnFamily()),
+        writer_(db_),
+        sieve_(sieve),
+        hooks_(hooks) {}
+
+  // Maintenance ends first: it uses the engine.
+  ~FilteredDB() override {
+    hooks_->sieve_close(sieve_);
+    locks_.reset();
+    hooks_->sieve_release(sieve_);
+  }
+  FilteredDB(const FilteredDB&) = delete;
+  FilteredDB& operator=(const FilteredDB&) = delete;
+
+  Status Close() override {
+    hooks_->sieve_close(sieve_);
+    return db_->Close();
+  }
+
+  // Takes over transactions with locks: from here on each write locks its keys.
+  void LockWrites(std::unique_ptr<DB> locks) {
+    locks_ = std::move(locks);
+    writer_ = locks_.get();
+  }
+
+  ColumnFamilyHandle* DefaultColumnFamily() const override { return default_; }
+
+  // ---------------------------------------------------------------- reads
+
+  using DBWithTTL::Get;
+  Status Get(const ReadOptions& options, ColumnFamilyHandle* cf, const Slice& key,
+             PinnableSlice* value, std::string* timestamp) override {
+    const auto read = [&] { return db_->Get(options, cf, key, value, timestamp); };
+    if (timestamp != nullptr || !IsPlain(options, cf, Env::IOActivity::kGet)) return read();
+    const Status status = Read(cf, key, read);
+    if (status.IsNotFound()) value->Reset();
+    return status;
+  }
+
+  using DBWithTTL::GetEntity;
+  Status GetEntity(const ReadOptions& options, ColumnFamilyHandle* cf, const Slice& key,
+                   PinnableWideColumns* columns) override {
+    const auto read = [&] { return db_->GetEntity(options, cf, key, columns); };
+    if (columns == nullptr || !IsPlain(options, cf, Env::IOActivity::kGetEntity)) return read();
+    const Status status = Read(cf, key, read);
+    if (status.IsNotFound()) columns->Reset();
+    return status;
+  }
+
+  using DBWithTTL::GetMergeOperands;
+  Status GetMergeOperands(const ReadOptions& options, ColumnFamilyHandle* cf, const Slice& key,
+                          PinnableSlice* operands, GetMergeOperandsOptions* operand_options,
+                          int* count) override {
+    const auto read = [&] {
+      return db_->GetMergeOperands(options, cf, key, operands, operand_options, count);
+    };
+    if (!IsPlain(options, cf, Env::IOActivity::kUnknown)) return read();
+    return Read(cf, key, read);
+  }
+
+  using DBWithTTL::MultiGet;
+  void MultiGet(const ReadOptions& options, const size_t count, ColumnFamilyHandle** cfs,
+                const Slice* keys, PinnableSlice* values, std::string* timestamps,
+                Status* statuses, const bool sorted) override {
+    const auto read = [&](size_t n, ColumnFamilyHandle** cfs, const Slice* keys,
+                          PinnableSlice* values, Status* statuses) {
+      db_->MultiGet(options, n, cfs, keys, values, timestamps, statuses, sorted);
+    };
+    if (timestamps != nullptr || !ArePlain(options, count, cfs, Env::IOActivity::kMultiGet)) {
+      return read(count, cfs, keys, values, statuses);
+    }
+    ReadMany(count, cfs, keys, values, statuses, read);
+  }
+
+  using DBWithTTL::MultiGetEntity;
+  void MultiGetEntity(const ReadOptions& options, ColumnFamilyHandle* cf, size_t count,
+                      const Slice* keys, PinnableWideColumns* columns, Status* statuses,
+                      bool sorted) override {
+    std::vector<ColumnFamilyHandle*> cfs(count, cf);
+    MultiGetEntity(options, count, cfs.data(), keys, columns, statuses, sorted);
+  }
+  void MultiGetEntity(const ReadOptions& options, size_t count, ColumnFamilyHandle** cfs,
+                      const Slice* keys, PinnableWideColumns* columns, Status* statuses,
+                      bool sorted) override {
+    const auto read = [&](size_t n, ColumnFamilyHandle** cfs, const Slice* keys,
+                          PinnableWideColumns* columns, Status* statuses) {
+      db_->MultiGetEntity(options, n, cfs, keys, columns, statuses, sorted);
+    };
+    if (!ArePlain(options, count, cfs, Env::IOActivity::kMultiGetEntity)) {
+      return read(count, cfs, keys, columns, statuses);
+    }
+    ReadMany(count, cfs, keys, columns, statuses, read);
+  }
+
+  using DBWithTTL::KeyMayExist;
+  bool KeyMayExist(const ReadOptions& options, ColumnFamilyHandle* cf, const Slice& key,
+                   std::string* value, bool* value_found) override {
+    if (RulesOut(options, cf, key, value_found)) return false;
+    return db_->KeyMayExist(options, cf, key, value, value_found);
+  }
+  // `StackableDB` does not pass this one on.
+  bool KeyMayExist(const ReadOptions& options, ColumnFamilyHandle* cf, const Slice& key,
+                   std::string* value, std::string* timestamp, bool* value_found) override {
+    if (timestamp == nullptr) return KeyMayExist(options, cf, key, value, value_found);
+    return db_->KeyMayExist(options, cf, key, value, timestamp, value_found);
+  }
+
+  // ---------------------------------------------------------------- writes
+
+  using DBWithTTL::Put;
+  Status Put(const WriteOptions& options, ColumnFamilyHandle* cf, const Slice& key,
+             const Slice& value) override {
+    return writer_->Put(options, cf, key, value);
+  }
+  using DBWithTTL::PutEntity;
+  Status PutEntity(const WriteOptions& options, ColumnFamilyHandle* cf, const Slice& key,
+                   const WideColumns& columns) override {
+    return writer_->PutEntity(options, cf, key, columns);
+  }
+  using DBWithTTL::Merge;
+  Status Merge(const WriteOptions& options, ColumnFamilyHandle* cf, const Slice& key,
+               const Slice& operand) override {
+    return writer_->Merge(options, cf, key, operand);
+  }
+  using DBWithTTL::Delete;
+  Status Delete(const WriteOptions& options, ColumnFamilyHandle* cf, const Slice& key) override {
+    return writer_->Delete(options, cf, key);
+  }
+  using DBWithTTL::SingleDelete;
+  Status SingleDelete(const WriteOptions& options, ColumnFamilyHandle* cf,
+                      const Slice& key) override {
+    return writer_->SingleDelete(options, cf, key);
+  }
+  Status Write(const WriteOptions& options, WriteBatch* batch) override {
+    FAULT(LocksPassedBy, return db_->Write(options, batch));
+    return writer_->Write(options, batch);
+  }
+
+  // ---------------------------------------------------------------- column families
+
+  Status CreateColumnFamily(const ColumnFamilyOptions& options, const std::string& name,
+                            ColumnFamilyHandle** handle) override {
+    return Create(options, name, handle, [&](const ColumnFamilyOptions& hooked) {
+      return db_->CreateColumnFamily(hooked, name, handle);
+    });
+  }
+  Status CreateColumnFamilies(const ColumnFamilyOptions& options,
+                              const std::vector<std::string>& names,
+                              std::vector<ColumnFamilyHandle*>* handles) override {
+    std::vector<ColumnFamilyDescriptor> cfs;
+    for (const std::string& name : names) cfs.emplace_back(name, options);
+    return CreateColumnFamilies(cfs, handles);
+  }
+  Status CreateColumnFamilies(const std::vector<ColumnFamilyDescriptor>& cfs,
+                              std::vector<ColumnFamilyHandle*>* handles) override {
+    handles->clear();
+    for (const ColumnFamilyDescriptor& cf : cfs) {
+      ColumnFamilyHandle* handle = nullptr;
+      const Status status = CreateColumnFamily(cf.options, cf.name, &handle);
+      if (!status.ok()) return status;
+      handles->push_back(handle);
+    }
+    return Status::OK();
+  }
+  Status CreateColumnFamilyWithTtl(const ColumnFamilyOptions& options, const std::string& name,
+                                   ColumnFamilyHandle** handle, int ttl) override {
+    if (!has_ttl_) return NoTtl();
+    return Create(options, name, handle, [&](const ColumnFamilyOptions& hooked) {
+      return WithTtl()->CreateColumnFamilyWithTtl(hooked, name, handle, ttl);
+    });
+  }
+  Status CreateColumnFamilyWithImport(const ColumnFamilyOptions& options, const std::string& name,
+                                      const ImportColumnFamilyOptions& import_options,
+                                      const ExportImportFilesMetaData& metadata,
+                                      ColumnFamilyHandle** handle) override {
+    return Create(options, name, handle, [&](const ColumnFamilyOptions& hooked) {
+      return db_->CreateColumnFamilyWithImport(hooked, name, import_options, metadata, handle);
+    });
+  }
+  Status CreateColumnFamilyWithImport(
+      const ColumnFamilyOptions& options, const std::string& name,
+      const ImportColumnFamilyOptions& import_options,
+      const std::vector<const ExportImportFilesMetaData*>& metadatas,
+      ColumnFamilyHandle** handle) override {
+    return Create(options, name, handle, [&](const ColumnFamilyOptions& hooked) {
+      return db_->CreateColumnFamilyWithImport(hooked, name, import_options, metadatas, handle);
+    });
+  }
+
+  Status DropColumnFamily(ColumnFamilyHandle* cf) override {
+    if (reads_only_) return ReadsOnly();
+    Status status;
+    WithCallback(
+        [&](void* context, bool (*drop)(void*)) {
+          hooks_->sieve_drop_cf(sieve_, cf->GetID(), context, drop);
+        },
+        [&] {
+          status = db_->DropColumnFamily(cf);
+          return status.ok();
+        });
+    return status;
+  }
+  Status DropColumnFamilies(const std::vector<ColumnFamilyHandle*>& cfs) override {
+    for (ColumnFamilyHandle* cf : cfs) {
+      const Status status = DropColumnFamily(cf);
+      if (!status.ok()) return status;
+    }
+    return Status::OK();
+  }
+
+  void SetTtl(int32_t ttl) override {
+    if (has_ttl_) WithTtl()->SetTtl(ttl);
+  }
+  void SetTtl(ColumnFamilyHandle* cf, int32_t ttl) override {
+    if (has_ttl_) WithTtl()->SetTtl(cf, ttl);
+  }
+  Status GetTtl(ColumnFamilyHandle* cf, int32_t* ttl) override {
+    return has_ttl_ ? WithTtl()->GetTtl(cf, ttl) : NoTtl();
+  }
+
+  // ---------------------------------------------------------------- external writes
+
+  using DBWithTTL::IngestExternalFile;
+  Status IngestExternalFile(ColumnFamilyHandle* cf, const std::vector<std::string>& files,
+                            const IngestExternalFileOptions& options) override {
+    return External(cf->GetID(), [&] { return db_->IngestExternalFile(cf, files, options); });
+  }
+  Status IngestExternalFiles(const std::vector<IngestExternalFileArg>& args) override {
+    return External(kAllCfs, [&] { return db_->IngestExternalFiles(args); });
+  }
+  Status CommitFileIngestionHandles(
+      std::vector<std::unique_ptr<FileIngestionHandle>> handles) override {
+    return External(kAllCfs, [&] { return db_->CommitFileIngestionHandles(std::move(handles)); });
+  }
+  // A secondary drops memtables here before their SSTs can be listed.
+  Status TryCatchUpWithPrimary() override {
+    FAULT(CatchUpUnannounced, return db_->TryCatchUpWithPrimary());
+    if (!reads_only_) return db_->TryCatchUpWithPrimary();
+    return External(kAllCfs, [&] { return db_->TryCatchUpWithPrimary(); });
+  }
+
+  // ---------------------------------------------------------------- beside maintenance
+
+  using DBWithTTL::Flush;
+  Status Flush(const FlushOptions& options, ColumnFamilyHandle* cf) override {
+    return db_->Flush(options, cf);
+  }
+  Status Flush(const FlushOptions& options,
+               const std::vector<ColumnFamilyHandle*>& cfs) override {
+    if (reads_only_) return ReadsOnly();
+    FAULT(CfsFlushedBesideMaintenance, return db_->Flush(options, cfs));
+    return Flushing([&] { return db_->Flush(options, cfs); });
+  }
+  Status GetLiveFiles(std::vector<std::string>& files, uint64_t* manifest_size,
+                      bool flush_memtable) override {
+    const auto list = [&] { return db_->GetLiveFiles(files, manifest_size, flush_memtable); };
+    return flush_memtable && !reads_only_ ? Flushing(list) : list();
+  }
+  // Checkpoints and backups copy these files. It may flush all column families.
+  Status GetLiveFilesStorageInfo(const LiveFilesStorageInfoOptions& options,
+                                 std::vector<LiveFileStorageInfo>* files) override {
+    if (reads_only_) return ReadsOnly();
+    FAULT(CheckpointBesideMaintenance, return db_->GetLiveFilesStorageInfo(options, files));
+    return Flushing([&] { return db_->GetLiveFilesStorageInfo(options, files); });
+  }
+
+  // ---------------------------------------------------------------- refused
+
+  // RocksDB's instances that only read run these all the same, or in part, or wait without end.
+  using DBWithTTL::FlushWAL;
+  Status FlushWAL(bool sync) override { return reads_only_ ? ReadsOnly() : db_->FlushWAL(sync); }
+  Status FlushWAL(const FlushWALOptions& options) override {
+    return reads_only_ ? ReadsOnly() : db_->FlushWAL(options);
+  }
+  Status WaitForCompact(const WaitForCompactOptions& options) override {
+    return reads_only_ ? ReadsOnly() : db_->WaitForCompact(options);
+  }
+
+  using DBWithTTL::SetOptions;
+  Status SetOptions(
+      const std::unordered_map<ColumnFamilyHandle*, std::unordered_map<std::string, std::string>>&
+          options) override {
+    if (reads_only_) return ReadsOnly();
+    for (const auto& [cf, of_cf] : options) {
+      const auto mempurge = of_cf.find(kMempurge);
+      if (mempurge != of_cf.end() && IsSwitchedOn(mempurge->second)) {
+        return Status::NotSupported(
+            std::string("with ") + kMempurge +
+            " RocksDB 11.8.1 itself loses keys and reads values that were overwritten; leave it at 0");
+      }
+    }
+    return db_->SetOptions(options);
+  }
+
+  // ---------------------------------------------------------------- what StackableDB does not pass on
+
+  // `IngestWriteBatchWithIndex` stays refused: its keys would be in no memtable that feeds a filter,
+  // and in no SST yet.
+
+  Status WriteWithCallback(const WriteOptions& options, WriteBatch* batch,
+                           UserWriteCallback* callback) override {
+    return db_->WriteWithCallback(options, batch, callback);
+  }
+  void GetAllColumnFamilyMetaData(std::vector<ColumnFamilyMetaData>* metadata) override {
+    db_->GetAllColumnFamilyMetaData(metadata);
+  }
+  Status GetStatsHistory(uint64_t start, uint64_t end,
+                         std::unique_ptr<StatsHistoryIterator>* history) override {
+    return db_->GetStatsHistory(start, end, history);
+  }
+
+ private:
+  static constexpr uint32_t kAllCfs = UINT32_MAX;
+
+  // RocksDB's own refusal.
+  Status ReadsOnly() const { return db_->Flush(FlushOptions(), default_); }
+
+  static Status NoTtl() { return Status::NotSupported("the database has no time to live"); }
+
+  DBWithTTL* WithTtl() const { return static_cast<DBWithTTL*>(db_); }
+
+  uint32_t IdOf(ColumnFamilyHandle* cf) const { return cf == default_ ? 0 : cf->GetID(); }
+
+  // Whether the filters may answer a read: RocksDB itself would not refuse it. A snapshot makes no
+  // difference, since a filter has the keys of all versions; nor does a read tier.
+  static bool IsPlain(const ReadOptions& options, ColumnFamilyHandle* cf,
+                      Env::IOActivity activity) {
+    bool plain = options.timestamp == nullptr;
+    FAULT(TimestampsIgnored, plain = true);
+    return plain && cf != nullptr &&
+           (options.io_activity == Env::IOActivity::kUnknown || options.io_activity == activity);
+  }
+  static bool ArePlain(const ReadOptions& options, size_t count, ColumnFamilyHandle** cfs,
+                       Env::IOActivity activity) {
+    return count > 0 && std::all_of(cfs, cfs + count, [&](ColumnFamilyHandle* cf) {
+             return IsPlain(options, cf, activity);
+           });
+  }
+
+  // NotFound if the filters prove the key absent. Otherwise what `read` returns, which is called at
+  // most once.
+  template <typename Engine>
+  Status Read(ColumnFamilyHandle* cf, const Slice& key, const Engine& read) {
+    Status status;
+    bool is_read = false;
+    const bool absent = WithCallback(
+        [&](void* context, int8_t (*read)(void*)) {
+          return hooks_->sieve_read(sieve_, IdOf(cf), key.data(), key.size(), context, read);
+        },
+        [&]() -> int8_t {
+          status = read();
+          is_read = true;
+          return FoundBy(status);
+        });
+    if (is_read) return status;
+    return absent ? Status::NotFound() : read();
+  }
+
+  bool RulesOut(const ReadOptions& options, ColumnFamilyHandle* cf, const Slice& key,
+                bool* value_found) {
+    if (!IsPlain(options, cf, Env::IOActivity::kGet)) return false;
+    if (!hooks_->sieve_rules_out(sieve_, IdOf(cf), key.data(), key.size())) return false;
+    if (value_found != nullptr) *value_found = false;
+    return true;
+  }
+
+  // The values of several keys, of one moment. `read` reads those that the Rust side asks for:
+  // those that pass the filters, or all. What was not read is absent.
+  template <typename Value, typename Engine>
+  void ReadMany(size_t count, ColumnFamilyHandle** cfs, const Slice* keys, Value* values,
+                Status* statuses, const Engine& read) {
+    static_assert(sizeof(Slice) == sizeof(void*) + sizeof(size_t), "the Rust side's layout");
+    struct Call {
+      const Engine& read;
+      size_t count;
+      ColumnFamilyHandle** cfs;
+      const Slice* keys;
+      Value* values;
+      Status* statuses;
+      std::vector<bool> is_read;
+
+      void Read(const size_t* at, size_t n, int8_t* found) {
+        if (n == count) {
+          for (size_t i = 0; i < count; ++i) values[i].Reset();
+          read(count, cfs, keys, values, statuses);
+        } else {
+          std::vector<ColumnFamilyHandle*> some_cfs(n);
+          std::vector<Slice> some_keys(n);
+          for (size_t i = 0; i < n; ++i) {
+            some_cfs[i] = cfs[at[i]];
+            some_keys[i] = keys[at[i]];
+          }
+          std::vector<Value> some_values(n);
+          std::vector<Status> some_statuses(n);
+          read(n, some_cfs.data(), some_keys.data(), some_values.data(), some_statuses.data());
+          for (size_t i = 0; i < n; ++i) {
+            MoveTo(&values[at[i]], std::move(some_values[i]));
+            statuses[at[i]] = std::move(some_statuses[i]);
+          }
+        }
+        for (size_t i = 0; i < n; ++i) {
+          is_read[at[i]] = true;
+          found[i] = FoundBy(statuses[at[i]]);
+        }
+      }
+    };
+    std::vector<uint32_t> ids(count);
+    for (size_t i = 0; i < count; ++i) ids[i] = IdOf(cfs[i]);
+    Call call{read, count, cfs, keys, values, statuses, std::vector<bool>(count)};
+    const bool answered = hooks_->sieve_read_many(
+        sieve_, count, ids.data(), keys, &call,
+        [](void* context, const size_t* at, size_t n, int8_t* found) noexcept {
+          static_cast<Call*>(context)->Read(at, n, found);
+        });
+    if (!answered) return read(count, cfs, keys, values, statuses);
+    for (size_t i = 0; i < count; ++i) {
+      if (call.is_read[i]) continue;
+      values[i].Reset();
+      statuses[i] = Status::NotFound();
+    }
+  }
+
+  template <typename Engine>
+  Status Create(const ColumnFamilyOptions& options, const std::string& name,
+                ColumnFamilyHandle** handle, const Engine& create) {
+    if (reads_only_) return ReadsOnly();
+    struct Call {
+      const Engine& create;
+      ColumnFamilyHandle** handle;
+      DB* locks;
+      rocksdb_options_t hooked;
+      Status status = Status::Aborted("the filters could not be created");
+    };
+    Call call{create, handle, locks_.get(), {Options(DBOptions(), options)}};
+    hooks_->sieve_create_cf(
+        sieve_, name.data(), name.size(), &call.hooked, &call,
+        [](void* context, const char* reason, size_t size) noexcept {
+          static_cast<Call*>(context)->status = Status::NotSupported(Slice(reason, size));
+        },
+        [](void* context) noexcept -> int64_t {
+          auto* call = static_cast<Call*>(context);
+          call->status = call->create(ColumnFamilyOptions(call->hooked.rep));
+          if (call->locks != nullptr) ExtendLocks(call->locks);
+          return call->status.ok() ? (*call->handle)->GetID() : -1;
+        });
+    return call.status;
+  }
+
+  template <typename Act>
+  Status External(uint32_t cf, const Act& act) {
+    return Between([&](void* context, void (*run)(void*)) {
+      hooks_->sieve_external_writes(sieve_, cf, context, run);
+    }, act);
+  }
+
+  template <typename Act>
+  Status Flushing(const Act& act) {
+    return Between([&](void* context, void (*run)(void*)) {
+      hooks_->sieve_flushing(sieve_, context, run);
+    }, act);
+  }
+
+  // The Rust side runs `act` exactly once.
+  template <typename Hook, typename Act>
+  static Status Between(const Hook& hook, const Act& act) {
+    Status status;
+    WithCallback(hook, [&] { status = act(); });
+    return status;
+  }
+
+  const bool has_ttl_;
+  const bool reads_only_;
+  ColumnFamilyHandle* const default_;
+  // Owned, unless it is `db_`.
+  std::unique_ptr<DB> locks_;
+  DB* writer_;
+  void* const sieve_;
+  const lsm_sieve_hooks* const hooks_;
+};
+
+void LockWrites(rocksdb_t* handle, std::unique_ptr<DB> locks) {
+  static_cast<FilteredDB*>(handle->rep)->LockWrites(std::move(locks));
+}
+
+namespace {
+
+// Reads memory that may not be mapped: the kernel copies it, and says so if it cannot.
+class MemoryReader {
+ public:
+  MemoryReader() { is_open_ = pipe(ends_) == 0; }
+  ~MemoryReader() {
+    if (!is_open_) return;
+    close(ends_[0]);
+    close(ends_[1]);
+  }
+  MemoryReader(const MemoryReader&) = delete;
+  MemoryReader& operator=(const MemoryReader&) = delete;
+
+  bool ReadWord(uintptr_t address, uintptr_t* word) const {
+    if (!is_open_ || address % sizeof(word) != 0) return false;
+    const void* from = reinterpret_cast<const void*>(address);
+    return write(ends_[1], from, sizeof(*word)) == sizeof(*word) &&
+           read(ends_[0], word, sizeof(*word)) == sizeof(*word);
+  }
+
+ private:
+  int ends_[2] = {-1, -1};
+  bool is_open_;
+};
+
+// Whether this is the engine, or a `DBWithTTL` whose engine it is: a `StackableDB` has the engine
+// behind its table of virtual functions.
+bool IsEngine(uintptr_t candidate, uintptr_t engine, const MemoryReader& memory) {
+  uintptr_t base = 0;
+  return candidate == engine ||
+         (memory.ReadWord(candidate + sizeof(uintptr_t), &base) && base == engine);
+}
+
+}  // namespace
+
+extern "C" {
+
+// The handle of the engine that this column family belongs to. It is the one pointer among the
+// words of a database object of `rocksdb` that points to a pointer to the engine. Null if there is
+// none, or if there are several different ones.
+rocksdb_t* lsm_sieve_find_handle(const void* object, size_t size,
+                                 rocksdb_column_family_handle_t* cf) noexcept {
+  const auto engine = reinterpret_cast<uintptr_t>(EngineOf(cf));
+  const MemoryReader memory;
+  uintptr_t handle = 0;
+  size_t matches = 0;
+  for (size_t at = 0; at + sizeof(uintptr_t) <= size; at += sizeof(uintptr_t)) {
+    uintptr_t word = 0;
+    std::memcpy(&word, static_cast<const char*>(object) + at, sizeof(word));
+    uintptr_t rep = 0;
+    if (word != 0 && memory.ReadWord(word, &rep) && IsEngine(rep, engine, memory)) {
+      handle = word;
+      ++matches;
+    }
+  }
+  FAULT(AnyHandleTaken, matches = 1);
+  return matches == 1 ? reinterpret_cast<rocksdb_t*>(handle) : nullptr;
+}
+
+// Puts the filters behind a handle. Takes over `sieve`.
+void lsm_sieve_filter_handle(rocksdb_t* handle, bool reads_only, void* sieve,
+                             const lsm_sieve_hooks* hooks) noexcept {
+  std::unique_ptr<DB> base(handle->rep);
+  const bool has_ttl = base.get() != base->GetRootDB();
+  handle->rep = new FilteredDB(std::move(base), has_ttl, reads_only, sieve, hooks);
+}
+
+}  // extern "C"
+}  // namespace lsm_sieve

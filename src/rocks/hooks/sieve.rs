@@ -1,0 +1,256 @@
+//! What a database's handle asks: the filters of an open engine, and what they need around the
+//! operations of RocksDB that bring keys past the memtables, or column families.
+//!
+//! The handle owns the last reference. It calls [`Sieve::stop`] before its engine closes.
+
+use std::sync::{Arc, Mutex};
+
+use rocksdb::Error;
+
+use super::base::Base;
+use super::handle::{self, Asked};
+use super::{CfOptions, DEFAULT_ID, HOOKS, error_of};
+use super::{flush, install, keep_history, refusal, transactions_refusal};
+use crate::fault::fault;
+use crate::front::audit::Distrust as _;
+use crate::front::cf_filter::{CfFilter, lookup, multi_lookup};
+use crate::front::filters::Filters;
+use crate::front::options::FrontOptions;
+use crate::math::Bits;
+use crate::rocks::error::OpenError;
+use crate::rocks::options::SieveOptions;
+use crate::sync::unpoisoned;
+
+/// What the engine found: nothing, a value, or an error that only the engine's caller learns.
+pub(crate) type Found = Result<Option<()>, ()>;
+
+/// The filters behind a handle.
+pub(crate) struct Sieve {
+    pub(crate) filters: Filters,
+    /// Those of the default column family.
+    pub(crate) default: Arc<CfFilter>,
+    pub(crate) options: SieveOptions,
+    pub(crate) base: Arc<Base>,
+    /// Held while a column family is created or dropped: its filters are created and dropped with
+    /// it.
+    cfs: Mutex<()>,
+}
+
+impl Sieve {
+    pub(crate) fn new(
+        filters: Filters,
+        default: Arc<CfFilter>,
+        options: SieveOptions,
+        base: Arc<Base>,
+    ) -> Self {
+        Self {
+            filters,
+            default,
+            options,
+            base,
+            cfs: Mutex::default(),
+        }
+    }
+
+    /// Whether a key is absent. If the filters do not say so, reads it from the `engine`.
+    #[inline]
+    pub(super) fn read(&self, cf: u32, key: &[u8], engine: impl FnOnce() -> Found) -> bool {
+        match handle::asked() {
+            Asked::Filters => {}
+            Asked::Engine => return false,
+            Asked::Nothing => return true,
+        }
+        let found = match cf {
+            DEFAULT_ID => lookup::get(&*self.default, key, engine),
+            _ => lookup::get((&*self.filters.cf_filters, cf), key, engine),
+        };
+        matches!(found, Ok(None))
+    }
+
+    /// Whether the filters alone prove a key absent.
+    pub(super) fn rules_out(&self, cf: u32, key: &[u8]) -> bool {
+        let asked = handle::asked() == Asked::Filters;
+        asked && lookup::answer((&*self.filters.cf_filters, cf), key).is_absent()
+    }
+
+    /// Has the `engine` read the keys at the indexes that it is given, so that all others are
+    /// absent, at one moment. False if the filters are not to be asked.
+    pub(super) fn read_many(
+        &self,
+        cfs: &[u32],
+        keys: &[&[u8]],
+        engine: impl Fn(&[usize]) -> Vec<Found>,
+    ) -> bool {
+        if handle::asked() != Asked::Filters {
+            return false;
+        }
+        let filters = |cf| self.filters.cf_filters.get(cf);
+        let (first, others) = cfs.split_first().expect("some keys are read");
+        if others.iter().all(|cf| cf == first) {
+            let Some(cf_filter) = filters(*first) else {
+                return false;
+            };
+            multi_lookup::multi_get_at(&cf_filter, keys, engine);
+        } else {
+            let with_filters = cfs.iter().zip(keys).map(|(&cf, &key)| (filters(cf), key));
+            let with_filters: Vec<_> = with_filters.collect();
+            multi_lookup::multi_get_cf(&with_filters, engine);
+        }
+        true
+    }
+
+    /// Runs an operation that brings keys past the memtables of the column family with this id, or
+    /// of any.
+    pub(super) fn external_writes(&self, cf: Option<u32>, run: impl FnOnce()) {
+        let cf_filters = &self.filters.cf_filters;
+        fault!(
+            CfIngestionUnannounced,
+            if cf.is_some_and(|cf| cf != DEFAULT_ID) {
+                return run();
+            }
+        );
+        fault!(
+            CatchUpAnnouncedLate,
+            if cf.is_none() {
+                run();
+                return drop(cf_filters.begin_external_writes(None));
+            }
+        );
+        let arriving = cf_filters.begin_external_writes(cf);
+        fault!(
+            IngestionAnnouncedBriefly,
+            if cf.is_some() {
+                drop(arriving);
+                return run();
+            }
+        );
+        fault!(
+            CatchUpAnnouncedBriefly,
+            if cf.is_none() {
+                drop(arriving);
+                // Maintenance may list the SSTs before the engine is locked.
+                let _ = self
+                    .filters
+                    .wait_for_maintenance(crate::front::wakeup::LONG, || true);
+                return run();
+            }
+        );
+        run();
+        drop(arriving);
+    }
+
+    /// External writes came, or may come, without notice: nothing is absent until the next open.
+    pub(super) fn disable(&self) {
+        let all = self.filters.cf_filters.all();
+        all.iter().for_each(|cf_filter| cf_filter.disable());
+    }
+
+    /// Runs an operation that flushes several column families: maintenance does not flush beside it.
+    pub(super) fn flushing(&self, run: impl FnOnce()) {
+        let _alone = self.filters.cf_filters.flush_beside_maintenance_guard();
+        run();
+    }
+
+    /// Creates a column family with its own filters, unless its name is excluded. `create` returns
+    /// its id, if RocksDB created it.
+    ///
+    /// # Errors
+    /// Why these options are not supported; nothing was created.
+    pub(super) fn create_cf(
+        &self,
+        name: &str,
+        options: &CfOptions<'_>,
+        create: impl FnOnce() -> Option<u32>,
+    ) -> Result<(), String> {
+        let _turn = unpoisoned(self.cfs.lock());
+        if self.options.isolation().is_some() {
+            refuse(name, transactions_refusal(options))?;
+            keep_history(options);
+        }
+        if self.options.is_excluded(name) {
+            if let Some(id) = create() {
+                self.filters.cf_filters.exclude(id);
+            }
+            return Ok(());
+        }
+        refuse(name, refusal(options))?;
+        let taken = self.filters.cf_filters.size_of_summaries(None);
+        let cfs = self.filters.cf_filters.all().len() + 1;
+        let front = shared_by(self.settings(), cfs);
+        let cf_filter = self.filters.opening().cf_filter(name, &front, taken);
+        install(options, Arc::clone(&cf_filter), &HOOKS);
+        let Some(id) = create() else {
+            return Ok(());
+        };
+        if cf_filter.key_space().id() != Some(id) {
+            tracing::error!(cf = name, "the memtable capture does not fire: no filters");
+            return Ok(());
+        }
+        self.filters.insert(id, cf_filter);
+        fault!(NoWakeAfterCreateCf, return Ok(()));
+        self.filters.wakeup.notify();
+        Ok(())
+    }
+
+    /// Drops a column family and its filters. `drop_it` returns whether RocksDB dropped it.
+    pub(super) fn drop_cf(&self, id: u32, drop_it: impl FnOnce() -> bool) {
+        let _turn = unpoisoned(self.cfs.lock());
+        let cf_filter = self.filters.cf_filters.get(id);
+        if !drop_it() {
+            return;
+        }
+        let Some(cf_filter) = cf_filter else {
+            return;
+        };
+        self.filters.cf_filters.withdraw_view(&cf_filter);
+        if !self.options.has_read_only_filters() {
+            self.filters.filter_store.remove_summary(cf_filter.name());
+        }
+        fault!(NoWakeAfterDropCf, return);
+        self.filters.wakeup.notify();
+    }
+
+    /// The settings with the current rates, which may have changed since the open.
+    fn settings(&self) -> FrontOptions {
+        FrontOptions {
+            summary_rate: self.filters.cf_filters.summary_rate(),
+            segment_rate: self.default.segment_rate(),
+            ..self.filters.options.clone()
+        }
+    }
+
+    /// RocksDB's own refusal if the engine writes nothing. For operations that its read-only and
+    /// secondary instances run all the same, in part, or crash at, and that do not come by the
+    /// handle.
+    pub(crate) fn refuse_if_reader(&self) -> Result<(), Error> {
+        if !self.options.is_reader() {
+            return Ok(());
+        }
+        let refused = self.base.with_cf(DEFAULT_ID, flush);
+        refused.unwrap_or(Ok(())).map_err(error_of)
+    }
+
+    /// Ends maintenance and frees the filters: what still reads them gets *maybe*. Again, it does
+    /// nothing.
+    pub(crate) fn stop(&self) {
+        // Its flush must not run beside the engine's own flush at the close.
+        self.filters.stop_maintenance();
+        // A block cache that outlives the database may keep readers of our filters and pass them on
+        // to the next filters of these SSTs, which could neither verify nor drop them.
+        self.filters.retire();
+    }
+}
+
+/// The settings of column families of this number, which share the budget.
+pub(crate) fn shared_by(front: FrontOptions, cfs: usize) -> FrontOptions {
+    let overhead = CfFilter::OVERHEAD.get().saturating_mul(cfs as u64);
+    front.shared_by(cfs, Bits::new(overhead))
+}
+
+fn refuse(cf: &str, refusal: Option<String>) -> Result<(), String> {
+    let Some(reason) = refusal else {
+        return Ok(());
+    };
+    let cf = cf.to_owned();
+    Err(OpenError::Unsupported { cf, reason }.to_string())
+}
