@@ -51,8 +51,8 @@ fn options() -> Options {
 
 /// One of the two databases.
 trait Subject {
-    fn put(&self, key: &[u8], value: &[u8]) -> Result<(), Error>;
-    fn flush(&self) -> Result<(), Error>;
+    fn add(&self, key: &[u8], value: &[u8]) -> Result<(), Error>;
+    fn end_run(&self) -> Result<(), Error>;
     /// Reads every key, so that all is cached; returns their number.
     fn count(&self) -> usize;
     /// Whether the key is present, in a transaction that does nothing else.
@@ -63,11 +63,11 @@ trait Subject {
 macro_rules! subject {
     ($type:ty, $settings:expr, $($question_mark:tt)?) => {
         impl Subject for $type {
-            fn put(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
+            fn add(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
                 self.put(key, value)
             }
 
-            fn flush(&self) -> Result<(), Error> {
+            fn end_run(&self) -> Result<(), Error> {
                 self.flush()
             }
 
@@ -100,9 +100,9 @@ subject!(SieveDb, TransactionSettings::Default, ?);
 fn fill(subject: &impl Subject, keys: u64) -> Result<(), Error> {
     for run in 0..RUNS {
         for id in (run..keys).step_by(RUNS as usize) {
-            subject.put(&key(id), &[b'v'; 100])?;
+            subject.add(&key(id), &[b'v'; 100])?;
         }
-        subject.flush()?;
+        subject.end_run()?;
     }
     assert_eq!(subject.count() as u64, keys, "every key is read");
     Ok(())

@@ -404,6 +404,10 @@ fn unsupported_options_are_refused_with_the_reason() {
         );
         assert!(!path.exists(), "{name} left something behind");
 
+        // Of an option of the whole database, a column family's creation takes no notice.
+        if name == "ingest behind" {
+            continue;
+        }
         let db = SieveDb::open(&options(), &sieve(), &path).unwrap();
         let error = db.create_cf("refused", &refused).unwrap_err();
         assert!(error.to_string().contains(reason), "{name}: {error}");

@@ -52,7 +52,7 @@ fn sst_is_covered_after_ingestion() {
     assert!((10..1_500).all(|i| !db.filter_answer(key(i)).is_absent()));
 }
 
-/// No key is denied while the bare engine is in use.
+/// No key is denied while a use of the engine is announced.
 #[test]
 fn filters_resume_after_with_engine_untracked() {
     let home = tempfile::tempdir().unwrap();

@@ -208,7 +208,7 @@ fn by_front(db: &SieveDb, name: &str) {
     db.create_cf(name, &options()).unwrap();
 }
 
-/// By the bare engine, which is then dropped.
+/// By the plain database, after another.
 fn by_engine(db: &SieveDb, name: &str) {
     let created = db.with_engine_untracked(|engine| {
         engine.create_cf("of a moment", &options())?;

@@ -1,10 +1,10 @@
-//! Writes of the bare engine, which `with_engine_untracked` lends: they count as external writes.
+//! Uses of the engine that `with_engine_untracked` announces: they count as external writes.
 
 use lsm_sieve::Answer;
 
 use crate::support::model_db::{Model, absent_key, check_settled, cover, fill, open};
 
-/// Until a call through the bare engine has returned, no key is denied.
+/// Until an announced use of the engine has returned, no key is denied.
 #[test]
 fn every_answer_is_maybe_while_the_bare_engine_is_used() {
     let home = tempfile::tempdir().unwrap();

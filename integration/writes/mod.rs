@@ -1,4 +1,4 @@
-//! Every way in which a key reaches the engine: by memtables, by ingestion, by the bare engine.
+//! Every way in which a key reaches the engine: by memtables, by ingestion, past the handle.
 
 mod bare_engine;
 mod ingestion;

@@ -1,6 +1,6 @@
 //! Calls to the engine behind the filters: flushes, compactions, options, and properties.
 //!
-//! The bare engine is the oracle: its answers for the two families differ.
+//! RocksDB's properties are the oracle: those of the two families differ.
 
 use std::fs;
 
@@ -124,7 +124,7 @@ fn engine_calls_act_on_their_cf() {
 
 const ENTRIES: &str = "rocksdb.num-entries-active-mem-table";
 
-/// The bare engine's answer for each family, the default family first.
+/// The plain database's answer for each family, the default family first.
 fn of_both<T>(db: &SieveDb, call: impl Fn(&lsm_sieve::Engine, &Handle<'_>) -> T) -> [T; 2] {
     let call = |family| {
         db.with_engine_untracked(|engine| call(engine, &engine.cf_handle(family).unwrap()))

@@ -257,7 +257,7 @@ fn late_has_all_keys_before_and_after_coverage(db: &SieveDb) {
     verify_finds_every_key(db);
 }
 
-/// A family gets its filters while the bare engine is in use: external writes may go to it.
+/// A family gets its filters while a use of the engine is announced: external writes may go to it.
 #[test]
 fn cf_created_during_external_writes_loses_no_key() {
     let home = tempfile::tempdir().unwrap();

@@ -171,8 +171,31 @@ fn begins<T: ThreadMode + Send + 'static>(
     Transactions::on(&engine, handle, isolation).map_err(|source| not_opened(path, source))
 }
 
+impl<T: ThreadMode> SieveDb<T> {
+    /// `rocksdb` would give up its handle before RocksDB refuses.
+    fn refuse_drop(&self, name: &str) -> Result<(), Error> {
+        if name == DEFAULT_COLUMN_FAMILY_NAME {
+            let refusal = "Invalid argument: the default column family cannot be dropped";
+            return Err(hooks::error_of(refusal.to_owned()));
+        }
+        self.sieve.refuse_if_reader()
+    }
+}
+
+impl SieveDb {
+    /// [`drop_cf`](rocksdb::DBCommon::drop_cf), which keeps the handle of a column family that cannot
+    /// be dropped.
+    ///
+    /// # Errors
+    /// Returns RocksDB's error.
+    pub fn drop_cf(&self, name: &str) -> Result<(), Error> {
+        self.refuse_drop(name)?;
+        self.engine.drop_cf(name)
+    }
+}
+
 impl SieveDb<SingleThreaded> {
-    /// Creates a column family with its own filters, as the method of `rocksdb`'s database does.
+    /// [`create_cf`](rocksdb::DBCommon::create_cf).
     ///
     /// # Errors
     /// Returns RocksDB's error, or says which of the options filters do not support.
@@ -180,11 +203,13 @@ impl SieveDb<SingleThreaded> {
         self.engine_mut().create_cf(name, options)
     }
 
-    /// Drops a column family and its filters, as the method of `rocksdb`'s database does.
+    /// [`drop_cf`](rocksdb::DBCommon::drop_cf), which keeps the handle of a column family that cannot
+    /// be dropped.
     ///
     /// # Errors
     /// Returns RocksDB's error.
     pub fn drop_cf(&mut self, name: &str) -> Result<(), Error> {
+        self.refuse_drop(name)?;
         self.engine_mut().drop_cf(name)
     }
 

@@ -25,7 +25,7 @@ impl Listener {
     }
 
     /// External writes went into the column families with this name. They were not announced only
-    /// if the file was ingested through the bare engine.
+    /// if the file was ingested past the handle.
     pub(crate) fn keys_ingested(&self, cf: &[u8]) {
         fault!(EngineIngestionUnannounced, return);
         let filters = self.cf_filters.all();

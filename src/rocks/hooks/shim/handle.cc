@@ -12,9 +12,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -109,9 +109,7 @@ class FilteredDB final : public DBWithTTL {
              PinnableSlice* value, std::string* timestamp) override {
     const auto read = [&] { return db_->Get(options, cf, key, value, timestamp); };
     if (timestamp != nullptr || !IsPlain(options, cf, Env::IOActivity::kGet)) return read();
-    const Status status = Read(cf, key, read);
-    if (status.IsNotFound()) value->Reset();
-    return status;
+    return Read(cf, key, read, [&] { value->Reset(); });
   }
 
   using DBWithTTL::GetEntity;
@@ -119,9 +117,7 @@ class FilteredDB final : public DBWithTTL {
                    PinnableWideColumns* columns) override {
     const auto read = [&] { return db_->GetEntity(options, cf, key, columns); };
     if (columns == nullptr || !IsPlain(options, cf, Env::IOActivity::kGetEntity)) return read();
-    const Status status = Read(cf, key, read);
-    if (status.IsNotFound()) columns->Reset();
-    return status;
+    return Read(cf, key, read, [&] { columns->Reset(); });
   }
 
   using DBWithTTL::GetMergeOperands;
@@ -132,7 +128,7 @@ class FilteredDB final : public DBWithTTL {
       return db_->GetMergeOperands(options, cf, key, operands, operand_options, count);
     };
     if (!IsPlain(options, cf, Env::IOActivity::kUnknown)) return read();
-    return Read(cf, key, read);
+    return Read(cf, key, read, [] {});
   }
 
   using DBWithTTL::MultiGet;
@@ -414,23 +410,25 @@ class FilteredDB final : public DBWithTTL {
            });
   }
 
-  // NotFound if the filters prove the key absent. Otherwise what `read` returns, which is called at
-  // most once.
-  template <typename Engine>
-  Status Read(ColumnFamilyHandle* cf, const Slice& key, const Engine& read) {
-    Status status;
-    bool is_read = false;
-    const bool absent = WithCallback(
-        [&](void* context, int8_t (*read)(void*)) {
-          return hooks_->sieve_read(sieve_, IdOf(cf), key.data(), key.size(), context, read);
-        },
-        [&]() -> int8_t {
-          status = read();
-          is_read = true;
-          return FoundBy(status);
+  // NotFound after `clear`, if the filters prove the key absent. Otherwise what `read` returns,
+  // which is called at most once.
+  template <typename Engine, typename Clear>
+  Status Read(ColumnFamilyHandle* cf, const Slice& key, const Engine& read, const Clear& clear) {
+    struct Call {
+      const Engine& read;
+      std::optional<Status> status;
+    };
+    Call call{read, std::nullopt};
+    const bool absent = hooks_->sieve_read(
+        sieve_, IdOf(cf), key.data(), key.size(), &call, [](void* context) noexcept -> int8_t {
+          auto* call = static_cast<Call*>(context);
+          call->status = call->read();
+          return FoundBy(*call->status);
         });
-    if (is_read) return status;
-    return absent ? Status::NotFound() : read();
+    if (call.status) return *std::move(call.status);
+    if (!absent) return read();
+    clear();
+    return Status::NotFound();
   }
 
   bool RulesOut(const ReadOptions& options, ColumnFamilyHandle* cf, const Slice& key,
