@@ -122,3 +122,24 @@ fn a_single_job_can_be_asked_for() {
     assert_eq!(report.as_array().unwrap().len(), 1);
     assert_eq!(report[0]["job"], "hits");
 }
+
+#[test]
+fn writers_at_full_speed_are_sampled() {
+    let report = json(&["bench", "busy", "--keys", "20000", "--writers", "2"]);
+    assert_eq!(report["writers"], 2);
+    for name in ["seconds", "seconds_native", "ratio"] {
+        assert!(report[name].as_f64() > Some(0.0), "{name}");
+    }
+    let rows = report["rows"].as_array().unwrap();
+    let last = rows.last().unwrap();
+    assert_eq!(last["keys"], 20_000);
+    for name in [
+        "bits_per_key",
+        "miss_cpu_ns",
+        "native_miss_cpu_ns",
+        "writes_per_second",
+        "native_writes_per_second",
+    ] {
+        assert!(last[name].as_f64() > Some(0.0), "{name} of {last}");
+    }
+}

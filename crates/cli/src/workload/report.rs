@@ -9,6 +9,10 @@ use super::miss::{Figures, Mix, Pair};
 use super::replay::Counts;
 use super::stopwatch::Spent;
 
+mod busy;
+
+pub use busy::{BusyReport, BusyRow};
+
 /// A report that can be printed as a table.
 pub trait Tabular {
     /// The column heads.

@@ -74,6 +74,7 @@ fn run() -> Result<(), Stop> {
         Command::Advise(subject) => advise::run(&subject, output),
         Command::Demo(demo) => demo::run(&demo, output),
         Command::Replay(replay) => replay::run(&replay, output),
+        Command::Bench(bench::Benchmark::Busy(busy)) => bench::busy::run(&busy, output),
         Command::Bench(bench::Benchmark::Jobs(jobs)) => bench::jobs::run(&jobs, output),
         Command::Bench(bench::Benchmark::Miss(miss)) => bench::miss::run(&miss, output),
         Command::Gremillion(gremillion) => gremillion::run(&gremillion, output),

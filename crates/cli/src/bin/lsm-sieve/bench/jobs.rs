@@ -13,11 +13,11 @@ use lsm_sieve_cli::workload::store::{
     Differential, Plain, PlainTransactions, Sieve, SieveTransactions, Space, Store,
 };
 use lsm_sieve_cli::workload::trace::{Format, Trace, TraceError};
-use rocksdb::Options;
 use rocksdb::properties::PropName;
 
+use crate::bench::{options, setting};
 use crate::database_folder::DatabaseFolder;
-use crate::engine::{self, Blocks, Native, Setting, Shape};
+use crate::engine;
 use crate::inspect;
 use crate::outcome::Stop;
 use crate::output::Output;
@@ -43,10 +43,6 @@ Each round does a job on RocksDB alone, with its Bloom filters of 10 bits per ke
 lsm-sieve's defaults, in new databases; the order alternates. Memtables take 16 MiB, levels are
 RocksDB's default, nothing is compressed or synced, and all blocks are cached. Ratios are seconds
 without filters over seconds with them: above 1 the job is faster with filters.";
-
-/// RocksDB's own filter, as usually set.
-const NATIVE_BITS_PER_KEY: f64 = 10.0;
-const MEMTABLE_BYTES: usize = 16 << 20;
 
 /// Do whole jobs on a RocksDB with its own filter, and on one with lsm-sieve.
 #[derive(clap::Args)]
@@ -317,20 +313,4 @@ impl Workload<'_> {
             bits_per_key,
         })
     }
-}
-
-fn setting(keys: u64) -> Setting {
-    Setting {
-        keys,
-        shape: Shape::Leveled,
-        native: Native::Bloom,
-        bits_per_key: NATIVE_BITS_PER_KEY,
-        blocks: Blocks::Cached,
-    }
-}
-
-fn options(keys: u64) -> Options {
-    let mut options = setting(keys).options();
-    options.set_write_buffer_size(MEMTABLE_BYTES);
-    options
 }

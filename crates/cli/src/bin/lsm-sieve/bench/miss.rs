@@ -69,6 +69,9 @@ pub(crate) struct Arguments {
     /// reads two cache lines.
     #[arg(long = "static")]
     made_static: bool,
+    /// Keep RocksDB's own filters of 10 bits per key for SSTs, but none on the last level.
+    #[arg(long, conflicts_with_all = ["segment_bits", "split"])]
+    upper_levels: bool,
     /// Split B bits per key between the summary filter and the segment filters in several ways, and
     /// report the best.
     #[arg(long, value_name = "B", value_parser = split_bits, conflicts_with_all = ["front_bits", "segment_bits"])]
@@ -135,6 +138,10 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), Stop> {
     }
     let Some(total_bits) = arguments.split else {
         let filters = arguments.filters(arguments.front_bits, arguments.segment_bits)?;
+        let filters = match arguments.upper_levels {
+            true => filters.segment_filters(None),
+            false => filters,
+        };
         let (report, counts) = measure(arguments, filters, arguments.native)?;
         return output.conclude(&report, lost(&counts));
     };
@@ -236,7 +243,9 @@ fn measure(
     let options = |filter| arguments.setting(filter).options();
     let spaces = [Space::Default];
     let mut native = Plain::open(&options(arguments.native), native_home.path(), &spaces)?;
-    let mut sieve = Sieve::open(&options(own), &front, sieve_home.path(), &spaces)?;
+    let mut of_sieve = options(own);
+    of_sieve.set_optimize_filters_for_hits(arguments.upper_levels);
+    let mut sieve = Sieve::open(&of_sieve, &front, sieve_home.path(), &spaces)?;
 
     let mut loading = Progress::new("loading both", plan.keys);
     let fill_us = miss::fill(&plan, &mut native, &mut sieve, &mut loading)?;
