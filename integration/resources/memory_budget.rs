@@ -4,6 +4,7 @@ use lsm_sieve::{Answer, Bits, SieveDb};
 use rocksdb::DEFAULT_COLUMN_FAMILY_NAME;
 use rocksdb::statistics::Ticker;
 
+use crate::maintenance::eventually;
 use crate::support::model_db::{
     Dice, Model, absent_key, check_cf_reads, check_reads, check_settled, cover, fill, key, options,
     settle, sieve, verify_finds_every_key, with_filter_budget, write_randomly,
@@ -332,4 +333,39 @@ fn writers_read_their_own_keys_while_summaries_are_dropped_and_rebuilt() {
         let lost = (0..20_000).filter(|&i| db.filter_answer_cf(&cf, key(i)).is_absent());
         assert_eq!(lost.count(), 0, "{name}");
     }
+}
+
+/// Precision is lost before the filter is.
+#[test]
+fn budget_can_be_changed_while_the_database_is_open() {
+    const KEYS: u64 = 6_000;
+    let home = tempfile::tempdir().unwrap();
+    let settings = sieve().segment_filters(None).audit(0);
+    let db = SieveDb::open(&options(), &settings, home.path()).unwrap();
+    let mut model = Model::new();
+    fill(&db, &mut model, 0..KEYS);
+    db.consolidate().unwrap();
+    let report = || db.inspect().unwrap().cfs[0].summary.clone();
+    let health = || db.health().cfs.remove(0);
+    let whole = report().bits;
+    let bits_per_key = |bits: u64| bits as f64 / KEYS as f64;
+    for (share, denied) in [(0.6, 900), (0.4, 600), (0.1, 0), (0.6, 900), (2.0, 980)] {
+        let filters = (whole as f64 * share) as u64;
+        db.set_memory_budget(Some(Bits::new(filters) + health().overhead));
+        eventually("the budget is kept and used", || {
+            let bits = report().bits;
+            let is_used = bits_per_key(bits) > 0.7 * bits_per_key(filters.min(whole));
+            bits <= filters && (is_used || share < 0.2)
+        });
+        let absent = (0..1_000).filter(|&i| db.filter_answer(absent_key(i)).is_absent());
+        assert!(
+            absent.count() >= denied,
+            "of 1,000 at {share} of the memory"
+        );
+        check_reads(&db, &model);
+    }
+    db.set_memory_budget(None);
+    db.consolidate().unwrap();
+    assert!(report().bits >= whole);
+    verify_finds_every_key(&db);
 }

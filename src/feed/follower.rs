@@ -227,7 +227,11 @@ impl Follower {
 
     /// Takes the filter that is stored, if it is one of this feed.
     fn load(&self) {
-        let room = self.options.memory_budget.unwrap_or(Bits::new(u64::MAX));
+        let room = self
+            .options
+            .memory_budget
+            .get()
+            .unwrap_or(Bits::new(u64::MAX));
         let Some(stored) = self.filter_store.load_summary(FEED, room) else {
             return;
         };

@@ -186,7 +186,7 @@ impl FilterOptions {
             static_filters: is_static,
             build_memory: self.build_memory,
             expected_keys: self.expected_keys,
-            memory_budget: self.memory_budget,
+            memory_budget: self.memory_budget.into(),
             read_only_filters: false,
             audit: self.audit,
             scrub_every: self.scrub_every,

@@ -125,6 +125,7 @@ impl Filters {
         let mut runner = unpoisoned(self.runner.lock());
         match std::mem::replace(&mut *runner, Runner::Stopped) {
             Runner::Caller(maintenance) => {
+                maintenance.log_keys_of_new_database();
                 wake_at_open(&self.wakeup);
                 let thread = thread::Builder::new().name("lsm-sieve".to_owned());
                 *runner = Runner::Thread(thread.spawn(move || maintenance.run())?);
@@ -272,6 +273,17 @@ impl Filters {
         }
         fault!(NoWakeAfterSetRate, return);
         self.wakeup.call(|requests| requests.consolidate = true);
+    }
+
+    /// Changes the memory budget, which maintenance then keeps.
+    pub(crate) fn set_memory_budget(&self, budget: Option<Bits>) {
+        self.options.memory_budget.set(budget);
+        // A summary filter of another size may fit now.
+        let all = self.cf_filters.all();
+        all.iter()
+            .for_each(|cf_filter| cf_filter.note_consolidated(None));
+        fault!(NoWakeAfterSetBudget, return);
+        self.wakeup.notify();
     }
 
     /// Memory available to a filter that now takes `own`, which is counted as available.

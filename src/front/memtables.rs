@@ -280,8 +280,7 @@ impl Memtables {
         past.any(|target| target.open.load(Ordering::Acquire) > 0)
     }
 
-    /// Memtables whose keys are not all in SSTs yet.
-    #[cfg(test)]
+    /// The number of memtables whose keys are not all in SSTs yet.
     pub(crate) fn open(&self) -> usize {
         let targets = unpoisoned(self.targets.lock());
         let open = targets

@@ -19,6 +19,7 @@
 //! | `instance_ids` | ids for segments without one, valid while the database is open |
 //! | `filter_store` | the folder of sidecars |
 //! | `audit` | reads of the engine for a sample of the *absent* answers: their rate, and the reaction to a false negative |
+//! | `key_log` | the hashes of all keys in SSTs, for the next summary filter |
 //! | `segment_filter_build` | the segment filter of a segment while the engine writes it |
 //! | `memtables` | the filters that each memtable feeds |
 //! | `cf_filter` | the filters of one column family; `cf_filter/lookup.rs` is the code of a lookup |
@@ -40,6 +41,7 @@ pub(crate) mod health;
 pub(crate) mod instance_ids;
 #[cfg(all(test, interleave = "shuttle"))]
 mod interleavings;
+pub(crate) mod key_log;
 pub(crate) mod key_range;
 pub(crate) mod maintenance;
 pub(crate) mod memtables;

@@ -1,6 +1,8 @@
 //! The sizes that follow from the settings: those of all filters of a database.
 
 use std::num::NonZeroU64;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::fault::fault;
@@ -20,7 +22,7 @@ pub(crate) struct FrontOptions {
     /// Bits of hashes in memory while a static summary filter is built.
     pub(crate) build_memory: Option<Bits>,
     pub(crate) expected_keys: Option<Items>,
-    pub(crate) memory_budget: Option<Bits>,
+    pub(crate) memory_budget: MemoryBudget,
     /// Existing filters are only read.
     pub(crate) read_only_filters: bool,
     /// One negative in this many is audited; `None` means the default, throttled.
@@ -36,6 +38,32 @@ pub(crate) struct FrontOptions {
     pub(crate) cfs: usize,
     /// Memory of the column families' filters beside the filters themselves.
     pub(crate) overhead: Bits,
+}
+
+/// The memory budget of one database. Copies share it, and it may change.
+#[derive(Clone, Debug)]
+pub(crate) struct MemoryBudget(Arc<AtomicU64>);
+
+impl MemoryBudget {
+    const NONE: u64 = u64::MAX;
+
+    pub(crate) fn get(&self) -> Option<Bits> {
+        let bits = self.0.load(Ordering::Relaxed);
+        (bits != Self::NONE).then(|| Bits::new(bits))
+    }
+
+    pub(crate) fn set(&self, budget: Option<Bits>) {
+        let bits = budget.map_or(Self::NONE, Bits::get);
+        self.0.store(bits, Ordering::Relaxed);
+    }
+}
+
+impl From<Option<Bits>> for MemoryBudget {
+    fn from(budget: Option<Bits>) -> Self {
+        let new = Self(Arc::default());
+        new.set(budget);
+        new
+    }
 }
 
 /// Whether summary filters are stored.
@@ -195,6 +223,11 @@ const HASHES_AT_ONCE: u64 = 1 << 26;
 /// itself.
 const MOST_PARTS: u64 = 8;
 
+/// A summary filter that the budget makes smaller has at least this many bits per key. It then passes
+/// one absent key in six.
+const LEAST_BITS: f64 = 4.0;
+const MOST_BITS: f64 = 256.0;
+
 /// A consolidated summary filter has room for this many times its keys before its second stage
 /// opens.
 const HEADROOM: f64 = 1.02;
@@ -209,7 +242,7 @@ impl Default for FrontOptions {
             static_filters: false,
             build_memory: None,
             expected_keys: None,
-            memory_budget: None,
+            memory_budget: None.into(),
             read_only_filters: false,
             audit: None,
             scrub_every: None,
@@ -325,13 +358,38 @@ impl FrontOptions {
     /// The part of the budget that is left for filters beside `new_filters` bits of other memory.
     pub(crate) fn filter_budget_beside(&self, overhead: Bits) -> Option<Bits> {
         let left = |budget: Bits| Bits::new(budget.get().saturating_sub(overhead.get()));
-        self.memory_budget.map(left)
+        self.memory_budget.get().map(left)
     }
 
     /// The part of the budget that is left for a summary filter if others take `others` bits.
     pub(crate) fn room_beside(&self, others: Bits) -> Option<Bits> {
         let left = |budget: Bits| Bits::new(budget.get().saturating_sub(others.get()));
         self.filter_budget().map(left)
+    }
+
+    /// The same with a summary rate that makes a filter of `keys` keys fit the budget, of which
+    /// others take `others` bits: a filter of few bits per key still denies most absent keys. Below
+    /// [`LEAST_BITS`] per key none is worth its memory, and the rate stays as it is.
+    pub(crate) fn fitting(self, keys: Items, others: Bits) -> Self {
+        let Some(room) = self.room_beside(others) else {
+            return self;
+        };
+        if self.summary_size(keys) <= room {
+            return self;
+        }
+        let capacity = match self.static_filters {
+            true => keys,
+            false => self.with_room(keys).max(self.first_stage()),
+        };
+        let bits_per_key = room.get() as f64 / capacity.get().max(1) as f64;
+        if !(LEAST_BITS..MOST_BITS).contains(&bits_per_key) {
+            return self;
+        }
+        let size = FilterSize(Size::BitsPerKey(bits_per_key));
+        Self {
+            summary_rate: size.summary_rate(self.static_filters),
+            ..self
+        }
     }
 
     /// The options of a summary filter whose static first stage of `keys` keys is still to come.

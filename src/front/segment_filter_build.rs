@@ -3,8 +3,19 @@
 use std::sync::Arc;
 
 use crate::format::Source;
+use crate::front::key_log::KeyLog;
 use crate::front::wakeup::Wakeup;
 use crate::segment::{Registry, SegmentBuilder, SegmentId};
+
+/// What the keys of an SST come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TableOrigin {
+    /// From memtables, by a flush or in recovery.
+    Memtables,
+    /// From other SSTs of the column family.
+    Tables,
+    Unknown,
+}
 
 /// The filter of one SST that is being written.
 #[derive(Debug)]
@@ -13,6 +24,8 @@ pub(crate) struct SegmentFilterBuild {
     wakeup: Arc<Wakeup>,
     id: SegmentId,
     builder: Option<SegmentBuilder>,
+    /// Gets the keys, if they may be in no other SST.
+    key_log: Option<Arc<KeyLog>>,
 }
 
 impl SegmentFilterBuild {
@@ -20,12 +33,14 @@ impl SegmentFilterBuild {
         registry: Arc<Registry>,
         wakeup: Arc<Wakeup>,
         builder: SegmentBuilder,
+        key_log: Option<Arc<KeyLog>>,
     ) -> Self {
         Self {
             registry,
             wakeup,
             id: builder.id(),
             builder: Some(builder),
+            key_log,
         }
     }
 
@@ -48,6 +63,12 @@ impl SegmentFilterBuild {
         let Some(builder) = self.builder.take() else {
             return false;
         };
+        if let Some(key_log) = &self.key_log {
+            match builder.kept_hashes(entries) {
+                Some(hashes) => key_log.append(hashes.iter().map(|hash| hash.for_summary())),
+                None => key_log.end(),
+            }
+        }
         match builder.seal(entries, Source::TableCapture) {
             Some(filter) => {
                 self.registry.open(self.id).set_filter(filter, false);

@@ -167,7 +167,7 @@ impl SegmentFilters {
 /// How a memtable filter starts, and grows up to `most`.
 pub(crate) fn memtable_filter_options(most: Bits) -> ScalableOptions {
     ScalableOptions {
-        rate: Rate::ONE_PERCENT,
+        rate: Rate::clamped(0.05),
         first: FIRST_KEYS,
         second: Some(SECOND_KEYS),
         growth: 4,

@@ -17,6 +17,7 @@ use crate::front::health::CfHealth;
 use crate::front::maintenance::scrub::Scrubbed;
 use crate::front::opening::{FilterFolderError, FolderLock, Opening};
 use crate::front::options::{FilterSize, FrontOptions};
+use crate::front::segment_filter_build::TableOrigin;
 use crate::front::view::Answer;
 use crate::hash::KeyHash;
 use crate::lsm::engine::{Link, Lsm};
@@ -121,7 +122,7 @@ impl LsmFilters {
     /// # Errors
     /// If the system has no randomness for an id.
     pub fn begin_segment(&self) -> io::Result<SegmentBuild> {
-        let build = self.cf.begin_table();
+        let build = self.cf.begin_table(TableOrigin::Unknown);
         let id = match &build {
             Some(build) => build.id(),
             None => SegmentId::random()?,

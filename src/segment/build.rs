@@ -146,6 +146,15 @@ impl SegmentBuilder {
         grown
     }
 
+    /// The hashes of all keys of a segment with this many entries, if they were kept and none is
+    /// missing.
+    pub(crate) fn kept_hashes(&self, entries: u64) -> Option<&[KeyHash]> {
+        match &self.hashes {
+            Hashes::Kept(kept) if self.added == entries => Some(kept),
+            _ => None,
+        }
+    }
+
     /// Seals the filter of a segment with this many entries. `None` if the builder saw another
     /// number of entries (the filter might lack a key) or if memory ran out.
     pub(crate) fn seal(self, entries: u64, source: Source) -> Option<SealedFilter> {

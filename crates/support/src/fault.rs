@@ -348,6 +348,15 @@ faults! {
     UnfinishedSummaryFed => "consolidations_that_fail",
     /// Memtables no longer feed a dropped summary filter while readers still probe it.
     DroppedSummaryNotFed => "front::cf_filter::",
+    // ---- the log of keys
+    /// The keys of a flush do not go into the log.
+    FlushedKeysNotLogged => "front::maintenance::growth::",
+    /// A log goes on although keys came that it has not.
+    KeyLogOutlivesMisses => "front::maintenance::growth::",
+    /// A log begins although there are keys in SSTs.
+    KeyLogBegunLate => "front::maintenance::growth::",
+    /// The checksums of a log are not checked.
+    KeyLogUnchecked => "front::key_log::",
     // ---- what wakes maintenance
     /// The open does not wake maintenance.
     NoWakeAtOpen => "maintenance::coverage::ssts_without_filters_are_covered_after_open",
@@ -357,6 +366,8 @@ faults! {
     NoWakeAfterDropCf => "maintenance::filters::filters_are_removed_after_drop_cf",
     /// A change of the rates does not wake maintenance.
     NoWakeAfterSetRate => "maintenance::filters::filters_have_the_new_rate_after_set_rate",
+    /// A change of the memory budget does not wake maintenance.
+    NoWakeAfterSetBudget => "resources::memory_budget::budget_can_be_changed",
     /// The end of external writes does not wake maintenance.
     NoWakeAfterExternalWrite => "maintenance::coverage::",
     /// A flush does not wake maintenance.

@@ -79,6 +79,7 @@ impl CfFilter {
         fault!(ExternalWritesUnannounced, return);
         coverage_state.external_epoch += 1;
         coverage_state.complete_by_construction = false;
+        self.key_log.end();
         self.withdraw_view();
     }
 
@@ -131,6 +132,7 @@ impl CfFilter {
         coverage_state.disabled = true;
         coverage_state.complete_by_construction = false;
         coverage_state.covered = HashSet::new();
+        self.key_log.end();
         let summary = self.saturated_summary();
         self.publish_view(View::unknown(Arc::clone(&summary)));
         self.memtables.switch_to(self.memtables.last(summary));
@@ -159,6 +161,11 @@ impl CfFilter {
             number: coverage_state.external_epoch,
             quiet: coverage_state.external_in_flight == 0,
         }
+    }
+
+    /// Whether no external write runs, nor has begun or ended since this epoch.
+    pub(crate) fn is_current(&self, epoch: CoverageEpoch) -> bool {
+        !unpoisoned(self.coverage_state.lock()).is_past(epoch)
     }
 
     /// The current position, if the engine's latest write has this sequence number.

@@ -19,9 +19,10 @@ use crate::filter::Scalable;
 use crate::front::audit::{Sampler, Throttle};
 use crate::front::engine::KeySpace;
 use crate::front::instance_ids::InstanceIds;
+use crate::front::key_log::KeyLog;
 use crate::front::memtables::{FilterSet, Memtables};
 use crate::front::options::FrontOptions;
-use crate::front::segment_filter_build::SegmentFilterBuild;
+use crate::front::segment_filter_build::{SegmentFilterBuild, TableOrigin};
 use crate::front::segment_filters::SegmentFilters;
 use crate::front::view::{Coverage, View};
 use crate::front::wakeup::Wakeup;
@@ -44,6 +45,7 @@ pub(crate) struct CfFilter {
     memtables: Memtables,
     coverage_state: Mutex<CoverageState>,
     instance_ids: InstanceIds,
+    key_log: Arc<KeyLog>,
     segment_rate: Mutex<Option<Rate>>,
     static_filters: bool,
     adaptive_hits: bool,
@@ -85,6 +87,7 @@ impl CfFilter {
             memtables: Memtables::new(hasher, options, summary, me.clone()),
             coverage_state: Mutex::new(CoverageState::covering(covered)),
             instance_ids: InstanceIds::default(),
+            key_log: Arc::default(),
             segment_rate: Mutex::new(options.segment_rate),
             static_filters: options.static_filters,
             adaptive_hits: options.adaptive_hits,
@@ -111,6 +114,11 @@ impl CfFilter {
     /// The ids of SSTs that carry none.
     pub(crate) fn instance_ids(&self) -> &InstanceIds {
         &self.instance_ids
+    }
+
+    /// The hashes of all keys in SSTs, while the column family grows.
+    pub(crate) fn key_log(&self) -> &KeyLog {
+        &self.key_log
     }
 
     /// Whether the summary filter covers every SST.
@@ -144,10 +152,11 @@ impl CfFilter {
         memtable_filters.map(Arc::clone).chain([summary]).collect()
     }
 
-    /// Memory of the filters that memtables feed: those that lookups use, and the current memtable
-    /// filters.
+    /// Memory of the filters that memtables feed: those that lookups use, and those that will be
+    /// used once they are complete.
     pub(crate) fn size(&self) -> Bits {
         let mut filters = self.growing_filters();
+        filters.extend(self.memtables.current().summaries().iter().cloned());
         filters.extend(self.memtables.memtable_filters());
         filters.sort_unstable_by_key(Arc::as_ptr);
         filters.dedup_by(|one, other| Arc::ptr_eq(one, other));
@@ -251,12 +260,27 @@ impl CfFilter {
 
     /// A filter for an SST that RocksDB starts to write; `None` if no segment filters are
     /// configured.
-    pub(crate) fn begin_table(&self) -> Option<SegmentFilterBuild> {
-        let rate = self.segment_rate()?;
-        let id = SegmentId::random().ok()?;
+    pub(crate) fn begin_table(&self, origin: TableOrigin) -> Option<SegmentFilterBuild> {
+        let key_log = match origin {
+            TableOrigin::Memtables => Some(Arc::clone(&self.key_log)),
+            TableOrigin::Tables => None,
+            TableOrigin::Unknown => {
+                self.key_log.end();
+                None
+            }
+        };
+        let begun = self.segment_rate().zip(SegmentId::random().ok());
+        let Some((rate, id)) = begun else {
+            // Nobody sees the keys of this SST.
+            if let Some(key_log) = key_log {
+                key_log.end();
+            }
+            return None;
+        };
         let (registry, wakeup) = (Arc::clone(&self.registry), Arc::clone(&self.wakeup));
         let builder = SegmentBuilder::new(id, self.hasher, rate).made_static(self.static_filters);
-        Some(SegmentFilterBuild::new(registry, wakeup, builder))
+        let build = SegmentFilterBuild::new(registry, wakeup, builder, key_log);
+        Some(build)
     }
 
     /// The segment that a filter block names.

@@ -66,6 +66,8 @@ impl Maintenance {
                 cf_filter = cf_filter.name(),
                 "the memory budget has no room for the summary filter; dropped it"
             );
+            // A smaller one may fit.
+            cf_filter.note_consolidated(None);
         }
         let taken = self.registry.size().get() + self.cf_filters.size_without(None).get();
         let over = Bits::new(taken.saturating_sub(budget.get()));

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::coverage::is_covered;
+use super::growth::{self, KeySource};
 use super::{Maintenance, TaskError};
 use crate::fault::fault;
 use crate::filter::Scalable;
@@ -21,11 +22,11 @@ use crate::segment::SegmentId;
 
 /// All live SSTs of a column family in one epoch.
 pub(super) struct ReadSegments {
-    epoch: CoverageEpoch,
+    pub(super) epoch: CoverageEpoch,
     /// SSTs whose keys were read.
     pub(super) read: Vec<LiveSegment>,
     /// SSTs that could not be read.
-    quarantine: Vec<LiveSegment>,
+    pub(super) quarantine: Vec<LiveSegment>,
 }
 
 impl ReadSegments {
@@ -41,9 +42,6 @@ impl ReadSegments {
         }
     }
 }
-
-/// Stages that a summary filter may have while writers are busy; each costs a miss one cache line.
-const BUSY_STAGES: usize = 6;
 
 /// How often maintenance polls whether a flush would still wait, or is done.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
@@ -72,8 +70,9 @@ impl Maintenance {
             return false;
         }
         let summary = cf_filter.view().summary;
-        let due = has_grown_beside_writers(&summary)
-            || (quiet && self.would_shrink(&summary))
+        growth::end_useless_log(cf_filter, &summary, quiet);
+        let due = growth::is_outgrown(&summary, cf_filter.key_log())
+            || (quiet && self.would_shrink(cf_filter, &summary))
             || (summary.is_saturated() && self.has_room_again(cf_filter));
         if quiet && !due && !summary.is_saturated() {
             // Skips the check until the next write; it may have to list all SSTs.
@@ -84,11 +83,12 @@ impl Maintenance {
 
     /// Whether a rebuilt summary filter would be smaller, have fewer false positives, or be of the
     /// configured kind.
-    fn would_shrink(&self, summary: &Scalable) -> bool {
+    fn would_shrink(&self, cf_filter: &CfFilter, summary: &Scalable) -> bool {
         fault!(NoConsolidationAtPause, return false);
         let is_another_kind = self.options.static_filters && !summary.begins_static();
-        is_oversized(summary, &self.summary_options())
-            || (summary.items() > Items::new(0) && is_another_kind)
+        let others = self.cf_filters.size_of_summaries(Some(cf_filter));
+        let options = self.summary_options().fitting(summary.items(), others);
+        is_oversized(summary, &options) || (summary.items() > Items::new(0) && is_another_kind)
     }
 
     /// Whether the budget has room for all keys of a saturated summary filter and a quarter more.
@@ -103,7 +103,7 @@ impl Maintenance {
         };
         let grown = Items::new(entries.saturating_add(entries / 4));
         let others = self.cf_filters.size_of_summaries(Some(cf_filter));
-        let options = self.summary_options();
+        let options = self.summary_options().fitting(grown, others);
         let needed = options.summary_size(grown);
         others + needed <= budget
     }
@@ -132,7 +132,8 @@ impl Maintenance {
         let now = self.write_position(cf_filter);
         cf_filter.note_consolidated(None);
         let old = Arc::clone(&cf_filter.view().summary);
-        let new = Arc::new(self.new_summary(cf_filter, &old)?);
+        let is_growing = growth::is_outgrown(&old, cf_filter.key_log());
+        let new = Arc::new(self.new_summary(cf_filter, &old, is_growing)?);
         let mut has_no_room = new.is_saturated() && cf_filter.is_complete_by_construction();
         fault!(RebuiltWithoutRoom, has_no_room = false);
         if has_no_room {
@@ -145,10 +146,19 @@ impl Maintenance {
             }
             return Ok(());
         }
+        let source = if is_growing {
+            self.source_to_grow(cf_filter)
+        } else {
+            KeySource::Tables { logged: false }
+        };
         let mut fed = vec![Arc::clone(&old), Arc::clone(&new)];
         fault!(OldSummaryNotFed, fed = vec![Arc::clone(&new)]);
         cf_filter.switch_filter_set(fed);
-        let outcome = self.fill_and_swap(cf_filter, &new, backoff);
+        let outcome = self.fill_and_swap(cf_filter, &new, source, backoff);
+        if outcome.is_err() && source == (KeySource::Tables { logged: true }) {
+            // The log may lack the keys of some SSTs.
+            cf_filter.key_log().end();
+        }
         let mut kept = if outcome.is_ok() { &new } else { &old };
         fault!(UnfinishedSummaryFed, kept = &new);
         cf_filter.switch_filter_set(vec![Arc::clone(kept)]);
@@ -164,7 +174,12 @@ impl Maintenance {
         outcome
     }
 
-    fn new_summary(&self, cf_filter: &CfFilter, old: &Scalable) -> Result<Scalable, TaskError> {
+    fn new_summary(
+        &self,
+        cf_filter: &CfFilter,
+        old: &Scalable,
+        is_growing: bool,
+    ) -> Result<Scalable, TaskError> {
         let entries = self.entries(cf_filter)?;
         // A summary filter that is complete by construction took every key once, unless it is
         // saturated; SSTs count each version of a key. At high false-positive rates its own count
@@ -175,10 +190,12 @@ impl Maintenance {
         } else {
             entries
         };
+        let room = if is_growing { growth::room(keys) } else { 0 };
         let (keys, others) = (
-            Items::new(keys),
+            Items::new(keys + room),
             self.cf_filters.size_of_summaries(Some(cf_filter)),
         );
+        let options = options.fitting(keys, others);
         let imprint = cf_filter.hasher().imprint().for_summary();
         Ok(if options.static_filters {
             let size = options.summary_size(keys);
@@ -201,11 +218,12 @@ impl Maintenance {
         &self,
         cf_filter: &CfFilter,
         new: &Arc<Scalable>,
+        source: KeySource,
         backoff: &mut Backoff,
     ) -> Result<(), TaskError> {
         fault!(
             SwappedWithoutFlush,
-            return self.fill_and_publish(cf_filter, new, backoff)
+            return self.fill_and_publish(cf_filter, new, source, backoff)
         );
         self.flush(cf_filter, new)?;
         let mut some_do_not_feed = cf_filter.memtables().some_do_not_feed(new);
@@ -213,20 +231,26 @@ impl Maintenance {
         if some_do_not_feed {
             return Err(TaskError::OldMemtables(cf_filter.name().to_owned()));
         }
-        self.fill_and_publish(cf_filter, new, backoff)
+        self.fill_and_publish(cf_filter, new, source, backoff)
     }
 
-    /// Reads the keys of all SSTs into a summary filter that every memtable feeds, and publishes it.
+    /// Inserts the keys of all SSTs into a summary filter that every memtable feeds, and publishes
+    /// it.
     fn fill_and_publish(
         &self,
         cf_filter: &CfFilter,
         new: &Arc<Scalable>,
+        source: KeySource,
         backoff: &mut Backoff,
     ) -> Result<(), TaskError> {
-        let mut absorbed = if new.is_first_pending() {
-            self.complete(cf_filter, new, backoff)?
-        } else {
-            self.insert_all_keys(new, cf_filter, backoff, HashSet::new())?
+        let replayed = match source {
+            KeySource::Log => self.insert_logged_keys(new, cf_filter)?,
+            KeySource::Tables { .. } => None,
+        };
+        let mut absorbed = match replayed {
+            Some(absorbed) => absorbed,
+            None if new.is_first_pending() => self.complete(cf_filter, new, backoff)?,
+            None => self.insert_all_keys(new, cf_filter, backoff, HashSet::new(), source)?,
         };
         // External writes that arrived meanwhile are read too, without reading the other SSTs
         // again.
@@ -240,7 +264,7 @@ impl Maintenance {
                 return Err(TaskError::Stopped);
             }
             let read = absorbed.read.into_iter().map(|table| table.path);
-            absorbed = self.insert_all_keys(new, cf_filter, backoff, read.collect())?;
+            absorbed = self.insert_all_keys(new, cf_filter, backoff, read.collect(), source)?;
         }
         Ok(())
     }
@@ -263,6 +287,8 @@ impl Maintenance {
         if quarantine.is_empty() {
             return Ok(cf_filter.publish(*epoch, summary, Coverage::Complete, covered));
         }
+        // It lacks the keys of the SSTs that could not be read.
+        cf_filter.key_log().end();
         absorbed.check_needed_segments(cf_filter)?;
         Ok(self.publish_partial(cf_filter, *epoch, summary, covered, quarantine))
     }
@@ -352,8 +378,15 @@ impl Maintenance {
         cf_filter: &CfFilter,
         backoff: &mut Backoff,
         read: HashSet<String>,
+        source: KeySource,
     ) -> Result<ReadSegments, TaskError> {
-        let insert = |_: &LiveSegment, keys: &[KeyHash]| new.insert_many(keys);
+        let is_logged = source == KeySource::Tables { logged: true };
+        let insert = |_: &LiveSegment, keys: &[KeyHash]| {
+            new.insert_many(keys);
+            if is_logged {
+                cf_filter.key_log().append(keys.iter().copied());
+            }
+        };
         self.read_all_keys(cf_filter, backoff, read, insert)
     }
 
@@ -397,12 +430,6 @@ impl Maintenance {
             }
         }
     }
-}
-
-/// Whether a summary filter has grown so much that it is rebuilt even while writers are busy.
-fn has_grown_beside_writers(summary: &Scalable) -> bool {
-    fault!(NoConsolidationBesideWriters, return false);
-    summary.stages() > BUSY_STAGES
 }
 
 /// Whether a summary filter exceeds its false-positive rate, or takes a third more memory than one

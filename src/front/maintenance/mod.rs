@@ -21,6 +21,7 @@ pub(crate) mod backoff;
 mod budget;
 mod consolidation;
 mod coverage;
+mod growth;
 mod live;
 pub(crate) mod planning;
 pub(crate) mod scrub;
@@ -317,6 +318,7 @@ impl Maintenance {
         }
         self.load_filters(tables);
         self.publish_known(cf_filter, epoch, tables);
+        self.log_keys_from_the_start(cf_filter, tables)?;
         if self.options.read_only_filters && !self.options.is_secondary() {
             return Ok(());
         }

@@ -7,6 +7,7 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use super::consolidation::ReadSegments;
+use super::growth::KeySource;
 use super::{Maintenance, TaskError};
 use crate::fault::fault;
 use crate::filter::{RibbonBuilder, Scalable, Stage, StageError};
@@ -136,8 +137,13 @@ impl Readings<'_> {
             Some(last) if last.read.iter().all(|table| self.are_of(table)) => Ok(last),
             _ => {
                 let read = self.for_all_parts;
-                self.maintenance
-                    .insert_all_keys(self.new, self.cf_filter, self.backoff, read)
+                self.maintenance.insert_all_keys(
+                    self.new,
+                    self.cf_filter,
+                    self.backoff,
+                    read,
+                    KeySource::Tables { logged: false },
+                )
             }
         }
     }

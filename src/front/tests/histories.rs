@@ -36,7 +36,7 @@ fn settings() -> [FrontOptions; 4] {
         small(),
         with(|options| options.static_filters = true),
         with(|options| options.segment_rate = None),
-        with(|options| options.memory_budget = Some(Bits::from_bytes(20 << 10))),
+        with(|options| options.memory_budget = Some(Bits::from_bytes(20 << 10)).into()),
     ]
 }
 

@@ -18,6 +18,7 @@ use crate::front::key_range::KeyRange;
 use crate::front::memtables::FilterSet;
 use crate::front::opening::{ONE_KEY_SPACE_ID, Opening};
 use crate::front::options::FrontOptions;
+use crate::front::segment_filter_build::TableOrigin;
 use crate::hash::HashId;
 use crate::segment::SegmentId;
 use crate::sync::unpoisoned;
@@ -274,7 +275,7 @@ impl Lsm {
 
     /// A segment with its filter, if segment filters are on.
     fn built(&self, tables: &mut Tables, entries: Entries) -> Segment {
-        let Some(mut build) = self.cf_filter.begin_table() else {
+        let Some(mut build) = self.cf_filter.begin_table(TableOrigin::Unknown) else {
             return tables.segment(SegmentId::random().unwrap(), entries);
         };
         entries.keys().for_each(|key| build.add(key));

@@ -184,6 +184,15 @@ impl<T: ThreadMode> SieveDb<T> {
         self.sieve.filters.set_filter_size(size);
     }
 
+    /// Changes the memory budget that [`SieveOptions::memory_budget`] sets; `None` removes it. What
+    /// exceeds a smaller one is dropped at once. A summary filter that no longer fits is built anew
+    /// with fewer bits per key, and with more when there is room again.
+    ///
+    /// [`SieveOptions::memory_budget`]: super::SieveOptions::memory_budget
+    pub fn set_memory_budget(&self, budget: Option<Bits>) {
+        self.sieve.filters.set_memory_budget(budget);
+    }
+
     pub(crate) fn base(&self) -> &Base {
         &self.sieve.base
     }
@@ -194,7 +203,7 @@ impl<T: ThreadMode> SieveDb<T> {
     }
 
     pub(crate) fn budget(&self) -> Option<Bits> {
-        self.sieve.filters.options.memory_budget
+        self.sieve.filters.options.memory_budget.get()
     }
 
     /// Memory available to a filter that now takes `own`, which is counted as available.

@@ -14,7 +14,7 @@ use crate::fault::fault;
 use crate::front::audit::Distrust as _;
 use crate::front::cf_filter::CfFilter;
 use crate::front::memtables::FilterSet;
-use crate::front::segment_filter_build::SegmentFilterBuild;
+use crate::front::segment_filter_build::{SegmentFilterBuild, TableOrigin};
 use crate::hash::KeyHash;
 use crate::rocks::hooks::listener::Listener;
 use crate::rocks::hooks::sieve::{Found, Sieve};
@@ -37,7 +37,7 @@ pub(crate) struct Hooks {
     memtable_insert: extern "C" fn(*mut c_void, u64),
     memtable_sealed: extern "C" fn(*mut c_void),
     memtable_release: extern "C" fn(*mut c_void),
-    table_begin: extern "C" fn(*mut c_void) -> *mut c_void,
+    table_begin: extern "C" fn(*mut c_void, u8) -> *mut c_void,
     table_add: extern "C" fn(*mut c_void, *const u8, usize),
     table_id: extern "C" fn(*mut c_void, *mut [u8; 16]),
     table_finish: extern "C" fn(*mut c_void, u64) -> bool,
@@ -115,6 +115,10 @@ pub(crate) static HOOKS: Hooks = Hooks {
     sieve_create_cf,
     sieve_drop_cf,
 };
+
+/// As in `shim.h`: what the keys of a table come from.
+const ORIGIN_MEMTABLES: u8 = 1;
+const ORIGIN_TABLES: u8 = 2;
 
 /// Runs a hook; returns `fallback` if it panics.
 pub(super) fn guarded<R>(fallback: R, hook: impl FnOnce() -> R) -> R {
@@ -213,10 +217,15 @@ extern "C" fn memtable_release(target: *mut c_void) {
     guarded((), || owned.release());
 }
 
-extern "C" fn table_begin(cf_filter: *mut c_void) -> *mut c_void {
+extern "C" fn table_begin(cf_filter: *mut c_void, origin: u8) -> *mut c_void {
     // SAFETY: the shim holds a reference on `cf_filter`.
     let cf_filter: &CfFilter = unsafe { shared(cf_filter) };
-    match guarded(None, || cf_filter.begin_table()) {
+    let origin = match origin {
+        ORIGIN_MEMTABLES => TableOrigin::Memtables,
+        ORIGIN_TABLES => TableOrigin::Tables,
+        _ => TableOrigin::Unknown,
+    };
+    match guarded(None, || cf_filter.begin_table(origin)) {
         Some(table) => Box::into_raw(Box::new(table)).cast(),
         None => std::ptr::null_mut(),
     }
@@ -759,7 +768,7 @@ mod tests {
             let id = SegmentId::random().unwrap();
             let builder = SegmentBuilder::new(id, cf_filter.hasher(), crate::Rate::ONE_PERCENT);
             let (registry, wakeup) = (db.shared_registry(), db.shared_wakeup());
-            let build = SegmentFilterBuild::new(registry, wakeup, builder);
+            let build = SegmentFilterBuild::new(registry, wakeup, builder, None);
             let table = Box::into_raw(Box::new(build));
             (id, table.cast::<c_void>())
         };

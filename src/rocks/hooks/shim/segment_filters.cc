@@ -25,14 +25,29 @@ namespace {
 constexpr char kTrailer[] = {static_cast<char>(0xFB), 'S', 'I', 'V', '1'};
 constexpr size_t kBlockSize = kIdSize + sizeof(kTrailer);
 
+// As in callbacks.rs: what the keys of an SST come from.
+enum class TableOrigin : uint8_t { kUnknown = 0, kMemtables = 1, kTables = 2 };
+
+TableOrigin OriginOf(TableFileCreationReason reason) {
+  switch (reason) {
+    case TableFileCreationReason::kFlush:
+    case TableFileCreationReason::kRecovery:
+      return TableOrigin::kMemtables;
+    case TableFileCreationReason::kCompaction:
+      return TableOrigin::kTables;
+    default:
+      return TableOrigin::kUnknown;
+  }
+}
+
 // The filter of an SST under construction. It is shared by the two objects that RocksDB creates for
 // the SST: the filter builder sees each key and writes the block that names the segment; the
 // collector counts the entries and writes the segment's id into the SST's properties.
 class SegmentFilterBuild {
  public:
-  explicit SegmentFilterBuild(CfFilterPtr cf_filter)
+  SegmentFilterBuild(CfFilterPtr cf_filter, TableOrigin origin)
       : cf_filter_(std::move(cf_filter)),
-        table_(cf_filter_->hooks()->table_begin(cf_filter_->raw())) {}
+        table_(cf_filter_->hooks()->table_begin(cf_filter_->raw(), static_cast<uint8_t>(origin))) {}
   ~SegmentFilterBuild() {
     if (table_ != nullptr) cf_filter_->hooks()->table_release(table_);
   }
@@ -162,7 +177,7 @@ class SegmentPolicy : public FilterPolicy {
     // Changed on the running engine. A filter of ours would be built from prefixes and probed with
     // them.
     if (!context.table_options.whole_key_filtering) return inner_builder();
-    auto build = std::make_shared<SegmentFilterBuild>(cf_filter_);
+    auto build = std::make_shared<SegmentFilterBuild>(cf_filter_, OriginOf(context.reason));
     // No segment filter of ours is configured: RocksDB builds its own.
     if (!build->wanted()) return inner_builder();
     pending_build = std::move(build);
@@ -224,12 +239,13 @@ class CollectorFactory : public TablePropertiesCollectorFactory {
 
   const char* Name() const override { return "lsm-sieve"; }
   TablePropertiesCollector* CreateTablePropertiesCollector(Context) override {
-    std::shared_ptr<SegmentFilterBuild> build = std::move(pending_build);
+    std::shared_ptr<SegmentFilterBuild> begun = std::move(pending_build);
     pending_build.reset();
-    if (build != nullptr && build->cf_filter() == cf_filter_.get()) {
-      return new Collector(std::move(build), false);
+    if (begun != nullptr && begun->cf_filter() == cf_filter_.get()) {
+      return new Collector(std::move(begun), false);
     }
-    return new Collector(std::make_shared<SegmentFilterBuild>(cf_filter_), true);
+    auto build = std::make_shared<SegmentFilterBuild>(cf_filter_, TableOrigin::kUnknown);
+    return new Collector(std::move(build), true);
   }
 
  private:

@@ -62,7 +62,8 @@ struct lsm_sieve_hooks {
   void (*memtable_insert)(void* filter_set, uint64_t hash);
   void (*memtable_sealed)(void* filter_set);
   void (*memtable_release)(void* filter_set);
-  void* (*table_begin)(void* cf_filter);
+  // `origin`: what the keys of the SST come from.
+  void* (*table_begin)(void* cf_filter, uint8_t origin);
   void (*table_add)(void* table, const char* key, size_t size);
   void (*table_id)(void* table, uint8_t id[16]);
   // Seals the filter of an SST with this many point entries. If false, the SST gets no id.

@@ -1,0 +1,281 @@
+//! A summary filter that grows while writers are busy: when it is rebuilt at a larger size, and from
+//! what.
+
+use super::consolidation::ReadSegments;
+use super::{Maintenance, TaskError};
+use crate::fault::fault;
+use crate::filter::Scalable;
+use crate::front::cf_filter::{CfFilter, CoverageEpoch};
+use crate::front::engine::LiveSegment;
+use crate::front::key_log::KeyLog;
+use crate::front::options::Access;
+use crate::math::Items;
+
+/// Stages that a summary filter may have before it is rebuilt from SSTs; each costs a miss one cache
+/// line.
+const STAGES: usize = 4;
+
+/// From so many keys on, a summary filter may have one stage if there is a log of its keys. Below,
+/// the flush would cost more than the stages.
+const WORTH_A_FLUSH: Items = Items::new(1 << 16);
+
+/// A summary filter that is rebuilt has room for this part of its keys again.
+const ROOM: u64 = 4;
+
+/// A log may have twice as many hashes as there are keys, and this many. If it has more, the same
+/// keys are written again and again, and the column family hardly grows.
+const LOGGED_AGAIN: u64 = 1 << 20;
+
+/// Where the keys of a new summary filter come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum KeySource {
+    /// The log of keys.
+    Log,
+    /// The live SSTs.
+    Tables {
+        /// Whether their keys go into a new log.
+        logged: bool,
+    },
+}
+
+/// Whether a summary filter has grown so much that it is rebuilt even while writers are busy.
+pub(super) fn is_outgrown(summary: &Scalable, key_log: &KeyLog) -> bool {
+    fault!(NoConsolidationBesideWriters, return false);
+    let is_cheap = summary.items() >= WORTH_A_FLUSH && key_log.exists();
+    summary.stages() > if is_cheap { 1 } else { STAGES }
+}
+
+/// The keys that a summary filter of `keys` keys has room for besides, if it grows.
+pub(super) fn room(keys: u64) -> u64 {
+    keys / ROOM
+}
+
+/// Ends a log that takes space for nothing.
+pub(super) fn end_useless_log(cf_filter: &CfFilter, summary: &Scalable, quiet: bool) {
+    let Some(logged) = cf_filter.key_log().len() else {
+        return;
+    };
+    let most = match quiet {
+        true => LOGGED_AGAIN,
+        false => 2 * summary.items().get() + LOGGED_AGAIN,
+    };
+    if logged > most {
+        cf_filter.key_log().end();
+    }
+}
+
+impl Maintenance {
+    /// Begins logs of keys if nothing was written yet: before the first writes come.
+    pub(crate) fn log_keys_of_new_database(&self) {
+        if self.engine.latest_sequence_number() > 0 {
+            return;
+        }
+        for cf_filter in self.cf_filters.all() {
+            if let Err(error) = self.log_keys_from_the_start(&cf_filter, &[]) {
+                tracing::debug!(%error, "no log of keys from the start");
+            }
+        }
+    }
+
+    /// Begins a log of keys if the column family is empty. `tables` are its SSTs.
+    pub(super) fn log_keys_from_the_start(
+        &self,
+        cf_filter: &CfFilter,
+        tables: &[LiveSegment],
+    ) -> Result<(), TaskError> {
+        if !tables.is_empty() || cf_filter.key_log().exists() || !self.begin_log(cf_filter) {
+            return Ok(());
+        }
+        // A memtable may have been written to an SST before the log began, and the SST may be
+        // installed later.
+        let is_memtable_open = cf_filter.memtables().open() > 0;
+        let (epoch, tables) = self.list_in_epoch(cf_filter)?;
+        // External writes that begin from here on end the log.
+        let mut may_lack_keys =
+            is_memtable_open || !tables.is_empty() || !cf_filter.is_current(epoch);
+        fault!(KeyLogBegunLate, may_lack_keys = false);
+        if may_lack_keys {
+            cf_filter.key_log().end();
+        }
+        Ok(())
+    }
+
+    /// Begins a log in the folder of filters; returns whether there is one.
+    fn begin_log(&self, cf_filter: &CfFilter) -> bool {
+        let is_wanted = self.options.access == Access::Write
+            && !self.options.read_only_filters
+            && !self.options.static_filters
+            && cf_filter.segment_rate().is_some();
+        if is_wanted {
+            let folder = self.filter_store.folder().path();
+            cf_filter.key_log().begin(folder);
+        }
+        cf_filter.key_log().exists()
+    }
+
+    /// Where a summary filter that has outgrown its size gets its keys.
+    pub(super) fn source_to_grow(&self, cf_filter: &CfFilter) -> KeySource {
+        match cf_filter.key_log().exists() {
+            true => KeySource::Log,
+            false => KeySource::Tables {
+                logged: self.begin_log(cf_filter),
+            },
+        }
+    }
+
+    /// Inserts all keys of the log into a summary filter that every memtable feeds. `None` if the
+    /// log has ended.
+    pub(super) fn insert_logged_keys(
+        &self,
+        new: &Scalable,
+        cf_filter: &CfFilter,
+    ) -> Result<Option<ReadSegments>, TaskError> {
+        let (epoch, read): (CoverageEpoch, _) = self.list_in_epoch(cf_filter)?;
+        let is_whole = cf_filter.key_log().replay(|hashes| new.insert_many(hashes));
+        Ok(is_whole.then(|| ReadSegments {
+            epoch,
+            read,
+            quarantine: Vec::new(),
+        }))
+    }
+}
+
+#[cfg(test)]
+#[cfg(feature = "rocksdb")]
+mod tests {
+    use std::path::Path;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use rocksdb::{Options, SstFileWriter};
+
+    use crate::front::cf_filter::CfFilter;
+    use crate::math::Items;
+    use crate::rocks::{SieveDb, SieveOptions};
+
+    const LIMIT: Duration = Duration::from_secs(60);
+    /// The keys of the first stage, which is soon outgrown.
+    const FIRST: u32 = 1 << 16;
+
+    fn open(home: &Path, options: &Options) -> (SieveDb, Arc<CfFilter>) {
+        let sieve = SieveOptions::default().expected_keys(Items::new(FIRST.into()));
+        let db = SieveDb::open(options, &sieve, home).unwrap();
+        let cf_filter = db.cf_filters().all().remove(0);
+        (db, cf_filter)
+    }
+
+    fn small_memtables() -> Options {
+        let mut options = Options::default();
+        options.create_if_missing(true);
+        options.set_write_buffer_size(1 << 20);
+        options
+    }
+
+    fn write(db: &SieveDb, keys: std::ops::Range<u32>) {
+        keys.for_each(|key| db.put(key.to_be_bytes(), "value").unwrap());
+    }
+
+    /// Writes until the summary filter is rebuilt from the log or, without one, from SSTs.
+    fn write_until_rebuilt(db: &SieveDb, cf_filter: &CfFilter, from: u32) -> u32 {
+        let before = cf_filter.view().summary;
+        let mut to = from;
+        while Arc::ptr_eq(&before, &cf_filter.view().summary) {
+            assert!(to < 100 * FIRST, "never rebuilt");
+            write(db, to..to + 1_000);
+            to += 1_000;
+        }
+        to
+    }
+
+    fn assert_no_key_is_denied(db: &SieveDb, keys: u32) {
+        for key in 0..keys {
+            assert!(!db.filter_answer(key.to_be_bytes()).is_absent(), "{key}");
+        }
+    }
+
+    #[test]
+    fn a_summary_that_grows_is_rebuilt_with_all_keys_of_the_log() {
+        let home = tempfile::tempdir().unwrap();
+        let (db, cf_filter) = open(home.path(), &small_memtables());
+        assert!(cf_filter.key_log().exists(), "from the start");
+        let mut keys = 0;
+        for _ in 0..3 {
+            keys = write_until_rebuilt(&db, &cf_filter, keys);
+            assert!(cf_filter.key_log().exists());
+            assert_no_key_is_denied(&db, keys);
+        }
+        assert!(keys > FIRST);
+        let absent =
+            (keys..keys + 1_000).filter(|key| db.filter_answer(key.to_be_bytes()).is_absent());
+        assert!(absent.count() > 900);
+    }
+
+    /// Its flush may be under way: past the log, and not yet in the list of SSTs.
+    #[test]
+    fn no_log_begins_beside_a_memtable_with_keys() {
+        let home = tempfile::tempdir().unwrap();
+        let (db, cf_filter) = open(home.path(), &small_memtables());
+        cf_filter.key_log().end();
+        let looked = || {
+            db.shared_wakeup().notify();
+            assert!(db.wait_for_maintenance(LIMIT));
+            cf_filter.key_log().exists()
+        };
+        assert!(looked(), "an empty database");
+        cf_filter.key_log().end();
+        db.put("key", "value").unwrap();
+        assert!(!looked());
+    }
+
+    #[test]
+    fn a_database_with_keys_has_no_log_until_its_ssts_are_read() {
+        let home = tempfile::tempdir().unwrap();
+        let options = small_memtables();
+        let (db, _) = open(home.path(), &options);
+        write(&db, 0..FIRST / 2);
+        drop(db);
+        let (db, cf_filter) = open(home.path(), &options);
+        assert!(db.wait_until_complete(LIMIT) && db.wait_for_maintenance(LIMIT));
+        assert!(!cf_filter.key_log().exists());
+        let keys = write_until_rebuilt(&db, &cf_filter, FIRST / 2);
+        assert!(cf_filter.key_log().exists(), "of the SSTs that were read");
+        assert_no_key_is_denied(&db, keys);
+        let keys = write_until_rebuilt(&db, &cf_filter, keys);
+        assert_no_key_is_denied(&db, keys);
+    }
+
+    /// The next summary filter must have the ingested keys too.
+    #[test]
+    fn ingested_files_end_the_log() {
+        let home = tempfile::tempdir().unwrap();
+        let options = small_memtables();
+        let (db, cf_filter) = open(&home.path().join("db"), &options);
+        let file = home.path().join("keys.sst");
+        let mut writer = SstFileWriter::create(&options);
+        writer.open(&file).unwrap();
+        (0..100_u32).for_each(|key| writer.put(key.to_be_bytes(), "value").unwrap());
+        writer.finish().unwrap();
+        db.ingest_external_file(vec![&file]).unwrap();
+        assert!(!cf_filter.key_log().exists());
+        assert!(db.wait_until_complete(LIMIT));
+        let keys = write_until_rebuilt(&db, &cf_filter, 100);
+        assert_no_key_is_denied(&db, keys);
+    }
+
+    /// Keys that are written again and again would fill the disk.
+    #[test]
+    fn a_log_of_the_same_keys_ends() {
+        let home = tempfile::tempdir().unwrap();
+        let (db, cf_filter) = open(home.path(), &small_memtables());
+        write(&db, 0..100);
+        db.flush().unwrap();
+        let again = 2 * super::LOGGED_AGAIN;
+        let hash = cf_filter.hasher().hash(b"key");
+        let hashes = (0..again).map(|_| hash);
+        cf_filter.key_log().append(hashes);
+        write(&db, 0..100);
+        db.flush().unwrap();
+        assert!(db.wait_for_maintenance(LIMIT));
+        assert!(!cf_filter.key_log().exists());
+    }
+}
