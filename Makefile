@@ -9,6 +9,8 @@
 #   make lint        formatting, lints, documentation; examples and benches compiled
 #   make api         compares the library's public items with docs/public-api.txt
 #   make msrv        compiles with the oldest Rust that Cargo.toml names
+#   make package     what a stranger gets: each crate from its `.crate`, the README's program, the command
+#   make docs        the documentation as docs.rs builds it, without RocksDB's C++
 #   make deny        licences, advisories and sources of all dependencies, by cargo-deny
 #   make fuzz        each fuzz target for SECONDS
 #   make interleave  all interleavings up to PREEMPTIONS, and SCHEDULES random ones, LIMIT seconds each
@@ -60,7 +62,7 @@ MSRV = $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 CORE = --no-default-features -p lsm-sieve-support -p lsm-sieve-filter -p lsm-sieve-format \
     -p lsm-sieve-classics -p lsm-sieve-cli -p lsm-sieve
 
-.PHONY: demo test core engines fleet lint api msrv deny fuzz interleave miri mutants faults reliability sanitize valgrind bench tools
+.PHONY: demo test core engines fleet lint api msrv package docs deny fuzz interleave miri mutants faults reliability sanitize valgrind bench tools
 
 demo: tools
 	$(BUILD) build --release --locked --bin lsm-sieve
@@ -93,6 +95,12 @@ msrv: tools
 	rustup toolchain install --profile minimal $(MSRV)
 	$(COMPILERS) CARGO_TARGET_DIR=$(CARGO_TARGET_DIR)/msrv $(CARGO) +$(MSRV) check --locked
 	$(COMPILERS) CARGO_TARGET_DIR=$(CARGO_TARGET_DIR)/msrv $(CARGO) +$(MSRV) check --locked $(CORE)
+
+package: tools
+	$(COMPILERS) .ci/package
+
+docs: tools
+	.ci/docs
 
 deny:
 	@command -v cargo-deny >/dev/null || { \

@@ -25,6 +25,8 @@ mod shim {
     ];
     /// Set to inject a fault that tests must find; see `crates/support/src/fault.rs`.
     const FAULTS: &str = "LSM_SIEVE_FAULTS";
+    /// Set by docs.rs, where nothing is linked; see `[package.metadata.docs.rs]`.
+    const DOCS_RS: &str = "DOCS_RS";
     /// Set to check the shim for undefined behaviour at run time; see `.ci/sanitize`.
     const TRAP_UB: &str = "LSM_SIEVE_TRAP_UB";
 
@@ -35,6 +37,10 @@ mod shim {
         }
         println!("cargo:rerun-if-env-changed={TRAP_UB}");
         println!("cargo:rerun-if-env-changed={FAULTS}");
+        println!("cargo:rerun-if-env-changed={DOCS_RS}");
+        if env::var_os(DOCS_RS).is_some() {
+            return;
+        }
         refuse_foreign_library();
         let sys = env::var_os("DEP_ROCKSDB_CARGO_MANIFEST_DIR").map(PathBuf::from);
         let Some(sys) = sys else {

@@ -26,6 +26,8 @@
 //! `stats` -> `mutant` -> `front` -> `rocks` -> `differential` -> `lsm` -> `kv` -> `feed` ->
 //! `laws`.
 
+// docs.rs builds with nightly and shows which items need a feature.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
     not(feature = "rocksdb"),
     expect(dead_code, reason = "some of `front` serves RocksDB alone")
