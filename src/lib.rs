@@ -59,6 +59,8 @@ pub use front::filters::MaintenanceError;
 pub use front::health::CfHealth;
 pub use front::maintenance::planning::FilterPlan;
 pub use front::maintenance::scrub::Scrubbed;
+#[cfg(feature = "metrics")]
+pub use front::metrics::describe_metrics;
 pub use front::opening::FilterFolderError;
 pub use front::options::{FilterSize, FilterSizeError};
 pub use front::view::{AbsenceProof, Answer};

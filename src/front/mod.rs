@@ -25,6 +25,7 @@
 //! | `cf_filter` | the filters of one column family; `cf_filter/lookup.rs` is the code of a lookup |
 //! | `filter_options` | the settings that a user gives |
 //! | `health` | cheap figures of one column family's filters |
+//! | `metrics` | these figures for the crate `metrics`, with its feature |
 //! | `cf_filters` | the filters of all column families |
 //! | `opening` | identity, folder and stored filters while a database opens |
 //! | `maintenance` | the background work: load, cover, rebuild, consolidate, budget, scrub, sweep |
@@ -45,6 +46,8 @@ pub(crate) mod key_log;
 pub(crate) mod key_range;
 pub(crate) mod maintenance;
 pub(crate) mod memtables;
+#[cfg(feature = "metrics")]
+pub(crate) mod metrics;
 pub(crate) mod opening;
 pub(crate) mod options;
 pub(crate) mod segment_filter_build;

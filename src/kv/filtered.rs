@@ -83,6 +83,7 @@ impl<S: Store> FilteredStore<S> {
         recovery: Recovery,
         lock: Option<FolderLock>,
     ) -> Result<Self, OpenError<S::Error>> {
+        let _span = tracing::info_span!("open", path = %folder.display()).entered();
         let front = FrontOptions {
             publishes_first: true,
             segment_rate: None,

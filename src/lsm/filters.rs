@@ -63,6 +63,7 @@ impl LsmFilters {
         options: &FilterOptions,
         lock: Option<FolderLock>,
     ) -> Result<Self, FilterFolderError> {
+        let _span = tracing::info_span!("open", path = %folder.display()).entered();
         let front = FrontOptions {
             publishes_first: true,
             ..options.resolved()

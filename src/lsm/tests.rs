@@ -277,3 +277,48 @@ fn folder_in_use_is_refused() {
     drop(first);
     open().unwrap();
 }
+
+/// Notes the names of all spans that begin on a thread.
+#[derive(Clone, Default)]
+struct Spans(Arc<Mutex<Vec<&'static str>>>);
+
+impl tracing::Subscriber for Spans {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        metadata.is_span()
+    }
+
+    fn new_span(&self, span: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        let mut names = self.0.lock().unwrap();
+        names.push(span.metadata().name());
+        tracing::span::Id::from_u64(names.len() as u64)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+    fn event(&self, _: &tracing::Event<'_>) {}
+    fn enter(&self, _: &tracing::span::Id) {}
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+#[test]
+fn spans_name_the_background_work_and_no_lookup() {
+    let spans = Spans::default();
+    tracing::subscriber::with_default(spans.clone(), || {
+        let store = Arc::new(Segments::default());
+        // Without the filters of an earlier process: everything is read.
+        store.install(SegmentId::random().unwrap(), &keys(0..1_000));
+        let unaudited = FilterOptions::default().audit(0);
+        let filters = open(&MemoryDisk::new(), &unaudited);
+        filters.start_without_thread(&store);
+        filters.maintain();
+        filters.scrub().unwrap();
+        let before = spans.0.lock().unwrap().len();
+        assert!(filters.answer(&7_000_u32.to_be_bytes()).is_absent());
+        assert_eq!(spans.0.lock().unwrap().len(), before);
+        filters.close();
+    });
+    let names = spans.0.lock().unwrap();
+    for name in ["open", "maintain", "consolidate", "scrub", "save_on_close"] {
+        assert!(names.contains(&name), "{name} in {names:?}");
+    }
+}

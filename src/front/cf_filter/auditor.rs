@@ -26,6 +26,7 @@ impl Auditor {
         let Some(engine) = self.engine.upgrade() else {
             return true;
         };
+        let _span = tracing::debug_span!("audit", cf = cf_filter.name()).entered();
         let hash = cf_filter.hasher().hash(key);
         let before = cf_filter.view();
         cf_filter.count(Event::Audited);

@@ -129,6 +129,7 @@ impl Maintenance {
         cf_filter: &CfFilter,
         backoff: &mut Backoff,
     ) -> Result<(), TaskError> {
+        let _span = tracing::info_span!("consolidate", cf = cf_filter.name()).entered();
         let now = self.write_position(cf_filter);
         cf_filter.note_consolidated(None);
         let old = Arc::clone(&cf_filter.view().summary);

@@ -95,6 +95,7 @@ impl Maintenance {
             return self.consolidate(cf_filter, backoff);
         }
         for table in missing {
+            let _span = tracing::info_span!("cover", sst = %table.path).entered();
             if let Err(error) = self.insert_keys(cf_filter, &summary, table) {
                 self.quarantine(cf_filter, table, error, backoff)?;
                 continue;

@@ -311,6 +311,7 @@ impl Maintenance {
         quiet: bool,
         backoff: &mut Backoff,
     ) -> Result<(), TaskError> {
+        let _span = tracing::info_span!("maintain", cf = cf_filter.name()).entered();
         #[cfg(test)]
         self.wakeup.panic_if_requested(cf_filter.name());
         if cf_filter.is_disabled() {
@@ -374,6 +375,7 @@ impl Maintenance {
         if self.options.read_only_filters {
             return;
         }
+        let _span = tracing::info_span!("save_on_close").entered();
         for cf_filter in self.cf_filters.all() {
             match self.list_in_epoch(&cf_filter) {
                 Ok((epoch, tables)) => {

@@ -155,6 +155,7 @@ impl Scrubber {
     }
 
     fn scrub(&self, target: &Target) {
+        let _span = tracing::debug_span!("scrub").entered();
         match target {
             Target::Sealed(id) => self.scrub_sealed(*id),
             Target::Growing(cf_filter, filter) => {

@@ -76,6 +76,7 @@ impl Maintenance {
             let Some(mut builder) = self.builder_for_missing(cf_filter, table) else {
                 continue;
             };
+            let _span = tracing::info_span!("rebuild_segment_filter", sst = %table.path).entered();
             match self.scan(cf_filter, table, |key, _| builder.add(key)) {
                 Ok(()) => self.adopt(builder, table),
                 Err(error) => _ = self.quarantine(cf_filter, table, error, backoff)?,

@@ -40,6 +40,7 @@ impl<T: ThreadMode + Send + 'static> SieveDb<T> {
         path: &Path,
         mut cfs: Cfs,
     ) -> Result<Self, OpenError> {
+        let _span = tracing::info_span!("open", path = %path.display()).entered();
         if sieve.is_excluded(DEFAULT_COLUMN_FAMILY_NAME) {
             let reason = "it cannot be left out; while it is empty, its filters are small";
             return Err(unsupported(DEFAULT_COLUMN_FAMILY_NAME, reason.to_owned()));

@@ -2,6 +2,8 @@
 
 mod health;
 mod inspect;
+#[cfg(feature = "metrics")]
+mod metrics;
 mod verify;
 
 pub use self::health::Health;

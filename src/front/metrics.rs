@@ -1,0 +1,158 @@
+//! The figures of [`CfHealth`], handed to the recorder of the crate [`metrics`].
+//!
+//! Nothing is recorded on a lookup: the counters are those of [`Stats`](crate::Stats), and a call copies them to
+//! the recorder. So a metric is as old as the last call.
+//!
+//! A metric's name ends with its unit, or with `_total` if it only grows, as Prometheus asks for. The
+//! names, labels and meanings are public: [`NAMES`] is the list, and `docs/operating.md` has it too.
+
+use metrics::{counter, describe_counter, describe_gauge, gauge};
+
+use crate::front::health::CfHealth;
+
+/// Whether a metric only grows.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Counter,
+    Gauge,
+}
+use Kind::{Counter, Gauge};
+
+const LOOKUPS: &str = "lsm_sieve_lookups_total";
+const AUDITS: &str = "lsm_sieve_audits_total";
+const FALSE_NEGATIVES: &str = "lsm_sieve_false_negatives_total";
+const KEYS: &str = "lsm_sieve_keys";
+const STAGES: &str = "lsm_sieve_stages";
+const SUMMARY_BYTES: &str = "lsm_sieve_summary_filter_bytes";
+const OVERHEAD_BYTES: &str = "lsm_sieve_overhead_bytes";
+const PREDICTED_FPR: &str = "lsm_sieve_predicted_fpr";
+const COVERAGE_KNOWN: &str = "lsm_sieve_coverage_known";
+const UNCOVERED_SSTS: &str = "lsm_sieve_uncovered_ssts";
+const SSTS_WITHOUT_ID: &str = "lsm_sieve_ssts_without_id";
+const CHECKS_SEGMENT_FILTERS: &str = "lsm_sieve_checks_segment_filters";
+pub(crate) const SEGMENT_BYTES: &str = "lsm_sieve_segment_filter_bytes";
+pub(crate) const SEGMENTS: &str = "lsm_sieve_known_segments";
+pub(crate) const BUDGET_BYTES: &str = "lsm_sieve_budget_bytes";
+pub(crate) const DISTRUSTED: &str = "lsm_sieve_distrusted";
+
+/// Every metric: its name, its kind, and its description.
+pub(crate) const NAMES: [(&str, Kind, &str); 16] = [
+    (
+        LOOKUPS,
+        Counter,
+        "Lookups of single keys and of batches, by result",
+    ),
+    (
+        AUDITS,
+        Counter,
+        "Negatives that were read from the engine all the same",
+    ),
+    (
+        FALSE_NEGATIVES,
+        Counter,
+        "Audited negatives whose key exists; must stay 0",
+    ),
+    (KEYS, Gauge, "Distinct keys of the summary filter"),
+    (
+        STAGES,
+        Gauge,
+        "Stages of the summary filter; 1 after a consolidation",
+    ),
+    (
+        SUMMARY_BYTES,
+        Gauge,
+        "Memory of the summary filter and of the newest memtable filters",
+    ),
+    (OVERHEAD_BYTES, Gauge, "Memory beside the filters"),
+    (
+        PREDICTED_FPR,
+        Gauge,
+        "False-positive rate of the summary filter, computed from its keys",
+    ),
+    (
+        COVERAGE_KNOWN,
+        Gauge,
+        "0 if it is unknown which SSTs are covered; then nothing is answered absent",
+    ),
+    (
+        UNCOVERED_SSTS,
+        Gauge,
+        "Live SSTs that the summary filter does not cover",
+    ),
+    (
+        SSTS_WITHOUT_ID,
+        Gauge,
+        "Uncovered SSTs that stay so until they are compacted",
+    ),
+    (
+        CHECKS_SEGMENT_FILTERS,
+        Gauge,
+        "1 if segment filters are checked after a maybe of the summary filter",
+    ),
+    (
+        SEGMENT_BYTES,
+        Gauge,
+        "Memory of the segment filters of all column families",
+    ),
+    (
+        SEGMENTS,
+        Gauge,
+        "Known segments: live SSTs, those being written, and some just removed",
+    ),
+    (BUDGET_BYTES, Gauge, "The memory budget; absent without one"),
+    (
+        DISTRUSTED,
+        Gauge,
+        "1 if an audit found a false negative: open the database again",
+    ),
+];
+
+/// Tells the recorder what each metric means. Call it once, after the recorder is installed.
+pub fn describe_metrics() {
+    for (name, kind, text) in NAMES {
+        match kind {
+            Counter => describe_counter!(name, text),
+            Gauge => describe_gauge!(name, text),
+        }
+    }
+}
+
+impl CfHealth {
+    /// Hands these figures to the recorder of the crate `metrics`, with the labels `db` and `cf`.
+    ///
+    /// `db` tells the databases of a process apart. `docs/operating.md` lists the metrics.
+    pub fn record_metrics(&self, db: &str) {
+        let labels = [("db", db.to_owned()), ("cf", self.name.clone())];
+        self.record_lookups(db);
+        counter!(AUDITS, &labels).absolute(self.stats.audited);
+        counter!(FALSE_NEGATIVES, &labels).absolute(self.stats.false_negatives);
+        gauge!(KEYS, &labels).set(self.keys.get() as f64);
+        gauge!(STAGES, &labels).set(self.stages as f64);
+        gauge!(SUMMARY_BYTES, &labels).set(self.memory.to_bytes() as f64);
+        gauge!(OVERHEAD_BYTES, &labels).set(self.overhead.to_bytes() as f64);
+        gauge!(PREDICTED_FPR, &labels).set(self.predicted_rate);
+        gauge!(COVERAGE_KNOWN, &labels).set(f64::from(u8::from(self.uncovered.is_some())));
+        // Not 0 if unknown: an alert on it would stay silent.
+        let uncovered = self.uncovered.map_or(f64::NAN, |ssts| ssts as f64);
+        gauge!(UNCOVERED_SSTS, &labels).set(uncovered);
+        gauge!(SSTS_WITHOUT_ID, &labels).set(self.without_id as f64);
+        let checks = f64::from(u8::from(self.checks_segment_filters));
+        gauge!(CHECKS_SEGMENT_FILTERS, &labels).set(checks);
+    }
+
+    /// The results add up to all lookups.
+    fn record_lookups(&self, db: &str) {
+        let stats = &self.stats;
+        let results = [
+            ("absent", stats.absent),
+            ("found", stats.found),
+            ("false_positive", stats.false_positives),
+            ("uncovered", stats.uncovered),
+            ("not_consulted", stats.not_consulted),
+        ];
+        for (result, lookups) in results {
+            let (db, cf) = (db.to_owned(), self.name.clone());
+            counter!(LOOKUPS, "db" => db, "cf" => cf, "result" => result).absolute(lookups);
+        }
+    }
+}
