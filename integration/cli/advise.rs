@@ -20,7 +20,7 @@ use crate::runner::{is_refused, json, succeeds};
 
 #[test]
 fn advice_names_every_kind_and_what_pays() {
-    let sized = ["advise", "filter", "--items", "1000000", "--rate", "0.01"];
+    let sized = ["advise", "filter", "--keys", "1000000", "--rate", "0.01"];
     let free = json(&sized);
     let filters = free["filters"].as_array().unwrap();
     let kinds: Vec<_> = filters
@@ -64,7 +64,7 @@ const KINDS: [&str; 11] = [
 #[test]
 fn three_of_five_parameters_determine_the_rest() {
     let given = [
-        ("--items", "100000"),
+        ("--keys", "100000"),
         ("--rate", "0.01"),
         ("--bits", "2500000"),
         ("--probes", "5"),
@@ -102,7 +102,7 @@ fn three_of_five_parameters_determine_the_rest() {
 /// The table has one row per kind. Reasons and verdict are lines below it.
 #[test]
 fn table_is_followed_by_the_reasons() {
-    let text = succeeds(&["advise", "filter", "--items", "1000000", "--rate", "0.01"]);
+    let text = succeeds(&["advise", "filter", "--keys", "1000000", "--rate", "0.01"]);
     let (table, reasons) = text.rsplit_once('┘').unwrap();
     for kind in KINDS {
         assert_eq!(table.matches(&format!("│ {kind} ")).count(), 1, "{text}");
@@ -121,7 +121,7 @@ const PRICES: [&str; 8] = [
     "0.08",
     "--main-us",
     "100",
-    "--reorganise-s",
+    "--reorganize-s",
     "300",
 ];
 
@@ -175,12 +175,12 @@ fn given_interval_is_kept() {
 
 #[test]
 fn impossible_parameters_exit_with_2_and_one_line() {
-    let sized = ["advise", "filter", "--items", "1000000", "--rate", "0.01"];
+    let sized = ["advise", "filter", "--keys", "1000000", "--rate", "0.01"];
     for arguments in [
         &["advise"][..],
         &["advise", "filter"],
-        &["advise", "filter", "--items", "10"],
-        &["advise", "filter", "--items", "10", "--rate", "1.5"],
+        &["advise", "filter", "--keys", "10"],
+        &["advise", "filter", "--keys", "10", "--rate", "1.5"],
         &[&sized[..], &["--growth", "0.5"]].concat(),
         &[&sized[..], &["--reads", "7"]].concat(),
         &[&sized[..], &["--bits", "1000"]].concat(),
@@ -238,7 +238,7 @@ fn look_up(db: &DB) -> (u64, u64) {
 
 fn front(folder: &Path, more: &[&str]) -> Value {
     let folder = folder.to_str().unwrap();
-    let few = ["--samples", "2000"];
+    let few = ["--lookups", "2000"];
     json(&[&["advise", "front", folder][..], &few, more].concat())
 }
 
@@ -253,7 +253,7 @@ fn front_advice_uses_engine_counters() {
     std::fs::write(&file, options.get_statistics().unwrap()).unwrap();
     let (path, not_consulted) = (folder.to_str().unwrap(), file.to_str().unwrap());
     is_refused(&["advise", "front", path, "--statistics", not_consulted]);
-    is_refused(&["advise", "front", path, "--keys", "/dev/null"]);
+    is_refused(&["advise", "front", path, "--key-file", "/dev/null"]);
     is_refused(&["advise", "front", path, "--reads", "0", "--misses", "0"]);
     let (reads, misses) = look_up(&db);
     std::fs::write(&file, options.get_statistics().unwrap()).unwrap();
@@ -317,7 +317,7 @@ fn front_advice_uses_looked_up_keys() {
     drop(db);
     let lines = (4_500..6_500).map(|user| format!("user{user}\n"));
     std::fs::write(&file, lines.collect::<String>()).unwrap();
-    let advised = front(&folder, &["--keys", file.to_str().unwrap()]);
+    let advised = front(&folder, &["--key-file", file.to_str().unwrap()]);
     assert_eq!(advised["counted"]["reads"], 2_000);
     assert_eq!(advised["counted"]["misses"], 1_501);
     assert_eq!(advised["verdict"]["use_it"], true, "{advised}");

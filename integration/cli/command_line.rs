@@ -31,6 +31,8 @@ fn help_of_every_command_is_printed_and_is_no_error() {
         &["report", "--help"],
         &["verify", "--help"],
         &["reorganize", "--help"],
+        &["completions", "--help"],
+        &["man", "--help"],
     ] {
         let help = succeeds(arguments);
         assert!(help.contains("\nExamples:\n"), "{arguments:?}: {help}");
@@ -126,4 +128,29 @@ fn second_signal_stops_at_once() {
     let output = child.wait_with_output().unwrap();
     ends_with_one_line(&output, 2, "model");
     assert!(text(&output.stderr).contains("stopped at once"));
+}
+
+/// What a table means can be asked of each command; the table itself stays as it is.
+#[test]
+fn legends_explain_the_tables() {
+    for (arguments, names) in [
+        (
+            &["advise", "filter", "--keys", "1000", "--rate", "0.01"][..],
+            &["bits per key", "probes", "stages", "cache lines per miss"][..],
+        ),
+        (&["model"], &["figure", "shows", "source"]),
+        (&["model", "fig6"], &["columns", "source"]),
+    ] {
+        let plain = succeeds(arguments);
+        let explained = succeeds(&[arguments, &["--explain"]].concat());
+        let legend = explained.strip_prefix(&plain).unwrap();
+        let lines: Vec<_> = legend.lines().skip(1).collect();
+        assert_eq!(legend.lines().next(), Some(""), "{explained}");
+        for name in names {
+            let explains = |line: &&&str| line.starts_with(&format!("{name} "));
+            assert!(lines.iter().any(|line| explains(&line)), "{name}: {legend}");
+        }
+    }
+    let both = run(["model", "--json", "--explain"]);
+    ends_with_one_line(&both, 2, "JSON has no legend");
 }

@@ -47,7 +47,7 @@ fn weak_hash_reproduces_the_error_floor_of_1982() {
     let run = |hash| {
         json(&[
             "gremillion",
-            "--seeds",
+            "--rounds",
             "5",
             "--access",
             "uniform",
@@ -76,7 +76,7 @@ fn weak_hash_reproduces_the_error_floor_of_1982() {
 fn pictures_are_drawn_for_each_number_of_functions() {
     let home = tempfile::tempdir().unwrap();
     let file = |name: &str| home.path().join(name).to_str().unwrap().to_owned();
-    let short = ["gremillion", "--seeds", "2", "--access", "uniform"];
+    let short = ["gremillion", "--rounds", "2", "--access", "uniform"];
     let drawn = ["--svg", &file("r.svg"), "--png", &file("r.png")];
     succeeds(&[&short[..], &drawn].concat());
     for functions in [4, 6, 8] {
@@ -113,7 +113,7 @@ fn store_avoids_the_predicted_reads_and_loses_nothing() {
 #[test]
 fn impossible_experiment_exits_with_2_and_one_line() {
     for arguments in [
-        &["gremillion", "--seeds", "1"][..],
+        &["gremillion", "--rounds", "1"][..],
         &["gremillion", "--exponent", "1.5"],
         &["gremillion", "--confidence", "1"],
         &["gremillion", "--store", "--hash", "weak"],

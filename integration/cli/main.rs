@@ -4,6 +4,7 @@
 mod advise;
 mod bench;
 mod command_line;
+mod completions_and_man;
 mod examples;
 mod figures;
 mod fuzz;

@@ -35,7 +35,7 @@ fn log_listed_in_the_manifest_is_read_by_read_only_opens() {
     let folder = path.to_str().unwrap();
     json(&["inspect", folder]);
     assert_eq!(json(&["verify", "--full", folder])["keys_checked"], 1);
-    let counts = ["--reads", "9", "--misses", "8", "--samples", "10"];
+    let counts = ["--reads", "9", "--misses", "8", "--lookups", "10"];
     {
         let db = SieveDb::builder(&path)
             .options(&options())

@@ -11,11 +11,21 @@ use crate::outcome::{Stop, writing};
 #[derive(Clone, Copy)]
 pub struct Output {
     json: bool,
+    /// Whether a legend follows each table.
+    explain: bool,
 }
 
 impl Output {
     pub const fn new(json: bool) -> Self {
-        Self { json }
+        Self {
+            json,
+            explain: false,
+        }
+    }
+
+    /// With a legend below each table.
+    pub const fn explained(self, explain: bool) -> Self {
+        Self { explain, ..self }
     }
 
     /// Prints one result. If the reader of the output is gone, the command ends quietly.
@@ -23,9 +33,12 @@ impl Output {
         let text = if self.json {
             serde_json::to_string_pretty(report)?
         } else {
-            let notes = report.notes();
-            let lines = std::iter::once(table(report).to_string()).chain(notes);
-            lines.collect::<Vec<_>>().join("\n")
+            let mut lines = vec![table(report).to_string()];
+            lines.extend(report.notes());
+            if self.explain {
+                lines.extend(legend(report));
+            }
+            lines.join("\n")
         };
         let mut out = io::stdout().lock();
         writeln!(out, "{text}")
@@ -42,6 +55,17 @@ impl Output {
         let printed = self.print(report);
         outcome.and(printed)
     }
+}
+
+/// The meaning of each column or row, below an empty line.
+fn legend(report: &dyn Tabular) -> Vec<String> {
+    let legend = report.legend();
+    let width = legend.iter().map(|(name, _)| name.chars().count()).max();
+    let width = width.unwrap_or(0);
+    let line = |(name, meaning): &(&str, &str)| format!("{name:width$}  {meaning}");
+    std::iter::once(String::new())
+        .chain(legend.iter().map(line))
+        .collect()
 }
 
 /// Writes the library's log to standard error, filtered by the environment variable RUST_LOG.

@@ -6,6 +6,7 @@
 
 use std::ops::ControlFlow;
 use std::sync::OnceLock;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use crate::workload::{Interrupted, Watch};
@@ -19,6 +20,9 @@ static STOP: OnceLock<Instant> = OnceLock::new();
 /// A signal sooner after the first does not count as a second Ctrl-C: a shell may signal a command
 /// and then its process group.
 const SAME: Duration = Duration::from_millis(500);
+
+/// The time from one image of a spinner to the next.
+const TURN: Duration = Duration::from_millis(100);
 
 /// Shorter work shows no bar.
 const UNSEEN: Duration = Duration::from_secs(1);
@@ -78,6 +82,24 @@ impl Progress {
     }
 }
 
+/// Shows the progress of work that reports none: a spinner, after a second.
+pub fn while_working<T>(what: &'static str, work: impl FnOnce() -> T) -> T {
+    let (ended, ends) = mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let mut progress = Progress::with_style(what, None, "{msg:24} {spinner} {elapsed}");
+            while ends.recv_timeout(TURN) == Err(RecvTimeoutError::Timeout) {
+                // The work cannot be stopped in its middle; a second Ctrl-C ends the process.
+                let _ = progress.advance(1);
+            }
+        });
+        let done = work();
+        // Also dropped if the work panics.
+        drop(ended);
+        done
+    })
+}
+
 impl Watch for Progress {
     fn advance(&mut self, steps: u64) -> Result<(), Interrupted> {
         if STOP.get().is_some() {
@@ -95,5 +117,19 @@ impl Watch for Progress {
 impl Drop for Progress {
     fn drop(&mut self) {
         self.bar.finish_and_clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_beside_a_spinner_returns_its_result() {
+        let done = while_working("working", || {
+            std::thread::sleep(TURN * 2);
+            7
+        });
+        assert_eq!(done, 7);
     }
 }

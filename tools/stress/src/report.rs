@@ -98,6 +98,11 @@ impl Report {
 }
 
 impl Tabular for Report {
+    /// The labels say it.
+    fn legend(&self) -> Vec<(&str, &str)> {
+        Vec::new()
+    }
+
     fn head(&self) -> Vec<String> {
         vec!["stress".to_owned(), String::new()]
     }

@@ -68,10 +68,10 @@ pub struct Advice {
 #[non_exhaustive]
 pub enum WishError {
     /// Too few parameters are given.
-    #[error("a filter needs two of items, rate and bits (probes may replace the rate); add one")]
+    #[error("a filter needs two of keys, rate and bits (probes may replace the rate); add one")]
     Open,
     /// The stages of a scalable filter choose their probes.
-    #[error("with growth, probes replace the rate; leave out one of probes, rate, items and bits")]
+    #[error("with growth, probes replace the rate; leave out one of probes, rate, keys and bits")]
     TooMuch,
     /// A growth below 1.
     #[error("growth is the final number of keys over that of the first stage, at least 1; got {0}")]

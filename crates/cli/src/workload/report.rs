@@ -19,6 +19,8 @@ pub trait Tabular {
     fn head(&self) -> Vec<String>;
     /// The rows below them.
     fn rows(&self) -> Vec<Vec<String>>;
+    /// What each column means, or each row of a table of labels and values: name and meaning.
+    fn legend(&self) -> Vec<(&str, &str)>;
     /// Notes below the table, one per line.
     fn notes(&self) -> Vec<String> {
         Vec::new()
@@ -116,6 +118,29 @@ impl Tabular for JobsReport {
         self.0.iter().map(row).collect()
     }
 
+    fn legend(&self) -> Vec<(&str, &str)> {
+        vec![
+            ("job", "the job, of which each round does as many steps"),
+            (
+                "seconds",
+                "of the calls with filters; as all figures a median over the rounds",
+            ),
+            ("RocksDB", "seconds of the calls of RocksDB alone"),
+            (
+                "CPU s",
+                "CPU seconds with filters: of the calls, and of all other threads until nothing is left to do",
+            ),
+            ("CPU s, RocksDB", "the same of RocksDB alone"),
+            (
+                "ratio",
+                "seconds of RocksDB alone over seconds with filters, of one round",
+            ),
+            ("least", "the least ratio of a round"),
+            ("most", "the greatest ratio of a round"),
+            ("bits per key", "of all filters when the job is done"),
+        ]
+    }
+
     fn notes(&self) -> Vec<String> {
         vec!["RocksDB: alone; ratio: its seconds over those with filters".to_owned()]
     }
@@ -176,6 +201,23 @@ impl Tabular for ReplayReport {
         ]);
         rows
     }
+
+    fn legend(&self) -> Vec<(&str, &str)> {
+        let mut legend = COUNTS.to_vec();
+        legend.extend([
+            (
+                "reads of the main file",
+                "reads that the differential file did not answer",
+            ),
+            (
+                "bits per key",
+                "of the summary filter and the segment filters together",
+            ),
+            ("seconds with filters", "of the same ids, on a new database"),
+            ("seconds without", "of the same ids, on RocksDB alone"),
+        ]);
+        legend
+    }
 }
 
 /// The result of the demonstration.
@@ -225,6 +267,34 @@ impl Tabular for DemoReport {
             row("ratio of the misses", times(self.ratio_miss)),
         ]);
         rows
+    }
+
+    fn legend(&self) -> Vec<(&str, &str)> {
+        let mut legend = COUNTS.to_vec();
+        legend.extend([
+            (
+                "lookup without filters",
+                "mean of hits and misses, half of each, in RocksDB alone",
+            ),
+            (
+                "lookup with filters",
+                "the same lookups in the database with filters",
+            ),
+            (
+                "ratio of the lookups",
+                "how many times as fast they are with filters",
+            ),
+            ("miss without filters", "misses alone, in RocksDB alone"),
+            (
+                "miss with filters",
+                "the same misses in the database with filters",
+            ),
+            (
+                "ratio of the misses",
+                "how many times as fast they are with filters",
+            ),
+        ]);
+        legend
     }
 }
 
@@ -555,6 +625,37 @@ impl Tabular for MissReport {
         ]);
         rows
     }
+
+    fn legend(&self) -> Vec<(&str, &str)> {
+        vec![
+            (
+                "RocksDB",
+                "RocksDB alone, with this filter of its own and its bits per key",
+            ),
+            (
+                "with lsm-sieve",
+                "the same options and keys, with filters in front",
+            ),
+            ("ratio", "how many times as fast it is with filters"),
+            ("a miss", "a lookup of a key that does not exist"),
+            ("a hit", "a lookup of a key that exists"),
+            ("in a batch", "per key of a `multi_get`"),
+            ("blocks read", "per lookup, from disk past the block cache"),
+            ("loading a key", "per key of the load, flushes included"),
+            (
+                "bits per key",
+                "RocksDB's filters; summary filter + segment filters",
+            ),
+            (
+                "observed rate",
+                "misses that entered RocksDB + misses that passed one segment filter",
+            ),
+            (
+                "false negatives",
+                "keys that exist and were answered absent; must be 0",
+            ),
+        ]
+    }
 }
 
 /// The result of splitting a number of bits between the summary filter and the segment filters.
@@ -613,7 +714,52 @@ impl Tabular for SplitReport {
         };
         self.splits.iter().map(row).collect()
     }
+
+    fn legend(&self) -> Vec<(&str, &str)> {
+        vec![
+            (
+                "summary + segment bits",
+                "bits per key of the summary filter and of the segment filters",
+            ),
+            ("miss", "nanoseconds of a miss with filters"),
+            (
+                "ratio",
+                "how many times as fast a miss is as in RocksDB alone",
+            ),
+            ("in a batch", "the same of a miss in a `multi_get`"),
+            ("hit", "the same of a hit"),
+            ("rate", "misses that entered RocksDB"),
+            ("segment rate", "misses that passed one segment filter"),
+        ]
+    }
 }
+
+/// The meaning of [`count_rows`] and of the rates below them.
+const COUNTS: [(&str, &str); 8] = [
+    ("lookups", "all lookups of single keys that were counted"),
+    ("misses", "lookups of keys that do not exist"),
+    ("engine reads", "lookups that entered RocksDB"),
+    (
+        "engine reads avoided",
+        "lookups that the filters answered absent",
+    ),
+    (
+        "false positives",
+        "misses that entered RocksDB although every SST was covered",
+    ),
+    (
+        "false negatives",
+        "keys that exist and were answered absent; must be 0",
+    ),
+    (
+        "observed rate",
+        "false positives / (false positives + misses that the filters answered)",
+    ),
+    (
+        "promised rate",
+        "the false-positive rate that the filters were opened with",
+    ),
+];
 
 fn count_rows(counts: &Counts) -> Vec<Vec<String>> {
     vec![

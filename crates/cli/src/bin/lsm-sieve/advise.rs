@@ -8,7 +8,7 @@ use crate::outcome::Stop;
 use crate::output::Output;
 
 const AFTER_HELP: &str = "Examples:
-  lsm-sieve advise filter --items 10000000 --rate 0.001
+  lsm-sieve advise filter --keys 10000000 --rate 0.001
   lsm-sieve advise front /var/lib/service/db
   lsm-sieve advise differential --help";
 

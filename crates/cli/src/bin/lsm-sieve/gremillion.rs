@@ -29,10 +29,10 @@ printed in 1982 and 1983.";
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Arguments {
-    /// Number of runs per cell. Each run has its own transactions and hash functions.
+    /// Number of rounds of each cell. Each round has its own transactions and hash functions.
     #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u16).range(2..))]
-    seeds: u16,
-    /// Seed of the first run.
+    rounds: u16,
+    /// Seed of the first round.
     #[arg(long, value_name = "SEED", default_value_t = 1)]
     seed: u64,
     /// How records are chosen.
@@ -106,7 +106,7 @@ impl Arguments {
                 HashName::Strong => Hashing::Strong,
                 HashName::Weak => Hashing::Weak,
             },
-            seeds: self.seeds.into(),
+            seeds: self.rounds.into(),
             first_seed: self.seed,
             confidence: self.confidence,
             ..Experiment::default()

@@ -7,6 +7,7 @@ use serde::Serialize;
 use crate::database::Database;
 use crate::outcome::Stop;
 use crate::output::Output;
+use crate::progress::while_working;
 
 const AFTER_HELP: &str = "Examples:
   lsm-sieve inspect /var/lib/service/db
@@ -25,7 +26,8 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), Stop> {
     let look = arguments.database.open()?;
-    output.print(&Report::from(look.db.inspect()?))
+    let inspected = while_working("reading filters", || look.db.inspect())?;
+    output.print(&Report::from(inspected))
 }
 
 /// The size of the filters of one column family, and how often they were wrong.
@@ -189,6 +191,37 @@ impl Tabular for Report {
 
     fn rows(&self) -> Vec<Vec<String>> {
         self.column_families.iter().flat_map(Family::rows).collect()
+    }
+
+    fn legend(&self) -> Vec<(&str, &str)> {
+        vec![
+            (
+                "filter",
+                "the summary filter of a column family, or the SST of a segment filter",
+            ),
+            ("level", "of the SST"),
+            ("keys", "distinct keys of the filter"),
+            (
+                "stages",
+                "Bloom filters that it consists of; 1 after a consolidation",
+            ),
+            ("bits per key", "memory over keys"),
+            ("fill", "the share of its bits that are set"),
+            (
+                "predicted",
+                "the false-positive rate that its keys and bits give",
+            ),
+            ("observed", "the false-positive rate of random probes of it"),
+            ("source", "where its keys came from"),
+            (
+                "coverage",
+                "of a summary filter: whether it has the keys of all SSTs; of an SST: whether the summary filter has its keys, whether RocksDB probes its filter, whether the filter is on disk",
+            ),
+            (
+                "decision",
+                "what maintenance would do with the segment filter",
+            ),
+        ]
     }
 
     fn notes(&self) -> Vec<String> {

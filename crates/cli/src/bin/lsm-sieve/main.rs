@@ -6,6 +6,7 @@
 
 mod advise;
 mod bench;
+mod completions;
 mod database;
 mod database_folder;
 mod demo;
@@ -13,6 +14,7 @@ mod engine;
 mod figures;
 mod gremillion;
 mod inspect;
+mod man;
 mod model;
 mod output_file;
 mod reorganize;
@@ -40,6 +42,9 @@ struct Arguments {
     /// Print the result as JSON.
     #[arg(long, global = true)]
     json: bool,
+    /// Say below each table what its columns and rows mean.
+    #[arg(long, global = true, conflicts_with = "json")]
+    explain: bool,
 }
 
 #[derive(Subcommand)]
@@ -56,6 +61,8 @@ enum Command {
     Reorganize(reorganize::Arguments),
     Model(model::Arguments),
     Report(report::Arguments),
+    Completions(completions::Arguments),
+    Man(man::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -69,7 +76,7 @@ fn run() -> Result<(), Stop> {
     let arguments = Arguments::try_parse().or_else(|error| outcome::usage(&error, &asked()))?;
     output::log_to_stderr();
     progress::handle_interrupts()?;
-    let output = Output::new(arguments.json);
+    let output = Output::new(arguments.json).explained(arguments.explain);
     match arguments.command {
         Command::Advise(subject) => advise::run(&subject, output),
         Command::Demo(demo) => demo::run(&demo, output),
@@ -83,6 +90,8 @@ fn run() -> Result<(), Stop> {
         Command::Reorganize(reorganize) => reorganize::run(&reorganize, output),
         Command::Model(model) => model::run(&model, output),
         Command::Report(report) => report::run(&report, output),
+        Command::Completions(completions) => completions::run(&completions),
+        Command::Man(man) => man::run(&man, output),
     }
 }
 
@@ -98,4 +107,47 @@ fn asked() -> String {
         command = next;
     }
     names.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    /// Collects the value of each option by its name: `--keys N` of `demo`.
+    fn options(command: &clap::Command, of: &mut BTreeMap<String, Vec<(String, String)>>) {
+        for option in command.get_opts().filter(|option| !option.is_hide_set()) {
+            let name = option.get_long().unwrap_or_default().to_owned();
+            let values = option.get_value_names().unwrap_or_default();
+            let values: Vec<_> = values.iter().map(ToString::to_string).collect();
+            let value = values.join(" ");
+            let command = command.get_name().to_owned();
+            of.entry(name).or_default().push((command, value));
+        }
+        command
+            .get_subcommands()
+            .for_each(|command| options(command, of));
+    }
+
+    /// Whoever knows an option of one command knows it of all.
+    #[test]
+    fn options_of_one_name_take_the_same_value() {
+        let mut all = BTreeMap::new();
+        options(&Arguments::command(), &mut all);
+        assert!(all.len() > 40, "{all:?}");
+        // One trace, or several that each name their format.
+        all.remove("trace");
+        for (name, uses) in all {
+            assert!(
+                uses.iter().all(|(_, value)| *value == uses[0].1),
+                "--{name}: {uses:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Arguments::command().debug_assert();
+    }
 }

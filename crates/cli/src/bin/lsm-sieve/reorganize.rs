@@ -31,7 +31,7 @@ next opened with those.";
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Arguments {
     /// The folder of the store.
-    #[arg(value_name = "DIR")]
+    #[arg(value_name = "DB")]
     path: PathBuf,
     /// Move only if a limit is reached: bytes=N or records=N in the differential file, or rate=P,
     /// the share of reads of unmodified records that search the differential file unnecessarily.
@@ -165,6 +165,24 @@ impl Tabular for Report {
             row("records moved", number(self.records_moved)),
             row("generations dropped", number(self.generations_dropped)),
             row("seconds", format!("{:.3}", self.seconds)),
+        ]
+    }
+
+    fn legend(&self) -> Vec<(&str, &str)> {
+        vec![
+            (
+                "state",
+                "not due: below the limit of --if-due; stopped: the next run goes on from there",
+            ),
+            (
+                "records moved",
+                "from the differential file into the main file",
+            ),
+            (
+                "generations dropped",
+                "differential files that were emptied and removed",
+            ),
+            ("seconds", "of the reorganisation"),
         ]
     }
 }

@@ -74,6 +74,13 @@ impl Tabular for Written {
             vec!["bytes".to_owned(), self.bytes.to_string()],
         ]
     }
+
+    fn legend(&self) -> Vec<(&str, &str)> {
+        vec![
+            ("figures", "on the page"),
+            ("bytes", "of the page, which needs no other file"),
+        ]
+    }
 }
 
 const PAGE: &str = include_str!("report/page.html");

@@ -111,4 +111,30 @@ impl Tabular for Report {
             row("lost keys", self.lost_keys.len() as u64),
         ]
     }
+
+    fn legend(&self) -> Vec<(&str, &str)> {
+        vec![
+            (
+                "sidecars of segment filters",
+                "files whose checksums were verified, one per SST",
+            ),
+            (
+                "sidecars of summary filters",
+                "the same, one per column family",
+            ),
+            (
+                "damaged files",
+                "files that do not match their checksums or their SST; rebuilt at the next open for writing",
+            ),
+            (
+                "SSTs without a sidecar",
+                "their filters are built at the next open for writing",
+            ),
+            (
+                "keys",
+                "raw keys of all SSTs that were checked; 0 without --full",
+            ),
+            ("lost keys", "keys that a filter denies; must be 0"),
+        ]
+    }
 }

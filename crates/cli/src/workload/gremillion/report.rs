@@ -243,6 +243,33 @@ impl Tabular for GremillionReport {
             .collect()
     }
 
+    fn legend(&self) -> Vec<(&str, &str)> {
+        vec![
+            (
+                "access",
+                "how records are chosen: all alike, or by Zipf's law",
+            ),
+            ("bits", "size of the filter"),
+            ("k", "hash functions"),
+            ("1982", "the rate that Gremillion printed"),
+            ("1983", "the rate that Mullin printed"),
+            ("exact", "the rate computed for a filter that has all keys"),
+            (
+                "full filter",
+                "the measured rate: unnecessary searches per read of an unmodified record, with its interval",
+            ),
+            ("per read", "unnecessary searches per read of any record"),
+            (
+                "exact, filling",
+                "the rate computed for a filter that fills during the run",
+            ),
+            ("from empty", "the measured rate of such a filter"),
+            ("floor", "a model fitted to the rates of 1982; see below"),
+            ("1982/exact", "the printed rate over the computed one"),
+            ("1982/floor", "the printed rate over that of the model"),
+        ]
+    }
+
     fn notes(&self) -> Vec<String> {
         let mut notes = vec![
             format!(

@@ -333,4 +333,36 @@ impl Tabular for StoredReport {
         };
         self.cells.iter().map(row).collect()
     }
+
+    fn legend(&self) -> Vec<(&str, &str)> {
+        vec![
+            (
+                "access",
+                "how records are chosen: all alike, or by Zipf's law",
+            ),
+            ("bits", "size of the filter of the differential file"),
+            ("k", "hash functions"),
+            ("reads", "reads of records"),
+            (
+                "avoided, filter",
+                "searches of the differential file that the filter avoided",
+            ),
+            (
+                "avoided, RocksDB",
+                "the same by RocksDB's count of its reads",
+            ),
+            (
+                "rate",
+                "unnecessary searches per read of an unmodified record",
+            ),
+            (
+                "lost",
+                "modified records that were answered unmodified; must be 0",
+            ),
+            ("stale", "reads that returned an old value; must be 0"),
+            ("seconds", "of the run with the filter"),
+            ("without filter", "seconds of the run without it"),
+            ("ratio", "seconds without over seconds with the filter"),
+        ]
+    }
 }

@@ -13,9 +13,9 @@ use crate::output::Output;
 
 const AFTER_HELP: &str = "Examples:
   lsm-sieve advise differential --records 1000000 --updates 0.08 --search-us 100 --main-us 100 \\
-    --reorganise-s 300 --held-ns 1
+    --reorganize-s 300 --held-ns 1
   lsm-sieve advise differential --records 31279 --updates 0.079 --search-us 2 --main-us 2 \\
-    --reorganise-s 0.2 --interval 100000 --json
+    --reorganize-s 0.2 --interval 100000 --json
 
 All records are assumed to be accessed equally often. You have to measure the costs yourself:
 `lsm-sieve gremillion --store` shows those of a store on this machine.";
@@ -38,7 +38,7 @@ pub(crate) struct Arguments {
     main_us: f64,
     /// Fixed cost of a reorganisation, in seconds, however many records it moves.
     #[arg(long, value_name = "S", value_parser = price)]
-    reorganise_s: f64,
+    reorganize_s: f64,
     /// Cost of moving one record in a reorganisation, in microseconds.
     #[arg(long, value_name = "US", default_value_t = 0.0, value_parser = price)]
     move_us: f64,
@@ -92,7 +92,7 @@ impl Arguments {
             main: self.main_us,
             probe: self.probe_ns / 1e3,
             held: self.held_ns / 1e3,
-            reorganisation: self.reorganise_s * 1e6,
+            reorganisation: self.reorganize_s * 1e6,
             moved: self.move_us,
         }
     }
@@ -287,6 +287,37 @@ impl Tabular for Report {
             .chain(&self.choices)
             .map(row)
             .collect()
+    }
+
+    fn legend(&self) -> Vec<(&str, &str)> {
+        vec![
+            ("filter bits", "size of the filter; the first line has none"),
+            ("bits per record", "at the end of an interval"),
+            ("k", "hash functions"),
+            ("interval", "transactions between two reorganisations"),
+            (
+                "records",
+                "in the differential file at the end of an interval",
+            ),
+            (
+                "avoided",
+                "searches of the differential file per transaction that the filter avoids",
+            ),
+            (
+                "unnecessary",
+                "searches per transaction that find nothing: false positives",
+            ),
+            (
+                "saved us",
+                "what the avoided searches would cost, per transaction",
+            ),
+            ("probes us", "what the probes cost, per transaction"),
+            (
+                "reorganising us",
+                "what reorganising costs, per transaction",
+            ),
+            ("total us", "all costs of a transaction"),
+        ]
     }
 
     fn notes(&self) -> Vec<String> {

@@ -16,14 +16,14 @@ use crate::outcome::Stop;
 use crate::output::Output;
 
 const AFTER_HELP: &str = "Examples:
-  lsm-sieve advise filter --items 1000000 --rate 0.01
+  lsm-sieve advise filter --keys 1000000 --rate 0.01
   lsm-sieve advise filter --bits 8000000 --rate 0.001 --kind counting
-  lsm-sieve advise filter --items 1000000 --rate 0.01 --growth 1000
-  lsm-sieve advise filter --items 1000000 --rate 0.01 --reads 90000 --misses 12000 \\
+  lsm-sieve advise filter --keys 1000000 --rate 0.01 --growth 1000
+  lsm-sieve advise filter --keys 1000000 --rate 0.01 --reads 90000 --misses 12000 \\
       --miss-ns 1100 --hit-ns 3400 --front-ns 50
 
-Two of items, rate and bits determine a filter. Probes may replace the rate. Growth makes the filter
-scalable. If items, rate and bits are all given, the report says how far the filter may grow. Given
+Two of keys, rate and bits determine a filter. Probes may replace the rate. Growth makes the filter
+scalable. If keys, rate and bits are all given, the report says how far the filter may grow. Given
 the counts and times of a running database, it says whether such filters in front of it pay;
 `lsm-sieve advise front` measures these numbers.";
 
@@ -33,11 +33,11 @@ the counts and times of a running database, it says whether such filters in fron
 pub(crate) struct Arguments {
     /// Final number of keys.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    items: Option<u64>,
+    keys: Option<u64>,
     /// False-positive rate with all keys inserted.
     #[arg(long, value_name = "P", value_parser = engine::parse_rate)]
     rate: Option<Rate>,
-    /// Size of the filter in bits; together with items and rate, the maximum size.
+    /// Size of the filter in bits; together with keys and rate, the maximum size.
     #[arg(long, value_name = "M", value_parser = clap::value_parser!(u64).range(1..))]
     bits: Option<u64>,
     /// Number of hash functions: the bits that a key sets, in the first stage of a scalable filter.
@@ -85,7 +85,7 @@ impl Arguments {
         };
         Wish {
             kind,
-            items: self.items.map(Items::new),
+            items: self.keys.map(Items::new),
             rate: self.rate,
             bits: self.bits.map(Bits::new),
             probes: self.probes.map(Probes::new),
@@ -160,6 +160,23 @@ impl Tabular for Report {
 
     fn rows(&self) -> Vec<Vec<String>> {
         self.filters.iter().map(filter_row).collect()
+    }
+
+    fn legend(&self) -> Vec<(&str, &str)> {
+        vec![
+            ("filter", "the kind of filter"),
+            ("keys", "that it is sized for"),
+            ("rate", "false-positive rate with all keys inserted"),
+            ("bits", "size of the filter"),
+            ("bits per key", "bits over keys"),
+            ("probes", "bits that a key sets, in the first stage"),
+            ("stages", "Bloom filters that it ends with"),
+            ("growth", "final keys over keys of the first stage"),
+            (
+                "cache lines per miss",
+                "mean number that a lookup of an absent key reads",
+            ),
+        ]
     }
 
     fn notes(&self) -> Vec<String> {

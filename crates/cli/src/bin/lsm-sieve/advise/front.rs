@@ -31,7 +31,7 @@ use crate::output::Output;
 
 const AFTER_HELP: &str = "Examples:
   lsm-sieve advise front /var/lib/service/db
-  lsm-sieve advise front /var/lib/service/db --keys asked.txt
+  lsm-sieve advise front /var/lib/service/db --key-file asked.txt
   lsm-sieve advise front /var/lib/service/db --reads 90000 --misses 12000 --json
 
 The share of misses comes from counts, from a file of keys, or from RocksDB's statistics: those in
@@ -53,9 +53,9 @@ pub(crate) struct Arguments {
     misses: Option<u64>,
     /// File of keys as the application looks them up, one per line.
     #[arg(long, value_name = "FILE", conflicts_with = "reads")]
-    keys: Option<PathBuf>,
+    key_file: Option<PathBuf>,
     /// File of RocksDB's statistics, as its options or its LOG print them.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["reads", "keys"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["reads", "key_file"])]
     statistics: Option<PathBuf>,
     /// The column family.
     #[arg(long, value_name = "NAME", default_value = "default")]
@@ -63,9 +63,9 @@ pub(crate) struct Arguments {
     /// False-positive rate of the filters.
     #[arg(long, value_name = "P", default_value = "0.01", value_parser = engine::parse_front_rate)]
     rate: Rate,
-    /// Number of present keys, and of absent keys, to time.
+    /// Lookups to time, of each kind: of present keys and of absent keys.
     #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
-    samples: u64,
+    lookups: u64,
     /// Size of the block cache during the measurement.
     #[arg(long, value_name = "MIB", default_value_t = 1_024, value_parser = clap::value_parser!(u64).range(1..1 << 20))]
     cache_mib: u64,
@@ -75,14 +75,14 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), Stop> {
     let counted = arguments.counted()?;
     let (path, family) = (&arguments.path, &arguments.column_family);
     let database = Database::open(path, family, arguments.cache_mib)?;
-    let counted = match &arguments.keys {
+    let counted = match &arguments.key_file {
         Some(file) => {
             let lookups = database.look_up_lines(&read(file)?)?;
             Some(Counted::new(lookups, "from the file of keys")?)
         }
         None => counted,
     };
-    let times = database.times(arguments.samples, arguments.rate)?;
+    let times = database.times(arguments.lookups, arguments.rate)?;
     let filters = SieveOptions::default()
         .filter_size(FilterSize::rate(arguments.rate.get())?)
         .memory_for(database.keys);
@@ -242,11 +242,40 @@ impl Tabular for Report {
         rows
     }
 
+    fn legend(&self) -> Vec<(&str, &str)> {
+        vec![
+            (
+                "a miss in RocksDB",
+                "median time of a lookup of an absent key, with everything cached",
+            ),
+            ("a hit in RocksDB", "the same of a present key"),
+            (
+                "a probe of the summary filter",
+                "the same of a filter of this size",
+            ),
+            (
+                "break-even share of misses",
+                "filters pay if more of the lookups miss",
+            ),
+            (
+                "bytes of the summary filter",
+                "what it would take in memory",
+            ),
+            (
+                "bytes of all segment filters",
+                "what they would take in memory; RocksDB's own would go",
+            ),
+            ("bytes of RocksDB's own filters", "what they take now"),
+            ("lookups", "as counted by the application or by RocksDB"),
+            ("misses", "of these lookups"),
+        ]
+    }
+
     fn notes(&self) -> Vec<String> {
         let Some((verdict, counted)) = self.verdict.as_ref().zip(self.counted.as_ref()) else {
             return vec![
                 "The share of misses is not known: open the database with statistics, or give \
-                 --keys, --statistics, or --reads and --misses."
+                 --key-file, --statistics, or --reads and --misses."
                     .to_owned(),
             ];
         };

@@ -45,7 +45,7 @@ pub(crate) struct Arguments {
     bits_per_key: f64,
     /// Use a block cache of MIB MiB, read other blocks with direct I/O, and count them. Filters and
     /// indexes stay in memory.
-    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=CACHE_MAX))]
+    #[arg(long = "cache-mib", alias = "cache", value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=CACHE_MAX))]
     cache: Option<u64>,
     /// Number of rounds. The figures are medians over them.
     #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u16).range(1..))]
@@ -60,7 +60,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "P", default_value = "0.01", value_parser = engine::parse_front_rate)]
     rate: Rate,
     /// Bits per key of the summary filter, instead of those that the rate needs.
-    #[arg(long, value_name = "B", value_parser = filter_bits)]
+    #[arg(long = "summary-bits", alias = "front-bits", value_name = "B", value_parser = filter_bits)]
     front_bits: Option<f64>,
     /// Bits per key of the segment filters, instead of those that the rate needs.
     #[arg(long, value_name = "B", value_parser = filter_bits)]

@@ -102,6 +102,14 @@ impl Tabular for Contents {
         self.0.iter().map(row).collect()
     }
 
+    fn legend(&self) -> Vec<(&str, &str)> {
+        vec![
+            ("figure", "its name for `lsm-sieve model`"),
+            ("shows", "its title"),
+            ("source", "the paper and where in it"),
+        ]
+    }
+
     fn notes(&self) -> Vec<String> {
         let hint = "`lsm-sieve model FIGURE` prints and plots one of them; `lsm-sieve report DIR` \
                     writes all of them on one page.";
@@ -152,6 +160,14 @@ impl Tabular for Figure {
             std::iter::once(figure(x)).chain(values).collect()
         };
         self.places().into_iter().map(row).collect()
+    }
+
+    fn legend(&self) -> Vec<(&str, &str)> {
+        vec![
+            (self.chart.title(), self.reading),
+            ("columns", self.chart.y().label()),
+            ("source", self.source),
+        ]
     }
 }
 
