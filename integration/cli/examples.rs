@@ -71,14 +71,18 @@ fn store_examples_pass_their_assertions() {
 
 /// A chart older than its figures would show what was never measured.
 #[test]
-fn readme_charts_match_the_recorded_figures() {
+fn charts_match_the_recorded_figures() {
     let home = tempfile::tempdir().unwrap();
-    let drawn = answered("readme_chart", &[home.path().to_str().unwrap()]);
+    let drawn = answered("charts", &[home.path().to_str().unwrap()]);
     assert_eq!(drawn, "");
     let mut folders = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
-    let kept = folders.find_map(|folder| Some(folder.join("docs/images")).filter(|it| it.is_dir()));
+    let kept = folders.find_map(|folder| Some(folder.join("docs")).filter(|it| it.is_dir()));
     let kept = kept.unwrap();
-    for name in ["gain-light.svg", "gain-dark.svg"] {
+    for name in [
+        "images/gain-light.svg",
+        "images/gain-dark.svg",
+        "benchmarks.html",
+    ] {
         let [drawn, kept] =
             [home.path(), kept.as_path()].map(|at| fs::read_to_string(at.join(name)).unwrap());
         assert!(

@@ -1,21 +1,13 @@
-//! Draws the picture of the README from recorded figures:
-//! `cargo run -p lsm-sieve-cli --example readme_chart -- docs/images`
+//! Times as fast as RocksDB alone, by the share of lookups whose key is absent: the picture of the README.
 //!
-//! `benches/record/gain.json` has every figure with its commit, machine and command. A point is in
-//! the middle of its runs; its error bar extends from the lowest to the highest.
+//! A point is in the middle of its runs; its error bar extends from the lowest to the highest.
 
-#![expect(
-    clippy::disallowed_methods,
-    reason = "a chart is no filter: one that is cut short is drawn again"
-)]
-
-use std::path::Path;
-use std::{env, fs};
-
-use lsm_sieve_cli::chart::{Axis, Chart, Ground, Point, Series};
+use lsm_sieve_cli::chart::{Axis, Chart, Point, Series};
 use serde::Deserialize;
 
-const RECORD: &str = include_str!("../benches/record/gain.json");
+use crate::record::Measurements;
+
+pub(crate) const RECORD: &str = include_str!("../../benches/record/gain.json");
 
 const WHOLE_JOBS: &str = "whole jobs";
 
@@ -23,18 +15,7 @@ const WHOLE_JOBS: &str = "whole jobs";
 const LOOKUPS: [&str; 3] = ["8 sorted runs", "4 sorted runs", "1 sorted run"];
 
 #[derive(Deserialize)]
-struct Record {
-    measurements: Vec<Measurement>,
-}
-
-#[derive(Deserialize)]
-struct Measurement {
-    series: String,
-    points: Vec<Measured>,
-}
-
-#[derive(Deserialize)]
-struct Measured {
+pub(crate) struct Measured {
     absent_percent: f64,
     #[serde(default)]
     times_as_fast: Vec<f64>,
@@ -52,13 +33,13 @@ impl Measured {
     }
 }
 
-fn points(record: &Record, series: &str) -> Vec<Point> {
+fn points(record: &Measurements<Measured>, series: &str) -> Vec<Point> {
     let of_series = record.measurements.iter().filter(|of| of.series == series);
     let measured = of_series.flat_map(|measurement| &measurement.points);
     measured.map(Measured::point).collect()
 }
 
-fn chart(record: &Record) -> Chart {
+pub(crate) fn chart(record: &Measurements<Measured>) -> Chart {
     let chart = Chart::new(
         "Times as fast as RocksDB alone",
         Axis::linear("lookups whose key is absent, %").including(0.0),
@@ -71,14 +52,4 @@ fn chart(record: &Record) -> Chart {
         let points = points(record, runs);
         chart.with(Series::line_and_marks(format!("lookups, {runs}"), points))
     })
-}
-
-fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let folder = env::args().nth(1).ok_or("usage: readme_chart FOLDER")?;
-    let chart = chart(&serde_json::from_str(RECORD)?);
-    for (name, ground) in [("light", Ground::Light), ("dark", Ground::Dark)] {
-        let file = Path::new(&folder).join(format!("gain-{name}.svg"));
-        fs::write(file, chart.svg_on(ground))?;
-    }
-    Ok(())
 }
