@@ -31,7 +31,7 @@ pub enum OpenError {
         path: PathBuf,
     },
     /// RocksDB could not open the database.
-    #[error("RocksDB cannot open {}: {source}", path.display())]
+    #[error("RocksDB cannot open {}: {source}{}", path.display(), remedy(source))]
     Engine {
         /// The path of the database.
         path: PathBuf,
@@ -107,6 +107,32 @@ pub enum InspectError {
     /// The caller's callback stopped the work.
     #[error("stopped before all was checked; nothing was changed")]
     Stopped,
+}
+
+/// What to do about the errors of RocksDB that everybody meets, whose text does not say it. A path in
+/// the text may contain such a phrase as well.
+fn remedy(error: &rocksdb::Error) -> &'static str {
+    let remedies = [
+        (
+            "Column families not opened",
+            "; name them all: `SieveDb::list_cf` lists them, the builder's `cfs` opens them",
+        ),
+        (
+            "create_if_missing is false",
+            "; check the path, or set `Options::create_if_missing`",
+        ),
+        (
+            "While lock file",
+            "; another process has it open: stop it, or open it read only or as a secondary",
+        ),
+        (
+            "lock hold by",
+            "; this process has it open already: close that one, or share it in an `Arc`",
+        ),
+    ];
+    let text: &str = error.as_ref();
+    let known = remedies.iter().find(|(sign, _)| text.contains(sign));
+    known.map_or("", |(_, remedy)| remedy)
 }
 
 /// The text of an error with all its causes.

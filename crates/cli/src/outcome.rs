@@ -77,7 +77,11 @@ fn chain(error: &(dyn Error + 'static)) -> String {
         }
         next = cause.source();
     }
-    text + remedy(&said)
+    // The library's own errors end with a remedy, not with the engine's words.
+    if text.ends_with(&said) {
+        text += remedy(&said);
+    }
+    text
 }
 
 /// The remedy for an engine's error, whose text has none. It is found by a phrase in the text; a

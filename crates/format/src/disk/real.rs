@@ -151,9 +151,10 @@ fn refuse_folder_unless_ours(folder: &Metadata, path: &Path) -> io::Result<()> {
         return Err(refusal("its folder is a symlink"));
     }
     if system::others_may_write(folder) {
-        return Err(refusal(
-            "users other than its owner may put files there (set its mode to 0700)",
-        ));
+        return Err(refusal(&format!(
+            "users other than its owner may put files into {} (set its mode to 0700)",
+            path.display()
+        )));
     }
     if system::is_a_strangers(folder, &fs::metadata(around(path))?) {
         return Err(refusal(

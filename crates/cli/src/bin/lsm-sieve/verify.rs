@@ -66,14 +66,14 @@ impl Report {
     fn outcome(&self) -> Result<(), Stop> {
         if !self.lost_keys.is_empty() {
             return Err(Stop::Finding(format!(
-                "{} keys are lost: their filters answer absent ({}): delete the folder of the filters, and report this",
+                "lost keys: {}, whose filters answer absent ({}): delete the folder of the filters, and report this",
                 self.lost_keys.len(),
                 named(&self.lost_keys)
             )));
         }
         if !self.damaged.is_empty() {
             return Err(Stop::Finding(format!(
-                "{} filter files are damaged ({}): check the disk; they are rebuilt when the database is open for writing",
+                "damaged filter files: {} ({}): check the disk; they are rebuilt when the database is open for writing",
                 self.damaged.len(),
                 named(&self.damaged)
             )));
