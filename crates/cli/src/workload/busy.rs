@@ -57,7 +57,7 @@ impl Shared for DB {
 
 impl Shared for SieveDb {
     fn put(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
-        self.put(key, value)
+        (**self).put(key, value)
     }
 
     fn has(&self, key: &[u8]) -> Result<bool, Error> {

@@ -97,15 +97,37 @@ impl Tabular for BusyReport {
         self.rows.iter().map(row).collect()
     }
 
-    fn notes(&self) -> Vec<String> {
+    fn legend(&self) -> Vec<(&str, &str)> {
         vec![
-            "bits per key: summary and memtable filters; miss: CPU time of a lookup of an absent \
-             key; RocksDB: alone, when it had as many keys"
-                .to_owned(),
-            format!(
-                "{} writers: {:.1} s with filters, {:.1} s without; ratio {:.2}",
-                self.writers, self.seconds, self.seconds_native, self.ratio
+            ("seconds", "since the writers began"),
+            ("keys", "written by then, with filters"),
+            (
+                "bits per key",
+                "of the summary filter and the memtable filters, also of those that are being built",
+            ),
+            (
+                "miss",
+                "CPU time of a lookup of an absent key with filters: the mean of the interval",
+            ),
+            (
+                "miss, RocksDB",
+                "the same of RocksDB alone, when it had as many keys",
+            ),
+            (
+                "writes/s",
+                "keys written in each second of the interval, with filters",
+            ),
+            (
+                "writes/s, RocksDB",
+                "the same of RocksDB alone, when it had as many keys",
             ),
         ]
+    }
+
+    fn notes(&self) -> Vec<String> {
+        vec![format!(
+            "{} writers: {:.1} s with filters, {:.1} s without; ratio {:.2}",
+            self.writers, self.seconds, self.seconds_native, self.ratio
+        )]
     }
 }
