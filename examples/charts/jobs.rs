@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde::Deserialize;
 
 use crate::page::escaped;
-use crate::record::Birth;
+use crate::record::Origin;
 
 pub(crate) const RECORD: &str = include_str!("../../benches/record/jobs.json");
 
@@ -13,7 +13,7 @@ pub(crate) const RECORD: &str = include_str!("../../benches/record/jobs.json");
 pub(crate) struct Jobs {
     pub(crate) about: String,
     #[serde(flatten)]
-    pub(crate) birth: Birth,
+    pub(crate) origin: Origin,
     result: Vec<Job>,
 }
 

@@ -22,7 +22,7 @@ use std::{env, fs};
 use lsm_sieve_cli::chart::Ground;
 
 use crate::page::Section;
-use crate::record::{Birth, Measurements};
+use crate::record::{Measurements, Origin};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let folder = env::args().nth(1).ok_or("usage: charts FOLDER")?;
@@ -43,13 +43,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             about: "Whole jobs with everything that they do, and lookups alone. Bars extend from the lowest run to \
                     the highest."
                 .to_owned(),
-            births: births(&gain),
+            origins: origins(&gain),
         },
         Section {
             title: "A lookup of an absent key",
             svg: misses::chart(&misses).inline_svg(),
             about: misses.about.clone(),
-            births: births(&misses),
+            origins: origins(&misses),
         },
         Section {
             title: "Whole jobs",
@@ -59,16 +59,16 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                  lsm-sieve bench jobs.",
                 jobs.about
             ),
-            births: vec![("all".to_owned(), jobs.birth.clone())],
+            origins: vec![("all".to_owned(), jobs.origin.clone())],
         },
     ];
     fs::write(folder.join("benchmarks.html"), page::page(&sections))?;
     Ok(())
 }
 
-/// One birth certificate for each command.
-fn births<P>(of: &Measurements<P>) -> Vec<(String, Birth)> {
+/// One origin certificate for each command.
+fn origins<P>(of: &Measurements<P>) -> Vec<(String, Origin)> {
     let all = of.measurements.iter();
-    all.map(|of| (of.series.clone(), of.birth.clone()))
+    all.map(|of| (of.series.clone(), of.origin.clone()))
         .collect()
 }

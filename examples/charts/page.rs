@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use lsm_sieve_cli::chart::style_sheet;
 
-use crate::record::Birth;
+use crate::record::Origin;
 
 const PAGE: &str = include_str!("page.html");
 
@@ -13,8 +13,8 @@ pub(crate) struct Section {
     pub(crate) svg: String,
     /// What the chart shows and how to read it.
     pub(crate) about: String,
-    /// A measurement's name and its birth certificate.
-    pub(crate) births: Vec<(String, Birth)>,
+    /// A measurement's name and its origin certificate.
+    pub(crate) origins: Vec<(String, Origin)>,
 }
 
 pub(crate) fn page(sections: &[Section]) -> String {
@@ -24,25 +24,25 @@ pub(crate) fn page(sections: &[Section]) -> String {
 }
 
 fn section(of: &Section) -> String {
-    let births = of
-        .births
+    let origins = of
+        .origins
         .iter()
-        .fold(String::new(), |mut rows, (series, birth)| {
+        .fold(String::new(), |mut rows, (series, origin)| {
             // Writing to a string cannot fail.
             let _ = writeln!(
                 rows,
                 "<dt>{}</dt><dd>{}, commit {}; {}<br/><code>{}</code></dd>",
                 escaped(series),
-                escaped(&birth.date),
-                escaped(&birth.commit),
-                escaped(&birth.machine),
-                escaped(&birth.command)
+                escaped(&origin.date),
+                escaped(&origin.commit),
+                escaped(&origin.machine),
+                escaped(&origin.command)
             );
             rows
         });
     format!(
         "<section>\n<h2>{}</h2>\n<figure>\n{}<figcaption>{}</figcaption>\n</figure>\n\
-         <details><summary>Machine, commit, command</summary>\n<dl>\n{births}</dl>\n</details>\n\
+         <details><summary>Machine, commit, command</summary>\n<dl>\n{origins}</dl>\n</details>\n\
          </section>\n",
         escaped(of.title),
         of.svg,

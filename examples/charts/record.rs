@@ -13,13 +13,13 @@ pub(crate) struct Measurements<P> {
 pub(crate) struct Measurement<P> {
     pub(crate) series: String,
     #[serde(flatten)]
-    pub(crate) birth: Birth,
+    pub(crate) origin: Origin,
     pub(crate) points: Vec<P>,
 }
 
-/// The birth certificate of a measurement.
+/// Where a measurement comes from.
 #[derive(Clone, Deserialize)]
-pub(crate) struct Birth {
+pub(crate) struct Origin {
     pub(crate) date: String,
     pub(crate) commit: String,
     pub(crate) machine: String,

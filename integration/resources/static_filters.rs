@@ -185,3 +185,48 @@ fn bits_per_key_is_the_size_of_static_filters() {
     }
     check_settled(&db, &model);
 }
+
+/// RocksDB's own filters of the upper levels are kept, and read.
+#[test]
+fn compact_settings_take_12_bits_per_key_and_lose_none() {
+    let home = tempfile::tempdir().unwrap();
+    let mut settings = options();
+    let mut table = rocksdb::BlockBasedOptions::default();
+    table.set_bloom_filter(10.0, false);
+    settings.set_block_based_table_factory(&table);
+    let open = || SieveDb::open(&settings, &SieveOptions::compact(), home.path()).unwrap();
+    let (db, mut model) = (open(), Model::new());
+    fill(&db, &mut model, 0..MANY);
+    db.flush().unwrap();
+    // Otherwise the SST would only be moved.
+    let mut rewritten = rocksdb::CompactOptions::default();
+    rewritten.set_bottommost_level_compaction(rocksdb::BottommostLevelCompaction::Force);
+    db.compact_range_opt::<&[u8], &[u8]>(None, None, &rewritten);
+    fill(&db, &mut model, MANY..MANY + MANY / 10);
+    db.flush().unwrap();
+    cover(&db);
+    db.consolidate().unwrap();
+    let cf: CfReport = db.inspect().unwrap().cfs.remove(0);
+    assert!(cf.segments.iter().all(|segment| segment.filter.is_none()));
+    assert!(
+        cf.summary.bits_per_key < 11.5,
+        "{}",
+        cf.summary.bits_per_key
+    );
+    let name = rocksdb::properties::AGGREGATED_TABLE_PROPERTIES;
+    let properties = db.property_value(name).unwrap().unwrap();
+    let field = |name: &str| -> f64 {
+        let fields = properties
+            .split(';')
+            .filter_map(|field| field.split_once('='));
+        let mut values = fields.filter(|(key, _)| key.trim() == name);
+        values.next().unwrap().1.trim().parse().unwrap()
+    };
+    let bits = field("filter block size") * 8.0 / field("# entries");
+    assert!((0.5..1.5).contains(&bits), "RocksDB's own: {bits}");
+    check_settled(&db, &model);
+    drop(db);
+    let db = open();
+    cover(&db);
+    check_settled(&db, &model);
+}

@@ -278,10 +278,6 @@ impl Filters {
     /// Changes the memory budget, which maintenance then keeps.
     pub(crate) fn set_memory_budget(&self, budget: Option<Bits>) {
         self.options.memory_budget.set(budget);
-        // A summary filter of another size may fit now.
-        let all = self.cf_filters.all();
-        all.iter()
-            .for_each(|cf_filter| cf_filter.note_consolidated(None));
         fault!(NoWakeAfterSetBudget, return);
         self.wakeup.notify();
     }

@@ -32,6 +32,8 @@ pub struct SieveOptions {
     isolation: Option<Isolation>,
     read_only_filters: bool,
     access: Access,
+    /// Whether the last level gets no filter of RocksDB's.
+    upper_levels_only: bool,
 }
 
 /// How transactions are isolated.
@@ -89,6 +91,10 @@ impl fmt::Debug for Isolation {
     }
 }
 
+/// Bits per key of the summary filter of [`SieveOptions::compact`]. With one tenth of RocksDB's usual 10
+/// bits they make 12.
+const COMPACT_BITS: f64 = 11.0;
+
 /// Memory of filters, in bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -112,6 +118,7 @@ impl Default for SieveOptions {
             isolation: None,
             read_only_filters: false,
             access: Access::Write,
+            upper_levels_only: false,
         }
     }
 }
@@ -119,6 +126,33 @@ impl Default for SieveOptions {
 impl SieveOptions {
     /// The default folder of the filters, inside the database's own folder.
     pub const FOLDER: &str = "sieve";
+
+    /// Settings for little memory: some 12 bits per key in all with leveled compaction, instead of
+    /// 24.
+    ///
+    /// The summary filter is [static](SieveOptions::static_filters) and takes 11 bits per key; one
+    /// absent key in some 2,000 passes it. SSTs get no filters of this crate. They keep RocksDB's
+    /// own, if its options ask for them, but those of the last level get none
+    /// (`optimize_filters_for_hits`): nine keys in ten are there, and behind the summary filter
+    /// their filters would deny next to nothing.
+    ///
+    /// With universal compaction, or with many SSTs in level 0, use
+    /// [`SieveOptions::static_filters`] alone.
+    pub fn compact() -> Self {
+        let bits = FilterSize::bits_per_key(COMPACT_BITS);
+        Self {
+            upper_levels_only: true,
+            ..Self::default()
+        }
+        .filter_size(bits.unwrap_or(FilterSize::ONE_PERCENT))
+        .segment_filters(None)
+        .static_filters(true)
+    }
+
+    /// Whether RocksDB's own filters are for all levels but the last.
+    pub(crate) fn are_upper_levels_only(&self) -> bool {
+        self.upper_levels_only
+    }
 
     /// Sets the size of the filters: [`FilterSize::ONE_PERCENT`] by default.
     ///

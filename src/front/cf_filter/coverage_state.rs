@@ -169,9 +169,10 @@ impl CfFilter {
     }
 
     /// The current position, if the engine's latest write has this sequence number.
-    pub(crate) fn write_position(&self, sequence: u64) -> WritePosition {
+    pub(crate) fn write_position(&self, sequence: u64, budget: Option<Bits>) -> WritePosition {
         WritePosition {
             sequence,
+            budget,
             external: unpoisoned(self.coverage_state.lock()).external_epoch,
         }
     }
@@ -387,12 +388,13 @@ impl CoverageState {
     }
 }
 
-/// How far writes and external writes have come. Both count, because ingested files that overlap
-/// nothing take no sequence number.
+/// How far writes and external writes have come, and the memory budget. Both kinds of writes count,
+/// because ingested files that overlap nothing take no sequence number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WritePosition {
     sequence: u64,
     external: u64,
+    budget: Option<Bits>,
 }
 
 /// A point in the history of external writes.

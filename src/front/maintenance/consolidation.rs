@@ -644,7 +644,7 @@ mod tests {
         for sieve in [SieveOptions::default().audit(0), sieve] {
             let db = SieveDb::open(&Options::default(), &sieve, home.path()).unwrap();
             let cf_filter = db.cf_filters().all().remove(0);
-            let now = cf_filter.write_position(db.latest_sequence_number());
+            let now = cf_filter.write_position(db.latest_sequence_number(), None);
             wait_until("at rest", || cf_filter.is_consolidated(now));
             assert_eq!(
                 cf_filter.view().summary.begins_static(),

@@ -298,7 +298,8 @@ impl Maintenance {
     }
 
     fn write_position(&self, cf_filter: &CfFilter) -> WritePosition {
-        cf_filter.write_position(self.engine.latest_sequence_number())
+        let budget = self.options.memory_budget.get();
+        cf_filter.write_position(self.engine.latest_sequence_number(), budget)
     }
 
     /// Maintains the filters of one column family, whose SSTs were listed in this epoch.

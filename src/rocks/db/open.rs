@@ -82,7 +82,11 @@ impl<T: ThreadMode + Send + 'static> SieveDb<T> {
             }
             let cf_filter = opening.cf_filter(&name, &front, taken);
             taken = taken + cf_filter.view().summary.size();
-            hooked.push((name, hooked_options(&options, &cf_filter)?));
+            let options = hooked_options(&options, &cf_filter)?;
+            if sieve.are_upper_levels_only() {
+                hooks::filter_upper_levels_only(&options);
+            }
+            hooked.push((name, options));
             new_filters.push(cf_filter);
         }
         let cf_filters = Arc::new(CfFilters::new(front.summary_rate));

@@ -212,6 +212,12 @@ pub(crate) fn allow_two_phases(options: &mut Options) {
     unsafe { sys::rocksdb_options_set_allow_2pc(raw, 1) };
 }
 
+/// Makes RocksDB build its own filters for all levels but the last.
+pub(crate) fn filter_upper_levels_only(options: &impl AsOptions) {
+    // SAFETY: the options are live, and no other thread uses them.
+    unsafe { sys::rocksdb_options_set_optimize_filters_for_hits(options.raw(), 1) };
+}
+
 /// Installs memtable capture, SST capture and filter policy for one column family. Returns whether
 /// RocksDB will probe the segment filters itself.
 pub(crate) fn install(

@@ -10,7 +10,9 @@ use rocksdb::Error;
 use super::base::Base;
 use super::handle::{self, Asked};
 use super::{CfOptions, DEFAULT_ID, HOOKS, error_of};
-use super::{flush, install, keep_history, refusal, transactions_refusal};
+use super::{
+    filter_upper_levels_only, flush, install, keep_history, refusal, transactions_refusal,
+};
 use crate::fault::fault;
 use crate::front::audit::Distrust as _;
 use crate::front::cf_filter::{CfFilter, lookup, multi_lookup};
@@ -178,6 +180,9 @@ impl Sieve {
         let cfs = self.filters.cf_filters.all().len() + 1;
         let front = shared_by(self.settings(), cfs);
         let cf_filter = self.filters.opening().cf_filter(name, &front, taken);
+        if self.options.are_upper_levels_only() {
+            filter_upper_levels_only(options);
+        }
         install(options, Arc::clone(&cf_filter), &HOOKS);
         let Some(id) = create() else {
             return Ok(());

@@ -7,7 +7,7 @@ use lsm_sieve::{FilterSize, SieveDb};
 use lsm_sieve_cli::workload::Watch;
 use lsm_sieve_filter::math::Rate;
 use rocksdb::properties::PropName;
-use rocksdb::{BlockBasedOptions, Cache, DB, DBCompressionType, Options};
+use rocksdb::{BlockBasedOptions, Cache, DBCompressionType, DBWithThreadMode, Options, ThreadMode};
 
 use crate::outcome::Stop;
 
@@ -212,7 +212,9 @@ pub(crate) fn cover(db: &SieveDb, watch: &mut impl Watch) -> Result<(), Stop> {
 }
 
 /// Bits per key of RocksDB's own filters in the default column family.
-pub(crate) fn native_bits_per_key(engine: &DB) -> Result<f64, rocksdb::Error> {
+pub(crate) fn native_bits_per_key<T: ThreadMode>(
+    engine: &DBWithThreadMode<T>,
+) -> Result<f64, rocksdb::Error> {
     let properties = engine.property_value(rocksdb::properties::AGGREGATED_TABLE_PROPERTIES)?;
     let properties = properties.unwrap_or_default();
     let field = |name: &str| aggregated(&properties, name).unwrap_or(0.0);

@@ -69,9 +69,10 @@ pub(crate) struct Arguments {
     /// reads two cache lines.
     #[arg(long = "static")]
     made_static: bool,
-    /// Keep RocksDB's own filters of 10 bits per key for SSTs, but none on the last level.
-    #[arg(long, conflicts_with_all = ["segment_bits", "split"])]
-    upper_levels: bool,
+    /// The settings for little memory: a static summary filter of 11 bits per key, and RocksDB's own
+    /// filters of 10 bits per key for SSTs of all levels but the last.
+    #[arg(long, conflicts_with_all = ["rate", "front_bits", "segment_bits", "made_static", "split"])]
+    compact: bool,
     /// Split B bits per key between the summary filter and the segment filters in several ways, and
     /// report the best.
     #[arg(long, value_name = "B", value_parser = split_bits, conflicts_with_all = ["front_bits", "segment_bits"])]
@@ -138,8 +139,8 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), Stop> {
     }
     let Some(total_bits) = arguments.split else {
         let filters = arguments.filters(arguments.front_bits, arguments.segment_bits)?;
-        let filters = match arguments.upper_levels {
-            true => filters.segment_filters(None),
+        let filters = match arguments.compact {
+            true => SieveOptions::compact(),
             false => filters,
         };
         let (report, counts) = measure(arguments, filters, arguments.native)?;
@@ -243,9 +244,11 @@ fn measure(
     let options = |filter| arguments.setting(filter).options();
     let spaces = [Space::Default];
     let mut native = Plain::open(&options(arguments.native), native_home.path(), &spaces)?;
-    let mut of_sieve = options(own);
-    of_sieve.set_optimize_filters_for_hits(arguments.upper_levels);
-    let mut sieve = Sieve::open(&of_sieve, &front, sieve_home.path(), &spaces)?;
+    let mut of_sieve = arguments.setting(own);
+    if arguments.compact {
+        of_sieve.bits_per_key = super::NATIVE_BITS_PER_KEY;
+    }
+    let mut sieve = Sieve::open(&of_sieve.options(), &front, sieve_home.path(), &spaces)?;
 
     let mut loading = Progress::new("loading both", plan.keys);
     let fill_us = miss::fill(&plan, &mut native, &mut sieve, &mut loading)?;
@@ -261,7 +264,10 @@ fn measure(
     let weight = inspect::weight(sieve.db(), Space::Default.name())?;
     let weights = Weights {
         front_bits_per_key: weight.summary_bits_per_key,
-        segment_bits_per_key: weight.segment_bits_per_key,
+        segment_bits_per_key: match arguments.compact {
+            true => engine::native_bits_per_key(sieve.db())?,
+            false => weight.segment_bits_per_key,
+        },
         native_bits_per_key: engine::native_bits_per_key(native.engine())?,
         segment_observed_rate: weight.segment_observed_rate,
     };
