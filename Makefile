@@ -135,6 +135,7 @@ faults: tools
 
 bench: tools
 	$(BUILD) bench --locked --bench front
+	$(BUILD) bench --locked --bench handle
 	$(BUILD) bench --locked --bench probe
 	$(BUILD) bench --locked --bench growth
 	$(BUILD) bench --locked --bench peers

@@ -763,6 +763,7 @@ mod tests {
         // not know.
         let read_only_filters = SieveOptions::default().read_only_filters(true);
         let db = SieveDb::open(&options(), &read_only_filters, home.path()).unwrap();
+        assert!(db.wait_for_maintenance(PATIENCE));
         let cf_filter = db.shared_cf_filters().all().remove(0);
         let build = || {
             let id = SegmentId::random().unwrap();
