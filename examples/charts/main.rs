@@ -10,6 +10,7 @@
     reason = "a chart is no filter: one that is cut short is drawn again"
 )]
 
+mod busy;
 mod gain;
 mod jobs;
 mod misses;
@@ -30,6 +31,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let gain: Measurements<gain::Measured> = serde_json::from_str(gain::RECORD)?;
     let misses: Measurements<misses::Measured> = serde_json::from_str(misses::RECORD)?;
     let jobs: jobs::Jobs = serde_json::from_str(jobs::RECORD)?;
+    let busy: busy::Busy = serde_json::from_str(busy::RECORD)?;
 
     fs::create_dir_all(folder.join("images"))?;
     for (name, ground) in [("light", Ground::Light), ("dark", Ground::Dark)] {
@@ -61,12 +63,18 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             ),
             origins: vec![("all".to_owned(), jobs.origin.clone())],
         },
+        Section {
+            title: "Beside writers that never pause",
+            svg: busy::chart(&busy).inline_svg(),
+            about: busy.about.clone(),
+            origins: vec![("all".to_owned(), busy.origin.clone())],
+        },
     ];
     fs::write(folder.join("benchmarks.html"), page::page(&sections))?;
     Ok(())
 }
 
-/// One origin certificate for each command.
+/// Where each measurement comes from.
 fn origins<P>(of: &Measurements<P>) -> Vec<(String, Origin)> {
     let all = of.measurements.iter();
     all.map(|of| (of.series.clone(), of.origin.clone()))

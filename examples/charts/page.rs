@@ -13,7 +13,7 @@ pub(crate) struct Section {
     pub(crate) svg: String,
     /// What the chart shows and how to read it.
     pub(crate) about: String,
-    /// A measurement's name and its origin certificate.
+    /// Each measurement's name, and where it comes from.
     pub(crate) origins: Vec<(String, Origin)>,
 }
 

@@ -165,7 +165,9 @@ pub fn run<S: Shared>(
             joined(writer.join()).map_err(ReplayError::Store)?;
         }
         let spent = start.elapsed();
-        samples.push(sampler.sample());
+        if sampler.keys < load.keys {
+            samples.push(sampler.sample());
+        }
         drop(stop);
         joined(reader.join()).map_err(ReplayError::Store)?;
         Ok((samples, spent, progress.found.load(Ordering::Relaxed)))
