@@ -4,15 +4,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rocksdb::{DB, Error};
-
 use super::Watch;
 use super::keys::scattered_key;
 use super::random::Random;
 use super::replay::ReplayError;
 use super::stopwatch::Spent;
 use super::store::VALUE;
-use lsm_sieve::SieveDb;
 
 /// Lookups that are timed together: their keys are made before.
 const BURST: u64 = 1_000;
@@ -25,49 +22,23 @@ const PATIENCE: Duration = Duration::from_millis(100);
 
 /// A store that threads share.
 pub trait Shared: Sync {
+    /// What can go wrong.
+    type Error: std::error::Error + Send + 'static;
+
     /// Sets the value of a key.
     ///
     /// # Errors
     /// The store's.
-    fn put(&self, key: &[u8], value: &[u8]) -> Result<(), Error>;
+    fn put(&self, key: &[u8], value: &[u8]) -> Result<(), Self::Error>;
 
     /// Whether there is such a key.
     ///
     /// # Errors
     /// The store's.
-    fn has(&self, key: &[u8]) -> Result<bool, Error>;
+    fn has(&self, key: &[u8]) -> Result<bool, Self::Error>;
 
     /// Bits of the filters that lsm-sieve keeps in memory beside those of the SSTs.
     fn filter_bits(&self) -> u64;
-}
-
-impl Shared for DB {
-    fn put(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
-        self.put(key, value)
-    }
-
-    fn has(&self, key: &[u8]) -> Result<bool, Error> {
-        Ok(self.get_pinned(key)?.is_some())
-    }
-
-    fn filter_bits(&self) -> u64 {
-        0
-    }
-}
-
-impl Shared for SieveDb {
-    fn put(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
-        (**self).put(key, value)
-    }
-
-    fn has(&self, key: &[u8]) -> Result<bool, Error> {
-        Ok(self.get_pinned(key)?.is_some())
-    }
-
-    fn filter_bits(&self) -> u64 {
-        let families = self.health().cfs;
-        families.iter().map(|family| family.memory.get()).sum()
-    }
 }
 
 /// What happened in one interval.
@@ -140,7 +111,7 @@ pub fn run<S: Shared>(
     store: &S,
     load: Load,
     watch: &mut impl Watch,
-) -> Result<(Vec<Sample>, Duration, u64), ReplayError<Error>> {
+) -> Result<(Vec<Sample>, Duration, u64), ReplayError<S::Error>> {
     let progress = &Progress::default();
     let start = Instant::now();
     thread::scope(|scope| {
@@ -179,7 +150,12 @@ fn joined<T>(result: thread::Result<T>) -> T {
 }
 
 /// Writes each id that is `first` more than a multiple of the number of writers.
-fn write<S: Shared>(store: &S, load: Load, first: u64, progress: &Progress) -> Result<(), Error> {
+fn write<S: Shared>(
+    store: &S,
+    load: Load,
+    first: u64,
+    progress: &Progress,
+) -> Result<(), S::Error> {
     let mut counted = 0;
     for id in (first..load.keys).step_by(load.writers as usize) {
         store.put(&scattered_key(id), &VALUE)?;
@@ -196,7 +172,7 @@ fn write<S: Shared>(store: &S, load: Load, first: u64, progress: &Progress) -> R
     Ok(())
 }
 
-fn look_up<S: Shared>(store: &S, load: Load, progress: &Progress) -> Result<(), Error> {
+fn look_up<S: Shared>(store: &S, load: Load, progress: &Progress) -> Result<(), S::Error> {
     let mut random = Random::new(2);
     while !progress.is_stopped() {
         let begun = Instant::now();
@@ -266,6 +242,7 @@ impl<'a, S: Shared> Sampler<'a, S> {
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
+    use std::convert::Infallible;
     use std::sync::Mutex;
 
     use super::*;
@@ -274,12 +251,14 @@ mod tests {
     struct Set(Mutex<HashSet<Vec<u8>>>);
 
     impl Shared for Set {
-        fn put(&self, key: &[u8], _: &[u8]) -> Result<(), Error> {
+        type Error = Infallible;
+
+        fn put(&self, key: &[u8], _: &[u8]) -> Result<(), Infallible> {
             self.0.lock().unwrap().insert(key.to_vec());
             Ok(())
         }
 
-        fn has(&self, key: &[u8]) -> Result<bool, Error> {
+        fn has(&self, key: &[u8]) -> Result<bool, Infallible> {
             Ok(self.0.lock().unwrap().contains(key))
         }
 
