@@ -502,7 +502,7 @@ fn mempurge_is_refused() {
 
     let db = open(home.path());
     let refused = db.create_cf("purged", &purged).unwrap_err();
-    assert!(is_refused(&refused.to_string()), "{refused}");
+    assert!(is_refused(refused.as_ref()), "{refused}");
     let default = db.cf_handle(DEFAULT).unwrap();
     let set = |threshold| {
         let change = [("experimental_mempurge_threshold", threshold)];

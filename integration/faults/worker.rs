@@ -41,7 +41,6 @@ pub(super) fn sieve() -> SieveOptions {
 }
 
 /// The open target.
-#[expect(clippy::large_enum_variant, reason = "there is one in a process")]
 enum Store {
     SieveDb(SieveDb),
     Differential(Box<DifferentialStore>),

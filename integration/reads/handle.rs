@@ -1,6 +1,11 @@
 //! Reads through `rocksdb`'s own database, behind whose handle the filters are: each is answered as
 //! the engine alone answers it, is counted as the database's own reads are, and finds every key.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, in its helpers as well"
+)]
+
 use lsm_sieve::{Engine, SieveDb, SieveOptions};
 use rocksdb::{
     AsColumnFamilyRef, DB, DBWithThreadMode, DEFAULT_COLUMN_FAMILY_NAME as DEFAULT, Error,
@@ -165,7 +170,7 @@ fn reads_of_the_plain_database_are_answered_by_the_filters() {
             assert!(!plain.key_may_exist_cf(&cf, &key));
             let after = db.stats();
             // Of those with several keys, the others are counted too.
-            assert!(after.absent - before.absent >= reads.len() as u64 + 1);
+            assert!(after.absent - before.absent > reads.len() as u64);
             assert_eq!(after.found, before.found);
         }
         let before = db.stats();

@@ -71,7 +71,7 @@ impl engine::Engine for RocksEngine {
     }
 
     fn flush(&self, of: &KeySpace) -> Result<(), EngineError> {
-        self.with_cf(of, |cf| hooks::flush(cf))
+        self.with_cf(of, hooks::flush)
     }
 
     fn flush_would_wait(&self, of: &KeySpace) -> bool {

@@ -338,7 +338,7 @@ mod tests {
         let mut options = Options::default();
         options.create_if_missing(true);
         options.set_env(&Env::mem_env().unwrap());
-        hooks::install(&mut options, Arc::clone(&cf_filter), &hooks::HOOKS);
+        hooks::install(&options, Arc::clone(&cf_filter), &hooks::HOOKS);
         let cfs = [(DEFAULT_COLUMN_FAMILY_NAME, options.clone())];
         let engine = Engine::open_cf_with_opts(&options, "/front", cfs).unwrap();
         assert!(knows_all_in(&cf_filter, cf_filter.view().summary));

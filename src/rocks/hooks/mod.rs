@@ -360,7 +360,7 @@ mod tests {
         for (said, kept) in [(0, -1), (-1, -1), (1 << 20, 1 << 20)] {
             let mut options = Options::default();
             options.set_max_write_buffer_size_to_maintain(said);
-            keep_history(&mut options);
+            keep_history(&options);
             // SAFETY: `options` lives through the call.
             let raw = unsafe { options.as_raw_ptr() };
             // SAFETY: `raw` points to live options, which are only read.

@@ -48,7 +48,7 @@ fn check(hooks: &'static Hooks) -> Result<(), OpenError> {
     let mut options = Options::default();
     options.create_if_missing(true);
     options.set_env(&Env::mem_env().map_err(OpenError::Probe)?);
-    if !hooks::install(&mut options, Arc::clone(&cf_filter), hooks) {
+    if !hooks::install(&options, Arc::clone(&cf_filter), hooks) {
         return Err(OpenError::HooksSilent {
             what: "the filter policy",
         });

@@ -81,7 +81,7 @@ impl Scene {
         let mut options = Options::default();
         options.create_if_missing(true);
         options.set_disable_auto_compactions(true);
-        hooks::install(&mut options, Arc::clone(&cf_filter), &hooks::HOOKS);
+        hooks::install(&options, Arc::clone(&cf_filter), &hooks::HOOKS);
         let cfs = [(DEFAULT_COLUMN_FAMILY_NAME, options.clone())];
         let path = home.path().join("db");
         let scene = Self {
