@@ -180,6 +180,8 @@ impl<T: ThreadMode> SieveDb<T> {
     /// Changes the size of all filters, as [`SieveOptions::filter_size`] sets it; segment filters
     /// follow even if their size was set. They are rebuilt in the background from the keys of the
     /// existing SSTs; no SST is rewritten. [`SieveDb::consolidate`] waits for it.
+    ///
+    /// [`SieveOptions::filter_size`]: super::SieveOptions::filter_size
     pub fn set_filter_size(&self, size: FilterSize) {
         self.sieve.filters.set_filter_size(size);
     }
