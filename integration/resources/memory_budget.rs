@@ -366,6 +366,8 @@ fn budget_can_be_changed_while_the_database_is_open() {
     }
     db.set_memory_budget(None);
     db.consolidate().unwrap();
-    assert!(report().bits >= whole);
+    // The number of keys is estimated from the smaller filter.
+    let bits = report().bits;
+    assert!(bits > whole / 10 * 9, "{bits} of {whole}");
     verify_finds_every_key(&db);
 }
