@@ -13,7 +13,7 @@ use crate::math::Items;
 
 /// Stages that a summary filter may have before it is rebuilt from SSTs; each costs a miss one cache
 /// line.
-const STAGES: usize = 4;
+const STAGES: usize = 6;
 
 /// From so many keys on, a summary filter may have one stage if there is a log of its keys. Below,
 /// the flush would cost more than the stages.
