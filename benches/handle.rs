@@ -14,13 +14,16 @@
 
 #[expect(dead_code, reason = "each bench uses what it needs of it")]
 mod common;
+#[path = "common/database.rs"]
+mod database;
 
 use std::hint::black_box;
 use std::time::Instant;
 
 use common::{key, keys_asked_for, median};
+use database::options;
 use lsm_sieve::{Engine, SieveDb, SieveOptions};
-use rocksdb::{BlockBasedOptions, Cache, DBCompressionType, Error, IteratorMode, Options};
+use rocksdb::{Error, IteratorMode};
 
 const ROUNDS: u64 = 9;
 const LOOKUPS: u64 = 50_000;
@@ -31,18 +34,6 @@ const WRITES: u64 = 20_000;
 /// The first id of absent keys, and that of keys that the measured writes bring.
 const ABSENT: u64 = 1 << 40;
 const WRITTEN: u64 = 1 << 41;
-
-fn options() -> Options {
-    let mut tables = BlockBasedOptions::default();
-    tables.set_block_cache(&Cache::new_lru_cache(4 << 30));
-    tables.set_bloom_filter(10.0, false);
-    let mut options = Options::default();
-    options.create_if_missing(true);
-    options.set_disable_auto_compactions(true);
-    options.set_compression_type(DBCompressionType::None);
-    options.set_block_based_table_factory(&tables);
-    options
-}
 
 fn fill(db: &Engine, keys: u64, runs: u64) -> Result<(), Error> {
     for run in 0..runs {

@@ -13,16 +13,19 @@
 
 #[expect(dead_code, reason = "each bench uses what it needs of it")]
 mod common;
+#[path = "common/database.rs"]
+mod database;
 
 use std::hint::black_box;
 use std::ops::Range;
 use std::time::Instant;
 
 use common::{key, keys_asked_for, median};
+use database::options;
 use lsm_sieve::{Isolation, SieveDb, SieveOptions, TransactionSettings};
 use rocksdb::{
-    BlockBasedOptions, Cache, DBCompressionType, Error, IteratorMode, MultiThreaded,
-    OptimisticTransactionDB, Options, TransactionDB, TransactionDBOptions, WriteOptions,
+    Error, IteratorMode, MultiThreaded, OptimisticTransactionDB, TransactionDB,
+    TransactionDBOptions, WriteOptions,
 };
 
 const ROUNDS: u64 = 9;
@@ -36,18 +39,6 @@ const RUNS: u64 = 4;
 
 /// The first id of absent keys.
 const ABSENT: u64 = 1 << 40;
-
-fn options() -> Options {
-    let mut tables = BlockBasedOptions::default();
-    tables.set_block_cache(&Cache::new_lru_cache(4 << 30));
-    tables.set_bloom_filter(10.0, false);
-    let mut options = Options::default();
-    options.create_if_missing(true);
-    options.set_disable_auto_compactions(true);
-    options.set_compression_type(DBCompressionType::None);
-    options.set_block_based_table_factory(&tables);
-    options
-}
 
 /// One of the two databases.
 trait Subject {

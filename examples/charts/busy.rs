@@ -3,20 +3,12 @@
 use lsm_sieve_cli::chart::{Axis, Chart, Series};
 use serde::Deserialize;
 
-use crate::record::Origin;
+use crate::record::Recorded;
 
 pub(crate) const RECORD: &str = include_str!("../../benches/record/busy.json");
 
 #[derive(Deserialize)]
-pub(crate) struct Busy {
-    pub(crate) about: String,
-    #[serde(flatten)]
-    pub(crate) origin: Origin,
-    result: Report,
-}
-
-#[derive(Deserialize)]
-struct Report {
+pub(crate) struct Report {
     rows: Vec<Row>,
 }
 
@@ -28,7 +20,7 @@ struct Row {
     native_miss_cpu_ns: Option<f64>,
 }
 
-pub(crate) fn chart(busy: &Busy) -> Chart {
+pub(crate) fn chart(busy: &Recorded<Report>) -> Chart {
     let rows = busy.result.rows.iter();
     let native = rows
         .clone()

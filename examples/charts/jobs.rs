@@ -5,21 +5,13 @@ use std::fmt::Write as _;
 use serde::Deserialize;
 
 use crate::page::escaped;
-use crate::record::Origin;
+use crate::record::Recorded;
 
 pub(crate) const RECORD: &str = include_str!("../../benches/record/jobs.json");
 
-#[derive(Deserialize)]
-pub(crate) struct Jobs {
-    pub(crate) about: String,
-    #[serde(flatten)]
-    pub(crate) origin: Origin,
-    result: Vec<Job>,
-}
-
 /// Of the fields of `lsm-sieve bench jobs --json`, those that are shown.
 #[derive(Deserialize)]
-struct Job {
+pub(crate) struct Job {
     job: String,
     ratio: f64,
     ratio_min: f64,
@@ -41,7 +33,7 @@ fn place(ratio: f64) -> f64 {
 }
 
 /// The drawing, for a page with the style sheet of the charts.
-pub(crate) fn svg(jobs: &Jobs) -> String {
+pub(crate) fn svg(jobs: &Recorded<Vec<Job>>) -> String {
     let height = ROW * jobs.result.len() as f64 + ROW * 1.5;
     let (one, bottom) = (place(1.0), height - ROW);
     let mut svg = format!(

@@ -23,15 +23,15 @@ use std::{env, fs};
 use lsm_sieve_cli::chart::Ground;
 
 use crate::page::Section;
-use crate::record::{Measurements, Origin};
+use crate::record::{Measurements, Origin, Recorded};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let folder = env::args().nth(1).ok_or("usage: charts FOLDER")?;
     let folder = Path::new(&folder);
     let gain: Measurements<gain::Measured> = serde_json::from_str(gain::RECORD)?;
     let misses: Measurements<misses::Measured> = serde_json::from_str(misses::RECORD)?;
-    let jobs: jobs::Jobs = serde_json::from_str(jobs::RECORD)?;
-    let busy: busy::Busy = serde_json::from_str(busy::RECORD)?;
+    let jobs: Recorded<Vec<jobs::Job>> = serde_json::from_str(jobs::RECORD)?;
+    let busy: Recorded<busy::Report> = serde_json::from_str(busy::RECORD)?;
 
     fs::create_dir_all(folder.join("images"))?;
     for (name, ground) in [("light", Ground::Light), ("dark", Ground::Dark)] {
@@ -61,13 +61,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                  lsm-sieve bench jobs.",
                 jobs.about
             ),
-            origins: vec![("all".to_owned(), jobs.origin.clone())],
+            origins: jobs.origins(),
         },
         Section {
             title: "Beside writers that never pause",
             svg: busy::chart(&busy).inline_svg(),
             about: busy.about.clone(),
-            origins: vec![("all".to_owned(), busy.origin.clone())],
+            origins: busy.origins(),
         },
     ];
     fs::write(folder.join("benchmarks.html"), page::page(&sections))?;

@@ -9,6 +9,21 @@ pub(crate) struct Measurements<P> {
     pub(crate) measurements: Vec<Measurement<P>>,
 }
 
+/// The output of one command.
+#[derive(Deserialize)]
+pub(crate) struct Recorded<R> {
+    pub(crate) about: String,
+    #[serde(flatten)]
+    origin: Origin,
+    pub(crate) result: R,
+}
+
+impl<R> Recorded<R> {
+    pub(crate) fn origins(&self) -> Vec<(String, Origin)> {
+        vec![("all".to_owned(), self.origin.clone())]
+    }
+}
+
 #[derive(Deserialize)]
 pub(crate) struct Measurement<P> {
     pub(crate) series: String,

@@ -6,6 +6,7 @@ use std::io::Write as _;
 use std::process::{Command, Stdio};
 
 use crate::runner::{ends_with_one_line, run, succeeds, text};
+use crate::support::requirements::skip;
 
 const SHELLS: [&str; 5] = ["bash", "elvish", "fish", "powershell", "zsh"];
 
@@ -38,7 +39,7 @@ fn shells_accept_their_completions() {
             .stderr(Stdio::piped())
             .spawn();
         let Ok(mut child) = started else {
-            println!("skipped: {shell} is not installed");
+            skip(format_args!("{shell} is not installed"));
             continue;
         };
         let script = succeeds(&["completions", shell]);
@@ -61,7 +62,7 @@ fn bash_completes_a_command() {
         ${complete%% *} lsm-sieve ver lsm-sieve; echo \"${COMPREPLY[@]}\"";
     let script = succeeds(&["completions", "bash"]);
     let Ok(output) = Command::new("bash").args(["-c", ask, &script]).output() else {
-        println!("skipped: bash is not installed");
+        skip("bash is not installed");
         return;
     };
     assert_eq!(

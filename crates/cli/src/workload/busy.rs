@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::Watch;
-use super::keys::scattered_key;
+use super::keys::{absent_key, scattered_key};
 use super::random::Random;
 use super::replay::ReplayError;
 use super::stopwatch::Spent;
@@ -15,8 +15,6 @@ use super::store::VALUE;
 const BURST: u64 = 1_000;
 /// Writers count their keys in steps of this many.
 const STEP: u64 = 1_000;
-/// Ids from here on are never written.
-const ABSENT: u64 = 1 << 40;
 /// Time between two checks whether the user interrupts.
 const PATIENCE: Duration = Duration::from_millis(100);
 
@@ -176,7 +174,7 @@ fn look_up<S: Shared>(store: &S, load: Load, progress: &Progress) -> Result<(), 
     let mut random = Random::new(2);
     while !progress.is_stopped() {
         let begun = Instant::now();
-        let absent = (0..BURST).map(|_| scattered_key(ABSENT + random.below(ABSENT)));
+        let absent = (0..BURST).map(|_| absent_key(&mut random));
         let absent: Vec<[u8; 16]> = absent.collect();
         let (found, spent) = Spent::on(|| {
             let mut keys = absent.iter();

@@ -4,7 +4,7 @@
 //! bytes and lie far apart in the sort order.
 
 use super::Watch;
-use super::keys::scattered_key;
+use super::keys::{absent_key, scattered_key};
 use super::random::Random;
 use super::replay::ReplayError;
 use super::stopwatch::Spent;
@@ -13,8 +13,6 @@ use super::zipf::Zipf;
 
 /// Steps made at a time.
 const CHUNK: u64 = 1 << 14;
-/// Ids from here on are never loaded.
-const ABSENT: u64 = 1 << 40;
 
 type Key = [u8; 16];
 
@@ -206,7 +204,7 @@ impl Iterator for Steps {
                 self.at = (at + 1) % (BLOCK_READS + BLOCK_WRITES + 1);
                 match at {
                     _ if at < BLOCK_READS && self.random.unit() < EMPTY_SLOTS => {
-                        Step::Read(scattered_key(ABSENT + self.random.below(ABSENT)))
+                        Step::Read(absent_key(&mut self.random))
                     }
                     _ if at < BLOCK_READS => Step::Read(self.slot()),
                     _ if at < BLOCK_READS + BLOCK_WRITES => {

@@ -90,6 +90,14 @@ pub const fn scattered_key(id: u64) -> [u8; 16] {
     ((high as u128) << 64 | low as u128).to_be_bytes()
 }
 
+/// Ids from here on are never loaded.
+const ABSENT: u64 = 1 << 40;
+
+/// A key that no id below 2^40 has.
+pub fn absent_key(random: &mut Random) -> [u8; 16] {
+    scattered_key(ABSENT + random.below(ABSENT))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

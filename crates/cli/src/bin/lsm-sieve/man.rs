@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::outcome::Stop;
 use crate::output::Output;
-use crate::output_file::OutputFile;
+use crate::output_file::{OutputFile, create_folder};
 
 const AFTER_HELP: &str = "Examples:
   lsm-sieve man /usr/share/man/man1
@@ -26,12 +26,7 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), Stop> {
     let folder = &arguments.folder;
-    std::fs::create_dir_all(folder).map_err(|error| {
-        let folder = folder.display();
-        Stop::input(format!(
-            "cannot use {folder} as a folder: {error}; name one that can be created"
-        ))
-    })?;
+    create_folder(folder)?;
     let mut command = crate::Arguments::command();
     // Gives each subcommand its full name and the options of all commands.
     command.build();

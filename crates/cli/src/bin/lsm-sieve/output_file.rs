@@ -53,6 +53,16 @@ impl OutputFile {
     }
 }
 
+/// Creates a folder for output files, unless it exists.
+pub(crate) fn create_folder(folder: &Path) -> Result<(), Stop> {
+    std::fs::create_dir_all(folder).map_err(|error| {
+        let folder = folder.display();
+        Stop::input(format!(
+            "cannot use {folder} as a folder: {error}; name one that can be created"
+        ))
+    })
+}
+
 /// False for `a/` and `a/.`: `file_name` finds a name in them, but the path does not end with it.
 fn ends_in_a_name(path: &Path) -> bool {
     let whole = path.as_os_str().as_encoded_bytes();

@@ -19,7 +19,7 @@ use serde::Serialize;
 use crate::figures::{self, Figure};
 use crate::outcome::Stop;
 use crate::output::Output;
-use crate::output_file::OutputFile;
+use crate::output_file::{OutputFile, create_folder};
 
 const AFTER_HELP: &str = "Examples:
   lsm-sieve report .
@@ -38,12 +38,7 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), Stop> {
     let folder = &arguments.folder;
-    std::fs::create_dir_all(folder).map_err(|error| {
-        let folder = folder.display();
-        Stop::input(format!(
-            "cannot use {folder} as a folder: {error}; name one that can be created"
-        ))
-    })?;
+    create_folder(folder)?;
     let file = folder.join("report.html");
     let destination = OutputFile::new(&file)?;
     let figures = figures::all();
