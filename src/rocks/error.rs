@@ -74,6 +74,21 @@ pub enum OpenError {
     Thread(#[source] std::io::Error),
 }
 
+impl OpenError {
+    /// Why a column family is not supported.
+    pub(super) fn unsupported(cf: &str, reason: String) -> Self {
+        Self::Unsupported {
+            cf: cf.to_owned(),
+            reason,
+        }
+    }
+
+    /// An error if there is a reason to refuse a column family.
+    pub(super) fn refuse(cf: &str, reason: Option<String>) -> Result<(), Self> {
+        reason.map_or(Ok(()), |reason| Err(Self::unsupported(cf, reason)))
+    }
+}
+
 /// The state of the filters could not be reported.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

@@ -238,8 +238,6 @@ faults! {
     EngineUseAnnouncedBriefly => "announcements::",
     /// The announcement of an ingestion ends before its keys have arrived.
     IngestionAnnouncedBriefly => "announcements::",
-    /// The announcement of an ingestion into a named column family ends too early.
-    CfIngestionAnnouncedBriefly => "announcements::",
     /// The announcement to a column family created during external writes ends before they do.
     NewCfAnnouncedBriefly => "announcements::",
     /// Filters are built from SSTs that readers do not have yet.

@@ -261,26 +261,20 @@ impl CfFilter {
     /// A filter for an SST that RocksDB starts to write; `None` if no segment filters are
     /// configured.
     pub(crate) fn begin_table(&self, origin: TableOrigin) -> Option<SegmentFilterBuild> {
-        let key_log = match origin {
-            TableOrigin::Memtables => Some(Arc::clone(&self.key_log)),
-            TableOrigin::Tables => None,
-            TableOrigin::Unknown => {
-                self.key_log.end();
-                None
-            }
-        };
         let begun = self.segment_rate().zip(SegmentId::random().ok());
-        let Some((rate, id)) = begun else {
-            // Nobody sees the keys of this SST.
-            if let Some(key_log) = key_log {
-                key_log.end();
-            }
-            return None;
+        let may_lack_keys = match origin {
+            TableOrigin::Memtables => begun.is_none(),
+            TableOrigin::Tables => false,
+            TableOrigin::Unknown => true,
         };
+        if may_lack_keys {
+            self.key_log.end();
+        }
+        let (rate, id) = begun?;
+        let key_log = (origin == TableOrigin::Memtables).then(|| Arc::clone(&self.key_log));
         let (registry, wakeup) = (Arc::clone(&self.registry), Arc::clone(&self.wakeup));
         let builder = SegmentBuilder::new(id, self.hasher, rate).made_static(self.static_filters);
-        let build = SegmentFilterBuild::new(registry, wakeup, builder, key_log);
-        Some(build)
+        Some(SegmentFilterBuild::new(registry, wakeup, builder, key_log))
     }
 
     /// The segment that a filter block names.

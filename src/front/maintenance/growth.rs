@@ -5,7 +5,7 @@ use super::consolidation::ReadSegments;
 use super::{Maintenance, TaskError};
 use crate::fault::fault;
 use crate::filter::Scalable;
-use crate::front::cf_filter::{CfFilter, CoverageEpoch};
+use crate::front::cf_filter::CfFilter;
 use crate::front::engine::LiveSegment;
 use crate::front::key_log::KeyLog;
 use crate::front::options::Access;
@@ -130,7 +130,7 @@ impl Maintenance {
         new: &Scalable,
         cf_filter: &CfFilter,
     ) -> Result<Option<ReadSegments>, TaskError> {
-        let (epoch, read): (CoverageEpoch, _) = self.list_in_epoch(cf_filter)?;
+        let (epoch, read) = self.list_in_epoch(cf_filter)?;
         let is_whole = cf_filter.key_log().replay(|hashes| new.insert_many(hashes));
         Ok(is_whole.then(|| ReadSegments {
             epoch,

@@ -10,7 +10,7 @@ use rocksdb::{
 };
 
 use super::SieveDb;
-use super::open::{not_opened, unsupported};
+use super::open::not_opened;
 use crate::fault::fault;
 use crate::rocks::binding::{Engine, read_only, secondary};
 use crate::rocks::error::OpenError;
@@ -326,7 +326,10 @@ impl Builder {
                 "a time to live works only in a database that is opened for writing"
             }
         };
-        Err(unsupported(DEFAULT_COLUMN_FAMILY_NAME, reason.to_owned()))
+        Err(OpenError::unsupported(
+            DEFAULT_COLUMN_FAMILY_NAME,
+            reason.to_owned(),
+        ))
     }
 }
 

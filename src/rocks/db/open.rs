@@ -22,7 +22,7 @@ use crate::rocks::binding::Engine;
 use crate::rocks::engine::RocksEngine;
 use crate::rocks::error::OpenError;
 use crate::rocks::hooks::listener::Listener;
-use crate::rocks::hooks::sieve::{Sieve, shared_by};
+use crate::rocks::hooks::sieve::{Sieve, prepare_for_transactions, put_hooks, shared_by};
 use crate::rocks::hooks::{self, Handle, self_check};
 use crate::rocks::options::{Isolation, SieveOptions};
 use crate::segment::{Candidate, IdentityError};
@@ -38,12 +38,15 @@ impl<T: ThreadMode + Send + 'static> SieveDb<T> {
         options: &Options,
         sieve: &SieveOptions,
         path: &Path,
-        mut cfs: Cfs,
+        cfs: Cfs,
     ) -> Result<Self, OpenError> {
         let _span = tracing::info_span!("open", path = %path.display()).entered();
         if sieve.is_excluded(DEFAULT_COLUMN_FAMILY_NAME) {
             let reason = "it cannot be left out; while it is empty, its filters are small";
-            return Err(unsupported(DEFAULT_COLUMN_FAMILY_NAME, reason.to_owned()));
+            return Err(OpenError::unsupported(
+                DEFAULT_COLUMN_FAMILY_NAME,
+                reason.to_owned(),
+            ));
         }
         self_check::hooks_fire()?;
         let mut publishes_first = hooks::publishes_first(options);
@@ -51,12 +54,12 @@ impl<T: ThreadMode + Send + 'static> SieveDb<T> {
         let mut database_options = options.clone();
         if let Some(isolation) = sieve.isolation() {
             let refusal = hooks::transactions_refusal(options);
-            refuse(DEFAULT_COLUMN_FAMILY_NAME, refusal)?;
+            OpenError::refuse(DEFAULT_COLUMN_FAMILY_NAME, refusal)?;
             if matches!(isolation, Isolation::Locks(_)) {
                 refuse_locks_of_readers(sieve)?;
                 hooks::allow_two_phases(&mut database_options);
             }
-            for (name, options) in &mut cfs {
+            for (name, options) in &cfs {
                 prepare_for_transactions(name, options)?;
             }
         }
@@ -71,7 +74,7 @@ impl<T: ThreadMode + Send + 'static> SieveDb<T> {
         let (opening, identity) = prepared.map_err(unusable_identity)?;
         let mut refusal = hooks::refusal(options);
         fault!(DatabaseOptionsUnchecked, refusal = None);
-        refuse(DEFAULT_COLUMN_FAMILY_NAME, refusal)?;
+        OpenError::refuse(DEFAULT_COLUMN_FAMILY_NAME, refusal)?;
         let mut hooked = Vec::new();
         let mut new_filters = Vec::new();
         let mut taken = Bits::new(0);
@@ -82,10 +85,8 @@ impl<T: ThreadMode + Send + 'static> SieveDb<T> {
             }
             let cf_filter = opening.cf_filter(&name, &front, taken);
             taken = taken + cf_filter.view().summary.size();
-            let options = hooked_options(&options, &cf_filter)?;
-            if sieve.are_upper_levels_only() {
-                hooks::filter_upper_levels_only(&options);
-            }
+            let options = options.clone();
+            put_hooks(&options, &cf_filter, sieve)?;
             hooked.push((name, options));
             new_filters.push(cf_filter);
         }
@@ -171,7 +172,10 @@ fn begins<T: ThreadMode + Send + 'static>(
     let any: Arc<dyn Any + Send + Sync> = Arc::<DBWithThreadMode<T>>::clone(engine);
     let Ok(engine) = any.downcast::<Engine>() else {
         let reason = "transactions need `rocksdb`'s `MultiThreaded` mode; open it that way";
-        return Err(unsupported(DEFAULT_COLUMN_FAMILY_NAME, reason.to_owned()));
+        return Err(OpenError::unsupported(
+            DEFAULT_COLUMN_FAMILY_NAME,
+            reason.to_owned(),
+        ));
     };
     Transactions::on(&engine, handle, isolation).map_err(|source| not_opened(path, source))
 }
@@ -251,34 +255,8 @@ fn unusable_identity(source: IdentityError) -> OpenError {
     OpenError::Identity(Box::new(source))
 }
 
-/// A copy of the user's options with the hooks of `cf_filter`.
-fn hooked_options(options: &Options, cf_filter: &Arc<CfFilter>) -> Result<Options, OpenError> {
-    refuse(cf_filter.name(), hooks::refusal(options))?;
-    let hooked = options.clone();
-    hooks::install(&hooked, Arc::clone(cf_filter), &hooks::HOOKS);
-    Ok(hooked)
-}
-
-/// Makes a column family keep the memtable history that commits check for conflicts.
-fn prepare_for_transactions(cf: &str, options: &mut Options) -> Result<(), OpenError> {
-    refuse(cf, hooks::transactions_refusal(options))?;
-    hooks::keep_history(options);
-    Ok(())
-}
-
 fn refuse_locks_of_readers(sieve: &SieveOptions) -> Result<(), OpenError> {
     let reason = "transactions with locks need a database opened for writing; leave them out";
     let refusal = sieve.is_reader().then(|| reason.to_owned());
-    refuse(DEFAULT_COLUMN_FAMILY_NAME, refusal)
-}
-
-fn refuse(cf: &str, refusal: Option<String>) -> Result<(), OpenError> {
-    refusal.map_or(Ok(()), |reason| Err(unsupported(cf, reason)))
-}
-
-pub(super) fn unsupported(cf: &str, reason: String) -> OpenError {
-    OpenError::Unsupported {
-        cf: cf.to_owned(),
-        reason,
-    }
+    OpenError::refuse(DEFAULT_COLUMN_FAMILY_NAME, refusal)
 }

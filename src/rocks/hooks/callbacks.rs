@@ -478,7 +478,8 @@ extern "C" fn sieve_create_cf(
     guarded((), || {
         let name = String::from_utf8_lossy(name);
         let create = || u32::try_from(create(context)).ok();
-        if let Err(reason) = sieve.create_cf(&name, &options, create) {
+        if let Err(error) = sieve.create_cf(&name, &options, create) {
+            let reason = error.to_string();
             refuse(context, reason.as_ptr(), reason.len());
         }
     });

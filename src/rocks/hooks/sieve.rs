@@ -9,7 +9,7 @@ use rocksdb::Error;
 
 use super::base::Base;
 use super::handle::{self, Asked};
-use super::{CfOptions, DEFAULT_ID, HOOKS, error_of};
+use super::{AsOptions, CfOptions, DEFAULT_ID, HOOKS, error_of};
 use super::{
     filter_upper_levels_only, flush, install, keep_history, refusal, transactions_refusal,
 };
@@ -163,11 +163,10 @@ impl Sieve {
         name: &str,
         options: &CfOptions<'_>,
         create: impl FnOnce() -> Option<u32>,
-    ) -> Result<(), String> {
+    ) -> Result<(), OpenError> {
         let _turn = unpoisoned(self.cfs.lock());
         if self.options.isolation().is_some() {
-            refuse(name, transactions_refusal(options))?;
-            keep_history(options);
+            prepare_for_transactions(name, options)?;
         }
         if self.options.is_excluded(name) {
             if let Some(id) = create() {
@@ -175,15 +174,11 @@ impl Sieve {
             }
             return Ok(());
         }
-        refuse(name, refusal(options))?;
         let taken = self.filters.cf_filters.size_of_summaries(None);
         let cfs = self.filters.cf_filters.all().len() + 1;
         let front = shared_by(self.settings(), cfs);
         let cf_filter = self.filters.opening().cf_filter(name, &front, taken);
-        if self.options.are_upper_levels_only() {
-            filter_upper_levels_only(options);
-        }
-        install(options, Arc::clone(&cf_filter), &HOOKS);
+        put_hooks(options, &cf_filter, &self.options)?;
         let Some(id) = create() else {
             return Ok(());
         };
@@ -252,10 +247,26 @@ pub(crate) fn shared_by(front: FrontOptions, cfs: usize) -> FrontOptions {
     front.shared_by(cfs, Bits::new(overhead))
 }
 
-fn refuse(cf: &str, refusal: Option<String>) -> Result<(), String> {
-    let Some(reason) = refusal else {
-        return Ok(());
-    };
-    let cf = cf.to_owned();
-    Err(OpenError::Unsupported { cf, reason }.to_string())
+/// Makes a column family keep the memtable history that commits check for conflicts.
+pub(crate) fn prepare_for_transactions(
+    cf: &str,
+    options: &impl AsOptions,
+) -> Result<(), OpenError> {
+    OpenError::refuse(cf, transactions_refusal(options))?;
+    keep_history(options);
+    Ok(())
+}
+
+/// Puts the hooks of a column family's filters into its options.
+pub(crate) fn put_hooks(
+    options: &impl AsOptions,
+    cf_filter: &Arc<CfFilter>,
+    sieve: &SieveOptions,
+) -> Result<(), OpenError> {
+    OpenError::refuse(cf_filter.name(), refusal(options))?;
+    if sieve.are_upper_levels_only() {
+        filter_upper_levels_only(options);
+    }
+    install(options, Arc::clone(cf_filter), &HOOKS);
+    Ok(())
 }

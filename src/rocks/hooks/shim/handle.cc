@@ -8,7 +8,6 @@
 // run by the Rust side, between what it does before and after them. The engine is asked whenever
 // the Rust side does not answer, as after a panic.
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
