@@ -760,17 +760,15 @@ mod tests {
     #[test]
     fn a_table_that_missed_a_key_by_a_panic_gets_no_filter() {
         let home = tempfile::tempdir().unwrap();
-        // Read-only, since maintenance would soon drop the filter of an SST that the engine does
-        // not know.
-        let read_only_filters = SieveOptions::default().read_only_filters(true);
-        let db = SieveDb::open(&options(), &read_only_filters, home.path()).unwrap();
-        assert!(db.wait_for_maintenance(PATIENCE));
+        let db = open(home.path());
         let cf_filter = db.shared_cf_filters().all().remove(0);
+        // Of its own: maintenance would drop the filter of an SST that the engine does not know.
+        let registry = Arc::new(Registry::new(cf_filter.hasher()));
         let build = || {
             let id = SegmentId::random().unwrap();
             let builder = SegmentBuilder::new(id, cf_filter.hasher(), crate::Rate::ONE_PERCENT);
-            let (registry, wakeup) = (db.shared_registry(), db.shared_wakeup());
-            let build = SegmentFilterBuild::new(registry, wakeup, builder, None);
+            let wakeup = db.shared_wakeup();
+            let build = SegmentFilterBuild::new(registry.clone(), wakeup, builder, None);
             let table = Box::into_raw(Box::new(build));
             (id, table.cast::<c_void>())
         };
@@ -783,7 +781,7 @@ mod tests {
         };
         let (id, table) = build();
         fill(table);
-        let filter = |id| db.registry().open(id).filter();
+        let filter = |id| registry.open(id).filter();
         assert!(filter(id).is_some());
         for after in 0..3 {
             let (id, table) = build();
