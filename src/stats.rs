@@ -40,6 +40,8 @@ pub(crate) enum Event {
     Absent,
     /// A hit: a lookup that read the engine and found its key.
     Found,
+    /// The same of a lookup that checked no filter.
+    FoundUnchecked,
     /// A lookup that read the engine under complete coverage and found nothing.
     FalsePositive,
     /// A lookup that read the engine because coverage was not complete, and found nothing.
@@ -53,7 +55,7 @@ pub(crate) enum Event {
 }
 
 impl Event {
-    const COUNT: usize = 7;
+    const COUNT: usize = 8;
 }
 
 /// The event counts of one column family.
@@ -144,9 +146,11 @@ impl Counters {
             };
             self.slots.iter().enumerate().map(counted).sum()
         };
+        let unchecked = sum(Event::FoundUnchecked);
         Stats {
             absent: sum(Event::Absent),
-            found: sum(Event::Found),
+            found: sum(Event::Found) + unchecked,
+            found_unchecked: unchecked,
             false_positives: sum(Event::FalsePositive),
             uncovered: sum(Event::Uncovered),
             not_consulted: sum(Event::NotConsulted),
@@ -164,6 +168,10 @@ pub struct Stats {
     pub absent: u64,
     /// Hits: lookups that read the engine and found their key.
     pub found: u64,
+    /// Hits, also counted in `found`, of lookups that checked no filter
+    /// ([`SieveOptions::adaptive_hits`](crate::SieveOptions::adaptive_hits)). If these are most of
+    /// the lookups, the filters have nothing to do in this column family.
+    pub found_unchecked: u64,
     /// Lookups that read the engine under complete coverage and found nothing. While hits and
     /// misses mix, the segment-filter check may be skipped
     /// ([`SieveOptions::adaptive_hits`](crate::SieveOptions::adaptive_hits)), and false positives of the
@@ -209,6 +217,7 @@ impl std::ops::Add for Stats {
         Self {
             absent: self.absent + other.absent,
             found: self.found + other.found,
+            found_unchecked: self.found_unchecked + other.found_unchecked,
             false_positives: self.false_positives + other.false_positives,
             uncovered: self.uncovered + other.uncovered,
             not_consulted: self.not_consulted + other.not_consulted,

@@ -323,6 +323,30 @@ fn front_advice_uses_looked_up_keys() {
     assert_eq!(advised["verdict"]["use_it"], true, "{advised}");
 }
 
+/// Once most of the keys are in the last level.
+#[test]
+fn front_advice_names_the_settings_for_little_memory() {
+    let home = tempfile::tempdir().unwrap();
+    let mut options = Options::default();
+    options.create_if_missing(true);
+    let db = DB::open(&options, home.path()).unwrap();
+    let write = |keys: std::ops::Range<u32>| {
+        keys.for_each(|key| db.put(key.to_be_bytes(), b"a record").unwrap());
+        db.flush().unwrap();
+    };
+    write(0..LOADED);
+    let flushed = front(home.path(), &[]);
+    assert_eq!(number(&flushed["last_level_share"]), 0.0);
+    assert!(flushed["compact_bytes"].is_null(), "{flushed}");
+    db.compact_range(None::<&[u8]>, None::<&[u8]>);
+    write(LOADED..LOADED + LOADED / 9);
+    let leveled = front(home.path(), &[]);
+    assert!((number(&leveled["last_level_share"]) - 0.9).abs() < 0.001);
+    let compact = number(&leveled["compact_bytes"]);
+    let bits_per_key = compact * 8.0 / number(&leveled["keys"]);
+    assert!((11.0..12.0).contains(&bits_per_key), "{leveled}");
+}
+
 #[test]
 fn no_front_advice_without_measurements() {
     let home = tempfile::tempdir().unwrap();

@@ -25,6 +25,9 @@ fn after_many_hits_reads_skip_the_filters_until_a_miss() {
         assert!((0..3).all(|i| !read(absent_key(i))));
         let after = db.stats();
         assert_eq!(after.found - before.found, 500 + HITS_UNTIL_SKIPPED);
+        // An *absent* of the filters ends the row of hits.
+        let unchecked = 500 - HITS_UNTIL_SKIPPED * denied;
+        assert_eq!(after.found_unchecked - before.found_unchecked, unchecked);
         // The first lookup skipped the filters. They deny the others, except for a false positive.
         assert_eq!(after.not_consulted - before.not_consulted, 1);
         let checked =

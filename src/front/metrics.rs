@@ -145,7 +145,8 @@ impl CfHealth {
         let stats = &self.stats;
         let results = [
             ("absent", stats.absent),
-            ("found", stats.found),
+            ("found", stats.found - stats.found_unchecked),
+            ("found_unchecked", stats.found_unchecked),
             ("false_positive", stats.false_positives),
             ("uncovered", stats.uncovered),
             ("not_consulted", stats.not_consulted),

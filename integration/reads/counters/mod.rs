@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! lookups = absent                                         the filters denied the key
-//!         + found                                          the engine found it
+//!         + found                                          the engine found it; found_unchecked
+//!                                                          of them without a filter
 //!         + false_positives | uncovered | not_consulted    the engine found nothing
 //! audited <= the lookups that found nothing                one in n of them; with n = 1, all
 //! ```
@@ -112,6 +113,7 @@ fn difference(after: Stats, before: Stats) -> Stats {
     let mut difference = after;
     difference.absent -= before.absent;
     difference.found -= before.found;
+    difference.found_unchecked -= before.found_unchecked;
     difference.false_positives -= before.false_positives;
     difference.uncovered -= before.uncovered;
     difference.not_consulted -= before.not_consulted;

@@ -313,6 +313,7 @@ impl CfFilter {
     pub(crate) fn record(&self, verdict: Verdict, found: Option<bool>) {
         let not_consulted = matches!(verdict, Verdict::NotConsulted);
         let event = match found {
+            Some(true) if not_consulted => Some(Event::FoundUnchecked),
             Some(true) => Some(Event::Found),
             Some(false) if not_consulted => Some(Event::NotConsulted),
             Some(false) if self.is_complete() => Some(Event::FalsePositive),

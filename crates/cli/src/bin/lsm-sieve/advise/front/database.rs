@@ -5,6 +5,7 @@
 //! reaches the same SSTs as a hit. Each round times misses, hits and a summary filter of the
 //! database's size in turn; the result is the median over the rounds.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Instant;
 
@@ -16,7 +17,7 @@ use lsm_sieve_filter::filter::{Kind, Stage};
 use lsm_sieve_filter::hash::{HashId, KeyHasher, Seed};
 use lsm_sieve_filter::math::{Items, Rate};
 use rocksdb::properties::{AGGREGATED_TABLE_PROPERTIES, ESTIMATE_NUM_KEYS};
-use rocksdb::{BlockBasedOptions, Cache, ColumnFamily, DB, Options};
+use rocksdb::{BlockBasedOptions, Cache, ColumnFamily, DB, LiveFile, Options};
 use serde::Serialize;
 
 use crate::engine;
@@ -114,6 +115,21 @@ impl Database {
             .property_value_cf(self.family()?, AGGREGATED_TABLE_PROPERTIES)?;
         let bytes = engine::aggregated(&properties.unwrap_or_default(), "filter block size");
         Ok(bytes.map_or(0, |bytes| bytes as u64))
+    }
+
+    /// The share of the keys that are in the last level; 0 if it is level 0.
+    pub(super) fn last_level_share(&self) -> Result<f64, Stop> {
+        let files = self.engine.live_files()?;
+        let of_family = |file: &&LiveFile| file.column_family_name == self.family;
+        let mut levels = BTreeMap::new();
+        for file in files.iter().filter(of_family) {
+            *levels.entry(file.level).or_default() += file.num_entries;
+        }
+        let all: u64 = levels.values().sum();
+        Ok(match levels.last_key_value() {
+            Some((&level, &last)) if level > 0 => last as f64 / all.max(1) as f64,
+            _ => 0.0,
+        })
     }
 
     /// Looks up every line of a text.
