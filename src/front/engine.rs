@@ -36,6 +36,11 @@ pub(crate) trait Engine: Send + Sync {
         false
     }
 
+    /// Whether a flush now would write a segment of at least half the usual size.
+    fn is_memtable_half_full(&self, _of: &KeySpace) -> bool {
+        true
+    }
+
     /// Whether no segment is being written now.
     fn is_idle(&self) -> bool;
 

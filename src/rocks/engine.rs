@@ -79,6 +79,11 @@ impl engine::Engine for RocksEngine {
         waits.unwrap_or(false)
     }
 
+    fn is_memtable_half_full(&self, of: &KeySpace) -> bool {
+        let is_full = self.with_cf(of, |cf| Ok(hooks::is_memtable_half_full(cf)));
+        is_full.unwrap_or(false)
+    }
+
     fn is_idle(&self) -> bool {
         let running = [
             "rocksdb.num-running-compactions",

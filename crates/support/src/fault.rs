@@ -353,6 +353,8 @@ faults! {
     KeyLogOutlivesMisses => "front::maintenance::growth::",
     /// A log begins although there are keys in SSTs.
     KeyLogBegunLate => "front::maintenance::growth::",
+    /// A summary filter that grows has memtables flushed that are nearly empty.
+    SmallMemtablesFlushed => "front::maintenance::growth::",
     /// The checksums of a log are not checked.
     KeyLogUnchecked => "front::key_log::",
     // ---- what wakes maintenance

@@ -71,7 +71,8 @@ impl Maintenance {
         }
         let summary = cf_filter.view().summary;
         growth::end_useless_log(cf_filter, &summary, quiet);
-        let due = growth::is_outgrown(&summary, cf_filter.key_log())
+        let due = (growth::is_outgrown(&summary, cf_filter.key_log())
+            && self.is_worth_a_flush(cf_filter, &summary))
             || (quiet && self.would_shrink(cf_filter, &summary))
             || (summary.is_saturated() && self.has_room_again(cf_filter));
         if quiet && !due && !summary.is_saturated() {

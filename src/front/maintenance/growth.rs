@@ -15,9 +15,9 @@ use crate::math::Items;
 /// line.
 const STAGES: usize = 6;
 
-/// From so many keys on, a summary filter may have one stage if there is a log of its keys. Below,
-/// the flush would cost more than the stages.
-const WORTH_A_FLUSH: Items = Items::new(1 << 16);
+/// From so many keys on, a summary filter may have one stage if there is a log of its keys. Below, a
+/// rebuild costs more than the stages.
+const WORTH_ONE_STAGE: Items = Items::new(1 << 16);
 
 /// A summary filter that is rebuilt has room for this part of its keys again.
 const ROOM: u64 = 4;
@@ -41,7 +41,7 @@ pub(super) enum KeySource {
 /// Whether a summary filter has grown so much that it is rebuilt even while writers are busy.
 pub(super) fn is_outgrown(summary: &Scalable, key_log: &KeyLog) -> bool {
     fault!(NoConsolidationBesideWriters, return false);
-    let is_cheap = summary.items() >= WORTH_A_FLUSH && key_log.exists();
+    let is_cheap = summary.items() >= WORTH_ONE_STAGE && key_log.exists();
     summary.stages() > if is_cheap { 1 } else { STAGES }
 }
 
@@ -65,6 +65,14 @@ pub(super) fn end_useless_log(cf_filter: &CfFilter, summary: &Scalable, quiet: b
 }
 
 impl Maintenance {
+    /// Whether a growing summary filter is rebuilt now. The flush that this takes cuts the memtable
+    /// short: with few stages, it waits until the memtable is half full. Otherwise a small column
+    /// family would get an SST for each quarter that it grows.
+    pub(super) fn is_worth_a_flush(&self, cf_filter: &CfFilter, summary: &Scalable) -> bool {
+        fault!(SmallMemtablesFlushed, return true);
+        summary.stages() > STAGES || self.engine.is_memtable_half_full(cf_filter.key_space())
+    }
+
     /// Begins logs of keys if nothing was written yet: before the first writes come.
     pub(crate) fn log_keys_of_new_database(&self) {
         if self.engine.latest_sequence_number() > 0 {
@@ -255,6 +263,20 @@ mod tests {
         let keys = write_until_rebuilt(&db, &cf_filter, keys);
         assert_no_key_is_denied(&db, keys);
         assert!(cf_filter.key_log().exists());
+    }
+
+    /// They would be read one by one until they are compacted.
+    #[test]
+    fn a_growing_summary_does_not_cut_memtables_into_small_ssts() {
+        let home = tempfile::tempdir().unwrap();
+        let mut options = small_memtables();
+        options.set_write_buffer_size(64 << 20);
+        let (db, cf_filter) = open(home.path(), &options);
+        write(&db, 0..4 * FIRST);
+        // One for each pause of this thread that is taken for one of the writers.
+        assert!(db.live_files().unwrap().len() < 3);
+        assert!(cf_filter.view().summary.stages() <= super::STAGES);
+        assert_no_key_is_denied(&db, 4 * FIRST);
     }
 
     /// The next summary filter must have the ingested keys too.

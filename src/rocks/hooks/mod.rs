@@ -98,6 +98,7 @@ unsafe extern "C" {
         listener: *mut c_void,
         hooks: *const Hooks,
     );
+    fn lsm_sieve_is_memtable_half_full(cf: *mut sys::rocksdb_column_family_handle_t) -> bool;
     fn lsm_sieve_flush_would_wait(cf: *mut sys::rocksdb_column_family_handle_t) -> bool;
     fn lsm_sieve_forget_freed_families(cf: *mut sys::rocksdb_column_family_handle_t) -> usize;
     fn lsm_sieve_flush(cf: *mut sys::rocksdb_column_family_handle_t) -> *mut c_char;
@@ -244,6 +245,12 @@ pub(crate) fn install_listener(options: &mut Options, listener: Listener) {
 pub(crate) fn flush_would_wait(cf: &impl AsColumnFamilyRef) -> bool {
     // SAFETY: the handle is live while borrowed, and so is its engine.
     unsafe { lsm_sieve_flush_would_wait(cf.inner()) }
+}
+
+/// Whether the active memtable takes at least half of the memory at which RocksDB flushes it.
+pub(crate) fn is_memtable_half_full(cf: &impl AsColumnFamilyRef) -> bool {
+    // SAFETY: the handle is live while borrowed, and so is its engine.
+    unsafe { lsm_sieve_is_memtable_half_full(cf.inner()) }
 }
 
 /// Flushes a column family's memtables to an SST, even if that slows writers. Waits for the flush

@@ -87,6 +87,14 @@ int lsm_sieve_contains(rocksdb_column_family_handle_t* cf, const char* key, size
   return status.IsNotFound() ? 0 : -1;
 }
 
+bool lsm_sieve_is_memtable_half_full(rocksdb_column_family_handle_t* cf) noexcept {
+  auto* handle = static_cast_with_check<ColumnFamilyHandleImpl>(cf->rep);
+  auto* engine = static_cast_with_check<DBImpl>(handle->db());
+  InstrumentedMutexLock lock(engine->mutex());
+  const size_t flushed_at = handle->cfd()->GetLatestMutableCFOptions().write_buffer_size;
+  return handle->cfd()->mem()->ApproximateMemoryUsageFast() >= flushed_at / 2;
+}
+
 // Whether a flush of the column family would have to wait until it slows no writer: the condition
 // of RocksDB's DBImpl::WaitUntilFlushWouldNotStallWrites.
 bool lsm_sieve_flush_would_wait(rocksdb_column_family_handle_t* cf) noexcept {
