@@ -272,7 +272,11 @@ mod tests {
         let mut options = small_memtables();
         options.set_write_buffer_size(64 << 20);
         let (db, cf_filter) = open(home.path(), &options);
-        write(&db, 0..4 * FIRST);
+        for part in 0..8 {
+            write(&db, part * FIRST / 2..(part + 1) * FIRST / 2);
+            db.shared_wakeup().notify();
+            assert!(db.wait_for_maintenance(LIMIT));
+        }
         // One for each pause of this thread that is taken for one of the writers.
         assert!(db.live_files().unwrap().len() < 3);
         assert!(cf_filter.view().summary.stages() <= super::STAGES);
