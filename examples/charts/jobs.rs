@@ -20,8 +20,8 @@ pub(crate) struct Job {
 
 const WIDTH: f64 = 420.0;
 /// The names are left of it, the figures right of `RIGHT`.
-const LEFT: f64 = 176.0;
-const RIGHT: f64 = 330.0;
+const LEFT: f64 = 210.0;
+const RIGHT: f64 = 360.0;
 const ROW: f64 = 26.0;
 
 /// The least and the greatest ratio of the scale.
