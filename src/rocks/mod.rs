@@ -30,7 +30,9 @@ pub(crate) use binding::read_only;
 pub(crate) use db::CfReader;
 pub use db::{Builder, SieveDb, Snapshot, Transaction, TransactionSettings};
 pub use error::{InspectError, OpenError};
+pub use hooks::RawDb;
 pub(crate) use hooks::drops_entries;
+pub use hooks::sieve::Sieve;
 pub use options::{FilterMemory, Isolation, SieveOptions};
 pub use report::{
     CfReport, FilterReport, Health, Inspection, LostKey, SegmentReport, VerifyReport,

@@ -10,11 +10,11 @@ use rocksdb::{
 };
 
 use super::SieveDb;
-use super::open::not_opened;
+use super::open::{Opened, not_opened};
 use crate::fault::fault;
 use crate::rocks::binding::{Engine, read_only, secondary};
 use crate::rocks::error::OpenError;
-use crate::rocks::hooks;
+use crate::rocks::hooks::{self, JustOpened, RawDb};
 use crate::rocks::options::SieveOptions;
 
 /// Opens a [`SieveDb`]: see [`SieveDb::builder`].
@@ -228,6 +228,49 @@ impl Builder {
     /// # Errors
     /// As [`Builder::open`].
     pub fn open_as<T: ThreadMode + Send + 'static>(self) -> Result<SieveDb<T>, OpenError> {
+        let engine = |options: &Options, cfs: Vec<(String, Options)>| self.engine(options, cfs);
+        SieveDb::with_filters(self.opened(engine)?)
+    }
+
+    /// Opens a database through RocksDB's C API, for programs in other languages: `open` calls it,
+    /// with the options and column families that it is given, in the mode of this builder. They are
+    /// the builder's with hooks; each column family is there once, and the default one always. Its
+    /// error is the text of RocksDB's.
+    ///
+    /// The filters are behind the handle, and end with `rocksdb_close`. [`Sieve::of`] finds them.
+    ///
+    /// There are no transactions and no time to live.
+    ///
+    /// # Errors
+    /// As [`Builder::open`]. A database that `open` returned is closed.
+    pub fn open_raw(
+        self,
+        open: impl FnOnce(&Options, &[(String, Options)]) -> Result<RawDb, String>,
+    ) -> Result<RawDb, OpenError> {
+        if self.filters.isolation().is_some() || self.ttl.is_some() {
+            let reason = "neither transactions nor a time to live work behind a plain handle";
+            return Err(OpenError::unsupported(
+                DEFAULT_COLUMN_FAMILY_NAME,
+                reason.to_owned(),
+            ));
+        }
+        let engine = |options: &Options, cfs: Vec<(String, Options)>| {
+            let opened = match self.mode {
+                Mode::Write => open(options, &cfs),
+                Mode::ReadOnly { .. } => open(&read_only(options), &cfs),
+                Mode::Secondary { .. } => open(&secondary(options), &cfs),
+            };
+            opened.map_err(hooks::error_of)
+        };
+        let opened = self.opened(engine)?;
+        opened.sieve.start()?;
+        Ok(opened.engine)
+    }
+
+    fn opened<E: JustOpened>(
+        &self,
+        engine: impl FnOnce(&Options, Vec<(String, Options)>) -> Result<E, Error>,
+    ) -> Result<Opened<E>, OpenError> {
         let created = || {
             let mut options = Options::default();
             options.create_if_missing(true);
@@ -248,8 +291,7 @@ impl Builder {
         }
         let cfs = self.each_cf_once().into_iter();
         let cfs = cfs.map(|cf| (cf.name, cf.options.unwrap_or_else(|| options.clone())));
-        let engine = |options: &Options, cfs: Vec<(String, Options)>| self.engine(options, cfs);
-        SieveDb::<T>::open_with(engine, &options, &filters, &self.path, cfs.collect())
+        Opened::open(engine, &options, &filters, &self.path, cfs.collect())
     }
 
     fn engine<T: ThreadMode + 'static>(
@@ -282,10 +324,7 @@ impl Builder {
                     .into_iter()
                     .map(|(name, options)| ColumnFamilyDescriptor::new(name, options));
                 let options = secondary(options);
-                let engine: Db<T> =
-                    Db::open_cf_descriptors_as_secondary(&options, path, messages, cfs)?;
-                hooks::forget_freed_families(&engine);
-                Ok(engine)
+                Db::open_cf_descriptors_as_secondary(&options, path, messages, cfs)
             }
         }
     }

@@ -26,16 +26,16 @@ use crate::fault::fault;
 use crate::front::audit::FalseNegative;
 use crate::front::cf_filter::CfFilter;
 use crate::front::cf_filters::CfFilters;
-use crate::front::filter_store::FilterStore;
 use crate::front::filters::MaintenanceError;
 use crate::front::maintenance::scrub::Scrubbed;
 use crate::front::options::FilterSize;
 #[cfg(test)]
 use crate::front::wakeup::Wakeup;
-use crate::math::{Bits, Items, Rate};
+use crate::math::Bits;
 use crate::rocks::binding::Engine;
+use crate::rocks::hooks;
 use crate::rocks::hooks::sieve::Sieve;
-use crate::rocks::hooks::{self, Base};
+#[cfg(test)]
 use crate::segment::Registry;
 use crate::stats::Stats;
 
@@ -195,34 +195,12 @@ impl<T: ThreadMode> SieveDb<T> {
         self.sieve.filters.set_memory_budget(budget);
     }
 
-    pub(crate) fn base(&self) -> &Base {
-        &self.sieve.base
-    }
-
-    /// The size of a segment filter for this number of keys.
-    pub(crate) fn segment_size(&self, keys: Items, rate: Rate) -> Bits {
-        self.sieve.filters.options.segment_size(keys, rate)
-    }
-
-    pub(crate) fn budget(&self) -> Option<Bits> {
-        self.sieve.filters.options.memory_budget.get()
-    }
-
-    /// Memory available to a filter that now takes `own`, which is counted as available.
-    pub(crate) fn room(&self, own: Bits) -> Bits {
-        self.sieve.filters.room(own)
+    pub(crate) fn sieve(&self) -> &Sieve {
+        &self.sieve
     }
 
     pub(crate) fn cf_filters(&self) -> &CfFilters {
         &self.sieve.filters.cf_filters
-    }
-
-    pub(crate) fn registry(&self) -> &Registry {
-        &self.sieve.filters.registry
-    }
-
-    pub(crate) fn filter_store(&self) -> &FilterStore {
-        &self.sieve.filters.filter_store
     }
 
     #[cfg(test)]

@@ -23,18 +23,43 @@ use crate::rocks::engine::RocksEngine;
 use crate::rocks::error::OpenError;
 use crate::rocks::hooks::listener::Listener;
 use crate::rocks::hooks::sieve::{Sieve, prepare_for_transactions, put_hooks, shared_by};
-use crate::rocks::hooks::{self, Handle, self_check};
+use crate::rocks::hooks::{self, Handle, JustOpened, self_check};
 use crate::rocks::options::{Isolation, SieveOptions};
 use crate::segment::{Candidate, IdentityError};
 
 /// Column families: pairs of a name and options.
 type Cfs = Vec<(String, Options)>;
 
+/// An engine that was just opened, with filters behind its handle. Maintenance does not run yet.
+pub(super) struct Opened<E> {
+    pub(super) engine: E,
+    handle: Handle,
+    default: Arc<CfFilter>,
+    pub(super) sieve: Arc<Sieve>,
+}
+
 impl<T: ThreadMode + Send + 'static> SieveDb<T> {
+    pub(super) fn with_filters(opened: Opened<DBWithThreadMode<T>>) -> Result<Self, OpenError> {
+        let (default, sieve) = (opened.default, opened.sieve);
+        let engine = Arc::new(opened.engine);
+        let transactions = sieve.options.isolation();
+        let transactions = transactions.map(|isolation| begins(&engine, &opened.handle, isolation));
+        let transactions = transactions.transpose()?;
+        sieve.start()?;
+        Ok(Self {
+            transactions,
+            engine,
+            default,
+            sieve,
+        })
+    }
+}
+
+impl<E: JustOpened> Opened<E> {
     /// Opens a database with these column families, of which the default one is one. `open` opens
     /// the engine with the options that it is given.
-    pub(super) fn open_with(
-        open: impl FnOnce(&Options, Cfs) -> Result<DBWithThreadMode<T>, Error>,
+    pub(super) fn open(
+        open: impl FnOnce(&Options, Cfs) -> Result<E, Error>,
         options: &Options,
         sieve: &SieveOptions,
         path: &Path,
@@ -108,8 +133,8 @@ impl<T: ThreadMode + Send + 'static> SieveDb<T> {
         } else {
             keep(&opening, &identity)?;
         }
-        Self::start(
-            Arc::new(engine),
+        Self::filter(
+            engine,
             opening,
             (cf_filters, new_filters),
             sieve.clone(),
@@ -117,14 +142,17 @@ impl<T: ThreadMode + Send + 'static> SieveDb<T> {
         )
     }
 
-    fn start(
-        engine: Arc<DBWithThreadMode<T>>,
+    fn filter(
+        engine: E,
         opening: Opening,
         (cf_filters, new_filters): (Arc<CfFilters>, Vec<Arc<CfFilter>>),
         options: SieveOptions,
         front: FrontOptions,
     ) -> Result<Self, OpenError> {
-        let handle = Handle::of(&*engine)?;
+        let handle = engine.handle()?;
+        if front.is_secondary() {
+            hooks::forget_freed_families(&handle.base);
+        }
         let filter_engine = RocksEngine::new(Arc::clone(&handle.base), front.is_secondary());
         let filters = Filters::new(Arc::new(filter_engine), opening, cf_filters, front);
         let mut default = None;
@@ -149,13 +177,9 @@ impl<T: ThreadMode + Send + 'static> SieveDb<T> {
         let base = Arc::clone(&handle.base);
         let sieve = Arc::new(Sieve::new(filters, Arc::clone(&default), options, base));
         handle.filter(&engine, Arc::clone(&sieve))?;
-        let transactions = sieve.options.isolation();
-        let transactions = transactions.map(|isolation| begins(&engine, &handle, isolation));
-        let transactions = transactions.transpose()?;
-        sieve.filters.start_thread().map_err(OpenError::Thread)?;
         Ok(Self {
-            transactions,
             engine,
+            handle,
             default,
             sieve,
         })

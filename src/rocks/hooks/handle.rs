@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use librocksdb_sys as sys;
 use rocksdb::{
-    AsColumnFamilyRef as _, AsRawPtr as _, DB, DBWithThreadMode, DEFAULT_COLUMN_FAMILY_NAME,
+    AsColumnFamilyRef as _, AsRawPtr as _, DB, DBWithThreadMode, DEFAULT_COLUMN_FAMILY_NAME, Error,
     MultiThreaded, SingleThreaded, ThreadMode,
 };
 
@@ -74,6 +74,26 @@ pub(crate) fn past_filters<R>(read: impl FnOnce() -> R) -> R {
     read()
 }
 
+/// A database that was just opened, and that nobody else uses yet.
+pub(crate) trait JustOpened {
+    /// # Errors
+    /// If the handle is not found.
+    fn handle(&self) -> Result<Handle, OpenError>;
+
+    /// Whether a key is in the default column family, read as the database's users read it.
+    fn has(&self, key: &[u8]) -> Result<bool, Error>;
+}
+
+impl<T: ThreadMode + 'static> JustOpened for DBWithThreadMode<T> {
+    fn handle(&self) -> Result<Handle, OpenError> {
+        Handle::of(self)
+    }
+
+    fn has(&self, key: &[u8]) -> Result<bool, Error> {
+        Ok(self.get_pinned(key)?.is_some())
+    }
+}
+
 /// The handle of an open database.
 pub(crate) struct Handle {
     pub(super) raw: NonNull<sys::rocksdb_t>,
@@ -81,9 +101,7 @@ pub(crate) struct Handle {
 }
 
 impl Handle {
-    /// # Errors
-    /// If it is not found.
-    pub(crate) fn of<T: ThreadMode + 'static>(db: &DBWithThreadMode<T>) -> Result<Self, OpenError> {
+    fn of<T: ThreadMode + 'static>(db: &DBWithThreadMode<T>) -> Result<Self, OpenError> {
         let found = with_default_cf(db, |cf| (find_in(db, cf), Base::of_raw(cf)));
         let (raw, base) = found.ok_or(OpenError::Handle)?;
         let raw = raw.ok_or(OpenError::Handle)?;
@@ -101,11 +119,7 @@ impl Handle {
     ///
     /// # Errors
     /// If it does not.
-    pub(crate) fn filter<T: ThreadMode>(
-        &self,
-        db: &DBWithThreadMode<T>,
-        sieve: Arc<Sieve>,
-    ) -> Result<(), OpenError> {
+    pub(crate) fn filter(&self, db: &impl JustOpened, sieve: Arc<Sieve>) -> Result<(), OpenError> {
         let reads_only = sieve.options.is_reader();
         let sieve: *mut c_void = Arc::into_raw(sieve).cast_mut().cast();
         fault!(HandleNotFiltered, {
@@ -131,7 +145,7 @@ fn find_in<D>(
 }
 
 /// Calls `act` with a handle of the default column family, in either of the thread modes.
-pub(super) fn with_default_cf<T: ThreadMode + 'static, R>(
+fn with_default_cf<T: ThreadMode + 'static, R>(
     db: &DBWithThreadMode<T>,
     act: impl FnOnce(*mut sys::rocksdb_column_family_handle_t) -> R,
 ) -> Option<R> {
@@ -145,13 +159,13 @@ pub(super) fn with_default_cf<T: ThreadMode + 'static, R>(
 }
 
 /// Proves that a read of the database comes by the filters. The engine is not read.
-fn passes_by<T: ThreadMode>(db: &DBWithThreadMode<T>) -> Result<(), OpenError> {
+fn passes_by(db: &impl JustOpened) -> Result<(), OpenError> {
     ASKED.set(Asked::Nothing);
-    let found = db.get_pinned(b"lsm-sieve");
+    let found = db.has(b"lsm-sieve");
     let came_by = ASKED.replace(Asked::Filters) == Asked::Filters;
     fault!(SilentHandlePassed, return Ok(()));
     match found {
-        Ok(None) if came_by => Ok(()),
+        Ok(false) if came_by => Ok(()),
         _ => Err(OpenError::HooksSilent {
             what: "the database behind the handle",
         }),

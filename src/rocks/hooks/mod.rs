@@ -9,6 +9,7 @@
 //! | `base` | the engine past its filters |
 //! | `sieve` | what a database's handle asks |
 //! | `handle` | the handle of a database: found, filtered, and proved to be |
+//! | `raw_db` | a database that was opened through RocksDB's C API |
 //! | `callbacks` | the functions that RocksDB calls |
 //! | `listener` | flush, compaction and ingestion events |
 //! | `self_check` | proves before the first open that the hooks fire |
@@ -23,6 +24,7 @@ mod callbacks;
 mod handle;
 mod latest;
 pub(crate) mod listener;
+mod raw_db;
 pub(crate) mod self_check;
 pub(crate) mod sieve;
 mod tables;
@@ -34,16 +36,15 @@ use std::mem;
 use std::sync::Arc;
 
 use librocksdb_sys as sys;
-use rocksdb::{
-    AsColumnFamilyRef, AsRawPtr, BoundColumnFamily, DBWithThreadMode, Options, ThreadMode,
-};
+use rocksdb::{AsColumnFamilyRef, AsRawPtr, BoundColumnFamily, Options};
 
 pub(crate) use self::base::{Base, BaseCf};
 #[cfg(test)]
 pub(crate) use self::callbacks::SILENT;
 pub(crate) use self::callbacks::{HOOKS, Hooks};
-pub(crate) use self::handle::{Handle, past_filters};
+pub(crate) use self::handle::{Handle, JustOpened, past_filters};
 pub(crate) use self::latest::latest_options;
+pub use self::raw_db::RawDb;
 pub(crate) use self::tables::{live_tables, raw_keys, tables_of_readers};
 pub(crate) use self::transactions::{Locks, Optimism, error_of, has_written, plain_batch, watch};
 use crate::fault::Fault;
@@ -263,13 +264,11 @@ pub(crate) fn flush(cf: &impl AsColumnFamilyRef) -> Result<(), String> {
 
 /// Makes a secondary that was just opened forget the column families that RocksDB freed during the
 /// open; its catch-up would read them. Returns how many.
-pub(crate) fn forget_freed_families<T: ThreadMode + 'static>(
-    secondary: &DBWithThreadMode<T>,
-) -> usize {
+pub(crate) fn forget_freed_families(secondary: &Base) -> usize {
     // SAFETY: the handle is live during the call, and so is its engine, which was opened as a
     // secondary.
-    let forget = |cf| unsafe { lsm_sieve_forget_freed_families(cf) };
-    handle::with_default_cf(secondary, forget).unwrap_or_default()
+    let forget = |cf: &BaseCf| unsafe { lsm_sieve_forget_freed_families(cf.inner()) };
+    secondary.with_cf(DEFAULT_ID, forget).unwrap_or_default()
 }
 
 /// The id of a column family, the same for all its handles.
@@ -425,7 +424,8 @@ mod tests {
         let (path, messages) = (home.path().join("db"), home.path().join("secondary"));
         let names = [DEFAULT_COLUMN_FAMILY_NAME, OTHER];
         let secondary = Engine::open_cf_as_secondary(&options, path, messages, names).unwrap();
-        let forgotten = [(); 2].map(|()| forget_freed_families(&secondary));
+        let base = secondary.handle().unwrap().base;
+        let forgotten = [(); 2].map(|()| forget_freed_families(&base));
         assert_eq!(forgotten, [1, 0]);
         secondary.try_catch_up_with_primary().unwrap();
         let other = secondary.cf_handle(OTHER).unwrap();

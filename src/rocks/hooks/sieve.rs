@@ -4,6 +4,7 @@
 //! The handle owns the last reference. It calls [`Sieve::stop`] before its engine closes.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use rocksdb::Error;
 
@@ -16,18 +17,20 @@ use super::{
 use crate::fault::fault;
 use crate::front::audit::Distrust as _;
 use crate::front::cf_filter::{CfFilter, lookup, multi_lookup};
-use crate::front::filters::Filters;
-use crate::front::options::FrontOptions;
+use crate::front::filters::{Filters, MaintenanceError};
+use crate::front::options::{FilterSize, FrontOptions};
 use crate::math::Bits;
 use crate::rocks::error::OpenError;
 use crate::rocks::options::SieveOptions;
+use crate::stats::Stats;
 use crate::sync::unpoisoned;
 
 /// What the engine found: nothing, a value, or an error that only the engine's caller learns.
 pub(crate) type Found = Result<Option<()>, ()>;
 
-/// The filters behind a handle.
-pub(crate) struct Sieve {
+/// The filters of an open database. [`SieveDb`](crate::SieveDb) has the same methods; this is how a
+/// program that has a handle of RocksDB's C API reaches them: [`Sieve::of`].
+pub struct Sieve {
     pub(crate) filters: Filters,
     /// Those of the default column family.
     pub(crate) default: Arc<CfFilter>,
@@ -52,6 +55,41 @@ impl Sieve {
             base,
             cfs: Mutex::default(),
         }
+    }
+
+    /// As [`SieveDb::stats`](crate::SieveDb::stats).
+    pub fn stats(&self) -> Stats {
+        self.filters.stats()
+    }
+
+    /// As [`SieveDb::wait_for_maintenance`](crate::SieveDb::wait_for_maintenance).
+    #[must_use = "false if it took longer"]
+    pub fn wait_for_maintenance(&self, limit: Duration) -> bool {
+        self.filters.wait_for_maintenance(limit, || true)
+    }
+
+    /// As [`SieveDb::wait_until_complete`](crate::SieveDb::wait_until_complete).
+    #[must_use = "false if some SSTs are not covered"]
+    pub fn wait_until_complete(&self, limit: Duration) -> bool {
+        self.filters.wait_until_complete(limit)
+    }
+
+    /// As [`SieveDb::consolidate`](crate::SieveDb::consolidate).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn consolidate(&self) -> Result<(), MaintenanceError> {
+        self.filters.consolidate()
+    }
+
+    /// As [`SieveDb::set_filter_size`](crate::SieveDb::set_filter_size).
+    pub fn set_filter_size(&self, size: FilterSize) {
+        self.filters.set_filter_size(size);
+    }
+
+    /// As [`SieveDb::set_memory_budget`](crate::SieveDb::set_memory_budget).
+    pub fn set_memory_budget(&self, budget: Option<Bits>) {
+        self.filters.set_memory_budget(budget);
     }
 
     /// Whether a key is absent. If the filters do not say so, reads it from the `engine`.
@@ -230,6 +268,11 @@ impl Sieve {
         refused.unwrap_or(Ok(())).map_err(error_of)
     }
 
+    /// Starts maintenance.
+    pub(crate) fn start(&self) -> Result<(), OpenError> {
+        self.filters.start_thread().map_err(OpenError::Thread)
+    }
+
     /// Ends maintenance and frees the filters: what still reads them gets *maybe*. Again, it does
     /// nothing.
     pub(crate) fn stop(&self) {
@@ -238,6 +281,12 @@ impl Sieve {
         // A block cache that outlives the database may keep readers of our filters and pass them on
         // to the next filters of these SSTs, which could neither verify nor drop them.
         self.filters.retire();
+    }
+}
+
+impl std::fmt::Debug for Sieve {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sieve").finish_non_exhaustive()
     }
 }
 

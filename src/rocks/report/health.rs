@@ -1,9 +1,12 @@
 //! Health of the filters: cheap figures for a dashboard.
 
+use rocksdb::ThreadMode;
+
 use crate::fault::fault;
 use crate::front::health::CfHealth;
 use crate::math::Bits;
 use crate::rocks::db::SieveDb;
+use crate::rocks::hooks::sieve::Sieve;
 use crate::rocks::options::FilterMemory;
 
 /// The state of all filters. Reads no filter and no SST, so it may be called every second.
@@ -25,10 +28,18 @@ pub struct Health {
     pub cfs: Vec<CfHealth>,
 }
 
-impl SieveDb {
+impl<T: ThreadMode> SieveDb<T> {
     /// The state of all filters, from cheap figures.
     pub fn health(&self) -> Health {
-        let cf_filters = self.cf_filters().all();
+        self.sieve().health()
+    }
+}
+
+impl Sieve {
+    /// As [`SieveDb::health`].
+    pub fn health(&self) -> Health {
+        let filters = &self.filters;
+        let cf_filters = filters.cf_filters.all();
         fault!(
             HealthWakes,
             cf_filters.iter().for_each(|cf_filter| cf_filter.wake())
@@ -40,12 +51,12 @@ impl SieveDb {
         Health {
             memory: FilterMemory {
                 summary: cfs.iter().map(|cf| cf.memory).sum(),
-                segments: self.registry().size(),
+                segments: filters.registry.size(),
                 overhead: cfs.iter().map(|cf| cf.overhead).sum(),
             },
-            budget: self.budget(),
-            known_segments: self.registry().count(),
-            false_negatives: self.false_negative().is_some(),
+            budget: filters.options.memory_budget.get(),
+            known_segments: filters.registry.count(),
+            false_negatives: filters.false_negative().is_some(),
             cfs,
         }
     }

@@ -2,6 +2,8 @@
 
 use std::collections::HashSet;
 
+use rocksdb::ThreadMode;
+
 use crate::filter::{Chain, Stage};
 use crate::format::Source;
 use crate::front::audit::FalseNegative;
@@ -15,6 +17,7 @@ use crate::rocks::db::SieveDb;
 use crate::rocks::engine::with_cf_of;
 use crate::rocks::error::InspectError;
 use crate::rocks::hooks;
+use crate::rocks::hooks::sieve::Sieve;
 use crate::segment::{SealedFilter, SegmentId};
 
 /// Random hashes that a filter is probed with to measure its rate.
@@ -99,22 +102,32 @@ pub struct FilterReport {
     pub source: String,
 }
 
-impl SieveDb {
+impl<T: ThreadMode> SieveDb<T> {
     /// Reads and reports the state of every filter.
     ///
     /// # Errors
     /// If RocksDB cannot list its SSTs.
     pub fn inspect(&self) -> Result<Inspection, InspectError> {
-        let cfs = self.cf_filters().all();
+        self.sieve().inspect()
+    }
+}
+
+impl Sieve {
+    /// As [`SieveDb::inspect`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn inspect(&self) -> Result<Inspection, InspectError> {
+        let cfs = self.filters.cf_filters.all();
         let cfs = cfs
             .iter()
             .map(|cf_filter| self.report(cf_filter))
             .collect::<Result<_, _>>()?;
         Ok(Inspection {
             cfs,
-            false_negative: self.false_negative(),
-            distrusted_runs: self.filter_store().distrusted_runs(),
-            scrubbed: self.scrubbed(),
+            false_negative: self.filters.false_negative().cloned(),
+            distrusted_runs: self.filters.filter_store.distrusted_runs(),
+            scrubbed: self.filters.scrubbed(),
         })
     }
 
@@ -125,7 +138,7 @@ impl SieveDb {
         let saturated = Chain::saturated(view.summary.imprint());
         let stages = view.summary.all_stages();
         let stages = stages.unwrap_or_else(|| saturated.stages().iter().collect());
-        let promised = self.cf_filters().summary_rate();
+        let promised = self.filters.cf_filters.summary_rate();
         let tables = self.tables(cf_filter)?;
         let segments = tables
             .iter()
@@ -146,7 +159,7 @@ impl SieveDb {
         covered: &HashSet<SegmentId>,
     ) -> SegmentReport {
         let id = table.id();
-        let segment = id.and_then(|id| self.registry().get(id));
+        let segment = id.and_then(|id| self.filters.registry.get(id));
         let filter = segment.as_ref().and_then(|segment| segment.filter());
         SegmentReport {
             id: table.lasting_id,
@@ -172,14 +185,17 @@ impl SieveDb {
     ) -> Option<FilterPlan> {
         let (rate, _) = cf_filter.segment_rate().zip(table.id())?;
         let own = filter.map(|filter| filter.chain.size());
-        let needed = self.segment_size(Items::new(table.entries), rate);
-        let room = || self.room(own.unwrap_or_default());
+        let needed = self
+            .filters
+            .options
+            .segment_size(Items::new(table.entries), rate);
+        let room = || self.filters.room(own.unwrap_or_default());
         Some(FilterPlan::of(filter, rate, needed, room))
     }
 
     /// The live SSTs of a column family; none if it is gone.
     pub(super) fn tables(&self, cf_filter: &CfFilter) -> Result<Vec<LiveSegment>, InspectError> {
-        match with_cf_of(cf_filter.key_space(), self.base(), hooks::live_tables) {
+        match with_cf_of(cf_filter.key_space(), &self.base, hooks::live_tables) {
             Some(listed) => {
                 let listed = listed.map_err(|reason| InspectError::List {
                     cf: cf_filter.name().to_owned(),
@@ -267,10 +283,10 @@ mod tests {
             db.flush_cf(&cf).unwrap();
         };
         write();
-        assert_eq!(db.tables(cf_filter).unwrap().len(), 1);
+        assert_eq!(db.sieve().tables(cf_filter).unwrap().len(), 1);
         db.drop_cf("again").unwrap();
         db.create_cf("again", &options).unwrap();
         write();
-        assert!(db.tables(cf_filter).unwrap().is_empty());
+        assert!(db.sieve().tables(cf_filter).unwrap().is_empty());
     }
 }

@@ -7,6 +7,8 @@ use std::collections::HashSet;
 use std::fmt;
 use std::ops::ControlFlow;
 
+use rocksdb::ThreadMode;
+
 use crate::fault::fault;
 use crate::filter::Chain;
 use crate::front::cf_filter::CfFilter;
@@ -14,6 +16,7 @@ use crate::front::engine::LiveSegment;
 use crate::rocks::db::SieveDb;
 use crate::rocks::engine::with_cf_of;
 use crate::rocks::error::{InspectError, with_causes};
+use crate::rocks::hooks::sieve::Sieve;
 use crate::rocks::hooks::{self, BaseCf};
 
 /// Entries between two calls of `go_on`.
@@ -76,7 +79,7 @@ impl fmt::Display for LostKey {
     }
 }
 
-impl SieveDb {
+impl<T: ThreadMode> SieveDb<T> {
     /// Checks the sidecars of all summary filters and live SSTs. With `full` it also probes every
     /// segment filter, on disk and in memory, with every raw key of its SST, and looks up every key
     /// that is not a tombstone in the column family's filters.
@@ -96,20 +99,34 @@ impl SieveDb {
     pub fn verify_while(
         &self,
         full: bool,
+        go_on: impl FnMut(u64) -> ControlFlow<()>,
+    ) -> Result<VerifyReport, InspectError> {
+        self.sieve().verify_while(full, go_on)
+    }
+}
+
+impl Sieve {
+    /// As [`SieveDb::verify_while`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn verify_while(
+        &self,
+        full: bool,
         mut go_on: impl FnMut(u64) -> ControlFlow<()>,
     ) -> Result<VerifyReport, InspectError> {
         let mut report = VerifyReport::default();
-        let identity = self.filter_store().check_identity();
+        let identity = self.filters.filter_store.check_identity();
         if let Err(error) = &identity {
             report.damaged.push(with_causes(error));
         }
         let mut check = Check {
-            db: self,
+            sieve: self,
             is_identified: identity.is_ok(),
             full,
             go_on: &mut go_on,
         };
-        for cf_filter in self.cf_filters().all() {
+        for cf_filter in self.filters.cf_filters.all() {
             check.summary(&cf_filter, &mut report);
             check.cf(&cf_filter, &mut report)?;
         }
@@ -119,7 +136,7 @@ impl SieveDb {
 
 /// A running verification.
 struct Check<'a> {
-    db: &'a SieveDb,
+    sieve: &'a Sieve,
     is_identified: bool,
     full: bool,
     go_on: &'a mut dyn FnMut(u64) -> ControlFlow<()>,
@@ -130,7 +147,12 @@ impl Check<'_> {
         if !self.is_identified {
             return;
         }
-        match self.db.filter_store().check_summary(cf_filter.name()) {
+        match self
+            .sieve
+            .filters
+            .filter_store
+            .check_summary(cf_filter.name())
+        {
             Ok(is_there) => report.summaries_checked += u64::from(is_there),
             Err(error) => report.damaged.push(with_causes(&error)),
         }
@@ -141,7 +163,7 @@ impl Check<'_> {
     fn cf(&mut self, cf_filter: &CfFilter, report: &mut VerifyReport) -> Result<(), InspectError> {
         let mut verified: HashSet<String> = HashSet::new();
         loop {
-            let mut fresh = self.db.tables(cf_filter)?;
+            let mut fresh = self.sieve.tables(cf_filter)?;
             fresh.retain(|table| !verified.contains(&table.path));
             let mut checked = Vec::new();
             for table in fresh {
@@ -151,7 +173,7 @@ impl Check<'_> {
                 }
                 checked.push((found, table.path));
             }
-            let live = self.db.tables(cf_filter)?;
+            let live = self.sieve.tables(cf_filter)?;
             let is_live = |path: &String| live.iter().any(|table| &table.path == path);
             let mut gone = false;
             for (found, path) in checked {
@@ -192,7 +214,7 @@ impl Check<'_> {
 
     fn sidecar(&self, table: &LiveSegment, report: &mut VerifyReport) -> Option<Chain> {
         let id = table.lasting_id.filter(|_| self.is_identified);
-        let loaded = id.map(|id| self.db.filter_store().load_checked(id));
+        let loaded = id.map(|id| self.sieve.filters.filter_store.load_checked(id));
         match loaded {
             Some(Ok(Some(filter))) => {
                 report.sidecars_checked += 1;
@@ -213,10 +235,12 @@ impl Check<'_> {
     ) -> Result<(), InspectError> {
         let hasher = cf_filter.hasher();
         let view = cf_filter.view();
-        let segment = table.id().and_then(|id| self.db.registry().get(id));
+        let segment = table
+            .id()
+            .and_then(|id| self.sieve.filters.registry.get(id));
         let mut found = 0;
         let mut stopped = false;
-        let base = self.db.base();
+        let base = &self.sieve.base;
         let mut check = |key: &[u8], deletion: bool| {
             let hash = hasher.hash(key);
             let resident = segment.as_ref().and_then(|segment| segment.answer(hash));

@@ -58,6 +58,9 @@ void MoveTo(PinnableWideColumns* to, PinnableWideColumns&& from) { *to = std::mo
 // With this option RocksDB 11.8.1 loses keys, also if it is set at the open.
 constexpr char kMempurge[] = "experimental_mempurge_threshold";
 
+// A property that no database of RocksDB's has, by which `lsm_sieve_behind` knows ours.
+constexpr char kSieveProperty[] = "lsm-sieve.sieve";
+
 bool IsSwitchedOn(const std::string& value) {
   char* end = nullptr;
   const double threshold = std::strtod(value.c_str(), &end);
@@ -335,6 +338,15 @@ class FilteredDB final : public DBWithTTL {
     if (reads_only_) return ReadsOnly();
     FAULT(CheckpointBesideMaintenance, return db_->GetLiveFilesStorageInfo(options, files));
     return Flushing([&] { return db_->GetLiveFilesStorageInfo(options, files); });
+  }
+
+  // ---------------------------------------------------------------- itself
+
+  using DBWithTTL::GetIntProperty;
+  bool GetIntProperty(ColumnFamilyHandle* cf, const Slice& property, uint64_t* value) override {
+    if (property != kSieveProperty) return db_->GetIntProperty(cf, property, value);
+    *value = reinterpret_cast<uintptr_t>(sieve_);
+    return true;
   }
 
   // ---------------------------------------------------------------- refused
@@ -631,6 +643,14 @@ void lsm_sieve_filter_handle(rocksdb_t* handle, bool reads_only, void* sieve,
   std::unique_ptr<DB> base(handle->rep);
   const bool has_ttl = base.get() != base->GetRootDB();
   handle->rep = new FilteredDB(std::move(base), has_ttl, reads_only, sieve, hooks);
+}
+
+// What reads of this handle ask, until the database closes; null if it has no filters.
+const void* lsm_sieve_behind(rocksdb_t* handle) noexcept {
+  uint64_t sieve = 0;
+  DB* const db = handle->rep;
+  if (!db->GetIntProperty(db->DefaultColumnFamily(), kSieveProperty, &sieve)) return nullptr;
+  return reinterpret_cast<const void*>(static_cast<uintptr_t>(sieve));
 }
 
 }  // extern "C"

@@ -118,6 +118,10 @@ char* lsm_sieve_latest_options(rocksdb_options_t* options, const char* path, siz
   return nullptr;
 }
 
+void lsm_sieve_copy_options(rocksdb_options_t* to, const rocksdb_options_t* from) noexcept {
+  to->rep = from->rep;
+}
+
 // Why transactions are not supported with these options of a database or column family; null if
 // they are.
 char* lsm_sieve_transactions_refusal(const rocksdb_options_t* options) noexcept {

@@ -1,0 +1,20 @@
+//! Compiles the C++ functions as the shim is compiled.
+
+use std::path::Path;
+
+#[path = "../../src/rocks/hooks/shim/build.rs"]
+mod shim;
+
+fn main() {
+    let headers = [
+        Path::new("../../src/rocks/hooks/shim/shim.h"),
+        Path::new("include/lsm_sieve.h"),
+        Path::new("include/lsm_sieve.hpp"),
+    ];
+    let headers = headers.map(Path::to_owned);
+    shim::compile(
+        "lsm_sieve_cpp",
+        &[Path::new("src/open.cc").to_owned()],
+        &headers,
+    );
+}

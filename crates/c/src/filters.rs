@@ -1,0 +1,245 @@
+//! The filters of an open database.
+
+use std::ffi::c_char;
+use std::ops::ControlFlow;
+use std::ptr;
+use std::time::Duration;
+
+use librocksdb_sys::rocksdb_t;
+use lsm_sieve::{Bits, FilterSize, Sieve};
+
+use crate::call::{answer, invalid, is_null, reply};
+
+/// The filters of an open database: valid until the database is closed.
+pub struct lsm_sieve_t {
+    _opaque: (),
+}
+
+/// What the filters did for the lookups since the open.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct lsm_sieve_stats_t {
+    /// Lookups that the filters answered absent: reads of the engine that were avoided.
+    pub absent: u64,
+    /// Lookups that read the engine and found their key.
+    pub found: u64,
+    /// Lookups that read the engine and found nothing, although the filters knew all keys.
+    pub false_positives: u64,
+    /// Lookups that read the engine and found nothing, while the filters did not know all keys.
+    pub uncovered: u64,
+    /// Lookups of absent keys that did not ask the filters, because hits were expected.
+    pub not_consulted: u64,
+    /// Absent answers, also counted in `absent`, that were verified in the engine.
+    pub audited: u64,
+    /// Verified answers that were wrong; from the first on, the filters are not asked any more.
+    pub false_negatives: u64,
+}
+
+/// The state of the filters of all column families.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct lsm_sieve_health_t {
+    /// Keys of the summary filters.
+    pub keys: u64,
+    /// Memory of the summary and memtable filters, in bytes.
+    pub summary_bytes: u64,
+    /// Memory of the segment filters, in bytes.
+    pub segment_bytes: u64,
+    /// Memory beside the filters, in bytes.
+    pub overhead_bytes: u64,
+    /// The memory budget in bytes; UINT64_MAX if there is none.
+    pub budget_bytes: u64,
+    /// SSTs that are known.
+    pub segments: u64,
+    /// SSTs whose keys the summary filters do not all have yet; UINT64_MAX if that is not known.
+    pub uncovered: u64,
+    /// The highest false-positive rate among the summary filters, computed from their keys.
+    pub predicted_rate: f64,
+    /// 1 if an audit found a key that a filter had denied: no key is answered absent any more.
+    pub distrusted: u8,
+}
+
+/// What a verification checked and found.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct lsm_sieve_verification_t {
+    /// Files of filters of SSTs that were read and checked.
+    pub sidecars_checked: u64,
+    /// Files of summary filters that were read and checked.
+    pub summaries_checked: u64,
+    /// Files that cannot be used.
+    pub damaged: u64,
+    /// SSTs without such a file yet.
+    pub missing: u64,
+    /// Entries of SSTs that were checked against the filters; 0 unless `full`.
+    pub entries_checked: u64,
+    /// Keys that exist but that a filter denies.
+    pub lost: u64,
+}
+
+/// The filters behind the handle of an open database; NULL if it was opened without. No function
+/// frees them.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lsm_sieve_of(db: *mut rocksdb_t) -> *mut lsm_sieve_t {
+    if db.is_null() {
+        return ptr::null_mut();
+    }
+    // SAFETY: by contract the database is open, and is not closed while its filters are used.
+    let sieve = unsafe { Sieve::of(db) };
+    sieve.map_or(ptr::null_mut(), |sieve| {
+        (&raw const *sieve).cast_mut().cast()
+    })
+}
+
+/// The filters that the caller got from `lsm_sieve_of`.
+unsafe fn sieve<'db>(filters: *mut lsm_sieve_t) -> Result<&'db Sieve, String> {
+    // SAFETY: by contract it is null or from `lsm_sieve_of`, and its database is open.
+    let sieve = unsafe { filters.cast::<Sieve>().as_ref() };
+    sieve.ok_or_else(|| is_null("filters object"))
+}
+
+/// The counters of all column families. All are 0 if `filters` is NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lsm_sieve_stats(filters: *mut lsm_sieve_t) -> lsm_sieve_stats_t {
+    reply(lsm_sieve_stats_t::default(), || {
+        // SAFETY: by contract.
+        let stats = unsafe { sieve(filters) }?.stats();
+        Ok(lsm_sieve_stats_t {
+            absent: stats.absent,
+            found: stats.found,
+            false_positives: stats.false_positives,
+            uncovered: stats.uncovered,
+            not_consulted: stats.not_consulted,
+            audited: stats.audited,
+            false_negatives: stats.false_negatives,
+        })
+    })
+}
+
+/// The state of all filters. It reads no filter and no SST, so it may be called every second. All is
+/// 0 if `filters` is NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lsm_sieve_health(filters: *mut lsm_sieve_t) -> lsm_sieve_health_t {
+    reply(lsm_sieve_health_t::default(), || {
+        // SAFETY: by contract.
+        let health = unsafe { sieve(filters) }?.health();
+        let uncovered = health.cfs.iter().map(|cf| cf.uncovered);
+        let uncovered: Option<usize> = uncovered.sum();
+        let rates = health.cfs.iter().map(|cf| cf.predicted_rate);
+        Ok(lsm_sieve_health_t {
+            keys: health.cfs.iter().map(|cf| cf.keys.get()).sum(),
+            summary_bytes: health.memory.summary.to_bytes(),
+            segment_bytes: health.memory.segments.to_bytes(),
+            overhead_bytes: health.memory.overhead.to_bytes(),
+            budget_bytes: health.budget.map_or(u64::MAX, Bits::to_bytes),
+            segments: health.known_segments as u64,
+            uncovered: uncovered.map_or(u64::MAX, |uncovered| uncovered as u64),
+            predicted_rate: rates.fold(0.0, f64::max),
+            distrusted: health.false_negatives.into(),
+        })
+    })
+}
+
+/// Waits at most this long until the filters of all SSTs are loaded or built; returns 1 if they are.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lsm_sieve_wait_for_maintenance(
+    filters: *mut lsm_sieve_t,
+    limit_ms: u64,
+) -> u8 {
+    reply(0, || {
+        // SAFETY: by contract.
+        let sieve = unsafe { sieve(filters) }?;
+        let limit = Duration::from_millis(limit_ms);
+        Ok(u8::from(sieve.wait_for_maintenance(limit)))
+    })
+}
+
+/// Waits at most this long until the summary filters have the keys of all SSTs; returns 1 if they
+/// have. From then on absent keys are answered without the engine.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lsm_sieve_wait_until_complete(
+    filters: *mut lsm_sieve_t,
+    limit_ms: u64,
+) -> u8 {
+    reply(0, || {
+        // SAFETY: by contract.
+        let sieve = unsafe { sieve(filters) }?;
+        let limit = Duration::from_millis(limit_ms);
+        Ok(u8::from(sieve.wait_until_complete(limit)))
+    })
+}
+
+/// Rebuilds each summary filter at the right size. Blocks until done; reads and writes go on.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lsm_sieve_consolidate(
+    filters: *mut lsm_sieve_t,
+    errptr: *mut *mut c_char,
+) {
+    answer(errptr, (), || {
+        // SAFETY: by contract.
+        let consolidated = unsafe { sieve(filters) }?.consolidate();
+        consolidated.map_err(|error| error.to_string())
+    });
+}
+
+/// Changes the false-positive rate of all filters, which lies between 0 and 1. They are rebuilt in
+/// the background; `lsm_sieve_consolidate` waits for that.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lsm_sieve_set_false_positive_rate(
+    filters: *mut lsm_sieve_t,
+    rate: f64,
+    errptr: *mut *mut c_char,
+) {
+    answer(errptr, (), || {
+        let size = FilterSize::rate(rate).map_err(invalid)?;
+        // SAFETY: by contract.
+        unsafe { sieve(filters) }?.set_filter_size(size);
+        Ok(())
+    });
+}
+
+/// Changes the memory budget; UINT64_MAX removes it. What exceeds a smaller one is dropped at once.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lsm_sieve_set_memory_budget(
+    filters: *mut lsm_sieve_t,
+    bytes: u64,
+    errptr: *mut *mut c_char,
+) {
+    answer(errptr, (), || {
+        let budget = (bytes != u64::MAX).then(|| Bits::from_bytes(bytes));
+        // SAFETY: by contract.
+        unsafe { sieve(filters) }?.set_memory_budget(budget);
+        Ok(())
+    });
+}
+
+/// Checks the files of all filters. With `full` it also asks the filters for every key of every SST.
+/// If something is damaged or lost, the counts say how much and `errptr` what; damaged files are
+/// built anew at the next open.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lsm_sieve_verify(
+    filters: *mut lsm_sieve_t,
+    full: u8,
+    errptr: *mut *mut c_char,
+) -> lsm_sieve_verification_t {
+    let mut counts = lsm_sieve_verification_t::default();
+    answer(errptr, (), || {
+        // SAFETY: by contract.
+        let sieve = unsafe { sieve(filters) }?;
+        let go_on = |_| ControlFlow::Continue(());
+        let report = sieve.verify_while(full != 0, go_on);
+        let report = report.map_err(|error| error.to_string())?;
+        counts = lsm_sieve_verification_t {
+            sidecars_checked: report.sidecars_checked,
+            summaries_checked: report.summaries_checked,
+            damaged: report.damaged.len() as u64,
+            missing: report.missing.len() as u64,
+            entries_checked: report.entries_checked,
+            lost: report.lost.len() as u64,
+        };
+        let lost = report.lost.iter().map(ToString::to_string);
+        let first = lost.chain(report.damaged.iter().cloned()).next();
+        first.map_or(Ok(()), |first| Err(format!("Corruption: {first}")))
+    });
+    counts
+}

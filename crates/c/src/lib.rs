@@ -1,0 +1,26 @@
+//! RocksDB with filters, for C and for all that calls C.
+//!
+//! The functions are declared in `include/lsm_sieve.h`, which cbindgen makes from this file; those of
+//! C++ are in `open.cc`. An open returns a `rocksdb_t*`, whose calls all go by the filters. A program
+//! links one library: it has RocksDB and its C API too.
+//!
+//! A panic crosses no boundary: it becomes an error text, or the answer that means "no".
+
+#![expect(unsafe_code, reason = "every function here is called from C")]
+#![expect(
+    non_camel_case_types,
+    reason = "the types have the names that C has for them"
+)]
+#![expect(
+    clippy::missing_safety_doc,
+    reason = "the contracts are those of the header, whose text is written for C"
+)]
+
+mod call;
+mod filters;
+mod open;
+mod settings;
+
+pub use self::filters::*;
+pub use self::open::*;
+pub use self::settings::*;

@@ -1,0 +1,310 @@
+//! The opens. Each calls RocksDB's own, with copies of the caller's options that have hooks.
+
+use std::ffi::{c_char, c_int, c_void};
+use std::ptr::{self, NonNull};
+
+use librocksdb_sys as sys;
+use librocksdb_sys::{rocksdb_column_family_handle_t, rocksdb_options_t, rocksdb_t};
+use lsm_sieve::rocksdb::{AsRawPtr as _, Options};
+use lsm_sieve::{OpenError, RawDb, SieveDb, SieveOptions};
+
+use crate::call::{answer, array, is_null, path, take_text, text};
+use crate::settings::lsm_sieve_options_t;
+
+/// What `lsm_sieve_open_by` opens a database for: reading and writing,
+pub const LSM_SIEVE_WRITE: u32 = 0;
+/// reading only,
+pub const LSM_SIEVE_READ_ONLY: u32 = 1;
+/// or following the process that writes.
+pub const LSM_SIEVE_SECONDARY: u32 = 2;
+
+/// Opens RocksDB with exactly these options, in the order of the names that `lsm_sieve_open_by` was
+/// called with, and stores the handles of the column families. Returns NULL and a text that `malloc`
+/// allocated if it cannot. Must not throw.
+pub type lsm_sieve_opener_t = Option<
+    unsafe extern "C" fn(
+        context: *mut c_void,
+        options: *const rocksdb_options_t,
+        cf_options: *const *const rocksdb_options_t,
+        handles: *mut *mut rocksdb_column_family_handle_t,
+        errptr: *mut *mut c_char,
+    ) -> *mut rocksdb_t,
+>;
+
+/// The name and the options of a column family.
+type Cf<'c> = (&'c str, *const rocksdb_options_t);
+
+/// What RocksDB's open gets and returns.
+struct Call {
+    options: *const rocksdb_options_t,
+    cf_options: Vec<*const rocksdb_options_t>,
+    handles: Vec<*mut rocksdb_column_family_handle_t>,
+    error: *mut c_char,
+}
+
+/// The number of a caller's column families, their names and their options.
+type Cfs = (c_int, *const *const c_char, *const *const rocksdb_options_t);
+
+/// Opens a database through `engine`, with filters, and stores its handles.
+///
+/// # Safety
+/// All pointers are null or what the header says. What the options borrow outlives the database.
+/// `engine` opens the database at the path as it is told.
+unsafe fn open(
+    (access, path): (u32, *const c_char),
+    options: *const rocksdb_options_t,
+    settings: *const lsm_sieve_options_t,
+    cfs: Cfs,
+    handles: *mut *mut rocksdb_column_family_handle_t,
+    engine: impl FnOnce(&mut Call) -> *mut rocksdb_t,
+) -> Result<*mut rocksdb_t, String> {
+    // SAFETY: promised by the caller, as for all that follows.
+    let path = unsafe { self::path(path, "path") }?;
+    // SAFETY: as above.
+    let cfs = unsafe { named(cfs) }?;
+    if handles.is_null() && !cfs.is_empty() {
+        return Err(is_null("array of handles"));
+    }
+    // SAFETY: as above.
+    let settings = unsafe { settings.as_ref() };
+    let filters = settings.map_or_else(SieveOptions::default, |settings| settings.0.clone());
+    // SAFETY: as above.
+    let options = unsafe { copied(options, "options object") }?;
+    let mut copies = Vec::new();
+    for &(name, of_cf) in &cfs {
+        // SAFETY: as above.
+        let copy = unsafe { copied(of_cf, "options object of a column family") }?;
+        copies.push((name, copy));
+    }
+    let builder = SieveDb::builder(path).options(&options).filters(&filters);
+    let builder = match access {
+        LSM_SIEVE_WRITE => builder,
+        // The log and the folder for messages are between the caller and RocksDB.
+        LSM_SIEVE_READ_ONLY => builder.read_only(false),
+        LSM_SIEVE_SECONDARY => builder.secondary(""),
+        _ => return Err("Invalid argument: there is no such access".to_owned()),
+    };
+    let opened = builder.cfs_with_opts(copies).open_raw(|options, hooked| {
+        let of_cf = |(name, _): &Cf<'_>| {
+            let (_, options) = hooked.iter().find(|(hooked, _)| hooked == name)?;
+            Some(raw(options))
+        };
+        let mut call = Call {
+            options: raw(options),
+            cf_options: cfs.iter().filter_map(of_cf).collect(),
+            handles: vec![ptr::null_mut(); cfs.len()],
+            error: ptr::null_mut(),
+        };
+        match NonNull::new(engine(&mut call)) {
+            // SAFETY: just opened, with the options that have hooks.
+            Some(handle) => Ok(unsafe { RawDb::new(handle, call.handles) }),
+            // SAFETY: left by a function in RocksDB's manner.
+            None => Err(unsafe { take_text(call.error) }),
+        }
+    });
+    let opened = opened.map_err(|error| match error {
+        OpenError::Engine { source, .. } => source.into_string(),
+        other => format!("Invalid argument: {other}"),
+    })?;
+    let (db, opened) = opened.into_raw();
+    // SAFETY: the array has a place for each column family.
+    unsafe { ptr::copy_nonoverlapping(opened.as_ptr(), handles, opened.len()) };
+    Ok(db.as_ptr())
+}
+
+/// For RocksDB, which copies the options while it opens.
+fn raw(options: &Options) -> *const rocksdb_options_t {
+    // SAFETY: used while the options are borrowed.
+    unsafe { options.as_raw_ptr() }
+}
+
+/// A copy of the caller's options: hooks go into copies.
+///
+/// # Safety
+/// Null or live.
+unsafe fn copied(options: *const rocksdb_options_t, what: &str) -> Result<Options, String> {
+    if options.is_null() {
+        return Err(is_null(what));
+    }
+    // SAFETY: promised by the caller.
+    Ok(unsafe { RawDb::copy_of_options(options) })
+}
+
+/// The column families that a caller names.
+///
+/// # Safety
+/// Null, or arrays with an element for each, which live as long as the result.
+unsafe fn named<'c>((n, names, cf_options): Cfs) -> Result<Vec<Cf<'c>>, String> {
+    // SAFETY: promised by the caller.
+    let names = unsafe { array(names, n, "array of names") }?;
+    // SAFETY: as above.
+    let cf_options = unsafe { array(cf_options, n, "array of options") }?;
+    let cf = |(&name, &options): (&*const c_char, _)| {
+        // SAFETY: null or a C string.
+        Ok((unsafe { text(name, "name of a column family") }?, options))
+    };
+    names.iter().zip(cf_options).map(cf).collect()
+}
+
+/// `rocksdb_open` with filters. The options are only read, and copied. `settings` may be NULL: the
+/// defaults. Close the database with `rocksdb_close`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lsm_sieve_open(
+    options: *const rocksdb_options_t,
+    settings: *const lsm_sieve_options_t,
+    path: *const c_char,
+    errptr: *mut *mut c_char,
+) -> *mut rocksdb_t {
+    let name = c"default".as_ptr();
+    let mut handle = ptr::null_mut();
+    let (names, of_cfs, handles) = (&raw const name, &raw const options, &raw mut handle);
+    // SAFETY: by contract; the arrays have one element each.
+    let db = unsafe {
+        lsm_sieve_open_column_families(options, settings, path, 1, names, of_cfs, handles, errptr)
+    };
+    if !db.is_null() {
+        // SAFETY: the open has stored it, and nobody else has it.
+        unsafe { sys::rocksdb_column_family_handle_destroy(handle) };
+    }
+    db
+}
+
+/// `rocksdb_open_column_families` with filters. The caller destroys the handles before the close.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lsm_sieve_open_column_families(
+    options: *const rocksdb_options_t,
+    settings: *const lsm_sieve_options_t,
+    path: *const c_char,
+    n: c_int,
+    names: *const *const c_char,
+    cf_options: *const *const rocksdb_options_t,
+    handles: *mut *mut rocksdb_column_family_handle_t,
+    errptr: *mut *mut c_char,
+) -> *mut rocksdb_t {
+    let engine = |call: &mut Call| {
+        let (of_cfs, handles) = (call.cf_options.as_ptr(), call.handles.as_mut_ptr());
+        let (options, error) = (call.options, &raw mut call.error);
+        // SAFETY: by contract; the arrays have `n` elements.
+        unsafe {
+            sys::rocksdb_open_column_families(options, path, n, names, of_cfs, handles, error)
+        }
+    };
+    // SAFETY: by contract.
+    answer(errptr, ptr::null_mut(), || unsafe {
+        let cfs = (n, names, cf_options);
+        open(
+            (LSM_SIEVE_WRITE, path),
+            options,
+            settings,
+            cfs,
+            handles,
+            engine,
+        )
+    })
+}
+
+/// `rocksdb_open_for_read_only_column_families` with filters, which are only read too.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lsm_sieve_open_for_read_only_column_families(
+    options: *const rocksdb_options_t,
+    settings: *const lsm_sieve_options_t,
+    path: *const c_char,
+    n: c_int,
+    names: *const *const c_char,
+    cf_options: *const *const rocksdb_options_t,
+    handles: *mut *mut rocksdb_column_family_handle_t,
+    error_if_wal_file_exists: u8,
+    errptr: *mut *mut c_char,
+) -> *mut rocksdb_t {
+    let engine = |call: &mut Call| {
+        let (of_cfs, handles) = (call.cf_options.as_ptr(), call.handles.as_mut_ptr());
+        let (options, error) = (call.options, &raw mut call.error);
+        let refuse_wal = error_if_wal_file_exists;
+        // SAFETY: by contract; the arrays have `n` elements.
+        unsafe {
+            sys::rocksdb_open_for_read_only_column_families(
+                options, path, n, names, of_cfs, handles, refuse_wal, error,
+            )
+        }
+    };
+    // SAFETY: by contract.
+    answer(errptr, ptr::null_mut(), || unsafe {
+        let cfs = (n, names, cf_options);
+        open(
+            (LSM_SIEVE_READ_ONLY, path),
+            options,
+            settings,
+            cfs,
+            handles,
+            engine,
+        )
+    })
+}
+
+/// `rocksdb_open_as_secondary_column_families` with filters, which are continued in memory.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lsm_sieve_open_as_secondary_column_families(
+    options: *const rocksdb_options_t,
+    settings: *const lsm_sieve_options_t,
+    path: *const c_char,
+    secondary_path: *const c_char,
+    n: c_int,
+    names: *const *const c_char,
+    cf_options: *const *const rocksdb_options_t,
+    handles: *mut *mut rocksdb_column_family_handle_t,
+    errptr: *mut *mut c_char,
+) -> *mut rocksdb_t {
+    let engine = |call: &mut Call| {
+        let (of_cfs, handles) = (call.cf_options.as_ptr(), call.handles.as_mut_ptr());
+        let (options, error) = (call.options, &raw mut call.error);
+        // SAFETY: by contract; the arrays have `n` elements.
+        unsafe {
+            sys::rocksdb_open_as_secondary_column_families(
+                options,
+                path,
+                secondary_path,
+                n,
+                names,
+                of_cfs,
+                handles,
+                error,
+            )
+        }
+    };
+    answer(errptr, ptr::null_mut(), || {
+        // SAFETY: by contract it is null or a C string.
+        unsafe { self::path(secondary_path, "path of the secondary") }?;
+        let (access, cfs) = (LSM_SIEVE_SECONDARY, (n, names, cf_options));
+        // SAFETY: by contract.
+        unsafe { open((access, path), options, settings, cfs, handles, engine) }
+    })
+}
+
+/// Opens a database by whatever means: `opener` gets copies of the options that have hooks, and opens
+/// RocksDB with them. `access` says for what. Transactions and a time to live do not work this way.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lsm_sieve_open_by(
+    opener: lsm_sieve_opener_t,
+    context: *mut c_void,
+    access: u32,
+    options: *const rocksdb_options_t,
+    settings: *const lsm_sieve_options_t,
+    path: *const c_char,
+    n: c_int,
+    names: *const *const c_char,
+    cf_options: *const *const rocksdb_options_t,
+    handles: *mut *mut rocksdb_column_family_handle_t,
+    errptr: *mut *mut c_char,
+) -> *mut rocksdb_t {
+    answer(errptr, ptr::null_mut(), || {
+        let opener = opener.ok_or_else(|| is_null("opener"))?;
+        let engine = |call: &mut Call| {
+            let (of_cfs, handles) = (call.cf_options.as_ptr(), call.handles.as_mut_ptr());
+            // SAFETY: by contract.
+            unsafe { opener(context, call.options, of_cfs, handles, &raw mut call.error) }
+        };
+        let cfs = (n, names, cf_options);
+        // SAFETY: by contract.
+        unsafe { open((access, path), options, settings, cfs, handles, engine) }
+    })
+}

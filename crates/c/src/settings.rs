@@ -1,0 +1,196 @@
+//! The settings of the filters.
+
+use std::ffi::c_char;
+use std::time::Duration;
+
+use lsm_sieve::{Bits, FilterSize, Items, SieveOptions};
+
+use crate::call::{answer, invalid, is_null, path, reply, text};
+
+/// The settings of the filters, for an open; each has a default. One thread at a time may use them.
+pub struct lsm_sieve_options_t(pub(crate) SieveOptions);
+
+/// One percent false positives, no memory budget. Free them with `lsm_sieve_options_destroy`, also
+/// right after an open.
+#[unsafe(no_mangle)]
+pub extern "C" fn lsm_sieve_options_create() -> *mut lsm_sieve_options_t {
+    Box::into_raw(Box::new(lsm_sieve_options_t(SieveOptions::default())))
+}
+
+/// Settings for little memory: some 12 bits per key instead of 24, with leveled compaction.
+#[unsafe(no_mangle)]
+pub extern "C" fn lsm_sieve_options_create_compact() -> *mut lsm_sieve_options_t {
+    Box::into_raw(Box::new(lsm_sieve_options_t(SieveOptions::compact())))
+}
+
+/// Nothing happens if `settings` is NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lsm_sieve_options_destroy(settings: *mut lsm_sieve_options_t) {
+    if !settings.is_null() {
+        // SAFETY: by contract it came out of `lsm_sieve_options_create`, and is used no more.
+        drop(unsafe { Box::from_raw(settings) });
+    }
+}
+
+/// Changes settings in place; what fails changes nothing.
+unsafe fn set(
+    settings: *mut lsm_sieve_options_t,
+    change: impl FnOnce(SieveOptions) -> Result<SieveOptions, String>,
+) -> Result<(), String> {
+    // SAFETY: by contract it is null or from `lsm_sieve_options_create`, and ours alone.
+    let settings = unsafe { settings.as_mut() }.ok_or_else(|| is_null("settings object"))?;
+    settings.0 = change(settings.0.clone())?;
+    Ok(())
+}
+
+/// The false-positive rate, which lies between 0 and 1. 0.01 takes 12 bits per key, and 12 more for
+/// the filters of the SSTs.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lsm_sieve_options_set_false_positive_rate(
+    settings: *mut lsm_sieve_options_t,
+    rate: f64,
+    errptr: *mut *mut c_char,
+) {
+    answer(errptr, (), || {
+        let size = FilterSize::rate(rate).map_err(invalid)?;
+        // SAFETY: by contract.
+        unsafe { set(settings, |settings| Ok(settings.filter_size(size))) }
+    });
+}
+
+/// The size of the filters instead of their rate: bits per key for the summary filter, and as many
+/// for the filters of the SSTs.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lsm_sieve_options_set_bits_per_key(
+    settings: *mut lsm_sieve_options_t,
+    bits: f64,
+    errptr: *mut *mut c_char,
+) {
+    answer(errptr, (), || {
+        let size = FilterSize::bits_per_key(bits).map_err(invalid)?;
+        // SAFETY: by contract.
+        unsafe { set(settings, |settings| Ok(settings.filter_size(size))) }
+    });
+}
+
+/// Builds no filters of SSTs, and leaves RocksDB's own in place.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lsm_sieve_options_disable_segment_filters(
+    settings: *mut lsm_sieve_options_t,
+) {
+    // SAFETY: by contract.
+    reply((), || unsafe {
+        set(settings, |settings| Ok(settings.segment_filters(None)))
+    });
+}
+
+/// Whether filters that are built from all keys at once are ribbon filters: 7.9 bits per key instead
+/// of 12 for one percent. Off by default.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lsm_sieve_options_set_static_filters(
+    settings: *mut lsm_sieve_options_t,
+    are_static: u8,
+) {
+    let are_static = are_static != 0;
+    // SAFETY: by contract.
+    reply((), || unsafe {
+        set(settings, |settings| Ok(settings.static_filters(are_static)))
+    });
+}
+
+/// How many keys each column family will hold; not known by default.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lsm_sieve_options_set_expected_keys(
+    settings: *mut lsm_sieve_options_t,
+    keys: u64,
+) {
+    // SAFETY: by contract.
+    reply((), || unsafe {
+        set(settings, |settings| {
+            Ok(settings.expected_keys(Items::new(keys)))
+        })
+    });
+}
+
+/// The most memory that all filters may take; unlimited by default. Over it, filters are dropped.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lsm_sieve_options_set_memory_budget(
+    settings: *mut lsm_sieve_options_t,
+    bytes: u64,
+) {
+    // SAFETY: by contract.
+    reply((), || unsafe {
+        set(settings, |settings| {
+            Ok(settings.memory_budget(Bits::from_bytes(bytes)))
+        })
+    });
+}
+
+/// The folder of the filters; by default `sieve` inside the database's own.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lsm_sieve_options_set_folder(
+    settings: *mut lsm_sieve_options_t,
+    folder: *const c_char,
+    errptr: *mut *mut c_char,
+) {
+    answer(errptr, (), || {
+        // SAFETY: by contract it is null or a C string.
+        let folder = unsafe { path(folder, "folder") }?;
+        // SAFETY: by contract.
+        unsafe { set(settings, |settings| Ok(settings.folder(folder))) }
+    });
+}
+
+/// Leaves a column family without filters. The default one cannot be left out.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lsm_sieve_options_exclude_column_family(
+    settings: *mut lsm_sieve_options_t,
+    name: *const c_char,
+    errptr: *mut *mut c_char,
+) {
+    answer(errptr, (), || {
+        // SAFETY: by contract it is null or a C string.
+        let name = unsafe { text(name, "name of a column family") }?;
+        // SAFETY: by contract.
+        unsafe { set(settings, |settings| Ok(settings.exclude_cfs([name]))) }
+    });
+}
+
+/// Verifies one absent answer in so many in the engine; 0 verifies none. By default one in 8,192, and
+/// at most one percent of the time.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lsm_sieve_options_set_audit(
+    settings: *mut lsm_sieve_options_t,
+    one_in: u32,
+) {
+    // SAFETY: by contract.
+    reply((), || unsafe {
+        set(settings, |settings| Ok(settings.audit(one_in)))
+    });
+}
+
+/// How often the filters in memory are checked for flipped bits; 0 never. By default each hour.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lsm_sieve_options_set_scrub_seconds(
+    settings: *mut lsm_sieve_options_t,
+    seconds: u64,
+) {
+    let interval = (seconds > 0).then(|| Duration::from_secs(seconds));
+    // SAFETY: by contract.
+    reply((), || unsafe {
+        set(settings, |settings| Ok(settings.scrub_every(interval)))
+    });
+}
+
+/// Whether reads may pass by the filters while keys are likely to be found. On by default.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lsm_sieve_options_set_adaptive_hits(
+    settings: *mut lsm_sieve_options_t,
+    adaptive: u8,
+) {
+    let adaptive = adaptive != 0;
+    // SAFETY: by contract.
+    reply((), || unsafe {
+        set(settings, |settings| Ok(settings.adaptive_hits(adaptive)))
+    });
+}

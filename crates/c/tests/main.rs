@@ -1,0 +1,3 @@
+//! The library as its users have it: the header, and the programs of `examples/`, built and run.
+
+mod header;
