@@ -10,6 +10,7 @@
 #   make api         compares the library's public items with docs/public-api.txt
 #   make msrv        compiles with the oldest Rust that Cargo.toml names
 #   make package     what a stranger gets: each crate from its `.crate`, the README's program, the command
+#   make install     the library for C and C++ into PREFIX, /usr/local if not set; see docs/c.md
 #   make docs        the documentation as docs.rs builds it, without RocksDB's C++
 #   make deny        licences, advisories and sources of all dependencies, by cargo-deny
 #   make fuzz        each fuzz target for SECONDS
@@ -35,6 +36,8 @@ endif
 
 CARGO ?= cargo
 KEYS  ?= 4000000
+
+PREFIX ?= /usr/local
 
 SECONDS     ?= 60
 SCHEDULES   ?= 10000
@@ -62,7 +65,7 @@ MSRV = $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 CORE = --no-default-features -p lsm-sieve-support -p lsm-sieve-filter -p lsm-sieve-format \
     -p lsm-sieve-classics -p lsm-sieve-cli -p lsm-sieve
 
-.PHONY: demo test core engines fleet lint api msrv package docs deny fuzz interleave miri mutants faults reliability sanitize valgrind bench tools
+.PHONY: demo test core engines fleet lint api msrv package install docs deny fuzz interleave miri mutants faults reliability sanitize valgrind bench tools
 
 demo: tools
 	$(BUILD) build --release --locked --bin lsm-sieve
@@ -98,6 +101,9 @@ msrv: tools
 
 package: tools
 	$(COMPILERS) .ci/package
+
+install: tools
+	$(COMPILERS) crates/c/install $(PREFIX)
 
 docs: tools
 	.ci/docs

@@ -252,8 +252,8 @@ mod tests {
     }
 
     fn the_segment(db: &SieveDb) -> Arc<Segment> {
-        let id = *db.registry().ids().iter().next().unwrap();
-        db.registry().get(id).unwrap()
+        let id = *db.shared_registry().ids().iter().next().unwrap();
+        db.shared_registry().get(id).unwrap()
     }
 
     #[test]
@@ -309,11 +309,11 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let db = open(home.path(), &SieveOptions::default());
         let filter = the_segment(&db).filter().unwrap();
-        let id = db.registry().ids().into_iter().next().unwrap();
-        assert!(db.filter_store().save(id, &filter));
+        let id = db.shared_registry().ids().into_iter().next().unwrap();
+        assert!(db.sieve().filters.filter_store.save(id, &filter));
         filter.chain.stages()[0].clear_one_bit();
-        assert!(!db.filter_store().save(id, &filter));
-        let stored = db.filter_store().load(id).unwrap();
+        assert!(!db.sieve().filters.filter_store.save(id, &filter));
+        let stored = db.sieve().filters.filter_store.load(id).unwrap();
         assert!(stored.is_intact() && stored.chain.checksum() != filter.chain.checksum());
     }
 

@@ -189,8 +189,8 @@ mod tests {
                 db.compact_range::<&[u8], &[u8]>(None, None);
                 assert!(db.wait_for_maintenance(PATIENCE));
             }
-            let known = db.registry().ids().into_iter();
-            let segments = known.filter_map(|id| db.registry().get(id));
+            let known = db.shared_registry().ids().into_iter();
+            let segments = known.filter_map(|id| db.shared_registry().get(id));
             let filters = segments.filter(|segment| segment.filter().is_some());
             let filters = filters.count();
             drop(release);

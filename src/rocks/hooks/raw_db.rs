@@ -17,11 +17,13 @@ unsafe extern "C" {
     fn lsm_sieve_behind(handle: *mut sys::rocksdb_t) -> *const c_void;
 }
 
+type RawCf = *mut sys::rocksdb_column_family_handle_t;
+
 /// A handle of RocksDB's C API, and those of the database's column families. Dropped, it destroys
 /// them and closes the database.
 pub struct RawDb {
     handle: NonNull<sys::rocksdb_t>,
-    cfs: Vec<*mut sys::rocksdb_column_family_handle_t>,
+    cfs: Vec<RawCf>,
 }
 
 impl RawDb {
@@ -31,21 +33,13 @@ impl RawDb {
     /// They are of a database that was just opened by RocksDB's C API or with its layout, with the
     /// options that [`Builder::open_raw`](crate::Builder::open_raw) gave for it. Nobody else uses
     /// them. What the options borrow lives until the database is closed.
-    pub unsafe fn new(
-        handle: NonNull<sys::rocksdb_t>,
-        cfs: Vec<*mut sys::rocksdb_column_family_handle_t>,
-    ) -> Self {
+    pub unsafe fn new(handle: NonNull<sys::rocksdb_t>, cfs: Vec<RawCf>) -> Self {
         Self { handle, cfs }
     }
 
     /// Gives the handles up: whoever has them destroys those of the column families, then closes the
     /// database.
-    pub fn into_raw(
-        mut self,
-    ) -> (
-        NonNull<sys::rocksdb_t>,
-        Vec<*mut sys::rocksdb_column_family_handle_t>,
-    ) {
+    pub fn into_raw(mut self) -> (NonNull<sys::rocksdb_t>, Vec<RawCf>) {
         let cfs = std::mem::take(&mut self.cfs);
         (std::mem::ManuallyDrop::new(self).handle, cfs)
     }

@@ -10,17 +10,16 @@ const WRITE: &str = "LSM_SIEVE_WRITE_HEADER";
 fn the_header_is_that_of_the_sources() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let config = cbindgen::Config::from_file(root.join("cbindgen.toml")).unwrap();
-    let mut made = Vec::new();
     let sources = cbindgen::Builder::new().with_src(root.join("src/lib.rs"));
+    let mut made = Vec::new();
     let bindings = sources.with_config(config).generate().unwrap();
     bindings.write(&mut made);
     let header = root.join("include/lsm_sieve.h");
     if std::env::var_os(WRITE).is_some() {
         fs::write(&header, &made).unwrap();
     }
-    let made = String::from_utf8(made).unwrap();
     assert!(
-        fs::read_to_string(header).unwrap() == made,
-        "the header is older than the sources; write it anew with {WRITE}=1"
+        fs::read(header).unwrap() == made,
+        "the header is older than the sources; {WRITE}=1 writes it anew"
     );
 }

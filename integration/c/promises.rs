@@ -1,0 +1,61 @@
+//! What the headers promise, checked by programs in their languages.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::installation::{Link, built, output};
+use crate::support::requirements::skip;
+
+fn all_held(program: &Path, folder: &Path) {
+    let data = folder.join("data");
+    std::fs::create_dir(&data).unwrap();
+    assert_eq!(output(Command::new(program).arg(data)), "all held\n");
+}
+
+const C: [&str; 4] = ["-std=c11", "-Wall", "-Wextra", "-Werror"];
+
+#[test]
+fn they_hold_in_c() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = "integration/c/behaviour.c";
+    if let Some(program) = built("cc", source, &C, Link::Shared, folder.path()) {
+        all_held(&program, folder.path());
+    }
+}
+
+#[test]
+fn they_hold_in_cpp() {
+    for link in [Link::Shared, Link::Static] {
+        let folder = tempfile::tempdir().unwrap();
+        let source = "integration/c/behaviour.cpp";
+        let options = ["-std=c++20", "-Wall", "-Wextra", "-Wno-unused-parameter"];
+        if let Some(program) = built("c++", source, &options, link, folder.path()) {
+            all_held(&program, folder.path());
+        }
+    }
+}
+
+/// Under AddressSanitizer, which also finds memory that nobody freed at the end.
+#[test]
+fn nothing_leaks_in_c() {
+    let folder = tempfile::tempdir().unwrap();
+    let empty = folder.path().join("empty.c");
+    std::fs::write(&empty, "int main(void) { return 0; }\n").unwrap();
+    let program = folder.path().join("empty");
+    let mut probe = Command::new("cc");
+    probe
+        .arg("-fsanitize=address")
+        .arg(empty)
+        .arg("-o")
+        .arg(&program);
+    let runs = |command: &mut Command| command.output().is_ok_and(|output| output.status.success());
+    if !runs(&mut probe) || !runs(&mut Command::new(program)) {
+        skip("cc has no AddressSanitizer, or it cannot look for leaks here");
+        return;
+    }
+    let options = [&C[..], &["-g", "-fsanitize=address"]].concat();
+    let source = "integration/c/behaviour.c";
+    if let Some(program) = built("cc", source, &options, Link::Static, folder.path()) {
+        all_held(&program, folder.path());
+    }
+}
