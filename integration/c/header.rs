@@ -7,6 +7,10 @@ use std::path::Path;
 const WRITE: &str = "LSM_SIEVE_WRITE_HEADER";
 
 #[test]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a header is no file of a database"
+)]
 fn the_header_is_that_of_the_sources() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let config = cbindgen::Config::from_file(root.join("cbindgen.toml")).unwrap();

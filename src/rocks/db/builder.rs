@@ -237,7 +237,8 @@ impl Builder {
     /// the builder's with hooks; each column family is there once, and the default one always. Its
     /// error is the text of RocksDB's.
     ///
-    /// The filters are behind the handle, and end with `rocksdb_close`. [`Sieve::of`] finds them.
+    /// The filters are behind the handle, and end with `rocksdb_close`. [`Sieve::of`](crate::Sieve::of)
+    /// finds them.
     ///
     /// There are no transactions and no time to live.
     ///
