@@ -36,6 +36,8 @@ typedef struct {
   uint64_t absent;
   // Lookups that read the engine and found their key.
   uint64_t found;
+  // Of these, lookups that did not ask the filters, because hits were expected.
+  uint64_t found_unchecked;
   // Lookups that read the engine and found nothing, although the filters knew all keys.
   uint64_t false_positives;
   // Lookups that read the engine and found nothing, while the filters did not know all keys.

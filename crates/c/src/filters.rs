@@ -23,6 +23,8 @@ pub struct lsm_sieve_stats_t {
     pub absent: u64,
     /// Lookups that read the engine and found their key.
     pub found: u64,
+    /// Of these, lookups that did not ask the filters, because hits were expected.
+    pub found_unchecked: u64,
     /// Lookups that read the engine and found nothing, although the filters knew all keys.
     pub false_positives: u64,
     /// Lookups that read the engine and found nothing, while the filters did not know all keys.
@@ -107,6 +109,7 @@ pub unsafe extern "C" fn lsm_sieve_stats(filters: *mut lsm_sieve_t) -> lsm_sieve
         Ok(lsm_sieve_stats_t {
             absent: stats.absent,
             found: stats.found,
+            found_unchecked: stats.found_unchecked,
             false_positives: stats.false_positives,
             uncovered: stats.uncovered,
             not_consulted: stats.not_consulted,
