@@ -124,17 +124,19 @@ impl Maintenance {
         self.engine.flush_would_wait(cf_filter.key_space())
     }
 
-    /// Builds a summary filter of the right size while reads and writes continue.
+    /// Builds a summary filter of the right size while reads and writes continue; with room for more
+    /// keys if it has outgrown its size and the writers are busy.
     pub(super) fn consolidate(
         &self,
         cf_filter: &CfFilter,
+        are_writers_busy: bool,
         backoff: &mut Backoff,
     ) -> Result<(), TaskError> {
         let _span = tracing::info_span!("consolidate", cf = cf_filter.name()).entered();
         let now = self.write_position(cf_filter);
         cf_filter.note_consolidated(None);
         let old = Arc::clone(&cf_filter.view().summary);
-        let is_growing = growth::is_outgrown(&old, cf_filter.key_log());
+        let is_growing = are_writers_busy && growth::is_outgrown(&old, cf_filter.key_log());
         let new = Arc::new(self.new_summary(cf_filter, &old, is_growing)?);
         let mut has_no_room = new.is_saturated() && cf_filter.is_complete_by_construction();
         fault!(RebuiltWithoutRoom, has_no_room = false);

@@ -92,7 +92,7 @@ impl Maintenance {
                 backoff.postpone(Instant::now());
                 return Ok(());
             }
-            return self.consolidate(cf_filter, backoff);
+            return self.consolidate(cf_filter, false, backoff);
         }
         for table in missing {
             let _span = tracing::info_span!("cover", sst = %table.path).entered();

@@ -334,7 +334,8 @@ impl Maintenance {
                 let called =
                     requests.consolidate && Arc::ptr_eq(&before, &cf_filter.view().summary);
                 if self.may_consolidate() && (called || due) {
-                    self.consolidate(cf_filter, backoff)?;
+                    let are_writers_busy = !called && !quiet;
+                    self.consolidate(cf_filter, are_writers_busy, backoff)?;
                 }
                 Ok(())
             });
