@@ -353,6 +353,25 @@ static void operations(void) {
   rocksdb_close(db);
 }
 
+/* A wait that closes the database ends maintenance first, which reads its column families. */
+static void wait_that_closes(void) {
+  rocksdb_t* db = open_plainly("waited");
+  put(db, NULL, "ada");
+  rocksdb_wait_for_compact_options_t* closing = rocksdb_wait_for_compact_options_create();
+  rocksdb_wait_for_compact(db, closing, &error);
+  EXPECT(error == NULL && has(db, NULL, "ada"));
+  rocksdb_wait_for_compact_options_set_close_db(closing, 1);
+  rocksdb_wait_for_compact(db, closing, &error);
+  EXPECT(error == NULL);
+  rocksdb_wait_for_compact_options_destroy(closing);
+  lsm_sieve_consolidate(lsm_sieve_of(db), &error);
+  EXPECT(failed_with("closed"));
+  rocksdb_close(db);
+  db = open_plainly("waited");
+  EXPECT(has(db, NULL, "ada"));
+  rocksdb_close(db);
+}
+
 static void readers(void) {
   rocksdb_t* db = open_plainly("written");
   put(db, NULL, "ada");
@@ -501,6 +520,7 @@ int main(int argc, char** argv) {
   arguments();
   all_settings();
   operations();
+  wait_that_closes();
   readers();
   openers();
   threads();

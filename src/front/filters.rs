@@ -30,6 +30,9 @@ const PATIENCE: Duration = Duration::from_millis(100);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MaintenanceError {
+    /// The database was closed, and its handle is still there.
+    #[error("the database is closed: open it again")]
+    Closed,
     /// The filters are only read.
     #[error(
         "the filters are read-only: open the database for writing, without `read_only_filters`"
@@ -250,7 +253,9 @@ impl Filters {
     }
 
     fn refuse_consolidation(&self) -> Result<(), MaintenanceError> {
-        if self.options.read_only_filters {
+        if matches!(*unpoisoned(self.runner.lock()), Runner::Stopped) {
+            Err(MaintenanceError::Closed)
+        } else if self.options.read_only_filters {
             Err(MaintenanceError::ReadOnly)
         } else if self.trust.lost().is_some() {
             Err(MaintenanceError::FalseNegative)

@@ -318,6 +318,8 @@ faults! {
     SummariesDroppedForMemtables => "budget::tests::memtables_that_wait",
     /// Maintenance flushes during a flush of several column families.
     CfsFlushedBesideMaintenance => "rocks::db::engine",
+    /// A wait for compactions closes the engine without ending maintenance first.
+    WaitClosesEngine => "promises::they_hold_in_c",
     /// Maintenance flushes during a checkpoint.
     CheckpointBesideMaintenance => "rocks::db::engine",
     /// Maintenance waits for a checkpoint however long it takes.

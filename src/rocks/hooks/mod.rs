@@ -73,6 +73,7 @@ const _: &[Fault] = &[
     Fault::CatchUpUnannounced,
     Fault::CfsFlushedBesideMaintenance,
     Fault::CheckpointBesideMaintenance,
+    Fault::WaitClosesEngine,
     Fault::AnyHandleTaken,
     Fault::TimestampsIgnored,
     Fault::LocksPassedBy,

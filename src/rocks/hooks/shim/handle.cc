@@ -357,8 +357,16 @@ class FilteredDB final : public DBWithTTL {
   Status FlushWAL(const FlushWALOptions& options) override {
     return reads_only_ ? ReadsOnly() : db_->FlushWAL(options);
   }
+  // It may flush all column families, and may close the database, before which maintenance ends.
   Status WaitForCompact(const WaitForCompactOptions& options) override {
-    return reads_only_ ? ReadsOnly() : db_->WaitForCompact(options);
+    if (reads_only_) return ReadsOnly();
+    FAULT(WaitClosesEngine, return db_->WaitForCompact(options));
+    WaitForCompactOptions waiting = options;
+    waiting.flush |= options.close_db && !db_->GetDBOptions().avoid_flush_during_shutdown;
+    waiting.close_db = false;
+    const auto wait = [&] { return db_->WaitForCompact(waiting); };
+    Status status = waiting.flush ? Flushing(wait) : wait();
+    return status.ok() && options.close_db ? Close() : status;
   }
 
   using DBWithTTL::SetOptions;
