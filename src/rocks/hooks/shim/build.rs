@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 const FAULTS: &str = "LSM_SIEVE_FAULTS";
 /// Set by docs.rs, where nothing is linked; see `[package.metadata.docs.rs]`.
 const DOCS_RS: &str = "DOCS_RS";
+/// Set where RocksDB's own build compiles these sources; see `plugin/lsm_sieve`.
+const PLUGIN: &str = "LSM_SIEVE_PLUGIN";
 /// Set to check the shim for undefined behaviour at run time; see `.ci/sanitize`.
 const TRAP_UB: &str = "LSM_SIEVE_TRAP_UB";
 
@@ -19,7 +21,8 @@ pub(crate) fn compile(library: &str, sources: &[PathBuf], headers: &[PathBuf]) {
     println!("cargo:rerun-if-env-changed={TRAP_UB}");
     println!("cargo:rerun-if-env-changed={FAULTS}");
     println!("cargo:rerun-if-env-changed={DOCS_RS}");
-    if env::var_os(DOCS_RS).is_some() {
+    println!("cargo:rerun-if-env-changed={PLUGIN}");
+    if env::var_os(DOCS_RS).is_some() || env::var_os(PLUGIN).is_some() {
         return;
     }
     refuse_foreign_library();
