@@ -20,7 +20,8 @@
 #   make valgrind    short tests over RocksDB under memcheck
 #   make mutants     mutation tests of the code that could lose reads; MUTANTS=engine over RocksDB
 #   make faults      injects each fault of crates/support/src/fault.rs; its tests must fail
-#   make reliability the search for lost reads, TIER=pr (15 minutes), nightly or release
+#   make reliability the search for lost reads, TIER=pr (15 minutes), nightly or release; TIER=rocksdb:
+#                    RocksDB's own tests and db_crashtest.py with filters, HUNT seconds a mode
 #   make bench       the benchmarks of the README; shorter with KEYS=1000000
 #
 # Compiling RocksDB's C++ takes about 20 minutes on 2 cores. This happens once: all checkouts share
