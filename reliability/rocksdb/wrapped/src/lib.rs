@@ -20,48 +20,6 @@ use lsm_sieve_c::{LSM_SIEVE_READ_ONLY, LSM_SIEVE_SECONDARY, LSM_SIEVE_WRITE, lsm
 type Cf = rocksdb_column_family_handle_t;
 type Text = *const c_char;
 
-unsafe extern "C" {
-    fn __real_rocksdb_open_column_families(
-        options: *const rocksdb_options_t,
-        path: Text,
-        n: c_int,
-        names: *const Text,
-        cf_options: *const *const rocksdb_options_t,
-        cfs: *mut *mut Cf,
-        error: *mut *mut c_char,
-    ) -> *mut rocksdb_t;
-    fn __real_rocksdb_open_column_families_with_ttl(
-        options: *const rocksdb_options_t,
-        path: Text,
-        n: c_int,
-        names: *const Text,
-        cf_options: *const *const rocksdb_options_t,
-        cfs: *mut *mut Cf,
-        ttls: *const c_int,
-        error: *mut *mut c_char,
-    ) -> *mut rocksdb_t;
-    fn __real_rocksdb_open_for_read_only_column_families(
-        options: *const rocksdb_options_t,
-        path: Text,
-        n: c_int,
-        names: *const Text,
-        cf_options: *const *const rocksdb_options_t,
-        cfs: *mut *mut Cf,
-        refuse_wal: u8,
-        error: *mut *mut c_char,
-    ) -> *mut rocksdb_t;
-    fn __real_rocksdb_open_as_secondary_column_families(
-        options: *const rocksdb_options_t,
-        path: Text,
-        secondary: Text,
-        n: c_int,
-        names: *const Text,
-        cf_options: *const *const rocksdb_options_t,
-        cfs: *mut *mut Cf,
-        error: *mut *mut c_char,
-    ) -> *mut rocksdb_t;
-}
-
 thread_local! {
     /// Whether this thread opens a database with filters: the engine below is RocksDB's own.
     static OPENS_ENGINE: Cell<bool> = const { Cell::new(false) };
@@ -175,126 +133,59 @@ unsafe fn open_default(
     db
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn __wrap_rocksdb_open_column_families(
-    options: *const rocksdb_options_t,
-    path: Text,
-    n: c_int,
-    names: *const Text,
-    cf_options: *const *const rocksdb_options_t,
-    cfs: *mut *mut Cf,
-    error: *mut *mut c_char,
-) -> *mut rocksdb_t {
-    // SAFETY: promised by the caller, here and below.
-    unsafe {
-        open(
-            LSM_SIEVE_WRITE,
-            options,
-            path,
-            n,
-            names,
-            cf_options,
-            cfs,
-            error,
-            &|options, of_cfs, cfs, error| {
-                __real_rocksdb_open_column_families(options, path, n, names, of_cfs, cfs, error)
-            },
-        )
-    }
+/// A function that opens several column families: RocksDB's own, and what its callers get. They differ
+/// in one parameter, after the path or after the handles.
+macro_rules! wrap {
+    ($access:ident: $real:ident, $wrapped:ident
+        $(, path then $place:ident: $place_type:ty)? $(, cfs then $more:ident: $more_type:ty)?) => {
+        unsafe extern "C" {
+            fn $real(
+                options: *const rocksdb_options_t,
+                path: Text,
+                $($place: $place_type,)?
+                n: c_int,
+                names: *const Text,
+                cf_options: *const *const rocksdb_options_t,
+                cfs: *mut *mut Cf,
+                $($more: $more_type,)?
+                error: *mut *mut c_char,
+            ) -> *mut rocksdb_t;
+        }
+
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $wrapped(
+            options: *const rocksdb_options_t,
+            path: Text,
+            $($place: $place_type,)?
+            n: c_int,
+            names: *const Text,
+            cf_options: *const *const rocksdb_options_t,
+            cfs: *mut *mut Cf,
+            $($more: $more_type,)?
+            error: *mut *mut c_char,
+        ) -> *mut rocksdb_t {
+            let real: Real<'_> = &|options, of_cfs, cfs, error| {
+                // SAFETY: promised by the caller.
+                unsafe { $real(options, path, $($place,)? n, names, of_cfs, cfs, $($more,)? error) }
+            };
+            // SAFETY: promised by the caller.
+            unsafe { open($access, options, path, n, names, cf_options, cfs, error, real) }
+        }
+    };
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn __wrap_rocksdb_open_column_families_with_ttl(
-    options: *const rocksdb_options_t,
-    path: Text,
-    n: c_int,
-    names: *const Text,
-    cf_options: *const *const rocksdb_options_t,
-    cfs: *mut *mut Cf,
-    ttls: *const c_int,
-    error: *mut *mut c_char,
-) -> *mut rocksdb_t {
-    // SAFETY: as above.
-    unsafe {
-        open(
-            LSM_SIEVE_WRITE,
-            options,
-            path,
-            n,
-            names,
-            cf_options,
-            cfs,
-            error,
-            &|options, of_cfs, cfs, error| {
-                __real_rocksdb_open_column_families_with_ttl(
-                    options, path, n, names, of_cfs, cfs, ttls, error,
-                )
-            },
-        )
-    }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn __wrap_rocksdb_open_for_read_only_column_families(
-    options: *const rocksdb_options_t,
-    path: Text,
-    n: c_int,
-    names: *const Text,
-    cf_options: *const *const rocksdb_options_t,
-    cfs: *mut *mut Cf,
-    refuse_wal: u8,
-    error: *mut *mut c_char,
-) -> *mut rocksdb_t {
-    // SAFETY: as above.
-    unsafe {
-        open(
-            LSM_SIEVE_READ_ONLY,
-            options,
-            path,
-            n,
-            names,
-            cf_options,
-            cfs,
-            error,
-            &|options, of_cfs, cfs, error| {
-                __real_rocksdb_open_for_read_only_column_families(
-                    options, path, n, names, of_cfs, cfs, refuse_wal, error,
-                )
-            },
-        )
-    }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn __wrap_rocksdb_open_as_secondary_column_families(
-    options: *const rocksdb_options_t,
-    path: Text,
-    secondary: Text,
-    n: c_int,
-    names: *const Text,
-    cf_options: *const *const rocksdb_options_t,
-    cfs: *mut *mut Cf,
-    error: *mut *mut c_char,
-) -> *mut rocksdb_t {
-    // SAFETY: as above.
-    unsafe {
-        open(
-            LSM_SIEVE_SECONDARY,
-            options,
-            path,
-            n,
-            names,
-            cf_options,
-            cfs,
-            error,
-            &|options, of_cfs, cfs, error| {
-                __real_rocksdb_open_as_secondary_column_families(
-                    options, path, secondary, n, names, of_cfs, cfs, error,
-                )
-            },
-        )
-    }
-}
+wrap!(LSM_SIEVE_WRITE: __real_rocksdb_open_column_families, __wrap_rocksdb_open_column_families);
+wrap!(LSM_SIEVE_WRITE:
+    __real_rocksdb_open_column_families_with_ttl, __wrap_rocksdb_open_column_families_with_ttl,
+    cfs then ttls: *const c_int);
+wrap!(LSM_SIEVE_READ_ONLY:
+    __real_rocksdb_open_for_read_only_column_families,
+    __wrap_rocksdb_open_for_read_only_column_families,
+    cfs then refuse_wal: u8);
+wrap!(LSM_SIEVE_SECONDARY:
+    __real_rocksdb_open_as_secondary_column_families,
+    __wrap_rocksdb_open_as_secondary_column_families,
+    path then secondary: Text);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn __wrap_rocksdb_open(
@@ -302,7 +193,7 @@ unsafe extern "C" fn __wrap_rocksdb_open(
     path: Text,
     error: *mut *mut c_char,
 ) -> *mut rocksdb_t {
-    // SAFETY: as above.
+    // SAFETY: promised by the caller.
     unsafe {
         open_default(options, |names, of_cfs, cfs| {
             __wrap_rocksdb_open_column_families(options, path, 1, names, of_cfs, cfs, error)
@@ -317,7 +208,7 @@ unsafe extern "C" fn __wrap_rocksdb_open_with_ttl(
     ttl: c_int,
     error: *mut *mut c_char,
 ) -> *mut rocksdb_t {
-    // SAFETY: as above.
+    // SAFETY: promised by the caller.
     unsafe {
         open_default(options, |names, of_cfs, cfs| {
             __wrap_rocksdb_open_column_families_with_ttl(
@@ -341,7 +232,7 @@ unsafe extern "C" fn __wrap_rocksdb_open_for_read_only(
     refuse_wal: u8,
     error: *mut *mut c_char,
 ) -> *mut rocksdb_t {
-    // SAFETY: as above.
+    // SAFETY: promised by the caller.
     unsafe {
         open_default(options, |names, of_cfs, cfs| {
             __wrap_rocksdb_open_for_read_only_column_families(
@@ -358,7 +249,7 @@ unsafe extern "C" fn __wrap_rocksdb_open_as_secondary(
     secondary: Text,
     error: *mut *mut c_char,
 ) -> *mut rocksdb_t {
-    // SAFETY: as above.
+    // SAFETY: promised by the caller.
     unsafe {
         open_default(options, |names, of_cfs, cfs| {
             __wrap_rocksdb_open_as_secondary_column_families(
