@@ -53,6 +53,7 @@ fn main() {
         source: Source::RawKeys,
         entries: keys as u64,
         rate: Rate::ONE_PERCENT,
+        prefixes: Vec::new(),
         stages: vec![&stage],
     };
     let bytes = folder.store(&sidecar).expect("there is room");

@@ -22,7 +22,7 @@
 //!
 //! # Map
 //!
-//! Each module uses only what stands before it: `threads` -> `rcu` -> `segment` -> `predictor` ->
+//! Each module uses only what stands before it: `threads` -> `rcu` -> `prefix` -> `segment` -> `predictor` ->
 //! `stats` -> `mutant` -> `front` -> `rocks` -> `differential` -> `lsm` -> `kv` -> `feed` ->
 //! `laws`.
 
@@ -35,6 +35,7 @@
 
 #[cfg(all(test, interleave))]
 mod interleavings;
+mod prefix;
 mod rcu;
 mod segment;
 mod threads;
@@ -53,10 +54,11 @@ mod rocks;
 mod stats;
 
 pub use filter::StageError;
+pub use format::PrefixId;
 pub use front::audit::FalseNegative;
 pub use front::filter_options::FilterOptions;
 pub use front::filters::MaintenanceError;
-pub use front::health::CfHealth;
+pub use front::health::{CfHealth, PrefixHealth};
 pub use front::maintenance::planning::FilterPlan;
 pub use front::maintenance::scrub::Scrubbed;
 #[cfg(feature = "metrics")]
@@ -70,6 +72,7 @@ pub use lsm_sieve_format::segment::{IdentityError, SegmentId, SidecarError};
 use lsm_sieve_format::{disk, format};
 use lsm_sieve_support::{fault, sync};
 pub use math::{Bits, Items, Probes, Rate, RateError};
+pub use prefix::{Prefix, PrefixNameError};
 #[cfg(feature = "rocksdb")]
 pub use rocks::*;
 /// The RocksDB binding whose options, batches and errors [`SieveDb`] accepts and returns.

@@ -52,10 +52,16 @@ pub(crate) enum Event {
     Audited,
     /// An audited negative whose key exists.
     FalseNegative,
+    /// A question for a prefix that the filters answered: no key has it.
+    PrefixAbsent,
+    /// A prefix that the engine was asked for, and has.
+    PrefixFound,
+    /// A prefix that the engine was asked for, and does not have.
+    PrefixFalsePositive,
 }
 
 impl Event {
-    const COUNT: usize = 8;
+    const COUNT: usize = 11;
 }
 
 /// The event counts of one column family.
@@ -156,6 +162,9 @@ impl Counters {
             not_consulted: sum(Event::NotConsulted),
             audited: sum(Event::Audited),
             false_negatives: sum(Event::FalseNegative),
+            prefixes_absent: sum(Event::PrefixAbsent),
+            prefixes_found: sum(Event::PrefixFound),
+            prefix_false_positives: sum(Event::PrefixFalsePositive),
         }
     }
 }
@@ -186,6 +195,14 @@ pub struct Stats {
     pub audited: u64,
     /// Audited negatives whose key exists: the filters are no longer trusted.
     pub false_negatives: u64,
+    /// Questions for a prefix that the filters answered *absent*: seeks avoided. Questions for
+    /// prefixes are not among the lookups.
+    pub prefixes_absent: u64,
+    /// Prefixes that the engine was asked for, and has.
+    pub prefixes_found: u64,
+    /// Prefixes that the engine was asked for, and does not have. Questions that no filter could
+    /// answer are among them.
+    pub prefix_false_positives: u64,
 }
 
 impl Stats {
@@ -223,6 +240,9 @@ impl std::ops::Add for Stats {
             not_consulted: self.not_consulted + other.not_consulted,
             audited: self.audited + other.audited,
             false_negatives: self.false_negatives + other.false_negatives,
+            prefixes_absent: self.prefixes_absent + other.prefixes_absent,
+            prefixes_found: self.prefixes_found + other.prefixes_found,
+            prefix_false_positives: self.prefix_false_positives + other.prefix_false_positives,
         }
     }
 }

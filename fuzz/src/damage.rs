@@ -89,6 +89,7 @@ pub fn written(input: &mut Unstructured<'_>) -> Result<Sidecar> {
         ])?,
         entries: input.arbitrary()?,
         rate: store::rate(input)?,
+        prefixes: Vec::new(),
         stages,
     })
 }

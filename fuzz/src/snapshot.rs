@@ -117,6 +117,7 @@ fn snapshot(summary: &Scalable) -> Sidecar {
         source: Source::Snapshot,
         entries: chain.items().get(),
         rate: summary.options().rate,
+        prefixes: Vec::new(),
         stages: chain.stages().iter().map(store::record).collect(),
     }
 }

@@ -173,7 +173,7 @@ fn keys_left_by_a_compaction_filter_are_found() {
     }
 }
 
-/// With a prefix extractor RocksDB keeps its own filters, which its prefix iterators need.
+/// RocksDB probes our segment filters for the prefixes of its extractor too.
 #[test]
 fn prefix_iterators_find_their_keys() {
     let home = tempfile::tempdir().unwrap();

@@ -145,6 +145,7 @@ fn sidecar(identity: &Identity, subject: Subject) -> Sidecar {
         source: Source::RawKeys,
         entries: 100_000,
         rate: Rate::ONE_PERCENT,
+        prefixes: Vec::new(),
         stages: vec![stage.clone(), stage],
     }
 }

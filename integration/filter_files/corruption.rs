@@ -67,6 +67,7 @@ fn sidecar(identity: &Identity, subject: Subject, bytes: u64, random: &mut StdRn
         source: Source::RawKeys,
         entries: 1_000,
         rate: Rate::ONE_PERCENT,
+        prefixes: Vec::new(),
         stages: vec![stage(lines / 3), stage(lines - lines / 3)],
     }
 }

@@ -4,5 +4,6 @@ mod counters;
 mod handle;
 mod multi_get;
 mod predictor;
+mod prefixes;
 mod segment_filter_check;
 mod snapshots;

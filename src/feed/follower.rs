@@ -214,7 +214,7 @@ impl Follower {
         let is_saved = !followed.filter.is_saturated()
             && self
                 .filter_store
-                .save_summary(FEED, &followed.filter, &covered, || {
+                .save_summary(FEED, &followed.filter, &covered, Vec::new(), || {
                     is_intact = followed.filter.is_intact();
                     is_intact
                 });

@@ -50,6 +50,12 @@ pub(crate) trait Engine: Send + Sync {
     /// Whether the engine has the key, whatever the filters say; `None` if that cannot be read.
     fn contains(&self, of: &KeySpace, key: &[u8]) -> Option<bool>;
 
+    /// Whether the engine has a key that starts with these bytes, whatever the filters say; `None`
+    /// if that cannot be read.
+    fn contains_prefix(&self, _of: &KeySpace, _start: &[u8]) -> Option<bool> {
+        None
+    }
+
     /// Whether the summary filter should be stored now, and not only when it is rebuilt and when
     /// the engine closes.
     fn wants_summary_stored(&self, _of: &KeySpace) -> bool {

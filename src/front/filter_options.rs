@@ -1,5 +1,6 @@
 //! The settings of filters that do not depend on the engine behind them.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::front::cf_filter::CfFilter;
@@ -196,6 +197,7 @@ impl FilterOptions {
             access: Access::Write,
             cfs: 1,
             overhead: CfFilter::OVERHEAD,
+            prefixes: Arc::default(),
         }
     }
 }

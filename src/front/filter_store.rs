@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::fault::fault;
 use crate::filter::{Chain, Scalable, Stage};
-use crate::format::{Identity, Sidecar, Source, Subject};
+use crate::format::{Identity, PrefixId, Sidecar, Source, Subject};
 use crate::math::{Bits, Items, Rate};
 use crate::segment::{
     IDENTITY_FILE, IdentityError, SealedFilter, SegmentId, SidecarError, SidecarFolder, SidecarName,
@@ -20,6 +20,8 @@ pub(crate) struct Snapshot {
     pub(crate) covered: HashSet<SegmentId>,
     /// The rate that it was built for.
     pub(crate) rate: Rate,
+    /// The functions whose prefixes of all keys it has too.
+    pub(crate) prefixes: Vec<PrefixId>,
 }
 
 /// Loads and stores filters on disk.
@@ -76,7 +78,8 @@ impl FilterStore {
         };
         let chain = Chain::new(sidecar.imprint, sidecar.stages);
         let (entries, rate, source) = (sidecar.entries, sidecar.rate, sidecar.source);
-        Ok(Some(SealedFilter::new(chain, entries, rate, source)))
+        let filter = SealedFilter::new(chain, entries, rate, source);
+        Ok(Some(filter.with_prefixes(sidecar.prefixes.into())))
     }
 
     /// Stores a segment's filter; false if it could not.
@@ -88,6 +91,7 @@ impl FilterStore {
             source: filter.source,
             entries: filter.entries,
             rate: filter.rate,
+            prefixes: filter.prefixes.to_vec(),
             stages: filter.chain.stages().iter().collect(),
         };
         // Checked after the write: a filter that was damaged before it would have got a valid
@@ -123,6 +127,7 @@ impl FilterStore {
         let covered = std::mem::take(covered);
         Some(Snapshot {
             rate: sidecar.rate,
+            prefixes: sidecar.prefixes,
             covered: set_of(covered)?,
             chain: Chain::new(sidecar.imprint, sidecar.stages),
         })
@@ -147,13 +152,14 @@ impl FilterStore {
         Err(IdentityError::Lost { path })
     }
 
-    /// Stores a summary filter and the segments that it covers, if it is intact after the write.
-    /// False if it is not stored.
+    /// Stores a summary filter, the segments that it covers and the prefixes that it has, if it is
+    /// intact after the write. False if it is not stored.
     pub(crate) fn save_summary(
         &self,
         name: &str,
         summary: &Scalable,
         covered: &HashSet<SegmentId>,
+        prefixes: Vec<PrefixId>,
         is_good: impl FnOnce() -> bool,
     ) -> bool {
         let covered = gathered(covered.len(), covered.iter().copied());
@@ -176,6 +182,7 @@ impl FilterStore {
             source: Source::Snapshot,
             entries: items.get(),
             rate: summary.options().rate,
+            prefixes,
             stages,
         };
         self.put(&sidecar, is_good)

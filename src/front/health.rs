@@ -1,6 +1,8 @@
 //! Cheap figures of one column family's filters, for a dashboard.
 
+use crate::format::PrefixId;
 use crate::front::cf_filter::CfFilter;
+use crate::front::view::View;
 use crate::math::{Bits, Items};
 use crate::stats::Stats;
 
@@ -10,7 +12,7 @@ use crate::stats::Stats;
 pub struct CfHealth {
     /// The column family's name.
     pub name: String,
-    /// Distinct keys of the summary filter.
+    /// Distinct keys of the summary filter, and distinct prefixes.
     pub keys: Items,
     /// Stages of the summary filter; one right after a consolidation.
     pub stages: usize,
@@ -30,8 +32,23 @@ pub struct CfHealth {
     pub without_id: usize,
     /// Whether the segment filters are checked after a *maybe* of the summary filter.
     pub checks_segment_filters: bool,
+    /// The functions whose prefixes the filters have or will have.
+    pub prefixes: Vec<PrefixHealth>,
     /// The counters of these filters.
     pub stats: Stats,
+}
+
+/// The state of the prefixes by one function.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PrefixHealth {
+    /// The function's name and version.
+    pub id: PrefixId,
+    /// Whether the summary filter has the prefixes of all its keys. Otherwise it is rebuilt.
+    pub in_summary: bool,
+    /// Whether the segment filters have them too, and are checked after a *maybe* of the summary
+    /// filter.
+    pub in_segments: bool,
 }
 
 impl CfFilter {
@@ -47,7 +64,22 @@ impl CfFilter {
             uncovered: view.uncovered(),
             without_id: view.without_id(),
             checks_segment_filters: view.segment_filters.is_some(),
+            prefixes: self.prefix_health(&view),
             stats: self.stats(),
         }
+    }
+
+    fn prefix_health(&self, view: &View) -> Vec<PrefixHealth> {
+        let in_segments = |at| {
+            let filters = view.segment_filters.as_ref();
+            filters.is_some_and(|filters| filters.has_prefixes(at))
+        };
+        let ids = self.prefixes().ids().iter().enumerate();
+        ids.map(|(at, id)| PrefixHealth {
+            id: id.clone(),
+            in_summary: view.summary_prefixes.has(at),
+            in_segments: in_segments(at),
+        })
+        .collect()
     }
 }

@@ -9,6 +9,7 @@ use crate::front::options::FrontOptions;
 use crate::front::segment_filters;
 use crate::hash::{KeyHash, KeyHasher};
 use crate::math::Bits;
+use crate::prefix::Prefixes;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{Mutex, unpoisoned};
 
@@ -20,6 +21,7 @@ use crate::sync::{Mutex, unpoisoned};
 #[derive(Debug)]
 pub(crate) struct FilterSet {
     hasher: KeyHasher,
+    prefixes: Arc<Prefixes>,
     summaries: Vec<Arc<Scalable>>,
     memtable_filters: Arc<Scalable>,
     publishes_first: bool,
@@ -41,12 +43,14 @@ type ToFree = Mutex<Vec<Arc<FilterSet>>>;
 impl FilterSet {
     fn new(
         hasher: KeyHasher,
+        prefixes: &Arc<Prefixes>,
         summaries: Vec<Arc<Scalable>>,
         memtables: MemtableOptions,
         owner: &Owner,
     ) -> Self {
         Self {
             hasher,
+            prefixes: Arc::clone(prefixes),
             summaries,
             memtable_filters: Arc::new(Scalable::new(hasher.imprint(), memtables.memtable_filters)),
             publishes_first: memtables.publishes_first,
@@ -76,21 +80,43 @@ impl FilterSet {
         let hash = self.hasher.hash(key);
         if self.comes_first() {
             self.add(hash);
+            self.add_prefixes(key);
         } else {
-            self.memtable_filters.prefetch_append(hash);
-            let for_summary = hash.for_summary();
-            self.summaries
-                .iter()
-                .for_each(|summary| summary.prefetch_append(for_summary));
+            self.prefetch(hash);
+            self.prefixes
+                .each(key, |_, prefix| self.prefetch(self.hasher.hash(prefix)));
         }
         hash
     }
 
-    /// Makes sure that a prepared key is in all filters, before the engine makes it visible.
-    pub(crate) fn insert(&self, hash: KeyHash) {
+    fn prefetch(&self, hash: KeyHash) {
+        self.memtable_filters.prefetch_append(hash);
+        let for_summary = hash.for_summary();
+        self.summaries
+            .iter()
+            .for_each(|summary| summary.prefetch_append(for_summary));
+    }
+
+    /// Makes sure that a prepared key is in all filters, before the engine makes it visible. `hash`
+    /// is that of the key.
+    pub(crate) fn insert(&self, hash: KeyHash, key: &[u8]) {
         if !self.comes_first() {
             self.add(hash);
+            self.add_prefixes(key);
         }
+    }
+
+    /// Most prefixes are in the filters already: these set no bit, and are not counted again.
+    fn add_prefixes(&self, key: &[u8]) {
+        self.prefixes.each(key, |_, prefix| {
+            fault!(MemtablePrefixMissed, return);
+            let hash = self.hasher.hash(prefix);
+            _ = self.memtable_filters.insert(hash);
+            let for_summary = hash.for_summary();
+            for summary in &self.summaries {
+                summary.insert(for_summary);
+            }
+        });
     }
 
     fn comes_first(&self) -> bool {
@@ -156,6 +182,7 @@ impl MemtableOptions {
 #[derive(Debug)]
 pub(crate) struct Memtables {
     hasher: KeyHasher,
+    prefixes: Arc<Prefixes>,
     options: MemtableOptions,
     owner: Owner,
     targets: Mutex<FilterSets>,
@@ -181,24 +208,26 @@ impl Memtables {
     /// The memtables to come, which feed this summary filter.
     pub(crate) fn new(
         hasher: KeyHasher,
-        options: &FrontOptions,
+        settings: &FrontOptions,
         summary: Arc<Scalable>,
         filters: Weak<dyn Distrust>,
     ) -> Self {
         let options = MemtableOptions {
             memtable_filters: segment_filters::memtable_filter_options(
-                options.memtable_filter_budget(),
+                settings.memtable_filter_budget(),
             ),
-            publishes_first: options.publishes_first,
+            publishes_first: settings.publishes_first,
         };
         let to_free = Arc::<ToFree>::default();
         let owner = Owner {
             filters,
             to_free: Arc::downgrade(&to_free),
         };
-        let current = FilterSet::new(hasher, vec![summary], options, &owner);
+        let prefixes = Arc::clone(&settings.prefixes);
+        let current = FilterSet::new(hasher, &prefixes, vec![summary], options, &owner);
         Self {
             hasher,
+            prefixes,
             options,
             owner,
             targets: Mutex::new(FilterSets {
@@ -230,14 +259,26 @@ impl Memtables {
 
     /// A filter set for later: these summary filters, and a new memtable filter.
     pub(crate) fn next(&self, summaries: Vec<Arc<Scalable>>) -> Arc<FilterSet> {
-        let target = FilterSet::new(self.hasher, summaries, self.options, &self.owner);
+        let target = FilterSet::new(
+            self.hasher,
+            &self.prefixes,
+            summaries,
+            self.options,
+            &self.owner,
+        );
         Arc::new(target)
     }
 
     /// A filter set that no lookup uses: this summary filter alone.
     pub(crate) fn last(&self, summary: Arc<Scalable>) -> Arc<FilterSet> {
         let options = self.options.without_memtable_filter();
-        let target = FilterSet::new(self.hasher, vec![summary], options, &self.owner);
+        let target = FilterSet::new(
+            self.hasher,
+            &self.prefixes,
+            vec![summary],
+            options,
+            &self.owner,
+        );
         Arc::new(target)
     }
 

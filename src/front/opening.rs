@@ -180,7 +180,7 @@ impl Opening {
         let imprint = self.hasher.imprint().for_summary();
         let options = front.summary(Items::new(0), taken);
         let room = front.room_beside(taken).unwrap_or(Bits::new(u64::MAX));
-        let (summary, covered, rate) = match self.filter_store.load_summary(name, room) {
+        let (summary, covered, rate, prefixes) = match self.filter_store.load_summary(name, room) {
             Some(stored) => {
                 let first = stored.chain.stages().first();
                 let keys = first.map(Stage::items).unwrap_or_default();
@@ -190,18 +190,20 @@ impl Opening {
                     front.summary(keys, taken)
                 };
                 let summary = Scalable::starting_with(imprint, options, stored.chain);
-                (summary, stored.covered, Some(stored.rate))
+                let prefixes = front.prefixes.among(&stored.prefixes);
+                (summary, stored.covered, Some(stored.rate), prefixes)
             }
             None => {
                 let nothing = Scalable::new(imprint, options);
-                (nothing, HashSet::new(), None)
+                (nothing, HashSet::new(), None, front.prefixes.all())
             }
         };
         let summary = Arc::new(summary);
         let (registry, wakeup) = (Arc::clone(&self.registry), Arc::clone(&self.wakeup));
-        let known = (Arc::clone(&summary), covered);
+        let known = (Arc::clone(&summary), covered, prefixes);
         let cf_filter = CfFilter::new(name, self.hasher, registry, wakeup, front, known);
-        if rate == Some(summary.options().rate) {
+        // Otherwise it is stored again with what it lacks.
+        if rate == Some(summary.options().rate) && prefixes == front.prefixes.all() {
             cf_filter.note_stored(cf_filter.to_store(&summary));
         }
         cf_filter

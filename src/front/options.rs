@@ -10,6 +10,7 @@ use crate::filter::{ScalableOptions, Stage};
 use crate::front::segment_filters::memtable_filter_budget;
 use crate::math::growth::Tightening;
 use crate::math::{Bits, Items, Rate, blocked, ribbon};
+use crate::prefix::Prefixes;
 use crate::segment::SegmentBuilder;
 
 /// Settings of the filters of one database, resolved from the user's.
@@ -38,6 +39,8 @@ pub(crate) struct FrontOptions {
     pub(crate) cfs: usize,
     /// Memory of the column families' filters beside the filters themselves.
     pub(crate) overhead: Bits,
+    /// The prefixes of a column family's keys that its filters have too.
+    pub(crate) prefixes: Arc<Prefixes>,
 }
 
 /// The memory budget of one database. Copies share it, and it may change.
@@ -252,6 +255,7 @@ impl Default for FrontOptions {
             access: Access::Write,
             cfs: 1,
             overhead: Bits::new(0),
+            prefixes: Arc::default(),
         }
     }
 }

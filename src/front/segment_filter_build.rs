@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::format::Source;
 use crate::front::key_log::KeyLog;
 use crate::front::wakeup::Wakeup;
+use crate::prefix::{Prefix, Prefixes};
 use crate::segment::{Registry, SegmentBuilder, SegmentId};
 
 /// What the keys of an SST come from.
@@ -23,6 +24,7 @@ pub(crate) struct SegmentFilterBuild {
     registry: Arc<Registry>,
     wakeup: Arc<Wakeup>,
     id: SegmentId,
+    prefixes: Arc<Prefixes>,
     builder: Option<SegmentBuilder>,
     /// Gets the keys, if they may be in no other SST.
     key_log: Option<Arc<KeyLog>>,
@@ -39,9 +41,16 @@ impl SegmentFilterBuild {
             registry,
             wakeup,
             id: builder.id(),
+            prefixes: Arc::clone(builder.prefixes()),
             builder: Some(builder),
             key_log,
         }
+    }
+
+    /// The engine's own function for prefixes, whose prefixes the filter has.
+    pub(crate) fn extractor(&self) -> Option<&Prefix> {
+        let (_, extractor) = self.prefixes.of_engine()?;
+        Some(extractor)
     }
 
     /// The id that the SST will carry.

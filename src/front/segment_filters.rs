@@ -25,6 +25,7 @@ use crate::front::sorted_runs::{SortedRuns, WithRange};
 use crate::hash::KeyHash;
 use crate::math::growth::Tightening;
 use crate::math::{Bits, Items, Rate};
+use crate::prefix::PrefixSet;
 use crate::segment::SealedFilter;
 
 /// Keys of a memtable filter's first stage, 1.5 KiB: most column families have few keys in
@@ -60,12 +61,20 @@ pub(crate) fn in_runs(tables: Vec<WithRange<'_, Arc<SealedFilter>>>) -> Option<F
 pub(crate) struct SegmentFilters {
     tables: Arc<FiltersInRuns>,
     memtable_filters: Arc<[Arc<Scalable>]>,
+    /// Those that the filters of all SSTs have; the memtable filters have all.
+    prefixes: PrefixSet,
 }
 
 impl SegmentFilters {
-    /// `memtable_filters` must have been collected before the SSTs were listed.
-    pub(crate) fn new(tables: FiltersInRuns, memtable_filters: Vec<Arc<Scalable>>) -> Self {
+    /// `memtable_filters` must have been collected before the SSTs were listed. `prefixes` are those
+    /// that the filters of all SSTs have.
+    pub(crate) fn new(
+        tables: FiltersInRuns,
+        memtable_filters: Vec<Arc<Scalable>>,
+        prefixes: PrefixSet,
+    ) -> Self {
         Self {
+            prefixes,
             tables: Arc::new(tables),
             memtable_filters: memtable_filters.into(),
         }
@@ -75,6 +84,7 @@ impl SegmentFilters {
     pub(crate) fn with_memtable_filter(&self, filter: &Arc<Scalable>) -> Self {
         let memtable_filters = self.memtable_filters.iter().chain([filter]);
         Self {
+            prefixes: self.prefixes,
             tables: Arc::clone(&self.tables),
             memtable_filters: memtable_filters.map(Arc::clone).collect(),
         }
@@ -161,6 +171,25 @@ impl SegmentFilters {
                 return false;
             }
         }
+    }
+}
+
+impl SegmentFilters {
+    /// Whether the filters of all SSTs have the prefixes of the function at this place.
+    pub(crate) fn has_prefixes(&self, at: usize) -> bool {
+        self.prefixes.has(at)
+    }
+
+    /// False only for a prefix of no key in a memtable or SST. Requires [`Self::has_prefixes`].
+    pub(crate) fn may_contain_prefix(&self, hash: KeyHash, prefix: &[u8]) -> bool {
+        self.prefetch_memtable_filters(hash);
+        if self.memtable_filters_may_contain(hash) {
+            return true;
+        }
+        // The engine will probe them too, if this does not rule out the prefix: so all are fetched.
+        let tables = || self.tables.candidates_for_prefix(prefix);
+        tables().for_each(|table| table.chain.prefetch(hash));
+        tables().any(|table| table.chain.may_contain(hash))
     }
 }
 

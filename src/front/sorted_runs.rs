@@ -90,6 +90,23 @@ impl<F> SortedRuns<F> {
         spanning.chain(unplaced)
     }
 
+    /// The filters of the SSTs that may hold a key with this prefix.
+    pub(crate) fn candidates_for_prefix(&self, prefix: &[u8]) -> impl Iterator<Item = &F> {
+        let in_runs = self.runs.iter();
+        let spanning = in_runs.flat_map(move |run| &self.filters[self.reaching(run, prefix)]);
+        spanning.chain(&self.filters[self.ranges.len()..])
+    }
+
+    /// The SSTs of a run that may hold a key with this prefix: neighbours.
+    fn reaching(&self, run: &Range<usize>, prefix: &[u8]) -> Range<usize> {
+        let ranges = &self.ranges[run.clone()];
+        let first = ranges.partition_point(|range| range.high() < prefix);
+        let begins = |range: &KeyRange| range.low() <= prefix || range.low().starts_with(prefix);
+        let mut count = ranges[first..].partition_point(begins);
+        fault!(OneSstPerPrefix, count = count.min(1));
+        run.start + first..run.start + first + count
+    }
+
     fn in_run(&self, run: &Range<usize>, key: &[u8], place: KeyPrefix) -> Option<&F> {
         let lows = &self.lows[run.clone()];
         let mut begun = lows.partition_point(|&low| low <= place);
@@ -328,5 +345,42 @@ mod tests {
         };
         assert!(over(MOST_RUNS, 0) && over(0, MOST_RUNS) && over(MOST_RUNS - 1, 1));
         assert!(!over(MOST_RUNS + 1, 0) && !over(0, MOST_RUNS + 1) && !over(MOST_RUNS, 1));
+    }
+
+    /// Several SSTs of one run may hold keys with the same prefix.
+    #[test]
+    fn all_ssts_of_a_run_that_reach_into_a_prefix_are_candidates() {
+        let range = |low: &str, high: &str| KeyRange::new(low.as_bytes(), high.as_bytes());
+        let ranges = [
+            range("a1", "a9"),
+            range("b", "b3"),
+            range("b4", "b6"),
+            range("b7", "c2"),
+            range("c5", "d"),
+            range("a5", "z"),
+        ];
+        let tables = ranges.iter().enumerate().map(|(filter, range)| WithRange {
+            filter,
+            range: Some(range),
+        });
+        let unplaced = WithRange {
+            filter: 9,
+            range: None,
+        };
+        let runs = SortedRuns::new(tables.chain([unplaced]).collect(), 10).unwrap();
+        for (prefix, expected) in [
+            ("b", &[1, 2, 3, 5, 9][..]),
+            ("b5", &[2, 5, 9]),
+            ("c", &[3, 4, 5, 9]),
+            ("c3", &[5, 9]),
+            ("a", &[0, 5, 9]),
+            ("Z", &[9]),
+            ("", &[0, 1, 2, 3, 4, 5, 9]),
+        ] {
+            let found = runs.candidates_for_prefix(prefix.as_bytes());
+            let mut found: Vec<_> = found.copied().collect();
+            found.sort_unstable();
+            assert_eq!(found, expected, "{prefix}");
+        }
     }
 }

@@ -14,6 +14,7 @@ use crate::filter::{Scalable, Simd};
 use crate::front::segment_filters::SegmentFilters;
 use crate::front::sorted_runs::{SortedRuns, WithRange};
 use crate::hash::{KeyHash, KeyHasher};
+use crate::prefix::{PrefixSet, Prefixes};
 use crate::segment::Segment;
 
 /// The answer of the filters to "is this key in the database?".
@@ -57,6 +58,8 @@ pub(crate) struct View {
     /// independent of those of the segment filters.
     pub(crate) summary: Arc<Scalable>,
     pub(crate) coverage: Coverage,
+    /// The prefixes that the summary filter has of all keys that it has.
+    pub(crate) summary_prefixes: PrefixSet,
     /// Checked if the summary filter says *maybe*, unless the summary filter alone decides. It
     /// holds all keys by itself. `None` if coverage is unknown.
     pub(crate) segment_filters: Option<SegmentFilters>,
@@ -113,6 +116,18 @@ impl Uncovered {
         }
     }
 
+    fn may_contain_prefix(&self, probe: PrefixProbe<'_>) -> bool {
+        fault!(UncoveredIgnored, return false);
+        let (Some(tables), Some(id)) = (&self.tables, probe.prefixes.ids().get(probe.at)) else {
+            return true;
+        };
+        tables.candidates_for_prefix(probe.prefix).any(|segment| {
+            let segment = segment.as_ref();
+            let answer = segment.and_then(|segment| segment.answer_prefix(id, probe.hash));
+            answer.unwrap_or(true)
+        })
+    }
+
     fn may_contain(&self, hash: KeyHash, key: &[u8]) -> bool {
         fault!(UncoveredIgnored, return false);
         let Some(tables) = &self.tables else {
@@ -125,11 +140,64 @@ impl Uncovered {
     }
 }
 
+/// The prefix that is looked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PrefixProbe<'p> {
+    /// The functions of the column family.
+    pub(crate) prefixes: &'p Prefixes,
+    /// The place of the one that gives the prefix.
+    pub(crate) at: usize,
+    pub(crate) prefix: &'p [u8],
+    pub(crate) hash: KeyHash,
+}
+
 impl View {
+    /// Proof that no key has a prefix, from all filters that have the prefixes of its function.
+    pub(crate) fn check_prefix(&self, probe: PrefixProbe<'_>) -> Option<AbsenceProof> {
+        (!self.may_hold_prefix(probe)).then_some(AbsenceProof(()))
+    }
+
+    /// False only for a prefix that no key has.
+    fn may_hold_prefix(&self, probe: PrefixProbe<'_>) -> bool {
+        let PrefixProbe {
+            at, prefix, hash, ..
+        } = probe;
+        let passed = !self.summary_prefixes.has(at) || self.passes_summary(hash);
+        let passed = match &self.coverage {
+            Coverage::Unknown => return true,
+            Coverage::Complete => passed,
+            Coverage::AllBut(uncovered) => passed || uncovered.may_contain_prefix(probe),
+        };
+        let filters = self.segment_filters.as_ref();
+        let mut filters = filters.filter(|filters| filters.has_prefixes(at));
+        fault!(
+            SegmentsAskedForAnyPrefix,
+            filters = self.segment_filters.as_ref()
+        );
+        passed && filters.is_none_or(|filters| filters.may_contain_prefix(hash, prefix))
+    }
+
+    /// The outcome of a fast probe for a prefix: see [`View::probe_fast`].
+    #[inline(always)]
+    pub(crate) fn probe_prefix_fast(
+        &self,
+        simd: impl Simd,
+        at: usize,
+        hash: KeyHash,
+    ) -> Option<Result<AbsenceProof, Passed>> {
+        let mut has_prefixes = self.summary_prefixes.has(at);
+        fault!(SummaryAskedForAnyPrefix, has_prefixes = true);
+        if !has_prefixes {
+            return None;
+        }
+        self.probe_fast(simd, hash)
+    }
+
     /// A view of unknown coverage.
-    pub(crate) fn unknown(summary: Arc<Scalable>) -> Self {
+    pub(crate) fn unknown(summary: Arc<Scalable>, summary_prefixes: PrefixSet) -> Self {
         Self {
             summary,
+            summary_prefixes,
             coverage: Coverage::Unknown,
             segment_filters: None,
             edition: 0,
@@ -331,6 +399,7 @@ mod tests {
     use crate::front::segment_filters::in_runs;
     use crate::hash::{HashId, Seed};
     use crate::math::Rate;
+    use crate::prefix::Prefix;
     use crate::segment::SealedFilter;
 
     /// Lookups check that coverage is complete before they use the fast probe.
@@ -352,7 +421,7 @@ mod tests {
         });
         View {
             coverage: Coverage::all_but(spanning.collect()),
-            ..View::unknown(Arc::new(summary))
+            ..View::unknown(Arc::new(summary), PrefixSet::default())
         }
     }
 
@@ -371,6 +440,57 @@ mod tests {
         assert!(!rules_out(&view_beside(&[None]), b"key"));
     }
 
+    /// They answer for keys alone, or for the prefixes of another function.
+    #[test]
+    fn filters_without_the_prefixes_that_are_asked_for_deny_none() {
+        let empty = Scalable::new(hasher().imprint().for_summary(), ScalableOptions::default());
+        let prefixes = Prefixes::new([Prefix::fixed(3)]);
+        let of_one_sst = |has: PrefixSet| {
+            let stage = crate::filter::Stage::with_rate(
+                crate::filter::Kind::Blocked,
+                crate::math::Items::new(10),
+                Rate::ONE_PERCENT,
+            );
+            let chain = Chain::new(hasher().imprint(), vec![stage.unwrap()]);
+            let filter = SealedFilter::new(chain, 1, Rate::ONE_PERCENT, Source::TableCapture);
+            let table = WithRange {
+                filter: Arc::new(filter),
+                range: None,
+            };
+            Some(SegmentFilters::new(
+                in_runs(vec![table]).unwrap(),
+                Vec::new(),
+                has,
+            ))
+        };
+        let (none, all) = (PrefixSet::default(), prefixes.all());
+        let empty = Arc::new(empty);
+        for (summary, segments, is_denied) in [
+            (none, none, false),
+            (all, none, true),
+            (none, all, true),
+            (all, all, true),
+        ] {
+            let view = View {
+                coverage: Coverage::Complete,
+                segment_filters: of_one_sst(segments),
+                ..View::unknown(Arc::clone(&empty), summary)
+            };
+            let probe = PrefixProbe {
+                prefixes: &prefixes,
+                at: 0,
+                prefix: b"key",
+                hash: hasher().hash(b"key"),
+            };
+            assert_eq!(view.check_prefix(probe).is_some(), is_denied);
+            let unknown = View {
+                coverage: Coverage::Unknown,
+                ..view
+            };
+            assert!(unknown.check_prefix(probe).is_none());
+        }
+    }
+
     /// The summary filter has no key of an uncovered SST.
     #[test]
     fn a_summary_is_not_believed_beside_tables_that_it_does_not_cover() {
@@ -382,7 +502,11 @@ mod tests {
         };
         let tables = in_runs(vec![table]).unwrap();
         let view = View {
-            segment_filters: Some(SegmentFilters::new(tables, Vec::new())),
+            segment_filters: Some(SegmentFilters::new(
+                tables,
+                Vec::new(),
+                PrefixSet::default(),
+            )),
             ..view_beside(&[None])
         };
         for summary_only in [false, true] {

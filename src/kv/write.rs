@@ -44,7 +44,7 @@ impl<'a> Write<'a> {
     /// Adds a key that the commit may bring. Keys that it removes need not be added.
     pub fn insert(&mut self, key: &[u8]) {
         let hash = self.filters.prepare(key);
-        self.filters.insert(hash);
+        self.filters.insert(hash, key);
         self.has_keys = true;
         // Those that were given lack this key.
         self.has_records = false;

@@ -34,7 +34,7 @@ impl Memtable {
         let filters = self.filters.get_or_init(|| self.bind());
         self.link.mutated.insert(key, |key| {
             let hash = filters.prepare(key);
-            filters.insert(hash);
+            filters.insert(hash, key);
         });
     }
 

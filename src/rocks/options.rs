@@ -1,6 +1,6 @@
 //! The settings. Each has a default, and the reason for it is given here or in `front::options`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,6 +13,7 @@ use crate::front::filter_options::FilterOptions;
 use crate::front::options::{Access, FilterSize, FrontOptions, sizes_for};
 use crate::hash::HashId;
 use crate::math::{Bits, Items};
+use crate::prefix::Prefix;
 
 /// Settings of a [`SieveDb`](super::SieveDb). Their order does not matter.
 ///
@@ -29,6 +30,8 @@ pub struct SieveOptions {
     filters: FilterOptions,
     folder: Option<PathBuf>,
     excluded: BTreeSet<String>,
+    /// By column family.
+    prefixes: BTreeMap<String, Vec<Prefix>>,
     isolation: Option<Isolation>,
     read_only_filters: bool,
     access: Access,
@@ -115,6 +118,7 @@ impl Default for SieveOptions {
             filters: FilterOptions::default(),
             folder: None,
             excluded: BTreeSet::new(),
+            prefixes: BTreeMap::new(),
             isolation: None,
             read_only_filters: false,
             access: Access::Write,
@@ -147,6 +151,11 @@ impl SieveOptions {
         .filter_size(bits.unwrap_or(FilterSize::ONE_PERCENT))
         .segment_filters(None)
         .static_filters(true)
+    }
+
+    /// The functions for the prefixes of a column family.
+    pub(crate) fn prefixes_of(&self, cf: &str) -> &[Prefix] {
+        self.prefixes.get(cf).map_or(&[], Vec::as_slice)
     }
 
     /// Whether RocksDB's own filters are for all levels but the last.
@@ -238,6 +247,33 @@ impl SieveOptions {
     #[must_use]
     pub fn exclude_cfs<N: Into<String>>(mut self, cfs: impl IntoIterator<Item = N>) -> Self {
         self.excluded.extend(cfs.into_iter().map(Into::into));
+        self
+    }
+
+    /// Lets the filters of a column family also answer whether there are keys with a prefix
+    /// ([`SieveDb::prefix_exists_cf`](super::SieveDb::prefix_exists_cf)). Adds to the functions that
+    /// were given before. None is given by default; a `prefix_extractor` in RocksDB's options is
+    /// used without being named here.
+    ///
+    /// A prefix takes the memory of one more key in each filter, once, however many keys have it. Of
+    /// one column family at most 8 functions count, RocksDB's own among them.
+    ///
+    /// If other functions are given for an existing database, its filters are rebuilt in the
+    /// background from the keys of its SSTs. No SST is rewritten, and until then the answer is
+    /// *maybe*.
+    ///
+    /// ```
+    /// use lsm_sieve::{Prefix, SieveOptions};
+    ///
+    /// let by_tenant = SieveOptions::default().prefixes("default", [Prefix::until(b'/')]);
+    /// ```
+    #[must_use]
+    pub fn prefixes(
+        mut self,
+        cf: impl Into<String>,
+        prefixes: impl IntoIterator<Item = Prefix>,
+    ) -> Self {
+        self.prefixes.entry(cf.into()).or_default().extend(prefixes);
         self
     }
 

@@ -10,12 +10,15 @@
 //! If the SST exists already, its number of entries is known. If its hashes are too many to keep,
 //! they go into one stage, sized as if every entry had a different key.
 
+use std::sync::Arc;
+
 use super::{SealedFilter, SegmentId};
 use crate::fault::fault;
 use crate::filter::{Chain, Kind, Scalable, ScalableOptions, Stage};
-use crate::format::Source;
+use crate::format::{PrefixId, Source};
 use crate::hash::{KeyHash, KeyHasher};
 use crate::math::{Items, Rate};
+use crate::prefix::Prefixes;
 
 /// Number of hashes kept before the builder switches to a scalable filter: 64 MiB of them.
 const KEPT_HASHES: usize = SegmentBuilder::MOST_STATIC.get() as usize;
@@ -30,6 +33,9 @@ pub(crate) struct SegmentBuilder {
     hashes: Hashes,
     budget: usize,
     last: Option<KeyHash>,
+    prefixes: Arc<Prefixes>,
+    /// The last prefix of each function.
+    last_prefixes: Vec<Option<KeyHash>>,
     added: u64,
 }
 
@@ -53,14 +59,10 @@ impl SegmentBuilder {
         Self::with_budget(id, hasher, rate, KEPT_HASHES)
     }
 
-    /// [`SegmentBuilder::new`] for an existing segment with this number of entries.
-    pub(crate) fn for_entries(
-        id: SegmentId,
-        hasher: KeyHasher,
-        rate: Rate,
-        entries: Items,
-    ) -> Self {
-        Self::with_budget(id, hasher, rate, KEPT_HASHES).sized(entries)
+    /// The same for an existing segment with this number of entries.
+    #[must_use]
+    pub(crate) fn for_entries(self, entries: Items) -> Self {
+        self.sized(entries)
     }
 
     fn with_budget(id: SegmentId, hasher: KeyHasher, rate: Rate, budget: usize) -> Self {
@@ -72,6 +74,8 @@ impl SegmentBuilder {
             hashes: Hashes::Kept(Vec::new()),
             budget,
             last: None,
+            prefixes: Arc::default(),
+            last_prefixes: Vec::new(),
             added: 0,
         }
     }
@@ -84,10 +88,20 @@ impl SegmentBuilder {
         self
     }
 
+    /// Adds these prefixes of each key too.
+    #[must_use]
+    pub(crate) fn with_prefixes(mut self, prefixes: &Arc<Prefixes>) -> Self {
+        self.last_prefixes = vec![None; prefixes.len()];
+        self.prefixes = Arc::clone(prefixes);
+        self
+    }
+
     /// If the hashes are too many to keep, allocates one stage for them, if memory suffices.
     fn sized(mut self, entries: Items) -> Self {
+        // Each entry may have prefixes of its own.
+        let hashes = entries.get().saturating_mul(1 + self.prefixes.len() as u64);
         if entries.get() > self.budget as u64
-            && let Ok(stage) = Stage::with_rate(Kind::Blocked, entries, self.rate)
+            && let Ok(stage) = Stage::with_rate(Kind::Blocked, Items::new(hashes), self.rate)
         {
             self.hashes = Hashes::Sized(Box::new(stage));
         }
@@ -97,6 +111,11 @@ impl SegmentBuilder {
     /// The id of the segment being built.
     pub(crate) fn id(&self) -> SegmentId {
         self.id
+    }
+
+    /// The functions whose prefixes it adds.
+    pub(crate) fn prefixes(&self) -> &Arc<Prefixes> {
+        &self.prefixes
     }
 
     /// Adds the key of one entry. Entries with the same key must be consecutive; they count once.
@@ -111,9 +130,25 @@ impl SegmentBuilder {
         );
         if self.last.replace(hash) != Some(hash) {
             self.keep(hash);
+            if !self.prefixes.is_empty() {
+                self.add_prefixes(key);
+            }
         }
         // Last: if adding an entry panics, the count shows at sealing that one is missing.
         self.added += 1;
+    }
+
+    /// Keys with the same prefix are neighbours, so that most prefixes are that of the key before.
+    fn add_prefixes(&mut self, key: &[u8]) {
+        let (hasher, last) = (self.hasher, &mut self.last_prefixes);
+        let mut new = [None; PrefixId::MOST];
+        self.prefixes.each(key, |at, prefix| {
+            let hash = hasher.hash(prefix);
+            if last[at].replace(hash) != Some(hash) {
+                new[at] = Some(hash);
+            }
+        });
+        new.into_iter().flatten().for_each(|hash| self.keep(hash));
     }
 
     fn keep(&mut self, hash: KeyHash) {
@@ -172,7 +207,8 @@ impl SegmentBuilder {
             }
             Hashes::Sized(stage) => one(*stage),
         };
-        Some(SealedFilter::new(chain, entries, self.rate, source))
+        let sealed = SealedFilter::new(chain, entries, self.rate, source);
+        Some(sealed.with_prefixes(Arc::clone(self.prefixes.ids())))
     }
 }
 

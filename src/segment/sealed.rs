@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::fault::fault;
 use crate::filter::Chain;
-use crate::format::Source;
+use crate::format::{PrefixId, Source};
 use crate::hash::{KeyHash, KeyHasher};
 use crate::math::Rate;
 use crate::rcu::Published;
@@ -28,6 +28,8 @@ pub(crate) struct SealedFilter {
     pub(crate) rate: Rate,
     /// Where its keys came from.
     pub(crate) source: Source,
+    /// The functions whose prefixes of all keys it has too.
+    pub(crate) prefixes: Arc<[PrefixId]>,
     /// Checksum of the stages when they were sealed.
     checksum: u32,
 }
@@ -41,7 +43,20 @@ impl SealedFilter {
             entries,
             rate,
             source,
+            prefixes: Arc::default(),
         }
+    }
+
+    /// The same filter, which has the prefixes of these functions too.
+    #[must_use]
+    pub(crate) fn with_prefixes(self, prefixes: Arc<[PrefixId]>) -> Self {
+        Self { prefixes, ..self }
+    }
+
+    /// Whether it has the prefixes of this function.
+    pub(crate) fn has_prefixes_of(&self, id: &PrefixId) -> bool {
+        fault!(PrefixIdsNotCompared, return true);
+        self.prefixes.contains(id)
     }
 
     /// Verifies the checksum that was taken when the filter was sealed. Reads the whole filter.
@@ -58,6 +73,47 @@ pub(crate) struct Segment {
     saved: AtomicBool,
     /// Shared by all segments of the registry.
     trusted: Arc<AtomicBool>,
+}
+
+/// A segment as the engine probes it: with keys and, if it has an extractor, with prefixes. The
+/// engine does not say with which.
+#[derive(Debug)]
+pub(crate) struct ProbedSegment {
+    pub(crate) segment: Arc<Segment>,
+    /// Without the prefixes of this one, a filter must not answer.
+    pub(crate) extractor: Option<PrefixId>,
+}
+
+impl ProbedSegment {
+    /// Whether a key, or a key with this prefix, may be in the segment.
+    #[inline]
+    pub(crate) fn may_contain(&self, probe: &[u8]) -> bool {
+        let hash = self.segment.hasher.hash(probe);
+        let answer = match &self.extractor {
+            None => self.segment.answer(hash),
+            Some(id) => self.segment.answer_prefix(id, hash),
+        };
+        answer.unwrap_or(true)
+    }
+
+    /// The same for several at once: see [`Segment::may_contain_many`].
+    pub(crate) fn may_contain_many<'k>(
+        &self,
+        probes: impl Iterator<Item = &'k [u8]>,
+        answers: &mut [bool],
+    ) {
+        let mut can_answer = true;
+        if let Some(id) = &self.extractor {
+            let has_prefixes = |filter: &SealedFilter| filter.has_prefixes_of(id);
+            can_answer = self
+                .segment
+                .filter()
+                .is_some_and(|filter| has_prefixes(&filter));
+        }
+        if can_answer {
+            self.segment.may_contain_many(probes, answers);
+        }
+    }
 }
 
 impl Segment {
@@ -77,7 +133,7 @@ impl Segment {
     }
 
     /// Whether the key may be in the segment. True if there is no filter.
-    #[inline]
+    #[cfg(test)]
     pub(crate) fn may_contain(&self, key: &[u8]) -> bool {
         self.answer(self.hasher.hash(key)).unwrap_or(true)
     }
@@ -88,6 +144,16 @@ impl Segment {
         self.filter.with(|filter| {
             let filter = filter.as_ref()?;
             Some(filter.chain.may_contain(hash))
+        })
+    }
+
+    /// The filter's answer for the hash of a prefix by this function; `None` if there is no filter,
+    /// or if it lacks these prefixes.
+    pub(crate) fn answer_prefix(&self, id: &PrefixId, hash: KeyHash) -> Option<bool> {
+        self.filter.with(|filter| {
+            let filter = filter.as_ref()?;
+            let knows = filter.has_prefixes_of(id);
+            knows.then(|| filter.chain.may_contain(hash))
         })
     }
 

@@ -435,6 +435,33 @@ faults! {
     EngineReadCountedShort => "reads::counters::",
     /// Batched lookups ignore uncovered SSTs.
     ManyIgnoreUncovered => "compat::adoption::",
+    // ---- prefixes
+    /// A key's prefixes go to no filter.
+    PrefixNotAdded => "reads::prefixes::",
+    /// A memtable's keys go to the filters without their prefixes.
+    MemtablePrefixMissed => "reads::prefixes::",
+    /// A filter answers for the prefixes of any function.
+    PrefixIdsNotCompared => "reads::prefixes::",
+    /// A stored summary filter is taken for one with all prefixes.
+    LoadedSummaryHasAllPrefixes => "reads::prefixes::",
+    /// The summary filter is asked for prefixes that it lacks.
+    SummaryAskedForAnyPrefix => "reads::prefixes::",
+    /// Segment filters are asked for prefixes that they lack.
+    SegmentsAskedForAnyPrefix => "front::view::",
+    /// Of each sorted run, one SST is asked for a prefix.
+    OneSstPerPrefix => "front::sorted_runs::",
+    /// A short start is asked for as if it were the whole prefix of all keys.
+    ShortCappedPrefixAsked => "prefix::",
+    /// Filters without the prefixes that are asked for stay as they are.
+    PrefixesNeverCompleted => "reads::prefixes::",
+    /// An iterator whose upper bound lies outside one prefix is answered for that prefix.
+    AnyUpperBoundTaken => "reads::prefixes::",
+    /// An iterator is answered by filters of a later moment.
+    IteratorOfAnotherView => "reads::prefixes::",
+    /// An iterator is answered for the prefixes of an extractor that was replaced.
+    ExtractorChangeUnnoticed => "reads::prefixes::",
+    /// The filter block of an SST with prefixes does not say of which extractor.
+    PrefixBlockNamesNoExtractor => "reads::prefixes::",
     // ---- the differential store
     /// A deletion is not recorded in the differential file, so the main file's value reappears.
     DeleteNotRecorded => "differential::truncated_log",

@@ -112,6 +112,7 @@ impl Binding {
             source,
             entries: filter.entries,
             rate: filter.rate,
+            prefixes: Vec::new(),
             stages: filter.chain.stages().iter().collect::<Vec<&Stage>>(),
         })
     }
@@ -151,6 +152,7 @@ impl Binding {
             source: Source::RawKeys,
             entries,
             rate,
+            prefixes: Vec::new(),
             stages: vec![stage],
         })
     }

@@ -65,10 +65,28 @@ const MAY: [(&str, May); 3] = [
     }),
 ];
 
+/// Whether there is, or may be, a key that starts so.
+const PREFIXES: [(&str, May); 4] = [
+    ("prefix_exists_cf", |db, cf, start| {
+        db.prefix_exists_cf(cf, start).unwrap()
+    }),
+    ("prefixes_exist_cf", |db, cf, start| {
+        let mut answers = db.prefixes_exist_cf(cf, &[NOWHERE, start]);
+        answers.remove(1).unwrap()
+    }),
+    ("prefix_may_exist_cf", |db, cf, start| {
+        db.prefix_may_exist_cf(cf, start)
+    }),
+    ("prefixes_may_exist_cf", |db, cf, start| {
+        db.prefixes_may_exist_cf(cf, &[NOWHERE, start])[1]
+    }),
+];
+
 pub(super) fn names() -> Vec<String> {
     let reads = [READS, UNFILTERED].concat();
     let reads = reads.iter().map(|(name, _)| *name);
-    let of_db = reads.chain(MAY.iter().map(|(name, _)| *name));
+    let may = MAY.iter().chain(&PREFIXES);
+    let of_db = reads.chain(may.map(|(name, _)| *name));
     let of_trait = BY_TRAIT.iter().map(|(name, _)| format!("DBAccess::{name}"));
     of_db
         .map(|name| format!("SieveDb::{name}"))
@@ -174,4 +192,25 @@ fn filters_answer_for_their_cf() {
         }
     }
     report("answers", MAY.len(), KINDS.len() * MAY.len());
+}
+
+#[test]
+fn every_call_for_a_prefix_is_answered_by_its_own_cf() {
+    for kind in KINDS {
+        let world = World::new(kind);
+        let cf = world.handle(OTHER);
+        for (name, is_there) in PREFIXES {
+            for key in all_keys() {
+                let start = &key[..key.len().min(3)];
+                let exists = world.other.keys().any(|key| key.starts_with(start));
+                let answer = is_there(&world.db, &cf, start);
+                let is_exact = !name.contains("may");
+                assert!(
+                    answer == exists || (answer && !is_exact),
+                    "{name} {start:?}"
+                );
+            }
+        }
+    }
+    report("answers", PREFIXES.len(), KINDS.len() * PREFIXES.len());
 }

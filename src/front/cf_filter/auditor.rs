@@ -6,6 +6,7 @@ use super::CfFilter;
 use crate::fault::fault;
 use crate::front::audit::{FalseNegative, Trust};
 use crate::front::engine::Engine;
+use crate::front::view::PrefixProbe;
 use crate::hash::KeyHash;
 use crate::stats::Event;
 
@@ -38,6 +39,24 @@ impl Auditor {
         fault!(LaterViewRefuted, same = true);
         if same && now.answer(hash, key).is_absent() {
             self.refute(cf_filter, hash);
+        }
+        false
+    }
+
+    /// Whether a denial of a prefix stands: the engine found no key that starts with it.
+    pub(crate) fn audit_prefix(&self, cf_filter: &CfFilter, probe: PrefixProbe<'_>) -> bool {
+        let Some(engine) = self.engine.upgrade() else {
+            return true;
+        };
+        let _span = tracing::debug_span!("audit", cf = cf_filter.name()).entered();
+        let before = cf_filter.view();
+        cf_filter.count(Event::Audited);
+        if engine.contains_prefix(cf_filter.key_space(), probe.prefix) != Some(true) {
+            return true;
+        }
+        let now = cf_filter.view();
+        if now.edition == before.edition && now.check_prefix(probe).is_some() {
+            self.refute(cf_filter, probe.hash);
         }
         false
     }

@@ -111,6 +111,7 @@ impl CfFilter {
             let view = self.view();
             self.publish_view(View {
                 summary: Arc::clone(&nothing),
+                summary_prefixes: self.prefixes.all(),
                 ..view
             });
         }
@@ -134,13 +135,14 @@ impl CfFilter {
         coverage_state.covered = HashSet::new();
         self.key_log.end();
         let summary = self.saturated_summary();
-        self.publish_view(View::unknown(Arc::clone(&summary)));
+        let prefixes = self.prefixes.all();
+        self.publish_view(View::unknown(Arc::clone(&summary), prefixes));
         self.memtables.switch_to(self.memtables.last(summary));
     }
 
     fn withdraw_view(&self) {
         let now = self.view();
-        let mut view = View::unknown(now.summary);
+        let mut view = View::unknown(now.summary, now.summary_prefixes);
         fault!(
             SegmentFiltersDuringExternalWrites,
             view.segment_filters = now.segment_filters
@@ -273,12 +275,23 @@ impl CfFilter {
         fault!(DeadIdsKept, covered.extend(&coverage_state.covered));
         coverage_state.covered = covered;
         coverage_state.complete_by_construction = coverage.is_complete();
-        let same = Arc::ptr_eq(&summary, &now.summary) && now.coverage.is_complete();
+        let is_known = Arc::ptr_eq(&summary, &now.summary);
+        let same = is_known && now.coverage.is_complete();
+        // Another one was built with all prefixes.
+        let mut summary_prefixes = self.prefixes.all();
+        if is_known {
+            summary_prefixes = now.summary_prefixes;
+        }
+        fault!(
+            LoadedSummaryHasAllPrefixes,
+            summary_prefixes = self.prefixes.all()
+        );
         // A new edition would make batches read all their keys from the engine, and audits judge
         // nothing.
         if !(same && coverage_state.complete_by_construction) {
             self.publish_view(View {
                 summary,
+                summary_prefixes,
                 coverage,
                 ..now
             });

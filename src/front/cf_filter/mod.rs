@@ -8,6 +8,7 @@ pub(crate) mod auditor;
 mod coverage_state;
 pub(crate) mod lookup;
 pub(crate) mod multi_lookup;
+pub(crate) mod prefix_lookup;
 
 pub(crate) use self::coverage_state::{CoverageEpoch, ExternalWrites, WritePosition};
 pub(crate) use self::lookup::Resolve;
@@ -28,6 +29,7 @@ use crate::front::view::{Coverage, View};
 use crate::front::wakeup::Wakeup;
 use crate::hash::KeyHasher;
 use crate::math::{Bits, Rate};
+use crate::prefix::{PrefixSet, Prefixes};
 use crate::rcu::Published;
 use crate::segment::{Registry, Segment, SegmentBuilder, SegmentId};
 use crate::stats::Counters;
@@ -46,6 +48,7 @@ pub(crate) struct CfFilter {
     coverage_state: Mutex<CoverageState>,
     instance_ids: InstanceIds,
     key_log: Arc<KeyLog>,
+    prefixes: Arc<Prefixes>,
     segment_rate: Mutex<Option<Rate>>,
     static_filters: bool,
     adaptive_hits: bool,
@@ -65,17 +68,17 @@ const HOOKS: usize = 7 << 10;
 const LISTS: Bits = Bits::from_bytes(1 << 10);
 
 impl CfFilter {
-    /// Filters that know nothing of the SSTs yet. `summary` and `covered` come from a snapshot, or
-    /// are empty.
+    /// Filters that know nothing of the SSTs yet. `summary`, `covered`, and which prefixes of their
+    /// keys it has, come from a snapshot, or are empty.
     pub(crate) fn new(
         name: &str,
         hasher: KeyHasher,
         registry: Arc<Registry>,
         wakeup: Arc<Wakeup>,
         options: &FrontOptions,
-        (summary, covered): (Arc<Scalable>, HashSet<SegmentId>),
+        (summary, covered, prefixes): (Arc<Scalable>, HashSet<SegmentId>, PrefixSet),
     ) -> Arc<Self> {
-        let mut view = View::unknown(Arc::clone(&summary));
+        let mut view = View::unknown(Arc::clone(&summary), prefixes);
         fault!(CompleteFromTheStart, view.coverage = Coverage::Complete);
         Arc::new_cyclic(|me| Self {
             me: Weak::clone(me),
@@ -88,6 +91,7 @@ impl CfFilter {
             coverage_state: Mutex::new(CoverageState::covering(covered)),
             instance_ids: InstanceIds::default(),
             key_log: Arc::default(),
+            prefixes: Arc::clone(&options.prefixes),
             segment_rate: Mutex::new(options.segment_rate),
             static_filters: options.static_filters,
             adaptive_hits: options.adaptive_hits,
@@ -119,6 +123,17 @@ impl CfFilter {
     /// The hashes of all keys in SSTs, while the column family grows.
     pub(crate) fn key_log(&self) -> &KeyLog {
         &self.key_log
+    }
+
+    /// The functions that give the prefixes of its keys.
+    pub(crate) fn prefixes(&self) -> &Arc<Prefixes> {
+        &self.prefixes
+    }
+
+    /// Whether the summary filter lacks prefixes of keys that it has.
+    pub(crate) fn lacks_prefixes(&self) -> bool {
+        let all = self.prefixes.all();
+        self.view.with(|view| !view.summary_prefixes.has_all(all))
     }
 
     /// Whether the summary filter covers every SST.
@@ -273,7 +288,9 @@ impl CfFilter {
         let (rate, id) = begun?;
         let key_log = (origin == TableOrigin::Memtables).then(|| Arc::clone(&self.key_log));
         let (registry, wakeup) = (Arc::clone(&self.registry), Arc::clone(&self.wakeup));
-        let builder = SegmentBuilder::new(id, self.hasher, rate).made_static(self.static_filters);
+        let builder = SegmentBuilder::new(id, self.hasher, rate)
+            .made_static(self.static_filters)
+            .with_prefixes(&self.prefixes);
         Some(SegmentFilterBuild::new(registry, wakeup, builder, key_log))
     }
 
@@ -327,7 +344,7 @@ mod tests {
             Arc::new(Registry::new(hasher())),
             Arc::default(),
             &FrontOptions::default(),
-            (summary(), HashSet::new()),
+            (summary(), HashSet::new(), PrefixSet::default()),
         );
         let mut options = Options::default();
         options.create_if_missing(true);

@@ -65,7 +65,7 @@ impl Engine {
             let bind = || (self.cf_filter.memtables().bind(), Vec::new());
             let (target, keys) = files.memtable.get_or_insert_with(bind);
             let hash = target.prepare(key);
-            target.insert(hash);
+            target.insert(hash, key);
             keys.push(key);
         });
     }

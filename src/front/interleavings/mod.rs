@@ -20,6 +20,7 @@ use crate::front::cf_filter::CfFilter;
 use crate::front::options::FrontOptions;
 use crate::hash::{HashId, KeyHasher, Seed};
 use crate::math::{Bits, Items};
+use crate::prefix::PrefixSet;
 use crate::segment::Registry;
 
 fn hasher() -> KeyHasher {
@@ -38,7 +39,11 @@ fn summary() -> Scalable {
 
 fn cf_filter() -> Arc<CfFilter> {
     let registry = Arc::new(Registry::new(hasher()));
-    let nothing = (Arc::new(summary()), std::collections::HashSet::new());
+    let nothing = (
+        Arc::new(summary()),
+        std::collections::HashSet::new(),
+        PrefixSet::default(),
+    );
     CfFilter::new(
         "default",
         hasher(),

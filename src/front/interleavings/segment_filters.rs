@@ -9,6 +9,7 @@ use crate::front::segment_filters::{SegmentFilters, in_runs};
 use crate::front::sorted_runs::WithRange;
 use crate::interleavings::{at_once, explore, part};
 use crate::math::{Items, Rate};
+use crate::prefix::PrefixSet;
 use crate::segment::SealedFilter;
 
 const KEYS: [Key; 3] = [b"before", b"meanwhile", b"after"];
@@ -25,7 +26,10 @@ fn collect_segment_filters(engine: &Engine) {
     };
     let runs = in_runs(tables.iter().map(spanning).collect());
     let runs = runs.expect("few tables");
-    cf_filter.publish_segment_filters(epoch, SegmentFilters::new(runs, memtable_filters));
+    cf_filter.publish_segment_filters(
+        epoch,
+        SegmentFilters::new(runs, memtable_filters, PrefixSet::default()),
+    );
 }
 
 /// The filter that SST capture builds.

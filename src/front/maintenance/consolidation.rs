@@ -2,7 +2,7 @@
 //! anybody. New memtables feed it beside the old one, a flush turns all other memtables into SSTs,
 //! the SSTs are read, and the view is swapped.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,6 +43,9 @@ impl ReadSegments {
     }
 }
 
+/// The keys that share a prefix, as long as nothing has counted them.
+const KEYS_OF_A_PREFIX: u64 = 8;
+
 /// How often maintenance polls whether a flush would still wait, or is done.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
@@ -71,8 +74,11 @@ impl Maintenance {
         }
         let summary = cf_filter.view().summary;
         growth::end_useless_log(cf_filter, &summary, quiet);
+        let mut lacks_prefixes = cf_filter.lacks_prefixes();
+        fault!(PrefixesNeverCompleted, lacks_prefixes = false);
         let due = (growth::is_outgrown(&summary, cf_filter.key_log())
             && self.is_worth_a_flush(cf_filter, &summary))
+            || lacks_prefixes
             || (quiet && self.would_shrink(cf_filter, &summary))
             || (summary.is_saturated() && self.has_room_again(cf_filter));
         if quiet && !due && !summary.is_saturated() {
@@ -185,14 +191,19 @@ impl Maintenance {
         is_growing: bool,
     ) -> Result<Scalable, TaskError> {
         let entries = self.entries(cf_filter)?;
+        let hashes = entries + self.estimated_prefixes(cf_filter)?;
         // A summary filter that is complete by construction took every key once, unless it is
         // saturated; SSTs count each version of a key. At high false-positive rates its own count
         // misses the keys that set no new bit.
         let options = self.summary_options();
-        let keys = if cf_filter.is_complete_by_construction() && !old.is_saturated() {
-            entries.min(old.estimated_items().get())
-        } else {
+        let is_counted = cf_filter.is_complete_by_construction() && !old.is_saturated();
+        let keys = if is_counted && !cf_filter.lacks_prefixes() {
+            let most = 1 + cf_filter.prefixes().len() as u64;
             entries
+                .saturating_mul(most)
+                .min(old.estimated_items().get())
+        } else {
+            hashes
         };
         let room = if is_growing { growth::room(keys) } else { 0 };
         let (keys, others) = (
@@ -216,6 +227,34 @@ impl Maintenance {
         let tables = self.list(cf_filter)?;
         let in_tables: u64 = tables.iter().map(|table| table.entries).sum();
         Ok(in_memtables + in_tables)
+    }
+
+    /// How many prefixes the SSTs have, at least: those of the sorted run that has most. If there
+    /// are more, the next consolidation has counted them.
+    fn estimated_prefixes(&self, cf_filter: &CfFilter) -> Result<u64, TaskError> {
+        let prefixes = cf_filter.prefixes();
+        if prefixes.is_empty() {
+            return Ok(0);
+        }
+        let in_table = |table: &LiveSegment| {
+            let segment = table.id().and_then(|id| self.registry.get(id));
+            let filter = segment.and_then(|segment| segment.filter());
+            let counted =
+                filter.filter(|filter| prefixes.among(&filter.prefixes) == prefixes.all());
+            match counted {
+                Some(filter) => filter.chain.items().get().saturating_sub(table.entries),
+                None => table.entries / KEYS_OF_A_PREFIX * prefixes.len() as u64,
+            }
+        };
+        let mut runs = HashMap::<_, u64>::new();
+        for table in self.list(cf_filter)? {
+            let run = match table.level {
+                Some(level) if level > 0 => (Some(level), None),
+                _ => (None, Some(table.path.clone())),
+            };
+            *runs.entry(run).or_default() += in_table(&table);
+        }
+        Ok(runs.into_values().max().unwrap_or_default())
     }
 
     fn fill_and_swap(

@@ -12,7 +12,7 @@ use crate::front::engine::LiveSegment;
 use crate::front::maintenance::backoff::Backoff;
 use crate::front::options::SummarySaves;
 use crate::front::sorted_runs::WithRange;
-use crate::front::view::Coverage;
+use crate::front::view::{Coverage, View};
 use crate::hash::KeyHash;
 use crate::segment::SegmentId;
 
@@ -153,8 +153,8 @@ impl Maintenance {
         Ok(is_live)
     }
 
-    /// Passes the summary hashes of an SST's keys to `take`, up to [`TOGETHER`] at a time, and
-    /// builds the segment filter on the way if it is missing. Tombstones are left out: a key whose
+    /// Passes the summary hashes of an SST's keys and their prefixes to `take`, some [`TOGETHER`] at
+    /// a time, and builds the segment filter on the way if it is missing. Tombstones are left out: a key whose
     /// newest entry is a tombstone is absent, and older entries of the key are inserted themselves.
     pub(super) fn read_keys_into(
         &self,
@@ -162,17 +162,25 @@ impl Maintenance {
         table: &LiveSegment,
         mut take: impl FnMut(&[KeyHash]),
     ) -> Result<(), TaskError> {
-        let hasher = cf_filter.hasher();
-        let mut hashes = Vec::with_capacity(TOGETHER);
+        let (hasher, prefixes) = (cf_filter.hasher(), cf_filter.prefixes());
+        let mut hashes = Vec::with_capacity(TOGETHER + prefixes.len());
+        let mut last = vec![None; prefixes.len()];
         let mut builder = self.builder_for_missing(cf_filter, table);
         self.scan(cf_filter, table, |key, deletion| {
             if let Some(builder) = &mut builder {
                 builder.add(key);
             }
             if !deletion {
+                // Most prefixes are that of the key before.
+                prefixes.each(key, |at, prefix| {
+                    let hash = hasher.hash(prefix).for_summary();
+                    if last[at].replace(hash) != Some(hash) {
+                        hashes.push(hash);
+                    }
+                });
                 hashes.push(hasher.hash(key).for_summary());
             }
-            if hashes.len() == TOGETHER {
+            if hashes.len() >= TOGETHER {
                 take(&hashes);
                 hashes.clear();
             }
@@ -186,7 +194,11 @@ impl Maintenance {
 
     /// Saves the summary filter, unless it is already saved in its present state.
     pub(super) fn save_summary(&self, cf_filter: &CfFilter) {
-        let summary = cf_filter.view().summary;
+        let View {
+            summary,
+            summary_prefixes,
+            ..
+        } = cf_filter.view();
         if cf_filter.is_complete_by_construction()
             && !cf_filter.is_stored()
             && !summary.is_saturated()
@@ -200,8 +212,9 @@ impl Maintenance {
                 fault!(DamagedSummaryStored, return true);
                 self.scrubber.scrub_growing(cf_filter, &summary)
             };
+            let prefixes = cf_filter.prefixes().ids_of(summary_prefixes);
             let store = &self.filter_store;
-            if store.save_summary(name, &summary, &covered, is_good) {
+            if store.save_summary(name, &summary, &covered, prefixes, is_good) {
                 cf_filter.note_stored(stored);
                 self.engine.summary_stored(cf_filter.key_space(), &covered);
                 if cf_filter.is_disabled() {

@@ -55,9 +55,11 @@ pub(super) fn end_useless_log(cf_filter: &CfFilter, summary: &Scalable, quiet: b
     let Some(logged) = cf_filter.key_log().len() else {
         return;
     };
+    // Each memtable logs its prefixes again.
+    let more = 2 + cf_filter.prefixes().len() as u64;
     let most = match quiet {
         true => LOGGED_AGAIN,
-        false => 2 * summary.items().get() + LOGGED_AGAIN,
+        false => more * summary.items().get() + LOGGED_AGAIN,
     };
     if logged > most {
         cf_filter.key_log().end();

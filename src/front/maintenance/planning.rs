@@ -8,6 +8,7 @@ use std::cmp::Reverse;
 use std::fmt;
 
 use crate::math::{Bits, Rate};
+use crate::prefix::Prefixes;
 use crate::segment::{SealedFilter, SegmentId};
 
 /// The most stages of a segment filter: each is a cache line of a probe.
@@ -29,18 +30,19 @@ pub enum FilterPlan {
 }
 
 impl FilterPlan {
-    /// The plan for an SST. `filter` is its filter, if it has one, and `needed` the size of a
+    /// The plan for an SST whose keys have these prefixes. `filter` is its filter, if it has one, and `needed` the size of a
     /// rebuilt one. `room` is the memory for a rebuilt one, including what the current filter
     /// takes. It is called only if a filter may be rebuilt.
     pub(crate) fn of(
         filter: Option<&SealedFilter>,
         promised: Rate,
+        prefixes: &Prefixes,
         needed: Bits,
         room: impl FnOnce() -> Bits,
     ) -> Self {
         // A good filter is kept even over the budget: which ones are dropped is not left to the
         // order of the SSTs.
-        if filter.is_some_and(|filter| keeps(filter, promised)) {
+        if filter.is_some_and(|filter| keeps(filter, promised, prefixes)) {
             Self::Keep
         } else if needed <= room() {
             Self::Rebuild
@@ -61,8 +63,9 @@ impl fmt::Display for FilterPlan {
 }
 
 /// Whether a filter is as one that would be built for this rate.
-fn keeps(filter: &SealedFilter, promised: Rate) -> bool {
+fn keeps(filter: &SealedFilter, promised: Rate, prefixes: &Prefixes) -> bool {
     filter.rate == promised
+        && prefixes.among(&filter.prefixes) == prefixes.all()
         && filter.chain.stages().len() <= STAGES
         && filter.chain.predicted_rate() <= promised.get() * ROUNDING
 }
@@ -102,12 +105,15 @@ pub(crate) fn lowest_ranked(mut held: Vec<ResidentFilter>, over: Bits) -> Vec<Se
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::filter::naive::{hashes, imprint};
     use crate::filter::{Chain, Kind, Stage};
     use crate::format::Source;
     use crate::math::Items;
     use crate::math::ribbon::{PARTS, rate};
+    use crate::prefix::Prefix;
 
     fn held(id: u8, level: Option<u32>, bits: u64) -> ResidentFilter {
         ResidentFilter {
@@ -126,15 +132,34 @@ mod tests {
         SealedFilter::new(chain, keys, made_for, Source::RawKeys)
     }
 
+    #[test]
+    fn a_filter_without_a_prefix_that_is_asked_for_is_rebuilt() {
+        let prefixes = |lengths: &[usize]| Prefixes::new(lengths.iter().map(|&n| Prefix::fixed(n)));
+        let both = filter(Kind::Blocked, 1_000, Rate::ONE_PERCENT)
+            .with_prefixes(Arc::clone(prefixes(&[4, 8]).ids()));
+        let plan = |lengths: &[usize]| {
+            let (one, prefixes) = (Bits::new(1), prefixes(lengths));
+            FilterPlan::of(Some(&both), Rate::ONE_PERCENT, &prefixes, one, || one)
+        };
+        for kept in [&[][..], &[4], &[8, 4]] {
+            assert_eq!(plan(kept), FilterPlan::Keep, "{kept:?}");
+        }
+        assert_eq!(plan(&[5]), FilterPlan::Rebuild);
+        assert_eq!(plan(&[4, 5]), FilterPlan::Rebuild);
+    }
+
     /// The room is not computed then.
     #[test]
     fn a_filter_of_the_promised_rate_is_kept() {
         let rate = Rate::ONE_PERCENT;
         let plan = |filter: &SealedFilter, promised| {
-            FilterPlan::of(Some(filter), promised, Bits::new(1), || Bits::new(1))
+            let none = Prefixes::default();
+            FilterPlan::of(Some(filter), promised, &none, Bits::new(1), || Bits::new(1))
         };
         let fits = filter(Kind::Blocked, 1_000, rate);
-        let kept = FilterPlan::of(Some(&fits), rate, Bits::new(1), || panic!("it is kept"));
+        let none = Prefixes::default();
+        let is_kept = || panic!("it is kept");
+        let kept = FilterPlan::of(Some(&fits), rate, &none, Bits::new(1), is_kept);
         assert_eq!(kept, FilterPlan::Keep);
         assert_eq!(plan(&fits, Rate::new(0.02).unwrap()), FilterPlan::Rebuild);
         let crowded = filter(Kind::Blocked, 3_000, rate);
@@ -152,7 +177,8 @@ mod tests {
             let chain = Chain::new(imprint(1), vec![Stage::ribbon(keys, promised).unwrap()]);
             let filter = SealedFilter::new(chain, 10, promised, Source::RawKeys);
             let room = || panic!("{parts} parts of a bit keep {promised}");
-            let plan = FilterPlan::of(Some(&filter), promised, Bits::new(1), room);
+            let none = Prefixes::default();
+            let plan = FilterPlan::of(Some(&filter), promised, &none, Bits::new(1), room);
             assert_eq!(plan, FilterPlan::Keep);
         }
     }
@@ -161,7 +187,13 @@ mod tests {
     fn what_a_filter_takes_decides_whether_it_is_made() {
         let plan = |needed, room| {
             let (needed, room) = (Bits::new(needed), Bits::new(room));
-            FilterPlan::of(None, Rate::ONE_PERCENT, needed, || room)
+            FilterPlan::of(
+                None,
+                Rate::ONE_PERCENT,
+                &Prefixes::default(),
+                needed,
+                || room,
+            )
         };
         assert_eq!(plan(8_000_000, 8_000_000), FilterPlan::Rebuild);
         assert_eq!(plan(8_000_001, 8_000_000), FilterPlan::Drop);

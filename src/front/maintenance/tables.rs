@@ -14,6 +14,7 @@ use crate::front::maintenance::planning::FilterPlan;
 use crate::front::segment_filters::{SegmentFilters, in_runs};
 use crate::front::sorted_runs::WithRange;
 use crate::math::{Bits, Items};
+use crate::prefix::{PrefixSet, Prefixes};
 use crate::segment::{SealedFilter, SegmentBuilder};
 
 /// No segment filter is larger; no memory is allocated for what a file claims beyond.
@@ -100,11 +101,13 @@ impl Maintenance {
         let entries = Items::new(table.entries);
         let needed = self.options.segment_size(entries, rate);
         let room = || self.room(own.unwrap_or_default());
-        match FilterPlan::of(filter.as_deref(), rate, needed, room) {
+        match FilterPlan::of(filter.as_deref(), rate, cf_filter.prefixes(), needed, room) {
             FilterPlan::Keep => None,
             FilterPlan::Rebuild => {
                 tracing::info!(segment = %id, "rebuilding a segment filter");
-                let builder = SegmentBuilder::for_entries(id, cf_filter.hasher(), rate, entries);
+                let builder = SegmentBuilder::new(id, cf_filter.hasher(), rate)
+                    .with_prefixes(cf_filter.prefixes())
+                    .for_entries(entries);
                 Some(builder.made_static(self.options.static_filters))
             }
             FilterPlan::Drop => {
@@ -192,8 +195,11 @@ impl Maintenance {
             memtable_filters = cf_filter.collect_memtable_filters();
         });
         match self.spanning(&tables).and_then(in_runs) {
-            Some(runs) => cf_filter
-                .publish_segment_filters(epoch, SegmentFilters::new(runs, memtable_filters)),
+            Some(runs) => {
+                let prefixes = common_prefixes(cf_filter.prefixes(), runs.filters());
+                let segment_filters = SegmentFilters::new(runs, memtable_filters, prefixes);
+                cf_filter.publish_segment_filters(epoch, segment_filters);
+            }
             None => cf_filter.drop_segment_filters(),
         }
         Ok(())
@@ -211,4 +217,12 @@ impl Maintenance {
         };
         tables.iter().map(spanning).collect()
     }
+}
+
+/// The prefixes that all of these filters have.
+fn common_prefixes(prefixes: &Prefixes, filters: &[Arc<SealedFilter>]) -> PrefixSet {
+    let each = filters
+        .iter()
+        .map(|filter| prefixes.among(&filter.prefixes));
+    each.fold(prefixes.all(), PrefixSet::and)
 }

@@ -239,7 +239,7 @@ impl Lsm {
         // As in RocksDB, tombstones are in no summary filter.
         if value.is_some() {
             let hash = filters.prepare(key);
-            filters.insert(hash);
+            filters.insert(hash, key);
         }
         entries.insert(key.to_owned(), value);
     }

@@ -6,6 +6,7 @@ mod cf_reader;
 mod engine;
 mod latest;
 mod open;
+mod prefixes;
 pub(in crate::rocks) mod reads;
 mod transaction;
 

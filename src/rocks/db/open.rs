@@ -22,7 +22,9 @@ use crate::rocks::binding::Engine;
 use crate::rocks::engine::RocksEngine;
 use crate::rocks::error::OpenError;
 use crate::rocks::hooks::listener::Listener;
-use crate::rocks::hooks::sieve::{Sieve, prepare_for_transactions, put_hooks, shared_by};
+use crate::rocks::hooks::sieve::{
+    Sieve, prefixes_of, prepare_for_transactions, put_hooks, shared_by,
+};
 use crate::rocks::hooks::{self, Handle, JustOpened, self_check};
 use crate::rocks::options::{Isolation, SieveOptions};
 use crate::segment::{Candidate, IdentityError};
@@ -108,6 +110,10 @@ impl<E: JustOpened> Opened<E> {
                 hooked.push((name, options));
                 continue;
             }
+            let front = FrontOptions {
+                prefixes: prefixes_of(&name, &options, sieve),
+                ..front.clone()
+            };
             let cf_filter = opening.cf_filter(&name, &front, taken);
             taken = taken + cf_filter.view().summary.size();
             let options = options.clone();

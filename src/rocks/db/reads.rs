@@ -225,7 +225,7 @@ impl<T: ThreadMode> SieveDb<T> {
     }
 
     /// The filters of a column family.
-    fn filters_of(&self, cf: &impl AsColumnFamilyRef) -> (&CfFilters, u32) {
+    pub(super) fn filters_of(&self, cf: &impl AsColumnFamilyRef) -> (&CfFilters, u32) {
         (self.cf_filters(), hooks::cf_id(cf))
     }
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, RwLock};
 use librocksdb_sys as sys;
 use rocksdb::AsColumnFamilyRef;
 
-use super::DEFAULT_ID;
+use super::{DEFAULT_ID, take_text};
 use crate::sync::unpoisoned;
 
 unsafe extern "C" {
@@ -26,6 +26,14 @@ unsafe extern "C" {
         size: usize,
         most_skipped: u64,
     ) -> c_int;
+    fn lsm_sieve_contains_prefix(
+        cf: *mut sys::rocksdb_column_family_handle_t,
+        start: *const u8,
+        size: usize,
+        same_prefix: bool,
+        most_skipped: u64,
+        contains: *mut bool,
+    ) -> *mut c_char;
 }
 
 /// RocksDB's object for an open engine.
@@ -109,6 +117,25 @@ impl BaseCf {
             _ => None,
         }
     }
+}
+
+/// Whether the engine of this column family has a key that starts so, past the filters.
+/// `same_prefix`: RocksDB's extractor gives all these keys one prefix. Skips at most `most_skipped`
+/// entries, or all if that is 0.
+pub(crate) fn contains_prefix(
+    cf: &impl AsColumnFamilyRef,
+    start: &[u8],
+    same_prefix: bool,
+    most_skipped: u64,
+) -> Result<bool, String> {
+    let mut contains = false;
+    let (at, size) = (start.as_ptr(), start.len());
+    let contained = &raw mut contains;
+    // SAFETY: the handle is live while borrowed, and so is its engine; `contained` is writable.
+    let error = unsafe {
+        lsm_sieve_contains_prefix(cf.inner(), at, size, same_prefix, most_skipped, contained)
+    };
+    take_text(error).map_or(Ok(contains), Err)
 }
 
 impl AsColumnFamilyRef for BaseCf {

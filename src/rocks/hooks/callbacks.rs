@@ -11,15 +11,17 @@ use std::slice;
 use std::sync::Arc;
 
 use crate::fault::fault;
+use crate::format::PrefixId;
 use crate::front::audit::Distrust as _;
 use crate::front::cf_filter::CfFilter;
+use crate::front::cf_filter::prefix_lookup::Span;
 use crate::front::memtables::FilterSet;
 use crate::front::segment_filter_build::{SegmentFilterBuild, TableOrigin};
 use crate::hash::KeyHash;
 use crate::rocks::hooks::listener::Listener;
 use crate::rocks::hooks::sieve::{Found, Sieve};
 use crate::rocks::hooks::{CfOptions, RawOptions};
-use crate::segment::{Segment, SegmentId};
+use crate::segment::{ProbedSegment, SegmentId};
 
 #[cfg(test)]
 mod silent;
@@ -34,15 +36,17 @@ pub(crate) struct Hooks {
     memtable_created: extern "C" fn(*mut c_void, u32),
     memtable_bind: extern "C" fn(*mut c_void) -> *mut c_void,
     memtable_prepare: extern "C" fn(*mut c_void, *const u8, usize) -> u64,
-    memtable_insert: extern "C" fn(*mut c_void, u64),
+    memtable_insert: extern "C" fn(*mut c_void, u64, *const u8, usize),
     memtable_sealed: extern "C" fn(*mut c_void),
     memtable_release: extern "C" fn(*mut c_void),
     table_begin: extern "C" fn(*mut c_void, u8) -> *mut c_void,
     table_add: extern "C" fn(*mut c_void, *const u8, usize),
+    table_add_with_prefix: extern "C" fn(*mut c_void, *const u8, usize, *const u8, usize) -> bool,
+    table_extractor: extern "C" fn(*mut c_void, *mut c_void, TakeExtractor),
     table_id: extern "C" fn(*mut c_void, *mut [u8; 16]),
     table_finish: extern "C" fn(*mut c_void, u64) -> bool,
     table_release: extern "C" fn(*mut c_void),
-    segment_open: extern "C" fn(*mut c_void, *const [u8; 16]) -> *mut c_void,
+    segment_open: extern "C" fn(*mut c_void, *const [u8; 16], *const u8, usize, u32) -> *mut c_void,
     segment_may_contain: extern "C" fn(*mut c_void, *const u8, usize) -> bool,
     segment_may_contain_many:
         extern "C" fn(*mut c_void, usize, *const *const u8, *const usize, *mut bool),
@@ -62,6 +66,10 @@ pub(crate) struct Hooks {
         *mut c_void,
         ReadMany,
     ) -> bool,
+    sieve_prefixes: extern "C" fn(*mut c_void, u32, *mut u64) -> bool,
+    sieve_is_empty:
+        extern "C" fn(*mut c_void, u32, u64, u8, *const u8, usize, *const u8, usize) -> bool,
+    sieve_extractor_changes: extern "C" fn(*mut c_void),
     sieve_external_writes: extern "C" fn(*mut c_void, u32, *mut c_void, Run),
     sieve_flushing: extern "C" fn(*mut c_void, *mut c_void, Run),
     sieve_create_cf:
@@ -69,6 +77,8 @@ pub(crate) struct Hooks {
     sieve_drop_cf: extern "C" fn(*mut c_void, u32, *mut c_void, DropCf),
 }
 
+/// Gets the name and version of a prefix extractor.
+type TakeExtractor = extern "C" fn(*mut c_void, *const u8, usize, u32);
 /// Has the engine read a key; see `Found` in `handle.cc`.
 type Read = extern "C" fn(*mut c_void) -> i8;
 /// Has the engine read the keys at these indexes.
@@ -95,6 +105,8 @@ pub(crate) static HOOKS: Hooks = Hooks {
     memtable_release,
     table_begin,
     table_add,
+    table_add_with_prefix,
+    table_extractor,
     table_id,
     table_finish,
     table_release,
@@ -110,6 +122,9 @@ pub(crate) static HOOKS: Hooks = Hooks {
     sieve_read,
     sieve_rules_out,
     sieve_read_many,
+    sieve_prefixes,
+    sieve_is_empty,
+    sieve_extractor_changes,
     sieve_external_writes,
     sieve_flushing,
     sieve_create_cf,
@@ -194,11 +209,13 @@ extern "C" fn memtable_prepare(target: *mut c_void, key: *const u8, size: usize)
     .get()
 }
 
-extern "C" fn memtable_insert(target: *mut c_void, hash: u64) {
+extern "C" fn memtable_insert(target: *mut c_void, hash: u64, key: *const u8, size: usize) {
     // SAFETY: the memtable holds a reference on its target until `memtable_release`.
     let target: &FilterSet = unsafe { shared(target) };
+    // SAFETY: the memtable entry outlives this call.
+    let key = unsafe { bytes(key, size) };
     if !guarded(false, || {
-        target.insert(KeyHash::new(hash));
+        target.insert(KeyHash::new(hash), key);
         true
     }) {
         guarded((), || target.disable());
@@ -248,6 +265,36 @@ extern "C" fn table_add(table: *mut c_void, key: *const u8, size: usize) {
     guarded((), || table.add(key));
 }
 
+extern "C" fn table_add_with_prefix(
+    table: *mut c_void,
+    key: *const u8,
+    size: usize,
+    prefix: *const u8,
+    prefix_size: usize,
+) -> bool {
+    // SAFETY: an SST is built by one thread at a time.
+    let table = unsafe { table_mut(table) };
+    // SAFETY: RocksDB's key outlives this call.
+    let key = unsafe { bytes(key, size) };
+    // SAFETY: so does its prefix.
+    let prefix = unsafe { bytes(prefix, prefix_size) };
+    guarded(false, || {
+        table.add(key);
+        table
+            .extractor()
+            .is_some_and(|own| own.of(key) == Some(prefix))
+    })
+}
+
+extern "C" fn table_extractor(table: *mut c_void, context: *mut c_void, take: TakeExtractor) {
+    // SAFETY: an SST is built by one thread at a time.
+    let table = unsafe { table_mut(table) };
+    if let Some(extractor) = table.extractor() {
+        let name = extractor.id().name();
+        take(context, name.as_ptr(), name.len(), extractor.id().version());
+    }
+}
+
 extern "C" fn table_id(table: *mut c_void, id: *mut [u8; 16]) {
     // SAFETY: an SST is built by one thread at a time.
     let table = unsafe { table_mut(table) };
@@ -267,12 +314,36 @@ extern "C" fn table_release(table: *mut c_void) {
     guarded((), || drop(table));
 }
 
-extern "C" fn segment_open(cf_filter: *mut c_void, id: *const [u8; 16]) -> *mut c_void {
+extern "C" fn segment_open(
+    cf_filter: *mut c_void,
+    id: *const [u8; 16],
+    name: *const u8,
+    size: usize,
+    version: u32,
+) -> *mut c_void {
     // SAFETY: the shim holds a reference on `cf_filter`.
     let cf_filter: &CfFilter = unsafe { shared(cf_filter) };
     // SAFETY: the shim passes 16 readable bytes.
     let id = SegmentId::from_bytes(unsafe { id.read_unaligned() });
-    match guarded(None, || Some(cf_filter.open_segment(id))) {
+    // SAFETY: the name is in the filter block, which outlives this call.
+    let name = unsafe { bytes(name, size) };
+    let open = || {
+        let mut extractor = None;
+        if !name.is_empty() {
+            // Of an extractor without a right name no filter has the prefixes.
+            let id = PrefixId::new(std::str::from_utf8(name).ok()?, version)?;
+            // The copy that filters of this process have too is compared without a read.
+            let known = cf_filter
+                .prefixes()
+                .ids()
+                .iter()
+                .find(|known| **known == id);
+            extractor = Some(known.cloned().unwrap_or(id));
+        }
+        let segment = cf_filter.open_segment(id);
+        Some(Arc::new(ProbedSegment { segment, extractor }))
+    };
+    match guarded(None, open) {
         Some(segment) => Arc::into_raw(segment).cast_mut().cast(),
         None => std::ptr::null_mut(),
     }
@@ -280,7 +351,7 @@ extern "C" fn segment_open(cf_filter: *mut c_void, id: *const [u8; 16]) -> *mut 
 
 extern "C" fn segment_may_contain(segment: *mut c_void, key: *const u8, size: usize) -> bool {
     // SAFETY: the reader holds a reference on the segment until `segment_release`.
-    let segment: &Segment = unsafe { shared(segment) };
+    let segment: &ProbedSegment = unsafe { shared(segment) };
     // SAFETY: RocksDB's key outlives this call.
     let key = unsafe { bytes(key, size) };
     let mut fallback = true;
@@ -296,7 +367,7 @@ extern "C" fn segment_may_contain_many(
     answers: *mut bool,
 ) {
     // SAFETY: the reader holds a reference on the segment until `segment_release`.
-    let segment: &Segment = unsafe { shared(segment) };
+    let segment: &ProbedSegment = unsafe { shared(segment) };
     // SAFETY: the shim passes three arrays of `count` elements.
     let keys = unsafe { slice::from_raw_parts(keys, count) };
     // SAFETY: as above.
@@ -320,7 +391,7 @@ extern "C" fn segment_may_contain_many(
 
 extern "C" fn segment_release(segment: *mut c_void) {
     // SAFETY: the reader releases the reference from `segment_open`.
-    unsafe { release::<Segment>(segment) }
+    unsafe { release::<ProbedSegment>(segment) }
 }
 
 extern "C" fn listener_release(listener: *mut c_void) {
@@ -419,6 +490,55 @@ extern "C" fn sieve_read_many(
             said.into_iter().map(found).collect()
         })
     })
+}
+
+extern "C" fn sieve_prefixes(sieve: *mut c_void, cf: u32, edition: *mut u64) -> bool {
+    // SAFETY: the shim holds the reference until `sieve_release`.
+    let sieve: &Sieve = unsafe { shared(sieve) };
+    match guarded(None, || sieve.edition_for_prefixes(cf)) {
+        Some(now) => {
+            // SAFETY: the shim passes a writable number.
+            unsafe { edition.write(now) };
+            true
+        }
+        None => false,
+    }
+}
+
+/// As in `handle.cc`: which keys an iterator asks for.
+const SPAN_SAME_PREFIX: u8 = 0;
+const SPAN_CLOSED: u8 = 1;
+
+extern "C" fn sieve_is_empty(
+    sieve: *mut c_void,
+    cf: u32,
+    edition: u64,
+    span: u8,
+    first: *const u8,
+    first_size: usize,
+    last: *const u8,
+    last_size: usize,
+) -> bool {
+    // SAFETY: the shim holds the reference until `sieve_release`.
+    let sieve: &Sieve = unsafe { shared(sieve) };
+    // SAFETY: the caller's keys outlive this call.
+    let first = unsafe { bytes(first, first_size) };
+    // SAFETY: as above.
+    let last = unsafe { bytes(last, last_size) };
+    let span = match span {
+        SPAN_SAME_PREFIX => Span::SamePrefix(first),
+        SPAN_CLOSED => Span::Closed(first, last),
+        _ => Span::HalfOpen(first, last),
+    };
+    let mut fallback = false;
+    fault!(HandlePanicIsAbsent, fallback = true);
+    guarded(fallback, || sieve.is_empty_since(cf, span, edition))
+}
+
+extern "C" fn sieve_extractor_changes(sieve: *mut c_void) {
+    // SAFETY: the shim holds the reference until `sieve_release`.
+    let sieve: &Sieve = unsafe { shared(sieve) };
+    sieve.extractor_changes();
 }
 
 /// Runs a hook that calls what it is given once. If it panics before, that is called all the same,
@@ -741,6 +861,10 @@ mod tests {
         let nothing = Chain::new(hasher.imprint(), Vec::new());
         let filter = SealedFilter::new(nothing, 0, Rate::ONE_PERCENT, Source::RawKeys);
         segment.set_filter(filter, true);
+        let segment = Arc::new(ProbedSegment {
+            segment,
+            extractor: None,
+        });
         let segment = Arc::into_raw(segment).cast_mut().cast::<c_void>();
         let key = b"key";
         let ask = |keys: [*const u8; KEYS]| {

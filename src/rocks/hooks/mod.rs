@@ -10,6 +10,7 @@
 //! | `sieve` | what a database's handle asks |
 //! | `handle` | the handle of a database: found, filtered, and proved to be |
 //! | `raw_db` | a database that was opened through RocksDB's C API |
+//! | `extractor` | RocksDB's prefix extractors |
 //! | `callbacks` | the functions that RocksDB calls |
 //! | `listener` | flush, compaction and ingestion events |
 //! | `self_check` | proves before the first open that the hooks fire |
@@ -21,6 +22,7 @@
 
 mod base;
 mod callbacks;
+mod extractor;
 mod handle;
 mod latest;
 pub(crate) mod listener;
@@ -38,10 +40,11 @@ use std::sync::Arc;
 use librocksdb_sys as sys;
 use rocksdb::{AsColumnFamilyRef, AsRawPtr, BoundColumnFamily, Options};
 
-pub(crate) use self::base::{Base, BaseCf};
+pub(crate) use self::base::{Base, BaseCf, contains_prefix};
 #[cfg(test)]
 pub(crate) use self::callbacks::SILENT;
 pub(crate) use self::callbacks::{HOOKS, Hooks};
+pub(crate) use self::extractor::extractor;
 pub(crate) use self::handle::{Handle, JustOpened, past_filters};
 pub(crate) use self::latest::latest_options;
 pub use self::raw_db::RawDb;
@@ -58,6 +61,8 @@ const _: &[Fault] = &[
     Fault::BatchHintNotCaptured,
     Fault::LostBindUnsealed,
     Fault::PrefixBlockHasSegmentId,
+    Fault::PrefixBlockNamesNoExtractor,
+    Fault::ExtractorChangeUnnoticed,
     Fault::LayoutUnchecked,
     Fault::MempurgeAccepted,
     Fault::TableOptionsCorrected,

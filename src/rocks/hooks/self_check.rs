@@ -17,6 +17,7 @@ use crate::front::cf_filter::CfFilter;
 use crate::front::options::FrontOptions;
 use crate::hash::{HashId, KeyHasher, Seed};
 use crate::math::{Bits, Items};
+use crate::prefix::PrefixSet;
 use crate::rocks::binding::Engine;
 use crate::rocks::error::OpenError;
 use crate::rocks::hooks::{self, HOOKS, Hooks};
@@ -69,7 +70,7 @@ fn cf_filter(registry: &Arc<Registry>) -> Arc<CfFilter> {
         hasher().imprint().for_summary(),
         options.summary(Items::new(0), Bits::new(0)),
     );
-    let empty = (Arc::new(summary), HashSet::new());
+    let empty = (Arc::new(summary), HashSet::new(), PrefixSet::default());
     let registry = Arc::clone(registry);
     CfFilter::new(
         DEFAULT_COLUMN_FAMILY_NAME,

@@ -3,6 +3,7 @@
 //!
 //! The handle owns the last reference. It calls [`Sieve::stop`] before its engine closes.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -12,14 +13,18 @@ use super::base::Base;
 use super::handle::{self, Asked};
 use super::{AsOptions, CfOptions, DEFAULT_ID, HOOKS, error_of};
 use super::{
-    filter_upper_levels_only, flush, install, keep_history, refusal, transactions_refusal,
+    extractor, filter_upper_levels_only, flush, install, keep_history, refusal,
+    transactions_refusal,
 };
 use crate::fault::fault;
 use crate::front::audit::Distrust as _;
-use crate::front::cf_filter::{CfFilter, lookup, multi_lookup};
+use crate::front::cf_filter::prefix_lookup::{self, Span};
+use crate::front::cf_filter::{CfFilter, Resolve as _, lookup, multi_lookup};
 use crate::front::filters::{Filters, MaintenanceError};
 use crate::front::options::{FilterSize, FrontOptions};
 use crate::math::Bits;
+use crate::prefix::Prefixes;
+use crate::rcu::Reading;
 use crate::rocks::error::OpenError;
 use crate::rocks::options::SieveOptions;
 use crate::stats::Stats;
@@ -36,6 +41,8 @@ pub struct Sieve {
     pub(crate) default: Arc<CfFilter>,
     pub(crate) options: SieveOptions,
     pub(crate) base: Arc<Base>,
+    /// Whether a column family got another prefix extractor since the open.
+    has_extractor_changed: AtomicBool,
     /// Held while a column family is created or dropped: its filters are created and dropped with
     /// it.
     cfs: Mutex<()>,
@@ -53,6 +60,7 @@ impl Sieve {
             default,
             options,
             base,
+            has_extractor_changed: AtomicBool::new(false),
             cfs: Mutex::default(),
         }
     }
@@ -111,6 +119,38 @@ impl Sieve {
     pub(super) fn rules_out(&self, cf: u32, key: &[u8]) -> bool {
         let asked = handle::asked() == Asked::Filters;
         asked && lookup::answer((&*self.filters.cf_filters, cf), key).is_absent()
+    }
+
+    /// The edition of the view of a column family that filters may answer for by prefix.
+    pub(super) fn edition_for_prefixes(&self, cf: u32) -> Option<u64> {
+        if handle::asked() != Asked::Filters {
+            return None;
+        }
+        let filters = (&*self.filters.cf_filters, cf);
+        let edition = |cf: &CfFilter, _: &Reading| {
+            let has_prefixes = !cf.prefixes().is_empty();
+            has_prefixes.then(|| cf.edition())
+        };
+        filters.with(edition).flatten()
+    }
+
+    /// Whether no key of a span existed since the view of this edition was published.
+    pub(super) fn is_empty_since(&self, cf: u32, span: Span<'_>, edition: u64) -> bool {
+        let filters = (&*self.filters.cf_filters, cf);
+        handle::asked() == Asked::Filters && prefix_lookup::is_empty_since(filters, span, edition)
+    }
+
+    /// From here on, the prefixes of an extractor may be those of another one.
+    pub(super) fn extractor_changes(&self) {
+        self.has_extractor_changed.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether the engine's own function gives all keys that start so one prefix, and the engine
+    /// uses it.
+    pub(crate) fn is_within_engine_prefix(&self, cf: &CfFilter, start: &[u8]) -> bool {
+        let extractor = cf.prefixes().of_engine();
+        extractor.is_some_and(|(_, extractor)| extractor.of_all(start).is_some())
+            && !self.has_extractor_changed.load(Ordering::SeqCst)
     }
 
     /// Has the `engine` read the keys at the indexes that it is given, so that all others are
@@ -214,7 +254,10 @@ impl Sieve {
         }
         let taken = self.filters.cf_filters.size_of_summaries(None);
         let cfs = self.filters.cf_filters.all().len() + 1;
-        let front = shared_by(self.settings(), cfs);
+        let front = FrontOptions {
+            prefixes: prefixes_of(name, options, &self.options),
+            ..shared_by(self.settings(), cfs)
+        };
         let cf_filter = self.filters.opening().cf_filter(name, &front, taken);
         put_hooks(options, &cf_filter, &self.options)?;
         let Some(id) = create() else {
@@ -304,6 +347,18 @@ pub(crate) fn prepare_for_transactions(
     OpenError::refuse(cf, transactions_refusal(options))?;
     keep_history(options);
     Ok(())
+}
+
+/// The functions for the prefixes of a column family: RocksDB's extractor, if these options have
+/// one that can be named, and those of the settings.
+pub(crate) fn prefixes_of(
+    cf: &str,
+    options: &impl AsOptions,
+    sieve: &SieveOptions,
+) -> Arc<Prefixes> {
+    let engine = extractor(options);
+    let given = sieve.prefixes_of(cf).iter().cloned();
+    Arc::new(Prefixes::beside_engine(engine, given))
 }
 
 /// Puts the hooks of a column family's filters into its options.

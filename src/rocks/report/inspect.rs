@@ -190,7 +190,8 @@ impl Sieve {
             .options
             .segment_size(Items::new(table.entries), rate);
         let room = || self.filters.room(own.unwrap_or_default());
-        Some(FilterPlan::of(filter, rate, needed, room))
+        let prefixes = cf_filter.prefixes();
+        Some(FilterPlan::of(filter, rate, prefixes, needed, room))
     }
 
     /// The live SSTs of a column family; none if it is gone.

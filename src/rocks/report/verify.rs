@@ -10,7 +10,6 @@ use std::ops::ControlFlow;
 use rocksdb::ThreadMode;
 
 use crate::fault::fault;
-use crate::filter::Chain;
 use crate::front::cf_filter::CfFilter;
 use crate::front::engine::LiveSegment;
 use crate::rocks::db::SieveDb;
@@ -18,6 +17,7 @@ use crate::rocks::engine::with_cf_of;
 use crate::rocks::error::{InspectError, with_causes};
 use crate::rocks::hooks::sieve::Sieve;
 use crate::rocks::hooks::{self, BaseCf};
+use crate::segment::SealedFilter;
 
 /// Entries between two calls of `go_on`.
 const STRETCH: u64 = 4_096;
@@ -212,13 +212,13 @@ impl Check<'_> {
         }
     }
 
-    fn sidecar(&self, table: &LiveSegment, report: &mut VerifyReport) -> Option<Chain> {
+    fn sidecar(&self, table: &LiveSegment, report: &mut VerifyReport) -> Option<SealedFilter> {
         let id = table.lasting_id.filter(|_| self.is_identified);
         let loaded = id.map(|id| self.sieve.filters.filter_store.load_checked(id));
         match loaded {
             Some(Ok(Some(filter))) => {
                 report.sidecars_checked += 1;
-                return Some(filter.chain);
+                return Some(filter);
             }
             Some(Err(error)) => report.damaged.push(with_causes(&error)),
             None | Some(Ok(None)) => report.missing.push(table.path.clone()),
@@ -230,7 +230,7 @@ impl Check<'_> {
         &mut self,
         cf_filter: &CfFilter,
         table: &LiveSegment,
-        stored: Option<&Chain>,
+        stored: Option<&SealedFilter>,
         report: &mut VerifyReport,
     ) -> Result<(), InspectError> {
         let hasher = cf_filter.hasher();
@@ -247,7 +247,7 @@ impl Check<'_> {
             let denials = [
                 (
                     "the sidecar",
-                    stored.is_some_and(|chain| !chain.may_contain(hash)),
+                    stored.is_some_and(|filter| !filter.chain.may_contain(hash)),
                 ),
                 ("the resident filter", resident == Some(false)),
                 (
@@ -255,13 +255,34 @@ impl Check<'_> {
                     !deletion && view.answer(hash, key).is_absent(),
                 ),
             ];
-            for (filter, _) in denials.iter().filter(|(_, denied)| *denied) {
+            let mut lost = |filter| {
                 report.lost.push(LostKey {
                     key: key.to_vec(),
                     file: table.path.clone(),
                     filter,
                 });
+            };
+            for (filter, _) in denials.iter().filter(|(_, denied)| *denied) {
+                lost(filter);
             }
+            cf_filter.prefixes().each(key, |at, prefix| {
+                let probe = cf_filter.probe(at, prefix);
+                let id = &probe.prefixes.ids()[at];
+                let lacks = |filter: &SealedFilter| {
+                    filter.has_prefixes_of(id) && !filter.chain.may_contain(probe.hash)
+                };
+                if stored.is_some_and(lacks) {
+                    lost("the prefixes of the sidecar");
+                }
+                let resident = segment.as_ref();
+                let resident = resident.and_then(|segment| segment.answer_prefix(id, probe.hash));
+                if resident == Some(false) {
+                    lost("the prefixes of the resident filter");
+                }
+                if !deletion && view.check_prefix(probe).is_some() {
+                    lost("the prefixes of the summary filter");
+                }
+            });
             found += 1;
             stopped = found % STRETCH == 0 && self.advance(STRETCH).is_err();
             !stopped

@@ -22,6 +22,7 @@ use crate::front::sorted_runs::WithRange;
 use crate::front::view::{Coverage, View};
 use crate::hash::{HashId, KeyHasher, Seed};
 use crate::math::{Bits, Items};
+use crate::prefix::PrefixSet;
 use crate::rocks::SieveDb;
 use crate::rocks::db::reads::read_many_of;
 use crate::rocks::{Engine, SieveOptions, hooks};
@@ -75,7 +76,7 @@ impl Scene {
             Arc::clone(&registry),
             Arc::default(),
             &sieve().resolved(),
-            (summary(&[]), HashSet::new()),
+            (summary(&[]), HashSet::new(), PrefixSet::default()),
         );
         let home = tempfile::tempdir().unwrap();
         let mut options = Options::default();
@@ -122,8 +123,10 @@ impl Scene {
             range: table.range.as_ref(),
         });
         let runs = in_runs(spanning.collect()).unwrap();
-        self.cf_filter
-            .publish_segment_filters(epoch, SegmentFilters::new(runs, memtable_filters));
+        self.cf_filter.publish_segment_filters(
+            epoch,
+            SegmentFilters::new(runs, memtable_filters, PrefixSet::default()),
+        );
         assert!(self.cf_filter.view().segment_filters.is_some());
     }
 
@@ -160,6 +163,8 @@ impl Scene {
 fn view_has_no_other_fields() {
     let View {
         summary: _,
+        // Follows from the summary.
+        summary_prefixes: _,
         coverage: _,
         segment_filters: _,
         edition: _,

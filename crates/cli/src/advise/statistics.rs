@@ -10,6 +10,9 @@
 //! rocksdb.number.multiget.keys.read COUNT : 0
 //!
 //! misses = all lookups - all hits
+//!
+//! rocksdb.number.db.seek COUNT : 40      seeks of iterators
+//! rocksdb.number.db.seek.found COUNT : 30
 //! ```
 //!
 //! Counters run since the database was opened. A tombstone in a memtable counts as a hit there, so
@@ -49,6 +52,27 @@ impl Lookups {
         Some(Self {
             reads,
             misses: reads.saturating_sub(hits),
+        })
+    }
+}
+
+/// Counts of iterators' seeks, and of those that found nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Seeks {
+    /// All seeks.
+    pub seeks: u64,
+    /// Seeks after which the iterator was not valid: nothing was within its bounds or prefix.
+    pub empty: u64,
+}
+
+impl Seeks {
+    /// Reads the last complete dump, as [`Lookups::from_statistics`] does.
+    pub fn from_statistics(text: &str) -> Option<Self> {
+        text.rsplit(DUMP).find_map(|dump| {
+            let seeks = count(dump, "rocksdb.number.db.seek")?;
+            let found = count(dump, "rocksdb.number.db.seek.found")?;
+            let empty = seeks.saturating_sub(found);
+            Some(Self { seeks, empty })
         })
     }
 }
@@ -98,6 +122,17 @@ mod tests {
             Lookups::from_statistics(&log),
             Some(Lookups { reads, misses })
         );
+    }
+
+    #[test]
+    fn empty_seeks_are_those_that_found_nothing() {
+        let text = "rocksdb.number.db.seek COUNT : 40\nrocksdb.number.db.seek.found COUNT : 30\n";
+        let seeks = Seeks {
+            seeks: 40,
+            empty: 10,
+        };
+        assert_eq!(Seeks::from_statistics(text), Some(seeks));
+        assert_eq!(Seeks::from_statistics(&text[..40]), None);
     }
 
     #[test]

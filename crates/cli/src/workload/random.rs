@@ -7,7 +7,7 @@
 const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Maps a word to a pseudo-random one; distinct words to distinct words.
-pub(crate) const fn scramble(word: u64) -> u64 {
+pub const fn scramble(word: u64) -> u64 {
     let z = word.wrapping_add(GAMMA);
     let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

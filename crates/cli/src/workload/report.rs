@@ -10,8 +10,10 @@ use super::replay::Counts;
 use super::stopwatch::Spent;
 
 mod busy;
+mod prefix;
 
 pub use busy::{BusyReport, BusyRow};
+pub use prefix::{PrefixReport, PrefixTimes};
 
 /// A report that can be printed as a table.
 pub trait Tabular {

@@ -12,7 +12,7 @@ use super::fields::{Fields, checked};
 use super::header::decode_header;
 use super::layout::{
     END_MAGIC, ID_BYTES, MAX_HEADER_BYTES, MIN_HEADER_BYTES, TRAILER_BYTES, TRAILER_CHECK,
-    TRAILER_MAGIC, header_bytes, short, words,
+    TRAILER_MAGIC, short, words,
 };
 use super::sidecar::{Header, HeaderSubject, Sidecar, StageHeader, Subject};
 use super::stored::Restored;
@@ -109,6 +109,7 @@ impl<R: Read> Reader<R> {
             source: header.source,
             entries: header.entries,
             rate: header.rate,
+            prefixes: header.prefixes,
             stages,
         })
     }
@@ -128,7 +129,7 @@ impl<R: Read> Reader<R> {
     ) -> Result<(Header, T), ReadError> {
         let Self { header, length, .. } = self;
         header.check_file_length(length)?;
-        let head = header_bytes(header.stages.len());
+        let head = header.bytes();
         let needed = MIN_HEADER_BYTES.saturating_add(TRAILER_BYTES);
         let missing = || short(Part::Payload, needed, self.start.len());
         let (head, begun) = self.start.split_at_checked(head).ok_or_else(missing)?;

@@ -6,10 +6,10 @@ use super::header::{check_header, covered, sum_of_items};
 use super::layout::{
     AT_COVERS, AT_ENTRIES, AT_FLAGS, AT_HASH, AT_HEADER_LENGTH, AT_KEY_SPACE, AT_KEYS,
     AT_KNOWN_ANSWER, AT_MAGIC, AT_PAYLOAD_LENGTH, AT_RATE, AT_SEED_ID, AT_SEGMENT, AT_SOURCE,
-    AT_STAGES, AT_STORE, AT_SUBJECT, AT_TOTAL_LENGTH, AT_VERSION, CRC_BYTES, END_MAGIC, MAGIC,
-    STAGE_BITS, STAGE_GROUPS, STAGE_ITEMS, STAGE_KIND, STAGE_PROBES, SUBJECT_SEGMENT,
-    SUBJECT_SUMMARY, VERSION, check_length, header_bytes, number_of, payload_bytes, stage_at,
-    total_bytes, words,
+    AT_STAGES, AT_STORE, AT_SUBJECT, AT_TOTAL_LENGTH, AT_VERSION, CRC_BYTES, END_MAGIC,
+    HAS_PREFIXES, MAGIC, PREFIX_NAME, PREFIX_NAME_LENGTH, PREFIX_VERSION, STAGE_BITS, STAGE_GROUPS,
+    STAGE_ITEMS, STAGE_KIND, STAGE_PROBES, SUBJECT_SEGMENT, SUBJECT_SUMMARY, VERSION, check_length,
+    header_bytes, number_of, payload_bytes, prefix_table_bytes, stage_at, total_bytes, words,
 };
 use super::sidecar::{Header, HeaderSubject, Sidecar, StageHeader, Subject};
 use super::stored::Stored;
@@ -73,6 +73,8 @@ fn header_of<S: Stored>(sidecar: &Sidecar<S>) -> Result<Header, FormatError> {
     let subject = HeaderSubject::from(&sidecar.subject);
     let stages: Vec<StageHeader> = sidecar.stages.iter().map(Stored::header).collect();
     let payload = payload_bytes(covered(&subject), &stages).unwrap_or(u64::MAX);
+    let prefixes = prefix_table_bytes(&sidecar.prefixes);
+    let bytes = header_bytes(stages.len(), prefixes);
     let header = Header {
         store: sidecar.store,
         imprint: sidecar.imprint,
@@ -81,8 +83,9 @@ fn header_of<S: Stored>(sidecar: &Sidecar<S>) -> Result<Header, FormatError> {
         entries: sidecar.entries,
         keys: sum_of_items(&stages),
         rate: sidecar.rate,
+        prefixes: sidecar.prefixes.clone(),
         payload_bytes: payload,
-        total_bytes: total_bytes(stages.len(), payload).unwrap_or(u64::MAX),
+        total_bytes: total_bytes(bytes, payload).unwrap_or(u64::MAX),
         stages,
     };
     check_header(&header)?;
@@ -107,7 +110,7 @@ fn reserve(bytes: u64) -> Result<Vec<u8>, FormatError> {
 }
 
 fn put_header(header: &Header, out: &mut dyn Write, check: &mut Hasher) -> io::Result<()> {
-    let length = header_bytes(header.stages.len());
+    let length = header.bytes();
     let mut bytes = vec![0; length - CRC_BYTES];
     let (subject, key_space, segment) = match header.subject {
         HeaderSubject::Segment(id) => (SUBJECT_SEGMENT, 0, *id.as_bytes()),
@@ -116,7 +119,12 @@ fn put_header(header: &Header, out: &mut dyn Write, check: &mut Hasher) -> io::R
     let mut put = |at: usize, field: &[u8]| bytes[at..at + field.len()].copy_from_slice(field);
     put(AT_MAGIC, &MAGIC);
     put(AT_VERSION, &VERSION.to_le_bytes());
-    put(AT_FLAGS, &0_u16.to_le_bytes());
+    let flags = if header.prefixes.is_empty() {
+        0
+    } else {
+        HAS_PREFIXES
+    };
+    put(AT_FLAGS, &flags.to_le_bytes());
     put(
         AT_HEADER_LENGTH,
         &narrow::<u32>(length as u64).to_le_bytes(),
@@ -146,6 +154,18 @@ fn put_header(header: &Header, out: &mut dyn Write, check: &mut Hasher) -> io::R
         );
         put(at + STAGE_BITS, &stage.shape.bits.get().to_le_bytes());
         put(at + STAGE_ITEMS, &stage.items.get().to_le_bytes());
+    }
+    let mut at = stage_at(header.stages.len());
+    if !header.prefixes.is_empty() {
+        put(at, &[narrow(header.prefixes.len() as u64)]);
+        at += 1;
+    }
+    for prefix in &header.prefixes {
+        let name = prefix.name().as_bytes();
+        put(at + PREFIX_VERSION, &prefix.version().to_le_bytes());
+        put(at + PREFIX_NAME_LENGTH, &[narrow(name.len() as u64)]);
+        put(at + PREFIX_NAME, name);
+        at += PREFIX_NAME + name.len();
     }
     let crc = crc32fast::hash(&bytes).to_le_bytes();
     check.update(&crc);

@@ -25,6 +25,12 @@ impl<'a> Fields<'a> {
             .ok_or_else(|| short(self.part, at.saturating_add(N), self.bytes.len()))
     }
 
+    pub(super) fn bytes(&self, at: usize, length: usize) -> Result<&'a [u8], FormatError> {
+        let end = at.saturating_add(length);
+        let found = self.bytes.get(at..end);
+        found.ok_or_else(|| short(self.part, end, self.bytes.len()))
+    }
+
     pub(super) fn u8(&self, at: usize) -> Result<u8, FormatError> {
         self.array(at).map(u8::from_le_bytes)
     }

@@ -5,13 +5,15 @@
 use super::error::{FormatError, Part};
 use super::fields::{Fields, checked};
 use super::layout::{
-    AT_COVERS, AT_ENTRIES, AT_HASH, AT_HEADER_LENGTH, AT_KEY_SPACE, AT_KEYS, AT_KNOWN_ANSWER,
-    AT_MAGIC, AT_PAYLOAD_LENGTH, AT_RATE, AT_SEED_ID, AT_SEGMENT, AT_SOURCE, AT_STAGES, AT_STORE,
-    AT_SUBJECT, AT_TOTAL_LENGTH, ID_BYTES, MAGIC, MAX_HEADER_BYTES, MAX_STAGES,
+    AT_COVERS, AT_ENTRIES, AT_FLAGS, AT_HASH, AT_HEADER_LENGTH, AT_KEY_SPACE, AT_KEYS,
+    AT_KNOWN_ANSWER, AT_MAGIC, AT_PAYLOAD_LENGTH, AT_RATE, AT_SEED_ID, AT_SEGMENT, AT_SOURCE,
+    AT_STAGES, AT_STORE, AT_SUBJECT, AT_TOTAL_LENGTH, HAS_PREFIXES, ID_BYTES, MAGIC,
+    MAX_HEADER_BYTES, MAX_STAGES, PREFIX_NAME, PREFIX_NAME_LENGTH, PREFIX_VERSION,
     SHORTEST_HEADER_BYTES, STAGE_BITS, STAGE_GROUPS, STAGE_ITEMS, STAGE_KIND, STAGE_PROBES,
     STAGE_RESERVED, SUBJECT_SEGMENT, SUBJECT_SUMMARY, VERSION, check, check_length, check_shape,
-    header_bytes, kind_of, payload_bytes, short, stage_at, total_bytes,
+    header_bytes, kind_of, payload_bytes, prefix_table_bytes, short, stage_at, total_bytes,
 };
+use super::prefix_id::PrefixId;
 use super::sidecar::{Header, HeaderSubject, Source, StageHeader, StoreId};
 use crate::filter::Shape;
 use crate::hash::{HashId, Imprint};
@@ -40,18 +42,24 @@ pub fn decode_header(bytes: &[u8]) -> Result<Header, FormatError> {
         entries: fields.u64(AT_ENTRIES)?,
         keys: Items::new(fields.u64(AT_KEYS)?),
         rate: rate(fields)?,
+        prefixes: prefixes(fields)?,
         stages: stages(fields)?,
         payload_bytes: fields.u64(AT_PAYLOAD_LENGTH)?,
         total_bytes: fields.u64(AT_TOTAL_LENGTH)?,
     };
     check_header(&header)?;
-    let expected = header_bytes(header.stages.len()) as u64;
+    let expected = header.bytes() as u64;
     let length = fields.u32(AT_HEADER_LENGTH)?.into();
     check_length("header length", AT_HEADER_LENGTH, length, expected)?;
     Ok(header)
 }
 
 impl Header {
+    /// Bytes of the header itself.
+    pub(super) fn bytes(&self) -> usize {
+        header_bytes(self.stages.len(), prefix_table_bytes(&self.prefixes))
+    }
+
     /// Checks that a file of `length` bytes is as long as its header says.
     ///
     /// # Errors
@@ -74,6 +82,14 @@ pub(super) fn check_header(header: &Header) -> Result<(), FormatError> {
     for (index, stage) in header.stages.iter().enumerate() {
         check_shape(&stage.shape, stage_at(index))?;
     }
+    let prefixes = header.prefixes.len();
+    check(
+        prefixes <= PrefixId::MOST,
+        "number of prefixes",
+        stage_at(stages),
+        prefixes as u64,
+        "at most 8",
+    )?;
     let keys = sum_of_items(&header.stages).get();
     check_length("number of keys", AT_KEYS, header.keys.get(), keys)?;
     let payload = payload_bytes(covered(&header.subject), &header.stages).unwrap_or(u64::MAX);
@@ -83,7 +99,7 @@ pub(super) fn check_header(header: &Header) -> Result<(), FormatError> {
         header.payload_bytes,
         payload,
     )?;
-    let total = total_bytes(stages, payload).unwrap_or(u64::MAX);
+    let total = total_bytes(header.bytes(), payload).unwrap_or(u64::MAX);
     check_length("total length", AT_TOTAL_LENGTH, header.total_bytes, total)
 }
 
@@ -197,6 +213,43 @@ fn stages(fields: Fields<'_>) -> Result<Vec<StageHeader>, FormatError> {
     (0..count)
         .map(|index| stage(fields, stage_at(index)))
         .collect()
+}
+
+/// The prefix table, which follows the stage table if the flag says so.
+fn prefixes(fields: Fields<'_>) -> Result<Vec<PrefixId>, FormatError> {
+    if fields.u16(AT_FLAGS)? & HAS_PREFIXES == 0 {
+        return Ok(Vec::new());
+    }
+    let mut at = stage_at(fields.u8(AT_STAGES)?.into());
+    let count = usize::from(fields.u8(at)?);
+    let expected = "1 to 8";
+    let fits = (1..=PrefixId::MOST).contains(&count);
+    check(fits, "number of prefixes", at, count as u64, expected)?;
+    at = at.saturating_add(1);
+    let mut prefixes = Vec::new();
+    for _ in 0..count {
+        let prefix = prefix(fields, at)?;
+        at = at
+            .saturating_add(PREFIX_NAME)
+            .saturating_add(prefix.name().len());
+        prefixes.push(prefix);
+    }
+    Ok(prefixes)
+}
+
+fn prefix(fields: Fields<'_>, at: usize) -> Result<PrefixId, FormatError> {
+    let version = fields.u32(at.saturating_add(PREFIX_VERSION))?;
+    let at_length = at.saturating_add(PREFIX_NAME_LENGTH);
+    let length = fields.u8(at_length)?;
+    let name = fields.bytes(at.saturating_add(PREFIX_NAME), length.into())?;
+    let name = std::str::from_utf8(name).ok();
+    name.and_then(|name| PrefixId::new(name, version))
+        .ok_or(FormatError::Field {
+            field: "name of a prefix",
+            offset: at_length as u64,
+            found: length.into(),
+            expected: "1 to 128 bytes of UTF-8",
+        })
 }
 
 fn stage(fields: Fields<'_>, at: usize) -> Result<StageHeader, FormatError> {

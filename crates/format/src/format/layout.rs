@@ -4,6 +4,7 @@
 //! reader would refuse.
 
 use super::error::{FormatError, Part};
+use super::prefix_id::PrefixId;
 use super::sidecar::StageHeader;
 use crate::filter::{Kind, Shape};
 
@@ -12,6 +13,8 @@ pub(super) const END_MAGIC: [u8; 8] = *b"SIEVEEND";
 pub(super) const VERSION: u16 = 1;
 /// Flags that a reader must understand; none is defined.
 pub(super) const MUST_UNDERSTAND: u16 = 0x00ff;
+/// A table of prefixes follows the stage table.
+pub(super) const HAS_PREFIXES: u16 = 0x0100;
 
 pub(super) const SUBJECT_SEGMENT: u8 = 1;
 pub(super) const SUBJECT_SUMMARY: u8 = 2;
@@ -50,6 +53,11 @@ pub(super) const CRC_BYTES: usize = 4;
 pub(super) const ID_BYTES: usize = 16;
 pub(super) const WORD_BYTES: usize = 8;
 
+/// One row of the prefix table: version, length of the name; the name follows.
+pub(super) const PREFIX_VERSION: usize = 0;
+pub(super) const PREFIX_NAME_LENGTH: usize = PREFIX_VERSION + 4;
+pub(super) const PREFIX_NAME: usize = PREFIX_NAME_LENGTH + 1;
+
 pub(super) const MAX_STAGES: usize = 32;
 const MAX_PROBES: u32 = 32;
 const MAX_BITS: u64 = 1 << 48;
@@ -58,7 +66,7 @@ const WORD_BITS: u64 = 64;
 
 /// The fields that every version has: magic, version, flags, header length, header CRC.
 pub(super) const SHORTEST_HEADER_BYTES: usize = AT_TOTAL_LENGTH + CRC_BYTES;
-pub(super) const MIN_HEADER_BYTES: usize = header_bytes(1);
+pub(super) const MIN_HEADER_BYTES: usize = header_bytes(1, 0);
 /// Maximum length of a header, in bytes. Read this much of a file before calling `decode_header`.
 pub const MAX_HEADER_BYTES: usize = 4096;
 
@@ -73,14 +81,26 @@ const _: () = {
     assert!(AT_STAGE_TABLE == 120);
     assert!(STAGE_BYTES == 24);
     assert!(TRAILER_BYTES == 20);
-    assert!(header_bytes(MAX_STAGES) <= MAX_HEADER_BYTES);
+    let longest = 1 + PrefixId::MOST * (PREFIX_NAME + PrefixId::MOST_NAME_BYTES);
+    assert!(header_bytes(MAX_STAGES, longest) <= MAX_HEADER_BYTES);
+    assert!(PrefixId::MOST_NAME_BYTES <= u8::MAX as usize);
 };
 
-/// Bytes of a header with `stages` stages, its CRC included.
-pub(super) const fn header_bytes(stages: usize) -> usize {
-    AT_STAGE_TABLE
-        .saturating_add(STAGE_BYTES.saturating_mul(stages))
+/// Bytes of a header with `stages` stages and a prefix table of `prefixes` bytes, its CRC included.
+pub(super) const fn header_bytes(stages: usize, prefixes: usize) -> usize {
+    stage_at(stages)
+        .saturating_add(prefixes)
         .saturating_add(CRC_BYTES)
+}
+
+/// Bytes of the prefix table; 0 if there are no prefixes.
+pub(super) fn prefix_table_bytes(prefixes: &[PrefixId]) -> usize {
+    if prefixes.is_empty() {
+        return 0;
+    }
+    let rows = prefixes.iter();
+    let rows = rows.map(|prefix| PREFIX_NAME.saturating_add(prefix.name().len()));
+    rows.fold(1, usize::saturating_add)
 }
 
 /// Number of 64-bit words that hold `bits` bits.
@@ -97,13 +117,13 @@ pub(super) fn payload_bytes(covered: u64, stages: &[StageHeader]) -> Option<u64>
         .try_fold(ids, |sum, bytes| sum.checked_add(bytes?))
 }
 
-/// Bytes of the whole file with such a payload; `None` beyond 2^64.
-pub(super) fn total_bytes(stages: usize, payload: u64) -> Option<u64> {
+/// Bytes of the whole file with a header of this length and such a payload; `None` beyond 2^64.
+pub(super) fn total_bytes(header: usize, payload: u64) -> Option<u64> {
     let blocks = payload.div_ceil(BLOCK_DATA_BYTES as u64);
     blocks
         .checked_mul(CRC_BYTES as u64)?
         .checked_add(payload)?
-        .checked_add(header_bytes(stages) as u64)?
+        .checked_add(header as u64)?
         .checked_add(TRAILER_BYTES as u64)
 }
 

@@ -14,7 +14,7 @@
 //! header   0  magic            8   89 'S' 'I' 'E' 'V' 'E' 0d 0a
 //!          8  version        u16   1
 //!         10  flags          u16   low byte: the reader must understand them; high byte: it may
-//!                                  ignore them; none is defined, so all are 0
+//!                                  ignore them. 0x0100: there is a prefix table. All others are 0
 //!         12  header length  u32   from the magic to the header's CRC-32, both included
 //!         16  total length   u64   of the file
 //!         24  store           16   the database that the filter belongs to
@@ -40,6 +40,10 @@
 //!               4  reserved    4   0
 //!               8  bits      u64   1 to 2^48
 //!              16  items     u64
+//!          .  prefix table         only with the flag: their number, u8, 1 to 8; then for each:
+//!               0  version   u32   of the function that gives the prefixes
+//!               4  length     u8   of its name: 1 to 128
+//!               5  name            UTF-8
 //!          .  header CRC     u32   of all header bytes before it
 //!
 //! payload: the ids of the covered segments, 16 bytes each; then the words of each stage,
@@ -93,6 +97,7 @@ mod fields;
 mod header;
 mod identity;
 mod layout;
+mod prefix_id;
 mod sidecar;
 mod stored;
 #[cfg(test)]
@@ -104,6 +109,7 @@ pub use error::{FormatError, Part, ReadError};
 pub use header::decode_header;
 pub use identity::{Identity, decode_identity, encode_identity};
 pub use layout::MAX_HEADER_BYTES;
+pub use prefix_id::PrefixId;
 pub use sidecar::{
     Header, HeaderSubject, Sidecar, Source, StageHeader, StageRecord, StoreId, Subject,
 };

@@ -1,5 +1,6 @@
 //! The contents of a sidecar as plain data.
 
+use super::prefix_id::PrefixId;
 use crate::filter::Shape;
 use crate::hash::Imprint;
 use crate::id::SegmentId;
@@ -59,6 +60,8 @@ pub struct Sidecar<S = StageRecord> {
     pub entries: u64,
     /// The false-positive rate asked for when it was sized.
     pub rate: Rate,
+    /// The functions whose prefixes of all keys it holds too: at most [`PrefixId::MOST`].
+    pub prefixes: Vec<PrefixId>,
     /// The filter: 1 to 32 stages, oldest first. A lookup needs all, because a key is in only one.
     pub stages: Vec<S>,
 }
@@ -143,6 +146,8 @@ pub struct Header {
     pub keys: Items,
     /// The false-positive rate asked for.
     pub rate: Rate,
+    /// The functions whose prefixes of all keys it holds too.
+    pub prefixes: Vec<PrefixId>,
     /// The stages, oldest first.
     pub stages: Vec<StageHeader>,
     /// Bytes of covered segment ids and words.

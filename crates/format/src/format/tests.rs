@@ -48,6 +48,7 @@ fn sidecar(subject: Subject, stages: Vec<StageRecord>) -> Sidecar {
         source: Source::TableCapture,
         entries: 1000,
         rate: Rate::ONE_PERCENT,
+        prefixes: Vec::new(),
         stages,
     }
 }
@@ -83,12 +84,24 @@ fn begins_static(random: &mut Random) -> Sidecar {
     sidecar(subject, vec![first, stage(Kind::Blocked, 512, 8, random)])
 }
 
-fn files() -> [Vec<u8>; 3] {
+/// A segment's keys and their prefixes.
+fn with_prefixes(random: &mut Random) -> Sidecar {
+    let ids = [("fixed 8", 0), ("users of a tenant", 3)];
+    Sidecar {
+        prefixes: ids
+            .map(|(name, version)| PrefixId::new(name, version).unwrap())
+            .into(),
+        ..segment(random)
+    }
+}
+
+fn files() -> [Vec<u8>; 4] {
     let mut random = Random(42);
     let sidecars = [
         segment(&mut random),
         summary(&mut random),
         begins_static(&mut random),
+        with_prefixes(&mut random),
     ];
     sidecars.map(|sidecar| {
         let bytes = encode(&sidecar).unwrap();
@@ -164,7 +177,7 @@ const GOLDEN: [&str; 8] = [
 fn golden_checksums_of_longer_files() {
     assert_eq!(
         files().map(|bytes| crc32fast::hash(&bytes)),
-        [258_624_065, 4_260_036_111, 3_934_283_312]
+        [258_624_065, 4_260_036_111, 3_934_283_312, 494_280_975]
     );
 }
 
@@ -174,7 +187,15 @@ fn what_is_written_reads_back() {
     // The payload fills exactly two blocks.
     let mut whole_blocks = segment(&mut random);
     whole_blocks.stages = vec![stage(Kind::Standard, 2 * 4092 * 8, 7, &mut random)];
-    for sidecar in [segment(&mut random), summary(&mut random), whole_blocks] {
+    let mut both = summary(&mut random);
+    both.prefixes = with_prefixes(&mut random).prefixes;
+    for sidecar in [
+        segment(&mut random),
+        summary(&mut random),
+        with_prefixes(&mut random),
+        both,
+        whole_blocks,
+    ] {
         let bytes = encode(&sidecar).unwrap();
         assert_eq!(decode(&bytes), Ok(sidecar.clone()));
         let header = verify(&bytes).unwrap();
@@ -373,7 +394,7 @@ fn what_would_not_be_read_is_not_written() {
 /// actual bytes before any memory is allocated: the first would take 32 TiB.
 #[test]
 fn what_a_header_claims_is_not_allocated() {
-    let [bytes, summary, _] = files();
+    let [bytes, summary, ..] = files();
     let claim = |bytes: &[u8], changes: &[(usize, &[u8])]| {
         let mut hostile = bytes.to_vec();
         for (at, value) in changes {

@@ -71,7 +71,7 @@ pub(crate) static SILENT: [(&str, Hooks, &str); 8] = [
 
 extern "C" fn memtable_created(_: *mut c_void, _: u32) {}
 
-extern "C" fn memtable_insert(_: *mut c_void, _: u64) {}
+extern "C" fn memtable_insert(_: *mut c_void, _: u64, _: *const u8, _: usize) {}
 
 extern "C" fn table_begin(_: *mut c_void, _: u8) -> *mut c_void {
     ptr::null_mut()
@@ -90,7 +90,13 @@ extern "C" fn table_id(_: *mut c_void, id: *mut [u8; 16]) {
     unsafe { id.write([0; 16]) };
 }
 
-extern "C" fn segment_open(_: *mut c_void, _: *const [u8; 16]) -> *mut c_void {
+extern "C" fn segment_open(
+    _: *mut c_void,
+    _: *const [u8; 16],
+    _: *const u8,
+    _: usize,
+    _: u32,
+) -> *mut c_void {
     ptr::null_mut()
 }
 

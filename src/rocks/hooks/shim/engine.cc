@@ -2,12 +2,14 @@
 
 #include <iterator>
 #include <memory>
+#include <string>
 #include <unordered_set>
 
 #include "db/column_family.h"
 #include "db/db_impl/db_impl.h"
 #include "db/version_edit_handler.h"
 #include "db/version_set.h"
+#include "rocksdb/comparator.h"
 
 #include "shim.h"
 
@@ -25,6 +27,33 @@ struct TailerMember {
   friend TailerTag::Member MemberOf(TailerTag) { return member; }
 };
 template struct TailerMember<&ReactiveVersionSet::manifest_tailer_>;
+
+// Whether there is a key that starts with these bytes: one seek within the bounds of these keys.
+// `same_prefix`: the extractor of the column family gives them all one prefix, so that RocksDB may
+// check the filters of its SSTs for it. Skips at most `most_skipped` entries, or all if that is 0.
+Status ContainsPrefix(DB* db, ColumnFamilyHandle* cf, const Slice& prefix, bool same_prefix,
+                      uint64_t most_skipped, bool* contains) {
+  // The least key above all that start with it; none if it is empty.
+  std::string end = prefix.ToString();
+  while (!end.empty() && end.back() == '\xff') end.pop_back();
+  if (!end.empty()) ++end.back();
+  const Slice bound(end);
+  const bool is_bytewise = cf->GetComparator() == BytewiseComparator();
+  ReadOptions options;
+  options.max_skippable_internal_keys = most_skipped;
+  options.total_order_seek = !same_prefix;
+  options.prefix_same_as_start = same_prefix;
+  // Under the reverse comparator, these keys come before the prefix itself.
+  if (is_bytewise && !end.empty()) options.iterate_upper_bound = &bound;
+  const std::unique_ptr<Iterator> entries(db->NewIterator(options, cf));
+  if (is_bytewise) {
+    entries->Seek(prefix);
+  } else {
+    entries->SeekForPrev(prefix);
+  }
+  *contains = entries->Valid() && entries->key().starts_with(prefix);
+  return entries->status();
+}
 
 }  // namespace
 
@@ -93,6 +122,14 @@ bool lsm_sieve_is_memtable_half_full(rocksdb_column_family_handle_t* cf) noexcep
   InstrumentedMutexLock lock(engine->mutex());
   const size_t flushed_at = handle->cfd()->GetLatestMutableCFOptions().write_buffer_size;
   return handle->cfd()->mem()->ApproximateMemoryUsageFast() >= flushed_at / 2;
+}
+
+// Whether a column family has a key that starts with these bytes: see `ContainsPrefix`.
+char* lsm_sieve_contains_prefix(rocksdb_column_family_handle_t* cf, const char* start, size_t size,
+                                bool same_prefix, uint64_t most_skipped,
+                                bool* contains) noexcept {
+  return ErrorOf(ContainsPrefix(EngineOf(cf), cf->rep, Slice(start, size), same_prefix,
+                                most_skipped, contains));
 }
 
 // Whether a flush of the column family would have to wait until it slows no writer: the condition

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <memory>
@@ -61,11 +62,124 @@ constexpr char kMempurge[] = "experimental_mempurge_threshold";
 // A property that no database of RocksDB's has, by which `lsm_sieve_behind` knows ours.
 constexpr char kSieveProperty[] = "lsm-sieve.sieve";
 
+// With another extractor, an iterator's `prefix_same_as_start` means other prefixes.
+constexpr char kExtractor[] = "prefix_extractor";
+
 bool IsSwitchedOn(const std::string& value) {
   char* end = nullptr;
   const double threshold = std::strtod(value.c_str(), &end);
   return end == value.c_str() || !(threshold <= 0.0);
 }
+
+}  // namespace
+
+namespace {
+
+// Which keys an iterator asks for, for the Rust side.
+enum class Span : uint8_t { kSamePrefix = 0, kClosed = 1, kHalfOpen = 2 };
+
+// An iterator that the engine is spared if the filters prove that it finds nothing: a seek within
+// one prefix that no key has. Otherwise RocksDB's own iterator, which builds the tree of iterators
+// below it at the first seek.
+//
+// An iterator shows the moment at which it was created. The filters say what is absent now. If
+// their view is still the one of before the creation, it was absent all along.
+class FilteredIterator final : public Iterator {
+ public:
+  FilteredIterator(Iterator* inner, const ReadOptions& options,
+                   const std::atomic<bool>& has_extractor_changed, uint32_t cf, uint64_t edition,
+                   void* sieve, const lsm_sieve_hooks* hooks)
+      : inner_(inner),
+        lower_(options.iterate_lower_bound),
+        upper_(options.iterate_upper_bound),
+        same_prefix_(options.prefix_same_as_start),
+        has_extractor_changed_(has_extractor_changed),
+        cf_(cf),
+        edition_(edition),
+        sieve_(sieve),
+        hooks_(hooks) {}
+
+  void Seek(const Slice& target) override {
+    is_empty_ = IsEmptyFrom(target);
+    if (!is_empty_) inner_->Seek(target);
+  }
+  void SeekForPrev(const Slice& target) override {
+    is_empty_ = IsEmptyUpTo(target);
+    if (!is_empty_) inner_->SeekForPrev(target);
+  }
+  void SeekToFirst() override {
+    is_empty_ = IsEmptyWithinBounds();
+    if (!is_empty_) inner_->SeekToFirst();
+  }
+  void SeekToLast() override {
+    is_empty_ = IsEmptyWithinBounds();
+    if (!is_empty_) inner_->SeekToLast();
+  }
+  void Next() override {
+    if (!is_empty_) inner_->Next();
+  }
+  void Prev() override {
+    if (!is_empty_) inner_->Prev();
+  }
+  bool Valid() const override { return !is_empty_ && inner_->Valid(); }
+  Status status() const override { return is_empty_ ? Status::OK() : inner_->status(); }
+  Slice key() const override { return inner_->key(); }
+  Slice value() const override { return inner_->value(); }
+  const WideColumns& columns() const override { return inner_->columns(); }
+  Slice timestamp() const override { return inner_->timestamp(); }
+  bool PrepareValue() override { return is_empty_ || inner_->PrepareValue(); }
+  Status GetProperty(std::string name, std::string* value) override {
+    return inner_->GetProperty(std::move(name), value);
+  }
+  using Iterator::Refresh;
+  Status Refresh(const Snapshot* snapshot) override {
+    uint64_t edition = 0;
+    const bool has_prefixes = hooks_->sieve_prefixes(sieve_, cf_, &edition);
+    is_usable_ = is_usable_ && has_prefixes;
+    edition_ = edition;
+    is_empty_ = false;
+    return inner_->Refresh(snapshot);
+  }
+  void Prepare(const MultiScanArgs& scans) override {
+    is_usable_ = false;
+    inner_->Prepare(scans);
+  }
+
+ private:
+  bool Asks(Span span, const Slice& first, const Slice& last) const {
+    return is_usable_ &&
+           hooks_->sieve_is_empty(sieve_, cf_, edition_, static_cast<uint8_t>(span), first.data(),
+                                  first.size(), last.data(), last.size());
+  }
+  // If no change of the extractor has begun, the inner iterator uses that of the open.
+  bool IsOfAbsentPrefix(const Slice& target) const {
+    return same_prefix_ && !has_extractor_changed_.load(std::memory_order_acquire) &&
+           Asks(Span::kSamePrefix, target, target);
+  }
+  bool IsEmptyFrom(const Slice& target) const {
+    return IsOfAbsentPrefix(target) ||
+           (upper_ != nullptr && Asks(Span::kHalfOpen, target, *upper_));
+  }
+  bool IsEmptyUpTo(const Slice& target) const {
+    return IsOfAbsentPrefix(target) ||
+           (lower_ != nullptr && Asks(Span::kClosed, *lower_, target));
+  }
+  bool IsEmptyWithinBounds() const {
+    return lower_ != nullptr && upper_ != nullptr && Asks(Span::kHalfOpen, *lower_, *upper_);
+  }
+
+  const std::unique_ptr<Iterator> inner_;
+  const Slice* const lower_;
+  const Slice* const upper_;
+  const bool same_prefix_;
+  const std::atomic<bool>& has_extractor_changed_;
+  const uint32_t cf_;
+  uint64_t edition_;
+  void* const sieve_;
+  const lsm_sieve_hooks* const hooks_;
+  bool is_usable_ = true;
+  bool is_empty_ = false;
+};
 
 }  // namespace
 
@@ -179,6 +293,25 @@ class FilteredDB final : public DBWithTTL {
                    std::string* value, std::string* timestamp, bool* value_found) override {
     if (timestamp == nullptr) return KeyMayExist(options, cf, key, value, value_found);
     return db_->KeyMayExist(options, cf, key, value, timestamp, value_found);
+  }
+
+  using DBWithTTL::NewIterator;
+  Iterator* NewIterator(const ReadOptions& options, ColumnFamilyHandle* cf) override {
+    const bool is_bounded =
+        options.iterate_lower_bound != nullptr || options.iterate_upper_bound != nullptr;
+    // Iterators that follow later writes, or write themselves, or show what is deleted, are the
+    // engine's own.
+    const bool is_plain = IsPlain(options, cf, Env::IOActivity::kDBIterator) && !options.tailing &&
+                          options.iter_start_ts == nullptr;
+    uint64_t edition = 0;
+    if (!is_plain || !(options.prefix_same_as_start || is_bounded) ||
+        !hooks_->sieve_prefixes(sieve_, IdOf(cf), &edition)) {
+      return db_->NewIterator(options, cf);
+    }
+    std::unique_ptr<Iterator> inner(db_->NewIterator(options, cf));
+    if (!inner->status().ok()) return inner.release();
+    return new FilteredIterator(inner.release(), options, has_extractor_changed_, IdOf(cf),
+                                edition, sieve_, hooks_);
   }
 
   // ---------------------------------------------------------------- writes
@@ -381,6 +514,11 @@ class FilteredDB final : public DBWithTTL {
             std::string("with ") + kMempurge +
             " RocksDB 11.8.1 itself loses keys and reads values that were overwritten; leave it at 0");
       }
+      if (of_cf.count(kExtractor) > 0) {
+        FAULT(ExtractorChangeUnnoticed, continue);
+        hooks_->sieve_extractor_changes(sieve_);
+        has_extractor_changed_.store(true, std::memory_order_seq_cst);
+      }
     }
     return db_->SetOptions(options);
   }
@@ -569,6 +707,8 @@ class FilteredDB final : public DBWithTTL {
   // Owned, unless it is `db_`.
   std::unique_ptr<DB> locks_;
   DB* writer_;
+  // Whether any column family got another prefix extractor since the open.
+  std::atomic<bool> has_extractor_changed_{false};
   void* const sieve_;
   const lsm_sieve_hooks* const hooks_;
 };

@@ -124,14 +124,15 @@ class CapturedRep : public MemTableRep {
    public:
     Capture(CapturedRep& rep, KeyHandle handle) : hooks_(rep.cf_filter_->hooks()) {
       const Slice internal = GetLengthPrefixedSlice(static_cast<const char*>(handle));
-      const Slice key(internal.data(), internal.size() - 8);
-      if (!IsDeletion(static_cast<uint8_t>(internal.data()[key.size()]))) {
+      key_ = Slice(internal.data(), internal.size() - 8);
+      if (!IsDeletion(static_cast<uint8_t>(internal.data()[key_.size()]))) {
         filter_set_ = rep.FilterSet();
-        hash_ = hooks_->memtable_prepare(filter_set_, key.data(), key.size());
+        hash_ = hooks_->memtable_prepare(filter_set_, key_.data(), key_.size());
       }
     }
     ~Capture() {
-      if (filter_set_ != nullptr) hooks_->memtable_insert(filter_set_, hash_);
+      if (filter_set_ == nullptr) return;
+      hooks_->memtable_insert(filter_set_, hash_, key_.data(), key_.size());
     }
     Capture(const Capture&) = delete;
     Capture& operator=(const Capture&) = delete;
@@ -140,6 +141,7 @@ class CapturedRep : public MemTableRep {
     const lsm_sieve_hooks* const hooks_;
     void* filter_set_ = nullptr;
     uint64_t hash_ = 0;
+    Slice key_;
   };
 
   void* FilterSet() {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "rocksdb/comparator.h"
+#include "rocksdb/slice_transform.h"
 #include "rocksdb/table.h"
 #include "rocksdb/utilities/options_util.h"
 #include "rocksdb/version.h"
@@ -64,10 +65,16 @@ std::string Refusal(const Options& options) {
   return "";
 }
 
-// RocksDB probes our segment filters only with whole keys, and only with one filter block per SST.
-bool ProbesSegmentFilters(const Options& options, const BlockBasedTableOptions& table) {
-  return options.prefix_extractor == nullptr && table.whole_key_filtering &&
-         !table.partition_filters;
+// RocksDB probes our segment filters only with one filter block per SST, and not with prefixes
+// alone.
+bool ProbesSegmentFilters(const BlockBasedTableOptions& table) {
+  return table.whole_key_filtering && !table.partition_filters;
+}
+
+using Extractor = std::shared_ptr<const SliceTransform>;
+
+const SliceTransform& ExtractorOf(const void* extractor) {
+  return **static_cast<const Extractor*>(extractor);
 }
 
 }  // namespace
@@ -152,6 +159,34 @@ bool lsm_sieve_publishes_first(const rocksdb_options_t* options) noexcept {
   return options->rep.unordered_write;
 }
 
+// The prefix extractor of a column family, to be released, and its name; null if it has none.
+void* lsm_sieve_extractor(const rocksdb_options_t* options, void* context,
+                          void (*take)(void* context, const char* name, size_t size)) noexcept {
+  const Extractor& extractor = options->rep.prefix_extractor;
+  if (extractor == nullptr) return nullptr;
+  const std::string name = extractor->AsString();
+  take(context, name.data(), name.size());
+  return new Extractor(extractor);
+}
+
+void lsm_sieve_extractor_release(void* extractor) noexcept {
+  delete static_cast<Extractor*>(extractor);
+}
+
+// The length of a key's prefix; SIZE_MAX if it has none, or if the prefix is not how the key begins.
+size_t lsm_sieve_prefix_length(const void* extractor, const char* key, size_t size) noexcept {
+  const Slice whole(key, size);
+  const SliceTransform& transform = ExtractorOf(extractor);
+  if (!transform.InDomain(whole)) return SIZE_MAX;
+  const Slice prefix = transform.Transform(whole);
+  return whole.starts_with(prefix) ? prefix.size() : SIZE_MAX;
+}
+
+// Whether it gives this prefix to each key that starts with it.
+bool lsm_sieve_is_prefix_of_all(const void* extractor, const char* prefix, size_t size) noexcept {
+  return ExtractorOf(extractor).SameResultWhenAppended(Slice(prefix, size));
+}
+
 // Takes over one reference on `cf_filter`. Returns whether RocksDB will probe the segment filters.
 bool lsm_sieve_install(rocksdb_options_t* options, void* cf_filter,
                        const lsm_sieve_hooks* hooks) noexcept {
@@ -160,7 +195,7 @@ bool lsm_sieve_install(rocksdb_options_t* options, void* cf_filter,
   rep.memtable_factory = CaptureMemtables(rep.memtable_factory, shared);
   rep.table_properties_collector_factories.push_back(CollectSegmentIds(shared));
   const auto* table = rep.table_factory->GetOptions<BlockBasedTableOptions>();
-  if (table == nullptr || !ProbesSegmentFilters(rep, *table)) return false;
+  if (table == nullptr || !ProbesSegmentFilters(*table)) return false;
   // A clone. A newly created factory would correct options that RocksDB refuses without us.
   std::unique_ptr<TableFactory> factory = rep.table_factory->Clone();
   FAULT(TableOptionsCorrected, factory.reset(NewBlockBasedTableFactory(*table)));

@@ -14,6 +14,7 @@
 #include "rocksdb/table.h"
 #include "rocksdb/table_properties.h"
 #include "table/block_based/filter_policy_internal.h"
+#include "util/coding.h"
 
 #include "shim.h"
 
@@ -22,8 +23,21 @@ namespace {
 
 // A filter block of ours: the segment's id, then a trailer as long as RocksDB's own. Its marker
 // byte is none of RocksDB's, so a RocksDB without the plugin answers "may match".
+//
+//   id, 16 bytes | trailer "SIV1"                                                whole keys alone
+//   id, 16 bytes | name of an extractor | its version, 4 bytes | trailer "SIV2"  its prefixes too
+//
+// RocksDB probes with keys and with prefixes and does not say with which. So a segment filter
+// without the prefixes of the extractor that the block names must not answer either.
 constexpr char kTrailer[] = {static_cast<char>(0xFB), 'S', 'I', 'V', '1'};
-constexpr size_t kBlockSize = kIdSize + sizeof(kTrailer);
+constexpr char kPrefixTrailer[] = {static_cast<char>(0xFB), 'S', 'I', 'V', '2'};
+constexpr size_t kTrailerSize = sizeof(kTrailer);
+constexpr size_t kBlockSize = kIdSize + kTrailerSize;
+
+bool EndsWith(const Slice& contents, const char (&trailer)[kTrailerSize]) {
+  return contents.size() >= kBlockSize &&
+         std::memcmp(contents.data() + contents.size() - kTrailerSize, trailer, kTrailerSize) == 0;
+}
 
 // As in callbacks.rs: what the keys of an SST come from.
 enum class TableOrigin : uint8_t { kUnknown = 0, kMemtables = 1, kTables = 2 };
@@ -59,6 +73,23 @@ class SegmentFilterBuild {
   void Add(const Slice& key) {
     if (table_ != nullptr) cf_filter_->hooks()->table_add(table_, key.data(), key.size());
   }
+  bool AddWithPrefix(const Slice& key, const Slice& prefix) {
+    return table_ == nullptr ||
+           cf_filter_->hooks()->table_add_with_prefix(table_, key.data(), key.size(),
+                                                      prefix.data(), prefix.size());
+  }
+  // Appends the name and version of the extractor whose prefixes the filter has; false if none.
+  bool AppendExtractor(std::string* block) const {
+    if (table_ == nullptr) return false;
+    const size_t before = block->size();
+    cf_filter_->hooks()->table_extractor(
+        table_, block, [](void* context, const char* name, size_t size, uint32_t version) {
+          auto* block = static_cast<std::string*>(context);
+          block->append(name, size);
+          PutFixed32(block, version);
+        });
+    return block->size() > before;
+  }
   bool Id(uint8_t id[kIdSize]) const {
     if (table_ == nullptr) return false;
     cf_filter_->hooks()->table_id(table_, id);
@@ -85,21 +116,27 @@ class SegmentBuilder : public FilterBitsBuilder {
     ++added_;
     build_->Add(key);
   }
-  // With a prefix extractor, this builder is not installed. If one is set on the running engine,
-  // lookups pass prefixes to the filter; so the block names no segment.
-  void AddKeyAndAlt(const Slice& key, const Slice&) override {
-    without_id_ = true;
+  // If the extractor was set on the running engine, the filter lacks its prefixes, with which
+  // RocksDB will probe. So the block names no segment.
+  void AddKeyAndAlt(const Slice& key, const Slice& prefix) override {
+    ++added_;
+    if (!build_->AddWithPrefix(key, prefix)) without_id_ = true;
     FAULT(PrefixBlockHasSegmentId, without_id_ = false);
-    AddKey(key);
   }
   size_t EstimateEntriesAdded() override { return added_; }
   Slice Finish(std::unique_ptr<const char[]>* buf) override {
-    auto block = std::make_unique<char[]>(kBlockSize);
-    std::memset(block.get(), 0, kIdSize);
-    if (!without_id_) build_->Id(reinterpret_cast<uint8_t*>(block.get()));
-    std::memcpy(block.get() + kIdSize, kTrailer, sizeof(kTrailer));
-    *buf = std::move(block);
-    return Slice(buf->get(), kBlockSize);
+    std::string block(kIdSize, '\0');
+    if (!without_id_) build_->Id(reinterpret_cast<uint8_t*>(block.data()));
+    bool has_prefixes = build_->AppendExtractor(&block);
+    FAULT(PrefixBlockNamesNoExtractor, {
+      block.resize(kIdSize);
+      has_prefixes = false;
+    });
+    block.append(has_prefixes ? kPrefixTrailer : kTrailer, kTrailerSize);
+    auto bytes = std::make_unique<char[]>(block.size());
+    std::memcpy(bytes.get(), block.data(), block.size());
+    *buf = std::move(bytes);
+    return Slice(buf->get(), block.size());
   }
   using FilterBitsBuilder::Finish;
   size_t ApproximateNumEntries(size_t) override { return std::numeric_limits<uint32_t>::max(); }
@@ -147,8 +184,12 @@ class SegmentReader : public FilterBitsReader {
 };
 
 bool IsSegmentBlock(const Slice& contents) {
-  return contents.size() == kBlockSize &&
-         std::memcmp(contents.data() + kIdSize, kTrailer, sizeof(kTrailer)) == 0;
+  return contents.size() == kBlockSize && EndsWith(contents, kTrailer);
+}
+
+// A block that names an extractor too.
+bool IsPrefixBlock(const Slice& contents) {
+  return contents.size() > kBlockSize + sizeof(uint32_t) && EndsWith(contents, kPrefixTrailer);
 }
 
 bool IsNull(const char* id) {
@@ -185,13 +226,21 @@ class SegmentPolicy : public FilterPolicy {
   }
 
   FilterBitsReader* GetFilterBitsReader(const Slice& contents) const override {
-    if (!IsSegmentBlock(contents)) {
+    const bool has_prefixes = IsPrefixBlock(contents);
+    if (!has_prefixes && !IsSegmentBlock(contents)) {
       return BuiltinFilterPolicy::GetBuiltinFilterBitsReader(contents);
+    }
+    const char* name = contents.data() + kIdSize;
+    size_t size = 0;
+    uint32_t version = 0;
+    if (has_prefixes) {
+      size = contents.size() - kBlockSize - sizeof(version);
+      version = DecodeFixed32(name + size);
     }
     void* segment = nullptr;
     if (!IsNull(contents.data())) {
       const auto* id = reinterpret_cast<const uint8_t*>(contents.data());
-      segment = cf_filter_->hooks()->segment_open(cf_filter_->raw(), id);
+      segment = cf_filter_->hooks()->segment_open(cf_filter_->raw(), id, name, size, version);
     }
     return new SegmentReader(cf_filter_, segment);
   }

@@ -59,17 +59,27 @@ struct lsm_sieve_hooks {
   void (*memtable_created)(void* cf_filter, uint32_t cf);
   void* (*memtable_bind)(void* cf_filter);
   uint64_t (*memtable_prepare)(void* filter_set, const char* key, size_t size);
-  void (*memtable_insert)(void* filter_set, uint64_t hash);
+  void (*memtable_insert)(void* filter_set, uint64_t hash, const char* key, size_t size);
   void (*memtable_sealed)(void* filter_set);
   void (*memtable_release)(void* filter_set);
   // `origin`: what the keys of the SST come from.
   void* (*table_begin)(void* cf_filter, uint8_t origin);
   void (*table_add)(void* table, const char* key, size_t size);
+  // The same with the prefix that RocksDB's extractor gives the key. False if it is not the one that
+  // the filter takes.
+  bool (*table_add_with_prefix)(void* table, const char* key, size_t size, const char* prefix,
+                                size_t prefix_size);
+  // Calls `take` with the id of the extractor whose prefixes the filter has, unless there is none.
+  void (*table_extractor)(void* table, void* context,
+                          void (*take)(void* context, const char* name, size_t size,
+                                       uint32_t version));
   void (*table_id)(void* table, uint8_t id[16]);
   // Seals the filter of an SST with this many point entries. If false, the SST gets no id.
   bool (*table_finish)(void* table, uint64_t entries);
   void (*table_release)(void* table);
-  void* (*segment_open)(void* cf_filter, const uint8_t id[16]);
+  // With a name: RocksDB also probes for the prefixes by this extractor.
+  void* (*segment_open)(void* cf_filter, const uint8_t id[16], const char* name, size_t size,
+                        uint32_t version);
   bool (*segment_may_contain)(void* segment, const char* key, size_t size);
   void (*segment_may_contain_many)(void* segment, size_t count, const char* const* keys,
                                    const size_t* sizes, bool* answers);
@@ -91,6 +101,13 @@ struct lsm_sieve_hooks {
                           const ROCKSDB_NAMESPACE::Slice* keys, void* context,
                           void (*read)(void* context, const size_t* at, size_t count,
                                        int8_t* found));
+  // Whether filters may answer for prefixes of this column family. Sets the edition of its view.
+  bool (*sieve_prefixes)(void* sieve, uint32_t cf, uint64_t* edition);
+  // Whether no key of a span existed since that edition; see `Span` in handle.cc.
+  bool (*sieve_is_empty)(void* sieve, uint32_t cf, uint64_t edition, uint8_t span,
+                         const char* first, size_t first_size, const char* last, size_t last_size);
+  // A column family gets another prefix extractor.
+  void (*sieve_extractor_changes)(void* sieve);
   void (*sieve_external_writes)(void* sieve, uint32_t cf, void* context, void (*run)(void* context));
   void (*sieve_flushing)(void* sieve, void* context, void (*run)(void* context));
   // Calls `refuse` with the reason; or installs the hooks in `options` and calls `create`, which

@@ -206,7 +206,7 @@ impl World {
             (Step::Summarize(tables), Some((filter_store, hasher))) => {
                 let covered: HashSet<SegmentId> = tables.iter().map(|&table| id(table)).collect();
                 let summary = summary(hasher, tables);
-                filter_store.save_summary(FAMILY, &summary, &covered, || true);
+                filter_store.save_summary(FAMILY, &summary, &covered, Vec::new(), || true);
                 self.must.summary |= self.is_on();
             }
             (Step::Forget, Some((filter_store, _))) => {

@@ -84,6 +84,7 @@ fn run() -> Result<(), Stop> {
         Command::Bench(bench::Benchmark::Busy(busy)) => bench::busy::run(&busy, output),
         Command::Bench(bench::Benchmark::Jobs(jobs)) => bench::jobs::run(&jobs, output),
         Command::Bench(bench::Benchmark::Miss(miss)) => bench::miss::run(&miss, output),
+        Command::Bench(bench::Benchmark::Prefix(prefix)) => bench::prefix::run(&prefix, output),
         Command::Gremillion(gremillion) => gremillion::run(&gremillion, output),
         Command::Inspect(inspect) => inspect::run(&inspect, output),
         Command::Verify(verify) => verify::run(&verify, output),

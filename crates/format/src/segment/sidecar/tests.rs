@@ -56,6 +56,7 @@ fn with_stages<S>(subject: Subject, stages: Vec<S>) -> Sidecar<S> {
         source: Source::RawKeys,
         entries: 3,
         rate: Rate::ONE_PERCENT,
+        prefixes: Vec::new(),
         stages,
     }
 }

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 
 use lsm_sieve::{FilterSize, SieveOptions};
 use lsm_sieve_cli::advise::front::{Measured, Verdict};
-use lsm_sieve_cli::advise::statistics::Lookups;
+use lsm_sieve_cli::advise::statistics::{Lookups, Seeks};
 use lsm_sieve_cli::workload::report::{Tabular, number, percent};
 use lsm_sieve_filter::math::{Bits, Rate};
 use serde::Serialize;
@@ -102,6 +102,7 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), Stop> {
     let engine_filter_bytes = database.filter_bytes()?;
     let last_level_share = database.last_level_share()?;
     output.print(&Report {
+        seeks: arguments.seeks(),
         column_family: family.clone(),
         keys: database.keys.get(),
         engine_filter_bytes,
@@ -132,6 +133,13 @@ fn compact_bytes(database: &Database, last_level_share: f64, engine_bytes: u64) 
 const WORTH_NO_FILTER: f64 = 0.83;
 
 impl Arguments {
+    /// The seeks in RocksDB's statistics, if there are any.
+    fn seeks(&self) -> Option<Seeks> {
+        let log = self.path.join("LOG");
+        let text = tail(self.statistics.as_deref().unwrap_or(&log)).ok()?;
+        Seeks::from_statistics(&text).filter(|seeks| seeks.seeks > 0)
+    }
+
     /// The counts that are known without a lookup.
     fn counted(&self) -> Result<Option<Counted>, Stop> {
         if let (Some(reads), Some(misses)) = (self.reads, self.misses) {
@@ -205,6 +213,8 @@ struct Report {
     times: Times,
     break_even_share: f64,
     counted: Option<Counted>,
+    /// Seeks of iterators, of which prefixes may spare some.
+    seeks: Option<Seeks>,
     verdict: Option<Verdict>,
 }
 
@@ -281,6 +291,10 @@ impl Tabular for Report {
             rows.push(row("lookups", number(counted.lookups.reads)));
             rows.push(row("misses", number(counted.lookups.misses)));
         }
+        if let Some(Seeks { seeks, empty }) = self.seeks {
+            rows.push(row("seeks", number(seeks)));
+            rows.push(row("empty seeks", number(empty)));
+        }
         rows
     }
 
@@ -318,6 +332,12 @@ impl Tabular for Report {
             ),
             ("lookups", "as counted by the application or by RocksDB"),
             ("misses", "of these lookups"),
+            ("seeks", "of iterators, as counted by RocksDB"),
+            (
+                "empty seeks",
+                "of these, those that found nothing; prefixes in the filters spare those within one \
+                 prefix",
+            ),
         ]
     }
 

@@ -79,7 +79,7 @@ pub(crate) struct Arguments {
     split: Option<f64>,
 }
 
-fn shape(text: &str) -> Result<Shape, String> {
+pub(super) fn shape(text: &str) -> Result<Shape, String> {
     match text.parse() {
         _ if text == "leveled" => Ok(Shape::Leveled),
         Ok(runs @ 1..) => Ok(Shape::Runs(runs)),

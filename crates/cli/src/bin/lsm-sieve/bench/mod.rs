@@ -3,6 +3,7 @@
 pub(crate) mod busy;
 pub(crate) mod jobs;
 pub(crate) mod miss;
+pub(crate) mod prefix;
 
 use rocksdb::Options;
 
@@ -11,16 +12,18 @@ use crate::engine::{Blocks, Native, Setting, Shape};
 const AFTER_HELP: &str = "Examples:
   lsm-sieve bench jobs --keys 2000000 --rounds 3
   lsm-sieve bench miss --keys 4000000 --runs 8
+  lsm-sieve bench prefix --runs 8
   lsm-sieve bench busy --keys 50000000";
 
-/// Measure what the filters gain or cost: for whole jobs, for one kind of lookup, or beside
-/// writers that never pause.
+/// Measure what the filters gain or cost: for whole jobs, for one kind of lookup, for prefixes,
+/// or beside writers that never pause.
 #[derive(clap::Subcommand)]
 #[command(arg_required_else_help = false, after_help = AFTER_HELP)]
 pub(crate) enum Benchmark {
     Busy(busy::Arguments),
     Jobs(jobs::Arguments),
     Miss(miss::Arguments),
+    Prefix(prefix::Arguments),
 }
 
 /// RocksDB's own filter, as usually set.
