@@ -143,7 +143,21 @@ impl<R: Resolve> FastPrefixProbe<R> {
     }
 }
 
+/// Seeks of an iterator that find something in a row, after which the next one probably does too: as
+/// many as hits that make a thread skip the filters.
+const SEEKS_FOUND: u32 = 32;
+
 impl CfFilter {
+    /// After how many seeks in a row that find something an iterator no longer asks the filters,
+    /// until one finds nothing.
+    pub(crate) fn most_seeks_found(&self) -> u32 {
+        if self.adaptive_hits {
+            SEEKS_FOUND
+        } else {
+            u32::MAX
+        }
+    }
+
     /// Counts what the engine said of a prefix that the filters did not deny.
     pub(crate) fn record_prefix(&self, exists: bool) {
         self.count(match exists {

@@ -66,7 +66,7 @@ pub(crate) struct Hooks {
         *mut c_void,
         ReadMany,
     ) -> bool,
-    sieve_prefixes: extern "C" fn(*mut c_void, u32, *mut u64) -> bool,
+    sieve_prefixes: extern "C" fn(*mut c_void, u32, *mut u64, *mut u32) -> bool,
     sieve_is_empty:
         extern "C" fn(*mut c_void, u32, u64, u8, *const u8, usize, *const u8, usize) -> bool,
     sieve_extractor_changes: extern "C" fn(*mut c_void),
@@ -492,13 +492,20 @@ extern "C" fn sieve_read_many(
     })
 }
 
-extern "C" fn sieve_prefixes(sieve: *mut c_void, cf: u32, edition: *mut u64) -> bool {
+extern "C" fn sieve_prefixes(
+    sieve: *mut c_void,
+    cf: u32,
+    edition: *mut u64,
+    most_found: *mut u32,
+) -> bool {
     // SAFETY: the shim holds the reference until `sieve_release`.
     let sieve: &Sieve = unsafe { shared(sieve) };
     match guarded(None, || sieve.edition_for_prefixes(cf)) {
-        Some(now) => {
+        Some((now, most)) => {
             // SAFETY: the shim passes a writable number.
             unsafe { edition.write(now) };
+            // SAFETY: as above.
+            unsafe { most_found.write(most) };
             true
         }
         None => false,

@@ -121,15 +121,16 @@ impl Sieve {
         asked && lookup::answer((&*self.filters.cf_filters, cf), key).is_absent()
     }
 
-    /// The edition of the view of a column family that filters may answer for by prefix.
-    pub(super) fn edition_for_prefixes(&self, cf: u32) -> Option<u64> {
+    /// The edition of the view of a column family that filters may answer for by prefix; and after
+    /// how many seeks in a row that find something an iterator no longer asks them.
+    pub(super) fn edition_for_prefixes(&self, cf: u32) -> Option<(u64, u32)> {
         if handle::asked() != Asked::Filters {
             return None;
         }
         let filters = (&*self.filters.cf_filters, cf);
         let edition = |cf: &CfFilter, _: &Reading| {
             let has_prefixes = !cf.prefixes().is_empty();
-            has_prefixes.then(|| cf.edition())
+            has_prefixes.then(|| (cf.edition(), cf.most_seeks_found()))
         };
         filters.with(edition).flatten()
     }

@@ -88,7 +88,7 @@ class FilteredIterator final : public Iterator {
  public:
   FilteredIterator(Iterator* inner, const ReadOptions& options,
                    const std::atomic<bool>& has_extractor_changed, uint32_t cf, uint64_t edition,
-                   void* sieve, const lsm_sieve_hooks* hooks)
+                   uint32_t most_found, void* sieve, const lsm_sieve_hooks* hooks)
       : inner_(inner),
         lower_(options.iterate_lower_bound),
         upper_(options.iterate_upper_bound),
@@ -96,16 +96,19 @@ class FilteredIterator final : public Iterator {
         has_extractor_changed_(has_extractor_changed),
         cf_(cf),
         edition_(edition),
+        most_found_(most_found),
         sieve_(sieve),
         hooks_(hooks) {}
 
   void Seek(const Slice& target) override {
     is_empty_ = IsEmptyFrom(target);
     if (!is_empty_) inner_->Seek(target);
+    Count();
   }
   void SeekForPrev(const Slice& target) override {
     is_empty_ = IsEmptyUpTo(target);
     if (!is_empty_) inner_->SeekForPrev(target);
+    Count();
   }
   void SeekToFirst() override {
     is_empty_ = IsEmptyWithinBounds();
@@ -134,7 +137,7 @@ class FilteredIterator final : public Iterator {
   using Iterator::Refresh;
   Status Refresh(const Snapshot* snapshot) override {
     uint64_t edition = 0;
-    const bool has_prefixes = hooks_->sieve_prefixes(sieve_, cf_, &edition);
+    const bool has_prefixes = hooks_->sieve_prefixes(sieve_, cf_, &edition, &most_found_);
     is_usable_ = is_usable_ && has_prefixes;
     edition_ = edition;
     is_empty_ = false;
@@ -146,8 +149,10 @@ class FilteredIterator final : public Iterator {
   }
 
  private:
+  // Where nearly every seek finds something, the question is wasted time.
+  void Count() { found_ = Valid() ? found_ + (found_ < most_found_) : 0; }
   bool Asks(Span span, const Slice& first, const Slice& last) const {
-    return is_usable_ &&
+    return is_usable_ && found_ < most_found_ &&
            hooks_->sieve_is_empty(sieve_, cf_, edition_, static_cast<uint8_t>(span), first.data(),
                                   first.size(), last.data(), last.size());
   }
@@ -175,6 +180,8 @@ class FilteredIterator final : public Iterator {
   const std::atomic<bool>& has_extractor_changed_;
   const uint32_t cf_;
   uint64_t edition_;
+  uint32_t most_found_;
+  uint32_t found_ = 0;  // seeks in a row
   void* const sieve_;
   const lsm_sieve_hooks* const hooks_;
   bool is_usable_ = true;
@@ -304,14 +311,15 @@ class FilteredDB final : public DBWithTTL {
     const bool is_plain = IsPlain(options, cf, Env::IOActivity::kDBIterator) && !options.tailing &&
                           options.iter_start_ts == nullptr;
     uint64_t edition = 0;
+    uint32_t most_found = 0;
     if (!is_plain || !(options.prefix_same_as_start || is_bounded) ||
-        !hooks_->sieve_prefixes(sieve_, IdOf(cf), &edition)) {
+        !hooks_->sieve_prefixes(sieve_, IdOf(cf), &edition, &most_found)) {
       return db_->NewIterator(options, cf);
     }
     std::unique_ptr<Iterator> inner(db_->NewIterator(options, cf));
     if (!inner->status().ok()) return inner.release();
     return new FilteredIterator(inner.release(), options, has_extractor_changed_, IdOf(cf),
-                                edition, sieve_, hooks_);
+                                edition, most_found, sieve_, hooks_);
   }
 
   // ---------------------------------------------------------------- writes

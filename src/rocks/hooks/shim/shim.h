@@ -101,8 +101,9 @@ struct lsm_sieve_hooks {
                           const ROCKSDB_NAMESPACE::Slice* keys, void* context,
                           void (*read)(void* context, const size_t* at, size_t count,
                                        int8_t* found));
-  // Whether filters may answer for prefixes of this column family. Sets the edition of its view.
-  bool (*sieve_prefixes)(void* sieve, uint32_t cf, uint64_t* edition);
+  // Whether filters may answer for prefixes of this column family. Sets the edition of its view, and
+  // after how many seeks in a row that find something an iterator no longer asks them.
+  bool (*sieve_prefixes)(void* sieve, uint32_t cf, uint64_t* edition, uint32_t* most_found);
   // Whether no key of a span existed since that edition; see `Span` in handle.cc.
   bool (*sieve_is_empty)(void* sieve, uint32_t cf, uint64_t edition, uint8_t span,
                          const char* first, size_t first_size, const char* last, size_t last_size);
