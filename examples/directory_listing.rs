@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use lsm_sieve::rocksdb::{DBIterator, Direction, Error, IteratorMode, PrefixRange, ReadOptions};
+use lsm_sieve::rocksdb::{Direction, Error, IteratorMode, PrefixRange, ReadOptions};
 use lsm_sieve::{Prefix, SieveDb, SieveOptions};
 
 fn entry(folder: &str, name: &str) -> Vec<u8> {
@@ -25,7 +25,7 @@ fn list(db: &SieveDb, folder: &str) -> Result<Vec<String>, Error> {
     // Within these bounds all keys have one prefix: if no key has it, the engine is not entered.
     options.set_iterate_range(PrefixRange(start.clone()));
     let from = IteratorMode::From(&start, Direction::Forward);
-    let entries: DBIterator<'_> = db.iterator_opt(from, options);
+    let entries = db.iterator_opt(from, options);
     let name = |key: &[u8]| String::from_utf8_lossy(&key[start.len()..]).into_owned();
     entries
         .map(|entry| entry.map(|(key, _)| name(&key)))

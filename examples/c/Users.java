@@ -56,7 +56,7 @@ class Users {
                 function("rocksdb_free", null, ADDRESS).invokeExact(value);
             }
             // The first of the counters.
-            var counters = MemoryLayout.structLayout(MemoryLayout.sequenceLayout(7, JAVA_LONG));
+            var counters = MemoryLayout.structLayout(MemoryLayout.sequenceLayout(9, JAVA_LONG));
             var stats = (MemorySegment) function("lsm_sieve_stats", counters, ADDRESS)
                 .invokeExact((SegmentAllocator) arena, filters);
             System.out.println("answered without the engine: " + stats.get(JAVA_LONG, 0));

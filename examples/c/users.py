@@ -9,7 +9,10 @@ from ctypes import c_char_p, c_double, c_size_t, c_ubyte, c_uint64, c_void_p
 
 
 class Stats(Structure):
-    NAMES = "absent found found_unchecked false_positives uncovered not_consulted audited false_negatives"
+    NAMES = (
+        "absent found found_unchecked false_positives uncovered not_consulted audited"
+        " false_negatives prefixes_absent"
+    )
     _fields_ = [(name, c_uint64) for name in NAMES.split()]
 
 

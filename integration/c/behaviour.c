@@ -372,6 +372,36 @@ static void wait_that_closes(void) {
   rocksdb_close(db);
 }
 
+/* RocksDB's own extractor says which prefixes the filters have. */
+static void prefixes(void) {
+  rocksdb_options_t* extracting = rocksdb_options_create_copy(options);
+  rocksdb_options_set_prefix_extractor(extracting, rocksdb_slicetransform_create_fixed_prefix(5));
+  rocksdb_t* db = lsm_sieve_open(extracting, NULL, in_folder("prefixes"), &error);
+  EXPECT(db != NULL && error == NULL);
+  rocksdb_options_destroy(extracting);
+  lsm_sieve_t* filters = lsm_sieve_of(db);
+  char key[32];
+  for (int i = 0; i < 100; i += 2) {
+    snprintf(key, sizeof(key), "%05d/ada", i);
+    put(db, NULL, key);
+  }
+  EXPECT(lsm_sieve_wait_until_complete(filters, LIMIT_MS));
+  rocksdb_readoptions_t* within_prefix = rocksdb_readoptions_create();
+  rocksdb_readoptions_set_prefix_same_as_start(within_prefix, 1);
+  rocksdb_iterator_t* iterator = rocksdb_create_iterator(db, within_prefix);
+  for (int i = 0; i < 100; ++i) {
+    snprintf(key, sizeof(key), "%05d", i);
+    rocksdb_iter_seek(iterator, key, strlen(key));
+    EXPECT(rocksdb_iter_valid(iterator) == (i % 2 == 0));
+  }
+  rocksdb_iter_get_error(iterator, &error);
+  EXPECT(error == NULL && lsm_sieve_stats(filters).prefixes_absent >= 40);
+  EXPECT(lsm_sieve_stats(filters).absent == 0);
+  rocksdb_iter_destroy(iterator);
+  rocksdb_readoptions_destroy(within_prefix);
+  rocksdb_close(db);
+}
+
 static void readers(void) {
   rocksdb_t* db = open_plainly("written");
   put(db, NULL, "ada");
@@ -521,6 +551,7 @@ int main(int argc, char** argv) {
   all_settings();
   operations();
   wait_that_closes();
+  prefixes();
   readers();
   openers();
   threads();

@@ -19,6 +19,7 @@ pub(crate) enum Kind {
 use Kind::{Counter, Gauge};
 
 const LOOKUPS: &str = "lsm_sieve_lookups_total";
+const PREFIXES: &str = "lsm_sieve_prefixes_total";
 const AUDITS: &str = "lsm_sieve_audits_total";
 const FALSE_NEGATIVES: &str = "lsm_sieve_false_negatives_total";
 const KEYS: &str = "lsm_sieve_keys";
@@ -36,12 +37,13 @@ pub(crate) const BUDGET_BYTES: &str = "lsm_sieve_budget_bytes";
 pub(crate) const DISTRUSTED: &str = "lsm_sieve_distrusted";
 
 /// Every metric: its name, its kind, and its description.
-pub(crate) const NAMES: [(&str, Kind, &str); 16] = [
+pub(crate) const NAMES: [(&str, Kind, &str); 17] = [
     (
         LOOKUPS,
         Counter,
         "Lookups of single keys and of batches, by result",
     ),
+    (PREFIXES, Counter, "Questions for a prefix, by result"),
     (
         AUDITS,
         Counter,
@@ -124,6 +126,7 @@ impl CfHealth {
     pub fn record_metrics(&self, db: &str) {
         let labels = [("db", db.to_owned()), ("cf", self.name.clone())];
         self.record_lookups(db);
+        self.record_prefixes(db);
         counter!(AUDITS, &labels).absolute(self.stats.audited);
         counter!(FALSE_NEGATIVES, &labels).absolute(self.stats.false_negatives);
         gauge!(KEYS, &labels).set(self.keys.get() as f64);
@@ -154,6 +157,18 @@ impl CfHealth {
         for (result, lookups) in results {
             let (db, cf) = (db.to_owned(), self.name.clone());
             counter!(LOOKUPS, "db" => db, "cf" => cf, "result" => result).absolute(lookups);
+        }
+    }
+
+    fn record_prefixes(&self, db: &str) {
+        let results = [
+            ("absent", self.stats.prefixes_absent),
+            ("found", self.stats.prefixes_found),
+            ("false_positive", self.stats.prefix_false_positives),
+        ];
+        for (result, prefixes) in results {
+            let (db, cf) = (db.to_owned(), self.name.clone());
+            counter!(PREFIXES, "db" => db, "cf" => cf, "result" => result).absolute(prefixes);
         }
     }
 }

@@ -140,6 +140,7 @@ impl SegmentBuilder {
 
     /// Keys with the same prefix are neighbours, so that most prefixes are that of the key before.
     fn add_prefixes(&mut self, key: &[u8]) {
+        fault!(TablePrefixMissed, return);
         let (hasher, last) = (self.hasher, &mut self.last_prefixes);
         let mut new = [None; PrefixId::MOST];
         self.prefixes.each(key, |at, prefix| {

@@ -48,6 +48,9 @@ typedef struct {
   uint64_t audited;
   // Verified answers that were wrong; from the first on, the filters are not asked any more.
   uint64_t false_negatives;
+  // Questions for a prefix, of iterators, that the filters answered absent: seeks that were
+  // avoided. Questions for prefixes are not among the lookups.
+  uint64_t prefixes_absent;
 } lsm_sieve_stats_t;
 
 // The state of the filters of all column families.

@@ -35,6 +35,9 @@ pub struct lsm_sieve_stats_t {
     pub audited: u64,
     /// Verified answers that were wrong; from the first on, the filters are not asked any more.
     pub false_negatives: u64,
+    /// Questions for a prefix, of iterators, that the filters answered absent: seeks that were
+    /// avoided. Questions for prefixes are not among the lookups.
+    pub prefixes_absent: u64,
 }
 
 /// The state of the filters of all column families.
@@ -115,6 +118,7 @@ pub unsafe extern "C" fn lsm_sieve_stats(filters: *mut lsm_sieve_t) -> lsm_sieve
             not_consulted: stats.not_consulted,
             audited: stats.audited,
             false_negatives: stats.false_negatives,
+            prefixes_absent: stats.prefixes_absent,
         })
     })
 }

@@ -440,6 +440,8 @@ faults! {
     PrefixNotAdded => "reads::prefixes::",
     /// A memtable's keys go to the filters without their prefixes.
     MemtablePrefixMissed => "reads::prefixes::",
+    /// The keys of an SST go to its filter and to the log without their prefixes.
+    TablePrefixMissed => "front::maintenance::growth::",
     /// A filter answers for the prefixes of any function.
     PrefixIdsNotCompared => "reads::prefixes::",
     /// A stored summary filter is taken for one with all prefixes.

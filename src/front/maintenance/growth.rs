@@ -161,6 +161,7 @@ mod tests {
 
     use crate::front::cf_filter::CfFilter;
     use crate::math::Items;
+    use crate::prefix::Prefix;
     use crate::rocks::{SieveDb, SieveOptions};
 
     const LIMIT: Duration = Duration::from_secs(60);
@@ -230,6 +231,34 @@ mod tests {
         let absent =
             (keys..keys + 1_000).filter(|key| db.filter_answer(key.to_be_bytes()).is_absent());
         assert!(absent.count() > 900);
+    }
+
+    /// Once written, a prefix is only in the log, in memtables, and in SSTs that are not read.
+    #[test]
+    fn the_log_has_the_prefixes_of_its_keys() {
+        let home = tempfile::tempdir().unwrap();
+        let by_three_bytes = Prefix::fixed(3);
+        let sieve = SieveOptions::default()
+            .expected_keys(Items::new(FIRST.into()))
+            .prefixes("default", [by_three_bytes]);
+        let db = SieveDb::open(&small_memtables(), &sieve, home.path()).unwrap();
+        let cf_filter = db.cf_filters().all().remove(0);
+        let keys = write_until_rebuilt(&db, &cf_filter, 0);
+        assert!(cf_filter.key_log().exists());
+        let in_summary = |prefix: &[u8]| {
+            let hash = cf_filter.hasher().hash(prefix).for_summary();
+            cf_filter.view().summary.may_contain(hash)
+        };
+        for prefix in (0..keys).step_by(1 << 8) {
+            let prefix = &prefix.to_be_bytes()[..3];
+            assert!(
+                in_summary(prefix) && db.prefix_may_exist(prefix),
+                "{prefix:?}"
+            );
+        }
+        let beyond = (keys >> 8) + 1;
+        let absent = |number: &u32| !in_summary(&(number << 8).to_be_bytes()[..3]);
+        assert!((beyond..beyond + 1_000).filter(absent).count() > 900);
     }
 
     /// Its flush may be under way: past the log, and not yet in the list of SSTs.

@@ -14,7 +14,7 @@ use crate::rocks::hooks;
 /// holds for iterators with `set_prefix_same_as_start`, such as those of `prefix_iterator`, and
 /// for iterators whose bounds lie within one prefix, such as those of a `PrefixRange`.
 ///
-/// [`SieveOptions::prefixes`]: super::SieveOptions::prefixes
+/// [`SieveOptions::prefixes`]: crate::SieveOptions::prefixes
 impl<T: ThreadMode> SieveDb<T> {
     /// Whether there may be a key in the default column family that starts with these bytes. False
     /// only if there is none. The engine is not read, except for audits.

@@ -93,7 +93,7 @@ impl Arguments {
         while from < self.keys {
             let to = (from + CHUNK).min((from / run + 1) * run).min(self.keys);
             let keys: Vec<_> = (from..to).map(|number| self.key(number)).collect();
-            let ends_run = to % run == 0 || to == self.keys;
+            let ends_run = to.is_multiple_of(run) || to == self.keys;
             let value = [b'v'; 32];
             let began = Instant::now();
             keys.iter().try_for_each(|key| native.put(key, value))?;
