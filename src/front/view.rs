@@ -162,7 +162,9 @@ impl View {
         let PrefixProbe {
             at, prefix, hash, ..
         } = probe;
-        let passed = !self.summary_prefixes.has(at) || self.passes_summary(hash);
+        let mut has_prefixes = self.summary_prefixes.has(at);
+        fault!(SummaryAskedForAnyPrefix, has_prefixes = true);
+        let passed = !has_prefixes || self.passes_summary(hash);
         let passed = match &self.coverage {
             Coverage::Unknown => return true,
             Coverage::Complete => passed,
@@ -175,22 +177,6 @@ impl View {
             filters = self.segment_filters.as_ref()
         );
         passed && filters.is_none_or(|filters| filters.may_contain_prefix(hash, prefix))
-    }
-
-    /// The outcome of a fast probe for a prefix: see [`View::probe_fast`].
-    #[inline(always)]
-    pub(crate) fn probe_prefix_fast(
-        &self,
-        simd: impl Simd,
-        at: usize,
-        hash: KeyHash,
-    ) -> Option<Result<AbsenceProof, Passed>> {
-        let mut has_prefixes = self.summary_prefixes.has(at);
-        fault!(SummaryAskedForAnyPrefix, has_prefixes = true);
-        if !has_prefixes {
-            return None;
-        }
-        self.probe_fast(simd, hash)
     }
 
     /// A view of unknown coverage.

@@ -9,6 +9,4 @@ pub(crate) use lsm_sieve_format::segment::{
     Candidate, IDENTITY_FILE, IdentityError, SegmentId, SidecarError, SidecarFolder, SidecarName,
 };
 pub(crate) use registry::Registry;
-#[cfg(feature = "rocksdb")]
-pub(crate) use sealed::ProbedSegment;
 pub(crate) use sealed::{SealedFilter, Segment};

@@ -111,7 +111,7 @@ mod tests {
             let segment = registry.open(id);
             segment.set_filter(filter_of(id), false);
             assert!(segment.filter().is_none(), "{id}");
-            assert!(segment.may_contain(b"another key"));
+            assert!(segment.may_contain(b"another key", None));
         }
     }
 }

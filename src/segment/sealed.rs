@@ -75,47 +75,6 @@ pub(crate) struct Segment {
     trusted: Arc<AtomicBool>,
 }
 
-/// A segment as the engine probes it: with keys and, if it has an extractor, with prefixes. The
-/// engine does not say with which.
-#[derive(Debug)]
-pub(crate) struct ProbedSegment {
-    pub(crate) segment: Arc<Segment>,
-    /// Without the prefixes of this one, a filter must not answer.
-    pub(crate) extractor: Option<PrefixId>,
-}
-
-impl ProbedSegment {
-    /// Whether a key, or a key with this prefix, may be in the segment.
-    #[inline]
-    pub(crate) fn may_contain(&self, probe: &[u8]) -> bool {
-        let hash = self.segment.hasher.hash(probe);
-        let answer = match &self.extractor {
-            None => self.segment.answer(hash),
-            Some(id) => self.segment.answer_prefix(id, hash),
-        };
-        answer.unwrap_or(true)
-    }
-
-    /// The same for several at once: see [`Segment::may_contain_many`].
-    pub(crate) fn may_contain_many<'k>(
-        &self,
-        probes: impl Iterator<Item = &'k [u8]>,
-        answers: &mut [bool],
-    ) {
-        let mut can_answer = true;
-        if let Some(id) = &self.extractor {
-            let has_prefixes = |filter: &SealedFilter| filter.has_prefixes_of(id);
-            can_answer = self
-                .segment
-                .filter()
-                .is_some_and(|filter| has_prefixes(&filter));
-        }
-        if can_answer {
-            self.segment.may_contain_many(probes, answers);
-        }
-    }
-}
-
 impl Segment {
     /// A segment without a filter: every key may be in it.
     pub(crate) fn unknown(hasher: KeyHasher, trusted: &Arc<AtomicBool>) -> Self {
@@ -132,10 +91,17 @@ impl Segment {
         self.filter.with(Clone::clone)
     }
 
-    /// Whether the key may be in the segment. True if there is no filter.
-    #[cfg(test)]
-    pub(crate) fn may_contain(&self, key: &[u8]) -> bool {
-        self.answer(self.hasher.hash(key)).unwrap_or(true)
+    /// Whether a key may be in the segment. True if there is no filter. If the engine has an
+    /// `extractor`, it asks for its prefixes too, and does not say so: then a filter without them
+    /// gives no answer.
+    #[inline]
+    pub(crate) fn may_contain(&self, key: &[u8], extractor: Option<&PrefixId>) -> bool {
+        let hash = self.hasher.hash(key);
+        let answer = match extractor {
+            None => self.answer(hash),
+            Some(id) => self.answer_prefix(id, hash),
+        };
+        answer.unwrap_or(true)
     }
 
     /// The filter's answer for a hashed key; `None` if there is no filter.
@@ -158,15 +124,19 @@ impl Segment {
     }
 
     /// [`Segment::may_contain`] for several keys at once, with their cache lines fetched in
-    /// parallel. Answers beyond the keys are left unchanged, and so are all answers if there is no
-    /// filter.
+    /// parallel. Answers beyond the keys are left unchanged, and so are all answers if no filter
+    /// gives any.
     pub(crate) fn may_contain_many<'k>(
         &self,
         mut keys: impl Iterator<Item = &'k [u8]>,
+        extractor: Option<&PrefixId>,
         answers: &mut [bool],
     ) {
         self.filter.with(|filter| {
             let Some(filter) = filter else { return };
+            if extractor.is_some_and(|id| !filter.has_prefixes_of(id)) {
+                return;
+            }
             for answers in answers.chunks_mut(BATCH) {
                 let mut hashes = [KeyHash::new(0); BATCH];
                 let taken = hashes.iter_mut().zip(keys.by_ref().take(answers.len()));

@@ -4,28 +4,16 @@
 //! one prefix by it. If that prefix is in no filter, no such key exists.
 
 use super::CfFilter;
-use super::lookup::{Fast, Resolve};
+use super::lookup::Resolve;
 use crate::fault::fault;
-use crate::filter::{Simd, WithSimd, dispatch};
 use crate::front::view::{CHUNK, PrefixProbe};
 use crate::hash::KeyHash;
 use crate::rcu::Reading;
 use crate::stats::Event;
-use crate::threads::OwnSlot;
 
 /// Whether a key may start with these bytes. False only if none does.
 #[inline]
 pub(crate) fn may_exist(filters: impl Resolve, start: &[u8]) -> bool {
-    match dispatch(FastPrefixProbe(filters), start) {
-        Fast::Absent => false,
-        Fast::AbsentSampled(_) => !is_confirmed(filters, start),
-        Fast::Maybe(_) | Fast::NotTried => may_exist_by_all(filters, start),
-    }
-}
-
-/// The rest of [`may_exist`]: by all functions and all filters.
-#[inline(never)]
-fn may_exist_by_all(filters: impl Resolve, start: &[u8]) -> bool {
     let denied = filters.with(|cf, reading| cf.deny_prefix(start, reading));
     denied.flatten().is_none_or(|denied| match denied {
         Denied::Certainly => false,
@@ -59,7 +47,7 @@ pub(crate) fn may_exist_many(cf: &CfFilter, starts: &[impl AsRef<[u8]>]) -> Vec<
     }
     // The others, one by one: few, unless the filters are incomplete.
     for (maybe, start) in maybe.iter_mut().zip(starts) {
-        *maybe = *maybe && may_exist_by_all(cf, start.as_ref());
+        *maybe = *maybe && may_exist(cf, start.as_ref());
     }
     for at in sampled {
         maybe[at] = !is_confirmed(cf, starts[at].as_ref());
@@ -103,44 +91,6 @@ fn is_confirmed(filters: impl Resolve, start: &[u8]) -> bool {
     // An audit reads the engine and may publish a new view, so no `Reading` may be open.
     let cf = filters.with(|cf, _| cf.shared()).flatten();
     cf.is_some_and(|cf| cf.audit_prefix_if_due(start))
-}
-
-/// The fast probe for a prefix, by the first function that can answer.
-struct FastPrefixProbe<R>(R);
-
-impl<R: Resolve> WithSimd<&[u8]> for FastPrefixProbe<R> {
-    type Output = Fast;
-
-    #[inline(always)]
-    fn with_simd(self, simd: impl Simd, start: &[u8]) -> Fast {
-        self.probe(simd, start).unwrap_or_else(not_tried)
-    }
-}
-
-/// Cold for the reason of its twin.
-#[cold]
-#[inline(never)]
-fn not_tried() -> Fast {
-    Fast::NotTried
-}
-
-impl<R: Resolve> FastPrefixProbe<R> {
-    #[inline(always)]
-    fn probe(self, simd: impl Simd, start: &[u8]) -> Option<Fast> {
-        let slot = OwnSlot::known()?;
-        let reading = Reading::try_begin(slot)?;
-        let cf = self.0.resolve(&reading)?;
-        let thread = cf.counters.known(slot)?;
-        let (at, prefix) = cf.prefixes.of_all(start).next()?;
-        let hash = cf.hasher.try_hash(prefix)?;
-        let view = cf.view.get(&reading);
-        let proof = view.probe_prefix_fast(simd, at, hash)?.ok()?;
-        let ordinal = thread.add(Event::PrefixAbsent, 1);
-        Some(match cf.sample.is_sampled(ordinal) {
-            true => Fast::AbsentSampled(proof),
-            false => Fast::Absent,
-        })
-    }
 }
 
 /// Seeks of an iterator that find something in a row, after which the next one probably does too: as

@@ -376,7 +376,7 @@ mod tests {
         let cf_filter = db.cf_filters().all().remove(0);
         assert!(db.get(key(0)).unwrap().is_some(), "its reader is cached");
         drop(db);
-        let rules_out = |i: u32| !segment.may_contain(&key(i));
+        let rules_out = |i: u32| !segment.may_contain(&key(i), None);
         assert!(!(KEYS..2 * KEYS).any(rules_out));
         assert!(!(KEYS..2 * KEYS).any(|i| cf_filter.answer(&key(i)).is_absent()));
         assert!(cf_filter.size().get() <= 512, "its memory is given back");

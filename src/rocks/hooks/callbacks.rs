@@ -21,7 +21,7 @@ use crate::hash::KeyHash;
 use crate::rocks::hooks::listener::Listener;
 use crate::rocks::hooks::sieve::{Found, Sieve};
 use crate::rocks::hooks::{CfOptions, RawOptions};
-use crate::segment::{ProbedSegment, SegmentId};
+use crate::segment::{Segment, SegmentId};
 
 #[cfg(test)]
 mod silent;
@@ -46,11 +46,18 @@ pub(crate) struct Hooks {
     table_id: extern "C" fn(*mut c_void, *mut [u8; 16]),
     table_finish: extern "C" fn(*mut c_void, u64) -> bool,
     table_release: extern "C" fn(*mut c_void),
-    segment_open: extern "C" fn(*mut c_void, *const [u8; 16], *const u8, usize, u32) -> *mut c_void,
-    segment_may_contain: extern "C" fn(*mut c_void, *const u8, usize) -> bool,
+    segment_open: extern "C" fn(
+        *mut c_void,
+        *const [u8; 16],
+        *const u8,
+        usize,
+        u32,
+        *mut *mut c_void,
+    ) -> *mut c_void,
+    segment_may_contain: extern "C" fn(*mut c_void, *mut c_void, *const u8, usize) -> bool,
     segment_may_contain_many:
-        extern "C" fn(*mut c_void, usize, *const *const u8, *const usize, *mut bool),
-    segment_release: extern "C" fn(*mut c_void),
+        extern "C" fn(*mut c_void, *mut c_void, usize, *const *const u8, *const usize, *mut bool),
+    segment_release: extern "C" fn(*mut c_void, *mut c_void),
     listener_release: extern "C" fn(*mut c_void),
     engine_changed: extern "C" fn(*mut c_void),
     keys_ingested: extern "C" fn(*mut c_void, *const u8, usize),
@@ -320,6 +327,7 @@ extern "C" fn segment_open(
     name: *const u8,
     size: usize,
     version: u32,
+    extractor: *mut *mut c_void,
 ) -> *mut c_void {
     // SAFETY: the shim holds a reference on `cf_filter`.
     let cf_filter: &CfFilter = unsafe { shared(cf_filter) };
@@ -333,41 +341,59 @@ extern "C" fn segment_open(
             // Of an extractor without a right name no filter has the prefixes.
             let id = PrefixId::new(std::str::from_utf8(name).ok()?, version)?;
             // The copy that filters of this process have too is compared without a read.
-            let known = cf_filter
-                .prefixes()
-                .ids()
-                .iter()
-                .find(|known| **known == id);
-            extractor = Some(known.cloned().unwrap_or(id));
+            let known = cf_filter.prefixes().ids().iter().find(|own| **own == id);
+            extractor = Some(Arc::new(known.cloned().unwrap_or(id)));
         }
-        let segment = cf_filter.open_segment(id);
-        Some(Arc::new(ProbedSegment { segment, extractor }))
+        Some((cf_filter.open_segment(id), extractor))
     };
-    match guarded(None, open) {
-        Some(segment) => Arc::into_raw(segment).cast_mut().cast(),
-        None => std::ptr::null_mut(),
+    let Some((segment, opened)) = guarded(None, open) else {
+        return std::ptr::null_mut();
+    };
+    if let Some(opened) = opened {
+        // SAFETY: the shim passes a writable pointer.
+        unsafe { extractor.write(Arc::into_raw(opened).cast_mut().cast()) };
     }
+    Arc::into_raw(segment).cast_mut().cast()
 }
 
-extern "C" fn segment_may_contain(segment: *mut c_void, key: *const u8, size: usize) -> bool {
+/// The extractor of a segment, if it has one.
+///
+/// # Safety
+/// As for [`shared`], or null.
+unsafe fn extractor_of<'e>(extractor: *mut c_void) -> Option<&'e PrefixId> {
+    // SAFETY: promised by the caller.
+    unsafe { extractor.cast::<PrefixId>().as_ref() }
+}
+
+extern "C" fn segment_may_contain(
+    segment: *mut c_void,
+    extractor: *mut c_void,
+    key: *const u8,
+    size: usize,
+) -> bool {
     // SAFETY: the reader holds a reference on the segment until `segment_release`.
-    let segment: &ProbedSegment = unsafe { shared(segment) };
+    let segment: &Segment = unsafe { shared(segment) };
+    // SAFETY: and on its extractor.
+    let extractor = unsafe { extractor_of(extractor) };
     // SAFETY: RocksDB's key outlives this call.
     let key = unsafe { bytes(key, size) };
     let mut fallback = true;
     fault!(PanicIsAbsent, fallback = false);
-    guarded(fallback, || segment.may_contain(key))
+    guarded(fallback, || segment.may_contain(key, extractor))
 }
 
 extern "C" fn segment_may_contain_many(
     segment: *mut c_void,
+    extractor: *mut c_void,
     count: usize,
     keys: *const *const u8,
     sizes: *const usize,
     answers: *mut bool,
 ) {
     // SAFETY: the reader holds a reference on the segment until `segment_release`.
-    let segment: &ProbedSegment = unsafe { shared(segment) };
+    let segment: &Segment = unsafe { shared(segment) };
+    // SAFETY: and on its extractor.
+    let extractor = unsafe { extractor_of(extractor) };
     // SAFETY: the shim passes three arrays of `count` elements.
     let keys = unsafe { slice::from_raw_parts(keys, count) };
     // SAFETY: as above.
@@ -379,7 +405,7 @@ extern "C" fn segment_may_contain_many(
         unsafe { bytes(key, size) }
     });
     let answered = || {
-        segment.may_contain_many(keys, &mut *answers);
+        segment.may_contain_many(keys, extractor, &mut *answers);
         true
     };
     if !guarded(false, answered) {
@@ -389,9 +415,13 @@ extern "C" fn segment_may_contain_many(
     }
 }
 
-extern "C" fn segment_release(segment: *mut c_void) {
-    // SAFETY: the reader releases the reference from `segment_open`.
-    unsafe { release::<ProbedSegment>(segment) }
+extern "C" fn segment_release(segment: *mut c_void, extractor: *mut c_void) {
+    // SAFETY: the reader releases the references from `segment_open`.
+    unsafe { release::<Segment>(segment) }
+    if !extractor.is_null() {
+        // SAFETY: as above.
+        unsafe { release::<PrefixId>(extractor) }
+    }
 }
 
 extern "C" fn listener_release(listener: *mut c_void) {
@@ -868,24 +898,21 @@ mod tests {
         let nothing = Chain::new(hasher.imprint(), Vec::new());
         let filter = SealedFilter::new(nothing, 0, Rate::ONE_PERCENT, Source::RawKeys);
         segment.set_filter(filter, true);
-        let segment = Arc::new(ProbedSegment {
-            segment,
-            extractor: None,
-        });
         let segment = Arc::into_raw(segment).cast_mut().cast::<c_void>();
         let key = b"key";
         let ask = |keys: [*const u8; KEYS]| {
             let sizes = [key.len(); KEYS];
             let mut answers = [true; KEYS];
             let room = answers.as_mut_ptr();
-            segment_may_contain_many(segment, KEYS, keys.as_ptr(), sizes.as_ptr(), room);
+            let (keys, sizes) = (keys.as_ptr(), sizes.as_ptr());
+            segment_may_contain_many(segment, std::ptr::null_mut(), KEYS, keys, sizes, room);
             answers
         };
         let mut keys = [key.as_ptr(); KEYS];
         assert_eq!(ask(keys), [false; KEYS]);
         keys[KEYS - 1] = std::ptr::null();
         assert_eq!(ask(keys), [true; KEYS]);
-        segment_release(segment);
+        segment_release(segment, std::ptr::null_mut());
     }
 
     #[test]

@@ -96,10 +96,11 @@ extern "C" fn segment_open(
     _: *const u8,
     _: usize,
     _: u32,
+    _: *mut *mut c_void,
 ) -> *mut c_void {
     ptr::null_mut()
 }
 
-extern "C" fn segment_may_contain(_: *mut c_void, _: *const u8, _: usize) -> bool {
+extern "C" fn segment_may_contain(_: *mut c_void, _: *mut c_void, _: *const u8, _: usize) -> bool {
     false
 }

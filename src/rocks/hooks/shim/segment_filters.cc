@@ -151,14 +151,14 @@ class SegmentBuilder : public FilterBitsBuilder {
 
 class SegmentReader : public FilterBitsReader {
  public:
-  SegmentReader(CfFilterPtr cf_filter, void* segment)
-      : cf_filter_(std::move(cf_filter)), segment_(segment) {}
+  SegmentReader(CfFilterPtr cf_filter, void* segment, void* extractor)
+      : cf_filter_(std::move(cf_filter)), segment_(segment), extractor_(extractor) {}
   ~SegmentReader() override {
-    if (segment_ != nullptr) cf_filter_->hooks()->segment_release(segment_);
+    if (segment_ != nullptr) cf_filter_->hooks()->segment_release(segment_, extractor_);
   }
   bool MayMatch(const Slice& key) override {
     return segment_ == nullptr ||
-           cf_filter_->hooks()->segment_may_contain(segment_, key.data(), key.size());
+           cf_filter_->hooks()->segment_may_contain(segment_, extractor_, key.data(), key.size());
   }
   void MayMatch(int num_keys, Slice** keys, bool* may_match) override {
     constexpr int kBatch = 32;
@@ -172,15 +172,16 @@ class SegmentReader : public FilterBitsReader {
         may_match[begin + i] = true;
       }
       if (segment_ != nullptr) {
-        cf_filter_->hooks()->segment_may_contain_many(segment_, static_cast<size_t>(count), starts,
-                                                      sizes, may_match + begin);
+        cf_filter_->hooks()->segment_may_contain_many(
+            segment_, extractor_, static_cast<size_t>(count), starts, sizes, may_match + begin);
       }
     }
   }
 
  private:
   const CfFilterPtr cf_filter_;
-  void* const segment_;  // null: nothing is known of this SST, every key is maybe
+  void* const segment_;    // null: nothing is known of this SST, every key is maybe
+  void* const extractor_;  // null: probed with keys alone
 };
 
 bool IsSegmentBlock(const Slice& contents) {
@@ -238,11 +239,13 @@ class SegmentPolicy : public FilterPolicy {
       version = DecodeFixed32(name + size);
     }
     void* segment = nullptr;
+    void* extractor = nullptr;
     if (!IsNull(contents.data())) {
       const auto* id = reinterpret_cast<const uint8_t*>(contents.data());
-      segment = cf_filter_->hooks()->segment_open(cf_filter_->raw(), id, name, size, version);
+      segment = cf_filter_->hooks()->segment_open(cf_filter_->raw(), id, name, size, version,
+                                                    &extractor);
     }
-    return new SegmentReader(cf_filter_, segment);
+    return new SegmentReader(cf_filter_, segment, extractor);
   }
 
  private:

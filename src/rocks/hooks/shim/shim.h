@@ -77,13 +77,13 @@ struct lsm_sieve_hooks {
   // Seals the filter of an SST with this many point entries. If false, the SST gets no id.
   bool (*table_finish)(void* table, uint64_t entries);
   void (*table_release)(void* table);
-  // With a name: RocksDB also probes for the prefixes by this extractor.
+  // With a name: RocksDB also probes for the prefixes by this extractor, which is set.
   void* (*segment_open)(void* cf_filter, const uint8_t id[16], const char* name, size_t size,
-                        uint32_t version);
-  bool (*segment_may_contain)(void* segment, const char* key, size_t size);
-  void (*segment_may_contain_many)(void* segment, size_t count, const char* const* keys,
-                                   const size_t* sizes, bool* answers);
-  void (*segment_release)(void* segment);
+                        uint32_t version, void** extractor);
+  bool (*segment_may_contain)(void* segment, void* extractor, const char* key, size_t size);
+  void (*segment_may_contain_many)(void* segment, void* extractor, size_t count,
+                                   const char* const* keys, const size_t* sizes, bool* answers);
+  void (*segment_release)(void* segment, void* extractor);
   void (*listener_release)(void* listener);
   void (*engine_changed)(void* listener);
   void (*keys_ingested)(void* listener, const char* cf, size_t size);
