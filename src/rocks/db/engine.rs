@@ -1,6 +1,8 @@
 //! The few methods of `rocksdb`'s database that do not come by its handle, and need more than the
 //! engine.
 
+use std::borrow::Borrow;
+
 use rocksdb::{
     AsColumnFamilyRef, DBWithThreadMode, Error, ThreadMode, WriteBatchWithTransaction, WriteOptions,
 };
@@ -12,15 +14,15 @@ use crate::rocks::hooks;
 
 impl<T: ThreadMode> SieveDb<T> {
     /// Applies a batch of writes atomically: a `WriteBatch`, or one of `rocksdb`'s transactional
-    /// databases.
+    /// databases, by value or by reference.
     ///
     /// # Errors
     /// Returns RocksDB's error.
     pub fn write<const TRANSACTION: bool>(
         &self,
-        batch: WriteBatchWithTransaction<TRANSACTION>,
+        batch: impl Borrow<WriteBatchWithTransaction<TRANSACTION>>,
     ) -> Result<(), Error> {
-        self.engine.write(hooks::plain_batch(batch))
+        self.write_opt(batch, &WriteOptions::default())
     }
 
     /// [`SieveDb::write`] with write options.
@@ -29,10 +31,10 @@ impl<T: ThreadMode> SieveDb<T> {
     /// Returns RocksDB's error.
     pub fn write_opt<const TRANSACTION: bool>(
         &self,
-        batch: WriteBatchWithTransaction<TRANSACTION>,
+        batch: impl Borrow<WriteBatchWithTransaction<TRANSACTION>>,
         options: &WriteOptions,
     ) -> Result<(), Error> {
-        self.engine.write_opt(hooks::plain_batch(batch), options)
+        hooks::write(&self.engine, &self.handle, batch.borrow(), options)
     }
 
     /// Stops the engine's flushes and compactions for good, as before closing; waits for them if

@@ -91,6 +91,8 @@ pub struct SieveDb<T: ThreadMode = MultiThreaded> {
     transactions: Option<Transactions>,
     /// The filters are behind its handle. Closing it ends them.
     engine: Arc<DBWithThreadMode<T>>,
+    /// The engine's.
+    handle: hooks::Handle,
     /// Those of the default column family.
     default: Arc<CfFilter>,
     sieve: Arc<Sieve>,

@@ -51,6 +51,7 @@ impl<T: ThreadMode + Send + 'static> SieveDb<T> {
         Ok(Self {
             transactions,
             engine,
+            handle: opened.handle,
             default,
             sieve,
         })

@@ -100,6 +100,11 @@ pub(crate) struct Handle {
     pub(crate) base: Arc<Base>,
 }
 
+// SAFETY: RocksDB's C API may be called from any thread.
+unsafe impl Send for Handle {}
+// SAFETY: as above.
+unsafe impl Sync for Handle {}
+
 impl Handle {
     fn of<T: ThreadMode + 'static>(db: &DBWithThreadMode<T>) -> Result<Self, OpenError> {
         let found = with_default_cf(db, |cf| (find_in(db, cf), Base::of_raw(cf)));

@@ -5,14 +5,14 @@
 //! Its transactions are RocksDB's own, and get the type that `rocksdb` has for them.
 
 use std::ffi::c_char;
-use std::mem::{self, ManuallyDrop};
+use std::mem;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
 use librocksdb_sys as sys;
 use rocksdb::{
-    AsColumnFamilyRef, Error, OptimisticTransactionOptions, Transaction, TransactionDBOptions,
-    TransactionOptions, WriteBatch, WriteBatchWithTransaction, WriteOptions,
+    AsColumnFamilyRef, DBWithThreadMode, Error, OptimisticTransactionOptions, ThreadMode,
+    Transaction, TransactionDBOptions, TransactionOptions, WriteBatchWithTransaction, WriteOptions,
 };
 
 use super::{Handle, take_text};
@@ -92,16 +92,18 @@ fn raw<W: Wrapper>(wrapper: &W) -> *mut W::Raw {
     unsafe { mem::transmute_copy(wrapper) }
 }
 
-/// A batch of either kind. To RocksDB they are the same; `rocksdb` distinguishes them by the type
-/// of database that they are for.
-pub(crate) fn plain_batch<const TRANSACTION: bool>(
-    batch: WriteBatchWithTransaction<TRANSACTION>,
-) -> WriteBatch {
-    const { assert!(size_of::<WriteBatchWithTransaction<TRANSACTION>>() == size_of::<WriteBatch>()) };
-    let batch = ManuallyDrop::new(batch);
-    // SAFETY: both are the same pointer, as `Wrapper` says, and only the copy frees what it points
-    // to.
-    unsafe { mem::transmute_copy(&*batch) }
+/// Applies a batch of either kind to the database of this handle. To RocksDB they are the same;
+/// `rocksdb` distinguishes them by the type of database that they are for.
+pub(crate) fn write<T: ThreadMode, const TRANSACTION: bool>(
+    _engine: &DBWithThreadMode<T>,
+    handle: &Handle,
+    batch: &WriteBatchWithTransaction<TRANSACTION>,
+    options: &WriteOptions,
+) -> Result<(), Error> {
+    let (batch, options, mut failure) = (raw(batch), raw(options), ptr::null_mut());
+    // SAFETY: the batch and the options are live, and the handle is as long as its engine.
+    unsafe { sys::rocksdb_write(handle.raw.as_ptr(), options, batch, &raw mut failure) };
+    error(failure)
 }
 
 /// Begins an engine's optimistic transactions.

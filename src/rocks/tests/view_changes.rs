@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use rocksdb::{DEFAULT_COLUMN_FAMILY_NAME, Options, SstFileWriter, WriteBatch};
+use rocksdb::{DEFAULT_COLUMN_FAMILY_NAME, Options, SstFileWriter, WriteBatch, WriteOptions};
 
 use crate::filter::Scalable;
 use crate::front::audit::Distrust as _;
@@ -25,6 +25,7 @@ use crate::math::{Bits, Items};
 use crate::prefix::PrefixSet;
 use crate::rocks::SieveDb;
 use crate::rocks::db::reads::read_many_of;
+use crate::rocks::hooks::JustOpened as _;
 use crate::rocks::{Engine, SieveOptions, hooks};
 use crate::segment::Registry;
 
@@ -348,7 +349,9 @@ impl Moved<'_> {
         let mut batch = WriteBatch::default();
         batch.delete(from);
         batch.put(to, "record");
-        self.0.engine.write(batch).unwrap();
+        let engine = &self.0.engine;
+        let handle = engine.handle().unwrap();
+        hooks::write(engine, &handle, &batch, &WriteOptions::default()).unwrap();
     }
 
     /// Asks for both keys, of which the filters deny one, before and after. `leave` and `come_back` are all that
