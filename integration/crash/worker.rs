@@ -22,6 +22,7 @@ use rocksdb::{
 use super::model::Model;
 use super::random_options::RandomOptions;
 use super::workload::{self, Change, FAMILIES, Step, TEMPORARY, WRITERS, Workload};
+use crate::support::binding::given;
 
 pub(super) type Failed = Box<dyn Error + Send + Sync>;
 
@@ -365,7 +366,8 @@ fn write_batches(store: &Store, setup: &RandomOptions, step: &Step) -> Result<()
         }
         let mut how = WriteOptions::default();
         how.disable_wal(!logged);
-        on!(store, db => db.write_opt(batch, &how))?;
+        let engine: &Engine = on!(store, db => db);
+        engine.write_opt(given(&mut batch), &how)?;
     }
     Ok(())
 }

@@ -2,6 +2,7 @@
 //!
 //! | module | what it holds |
 //! |---|---|
+//! | `binding` | what the supported bindings of RocksDB do differently |
 //! | `crash_image` | a copy of an open database's folder, as a crash leaves it |
 //! | `database_files` | the files of a database: copies, sidecars, what changed |
 //! | `environment` | variables that the tests read |
@@ -9,6 +10,7 @@
 //! | `model_db` | a database beside its model |
 //! | `requirements` | tests that cannot run here |
 
+pub(crate) mod binding;
 pub(crate) mod crash_image;
 pub(crate) mod database_files;
 pub(crate) mod environment;

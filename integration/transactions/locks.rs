@@ -14,6 +14,7 @@ use super::{
     DEFAULT, DEFAULT_READS_FOR_UPDATE, KINDS, OTHER, READS_FOR_UPDATE, Read, covered, denied,
     kind_of, locking, open,
 };
+use crate::support::binding::given;
 use crate::support::model_db::{absent_key, options, settle, sieve};
 
 /// Settings under which no call waits for a lock.
@@ -92,7 +93,7 @@ const WRITES: [(&str, Write); 15] = [
         db.write_opt(batch(cf, key), &WriteOptions::default())
     }),
     ("write_without_wal", |db, cf, key| {
-        db.write_without_wal(batch(cf, key))
+        db.write_without_wal(given(&mut batch(cf, key)))
     }),
 ];
 

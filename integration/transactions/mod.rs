@@ -18,6 +18,7 @@ use rocksdb::{
     TransactionDBOptions, TransactionOptions, WriteBatchWithTransaction, WriteOptions,
 };
 
+use crate::support::binding::given;
 use crate::support::model_db::{
     Dice, KEYS, Model, absent_key, check_cf_reads, check_reads, cover, fill, key, options, settle,
     sieve, stats_of, verify_finds_every_key, with_filter_budget,
@@ -562,7 +563,7 @@ fn both_types_of_write_batches_are_written() {
         check_cf_reads(&db, OTHER, &[(b"key".to_vec(), b"other".to_vec())].into());
         let mut batch = WriteBatchWithTransaction::<false>::default();
         batch.delete("key");
-        db.write_without_wal(batch).unwrap();
+        db.write_without_wal(given(&mut batch)).unwrap();
         check_reads(&db, &Model::new());
     }
 }

@@ -8,6 +8,7 @@ use lsm_sieve::SieveDb;
 use rocksdb::{CompactOptions, DEFAULT_COLUMN_FAMILY_NAME as DEFAULT, FlushOptions, Range};
 
 use super::{Handle, KINDS, OTHER, World, report};
+use crate::support::binding::Sizes as _;
 
 type Check = fn(&World, &Handle<'_>);
 
@@ -77,7 +78,7 @@ const CALLS: [(&str, Check); 12] = [
     }),
     ("get_approximate_sizes_cf", |world, cf| {
         let all = [Range::new(b"o", b"p")];
-        let sizes = |cf: &Handle<'_>| world.db.get_approximate_sizes_cf(cf, &all)[0];
+        let sizes = |cf: &Handle<'_>| world.db.get_approximate_sizes_cf(cf, &all).sizes()[0];
         assert!(sizes(cf) > 0);
         assert_eq!(sizes(&world.handle(DEFAULT)), 0);
     }),

@@ -9,6 +9,7 @@ use rocksdb::{
 };
 
 use super::{Handle, KINDS, Kind, OTHER, World, call_rows, kind_of, report, sampled_keys};
+use crate::support::binding::given;
 use crate::support::model_db::options;
 
 type Write = fn(&SieveDb, &Handle<'_>, &[u8]) -> Result<(), Error>;
@@ -37,7 +38,7 @@ const PUTS: &[(&str, Write)] = call_rows! {|db, cf, key|
     put_cf_opt(cf, key, VALUE, &WriteOptions::default()),
     write(batch(cf, key)),
     write_opt(transactional_batch(cf, key), &WriteOptions::default()),
-    write_without_wal(batch(cf, key)),
+    write_without_wal(given(&mut batch(cf, key))),
 };
 
 const MERGES: &[(&str, Write)] = call_rows! {|db, cf, key|
