@@ -96,6 +96,9 @@ impl<E: JustOpened> Opened<E> {
             publishes_first,
             ..sieve.resolved()
         };
+        if front.is_secondary() {
+            hooks::open_ssts_first(&mut database_options);
+        }
         let front = shared_by(front, filtered.count());
         let folder = sieve.folder_of(path);
         let prepared = Opening::prepare(Arc::new(RealDisk), &folder, &front, sieve.get_hash());

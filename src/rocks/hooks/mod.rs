@@ -220,6 +220,15 @@ pub(crate) fn allow_two_phases(options: &mut Options) {
     unsafe { sys::rocksdb_options_set_allow_2pc(raw, 1) };
 }
 
+/// Makes a database open its SSTs before its open returns. From RocksDB 11.12 on, a secondary may
+/// otherwise open them later, by numbers that the writer may have given to other SSTs meanwhile.
+pub(crate) fn open_ssts_first(options: &mut Options) {
+    // SAFETY: `options` lives through the call.
+    let raw = unsafe { options.as_raw_ptr() };
+    // SAFETY: the options are live, and exclusively ours.
+    unsafe { sys::rocksdb_options_set_open_files_async(raw, 0) };
+}
+
 /// Makes RocksDB build its own filters for all levels but the last.
 pub(crate) fn filter_upper_levels_only(options: &impl AsOptions) {
     // SAFETY: the options are live, and no other thread uses them.
@@ -339,6 +348,7 @@ mod tests {
     use rocksdb::{CompactionDecision, DEFAULT_COLUMN_FAMILY_NAME};
 
     use super::*;
+    use crate::rocks::SieveDb;
 
     const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -379,6 +389,21 @@ mod tests {
             let set = unsafe { sys::rocksdb_options_get_max_write_buffer_size_to_maintain(raw) };
             assert_eq!(set, kept);
         }
+    }
+
+    /// RocksDB refuses these options as they are.
+    #[test]
+    fn a_secondary_opens_its_ssts_first() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("db");
+        let _writer = SieveDb::builder(&path).open().unwrap();
+        let options = Options::default();
+        // SAFETY: `options` lives through the call.
+        let raw = unsafe { options.as_raw_ptr() };
+        // SAFETY: `raw` points to live options that nothing else uses.
+        unsafe { sys::rocksdb_options_set_open_files_async(raw, 1) };
+        let builder = SieveDb::builder(&path).options(&options);
+        builder.secondary(home.path().join("log")).open().unwrap();
     }
 
     const CHILD: &str = "LSM_SIEVE_SECONDARY_CHILD";
