@@ -7,6 +7,8 @@
 #                    S3=1 also over an S3 server, ETCD=1 over etcd, whose nodes are killed
 #   make fleet       readers over an S3 server of its own, with filters and without; FLEET seconds each
 #   make lint        formatting, lints, documentation; examples and benches compiled
+#   make headers     the library over each binding of RocksDB, by RocksDB's headers alone
+#   make bindings    the tests over the second binding; compiles its RocksDB, see docs/rocksdb-versions.md
 #   make api         compares the library's public items with docs/public-api.txt
 #   make msrv        compiles with the oldest Rust that Cargo.toml names
 #   make package     what a stranger gets: each crate from its `.crate`, the README's program, the command
@@ -66,7 +68,7 @@ MSRV = $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 CORE = --no-default-features -p lsm-sieve-support -p lsm-sieve-filter -p lsm-sieve-format \
     -p lsm-sieve-classics -p lsm-sieve-cli -p lsm-sieve
 
-.PHONY: demo test core engines fleet lint api msrv package install docs deny fuzz interleave miri mutants faults reliability sanitize valgrind bench tools
+.PHONY: demo test core engines fleet lint headers bindings api msrv package install docs deny fuzz interleave miri mutants faults reliability sanitize valgrind bench tools
 
 demo: tools
 	$(BUILD) build --release --locked --bin lsm-sieve
@@ -91,6 +93,12 @@ engines:
 fleet:
 	@cd engines/slatedb && export LSM_SIEVE_WEED="$$(../../.ci/weed)" && \
 	    CARGO_TARGET_DIR="$(dir $(CARGO_TARGET_DIR))engines" $(CARGO) run --quiet --release --locked --example fleet -- $(FLEET)
+
+headers: tools
+	$(COMPILERS) .ci/bindings
+
+bindings: tools
+	cd bindings/rust-rocksdb && CARGO_TARGET_DIR="$(dir $(CARGO_TARGET_DIR))bindings" $(BUILD) test --locked
 
 api: tools
 	$(COMPILERS) .ci/api

@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 const FAULTS: &str = "LSM_SIEVE_FAULTS";
 /// Set by docs.rs, where nothing is linked; see `[package.metadata.docs.rs]`.
 const DOCS_RS: &str = "DOCS_RS";
+/// Set to compile the shim there all the same: headers suffice; see `.ci/bindings`.
+const SHIM_ALONE: &str = "LSM_SIEVE_SHIM_ALONE";
 /// Set where RocksDB's own build compiles these sources; see `plugin/lsm_sieve`.
 const PLUGIN: &str = "LSM_SIEVE_PLUGIN";
 /// Set to check the shim for undefined behaviour at run time; see `.ci/sanitize`.
@@ -21,11 +23,16 @@ pub(crate) fn compile(library: &str, sources: &[PathBuf], headers: &[PathBuf]) {
     println!("cargo:rerun-if-env-changed={TRAP_UB}");
     println!("cargo:rerun-if-env-changed={FAULTS}");
     println!("cargo:rerun-if-env-changed={DOCS_RS}");
+    println!("cargo:rerun-if-env-changed={SHIM_ALONE}");
     println!("cargo:rerun-if-env-changed={PLUGIN}");
-    if env::var_os(DOCS_RS).is_some() || env::var_os(PLUGIN).is_some() {
+    if env::var_os(PLUGIN).is_some() {
         return;
     }
-    refuse_foreign_library();
+    if env::var_os(DOCS_RS).is_none() {
+        refuse_foreign_library();
+    } else if env::var_os(SHIM_ALONE).is_none() {
+        return;
+    }
     let sys = env::var_os("DEP_ROCKSDB_CARGO_MANIFEST_DIR").map(PathBuf::from);
     let Some(sys) = sys else {
         panic!(
