@@ -36,6 +36,6 @@ impl Sizes for Vec<u64> {
 
 impl Sizes for Result<Vec<u64>, Error> {
     fn sizes(self) -> Vec<u64> {
-        self.unwrap()
+        self.expect("sizes are estimated")
     }
 }
