@@ -50,9 +50,11 @@ fn front(input: &mut Unstructured<'_>) -> Result<()> {
     let measured = Measured {
         reads: input.arbitrary()?,
         misses: input.arbitrary()?,
+        writes: input.arbitrary()?,
         miss_ns: f64::from_bits(input.arbitrary()?),
         hit_ns: f64::from_bits(input.arbitrary()?),
         front_ns: f64::from_bits(input.arbitrary()?),
+        write_ns: f64::from_bits(input.arbitrary()?),
         rate: Rate::new(f64::from_bits(input.arbitrary()?)).unwrap_or(Rate::ONE_PERCENT),
         memory: perhaps(input)?.map(Bits::new),
     };

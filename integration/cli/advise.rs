@@ -261,6 +261,7 @@ fn front_advice_uses_engine_counters() {
     let advised = front(&folder, &["--statistics", file.to_str().unwrap()]);
     assert_eq!(advised["counted"]["reads"], reads, "{advised}");
     assert_eq!(advised["counted"]["misses"], misses, "{advised}");
+    assert_eq!(advised["counted"]["writes"], LOADED, "{advised}");
     let verdict = &advised["verdict"];
     assert_eq!(verdict["miss_share"], 0.75);
     assert_eq!(verdict["use_it"], true, "{advised}");
@@ -274,6 +275,10 @@ fn front_advice_uses_engine_counters() {
     assert!(unknown["verdict"].is_null() && number(&unknown["break_even_share"]) < 0.5);
     let hits = front(&folder, &["--reads", "1000", "--misses", "0"]);
     assert_eq!(hits["verdict"]["use_it"], false);
+    let writes = [
+        "--reads", "1000", "--misses", "1000", "--writes", "10000000",
+    ];
+    assert_eq!(front(&folder, &writes)["verdict"]["use_it"], false);
     db.put(b"still", b"in use").unwrap();
 }
 

@@ -2,12 +2,15 @@
 //!
 //! ```text
 //! without   f t_miss + (1 − f) t_hit
-//! with      t_front + f p t_miss + (1 − f) t_hit        f share of misses, p rate of the filters
-//! saved     f (1 − p) t_miss − t_front                  0 at f = t_front / ((1 − p) t_miss)
+//! with      t_front + w t_write + f p t_miss + (1 − f) t_hit
+//! saved     f (1 − p) t_miss − t_front − w t_write
+//!
+//! f  share of misses among the lookups        w  writes for each lookup
+//! p  false-positive rate of the filters       0 is saved at f = (t_front + w t_write) / ((1 − p) t_miss)
 //! ```
 //!
-//! Hits gain nothing and pay for the filters, so f decides; t_hit does not change what is saved.
-//! The times are means over lookups; `lsm-sieve advise front` measures them on a database.
+//! Hits and writes gain nothing and pay for the filters, so f and w decide; t_hit does not change
+//! what is saved. The times are means; `lsm-sieve advise front` measures them on a database.
 //!
 //! The filters also cost memory. Whether the saved time is worth it is for the reader to decide:
 //! the verdict reports both.
@@ -22,12 +25,16 @@ pub struct Measured {
     pub reads: u64,
     /// Of these, misses.
     pub misses: u64,
+    /// Written keys.
+    pub writes: u64,
     /// Latency of a miss in the engine, in nanoseconds.
     pub miss_ns: f64,
     /// Latency of a hit in the engine, in nanoseconds.
     pub hit_ns: f64,
     /// Latency of the filters, in nanoseconds.
     pub front_ns: f64,
+    /// What the filters add to the latency of a write, in nanoseconds.
+    pub write_ns: f64,
     /// The false-positive rate of the filters.
     pub rate: Rate,
     /// Memory of the filters, if known.
@@ -45,8 +52,11 @@ pub struct Verdict {
     pub break_even_share: f64,
     /// Mean latency of a lookup without the filters, in nanoseconds.
     pub without_ns: f64,
-    /// Mean latency of a lookup with the filters, in nanoseconds.
+    /// Mean latency of a lookup with the filters, and what they add to the writes, spread over the
+    /// lookups, in nanoseconds.
     pub with_ns: f64,
+    /// Of these, what they add to the writes.
+    pub writes_ns: f64,
     /// Share of all lookups that no longer reach the engine.
     pub engine_reads_saved: f64,
     /// Memory of the filters, in bytes.
@@ -59,23 +69,25 @@ impl Measured {
     /// Compares the filters and the engine with the engine alone. Without any read, the filters do
     /// not pay.
     pub fn verdict(&self) -> Verdict {
-        let misses = self.misses.min(self.reads) as f64;
-        let share = if self.reads == 0 {
-            0.0
-        } else {
-            misses / self.reads as f64
+        let of_reads = |count: u64| match self.reads {
+            0 => 0.0,
+            reads => count as f64 / reads as f64,
         };
+        let share = of_reads(self.misses.min(self.reads));
+        let writes = of_reads(self.writes) * self.write_ns;
         let stopped = 1.0 - self.rate.get();
         let hits = (1.0 - share) * self.hit_ns;
         let without = share * self.miss_ns + hits;
-        let with = self.front_ns + share * self.rate.get() * self.miss_ns + hits;
-        let break_even = self.front_ns / (stopped * self.miss_ns);
+        let paid = self.front_ns + writes;
+        let with = paid + share * self.rate.get() * self.miss_ns + hits;
+        let break_even = paid / (stopped * self.miss_ns);
         Verdict {
             use_it: with < without,
             miss_share: share,
             break_even_share: break_even,
             without_ns: without,
             with_ns: with,
+            writes_ns: writes,
             engine_reads_saved: share * stopped,
             memory_bytes: self.memory.map(bytes),
             reason: reason(share, break_even) + &self.memory.map_or_else(String::new, price),
@@ -86,7 +98,8 @@ impl Measured {
 fn reason(share: f64, break_even: f64) -> String {
     let (share, from) = (share * 100.0, break_even * 100.0);
     if break_even >= 1.0 {
-        "do not use it: the filters take as long as a miss in the engine".to_owned()
+        "do not use it: lookups and writes pay more for the filters than a miss in the engine takes"
+            .to_owned()
     } else if share <= from {
         format!("do not use it: {share:.2} % of the lookups miss, it pays from {from:.2} % on")
     } else {
@@ -113,9 +126,11 @@ mod tests {
         Measured {
             reads: 1_000,
             misses,
+            writes: 0,
             miss_ns,
             hit_ns,
             front_ns,
+            write_ns: 40.0,
             rate,
             memory: None,
         }
@@ -156,6 +171,23 @@ mod tests {
     fn it_pays_from_the_break_even_share_on() {
         assert!(!measured(25).verdict().use_it);
         assert!(measured(26).verdict().use_it);
+    }
+
+    /// (50 + 2 × 40) / (0.99 × 2,000) = 6.57 %.
+    #[test]
+    fn writes_pay_and_gain_nothing() {
+        let with_writes = |misses| Measured {
+            writes: 2_000,
+            ..measured(misses)
+        };
+        assert!(!with_writes(65).verdict().use_it);
+        let verdict = with_writes(66).verdict();
+        assert!(verdict.use_it && verdict.writes_ns == 80.0);
+        let alone = Measured {
+            writes: 1_000_000,
+            ..measured(1_000)
+        };
+        assert!(alone.verdict().reason.starts_with("do not use it"));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Reads the lookups and misses of a database from RocksDB's statistics.
+//! Reads the lookups, misses and writes of a database from RocksDB's statistics.
 //!
 //! With statistics enabled, RocksDB dumps its counters into the file LOG every
 //! `stats_dump_period_sec` (ten minutes by default). The options return the same text on request:
@@ -11,6 +11,8 @@
 //!
 //! misses = all lookups - all hits
 //!
+//! rocksdb.number.keys.written COUNT : 50
+//!
 //! rocksdb.number.db.seek COUNT : 40      seeks of iterators
 //! rocksdb.number.db.seek.found COUNT : 30
 //! ```
@@ -20,19 +22,21 @@
 
 use serde::Serialize;
 
-/// Counts of lookups and misses.
+/// Counts of lookups, misses and writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Lookups {
+pub struct Counts {
     /// All lookups.
     pub reads: u64,
     /// Lookups that found nothing.
     pub misses: u64,
+    /// Written keys.
+    pub writes: u64,
 }
 
 /// The text before a dump in the file LOG.
 const DUMP: &str = "STATISTICS:";
 
-impl Lookups {
+impl Counts {
     /// Reads the last complete dump of a LOG, or the text that the options return.
     ///
     /// `None` if there is no dump: the database was opened without statistics, or only recently.
@@ -52,6 +56,7 @@ impl Lookups {
         Some(Self {
             reads,
             misses: reads.saturating_sub(hits),
+            writes: counter("rocksdb.number.keys.written")?,
         })
     }
 }
@@ -66,7 +71,7 @@ pub struct Seeks {
 }
 
 impl Seeks {
-    /// Reads the last complete dump, as [`Lookups::from_statistics`] does.
+    /// Reads the last complete dump, as [`Counts::from_statistics`] does.
     pub fn from_statistics(text: &str) -> Option<Self> {
         text.rsplit(DUMP).find_map(|dump| {
             let seeks = count(dump, "rocksdb.number.db.seek")?;
@@ -100,15 +105,23 @@ mod tests {
              rocksdb.l1.hit COUNT : {l1}\nrocksdb.l2andup.hit COUNT : {rest}\n\
              rocksdb.number.keys.read COUNT : {single}\n\
              rocksdb.number.multiget.keys.read COUNT : {many}\n\
+             rocksdb.number.keys.written COUNT : 7\n\
              rocksdb.db.get.micros P50 : 1.0 P95 : 2.0 P99 : 3.0 P100 : 4.0 COUNT : 5 SUM : 6\n"
         )
     }
 
     #[test]
     fn misses_are_what_no_level_found() {
-        let found = Lookups::from_statistics(&dump([5, 10, 15, 20], 90, 10));
+        let found = Counts::from_statistics(&dump([5, 10, 15, 20], 90, 10));
         let (reads, misses) = (100, 50);
-        assert_eq!(found, Some(Lookups { reads, misses }));
+        assert_eq!(
+            found,
+            Some(Counts {
+                reads,
+                misses,
+                writes: 7
+            })
+        );
     }
 
     #[test]
@@ -119,8 +132,12 @@ mod tests {
             format!("opened\n STATISTICS:\n {early} and STATISTICS:\n {late} STATISTICS:\n {torn}");
         let (reads, misses) = (20, 10);
         assert_eq!(
-            Lookups::from_statistics(&log),
-            Some(Lookups { reads, misses })
+            Counts::from_statistics(&log),
+            Some(Counts {
+                reads,
+                misses,
+                writes: 7
+            })
         );
     }
 
@@ -138,7 +155,7 @@ mod tests {
     #[test]
     fn without_statistics_nothing_is_said() {
         for text in ["", "STATISTICS:", "rocksdb.number.keys.read COUNT : 7\n"] {
-            assert_eq!(Lookups::from_statistics(text), None, "{text}");
+            assert_eq!(Counts::from_statistics(text), None, "{text}");
         }
     }
 }

@@ -113,9 +113,11 @@ impl Arguments {
         Some(Measured {
             reads: self.reads?,
             misses: self.misses?,
+            writes: 0,
             miss_ns: self.miss_ns?,
             hit_ns: self.hit_ns?,
             front_ns: self.front_ns?,
+            write_ns: 0.0,
             rate: Rate::new(advice.rate).ok()?,
             memory: Some(Bits::new(advice.bits)),
         })
@@ -217,9 +219,12 @@ fn filter_row(advice: &Advice) -> Vec<String> {
 }
 
 pub(super) fn verdict_lines(verdict: &Verdict) -> [String; 2] {
-    let times = format!(
+    let mut times = format!(
         "mean lookup: {:.0} ns without the filters, {:.0} ns with them",
         verdict.without_ns, verdict.with_ns
     );
+    if verdict.writes_ns > 0.0 {
+        times += &format!(", of which writes take {:.0} ns", verdict.writes_ns);
+    }
     [verdict.reason.clone(), times]
 }

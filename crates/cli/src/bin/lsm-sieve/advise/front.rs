@@ -1,6 +1,7 @@
 //! `advise front`: says whether filters in front of this database would pay.
 //!
-//! The share of misses among the lookups decides. It comes from the first available source:
+//! The share of misses among the lookups and the number of writes decide. They come from the first
+//! available source:
 //!
 //! 1. counts on the command line;
 //! 2. a file of keys, which are looked up;
@@ -18,7 +19,7 @@ use std::path::{Path, PathBuf};
 
 use lsm_sieve::{FilterSize, SieveOptions};
 use lsm_sieve_cli::advise::front::{Measured, Verdict};
-use lsm_sieve_cli::advise::statistics::{Lookups, Seeks};
+use lsm_sieve_cli::advise::statistics::{Counts, Seeks};
 use lsm_sieve_cli::workload::report::{Tabular, number, percent};
 use lsm_sieve_filter::math::{Bits, Rate};
 use serde::Serialize;
@@ -34,8 +35,8 @@ const AFTER_HELP: &str = "Examples:
   lsm-sieve advise front /var/lib/service/db --key-file asked.txt
   lsm-sieve advise front /var/lib/service/db --reads 90000 --misses 12000 --json
 
-The share of misses comes from counts, from a file of keys, or from RocksDB's statistics: those in
-the LOG of a database that was opened with statistics, or the text that its options print. The
+The counts come from the command line, from a file of keys, or from RocksDB's statistics: those in the
+LOG of a database that was opened with statistics, or the text that its options print. The
 database is opened read-only, and may be in use.";
 
 /// Say whether filters in front of a database pay, and what they cost.
@@ -51,6 +52,14 @@ pub(crate) struct Arguments {
     /// Of these lookups, the misses.
     #[arg(long, value_name = "N", requires = "reads")]
     misses: Option<u64>,
+    /// Keys that were written in the same time.
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 0,
+        conflicts_with = "statistics"
+    )]
+    writes: u64,
     /// File of keys as the application looks them up, one per line.
     #[arg(long, value_name = "FILE", conflicts_with = "reads")]
     key_file: Option<PathBuf>,
@@ -78,7 +87,9 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), Stop> {
     let counted = match &arguments.key_file {
         Some(file) => {
             let lookups = database.look_up_lines(&read(file)?)?;
-            Some(Counted::new(lookups, "from the file of keys")?)
+            let writes = arguments.writes;
+            let counts = Counts { writes, ..lookups };
+            Some(Counted::new(counts, "from the file of keys")?)
         }
         None => counted,
     };
@@ -87,18 +98,22 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), Stop> {
         .filter_size(FilterSize::rate(arguments.rate.get())?)
         .memory_for(database.keys);
     let (summary, segments) = (filters.summary.get(), filters.segments.get());
-    let verdict = |lookups: Lookups| {
+    let verdict = |counts: Counts| {
         let measured = Measured {
-            reads: lookups.reads,
-            misses: lookups.misses,
+            reads: counts.reads,
+            misses: counts.misses,
+            writes: counts.writes,
             miss_ns: times.miss_ns,
             hit_ns: times.hit_ns,
             front_ns: times.front_ns,
+            write_ns: times.write_ns,
             rate: arguments.rate,
             memory: Some(Bits::new(summary.saturating_add(segments))),
         };
         measured.verdict()
     };
+    let counts = counted.as_ref().map(|counted| counted.counts);
+    let counts = counts.unwrap_or_default();
     let engine_filter_bytes = database.filter_bytes()?;
     let last_level_share = database.last_level_share()?;
     output.print(&Report {
@@ -111,8 +126,8 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), Stop> {
         last_level_share,
         compact_bytes: compact_bytes(&database, last_level_share, engine_filter_bytes),
         times,
-        break_even_share: verdict(Lookups::default()).break_even_share,
-        verdict: counted.as_ref().map(|counted| verdict(counted.lookups)),
+        break_even_share: verdict(counts).break_even_share,
+        verdict: counted.as_ref().map(|_| verdict(counts)),
         counted,
     })
 }
@@ -143,37 +158,42 @@ impl Arguments {
     /// The counts that are known without a lookup.
     fn counted(&self) -> Result<Option<Counted>, Stop> {
         if let (Some(reads), Some(misses)) = (self.reads, self.misses) {
-            return given(reads, misses).map(Some);
+            return given(reads, misses, self.writes).map(Some);
         }
         if let Some(file) = &self.statistics {
             return read_counts(file).map(Some);
         }
         // A LOG that is missing or has no statistics is not an error.
         let log = tail(&self.path.join("LOG")).unwrap_or_default();
-        let lookups = Lookups::from_statistics(&log).filter(|lookups| lookups.reads > 0);
+        let counts = Counts::from_statistics(&log).filter(|counts| counts.reads > 0);
         let source = "from the statistics in its LOG";
-        Ok(lookups.map(|lookups| Counted { lookups, source }))
+        Ok(counts.map(|counts| Counted { counts, source }))
     }
 }
 
-fn given(reads: u64, misses: u64) -> Result<Counted, Stop> {
+fn given(reads: u64, misses: u64, writes: u64) -> Result<Counted, Stop> {
     if misses > reads {
         return Err(Stop::input(
             "more misses than reads; misses are counted among the reads",
         ));
     }
-    Counted::new(Lookups { reads, misses }, "from the command line")
+    let counts = Counts {
+        reads,
+        misses,
+        writes,
+    };
+    Counted::new(counts, "from the command line")
 }
 
 fn read_counts(file: &Path) -> Result<Counted, Stop> {
     let text = tail(file).map_err(|error| unreadable(file, &error))?;
-    let lookups = Lookups::from_statistics(&text).ok_or_else(|| {
+    let counts = Counts::from_statistics(&text).ok_or_else(|| {
         let file = file.display();
         Stop::input(format!(
             "{file} has no statistics of RocksDB; name a file of what its options print"
         ))
     })?;
-    Counted::new(lookups, "from the statistics")
+    Counted::new(counts, "from the statistics")
 }
 
 fn read(file: &Path) -> Result<Vec<u8>, Stop> {
@@ -234,23 +254,23 @@ impl Report {
     }
 }
 
-/// Counts of lookups, and their source.
+/// Counts of lookups and writes, and their source.
 #[derive(Serialize)]
 struct Counted {
     #[serde(flatten)]
-    lookups: Lookups,
+    counts: Counts,
     source: &'static str,
 }
 
 impl Counted {
     /// An error without lookups: then there is no share of misses, and no verdict.
-    fn new(lookups: Lookups, source: &'static str) -> Result<Self, Stop> {
-        if lookups.reads == 0 {
+    fn new(counts: Counts, source: &'static str) -> Result<Self, Stop> {
+        if counts.reads == 0 {
             return Err(Stop::input(format!(
                 "there are no lookups {source}; give at least one, or leave the option out"
             )));
         }
-        Ok(Self { lookups, source })
+        Ok(Self { counts, source })
     }
 }
 
@@ -268,6 +288,7 @@ impl Tabular for Report {
             miss_ns,
             hit_ns,
             front_ns,
+            write_ns,
         } = self.times;
         let row = |name: &str, value| vec![name.to_owned(), value];
         let ns = |ns: f64| format!("{ns:.0} ns");
@@ -275,6 +296,7 @@ impl Tabular for Report {
             row("a miss in RocksDB", ns(miss_ns)),
             row("a hit in RocksDB", ns(hit_ns)),
             row("a probe of the summary filter", ns(front_ns)),
+            row("a write into the filters", ns(write_ns)),
             row("break-even share of misses", percent(self.break_even_share)),
             row("bytes of the summary filter", number(self.summary_bytes)),
             row("bytes of all segment filters", number(self.segment_bytes)),
@@ -288,8 +310,9 @@ impl Tabular for Report {
             rows.push(row("bytes of all filters, compact", number(bytes)));
         }
         if let Some(counted) = &self.counted {
-            rows.push(row("lookups", number(counted.lookups.reads)));
-            rows.push(row("misses", number(counted.lookups.misses)));
+            rows.push(row("lookups", number(counted.counts.reads)));
+            rows.push(row("misses", number(counted.counts.misses)));
+            rows.push(row("writes", number(counted.counts.writes)));
         }
         if let Some(Seeks { seeks, empty }) = self.seeks {
             rows.push(row("seeks", number(seeks)));
@@ -310,8 +333,12 @@ impl Tabular for Report {
                 "the same of a filter of this size",
             ),
             (
+                "a write into the filters",
+                "what they add to a write: two insertions",
+            ),
+            (
                 "break-even share of misses",
-                "filters pay if more of the lookups miss",
+                "filters pay if more of the lookups miss; with as many writes, if they are known",
             ),
             (
                 "bytes of the summary filter",
@@ -332,6 +359,7 @@ impl Tabular for Report {
             ),
             ("lookups", "as counted by the application or by RocksDB"),
             ("misses", "of these lookups"),
+            ("writes", "of keys, in the same time"),
             ("seeks", "of iterators, as counted by RocksDB"),
             (
                 "empty seeks",

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use lsm_sieve::SieveOptions;
-use lsm_sieve_cli::advise::statistics::Lookups;
+use lsm_sieve_cli::advise::statistics::Counts;
 use lsm_sieve_cli::workload::Watch as _;
 use lsm_sieve_cli::workload::store::column_families;
 use lsm_sieve_filter::filter::{Kind, Stage};
@@ -52,12 +52,14 @@ fn options(cache_mib: u64) -> Options {
     options
 }
 
-/// Mean latency of a lookup, in nanoseconds.
+/// Mean latencies of lookups and filters, in nanoseconds.
 #[derive(Clone, Copy, Serialize)]
 pub(super) struct Times {
     pub(super) miss_ns: f64,
     pub(super) hit_ns: f64,
     pub(super) front_ns: f64,
+    /// What a write pays: it inserts its key into the summary filter and into the memtable's.
+    pub(super) write_ns: f64,
 }
 
 type Key = Box<[u8]>;
@@ -133,8 +135,8 @@ impl Database {
     }
 
     /// Looks up every line of a text.
-    pub(super) fn look_up_lines(&self, text: &[u8]) -> Result<Lookups, Stop> {
-        let mut lookups = Lookups::default();
+    pub(super) fn look_up_lines(&self, text: &[u8]) -> Result<Counts, Stop> {
+        let mut lookups = Counts::default();
         let mut progress = Progress::unbounded("looking up the keys");
         for key in text
             .split(|&byte| byte == b'\n')
@@ -147,8 +149,8 @@ impl Database {
         Ok(lookups)
     }
 
-    /// Times lookups of `samples` present keys and of absent keys, and a summary filter of this
-    /// false-positive rate.
+    /// Times lookups of `samples` present keys and of absent keys, and probes of and insertions into a
+    /// summary filter of this false-positive rate.
     pub(super) fn times(&self, samples: u64, rate: Rate) -> Result<Times, Stop> {
         let loaded = self.sample(samples)?;
         let mut absent = Vec::new();
@@ -174,15 +176,18 @@ impl Database {
         for _ in 0..=ROUNDS {
             let miss = mean_ns(&absent, |key| self.has(key))?;
             let hit = mean_ns(&loaded, |key| self.has(key))?;
-            let filter = mean_ns(&absent, |key| Ok(filter.may_contain(hasher.hash(key))))?;
-            rounds.push([miss, hit, filter]);
+            let probe = mean_ns(&absent, |key| Ok(filter.may_contain(hasher.hash(key))))?;
+            rounds.push([miss, hit, probe]);
             progress.advance(1)?;
         }
         let [miss_ns, hit_ns, front_ns] = medians(&rounds[1..]);
+        // Last, because the filter has the absent keys afterwards.
+        let insert_ns = mean_ns(&absent, |key| Ok(filter.insert(hasher.hash(key))))?;
         Ok(Times {
             miss_ns,
             hit_ns,
             front_ns,
+            write_ns: 2.0 * insert_ns,
         })
     }
 
