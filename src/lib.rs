@@ -17,6 +17,14 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! - *A database that you have*: open it with [`SieveDb::open`]. Its SSTs are read in the background and
+//!   none is rewritten; [`SieveDb::wait_until_complete`] waits until the filters answer for all keys.
+//! - *Settings*: [`SieveOptions`]. *What the filters do*: [`SieveDb::health`] and [`SieveDb::stats`].
+//! - *Taking the filters out*: close the database, open it with RocksDB alone, and remove the folder
+//!   `sieve` in it. SSTs that were written meanwhile have no filter for RocksDB until a compaction,
+//!   unless [`SieveOptions::segment_filters`] was `None`.
+//! - Damaged filters, and filters that cannot be stored, are logged by `tracing` and rebuilt.
+//!
 //! The crate builds on `lsm-sieve-filter` (the filters), `lsm-sieve-format` (the files) and
 //! `lsm-sieve-support` (fault points, atomics). Each of them has its own map.
 //!

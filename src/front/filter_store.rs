@@ -2,6 +2,7 @@
 //! skipped; lookups then take longer, but their answers stay right.
 
 use std::collections::HashSet;
+use std::error::Error;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::fault::fault;
@@ -47,7 +48,10 @@ impl FilterStore {
     /// The filter of a segment, if a valid one is stored.
     pub(crate) fn load(&self, id: SegmentId) -> Option<SealedFilter> {
         self.load_checked(id).unwrap_or_else(|error| {
-            tracing::warn!(%error, "a filter is unusable; lookups read the SST until it is rebuilt");
+            tracing::warn!(
+                error = &error as &dyn Error,
+                "a filter is unusable; lookups read the SST until it is rebuilt"
+            );
             None
         })
     }
@@ -118,7 +122,10 @@ impl FilterStore {
         }
         let loaded = self.folder.load_stages(summary_of(name));
         let mut sidecar = loaded.unwrap_or_else(|error| {
-            tracing::warn!(%error, "a stored summary filter is unusable; it will be rebuilt");
+            tracing::warn!(
+                error = &error as &dyn Error,
+                "a stored summary filter is unusable; it will be rebuilt"
+            );
             None
         })?;
         let Subject::Summary { covered, .. } = &mut sidecar.subject else {
@@ -205,7 +212,10 @@ impl FilterStore {
     /// How many runs ended with the stored filters distrusted; 0 if that cannot be read.
     pub(crate) fn distrusted_runs(&self) -> usize {
         Identity::distrusted_runs(self.folder.disk(), self.folder.path()).unwrap_or_else(|error| {
-            tracing::warn!(%error, "cannot tell whether earlier runs found a false negative");
+            tracing::warn!(
+                error = &error as &dyn Error,
+                "cannot tell whether earlier runs found a false negative"
+            );
             0
         })
     }
@@ -223,7 +233,10 @@ impl FilterStore {
             Ok(good)
         });
         if let Err(error) = &stored {
-            tracing::warn!(%error, "a filter was not stored; it stays in memory");
+            tracing::warn!(
+                error = error as &dyn Error,
+                "a filter was not stored; it stays in memory"
+            );
         }
         stored.unwrap_or(false)
     }
@@ -231,14 +244,20 @@ impl FilterStore {
     /// The segments that have a sidecar; none if the folder cannot be read.
     pub(crate) fn list(&self) -> Vec<SegmentId> {
         self.folder.list().unwrap_or_else(|error| {
-            tracing::warn!(%error, "cannot list the stored filters; none is removed");
+            tracing::warn!(
+                error = &error as &dyn Error,
+                "cannot list the stored filters; none is removed"
+            );
             Vec::new()
         })
     }
 
     pub(crate) fn remove(&self, id: SegmentId) {
         if let Err(error) = self.folder.remove(SidecarName::Segment(id)) {
-            tracing::warn!(%error, "a stored filter without an SST stays for now");
+            tracing::warn!(
+                error = &error as &dyn Error,
+                "a stored filter without an SST stays for now"
+            );
         }
     }
 
@@ -257,7 +276,10 @@ impl FilterStore {
 
     pub(crate) fn remove_summary(&self, name: &str) {
         if let Err(error) = self.folder.remove(summary_of(name)) {
-            tracing::warn!(%error, "the stored summary filter of a dropped column family stays");
+            tracing::warn!(
+                error = &error as &dyn Error,
+                "the stored summary filter of a dropped column family stays"
+            );
         }
     }
 }

@@ -138,7 +138,7 @@ fn remedy(error: &rocksdb::Error) -> &'static str {
         ),
         (
             "While lock file",
-            "; another process has it open: stop it, or open it read only or as a secondary",
+            "; another process has it open: stop it, or follow it as a secondary (`Builder::secondary`)",
         ),
         (
             "lock hold by",

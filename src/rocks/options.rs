@@ -207,7 +207,8 @@ impl SieveOptions {
     }
 
     /// How many keys each column family will hold. The summary filter of every column family then
-    /// has this size from the start. Not set by default: summary filters start small and grow.
+    /// has this size from the start. Not set by default: a summary filter starts with room for
+    /// 262,144 keys (0.4 MB) and grows.
     #[must_use]
     pub fn expected_keys(mut self, keys: Items) -> Self {
         self.filters = self.filters.expected_keys(keys);
@@ -300,7 +301,7 @@ impl SieveOptions {
 
     /// The memory that filters for `keys` keys take, in a column family whose summary filter is
     /// consolidated and whose SSTs hold each key once. It is more while the summary filter grows or
-    /// SSTs overlap.
+    /// SSTs overlap, and for few keys: a summary filter starts with room for 262,144 (0.4 MB).
     pub fn memory_for(&self, keys: Items) -> FilterMemory {
         let (summary, segments) = sizes_for(&self.resolved(), keys);
         FilterMemory {

@@ -25,7 +25,7 @@ const MAX_IDENTITY_BYTES: u64 = 4096;
 #[non_exhaustive]
 pub enum IdentityError {
     /// The disk, or the system's random number generator, reported an error.
-    #[error("cannot {operation} {}: repair the disk or its permissions, then open the database again", path.display())]
+    #[error("cannot {operation} {}: repair the disk or its permissions, or remove the folder of the filters, which are rebuilt; then open the database again", path.display())]
     System {
         /// The operation that failed.
         operation: &'static str,

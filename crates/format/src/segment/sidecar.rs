@@ -87,7 +87,7 @@ pub enum SidecarError {
         length: u64,
     },
     /// The file could not be published.
-    #[error("cannot store a sidecar; lookups go to the engine")]
+    #[error("cannot store a sidecar; its filter stays in memory alone")]
     Publish(#[from] PublishError),
 }
 

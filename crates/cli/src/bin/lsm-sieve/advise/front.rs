@@ -142,6 +142,9 @@ fn compact_bytes(database: &Database, last_level_share: f64, engine_bytes: u64) 
     })
 }
 
+/// Below these, a share of misses says little.
+const FEW_LOOKUPS: u64 = 1_000;
+
 /// A level with at least this share of the keys needs no filter behind a summary filter: its bits deny
 /// more there. It is `c / (c + w)` for a lookup in the engine of `c` = 2,500 ns and a look into a level
 /// without the key of `w` = 500 ns, both cached.
@@ -247,8 +250,8 @@ impl Report {
                  most keys are in the last level."
             }
             None => {
-                "Settings: the default ones; if memory is short, `static_filters(true)`, since keys \
-                 are spread over several sorted runs."
+                "Settings: the default ones; if memory is short, `static_filters(true)`. \
+                 `SieveOptions::compact()` does not fit: too few of the keys are in the last level."
             }
         }
     }
@@ -342,7 +345,7 @@ impl Tabular for Report {
             ),
             (
                 "bytes of the summary filter",
-                "what it would take in memory",
+                "what it would take in memory; at least 0.4 MB, however few keys there are",
             ),
             (
                 "bytes of all segment filters",
@@ -377,7 +380,10 @@ impl Tabular for Report {
                     .to_owned(),
             ],
             Some((verdict, counted)) => {
-                let source = format!("The counts of lookups are {}.", counted.source);
+                let mut source = format!("The counts of lookups are {}.", counted.source);
+                if counted.counts.reads < FEW_LOOKUPS {
+                    source += " These are too few to rely on.";
+                }
                 verdict_lines(verdict).into_iter().chain([source]).collect()
             }
         };
