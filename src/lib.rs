@@ -17,8 +17,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! - *A database that you have*: open it with [`SieveDb::open`]. Its SSTs are read in the background and
-//!   none is rewritten; [`SieveDb::wait_until_complete`] waits until the filters answer for all keys.
+//! - *A database that you have*: open it with [`SieveDb::open`]. Its SSTs are read in the background
+//!   and none is rewritten; [`SieveDb::wait_until_complete`] waits until the filters answer for all
+//!   keys.
 //! - *Settings*: [`SieveOptions`]. *What the filters do*: [`SieveDb::health`] and [`SieveDb::stats`].
 //! - *Taking the filters out*: close the database, open it with RocksDB alone, and remove the folder
 //!   `sieve` in it. SSTs that were written meanwhile have no filter for RocksDB until a compaction,
@@ -30,8 +31,8 @@
 //!
 //! # Map
 //!
-//! Each module uses only what stands before it: `threads` -> `rcu` -> `prefix` -> `segment` -> `predictor` ->
-//! `stats` -> `mutant` -> `front` -> `rocks` -> `differential` -> `lsm` -> `kv` -> `feed` ->
+//! Each module uses only what stands before it: `threads` -> `rcu` -> `prefix` -> `segment` ->
+//! `predictor` -> `stats` -> `mutant` -> `front` -> `rocks` -> `differential` -> `lsm` -> `kv` -> `feed` ->
 //! `laws`.
 
 // docs.rs builds with nightly and shows which items need a feature.

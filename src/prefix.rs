@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use crate::fault::fault;
 use crate::format::PrefixId;
+use crate::hash::{KeyHash, KeyHasher};
 
 /// A function from keys to prefixes, with a name and a version: which questions about many keys at
 /// once the filters can answer.
@@ -289,6 +290,23 @@ impl Prefixes {
                 each(at, prefix);
             }
         }
+    }
+
+    /// The hashes of [`Prefixes::each`], without those of prefixes that the key before had too: in
+    /// order, keys with the same prefix are neighbours. `last` has a place for each function.
+    pub(crate) fn each_new_hash(
+        &self,
+        key: &[u8],
+        hasher: KeyHasher,
+        last: &mut [Option<KeyHash>],
+        mut each: impl FnMut(KeyHash),
+    ) {
+        self.each(key, |at, prefix| {
+            let hash = hasher.hash(prefix);
+            if last[at].replace(hash) != Some(hash) {
+                each(hash);
+            }
+        });
     }
 
     /// The prefixes, with their places, that all keys have which start with `start`.

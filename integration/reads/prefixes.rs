@@ -154,13 +154,7 @@ impl Held<'_> {
             Limit::SamePrefix => expected,
             _ => in_bounds,
         };
-        self.iterator.status().unwrap();
-        assert_eq!(
-            self.iterator.key(),
-            expected.map(Vec::as_slice),
-            "{:?} {target:?}",
-            self.limit
-        );
+        self.is_at(expected, target);
         self.iterator.seek_for_prev(target);
         let mut before = self
             .keys
@@ -171,6 +165,10 @@ impl Held<'_> {
             Limit::SamePrefix => before.take_while(shown).next(),
             _ => before.find(shown),
         };
+        self.is_at(expected, target);
+    }
+
+    fn is_at(&self, expected: Option<&Vec<u8>>, target: &[u8]) {
         self.iterator.status().unwrap();
         assert_eq!(
             self.iterator.key(),

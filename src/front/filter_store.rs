@@ -48,9 +48,9 @@ impl FilterStore {
     /// The filter of a segment, if a valid one is stored.
     pub(crate) fn load(&self, id: SegmentId) -> Option<SealedFilter> {
         self.load_checked(id).unwrap_or_else(|error| {
-            tracing::warn!(
-                error = &error as &dyn Error,
-                "a filter is unusable; lookups read the SST until it is rebuilt"
+            warn(
+                &error,
+                "a filter is unusable; lookups read the SST until it is rebuilt",
             );
             None
         })
@@ -122,9 +122,9 @@ impl FilterStore {
         }
         let loaded = self.folder.load_stages(summary_of(name));
         let mut sidecar = loaded.unwrap_or_else(|error| {
-            tracing::warn!(
-                error = &error as &dyn Error,
-                "a stored summary filter is unusable; it will be rebuilt"
+            warn(
+                &error,
+                "a stored summary filter is unusable; it will be rebuilt",
             );
             None
         })?;
@@ -212,9 +212,9 @@ impl FilterStore {
     /// How many runs ended with the stored filters distrusted; 0 if that cannot be read.
     pub(crate) fn distrusted_runs(&self) -> usize {
         Identity::distrusted_runs(self.folder.disk(), self.folder.path()).unwrap_or_else(|error| {
-            tracing::warn!(
-                error = &error as &dyn Error,
-                "cannot tell whether earlier runs found a false negative"
+            warn(
+                &error,
+                "cannot tell whether earlier runs found a false negative",
             );
             0
         })
@@ -233,10 +233,7 @@ impl FilterStore {
             Ok(good)
         });
         if let Err(error) = &stored {
-            tracing::warn!(
-                error = error as &dyn Error,
-                "a filter was not stored; it stays in memory"
-            );
+            warn(error, "a filter was not stored; it stays in memory");
         }
         stored.unwrap_or(false)
     }
@@ -244,20 +241,14 @@ impl FilterStore {
     /// The segments that have a sidecar; none if the folder cannot be read.
     pub(crate) fn list(&self) -> Vec<SegmentId> {
         self.folder.list().unwrap_or_else(|error| {
-            tracing::warn!(
-                error = &error as &dyn Error,
-                "cannot list the stored filters; none is removed"
-            );
+            warn(&error, "cannot list the stored filters; none is removed");
             Vec::new()
         })
     }
 
     pub(crate) fn remove(&self, id: SegmentId) {
         if let Err(error) = self.folder.remove(SidecarName::Segment(id)) {
-            tracing::warn!(
-                error = &error as &dyn Error,
-                "a stored filter without an SST stays for now"
-            );
+            warn(&error, "a stored filter without an SST stays for now");
         }
     }
 
@@ -276,9 +267,9 @@ impl FilterStore {
 
     pub(crate) fn remove_summary(&self, name: &str) {
         if let Err(error) = self.folder.remove(summary_of(name)) {
-            tracing::warn!(
-                error = &error as &dyn Error,
-                "the stored summary filter of a dropped column family stays"
+            warn(
+                &error,
+                "the stored summary filter of a dropped column family stays",
             );
         }
     }
@@ -314,4 +305,9 @@ fn set_of(covered: Vec<SegmentId>) -> Option<HashSet<SegmentId>> {
     }
     set.extend(covered);
     Some(set)
+}
+
+/// Logs an error with its causes.
+fn warn(error: &(dyn Error + 'static), consequence: &str) {
+    tracing::warn!(error, "{consequence}");
 }

@@ -154,10 +154,7 @@ impl CfHealth {
             ("uncovered", stats.uncovered),
             ("not_consulted", stats.not_consulted),
         ];
-        for (result, lookups) in results {
-            let (db, cf) = (db.to_owned(), self.name.clone());
-            counter!(LOOKUPS, "db" => db, "cf" => cf, "result" => result).absolute(lookups);
-        }
+        self.record_results(db, LOOKUPS, results);
     }
 
     fn record_prefixes(&self, db: &str) {
@@ -166,9 +163,18 @@ impl CfHealth {
             ("found", self.stats.prefixes_found),
             ("false_positive", self.stats.prefix_false_positives),
         ];
-        for (result, prefixes) in results {
+        self.record_results(db, PREFIXES, results);
+    }
+
+    fn record_results<const N: usize>(
+        &self,
+        db: &str,
+        metric: &'static str,
+        results: [(&'static str, u64); N],
+    ) {
+        for (result, count) in results {
             let (db, cf) = (db.to_owned(), self.name.clone());
-            counter!(PREFIXES, "db" => db, "cf" => cf, "result" => result).absolute(prefixes);
+            counter!(metric, "db" => db, "cf" => cf, "result" => result).absolute(count);
         }
     }
 }

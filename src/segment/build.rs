@@ -138,18 +138,15 @@ impl SegmentBuilder {
         self.added += 1;
     }
 
-    /// Keys with the same prefix are neighbours, so that most prefixes are that of the key before.
     fn add_prefixes(&mut self, key: &[u8]) {
         fault!(TablePrefixMissed, return);
-        let (hasher, last) = (self.hasher, &mut self.last_prefixes);
-        let mut new = [None; PrefixId::MOST];
-        self.prefixes.each(key, |at, prefix| {
-            let hash = hasher.hash(prefix);
-            if last[at].replace(hash) != Some(hash) {
-                new[at] = Some(hash);
-            }
+        let (mut new, mut count) = ([KeyHash::new(0); PrefixId::MOST], 0);
+        let last = &mut self.last_prefixes;
+        self.prefixes.each_new_hash(key, self.hasher, last, |hash| {
+            new[count] = hash;
+            count += 1;
         });
-        new.into_iter().flatten().for_each(|hash| self.keep(hash));
+        new[..count].iter().for_each(|hash| self.keep(*hash));
     }
 
     fn keep(&mut self, hash: KeyHash) {

@@ -28,7 +28,16 @@ pub(crate) fn exists<E>(
     start: &[u8],
     engine: impl FnOnce() -> Result<bool, E>,
 ) -> Result<bool, E> {
-    if !may_exist(filters, start) {
+    decide(filters, may_exist(filters, start), engine)
+}
+
+/// Whether keys exist that the filters say `maybe` to: what the `engine` says, which is counted.
+pub(crate) fn decide<E>(
+    filters: impl Resolve,
+    maybe: bool,
+    engine: impl FnOnce() -> Result<bool, E>,
+) -> Result<bool, E> {
+    if !maybe {
         return Ok(false);
     }
     let exists = engine()?;
@@ -109,7 +118,7 @@ impl CfFilter {
     }
 
     /// Counts what the engine said of a prefix that the filters did not deny.
-    pub(crate) fn record_prefix(&self, exists: bool) {
+    fn record_prefix(&self, exists: bool) {
         self.count(match exists {
             true => Event::PrefixFound,
             false => Event::PrefixFalsePositive,

@@ -154,8 +154,9 @@ impl Maintenance {
     }
 
     /// Passes the summary hashes of an SST's keys and their prefixes to `take`, some [`TOGETHER`] at
-    /// a time, and builds the segment filter on the way if it is missing. Tombstones are left out: a key whose
-    /// newest entry is a tombstone is absent, and older entries of the key are inserted themselves.
+    /// a time, and builds the segment filter on the way if it is missing. Tombstones are left out: a
+    /// key whose newest entry is a tombstone is absent, and older entries of the key are inserted
+    /// themselves.
     pub(super) fn read_keys_into(
         &self,
         cf_filter: &CfFilter,
@@ -171,12 +172,8 @@ impl Maintenance {
                 builder.add(key);
             }
             if !deletion {
-                // Most prefixes are that of the key before.
-                prefixes.each(key, |at, prefix| {
-                    let hash = hasher.hash(prefix).for_summary();
-                    if last[at].replace(hash) != Some(hash) {
-                        hashes.push(hash);
-                    }
+                prefixes.each_new_hash(key, hasher, &mut last, |hash| {
+                    hashes.push(hash.for_summary());
                 });
                 hashes.push(hasher.hash(key).for_summary());
             }

@@ -85,7 +85,7 @@ impl<T: ThreadMode> SieveDb<T> {
         let maybe = self.prefixes_may_exist(starts);
         let each = starts.iter().zip(maybe);
         each.map(|(start, maybe)| {
-            decided(&self.default, maybe, || {
+            prefix_lookup::decide(&*self.default, maybe, || {
                 self.default_has_prefix(start.as_ref())
             })
         })
@@ -108,7 +108,7 @@ impl<T: ThreadMode> SieveDb<T> {
         };
         let maybe = prefix_lookup::may_exist_many(&filters, starts);
         let each = starts.iter().zip(maybe);
-        each.map(|(start, maybe)| decided(&filters, maybe, || read(start.as_ref())))
+        each.map(|(start, maybe)| prefix_lookup::decide(&*filters, maybe, || read(start.as_ref())))
             .collect()
     }
 
@@ -126,18 +126,4 @@ impl<T: ThreadMode> SieveDb<T> {
         let same_prefix = same_prefix.unwrap_or_default();
         hooks::contains_prefix(cf, start, same_prefix, 0).map_err(hooks::error_of)
     }
-}
-
-/// What the engine says of a prefix that may exist.
-fn decided(
-    filters: &CfFilter,
-    maybe: bool,
-    engine: impl FnOnce() -> Result<bool, Error>,
-) -> Result<bool, Error> {
-    if !maybe {
-        return Ok(false);
-    }
-    let exists = engine()?;
-    filters.record_prefix(exists);
-    Ok(exists)
 }

@@ -392,8 +392,8 @@ fn mean(values: Vec<f64>) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// The median; the lower of two middle values.
-fn median(mut values: Vec<f64>) -> f64 {
+/// The median; the lower of two middle values. Panics without values.
+pub fn median(mut values: Vec<f64>) -> f64 {
     values.sort_unstable_by(f64::total_cmp);
     values[(values.len() - 1) / 2]
 }

@@ -71,15 +71,11 @@ bool IsSwitchedOn(const std::string& value) {
   return end == value.c_str() || !(threshold <= 0.0);
 }
 
-}  // namespace
-
-namespace {
-
 // Which keys an iterator asks for, for the Rust side.
 enum class Span : uint8_t { kSamePrefix = 0, kClosed = 1, kHalfOpen = 2 };
 
-// An iterator that the engine is spared if the filters prove that it finds nothing: a seek within
-// one prefix that no key has. Otherwise RocksDB's own iterator, which builds the tree of iterators
+// An iterator that asks the filters at each seek within one prefix. If no key has the prefix, it is
+// not valid at once. Otherwise it seeks RocksDB's own iterator, which builds the tree of iterators
 // below it at the first seek.
 //
 // An iterator shows the moment at which it was created. The filters say what is absent now. If

@@ -98,22 +98,20 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), Stop> {
         .filter_size(FilterSize::rate(arguments.rate.get())?)
         .memory_for(database.keys);
     let (summary, segments) = (filters.summary.get(), filters.segments.get());
-    let verdict = |counts: Counts| {
-        let measured = Measured {
-            reads: counts.reads,
-            misses: counts.misses,
-            writes: counts.writes,
-            miss_ns: times.miss_ns,
-            hit_ns: times.hit_ns,
-            front_ns: times.front_ns,
-            write_ns: times.write_ns,
-            rate: arguments.rate,
-            memory: Some(Bits::new(summary.saturating_add(segments))),
-        };
-        measured.verdict()
-    };
     let counts = counted.as_ref().map(|counted| counted.counts);
     let counts = counts.unwrap_or_default();
+    let measured = Measured {
+        reads: counts.reads,
+        misses: counts.misses,
+        writes: counts.writes,
+        miss_ns: times.miss_ns,
+        hit_ns: times.hit_ns,
+        front_ns: times.front_ns,
+        write_ns: times.write_ns,
+        rate: arguments.rate,
+        memory: Some(Bits::new(summary.saturating_add(segments))),
+    };
+    let verdict = measured.verdict();
     let engine_filter_bytes = database.filter_bytes()?;
     let last_level_share = database.last_level_share()?;
     output.print(&Report {
@@ -126,8 +124,8 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<(), Stop> {
         last_level_share,
         compact_bytes: compact_bytes(&database, last_level_share, engine_filter_bytes),
         times,
-        break_even_share: verdict(counts).break_even_share,
-        verdict: counted.as_ref().map(|_| verdict(counts)),
+        break_even_share: verdict.break_even_share,
+        verdict: counted.is_some().then_some(verdict),
         counted,
     })
 }
@@ -236,7 +234,7 @@ struct Report {
     times: Times,
     break_even_share: f64,
     counted: Option<Counted>,
-    /// Seeks of iterators, of which prefixes may spare some.
+    /// Seeks of iterators. Prefixes in the filters may answer some of them.
     seeks: Option<Seeks>,
     verdict: Option<Verdict>,
 }
@@ -366,8 +364,7 @@ impl Tabular for Report {
             ("seeks", "of iterators, as counted by RocksDB"),
             (
                 "empty seeks",
-                "of these, those that found nothing; prefixes in the filters spare those within one \
-                 prefix",
+                "of these, those that found nothing; filters with prefixes answer those within one prefix",
             ),
         ]
     }

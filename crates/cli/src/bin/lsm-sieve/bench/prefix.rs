@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use lsm_sieve::SieveDb;
 use lsm_sieve_cli::workload::Watch as _;
+use lsm_sieve_cli::workload::miss::median;
 use lsm_sieve_cli::workload::random::{Random, scramble};
 use lsm_sieve_cli::workload::report::{PrefixReport, PrefixTimes};
 use rocksdb::{DB, DBAccess, DBRawIteratorWithThreadMode, Options, ReadOptions, SliceTransform};
@@ -214,18 +215,11 @@ struct Times {
 impl Times {
     fn medians(&self) -> PrefixTimes {
         PrefixTimes {
-            native_ns: median(&self.native).unwrap_or(f64::NAN),
-            exists_ns: median(&self.exists).unwrap_or(f64::NAN),
-            iterator_ns: median(&self.iterator),
+            native_ns: median(self.native.clone()),
+            exists_ns: median(self.exists.clone()),
+            iterator_ns: (!self.iterator.is_empty()).then(|| median(self.iterator.clone())),
         }
     }
-}
-
-/// The median, the lower of two middle values; `None` without values.
-fn median(values: &[f64]) -> Option<f64> {
-    let mut values = values.to_vec();
-    values.sort_unstable_by(f64::total_cmp);
-    values.get(values.len().checked_sub(1)? / 2).copied()
 }
 
 #[derive(Default)]

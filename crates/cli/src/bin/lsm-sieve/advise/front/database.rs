@@ -149,8 +149,8 @@ impl Database {
         Ok(lookups)
     }
 
-    /// Times lookups of `samples` present keys and of absent keys, and probes of and insertions into a
-    /// summary filter of this false-positive rate.
+    /// Times lookups of `samples` present keys and of absent keys; and probes of a summary filter of
+    /// this false-positive rate, and insertions into it.
     pub(super) fn times(&self, samples: u64, rate: Rate) -> Result<Times, Stop> {
         let loaded = self.sample(samples)?;
         let mut absent = Vec::new();
