@@ -147,6 +147,20 @@ static void families(void) {
   EXPECT(made != NULL && !has(db, made, "bob"));
   put(db, made, "eve");
 
+  /* Several at once. */
+  const char* more[] = {"first", "second", "third"};
+  size_t number = 0;
+  rocksdb_column_family_handle_t** all =
+      rocksdb_create_column_families(db, options, 3, more, &number, &error);
+  EXPECT(error == NULL && number == 3);
+  for (size_t i = 0; i < number; ++i) {
+    put(db, all[i], more[i]);
+    EXPECT(has(db, all[i], more[i]) && !has(db, all[i], more[(i + 1) % 3]));
+    EXPECT(absent_of_100(db, all[i]) >= 80);
+    rocksdb_column_family_handle_destroy(all[i]);
+  }
+  rocksdb_create_column_families_destroy(all);
+
   rocksdb_column_family_handle_destroy(cfs[0]);
   put(db, NULL, "in the default one");
   rocksdb_column_family_handle_destroy(made);
@@ -207,6 +221,12 @@ static void refused(void) {
   EXPECT(has(db, cfs[1], "ada") && absent_of_100(db, cfs[1]) == 0);
   EXPECT(rocksdb_create_column_family(db, ordered, "another", &error) == NULL);
   EXPECT(failed_with("Not implemented: "));
+  const char* more[] = {"another", "ordered too"};
+  size_t number = 0;
+  rocksdb_column_family_handle_t** none =
+      rocksdb_create_column_families(db, ordered, 2, more, &number, &error);
+  EXPECT(number == 0 && failed_with("Not implemented: "));
+  rocksdb_create_column_families_destroy(none);
   for (int i = 0; i < 2; ++i) rocksdb_column_family_handle_destroy(cfs[i]);
   rocksdb_close(db);
   rocksdb_options_destroy(ordered);

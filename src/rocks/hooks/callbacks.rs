@@ -79,8 +79,15 @@ pub(crate) struct Hooks {
     sieve_extractor_changes: extern "C" fn(*mut c_void),
     sieve_external_writes: extern "C" fn(*mut c_void, u32, *mut c_void, Run),
     sieve_flushing: extern "C" fn(*mut c_void, *mut c_void, Run),
-    sieve_create_cf:
-        extern "C" fn(*mut c_void, *const u8, usize, RawOptions, *mut c_void, Refuse, Create),
+    sieve_create_cfs: extern "C" fn(
+        *mut c_void,
+        usize,
+        *const RawSlice,
+        *const RawOptions,
+        *mut c_void,
+        Refuse,
+        Create,
+    ),
     sieve_drop_cf: extern "C" fn(*mut c_void, u32, *mut c_void, DropCf),
 }
 
@@ -92,7 +99,8 @@ type Read = extern "C" fn(*mut c_void) -> i8;
 type ReadMany = extern "C" fn(*mut c_void, *const usize, usize, *mut i8);
 type Run = extern "C" fn(*mut c_void);
 type Refuse = extern "C" fn(*mut c_void, *const u8, usize);
-type Create = extern "C" fn(*mut c_void) -> i64;
+/// Creates column families and sets their ids.
+type Create = extern "C" fn(*mut c_void, *mut i64);
 type DropCf = extern "C" fn(*mut c_void) -> bool;
 
 /// RocksDB's `Slice`.
@@ -134,7 +142,7 @@ pub(crate) static HOOKS: Hooks = Hooks {
     sieve_extractor_changes,
     sieve_external_writes,
     sieve_flushing,
-    sieve_create_cf,
+    sieve_create_cfs,
     sieve_drop_cf,
 };
 
@@ -616,26 +624,37 @@ extern "C" fn sieve_flushing(sieve: *mut c_void, context: *mut c_void, run: Run)
     run_once(context, run, |run| sieve.flushing(run), || {});
 }
 
-extern "C" fn sieve_create_cf(
+extern "C" fn sieve_create_cfs(
     sieve: *mut c_void,
-    name: *const u8,
-    size: usize,
-    options: RawOptions,
+    count: usize,
+    names: *const RawSlice,
+    options: *const RawOptions,
     context: *mut c_void,
     refuse: Refuse,
     create: Create,
 ) {
     // SAFETY: the shim holds the reference until `sieve_release`.
     let sieve: &Sieve = unsafe { shared(sieve) };
-    // SAFETY: the shim's name outlives this call.
-    let name = unsafe { bytes(name, size) };
-    // SAFETY: the shim's options live during this call, and nothing else uses them.
-    let options = unsafe { CfOptions::borrowed(options) };
-    // If it panics before, RocksDB creates nothing; after, the column family has no filters.
+    // SAFETY: the shim passes two arrays of `count` elements, which is not 0.
+    let names = unsafe { slice::from_raw_parts(names, count) };
+    // SAFETY: as above.
+    let options = unsafe { slice::from_raw_parts(options, count) };
+    // If it panics before, RocksDB creates nothing; after, the column families have no filters.
     guarded((), || {
-        let name = String::from_utf8_lossy(name);
-        let create = || u32::try_from(create(context)).ok();
-        if let Err(error) = sieve.create_cf(&name, &options, create) {
+        let cfs = names.iter().zip(options).map(|(name, options)| {
+            // SAFETY: the shim's names outlive this call.
+            let name = unsafe { bytes(name.start, name.size) };
+            // SAFETY: the shim's options live during this call, and nothing else uses them.
+            let options = unsafe { CfOptions::borrowed(*options) };
+            (String::from_utf8_lossy(name).into_owned(), options)
+        });
+        let cfs: Vec<(String, CfOptions<'_>)> = cfs.collect();
+        let create = || {
+            let mut ids = vec![-1; count];
+            create(context, ids.as_mut_ptr());
+            ids.into_iter().map(|id| u32::try_from(id).ok()).collect()
+        };
+        if let Err(error) = sieve.create_cfs(&cfs, create) {
             let reason = error.to_string();
             refuse(context, reason.as_ptr(), reason.len());
         }

@@ -232,46 +232,64 @@ impl Sieve {
         run();
     }
 
-    /// Creates a column family with its own filters, unless its name is excluded. `create` returns
-    /// its id, if RocksDB created it.
+    /// Creates column families with their own filters, unless a name is excluded. `create` returns
+    /// the ids of those that RocksDB created.
     ///
     /// # Errors
-    /// Why these options are not supported; nothing was created.
-    pub(super) fn create_cf(
+    /// Why one's options are not supported; nothing was created.
+    pub(super) fn create_cfs(
         &self,
-        name: &str,
-        options: &CfOptions<'_>,
-        create: impl FnOnce() -> Option<u32>,
+        cfs: &[(String, CfOptions<'_>)],
+        create: impl FnOnce() -> Vec<Option<u32>>,
     ) -> Result<(), OpenError> {
         let _turn = unpoisoned(self.cfs.lock());
-        if self.options.isolation().is_some() {
-            prepare_for_transactions(name, options)?;
-        }
-        if self.options.is_excluded(name) {
-            if let Some(id) = create() {
+        let filtered = self.filters_of_new(cfs)?;
+        for (id, cf_filter) in create().into_iter().zip(filtered) {
+            let Some(id) = id else {
+                continue;
+            };
+            let Some(cf_filter) = cf_filter else {
                 self.filters.cf_filters.exclude(id);
+                continue;
+            };
+            if cf_filter.key_space().id() != Some(id) {
+                let cf = cf_filter.name();
+                tracing::error!(cf, "the memtable capture does not fire: no filters");
+                continue;
             }
-            return Ok(());
+            self.filters.insert(id, cf_filter);
         }
-        let taken = self.filters.cf_filters.size_of_summaries(None);
-        let cfs = self.filters.cf_filters.all().len() + 1;
-        let front = FrontOptions {
-            prefixes: prefixes_of(name, options, &self.options),
-            ..shared_by(self.settings(), cfs)
-        };
-        let cf_filter = self.filters.opening().cf_filter(name, &front, taken);
-        put_hooks(options, &cf_filter, &self.options)?;
-        let Some(id) = create() else {
-            return Ok(());
-        };
-        if cf_filter.key_space().id() != Some(id) {
-            tracing::error!(cf = name, "the memtable capture does not fire: no filters");
-            return Ok(());
-        }
-        self.filters.insert(id, cf_filter);
         fault!(NoWakeAfterCreateCf, return Ok(()));
         self.filters.wakeup.notify();
         Ok(())
+    }
+
+    /// Filters of column families that are about to be created, with their hooks in the options;
+    /// `None` if the name is excluded.
+    fn filters_of_new(
+        &self,
+        cfs: &[(String, CfOptions<'_>)],
+    ) -> Result<Vec<Option<Arc<CfFilter>>>, OpenError> {
+        let existing = &self.filters.cf_filters;
+        let number = existing.all().len() + cfs.len();
+        let mut taken = existing.size_of_summaries(None);
+        let filters_of = |(name, options): &(String, CfOptions<'_>)| {
+            if self.options.isolation().is_some() {
+                prepare_for_transactions(name, options)?;
+            }
+            if self.options.is_excluded(name) {
+                return Ok(None);
+            }
+            let front = FrontOptions {
+                prefixes: prefixes_of(name, options, &self.options),
+                ..shared_by(self.settings(), number)
+            };
+            let cf_filter = self.filters.opening().cf_filter(name, &front, taken);
+            taken = taken + cf_filter.view().summary.size();
+            put_hooks(options, &cf_filter, &self.options)?;
+            Ok(Some(cf_filter))
+        };
+        cfs.iter().map(filters_of).collect()
     }
 
     /// Drops a column family and its filters. `drop_it` returns whether RocksDB dropped it.

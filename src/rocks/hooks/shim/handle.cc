@@ -367,13 +367,22 @@ class FilteredDB final : public DBWithTTL {
   Status CreateColumnFamilies(const std::vector<ColumnFamilyDescriptor>& cfs,
                               std::vector<ColumnFamilyHandle*>* handles) override {
     handles->clear();
-    for (const ColumnFamilyDescriptor& cf : cfs) {
-      ColumnFamilyHandle* handle = nullptr;
-      const Status status = CreateColumnFamily(cf.options, cf.name, &handle);
-      if (!status.ok()) return status;
-      handles->push_back(handle);
+    if (cfs.empty()) return Status::OK();
+    // RocksDB's database with TTL would create them without it.
+    if (has_ttl_) {
+      for (const ColumnFamilyDescriptor& cf : cfs) {
+        ColumnFamilyHandle* handle = nullptr;
+        const Status status = CreateColumnFamily(cf.options, cf.name, &handle);
+        if (!status.ok()) return status;
+        handles->push_back(handle);
+      }
+      return Status::OK();
     }
-    return Status::OK();
+    return Create(cfs, [&](const std::vector<ColumnFamilyDescriptor>& hooked, int64_t* ids) {
+      const Status status = db_->CreateColumnFamilies(hooked, handles);
+      for (ColumnFamilyHandle* handle : *handles) *ids++ = handle->GetID();
+      return status;
+    });
   }
   Status CreateColumnFamilyWithTtl(const ColumnFamilyOptions& options, const std::string& name,
                                    ColumnFamilyHandle** handle, int ttl) override {
@@ -660,25 +669,46 @@ class FilteredDB final : public DBWithTTL {
   template <typename Engine>
   Status Create(const ColumnFamilyOptions& options, const std::string& name,
                 ColumnFamilyHandle** handle, const Engine& create) {
+    return Create({{name, options}},
+                  [&](const std::vector<ColumnFamilyDescriptor>& hooked, int64_t* ids) {
+                    const Status status = create(hooked[0].options);
+                    if (status.ok()) ids[0] = (*handle)->GetID();
+                    return status;
+                  });
+  }
+
+  // `create` gets these column families with hooks in their options, and sets their ids.
+  template <typename Engine>
+  Status Create(const std::vector<ColumnFamilyDescriptor>& cfs, const Engine& create) {
     if (reads_only_) return ReadsOnly();
     struct Call {
       const Engine& create;
-      ColumnFamilyHandle** handle;
+      const std::vector<ColumnFamilyDescriptor>& cfs;
       DB* locks;
-      rocksdb_options_t hooked;
+      std::vector<rocksdb_options_t> hooked;
       Status status = Status::Aborted("the filters could not be created");
     };
-    Call call{create, handle, locks_.get(), {Options(DBOptions(), options)}};
-    hooks_->sieve_create_cf(
-        sieve_, name.data(), name.size(), &call.hooked, &call,
+    Call call{create, cfs, locks_.get(), {}};
+    std::vector<Slice> names;
+    for (const ColumnFamilyDescriptor& cf : cfs) {
+      names.emplace_back(cf.name);
+      call.hooked.push_back({Options(DBOptions(), cf.options)});
+    }
+    std::vector<rocksdb_options_t*> options;
+    for (rocksdb_options_t& hooked : call.hooked) options.push_back(&hooked);
+    hooks_->sieve_create_cfs(
+        sieve_, cfs.size(), names.data(), options.data(), &call,
         [](void* context, const char* reason, size_t size) noexcept {
           static_cast<Call*>(context)->status = Status::NotSupported(Slice(reason, size));
         },
-        [](void* context) noexcept -> int64_t {
+        [](void* context, int64_t* ids) noexcept {
           auto* call = static_cast<Call*>(context);
-          call->status = call->create(ColumnFamilyOptions(call->hooked.rep));
+          std::vector<ColumnFamilyDescriptor> hooked;
+          for (size_t i = 0; i < call->cfs.size(); ++i) {
+            hooked.emplace_back(call->cfs[i].name, ColumnFamilyOptions(call->hooked[i].rep));
+          }
+          call->status = call->create(hooked, ids);
           if (call->locks != nullptr) ExtendLocks(call->locks);
-          return call->status.ok() ? (*call->handle)->GetID() : -1;
         });
     return call.status;
   }

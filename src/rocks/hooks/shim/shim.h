@@ -111,12 +111,12 @@ struct lsm_sieve_hooks {
   void (*sieve_extractor_changes)(void* sieve);
   void (*sieve_external_writes)(void* sieve, uint32_t cf, void* context, void (*run)(void* context));
   void (*sieve_flushing)(void* sieve, void* context, void (*run)(void* context));
-  // Calls `refuse` with the reason; or installs the hooks in `options` and calls `create`, which
-  // returns the new id, or -1.
-  void (*sieve_create_cf)(void* sieve, const char* name, size_t size, rocksdb_options_t* options,
-                          void* context,
-                          void (*refuse)(void* context, const char* reason, size_t size),
-                          int64_t (*create)(void* context));
+  // Calls `refuse` with the reason; or installs the hooks in the options and calls `create`, which
+  // sets the new ids. They are -1 before.
+  void (*sieve_create_cfs)(void* sieve, size_t count, const ROCKSDB_NAMESPACE::Slice* names,
+                           rocksdb_options_t* const* options, void* context,
+                           void (*refuse)(void* context, const char* reason, size_t size),
+                           void (*create)(void* context, int64_t* ids));
   void (*sieve_drop_cf)(void* sieve, uint32_t cf, void* context, bool (*drop)(void* context));
 };
 
