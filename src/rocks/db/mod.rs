@@ -126,7 +126,7 @@ impl<T: ThreadMode> SieveDb<T> {
     /// returns what this scrub read and found.
     ///
     /// # Errors
-    /// If the rest of the maintenance run failed.
+    /// If the rest of the maintenance run failed. [`SieveDb::scrubbed`] has what was read and found.
     pub fn scrub(&self) -> Result<Scrubbed, MaintenanceError> {
         self.sieve.filters.scrub()
     }

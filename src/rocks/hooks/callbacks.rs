@@ -88,7 +88,7 @@ pub(crate) struct Hooks {
         Refuse,
         Create,
     ),
-    sieve_drop_cf: extern "C" fn(*mut c_void, u32, *mut c_void, DropCf),
+    sieve_drop_cfs: extern "C" fn(*mut c_void, usize, *const u32, *mut c_void, Drop),
 }
 
 /// Gets the name and version of a prefix extractor.
@@ -101,7 +101,8 @@ type Run = extern "C" fn(*mut c_void);
 type Refuse = extern "C" fn(*mut c_void, *const u8, usize);
 /// Creates column families and sets their ids.
 type Create = extern "C" fn(*mut c_void, *mut i64);
-type DropCf = extern "C" fn(*mut c_void) -> bool;
+/// Drops column families and says of each whether it was dropped.
+type Drop = extern "C" fn(*mut c_void, *mut bool);
 
 /// RocksDB's `Slice`.
 #[repr(C)]
@@ -143,7 +144,7 @@ pub(crate) static HOOKS: Hooks = Hooks {
     sieve_external_writes,
     sieve_flushing,
     sieve_create_cfs,
-    sieve_drop_cf,
+    sieve_drop_cfs,
 };
 
 /// As in `shim.h`: what the keys of a table come from.
@@ -661,18 +662,31 @@ extern "C" fn sieve_create_cfs(
     });
 }
 
-extern "C" fn sieve_drop_cf(sieve: *mut c_void, cf: u32, context: *mut c_void, drop_cf: DropCf) {
+extern "C" fn sieve_drop_cfs(
+    sieve: *mut c_void,
+    count: usize,
+    cfs: *const u32,
+    context: *mut c_void,
+    drop: Drop,
+) {
     // SAFETY: the shim holds the reference until `sieve_release`.
     let sieve: &Sieve = unsafe { shared(sieve) };
+    // SAFETY: the shim passes an array of `count` elements, which is not 0.
+    let cfs = unsafe { slice::from_raw_parts(cfs, count) };
+    let drop = || {
+        let mut dropped = vec![false; count];
+        drop(context, dropped.as_mut_ptr());
+        dropped
+    };
     let mut has_run = false;
     guarded((), || {
-        sieve.drop_cf(cf, || {
+        sieve.drop_cfs(cfs, || {
             has_run = true;
-            drop_cf(context)
+            drop()
         });
     });
     if !has_run {
-        drop_cf(context);
+        drop();
     }
 }
 

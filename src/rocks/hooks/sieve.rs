@@ -292,19 +292,19 @@ impl Sieve {
         cfs.iter().map(filters_of).collect()
     }
 
-    /// Drops a column family and its filters. `drop_it` returns whether RocksDB dropped it.
-    pub(super) fn drop_cf(&self, id: u32, drop_it: impl FnOnce() -> bool) {
+    /// Drops column families and their filters. `drop` returns of each whether RocksDB dropped it.
+    pub(super) fn drop_cfs(&self, ids: &[u32], drop: impl FnOnce() -> Vec<bool>) {
         let _turn = unpoisoned(self.cfs.lock());
-        let cf_filter = self.filters.cf_filters.get(id);
-        if !drop_it() {
-            return;
-        }
-        let Some(cf_filter) = cf_filter else {
-            return;
-        };
-        self.filters.cf_filters.withdraw_view(&cf_filter);
-        if !self.options.has_read_only_filters() {
-            self.filters.filter_store.remove_summary(cf_filter.name());
+        let cf_filters = ids.iter().map(|&id| self.filters.cf_filters.get(id));
+        let cf_filters: Vec<Option<Arc<CfFilter>>> = cf_filters.collect();
+        let dropped = drop().into_iter().zip(cf_filters);
+        let dropped =
+            dropped.filter_map(|(is_dropped, cf_filter)| cf_filter.filter(|_| is_dropped));
+        for cf_filter in dropped {
+            self.filters.cf_filters.withdraw_view(&cf_filter);
+            if !self.options.has_read_only_filters() {
+                self.filters.filter_store.remove_summary(cf_filter.name());
+            }
         }
         fault!(NoWakeAfterDropCf, return);
         self.filters.wakeup.notify();

@@ -16,17 +16,24 @@
 namespace lsm_sieve {
 namespace {
 
-// The member with which a secondary reads the manifest. It is private, but an explicit
-// instantiation may name any member.
+// A member that is not public: an explicit instantiation may name any.
+template <typename Tag, typename Tag::Member member>
+struct Private {
+  friend typename Tag::Member MemberOf(Tag) { return member; }
+};
+
+// With which a secondary reads the manifest.
 struct TailerTag {
   using Member = std::unique_ptr<ManifestTailer> ReactiveVersionSet::*;
   friend Member MemberOf(TailerTag);
 };
-template <TailerTag::Member member>
-struct TailerMember {
-  friend TailerTag::Member MemberOf(TailerTag) { return member; }
+template struct Private<TailerTag, &ReactiveVersionSet::manifest_tailer_>;
+
+struct ErrorsTag {
+  using Member = ErrorHandler DBImpl::*;
+  friend Member MemberOf(ErrorsTag);
 };
-template struct TailerMember<&ReactiveVersionSet::manifest_tailer_>;
+template struct Private<ErrorsTag, &DBImpl::error_handler_>;
 
 // Whether there is a key that starts with these bytes: one seek within the bounds of these keys.
 // `same_prefix`: the extractor of the column family gives them all one prefix, so that RocksDB may
@@ -139,6 +146,8 @@ bool lsm_sieve_flush_would_wait(rocksdb_column_family_handle_t* cf) noexcept {
   auto* engine = static_cast_with_check<DBImpl>(handle->db());
   ColumnFamilyData* cfd = handle->cfd();
   InstrumentedMutexLock lock(engine->mutex());
+  // No compaction would end. The flush says why.
+  if ((engine->*MemberOf(ErrorsTag())).IsBGWorkStopped()) return false;
   const auto& options = cfd->GetLatestMutableCFOptions();
   const auto* storage = cfd->current()->storage_info();
   const int level0_ssts = storage->l0_delay_trigger_count();

@@ -38,6 +38,10 @@ Found FoundBy(const Status& status) {
   return status.IsNotFound() ? kNotFound : kFailed;
 }
 
+bool IsDropped(ColumnFamilyHandle* cf) {
+  return static_cast_with_check<ColumnFamilyHandleImpl>(cf)->cfd()->IsDropped();
+}
+
 // Calls `hook` with a context and a function that calls `act` with it.
 template <typename Hook, typename Act>
 auto WithCallback(Hook hook, Act act) {
@@ -410,24 +414,11 @@ class FilteredDB final : public DBWithTTL {
   }
 
   Status DropColumnFamily(ColumnFamilyHandle* cf) override {
-    if (reads_only_) return ReadsOnly();
-    Status status;
-    WithCallback(
-        [&](void* context, bool (*drop)(void*)) {
-          hooks_->sieve_drop_cf(sieve_, cf->GetID(), context, drop);
-        },
-        [&] {
-          status = db_->DropColumnFamily(cf);
-          return status.ok();
-        });
-    return status;
+    return Drop({cf}, [&] { return db_->DropColumnFamily(cf); });
   }
   Status DropColumnFamilies(const std::vector<ColumnFamilyHandle*>& cfs) override {
-    for (ColumnFamilyHandle* cf : cfs) {
-      const Status status = DropColumnFamily(cf);
-      if (!status.ok()) return status;
-    }
-    return Status::OK();
+    if (cfs.empty()) return Status::OK();
+    return Drop(cfs, [&] { return db_->DropColumnFamilies(cfs); });
   }
 
   void SetTtl(int32_t ttl) override {
@@ -710,6 +701,26 @@ class FilteredDB final : public DBWithTTL {
           call->status = call->create(hooked, ids);
           if (call->locks != nullptr) ExtendLocks(call->locks);
         });
+    return call.status;
+  }
+
+  template <typename Engine>
+  Status Drop(const std::vector<ColumnFamilyHandle*>& cfs, const Engine& drop) {
+    if (reads_only_) return ReadsOnly();
+    struct Call {
+      const std::vector<ColumnFamilyHandle*>& cfs;
+      const Engine& drop;
+      Status status;
+    };
+    Call call{cfs, drop, Status::OK()};
+    std::vector<uint32_t> ids;
+    for (ColumnFamilyHandle* cf : cfs) ids.push_back(cf->GetID());
+    hooks_->sieve_drop_cfs(sieve_, cfs.size(), ids.data(), &call,
+                           [](void* context, bool* dropped) noexcept {
+                             auto* call = static_cast<Call*>(context);
+                             call->status = call->drop();
+                             for (ColumnFamilyHandle* cf : call->cfs) *dropped++ = IsDropped(cf);
+                           });
     return call.status;
   }
 

@@ -117,7 +117,9 @@ struct lsm_sieve_hooks {
                            rocksdb_options_t* const* options, void* context,
                            void (*refuse)(void* context, const char* reason, size_t size),
                            void (*create)(void* context, int64_t* ids));
-  void (*sieve_drop_cf)(void* sieve, uint32_t cf, void* context, bool (*drop)(void* context));
+  // Calls `drop`, which says of each whether it was dropped. It says false before.
+  void (*sieve_drop_cfs)(void* sieve, size_t count, const uint32_t* cfs, void* context,
+                         void (*drop)(void* context, bool* dropped));
 };
 
 }  // extern "C"
