@@ -96,6 +96,7 @@ fn summary_over_budget_is_rebuilt_beside_writers_when_memory_allows() {
     });
 }
 
+#[expect(clippy::disallowed_methods, reason = "somebody moves the database")]
 #[test]
 fn consolidation_says_why_rocksdb_has_stopped() {
     let home = tempfile::tempdir().unwrap();
