@@ -1,5 +1,5 @@
 // Puts filters in front of each database that a program opens by `DB::Open`, `DB::OpenForReadOnly`
-// or `DB::OpenAsSecondary`. The linker directs the calls of these functions here (`--wrap`, in
+// or `DB::OpenAsSecondary`, and removes them where it calls `DestroyDB`. The linker directs the calls of these functions here (`--wrap`, in
 // lsm_sieve.mk), so a program needs no change. At run time, filters are asked for by
 //
 //   LSM_SIEVE_FRONT=1        in the environment: a database that cannot have filters opens without
@@ -16,8 +16,10 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "lsm_sieve.hpp"
@@ -70,6 +72,11 @@ WRAPPED(OptimisticWith,
         CFS_WITH_ "PPS0_",
         const DBOptions& options, const OptimisticTransactionDBOptions& settings,
         const std::string& path, const Cfs& cfs, Handles* handles, OptimisticTransactionDB** db);
+
+WRAPPED(Destroy,
+        "9DestroyDBERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE"
+        "RKNS_7OptionsERKSt6vectorINS_22ColumnFamilyDescriptorESaISC_EE",
+        const std::string& path, const Options& options, const Cfs& cfs);
 
 #undef STRING_
 #undef CFS_
@@ -227,6 +234,19 @@ Status WrappedOptimisticWith(const DBOptions& options,
   return OpenEngine(options, [&] {
     return RealOptimisticWith(options, settings, path, cfs, handles, db);
   });
+}
+
+Status WrappedDestroy(const std::string& path, const Options& options, const Cfs& cfs) {
+  const Status status = RealDestroy(path, options, cfs);
+  const std::filesystem::path folder(path), filters = folder / "sieve";
+  std::error_code failed;
+  if (!status.ok() || !IsAskedFor(options) || !std::filesystem::exists(filters / "identity", failed)) {
+    return status;
+  }
+  std::filesystem::remove_all(filters, failed);
+  // As RocksDB does, unless files of others are there.
+  std::filesystem::remove(folder, failed);
+  return status;
 }
 
 }  // namespace lsm_sieve
