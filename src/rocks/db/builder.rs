@@ -55,7 +55,7 @@ enum Mode {
 
 impl SieveDb {
     /// The ways to open this database: with column families, with a time to live, for reading, as
-    /// a secondary.
+    /// a secondary. A missing database is created, unless [`Builder::options`] says otherwise.
     pub fn builder(path: impl AsRef<Path>) -> Builder {
         Builder::new(path.as_ref())
     }
@@ -171,7 +171,8 @@ impl Builder {
     /// `error_if_log_file_exist` refuses a database whose log has writes.
     ///
     /// The filters are [`read_only_filters`](SieveOptions::read_only_filters): existing filters are
-    /// loaded, and for an SST without one the engine is read.
+    /// loaded. A *maybe* of the summary filter goes to the engine, as does a key that may be in an
+    /// SST which the summary filter does not cover.
     ///
     /// No process may write the database meanwhile; this is not checked. RocksDB's read-only
     /// instance lists the SSTs and reads the log one after the other. Beside a writer, it misses

@@ -215,7 +215,7 @@ impl Tabular for Report {
             ("source", "where its keys came from"),
             (
                 "coverage",
-                "of a summary filter: whether it has the keys of all SSTs; of an SST: whether the summary filter has its keys, whether RocksDB probes its filter, whether the filter is on disk",
+                "of a summary filter: whether it has the keys of all SSTs; of an SST: whether the summary filter has its keys, whether RocksDB probes its filter, whether a valid sidecar of it is on disk (`verify` says what is wrong with one)",
             ),
             (
                 "decision",
@@ -242,6 +242,7 @@ impl Family {
         let coverage = match self.uncovered_segments {
             None => "not known".to_owned(),
             Some(0) => "complete".to_owned(),
+            Some(1) => "1 SST uncovered".to_owned(),
             Some(left) => format!("{left} SSTs uncovered"),
         };
         let mut rows = vec![row(
@@ -264,7 +265,7 @@ impl Segment {
             "not covered"
         }]);
         states.extend(self.consulted.then_some("probed by RocksDB"));
-        states.extend((!self.saved).then_some("no sidecar"));
+        states.extend((!self.saved).then_some("no valid sidecar"));
         let mut cells = row(
             format!("  {name}"),
             self.level,

@@ -20,10 +20,10 @@ const AFTER_HELP: &str = "Examples:
   lsm-sieve bench miss --keys 4000000 --runs leveled --native ribbon --json
   lsm-sieve bench miss --keys 1000000 --runs 4 --mix 0.01,0.1,0.5
   lsm-sieve bench miss --keys 1000000 --runs 4 --split 12
-  lsm-sieve bench miss --keys 50000000 --runs leveled --cache 256 --lookups 20000
+  lsm-sieve bench miss --keys 50000000 --runs leveled --cache-mib 256 --lookups 20000
 
 Both databases are open at the same time and are read in turn. The figures are medians over the
-rounds. Without `--cache` both databases are cached whole. Their files are in temporary folders and
+rounds. Without `--cache-mib` both databases are cached whole. Their files are in temporary folders and
 take about 130 bytes per key in all.";
 
 /// Look up absent and present keys in a RocksDB with its own filter, and in one with lsm-sieve.
