@@ -372,16 +372,6 @@ class FilteredDB final : public DBWithTTL {
                               std::vector<ColumnFamilyHandle*>* handles) override {
     handles->clear();
     if (cfs.empty()) return Status::OK();
-    // RocksDB's database with TTL would create them without it.
-    if (has_ttl_) {
-      for (const ColumnFamilyDescriptor& cf : cfs) {
-        ColumnFamilyHandle* handle = nullptr;
-        const Status status = CreateColumnFamily(cf.options, cf.name, &handle);
-        if (!status.ok()) return status;
-        handles->push_back(handle);
-      }
-      return Status::OK();
-    }
     return Create(cfs, [&](const std::vector<ColumnFamilyDescriptor>& hooked, int64_t* ids) {
       const Status status = db_->CreateColumnFamilies(hooked, handles);
       for (ColumnFamilyHandle* handle : *handles) *ids++ = handle->GetID();
