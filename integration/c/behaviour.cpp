@@ -98,6 +98,56 @@ void Families(const std::string& path) {
   for (ColumnFamilyHandle* handle : handles) delete handle;
 }
 
+// Column families that are created and dropped by one call.
+void FamiliesAtOnce(const std::string& path) {
+  rocksdb::DBOptions options;
+  options.create_if_missing = true;
+  lsm_sieve_options_t* settings = lsm_sieve_options_create();
+  char* error = nullptr;
+  lsm_sieve_options_exclude_column_family(settings, "excluded", &error);
+  std::vector<ColumnFamilyHandle*> opened, made;
+  std::unique_ptr<DB> db;
+  EXPECT(lsm_sieve::Open(options, settings, path, {{"default", {}}}, &opened, &db).ok());
+  lsm_sieve_options_destroy(settings);
+
+  EXPECT(db->CreateColumnFamilies({}, {}, &made).ok() && made.empty());
+  EXPECT(db->CreateColumnFamilies({}, {"ada", "excluded", "bob"}, &made).ok() && made.size() == 3);
+  for (ColumnFamilyHandle* cf : made) {
+    EXPECT(db->Put({}, cf, cf->GetName(), "value").ok() && Has(db.get(), cf, cf->GetName()));
+    const uint64_t absent = AbsentOf100(db.get(), cf);
+    EXPECT(cf->GetName() == "excluded" ? absent == 0 : absent >= 80);
+  }
+
+  // RocksDB creates those before the one that it refuses.
+  std::vector<ColumnFamilyHandle*> before;
+  EXPECT(db->CreateColumnFamilies({}, {"eve", "ada", "mallory"}, &before).IsInvalidArgument());
+  EXPECT(before.size() == 1 && before[0]->GetName() == "eve");
+  EXPECT(db->Put({}, before[0], "key", "value").ok() && Has(db.get(), before[0], "key"));
+  EXPECT(AbsentOf100(db.get(), before[0]) >= 80);
+
+  // What filters refuse is refused before.
+  OtherComparator comparator;
+  rocksdb::ColumnFamilyOptions ordered;
+  ordered.comparator = &comparator;
+  std::vector<ColumnFamilyHandle*> none;
+  EXPECT(db->CreateColumnFamilies({{"good", {}}, {"ordered", ordered}}, &none).IsNotSupported());
+  EXPECT(none.empty());
+  ColumnFamilyHandle* good = nullptr;
+  EXPECT(db->CreateColumnFamily({}, "good", &good).ok());
+
+  // Again, the rest is not dropped. Dropped ones are still read.
+  EXPECT(db->DropColumnFamilies({}).ok());
+  EXPECT(!db->DropColumnFamilies({made[0], made[1], made[0], made[2]}).ok());
+  for (ColumnFamilyHandle* cf : made) EXPECT(Has(db.get(), cf, cf->GetName()));
+  EXPECT(AbsentOf100(db.get(), made[0]) == 0 && AbsentOf100(db.get(), made[2]) >= 80);
+  EXPECT(db->DropColumnFamilies({made[2], before[0]}).ok());
+  for (ColumnFamilyHandle* cf : made) delete cf;
+  delete before[0];
+  delete good;
+  delete opened[0];
+  EXPECT(db->Close().ok());
+}
+
 void Refusals(const std::string& path) {
   std::unique_ptr<DB> db;
   EXPECT(lsm_sieve::Open(rocksdb::Options(), nullptr, path, &db).IsInvalidArgument());
@@ -140,6 +190,7 @@ int main(int argc, char** argv) {
   if (argc != 2) return 2;
   const std::string folder = argv[1];
   Families(folder + "/families");
+  FamiliesAtOnce(folder + "/at once");
   Refusals(folder + "/refused");
   Stacked(folder + "/stacked");
   std::cout << "all held\n";

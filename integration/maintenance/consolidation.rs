@@ -99,21 +99,25 @@ fn summary_over_budget_is_rebuilt_beside_writers_when_memory_allows() {
 #[expect(clippy::disallowed_methods, reason = "somebody moves the database")]
 #[test]
 fn consolidation_says_why_rocksdb_has_stopped() {
-    let home = tempfile::tempdir().unwrap();
-    let (folder, away) = (home.path().join("db"), home.path().join("away"));
-    let mut options = options();
-    options.set_write_buffer_size(64 << 10);
-    options.set_max_write_buffer_number(2);
-    options.set_wal_dir(home.path().join("logs"));
-    let db = SieveDb::open(&options, &growing(), &folder).unwrap();
-    std::fs::rename(&folder, &away).unwrap();
-    // Until RocksDB refuses writes, because no SST can be created.
-    let refused = (0..100_000).find_map(|i| db.put(key(i), [0; 1_000]).err());
-    assert!(
-        refused.is_some(),
-        "SSTs were written to a folder that is gone"
-    );
-    let failure = db.consolidate().unwrap_err().to_string();
-    assert!(failure.contains("No such file or directory"), "{failure}");
-    std::fs::rename(&away, &folder).unwrap();
+    // With two, a flush is not waited for.
+    for memtables_of_a_flush in [1, 2] {
+        let home = tempfile::tempdir().unwrap();
+        let (folder, away) = (home.path().join("db"), home.path().join("away"));
+        let mut options = options();
+        options.set_write_buffer_size(64 << 10);
+        options.set_max_write_buffer_number(memtables_of_a_flush + 1);
+        options.set_min_write_buffer_number_to_merge(memtables_of_a_flush);
+        options.set_wal_dir(home.path().join("logs"));
+        let db = SieveDb::open(&options, &growing(), &folder).unwrap();
+        std::fs::rename(&folder, &away).unwrap();
+        // Until RocksDB refuses writes, because no SST can be created.
+        let refused = (0..100_000).find_map(|i| db.put(key(i), [0; 1_000]).err());
+        assert!(
+            refused.is_some(),
+            "SSTs were written to a folder that is gone"
+        );
+        let failure = db.consolidate().unwrap_err().to_string();
+        assert!(failure.contains("No such file or directory"), "{failure}");
+        std::fs::rename(&away, &folder).unwrap();
+    }
 }

@@ -1,5 +1,5 @@
 // Puts filters in front of each database that a program opens by `DB::Open`, `DB::OpenForReadOnly`
-// or `DB::OpenAsSecondary`, and removes them where it calls `DestroyDB`. The linker directs the calls of these functions here (`--wrap`, in
+// or `DB::OpenAsSecondary`. `DestroyDB` removes the filters too. The linker directs the calls of these functions here (`--wrap`, in
 // lsm_sieve.mk), so a program needs no change. At run time, filters are asked for by
 //
 //   LSM_SIEVE_FRONT=1        in the environment: a database that cannot have filters opens without
@@ -74,8 +74,7 @@ WRAPPED(OptimisticWith,
         const std::string& path, const Cfs& cfs, Handles* handles, OptimisticTransactionDB** db);
 
 WRAPPED(Destroy,
-        "9DestroyDBERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE"
-        "RKNS_7OptionsERKSt6vectorINS_22ColumnFamilyDescriptorESaISC_EE",
+        "9DestroyDBE" STRING_ "RKNS_7OptionsERKSt6vectorINS_22ColumnFamilyDescriptorESaISC_EE",
         const std::string& path, const Options& options, const Cfs& cfs);
 
 #undef STRING_
@@ -238,14 +237,15 @@ Status WrappedOptimisticWith(const DBOptions& options,
 
 Status WrappedDestroy(const std::string& path, const Options& options, const Cfs& cfs) {
   const Status status = RealDestroy(path, options, cfs);
-  const std::filesystem::path folder(path), filters = folder / "sieve";
+  if (!status.ok() || !IsAskedFor(options)) return status;
+  const std::string folder = path + "/sieve";
   std::error_code failed;
-  if (!status.ok() || !IsAskedFor(options) || !std::filesystem::exists(filters / "identity", failed)) {
-    return status;
+  for (const auto& file : std::filesystem::directory_iterator(folder, failed)) {
+    const std::string name = file.path().filename();
+    if (name.find(".sieve") != name.npos || name.find("identity") == 0) unlink(file.path().c_str());
   }
-  std::filesystem::remove_all(filters, failed);
-  // As RocksDB does, unless files of others are there.
-  std::filesystem::remove(folder, failed);
+  // As RocksDB does: a folder in which there is something else stays.
+  if (rmdir(folder.c_str()) == 0) rmdir(path.c_str());
   return status;
 }
 

@@ -37,7 +37,7 @@ lsm_sieve_WRAPPED = $(addprefix _ZN7rocksdb2DB, \
     $(lsm_sieve_OPTIONS)PPS0_ \
     $(lsm_sieve_DB_OPTIONS)$(lsm_sieve_CFS)PPS0_ \
     RKNS_9DBOptionsERKNS_30OptimisticTransactionDBOptionsE$(lsm_sieve_STRING)$(lsm_sieve_CFS_WITH)PPS0_) \
-    _ZN7rocksdb9DestroyDBERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEERKNS_7OptionsERKSt6vectorINS_22ColumnFamilyDescriptorESaISC_EE
+    _ZN7rocksdb9DestroyDBE$(lsm_sieve_STRING)RKNS_7OptionsERKSt6vectorINS_22ColumnFamilyDescriptorESaISC_EE
 
 lsm_sieve_LDFLAGS = $(addprefix -Wl$(comma)-u$(comma),$(lsm_sieve_USED)) \
     $(addprefix -Wl$(comma)--wrap=,$(lsm_sieve_WRAPPED)) $(LSM_SIEVE_LIB) -lpthread -ldl -lm

@@ -86,9 +86,9 @@ pub(crate) struct Hooks {
         *const RawOptions,
         *mut c_void,
         Refuse,
-        Create,
+        CreateCfs,
     ),
-    sieve_drop_cfs: extern "C" fn(*mut c_void, usize, *const u32, *mut c_void, Drop),
+    sieve_drop_cfs: extern "C" fn(*mut c_void, usize, *const u32, *mut c_void, DropCfs),
 }
 
 /// Gets the name and version of a prefix extractor.
@@ -100,9 +100,9 @@ type ReadMany = extern "C" fn(*mut c_void, *const usize, usize, *mut i8);
 type Run = extern "C" fn(*mut c_void);
 type Refuse = extern "C" fn(*mut c_void, *const u8, usize);
 /// Creates column families and sets their ids.
-type Create = extern "C" fn(*mut c_void, *mut i64);
+type CreateCfs = extern "C" fn(*mut c_void, *mut i64);
 /// Drops column families and says of each whether it was dropped.
-type Drop = extern "C" fn(*mut c_void, *mut bool);
+type DropCfs = extern "C" fn(*mut c_void, *mut bool);
 
 /// RocksDB's `Slice`.
 #[repr(C)]
@@ -632,7 +632,7 @@ extern "C" fn sieve_create_cfs(
     options: *const RawOptions,
     context: *mut c_void,
     refuse: Refuse,
-    create: Create,
+    create: CreateCfs,
 ) {
     // SAFETY: the shim holds the reference until `sieve_release`.
     let sieve: &Sieve = unsafe { shared(sieve) };
@@ -640,7 +640,7 @@ extern "C" fn sieve_create_cfs(
     let names = unsafe { slice::from_raw_parts(names, count) };
     // SAFETY: as above.
     let options = unsafe { slice::from_raw_parts(options, count) };
-    // If it panics before, RocksDB creates nothing; after, the column families have no filters.
+    // If it panics before, RocksDB creates nothing; after, those not reached have no filters.
     guarded((), || {
         let cfs = names.iter().zip(options).map(|(name, options)| {
             // SAFETY: the shim's names outlive this call.
@@ -667,7 +667,7 @@ extern "C" fn sieve_drop_cfs(
     count: usize,
     cfs: *const u32,
     context: *mut c_void,
-    drop: Drop,
+    drop: DropCfs,
 ) {
     // SAFETY: the shim holds the reference until `sieve_release`.
     let sieve: &Sieve = unsafe { shared(sieve) };
@@ -692,11 +692,13 @@ extern "C" fn sieve_drop_cfs(
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::CStr;
     use std::sync::Barrier;
     use std::thread;
     use std::time::Duration;
 
-    use rocksdb::Options;
+    use librocksdb_sys as sys;
+    use rocksdb::{AsRawPtr as _, Options, SingleThreaded};
 
     use super::*;
     use crate::filter::Chain;
@@ -853,6 +855,57 @@ mod tests {
             assert!(db.get_cf(&cf, "key").unwrap().is_some());
         }
         assert!(panics > 0);
+    }
+
+    /// RocksDB's own bulk call leaves the merge operator as it is, which then gets operands with
+    /// their times.
+    #[test]
+    fn families_made_at_once_merge_as_the_database_with_a_time_to_live() {
+        let home = tempfile::tempdir().unwrap();
+        let db = SieveDb::builder(home.path()).ttl(Duration::from_secs(3_600));
+        let db = db.open_as::<SingleThreaded>().unwrap();
+        let mut options = options();
+        options.set_merge_operator_associative("joined", |_, old, operands| {
+            let all = old.into_iter().chain(operands);
+            Some(all.collect::<Vec<&[u8]>>().concat())
+        });
+        let names = [c"first", c"second"].map(CStr::as_ptr);
+        let (key, mut number, mut size) = (c"key".as_ptr(), 0, 0);
+        let mut error = std::ptr::null_mut();
+        // SAFETY: the database, its options and the names live through the calls. What RocksDB
+        // returns is freed once, the handles before the database closes.
+        unsafe {
+            let raw = db.as_raw_ptr();
+            let (write, read) = (
+                sys::rocksdb_writeoptions_create(),
+                sys::rocksdb_readoptions_create(),
+            );
+            let cfs = sys::rocksdb_create_column_families(
+                raw,
+                options.as_raw_ptr(),
+                2,
+                names.as_ptr(),
+                &raw mut number,
+                &raw mut error,
+            );
+            assert_eq!((number, error.is_null()), (2, true));
+            for &cf in slice::from_raw_parts(cfs, number) {
+                for operand in [c"a", c"b"] {
+                    let operand = operand.as_ptr();
+                    sys::rocksdb_merge_cf(raw, write, cf, key, 3, operand, 1, &raw mut error);
+                    assert!(error.is_null());
+                }
+                let value =
+                    sys::rocksdb_get_cf(raw, read, cf, key, 3, &raw mut size, &raw mut error);
+                assert!(error.is_null());
+                assert_eq!(bytes(value.cast(), size), b"ab");
+                sys::rocksdb_free(value.cast());
+                sys::rocksdb_column_family_handle_destroy(cf);
+            }
+            sys::rocksdb_create_column_families_destroy(cfs);
+            sys::rocksdb_writeoptions_destroy(write);
+            sys::rocksdb_readoptions_destroy(read);
+        }
     }
 
     /// RocksDB marks a memtable immutable before it has created the log of the next one. If that

@@ -297,10 +297,10 @@ impl Sieve {
         let _turn = unpoisoned(self.cfs.lock());
         let cf_filters = ids.iter().map(|&id| self.filters.cf_filters.get(id));
         let cf_filters: Vec<Option<Arc<CfFilter>>> = cf_filters.collect();
-        let dropped = drop().into_iter().zip(cf_filters);
-        let dropped =
-            dropped.filter_map(|(is_dropped, cf_filter)| cf_filter.filter(|_| is_dropped));
-        for cf_filter in dropped {
+        for (is_dropped, cf_filter) in drop().into_iter().zip(cf_filters) {
+            let Some(cf_filter) = cf_filter.filter(|_| is_dropped) else {
+                continue;
+            };
             self.filters.cf_filters.withdraw_view(&cf_filter);
             if !self.options.has_read_only_filters() {
                 self.filters.filter_store.remove_summary(cf_filter.name());

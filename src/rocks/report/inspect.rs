@@ -70,7 +70,7 @@ pub struct SegmentReport {
     pub covered: bool,
     /// Whether RocksDB itself probes this filter, because the SST was written with the plugin.
     pub consulted: bool,
-    /// Whether its sidecar is on disk.
+    /// Whether the filter was loaded from a sidecar, or stored in one.
     pub saved: bool,
     /// The filter, if there is one. Without it, any key may be in the SST.
     pub filter: Option<FilterReport>,

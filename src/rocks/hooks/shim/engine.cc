@@ -22,7 +22,7 @@ struct Private {
   friend typename Tag::Member MemberOf(Tag) { return member; }
 };
 
-// With which a secondary reads the manifest.
+// What a secondary reads the manifest with.
 struct TailerTag {
   using Member = std::unique_ptr<ManifestTailer> ReactiveVersionSet::*;
   friend Member MemberOf(TailerTag);
@@ -34,6 +34,13 @@ struct ErrorsTag {
   friend Member MemberOf(ErrorsTag);
 };
 template struct Private<ErrorsTag, &DBImpl::error_handler_>;
+
+// The error for which RocksDB refuses writes until it is opened again, or has recovered; or OK.
+Status StoppedBy(DBImpl* engine) {
+  InstrumentedMutexLock lock(engine->mutex());
+  ErrorHandler& errors = engine->*MemberOf(ErrorsTag());
+  return errors.IsDBStopped() ? errors.GetBGError() : Status::OK();
+}
 
 // Whether there is a key that starts with these bytes: one seek within the bounds of these keys.
 // `same_prefix`: the extractor of the column family gives them all one prefix, so that RocksDB may
@@ -145,9 +152,9 @@ bool lsm_sieve_flush_would_wait(rocksdb_column_family_handle_t* cf) noexcept {
   auto* handle = static_cast_with_check<ColumnFamilyHandleImpl>(cf->rep);
   auto* engine = static_cast_with_check<DBImpl>(handle->db());
   ColumnFamilyData* cfd = handle->cfd();
+  // No compaction ends then, and the flush returns the error.
+  if (!StoppedBy(engine).ok()) return false;
   InstrumentedMutexLock lock(engine->mutex());
-  // No compaction would end. The flush says why.
-  if ((engine->*MemberOf(ErrorsTag())).IsBGWorkStopped()) return false;
   const auto& options = cfd->GetLatestMutableCFOptions();
   const auto* storage = cfd->current()->storage_info();
   const int level0_ssts = storage->l0_delay_trigger_count();
@@ -184,6 +191,9 @@ size_t lsm_sieve_forget_freed_families(rocksdb_column_family_handle_t* cf) noexc
 // Returns an error to free, or null.
 char* lsm_sieve_flush(rocksdb_column_family_handle_t* cf) noexcept {
   auto* handle = static_cast_with_check<ColumnFamilyHandleImpl>(cf->rep);
+  // RocksDB would return it only to those who wait, and seal the memtable first.
+  const Status stopped = StoppedBy(static_cast_with_check<DBImpl>(handle->db()));
+  if (!stopped.ok()) return ErrorOf(stopped);
   FlushOptions options;
   options.wait = handle->cfd()->ioptions().min_write_buffer_number_to_merge <= 1;
   options.allow_write_stall = true;

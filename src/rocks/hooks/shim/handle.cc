@@ -371,7 +371,17 @@ class FilteredDB final : public DBWithTTL {
   Status CreateColumnFamilies(const std::vector<ColumnFamilyDescriptor>& cfs,
                               std::vector<ColumnFamilyHandle*>* handles) override {
     handles->clear();
-    if (cfs.empty()) return Status::OK();
+    // RocksDB's bulk call would not wrap the merge operator and the compaction filter, which then get
+    // values with their times.
+    if (has_ttl_) {
+      for (const ColumnFamilyDescriptor& cf : cfs) {
+        ColumnFamilyHandle* handle = nullptr;
+        const Status status = CreateColumnFamily(cf.options, cf.name, &handle);
+        if (!status.ok()) return status;
+        handles->push_back(handle);
+      }
+      return Status::OK();
+    }
     return Create(cfs, [&](const std::vector<ColumnFamilyDescriptor>& hooked, int64_t* ids) {
       const Status status = db_->CreateColumnFamilies(hooked, handles);
       for (ColumnFamilyHandle* handle : *handles) *ids++ = handle->GetID();
@@ -407,7 +417,6 @@ class FilteredDB final : public DBWithTTL {
     return Drop({cf}, [&] { return db_->DropColumnFamily(cf); });
   }
   Status DropColumnFamilies(const std::vector<ColumnFamilyHandle*>& cfs) override {
-    if (cfs.empty()) return Status::OK();
     return Drop(cfs, [&] { return db_->DropColumnFamilies(cfs); });
   }
 
@@ -662,6 +671,7 @@ class FilteredDB final : public DBWithTTL {
   template <typename Engine>
   Status Create(const std::vector<ColumnFamilyDescriptor>& cfs, const Engine& create) {
     if (reads_only_) return ReadsOnly();
+    if (cfs.empty()) return Status::OK();
     struct Call {
       const Engine& create;
       const std::vector<ColumnFamilyDescriptor>& cfs;
@@ -688,8 +698,8 @@ class FilteredDB final : public DBWithTTL {
           for (size_t i = 0; i < call->cfs.size(); ++i) {
             hooked.emplace_back(call->cfs[i].name, ColumnFamilyOptions(call->hooked[i].rep));
           }
+          if (call->locks != nullptr) ExtendLocks(call->locks, hooked.size());
           call->status = call->create(hooked, ids);
-          if (call->locks != nullptr) ExtendLocks(call->locks);
         });
     return call.status;
   }
@@ -697,6 +707,7 @@ class FilteredDB final : public DBWithTTL {
   template <typename Engine>
   Status Drop(const std::vector<ColumnFamilyHandle*>& cfs, const Engine& drop) {
     if (reads_only_) return ReadsOnly();
+    if (cfs.empty()) return Status::OK();
     struct Call {
       const std::vector<ColumnFamilyHandle*>& cfs;
       const Engine& drop;

@@ -112,12 +112,12 @@ struct lsm_sieve_hooks {
   void (*sieve_external_writes)(void* sieve, uint32_t cf, void* context, void (*run)(void* context));
   void (*sieve_flushing)(void* sieve, void* context, void (*run)(void* context));
   // Calls `refuse` with the reason; or installs the hooks in the options and calls `create`, which
-  // sets the new ids. They are -1 before.
+  // sets the new ids. All are -1 when it is called.
   void (*sieve_create_cfs)(void* sieve, size_t count, const ROCKSDB_NAMESPACE::Slice* names,
                            rocksdb_options_t* const* options, void* context,
                            void (*refuse)(void* context, const char* reason, size_t size),
                            void (*create)(void* context, int64_t* ids));
-  // Calls `drop`, which says of each whether it was dropped. It says false before.
+  // Calls `drop`, which says of each whether it was dropped. All are false when it is called.
   void (*sieve_drop_cfs)(void* sieve, size_t count, const uint32_t* cfs, void* context,
                          void (*drop)(void* context, bool* dropped));
 };
@@ -189,7 +189,7 @@ DB* EngineOf(rocksdb_column_family_handle_t* cf);
 // handle.cc: writes through this handle lock their keys from here on. The filters must be behind it.
 void LockWrites(rocksdb_t* handle, std::unique_ptr<DB> locks);
 
-// transactions.cc: call after the engine has created a column family; `locks` as for `LockWrites`.
-void ExtendLocks(DB* locks);
+// transactions.cc: call before the engine creates so many column families; `locks` as for `LockWrites`.
+void ExtendLocks(DB* locks, size_t number);
 
 }  // namespace lsm_sieve

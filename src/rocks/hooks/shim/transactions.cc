@@ -102,15 +102,15 @@ class BorrowedTransactionDB final : public WriteCommittedTxnDB {
       if (handles.back() != nullptr) cfs.push_back(handles.back().get());
     }
     const Status status = Initialize({}, cfs);
-    if (status.ok()) AddLocks();
+    if (status.ok()) AddLocks(0);
     return status;
   }
 
-  // Creates locks for the column families created since, and for the next one.
-  void AddLocks() {
+  // Creates locks for the column families created since, for so many that will be, and for one more.
+  void AddLocks(size_t number) {
     const std::lock_guard<std::mutex> lock(adding_locks_);
-    const uint32_t next = NextCfId();
-    for (; first_without_locks_ <= next; ++first_without_locks_) {
+    const size_t last = NextCfId() + number;
+    for (; first_without_locks_ <= last; ++first_without_locks_) {
       PlaceholderHandle cf(first_without_locks_);
       AddColumnFamily(&cf);
     }
@@ -136,7 +136,9 @@ class BorrowedTransactionDB final : public WriteCommittedTxnDB {
 
 }  // namespace
 
-void ExtendLocks(DB* locks) { static_cast<BorrowedTransactionDB*>(locks)->AddLocks(); }
+void ExtendLocks(DB* locks, size_t number) {
+  static_cast<BorrowedTransactionDB*>(locks)->AddLocks(number);
+}
 
 extern "C" {
 

@@ -112,7 +112,7 @@ struct Segment {
     covered: bool,
     /// Whether RocksDB probes its segment filter.
     consulted: bool,
-    /// Whether its sidecar is on disk.
+    /// Whether the filter was loaded from a sidecar, or stored in one.
     saved: bool,
     filter: Option<Filter>,
     /// What maintenance would do with it.
@@ -215,7 +215,7 @@ impl Tabular for Report {
             ("source", "where its keys came from"),
             (
                 "coverage",
-                "of a summary filter: whether it has the keys of all SSTs; of an SST: whether the summary filter has its keys, whether RocksDB probes its filter, whether a valid sidecar of it is on disk (`verify` says what is wrong with one)",
+                "of a summary filter: whether it has the keys of all SSTs; of an SST: whether the summary filter has its keys, whether RocksDB probes its filter, whether it was stored or loaded (`verify` says what is wrong with a sidecar)",
             ),
             (
                 "decision",
@@ -265,7 +265,7 @@ impl Segment {
             "not covered"
         }]);
         states.extend(self.consulted.then_some("probed by RocksDB"));
-        states.extend((!self.saved).then_some("no valid sidecar"));
+        states.extend((!self.saved).then_some("no sidecar loaded"));
         let mut cells = row(
             format!("  {name}"),
             self.level,
