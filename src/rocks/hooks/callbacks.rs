@@ -859,6 +859,10 @@ mod tests {
 
     /// RocksDB's own bulk call leaves the merge operator as it is, which then gets operands with
     /// their times.
+    #[expect(
+        clippy::multiple_unsafe_ops_per_block,
+        reason = "one program of calls of the C API"
+    )]
     #[test]
     fn families_made_at_once_merge_as_the_database_with_a_time_to_live() {
         let home = tempfile::tempdir().unwrap();
