@@ -324,6 +324,8 @@ faults! {
     CheckpointBesideMaintenance => "rocks::db::engine",
     /// Maintenance waits for a checkpoint however long it takes.
     WaitsForCheckpoint => "front::maintenance::consolidation",
+    /// Maintenance flushes one column family of a database with `atomic_flush`.
+    CfFlushedAlone => "rocks::hooks::tests",
     /// A flush of maintenance waits for compactions, inside the engine.
     FlushWaitsForCompactions => "rocks::hooks::tests",
     /// The first catch-up of a secondary reads column families that RocksDB has freed.

@@ -109,6 +109,7 @@ unsafe extern "C" {
     fn lsm_sieve_flush_would_wait(cf: *mut sys::rocksdb_column_family_handle_t) -> bool;
     fn lsm_sieve_forget_freed_families(cf: *mut sys::rocksdb_column_family_handle_t) -> usize;
     fn lsm_sieve_flush(cf: *mut sys::rocksdb_column_family_handle_t) -> *mut c_char;
+    fn lsm_sieve_refusal_of_reader(cf: *mut sys::rocksdb_column_family_handle_t) -> *mut c_char;
     fn lsm_sieve_free(text: *mut c_char);
 }
 
@@ -269,11 +270,19 @@ pub(crate) fn is_memtable_half_full(cf: &impl AsColumnFamilyRef) -> bool {
     unsafe { lsm_sieve_is_memtable_half_full(cf.inner()) }
 }
 
-/// Flushes a column family's memtables to an SST, even if that slows writers. Waits for the flush
-/// if one memtable suffices for a flush, but never for a compaction.
+/// Flushes a column family's memtables to an SST, even if that slows writers; with `atomic_flush`
+/// those of all column families. Waits for the flush if one memtable suffices for a flush, but never
+/// for a compaction. For an engine that writes.
 pub(crate) fn flush(cf: &impl AsColumnFamilyRef) -> Result<(), String> {
     // SAFETY: the handle is live while borrowed, and so is its engine.
     let error = unsafe { lsm_sieve_flush(cf.inner()) };
+    take_text(error).map_or(Ok(()), Err)
+}
+
+/// Returns the refusal of an engine that only reads. For no other engine.
+pub(crate) fn refusal_of_reader(cf: &impl AsColumnFamilyRef) -> Result<(), String> {
+    // SAFETY: the handle is live while borrowed, and so is its engine.
+    let error = unsafe { lsm_sieve_refusal_of_reader(cf.inner()) };
     take_text(error).map_or(Ok(()), Err)
 }
 
@@ -345,7 +354,7 @@ mod tests {
     use std::thread;
     use std::time::Duration;
 
-    use rocksdb::{CompactionDecision, DEFAULT_COLUMN_FAMILY_NAME};
+    use rocksdb::{CompactionDecision, DEFAULT_COLUMN_FAMILY_NAME, WriteBatch, WriteOptions};
 
     use super::*;
     use crate::rocks::SieveDb;
@@ -462,6 +471,29 @@ mod tests {
         let other = secondary.cf_handle(OTHER).unwrap();
         let value = secondary.get_cf(&other, "key").unwrap();
         assert_eq!(value.as_deref(), Some("of the second".as_bytes()));
+    }
+
+    /// Otherwise a crash of a database without a log would leave half of a batch.
+    #[test]
+    fn with_atomic_flush_all_families_are_flushed_together() {
+        let home = tempfile::tempdir().unwrap();
+        let mut options = Options::default();
+        options.create_if_missing(true);
+        options.create_missing_column_families(true);
+        options.set_atomic_flush(true);
+        let names = [DEFAULT_COLUMN_FAMILY_NAME, "other"];
+        let engine = Engine::open_cf(&options, home.path(), names).unwrap();
+        let [default, other] = names.map(|name| engine.cf_handle(name).unwrap());
+        let (mut batch, mut unlogged) = (WriteBatch::default(), WriteOptions::default());
+        batch.put_cf(&default, "key", "value");
+        batch.put_cf(&other, "key", "value");
+        unlogged.disable_wal(true);
+        engine.write_opt(batch, &unlogged).unwrap();
+        flush(&default).unwrap();
+        for cf in [&default, &other] {
+            let in_memory = "rocksdb.num-entries-active-mem-table";
+            assert_eq!(engine.property_int_value_cf(cf, in_memory), Ok(Some(0)));
+        }
     }
 
     /// A compaction may become due between the check for a waiting flush and the flush itself.

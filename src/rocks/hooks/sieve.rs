@@ -13,7 +13,7 @@ use super::base::Base;
 use super::handle::{self, Asked};
 use super::{AsOptions, CfOptions, DEFAULT_ID, HOOKS, error_of};
 use super::{
-    extractor, filter_upper_levels_only, flush, install, keep_history, refusal,
+    extractor, filter_upper_levels_only, install, keep_history, refusal, refusal_of_reader,
     transactions_refusal,
 };
 use crate::fault::fault;
@@ -326,7 +326,7 @@ impl Sieve {
         if !self.options.is_reader() {
             return Ok(());
         }
-        let refused = self.base.with_cf(DEFAULT_ID, flush);
+        let refused = self.base.with_cf(DEFAULT_ID, refusal_of_reader);
         refused.unwrap_or(Ok(())).map_err(error_of)
     }
 

@@ -35,11 +35,32 @@ struct ErrorsTag {
 };
 template struct Private<ErrorsTag, &DBImpl::error_handler_>;
 
+struct FlushAllTag {
+  using Member = Status (DBImpl::*)(const FlushOptions&, FlushReason);
+  friend Member MemberOf(FlushAllTag);
+};
+template struct Private<FlushAllTag, &DBImpl::FlushAllColumnFamilies>;
+
 // The error for which RocksDB refuses writes until it is opened again, or has recovered; or OK.
 Status StoppedBy(DBImpl* engine) {
   InstrumentedMutexLock lock(engine->mutex());
   ErrorHandler& errors = engine->*MemberOf(ErrorsTag());
   return errors.IsDBStopped() ? errors.GetBGError() : Status::OK();
+}
+
+// The condition of RocksDB's DBImpl::WaitUntilFlushWouldNotStallWrites. Under the database's mutex.
+bool FlushWouldStall(ColumnFamilyData* cfd) {
+  const auto& options = cfd->GetLatestMutableCFOptions();
+  const auto* storage = cfd->current()->storage_info();
+  const int level0_ssts = storage->l0_delay_trigger_count();
+  if (cfd->imm()->NumNotFlushed() < cfd->ioptions().min_write_buffer_number_to_merge &&
+      level0_ssts < options.level0_file_num_compaction_trigger) {
+    return false;
+  }
+  const auto stall = ColumnFamilyData::GetWriteStallConditionAndCause(
+      cfd->GetUnflushedMemTableCountForWriteStallCheck(), level0_ssts + 1,
+      storage->estimated_compaction_needed_bytes(), options, cfd->ioptions());
+  return stall.first != WriteStallCondition::kNormal;
 }
 
 // Whether there is a key that starts with these bytes: one seek within the bounds of these keys.
@@ -146,26 +167,18 @@ char* lsm_sieve_contains_prefix(rocksdb_column_family_handle_t* cf, const char* 
                                 most_skipped, contains));
 }
 
-// Whether a flush of the column family would have to wait until it slows no writer: the condition
-// of RocksDB's DBImpl::WaitUntilFlushWouldNotStallWrites.
+// Whether `lsm_sieve_flush` of the column family would have to wait until it slows no writer.
 bool lsm_sieve_flush_would_wait(rocksdb_column_family_handle_t* cf) noexcept {
   auto* handle = static_cast_with_check<ColumnFamilyHandleImpl>(cf->rep);
   auto* engine = static_cast_with_check<DBImpl>(handle->db());
-  ColumnFamilyData* cfd = handle->cfd();
   // No compaction ends then, and the flush returns the error.
   if (!StoppedBy(engine).ok()) return false;
   InstrumentedMutexLock lock(engine->mutex());
-  const auto& options = cfd->GetLatestMutableCFOptions();
-  const auto* storage = cfd->current()->storage_info();
-  const int level0_ssts = storage->l0_delay_trigger_count();
-  if (cfd->imm()->NumNotFlushed() < cfd->ioptions().min_write_buffer_number_to_merge &&
-      level0_ssts < options.level0_file_num_compaction_trigger) {
-    return false;
+  if (!engine->immutable_db_options().atomic_flush) return FlushWouldStall(handle->cfd());
+  for (ColumnFamilyData* cfd : *engine->GetVersionSet()->GetColumnFamilySet()) {
+    if (!cfd->IsDropped() && cfd->initialized() && FlushWouldStall(cfd)) return true;
   }
-  const auto stall = ColumnFamilyData::GetWriteStallConditionAndCause(
-      cfd->GetUnflushedMemTableCountForWriteStallCheck(), level0_ssts + 1,
-      storage->estimated_compaction_needed_bytes(), options, cfd->ioptions());
-  return stall.first != WriteStallCondition::kNormal;
+  return false;
 }
 
 // For a secondary that was just opened. RocksDB 11.8.1 records each column family that changed in
@@ -187,19 +200,30 @@ size_t lsm_sieve_forget_freed_families(rocksdb_column_family_handle_t* cf) noexc
 }
 
 // Flushes the column family's memtables to an SST without waiting for compactions. If a flush takes
-// several memtables it does not wait for the flush either, since RocksDB may drop the request.
-// Returns an error to free, or null.
+// several memtables it does not wait for the flush either, since RocksDB may drop the request. With
+// `atomic_flush`, flushes all column families, as RocksDB does by itself: after a crash of a database
+// without a log, one would have writes whose other half is lost. For an engine that writes. Returns
+// an error to free, or null.
 char* lsm_sieve_flush(rocksdb_column_family_handle_t* cf) noexcept {
   auto* handle = static_cast_with_check<ColumnFamilyHandleImpl>(cf->rep);
+  auto* engine = static_cast_with_check<DBImpl>(handle->db());
   // RocksDB would return it only to those who wait, and seal the memtable first.
-  const Status stopped = StoppedBy(static_cast_with_check<DBImpl>(handle->db()));
+  const Status stopped = StoppedBy(engine);
   if (!stopped.ok()) return ErrorOf(stopped);
   FlushOptions options;
   options.wait = handle->cfd()->ioptions().min_write_buffer_number_to_merge <= 1;
   options.allow_write_stall = true;
   FAULT(FlushWaitsForCompactions, options.allow_write_stall = false);
-  const Status status = EngineOf(cf)->Flush(options, cf->rep);
-  return ErrorOf(status);
+  bool alone = !engine->immutable_db_options().atomic_flush;
+  FAULT(CfFlushedAlone, alone = true);
+  if (alone) return ErrorOf(engine->Flush(options, cf->rep));
+  InstrumentedMutexLock lock(engine->mutex());
+  return ErrorOf((engine->*MemberOf(FlushAllTag()))(options, FlushReason::kManualFlush));
+}
+
+// The refusal of an engine that only reads, to free.
+char* lsm_sieve_refusal_of_reader(rocksdb_column_family_handle_t* cf) noexcept {
+  return ErrorOf(EngineOf(cf)->Flush(FlushOptions(), cf->rep));
 }
 
 }  // extern "C"
