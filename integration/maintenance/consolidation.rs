@@ -82,13 +82,13 @@ fn summary_over_budget_is_rebuilt_beside_writers_when_memory_allows() {
     let home = tempfile::tempdir().unwrap();
     let db = made(home.path(), &with_filter_budget(growing(), 40_000, 1));
     beside_a_writer(&db, || {
-        put(&db, 10..6_000);
+        put(&db, 10..30_000);
         db.flush().unwrap();
         eventually("the summary has no room", || {
             health(&db).predicted_rate == 1.0
         });
         let default = db.cf_handle("default").unwrap();
-        db.delete_range_cf(&default, key(100), key(6_000)).unwrap();
+        db.delete_range_cf(&default, key(100), key(30_000)).unwrap();
         db.flush().unwrap();
         db.compact_range::<&[u8], &[u8]>(None, None);
         eventually("the summary has room", || health(&db).predicted_rate < 0.1);
