@@ -354,7 +354,7 @@ mod tests {
     use std::thread;
     use std::time::Duration;
 
-    use rocksdb::{CompactionDecision, DEFAULT_COLUMN_FAMILY_NAME, WriteBatch, WriteOptions};
+    use rocksdb::{CompactionDecision, DEFAULT_COLUMN_FAMILY_NAME};
 
     use super::*;
     use crate::rocks::SieveDb;
@@ -484,11 +484,9 @@ mod tests {
         let names = [DEFAULT_COLUMN_FAMILY_NAME, "other"];
         let engine = Engine::open_cf(&options, home.path(), names).unwrap();
         let [default, other] = names.map(|name| engine.cf_handle(name).unwrap());
-        let (mut batch, mut unlogged) = (WriteBatch::default(), WriteOptions::default());
-        batch.put_cf(&default, "key", "value");
-        batch.put_cf(&other, "key", "value");
-        unlogged.disable_wal(true);
-        engine.write_opt(batch, &unlogged).unwrap();
+        for cf in [&default, &other] {
+            engine.put_cf(cf, "key", "value").unwrap();
+        }
         flush(&default).unwrap();
         for cf in [&default, &other] {
             let in_memory = "rocksdb.num-entries-active-mem-table";
