@@ -223,6 +223,9 @@ char* lsm_sieve_flush(rocksdb_column_family_handle_t* cf) noexcept {
   FAULT(CfFlushedAlone, alone = true);
   if (alone) return ErrorOf(engine->Flush(options, cf->rep));
   InstrumentedMutexLock lock(engine->mutex());
+  for (ColumnFamilyData* cfd : *engine->GetVersionSet()->GetColumnFamilySet()) {
+    options.wait &= cfd->ioptions().min_write_buffer_number_to_merge <= 1;
+  }
   return ErrorOf((engine->*MemberOf(FlushAllTag()))(options, FlushReason::kManualFlush));
 }
 
