@@ -189,7 +189,8 @@ DB* EngineOf(rocksdb_column_family_handle_t* cf);
 // handle.cc: writes through this handle lock their keys from here on. The filters must be behind it.
 void LockWrites(rocksdb_t* handle, std::unique_ptr<DB> locks);
 
-// transactions.cc: call before the engine creates so many column families; `locks` as for `LockWrites`.
+// transactions.cc: call before the engine creates `number` column families; `locks` as for
+// `LockWrites`.
 void ExtendLocks(DB* locks, size_t number);
 
 }  // namespace lsm_sieve

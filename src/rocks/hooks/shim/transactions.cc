@@ -106,7 +106,7 @@ class BorrowedTransactionDB final : public WriteCommittedTxnDB {
     return status;
   }
 
-  // Creates locks for the column families created since, for so many that will be, and for one more.
+  // Creates locks for the column families created since, for the next `number`, and for one more.
   void AddLocks(size_t number) {
     const std::lock_guard<std::mutex> lock(adding_locks_);
     const size_t last = NextCfId() + number;
