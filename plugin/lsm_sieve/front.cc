@@ -1,6 +1,7 @@
 // Puts filters in front of each database that a program opens by `DB::Open`, `DB::OpenForReadOnly`
-// or `DB::OpenAsSecondary`. `DestroyDB` removes the filters too. The linker directs the calls of these functions here (`--wrap`, in
-// lsm_sieve.mk), so a program needs no change. At run time, filters are asked for by
+// or `DB::OpenAsSecondary`. `DestroyDB` removes the filters too. The linker directs the calls of
+// these functions here (`--wrap`, in lsm_sieve.mk), so a program needs no change. At run time,
+// filters are asked for by
 //
 //   LSM_SIEVE_FRONT=1        in the environment: a database that cannot have filters opens without
 //   LSM_SIEVE_FRONT=strict   the same, but such a database is refused

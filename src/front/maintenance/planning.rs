@@ -31,8 +31,8 @@ pub enum FilterPlan {
 
 impl FilterPlan {
     /// The plan for an SST whose keys have these prefixes. `filter` is its filter, if it has one, and
-    /// `needed` the size of a rebuilt one. `room` is the memory for a rebuilt one, including what the current filter
-    /// takes. It is called only if a filter may be rebuilt.
+    /// `needed` the size of a rebuilt one. `room` is the memory for a rebuilt one, including what the
+    /// current filter takes. It is called only if a filter may be rebuilt.
     pub(crate) fn of(
         filter: Option<&SealedFilter>,
         promised: Rate,

@@ -621,7 +621,7 @@ class FilteredDB final : public DBWithTTL {
           for (size_t i = 0; i < count; ++i) {
             values[i].Reset();
             // This read is in place of the first, whose errors nobody gets.
-            if (!statuses[i].IsNotFound()) {
+            if (is_read[i] && !statuses[i].IsNotFound()) {
               IGNORE_STATUS_IF_ERROR(statuses[i]);
             }
           }
