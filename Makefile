@@ -15,6 +15,7 @@
 #   make install     the library for C and C++ into PREFIX, /usr/local if not set; see docs/c.md
 #   make docs        the documentation as docs.rs builds it, without RocksDB's C++
 #   make deny        licences, advisories and sources of all dependencies, by cargo-deny
+#   make model       exhausts the model of how filters stay complete, and breaks each of its rules
 #   make fuzz        each fuzz target for SECONDS
 #   make interleave  all interleavings up to PREEMPTIONS, and SCHEDULES random ones, LIMIT seconds each
 #   make miri        undefined behaviour, on three targets; SEEDS for the concurrent tests
@@ -68,7 +69,7 @@ MSRV = $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 CORE = --no-default-features -p lsm-sieve-support -p lsm-sieve-filter -p lsm-sieve-format \
     -p lsm-sieve-classics -p lsm-sieve-cli -p lsm-sieve
 
-.PHONY: demo test core engines fleet lint headers bindings api msrv package install docs deny fuzz interleave miri mutants faults reliability sanitize valgrind bench tools
+.PHONY: demo test core engines fleet lint headers bindings api msrv package install docs deny model fuzz interleave miri mutants faults reliability sanitize valgrind bench tools
 
 demo: tools
 	$(BUILD) build --release --locked --bin lsm-sieve
@@ -123,6 +124,9 @@ deny:
 		exit 1; \
 	}
 	$(CARGO) deny check
+
+model:
+	@$(CARGO) run --quiet --locked --bin lsm-sieve-model
 
 fuzz:
 	@$(COMPILERS) .ci/fuzz $(SECONDS)
