@@ -198,7 +198,8 @@ impl Follower {
         fault!(FeedTrustedForEver, return);
         self.publish(None);
         fault!(StoredFeedStaysTrusted, return);
-        self.filter_store.forget_summary(FEED);
+        // Logged.
+        _ = self.filter_store.forget_summary(FEED);
     }
 
     /// Saves the filter with its position, for the next open; false if it could not, or if there is

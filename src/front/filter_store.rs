@@ -12,6 +12,7 @@ use crate::math::{Bits, Items, Rate};
 use crate::segment::{
     IDENTITY_FILE, IdentityError, SealedFilter, SegmentId, SidecarError, SidecarFolder, SidecarName,
 };
+use crate::sync::{Mutex, unpoisoned};
 
 /// A summary filter as it was stored.
 #[derive(Debug)]
@@ -31,6 +32,8 @@ pub(crate) struct FilterStore {
     folder: SidecarFolder,
     /// Set once the next open would not trust what is stored from now on.
     distrusted_runs: AtomicBool,
+    /// Held while a filter is published or forgotten.
+    publishing: Mutex<()>,
 }
 
 impl FilterStore {
@@ -38,6 +41,7 @@ impl FilterStore {
         Self {
             folder,
             distrusted_runs: AtomicBool::new(false),
+            publishing: Mutex::default(),
         }
     }
 
@@ -226,6 +230,7 @@ impl FilterStore {
             return false;
         }
         let stored = self.folder.draft(sidecar).and_then(|draft| {
+            let _publishing = unpoisoned(self.publishing.lock());
             let good = is_good() && !self.distrusted_runs.load(Ordering::Acquire);
             if good {
                 draft.publish()?;
@@ -252,8 +257,13 @@ impl FilterStore {
         }
     }
 
-    /// Removes a summary filter, durably; false if it may come back.
-    pub(crate) fn forget_summary(&self, name: &str) -> bool {
+    /// Removes a summary filter, durably. One that is being stored is published before, or not at
+    /// all if its `is_good` says no from here on.
+    ///
+    /// # Errors
+    /// If it may come back.
+    pub(crate) fn forget_summary(&self, name: &str) -> Result<(), SidecarError> {
+        let _publishing = unpoisoned(self.publishing.lock());
         let removed = self.folder.remove_durably(summary_of(name));
         if let Err(error) = &removed {
             tracing::error!(
@@ -262,7 +272,7 @@ impl FilterStore {
                  the next open"
             );
         }
-        removed.is_ok()
+        removed
     }
 
     pub(crate) fn remove_summary(&self, name: &str) {

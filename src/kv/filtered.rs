@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +12,7 @@ use crate::disk::{Disk, RealDisk};
 use crate::fault::fault;
 use crate::front::audit::FalseNegative;
 use crate::front::cf_filter::multi_lookup::multi_get;
-use crate::front::cf_filter::{self, CfFilter, lookup};
+use crate::front::cf_filter::{CfFilter, lookup};
 use crate::front::engine::Engine;
 use crate::front::filter_options::FilterOptions;
 use crate::front::filters::{Filters, MaintenanceError};
@@ -19,7 +20,7 @@ use crate::front::health::CfHealth;
 use crate::front::opening::{FilterFolderError, FolderLock, Opening};
 use crate::front::options::{FrontOptions, SummarySaves};
 use crate::front::view::{Answer, Coverage};
-use crate::kv::link::{Link, is_worth_a_look};
+use crate::kv::link::{DistrustError, Link, StoredFilter, is_worth_a_look};
 use crate::kv::recovery::{Commits, Recovery};
 use crate::kv::store::Store;
 use crate::kv::write::Write;
@@ -38,6 +39,15 @@ pub enum OpenError<E: std::error::Error + 'static> {
     /// The maintenance thread cannot be started.
     #[error("cannot start the maintenance thread: {0}")]
     Thread(#[source] io::Error),
+}
+
+impl<E: std::error::Error + 'static> From<DistrustError<E>> for OpenError<E> {
+    fn from(error: DistrustError<E>) -> Self {
+        match error {
+            DistrustError::Folder(error) => Self::Folder(error),
+            DistrustError::Records(error) => Self::Records(error),
+        }
+    }
 }
 
 /// A key-value store with a filter in front. The [module](super) has the rules that the store must
@@ -96,6 +106,8 @@ impl<S: Store> FilteredStore<S> {
         let hash = options.get_hash();
         let (opening, cf) = Opening::of_one_key_space(disk, folder, &front, hash)?;
         let opened = Commits::open(&store, recovery, &cf.covered()).map_err(OpenError::Records)?;
+        let mut found = opened.position.filter(|_| opened.trusted.is_none());
+        fault!(FoundNameKept, found = None);
         let mut journaled = 0;
         if let Some((position, missing)) = opened.trusted {
             journaled = missing.len() as u64;
@@ -112,12 +124,20 @@ impl<S: Store> FilteredStore<S> {
             journaled: AtomicU64::new(journaled),
             writes: AtomicU64::new(0),
             external: Mutex::default(),
-            cf: Arc::clone(&cf),
+            found,
+            stored: StoredFilter {
+                cf: Arc::clone(&cf),
+                filter_store: Arc::clone(&opening.filter_store),
+            },
         });
-        let mut commits_lack_records = recovery == Recovery::Scan && opened.has_position;
+        let mut commits_lack_records = recovery == Recovery::Scan && opened.position.is_some();
         fault!(EarlierRecordsKept, commits_lack_records = false);
         if commits_lack_records {
-            link.commit_invalidation().map_err(OpenError::Records)?;
+            link.distrust_stored()?;
+        } else if found.is_some()
+            && let Err(error) = link.rename_state()
+        {
+            tracing::warn!(%error, "all keys are read again at the next open");
         }
         let engine: Arc<dyn Engine> = Arc::<Link<S>>::clone(&link);
         let filters = Filters::of_one_key_space(engine, (opening, &cf), front);
@@ -201,12 +221,14 @@ impl<S: Store> FilteredStore<S> {
     pub fn write<R, E>(&self, commit: impl FnOnce(&mut Write<'_>) -> Result<R, E>) -> Result<R, E> {
         let link = &*self.link;
         link.writes.fetch_add(1, Ordering::Relaxed);
-        let mut write = Write::begin(&self.cf, &link.commits);
+        let mut write = Write::begin(&link.stored, &link.commits);
         write.commits(|commits| commits.resume(&link.store));
         let committed = commit(&mut write);
         if link.recovery != Recovery::Scan && write.lacks_records() {
             drop(write);
-            self.invalidate_stored_filters();
+            if let Err(error) = link.distrust_stored() {
+                tracing::error!(%error, "remove the folder of the filter before the next open");
+            }
             assert!(
                 committed.is_err(),
                 "keys were committed without the records of their write"
@@ -226,28 +248,17 @@ impl<S: Store> FilteredStore<S> {
         }
     }
 
-    /// Makes the next open read all keys.
-    fn invalidate_stored_filters(&self) {
-        if let Err(error) = self.link.invalidate_stored_filters() {
-            tracing::error!(%error, "remove the folder of the filter before the next open");
-        }
-    }
-
     /// Must be held while keys come to the store in another way. Meanwhile no key is denied, and
-    /// afterwards not until all keys were read. To be called before a transaction of the store
-    /// begins, and not within a [`FilteredStore::write`].
+    /// afterwards not until all keys were read. The stored filter is removed first: the store may go
+    /// back to an earlier state, or the process may end. To be called before a transaction of the
+    /// store begins, and not within a [`FilteredStore::write`].
     ///
     /// # Errors
-    /// The store's, if it cannot commit that the stored filter is no longer complete. Nothing was
-    /// announced then.
-    pub fn external_writes(&self) -> Result<ExternalWrites<'_, S>, S::Error> {
-        let announced = self.cf.begin_external_writes();
-        let external = ExternalWrites {
-            link: &self.link,
-            _announced: announced,
-        };
+    /// If the stored filter cannot be removed, or the store cannot commit that it is no longer
+    /// complete. Nothing was announced then, and no key may come.
+    pub fn external_writes(&self) -> Result<ExternalWrites<'_, S>, DistrustError<S::Error>> {
         self.link.external_writes_begin()?;
-        Ok(external)
+        Ok(ExternalWrites { link: &self.link })
     }
 
     /// The state of the filter, from cheap figures.
@@ -297,13 +308,15 @@ impl<S: Store> std::fmt::Debug for FilteredStore<S> {
 /// External writes that are under way; they end when this is dropped.
 pub struct ExternalWrites<'a, S: Store> {
     link: &'a Link<S>,
-    /// Ends after the link's.
-    _announced: cf_filter::ExternalWrites,
 }
 
 impl<S: Store> Drop for ExternalWrites<'_, S> {
     fn drop(&mut self) {
-        self.link.external_writes_end();
+        // A second panic on the way out would end the process.
+        let end = || self.link.external_writes_end();
+        if catch_unwind(AssertUnwindSafe(end)).is_err() {
+            tracing::error!("the store panicked; no key is denied until the next open");
+        }
     }
 }
 

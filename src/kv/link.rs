@@ -6,8 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::fault::fault;
-use crate::front::cf_filter::CfFilter;
+use crate::front::cf_filter::{CfFilter, ExternalWrites};
 use crate::front::engine::{Engine, EngineError, KeySpace, LiveSegment};
+use crate::front::filter_store::FilterStore;
+use crate::front::opening::FilterFolderError;
 use crate::kv::recovery::{Commits, Recovery, State};
 use crate::kv::store::Store;
 use crate::segment::SegmentId;
@@ -28,15 +30,47 @@ pub(super) struct Link<S> {
     /// Grows with each write.
     pub(super) writes: AtomicU64,
     pub(super) external: Mutex<External>,
-    pub(super) cf: Arc<CfFilter>,
+    /// The name that the store had when it was opened, if no filter was trusted by it. The store may
+    /// have had other keys under it, so no filter is bound to it.
+    pub(super) found: Option<State>,
+    pub(super) stored: StoredFilter,
 }
 
 /// External writes. While they are under way, no state of the store is covered by its name.
 #[derive(Debug, Default)]
 pub(super) struct External {
-    under_way: usize,
+    /// Those whose end could not be recorded stay, so that no key is denied until the next open.
+    under_way: Vec<ExternalWrites>,
     /// Grows when they begin and when they end.
     count: u64,
+}
+
+/// The filter that is stored. Its folder goes back to no earlier state when the store does.
+pub(super) struct StoredFilter {
+    pub(super) cf: Arc<CfFilter>,
+    pub(super) filter_store: Arc<FilterStore>,
+}
+
+impl StoredFilter {
+    /// Removes it, durably. A save that began before is not published any more.
+    pub(super) fn forget(&self) -> Result<(), FilterFolderError> {
+        fault!(StoredFilterKept, return Ok(()));
+        self.cf.forget_stored();
+        let forgotten = self.filter_store.forget_summary(self.cf.name());
+        forgotten.map_err(FilterFolderError::Folder)
+    }
+}
+
+/// The stored filter may be trusted again, so keys must not come past the records.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DistrustError<E: std::error::Error + 'static> {
+    /// The stored filter cannot be removed.
+    #[error("cannot remove the stored filter: {0}")]
+    Folder(#[source] FilterFolderError),
+    /// The filter's records in the store cannot be changed, or not durably.
+    #[error("cannot change the filter's records in the store: {0}")]
+    Records(#[source] E),
 }
 
 impl<S: Store> Link<S> {
@@ -48,55 +82,76 @@ impl<S: Store> Link<S> {
         }
     }
 
-    pub(super) fn external_writes_begin(&self) -> Result<(), S::Error> {
+    /// If the store panics, they count as under way until the next open.
+    pub(super) fn external_writes_begin(&self) -> Result<(), DistrustError<S::Error>> {
         {
+            let announced = self.stored.cf.begin_external_writes();
             let mut external = unpoisoned(self.external.lock());
-            external.under_way += 1;
+            external.under_way.push(announced);
             external.count += 1;
         }
-        self.invalidate_stored_filters()
+        let begun = self.distrust_stored();
+        if begun.is_err() {
+            self.end_one();
+        }
+        begun
     }
 
     /// Invalidates again: the writes may have brought back older records, and commits beside them
     /// named states. If that fails, they count as under way until the next open.
     pub(super) fn external_writes_end(&self) {
-        fault!(InvalidatedOnlyBefore, {
-            unpoisoned(self.external.lock()).under_way -= 1;
-            return;
-        });
-        match self.invalidate_stored_filters() {
-            Ok(()) => {
-                let mut external = unpoisoned(self.external.lock());
-                external.under_way -= 1;
-                external.count += 1;
+        fault!(InvalidatedOnlyBefore, return self.end_one());
+        match self.invalidate() {
+            Ok(()) => self.end_one(),
+            Err(error) => {
+                tracing::error!(%error, "no key is denied until the next open");
+                fault!(EndedWithoutRecord, self.end_one());
             }
-            Err(error) => tracing::error!(
-                %error,
-                "no key is denied until the next open; remove the folder of the filter before it"
-            ),
         }
     }
 
-    /// If a stored filter may be trusted at all: [`Link::commit_invalidation`].
-    pub(super) fn invalidate_stored_filters(&self) -> Result<(), S::Error> {
-        match self.recovery {
-            Recovery::Scan => Ok(()),
-            Recovery::Position | Recovery::Journal => self.commit_invalidation(),
-        }
+    fn end_one(&self) {
+        let ended = {
+            let mut external = unpoisoned(self.external.lock());
+            external.count += 1;
+            external.under_way.pop()
+        };
+        // Wakes maintenance, which lists the store by its new number.
+        drop(ended);
     }
 
-    /// Commits, durably, that no filter that is stored by now has all keys.
-    pub(super) fn commit_invalidation(&self) -> Result<(), S::Error> {
+    /// Makes the next open read all keys, whatever becomes of the store: one that goes back to an
+    /// earlier state brings back its records, and not the stored filter.
+    pub(super) fn distrust_stored(&self) -> Result<(), DistrustError<S::Error>> {
+        self.stored.forget().map_err(DistrustError::Folder)?;
+        self.invalidate().map_err(DistrustError::Records)
+    }
+
+    /// Commits, durably, that no filter that is stored by now has all keys, also in another folder.
+    fn invalidate(&self) -> Result<(), S::Error> {
+        if self.recovery == Recovery::Scan && State::read(&self.store)?.is_none() {
+            return Ok(());
+        }
         let mut commits = unpoisoned(self.commits.lock());
         commits.resume(&self.store);
         let records = commits.invalidate();
         self.store.commit(S::Batch::default(), &records)?;
+        fault!(InvalidationNotSynced, return Ok(()));
         self.store.sync()
+    }
+
+    /// Gives the state that the store is in another name.
+    pub(super) fn rename_state(&self) -> Result<(), S::Error> {
+        let mut commits = unpoisoned(self.commits.lock());
+        let records = commits.next(&[]);
+        self.store.commit(S::Batch::default(), &records)?;
+        commits.succeeded();
+        Ok(())
     }
 
     /// Keys that the filter has, more or less.
     fn filtered_keys(&self) -> u64 {
-        self.cf.view().summary.estimated_items().get()
+        self.stored.cf.view().summary.estimated_items().get()
     }
 }
 
@@ -104,7 +159,7 @@ impl<S: Store> Engine for Link<S> {
     fn segments(&self, _: &KeySpace) -> Result<Vec<LiveSegment>, EngineError> {
         let external = unpoisoned(self.external.lock());
         let state = self.state().map_err(failed)?;
-        let may_name = external.under_way == 0;
+        let may_name = external.under_way.is_empty() && state != self.found;
         let name = format!("store-{}", external.count);
         Ok(vec![LiveSegment {
             file: name.clone().into_bytes(),

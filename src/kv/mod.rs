@@ -59,6 +59,7 @@ mod write;
 
 pub use batch::Batch;
 pub use filtered::{ExternalWrites, FilteredStore, OpenError};
+pub use link::DistrustError;
 pub use recovery::Recovery;
 pub use store::{Record, Store};
 pub use write::Write;

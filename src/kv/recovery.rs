@@ -152,8 +152,8 @@ pub(super) struct Opened {
     /// The state that the store is in, and the hashes that the filter lacks. `None` if the filter
     /// cannot be completed.
     pub(super) trusted: Option<(State, Vec<KeyHash>)>,
-    /// Whether the store is in a state that has a name.
-    pub(super) has_position: bool,
+    /// The state that the store is in, if it has a name.
+    pub(super) position: Option<State>,
 }
 
 impl Commits {
@@ -202,7 +202,7 @@ impl Commits {
         Ok(Opened {
             commits,
             trusted,
-            has_position: position.is_some(),
+            position,
         })
     }
 
@@ -270,7 +270,12 @@ impl Commits {
                 Ok(Some(position)) => self.last = self.last.max(position.commit()),
                 // It did not succeed, or it had no position.
                 Ok(None) => {}
-                Err(_) => return,
+                Err(_) => {
+                    fault!(UnreadableRecordsAreNone, {
+                        self.is_in_doubt = false;
+                    });
+                    return;
+                }
             }
             self.is_in_doubt = false;
         }

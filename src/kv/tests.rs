@@ -8,6 +8,8 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
+mod external_writes;
+
 use super::recovery::{Commits, State};
 use super::*;
 use crate::disk::{Disk, MemoryDisk};
@@ -30,6 +32,12 @@ struct Shared {
     fails_after: AtomicBool,
     /// The next commit is not done, and fails.
     fails_before: AtomicBool,
+    /// The next commit is not done, and panics.
+    panics: AtomicBool,
+    /// No record can be read.
+    fails_records: AtomicBool,
+    /// What is left after a power cut.
+    synced: Mutex<(Map, Map)>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -57,6 +65,15 @@ impl Memory {
         let mut state = self.0.state.lock().unwrap();
         state.0.insert(key.to_vec(), Vec::new());
     }
+
+    /// As a savepoint.
+    fn save(&self) -> (Map, Map) {
+        self.0.state.lock().unwrap().clone()
+    }
+
+    fn restore(&self, saved: (Map, Map)) {
+        *self.0.state.lock().unwrap() = saved;
+    }
 }
 
 impl Store for Memory {
@@ -76,6 +93,10 @@ impl Store for Memory {
         if self.0.fails_before.swap(false, Ordering::SeqCst) {
             return Err(Failed);
         }
+        assert!(
+            !self.0.panics.swap(false, Ordering::SeqCst),
+            "it panics, for a test"
+        );
         let mut state = self.0.state.lock().unwrap();
         state
             .0
@@ -93,6 +114,7 @@ impl Store for Memory {
     }
 
     fn sync(&self) -> Result<(), Failed> {
+        *self.0.synced.lock().unwrap() = self.save();
         Ok(())
     }
 
@@ -104,6 +126,9 @@ impl Store for Memory {
     }
 
     fn record(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Failed> {
+        if self.0.fails_records.load(Ordering::SeqCst) {
+            return Err(Failed);
+        }
         Ok(self.0.state.lock().unwrap().1.get(key).cloned())
     }
 }
@@ -291,6 +316,24 @@ fn commit_that_fails_may_have_been_done_or_not() {
         }
         let (disk, memory) = crashed(&disk, &memory);
         check(&open(&disk, &memory, recovery));
+    }
+}
+
+/// Its number would be given again, and its entry be replaced.
+#[test]
+fn commit_in_doubt_stays_in_doubt_while_records_cannot_be_read() {
+    for recovery in [Recovery::Position, Recovery::Journal] {
+        let (disk, memory, store) = reopened(recovery);
+        memory.0.fails_after.store(true, Ordering::SeqCst);
+        assert!(store.commit(vec![key(1_000)]).is_err());
+        memory.0.fails_records.store(true, Ordering::SeqCst);
+        write(&store, 2_000..2_003);
+        memory.0.fails_records.store(false, Ordering::SeqCst);
+        let (left, copy) = crashed(&disk, &memory);
+        check(&open(&left, &copy, recovery));
+        write(&store, 3_000..3_003);
+        let (left, copy) = crashed(&disk, &memory);
+        check(&open(&left, &copy, recovery));
     }
 }
 

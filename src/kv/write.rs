@@ -1,10 +1,12 @@
 //! One write: its keys go to the filter before the store commits them.
 
 use std::sync::Arc;
+use std::thread;
 
-use crate::front::cf_filter::CfFilter;
+use crate::fault::fault;
 use crate::front::memtables::FilterSet;
 use crate::hash::KeyHash;
+use crate::kv::link::StoredFilter;
 use crate::kv::recovery::Commits;
 use crate::kv::store::Record;
 use crate::sync::{Mutex, MutexGuard, unpoisoned};
@@ -12,6 +14,7 @@ use crate::sync::{Mutex, MutexGuard, unpoisoned};
 /// A write that is under way.
 pub struct Write<'a> {
     filters: Arc<FilterSet>,
+    stored: &'a StoredFilter,
     turn: Turn<'a>,
     hashes: Vec<KeyHash>,
     has_keys: bool,
@@ -26,14 +29,15 @@ enum Turn<'a> {
 }
 
 impl<'a> Write<'a> {
-    pub(super) fn begin(cf: &CfFilter, commits: &'a Mutex<Commits>) -> Self {
+    pub(super) fn begin(stored: &'a StoredFilter, commits: &'a Mutex<Commits>) -> Self {
         let held = unpoisoned(commits.lock());
         let turn = match held.keeps_hashes() {
             true => Turn::Held(held),
             false => Turn::Shared(commits),
         };
         Self {
-            filters: cf.memtables().bind(),
+            filters: stored.cf.memtables().bind(),
+            stored,
             turn,
             hashes: Vec::new(),
             has_keys: false,
@@ -85,6 +89,12 @@ impl<'a> Write<'a> {
 
 impl Drop for Write<'_> {
     fn drop(&mut self) {
+        let mut is_doubtful = thread::panicking() && self.lacks_records();
+        fault!(PanickedWriteTrusted, is_doubtful = false);
+        // The store may be what panicked, so it is not called.
+        if is_doubtful && let Err(error) = self.stored.forget() {
+            tracing::error!(%error, "remove the folder of the filter before the next open");
+        }
         self.filters.seal();
         Arc::clone(&self.filters).release();
     }

@@ -518,6 +518,20 @@ faults! {
     InvalidatedOnlyBefore => "kv::",
     /// The records of an earlier run stay when commits without records begin.
     EarlierRecordsKept => "kv::",
+    /// A stored filter stays trusted as external writes begin: only the store says that it is not.
+    StoredFilterKept => "kv::",
+    /// The store's record of external writes may be lost in a power cut.
+    InvalidationNotSynced => "kv::",
+    /// A filter that was being stored as external writes began is published while they run.
+    SavedAcrossExternalWrites => "kv::",
+    /// External writes whose end could not be recorded count as ended.
+    EndedWithoutRecord => "kv::",
+    /// A writer that panics after it brought keys without records leaves the stored filter trusted.
+    PanickedWriteTrusted => "kv::",
+    /// A filter is bound to the name that an untrusted open found, which other keys had too.
+    FoundNameKept => "kv::",
+    /// Records that cannot be read while a commit is in doubt count as missing.
+    UnreadableRecordsAreNone => "kv::",
     /// A key is denied at a position that the feed was not followed to.
     FeedPositionIgnored => "feed::",
     /// Changes that are missing in a feed are passed over.

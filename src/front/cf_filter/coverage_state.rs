@@ -31,6 +31,8 @@ pub(super) struct CoverageState {
     /// See [`CfFilter::note_consolidated`].
     consolidated: Option<WritePosition>,
     stored: Option<Stored>,
+    /// Grows when what is stored loses its trust.
+    forgotten: u64,
     /// A hook failed: no key may be ruled out any more.
     pub(super) disabled: bool,
 }
@@ -197,16 +199,34 @@ impl CfFilter {
     /// The state of this summary filter to be stored. Take it before the filter and
     /// [`CfFilter::covered`] are copied, so that later inserts count as not stored.
     pub(crate) fn to_store(&self, summary: &Arc<Scalable>) -> Stored {
+        let coverage_state = unpoisoned(self.coverage_state.lock());
         Stored {
             summary: Arc::downgrade(summary),
             items: summary.items(),
-            covered_edition: unpoisoned(self.coverage_state.lock()).covered_edition,
+            covered_edition: coverage_state.covered_edition,
+            forgotten: coverage_state.forgotten,
         }
     }
 
     /// Notes that this state is stored.
     pub(crate) fn note_stored(&self, stored: Stored) {
-        unpoisoned(self.coverage_state.lock()).stored = Some(stored);
+        let mut coverage_state = unpoisoned(self.coverage_state.lock());
+        if stored.forgotten == coverage_state.forgotten {
+            coverage_state.stored = Some(stored);
+        }
+    }
+
+    /// Notes that no state is stored. One that is being stored must not be published any more:
+    /// [`CfFilter::may_be_stored`].
+    pub(crate) fn forget_stored(&self) {
+        let mut coverage_state = unpoisoned(self.coverage_state.lock());
+        coverage_state.forgotten += 1;
+        coverage_state.stored = None;
+    }
+
+    /// Whether what is stored kept its trust since this state was taken.
+    pub(crate) fn may_be_stored(&self, state: &Stored) -> bool {
+        state.forgotten == unpoisoned(self.coverage_state.lock()).forgotten
     }
 
     /// Whether the summary filter that lookups use is stored with all its keys and its coverage.
@@ -366,6 +386,7 @@ pub(crate) struct Stored {
     summary: Weak<Scalable>,
     items: Items,
     covered_edition: u64,
+    forgotten: u64,
 }
 
 impl Stored {

@@ -196,18 +196,21 @@ impl Maintenance {
             summary_prefixes,
             ..
         } = cf_filter.view();
+        // Taken first: if external writes begin from here on, it may not be stored.
+        let stored = cf_filter.to_store(&summary);
         if cf_filter.is_complete_by_construction()
             && !cf_filter.is_stored()
             && !summary.is_saturated()
             && !self.options.read_only_filters
             && self.options.summary_saves == SummarySaves::WhenUseful
         {
-            let stored = cf_filter.to_store(&summary);
             let (name, mut covered) = (cf_filter.name(), cf_filter.covered());
             cf_filter.instance_ids().remove_from(&mut covered);
             let is_good = || {
                 fault!(DamagedSummaryStored, return true);
-                self.scrubber.scrub_growing(cf_filter, &summary)
+                let mut is_wanted = cf_filter.may_be_stored(&stored);
+                fault!(SavedAcrossExternalWrites, is_wanted = true);
+                is_wanted && self.scrubber.scrub_growing(cf_filter, &summary)
             };
             let prefixes = cf_filter.prefixes().ids_of(summary_prefixes);
             let store = &self.filter_store;

@@ -258,12 +258,14 @@ impl SidecarFolder {
         self.at("remove", &path, ignore_missing(self.disk.remove(&path)))
     }
 
-    /// [`SidecarFolder::remove`], and the file does not come back after a power cut.
+    /// Removes a sidecar that must not be trusted again, of whatever version. It does not come back
+    /// after a power cut.
     ///
     /// # Errors
-    /// As [`SidecarFolder::remove`], or if the folder cannot be synced.
+    /// If it cannot be removed or the folder cannot be synced.
     pub fn remove_durably(&self, name: SidecarName) -> Result<(), SidecarError> {
-        self.remove(name)?;
+        let path = self.file(name);
+        self.at("remove", &path, ignore_missing(self.disk.remove(&path)))?;
         self.at("sync", &self.path, self.disk.sync_folder(&self.path))
     }
 
