@@ -22,6 +22,13 @@ pub enum Mutant {
     /// Commits leave out their records, so that the store stays in a state that a stored filter has
     /// all keys of.
     RecordsLeftOut,
+    /// A commit is two: the records follow their keys.
+    RecordsApart,
+    /// A sync makes nothing durable. Found in stores that say what a power cut leaves.
+    NothingSynced,
+    /// A read of all keys ends where it fails, and says that it succeeded. Found in stores whose
+    /// reads can be made to fail.
+    ScanEndsEarly,
 }
 
 impl Mutant {
@@ -40,7 +47,7 @@ impl Mutant {
     pub const OF_STORE: [Self; 3] = [Self::MissedKey, Self::ShortScan, Self::UnannouncedWrites];
 
     /// Those of a [`Store`](super::kv::Store) whose filter is trusted by its records.
-    pub const OF_RECORDS: [Self; 1] = [Self::RecordsLeftOut];
+    pub const OF_RECORDS: [Self; 2] = [Self::RecordsLeftOut, Self::RecordsApart];
 
     /// One key in this many is missed.
     const MISSED: u32 = 13;

@@ -1,20 +1,29 @@
-//! A small store: one file of batches, each with a checksum, and all keys in memory.
+//! A small store: one file of batches, and all keys in memory. It tells what a power cut leaves, and
+//! has savepoints and reads that fail.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, RwLock};
 
 use lsm_sieve::kv::{Batch, Record, Store};
-use lsm_sieve::laws::TestStore;
+use lsm_sieve::laws::{BoxError, TestStore};
 
 type Keys = BTreeMap<Vec<u8>, Vec<u8>>;
 
+const BATCHES: &str = "batches";
+
+/// How many bytes of the batches were synced.
+const SYNCED: &str = "synced";
+
 pub(super) struct LogStore {
+    folder: PathBuf,
     log: Mutex<File>,
     /// Keys, and records.
     state: RwLock<(Keys, Keys)>,
+    /// The next read of all keys fails after this many.
+    fails: Mutex<Option<u64>>,
 }
 
 /// A key or a record of a batch: set to a value, or deleted.
@@ -23,12 +32,14 @@ type Change = (bool, Vec<u8>, Option<Vec<u8>>);
 impl LogStore {
     pub(super) fn open(folder: &Path) -> io::Result<Self> {
         fs::create_dir_all(folder)?;
-        let path = folder.join("batches");
+        let path = folder.join(BATCHES);
         let mut options = OpenOptions::new();
         let log = options.create(true).append(true).open(&path)?;
         let store = Self {
+            folder: folder.to_owned(),
             log: Mutex::new(log),
             state: RwLock::default(),
+            fails: Mutex::default(),
         };
         let text = fs::read_to_string(path)?;
         for line in text.split_inclusive('\n') {
@@ -39,6 +50,17 @@ impl LogStore {
             store.apply(changes);
         }
         Ok(store)
+    }
+
+    fn append(&self, changes: Vec<Change>) -> io::Result<()> {
+        let mut log = self.log.lock().unwrap();
+        log.write_all((encoded(&changes) + "\n").as_bytes())?;
+        self.apply(changes);
+        Ok(())
+    }
+
+    fn savepoint_file(&self, savepoint: u64) -> PathBuf {
+        self.folder.join(format!("savepoint-{savepoint}"))
     }
 
     fn apply(&self, changes: Vec<Change>) {
@@ -77,20 +99,27 @@ impl Store for LogStore {
             Record::Put { key, value } => (true, key, Some(value)),
             Record::Delete { key } => (true, key, None),
         });
-        let changes: Vec<Change> = keys.chain(records).collect();
-        let mut log = self.log.lock().unwrap();
-        log.write_all((encoded(&changes) + "\n").as_bytes())?;
-        self.apply(changes);
-        Ok(())
+        self.append(keys.chain(records).collect())
     }
 
     fn sync(&self) -> io::Result<()> {
-        self.log.lock().unwrap().sync_all()
+        let log = self.log.lock().unwrap();
+        log.sync_all()?;
+        let length = log.metadata()?.len();
+        fs::write(self.folder.join(SYNCED), length.to_string())
     }
 
     fn scan(&self, each: &mut dyn FnMut(&[u8]) -> bool) -> io::Result<()> {
         let keys: Vec<_> = self.state.read().unwrap().0.keys().cloned().collect();
-        keys.iter().all(|key| each(key));
+        let fails = self.fails.lock().unwrap().take();
+        for (number, key) in keys.iter().enumerate() {
+            if fails == Some(number as u64) {
+                return Err(io::Error::other("it fails, for a test"));
+            }
+            if !each(key) {
+                break;
+            }
+        }
         Ok(())
     }
 
@@ -102,6 +131,47 @@ impl Store for LogStore {
 impl TestStore for LogStore {
     fn batch(entries: &[(Vec<u8>, bool)]) -> Batch {
         lsm_sieve::laws::batch(entries)
+    }
+
+    fn savepoint(&self) -> io::Result<Option<u64>> {
+        let state = self.state.read().unwrap();
+        let set = |is_record: bool, (key, value): (&Vec<u8>, &Vec<u8>)| -> Change {
+            (is_record, key.clone(), Some(value.clone()))
+        };
+        let keys = state.0.iter().map(|entry| set(false, entry));
+        let records = state.1.iter().map(|entry| set(true, entry));
+        let number = (0..).find(|&number| !self.savepoint_file(number).exists());
+        let number = number.unwrap();
+        let all: Vec<Change> = keys.chain(records).collect();
+        fs::write(self.savepoint_file(number), encoded(&all))?;
+        Ok(Some(number))
+    }
+
+    fn restore(&self, savepoint: u64) -> io::Result<bool> {
+        let saved = fs::read_to_string(self.savepoint_file(savepoint));
+        let Some(saved) = saved.ok().and_then(|text| decoded(&text)) else {
+            return Ok(false);
+        };
+        let removed: Vec<Change> = {
+            let state = self.state.read().unwrap();
+            let keys = state.0.keys().map(|key| (false, key.clone(), None));
+            let records = state.1.keys().map(|key| (true, key.clone(), None));
+            keys.chain(records).collect()
+        };
+        self.append(removed.into_iter().chain(saved).collect())?;
+        Ok(true)
+    }
+
+    fn cut_power(copy: &Path) -> Result<bool, BoxError> {
+        let synced = fs::read_to_string(copy.join(SYNCED)).unwrap_or_else(|_| "0".to_owned());
+        let log = OpenOptions::new().write(true).open(copy.join(BATCHES))?;
+        log.set_len(synced.parse()?)?;
+        Ok(true)
+    }
+
+    fn fail_scan(&self, after: u64) -> bool {
+        *self.fails.lock().unwrap() = Some(after);
+        true
     }
 }
 

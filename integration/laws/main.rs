@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use lsm_sieve::FilterOptions;
 use lsm_sieve::kv::Recovery;
-use lsm_sieve::laws::{BoxError, Subject, Suite};
+use lsm_sieve::laws::{BoxError, Mutant, Subject, Suite};
 use lsm_sieve::lsm::Lsm as _;
 
 use log_store::LogStore;
@@ -91,7 +91,28 @@ fn own_lsm_keeps_the_rules_and_its_mutants_are_found() {
 #[test]
 fn store_keeps_the_rules_with_each_recovery_and_its_mutants_are_found() {
     for recovery in [Recovery::Scan, Recovery::Position, Recovery::Journal] {
-        let open = |folder: &Path| Ok(LogStore::open(folder)?);
         println!("{recovery:?}: {}", Suite::store(open, recovery).run());
+    }
+}
+
+fn open(folder: &Path) -> Result<LogStore, BoxError> {
+    Ok(LogStore::open(folder)?)
+}
+
+#[test]
+fn store_keeps_the_rules_with_changing_recoveries() {
+    let recoveries = [Recovery::Scan, Recovery::Position, Recovery::Journal];
+    println!(
+        "{}",
+        Suite::store_with(open, &recoveries).histories(20).run()
+    );
+}
+
+#[test]
+fn reads_that_fail_and_writes_that_are_not_synced_are_noticed() {
+    for recovery in [Recovery::Position, Recovery::Journal] {
+        let mutants = [Mutant::NothingSynced, Mutant::ScanEndsEarly];
+        let suite = Suite::store(open, recovery).histories(1).mutants(mutants);
+        println!("{recovery:?}: {}", suite.run());
     }
 }

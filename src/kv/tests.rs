@@ -381,6 +381,20 @@ fn folders_that_take_turns_lose_no_key() {
     }
 }
 
+/// The other folder's hashes say nothing to the filter that its journal begins after.
+#[test]
+fn journal_of_another_folder_completes_no_filter() {
+    // Maintenance may store the other filter first, and then the journal begins after that.
+    for _ in 0..10 {
+        let (disk, memory, store) = reopened(Recovery::Journal);
+        write(&store, 200..203);
+        let (disk, memory) = crashed(&disk, &memory);
+        let other = open(&MemoryDisk::new(), &memory, Recovery::Journal);
+        write(&other, 300..303);
+        check(&open(&disk, &memory.copy(), Recovery::Journal));
+    }
+}
+
 /// Entries of an earlier journal must not fill the gap that commits without entries leave.
 #[test]
 fn recoveries_that_take_turns_lose_no_key() {

@@ -47,6 +47,29 @@ fn copy_files(from: &Path, to: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// Copies the files of a store that is closed, but not its filters in the folder `but`.
+pub(super) fn copy_but(from: &Path, to: &Path, but: &str) -> io::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let (source, target) = (entry.path(), to.join(entry.file_name()));
+        match entry.file_type()?.is_dir() {
+            _ if entry.file_name() == but => {}
+            true => copy_files(&source, &target)?,
+            false => _ = fs::copy(&source, &target)?,
+        }
+    }
+    Ok(())
+}
+
+/// Moves the folder of filters in the place of that of another copy.
+pub(super) fn move_filters(from: &Path, to: &Path, filters: &str) -> io::Result<()> {
+    match fs::rename(from.join(filters), to.join(filters)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        moved => moved,
+    }
+}
+
 /// The files below a folder with their lengths and times.
 fn state_of(folder: &Path) -> io::Result<Vec<(PathBuf, u64, Option<SystemTime>)>> {
     let mut state = Vec::new();

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-use crate::laws::damage::{copy, damage_filters};
+use crate::laws::damage::{copy, copy_but, damage_filters, move_filters};
 use crate::laws::random::Random;
 use crate::laws::subject::{BoxError, Subject};
 
@@ -45,6 +45,12 @@ pub(super) struct Counts {
     pub(super) crashes: u64,
     pub(super) reopens: u64,
     pub(super) damaged: u64,
+    /// Savepoints that were restored.
+    pub(super) restores: u64,
+    /// Crashes within external writes.
+    pub(super) within: u64,
+    /// Older files of the store that were put back while it was closed.
+    pub(super) put_back: u64,
     pub(super) absent: u64,
     pub(super) denied: u64,
 }
@@ -56,16 +62,27 @@ impl Counts {
         self.crashes += other.crashes;
         self.reopens += other.reopens;
         self.damaged += other.damaged;
+        self.restores += other.restores;
+        self.within += other.within;
+        self.put_back += other.put_back;
         self.absent += other.absent;
         self.denied += other.denied;
     }
 }
 
+/// How a store is opened. The number decides on what may change from one open to the next.
+pub(super) type Open<'a, S> = &'a dyn Fn(&Path, u64) -> Result<S, BoxError>;
+
 /// A store in a folder, and what readers know of it.
 struct History<'a, S> {
-    open: &'a dyn Fn(&Path) -> Result<S, BoxError>,
+    open: Open<'a, S>,
+    /// The folder of the filters in that of the store, if the store's files may be put back.
+    filters: Option<&'static str>,
     home: &'a Path,
     folder: PathBuf,
+    /// Copies of the store's files.
+    kept: Vec<PathBuf>,
+    savepoints: Vec<u64>,
     random: Random,
     counts: Counts,
     steps: Vec<String>,
@@ -87,15 +104,18 @@ fn absent_key(number: u64) -> Vec<u8> {
 
 /// Runs one history in an empty folder.
 pub(super) fn run<S: Subject>(
-    open: &dyn Fn(&Path) -> Result<S, BoxError>,
+    open: Open<'_, S>,
+    filters: Option<&'static str>,
     home: &Path,
-    seed: u64,
-    steps: u64,
+    (seed, steps): (u64, u64),
 ) -> Result<Counts, Broken> {
     let mut history = History {
         open,
+        filters,
         home,
         folder: home.join("0"),
+        kept: Vec::new(),
+        savepoints: Vec::new(),
         random: Random::new(seed),
         counts: Counts::default(),
         steps: Vec::new(),
@@ -112,11 +132,12 @@ pub(super) fn run<S: Subject>(
 
 impl<S: Subject> History<'_, S> {
     fn run(&mut self, steps: u64) -> Result<(), BoxError> {
-        let mut store = (self.open)(&self.folder)?;
+        let mut store = (self.open)(&self.folder, self.random.word())?;
         for step in 0..steps {
             store = match self.random.below(steps.max(20)) {
                 0..2 => self.crash(store)?,
                 2..4 => self.reopen(store)?,
+                4..14 => self.write_externally(store)?,
                 _ => {
                     self.step(&store)?;
                     store
@@ -150,7 +171,8 @@ impl<S: Subject> History<'_, S> {
             }
             79..84 => self.ingest(store),
             84..88 => {
-                self.note("rebuild the filters");
+                let fails = self.random.below(3) == 0 && store.fail_scan(self.random.below(60));
+                self.note(format!("rebuild the filters; a read fails: {fails}"));
                 store.rebuild_filters();
                 Ok(())
             }
@@ -181,6 +203,72 @@ impl<S: Subject> History<'_, S> {
         let numbers = first..(first + count).min(KEYS);
         self.written.extend(numbers.clone());
         store.ingest(&numbers.map(key).collect::<Vec<_>>())?;
+        Ok(())
+    }
+
+    /// Takes a savepoint, or goes back to one and brings keys past the filters. It may crash
+    /// meanwhile.
+    fn write_externally(&mut self, store: S) -> Result<S, BoxError> {
+        if self.random.below(2) == 0
+            && let Some(savepoint) = store.savepoint()?
+        {
+            self.note(format!("savepoint {savepoint}"));
+            self.savepoints.push(savepoint);
+            return Ok(store);
+        }
+        let back = self.random.below(self.savepoints.len() as u64 + 1) as usize;
+        let savepoint = self.savepoints.get(back).copied();
+        let numbers: Vec<u64> = (0..4).map(|_| self.random.below(KEYS)).collect();
+        let keys: Vec<_> = numbers.iter().copied().map(key).collect();
+        let (crash_at, mut moment) = (self.random.below(7), 0);
+        let copied = self.home.join(self.counts.crashes.to_string() + "-within");
+        let mut meanwhile = || {
+            if moment == crash_at {
+                copy(&self.folder, &copied)?;
+            }
+            moment += 1;
+            Ok(())
+        };
+        let restored = store.write_externally(savepoint, &keys, &mut meanwhile)?;
+        let Some(restored) = restored else {
+            return Ok(store);
+        };
+        self.written.extend(&numbers);
+        self.counts.restores += u64::from(restored);
+        self.note(format!(
+            "external writes: {savepoint:?} restored: {restored}, then {numbers:?}"
+        ));
+        if crash_at >= moment {
+            return Ok(store);
+        }
+        self.note(format!("crash after {crash_at} of them"));
+        self.counts.crashes += 1;
+        self.counts.within += 1;
+        drop(store);
+        self.folder = copied;
+        self.open_again()
+    }
+
+    /// Keeps the files of the store, which is closed, or puts others back and leaves the filters.
+    fn put_back(&mut self) -> Result<(), BoxError> {
+        let Some(filters) = self.filters else {
+            return Ok(());
+        };
+        if self.random.below(3) == 0 {
+            let to = self.home.join(format!("kept-{}", self.kept.len()));
+            copy_but(&self.folder, &to, filters)?;
+            self.note(format!("the files are kept as {}", self.kept.len()));
+            self.kept.push(to);
+        }
+        let which = self.random.below(4 * self.kept.len() as u64 + 1) as usize;
+        if let Some(from) = self.kept.get(which) {
+            self.counts.put_back += 1;
+            let to = self.home.join(format!("back-{}", self.counts.put_back));
+            copy_but(from, &to, filters)?;
+            move_filters(&self.folder, &to, filters)?;
+            self.folder = to;
+            self.note(format!("the files {which} are put back"));
+        }
         Ok(())
     }
 
@@ -217,8 +305,13 @@ impl<S: Subject> History<'_, S> {
             self.counts.damaged += damaged;
             self.note(format!("{damaged} filters damaged"));
         }
-        self.note("open");
-        let store = (self.open)(&self.folder)?;
+        self.put_back()?;
+        let word = self.random.word();
+        self.note(format!("open, {word}"));
+        let store = (self.open)(&self.folder, word)?;
+        if self.random.below(3) == 0 && store.fail_scan(self.random.below(60)) {
+            self.note("a read of all keys fails");
+        }
         self.check(&store)?;
         if self.random.below(2) == 0 {
             self.note("settle");
@@ -335,7 +428,7 @@ impl<S: Subject> Beside<'_, S> {
     }
 }
 
-fn settle(store: &impl Subject) -> Result<(), BoxError> {
+pub(super) fn settle(store: &impl Subject) -> Result<(), BoxError> {
     match store.settle() {
         true => Ok(()),
         false => Err("the filters do not come to cover the store".into()),

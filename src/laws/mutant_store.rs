@@ -1,32 +1,50 @@
 //! A [`Store`] that breaks a rule.
 
+use std::mem;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::kv::{Record, Store};
 use crate::mutant::Mutant;
+use crate::sync::{Mutex, unpoisoned};
 
 /// Commits in a row that leave out their records, after an open and then by turns.
 const LEFT_OUT: u64 = 16;
 
 /// A [`Store`] that breaks a rule, or none.
 #[derive(Debug)]
-pub(super) struct MutantStore<S> {
-    store: S,
+pub(super) struct MutantStore<S: Store> {
+    pub(super) store: S,
     mutant: Option<Mutant>,
     commits: AtomicU64,
+    /// Records of a commit whose keys are in the store already.
+    late: Mutex<Vec<Record>>,
 }
 
-impl<S> MutantStore<S> {
+impl<S: Store> MutantStore<S> {
     pub(super) fn new(store: S, mutant: Option<Mutant>) -> Self {
         Self {
             store,
             mutant,
             commits: AtomicU64::new(0),
+            late: Mutex::default(),
         }
     }
 
     fn is(&self, mutant: Mutant) -> bool {
         self.mutant == Some(mutant)
+    }
+
+    fn commit_late(&self) -> Result<(), S::Error> {
+        match mem::take(&mut *unpoisoned(self.late.lock())) {
+            late if late.is_empty() => Ok(()),
+            late => self.store.commit(S::Batch::default(), &late),
+        }
+    }
+}
+
+impl<S: Store> Drop for MutantStore<S> {
+    fn drop(&mut self) {
+        _ = self.commit_late();
     }
 }
 
@@ -48,6 +66,12 @@ impl<S: Store> Store for MutantStore<S> {
     }
 
     fn commit(&self, batch: S::Batch, records: &[Record]) -> Result<(), S::Error> {
+        if self.is(Mutant::RecordsApart) {
+            self.commit_late()?;
+            self.store.commit(batch, &[])?;
+            *unpoisoned(self.late.lock()) = records.to_vec();
+            return Ok(());
+        }
         let count = self.commits.fetch_add(1, Ordering::Relaxed);
         let left_out = self.is(Mutant::RecordsLeftOut) && (count / LEFT_OUT).is_multiple_of(2);
         self.store
@@ -55,7 +79,10 @@ impl<S: Store> Store for MutantStore<S> {
     }
 
     fn sync(&self) -> Result<(), S::Error> {
-        self.store.sync()
+        match self.is(Mutant::NothingSynced) {
+            true => Ok(()),
+            false => self.store.sync(),
+        }
     }
 
     fn scan(&self, each: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), S::Error> {
@@ -64,13 +91,18 @@ impl<S: Store> Store for MutantStore<S> {
         } else {
             u64::MAX
         };
-        self.store.scan(&mut |key| {
+        let scanned = self.store.scan(&mut |key| {
             left -= 1;
             left > 0 && each(key)
-        })
+        });
+        match self.is(Mutant::ScanEndsEarly) {
+            true => Ok(()),
+            false => scanned,
+        }
     }
 
     fn record(&self, key: &[u8]) -> Result<Option<Vec<u8>>, S::Error> {
+        self.commit_late()?;
         self.store.record(key)
     }
 

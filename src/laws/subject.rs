@@ -1,5 +1,6 @@
 //! The store under test.
 
+use std::path::Path;
 use std::time::Duration;
 
 use crate::kv::{Batch, FilteredStore, Store};
@@ -65,6 +66,36 @@ pub trait Subject: Send + Sync {
 
     /// Rebuilds the summary filter. It may fail: the old one must be right too.
     fn rebuild_filters(&self) {}
+
+    /// Keeps the state that the store is in, and returns its number; `None` if it has no savepoints.
+    ///
+    /// # Errors
+    /// If the store fails.
+    fn savepoint(&self) -> Result<Option<u64>, BoxError> {
+        Ok(None)
+    }
+
+    /// Announces writes past the filters, restores a savepoint and brings keys. Calls `meanwhile`
+    /// when they are announced and after each write. Returns whether the savepoint was restored;
+    /// `None` if the store has no such way.
+    ///
+    /// # Errors
+    /// If the store or `meanwhile` fails.
+    fn write_externally(
+        &self,
+        savepoint: Option<u64>,
+        keys: &[Vec<u8>],
+        meanwhile: &mut dyn FnMut() -> Result<(), BoxError>,
+    ) -> Result<Option<bool>, BoxError> {
+        let _ = (savepoint, keys, meanwhile);
+        Ok(None)
+    }
+
+    /// Makes the store's next read of all keys fail after this many. Returns false if it cannot.
+    fn fail_scan(&self, after: u64) -> bool {
+        let _ = after;
+        false
+    }
 }
 
 /// A [`Store`] that the suite can write to.
@@ -72,6 +103,40 @@ pub trait TestStore: Store {
     /// A batch that sets each key to some value, or, if the flag is false, deletes it: [`batch`] for
     /// stores that commit a [`Batch`].
     fn batch(entries: &[(Vec<u8>, bool)]) -> Self::Batch;
+
+    /// Keeps the present state, keys and records, for [`TestStore::restore`], and returns its
+    /// number; `None` if the store has no savepoints.
+    ///
+    /// # Errors
+    /// The store's.
+    fn savepoint(&self) -> Result<Option<u64>, Self::Error> {
+        Ok(None)
+    }
+
+    /// Goes back to a savepoint. False if it is gone.
+    ///
+    /// # Errors
+    /// The store's.
+    fn restore(&self, savepoint: u64) -> Result<bool, Self::Error> {
+        let _ = savepoint;
+        Ok(false)
+    }
+
+    /// Takes what was not synced from a copy of the store's files. False if it is not known.
+    ///
+    /// # Errors
+    /// Of the files.
+    fn cut_power(copy: &Path) -> Result<bool, BoxError> {
+        let _ = copy;
+        Ok(false)
+    }
+
+    /// Makes the next [`Store::scan`] fail after this many keys, as for a disk that cannot be read.
+    /// False if it cannot.
+    fn fail_scan(&self, after: u64) -> bool {
+        let _ = after;
+        false
+    }
 }
 
 /// A batch that sets each key to some value, or, if the flag is false, removes it.
@@ -90,6 +155,11 @@ pub struct StoreSubject<S: TestStore> {
 }
 
 impl<S: TestStore> StoreSubject<S> {
+    /// The store itself.
+    pub(super) fn inner(&self) -> &S {
+        &self.store.store().store
+    }
+
     pub(super) fn new(store: FilteredStore<MutantStore<S>>, mutant: Option<Mutant>) -> Self {
         Self {
             store,
@@ -129,5 +199,36 @@ impl<S: TestStore> Subject for StoreSubject<S> {
 
     fn rebuild_filters(&self) {
         _ = self.store.consolidate();
+    }
+
+    fn savepoint(&self) -> Result<Option<u64>, BoxError> {
+        Ok(self.inner().savepoint()?)
+    }
+
+    fn write_externally(
+        &self,
+        savepoint: Option<u64>,
+        keys: &[Vec<u8>],
+        meanwhile: &mut dyn FnMut() -> Result<(), BoxError>,
+    ) -> Result<Option<bool>, BoxError> {
+        let announced = self.announces.then(|| self.store.external_writes());
+        let _announced = announced.transpose()?;
+        meanwhile()?;
+        let store = self.store.store();
+        let restored = savepoint.map(|savepoint| self.inner().restore(savepoint));
+        let restored = restored.transpose()?.unwrap_or(false);
+        meanwhile()?;
+        let (last, others) = keys.split_last().ok_or("no keys")?;
+        let set: Vec<_> = others.iter().map(|key| (key.clone(), true)).collect();
+        store.commit(S::batch(&set), &[])?;
+        meanwhile()?;
+        // A write of the usual way beside them.
+        self.store.commit(S::batch(&[(last.clone(), true)]))?;
+        meanwhile()?;
+        Ok(Some(restored))
+    }
+
+    fn fail_scan(&self, after: u64) -> bool {
+        self.inner().fail_scan(after)
     }
 }

@@ -4,12 +4,14 @@ use std::fmt;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::front::filter_options::FilterOptions;
 use crate::kv::{FilteredStore, Recovery};
-use crate::laws::history::{self, Broken, Counts};
+use crate::laws::damage::copy;
+use crate::laws::history::{self, Broken, Counts, settle};
 use crate::laws::mutant_store::MutantStore;
 use crate::laws::subject::{BoxError, StoreSubject, Subject, TestStore};
 use crate::math::Items;
@@ -18,12 +20,20 @@ use crate::mutant::Mutant;
 /// Histories in which a mutant must be found.
 const TRIES: u64 = 20;
 
-/// Opens a store in a folder.
-type Open<S> = Box<dyn Fn(&Path, &FilterOptions) -> Result<S, BoxError>>;
+type PowerCut = Box<dyn Fn(&Path, &FilterOptions) -> Result<(), BoxError>>;
+
+/// The folder of a store's filters in its own.
+const FILTERS: &str = "filter";
+
+/// Opens a store in a folder; see [`history::Open`].
+type Open<S> = Box<dyn Fn(&Path, &FilterOptions, u64) -> Result<S, BoxError>>;
 
 /// The suite for one store. The [module](super) says what it tests.
 pub struct Suite<S> {
     open: Open<S>,
+    filters: Option<&'static str>,
+    /// What external writes announce must survive a power cut.
+    power_cut: PowerCut,
     mutants: Vec<Mutant>,
     histories: u64,
     steps: u64,
@@ -47,6 +57,12 @@ pub struct Report {
     pub reopens: u64,
     /// Files of filters that were damaged.
     pub damaged: u64,
+    /// Savepoints that were restored.
+    pub restores: u64,
+    /// Crashes within external writes, among all crashes.
+    pub within: u64,
+    /// Times that older files of the store were put back while it was closed.
+    pub put_back: u64,
     /// The share of absent keys that the filters denied.
     pub denied: f64,
     /// The mutants, and how long it took to find each.
@@ -62,14 +78,18 @@ impl fmt::Display for Report {
             crashes,
             reopens,
             damaged,
+            restores,
+            within,
+            put_back,
             denied,
             mutants,
         } = self;
         write!(
             f,
             "{histories} histories, {operations} operations, {reads} reads compared, {crashes} \
-             crashes, {reopens} reopens, {damaged} damaged filters: 0 lost; {:.2} % of absent keys \
-             denied",
+             crashes, {within} of them within external writes, {reopens} reopens, {restores} \
+             restores, {put_back} files put back, {damaged} damaged filters: 0 lost; {:.2} % of \
+             absent keys denied",
             denied * 100.0
         )?;
         for (mutant, took) in mutants {
@@ -84,7 +104,9 @@ impl<S: Subject> Suite<S> {
     /// folder, with the options that it is given.
     pub fn new(open: impl Fn(&Path, &FilterOptions) -> Result<S, BoxError> + 'static) -> Self {
         Self {
-            open: Box::new(open),
+            open: Box::new(move |folder, options, _| open(folder, options)),
+            filters: None,
+            power_cut: Box::new(|_, _| Ok(())),
             mutants: Vec::new(),
             histories: 20,
             steps: 200,
@@ -135,6 +157,9 @@ impl<S: Subject> Suite<S> {
     /// If the store breaks a rule, with the history; if it fails; or if a mutant is not found.
     pub fn run(self) -> Report {
         let mut counts = Counts::default();
+        if let Err(broken) = self.power_cut(None) {
+            panic!("power cut: {broken}");
+        }
         for seed in self.seed..self.seed + self.histories {
             match self.history(seed, None) {
                 Ok(new) => counts.add(new),
@@ -153,6 +178,9 @@ impl<S: Subject> Suite<S> {
             crashes: counts.crashes,
             reopens: counts.reopens,
             damaged: counts.damaged,
+            restores: counts.restores,
+            within: counts.within,
+            put_back: counts.put_back,
             denied: counts.denied as f64 / counts.absent as f64,
         }
     }
@@ -161,16 +189,22 @@ impl<S: Subject> Suite<S> {
     fn find(&self, mutant: Mutant) -> Duration {
         let began = Instant::now();
         let is_found = |seed| self.history(seed, Some(mutant)).is_err();
-        let found = (self.seed..self.seed + TRIES).any(is_found);
+        let found =
+            self.power_cut(Some(mutant)).is_err() || (self.seed..self.seed + TRIES).any(is_found);
         assert!(found, "{mutant:?} is not found in {TRIES} histories");
         began.elapsed()
+    }
+
+    fn power_cut(&self, mutant: Option<Mutant>) -> Result<(), BoxError> {
+        let home = Home::new()?;
+        (self.power_cut)(&home.0, &self.options.clone().mutant(mutant))
     }
 
     fn history(&self, seed: u64, mutant: Option<Mutant>) -> Result<Counts, Broken> {
         let options = self.options.clone().mutant(mutant);
         let home = Home::new().expect("a folder for temporary files");
-        let open = |folder: &Path| (self.open)(folder, &options);
-        history::run(&open, &home.0, seed, self.steps)
+        let open = |folder: &Path, word| (self.open)(folder, &options, word);
+        history::run(&open, self.filters, &home.0, (seed, self.steps))
     }
 }
 
@@ -190,14 +224,89 @@ impl<S: TestStore> Suite<StoreSubject<S>> {
     ) -> Self {
         let has_records = recovery != Recovery::Scan;
         let of_records = Mutant::OF_RECORDS.into_iter().filter(move |_| has_records);
-        Self::new(move |folder, options| {
+        let mutants = Mutant::OF_STORE.into_iter().chain(of_records);
+        Self::store_with(open, &[recovery]).mutants(mutants)
+    }
+
+    /// [`Suite::store`], and each open takes another of these recoveries. By default no mutants: a
+    /// change of the recovery hides some.
+    ///
+    /// # Panics
+    /// If there are none.
+    pub fn store_with(
+        open: impl Fn(&Path) -> Result<S, BoxError> + 'static,
+        recoveries: &[Recovery],
+    ) -> Self {
+        assert!(!recoveries.is_empty(), "no recovery");
+        let recoveries = recoveries.to_vec();
+        let alone = Rc::new(open);
+        let of_filters = Rc::clone(&alone);
+        let open = move |folder: &Path, options: &FilterOptions, word: u64| {
             let mutant = options.get_mutant();
-            let store = MutantStore::new(open(folder)?, mutant);
-            let filters = folder.join("filter");
+            let store = MutantStore::new(of_filters(folder)?, mutant);
+            let filters = folder.join(FILTERS);
+            let recovery = recoveries[(word % recoveries.len() as u64) as usize];
             let store = FilteredStore::open(store, &filters, options, recovery)?;
             Ok(StoreSubject::new(store, mutant))
-        })
-        .mutants(Mutant::OF_STORE.into_iter().chain(of_records))
+        };
+        let open = Rc::new(open);
+        let of_cuts = Rc::clone(&open);
+        let power_cut = move |home: &Path, options: &FilterOptions| {
+            let open = |folder: &Path| of_cuts(folder, options, 0);
+            cut_power(&open, &*alone, home)
+        };
+        let unopened = |_: &Path, _: &FilterOptions| Err("it is opened otherwise".into());
+        Self {
+            open: Box::new(move |folder, options, word| open(folder, options, word)),
+            power_cut: Box::new(power_cut),
+            filters: Some(FILTERS),
+            ..Self::new(unopened)
+        }
+    }
+}
+
+/// Cuts the power when external writes were announced, brings a key that is durable by itself, and
+/// puts an older copy of the filters back: the store must have said durably that they lack keys.
+fn cut_power<S: TestStore>(
+    open: &dyn Fn(&Path) -> Result<StoreSubject<S>, BoxError>,
+    open_alone: &dyn Fn(&Path) -> Result<S, BoxError>,
+    home: &Path,
+) -> Result<(), BoxError> {
+    let [folder, image, kept] = ["store", "image", "kept"].map(|name| home.join(name));
+    let key = |number: u8| vec![b'k', number];
+    let store = open(&folder)?;
+    for number in 0..20 {
+        store.write(&[(key(number), true)])?;
+    }
+    settle(&store)?;
+    store.inner().sync()?;
+    drop(store);
+    copy(&folder.join(FILTERS), &kept)?;
+    let store = open(&folder)?;
+    let mut is_cut = None;
+    let mut meanwhile = || {
+        if is_cut.is_none() {
+            copy(&folder, &image)?;
+            is_cut = Some(S::cut_power(&image)?);
+        }
+        Ok(())
+    };
+    store.write_externally(None, &[key(20)], &mut meanwhile)?;
+    drop(store);
+    if is_cut != Some(true) {
+        return Ok(());
+    }
+    let alone = open_alone(&image)?;
+    alone.commit(S::batch(&[(key(21), true)]), &[])?;
+    alone.sync()?;
+    drop(alone);
+    fs::remove_dir_all(image.join(FILTERS))?;
+    copy(&kept, &image.join(FILTERS))?;
+    let store = open(&image)?;
+    settle(&store)?;
+    match store.is_denied(&key(21)) {
+        true => Err("LOST: a filter from before external writes is trusted".into()),
+        false => Ok(()),
     }
 }
 

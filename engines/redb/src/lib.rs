@@ -31,7 +31,9 @@
 //! transaction of one's own that begins within
 //! [`FilteredStore::write`](lsm_sieve::kv::FilteredStore::write), which stores the records with
 //! [`RedbTable::put_records`]. Restoring a savepoint brings back deleted keys: it is an external
-//! write. Read transactions that are older than now read the table itself.
+//! write, which
+//! [`FilteredStore::external_writes`](lsm_sieve::kv::FilteredStore::external_writes) announces
+//! before its transaction begins. Read transactions that are older than now read the table itself.
 
 use std::sync::Arc;
 
@@ -39,7 +41,7 @@ use lsm_sieve::kv::{Batch, Record, Store};
 use lsm_sieve::laws::TestStore;
 use redb::{
     Database, Error, OwnedAccessGuard, ReadOnlyTable, ReadableDatabase as _, ReadableTable as _,
-    ReadableTableMetadata as _, TableDefinition, TableError, WriteTransaction,
+    ReadableTableMetadata as _, SavepointError, TableDefinition, TableError, WriteTransaction,
 };
 
 type Table = ReadOnlyTable<&'static [u8], &'static [u8]>;
@@ -165,6 +167,24 @@ impl Store for RedbTable {
 impl TestStore for RedbTable {
     fn batch(entries: &[(Vec<u8>, bool)]) -> Batch {
         lsm_sieve::laws::batch(entries)
+    }
+
+    fn savepoint(&self) -> Result<Option<u64>, Error> {
+        let transaction = self.db.begin_write()?;
+        let savepoint = transaction.persistent_savepoint()?;
+        transaction.commit()?;
+        Ok(Some(savepoint))
+    }
+
+    fn restore(&self, savepoint: u64) -> Result<bool, Error> {
+        let mut transaction = self.db.begin_write()?;
+        let savepoint = match transaction.get_persistent_savepoint(savepoint) {
+            Err(SavepointError::InvalidSavepoint) => return Ok(false),
+            found => found?,
+        };
+        transaction.restore_savepoint(&savepoint)?;
+        transaction.commit()?;
+        Ok(true)
     }
 }
 

@@ -1,4 +1,5 @@
-//! The law suite over redb.
+//! The law suite over redb. `LSM_SIEVE_HISTORIES=2000` makes a long run of the histories with
+//! restored savepoints.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,4 +21,15 @@ fn redb_keeps_the_rules_and_its_mutants_are_found() {
         let suite = Suite::store(open, recovery).histories(4);
         println!("{recovery:?}: {}", suite.run());
     }
+}
+
+/// Savepoints that are restored, files that are put back, crashes within external writes, and
+/// another recovery at each open.
+#[test]
+fn redb_keeps_the_rules_when_it_goes_back_to_earlier_states() {
+    let histories = std::env::var("LSM_SIEVE_HISTORIES");
+    let histories = histories.map_or(8, |histories| histories.parse().expect("a number"));
+    let recoveries = [Recovery::Scan, Recovery::Position, Recovery::Journal];
+    let suite = Suite::store_with(open, &recoveries).histories(histories);
+    println!("{}", suite.steps(40).run());
 }

@@ -119,6 +119,7 @@ fn files_of_the_store_may_be_put_back() {
 fn record_of_the_store_says_durably_that_keys_come_past_the_filter() {
     for recovery in WITH_RECORDS {
         let (disk, memory, store) = reopened(recovery);
+        memory.sync().unwrap();
         let folder = crashed(&disk, &memory).0;
         let after_power_cut = || {
             let left = Memory::default();
@@ -132,6 +133,7 @@ fn record_of_the_store_says_durably_that_keys_come_past_the_filter() {
         check(&open(&copy, &after_power_cut(), recovery));
         // Commits beside them name states.
         write(&store, 200..203);
+        memory.sync().unwrap();
         drop(announced);
         let left = after_power_cut();
         assert!(State::read(&left).unwrap().is_none());
@@ -189,11 +191,12 @@ fn external_writes_are_refused_if_the_stored_filter_cannot_be_removed() {
 fn external_writes_whose_end_fails_deny_no_key() {
     for recovery in WITH_RECORDS {
         let (disk, memory, store) = reopened(recovery);
-        let before = memory.scans();
+        let (saved, before) = (memory.save(), memory.scans());
         let announced = store.external_writes().unwrap();
         while memory.scans() == before {
             assert!(store.wait_for_maintenance(LIMIT));
         }
+        memory.restore(saved);
         memory.put_unseen(b"unseen");
         memory.0.fails_before.store(true, Ordering::SeqCst);
         drop(announced);
